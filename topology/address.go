@@ -1,0 +1,88 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Address is the address of one PCI function: domain, bus, device and function ("BDF").
+// It is comparable and may be used as a map key.
+type Address struct {
+	Domain   uint32 // 0000 to ffffffff; more than four hex digits behind VMD and Hyper-V
+	Bus      uint8  // 00 to ff
+	Device   uint8  // 00 to 1f
+	Function uint8  // 0 to 7
+}
+
+// ParseAddress reads an address as the kernel prints it, "0000:81:00.0" (pci_setup_device in drivers/pci/probe.c:
+// "%04x:%02x:%02x.%d"). The domain may have up to eight hex digits; upper case is accepted. The domain is never
+// optional: two devices can differ in it alone.
+func ParseAddress(s string) (Address, error) {
+	bad := func() (Address, error) {
+		return Address{}, fmt.Errorf("parse PCI address %q: want domain:bus:device.function, as in 0000:81:00.0", s)
+	}
+	domain, rest, ok := strings.Cut(s, ":")
+	bus, rest, ok2 := strings.Cut(rest, ":")
+	device, function, ok3 := strings.Cut(rest, ".")
+	if !ok || !ok2 || !ok3 || len(domain) < 4 || len(domain) > 8 || len(bus) != 2 || len(device) != 2 || len(function) != 1 {
+		return bad()
+	}
+	// A wide domain has no leading zero, or one address could be written in two ways.
+	if len(domain) > 4 && domain[0] == '0' {
+		return bad()
+	}
+	var a Address
+	for _, f := range []struct {
+		text string
+		bits int
+		set  func(uint64)
+	}{
+		{domain, 32, func(n uint64) { a.Domain = uint32(n) }},
+		{bus, 8, func(n uint64) { a.Bus = uint8(n) }},
+		{device, 5, func(n uint64) { a.Device = uint8(n) }},
+		{function, 3, func(n uint64) { a.Function = uint8(n) }},
+	} {
+		n, err := strconv.ParseUint(f.text, 16, f.bits)
+		if err != nil {
+			return bad()
+		}
+		f.set(n)
+	}
+	return a, nil
+}
+
+// String prints the address as the kernel does: lower case, the domain with at least four digits.
+func (a Address) String() string {
+	return fmt.Sprintf("%04x:%02x:%02x.%d", a.Domain, a.Bus, a.Device, a.Function)
+}
+
+// Compare orders addresses by domain, bus, device and function.
+func (a Address) Compare(b Address) int {
+	return cmp.Or(
+		cmp.Compare(a.Domain, b.Domain),
+		cmp.Compare(a.Bus, b.Bus),
+		cmp.Compare(a.Device, b.Device),
+		cmp.Compare(a.Function, b.Function),
+	)
+}
+
+// MarshalText prints the address for JSON and YAML, as String does.
+func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads what MarshalText prints; its errors are those of ParseAddress.
+func (a *Address) UnmarshalText(text []byte) error {
+	parsed, err := ParseAddress(string(text))
+	if err != nil {
+		return err
+	}
+	*a = parsed
+	return nil
+}
+
+// slot is the address with the function left out: what a card fills.
+func (a Address) slot() Address {
+	a.Function = 0
+	return a
+}

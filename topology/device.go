@@ -1,0 +1,95 @@
+package topology
+
+import (
+	"slices"
+	"strconv"
+)
+
+// Class is a PCI class code as sysfs prints it, base class, sub-class and programming interface: 0xBBSSPP.
+// The codes are those of the kernel's include/linux/pci_ids.h.
+type Class uint32
+
+// Base and sub-classes that matter to placement.
+const (
+	baseNetwork     = 0x02
+	baseDisplay     = 0x03
+	baseBridge      = 0x06
+	baseAccelerator = 0x12
+)
+
+// IsNetwork reports whether this is a network controller (base class 02), Ethernet and InfiniBand alike.
+func (c Class) IsNetwork() bool { return c>>16 == baseNetwork }
+
+// IsGPU reports whether a function of this class can be a GPU: a display controller (base class 03) or a processing
+// accelerator (12), which MI200 and later report. The vendor has to be looked at too: a BMC's VGA is a display controller.
+func (c Class) IsGPU() bool { return c>>16 == baseDisplay || c>>16 == baseAccelerator }
+
+func (c Class) isBridge() bool { return c>>16 == baseBridge }
+
+// NUMANode is a NUMA node number of the kernel, or unknown. The zero value is unknown, so that a fact that was never
+// read cannot pass for node 0.
+type NUMANode struct {
+	number int
+	known  bool
+}
+
+// Node is the NUMA node with this number; a negative number, which the kernel uses for "none", gives an unknown node.
+func Node(number int) NUMANode { return NUMANode{number: max(number, 0), known: number >= 0} }
+
+// Number returns the node's number, 0 or more, and whether it is known.
+func (n NUMANode) Number() (number int, known bool) { return n.number, n.known }
+
+// String prints the number, or -1 for unknown as sysfs does.
+func (n NUMANode) String() string {
+	if !n.known {
+		return "-1"
+	}
+	return strconv.Itoa(n.number)
+}
+
+// PCIeLink is the PCI Express link of a function; a zero field was not there to be read. Sources are the sysfs files
+// current_link_speed, max_link_speed, current_link_width and max_link_width (Documentation/ABI/testing/sysfs-bus-pci).
+type PCIeLink struct {
+	Speed, MaxSpeed float64 // transfers per second and lane, in GT/s
+	Width, MaxWidth int     // lanes
+}
+
+// Degraded reports whether the link runs slower or narrower than it could. Unknown figures are not held against it.
+func (l PCIeLink) Degraded() bool {
+	return (l.Speed > 0 && l.Speed < l.MaxSpeed) || (l.Width > 0 && l.Width < l.MaxWidth)
+}
+
+// Device is one PCI function as sysfs shows it. The slices belong to the Tree: do not change them.
+type Device struct {
+	Address Address
+	Class   Class  // 0 where the file is absent
+	Vendor  uint16 // 0 where the file is absent
+	Product uint16 // the file "device"; 0 where it is absent
+	Driver  string // name of the driver it is bound to, "" for none
+	NUMA    NUMANode
+	PCIe    PCIeLink
+	PF      Address   // of a VF: its PF (physfn); the zero Address for anything else
+	VFs     []Address // of a PF: its VFs in the order of their index (virtfn0, virtfn1 …)
+	Netdevs []string  // names of its network interfaces in this network namespace, sorted
+	RDMA    []string  // names of its RDMA devices (directory "infiniband"), sorted
+
+	rootComplex string    // "pci0000:80"
+	bridges     []Address // from the root port down to the bridge right above
+}
+
+// IsVF reports whether the function is an SR-IOV virtual function.
+func (d *Device) IsVF() bool { return d.PF != Address{} }
+
+// Function returns the PF of a VF and the function itself for anything else: where it is plugged in.
+func (d *Device) Function() Address {
+	if d.IsVF() {
+		return d.PF
+	}
+	return d.Address
+}
+
+// RootComplex names the root complex as sysfs does, "pci0000:80" (pci_register_host_bridge in drivers/pci/probe.c).
+func (d *Device) RootComplex() string { return d.rootComplex }
+
+// Bridges returns the bridges above the function, from the root port down. Empty for a function on the root bus.
+func (d *Device) Bridges() []Address { return slices.Clone(d.bridges) }

@@ -1,0 +1,306 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// pciDevices is where the kernel lists every PCI function, each a link to its place in the tree.
+const pciDevices = "bus/pci/devices"
+
+// Read reads the PCI tree below a sysfs root: os.DirFS("/sys") on a live node, a recorded machine elsewhere. The file
+// system has to report links (fs.ReadLinkFS). Per function it reads
+//
+//	bus/pci/devices/<BDF>                      the link: the chain of bridges, without privilege
+//	  class, vendor, device, numa_node
+//	  current_link_speed, current_link_width, max_link_speed, max_link_width
+//	  driver, physfn, virtfn<N>                links
+//	  net/, infiniband/                        names only
+//	devices/system/node/online                 NUMA nodes
+//
+// (Documentation/ABI/testing/sysfs-bus-pci). A file that is absent is an unknown value. A function that vanishes while
+// it is read is left out. A file that is there and cannot be read or understood is an error that names file and function.
+func Read(sys fs.FS) (*Tree, error) {
+	entries, err := fs.ReadDir(sys, pciDevices)
+	if err != nil {
+		return nil, fmt.Errorf("list PCI devices: %w", err)
+	}
+	devices := make(map[Address]*Device, len(entries))
+	for _, entry := range entries {
+		device, err := readDevice(sys, entry.Name())
+		if errors.Is(err, errVanished) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		devices[device.Address] = device
+	}
+	nodes, err := readNodes(sys)
+	if err != nil {
+		return nil, err
+	}
+	return newTree(devices, nodes), nil
+}
+
+// errVanished is a function that was listed and is no longer there.
+var errVanished = errors.New("device vanished")
+
+// gone reports whether an error means that the file's device is no longer there: sysfs answers ENOENT once the
+// directory is removed and ENODEV while it is going.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }
+
+func readDevice(sys fs.FS, name string) (*Device, error) {
+	address, err := ParseAddress(name)
+	if err != nil {
+		return nil, fmt.Errorf("list PCI devices: %w", err)
+	}
+	target, err := fs.ReadLink(sys, path.Join(pciDevices, name))
+	if gone(err) {
+		return nil, errVanished
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read link of %s: %w", name, err)
+	}
+	d := &Device{Address: address}
+	d.rootComplex, d.bridges = parseChain(target)
+	r := &reader{sys: sys, dir: path.Join(pciDevices, name), name: name}
+	r.attributes(d)
+	r.links(d)
+	if r.err == nil {
+		return d, nil
+	}
+	if _, err := fs.Stat(sys, r.dir); gone(err) {
+		return nil, errVanished
+	}
+	return nil, r.err
+}
+
+// parseChain splits the target of a link in bus/pci/devices, "../../../devices/pci0000:80/0000:80:01.0/0000:81:00.0",
+// into the root complex and the bridges above the function. Where root complexes nest (VMD) the innermost counts.
+func parseChain(target string) (rootComplex string, bridges []Address) {
+	for _, element := range strings.Split(path.Dir(target), "/") {
+		if isRootComplex(element) {
+			rootComplex, bridges = element, nil
+		} else if a, err := ParseAddress(element); err == nil {
+			bridges = append(bridges, a)
+		}
+	}
+	return rootComplex, bridges
+}
+
+// isRootComplex recognises "pci%04x:%02x", the name that pci_register_host_bridge gives (drivers/pci/probe.c).
+func isRootComplex(element string) bool {
+	number, ok := strings.CutPrefix(element, "pci")
+	if !ok {
+		return false
+	}
+	_, err := ParseAddress(number + ":00.0")
+	return err == nil
+}
+
+// reader reads the files of one function and keeps the first error, so that reading stays a list of files.
+type reader struct {
+	sys  fs.FS
+	dir  string
+	name string
+	err  error
+}
+
+func (r *reader) attributes(d *Device) {
+	d.Class = Class(r.number("class", 0, 32))
+	d.Vendor = uint16(r.number("vendor", 0, 16))
+	d.Product = uint16(r.number("device", 0, 16))
+	d.NUMA = r.numa("numa_node")
+	d.PCIe.Speed = r.linkSpeed("current_link_speed")
+	d.PCIe.MaxSpeed = r.linkSpeed("max_link_speed")
+	d.PCIe.Width = r.linkWidth("current_link_width")
+	d.PCIe.MaxWidth = r.linkWidth("max_link_width")
+}
+
+func (r *reader) links(d *Device) {
+	d.Driver = r.link("driver")
+	if pf := r.link("physfn"); pf != "" {
+		d.PF = r.address("physfn", pf)
+	}
+	d.VFs = r.virtualFunctions()
+	d.Netdevs = r.names("net")
+	d.RDMA = r.names("infiniband")
+}
+
+// fail keeps the first error with the file and the function it is about.
+func (r *reader) fail(file string, err error) {
+	if r.err == nil {
+		r.err = fmt.Errorf("read %s of %s: %w", file, r.name, err)
+	}
+}
+
+// text returns a file's content without the newline, "" where the file is absent.
+func (r *reader) text(file string) string {
+	content, err := fs.ReadFile(r.sys, path.Join(r.dir, file))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.fail(file, err)
+	}
+	return strings.TrimSpace(string(content))
+}
+
+// number reads a number with or without 0x, 0 where the file is absent.
+func (r *reader) number(file string, base, bits int) uint64 {
+	s := r.text(file)
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(s, base, bits)
+	if err != nil {
+		r.fail(file, fmt.Errorf("parse %q: %w", s, errors.Unwrap(err)))
+	}
+	return n
+}
+
+func (r *reader) numa(file string) NUMANode {
+	s := r.text(file)
+	if s == "" {
+		return NUMANode{}
+	}
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil {
+		r.fail(file, fmt.Errorf("parse %q: %w", s, errors.Unwrap(err)))
+		return NUMANode{}
+	}
+	return Node(int(n))
+}
+
+// linkSpeed reads "32.0 GT/s PCIe"; anything else, as "Unknown", is an unknown speed (pci_speed_string in drivers/pci/probe.c).
+func (r *reader) linkSpeed(file string) float64 {
+	number, _, ok := strings.Cut(r.optional(file), " GT/s")
+	speed, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil {
+		return 0
+	}
+	return speed
+}
+
+// linkWidth reads a number of lanes; 255 stands for an unknown width (PCIE_LNK_WIDTH_UNKNOWN in include/linux/pci.h).
+func (r *reader) linkWidth(file string) int {
+	width, err := strconv.Atoi(r.optional(file))
+	if err != nil || width <= 0 || width >= 255 {
+		return 0
+	}
+	return width
+}
+
+// optional is text for the link files: they are read from the device itself, which may refuse (EINVAL, EIO) without being
+// unusable for placement.
+func (r *reader) optional(file string) string {
+	content, err := fs.ReadFile(r.sys, path.Join(r.dir, file))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(content))
+}
+
+// link returns the last element of a link's target, "" where there is no such link.
+func (r *reader) link(file string) string {
+	target, err := fs.ReadLink(r.sys, path.Join(r.dir, file))
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			r.fail(file, err)
+		}
+		return ""
+	}
+	return path.Base(target)
+}
+
+func (r *reader) address(file, s string) Address {
+	a, err := ParseAddress(s)
+	if err != nil {
+		r.fail(file, err)
+	}
+	return a
+}
+
+// names lists a directory, sorted; nil where it is absent.
+func (r *reader) names(dir string) []string {
+	entries, err := fs.ReadDir(r.sys, path.Join(r.dir, dir))
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			r.fail(dir, err)
+		}
+		return nil
+	}
+	names := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// virtualFunctions follows virtfn0, virtfn1 … in the order of their index, which is not that of the names.
+func (r *reader) virtualFunctions() []Address {
+	type virtfn struct {
+		index int
+		name  string
+	}
+	var found []virtfn
+	for _, name := range r.names(".") {
+		if suffix, ok := strings.CutPrefix(name, "virtfn"); ok {
+			if index, err := strconv.Atoi(suffix); err == nil {
+				found = append(found, virtfn{index, name})
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b virtfn) int { return a.index - b.index })
+	addresses := make([]Address, 0, len(found))
+	for _, v := range found {
+		if target := r.link(v.name); target != "" {
+			addresses = append(addresses, r.address(v.name, target))
+		}
+	}
+	return addresses
+}
+
+// readNodes reads the list of online NUMA nodes, "0-1" or "0,8"; nil where the kernel has no NUMA.
+func readNodes(sys fs.FS) ([]int, error) {
+	const file = "devices/system/node/online"
+	content, err := fs.ReadFile(sys, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read NUMA nodes: %w", err)
+	}
+	nodes, err := parseList(strings.TrimSpace(string(content)))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	return nodes, nil
+}
+
+// maxNodes bounds a list of NUMA nodes: the kernel allows 1 << 10 (CONFIG_NODES_SHIFT).
+const maxNodes = 1 << 10
+
+// parseList reads the kernel's list format, "0-3,8" (Documentation/admin-guide/cputopology.rst).
+func parseList(s string) ([]int, error) {
+	var list []int
+	for _, part := range strings.Split(s, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		low, err := strconv.Atoi(first)
+		high := low
+		if err == nil && isRange {
+			high, err = strconv.Atoi(last)
+		}
+		if err != nil || low < 0 || high < low || high >= maxNodes {
+			return nil, fmt.Errorf("parse list %q", s)
+		}
+		for n := low; n <= high; n++ {
+			list = append(list, n)
+		}
+	}
+	return list, nil
+}

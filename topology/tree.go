@@ -1,0 +1,111 @@
+package topology
+
+import (
+	"iter"
+	"maps"
+	"slices"
+)
+
+// Tree is the PCI tree of a node at one moment. It never changes and may be shared.
+type Tree struct {
+	devices map[Address]*Device
+	order   []Address // of devices, ascending
+	nodes   []int     // online NUMA nodes, ascending
+	shared  map[Address][]Address
+}
+
+// newTree derives what Distance needs once, so that asking is cheap.
+func newTree(devices map[Address]*Device, nodes []int) *Tree {
+	t := &Tree{
+		devices: devices,
+		order:   slices.SortedFunc(maps.Keys(devices), Address.Compare),
+		nodes:   nodes,
+		shared:  make(map[Address][]Address, len(devices)),
+	}
+	if len(t.nodes) == 0 {
+		t.nodes = knownNodes(devices)
+	}
+	cards := t.cardsBelow()
+	for address, device := range devices {
+		t.shared[address] = slices.DeleteFunc(slices.Clone(t.chain(device)), func(bridge Address) bool {
+			return cards[bridge].single()
+		})
+	}
+	return t
+}
+
+// Devices yields every function in ascending order of address.
+func (t *Tree) Devices() iter.Seq[*Device] {
+	return func(yield func(*Device) bool) {
+		for _, a := range t.order {
+			if !yield(t.devices[a]) {
+				return
+			}
+		}
+	}
+}
+
+// Device returns the function at an address, and whether there is one.
+func (t *Tree) Device(a Address) (*Device, bool) {
+	d, ok := t.devices[a]
+	return d, ok
+}
+
+// NUMANodes returns the node's online NUMA nodes, ascending; those that devices name where sysfs does not list them.
+func (t *Tree) NUMANodes() []int { return slices.Clone(t.nodes) }
+
+// SharedBridges returns the bridges above a function that other cards hang on too, from the top down: its chain with the
+// bridges of its own card left out. The last one is the switch that the card is plugged into.
+func (t *Tree) SharedBridges(a Address) []Address { return slices.Clone(t.shared[a]) }
+
+// chain is where the function is plugged in: a VF has the chain of its PF, whatever bus its own number names.
+func (t *Tree) chain(d *Device) []Address {
+	if pf, ok := t.devices[d.PF]; ok && d.IsVF() {
+		return pf.bridges
+	}
+	return d.bridges
+}
+
+// occupancy remembers whether one card or several hang below a bridge.
+type occupancy struct {
+	card    Address
+	several bool
+}
+
+func (o *occupancy) single() bool { return o != nil && !o.several }
+
+// cardsBelow counts the cards below every bridge as far as it matters: one, or several.
+func (t *Tree) cardsBelow() map[Address]*occupancy {
+	below := map[Address]*occupancy{}
+	parents := map[Address]bool{}
+	for _, d := range t.devices {
+		for _, bridge := range d.bridges {
+			parents[bridge] = true
+		}
+	}
+	for _, d := range t.devices {
+		if d.Class.isBridge() || parents[d.Address] {
+			continue
+		}
+		card := d.Function().slot()
+		for _, bridge := range t.chain(d) {
+			switch o := below[bridge]; {
+			case o == nil:
+				below[bridge] = &occupancy{card: card}
+			case o.card != card:
+				o.several = true
+			}
+		}
+	}
+	return below
+}
+
+func knownNodes(devices map[Address]*Device) []int {
+	known := map[int]bool{}
+	for _, d := range devices {
+		if n, ok := d.NUMA.Number(); ok {
+			known[n] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(known))
+}
