@@ -1,0 +1,49 @@
+// Package machines holds recorded machines: real GPU servers, and two put together from several recordings, as files of
+// package recording. The comments at the head of each file say where it comes from and what in it is made up.
+//
+// expect.json holds, for every GPU, how near the nearest RDMA function is and which ones are that near, as worked out
+// apart from this repository's code.
+package machines
+
+import (
+	"embed"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/topology/recording"
+)
+
+//go:embed *.txt
+var files embed.FS
+
+// Names returns the names of all machines, sorted.
+func Names() []string {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		panic(err) // an embedded directory can be listed
+	}
+	names := make([]string, len(entries))
+	for i, entry := range entries {
+		names[i] = strings.TrimSuffix(entry.Name(), path.Ext(entry.Name()))
+	}
+	return names
+}
+
+// Load returns a machine with this many VFs on each of its RDMA-capable PFs. A machine that was recorded with VFs keeps
+// those and gets no others.
+func Load(name string, vfsPerPF int) (*recording.Machine, error) {
+	file, err := files.Open(name + ".txt")
+	if err != nil {
+		return nil, fmt.Errorf("load machine %q: there are %s", name, strings.Join(Names(), ", "))
+	}
+	defer file.Close()
+	machine, err := recording.Parse(file)
+	if err != nil {
+		return nil, fmt.Errorf("load machine %s: %w", name, err)
+	}
+	if machine, err = addVFs(machine, vfsPerPF); err != nil {
+		return nil, fmt.Errorf("load machine %s: %w", name, err)
+	}
+	return machine, nil
+}

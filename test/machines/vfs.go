@@ -1,0 +1,203 @@
+package machines
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/recording"
+)
+
+// vfDevice is the device ID of VFs by vendor: those of mlx5 (mlx5_core_pci_table in
+// drivers/net/ethernet/mellanox/mlx5/core/main.c) and of Thor 2 (bnxt_pci_tbl in drivers/net/ethernet/broadcom/bnxt/bnxt.c).
+// Other VFs have the ID of their PF.
+var vfDevice = map[uint16]string{0x15b3: "0x101e", 0x14e4: "0x1819"}
+
+// fewestVFs is the least that a PF can have (sriov_totalvfs), as ConnectX cards come from the factory. It fixes where the
+// VFs of a second port start.
+const fewestVFs = 16
+
+// addVFs adds VFs as the kernel does when their number is written to sriov_numvfs of each PF, one PF after the other
+// (pci_iov_add_virtfn in drivers/pci/iov.c).
+func addVFs(machine *recording.Machine, count int) (*recording.Machine, error) {
+	tree, err := topology.Read(machine.FS())
+	if err != nil {
+		return nil, err
+	}
+	var pfs []*topology.Device
+	for d := range tree.Devices() {
+		if d.IsVF() {
+			return machine, nil
+		}
+		if d.Class.IsNetwork() && len(d.RDMA) > 0 {
+			pfs = append(pfs, d)
+		}
+	}
+	a := &adder{Builder: machine.Build(), sys: machine.FS(), total: max(count, fewestVFs)}
+	if err := a.countNames(); err != nil {
+		return nil, err
+	}
+	for _, pf := range pfs {
+		if err := a.functions(pf, pfs, count); err != nil {
+			return nil, fmt.Errorf("add VFs to %s: %w", pf.Address, err)
+		}
+	}
+	return a.Machine()
+}
+
+// adder adds VFs. It counts the names that are numbered over the whole machine: mlx5_, bnxt_re, uverbs, umad, issm.
+type adder struct {
+	*recording.Builder
+	sys   fs.FS
+	total int
+	next  map[string]int
+}
+
+var numbered = regexp.MustCompile(`^(mlx5_|bnxt_re|uverbs|umad|issm)(\d+)$`)
+
+func (a *adder) countNames() error {
+	a.next = map[string]int{}
+	names, err := fs.Glob(a.sys, "class/infiniband*/*")
+	for _, name := range names {
+		if m := numbered.FindStringSubmatch(path.Base(name)); m != nil {
+			number, _ := strconv.Atoi(m[2]) // digits only
+			a.next[m[1]] = max(a.next[m[1]], number+1)
+		}
+	}
+	return err
+}
+
+func (a *adder) number(prefix string) string {
+	n := a.next[prefix]
+	a.next[prefix]++
+	return prefix + strconv.Itoa(n)
+}
+
+// functions adds the VFs of one PF. The VFs of a card follow its PFs, those of the first port first.
+func (a *adder) functions(pf *topology.Device, pfs []*topology.Device, count int) error {
+	var ports []topology.Address
+	for _, other := range pfs {
+		if sameSlot(other.Address, pf.Address) {
+			ports = append(ports, other.Address)
+		}
+	}
+	first := int(ports[len(ports)-1].Function) + 1 + slices.Index(ports, pf.Address)*a.total
+	dir, err := a.place(pf.Address)
+	if err != nil {
+		return err
+	}
+	for index := range count {
+		vf, err := after(pf.Address, first+index)
+		if err != nil {
+			return err
+		}
+		if err := a.function(pf, dir, index, vf); err != nil {
+			return err
+		}
+	}
+	if count > 0 {
+		a.Replace(dir+"/sriov_totalvfs", fmt.Sprintln(a.total))
+		a.Replace(dir+"/sriov_numvfs", fmt.Sprintln(count))
+	}
+	return nil
+}
+
+func sameSlot(a, b topology.Address) bool {
+	a.Function, b.Function = 0, 0
+	return a == b
+}
+
+// after returns the address this many functions after function 0 of the PF's slot, across devices as with ARI, and across buses
+// (pci_iov_virtfn_bus and pci_iov_virtfn_devfn).
+func after(pf topology.Address, functions int) (topology.Address, error) {
+	routing := int(pf.Bus)<<8 + int(pf.Device)<<3 + functions
+	if routing > 0xffff {
+		return topology.Address{}, errors.New("there is no bus left for so many")
+	}
+	return topology.Address{Domain: pf.Domain, Bus: uint8(routing >> 8), Device: uint8(routing>>3) & 0x1f, Function: uint8(routing) & 7}, nil
+}
+
+// place returns the directory of a function in the tree.
+func (a *adder) place(address topology.Address) (string, error) {
+	link := "bus/pci/devices/" + address.String()
+	target, err := fs.ReadLink(a.sys, link)
+	return path.Join(path.Dir(link), target), err
+}
+
+// function adds one VF beside its PF.
+func (a *adder) function(pf *topology.Device, pfDir string, index int, vf topology.Address) error {
+	dir := path.Join(path.Dir(pfDir), vf.String())
+	a.Link("bus/pci/devices/"+vf.String(), "../../../"+dir)
+	err := a.copy(pfDir, dir, "class", "vendor", "numa_node", "subsystem_vendor", "subsystem_device")
+	device := fmt.Sprintf("0x%04x", pf.Product)
+	if id, ok := vfDevice[pf.Vendor]; ok {
+		device = id
+	}
+	a.File(dir+"/device", device+"\n")
+	a.Link(dir+"/physfn", "../"+pf.Address.String())
+	a.Link(fmt.Sprintf("%s/virtfn%d", pfDir, index), "../"+vf.String())
+	a.Link(dir+"/driver", strings.Repeat("../", strings.Count(dir, "/")+1)+"bus/pci/drivers/"+pf.Driver)
+	a.Link("bus/pci/drivers/"+pf.Driver+"/"+vf.String(), "../../../../"+dir)
+	if len(pf.Netdevs) > 0 {
+		err = errors.Join(err, a.netdev(pfDir, pf.Netdevs[0], dir, index))
+	}
+	return errors.Join(err, a.rdma(pfDir, pf.RDMA[0], dir, index))
+}
+
+// port is the part of a PF's netdev name that its VFs do not have (systemd.net-naming-scheme(7): n<port>, v<number>).
+var port = regexp.MustCompile(`np\d+$`)
+
+func (a *adder) netdev(pfDir, pfName, dir string, index int) error {
+	name := fmt.Sprintf("%sv%d", port.ReplaceAllString(pfName, ""), index)
+	a.class("net", name, dir)
+	return a.copy(pfDir+"/net/"+pfName, dir+"/net/"+name, "type", "carrier", "operstate", "speed")
+}
+
+// rdma adds the RDMA device and, as far as the PF has them, its character devices.
+func (a *adder) rdma(pfDir, pfName, dir string, index int) error {
+	name := fmt.Sprintf("%sv%d", pfName, index)
+	if m := numbered.FindStringSubmatch(pfName); m != nil {
+		name = a.number(m[1])
+	}
+	a.class("infiniband", name, dir)
+	for _, kind := range []struct{ class, prefix string }{
+		{"infiniband_verbs", "uverbs"}, {"infiniband_mad", "umad"}, {"infiniband_mad", "issm"},
+	} {
+		if !a.Has(pfDir + "/" + kind.class) {
+			continue
+		}
+		node := a.number(kind.prefix)
+		a.class(kind.class, node, dir)
+		a.File(path.Join(dir, kind.class, node, "ibdev"), name+"\n")
+		if kind.class == "infiniband_mad" {
+			a.File(path.Join(dir, kind.class, node, "port"), "1\n")
+		}
+	}
+	return a.copy(pfDir+"/infiniband/"+pfName+"/ports/1", dir+"/infiniband/"+name+"/ports/1",
+		"state", "phys_state", "link_layer", "rate", "pkeys/0")
+}
+
+// class adds the link below class to a class device of the function.
+func (a *adder) class(class, name, dir string) {
+	a.Link(path.Join("class", class, name), "../../"+path.Join(dir, class, name))
+}
+
+// copy gives one directory the files of another, as far as they are there.
+func (a *adder) copy(from, to string, names ...string) error {
+	for _, name := range names {
+		content, err := fs.ReadFile(a.sys, path.Join(from, name))
+		switch {
+		case err == nil:
+			a.File(path.Join(to, name), string(content))
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	return nil
+}

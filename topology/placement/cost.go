@@ -1,0 +1,77 @@
+package placement
+
+import "github.com/tandem-k8s/tandem/topology"
+
+// cost is what a choice costs, the most important term first. Less is better, term by term. Every term is a sum over the places of
+// the tree, so costs of disjoint parts add up.
+type cost [terms]int64
+
+// The terms, in the order of the objective; doc.go explains them.
+const (
+	termNear     = iota // pairs beyond PIX, beyond PXB and beyond PHB, as three numbers of countBits
+	termFar             // pairs beyond NODE and beyond SYS, as two numbers of countBits
+	termBridges         // bridges crossed by all pairs
+	termLoad            // VFs that share their PF
+	termLocality        // GPU to GPU
+	termStranded        // same-switch pairs that can no longer be made
+	termCards           // free partitions of cards that get broken
+	termSwitches        // free GPUs of switches that get broken
+	termNodes           // free GPUs of NUMA nodes that get broken
+	termNodeVFs         // free VFs of NUMA nodes that get broken
+	terms
+)
+
+// countBits is the room for one number of pairs in termNear and termFar.
+const countBits = 20
+
+func (c *cost) add(d *cost) {
+	for i := range c {
+		c[i] += d[i]
+	}
+}
+
+func (c *cost) compare(d *cost) int {
+	for i := range c {
+		if c[i] != d[i] {
+			if c[i] < d[i] {
+				return -1
+			}
+			return 1
+		}
+	}
+	return 0
+}
+
+// beyondPIX is the number of pairs that are not PIX.
+func (c *cost) beyondPIX() int { return int(c[termNear] >> (2 * countBits)) }
+
+// addPairs adds pairs of a level. A pair counts as beyond every level below its own: fewest beyond PIX first, then fewest
+// beyond PXB and so on is the same as most PIX first, then most PXB.
+func (c *cost) addPairs(level topology.Level, pairs int64) {
+	near, far := pairWeights(level)
+	c[termNear] += pairs * near
+	c[termFar] += pairs * far
+}
+
+func pairWeights(level topology.Level) (near, far int64) {
+	switch level {
+	case topology.PIX:
+		return 0, 0
+	case topology.PXB:
+		return 1 << (2 * countBits), 0
+	case topology.PHB:
+		return 1<<(2*countBits) | 1<<countBits, 0
+	case topology.NODE:
+		return 1<<(2*countBits) | 1<<countBits | 1, 0
+	case topology.SYS:
+		return 1<<(2*countBits) | 1<<countBits | 1, 1 << countBits
+	default:
+		return 1<<(2*countBits) | 1<<countBits | 1, 1<<countBits | 1
+	}
+}
+
+// breaking is what it costs to take some of the free devices of a place: what the sum over all places of (devices left free)² loses.
+// It costs less where less is free, so that places already broken are used up before whole ones are touched.
+func breaking(free, taken int) int64 {
+	return 2*int64(free)*int64(taken) - int64(taken)*int64(taken)
+}

@@ -1,0 +1,2 @@
+// Package placement chooses a container's GPUs and VFs together.
+package placement

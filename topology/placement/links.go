@@ -1,0 +1,125 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// How far apart two GPUs are, as a number to be added up over all pairs of a set. GPUs of one card are at 0; a direct link costs
+// linkHop per hop and saves one for every parallel link; without one PCI Express decides, always behind any link.
+const (
+	linkHop      = 100
+	mostHops     = 9
+	mostParallel = linkHop - 1
+	noLink       = 1000
+	levelStep    = 100
+)
+
+// overLink is the locality of two GPUs with a direct link.
+func overLink(l topology.Link) int64 {
+	hops := min(max(l.Hops, 1), mostHops)
+	return int64(linkHop*hops - min(max(l.Count, 1), mostParallel))
+}
+
+// overPCIe is the locality of two GPUs without a link that meet at a place: the nearer level first; below the host bridge the
+// more bridges they share, the nearer.
+func (n *place) overPCIe() int64 {
+	d := int64(noLink + levelStep*int(n.level))
+	if n.level == topology.PXB {
+		d -= int64(min(n.depth, levelStep-1))
+	}
+	return d
+}
+
+// linked is a direct link between two cards, as numbers in the order of the tree, a before b.
+type linked struct {
+	a, b int
+	near int64
+}
+
+// measure numbers the cards and sets for every place how near two GPUs are that meet there. That works where all of them are
+// equally near: without links, with links from all to all, or within hives that are places. It reports the links where they
+// follow no such order, nil where the places say all.
+func (p *places) measure(links []topology.Link) (cards []*place, irregular []linked) {
+	cards = p.root.numberCards(nil)
+	between := p.between(links)
+	count := map[*place]int{}
+	for _, l := range between {
+		meet := cards[l.a].parent
+		for meet.cardHigh <= l.b {
+			meet = meet.parent
+		}
+		if count[meet] == 0 {
+			meet.near = l.near
+		} else if meet.near != l.near {
+			irregular = between
+		}
+		count[meet]++
+	}
+	if p.root.settleNear(count) {
+		return cards, irregular
+	}
+	return cards, between
+}
+
+// numberCards gives every place the range of the cards below it.
+func (n *place) numberCards(cards []*place) []*place {
+	n.cardLow = len(cards)
+	if n.kind == cardPlace {
+		cards = append(cards, n)
+	}
+	for _, child := range n.children {
+		cards = child.numberCards(cards)
+	}
+	n.cardHigh = len(cards)
+	return cards
+}
+
+// between finds the links between cards that can be chosen, each once: the best where two are named twice.
+func (p *places) between(links []topology.Link) []linked {
+	var found []linked
+	for _, l := range links {
+		a, b := p.cardOf(l.A), p.cardOf(l.B)
+		if a == nil || b == nil || a == b {
+			continue
+		}
+		low, high := min(a.cardLow, b.cardLow), max(a.cardLow, b.cardLow)
+		found = append(found, linked{a: low, b: high, near: overLink(l)})
+	}
+	slices.SortFunc(found, func(x, y linked) int {
+		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b), cmp.Compare(x.near, y.near))
+	})
+	return slices.CompactFunc(found, func(x, y linked) bool { return x.a == y.a && x.b == y.b })
+}
+
+// cardOf finds the card of a GPU that can be chosen, nil for any other.
+func (p *places) cardOf(a topology.Address) *place {
+	slot := p.function(a)
+	slot.Function = 0
+	if c := p.cards[slot]; c != nil && c.gpus.most > 0 {
+		return c
+	}
+	return nil
+}
+
+// settleNear sets how near GPUs are that meet without a link, and reports whether at every place all that meet have one or none.
+func (n *place) settleNear(links map[*place]int) bool {
+	regular, crossing, below := true, 0, 0
+	for _, child := range n.children {
+		regular = child.settleNear(links) && regular
+		crossing += below * (child.cardHigh - child.cardLow)
+		below += child.cardHigh - child.cardLow
+	}
+	switch links[n] {
+	case 0:
+		if n.kind != cardPlace {
+			n.near = n.overPCIe()
+		}
+	case crossing:
+	default:
+		regular = false
+	}
+	return regular
+}

@@ -1,0 +1,98 @@
+package placement
+
+import (
+	"slices"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Device is something to place: a GPU, a partition of one, or a VF.
+type Device struct {
+	ID      string           // the kubelet's device ID
+	Address topology.Address // its PCI function; of a partition, the function of its card
+}
+
+// Half is one side of a request.
+type Half struct {
+	Count int      // devices wanted in all, Held included
+	Held  []Device // already decided: given to the container before, or must-include
+	Free  []Device // may be chosen
+}
+
+// Spare is what is free on the node and may not be chosen: on other NUMA nodes, of other resources. It is looked at only to
+// judge what a choice strands.
+type Spare struct {
+	GPUs, VFs []Device
+}
+
+// Request is the whole question. The order of its lists means nothing, and so do devices named twice.
+type Request struct {
+	GPUs, VFs Half
+	Links     []topology.Link          // direct links between GPUs
+	Load      map[topology.Address]int // by PF: how many of its VFs other containers have
+	Spare     Spare                    // free beside the Free of both halves
+}
+
+// Pair is a GPU with a VF that serves it.
+type Pair struct {
+	GPU, VF  Device
+	Distance topology.Distance
+}
+
+// Choice is the answer.
+type Choice struct {
+	GPUs    []Device // ascending by address, then by ID
+	VFs     []Device // the i-th pairs with the i-th GPU; see Choose
+	Pairs   []Pair   // as many as the larger half asks for; none where a half is empty
+	Left    int      // same-switch pairs that can still be made of what stays free, spare devices included
+	Optimal bool     // proven: no better choice exists; false only beyond the bounds that the package names
+	Reason  string   // one sentence with numbers, for logs and people
+}
+
+// Choose chooses Count GPUs and Count VFs, together. Everything held is kept, also where Count is smaller. It is an error when
+// held and free devices together are fewer than Count, and nothing else is: a device that the tree does not hold is UNK to all others.
+//
+// The lists are ordered so that a container that walks both side by side meets the pairs: the i-th VF serves the i-th GPU.
+// With more VFs than GPUs the further VFs follow, in the order of the GPUs they serve; with fewer, a VF stands where the first
+// of its GPUs puts it. Pairs are in the same order.
+func Choose(t *topology.Tree, r Request) (Choice, error) {
+	gpus, err := r.GPUs.ready("GPUs")
+	if err != nil {
+		return Choice{}, err
+	}
+	vfs, err := r.VFs.ready("VFs")
+	if err != nil {
+		return Choice{}, err
+	}
+	if t == nil {
+		t = new(topology.Tree)
+	}
+	p := newPlaces(t)
+	p.addAll(gpus, vfs, r)
+	s := solver{shares: newShares(gpus.count, vfs.count), root: p.root}
+	c := Choice{Optimal: true}
+	if s.gpus+s.vfs > 0 {
+		c = s.decide(p, r.Links)
+	}
+	c.Left = p.left()
+	c.Reason = c.reason(&s.shares, p)
+	return c, nil
+}
+
+// decide finds the choice and lays it out.
+func (s *solver) decide(p *places, links []topology.Link) Choice {
+	cards, irregular := p.measure(links)
+	best, optimal := s.run()
+	if irregular != nil {
+		optimal = s.refine(cards, irregular, best) && optimal
+	}
+	c := Choice{Optimal: optimal, GPUs: s.root.takenGPUs(nil), VFs: s.root.takenVFs(nil)}
+	slices.SortFunc(c.GPUs, compareDevices)
+	slices.SortFunc(c.VFs, compareDevices)
+	if s.pairs > 0 {
+		c.Pairs = make([]Pair, 0, s.pairs)
+		s.root.match(&s.shares, &c.Pairs)
+		c.VFs = inOrder(p.tree, c.Pairs)
+	}
+	return c
+}

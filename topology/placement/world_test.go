@@ -1,0 +1,210 @@
+package placement
+
+import (
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/fstest"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// world is a made-up machine: what sysfs would hold, and what can be asked for on it.
+type world struct {
+	functions []function
+	nodes     int // online NUMA nodes
+	gpus, vfs []Device
+	links     []topology.Link
+	load      map[topology.Address]int
+}
+
+// function is a PCI function of a world.
+type function struct {
+	address  topology.Address
+	complex  topology.Address // its root complex as if it were a function, for its domain and bus
+	bridges  []topology.Address
+	class    string
+	numa     int
+	pf       topology.Address // of a VF
+	degraded bool
+}
+
+// builder makes up a world.
+type builder struct {
+	world
+	r       *rand.Rand
+	lastBus map[uint32]uint8
+	maxGPUs int
+	maxVFs  int
+}
+
+// randomWorld makes up a machine with at most so many GPUs, or partitions, and VFs.
+func randomWorld(r *rand.Rand, gpus, vfs int) *world {
+	b := &builder{r: r, lastBus: map[uint32]uint8{}, maxGPUs: gpus, maxVFs: vfs}
+	b.nodes = 1 + r.IntN(3)
+	b.load = map[topology.Address]int{}
+	domains := []uint32{0, 0, 0, 1, 0x10000}
+	for range 1 + r.IntN(4) {
+		domain := domains[r.IntN(len(domains))]
+		c := topology.Address{Domain: domain, Bus: b.bus(domain)}
+		numa := r.IntN(b.nodes)
+		if r.IntN(8) == 0 {
+			numa = -1
+		}
+		b.fill(c, c.Bus, nil, numa, 3)
+	}
+	b.addLinks()
+	return &b.world
+}
+
+func (b *builder) bus(domain uint32) uint8 {
+	b.lastBus[domain]++
+	return b.lastBus[domain]
+}
+
+// fill puts devices and bridges on a bus.
+func (b *builder) fill(c topology.Address, bus uint8, bridges []topology.Address, numa, depth int) {
+	for device := range 1 + b.r.IntN(4) {
+		at := topology.Address{Domain: c.Domain, Bus: bus, Device: uint8(device)}
+		switch k := b.r.IntN(10); {
+		case k < 4 && depth > 0:
+			b.functions = append(b.functions, function{address: at, complex: c, bridges: bridges, class: "0x060400", numa: numa})
+			b.fill(c, b.bus(c.Domain), append(slices.Clone(bridges), at), numa, depth-1)
+		case k < 7:
+			b.gpu(function{address: at, complex: c, bridges: bridges, class: "0x030200", numa: numa})
+		default:
+			b.nic(function{address: at, complex: c, bridges: bridges, class: "0x020000", numa: numa})
+		}
+	}
+}
+
+func (b *builder) gpu(f function) {
+	partitions := 1
+	if b.r.IntN(4) == 0 {
+		partitions = 2 + b.r.IntN(2)
+	}
+	if len(b.gpus)+partitions > b.maxGPUs {
+		return
+	}
+	b.functions = append(b.functions, f)
+	if partitions == 1 {
+		b.gpus = append(b.gpus, Device{ID: f.address.String(), Address: f.address})
+		return
+	}
+	for range partitions {
+		b.gpus = append(b.gpus, Device{ID: "amdgpu_xcp_" + strconv.Itoa(len(b.gpus)+8), Address: f.address})
+	}
+}
+
+func (b *builder) nic(f function) {
+	for range 1 + b.r.IntN(2) {
+		f.degraded = b.r.IntN(6) == 0
+		vfs := b.r.IntN(5)
+		if len(b.vfs)+vfs > b.maxVFs {
+			return
+		}
+		b.functions = append(b.functions, f)
+		if b.r.IntN(3) == 0 {
+			b.load[f.address] = b.r.IntN(4)
+		}
+		for i := range vfs {
+			vf := f
+			vf.pf = f.address
+			vf.address.Device, vf.address.Function = 16+f.address.Device, 4*f.address.Function+uint8(i)
+			b.functions = append(b.functions, vf)
+			b.vfs = append(b.vfs, Device{ID: vf.address.String(), Address: vf.address})
+		}
+		f.address.Function++
+	}
+}
+
+// addLinks connects cards: not at all, all to all, in hives, or at random.
+func (b *builder) addLinks() {
+	style, hive := b.r.IntN(4), b.r.IntN(3)+2
+	count := 1 + b.r.IntN(4)
+	cards := slices.CompactFunc(slices.Clone(b.gpus), func(x, y Device) bool { return x.Address == y.Address })
+	for i, x := range cards {
+		for j, y := range cards[:i] {
+			l := topology.Link{A: x.Address, B: y.Address, Type: topology.XGMI, Hops: 1, Count: count}
+			switch {
+			case style == 0, style == 2 && i/hive != j/hive, style == 3 && b.r.IntN(2) == 0:
+				continue
+			case style == 3:
+				l.Hops, l.Count = 1+b.r.IntN(3), 1+b.r.IntN(4)
+			}
+			b.links = append(b.links, l)
+			if b.r.IntN(2) == 0 { // as drivers list them, from either end
+				l.A, l.B = l.B, l.A
+				b.links = append(b.links, l)
+			}
+		}
+	}
+}
+
+// tree reads the world through the same reader as a real machine, with every address renamed.
+func (w *world) tree(t testing.TB, rename func(topology.Address) topology.Address) *topology.Tree {
+	t.Helper()
+	files := fstest.MapFS{}
+	put := func(name, content string) { files[name] = &fstest.MapFile{Data: []byte(content + "\n")} }
+	link := func(name, target string) { files[name] = &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink | 0o777} }
+	put("devices/system/node/online", "0-"+strconv.Itoa(w.nodes-1))
+	for _, f := range w.functions {
+		c := rename(f.complex)
+		dir := fmt.Sprintf("devices/pci%04x:%02x", c.Domain, c.Bus)
+		for _, b := range f.bridges {
+			dir = path.Join(dir, rename(b).String())
+		}
+		name := rename(f.address).String()
+		dir = path.Join(dir, name)
+		link("bus/pci/devices/"+name, "../../../"+dir)
+		put(dir+"/class", f.class)
+		put(dir+"/numa_node", strconv.Itoa(f.numa))
+		if f.pf != (topology.Address{}) {
+			link(dir+"/physfn", "../"+rename(f.pf).String())
+		} else if f.degraded {
+			put(dir+"/current_link_width", "8")
+			put(dir+"/max_link_width", "16")
+		}
+	}
+	tree, err := topology.Read(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func same(a topology.Address) topology.Address { return a }
+
+// request makes up a request for n GPUs and m VFs: some of them held, some devices taken by others, some spare.
+func (w *world) request(r *rand.Rand, n, m int) Request {
+	q := Request{Links: w.links, Load: w.load}
+	q.GPUs, q.Spare.GPUs = half(r, w.gpus, n)
+	q.VFs, q.Spare.VFs = half(r, w.vfs, m)
+	return q
+}
+
+func half(r *rand.Rand, all []Device, count int) (Half, []Device) {
+	h := Half{Count: count}
+	var spare []Device
+	held := 0
+	if r.IntN(3) == 0 {
+		held = r.IntN(count + 1)
+	}
+	left := len(all)
+	for _, i := range r.Perm(len(all)) {
+		needed := count - len(h.Held) - len(h.Free)
+		switch left--; {
+		case len(h.Held) < held:
+			h.Held = append(h.Held, all[i])
+		case needed > left || r.IntN(4) > 0:
+			h.Free = append(h.Free, all[i])
+		case r.IntN(2) == 0:
+			spare = append(spare, all[i])
+		}
+	}
+	return h, spare
+}

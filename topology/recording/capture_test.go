@@ -1,0 +1,159 @@
+package recording
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// live is a sysfs with more in it than Tandem reads, some of it personal.
+func live() fstest.MapFS {
+	const pf = "devices/pci0000:80/0000:80:01.0/0000:81:00.0"
+	sys := fstest.MapFS{}
+	for name, content := range map[string]string{
+		pf + "/class":                                           "0x020000\n",
+		pf + "/config":                                          "\x86\x80",
+		pf + "/uevent":                                          "PCI_SLOT_NAME=0000:81:00.0\n",
+		pf + "/net/enx001122334455/address":                     "00:11:22:33:44:55\n",
+		pf + "/net/enx001122334455/type":                        "1\n",
+		pf + "/net/enx001122334455/speed":                       "unreadable",
+		pf + "/net/enx001122334455/phys_switch_id":              "001122334455\n",
+		pf + "/infiniband/rocex001122fffe334455/node_guid":      "0011:22ff:fe33:4455\n",
+		pf + "/infiniband/rocex001122fffe334455/ports/1/state":  "4: ACTIVE\n",
+		pf + "/infiniband/rocex001122fffe334455/ports/1/gids/0": "fe80::11:22ff:fe33:4455\n",
+		pf + "/infiniband_verbs/uverbs0/ibdev":                  "rocex001122fffe334455\n",
+		pf + "/mlx5_core.rdma.0/uevent":                         "",
+		"devices/pci0000:80/0000:80:01.0/class":                 "0x060400\n",
+		"devices/system/node/online":                            "0-1\n",
+		"devices/virtual/net/veth1/type":                        "1\n",
+		"devices/virtual/kfd/kfd/topology/nodes/1/properties":   "simd_count 304\nhive_id 15188982192727901047\nunique_id 16404946649897475633\n",
+		"devices/virtual/kfd/kfd/topology/nodes/2/properties":   "hive_id 15188982192727901047\nunique_id 0\n",
+		"devices/virtual/kfd/kfd/topology/nodes/3/properties":   "hive_id 0\nunique_id 7\n",
+		"devices/virtual/dmi/id/product_serial":                 "ABC123\n",
+		"kernel/iommu_groups/7/type":                            "DMA\n",
+	} {
+		sys[name] = &fstest.MapFile{Data: []byte(content), Mode: 0o444}
+	}
+	for name, target := range map[string]string{
+		"bus/pci/devices/0000:80:01.0":           "../../../devices/pci0000:80/0000:80:01.0",
+		"bus/pci/devices/0000:81:00.0":           "../../../" + pf,
+		"bus/pci/drivers/mlx5_core/0000:81:00.0": "../../../../" + pf,
+		"bus/pci/drivers/mlx5_core/module":       "../../../../module/mlx5_core",
+		"class/net/enx001122334455":              "../../" + pf + "/net/enx001122334455",
+		"class/net/veth1":                        "../../devices/virtual/net/veth1",
+		"class/infiniband/rocex001122fffe334455": "../../" + pf + "/infiniband/rocex001122fffe334455",
+		pf + "/driver":                           "../../../../bus/pci/drivers/mlx5_core",
+		pf + "/iommu_group":                      "../../../../kernel/iommu_groups/7",
+		pf + "/firmware_node":                    "../../../LNXSYSTM:00/device:01",
+	} {
+		sys[name] = &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink}
+	}
+	return sys
+}
+
+// unreadable refuses to read files that hold "unreadable", as a netdev that is down refuses to tell its speed.
+type unreadable struct{ fstest.MapFS }
+
+func (u unreadable) ReadFile(name string) ([]byte, error) {
+	content, err := u.MapFS.ReadFile(name)
+	if string(content) == "unreadable" {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EINVAL}
+	}
+	return content, err
+}
+
+func TestCapture(t *testing.T) {
+	t.Parallel()
+	m, err := Capture(unreadable{live()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = header + `
+# left out, could not be read: speed, 1 times
+[bus/pci/devices]
+0000:80:01.0 -> ../../../devices/pci0000:80/0000:80:01.0
+0000:81:00.0 -> ../../../devices/pci0000:80/0000:80:01.0/0000:81:00.0
+[bus/pci/drivers/mlx5_core]
+0000:81:00.0 -> ../../../../devices/pci0000:80/0000:80:01.0/0000:81:00.0
+[class/infiniband]
+rocex0000000000000001 -> ../../devices/pci0000:80/0000:80:01.0/0000:81:00.0/infiniband/rocex0000000000000001
+[class/net]
+enx000000000002 -> ../../devices/pci0000:80/0000:80:01.0/0000:81:00.0/net/enx000000000002
+[devices/pci0000:80/0000:80:01.0]
+class = 0x060400
+[devices/pci0000:80/0000:80:01.0/0000:81:00.0]
+class = 0x020000
+driver -> ../../../../bus/pci/drivers/mlx5_core
+iommu_group -> ../../../../kernel/iommu_groups/7
+[devices/pci0000:80/0000:80:01.0/0000:81:00.0/infiniband/rocex0000000000000001/ports/1]
+state = 4: ACTIVE
+[devices/pci0000:80/0000:80:01.0/0000:81:00.0/infiniband_verbs/uverbs0]
+ibdev = rocex0000000000000001
+[devices/pci0000:80/0000:80:01.0/0000:81:00.0/mlx5_core.rdma.0]
+[devices/pci0000:80/0000:80:01.0/0000:81:00.0/net/enx000000000002]
+phys_switch_id = 01
+type = 1
+[devices/system/node]
+online = 0-1
+[devices/virtual/kfd/kfd/topology/nodes/1]
+properties =
+	simd_count 304
+	hive_id 2
+	unique_id 0
+[devices/virtual/kfd/kfd/topology/nodes/2]
+properties =
+	hive_id 2
+	unique_id 0
+[devices/virtual/kfd/kfd/topology/nodes/3]
+properties =
+	hive_id 0
+	unique_id 0
+[kernel/iommu_groups/7]
+end 32 entries
+`
+	if diff := cmp.Diff(want, write(t, m)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestCaptureOfLayout: recording a laid-out machine gives that machine.
+func TestCaptureOfLayout(t *testing.T) {
+	t.Parallel()
+	first, err := Capture(live())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := first.Layout(dir); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Capture(os.DirFS(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(write(t, first), write(t, second)); diff != "" {
+		t.Errorf("(-first +second):\n%s", diff)
+	}
+}
+
+func TestCaptureErrors(t *testing.T) {
+	t.Parallel()
+	if _, err := Capture(fstest.MapFS{}); err == nil || !strings.HasPrefix(err.Error(), "capture machine: list PCI devices: ") {
+		t.Errorf("a root without PCI: %v", err)
+	}
+	sys := live()
+	sys[path.Join(pciDevices, "0000:99:00.0")] = &fstest.MapFile{Data: []byte("/etc"), Mode: fs.ModeSymlink}
+	m, err := Capture(sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"left out, could not be read: 0000:99:00.0, 1 times"}; !cmp.Equal(want, m.Comments()) {
+		t.Errorf("comments %q, want %q", m.Comments(), want)
+	}
+}

@@ -1,0 +1,269 @@
+package recording
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Parse reads a machine file. Its errors are one sentence and name the line.
+func Parse(r io.Reader) (*Machine, error) {
+	p := &parser{in: bufio.NewReader(r), builder: NewBuilder(), sections: map[string]bool{}}
+	err := p.file()
+	if err == nil {
+		return p.builder.Machine()
+	}
+	var read readError
+	if errors.As(err, &read) {
+		return nil, fmt.Errorf("read machine file: %w", read.err)
+	}
+	return nil, fmt.Errorf("parse machine file: line %d: %w", max(p.number, 1), err)
+}
+
+// parser reads line by line, one line ahead.
+type parser struct {
+	in       *bufio.Reader
+	number   int // of the line read last
+	ahead    *string
+	builder  *Builder
+	section  string
+	sections map[string]bool
+	entries  int
+}
+
+// readError is an error of the reader, not of the text.
+type readError struct{ err error }
+
+func (e readError) Error() string { return e.err.Error() }
+
+// errEnd is the end of the text.
+var errEnd = errors.New(`the file ends without the line "end N entries": it is cut short`)
+
+// next returns the next line without its newline, or errEnd. The number stays that of the last line there is.
+func (p *parser) next() (string, error) {
+	if p.ahead != nil {
+		line := *p.ahead
+		p.ahead = nil
+		p.number++
+		return line, nil
+	}
+	line, err := p.in.ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", readError{err}
+	}
+	if line == "" {
+		return "", errEnd
+	}
+	p.number++
+	return strings.TrimSuffix(line, "\n"), nil
+}
+
+func (p *parser) unread(line string) {
+	p.ahead = &line
+	p.number--
+}
+
+func (p *parser) file() error {
+	if err := p.head(); err != nil {
+		return err
+	}
+	for {
+		line, err := p.next()
+		if err != nil {
+			return err
+		}
+		switch {
+		case line == "":
+		case line[0] == '[':
+			err = p.directory(line)
+		case strings.HasPrefix(line, "end "):
+			return p.end(line)
+		default:
+			err = p.entry(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// head reads the header and the comments below it.
+func (p *parser) head() error {
+	line, err := p.next()
+	if err != nil && !errors.Is(err, errEnd) {
+		return err
+	}
+	version, ok := strings.CutPrefix(line, strings.TrimSuffix(header, "v1"))
+	switch {
+	case !ok:
+		return fmt.Errorf("this is no machine file: want %q", header)
+	case version != "v1":
+		return fmt.Errorf("version %q of the machine file is not known, only v1 is", version)
+	}
+	for {
+		line, err := p.next()
+		if err != nil {
+			return err
+		}
+		comment, ok := strings.CutPrefix(line, "#")
+		if !ok {
+			p.unread(line)
+			return nil
+		}
+		p.builder.Comment(strings.TrimPrefix(comment, " "))
+	}
+}
+
+func (p *parser) directory(line string) error {
+	name, ok := strings.CutSuffix(line[1:], "]")
+	if !ok {
+		return fmt.Errorf("want a directory in brackets, not %q", line)
+	}
+	name, err := unquote(name, plainPath)
+	if err != nil {
+		return err
+	}
+	if p.sections[name] {
+		return fmt.Errorf("%s is there twice", name)
+	}
+	p.sections[name] = true
+	p.section = name
+	p.entries++
+	return p.builder.dir(name)
+}
+
+// entry reads a file or a link. Its name is one element: a name with a slash would hide in which directory it is.
+func (p *parser) entry(line string) error {
+	if p.section == "" {
+		return fmt.Errorf("want a directory in brackets first, not %q", line)
+	}
+	if line[0] == '#' {
+		return errors.New("comments stand at the head of the file only")
+	}
+	name, rest, err := cutName(line)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(name, "/") || name == "." || name == ".." {
+		return fmt.Errorf("name %q is not that of an entry of the directory", name)
+	}
+	p.entries++
+	name = path.Join(p.section, name)
+	if target, ok := strings.CutPrefix(rest, " -> "); ok {
+		return p.link(name, target)
+	}
+	value, ok := strings.CutPrefix(rest, " =")
+	if !ok {
+		return fmt.Errorf("want name = value or name -> target, not %q", line)
+	}
+	content, err := p.content(value)
+	if err != nil {
+		return err
+	}
+	return p.builder.add(name, &node{text: content})
+}
+
+func (p *parser) link(name, target string) error {
+	target, err := unquote(target, plainPath)
+	if err != nil {
+		return err
+	}
+	return p.builder.link(name, target)
+}
+
+// content reads a value: text or a quoted string after a space, or the indented lines that follow.
+func (p *parser) content(value string) (string, error) {
+	if value == "" {
+		return p.indented()
+	}
+	value, ok := strings.CutPrefix(value, " ")
+	if !ok {
+		return "", errors.New("want a space after the equals sign")
+	}
+	if strings.HasPrefix(value, `"`) {
+		return unquote(value, nil)
+	}
+	if !plainText(value) {
+		return "", fmt.Errorf("value %q has to be quoted", value)
+	}
+	return value + "\n", nil
+}
+
+func (p *parser) indented() (string, error) {
+	var content strings.Builder
+	for {
+		line, err := p.next()
+		if err != nil {
+			return "", err
+		}
+		text, ok := strings.CutPrefix(line, "\t")
+		if !ok {
+			p.unread(line)
+			break
+		}
+		if !plainText(text) {
+			return "", fmt.Errorf("line %q has to be quoted with all of its file", text)
+		}
+		content.WriteString(text + "\n")
+	}
+	if content.Len() == 0 {
+		return "", errors.New("a file without a value has to be written as name = \"\"")
+	}
+	return content.String(), nil
+}
+
+// end checks the count, and that nothing follows.
+func (p *parser) end(line string) error {
+	number, ok := strings.CutSuffix(strings.TrimPrefix(line, "end "), " entries")
+	count, err := strconv.Atoi(number)
+	if !ok || err != nil {
+		return fmt.Errorf("want \"end N entries\", not %q", line)
+	}
+	if count != p.entries {
+		return fmt.Errorf("the file has %d entries where it should have %d: lines are missing or were added", p.entries, count)
+	}
+	switch line, err := p.next(); {
+	case errors.Is(err, errEnd):
+		return nil
+	case err != nil:
+		return err
+	default:
+		return fmt.Errorf("nothing may follow the last line, but there is %q", line)
+	}
+}
+
+// cutName splits a line after the name it starts with.
+func cutName(line string) (name, rest string, err error) {
+	if line[0] != '"' {
+		name, _, _ = strings.Cut(line, " ")
+		if !plainName(name) {
+			return "", "", fmt.Errorf("name %q has to be quoted", name)
+		}
+		return name, line[len(name):], nil
+	}
+	quoted, err := strconv.QuotedPrefix(line)
+	if err != nil {
+		return "", "", fmt.Errorf("unquote %s: %w", line, err)
+	}
+	name, err = unquote(quoted, nil)
+	return name, line[len(quoted):], err
+}
+
+// unquote returns a string as it is where that is plain, and what it quotes where it is quoted.
+func unquote(s string, plain func(string) bool) (string, error) {
+	if !strings.HasPrefix(s, `"`) {
+		if !plain(s) {
+			return "", fmt.Errorf("%q has to be quoted", s)
+		}
+		return s, nil
+	}
+	text, err := strconv.Unquote(s)
+	if err != nil {
+		return "", fmt.Errorf("unquote %s: %w", s, err)
+	}
+	return text, nil
+}

@@ -1,0 +1,56 @@
+package recording
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+)
+
+// header is the first line of a machine file; the number changes when older readers would misread newer files.
+const header = "# tandem machine v1"
+
+// WriteTo writes the machine file. The same machine always gives the same bytes.
+func (m *Machine) WriteTo(w io.Writer) (int64, error) {
+	counter := &countingWriter{w: w}
+	out := bufio.NewWriter(counter)
+	fmt.Fprintln(out, header)
+	for _, comment := range m.comments {
+		fmt.Fprintln(out, strings.TrimSuffix("# "+comment, " "))
+	}
+	m.root.each("",
+		func(s section) { fmt.Fprintf(out, "[%s]\n", quotePath(s.dir)) },
+		func(n *node) { writeEntry(out, n) })
+	fmt.Fprintf(out, "end %d entries\n", m.Len())
+	err := out.Flush()
+	return counter.n, err
+}
+
+func writeEntry(out io.Writer, n *node) {
+	name := quoteName(n.name)
+	if n.kind == fs.ModeSymlink {
+		fmt.Fprintf(out, "%s -> %s\n", name, quotePath(n.text))
+		return
+	}
+	switch lines := plainLines(n.text); len(lines) {
+	case 0:
+		fmt.Fprintf(out, "%s = %s\n", name, strconv.Quote(n.text))
+	case 1:
+		fmt.Fprintf(out, "%s = %s\n", name, lines[0])
+	default:
+		fmt.Fprintf(out, "%s =\n\t%s\n", name, strings.Join(lines, "\n\t"))
+	}
+}
+
+type countingWriter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
