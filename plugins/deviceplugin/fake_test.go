@@ -1,0 +1,129 @@
+package deviceplugin_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const resource = "example.com/thing"
+
+// socketNames is how our sockets are called.
+var socketNames = regexp.MustCompile(`^example\.com_thing-[A-Z2-7]{12}\.sock$`)
+
+// fake is a Resource whose devices and answers the test decides.
+type fake struct {
+	lists    chan []deviceplugin.Device
+	allocate func(ids []string) (*v1beta1.ContainerAllocateResponse, error)
+	prefer   func(ctx context.Context, available, mustInclude []string, size int) []string
+}
+
+func newFake(ids ...string) *fake {
+	f := &fake{lists: make(chan []deviceplugin.Device, 16)}
+	f.lists <- devices(ids...)
+	f.allocate = func([]string) (*v1beta1.ContainerAllocateResponse, error) {
+		return &v1beta1.ContainerAllocateResponse{}, nil
+	}
+	return f
+}
+
+func devices(ids ...string) []deviceplugin.Device {
+	list := make([]deviceplugin.Device, 0, len(ids))
+	for _, id := range ids {
+		list = append(list, deviceplugin.Device{ID: id, Healthy: true})
+	}
+	return list
+}
+
+func (f *fake) Name() string { return resource }
+
+func (f *fake) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
+	for {
+		select {
+		case list := <-f.lists:
+			publish(list)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (f *fake) Allocate(_ context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
+	return f.allocate(ids)
+}
+
+// preferring is a fake that is a Preferrer too.
+type preferring struct{ *fake }
+
+func (p preferring) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
+	return p.prefer(ctx, available, mustInclude, size)
+}
+
+// start runs a server until the test ends or stop is called; stop returns what Run returned.
+func start(t *testing.T, dir string, r deviceplugin.Resource) (stop func() error) {
+	t.Helper()
+	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Preferred: true, Log: logger(t)}, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- server.Run(ctx) }()
+	stopped := false
+	stop = func() error {
+		cancel()
+		stopped = true
+		return kubelettest.Await(t, result)
+	}
+	t.Cleanup(func() {
+		if !stopped {
+			if err := stop(); err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		}
+	})
+	return stop
+}
+
+func logger(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
+
+// ids lists the IDs of a device list in its order, unhealthy ones with a "!".
+func ids(list []*v1beta1.Device) string {
+	names := make([]string, 0, len(list))
+	for _, d := range list {
+		name := d.GetID()
+		if d.GetHealth() != v1beta1.Healthy {
+			name += "!"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
+}
+
+// ourSockets lists the names of our sockets in a kubelet folder.
+func ourSockets(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(kubelettest.Plugins(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if socketNames.MatchString(entry.Name()) {
+			names = append(names, entry.Name())
+		}
+	}
+	return slices.Sorted(slices.Values(names))
+}

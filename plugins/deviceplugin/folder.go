@@ -1,0 +1,141 @@
+package deviceplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// kubeletSocket is where the kubelet takes registrations (KubeletSocket in k8s.io/kubelet's v1beta1/constants.go).
+const kubeletSocket = "kubelet.sock"
+
+// folder is the kubelet's folder for device plugins. What counts is what is in it; an event is only a reason to look.
+type folder struct {
+	dir     string
+	watcher *fsnotify.Watcher
+	look    chan struct{} // holds a token when something in the folder may have changed
+}
+
+// identity tells one kubelet.sock from a later one at the same path. The time belongs to it because an inode number is
+// used again.
+type identity struct {
+	device, inode uint64
+	made          syscall.Timespec
+}
+
+func openFolder(dir string) (*folder, error) {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("open %s: the folder does not exist: check that a kubelet runs on this node and that --kubelet-dir is its root folder", dir)
+	case err != nil:
+		return nil, fmt.Errorf("open folder: %w", err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("open %s: not a folder: check --kubelet-dir", dir)
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", dir, err)
+	}
+	f := &folder{dir: dir, watcher: watcher, look: make(chan struct{}, 1)}
+	if err := f.watch(); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+// watch starts watching. To do so again is harmless, and needed once the folder itself was replaced.
+func (f *folder) watch() error {
+	if err := f.watcher.Add(f.dir); err != nil {
+		return fmt.Errorf("watch %s: %w", f.dir, err)
+	}
+	return nil
+}
+
+func (f *folder) close() error {
+	if err := f.watcher.Close(); err != nil {
+		return fmt.Errorf("stop watching %s: %w", f.dir, err)
+	}
+	return nil
+}
+
+// run turns events into tokens until ctx is done. Losing events (a full queue) is a reason to look like any other.
+func (f *folder) run(ctx context.Context) error {
+	for {
+		select {
+		case event := <-f.watcher.Events:
+			if !event.Has(fsnotify.Create) && !event.Has(fsnotify.Remove) && !event.Has(fsnotify.Rename) {
+				continue
+			}
+		case <-f.watcher.Errors:
+		case <-ctx.Done():
+			return f.close()
+		}
+		select {
+		case f.look <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
+
+func (f *folder) has(name string) bool {
+	_, err := os.Lstat(f.path(name))
+	return err == nil
+}
+
+// kubelet identifies the kubelet.sock that is there now.
+func (f *folder) kubelet() (identity, bool) {
+	info, err := os.Stat(f.path(kubeletSocket))
+	if err != nil {
+		return identity{}, false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return identity{}, false
+	}
+	return identity{device: stat.Dev, inode: stat.Ino, made: stat.Mtim}, true
+}
+
+// isNewKubelet reports whether there is a kubelet.sock other than the one known.
+func (f *folder) isNewKubelet(known identity) bool {
+	now, ok := f.kubelet()
+	return ok && now != known
+}
+
+// awaitKubelet waits until there is a kubelet.sock; false means that ctx is done.
+func (f *folder) awaitKubelet(ctx context.Context) (identity, bool) {
+	for {
+		if kubelet, ok := f.kubelet(); ok {
+			return kubelet, true
+		}
+		select {
+		case <-f.look:
+		case <-ctx.Done():
+			return identity{}, false
+		}
+	}
+}
+
+// awaitNewKubelet waits until there is a kubelet.sock other than the one known, or the time is over, or ctx is done.
+func (f *folder) awaitNewKubelet(ctx context.Context, known identity, limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for !f.isNewKubelet(known) {
+		select {
+		case <-f.look:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,162 @@
+// Package kubelettest is the kubelet's side of the device plugin API for tests: a Registration server on a real unix
+// socket that calls back as the kubelet does. It decides nothing; the real managers are driven in test/kubelet.
+package kubelettest
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// Limit is how long Await waits for something that has to happen.
+const Limit = 30 * time.Second
+
+// Await receives from c and fails the test when nothing comes.
+func Await[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v, ok := <-c:
+		if !ok {
+			t.Fatal("channel closed")
+		}
+		return v
+	case <-time.After(Limit):
+		t.Fatalf("nothing happened for %s", Limit)
+		panic("unreachable")
+	}
+}
+
+// Dir makes a kubelet folder with a path short enough for sockets and removes it after the test.
+func Dir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Mkdir(Plugins(dir), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Plugins is the folder with the sockets below a kubelet folder.
+func Plugins(dir string) string { return filepath.Join(dir, "device-plugins") }
+
+// Kubelet is a running fake kubelet.
+type Kubelet struct {
+	v1beta1.UnimplementedRegistrationServer
+	Plugins chan *Plugin // every plugin that registered
+
+	t      *testing.T
+	dir    string
+	server *grpc.Server
+	refuse chan error
+}
+
+// Start removes all sockets as the kubelet does when it starts, and takes registrations until the test ends or Stop.
+func Start(t *testing.T, dir string) *Kubelet {
+	t.Helper()
+	removeSockets(t, Plugins(dir))
+	return Rejoin(t, dir)
+}
+
+// Rejoin is Start for a kubelet that leaves the sockets in its folder alone.
+func Rejoin(t *testing.T, dir string) *Kubelet {
+	t.Helper()
+	k := &Kubelet{Plugins: make(chan *Plugin, 64), t: t, dir: dir, refuse: make(chan error, 64)}
+	k.Recreate()
+	t.Cleanup(k.Stop)
+	return k
+}
+
+// Recreate puts a new kubelet.sock in the place of the old one. Streams that are open stay open.
+func (k *Kubelet) Recreate() {
+	k.t.Helper()
+	next, socket := filepath.Join(k.dir, "next"), filepath.Join(Plugins(k.dir), "kubelet.sock")
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: next, Net: "unix"})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	listener.SetUnlinkOnClose(false)
+	if err := os.Rename(next, socket); err != nil {
+		k.t.Fatal(err)
+	}
+	old := k.server
+	k.server = grpc.NewServer()
+	v1beta1.RegisterRegistrationServer(k.server, k)
+	go func() { _ = k.server.Serve(listener) }()
+	if old != nil {
+		old.Stop()
+	}
+}
+
+// Refuse makes the next registration fail.
+func (k *Kubelet) Refuse(err error) { k.refuse <- err }
+
+// Stop ends the kubelet as a crash does: its socket stays behind, dead. Plugins that were not received are let go.
+func (k *Kubelet) Stop() {
+	k.server.Stop()
+	for {
+		select {
+		case p := <-k.Plugins:
+			p.Close()
+		default:
+			return
+		}
+	}
+}
+
+// Register does what the kubelet does: it calls the plugin back before it answers, then asks for the devices.
+func (k *Kubelet) Register(ctx context.Context, request *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
+	select {
+	case err := <-k.refuse:
+		return nil, err
+	default:
+	}
+	socket := filepath.Join(Plugins(k.dir), request.GetEndpoint())
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	client := v1beta1.NewDevicePluginClient(conn)
+	options, err := client.GetDevicePluginOptions(ctx, &v1beta1.Empty{})
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	streaming, cancel := context.WithCancel(context.Background())
+	p := &Plugin{Request: request, Socket: socket, Options: options, Client: client, conn: conn, cancel: cancel}
+	p.Lists, err = p.Watch(streaming)
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	k.t.Cleanup(p.Close)
+	k.Plugins <- p
+	return &v1beta1.Empty{}, nil
+}
+
+func removeSockets(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if entry.Type()&os.ModeSocket != 0 {
+			if err := os.Remove(filepath.Join(dir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package deviceplugin_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+)
+
+func TestRegisters(t *testing.T) {
+	dir := kubelettest.Dir(t)
+	kubelet := kubelettest.Start(t, dir)
+	stop := start(t, dir, preferring{newFake("b", "a")})
+
+	plugin := kubelettest.Await(t, kubelet.Plugins)
+	if r := plugin.Request; r.GetVersion() != v1beta1.Version || r.GetResourceName() != resource || !r.GetOptions().GetGetPreferredAllocationAvailable() {
+		t.Errorf("request %v", r)
+	}
+	if o := plugin.Options; !o.GetGetPreferredAllocationAvailable() || o.GetPreStartRequired() {
+		t.Errorf("options %v", o)
+	}
+	if !socketNames.MatchString(plugin.Request.GetEndpoint()) {
+		t.Errorf("socket %s", plugin.Request.GetEndpoint())
+	}
+	if info, err := os.Stat(plugin.Socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("socket %v, %v", info, err)
+	}
+	if got := ids(kubelettest.Await(t, plugin.Lists)); got != "a b" {
+		t.Errorf("devices %s", got)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if left := ourSockets(t, dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestOffersNoPreference(t *testing.T) {
+	dir := kubelettest.Dir(t)
+	kubelet := kubelettest.Start(t, dir)
+	start(t, dir, newFake("a"))
+	if plugin := kubelettest.Await(t, kubelet.Plugins); plugin.Options.GetGetPreferredAllocationAvailable() {
+		t.Error("a Resource without Prefer offers GetPreferredAllocation")
+	}
+}
+
+func TestRegistersAgain(t *testing.T) {
+	for name, disturb := range map[string]func(*testing.T, *kubelettest.Kubelet, *kubelettest.Plugin){
+		"stream ended":          func(_ *testing.T, _ *kubelettest.Kubelet, p *kubelettest.Plugin) { p.EndStream() },
+		"connection lost":       func(_ *testing.T, _ *kubelettest.Kubelet, p *kubelettest.Plugin) { p.Close() },
+		"kubelet.sock replaced": func(_ *testing.T, k *kubelettest.Kubelet, _ *kubelettest.Plugin) { k.Recreate() },
+		"socket deleted": func(t *testing.T, _ *kubelettest.Kubelet, p *kubelettest.Plugin) {
+			if err := os.Remove(p.Socket); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := kubelettest.Dir(t)
+			kubelet := kubelettest.Start(t, dir)
+			start(t, dir, newFake("a"))
+			used := map[string]bool{}
+			for range 3 {
+				plugin := kubelettest.Await(t, kubelet.Plugins)
+				if used[plugin.Socket] {
+					t.Fatalf("%s registered twice", plugin.Socket)
+				}
+				used[plugin.Socket] = true
+				if got := ids(kubelettest.Await(t, plugin.Lists)); got != "a" {
+					t.Errorf("devices %q", got)
+				}
+				disturb(t, kubelet, plugin)
+			}
+			kubelettest.Await(t, kubelet.Plugins)
+			if left := ourSockets(t, dir); len(left) != 1 {
+				t.Errorf("sockets %v, want the newest alone", left)
+			}
+		})
+	}
+}
+
+func TestKubeletRefuses(t *testing.T) {
+	dir := kubelettest.Dir(t)
+	kubelet := kubelettest.Start(t, dir)
+	kubelet.Refuse(errors.New("not now"))
+	kubelet.Refuse(errors.New("not yet"))
+	start(t, dir, newFake("a"))
+	kubelettest.Await(t, kubelet.Plugins)
+	if left := ourSockets(t, dir); len(left) != 1 {
+		t.Errorf("sockets %v, want the newest alone", left)
+	}
+}
+
+func TestKubeletComesLateAndComesBack(t *testing.T) {
+	dir := kubelettest.Dir(t)
+	start(t, dir, newFake("a"))
+	var before string
+	for range 3 {
+		kubelet := kubelettest.Start(t, dir)
+		plugin := kubelettest.Await(t, kubelet.Plugins)
+		if plugin.Socket == before {
+			t.Errorf("%s registered twice", before)
+		}
+		before = plugin.Socket
+		kubelettest.Await(t, plugin.Lists)
+		kubelet.Stop()
+		plugin.Close()
+	}
+}
+
+func TestTwoInstancesDoNotSpin(t *testing.T) {
+	dir := kubelettest.Dir(t)
+	kubelet := kubelettest.Start(t, dir)
+	start(t, dir, newFake("a"))
+	start(t, dir, newFake("a"))
+	// A kubelet before 1.37 keeps one plugin per resource name: the newer ends the older.
+	holder := kubelettest.Await(t, kubelet.Plugins)
+	for range 6 {
+		next := kubelettest.Await(t, kubelet.Plugins)
+		kubelettest.Await(t, holder.Lists)
+		holder.EndStream()
+		holder = next
+	}
+}
+
+func TestRemovesStaleSockets(t *testing.T) {
+	dir := kubelettest.Dir(t)
+	sockets := kubelettest.Plugins(dir)
+	touch := func(name string, alive bool) string {
+		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(sockets, name), Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener.SetUnlinkOnClose(false)
+		if alive {
+			t.Cleanup(func() { _ = listener.Close() })
+		} else if err := listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	touch("example.com_thing-AAAAAAAAAAAA.sock", false)
+	kept := []string{
+		touch("example.com_thing-BBBBBBBBBBBB.sock", true),
+		touch("example.com_thing", false),
+		touch("example.com_thing_two-AAAAAAAAAAAA.sock", false),
+	}
+	start(t, dir, newFake("a"))
+	// Whoever waits for the kubelet has cleaned up: kubelettest.Start would remove all sockets, so it is put there by hand.
+	kubelet := kubelettest.Rejoin(t, dir)
+	plugin := kubelettest.Await(t, kubelet.Plugins)
+	want := append(kept, filepath.Base(plugin.Socket), "kubelet.sock")
+	if got := names(t, sockets); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("sockets %v, want %v", got, want)
+	}
+}
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, entry := range entries {
+		list = append(list, entry.Name())
+	}
+	return list
+}
+
+func TestBadInput(t *testing.T) {
+	long := filepath.Join("/tmp", strings.Repeat("x", 80))
+	for _, c := range []struct {
+		name, dir, resource string
+		want                []string
+	}{
+		{"no folder", filepath.Join(t.TempDir(), "none"), resource, []string{"none/device-plugins", "--kubelet-dir"}},
+		{"long path", long, resource, []string{"107", "--kubelet-dir"}},
+		{"no vendor", "/tmp", "thing", []string{`"thing"`, "vendor.com/kind"}},
+		{"path in name", "/tmp", "example.com/../thing", []string{"vendor.com/kind"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: c.dir, Log: logger(t)}, named{newFake("a"), c.resource})
+			if err == nil {
+				err = server.Run(context.Background())
+			}
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, part := range c.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q lacks %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestResourceGivesUp(t *testing.T) {
+	dir := kubelettest.Dir(t)
+	cause := errors.New("no more devices")
+	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Log: logger(t)}, failing{newFake("a"), cause})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Run(context.Background()); !errors.Is(err, cause) {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+type named struct {
+	*fake
+	name string
+}
+
+func (n named) Name() string { return n.name }
+
+type failing struct {
+	*fake
+	cause error
+}
+
+func (f failing) Watch(context.Context, func([]deviceplugin.Device)) error { return f.cause }

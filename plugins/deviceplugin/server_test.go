@@ -1,0 +1,177 @@
+package deviceplugin_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+)
+
+// connect starts a server and returns it as the kubelet sees it.
+func connect(t *testing.T, r deviceplugin.Resource) *kubelettest.Plugin {
+	t.Helper()
+	dir := kubelettest.Dir(t)
+	kubelet := kubelettest.Start(t, dir)
+	start(t, dir, r)
+	return kubelettest.Await(t, kubelet.Plugins)
+}
+
+func TestEveryStreamSeesTheNewestList(t *testing.T) {
+	f := newFake("b", "a")
+	plugin := connect(t, f)
+	streams := []<-chan []*v1beta1.Device{plugin.Lists}
+	for range 3 {
+		lists, err := plugin.Watch(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, lists)
+	}
+	steps := []struct {
+		publish []deviceplugin.Device
+		want    string
+	}{
+		{nil, "a b"},
+		{devices("b"), "a! b"},
+		{devices("c", "b", "a"), "a b c"},
+		{[]deviceplugin.Device{}, "a! b! c!"},
+	}
+	for i, step := range steps {
+		if i > 0 {
+			f.lists <- step.publish
+		}
+		for _, lists := range streams {
+			if got := ids(kubelettest.Await(t, lists)); got != step.want {
+				t.Errorf("step %d: devices %q, want %q", i, got, step.want)
+			}
+		}
+	}
+}
+
+func TestTopologyInfo(t *testing.T) {
+	f := newFake()
+	<-f.lists
+	f.lists <- []deviceplugin.Device{{ID: "none", Healthy: true}, {ID: "one", Nodes: []int{0}}, {ID: "two", Healthy: true, Nodes: []int{1, 3}}}
+	got := kubelettest.Await(t, connect(t, f).Lists)
+	want := []*v1beta1.Device{
+		{ID: "none", Health: "Healthy"},
+		{ID: "one", Health: "Unhealthy", Topology: &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: 0}}}},
+		{ID: "two", Health: "Healthy", Topology: &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: 1}, {ID: 3}}}},
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAnswersOfPrefer(t *testing.T) {
+	available := []string{"d", "a", "", "c", "b", "a"}
+	for _, c := range []struct {
+		name        string
+		answer      []string
+		mustInclude []string
+		size        int
+		want        string
+	}{
+		{"right", []string{"c", "a"}, nil, 2, "c a"},
+		{"right with must-include last", []string{"c", "a"}, []string{"a"}, 2, "c a"},
+		{"nothing", nil, nil, 2, "a b"},
+		{"short", []string{"d"}, nil, 3, "d a b"},
+		{"long", []string{"d", "c", "b"}, nil, 2, "d c"},
+		{"foreign", []string{"x", "c", ""}, nil, 2, "c a"},
+		{"twice", []string{"c", "c"}, nil, 2, "c a"},
+		{"must-include missing", []string{"c", "d"}, []string{"b"}, 2, "b c"},
+		{"must-include not available", []string{"a"}, []string{"z"}, 2, "z a"},
+		{"must-include too many", nil, []string{"c", "b", "a"}, 2, "c b"},
+		{"more than there are", []string{"a"}, nil, 9, "a b c d"},
+		{"none asked", []string{"a"}, nil, 0, ""},
+		{"negative", []string{"a"}, nil, -3, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake("a", "b", "c", "d")
+			f.prefer = func(_ context.Context, free, _ []string, _ int) []string {
+				if slices.Contains(free, "") || len(free) != 4 {
+					t.Errorf("asked with %q", free)
+				}
+				return c.answer
+			}
+			got, err := connect(t, preferring{f}).Prefer(t.Context(), available, c.mustInclude, c.size)
+			if err != nil || strings.Join(got, " ") != c.want {
+				t.Errorf("got %v, %v, want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestPreferHangsOrPanics(t *testing.T) {
+	f := newFake("a", "b", "c")
+	release := make(chan struct{})
+	f.prefer = func(context.Context, []string, []string, int) []string { <-release; return []string{"c"} }
+	plugin := connect(t, preferring{f})
+	for range 3 { // the second and third find the first still at it
+		if got, err := plugin.Prefer(t.Context(), []string{"c", "b", "a"}, []string{"b"}, 2); err != nil || strings.Join(got, " ") != "b a" {
+			t.Errorf("hanging: %v, %v", got, err)
+		}
+	}
+	close(release)
+
+	f = newFake("a")
+	f.prefer = func(context.Context, []string, []string, int) []string { panic("no idea") }
+	if got, err := connect(t, preferring{f}).Prefer(t.Context(), []string{"b", "a"}, nil, 1); err != nil || strings.Join(got, " ") != "a" {
+		t.Errorf("panicking: %v, %v", got, err)
+	}
+}
+
+func TestPreferWithoutPreferrer(t *testing.T) {
+	got, err := connect(t, newFake("a")).Prefer(t.Context(), []string{"c", "b"}, nil, 1)
+	if err != nil || strings.Join(got, " ") != "b" {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestAllocate(t *testing.T) {
+	f := newFake("a")
+	f.allocate = func(ids []string) (*v1beta1.ContainerAllocateResponse, error) {
+		switch ids[0] {
+		case "nil":
+			return nil, nil
+		case "error":
+			return nil, status.Error(codes.FailedPrecondition, "held by default/other")
+		case "panic":
+			panic("no idea")
+		}
+		return &v1beta1.ContainerAllocateResponse{Envs: map[string]string{"IDS": strings.Join(ids, ",")}}, nil
+	}
+	plugin := connect(t, f)
+	if got, err := plugin.Allocate(t.Context(), "b", "a", "b", ""); err != nil || got.GetEnvs()["IDS"] != "b,a" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := plugin.Allocate(t.Context(), "nil"); err != nil || got == nil {
+		t.Errorf("nil answer: %v, %v", got, err)
+	}
+	if _, err := plugin.Allocate(t.Context(), "error"); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "default/other") {
+		t.Errorf("error: %v", err)
+	}
+	if _, err := plugin.Allocate(t.Context(), "panic"); status.Code(err) != codes.Internal || errors.Is(err, context.Canceled) {
+		t.Errorf("panic: %v", err)
+	}
+	answer, err := plugin.Client.Allocate(t.Context(), &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{
+		{DevicesIds: []string{"a"}}, {DevicesIds: []string{"b"}},
+	}})
+	if err != nil || len(answer.GetContainerResponses()) != 2 {
+		t.Errorf("two containers: %v, %v", answer, err)
+	}
+	if _, err := plugin.Client.PreStartContainer(t.Context(), &v1beta1.PreStartContainerRequest{DevicesIds: []string{"a"}}); err != nil {
+		t.Errorf("PreStartContainer: %v", err)
+	}
+}
