@@ -2,8 +2,22 @@ package coordination
 
 import (
 	"context"
+	"log/slog"
+	"slices"
+	"time"
 
+	"google.golang.org/grpc"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// The kubelet asks while it holds every other pod start of the node up, without a deadline of its own. A takeover by the
+// other plugin fits into these.
+const (
+	preferTimeout    = 80 * time.Millisecond
+	allocatedTimeout = 80 * time.Millisecond
 )
 
 // Kind says which half of a pair a resource is.
@@ -26,21 +40,118 @@ type Device struct {
 // Announcement is everything a plugin says of one resource.
 type Announcement struct {
 	Devices []Device
-	Links   []topology.Link // GPU to GPU links, for GPUs
+	Links   []topology.Link // between GPUs
 }
 
-// Member is one resource of one plugin taking part in coordination. Its methods never fail and never block longer
+// Member is one resource of one plugin taking part in coordination. Its methods never fail and never block for longer
 // than their deadline: with the coordinator away they answer from what this plugin knows alone.
-type Member struct{}
+type Member struct {
+	node     *Node
+	resource string
+	kind     Kind
+	log      *slog.Logger
+
+	// guarded by node.mu
+	announced    bool
+	announcement Announcement
+}
 
 // Publish announces the resource's devices; the newest announcement replaces the one before.
-func (m *Member) Publish(a Announcement) {}
+func (m *Member) Publish(a Announcement) {
+	tree, err := readTree(m.node.config.SysRoot)
+	m.node.mu.Lock()
+	defer m.node.mu.Unlock()
+	if err != nil {
+		m.log.Warn("keep the PCI tree as it was read before", "error", err)
+	} else {
+		m.node.tree = tree
+	}
+	m.announced, m.announcement = true, a
+	close(m.node.changed)
+	m.node.changed = make(chan struct{})
+}
 
 // Prefer answers GetPreferredAllocation within 100 ms: size of the available IDs, the mustInclude ones among them.
 func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
-	return nil
+	decision := m.log.With("size", size, "available", len(available), "must_include", len(mustInclude))
+	ctx, cancel := context.WithTimeout(ctx, preferTimeout)
+	defer cancel()
+	answer, err := m.node.client.Prefer(ctx, &api.PreferRequest{
+		Resource:    m.resource,
+		Available:   available,
+		MustInclude: mustInclude,
+		Size:        uint32(size),
+	}, grpc.WaitForReady(true))
+	if err == nil {
+		decision.Info("prefer", "chosen", answer.GetDevices(), "source", "coordinator", "reason", answer.GetReason())
+		return answer.GetDevices()
+	}
+	chosen, reason := m.alone(available, mustInclude, size)
+	decision.Warn("prefer", "chosen", chosen, "source", "local", "reason", reason, "error", err)
+	return chosen
+}
+
+// alone chooses among this plugin's own devices.
+func (m *Member) alone(available, mustInclude []string, size int) ([]string, string) {
+	known, links := m.devices()
+	half := placement.Half{Count: size}
+	for _, id := range available {
+		device := placement.Device{ID: id, Address: known[id].Address}
+		if slices.Contains(mustInclude, id) {
+			half.Held = append(half.Held, device)
+		} else {
+			half.Free = append(half.Free, device)
+		}
+	}
+	request := placement.Request{GPUs: half, Links: links}
+	if m.kind == VF {
+		request = placement.Request{VFs: half}
+	}
+	choice, err := placement.Choose(m.node.lastTree(), request)
+	if err != nil {
+		return firstOf(available, mustInclude, size), err.Error()
+	}
+	var ids []string
+	for _, d := range slices.Concat(choice.GPUs, choice.VFs) {
+		ids = append(ids, d.ID)
+	}
+	return ids, choice.Reason
+}
+
+// devices returns what was announced last, by ID, and the links between GPUs.
+func (m *Member) devices() (map[string]Device, []topology.Link) {
+	m.node.mu.Lock()
+	defer m.node.mu.Unlock()
+	known := make(map[string]Device, len(m.announcement.Devices))
+	for _, d := range m.announcement.Devices {
+		known[d.ID] = d
+	}
+	return known, m.announcement.Links
+}
+
+// firstOf is the answer when there is nothing to choose by: the mustInclude IDs, then the lowest others.
+func firstOf(available, mustInclude []string, size int) []string {
+	ids := slices.Clone(mustInclude)
+	for _, id := range slices.Sorted(slices.Values(available)) {
+		if len(ids) < size && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // Allocated reports what the kubelet took, and returns the same IDs in the order in which the container should list
-// them, so that its i-th GPU pairs with its i-th VF.
-func (m *Member) Allocated(ctx context.Context, ids []string) []string { return ids }
+// them, so that its i-th GPU pairs with its i-th VF; in ascending order where the coordinator does not answer.
+func (m *Member) Allocated(ctx context.Context, ids []string) []string {
+	ctx, cancel := context.WithTimeout(ctx, allocatedTimeout)
+	defer cancel()
+	answer, err := m.node.client.Allocated(ctx, &api.AllocatedRequest{Resource: m.resource, Devices: ids}, grpc.WaitForReady(true))
+	if err != nil {
+		m.log.Warn("list devices in ascending order", "devices", ids, "error", err)
+		return slices.Sorted(slices.Values(ids))
+	}
+	if !sameSet(answer.GetDevices(), ids) {
+		return slices.Sorted(slices.Values(ids))
+	}
+	return answer.GetDevices()
+}

@@ -1,0 +1,68 @@
+package coordination
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// peerCredentials lets nobody but root and our own user talk over the socket, on either side. The folder's and the
+// socket's permissions say the same; this holds even if somebody loosens them.
+type peerCredentials struct{}
+
+var _ credentials.TransportCredentials = peerCredentials{}
+
+// ServerHandshake checks who called.
+func (p peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return p.check(conn)
+}
+
+// ClientHandshake checks who serves.
+func (p peerCredentials) ClientHandshake(_ context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return p.check(conn)
+}
+
+// Info names the protocol.
+func (peerCredentials) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "unix-peer-credentials"}
+}
+
+// Clone returns a copy, which is the same: there is nothing in it.
+func (p peerCredentials) Clone() credentials.TransportCredentials { return p }
+
+// OverrideServerName does nothing: there are no names.
+func (peerCredentials) OverrideServerName(string) error { return nil }
+
+// peer is what is known of the other side: nothing but that it may talk.
+type peer struct{ credentials.CommonAuthInfo }
+
+func (peer) AuthType() string { return "unix-peer-credentials" }
+
+func (peerCredentials) check(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, nil, fmt.Errorf("check peer: %s is no unix socket", conn.RemoteAddr().Network())
+	}
+	raw, err := unixConn.SyscallConn()
+	if err != nil {
+		return nil, nil, fmt.Errorf("check peer: %w", err)
+	}
+	var ucred *syscall.Ucred
+	var getErr error
+	if err := raw.Control(func(fd uintptr) {
+		ucred, getErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	}); err != nil {
+		return nil, nil, fmt.Errorf("check peer: %w", err)
+	}
+	if getErr != nil {
+		return nil, nil, fmt.Errorf("check peer: %w", getErr)
+	}
+	if uid := int(ucred.Uid); uid != 0 && uid != os.Geteuid() {
+		return nil, nil, fmt.Errorf("refuse peer: process %d is of user %d", ucred.Pid, uid)
+	}
+	return conn, peer{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, nil
+}

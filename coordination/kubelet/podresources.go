@@ -1,0 +1,103 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// Pod names a pod.
+type Pod struct{ Namespace, Name string }
+
+// Container names a container of a pod.
+type Container struct {
+	Pod
+	Name string
+}
+
+// String is "namespace/pod/container".
+func (c Container) String() string { return c.Namespace + "/" + c.Pod.Name + "/" + c.Name }
+
+// Devices are the device IDs of one container by resource name.
+type Devices map[string][]string
+
+// View is one answer of PodResources List: every active pod, those that hold no device included.
+type View struct {
+	Pods       []Pod
+	Containers map[Container]Devices
+}
+
+// PodResources is a client of the kubelet's PodResources API, version v1.
+type PodResources struct {
+	client podresources.PodResourcesListerClient
+	conn   *grpc.ClientConn
+}
+
+// refill is how long the kubelet's limiter takes to allow one more call.
+const refill = 10 * time.Millisecond
+
+// maxMessage bounds an answer: a node with 250 pods and a thousand devices stays far below it
+// (the kubelet's own clients use 16 MiB, pkg/kubelet/apis/podresources/constants.go).
+const maxMessage = 16 << 20
+
+// reconnect keeps the pause short that a restarting kubelet leaves behind; gRPC's own goes up to two minutes.
+var reconnect = backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
+
+// NewPodResources makes a client for the socket below a kubelet folder (/var/lib/kubelet). It connects when it is first asked.
+func NewPodResources(kubeletDir string) (*PodResources, error) {
+	socket := filepath.Join(kubeletDir, "pod-resources", "kubelet.sock")
+	conn, err := grpc.NewClient("unix:"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+	if err != nil {
+		return nil, fmt.Errorf("open PodResources client for %s: %w", socket, err)
+	}
+	return &PodResources{client: podresources.NewPodResourcesListerClient(conn), conn: conn}, nil
+}
+
+// Close ends the connection.
+func (p *PodResources) Close() error { return p.conn.Close() }
+
+// List asks for all pods and their devices. Where the kubelet's limiter refuses it asks again, until ctx is done.
+// Call it only inside a GetPreferredAllocation whose must-include is empty: see the package comment.
+func (p *PodResources) List(ctx context.Context) (View, error) {
+	for {
+		answer, err := p.client.List(ctx, &podresources.ListPodResourcesRequest{})
+		if err == nil {
+			return newView(answer), nil
+		}
+		if status.Code(err) != codes.ResourceExhausted {
+			return View{}, fmt.Errorf("list PodResources: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return View{}, fmt.Errorf("list PodResources: %w", err)
+		case <-time.After(refill):
+		}
+	}
+}
+
+func newView(answer *podresources.ListPodResourcesResponse) View {
+	view := View{Containers: map[Container]Devices{}}
+	for _, p := range answer.GetPodResources() {
+		pod := Pod{Namespace: p.GetNamespace(), Name: p.GetName()}
+		view.Pods = append(view.Pods, pod)
+		for _, c := range p.GetContainers() {
+			devices := Devices{}
+			for _, d := range c.GetDevices() {
+				devices[d.GetResourceName()] = append(devices[d.GetResourceName()], d.GetDeviceIds()...)
+			}
+			view.Containers[Container{Pod: pod, Name: c.GetName()}] = devices
+		}
+	}
+	return view
+}

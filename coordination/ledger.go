@@ -1,0 +1,282 @@
+package coordination
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// planTTL is how long a plan stands that nobody claims. The kubelet asks for the second half of a container within
+// milliseconds of the first; an admission that fails in between leaves its plan behind.
+const planTTL = 2 * time.Second
+
+// resource is what its plugin announced of one resource name.
+type resource struct {
+	name    string
+	kind    Kind
+	devices map[string]Device
+	links   []topology.Link
+	joined  bool // the plugin is connected now
+}
+
+// allocation is what one container was given, as far as it is known.
+type allocation struct {
+	devices    map[string]map[string]int // resource → device ID → sequence of the Allocate that gave it
+	owner      *kubelet.Container        // nil until PodResources has shown it
+	candidates []kubelet.Pod             // while the owner is not known: the pods that it can be
+	looked     bool                      // PodResources was read before its first device was given
+	unasked    bool                      // the kubelet had no choice for its first devices: they were all that was free on its nodes
+}
+
+// plan is our reservation for the halves of a request that have not been asked yet.
+type plan struct {
+	devices map[string][]string // by resource, in the order of the pairs
+	holder  *allocation         // of what the container was given already; to be filled by its next Allocate
+	expires time.Time
+}
+
+// ledger is the one record of which device is whose. The coordinator guards it with its mutex.
+type ledger struct {
+	now       func() time.Time
+	resources map[string]*resource
+	holders   map[string]map[string]*allocation // resource → device ID → who has it; absent is free
+	sequence  int                               // of the newest Allocate
+	allocated time.Time                         // when that was
+	plan      *plan
+	seen      map[kubelet.Pod]bool // the pods of the last look at PodResources
+	arrived   []kubelet.Pod        // the pods that were new when last some were: one of them is, or was last, being admitted
+}
+
+func newLedger(now func() time.Time) *ledger {
+	return &ledger{
+		now:       now,
+		resources: map[string]*resource{},
+		holders:   map[string]map[string]*allocation{},
+		seen:      map[kubelet.Pod]bool{},
+	}
+}
+
+// announce replaces what is known of a resource. A device that is announced no more keeps its holder: the container lives on.
+func (l *ledger) announce(name string, kind Kind, a Announcement) {
+	r := &resource{name: name, kind: kind, devices: make(map[string]Device, len(a.Devices)), links: a.Links, joined: true}
+	for _, d := range a.Devices {
+		r.devices[d.ID] = d
+	}
+	l.resources[name] = r
+}
+
+// leave notes that a resource's plugin is gone. Its devices stay known: it usually comes back.
+func (l *ledger) leave(name string) {
+	if r := l.resources[name]; r != nil {
+		r.joined = false
+	}
+}
+
+// allocate records that the kubelet gave a container devices of a resource, and returns everything the container has.
+func (l *ledger) allocate(name string, ids []string) *allocation {
+	a := l.holderFor(name, ids)
+	if p := l.livePlan(); p != nil {
+		delete(p.devices, name) // fulfilled, or overruled
+	}
+	l.sequence++
+	l.allocated = l.now()
+	for _, id := range ids {
+		l.give(a, name, id, l.sequence)
+	}
+	return a
+}
+
+// holderFor finds the allocation that newly given devices belong to: that of the plan they fulfil; the newest one, if they
+// were in it (an app container takes over from its init container); else a new one. What two new ones are of the same container,
+// because the kubelet asked for neither half, the next look at PodResources shows.
+func (l *ledger) holderFor(name string, ids []string) *allocation {
+	if p := l.livePlan(); p != nil && sameSet(p.devices[name], ids) {
+		return p.holder
+	}
+	newest := l.newest()
+	if newest != nil && slices.ContainsFunc(ids, func(id string) bool { return l.holders[name][id] == newest }) {
+		return newest
+	}
+	return &allocation{unasked: true}
+}
+
+// give makes an allocation the holder of a device, whoever had it before.
+func (l *ledger) give(a *allocation, name, id string, sequence int) {
+	l.release(name, id)
+	if l.holders[name] == nil {
+		l.holders[name] = map[string]*allocation{}
+	}
+	if a.devices == nil {
+		a.devices = map[string]map[string]int{}
+	}
+	if a.devices[name] == nil {
+		a.devices[name] = map[string]int{}
+	}
+	l.holders[name][id] = a
+	a.devices[name][id] = sequence
+}
+
+// release makes a device free. Releasing a free device is no error.
+func (l *ledger) release(name, id string) {
+	a := l.holders[name][id]
+	if a == nil {
+		return
+	}
+	delete(l.holders[name], id)
+	delete(a.devices[name], id)
+	if len(a.devices[name]) == 0 {
+		delete(a.devices, name)
+	}
+}
+
+// allocations yields every allocation that holds a device, once.
+func (l *ledger) allocations() map[*allocation]bool {
+	all := map[*allocation]bool{}
+	for _, holders := range l.holders {
+		for _, a := range holders {
+			all[a] = true
+		}
+	}
+	return all
+}
+
+// newest returns the allocation that was given a device last, nil where we have seen none given.
+func (l *ledger) newest() *allocation {
+	var newest *allocation
+	for a := range l.allocations() {
+		if a.sequence() > newest.sequence() {
+			newest = a
+		}
+	}
+	return newest
+}
+
+// livePlan returns the plan unless it has expired.
+func (l *ledger) livePlan() *plan {
+	if l.plan != nil && !l.now().Before(l.plan.expires) {
+		l.plan = nil
+	}
+	return l.plan
+}
+
+// free lists a resource's healthy devices that nobody holds, by address and ID.
+func (l *ledger) free(r *resource) []Device {
+	var free []Device
+	for id, d := range r.devices {
+		if d.Healthy && l.holders[r.name][id] == nil {
+			free = append(free, d)
+		}
+	}
+	slices.SortFunc(free, compareDevices)
+	return free
+}
+
+// ofKind lists the resources of a kind by name.
+func (l *ledger) ofKind(kind Kind) []*resource {
+	var found []*resource
+	for _, name := range slices.Sorted(maps.Keys(l.resources)) {
+		if r := l.resources[name]; r.kind == kind {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// heldOfKind lists what an allocation holds of a kind, by address and ID.
+func (l *ledger) heldOfKind(a *allocation, kind Kind) []Device {
+	if a == nil {
+		return nil
+	}
+	var held []Device
+	for name, ids := range a.devices {
+		r := l.resources[name]
+		if r == nil || r.kind != kind {
+			continue
+		}
+		for id := range ids {
+			held = append(held, r.device(id))
+		}
+	}
+	slices.SortFunc(held, compareDevices)
+	return held
+}
+
+// sameNodes reports whether devices can belong to the container of an allocation as far as NUMA tells: the Topology Manager
+// gives all resources of a container that have TopologyInfo the same nodes, so sets with no node in common are of two containers.
+func (l *ledger) sameNodes(a *allocation, name string, ids []string) bool {
+	mine := l.nodes(name, ids)
+	for other, held := range a.devices {
+		theirs := l.nodes(other, slices.Collect(maps.Keys(held)))
+		if len(mine) > 0 && len(theirs) > 0 && !intersect(mine, theirs) {
+			return false
+		}
+	}
+	return true
+}
+
+// nodes returns the NUMA nodes of devices as told to the kubelet, those unknown left out.
+func (l *ledger) nodes(name string, ids []string) map[int]bool {
+	nodes := map[int]bool{}
+	if r := l.resources[name]; r != nil {
+		for _, id := range ids {
+			if node, known := r.devices[id].NUMA.Number(); known {
+				nodes[node] = true
+			}
+		}
+	}
+	return nodes
+}
+
+// device returns a device by ID; one that was never announced, or no longer is, has an ID alone.
+func (l *ledger) device(name, id string) Device {
+	if r := l.resources[name]; r != nil {
+		return r.device(id)
+	}
+	return Device{ID: id}
+}
+
+func (r *resource) device(id string) Device {
+	if d, ok := r.devices[id]; ok {
+		return d
+	}
+	return Device{ID: id}
+}
+
+// lacks reports whether an allocation has no device of a resource.
+func (a *allocation) lacks(name string) bool { return len(a.devices[name]) == 0 }
+
+// sequence is that of the newest device of an allocation; 0 where all were given before we watched.
+func (a *allocation) sequence() int {
+	newest := 0
+	if a == nil {
+		return newest
+	}
+	for _, ids := range a.devices {
+		for _, sequence := range ids {
+			newest = max(newest, sequence)
+		}
+	}
+	return newest
+}
+
+func compareDevices(a, b Device) int {
+	return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.ID, b.ID))
+}
+
+func intersect(a, b map[int]bool) bool {
+	for n := range a {
+		if b[n] {
+			return true
+		}
+	}
+	return false
+}
+
+// sameSet reports whether two lists hold the same IDs, at least one.
+func sameSet(a, b []string) bool {
+	return len(a) > 0 && slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}

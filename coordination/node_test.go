@@ -1,0 +1,248 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// sysRoot lays out the smallest sysfs: a list of PCI devices with nothing in it.
+func sysRoot(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "bus/pci/devices"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// shortDir makes a folder whose sockets have paths that can be bound.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// start runs a node until the test ends or the returned function is called.
+func start(t *testing.T, runDir string) (*Node, func()) {
+	t.Helper()
+	node, err := New(Config{RunDir: runDir, SysRoot: sysRoot(t), KubeletDir: shortDir(t), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- node.Run(ctx) }()
+	stopped := false
+	stop := func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("run node: %v", err)
+			}
+		}
+	}
+	t.Cleanup(stop)
+	return node, stop
+}
+
+// await polls the status until it is as wanted: the other side of a socket has no event for us.
+func await(t *testing.T, runDir string, wanted func(*api.StatusResponse) bool) *api.StatusResponse {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		status, err := Status(ctx, runDir)
+		if err == nil && wanted(status) {
+			return status
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("status never as wanted: %v, %v", status, err)
+		case <-tick.C:
+		}
+	}
+}
+
+func connected(names ...string) func(*api.StatusResponse) bool {
+	return func(s *api.StatusResponse) bool {
+		var found []string
+		for _, r := range s.GetResources() {
+			if r.GetConnected() {
+				found = append(found, r.GetName())
+			}
+		}
+		return slices.Equal(found, names)
+	}
+}
+
+var oneGPU = Announcement{Devices: []Device{{ID: "gpu0", Address: topology.Address{Bus: 1}, NUMA: topology.Node(0), Healthy: true}}}
+
+func TestTheOtherPluginTakesOver(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "run")
+	first, stopFirst := start(t, dir)
+	first.Member(gpus, GPU).Publish(oneGPU)
+	await(t, dir, connected(gpus))
+
+	second, _ := start(t, dir)
+	member := second.Member(vfs, VF)
+	member.Publish(Announcement{Devices: []Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	await(t, dir, connected(gpus, vfs))
+
+	stopFirst()
+	await(t, dir, connected(vfs))
+	if got := member.Prefer(t.Context(), []string{"vf0"}, nil, 1); !slices.Equal(got, []string{"vf0"}) {
+		t.Errorf("prefer after takeover: %v", got)
+	}
+}
+
+func TestMemberAnswersAlone(t *testing.T) {
+	// The node does not run: nobody serves.
+	node, err := New(Config{RunDir: filepath.Join(shortDir(t), "run"), SysRoot: sysRoot(t), KubeletDir: shortDir(t), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { node.conn.Close() })
+	member := node.Member(gpus, GPU)
+	member.Publish(oneGPU)
+	got := member.Prefer(t.Context(), []string{"b", "a", "c"}, []string{"c"}, 2)
+	if !slices.Contains(got, "c") || len(got) != 2 {
+		t.Errorf("prefer 2 of a, b, c with c: %v", got)
+	}
+	if got := member.Allocated(t.Context(), []string{"b", "a"}); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("allocated: %v", got)
+	}
+}
+
+func TestRunDirIsOursAlone(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "run")
+	_, stop := start(t, dir)
+	await(t, dir, func(*api.StatusResponse) bool { return true })
+	for name, mode := range map[string]os.FileMode{dir: 0o700, SocketPath(dir): 0o600, filepath.Join(dir, "lock"): 0o600} {
+		info, err := os.Stat(name)
+		if err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v; want %v", name, info.Mode(), err, mode)
+		}
+	}
+	stop()
+	if _, err := os.Stat(SocketPath(dir)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("socket after stop: %v", err)
+	}
+}
+
+func TestBadRunDir(t *testing.T) {
+	t.Parallel()
+	base := shortDir(t)
+	file := filepath.Join(base, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(base, "link")
+	if err := os.Symlink(base, link); err != nil {
+		t.Fatal(err)
+	}
+	for name, dir := range map[string]string{"a file": file, "a link": link, "below a file": filepath.Join(file, "x")} {
+		if _, err := New(Config{RunDir: dir, SysRoot: sysRoot(t)}); err == nil || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: error %v does not name %s", name, err, dir)
+		}
+	}
+	long := filepath.Join(base, strings.Repeat("x", 100))
+	if _, err := listen(long); err == nil || !strings.Contains(err.Error(), "--run-dir") {
+		t.Errorf("long path: %v", err)
+	}
+	if err := os.WriteFile(SocketPath(base), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listen(base); err == nil || !strings.Contains(err.Error(), "something else than a socket") {
+		t.Errorf("file in the socket's place: %v", err)
+	}
+}
+
+func TestStaleSocketIsReplaced(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	stale, err := net.Listen("unix", SocketPath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.(*net.UnixListener).SetUnlinkOnClose(false)
+	stale.Close()
+	listener, err := listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+}
+
+func TestOneLock(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	release, err := tryLock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tryLock(dir); !errors.Is(err, errLocked) {
+		t.Errorf("second lock: %v", err)
+	}
+	release()
+	release, err = tryLock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+}
+
+func TestAnnouncementRoundTrip(t *testing.T) {
+	t.Parallel()
+	want := Announcement{
+		Devices: []Device{
+			{ID: "a", Address: topology.Address{Domain: 0x10000, Bus: 0xff, Device: 0x1f, Function: 7}, NUMA: topology.Node(0), Healthy: true},
+			{ID: "b", Address: topology.Address{Bus: 1}},
+		},
+		Links: []topology.Link{{A: topology.Address{Bus: 1}, B: topology.Address{Bus: 2}, Type: topology.XGMI, Hops: 1, Count: 4}},
+	}
+	got, err := decodeAnnouncement(encodeAnnouncement(gpus, GPU, want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got.Devices, want.Devices) || !slices.Equal(got.Links, want.Links) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func FuzzAnnouncement(f *testing.F) {
+	f.Add("amd.com/gpu", "gpu", "id", "0000:81:00.0", "0000:01:00.0")
+	f.Add("", "nic", "", "", "x")
+	f.Fuzz(func(t *testing.T, resource, kind, id, address, link string) {
+		a, err := decodeAnnouncement(&api.Announcement{
+			Resource: resource,
+			Kind:     kind,
+			Devices:  []*api.Device{{Id: id, Address: address}},
+			Links:    []*api.Link{{A: address, B: link}},
+		})
+		if err == nil && (a.Devices[0].ID != id || resource == "") {
+			t.Errorf("decoded %v", a)
+		}
+	})
+}

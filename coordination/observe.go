@@ -1,0 +1,251 @@
+package coordination
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// followWindow is how soon after an Allocate the same container's next question comes: the kubelet does nothing slow in
+// between, while another pod has to be set up first. It decides only where PodResources leaves two containers possible.
+const followWindow = 5 * time.Millisecond
+
+// observe takes over what a look at PodResources shows: owners become known, what their containers no longer hold becomes
+// free. It returns the pods that have come since the look before; the kubelet lists a pod from just before its admission,
+// so if there are any, the container that is asking belongs to one of them.
+func (l *ledger) observe(view kubelet.View) (arrived []kubelet.Pod) {
+	arrived = l.arrivals(view)
+	for _, c := range slices.SortedFunc(maps.Keys(view.Containers), compareContainers) {
+		l.confirm(c, view.Containers[c])
+	}
+	l.sweep(view, arrived)
+	l.seen = map[kubelet.Pod]bool{}
+	for _, pod := range view.Pods {
+		l.seen[pod] = true
+	}
+	if len(arrived) > 0 {
+		l.arrived = arrived
+	}
+	return arrived
+}
+
+// arrivals lists the pods that the last look did not show. A pod of which a known container has lost its devices has been
+// deleted and created anew under its name: running containers never lose any.
+func (l *ledger) arrivals(view kubelet.View) []kubelet.Pod {
+	renewed := map[kubelet.Pod]bool{}
+	for a := range l.allocations() {
+		if a.owner != nil && !shows(view, *a.owner, a) {
+			renewed[a.owner.Pod] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(view.Pods), func(p kubelet.Pod) bool { return l.seen[p] && !renewed[p] })
+}
+
+// confirm makes a container the owner of the devices that PodResources shows it with. Devices that were taken for those of
+// another container move over.
+func (l *ledger) confirm(c kubelet.Container, devices kubelet.Devices) {
+	own := l.ownedBy(c, devices)
+	for name, ids := range devices {
+		if l.resources[name] == nil {
+			continue // not ours
+		}
+		for _, id := range ids {
+			held := l.holders[name][id]
+			if held == own && own != nil {
+				continue
+			}
+			if own == nil {
+				own = &allocation{unasked: true}
+			}
+			l.give(own, name, id, held.sequenceOf(name, id))
+		}
+	}
+	if own != nil {
+		own.owner = &c
+		l.split(own, devices)
+	}
+}
+
+// split takes those devices out of a container's allocation that were given after all that PodResources shows it with: they
+// were only thought to be its other half. Unshown devices given before stay: they are left over from its pod's init container.
+func (l *ledger) split(a *allocation, shown kubelet.Devices) {
+	newest := 0
+	for name, ids := range shown {
+		for _, id := range ids {
+			newest = max(newest, a.sequenceOf(name, id))
+		}
+	}
+	rest := &allocation{unasked: true}
+	for name, ids := range a.devices {
+		for id, sequence := range maps.Clone(ids) {
+			if sequence > newest {
+				l.give(rest, name, id, sequence)
+			}
+		}
+	}
+}
+
+// ownedBy finds the allocation of a container: the one it is known to own, else the newest without owner that has one of its devices.
+func (l *ledger) ownedBy(c kubelet.Container, devices kubelet.Devices) *allocation {
+	var own *allocation
+	for name, ids := range devices {
+		for _, id := range ids {
+			a := l.holders[name][id]
+			switch {
+			case a == nil:
+			case a.owner != nil && *a.owner == c:
+				return a
+			case a.owner == nil && a.mayBelong(c.Pod) && (own == nil || a.sequence() > own.sequence()):
+				own = a
+			}
+		}
+	}
+	return own
+}
+
+// mayBelong reports whether an allocation of unknown owner can be of a pod.
+func (a *allocation) mayBelong(pod kubelet.Pod) bool {
+	return a.candidates == nil || slices.Contains(a.candidates, pod)
+}
+
+// sweep releases what PodResources no longer shows. Devices of init containers are never shown: an allocation without
+// owner stands while its pod can still be in admission, and what the app containers did not take over of it stays
+// with the pod for its life.
+func (l *ledger) sweep(view kubelet.View, arrived []kubelet.Pod) {
+	for a := range l.allocations() {
+		if a.owner != nil && shows(view, *a.owner, a) || a.owner == nil && l.mayLive(a, view, arrived) {
+			continue
+		}
+		for name, ids := range a.devices {
+			for id := range maps.Clone(ids) {
+				l.release(name, id)
+			}
+		}
+	}
+}
+
+// mayLive reports whether an allocation that PodResources does not show can be held all the same: nothing new has come
+// since it was given, or all the pods that it can belong to are still there. One of which no pod is known was given without
+// a question: it is an init container's of the pod in admission if it is fresh, and else of a pod that is gone.
+func (l *ledger) mayLive(a *allocation, view kubelet.View, arrived []kubelet.Pod) bool {
+	switch {
+	case a.candidates == nil:
+		return a == l.newest() && l.recent()
+	case len(arrived) == 0:
+		return true
+	default:
+		return !slices.ContainsFunc(a.candidates, func(p kubelet.Pod) bool { return !slices.Contains(view.Pods, p) })
+	}
+}
+
+// recent reports whether the newest Allocate is so fresh that the next question can still be the same container's.
+func (l *ledger) recent() bool { return l.now().Sub(l.allocated) < followWindow }
+
+// follows reports whether the container that asks for a resource is the one that was given the newest allocation, so that
+// its devices are the other half of this request. The second result says why, for people.
+//
+// looked is whether PodResources was just read, arrived the pods that it newly showed.
+func (l *ledger) follows(newest *allocation, name string, available []string, looked bool, arrived []kubelet.Pod) (bool, string) {
+	switch {
+	case newest == nil:
+		return false, "first half"
+	case !newest.lacks(name):
+		return false, "next container"
+	case !l.sameNodes(newest, name, available):
+		return false, "next container, on another NUMA node"
+	case !looked:
+		return l.recent(), "PodResources not read, judged by time"
+	}
+	others := newest.others(arrived)
+	switch {
+	case others == 0:
+		return true, "second half of " + newest.ownerName()
+	case newest.looked || others == len(arrived):
+		return false, "new pod"
+	case newest.unasked && l.nodesOverlap(newest, name, available):
+		// Both want the same nodes, and the newest allocation took all that was free there. If something is free again, time
+		// has passed; if not, a new pod that asks there wants no pair, and following does it no harm.
+		if l.othersFree(newest) {
+			return false, "new pod, devices became free since"
+		}
+		return true, "second half of " + newest.ownerName()
+	default:
+		// Nothing was read when the newest allocation began, so the other new pods came either before it (and asked
+		// for nothing) or after it (and one of them is asking).
+		return l.recent(), "several new pods, judged by time"
+	}
+}
+
+// nodesOverlap reports whether devices are known to be on a NUMA node of an allocation.
+func (l *ledger) nodesOverlap(a *allocation, name string, ids []string) bool {
+	return len(l.nodes(name, ids)) > 0 && l.sameNodes(a, name, ids)
+}
+
+// othersFree reports whether more devices of an allocation's resources are free on its NUMA nodes.
+func (l *ledger) othersFree(a *allocation) bool {
+	for name, held := range a.devices {
+		nodes := l.nodes(name, slices.Collect(maps.Keys(held)))
+		for _, d := range l.free(l.resources[name]) {
+			if n, known := d.NUMA.Number(); known && nodes[n] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// settle drops what an allocation is thought to have of a resource and its owner is not shown with, when the owner may be
+// asking for it: a container that took devices over from an init container is asked with must-include devices instead.
+func (l *ledger) settle(a *allocation, name string, view kubelet.View) {
+	if a == nil || a.owner == nil || len(view.Containers[*a.owner][name]) > 0 {
+		return
+	}
+	for id := range maps.Clone(a.devices[name]) {
+		l.release(name, id)
+	}
+}
+
+// others counts the newly shown pods that the allocation does not explain: its own pod is new too if nothing was read
+// before its first device was given.
+func (a *allocation) others(arrived []kubelet.Pod) int {
+	own := 0
+	switch {
+	case a.owner != nil && slices.Contains(arrived, a.owner.Pod), a.owner == nil && !a.looked && len(arrived) > 0:
+		own = 1
+	}
+	return len(arrived) - own
+}
+
+func (a *allocation) ownerName() string {
+	if a.owner == nil {
+		return "an init container"
+	}
+	return a.owner.String()
+}
+
+// sequenceOf is that of one device of an allocation, 0 where there is none: it was given before we watched.
+func (a *allocation) sequenceOf(name, id string) int {
+	if a == nil {
+		return 0
+	}
+	return a.devices[name][id]
+}
+
+// shows reports whether a view has a container with at least one device of an allocation.
+func shows(view kubelet.View, c kubelet.Container, a *allocation) bool {
+	for name, ids := range view.Containers[c] {
+		for _, id := range ids {
+			if _, ok := a.devices[name][id]; ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func compareContainers(a, b kubelet.Container) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Name, b.Name))
+}
