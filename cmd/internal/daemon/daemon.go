@@ -1,0 +1,123 @@
+// Package daemon is what the main functions of tandem-gpu and tandem-rdma have in common: the flags of both, the
+// logger, the help page, the signals and the exit code. What a daemon does is its own.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+)
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+)
+
+const exitCodes = `Exit codes:
+  0  ended by SIGINT, SIGTERM or SIGQUIT
+  1  cannot work: the last line on standard error says why and what to do
+  2  the command line is wrong
+`
+
+// Help is the text of a daemon's --help around the list of its flags.
+type Help struct {
+	About    string // what the daemon does
+	Examples string // indented by two spaces
+}
+
+// Run is a daemon at work. It returns when ctx is done, or with the reason why it cannot go on.
+type Run func(ctx context.Context, log *slog.Logger) error
+
+// Main is a daemon's main function: it reads the command line into set, of which flags are a part, runs the daemon
+// until a signal comes or it fails, and exits.
+func Main(set *pflag.FlagSet, flags *Flags, help Help, run Run) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	code := execute(ctx, set, os.Args[1:], os.Stdout, os.Stderr, flags, help, run)
+	stop()
+	os.Exit(code)
+}
+
+func execute(ctx context.Context, set *pflag.FlagSet, args []string, stdout, stderr io.Writer, flags *Flags, help Help, run Run) int {
+	showVersion := set.Bool("version", false, "print the version and exit")
+	set.SetOutput(io.Discard)
+	set.SortFlags = false
+	set.Usage = func() {}
+	switch err := parse(set, args); {
+	case errors.Is(err, pflag.ErrHelp):
+		fmt.Fprint(stdout, page(set, help))
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(stderr, "%s: %v; see %s --help\n", set.Name(), err, set.Name())
+		return exitUsage
+	case *showVersion:
+		fmt.Fprintln(stdout, set.Name(), version())
+		return exitOK
+	}
+	log := Logger(*flags, stderr)
+	log.Info("start", "version", version(), "config", config(set))
+	if err := run(ctx, log); err != nil && !stopped(ctx, err) {
+		fmt.Fprintf(stderr, "%s: %v\n", set.Name(), err)
+		return exitError
+	}
+	log.Info("stop", "cause", context.Cause(ctx))
+	return exitOK
+}
+
+// parse accepts a single dash before a flag's name as well as two, as the stock plugins and their manifests do.
+func parse(set *pflag.FlagSet, args []string) error {
+	doubled := make([]string, 0, len(args))
+	for _, arg := range args {
+		if len(arg) > 2 && arg[0] == '-' && arg[1] != '-' {
+			arg = "-" + arg
+		}
+		doubled = append(doubled, arg)
+	}
+	if err := set.Parse(doubled); err != nil {
+		return err
+	}
+	if set.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", set.Arg(0))
+	}
+	return nil
+}
+
+// stopped reports whether err only says that ctx was ended by a signal.
+func stopped(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && errors.Is(err, context.Canceled)
+}
+
+func page(set *pflag.FlagSet, help Help) string {
+	return fmt.Sprintf("%s\n\nUsage:\n  %s [flags]\n\nExamples:\n%s\n\nFlags:\n%s\n%s",
+		strings.TrimSpace(help.About), set.Name(), strings.Trim(help.Examples, "\n"), set.FlagUsages(), exitCodes)
+}
+
+// config is the effective configuration, one attribute per flag.
+func config(set *pflag.FlagSet) slog.Value {
+	var attributes []slog.Attr
+	set.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "version" {
+			attributes = append(attributes, slog.String(f.Name, f.Value.String()))
+		}
+	})
+	return slog.GroupValue(attributes...)
+}
+
+// version is the module version that the Go command recorded, "(devel)" for a build without one.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(unknown)"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,115 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// start runs a daemon called tandem-test with a flag of its own, --number.
+func start(ctx context.Context, run Run, args ...string) (code int, stdout, stderr string) {
+	set := pflag.NewFlagSet("tandem-test", pflag.ContinueOnError)
+	var flags Flags
+	flags.Register(set)
+	set.Uint("number", 0, "a number")
+	var out, problems bytes.Buffer
+	code = execute(ctx, set, args, &out, &problems, &flags, Help{About: "Tests.", Examples: "  tandem-test --number=1"}, run)
+	return code, out.String(), problems.String()
+}
+
+func TestExitCodes(t *testing.T) {
+	works := func(context.Context, *slog.Logger) error { return nil }
+	fails := func(context.Context, *slog.Logger) error { return errors.New("read numa_node of 0000:81:00.0: broken") }
+	never := func(context.Context, *slog.Logger) error { t.Error("ran"); return nil }
+	signalled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		name           string
+		ctx            context.Context
+		run            Run
+		args           []string
+		code           int
+		stdout, stderr string // parts; an empty one means that nothing may be there
+	}{
+		{"works", t.Context(), works, []string{"--log-level=error"}, 0, "", ""},
+		{"fails", t.Context(), fails, []string{"--log-level=error"}, 1, "", "tandem-test: read numa_node of 0000:81:00.0: broken\n"},
+		{"ended by a signal", signalled, func(ctx context.Context, _ *slog.Logger) error { return fmt.Errorf("serve: %w", ctx.Err()) }, []string{"--log-level=error"}, 0, "", ""},
+		{"help", t.Context(), never, []string{"--help"}, 0, "Exit codes:", ""},
+		{"short help", t.Context(), never, []string{"-h"}, 0, "tandem-test --number=1", ""},
+		{"version", t.Context(), never, []string{"--version"}, 0, "tandem-test ", ""},
+		{"unknown flag", t.Context(), never, []string{"--colour=red"}, 2, "", "--colour; see tandem-test --help\n"},
+		{"single dash", t.Context(), works, []string{"-number=3", "-log-level=error"}, 0, "", ""},
+		{"bad number", t.Context(), never, []string{"--number=many"}, 2, "", "--number"},
+		{"negative number", t.Context(), never, []string{"--number", "-3"}, 2, "", "--number"},
+		{"bad level", t.Context(), never, []string{"--log-level=loud"}, 2, "", "--log-level"},
+		{"bad format", t.Context(), never, []string{"--log-format=xml"}, 2, "", "want text or json"},
+		{"argument", t.Context(), never, []string{"now"}, 2, "", `unexpected argument "now"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, stdout, stderr := start(c.ctx, c.run, c.args...)
+			if code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			expect(t, "standard output", stdout, c.stdout)
+			expect(t, "standard error", stderr, c.stderr)
+			if strings.Count(stderr, "\n") > 1 {
+				t.Errorf("more than one line on standard error: %q", stderr)
+			}
+		})
+	}
+}
+
+func expect(t *testing.T, where, got, want string) {
+	t.Helper()
+	if !strings.Contains(got, want) || (want == "" && got != "") {
+		t.Errorf("%s: %q, want %q", where, got, want)
+	}
+}
+
+func TestStartLineHasTheEffectiveConfig(t *testing.T) {
+	code, _, stderr := start(t.Context(), func(context.Context, *slog.Logger) error { return nil },
+		"--log-format=json", "--run-dir=/tmp/run", "--preferred-allocation=false")
+	first, _, _ := strings.Cut(stderr, "\n")
+	var line struct {
+		Msg    string
+		Config map[string]string
+	}
+	if err := json.Unmarshal([]byte(first), &line); err != nil || code != 0 {
+		t.Fatalf("%q: %v", first, err)
+	}
+	for flag, want := range map[string]string{
+		"sysfs-root": "/sys", "dev-root": "/dev", "kubelet-dir": "/var/lib/kubelet", "run-dir": "/tmp/run",
+		"log-format": "json", "log-level": "INFO", "preferred-allocation": "false", "number": "0",
+	} {
+		if got := line.Config[flag]; got != want {
+			t.Errorf("%s is %q, want %q", flag, got, want)
+		}
+	}
+	if line.Msg != "start" || len(line.Config) != 8 {
+		t.Errorf("line %q", first)
+	}
+}
+
+func TestSysfs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, root := range []string{filepath.Join(file, "none"), file + "none", file} {
+		if _, err := (Flags{SysfsRoot: root}).Sysfs(); err == nil || !strings.Contains(err.Error(), "--sysfs-root") || !strings.Contains(err.Error(), root) {
+			t.Errorf("%s: %v", root, err)
+		}
+	}
+	if _, err := (Flags{SysfsRoot: t.TempDir()}).Sysfs(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,60 @@
+// Command tandem-gpu is a Kubernetes device plugin for GPUs. It offers what AMD's own plugin offers, under the same
+// names, and places a container's GPUs on the PCIe switches of the VFs that tandem-rdma gives it.
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+)
+
+var help = daemon.Help{
+	About: `tandem-gpu offers a node's GPUs to the kubelet. Together with tandem-rdma it gives a container GPUs and VFs that
+hang on the same PCIe switches; alone it chooses among GPUs.`,
+	Examples: `  tandem-gpu
+  tandem-gpu --resource_naming_strategy=mixed --pulse=30 --log-format=json
+  tandem-gpu --sysfs-root=/tmp/node/sys --kubelet-dir=/tmp/node/kubelet --run-dir=/tmp/node/run`,
+}
+
+func main() {
+	set := pflag.NewFlagSet("tandem-gpu", pflag.ContinueOnError)
+	var flags daemon.Flags
+	flags.Register(set)
+	naming := set.String("resource_naming_strategy", string(amd.Single), "single (amd.com/gpu) or mixed (amd.com/cpx_nps4)")
+	pulse := set.Uint("pulse", 0, "seconds between two looks at the GPUs' health; 0 is one look, at the start")
+	daemon.Main(set, &flags, help, func(ctx context.Context, log *slog.Logger) error {
+		return run(ctx, flags, amd.Naming(*naming), time.Duration(*pulse)*time.Second, log)
+	})
+}
+
+func run(ctx context.Context, flags daemon.Flags, naming amd.Naming, pulse time.Duration, log *slog.Logger) error {
+	sys, err := flags.Sysfs()
+	if err != nil {
+		return err
+	}
+	backend, err := amd.New(sys, naming)
+	if err != nil {
+		return err
+	}
+	gpus, err := gpu.Discover(backend, pulse, log)
+	if err != nil {
+		return err
+	}
+	node, err := flags.Node(log)
+	if err != nil {
+		return err
+	}
+	var resources []deviceplugin.Resource
+	for _, name := range gpus.Names() {
+		resources = append(resources, gpu.NewPlugin(name, gpus, node.Member(name, coordination.GPU), log))
+	}
+	return flags.Serve(ctx, log, node, resources, gpus.Run)
+}

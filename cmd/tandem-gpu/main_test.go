@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+	"github.com/tandem-k8s/tandem/test/machines"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// layout makes the folders of a node: a recorded machine and a kubelet.
+func layout(t *testing.T, machine string) daemon.Flags {
+	t.Helper()
+	m, err := machines.Load(machine, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := kubelettest.Dir(t)
+	flags := daemon.Flags{SysfsRoot: filepath.Join(dir, "sys"), DevRoot: filepath.Join(dir, "dev"), KubeletDir: dir, RunDir: filepath.Join(dir, "run"), PreferredAllocation: true}
+	if err := m.Layout(flags.SysfsRoot); err != nil {
+		t.Fatal(err)
+	}
+	return flags
+}
+
+// start runs the daemon until the test ends.
+func start(t *testing.T, flags daemon.Flags, naming amd.Naming, pulse time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- run(ctx, flags, naming, pulse, slog.New(slog.NewTextHandler(t.Output(), nil))) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := kubelettest.Await(t, result); err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+}
+
+func TestRecordedMachines(t *testing.T) {
+	for _, c := range []struct {
+		machine  string
+		naming   amd.Naming
+		resource string
+		devices  int
+	}{
+		{"oci-mi300x-derived", amd.Single, "amd.com/gpu", 8},
+		{"oci-mi300x-derived", amd.Mixed, "amd.com/spx_nps1", 8},
+		{"amd-mi250-16gcd-8nic", amd.Single, "amd.com/gpu", 16},
+		{"amd-mi300x-smc-thor2", amd.Single, "amd.com/gpu", 8},
+		{"amd-mi300x-smc-thor2-cpx-derived", amd.Single, "amd.com/gpu", 63},
+		{"amd-mi300x-smc-thor2-cpx-derived", amd.Mixed, "amd.com/cpx_nps1", 63},
+	} {
+		t.Run(fmt.Sprint(c.machine, " ", c.naming), func(t *testing.T) {
+			flags := layout(t, c.machine)
+			kubelet := kubelettest.Start(t, flags.KubeletDir)
+			began := time.Now()
+			start(t, flags, c.naming, 0)
+			plugin := kubelettest.Await(t, kubelet.Plugins)
+			if took := time.Since(began); took > time.Second {
+				t.Logf("took %s to register", took)
+			}
+			if got := plugin.Request.GetResourceName(); got != c.resource {
+				t.Errorf("registered %s, want %s", got, c.resource)
+			}
+			devices := kubelettest.Await(t, plugin.Lists)
+			if len(devices) != c.devices {
+				t.Errorf("%d devices, want %d", len(devices), c.devices)
+			}
+			allocateAll(t, plugin, devices)
+		})
+	}
+}
+
+// allocateAll allocates every device at once: none may be left out of the answer, and nothing be in it twice.
+func allocateAll(t *testing.T, plugin *kubelettest.Plugin, devices []*v1beta1.Device) {
+	t.Helper()
+	var ids []string
+	for _, d := range devices {
+		if ids = append(ids, d.GetID()); d.GetHealth() != v1beta1.Healthy || len(d.GetTopology().GetNodes()) != 1 {
+			t.Errorf("device %v", d)
+		}
+	}
+	answer, err := plugin.Allocate(t.Context(), ids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, d := range answer.GetDevices() {
+		seen[d.GetHostPath()] = true
+	}
+	if want := 1 + 2*len(ids); len(seen) != want || len(answer.GetDevices()) != want || len(answer.GetEnvs()) > 0 {
+		t.Errorf("%d device nodes, %d different ones, want %d", len(answer.GetDevices()), len(seen), want)
+	}
+}
+
+func TestGPUVanishesAndReturns(t *testing.T) {
+	flags := layout(t, "oci-mi300x-derived")
+	kubelet := kubelettest.Start(t, flags.KubeletDir)
+	start(t, flags, amd.Single, 10*time.Millisecond)
+	plugin := kubelettest.Await(t, kubelet.Plugins)
+	const address = "0000:46:00.0"
+	bound := filepath.Join(flags.SysfsRoot, "bus/pci/drivers/amdgpu", address)
+	target, err := os.Readlink(bound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		disturb func() error
+		want    string
+	}{
+		{func() error { return nil }, v1beta1.Healthy},
+		{func() error { return os.Remove(bound) }, v1beta1.Unhealthy},
+		{func() error { return os.Symlink(target, bound) }, v1beta1.Healthy},
+	} {
+		if err := step.disturb(); err != nil {
+			t.Fatal(err)
+		}
+		devices := kubelettest.Await(t, plugin.Lists)
+		for _, d := range devices {
+			want := v1beta1.Healthy
+			if d.GetID() == address {
+				want = step.want
+			}
+			if d.GetHealth() != want || len(devices) != 8 {
+				t.Errorf("%d devices, %v, want %s", len(devices), d, want)
+			}
+		}
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		disturb func(*daemon.Flags) error
+		naming  amd.Naming
+		want    []string
+	}{
+		{"no sysfs", func(f *daemon.Flags) error { f.SysfsRoot += "-none"; return nil }, amd.Single, []string{"--sysfs-root", "sys-none"}},
+		{"no driver", func(f *daemon.Flags) error { return os.RemoveAll(filepath.Join(f.SysfsRoot, "module/amdgpu")) }, amd.Single, []string{"amdgpu", "not loaded"}},
+		{"hole in KFD", func(f *daemon.Flags) error {
+			return os.RemoveAll(filepath.Join(f.SysfsRoot, "devices/virtual/kfd/kfd/topology/nodes/3"))
+		}, amd.Single, []string{"KFD", "node 3"}},
+		{"naming", func(*daemon.Flags) error { return nil }, "double", []string{"--resource_naming_strategy", "double"}},
+		{"no kubelet folder", func(f *daemon.Flags) error { return os.Remove(kubelettest.Plugins(f.KubeletDir)) }, amd.Single, []string{"--kubelet-dir", "device-plugins"}},
+		{"mixed partitions", func(f *daemon.Flags) error {
+			return os.WriteFile(filepath.Join(f.SysfsRoot, "bus/pci/drivers/amdgpu/0000:11:00.0/current_compute_partition"), []byte("DPX\n"), fs.ModePerm)
+		}, amd.Single, []string{"0000:11:00.0 is dpx_nps1", "--resource_naming_strategy=mixed"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			flags := layout(t, "oci-mi300x-derived")
+			if err := c.disturb(&flags); err != nil {
+				t.Fatal(err)
+			}
+			err := run(t.Context(), flags, c.naming, 0, slog.New(slog.DiscardHandler))
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, part := range c.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q lacks %q", err, part)
+				}
+			}
+			t.Log(err)
+		})
+	}
+}

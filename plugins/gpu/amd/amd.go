@@ -1,0 +1,151 @@
+// Package amd finds AMD GPUs in sysfs, as the kernel's amdgpu and amdkfd drivers show them.
+//
+// A whole GPU, and the first partition of a partitioned one, is a PCI function; its device ID is its address. The other
+// partitions are platform devices, amdgpu_xcp_<n> (amdgpu_xcp.<n> on some kernels), that hang on no PCI device. Only the
+// KFD topology says of which card they are: the partition has a KFD node with the same render minor, whose location_id is
+// the card's bus, device and, in the low three bits, the number of the partition.
+//
+// Device IDs, resource names and the answer to Allocate are those of AMD's own plugin, so that a node can change from
+// one to the other under running pods.
+package amd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Naming says which resource name a device goes under.
+type Naming string
+
+// The two ways, as the flag -resource_naming_strategy of AMD's own plugin spells them.
+const (
+	Single Naming = "single" // amd.com/gpu for all; partitions of different kinds are refused
+	Mixed  Naming = "mixed"  // amd.com/<compute>_<memory>, "amd.com/cpx_nps4"; amd.com/gpu where there are no partitions
+)
+
+const (
+	vendor = "amd.com/"
+	whole  = vendor + "gpu"
+)
+
+// Backend is the AMD GPUs below a sysfs root.
+type Backend struct {
+	sys    fs.FS
+	naming Naming
+}
+
+var _ gpu.Backend = (*Backend)(nil)
+
+// New makes a Backend that reads sys, os.DirFS("/sys") on a live node.
+func New(sys fs.FS, naming Naming) (*Backend, error) {
+	if naming != Single && naming != Mixed {
+		return nil, fmt.Errorf("--resource_naming_strategy %q: want %s or %s", naming, Single, Mixed)
+	}
+	return &Backend{sys: sys, naming: naming}, nil
+}
+
+// Discover reads every GPU and partition. It fails where amdgpu is not loaded, where a file is there and cannot be
+// read, and where partitions of different kinds are to go under one name.
+func (b *Backend) Discover() (gpu.Inventory, error) {
+	if _, err := fs.Stat(b.sys, module); errors.Is(err, fs.ErrNotExist) {
+		return gpu.Inventory{}, fmt.Errorf("find AMD GPUs: the amdgpu driver is not loaded (no %s): load it, or keep tandem-gpu off this node", module)
+	}
+	nodes, err := readNodes(b.sys)
+	if err != nil {
+		return gpu.Inventory{}, err
+	}
+	cards, err := readCards(b.sys)
+	if err != nil {
+		return gpu.Inventory{}, err
+	}
+	partitions, notes, err := readPartitions(b.sys, cards, nodes)
+	if err != nil {
+		return gpu.Inventory{}, err
+	}
+	inventory := gpu.Inventory{Notes: notes}
+	inventory.Resources, err = b.resources(append(slices.Collect(maps.Values(cards)), partitions...))
+	if err != nil {
+		return gpu.Inventory{}, err
+	}
+	inventory.Notes = append(inventory.Notes, judge(inventory.Resources, nodes)...)
+	return inventory, nil
+}
+
+// resources sorts the parts under their names.
+func (b *Backend) resources(parts []part) (map[string][]gpu.Device, error) {
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.ID, b.ID) })
+	examples := map[string]string{} // of every kind one device
+	for _, p := range parts {
+		if p.kind != "" {
+			examples[p.kind] = p.ID
+		}
+	}
+	if b.naming == Single && len(examples) > 1 {
+		var kinds []string
+		for _, kind := range slices.Sorted(maps.Keys(examples)) {
+			kinds = append(kinds, fmt.Sprintf("%s is %s", examples[kind], kind))
+		}
+		return nil, fmt.Errorf("name resources: GPUs are partitioned differently (%s): partition them alike, or use --resource_naming_strategy=%s", strings.Join(kinds, ", "), Mixed)
+	}
+	resources := map[string][]gpu.Device{}
+	for _, p := range parts {
+		name := whole
+		if b.naming == Mixed && p.kind != "" {
+			name = vendor + p.kind
+		}
+		resources[name] = append(resources[name], p.Device)
+	}
+	if len(resources) == 0 {
+		resources[whole] = nil
+	}
+	return resources, nil
+}
+
+// judge decides which devices are healthy, and says why others are not. A device needs a render node; and where no GPU
+// is in the KFD topology, none can be used for compute, whatever it looks like in PCI.
+func judge(resources map[string][]gpu.Device, nodes []node) (notes []string) {
+	usable := slices.ContainsFunc(nodes, func(n node) bool { return n.gpu || n.hidden })
+	if !usable {
+		notes = append(notes, "no GPU in "+kfdNodes+": all GPUs are unhealthy until amdkfd has one")
+	}
+	for _, devices := range resources {
+		for i := range devices {
+			rendering := slices.ContainsFunc(devices[i].Nodes, func(path string) bool { return strings.HasPrefix(path, renderNode) })
+			if !rendering {
+				notes = append(notes, devices[i].ID+": no render node: unhealthy")
+			}
+			devices[i].Healthy = usable && rendering
+		}
+	}
+	slices.Sort(notes)
+	return notes
+}
+
+// Links reads the XGMI links between the cards.
+func (b *Backend) Links() ([]topology.Link, error) { return ReadLinks(b.sys) }
+
+// Allocate gives the container /dev/kfd and the card and render node of every device, for reading and writing, and
+// nothing else: no environment variable, since AMD's container runtime would act on AMD_VISIBLE_DEVICES a second time.
+func (b *Backend) Allocate(devices []gpu.Device) *v1beta1.ContainerAllocateResponse {
+	answer := &v1beta1.ContainerAllocateResponse{Devices: []*v1beta1.DeviceSpec{deviceNode("/dev/kfd")}}
+	for _, d := range devices {
+		for _, path := range d.Nodes {
+			answer.Devices = append(answer.Devices, deviceNode(path))
+		}
+	}
+	return answer
+}
+
+func deviceNode(path string) *v1beta1.DeviceSpec {
+	return &v1beta1.DeviceSpec{HostPath: path, ContainerPath: path, Permissions: "rw"}
+}

@@ -1,0 +1,357 @@
+package amd
+
+import (
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+func discover(t *testing.T, sys fs.FS, naming Naming) gpu.Inventory {
+	t.Helper()
+	backend, err := New(sys, naming)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inventory, err := backend.Discover()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inventory
+}
+
+var addresses = cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })
+
+func TestDiscover(t *testing.T) {
+	got := discover(t, twoCards().fs(), Single)
+	first, second := topology.Address{Bus: 0x19}, topology.Address{Bus: 0xa7}
+	want := gpu.Inventory{Resources: map[string][]gpu.Device{"amd.com/gpu": {
+		{ID: "0000:19:00.0", Card: first, NUMA: topology.Node(0), Nodes: []string{"/dev/dri/card1", "/dev/dri/renderD128"}, Healthy: true},
+		{ID: "0000:a7:00.0", Card: second, NUMA: topology.Node(1), Nodes: []string{"/dev/dri/card2", "/dev/dri/renderD129"}, Healthy: true},
+		{ID: "amdgpu_xcp.3", Card: second, NUMA: topology.Node(1), Nodes: []string{"/dev/dri/card5", "/dev/dri/renderD132"}, Healthy: true},
+		{ID: "amdgpu_xcp_0", Card: second, NUMA: topology.Node(1), Nodes: []string{"/dev/dri/card3", "/dev/dri/renderD130"}, Healthy: true},
+	}}}
+	if diff := cmp.Diff(want, got, addresses); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestResourceNames(t *testing.T) {
+	cpx := twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4"))
+	both := twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4")).add(partitioned("0000:19:00.0", "SPX", "NPS1"))
+	half := twoCards().add(sysfs{"devices/pci0000:00/0000:a7:00.0/current_compute_partition": "CPX"})
+	none := sysfs{"module/amdgpu/refcnt": "0"}
+	for _, c := range []struct {
+		name   string
+		sys    sysfs
+		naming Naming
+		want   map[string]int // devices by resource
+	}{
+		{"whole, single", twoCards(), Single, map[string]int{"amd.com/gpu": 4}},
+		{"whole, mixed", twoCards(), Mixed, map[string]int{"amd.com/gpu": 4}},
+		{"parts, single", cpx, Single, map[string]int{"amd.com/gpu": 4}},
+		{"parts, mixed", cpx, Mixed, map[string]int{"amd.com/gpu": 1, "amd.com/cpx_nps4": 3}},
+		{"different parts, mixed", both, Mixed, map[string]int{"amd.com/spx_nps1": 1, "amd.com/cpx_nps4": 3}},
+		{"no memory partitioning", half, Mixed, map[string]int{"amd.com/gpu": 4}},
+		{"no GPU, single", none, Single, map[string]int{"amd.com/gpu": 0}},
+		{"no GPU, mixed", none, Mixed, map[string]int{"amd.com/gpu": 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := map[string]int{}
+			for resource, devices := range discover(t, c.sys.fs(), c.naming).Resources {
+				got[resource] = len(devices)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestOddDevices(t *testing.T) {
+	sys := twoCards().
+		add(function("0000:c3:00.0", "-1", "card7", "renderD134")). // a virtual machine without NUMA
+		add(function("0000:c4:00.0", "")).                          // bound, no DRM minor left for it
+		add(function("10000:c5:00.0", "1", "card8", "renderD135")). // a wide domain
+		add(minors("devices/platform/amdgpu_xcp_7", "card9", "renderD136")).
+		add(gpuNode(5, 0, 0xee00, 136))
+	inventory := discover(t, sys.fs(), Single)
+	devices := map[string]gpu.Device{}
+	for _, d := range inventory.Resources["amd.com/gpu"] {
+		devices[d.ID] = d
+	}
+	if _, known := devices["0000:c3:00.0"].NUMA.Number(); known || !devices["0000:c3:00.0"].Healthy {
+		t.Errorf("NUMA -1: %+v", devices["0000:c3:00.0"])
+	}
+	if d := devices["0000:c4:00.0"]; d.ID == "" || d.Healthy || len(d.Nodes) > 0 {
+		t.Errorf("no DRM minor: %+v", d)
+	}
+	if d := devices["10000:c5:00.0"]; d.Card != (topology.Address{Domain: 0x10000, Bus: 0xc5}) {
+		t.Errorf("wide domain: %+v", d)
+	}
+	if _, listed := devices["amdgpu_xcp_7"]; listed {
+		t.Error("a partition of a card that is not there is listed")
+	}
+	want := []string{
+		"amdgpu_xcp_7: left out: its card 0000:ee:00.0 is not driven by amdgpu",
+		"0000:c4:00.0: no render node: unhealthy",
+	}
+	if diff := cmp.Diff(want, inventory.Notes); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestUnhealthyWithoutKFD(t *testing.T) {
+	sys := function("0000:19:00.0", "0", "card1", "renderD128")
+	for name, s := range map[string]sysfs{"no KFD": sys, "CPUs only": maps.Clone(sys).add(cpuNode(0))} {
+		inventory := discover(t, s.fs(), Single)
+		if d := inventory.Resources["amd.com/gpu"][0]; d.Healthy || len(inventory.Notes) != 1 {
+			t.Errorf("%s: %+v, %v", name, d, inventory.Notes)
+		}
+	}
+}
+
+// failing is a file system in which reading one file fails.
+type failing struct {
+	fstest.MapFS
+	file string
+	err  error
+}
+
+func (f failing) Open(name string) (fs.File, error) {
+	if name == f.file {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: f.err}
+	}
+	return f.MapFS.Open(name)
+}
+
+func (f failing) ReadFile(name string) ([]byte, error) {
+	if name == f.file {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: f.err}
+	}
+	return f.MapFS.ReadFile(name)
+}
+
+func (f failing) ReadDir(name string) ([]fs.DirEntry, error) {
+	if name == f.file {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: f.err}
+	}
+	return f.MapFS.ReadDir(name)
+}
+
+func TestHiddenKFD(t *testing.T) {
+	// What a container without the GPUs in its device cgroup sees.
+	sys := twoCards().add(link("io_links", 1, 0, 2, 11, 15, 1, 1))
+	hidden := failing{MapFS: sys.fs(), file: kfdFile(4, "properties"), err: syscall.EPERM}
+	inventory := discover(t, hidden, Single)
+	var ids []string
+	for _, d := range inventory.Resources["amd.com/gpu"] {
+		if ids = append(ids, d.ID); !d.Healthy {
+			t.Errorf("%s is unhealthy", d.ID)
+		}
+	}
+	if want := []string{"0000:19:00.0", "0000:a7:00.0", "amdgpu_xcp_0"}; !slices.Equal(ids, want) {
+		t.Errorf("devices %v, want %v", ids, want)
+	}
+	if len(inventory.Notes) != 2 || !strings.Contains(inventory.Notes[0], "privileged") {
+		t.Errorf("notes %q", inventory.Notes)
+	}
+	hidden.file = kfdFile(1, "io_links/0/properties")
+	if links, err := ReadLinks(hidden); err != nil || len(links) != 0 {
+		t.Errorf("links %v, %v", links, err)
+	}
+}
+
+func TestBadMachines(t *testing.T) {
+	numa := "module/amdgpu/drivers/pci:amdgpu/0000:19:00.0/numa_node"
+	for _, c := range []struct {
+		name string
+		sys  fs.FS
+		want []string
+	}{
+		{"driver not loaded", fstest.MapFS{}, []string{"module/amdgpu", "not loaded"}},
+		{"unreadable file", failing{MapFS: twoCards().fs(), file: numa, err: syscall.EIO}, []string{"numa_node", "0000:19:00.0", "input/output error"}},
+		{"no number", twoCards().add(sysfs{"devices/pci0000:00/0000:19:00.0/numa_node": "first"}).fs(), []string{"numa_node", "0000:19:00.0", `"first"`}},
+		{"unreadable driver", failing{MapFS: twoCards().fs(), file: functions, err: syscall.EACCES}, []string{"list AMD GPUs", "permission denied"}},
+		{"unreadable platform", failing{MapFS: twoCards().fs(), file: platform, err: syscall.EACCES}, []string{"list AMD GPU partitions", "permission denied"}},
+		{"different partitions", twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4")).add(partitioned("0000:19:00.0", "SPX", "NPS1")).fs(),
+			[]string{"0000:19:00.0 is spx_nps1", "amdgpu_xcp_0 is cpx_nps4", "--resource_naming_strategy=mixed"}},
+		{"hole in KFD", without(twoCards(), "nodes/3/"), []string{"node 3 is missing", "node 4"}},
+		{"KFD node without properties", twoCards().add(sysfs{kfdFile(5, "gpu_id"): "1"}).fs(), []string{"KFD node 5", "properties"}},
+		{"KFD property", twoCards().add(sysfs{kfdFile(1, "properties"): "simd_count many"}).fs(), []string{"KFD node 1", "simd_count", `"many"`}},
+		{"KFD link to nowhere", twoCards().add(link("io_links", 1, 7, 64, 11, 15, 1, 1)).fs(), []string{"link 7 of KFD node 1", "node 64"}},
+		{"KFD link without properties", twoCards().add(sysfs{kfdFile(1, "p2p_links/0/x"): ""}).fs(), []string{"link 0 of KFD node 1"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			backend, err := New(c.sys, Single)
+			if err == nil {
+				_, err = backend.Discover()
+			}
+			if err == nil {
+				_, err = backend.Links()
+			}
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, part := range c.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q lacks %q", err, part)
+				}
+			}
+		})
+	}
+	if _, err := New(fstest.MapFS{}, "double"); err == nil || !strings.Contains(err.Error(), "--resource_naming_strategy") {
+		t.Errorf("naming: %v", err)
+	}
+}
+
+func without(s sysfs, part string) fs.FS {
+	maps.DeleteFunc(s, func(path, _ string) bool { return strings.Contains(path, part) })
+	return s.fs()
+}
+
+func TestDeviceVanishesWhileRead(t *testing.T) {
+	sys := twoCards().fs()
+	delete(sys, "devices/pci0000:00/0000:19:00.0/numa_node")
+	for path := range sys {
+		if strings.HasPrefix(path, "devices/pci0000:00/0000:19:00.0/") {
+			delete(sys, path) // the link is still listed, its target is gone
+		}
+	}
+	for _, d := range discover(t, sys, Single).Resources["amd.com/gpu"] {
+		if d.ID == "0000:19:00.0" {
+			t.Error("a vanished GPU is listed")
+		}
+	}
+	removed := failing{MapFS: twoCards().fs(), file: "module/amdgpu/drivers/pci:amdgpu/0000:19:00.0/numa_node", err: syscall.ENODEV}
+	if d := discover(t, removed, Single).Resources["amd.com/gpu"][0]; d.NUMA != (topology.NUMANode{}) {
+		t.Errorf("%+v", d)
+	}
+}
+
+// golden is the answer of AMD's own plugin on the wire for 0000:19:00.0 (card1, renderD128) and amdgpu_xcp_3 (card5,
+// renderD132): DeviceSpecs (field 3) of container path, host path and permissions; nothing else.
+func golden() []byte {
+	var wire []byte
+	for _, path := range []string{"/dev/kfd", "/dev/dri/card1", "/dev/dri/renderD128", "/dev/dri/card5", "/dev/dri/renderD132"} {
+		n := byte(len(path))
+		wire = append(wire, 0x1a, 2*(2+n)+4, 0x0a, n)
+		wire = append(wire, path...)
+		wire = append(wire, 0x12, n)
+		wire = append(wire, path...)
+		wire = append(wire, 0x1a, 2, 'r', 'w')
+	}
+	return wire
+}
+
+func TestAllocateGolden(t *testing.T) {
+	sys := twoCards().
+		add(minors("devices/platform/amdgpu_xcp_3", "card5", "renderD132"))
+	for path := range sys {
+		if strings.Contains(path, "amdgpu_xcp.3") {
+			delete(sys, path)
+		}
+	}
+	backend, err := New(sys.fs(), Single)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inventory, err := backend.Discover()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var chosen []gpu.Device
+	for _, id := range []string{"0000:19:00.0", "amdgpu_xcp_3"} {
+		for _, d := range inventory.Resources["amd.com/gpu"] {
+			if d.ID == id {
+				chosen = append(chosen, d)
+			}
+		}
+	}
+	wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(backend.Allocate(chosen))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(golden(), wire); diff != "" {
+		t.Error(diff)
+	}
+	if answer := backend.Allocate(nil); len(answer.GetDevices()) != 1 || answer.GetDevices()[0].GetHostPath() != "/dev/kfd" {
+		t.Errorf("no device: %v", answer)
+	}
+}
+
+func TestReadLinks(t *testing.T) {
+	const xgmi, pcie = 11, 2
+	card := func(bus uint8) topology.Address { return topology.Address{Bus: bus} }
+	sys := sysfs{}.add(cpuNode(0)).
+		add(gpuNode(1, 0, 0x1900, 128)).
+		add(gpuNode(2, 0, 0x2900, 129)).
+		add(gpuNode(3, 0, 0xa700, 130)).
+		add(gpuNode(4, 0, 0xa701, 131)).
+		add(link("io_links", 1, 0, 0, xgmi, 15, 36000, 36000)). // to a CPU
+		add(link("io_links", 1, 1, 2, xgmi, 15, 50000, 200000)).
+		add(link("io_links", 2, 1, 1, xgmi, 15, 50000, 200000)).
+		add(link("p2p_links", 1, 0, 3, xgmi, 30, 50000, 50000)).
+		add(link("io_links", 3, 0, 4, xgmi, 13, 819200, 819200)). // within a card
+		add(link("io_links", 2, 2, 3, xgmi, 41, 0, 0)).           // between partitions of two cards
+		add(link("p2p_links", 2, 0, 4, xgmi, 56, 0, 0)).          // likewise, one card further
+		add(link("p2p_links", 1, 1, 4, pcie, 40, 0, 0))
+	want := []topology.Link{
+		{A: card(0x19), B: card(0x29), Type: topology.XGMI, Hops: 1, Count: 4},
+		{A: card(0x19), B: card(0xa7), Type: topology.XGMI, Hops: 2, Count: 1},
+		{A: card(0x29), B: card(0xa7), Type: topology.XGMI, Hops: 1, Count: 1},
+	}
+	got, err := ReadLinks(sys.fs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if links, err := ReadLinks(fstest.MapFS{}); links != nil || err != nil {
+		t.Errorf("without KFD: %v, %v", links, err)
+	}
+}
+
+func TestCardAddress(t *testing.T) {
+	for _, c := range []struct {
+		domain, location uint64
+		want             string
+	}{
+		{0, 1280, "0000:05:00.0"},
+		{0, 1281, "0000:05:00.0"},
+		{0, 1287, "0000:05:00.0"},
+		{1, 0xe5ff, "0001:e5:1f.0"},
+		{0x10000, 0x0100, "10000:01:00.0"},
+	} {
+		if got := cardAddress(c.domain, c.location).String(); got != c.want {
+			t.Errorf("%d, %d: %s, want %s", c.domain, c.location, got, c.want)
+		}
+	}
+}
+
+func FuzzProperties(f *testing.F) {
+	f.Add("simd_count 152\nlocation_id 1281\n")
+	f.Add("simd_count -1")
+	f.Fuzz(func(t *testing.T, content string) {
+		got, err := parseProperties(content, []string{"simd_count", "location_id"})
+		if err != nil && got != nil {
+			t.Errorf("both %v and %v", got, err)
+		}
+		for name, n := range got {
+			if !strings.Contains(content, name) || !strings.Contains(content, strconv.FormatUint(n, 10)) {
+				t.Errorf("%s %d is not in %q", name, n, content)
+			}
+		}
+	})
+}

@@ -1,0 +1,172 @@
+package amd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Where the kernel shows GPUs, below the sysfs root.
+const (
+	module    = "module/amdgpu"
+	functions = module + "/drivers/pci:amdgpu" // one link per PCI function that amdgpu drives, named by its address
+	platform  = "devices/platform"             // partitions, amdgpu_xcp_<n> (drivers/gpu/drm/amd/amdxcp/amdgpu_xcp_drv.c)
+)
+
+// Where containers find device nodes, whatever --dev-root says: these paths are for the container runtime.
+const (
+	cardNode   = "/dev/dri/card"
+	renderNode = "/dev/dri/renderD"
+)
+
+// part is a device with the partitioning of its card.
+type part struct {
+	gpu.Device
+	kind string // "cpx_nps4"; "" for a card that cannot be partitioned
+}
+
+// readCards reads the PCI functions that amdgpu drives. A function that vanishes meanwhile is left out.
+func readCards(sys fs.FS) (map[topology.Address]part, error) {
+	entries, err := fs.ReadDir(sys, functions)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list AMD GPUs: %w", err)
+	}
+	cards := map[topology.Address]part{}
+	for _, entry := range entries {
+		address, err := topology.ParseAddress(entry.Name())
+		if err != nil {
+			continue // bind, unbind, uevent and the like
+		}
+		card, err := readCard(sys, address)
+		if _, gone := fs.Stat(sys, path.Join(functions, entry.Name())); errors.Is(gone, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		cards[address] = card
+	}
+	return cards, nil
+}
+
+// readCard reads one PCI function: numa_node, drm/ and the partitioning
+// (amdgpu_gfx_sysfs_init and amdgpu_gmc_sysfs_init in drivers/gpu/drm/amd/amdgpu).
+func readCard(sys fs.FS, address topology.Address) (part, error) {
+	dir := path.Join(functions, address.String())
+	card := part{Device: gpu.Device{ID: address.String(), Card: address}}
+	text, err := read(sys, path.Join(dir, "numa_node"))
+	if err != nil {
+		return part{}, err
+	}
+	if text != "" {
+		number, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			return part{}, fmt.Errorf("read numa_node of %s: %q is no number", address, text)
+		}
+		card.NUMA = topology.Node(int(number))
+	}
+	if card.Nodes, err = drmNodes(sys, dir); err != nil {
+		return part{}, err
+	}
+	compute, err := read(sys, path.Join(dir, "current_compute_partition"))
+	if err != nil {
+		return part{}, err
+	}
+	memory, err := read(sys, path.Join(dir, "current_memory_partition"))
+	if err != nil {
+		return part{}, err
+	}
+	if compute != "" && memory != "" {
+		card.kind = strings.ToLower(compute + "_" + memory)
+	}
+	return card, nil
+}
+
+// partitionName matches both names that kernels give partitions.
+var partitionName = regexp.MustCompile(`^amdgpu_xcp[._][0-9]+$`)
+
+// readPartitions reads the partitions beyond each card's first. More of them are there than work: those that the KFD
+// topology does not know are left out. A partition has the NUMA node and the partitioning of its card.
+func readPartitions(sys fs.FS, cards map[topology.Address]part, nodes []node) (parts []part, notes []string, err error) {
+	entries, err := fs.ReadDir(sys, platform)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("list AMD GPU partitions: %w", err)
+	}
+	hidden := slices.ContainsFunc(nodes, func(n node) bool { return n.hidden })
+	for _, entry := range entries {
+		id := entry.Name()
+		if !partitionName.MatchString(id) {
+			continue
+		}
+		paths, err := drmNodes(sys, path.Join(platform, id))
+		if err != nil {
+			return nil, nil, err
+		}
+		i := slices.IndexFunc(nodes, func(n node) bool { return n.gpu && slices.Contains(paths, renderNode+strconv.Itoa(n.render)) })
+		if i < 0 {
+			if hidden && len(paths) > 0 {
+				notes = append(notes, id+": left out: the kernel hides the KFD topology from a container without access to the GPUs; run it privileged")
+			}
+			continue
+		}
+		card, ok := cards[nodes[i].card]
+		if !ok {
+			notes = append(notes, fmt.Sprintf("%s: left out: its card %s is not driven by amdgpu", id, nodes[i].card))
+			continue
+		}
+		card.ID, card.Nodes = id, paths
+		parts = append(parts, card)
+	}
+	return parts, notes, nil
+}
+
+// drmNodes returns the device nodes of the DRM minors below a device, the card first, as the kernel names them
+// (drm_minor_alloc in drivers/gpu/drm/drm_drv.c). None where there is no drm folder.
+func drmNodes(sys fs.FS, dir string) ([]string, error) {
+	entries, err := fs.ReadDir(sys, path.Join(dir, "drm"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list DRM nodes of %s: %w", path.Base(dir), err)
+	}
+	var card, render []string
+	for _, entry := range entries {
+		if n, ok := minor(entry.Name(), "card"); ok {
+			card = append(card, cardNode+n)
+		} else if n, ok := minor(entry.Name(), "renderD"); ok {
+			render = append(render, renderNode+n)
+		}
+	}
+	return append(card, render...), nil
+}
+
+// minor splits "renderD128" into its prefix and "128".
+func minor(name, prefix string) (string, bool) {
+	number, ok := strings.CutPrefix(name, prefix)
+	if _, err := strconv.ParseUint(number, 10, 16); !ok || err != nil {
+		return "", false
+	}
+	return number, true
+}
+
+// read returns a file's content without the newline, "" where the file is absent or its device is gone.
+func read(sys fs.FS, file string) (string, error) {
+	content, err := fs.ReadFile(sys, file)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read %s of %s: %w", path.Base(file), path.Base(path.Dir(file)), err)
+	}
+	return strings.TrimSpace(string(content)), nil
+}

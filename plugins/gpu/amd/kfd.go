@@ -1,0 +1,112 @@
+package amd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// kfdNodes is the KFD topology: CPUs and GPUs, a partition being a GPU of its own
+// (drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
+const kfdNodes = "class/kfd/kfd/topology/nodes"
+
+// node is one node of the KFD topology.
+type node struct {
+	gpu    bool
+	hidden bool // the kernel shows a GPU only to those whose device cgroup lets them use it (kfd_devcgroup_check_permission)
+	card   topology.Address
+	render int // minor of its render node
+}
+
+// readNodes reads the nodes in the order of their numbers, without a gap, as the kernel gives them
+// (kfd_build_sysfs_node_entry). No KFD, no nodes.
+func readNodes(sys fs.FS) ([]node, error) {
+	numbers, err := numbered(sys, kfdNodes)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]node, len(numbers))
+	for i, number := range numbers {
+		if number != i {
+			return nil, fmt.Errorf("read KFD topology: node %d is missing in %s although node %d is there: reload amdgpu, or record the machine again", i, kfdNodes, number)
+		}
+		if nodes[i], err = readNode(sys, number); err != nil {
+			return nil, err
+		}
+	}
+	return nodes, nil
+}
+
+func readNode(sys fs.FS, number int) (node, error) {
+	file := path.Join(kfdNodes, strconv.Itoa(number), "properties")
+	p, err := readProperties(sys, file, "simd_count", "domain", "location_id", "drm_render_minor")
+	if errors.Is(err, syscall.EPERM) {
+		return node{hidden: true}, nil
+	}
+	if err != nil {
+		return node{}, fmt.Errorf("read KFD node %d: %w", number, err)
+	}
+	return node{
+		gpu:    p["simd_count"] > 0 || p["drm_render_minor"] > 0,
+		card:   cardAddress(p["domain"], p["location_id"]),
+		render: int(p["drm_render_minor"]),
+	}, nil
+}
+
+// cardAddress decodes location_id: bus in bits 8 to 15, device in 3 to 7. The low three bits are the function, 0 for every
+// GPU, or on a partitioned one the number of the partition; both are masked.
+func cardAddress(domain, location uint64) topology.Address {
+	return topology.Address{Domain: uint32(domain), Bus: uint8(location >> 8), Device: uint8(location>>3) & 0x1f}
+}
+
+// numbered lists the numbers that name the entries of a folder, ascending; none where the folder is absent.
+func numbered(sys fs.FS, dir string) ([]int, error) {
+	entries, err := fs.ReadDir(sys, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list KFD topology: %w", err)
+	}
+	var numbers []int
+	for _, entry := range entries {
+		if n, err := strconv.Atoi(entry.Name()); err == nil && n >= 0 {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// readProperties reads the numbers of these names from a properties file: a line for each, the name, a blank, the number
+// (sysfs_show_32bit_prop in kfd_topology.c). What is absent is 0.
+func readProperties(sys fs.FS, file string, names ...string) (map[string]uint64, error) {
+	content, err := fs.ReadFile(sys, file)
+	if err != nil {
+		return nil, err
+	}
+	return parseProperties(string(content), names)
+}
+
+func parseProperties(content string, names []string) (map[string]uint64, error) {
+	properties := make(map[string]uint64, len(names))
+	for line := range strings.Lines(content) {
+		name, number, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if !slices.Contains(names, name) {
+			continue
+		}
+		n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("property %s: %q is no number", name, number)
+		}
+		properties[name] = n
+	}
+	return properties, nil
+}

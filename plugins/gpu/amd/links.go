@@ -1,0 +1,96 @@
+package amd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Of drivers/gpu/drm/amd/amdkfd/kfd_crat.h and kfd_crat.c.
+const (
+	linkXGMI     = 11 // CRAT_IOLINK_TYPE_XGMI
+	weightXGMI   = 15 // KFD_CRAT_XGMI_WEIGHT, of one hop between two cards
+	weightWithin = 13 // KFD_CRAT_INTRA_SOCKET_WEIGHT, of a hop between partitions of a card
+)
+
+// ReadLinks reads the XGMI links between cards from the KFD topology: io_links to neighbours, p2p_links to what is farther.
+// Links between partitions count for their cards; of several between the same two the best does. Without KFD there are none.
+func ReadLinks(sys fs.FS) ([]topology.Link, error) {
+	nodes, err := readNodes(sys)
+	if err != nil {
+		return nil, err
+	}
+	links := map[[2]topology.Address]topology.Link{}
+	for from := range nodes {
+		if !nodes[from].gpu {
+			continue
+		}
+		for _, kind := range []string{"io_links", "p2p_links"} {
+			dir := path.Join(kfdNodes, strconv.Itoa(from), kind)
+			if err := addLinks(sys, dir, nodes, from, links); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(links), func(a, b topology.Link) int {
+		return cmp.Or(a.A.Compare(b.A), a.B.Compare(b.B))
+	}), nil
+}
+
+// addLinks reads one folder of links of the node from.
+func addLinks(sys fs.FS, dir string, nodes []node, from int, links map[[2]topology.Address]topology.Link) error {
+	numbers, err := numbered(sys, dir)
+	if err != nil {
+		return err
+	}
+	for _, number := range numbers {
+		p, err := readProperties(sys, path.Join(dir, strconv.Itoa(number), "properties"),
+			"type", "node_to", "weight", "min_bandwidth", "max_bandwidth")
+		if errors.Is(err, syscall.EPERM) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read link %d of KFD node %d: %w", number, from, err)
+		}
+		to := p["node_to"]
+		if to >= uint64(len(nodes)) {
+			return fmt.Errorf("read link %d of KFD node %d: it leads to node %d, and there are %d: reload amdgpu, or record the machine again", number, from, to, len(nodes))
+		}
+		if p["type"] == linkXGMI && nodes[to].gpu && nodes[to].card != nodes[from].card {
+			addLink(links, nodes[from].card, nodes[to].card, p)
+		}
+	}
+	return nil
+}
+
+// addLink keeps the better of two links between the same cards: fewer hops, then more of them side by side.
+func addLink(links map[[2]topology.Address]topology.Link, a, b topology.Address, p map[string]uint64) {
+	if a.Compare(b) > 0 {
+		a, b = b, a
+	}
+	link := topology.Link{A: a, B: b, Type: topology.XGMI, Hops: hops(int(p["weight"])), Count: 1}
+	if least, most := p["min_bandwidth"], p["max_bandwidth"]; least > 0 && most > least {
+		link.Count = int(most / least) // kfd_fill_gpu_xgmi_link_to_gpu: of one link, and of all between the two
+	}
+	known, ok := links[[2]topology.Address{a, b}]
+	if !ok || cmp.Or(cmp.Compare(link.Hops, known.Hops), cmp.Compare(known.Count, link.Count)) < 0 {
+		links[[2]topology.Address{a, b}] = link
+	}
+}
+
+// hops is the number of cards on the way, the last one included. Between partitions of different cards the weight holds the
+// way out of the one card and into the other too.
+func hops(weight int) int {
+	if weight%weightXGMI != 0 {
+		weight -= 2 * weightWithin
+	}
+	return max(weight/weightXGMI, 1)
+}

@@ -1,0 +1,39 @@
+// Package gpu offers a node's GPUs to the kubelet.
+//
+// What is the vendor's own, finding devices and saying what a container needs to use them, is behind [Backend]; package
+// amd is one. Everything else is here once: [GPUs] discovers at the start and again on every pulse and remembers
+// what is gone, and a [Plugin] per resource name tells the kubelet and the coordinator, asks the coordinator which
+// devices to prefer, and answers Allocate.
+package gpu
+
+import (
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Backend is one vendor's driver as sysfs or the vendor's library shows it. Its methods are never called at the same time
+// but for Allocate.
+type Backend interface {
+	// Discover lists the devices as they are now. Resources that have none are listed too when they are to be offered.
+	Discover() (Inventory, error)
+	// Links lists the direct connections between the cards, none where the vendor has none.
+	Links() ([]topology.Link, error)
+	// Allocate is what a container needs to use these devices, in this order.
+	Allocate(devices []Device) *v1beta1.ContainerAllocateResponse
+}
+
+// Inventory is what a Backend found.
+type Inventory struct {
+	Resources map[string][]Device // by resource name, "amd.com/gpu"
+	Notes     []string            // what was left out or is not as it should be, and why; for the log
+}
+
+// Device is a GPU, or a part of one, that can be given to a container.
+type Device struct {
+	ID      string // the kubelet's device ID, as the vendor's own plugin makes it
+	Card    topology.Address
+	NUMA    topology.NUMANode
+	Nodes   []string // paths of its device nodes, on the host and in the container alike
+	Healthy bool
+}

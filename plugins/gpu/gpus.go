@@ -1,0 +1,186 @@
+package gpu
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// GPUs are the GPUs of a node, as discovered last.
+type GPUs struct {
+	backend Backend
+	pulse   time.Duration
+	log     *slog.Logger
+
+	complaint string   // the last error of a pulse, so that it is logged once
+	notes     []string // likewise
+
+	mu        sync.Mutex
+	resources map[string][]Device // sorted by ID; a device is never dropped
+	links     []topology.Link
+	changed   chan struct{} // closed and replaced on every change
+}
+
+// Discover finds the GPUs. It starts nothing; Run discovers again on every pulse, or never when pulse is 0.
+func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, error) {
+	found, err := backend.Discover()
+	if err != nil {
+		return nil, err
+	}
+	links, err := backend.Links()
+	if err != nil {
+		return nil, err
+	}
+	g := &GPUs{backend: backend, pulse: pulse, log: log, links: links, changed: make(chan struct{})}
+	g.resources, _ = merge(nil, found.Resources)
+	g.report(found.Notes)
+	return g, nil
+}
+
+// Names lists the resource names, sorted.
+func (g *GPUs) Names() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Sorted(maps.Keys(g.resources))
+}
+
+// Run discovers on every pulse until ctx is done.
+func (g *GPUs) Run(ctx context.Context) error {
+	if g.pulse <= 0 {
+		<-ctx.Done()
+		return nil
+	}
+	ticker := time.NewTicker(g.pulse)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			g.refresh()
+		}
+	}
+}
+
+// refresh discovers again. When that fails everything stays as it was: a pod that holds a device is not helped by taking
+// the device away.
+func (g *GPUs) refresh() {
+	found, err := g.backend.Discover()
+	if err != nil {
+		g.complain("keep the GPUs as they were", err)
+		return
+	}
+	g.report(found.Notes)
+	g.mu.Lock()
+	merged, changes := merge(g.resources, found.Resources)
+	links := g.links
+	g.mu.Unlock()
+	if len(changes) == 0 {
+		g.complaint = ""
+		return
+	}
+	if newest, err := g.backend.Links(); err != nil {
+		g.complain("keep the links between GPUs as they were", err)
+	} else {
+		links, g.complaint = newest, ""
+	}
+	for resource := range merged {
+		if _, offered := g.resources[resource]; !offered {
+			g.log.Warn("found a new resource; restart tandem-gpu to offer it", "resource", resource)
+		}
+	}
+	for _, c := range changes {
+		g.log.Warn("GPU changed", "resource", c.resource, "device", c.device, "change", c.what)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.resources, g.links = merged, links
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+func (g *GPUs) complain(consequence string, err error) {
+	if text := err.Error(); text != g.complaint {
+		g.complaint = text
+		g.log.Warn(consequence, "error", err)
+	}
+}
+
+// report logs notes that were not there the last time.
+func (g *GPUs) report(notes []string) {
+	for _, note := range notes {
+		if !slices.Contains(g.notes, note) {
+			g.log.Warn("GPU discovery", "note", note)
+		}
+	}
+	g.notes = notes
+}
+
+// latest returns a resource's devices, the links, and a channel that is closed once either is no longer the newest.
+func (g *GPUs) latest(resource string) ([]Device, []topology.Link, <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.resources[resource], g.links, g.changed
+}
+
+// change is one device that is not as it was.
+type change struct{ resource, device, what string }
+
+// merge lays what was found over what was known. A known device that was not found stays and is unhealthy: the kubelet
+// must not see it vanish. Neither argument is changed.
+func merge(known, found map[string][]Device) (map[string][]Device, []change) {
+	merged := make(map[string][]Device, len(found))
+	var changes []change
+	for resource := range found {
+		merged[resource] = nil
+	}
+	for resource := range known {
+		merged[resource] = nil
+	}
+	for resource := range merged {
+		before, now := byID(known[resource]), byID(found[resource])
+		for id, d := range before {
+			if _, ok := now[id]; !ok {
+				d.Healthy = false
+				now[id] = d
+			}
+		}
+		merged[resource] = slices.SortedFunc(maps.Values(now), func(a, b Device) int { return cmp.Compare(a.ID, b.ID) })
+		for _, d := range merged[resource] {
+			if what := difference(before, d); what != "" {
+				changes = append(changes, change{resource, d.ID, what})
+			}
+		}
+	}
+	return merged, changes
+}
+
+func difference(before map[string]Device, now Device) string {
+	was, known := before[now.ID]
+	switch {
+	case !known:
+		return "appeared"
+	case was.Healthy && !now.Healthy:
+		return "unhealthy"
+	case !was.Healthy && now.Healthy:
+		return "healthy again"
+	case was.Card != now.Card || was.NUMA != now.NUMA || !slices.Equal(was.Nodes, now.Nodes):
+		return "moved"
+	default:
+		return ""
+	}
+}
+
+func byID(devices []Device) map[string]Device {
+	m := make(map[string]Device, len(devices))
+	for _, d := range devices {
+		m[d.ID] = d
+	}
+	return m
+}

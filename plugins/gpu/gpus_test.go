@@ -1,0 +1,183 @@
+package gpu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// scripted is a Backend that finds what the test says.
+type scripted struct {
+	mu        sync.Mutex
+	inventory Inventory
+	err       error
+	links     []topology.Link
+	linksRead int
+}
+
+func (s *scripted) Discover() (Inventory, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inventory, s.err
+}
+
+func (s *scripted) Links() ([]topology.Link, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.linksRead++
+	return s.links, nil
+}
+
+func (s *scripted) Allocate([]Device) *v1beta1.ContainerAllocateResponse { return nil }
+
+// find sets what is found from now on: per resource its healthy devices.
+func (s *scripted) find(resources map[string]string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+	s.inventory = Inventory{Resources: map[string][]Device{}, Notes: []string{"as always"}}
+	for resource, ids := range resources {
+		s.inventory.Resources[resource] = nil
+		for id := range strings.FieldsSeq(ids) {
+			s.inventory.Resources[resource] = append(s.inventory.Resources[resource], Device{ID: id, Healthy: true})
+		}
+	}
+}
+
+// state writes a resource's devices as "a b!", ! for unhealthy.
+func (g *GPUs) state(resource string) string {
+	devices, _, _ := g.latest(resource)
+	var words []string
+	for _, d := range devices {
+		if !d.Healthy {
+			d.ID += "!"
+		}
+		words = append(words, d.ID)
+	}
+	return strings.Join(words, " ")
+}
+
+func TestPulse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		backend := &scripted{}
+		backend.find(map[string]string{"amd.com/gpu": "b a"}, nil)
+		gpus, err := Discover(backend, 10*time.Second, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- gpus.Run(ctx) }()
+
+		for i, step := range []struct {
+			find string
+			err  error
+			want string
+		}{
+			{"a b", nil, "a b"},
+			{"a", nil, "a b!"},
+			{"", errors.New("read numa_node of b: input/output error"), "a b!"},
+			{"", errors.New("read numa_node of b: input/output error"), "a b!"},
+			{"", nil, "a! b!"},
+			{"c b", nil, "a! b c"},
+			{"a b c", nil, "a b c"},
+		} {
+			backend.find(map[string]string{"amd.com/gpu": step.find}, step.err)
+			_, _, changed := gpus.latest("amd.com/gpu")
+			before := gpus.state("amd.com/gpu")
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if got := gpus.state("amd.com/gpu"); got != step.want {
+				t.Errorf("step %d: %q, want %q", i, got, step.want)
+			}
+			select {
+			case <-changed:
+				if before == step.want {
+					t.Errorf("step %d: told of a change, and there is none", i)
+				}
+			default:
+				if before != step.want {
+					t.Errorf("step %d: told of no change", i)
+				}
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		for part, want := range map[string]int{"as always": 1, "input/output error": 1, "healthy again": 2, "appeared": 1} {
+			if got := strings.Count(log.String(), part); got != want {
+				t.Errorf("%q logged %d times, want %d:\n%s", part, got, want, &log)
+			}
+		}
+		if backend.linksRead != 5 {
+			t.Errorf("links read %d times, want once and on every change", backend.linksRead)
+		}
+	})
+}
+
+func TestPartitioningChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		backend := &scripted{}
+		backend.find(map[string]string{"amd.com/spx_nps1": "a"}, nil)
+		gpus, err := Discover(backend, time.Second, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = gpus.Run(ctx) }()
+		backend.find(map[string]string{"amd.com/cpx_nps4": "a x0 x1"}, nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := gpus.state("amd.com/spx_nps1"); got != "a!" {
+			t.Errorf("devices %q", got)
+		}
+		if !strings.Contains(log.String(), "restart tandem-gpu") {
+			t.Errorf("log:\n%s", &log)
+		}
+	})
+}
+
+func TestNoPulse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := &scripted{}
+		backend.find(map[string]string{"amd.com/gpu": "a", "amd.com/cpx_nps4": ""}, nil)
+		gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { time.Sleep(time.Hour); cancel() }()
+		backend.find(nil, errors.New("not asked"))
+		if err := gpus.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if got := gpus.Names(); !slices.Equal(got, []string{"amd.com/cpx_nps4", "amd.com/gpu"}) {
+			t.Errorf("names %v", got)
+		}
+	})
+}
+
+func TestDiscoverFails(t *testing.T) {
+	backend := &scripted{err: errors.New("no driver")}
+	if _, err := Discover(backend, 0, slog.New(slog.DiscardHandler)); !errors.Is(err, backend.err) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,84 @@
+package gpu
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+)
+
+// Plugin is one resource name of a node's GPUs. It is a deviceplugin.Resource and a deviceplugin.Preferrer.
+type Plugin struct {
+	name   string
+	gpus   *GPUs
+	member *coordination.Member
+	log    *slog.Logger
+}
+
+// NewPlugin makes the plugin of one resource name, which takes part in coordination as member.
+func NewPlugin(name string, gpus *GPUs, member *coordination.Member, log *slog.Logger) *Plugin {
+	return &Plugin{name: name, gpus: gpus, member: member, log: log.With("resource", name)}
+}
+
+// Name is the resource name.
+func (p *Plugin) Name() string { return p.name }
+
+// Watch tells the coordinator and the kubelet of the devices, and again on every change.
+func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
+	for {
+		devices, links, changed := p.gpus.latest(p.name)
+		announcement := coordination.Announcement{Links: links}
+		list := make([]deviceplugin.Device, 0, len(devices))
+		for _, d := range devices {
+			announcement.Devices = append(announcement.Devices, coordination.Device{ID: d.ID, Address: d.Card, NUMA: d.NUMA, Healthy: d.Healthy})
+			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: d.Healthy, Nodes: numaNodes(d)})
+		}
+		p.member.Publish(announcement)
+		publish(list)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// numaNodes is the device's node for the Topology Manager; none where it is unknown, for node -1 would make the kubelet
+// refuse every pod under a strict policy.
+func numaNodes(d Device) []int {
+	if node, known := d.NUMA.Number(); known {
+		return []int{node}
+	}
+	return nil
+}
+
+// Prefer lets the coordinator choose.
+func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
+	return p.member.Prefer(ctx, available, mustInclude, size)
+}
+
+// Allocate answers in the order that pairs the i-th GPU with the i-th VF. It never refuses: a device that went away
+// is answered as it was, and an ID that was never a device is left out, as in the vendors' own plugin for AMD.
+func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
+	ordered := p.member.Allocated(ctx, ids)
+	known, _, _ := p.gpus.latest(p.name)
+	devices := make([]Device, 0, len(ordered))
+	var unknown []string
+	for _, id := range ordered {
+		if i := slices.IndexFunc(known, func(d Device) bool { return d.ID == id }); i >= 0 {
+			devices = append(devices, known[i])
+		} else {
+			unknown = append(unknown, id)
+		}
+	}
+	if len(unknown) > 0 {
+		p.log.Warn("allocate", "devices", ordered, "unknown", unknown)
+	} else {
+		p.log.Info("allocate", "devices", ordered)
+	}
+	return p.gpus.backend.Allocate(devices), nil
+}

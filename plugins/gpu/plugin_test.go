@@ -1,0 +1,175 @@
+package gpu_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+)
+
+// twoGPUs lays a small machine out in a folder: two GPUs, the second on no NUMA node.
+func twoGPUs(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	write := func(file, content string) {
+		file = filepath.Join(root, file)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content+"\n"), 0o444); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := func(target, name string) {
+		name = filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link("../../../bus/pci/drivers/amdgpu", "module/amdgpu/drivers/pci:amdgpu")
+	for i, address := range []string{"0000:19:00.0", "0000:a7:00.0"} {
+		dir := "devices/pci0000:00/" + address
+		write(dir+"/class", "0x120000")
+		write(dir+"/vendor", "0x1002")
+		write(dir+"/numa_node", fmt.Sprint(-i))
+		write(fmt.Sprintf("%s/drm/card%d/dev", dir, i+1), "226:1")
+		write(fmt.Sprintf("%s/drm/renderD%d/dev", dir, i+128), "226:128")
+		link("../../../"+dir, "bus/pci/devices/"+address)
+		link("../../../../"+dir, "bus/pci/drivers/amdgpu/"+address)
+		write(fmt.Sprintf("class/kfd/kfd/topology/nodes/%d/properties", i),
+			fmt.Sprintf("simd_count 304\ndomain 0\nlocation_id %d\ndrm_render_minor %d", []int{0x1900, 0xa700}[i], i+128))
+	}
+	return root
+}
+
+// lines collects a JSON log by message.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) with(t *testing.T, msg string) (found []map[string]any) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if entry["msg"] == msg {
+			found = append(found, entry)
+		}
+	}
+	return found
+}
+
+// run starts what tandem-gpu starts and returns it as the kubelet sees it.
+func run(t *testing.T, root string, log *slog.Logger) *kubelettest.Plugin {
+	t.Helper()
+	dir := kubelettest.Dir(t)
+	kubelet := kubelettest.Start(t, dir)
+	backend, err := amd.New(os.DirFS(root), amd.Single)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpus, err := gpu.Discover(backend, 0, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := coordination.New(coordination.Config{RunDir: filepath.Join(dir, "run"), SysRoot: root, KubeletDir: dir, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugin := gpu.NewPlugin("amd.com/gpu", gpus, node.Member("amd.com/gpu", coordination.GPU), log)
+	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Preferred: true, Log: log}, plugin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	g, ctx := errgroup.WithContext(ctx)
+	for _, work := range []func(context.Context) error{node.Run, gpus.Run, server.Run} {
+		g.Go(func() error { return work(ctx) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := g.Wait(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return kubelettest.Await(t, kubelet.Plugins)
+}
+
+func TestPluginUnderKubelet(t *testing.T) {
+	var log lines
+	plugin := run(t, twoGPUs(t), slog.New(slog.NewJSONHandler(&log, nil)))
+	if plugin.Request.GetResourceName() != "amd.com/gpu" || !plugin.Options.GetGetPreferredAllocationAvailable() {
+		t.Errorf("registered as %v", plugin.Request)
+	}
+	var seen []string
+	for _, d := range kubelettest.Await(t, plugin.Lists) {
+		seen = append(seen, fmt.Sprint(d.GetID(), " ", d.GetHealth(), " ", len(d.GetTopology().GetNodes()), " ", d.GetTopology() != nil))
+	}
+	if got, want := strings.Join(seen, ", "), "0000:19:00.0 Healthy 1 true, 0000:a7:00.0 Healthy 0 false"; got != want {
+		t.Errorf("devices %s, want %s", got, want)
+	}
+	chosen, err := plugin.Prefer(t.Context(), []string{"0000:a7:00.0", "0000:19:00.0"}, nil, 1)
+	if err != nil || len(chosen) != 1 {
+		t.Fatalf("preferred %v, %v", chosen, err)
+	}
+	answer, err := plugin.Allocate(t.Context(), "0000:19:00.0", "0000:a7:00.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := paths(answer), "/dev/kfd /dev/dri/card1 /dev/dri/renderD128 /dev/dri/card2 /dev/dri/renderD129"; got != want {
+		t.Errorf("devices %s, want %s", got, want)
+	}
+	if answer, err = plugin.Allocate(t.Context(), "0000:ff:00.0"); err != nil || paths(answer) != "/dev/kfd" {
+		t.Errorf("unknown device: %v, %v", answer, err)
+	}
+
+	allocated := log.with(t, "allocate")
+	if len(allocated) != 2 || fmt.Sprint(allocated[0]["resource"], allocated[0]["devices"]) != "amd.com/gpu[0000:19:00.0 0000:a7:00.0]" ||
+		fmt.Sprint(allocated[1]["unknown"]) != "[0000:ff:00.0]" {
+		t.Errorf("allocate lines %v", allocated)
+	}
+	preferred := log.with(t, "prefer")
+	if len(preferred) != 1 || fmt.Sprint(preferred[0]["chosen"]) != fmt.Sprint(chosen) {
+		t.Errorf("prefer lines %v", preferred)
+	}
+}
+
+func paths(answer *v1beta1.ContainerAllocateResponse) string {
+	var list []string
+	for _, d := range answer.GetDevices() {
+		if d.GetContainerPath() != d.GetHostPath() || d.GetPermissions() != "rw" {
+			list = append(list, "bad:"+d.String())
+		}
+		list = append(list, d.GetHostPath())
+	}
+	return strings.Join(list, " ")
+}

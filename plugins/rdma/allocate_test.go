@@ -1,0 +1,233 @@
+package rdma
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/coordination"
+)
+
+// recorder is a coordinator that keeps what it is told. Its order is the reverse of the kubelet's.
+type recorder struct {
+	published chan coordination.Announcement
+	available []string
+	allocated [][]string
+}
+
+func newRecorder() *recorder { return &recorder{published: make(chan coordination.Announcement, 16)} }
+
+func (r *recorder) Publish(a coordination.Announcement) { r.published <- a }
+
+func (r *recorder) Prefer(_ context.Context, available, _ []string, size int) []string {
+	r.available = available
+	return available[:min(size, len(available))]
+}
+
+func (r *recorder) Allocated(_ context.Context, ids []string) []string {
+	r.allocated = append(r.allocated, ids)
+	order := slices.Clone(ids)
+	slices.Reverse(order)
+	return order
+}
+
+// devices are device nodes: names below /dev.
+func devices(names ...string) fstest.MapFS {
+	dev := fstest.MapFS{}
+	for _, name := range names {
+		dev[name] = &fstest.MapFile{}
+	}
+	return dev
+}
+
+// offered makes the plugin of the first resource of a configuration.
+func offered(t *testing.T, s sysfs, dev fstest.MapFS, prefix, list string) (*Plugin, *recorder) {
+	t.Helper()
+	pools, err := Discover(s.FS(), config(t, list), prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	member := newRecorder()
+	host := Host{Sys: s.FS(), Dev: dev, DevinfoDir: filepath.Join(t.TempDir(), "devinfo", "dp")}
+	return NewPlugin(pools[0], host, member, slog.New(slog.DiscardHandler)), member
+}
+
+// nodes prints device specs, one a line.
+func nodes(response *v1beta1.ContainerAllocateResponse) []string {
+	var lines []string
+	for _, d := range response.Devices {
+		lines = append(lines, d.HostPath+" "+d.ContainerPath+" "+d.Permissions)
+	}
+	return lines
+}
+
+// rdmaVF is the machine of the golden answer: VF 0000:86:02.3 with RDMA device mlx5_5, VF index 19.
+func rdmaVF() sysfs {
+	s := newSysfs()
+	s.function("0000:86:00.0", facts{"netdev": "ens1", "sriov_numvfs": "1", "rdma": "mlx5_0"})
+	s.symlink(dir("0000:86:00.0")+"/virtfn0", "../0000:86:02.3")
+	s.function("0000:86:02.3", facts{"pf": "0000:86:00.0", "netdev": "ens1v0", "rdma": "mlx5_5"})
+	return s
+}
+
+const rdmaPool = `{"resourceName": "sriov-rdma-vf", "selectors": {"isRdma": true}}`
+
+// The bytes that the stock plugin gives for the same device.
+func TestAllocateGolden(t *testing.T) {
+	p, _ := offered(t, rdmaVF(), devices("infiniband/rdma_cm"), "nvidia.com", resources(rdmaPool))
+	got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	envs := map[string]string{
+		"PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF":      `0000:86:02.3`,
+		"PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF_INFO": `{"0000:86:02.3":{"generic":{"deviceID":"0000:86:02.3"},"rdma":{"issm":"/dev/infiniband/issm5","rdma_cm":"/dev/infiniband/rdma_cm","rdma_dev":"mlx5_5","umad":"/dev/infiniband/umad5","uverbs":"/dev/infiniband/uverbs5"}}}`,
+	}
+	if diff := cmp.Diff(envs, got.Envs); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{
+		"/dev/infiniband/issm5 /dev/infiniband/issm5 rw",
+		"/dev/infiniband/umad5 /dev/infiniband/umad5 rw",
+		"/dev/infiniband/uverbs5 /dev/infiniband/uverbs5 rw",
+		"/dev/infiniband/rdma_cm /dev/infiniband/rdma_cm rw",
+	}, nodes(got)); diff != "" {
+		t.Error(diff)
+	}
+	if len(got.Mounts)+len(got.Annotations)+len(got.CdiDevices) > 0 {
+		t.Errorf("more than environment and devices: %v", got)
+	}
+	file := filepath.Join(p.host.DevinfoDir, "nvidia.com-sriov-rdma-vf-0000:86:02.3-device.json")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:86:02.3","rdma-device":"mlx5_5"}}`, string(content)); diff != "" {
+		t.Error(diff)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode() != 0o444 {
+		t.Errorf("device-info file has mode %v, %v; want 0444", info.Mode(), err)
+	}
+}
+
+// What a container gets beside the IDs, by kind of device and resource.
+func TestAllocateAnswers(t *testing.T) {
+	const id = "0000:85:00.0"
+	function := func(given facts) sysfs {
+		s := newSysfs()
+		s.function(id, given)
+		return s
+	}
+	two := function(facts{"rdma": "mlx5_10"})
+	two.rdma(id, "mlx5_9", "9")
+	two.write(dir(id)+"/infiniband_mad/umad11/ibdev", "mlx5_10")
+	two.write(dir(id)+"/infiniband_mad/umad9/ibdev", "mlx5_9")
+	two.write(dir(id)+"/infiniband_cm/ucm3/ibdev", "mlx5_10")
+	uio := function(facts{"driver": "igb_uio"})
+	uio.write(dir(id)+"/uio/uio1/name", "igb_uio")
+	noiommu := function(facts{"driver": "vfio-pci", "iommu": "31"})
+	noiommu.write("kernel/iommu_groups/31/name", "vfio-noiommu")
+	for _, c := range []struct {
+		name     string
+		sys      sysfs
+		dev      fstest.MapFS
+		resource string
+		info     string
+		nodes    []string
+	}{
+		{"a plain netdev", function(nil), devices("infiniband/rdma_cm"), `{"resourceName": "a"}`, `{"generic":{"deviceID":"0000:85:00.0"}}`, nil},
+		{"isRdma of no interest", function(facts{"rdma": "mlx5_1"}), nil, `{"resourceName": "a"}`, `{"generic":{"deviceID":"0000:85:00.0"}}`, nil},
+		{"no rdma_cm", function(facts{"rdma": "mlx5_1"}), nil, `{"resourceName": "a", "selectors": {"isRdma": true}}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"rdma":{"issm":"/dev/infiniband/issm1","rdma_dev":"mlx5_1","umad":"/dev/infiniband/umad1","uverbs":"/dev/infiniband/uverbs1"}}`,
+			[]string{"/dev/infiniband/issm1", "/dev/infiniband/umad1", "/dev/infiniband/uverbs1"}},
+		{"two RDMA devices, two ports, an old kernel", two, devices("infiniband/rdma_cm"), `{"resourceName": "a", "selectors": {"isRdma": true}}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"rdma":{"issm":"/dev/infiniband/issm9","rdma_cm":"/dev/infiniband/rdma_cm","rdma_dev":"mlx5_10","umad":"/dev/infiniband/umad9","uverbs":"/dev/infiniband/uverbs9"}}`,
+			[]string{"/dev/infiniband/ucm3", "/dev/infiniband/issm10", "/dev/infiniband/umad10", "/dev/infiniband/umad11", "/dev/infiniband/uverbs10", "/dev/infiniband/rdma_cm",
+				"/dev/infiniband/issm9", "/dev/infiniband/umad9", "/dev/infiniband/uverbs9"}},
+		{"the RDMA device is in a container", func() sysfs { s := function(nil); s.write(dir(id)+"/mlx5_core.rdma.0/uevent", ""); return s }(), devices("infiniband/rdma_cm"),
+			`{"resourceName": "a", "selectors": {"isRdma": true}}`, `{"generic":{"deviceID":"0000:85:00.0"},"rdma":{}}`, nil},
+		{"vfio", function(facts{"driver": "vfio-pci", "iommu": "31"}), nil, `{"resourceName": "a"}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"vfio":{"dev-mount":"/dev/vfio/31","mount":"/dev/vfio/vfio"}}`, []string{"/dev/vfio/vfio", "/dev/vfio/31"}},
+		{"vfio without an IOMMU", noiommu, nil, `{"resourceName": "a"}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"vfio":{"dev-mount":"/dev/vfio/31","mount":"/dev/vfio/vfio"}}`, []string{"/dev/vfio/vfio", "/dev/vfio/noiommu-31 /dev/vfio/31 rw"}},
+		{"vfio without a group", function(facts{"driver": "vfio-pci"}), nil, `{"resourceName": "a"}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"vfio":{"mount":"/dev/vfio/vfio"}}`, []string{"/dev/vfio/vfio"}},
+		{"uio", uio, nil, `{"resourceName": "a"}`, `{"generic":{"deviceID":"0000:85:00.0"},"uio":{"mount":"/dev/uio1"}}`, []string{"/dev/uio1"}},
+		{"uio without a device", function(facts{"driver": "uio"}), nil, `{"resourceName": "a"}`, `{"generic":{"deviceID":"0000:85:00.0"},"uio":{}}`, nil},
+		{"vhost", function(nil), devices("vhost-net", "net/tun"), `{"resourceName": "a", "selectors": {"needVhostNet": true}}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"}}`, []string{"/dev/vhost-net", "/dev/net/tun"}},
+		{"vhost without tun", function(nil), devices("vhost-net"), `{"resourceName": "a", "selectors": {"needVhostNet": true}}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"}}`, nil},
+		{"no vhost", function(nil), devices("net/tun"), `{"resourceName": "a", "selectors": {"needVhostNet": true}}`, `{"generic":{"deviceID":"0000:85:00.0"}}`, nil},
+		{"additionalInfo", function(nil), nil, `{"resourceName": "a", "additionalInfo": {"*": {"token": "x<y", "mtu": "9000"}, "0000:85:00.0": {"mtu": "1500"}, "0000:85:00.1": {"mtu": "1"}}}`,
+			`{"extra":{"mtu":"1500","token":"x\u003cy"},"generic":{"deviceID":"0000:85:00.0"}}`, nil},
+		{"empty additionalInfo", function(nil), nil, `{"resourceName": "a", "additionalInfo": {}}`, `{"extra":{},"generic":{"deviceID":"0000:85:00.0"}}`, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, _ := offered(t, c.sys, c.dev, "intel.com", resources(c.resource))
+			got, err := p.Allocate(t.Context(), []string{id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(`{"0000:85:00.0":`+c.info+`}`, got.Envs["PCIDEVICE_INTEL_COM_A_INFO"]); diff != "" {
+				t.Error(diff)
+			}
+			var want []string
+			for _, node := range c.nodes {
+				if !slices.Contains([]byte(node), ' ') {
+					node = node + " " + node + " rw"
+				}
+				want = append(want, node)
+			}
+			if diff := cmp.Diff(want, nodes(got)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// The list of IDs and the device nodes follow the coordinator's order; shared nodes are there once.
+func TestAllocateOrder(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 3, nil)
+	p, member := offered(t, s, devices("infiniband/rdma_cm"), "openshift.io", resources(`{"resourceName": "vf_pool", "selectors": {"isRdma": true}}`))
+	got, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("0000:81:00.3,0000:81:00.1", got.Envs["PCIDEVICE_OPENSHIFT_IO_VF_POOL"]); diff != "" {
+		t.Error(diff)
+	}
+	var paths []string
+	for _, d := range got.Devices {
+		paths = append(paths, d.ContainerPath)
+	}
+	if diff := cmp.Diff([]string{
+		"/dev/infiniband/issm1293", "/dev/infiniband/umad1293", "/dev/infiniband/uverbs1293", "/dev/infiniband/rdma_cm",
+		"/dev/infiniband/issm1291", "/dev/infiniband/umad1291", "/dev/infiniband/uverbs1291",
+	}, paths); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([][]string{{"0000:81:00.1", "0000:81:00.3"}}, member.allocated); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestVariable(t *testing.T) {
+	for resource, want := range map[string]string{
+		"nvidia.com/sriov-rdma-vf": "PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF",
+		"intel.com/sriov_net_A":    "PCIDEVICE_INTEL_COM_SRIOV_NET_A",
+		"a.b-c.io/x":               "PCIDEVICE_A_B-C_IO_X",
+	} {
+		if got := variable(resource); got != want {
+			t.Errorf("variable(%q) = %s; want %s", resource, got, want)
+		}
+	}
+}

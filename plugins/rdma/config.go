@@ -1,0 +1,206 @@
+package rdma
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+)
+
+// Config is a configuration in the format of the stock SR-IOV network device plugin, read and checked.
+type Config struct {
+	File      string           // where it was read from, for messages
+	Resources []ResourceConfig // in the order of the file; what was left out of it is in Warnings
+	Warnings  []string         // sentences about what the file says and this plugin does not follow
+}
+
+// ResourceConfig is one element of resourceList: which devices one resource name stands for.
+type ResourceConfig struct {
+	Name            string                       `json:"resourceName"`
+	Prefix          string                       `json:"resourcePrefix"` // "" takes the daemon's
+	DeviceType      DeviceType                   `json:"deviceType"`
+	ExcludeTopology bool                         `json:"excludeTopology"` // tell nobody the NUMA node
+	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`  // device ID or "*" to key and value
+	Selectors       []Selector                   `json:"-"`               // one that selects is enough; never empty
+}
+
+// DeviceType is a kind of device that a resource can be made of.
+type DeviceType string
+
+// The device types of the stock plugin.
+const (
+	NetDevice    DeviceType = "netDevice"    // network functions (PCI class 02), the default
+	Accelerator  DeviceType = "accelerator"  // processing accelerators (PCI class 12)
+	AuxNetDevice DeviceType = "auxNetDevice" // sub-functions; checked, but no device is offered yet
+)
+
+// ReadConfig reads a configuration file with the semantics of encoding/json, as the stock plugin does: keys are matched
+// whatever their case (the SR-IOV network operator writes "IsRdma"), unknown ones are ignored with a warning. An error is
+// one sentence that names the file and, where there is one, the resource and the key. What makes the stock plugin leave
+// out a single resource is a warning here too, unless nothing is left.
+func ReadConfig(path string) (*Config, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		var pathError *os.PathError
+		if errors.As(err, &pathError) {
+			err = pathError.Err
+		}
+		return nil, fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	c, err := parseConfig(path, content)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func parseConfig(file string, content []byte) (*Config, error) {
+	if len(bytes.TrimSpace(content)) == 0 {
+		return nil, errors.New(`the file is empty; want {"resourceList": [...]}`)
+	}
+	var top struct {
+		ResourceList []json.RawMessage `json:"resourceList"`
+	}
+	if err := json.Unmarshal(content, &top); err != nil {
+		return nil, explain(err, content)
+	}
+	c := &Config{File: file}
+	c.warnUnknown("", content, top)
+	for i, raw := range top.ResourceList {
+		if err := c.add(i+1, raw); err != nil {
+			return nil, err
+		}
+	}
+	if len(top.ResourceList) == 0 {
+		return nil, errors.New("resourceList is missing or empty")
+	}
+	if len(c.Resources) == 0 {
+		return nil, fmt.Errorf("no resource can be used: %s", strings.Join(c.Warnings, "; "))
+	}
+	return c, nil
+}
+
+// add checks the resource at a position of the list and appends it, or warns why it is left out.
+func (c *Config) add(position int, raw json.RawMessage) error {
+	var r struct {
+		ResourceConfig
+		RawSelectors json.RawMessage `json:"selectors"`
+	}
+	err := json.Unmarshal(raw, &r)
+	name := fmt.Sprintf("resource %q", r.Name)
+	if r.Name == "" {
+		name = fmt.Sprintf("resource %d of resourceList", position)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, explain(err, raw))
+	}
+	if r.DeviceType == "" {
+		r.DeviceType = NetDevice
+	}
+	if err := r.check(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	c.warnUnknown(name+": ", raw, r)
+	r.Selectors, err = parseSelectors(r.DeviceType, r.RawSelectors)
+	if err != nil {
+		c.warn("%s is left out: %v", name, err)
+		return nil
+	}
+	if err := r.checkSelectors(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	c.warnSelectors(name, r.ResourceConfig, r.RawSelectors)
+	c.Resources = append(c.Resources, r.ResourceConfig)
+	return nil
+}
+
+// resourceName is what the stock plugin accepts (pkg/utils/utils.go, ValidResourceName) and the kubelet too: no dash or
+// underscore at either end (IsQualifiedName in k8s.io/apimachinery/pkg/util/validation).
+var resourceName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9_-]*[a-zA-Z0-9])?$`)
+
+// maxName is the longest name part of a resource that the kubelet accepts (qualifiedNameMaxLength, same place).
+const maxName = 63
+
+func (r *ResourceConfig) check() error {
+	switch {
+	case r.Name == "":
+		return errors.New("resourceName is missing")
+	case len(r.Name) > maxName:
+		return fmt.Errorf("resourceName has %d characters; at most %d are allowed", len(r.Name), maxName)
+	case !resourceName.MatchString(r.Name):
+		return errors.New("resourceName may have letters, digits, - and _, the last two not at its ends")
+	}
+	switch r.DeviceType {
+	case NetDevice, Accelerator, AuxNetDevice:
+		return nil
+	default:
+		return fmt.Errorf("deviceType %q is unknown; want %s, %s or %s", r.DeviceType, NetDevice, Accelerator, AuxNetDevice)
+	}
+}
+
+// checkSelectors refuses what the stock plugin refuses (ValidConfig of its device providers).
+func (r *ResourceConfig) checkSelectors() error {
+	for _, s := range r.Selectors {
+		if s.IsRDMA && s.VDPAType != "" {
+			return errors.New("selectors: isRdma and vdpaType exclude each other")
+		}
+		if r.DeviceType != AuxNetDevice {
+			continue
+		}
+		if len(s.AuxTypes) == 0 {
+			return fmt.Errorf("selectors: auxTypes is missing, which deviceType %s needs", AuxNetDevice)
+		}
+		for _, auxType := range s.AuxTypes {
+			if auxType != "sf" {
+				return fmt.Errorf("selectors: auxTypes: %q is unknown; want sf", auxType)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Config) warn(format string, args ...any) {
+	c.Warnings = append(c.Warnings, fmt.Sprintf(format, args...))
+}
+
+// warnUnknown warns of the keys of a JSON object that the struct it was read into does not have.
+func (c *Config) warnUnknown(where string, object json.RawMessage, into any) {
+	for _, key := range unknownKeys(object, reflect.TypeOf(into)) {
+		c.warn("%skey %q is unknown and ignored", where, key)
+	}
+}
+
+// explain puts an error of encoding/json into words for people.
+func explain(err error, content []byte) error {
+	var syntax *json.SyntaxError
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		line := 1 + bytes.Count(content[:min(max(int(syntax.Offset)-1, 0), len(content))], []byte("\n"))
+		return fmt.Errorf("not JSON: line %d: %w", line, err)
+	case errors.As(err, &mismatch) && mismatch.Field == "":
+		return fmt.Errorf("want %s, found %s", inWords(mismatch.Type), mismatch.Value)
+	case errors.As(err, &mismatch):
+		key := mismatch.Field[strings.LastIndexByte(mismatch.Field, '.')+1:] // embedded structs are part of the field's path
+		return fmt.Errorf("%s: want %s, found %s", key, inWords(mismatch.Type), mismatch.Value)
+	default:
+		return err
+	}
+}
+
+func inWords(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[vfItem](), t.Kind() == reflect.String:
+		return "a string"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.Slice:
+		return "a list"
+	default:
+		return "an object"
+	}
+}

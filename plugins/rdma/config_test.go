@@ -1,0 +1,147 @@
+package rdma
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func resources(list ...string) string { return `{"resourceList": [` + strings.Join(list, ",") + `]}` }
+
+func TestReadConfigErrors(t *testing.T) {
+	long := strings.Repeat("x", 64)
+	for _, c := range []struct{ name, content, want string }{
+		{"empty", "", `the file is empty; want {"resourceList": [...]}`},
+		{"white space", " \n", `the file is empty; want {"resourceList": [...]}`},
+		{"not JSON", "resourceList:\n- resourceName: a\n", `not JSON: line 1: invalid character 'r' looking for beginning of value`},
+		{"cut off", "{\n\"resourceList\": [", `not JSON: line 2: unexpected end of JSON input`},
+		{"trailing garbage", resources(`{"resourceName": "a"}`) + "}", `not JSON: line 1: invalid character '}' after top-level value`},
+		{"trailing comma", "{\n\"resourceList\": [\n{},\n]\n}", `not JSON: line 4: invalid character ']' looking for beginning of value`},
+		{"list at the top", `[]`, `want an object, found array`},
+		{"no list", `{}`, `resourceList is missing or empty`},
+		{"null", `null`, `resourceList is missing or empty`},
+		{"empty list", resources(), `resourceList is missing or empty`},
+		{"resourceList is an object", `{"resourceList": {}}`, `resourceList: want a list, found object`},
+		{"resource is a string", resources(`"a"`), `resource 1 of resourceList: want an object, found string`},
+		{"resource is null", resources(`{"resourceName": "a"}`, `null`), `resource 2 of resourceList: resourceName is missing`},
+		{"no name", resources(`{"selectors": {}}`), `resource 1 of resourceList: resourceName is missing`},
+		{"name is a number", resources(`{"resourceName": 5}`), `resource 1 of resourceList: resourceName: want a string, found number`},
+		{"name with a slash", resources(`{"resourceName": "intel.com/a"}`), `resource "intel.com/a": resourceName may have letters, digits, - and _, the last two not at its ends`},
+		{"name with a dash at the end", resources(`{"resourceName": "a-"}`), `resource "a-": resourceName may have letters, digits, - and _, the last two not at its ends`},
+		{"long name", resources(`{"resourceName": "` + long + `"}`), `resource "` + long + `": resourceName has 64 characters; at most 63 are allowed`},
+		{"unknown deviceType", resources(`{"resourceName": "a", "deviceType": "gpu"}`), `resource "a": deviceType "gpu" is unknown; want netDevice, accelerator or auxNetDevice`},
+		{"deviceType is a list", resources(`{"resourceName": "a", "deviceType": []}`), `resource "a": deviceType: want a string, found array`},
+		{"excludeTopology is a string", resources(`{"resourceName": "a", "excludeTopology": "yes"}`), `resource "a": excludeTopology: want true or false, found string`},
+		{"additionalInfo is a string", resources(`{"resourceName": "a", "additionalInfo": "x"}`), `resource "a": additionalInfo: want an object, found string`},
+		{"additionalInfo holds a number", resources(`{"resourceName": "a", "additionalInfo": {"*": {"mtu": 9000}}}`), `resource "a": additionalInfo: want a string, found number`},
+		{"isRdma and vdpaType", resources(`{"resourceName": "a", "selectors": {"isRdma": true, "vdpaType": "vhost"}}`), `resource "a": selectors: isRdma and vdpaType exclude each other`},
+		{"auxNetDevice without auxTypes", resources(`{"resourceName": "a", "deviceType": "auxNetDevice"}`), `resource "a": selectors: auxTypes is missing, which deviceType auxNetDevice needs`},
+		{"auxNetDevice of another type", resources(`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["eth"]}}`), `resource "a": selectors: auxTypes: "eth" is unknown; want sf`},
+		{"nothing usable", resources(`{"resourceName": "a", "selectors": {"vendors": "15b3"}}`), `no resource can be used: resource "a" is left out: selectors: vendors: want a list, found string`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "config.json")
+			if err := os.WriteFile(file, []byte(c.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := ReadConfig(file)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if diff := cmp.Diff("read configuration "+file+": "+c.want, err.Error()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestReadConfigOfNoFile(t *testing.T) {
+	for _, c := range []struct{ file, want string }{
+		{"/nowhere/config.json", "read configuration /nowhere/config.json: no such file or directory"},
+		{"/", "read configuration /: is a directory"},
+	} {
+		if _, err := ReadConfig(c.file); err == nil || err.Error() != c.want {
+			t.Errorf("ReadConfig(%q) = %v; want %s", c.file, err, c.want)
+		}
+	}
+}
+
+// What takes one resource out leaves the others in, and what has no effect is said.
+func TestConfigWarnings(t *testing.T) {
+	good := `{"resourceName": "good"}`
+	for _, c := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"vendors is a string", resources(good, `{"resourceName": "a", "selectors": {"vendors": "15b3"}}`), []string{`resource "a" is left out: selectors: vendors: want a list, found string`}},
+		{"vendors holds a number", resources(good, `{"resourceName": "a", "selectors": {"vendors": [8086]}}`), []string{`resource "a" is left out: selectors: vendors: want a string, found number`}},
+		{"pfNames holds a number", resources(good, `{"resourceName": "a", "selectors": {"pfNames": [1]}}`), []string{`resource "a" is left out: selectors: pfNames: want a string, found number`}},
+		{"isRdma is a string", resources(good, `{"resourceName": "a", "selectors": [{}, {"isRdma": "true"}]}`), []string{`resource "a" is left out: selectors: isRdma: want true or false, found string`}},
+		{"selectors is a string", resources(good, `{"resourceName": "a", "selectors": "all"}`), []string{`resource "a" is left out: selectors: want an object, found string`}},
+		{"selectors is empty", resources(good, `{"resourceName": "a", "selectors": []}`), []string{`resource "a" is left out: selectors: the list is empty`}},
+		{"selectors holds null", resources(good, `{"resourceName": "a", "selectors": [null]}`), []string{`resource "a" is left out: selectors: the list contains null`}},
+		{"empty range", resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#7-3"]}}`), []string{`resource "a": selectors: pfNames: "ens1#7-3": range "7-3" is empty`}},
+		{"no index", resources(`{"resourceName": "a", "selectors": {"rootDevices": ["0000:81:00.0#0-x"]}}`), []string{`resource "a": selectors: rootDevices: "0000:81:00.0#0-x": "0-x" is neither a VF index nor a range such as 0-3`}},
+		{"two separators", resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#0#1"]}}`), []string{`resource "a": selectors: pfNames: "ens1#0#1": more than one #`}},
+		{"no PF", resources(`{"resourceName": "a", "selectors": {"pfNames": ["#0"]}}`), []string{`resource "a": selectors: pfNames: "#0": no PF before #`}},
+		{"two link types", resources(`{"resourceName": "a", "selectors": {"linkTypes": ["ether", "infiniband"]}}`), []string{`resource "a": selectors: linkTypes should have a single value`}},
+		{"vdpaType", resources(`{"resourceName": "a", "selectors": {"vdpaType": "vhost"}}`), []string{`resource "a": selectors: vdpaType is not supported yet: no device is selected`}},
+		{"ddpProfiles", resources(`{"resourceName": "a", "selectors": {"ddpProfiles": ["gtp"]}}`), []string{`resource "a": selectors: ddpProfiles is not supported yet: no device is selected`}},
+		{"auxNetDevice", resources(`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"]}}`), []string{`resource "a": deviceType auxNetDevice is not supported yet: no device is offered`}},
+		{"unknown keys", `{"version": 1, "resourceList": [{"resourceName": "a", "pfNames": [], "selectors": {"pfName": [], "vendor": []}}]}`, []string{
+			`key "version" is unknown and ignored`,
+			`resource "a": key "pfNames" is unknown and ignored`,
+			`resource "a": selectors: key "pfName" is unknown for deviceType netDevice and ignored`,
+			`resource "a": selectors: key "vendor" is unknown for deviceType netDevice and ignored`,
+		}},
+		{"pfNames of an accelerator", resources(`{"resourceName": "a", "deviceType": "accelerator", "selectors": {"pfNames": ["x"]}}`), []string{`resource "a": selectors: key "pfNames" is unknown for deviceType accelerator and ignored`}},
+		{"case does not matter", `{"ResourceList": [{"ResourceName": "a", "DEVICETYPE": "netDevice", "Selectors": {"IsRdma": true, "PFNames": ["x"]}}]}`, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			parsed := config(t, c.text)
+			if len(parsed.Resources) != 1 {
+				t.Errorf("%d resources; want 1", len(parsed.Resources))
+			}
+			if diff := cmp.Diff(c.want, parsed.Warnings); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// The SR-IOV network operator writes "IsRdma", and selectors as an object; hand-made files have lists too.
+func TestConfigOfOperator(t *testing.T) {
+	c := config(t, `{"resourceList":[{"resourceName":"mlnxnics","selectors":{"vendors":["15b3"],"pfNames":["ens803f0#0-4"],"linkTypes":["ether"],"IsRdma":true,"NeedVhostNet":true},"SelectorObjs":null}]}`)
+	s := c.Resources[0].Selectors[0]
+	if !s.IsRDMA || !s.NeedVhostNet || len(s.PFNames) != 1 || !s.PFNames[0].holds(4) || s.PFNames[0].holds(5) {
+		t.Errorf("read %+v", s)
+	}
+}
+
+func FuzzParseConfig(f *testing.F) {
+	for _, seed := range []string{
+		resources(`{"resourceName": "a", "selectors": [{"pfNames": ["x#0-3,7"]}, {"isRdma": true}]}`),
+		resources(`{"resourceName": "a", "deviceType": "accelerator", "additionalInfo": {"*": {"k": "v"}}}`),
+		`{"resourceList": [null]}`,
+		`[`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		c, err := parseConfig("config.json", content)
+		if (c == nil) == (err == nil) {
+			t.Fatalf("configuration %v, error %v", c, err)
+		}
+		if err != nil {
+			return
+		}
+		for _, r := range c.Resources {
+			if r.Name == "" || len(r.Selectors) == 0 || r.DeviceType == "" {
+				t.Errorf("incomplete resource %+v", r)
+			}
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package rdma
+
+import (
+	"net"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+func TestFirstMatchWins(t *testing.T) {
+	pools, err := Discover(exampleMachine().FS(), config(t, resources(
+		`{"resourceName": "first", "selectors": [{"pfNames": ["ens1#1"]}, {"pfNames": ["ens1#0-1"]}]}`,
+		`{"resourceName": "second", "resourcePrefix": "nvidia.com", "selectors": {"rootDevices": ["0000:81:00.0"], "isRdma": true}}`,
+		`{"resourceName": "third", "selectors": {"pfNames": ["ens1"]}}`,
+	)), "intel.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	for _, p := range pools {
+		got[p.Name] = ids(p)
+	}
+	want := map[string][]string{
+		"intel.com/first":   {"0000:81:00.1", "0000:81:00.2"},
+		"nvidia.com/second": {"0000:81:00.3", "0000:81:00.4"},
+		"intel.com/third":   nil,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNUMA(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 1, facts{"numa_node": "1"})
+	s.pf(0x82, "ens2", 1, facts{"numa_node": "-1"})
+	for _, c := range []struct {
+		resource string
+		want     []topology.NUMANode
+	}{
+		{`{"resourceName": "a"}`, []topology.NUMANode{topology.Node(1), {}}},
+		{`{"resourceName": "a", "excludeTopology": true}`, []topology.NUMANode{{}, {}}},
+	} {
+		pools, err := Discover(s.FS(), config(t, resources(c.resource)), "intel.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []topology.NUMANode
+		for _, d := range pools[0].Devices {
+			got = append(got, d.NUMA)
+		}
+		if diff := cmp.Diff(c.want, got, cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })); diff != "" {
+			t.Errorf("%s: %s", c.resource, diff)
+		}
+	}
+}
+
+func TestNodeNeedsNetdev(t *testing.T) {
+	f := Finder{Sys: exampleMachine().FS(), Prefix: "intel.com", Reserved: []string{"ens5", "ens1v0"}}
+	pools, _, err := f.Find(config(t, resources(`{"resourceName": "a", "selectors": {"drivers": ["e1000e", "mlx5_core"], "linkTypes": ["ether"]}}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"0000:81:00.2", "0000:81:00.3", "0000:81:00.4", "0000:84:00.0"}, ids(pools[0])); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDefaultLinks(t *testing.T) {
+	_, everything, _ := net.ParseCIDR("0.0.0.0/0")
+	_, subnet, _ := net.ParseCIDR("10.0.0.0/24")
+	got := defaultLinks([]netlink.Route{
+		{Dst: subnet, LinkIndex: 9},
+		{Dst: everything, LinkIndex: 3},
+		{Dst: nil, LinkIndex: 2},
+		{Dst: everything, LinkIndex: 3, Priority: 100},
+		{Dst: everything, MultiPath: []*netlink.NexthopInfo{{LinkIndex: 5}, {LinkIndex: 4}}},
+	})
+	if diff := cmp.Diff([]int{2, 3, 4, 5}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDefaultRoutesOfRecordedMachine(t *testing.T) {
+	if netdevs, err := DefaultRoutes(t.TempDir()); netdevs != nil || err != nil {
+		t.Errorf("default routes of a folder: %v, %v", netdevs, err)
+	}
+}
+
+func TestFindErrors(t *testing.T) {
+	for _, c := range []struct{ list, want string }{
+		{resources(`{"resourceName": "a"}`, `{"resourceName": "b"}`, `{"resourceName": "a", "resourcePrefix": "intel.com"}`),
+			`read configuration config.json: resource "a": resourceName is there twice for prefix intel.com`},
+		{resources(`{"resourceName": "a", "resourcePrefix": "Intel.com"}`),
+			`read configuration config.json: resource "a": resourcePrefix "Intel.com" is not a lower-case domain name such as intel.com`},
+		{resources(`{"resourceName": "a", "resourcePrefix": "intel.com/x"}`),
+			`read configuration config.json: resource "a": resourcePrefix "intel.com/x" is not a lower-case domain name such as intel.com`},
+	} {
+		if _, err := Discover(newSysfs().FS(), config(t, c.list), "intel.com"); err == nil || err.Error() != c.want {
+			t.Errorf("error %v; want %s", err, c.want)
+		}
+	}
+}
+
+func TestUnreadableMachine(t *testing.T) {
+	s := exampleMachine()
+	s.write(dir("0000:85:00.0")+"/vendor", "Intel")
+	const want = `read vendor of 0000:85:00.0: parse "Intel": invalid syntax`
+	if _, err := Discover(s.FS(), config(t, resources(`{"resourceName": "a"}`)), "intel.com"); err == nil || err.Error() != want {
+		t.Errorf("error %v; want %s", err, want)
+	}
+}
+
+func TestMissingPF(t *testing.T) {
+	f := Finder{Sys: exampleMachine().FS(), Prefix: "intel.com"}
+	_, warnings, err := f.Find(config(t, resources(
+		`{"resourceName": "a", "selectors": {"pfNames": ["ens1#0", "ens9#0-3"], "rootDevices": ["0000:99:00.0"]}}`,
+		`{"resourceName": "b", "deviceType": "auxNetDevice", "selectors": {"pfNames": ["ens9"], "auxTypes": ["sf"]}}`,
+	)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`resource "a": selectors: pfNames: no VF with a driver belongs to the PF "ens9"`,
+		`resource "a": selectors: rootDevices: no VF with a driver belongs to the PF "0000:99:00.0"`,
+	}
+	if diff := cmp.Diff(want, warnings); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,91 @@
+package rdma
+
+import (
+	"cmp"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// Host is where the files of the machine are.
+type Host struct {
+	Sys        fs.FS  // sysfs
+	Dev        fs.FS  // the device nodes; in answers they are always below /dev
+	DevinfoDir string // where Multus looks for device-info files
+}
+
+// has reports whether there is a device node, named without /dev.
+func (h Host) has(node string) bool {
+	_, err := fs.Stat(h.Dev, node)
+	return err == nil
+}
+
+// gone reports whether a PCI function is no longer there.
+func (h Host) gone(id string) bool {
+	_, err := fs.Stat(h.Sys, inFunction(id))
+	return vanished(err)
+}
+
+// rdmaNodes names the character devices of an RDMA device, in the order of GetRdmaCharDevices of rdmamap: communication
+// manager of old kernels, issm and umad per port, uverbs, and at the end the connection manager that all devices share.
+//
+// rdmamap looks through /sys/class, and through all of it for every device. The class devices hang below the PCI function
+// that their RDMA device hangs below (ib_umad_init_port_dev in drivers/infiniband/core/user_mad.c, ib_uverbs_add_one
+// in uverbs_main.c), so here they are looked up there: the same answer below any root, at a cost that does not grow with the
+// number of VFs.
+func (h Host) rdmaNodes(id, rdma string) []string {
+	var nodes []string
+	for _, class := range []struct{ dir, prefix string }{
+		{"infiniband_cm", "ucm"},
+		{"infiniband_mad", "issm"},
+		{"infiniband_mad", "umad"},
+		{"infiniband_verbs", "uverbs"},
+	} {
+		dir := inFunction(id, class.dir)
+		names := slices.DeleteFunc(readNames(h.Sys, dir), func(name string) bool {
+			return !strings.HasPrefix(name, class.prefix) || readText(h.Sys, path.Join(dir, name, "ibdev")) != rdma
+		})
+		slices.SortFunc(names, func(a, b string) int {
+			return cmp.Compare(number(a, class.prefix), number(b, class.prefix))
+		})
+		for _, name := range names {
+			nodes = append(nodes, "/dev/infiniband/"+name)
+		}
+	}
+	if h.has("infiniband/rdma_cm") {
+		nodes = append(nodes, "/dev/infiniband/rdma_cm")
+	}
+	return nodes
+}
+
+func number(name, prefix string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, prefix))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// vfioNode names the node of a function's IOMMU group, in the container and on the host: without an IOMMU the latter is
+// another one (vfio_create_group in drivers/vfio/group.c). Both are "" where the function has no group.
+func (h Host) vfioNode(id string) (container, host string) {
+	link := inFunction(id, "iommu_group")
+	group := readLink(h.Sys, link)
+	if group == "" {
+		return "", ""
+	}
+	container = "/dev/vfio/" + group
+	if readText(h.Sys, path.Join(link, "name")) == "vfio-noiommu" {
+		return container, "/dev/vfio/noiommu-" + group
+	}
+	return container, container
+}
+
+// spec gives a container a device node to read and write.
+func spec(container, host string) *v1beta1.DeviceSpec {
+	return &v1beta1.DeviceSpec{ContainerPath: container, HostPath: host, Permissions: "rw"}
+}

@@ -1,0 +1,223 @@
+package rdma
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// onDisk offers a machine that is laid out as a folder, so that it can change.
+func onDisk(t *testing.T, s sysfs, list string) (*Plugin, *recorder, string) {
+	t.Helper()
+	root := s.folder(t)
+	pools, err := Discover(os.DirFS(root), config(t, list), "intel.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	member := newRecorder()
+	host := Host{Sys: os.DirFS(root), Dev: os.DirFS(t.TempDir()), DevinfoDir: filepath.Join(t.TempDir(), "dp")}
+	return NewPlugin(pools[0], host, member, slog.New(slog.DiscardHandler)), member, root
+}
+
+// watch runs Watch for the time of a test and returns what it publishes to the kubelet.
+func watch(t *testing.T, p *Plugin) <-chan []deviceplugin.Device {
+	t.Helper()
+	lists := make(chan []deviceplugin.Device, 16)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Watch(ctx, func(list []deviceplugin.Device) { lists <- list }) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Watch: %v", err)
+		}
+	})
+	return lists
+}
+
+// unplug removes a function as the kernel does: its folder goes, and the link to it.
+func unplug(t *testing.T, root, id string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(root, pciDevices, id)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(root, dir(id))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatchPublishesTwice(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 1, facts{"numa_node": "1"})
+	s.pf(0x82, "ens2", 1, facts{"numa_node": "-1"})
+	p, member, _ := onDisk(t, s, resources(`{"resourceName": "a"}`))
+	if p.Name() != "intel.com/a" {
+		t.Errorf("resource name %s", p.Name())
+	}
+	want := []deviceplugin.Device{{ID: "0000:81:00.1", Healthy: true, Nodes: []int{1}}, {ID: "0000:82:00.1", Healthy: true}}
+	if diff := cmp.Diff(want, <-watch(t, p)); diff != "" {
+		t.Error(diff)
+	}
+	announced := []coordination.Device{
+		{ID: "0000:81:00.1", Address: topology.Address{Bus: 0x81, Function: 1}, NUMA: topology.Node(1), Healthy: true},
+		{ID: "0000:82:00.1", Address: topology.Address{Bus: 0x82, Function: 1}, Healthy: true},
+	}
+	same := cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })
+	if diff := cmp.Diff(announced, (<-member.published).Devices, same); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A pool without topology hides its NUMA nodes from both.
+func TestWatchWithoutTopology(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 1, nil)
+	p, member, _ := onDisk(t, s, resources(`{"resourceName": "a", "excludeTopology": true}`))
+	if list := <-watch(t, p); list[0].Nodes != nil {
+		t.Errorf("the kubelet is told of NUMA nodes %v", list[0].Nodes)
+	}
+	if numa := (<-member.published).Devices[0].NUMA; numa != (topology.NUMANode{}) {
+		t.Errorf("the coordinator is told of NUMA node %s", numa)
+	}
+}
+
+// A VF that vanished is an error for who was to get it; it becomes unhealthy and stays in the list.
+func TestAllocateOfVanishedVF(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 3, nil)
+	p, member, root := onDisk(t, s, resources(`{"resourceName": "a"}`))
+	lists := watch(t, p)
+	<-lists
+	<-member.published
+	unplug(t, root, "0000:81:00.2")
+	unplug(t, root, "0000:81:00.3")
+	const want = "allocate intel.com/a: device 0000:81:00.2 is gone: the node has no such PCI function any more"
+	if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"}); err == nil || err.Error() != want {
+		t.Errorf("error %v; want %s", err, want)
+	}
+	node := []int{0}
+	healthy := []deviceplugin.Device{
+		{ID: "0000:81:00.1", Healthy: true, Nodes: node}, {ID: "0000:81:00.2", Nodes: node}, {ID: "0000:81:00.3", Nodes: node},
+	}
+	if diff := cmp.Diff(healthy, <-lists); diff != "" {
+		t.Error(diff)
+	}
+	if a := <-member.published; !a.Devices[0].Healthy || a.Devices[1].Healthy || a.Devices[2].Healthy {
+		t.Errorf("announced %v", a.Devices)
+	}
+	if len(member.allocated) > 0 {
+		t.Errorf("the coordinator was told that %v are taken", member.allocated)
+	}
+	if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1"}); err != nil {
+		t.Errorf("the VF that is left: %v", err)
+	}
+}
+
+// The kubelet offers vanished VFs until it has heard of them; the coordinator is not asked about those.
+func TestPreferWithoutVanishedVFs(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 4, nil)
+	p, member, root := onDisk(t, s, resources(`{"resourceName": "a"}`))
+	unplug(t, root, "0000:81:00.1")
+	unplug(t, root, "0000:81:00.3")
+	got := p.Prefer(t.Context(), []string{"0000:81:00.1", "0000:81:00.2", "0000:81:00.3", "0000:81:00.4"}, []string{"0000:81:00.3"}, 2)
+	if diff := cmp.Diff([]string{"0000:81:00.2", "0000:81:00.3"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"0000:81:00.2", "0000:81:00.3", "0000:81:00.4"}, member.available); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAllocateErrors(t *testing.T) {
+	p, member, _ := onDisk(t, rdmaVF(), resources(`{"resourceName": "a"}`))
+	const unknown = "allocate intel.com/a: device 0000:86:02.4 is not one of this resource"
+	if _, err := p.Allocate(t.Context(), []string{"0000:86:02.3", "0000:86:02.4"}); err == nil || err.Error() != unknown {
+		t.Errorf("error %v; want %s", err, unknown)
+	}
+	// A file where the folder for device-info files should be.
+	if err := os.RemoveAll(p.host.DevinfoDir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p.host.DevinfoDir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const unwritable = "allocate intel.com/a: write device-info of 0000:86:02.3: "
+	if _, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err == nil || !strings.HasPrefix(err.Error(), unwritable) {
+		t.Errorf("error %v; want %s…", err, unwritable)
+	}
+	if len(member.allocated) > 0 {
+		t.Errorf("the coordinator was told that %v are taken", member.allocated)
+	}
+}
+
+// The file is written anew on every Allocate, with what is true then.
+func TestDevinfoIsRenewed(t *testing.T) {
+	p, _, root := onDisk(t, rdmaVF(), resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))
+	allocate := func(want string) {
+		t.Helper()
+		if _, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(filepath.Join(p.host.DevinfoDir, "intel.com-a-0000:86:02.3-device.json"))
+		if err != nil || string(content) != want {
+			t.Errorf("device-info %s, %v; want %s", content, err, want)
+		}
+	}
+	allocate(`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:86:02.3","rdma-device":"mlx5_5"}}`)
+	infiniband := filepath.Join(root, dir("0000:86:02.3"), "infiniband")
+	if err := os.Rename(filepath.Join(infiniband, "mlx5_5"), filepath.Join(infiniband, "mlx5_8")); err != nil {
+		t.Fatal(err)
+	}
+	allocate(`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:86:02.3","rdma-device":"mlx5_8"}}`)
+	if err := os.RemoveAll(infiniband); err != nil {
+		t.Fatal(err)
+	}
+	allocate(`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:86:02.3"}}`)
+	entries, err := os.ReadDir(p.host.DevinfoDir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the folder has %d files, %v; want the one", len(entries), err)
+	}
+}
+
+// Accelerators are nothing that Multus knows of.
+func TestAcceleratorHasNoDevinfo(t *testing.T) {
+	p, _, _ := onDisk(t, exampleMachine(), resources(`{"resourceName": "a", "deviceType": "accelerator"}`))
+	if _, err := p.Allocate(t.Context(), []string{"0000:87:00.0"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(p.host.DevinfoDir); err == nil {
+		t.Error("there is a device-info folder")
+	}
+}
+
+// One line per Allocate, with the IDs in the order of the answer.
+func TestAllocateLog(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 2, nil)
+	p, _, _ := onDisk(t, s, resources(`{"resourceName": "a"}`))
+	var log strings.Builder
+	p = NewPlugin(p.pool, p.host, newRecorder(), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	})))
+	if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("level=INFO msg=allocate resource=intel.com/a devices=\"[0000:81:00.2 0000:81:00.1]\"\n", log.String()); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,93 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// vfItem is one item of the selectors pfNames and rootDevices: "ens1f0" for every function of a PF, "ens1f0#0-3,7" for
+// those of its VFs with these indexes, the ends included. An item never fails to be read: as in the stock plugin
+// (isSelected in pkg/resources/deviceSelectors.go) the part before a mistake counts, and problem says what the mistake is.
+type vfItem struct {
+	text    string
+	pf      string
+	all     bool
+	indexes []indexRange
+	problem error
+}
+
+type indexRange struct{ first, last int }
+
+// UnmarshalText reads an item; what it cannot understand is kept as the item's problem.
+func (v *vfItem) UnmarshalText(text []byte) error {
+	*v = parseVFItem(string(text))
+	return nil
+}
+
+func parseVFItem(text string) vfItem {
+	v := vfItem{text: text}
+	pf, list, found := strings.Cut(text, "#")
+	v.pf, v.all = pf, !found
+	if strings.Contains(list, "#") {
+		v.problem = errors.New("more than one #")
+	} else if found {
+		v.indexes, v.problem = parseIndexes(list)
+	}
+	if pf == "" {
+		v.problem = errors.New("no PF before #")
+	}
+	return v
+}
+
+// parseIndexes reads "0-3,7" up to the first mistake.
+func parseIndexes(list string) (ranges []indexRange, problem error) {
+	for part := range strings.SplitSeq(list, ",") {
+		r, err := parseRange(part)
+		if err != nil {
+			return ranges, err
+		}
+		if r.last < r.first && problem == nil {
+			problem = fmt.Errorf("range %q is empty", part)
+		}
+		ranges = append(ranges, r)
+	}
+	return ranges, problem
+}
+
+func parseRange(text string) (indexRange, error) {
+	low, high, isRange := strings.Cut(text, "-")
+	first, err := strconv.Atoi(low)
+	last := first
+	if err == nil && isRange {
+		last, err = strconv.Atoi(high)
+	}
+	if err != nil || first < 0 || last < 0 {
+		return indexRange{}, fmt.Errorf("%q is neither a VF index nor a range such as 0-3", text)
+	}
+	return indexRange{first, last}, nil
+}
+
+// holds reports whether the item takes the function with this VF index; -1 stands for a function that is no VF.
+func (v *vfItem) holds(index int) bool {
+	if v.all {
+		return true
+	}
+	for _, r := range v.indexes {
+		if r.first <= index && index <= r.last {
+			return true
+		}
+	}
+	return false
+}
+
+// naming returns the item that counts for a PF: the first one with its name, whatever the case (getItem, same file).
+func naming(items []vfItem, pf string) (*vfItem, bool) {
+	for i := range items {
+		if strings.EqualFold(items[i].pf, pf) {
+			return &items[i], true
+		}
+	}
+	return nil, false
+}

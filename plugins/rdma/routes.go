@@ -1,0 +1,56 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+)
+
+// DefaultRoutes lists the netdevs that carry an IPv4 default route: the node itself needs them, so they are never offered
+// (HasDefaultRoute in pkg/utils/utils.go of the stock plugin). Routes are in no sysfs file. They are asked of the kernel
+// by netlink, in the network namespace of the process, which has to be the node's own (hostNetwork: true). For any root
+// but /sys the answer would be about another machine, and there is none.
+func DefaultRoutes(sysfsRoot string) ([]string, error) {
+	if filepath.Clean(sysfsRoot) != "/sys" {
+		return nil, nil
+	}
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return nil, fmt.Errorf("list IPv4 routes: %w", err)
+	}
+	var netdevs []string
+	for _, index := range defaultLinks(routes) {
+		link, err := netlink.LinkByIndex(index)
+		if errors.As(err, &netlink.LinkNotFoundError{}) {
+			continue // it went away in between
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look up the netdev of a default route: %w", err)
+		}
+		netdevs = append(netdevs, link.Attrs().Name)
+	}
+	return netdevs, nil
+}
+
+// defaultLinks returns the indexes of the links that default routes leave by, each once, ascending.
+func defaultLinks(routes []netlink.Route) []int {
+	var links []int
+	for _, route := range routes {
+		if route.Dst != nil {
+			if ones, _ := route.Dst.Mask.Size(); ones > 0 {
+				continue
+			}
+		}
+		if route.LinkIndex > 0 {
+			links = append(links, route.LinkIndex)
+		}
+		for _, hop := range route.MultiPath {
+			links = append(links, hop.LinkIndex)
+		}
+	}
+	slices.Sort(links)
+	return slices.Compact(links)
+}

@@ -1,0 +1,158 @@
+package rdma
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// exampleMachine has one function per thing that a selector can ask for.
+func exampleMachine() sysfs {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 4, nil)
+	s.pf(0x82, "ens2", 2, facts{"numa_node": "1", "driver": "ice"})
+	s.write(dir("0000:82:00.1")+"/vendor", "0x8086")
+	s.write(dir("0000:82:00.1")+"/device", "0x1889")
+	s.write(dir("0000:82:00.2")+"/acpi_index", "7")
+	// An InfiniBand PF. Its VF's own netdev is in a container.
+	s.function("0000:83:00.0", facts{"class": "0x020700", "rdma": "mlx5_90", "sriov_numvfs": "1"})
+	s.netdev("0000:83:00.0", "ibs3", "32")
+	s.symlink(dir("0000:83:00.0")+"/virtfn0", "../0000:83:00.1")
+	s.function("0000:83:00.1", facts{"class": "0x020700", "pf": "0000:83:00.0", "rdma": "mlx5_91"})
+	s.write(dir("0000:83:00.1")+"/infiniband/mlx5_91/ports/1/pkeys/0", "0x8001")
+	// A PF without VFs, functions without RDMA, without driver, and of other classes.
+	s.function("0000:84:00.0", facts{"netdev": "ens4", "sriov_numvfs": "0", "rdma": "mlx5_92"})
+	s.function("0000:85:00.0", facts{"netdev": "ens5", "driver": "e1000e", "vendor": "0x8086", "device": "0x10d3"})
+	s.function("0000:86:00.0", facts{"netdev": "", "driver": ""})
+	s.function("0000:87:00.0", facts{"class": "0x120000", "driver": "qat", "vendor": "0x8086", "device": "0x4940"})
+	s.function("0000:88:00.0", facts{"class": "0x030000", "driver": "amdgpu"})
+	return s
+}
+
+func TestSelectors(t *testing.T) {
+	const (
+		vf0, vf1, vf2, vf3 = "0000:81:00.1", "0000:81:00.2", "0000:81:00.3", "0000:81:00.4"
+		intel, second      = "0000:82:00.1", "0000:82:00.2"
+		ib, pf, plain      = "0000:83:00.1", "0000:84:00.0", "0000:85:00.0"
+	)
+	sys := exampleMachine().FS()
+	for _, c := range []struct {
+		selectors string
+		want      []string
+	}{
+		{`{}`, []string{vf0, vf1, vf2, vf3, intel, second, ib, pf, plain}},
+		{`null`, []string{vf0, vf1, vf2, vf3, intel, second, ib, pf, plain}},
+		{`{"vendors": ["8086"]}`, []string{intel, plain}},
+		{`{"vendors": ["0x8086"]}`, nil},
+		{`{"devices": ["1889", "10d3"]}`, []string{intel, plain}},
+		{`{"drivers": ["ice"]}`, []string{intel, second}},
+		{`{"drivers": [""]}`, nil},
+		{`{"pciAddresses": ["0000:81:00.2", "0000:85:00.0", "0000:81:00.0"]}`, []string{vf1, plain}},
+		{`{"pciAddresses": ["81:00.2"]}`, nil},
+		{`{"acpiIndexes": ["7"]}`, []string{second}},
+		{`{"pfNames": ["ens1"]}`, []string{vf0, vf1, vf2, vf3}},
+		{`{"pfNames": ["ENS1#0-1"]}`, []string{vf0, vf1}},
+		{`{"pfNames": ["ens1#0,2-3"]}`, []string{vf0, vf2, vf3}},
+		{`{"pfNames": ["ens1#0", "ens1#1-3"]}`, []string{vf0}},
+		{`{"pfNames": ["ens1#3", "ens2#1"]}`, []string{vf3, second}},
+		{`{"pfNames": ["ens4", "ens9"]}`, nil},
+		{`{"pfNames": ["ens1#3-0"]}`, nil},
+		{`{"rootDevices": ["0000:81:00.0#1"]}`, []string{vf1}},
+		{`{"rootDevices": ["0000:82:00.0"]}`, []string{intel, second}},
+		{`{"linkTypes": ["infiniband"]}`, []string{ib}},
+		{`{"linkTypes": ["ether"]}`, []string{vf0, vf1, vf2, vf3, intel, second, pf, plain}},
+		{`{"pKeys": ["0x8001"]}`, []string{ib}},
+		{`{"pKeys": ["0xffff"]}`, nil},
+		{`{"isRdma": true}`, []string{vf0, vf1, vf2, vf3, intel, second, ib, pf}},
+		{`{"isRdma": false, "vendors": ["8086"]}`, []string{intel, plain}},
+		{`{"vdpaType": "vhost"}`, nil},
+		{`{"ddpProfiles": ["gtp"]}`, nil},
+		{`{"needVhostNet": true, "drivers": ["e1000e"]}`, []string{plain}},
+		// Every condition of an object, any object of a list.
+		{`{"vendors": ["8086"], "drivers": ["ice"]}`, []string{intel}},
+		{`{"vendors": ["8086"], "linkTypes": ["infiniband"]}`, nil},
+		{`[{"drivers": ["e1000e"]}, {"pfNames": ["ens1#0"]}]`, []string{vf0, plain}},
+	} {
+		t.Run(c.selectors, func(t *testing.T) {
+			pools, err := Discover(sys, config(t, resources(`{"resourceName": "a", "selectors": `+c.selectors+`}`)), "intel.com")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, ids(pools[0])); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAccelerators(t *testing.T) {
+	for _, c := range []struct {
+		selectors string
+		want      []string
+	}{
+		{`{}`, []string{"0000:87:00.0"}},
+		{`{"vendors": ["8086"], "devices": ["4940"], "drivers": ["qat"], "pciAddresses": ["0000:87:00.0"]}`, []string{"0000:87:00.0"}},
+		{`{"vendors": ["15b3"]}`, nil},
+		{`{"isRdma": true}`, []string{"0000:87:00.0"}}, // no key of accelerators: ignored
+	} {
+		list := resources(`{"resourceName": "a", "deviceType": "accelerator", "selectors": ` + c.selectors + `}`)
+		pools, err := Discover(exampleMachine().FS(), config(t, list), "intel.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, ids(pools[0])); diff != "" {
+			t.Errorf("%s: %s", c.selectors, diff)
+		}
+	}
+}
+
+// A PF in switchdev mode has the netdevs of its VFs' representors beside its own, which need not come first.
+func TestPFNameInSwitchdevMode(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1np0", 1, nil)
+	for name, port := range map[string]string{"ens1np0": "p0", "eth0": "pf0vf0"} {
+		s.netdev("0000:81:00.0", name, "1")
+		s.write(dir("0000:81:00.0")+"/net/"+name+"/phys_switch_id", "c2cfc60003a1420c")
+		s.write(dir("0000:81:00.0")+"/net/"+name+"/phys_port_name", port)
+	}
+	pools, err := Discover(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1np0"]}}`)), "intel.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"0000:81:00.1"}, ids(pools[0])); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// In exclusive mode the RDMA device of a VF in a container is not visible on the node. The VF stays in its pool.
+func TestRDMADeviceInContainer(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 1, nil)
+	s.function("0000:81:00.2", facts{"pf": "0000:81:00.0"})
+	s.symlink(dir("0000:81:00.0")+"/virtfn1", "../0000:81:00.2")
+	s.write(dir("0000:81:00.2")+"/mlx5_core.rdma.3/uevent", "")
+	s.function("0000:81:00.3", facts{"pf": "0000:81:00.0"})
+	s.symlink(dir("0000:81:00.0")+"/virtfn2", "../0000:81:00.3")
+	s.write(dir("0000:81:00.3")+"/mlx5_core.eth.3/uevent", "")
+	pools, err := Discover(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`)), "intel.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"0000:81:00.1", "0000:81:00.2"}, ids(pools[0])); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Where the link of one VF is missing, the others keep their indexes.
+func TestVFIndexWithGap(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 4, nil)
+	delete(s, dir("0000:81:00.0")+"/virtfn1")
+	pools, err := Discover(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#0-2"]}}`)), "intel.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"0000:81:00.1", "0000:81:00.3"}, ids(pools[0])); diff != "" {
+		t.Error(diff)
+	}
+}
