@@ -20,7 +20,25 @@ func (l *ledger) request(tree *topology.Tree, r *resource, usable []string, q qu
 	for _, gpus := range l.ofKind(GPU) {
 		request.Links = append(request.Links, gpus.links...)
 	}
+	request.Spare = placement.Spare{GPUs: l.spare(GPU, request.GPUs), VFs: l.spare(VF, request.VFs)}
 	return request
+}
+
+// spare lists the free devices of a kind that a half cannot choose from.
+func (l *ledger) spare(kind Kind, half placement.Half) []placement.Device {
+	offered := make(map[string]bool, len(half.Free))
+	for _, d := range half.Free {
+		offered[d.ID] = true
+	}
+	var spare []placement.Device
+	for _, r := range l.ofKind(kind) {
+		for _, d := range l.free(r) {
+			if !offered[d.ID] {
+				spare = append(spare, d.placed())
+			}
+		}
+	}
+	return spare
 }
 
 // askedHalf is the half of the question: what must be in it, what the container has of the same kind under other resource
