@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -22,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// layout makes the folders of a node: a recorded machine and a kubelet.
+// layout makes the folders of a node: a recorded machine and a kubelet. It writes thousands of files; share it.
 func layout(t *testing.T, machine string) daemon.Flags {
 	t.Helper()
 	m, err := machines.Load(machine, 1)
@@ -54,35 +53,31 @@ func start(t *testing.T, flags daemon.Flags, naming amd.Naming, pulse time.Durat
 func TestRecordedMachines(t *testing.T) {
 	for _, c := range []struct {
 		machine  string
-		naming   amd.Naming
-		resource string
+		resource map[amd.Naming]string
 		devices  int
 	}{
-		{"oci-mi300x-derived", amd.Single, "amd.com/gpu", 8},
-		{"oci-mi300x-derived", amd.Mixed, "amd.com/spx_nps1", 8},
-		{"amd-mi250-16gcd-8nic", amd.Single, "amd.com/gpu", 16},
-		{"amd-mi300x-smc-thor2", amd.Single, "amd.com/gpu", 8},
-		{"amd-mi300x-smc-thor2-cpx-derived", amd.Single, "amd.com/gpu", 63},
-		{"amd-mi300x-smc-thor2-cpx-derived", amd.Mixed, "amd.com/cpx_nps1", 63},
+		{"oci-mi300x-derived", map[amd.Naming]string{amd.Single: "amd.com/gpu", amd.Mixed: "amd.com/spx_nps1"}, 8},
+		{"amd-mi250-16gcd-8nic", map[amd.Naming]string{amd.Single: "amd.com/gpu", amd.Mixed: "amd.com/gpu"}, 16},
+		{"amd-mi300x-smc-thor2-cpx-derived", map[amd.Naming]string{amd.Single: "amd.com/gpu", amd.Mixed: "amd.com/cpx_nps1"}, 63},
 	} {
-		t.Run(fmt.Sprint(c.machine, " ", c.naming), func(t *testing.T) {
-			flags := layout(t, c.machine)
-			kubelet := kubelettest.Start(t, flags.KubeletDir)
-			began := time.Now()
-			start(t, flags, c.naming, 0)
-			plugin := kubelettest.Await(t, kubelet.Plugins)
-			if took := time.Since(began); took > time.Second {
-				t.Logf("took %s to register", took)
-			}
-			if got := plugin.Request.GetResourceName(); got != c.resource {
-				t.Errorf("registered %s, want %s", got, c.resource)
-			}
-			devices := kubelettest.Await(t, plugin.Lists)
-			if len(devices) != c.devices {
-				t.Errorf("%d devices, want %d", len(devices), c.devices)
-			}
-			allocateAll(t, plugin, devices)
-		})
+		flags := layout(t, c.machine)
+		for naming, resource := range c.resource {
+			t.Run(fmt.Sprint(c.machine, " ", naming), func(t *testing.T) {
+				kubelet := kubelettest.Start(t, flags.KubeletDir)
+				began := time.Now()
+				start(t, flags, naming, 0)
+				plugin := kubelettest.Await(t, kubelet.Plugins)
+				t.Logf("registered after %s", time.Since(began))
+				if got := plugin.Request.GetResourceName(); got != resource {
+					t.Errorf("registered %s, want %s", got, resource)
+				}
+				devices := kubelettest.Await(t, plugin.Lists)
+				if len(devices) != c.devices {
+					t.Errorf("%d devices, want %d", len(devices), c.devices)
+				}
+				allocateAll(t, plugin, devices)
+			})
+		}
 	}
 }
 
@@ -143,29 +138,41 @@ func TestGPUVanishesAndReturns(t *testing.T) {
 	}
 }
 
+// hide takes a file or folder of the machine away until the test ends.
+func hide(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Rename(path, path+".hidden"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Rename(path+".hidden", path) })
+}
+
 func TestBadInput(t *testing.T) {
+	node := layout(t, "oci-mi300x-derived")
 	for _, c := range []struct {
 		name    string
-		disturb func(*daemon.Flags) error
+		disturb func(*testing.T, *daemon.Flags)
 		naming  amd.Naming
 		want    []string
 	}{
-		{"no sysfs", func(f *daemon.Flags) error { f.SysfsRoot += "-none"; return nil }, amd.Single, []string{"--sysfs-root", "sys-none"}},
-		{"no driver", func(f *daemon.Flags) error { return os.RemoveAll(filepath.Join(f.SysfsRoot, "module/amdgpu")) }, amd.Single, []string{"amdgpu", "not loaded"}},
-		{"hole in KFD", func(f *daemon.Flags) error {
-			return os.RemoveAll(filepath.Join(f.SysfsRoot, "devices/virtual/kfd/kfd/topology/nodes/3"))
+		{"no sysfs", func(_ *testing.T, f *daemon.Flags) { f.SysfsRoot += "-none" }, amd.Single, []string{"--sysfs-root", "sys-none"}},
+		{"no driver", func(t *testing.T, f *daemon.Flags) { hide(t, filepath.Join(f.SysfsRoot, "module/amdgpu")) }, amd.Single, []string{"amdgpu", "not loaded"}},
+		{"hole in KFD", func(t *testing.T, f *daemon.Flags) {
+			hide(t, filepath.Join(f.SysfsRoot, "class/kfd/kfd/topology/nodes/3"))
 		}, amd.Single, []string{"KFD", "node 3"}},
-		{"naming", func(*daemon.Flags) error { return nil }, "double", []string{"--resource_naming_strategy", "double"}},
-		{"no kubelet folder", func(f *daemon.Flags) error { return os.Remove(kubelettest.Plugins(f.KubeletDir)) }, amd.Single, []string{"--kubelet-dir", "device-plugins"}},
-		{"mixed partitions", func(f *daemon.Flags) error {
-			return os.WriteFile(filepath.Join(f.SysfsRoot, "bus/pci/drivers/amdgpu/0000:11:00.0/current_compute_partition"), []byte("DPX\n"), fs.ModePerm)
+		{"naming", func(*testing.T, *daemon.Flags) {}, "double", []string{"--resource_naming_strategy", "double"}},
+		{"no kubelet folder", func(t *testing.T, f *daemon.Flags) { hide(t, kubelettest.Plugins(f.KubeletDir)) }, amd.Single, []string{"--kubelet-dir", "device-plugins"}},
+		{"mixed partitions", func(t *testing.T, f *daemon.Flags) {
+			file := filepath.Join(f.SysfsRoot, "bus/pci/drivers/amdgpu/0000:11:00.0/current_compute_partition")
+			hide(t, file)
+			if err := os.WriteFile(file, []byte("DPX\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}, amd.Single, []string{"0000:11:00.0 is dpx_nps1", "--resource_naming_strategy=mixed"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			flags := layout(t, "oci-mi300x-derived")
-			if err := c.disturb(&flags); err != nil {
-				t.Fatal(err)
-			}
+			flags := node
+			c.disturb(t, &flags)
 			err := run(t.Context(), flags, c.naming, 0, slog.New(slog.DiscardHandler))
 			if err == nil {
 				t.Fatal("no error")
@@ -175,7 +182,6 @@ func TestBadInput(t *testing.T) {
 					t.Errorf("error %q lacks %q", err, part)
 				}
 			}
-			t.Log(err)
 		})
 	}
 }

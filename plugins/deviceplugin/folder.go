@@ -45,18 +45,10 @@ func openFolder(dir string) (*folder, error) {
 		return nil, fmt.Errorf("watch %s: %w", dir, err)
 	}
 	f := &folder{dir: dir, watcher: watcher, look: make(chan struct{}, 1)}
-	if err := f.watch(); err != nil {
-		return nil, errors.Join(err, f.close())
+	if err := watcher.Add(dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch %s: %w", dir, err), f.close())
 	}
 	return f, nil
-}
-
-// watch starts watching. To do so again is harmless, and needed once the folder itself was replaced.
-func (f *folder) watch() error {
-	if err := f.watcher.Add(f.dir); err != nil {
-		return fmt.Errorf("watch %s: %w", f.dir, err)
-	}
-	return nil
 }
 
 func (f *folder) close() error {
@@ -66,12 +58,17 @@ func (f *folder) close() error {
 	return nil
 }
 
-// run turns events into tokens until ctx is done. Losing events (a full queue) is a reason to look like any other.
+// run turns events into tokens until ctx is done. Losing events (a full queue) is a reason to look like any other. Once the
+// folder itself is gone there is nothing left to watch: whoever starts this process again has it look for a new one.
 func (f *folder) run(ctx context.Context) error {
 	for {
 		select {
 		case event := <-f.watcher.Events:
-			if !event.Has(fsnotify.Create) && !event.Has(fsnotify.Remove) && !event.Has(fsnotify.Rename) {
+			gone := event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)
+			if gone && event.Name == f.dir {
+				return errors.Join(fmt.Errorf("watch %s: the folder was removed: start again once the kubelet has made it anew", f.dir), f.close())
+			}
+			if !gone && !event.Has(fsnotify.Create) {
 				continue
 			}
 		case <-f.watcher.Errors:

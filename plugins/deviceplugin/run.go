@@ -91,9 +91,6 @@ func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (identity, bo
 
 // session is the life of one socket: listen, serve, register, until a reason to do all of that anew.
 func (s *Server) session(ctx context.Context, folder *folder, kubelet identity) error {
-	if err := folder.watch(); err != nil {
-		return err
-	}
 	listener, err := listen(s.dir, s.resource.Name())
 	if err != nil {
 		return err

@@ -219,6 +219,25 @@ func TestResourceGivesUp(t *testing.T) {
 	}
 }
 
+func TestFolderRemoved(t *testing.T) {
+	dir := kubelettest.Dir(t)
+	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Log: logger(t)}, newFake("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet := kubelettest.Start(t, dir)
+	result := make(chan error, 1)
+	go func() { result <- server.Run(context.Background()) }()
+	kubelettest.Await(t, kubelet.Plugins)
+	kubelet.Stop() // an open socket would keep the folder alive
+	if err := os.RemoveAll(kubelettest.Plugins(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := kubelettest.Await(t, result); err == nil || !strings.Contains(err.Error(), "folder was removed") {
+		t.Errorf("Run: %v", err)
+	}
+}
+
 type named struct {
 	*fake
 	name string

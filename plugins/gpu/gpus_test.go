@@ -100,7 +100,7 @@ func TestPulse(t *testing.T) {
 			backend.find(map[string]string{"amd.com/gpu": step.find}, step.err)
 			_, _, changed := gpus.latest("amd.com/gpu")
 			before := gpus.state("amd.com/gpu")
-			time.Sleep(10 * time.Second)
+			<-time.After(10 * time.Second)
 			synctest.Wait()
 			if got := gpus.state("amd.com/gpu"); got != step.want {
 				t.Errorf("step %d: %q, want %q", i, got, step.want)
@@ -144,7 +144,7 @@ func TestPartitioningChanges(t *testing.T) {
 		defer cancel()
 		go func() { _ = gpus.Run(ctx) }()
 		backend.find(map[string]string{"amd.com/cpx_nps4": "a x0 x1"}, nil)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		synctest.Wait()
 		if got := gpus.state("amd.com/spx_nps1"); got != "a!" {
 			t.Errorf("devices %q", got)
@@ -164,7 +164,7 @@ func TestNoPulse(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { time.Sleep(time.Hour); cancel() }()
+		time.AfterFunc(time.Hour, cancel)
 		backend.find(nil, errors.New("not asked"))
 		if err := gpus.Run(ctx); err != nil {
 			t.Error(err)

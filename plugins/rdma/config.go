@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -103,6 +104,9 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 	}
 	if err := r.check(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
+	}
+	if slices.ContainsFunc(c.Resources, func(o ResourceConfig) bool { return o.Name == r.Name && o.Prefix == r.Prefix }) {
+		return fmt.Errorf("%s: resourceName is there twice", name)
 	}
 	c.warnUnknown(name+": ", raw, r)
 	r.Selectors, err = parseSelectors(r.DeviceType, r.RawSelectors)

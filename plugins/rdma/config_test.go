@@ -32,6 +32,7 @@ func TestReadConfigErrors(t *testing.T) {
 		{"name with a slash", resources(`{"resourceName": "intel.com/a"}`), `resource "intel.com/a": resourceName may have letters, digits, - and _, the last two not at its ends`},
 		{"name with a dash at the end", resources(`{"resourceName": "a-"}`), `resource "a-": resourceName may have letters, digits, - and _, the last two not at its ends`},
 		{"long name", resources(`{"resourceName": "` + long + `"}`), `resource "` + long + `": resourceName has 64 characters; at most 63 are allowed`},
+		{"twice", resources(`{"resourceName": "a", "resourcePrefix": "x.y"}`, `{"resourceName": "a"}`, `{"resourceName": "a", "resourcePrefix": "x.y"}`), `resource "a": resourceName is there twice`},
 		{"unknown deviceType", resources(`{"resourceName": "a", "deviceType": "gpu"}`), `resource "a": deviceType "gpu" is unknown; want netDevice, accelerator or auxNetDevice`},
 		{"deviceType is a list", resources(`{"resourceName": "a", "deviceType": []}`), `resource "a": deviceType: want a string, found array`},
 		{"excludeTopology is a string", resources(`{"resourceName": "a", "excludeTopology": "yes"}`), `resource "a": excludeTopology: want true or false, found string`},

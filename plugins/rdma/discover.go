@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -59,19 +60,24 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 	claimed := map[topology.Address]bool{}
 	pools := make([]Pool, len(c.Resources))
 	for i := range c.Resources {
-		r := &c.Resources[i]
-		pools[i] = Pool{Name: names[i], resource: r}
-		for j := range r.Selectors {
-			for _, candidate := range candidates {
-				if !claimed[candidate.Address] && r.offers(candidate) && r.Selectors[j].selects(candidate) {
-					claimed[candidate.Address] = true
-					pools[i].Devices = append(pools[i].Devices, r.device(candidate, &r.Selectors[j]))
-				}
-			}
-		}
-		slices.SortFunc(pools[i].Devices, func(a, b Device) int { return a.Address.Compare(b.Address) })
+		pools[i] = Pool{Name: names[i], Devices: c.Resources[i].claim(candidates, claimed), resource: &c.Resources[i]}
 	}
 	return pools, missing(c, candidates), nil
+}
+
+// claim takes the functions that the resource selects and nobody has claimed, selector by selector.
+func (r *ResourceConfig) claim(candidates []*function, claimed map[topology.Address]bool) []Device {
+	var devices []Device
+	for i := range r.Selectors {
+		for _, f := range candidates {
+			if !claimed[f.Address] && r.offers(f) && r.Selectors[i].selects(f) {
+				claimed[f.Address] = true
+				devices = append(devices, r.device(f, &r.Selectors[i]))
+			}
+		}
+	}
+	slices.SortFunc(devices, func(a, b Device) int { return a.Address.Compare(b.Address) })
+	return devices
 }
 
 // Offered returns the pools that have devices, and logs what of the configuration has no effect. A pool without any is
@@ -116,17 +122,35 @@ func (r *ResourceConfig) offers(f *function) bool {
 }
 
 // candidates are the functions that may be in a pool: those with a driver. A network function is in use, and no
-// candidate for netDevice, if it is a PF that has VFs or if the node itself needs one of its netdevs.
+// candidate for netDevice, if it is a PF that has VFs or if the node itself needs its netdev.
 func (f Finder) candidates(m *machine) []*function {
+	needed := f.needed()
 	var candidates []*function
 	for d := range m.tree.Devices() {
-		if d.Driver == "" {
-			continue
+		if d.Driver != "" {
+			candidates = append(candidates, &function{Device: d, machine: m, inUse: needed[d.Address] || m.hasVFs(d)})
 		}
-		needed := slices.ContainsFunc(d.Netdevs, func(n string) bool { return slices.Contains(f.Reserved, n) })
-		candidates = append(candidates, &function{Device: d, machine: m, inUse: needed || m.hasVFs(d)})
 	}
 	return candidates
+}
+
+// needed returns the functions of the reserved netdevs. The last address on the way to a netdev is its function, also for
+// one that does not hang right below (virtio), which the stock plugin hands out.
+func (f Finder) needed() map[topology.Address]bool {
+	needed := map[topology.Address]bool{}
+	for _, netdev := range f.Reserved {
+		target, err := fs.ReadLink(f.Sys, path.Join("class/net", netdev))
+		if err != nil {
+			continue // a netdev without a device
+		}
+		for _, element := range slices.Backward(strings.Split(target, "/")) {
+			if a, err := topology.ParseAddress(element); err == nil {
+				needed[a] = true
+				break
+			}
+		}
+	}
+	return needed
 }
 
 // hasVFs reads sriov_numvfs, as the stock plugin does; a PF with links to VFs has some even where that file is absent.
@@ -138,7 +162,7 @@ func (m *machine) hasVFs(d *topology.Device) bool {
 // resourcePrefix is what the kubelet accepts before the slash (IsDNS1123Subdomain in k8s.io/apimachinery/pkg/util/validation).
 var resourcePrefix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 
-// names gives each resource its full name. They have to differ.
+// names gives each resource its full name. They have to differ, which shows only now that the other prefix is known.
 func (f Finder) names(c *Config) ([]string, error) {
 	var names []string
 	for _, r := range c.Resources {
@@ -151,7 +175,7 @@ func (f Finder) names(c *Config) ([]string, error) {
 			return nil, fmt.Errorf("resource %q: resourcePrefix %q is not a lower-case domain name such as intel.com", r.Name, prefix)
 		}
 		if slices.Contains(names, name) {
-			return nil, fmt.Errorf("resource %q: resourceName is there twice for prefix %s", r.Name, prefix)
+			return nil, fmt.Errorf("resource %q: resourceName is there twice, once with resourcePrefix %s", r.Name, prefix)
 		}
 		names = append(names, name)
 	}

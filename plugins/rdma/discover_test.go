@@ -59,12 +59,17 @@ func TestNUMA(t *testing.T) {
 }
 
 func TestNodeNeedsNetdev(t *testing.T) {
-	f := Finder{Sys: exampleMachine().FS(), Prefix: "intel.com", Reserved: []string{"ens5", "ens1v0"}}
-	pools, _, err := f.Find(config(t, resources(`{"resourceName": "a", "selectors": {"drivers": ["e1000e", "mlx5_core"], "linkTypes": ["ether"]}}`)))
+	s := exampleMachine()
+	s.function("0000:89:00.0", facts{"driver": "virtio-pci"})
+	s.symlink("class/net/eth0", "../../"+dir("0000:89:00.0")+"/virtio0/net/eth0")
+	s.function("0000:89:00.1", facts{"driver": "virtio-pci"})
+	s.symlink("class/net/bond0", "../../devices/virtual/net/bond0")
+	f := Finder{Sys: s.FS(), Prefix: "intel.com", Reserved: []string{"ens5", "ens1v0", "eth0", "bond0", "gone"}}
+	pools, _, err := f.Find(config(t, resources(`{"resourceName": "a", "selectors": {"drivers": ["e1000e", "mlx5_core", "virtio-pci"]}}`)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"0000:81:00.2", "0000:81:00.3", "0000:81:00.4", "0000:84:00.0"}, ids(pools[0])); diff != "" {
+	if diff := cmp.Diff([]string{"0000:81:00.2", "0000:81:00.3", "0000:81:00.4", "0000:83:00.1", "0000:84:00.0", "0000:89:00.1"}, ids(pools[0])); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -93,7 +98,7 @@ func TestDefaultRoutesOfRecordedMachine(t *testing.T) {
 func TestFindErrors(t *testing.T) {
 	for _, c := range []struct{ list, want string }{
 		{resources(`{"resourceName": "a"}`, `{"resourceName": "b"}`, `{"resourceName": "a", "resourcePrefix": "intel.com"}`),
-			`read configuration config.json: resource "a": resourceName is there twice for prefix intel.com`},
+			`read configuration config.json: resource "a": resourceName is there twice, once with resourcePrefix intel.com`},
 		{resources(`{"resourceName": "a", "resourcePrefix": "Intel.com"}`),
 			`read configuration config.json: resource "a": resourcePrefix "Intel.com" is not a lower-case domain name such as intel.com`},
 		{resources(`{"resourceName": "a", "resourcePrefix": "intel.com/x"}`),

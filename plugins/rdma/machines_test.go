@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
+	"maps"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -40,7 +40,7 @@ func load(t testing.TB, name string, vfsPerPF int) (fs.FS, map[topology.Address]
 	return machine.FS(), vfs
 }
 
-// On every recorded machine a pool of RDMA VFs holds every VF and no PF, and each VF is found through its PF alone.
+// On every recorded machine each PF gives a pool of its VFs, and all of them together are the pool of every VF.
 func TestRecordedMachines(t *testing.T) {
 	for _, name := range machines.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -48,34 +48,42 @@ func TestRecordedMachines(t *testing.T) {
 			if len(vfs) == 0 {
 				t.Skip("no VF with a driver and an RDMA device")
 			}
-			var all []string
-			for pf, its := range vfs {
-				all = append(all, its...)
-				pools := discover(t, sys, resources(fmt.Sprintf(`{"resourceName": "a", "selectors": {"rootDevices": ["%s"], "isRdma": true}}`, pf)))
-				if diff := cmp.Diff(its, ids(pools[0])); diff != "" {
+			var list, all []string
+			pfs := slices.SortedFunc(maps.Keys(vfs), topology.Address.Compare)
+			for i, pf := range pfs {
+				all = append(all, vfs[pf]...)
+				list = append(list,
+					fmt.Sprintf(`{"resourceName": "middle%d", "selectors": {"rootDevices": ["%s#1-2"]}}`, i, pf),
+					fmt.Sprintf(`{"resourceName": "rest%d", "selectors": {"rootDevices": ["%s"], "isRdma": true}}`, i, pf))
+			}
+			pools := discover(t, sys, resources(list...))
+			for i, pf := range pfs {
+				middle, rest := ids(pools[2*i]), ids(pools[2*i+1])
+				if len(vfs[pf]) == 4 && !slices.Equal(middle, vfs[pf][1:3]) {
+					t.Errorf("VFs 1 and 2 of %s are %v; want %v", pf, middle, vfs[pf][1:3])
+				}
+				together := byAddress(slices.Concat(middle, rest))
+				if diff := cmp.Diff(vfs[pf], together); diff != "" {
 					t.Errorf("VFs of %s: %s", pf, diff)
 				}
-				pools = discover(t, sys, resources(fmt.Sprintf(`{"resourceName": "a", "selectors": {"rootDevices": ["%s#1-2"]}}`, pf)))
-				if diff := cmp.Diff(its[1:min(3, len(its))], ids(pools[0])); diff != "" && name != "nv-a100pcie-cx6dx-vf-partial" {
-					t.Errorf("VFs 1 and 2 of %s: %s", pf, diff)
-				}
 			}
-			byAddress(all)
-			pools := discover(t, sys, resources(`{"resourceName": "a", "selectors": {"isRdma": true, "pfNames": []}}`))
-			vfsOnly := slices.DeleteFunc(pools[0].Devices, func(d Device) bool { return d.PF == topology.Address{} })
-			if diff := cmp.Diff(all, ids(Pool{Devices: vfsOnly})); diff != "" {
+			every := discover(t, sys, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))[0]
+			every.Devices = slices.DeleteFunc(every.Devices, func(d Device) bool { return d.PF == topology.Address{} })
+			if diff := cmp.Diff(byAddress(all), ids(every)); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-func byAddress(ids []string) {
+// byAddress sorts IDs as pools do.
+func byAddress(ids []string) []string {
 	slices.SortFunc(ids, func(a, b string) int {
 		x, _ := topology.ParseAddress(a)
 		y, _ := topology.ParseAddress(b)
 		return x.Compare(y)
 	})
+	return ids
 }
 
 func discover(t testing.TB, sys fs.FS, list string) []Pool {
@@ -130,7 +138,7 @@ func TestPluginOnSocket(t *testing.T) {
 	if registered.Request.GetResourceName() != "nvidia.com/mlnx" || !registered.Options.GetGetPreferredAllocationAvailable() {
 		t.Errorf("registered %v with %v", registered.Request, registered.Options)
 	}
-	list := kubelettest.Await(t, registered.Lists).GetDevices()
+	list := kubelettest.Await(t, registered.Lists)
 	if len(list) != 8 || list[0].GetID() != "0000:0c:00.1" || list[0].GetTopology().GetNodes()[0].GetID() != 0 || list[7].GetTopology().GetNodes()[0].GetID() != 1 {
 		t.Errorf("device list %v", list)
 	}
@@ -160,37 +168,24 @@ func serve(t *testing.T, server *deviceplugin.Server) {
 	})
 }
 
-// laidOut is the users' node as a folder, with this many VFs per PF.
-func laidOut(b *testing.B, vfsPerPF int) fs.FS {
-	b.Helper()
-	machine, err := machines.Load("oci-mi300x-derived", vfsPerPF)
-	if err != nil {
-		b.Fatal(err)
-	}
-	root := filepath.Join(b.TempDir(), "sys")
-	if err := machine.Layout(root); err != nil {
-		b.Fatal(err)
-	}
-	return os.DirFS(root)
-}
-
 // 1016 VFs on eight PFs, the most that eight ConnectX-7 have.
 func BenchmarkDiscover1016(b *testing.B) {
-	sys := laidOut(b, 127)
-	c, err := parseConfig("config.json", []byte(resources(`{"resourceName": "a", "selectors": {"pfNames": ["none", "ens1#0-3"], "isRdma": true}}`, `{"resourceName": "b", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`)))
-	if err != nil {
-		b.Fatal(err)
-	}
+	sys, _ := load(b, "oci-mi300x-derived", 127)
+	list := resources(
+		`{"resourceName": "a", "selectors": {"rootDevices": ["0000:0c:00.0#0-63"], "linkTypes": ["ether"]}}`,
+		`{"resourceName": "b", "selectors": {"isRdma": true, "pfNames": ["none"]}}`,
+		`{"resourceName": "c", "selectors": {"isRdma": true}}`,
+	)
 	for b.Loop() {
-		pools, err := Discover(sys, c, "intel.com")
-		if err != nil || len(pools[1].Devices) != 1016 {
-			b.Fatalf("%d devices, %v", len(pools[1].Devices), err)
+		pools := discover(b, sys, list)
+		if got := len(pools[0].Devices) + len(pools[2].Devices); got != 1016 {
+			b.Fatalf("%d devices", got)
 		}
 	}
 }
 
 func BenchmarkAllocate8Of1016(b *testing.B) {
-	sys := laidOut(b, 127)
+	sys, _ := load(b, "oci-mi300x-derived", 127)
 	pool := discover(b, sys, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))[0]
 	host := Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: b.TempDir()}
 	plugin := NewPlugin(pool, host, newRecorder(), slog.New(slog.DiscardHandler))

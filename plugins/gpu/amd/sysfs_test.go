@@ -3,6 +3,7 @@ package amd
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"strings"
 	"testing/fstest"
 )
@@ -24,9 +25,7 @@ func (s sysfs) fs() fstest.MapFS {
 
 // add adds everything of other.
 func (s sysfs) add(other sysfs) sysfs {
-	for path, content := range other {
-		s[path] = content
-	}
+	maps.Copy(s, other)
 	return s
 }
 

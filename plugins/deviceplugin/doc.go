@@ -1,0 +1,15 @@
+// Package deviceplugin is the kubelet's side of a device plugin, written once and knowing no hardware: what there is to
+// offer is a [Resource], and [Server] does the rest.
+//
+//	Run ─┬─ Resource.Watch ──▶ broadcast ──▶ every ListAndWatch stream gets the newest list
+//	     ├─ folder: something in device-plugins/ changed, look again
+//	     └─ for ever: wait for kubelet.sock ─▶ new socket ─▶ serve ─▶ Register ─▶ attend
+//	                  ▲                                                             │
+//	                  └── pause, 100 ms to 30 s; none for a new kubelet.sock ◀──────┘ stream ended, kubelet.sock
+//	                                                                                  new, our socket gone
+//
+// Three rules keep the kubelet and its pods alive. A device that was listed stays listed, for a kubelet from 1.34 on
+// dies of one that vanishes while a container holds it (broadcast.go). GetPreferredAllocation never fails and takes 100 ms
+// at most, for an error fails the pod and a delay stops all pod starts of the node (prefer.go). A socket's name is never
+// used twice, for a kubelet from 1.37 on never forgets a name whose registration went wrong (socket.go).
+package deviceplugin
