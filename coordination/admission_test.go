@@ -35,7 +35,7 @@ type admission struct {
 	away        bool // PodResources does not answer
 	free        map[string][]Device
 	all         map[string][]Device
-	skipped     int
+	guessed     bool // the container got its VFs first and without a question: their order can only be guessed
 }
 
 func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bool, seed uint64) *admission {
@@ -176,6 +176,7 @@ func (a *admission) admit(pod kubelet.Pod, container string, w wish) bool {
 	aligned := map[string][]Device{gpus: a.aligned(gpus, nodes), vfs: a.aligned(vfs, nodes)}
 	best := a.best(aligned, w)
 	a.pods[pod][container] = kubelet.Devices{}
+	a.guessed = false
 	order := []string{gpus, vfs}
 	if a.random.IntN(2) == 1 {
 		slices.Reverse(order)
@@ -191,7 +192,8 @@ func (a *admission) admit(pod kubelet.Pod, container string, w wish) bool {
 	if w.gpus > 0 && w.vfs > 0 {
 		if got := a.levels(a.pods[pod][container]); got != best {
 			a.t.Errorf("%v/%s %v in order %v on nodes %v: pairs %v, best %v", pod, container, w, order, nodes, got, best)
-			return true
+		} else if got := a.listed(a.pods[pod][container]); got != best && !a.guessed {
+			a.t.Errorf("%v/%s %v in order %v on nodes %v: pairs as listed %v, best %v", pod, container, w, order, nodes, got, best)
 		}
 	}
 	return true
@@ -223,13 +225,15 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []Devi
 		ids = answer
 		a.t.Logf("%v/%s prefer %d %s: %v %s", pod, container, count, name, ids, why)
 	} else {
-		a.skipped++
+		a.guessed = a.guessed || name == vfs && len(a.pods[pod][container][gpus]) == 0
 		a.t.Logf("%v/%s skip %d %s: %v", pod, container, count, name, ids)
 	}
 	a.now = a.now.Add(time.Millisecond)
-	if listed := a.coordinator.allocated(name, ids); !sameSet(listed, ids) {
+	listed := a.coordinator.allocated(name, ids)
+	if !sameSet(listed, ids) {
 		a.t.Fatalf("allocated %v, listed %v", ids, listed)
 	}
+	ids = listed
 	a.pods[pod][container][name] = ids
 	a.free[name] = slices.DeleteFunc(a.free[name], func(d Device) bool { return slices.Contains(ids, d.ID) })
 	a.now = a.now.Add(time.Millisecond)
@@ -249,6 +253,21 @@ func (a *admission) levels(devices kubelet.Devices) levels {
 		return h
 	}
 	return a.choose(placement.Request{GPUs: half(gpus), VFs: half(vfs)})
+}
+
+// listed counts the distances of the pairs as the container lists its devices: the i-th GPU with the i-th VF.
+func (a *admission) listed(devices kubelet.Devices) levels {
+	var l levels
+	for i := range devices[gpus] {
+		gpu, vf := a.address(gpus, devices[gpus][i]), a.address(vfs, devices[vfs][i])
+		l[a.coordinator.tree.Distance(gpu, vf).Level]++
+	}
+	return l
+}
+
+func (a *admission) address(name, id string) topology.Address {
+	i := slices.IndexFunc(a.all[name], func(d Device) bool { return d.ID == id })
+	return a.all[name][i].Address
 }
 
 // best counts the distances of the best pairs among free devices.

@@ -57,10 +57,12 @@ func (c *coordinator) leave(name string) {
 // prefer chooses devices for a question and plans for the half of the request that has not been asked. The reason says
 // what was known and what came of it.
 func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, reason string, err error) {
+	asked := c.ledger.now() // a look may have to wait for the kubelet's limiter
 	view := c.lookFor(ctx, q)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.ledger
+	l.asked = asked
 	r := l.resources[q.resource]
 	if r == nil {
 		return nil, "", fmt.Errorf("choose %s: no plugin has announced it", q.resource)
@@ -152,8 +154,8 @@ func (c *coordinator) allocated(name string, ids []string) []string {
 	}
 	before := l.newest()
 	a := l.allocate(name, ids)
-	if before == nil || !before.lacks(name) || !l.sameNodes(before, name, ids) {
-		before = a
+	if sameSet(planned, ids) || before == nil || !before.lacks(name) || !l.sameNodes(before, name, ids) {
+		before = nil
 	}
-	return l.inPairOrder(c.tree, planned, []*allocation{a, before}, name, ids)
+	return l.inPairOrder(c.tree, planned, a, before, name, ids)
 }

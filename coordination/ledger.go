@@ -46,6 +46,7 @@ type ledger struct {
 	holders   map[string]map[string]*allocation // resource → device ID → who has it; absent is free
 	sequence  int                               // of the newest Allocate
 	allocated time.Time                         // when that was
+	asked     time.Time                         // when the question that is being answered came
 	plan      *plan
 	seen      map[kubelet.Pod]bool // the pods of the last look at PodResources
 	arrived   []kubelet.Pod        // the pods that were new when last some were: one of them is, or was last, being admitted

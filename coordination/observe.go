@@ -141,8 +141,8 @@ func (l *ledger) mayLive(a *allocation, view kubelet.View, arrived []kubelet.Pod
 	}
 }
 
-// recent reports whether the newest Allocate is so fresh that the next question can still be the same container's.
-func (l *ledger) recent() bool { return l.now().Sub(l.allocated) < followWindow }
+// recent reports whether the newest Allocate was so fresh when the question came that it can still be the same container's.
+func (l *ledger) recent() bool { return l.asked.Sub(l.allocated) < followWindow }
 
 // follows reports whether the container that asks for a resource is the one that was given the newest allocation, so that
 // its devices are the other half of this request. The second result says why, for people.

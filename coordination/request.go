@@ -164,25 +164,24 @@ func (l *ledger) resourceOf(id, other string) string {
 	return ""
 }
 
-// inPairOrder orders what a container was given of a resource so that its i-th GPU pairs with its i-th VF: GPUs by address, as the
-// vendors' runtimes enumerate them, VFs by the GPU they serve. The GPUs are looked for in the allocations that can be the
-// container's; while they are only planned the plan has the order.
-func (l *ledger) inPairOrder(tree *topology.Tree, planned []string, allocations []*allocation, name string, ids []string) []string {
-	half := placement.Half{Count: len(ids)}
-	for _, id := range ids {
-		half.Held = append(half.Held, l.device(name, id).placed())
+// inPairOrder orders what a container was given of a resource so that its i-th GPU pairs with its i-th VF: GPUs by address,
+// as the vendors' runtimes enumerate them, VFs by the GPU they serve. If a question preceded, the plan has the order. If the
+// kubelet asked for nothing, the GPUs are those of the allocation before, or the nearest: it will most likely give them next.
+func (l *ledger) inPairOrder(tree *topology.Tree, planned []string, a, before *allocation, name string, ids []string) []string {
+	r := l.resources[name]
+	switch {
+	case r == nil:
+		return slices.Sorted(slices.Values(ids))
+	case r.kind == VF && sameSet(planned, ids):
+		return slices.Clone(planned)
 	}
-	request := placement.Request{GPUs: half}
-	if r := l.resources[name]; r != nil && r.kind == VF {
-		request = placement.Request{VFs: half}
-		for _, a := range allocations {
-			if gpus := l.heldOfKind(a, GPU); len(gpus) > 0 && len(request.GPUs.Held) == 0 {
-				request.GPUs = allOf(gpus)
-			}
-		}
-		if len(request.GPUs.Held) == 0 && sameSet(planned, ids) {
-			return slices.Clone(planned)
-		}
+	taken := placement.Half{Count: len(ids)}
+	for _, id := range ids {
+		taken.Held = append(taken.Held, r.device(id).placed())
+	}
+	request := placement.Request{GPUs: taken}
+	if r.kind == VF {
+		request = placement.Request{GPUs: l.gpusBeside(r, ids, a, before), VFs: taken}
 	}
 	choice, err := placement.Choose(tree, request)
 	if err != nil {
@@ -195,6 +194,27 @@ func (l *ledger) inPairOrder(tree *topology.Tree, planned []string, allocations 
 		}
 	}
 	return ordered
+}
+
+// gpusBeside are the GPUs that VFs given without a question most likely serve: those of their container, as far as they
+// are known, filled up from all on the VFs' NUMA nodes. Which of these are free cannot be told: nothing was read.
+func (l *ledger) gpusBeside(r *resource, ids []string, a, before *allocation) placement.Half {
+	held := l.heldOfKind(a, GPU)
+	if len(held) == 0 {
+		held = l.heldOfKind(before, GPU)
+	}
+	half := allOf(held)
+	nodes := l.nodes(r.name, ids)
+	for _, gpus := range l.ofKind(GPU) {
+		for _, d := range gpus.devices {
+			n, known := d.NUMA.Number()
+			if d.Healthy && (len(nodes) == 0 || !known || nodes[n]) && !slices.Contains(half.Held, d.placed()) {
+				half.Free = append(half.Free, d.placed())
+			}
+		}
+	}
+	half.Count = max(len(held), min(len(ids), len(held)+len(half.Free)))
+	return half
 }
 
 // allOf is the half of a request in which everything is decided.
