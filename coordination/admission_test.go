@@ -2,9 +2,12 @@ package coordination
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -26,16 +29,18 @@ type wish struct{ gpus, vfs int }
 // admission plays the kubelet towards a coordinator: it picks NUMA nodes, asks in random order, does not ask where there is no
 // choice, and shows pods in PodResources as the kubelet does.
 type admission struct {
-	t           *testing.T
-	random      *rand.Rand
-	now         time.Time
-	coordinator *coordinator
-	pods        map[kubelet.Pod]map[string]kubelet.Devices // by container; "init" is not shown
-	order       []kubelet.Pod
-	away        bool // PodResources does not answer
-	free        map[string][]Device
-	all         map[string][]Device
-	guessed     bool // the container got its VFs first and without a question: their order can only be guessed
+	t            *testing.T
+	random       *rand.Rand
+	now          time.Time
+	coordinator  *coordinator
+	pods         map[kubelet.Pod]map[string]kubelet.Devices // by container; "init" is not shown
+	order        []kubelet.Pod
+	away         bool // PodResources does not answer
+	free         map[string][]Device
+	all          map[string][]Device
+	recordedPods map[kubelet.Pod]map[string]kubelet.Devices // as pods, init containers kept
+	kubeletDir   string                                     // "" if there is no checkpoint
+	guessed      bool                                       // the container got its VFs first and without a question: their order can only be guessed
 }
 
 func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bool, seed uint64) *admission {
@@ -48,10 +53,11 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &admission{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), pods: map[kubelet.Pod]map[string]kubelet.Devices{}}
+	a := &admission{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), pods: map[kubelet.Pod]map[string]kubelet.Devices{}, recordedPods: map[kubelet.Pod]map[string]kubelet.Devices{}}
 	a.coordinator = &coordinator{
 		readTree: func() (*topology.Tree, error) { return tree, nil },
 		look:     a.look,
+		recorded: a.recorded,
 		log:      slog.New(slog.DiscardHandler),
 		tree:     tree,
 		ledger:   newLedger(func() time.Time { return a.now }),
@@ -74,6 +80,45 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 	a.coordinator.announce(vfs, VF, Announcement{Devices: a.all[vfs]})
 	t.Cleanup(func() { checkLedger(t, a.coordinator.ledger) })
 	return a
+}
+
+// keepCheckpoint makes the kubelet write its checkpoint where the coordinator reads it.
+func (a *admission) keepCheckpoint() {
+	a.kubeletDir = a.t.TempDir()
+	if err := os.Mkdir(filepath.Join(a.kubeletDir, "device-plugins"), 0o750); err != nil {
+		a.t.Fatal(err)
+	}
+	a.record()
+}
+
+// recorded reads the checkpoint that record has written.
+func (a *admission) recorded() (kubelet.Checkpoint, error) {
+	return kubelet.ReadCheckpoint(a.kubeletDir)
+}
+
+// record writes the kubelet's checkpoint, as the kubelet does when a container has all its devices.
+func (a *admission) record() {
+	type entry struct {
+		PodUID, ContainerName, ResourceName string
+		DeviceIDs                           map[int][]string
+	}
+	var file struct {
+		Data struct{ PodDeviceEntries []entry }
+	}
+	for pod, containers := range a.recordedPods {
+		for container, devices := range containers {
+			for name, ids := range devices {
+				file.Data.PodDeviceEntries = append(file.Data.PodDeviceEntries, entry{"uid-" + pod.Name, container, name, map[int][]string{-1: ids}})
+			}
+		}
+	}
+	content, err := json.Marshal(file)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(a.kubeletDir, "device-plugins", "kubelet_internal_checkpoint"), content, 0o600); err != nil {
+		a.t.Fatal(err)
+	}
 }
 
 func (a *admission) look(context.Context) (kubelet.View, error) {
@@ -118,6 +163,7 @@ func (a *admission) remove(pod kubelet.Pod) {
 		}
 	}
 	delete(a.pods, pod)
+	delete(a.recordedPods, pod)
 	a.order = slices.DeleteFunc(a.order, func(p kubelet.Pod) bool { return p == pod })
 }
 
@@ -186,6 +232,13 @@ func (a *admission) admit(pod kubelet.Pod, container string, w wish) bool {
 			a.give(pod, container, name, aligned[name], a.pods[pod]["init"][name], count)
 		}
 	}
+	if w.gpus+w.vfs > 0 && a.kubeletDir != "" {
+		if a.recordedPods[pod] == nil {
+			a.recordedPods[pod] = map[string]kubelet.Devices{}
+		}
+		a.recordedPods[pod][container] = a.pods[pod][container]
+		a.record()
+	}
 	if container != "init" {
 		delete(a.pods[pod], "init") // its devices are this container's now
 	}
@@ -228,7 +281,7 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []Devi
 		a.guessed = a.guessed || name == vfs && len(a.pods[pod][container][gpus]) == 0
 		a.t.Logf("%v/%s skip %d %s: %v", pod, container, count, name, ids)
 	}
-	a.now = a.now.Add(time.Millisecond)
+	a.now = a.now.Add(followWindow / 4)
 	listed := a.coordinator.allocated(name, ids)
 	if !sameSet(listed, ids) {
 		a.t.Fatalf("allocated %v, listed %v", ids, listed)
@@ -236,7 +289,7 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []Devi
 	ids = listed
 	a.pods[pod][container][name] = ids
 	a.free[name] = slices.DeleteFunc(a.free[name], func(d Device) bool { return slices.Contains(ids, d.ID) })
-	a.now = a.now.Add(time.Millisecond)
+	a.now = a.now.Add(followWindow / 4)
 }
 
 type levels [topology.Levels]int
@@ -332,8 +385,11 @@ func TestEveryContainerGetsTheBestPairs(t *testing.T) {
 		{"amd-mi250-16gcd-8nic", 2, false},
 	} {
 		t.Run(fmt.Sprintf("%s/%d/exclude=%v", setup.machine, setup.vfsPerPF, setup.excludeTopology), func(t *testing.T) {
-			for seed := range uint64(25) {
+			for seed := range uint64(20) {
 				a := newAdmission(t, setup.machine, setup.vfsPerPF, setup.excludeTopology, seed)
+				if seed%2 == 0 {
+					a.keepCheckpoint()
+				}
 				a.mixedLoad(300)
 				if t.Failed() {
 					t.Fatalf("seed %d", seed)
@@ -358,8 +414,8 @@ func (a *admission) mixedLoad(steps int) {
 			ok = a.admit(pod, "init", wish{1, 1})
 		}
 		ok = ok && a.admit(pod, "c0", first)
-		if ok && a.random.IntN(4) == 0 && (first.gpus > 0) == (first.vfs > 0) {
-			// Without the pod's spec a container with one half alone and the next one's other half look like one.
+		if ok && a.random.IntN(4) == 0 && (a.kubeletDir != "" || (first.gpus > 0) == (first.vfs > 0)) {
+			// Without the checkpoint a container with one half alone and the next one's other half look like one.
 			ok = a.admit(pod, "c1", mix[a.random.IntN(len(mix))])
 		}
 		if !ok {

@@ -20,11 +20,22 @@ const lookTimeout = 50 * time.Millisecond
 type coordinator struct {
 	readTree func() (*topology.Tree, error)
 	look     func(context.Context) (kubelet.View, error)
+	recorded func() (kubelet.Checkpoint, error)
 	log      *slog.Logger
 
 	mu     sync.Mutex
 	tree   *topology.Tree
 	ledger *ledger
+	last   record
+}
+
+// record is the newest Allocate, and whom the kubelet's checkpoint showed with its devices at that time. As soon as it
+// shows anybody else the kubelet is done with the container.
+type record struct {
+	resource string
+	ids      []string
+	holders  []string
+	known    bool
 }
 
 // question is a GetPreferredAllocation as the kubelet asks it.
@@ -58,11 +69,12 @@ func (c *coordinator) leave(name string) {
 // what was known and what came of it.
 func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, reason string, err error) {
 	asked := c.ledger.now() // a look may have to wait for the kubelet's limiter
+	checkpoint, checkpointErr := c.recorded()
 	view := c.lookFor(ctx, q)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.ledger
-	l.asked = asked
+	l.asked, l.progress = asked, c.last.progress(checkpoint, checkpointErr)
 	r := l.resources[q.resource]
 	if r == nil {
 		return nil, "", fmt.Errorf("choose %s: no plugin has announced it", q.resource)
@@ -145,9 +157,14 @@ func (c *coordinator) usable(q question, view *kubelet.View) []string {
 
 // allocated records what the kubelet took and returns it in the order in which the container should list it.
 func (c *coordinator) allocated(name string, ids []string) []string {
+	checkpoint, err := c.recorded()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.ledger
+	if p := l.livePlan(); p != nil && l.sequence > p.after && c.last.progress(checkpoint, err) == complete {
+		l.plan = nil // the rest of it was not wanted
+	}
+	c.last = record{resource: name, ids: slices.Clone(ids), holders: checkpoint.Holders(name, ids), known: err == nil}
 	var planned []string
 	if p := l.livePlan(); p != nil {
 		planned = p.devices[name]
@@ -158,4 +175,16 @@ func (c *coordinator) allocated(name string, ids []string) []string {
 		before = nil
 	}
 	return l.inPairOrder(c.tree, planned, a, before, name, ids)
+}
+
+// progress tells how far the kubelet is with the container of the newest Allocate.
+func (r record) progress(now kubelet.Checkpoint, err error) progress {
+	switch {
+	case !r.known || err != nil:
+		return unknown
+	case slices.Equal(r.holders, now.Holders(r.resource, r.ids)):
+		return open
+	default:
+		return complete
+	}
 }

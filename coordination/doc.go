@@ -26,11 +26,15 @@
 //
 // # Who is asking
 //
+// The kubelet does not say. It writes its device checkpoint once all resources of a container are allocated, before it turns to
+// the next container. So a question belongs to the container of the newest Allocate if, and only if, the checkpoint still shows the devices of
+// that Allocate with whom it showed them then (kubelet.ReadCheckpoint). That costs the kubelet nothing and is exact.
+//
 // PodResources List, read inside GetPreferredAllocation (never inside Allocate, where it can make the kubelet hand a device
-// out twice), shows every pod from just before its admission. Pods that are new since the last look mean that a new pod
-// is asking; none new means that the container that got the newest allocation asks for its other half, or that the next container of its
-// pod does, which has to be taken for it. Only where the kubelet did not ask for the first half (it does not when there is
-// no choice) can a look leave two containers possible; the time since the last Allocate then decides. See observe.go.
+// out twice), shows the owners and which devices became free. It also shows every pod from just before its admission, so that
+// without the checkpoint pods that are new since the last look still tell a new pod from the second half of the one
+// before; only where that leaves two containers possible does the time since the last Allocate decide, and the log says so. See
+// observe.go.
 //
 // # When something is away
 //

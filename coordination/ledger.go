@@ -32,10 +32,20 @@ type allocation struct {
 	unasked    bool                      // the kubelet had no choice for its first devices: they were all that was free on its nodes
 }
 
+// progress tells whether the kubelet is done with a container. It decides who is asking: see observe.go.
+type progress int
+
+const (
+	unknown  progress = iota
+	open              // its other resources come next
+	complete          // all its resources are allocated
+)
+
 // plan is our reservation for the halves of a request that have not been asked yet.
 type plan struct {
 	devices map[string][]string // by resource, in the order of the pairs
 	holder  *allocation         // of what the container was given already; to be filled by its next Allocate
+	after   int                 // sequence of the newest Allocate when it was made
 	expires time.Time
 }
 
@@ -47,6 +57,7 @@ type ledger struct {
 	sequence  int                               // of the newest Allocate
 	allocated time.Time                         // when that was
 	asked     time.Time                         // when the question that is being answered came
+	progress  progress                          // of the container that got the newest Allocate, when the question came
 	plan      *plan
 	seen      map[kubelet.Pod]bool // the pods of the last look at PodResources
 	arrived   []kubelet.Pod        // the pods that were new when last some were: one of them is, or was last, being admitted

@@ -156,6 +156,7 @@ func (n *Node) serve(ctx context.Context) error {
 	s := &server{coordinator: &coordinator{
 		readTree: func() (*topology.Tree, error) { return readTree(n.config.SysRoot) },
 		look:     pods.List,
+		recorded: func() (kubelet.Checkpoint, error) { return kubelet.ReadCheckpoint(n.config.KubeletDir) },
 		log:      n.config.Log,
 		tree:     n.lastTree(),
 		ledger:   newLedger(time.Now),

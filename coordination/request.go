@@ -132,7 +132,7 @@ func (l *ledger) load(tree *topology.Tree, holder *allocation) map[topology.Addr
 
 // newPlan keeps a choice: the answer to the question, and what is left for the other resources of the request.
 func (l *ledger) newPlan(choice placement.Choice, r *resource, q question, holder *allocation) *plan {
-	p := &plan{devices: map[string][]string{}, holder: holder, expires: l.now().Add(planTTL)}
+	p := &plan{devices: map[string][]string{}, holder: holder, after: l.sequence, expires: l.now().Add(planTTL)}
 	offered := map[string]bool{}
 	for _, id := range slices.Concat(q.available, q.mustInclude) {
 		offered[id] = true

@@ -46,7 +46,10 @@ func (s *server) serve(ctx context.Context, listener net.Listener) error {
 		kill := time.AfterFunc(stopTimeout, g.Stop)
 		defer kill.Stop()
 		g.GracefulStop()
-		return <-done
+		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // stopped before it had begun
+			return fmt.Errorf("serve coordination socket: %w", err)
+		}
+		return nil
 	}
 }
 
