@@ -1,0 +1,64 @@
+package main
+
+import (
+	"github.com/tandem-k8s/tandem/test/kubelet/best"
+	"github.com/tandem-k8s/tandem/test/kubelet/rig"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// trials are the placements of pods with the same request, by the resource that the kubelet asked first.
+type trials struct {
+	first map[string][]rig.Placement
+}
+
+// all yields every placement.
+func (t trials) all(yield func(rig.Placement) bool) {
+	for _, placements := range t.first {
+		for _, placed := range placements {
+			if !yield(placed) {
+				return
+			}
+		}
+	}
+}
+
+func (t trials) pods() int {
+	n := 0
+	for range t.all {
+		n++
+	}
+	return n
+}
+
+// worse counts the pods that could have got better pairs.
+func (t trials) worse() int {
+	n := 0
+	for placed := range t.all {
+		if placed.Pairs != placed.Best {
+			n++
+		}
+	}
+	return n
+}
+
+// pairs adds up the pairs of all pods.
+func (t trials) pairs() best.Pairs {
+	var sum best.Pairs
+	for placed := range t.all {
+		sum = sum.Add(placed.Pairs)
+	}
+	return sum
+}
+
+// cards is the average number of cards that the GPUs or partitions of a pod are on.
+func (t trials) cards() float64 {
+	cards := 0
+	for placed := range t.all {
+		different := map[topology.Address]bool{}
+		for _, gpu := range placed.GPUs {
+			different[gpu.Address] = true
+		}
+		cards += len(different)
+	}
+	return float64(cards) / float64(t.pods())
+}

@@ -1,0 +1,176 @@
+package kubelet_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-k8s/tandem/test/kubelet/node"
+	"github.com/tandem-k8s/tandem/test/kubelet/pair"
+	"github.com/tandem-k8s/tandem/test/kubelet/rig"
+)
+
+var (
+	seed       = flag.Uint64("seed", 1, "seed of the mixed load; the kubelet's own order stays random")
+	admissions = flag.Int("admissions", 300, "admissions of the mixed load per machine")
+)
+
+// Pods of all kinds come and go on every recorded AMD machine. Whatever else is on the node, a container that asks
+// for GPUs and VFs gets the best pairs that are free at that moment on the NUMA nodes that the kubelet has chosen.
+func TestMixedLoad(t *testing.T) {
+	for _, setup := range []rig.Setup{
+		{Machine: "oci-mi300x-derived", VFsPerPF: 1},
+		{Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true},
+		{Machine: "amd-mi300x-smc-thor2", VFsPerPF: 2},
+		{Machine: "amd-mi250-16gcd-8nic", VFsPerPF: 2},
+		{Machine: "amd-mi300x-cpx-kfd"},
+		{Machine: "amd-mi300x-smc-thor2-cpx-derived", VFsPerPF: 8},
+	} {
+		t.Run(setup.String(), func(t *testing.T) {
+			setup.Coordinated = true
+			l := &load{t: t, Rig: startRig(t, setup), random: rand.New(rand.NewPCG(*seed, 0))}
+			start := time.Now()
+			l.run()
+			t.Logf("%v in %v", l.count, time.Since(start).Round(time.Millisecond))
+			l.checkLate()
+			l.checkLedger()
+		})
+	}
+}
+
+func startRig(t *testing.T, setup rig.Setup) *rig.Rig {
+	t.Helper()
+	setup.Bin = daemons(t)
+	r, err := rig.Start(t.Context(), setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// load is a node under a mixed load.
+type load struct {
+	*rig.Rig
+	t      *testing.T
+	random *rand.Rand
+	pods   []*v1.Pod
+	count  tally
+}
+
+// tally counts what happened.
+type tally struct {
+	admitted, refused int // pods
+	paired            int // containers with GPUs and VFs
+	late              int // of these, those without the best pairs: see isLate
+}
+
+func (c tally) String() string {
+	return fmt.Sprintf("%d pods admitted, %d refused; %d containers with GPUs and VFs, of them not the best: %d late",
+		c.admitted, c.refused, c.paired, c.late)
+}
+
+// run admits pods; before each, others leave until the node is no fuller than wanted, which changes every few
+// admissions from empty to full.
+func (l *load) run() {
+	const phase = 15
+	fullness := 0.0
+	for step := range *admissions {
+		if step%phase == 0 {
+			fullness = l.random.Float64()
+		}
+		for len(l.pods) > 0 && l.fullness() > fullness {
+			l.depart(l.random.IntN(len(l.pods)))
+		}
+		l.admit(fmt.Sprint("pod-", step))
+		if l.t.Failed() {
+			l.t.Fatalf("seed %d, admission %d", *seed, step)
+		}
+	}
+}
+
+// fullness is the share of the node that is in use, by what is scarcest: GPUs, VFs or pods.
+func (l *load) fullness() float64 {
+	const maxPods = 40
+	used := float64(len(l.pods)) / maxPods
+	used = max(used, 1-float64(l.Free(rig.GPU))/float64(l.GPUs()))
+	if l.VFs() > 0 {
+		used = max(used, 1-float64(l.Free(rig.VF))/float64(l.VFs()))
+	}
+	return used
+}
+
+func (l *load) depart(i int) {
+	if err := l.Remove(l.pods[i]); err != nil {
+		l.t.Fatal(err)
+	}
+	l.pods = slices.Delete(l.pods, i, i+1)
+}
+
+// admit admits a random pod. Only the topology manager may refuse it, since the node has enough devices for it.
+func (l *load) admit(name string) {
+	pod := l.randomPod(name)
+	placements, err := l.Rig.Admit(deadline(l.t), pod)
+	var rejection *node.Rejection
+	switch {
+	case errors.As(err, &rejection) && rejection.Reason == "TopologyAffinityError":
+		l.count.refused++
+		if err := l.Remove(pod); err != nil {
+			l.t.Fatal(err)
+		}
+		return
+	case err != nil:
+		l.t.Fatalf("seed %d: %v", *seed, err)
+	}
+	l.count.admitted++
+	l.pods = append(l.pods, pod)
+	for _, p := range placements {
+		l.check(pod, p)
+	}
+}
+
+// check judges a container with GPUs and VFs.
+func (l *load) check(pod *v1.Pod, p rig.Placement) {
+	if !p.IsPaired() {
+		return
+	}
+	l.count.paired++
+	switch {
+	case p.Pairs == p.Best:
+		return
+	case isLate(p):
+		l.count.late++
+		return
+	}
+	l.t.Errorf("pod %s, container %s, %v asked first, NUMA nodes %v: %v, in another order %v, with other devices %v\n"+
+		"GPUs %v\nVFs %v\n%s",
+		pod.Name, p.Container, p.Asked[0], p.NUMA, p.Pairs, p.Matched, p.Best, p.GPUs, p.VFs, pair.Text(p.Log))
+}
+
+// isLate reports whether the daemons chose without knowing everything, because an answer did not come within the
+// fraction of a second for which they let the kubelet wait. That happens on a machine that is busy with other things.
+func isLate(p rig.Placement) bool {
+	return slices.ContainsFunc(p.Log, func(line pair.Line) bool {
+		return strings.Contains(line.Text, codes.DeadlineExceeded.String()) || strings.Contains(line.Text, codes.ResourceExhausted.String())
+	})
+}
+
+// checkLate bounds what isLate excuses.
+func (l *load) checkLate() {
+	if share := 0.05; float64(l.count.late) > share*float64(l.count.paired) {
+		l.t.Errorf("%d of %d containers without the best pairs because of late answers, want at most %.0f %%",
+			l.count.late, l.count.paired, 100*share)
+	}
+}

@@ -1,0 +1,61 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Rejection is the kubelet's refusal of a pod, as it would stand in the pod's status. Such a pod has failed for good.
+type Rejection struct {
+	Pod     string
+	Reason  string // "TopologyAffinityError", "UnexpectedAdmissionError"
+	Message string
+}
+
+func (r *Rejection) Error() string {
+	return fmt.Sprintf("pod %s rejected: %s: %s", r.Pod, r.Reason, r.Message)
+}
+
+// Admit does what HandlePodAdditions in pkg/kubelet/kubelet.go does for one new pod: make it known, then let it pass
+// the admission handlers, one pod at a time. Allocation of all its containers is part of that. The error is a
+// *Rejection.
+func (n *Node) Admit(pod *v1.Pod) error {
+	n.admission.Lock()
+	defer n.admission.Unlock()
+	n.pods.add(pod)
+	return n.admit(pod)
+}
+
+func (n *Node) admit(pod *v1.Pod) error {
+	others := slices.DeleteFunc(n.pods.GetActivePods(), func(p *v1.Pod) bool { return p.UID == pod.UID })
+	if ok, reason, message := n.allocation.AddPod(others, pod); !ok {
+		n.pods.deactivate(pod)
+		return &Rejection{Pod: pod.Name, Reason: reason, Message: message}
+	}
+	for _, c := range containers(pod) {
+		n.topology.AddContainer(pod, &c, containerID(pod, c.Name))
+	}
+	return nil
+}
+
+// Remove ends a pod: its containers stop, then the kubelet forgets it. The kubelet calls no plugin for that.
+func (n *Node) Remove(pod *v1.Pod) error {
+	n.admission.Lock()
+	defer n.admission.Unlock()
+	n.pods.deactivate(pod)
+	for _, c := range containers(pod) {
+		if err := n.topology.RemoveContainer(containerID(pod, c.Name)); err != nil {
+			return fmt.Errorf("remove pod %s: %w", pod.Name, err)
+		}
+	}
+	n.allocation.RemovePod(pod.UID)
+	n.pods.remove(pod)
+	return nil
+}
+
+// containers are all containers of a pod in the order in which they are admitted.
+func containers(pod *v1.Pod) []v1.Container {
+	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+}

@@ -1,0 +1,109 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+)
+
+// Allocatable is the number of healthy devices of a resource, allocated ones included, as it would stand in the
+// node's status.
+func (n *Node) Allocatable(resource string) int {
+	_, allocatable, _ := n.devices.GetCapacity()
+	quantity := allocatable[v1.ResourceName(resource)]
+	return int(quantity.Value())
+}
+
+// WaitAllocatable waits until a resource has this many healthy devices. The kubelet announces the change to nobody,
+// so this looks every few milliseconds.
+func (n *Node) WaitAllocatable(ctx context.Context, resource string, want int) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		have := n.Allocatable(resource)
+		if have == want {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d devices of %s, have %d: %w", want, resource, have, context.Cause(ctx))
+		}
+	}
+}
+
+// Inventory lists the healthy devices of a resource, allocated or not, each with the NUMA nodes that its plugin
+// named.
+func (n *Node) Inventory(resource string) map[string][]int {
+	inventory := map[string][]int{}
+	for id, device := range n.devices.GetAllocatableDevices()[resource] {
+		var nodes []int
+		for _, node := range device.GetTopology().GetNodes() {
+			nodes = append(nodes, int(node.GetID()))
+		}
+		inventory[id] = nodes
+	}
+	return inventory
+}
+
+// Devices returns the device IDs that a container of an admitted pod holds, by resource, sorted. The kubelet keeps no
+// order.
+func (n *Node) Devices(pod *v1.Pod, container string) map[string][]string {
+	held := map[string][]string{}
+	for resource, devices := range n.devices.GetDevices(string(pod.UID), container) {
+		held[resource] = slices.Sorted(maps.Keys(devices))
+	}
+	return held
+}
+
+// Affinity returns the NUMA nodes that the topology manager chose for a container of an admitted pod, ascending; none
+// means that nothing asked for any.
+func (n *Node) Affinity(pod *v1.Pod, container string) []int {
+	affinity := n.topology.GetAffinity(string(pod.UID), container).NUMANodeAffinity
+	if affinity == nil {
+		return nil
+	}
+	return affinity.GetBits()
+}
+
+// Response is what a container gets from the plugins when it is started.
+type Response struct {
+	Env         map[string]string
+	DeviceNodes []string // paths in the container; those of one resource in the order of its plugin
+	Annotations map[string]string
+}
+
+// Response returns what the kubelet would hand to the container runtime for a container of an admitted pod.
+func (n *Node) Response(ctx context.Context, pod *v1.Pod, container string) (Response, error) {
+	i := slices.IndexFunc(containers(pod), func(c v1.Container) bool { return c.Name == container })
+	if i < 0 {
+		return Response{}, fmt.Errorf("pod %s has no container %s", pod.Name, container)
+	}
+	options, err := n.devices.GetDeviceRunContainerOptions(ctx, pod, &containers(pod)[i])
+	if err != nil {
+		return Response{}, fmt.Errorf("start container %s of pod %s: %w", container, pod.Name, err)
+	}
+	return response(options), nil
+}
+
+func response(options *devicemanager.DeviceRunContainerOptions) Response {
+	r := Response{Env: map[string]string{}, Annotations: map[string]string{}}
+	if options == nil { // the container holds no devices
+		return r
+	}
+	for _, env := range options.Envs {
+		r.Env[env.Name] = env.Value
+	}
+	for _, device := range options.Devices {
+		r.DeviceNodes = append(r.DeviceNodes, device.PathInContainer)
+	}
+	for _, annotation := range options.Annotations {
+		r.Annotations[annotation.Name] = annotation.Value
+	}
+	return r
+}

@@ -1,0 +1,133 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/allocation"
+	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/kubernetes/pkg/kubelet/config"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+)
+
+// Options say what kind of node to start.
+type Options struct {
+	NUMA   []NUMA // the machine's NUMA nodes, at least one
+	Policy string // --topology-manager-policy; "restricted" when empty
+	Scope  string // --topology-manager-scope; "container" when empty
+}
+
+// Node is a running node. Its methods may be called from several goroutines, but Restart and Stop want to be alone.
+type Node struct {
+	dir     string
+	options Options
+	pods    *pods
+
+	admission    sync.Mutex // the kubelet handles added pods on a single goroutine
+	topology     topologymanager.Manager
+	devices      *devicemanager.ManagerImpl
+	allocation   allocation.Manager
+	podResources *podResources
+}
+
+// Start starts a node in a folder, which takes the place of /var/lib/kubelet. A checkpoint that an earlier node left
+// there is taken over. The path has to be short: a unix socket address has room for 107 bytes.
+func Start(dir string, options Options) (*Node, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("start node: %w", err)
+	}
+	n := &Node{dir: dir, options: options.withDefaults(), pods: newPods()}
+	if err := n.start(containermap.NewContainerMap()); err != nil {
+		return nil, fmt.Errorf("start node in %s: %w", dir, err)
+	}
+	n.pods.ready.Store(true)
+	return n, nil
+}
+
+// Stop ends the node as the end of the kubelet process does: sockets close, pods are not told.
+func (n *Node) Stop() error {
+	n.podResources.stop()
+	if err := n.devices.Stop(klog.Background()); err != nil {
+		return fmt.Errorf("stop device manager: %w", err)
+	}
+	return nil
+}
+
+// Restart ends the kubelet and starts it again, with all containers but the init containers still running: the
+// plugins have to register again and the pods are admitted a second time from the checkpoint.
+func (n *Node) Restart() error {
+	if err := n.Stop(); err != nil {
+		return err
+	}
+	n.pods.ready.Store(false)
+	if err := n.start(n.pods.running()); err != nil {
+		return fmt.Errorf("restart node in %s: %w", n.dir, err)
+	}
+	for _, pod := range n.pods.GetActivePods() {
+		if err := n.admit(pod); err != nil {
+			return fmt.Errorf("restart node in %s: %w", n.dir, err)
+		}
+	}
+	n.pods.ready.Store(true)
+	return nil
+}
+
+// start puts the managers together in the order of NewContainerManager in pkg/kubelet/cm/container_manager_linux.go.
+func (n *Node) start(running containermap.ContainerMap) (err error) {
+	machine := cadvisorNodes(n.options.NUMA)
+	n.topology, err = topologymanager.NewManager(machine, n.options.Policy, n.options.Scope, n.options.policyOptions())
+	if err != nil {
+		return fmt.Errorf("create topology manager: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Join(n.dir, "device-plugins"), 0o750); err != nil {
+		return err
+	}
+	socket := filepath.Join(n.dir, "device-plugins", "kubelet.sock")
+	n.devices, err = newDeviceManager(klog.Background(), socket, machine, n.topology)
+	if err != nil {
+		return fmt.Errorf("create device manager: %w", err)
+	}
+	n.topology.AddHintProvider(klog.Background(), n.devices)
+
+	sources := config.NewSourcesReady(func(sets.Set[string]) bool { return n.pods.ready.Load() })
+	n.allocation = allocation.NewInMemoryManager(nil, nil, n.pods.GetActivePods, n.pods.byUID, sources, nil)
+	n.allocation.AddPodAdmitHandlers(lifecycle.PodAdmitHandlers{n.topology})
+
+	err = n.devices.Start(klog.Background(), n.pods.GetActivePods, sources, running, containerIDs(running))
+	if err != nil {
+		return fmt.Errorf("start device manager: %w", err)
+	}
+	n.podResources, err = servePodResources(filepath.Join(n.dir, "pod-resources"), n.pods, n.devices)
+	return err
+}
+
+func (o Options) withDefaults() Options {
+	if o.Policy == "" {
+		o.Policy = topologymanager.PolicyRestricted
+	}
+	if o.Scope == "" {
+		o.Scope = topologymanager.ContainerTopologyScope
+	}
+	return o
+}
+
+// policyOptions are --topology-manager-policy-options. The kubelet refuses more than eight NUMA nodes unless told
+// otherwise.
+func (o Options) policyOptions() map[string]string {
+	return map[string]string{
+		topologymanager.PreferClosestNUMANodes: "true",
+		topologymanager.MaxAllowableNUMANodes:  fmt.Sprint(max(8, len(o.NUMA))),
+	}
+}
+
+// Silence discards the log of the kubelet's code, which is global to a process and would fill the terminal. Call it
+// first.
+func Silence() { klog.SetLogger(logr.Discard()) }

@@ -1,0 +1,80 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	cadvisor "github.com/google/cadvisor/info/v1"
+)
+
+// NUMA is a NUMA node of the machine.
+type NUMA struct {
+	ID        int
+	Distances []uint64 // to every node in ascending order, itself included (10)
+}
+
+// Distances as firmware gives them for one node (ACPI SLIT) and for another, where a machine does not say.
+const (
+	localDistance  = 10
+	remoteDistance = 20
+)
+
+// ReadNUMA describes the NUMA nodes with these numbers. Distances are read from a sysfs root; a recorded machine
+// without them gets those of a machine whose nodes are all equally far apart.
+func ReadNUMA(sys fs.FS, numbers []int) ([]NUMA, error) {
+	nodes := make([]NUMA, 0, len(numbers))
+	for i, number := range numbers {
+		distances, err := readDistances(sys, number)
+		if err != nil {
+			return nil, err
+		}
+		if len(distances) == 0 {
+			distances = uniformDistances(i, len(numbers))
+		}
+		nodes = append(nodes, NUMA{ID: number, Distances: distances})
+	}
+	return nodes, nil
+}
+
+// readDistances reads devices/system/node/node<N>/distance; none where there is no such file.
+func readDistances(sys fs.FS, number int) ([]uint64, error) {
+	file := path.Join("devices/system/node", fmt.Sprintf("node%d", number), "distance")
+	text, err := fs.ReadFile(sys, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read NUMA distances: %w", err)
+	}
+	var distances []uint64
+	for field := range strings.FieldsSeq(string(text)) {
+		distance, err := strconv.ParseUint(field, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("read NUMA distances: %s: %w", file, err)
+		}
+		distances = append(distances, distance)
+	}
+	return distances, nil
+}
+
+func uniformDistances(self, count int) []uint64 {
+	distances := make([]uint64, count)
+	for i := range distances {
+		distances[i] = remoteDistance
+	}
+	distances[self] = localDistance
+	return distances
+}
+
+// cadvisorNodes puts the nodes in the form in which the kubelet gets them from cAdvisor.
+func cadvisorNodes(nodes []NUMA) []cadvisor.Node {
+	described := make([]cadvisor.Node, 0, len(nodes))
+	for _, n := range nodes {
+		described = append(described, cadvisor.Node{Id: n.ID, Distances: n.Distances})
+	}
+	return described
+}

@@ -1,0 +1,169 @@
+// Package rig puts a whole node together for tests and the demo: a recorded machine laid out in a folder, the real
+// kubelet managers on it (package node) and the two built daemons (package pair). It admits pods and tells, for every
+// container, what it got, what it could have got at best, and in which order the kubelet asked.
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/test/kubelet/node"
+	"github.com/tandem-k8s/tandem/test/kubelet/pair"
+	"github.com/tandem-k8s/tandem/test/machines"
+)
+
+// Setup is a machine and how its devices are offered.
+type Setup struct {
+	Bin             string // folder with the built daemons
+	Machine         string // a name of test/machines
+	VFsPerPF        int    // for PFs whose recording has none
+	ExcludeTopology bool   // the key of that name in the SR-IOV config: no NUMA hint for VFs
+	Coordinated     bool   // false: the kubelet chooses at random, as with stock plugins
+}
+
+// String is the machine and how many VFs it has.
+func (s Setup) String() string {
+	switch {
+	case s.VFsPerPF == 0:
+		return s.Machine + ", no VFs"
+	case s.ExcludeTopology:
+		return fmt.Sprintf("%s, %d VFs per PF without NUMA hint", s.Machine, s.VFsPerPF)
+	case s.VFsPerPF == 1:
+		return s.Machine + ", 1 VF per PF"
+	default:
+		return fmt.Sprintf("%s, %d VFs per PF", s.Machine, s.VFsPerPF)
+	}
+}
+
+// Rig is a running node with a running pair.
+type Rig struct {
+	*Machine
+	Node  *node.Node
+	Pair  *pair.Pair
+	dir   string
+	setup Setup
+	held  holdings
+}
+
+// startTime bounds the wait for the daemons to register: it takes a fraction of a second unless something is wrong.
+const startTime = 20 * time.Second
+
+// Start lays the machine out in a temporary folder and starts node and pair on it. It returns when the kubelet knows
+// all devices.
+func Start(ctx context.Context, setup Setup) (*Rig, error) {
+	dir, err := makeDir()
+	if err != nil {
+		return nil, fmt.Errorf("start rig: %w", err)
+	}
+	r := &Rig{dir: dir, setup: setup, held: holdings{}}
+	if err := r.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", setup.Machine, err), r.Stop())
+	}
+	return r, nil
+}
+
+// makeDir makes a temporary folder, in memory where that can be had: a machine is thousands of small files. It does
+// not follow $TMPDIR, since a unix socket's path must stay below 108 bytes.
+func makeDir() (string, error) {
+	if dir, err := os.MkdirTemp("/dev/shm", "tandem-"); err == nil {
+		return dir, nil
+	}
+	return os.MkdirTemp("/tmp", "tandem-")
+}
+
+// Stop stops the pair and the node and removes the folder.
+func (r *Rig) Stop() error {
+	var errs []error
+	if r.Pair != nil {
+		errs = append(errs, r.Pair.Stop())
+	}
+	if r.Node != nil {
+		errs = append(errs, r.Node.Stop())
+	}
+	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
+}
+
+func (r *Rig) start(ctx context.Context) error {
+	if err := r.layOut(); err != nil {
+		return err
+	}
+	numa, err := node.ReadNUMA(os.DirFS(r.path("sys")), r.Tree.NUMANodes())
+	if err != nil {
+		return err
+	}
+	if r.Node, err = node.Start(r.path("kubelet"), node.Options{NUMA: numa}); err != nil {
+		return err
+	}
+	r.Pair, err = pair.Start(pair.Options{
+		Bin:            r.setup.Bin,
+		Sysfs:          r.path("sys"),
+		Dev:            r.path("dev"),
+		Kubelet:        r.path("kubelet"),
+		Run:            r.path("run"),
+		DevInfo:        r.path("devinfo"),
+		Config:         r.path("config.json"),
+		ResourcePrefix: resourcePrefix,
+		Coordinated:    r.setup.Coordinated,
+	})
+	if err != nil {
+		return err
+	}
+	return r.WaitReady(ctx)
+}
+
+// layOut makes the folders: the machine's sysfs, its device nodes, and the SR-IOV config.
+func (r *Rig) layOut() error {
+	recorded, err := machines.Load(r.setup.Machine, r.setup.VFsPerPF)
+	if err != nil {
+		return err
+	}
+	if err := recorded.Layout(r.path("sys")); err != nil {
+		return err
+	}
+	if err := os.Mkdir(r.path("dev"), 0o755); err != nil {
+		return err
+	}
+	if r.Machine, err = readMachine(os.DirFS(r.path("sys"))); err != nil {
+		return err
+	}
+	return os.WriteFile(r.path("config.json"), r.sriovConfig(r.setup.ExcludeTopology), 0o644)
+}
+
+func (r *Rig) path(name string) string { return filepath.Join(r.dir, name) }
+
+// WaitReady waits until the kubelet knows all devices of the machine and, where they coordinate, both daemons know of
+// each other.
+func (r *Rig) WaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	var watchers sync.WaitGroup
+	defer watchers.Wait()
+	defer fail(nil)
+	for _, daemon := range []*pair.Daemon{r.Pair.GPU, r.Pair.RDMA} {
+		watchers.Go(func() { failOnExit(ctx, daemon, fail) })
+	}
+	if err := r.Node.WaitAllocatable(ctx, GPU, len(r.gpus)); err != nil {
+		return err
+	}
+	if err := r.Node.WaitAllocatable(ctx, VF, len(r.vfs)); err != nil {
+		return err
+	}
+	if !r.setup.Coordinated {
+		return nil
+	}
+	return r.waitJoined(ctx)
+}
+
+func failOnExit(ctx context.Context, daemon *pair.Daemon, fail context.CancelCauseFunc) {
+	select {
+	case <-daemon.Exited():
+		fail(errors.Join(fmt.Errorf("%s has ended", daemon.Name()), daemon.Err()))
+	case <-ctx.Done():
+	}
+}
