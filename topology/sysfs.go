@@ -73,19 +73,20 @@ func readDevice(sys fs.FS, name string) (*Device, error) {
 	r := &reader{sys: sys, dir: path.Join(pciDevices, name), name: name}
 	r.attributes(d)
 	r.links(d)
-	if r.err == nil {
-		return d, nil
-	}
-	if _, err := fs.Stat(sys, r.dir); gone(err) {
+	// Files of a function that vanishes meanwhile look absent, so it is looked for again at the end.
+	if _, err := fs.Stat(sys, r.dir); gone(err) || gone(r.err) {
 		return nil, errVanished
 	}
-	return nil, r.err
+	if r.err != nil {
+		return nil, r.err
+	}
+	return d, nil
 }
 
 // parseChain splits the target of a link in bus/pci/devices, "../../../devices/pci0000:80/0000:80:01.0/0000:81:00.0",
 // into the root complex and the bridges above the function. Where root complexes nest (VMD) the innermost counts.
 func parseChain(target string) (rootComplex string, bridges []Address) {
-	for _, element := range strings.Split(path.Dir(target), "/") {
+	for element := range strings.SplitSeq(path.Dir(target), "/") {
 		if isRootComplex(element) {
 			rootComplex, bridges = element, nil
 		} else if a, err := ParseAddress(element); err == nil {
@@ -288,7 +289,7 @@ const maxNodes = 1 << 10
 // parseList reads the kernel's list format, "0-3,8" (Documentation/admin-guide/cputopology.rst).
 func parseList(s string) ([]int, error) {
 	var list []int
-	for _, part := range strings.Split(s, ",") {
+	for part := range strings.SplitSeq(s, ",") {
 		first, last, isRange := strings.Cut(part, "-")
 		low, err := strconv.Atoi(first)
 		high := low

@@ -6,6 +6,7 @@
 package machines
 
 import (
+	"bytes"
 	"embed"
 	"fmt"
 	"path"
@@ -33,12 +34,11 @@ func Names() []string {
 // Load returns a machine with this many VFs on each of its RDMA-capable PFs. A machine that was recorded with VFs keeps
 // those and gets no others.
 func Load(name string, vfsPerPF int) (*recording.Machine, error) {
-	file, err := files.Open(name + ".txt")
+	text, err := files.ReadFile(name + ".txt")
 	if err != nil {
 		return nil, fmt.Errorf("load machine %q: there are %s", name, strings.Join(Names(), ", "))
 	}
-	defer file.Close()
-	machine, err := recording.Parse(file)
+	machine, err := recording.Parse(bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("load machine %s: %w", name, err)
 	}

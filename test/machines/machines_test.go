@@ -126,8 +126,8 @@ func TestCaptureKeepsAll(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if diff := cmp.Diff(entries(t, m), entries(t, captured)); diff != "" {
-			t.Errorf("%s (-machine +captured):\n%s", name, diff)
+		if want, got := entries(t, m), entries(t, captured); want != got {
+			t.Errorf("%s (-machine +captured):\n%s", name, cmp.Diff(want, got))
 		}
 	}
 }

@@ -226,44 +226,15 @@ func (p *parser) end(line string) error {
 	if count != p.entries {
 		return fmt.Errorf("the file has %d entries where it should have %d: lines are missing or were added", p.entries, count)
 	}
-	switch line, err := p.next(); {
-	case errors.Is(err, errEnd):
-		return nil
-	case err != nil:
-		return err
-	default:
-		return fmt.Errorf("nothing may follow the last line, but there is %q", line)
-	}
-}
-
-// cutName splits a line after the name it starts with.
-func cutName(line string) (name, rest string, err error) {
-	if line[0] != '"' {
-		name, _, _ = strings.Cut(line, " ")
-		if !plainName(name) {
-			return "", "", fmt.Errorf("name %q has to be quoted", name)
+	for {
+		line, err := p.next()
+		switch {
+		case errors.Is(err, errEnd):
+			return nil
+		case err != nil:
+			return err
+		case line != "":
+			return fmt.Errorf("nothing may follow the last line, but there is %q", line)
 		}
-		return name, line[len(name):], nil
 	}
-	quoted, err := strconv.QuotedPrefix(line)
-	if err != nil {
-		return "", "", fmt.Errorf("unquote %s: %w", line, err)
-	}
-	name, err = unquote(quoted, nil)
-	return name, line[len(quoted):], err
-}
-
-// unquote returns a string as it is where that is plain, and what it quotes where it is quoted.
-func unquote(s string, plain func(string) bool) (string, error) {
-	if !strings.HasPrefix(s, `"`) {
-		if !plain(s) {
-			return "", fmt.Errorf("%q has to be quoted", s)
-		}
-		return s, nil
-	}
-	text, err := strconv.Unquote(s)
-	if err != nil {
-		return "", fmt.Errorf("unquote %s: %w", s, err)
-	}
-	return text, nil
 }

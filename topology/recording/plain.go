@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -64,4 +65,36 @@ func quotePath(name string) string {
 		return name
 	}
 	return strconv.Quote(name)
+}
+
+// cutName splits a line after the name it starts with.
+func cutName(line string) (name, rest string, err error) {
+	if line[0] != '"' {
+		name, _, _ = strings.Cut(line, " ")
+		if !plainName(name) {
+			return "", "", fmt.Errorf("name %q has to be quoted", name)
+		}
+		return name, line[len(name):], nil
+	}
+	quoted, err := strconv.QuotedPrefix(line)
+	if err != nil {
+		return "", "", fmt.Errorf("unquote %s: %w", line, err)
+	}
+	name, err = unquote(quoted, nil)
+	return name, line[len(quoted):], err
+}
+
+// unquote returns a string as it is where that is plain, and what it quotes where it is quoted.
+func unquote(s string, plain func(string) bool) (string, error) {
+	if !strings.HasPrefix(s, `"`) {
+		if !plain(s) {
+			return "", fmt.Errorf("%q has to be quoted", s)
+		}
+		return s, nil
+	}
+	text, err := strconv.Unquote(s)
+	if err != nil {
+		return "", fmt.Errorf("unquote %s: %w", s, err)
+	}
+	return text, nil
 }

@@ -2,6 +2,7 @@ package recording
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 
@@ -31,7 +32,7 @@ up -> ../c/d:1.0
 [c/d:1.0]
 [e]
 1 = 1
-end 15 entries
+end 16 entries
 `
 
 func parse(t *testing.T, text string) *Machine {
@@ -62,8 +63,8 @@ func TestRoundTrip(t *testing.T) {
 	if diff := cmp.Diff([]string{"a machine", "", " with an indented comment"}, m.Comments()); diff != "" {
 		t.Errorf("comments (-want +got):\n%s", diff)
 	}
-	if m.Len() != 15 {
-		t.Errorf("Len() = %d, want 15", m.Len())
+	if m.Len() != 16 {
+		t.Errorf("Len() = %d, want 16", m.Len())
 	}
 }
 
@@ -116,7 +117,7 @@ func TestParseErrors(t *testing.T) {
 		{"link down and up", "# tandem machine v1\n[a]\nx -> ../b/../../c\nend 2 entries\n", `line 3: link a/x to "../b/../../c": want a relative target that leads up first, then down`},
 		{"link to itself", "# tandem machine v1\n[a]\nx -> .\nend 2 entries\n", `line 3: link a/x to ".": want a relative target that leads up first, then down`},
 		{"no bracket", "# tandem machine v1\n[a\nend 1 entries\n", `line 2: want a directory in brackets, not "[a"`},
-		{"no value", "# tandem machine v1\n[a]\nx =\nend 2 entries\n", `line 4: a file without a value has to be written as name = ""`},
+		{"no value", "# tandem machine v1\n[a]\nx =\nend 2 entries\n", `line 3: a file without a value has to be written as name = ""`},
 		{"no sign", "# tandem machine v1\n[a]\nx 1\nend 2 entries\n", `line 3: want name = value or name -> target, not "x 1"`},
 		{"no space", "# tandem machine v1\n[a]\nx =1\nend 2 entries\n", `line 3: want a space after the equals sign`},
 		{"odd name", "# tandem machine v1\n[a]\nx*y = 1\nend 2 entries\n", `line 3: name "x*y" has to be quoted`},
@@ -149,6 +150,25 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
+// TestPackageComment: the example in the package comment is a machine file.
+func TestPackageComment(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for line := range strings.Lines(string(source)) {
+		if line, ok := strings.CutPrefix(line, "//\t"); ok {
+			text.WriteString(line)
+		}
+	}
+	m := parse(t, text.String())
+	if diff := cmp.Diff(text.String(), write(t, m)); diff != "" {
+		t.Errorf("it would be written otherwise (-doc +written):\n%s", diff)
+	}
+}
+
 func TestBuilder(t *testing.T) {
 	t.Parallel()
 	b := parse(t, example).Build()
@@ -160,7 +180,7 @@ func TestBuilder(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.File("e/later", "") // is not in m any more
-	want := strings.NewReplacer("1 = 1\n", "1 = 2\nnew = \"\"\n", "end 15", "end 16").Replace(example)
+	want := strings.NewReplacer("1 = 1\n", "1 = 2\nnew = \"\"\n", "end 16", "end 17").Replace(example)
 	if diff := cmp.Diff(want, write(t, m)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -24,6 +24,9 @@ var addressed = regexp.MustCompile(`\b(en|ib|wl|ww|roce|iw|opa|rdma)x([0-9a-f]{1
 
 // name replaces addresses in a path, a link target or any other text: enx001122334455 becomes enx000000000001.
 func (s *scrubber) name(text string) string {
+	if !mayBeAddressed(text) {
+		return text
+	}
 	return addressed.ReplaceAllStringFunc(text, func(found string) string {
 		if s.names[found] == "" {
 			kind, digits, _ := strings.Cut(found, "x")
@@ -31,6 +34,16 @@ func (s *scrubber) name(text string) string {
 		}
 		return s.names[found]
 	})
+}
+
+// mayBeAddressed saves most texts from the regular expression.
+func mayBeAddressed(text string) bool {
+	for _, kind := range []string{"enx", "ibx", "wlx", "wwx", "rocex", "iwx", "opax", "rdmax"} {
+		if strings.Contains(text, kind) {
+			return true
+		}
+	}
+	return false
 }
 
 // identity matches a line of a KFD properties file that identifies a GPU, or a group of linked ones

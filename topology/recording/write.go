@@ -18,7 +18,10 @@ func (m *Machine) WriteTo(w io.Writer) (int64, error) {
 	out := bufio.NewWriter(counter)
 	fmt.Fprintln(out, header)
 	for _, comment := range m.comments {
-		fmt.Fprintln(out, strings.TrimSuffix("# "+comment, " "))
+		if comment != "" {
+			comment = " " + comment
+		}
+		fmt.Fprintln(out, "#"+comment)
 	}
 	m.root.each("",
 		func(s section) { fmt.Fprintf(out, "[%s]\n", quotePath(s.dir)) },

@@ -1,0 +1,212 @@
+package topology_test
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+const nicDir = "devices/pci0000:80/0000:80:01.0/0000:81:00.0"
+
+func oneNIC() fstest.MapFS {
+	return sysfs("0-1", "pci0000:80/0000:80:01.0/0000:81:00.0 "+nic+" 1")
+}
+
+func TestReadDevice(t *testing.T) {
+	t.Parallel()
+	sys := oneNIC()
+	for name, content := range map[string]string{
+		"vendor": "0x15b3", "device": "0x1021",
+		"current_link_speed": "16.0 GT/s PCIe", "max_link_speed": "32.0 GT/s PCIe",
+		"current_link_width": "16", "max_link_width": "255",
+		"net/ens1np0/type": "1", "net/ens0/type": "1", "infiniband/mlx5_3/node_desc": "x",
+	} {
+		file(sys, nicDir+"/"+name, content)
+	}
+	link(sys, nicDir+"/driver", "../../../../bus/pci/drivers/mlx5_core")
+	for i, vf := range []string{"0000:81:01.4", "0000:81:00.1", "0000:81:00.2"} {
+		virtfn := []string{"virtfn10", "virtfn2", "virtfn9"}[i]
+		link(sys, nicDir+"/"+virtfn, "../"+vf)
+	}
+	d, ok := tree(t, sys).Device(address("0000:81:00.0"))
+	if !ok {
+		t.Fatal("no 0000:81:00.0")
+	}
+	got := []any{
+		d.Class, d.Vendor, d.Product, d.Driver, d.NUMA.String(), d.PCIe, d.VFs, d.Netdevs, d.RDMA, d.IsVF(), d.PCIe.Degraded(),
+	}
+	want := []any{
+		topology.Class(0x020000), uint16(0x15b3), uint16(0x1021), "mlx5_core", "1",
+		topology.PCIeLink{Speed: 16, MaxSpeed: 32, Width: 16},
+		addresses("0000:81:00.1", "0000:81:00.2", "0000:81:01.4"),
+		[]string{"ens0", "ens1np0"}, []string{"mlx5_3"}, false, true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("0000:81:00.0 (-want +got):\n%s", diff)
+	}
+}
+
+// TestReadAbsent: a file that is absent is an unknown value, not zero and not an error.
+func TestReadAbsent(t *testing.T) {
+	t.Parallel()
+	sys := oneNIC()
+	delete(sys, nicDir+"/numa_node")
+	file(sys, nicDir+"/current_link_speed", "Unknown")
+	file(sys, nicDir+"/current_link_width", "255")
+	d, _ := tree(t, sys).Device(address("0000:81:00.0"))
+	if _, known := d.NUMA.Number(); known || d.Vendor != 0 || d.Driver != "" || d.PCIe != (topology.PCIeLink{}) || d.Netdevs != nil {
+		t.Errorf("got %+v", d)
+	}
+	if d.PCIe.Degraded() {
+		t.Error("an unknown link is degraded")
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		about, name, content, want string
+	}{
+		{"class", nicDir + "/class", "network", `read class of 0000:81:00.0: parse "network": invalid syntax`},
+		{"wide vendor", nicDir + "/vendor", "0x115b3", `read vendor of 0000:81:00.0: parse "0x115b3": value out of range`},
+		{"numa_node", nicDir + "/numa_node", "one", `read numa_node of 0000:81:00.0: parse "one": invalid syntax`},
+		{"PF", nicDir + "/physfn", "-> ../pf0", `read physfn of 0000:81:00.0: parse PCI address "pf0": want domain:bus:device.function, as in 0000:81:00.0`},
+		{"VF", nicDir + "/virtfn0", "-> ../vf0", `read virtfn0 of 0000:81:00.0: parse PCI address "vf0": want domain:bus:device.function, as in 0000:81:00.0`},
+		{"device name", "bus/pci/devices/dummy", "-> ../../../devices/dummy", `list PCI devices: parse PCI address "dummy": want domain:bus:device.function, as in 0000:81:00.0`},
+		{"NUMA nodes", "devices/system/node/online", "0-", `read devices/system/node/online: parse list "0-"`},
+		{"NUMA nodes backwards", "devices/system/node/online", "3-1", `read devices/system/node/online: parse list "3-1"`},
+		{"too many NUMA nodes", "devices/system/node/online", "0-9999999", `read devices/system/node/online: parse list "0-9999999"`},
+	} {
+		t.Run(test.about, func(t *testing.T) {
+			t.Parallel()
+			sys := oneNIC()
+			if target, ok := strings.CutPrefix(test.content, "-> "); ok {
+				link(sys, test.name, target)
+			} else {
+				file(sys, test.name, test.content)
+			}
+			_, err := topology.Read(sys)
+			if err == nil || err.Error() != test.want {
+				t.Errorf("error %v\n want %s", err, test.want)
+			}
+		})
+	}
+	if _, err := topology.Read(fstest.MapFS{}); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "list PCI devices: ") {
+		t.Errorf("a root without PCI: %v", err)
+	}
+}
+
+// failing is a machine where reading one file fails.
+type failing struct {
+	fstest.MapFS
+	suffix string
+	err    error
+}
+
+func (f failing) ReadFile(name string) ([]byte, error) {
+	if strings.HasSuffix(name, f.suffix) {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: f.err}
+	}
+	return f.MapFS.ReadFile(name)
+}
+
+func TestReadUnreadable(t *testing.T) {
+	t.Parallel()
+	_, err := topology.Read(failing{oneNIC(), "0000:81:00.0/numa_node", syscall.EIO})
+	const want = "read numa_node of 0000:81:00.0: read bus/pci/devices/0000:81:00.0/numa_node: input/output error"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v\n want %s", err, want)
+	}
+	// A device that does not tell its link is still a device.
+	if _, err := topology.Read(failing{oneNIC(), "/current_link_speed", syscall.EINVAL}); err != nil {
+		t.Errorf("a link that cannot be read: %v", err)
+	}
+}
+
+// TestReadGoing: while a device goes, its directory is still there and its files answer ENODEV.
+func TestReadGoing(t *testing.T) {
+	t.Parallel()
+	tr := tree(t, failing{oneNIC(), "0000:81:00.0/numa_node", syscall.ENODEV})
+	if _, ok := tr.Device(address("0000:81:00.0")); ok {
+		t.Error("0000:81:00.0 is there")
+	}
+}
+
+// vanishing is a machine from which one function is gone after so many calls that name it.
+type vanishing struct {
+	fstest.MapFS
+	name  string
+	calls *atomic.Int64 // left
+}
+
+func (v vanishing) gone(name string) error {
+	if !strings.Contains(name, v.name) || v.calls.Add(-1) >= 0 {
+		return nil
+	}
+	return &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+func (v vanishing) Open(name string) (fs.File, error) {
+	if err := v.gone(name); err != nil {
+		return nil, err
+	}
+	return v.MapFS.Open(name)
+}
+
+func (v vanishing) ReadFile(name string) ([]byte, error) {
+	if err := v.gone(name); err != nil {
+		return nil, err
+	}
+	return v.MapFS.ReadFile(name)
+}
+
+func (v vanishing) ReadLink(name string) (string, error) {
+	if err := v.gone(name); err != nil {
+		return "", err
+	}
+	return v.MapFS.ReadLink(name)
+}
+
+func (v vanishing) ReadDir(name string) ([]fs.DirEntry, error) {
+	if err := v.gone(name); err != nil {
+		return nil, err
+	}
+	return v.MapFS.ReadDir(name)
+}
+
+func (v vanishing) Stat(name string) (fs.FileInfo, error) {
+	if err := v.gone(name); err != nil {
+		return nil, err
+	}
+	return v.MapFS.Stat(name)
+}
+
+// TestReadVanishing takes a device away after every possible number of reads: it is there whole or not at all.
+func TestReadVanishing(t *testing.T) {
+	t.Parallel()
+	seen := map[bool]bool{}
+	for calls := range int64(30) {
+		left := new(atomic.Int64)
+		left.Store(calls)
+		tr := tree(t, vanishing{oneNIC(), "0000:81:00.0", left})
+		d, ok := tr.Device(address("0000:81:00.0"))
+		seen[ok] = true
+		if ok && (d.Class != 0x020000 || d.NUMA != topology.Node(1)) {
+			t.Errorf("after %d reads half of the device is there: %+v", calls, d)
+		}
+		if _, ok := tr.Device(address("0000:80:01.0")); !ok {
+			t.Errorf("after %d reads another device is gone too", calls)
+		}
+	}
+	if !seen[true] || !seen[false] {
+		t.Errorf("30 reads are not enough to see the device both ways: %v", seen)
+	}
+}
