@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// planned asks for a plan as JSON.
+func planned(t *testing.T, args ...string) plan {
+	t.Helper()
+	var p plan
+	if err := json.Unmarshal([]byte(succeed(t, append([]string{"plan", "-o", "json"}, args...)...)), &p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// levels counts the pairs by distance.
+func (p plan) levels() map[string]int {
+	count := map[string]int{}
+	for _, pair := range p.Pairs {
+		count[pair.Distance.String()]++
+	}
+	return count
+}
+
+func TestPlanOutput(t *testing.T) {
+	t.Parallel()
+	file := withVFs(t, "oci-mi300x-derived", 2)
+	golden(t, "plan-2-2.txt", succeed(t, "plan", "--gpus", "2", "--vfs", "2", "--used", "0000:11:00.0,0000:41:00.1", "--machine", file))
+	golden(t, "plan-2-2.json", succeed(t, "plan", "--gpus", "2", "--vfs", "2", "-o", "json", "--machine", file))
+	golden(t, "plan-gpus.txt", succeed(t, "plan", "--gpus", "2", "--machine", file))
+	golden(t, "plan-vfs.txt", succeed(t, "plan", "--vfs", "2", "--machine", file))
+}
+
+// TestPlanOfUsers: the three cases of a node with as many NICs as GPUs.
+func TestPlanOfUsers(t *testing.T) {
+	t.Parallel()
+	one, four := withVFs(t, "oci-mi300x-derived", 1), withVFs(t, "oci-mi300x-derived", 4)
+	config := func(exclude string) string {
+		return write(t, "config.json", `{"resourceList": [{"resourceName": "vf", "excludeTopology": `+exclude+
+			`, "selectors": {"vendors": ["15b3"], "devices": ["101e"], "isRdma": true}}]}`)
+	}
+	for _, test := range []struct {
+		about string
+		args  []string
+		pairs map[string]int
+		nodes []int
+		note  bool
+	}{
+		{"4+4, one VF per PF", []string{"--gpus", "4", "--vfs", "4", "--machine", one}, map[string]int{"PIX": 4}, []int{0}, false},
+		{"8+8, one VF per PF", []string{"--gpus", "8", "--vfs", "8", "--machine", one}, map[string]int{"PIX": 8}, []int{0, 1}, false},
+		{"8+8, four VFs per PF", []string{"--gpus", "8", "--vfs", "8", "--machine", four}, map[string]int{"PIX": 8}, []int{}, true},
+		{"the same by a configuration", []string{"--gpus", "8", "--vfs", "8", "--machine", four, "--config", config("false")}, map[string]int{"PIX": 8}, []int{}, true},
+		{"VFs without NUMA nodes", []string{"--gpus", "8", "--vfs", "8", "--machine", four, "--config", config("true")}, map[string]int{"PIX": 8}, []int{0, 1}, false},
+		{"one node taken", []string{"--gpus", "1", "--vfs", "1", "--machine", one, "--used", "0000:0c:00.1,0000:2a:00.1,0000:41:00.1,0000:58:00.1"}, map[string]int{"PIX": 1}, []int{1}, false},
+	} {
+		t.Run(test.about, func(t *testing.T) {
+			t.Parallel()
+			p := planned(t, test.args...)
+			if diff := cmp.Diff(test.pairs, p.levels()); diff != "" {
+				t.Errorf("pairs (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.nodes, p.Nodes); diff != "" {
+				t.Errorf("NUMA nodes (-want +got):\n%s", diff)
+			}
+			if (p.Note != "") != test.note {
+				t.Errorf("note %q", p.Note)
+			}
+		})
+	}
+}
+
+// TestPlanLeavesUsed: what is used is in no plan, and the pairs are those of the lists.
+func TestPlanLeavesUsed(t *testing.T) {
+	t.Parallel()
+	file := withVFs(t, "nv-h100-oci", 2)
+	used := "0000:0f:00.0,0000:2a:00.1, 0000:2A:00.2"
+	p := planned(t, "--gpus", "2", "--vfs", "2", "--used", used, "--machine", file)
+	for i, pair := range p.Pairs {
+		if pair.GPU != p.GPUs[i] || pair.VF != p.VFs[i] {
+			t.Errorf("pair %d is %v, the lists are %v and %v", i, pair, p.GPUs, p.VFs)
+		}
+		if strings.Contains(strings.ToLower(used), pair.GPU) || strings.Contains(strings.ToLower(used), pair.VF) {
+			t.Errorf("%v is used", pair)
+		}
+		if pair.Distance != topology.PIX {
+			t.Errorf("%v is not on one switch", pair)
+		}
+	}
+}
+
+func TestPlanOfPartitions(t *testing.T) {
+	t.Parallel()
+	p := planned(t, "--gpus", "63", "--machine", recorded("amd-mi300x-cpx-kfd"))
+	if len(p.GPUs) != 63 || len(p.VFs) != 0 || len(p.Pairs) != 0 {
+		t.Errorf("%d GPUs, %d VFs, %d pairs; want 63, 0, 0", len(p.GPUs), len(p.VFs), len(p.Pairs))
+	}
+	p = planned(t, "--gpus", "1", "--used", "0000:05:00.0,amdgpu_xcp_0", "--machine", recorded("amd-mi300x-cpx-kfd"))
+	if len(p.GPUs) != 1 || p.GPUs[0] == "0000:05:00.0" || p.GPUs[0] == "amdgpu_xcp_0" {
+		t.Errorf("GPUs %v", p.GPUs)
+	}
+}
+
+func TestPlanConfigErrors(t *testing.T) {
+	t.Parallel()
+	oci := recorded("oci-mi300x-derived")
+	for _, config := range []string{"none.json", write(t, "empty.json", ""), write(t, "not.json", "resourceList:")} {
+		code, stdout, stderr := run("plan", "--vfs", "1", "--machine", oci, "--config", config)
+		if code != exitError || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, config) {
+			t.Errorf("%s: exit code %d, standard error %q", config, code, stderr)
+		}
+	}
+}

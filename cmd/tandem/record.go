@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tandem-k8s/tandem/topology/recording"
+)
+
+func newRecord() *cobra.Command {
+	var from source
+	var file string
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "record",
+		Short: "Write this machine into a text file",
+		Long: `Write what Tandem reads of this machine into a text file: the PCI tree, NUMA nodes, drivers, names of netdevs and RDMA
+devices, GPUs and their links. It needs no privilege: what it may not read is left out and counted. No MAC address,
+GUID, serial number or host name is in the file. It can be read by tandem topo and tandem plan, anywhere.`,
+		Example: `  tandem record > my-machine.txt
+  tandem record -f my-machine.txt
+  tandem topo --machine my-machine.txt`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			machine, err := recording.Capture(os.DirFS(from.sysfsRoot))
+			if err != nil {
+				return fmt.Errorf("read %s: %w", from.sysfsRoot, err)
+			}
+			if err := writeMachine(machine, file, force, cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			summarise(machine, cmd.ErrOrStderr())
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&from.sysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "file to write (default standard output)")
+	cmd.Flags().BoolVar(&force, "force", false, "overwrite the file")
+	return cmd
+}
+
+// writeMachine writes to the file, or to stdout where none is named.
+func writeMachine(machine *recording.Machine, name string, force bool, stdout io.Writer) error {
+	if name == "" {
+		_, err := machine.WriteTo(stdout)
+		return err
+	}
+	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if force {
+		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	var text bytes.Buffer
+	if _, err := machine.WriteTo(&text); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(name, flags, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("write %s: it is there already, and --force is not given", name)
+	}
+	if err != nil {
+		return fmt.Errorf("write machine: %w", err)
+	}
+	_, err = file.Write(text.Bytes())
+	return errors.Join(err, file.Close())
+}
+
+// summarise says what was recorded, and what was left out.
+func summarise(machine *recording.Machine, w io.Writer) {
+	count := func(pattern string) int {
+		names, _ := fs.Glob(machine.FS(), pattern) // the patterns are well formed
+		return len(names)
+	}
+	fmt.Fprintf(w, "recorded %d entries: %d PCI functions, %d NUMA nodes, %d netdevs, %d RDMA devices, %d render nodes, %d KFD nodes\n",
+		machine.Len(), count("bus/pci/devices/*"), count("devices/system/node/node*"), count("class/net/*"),
+		count("class/infiniband/*"), count("class/drm/renderD*"), count("class/kfd/kfd/topology/nodes/*"))
+	for _, comment := range machine.Comments() {
+		fmt.Fprintln(w, comment)
+	}
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/simulation"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// simulate is the command line of tandem simulate.
+type simulate struct {
+	source   source
+	preset   string
+	vfs      int
+	policy   string
+	mix      string
+	ways     []string
+	gpuFirst float64
+	svg      string
+	output   output
+	config   simulation.Config
+}
+
+func newSimulate() *cobra.Command {
+	s := simulate{output: asTable}
+	cmd := &cobra.Command{
+		Use:   "simulate",
+		Short: "Compare ways of choosing on random containers that come and go",
+		Long: `Simulate plays random containers that come to a node and leave it again, with the kubelet's rules of admission, under several
+ways of choosing their GPUs and VFs. All ways get the same arrivals. It tells how many GPUs get a VF of their own on their
+switch, how many containers are refused, and what is left, with 95 % confidence intervals over the seeds.
+
+The node is one of three common servers or a recorded machine:
+` + aboutPresets(),
+		Example: `  tandem simulate
+  tandem simulate --node B --vfs-per-pf 1 --load 60 --svg node-b.svg
+  tandem simulate --machine test/machines/nv-h100-aws-p5.txt --policy best-effort -o json`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
+	}
+	s.register(cmd.Flags())
+	return cmd
+}
+
+func aboutPresets() string {
+	var b strings.Builder
+	for _, name := range simulation.Presets() {
+		fmt.Fprintf(&b, "  %s  %s\n", name, simulation.AboutPreset(name))
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func (s *simulate) register(flags *pflag.FlagSet) {
+	c := &s.config
+	flags.StringVar(&s.preset, "node", "A", "node to simulate: "+strings.Join(simulation.Presets(), ", "))
+	flags.StringVar(&s.source.machine, "machine", "", "recorded machine to simulate instead, a file that tandem record wrote")
+	flags.IntVar(&s.vfs, "vfs-per-pf", 8, "VFs on each PF that was not recorded with any")
+	flags.StringVar(&s.policy, "policy", string(simulation.Restricted), "the kubelet's Topology Manager policy: restricted, best-effort or none")
+	flags.BoolVar(&c.ExcludeTopology, "exclude-topology", false, "announce VFs without NUMA nodes (excludeTopology)")
+	flags.Float64SliceVar(&c.Loads, "load", []float64{30, 60, 90}, "shares of the GPUs allocated with the stock pair, in percent")
+	flags.StringVar(&s.mix, "mix", simulation.DefaultMix, "what containers ask for, GPUs+VFs, with a weight where it is not 1, as in 1+1:3")
+	flags.StringSliceVar(&s.ways, "ways", nil, "ways of choosing: "+strings.Join(wayNames(), ", ")+" (default all)")
+	flags.Float64Var(&c.GPUFirst, "gpu-first", 0.5, "probability that the kubelet asks for the GPUs before the VFs")
+	flags.IntVar(&c.Seeds, "seeds", 150, "streams of arrivals")
+	flags.IntVar(&c.Arrivals, "arrivals", 1000, "arrivals of a stream that count")
+	flags.IntVar(&c.Warmup, "warmup", 200, "arrivals of a stream before that")
+	flags.Uint64Var(&c.Seed, "seed", 1, "where random numbers start; the same seed gives the same result")
+	flags.StringVar(&s.svg, "svg", "", "file to draw a chart into")
+	flags.VarP(&s.output, "output", "o", outputUsage)
+}
+
+func wayNames() []string {
+	var names []string
+	for _, w := range simulation.Ways() {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
+func (s *simulate) run(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("machine") && cmd.Flags().Changed("node") {
+		return usage("--machine and --node exclude each other")
+	}
+	if err := s.parse(); err != nil {
+		return usageError{err}
+	}
+	var err error
+	if s.config.Node, err = s.node(); err != nil {
+		return err
+	}
+	done := s.showProgress(cmd.ErrOrStderr())
+	report, err := simulation.Run(cmd.Context(), s.config)
+	done()
+	if err != nil {
+		return err
+	}
+	if s.svg != "" {
+		if err := os.WriteFile(s.svg, report.SVG(), 0o644); err != nil {
+			return fmt.Errorf("draw chart: %w", err)
+		}
+	}
+	if s.output == asJSON {
+		return writeJSON(cmd.OutOrStdout(), report)
+	}
+	_, err = cmd.OutOrStdout().Write(report.Table())
+	return err
+}
+
+// parse reads what the flags hold as text, and what can be told to be wrong before anything is read.
+func (s *simulate) parse() (err error) {
+	c := &s.config
+	if c.Policy, err = simulation.ParsePolicy(s.policy); err != nil {
+		return err
+	}
+	if c.Mix, err = simulation.ParseMix(s.mix); err != nil {
+		return err
+	}
+	if c.Ways, err = simulation.FindWays(s.ways); err != nil {
+		return err
+	}
+	if s.vfs < 0 {
+		return fmt.Errorf("%d VFs per PF are too few", s.vfs)
+	}
+	return c.Check()
+}
+
+// node makes the node: a preset, or a recorded machine with its GPUs and the VFs of its RDMA NICs.
+func (s *simulate) node() (*simulation.Node, error) {
+	if s.source.live() {
+		return simulation.NewPreset(s.preset, s.vfs)
+	}
+	n, err := readNode(&s.source)
+	if err != nil {
+		return nil, err
+	}
+	m := simulation.Machine{Name: s.source.name(), Sys: n.sys, Links: n.links}
+	for _, d := range n.gpuDevices() {
+		m.GPUs = append(m.GPUs, placement.Device{ID: d.ID, Address: d.Address})
+	}
+	for _, d := range n.rdmaNICs() {
+		m.PFs = append(m.PFs, d.Address)
+	}
+	return m.Node(s.vfs)
+}
+
+// showProgress draws a bar while the simulation runs, if someone is looking, and returns what takes it away.
+func (s *simulate) showProgress(w io.Writer) (done func()) {
+	file, ok := w.(*os.File)
+	if !ok {
+		return func() {}
+	}
+	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return func() {}
+	}
+	const width = 40
+	shown := -1
+	s.config.Progress = func(done, all int) {
+		if percent := 100 * done / all; percent != shown {
+			shown = percent
+			filled := width * done / all
+			fmt.Fprintf(w, "\r%s%s %3d %%", strings.Repeat("█", filled), strings.Repeat("░", width-filled), percent)
+		}
+	}
+	return func() { fmt.Fprintf(w, "\r%s\r", strings.Repeat(" ", width+6)) }
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/topology/recording"
+)
+
+// source is where a command reads the machine: a sysfs root, or a recorded machine.
+type source struct {
+	machine   string
+	sysfsRoot string
+}
+
+func (s *source) register(flags *pflag.FlagSet) {
+	flags.StringVar(&s.machine, "machine", "", "recorded machine to read, a file that tandem record wrote")
+	flags.StringVar(&s.sysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
+}
+
+// check refuses two sources at once.
+func (s *source) check(flags *pflag.FlagSet) error {
+	if flags.Changed("machine") && flags.Changed("sysfs-root") {
+		return usage("--machine and --sysfs-root exclude each other")
+	}
+	return nil
+}
+
+// live reports whether this node itself is read.
+func (s *source) live() bool { return s.machine == "" }
+
+// name is for errors.
+func (s *source) name() string {
+	if s.live() {
+		return s.sysfsRoot
+	}
+	return s.machine
+}
+
+func (s *source) open() (fs.FS, error) {
+	if s.live() {
+		return os.DirFS(s.sysfsRoot), nil
+	}
+	file, err := os.Open(s.machine)
+	if err != nil {
+		return nil, fmt.Errorf("read machine: %w", err)
+	}
+	defer file.Close()
+	machine, err := recording.Parse(file)
+	if err != nil {
+		return nil, fmt.Errorf("read machine %s: %w", s.machine, err)
+	}
+	return machine.FS(), nil
+}

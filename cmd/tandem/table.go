@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+const legend = `
+X      the GPU itself
+PIX    same switch: the lowest one above either card is shared
+PXB    a switch further up is shared, below the host bridge
+PHB    the host bridge alone is shared
+NODE   same NUMA node, different host bridges
+SYS    different NUMA nodes
+UNK    unknown
+`
+
+const xgmiLegend = `XGMI1  direct XGMI link; XGMI2 and on: as many hops
+`
+
+// table prints the matrix: one line per GPU, one column per GPU and NIC, below them what the short names stand for.
+func (m *matrix) table() []byte {
+	var out bytes.Buffer
+	if len(m.GPUs) > 0 {
+		m.writeCells(&out)
+		out.WriteByte('\n')
+	}
+	m.writeNames(&out)
+	out.WriteString(legend)
+	if len(m.Links) > 0 {
+		out.WriteString(xgmiLegend)
+	}
+	return out.Bytes()
+}
+
+func (m *matrix) writeCells(out *bytes.Buffer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var head strings.Builder
+	for i := range m.GPUs {
+		fmt.Fprintf(&head, "\tGPU%d", i)
+	}
+	for i := range m.NICs {
+		fmt.Fprintf(&head, "\tNIC%d", i)
+	}
+	fmt.Fprintf(w, "%s\tNUMA\n", head.String())
+	for i := range m.GPUs {
+		fmt.Fprintf(w, "GPU%d", i)
+		for k := range m.GPUs {
+			fmt.Fprintf(w, "\t%s", m.gpuCell(i, k))
+		}
+		for k := range m.NICs {
+			fmt.Fprintf(w, "\t%s", m.Distances[i*len(m.NICs)+k].Distance)
+		}
+		fmt.Fprintf(w, "\t%s\n", nodeText(m.GPUs[i].NUMA))
+	}
+	_ = w.Flush() // to memory
+}
+
+// gpuCell is the XGMI link between two GPUs or, where there is none, their PCIe distance.
+func (m *matrix) gpuCell(i, k int) string {
+	if i == k {
+		return "X"
+	}
+	a, b := m.GPUs[min(i, k)].Address, m.GPUs[max(i, k)].Address
+	for _, l := range m.Links {
+		if l.A == a && l.B == b || l.A == b && l.B == a {
+			return string(l.Type) + strconv.Itoa(l.Hops)
+		}
+	}
+	for _, d := range m.GPUDistances {
+		if d.A == a && d.B == b {
+			return d.Distance.String()
+		}
+	}
+	return topology.UNK.String()
+}
+
+func (m *matrix) writeNames(out *bytes.Buffer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for i, g := range m.GPUs {
+		fmt.Fprintf(w, "GPU%d\t%s\tNUMA %s\t%s", i, g.Address, nodeText(g.NUMA), g.Model)
+		if len(g.Partitions) > 0 {
+			fmt.Fprintf(w, ", %d partitions", len(g.Partitions))
+		}
+		fmt.Fprintln(w)
+	}
+	if len(m.GPUs) == 0 {
+		fmt.Fprintln(w, "no GPU of AMD or NVIDIA")
+	}
+	for i, n := range m.NICs {
+		fmt.Fprintf(w, "NIC%d\t%s\tNUMA %s\t%s\t%s\t%s\n", i, n.Address, nodeText(n.NUMA), cmp.Or(n.RDMA, "no RDMA"), cmp.Or(n.Netdev, "no netdev"), vfsText(n.VFs))
+	}
+	if len(m.NICs) == 0 {
+		fmt.Fprintln(w, "no NIC")
+	}
+	_ = w.Flush() // to memory
+}
+
+func nodeText(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return strconv.Itoa(*n)
+}
+
+func vfsText(vfs []topology.Address) string {
+	switch len(vfs) {
+	case 0:
+		return "no VFs"
+	case 1:
+		return "1 VF"
+	default:
+		return fmt.Sprintf("%d VFs", len(vfs))
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/test/machines"
+)
+
+var update = flag.Bool("update", false, "write what the commands print into testdata")
+
+// run runs tandem.
+func run(args ...string) (code int, stdout, stderr string) {
+	var out, problems bytes.Buffer
+	code = execute(args, &out, &problems)
+	return code, out.String(), problems.String()
+}
+
+// succeed runs tandem and returns what it prints.
+func succeed(t *testing.T, args ...string) string {
+	t.Helper()
+	code, stdout, stderr := run(args...)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("tandem %s: exit code %d, standard error %q", strings.Join(args, " "), code, stderr)
+	}
+	return stdout
+}
+
+// recorded is a file in the repository.
+func recorded(machine string) string { return "../../test/machines/" + machine + ".txt" }
+
+// withVFs writes a machine with VFs into a file.
+func withVFs(t *testing.T, machine string, perPF int) string {
+	t.Helper()
+	m, err := machines.Load(machine, perPF)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if _, err := m.WriteTo(&text); err != nil {
+		t.Fatal(err)
+	}
+	return write(t, "machine.txt", text.String())
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// golden compares with a file in testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; -update writes it):\n%s", file, diff)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"topo", "record", "plan"} {
+		help := succeed(t, command, "--help")
+		for _, want := range []string{"Usage:\n  tandem " + command, "Examples:\n  tandem " + command, "Flags:\n", "Exit codes:\n  0  done\n"} {
+			if !strings.Contains(help, want) {
+				t.Errorf("tandem %s --help lacks %q:\n%s", command, want, help)
+			}
+		}
+	}
+	if overview := succeed(t); !strings.Contains(overview, "  topo        Show how near") {
+		t.Errorf("tandem prints:\n%s", overview)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	oci := recorded("oci-mi300x-derived")
+	cut := write(t, "cut.txt", "# tandem machine v1\n[bus/pci/devices]\n0000:00:00.0 -> ../../../dev")
+	for _, test := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"simulate", 2, `tandem: unknown command "simulate"; see tandem --help`},
+		{"topo --colour", 2, `tandem topo: unknown flag: --colour; see tandem topo --help`},
+		{"topo here", 2, `tandem topo: unexpected argument "here"; see tandem topo --help`},
+		{"topo -o xml", 2, `tandem topo: invalid argument "xml" for "-o, --output" flag: want table or json; see tandem topo --help`},
+		{"topo --machine x --sysfs-root y", 2, `tandem topo: --machine and --sysfs-root exclude each other; see tandem topo --help`},
+		{"topo --machine none.txt", 1, `tandem topo: read machine: open none.txt: no such file or directory`},
+		{"topo --machine main.go", 1, `tandem topo: read machine main.go: parse machine file: line 1: this is no machine file: want "# tandem machine v1"`},
+		{"topo --machine " + cut, 1, `tandem topo: read machine ` + cut + `: parse machine file: line 3: the file ends without the line "end N entries": it is cut short`},
+		{"topo --sysfs-root testdata", 1, `tandem topo: read testdata: list PCI devices: open bus/pci/devices: no such file or directory`},
+		{"record --sysfs-root testdata", 1, `tandem record: read testdata: capture machine: list PCI devices: open bus/pci/devices: no such file or directory`},
+		{"plan", 2, `tandem plan: want a number of GPUs, VFs or both: --gpus 1 --vfs 1; see tandem plan --help`},
+		{"plan --gpus -1", 2, `tandem plan: invalid argument "-1" for "--gpus" flag: strconv.ParseUint: parsing "-1": invalid syntax; see tandem plan --help`},
+		{"plan --gpus 9 --vfs 1 --machine " + oci, 1, `tandem plan: choose 9 GPUs and 1 VFs: 8 GPUs and 8 VFs are free`},
+		{"plan --vfs 8 --used 0000:0c:00.0 --machine " + oci, 1, `tandem plan: choose 0 GPUs and 8 VFs: 8 GPUs and 7 VFs are free`},
+		{"plan --gpus 1 --used 0000:07:00.0 --machine " + oci, 1, `tandem plan: mark "0000:07:00.0" as used: it is none of the GPUs and VFs to choose from`},
+	} {
+		code, stdout, stderr := run(strings.Fields(test.args)...)
+		if code != test.code || stdout != "" {
+			t.Errorf("tandem %s: exit code %d, want %d; standard output %q", test.args, code, test.code, stdout)
+		}
+		if diff := cmp.Diff(test.want+"\n", stderr); diff != "" {
+			t.Errorf("tandem %s: standard error (-want +got):\n%s", test.args, diff)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+func newTopo() *cobra.Command {
+	var from source
+	var all bool
+	format := asTable
+	cmd := &cobra.Command{
+		Use:   "topo",
+		Short: "Show how near GPUs and NICs are to each other",
+		Long: `Show the distance of every GPU to every NIC and to every other GPU, in the words of "nvidia-smi topo -m", from sysfs
+alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are where their PF is.`,
+		Example: `  tandem topo
+  tandem topo -o json
+  tandem topo --machine test/machines/oci-mi300x-derived.txt`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := from.check(cmd.Flags()); err != nil {
+				return err
+			}
+			n, err := readNode(&from)
+			if err != nil {
+				return err
+			}
+			for _, note := range n.notes {
+				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
+			}
+			m := newMatrix(n, all)
+			if format == asJSON {
+				return writeJSON(cmd.OutOrStdout(), m)
+			}
+			_, err = cmd.OutOrStdout().Write(m.table())
+			return err
+		},
+	}
+	from.register(cmd.Flags())
+	cmd.Flags().VarP(&format, "output", "o", outputUsage)
+	cmd.Flags().BoolVar(&all, "all", false, "show NICs without RDMA too")
+	return cmd
+}
+
+// matrix is the answer, as JSON has it.
+type matrix struct {
+	GPUs         []gpuEntry      `json:"gpus"`
+	NICs         []nicEntry      `json:"nics"`
+	Distances    []distanceEntry `json:"distances"`
+	GPUDistances []gpuDistance   `json:"gpu_distances"`
+	Links        []linkEntry     `json:"links"`
+}
+
+type gpuEntry struct {
+	ID         string           `json:"id"` // the address; for AMD that is the kubelet's device ID too
+	Address    topology.Address `json:"address"`
+	NUMA       *int             `json:"numa"`
+	Model      string           `json:"model"`
+	Partitions []string         `json:"partitions,omitempty"` // device IDs, where there are several
+}
+
+type nicEntry struct {
+	Address topology.Address   `json:"address"`
+	NUMA    *int               `json:"numa"`
+	Netdev  string             `json:"netdev"`
+	RDMA    string             `json:"rdma"`
+	VFs     []topology.Address `json:"vfs"`
+}
+
+type distanceEntry struct {
+	GPU      topology.Address `json:"gpu"`
+	NIC      topology.Address `json:"nic"`
+	Distance topology.Level   `json:"distance"`
+	Bridges  int              `json:"bridges"`
+}
+
+type gpuDistance struct {
+	A        topology.Address `json:"a"`
+	B        topology.Address `json:"b"`
+	Distance topology.Level   `json:"distance"`
+	Bridges  int              `json:"bridges"`
+}
+
+type linkEntry struct {
+	A     topology.Address  `json:"a"`
+	B     topology.Address  `json:"b"`
+	Type  topology.LinkType `json:"type"`
+	Hops  int               `json:"hops"`
+	Count int               `json:"count"`
+}
+
+// newMatrix measures every pair. Without all the NICs are those with RDMA, unless there is none.
+func newMatrix(n *node, all bool) *matrix {
+	m := &matrix{
+		GPUs: []gpuEntry{}, NICs: []nicEntry{}, Distances: []distanceEntry{}, GPUDistances: []gpuDistance{}, Links: []linkEntry{},
+	}
+	nics := n.rdmaNICs()
+	if all || len(nics) == 0 {
+		nics = n.nics
+	}
+	for _, nic := range nics {
+		m.NICs = append(m.NICs, newNICEntry(nic))
+	}
+	for i, a := range n.gpus {
+		m.GPUs = append(m.GPUs, n.newGPUEntry(a))
+		for _, nic := range nics {
+			d := n.tree.Distance(a.Address, nic.Address)
+			m.Distances = append(m.Distances, distanceEntry{a.Address, nic.Address, d.Level, d.Bridges})
+		}
+		for _, b := range n.gpus[i+1:] {
+			d := n.tree.Distance(a.Address, b.Address)
+			m.GPUDistances = append(m.GPUDistances, gpuDistance{a.Address, b.Address, d.Level, d.Bridges})
+		}
+	}
+	for _, l := range n.links {
+		m.Links = append(m.Links, linkEntry(l))
+	}
+	return m
+}
+
+func (n *node) newGPUEntry(d *topology.Device) gpuEntry {
+	e := gpuEntry{ID: d.Address.String(), Address: d.Address, NUMA: number(d.NUMA), Model: model(d)}
+	if parts := n.parts[d.Address]; len(parts) > 1 {
+		for _, part := range parts {
+			e.Partitions = append(e.Partitions, part.ID)
+		}
+	}
+	return e
+}
+
+func newNICEntry(d *topology.Device) nicEntry {
+	e := nicEntry{Address: d.Address, NUMA: number(d.NUMA), VFs: d.VFs}
+	if e.VFs == nil {
+		e.VFs = []topology.Address{}
+	}
+	if len(d.Netdevs) > 0 {
+		e.Netdev = d.Netdevs[0]
+	}
+	if len(d.RDMA) > 0 {
+		e.RDMA = d.RDMA[0]
+	}
+	return e
+}
