@@ -98,7 +98,7 @@ func (c *coordinator) lookFor(ctx context.Context, q question) *kubelet.View {
 	defer cancel()
 	view, err := c.look(ctx)
 	if err != nil {
-		c.log.Warn("judge by time who is asking", "error", err)
+		c.log.Warn("choose without PodResources: who holds what may be out of date", "error", err)
 		return nil
 	}
 	return &view

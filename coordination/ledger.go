@@ -244,13 +244,6 @@ func (l *ledger) nodes(name string, ids []string) map[int]bool {
 }
 
 // device returns a device by ID; one that was never announced, or no longer is, has an ID alone.
-func (l *ledger) device(name, id string) Device {
-	if r := l.resources[name]; r != nil {
-		return r.device(id)
-	}
-	return Device{ID: id}
-}
-
 func (r *resource) device(id string) Device {
 	if d, ok := r.devices[id]; ok {
 		return d

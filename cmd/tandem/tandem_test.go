@@ -100,7 +100,7 @@ func TestErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		{"simulate", 2, `tandem: unknown command "simulate"; see tandem --help`},
+		{"guess", 2, `tandem: unknown command "guess"; see tandem --help`},
 		{"topo --colour", 2, `tandem topo: unknown flag: --colour; see tandem topo --help`},
 		{"topo here", 2, `tandem topo: unexpected argument "here"; see tandem topo --help`},
 		{"topo -o xml", 2, `tandem topo: invalid argument "xml" for "-o, --output" flag: want table or json; see tandem topo --help`},

@@ -30,7 +30,8 @@ machines and ask the two plugins in random order. A line below is a pair as a co
   PIX  same switch           PXB   a switch further up        PHB  same host bridge, no switch
   NODE same NUMA node        SYS   other NUMA node
 
-Beside it the same request without coordination: no plugin prefers a device and the kubelet chooses at random.
+Beside it the same request without coordination: no plugin prefers a device and the kubelet chooses at random. (The VFs
+are still listed in the order of the GPUs, which stock plugins do not do.)
 `)
 }
 

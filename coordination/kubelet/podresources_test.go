@@ -1,0 +1,116 @@
+package kubelet
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// limited serves PodResources and refuses the first calls, as the kubelet's limiter does.
+type limited struct {
+	podresources.UnimplementedPodResourcesListerServer
+	refuse int
+}
+
+func (l *limited) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	if l.refuse > 0 {
+		l.refuse--
+		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
+	}
+	return &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{
+		{Namespace: "team", Name: "train", Containers: []*podresources.ContainerResources{
+			{Name: "worker", Devices: []*podresources.ContainerDevices{
+				{ResourceName: "amd.com/gpu", DeviceIds: []string{"0000:11:00.0"}},
+				{ResourceName: "amd.com/gpu", DeviceIds: []string{"0000:2f:00.0"}},
+			}},
+			{Name: "log"},
+		}},
+		{Namespace: "team", Name: "idle"},
+	}}, nil
+}
+
+// serve puts a server where a kubelet has its PodResources socket and returns the kubelet's folder.
+func serve(t *testing.T, server podresources.PodResourcesListerServer) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "pod-resources", "kubelet.sock")
+	if err := os.Mkdir(filepath.Dir(socket), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(g, server)
+	done := make(chan error)
+	go func() { done <- g.Serve(listener) }()
+	t.Cleanup(func() {
+		g.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func list(t *testing.T, ctx context.Context, kubeletDir string) (View, error) {
+	t.Helper()
+	client, err := NewPodResources(kubeletDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	return client.List(ctx)
+}
+
+func TestListAsksAgainWhenItIsLimited(t *testing.T) {
+	t.Parallel()
+	got, err := list(t, t.Context(), serve(t, &limited{refuse: 3}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	train, idle := Pod{"team", "train"}, Pod{"team", "idle"}
+	want := View{
+		Pods: []Pod{train, idle},
+		Containers: map[Container]Devices{
+			{Pod: train, Name: "worker"}: {"amd.com/gpu": {"0000:11:00.0", "0000:2f:00.0"}},
+			{Pod: train, Name: "log"}:    {},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("view (-want +got):\n%s", diff)
+	}
+	if name := (Container{Pod: train, Name: "worker"}).String(); name != "team/train/worker" || !slices.Contains(got.Pods, idle) {
+		t.Errorf("container is called %s", name)
+	}
+}
+
+func TestListEndsWithItsDeadline(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := list(t, ctx, serve(t, &limited{refuse: 1 << 20})); status.Code(err) == codes.OK {
+		t.Errorf("limited for ever: %v", err)
+	}
+	if _, err := list(t, ctx, t.TempDir()); err == nil {
+		t.Error("no kubelet, no error")
+	}
+}
