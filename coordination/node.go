@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -92,6 +94,9 @@ func Status(ctx context.Context, runDir string) (*api.StatusResponse, error) {
 	}
 	defer conn.Close()
 	answer, err := api.NewCoordinationClient(conn).Status(ctx, &api.StatusRequest{})
+	if status.Code(err) == codes.Unavailable {
+		return nil, fmt.Errorf("ask %s: nobody answers; is a plugin running on this node, with this --run-dir?", SocketPath(runDir))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for status: %w", SocketPath(runDir), err)
 	}

@@ -15,16 +15,15 @@ import (
 
 // simulate is the command line of tandem simulate.
 type simulate struct {
-	source   source
-	preset   string
-	vfs      int
-	policy   string
-	mix      string
-	ways     []string
-	gpuFirst float64
-	svg      string
-	output   output
-	config   simulation.Config
+	source source
+	preset string
+	vfs    int
+	policy string
+	mix    string
+	ways   []string
+	svg    string
+	output output
+	config simulation.Config
 }
 
 func newSimulate() *cobra.Command {
