@@ -87,7 +87,8 @@ func (t *Tree) Distance(a, b Address) Distance {
 
 // levelAcross is for functions that share no bridge.
 func (t *Tree) levelAcross(a, b *Device) Level {
-	if t.rootComplex(a) == t.rootComplex(b) {
+	a, b = t.pluggedIn(a), t.pluggedIn(b)
+	if a.rootComplex == b.rootComplex {
 		return PHB
 	}
 	na, knownA := a.NUMA.Number()
@@ -100,11 +101,4 @@ func (t *Tree) levelAcross(a, b *Device) Level {
 	default:
 		return UNK
 	}
-}
-
-func (t *Tree) rootComplex(d *Device) string {
-	if pf, ok := t.devices[d.PF]; ok && d.IsVF() {
-		return pf.rootComplex
-	}
-	return d.rootComplex
 }

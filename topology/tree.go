@@ -27,7 +27,7 @@ func newTree(devices map[Address]*Device, nodes []int) *Tree {
 	}
 	cards := t.cardsBelow()
 	for address, device := range devices {
-		t.shared[address] = slices.DeleteFunc(slices.Clone(t.chain(device)), func(bridge Address) bool {
+		t.shared[address] = slices.DeleteFunc(slices.Clone(t.pluggedIn(device).bridges), func(bridge Address) bool {
 			return cards[bridge].single()
 		})
 	}
@@ -58,12 +58,13 @@ func (t *Tree) NUMANodes() []int { return slices.Clone(t.nodes) }
 // bridges of its own card left out. The last one is the switch that the card is plugged into.
 func (t *Tree) SharedBridges(a Address) []Address { return slices.Clone(t.shared[a]) }
 
-// chain is where the function is plugged in: a VF has the chain of its PF, whatever bus its own number names.
-func (t *Tree) chain(d *Device) []Address {
+// pluggedIn is the function that is plugged into the tree: the PF of a VF, whatever bus the VF's own number names and whatever
+// its own numa_node says.
+func (t *Tree) pluggedIn(d *Device) *Device {
 	if pf, ok := t.devices[d.PF]; ok && d.IsVF() {
-		return pf.bridges
+		return pf
 	}
-	return d.bridges
+	return d
 }
 
 // occupancy remembers whether one card or several hang below a bridge.
@@ -88,7 +89,7 @@ func (t *Tree) cardsBelow() map[Address]*occupancy {
 			continue
 		}
 		card := d.Function().slot()
-		for _, bridge := range t.chain(d) {
+		for _, bridge := range t.pluggedIn(d).bridges {
 			switch o := below[bridge]; {
 			case o == nil:
 				below[bridge] = &occupancy{card: card}

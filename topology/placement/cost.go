@@ -24,12 +24,7 @@ const (
 // countBits is the room for one number of pairs in termNear and termFar.
 const countBits = 20
 
-func (c *cost) add(d *cost) {
-	for i := range c {
-		c[i] += d[i]
-	}
-}
-
+// compare is negative where c is less, term by term.
 func (c *cost) compare(d *cost) int {
 	for i := range c {
 		if c[i] != d[i] {

@@ -1,2 +1,63 @@
-// Package placement chooses a container's GPUs and VFs together.
+// Package placement chooses a container's GPUs and VFs together: [Choose] is a pure function of the PCI tree, what is free, what is
+// held already and how much is wanted. It has no clock, no logger and no state, and the order of its lists means nothing: the same
+// question has the same answer.
+//
+// # The objective
+//
+// Of all ways to take the wanted numbers of GPUs and VFs, and to pair them, the best is chosen by these criteria. A later one counts
+// only where all earlier ones are equal.
+//
+//  1. Pairs. There are as many as the larger half asks for. Each device of the larger half is in one of them; those of the smaller
+//     half have equal shares, differing by one where it does not divide. More PIX pairs are better, then more PXB, PHB, NODE and SYS
+//     pairs, then fewer bridges crossed by all of them. (To a device of unknown place only the bridges above the other one count.)
+//  2. PFs. Every VF costs as many as its PF has in use already, by other containers or by this one: the sum is least when the VFs are
+//     on distinct, least loaded PFs. A degraded link counts as one more VF in use.
+//  3. GPU to GPU. The sum over all pairs of the chosen GPUs of: 0 on one card; over a direct link 100 for each hop (9 at most) less one for each
+//     parallel link; without one 1000 and 100 for each level of the ladder beyond PIX, less one for each shared bridge between
+//     PIX and PHB. A missing link is therefore worse than any link.
+//  4. What is left. First, as many as possible same-switch pairs of free devices: the sum over all switches (for devices without one,
+//     root complexes) of min(free GPUs, free VFs). This is what makes a GPU-only request take GPUs whose switch has no VF left. Then
+//     whole places stay whole: the sum of (free partitions)² over cards, then of (free GPUs)² over switches, then over NUMA nodes,
+//     then of (free VFs)² over NUMA nodes is to be large. Free devices that the request may not choose from (Spare) count as well.
+//  5. The lowest place. From the root of the tree down, level by level, the least is taken from the places with the highest
+//     addresses: fewer GPUs, then fewer VFs. On one card or PF the lowest devices are taken.
+//
+// # An example
+//
+// Three switches of an MI300X node, with two, one and no VFs left; the second PF has a VF of another container:
+//
+//	GPU 0000:11:00.0   PF 0000:0c:00.0   VFs 0000:0c:00.1, 0000:0c:00.2
+//	GPU 0000:2f:00.0   PF 0000:2a:00.0   VF  0000:2a:00.2
+//	GPU 0000:46:00.0   PF 0000:41:00.0   -
+//
+//	1 GPU            0000:46 alone loses no pair (4), though 0000:11 is lower (5)
+//	1 GPU  + 1 VF    0000:11 with 0000:0c:00.1: PIX as 0000:2f with 0000:2a:00.2 would be (1), on a PF with less load (2)
+//	2 GPUs + 2 VFs   0000:11 and 0000:2f, each with a VF beside it: two VFs of 0000:0c would leave one GPU without
+//	2 GPUs + 3 VFs   the same GPUs: 0000:11 serves both VFs of 0000:0c, and all three pairs are PIX
+//	3 GPUs + 3 VFs   two pairs are PIX; 0000:46 gets the other VF of 0000:0c, over the root complexes (NODE)
+//
+// A choice of GPUs first, of whatever kind, fails here: GPUs that are near each other or low are not those with VFs.
+//
+// # How the best is found
+//
+// The PCI tree is reduced to the places where the devices of the request can meet: cards, groups (what hangs on one switch), bridges, root
+// complexes, NUMA nodes. On a tree it is best to make every pair as low as possible, so how many pairs are made
+// below a place depends on how many GPUs and VFs are taken below it, and not on which. A table per place therefore holds the
+// cheapest way for each number of GPUs, VFs and extras (devices with one partner more), and tables of neighbouring places combine
+// into that of the place above. Criteria 1, 2, 4 and 5 are sums over places, and so is 3 where links follow the tree: none, from
+// all to all, or within places. To keep tables small, solutions with the fewest conceivable pairs beyond PIX are looked for first.
+//
+// Where links follow no order of the tree (a cube mesh, MI250), criterion 3 depends on the very set. Then the sets are gone through, with
+// the nearest conceivable completion as a bound and the pairs solved for those that pass.
+//
+// # Bounds
+//
+// The answer is the best there is, and [Choice.Optimal] says so, unless that takes more than maxSteps steps, or there are more than
+// maxCards cards with irregular links. Requests of any size on 8 GPUs and 64 VFs, 16 GPUs and 128 VFs, or 64 partitions and 64 VFs lie
+// within, as do equal numbers of both far beyond. Past the bounds the answer is well formed but not proven: extras follow the VFs
+// instead of being tried in all numbers, in the last resort switches are filled one after the other, and of irregular links as many
+// sets are looked at as there is time for. The pairs of what is chosen are the best ones all the same.
+//
+// The tree is taken to be one. A root complex has one NUMA node, that of its first device that knows its own; a GPU and a PF in one slot
+// count as neighbours on one switch.
 package placement

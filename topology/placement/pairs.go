@@ -42,7 +42,7 @@ func compareUnits(a, b unit) int {
 
 func (n *place) groupUnits(s *shares) (gpus, vfs []unit) {
 	return inTurns(n.takenGPUs(nil), s.perGPU, n.chosen.extras*min(s.gpuExtra, 1)),
-		inTurns(n.takenVFs(nil), s.perVF, n.chosen.extras*min(s.vfEx, 1))
+		inTurns(n.takenVFs(nil), s.perVF, n.chosen.extras*min(s.vfExtra, 1))
 }
 
 // inTurns makes the units of devices that take part in some pairs each and the first few in one more.

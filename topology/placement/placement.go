@@ -53,9 +53,12 @@ type Choice struct {
 // held and free devices together are fewer than Count, and nothing else is: a device that the tree does not hold is UNK to all others.
 //
 // The lists are ordered so that a container that walks both side by side meets the pairs: the i-th VF serves the i-th GPU.
-// With more VFs than GPUs the further VFs follow, in the order of the GPUs they serve; with fewer, a VF stands where the first
+// With more VFs than GPUs the others follow round by round, in the order of the GPUs they serve; with fewer, a VF stands where the first
 // of its GPUs puts it. Pairs are in the same order.
-func Choose(t *topology.Tree, r Request) (Choice, error) {
+func Choose(t *topology.Tree, r Request) (Choice, error) { return choose(t, r, maxSteps) }
+
+// choose is Choose with at most so many steps for each of its attempts.
+func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
 	gpus, err := r.GPUs.ready("GPUs")
 	if err != nil {
 		return Choice{}, err
@@ -69,7 +72,7 @@ func Choose(t *topology.Tree, r Request) (Choice, error) {
 	}
 	p := newPlaces(t)
 	p.addAll(gpus, vfs, r)
-	s := solver{shares: newShares(gpus.count, vfs.count), root: p.root}
+	s := solver{shares: newShares(gpus.count, vfs.count), root: p.root, most: steps, entries: make([]entry, 0, 64)}
 	c := Choice{Optimal: true}
 	if s.gpus+s.vfs > 0 {
 		c = s.decide(p, r.Links)
@@ -82,9 +85,9 @@ func Choose(t *topology.Tree, r Request) (Choice, error) {
 // decide finds the choice and lays it out.
 func (s *solver) decide(p *places, links []topology.Link) Choice {
 	cards, irregular := p.measure(links)
-	best, optimal := s.run()
+	optimal := s.run()
 	if irregular != nil {
-		optimal = s.refine(cards, irregular, best) && optimal
+		optimal = s.refine(cards, irregular) && optimal
 	}
 	c := Choice{Optimal: optimal, GPUs: s.root.takenGPUs(nil), VFs: s.root.takenVFs(nil)}
 	slices.SortFunc(c.GPUs, compareDevices)

@@ -1,10 +1,6 @@
 package placement
 
-import (
-	"slices"
-
-	"github.com/tandem-k8s/tandem/topology"
-)
+import "github.com/tandem-k8s/tandem/topology"
 
 type kind uint8
 
@@ -37,17 +33,31 @@ type place struct {
 	children []*place
 	first    topology.Address // lowest address of a device that may be chosen here
 
-	gpus, vfs tally
-	devices   []Device // of a card: held ones first
-	pfs       []*pf    // of a group
-	fill      []int    // of a group: the PF that the next VF comes from, index into pfs
-	loads     []int64  // of a group: what the load of held and the first 0, 1, 2 … further VFs costs
+	content
+	devices []Device // of a card: held ones first
+	pfs     []*pf    // of a group
+	fill    []int    // of a group: the PF that the next VF comes from, as an index of pfs
+	loads   []int64  // of a group: what the load of the held and the first 0, 1, 2 … further VFs costs
 
 	cardLow, cardHigh int // the cards below, as numbers in the order of the tree
-	fixed             int // of a card: the number of GPUs it has to give, or -1; of a group: the number of VFs
-	tables            []span
+	fixedGPUs         int // of a card or group: how many GPUs it has to give, anyNumber for whatever is best
+	fixedVFs          int // of a group: how many VFs
 	chosen            entry
 }
+
+// content is what a place, or a few of its children, has to give.
+type content struct {
+	gpus, vfs tally
+	mostPIX   int // PIX pairs that can be made of it
+}
+
+func (c *content) add(d content) {
+	c.gpus.add(d.gpus)
+	c.vfs.add(d.vfs)
+	c.mostPIX += d.mostPIX
+}
+
+const anyNumber = -1
 
 // tally counts devices of one half below a place.
 type tally struct {
@@ -157,7 +167,7 @@ func (p *places) new(k kind, parent *place) *place {
 	if len(p.pool) == cap(p.pool) {
 		p.pool = make([]place, 0, 64)
 	}
-	p.pool = append(p.pool, place{kind: k, level: levelOf[k], parent: parent, fixed: -1})
+	p.pool = append(p.pool, place{kind: k, level: levelOf[k], parent: parent, fixedGPUs: anyNumber, fixedVFs: anyNumber})
 	n := &p.pool[len(p.pool)-1]
 	if parent != nil {
 		parent.children = append(parent.children, n)
@@ -199,7 +209,7 @@ func (p *places) addVF(d Device, t tally, loads map[topology.Address]int) {
 	}
 	f := p.pfs[function]
 	if f == nil {
-		f = &pf{address: function, load: loads[function]}
+		f = &pf{address: function, load: loads[function], devices: make([]Device, 0, 8)}
 		if pd, ok := p.tree.Device(function); ok && pd.PCIe.Degraded() {
 			f.load++
 		}
@@ -260,118 +270,4 @@ func (p *places) complex(d *topology.Device) *place {
 		c.numa = d.NUMA
 	}
 	return c.place
-}
-
-// finish hangs the root complexes below their NUMA nodes and brings everything into order.
-func (p *places) finish(vfs int) {
-	for _, c := range p.complexes {
-		number, known := c.numa.Number()
-		if p.nodes <= 1 {
-			number, known = 0, true
-		}
-		above := p.root
-		if known {
-			if above = p.numa[number]; above == nil {
-				above = p.new(nodePlace, p.system)
-				p.numa[number] = above
-			}
-		}
-		c.place.parent = above
-		above.children = append(above.children, c.place)
-	}
-	p.root = p.root.settle(vfs)
-	if p.root != nil {
-		p.root.parent = nil
-	}
-}
-
-// settle counts what is below, leaves out what nothing can be chosen from, sorts the rest by lowest address, and puts a place that has
-// but one child out of the way. It returns what remains of the place, nil for nothing.
-func (n *place) settle(vfs int) *place {
-	kept := n.children[:0]
-	for _, child := range n.children {
-		settled := child.settle(vfs)
-		n.gpus.add(child.gpus)
-		n.vfs.add(child.vfs)
-		if settled != nil {
-			settled.parent = n
-			kept = append(kept, settled)
-		}
-	}
-	n.children = kept
-	slices.SortFunc(n.children, func(a, b *place) int { return a.first.Compare(b.first) })
-	if n.gpus.most+n.vfs.most == 0 {
-		return nil
-	}
-	n.setFirst()
-	switch n.kind {
-	case groupPlace:
-		n.planFill(vfs)
-	case cardPlace, nodePlace:
-	default:
-		if len(n.children) == 1 {
-			return n.children[0]
-		}
-	}
-	return n
-}
-
-// setFirst finds the lowest address of a place whose children are in order.
-func (n *place) setFirst() {
-	found := false
-	see := func(a topology.Address) {
-		if !found || a.Compare(n.first) < 0 {
-			n.first, found = a, true
-		}
-	}
-	for _, d := range n.devices {
-		see(d.Address)
-	}
-	for _, f := range n.pfs {
-		for _, d := range f.devices {
-			see(d.Address)
-		}
-	}
-	for _, child := range n.children {
-		see(child.first)
-	}
-}
-
-// planFill decides from which PF the next VF of a group comes, for as many as can be wanted: from the one with the least load at that
-// moment, then from the lowest. As the load grows with every VF taken, this costs least for any number of VFs.
-func (n *place) planFill(vfs int) {
-	slices.SortFunc(n.pfs, func(a, b *pf) int { return a.address.Compare(b.address) })
-	taken := make([]int, len(n.pfs))
-	total := int64(0)
-	for i, f := range n.pfs {
-		for ; taken[i] < f.held; taken[i]++ {
-			total += int64(f.load + taken[i])
-		}
-	}
-	further := min(n.vfs.most, vfs) - n.vfs.held
-	n.fill = make([]int, 0, further)
-	n.loads = append(make([]int64, 0, further+1), total)
-	for range further {
-		best := -1
-		for i, f := range n.pfs {
-			if taken[i] < len(f.devices) && (best < 0 || f.load+taken[i] < n.pfs[best].load+taken[best]) {
-				best = i
-			}
-		}
-		total += int64(n.pfs[best].load + taken[best])
-		taken[best]++
-		n.fill = append(n.fill, best)
-		n.loads = append(n.loads, total)
-	}
-}
-
-// left is how many same-switch pairs can still be made when what is marked is taken.
-func (p *places) left() int {
-	sum := 0
-	for _, g := range p.all {
-		if g.depth > 0 {
-			sum += min(g.gpus.free()-g.chosen.gpus+g.gpus.held, g.vfs.free()-g.chosen.vfs+g.vfs.held)
-		}
-	}
-	return sum
 }

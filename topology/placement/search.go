@@ -3,76 +3,90 @@ package placement
 import (
 	"math"
 	"slices"
+
+	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Bounds of the search among sets of GPUs. They matter only where direct links follow no order of the tree, as in a cube mesh.
-const (
-	// maxTrials bounds the sets that are solved for their VFs, some microseconds each. The sets of eight GPUs are at most 70.
-	maxTrials = 1500
-	// maxVisits bounds the parts of sets that are looked at, some tens of nanoseconds each; 16 GPUs have 65,536.
-	maxVisits = 150_000
-)
+// maxCards bounds the cards that are searched for the nearest set: their distances are kept in a square. The largest machine with
+// links that follow no order of the tree has 16.
+const maxCards = 256
 
-// search finds the set of GPUs that are nearest to each other, among those with the best pairs. The tables cannot: how near two GPUs are
-// depends on which two they are. So it goes through the sets, nearest first as far as possible, and solves the VFs of each.
+// search finds the set of GPUs that are nearest to each other, among those with the best pairs. The tables cannot do that where links
+// follow no order of the tree, as in a cube mesh: how near two GPUs are depends on which two they are. So it goes through the
+// sets, leaves out what cannot be better than the best so far, and solves the VFs of the rest.
 type search struct {
 	*solver
 	cards  []*place
-	near   []int64 // from card to card, flat
-	counts []int   // taken from each card, in the set at hand
-	reach  []int64 // sum over the GPUs in the set at hand, by card
-	room   []int   // GPUs that a card and those after it can still give
-	pull   int64   // the least locality of two GPUs
+	near   []int64 // from card to card, a square
+	rest   []tally // GPUs of a card and those after it
+	pull   int64   // how near the nearest two GPUs are
+	counts []int   // the set at hand: how many from each card
+	reach  []int64 // by card: sum over the set at hand of how near it is
+	left   int     // steps left
+
+	allowed map[share]bool // filled as it is asked
+	beyond  int            // most pairs beyond PIX that are of interest
 
 	best       cost
 	bestCounts []int
 	bestOrder  []int
-	trials     int
-	visits     int
 }
 
-// refine improves a choice that is marked in the places, where the locality of GPUs was left out, and marks the result. It reports
-// whether all sets were considered.
-func (s *solver) refine(cards []*place, links []linked, c cost) bool {
-	f := newSearch(s, cards, links)
-	for i, card := range cards {
-		f.counts[i] = card.chosen.gpus
+// share is a number of GPUs from a group.
+type share struct {
+	group *place
+	gpus  int
+}
+
+// refine improves the choice that is marked in the places and marks the result. It reports whether that is the best of all sets,
+// provided that the choice it began with has the best pairs.
+func (s *solver) refine(cards []*place, links []linked) bool {
+	if len(cards) > maxCards {
+		return false
 	}
-	c[termLocality] = f.locality(f.counts)
-	f.best, f.bestCounts, f.bestOrder = c, slices.Clone(f.counts), s.root.order()
+	f := newSearch(s, cards, links)
+	start := make([]int, len(cards))
+	for i, card := range cards {
+		start[i] = card.chosen.gpus
+	}
+	f.best = f.worst()
+	if !f.try(start, f.locality(start)) {
+		return false // too large even with the GPUs given
+	}
 	f.exchange()
-	clear(f.counts)
-	complete := f.visit(0, s.gpus, 0) && f.trials <= maxTrials
+	f.set(make([]int, len(cards)))
+	complete := f.visit(0, s.gpus, 0)
+	f.left = math.MaxInt
 	f.solveFor(f.bestCounts)
 	return complete
 }
 
 func newSearch(s *solver, cards []*place, links []linked) *search {
 	n := len(cards)
-	f := &search{solver: s, cards: cards, near: make([]int64, n*n), counts: make([]int, n), reach: make([]int64, n), room: make([]int, n+1)}
+	f := &search{
+		solver: s, cards: cards, near: make([]int64, n*n), rest: make([]tally, n+1), pull: math.MaxInt64,
+		counts: make([]int, n), reach: make([]int64, n), left: s.most, allowed: map[share]bool{}, beyond: s.limit,
+	}
 	for a := range cards {
-		for b := range cards[:a] {
-			f.set(a, b, meeting(cards[a], cards[b]).overPCIe())
+		for b := range a {
+			f.near[a*n+b] = meeting(cards[a], cards[b]).overPCIe()
 		}
 	}
 	for _, l := range links {
-		f.set(l.a, l.b, l.near)
+		f.near[l.b*n+l.a] = l.near
 	}
-	f.pull = math.MaxInt64
-	for i := n - 1; i >= 0; i-- {
-		f.room[i] = f.room[i+1] + cards[i].gpus.most
-		for j := range cards[:i] {
-			f.pull = min(f.pull, f.near[i*n+j])
-		}
-		if cards[i].gpus.most > 1 {
+	for a := n - 1; a >= 0; a-- {
+		f.rest[a] = f.rest[a+1]
+		f.rest[a].add(cards[a].gpus)
+		if cards[a].gpus.most > 1 {
 			f.pull = 0
+		}
+		for b := range a {
+			f.near[b*n+a] = f.near[a*n+b]
+			f.pull = min(f.pull, f.near[a*n+b])
 		}
 	}
 	return f
-}
-
-func (f *search) set(a, b int, near int64) {
-	f.near[a*len(f.cards)+b], f.near[b*len(f.cards)+a] = near, near
 }
 
 // meeting is the place where the paths of two cards to the root meet.
@@ -84,35 +98,80 @@ func meeting(a, b *place) *place {
 	return n
 }
 
-func (f *search) locality(counts []int) int64 {
-	sum := int64(0)
-	for a, ca := range counts {
-		for b, cb := range counts[:a] {
-			sum += int64(ca*cb) * f.near[a*len(counts)+b]
-		}
-	}
-	return sum
+// worst is a cost above all others.
+func (f *search) worst() cost {
+	c := cost{termBridges: math.MaxInt64}
+	c.addPairs(topology.UNK, int64(f.pairs))
+	return c
 }
 
-// solveFor solves the VFs for given numbers of GPUs and marks the result.
+// set makes a set the one at hand.
+func (f *search) set(counts []int) {
+	clear(f.counts)
+	clear(f.reach)
+	for i, n := range counts {
+		f.take(i, n)
+	}
+}
+
+// take adds GPUs of a card to the set at hand, or takes them away again.
+func (f *search) take(i, n int) {
+	f.counts[i] += n
+	near := f.near[i*len(f.cards):][:len(f.cards)]
+	for j := range f.reach {
+		f.reach[j] += int64(n) * near[j]
+	}
+}
+
+func (f *search) locality(counts []int) int64 {
+	f.set(counts)
+	sum := int64(0)
+	for i, n := range counts {
+		sum += int64(n) * f.reach[i]
+	}
+	return sum / 2 // every pair was counted from both ends
+}
+
+// solveWithin solves under what is fixed, at the expense of the steps left.
+func (f *search) solveWithin() (cost, bool) {
+	f.budget = f.left
+	c, ok := f.solve(f.beyond)
+	f.left = f.budget
+	return c, ok
+}
+
+// solveFor solves the VFs for a set of GPUs and marks the result.
 func (f *search) solveFor(counts []int) (cost, bool) {
 	for i, card := range f.cards {
-		card.fixed = counts[i]
+		card.fixedGPUs = counts[i]
 	}
-	f.budget = maxSteps
-	c, ok := f.solve(f.best.beyondPIX())
+	c, ok := f.solveWithin()
 	for _, card := range f.cards {
-		card.fixed = -1
+		card.fixedGPUs = anyNumber
 	}
 	return c, ok
 }
 
+// allows reports whether the best pairs and PF loads can be had when the group of card i gives as many GPUs as in the set at hand. This
+// spares going one by one through the sets that cannot have them.
+func (f *search) allows(i int) bool {
+	of := share{group: f.cards[i].parent}
+	for j := of.group.cardLow; j < of.group.cardHigh; j++ {
+		of.gpus += f.counts[j]
+	}
+	allowed, known := f.allowed[of]
+	if !known {
+		of.group.fixedGPUs = of.gpus
+		c, ok := f.solveWithin()
+		of.group.fixedGPUs = anyNumber
+		allowed = ok && slices.Compare(c[:termLocality], f.best[:termLocality]) <= 0
+		f.allowed[of] = allowed
+	}
+	return allowed
+}
+
 // try takes a set if it is better than the best so far.
 func (f *search) try(counts []int, locality int64) bool {
-	f.trials++
-	if f.trials > maxTrials {
-		return false
-	}
 	c, ok := f.solveFor(counts)
 	if !ok {
 		return false
@@ -126,8 +185,8 @@ func (f *search) try(counts []int, locality int64) bool {
 	if d == 0 && slices.Compare(order, f.bestOrder) >= 0 {
 		return false
 	}
-	f.best, f.bestOrder = c, order
-	copy(f.bestCounts, counts)
+	f.best, f.bestOrder, f.beyond = c, order, c.beyondPIX()
+	f.bestCounts = append(f.bestCounts[:0], counts...)
 	return true
 }
 
@@ -135,40 +194,51 @@ func (f *search) try(counts []int, locality int64) bool {
 func (f *search) exchange() {
 	for better := true; better; {
 		better = false
-		for out := range f.cards {
-			for in := range f.cards {
-				if out == in || f.bestCounts[out] <= f.cards[out].gpus.held || f.bestCounts[in] >= f.cards[in].gpus.most {
-					continue
-				}
-				copy(f.counts, f.bestCounts)
-				f.counts[out]--
-				f.counts[in]++
-				if l := f.locality(f.counts); l <= f.best[termLocality] && f.try(f.counts, l) {
-					better = true
-				}
+		f.set(f.bestCounts)
+		for out := 0; out < len(f.cards) && !better; out++ {
+			for in := 0; in < len(f.cards) && !better && f.left > 0; in++ {
+				better = f.swap(out, in)
 			}
 		}
 	}
 }
 
-// visit tries all sets that take the cards from i on into the set at hand, except those that cannot be better than the best. It reports
-// whether it got through.
-func (f *search) visit(i, missing int, locality int64) bool {
-	if f.visits++; f.visits > maxVisits {
+// swap tries the set at hand with one GPU taken from another card.
+func (f *search) swap(out, in int) bool {
+	f.left--
+	locality := f.best[termLocality] - f.reach[out] + f.reach[in] - f.near[out*len(f.cards)+in]
+	if out == in || f.counts[out] == f.cards[out].gpus.held || f.counts[in] == f.cards[in].gpus.most || locality > f.best[termLocality] {
 		return false
 	}
-	if missing == 0 {
+	f.counts[out]--
+	f.counts[in]++
+	better := f.allows(out) && f.allows(in) && f.try(f.counts, locality)
+	f.counts[out]++
+	f.counts[in]--
+	return better
+}
+
+// visit tries all sets that take the cards from i on into the set at hand, except those that cannot be better than the best. It reports
+// whether it got through before the steps were spent.
+func (f *search) visit(i, missing int, locality int64) bool {
+	if f.left -= 1 + len(f.cards)/4; f.left < 0 {
+		return false
+	}
+	if i > 0 && (i == len(f.cards) || f.cards[i].parent != f.cards[i-1].parent) && !f.allows(i-1) {
+		return f.left >= 0
+	}
+	if i == len(f.cards) {
 		f.try(f.counts, locality)
-		return true
+		return f.left >= 0
 	}
 	if f.bound(i, missing, locality) > f.best[termLocality] {
 		return true
 	}
-	card := f.cards[i]
-	for take := min(missing, card.gpus.most); take >= max(card.gpus.held, missing-f.room[i+1]); take-- {
-		f.take(i, take)
-		done := f.visit(i+1, missing-take, locality+int64(take)*f.reach[i])
-		f.take(i, -take)
+	card, rest := f.cards[i].gpus, f.rest[i+1]
+	for n := min(missing-rest.held, card.most); n >= max(card.held, missing-rest.most); n-- {
+		f.take(i, n)
+		done := f.visit(i+1, missing-n, locality+int64(n)*f.reach[i])
+		f.take(i, -n)
 		if !done {
 			return false
 		}
@@ -176,38 +246,12 @@ func (f *search) visit(i, missing int, locality int64) bool {
 	return true
 }
 
-func (f *search) take(i, n int) {
-	f.counts[i] += n
-	for j := range f.reach {
-		f.reach[j] += int64(n) * f.near[i*len(f.cards)+j]
-	}
-}
-
 // bound is the least locality that a set can have when the missing GPUs come from cards from i on: each is at least as far from
-// the set at hand as the nearest of these cards, and from the other missing ones as the nearest two GPUs of the machine.
+// the set at hand as the nearest of these cards, and from the other missing ones as the nearest two GPUs of all.
 func (f *search) bound(i, missing int, locality int64) int64 {
-	nearest := int64(math.MaxInt64)
-	for j := i; j < len(f.cards); j++ {
-		nearest = min(nearest, f.reach[j])
+	if missing == 0 {
+		return locality
 	}
 	m := int64(missing)
-	return locality + m*nearest + m*(m-1)/2*f.pull
-}
-
-// order describes what is marked for comparing answers that cost the same: level by level from the root down, from the highest address
-// to the lowest, how many GPUs, VFs and extras are taken. The least is the answer with the lowest addresses.
-func (n *place) order() []int {
-	var counts []int
-	level := []*place{n}
-	for len(level) > 0 {
-		var below []*place
-		for _, p := range level {
-			for _, child := range slices.Backward(p.children) {
-				counts = append(counts, child.chosen.gpus, child.chosen.vfs, child.chosen.extras)
-				below = append(below, child)
-			}
-		}
-		level = below
-	}
-	return counts
+	return locality + m*slices.Min(f.reach[i:]) + m*(m-1)/2*f.pull
 }

@@ -1,5 +1,7 @@
 package placement
 
+import "sort"
+
 // entry is the best way to take some GPUs, VFs and extras from a place, or from its first few children. Entries of one place
 // are in ascending order of GPUs, VFs and extras.
 type entry struct {
@@ -8,17 +10,16 @@ type entry struct {
 	cost              cost
 }
 
-func (e *entry) compareCounts(f *entry) int {
-	for _, d := range [...]int{e.gpus - f.gpus, e.vfs - f.vfs, e.extras - f.extras} {
-		if d != 0 {
-			return d
-		}
-	}
-	return 0
-}
-
 // span is a table: a range of the solver's entries.
 type span struct{ from, to int32 }
+
+// withGPUs is the part of a table whose entries have a number of GPUs in a range.
+func (t span) withGPUs(entries []entry, low, high int) (from, to int32) {
+	first := func(gpus int) int32 {
+		return t.from + int32(sort.Search(int(t.to-t.from), func(i int) bool { return entries[int(t.from)+i].gpus >= gpus }))
+	}
+	return first(low), first(high + 1)
+}
 
 // grid finds the entry for given counts while a table is being made.
 type grid struct {
@@ -54,7 +55,8 @@ func (s *solver) newGrid(a, b bounds) grid {
 	g := grid{solver: s, lowGPUs: a.lowGPUs + b.lowGPUs, lowVFs: a.lowVFs + b.lowVFs, extras: 1}
 	g.width = min(a.highVFs+b.highVFs, s.vfs) - g.lowVFs + 1
 	if s.pairs > 0 {
-		g.width = min(g.width, (2*s.limit+s.gpuExtra+s.vfEx)/s.perVF+2)
+		ofGPUs, ofVFs := s.slack()
+		g.width = min(g.width, (2*s.limit+ofGPUs+ofVFs)/s.perVF+2)
 	}
 	if !s.loose {
 		g.extras += s.extras
@@ -94,8 +96,21 @@ func (s *solver) fewestVFs(gpus int) int {
 	if s.pairs == 0 {
 		return 0
 	}
-	if d := s.perGPU*gpus - s.limit - s.vfEx; d > 0 {
+	_, ofVFs := s.slack()
+	if d := s.perGPU*gpus - s.limit - ofVFs; d > 0 {
 		return (d + s.perVF - 1) / s.perVF
 	}
 	return 0
+}
+
+// slack is how many extras the GPUs and the VFs of an entry can have at most.
+func (s *solver) slack() (ofGPUs, ofVFs int) {
+	switch {
+	case !s.loose:
+		return s.gpuExtra, s.vfExtra
+	case s.gpuExtra > 0:
+		return s.gpus, 0
+	default:
+		return 0, s.vfs
+	}
 }

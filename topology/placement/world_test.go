@@ -2,15 +2,14 @@ package placement
 
 import (
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"path"
 	"slices"
 	"strconv"
 	"testing"
-	"testing/fstest"
 
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
 // world is a made-up machine: what sysfs would hold, and what can be asked for on it.
@@ -58,6 +57,12 @@ func randomWorld(r *rand.Rand, gpus, vfs int) *world {
 		b.fill(c, c.Bus, nil, numa, 3)
 	}
 	b.addLinks()
+	if r.IntN(10) == 0 { // devices that the tree does not hold
+		ghost := topology.Address{Bus: uint8(r.IntN(256)), Device: 30}
+		b.gpus = append(b.gpus, Device{ID: "ghost", Address: ghost})
+		ghost.Device++
+		b.vfs = append(b.vfs, Device{ID: "ghost VF", Address: ghost})
+	}
 	return &b.world
 }
 
@@ -148,10 +153,8 @@ func (b *builder) addLinks() {
 // tree reads the world through the same reader as a real machine, with every address renamed.
 func (w *world) tree(t testing.TB, rename func(topology.Address) topology.Address) *topology.Tree {
 	t.Helper()
-	files := fstest.MapFS{}
-	put := func(name, content string) { files[name] = &fstest.MapFile{Data: []byte(content + "\n")} }
-	link := func(name, target string) { files[name] = &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink | 0o777} }
-	put("devices/system/node/online", "0-"+strconv.Itoa(w.nodes-1))
+	b := recording.NewBuilder()
+	b.File("devices/system/node/online", "0-"+strconv.Itoa(w.nodes-1)+"\n")
 	for _, f := range w.functions {
 		c := rename(f.complex)
 		dir := fmt.Sprintf("devices/pci%04x:%02x", c.Domain, c.Bus)
@@ -160,17 +163,21 @@ func (w *world) tree(t testing.TB, rename func(topology.Address) topology.Addres
 		}
 		name := rename(f.address).String()
 		dir = path.Join(dir, name)
-		link("bus/pci/devices/"+name, "../../../"+dir)
-		put(dir+"/class", f.class)
-		put(dir+"/numa_node", strconv.Itoa(f.numa))
+		b.Link("bus/pci/devices/"+name, "../../../"+dir)
+		b.File(dir+"/class", f.class+"\n")
+		b.File(dir+"/numa_node", strconv.Itoa(f.numa)+"\n")
 		if f.pf != (topology.Address{}) {
-			link(dir+"/physfn", "../"+rename(f.pf).String())
+			b.Link(dir+"/physfn", "../"+rename(f.pf).String())
 		} else if f.degraded {
-			put(dir+"/current_link_width", "8")
-			put(dir+"/max_link_width", "16")
+			b.File(dir+"/current_link_width", "8\n")
+			b.File(dir+"/max_link_width", "16\n")
 		}
 	}
-	tree, err := topology.Read(files)
+	m, err := b.Machine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := topology.Read(m.FS())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,112 @@
+package placement
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// TestEqualsOracle compares with exhaustive search on made-up machines.
+func TestEqualsOracle(t *testing.T) {
+	worlds := 1000
+	if testing.Short() {
+		worlds = 100
+	}
+	cases := 0
+	for seed := range uint64(worlds) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		w := randomWorld(r, 7, 10)
+		tree := w.tree(t, same)
+		for range 5 {
+			n, m := r.IntN(min(len(w.gpus), 5)+1), r.IntN(min(len(w.vfs), 5)+1)
+			if !compareWithOracle(t, tree, w.request(r, n, m)) {
+				t.Fatalf("seed %d", seed)
+			}
+			cases++
+		}
+	}
+	t.Logf("%d cases", cases)
+}
+
+func compareWithOracle(t *testing.T, tree *topology.Tree, r Request) bool {
+	t.Helper()
+	got, err := Choose(tree, r)
+	if err != nil {
+		t.Errorf("%v: %+v", err, r)
+		return false
+	}
+	o := &oracle{tree, r}
+	want, gpus, vfs := o.best()
+	value := o.judge(got.GPUs, got.VFs, got.Pairs)
+	if value.compare(want) != 0 || !got.Optimal {
+		t.Errorf("%d+%d: got %+v (%v)\nwant %+v\ngot  %v\n     %v\nwant %v\n     %v", r.GPUs.Count, r.VFs.Count, value, got.Reason, want,
+			got.GPUs, got.VFs, gpus, vfs)
+		return false
+	}
+	if !wellFormed(t, r, got) {
+		return false
+	}
+	if n, m := len(gpus), len(vfs); n == 0 || m == 0 || max(n, m)%min(n, m) == 0 {
+		slices.SortFunc(got.VFs, compareDevices)
+		if !slices.Equal(got.GPUs, gpus) || !slices.Equal(got.VFs, vfs) {
+			t.Errorf("%d+%d: %+v\ngot  %v\n     %v\nwant %v\n     %v", r.GPUs.Count, r.VFs.Count, value, got.GPUs, got.VFs, gpus, vfs)
+			return false
+		}
+	}
+	return true
+}
+
+// wellFormed checks what Choose promises of any choice.
+func wellFormed(t *testing.T, r Request, c Choice) bool {
+	t.Helper()
+	ok := true
+	check := func(condition bool, what string) {
+		t.Helper()
+		if !condition {
+			t.Errorf("%s: %+v", what, c)
+			ok = false
+		}
+	}
+	for _, h := range []struct {
+		half  Half
+		taken []Device
+	}{{r.GPUs, c.GPUs}, {r.VFs, c.VFs}} {
+		check(len(h.taken) == h.half.Count, "as many as wanted")
+		for i, d := range h.taken {
+			check(!slices.Contains(h.taken[:i], d), "no device twice")
+			check(slices.Contains(h.half.Held, d) || slices.Contains(h.half.Free, d), "nothing else than held and free")
+		}
+		for _, d := range h.half.Held {
+			check(slices.Contains(h.taken, d), "everything held is kept")
+		}
+	}
+	check(slices.IsSortedFunc(c.GPUs, byAddress), "GPUs in order")
+	if len(c.GPUs) == 0 || len(c.VFs) == 0 {
+		check(len(c.Pairs) == 0, "no pairs")
+		return ok
+	}
+	check(len(c.Pairs) == max(len(c.GPUs), len(c.VFs)), "as many pairs as the larger half")
+	perGPU, perVF := map[Device]int{}, map[Device]int{}
+	var vfs []Device
+	for i, p := range c.Pairs {
+		if i < len(c.GPUs) {
+			check(p.GPU == c.GPUs[i], "i-th pair has i-th GPU")
+		}
+		if perVF[p.VF]++; perVF[p.VF] == 1 {
+			vfs = append(vfs, p.VF)
+		}
+		perGPU[p.GPU]++
+	}
+	check(slices.Equal(vfs, c.VFs), "VFs in the order of the pairs")
+	small, each := perGPU, len(c.VFs)/len(c.GPUs)
+	if len(c.GPUs) > len(c.VFs) {
+		small, each = perVF, len(c.GPUs)/len(c.VFs)
+	}
+	check(len(small) == min(len(c.GPUs), len(c.VFs)), "every device has a partner")
+	for _, n := range small {
+		check(n == each || n == each+1, "equal shares")
+	}
+	return ok
+}
