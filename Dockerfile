@@ -1,0 +1,14 @@
+# One image with tandem-gpu, tandem-rdma and tandem; the manifests say which one a container runs.
+FROM golang:1.26-bookworm AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN make build
+
+# The programs are static and would run on an empty image. debian:12-slim is there for people and for what wraps the
+# plugins: a shell, cat and grep for "kubectl exec" and for entry points that are scripts.
+FROM debian:12-slim
+COPY --from=build /src/bin/tandem /src/bin/tandem-gpu /src/bin/tandem-rdma /usr/bin/
+# No ENTRYPOINT: which of the two plugins runs is the manifest's choice.
+CMD ["tandem", "--help"]

@@ -1,0 +1,92 @@
+# Make is the one door: people and CI use the same targets. Everything it builds lands in bin, or in Go's own caches.
+
+.DEFAULT_GOAL := help
+
+BIN       := $(CURDIR)/bin
+TOOLS     := $(BIN)/tools
+BINARIES  := tandem tandem-gpu tandem-rdma
+IMAGE     ?= tandem
+TAG       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+FUZZTIME  ?= 30s
+BENCH     ?= .
+COUNT     ?= 6
+
+# Go stamps the version from git into the binaries (go version -m), where git can tell it.
+STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
+PROGRESS  := $(CURDIR)/tools/progress.sh
+KUBELET   := the kubelet's code takes minutes to compile the first time, seconds after that
+
+export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: build
+build: ## Build tandem, tandem-gpu and tandem-rdma into bin
+	CGO_ENABLED=0 go build -trimpath -buildvcs=$(STAMP) -o $(BIN)/ $(BINARIES:%=./cmd/%)
+
+.PHONY: test
+test: ## Run all tests: own packages with the race detector, then the real kubelet around the built plugins
+	go test -race ./...
+	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -count=1 -timeout 20m ./...
+
+.PHONY: race
+race: ## Run all tests with the race detector, the kubelet's managers included
+	go test -race -count=1 ./...
+	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -race -count=1 -timeout 30m ./...
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files
+	$(TOOLS)/golangci-lint run ./...
+	cd test/kubelet && $(PROGRESS) "lint test/kubelet; $(KUBELET)" $(TOOLS)/golangci-lint run ./...
+	$(TOOLS)/kustomize build deployments/base >/dev/null
+	$(TOOLS)/kustomize build deployments/privileged >/dev/null
+	@for module in . test/kubelet tools; do (cd $$module && go mod tidy -diff) || exit 1; done
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (30s)
+	@list=$$(go test -list '^Fuzz' ./...) || { echo "$$list"; exit 1; }; \
+	echo "$$list" | awk '/^Fuzz/ { names[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, names[i]; n = 0 }' | \
+	while read -r package name; do \
+		echo "== $$package $$name"; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null || exit 1; \
+	done
+
+.PHONY: bench
+bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) times and compare with the run before
+	@mkdir -p $(BIN)
+	@! test -f $(BIN)/bench.txt || mv $(BIN)/bench.txt $(BIN)/bench.before.txt
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./... | tee $(BIN)/bench.txt
+	@! grep -q '^FAIL' $(BIN)/bench.txt
+	@cd $(BIN) && $(TOOLS)/benchstat $$(ls bench.before.txt 2>/dev/null) bench.txt
+
+.PHONY: demo
+demo: build ## Place pods on every recorded machine through the real kubelet managers and show the pairs
+	cd test/kubelet && $(PROGRESS) "build the demo; $(KUBELET)" go build -buildvcs=false -o $(BIN)/demo ./demo
+	$(BIN)/demo --bin $(BIN)
+
+.PHONY: e2e
+e2e: demo ## End to end, as far as it goes today: the demo's checks through the built binaries on every recorded machine
+
+.PHONY: generate
+generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the coordination protocol's Go code (needs protoc)
+	PATH="$(TOOLS):$$PATH" protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. coordination/api/*.proto
+
+.PHONY: image
+image: ## Build the container image IMAGE:TAG with docker
+	docker build -t $(IMAGE):$(TAG) .
+
+.PHONY: clean
+clean: ## Remove bin; Go's caches stay
+	rm -rf $(BIN)
+
+# The tools are pinned by tools/go.mod and built once.
+TOOL_golangci-lint      := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+TOOL_benchstat          := golang.org/x/perf/cmd/benchstat
+TOOL_kustomize          := sigs.k8s.io/kustomize/kustomize/v5
+TOOL_protoc-gen-go      := google.golang.org/protobuf/cmd/protoc-gen-go
+TOOL_protoc-gen-go-grpc := google.golang.org/grpc/cmd/protoc-gen-go-grpc
+
+$(TOOLS)/%: tools/go.mod tools/go.sum
+	cd tools && $(PROGRESS) "build $*, a minute or two the first time" go build -o $@ $(TOOL_$*)

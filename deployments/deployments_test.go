@@ -1,0 +1,77 @@
+// Package deployments_test checks what kustomize cannot: that the manifests say what the programs understand.
+package deployments_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma"
+)
+
+// gpuResource is what tandem-gpu offers on any AMD node.
+const gpuResource = "amd.com/gpu"
+
+func read[T any](t *testing.T, file string) T {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object T
+	if err := yaml.Unmarshal(content, &object); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return object
+}
+
+// config is the SR-IOV configuration of the base as tandem-rdma reads it.
+func config(t *testing.T) *rdma.Config {
+	t.Helper()
+	configMap := read[struct{ Data map[string]string }](t, "base/config.yaml")
+	file := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(file, []byte(configMap.Data["config.json"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := rdma.ReadConfig(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestConfigIsReadWithoutWarning(t *testing.T) {
+	if warnings := config(t).Warnings; len(warnings) > 0 {
+		t.Errorf("base/config.yaml: %q", warnings)
+	}
+}
+
+func TestExamplesAskForWhatIsOffered(t *testing.T) {
+	offered := []string{gpuResource}
+	for _, r := range config(t).Resources {
+		offered = append(offered, r.Prefix+"/"+r.Name)
+	}
+	files, err := filepath.Glob("examples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	for _, file := range files {
+		pod := read[struct {
+			Spec struct {
+				Containers []struct {
+					Resources struct{ Limits map[string]any }
+				}
+			}
+		}](t, file)
+		for _, container := range pod.Spec.Containers {
+			for name := range container.Resources.Limits {
+				if !slices.Contains(offered, name) {
+					t.Errorf("%s asks for %s; offered are %q", file, name, offered)
+				}
+			}
+		}
+	}
+}
