@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/simulation"
+)
+
+// few makes a simulation that takes a moment.
+func few(args ...string) []string {
+	return append([]string{"simulate", "--seeds=2", "--arrivals=60", "--warmup=20", "--load=60", "--ways=stock,tandem"}, args...)
+}
+
+func TestSimulate(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"a preset", few(), []string{"A: 8 GPUs, 64 VFs on 8 PFs; kubelet policy restricted", "60 % of the GPUs", "stock pair", "Tandem, request known"}},
+		{"another", few("--node=b", "--vfs-per-pf=1", "--policy=none", "--mix=1+1:3,2+0"), []string{"B: 8 GPUs, 4 VFs on 4 PFs; kubelet policy none", "1+1:3,2+0"}},
+		{"VFs without NUMA nodes", few("--exclude-topology"), []string{"VFs without NUMA nodes"}},
+		{"a recorded machine", few("--machine", recorded("nv-h800-8x8")), []string{"8 GPUs, 64 VFs on 8 PFs"}},
+		{"one with its own VFs", few("--machine", recorded("nv-a100pcie-cx6dx-vf-partial"), "--mix=1+1,1+0", "--policy=best-effort"), []string{"GPUs, "}},
+		{"partitions", few("--machine", recorded("amd-mi300x-smc-thor2-cpx-derived")), []string{"63 GPUs, 80 VFs on 10 PFs"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := succeed(t, c.args...)
+			for _, want := range c.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("no %q in\n%s", want, got)
+				}
+			}
+		})
+	}
+}
+
+func TestSimulateFiles(t *testing.T) {
+	svg := filepath.Join(t.TempDir(), "chart.svg")
+	var report simulation.Report
+	if err := json.Unmarshal([]byte(succeed(t, "simulate", "--seeds=2", "--arrivals=60", "--warmup=20", "--load=60", "-o=json", "--svg", svg, "--seed=3")), &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Seed != 3 || len(report.Loads) != 1 || len(report.Loads[0].Ways) != 7 || report.Loads[0].Ways[0].Figures.PIX == nil {
+		t.Errorf("%+v", report)
+	}
+	chart, err := os.ReadFile(svg)
+	if err != nil || !strings.HasPrefix(string(chart), "<svg ") {
+		t.Errorf("%.80s, %v", chart, err)
+	}
+}
+
+func TestSimulateErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{few("--policy=strict"), exitUsage, "strict"},
+		{few("--mix=1"), exitUsage, `parse request "1"`},
+		{few("--load=0"), exitUsage, "load 0"},
+		{few("--load=x"), exitUsage, "--load"},
+		{few("--ways=best"), exitUsage, `way "best"`},
+		{few("--vfs-per-pf=-1"), exitUsage, "-1 VFs"},
+		{few("--seeds=0"), exitUsage, "at least one seed"},
+		{few("--node=A", "--machine=x"), exitUsage, "exclude"},
+		{few("-o=yaml"), exitUsage, "want table or json"},
+		{few("x"), exitUsage, `unexpected argument "x"`},
+		{few("--node=D"), exitError, "there are A, B, C"},
+		{few("--machine=none.txt"), exitError, "none.txt"},
+		{few("--svg=none/chart.svg"), exitError, "draw chart"},
+		{few("--vfs-per-pf=70000"), exitError, "no bus left"},
+	} {
+		code, stdout, stderr := run(c.args...)
+		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%v: exit code %d, %q, %q", c.args[len(c.args)-1], code, stdout, stderr)
+		}
+	}
+}

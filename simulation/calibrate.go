@@ -1,0 +1,69 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// The rate of arrivals is searched for with some of the seeds, halving the range so many times.
+const (
+	calibrationSeeds = 64
+	calibrationSteps = 12
+	highestRate      = 1 << 14
+)
+
+// calibrate finds for every load the rate of arrivals at which the stock pair has that share of the GPUs allocated. The other ways
+// get the same arrivals.
+func (c *Config) calibrate(ctx context.Context) ([]float64, error) {
+	trial := *c
+	trial.Ways = []Way{{Name: "stock", make: stock}}
+	players := &sync.Pool{New: func() any { return newPlayer(&trial) }}
+	rates := make([]float64, len(c.Loads))
+	for i, load := range c.Loads {
+		low, high := 0.0, 1.0
+		for {
+			got, err := trial.measure(ctx, players, high)
+			if err != nil {
+				return nil, err
+			}
+			if got >= load {
+				break
+			}
+			if low, high = high, 2*high; high > highestRate {
+				return nil, fmt.Errorf("calibrate: the mix never allocates %g %% of the GPUs, at most %.1f %%", load, got)
+			}
+		}
+		for range calibrationSteps {
+			middle := (low + high) / 2
+			got, err := trial.measure(ctx, players, middle)
+			if err != nil {
+				return nil, err
+			}
+			if got < load {
+				low = middle
+			} else {
+				high = middle
+			}
+		}
+		rates[i] = (low + high) / 2
+	}
+	return rates, nil
+}
+
+// measure is the share of GPUs allocated at a rate.
+func (c *Config) measure(ctx context.Context, players *sync.Pool, rate float64) (float64, error) {
+	loads := make([]float64, min(c.Seeds, calibrationSeeds))
+	err := each(ctx, len(loads), func() func(int) {
+		return func(i int) {
+			p := players.Get().(*player)
+			loads[i] = p.play(newStream(c, i), pace{rate: rate}, 0, nil).sample(c.Mix)[figLoad]
+			players.Put(p)
+		}
+	})
+	sum := 0.0
+	for _, l := range loads {
+		sum += l
+	}
+	return sum / float64(len(loads)), err
+}

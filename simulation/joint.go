@@ -1,0 +1,232 @@
+package simulation
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+)
+
+// jointly finds, for one container at a time, the most pairs and, of the ways to make them, the one that leaves the most same-switch
+// pairs to be made; then GPUs that share switches, then VFs on PFs of their own, then VFs spread over the switches. It counts devices by
+// switch and goes through all numbers that each switch can give. It knows nothing of package placement: it is what that is measured by.
+//
+// It can also keep partners: before GPUs share switches it leaves as many pairs as possible for when what is taken now is free again.
+// So a container without VFs does not take the last GPU of a switch whose VFs are all in use, if it can take one of two elsewhere.
+type jointly struct {
+	node   *Node
+	keeps  bool
+	pools  []pool
+	best   []int64 // by switch and what is taken before it: the best score
+	take   []taking
+	wanted taking
+}
+
+// taking is a number of devices of each kind.
+type taking struct{ gpus, vfs int }
+
+// pool is what one switch has; the last one is for devices without a switch.
+type pool struct {
+	may   [2][]int // that can be taken
+	free  [2]int   // free in all
+	has   [2]int   // free or not
+	given [2]int   // that the container has already
+	pfs   int      // of the VFs that can be taken
+}
+
+// The parts of a score, the weightiest first: there is room for 64 GPUs and 8,000 VFs.
+const (
+	onePair     = 1 << 54
+	oneLeft     = 1 << 46
+	oneLater    = 1 << 38
+	oneNear     = 1 << 32
+	oneOwnPF    = 1 << 24
+	unreachable = -1
+)
+
+func joint(n *Node) Prefer   { return (&jointly{node: n}).stepwise() }
+func keeping(n *Node) Prefer { return (&jointly{node: n, keeps: true}).stepwise() }
+
+func (j *jointly) stepwise() Prefer {
+	return func(s *State, q Question, _ *rand.Rand) []int {
+		chosen, _ := j.choose(s, q, q.Available, s.offered(q.Kind.other(), q))
+		return chosen
+	}
+}
+
+// offered lists what the kubelet will let a container choose from.
+func (s *State) offered(kind Kind, q Question) []int {
+	aligned, unaligned, elsewhere := s.split(kind, q.Mask)
+	if len(aligned) >= q.Request.of(kind) {
+		return aligned
+	}
+	return slices.Concat(aligned, unaligned, elsewhere)
+}
+
+// wholeNode chooses within as few NUMA nodes as the best pairs allow.
+func wholeNode(n *Node) Prefer {
+	j := &jointly{node: n}
+	return func(s *State, q Question, _ *rand.Rand) []int {
+		masks := make([]Mask, 0, 1<<len(n.numa))
+		for m := Mask(1); m < 1<<len(n.numa); m++ {
+			masks = append(masks, m)
+		}
+		slices.SortFunc(masks, func(a, b Mask) int {
+			if a.narrower(b) {
+				return -1
+			}
+			return 1
+		})
+		best, chosen := int64(unreachable), q.Available
+		for _, m := range masks {
+			mine, score := j.choose(s, q, n.within(q.Kind, q.Available, m), n.within(q.Kind.other(), s.all(q.Kind.other()), m))
+			if score -= score % oneLeft; score > best {
+				best, chosen = score, mine
+			}
+		}
+		return chosen
+	}
+}
+
+// within lists the devices that are on some NUMA nodes.
+func (n *Node) within(kind Kind, devices []int, m Mask) []int {
+	return slices.DeleteFunc(clone(devices), func(i int) bool {
+		at := n.devices[kind][i].numa
+		return at >= 0 && m>>at&1 == 0
+	})
+}
+
+func (s *State) all(kind Kind) []int {
+	_, _, all := s.split(kind, 0)
+	return all
+}
+
+// choose answers a question when each half can be chosen from these devices. The score is -1 where they are too few.
+func (j *jointly) choose(s *State, q Question, asked, other []int) ([]int, int64) {
+	var may [2][]int
+	may[q.Kind] = asked
+	if len(q.Given[q.Kind.other()]) == 0 {
+		may[q.Kind.other()] = other
+	}
+	j.fill(s, q, may)
+	score := j.solve()
+	if score == unreachable {
+		return nil, score
+	}
+	return j.chosen(q.Kind), score
+}
+
+// fill sorts devices into pools.
+func (j *jointly) fill(s *State, q Question, may [2][]int) {
+	n := j.node
+	j.pools = make([]pool, n.switches+1)
+	for _, kind := range kinds {
+		for i, free := range s.freeOn[kind] {
+			j.pools[i].free[kind], j.pools[i].has[kind] = free, n.on[kind][i]
+		}
+		for _, i := range may[kind] {
+			p := &j.pools[j.at(kind, i)]
+			p.may[kind] = append(p.may[kind], i)
+		}
+		for _, i := range q.Given[kind] {
+			j.pools[j.at(kind, i)].given[kind]++
+		}
+	}
+	for i := range j.pools {
+		j.pools[i].pfs = j.spread(j.pools[i].may[VF])
+	}
+	j.wanted = taking{q.Request.GPUs - len(q.Given[GPU]), q.Request.VFs - len(q.Given[VF])}
+}
+
+func (j *jointly) at(kind Kind, i int) int {
+	if at := j.node.devices[kind][i].onSwitch; at >= 0 {
+		return at
+	}
+	return len(j.pools) - 1
+}
+
+// spread orders VFs so that the first ones are on different PFs, those with the most free VFs first, and counts the PFs.
+func (j *jointly) spread(vfs []int) int {
+	on := map[int][]int{}
+	for _, i := range vfs {
+		pf := j.node.devices[VF][i].pf
+		on[pf] = append(on[pf], i)
+	}
+	turn := make(map[int]int, len(vfs)) // of each VF on its PF
+	for _, list := range on {
+		for t, i := range list {
+			turn[i] = t
+		}
+	}
+	size := func(i int) int { return len(on[j.node.devices[VF][i].pf]) }
+	slices.SortStableFunc(vfs, func(a, b int) int { return cmp.Or(turn[a]-turn[b], size(b)-size(a), a-b) })
+	return len(on)
+}
+
+// solve goes through the pools and keeps the best score for every number of GPUs and VFs taken so far.
+func (j *jointly) solve() int64 {
+	w := j.wanted
+	width := (w.gpus + 1) * (w.vfs + 1)
+	j.best = slices.Grow(j.best[:0], (len(j.pools)+1)*width)[:(len(j.pools)+1)*width]
+	j.take = slices.Grow(j.take[:0], len(j.best))[:len(j.best)]
+	for i := range j.best {
+		j.best[i] = unreachable
+	}
+	j.best[0] = 0
+	for i := range j.pools {
+		p := &j.pools[i]
+		here, next := j.best[i*width:(i+1)*width], j.best[(i+1)*width:(i+2)*width]
+		take := j.take[(i+1)*width : (i+2)*width]
+		for at, score := range here {
+			if score == unreachable {
+				continue
+			}
+			gpus, vfs := at/(w.vfs+1), at%(w.vfs+1)
+			for g := 0; g <= min(len(p.may[GPU]), w.gpus-gpus); g++ {
+				for v := 0; v <= min(len(p.may[VF]), w.vfs-vfs); v++ {
+					to := (gpus+g)*(w.vfs+1) + vfs + v
+					if s := score + j.score(p, g, v); s > next[to] {
+						next[to], take[to] = s, taking{g, v}
+					}
+				}
+			}
+		}
+	}
+	return j.best[len(j.best)-1]
+}
+
+// score is what it is worth to take so many from a pool; nothing where there is no switch.
+func (j *jointly) score(p *pool, g, v int) int64 {
+	if p == &j.pools[len(j.pools)-1] {
+		return 0
+	}
+	gpus, vfs := p.free[GPU]-g, p.free[VF]-v // that stay free
+	g, v = g+p.given[GPU], v+p.given[VF]
+	own := min(g, v, p.pfs+p.given[VF])
+	score := int64(min(g, v))*onePair + int64(min(gpus, vfs))*oneLeft + int64(own)*oneOwnPF + even(vfs)
+	if j.keeps {
+		later := min(gpus, p.has[VF]) + min(vfs, p.has[GPU])
+		return score + int64(later)*oneLater + int64(max(g-1, 0))*oneNear
+	}
+	return score + int64(g*g)*oneNear
+}
+
+// even grows ever more slowly with the free VFs of a switch, so that the sum over all switches is the largest when VFs are taken where
+// most are free.
+func even(free int) int64 { return int64(free * (4095 - free) / 2) }
+
+// chosen follows the best score back to the devices of a kind.
+func (j *jointly) chosen(kind Kind) []int {
+	width := len(j.best) / (len(j.pools) + 1)
+	at := width - 1
+	var devices []int
+	for i := len(j.pools) - 1; i >= 0; i-- {
+		t := j.take[(i+1)*width+at]
+		at -= t.gpus*(j.wanted.vfs+1) + t.vfs
+		n := t.gpus
+		if kind == VF {
+			n = t.vfs
+		}
+		devices = append(devices, j.pools[i].may[kind][:n]...)
+	}
+	return devices
+}

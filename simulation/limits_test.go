@@ -1,0 +1,167 @@
+package simulation
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// event is a container that comes to a NUMA node, or the number of one that goes.
+type event struct {
+	request Request
+	counts  bool
+	leaves  int // 0 for none; the number of the container, from 1
+}
+
+// randomEvents makes a history that fits on two GPUs and one VF on each of two switches, whatever is chosen.
+func randomEvents(seed uint64) []event {
+	rng := newRand(seed)
+	var events []event
+	var here []int
+	requests := map[int]Request{}
+	free, next := Request{4, 2}, 1
+	for range 12 {
+		r := []Request{{1, 1}, {2, 2}, {1, 0}, {2, 0}, {0, 1}, {2, 1}}[rng.IntN(6)]
+		if r.GPUs <= free.GPUs && r.VFs <= free.VFs && rng.IntN(3) > 0 {
+			events = append(events, event{request: r, counts: rng.IntN(4) > 0})
+			free = Request{free.GPUs - r.GPUs, free.VFs - r.VFs}
+			here, requests[next] = append(here, next), r
+			next++
+		} else if len(here) > 0 {
+			i := rng.IntN(len(here))
+			r := requests[here[i]]
+			free = Request{free.GPUs + r.GPUs, free.VFs + r.VFs}
+			events = append(events, event{leaves: here[i]})
+			here = slices.Delete(here, i, i+1)
+		}
+	}
+	return events
+}
+
+func TestBoundIsTheBestOfAllChoices(t *testing.T) {
+	node := presetNode(t, "B", 1)
+	for seed := range uint64(200) {
+		events := randomEvents(seed)
+		b := newBound(node)
+		s := NewState(node, Rules{Policy: Restricted})
+		number, asked := 0, 0
+		var containers []Container
+		rng := newRand(seed)
+		for _, e := range events {
+			if e.leaves > 0 {
+				s.Release(containers[e.leaves-1])
+				b.release(e.leaves)
+				continue
+			}
+			number++
+			before := s.numbers()
+			c, _ := s.Admit(e.request, GPU, func(s *State, q Question, _ *rand.Rand) []int { return q.Available[:q.Size] }, rng)
+			b.admit(number, c, &before, 1, e.counts)
+			containers = append(containers, c)
+			if e.counts {
+				asked += e.request.pairs()
+			}
+		}
+		most := tryAll(NewState(node, Rules{Policy: Restricted}), events, nil)
+		if got, want := b.share(), percent(most, asked); got != want && asked > 0 {
+			t.Fatalf("seed %d: %.2f %%, by trying everything %.2f %%", seed, got, want)
+		}
+	}
+}
+
+// tryAll finds the most pairs that count by trying every choice on the first NUMA node.
+func tryAll(s *State, events []event, containers []Container) int {
+	for i, e := range events {
+		if e.leaves == 0 {
+			best := 0
+			q := Question{Request: e.request, Mask: 1}
+			eachSet(s.offered(GPU, q), e.request.GPUs, func(gpus []int) {
+				eachSet(s.offered(VF, q), e.request.VFs, func(vfs []int) {
+					c := Container{Devices: [2][]int{clone(gpus), clone(vfs)}}
+					pairs, _, _ := s.node.pairs(c)
+					if !e.counts {
+						pairs = 0
+					}
+					s.Take(c)
+					best = max(best, pairs+tryAll(s, events[i+1:], append(slices.Clone(containers), c)))
+					s.Release(c)
+				})
+			})
+			for _, done := range slices.Backward(events[:i]) {
+				s.Take(containers[done.leaves-1])
+			}
+			return best
+		}
+		s.Release(containers[e.leaves-1])
+	}
+	for _, done := range slices.Backward(events) {
+		s.Take(containers[done.leaves-1])
+	}
+	return 0
+}
+
+func TestLikeHoldingsAreOne(t *testing.T) {
+	for _, name := range Presets() {
+		o := newOutlook(presetNode(t, name, 1), mixOf(t, DefaultMix), 6)
+		rng := newRand(1)
+		for range 500 {
+			var h holding
+			for i := range o.symmetries[0] {
+				h[i] = byte(rng.IntN(4))
+			}
+			var other holding
+			for to, from := range o.symmetries[rng.IntN(len(o.symmetries))] {
+				if h[from] > 0 {
+					other[to] = 10 - h[from]
+				}
+			}
+			if o.alike(h) != o.alike(other) {
+				t.Fatalf("node %s: %v and %v are alike", name, h, other)
+			}
+		}
+	}
+	if o := newOutlook(presetNode(t, "A", 8), mixOf(t, DefaultMix), 6); o != nil {
+		t.Error("an outlook for 36 devices on a NUMA node")
+	}
+}
+
+// On node A the best plan for the long run and the step-wise optimum come to the same; where two GPUs share a VF it does not.
+func TestLookingAhead(t *testing.T) {
+	for _, c := range []struct {
+		node  string
+		least float64 // gain, points
+		most  float64
+	}{{"A", -0.5, 0.5}, {"B", 2, 7}, {"C", 0, 2}} {
+		config := small(t, c.node, 1)
+		config.Ways, config.Seeds, config.Arrivals = ways(t, "joint", "keep", "ahead"), 20, 500
+		l := run(t, config).Loads[0]
+		best, keep := figuresOf(t, l, "ahead").PIX.Mean, figuresOf(t, l, "keep").PIX.Mean
+		step := figuresOf(t, l, "joint").PIX.Mean
+		if gain := best - step; gain < c.least || gain > c.most {
+			t.Errorf("node %s: %.2f looking ahead, %.2f step by step", c.node, best, step)
+		}
+		if keep > best+0.3 || keep < step-0.3 {
+			t.Errorf("node %s: %.2f with partners kept, %.2f step by step, %.2f looking ahead", c.node, keep, step, best)
+		}
+	}
+}
+
+func TestValuesAreOfTheBestPlan(t *testing.T) {
+	o := newOutlook(presetNode(t, "B", 1), mixOf(t, "1+0,1+1"), 3)
+	worth := func(holders ...byte) float64 { // of GPU GPU VF on the first switch
+		var h holding
+		copy(h[:], holders)
+		v, ok := o.values[o.alike(renumbered(h))]
+		if !ok {
+			t.Errorf("%v has no value", holders)
+		}
+		return v
+	}
+	if v := worth(); v != 0 {
+		t.Errorf("the empty node is worth %g", v)
+	}
+	one, both, pair := worth(1), worth(1, 2), worth(1, 0, 1)
+	if !(0 > one && one > both && one > pair) {
+		t.Errorf("one GPU of two taken: %g, both: %g, a pair: %g", one, both, pair)
+	}
+}

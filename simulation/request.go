@@ -1,0 +1,104 @@
+package simulation
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Request is what a container asks for.
+type Request struct{ GPUs, VFs int }
+
+// String writes a request as ParseMix reads it.
+func (r Request) String() string { return fmt.Sprintf("%d+%d", r.GPUs, r.VFs) }
+
+// MarshalText is String, for JSON.
+func (r Request) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (r *Request) UnmarshalText(text []byte) error {
+	parsed, err := parseRequest(string(text))
+	*r = parsed
+	return err
+}
+
+func (r Request) of(kind Kind) int {
+	if kind == GPU {
+		return r.GPUs
+	}
+	return r.VFs
+}
+
+// both reports whether the container asks for pairs.
+func (r Request) both() bool { return r.GPUs > 0 && r.VFs > 0 }
+
+// pairs is how many GPUs can have a VF of their own.
+func (r Request) pairs() int { return min(r.GPUs, r.VFs) }
+
+func parseRequest(s string) (Request, error) {
+	gpus, vfs, ok := strings.Cut(s, "+")
+	g, err := strconv.Atoi(gpus)
+	v, err2 := strconv.Atoi(vfs)
+	if !ok || err != nil || err2 != nil || g < 0 || v < 0 || g+v == 0 {
+		return Request{}, fmt.Errorf("parse request %q: want GPUs+VFs, as in 2+2", s)
+	}
+	return Request{g, v}, nil
+}
+
+// Mix is which containers arrive, and how often.
+type Mix []Share
+
+// Share is a request and its weight among all of a mix.
+type Share struct {
+	Request Request `json:"request"`
+	Weight  float64 `json:"weight"`
+}
+
+// DefaultMix has pairs of four sizes and three kinds of bystander, all as often.
+const DefaultMix = "1+1,2+2,4+4,8+8,1+0,2+0,0+1"
+
+// ParseMix reads requests separated by commas, each with a weight after a colon where it is not 1: "1+1:3,8+8,1+0:0.5".
+func ParseMix(s string) (Mix, error) {
+	var mix Mix
+	for part := range strings.SplitSeq(s, ",") {
+		request, weight, weighted := strings.Cut(strings.TrimSpace(part), ":")
+		r, err := parseRequest(request)
+		if err != nil {
+			return nil, err
+		}
+		w := 1.0
+		if weighted {
+			if w, err = strconv.ParseFloat(weight, 64); err != nil || !(w > 0 && w < 1e9) {
+				return nil, fmt.Errorf("parse weight %q of request %s: want a number above 0", weight, request)
+			}
+		}
+		mix = append(mix, Share{r, w})
+	}
+	return mix, nil
+}
+
+// String writes the mix as ParseMix reads it.
+func (m Mix) String() string {
+	parts := make([]string, len(m))
+	for i, s := range m {
+		parts[i] = s.Request.String()
+		if s.Weight != 1 {
+			parts[i] += ":" + strconv.FormatFloat(s.Weight, 'g', -1, 64)
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// at returns the request at a point between 0 and 1.
+func (m Mix) at(u float64) int {
+	total := 0.0
+	for _, s := range m {
+		total += s.Weight
+	}
+	for i, s := range m {
+		if u -= s.Weight / total; u < 0 {
+			return i
+		}
+	}
+	return len(m) - 1
+}

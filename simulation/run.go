@@ -1,0 +1,175 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Config says what to simulate.
+type Config struct {
+	Node            *Node
+	Policy          Policy
+	ExcludeTopology bool
+	Mix             Mix
+	Loads           []float64 // shares of GPUs allocated, percent
+	GPUFirst        float64   // probability that the kubelet asks for the GPUs first
+	Seed            uint64
+	Seeds           int
+	Warmup          int // arrivals before counting starts
+	Arrivals        int // arrivals that count
+	Ways            []Way
+
+	// Progress is told how many of all trials are done, if it is not nil. It is called from several goroutines, one at a time.
+	Progress func(done, all int)
+}
+
+// Check finds what is wrong with a configuration, the node aside.
+func (c *Config) Check() error {
+	switch {
+	case len(c.Ways) == 0 || len(c.Mix) == 0 || len(c.Loads) == 0:
+		return errors.New("simulate: want at least one load, one request and one way of choosing")
+	case c.Seeds < 1 || c.Arrivals < 1 || c.Warmup < 0:
+		return errors.New("simulate: want at least one seed and one arrival")
+	case c.GPUFirst < 0 || c.GPUFirst > 1:
+		return fmt.Errorf("simulate: probability %g is not between 0 and 1", c.GPUFirst)
+	}
+	for _, load := range c.Loads {
+		if !(load > 0 && load < 100) {
+			return fmt.Errorf("simulate: load %g is not between 0 and 100 percent", load)
+		}
+	}
+	return nil
+}
+
+// Run plays the same arrivals under every way of choosing, for every load and seed, on all processors. The result depends on the
+// configuration alone.
+func Run(ctx context.Context, c Config) (*Report, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	if c.Node == nil {
+		return nil, errors.New("simulate: no node")
+	}
+	rates, err := c.calibrate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	paces := c.paces(rates)
+	found := newFindings(&c)
+	done := 0
+	var mu sync.Mutex
+	err = each(ctx, len(c.Loads)*c.Seeds, func() func(int) {
+		p := newPlayer(&c)
+		return func(i int) {
+			load, seed := i/c.Seeds, i%c.Seeds
+			p.playAll(newStream(&c, seed), paces[load], found, load, seed)
+			mu.Lock()
+			defer mu.Unlock()
+			if done++; c.Progress != nil {
+				c.Progress(done, len(c.Loads)*c.Seeds)
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found.report(&c, paces), nil
+}
+
+// paces works out what can be foreseen at each rate, if a way of choosing wants to know: where NUMA nodes are problems of their own, and
+// small ones.
+func (c *Config) paces(rates []float64) []pace {
+	paces := make([]pace, len(rates))
+	for i, rate := range rates {
+		paces[i].rate = rate
+		if c.Policy == Restricted && !c.ExcludeTopology && slices.ContainsFunc(c.Ways, func(w Way) bool { return w.ahead }) {
+			paces[i].outlook = newOutlook(c.Node, c.Mix, rate)
+		}
+	}
+	return paces
+}
+
+// playAll plays a stream under every way of choosing, and finds the bound with the first that the kubelet has a say in.
+func (p *player) playAll(s stream, at pace, found *findings, load, seed int) {
+	c := p.config
+	var b *bound
+	for way, w := range c.Ways {
+		var mine *bound
+		if b == nil && !w.whole && !c.ExcludeTopology { // else the numbers on each NUMA node depend on the choice
+			b = newBound(c.Node)
+			mine = b
+		}
+		found.samples[load][way][seed] = p.play(s, at, way, mine).sample(c.Mix)
+	}
+	found.bounds[load][seed] = math.NaN()
+	if b != nil {
+		found.bounds[load][seed] = b.share()
+	}
+}
+
+// findings are the samples by load, way and seed.
+type findings struct {
+	samples [][][]sample
+	bounds  [][]float64
+}
+
+func newFindings(c *Config) *findings {
+	f := &findings{samples: make([][][]sample, len(c.Loads)), bounds: make([][]float64, len(c.Loads))}
+	for load := range f.samples {
+		f.bounds[load] = make([]float64, c.Seeds)
+		f.samples[load] = make([][]sample, len(c.Ways))
+		for way := range c.Ways {
+			f.samples[load][way] = make([]sample, c.Seeds)
+		}
+	}
+	return f
+}
+
+func (f *findings) report(c *Config, paces []pace) *Report {
+	r := &Report{
+		Node: c.Node.name, GPUs: c.Node.Count(GPU), VFs: c.Node.Count(VF), PFs: c.Node.pfs,
+		Policy: c.Policy, ExcludeTopology: c.ExcludeTopology, Mix: c.Mix, GPUFirst: c.GPUFirst,
+		Seed: c.Seed, Seeds: c.Seeds, Warmup: c.Warmup, Arrivals: c.Arrivals,
+	}
+	for load, aim := range c.Loads {
+		l := LoadReport{Load: aim, Rate: paces[load].rate, Bound: bounded(f.bounds[load])}
+		for way, w := range c.Ways {
+			if w.ahead && paces[load].outlook == nil {
+				continue
+			}
+			l.Ways = append(l.Ways, wayReport(w, c.Mix, f.samples[load][way]))
+		}
+		r.Loads = append(r.Loads, l)
+	}
+	return r
+}
+
+// bounded is the mean of the bounds, nil unless every seed has one.
+func bounded(shares []float64) *Estimate {
+	if slices.ContainsFunc(shares, math.IsNaN) {
+		return nil
+	}
+	return estimate(shares)
+}
+
+// each does n pieces of work on all processors, each worker with what it makes for itself.
+func each(ctx context.Context, n int, worker func() func(i int)) error {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		all.Go(func() {
+			do := worker()
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}

@@ -1,0 +1,114 @@
+package simulation
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
+)
+
+const tableLegend = `
+same switch    pairs of a GPU and a VF of its own on one switch (PIX), of all pairs asked for
+fully paired   containers with all pairs on one switch, of those that asked for both
+own PF         pairs on one switch that share no PF with another pair of their container
+across NUMA    pairs whose halves are on different NUMA nodes
+GPU to GPU     how near a container's GPUs are to each other by PCIe, of the best that was free
+refused        containers that the kubelet refused although enough devices were free
+stranded       pairs of free devices that are not on one switch, mean over time
+knowing ahead  what no choice can exceed for the same admissions, even one that knows when every container comes and goes
+`
+
+// Table writes the report for people: a block for every load, a line for every way of choosing.
+func (r *Report) Table() []byte {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%s: %d GPUs, %d VFs on %d PFs; kubelet policy %s%s, GPUs asked for first in %g %% of admissions\n",
+		r.Node, r.GPUs, r.VFs, r.PFs, r.Policy, r.hidden(), 100*r.GPUFirst)
+	fmt.Fprintf(&out, "%s; %d seeds from %d with %d arrivals each after %d; percent, mean ± 95 %% confidence\n", r.Mix, r.Seeds, r.Seed, r.Arrivals, r.Warmup)
+	for i := range r.Loads {
+		r.Loads[i].table(&out)
+	}
+	out.WriteString(tableLegend)
+	return out.Bytes()
+}
+
+func (r *Report) hidden() string {
+	if r.ExcludeTopology {
+		return ", VFs without NUMA nodes"
+	}
+	return ""
+}
+
+// columns are the figures of the table, in its order.
+var columns = []struct {
+	title string
+	of    func(*Figures) *Estimate
+}{
+	{"same switch", func(f *Figures) *Estimate { return f.PIX }},
+	{"fully paired", func(f *Figures) *Estimate { return f.Full }},
+	{"own PF", func(f *Figures) *Estimate { return f.OwnPF }},
+	{"across NUMA", func(f *Figures) *Estimate { return f.CrossNUMA }},
+	{"GPU to GPU", func(f *Figures) *Estimate { return f.Locality }},
+	{"refused", func(f *Figures) *Estimate { return f.Refused }},
+	{"stranded", func(f *Figures) *Estimate { return f.Stranded }},
+	{"load", func(f *Figures) *Estimate { return f.Load }},
+}
+
+func (l *LoadReport) table(out *bytes.Buffer) {
+	fmt.Fprintf(out, "\n%g %% of the GPUs allocated (%.4g arrivals per holding time)\n", l.Load, l.Rate)
+	var cells bytes.Buffer
+	w := tabwriter.NewWriter(&cells, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "  \t%s", strings.Repeat(" ", barWidth))
+	for _, c := range columns {
+		fmt.Fprintf(w, "\t%s", c.title)
+	}
+	fmt.Fprintln(w)
+	for i := range l.Ways {
+		way := &l.Ways[i]
+		fmt.Fprintf(w, "  %s\t%s", way.Title, bar(way.Figures.PIX))
+		for _, c := range columns {
+			fmt.Fprintf(w, "\t%s", cell(c.of(&way.Figures)))
+		}
+		fmt.Fprintln(w)
+	}
+	if l.Bound != nil {
+		fmt.Fprintf(w, "  knowing ahead\t%s\t%s\n", bar(l.Bound), cell(l.Bound))
+	}
+	_ = w.Flush() // to memory
+	for line := range strings.Lines(cells.String()) {
+		out.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+}
+
+// cell writes a figure with as many digits as its interval is worth.
+func cell(e *Estimate) string {
+	switch {
+	case e == nil:
+		return "-"
+	case e.CI == nil:
+		return fmt.Sprintf("%.1f", e.Mean)
+	case *e.CI < 0.05 && e.Mean < 10 && e.Mean > 0:
+		return fmt.Sprintf("%.2f ±%.2f", e.Mean, *e.CI)
+	default:
+		return fmt.Sprintf("%.1f ±%.1f", e.Mean, *e.CI)
+	}
+}
+
+// barWidth is how many columns a full bar has.
+const barWidth = 20
+
+// eighths are the ends of a bar, from one eighth of a column to seven.
+var eighths = []rune("▏▎▍▌▋▊▉")
+
+// bar draws a percentage with block characters.
+func bar(e *Estimate) string {
+	if e == nil {
+		return ""
+	}
+	filled := int(e.Mean/100*barWidth*8 + 0.5)
+	b := strings.Repeat("█", filled/8)
+	if filled%8 > 0 {
+		b += string(eighths[filled%8-1])
+	}
+	return b + strings.Repeat("·", max(barWidth-utf8.RuneCountInString(b), 0))
+}

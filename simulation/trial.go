@@ -1,0 +1,112 @@
+package simulation
+
+import "math/rand/v2"
+
+// trial is one stream of arrivals on one node under one way of choosing.
+type trial struct {
+	state  *State
+	prefer Prefer
+	rng    *rand.Rand
+	leave  departures
+	tally  tally
+	bound  *bound // nil where it is not asked for
+	now    float64
+	counts bool // after the warm-up
+}
+
+// player plays trials, one after the other. What the ways of choosing have worked out is kept from trial to trial.
+type player struct {
+	config *Config
+	prefer []Prefer
+	ahead  map[*outlook]Prefer
+	best   *bestScores
+}
+
+// pace is how often containers arrive, per mean holding time, and what can be foreseen of it, nil for nothing.
+type pace struct {
+	rate    float64
+	outlook *outlook
+}
+
+func newPlayer(c *Config) *player {
+	p := &player{config: c, ahead: map[*outlook]Prefer{}, best: &bestScores{c.Node, map[setKey]int{}}}
+	for _, w := range c.Ways {
+		p.prefer = append(p.prefer, w.Prefer(c.Node))
+	}
+	return p
+}
+
+// choosing is the way's choice at a pace.
+func (p *player) choosing(way int, at pace) Prefer {
+	if !p.config.Ways[way].ahead || at.outlook == nil {
+		return p.prefer[way]
+	}
+	prefer, ok := p.ahead[at.outlook]
+	if !ok {
+		prefer = newAhead(p.config.Node, at.outlook)
+		p.ahead[at.outlook] = prefer
+	}
+	return prefer
+}
+
+// play plays a stream and returns what came of it. It tells bound of all that is admitted, if it is not nil.
+func (p *player) play(s stream, at pace, way int, bound *bound) *tally {
+	c := p.config
+	rules := Rules{Policy: c.Policy, ExcludeTopology: c.ExcludeTopology}
+	if c.Ways[way].whole {
+		rules.Policy = None
+	}
+	t := &trial{
+		state:  NewState(c.Node, rules),
+		prefer: p.choosing(way, at),
+		bound:  bound,
+		rng:    rand.New(rand.NewPCG(s.seed[0]+1, s.seed[1])),
+		tally:  tally{node: c.Node, best: p.best, requests: make([]requestTally, len(c.Mix))},
+	}
+	for i, a := range s.arrivals {
+		t.advance(t.now + a.gap/at.rate)
+		t.counts = i >= c.Warmup
+		t.arrive(i, a, c.Mix[a.what].Request)
+	}
+	return &t.tally
+}
+
+// arrive lets the i-th container come.
+func (t *trial) arrive(i int, a arrival, r Request) {
+	var before State
+	if t.bound != nil {
+		before = t.state.numbers()
+	}
+	container, outcome := t.state.Admit(r, a.first, t.prefer, t.rng)
+	if t.counts {
+		t.tally.arrival(t.state, a.what, container, outcome)
+	}
+	if outcome != Admitted {
+		return
+	}
+	t.leave.push(departure{t.now + a.holds, i, container})
+	if t.bound != nil {
+		mask, _ := before.merge(r)
+		t.bound.admit(i, container, &before, mask, t.counts)
+	}
+}
+
+// advance lets time pass: containers leave.
+func (t *trial) advance(to float64) {
+	for len(t.leave) > 0 && t.leave[0].at <= to {
+		d := t.leave.pop()
+		t.pass(d.at)
+		t.state.Release(d.container)
+		if t.bound != nil {
+			t.bound.release(d.number)
+		}
+	}
+	t.pass(to)
+}
+
+func (t *trial) pass(to float64) {
+	if t.counts {
+		t.tally.pass(t.state, to-t.now)
+	}
+	t.now = to
+}

@@ -1,0 +1,93 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// Way is a way of choosing.
+type Way struct {
+	Name  string // for flags and programs
+	Title string // for people
+	whole bool   // chooses on the whole node: there is no kubelet to refuse
+	ahead bool   // chooses by an outlook
+	make  func(*Node) Prefer
+}
+
+// Prefer makes the part of the way that answers the kubelet. It remembers what it has worked out and is not for use at the same time.
+// What looks ahead needs to know what will come; here it chooses step by step.
+func (w Way) Prefer(n *Node) Prefer { return w.make(n) }
+
+// Ways are all of them, in the order of the tables.
+func Ways() []Way {
+	return []Way{
+		{Name: "stock", Title: "stock pair", make: stock},
+		{Name: "follow", Title: "second follows first", make: follow},
+		{Name: "tandem-unknown", Title: "Tandem, partner's request unknown", make: tandemUnknown},
+		{Name: "tandem", Title: "Tandem, request known", make: tandemKnown},
+		{Name: "joint", Title: "best pairs, step by step", make: joint},
+		{Name: "keep", Title: "best pairs, partners kept for later", make: keeping},
+		{Name: "ahead", Title: "most pairs in the long run", ahead: true, make: joint},
+		{Name: "whole-node", Title: "best pairs on the whole node, no kubelet", whole: true, make: wholeNode},
+	}
+}
+
+// FindWays finds ways by name, all for an empty list.
+func FindWays(names []string) ([]Way, error) {
+	all := Ways()
+	if len(names) == 0 {
+		return all, nil
+	}
+	var found []Way
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(w Way) bool { return w.Name == name })
+		if i < 0 {
+			var known []string
+			for _, w := range all {
+				known = append(known, w.Name)
+			}
+			return nil, fmt.Errorf("find way %q: there are %s", name, strings.Join(known, ", "))
+		}
+		found = append(found, all[i])
+	}
+	return found, nil
+}
+
+// stock is the pair of plugins as they are: GPUs by how near they are to each other, any VFs.
+func stock(n *Node) Prefer {
+	v := newVendor(n)
+	return func(_ *State, q Question, rng *rand.Rand) []int {
+		if q.Kind == VF {
+			return nil
+		}
+		return v.choose(q.Available, q.Size, rng)
+	}
+}
+
+// follow is for plugins of which each knows what the other gave: who is asked first chooses as the stock plugin does, and who is
+// asked second takes what shares a switch with that.
+func follow(n *Node) Prefer {
+	first := stock(n)
+	return func(s *State, q Question, rng *rand.Rand) []int {
+		given := q.Given[q.Kind.other()]
+		if len(given) == 0 {
+			return first(s, q, rng)
+		}
+		missing := make([]int, n.switches)
+		for _, i := range given {
+			if at := n.devices[q.Kind.other()][i].onSwitch; at >= 0 {
+				missing[at]++
+			}
+		}
+		var near []int
+		for _, i := range pick(clone(q.Available), len(q.Available), rng) {
+			if at := n.devices[q.Kind][i].onSwitch; at >= 0 && missing[at] > 0 && len(near) < q.Size {
+				missing[at]--
+				near = append(near, i)
+			}
+		}
+		return near
+	}
+}
