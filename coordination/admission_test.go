@@ -385,12 +385,12 @@ func TestEveryContainerGetsTheBestPairs(t *testing.T) {
 		{"amd-mi250-16gcd-8nic", 2, false},
 	} {
 		t.Run(fmt.Sprintf("%s/%d/exclude=%v", setup.machine, setup.vfsPerPF, setup.excludeTopology), func(t *testing.T) {
-			for seed := range uint64(20) {
+			for seed := range uint64(10) {
 				a := newAdmission(t, setup.machine, setup.vfsPerPF, setup.excludeTopology, seed)
 				if seed%2 == 0 {
 					a.keepCheckpoint()
 				}
-				a.mixedLoad(300)
+				a.mixedLoad(200)
 				if t.Failed() {
 					t.Fatalf("seed %d", seed)
 				}

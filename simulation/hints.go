@@ -94,6 +94,9 @@ func (s *State) freeIn(kind Kind, mask Mask) int {
 	return sum
 }
 
+// Affinity tells the NUMA nodes that the Topology Manager would give a container, and whether it would admit it.
+func (s *State) Affinity(r Request) (Mask, bool) { return s.merge(r) }
+
 // merge finds the nodes that the Topology Manager gives a container, and whether it admits it. Under policy none there are no
 // nodes.
 func (s *State) merge(r Request) (Mask, bool) {

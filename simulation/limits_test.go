@@ -20,7 +20,7 @@ func randomEvents(seed uint64) []event {
 	var here []int
 	requests := map[int]Request{}
 	free, next := Request{4, 2}, 1
-	for range 12 {
+	for range 11 {
 		r := []Request{{1, 1}, {2, 2}, {1, 0}, {2, 0}, {0, 1}, {2, 1}}[rng.IntN(6)]
 		if r.GPUs <= free.GPUs && r.VFs <= free.VFs && rng.IntN(3) > 0 {
 			events = append(events, event{request: r, counts: rng.IntN(4) > 0})
@@ -40,7 +40,7 @@ func randomEvents(seed uint64) []event {
 
 func TestBoundIsTheBestOfAllChoices(t *testing.T) {
 	node := presetNode(t, "B", 1)
-	for seed := range uint64(200) {
+	for seed := range uint64(80) {
 		events := randomEvents(seed)
 		b := newBound(node)
 		s := NewState(node, Rules{Policy: Restricted})
@@ -133,7 +133,7 @@ func TestLookingAhead(t *testing.T) {
 		most  float64
 	}{{"A", -0.5, 0.5}, {"B", 2, 7}, {"C", 0, 2}} {
 		config := small(t, c.node, 1)
-		config.Ways, config.Seeds, config.Arrivals = ways(t, "joint", "keep", "ahead"), 20, 500
+		config.Ways, config.Seeds, config.Arrivals = ways(t, "joint", "keep", "ahead"), 16, 400
 		l := run(t, config).Loads[0]
 		best, keep := figuresOf(t, l, "ahead").PIX.Mean, figuresOf(t, l, "keep").PIX.Mean
 		step := figuresOf(t, l, "joint").PIX.Mean

@@ -96,16 +96,17 @@ func TestTandemPairsEverythingWithManyVFs(t *testing.T) {
 func TestNoWayExceedsTheBound(t *testing.T) {
 	for _, node := range Presets() {
 		c := small(t, node, 1)
-		c.Loads, c.Seeds = []float64{60, 90}, 1
-		for c.Seed = range 6 {
-			for _, l := range run(t, c).Loads {
-				if l.Bound == nil {
-					t.Fatalf("node %s: no bound", node)
-				}
-				for i, w := range l.Ways {
-					if !c.Ways[i].whole && w.Figures.PIX.Mean > l.Bound.Mean+1e-9 || l.Bound.Mean > 100 {
-						t.Errorf("node %s, seed %d, %s: %.2f, bound %.2f", node, c.Seed, w.Name, w.Figures.PIX.Mean, l.Bound.Mean)
-					}
+		c.Seeds = 6
+		found, p := newFindings(&c), newPlayer(&c)
+		for seed := range c.Seeds {
+			p.playAll(newStream(&c, seed), pace{rate: 6 + 8*float64(seed)}, found, 0, seed)
+			bound := found.bounds[0][seed]
+			if !(bound > 0 && bound <= 100) {
+				t.Fatalf("node %s, seed %d: bound %g", node, seed, bound)
+			}
+			for i, w := range c.Ways {
+				if got := found.samples[0][i][seed][figPIX]; !w.whole && got > bound+1e-9 {
+					t.Errorf("node %s, seed %d, %s: %.2f, bound %.2f", node, seed, w.Name, got, bound)
 				}
 			}
 		}
