@@ -56,6 +56,7 @@ type ledger struct {
 	holders   map[string]map[string]*allocation // resource → device ID → who has it; absent is free
 	sequence  int                               // of the newest Allocate
 	allocated time.Time                         // when that was
+	foreseen  bool                              // whether it fulfilled a plan, so that the allocation's candidates are right
 	asked     time.Time                         // when the question that is being answered came
 	progress  progress                          // of the container that got the newest Allocate, when the question came
 	plan      *plan
@@ -91,7 +92,9 @@ func (l *ledger) leave(name string) {
 // allocate records that the kubelet gave a container devices of a resource, and returns everything the container has.
 func (l *ledger) allocate(name string, ids []string) *allocation {
 	a := l.holderFor(name, ids)
+	l.foreseen = false
 	if p := l.livePlan(); p != nil {
+		l.foreseen = sameSet(p.devices[name], ids)
 		delete(p.devices, name) // fulfilled, or overruled
 	}
 	l.sequence++

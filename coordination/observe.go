@@ -114,7 +114,7 @@ func (a *allocation) mayBelong(pod kubelet.Pod) bool {
 
 // sweep releases what PodResources no longer shows. Devices of init containers are never shown: an allocation without
 // owner stands while its pod can still be in admission, and what the app containers did not take over of it stays
-// with the pod for its life. What the kubelet gave last, to a container that it is not done with, stands in any case.
+// with the pod for its life. What the kubelet gave last, without a question, to a container that it is not done with, stands too.
 func (l *ledger) sweep(view kubelet.View, arrived []kubelet.Pod) {
 	inAdmission := &allocation{unasked: true}
 	for a := range l.allocations() {
@@ -123,7 +123,7 @@ func (l *ledger) sweep(view kubelet.View, arrived []kubelet.Pod) {
 		}
 		for name, ids := range a.devices {
 			for id, sequence := range maps.Clone(ids) {
-				if sequence == l.sequence && l.progress == open {
+				if sequence == l.sequence && l.progress == open && !l.foreseen {
 					l.give(inAdmission, name, id, sequence)
 				} else {
 					l.release(name, id)
