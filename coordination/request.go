@@ -196,25 +196,39 @@ func (l *ledger) inPairOrder(tree *topology.Tree, planned []string, a, before *a
 	return ordered
 }
 
-// gpusBeside are the GPUs that VFs given without a question most likely serve: those of their container, as far as they
-// are known, filled up from all on the VFs' NUMA nodes. Which of these are free cannot be told: nothing was read.
+// gpusBeside are the GPUs that VFs given without a question most likely serve: those of their container, as far as they are
+// known, then those that are free on the VFs' NUMA nodes, then the others there. Nothing was read just now, so that what was
+// given last to a container that is gone still counts as held.
 func (l *ledger) gpusBeside(r *resource, ids []string, a, before *allocation) placement.Half {
 	held := l.heldOfKind(a, GPU)
 	if len(held) == 0 {
 		held = l.heldOfKind(before, GPU)
 	}
 	half := allOf(held)
-	nodes := l.nodes(r.name, ids)
-	for _, gpus := range l.ofKind(GPU) {
-		for _, d := range gpus.devices {
+	free, taken := l.onNodes(GPU, l.nodes(r.name, ids))
+	if len(half.Held)+len(free) < len(ids) {
+		half.Held, free = append(half.Held, free...), taken
+	}
+	half.Free = slices.DeleteFunc(free, func(d placement.Device) bool { return slices.Contains(half.Held, d) })
+	half.Count = max(len(half.Held), min(len(ids), len(half.Held)+len(half.Free)))
+	return half
+}
+
+// onNodes lists the healthy devices of a kind on NUMA nodes, free ones and others; on all where there are no nodes.
+func (l *ledger) onNodes(kind Kind, nodes map[int]bool) (free, taken []placement.Device) {
+	for _, r := range l.ofKind(kind) {
+		for id, d := range r.devices {
 			n, known := d.NUMA.Number()
-			if d.Healthy && (len(nodes) == 0 || !known || nodes[n]) && !slices.Contains(half.Held, d.placed()) {
-				half.Free = append(half.Free, d.placed())
+			switch {
+			case !d.Healthy || known && len(nodes) > 0 && !nodes[n]:
+			case l.holders[r.name][id] == nil:
+				free = append(free, d.placed())
+			default:
+				taken = append(taken, d.placed())
 			}
 		}
 	}
-	half.Count = max(len(held), min(len(ids), len(held)+len(half.Free)))
-	return half
+	return free, taken
 }
 
 // allOf is the half of a request in which everything is decided.

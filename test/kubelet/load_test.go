@@ -74,12 +74,12 @@ type load struct {
 type tally struct {
 	admitted, refused int // pods
 	paired            int // containers with GPUs and VFs
-	late              int // of these, those without the best pairs: see isLate
+	late, guessed     int // of these, those without the best pairs: see isLate and isGuessed
 }
 
 func (c tally) String() string {
-	return fmt.Sprintf("%d pods admitted, %d refused; %d containers with GPUs and VFs, of them not the best: %d late",
-		c.admitted, c.refused, c.paired, c.late)
+	return fmt.Sprintf("%d pods admitted, %d refused; %d containers with GPUs and VFs, of them %d late and %d with VFs in another order",
+		c.admitted, c.refused, c.paired, c.late, c.guessed)
 }
 
 // run admits pods; before each, others leave until the node is no fuller than wanted, which changes every few
@@ -150,6 +150,9 @@ func (l *load) check(pod *v1.Pod, p rig.Placement) {
 	switch {
 	case p.Pairs == p.Best:
 		return
+	case isGuessed(p):
+		l.count.guessed++
+		return
 	case isLate(p):
 		l.count.late++
 		return
@@ -157,6 +160,19 @@ func (l *load) check(pod *v1.Pod, p rig.Placement) {
 	l.t.Errorf("pod %s, container %s, %v asked first, NUMA nodes %v: %v, in another order %v, with other devices %v\n"+
 		"GPUs %v\nVFs %v\n%s",
 		pod.Name, p.Container, p.Asked[0], p.NUMA, p.Pairs, p.Matched, p.Best, p.GPUs, p.VFs, pair.Text(p.Log))
+}
+
+// isGuessed reports whether the container has the best devices and only their order is not that of the pairs, because it was given
+// its VFs first and without a question: nobody could know its GPUs when its VFs were listed.
+func isGuessed(p rig.Placement) bool {
+	asked := slices.ContainsFunc(p.Log, func(line pair.Line) bool {
+		return line.Message == "prefer" && line.Resource == rig.VF && sameDevices(line.Chosen, p.VFs)
+	})
+	return p.Matched == p.Best && p.Asked[0] == rig.VF && !asked
+}
+
+func sameDevices(ids []string, devices []rig.Device) bool {
+	return len(ids) == len(devices) && !slices.ContainsFunc(devices, func(d rig.Device) bool { return !slices.Contains(ids, d.ID) })
 }
 
 // isLate reports whether the daemons chose without knowing everything, because an answer did not come within the
