@@ -58,6 +58,11 @@ func (t *Tree) NUMANodes() []int { return slices.Clone(t.nodes) }
 // bridges of its own card left out. The last one is the switch that the card is plugged into.
 func (t *Tree) SharedBridges(a Address) []Address { return slices.Clone(t.shared[a]) }
 
+// AppendSharedBridges appends what SharedBridges returns, for callers that ask often.
+func (t *Tree) AppendSharedBridges(to []Address, a Address) []Address {
+	return append(to, t.shared[a]...)
+}
+
 // pluggedIn is the function that is plugged into the tree: the PF of a VF, whatever bus the VF's own number names and whatever
 // its own numa_node says.
 func (t *Tree) pluggedIn(d *Device) *Device {

@@ -6,19 +6,23 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// maxSteps bounds the work on one choice: so many pairs of table entries are combined, at some 15 ns each, before it is given up to find
-// the best choice for sure. What is done instead takes half as many again at most. Requests of eight GPUs take hundreds of steps. Those that
-// need more than the bound want many devices that are mostly far from any partner, in halves of which none is a multiple of the other.
-const maxSteps = 500_000
+// maxSteps bounds the work on one choice: so many pairs of table entries are combined, at 5 to 20 ns each, before it is given up to find
+// the best choice for sure. What is done instead takes half as many again at most. That keeps a choice below 20 ms on a server's core,
+// see BenchmarkWorst. Requests of eight GPUs take hundreds of steps. Those that need more than the bound want many devices that are mostly far from any partner, in
+// halves of which none is a multiple of the other.
+const maxSteps = 600_000
 
 // run finds a choice and marks it in the places. It reports whether the choice is proven the best.
 func (s *solver) run() bool {
-	if s.deepen() {
+	found := s.deepen()
+	further := s.most / 4 // for another attempt, and for the search after it
+	if found {
+		s.most = max(s.budget, further)
 		return true
 	}
-	s.most /= 4 // for this attempt, and for the search after it
+	s.most = further
 	s.loose = true
-	found := s.deepen()
+	found = s.deepen()
 	s.loose = false
 	if !found {
 		s.root.spread(&s.shares, s.gpus, s.vfs)
@@ -73,9 +77,9 @@ func (n *place) pin(on bool) {
 // spread marks some choice at once, without search: it fills child after child with GPUs and VFs that make PIX pairs there, then with
 // what is still wanted. It is for machines beyond any that exists.
 func (n *place) spread(s *shares, gpus, vfs int) {
-	n.chosen = entry{gpus: gpus, vfs: vfs}
+	n.chosen = counts{gpus: gpus, vfs: vfs}
 	for _, child := range n.children {
-		child.chosen = entry{gpus: child.gpus.held, vfs: child.vfs.held}
+		child.chosen = counts{gpus: child.gpus.held, vfs: child.vfs.held}
 		gpus -= child.gpus.held
 		vfs -= child.vfs.held
 	}

@@ -48,8 +48,13 @@ func compareWithOracle(t *testing.T, tree *topology.Tree, r Request) bool {
 	if !wellFormed(t, r, got) {
 		return false
 	}
+	slices.SortFunc(got.VFs, byAddress)
+	if want := o.sameIndex(got.VFs); !slices.Equal(got.VFs, want) {
+		t.Errorf("of %+v\ngot  %v\nwant %v", r.VFs, got.VFs, want)
+		return false
+	}
 	if n, m := len(gpus), len(vfs); n == 0 || m == 0 || max(n, m)%min(n, m) == 0 {
-		slices.SortFunc(got.VFs, compareDevices)
+		vfs = o.sameIndex(vfs)
 		if !slices.Equal(got.GPUs, gpus) || !slices.Equal(got.VFs, vfs) {
 			t.Errorf("%d+%d: %+v\ngot  %v\n     %v\nwant %v\n     %v", r.GPUs.Count, r.VFs.Count, value, got.GPUs, got.VFs, gpus, vfs)
 			return false

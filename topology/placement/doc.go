@@ -20,7 +20,10 @@
 //     whole places stay whole: the sum of (free partitions)² over cards, then of (free GPUs)² over switches, then over NUMA nodes,
 //     then of (free VFs)² over NUMA nodes is to be large. Free devices that the request may not choose from (Spare) count as well.
 //  5. The lowest place. From the root of the tree down, level by level, the least is taken from the places with the highest
-//     addresses: fewer GPUs, then fewer VFs. On one card or PF the lowest devices are taken.
+//     addresses: fewer GPUs, then fewer VFs. On one card the lowest devices are taken.
+//  6. VF index. Where VFs come from several PFs, the index (virtfn0, virtfn1 …) that is on the most of them is on as many as can be,
+//     then that index is the lowest, then so for the index on the next most PFs, held VFs counted in. Rails and planes that are made
+//     by VF index stay together thus (NCCL issue 2244), at no cost: how many VFs each PF gives was decided before.
 //
 // # An example
 //
@@ -32,7 +35,8 @@
 //
 //	1 GPU            0000:46 alone loses no pair (4), though 0000:11 is lower (5)
 //	1 GPU  + 1 VF    0000:11 with 0000:0c:00.1: PIX as 0000:2f with 0000:2a:00.2 would be (1), on a PF with less load (2)
-//	2 GPUs + 2 VFs   0000:11 and 0000:2f, each with a VF beside it: two VFs of 0000:0c would leave one GPU without
+//	2 GPUs + 2 VFs   0000:11 and 0000:2f, each with a VF beside it: two VFs of 0000:0c would leave one GPU without. It is 0000:0c:00.2
+//	                 there, as 0000:2a has no 00.1 (6)
 //	2 GPUs + 3 VFs   the same GPUs: 0000:11 serves both VFs of 0000:0c, and all three pairs are PIX
 //	3 GPUs + 3 VFs   two pairs are PIX; 0000:46 gets the other VF of 0000:0c, over the root complexes (NODE)
 //
@@ -45,7 +49,8 @@
 // below a place depends on how many GPUs and VFs are taken below it, and not on which. A table per place therefore holds the
 // cheapest way for each number of GPUs, VFs and extras (devices with one partner more), and tables of neighbouring places combine
 // into that of the place above. Criteria 1, 2, 4 and 5 are sums over places, and so is 3 where links follow the tree: none, from
-// all to all, or within places. To keep tables small, solutions with the fewest conceivable pairs beyond PIX are looked for first.
+// all to all, or within places. Criterion 6 is looked at last, when it is known how many VFs each PF gives: taking index after index, each
+// from all PFs that can give it, is best. To keep tables small, solutions with the fewest conceivable pairs beyond PIX are looked for first.
 //
 // Where links follow no order of the tree (a cube mesh, MI250), criterion 3 depends on the very set. Then the sets are gone through, with
 // the nearest conceivable completion as a bound and the pairs solved for those that pass.
@@ -54,7 +59,8 @@
 //
 // The answer is the best there is, and [Choice.Optimal] says so, unless that takes more than maxSteps steps, or there are more than
 // maxCards cards with irregular links. Requests of any size on 8 GPUs and 64 VFs, 16 GPUs and 128 VFs, or 64 partitions and 64 VFs lie
-// within, as do equal numbers of both far beyond. Past the bounds the answer is well formed but not proven: extras follow the VFs
+// within, as do up to 256 of each on 1024 GPUs and 8192 VFs. With irregular links the halves of a request on more than 8 GPUs must not
+// be too unequal. Past the bounds the answer is well formed but not proven: extras follow the VFs
 // instead of being tried in all numbers, in the last resort switches are filled one after the other, and of irregular links as many
 // sets are looked at as there is time for. The pairs of what is chosen are the best ones all the same.
 //

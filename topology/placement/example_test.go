@@ -57,7 +57,7 @@ func ExampleChoose() {
 	// 1 pair: 1 PIX; VFs on 1 PF; 1 same-switch pair left
 	//    0000:11:00.0 0000:0c:00.1 PIX
 	// 2 pairs: 2 PIX; VFs on 2 PFs; 0 same-switch pairs left
-	//    0000:11:00.0 0000:0c:00.1 PIX
+	//    0000:11:00.0 0000:0c:00.2 PIX
 	//    0000:2f:00.0 0000:2a:00.2 PIX
 	// 3 pairs: 3 PIX; VFs on 2 PFs; 0 same-switch pairs left
 	//    0000:11:00.0 0000:0c:00.1 PIX

@@ -2,35 +2,35 @@ package placement
 
 // cardTable lists how many GPUs a card can give.
 func (s *solver) cardTable(n *place) span {
-	from, low, high := len(s.entries), fewest(s.gpus, n.gpus, s.root.gpus), min(n.gpus.most, s.gpus)
+	low, high := fewest(s.gpus, n.gpus, s.root.gpus), min(n.gpus.most, s.gpus)
 	if n.fixedGPUs != anyNumber {
 		low, high = n.fixedGPUs, n.fixedGPUs
 	}
+	t := s.begin()
 	for g := low; g <= high; g++ {
-		e := entry{gpus: g}
-		e.cost[termCards] = breaking(n.gpus.free(), g-n.gpus.held)
-		s.entries = append(s.entries, e)
+		s.push(entry{counts: counts{gpus: g}}, &cost{termCards: breaking(n.gpus.free(), g-n.gpus.held)})
 	}
-	return span{int32(from), int32(len(s.entries))}
+	return s.end(t, t)
 }
 
 // groupTable adds the VFs of a group to the table of its cards.
 func (s *solver) groupTable(n *place, cards span) span {
 	if len(n.children) == 0 {
-		s.entries = append(s.entries, entry{})
-		cards = span{int32(len(s.entries) - 1), int32(len(s.entries))}
+		cards = s.begin()
+		s.push(entry{}, &cost{})
+		cards = s.end(cards, cards)
 	}
-	from := len(s.entries)
+	t := s.begin()
 	for i := cards.from; i < cards.to; i++ {
 		if n.fixedGPUs != anyNumber && n.fixedGPUs != s.entries[i].gpus {
 			continue
 		}
 		low, high := s.vfRange(n, s.entries[i].gpus)
 		for v := low; v <= high; v++ {
-			s.groupEntries(n, i, v)
+			s.groupEntries(n, cards, i, v)
 		}
 	}
-	return span{int32(from), int32(len(s.entries))}
+	return s.end(t, cards)
 }
 
 // vfRange is how many VFs a group can give beside so many GPUs.
@@ -48,23 +48,23 @@ func (s *solver) vfRange(n *place, gpus int) (low, high int) {
 }
 
 // groupEntries adds the entries for some GPUs, those of entry i, and some VFs, with every number of extras.
-func (s *solver) groupEntries(n *place, i int32, vfs int) {
+func (s *solver) groupEntries(n *place, cards span, i int32, vfs int) {
 	gpus := s.entries[i].gpus
 	low, high := s.extrasRange(gpus, vfs)
 	for x := low; x <= high; x++ {
 		s.budget--
 		ofGPUs, ofVFs := s.units(gpus, vfs, x)
-		e := entry{gpus: gpus, vfs: vfs, extras: x, before: i, cost: s.entries[i].cost}
-		s.meet(n, &e.cost, int64(min(ofGPUs, ofVFs)))
-		if !s.within(&n.content, e.cost.beyondPIX(), ofGPUs, ofVFs) {
+		c := *s.cost(cards, i)
+		s.meet(n, &c, int64(min(ofGPUs, ofVFs)))
+		if !s.within(&n.content, c.beyondPIX(), ofGPUs, ofVFs) {
 			continue
 		}
-		e.cost[termBridges] += int64((ofGPUs + ofVFs) * n.depth)
-		e.cost[termLoad] += n.loads[vfs-n.vfs.held]
+		c[termBridges] += int64((ofGPUs + ofVFs) * n.depth)
+		c[termLoad] += n.loads[vfs-n.vfs.held]
 		g, v := gpus-n.gpus.held, vfs-n.vfs.held
-		e.cost[termStranded] += int64(min(n.gpus.free(), n.vfs.free()) - min(n.gpus.free()-g, n.vfs.free()-v))
-		e.cost[termSwitches] += breaking(n.gpus.free(), g)
-		s.entries = append(s.entries, e)
+		c[termStranded] += int64(min(n.gpus.free(), n.vfs.free()) - min(n.gpus.free()-g, n.vfs.free()-v))
+		c[termSwitches] += breaking(n.gpus.free(), g)
+		s.push(entry{counts: counts{gpus, vfs, x}, before: i}, &c)
 	}
 }
 
@@ -82,15 +82,11 @@ func (s *solver) extrasRange(gpus, vfs int) (low, high int) {
 	return s.extras - s.mostExtras(s.gpus-gpus, s.vfs-vfs), high
 }
 
-// nodeTable adds what it costs to break a NUMA node.
-func (s *solver) nodeTable(n *place, t span) span {
-	from := len(s.entries)
+// breakNode adds what it costs to break a NUMA node.
+func (s *solver) breakNode(n *place, t span) {
 	for i := t.from; i < t.to; i++ {
-		e := s.entries[i]
-		e.before = i
-		e.cost[termNodes] += breaking(n.gpus.free(), e.gpus-n.gpus.held)
-		e.cost[termNodeVFs] += breaking(n.vfs.free(), e.vfs-n.vfs.held)
-		s.entries = append(s.entries, e)
+		e, c := &s.entries[i], s.cost(t, i)
+		c[termNodes] += breaking(n.gpus.free(), e.gpus-n.gpus.held)
+		c[termNodeVFs] += breaking(n.vfs.free(), e.vfs-n.vfs.held)
 	}
-	return span{int32(from), int32(len(s.entries))}
 }

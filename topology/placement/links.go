@@ -43,22 +43,21 @@ type linked struct {
 // equally near: without links, with links from all to all, or within hives that are places. It reports the links where they
 // follow no such order, nil where the places say all.
 func (p *places) measure(links []topology.Link) (cards []*place, irregular []linked) {
-	cards = p.root.numberCards(nil)
+	cards = p.root.numberCards(make([]*place, 0, p.root.gpus.most))
 	between := p.between(links)
-	count := map[*place]int{}
 	for _, l := range between {
 		meet := cards[l.a].parent
 		for meet.cardHigh <= l.b {
 			meet = meet.parent
 		}
-		if count[meet] == 0 {
+		if meet.links == 0 {
 			meet.near = l.near
 		} else if meet.near != l.near {
 			irregular = between
 		}
-		count[meet]++
+		meet.links++
 	}
-	if p.root.settleNear(count) {
+	if p.root.settleNear() {
 		return cards, irregular
 	}
 	return cards, between
@@ -79,7 +78,7 @@ func (n *place) numberCards(cards []*place) []*place {
 
 // between finds the links between cards that can be chosen, each once: the best where two are named twice.
 func (p *places) between(links []topology.Link) []linked {
-	var found []linked
+	found := make([]linked, 0, len(links))
 	for _, l := range links {
 		a, b := p.cardOf(l.A), p.cardOf(l.B)
 		if a == nil || b == nil || a == b {
@@ -96,23 +95,21 @@ func (p *places) between(links []topology.Link) []linked {
 
 // cardOf finds the card of a GPU that can be chosen, nil for any other.
 func (p *places) cardOf(a topology.Address) *place {
-	slot := p.function(a)
-	slot.Function = 0
-	if c := p.cards[slot]; c != nil && c.gpus.most > 0 {
-		return c
+	if s := p.sites[slotOf(p.function(a))]; s != nil && s.card != nil && s.card.gpus.most > 0 {
+		return s.card
 	}
 	return nil
 }
 
 // settleNear sets how near GPUs are that meet without a link, and reports whether at every place all that meet have one or none.
-func (n *place) settleNear(links map[*place]int) bool {
+func (n *place) settleNear() bool {
 	regular, crossing, below := true, 0, 0
 	for _, child := range n.children {
-		regular = child.settleNear(links) && regular
+		regular = child.settleNear() && regular
 		crossing += below * (child.cardHigh - child.cardLow)
 		below += child.cardHigh - child.cardLow
 	}
-	switch links[n] {
+	switch n.links {
 	case 0:
 		if n.kind != cardPlace {
 			n.near = n.overPCIe()

@@ -13,24 +13,43 @@ type unit struct {
 	turn   int // 0 for the device's first pair, 1 for its second …
 }
 
-// match makes the pairs of what is marked: as many as possible at every place, from the groups up, each device's first pair before any
-// second one, the lowest GPU with the lowest VF. It returns what finds no partner below.
-func (n *place) match(s *shares, pairs *[]Pair) (gpus, vfs []unit) {
+// matcher makes the pairs of what is marked.
+type matcher struct {
+	*shares
+	pairs     []Pair
+	gpus, vfs []unit   // without a partner so far
+	devices   []Device // for listing those of a group
+}
+
+func newMatcher(s *shares) *matcher {
+	return &matcher{
+		shares: s, pairs: make([]Pair, 0, s.pairs), gpus: make([]unit, 0, s.pairs), vfs: make([]unit, 0, s.pairs),
+		devices: make([]Device, 0, s.pairs),
+	}
+}
+
+// match makes the pairs below a place: as many as possible at every place, from the groups up, each device's first pair before any
+// second one, the lowest GPU with the lowest VF. What finds no partner below stays.
+func (m *matcher) match(n *place) {
+	fromGPUs, fromVFs := len(m.gpus), len(m.vfs)
 	if n.kind == groupPlace {
-		gpus, vfs = n.groupUnits(s)
+		m.devices = n.takenGPUs(m.devices[:0])
+		m.gpus = inTurns(m.gpus, m.devices, m.perGPU, n.chosen.extras*min(m.gpuExtra, 1))
+		m.devices = n.takenVFs(m.devices[:0])
+		m.vfs = inTurns(m.vfs, m.devices, m.perVF, n.chosen.extras*min(m.vfExtra, 1))
 	} else {
 		for _, child := range n.children {
-			g, v := child.match(s, pairs)
-			gpus, vfs = append(gpus, g...), append(vfs, v...)
+			m.match(child)
 		}
 	}
+	gpus, vfs := m.gpus[fromGPUs:], m.vfs[fromVFs:]
 	slices.SortFunc(gpus, compareUnits)
 	slices.SortFunc(vfs, compareUnits)
 	made := min(len(gpus), len(vfs))
 	for i := range made {
-		*pairs = append(*pairs, Pair{GPU: gpus[i].device, VF: vfs[i].device})
+		m.pairs = append(m.pairs, Pair{GPU: gpus[i].device, VF: vfs[i].device})
 	}
-	return gpus[made:], vfs[made:]
+	m.gpus, m.vfs = slices.Delete(m.gpus, fromGPUs, fromGPUs+made), slices.Delete(m.vfs, fromVFs, fromVFs+made)
 }
 
 func compareUnits(a, b unit) int {
@@ -40,15 +59,9 @@ func compareUnits(a, b unit) int {
 	return compareDevices(a.device, b.device)
 }
 
-func (n *place) groupUnits(s *shares) (gpus, vfs []unit) {
-	return inTurns(n.takenGPUs(nil), s.perGPU, n.chosen.extras*min(s.gpuExtra, 1)),
-		inTurns(n.takenVFs(nil), s.perVF, n.chosen.extras*min(s.vfExtra, 1))
-}
-
-// inTurns makes the units of devices that take part in some pairs each and the first few in one more.
-func inTurns(devices []Device, each, extras int) []unit {
+// inTurns appends the units of devices that take part in some pairs each and the first few in one more.
+func inTurns(units []unit, devices []Device, each, extras int) []unit {
 	slices.SortFunc(devices, compareDevices)
-	units := make([]unit, 0, len(devices)*each+extras)
 	for i, d := range devices {
 		turns := each
 		if i < extras {
@@ -80,18 +93,29 @@ func (n *place) takenVFs(taken []Device) []Device {
 	if n.kind != groupPlace {
 		return taken
 	}
-	further := make([]int, len(n.pfs))
-	for _, i := range n.fill[:n.chosen.vfs-n.vfs.held] {
-		further[i]++
-	}
-	for i, f := range n.pfs {
-		taken = append(taken, f.devices[:f.held+further[i]]...)
+	for _, f := range n.pfs {
+		taken = append(taken, f.devices[:f.taken]...)
 	}
 	return taken
 }
 
-// inOrder sorts pairs as Choose promises and returns the VFs in that order.
-func inOrder(t *topology.Tree, pairs []Pair) []Device {
+// countTaken counts the VFs that are marked of every PF below a place.
+func (n *place) countTaken() {
+	for _, child := range n.children {
+		child.countTaken()
+	}
+	for _, f := range n.pfs {
+		f.taken = f.held
+	}
+	if n.kind == groupPlace {
+		for _, i := range n.fill[:n.chosen.vfs-n.vfs.held] {
+			n.pfs[i].taken++
+		}
+	}
+}
+
+// inOrder sorts pairs as Choose promises, and the VFs as they come in the pairs.
+func inOrder(t *topology.Tree, pairs []Pair, vfs []Device) {
 	type ranked struct {
 		Pair
 		turn int
@@ -110,14 +134,20 @@ func inOrder(t *topology.Tree, pairs []Pair) []Device {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(a.turn, b.turn) })
-	vfs := make([]Device, 0, len(pairs))
-	seen := make(map[string]bool, len(pairs))
 	for i, p := range all {
 		pairs[i] = p.Pair
+	}
+	if len(vfs) == len(pairs) {
+		for i, p := range pairs {
+			vfs[i] = p.VF
+		}
+		return
+	}
+	seen := make(map[string]bool, len(vfs))
+	for _, p := range pairs {
 		if !seen[p.VF.ID] {
+			vfs[len(seen)] = p.VF
 			seen[p.VF.ID] = true
-			vfs = append(vfs, p.VF)
 		}
 	}
-	return vfs
 }

@@ -59,20 +59,20 @@ func Choose(t *topology.Tree, r Request) (Choice, error) { return choose(t, r, m
 
 // choose is Choose with at most so many steps for each of its attempts.
 func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
-	gpus, err := r.GPUs.ready("GPUs")
+	gpus, err := r.GPUs.ready(r.Spare.GPUs, "GPUs")
 	if err != nil {
 		return Choice{}, err
 	}
-	vfs, err := r.VFs.ready("VFs")
+	vfs, err := r.VFs.ready(r.Spare.VFs, "VFs")
 	if err != nil {
 		return Choice{}, err
 	}
 	if t == nil {
 		t = new(topology.Tree)
 	}
-	p := newPlaces(t)
-	p.addAll(gpus, vfs, r)
-	s := solver{shares: newShares(gpus.count, vfs.count), root: p.root, most: steps, entries: make([]entry, 0, 64)}
+	p := newPlaces(t, len(gpus.devices)+len(vfs.devices))
+	p.addAll(gpus, vfs, r.Load)
+	s := solver{shares: newShares(gpus.count, vfs.count), root: p.root, most: steps, entries: make([]entry, 0, 256), costs: make([]cost, 0, 64), scratch: make([]priced, 0, 32)}
 	c := Choice{Optimal: true}
 	if s.gpus+s.vfs > 0 {
 		c = s.decide(p, r.Links)
@@ -89,13 +89,20 @@ func (s *solver) decide(p *places, links []topology.Link) Choice {
 	if irregular != nil {
 		optimal = s.refine(cards, irregular) && optimal
 	}
-	c := Choice{Optimal: optimal, GPUs: s.root.takenGPUs(nil), VFs: s.root.takenVFs(nil)}
+	s.root.countTaken()
+	p.alignRails()
+	c := Choice{
+		Optimal: optimal,
+		GPUs:    s.root.takenGPUs(make([]Device, 0, s.gpus)),
+		VFs:     s.root.takenVFs(make([]Device, 0, s.vfs)),
+	}
 	slices.SortFunc(c.GPUs, compareDevices)
 	slices.SortFunc(c.VFs, compareDevices)
 	if s.pairs > 0 {
-		c.Pairs = make([]Pair, 0, s.pairs)
-		s.root.match(&s.shares, &c.Pairs)
-		c.VFs = inOrder(p.tree, c.Pairs)
+		m := newMatcher(&s.shares)
+		m.match(s.root)
+		c.Pairs = m.pairs
+		inOrder(p.tree, c.Pairs, c.VFs)
 	}
 	return c
 }

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -10,69 +9,78 @@ import (
 
 // reason says in one sentence what was chosen, "4 pairs: 4 PIX; VFs on 4 PFs; 12 same-switch pairs left".
 func (c *Choice) reason(s *shares, p *places) string {
-	var b strings.Builder
-	pfs := count(p.pfsOf(c.VFs), "PF")
+	b := make([]byte, 0, 128)
 	switch {
 	case s.gpus+s.vfs == 0:
 		return "nothing asked for"
 	case s.pairs > 0:
-		b.WriteString(count(s.pairs, "pair") + ": " + c.levels() + "; VFs on " + pfs)
+		b = appendCount(b, s.pairs, "pair")
+		b = append(c.appendLevels(append(b, ": "...)), "; VFs on "...)
+		b = appendCount(b, p.pfsTaken(), "PF")
 	case s.gpus > 0:
-		b.WriteString(count(s.gpus, "GPU"))
+		b = appendCount(b, s.gpus, "GPU")
 		if n := p.switchesTaken(); n > 0 {
-			b.WriteString(" on " + count(n, "switch"))
+			b = appendCount(append(b, " on "...), n, "switch")
 		}
 	default:
-		b.WriteString(count(s.vfs, "VF") + " on " + pfs)
+		b = appendCount(b, s.vfs, "VF")
+		b = appendCount(append(b, " on "...), p.pfsTaken(), "PF")
 	}
-	fmt.Fprintf(&b, "; %s left", count(c.Left, "same-switch pair"))
+	b = append(appendCount(append(b, "; "...), c.Left, "same-switch pair"), " left"...)
 	if !c.Optimal {
-		b.WriteString("; too large to prove it the best")
+		b = append(b, "; too large to prove it the best"...)
 	}
-	return b.String()
+	return string(b)
 }
 
-func (p *places) pfsOf(vfs []Device) int {
-	pfs := make(map[topology.Address]bool, len(vfs))
-	for _, d := range vfs {
-		pfs[p.function(d.Address)] = true
-	}
-	return len(pfs)
-}
-
-// switchesTaken counts the switches that GPUs are taken from.
-func (p *places) switchesTaken() int {
+// pfsTaken counts the PFs that VFs are taken from.
+func (p *places) pfsTaken() int {
 	n := 0
-	for _, g := range p.all {
-		if g.depth > 0 && g.chosen.gpus > 0 {
+	for _, f := range p.pfs {
+		if f.taken > 0 {
 			n++
 		}
 	}
 	return n
 }
 
-// levels lists how many pairs there are of each level, "3 PIX, 1 NODE".
-func (c *Choice) levels() string {
+// switchesTaken counts the switches that GPUs are taken from.
+func (p *places) switchesTaken() int {
+	n := 0
+	for _, g := range p.all {
+		if g.kind == groupPlace && g.depth > 0 && g.chosen.gpus > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// appendLevels lists how many pairs there are of each level, "3 PIX, 1 NODE".
+func (c *Choice) appendLevels(b []byte) []byte {
 	var n [topology.Levels]int
 	for _, p := range c.Pairs {
 		n[p.Distance.Level]++
 	}
-	var words []string
+	between := ""
 	for level, k := range n {
 		if k > 0 {
-			words = append(words, strconv.Itoa(k)+" "+topology.Level(level).String())
+			b = append(strconv.AppendInt(append(b, between...), int64(k), 10), ' ')
+			b = append(b, topology.Level(level).String()...)
+			between = ", "
 		}
 	}
-	return strings.Join(words, ", ")
+	return b
 }
 
-// count puts a number before a word.
-func count(n int, word string) string {
+// appendCount puts a number before a word.
+func appendCount(b []byte, n int, word string) []byte {
+	b = append(append(strconv.AppendInt(b, int64(n), 10), ' '), word...)
 	switch {
 	case n == 1:
-		return "1 " + word
+		return b
 	case strings.HasSuffix(word, "ch"):
-		word += "e"
+		return append(b, "es"...)
+	default:
+		return append(b, 's')
 	}
-	return strconv.Itoa(n) + " " + word + "s"
 }

@@ -30,6 +30,8 @@ type search struct {
 	best       cost
 	bestCounts []int
 	bestOrder  []int
+	order      []int    // room for another
+	queue      []*place // room to work in
 }
 
 // share is a number of GPUs from a group.
@@ -181,11 +183,12 @@ func (f *search) try(counts []int, locality int64) bool {
 	if d > 0 {
 		return false
 	}
-	order := f.root.order()
-	if d == 0 && slices.Compare(order, f.bestOrder) >= 0 {
+	f.order, f.queue = f.root.appendOrder(f.order[:0], f.queue)
+	if d == 0 && slices.Compare(f.order, f.bestOrder) >= 0 {
 		return false
 	}
-	f.best, f.bestOrder, f.beyond = c, order, c.beyondPIX()
+	f.best, f.beyond = c, c.beyondPIX()
+	f.order, f.bestOrder = f.bestOrder, f.order
 	f.bestCounts = append(f.bestCounts[:0], counts...)
 	return true
 }

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
@@ -8,33 +9,70 @@ import (
 
 // finish hangs the root complexes below their NUMA nodes and brings everything into order.
 func (p *places) finish(vfs int) {
-	for _, c := range p.complexes {
-		number, known := c.numa.Number()
-		if p.nodes <= 1 {
-			number, known = 0, true
-		}
-		above := p.root
-		if known {
-			if above = p.numa[number]; above == nil {
-				above = p.new(nodePlace, p.system)
-				p.numa[number] = above
-			}
-		}
-		c.place.parent = above
-		above.children = append(above.children, c.place)
+	for i := range p.complexes {
+		c := &p.complexes[i]
+		c.place.parent = p.node(c.numa)
 	}
-	p.root = p.root.settle(vfs)
+	p.listChildren()
+	p.listPFs()
+	p.root = p.settle(p.root, vfs)
 	if p.root != nil {
 		p.root.parent = nil
 	}
 }
 
+// node finds the place of a NUMA node; one that is not known is anywhere in the world.
+func (p *places) node(n topology.NUMANode) *place {
+	number, known := n.Number()
+	if p.nodes <= 1 {
+		number, known = 0, true
+	}
+	if !known {
+		return p.root
+	}
+	for _, node := range p.numa {
+		if node.number == number {
+			return node.place
+		}
+	}
+	p.numa = append(p.numa, numaNode{number, p.new(nodePlace, p.system)})
+	return p.numa[len(p.numa)-1].place
+}
+
+// listChildren gives every place the list of its children.
+func (p *places) listChildren() {
+	for _, n := range p.all[1:] {
+		n.parent.below++
+	}
+	room := arena[*place]{make([]*place, len(p.all))}
+	for _, n := range p.all[1:] {
+		if n.parent.children == nil {
+			n.parent.children = room.take(n.parent.below)[:0]
+		}
+		n.parent.children = append(n.parent.children, n)
+	}
+}
+
+// listPFs gives every group the list of its PFs.
+func (p *places) listPFs() {
+	slices.SortFunc(p.pfs, func(a, b *pf) int {
+		return cmp.Or(cmp.Compare(a.group.number, b.group.number), a.address.Compare(b.address))
+	})
+	for from, to := 0, 0; from < len(p.pfs); from = to {
+		group := p.pfs[from].group
+		for to < len(p.pfs) && p.pfs[to].group == group {
+			to++
+		}
+		group.pfs = p.pfs[from:to]
+	}
+}
+
 // settle counts what is below, leaves out what nothing can be chosen from, sorts the rest by lowest address, and puts a place that has
 // but one child out of the way. It returns what remains of the place, nil for nothing.
-func (n *place) settle(vfs int) *place {
+func (p *places) settle(n *place, vfs int) *place {
 	kept := n.children[:0]
 	for _, child := range n.children {
-		settled := child.settle(vfs)
+		settled := p.settle(child, vfs)
 		n.content.add(child.content)
 		if settled != nil {
 			settled.parent = n
@@ -49,7 +87,7 @@ func (n *place) settle(vfs int) *place {
 	n.setFirst()
 	switch n.kind {
 	case groupPlace:
-		n.planFill(vfs)
+		p.planFill(n, vfs)
 	case cardPlace, nodePlace:
 	default:
 		if len(n.children) == 1 {
@@ -82,29 +120,27 @@ func (n *place) setFirst() {
 
 // planFill decides from which PF the next VF of a group comes, for as many as can be wanted: from the one with the least load at that
 // moment, then from the lowest. As the load grows with every VF taken, this costs least for any number of VFs.
-func (n *place) planFill(vfs int) {
-	slices.SortFunc(n.pfs, func(a, b *pf) int { return a.address.Compare(b.address) })
-	taken := make([]int, len(n.pfs))
+func (p *places) planFill(n *place, vfs int) {
 	total := int64(0)
-	for i, f := range n.pfs {
-		for ; taken[i] < f.held; taken[i]++ {
-			total += int64(f.load + taken[i])
+	for _, f := range n.pfs {
+		for f.taken = 0; f.taken < f.held; f.taken++ {
+			total += int64(f.load + f.taken)
 		}
 	}
 	further := min(n.vfs.most, vfs) - n.vfs.held
-	n.fill = make([]int, 0, further)
-	n.loads = append(make([]int64, 0, further+1), total)
-	for range further {
+	n.fill, n.loads = p.fills.take(further), p.loads.take(further+1)
+	n.loads[0] = total
+	for k := range further {
 		best := -1
 		for i, f := range n.pfs {
-			if taken[i] < len(f.devices) && (best < 0 || f.load+taken[i] < n.pfs[best].load+taken[best]) {
+			if f.taken < len(f.devices) && (best < 0 || f.load+f.taken < n.pfs[best].load+n.pfs[best].taken) {
 				best = i
 			}
 		}
-		total += int64(n.pfs[best].load + taken[best])
-		taken[best]++
-		n.fill = append(n.fill, best)
-		n.loads = append(n.loads, total)
+		f := n.pfs[best]
+		total += int64(f.load + f.taken)
+		f.taken++
+		n.fill[k], n.loads[k+1] = int32(best), total
 	}
 }
 
@@ -112,26 +148,23 @@ func (n *place) planFill(vfs int) {
 func (p *places) left() int {
 	sum := 0
 	for _, g := range p.all {
-		if g.depth > 0 {
+		if g.kind == groupPlace && g.depth > 0 {
 			sum += min(g.gpus.free()-g.chosen.gpus+g.gpus.held, g.vfs.free()-g.chosen.vfs+g.vfs.held)
 		}
 	}
 	return sum
 }
 
-// order describes what is marked for comparing answers that cost the same: level by level from the root down, from the highest address
-// to the lowest, how many GPUs, VFs and extras are taken. The least is the answer with the lowest addresses.
-func (n *place) order() []int {
-	var counts []int
-	for level := []*place{n}; len(level) > 0; {
-		var below []*place
-		for _, p := range level {
-			for _, child := range slices.Backward(p.children) {
-				counts = append(counts, child.chosen.gpus, child.chosen.vfs, child.chosen.extras)
-				below = append(below, child)
-			}
+// appendOrder describes what is marked for comparing answers that cost the same: level by level from the root down, from the highest
+// address to the lowest, how many GPUs, VFs and extras are taken. The least is the answer with the lowest addresses. The queue is room to
+// work in, and returned for the next time.
+func (n *place) appendOrder(order []int, queue []*place) ([]int, []*place) {
+	queue = append(queue[:0], n)
+	for i := 0; i < len(queue); i++ {
+		for _, child := range slices.Backward(queue[i].children) {
+			order = append(order, child.chosen.gpus, child.chosen.vfs, child.chosen.extras)
+			queue = append(queue, child)
 		}
-		level = below
 	}
-	return counts
+	return order, queue
 }

@@ -12,7 +12,8 @@ type solver struct {
 	budget int  // steps left; negative when the search was given up
 
 	entries []entry // all tables
-	scratch []entry // the table being made
+	costs   []cost
+	scratch []priced // the table being made
 	slots   []int32
 }
 
@@ -20,7 +21,7 @@ type solver struct {
 // and it was found before the budget was spent.
 func (s *solver) solve(limit int) (cost, bool) {
 	s.limit = limit
-	s.entries = s.entries[:0]
+	s.entries, s.costs = s.entries[:0], s.costs[:0]
 	table := s.table(s.root)
 	if s.budget < 0 {
 		return cost{}, false
@@ -28,7 +29,7 @@ func (s *solver) solve(limit int) (cost, bool) {
 	for i := table.from; i < table.to; i++ {
 		if e := &s.entries[i]; e.gpus == s.gpus && e.vfs == s.vfs && (s.loose || e.extras == s.extras) {
 			s.choose(s.root, i)
-			return e.cost, true
+			return *s.cost(table, i), true
 		}
 	}
 	return cost{}, false
@@ -36,8 +37,8 @@ func (s *solver) solve(limit int) (cost, bool) {
 
 // choose follows an entry of a place back to what it was made of.
 func (s *solver) choose(n *place, i int32) {
-	n.chosen = s.entries[i]
-	if n.kind == groupPlace || n.kind == nodePlace { // the last table is not that of a child
+	n.chosen = s.entries[i].counts
+	if n.kind == groupPlace { // its table is made of that of the cards
 		i = s.entries[i].before
 	}
 	for k := len(n.children) - 1; k > 0; k-- {
@@ -73,10 +74,9 @@ func (s *solver) table(n *place) span {
 	case groupPlace:
 		return s.groupTable(n, t)
 	case nodePlace:
-		return s.nodeTable(n, t)
-	default:
-		return t
+		s.breakNode(n, t)
 	}
+	return t
 }
 
 // fewest is how many of a half have to come from a part of the tree: those held there, and those that the rest does not have.
@@ -103,7 +103,8 @@ func (s *solver) within(part *content, beyond, ofGPUs, ofVFs int) bool {
 // less from the last child: fewer GPUs, then fewer VFs, then fewer extras. So the lowest addresses are taken first.
 func (s *solver) merge(n *place, part *content, before, last span) span {
 	s.scratch = s.scratch[:0]
-	g := s.newGrid(s.bounds(before), s.bounds(last))
+	g := grid{solver: s, place: n, part: part, before: before, last: last}
+	g.open(s.bounds(before), s.bounds(last))
 	lowGPUs, lowVFs := fewest(s.gpus, part.gpus, s.root.gpus), fewest(s.vfs, part.vfs, s.root.vfs)
 	if n.kind == groupPlace {
 		lowVFs = 0 // VFs are added when the cards have been merged
@@ -117,55 +118,15 @@ func (s *solver) merge(n *place, part *content, before, last span) span {
 		}
 		for i := from; i < to; i++ {
 			if v := entries[i].vfs + b.vfs; lowVFs <= v && v <= s.vfs {
-				s.combine(n, part, &g, i, j)
+				g.combine(i, j)
 			}
 		}
 	}
-	return s.collect(&g)
-}
-
-// combine keeps the entry that two make together, unless it is beyond the limit or costs no less than one with the same counts.
-func (s *solver) combine(n *place, part *content, g *grid, i, j int32) {
-	a, b := &s.entries[i], &s.entries[j]
-	e := entry{gpus: a.gpus + b.gpus, vfs: a.vfs + b.vfs, extras: a.extras + b.extras, before: i, last: j}
-	pairs := 0
-	if n.kind != groupPlace { // of cards, without VFs, hence without pairs
-		if !s.loose && (e.extras > s.extras || e.extras+s.mostExtras(s.gpus-e.gpus, s.vfs-e.vfs) < s.extras) {
-			return
-		}
-		ofGPUs, ofVFs := s.units(e.gpus, e.vfs, e.extras)
-		pairs = min(ofGPUs, ofVFs) - s.made(a) - s.made(b)
-		if beyond := a.cost.beyondPIX() + b.cost.beyondPIX() + pairs; !s.within(part, beyond, ofGPUs, ofVFs) {
-			return
-		}
-	}
-	for k := range e.cost {
-		e.cost[k] = a.cost[k] + b.cost[k]
-	}
-	s.meet(n, &e.cost, int64(pairs))
-	e.cost[termLocality] += int64(a.gpus*b.gpus) * n.near
-	slot := g.slot(&e)
-	if *slot == noEntry {
-		*slot = int32(len(s.scratch))
-		s.scratch = append(s.scratch, e)
-	} else if old := &s.scratch[*slot]; e.cost.compare(&old.cost) < 0 {
-		*old = e
-	}
+	return g.collect()
 }
 
 // made is the number of pairs that an entry makes below its place.
 func (s *solver) made(e *entry) int {
 	ofGPUs, ofVFs := s.units(e.gpus, e.vfs, e.extras)
 	return min(ofGPUs, ofVFs)
-}
-
-// collect moves the entries of a grid, in order, to a table of their own.
-func (s *solver) collect(g *grid) span {
-	from := len(s.entries)
-	for _, i := range g.slots {
-		if i != noEntry {
-			s.entries = append(s.entries, s.scratch[i])
-		}
-	}
-	return span{int32(from), int32(len(s.entries))}
 }

@@ -155,6 +155,7 @@ func (w *world) tree(t testing.TB, rename func(topology.Address) topology.Addres
 	t.Helper()
 	b := recording.NewBuilder()
 	b.File("devices/system/node/online", "0-"+strconv.Itoa(w.nodes-1)+"\n")
+	indices := map[topology.Address]int{} // by PF: that of its next VF
 	for _, f := range w.functions {
 		c := rename(f.complex)
 		dir := fmt.Sprintf("devices/pci%04x:%02x", c.Domain, c.Bus)
@@ -168,6 +169,8 @@ func (w *world) tree(t testing.TB, rename func(topology.Address) topology.Addres
 		b.File(dir+"/numa_node", strconv.Itoa(f.numa)+"\n")
 		if f.pf != (topology.Address{}) {
 			b.Link(dir+"/physfn", "../"+rename(f.pf).String())
+			b.Link(path.Join(path.Dir(dir), rename(f.pf).String(), fmt.Sprintf("virtfn%d", indices[f.pf])), "../"+name)
+			indices[f.pf]++
 		} else if f.degraded {
 			b.File(dir+"/current_link_width", "8\n")
 			b.File(dir+"/max_link_width", "16\n")

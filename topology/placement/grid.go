@@ -1,0 +1,132 @@
+package placement
+
+import "slices"
+
+// grid finds the entry for given counts while a table is being made.
+type grid struct {
+	solver  *solver
+	place   *place
+	part    *content // of the place's children so far
+	before  span
+	last    span
+	lowGPUs int
+	lowVFs  int
+	width   int // slots for the numbers of VFs
+	extras  int // slots for the numbers of extras
+	slots   []int32
+}
+
+const noEntry = -1
+
+// bounds is the least and the most that the entries of a table have.
+type bounds struct{ lowGPUs, highGPUs, lowVFs, highVFs int }
+
+func (s *solver) bounds(t span) bounds {
+	if t.from == t.to {
+		return bounds{}
+	}
+	entries := s.entries[t.from:t.to]
+	b := bounds{lowGPUs: entries[0].gpus, highGPUs: entries[len(entries)-1].gpus, lowVFs: entries[0].vfs}
+	for i := range entries {
+		b.lowVFs = min(b.lowVFs, entries[i].vfs)
+		b.highVFs = max(b.highVFs, entries[i].vfs)
+	}
+	return b
+}
+
+// open makes an empty grid for what two tables make together. The numbers of VFs are counted from the fewest that so many GPUs can
+// have under the limit, so that a tight limit makes a narrow grid.
+func (g *grid) open(a, b bounds) {
+	s := g.solver
+	g.lowGPUs, g.lowVFs, g.extras = a.lowGPUs+b.lowGPUs, a.lowVFs+b.lowVFs, 1
+	g.width = min(a.highVFs+b.highVFs, s.vfs) - g.lowVFs + 1
+	if s.pairs > 0 {
+		ofGPUs, ofVFs := s.slack()
+		g.width = min(g.width, (2*s.limit+ofGPUs+ofVFs)/s.perVF+2)
+	}
+	if !s.loose {
+		g.extras += s.extras
+	}
+	size := max(min(a.highGPUs+b.highGPUs, s.gpus)-g.lowGPUs+1, 0) * max(g.width, 0) * g.extras
+	if s.budget -= size / slotsPerStep; s.budget < 0 {
+		return
+	}
+	s.slots = slices.Grow(s.slots[:0], size)
+	g.slots = s.slots[:size]
+	for i := range g.slots {
+		g.slots[i] = noEntry
+	}
+}
+
+// slotsPerStep is how many slots are cleared in the time of a step.
+const slotsPerStep = 4
+
+func (g *grid) slot(e counts) *int32 {
+	i := (e.gpus-g.lowGPUs)*g.width + e.vfs
+	if g.width > 1 {
+		i -= max(g.lowVFs, g.solver.fewestVFs(e.gpus))
+	} else {
+		i -= g.lowVFs
+	}
+	if g.extras > 1 {
+		i = i*g.extras + e.extras
+	}
+	return &g.slots[i]
+}
+
+// combine keeps the entry that two make together, unless it is beyond the limit or costs no less than one with the same counts.
+func (g *grid) combine(i, j int32) {
+	s := g.solver
+	a, b := &s.entries[i], &s.entries[j]
+	ca, cb := s.cost(g.before, i), s.cost(g.last, j)
+	t := counts{a.gpus + b.gpus, a.vfs + b.vfs, a.extras + b.extras}
+	pairs := 0
+	if g.place.kind != groupPlace { // of cards, without VFs, hence without pairs
+		if !s.loose && (t.extras > s.extras || t.extras+s.mostExtras(s.gpus-t.gpus, s.vfs-t.vfs) < s.extras) {
+			return
+		}
+		ofGPUs, ofVFs := s.units(t.gpus, t.vfs, t.extras)
+		pairs = min(ofGPUs, ofVFs) - s.made(a) - s.made(b)
+		if beyond := ca.beyondPIX() + cb.beyondPIX() + pairs; !s.within(g.part, beyond, ofGPUs, ofVFs) {
+			return
+		}
+	}
+	var here cost
+	s.meet(g.place, &here, int64(pairs))
+	here[termLocality] = int64(a.gpus*b.gpus) * g.place.near
+	slot := g.slot(t)
+	if *slot == noEntry {
+		*slot = int32(len(s.scratch))
+		s.scratch = append(s.scratch, priced{entry: entry{counts: t}})
+	} else if !less(ca, cb, &here, &s.scratch[*slot].cost) {
+		return
+	}
+	e := &s.scratch[*slot]
+	e.before, e.last = i, j
+	for k := range e.cost {
+		e.cost[k] = ca[k] + cb[k] + here[k]
+	}
+}
+
+// less reports whether two costs and what is added come to less than another.
+func less(a, b, here, than *cost) bool {
+	for k := range than {
+		if c := a[k] + b[k] + here[k]; c != than[k] {
+			return c < than[k]
+		}
+	}
+	return false
+}
+
+// collect moves the entries of a grid, in order, to a table of their own.
+func (g *grid) collect() span {
+	s := g.solver
+	s.costs = s.costs[:g.before.costs] // those of the children are in the grid now
+	t := s.begin()
+	for _, i := range g.slots {
+		if i != noEntry {
+			s.push(s.scratch[i].entry, &s.scratch[i].cost)
+		}
+	}
+	return s.end(t, t)
+}

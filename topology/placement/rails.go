@@ -1,0 +1,116 @@
+package placement
+
+import "github.com/tandem-k8s/tandem/topology"
+
+// rails picks the VFs of the PFs whose numbers are settled: those of one index on many PFs, as NCCL expects of rails and planes. The index
+// that most PFs can give is taken from all of them, the lowest where several are as good, and so on. With what is held counted in, no
+// other picks have an index on more PFs, then a lower such index, then a next index on more PFs …
+type rails struct {
+	pfs    []railed
+	counts []int32 // by index: the PFs that can give it
+}
+
+// railed is a PF that gives VFs.
+type railed struct {
+	*pf
+	picked  int     // the first so many devices are picked, held ones included
+	indices []int32 // of the devices; noIndex for those counted already and those that have none
+}
+
+const noIndex = -1
+
+// alignRails moves the VFs that are picked of every PF to the front of its list.
+func (p *places) alignRails() {
+	r := rails{pfs: make([]railed, 0, len(p.pfs))}
+	devices, indices := 0, 0
+	for _, f := range p.pfs {
+		if f.taken > 0 {
+			r.pfs = append(r.pfs, railed{pf: f, picked: f.held})
+			devices += len(f.devices)
+		}
+	}
+	if len(r.pfs) < 2 {
+		return // the lowest are in front
+	}
+	room := make([]int32, devices)
+	for i := range r.pfs {
+		f := &r.pfs[i]
+		f.indices, room = room[:len(f.devices)], room[len(f.devices):]
+		if d, ok := p.tree.Device(f.address); ok {
+			f.setIndices(d.VFs)
+			indices = max(indices, len(d.VFs))
+		} else {
+			f.setIndices(nil)
+		}
+	}
+	r.counts = make([]int32, indices)
+	for r.pick() {
+	}
+}
+
+// setIndices looks devices up in the list of a PF's VFs. Both lists ascend, so the next is most likely right behind the last one found.
+func (f *railed) setIndices(vfs []topology.Address) {
+	next := 0
+	for i, d := range f.devices {
+		f.indices[i] = noIndex
+		for range vfs {
+			next %= len(vfs)
+			next++
+			if vfs[next-1] == d.Address {
+				f.indices[i] = int32(next - 1)
+				break
+			}
+		}
+	}
+}
+
+// gives reports whether the PF can give its i-th device: it has to, or it may and is not done.
+func (f *railed) gives(i int) bool {
+	return f.indices[i] != noIndex && (i < f.held || f.picked < f.taken)
+}
+
+// pick picks the VFs of one index. It reports whether there is more to pick: where no index is on two PFs, the lowest VFs will do.
+func (r *rails) pick() bool {
+	clear(r.counts)
+	missing := false
+	for i := range r.pfs {
+		f := &r.pfs[i]
+		missing = missing || f.picked < f.taken
+		for k, index := range f.indices {
+			if f.gives(k) {
+				r.counts[index]++
+			}
+		}
+	}
+	best := 0
+	for index, n := range r.counts {
+		if n > r.counts[best] {
+			best = index
+		}
+	}
+	if !missing || len(r.counts) == 0 || r.counts[best] < 2 {
+		return false
+	}
+	for i := range r.pfs {
+		r.pfs[i].take(int32(best))
+	}
+	return true
+}
+
+// take picks the VF with an index, if the PF can give it.
+func (f *railed) take(index int32) {
+	for i := range f.indices {
+		if f.indices[i] != index || !f.gives(i) {
+			continue
+		}
+		f.indices[i] = noIndex
+		if i >= f.held {
+			d := f.devices[i]
+			copy(f.devices[f.picked+1:i+1], f.devices[f.picked:i])
+			copy(f.indices[f.picked+1:i+1], f.indices[f.picked:i])
+			f.devices[f.picked], f.indices[f.picked] = d, noIndex
+			f.picked++
+		}
+		return
+	}
+}
