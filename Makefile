@@ -10,6 +10,7 @@ TAG       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 FUZZTIME  ?= 30s
 BENCH     ?= .
 COUNT     ?= 6
+BENCHTIME ?= 50ms
 
 # Go stamps the version from git into the binaries (go version -m), where git can tell it.
 STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
@@ -29,6 +30,7 @@ build: ## Build tandem, tandem-gpu and tandem-rdma into bin
 .PHONY: test
 test: ## Run all tests: own packages with the race detector, then the real kubelet around the built plugins
 	go test -race ./...
+	cd test/bench && go test ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -count=1 -timeout 20m ./...
 
 .PHONY: race
@@ -40,9 +42,10 @@ race: ## Run all tests with the race detector, the kubelet's managers included
 lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files
 	$(TOOLS)/golangci-lint run ./...
 	cd test/kubelet && $(PROGRESS) "lint test/kubelet; $(KUBELET)" $(TOOLS)/golangci-lint run ./...
+	cd test/bench && $(TOOLS)/golangci-lint run ./...
 	$(TOOLS)/kustomize build deployments/base >/dev/null
 	$(TOOLS)/kustomize build deployments/privileged >/dev/null
-	@for module in . test/kubelet tools; do (cd $$module && go mod tidy -diff) || exit 1; done
+	@for module in . test/kubelet test/bench tools; do (cd $$module && go mod tidy -diff) || exit 1; done
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
@@ -54,12 +57,16 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	done
 
 .PHONY: bench
-bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) times and compare with the run before
+bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) times for BENCHTIME (50ms), beside other allocators; compare with the run before
 	@mkdir -p $(BIN)
 	@! test -f $(BIN)/bench.txt || mv $(BIN)/bench.txt $(BIN)/bench.before.txt
-	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./... | tee $(BIN)/bench.txt
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) ./... | tee $(BIN)/bench.txt
+	cd test/bench && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) . | tee -a $(BIN)/bench.txt
+	cd test/bench && $(PROGRESS) "what takes others seconds, once" go test -run '^$$' -bench '$(BENCH)' -slow -benchtime 1x . | tee -a $(BIN)/bench.txt
 	@! grep -q '^FAIL' $(BIN)/bench.txt
-	@cd $(BIN) && $(TOOLS)/benchstat $$(ls bench.before.txt 2>/dev/null) bench.txt
+	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op OR allocs/op)' $$(ls bench.before.txt 2>/dev/null) bench.txt
+	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op) /by:(nvidia OR tandem OR tandem-pairs)' -col '/by@(nvidia tandem tandem-pairs)' bench.txt
+	@cd test/bench && go run -buildvcs=false ./table <$(BIN)/bench.txt
 
 .PHONY: demo
 demo: build ## Place pods on every recorded machine through the real kubelet managers and show the pairs
