@@ -21,8 +21,10 @@ import (
 )
 
 func main() {
-	// SIGPIPE is among them so that "demo | head" cleans up as well.
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE)
+	// A reader that goes away ("demo | head") must not end the demo before it has cleaned up. The signal is not waited for
+	// either: once it is, sockets whose other side has ended raise it too.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	switch err := run(ctx, os.Args[1:], os.Stdout); {
 	case err == nil, errors.Is(err, pflag.ErrHelp):
