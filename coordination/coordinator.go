@@ -109,7 +109,7 @@ func (c *coordinator) asking(q question, view *kubelet.View) (*allocation, strin
 	l := c.ledger
 	if len(q.mustInclude) > 0 {
 		if a := l.holders[q.resource][q.mustInclude[0]]; a != nil {
-			return a, "takes over from an init container"
+			return a, takesOver
 		}
 		return &allocation{looked: true}, "first half"
 	}

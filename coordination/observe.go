@@ -152,6 +152,9 @@ func (l *ledger) mayLive(a *allocation, view kubelet.View, arrived []kubelet.Pod
 // recent reports whether the newest Allocate was so fresh when the question came that it can still be the same container's.
 func (l *ledger) recent() bool { return l.asked.Sub(l.allocated) < followWindow }
 
+// takesOver is why the devices of an init container count as the asking container's: they go to the next one of its pod.
+const takesOver = "takes over from an init container"
+
 // follows reports whether the container that asks for a resource is the one that was given the newest allocation, so that
 // its devices are the other half of this request. The second result says why, for people.
 //
@@ -171,8 +174,10 @@ func (l *ledger) follows(newest *allocation, name string, available []string, lo
 	case open:
 		return true, "second half of " + newest.ownerName()
 	case complete:
-		// What an init container leaves goes to the pod's next container, which is asking if no new pod has come.
-		return looked && newest.owner == nil && len(arrived) == 0, "next container"
+		if looked && newest.owner == nil && len(arrived) == 0 {
+			return true, takesOver // no new pod has come, so the pod's next container is asking
+		}
+		return false, "next container"
 	default:
 		return l.guess(newest, name, available, looked, arrived)
 	}
