@@ -122,7 +122,7 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-func newView(pods ... *podresources.PodResources) View {
+func newView(pods ...*podresources.PodResources) View {
 	view := View{Containers: map[Container]Devices{}}
 	for _, p := range pods {
 		pod := Pod{Namespace: p.GetNamespace(), Name: p.GetName()}
