@@ -17,8 +17,8 @@ const (
 	termCards           // free partitions of cards that get broken
 	termSwitches        // free GPUs of switches that get broken
 	termNodes           // free GPUs of NUMA nodes that get broken
-	termCrowded         // VFs taken where few are free
 	termLoad            // VFs of other containers on the same PFs
+	termCrowded         // VFs taken where few are free
 	terms
 )
 

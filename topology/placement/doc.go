@@ -20,8 +20,8 @@
 //  4. PFs of their own. As few pairs as possible of the request's VFs share a PF.
 //  5. Whole GPUs. Places stay whole for those who need them so: the sum of (free partitions)² over cards, then of (free GPUs)² over
 //     switches, then over NUMA nodes is to be large.
-//  6. VFs spread out. The sum of (free VFs)² over switches is to be small: VFs are taken where most are left, so that no switch runs
-//     out of them while its GPUs are in use. Then each VF costs as many as other containers have of its PF, a degraded link counting as one more.
+//  6. VFs spread out. Every VF costs as many as other containers have of its PF, a degraded link counting as one more. Then the sum of
+//     (free VFs)² over switches is to be small: VFs are taken where most are left, so that no switch runs out of them while its GPUs are in use.
 //  7. The lowest place. From the root of the tree down, level by level, the least is taken from the places with the highest
 //     addresses: fewer GPUs, then fewer VFs. On one card the lowest devices are taken.
 //  8. VF index. Where VFs come from several PFs, the index (virtfn0, virtfn1 …) that is on the most of them is on as many as can be,
@@ -41,7 +41,7 @@
 //	GPU 0000:46:00.0   PF 0000:41:00.0   -
 //
 //	1 GPU            0000:46 alone loses no pair (2), though 0000:11 is lower (7)
-//	1 GPU  + 1 VF    0000:11 with 0000:0c:00.1: PIX as 0000:2f with 0000:2a:00.2 would be (1), from a switch with more VFs (6)
+//	1 GPU  + 1 VF    0000:11 with 0000:0c:00.1: PIX as 0000:2f with 0000:2a:00.2 would be (1), on a PF with less load (6)
 //	2 GPUs + 2 VFs   0000:11 and 0000:2f, each with a VF beside it: two VFs of 0000:0c would leave one GPU without. It is 0000:0c:00.2
 //	                 there, as 0000:2a has no 00.1 (8)
 //	2 GPUs + 3 VFs   the same GPUs: 0000:11 serves both VFs of 0000:0c, and all three pairs are PIX

@@ -26,8 +26,8 @@ type verdict struct {
 	pcie    int
 	shared  int
 	whole   [3]int // squares of the free GPUs by card, switch and NUMA node
-	crowded int    // squares of the free VFs by switch
 	load    int
+	crowded int // squares of the free VFs by switch
 }
 
 func (a verdict) compare(b verdict) int {
@@ -37,7 +37,7 @@ func (a verdict) compare(b verdict) int {
 		}
 	}
 	return cmp.Or(cmp.Compare(a.bridges, b.bridges), cmp.Compare(b.left, a.left), cmp.Compare(a.links, b.links), cmp.Compare(a.pcie, b.pcie),
-		cmp.Compare(a.shared, b.shared), slices.Compare(b.whole[:], a.whole[:]), cmp.Compare(a.crowded, b.crowded), cmp.Compare(a.load, b.load))
+		cmp.Compare(a.shared, b.shared), slices.Compare(b.whole[:], a.whole[:]), cmp.Compare(a.load, b.load), cmp.Compare(a.crowded, b.crowded))
 }
 
 // pairsOnly compares the first criterion alone.
