@@ -19,7 +19,7 @@ type places struct {
 	sitePool  arena[site]
 	pfPool    arena[pf]
 	fills     arena[int32]
-	loads     arena[int64]
+	fillCosts arena[fillCost]
 }
 
 // site is what is found at a function: its place is looked up once.

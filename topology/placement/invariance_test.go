@@ -128,7 +128,7 @@ func TestRenumberedBuses(t *testing.T) {
 	})
 }
 
-// TestOneMoreDeviceIsNoWorse takes a free device away: pairs and PF loads do not get better by that.
+// TestOneMoreDeviceIsNoWorse takes a free device away: pairs and pairs left do not get better by that.
 func TestOneMoreDeviceIsNoWorse(t *testing.T) {
 	forRandomRequests(t, 150, func(t *testing.T, r *rand.Rand, _ *world, tree *topology.Tree, q Request) {
 		half := &q.GPUs[0]
@@ -144,7 +144,7 @@ func TestOneMoreDeviceIsNoWorse(t *testing.T) {
 		half.Free = slices.Delete(slices.Clone(half.Free), 0, 1)
 		without := mustChoose(t, tree, q)
 		less := o.judge(without.GPUs, without.VFs, without.Pairs)
-		if c := more.pairsOnly(less); with.Optimal && (c > 0 || c == 0 && more.load > less.load) {
+		if c := more.pairsOnly(less); with.Optimal && (c > 0 || c == 0 && more.left < less.left) {
 			t.Errorf("with one more %+v, without %+v", more, less)
 		}
 	})

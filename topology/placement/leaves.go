@@ -60,8 +60,10 @@ func (s *solver) groupEntries(n *place, cards span, i int32, vfs int) {
 			continue
 		}
 		c[termBridges] += int64((ofGPUs + ofVFs) * n.depth)
-		c[termLoad] += n.loads[vfs-n.vfs.held]
 		g, v := gpus-n.gpus.held, vfs-n.vfs.held
+		c[termShared] += n.fillCosts[v].shared
+		c[termLoad] += n.fillCosts[v].load
+		c[termCrowded] -= breaking(n.vfs.free(), v)
 		c[termStranded] += int64(min(n.gpus.free(), n.vfs.free()) - min(n.gpus.free()-g, n.vfs.free()-v))
 		c[termSwitches] += breaking(n.gpus.free(), g)
 		s.push(entry{counts: counts{gpus, vfs, x}, before: i}, &c)
@@ -87,6 +89,5 @@ func (s *solver) breakNode(n *place, t span) {
 	for i := t.from; i < t.to; i++ {
 		e, c := &s.entries[i], s.cost(t, i)
 		c[termNodes] += breaking(n.gpus.free(), e.gpus-n.gpus.held)
-		c[termNodeVFs] += breaking(n.vfs.free(), e.vfs-n.vfs.held)
 	}
 }

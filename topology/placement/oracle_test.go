@@ -19,11 +19,15 @@ type oracle struct {
 
 // verdict is what a choice is worth, the objective in the words of doc.go; less is better.
 type verdict struct {
-	levels   [topology.Levels]int
-	bridges  int
-	load     int
-	locality int
-	left     [5]int // what is left: pairs, then squares by card, switch, NUMA node (GPUs) and NUMA node (VFs)
+	levels  [topology.Levels]int
+	bridges int
+	left    int // same-switch pairs that can still be made
+	links   int
+	pcie    int
+	shared  int
+	whole   [3]int // squares of the free GPUs by card, switch and NUMA node
+	load    int
+	crowded int // squares of the free VFs by switch
 }
 
 func (a verdict) compare(b verdict) int {
@@ -32,14 +36,13 @@ func (a verdict) compare(b verdict) int {
 			return c
 		}
 	}
-	return cmp.Or(cmp.Compare(a.bridges, b.bridges), cmp.Compare(a.load, b.load), cmp.Compare(a.locality, b.locality),
-		slices.Compare(b.left[:], a.left[:]))
+	return cmp.Or(cmp.Compare(a.bridges, b.bridges), cmp.Compare(b.left, a.left), cmp.Compare(a.links, b.links), cmp.Compare(a.pcie, b.pcie),
+		cmp.Compare(a.shared, b.shared), slices.Compare(b.whole[:], a.whole[:]), cmp.Compare(a.load, b.load), cmp.Compare(a.crowded, b.crowded))
 }
 
 // pairsOnly compares the first criterion alone.
 func (a verdict) pairsOnly(b verdict) int {
-	a.load, a.locality, a.left = b.load, b.locality, b.left
-	return a.compare(b)
+	return verdict{levels: a.levels, bridges: a.bridges}.compare(verdict{levels: b.levels, bridges: b.bridges})
 }
 
 // judge values a choice with its pairs.
@@ -67,22 +70,21 @@ func (o *oracle) judgeSets(gpus, vfs []Device) verdict {
 	perPF := map[topology.Address]int{}
 	for _, d := range vfs {
 		pf := o.function(d)
-		if perPF[pf] == 0 {
-			perPF[pf] = o.r.Load[pf]
-			if f, ok := o.tree.Device(pf); ok && f.PCIe.Degraded() {
-				perPF[pf]++
-			}
-			perPF[pf] += 1000 // so that 0 stands for a PF not met
-		}
-		v.load += perPF[pf] - 1000
+		v.shared += perPF[pf]
 		perPF[pf]++
+		v.load += o.r.Load[pf]
+		if f, ok := o.tree.Device(pf); ok && f.PCIe.Degraded() {
+			v.load++
+		}
 	}
 	for i := range gpus {
 		for j := range i {
-			v.locality += o.near(gpus[i], gpus[j])
+			links, pcie := o.near(gpus[i], gpus[j])
+			v.links += links
+			v.pcie += pcie
 		}
 	}
-	v.left = o.left(gpus, vfs)
+	o.left(gpus, vfs, &v)
 	return v
 }
 
@@ -93,34 +95,30 @@ func (o *oracle) function(d Device) topology.Address {
 	return d.Address
 }
 
-func (o *oracle) near(a, b Device) int {
+// near is how far apart two GPUs are, by links and by PCI Express.
+func (o *oracle) near(a, b Device) (links, pcie int) {
 	if a.Address == b.Address {
-		return 0
+		return 0, 0
 	}
-	best := 0
+	links = 1000
 	for _, l := range o.r.Links {
 		if (l.A == a.Address && l.B == b.Address) || (l.B == a.Address && l.A == b.Address) {
-			if n := 100*l.Hops - l.Count; best == 0 || n < best {
-				best = n
-			}
+			links = min(links, 100*l.Hops-l.Count)
 		}
 	}
-	if best > 0 {
-		return best
-	}
 	level := o.tree.Distance(a.Address, b.Address).Level
-	n := 1000 + 100*int(level)
+	pcie = 100 * int(level)
 	if level == topology.PXB {
 		x, y := o.tree.SharedBridges(a.Address), o.tree.SharedBridges(b.Address)
 		for i := 0; i < len(x) && i < len(y) && x[i] == y[i]; i++ {
-			n--
+			pcie--
 		}
 	}
-	return n
+	return links, pcie
 }
 
 // left counts what stays free, by place.
-func (o *oracle) left(gpus, vfs []Device) [5]int {
+func (o *oracle) left(gpus, vfs []Device, v *verdict) {
 	type free struct{ gpus, vfs int }
 	cards, switches, nodes := map[string]*free{}, map[string]*free{}, map[string]*free{}
 	at := func(places map[string]*free, name string) *free {
@@ -142,24 +140,19 @@ func (o *oracle) left(gpus, vfs []Device) [5]int {
 		at(switches, group).gpus++
 		at(nodes, node).gpus++
 	})
-	count(slices.Concat(o.r.VFs[0].Free, o.r.Spare.VFs), vfs, func(_ Device, _, group, node string) {
-		at(switches, group).vfs++
-		at(nodes, node).vfs++
-	})
+	count(slices.Concat(o.r.VFs[0].Free, o.r.Spare.VFs), vfs, func(_ Device, _, group, _ string) { at(switches, group).vfs++ })
 	delete(nodes, "")
-	var left [5]int
 	for _, f := range cards {
-		left[1] += f.gpus * f.gpus
+		v.whole[0] += f.gpus * f.gpus
 	}
 	for _, f := range switches {
-		left[0] += min(f.gpus, f.vfs)
-		left[2] += f.gpus * f.gpus
+		v.left += min(f.gpus, f.vfs)
+		v.whole[1] += f.gpus * f.gpus
+		v.crowded += f.vfs * f.vfs
 	}
 	for _, f := range nodes {
-		left[3] += f.gpus * f.gpus
-		left[4] += f.vfs * f.vfs
+		v.whole[2] += f.gpus * f.gpus
 	}
-	return left
 }
 
 // placesOf names card, switch and NUMA node of a device; the node is "" where it is not known.
