@@ -135,12 +135,12 @@ func (o *oracle) left(gpus, vfs []Device, v *verdict) {
 			}
 		}
 	}
-	count(slices.Concat(o.r.GPUs[0].Free, o.r.Spare.GPUs), gpus, func(_ Device, slot, group, node string) {
+	count(slices.Concat(allFree(o.r.GPUs), o.r.Spare.GPUs), gpus, func(_ Device, slot, group, node string) {
 		at(cards, slot).gpus++
 		at(switches, group).gpus++
 		at(nodes, node).gpus++
 	})
-	count(slices.Concat(o.r.VFs[0].Free, o.r.Spare.VFs), vfs, func(_ Device, _, group, _ string) { at(switches, group).vfs++ })
+	count(slices.Concat(allFree(o.r.VFs), o.r.Spare.VFs), vfs, func(_ Device, _, group, _ string) { at(switches, group).vfs++ })
 	delete(nodes, "")
 	for _, f := range cards {
 		v.whole[0] += f.gpus * f.gpus
@@ -183,8 +183,8 @@ func (o *oracle) best() (verdict, []Device, []Device) {
 	var bestGPUs, bestVFs []Device
 	var bestPlace []int
 	found := false
-	gpuSets := o.sets(o.r.GPUs[0], func(d Device) topology.Address { return d.Address })
-	vfSets := o.sets(o.r.VFs[0], o.function)
+	gpuSets := o.sets(o.r.GPUs, func(d Device) topology.Address { return d.Address })
+	vfSets := o.sets(o.r.VFs, o.function)
 	for _, gpus := range gpuSets {
 		for _, vfs := range vfSets {
 			var v verdict
@@ -216,8 +216,38 @@ func byAddress(a, b Device) int {
 	return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID))
 }
 
-// sets lists all sets of a half. Devices with one place differ in nothing but their names: of those the lowest are taken.
-func (o *oracle) sets(h Half, place func(Device) topology.Address) [][]Device {
+// allFree lists what may be chosen of several halves.
+func allFree(halves []Half) (all []Device) {
+	for _, h := range halves {
+		all = append(all, h.Free...)
+	}
+	return all
+}
+
+func allHeld(halves []Half) (all []Device) {
+	for _, h := range halves {
+		all = append(all, h.Held...)
+	}
+	return all
+}
+
+// sets lists all ways to take a set from each half.
+func (o *oracle) sets(halves []Half, place func(Device) topology.Address) [][]Device {
+	sets := [][]Device{nil}
+	for _, h := range halves {
+		var more [][]Device
+		for _, set := range sets {
+			for _, of := range o.setsOf(h, place) {
+				more = append(more, slices.SortedFunc(slices.Values(slices.Concat(set, of)), byAddress))
+			}
+		}
+		sets = more
+	}
+	return sets
+}
+
+// setsOf lists all sets of a half. Devices with one place differ in nothing but their names: of those the lowest are taken.
+func (o *oracle) setsOf(h Half, place func(Device) topology.Address) [][]Device {
 	held, free := slices.SortedFunc(slices.Values(h.Held), byAddress), slices.SortedFunc(slices.Values(h.Free), byAddress)
 	var sets [][]Device
 	var grow func(set, rest []Device)
@@ -295,24 +325,27 @@ type area struct {
 	kind     string
 	first    topology.Address
 	children map[string]*area
-	gpus     int
-	vfs      int
+	taken    [2]int      // GPUs, VFs
+	of       map[int]int // by resource
 }
 
 // order is where a choice lies, level by level from the root of the tree down, on each level from the highest address to the lowest:
-// how many GPUs and VFs. The least is lowest. Places with nothing but one place in them do not count, NUMA nodes and cards excepted.
+// how many GPUs and VFs, and of which resources. The least is lowest. Places with nothing but one place in them do not count, NUMA nodes and
+// cards excepted.
 func (o *oracle) order(gpus, vfs []Device) []int {
 	root := &area{}
-	see := func(h Half, gpu bool, taken []Device) {
-		if h.Count == 0 {
-			return
-		}
-		for _, d := range slices.Concat(h.Held, h.Free) {
-			root.see(d, o.path(d, gpu), gpu, slices.Contains(taken, d))
+	resources := 0
+	for kind, halves := range [][]Half{o.r.GPUs, o.r.VFs} {
+		for _, h := range inOneOrder(halves) {
+			if h.Count == 0 {
+				continue
+			}
+			for _, d := range slices.Concat(h.Held, h.Free) {
+				root.see(d, o.path(d, kind == 0), kind, resources, slices.Contains(slices.Concat(gpus, vfs), d))
+			}
+			resources++
 		}
 	}
-	see(o.r.GPUs[0], true, gpus)
-	see(o.r.VFs[0], false, vfs)
 	var counts []int
 	for level := []*area{root.reduce()}; len(level) > 0; {
 		var below []*area
@@ -320,7 +353,10 @@ func (o *oracle) order(gpus, vfs []Device) []int {
 			children := slices.SortedFunc(maps.Values(a.children), func(a, b *area) int { return b.first.Compare(a.first) })
 			for _, c := range children {
 				c = c.reduce()
-				counts = append(counts, c.gpus, c.vfs)
+				counts = append(counts, c.taken[:]...)
+				for i := range resources {
+					counts = append(counts, c.of[i])
+				}
 				below = append(below, c)
 			}
 		}
@@ -329,23 +365,22 @@ func (o *oracle) order(gpus, vfs []Device) []int {
 	return counts
 }
 
-func (a *area) see(d Device, path []string, gpu, taken bool) {
+func (a *area) see(d Device, path []string, kind, resource int, taken bool) {
 	if a.children == nil {
-		a.first, a.children = d.Address, map[string]*area{}
+		a.first, a.children, a.of = d.Address, map[string]*area{}, map[int]int{}
 	}
 	if d.Address.Compare(a.first) < 0 {
 		a.first = d.Address
 	}
-	if taken && gpu {
-		a.gpus++
-	} else if taken {
-		a.vfs++
+	if taken {
+		a.taken[kind]++
+		a.of[resource]++
 	}
 	if len(path) > 0 {
 		if a.children[path[0]] == nil {
 			a.children[path[0]] = &area{kind: strings.Fields(path[0])[0]}
 		}
-		a.children[path[0]].see(d, path[1:], gpu, taken)
+		a.children[path[0]].see(d, path[1:], kind, resource, taken)
 	}
 }
 
@@ -359,7 +394,7 @@ func (a *area) reduce() *area {
 	return a
 }
 
-// path names the places above a device, from the top down, its card for a GPU included.
+// path names the places above a device, from the top down, its card or PF included.
 func (o *oracle) path(d Device, gpu bool) []string {
 	slot, _, node := o.placesOf(d)
 	t, ok := o.tree.Device(d.Address)
@@ -376,7 +411,7 @@ func (o *oracle) path(d Device, gpu bool) []string {
 	}
 	names = append(names, "group of "+names[len(names)-1])
 	if gpu {
-		names = append(names, slot)
+		return append(names, slot)
 	}
-	return names
+	return append(names, "PF "+o.function(d).String())
 }

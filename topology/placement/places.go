@@ -38,10 +38,11 @@ type place struct {
 	first    topology.Address // lowest address of a device that may be chosen here
 
 	content
-	devices   []Device   // of a card: held ones first
+	pools     []pool     // of a card
 	pfs       []*pf      // of a group
 	fill      []int32    // of a group: the PF that the next VF comes from, as an index of pfs
 	fillCosts []fillCost // of a group: what the held and the first 0, 1, 2 … further VFs cost
+	*mixed               // where there are several resources of a kind
 
 	cardLow, cardHigh int // the cards below, as numbers in the order of the tree
 	fixedGPUs         int // of a card or group: how many GPUs it has to give, anyNumber for whatever is best
@@ -85,8 +86,17 @@ type pf struct {
 	group   *place
 	load    int // VFs of other containers, and one for a degraded link
 	held    int
-	taken   int      // how many of devices are taken, when that is known
-	devices []Device // held ones first
+	most    int // held, and free to be chosen
+	taken   int // how many of them are taken, when that is known
+	pools   []pool
+}
+
+// pool is what a card or PF has of one resource that may be chosen.
+type pool struct {
+	resource int
+	held     int
+	taken    int      // how many of devices are taken, when that is known
+	devices  []Device // held ones first
 }
 
 // fillCost is what VFs cost that are taken from the PFs of one group.
@@ -96,4 +106,7 @@ type fillCost struct {
 }
 
 // counts says how many GPUs, VFs and extras are taken from a place.
-type counts struct{ gpus, vfs, extras int }
+type counts struct {
+	gpus, vfs, extras int
+	mix               mix // how many of each resource
+}

@@ -105,12 +105,16 @@ func (n *place) setFirst() {
 			n.first, found = a, true
 		}
 	}
-	for _, d := range n.devices {
-		see(d.Address)
+	for _, l := range n.pools {
+		for _, d := range l.devices {
+			see(d.Address)
+		}
 	}
 	for _, f := range n.pfs {
-		for _, d := range f.devices {
-			see(d.Address)
+		for _, l := range f.pools {
+			for _, d := range l.devices {
+				see(d.Address)
+			}
 		}
 	}
 	for _, child := range n.children {
@@ -134,7 +138,7 @@ func (p *places) planFill(n *place, vfs int) {
 	for k := range further {
 		best := -1
 		for i, f := range n.pfs {
-			if f.taken < len(f.devices) && (best < 0 || f.before(n.pfs[best])) {
+			if f.taken < f.most && (best < 0 || f.before(n.pfs[best])) {
 				best = i
 			}
 		}
@@ -167,13 +171,13 @@ func (p *places) left() int {
 }
 
 // appendOrder describes what is marked for comparing answers that cost the same: level by level from the root down, from the highest
-// address to the lowest, how many GPUs, VFs and extras are taken. The least is the answer with the lowest addresses. The queue is room to
+// address to the lowest, how many GPUs, VFs and extras are taken, and of which resources. The least is the answer with the lowest addresses. The queue is room to
 // work in, and returned for the next time.
 func (n *place) appendOrder(order []int, queue []*place) ([]int, []*place) {
 	queue = append(queue[:0], n)
 	for i := 0; i < len(queue); i++ {
 		for _, child := range slices.Backward(queue[i].children) {
-			order = append(order, child.chosen.gpus, child.chosen.vfs, child.chosen.extras)
+			order = append(order, child.chosen.gpus, child.chosen.vfs, child.chosen.extras, int(child.chosen.mix))
 			queue = append(queue, child)
 		}
 	}
