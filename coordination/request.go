@@ -13,32 +13,31 @@ import (
 func (l *ledger) request(tree *topology.Tree, r *resource, usable []string, q question, holder *allocation) placement.Request {
 	asked := l.askedHalf(r, usable, q, holder)
 	other := l.otherHalf(r, q, asked, holder)
-	request := placement.Request{GPUs: []placement.Half{asked}, VFs: []placement.Half{other}, Load: l.load(tree, holder)}
+	request := placement.Request{GPUs: []placement.Half{asked}, VFs: []placement.Half{other}}
 	if r.kind == VF {
 		request.GPUs, request.VFs = request.VFs, request.GPUs
 	}
 	for _, gpus := range l.ofKind(GPU) {
 		request.Links = append(request.Links, gpus.links...)
 	}
-	request.Spare = placement.Spare{GPUs: l.spare(GPU, request.GPUs[0]), VFs: l.spare(VF, request.VFs[0])}
+	request.Spare.GPUs, request.Taken.GPUs = l.beside(GPU, holder)
+	request.Spare.VFs, request.Taken.VFs = l.beside(VF, holder)
 	return request
 }
 
-// spare lists the free devices of a kind that a half cannot choose from.
-func (l *ledger) spare(kind Kind, half placement.Half) []placement.Device {
-	offered := make(map[string]bool, len(half.Free))
-	for _, d := range half.Free {
-		offered[d.ID] = true
-	}
-	var spare []placement.Device
+// beside lists all devices of a kind that are free, and all that other containers have.
+func (l *ledger) beside(kind Kind, holder *allocation) (spare, taken []placement.Device) {
 	for _, r := range l.ofKind(kind) {
 		for _, d := range l.free(r) {
-			if !offered[d.ID] {
-				spare = append(spare, d.placed())
+			spare = append(spare, d.placed())
+		}
+		for id, a := range l.holders[r.name] {
+			if a != holder {
+				taken = append(taken, r.device(id).placed())
 			}
 		}
 	}
-	return spare
+	return spare, taken
 }
 
 // askedHalf is the half of the question: what must be in it, what the container has of the same kind under other resource
@@ -115,19 +114,6 @@ func (l *ledger) expected(kind Kind, r *resource, q question, count int) []Devic
 		n, known := d.NUMA.Number()
 		return known && len(nodes) > 0 && !nodes[n]
 	})
-}
-
-// load counts the VFs that other containers hold of each PF.
-func (l *ledger) load(tree *topology.Tree, holder *allocation) map[topology.Address]int {
-	load := map[topology.Address]int{}
-	for _, r := range l.ofKind(VF) {
-		for id, a := range l.holders[r.name] {
-			if d, ok := tree.Device(r.device(id).Address); ok && a != holder {
-				load[d.Function()]++
-			}
-		}
-	}
-	return load
 }
 
 // newPlan keeps a choice: the answer to the question, and what is left for the other resources of the request.

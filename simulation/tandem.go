@@ -38,11 +38,12 @@ func (t *tandem) prefer(s *State, q Question, _ *rand.Rand) []int {
 		Free:  t.devices(q.Kind, without(q.Available, q.Must)),
 	}
 	other := t.otherHalf(s, q)
-	r := placement.Request{GPUs: []placement.Half{asked}, VFs: []placement.Half{other}, Links: t.node.links, Load: t.load(s, q)}
+	r := placement.Request{GPUs: []placement.Half{asked}, VFs: []placement.Half{other}, Links: t.node.links}
 	if q.Kind == VF {
 		r.GPUs, r.VFs = r.VFs, r.GPUs
 	}
-	r.Spare = placement.Spare{GPUs: t.spare(s, GPU, r.GPUs[0]), VFs: t.spare(s, VF, r.VFs[0])}
+	r.Spare.GPUs, r.Taken.GPUs = t.beside(s, GPU)
+	r.Spare.VFs, r.Taken.VFs = t.beside(s, VF)
 	choice, err := placement.Choose(t.node.tree, r)
 	if err != nil {
 		return nil
@@ -126,30 +127,14 @@ func (t *tandem) predict(s *State, kind Kind, count int) (nodes Mask, admitted b
 	return nodes, admitted
 }
 
-// load counts the VFs that other containers hold, by PF.
-func (t *tandem) load(s *State, q Question) map[topology.Address]int {
-	load := map[topology.Address]int{}
-	for i, taken := range s.taken[VF] {
-		if taken && !contains(q.Given[VF], i) {
-			if d, ok := t.node.tree.Device(t.node.devices[VF][i].Address); ok {
-				load[d.Function()]++
-			}
+// beside lists all devices of a kind that are free, and all that are held.
+func (t *tandem) beside(s *State, kind Kind) (spare, taken []placement.Device) {
+	for i, isTaken := range s.taken[kind] {
+		if d := t.node.devices[kind][i].Device; isTaken {
+			taken = append(taken, d)
+		} else {
+			spare = append(spare, d)
 		}
 	}
-	return load
-}
-
-// spare lists the free devices that a half cannot choose from.
-func (t *tandem) spare(s *State, kind Kind, half placement.Half) []placement.Device {
-	offered := make([]bool, len(s.taken[kind]))
-	for _, d := range slices.Concat(half.Free, half.Held) {
-		offered[t.index[kind][d.ID]] = true
-	}
-	var spare []placement.Device
-	for i, taken := range s.taken[kind] {
-		if !taken && !offered[i] {
-			spare = append(spare, t.node.devices[kind][i].Device)
-		}
-	}
-	return spare
+	return spare, taken
 }

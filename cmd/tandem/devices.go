@@ -25,11 +25,7 @@ func (n *node) gpuDevices() devices {
 }
 
 func newDevice(d *topology.Device) device {
-	return device{
-		Device: placement.Device{ID: d.Address.String(), Address: d.Address},
-		numa:   d.NUMA,
-		pf:     d.Function(),
-	}
+	return device{Device: placement.Device{ID: d.Address.String(), Address: d.Address}, numa: d.NUMA}
 }
 
 // vfDevices are the VFs that the configuration selects or, without one, those of all NICs with RDMA.
@@ -70,11 +66,7 @@ func (q *question) selected(n *node, from *source) (devices, []string, error) {
 	var list devices
 	for _, pool := range pools {
 		for _, d := range pool.Devices {
-			pf := d.PF
-			if pf == (topology.Address{}) {
-				pf = d.Address
-			}
-			list = append(list, device{Device: placement.Device{ID: d.ID, Address: d.Address}, numa: d.NUMA, pf: pf})
+			list = append(list, device{Device: placement.Device{ID: d.ID, Address: d.Address}, numa: d.NUMA})
 		}
 	}
 	return list, append(config.Warnings, warnings...), nil

@@ -38,9 +38,9 @@ func (q *question) answer(from *source) (*plan, []string, error) {
 		return nil, nil, fmt.Errorf("choose %d GPUs and %d VFs: %d GPUs and %d VFs are free", q.gpus, q.vfs, gpus.free(), vfs.free())
 	}
 	nodes, admitted := coordination.PredictNodes([]coordination.Demand{gpus.demand(q.gpus), vfs.demand(q.vfs)})
-	r := placement.Request{Links: n.links, Load: vfs.load()}
-	r.GPUs, r.Spare.GPUs = gpus.half(q.gpus, nodes)
-	r.VFs, r.Spare.VFs = vfs.half(q.vfs, nodes)
+	r := placement.Request{Links: n.links}
+	r.GPUs, r.Spare.GPUs, r.Taken.GPUs = gpus.half(q.gpus, nodes)
+	r.VFs, r.Spare.VFs, r.Taken.VFs = vfs.half(q.vfs, nodes)
 	choice, err := placement.Choose(n.tree, r)
 	if err != nil {
 		return nil, nil, err
@@ -71,7 +71,6 @@ func planOf(c placement.Choice, nodes []int) *plan {
 type device struct {
 	placement.Device
 	numa topology.NUMANode
-	pf   topology.Address // of a VF
 	used bool
 }
 
@@ -101,30 +100,19 @@ func (list devices) demand(count uint) coordination.Demand {
 }
 
 // half is the list's side of the request: what the kubelet would offer on these NUMA nodes, and apart from it what is free
-// elsewhere. Devices without a NUMA node are offered whatever the nodes; with no nodes all are.
-func (list devices) half(count uint, nodes []int) ([]placement.Half, []placement.Device) {
+// elsewhere and what is used. Devices without a NUMA node are offered whatever the nodes; with no nodes all are.
+func (list devices) half(count uint, nodes []int) (halves []placement.Half, spare, used []placement.Device) {
 	half := placement.Half{Count: int(count)}
-	var spare []placement.Device
 	for _, d := range list {
 		number, known := d.numa.Number()
 		switch {
 		case d.used:
+			used = append(used, d.Device)
 		case known && len(nodes) > 0 && !slices.Contains(nodes, number):
 			spare = append(spare, d.Device)
 		default:
 			half.Free = append(half.Free, d.Device)
 		}
 	}
-	return []placement.Half{half}, spare
-}
-
-// load counts the used VFs of each PF.
-func (list devices) load() map[topology.Address]int {
-	load := map[topology.Address]int{}
-	for _, d := range list {
-		if d.used {
-			load[d.pf]++
-		}
-	}
-	return load
+	return []placement.Half{half}, spare, used
 }

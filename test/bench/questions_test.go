@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -84,32 +83,26 @@ func (m *machine) requests(gpus, vfs int, holes float64) []placement.Request {
 	questions := make([]placement.Request, 32)
 	for i := range questions {
 		q := m.request(r, gpus, vfs)
-		q.GPUs[0].Free = q.GPUs[0].Free[:max(gpus, len(m.gpus)-int(holes*float64(len(m.gpus))))]
-		q.VFs[0].Free = m.give(r, &q, vfs, holes)
+		q.GPUs[0].Free, q.Taken.GPUs = give(r, q.GPUs[0].Free, gpus, holes)
+		q.VFs[0].Free, q.Taken.VFs = give(r, q.VFs[0].Free, vfs, holes)
 		questions[i] = q
 	}
 	return questions
 }
 
-// give lets other containers have a share of the VFs and returns those that stay free.
-func (m *machine) give(r *rand.Rand, q *placement.Request, wanted int, share float64) []placement.Device {
-	free := q.VFs[0].Free
-	kept := max(wanted, len(free)-int(share*float64(len(free))))
-	q.Load = map[topology.Address]int{}
-	for _, d := range free[kept:] {
-		if f, ok := m.tree.Device(d.Address); ok {
-			q.Load[f.Function()]++
-		}
-	}
+// give lets other containers have a share of the devices and returns those that stay free, and theirs.
+func give(r *rand.Rand, all []placement.Device, wanted int, share float64) (free, taken []placement.Device) {
+	kept := max(wanted, len(all)-int(share*float64(len(all))))
+	free, taken = all[:kept:kept], all[kept:]
 	r.Shuffle(kept, func(i, j int) { free[i], free[j] = free[j], free[i] })
-	return free[:kept]
+	return free, taken
 }
 
 // anyRequest asks for any numbers, with any share of the machine taken, and as often as not on one NUMA node alone.
 func (m *machine) anyRequest(r *rand.Rand) placement.Request {
 	q := m.request(r, 0, 0)
-	q.GPUs[0].Free = q.GPUs[0].Free[:1+r.IntN(len(q.GPUs[0].Free))]
-	q.VFs[0].Free = m.give(r, &q, 1, r.Float64())
+	q.GPUs[0].Free, q.Taken.GPUs = give(r, q.GPUs[0].Free, 1, r.Float64())
+	q.VFs[0].Free, q.Taken.VFs = give(r, q.VFs[0].Free, 1, r.Float64())
 	if r.IntN(2) == 0 {
 		q.GPUs[0].Free, q.Spare.GPUs = m.split(q.GPUs[0].Free)
 		q.VFs[0].Free, q.Spare.VFs = m.split(q.VFs[0].Free)

@@ -18,7 +18,7 @@ type shape struct {
 
 // world builds a machine of the shape.
 func (s shape) world() *world {
-	w := &world{nodes: 2, load: map[topology.Address]int{}}
+	w := &world{nodes: 2}
 	for i := range s.switches {
 		numa := 2 * i / s.switches
 		domain, bus := uint32(i/100), uint8(2*(i%100))
@@ -72,22 +72,18 @@ func (w *world) cubeMesh() {
 
 // fragment takes devices away as other containers would, one in so many of each kind.
 func (w *world) fragment(r *rand.Rand, oneIn int) {
-	keep := func(all []Device) []Device {
-		var kept []Device
+	part := func(all []Device) (kept, taken []Device) {
 		for _, d := range all {
 			if r.IntN(oneIn) > 0 {
 				kept = append(kept, d)
+			} else {
+				taken = append(taken, d)
 			}
 		}
-		return kept
+		return kept, taken
 	}
-	vfs := len(w.vfs)
-	w.gpus, w.vfs = keep(w.gpus), keep(w.vfs)
-	for _, f := range w.functions {
-		if f.pf == (topology.Address{}) && f.class == "0x020000" {
-			w.load[f.address] = r.IntN(1 + vfs/8)
-		}
-	}
+	w.gpus, w.taken.GPUs = part(w.gpus)
+	w.vfs, w.taken.VFs = part(w.vfs)
 }
 
 func BenchmarkChoose(b *testing.B) {
@@ -114,7 +110,7 @@ func BenchmarkChoose(b *testing.B) {
 		machine.change(w)
 		tree := w.tree(b, same)
 		for _, n := range machine.requests {
-			r := Request{GPUs: []Half{{Count: n[0], Free: w.gpus}}, VFs: []Half{{Count: n[1], Free: w.vfs}}, Links: w.links, Load: w.load}
+			r := Request{GPUs: []Half{{Count: n[0], Free: w.gpus}}, VFs: []Half{{Count: n[1], Free: w.vfs}}, Links: w.links, Taken: w.taken}
 			if len(w.gpus) < n[0] || len(w.vfs) < n[1] {
 				continue
 			}

@@ -72,12 +72,12 @@ func newPlaces(t *topology.Tree, devices int) *places {
 }
 
 // addAll puts the devices of a request in their places.
-func (p *places) addAll(gpus, vfs *side, loads map[topology.Address]int) {
+func (p *places) addAll(gpus, vfs *side) {
 	for i := range gpus.devices {
 		p.addGPU(gpus, i)
 	}
 	for i := range vfs.devices {
-		p.addVF(vfs, i, loads)
+		p.addVF(vfs, i)
 	}
 	p.finish(vfs.count)
 }
@@ -107,7 +107,7 @@ func (p *places) site(a topology.Address) *site {
 	return s
 }
 
-// addGPU puts the i-th GPU on its card; a spare one is counted only.
+// addGPU puts the i-th GPU on its card; one that may not be chosen is counted only.
 func (p *places) addGPU(gpus *side, i int) {
 	resource, t := gpus.at(i)
 	address := gpus.devices[i].Address
@@ -144,19 +144,22 @@ func slotOf(function topology.Address) topology.Address {
 	return function
 }
 
-// addVF puts the i-th VF on its PF; a spare one is counted only.
-func (p *places) addVF(vfs *side, i int, loads map[topology.Address]int) {
+// addVF puts the i-th VF on its PF; one that may not be chosen is counted only, one of another container as the PF's load too.
+func (p *places) addVF(vfs *side, i int) {
 	resource, t := vfs.at(i)
 	address := vfs.devices[i].Address
 	function := p.function(address)
 	s := p.site(function)
 	p.group(s, address).vfs.add(t)
 	if t.most == 0 {
+		if s.pf != nil { // any that may be chosen came before
+			s.pf.load += t.taken
+		}
 		return
 	}
 	if s.pf == nil {
 		s.pf = &p.pfPool.take(1)[0]
-		*s.pf = pf{address: function, group: s.group, load: loads[function]}
+		*s.pf = pf{address: function, group: s.group}
 		if d, ok := p.tree.Device(function); ok && d.PCIe.Degraded() {
 			s.pf.load++
 		}

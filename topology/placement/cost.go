@@ -12,6 +12,7 @@ const (
 	termFar             // pairs beyond NODE and beyond SYS, as two numbers of countBits
 	termBridges         // bridges crossed by all pairs
 	termStranded        // same-switch pairs that can no longer be made
+	termLater           // and those that can no longer be made when other containers are gone
 	termLocality        // GPU to GPU, by links and by PCI Express as two numbers
 	termShared          // VFs of the container that share their PF
 	termCards           // free partitions of cards that get broken

@@ -32,12 +32,12 @@ func ExampleChoose() {
 	}
 	gpus := devices("0000:11:00.0", "0000:2f:00.0", "0000:46:00.0")
 	vfs := devices("0000:0c:00.1", "0000:0c:00.2", "0000:2a:00.2")
-	load := map[topology.Address]int{{Bus: 0x2a}: 1, {Bus: 0x41}: 2}
+	taken := devices("0000:2a:00.1", "0000:41:00.1", "0000:41:00.2")
 	for _, n := range [][2]int{{1, 0}, {1, 1}, {2, 2}, {2, 3}, {3, 3}} {
 		choice, err := placement.Choose(tree, placement.Request{
-			GPUs: []placement.Half{{Count: n[0], Free: gpus}},
-			VFs:  []placement.Half{{Count: n[1], Free: vfs}},
-			Load: load,
+			GPUs:  []placement.Half{{Count: n[0], Free: gpus}},
+			VFs:   []placement.Half{{Count: n[1], Free: vfs}},
+			Taken: placement.Devices{VFs: taken},
 		})
 		if err != nil {
 			fmt.Println(err)

@@ -107,9 +107,8 @@ func FuzzWeirdInput(f *testing.F) {
 			}
 			return halves
 		}
-		q := Request{GPUs: several(n), VFs: several(m), Links: w.links, Load: map[topology.Address]int{}, Spare: Spare{some(), some()}}
+		q := Request{GPUs: several(n), VFs: several(m), Links: w.links, Spare: Devices{some(), some()}, Taken: Devices{some(), some()}}
 		for range r.IntN(5) {
-			q.Load[topology.Address{Bus: uint8(r.IntN(8))}] = r.IntN(9) - 4
 			q.Links = append(q.Links, topology.Link{A: topology.Address{Bus: uint8(r.IntN(8))}, Hops: r.IntN(9) - 4, Count: r.IntN(999) - 99})
 		}
 		got, err := Choose(tree, q)

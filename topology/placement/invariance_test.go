@@ -63,7 +63,8 @@ func TestOrderOfListsMeansNothing(t *testing.T) {
 				h.Free = append(h.Free, h.Held...)
 			}
 		}
-		q.Spare = Spare{again(q.Spare.GPUs), append(again(q.Spare.VFs), allFree(q.VFs)...)}
+		q.Spare = Devices{again(q.Spare.GPUs), append(again(q.Spare.VFs), allFree(q.VFs)...)}
+		q.Taken = Devices{append(again(q.Taken.GPUs), q.Spare.GPUs...), append(again(q.Taken.VFs), allFree(q.VFs)...)}
 		q.Links = shuffled(r, q.Links)
 		for i := range q.Links {
 			if l := &q.Links[i]; r.IntN(2) == 0 {
@@ -93,16 +94,12 @@ func renamed(q Request, rename func(topology.Address) topology.Address) Request 
 		return list
 	}
 	q.GPUs, q.VFs = halves(q.GPUs), halves(q.VFs)
-	q.Spare = Spare{devices(q.Spare.GPUs), devices(q.Spare.VFs)}
+	q.Spare = Devices{devices(q.Spare.GPUs), devices(q.Spare.VFs)}
+	q.Taken = Devices{devices(q.Taken.GPUs), devices(q.Taken.VFs)}
 	q.Links = slices.Clone(q.Links)
 	for i := range q.Links {
 		q.Links[i].A, q.Links[i].B = rename(q.Links[i].A), rename(q.Links[i].B)
 	}
-	loads := map[topology.Address]int{}
-	for pf, load := range q.Load {
-		loads[rename(pf)] = load
-	}
-	q.Load = loads
 	return q
 }
 
@@ -160,7 +157,7 @@ func TestOneMoreDeviceIsNoWorse(t *testing.T) {
 // TestBeyondTheBounds lets the search run out of steps: the answer is well formed, is not called the best where it is not, and has most of
 // the PIX pairs that there could be.
 func TestBeyondTheBounds(t *testing.T) {
-	pix, most, least := map[int]int{}, 0, map[int]int{0: 80, 30: 80, 600: 80, 2400: 90}
+	pix, most, least := map[int]int{}, 0, map[int]int{0: 80, 30: 80, 600: 80, 2400: 85}
 	forRandomRequests(t, 150, func(t *testing.T, _ *rand.Rand, _ *world, tree *topology.Tree, q Request) {
 		want := mustChoose(t, tree, q)
 		o := &oracle{tree, q}

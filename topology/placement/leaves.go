@@ -87,10 +87,23 @@ func (s *solver) groupEntries(n *place, cards span, i int32, given offer) {
 		c[termShared] += given.cost.shared
 		c[termLoad] += given.cost.load
 		c[termCrowded] -= breaking(n.vfs.free(), v)
-		c[termStranded] += int64(min(n.gpus.free(), n.vfs.free()) - min(n.gpus.free()-g, n.vfs.free()-v))
+		c[termStranded] += lost(n.gpus.free(), n.vfs.free(), g, v)
+		c[termLater] += n.lostLater(g, v)
 		c[termSwitches] += breaking(n.gpus.free(), g)
 		s.push(entry{counts: counts{gpus, vfs, x, s.entries[i].mix + given.mix}, before: i}, &c)
 	}
+}
+
+// lost is how many pairs fewer can be made of GPUs and VFs when some are taken.
+func lost(gpus, vfs, takenGPUs, takenVFs int) int64 {
+	return int64(min(gpus, vfs) - min(gpus-takenGPUs, vfs-takenVFs))
+}
+
+// lostLater is what a group loses for later when some of its GPUs and VFs are taken: free GPUs and free VFs that have a partner, free or
+// not, and pairs of all that other containers leave one day.
+func (n *place) lostLater(gpus, vfs int) int64 {
+	return lost(n.gpus.free(), n.vfs.all(), gpus, 0) + lost(n.gpus.all(), n.vfs.free(), 0, vfs) +
+		lost(n.gpus.all()-n.gpus.held, n.vfs.all()-n.vfs.held, gpus, vfs)
 }
 
 // extrasRange is how many extras some GPUs and VFs can have. Those elsewhere must be able to take the rest, one each.

@@ -22,6 +22,7 @@ type verdict struct {
 	levels  [topology.Levels]int
 	bridges int
 	left    int // same-switch pairs that can still be made
+	later   int // what is left for when other containers are gone
 	links   int
 	pcie    int
 	shared  int
@@ -36,7 +37,7 @@ func (a verdict) compare(b verdict) int {
 			return c
 		}
 	}
-	return cmp.Or(cmp.Compare(a.bridges, b.bridges), cmp.Compare(b.left, a.left), cmp.Compare(a.links, b.links), cmp.Compare(a.pcie, b.pcie),
+	return cmp.Or(cmp.Compare(a.bridges, b.bridges), cmp.Compare(b.left, a.left), cmp.Compare(b.later, a.later), cmp.Compare(a.links, b.links), cmp.Compare(a.pcie, b.pcie),
 		cmp.Compare(a.shared, b.shared), slices.Compare(b.whole[:], a.whole[:]), cmp.Compare(a.load, b.load), cmp.Compare(a.crowded, b.crowded))
 }
 
@@ -72,7 +73,11 @@ func (o *oracle) judgeSets(gpus, vfs []Device) verdict {
 		pf := o.function(d)
 		v.shared += perPF[pf]
 		perPF[pf]++
-		v.load += o.r.Load[pf]
+		for _, other := range o.r.Taken.VFs {
+			if o.function(other) == pf {
+				v.load++
+			}
+		}
 		if f, ok := o.tree.Device(pf); ok && f.PCIe.Degraded() {
 			v.load++
 		}
@@ -142,6 +147,17 @@ func (o *oracle) left(gpus, vfs []Device, v *verdict) {
 	})
 	count(slices.Concat(allFree(o.r.VFs), o.r.Spare.VFs), vfs, func(_ Device, _, group, _ string) { at(switches, group).vfs++ })
 	delete(nodes, "")
+	later, all := map[string]*free{}, map[string]*free{}
+	everything := func(places map[string]*free, taken Devices) {
+		count(slices.Concat(allHeld(o.r.GPUs), allFree(o.r.GPUs), o.r.Spare.GPUs, o.r.Taken.GPUs), taken.GPUs, func(_ Device, _, group, _ string) { at(places, group).gpus++ })
+		count(slices.Concat(allHeld(o.r.VFs), allFree(o.r.VFs), o.r.Spare.VFs, o.r.Taken.VFs), taken.VFs, func(_ Device, _, group, _ string) { at(places, group).vfs++ })
+	}
+	everything(later, Devices{gpus, vfs})
+	everything(all, Devices{})
+	for name, f := range all {
+		v.later += min(at(later, name).gpus, at(later, name).vfs)
+		v.later += min(at(switches, name).gpus, f.vfs) + min(at(switches, name).vfs, f.gpus)
+	}
 	for _, f := range cards {
 		v.whole[0] += f.gpus * f.gpus
 	}

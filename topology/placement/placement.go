@@ -19,18 +19,18 @@ type Half struct {
 	Free  []Device // may be chosen
 }
 
-// Spare is what is free on the node and may not be chosen: on other NUMA nodes, of other resources. It is looked at only to
-// judge what a choice strands.
-type Spare struct {
+// Devices are some of each kind.
+type Devices struct {
 	GPUs, VFs []Device
 }
 
-// Request is the whole question. The order of its lists means nothing, and so do devices named twice.
+// Request is the whole question. The order of its lists means nothing. A device that is in several is held if it is in Held, else to be
+// chosen if it is in Free, else spare if it is in Spare.
 type Request struct {
-	GPUs, VFs []Half                   // one for each resource asked of; none where nothing of the kind is
-	Links     []topology.Link          // direct links between GPUs
-	Load      map[topology.Address]int // by PF: how many of its VFs other containers have
-	Spare     Spare                    // free beside the Free of all halves
+	GPUs, VFs []Half          // one for each resource asked of; none where nothing of the kind is
+	Links     []topology.Link // direct links between GPUs
+	Spare     Devices         // free and not to be chosen: on other NUMA nodes, of other resources
+	Taken     Devices         // held by other containers
 }
 
 // Pair is a GPU with a VF that serves it.
@@ -59,11 +59,11 @@ func Choose(t *topology.Tree, r Request) (Choice, error) { return choose(t, r, m
 
 // choose is Choose with at most so many steps for each of its attempts.
 func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
-	gpus, err := ready(r.GPUs, r.Spare.GPUs, "GPUs")
+	gpus, err := ready(r.GPUs, r.Spare.GPUs, r.Taken.GPUs, "GPUs")
 	if err != nil {
 		return Choice{}, err
 	}
-	vfs, err := ready(r.VFs, r.Spare.VFs, "VFs")
+	vfs, err := ready(r.VFs, r.Spare.VFs, r.Taken.VFs, "VFs")
 	if err != nil {
 		return Choice{}, err
 	}
@@ -71,7 +71,7 @@ func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
 		t = new(topology.Tree)
 	}
 	p := newPlaces(t, len(gpus.devices)+len(vfs.devices))
-	p.addAll(&gpus, &vfs, r.Load)
+	p.addAll(&gpus, &vfs)
 	s := solver{
 		shares: newShares(gpus.count, vfs.count), root: p.root, most: steps,
 		entries: make([]entry, 0, 256), costs: make([]cost, 0, 64), scratch: make([]priced, 0, 32),

@@ -69,15 +69,20 @@ type tally struct {
 	held  int // held
 	most  int // held, and free to be chosen
 	spare int // free and not to be chosen
+	taken int // held by other containers
 }
 
 // free is how many are free now.
 func (t tally) free() int { return t.most - t.held + t.spare }
 
+// all are the devices that are free or held by whomever.
+func (t tally) all() int { return t.most + t.spare + t.taken }
+
 func (t *tally) add(u tally) {
 	t.held += u.held
 	t.most += u.most
 	t.spare += u.spare
+	t.taken += u.taken
 }
 
 // pf is a PF with its VFs that may be chosen.

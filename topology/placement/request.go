@@ -8,25 +8,25 @@ import (
 )
 
 // side is all that is asked of a kind made ready: no device twice; held ones first, resource by resource, then those that may be
-// chosen, resource by resource, then spare ones; each part in ascending order.
+// chosen, resource by resource, then spare ones, then those of other containers; each part in ascending order.
 type side struct {
 	wanted  []int // by resource, at least the number of its held devices
 	count   int   // the sum of them
-	ends    []int // where the held devices of each resource end, then where those that may be chosen do
+	ends    []int // where the held devices of each resource end, then where those that may be chosen do, then where the spare ones do
 	devices []Device
 }
 
 // ready sorts halves, so that nothing after it depends on the order of the lists. Of devices with one ID a held one is kept, else one
 // that may be chosen, else the one with the lowest address.
-func ready(halves []Half, spare []Device, what string) (side, error) {
+func ready(halves []Half, spare, taken []Device, what string) (side, error) {
 	if len(halves) > 1 {
 		halves = inOneOrder(halves)
 	}
-	n := len(spare)
+	n := len(spare) + len(taken)
 	for _, h := range halves {
 		n += len(h.Held) + len(h.Free)
 	}
-	numbers := make([]int, 3*len(halves))
+	numbers := make([]int, 3*len(halves)+1)
 	s := side{devices: make([]Device, 0, n), wanted: numbers[:len(halves)], ends: numbers[len(halves):len(halves)]}
 	seen := make(map[string]struct{}, n)
 	for _, h := range halves {
@@ -41,7 +41,8 @@ func ready(halves []Half, spare []Device, what string) (side, error) {
 			return side{}, fmt.Errorf("choose %d %s: %d held and %d free", s.wanted[i], what, held, free)
 		}
 	}
-	s.add(spare, seen)
+	s.ends = append(s.ends, s.add(spare, seen))
+	s.add(taken, seen)
 	return s, nil
 }
 
@@ -83,7 +84,7 @@ func (s *side) free(resource int) int {
 }
 
 // halves are what was made ready.
-func (s *side) halves() (halves []Half, spare []Device) {
+func (s *side) halves() (halves []Half, spare, taken []Device) {
 	from := 0
 	next := func(i int) []Device {
 		part := s.devices[from:s.ends[i]]
@@ -96,13 +97,14 @@ func (s *side) halves() (halves []Half, spare []Device) {
 	for i := range halves {
 		halves[i].Free = next(len(halves) + i)
 	}
-	return halves, s.devices[from:]
+	spare = next(2 * len(halves))
+	return halves, spare, s.devices[from:]
 }
 
 // with is the request after it was made ready.
 func (r Request) with(gpus, vfs *side) Request {
-	r.GPUs, r.Spare.GPUs = gpus.halves()
-	r.VFs, r.Spare.VFs = vfs.halves()
+	r.GPUs, r.Spare.GPUs, r.Taken.GPUs = gpus.halves()
+	r.VFs, r.Spare.VFs, r.Taken.VFs = vfs.halves()
 	return r
 }
 
@@ -132,10 +134,12 @@ func (s *side) at(i int) (resource int, t tally) {
 	switch resource = k - len(s.wanted); {
 	case k < len(s.wanted):
 		return k, tally{held: 1, most: 1}
-	case k < len(s.ends) && s.wanted[resource] > 0:
+	case resource < len(s.wanted) && s.wanted[resource] > 0:
 		return resource, tally{most: 1}
-	default:
+	case k < len(s.ends):
 		return 0, tally{spare: 1}
+	default:
+		return 0, tally{taken: 1}
 	}
 }
 

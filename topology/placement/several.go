@@ -10,14 +10,14 @@ import (
 func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
 	steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
 	for i, h := range r.GPUs {
-		chosen, err := choose(t, Request{[]Half{next(r.GPUs, i)}, merged(r.VFs), r.Links, r.Load, r.Spare}, steps)
+		chosen, err := choose(t, Request{[]Half{next(r.GPUs, i)}, merged(r.VFs), r.Links, r.Spare, r.Taken}, steps)
 		if err != nil {
 			return Choice{}, err
 		}
 		r.GPUs[i], r.Spare.GPUs = h.settled(chosen.GPUs), slices.Concat(r.Spare.GPUs, h.Free)
 	}
 	for i, h := range r.VFs {
-		chosen, err := choose(t, Request{merged(r.GPUs), []Half{next(r.VFs, i)}, r.Links, r.Load, r.Spare}, steps)
+		chosen, err := choose(t, Request{merged(r.GPUs), []Half{next(r.VFs, i)}, r.Links, r.Spare, r.Taken}, steps)
 		if err != nil {
 			return Choice{}, err
 		}

@@ -18,7 +18,7 @@ type world struct {
 	nodes     int // online NUMA nodes
 	gpus, vfs []Device
 	links     []topology.Link
-	load      map[topology.Address]int
+	taken     Devices // by containers that stay
 }
 
 // function is a PCI function of a world.
@@ -45,7 +45,6 @@ type builder struct {
 func randomWorld(r *rand.Rand, gpus, vfs int) *world {
 	b := &builder{r: r, lastBus: map[uint32]uint8{}, maxGPUs: gpus, maxVFs: vfs}
 	b.nodes = 1 + r.IntN(3)
-	b.load = map[topology.Address]int{}
 	domains := []uint32{0, 0, 0, 1, 0x10000}
 	for range 1 + r.IntN(4) {
 		domain := domains[r.IntN(len(domains))]
@@ -113,9 +112,6 @@ func (b *builder) nic(f function) {
 			return
 		}
 		b.functions = append(b.functions, f)
-		if b.r.IntN(3) == 0 {
-			b.load[f.address] = b.r.IntN(4)
-		}
 		for i := range vfs {
 			vf := f
 			vf.pf = f.address
@@ -191,15 +187,15 @@ func same(a topology.Address) topology.Address { return a }
 
 // request makes up a request for n GPUs and m VFs: some of them held, some devices taken by others, some spare.
 func (w *world) request(r *rand.Rand, n, m int) Request {
-	q := Request{Links: w.links, Load: w.load}
-	q.GPUs, q.Spare.GPUs = halves(r, w.gpus, n)
-	q.VFs, q.Spare.VFs = halves(r, w.vfs, m)
+	q := Request{Links: w.links}
+	q.GPUs, q.Spare.GPUs, q.Taken.GPUs = halves(r, w.gpus, n)
+	q.VFs, q.Spare.VFs, q.Taken.VFs = halves(r, w.vfs, m)
 	return q
 }
 
 // halves makes up what is asked of a kind, half of the time of several resources.
-func halves(r *rand.Rand, all []Device, count int) ([]Half, []Device) {
-	h, spare := half(r, all, count)
+func halves(r *rand.Rand, all []Device, count int) (halves []Half, spare, taken []Device) {
+	h, spare, taken := half(r, all, count)
 	resources := 1
 	if r.IntN(2) == 0 {
 		resources += 1 + r.IntN(3)
@@ -215,7 +211,7 @@ func halves(r *rand.Rand, all []Device, count int) ([]Half, []Device) {
 			return i * i % 7 % resources
 		}
 	}
-	halves := make([]Half, resources)
+	halves = make([]Half, resources)
 	for _, d := range h.Held {
 		halves[of(d)].Held = append(halves[of(d)].Held, d)
 		halves[of(d)].Count++
@@ -226,12 +222,11 @@ func halves(r *rand.Rand, all []Device, count int) ([]Half, []Device) {
 			halves[of(d)].Count++
 		}
 	}
-	return halves, spare
+	return halves, spare, taken
 }
 
-func half(r *rand.Rand, all []Device, count int) (Half, []Device) {
-	h := Half{Count: count}
-	var spare []Device
+func half(r *rand.Rand, all []Device, count int) (h Half, spare, taken []Device) {
+	h.Count = count
 	held := 0
 	if r.IntN(3) == 0 {
 		held = r.IntN(count + 1)
@@ -246,7 +241,9 @@ func half(r *rand.Rand, all []Device, count int) (Half, []Device) {
 			h.Free = append(h.Free, all[i])
 		case r.IntN(2) == 0:
 			spare = append(spare, all[i])
+		default:
+			taken = append(taken, all[i])
 		}
 	}
-	return h, spare
+	return h, spare, taken
 }

@@ -86,7 +86,7 @@ func forManyRequests(b *testing.B, s shape, f func(*topology.Tree, Request)) {
 				if r.IntN(2) == 0 {
 					m = 1 + r.IntN(min(len(w.vfs), 2*n))
 				}
-				q := Request{GPUs: pools(w.gpus, n), VFs: pools(w.vfs, m), Links: w.links, Load: w.load}
+				q := Request{GPUs: pools(w.gpus, n), VFs: pools(w.vfs, m), Links: w.links, Taken: w.taken}
 				f(tree, q)
 				q.VFs = pools(w.vfs, m/3, m/3, m/3)
 				if r.IntN(2) == 0 {
@@ -104,7 +104,7 @@ func TestAllocations(t *testing.T) {
 	w.allToAll()
 	tree := w.tree(t, same)
 	for _, n := range [][2]int{{1, 1}, {4, 4}, {8, 8}, {3, 5}, {4, 0}} {
-		q := Request{GPUs: []Half{{Count: n[0], Free: w.gpus}}, VFs: []Half{{Count: n[1], Free: w.vfs}}, Links: w.links, Load: w.load}
+		q := Request{GPUs: []Half{{Count: n[0], Free: w.gpus}}, VFs: []Half{{Count: n[1], Free: w.vfs}}, Links: w.links, Taken: w.taken}
 		if got := testing.AllocsPerRun(20, func() { mustChoose(t, tree, q) }); got >= 100 {
 			t.Errorf("%d+%d: %v allocations", n[0], n[1], got)
 		}
