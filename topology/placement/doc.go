@@ -23,7 +23,8 @@
 //  6. VFs spread out. Every VF costs as many as other containers have of its PF, a degraded link counting as one more. Then the sum of
 //     (free VFs)² over switches is to be small: VFs are taken where most are left, so that no switch runs out of them while its GPUs are in use.
 //  7. The lowest place. From the root of the tree down, level by level, the least is taken from the places with the highest
-//     addresses: fewer GPUs, then fewer VFs. On one card the lowest devices are taken.
+//     addresses: fewer GPUs, then fewer VFs, then fewer of the resource with the lowest device, then of the next. On one card the lowest
+//     devices are taken.
 //  8. VF index. Where VFs come from several PFs, the index (virtfn0, virtfn1 …) that is on the most of them is on as many as can be,
 //     then that index is the lowest, then so for the index on the next most PFs, held VFs counted in. Rails and planes that are made
 //     by VF index stay together thus (NCCL issue 2244), at no cost: how many VFs each PF gives was decided before.
@@ -62,14 +63,25 @@
 // Where links follow no order of the tree (a cube mesh, MI250), criterion 3 depends on the very set. Then the sets are gone through, with
 // the nearest conceivable completion as a bound and the pairs solved for those that pass.
 //
+// # Several resources
+//
+// GPUs, or VFs, of several resources (partitions of several kinds, VFs of several rails or pools) count as GPUs and VFs alike in all of
+// the above: what hangs on a switch, what a PF gives and what is left are sums over the resources. But from each resource as many are taken as
+// are asked of it. So the tables are kept for each number of devices of every resource, not for their sum alone, and the VFs that a group
+// can give for each such number are found first, PF by PF. A part of the tree has to give at least what the rest does not have. That keeps
+// the tables small in the common case, a rail with one VF of each PF: every part gives the VFs that only it has.
+//
 // # Bounds
 //
 // The answer is the best there is, and [Choice.Optimal] says so, unless that takes more than maxSteps steps, or there are more than
 // maxCards cards with irregular links. Requests of any size on 8 GPUs and 64 VFs, 16 GPUs and 128 VFs, or 64 partitions and 64 VFs lie
 // within, as do up to 256 of each on 1024 GPUs and 8192 VFs. With irregular links the halves of a request on more than 8 GPUs must not
-// be too unequal. Past the bounds the answer is well formed but not proven: extras follow the VFs
+// be too unequal. Several resources lie within where few places have any of a resource, or few devices of each are asked for.
+//
+// Past the bounds the answer is well formed but not proven: extras follow the VFs
 // instead of being tried in all numbers, in the last resort switches are filled one after the other, and of irregular links as many
-// sets are looked at as there is time for. The pairs of what is chosen are the best ones all the same.
+// sets are looked at as there is time for. Several resources are settled one after the other. The pairs of what is chosen are the best
+// ones all the same.
 //
 // The tree is taken to be one. A root complex has one NUMA node, that of its first device that knows its own; a GPU and a PF in one slot
 // count as neighbours on one switch.

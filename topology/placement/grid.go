@@ -6,7 +6,7 @@ import "slices"
 type grid struct {
 	solver  *solver
 	place   *place
-	part    *content // of the place's children so far
+	part    content // of the place's children so far
 	before  span
 	last    span
 	lowGPUs int
@@ -109,7 +109,7 @@ func (g *grid) combine(i, j int32) {
 		}
 		ofGPUs, ofVFs := s.units(t.gpus, t.vfs, t.extras)
 		pairs = min(ofGPUs, ofVFs) - s.made(a) - s.made(b)
-		if beyond := ca.beyondPIX() + cb.beyondPIX() + pairs; !s.within(g.part, beyond, ofGPUs, ofVFs) {
+		if beyond := ca.beyondPIX() + cb.beyondPIX() + pairs; !s.within(&g.part, beyond, ofGPUs, ofVFs) {
 			return
 		}
 	}

@@ -160,7 +160,7 @@ func TestOneMoreDeviceIsNoWorse(t *testing.T) {
 // TestBeyondTheBounds lets the search run out of steps: the answer is well formed, is not called the best where it is not, and has most of
 // the PIX pairs that there could be.
 func TestBeyondTheBounds(t *testing.T) {
-	pix, most, least := map[int]int{}, 0, map[int]int{0: 80, 30: 80, 600: 80, 2400: 90}
+	pix, most, least := map[int]int{}, 0, map[int]int{0: 80, 30: 80, 600: 80, 2400: 85}
 	forRandomRequests(t, 150, func(t *testing.T, _ *rand.Rand, _ *world, tree *topology.Tree, q Request) {
 		want := mustChoose(t, tree, q)
 		o := &oracle{tree, q}

@@ -49,6 +49,7 @@ func (s *solver) mix(gpus, vfs *side) bool {
 	if used > mixBits {
 		return false
 	}
+	s.most /= 2 // the other half is for settling one resource after the other
 	s.budget = s.most
 	s.offerBelow(s.root)
 	return s.budget >= 0

@@ -28,6 +28,7 @@ type supply struct{ held, most int }
 // resource, GPUs before VFs.
 func (s *solver) offerBelow(n *place) []supply {
 	m := &s.mixing
+	n.mixed = new(mixed)
 	has := make([]supply, len(m.gpuFields)+len(m.vfFields))
 	for _, child := range n.children {
 		for i, of := range s.offerBelow(child) {
@@ -80,7 +81,7 @@ func (s *solver) offersOf(pools []pool, fields []field) []offer {
 		var more []offer
 		for _, o := range offers {
 			for n := l.held; n <= min(len(l.devices), f.wanted) && s.budget >= 0; n++ {
-				s.budget -= stepsPerEntry
+				s.budget -= stepsPerMixed
 				more = append(more, offer{count: o.count + n, mix: o.mix + mix(n)<<f.shift})
 			}
 		}
@@ -126,7 +127,7 @@ func (s *solver) stage(n *place) {
 }
 
 // stepsPerMixed is what it takes to combine two entries of several resources, in steps.
-const stepsPerMixed = 4
+const stepsPerMixed = 12
 
 func (c fillCost) compare(d fillCost) int {
 	return cmp.Or(cmp.Compare(c.shared, d.shared), cmp.Compare(c.load, d.load))

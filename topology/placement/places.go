@@ -42,7 +42,7 @@ type place struct {
 	pfs       []*pf      // of a group
 	fill      []int32    // of a group: the PF that the next VF comes from, as an index of pfs
 	fillCosts []fillCost // of a group: what the held and the first 0, 1, 2 … further VFs cost
-	mixed                // where there are several resources of a kind
+	*mixed               // where there are several resources of a kind
 
 	cardLow, cardHigh int // the cards below, as numbers in the order of the tree
 	fixedGPUs         int // of a card or group: how many GPUs it has to give, anyNumber for whatever is best

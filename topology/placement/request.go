@@ -26,7 +26,8 @@ func ready(halves []Half, spare []Device, what string) (side, error) {
 	for _, h := range halves {
 		n += len(h.Held) + len(h.Free)
 	}
-	s := side{devices: make([]Device, 0, n), wanted: make([]int, len(halves)), ends: make([]int, 0, 2*len(halves))}
+	numbers := make([]int, 3*len(halves))
+	s := side{devices: make([]Device, 0, n), wanted: numbers[:len(halves)], ends: numbers[len(halves):len(halves)]}
 	seen := make(map[string]struct{}, n)
 	for _, h := range halves {
 		s.ends = append(s.ends, s.add(h.Held, seen))

@@ -8,7 +8,7 @@ import (
 
 // oneByOne settles one resource after the other, then pairs what was chosen. It is for what takes too long to settle together.
 func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
-	steps /= len(r.GPUs) + len(r.VFs)
+	steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
 	for i, h := range r.GPUs {
 		chosen, err := choose(t, Request{[]Half{next(r.GPUs, i)}, merged(r.VFs), r.Links, r.Load, r.Spare}, steps)
 		if err != nil {

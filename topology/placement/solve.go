@@ -68,7 +68,7 @@ func (s *solver) table(n *place) span {
 		if i == 0 {
 			t = last
 		} else {
-			t = s.merge(n, i, &part, t, last)
+			t = s.merge(n, i, part, t, last)
 		}
 	}
 	switch n.kind {
@@ -102,7 +102,7 @@ func (s *solver) within(part *content, beyond, ofGPUs, ofVFs int) bool {
 
 // merge combines the table of the children before with that of the last, the k-th. Of two ways that cost the same the one stands that takes
 // less from the last child: fewer GPUs, then fewer VFs, then fewer extras. So the lowest addresses are taken first.
-func (s *solver) merge(n *place, k int, part *content, before, last span) span {
+func (s *solver) merge(n *place, k int, part content, before, last span) span {
 	s.scratch = s.scratch[:0]
 	g := grid{solver: s, place: n, part: part, before: before, last: last}
 	steps := 1
