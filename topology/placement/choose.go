@@ -2,6 +2,7 @@ package placement
 
 import (
 	"math"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -40,7 +41,7 @@ func (s *solver) run() (optimal, ok bool) {
 func (s *solver) deepen() bool {
 	s.budget = s.most
 	s.root.boundPIX(&s.shares)
-	fewest := max(s.pairs-s.root.mostPIX, 0)
+	fewest := max(s.pairs-min(s.root.mostPIX, s.mostPIX()), 0)
 	for further := 0; ; further = 2*further + 1 {
 		limit := min(fewest+further, s.pairs)
 		if _, ok := s.solve(limit); ok || s.budget < 0 || limit == s.pairs {
@@ -59,6 +60,40 @@ func (n *place) boundPIX(s *shares) {
 	if n.kind == groupPlace && n.level == topology.PIX {
 		g, v := min(n.gpus.most, s.gpus), min(n.vfs.most, s.vfs)
 		n.mostPIX = min(s.units(g, v, s.mostExtras(g, v)))
+	}
+}
+
+// mostPIX bounds the PIX pairs that all switches make together: no more devices of the smaller half than are wanted take part.
+func (s *solver) mostPIX() int {
+	each, wanted := max(s.perGPU, s.perVF)+min(s.extras, 1), min(s.gpus, s.vfs)
+	pix := 0
+	var rests []int // what one more device makes where the partners run out
+	s.root.eachSwitch(func(n *place) {
+		few, many := min(n.gpus.most, s.gpus), min(n.vfs.most, s.vfs)
+		if s.gpus > s.vfs {
+			few, many = many, few
+		}
+		served := min(few, many/max(each, 1), wanted)
+		wanted -= served
+		pix += served * each
+		if served < few {
+			rests = append(rests, min(many-served*each, each))
+		}
+	})
+	slices.Sort(rests)
+	for _, rest := range rests[max(len(rests)-wanted, 0):] {
+		pix += rest
+	}
+	return pix
+}
+
+// eachSwitch calls f with every group whose devices are PIX to each other.
+func (n *place) eachSwitch(f func(*place)) {
+	for _, child := range n.children {
+		child.eachSwitch(f)
+	}
+	if n.kind == groupPlace && n.level == topology.PIX {
+		f(n)
 	}
 }
 

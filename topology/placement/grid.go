@@ -93,7 +93,9 @@ func (g *grid) mixedSlot(e counts) *int32 {
 	return &g.slots[i]
 }
 
-// combine keeps the entry that two make together, unless it is beyond the limit or costs no less than one with the same counts.
+// combine keeps the entry that two make together, unless it is beyond the limit or costs more than one with the same counts. Of two that
+// cost the same the one stands that takes less from the last child: fewer GPUs, then fewer VFs, then fewer extras. So the lowest addresses
+// are taken first.
 func (g *grid) combine(i, j int32) {
 	s := g.solver
 	a, b := &s.entries[i], &s.entries[j]
@@ -120,7 +122,7 @@ func (g *grid) combine(i, j int32) {
 	if *slot == noEntry {
 		*slot = int32(len(s.scratch))
 		s.scratch = append(s.scratch, priced{entry: entry{counts: t}})
-	} else if !less(ca, cb, &here, &s.scratch[*slot].cost) {
+	} else if than := &s.scratch[*slot]; !less(ca, cb, &here, &than.cost, j < than.last) {
 		return
 	}
 	e := &s.scratch[*slot]
@@ -130,14 +132,14 @@ func (g *grid) combine(i, j int32) {
 	}
 }
 
-// less reports whether two costs and what is added come to less than another.
-func less(a, b, here, than *cost) bool {
+// less reports whether two costs and what is added come to less than another; otherwise says for the same.
+func less(a, b, here, than *cost, otherwise bool) bool {
 	for k := range than {
 		if c := a[k] + b[k] + here[k]; c != than[k] {
 			return c < than[k]
 		}
 	}
-	return false
+	return otherwise
 }
 
 // collect moves the entries of a grid, in order, to a table of their own.

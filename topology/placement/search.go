@@ -67,7 +67,7 @@ func newSearch(s *solver, cards []*place, links []linked) *search {
 	n := len(cards)
 	f := &search{
 		solver: s, cards: cards, near: make([]int64, n*n), rest: make([]tally, n+1), pull: math.MaxInt64,
-		counts: make([]int, n), reach: make([]int64, n), left: s.most, allowed: map[share]bool{}, beyond: s.limit,
+		counts: make([]int, n), reach: make([]int64, n), left: min(s.most, maxSteps/2), allowed: map[share]bool{}, beyond: s.limit,
 	}
 	for a := range cards {
 		for b := range a {

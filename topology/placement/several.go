@@ -38,8 +38,11 @@ func next(halves []Half, i int) Half {
 
 // settled is the half when it has its share of what was chosen.
 func (h Half) settled(chosen []Device) Half {
-	held := slices.DeleteFunc(slices.Clone(chosen), func(d Device) bool { return !slices.Contains(h.Held, d) && !slices.Contains(h.Free, d) })
-	return Half{Count: h.Count, Held: held}
+	own := make(map[string]bool, len(h.Held)+len(h.Free))
+	for _, d := range slices.Concat(h.Held, h.Free) {
+		own[d.ID] = true
+	}
+	return Half{Count: h.Count, Held: slices.DeleteFunc(slices.Clone(chosen), func(d Device) bool { return !own[d.ID] })}
 }
 
 // merged is one half in the place of several.

@@ -100,8 +100,7 @@ func (s *solver) within(part *content, beyond, ofGPUs, ofVFs int) bool {
 	return beyond+max(ofGPUs-ofVFs, ofVFs-ofGPUs) <= s.limit && pix+s.root.mostPIX-part.mostPIX >= s.pairs-s.limit
 }
 
-// merge combines the table of the children before with that of the last, the k-th. Of two ways that cost the same the one stands that takes
-// less from the last child: fewer GPUs, then fewer VFs, then fewer extras. So the lowest addresses are taken first.
+// merge combines the table of the children before with that of the last, the k-th.
 func (s *solver) merge(n *place, k int, part content, before, last span) span {
 	s.scratch = s.scratch[:0]
 	g := grid{solver: s, place: n, part: part, before: before, last: last}
@@ -113,6 +112,10 @@ func (s *solver) merge(n *place, k int, part content, before, last span) span {
 	lowGPUs, lowVFs := fewest(s.gpus, part.gpus, s.root.gpus), fewest(s.vfs, part.vfs, s.root.vfs)
 	if n.kind == groupPlace {
 		lowVFs = 0 // VFs are added when the cards have been merged
+	}
+	if pairs := int(before.to-before.from) * int(last.to-last.from); pairs > manyPairs && s.budget >= 0 && !s.mixing.any() {
+		g.mergeRows(before, last, lowGPUs, lowVFs)
+		return g.collect()
 	}
 	entries := s.entries
 	for j := last.from; j < last.to; j++ {
