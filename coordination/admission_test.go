@@ -40,6 +40,7 @@ type admission struct {
 	all          map[string][]Device
 	recordedPods map[kubelet.Pod]map[string]kubelet.Devices // as pods, init containers kept
 	kubeletDir   string                                     // "" if there is no checkpoint
+	crashes      bool                                       // the server dies now and then, and the other plugin takes over
 	guessed      bool                                       // the container got its VFs first and without a question: their order can only be guessed
 }
 
@@ -60,6 +61,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 		get:      a.get,
 		recorded: a.recorded,
 		log:      slog.New(slog.DiscardHandler),
+		touched:  func() {},
 		tree:     tree,
 		ledger:   newLedger(func() time.Time { return a.now }),
 	}
@@ -295,10 +297,12 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []Devi
 		a.t.Logf("%v/%s skip %d %s: %v", pod, container, count, name, ids)
 	}
 	a.now = a.now.Add(followWindow / 4)
+	a.maybeCrash()
 	listed, refusal := a.coordinator.allocated(a.t.Context(), name, ids)
 	if !sameSet(listed, ids) {
 		a.t.Fatalf("allocated %v, listed %v, refused %q", ids, listed, refusal)
 	}
+	a.maybeCrash()
 	ids = listed
 	a.pods[pod][container][name] = ids
 	a.free[name] = slices.DeleteFunc(a.free[name], func(d Device) bool { return slices.Contains(ids, d.ID) })

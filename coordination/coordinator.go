@@ -23,6 +23,7 @@ type coordinator struct {
 	get      func(context.Context, kubelet.Pod) (kubelet.View, error) // at one pod, at any time
 	recorded func() (kubelet.Checkpoint, error)
 	log      *slog.Logger
+	touched  func() // something has changed that a checkpoint holds; must not block
 
 	mu     sync.Mutex
 	tree   *topology.Tree
@@ -50,6 +51,7 @@ type question struct {
 
 // announce takes a plugin's devices over. The tree is read again: devices change when the machine does.
 func (c *coordinator) announce(name string, kind Kind, a Announcement) {
+	defer c.touched()
 	tree, err := c.readTree()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,6 +64,7 @@ func (c *coordinator) announce(name string, kind Kind, a Announcement) {
 }
 
 func (c *coordinator) leave(name string) {
+	defer c.touched()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ledger.leave(name)
@@ -70,6 +73,7 @@ func (c *coordinator) leave(name string) {
 // prefer chooses devices for a question and plans for the half of the request that has not been asked. The reason says
 // what was known and what came of it.
 func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, reason string, err error) {
+	defer c.touched()
 	asked := c.ledger.now() // a look may have to wait for the kubelet's limiter
 	checkpoint, checkpointErr := c.recorded()
 	view := c.lookFor(ctx, q)
@@ -160,6 +164,7 @@ func (c *coordinator) usable(q question, view *kubelet.View) []string {
 // allocated records what the kubelet took and returns it in the order in which the container should list it; or it says why
 // the container must not have it, in one sentence.
 func (c *coordinator) allocated(ctx context.Context, name string, ids []string) (order []string, refusal string) {
+	defer c.touched()
 	checkpoint, err := c.recorded()
 	refusal = c.conflict(ctx, name, ids)
 	c.mu.Lock()
