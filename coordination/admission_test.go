@@ -144,9 +144,10 @@ func (a *admission) look(context.Context) (kubelet.View, error) {
 func (a *admission) get(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
 	all, err := a.look(ctx)
 	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	view.Pods = slices.DeleteFunc(all.Pods, func(p kubelet.Pod) bool { return p != pod })
 	for c, devices := range all.Containers {
 		if c.Pod == pod {
-			view.Pods, view.Containers[c] = []kubelet.Pod{pod}, devices
+			view.Containers[c] = devices
 		}
 	}
 	return view, err

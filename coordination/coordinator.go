@@ -25,10 +25,11 @@ type coordinator struct {
 	log      *slog.Logger
 	touched  func() // something has changed that a checkpoint holds; must not block
 
-	mu     sync.Mutex
-	tree   *topology.Tree
-	ledger *ledger
-	last   record
+	mu        sync.Mutex
+	tree      *topology.Tree
+	ledger    *ledger
+	last      record
+	decisions decisions
 }
 
 // record is the newest Allocate, and whom the kubelet's checkpoint showed with its devices at that time. As soon as it
@@ -86,12 +87,19 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 		return nil, "", fmt.Errorf("choose %s: no plugin has announced it", q.resource)
 	}
 	holder, known := c.asking(q, view)
+	if view != nil {
+		c.decisions.resolve(*view)
+	}
 	request := l.request(c.tree, r, c.usable(q, view), q, holder)
 	choice, err := placement.Choose(c.tree, request)
 	if err != nil {
 		return nil, "", fmt.Errorf("choose %d of %s: %w", q.size, q.resource, err)
 	}
 	l.plan = l.newPlan(choice, r, q, holder)
+	c.decisions.add(&decision{
+		at: asked, took: l.now().Sub(asked), container: holder.owner, question: q, asked: true, known: known,
+		tree: c.tree, request: request, choice: choice, chosen: l.plan.devices[q.resource], planned: l.plan.others(q.resource),
+	})
 	return l.plan.devices[q.resource], known + "; " + choice.Reason, nil
 }
 
@@ -172,6 +180,7 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	l := c.ledger
 	if refusal != "" {
 		l.plan, c.last.refused = nil, true // the kubelet fails the pod
+		c.decisions.give(l.now(), nil, name, ids, refusal)
 		return nil, refusal
 	}
 	if p := l.livePlan(); p != nil && l.sequence > p.after && c.last.progress(checkpoint, err) == complete {
@@ -187,7 +196,9 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	if sameSet(planned, ids) || before == nil || !before.lacks(name) || !l.sameNodes(before, name, ids) {
 		before = nil
 	}
-	return l.inPairOrder(c.tree, planned, a, before, name, ids), ""
+	order = l.inPairOrder(c.tree, planned, a, before, name, ids)
+	c.decisions.give(l.now(), a.owner, name, order, "")
+	return order, ""
 }
 
 // progress tells how far the kubelet is with the container of the newest Allocate.

@@ -50,6 +50,13 @@ type plan struct {
 	expires time.Time
 }
 
+// others are the planned devices of all resources but one.
+func (p *plan) others(name string) map[string][]string {
+	others := maps.Clone(p.devices)
+	delete(others, name)
+	return others
+}
+
 // ledger is the one record of which device is whose. The coordinator guards it with its mutex.
 type ledger struct {
 	now       func() time.Time

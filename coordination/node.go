@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -45,6 +46,8 @@ type Node struct {
 	conn   *grpc.ClientConn
 	client api.CoordinationClient
 	lost   chan struct{} // the connection to the server broke
+
+	foreign atomic.Bool // the server speaks another protocol: it is not asked
 
 	mu      sync.Mutex
 	tree    *topology.Tree // as of the last announcement
@@ -89,19 +92,38 @@ func dial(runDir string) (*grpc.ClientConn, error) {
 
 // Status asks the server of a run folder for everything it knows. It fails where none serves.
 func Status(ctx context.Context, runDir string) (*api.StatusResponse, error) {
+	return call(runDir, func(client api.CoordinationClient) (*api.StatusResponse, error) {
+		return client.Status(ctx, &api.StatusRequest{})
+	})
+}
+
+// Explain asks the server of a run folder what was decided for a pod; namespace and container can be empty, for any.
+func Explain(ctx context.Context, runDir, namespace, pod, container string) (*api.ExplainResponse, error) {
+	return call(runDir, func(client api.CoordinationClient) (*api.ExplainResponse, error) {
+		return client.Explain(ctx, &api.ExplainRequest{Namespace: namespace, Pod: pod, Container: container})
+	})
+}
+
+// call asks the server of a run folder one thing.
+func call[T any](runDir string, ask func(api.CoordinationClient) (T, error)) (answer T, err error) {
 	conn, err := dial(runDir)
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
 	defer conn.Close()
-	answer, err := api.NewCoordinationClient(conn).Status(ctx, &api.StatusRequest{})
-	if status.Code(err) == codes.Unavailable {
-		return nil, fmt.Errorf("ask %s: nobody answers; is a plugin running on this node, with this --run-dir?", SocketPath(runDir))
+	answer, err = ask(api.NewCoordinationClient(conn))
+	switch status.Code(err) {
+	case codes.OK:
+		return answer, nil
+	case codes.NotFound, codes.InvalidArgument:
+		return answer, errors.New(status.Convert(err).Message())
+	case codes.Unavailable:
+		return answer, fmt.Errorf("ask %s: nobody answers; is a plugin running on this node, with this --run-dir?", SocketPath(runDir))
+	case codes.Unimplemented:
+		return answer, fmt.Errorf("ask %s: the running plugin is of an older version that does not tell this", SocketPath(runDir))
+	default:
+		return answer, fmt.Errorf("ask %s: %w", SocketPath(runDir), err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("ask %s for status: %w", SocketPath(runDir), err)
-	}
-	return answer, nil
 }
 
 // Member makes the part of one resource. Call it before Run.
@@ -228,10 +250,21 @@ func (n *Node) lastTree() *topology.Tree {
 	return n.tree
 }
 
-// stayJoined keeps a Join stream open and announces every member over it.
+// stayJoined keeps a Join stream open and announces every member over it. A server of a foreign protocol is left alone until it
+// is replaced, which is looked for every electionPause.
 func (n *Node) stayJoined(ctx context.Context) {
 	for {
-		if err := n.join(ctx); ctx.Err() == nil {
+		err := n.join(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		pause := electionStep
+		if status.Code(err) == codes.Unimplemented {
+			pause = electionPause
+			if !n.foreign.Swap(true) {
+				n.config.Log.Error("place devices without the other plugin", "reason", status.Convert(err).Message())
+			}
+		} else {
 			n.config.Log.Warn("lost the coordination server", "error", err)
 		}
 		select {
@@ -241,7 +274,7 @@ func (n *Node) stayJoined(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(electionStep):
+		case <-time.After(pause):
 		}
 	}
 }
@@ -258,7 +291,12 @@ func (n *Node) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.config.Log.Info("join coordination", "protocol", welcome.GetProtocol())
+	server := version{welcome.GetProtocol(), welcome.GetMinor()}
+	if err := server.serves(protocol); err != nil {
+		return status.Error(codes.Unimplemented, err.Error())
+	}
+	n.config.Log.Info("join coordination", "protocol", server.String())
+	n.foreign.Store(false)
 	broken := make(chan error, 1)
 	go func() {
 		_, err := stream.Recv()

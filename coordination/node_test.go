@@ -45,7 +45,19 @@ func shortDir(t *testing.T) string {
 // start runs a node until the test ends or the returned function is called.
 func start(t *testing.T, runDir string) (*Node, func()) {
 	t.Helper()
-	node, err := New(Config{RunDir: runDir, SysRoot: sysRoot(t), KubeletDir: shortDir(t), Log: slog.New(slog.DiscardHandler)})
+	return startWith(t, Config{RunDir: runDir, Log: slog.New(slog.DiscardHandler)})
+}
+
+// startWith runs a node whose machine and kubelet are empty folders unless they are given.
+func startWith(t *testing.T, config Config) (*Node, func()) {
+	t.Helper()
+	if config.SysRoot == "" {
+		config.SysRoot = sysRoot(t)
+	}
+	if config.KubeletDir == "" {
+		config.KubeletDir = shortDir(t)
+	}
+	node, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,9 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/topology"
 )
-
-// protocolVersion is that of coordination.proto.
-const protocolVersion = 1
 
 // maxMessage bounds what a client can send: a thousand VFs take about 60 KiB.
 const maxMessage = 4 << 20
@@ -31,6 +27,7 @@ const stopTimeout = 50 * time.Millisecond
 type server struct {
 	api.UnimplementedCoordinationServer
 	coordinator *coordinator
+	peers       peers
 }
 
 // serve answers on a listener until ctx is done.
@@ -53,14 +50,15 @@ func (s *server) serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// Join takes announcements until the plugin goes.
+// Join takes announcements until the plugin goes. One that speaks another protocol is told so, and works alone.
 func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
-	if err := stream.Send(&api.Welcome{Protocol: protocolVersion}); err != nil {
+	if err := stream.Send(&api.Welcome{Protocol: protocol.major, Minor: protocol.minor}); err != nil {
 		return err
 	}
-	var joined []string
+	p := s.peers.join(stream.Context())
+	defer s.peers.leave(p)
 	defer func() {
-		for _, name := range joined {
+		for _, name := range p.resources {
 			s.coordinator.leave(name)
 		}
 	}()
@@ -72,14 +70,15 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 		if err != nil {
 			return err
 		}
+		if err := protocol.serves(versionOf(message.GetVersion())); err != nil {
+			return status.Error(codes.Unimplemented, err.Error())
+		}
 		announcement, err := decodeAnnouncement(message)
 		if err != nil {
 			return status.Error(codes.InvalidArgument, err.Error())
 		}
 		s.coordinator.announce(message.GetResource(), Kind(message.GetKind()), announcement)
-		if !slices.Contains(joined, message.GetResource()) {
-			joined = append(joined, message.GetResource())
-		}
+		s.peers.announced(p, message)
 	}
 }
 
@@ -106,9 +105,22 @@ func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.A
 // Status tells everything.
 func (s *server) Status(context.Context, *api.StatusRequest) (*api.StatusResponse, error) {
 	answer := s.coordinator.status()
-	answer.Protocol = protocolVersion
+	answer.Protocol, answer.Minor = protocol.major, protocol.minor
 	answer.Pid = int64(os.Getpid())
+	answer.Peers = s.peers.encode()
 	return answer, nil
+}
+
+// Explain tells what was decided for a pod, and why.
+func (s *server) Explain(ctx context.Context, q *api.ExplainRequest) (*api.ExplainResponse, error) {
+	if q.GetPod() == "" {
+		return nil, status.Error(codes.InvalidArgument, "explain which pod?")
+	}
+	found, err := s.coordinator.explain(ctx, podName{q.GetNamespace(), q.GetPod(), q.GetContainer()})
+	if err != nil {
+		return nil, status.Error(codes.NotFound, err.Error())
+	}
+	return &api.ExplainResponse{Decisions: found}, nil
 }
 
 func decodeAnnouncement(m *api.Announcement) (Announcement, error) {
@@ -139,7 +151,7 @@ func decodeAnnouncement(m *api.Announcement) (Announcement, error) {
 }
 
 func encodeAnnouncement(resource string, kind Kind, a Announcement) *api.Announcement {
-	m := &api.Announcement{Resource: resource, Kind: string(kind)}
+	m := &api.Announcement{Resource: resource, Kind: string(kind), Version: &api.Version{Major: protocol.major, Minor: protocol.minor}}
 	for _, d := range a.Devices {
 		m.Devices = append(m.Devices, encodeDevice(d))
 	}
