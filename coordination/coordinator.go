@@ -51,17 +51,21 @@ type question struct {
 }
 
 // announce takes a plugin's devices over. The tree is read again: devices change when the machine does.
-func (c *coordinator) announce(name string, kind Kind, a Announcement) {
+func (c *coordinator) announce(name string, kind Kind, a Announcement) error {
 	defer c.touched()
 	tree, err := c.readTree()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.ledger.room(name, 0); err != nil {
+		return fmt.Errorf("announce %s: %w", name, err)
+	}
 	if err != nil {
 		c.log.Warn("keep the PCI tree as it was read before", "error", err)
 	} else {
 		c.tree = tree
 	}
 	c.ledger.announce(name, kind, a)
+	return nil
 }
 
 func (c *coordinator) leave(name string) {
@@ -74,6 +78,9 @@ func (c *coordinator) leave(name string) {
 // prefer chooses devices for a question and plans for the half of the request that has not been asked. The reason says
 // what was known and what came of it.
 func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, reason string, err error) {
+	if err := c.answerable(q); err != nil {
+		return nil, "", err
+	}
 	defer c.touched()
 	asked := c.ledger.now() // a look may have to wait for the kubelet's limiter
 	checkpoint, checkpointErr := c.recorded()
@@ -83,9 +90,6 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 	l := c.ledger
 	l.asked, l.progress = asked, c.last.progress(checkpoint, checkpointErr)
 	r := l.resources[q.resource]
-	if r == nil {
-		return nil, "", fmt.Errorf("choose %s: no plugin has announced it", q.resource)
-	}
 	holder, known := c.asking(q, view)
 	if view != nil {
 		c.decisions.resolve(*view)
@@ -182,6 +186,10 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 		l.plan, c.last.refused = nil, true // the kubelet fails the pod
 		c.decisions.give(l.now(), nil, name, ids, refusal)
 		return nil, refusal
+	}
+	if err := l.room(name, len(ids)); err != nil {
+		c.log.Error("forget an allocation", "resource", name, "devices", ids, "error", err)
+		return slices.Sorted(slices.Values(ids)), ""
 	}
 	if p := l.livePlan(); p != nil && l.sequence > p.after && c.last.progress(checkpoint, err) == complete {
 		l.plan = nil // the rest of it was not wanted

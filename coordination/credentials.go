@@ -46,8 +46,8 @@ type peer struct {
 func (peer) AuthType() string { return "unix-peer-credentials" }
 
 func (peerCredentials) check(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	unixConn, ok := conn.(*net.UnixConn)
-	if !ok {
+	unixConn, ok := conn.(syscall.Conn)
+	if !ok || conn.RemoteAddr().Network() != "unix" {
 		return nil, nil, fmt.Errorf("check peer: %s is no unix socket", conn.RemoteAddr().Network())
 	}
 	raw, err := unixConn.SyscallConn()

@@ -87,8 +87,9 @@ func (l *ledger) announce(name string, kind Kind, a Announcement) {
 	r := &resource{name: name, kind: kind, devices: make(map[string]Device, len(a.Devices)), links: a.Links, joined: true}
 	if before := l.resources[name]; before != nil {
 		for id, d := range before.devices {
-			d.Healthy = false
-			r.devices[id] = d
+			if d.Healthy = false; len(r.devices) < maxDevices {
+				r.devices[id] = d
+			}
 		}
 	}
 	for _, d := range a.Devices {

@@ -196,7 +196,7 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		readTree: func() (*topology.Tree, error) { return readTree(n.config.SysRoot) },
 		look:     pods.List,
 		get:      pods.Get,
-		recorded: n.recorded,
+		recorded: hurried(readTimeout, n.recorded),
 		log:      n.config.Log,
 		touched:  store.touch,
 		tree:     n.lastTree(),

@@ -17,9 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// maxMessage bounds what a client can send: a thousand VFs take about 60 KiB.
-const maxMessage = 4 << 20
-
 // stopTimeout is how long calls in flight get when a server stops; the other plugin then takes over.
 const stopTimeout = 50 * time.Millisecond
 
@@ -31,11 +28,11 @@ type server struct {
 }
 
 // serve answers on a listener until ctx is done.
-func (s *server) serve(ctx context.Context, listener net.Listener) error {
-	g := grpc.NewServer(grpc.Creds(peerCredentials{}), grpc.MaxRecvMsgSize(maxMessage))
+func (s *server) serve(ctx context.Context, listener *net.UnixListener) error {
+	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}))...)
 	api.RegisterCoordinationServer(g, s)
 	done := make(chan error, 1)
-	go func() { done <- g.Serve(listener) }()
+	go func() { done <- g.Serve(newLimitedListener(listener)) }()
 	select {
 	case err := <-done:
 		return fmt.Errorf("serve coordination socket: %w", err)
@@ -73,17 +70,32 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 		if err := protocol.serves(versionOf(message.GetVersion())); err != nil {
 			return status.Error(codes.Unimplemented, err.Error())
 		}
-		announcement, err := decodeAnnouncement(message)
-		if err != nil {
-			return status.Error(codes.InvalidArgument, err.Error())
+		if err := s.announce(message); err != nil {
+			return err
 		}
-		s.coordinator.announce(message.GetResource(), Kind(message.GetKind()), announcement)
 		s.peers.announced(p, message)
 	}
 }
 
+func (s *server) announce(m *api.Announcement) error {
+	if err := checkAnnouncement(m); err != nil {
+		return err
+	}
+	announcement, err := decodeAnnouncement(m)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if err := s.coordinator.announce(m.GetResource(), Kind(m.GetKind()), announcement); err != nil {
+		return status.Error(codes.ResourceExhausted, err.Error())
+	}
+	return nil
+}
+
 // Prefer answers GetPreferredAllocation.
 func (s *server) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferResponse, error) {
+	if err := checkIDs(q.GetResource(), q.GetAvailable(), q.GetMustInclude()); err != nil {
+		return nil, err
+	}
 	ids, reason, err := s.coordinator.prefer(ctx, question{
 		resource:    q.GetResource(),
 		available:   q.GetAvailable(),
@@ -98,6 +110,9 @@ func (s *server) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferR
 
 // Allocated records what the kubelet took.
 func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.AllocatedResponse, error) {
+	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
+		return nil, err
+	}
 	order, refusal := s.coordinator.allocated(ctx, q.GetResource(), q.GetDevices())
 	return &api.AllocatedResponse{Devices: order, Refusal: refusal}, nil
 }
@@ -115,6 +130,9 @@ func (s *server) Status(context.Context, *api.StatusRequest) (*api.StatusRespons
 func (s *server) Explain(ctx context.Context, q *api.ExplainRequest) (*api.ExplainResponse, error) {
 	if q.GetPod() == "" {
 		return nil, status.Error(codes.InvalidArgument, "explain which pod?")
+	}
+	if err := checkIDs(q.GetPod()); err != nil {
+		return nil, err
 	}
 	found, err := s.coordinator.explain(ctx, podName{q.GetNamespace(), q.GetPod(), q.GetContainer()})
 	if err != nil {

@@ -18,8 +18,6 @@ import (
 // newer is a server of the next major version.
 type newer struct {
 	api.UnimplementedCoordinationServer
-	asked sync.Once
-	t     *testing.T
 }
 
 func (n *newer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
@@ -86,7 +84,7 @@ func TestServerOfAnotherVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := grpc.NewServer(grpc.Creds(peerCredentials{}))
-	api.RegisterCoordinationServer(g, &newer{t: t})
+	api.RegisterCoordinationServer(g, &newer{})
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(listener) }()
 	defer func() { g.Stop(); <-done }()
