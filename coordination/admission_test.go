@@ -79,10 +79,18 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 		}
 	}
 	a.free = map[string][]Device{gpus: slices.Clone(a.all[gpus]), vfs: slices.Clone(a.all[vfs])}
-	a.coordinator.announce(gpus, GPU, Announcement{Devices: a.all[gpus]})
-	a.coordinator.announce(vfs, VF, Announcement{Devices: a.all[vfs]})
+	a.announce()
 	t.Cleanup(func() { checkLedger(t, a.coordinator.ledger) })
 	return a
+}
+
+// announce has both plugins join.
+func (a *admission) announce() {
+	for name, kind := range map[string]Kind{gpus: GPU, vfs: VF} {
+		if err := a.coordinator.announce(name, kind, Announcement{Devices: a.all[name]}); err != nil {
+			a.t.Fatal(err)
+		}
+	}
 }
 
 // keepCheckpoint makes the kubelet write its checkpoint where the coordinator reads it.

@@ -47,8 +47,7 @@ func (a *admission) maybeCrash() {
 	}
 	a.coordinator.ledger.reconcile(now)
 	checkLedger(a.t, a.coordinator.ledger)
-	a.coordinator.announce(gpus, GPU, Announcement{Devices: a.all[gpus]})
-	a.coordinator.announce(vfs, VF, Announcement{Devices: a.all[vfs]})
+	a.announce()
 }
 
 // A server that dies in the middle of an admission costs no pair.

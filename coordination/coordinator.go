@@ -81,7 +81,6 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 	if err := c.answerable(q); err != nil {
 		return nil, "", err
 	}
-	defer c.touched()
 	asked := c.ledger.now() // a look may have to wait for the kubelet's limiter
 	checkpoint, checkpointErr := c.recorded()
 	view := c.lookFor(ctx, q)

@@ -13,23 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/topology"
 )
-
-func TestMain(m *testing.M) {
-	switch os.Getenv("TANDEM_TEST_ROLE") {
-	case "server":
-		os.Exit(serveForTest())
-	case "flood":
-		os.Exit(floodForTest())
-	case "client":
-		os.Exit(callForTest())
-	}
-	goleak.VerifyTestMain(m)
-}
 
 // sysRoot lays out the smallest sysfs: a list of PCI devices with nothing in it.
 func sysRoot(t *testing.T) string {
