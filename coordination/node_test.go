@@ -18,7 +18,7 @@ import (
 )
 
 // sysRoot lays out the smallest sysfs: a list of PCI devices with nothing in it.
-func sysRoot(t *testing.T) string {
+func sysRoot(t testing.TB) string {
 	t.Helper()
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "bus/pci/devices"), 0o755); err != nil {
@@ -28,7 +28,7 @@ func sysRoot(t *testing.T) string {
 }
 
 // shortDir makes a folder whose sockets have paths that can be bound.
-func shortDir(t *testing.T) string {
+func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "t")
 	if err != nil {
@@ -39,13 +39,13 @@ func shortDir(t *testing.T) string {
 }
 
 // start runs a node until the test ends or the returned function is called.
-func start(t *testing.T, runDir string) (*Node, func()) {
+func start(t testing.TB, runDir string) (*Node, func()) {
 	t.Helper()
 	return startWith(t, Config{RunDir: runDir, Log: slog.New(slog.DiscardHandler)})
 }
 
 // startWith runs a node whose machine and kubelet are empty folders unless they are given.
-func startWith(t *testing.T, config Config) (*Node, func()) {
+func startWith(t testing.TB, config Config) (*Node, func()) {
 	t.Helper()
 	if config.SysRoot == "" {
 		config.SysRoot = sysRoot(t)
@@ -75,7 +75,7 @@ func startWith(t *testing.T, config Config) (*Node, func()) {
 }
 
 // await polls the status until it is as wanted: the other side of a socket has no event for us.
-func await(t *testing.T, runDir string, wanted func(*api.StatusResponse) bool) *api.StatusResponse {
+func await(t testing.TB, runDir string, wanted func(*api.StatusResponse) bool) *api.StatusResponse {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -24,7 +24,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-var rounds = flag.Int("rounds", 2000, "admissions of TestDaemonsStayFlat")
+var rounds = flag.Int("rounds", 2000, "admissions of TestDaemonsStayFlat, of two questions each")
 
 const (
 	gpus = "amd.com/gpu"
