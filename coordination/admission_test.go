@@ -40,6 +40,7 @@ type admission struct {
 	all          map[string][]Device
 	recordedPods map[kubelet.Pod]map[string]kubelet.Devices // as pods, init containers kept
 	kubeletDir   string                                     // "" if there is no checkpoint
+	crashes      bool                                       // the server dies now and then, and the other plugin takes over
 	guessed      bool                                       // the container got its VFs first and without a question: their order can only be guessed
 }
 
@@ -60,6 +61,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 		get:      a.get,
 		recorded: a.recorded,
 		log:      slog.New(slog.DiscardHandler),
+		touched:  func() {},
 		tree:     tree,
 		ledger:   newLedger(func() time.Time { return a.now }),
 	}
@@ -77,10 +79,18 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 		}
 	}
 	a.free = map[string][]Device{gpus: slices.Clone(a.all[gpus]), vfs: slices.Clone(a.all[vfs])}
-	a.coordinator.announce(gpus, GPU, Announcement{Devices: a.all[gpus]})
-	a.coordinator.announce(vfs, VF, Announcement{Devices: a.all[vfs]})
+	a.announce()
 	t.Cleanup(func() { checkLedger(t, a.coordinator.ledger) })
 	return a
+}
+
+// announce has both plugins join.
+func (a *admission) announce() {
+	for name, kind := range map[string]Kind{gpus: GPU, vfs: VF} {
+		if err := a.coordinator.announce(name, kind, Announcement{Devices: a.all[name]}); err != nil {
+			a.t.Fatal(err)
+		}
+	}
 }
 
 // keepCheckpoint makes the kubelet write its checkpoint where the coordinator reads it.
@@ -142,9 +152,10 @@ func (a *admission) look(context.Context) (kubelet.View, error) {
 func (a *admission) get(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
 	all, err := a.look(ctx)
 	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	view.Pods = slices.DeleteFunc(all.Pods, func(p kubelet.Pod) bool { return p != pod })
 	for c, devices := range all.Containers {
 		if c.Pod == pod {
-			view.Pods, view.Containers[c] = []kubelet.Pod{pod}, devices
+			view.Containers[c] = devices
 		}
 	}
 	return view, err
@@ -295,10 +306,12 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []Devi
 		a.t.Logf("%v/%s skip %d %s: %v", pod, container, count, name, ids)
 	}
 	a.now = a.now.Add(followWindow / 4)
+	a.maybeCrash()
 	listed, refusal := a.coordinator.allocated(a.t.Context(), name, ids)
 	if !sameSet(listed, ids) {
 		a.t.Fatalf("allocated %v, listed %v, refused %q", ids, listed, refusal)
 	}
+	a.maybeCrash()
 	ids = listed
 	a.pods[pod][container][name] = ids
 	a.free[name] = slices.DeleteFunc(a.free[name], func(d Device) bool { return slices.Contains(ids, d.ID) })

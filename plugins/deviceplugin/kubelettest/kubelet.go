@@ -21,7 +21,7 @@ import (
 const Limit = 30 * time.Second
 
 // Await receives from c and fails the test when nothing comes.
-func Await[T any](t *testing.T, c <-chan T) T {
+func Await[T any](t testing.TB, c <-chan T) T {
 	t.Helper()
 	select {
 	case v, ok := <-c:
@@ -36,7 +36,7 @@ func Await[T any](t *testing.T, c <-chan T) T {
 }
 
 // Dir makes a kubelet folder with a path short enough for sockets and removes it after the test.
-func Dir(t *testing.T) string {
+func Dir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k")
 	if err != nil {
@@ -57,21 +57,21 @@ type Kubelet struct {
 	v1beta1.UnimplementedRegistrationServer
 	Plugins chan *Plugin // every plugin that registered
 
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	server *grpc.Server
 	refuse chan error
 }
 
 // Start removes all sockets as the kubelet does when it starts, and takes registrations until the test ends or Stop.
-func Start(t *testing.T, dir string) *Kubelet {
+func Start(t testing.TB, dir string) *Kubelet {
 	t.Helper()
 	removeSockets(t, Plugins(dir))
 	return Rejoin(t, dir)
 }
 
 // Rejoin is Start for a kubelet that leaves the sockets in its folder alone.
-func Rejoin(t *testing.T, dir string) *Kubelet {
+func Rejoin(t testing.TB, dir string) *Kubelet {
 	t.Helper()
 	k := &Kubelet{Plugins: make(chan *Plugin, 64), t: t, dir: dir, refuse: make(chan error, 64)}
 	k.Recreate()
@@ -146,7 +146,7 @@ func (k *Kubelet) Register(ctx context.Context, request *v1beta1.RegisterRequest
 	return &v1beta1.Empty{}, nil
 }
 
-func removeSockets(t *testing.T, dir string) {
+func removeSockets(t testing.TB, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -1,0 +1,115 @@
+package coordination
+
+import (
+	"flag"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+var rounds = flag.Int("rounds", 2000, "admissions of TestNodesStayFlat, of two questions each")
+
+// pairOfNodes is a recorded machine with both plugins' parts, over real sockets, without a kubelet.
+type pairOfNodes struct {
+	members map[string]*Member
+	ids     map[string][]string
+}
+
+func newPairOfNodes(t testing.TB) *pairOfNodes {
+	t.Helper()
+	recorded, err := machines.Load("oci-mi300x-derived", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := topology.Read(recorded.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sys := filepath.Join(t.TempDir(), "sys")
+	if err := recorded.Layout(sys); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]Announcement{}
+	for d := range tree.Devices() {
+		device := Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
+		switch {
+		case d.Class.IsGPU():
+			all[gpus] = Announcement{Devices: append(all[gpus].Devices, device)}
+		case d.IsVF():
+			all[vfs] = Announcement{Devices: append(all[vfs].Devices, device)}
+		}
+	}
+	p := &pairOfNodes{members: map[string]*Member{}, ids: map[string][]string{}}
+	dir := filepath.Join(shortDir(t), "run")
+	for name, kind := range map[string]Kind{gpus: GPU, vfs: VF} {
+		node, _ := startWith(t, Config{RunDir: dir, SysRoot: sys, Log: slog.New(slog.NewTextHandler(devNull(t), nil))})
+		p.members[name] = node.Member(name, kind)
+		p.members[name].Publish(all[name])
+		for _, d := range all[name].Devices {
+			p.ids[name] = append(p.ids[name], d.ID)
+		}
+	}
+	await(t, dir, connected(gpus, vfs))
+	return p
+}
+
+func devNull(t testing.TB) *os.File {
+	t.Helper()
+	file, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return file
+}
+
+func (p *pairOfNodes) admit(t testing.TB) {
+	t.Helper()
+	for _, name := range []string{gpus, vfs} {
+		chosen := p.members[name].Prefer(t.Context(), p.ids[name], nil, 2)
+		if listed, err := p.members[name].Allocated(t.Context(), chosen); err != nil || len(listed) != 2 {
+			t.Fatalf("allocate 2 of %s: %v, %v, %v", name, chosen, listed, err)
+		}
+	}
+}
+
+// Goroutines, descriptors and memory do not grow with the number of admissions.
+func TestNodesStayFlat(t *testing.T) {
+	p := newPairOfNodes(t)
+	count := func() (goroutines, descriptors int, heap uint64) {
+		runtime.GC()
+		var memory runtime.MemStats
+		runtime.ReadMemStats(&memory)
+		open, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runtime.NumGoroutine(), len(open), memory.HeapAlloc
+	}
+	for range max(*rounds/10, 2*maxDecisions) {
+		p.admit(t)
+	}
+	goroutines, descriptors, heap := count()
+	for range *rounds {
+		p.admit(t)
+	}
+	goroutines2, descriptors2, heap2 := count()
+	t.Logf("after %d admissions: %d goroutines (%d before), %d descriptors (%d), %.1f MiB heap (%.1f)", *rounds,
+		goroutines2, goroutines, descriptors2, descriptors, float64(heap2)/(1<<20), float64(heap)/(1<<20))
+	if goroutines2 > goroutines+5 || descriptors2 > descriptors+2 || heap2 > heap+1<<20 {
+		t.Error("something grows")
+	}
+}
+
+// BenchmarkAdmission is a container with two GPUs and two VFs over the coordination socket: two questions and two Allocates.
+func BenchmarkAdmission(b *testing.B) {
+	p := newPairOfNodes(b)
+	for b.Loop() {
+		p.admit(b)
+	}
+}

@@ -1,0 +1,20 @@
+package coordination
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	switch os.Getenv("TANDEM_TEST_ROLE") {
+	case "server":
+		os.Exit(serveForTest())
+	case "flood":
+		os.Exit(floodForTest())
+	case "client":
+		os.Exit(callForTest())
+	}
+	goleak.VerifyTestMain(m)
+}
