@@ -54,14 +54,23 @@ var reconnect = backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6
 // NewPodResources makes a client for the socket below a kubelet folder (/var/lib/kubelet). It connects when it is first asked.
 func NewPodResources(kubeletDir string) (*PodResources, error) {
 	socket := filepath.Join(kubeletDir, "pod-resources", "kubelet.sock")
+	conn, err := dial(socket)
+	if err != nil {
+		return nil, fmt.Errorf("open PodResources client: %w", err)
+	}
+	return &PodResources{client: podresources.NewPodResourcesListerClient(conn), conn: conn}, nil
+}
+
+// dial makes a client of one of the kubelet's sockets.
+func dial(socket string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
-		return nil, fmt.Errorf("open PodResources client for %s: %w", socket, err)
+		return nil, fmt.Errorf("dial %s: %w", socket, err)
 	}
-	return &PodResources{client: podresources.NewPodResourcesListerClient(conn), conn: conn}, nil
+	return conn, nil
 }
 
 // Close ends the connection.
@@ -78,11 +87,19 @@ func (p *PodResources) List(ctx context.Context) (View, error) {
 		if status.Code(err) != codes.ResourceExhausted {
 			return View{}, fmt.Errorf("list PodResources: %w", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx) {
 			return View{}, fmt.Errorf("list PodResources: %w", err)
-		case <-time.After(refill):
 		}
+	}
+}
+
+// pause waits until the kubelet's limiter may allow one more call; false means that ctx is done.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(refill):
+		return true
 	}
 }
 
