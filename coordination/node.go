@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -36,15 +37,25 @@ type Config struct {
 	RunDir     string // folder of the lock and the socket, both plugins' own (/run/tandem)
 	SysRoot    string // root of sysfs (/sys)
 	KubeletDir string // the kubelet's folder (/var/lib/kubelet)
+	Intent     Intent
 	Log        *slog.Logger
+}
+
+// Intent says what may be looked at to know what containers ask for, and what they must get.
+type Intent struct {
+	Sources   intent.Choice    // nil for intent.Default
+	Kubelet   kubelet.Endpoint // its HTTPS server, for intent.Kubelet
+	NodeName  string           // for intent.APIServer
+	Alignment intent.Alignment // of pods that say nothing; "" is intent.Preferred
 }
 
 // Node is a plugin's part in the coordination of its node: always a client, and the server while it holds the lock.
 type Node struct {
-	config Config
-	conn   *grpc.ClientConn
-	client api.CoordinationClient
-	lost   chan struct{} // the connection to the server broke
+	config  Config
+	sources *intent.Sources
+	conn    *grpc.ClientConn
+	client  api.CoordinationClient
+	lost    chan struct{} // the connection to the server broke
 
 	mu      sync.Mutex
 	tree    *topology.Tree // as of the last announcement
@@ -61,12 +72,26 @@ func New(config Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dial(config.RunDir)
+	if config.Intent.Sources == nil {
+		config.Intent.Sources = intent.Default
+	}
+	sources, err := intent.Open(intent.Config{
+		Choice:     config.Intent.Sources,
+		KubeletDir: config.KubeletDir,
+		Kubelet:    config.Intent.Kubelet,
+		Node:       config.Intent.NodeName,
+		Log:        config.Log,
+	})
 	if err != nil {
 		return nil, err
 	}
+	conn, err := dial(config.RunDir)
+	if err != nil {
+		return nil, errors.Join(err, sources.Close())
+	}
 	return &Node{
 		config:  config,
+		sources: sources,
 		conn:    conn,
 		client:  api.NewCoordinationClient(conn),
 		tree:    tree,
@@ -115,6 +140,7 @@ func (n *Node) Member(resource string, kind Kind) *Member {
 // Run takes part until ctx is done: joined as a client, and serving while nobody else does.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.conn.Close()
+	defer n.sources.Close()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.serveWhenElected(ctx) })
 	g.Go(func() error { n.stayJoined(ctx); return nil })
@@ -158,16 +184,23 @@ func (n *Node) serve(ctx context.Context) error {
 		return err
 	}
 	n.config.Log.Info("serve coordination", "socket", SocketPath(n.config.RunDir))
-	s := &server{coordinator: &coordinator{
-		readTree: func() (*topology.Tree, error) { return readTree(n.config.SysRoot) },
-		look:     pods.List,
-		get:      pods.Get,
-		recorded: func() (kubelet.Checkpoint, error) { return kubelet.ReadCheckpoint(n.config.KubeletDir) },
-		log:      n.config.Log,
-		tree:     n.lastTree(),
-		ledger:   newLedger(time.Now),
-	}}
-	return s.serve(ctx, listener)
+	c := &coordinator{
+		readTree:  func() (*topology.Tree, error) { return readTree(n.config.SysRoot) },
+		get:       pods.Get,
+		recorded:  func() (kubelet.Checkpoint, error) { return kubelet.ReadCheckpoint(n.config.KubeletDir) },
+		pods:      n.sources.Pods,
+		alignment: n.config.Intent.Alignment,
+		log:       n.config.Log,
+		tree:      n.lastTree(),
+		ledger:    newLedger(time.Now),
+	}
+	if n.config.Intent.Sources.Has(intent.PodResources) {
+		c.look = pods.List
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { n.sources.Run(ctx); return nil })
+	g.Go(func() error { return (&server{coordinator: c}).serve(ctx, listener) })
+	return g.Wait()
 }
 
 func readTree(sysRoot string) (*topology.Tree, error) {

@@ -59,7 +59,7 @@ func Open(config Config) (*Sources, error) {
 	s := &Sources{}
 	for _, name := range config.Choice {
 		if err := s.open(name, config); err != nil {
-			return nil, errors.Join(fmt.Errorf("ask %s what pods want: %w", name, err), s.close())
+			return nil, errors.Join(fmt.Errorf("ask %s what pods want: %w", name, err), s.Close())
 		}
 	}
 	return s, nil
@@ -116,16 +116,15 @@ func reduced(list func(context.Context) ([]corev1.Pod, error)) func(context.Cont
 	}
 }
 
-// Run keeps what has to be kept up between questions, until ctx is done, and closes the sources.
-func (s *Sources) Run(ctx context.Context) error {
+// Run keeps up what has to be between questions, until ctx is done.
+func (s *Sources) Run(ctx context.Context) {
 	if s.watcher != nil {
 		s.watcher.run(ctx)
 	}
-	<-ctx.Done()
-	return s.close()
 }
 
-func (s *Sources) close() error {
+// Close ends the connections.
+func (s *Sources) Close() error {
 	var failed []error
 	for _, closer := range s.closers {
 		failed = append(failed, closer())
