@@ -101,22 +101,37 @@ func FuzzWeirdInput(f *testing.F) {
 			}
 			return list
 		}
-		q := Request{
-			GPUs:  []Half{{Count: int(n), Held: some(), Free: some()}},
-			VFs:   []Half{{Count: int(m), Held: some(), Free: some()}},
-			Links: w.links, Load: map[topology.Address]int{}, Spare: Spare{some(), some()},
+		several := func(count int8) (halves []Half) {
+			for i := range r.IntN(4) {
+				halves = append(halves, Half{Count: int(count) >> i, Held: some(), Free: some()})
+			}
+			return halves
 		}
+		q := Request{GPUs: several(n), VFs: several(m), Links: w.links, Load: map[topology.Address]int{}, Spare: Spare{some(), some()}}
 		for range r.IntN(5) {
 			q.Load[topology.Address{Bus: uint8(r.IntN(8))}] = r.IntN(9) - 4
 			q.Links = append(q.Links, topology.Link{A: topology.Address{Bus: uint8(r.IntN(8))}, Hops: r.IntN(9) - 4, Count: r.IntN(999) - 99})
 		}
 		got, err := Choose(tree, q)
-		if err == nil && (len(got.GPUs) < int(n) || len(got.VFs) < int(m)) {
+		if err == nil && (len(got.GPUs) < wanted(q.GPUs) || len(got.VFs) < wanted(q.VFs)) {
 			t.Errorf("too few of %+v: %+v", q, got)
 		}
-		q.GPUs[0].Free, q.VFs[0].Held, q.Spare.VFs = shuffled(r, q.GPUs[0].Free), shuffled(r, q.VFs[0].Held), shuffled(r, q.Spare.VFs)
+		q.Spare.VFs = shuffled(r, q.Spare.VFs)
+		for _, halves := range [][]Half{q.GPUs, q.VFs} {
+			for i := range halves {
+				halves[i].Held, halves[i].Free = shuffled(r, halves[i].Held), shuffled(r, halves[i].Free)
+			}
+		}
 		if again, errAgain := Choose(tree, q); (err == nil) != (errAgain == nil) || !equalChoices(got, again) {
 			t.Errorf("got %+v, %v, then %+v, %v", got, err, again, errAgain)
 		}
 	})
+}
+
+func wanted(halves []Half) int {
+	sum := 0
+	for _, h := range halves {
+		sum += max(h.Count, 0)
+	}
+	return sum
 }

@@ -55,20 +55,15 @@ type Choice struct {
 // The lists are ordered so that a container that walks both side by side meets the pairs: the i-th VF serves the i-th GPU.
 // With more VFs than GPUs the others follow round by round, in the order of the GPUs they serve; with fewer, a VF stands where the first
 // of its GPUs puts it. Pairs are in the same order.
-func Choose(t *topology.Tree, r Request) (Choice, error) {
-	if len(r.GPUs) > 1 || len(r.VFs) > 1 {
-		return oneByOne(t, r)
-	}
-	return choose(t, r, maxSteps)
-}
+func Choose(t *topology.Tree, r Request) (Choice, error) { return choose(t, r, maxSteps) }
 
 // choose is Choose with at most so many steps for each of its attempts.
 func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
-	gpus, err := merged(r.GPUs).ready(r.Spare.GPUs, "GPUs")
+	gpus, err := ready(r.GPUs, r.Spare.GPUs, "GPUs")
 	if err != nil {
 		return Choice{}, err
 	}
-	vfs, err := merged(r.VFs).ready(r.Spare.VFs, "VFs")
+	vfs, err := ready(r.VFs, r.Spare.VFs, "VFs")
 	if err != nil {
 		return Choice{}, err
 	}
@@ -76,25 +71,37 @@ func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
 		t = new(topology.Tree)
 	}
 	p := newPlaces(t, len(gpus.devices)+len(vfs.devices))
-	p.addAll(gpus, vfs, r.Load)
-	s := solver{shares: newShares(gpus.count, vfs.count), root: p.root, most: steps, entries: make([]entry, 0, 256), costs: make([]cost, 0, 64), scratch: make([]priced, 0, 32)}
+	p.addAll(&gpus, &vfs, r.Load)
+	s := solver{
+		shares: newShares(gpus.count, vfs.count), root: p.root, most: steps,
+		entries: make([]entry, 0, 256), costs: make([]cost, 0, 64), scratch: make([]priced, 0, 32),
+	}
 	c := Choice{Optimal: true}
 	if s.gpus+s.vfs > 0 {
-		c = s.decide(p, r.Links)
+		if !s.mix(&gpus, &vfs) {
+			return oneByOne(t, r.with(&gpus, &vfs), steps)
+		}
+		var ok bool
+		if c, ok = s.decide(p, r.Links); !ok {
+			return oneByOne(t, r.with(&gpus, &vfs), steps)
+		}
 	}
 	c.Left = p.left()
 	c.Reason = c.reason(&s.shares, p)
 	return c, nil
 }
 
-// decide finds the choice and lays it out.
-func (s *solver) decide(p *places, links []topology.Link) Choice {
+// decide finds the choice and lays it out. It reports whether there was room and time for that.
+func (s *solver) decide(p *places, links []topology.Link) (Choice, bool) {
 	cards, irregular := p.measure(links)
-	optimal := s.run()
+	optimal, ok := s.run()
+	if !ok {
+		return Choice{}, false
+	}
 	if irregular != nil {
 		optimal = s.refine(cards, irregular) && optimal
 	}
-	s.root.countTaken()
+	s.countTaken(s.root)
 	p.alignRails()
 	c := Choice{
 		Optimal: optimal,
@@ -109,5 +116,5 @@ func (s *solver) decide(p *places, links []topology.Link) Choice {
 		c.Pairs = m.pairs
 		inOrder(p.tree, c.Pairs, c.VFs)
 	}
-	return c
+	return c, true
 }

@@ -6,51 +6,49 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// oneByOne settles one resource after the other, then pairs what was chosen.
-func oneByOne(t *topology.Tree, r Request) (Choice, error) {
-	gpus, vfs := r.GPUs, r.VFs
-	r.GPUs, r.VFs = slices.Clone(gpus), slices.Clone(vfs)
-	for _, halves := range [][]Half{r.GPUs, r.VFs} {
-		for i, h := range halves {
-			held := merged(halves).Held
-			missing := max(h.Count-len(h.Held), 0)
-			asked := Request{GPUs: r.GPUs, VFs: r.VFs, Links: r.Links, Load: r.Load, Spare: r.Spare}
-			half := []Half{{Count: len(held) + missing, Held: held, Free: h.Free}}
-			if len(r.GPUs) > 0 && &halves[0] == &r.GPUs[0] {
-				asked.GPUs = half
-			} else {
-				asked.VFs = half
-			}
-			c, err := choose(t, asked, maxSteps)
-			if err != nil {
-				return Choice{}, err
-			}
-			halves[i] = Half{Count: h.Count, Held: slices.DeleteFunc(slices.Concat(c.GPUs, c.VFs), func(d Device) bool {
-				return !slices.Contains(h.Free, d) && !slices.Contains(h.Held, d)
-			})}
+// oneByOne settles one resource after the other, then pairs what was chosen. It is for what takes too long to settle together.
+func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
+	steps /= len(r.GPUs) + len(r.VFs)
+	for i, h := range r.GPUs {
+		chosen, err := choose(t, Request{[]Half{next(r.GPUs, i)}, merged(r.VFs), r.Links, r.Load, r.Spare}, steps)
+		if err != nil {
+			return Choice{}, err
 		}
+		r.GPUs[i], r.Spare.GPUs = h.settled(chosen.GPUs), slices.Concat(r.Spare.GPUs, h.Free)
 	}
-	for _, h := range gpus {
-		r.Spare.GPUs = slices.Concat(r.Spare.GPUs, h.Free)
+	for i, h := range r.VFs {
+		chosen, err := choose(t, Request{merged(r.GPUs), []Half{next(r.VFs, i)}, r.Links, r.Load, r.Spare}, steps)
+		if err != nil {
+			return Choice{}, err
+		}
+		r.VFs[i], r.Spare.VFs = h.settled(chosen.VFs), slices.Concat(r.Spare.VFs, h.Free)
 	}
-	for _, h := range vfs {
-		r.Spare.VFs = slices.Concat(r.Spare.VFs, h.Free)
-	}
-	c, err := choose(t, r, maxSteps)
+	r.GPUs, r.VFs = merged(r.GPUs), merged(r.VFs)
+	c, err := choose(t, r, steps)
 	c.Optimal = false
 	return c, err
 }
 
+// next is the i-th half as one that is asked for beside what is held of the others.
+func next(halves []Half, i int) Half {
+	h := halves[i]
+	held := merged(halves)[0].Held
+	return Half{Count: len(held) + h.Count - len(h.Held), Held: held, Free: h.Free}
+}
+
+// settled is the half when it has its share of what was chosen.
+func (h Half) settled(chosen []Device) Half {
+	held := slices.DeleteFunc(slices.Clone(chosen), func(d Device) bool { return !slices.Contains(h.Held, d) && !slices.Contains(h.Free, d) })
+	return Half{Count: h.Count, Held: held}
+}
+
 // merged is one half in the place of several.
-func merged(halves []Half) Half {
-	if len(halves) == 1 {
-		return halves[0]
-	}
+func merged(halves []Half) []Half {
 	var all Half
 	for _, h := range halves {
-		all.Count += max(h.Count, len(h.Held))
+		all.Count += h.Count
 		all.Held = append(all.Held, h.Held...)
 		all.Free = append(all.Free, h.Free...)
 	}
-	return all
+	return []Half{all}
 }

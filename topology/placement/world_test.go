@@ -197,7 +197,39 @@ func (w *world) request(r *rand.Rand, n, m int) Request {
 	return q
 }
 
+// halves makes up what is asked of a kind, half of the time of several resources.
 func halves(r *rand.Rand, all []Device, count int) ([]Half, []Device) {
+	h, spare := half(r, all, count)
+	resources := 1
+	if r.IntN(2) == 0 {
+		resources += 1 + r.IntN(3)
+	}
+	style := r.IntN(3)
+	of := func(d Device) int {
+		switch i := slices.Index(all, d); style {
+		case 0: // next to each other, as PFs or cards
+			return i * resources / len(all)
+		case 1: // in turns, as pools on one PF or partitions of one card
+			return i % resources
+		default:
+			return i * i % 7 % resources
+		}
+	}
+	halves := make([]Half, resources)
+	for _, d := range h.Held {
+		halves[of(d)].Held = append(halves[of(d)].Held, d)
+		halves[of(d)].Count++
+	}
+	for i, d := range h.Free {
+		halves[of(d)].Free = append(halves[of(d)].Free, d)
+		if i < count-len(h.Held) {
+			halves[of(d)].Count++
+		}
+	}
+	return halves, spare
+}
+
+func half(r *rand.Rand, all []Device, count int) (Half, []Device) {
 	h := Half{Count: count}
 	var spare []Device
 	held := 0
@@ -216,5 +248,5 @@ func halves(r *rand.Rand, all []Device, count int) ([]Half, []Device) {
 			spare = append(spare, all[i])
 		}
 	}
-	return []Half{h}, spare
+	return h, spare
 }
