@@ -24,9 +24,9 @@ func (l *ledger) wantedBy(a *asker, r *resource, usable []string, q question, ho
 	nodes, admitted := l.nodesFor(a, r, q, holder)
 	for _, name := range slices.Sorted(maps.Keys(a.requests())) {
 		other := l.resources[name]
-		switch {
-		case other == nil: // another plugin's
-		case other == r:
+		switch other {
+		case nil: // another plugin's
+		case r:
 			all = append(all, wanted{r, offeredHalf(r, usable, q)})
 		default:
 			half := placement.Half{Count: a.requests()[name], Held: l.heldBy(a, holder, other)}

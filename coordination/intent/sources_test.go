@@ -66,7 +66,7 @@ func TestTheBestSourceThatWorks(t *testing.T) {
 			t.Errorf("a source that fails was asked %d times", best.asked-1)
 		}
 		best.err = nil
-		time.Sleep(firstPause)
+		<-time.After(firstPause)
 		if got, _ := within(t, s, time.Second); got != PodsAPI {
 			t.Errorf("after the pause %s", got)
 		}
@@ -90,7 +90,7 @@ func TestPausesGrow(t *testing.T) {
 			if best.asked > before {
 				asked = append(asked, time.Since(begun))
 			}
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 		}
 		// 0, 1, 3, 7, 15, 31, 63 s, then every minute.
 		if len(asked) != 15 || asked[1] != time.Second || asked[5] != 31*time.Second || asked[14]-asked[13] != maxPause {
@@ -113,7 +113,7 @@ func TestASourceThatHangsLeavesTimeToTheNext(t *testing.T) {
 			t.Errorf("%s after %v", got, took)
 		}
 		next.hangs = true
-		time.Sleep(maxPause)
+		<-time.After(maxPause)
 		if got, took := within(t, s, 50*time.Millisecond); got != "" || took != 50*time.Millisecond {
 			t.Errorf("%s after %v", got, took)
 		}
