@@ -45,6 +45,7 @@ type admission struct {
 	rails        []string                                   // resource names of VFs, one for each PF; none: one for all
 	specs        []intent.Pod                               // what a source of intent tells; it does where source is set
 	source       intent.Source
+	crashes      bool // the server dies now and then, and the other plugin takes over
 	guessed      bool // the container got its VFs first and without a question: their order can only be guessed
 }
 
@@ -66,6 +67,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 		recorded: a.recorded,
 		pods:     a.intent,
 		log:      slog.New(slog.DiscardHandler),
+		touched:  func() {},
 		tree:     tree,
 		ledger:   newLedger(func() time.Time { return a.now }),
 	}
@@ -213,9 +215,10 @@ func (a *admission) look(context.Context) (kubelet.View, error) {
 func (a *admission) get(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
 	all, err := a.look(ctx)
 	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	view.Pods = slices.DeleteFunc(all.Pods, func(p kubelet.Pod) bool { return p != pod })
 	for c, devices := range all.Containers {
 		if c.Pod == pod {
-			view.Pods, view.Containers[c] = []kubelet.Pod{pod}, devices
+			view.Containers[c] = devices
 		}
 	}
 	return view, err
@@ -366,10 +369,12 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []Devi
 		a.t.Logf("%v/%s skip %d %s: %v", pod, container, count, name, ids)
 	}
 	a.now = a.now.Add(followWindow / 4)
+	a.maybeCrash()
 	listed, refusal := a.coordinator.allocated(a.t.Context(), name, ids)
 	if !sameSet(listed, ids) {
 		a.t.Fatalf("allocated %v, listed %v, refused %q", ids, listed, refusal)
 	}
+	a.maybeCrash()
 	ids = listed
 	a.pods[pod][container][name] = ids
 	a.free[name] = slices.DeleteFunc(a.free[name], func(d Device) bool { return slices.Contains(ids, d.ID) })

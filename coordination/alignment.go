@@ -95,20 +95,12 @@ func (c *coordinator) refusal(pairs []placement.Pair, apart placement.Pair, what
 		}
 	}
 	free, all, owners := c.beside(apart.GPU.Address, a)
-	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: GPU %s and VF %s are %s apart; below %s %d of %d VFs are free",
-		what, together, len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level, c.switchOf(apart.GPU.Address), free, all)
+	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free",
+		what, together, len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level, switchOf(c.tree, apart.GPU.Address), free, all)
 	if len(owners) > 0 {
 		sentence += ", the others are held by " + strings.Join(owners, ", ")
 	}
 	return sentence + fmt.Sprintf("; without annotation %s: %s the pod would start", intent.AlignmentKey, intent.Required)
-}
-
-// switchOf names the switch that a device is plugged into.
-func (c *coordinator) switchOf(device topology.Address) string {
-	if bridges := c.tree.SharedBridges(device); len(bridges) > 0 {
-		return "switch " + bridges[len(bridges)-1].String()
-	}
-	return "its root complex, there being no switch,"
 }
 
 // beside counts the VFs on one switch with a GPU, and says who holds those that are not free, but for an allocation's own.

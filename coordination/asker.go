@@ -251,13 +251,30 @@ func (a *asker) half(holder *allocation) string {
 type knowledge struct {
 	Source intent.Source
 	Why    string // which half of which container is taken to be asked for
+	Remark string // what came of the devices that a scheduler chose; "" where none did
 	asker  *asker // nil where no source of intent told
 }
 
-// String is one clause: the source and what it told.
+// String says the source and what it told; "" where nothing was asked.
 func (k knowledge) String() string {
-	if k.asker != nil {
-		return string(k.Source) + ": " + k.asker.describe() + ", " + k.Why
+	if k.Source == "" {
+		return ""
 	}
-	return string(k.Source) + ": " + k.Why
+	text := string(k.Source) + ": " + k.Why
+	if k.asker != nil {
+		text = string(k.Source) + ": " + k.asker.describe() + ", " + k.Why
+	}
+	if k.Remark != "" {
+		text += "; " + k.Remark
+	}
+	return text
+}
+
+// container is the one that asks or is given devices, nil while it is not known.
+func (k knowledge) container(holder *allocation) *kubelet.Container {
+	if k.asker == nil || len(k.asker.pods) > 1 {
+		return holder.owner
+	}
+	c := k.asker.container()
+	return &c
 }

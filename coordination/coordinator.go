@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,14 +23,16 @@ type coordinator struct {
 	look      func(context.Context) (kubelet.View, error)              // at all pods: not while devices are being allocated; nil: never
 	get       func(context.Context, kubelet.Pod) (kubelet.View, error) // at one pod, at any time
 	recorded  func() (kubelet.Checkpoint, error)
-	pods      func(context.Context) (intent.Answer, bool) // what pods ask for; false where no source tells
+	pods      func(context.Context) (intent.Answer, bool) // what pods ask for; false where no source tells; nil: never
 	alignment intent.Alignment                            // of pods that say nothing
 	log       *slog.Logger
+	touched   func() // something has changed that a checkpoint holds; must not block
 
-	mu     sync.Mutex
-	tree   *topology.Tree
-	ledger *ledger
-	last   record
+	mu        sync.Mutex
+	tree      *topology.Tree
+	ledger    *ledger
+	last      record
+	decisions decisions
 }
 
 // record is the newest Allocate, and whom the kubelet's checkpoint showed with its devices at that time. As soon as it
@@ -53,19 +54,25 @@ type question struct {
 }
 
 // announce takes a plugin's devices over. The tree is read again: devices change when the machine does.
-func (c *coordinator) announce(name string, kind Kind, a Announcement) {
+func (c *coordinator) announce(name string, kind Kind, a Announcement) error {
+	defer c.touched()
 	tree, err := c.readTree()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.ledger.room(name, 0); err != nil {
+		return fmt.Errorf("announce %s: %w", name, err)
+	}
 	if err != nil {
 		c.log.Warn("keep the PCI tree as it was read before", "error", err)
 	} else {
 		c.tree = tree
 	}
 	c.ledger.announce(name, kind, a)
+	return nil
 }
 
 func (c *coordinator) leave(name string) {
+	defer c.touched()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ledger.leave(name)
@@ -74,6 +81,10 @@ func (c *coordinator) leave(name string) {
 // prefer chooses devices for a question and plans for the half of the request that has not been asked. The reason says
 // what was known and what came of it.
 func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, reason string, err error) {
+	if err := c.answerable(q); err != nil {
+		return nil, "", err
+	}
+	defer c.touched()
 	asked := c.ledger.now() // a look may have to wait for the kubelet's limiter
 	checkpoint, checkpointErr := c.recorded()
 	view, answer := c.lookFor(ctx, q)
@@ -82,20 +93,23 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 	l := c.ledger
 	l.asked, l.progress = asked, c.last.progress(checkpoint, checkpointErr)
 	r := l.resources[q.resource]
-	if r == nil {
-		return nil, "", fmt.Errorf("choose %s: no plugin has announced it", q.resource)
-	}
 	holder, known := c.asking(q, view, answer)
+	if view != nil {
+		c.decisions.resolve(*view)
+	}
 	request, remark := l.request(c.tree, r, c.usable(q, view), q, holder, known.asker)
+	known.Remark = remark
 	choice, err := placement.Choose(c.tree, request)
 	if err != nil {
 		return nil, "", fmt.Errorf("choose %d of %s: %w", q.size, q.resource, err)
 	}
 	l.plan = l.newPlan(choice, r, q, holder, known.asker)
-	return l.plan.devices[q.resource], strings.Join(slices.DeleteFunc([]string{known.String(), remark, choice.Reason}, isEmpty), "; "), nil
+	c.decisions.add(&decision{
+		at: asked, took: l.now().Sub(asked), container: known.container(holder), question: q, asked: true, known: known,
+		tree: c.tree, request: request, choice: choice, chosen: l.plan.devices[q.resource], planned: l.plan.others(q.resource),
+	})
+	return l.plan.devices[q.resource], known.String() + "; " + choice.Reason, nil
 }
-
-func isEmpty(s string) bool { return s == "" }
 
 // lookFor reads what the kubelet and the sources of intent know, both at once. PodResources is read where that is safe: not while
 // devices of this very container may be in flight.
@@ -111,6 +125,9 @@ func (c *coordinator) lookFor(ctx context.Context, q question) (*kubelet.View, *
 
 // askedFor is what the pods of the node ask for, nil where no source tells in time.
 func (c *coordinator) askedFor(ctx context.Context) *intent.Answer {
+	if c.pods == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	if answer, ok := c.pods(ctx); ok {
@@ -192,7 +209,10 @@ func (c *coordinator) usable(q question, view *kubelet.View) []string {
 // allocated records what the kubelet took and returns it in the order in which the container should list it; or it says why
 // the container must not have it, in one sentence.
 func (c *coordinator) allocated(ctx context.Context, name string, ids []string) (order []string, refusal string) {
+	defer c.touched()
 	checkpoint, err := c.recorded()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout) // for all looks together
+	defer cancel()
 	refusal = c.conflict(ctx, name, ids)
 	answer := c.unplanned(ctx, name, ids)
 	c.mu.Lock()
@@ -200,7 +220,12 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	l := c.ledger
 	if refusal != "" {
 		l.plan, c.last.refused = nil, true // the kubelet fails the pod
+		c.decisions.give(l.now(), nil, name, ids, refusal)
 		return nil, refusal
+	}
+	if err := l.room(name, len(ids)); err != nil {
+		c.log.Error("forget an allocation", "resource", name, "devices", ids, "error", err)
+		return slices.Sorted(slices.Values(ids)), ""
 	}
 	before, progress := l.newest(), c.last.progress(checkpoint, err)
 	if p := l.livePlan(); p != nil && l.sequence > p.after && progress == complete {
@@ -219,13 +244,16 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	}
 	a := l.allocate(name, ids, found)
 	if refusal = c.misaligned(a, fulfilled, progress == open, name, ids); refusal != "" {
+		c.decisions.give(l.now(), knowledge{asker: a.asker}.container(a), name, ids, refusal)
 		c.refuse(name, ids)
 		return nil, refusal
 	}
 	if fulfilled != nil || before == nil || !before.lacks(name) || !l.sameNodes(before, name, ids) {
 		before = nil
 	}
-	return l.inPairOrder(c.tree, planned, a, before, name, ids), ""
+	order = l.inPairOrder(c.tree, planned, a, before, name, ids)
+	c.decisions.give(l.now(), knowledge{asker: a.asker}.container(a), name, order, "")
+	return order, ""
 }
 
 // refuse forgets devices that a container must not have: the kubelet fails its pod.

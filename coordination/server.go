@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -18,12 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// protocolVersion is that of coordination.proto.
-const protocolVersion = 1
-
-// maxMessage bounds what a client can send: a thousand VFs take about 60 KiB.
-const maxMessage = 4 << 20
-
 // stopTimeout is how long calls in flight get when a server stops; the other plugin then takes over.
 const stopTimeout = 50 * time.Millisecond
 
@@ -31,14 +24,15 @@ const stopTimeout = 50 * time.Millisecond
 type server struct {
 	api.UnimplementedCoordinationServer
 	coordinator *coordinator
+	peers       peers
 }
 
 // serve answers on a listener until ctx is done.
-func (s *server) serve(ctx context.Context, listener net.Listener) error {
-	g := grpc.NewServer(grpc.Creds(peerCredentials{}), grpc.MaxRecvMsgSize(maxMessage))
+func (s *server) serve(ctx context.Context, listener *net.UnixListener) error {
+	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}))...)
 	api.RegisterCoordinationServer(g, s)
 	done := make(chan error, 1)
-	go func() { done <- g.Serve(listener) }()
+	go func() { done <- g.Serve(newLimitedListener(listener)) }()
 	select {
 	case err := <-done:
 		return fmt.Errorf("serve coordination socket: %w", err)
@@ -53,14 +47,15 @@ func (s *server) serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// Join takes announcements until the plugin goes.
+// Join takes announcements until the plugin goes. One that speaks another protocol is told so, and works alone.
 func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
-	if err := stream.Send(&api.Welcome{Protocol: protocolVersion}); err != nil {
+	if err := stream.Send(&api.Welcome{Protocol: protocol.major, Minor: protocol.minor}); err != nil {
 		return err
 	}
-	var joined []string
+	p := s.peers.join(stream.Context())
+	defer s.peers.leave(p)
 	defer func() {
-		for _, name := range joined {
+		for _, name := range p.resources {
 			s.coordinator.leave(name)
 		}
 	}()
@@ -72,19 +67,35 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 		if err != nil {
 			return err
 		}
-		announcement, err := decodeAnnouncement(message)
-		if err != nil {
-			return status.Error(codes.InvalidArgument, err.Error())
+		if err := protocol.serves(versionOf(message.GetVersion())); err != nil {
+			return status.Error(codes.Unimplemented, err.Error())
 		}
-		s.coordinator.announce(message.GetResource(), Kind(message.GetKind()), announcement)
-		if !slices.Contains(joined, message.GetResource()) {
-			joined = append(joined, message.GetResource())
+		if err := s.announce(message); err != nil {
+			return err
 		}
+		s.peers.announced(p, message)
 	}
+}
+
+func (s *server) announce(m *api.Announcement) error {
+	if err := checkAnnouncement(m); err != nil {
+		return err
+	}
+	announcement, err := decodeAnnouncement(m)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if err := s.coordinator.announce(m.GetResource(), Kind(m.GetKind()), announcement); err != nil {
+		return status.Error(codes.ResourceExhausted, err.Error())
+	}
+	return nil
 }
 
 // Prefer answers GetPreferredAllocation.
 func (s *server) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferResponse, error) {
+	if err := checkIDs(q.GetResource(), q.GetAvailable(), q.GetMustInclude()); err != nil {
+		return nil, err
+	}
 	ids, reason, err := s.coordinator.prefer(ctx, question{
 		resource:    q.GetResource(),
 		available:   q.GetAvailable(),
@@ -99,6 +110,9 @@ func (s *server) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferR
 
 // Allocated records what the kubelet took.
 func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.AllocatedResponse, error) {
+	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
+		return nil, err
+	}
 	order, refusal := s.coordinator.allocated(ctx, q.GetResource(), q.GetDevices())
 	return &api.AllocatedResponse{Devices: order, Refusal: refusal}, nil
 }
@@ -106,9 +120,25 @@ func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.A
 // Status tells everything.
 func (s *server) Status(context.Context, *api.StatusRequest) (*api.StatusResponse, error) {
 	answer := s.coordinator.status()
-	answer.Protocol = protocolVersion
+	answer.Protocol, answer.Minor = protocol.major, protocol.minor
 	answer.Pid = int64(os.Getpid())
+	answer.Peers = s.peers.encode()
 	return answer, nil
+}
+
+// Explain tells what was decided for a pod, and why.
+func (s *server) Explain(ctx context.Context, q *api.ExplainRequest) (*api.ExplainResponse, error) {
+	if q.GetPod() == "" {
+		return nil, status.Error(codes.InvalidArgument, "explain which pod?")
+	}
+	if err := checkIDs(q.GetPod()); err != nil {
+		return nil, err
+	}
+	found, err := s.coordinator.explain(ctx, podName{q.GetNamespace(), q.GetPod(), q.GetContainer()})
+	if err != nil {
+		return nil, status.Error(codes.NotFound, err.Error())
+	}
+	return &api.ExplainResponse{Decisions: found}, nil
 }
 
 func decodeAnnouncement(m *api.Announcement) (Announcement, error) {
@@ -139,7 +169,7 @@ func decodeAnnouncement(m *api.Announcement) (Announcement, error) {
 }
 
 func encodeAnnouncement(resource string, kind Kind, a Announcement) *api.Announcement {
-	m := &api.Announcement{Resource: resource, Kind: string(kind)}
+	m := &api.Announcement{Resource: resource, Kind: string(kind), Version: &api.Version{Major: protocol.major, Minor: protocol.minor}}
 	for _, d := range a.Devices {
 		m.Devices = append(m.Devices, encodeDevice(d))
 	}

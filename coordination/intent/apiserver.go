@@ -17,7 +17,8 @@ import (
 
 // watcher keeps the pods of this node as the API server sends them. Asking it costs nothing.
 type watcher struct {
-	informer cache.SharedIndexInformer
+	ofNode   cache.ListerWatcher
+	informer atomic.Pointer[cache.SharedIndexInformer]
 	broken   atomic.Pointer[error] // why the newest attempt to list or watch failed; nil from the first list on
 }
 
@@ -36,21 +37,36 @@ func newWatcher(config *rest.Config, node string) (*watcher, error) {
 		return nil, fmt.Errorf("make a client of the API server: %w", err)
 	}
 	ofNode := cache.NewListWatchFromClient(client, "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", node))
-	w := &watcher{informer: cache.NewSharedIndexInformer(ofNode, &corev1.Pod{}, 0, nil)}
-	err = errors.Join(
-		w.informer.SetTransform(slim),
-		w.informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { w.broken.Store(&err) }),
-	)
-	return w, err
+	w := &watcher{ofNode: ofNode}
+	return w, w.renew()
 }
 
-// run watches until ctx is done.
-func (w *watcher) run(ctx context.Context) { w.informer.RunWithContext(ctx) }
+// renew makes a new informer: one that has run cannot run again.
+func (w *watcher) renew() error {
+	informer := cache.NewSharedIndexInformer(w.ofNode, &corev1.Pod{}, 0, nil)
+	w.informer.Store(&informer)
+	return errors.Join(
+		informer.SetTransform(slim),
+		informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { w.broken.Store(&err) }),
+	)
+}
+
+// run watches until ctx is done. It may be called again then.
+func (w *watcher) run(ctx context.Context) error {
+	if (*w.informer.Load()).IsStopped() {
+		if err := w.renew(); err != nil {
+			return err
+		}
+	}
+	(*w.informer.Load()).RunWithContext(ctx)
+	return nil
+}
 
 // pods lists what has been sent so far. It waits for the first list, and for that no longer than ctx.
 func (w *watcher) pods(ctx context.Context) ([]Pod, error) {
+	informer := *w.informer.Load()
 	select {
-	case <-w.informer.HasSyncedChecker().Done():
+	case <-informer.HasSyncedChecker().Done():
 	case <-ctx.Done():
 		err := ctx.Err()
 		if broken := w.broken.Load(); broken != nil {
@@ -59,7 +75,7 @@ func (w *watcher) pods(ctx context.Context) ([]Pod, error) {
 		return nil, fmt.Errorf("watch the pods of this node at the API server: %w", err)
 	}
 	var pods []corev1.Pod
-	for _, object := range w.informer.GetStore().List() {
+	for _, object := range informer.GetStore().List() {
 		if pod, ok := object.(*corev1.Pod); ok {
 			pods = append(pods, *pod)
 		}

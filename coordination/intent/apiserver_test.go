@@ -85,7 +85,12 @@ func watch(t *testing.T, server *httptest.Server) *Sources {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { s.Run(ctx); close(done) }()
+	go func() {
+		defer close(done)
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
 	t.Cleanup(func() {
 		cancel()
 		<-done

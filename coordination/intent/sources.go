@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,9 @@ const (
 	firstPause = time.Second
 	maxPause   = time.Minute
 )
+
+// maxAsking bounds the questions to one source that have no answer yet: both plugins can ask at once, one question can be given up.
+const maxAsking = 4
 
 // Config says which sources may be used and how to reach them.
 type Config struct {
@@ -43,9 +47,10 @@ type source struct {
 	log  *slog.Logger
 	pods func(context.Context) ([]Pod, error)
 
-	mu    sync.Mutex
-	pause time.Duration // 0 while it works
-	retry time.Time
+	asking atomic.Int32 // questions without answer
+	mu     sync.Mutex
+	pause  time.Duration // 0 while it works
+	retry  time.Time
 }
 
 // Answer is what the best source that answered says: every pod of this node that has not ended.
@@ -116,11 +121,12 @@ func reduced(list func(context.Context) ([]corev1.Pod, error)) func(context.Cont
 	}
 }
 
-// Run keeps up what has to be between questions, until ctx is done.
-func (s *Sources) Run(ctx context.Context) {
-	if s.watcher != nil {
-		s.watcher.run(ctx)
+// Run keeps up what has to be between questions, until ctx is done. It may be called again then.
+func (s *Sources) Run(ctx context.Context) error {
+	if s.watcher == nil {
+		return nil
 	}
+	return s.watcher.run(ctx)
 }
 
 // Close ends the connections.
@@ -152,14 +158,34 @@ func (s *Sources) Pods(ctx context.Context) (Answer, bool) {
 	return Answer{}, false
 }
 
-// ask asks with one of several shares of the time that is left.
+// ask asks with one of several shares of the time that is left. A source that does not heed its deadline, because a disk hangs, is left
+// behind, and not asked again until it has come back.
 func (s *source) ask(ctx context.Context, shares int) ([]Pod, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(shares))
 		defer cancel()
 	}
-	return s.pods(ctx)
+	if s.asking.Add(1) > maxAsking {
+		s.asking.Add(-1)
+		return nil, errors.New("earlier questions have no answer yet")
+	}
+	type result struct {
+		pods []Pod
+		err  error
+	}
+	results := make(chan result, 1)
+	go func() {
+		defer s.asking.Add(-1)
+		pods, err := s.pods(ctx)
+		results <- result{pods, err}
+	}()
+	select {
+	case r := <-results:
+		return r.pods, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 func (s *source) ready() bool {

@@ -16,8 +16,9 @@ import (
 
 // Options say how a Server meets the kubelet.
 type Options struct {
-	KubeletDir string // the kubelet's root folder; sockets are in device-plugins below it
-	Preferred  bool   // offer GetPreferredAllocation, where the Resource is a Preferrer
+	KubeletDir string   // the kubelet's root folder; sockets are in device-plugins below it
+	Preferred  bool     // offer GetPreferredAllocation, where the Resource is a Preferrer
+	Listed     []Device // that an earlier process told the kubelet of; unhealthy from now on unless the Resource publishes them
 	Log        *slog.Logger
 }
 
@@ -40,7 +41,7 @@ func New(options Options, resource Resource) (*Server, error) {
 	s := &Server{
 		resource: resource,
 		asking:   make(chan struct{}, 1),
-		devices:  newBroadcast(),
+		devices:  newBroadcast(options.Listed),
 		dir:      filepath.Join(options.KubeletDir, "device-plugins"),
 		log:      options.Log.With("resource", name),
 	}

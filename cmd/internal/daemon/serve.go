@@ -43,7 +43,12 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 func (f Flags) Serve(ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource, beside ...func(context.Context) error) error {
 	run := append([]func(context.Context) error{node.Run}, beside...)
 	for _, r := range resources {
-		server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: f.KubeletDir, Preferred: f.PreferredAllocation, Log: log}, r)
+		server, err := deviceplugin.New(deviceplugin.Options{
+			KubeletDir: f.KubeletDir,
+			Preferred:  f.PreferredAllocation,
+			Listed:     listed(node.Listed(r.Name())),
+			Log:        log,
+		}, r)
 		if err != nil {
 			return err
 		}
@@ -54,4 +59,17 @@ func (f Flags) Serve(ctx context.Context, log *slog.Logger, node *coordination.N
 		g.Go(func() error { return work(ctx) })
 	}
 	return g.Wait()
+}
+
+// listed translates devices of an earlier process.
+func listed(known []coordination.Device) []deviceplugin.Device {
+	devices := make([]deviceplugin.Device, 0, len(known))
+	for _, d := range known {
+		device := deviceplugin.Device{ID: d.ID}
+		if number, ok := d.NUMA.Number(); ok {
+			device.Nodes = []int{number}
+		}
+		devices = append(devices, device)
+	}
+	return devices
 }
