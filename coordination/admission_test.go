@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -40,8 +42,11 @@ type admission struct {
 	all          map[string][]Device
 	recordedPods map[kubelet.Pod]map[string]kubelet.Devices // as pods, init containers kept
 	kubeletDir   string                                     // "" if there is no checkpoint
-	crashes      bool                                       // the server dies now and then, and the other plugin takes over
-	guessed      bool                                       // the container got its VFs first and without a question: their order can only be guessed
+	rails        []string                                   // resource names of VFs, one for each PF; none: one for all
+	specs        []intent.Pod                               // what a source of intent tells; it does where source is set
+	source       intent.Source
+	crashes      bool // the server dies now and then, and the other plugin takes over
+	guessed      bool // the container got its VFs first and without a question: their order can only be guessed
 }
 
 func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bool, seed uint64) *admission {
@@ -60,6 +65,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 		look:     a.look,
 		get:      a.get,
 		recorded: a.recorded,
+		pods:     a.intent,
 		log:      slog.New(slog.DiscardHandler),
 		touched:  func() {},
 		tree:     tree,
@@ -78,19 +84,86 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 			a.all[vfs] = append(a.all[vfs], device)
 		}
 	}
-	a.free = map[string][]Device{gpus: slices.Clone(a.all[gpus]), vfs: slices.Clone(a.all[vfs])}
+	a.freeAll()
 	a.announce()
 	t.Cleanup(func() { checkLedger(t, a.coordinator.ledger) })
 	return a
 }
 
+func (a *admission) freeAll() {
+	a.free = map[string][]Device{}
+	for name, devices := range a.all {
+		a.free[name] = slices.Clone(devices)
+	}
+}
+
 // announce has both plugins join.
 func (a *admission) announce() {
-	for name, kind := range map[string]Kind{gpus: GPU, vfs: VF} {
-		if err := a.coordinator.announce(name, kind, Announcement{Devices: a.all[name]}); err != nil {
+	for name, devices := range a.all {
+		kind := VF
+		if name == gpus {
+			kind = GPU
+		}
+		if err := a.coordinator.announce(name, kind, Announcement{Devices: devices}); err != nil {
 			a.t.Fatal(err)
 		}
 	}
+}
+
+// splitRails makes a resource of every PF's VFs.
+func (a *admission) splitRails() {
+	for _, d := range a.all[vfs] {
+		device, _ := a.coordinator.tree.Device(d.Address)
+		name := "rail.example/" + device.Function().String()
+		a.all[name] = append(a.all[name], d)
+		if !slices.Contains(a.rails, name) {
+			a.rails = append(a.rails, name)
+		}
+	}
+	delete(a.all, vfs)
+	delete(a.coordinator.ledger.resources, vfs)
+	a.freeAll()
+	a.announce()
+}
+
+// requests is a wish by resource name. With rails it is a VF of each of as many of them as it wants VFs.
+func (a *admission) requests(w wish) map[string]int {
+	requests := map[string]int{gpus: w.gpus}
+	if len(a.rails) == 0 {
+		requests[vfs] = w.vfs
+	}
+	for i := range min(w.vfs, len(a.rails)) {
+		requests[a.rails[i]] = 1
+	}
+	maps.DeleteFunc(requests, func(_ string, count int) bool { return count == 0 })
+	return requests
+}
+
+// intent is what a source tells of the node's pods.
+func (a *admission) intent(context.Context) (intent.Answer, bool) {
+	return intent.Answer{Source: a.source, Pods: a.specs}, a.source != ""
+}
+
+// container is one of a pod that is about to be admitted.
+type container struct {
+	name string
+	wish wish
+}
+
+// tell makes a source of intent know a pod, as the kubelet's do just before its admission.
+func (a *admission) tell(pod kubelet.Pod, containers ...container) {
+	told := intent.Pod{Pod: pod, UID: "uid-" + pod.Name, Created: a.now.Truncate(time.Second)}
+	for _, c := range containers {
+		role := intent.App
+		if c.name == "init" {
+			role = intent.Init
+		}
+		told.Containers = append(told.Containers, intent.Container{Name: c.name, Role: role, Requests: a.requests(c.wish)})
+	}
+	for i := range a.specs { // the kubelet starts what it has admitted, but not at once
+		a.specs[i].Started = a.specs[i].Started || a.random.IntN(2) == 0
+	}
+	a.specs = append(a.specs, told)
 }
 
 // keepCheckpoint makes the kubelet write its checkpoint where the coordinator reads it.
@@ -188,6 +261,7 @@ func (a *admission) remove(pod kubelet.Pod) {
 	}
 	delete(a.pods, pod)
 	delete(a.recordedPods, pod)
+	a.specs = slices.DeleteFunc(a.specs, func(p intent.Pod) bool { return p.Pod.Name == pod.Name })
 	a.order = slices.DeleteFunc(a.order, func(p kubelet.Pod) bool { return p == pod })
 }
 
@@ -202,25 +276,16 @@ func (a *admission) reuse(pod kubelet.Pod) {
 	}
 }
 
-// holdsOnly reports whether devices are on these NUMA nodes: the kubelet wants all of the init container's on them.
-func (a *admission) holdsOnly(nodes []int, devices kubelet.Devices) bool {
-	for name, ids := range devices {
-		for _, d := range a.all[name] {
-			if n, known := d.NUMA.Number(); slices.Contains(ids, d.ID) && known && !slices.Contains(nodes, n) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // nodes predicts what the Topology Manager would say; false where it refuses.
-func (a *admission) nodes(w wish) ([]int, bool) {
+func (a *admission) nodes(w wish, reused kubelet.Devices) ([]int, bool) {
 	var demands []Demand
-	for name, count := range map[string]int{gpus: w.gpus, vfs: w.vfs} {
+	for name, count := range a.requests(w) {
 		demand := Demand{Count: count}
 		for _, d := range a.all[name] {
 			demand.All = append(demand.All, d.NUMA)
+			if slices.Contains(reused[name], d.ID) {
+				demand.Reused = append(demand.Reused, d.NUMA)
+			}
 		}
 		for _, d := range a.free[name] {
 			demand.Free = append(demand.Free, d.NUMA)
@@ -239,22 +304,22 @@ func (a *admission) nodes(w wish) ([]int, bool) {
 // fails the test if the pairs are not the best that there were.
 func (a *admission) admit(pod kubelet.Pod, container string, w wish) bool {
 	a.reuse(pod)
-	nodes, ok := a.nodes(w)
-	if !ok || !a.holdsOnly(nodes, a.pods[pod]["init"]) {
+	nodes, ok := a.nodes(w, a.pods[pod]["init"])
+	if !ok {
 		return false
 	}
-	aligned := map[string][]Device{gpus: a.aligned(gpus, nodes), vfs: a.aligned(vfs, nodes)}
-	best := a.best(aligned, w)
+	aligned := map[string][]Device{}
+	for name := range a.all {
+		aligned[name] = a.aligned(name, nodes)
+	}
+	best, left := a.best(aligned, w)
 	a.pods[pod][container] = kubelet.Devices{}
 	a.guessed = false
-	order := []string{gpus, vfs}
-	if a.random.IntN(2) == 1 {
-		slices.Reverse(order)
-	}
+	requests := a.requests(w)
+	order := slices.Sorted(maps.Keys(requests))
+	a.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	for _, name := range order {
-		if count := map[string]int{gpus: w.gpus, vfs: w.vfs}[name]; count > 0 {
-			a.give(pod, container, name, aligned[name], a.pods[pod]["init"][name], count)
-		}
+		a.give(pod, container, name, aligned[name], a.pods[pod]["init"][name], requests[name])
 	}
 	if w.gpus+w.vfs > 0 && a.kubeletDir != "" {
 		if a.recordedPods[pod] == nil {
@@ -263,12 +328,19 @@ func (a *admission) admit(pod kubelet.Pod, container string, w wish) bool {
 		a.recordedPods[pod][container] = a.pods[pod][container]
 		a.record()
 	}
+	if _, inherits := a.pods[pod]["init"]; a.source != "" && container != "init" && !inherits {
+		if got := a.left(); got != left {
+			a.t.Errorf("%v/%s %v in order %v on nodes %v: leaves %d pairs, best %d", pod, container, w, order, nodes, got, left)
+		}
+	}
 	if container != "init" {
 		delete(a.pods[pod], "init") // its devices are this container's now
 	}
 	if w.gpus > 0 && w.vfs > 0 {
 		if got := a.levels(a.pods[pod][container]); got != best {
 			a.t.Errorf("%v/%s %v in order %v on nodes %v: pairs %v, best %v", pod, container, w, order, nodes, got, best)
+		} else if len(a.rails) > 0 || w.gpus != w.vfs {
+			return true // there are several lists, or none that is read side by side
 		} else if got := a.listed(a.pods[pod][container]); got != best && !a.guessed {
 			a.t.Errorf("%v/%s %v in order %v on nodes %v: pairs as listed %v, best %v", pod, container, w, order, nodes, got, best)
 		}
@@ -302,7 +374,8 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []Devi
 		ids = answer
 		a.t.Logf("%v/%s prefer %d %s: %v %s", pod, container, count, name, ids, why)
 	} else {
-		a.guessed = a.guessed || name == vfs && len(a.pods[pod][container][gpus]) == 0
+		alone := a.kubeletDir == "" && a.source == "" // then a plan for a pod that wanted no GPUs can pass for one of this pod's
+		a.guessed = a.guessed || kindOf(name) == VF && (alone || len(a.pods[pod][container][gpus]) == 0)
 		a.t.Logf("%v/%s skip %d %s: %v", pod, container, count, name, ids)
 	}
 	a.now = a.now.Add(followWindow / 4)
@@ -322,16 +395,24 @@ type levels [topology.Levels]int
 
 // levels counts the distances of the pairs that devices make.
 func (a *admission) levels(devices kubelet.Devices) levels {
-	half := func(name string) []placement.Half {
-		h := placement.Half{Count: len(devices[name])}
+	var r placement.Request
+	for name, ids := range devices {
+		h := placement.Half{Count: len(ids)}
 		for _, d := range a.all[name] {
-			if slices.Contains(devices[name], d.ID) {
+			if slices.Contains(ids, d.ID) {
 				h.Held = append(h.Held, d.placed())
 			}
 		}
-		return []placement.Half{h}
+		add(&r, kindOf(name), h)
 	}
-	return a.choose(placement.Request{GPUs: half(gpus), VFs: half(vfs)})
+	return levelsOf(a.choose(r))
+}
+
+func kindOf(name string) Kind {
+	if name == gpus {
+		return GPU
+	}
+	return VF
 }
 
 // listed counts the distances of the pairs as the container lists its devices: the i-th GPU with the i-th VF.
@@ -349,23 +430,58 @@ func (a *admission) address(name, id string) topology.Address {
 	return a.all[name][i].Address
 }
 
-// best counts the distances of the best pairs among free devices.
-func (a *admission) best(aligned map[string][]Device, w wish) levels {
-	half := func(name string, count int) []placement.Half {
+// best counts the distances of the best pairs among free devices, and the pairs that the best choice leaves.
+func (a *admission) best(aligned map[string][]Device, w wish) (levels, int) {
+	var r placement.Request
+	requests := a.requests(w)
+	for name, count := range requests {
 		h := placement.Half{Count: count}
 		for _, d := range aligned[name] {
 			h.Free = append(h.Free, d.placed())
 		}
-		return []placement.Half{h}
+		add(&r, kindOf(name), h)
 	}
-	return a.choose(placement.Request{GPUs: half(gpus, w.gpus), VFs: half(vfs, w.vfs)})
+	for name, devices := range a.all {
+		spare, taken := &r.Spare.VFs, &r.Taken.VFs
+		if name == gpus {
+			spare, taken = &r.Spare.GPUs, &r.Taken.GPUs
+		}
+		for _, d := range devices {
+			if slices.Contains(a.free[name], d) {
+				*spare = append(*spare, d.placed())
+			} else {
+				*taken = append(*taken, d.placed())
+			}
+		}
+	}
+	choice := a.choose(r)
+	return levelsOf(choice), choice.Left
 }
 
-func (a *admission) choose(r placement.Request) levels {
+// left counts the same-switch pairs that can be made of what is free.
+func (a *admission) left() int {
+	var r placement.Request
+	for name, free := range a.free {
+		for _, d := range free {
+			if name == gpus {
+				r.Spare.GPUs = append(r.Spare.GPUs, d.placed())
+			} else {
+				r.Spare.VFs = append(r.Spare.VFs, d.placed())
+			}
+		}
+	}
+	return a.choose(r).Left
+}
+
+func (a *admission) choose(r placement.Request) placement.Choice {
 	choice, err := placement.Choose(a.coordinator.tree, r)
 	if err != nil {
 		a.t.Fatal(err)
 	}
+	return choice
+}
+
+func levelsOf(choice placement.Choice) levels {
 	var l levels
 	for _, p := range choice.Pairs {
 		l[p.Distance.Level]++
@@ -398,19 +514,8 @@ func checkLedger(t *testing.T, l *ledger) {
 }
 
 func TestEveryContainerGetsTheBestPairs(t *testing.T) {
-	for _, setup := range []struct {
-		machine         string
-		vfsPerPF        int
-		excludeTopology bool
-	}{
-		{"oci-mi300x-derived", 1, false},
-		{"oci-mi300x-derived", 4, false},
-		{"oci-mi300x-derived", 4, true},
-		{"oci-mi300x-derived", 1, true},
-		{"amd-mi300x-smc-thor2", 1, false},
-		{"amd-mi250-16gcd-8nic", 2, false},
-	} {
-		t.Run(fmt.Sprintf("%s/%d/exclude=%v", setup.machine, setup.vfsPerPF, setup.excludeTopology), func(t *testing.T) {
+	for _, setup := range setups {
+		t.Run(setup.name(), func(t *testing.T) {
 			for seed := range uint64(10) {
 				a := newAdmission(t, setup.machine, setup.vfsPerPF, setup.excludeTopology, seed)
 				if seed%2 == 0 {
@@ -425,32 +530,91 @@ func TestEveryContainerGetsTheBestPairs(t *testing.T) {
 	}
 }
 
+// setup is a machine with VFs.
+type setup struct {
+	machine         string
+	vfsPerPF        int
+	excludeTopology bool
+}
+
+func (s setup) name() string {
+	return fmt.Sprintf("%s/%d/exclude=%v", s.machine, s.vfsPerPF, s.excludeTopology)
+}
+
+var setups = []setup{
+	{"oci-mi300x-derived", 1, false},
+	{"oci-mi300x-derived", 4, false},
+	{"oci-mi300x-derived", 4, true},
+	{"oci-mi300x-derived", 1, true},
+	{"amd-mi300x-smc-thor2", 1, false},
+	{"amd-mi250-16gcd-8nic", 2, false},
+}
+
+// With the request known the first question is answered for all of it: not only are the pairs the best, also as many as can be are left
+// for others, whatever the container wants.
+func TestWithIntentEveryChoiceIsTheBest(t *testing.T) {
+	for _, source := range []intent.Source{intent.PodsAPI, intent.APIServer} {
+		for _, setup := range setups {
+			t.Run(string(source)+"/"+setup.name(), func(t *testing.T) {
+				for seed := range uint64(12) {
+					a := newAdmission(t, setup.machine, setup.vfsPerPF, setup.excludeTopology, seed)
+					a.source = source
+					if seed%2 == 0 {
+						a.keepCheckpoint()
+					}
+					a.away = source == intent.PodsAPI && seed%3 == 0
+					if seed%4 == 3 {
+						a.splitRails()
+					}
+					a.mixedLoad(200)
+					if t.Failed() {
+						t.Fatalf("seed %d", seed)
+					}
+				}
+			})
+		}
+	}
+}
+
 // mixedLoad admits and removes pods at random: pairs, GPUs alone, VFs alone, neither, and pods of two containers.
 func (a *admission) mixedLoad(steps int) {
 	mix := []wish{{1, 1}, {2, 2}, {4, 4}, {1, 0}, {2, 0}, {0, 1}, {0, 2}, {0, 0}}
+	if a.source != "" {
+		mix = append(mix, wish{2, 1}, wish{1, 2}, wish{4, 2}) // without a source these cannot be planned
+	}
 	for step := range steps {
 		if len(a.order) > 0 && a.random.IntN(2) == 0 {
 			a.remove(a.order[a.random.IntN(len(a.order))])
 			continue
 		}
 		pod := a.add(fmt.Sprintf("pod-%d", step))
-		first := mix[a.random.IntN(len(mix))]
-		ok := true
-		if first.gpus > 0 && first.gpus == first.vfs && a.random.IntN(4) == 0 {
-			ok = a.admit(pod, "init", wish{1, 1})
-		}
-		ok = ok && a.admit(pod, "c0", first)
-		if ok && a.random.IntN(4) == 0 && (a.kubeletDir != "" || (first.gpus > 0) == (first.vfs > 0)) {
-			// Without the checkpoint a container with one half alone and the next one's other half look like one.
-			ok = a.admit(pod, "c1", mix[a.random.IntN(len(mix))])
-		}
-		if !ok {
-			a.remove(pod)
+		containers := a.containers(mix)
+		a.tell(pod, containers...)
+		for _, c := range containers {
+			if !a.admit(pod, c.name, c.wish) {
+				a.remove(pod)
+				break
+			}
 		}
 		if a.t.Failed() {
 			a.t.Fatalf("step %d", step)
 		}
 	}
+}
+
+// containers makes a pod up.
+func (a *admission) containers(mix []wish) []container {
+	var containers []container
+	first := mix[a.random.IntN(len(mix))]
+	if first.gpus > 0 && first.gpus == first.vfs && a.random.IntN(4) == 0 {
+		containers = append(containers, container{"init", wish{1, 1}})
+	}
+	containers = append(containers, container{"c0", first})
+	if a.random.IntN(4) == 0 && (a.kubeletDir != "" || a.source != "" || (first.gpus > 0) == (first.vfs > 0)) {
+		// Without the checkpoint a container with one half alone and the next one's other half look like one.
+		containers = append(containers, container{"c1", mix[a.random.IntN(len(mix))]})
+	}
+	return containers
 }
 
 // A pod that the kubelet refuses after its first half leaves devices behind and no trace in the checkpoint.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -58,6 +59,15 @@ type savedAllocation struct {
 	Candidates []kubelet.Pod             `json:"candidates,omitempty"`
 	Looked     bool                      `json:"looked,omitempty"`
 	Unasked    bool                      `json:"unasked,omitempty"`
+	Asker      *savedAsker               `json:"asker,omitempty"`
+}
+
+type savedAsker struct {
+	Source intent.Source `json:"source"`
+	Pod    intent.Pod    `json:"pod"`
+	Index  int           `json:"index"`
+	Exact  bool          `json:"exact,omitempty"`
+	Pods   []kubelet.Pod `json:"pods,omitempty"`
 }
 
 type savedPlan struct {
@@ -67,6 +77,7 @@ type savedPlan struct {
 	Expires time.Time           `json:"expires"`
 	Looked  bool                `json:"looked,omitempty"` // of a holder that has nothing yet
 	Pods    []kubelet.Pod       `json:"pods,omitempty"`   // likewise its candidates
+	Asker   *savedAsker         `json:"asker,omitempty"`
 }
 
 type savedRecord struct {
@@ -102,17 +113,36 @@ func (c *coordinator) save() checkpoint {
 		if !holds {
 			holder = -1
 		}
-		s.Plan = &savedPlan{maps.Clone(p.devices), holder, p.after, p.expires, p.holder.looked, slices.Clone(p.holder.candidates)}
+		s.Plan = &savedPlan{maps.Clone(p.devices), holder, p.after, p.expires, p.holder.looked, slices.Clone(p.holder.candidates), p.asker.save()}
 	}
 	return s
 }
 
 func (a *allocation) save() savedAllocation {
-	s := savedAllocation{Devices: map[string]map[string]int{}, Owner: a.owner, Candidates: slices.Clone(a.candidates), Looked: a.looked, Unasked: a.unasked}
+	s := savedAllocation{Devices: map[string]map[string]int{}, Owner: a.owner, Candidates: slices.Clone(a.candidates), Looked: a.looked, Unasked: a.unasked, Asker: a.asker.save()}
 	for name, ids := range a.devices {
 		s.Devices[name] = maps.Clone(ids)
 	}
 	return s
+}
+
+// save is nil for nobody. What an asker says never changes, so that it can be shared.
+func (a *asker) save() *savedAsker {
+	if a == nil {
+		return nil
+	}
+	return &savedAsker{a.source, a.pod, a.index, a.exact, a.pods}
+}
+
+// restore is nil for nobody. It fails where the pod has no such container.
+func (s *savedAsker) restore() (*asker, error) {
+	if s == nil {
+		return nil, nil
+	}
+	if s.Index < 0 || s.Index >= len(s.Pod.Containers) {
+		return nil, fmt.Errorf("pod %s/%s has no container %d", s.Pod.Namespace, s.Pod.Name, s.Index)
+	}
+	return &asker{s.Source, s.Pod, s.Index, s.Exact, s.Pods}, nil
 }
 
 // saveDevices is what an announcement leaves in the checkpoint.
@@ -145,7 +175,11 @@ func (c *coordinator) restore(s checkpoint) error {
 	}
 	restored := make([]*allocation, 0, len(s.Allocations))
 	for _, saved := range s.Allocations {
-		a := &allocation{owner: saved.Owner, candidates: saved.Candidates, looked: saved.Looked, unasked: saved.Unasked}
+		asker, err := saved.Asker.restore()
+		if err != nil {
+			return err
+		}
+		a := &allocation{owner: saved.Owner, candidates: saved.Candidates, looked: saved.Looked, unasked: saved.Unasked, asker: asker}
 		for name, ids := range saved.Devices {
 			for id, sequence := range ids {
 				if l.holders[name][id] != nil || sequence < 0 || sequence > s.Sequence {
@@ -172,7 +206,11 @@ func (l *ledger) restorePlan(s *savedPlan, restored []*allocation) error {
 	if left := s.Expires.Sub(l.now()); left <= 0 || left > planTTL {
 		return nil
 	}
-	p := &plan{devices: s.Devices, holder: &allocation{looked: s.Looked, candidates: s.Pods}, after: s.After, expires: s.Expires}
+	asker, err := s.Asker.restore()
+	if err != nil {
+		return err
+	}
+	p := &plan{devices: s.Devices, holder: &allocation{looked: s.Looked, candidates: s.Pods}, asker: asker, after: s.After, expires: s.Expires}
 	if s.Holder >= len(restored) || s.Devices == nil {
 		return errors.New("the plan has no holder or no devices")
 	}

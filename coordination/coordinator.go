@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -18,12 +19,14 @@ const lookTimeout = 50 * time.Millisecond
 
 // coordinator answers for both plugins: it turns the kubelet's separate questions into one decision.
 type coordinator struct {
-	readTree func() (*topology.Tree, error)
-	look     func(context.Context) (kubelet.View, error)              // at all pods: not while devices are being allocated
-	get      func(context.Context, kubelet.Pod) (kubelet.View, error) // at one pod, at any time
-	recorded func() (kubelet.Checkpoint, error)
-	log      *slog.Logger
-	touched  func() // something has changed that a checkpoint holds; must not block
+	readTree  func() (*topology.Tree, error)
+	look      func(context.Context) (kubelet.View, error)              // at all pods: not while devices are being allocated; nil: never
+	get       func(context.Context, kubelet.Pod) (kubelet.View, error) // at one pod, at any time
+	recorded  func() (kubelet.Checkpoint, error)
+	pods      func(context.Context) (intent.Answer, bool) // what pods ask for; false where no source tells; nil: never
+	alignment intent.Alignment                            // of pods that say nothing
+	log       *slog.Logger
+	touched   func() // something has changed that a checkpoint holds; must not block
 
 	mu        sync.Mutex
 	tree      *topology.Tree
@@ -83,32 +86,58 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 	}
 	asked := c.ledger.now() // a look may have to wait for the kubelet's limiter
 	checkpoint, checkpointErr := c.recorded()
-	view := c.lookFor(ctx, q)
+	view, answer := c.lookFor(ctx, q)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.ledger
 	l.asked, l.progress = asked, c.last.progress(checkpoint, checkpointErr)
 	r := l.resources[q.resource]
-	holder, known := c.asking(q, view)
+	holder, known := c.asking(q, view, answer)
 	if view != nil {
 		c.decisions.resolve(*view)
 	}
-	request := l.request(c.tree, r, c.usable(q, view), q, holder)
+	request, remark := l.request(r, c.usable(q, view), q, holder, known.asker)
+	known.Remark = remark
 	choice, err := placement.Choose(c.tree, request)
 	if err != nil {
 		return nil, "", fmt.Errorf("choose %d of %s: %w", q.size, q.resource, err)
 	}
-	l.plan = l.newPlan(choice, r, q, holder)
+	l.plan = l.newPlan(choice, r, q, holder, known.asker)
 	c.decisions.add(&decision{
-		at: asked, took: l.now().Sub(asked), container: holder.owner, question: q, asked: true, known: known,
+		at: asked, took: l.now().Sub(asked), container: known.container(holder), question: q, asked: true, known: known,
 		tree: c.tree, request: request, choice: choice, chosen: l.plan.devices[q.resource], planned: l.plan.others(q.resource),
 	})
-	return l.plan.devices[q.resource], known + "; " + choice.Reason, nil
+	return l.plan.devices[q.resource], known.String() + "; " + choice.Reason, nil
 }
 
-// lookFor reads PodResources where that is safe: not while devices of this very container may be in flight.
-func (c *coordinator) lookFor(ctx context.Context, q question) *kubelet.View {
-	if len(q.mustInclude) > 0 {
+// lookFor reads what the kubelet and the sources of intent know, both at once. PodResources is read where that is safe: not while
+// devices of this very container may be in flight.
+func (c *coordinator) lookFor(ctx context.Context, q question) (*kubelet.View, *intent.Answer) {
+	told := make(chan *intent.Answer, 1)
+	go func() { told <- c.askedFor(ctx) }()
+	var view *kubelet.View
+	if len(q.mustInclude) == 0 {
+		view = c.holdings(ctx)
+	}
+	return view, <-told
+}
+
+// askedFor is what the pods of the node ask for, nil where no source tells in time.
+func (c *coordinator) askedFor(ctx context.Context) *intent.Answer {
+	if c.pods == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if answer, ok := c.pods(ctx); ok {
+		return &answer
+	}
+	return nil
+}
+
+// holdings is what PodResources shows, nil where it does not answer in time.
+func (c *coordinator) holdings(ctx context.Context) *kubelet.View {
+	if c.look == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -121,32 +150,36 @@ func (c *coordinator) lookFor(ctx context.Context, q question) *kubelet.View {
 	return &view
 }
 
-// asking finds what the container that asks was given already: an allocation to add to, new and empty for its first half.
-func (c *coordinator) asking(q question, view *kubelet.View) (*allocation, string) {
+// asking finds who asks, and what that container was given already: an allocation to add to, new and empty for its first half. A
+// source of intent knows best; without one it is the order of the questions that tells.
+func (c *coordinator) asking(q question, view *kubelet.View, answer *intent.Answer) (*allocation, knowledge) {
 	l := c.ledger
-	if len(q.mustInclude) > 0 {
-		if a := l.holders[q.resource][q.mustInclude[0]]; a != nil {
-			return a, takesOver
+	if answer != nil {
+		l.bury(*answer)
+	}
+	newest, why := l.following(q, view)
+	known := knowledge{Source: intent.Inference, Why: why}
+	if view != nil {
+		known.Source = intent.PodResources
+	}
+	holder := newest
+	if answer != nil {
+		known.asker = l.identify(q, view, *answer, l.open(newest))
+		if known.asker == nil {
+			known.Why += fmt.Sprintf(" (%s shows no container that lacks %d)", answer.Source, q.size)
+		} else {
+			holder = l.holderOf(known.asker, newest)
+			known.Source, known.Why = answer.Source, known.asker.half(holder)
 		}
-		return &allocation{looked: true}, "first half"
 	}
-	var arrived []kubelet.Pod
-	if view != nil {
-		arrived = l.observe(*view)
+	if holder == nil {
+		holder = &allocation{looked: len(q.mustInclude) > 0}
 	}
-	newest := l.newest()
-	if view != nil {
-		l.settle(newest, q.resource, *view)
+	if holder.owner == nil && holder.candidates == nil {
+		holder.candidates = l.possible(known.asker, view)
 	}
-	follows, why := l.follows(newest, q.resource, q.available, view != nil, arrived)
-	if !follows {
-		newest = &allocation{}
-	}
-	if view != nil && newest.owner == nil && newest.candidates == nil {
-		newest.candidates = slices.Clone(l.arrived)
-	}
-	newest.looked = newest.looked || view != nil
-	return newest, why
+	holder.looked = holder.looked || view != nil
+	return holder, known
 }
 
 // usable returns the available IDs that no living container has. What the kubelet offers is free, whatever we thought, unless
@@ -177,7 +210,10 @@ func (c *coordinator) usable(q question, view *kubelet.View) []string {
 func (c *coordinator) allocated(ctx context.Context, name string, ids []string) (order []string, refusal string) {
 	defer c.touched()
 	checkpoint, err := c.recorded()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout) // for all looks together
+	defer cancel()
 	refusal = c.conflict(ctx, name, ids)
+	answer := c.unplanned(ctx, name, ids)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.ledger
@@ -190,22 +226,53 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 		c.log.Error("forget an allocation", "resource", name, "devices", ids, "error", err)
 		return slices.Sorted(slices.Values(ids)), ""
 	}
-	if p := l.livePlan(); p != nil && l.sequence > p.after && c.last.progress(checkpoint, err) == complete {
+	before, progress := l.newest(), c.last.progress(checkpoint, err)
+	if p := l.livePlan(); p != nil && l.sequence > p.after && progress == complete {
 		l.plan = nil // the rest of it was not wanted
 	}
 	c.last = record{resource: name, ids: slices.Clone(ids), holders: checkpoint.Holders(name, ids), known: err == nil}
+	var fulfilled *plan
 	var planned []string
-	if p := l.livePlan(); p != nil {
-		planned = p.devices[name]
+	if p := l.livePlan(); p != nil && l.planned(name, ids) {
+		fulfilled, planned = p, p.devices[name]
 	}
-	before := l.newest()
-	a := l.allocate(name, ids)
-	if sameSet(planned, ids) || before == nil || !before.lacks(name) || !l.sameNodes(before, name, ids) {
+	var found *asker
+	if answer != nil {
+		l.progress = progress
+		found = l.identify(question{resource: name, size: len(ids)}, nil, *answer, l.open(before))
+	}
+	a := l.allocate(name, ids, found)
+	if refusal = c.misaligned(a, fulfilled, progress == open, name, ids); refusal != "" {
+		c.decisions.give(l.now(), knowledge{asker: a.asker}.container(a), name, ids, refusal)
+		c.refuse(name, ids)
+		return nil, refusal
+	}
+	if fulfilled != nil || before == nil || !before.lacks(name) || !l.sameNodes(before, name, ids) {
 		before = nil
 	}
 	order = l.inPairOrder(c.tree, planned, a, before, name, ids)
-	c.decisions.give(l.now(), a.owner, name, order, "")
+	c.decisions.give(l.now(), knowledge{asker: a.asker}.container(a), name, order, "")
 	return order, ""
+}
+
+// refuse forgets devices that a container must not have: the kubelet fails its pod.
+func (c *coordinator) refuse(name string, ids []string) {
+	for _, id := range ids {
+		c.ledger.release(name, id)
+	}
+	c.ledger.plan, c.last.refused = nil, true
+}
+
+// unplanned is what the pods of the node ask for, where no plan says who is being given devices: the kubelet did not ask, or did not
+// take what it was told. PodResources List is never read here.
+func (c *coordinator) unplanned(ctx context.Context, name string, ids []string) *intent.Answer {
+	c.mu.Lock()
+	planned := c.ledger.planned(name, ids)
+	c.mu.Unlock()
+	if planned {
+		return nil
+	}
+	return c.askedFor(ctx)
 }
 
 // progress tells how far the kubelet is with the container of the newest Allocate.

@@ -22,7 +22,7 @@ type decision struct {
 	container *kubelet.Container // nil until it is known
 	question  question
 	asked     bool
-	known     string // who asks, and what told it
+	known     knowledge
 	tree      *topology.Tree
 	request   placement.Request
 	choice    placement.Choice

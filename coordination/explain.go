@@ -104,7 +104,7 @@ func (e *decision) encode() *api.Decision {
 		Size:         uint32(e.question.size),
 		Available:    uint32(len(e.question.available)),
 		MustInclude:  e.question.mustInclude,
-		Known:        e.known,
+		Known:        e.known.String(),
 		Chosen:       e.chosen,
 		Reason:       e.choice.Reason,
 		Allocated:    e.allocated,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // planTTL is how long a plan stands that nobody claims. The kubelet asks for the second half of a container within
@@ -29,6 +30,7 @@ type allocation struct {
 	devices    map[string]map[string]int // resource → device ID → sequence of the Allocate that gave it
 	owner      *kubelet.Container        // nil until PodResources has shown it
 	candidates []kubelet.Pod             // while the owner is not known: the pods that it can be
+	asker      *asker                    // the container that it was given to, nil where no source of intent told
 	looked     bool                      // PodResources was read before its first device was given
 	unasked    bool                      // the kubelet had no choice for its first devices: they were all that was free on its nodes
 }
@@ -46,6 +48,8 @@ const (
 type plan struct {
 	devices map[string][]string // by resource, in the order of the pairs
 	holder  *allocation         // of what the container was given already; to be filled by its next Allocate
+	asker   *asker              // the container, nil where no source of intent told
+	pairs   []placement.Pair    // that all of it makes
 	after   int                 // sequence of the newest Allocate when it was made
 	expires time.Time
 }
@@ -106,13 +110,19 @@ func (l *ledger) leave(name string) {
 	}
 }
 
-// allocate records that the kubelet gave a container devices of a resource, and returns everything the container has.
-func (l *ledger) allocate(name string, ids []string) *allocation {
-	a := l.holderFor(name, ids)
-	l.foreseen = false
+// allocate records that the kubelet gave a container devices of a resource, and returns everything the container has. Found is
+// the container where no plan tells, nil where no source of intent does either.
+func (l *ledger) allocate(name string, ids []string, found *asker) *allocation {
+	l.foreseen = l.planned(name, ids)
+	a := l.holderFor(name, ids, found)
 	if p := l.livePlan(); p != nil {
-		l.foreseen = sameSet(p.devices[name], ids)
+		if l.foreseen {
+			found = p.asker
+		}
 		delete(p.devices, name) // fulfilled, or overruled
+	}
+	if found != nil {
+		a.asker = found
 	}
 	l.sequence++
 	l.allocated = l.now()
@@ -122,15 +132,31 @@ func (l *ledger) allocate(name string, ids []string) *allocation {
 	return a
 }
 
-// holderFor finds the allocation that newly given devices belong to: that of the plan they fulfil; the newest one, if they
-// were in it (an app container takes over from its init container); else a new one. What two new ones are of the same container,
-// because the kubelet asked for neither half, the next look at PodResources shows.
-func (l *ledger) holderFor(name string, ids []string) *allocation {
-	if p := l.livePlan(); p != nil && sameSet(p.devices[name], ids) {
-		return p.holder
+// planned reports whether devices are those that the plan keeps of a resource.
+func (l *ledger) planned(name string, ids []string) bool {
+	p := l.livePlan()
+	return p != nil && sameSet(p.devices[name], ids)
+}
+
+// holderFor finds the allocation that newly given devices belong to: that of the plan they fulfil; that of the container which a
+// source of intent found; the newest one, if they were in it (an app container takes over from its init container); else a new one.
+// What two new ones are of the same container, because the kubelet asked for neither half, the next look at PodResources shows.
+func (l *ledger) holderFor(name string, ids []string, found *asker) *allocation {
+	if l.planned(name, ids) {
+		return l.plan.holder
 	}
 	newest := l.newest()
-	if newest != nil && slices.ContainsFunc(ids, func(id string) bool { return l.holders[name][id] == newest }) {
+	if newest != nil && !slices.ContainsFunc(ids, func(id string) bool { return l.holders[name][id] == newest }) {
+		newest = nil
+	}
+	if found != nil {
+		held := l.holderOf(found, newest)
+		if held.devices == nil {
+			held.unasked, held.candidates = true, found.pods
+		}
+		return held
+	}
+	if newest != nil {
 		return newest
 	}
 	return &allocation{unasked: true}

@@ -32,6 +32,14 @@ const (
 	VF  Kind = "vf"
 )
 
+// other is the kind on the other side of a pair.
+func (k Kind) other() Kind {
+	if k == GPU {
+		return VF
+	}
+	return GPU
+}
+
 // Device is a device as its plugin announces it.
 type Device struct {
 	ID      string            // the kubelet's device ID

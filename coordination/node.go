@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -37,15 +38,25 @@ type Config struct {
 	RunDir     string // folder of the lock and the socket, both plugins' own (/run/tandem)
 	SysRoot    string // root of sysfs (/sys)
 	KubeletDir string // the kubelet's folder (/var/lib/kubelet)
+	Intent     Intent
 	Log        *slog.Logger
+}
+
+// Intent says what may be looked at to know what containers ask for, and what they must get.
+type Intent struct {
+	Sources   intent.Choice    // nil for intent.Default
+	Kubelet   kubelet.Endpoint // its HTTPS server, for intent.Kubelet
+	NodeName  string           // for intent.APIServer
+	Alignment intent.Alignment // of pods that say nothing; "" is intent.Preferred
 }
 
 // Node is a plugin's part in the coordination of its node: always a client, and the server while it holds the lock.
 type Node struct {
-	config Config
-	conn   *grpc.ClientConn
-	client api.CoordinationClient
-	lost   chan struct{} // the connection to the server broke
+	config  Config
+	sources *intent.Sources
+	conn    *grpc.ClientConn
+	client  api.CoordinationClient
+	lost    chan struct{} // the connection to the server broke
 
 	foreign atomic.Bool // the server speaks another protocol: it is not asked
 
@@ -65,12 +76,26 @@ func New(config Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dial(config.RunDir)
+	if config.Intent.Sources == nil {
+		config.Intent.Sources = intent.Default
+	}
+	sources, err := intent.Open(intent.Config{
+		Choice:     config.Intent.Sources,
+		KubeletDir: config.KubeletDir,
+		Kubelet:    config.Intent.Kubelet,
+		Node:       config.Intent.NodeName,
+		Log:        config.Log,
+	})
 	if err != nil {
 		return nil, err
 	}
+	conn, err := dial(config.RunDir)
+	if err != nil {
+		return nil, errors.Join(err, sources.Close())
+	}
 	return &Node{
 		config:  config,
+		sources: sources,
 		conn:    conn,
 		client:  api.NewCoordinationClient(conn),
 		tree:    tree,
@@ -138,6 +163,7 @@ func (n *Node) Member(resource string, kind Kind) *Member {
 // Run takes part until ctx is done: joined as a client, and serving while nobody else does.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.conn.Close()
+	defer n.sources.Close()
 	var both sync.WaitGroup
 	both.Go(func() { n.stayElected(ctx) })
 	both.Go(func() { n.stayJoined(ctx) })
@@ -193,14 +219,18 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 	}
 	store := newStore(n.config.RunDir, n.config.Log)
 	c := &coordinator{
-		readTree: func() (*topology.Tree, error) { return readTree(n.config.SysRoot) },
-		look:     pods.List,
-		get:      pods.Get,
-		recorded: hurried(readTimeout, n.recorded),
-		log:      n.config.Log,
-		touched:  store.touch,
-		tree:     n.lastTree(),
-		ledger:   newLedger(time.Now),
+		readTree:  func() (*topology.Tree, error) { return readTree(n.config.SysRoot) },
+		get:       pods.Get,
+		recorded:  hurried(readTimeout, n.recorded),
+		pods:      n.sources.Pods,
+		alignment: n.config.Intent.Alignment,
+		log:       n.config.Log,
+		touched:   store.touch,
+		tree:      n.lastTree(),
+		ledger:    newLedger(time.Now),
+	}
+	if n.config.Intent.Sources.Has(intent.PodResources) {
+		c.look = pods.List
 	}
 	c.recover(store)
 	n.config.Log.Info("serve coordination", "socket", SocketPath(n.config.RunDir))
@@ -214,6 +244,13 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 	defer cancel(nil)
 	written := make(chan struct{})
 	go func() { defer close(written); store.run(ctx, c.save) }()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		if err := n.sources.Run(ctx); err != nil {
+			n.config.Log.Error("do without the API server", "error", err)
+		}
+	}()
 	go func() {
 		if err := awaitReplaced(ctx, n.config.RunDir); errors.Is(err, errReplaced) {
 			listener.SetUnlinkOnClose(false) // what is at the path now is another's
@@ -222,6 +259,7 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 	}()
 	err := (&server{coordinator: c}).serve(ctx, listener)
 	cancel(nil)
+	<-watched
 	select {
 	case <-written:
 	case <-time.After(stopTimeout): // a disk that hangs is left behind

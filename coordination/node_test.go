@@ -132,7 +132,7 @@ func TestMemberAnswersAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { node.conn.Close() })
+	t.Cleanup(func() { node.conn.Close(); node.sources.Close() })
 	member := node.Member(gpus, GPU)
 	member.Publish(oneGPU)
 	got := member.Prefer(t.Context(), []string{"b", "a", "c"}, []string{"c"}, 2)

@@ -12,7 +12,9 @@ import (
 type Demand struct {
 	Count int                 // devices wanted
 	All   []topology.NUMANode // of every device of the resource, allocated and unhealthy ones too
-	Free  []topology.NUMANode // of those that can be had now
+	Free  []topology.NUMANode // of those that can be had now, the Reused ones among them
+	// Reused are of those that are taken over from an init container: the nodes must have them all.
+	Reused []topology.NUMANode
 }
 
 // maxNodes is the number of NUMA nodes up to which all sets of nodes are tried. The kubelet refuses to start with more than 8
@@ -64,11 +66,12 @@ type counts struct {
 	wanted    int
 	width     int // the smallest number of nodes whose devices, free or not, are enough
 	all, free []int
+	reused    []int
 	known     bool // at least one device has a node
 }
 
 func (d Demand) count(numbers []int) counts {
-	c := counts{wanted: d.Count, all: perNode(d.All, numbers), free: perNode(d.Free, numbers), width: len(numbers) + 1}
+	c := counts{wanted: d.Count, all: perNode(d.All, numbers), free: perNode(d.Free, numbers), reused: perNode(d.Reused, numbers), width: len(numbers) + 1}
 	c.known = sum(c.all, ^uint(0)) > 0
 	for mask := uint(1); mask < 1<<len(numbers); mask++ {
 		if n := bits.OnesCount(mask); n < c.width && sum(c.all, mask) >= d.Count {
@@ -80,7 +83,7 @@ func (d Demand) count(numbers []int) counts {
 
 // prefers reports whether the resource's hint for these nodes is a preferred one.
 func (c counts) prefers(mask uint) bool {
-	return bits.OnesCount(mask) == c.width && sum(c.free, mask) >= c.wanted
+	return bits.OnesCount(mask) == c.width && sum(c.free, mask) >= c.wanted && sum(c.reused, mask) == sum(c.reused, ^uint(0))
 }
 
 func perNode(devices []topology.NUMANode, numbers []int) []int {

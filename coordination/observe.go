@@ -152,6 +152,32 @@ func (l *ledger) mayLive(a *allocation, view kubelet.View, arrived []kubelet.Pod
 // recent reports whether the newest Allocate was so fresh when the question came that it can still be the same container's.
 func (l *ledger) recent() bool { return l.asked.Sub(l.allocated) < followWindow }
 
+// following finds the allocation to which the question adds by the order of the questions, nil where it starts anew; and why.
+func (l *ledger) following(q question, view *kubelet.View) (*allocation, string) {
+	if len(q.mustInclude) > 0 {
+		if held := l.holders[q.resource][q.mustInclude[0]]; held != nil {
+			return held, takesOver
+		}
+		return nil, firstHalf
+	}
+	var arrived []kubelet.Pod
+	if view != nil {
+		arrived = l.observe(*view)
+	}
+	newest := l.newest()
+	if view != nil {
+		l.settle(newest, q.resource, *view)
+	}
+	follows, why := l.follows(newest, q.resource, q.available, view != nil, arrived)
+	if !follows {
+		return nil, why
+	}
+	return newest, why
+}
+
+// firstHalf is why the asking container has no devices yet.
+const firstHalf = "first half"
+
 // takesOver is why the devices of an init container count as the asking container's: they go to the next one of its pod.
 const takesOver = "takes over from an init container"
 
@@ -162,7 +188,7 @@ const takesOver = "takes over from an init container"
 func (l *ledger) follows(newest *allocation, name string, available []string, looked bool, arrived []kubelet.Pod) (bool, string) {
 	switch {
 	case newest == nil:
-		return false, "first half"
+		return false, firstHalf
 	case !newest.lacks(name):
 		return false, "next container"
 	case !l.sameNodes(newest, name, available):
@@ -243,11 +269,16 @@ func (l *ledger) settle(a *allocation, name string, view kubelet.View) {
 	}
 }
 
+// ownerName names the container of an allocation, for people.
 func (a *allocation) ownerName() string {
-	if a.owner == nil {
+	switch {
+	case a.owner != nil:
+		return a.owner.String()
+	case a.asker != nil:
+		return a.asker.container().String()
+	default:
 		return "an init container"
 	}
-	return a.owner.String()
 }
 
 // sequenceOf is that of one device of an allocation, 0 where there is none: it was given before we watched.

@@ -8,21 +8,36 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// request puts a question to placement: the half that is asked, from what the kubelet offers; the other half, given to the
-// container before or as it will most likely be asked for.
-func (l *ledger) request(tree *topology.Tree, r *resource, usable []string, q question, holder *allocation) placement.Request {
-	asked := l.askedHalf(r, usable, q, holder)
-	other := l.otherHalf(r, q, asked, holder)
-	request := placement.Request{GPUs: []placement.Half{asked}, VFs: []placement.Half{other}}
-	if r.kind == VF {
-		request.GPUs, request.VFs = request.VFs, request.GPUs
+// request puts a question to placement: all that the container wants, where a source of intent tells; else the half that is asked, and the
+// other half, given to the container before or as it will most likely be asked for. The remark is for people.
+func (l *ledger) request(r *resource, usable []string, q question, holder *allocation, a *asker) (placement.Request, string) {
+	var request placement.Request
+	var remark string
+	if a != nil {
+		all := l.wantedBy(a, r, usable, q, holder)
+		remark = l.honour(a, all)
+		for _, w := range all {
+			add(&request, w.resource.kind, w.half)
+		}
+	} else {
+		asked := l.askedHalf(r, usable, q, holder)
+		add(&request, r.kind, asked)
+		add(&request, r.kind.other(), l.otherHalf(r, q, asked, holder))
 	}
 	for _, gpus := range l.ofKind(GPU) {
 		request.Links = append(request.Links, gpus.links...)
 	}
 	request.Spare.GPUs, request.Taken.GPUs = l.beside(GPU, holder)
 	request.Spare.VFs, request.Taken.VFs = l.beside(VF, holder)
-	return request
+	return request, remark
+}
+
+func add(request *placement.Request, kind Kind, half placement.Half) {
+	if kind == GPU {
+		request.GPUs = append(request.GPUs, half)
+	} else {
+		request.VFs = append(request.VFs, half)
+	}
 }
 
 // beside lists all devices of a kind that are free, and all that other containers have.
@@ -43,66 +58,35 @@ func (l *ledger) beside(kind Kind, holder *allocation) (spare, taken []placement
 // askedHalf is the half of the question: what must be in it, what the container has of the same kind under other resource
 // names (VFs of other rails), and what can be chosen.
 func (l *ledger) askedHalf(r *resource, usable []string, q question, holder *allocation) placement.Half {
-	half := placement.Half{}
-	for _, id := range q.mustInclude {
-		half.Held = append(half.Held, r.device(id).placed())
-	}
-	others := 0
+	half := offeredHalf(r, usable, q)
 	for _, d := range l.heldOfKind(holder, r.kind) {
 		if _, same := holder.devices[r.name][d.ID]; !same {
 			half.Held = append(half.Held, d.placed())
-			others++
+			half.Count++
 		}
 	}
-	for _, id := range usable {
-		if !slices.Contains(q.mustInclude, id) {
-			half.Free = append(half.Free, r.device(id).placed())
-		}
-	}
-	half.Count = q.size + others
 	return half
 }
 
 // otherHalf is what the container has of the other kind. Where it has nothing yet, or is taking over from an init
 // container, as many as are asked for now are planned: pairs are the common request.
 func (l *ledger) otherHalf(r *resource, q question, asked placement.Half, holder *allocation) placement.Half {
-	kind := GPU
-	if r.kind == GPU {
-		kind = VF
-	}
-	half := placement.Half{}
-	for _, d := range l.heldOfKind(holder, kind) {
-		half.Held = append(half.Held, d.placed())
-	}
-	half.Count = len(half.Held)
+	kind := r.kind.other()
+	half := allOf(l.heldOfKind(holder, kind))
 	if half.Count > 0 && len(q.mustInclude) == 0 {
 		return half
 	}
-	for _, d := range l.expected(kind, r, q, asked.Count-half.Count) {
-		half.Free = append(half.Free, d.placed())
-	}
+	half.Free = l.expected(kind, r, q, asked.Count-half.Count)
 	half.Count = max(half.Count, min(asked.Count, half.Count+len(half.Free)))
 	return half
 }
 
-// expected lists the free devices of a kind that the kubelet will offer the container that asks for r now: those on its
-// NUMA nodes. The offered devices show the nodes; where they have none (excludeTopology) the nodes that the Topology
-// Manager will give count devices of the kind are predicted.
-func (l *ledger) expected(kind Kind, r *resource, q question, count int) []Device {
-	var free []Device
-	demand := Demand{Count: count}
-	for _, other := range l.ofKind(kind) {
-		free = append(free, l.free(other)...)
-		for _, d := range other.devices {
-			demand.All = append(demand.All, d.NUMA)
-		}
-	}
-	for _, d := range free {
-		demand.Free = append(demand.Free, d.NUMA)
-	}
+// expected lists the free devices of a kind that the kubelet will offer the container that asks for r now.
+func (l *ledger) expected(kind Kind, r *resource, q question, count int) []placement.Device {
+	of := l.ofKind(kind)
 	nodes := l.nodes(r.name, q.available)
 	if len(nodes) == 0 {
-		predicted, admitted := PredictNodes([]Demand{demand})
+		predicted, admitted := PredictNodes([]Demand{l.demand(count, of...)})
 		if !admitted {
 			return nil
 		}
@@ -110,33 +94,32 @@ func (l *ledger) expected(kind Kind, r *resource, q question, count int) []Devic
 			nodes[n] = true
 		}
 	}
-	return slices.DeleteFunc(free, func(d Device) bool {
-		n, known := d.NUMA.Number()
-		return known && len(nodes) > 0 && !nodes[n]
-	})
+	var free []placement.Device
+	for _, other := range of {
+		free = append(free, l.freeOn(other, nodes)...)
+	}
+	return free
 }
 
 // newPlan keeps a choice: the answer to the question, and what is left for the other resources of the request.
-func (l *ledger) newPlan(choice placement.Choice, r *resource, q question, holder *allocation) *plan {
-	p := &plan{devices: map[string][]string{}, holder: holder, after: l.sequence, expires: l.now().Add(planTTL)}
+func (l *ledger) newPlan(choice placement.Choice, r *resource, q question, holder *allocation, a *asker) *plan {
+	p := &plan{devices: map[string][]string{}, holder: holder, asker: a, pairs: choice.Pairs, after: l.sequence, expires: l.now().Add(planTTL)}
 	offered := map[string]bool{}
 	for _, id := range slices.Concat(q.available, q.mustInclude) {
 		offered[id] = true
 	}
-	asked, other := choice.GPUs, choice.VFs
-	if r.kind == VF {
-		asked, other = other, asked
-	}
-	for _, d := range asked {
-		if offered[d.ID] {
-			p.devices[r.name] = append(p.devices[r.name], d.ID)
+	for _, d := range slices.Concat(choice.GPUs, choice.VFs) {
+		name := r.name
+		if !offered[d.ID] {
+			name = l.resourceOf(d.ID, r.name)
 		}
-	}
-	for _, d := range other {
-		if name := l.resourceOf(d.ID, r.name); name != "" && (holder.devices[name] == nil || len(q.mustInclude) > 0) {
+		if name != "" {
 			p.devices[name] = append(p.devices[name], d.ID)
 		}
 	}
+	maps.DeleteFunc(p.devices, func(name string, ids []string) bool {
+		return name != r.name && !slices.ContainsFunc(ids, func(id string) bool { return l.holders[name][id] != holder })
+	})
 	return p
 }
 
@@ -186,9 +169,9 @@ func (l *ledger) inPairOrder(tree *topology.Tree, planned []string, a, before *a
 // known, then those that are free on the VFs' NUMA nodes, then the others there. Nothing was read just now, so that what was
 // given last to a container that is gone still counts as held.
 func (l *ledger) gpusBeside(r *resource, ids []string, a, before *allocation) placement.Half {
-	held := l.heldOfKind(a, GPU)
+	held := l.latestOfKind(a, GPU)
 	if len(held) == 0 {
-		held = l.heldOfKind(before, GPU)
+		held = l.latestOfKind(before, GPU)
 	}
 	half := allOf(held)
 	free, taken := l.onNodes(GPU, l.nodes(r.name, ids))

@@ -54,7 +54,7 @@ type decisionSwitch struct {
 
 func newExplain() *cobra.Command {
 	var runDir, container string
-	format := asTable
+	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
 		Use:   "explain [NAMESPACE/]POD",
 		Short: "Tell why a pod's containers got their devices",
@@ -84,7 +84,7 @@ would have given alone. The last decisions are kept in memory, and lost when the
 				return err
 			}
 			decisions := newDecisions(answer)
-			if format == asJSON {
+			if format.format == asJSON {
 				return writeJSON(cmd.OutOrStdout(), decisions)
 			}
 			_, err = cmd.OutOrStdout().Write(explanation(decisions))
@@ -93,7 +93,7 @@ would have given alone. The last decisions are kept in memory, and lost when the
 	}
 	cmd.Flags().StringVarP(&container, "container", "c", "", "one container of the pod; all without it")
 	cmd.Flags().StringVar(&runDir, "run-dir", "/run/tandem", "the plugins' --run-dir")
-	cmd.Flags().VarP(&format, "output", "o", outputUsage)
+	cmd.Flags().VarP(&format, "output", "o", format.usage())
 	return cmd
 }
 

@@ -56,14 +56,23 @@ var reconnect = backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6
 // NewPodResources makes a client for the socket below a kubelet folder (/var/lib/kubelet). It connects when it is first asked.
 func NewPodResources(kubeletDir string) (*PodResources, error) {
 	socket := filepath.Join(kubeletDir, "pod-resources", "kubelet.sock")
+	conn, err := dial(socket)
+	if err != nil {
+		return nil, fmt.Errorf("open PodResources client: %w", err)
+	}
+	return &PodResources{client: podresources.NewPodResourcesListerClient(conn), conn: conn}, nil
+}
+
+// dial makes a client of one of the kubelet's sockets.
+func dial(socket string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
-		return nil, fmt.Errorf("open PodResources client for %s: %w", socket, err)
+		return nil, fmt.Errorf("dial %s: %w", socket, err)
 	}
-	return &PodResources{client: podresources.NewPodResourcesListerClient(conn), conn: conn}, nil
+	return conn, nil
 }
 
 // Close ends the connection.

@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // Flags are the flags that both daemons have. The four folders are where a live node has them unless told otherwise, so
@@ -18,7 +22,14 @@ type Flags struct {
 	LogFormat           LogFormat
 	LogLevel            slog.Level
 	PreferredAllocation bool
+	Intent              intent.Choice
+	Alignment           intent.Alignment
+	Kubelet             kubelet.Endpoint
+	NodeName            string
 }
+
+// account is where Kubernetes puts the token of a pod's service account, and the cluster's CA.
+const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 // Register adds the flags to a set.
 func (f *Flags) Register(set *pflag.FlagSet) {
@@ -29,6 +40,21 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.TextVar(&f.LogFormat, "log-format", Text, "text or json")
 	set.TextVar(&f.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true, "tell the kubelet which devices to prefer; false leaves it to choose at random")
+	f.registerIntent(set)
+}
+
+// registerIntent adds the flags that say how the daemon may know what a container asks for.
+func (f *Flags) registerIntent(set *pflag.FlagSet) {
+	set.TextVar(&f.Intent, "intent", intent.Default,
+		"what may be asked what a container wants, the best that answers is used: pods-api (kubelet 1.37), kubelet (its HTTPS server; needs the right nodes/pods), "+
+			"api-server (needs the right to list and watch pods), podresources; none of them leaves order and time")
+	set.TextVar(&f.Alignment, "alignment", intent.Preferred,
+		"required refuses a container whose pairs are not all on one switch each; preferred starts it; a pod's annotation "+intent.AlignmentKey+" stands above it")
+	set.StringVar(&f.NodeName, "node-name", os.Getenv("NODE_NAME"), "the node's name in Kubernetes, by default $NODE_NAME")
+	set.StringVar(&f.Kubelet.Address, "kubelet-address", os.Getenv("NODE_IP"), "where the kubelet's HTTPS server listens, by default port 10250 of $NODE_IP")
+	set.StringVar(&f.Kubelet.Token, "kubelet-token-file", account+"token", "file with the token for the kubelet's HTTPS server, read for every question")
+	set.StringVar(&f.Kubelet.CA, "kubelet-ca-file", account+"ca.crt",
+		"file with the CA of the kubelet's certificate; the cluster's where the kubelet has serverTLSBootstrap, else /var/lib/kubelet/pki/kubelet.crt, which it signs itself")
 }
 
 // LogFormat is how log lines are written.

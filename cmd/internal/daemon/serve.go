@@ -27,7 +27,15 @@ func (f Flags) Sysfs() (fs.FS, error) {
 
 // Node is the daemon's part in the coordination of its node.
 func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
-	return coordination.New(coordination.Config{RunDir: f.RunDir, SysRoot: f.SysfsRoot, KubeletDir: f.KubeletDir, Log: log})
+	endpoint := f.Kubelet
+	endpoint.Name = f.NodeName
+	return coordination.New(coordination.Config{
+		RunDir:     f.RunDir,
+		SysRoot:    f.SysfsRoot,
+		KubeletDir: f.KubeletDir,
+		Intent:     coordination.Intent{Sources: f.Intent, Kubelet: endpoint, NodeName: f.NodeName, Alignment: f.Alignment},
+		Log:        log,
+	})
 }
 
 // Serve offers every resource to the kubelet and takes part in coordination, until ctx is done or one of them fails.

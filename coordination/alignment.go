@@ -1,0 +1,125 @@
+package coordination
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// misaligned says in one sentence why a container must not have the devices that it is being given: alignment is required of its pod, and
+// not all its pairs are on one switch each. It is said when the container has all that it wants, or at once where that is known and
+// the best plan for the rest does not do; never on a guess. P is the plan that the devices fulfil, nil where they fulfil
+// none; sure is whether the kubelet's checkpoint shows that all that a holds is one container's.
+func (c *coordinator) misaligned(a *allocation, p *plan, sure bool, name string, ids []string) string {
+	alignment := c.alignment
+	if a.asker != nil && a.asker.pod.Alignment != "" {
+		alignment = a.asker.pod.Alignment
+	}
+	if alignment != intent.Required {
+		return ""
+	}
+	pairs := c.pairs(a, sure)
+	if pairs == nil && p != nil && p.asker != nil && p.asker.exact {
+		pairs = p.pairs
+	}
+	apart := slices.IndexFunc(pairs, func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() })
+	if apart < 0 {
+		return ""
+	}
+	return c.refusal(pairs, pairs[apart], fmt.Sprintf("%d %s %s", len(ids), name, strings.Join(ids, ", ")), a)
+}
+
+// pairs are those of the devices of an allocation; nil while it is not known to be complete.
+func (c *coordinator) pairs(a *allocation, sure bool) []placement.Pair {
+	l := c.ledger
+	gpus, vfs := l.latestOfKind(a, GPU), l.latestOfKind(a, VF)
+	switch {
+	case a.asker != nil && !l.complete(a):
+		return nil
+	case a.asker == nil && (!sure || len(gpus) == 0 || len(vfs) == 0 || len(vfs) < len(gpus) && len(l.ofKind(VF)) > 1):
+		return nil // VFs of other resources may come
+	}
+	choice, err := placement.Choose(c.tree, placement.Request{GPUs: []placement.Half{allOf(gpus)}, VFs: []placement.Half{allOf(vfs)}})
+	if err != nil {
+		return nil
+	}
+	return choice.Pairs
+}
+
+// complete reports whether an allocation has all that its container asks for.
+func (l *ledger) complete(a *allocation) bool {
+	for name, count := range a.asker.requests() {
+		if l.resources[name] != nil && len(l.latest(a, name)) != count {
+			return false
+		}
+	}
+	return true
+}
+
+// latest lists what the newest Allocate of a resource gave an allocation. It gives all that a container has of the resource, also what it
+// takes over from an init container; the rest stays with the pod unused.
+func (l *ledger) latest(a *allocation, name string) []Device {
+	if a == nil {
+		return nil
+	}
+	var latest []Device
+	newest := slices.Max(append(slices.Collect(maps.Values(a.devices[name])), 0))
+	for id, sequence := range a.devices[name] {
+		if sequence == newest && l.resources[name] != nil {
+			latest = append(latest, l.resources[name].device(id))
+		}
+	}
+	slices.SortFunc(latest, compareDevices)
+	return latest
+}
+
+func (l *ledger) latestOfKind(a *allocation, kind Kind) []Device {
+	var latest []Device
+	for _, r := range l.ofKind(kind) {
+		latest = append(latest, l.latest(a, r.name)...)
+	}
+	return latest
+}
+
+// refusal names the pair that is apart, the switch of its GPU, what is free there and who holds the rest.
+func (c *coordinator) refusal(pairs []placement.Pair, apart placement.Pair, what string, a *allocation) string {
+	together := 0
+	for _, p := range pairs {
+		if p.Distance.Level.SameSwitch() {
+			together++
+		}
+	}
+	free, all, owners := c.beside(apart.GPU.Address, a)
+	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free",
+		what, together, len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level, switchOf(c.tree, apart.GPU.Address), free, all)
+	if len(owners) > 0 {
+		sentence += ", the others are held by " + strings.Join(owners, ", ")
+	}
+	return sentence + fmt.Sprintf("; without annotation %s: %s the pod would start", intent.AlignmentKey, intent.Required)
+}
+
+// beside counts the VFs on one switch with a GPU, and says who holds those that are not free, but for an allocation's own.
+func (c *coordinator) beside(gpu topology.Address, own *allocation) (free, all int, owners []string) {
+	l := c.ledger
+	for _, r := range l.ofKind(VF) {
+		for id, d := range r.devices {
+			if !c.tree.Distance(gpu, d.Address).Level.SameSwitch() {
+				continue
+			}
+			all++
+			switch held := l.holders[r.name][id]; {
+			case held == nil && d.Healthy:
+				free++
+			case held != nil && held != own:
+				owners = append(owners, held.ownerName())
+			}
+		}
+	}
+	slices.Sort(owners)
+	return free, all, slices.Compact(owners)
+}

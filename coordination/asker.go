@@ -1,0 +1,280 @@
+package coordination
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// asker is the container that asks, where a source tells what the pods of the node want.
+type asker struct {
+	source intent.Source
+	pod    intent.Pod
+	index  int           // of the container among those of its pod
+	exact  bool          // what it wants is certain; else other containers that want something else may be asking
+	pods   []kubelet.Pod // of which one is its own: that of every container that may be asking
+}
+
+func (a *asker) container() kubelet.Container { return a.pod.Of(a.index) }
+
+func (a *asker) requests() map[string]int { return a.pod.Containers[a.index].Requests }
+
+// is reports whether two are the same container of the same pod.
+func (a *asker) is(b *asker) bool {
+	return a != nil && b != nil && a.pod.UID == b.pod.UID && a.container() == b.container()
+}
+
+// describe says who asks and for what, for people.
+func (a *asker) describe() string {
+	var wants []string
+	for _, name := range slices.Sorted(maps.Keys(a.requests())) {
+		wants = append(wants, fmt.Sprintf("%d %s", a.requests()[name], name))
+	}
+	text := a.container().String() + " wants " + strings.Join(wants, ", ")
+	if !a.exact {
+		text += " (the likeliest of several containers)"
+	}
+	return strings.Join(append([]string{text}, a.pod.Remarks...), "; ")
+}
+
+// identify finds the container that asks. The kubelet admits one pod at a time, so that of all pods that have not started at most one has a
+// container that lacks what it wants, and PodResources shows that pod already. Where more remain (PodResources is not read;
+// a kubelet before 1.34, which shows a rejected pod for a moment longer), it matters only if they want different things. Then the
+// kubelet's order decides: a pod that has arrived since the look before, or else the youngest, since
+// a batch of new pods is admitted by age (HandlePodAdditions in pkg/kubelet/kubelet.go), and its containers in the
+// order in which they are given devices. The API server knows pods before the kubelet does: of those the oldest comes first.
+//
+// Open is who got the newest Allocate, if the kubelet's checkpoint shows that it is not done with it; else nil.
+func (l *ledger) identify(q question, view *kubelet.View, answer intent.Answer, open *asker) *asker {
+	candidates := l.candidates(q, view, answer)
+	if len(candidates) == 0 {
+		return nil
+	}
+	likeliest := slices.MinFunc(candidates, func(a, b asker) int {
+		byArrival, byAge := 0, b.pod.Created.Compare(a.pod.Created)
+		if view != nil {
+			byArrival = first(slices.Contains(l.arrived, a.pod.Pod), slices.Contains(l.arrived, b.pod.Pod))
+		} else if answer.Source == intent.APIServer {
+			byAge = -byAge
+		}
+		return cmp.Or(first(a.is(open), b.is(open)), byArrival, byAge)
+	})
+	likeliest.exact = likeliest.is(open) || !slices.ContainsFunc(candidates, func(other asker) bool { return !l.sameWish(&likeliest, &other) })
+	for _, candidate := range candidates {
+		if !likeliest.is(open) || candidate.is(open) {
+			likeliest.pods = append(likeliest.pods, candidate.pod.Pod)
+		}
+	}
+	return &likeliest
+}
+
+// first compares two of which those for whom something holds come first.
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// sameWish reports whether it makes no difference which of two containers asks.
+func (l *ledger) sameWish(a, b *asker) bool {
+	ours := func(requests map[string]int) map[string]int {
+		requests = maps.Clone(requests)
+		maps.DeleteFunc(requests, func(name string, _ int) bool { return l.resources[name] == nil })
+		return requests
+	}
+	return maps.Equal(ours(a.requests()), ours(b.requests())) && a.pod.Alignment == b.pod.Alignment && slices.Equal(a.pod.Chosen, b.pod.Chosen)
+}
+
+// candidates lists the containers that can be asking: one for each pod that has not started, the first that lacks what is asked for. The kubelet
+// gives a pod's containers their devices one after the other, so those before one that has some are done.
+func (l *ledger) candidates(q question, view *kubelet.View, answer intent.Answer) []asker {
+	var found []asker
+	for _, pod := range answer.Pods {
+		if !l.inAdmission(pod, q, view) {
+			continue
+		}
+		next := 0
+		for i := range pod.Containers {
+			if a := (asker{pod: pod, index: i}); len(l.given(&a, view)) > 0 {
+				next = i
+			}
+		}
+		for i := next; i < len(pod.Containers); i++ {
+			a := asker{source: answer.Source, pod: pod, index: i}
+			if a.requests()[q.resource] == q.size && (len(q.mustInclude) > 0 || !l.given(&a, view)[q.resource]) {
+				found = append(found, a)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// inAdmission reports whether the kubelet can be admitting a pod: it has not started it, PodResources shows it, and devices that it must
+// be given again are of its init containers.
+func (l *ledger) inAdmission(pod intent.Pod, q question, view *kubelet.View) bool {
+	switch {
+	case pod.Started:
+		return false
+	case view != nil:
+		return slices.Contains(view.Pods, pod.Pod)
+	case len(q.mustInclude) > 0:
+		held := l.holders[q.resource][q.mustInclude[0]]
+		return held == nil || held.mayBelong(pod.Pod)
+	default:
+		return true
+	}
+}
+
+// open is who got an allocation, the newest one, if the kubelet's checkpoint shows that it is not done with that container.
+func (l *ledger) open(newest *allocation) *asker {
+	if newest == nil || l.progress != open {
+		return nil
+	}
+	return newest.asker
+}
+
+// possible lists the pods that a container without owner can belong to: nil where nothing tells.
+func (l *ledger) possible(asks *asker, view *kubelet.View) []kubelet.Pod {
+	switch {
+	case asks != nil:
+		return asks.pods
+	case view != nil:
+		return slices.Clone(l.arrived)
+	default:
+		return nil
+	}
+}
+
+// given lists the resources of which a container has devices: those that PodResources shows, and those that it was seen to be given.
+// PodResources does not show init containers.
+func (l *ledger) given(a *asker, view *kubelet.View) map[string]bool {
+	given := map[string]bool{}
+	if view != nil {
+		for name, ids := range view.Containers[a.container()] {
+			if l.resources[name] != nil && len(ids) > 0 {
+				given[name] = true
+			}
+		}
+	}
+	for held := range l.allocations() {
+		if held.asker.is(a) || view == nil && held.asker == nil && held.owner != nil && *held.owner == a.container() {
+			for name := range held.devices {
+				given[name] = true
+			}
+		}
+	}
+	return given
+}
+
+// holderOf is the allocation of a container, or that of its pod's init containers, whose devices it takes over; a new one if there is
+// neither. Newest is the one that the container would follow by the order of the questions, nil where it follows none.
+func (l *ledger) holderOf(a *asker, newest *allocation) *allocation {
+	var inherited *allocation
+	for held := range l.allocations() {
+		switch {
+		case held.owner != nil && *held.owner == a.container(), held.asker.is(a):
+			return held
+		case held.asker != nil && held.asker.pod.UID == a.pod.UID && held.asker.role() == intent.Init && held.asker.index < a.index:
+			if inherited == nil || held.sequence() > inherited.sequence() {
+				inherited = held
+			}
+		}
+	}
+	switch {
+	case inherited != nil:
+		return inherited
+	case newest != nil && newest.owner == nil && newest.asker == nil && a.wants(newest):
+		return newest
+	default:
+		return &allocation{}
+	}
+}
+
+func (a *asker) role() intent.Role { return a.pod.Containers[a.index].Role }
+
+// wants reports whether a container asks for all the resources of which an allocation has devices.
+func (a *asker) wants(held *allocation) bool {
+	for name := range held.devices {
+		if a.requests()[name] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// bury frees what the kubelet's own list of pods shows no pod for: it forgets a pod's devices with the pod. That of the API server can be
+// behind the kubelet, and so can the end of a pod's name: another pod can have it.
+func (l *ledger) bury(answer intent.Answer) {
+	if answer.Source == intent.APIServer {
+		return
+	}
+	alive := map[string]bool{}
+	for _, pod := range answer.Pods {
+		alive[pod.UID] = true
+	}
+	for a := range l.allocations() {
+		if a.asker == nil || alive[a.asker.pod.UID] {
+			continue
+		}
+		for name, ids := range a.devices {
+			for id := range maps.Clone(ids) {
+				l.release(name, id)
+			}
+		}
+	}
+}
+
+// half says which part of a container's devices a question is for, given what it holds.
+func (a *asker) half(holder *allocation) string {
+	switch {
+	case holder.devices == nil:
+		return firstHalf
+	case holder.asker.is(a), holder.owner != nil && *holder.owner == a.container():
+		return "second half"
+	default:
+		return takesOver
+	}
+}
+
+// knowledge is what was known of who asks, and by which source, for people and records of decisions.
+type knowledge struct {
+	Source intent.Source
+	Why    string // which half of which container is taken to be asked for
+	Remark string // what came of the devices that a scheduler chose; "" where none did
+	asker  *asker // nil where no source of intent told
+}
+
+// String says the source and what it told; "" where nothing was asked.
+func (k knowledge) String() string {
+	if k.Source == "" {
+		return ""
+	}
+	text := string(k.Source) + ": " + k.Why
+	if k.asker != nil {
+		text = string(k.Source) + ": " + k.asker.describe() + ", " + k.Why
+	}
+	if k.Remark != "" {
+		text += "; " + k.Remark
+	}
+	return text
+}
+
+// container is the one that asks or is given devices, nil while it is not known.
+func (k knowledge) container(holder *allocation) *kubelet.Container {
+	if k.asker == nil || len(k.asker.pods) > 1 {
+		return holder.owner
+	}
+	c := k.asker.container()
+	return &c
+}

@@ -1,0 +1,225 @@
+package coordination
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// told is an admission of which a source of intent tells, on two NUMA nodes of four switches with a GPU and four VFs each.
+func told(t *testing.T) *admission {
+	t.Helper()
+	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+	a.source = intent.PodsAPI
+	a.keepCheckpoint()
+	return a
+}
+
+// pending makes a pod of one container known to kubelet and source.
+func (a *admission) pending(name string, w wish) *intent.Pod {
+	a.tell(a.add(name), container{"c", w})
+	return &a.specs[len(a.specs)-1]
+}
+
+// ask is a question for devices of a resource on one NUMA node.
+func (a *admission) ask(name string, node, size int) ([]string, string) {
+	a.t.Helper()
+	var offered []string
+	for _, d := range a.aligned(name, []int{node}) {
+		offered = append(offered, d.ID)
+	}
+	ids, why, err := a.coordinator.prefer(a.t.Context(), question{resource: name, available: offered, size: size})
+	if err != nil || len(ids) != size {
+		a.t.Fatalf("prefer %d %s: %v, %v", size, name, ids, err)
+	}
+	return ids, why
+}
+
+// take is the Allocate after a question.
+func (a *admission) take(pod kubelet.Pod, name string, ids []string) (refusal string) {
+	a.t.Helper()
+	listed, refusal := a.coordinator.allocated(a.t.Context(), name, ids)
+	if refusal != "" {
+		return refusal
+	}
+	if !sameSet(listed, ids) {
+		a.t.Fatalf("allocated %v, listed %v", ids, listed)
+	}
+	if a.pods[pod]["c"] == nil {
+		a.pods[pod]["c"] = kubelet.Devices{}
+	}
+	a.pods[pod]["c"][name] = ids
+	a.free[name] = slices.DeleteFunc(a.free[name], func(d Device) bool { return slices.Contains(ids, d.ID) })
+	return ""
+}
+
+func wantWords(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("%q does not say %q", text, word)
+		}
+	}
+}
+
+func TestASchedulersChoiceIsHonoured(t *testing.T) {
+	a := told(t)
+	first := a.pending("first", wish{1, 1})
+	first.Chosen = []string{"0000:46:00.0"}
+	vf, why := a.ask(vfs, 0, 1) // the other half first
+	wantWords(t, why, "pods-api: team/first/c wants 1 amd.com/gpu, 1 nvidia.com/vf, first half", "1 devices as the scheduler chose", "1 PIX")
+	a.take(first.Pod, vfs, vf)
+	gpu, _ := a.ask(gpus, 0, 1)
+	a.take(first.Pod, gpus, gpu)
+	if gpu[0] != "0000:46:00.0" || !strings.HasPrefix(vf[0], "0000:41:") {
+		t.Errorf("got %v %v", gpu, vf)
+	}
+	a.recordedPods[first.Pod] = a.pods[first.Pod]
+	a.record()
+
+	second := a.pending("second", wish{2, 0})
+	second.Chosen = []string{"0000:5d:00.0", "0000:46:00.0", "0000:8b:00.0", "GPU-unknown"}
+	gpu, why = a.ask(gpus, 0, 2)
+	wantWords(t, why, "1 devices as the scheduler chose", "0000:46:00.0 is held by team/first/c", "0000:8b:00.0 is not among what the kubelet offers", "GPU-unknown is no device")
+	if !slices.Contains(gpu, "0000:5d:00.0") {
+		t.Errorf("got %v", gpu)
+	}
+}
+
+// A pod is refused as soon as it is known that its pairs cannot be on one switch each, whichever half comes first.
+func TestRequiredAlignment(t *testing.T) {
+	for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
+		for _, known := range []bool{true, false} {
+			a := told(t)
+			greedy := a.pending("greedy", wish{0, 4})
+			near, _ := a.ask(vfs, 0, 4)
+			var beside []string // all VFs beside the first GPU
+			for _, d := range a.all[vfs] {
+				if strings.HasPrefix(d.ID, "0000:0c:") {
+					beside = append(beside, d.ID)
+				}
+			}
+			if len(near) != 4 || len(beside) != 4 {
+				t.Fatalf("VFs %v", beside)
+			}
+			a.take(greedy.Pod, vfs, beside) // not what was said
+			a.recordedPods[greedy.Pod] = a.pods[greedy.Pod]
+			a.record()
+
+			strict := a.pending("strict", wish{4, 4})
+			strict.Alignment = intent.Required
+			if !known {
+				a.source, a.coordinator.alignment = "", intent.Required
+			}
+			refusal := ""
+			asked := 0
+			for _, name := range order {
+				ids, _ := a.ask(name, 0, 4)
+				asked++
+				if refusal = a.take(strict.Pod, name, ids); refusal != "" {
+					break
+				}
+			}
+			wantWords(t, refusal, "refuse 4 ", "only 3 of 4 pairs", "GPU 0000:11:00.0", "NODE", "switch 0000:", "0 of 4 VFs are free", "held by team/greedy/c", intent.AlignmentKey)
+			if want := map[bool]int{true: 1, false: 2}[known]; asked != want {
+				t.Errorf("%v, known %v: refused at Allocate %d", order, known, asked)
+			}
+			a.remove(strict.Pod)
+
+			easy := a.pending("easy", wish{1, 1})
+			easy.Alignment = intent.Required
+			for _, name := range order {
+				ids, why := a.ask(name, 0, 1)
+				if refusal := a.take(easy.Pod, name, ids); refusal != "" {
+					t.Errorf("%v: after %q: %s", order, why, refusal)
+				}
+			}
+		}
+	}
+}
+
+func TestPreferredAlignmentStandsAboveTheFlag(t *testing.T) {
+	a := told(t)
+	a.coordinator.alignment = intent.Required
+	lax := a.pending("lax", wish{4, 2}) // two GPUs have no VF of their own
+	lax.Alignment = intent.Preferred
+	for _, name := range []string{gpus, vfs} {
+		ids, _ := a.ask(name, 0, lax.Containers[0].Requests[name])
+		if refusal := a.take(lax.Pod, name, ids); refusal != "" {
+			t.Error(refusal)
+		}
+	}
+	strict := a.pending("strict", wish{4, 0}) // no pair at all
+	ids, _ := a.ask(gpus, 1, 4)
+	if refusal := a.take(strict.Pod, gpus, ids); refusal != "" {
+		t.Error(refusal)
+	}
+}
+
+// Kubelets before 1.34 show a pod that they have just rejected like one that waits.
+func TestWhoAsksOfSeveral(t *testing.T) {
+	t.Parallel()
+	pod := func(name string, age time.Duration, w wish) intent.Pod {
+		return intent.Pod{
+			Pod: kubelet.Pod{Namespace: "team", Name: name}, UID: name, Created: time.Unix(1000, 0).Add(-age),
+			Containers: []intent.Container{{Name: "c", Requests: map[string]int{gpus: w.gpus, vfs: w.vfs}}},
+		}
+	}
+	old, young, other := pod("old", time.Hour, wish{1, 0}), pod("young", time.Minute, wish{1, 1}), pod("other", time.Second, wish{0, 1})
+	twin := pod("twin", time.Second, wish{1, 1})
+	started := pod("started", 0, wish{1, 1})
+	started.Started = true
+	viewed := &kubelet.View{Pods: []kubelet.Pod{old.Pod, young.Pod}}
+	for name, tc := range map[string]struct {
+		pods    []intent.Pod
+		source  intent.Source
+		view    *kubelet.View
+		arrived []kubelet.Pod
+		want    string // "" for nobody
+		exact   bool
+	}{
+		"nobody wants any":                           {pods: []intent.Pod{other}, source: intent.PodsAPI},
+		"one does":                                   {pods: []intent.Pod{other, young}, source: intent.PodsAPI, want: "young", exact: true},
+		"one has started":                            {pods: []intent.Pod{started, old}, source: intent.PodsAPI, want: "old", exact: true},
+		"the youngest":                               {pods: []intent.Pod{old, young}, source: intent.Kubelet, want: "young"},
+		"it makes no difference":                     {pods: []intent.Pod{young, twin}, source: intent.Kubelet, want: "twin", exact: true},
+		"one that has just come":                     {pods: []intent.Pod{old, young}, source: intent.Kubelet, view: viewed, arrived: []kubelet.Pod{old.Pod}, want: "old"},
+		"the API server knows of more":               {pods: []intent.Pod{old, young, twin}, source: intent.APIServer, view: &kubelet.View{Pods: []kubelet.Pod{old.Pod}}, want: "old", exact: true},
+		"the API server's oldest, with nothing else": {pods: []intent.Pod{old, young}, source: intent.APIServer, want: "old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(time.Now)
+			l.announce(gpus, GPU, Announcement{})
+			l.announce(vfs, VF, Announcement{})
+			l.arrived = tc.arrived
+			got := l.identify(question{resource: gpus, size: 1}, tc.view, intent.Answer{Source: tc.source, Pods: tc.pods}, nil)
+			switch {
+			case (got == nil) != (tc.want == ""):
+				t.Errorf("asks %v, want %q", got, tc.want)
+			case got != nil && (got.pod.Pod.Name != tc.want || got.exact != tc.exact):
+				t.Errorf("asks %s, want %q, exact %v", got.describe(), tc.want, tc.exact)
+			}
+		})
+	}
+}
+
+// The kubelet gives what it has no choice of without a question. Who it is for is known all the same.
+func TestDevicesGivenWithoutAQuestion(t *testing.T) {
+	a := told(t)
+	pod := a.pending("all", wish{4, 2})
+	var onNode []string
+	for _, d := range a.aligned(gpus, []int{0}) {
+		onNode = append(onNode, d.ID)
+	}
+	a.take(pod.Pod, gpus, onNode)
+	_, why := a.ask(vfs, 0, 2)
+	wantWords(t, why, "team/all/c wants 4 amd.com/gpu, 2 nvidia.com/vf, second half")
+	if held := a.coordinator.ledger.newest(); held.ownerName() != "team/all/c" {
+		t.Errorf("held by %s", held.ownerName())
+	}
+}

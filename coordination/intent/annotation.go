@@ -1,0 +1,124 @@
+package intent
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Domain is that of Tandem's labels and annotations.
+const Domain = "tandem.dev"
+
+// Tandem's annotations of a pod.
+const (
+	// AlignmentKey is "required" or "preferred": whether a container is refused when its pairs are not all on one switch each. It
+	// stands above the daemons' --alignment.
+	AlignmentKey = Domain + "/alignment"
+	// DevicesKey has the devices that a scheduler chose for the pod, GPUs and VFs alike: PCI addresses or device IDs with
+	// commas between ("0000:11:00.0,0000:2f:00.0"). A container takes from it, in this order, as many as it asks for of those that are free.
+	DevicesKey = Domain + "/devices"
+)
+
+// Alignment says whether a container may have pairs that are not on one switch.
+type Alignment string
+
+// The two alignments.
+const (
+	Preferred Alignment = "preferred"
+	Required  Alignment = "required"
+)
+
+// MarshalText prints the alignment as flag and annotation spell it.
+func (a Alignment) MarshalText() ([]byte, error) { return []byte(a), nil }
+
+// UnmarshalText accepts "preferred" and "required".
+func (a *Alignment) UnmarshalText(text []byte) error {
+	switch alignment := Alignment(text); alignment {
+	case Preferred, Required:
+		*a = alignment
+		return nil
+	default:
+		return fmt.Errorf("want %s or %s", Preferred, Required)
+	}
+}
+
+// choosers are the annotations with devices that a scheduler chose, the first that is there counts.
+var choosers = []struct {
+	key  string
+	read func(string) ([]string, error)
+}{
+	{DevicesKey, list},
+	// HAMi: UUIDs of the GPUs (pkg/device/devices.go, EncodePodSingleDevice).
+	{"hami.io/vgpu-devices-allocated", hami},
+	{"hami.io/amd-devices-allocated", hami},
+	// Volcano's deviceshare plugin writes HAMi's format (pkg/scheduler/api/devices/nvidia/vgpu/utils.go).
+	{"volcano.sh/vgpu-ids-new", hami},
+	// Koordinator: PCI addresses of VFs (apis/extension/device_share.go, DeviceAllocations). It names GPUs by a number of its own
+	// agent's ("minor"), which says nothing here: they are chosen beside the VFs.
+	{"scheduling.koordinator.sh/device-allocated", koordinator},
+}
+
+// readAnnotations takes over what the pod's annotations say. One that cannot be read is as if it were not there, with a remark.
+func (p *Pod) readAnnotations(annotations map[string]string) {
+	if text, ok := annotations[AlignmentKey]; ok {
+		if err := p.Alignment.UnmarshalText([]byte(text)); err != nil {
+			p.Remarks = append(p.Remarks, fmt.Sprintf("annotation %s is %.40q: %v", AlignmentKey, text, err))
+		}
+	}
+	for _, chooser := range choosers {
+		text, ok := annotations[chooser.key]
+		if !ok {
+			continue
+		}
+		chosen, err := chooser.read(text)
+		if err != nil {
+			p.Remarks = append(p.Remarks, fmt.Sprintf("annotation %s: %v", chooser.key, err))
+			continue
+		}
+		if len(chosen) > 0 {
+			p.Chosen = chosen
+			return
+		}
+	}
+}
+
+// list reads names with commas or white space between.
+func list(text string) ([]string, error) {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }), nil
+}
+
+// hami reads "uuid,type,memory,cores:" for each device, with ";" after each container.
+func hami(text string) ([]string, error) {
+	var ids []string
+	for device := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ':' || r == ';' }) {
+		fields := strings.Split(device, ",")
+		if len(fields) < 4 || fields[0] == "" {
+			return nil, fmt.Errorf("%.60q is not uuid,type,memory,cores", device)
+		}
+		ids = append(ids, fields[0])
+	}
+	return ids, nil
+}
+
+// koordinator reads the addresses of VFs from {"rdma":[{"minor":0,"extension":{"vfs":[{"busID":"0000:01:00.2"}]}}]}.
+func koordinator(text string) ([]string, error) {
+	var allocations struct {
+		RDMA []struct {
+			Extension struct {
+				VFs []struct{ BusID string } `json:"vfs"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &allocations); err != nil {
+		return nil, fmt.Errorf("not JSON as Koordinator writes it: %w", err)
+	}
+	var addresses []string
+	for _, nic := range allocations.RDMA {
+		for _, vf := range nic.Extension.VFs {
+			if vf.BusID != "" {
+				addresses = append(addresses, vf.BusID)
+			}
+		}
+	}
+	return addresses, nil
+}

@@ -1,0 +1,125 @@
+package intent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// watcher keeps the pods of this node as the API server sends them. Asking it costs nothing.
+type watcher struct {
+	ofNode   cache.ListerWatcher
+	informer atomic.Pointer[cache.SharedIndexInformer]
+	broken   atomic.Pointer[error] // why the newest attempt to list or watch failed; nil from the first list on
+}
+
+// newWatcher makes a watch on the pods of a node; run starts it. client-go's clientset would bring every API of Kubernetes along, in
+// 23 MB of binary; a REST client that knows pods alone does.
+func newWatcher(config *rest.Config, node string) (*watcher, error) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
+	config = rest.CopyConfig(config)
+	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.ContentType = runtime.ContentTypeProtobuf
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the API server: %w", err)
+	}
+	ofNode := cache.NewListWatchFromClient(client, "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", node))
+	w := &watcher{ofNode: ofNode}
+	return w, w.renew()
+}
+
+// renew makes a new informer: one that has run cannot run again.
+func (w *watcher) renew() error {
+	informer := cache.NewSharedIndexInformer(w.ofNode, &corev1.Pod{}, 0, nil)
+	w.informer.Store(&informer)
+	return errors.Join(
+		informer.SetTransform(slim),
+		informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { w.broken.Store(&err) }),
+	)
+}
+
+// run watches until ctx is done. It may be called again then.
+func (w *watcher) run(ctx context.Context) error {
+	if (*w.informer.Load()).IsStopped() {
+		if err := w.renew(); err != nil {
+			return err
+		}
+	}
+	(*w.informer.Load()).RunWithContext(ctx)
+	return nil
+}
+
+// pods lists what has been sent so far. It waits for the first list, and for that no longer than ctx.
+func (w *watcher) pods(ctx context.Context) ([]Pod, error) {
+	informer := *w.informer.Load()
+	select {
+	case <-informer.HasSyncedChecker().Done():
+	case <-ctx.Done():
+		err := ctx.Err()
+		if broken := w.broken.Load(); broken != nil {
+			err = *broken
+		}
+		return nil, fmt.Errorf("watch the pods of this node at the API server: %w", err)
+	}
+	var pods []corev1.Pod
+	for _, object := range informer.GetStore().List() {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pods = append(pods, *pod)
+		}
+	}
+	return newPods(pods), nil
+}
+
+// slim drops what is not looked at before it is kept.
+func slim(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	kept := &corev1.Pod{Status: corev1.PodStatus{
+		Phase:                       pod.Status.Phase,
+		StartTime:                   pod.Status.StartTime,
+		ExtendedResourceClaimStatus: pod.Status.ExtendedResourceClaimStatus,
+	}}
+	kept.ObjectMeta = metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		CreationTimestamp: pod.CreationTimestamp, Annotations: known(pod.Annotations),
+	}
+	kept.Spec.InitContainers, kept.Spec.Containers = slimmed(pod.Spec.InitContainers), slimmed(pod.Spec.Containers)
+	return kept, nil
+}
+
+// known are the annotations that readAnnotations looks for.
+func known(annotations map[string]string) map[string]string {
+	kept := map[string]string{}
+	if text, ok := annotations[AlignmentKey]; ok {
+		kept[AlignmentKey] = text
+	}
+	for _, chooser := range choosers {
+		if text, ok := annotations[chooser.key]; ok {
+			kept[chooser.key] = text
+		}
+	}
+	return kept
+}
+
+func slimmed(containers []corev1.Container) []corev1.Container {
+	var kept []corev1.Container
+	for _, c := range containers {
+		kept = append(kept, corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy, Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits}})
+	}
+	return kept
+}

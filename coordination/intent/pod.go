@@ -1,0 +1,107 @@
+package intent
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// Pod is a pod of this node that has not ended.
+type Pod struct {
+	kubelet.Pod
+	UID        string
+	Created    time.Time
+	Started    bool        // the kubelet has begun to run it: its admission is over
+	Containers []Container // in the order in which the kubelet gives them devices: init containers first, sidecars among them
+	Alignment  Alignment   // "" where the pod says nothing
+	Chosen     []string    // devices that a scheduler chose: PCI addresses or device IDs, in its order
+	Remarks    []string    // what of its annotations could not be read, for people
+}
+
+// Container is a container of a pod and what it asks of device plugins.
+type Container struct {
+	Name     string
+	Role     Role
+	Requests map[string]int // devices wanted, by resource name; extended resources only, none that is 0
+}
+
+// Role says what becomes of a container's devices.
+type Role int
+
+// The roles.
+const (
+	App     Role = iota
+	Init         // runs before the app containers, which take its devices over
+	Sidecar      // a restartable init container: it runs beside the app containers and keeps its devices
+)
+
+// Of is the container of a pod by index.
+func (p Pod) Of(index int) kubelet.Container {
+	return kubelet.Container{Pod: p.Pod, Name: p.Containers[index].Name}
+}
+
+// newPods reduces pods to what decides. Those that have ended are left out: their devices are free.
+func newPods(list []corev1.Pod) []Pod {
+	var pods []Pod
+	for i := range list {
+		if phase := list[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			pods = append(pods, newPod(&list[i]))
+		}
+	}
+	return pods
+}
+
+func newPod(p *corev1.Pod) Pod {
+	pod := Pod{
+		Pod:     kubelet.Pod{Namespace: p.Namespace, Name: p.Name},
+		UID:     string(p.UID),
+		Created: p.CreationTimestamp.Time,
+		Started: p.Status.StartTime != nil || p.Status.Phase == corev1.PodRunning ||
+			len(p.Status.ContainerStatuses)+len(p.Status.InitContainerStatuses) > 0,
+	}
+	for _, c := range p.Spec.InitContainers {
+		role := Init
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			role = Sidecar
+		}
+		pod.Containers = append(pod.Containers, Container{Name: c.Name, Role: role, Requests: requests(p, &c)})
+	}
+	for _, c := range p.Spec.Containers {
+		pod.Containers = append(pod.Containers, Container{Name: c.Name, Requests: requests(p, &c)})
+	}
+	pod.readAnnotations(p.Annotations)
+	return pod
+}
+
+// requests are the limits of a container that device plugins fulfil: the kubelet's device manager goes by limits, which for
+// extended resources equal the requests, and passes over those that the scheduler backed with a ResourceClaim (DRA).
+func requests(p *corev1.Pod, c *corev1.Container) map[string]int {
+	wanted := map[string]int{}
+	for name, quantity := range c.Resources.Limits {
+		if strings.Contains(string(name), "/") && !backedByClaim(p, c.Name, name) {
+			if n := quantity.Value(); n > 0 && n <= maxRequest {
+				wanted[string(name)] = int(n)
+			}
+		}
+	}
+	return wanted
+}
+
+// maxRequest is beyond any node's number of devices: what is larger is no question of ours.
+const maxRequest = 1 << 20
+
+func backedByClaim(p *corev1.Pod, container string, name corev1.ResourceName) bool {
+	claims := p.Status.ExtendedResourceClaimStatus
+	if claims == nil {
+		return false
+	}
+	for _, m := range claims.RequestMappings {
+		if m.ContainerName == container && m.ResourceName == string(name) {
+			return true
+		}
+	}
+	return false
+}

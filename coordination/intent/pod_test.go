@@ -1,0 +1,169 @@
+package intent
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// recorded are the pods of a kubelet's answer to GET /pods.
+func recorded(t testing.TB) []corev1.Pod {
+	t.Helper()
+	content, err := os.ReadFile("../kubelet/testdata/pods.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list corev1.PodList
+	if err := json.Unmarshal(content, &list); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+func TestPods(t *testing.T) {
+	t.Parallel()
+	list := recorded(t)
+	list[2].Spec.Containers[0].Resources.Limits = corev1.ResourceList{"amd.com/gpu": quantity(t, "2"), "nvidia.com/vf": quantity(t, "0")}
+	list[2].Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{RequestMappings: []corev1.ContainerExtendedResourceRequest{
+		{ContainerName: "other", ResourceName: "amd.com/gpu"},
+	}}
+	claimed := *list[2].DeepCopy()
+	claimed.Status.ExtendedResourceClaimStatus.RequestMappings[0].ContainerName = "c"
+	want := []Pod{
+		{
+			Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, UID: "7d5b6a52-0d54-4b4e-9a3f-0a8f5be0b1c1",
+			Created:   time.Date(2026, 3, 2, 9, 14, 7, 0, time.UTC),
+			Alignment: Required,
+			Containers: []Container{
+				{Name: "check", Role: Init, Requests: map[string]int{"amd.com/gpu": 1}},
+				{Name: "proxy", Role: Sidecar, Requests: map[string]int{"tandem.dev/rdma_vf": 1}},
+				{Name: "worker", Requests: map[string]int{"amd.com/gpu": 4, "tandem.dev/rdma_vf": 4}},
+			},
+		},
+		{
+			Pod: kubelet.Pod{Namespace: "kube-system", Name: "runs"}, UID: "5b4f5e33-9ad1-42d0-8f7f-dd7e59d8a0b4",
+			Created: time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC), Started: true,
+			Containers: []Container{{Name: "c", Requests: map[string]int{"amd.com/gpu": 2}}},
+		},
+	}
+	if diff := cmp.Diff(want, newPods(list)); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+	if got := newPod(&claimed).Containers[0].Requests; len(got) != 0 {
+		t.Errorf("a ResourceClaim fulfils it, no device plugin: %v", got)
+	}
+	if c := want[0].Of(2); c.String() != "team/train-0/worker" {
+		t.Errorf("container %s", c)
+	}
+}
+
+func TestAnnotations(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		alignment   Alignment
+		chosen      []string
+		remarks     int
+	}{
+		"none":     {},
+		"required": {map[string]string{AlignmentKey: "required"}, Required, nil, 0},
+		"misspelt": {map[string]string{AlignmentKey: "always"}, "", nil, 1},
+		"own":      {map[string]string{DevicesKey: "0000:11:00.0, GPU-0fc3eda5\n"}, "", []string{"0000:11:00.0", "GPU-0fc3eda5"}, 0},
+		"HAMi, two containers": {
+			map[string]string{"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,3000,30:GPU-2,NVIDIA,3000,30:;GPU-3,NVIDIA,0,0:;"}, "", []string{"GPU-1", "GPU-2", "GPU-3"}, 0,
+		},
+		"HAMi, none":                {map[string]string{"hami.io/vgpu-devices-allocated": ";;"}, "", nil, 0},
+		"HAMi, something else":      {map[string]string{"hami.io/amd-devices-allocated": "GPU-1:;"}, "", nil, 1},
+		"Volcano":                   {map[string]string{"volcano.sh/vgpu-ids-new": "GPU-1,NVIDIA,1126,0:"}, "", []string{"GPU-1"}, 0},
+		"own stands above HAMi's":   {map[string]string{"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,0,0:;", DevicesKey: "GPU-9"}, "", []string{"GPU-9"}, 0},
+		"an empty one does not":     {map[string]string{"volcano.sh/vgpu-ids-new": "GPU-1,NVIDIA,1126,0:", DevicesKey: " "}, "", []string{"GPU-1"}, 0},
+		"Koordinator":               {map[string]string{koordinatorKey: `{"gpu":[{"minor":0}],"rdma":[{"minor":0,"extension":{"vfs":[{"minor":-1,"busID":"0000:01:00.2"}]}}]}`}, "", []string{"0000:01:00.2"}, 0},
+		"Koordinator, GPUs alone":   {map[string]string{koordinatorKey: `{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-core":"50"}}]}`}, "", nil, 0},
+		"Koordinator, no JSON":      {map[string]string{koordinatorKey: `{rdma":[{}]}`}, "", nil, 1},
+		"what others wrote is kept": {map[string]string{"kubernetes.io/config.source": "api"}, "", nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var pod Pod
+			pod.readAnnotations(tc.annotations)
+			if pod.Alignment != tc.alignment || !cmp.Equal(pod.Chosen, tc.chosen) || len(pod.Remarks) != tc.remarks {
+				t.Errorf("got %q, %v, remarks %q", pod.Alignment, pod.Chosen, pod.Remarks)
+			}
+		})
+	}
+}
+
+const koordinatorKey = "scheduling.koordinator.sh/device-allocated"
+
+func TestChoice(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                             "",
+		"podresources, pods-api":       "pods-api,podresources",
+		"api-server,kubelet,kubelet,":  "kubelet,api-server",
+		"inference":                    "error",
+		"pods-api,kubelet,pod-manager": "error",
+	} {
+		var choice Choice
+		err := choice.UnmarshalText([]byte(text))
+		got, _ := choice.MarshalText()
+		if (err != nil) != (want == "error") || err == nil && string(got) != want {
+			t.Errorf("%q: %s, %v", text, got, err)
+		}
+		if text == "" && choice == nil {
+			t.Error("no source at all reads as the default")
+		}
+	}
+}
+
+func FuzzPod(f *testing.F) {
+	for _, pod := range recorded(f) {
+		encoded, err := pod.Marshal()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(encoded)
+	}
+	f.Fuzz(func(t *testing.T, encoded []byte) {
+		var pod corev1.Pod
+		if pod.Unmarshal(encoded) != nil {
+			return
+		}
+		for _, p := range newPods([]corev1.Pod{pod}) {
+			for _, c := range p.Containers {
+				for name, count := range c.Requests {
+					if count <= 0 || count > maxRequest {
+						t.Errorf("%s asks for %d %s", c.Name, count, name)
+					}
+				}
+			}
+		}
+	})
+}
+
+func FuzzAnnotations(f *testing.F) {
+	f.Add("required", "0000:11:00.0,GPU-1", "GPU-1,NVIDIA,1,2:;", `{"rdma":[{"extension":{"vfs":[{"busID":"0000:01:00.2"}]}}]}`)
+	f.Fuzz(func(t *testing.T, alignment, own, hami, koordinator string) {
+		var pod Pod
+		pod.readAnnotations(map[string]string{
+			AlignmentKey: alignment, DevicesKey: own, "hami.io/vgpu-devices-allocated": hami, koordinatorKey: koordinator,
+		})
+		if pod.Alignment != "" && pod.Alignment != Required && pod.Alignment != Preferred {
+			t.Errorf("alignment %q", pod.Alignment)
+		}
+		for _, id := range pod.Chosen {
+			if id == "" {
+				t.Errorf("an empty name among %q", pod.Chosen)
+			}
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package intent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// flaky is a source that can fail and hang.
+type flaky struct {
+	err   error
+	hangs bool
+	asked int
+}
+
+func (f *flaky) pods(ctx context.Context) ([]Pod, error) {
+	f.asked++
+	if f.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return []Pod{{UID: "u"}}, f.err
+}
+
+// among makes sources of two.
+func among(best, next *flaky) (*Sources, *bytes.Buffer) {
+	var lines bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&lines, nil))
+	return &Sources{sources: []*source{{name: PodsAPI, log: log, pods: best.pods}, {name: Kubelet, log: log, pods: next.pods}}}, &lines
+}
+
+// within asks as the coordinator does, and says how long it took.
+func within(t *testing.T, s *Sources, limit time.Duration) (Source, time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	begun := time.Now()
+	answer, ok := s.Pods(ctx)
+	if ok != (answer.Source != "") {
+		t.Errorf("answer %v, %v", answer, ok)
+	}
+	return answer.Source, time.Since(begun)
+}
+
+func TestTheBestSourceThatWorks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		best, next := &flaky{}, &flaky{}
+		s, lines := among(best, next)
+		if got, _ := within(t, s, time.Second); got != PodsAPI || next.asked != 0 {
+			t.Errorf("asked %s", got)
+		}
+		best.err = errors.New("no socket")
+		for range 3 {
+			if got, _ := within(t, s, time.Second); got != Kubelet {
+				t.Errorf("asked %s", got)
+			}
+		}
+		if best.asked != 2 {
+			t.Errorf("a source that fails was asked %d times", best.asked-1)
+		}
+		best.err = nil
+		<-time.After(firstPause)
+		if got, _ := within(t, s, time.Second); got != PodsAPI {
+			t.Errorf("after the pause %s", got)
+		}
+		if n := strings.Count(lines.String(), "\n"); n != 2 || !strings.Contains(lines.String(), "works again") {
+			t.Errorf("log:\n%s", lines)
+		}
+	})
+}
+
+func TestPausesGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		best, next := &flaky{err: errors.New("no")}, &flaky{err: errors.New("no")}
+		s, lines := among(best, next)
+		begun := time.Now()
+		var asked []time.Duration
+		for time.Since(begun) < 10*time.Minute {
+			before := best.asked
+			if got, _ := within(t, s, time.Second); got != "" {
+				t.Fatalf("asked %s", got)
+			}
+			if best.asked > before {
+				asked = append(asked, time.Since(begun))
+			}
+			<-time.After(time.Second)
+		}
+		// 0, 1, 3, 7, 15, 31, 63 s, then every minute.
+		if len(asked) != 15 || asked[1] != time.Second || asked[5] != 31*time.Second || asked[14]-asked[13] != maxPause {
+			t.Errorf("asked at %v", asked)
+		}
+		if n := strings.Count(lines.String(), "\n"); n != 2 {
+			t.Errorf("%d log lines for two sources that never work", n)
+		}
+	})
+}
+
+func TestASourceThatHangsLeavesTimeToTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		best, next := &flaky{hangs: true}, &flaky{}
+		s, _ := among(best, next)
+		if got, took := within(t, s, 50*time.Millisecond); got != Kubelet || took != 25*time.Millisecond {
+			t.Errorf("%s after %v", got, took)
+		}
+		if got, took := within(t, s, 50*time.Millisecond); got != Kubelet || took != 0 {
+			t.Errorf("%s after %v", got, took)
+		}
+		next.hangs = true
+		<-time.After(maxPause)
+		if got, took := within(t, s, 50*time.Millisecond); got != "" || took != 50*time.Millisecond {
+			t.Errorf("%s after %v", got, took)
+		}
+	})
+}
+
+func TestAQuestionGivenUpTellsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		best, next := &flaky{hangs: true}, &flaky{}
+		s, lines := among(best, next)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		if _, ok := s.Pods(ctx); ok || lines.Len() > 0 {
+			t.Errorf("answered a question that was given up; log %q", lines)
+		}
+		best.hangs = false
+		if got, _ := within(t, s, time.Second); got != PodsAPI {
+			t.Errorf("then asked %s", got)
+		}
+	})
+}
+
+func TestOpen(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for name, tc := range map[string]struct {
+		config Config
+		want   string // in the error
+	}{
+		"default":                 {Config{Choice: Default}, ""},
+		"nothing":                 {Config{Choice: Choice{}}, ""},
+		"the kubelet, no address": {Config{Choice: Choice{PodsAPI, Kubelet}}, "--kubelet-address"},
+		"the kubelet":             {Config{Choice: Choice{Kubelet}, Kubelet: kubelet.Endpoint{Address: "10.0.0.7"}}, ""},
+		"API server, no name":     {Config{Choice: Choice{PodsAPI, APIServer}}, "--node-name"},
+		"API server, no account":  {Config{Choice: Choice{APIServer}, Node: "node-1"}, "automountServiceAccountToken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.config.KubeletDir, tc.config.Log = t.TempDir(), log
+			s, err := Open(tc.config)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("error %v, want %q", err, tc.want)
+			}
+			if s != nil {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,131 @@
+package kubelet
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// port is the kubelet's own (KubeletConfiguration, port).
+const port = "10250"
+
+// Endpoint says how to reach the kubelet's HTTPS server.
+type Endpoint struct {
+	Address string // of this node, with or without a port
+	Name    string // the node's: the kubelet's own certificates bear it; "" to look for the address in the certificate
+	Token   string // file with the service account's token; it is read for every question, since tokens are renewed
+	CA      string // file with the certificates that may have signed the kubelet's, or with that itself where it is self-signed
+}
+
+// HTTPS asks the kubelet's HTTPS server for its pods: GET /pods, which every version has. The account needs the right nodes/pods (get),
+// before Kubernetes 1.33 nodes/proxy. It shows what the Pods API does, but the phase of a pod
+// comes from the API server and lags behind (GetPods in pkg/kubelet/kubelet_getters.go).
+type HTTPS struct {
+	endpoint Endpoint
+	url      string
+
+	mu     sync.Mutex
+	client *http.Client // nil until the first question, and after one that failed: the CA file is then read again
+}
+
+// NewHTTPS makes a client. It reads files and connects when it is asked.
+func NewHTTPS(endpoint Endpoint) *HTTPS {
+	address := endpoint.Address
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		address = net.JoinHostPort(address, port)
+	}
+	return &HTTPS{endpoint: endpoint, url: "https://" + address + "/pods"}
+}
+
+// Close ends the connections.
+func (h *HTTPS) Close() error {
+	h.forget()
+	return nil
+}
+
+// Pods lists all pods that the kubelet knows, those that have ended included.
+func (h *HTTPS) Pods(ctx context.Context) ([]corev1.Pod, error) {
+	body, err := h.get(ctx)
+	if err != nil {
+		h.forget()
+		return nil, fmt.Errorf("get %s: %w", h.url, err)
+	}
+	var list corev1.PodList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, fmt.Errorf("parse the pods of %s: %w", h.url, err)
+	}
+	return list.Items, nil
+}
+
+func (h *HTTPS) get(ctx context.Context) ([]byte, error) {
+	client, err := h.connect()
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	token, err := os.ReadFile(h.endpoint.Token)
+	if err != nil {
+		return nil, fmt.Errorf("read the service account's token: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+string(bytes.TrimSpace(token)))
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s; the account needs the right to get nodes/pods, or nodes/proxy before Kubernetes 1.33", response.Status)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxMessage+1))
+	if len(body) > maxMessage {
+		return nil, fmt.Errorf("answer is larger than %d bytes", maxMessage)
+	}
+	return body, err
+}
+
+// connect makes the client that trusts the CA file alone. The token goes to nobody whose certificate is not signed by it.
+func (h *HTTPS) connect() (*http.Client, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.client != nil {
+		return h.client, nil
+	}
+	certificates, err := os.ReadFile(h.endpoint.CA)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA of the kubelet's certificate: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(certificates) {
+		return nil, fmt.Errorf("read the CA of the kubelet's certificate: no certificate in %s", h.endpoint.CA)
+	}
+	h.client = &http.Client{
+		Transport: &http.Transport{
+			TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: h.endpoint.Name, MinVersion: tls.VersionTLS12},
+			ForceAttemptHTTP2: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return h.client, nil
+}
+
+func (h *HTTPS) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.client != nil {
+		h.client.CloseIdleConnections()
+		h.client = nil
+	}
+}

@@ -1,0 +1,231 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+)
+
+// recordedPods is an answer to GET /pods as a kubelet encodes it (encodePods in pkg/kubelet/server/server.go).
+func recordedPods(t *testing.T) []byte {
+	t.Helper()
+	content, err := os.ReadFile("testdata/pods.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func wantPods(t *testing.T, got []corev1.Pod) {
+	t.Helper()
+	if len(got) != 3 || got[0].Name != "train-0" || got[0].Spec.Containers[0].Resources.Limits.Name("amd.com/gpu", "").Value() != 4 {
+		t.Errorf("pods %v", got)
+	}
+}
+
+// podManager serves the Pods API and refuses the first calls, as the kubelet's limiter does.
+type podManager struct {
+	podsv1alpha1.UnimplementedPodsServer
+	pods   []corev1.Pod
+	refuse int
+	broken bool
+}
+
+func (m *podManager) ListPods(context.Context, *podsv1alpha1.ListPodsRequest) (*podsv1alpha1.ListPodsResponse, error) {
+	if m.refuse > 0 {
+		m.refuse--
+		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
+	}
+	if m.broken {
+		return &podsv1alpha1.ListPodsResponse{Pods: [][]byte{[]byte("no pod")}}, nil
+	}
+	answer := &podsv1alpha1.ListPodsResponse{}
+	for _, pod := range m.pods {
+		encoded, err := pod.Marshal()
+		if err != nil {
+			return nil, err
+		}
+		answer.Pods = append(answer.Pods, encoded)
+	}
+	return answer, nil
+}
+
+// servePods puts a Pods API at a socket below a new kubelet folder and returns the folder.
+func servePods(t *testing.T, socket string, m *podManager) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket = filepath.Join(dir, socket)
+	if err := os.Mkdir(filepath.Dir(socket), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	podsv1alpha1.RegisterPodsServer(g, m)
+	done := make(chan error)
+	go func() { done <- g.Serve(listener) }()
+	t.Cleanup(func() {
+		g.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func askPodsAPI(t *testing.T, ctx context.Context, kubeletDir string) ([]corev1.Pod, error) {
+	t.Helper()
+	client, err := NewPodsAPI(kubeletDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	return client.Pods(ctx)
+}
+
+func TestPodsAPI(t *testing.T) {
+	t.Parallel()
+	var list corev1.PodList
+	if err := json.Unmarshal(recordedPods(t), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, socket := range podsSockets {
+		got, err := askPodsAPI(t, t.Context(), servePods(t, socket, &podManager{pods: list.Items, refuse: 2}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantPods(t, got)
+	}
+	if _, err := askPodsAPI(t, t.Context(), servePods(t, podsSockets[0], &podManager{broken: true})); err == nil {
+		t.Error("what is no pod was decoded")
+	}
+	if _, err := askPodsAPI(t, t.Context(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "1.37") {
+		t.Errorf("a kubelet without Pods API: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := askPodsAPI(t, ctx, servePods(t, podsSockets[0], &podManager{refuse: 1 << 20})); err == nil {
+		t.Error("limited for ever, no error")
+	}
+}
+
+// secured is a kubelet's HTTPS server with a token, which changes.
+type secured struct {
+	server *httptest.Server
+	token  string
+	answer []byte
+	ca     string // file with its certificate, as /var/lib/kubelet/pki/kubelet.crt
+}
+
+func newSecured(t *testing.T) *secured {
+	t.Helper()
+	s := &secured{token: "first", answer: recordedPods(t)}
+	s.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != "/pods":
+			w.WriteHeader(http.StatusNotFound)
+		case r.Header.Get("Authorization") != "Bearer "+s.token:
+			w.WriteHeader(http.StatusForbidden)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			if _, err := w.Write(s.answer); err != nil {
+				t.Log(err) // the client reads no more than it allows
+			}
+		}
+	}))
+	t.Cleanup(s.server.Close)
+	s.ca = filepath.Join(t.TempDir(), "kubelet.crt")
+	write(t, s.ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw}))
+	return s
+}
+
+func write(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHTTPS(t *testing.T) {
+	t.Parallel()
+	s := newSecured(t)
+	endpoint := Endpoint{Address: s.server.Listener.Addr().String(), Name: "example.com", Token: filepath.Join(t.TempDir(), "token"), CA: s.ca}
+	write(t, endpoint.Token, []byte("first\n"))
+	client := NewHTTPS(endpoint)
+	defer client.Close()
+	got, err := client.Pods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantPods(t, got)
+
+	s.token = "second"
+	if _, err := client.Pods(t.Context()); err == nil || !strings.Contains(err.Error(), "nodes/pods") {
+		t.Errorf("without the right: %v", err)
+	}
+	write(t, endpoint.Token, []byte("second"))
+	if got, err = client.Pods(t.Context()); err != nil {
+		t.Errorf("with a renewed token: %v", err)
+	}
+	wantPods(t, got)
+
+	s.answer = []byte(strings.Repeat(" ", maxMessage+1))
+	if _, err := client.Pods(t.Context()); err == nil || !strings.Contains(err.Error(), "larger") {
+		t.Errorf("an answer without end: %v", err)
+	}
+}
+
+// The token must reach nobody but the kubelet.
+func TestHTTPSTrustsNobodyElse(t *testing.T) {
+	t.Parallel()
+	s := newSecured(t)
+	s.server.Config.ErrorLog = nil
+	address := s.server.Listener.Addr().String()
+	token := filepath.Join(t.TempDir(), "token")
+	write(t, token, []byte("first"))
+	nothing := filepath.Join(t.TempDir(), "empty.crt")
+	write(t, nothing, nil)
+	for name, endpoint := range map[string]Endpoint{
+		"another node's certificate": {Address: address, Name: "another-node", Token: token, CA: s.ca},
+		"no CA file":                 {Address: address, Token: token, CA: nothing + "none"},
+		"no certificate in it":       {Address: address, Token: token, CA: nothing},
+		"no token":                   {Address: address, Name: "example.com", Token: token + "none", CA: s.ca},
+	} {
+		client := NewHTTPS(endpoint)
+		if _, err := client.Pods(t.Context()); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		client.Close()
+	}
+}
+
+func TestHTTPSPort(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"10.0.0.7": "https://10.0.0.7:10250/pods", "fd00::7": "https://[fd00::7]:10250/pods", "10.0.0.7:10255": "https://10.0.0.7:10255/pods",
+	} {
+		if got := NewHTTPS(Endpoint{Address: address}).url; got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
+}
