@@ -11,6 +11,7 @@ FUZZTIME  ?= 30s
 BENCH     ?= .
 COUNT     ?= 6
 BENCHTIME ?= 50ms
+OUTPUT    ?= table
 
 # Go stamps the version from git into the binaries (go version -m), where git can tell it.
 STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
@@ -37,6 +38,12 @@ test: ## Run all tests: own packages with the race detector, then the real kubel
 race: ## Run all tests with the race detector, the kubelet's managers included
 	go test -race -count=1 ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -race -count=1 -timeout 30m ./...
+
+.PHONY: parity
+parity: ## Report which tests show each row of the parity checklist that Tandem must or should fulfil; OUTPUT=json for programs
+	@mkdir -p $(BIN)
+	@go test -json ./... >$(BIN)/parity.json || true # what failed is in the report
+	@go run -buildvcs=false ./test/parity -o $(OUTPUT) <$(BIN)/parity.json
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files
