@@ -84,8 +84,8 @@ demo: build ## Place pods on every recorded machine through the real kubelet man
 e2e: demo ## End to end, as far as it goes today: the demo's checks through the built binaries on every recorded machine
 
 .PHONY: generate
-generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the coordination protocol's Go code (needs protoc)
-	PATH="$(TOOLS):$$PATH" protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. coordination/api/*.proto
+generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the Go code of the gRPC protocols (needs protoc)
+	PATH="$(TOOLS):$$PATH" protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. coordination/api/*.proto plugins/gpu/amd/exporter/*.proto
 
 .PHONY: image
 image: ## Build the container image IMAGE:TAG with docker
