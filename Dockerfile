@@ -10,5 +10,8 @@ RUN make build
 # plugins: a shell, cat and grep for "kubectl exec" and for entry points that are scripts.
 FROM debian:12-slim
 COPY --from=build /src/bin/tandem /src/bin/tandem-gpu /src/bin/tandem-rdma /usr/bin/
-# No ENTRYPOINT: which of the two plugins runs is the manifest's choice.
-CMD ["tandem", "--help"]
+# The name and the folder by which AMD's manifests and GPU operator start their plugin.
+RUN ln -s ../usr/bin/tandem-gpu /root/k8s-device-plugin
+WORKDIR /root
+# No ENTRYPOINT: which of the two plugins runs is the manifest's choice. AMD's manifests leave it to the image.
+CMD ["tandem-gpu"]

@@ -71,6 +71,7 @@ func start(t *testing.T, flags daemon.Flags, own amdFlags) {
 }
 
 func TestRecordedMachines(t *testing.T) {
+	t.Attr("parity", "amd/socket-name")
 	for _, c := range []struct {
 		machine  string
 		resource map[amd.Naming]string
@@ -90,6 +91,10 @@ func TestRecordedMachines(t *testing.T) {
 				t.Logf("registered after %s", time.Since(began))
 				if got := plugin.Request.GetResourceName(); got != resource {
 					t.Errorf("registered %s, want %s", got, resource)
+				}
+				// What follows the stock name tells one registration from the next.
+				if got, want := plugin.Request.GetEndpoint(), strings.ReplaceAll(resource, "/", "_"); !strings.HasPrefix(got, want) {
+					t.Errorf("socket %s, want %s", got, want)
 				}
 				devices := kubelettest.Await(t, plugin.Lists)
 				if len(devices) != c.devices {
@@ -124,6 +129,7 @@ func allocateAll(t *testing.T, plugin *kubelettest.Plugin, devices []*v1beta1.De
 }
 
 func TestGPUVanishesAndReturns(t *testing.T) {
+	t.Attr("parity", "amd/flag-pulse")
 	flags := layout(t, "oci-mi300x-derived")
 	kubelet := kubelettest.Start(t, flags.KubeletDir)
 	start(t, flags, pulsing(amd.Single, 10*time.Millisecond))
@@ -170,16 +176,17 @@ func hide(t *testing.T, path string) {
 func TestBadInput(t *testing.T) {
 	node := layout(t, "oci-mi300x-derived")
 	for _, c := range []struct {
+		row     string // of the parity checklist
 		name    string
 		disturb func(*testing.T, *daemon.Flags)
 		naming  amd.Naming
 		want    []string
 	}{
-		{"no sysfs", func(_ *testing.T, f *daemon.Flags) { f.SysfsRoot += "-none" }, amd.Single, []string{"--sysfs-root", "sys-none"}},
-		{"no driver", func(t *testing.T, f *daemon.Flags) { hide(t, filepath.Join(f.SysfsRoot, "module/amdgpu")) }, amd.Single, []string{"amdgpu", "not loaded"}},
-		{"naming", func(*testing.T, *daemon.Flags) {}, "double", []string{"--resource_naming_strategy", "double"}},
-		{"no kubelet folder", func(t *testing.T, f *daemon.Flags) { hide(t, kubelettest.Plugins(f.KubeletDir)) }, amd.Single, []string{"--kubelet-dir", "device-plugins"}},
-		{"mixed partitions", func(t *testing.T, f *daemon.Flags) {
+		{"", "no sysfs", func(_ *testing.T, f *daemon.Flags) { f.SysfsRoot += "-none" }, amd.Single, []string{"--sysfs-root", "sys-none"}},
+		{"amd/no-driver", "no driver", func(t *testing.T, f *daemon.Flags) { hide(t, filepath.Join(f.SysfsRoot, "module/amdgpu")) }, amd.Single, []string{"amdgpu", "not loaded"}},
+		{"amd/flag-naming", "naming", func(*testing.T, *daemon.Flags) {}, "double", []string{"--resource_naming_strategy", "double"}},
+		{"", "no kubelet folder", func(t *testing.T, f *daemon.Flags) { hide(t, kubelettest.Plugins(f.KubeletDir)) }, amd.Single, []string{"--kubelet-dir", "device-plugins"}},
+		{"amd/resource-name-single", "mixed partitions", func(t *testing.T, f *daemon.Flags) {
 			file := filepath.Join(f.SysfsRoot, "bus/pci/drivers/amdgpu/0000:11:00.0/current_compute_partition")
 			hide(t, file)
 			if err := os.WriteFile(file, []byte("DPX\n"), 0o600); err != nil {
@@ -188,6 +195,9 @@ func TestBadInput(t *testing.T) {
 		}, amd.Single, []string{"0000:11:00.0 is dpx_nps1", "--resource_naming_strategy=mixed"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.row != "" {
+				t.Attr("parity", c.row)
+			}
 			flags := node
 			c.disturb(t, &flags)
 			err := run(t.Context(), flags, named(c.naming), slog.New(slog.DiscardHandler))

@@ -33,6 +33,10 @@ func discover(t *testing.T, sys fs.FS, naming Naming) gpu.Inventory {
 var addresses = cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })
 
 func TestDiscover(t *testing.T) {
+	t.Attr("parity", "amd/device-id-gpu")
+	t.Attr("parity", "amd/device-id-partition")
+	t.Attr("parity", "amd/device-id-partition-dot")
+	t.Attr("parity", "amd/parent-of-partition")
 	got := discover(t, twoCards().fs(), Single)
 	first, second := topology.Address{Bus: 0x19}, topology.Address{Bus: 0xa7}
 	want := gpu.Inventory{Resources: map[string][]gpu.Device{"amd.com/gpu": {
@@ -47,6 +51,8 @@ func TestDiscover(t *testing.T) {
 }
 
 func TestResourceNames(t *testing.T) {
+	t.Attr("parity", "amd/resource-name-single")
+	t.Attr("parity", "amd/resource-name-mixed")
 	cpx := twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4"))
 	both := twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4")).add(partitioned("0000:19:00.0", "SPX", "NPS1"))
 	half := twoCards().add(sysfs{"devices/pci0000:00/0000:a7:00.0/current_compute_partition": "CPX"})
@@ -111,6 +117,23 @@ func TestOddDevices(t *testing.T) {
 	}
 }
 
+// TestPartitionOfCardWithoutNUMA: AMD's own plugin drops it.
+func TestPartitionOfCardWithoutNUMA(t *testing.T) {
+	t.Attr("parity", "amd/partition-numa-minus-one")
+	t.Attr("parity", "amd/topology")
+	sys := twoCards().add(function("0000:a7:00.0", "-1", "card2", "renderD129"))
+	found := map[string]bool{}
+	for _, d := range discover(t, sys.fs(), Single).Resources["amd.com/gpu"] {
+		if _, known := d.NUMA.Number(); known != (d.Card.Bus == 0x19) {
+			t.Errorf("%+v", d)
+		}
+		found[d.ID] = d.Healthy
+	}
+	if !found["amdgpu_xcp_0"] || !found["amdgpu_xcp.3"] {
+		t.Errorf("found %v", found)
+	}
+}
+
 func TestUnhealthyWithoutKFD(t *testing.T) {
 	sys := function("0000:19:00.0", "0", "card1", "renderD128")
 	for name, s := range map[string]sysfs{"no KFD": sys, "CPUs only": maps.Clone(sys).add(cpuNode(0))} {
@@ -150,6 +173,7 @@ func (f failing) ReadDir(name string) ([]fs.DirEntry, error) {
 }
 
 func TestHiddenKFD(t *testing.T) {
+	t.Attr("parity", "amd/helm-unprivileged")
 	// What a container without the GPUs in its device cgroup sees.
 	sys := twoCards().add(link("io_links", 1, 0, 2, 11, 15, 1, 1))
 	hidden := failing{MapFS: sys.fs(), file: kfdFile(4, "properties"), err: syscall.EPERM}
@@ -277,6 +301,8 @@ func golden() []byte {
 }
 
 func TestAllocateGolden(t *testing.T) {
+	t.Attr("parity", "amd/allocate-devices")
+	t.Attr("parity", "amd/allocate-no-env")
 	sys := twoCards().
 		add(minors("devices/platform/amdgpu_xcp_3", "card5", "renderD132"))
 	for path := range sys {
@@ -346,6 +372,7 @@ func TestReadLinks(t *testing.T) {
 }
 
 func TestCardAddress(t *testing.T) {
+	t.Attr("parity", "amd/parent-of-partition")
 	for _, c := range []struct {
 		domain, location uint64
 		want             string
