@@ -6,8 +6,8 @@ RUN go mod download
 COPY . .
 RUN make build
 
-# The programs are static and would run on an empty image. debian:12-slim is there for people and for what wraps the
-# plugins: a shell, cat and grep for "kubectl exec" and for entry points that are scripts.
+# debian:12-slim is there for tandem-gpu, which loads the vendors' libraries by glibc's dlopen, for people, and for what wraps
+# the plugins: a shell, cat and grep for "kubectl exec" and for entry points that are scripts.
 FROM debian:12-slim
 COPY --from=build /src/bin/tandem /src/bin/tandem-gpu /src/bin/tandem-rdma /usr/bin/
 # The name and the folder by which AMD's manifests and GPU operator start their plugin.

@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd/exporter"
+	"github.com/tandem-k8s/tandem/test/amdsmi"
 )
 
 // replace gives a file of the machine another content.
@@ -135,6 +136,26 @@ func TestMetricsExporter(t *testing.T) {
 	awaitHealth(t, plugin, "")
 }
 
+// TestMemoryErrors: an uncorrectable error makes its GPU unhealthy for a pulse.
+func TestMemoryErrors(t *testing.T) {
+	flags := layout(t, "oci-mi300x-derived")
+	description, err := amdsmi.Describe(os.DirFS(flags.SysfsRoot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := pulsing(amd.Single, 250*time.Millisecond)
+	own.library = amdsmi.Build(t, description)
+	kubelet := kubelettest.Start(t, flags.KubeletDir)
+	start(t, flags, own)
+	plugin := kubelettest.Await(t, kubelet.Plugins)
+	awaitHealth(t, plugin, "")
+	const last = "206141652992 0\n" // the memory of the last GPU and its errors
+	at := strings.LastIndex(description, last)
+	amdsmi.Say(t, own.library, description[:at]+strings.Replace(last, " 0", " 1", 1)+description[at+len(last):])
+	awaitHealth(t, plugin, "0000:da:00.0")
+	awaitHealth(t, plugin, "")
+}
+
 // TestSimpleHealth: without a GPU in the KFD topology none is healthy, and with the next pulse after that all are.
 func TestSimpleHealth(t *testing.T) {
 	t.Attr("parity", "amd/health-simple")
@@ -180,7 +201,7 @@ func TestFlagsOfAMD(t *testing.T) {
 			f.register(set)
 			err := set.Parse(c.args)
 			if err == nil {
-				_, err = f.backend(os.DirFS(t.TempDir()))
+				_, err = f.backend(os.DirFS(t.TempDir()), slog.New(slog.DiscardHandler))
 			}
 			if err != nil && c.want == "" || err == nil && c.want != "" || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)

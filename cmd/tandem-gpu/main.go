@@ -37,7 +37,7 @@ func run(ctx context.Context, flags daemon.Flags, amd amdFlags, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	backend, err := amd.backend(sys)
+	backend, err := amd.backend(sys, log)
 	if err != nil {
 		return err
 	}

@@ -44,6 +44,8 @@ type Backend struct {
 	naming Naming
 	health map[string]Health // other sources of health, by what they are called
 	asked  bool              // them, once at least
+	notes  []string          // on the library, for the next Discover
+	links  []topology.Link   // that the library alone knows
 }
 
 var _ gpu.Backend = (*Backend)(nil)
@@ -77,7 +79,8 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 	if err != nil {
 		return gpu.Inventory{}, err
 	}
-	inventory := gpu.Inventory{Notes: append(notes, leftOut...)}
+	inventory := gpu.Inventory{Notes: slices.Concat(b.notes, notes, leftOut)}
+	b.notes = nil
 	inventory.Resources, err = b.resources(append(slices.Collect(maps.Values(cards)), partitions...))
 	if err != nil {
 		return gpu.Inventory{}, err
@@ -117,7 +120,10 @@ func (b *Backend) resources(parts []part) (map[string][]gpu.Device, error) {
 }
 
 // Links reads the XGMI links between the cards.
-func (b *Backend) Links() ([]topology.Link, error) { return ReadLinks(b.sys) }
+func (b *Backend) Links() ([]topology.Link, error) {
+	links, err := ReadLinks(b.sys)
+	return append(links, b.links...), err
+}
 
 // Allocate gives the container /dev/kfd and the card and render node of every device, for reading and writing, and
 // nothing else: no environment variable, since AMD's container runtime would act on AMD_VISIBLE_DEVICES a second time.

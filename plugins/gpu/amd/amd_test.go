@@ -383,7 +383,7 @@ func TestCardAddress(t *testing.T) {
 		{1, 0xe5ff, "0001:e5:1f.0"},
 		{0x10000, 0x0100, "10000:01:00.0"},
 	} {
-		if got := cardAddress(c.domain, c.location).String(); got != c.want {
+		if got := CardAddress(c.domain, c.location).String(); got != c.want {
 			t.Errorf("%d, %d: %s, want %s", c.domain, c.location, got, c.want)
 		}
 	}

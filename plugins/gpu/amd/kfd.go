@@ -61,14 +61,14 @@ func readNode(sys fs.FS, number int) (node, error) {
 	return node{
 		number: number,
 		gpu:    p["simd_count"] > 0 || p["drm_render_minor"] > 0,
-		card:   cardAddress(p["domain"], p["location_id"]),
+		card:   CardAddress(p["domain"], p["location_id"]),
 		render: int(p["drm_render_minor"]),
 	}, nil
 }
 
-// cardAddress decodes location_id: bus in bits 8 to 15, device in 3 to 7. The low three bits are the function, 0 for every
+// CardAddress decodes location_id: bus in bits 8 to 15, device in 3 to 7. The low three bits are the function, 0 for every
 // GPU, or on a partitioned one the number of the partition; both are masked.
-func cardAddress(domain, location uint64) topology.Address {
+func CardAddress(domain, location uint64) topology.Address {
 	return topology.Address{Domain: uint32(domain), Bus: uint8(location >> 8), Device: uint8(location>>3) & 0x1f}
 }
 
