@@ -100,7 +100,7 @@ func stopped(ctx context.Context, err error) bool {
 }
 
 func page(set *pflag.FlagSet, help Help) string {
-	return fmt.Sprintf("%s\n\nUsage:\n  %s [flags]\n\nExamples:\n%s\n\nFlags:\n%s\n%s",
+	return fmt.Sprintf("%s\n\nUsage:\n  %s [flags]\n\nExamples:\n%s\n\nFlags:\n%sThe flags of glog, which manifests of the stock plugins set, are accepted too.\n\n%s",
 		strings.TrimSpace(help.About), set.Name(), strings.Trim(help.Examples, "\n"), set.FlagUsages(), exitCodes)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// How long a source of health may take to answer. The first answer is waited for at the start, before the GPUs are
+// How long each source of health may take to answer. The first answer is waited for at the start, before the GPUs are
 // offered; later ones hold up nothing but the next.
 const (
 	firstPatience = 500 * time.Millisecond
@@ -71,11 +71,11 @@ func (b *Backend) ask() (answers map[string]verdicts, notes []string) {
 	if !b.asked {
 		b.asked, limit = true, firstPatience
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
 	answers = map[string]verdicts{}
 	for name, source := range b.health {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		found, err := source(ctx)
+		cancel()
 		if err != nil {
 			notes = append(notes, fmt.Sprintf("health of the GPUs is judged without %s: %v", name, err))
 			continue
