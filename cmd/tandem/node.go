@@ -20,7 +20,7 @@ type node struct {
 	parts map[topology.Address][]gpu.Device
 	links []topology.Link
 	vram  map[topology.Address]uint64 // bytes; absent where sysfs does not tell, as for NVIDIA
-	notes []string // what could not be read and is not needed
+	notes []string                    // what could not be read and is not needed
 }
 
 func readNode(s *source) (*node, error) {
