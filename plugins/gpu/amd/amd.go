@@ -5,6 +5,9 @@
 // KFD topology says of which card they are: the partition has a KFD node with the same render minor, whose location_id is
 // the card's bus, device and, in the low three bits, the number of the partition.
 //
+// Two other sources are heeded where they are there: AMD's metrics exporter (package exporter) for health, and libamd_smi
+// (package smi) for memory errors, and to be compared with sysfs at the start. Sysfs is enough and counts.
+//
 // Device IDs, resource names and the answer to Allocate are those of AMD's own plugin, so that a node can change from
 // one to the other under running pods.
 package amd
