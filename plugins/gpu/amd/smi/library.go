@@ -85,13 +85,12 @@ func ask[T any](ctx context.Context, l *Library, question func() (T, error)) (T,
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		defer func() { <-l.busy }()
-		err := l.start()
-		value := none
-		if err == nil {
-			value, err = question()
+		var a answer
+		if a.err = l.start(); a.err == nil {
+			a.value, a.err = question()
 		}
-		answered <- answer{value, err}
+		<-l.busy // before the answer: who has it may ask again
+		answered <- a
 	}()
 	select {
 	case a := <-answered:
