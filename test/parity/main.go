@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 )
 
 func main() {
@@ -45,6 +46,9 @@ func report(w io.Writer, in io.Reader, format string) error {
 	}
 	if len(tests) == 0 {
 		return errors.New(`no test result on standard input; use "make parity"`)
+	}
+	if names := misnamed(rows, tests); len(names) > 0 {
+		return fmt.Errorf("there is no such row in checklist.csv: %s", strings.Join(names, ", "))
 	}
 	verdicts := judge(rows, tests)
 	if err := write(w, verdicts); err != nil {

@@ -106,6 +106,10 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%q: %v", in, err)
 		}
 	}
+	in := results(t, "TestA shows amd/device-id-gpus", "TestA pass", "TestB shows amd/labeller", "TestB pass")
+	if err := report(&bytes.Buffer{}, strings.NewReader(in), "table"); err == nil || !strings.Contains(err.Error(), "checklist.csv: amd/device-id-gpus (plugins/gpu/amd TestA)") {
+		t.Errorf("misnamed: %v", err)
+	}
 	if err := report(&bytes.Buffer{}, strings.NewReader(""), "xml"); err == nil || !strings.Contains(err.Error(), `-o "xml"`) {
 		t.Errorf("format: %v", err)
 	}

@@ -25,9 +25,13 @@ type verdict struct {
 	Tests []*test `json:"tests"`
 }
 
+// judge says of every row that Tandem must or should fulfil whether it does.
 func judge(rows []row, tests []*test) []verdict {
 	verdicts := make([]verdict, 0, len(rows))
 	for _, r := range rows {
+		if r.Priority == could {
+			continue
+		}
 		v := verdict{row: r, Tests: []*test{}}
 		for _, t := range tests {
 			if t.shows(r.Name) {
@@ -38,6 +42,18 @@ func judge(rows []row, tests []*test) []verdict {
 		verdicts = append(verdicts, v)
 	}
 	return verdicts
+}
+
+// misnamed lists what tests say they show and no row is called.
+func misnamed(rows []row, tests []*test) (names []string) {
+	for _, t := range tests {
+		for _, name := range t.rows {
+			if !slices.ContainsFunc(rows, func(r row) bool { return r.Name == name }) {
+				names = append(names, fmt.Sprintf("%s (%s)", name, t.Name))
+			}
+		}
+	}
+	return names
 }
 
 func state(tests []*test) string {
