@@ -6,9 +6,12 @@ RUN go mod download
 COPY . .
 RUN make build
 
-# The programs are static and would run on an empty image. debian:12-slim is there for people and for what wraps the
-# plugins: a shell, cat and grep for "kubectl exec" and for entry points that are scripts.
+# debian:12-slim is there for tandem-gpu, which loads the vendors' libraries by glibc's dlopen, for people, and for what wraps
+# the plugins: a shell, cat and grep for "kubectl exec" and for entry points that are scripts.
 FROM debian:12-slim
 COPY --from=build /src/bin/tandem /src/bin/tandem-gpu /src/bin/tandem-rdma /usr/bin/
-# No ENTRYPOINT: which of the two plugins runs is the manifest's choice.
-CMD ["tandem", "--help"]
+# The name and the folder by which AMD's manifests and GPU operator start their plugin.
+RUN ln -s ../usr/bin/tandem-gpu /root/k8s-device-plugin
+WORKDIR /root
+# No ENTRYPOINT: which of the two plugins runs is the manifest's choice. AMD's manifests leave it to the image.
+CMD ["tandem-gpu"]

@@ -3,6 +3,7 @@ module github.com/tandem-k8s/tandem
 go 1.26.0
 
 require (
+	github.com/ebitengine/purego v0.10.0
 	github.com/fsnotify/fsnotify v1.9.0
 	github.com/google/go-cmp v0.7.0
 	github.com/k8snetworkplumbingwg/sriovnet v1.3.0

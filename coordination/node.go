@@ -151,7 +151,7 @@ func call[T any](runDir string, ask func(api.CoordinationClient) (T, error)) (an
 	}
 }
 
-// Member makes the part of one resource. Call it before Run.
+// Member makes the part of one resource, at any time.
 func (n *Node) Member(resource string, kind Kind) *Member {
 	m := &Member{node: n, resource: resource, kind: kind, log: n.config.Log.With("resource", resource)}
 	n.mu.Lock()

@@ -170,6 +170,7 @@ func check(t *testing.T, tr *topology.Tree, wants []near) {
 //	                 └ 82:01 ─ 85 GPU
 //	02.0 ─ 86 GPU
 func TestDistanceOfVFs(t *testing.T) {
+	t.Attr("parity", "pair/switch-id-vf")
 	t.Parallel()
 	const port = "pci0000:80/0000:80:01.0/0000:81:00.0/0000:82:00.0/"
 	sys := sysfs("0-1",

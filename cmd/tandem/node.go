@@ -19,7 +19,8 @@ type node struct {
 	nics  []*topology.Device // network functions that are not VFs, ascending by address
 	parts map[topology.Address][]gpu.Device
 	links []topology.Link
-	notes []string // what could not be read and is not needed
+	vram  map[topology.Address]uint64 // bytes; absent where sysfs does not tell, as for NVIDIA
+	notes []string                    // what could not be read and is not needed
 }
 
 func readNode(s *source) (*node, error) {
@@ -31,7 +32,7 @@ func readNode(s *source) (*node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.name(), err)
 	}
-	n := &node{sys: sys, tree: tree, parts: map[topology.Address][]gpu.Device{}}
+	n := &node{sys: sys, tree: tree, parts: map[topology.Address][]gpu.Device{}, vram: map[topology.Address]uint64{}}
 	for d := range tree.Devices() {
 		switch {
 		case isGPU(d):
@@ -49,11 +50,19 @@ func isGPU(d *topology.Device) bool {
 	return d.Class.IsGPU() && (d.Vendor == amdVendor || d.Vendor == nvidiaVendor)
 }
 
-// readAMD reads the partitions and XGMI links of AMD GPUs. Where amdgpu is not loaded or the KFD topology is hidden the
+// readAMD reads the memory, the partitions and XGMI links of AMD GPUs. Where amdgpu is not loaded or the KFD topology is hidden the
 // matrix is still right, so that errors are notes.
 func (n *node) readAMD() {
 	if _, err := fs.Stat(n.sys, "module/amdgpu"); errors.Is(err, fs.ErrNotExist) {
 		return
+	}
+	for _, d := range n.gpus {
+		switch bytes, err := amd.ReadVRAM(n.sys, d.Address); {
+		case err != nil:
+			n.notes = append(n.notes, err.Error())
+		case bytes > 0:
+			n.vram[d.Address] = bytes
+		}
 	}
 	links, err := amd.ReadLinks(n.sys)
 	if err != nil {
@@ -79,6 +88,14 @@ func (n *node) readAMD() {
 // rdmaNICs are the PFs that have an RDMA device.
 func (n *node) rdmaNICs() []*topology.Device {
 	return slices.DeleteFunc(slices.Clone(n.nics), func(d *topology.Device) bool { return len(d.RDMA) == 0 })
+}
+
+// memory is the size of a GPU's memory in bytes for JSON: null where it is unknown.
+func (n *node) memory(gpu topology.Address) *uint64 {
+	if bytes, known := n.vram[gpu]; known {
+		return &bytes
+	}
+	return nil
 }
 
 // number is a NUMA node for JSON: null where it is unknown.

@@ -85,6 +85,9 @@ func (m *matrix) writeNames(out *bytes.Buffer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i, g := range m.GPUs {
 		fmt.Fprintf(w, "GPU%d\t%s\tNUMA %s\t%s", i, g.Address, nodeText(g.NUMA), g.Model)
+		if g.VRAM != nil {
+			fmt.Fprintf(w, ", %.0f GiB", float64(*g.VRAM)/(1<<30))
+		}
 		if len(g.Partitions) > 0 {
 			fmt.Fprintf(w, ", %d partitions", len(g.Partitions))
 		}

@@ -77,6 +77,7 @@ type gpuEntry struct {
 	Address    topology.Address `json:"address"`
 	NUMA       *int             `json:"numa"`
 	Model      string           `json:"model"`
+	VRAM       *uint64          `json:"vram"`                 // bytes
 	Partitions []string         `json:"partitions,omitempty"` // device IDs, where there are several
 }
 
@@ -140,7 +141,7 @@ func newMatrix(n *node, all bool) *matrix {
 }
 
 func (n *node) newGPUEntry(d *topology.Device) gpuEntry {
-	e := gpuEntry{ID: d.Address.String(), Address: d.Address, NUMA: number(d.NUMA), Model: model(d)}
+	e := gpuEntry{ID: d.Address.String(), Address: d.Address, NUMA: number(d.NUMA), Model: model(d), VRAM: n.memory(d.Address)}
 	if parts := n.parts[d.Address]; len(parts) > 1 {
 		for _, part := range parts {
 			e.Partitions = append(e.Partitions, part.ID)

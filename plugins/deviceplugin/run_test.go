@@ -72,6 +72,7 @@ func TestOffersNoPreference(t *testing.T) {
 }
 
 func TestRegistersAgain(t *testing.T) {
+	t.Attr("parity", "all/reregister-on-stream-end")
 	for name, disturb := range map[string]func(*testing.T, *kubelettest.Kubelet, *kubelettest.Plugin){
 		"stream ended":          func(_ *testing.T, _ *kubelettest.Kubelet, p *kubelettest.Plugin) { p.EndStream() },
 		"connection lost":       func(_ *testing.T, _ *kubelettest.Kubelet, p *kubelettest.Plugin) { p.Close() },
@@ -120,6 +121,7 @@ func TestKubeletRefuses(t *testing.T) {
 }
 
 func TestKubeletComesLateAndComesBack(t *testing.T) {
+	t.Attr("parity", "amd/kubelet-restart")
 	dir := kubelettest.Dir(t)
 	start(t, dir, newFake("a"))
 	var before string

@@ -125,6 +125,9 @@ func run(t *testing.T, root string, log *slog.Logger) *kubelettest.Plugin {
 }
 
 func TestPluginUnderKubelet(t *testing.T) {
+	t.Attr("parity", "amd/topology")
+	t.Attr("parity", "amd/options-fallback")
+	t.Attr("parity", "amd/allocate-devices")
 	var log lines
 	plugin := run(t, twoGPUs(t), slog.New(slog.NewJSONHandler(&log, nil)))
 	if plugin.Request.GetResourceName() != "amd.com/gpu" || !plugin.Options.GetGetPreferredAllocationAvailable() {

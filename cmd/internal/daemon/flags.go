@@ -26,6 +26,8 @@ type Flags struct {
 	Alignment           intent.Alignment
 	Kubelet             kubelet.Endpoint
 	NodeName            string
+
+	glog glogFlags
 }
 
 // account is where Kubernetes puts the token of a pod's service account, and the cluster's CA.
@@ -40,6 +42,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.TextVar(&f.LogFormat, "log-format", Text, "text or json")
 	set.TextVar(&f.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true, "tell the kubelet which devices to prefer; false leaves it to choose at random")
+	f.glog.register(set)
 	f.registerIntent(set)
 }
 

@@ -33,6 +33,10 @@ func discover(t *testing.T, sys fs.FS, naming Naming) gpu.Inventory {
 var addresses = cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })
 
 func TestDiscover(t *testing.T) {
+	t.Attr("parity", "amd/device-id-gpu")
+	t.Attr("parity", "amd/device-id-partition")
+	t.Attr("parity", "amd/device-id-partition-dot")
+	t.Attr("parity", "amd/parent-of-partition")
 	got := discover(t, twoCards().fs(), Single)
 	first, second := topology.Address{Bus: 0x19}, topology.Address{Bus: 0xa7}
 	want := gpu.Inventory{Resources: map[string][]gpu.Device{"amd.com/gpu": {
@@ -47,6 +51,8 @@ func TestDiscover(t *testing.T) {
 }
 
 func TestResourceNames(t *testing.T) {
+	t.Attr("parity", "amd/resource-name-single")
+	t.Attr("parity", "amd/resource-name-mixed")
 	cpx := twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4"))
 	both := twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4")).add(partitioned("0000:19:00.0", "SPX", "NPS1"))
 	half := twoCards().add(sysfs{"devices/pci0000:00/0000:a7:00.0/current_compute_partition": "CPX"})
@@ -111,6 +117,23 @@ func TestOddDevices(t *testing.T) {
 	}
 }
 
+// TestPartitionOfCardWithoutNUMA: AMD's own plugin drops it.
+func TestPartitionOfCardWithoutNUMA(t *testing.T) {
+	t.Attr("parity", "amd/partition-numa-minus-one")
+	t.Attr("parity", "amd/topology")
+	sys := twoCards().add(function("0000:a7:00.0", "-1", "card2", "renderD129"))
+	found := map[string]bool{}
+	for _, d := range discover(t, sys.fs(), Single).Resources["amd.com/gpu"] {
+		if _, known := d.NUMA.Number(); known != (d.Card.Bus == 0x19) {
+			t.Errorf("%+v", d)
+		}
+		found[d.ID] = d.Healthy
+	}
+	if !found["amdgpu_xcp_0"] || !found["amdgpu_xcp.3"] {
+		t.Errorf("found %v", found)
+	}
+}
+
 func TestUnhealthyWithoutKFD(t *testing.T) {
 	sys := function("0000:19:00.0", "0", "card1", "renderD128")
 	for name, s := range map[string]sysfs{"no KFD": sys, "CPUs only": maps.Clone(sys).add(cpuNode(0))} {
@@ -150,6 +173,7 @@ func (f failing) ReadDir(name string) ([]fs.DirEntry, error) {
 }
 
 func TestHiddenKFD(t *testing.T) {
+	t.Attr("parity", "amd/helm-unprivileged")
 	// What a container without the GPUs in its device cgroup sees.
 	sys := twoCards().add(link("io_links", 1, 0, 2, 11, 15, 1, 1))
 	hidden := failing{MapFS: sys.fs(), file: kfdFile(4, "properties"), err: syscall.EPERM}
@@ -186,10 +210,8 @@ func TestBadMachines(t *testing.T) {
 		{"unreadable platform", failing{MapFS: twoCards().fs(), file: platform, err: syscall.EACCES}, []string{"list AMD GPU partitions", "permission denied"}},
 		{"different partitions", twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4")).add(partitioned("0000:19:00.0", "SPX", "NPS1")).fs(),
 			[]string{"0000:19:00.0 is spx_nps1", "amdgpu_xcp_0 is cpx_nps4", "--resource_naming_strategy=mixed"}},
-		{"hole in KFD", without(twoCards(), "nodes/3/"), []string{"node 3 is missing", "node 4"}},
 		{"KFD node without properties", twoCards().add(sysfs{kfdFile(5, "gpu_id"): "1"}).fs(), []string{"KFD node 5", "properties"}},
 		{"KFD property", twoCards().add(sysfs{kfdFile(1, "properties"): "simd_count many"}).fs(), []string{"KFD node 1", "simd_count", `"many"`}},
-		{"KFD link to nowhere", twoCards().add(link("io_links", 1, 7, 64, 11, 15, 1, 1)).fs(), []string{"link 7 of KFD node 1", "node 64"}},
 		{"KFD link without properties", twoCards().add(sysfs{kfdFile(1, "p2p_links/0/x"): ""}).fs(), []string{"link 0 of KFD node 1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -215,9 +237,33 @@ func TestBadMachines(t *testing.T) {
 	}
 }
 
-func without(s sysfs, part string) fs.FS {
+func without(s sysfs, part string) sysfs {
 	maps.DeleteFunc(s, func(path, _ string) bool { return strings.Contains(path, part) })
-	return s.fs()
+	return s
+}
+
+// TestHoleInKFD: what a missing node stands for is left out, nothing else.
+func TestHoleInKFD(t *testing.T) {
+	sys := without(twoCards(), "nodes/3/").
+		add(link("io_links", 1, 0, 2, 11, 15, 1, 1)).
+		add(link("io_links", 1, 1, 3, 11, 15, 1, 1)).
+		add(link("io_links", 1, 2, 64, 11, 15, 1, 1)).fs()
+	inventory := discover(t, sys, Single)
+	var ids []string
+	for _, d := range inventory.Resources["amd.com/gpu"] {
+		if ids = append(ids, d.ID); !d.Healthy {
+			t.Errorf("%s is unhealthy", d.ID)
+		}
+	}
+	if want := []string{"0000:19:00.0", "0000:a7:00.0", "amdgpu_xcp.3"}; !slices.Equal(ids, want) {
+		t.Errorf("devices %v, want %v", ids, want)
+	}
+	if len(inventory.Notes) != 1 || !strings.Contains(inventory.Notes[0], "node 3 before it is missing") {
+		t.Errorf("notes %q", inventory.Notes)
+	}
+	if links, err := ReadLinks(sys); err != nil || len(links) != 1 {
+		t.Errorf("links %v, %v", links, err)
+	}
 }
 
 func TestDeviceVanishesWhileRead(t *testing.T) {
@@ -255,6 +301,8 @@ func golden() []byte {
 }
 
 func TestAllocateGolden(t *testing.T) {
+	t.Attr("parity", "amd/allocate-devices")
+	t.Attr("parity", "amd/allocate-no-env")
 	sys := twoCards().
 		add(minors("devices/platform/amdgpu_xcp_3", "card5", "renderD132"))
 	for path := range sys {
@@ -324,6 +372,7 @@ func TestReadLinks(t *testing.T) {
 }
 
 func TestCardAddress(t *testing.T) {
+	t.Attr("parity", "amd/parent-of-partition")
 	for _, c := range []struct {
 		domain, location uint64
 		want             string
@@ -334,7 +383,7 @@ func TestCardAddress(t *testing.T) {
 		{1, 0xe5ff, "0001:e5:1f.0"},
 		{0x10000, 0x0100, "10000:01:00.0"},
 	} {
-		if got := cardAddress(c.domain, c.location).String(); got != c.want {
+		if got := CardAddress(c.domain, c.location).String(); got != c.want {
 			t.Errorf("%d, %d: %s, want %s", c.domain, c.location, got, c.want)
 		}
 	}

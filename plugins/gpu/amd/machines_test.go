@@ -97,6 +97,8 @@ func inspect(t *testing.T, machine string, links int) {
 }
 
 func TestPartitionsOfRecordedMachine(t *testing.T) {
+	t.Attr("parity", "amd/device-id-partition")
+	t.Attr("parity", "amd/parent-of-partition")
 	m, err := machines.Load("amd-mi300x-smc-thor2-cpx-derived", 1)
 	if err != nil {
 		t.Fatal(err)

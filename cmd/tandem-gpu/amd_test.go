@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+	"github.com/tandem-k8s/tandem/plugins/gpu/amd/exporter"
+	"github.com/tandem-k8s/tandem/test/amdsmi"
+)
+
+// replace gives a file of the machine another content.
+func replace(t *testing.T, file, content string) {
+	t.Helper()
+	next := file + ".next"
+	if err := os.WriteFile(next, []byte(content+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitHealth waits for a device list in which these devices are unhealthy and no others.
+func awaitHealth(t *testing.T, plugin *kubelettest.Plugin, want string) {
+	t.Helper()
+	for {
+		var unhealthy []string
+		for _, d := range kubelettest.Await(t, plugin.Lists) {
+			if d.GetHealth() != v1beta1.Healthy {
+				unhealthy = append(unhealthy, d.GetID())
+			}
+		}
+		if strings.Join(unhealthy, " ") == want {
+			return
+		}
+	}
+}
+
+// TestPartitioningChanges: the name of the new partitioning is offered without a restart, the old one's devices stay listed,
+// and both resources see every change.
+func TestPartitioningChanges(t *testing.T) {
+	t.Attr("parity", "amd/resource-name-mixed")
+	t.Attr("parity", "amd/health-all-resources")
+	flags := layout(t, "oci-mi300x-derived")
+	cards := filepath.Join(flags.SysfsRoot, "bus/pci/drivers/amdgpu")
+	kubelet := kubelettest.Start(t, flags.KubeletDir)
+	start(t, flags, pulsing(amd.Mixed, 10*time.Millisecond))
+	spx := kubelettest.Await(t, kubelet.Plugins)
+	if got := spx.Request.GetResourceName(); got != "amd.com/spx_nps1" {
+		t.Errorf("registered %s", got)
+	}
+	awaitHealth(t, spx, "")
+	replace(t, filepath.Join(cards, "0000:11:00.0/current_compute_partition"), "CPX")
+	cpx := kubelettest.Await(t, kubelet.Plugins)
+	if got := cpx.Request.GetResourceName(); got != "amd.com/cpx_nps1" {
+		t.Errorf("registered %s", got)
+	}
+	awaitHealth(t, spx, "0000:11:00.0")
+	if devices := kubelettest.Await(t, cpx.Lists); len(devices) != 1 || devices[0].GetHealth() != v1beta1.Healthy {
+		t.Errorf("devices %v", devices)
+	}
+	for _, address := range []string{"0000:11:00.0", "0000:2f:00.0"} {
+		if err := os.Remove(filepath.Join(cards, address)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitHealth(t, spx, "0000:11:00.0 0000:2f:00.0")
+	awaitHealth(t, cpx, "0000:11:00.0")
+}
+
+// metrics is the metrics exporter; what it says is changed while it runs.
+type metrics struct {
+	exporter.UnimplementedMetricsServiceServer
+	mu     sync.Mutex
+	health map[string]string
+}
+
+func (m *metrics) List(context.Context, *emptypb.Empty) (*exporter.GPUStateResponse, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	answer := &exporter.GPUStateResponse{}
+	for device, health := range m.health {
+		answer.GPUState = append(answer.GPUState, &exporter.GPUState{Device: device, Health: health})
+	}
+	return answer, nil
+}
+
+func (m *metrics) say(health map[string]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.health = health
+}
+
+func TestMetricsExporter(t *testing.T) {
+	t.Attr("parity", "amd/health-exporter")
+	flags := layout(t, "oci-mi300x-derived")
+	socket := filepath.Join(flags.KubeletDir, "exporter")
+	own := pulsing(amd.Single, 10*time.Millisecond)
+	own.exporterSocket = socket
+	kubelet := kubelettest.Start(t, flags.KubeletDir)
+	start(t, flags, own)
+	plugin := kubelettest.Await(t, kubelet.Plugins)
+	awaitHealth(t, plugin, "")
+
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &metrics{health: map[string]string{"0000:2f:00.0": "unhealthy", "0000:11:00.0": "unknown"}}
+	server := grpc.NewServer()
+	exporter.RegisterMetricsServiceServer(server, m)
+	go func() { _ = server.Serve(listener) }()
+	defer server.Stop()
+	awaitHealth(t, plugin, "0000:2f:00.0")
+	m.say(map[string]string{"0000:2f:00.0": "healthy"})
+	awaitHealth(t, plugin, "")
+	m.say(map[string]string{"0000:46:00.0": "unhealthy"})
+	awaitHealth(t, plugin, "0000:46:00.0")
+	server.Stop()
+	awaitHealth(t, plugin, "")
+}
+
+// TestMemoryErrors: an uncorrectable error makes its GPU unhealthy for a pulse.
+func TestMemoryErrors(t *testing.T) {
+	flags := layout(t, "oci-mi300x-derived")
+	description, err := amdsmi.Describe(os.DirFS(flags.SysfsRoot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := pulsing(amd.Single, 250*time.Millisecond)
+	own.library = amdsmi.Build(t, description)
+	kubelet := kubelettest.Start(t, flags.KubeletDir)
+	start(t, flags, own)
+	plugin := kubelettest.Await(t, kubelet.Plugins)
+	awaitHealth(t, plugin, "")
+	const last = "206141652992 0\n" // the memory of the last GPU and its errors
+	at := strings.LastIndex(description, last)
+	amdsmi.Say(t, own.library, description[:at]+strings.Replace(last, " 0", " 1", 1)+description[at+len(last):])
+	awaitHealth(t, plugin, "0000:da:00.0")
+	awaitHealth(t, plugin, "")
+}
+
+// TestSimpleHealth: without a GPU in the KFD topology none is healthy, and with the next pulse after that all are.
+func TestSimpleHealth(t *testing.T) {
+	t.Attr("parity", "amd/health-simple")
+	flags := layout(t, "oci-mi300x-derived")
+	kubelet := kubelettest.Start(t, flags.KubeletDir)
+	start(t, flags, pulsing(amd.Single, 10*time.Millisecond))
+	plugin := kubelettest.Await(t, kubelet.Plugins)
+	all := make([]string, 0, 8)
+	for _, d := range kubelettest.Await(t, plugin.Lists) {
+		all = append(all, d.GetID())
+	}
+	kfd := filepath.Join(flags.SysfsRoot, "class/kfd")
+	if err := os.Rename(kfd, kfd+".away"); err != nil {
+		t.Fatal(err)
+	}
+	awaitHealth(t, plugin, strings.Join(all, " "))
+	if err := os.Rename(kfd+".away", kfd); err != nil {
+		t.Fatal(err)
+	}
+	awaitHealth(t, plugin, "")
+}
+
+func TestFlagsOfAMD(t *testing.T) {
+	for _, c := range []struct {
+		row  string
+		args []string
+		want string // of the error of parsing, or of making the backend; "" for none
+	}{
+		{"amd/flag-pulse", []string{"--pulse=30"}, ""},
+		{"amd/flag-pulse", []string{"--pulse=0"}, ""},
+		{"amd/flag-pulse", []string{"--pulse=-1"}, ""}, // off, as in AMD's own plugin
+		{"amd/flag-pulse", []string{"--pulse=soon"}, "invalid syntax"},
+		{"amd/flag-naming", []string{"--resource_naming_strategy=mixed"}, ""},
+		{"amd/flag-naming", []string{"--resource_naming_strategy=double"}, "want single or mixed"},
+		{"amd/flag-driver-type", []string{"--driver_type=container"}, ""},
+		{"amd/flag-driver-type", []string{"--driver_type="}, ""},
+		{"amd/flag-driver-type", []string{"--driver_type=vf-passthrough"}, "want container"},
+	} {
+		t.Run(c.row+"/"+c.args[0], func(t *testing.T) {
+			set := pflag.NewFlagSet("", pflag.ContinueOnError)
+			set.SetOutput(io.Discard)
+			var f amdFlags
+			f.register(set)
+			err := set.Parse(c.args)
+			if err == nil {
+				_, err = f.backend(os.DirFS(t.TempDir()), slog.New(slog.DiscardHandler))
+			}
+			if err != nil && c.want == "" || err == nil && c.want != "" || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestWithoutKFD: AMD's own plugin stays without a resource where there is no /sys/class/kfd; ours offers what cannot be
+// used, says why, and ends on neither.
+func TestWithoutKFD(t *testing.T) {
+	flags := layout(t, "oci-mi300x-derived")
+	hide(t, filepath.Join(flags.SysfsRoot, "class/kfd"))
+	kubelet := kubelettest.Start(t, flags.KubeletDir)
+	var log bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- run(ctx, flags, named(amd.Single), slog.New(slog.NewTextHandler(&log, nil))) }()
+	devices := kubelettest.Await(t, kubelettest.Await(t, kubelet.Plugins).Lists)
+	cancel()
+	if err := kubelettest.Await(t, result); err != nil {
+		t.Error(err)
+	}
+	for _, d := range devices {
+		if d.GetHealth() != v1beta1.Unhealthy || len(devices) != 8 {
+			t.Errorf("%d devices, %v", len(devices), d)
+		}
+	}
+	if !strings.Contains(log.String(), "unhealthy until amdkfd has one") {
+		t.Errorf("log:\n%s", &log)
+	}
+}

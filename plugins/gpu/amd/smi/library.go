@@ -1,0 +1,153 @@
+// Package smi asks AMD's system management library, libamd_smi, where it is installed. It is loaded at run time without cgo, and
+// one that does not answer is left alone: the caller has waited long enough, its thread has not.
+//
+// Functions and types are those of amd_smi/amdsmi.h (ROCm/amdsmi), of which only what all its versions agree on is used. The kind of a
+// link is not among that: the numbers for PCI Express and XGMI changed places.
+package smi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// Of amdsmi.h.
+const (
+	initGPUs   = 1 << 1 // AMDSMI_INIT_AMD_GPUS
+	memoryVRAM = 0      // AMDSMI_MEM_TYPE_VRAM
+)
+
+// errorCount is amdsmi_error_count_t, counts of 64 bits of which that of uncorrectable errors is the second, with room for what
+// later versions may add.
+type errorCount [32]uint64
+
+func (e *errorCount) uncorrectable() uint64 { return e[1] }
+
+// handle is an amdsmi_socket_handle or amdsmi_processor_handle. It is the library's own, no Go pointer.
+type handle uintptr
+
+// Library is libamd_smi, loaded.
+type Library struct {
+	busy chan struct{} // holds a token while a call is under way
+
+	ready bool // initialised
+
+	initialise  func(flags uint64) int32
+	sockets     func(count *uint32, handles *handle) int32
+	processors  func(socket handle, count *uint32, handles *handle) int32
+	bdfID       func(processor handle, id *uint64) int32
+	memoryTotal func(processor handle, kind int32, bytes *uint64) int32
+	eccCount    func(processor handle, count *errorCount) int32
+	linkWeight  func(a, b handle, weight *uint64) int32
+}
+
+// Open loads the library of this name or path, as dlopen finds it. It stays loaded.
+func Open(name string) (*Library, error) {
+	loaded, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", name, err)
+	}
+	l := &Library{busy: make(chan struct{}, 1)}
+	for symbol, function := range map[string]any{
+		"amdsmi_init":                    &l.initialise,
+		"amdsmi_get_socket_handles":      &l.sockets,
+		"amdsmi_get_processor_handles":   &l.processors,
+		"amdsmi_get_gpu_bdf_id":          &l.bdfID,
+		"amdsmi_get_gpu_memory_total":    &l.memoryTotal,
+		"amdsmi_get_gpu_total_ecc_count": &l.eccCount,
+		"amdsmi_topo_get_link_weight":    &l.linkWeight,
+	} {
+		address, err := purego.Dlsym(loaded, symbol)
+		if err != nil {
+			return nil, fmt.Errorf("load %s: it has no %s", name, symbol)
+		}
+		purego.RegisterFunc(function, address)
+	}
+	return l, nil
+}
+
+var errBusy = errors.New("libamd_smi has not answered an earlier question yet")
+
+// ask lets a function use the library, and no other at the same time, and waits for its answer until ctx is done.
+func ask[T any](ctx context.Context, l *Library, question func() (T, error)) (T, error) {
+	var none T
+	select {
+	case l.busy <- struct{}{}:
+	default:
+		return none, errBusy
+	}
+	type answer struct {
+		value T
+		err   error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		var a answer
+		if a.err = l.start(); a.err == nil {
+			a.value, a.err = question()
+		}
+		<-l.busy // before the answer: who has it may ask again
+		answered <- a
+	}()
+	select {
+	case a := <-answered:
+		return a.value, a.err
+	case <-ctx.Done():
+		return none, fmt.Errorf("ask libamd_smi: %w", ctx.Err())
+	}
+}
+
+// start initialises the library with the first question.
+func (l *Library) start() error {
+	if l.ready {
+		return nil
+	}
+	if err := check("amdsmi_init", l.initialise(initGPUs)); err != nil {
+		return err
+	}
+	l.ready = true
+	return nil
+}
+
+// check makes an error of an amdsmi_status_t, which is 0 for success.
+func check(function string, status int32) error {
+	if status != 0 {
+		return fmt.Errorf("%s: status %d", function, uint32(status))
+	}
+	return nil
+}
+
+// handles lists the processors of all sockets.
+func (l *Library) handles() ([]handle, error) {
+	sockets, err := list("amdsmi_get_socket_handles", l.sockets)
+	if err != nil {
+		return nil, err
+	}
+	var all []handle
+	for _, socket := range sockets {
+		processors, err := list("amdsmi_get_processor_handles", func(count *uint32, handles *handle) int32 {
+			return l.processors(socket, count, handles)
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, processors...)
+	}
+	return all, nil
+}
+
+// list calls a function that tells how many handles there are when it has no room for them.
+func list(function string, get func(count *uint32, handles *handle) int32) ([]handle, error) {
+	var count uint32
+	if err := check(function, get(&count, nil)); err != nil || count == 0 {
+		return nil, err
+	}
+	handles := make([]handle, count)
+	if err := check(function, get(&count, unsafe.SliceData(handles))); err != nil {
+		return nil, err
+	}
+	return handles[:min(int(count), len(handles))], nil
+}
