@@ -58,7 +58,7 @@ func writeRatios(w io.Writer, r results) {
 // writeAny lists the latency of Tandem's other decisions.
 func writeAny(w io.Writer, r results) {
 	titled := false
-	for _, benchmark := range []string{"VFs", "Partitions", "Infeasible", "Any"} {
+	for _, benchmark := range []string{"VFs", "Partitions", "Rails", "Infeasible", "Any"} {
 		for _, key := range r.names(benchmark, "", "") {
 			if !titled {
 				fmt.Fprint(w, "\nTandem alone. Slowest: the slowest question when it goes fastest, without what else the computer did.\n\n")
@@ -72,7 +72,7 @@ func writeAny(w io.Writer, r results) {
 	}
 }
 
-// writeGrowth puts node sizes side by side, with the power of the size that the time grows by.
+// writeGrowth puts node sizes side by side, with the power of the size that the time grows by, and draws them.
 func writeGrowth(w io.Writer, r results) {
 	columns := map[name]map[int]float64{} // time by tree and request, then by GPUs
 	sizes := map[int]bool{}
@@ -88,18 +88,21 @@ func writeGrowth(w io.Writer, r results) {
 	if len(columns) == 0 {
 		return
 	}
-	fmt.Fprint(w, "\nTime of one decision on larger and larger nodes, with eight VFs for each GPU; ~n^ is the power of the size that it grows by.\n\ntree\tGPUs+VFs\t")
+	fmt.Fprint(w, "\nTime of one decision on larger and larger nodes, with eight VFs for each GPU; ~n^ is the power of the size that it grows by.\n\n\ttree\tGPUs+VFs\t")
 	for _, gpus := range slices.Sorted(maps.Keys(sizes)) {
 		fmt.Fprintf(w, "%d\t", gpus)
 	}
 	fmt.Fprint(w, "~n^\t\n")
-	for _, column := range slices.SortedFunc(maps.Keys(columns), name.compare) {
-		fmt.Fprintf(w, "%s\t%s\t", column.get("tree"), column.get("ask"))
+	var drawn []map[int]float64
+	for i, column := range slices.SortedFunc(maps.Keys(columns), name.compare) {
+		drawn = append(drawn, columns[column])
+		fmt.Fprintf(w, "%c\t%s\t%s\t", 'a'+i, column.get("tree"), column.get("ask"))
 		for _, gpus := range slices.Sorted(maps.Keys(sizes)) {
 			fmt.Fprintf(w, "%s\t", duration(columns[column][gpus]))
 		}
 		fmt.Fprintf(w, "%.1f\t\n", power(columns[column]))
 	}
+	writePlot(w, drawn)
 }
 
 // power is the slope of the line through the logarithms.

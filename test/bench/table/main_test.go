@@ -34,7 +34,9 @@ func TestTables(t *testing.T) {
 		"Choose 16 cube 3 15.0 s 300 µs 50000 - 2.0 KiB 1.0 KiB 2.00",
 		"Any gpus=8 vfs=64 3.0 ns 7.0 ns 9.0 ns 8.0 ns 1 50.0 %",
 		"tree GPUs+VFs 16 64 ~n^",
-		"uneven 8+8 100 ns 1.6 µs 2.0",
+		"a uneven 8+8 100 ns 1.6 µs 2.0",
+		"1.0 µs | a\n",
+		"64.0 ns | a\nGPUs + 16 64",
 	} {
 		if !strings.Contains(strings.Join(got, "\n"), want) {
 			t.Errorf("no line %q in\n%s", want, out.String())
