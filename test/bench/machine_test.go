@@ -170,17 +170,21 @@ func linked(tb testing.TB, gpus int, how string) *machine {
 	m := s.build(tb)
 	switch how {
 	case cube:
-		m.link(func(i, j int) int {
-			if i/4 == j/4 || i-j == 4 {
-				return 1 + (i+j)%2
-			}
-			return 0
-		})
+		m.link(cubeMesh)
 	case all:
-		m.link(func(int, int) int { return 1 })
+		m.link(allToAll)
 	}
 	return m
 }
+
+func cubeMesh(i, j int) int {
+	if i/4 == j/4 || i-j == 4 {
+		return 1 + (i+j)%2
+	}
+	return 0
+}
+
+func allToAll(int, int) int { return 1 }
 
 // link gives every two GPUs on different cards their number of parallel links.
 func (m *machine) link(count func(i, j int) int) {

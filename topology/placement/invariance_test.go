@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -154,6 +155,17 @@ func TestOneMoreDeviceIsNoWorse(t *testing.T) {
 	})
 }
 
+// TestRowsMakeNoDifference combines all tables row by row, and none.
+func TestRowsMakeNoDifference(t *testing.T) {
+	forRandomRequests(t, 150, func(t *testing.T, _ *rand.Rand, _ *world, tree *topology.Tree, q Request) {
+		rows, err := choose(tree, q, effort{maxSteps, 0})
+		pairs, err2 := choose(tree, q, effort{maxSteps, math.MaxInt})
+		if err != nil || err2 != nil || rows.Optimal && pairs.Optimal && !equalChoices(rows, pairs) {
+			t.Errorf("got %+v, %v by rows, %+v, %v without", rows, err, pairs, err2)
+		}
+	})
+}
+
 // TestBeyondTheBounds lets the search run out of steps: the answer is well formed, is not called the best where it is not, and has most of
 // the PIX pairs that there could be.
 func TestBeyondTheBounds(t *testing.T) {
@@ -164,7 +176,7 @@ func TestBeyondTheBounds(t *testing.T) {
 		value := o.judge(want.GPUs, want.VFs, want.Pairs)
 		most += value.levels[topology.PIX]
 		for steps := range least {
-			got, err := choose(tree, q, steps)
+			got, err := choose(tree, q, effort{steps, manyPairs})
 			if err != nil || !wellFormed(t, q, got) {
 				t.Fatalf("%d steps: %v", steps, err)
 			}

@@ -55,10 +55,18 @@ type Choice struct {
 // The lists are ordered so that a container that walks both side by side meets the pairs: the i-th VF serves the i-th GPU.
 // With more VFs than GPUs the others follow round by round, in the order of the GPUs they serve; with fewer, a VF stands where the first
 // of its GPUs puts it. Pairs are in the same order.
-func Choose(t *topology.Tree, r Request) (Choice, error) { return choose(t, r, maxSteps) }
+func Choose(t *topology.Tree, r Request) (Choice, error) {
+	return choose(t, r, effort{maxSteps, manyPairs})
+}
 
-// choose is Choose with at most so many steps for each of its attempts.
-func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
+// effort is how much work goes into a choice, and where.
+type effort struct {
+	steps int // at most, for each attempt
+	rows  int // tables that make more pairs of entries than this are combined row by row
+}
+
+// choose is Choose with some effort.
+func choose(t *topology.Tree, r Request, e effort) (Choice, error) {
 	gpus, err := ready(r.GPUs, r.Spare.GPUs, r.Taken.GPUs, "GPUs")
 	if err != nil {
 		return Choice{}, err
@@ -73,17 +81,17 @@ func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
 	p := newPlaces(t, len(gpus.devices)+len(vfs.devices))
 	p.addAll(&gpus, &vfs)
 	s := solver{
-		shares: newShares(gpus.count, vfs.count), root: p.root, most: steps,
+		shares: newShares(gpus.count, vfs.count), root: p.root, most: e.steps, manyPairs: e.rows,
 		entries: make([]entry, 0, 256), costs: make([]cost, 0, 64), scratch: make([]priced, 0, 32),
 	}
 	c := Choice{Optimal: true}
 	if s.gpus+s.vfs > 0 {
 		if !s.mix(&gpus, &vfs) {
-			return oneByOne(t, r.with(&gpus, &vfs), steps)
+			return oneByOne(t, r.with(&gpus, &vfs), e)
 		}
 		var ok bool
 		if c, ok = s.decide(p, r.Links); !ok {
-			return oneByOne(t, r.with(&gpus, &vfs), steps)
+			return oneByOne(t, r.with(&gpus, &vfs), e)
 		}
 	}
 	c.Left = p.left()

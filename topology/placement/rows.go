@@ -30,7 +30,7 @@ func (s *solver) rows(n *place, t span) []row {
 		rows[k].entries = append(rows[k].entries, i)
 		rows[k].costs = append(rows[k].costs, c)
 	}
-	s.budget -= 4 * int(t.to-t.from)
+	s.budget -= stepsPerEntry * int(t.to-t.from)
 	for k := range rows {
 		rows[k].convex = s.convex(&rows[k])
 	}
@@ -66,7 +66,7 @@ func (g *grid) mergeRows(before, last span, lowGPUs, lowVFs int) {
 			if !b.convex {
 				m.any, m.convex, m.swapped = b, a, true
 			}
-			few := 4 * (len(a.entries) + len(b.entries))
+			few := min(4*(len(a.entries)+len(b.entries)), s.manyPairs) // no more than what dividing takes
 			if m.convex.convex && len(a.entries)*len(b.entries) > few {
 				m.run()
 			} else {

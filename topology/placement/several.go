@@ -7,24 +7,24 @@ import (
 )
 
 // oneByOne settles one resource after the other, then pairs what was chosen. It is for what takes too long to settle together.
-func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
-	steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
+func oneByOne(t *topology.Tree, r Request, e effort) (Choice, error) {
+	e.steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
 	for i, h := range r.GPUs {
-		chosen, err := choose(t, Request{[]Half{next(r.GPUs, i)}, merged(r.VFs), r.Links, r.Spare, r.Taken}, steps)
+		chosen, err := choose(t, Request{[]Half{next(r.GPUs, i)}, merged(r.VFs), r.Links, r.Spare, r.Taken}, e)
 		if err != nil {
 			return Choice{}, err
 		}
 		r.GPUs[i], r.Spare.GPUs = h.settled(chosen.GPUs), slices.Concat(r.Spare.GPUs, h.Free)
 	}
 	for i, h := range r.VFs {
-		chosen, err := choose(t, Request{merged(r.GPUs), []Half{next(r.VFs, i)}, r.Links, r.Spare, r.Taken}, steps)
+		chosen, err := choose(t, Request{merged(r.GPUs), []Half{next(r.VFs, i)}, r.Links, r.Spare, r.Taken}, e)
 		if err != nil {
 			return Choice{}, err
 		}
 		r.VFs[i], r.Spare.VFs = h.settled(chosen.VFs), slices.Concat(r.Spare.VFs, h.Free)
 	}
 	r.GPUs, r.VFs = merged(r.GPUs), merged(r.VFs)
-	c, err := choose(t, r, steps)
+	c, err := choose(t, r, e)
 	c.Optimal = false
 	return c, err
 }

@@ -5,12 +5,13 @@ package placement
 // depends on these numbers alone, since on a tree it is best to make every pair as low as possible.
 type solver struct {
 	shares
-	mixing mixing
-	root   *place
-	most   int  // steps for one attempt
-	limit  int  // most pairs beyond PIX that a choice may have
-	loose  bool // extras follow the VFs rather than being tried in all numbers
-	budget int  // steps left; negative when the search was given up
+	mixing    mixing
+	root      *place
+	most      int  // steps for one attempt
+	manyPairs int  // see effort
+	limit     int  // most pairs beyond PIX that a choice may have
+	loose     bool // extras follow the VFs rather than being tried in all numbers
+	budget    int  // steps left; negative when the search was given up
 
 	entries []entry // all tables
 	costs   []cost
@@ -113,7 +114,7 @@ func (s *solver) merge(n *place, k int, part content, before, last span) span {
 	if n.kind == groupPlace {
 		lowVFs = 0 // VFs are added when the cards have been merged
 	}
-	if pairs := int(before.to-before.from) * int(last.to-last.from); pairs > manyPairs && s.budget >= 0 && !s.mixing.any() {
+	if pairs := int(before.to-before.from) * int(last.to-last.from); pairs > s.manyPairs && s.budget >= 0 && !s.mixing.any() {
 		g.mergeRows(before, last, lowGPUs, lowVFs)
 		return g.collect()
 	}

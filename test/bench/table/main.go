@@ -58,7 +58,7 @@ func writeRatios(w io.Writer, r results) {
 // writeAny lists the latency of Tandem's other decisions.
 func writeAny(w io.Writer, r results) {
 	titled := false
-	for _, benchmark := range []string{"VFs", "Partitions", "Infeasible", "Any"} {
+	for _, benchmark := range []string{"VFs", "Partitions", "Rails", "Infeasible", "Any"} {
 		for _, key := range r.names(benchmark, "", "") {
 			if !titled {
 				fmt.Fprint(w, "\nTandem alone. Slowest: the slowest question when it goes fastest, without what else the computer did.\n\n")

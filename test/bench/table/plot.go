@@ -50,11 +50,11 @@ func writePlot(w io.Writer, columns []map[int]float64) {
 }
 
 func writeRow(w io.Writer, axis string, sizes []int, cell func(gpus int) string) {
-	row := axis
+	row := []string{axis}
 	for _, gpus := range sizes {
-		row += fmt.Sprintf(" %9s", cell(gpus))
+		row = append(row, fmt.Sprintf("%9s", cell(gpus)))
 	}
-	fmt.Fprintln(w, strings.TrimRight(row, " "))
+	fmt.Fprintln(w, strings.TrimRight(strings.Join(row, " "), " "))
 }
 
 // inOrder sorts the marks of a cell.
