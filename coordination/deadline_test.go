@@ -278,28 +278,3 @@ func TestLedgerIsBounded(t *testing.T) {
 		t.Errorf("%d resources, %d with holders, %d devices", len(l.resources), len(l.holders), len(l.holders["many"]))
 	}
 }
-
-// Nobody but root and our own user is served, even if the folder and the socket are open to all.
-func TestForeignUserIsRefused(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to start a process of another user")
-	}
-	base := shortDir(t)
-	dir := filepath.Join(base, "run")
-	start(t, dir)
-	await(t, dir, func(*api.StatusResponse) bool { return true })
-	for _, name := range []string{base, dir, SocketPath(dir)} {
-		if err := os.Chmod(name, 0o777); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ours := child(t, "client", dir)
-	if err := ours.Run(); err != nil {
-		t.Errorf("our own user: %v", err)
-	}
-	foreign := child(t, "client", dir)
-	foreign.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4242, Gid: 4242}}
-	if err := foreign.Run(); foreign.ProcessState == nil || foreign.ProcessState.ExitCode() != 3 {
-		t.Errorf("another user: %v", err)
-	}
-}
