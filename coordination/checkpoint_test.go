@@ -102,6 +102,34 @@ func TestLedgerIsRebuiltFromTheKubelet(t *testing.T) {
 	checkLedger(t, fresh)
 }
 
+func openStore(t *testing.T, dir string, log *slog.Logger) *store {
+	t.Helper()
+	store, err := newStore(dir, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.close)
+	return store
+}
+
+// A server whose folder was replaced does not write into that of the next one.
+func TestStoreKeepsToItsFolder(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	old := openStore(t, dir, slog.New(slog.NewTextHandler(&log, nil)))
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	old.write(exampleCheckpoint(time.Now()))
+	if _, err := os.Lstat(filepath.Join(dir, checkpointName)); !errors.Is(err, fs.ErrNotExist) || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("checkpoint of the old server: %v, log %q", err, log.String())
+	}
+}
+
 func exampleCheckpoint(now time.Time) checkpoint {
 	node := 1
 	owner := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train"}, Name: "worker"}
@@ -162,7 +190,7 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
-			store := newStore(dir, slog.New(slog.NewTextHandler(&log, nil)))
+			store := openStore(t, dir, slog.New(slog.NewTextHandler(&log, nil)))
 			c := &coordinator{ledger: newLedger(time.Now), log: store.log, recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil }}
 			c.recover(store)
 			if len(c.ledger.holders) > 0 || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), tc.reason) {
@@ -181,7 +209,7 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 
 func TestCheckpointOfAnotherBootIsLeft(t *testing.T) {
 	t.Parallel()
-	store := newStore(t.TempDir(), slog.New(slog.DiscardHandler))
+	store := openStore(t, t.TempDir(), slog.New(slog.DiscardHandler))
 	store.boot = "before"
 	store.write(exampleCheckpoint(time.Now()))
 	store.boot = bootID()
@@ -248,7 +276,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, 0) })
 	var log bytes.Buffer
-	store := newStore(dir, slog.New(slog.NewTextHandler(&log, nil)))
+	store := openStore(t, dir, slog.New(slog.NewTextHandler(&log, nil)))
 	store.write(exampleCheckpoint(time.Now()))
 	filler := filepath.Join(dir, "filler")
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {

@@ -21,6 +21,9 @@
 //     ([Member.Allocated]).
 //   - The ledger says which device is whose. It learns of a device taken from Allocated and from PodResources, and of a
 //     device free from the ids that the kubelet offers and from PodResources. There is no other sign: the kubelet has no Deallocate.
+//   - A device that another pod has at that moment, as PodResources Get confirms, is refused in Allocate with a sentence
+//     (conflict.go): the kubelet can hand one out twice (kubernetes PR 137534). Where the kubelet cannot confirm it (Get is on
+//     from 1.34) the container gets the device and the log has an error.
 //   - A plan is kept for the half that was not asked. It is replaced by the next question, since the kubelet admits one
 //     container at a time, and expires by itself.
 //
@@ -36,8 +39,28 @@
 // before; only where that leaves two containers possible does the time since the last Allocate decide, and the log says so. See
 // observe.go.
 //
+// # What outlives a process
+//
+// The ledger is written to <run-dir>/ledger.json after every change, by a goroutine of its own, so that no answer waits for a disk
+// (store.go). Whoever serves next goes on from there, in the middle of an admission if need be: reconciled with the kubelet's
+// own device checkpoint, then with PodResources and the plugins that join (recover.go). A file that is damaged, of another
+// version or not ours alone is set aside as ledger.json.bad; without one the kubelet tells who holds what. It also remembers
+// every device that was announced, so that a plugin that starts anew lists one that has vanished as unhealthy ([Node.Listed]).
+//
+// The last 256 decisions are kept in memory, for "tandem explain" (decision.go).
+//
 // # When something is away
 //
 // It changes the quality of a placement, never its success: without the server a plugin chooses among its own devices,
-// without PodResources the coordinator judges by time, and a question is answered within 100 ms either way.
+// without PodResources the coordinator judges by time, and a question is answered within 100 ms either way: a peer that hangs
+// costs 80 ms, the kubelet's sockets 50, a file 15. A run folder that cannot be used ends the start with a sentence; one that is
+// full, read-only or removed later costs one line in the log, and the checkpoint or the other plugin until it is back.
+//
+// Two versions of Tandem work together while the major number of their protocol is the same (version.go); otherwise each places
+// devices alone and says so.
+//
+// # Who may talk
+//
+// Root and our own user: the folder has mode 0700, the socket 0600, and both sides check who the other is (credentials.go). What
+// they may send, how much at a time and how many of them is bounded (limits.go).
 package coordination

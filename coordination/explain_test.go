@@ -3,6 +3,7 @@ package coordination
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -100,5 +101,24 @@ func TestExplainAfterReuse(t *testing.T) {
 	decisions, err := a.coordinator.explain(t.Context(), podName{"", "second", ""})
 	if len(decisions) != 0 && decisions[0].GetContainer().GetPod() != "second" || errors.Is(err, nil) && len(decisions) != 2 {
 		t.Errorf("second: %v, %v", decisions, err)
+	}
+}
+
+// The errors come over the socket as sentences.
+func TestExplainOverTheSocket(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "run")
+	if _, err := Explain(t.Context(), dir, "team", "train", ""); err == nil || !strings.Contains(err.Error(), "nobody answers") {
+		t.Errorf("nobody serves: %v", err)
+	}
+	node, _ := start(t, dir)
+	member := node.Member(gpus, GPU)
+	member.Publish(oneGPU)
+	await(t, dir, connected(gpus))
+	_, err := Explain(t.Context(), dir, "team", "train", "")
+	if want := "explain pod team/train: it is in none of the last 256 decisions, and this kubelet does not tell"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("no such pod: %v", err)
+	}
+	if _, err := Explain(t.Context(), dir, "", "", ""); err == nil || !strings.Contains(err.Error(), "which pod") {
+		t.Errorf("no name: %v", err)
 	}
 }

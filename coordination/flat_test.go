@@ -12,7 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-var rounds = flag.Int("rounds", 2000, "admissions of TestNodesStayFlat, of two questions each")
+var rounds = flag.Int("rounds", 1000, "admissions of TestNodesStayFlat, of two questions each")
 
 // pairOfNodes is a recorded machine with both plugins' parts, over real sockets, without a kubelet.
 type pairOfNodes struct {

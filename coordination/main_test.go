@@ -13,8 +13,6 @@ func TestMain(m *testing.M) {
 		os.Exit(serveForTest())
 	case "flood":
 		os.Exit(floodForTest())
-	case "client":
-		os.Exit(callForTest())
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -213,11 +213,15 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		return err
 	}
 	defer pods.Close()
-	listener, err := listen(n.config.RunDir)
+	store, err := newStore(n.config.RunDir, n.config.Log)
 	if err != nil {
 		return err
 	}
-	store := newStore(n.config.RunDir, n.config.Log)
+	listener, err := listen(n.config.RunDir)
+	if err != nil {
+		store.close()
+		return err
+	}
 	c := &coordinator{
 		readTree:  func() (*topology.Tree, error) { return readTree(n.config.SysRoot) },
 		get:       pods.Get,
@@ -262,7 +266,7 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 	<-watched
 	select {
 	case <-written:
-	case <-time.After(stopTimeout): // a disk that hangs is left behind
+	case <-time.After(writeTimeout): // a disk that hangs is left behind
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, errReplaced) {
 		return cause

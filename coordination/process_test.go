@@ -58,11 +58,3 @@ func floodForTest() int {
 	flood.Wait()
 	return 0
 }
-
-// callForTest asks for the status, as "tandem status" does.
-func callForTest() int {
-	if _, err := Status(context.Background(), os.Getenv("TANDEM_TEST_RUN_DIR")); err != nil {
-		return 3
-	}
-	return 0
-}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // checkpointName is the checkpoint below the run folder; badName is where one goes that cannot be trusted. Only one is kept.
@@ -20,10 +21,14 @@ const (
 	tempName       = "ledger.json.new"
 )
 
+// writeTimeout is how long the last checkpoint may take when a server stops.
+const writeTimeout = time.Second
+
 // store keeps a coordinator's ledger in the run folder. It writes in a goroutine of its own, always the newest state, so that no
 // answer waits for a disk.
 type store struct {
 	dir  string
+	root *os.Root // the same folder, also if it was replaced: what is then at the path is another server's
 	boot string
 	log  *slog.Logger
 
@@ -31,9 +36,15 @@ type store struct {
 	failing bool          // the last write failed, which has been logged
 }
 
-func newStore(runDir string, log *slog.Logger) *store {
-	return &store{dir: runDir, boot: bootID(), log: log, changed: make(chan struct{}, 1)}
+func newStore(runDir string, log *slog.Logger) (*store, error) {
+	root, err := os.OpenRoot(runDir)
+	if err != nil {
+		return nil, fmt.Errorf("open run folder: %w", err)
+	}
+	return &store{dir: runDir, root: root, boot: bootID(), log: log, changed: make(chan struct{}, 1)}, nil
 }
+
+func (s *store) close() { s.root.Close() }
 
 // bootID identifies the running kernel's boot; "" where it cannot be read, which is then the same after every boot.
 func bootID() string {
@@ -49,8 +60,9 @@ func (s *store) touch() {
 	}
 }
 
-// run writes whenever something has changed, and once more when ctx is done.
+// run writes whenever something has changed, and once more when ctx is done. It closes the store.
 func (s *store) run(ctx context.Context, save func() checkpoint) {
+	defer s.close()
 	for {
 		select {
 		case <-s.changed:
@@ -65,7 +77,7 @@ func (s *store) run(ctx context.Context, save func() checkpoint) {
 // write replaces the file. A failure costs nothing but what a crash would then lose; it is logged when it begins and when it ends.
 func (s *store) write(c checkpoint) {
 	c.Boot = s.boot
-	err := replaceFile(s.dir, c)
+	err := replaceFile(s.root, c)
 	switch {
 	case err != nil && !s.failing:
 		s.log.Error("go on without a checkpoint of the ledger; free space or repair the run folder", "run_dir", s.dir, "error", err)
@@ -76,32 +88,31 @@ func (s *store) write(c checkpoint) {
 }
 
 // replaceFile writes a checkpoint so that at any time, whatever dies, the file is the old one or the new one as a whole.
-func replaceFile(dir string, c checkpoint) error {
+func replaceFile(root *os.Root, c checkpoint) error {
 	content, err := c.encode()
 	if err != nil {
 		return err
 	}
-	temp := filepath.Join(dir, tempName)
-	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := root.Remove(tempName); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	file, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY|syscall.O_NOFOLLOW, 0o600)
+	file, err := root.OpenFile(tempName, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(content)
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return errors.Join(err, os.Remove(temp))
+		return errors.Join(err, root.Remove(tempName))
 	}
-	if err := os.Rename(temp, filepath.Join(dir, checkpointName)); err != nil {
+	if err := root.Rename(tempName, checkpointName); err != nil {
 		return err
 	}
-	return syncFolder(dir)
+	return syncFolder(root)
 }
 
 // syncFolder makes a rename last.
-func syncFolder(dir string) error {
-	folder, err := os.Open(dir)
+func syncFolder(root *os.Root) error {
+	folder, err := root.Open(".")
 	if err != nil {
 		return err
 	}
