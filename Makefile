@@ -52,6 +52,8 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	cd test/bench && $(TOOLS)/golangci-lint run ./...
 	$(TOOLS)/kustomize build deployments/base >/dev/null
 	$(TOOLS)/kustomize build deployments/privileged >/dev/null
+	$(TOOLS)/kustomize build deployments/intent-kubelet >/dev/null
+	$(TOOLS)/kustomize build deployments/intent-api-server >/dev/null
 	@for module in . test/kubelet test/bench tools; do (cd $$module && go mod tidy -diff) || exit 1; done
 
 .PHONY: fuzz

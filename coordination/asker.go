@@ -213,8 +213,8 @@ func (a *asker) wants(held *allocation) bool {
 	return true
 }
 
-// bury frees what the kubelet's own list of pods shows no pod for: it forgets a pod's devices with the pod. That of the API server can be
-// behind the kubelet, and so can the end of a pod's name: another pod can have it.
+// bury frees the devices of pods that the kubelet's own list no longer shows: it forgets them with the pod. That is for want of
+// PodResources, which says it of every container. The API server's list can be behind the kubelet's.
 func (l *ledger) bury(answer intent.Answer) {
 	if answer.Source == intent.APIServer {
 		return

@@ -154,7 +154,7 @@ func (c *coordinator) holdings(ctx context.Context) *kubelet.View {
 // source of intent knows best; without one it is the order of the questions that tells.
 func (c *coordinator) asking(q question, view *kubelet.View, answer *intent.Answer) (*allocation, knowledge) {
 	l := c.ledger
-	if answer != nil {
+	if answer != nil && view == nil {
 		l.bury(*answer)
 	}
 	newest, why := l.following(q, view)

@@ -33,6 +33,12 @@
 // the next container. So a question belongs to the container of the newest Allocate if, and only if, the checkpoint still shows the devices of
 // that Allocate with whom it showed them then (kubelet.ReadCheckpoint). That costs the kubelet nothing and is exact.
 //
+// Where a source of intent tells what the pods of the node want (package intent), the container itself is known: the one that lacks what
+// is asked for, of the one pod that has not been admitted. The first question is then answered for all that the container wants, one
+// half for each resource name, and what it does not want is not planned for. See asker.go and wanted.go. The same tells whom
+// the kubelet gives devices without a question, what a scheduler chose, and whether the pod is to be refused when its pairs
+// cannot be on one switch each (alignment.go).
+//
 // PodResources List, read inside GetPreferredAllocation (never inside Allocate, where it can make the kubelet hand a device
 // out twice), shows the owners and which devices became free. It also shows every pod from just before its admission, so that
 // without the checkpoint pods that are new since the last look still tell a new pod from the second half of the one

@@ -66,6 +66,9 @@ func (l *ledger) confirm(c kubelet.Container, devices kubelet.Devices) {
 	}
 	if own != nil {
 		own.owner = &c
+		if own.asker != nil && own.asker.pod.Pod != c.Pod {
+			own.asker = nil // it was the likeliest, and another one got them
+		}
 		l.split(own, devices)
 	}
 }

@@ -5,4 +5,7 @@
 // anything is marked, it is safe; that is the only place where Tandem calls it, and only when must-include is empty.
 // The kubelet limits all callers of a node together to 100 calls a second with a burst of 10
 // (pkg/kubelet/apis/podresources/server_v1.go, pkg/kubelet/apis/grpc/ratelimit.go).
+//
+// The Pods API and GET /pods of the HTTPS server read the pod manager alone and change nothing; they may be called at any time. The
+// former has a limiter of its own, of the same size.
 package kubelet

@@ -46,6 +46,36 @@ func TestMixedLoad(t *testing.T) {
 	}
 }
 
+// With the kubelet's own Pods API every question for a container is answered with what the pod asks for.
+func TestMixedLoadWithPodsAPI(t *testing.T) {
+	for _, setup := range []rig.Setup{
+		{Machine: "oci-mi300x-derived", VFsPerPF: 1},
+		{Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true},
+	} {
+		t.Run(setup.String(), func(t *testing.T) {
+			setup.Coordinated, setup.PodsAPI = true, true
+			l := &load{t: t, Rig: startRig(t, setup), random: rand.New(rand.NewPCG(*seed, 0))}
+			l.run()
+			l.checkLate()
+			l.checkLedger()
+			lines, _ := l.Pair.Log.Since(0)
+			asked, known := 0, 0
+			for _, line := range lines {
+				if line.Message == "prefer" {
+					asked++
+					if strings.HasPrefix(line.Reason, "pods-api: default/") {
+						known++
+					}
+				}
+			}
+			t.Logf("%v; %d of %d questions answered by what the pod asks for", l.count, known, asked)
+			if share := 0.95; float64(known) < share*float64(asked) {
+				t.Errorf("%d of %d questions answered by what the pod asks for, want %.0f %%", known, asked, 100*share)
+			}
+		})
+	}
+}
+
 func startRig(t *testing.T, setup rig.Setup) *rig.Rig {
 	t.Helper()
 	setup.Bin = daemons(t)

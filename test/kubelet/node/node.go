@@ -22,6 +22,8 @@ type Options struct {
 	NUMA   []NUMA // the machine's NUMA nodes, at least one
 	Policy string // --topology-manager-policy; "restricted" when empty
 	Scope  string // --topology-manager-scope; "container" when empty
+
+	PodsAPI bool // feature gate PodsAPI
 }
 
 // Node is a running node. Its methods may be called from several goroutines, but Restart and Stop want to be alone.
@@ -35,6 +37,7 @@ type Node struct {
 	devices      *devicemanager.ManagerImpl
 	allocation   allocation.Manager
 	podResources *podResources
+	stopPodsAPI  func()
 }
 
 // Start starts a node in a folder, which takes the place of /var/lib/kubelet. A checkpoint that an earlier node left
@@ -55,6 +58,7 @@ func Start(dir string, options Options) (*Node, error) {
 // Stop ends the node as the end of the kubelet process does: sockets close, pods are not told.
 func (n *Node) Stop() error {
 	n.podResources.stop()
+	n.stopPodsAPI()
 	if err := n.devices.Stop(klog.Background()); err != nil {
 		return fmt.Errorf("stop device manager: %w", err)
 	}
@@ -104,6 +108,12 @@ func (n *Node) start(running containermap.ContainerMap) (err error) {
 	err = n.devices.Start(klog.Background(), n.pods.GetActivePods, sources, running, containerIDs(running))
 	if err != nil {
 		return fmt.Errorf("start device manager: %w", err)
+	}
+	n.stopPodsAPI = func() {}
+	if n.options.PodsAPI {
+		if n.stopPodsAPI, err = servePodsAPI(filepath.Join(n.dir, "pods-api"), n.pods); err != nil {
+			return err
+		}
 	}
 	n.podResources, err = servePodResources(filepath.Join(n.dir, "pod-resources"), n.pods, n.devices)
 	return err

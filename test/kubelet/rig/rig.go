@@ -24,6 +24,7 @@ type Setup struct {
 	VFsPerPF        int    // for PFs whose recording has none
 	ExcludeTopology bool   // the key of that name in the SR-IOV config: no NUMA hint for VFs
 	Coordinated     bool   // false: the kubelet chooses at random, as with stock plugins
+	PodsAPI         bool   // the kubelet says what its pods want
 }
 
 // String is the machine and how many VFs it has.
@@ -96,7 +97,7 @@ func (r *Rig) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.Node, err = node.Start(r.path("kubelet"), node.Options{NUMA: numa}); err != nil {
+	if r.Node, err = node.Start(r.path("kubelet"), node.Options{NUMA: numa, PodsAPI: r.setup.PodsAPI}); err != nil {
 		return err
 	}
 	r.Pair, err = pair.Start(pair.Options{
