@@ -16,6 +16,7 @@ BENCHTIME ?= 50ms
 STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
 PROGRESS  := $(CURDIR)/tools/progress.sh
 KUBELET   := the kubelet's code takes minutes to compile the first time, seconds after that
+KUBELET37 := -modfile=go.v1.37.mod -tags=kubelet137
 
 export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
 
@@ -28,10 +29,11 @@ build: ## Build tandem, tandem-gpu and tandem-rdma into bin
 	CGO_ENABLED=0 go build -trimpath -buildvcs=$(STAMP) -o $(BIN)/ $(BINARIES:%=./cmd/%)
 
 .PHONY: test
-test: ## Run all tests: own packages with the race detector, then the real kubelet around the built plugins
+test: ## Run all tests: own packages with the race detector, then two versions of the real kubelet around the built plugins
 	go test -race ./...
 	cd test/bench && go test ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -count=1 -timeout 20m ./...
+	cd test/kubelet && $(PROGRESS) "test/kubelet, 1.37; $(KUBELET)" go test $(KUBELET37) -count=1 -timeout 20m . -admissions=60 -simulated=2400
 
 .PHONY: race
 race: ## Run all tests with the race detector, the kubelet's managers included
@@ -42,10 +44,12 @@ race: ## Run all tests with the race detector, the kubelet's managers included
 lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files
 	$(TOOLS)/golangci-lint run ./...
 	cd test/kubelet && $(PROGRESS) "lint test/kubelet; $(KUBELET)" $(TOOLS)/golangci-lint run ./...
+	cd test/kubelet && GOFLAGS="$(KUBELET37)" $(TOOLS)/golangci-lint run ./node
 	cd test/bench && $(TOOLS)/golangci-lint run ./...
 	$(TOOLS)/kustomize build deployments/base >/dev/null
 	$(TOOLS)/kustomize build deployments/privileged >/dev/null
 	@for module in . test/kubelet test/bench tools; do (cd $$module && go mod tidy -diff) || exit 1; done
+	cd test/kubelet && go mod tidy -modfile=go.v1.37.mod -diff
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)

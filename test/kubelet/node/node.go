@@ -83,7 +83,7 @@ func (n *Node) Restart() error {
 // start puts the managers together in the order of NewContainerManager in pkg/kubelet/cm/container_manager_linux.go.
 func (n *Node) start(running containermap.ContainerMap) (err error) {
 	machine := cadvisorNodes(n.options.NUMA)
-	n.topology, err = topologymanager.NewManager(machine, n.options.Policy, n.options.Scope, n.options.policyOptions())
+	n.topology, err = newTopologyManager(machine, n.options)
 	if err != nil {
 		return fmt.Errorf("create topology manager: %w", err)
 	}
@@ -98,7 +98,7 @@ func (n *Node) start(running containermap.ContainerMap) (err error) {
 	n.topology.AddHintProvider(klog.Background(), n.devices)
 
 	sources := config.NewSourcesReady(func(sets.Set[string]) bool { return n.pods.ready.Load() })
-	n.allocation = allocation.NewInMemoryManager(nil, nil, n.pods.GetActivePods, n.pods.byUID, sources, nil)
+	n.allocation = newAllocation(n.pods, sources)
 	n.allocation.AddPodAdmitHandlers(lifecycle.PodAdmitHandlers{n.topology})
 
 	err = n.devices.Start(klog.Background(), n.pods.GetActivePods, sources, running, containerIDs(running))
