@@ -6,6 +6,8 @@ import (
 	"log/slog"
 
 	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 )
 
 // Flags are the flags that both daemons have. The four folders are where a live node has them unless told otherwise, so
@@ -18,6 +20,7 @@ type Flags struct {
 	LogFormat           LogFormat
 	LogLevel            slog.Level
 	PreferredAllocation bool
+	Registration        deviceplugin.Registration
 }
 
 // Register adds the flags to a set.
@@ -29,6 +32,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.TextVar(&f.LogFormat, "log-format", Text, "text or json")
 	set.TextVar(&f.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true, "tell the kubelet which devices to prefer; false leaves it to choose at random")
+	set.TextVar(&f.Registration, "registration", deviceplugin.Auto, "how the kubelet gets to know the plugin: register (at kubelet.sock), watcher (found in plugins_registry) or auto (watcher where that folder exists)")
 }
 
 // LogFormat is how log lines are written.

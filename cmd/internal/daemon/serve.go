@@ -35,7 +35,9 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 func (f Flags) Serve(ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource, beside ...func(context.Context) error) error {
 	run := append([]func(context.Context) error{node.Run}, beside...)
 	for _, r := range resources {
-		server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: f.KubeletDir, Preferred: f.PreferredAllocation, Log: log}, r)
+		server, err := deviceplugin.New(deviceplugin.Options{
+			KubeletDir: f.KubeletDir, Registration: f.Registration, Preferred: f.PreferredAllocation, Log: log,
+		}, r)
 		if err != nil {
 			return err
 		}
