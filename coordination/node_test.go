@@ -117,6 +117,22 @@ func TestTheOtherPluginTakesOver(t *testing.T) {
 	}
 }
 
+// A rolling update with surge: the new plugin has joined when the old one goes, and the resource is still connected.
+func TestResourceIsGoneWithItsLastPlugin(t *testing.T) {
+	c := &coordinator{readTree: func() (*topology.Tree, error) { return &topology.Tree{}, nil }, ledger: newLedger(time.Now)}
+	s := &server{coordinator: c}
+	for range 2 {
+		s.enter(gpus)
+		c.announce(gpus, GPU, oneGPU)
+	}
+	for _, want := range []bool{true, false} {
+		s.leave([]string{gpus})
+		if got := c.status().GetResources()[0].GetConnected(); got != want {
+			t.Errorf("connected %t, want %t", got, want)
+		}
+	}
+}
+
 func TestMemberAnswersAlone(t *testing.T) {
 	// The node does not run: nobody serves.
 	node, err := New(Config{RunDir: filepath.Join(shortDir(t), "run"), SysRoot: sysRoot(t), KubeletDir: shortDir(t), Log: slog.New(slog.DiscardHandler)})

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -31,6 +32,9 @@ const stopTimeout = 50 * time.Millisecond
 type server struct {
 	api.UnimplementedCoordinationServer
 	coordinator *coordinator
+
+	mu      sync.Mutex
+	streams map[string]int // how many announce a resource: two while a rolling update starts the new plugin before it ends the old one
 }
 
 // serve answers on a listener until ctx is done.
@@ -59,11 +63,7 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 		return err
 	}
 	var joined []string
-	defer func() {
-		for _, name := range joined {
-			s.coordinator.leave(name)
-		}
-	}()
+	defer func() { s.leave(joined) }()
 	for {
 		message, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -76,9 +76,31 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 		if err != nil {
 			return status.Error(codes.InvalidArgument, err.Error())
 		}
-		s.coordinator.announce(message.GetResource(), Kind(message.GetKind()), announcement)
 		if !slices.Contains(joined, message.GetResource()) {
 			joined = append(joined, message.GetResource())
+			s.enter(message.GetResource())
+		}
+		s.coordinator.announce(message.GetResource(), Kind(message.GetKind()), announcement)
+	}
+}
+
+func (s *server) enter(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams == nil {
+		s.streams = map[string]int{}
+	}
+	s.streams[name]++
+}
+
+// leave notes the end of a stream. A resource is gone with its last one.
+func (s *server) leave(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		if s.streams[name]--; s.streams[name] == 0 {
+			delete(s.streams, name)
+			s.coordinator.leave(name)
 		}
 	}
 }
