@@ -6,6 +6,7 @@
 //	              └─ topology manager (hints, merge, admit or refuse)
 //	                 └─ device manager ── gRPC ── <dir>/device-plugins/*.sock   the plugins
 //	                                   └─ checkpoint in <dir>/device-plugins
+//	plugin manager on <dir>/plugins_registry, where it is wanted: it finds sockets for the device manager
 //	PodResources v1 server with its rate limiter on <dir>/pod-resources/kubelet.sock
 //
 // Everything drawn above is the kubelet's code as k8s.io/kubernetes ships it, the random order in which it visits the

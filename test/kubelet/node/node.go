@@ -22,6 +22,10 @@ type Options struct {
 	NUMA   []NUMA // the machine's NUMA nodes, at least one
 	Policy string // --topology-manager-policy; "restricted" when empty
 	Scope  string // --topology-manager-scope; "container" when empty
+
+	// Watcher runs the plugin watcher on the folder plugins_registry, which is not there without it: the kubelet
+	// always does, but plugins see only the folders that are mounted for them.
+	Watcher bool
 }
 
 // Node is a running node. Its methods may be called from several goroutines, but Restart and Stop want to be alone.
@@ -35,6 +39,7 @@ type Node struct {
 	devices      *devicemanager.ManagerImpl
 	allocation   allocation.Manager
 	podResources *podResources
+	watcher      *watcher // nil without
 }
 
 // Start starts a node in a folder, which takes the place of /var/lib/kubelet. A checkpoint that an earlier node left
@@ -55,6 +60,7 @@ func Start(dir string, options Options) (*Node, error) {
 // Stop ends the node as the end of the kubelet process does: sockets close, pods are not told.
 func (n *Node) Stop() error {
 	n.podResources.stop()
+	n.watcher.stop()
 	if err := n.devices.Stop(klog.Background()); err != nil {
 		return fmt.Errorf("stop device manager: %w", err)
 	}
@@ -104,6 +110,9 @@ func (n *Node) start(running containermap.ContainerMap) (err error) {
 	err = n.devices.Start(klog.Background(), n.pods.GetActivePods, sources, running, containerIDs(running))
 	if err != nil {
 		return fmt.Errorf("start device manager: %w", err)
+	}
+	if n.options.Watcher {
+		n.watcher = startWatcher(n.dir, n.devices, sources)
 	}
 	n.podResources, err = servePodResources(filepath.Join(n.dir, "pod-resources"), n.pods, n.devices)
 	return err

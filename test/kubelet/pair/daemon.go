@@ -29,6 +29,9 @@ type Daemon struct {
 // Name is the name of the program.
 func (d *Daemon) Name() string { return filepath.Base(d.path) }
 
+// Another is a second instance of the daemon, as in a rolling update that starts the new one first. It is not running.
+func (d *Daemon) Another() *Daemon { return &Daemon{path: d.path, args: d.args, log: d.log} }
+
 // Start starts the daemon, which must not be running.
 func (d *Daemon) Start() error {
 	d.process = exec.Command(d.path, d.args...)

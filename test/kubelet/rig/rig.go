@@ -24,6 +24,7 @@ type Setup struct {
 	VFsPerPF        int    // for PFs whose recording has none
 	ExcludeTopology bool   // the key of that name in the SR-IOV config: no NUMA hint for VFs
 	Coordinated     bool   // false: the kubelet chooses at random, as with stock plugins
+	Watcher         bool   // the kubelet's plugin watcher finds the daemons; else they register at kubelet.sock
 }
 
 // String is the machine and how many VFs it has.
@@ -96,8 +97,13 @@ func (r *Rig) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.Node, err = node.Start(r.path("kubelet"), node.Options{NUMA: numa}); err != nil {
+	if r.Node, err = node.Start(r.path("kubelet"), node.Options{NUMA: numa, Watcher: r.setup.Watcher}); err != nil {
 		return err
+	}
+	if r.setup.Watcher { // the daemons look for the folder, and the kubelet makes it a moment later
+		if err := os.Mkdir(node.Registry(r.path("kubelet")), 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
 	}
 	r.Pair, err = pair.Start(pair.Options{
 		Bin:            r.setup.Bin,
@@ -166,4 +172,17 @@ func failOnExit(ctx context.Context, daemon *pair.Daemon, fail context.CancelCau
 		fail(errors.Join(fmt.Errorf("%s has ended", daemon.Name()), daemon.Err()))
 	case <-ctx.Done():
 	}
+}
+
+// PluginSockets is the folder with the daemons' sockets for the kubelet.
+func (r *Rig) PluginSockets() string { return r.socketFolder(r.setup.Watcher) }
+
+// OtherSockets is the folder for them that this rig does not use.
+func (r *Rig) OtherSockets() string { return r.socketFolder(!r.setup.Watcher) }
+
+func (r *Rig) socketFolder(watcher bool) string {
+	if watcher {
+		return node.Registry(r.path("kubelet"))
+	}
+	return filepath.Join(r.path("kubelet"), "device-plugins")
 }
