@@ -40,6 +40,10 @@ func (n *Node) admit(pod *v1.Pod) error {
 	return nil
 }
 
+// Terminate ends a pod's containers. The kubelet knows it still, as an inactive one. Unlike Remove it may be called
+// at any time, as a container may end at any time.
+func (n *Node) Terminate(pod *v1.Pod) { n.pods.deactivate(pod) }
+
 // Remove ends a pod: its containers stop, then the kubelet forgets it. The kubelet calls no plugin for that.
 func (n *Node) Remove(pod *v1.Pod) error {
 	n.admission.Lock()

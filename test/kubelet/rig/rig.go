@@ -186,3 +186,9 @@ func (r *Rig) socketFolder(watcher bool) string {
 	}
 	return filepath.Join(r.path("kubelet"), "device-plugins")
 }
+
+// KubeletDir is the kubelet's folder.
+func (r *Rig) KubeletDir() string { return r.path("kubelet") }
+
+// RunDir is the folder of the coordination socket.
+func (r *Rig) RunDir() string { return r.path("run") }
