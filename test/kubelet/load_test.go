@@ -68,6 +68,7 @@ type load struct {
 	random *rand.Rand
 	pods   []*v1.Pod
 	count  tally
+	checks int // of the ledger
 }
 
 // tally counts what happened.

@@ -55,7 +55,7 @@ func TestKubeletRestarts(t *testing.T) {
 			for _, name := range sockets(t, r.PluginSockets()) {
 				used[name] = true
 			}
-			if err := r.Node.Restart(); err != nil {
+			if _, err := r.Node.Restart(); err != nil {
 				t.Fatal(err)
 			}
 			if err := r.WaitReady(deadline(t)); err != nil {
@@ -138,14 +138,21 @@ func TestRollingUpdateWithSurge(t *testing.T) {
 // waitRegistered waits until so many registrations have happened since a position in the log, and all devices are there.
 func waitRegistered(t *testing.T, r *rig.Rig, position, count int) {
 	t.Helper()
-	_, err := r.Pair.Log.Wait(deadline(t), position, func(lines []pair.Line) bool {
-		registered := slices.DeleteFunc(slices.Clone(lines), func(line pair.Line) bool { return line.Message != "registered" })
-		return len(registered) >= count
-	})
+	_, err := r.Pair.Log.Wait(deadline(t), position, func(lines []pair.Line) bool { return registrations(lines) >= count })
 	if err == nil {
 		err = r.WaitReady(deadline(t))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func registrations(lines []pair.Line) int {
+	registered := 0
+	for _, line := range lines {
+		if line.Message == "registered" {
+			registered++
+		}
+	}
+	return registered
 }

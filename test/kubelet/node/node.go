@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/allocation"
@@ -68,22 +69,26 @@ func (n *Node) Stop() error {
 }
 
 // Restart ends the kubelet and starts it again, with all containers but the init containers still running: the
-// plugins have to register again and the pods are admitted a second time from the checkpoint.
-func (n *Node) Restart() error {
+// plugins have to register again and the pods are admitted a second time from the checkpoint. The kubelet refuses those
+// pods whose init containers had devices, since no plugin has registered yet and these containers do not run; they are returned.
+func (n *Node) Restart() (refused []*v1.Pod, err error) {
 	if err := n.Stop(); err != nil {
-		return err
+		return nil, err
 	}
 	n.pods.ready.Store(false)
 	if err := n.start(n.pods.running()); err != nil {
-		return fmt.Errorf("restart node in %s: %w", n.dir, err)
+		return nil, fmt.Errorf("restart node in %s: %w", n.dir, err)
 	}
 	for _, pod := range n.pods.GetActivePods() {
-		if err := n.admit(pod); err != nil {
-			return fmt.Errorf("restart node in %s: %w", n.dir, err)
+		switch err := n.admit(pod); {
+		case err != nil && len(pod.Spec.InitContainers) > 0:
+			refused = append(refused, pod)
+		case err != nil:
+			return nil, fmt.Errorf("restart node in %s: %w", n.dir, err)
 		}
 	}
 	n.pods.ready.Store(true)
-	return nil
+	return refused, nil
 }
 
 // start puts the managers together in the order of NewContainerManager in pkg/kubelet/cm/container_manager_linux.go.

@@ -91,6 +91,29 @@ func (d *Daemon) Stop() error {
 	}
 }
 
+// Running reports whether the daemon has been started and has not ended.
+func (d *Daemon) Running() bool {
+	select {
+	case <-d.exited:
+		return false
+	default:
+		return d.process != nil
+	}
+}
+
+// Pause stops the daemon where it is (SIGSTOP), and Resume lets it go on.
+func (d *Daemon) Pause() error { return d.signal(syscall.SIGSTOP) }
+
+// Resume is the end of Pause. A daemon that was not paused goes on as before.
+func (d *Daemon) Resume() error { return d.signal(syscall.SIGCONT) }
+
+func (d *Daemon) signal(signal syscall.Signal) error {
+	if err := d.process.Process.Signal(signal); err != nil {
+		return fmt.Errorf("send %v to %s: %w", signal, d.Name(), err)
+	}
+	return nil
+}
+
 // Kill ends the daemon without warning.
 func (d *Daemon) Kill() error {
 	if err := d.process.Process.Kill(); err != nil {

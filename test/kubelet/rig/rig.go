@@ -4,6 +4,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type Setup struct {
 	ExcludeTopology bool   // the key of that name in the SR-IOV config: no NUMA hint for VFs
 	Coordinated     bool   // false: the kubelet chooses at random, as with stock plugins
 	Watcher         bool   // the kubelet's plugin watcher finds the daemons; else they register at kubelet.sock
+	RunDir          string // of the coordination socket; one of the rig's own when empty
 }
 
 // String is the machine and how many VFs it has.
@@ -110,7 +112,7 @@ func (r *Rig) start(ctx context.Context) error {
 		Sysfs:          r.path("sys"),
 		Dev:            r.path("dev"),
 		Kubelet:        r.path("kubelet"),
-		Run:            r.path("run"),
+		Run:            r.RunDir(),
 		DevInfo:        r.path("devinfo"),
 		Config:         r.path("config.json"),
 		ResourcePrefix: resourcePrefix,
@@ -191,4 +193,4 @@ func (r *Rig) socketFolder(watcher bool) string {
 func (r *Rig) KubeletDir() string { return r.path("kubelet") }
 
 // RunDir is the folder of the coordination socket.
-func (r *Rig) RunDir() string { return r.path("run") }
+func (r *Rig) RunDir() string { return cmp.Or(r.setup.RunDir, r.path("run")) }
