@@ -40,6 +40,7 @@ type admission struct {
 	all          map[string][]Device
 	recordedPods map[kubelet.Pod]map[string]kubelet.Devices // as pods, init containers kept
 	kubeletDir   string                                     // "" if there is no checkpoint
+	crashes      bool                                       // the server dies now and then, and the other plugin takes over
 	guessed      bool                                       // the container got its VFs first and without a question: their order can only be guessed
 }
 
@@ -60,6 +61,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 		get:      a.get,
 		recorded: a.recorded,
 		log:      slog.New(slog.DiscardHandler),
+		touched:  func() {},
 		tree:     tree,
 		ledger:   newLedger(func() time.Time { return a.now }),
 	}
@@ -142,9 +144,10 @@ func (a *admission) look(context.Context) (kubelet.View, error) {
 func (a *admission) get(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
 	all, err := a.look(ctx)
 	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	view.Pods = slices.DeleteFunc(all.Pods, func(p kubelet.Pod) bool { return p != pod })
 	for c, devices := range all.Containers {
 		if c.Pod == pod {
-			view.Pods, view.Containers[c] = []kubelet.Pod{pod}, devices
+			view.Containers[c] = devices
 		}
 	}
 	return view, err
@@ -295,10 +298,12 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []Devi
 		a.t.Logf("%v/%s skip %d %s: %v", pod, container, count, name, ids)
 	}
 	a.now = a.now.Add(followWindow / 4)
+	a.maybeCrash()
 	listed, refusal := a.coordinator.allocated(a.t.Context(), name, ids)
 	if !sameSet(listed, ids) {
 		a.t.Fatalf("allocated %v, listed %v, refused %q", ids, listed, refusal)
 	}
+	a.maybeCrash()
 	ids = listed
 	a.pods[pod][container][name] = ids
 	a.free[name] = slices.DeleteFunc(a.free[name], func(d Device) bool { return slices.Contains(ids, d.ID) })
@@ -309,14 +314,14 @@ type levels [topology.Levels]int
 
 // levels counts the distances of the pairs that devices make.
 func (a *admission) levels(devices kubelet.Devices) levels {
-	half := func(name string) placement.Half {
+	half := func(name string) []placement.Half {
 		h := placement.Half{Count: len(devices[name])}
 		for _, d := range a.all[name] {
 			if slices.Contains(devices[name], d.ID) {
 				h.Held = append(h.Held, d.placed())
 			}
 		}
-		return h
+		return []placement.Half{h}
 	}
 	return a.choose(placement.Request{GPUs: half(gpus), VFs: half(vfs)})
 }
@@ -338,12 +343,12 @@ func (a *admission) address(name, id string) topology.Address {
 
 // best counts the distances of the best pairs among free devices.
 func (a *admission) best(aligned map[string][]Device, w wish) levels {
-	half := func(name string, count int) placement.Half {
+	half := func(name string, count int) []placement.Half {
 		h := placement.Half{Count: count}
 		for _, d := range aligned[name] {
 			h.Free = append(h.Free, d.placed())
 		}
-		return h
+		return []placement.Half{h}
 	}
 	return a.choose(placement.Request{GPUs: half(gpus, w.gpus), VFs: half(vfs, w.vfs)})
 }

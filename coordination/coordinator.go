@@ -23,11 +23,13 @@ type coordinator struct {
 	get      func(context.Context, kubelet.Pod) (kubelet.View, error) // at one pod, at any time
 	recorded func() (kubelet.Checkpoint, error)
 	log      *slog.Logger
+	touched  func() // something has changed that a checkpoint holds; must not block
 
-	mu     sync.Mutex
-	tree   *topology.Tree
-	ledger *ledger
-	last   record
+	mu        sync.Mutex
+	tree      *topology.Tree
+	ledger    *ledger
+	last      record
+	decisions decisions
 }
 
 // record is the newest Allocate, and whom the kubelet's checkpoint showed with its devices at that time. As soon as it
@@ -49,19 +51,25 @@ type question struct {
 }
 
 // announce takes a plugin's devices over. The tree is read again: devices change when the machine does.
-func (c *coordinator) announce(name string, kind Kind, a Announcement) {
+func (c *coordinator) announce(name string, kind Kind, a Announcement) error {
+	defer c.touched()
 	tree, err := c.readTree()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.ledger.room(name, 0); err != nil {
+		return fmt.Errorf("announce %s: %w", name, err)
+	}
 	if err != nil {
 		c.log.Warn("keep the PCI tree as it was read before", "error", err)
 	} else {
 		c.tree = tree
 	}
 	c.ledger.announce(name, kind, a)
+	return nil
 }
 
 func (c *coordinator) leave(name string) {
+	defer c.touched()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ledger.leave(name)
@@ -70,6 +78,10 @@ func (c *coordinator) leave(name string) {
 // prefer chooses devices for a question and plans for the half of the request that has not been asked. The reason says
 // what was known and what came of it.
 func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, reason string, err error) {
+	if err := c.answerable(q); err != nil {
+		return nil, "", err
+	}
+	defer c.touched()
 	asked := c.ledger.now() // a look may have to wait for the kubelet's limiter
 	checkpoint, checkpointErr := c.recorded()
 	view := c.lookFor(ctx, q)
@@ -78,16 +90,20 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 	l := c.ledger
 	l.asked, l.progress = asked, c.last.progress(checkpoint, checkpointErr)
 	r := l.resources[q.resource]
-	if r == nil {
-		return nil, "", fmt.Errorf("choose %s: no plugin has announced it", q.resource)
-	}
 	holder, known := c.asking(q, view)
+	if view != nil {
+		c.decisions.resolve(*view)
+	}
 	request := l.request(c.tree, r, c.usable(q, view), q, holder)
 	choice, err := placement.Choose(c.tree, request)
 	if err != nil {
 		return nil, "", fmt.Errorf("choose %d of %s: %w", q.size, q.resource, err)
 	}
 	l.plan = l.newPlan(choice, r, q, holder)
+	c.decisions.add(&decision{
+		at: asked, took: l.now().Sub(asked), container: holder.owner, question: q, asked: true, known: known,
+		tree: c.tree, request: request, choice: choice, chosen: l.plan.devices[q.resource], planned: l.plan.others(q.resource),
+	})
 	return l.plan.devices[q.resource], known + "; " + choice.Reason, nil
 }
 
@@ -160,6 +176,7 @@ func (c *coordinator) usable(q question, view *kubelet.View) []string {
 // allocated records what the kubelet took and returns it in the order in which the container should list it; or it says why
 // the container must not have it, in one sentence.
 func (c *coordinator) allocated(ctx context.Context, name string, ids []string) (order []string, refusal string) {
+	defer c.touched()
 	checkpoint, err := c.recorded()
 	refusal = c.conflict(ctx, name, ids)
 	c.mu.Lock()
@@ -167,7 +184,12 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	l := c.ledger
 	if refusal != "" {
 		l.plan, c.last.refused = nil, true // the kubelet fails the pod
+		c.decisions.give(l.now(), nil, name, ids, refusal)
 		return nil, refusal
+	}
+	if err := l.room(name, len(ids)); err != nil {
+		c.log.Error("forget an allocation", "resource", name, "devices", ids, "error", err)
+		return slices.Sorted(slices.Values(ids)), ""
 	}
 	if p := l.livePlan(); p != nil && l.sequence > p.after && c.last.progress(checkpoint, err) == complete {
 		l.plan = nil // the rest of it was not wanted
@@ -182,7 +204,9 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	if sameSet(planned, ids) || before == nil || !before.lacks(name) || !l.sameNodes(before, name, ids) {
 		before = nil
 	}
-	return l.inPairOrder(c.tree, planned, a, before, name, ids), ""
+	order = l.inPairOrder(c.tree, planned, a, before, name, ids)
+	c.decisions.give(l.now(), a.owner, name, order, "")
+	return order, ""
 }
 
 // progress tells how far the kubelet is with the container of the newest Allocate.

@@ -37,14 +37,17 @@ func (p peerCredentials) Clone() credentials.TransportCredentials { return p }
 // OverrideServerName does nothing: there are no names.
 func (peerCredentials) OverrideServerName(string) error { return nil }
 
-// peer is what is known of the other side: nothing but that it may talk.
-type peer struct{ credentials.CommonAuthInfo }
+// peer is what is known of the other side: that it may talk, and which process it is (0 in a PID namespace that we cannot see).
+type peer struct {
+	credentials.CommonAuthInfo
+	pid int32
+}
 
 func (peer) AuthType() string { return "unix-peer-credentials" }
 
 func (peerCredentials) check(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	unixConn, ok := conn.(*net.UnixConn)
-	if !ok {
+	unixConn, ok := conn.(syscall.Conn)
+	if !ok || conn.RemoteAddr().Network() != "unix" {
 		return nil, nil, fmt.Errorf("check peer: %s is no unix socket", conn.RemoteAddr().Network())
 	}
 	raw, err := unixConn.SyscallConn()
@@ -64,5 +67,5 @@ func (peerCredentials) check(conn net.Conn) (net.Conn, credentials.AuthInfo, err
 	if uid := int(ucred.Uid); uid != 0 && uid != os.Geteuid() {
 		return nil, nil, fmt.Errorf("refuse peer: process %d is of user %d", ucred.Pid, uid)
 	}
-	return conn, peer{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, nil
+	return conn, peer{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, ucred.Pid}, nil
 }

@@ -19,6 +19,7 @@ type resource struct {
 	name    string
 	kind    Kind
 	devices map[string]Device
+	saved   []savedDevice // the devices for the checkpoint; never changed
 	links   []topology.Link
 	joined  bool // the plugin is connected now
 }
@@ -49,6 +50,13 @@ type plan struct {
 	expires time.Time
 }
 
+// others are the planned devices of all resources but one.
+func (p *plan) others(name string) map[string][]string {
+	others := maps.Clone(p.devices)
+	delete(others, name)
+	return others
+}
+
 // ledger is the one record of which device is whose. The coordinator guards it with its mutex.
 type ledger struct {
 	now       func() time.Time
@@ -73,12 +81,21 @@ func newLedger(now func() time.Time) *ledger {
 	}
 }
 
-// announce replaces what is known of a resource. A device that is announced no more keeps its holder: the container lives on.
+// announce replaces what is known of a resource. A device that is announced no more stays, unhealthy, and keeps its holder: the
+// container lives on, and the kubelet must not see the device vanish when the plugin starts anew.
 func (l *ledger) announce(name string, kind Kind, a Announcement) {
 	r := &resource{name: name, kind: kind, devices: make(map[string]Device, len(a.Devices)), links: a.Links, joined: true}
+	if before := l.resources[name]; before != nil {
+		for id, d := range before.devices {
+			if d.Healthy = false; len(r.devices) < maxDevices {
+				r.devices[id] = d
+			}
+		}
+	}
 	for _, d := range a.Devices {
 		r.devices[d.ID] = d
 	}
+	r.saved = saveDevices(r.devices)
 	l.resources[name] = r
 }
 
@@ -178,8 +195,11 @@ func (l *ledger) livePlan() *plan {
 	return l.plan
 }
 
-// free lists a resource's healthy devices that nobody holds, by address and ID.
+// free lists a resource's healthy devices that nobody holds, by address and ID; none of a resource that is not ours.
 func (l *ledger) free(r *resource) []Device {
+	if r == nil {
+		return nil
+	}
 	var free []Device
 	for id, d := range r.devices {
 		if d.Healthy && l.holders[r.name][id] == nil {

@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -78,12 +79,7 @@ func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, si
 	decision := m.log.With("size", size, "available", len(available), "must_include", len(mustInclude))
 	ctx, cancel := context.WithTimeout(ctx, preferTimeout)
 	defer cancel()
-	answer, err := m.node.client.Prefer(ctx, &api.PreferRequest{
-		Resource:    m.resource,
-		Available:   available,
-		MustInclude: mustInclude,
-		Size:        uint32(size),
-	}, grpc.WaitForReady(true))
+	answer, err := m.ask(ctx, available, mustInclude, size)
 	if err == nil {
 		decision.Info("prefer", "chosen", answer.GetDevices(), "source", "coordinator", "reason", answer.GetReason())
 		return answer.GetDevices()
@@ -91,6 +87,28 @@ func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, si
 	chosen, reason := m.alone(available, mustInclude, size)
 	decision.Warn("prefer", "chosen", chosen, "source", "local", "reason", reason, "error", err)
 	return chosen
+}
+
+// errForeign means that there is a server, but it is not to be asked.
+var errForeign = errors.New("the server speaks another protocol")
+
+func (m *Member) ask(ctx context.Context, available, mustInclude []string, size int) (*api.PreferResponse, error) {
+	if m.node.foreign.Load() {
+		return nil, errForeign
+	}
+	return m.node.client.Prefer(ctx, &api.PreferRequest{
+		Resource:    m.resource,
+		Available:   available,
+		MustInclude: mustInclude,
+		Size:        uint32(size),
+	}, grpc.WaitForReady(true))
+}
+
+func (m *Member) tell(ctx context.Context, ids []string) (*api.AllocatedResponse, error) {
+	if m.node.foreign.Load() {
+		return nil, errForeign
+	}
+	return m.node.client.Allocated(ctx, &api.AllocatedRequest{Resource: m.resource, Devices: ids}, grpc.WaitForReady(true))
 }
 
 // alone chooses among this plugin's own devices.
@@ -105,9 +123,9 @@ func (m *Member) alone(available, mustInclude []string, size int) ([]string, str
 			half.Free = append(half.Free, device)
 		}
 	}
-	request := placement.Request{GPUs: half, Links: links}
+	request := placement.Request{GPUs: []placement.Half{half}, Links: links}
 	if m.kind == VF {
-		request = placement.Request{VFs: half}
+		request = placement.Request{VFs: []placement.Half{half}}
 	}
 	choice, err := placement.Choose(m.node.lastTree(), request)
 	if err != nil {
@@ -148,7 +166,7 @@ func firstOf(available, mustInclude []string, size int) []string {
 func (m *Member) Allocated(ctx context.Context, ids []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, allocatedTimeout)
 	defer cancel()
-	answer, err := m.node.client.Allocated(ctx, &api.AllocatedRequest{Resource: m.resource, Devices: ids}, grpc.WaitForReady(true))
+	answer, err := m.tell(ctx, ids)
 	if err != nil {
 		m.log.Warn("list devices in ascending order", "devices", ids, "error", err)
 		return slices.Sorted(slices.Values(ids)), nil

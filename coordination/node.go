@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -46,15 +47,18 @@ type Node struct {
 	client api.CoordinationClient
 	lost   chan struct{} // the connection to the server broke
 
+	foreign atomic.Bool // the server speaks another protocol: it is not asked
+
 	mu      sync.Mutex
 	tree    *topology.Tree // as of the last announcement
 	members []*Member
 	changed chan struct{} // closed and replaced on every announcement
 }
 
-// New prepares the run folder, reads the PCI tree and makes a client; it starts nothing.
+// New prepares the run folder, reads the PCI tree and makes a client; it starts nothing. It fails where the run folder cannot be used,
+// and says what to do about it.
 func New(config Config) (*Node, error) {
-	if err := prepareRunDir(config.RunDir); err != nil {
+	if err := checkRunDir(config.RunDir); err != nil {
 		return nil, err
 	}
 	tree, err := readTree(config.SysRoot)
@@ -88,19 +92,38 @@ func dial(runDir string) (*grpc.ClientConn, error) {
 
 // Status asks the server of a run folder for everything it knows. It fails where none serves.
 func Status(ctx context.Context, runDir string) (*api.StatusResponse, error) {
+	return call(runDir, func(client api.CoordinationClient) (*api.StatusResponse, error) {
+		return client.Status(ctx, &api.StatusRequest{})
+	})
+}
+
+// Explain asks the server of a run folder what was decided for a pod; namespace and container can be empty, for any.
+func Explain(ctx context.Context, runDir, namespace, pod, container string) (*api.ExplainResponse, error) {
+	return call(runDir, func(client api.CoordinationClient) (*api.ExplainResponse, error) {
+		return client.Explain(ctx, &api.ExplainRequest{Namespace: namespace, Pod: pod, Container: container})
+	})
+}
+
+// call asks the server of a run folder one thing.
+func call[T any](runDir string, ask func(api.CoordinationClient) (T, error)) (answer T, err error) {
 	conn, err := dial(runDir)
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
 	defer conn.Close()
-	answer, err := api.NewCoordinationClient(conn).Status(ctx, &api.StatusRequest{})
-	if status.Code(err) == codes.Unavailable {
-		return nil, fmt.Errorf("ask %s: nobody answers; is a plugin running on this node, with this --run-dir?", SocketPath(runDir))
+	answer, err = ask(api.NewCoordinationClient(conn))
+	switch status.Code(err) {
+	case codes.OK:
+		return answer, nil
+	case codes.NotFound, codes.InvalidArgument:
+		return answer, errors.New(status.Convert(err).Message())
+	case codes.Unavailable:
+		return answer, fmt.Errorf("ask %s: nobody answers; is a plugin running on this node, with this --run-dir?", SocketPath(runDir))
+	case codes.Unimplemented:
+		return answer, fmt.Errorf("ask %s: the running plugin is of an older version that does not tell this", SocketPath(runDir))
+	default:
+		return answer, fmt.Errorf("ask %s: %w", SocketPath(runDir), err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("ask %s for status: %w", SocketPath(runDir), err)
-	}
-	return answer, nil
 }
 
 // Member makes the part of one resource. Call it before Run.
@@ -115,23 +138,26 @@ func (n *Node) Member(resource string, kind Kind) *Member {
 // Run takes part until ctx is done: joined as a client, and serving while nobody else does.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.conn.Close()
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return n.serveWhenElected(ctx) })
-	g.Go(func() error { n.stayJoined(ctx); return nil })
-	return g.Wait()
+	var both sync.WaitGroup
+	both.Go(func() { n.stayElected(ctx) })
+	both.Go(func() { n.stayJoined(ctx) })
+	both.Wait()
+	return nil
 }
 
-// serveWhenElected waits for the lock and serves from then on.
-func (n *Node) serveWhenElected(ctx context.Context) error {
+// stayElected serves whenever it gets the lock. A run folder that is removed, full or read-only while it runs is logged once; the
+// plugin then goes on alone and tries again.
+func (n *Node) stayElected(ctx context.Context) {
 	var burst time.Time
-	for {
-		release, err := tryLock(n.config.RunDir)
-		if err == nil {
-			defer release()
-			return n.serve(ctx)
+	var complaint string
+	for ctx.Err() == nil {
+		err := n.serveIfElected(ctx)
+		if err != nil && !errors.Is(err, errLocked) && err.Error() != complaint {
+			n.config.Log.Error("go on without coordination until the run folder can be used", "run_dir", n.config.RunDir, "error", err)
 		}
-		if !errors.Is(err, errLocked) {
-			return err
+		complaint = ""
+		if err != nil && !errors.Is(err, errLocked) {
+			complaint = err.Error()
 		}
 		pause := electionPause
 		if time.Now().Before(burst) {
@@ -139,7 +165,6 @@ func (n *Node) serveWhenElected(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-n.lost:
 			burst = time.Now().Add(electionBurst)
 		case <-time.After(pause):
@@ -147,7 +172,16 @@ func (n *Node) serveWhenElected(ctx context.Context) error {
 	}
 }
 
-func (n *Node) serve(ctx context.Context) error {
+// serveIfElected serves while it holds the lock; it returns errLocked at once where the other plugin has it.
+func (n *Node) serveIfElected(ctx context.Context) error {
+	if err := prepareRunDir(n.config.RunDir); err != nil {
+		return err
+	}
+	release, err := tryLock(n.config.RunDir)
+	if err != nil {
+		return err
+	}
+	defer release()
 	pods, err := kubelet.NewPodResources(n.config.KubeletDir)
 	if err != nil {
 		return err
@@ -157,17 +191,49 @@ func (n *Node) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.config.Log.Info("serve coordination", "socket", SocketPath(n.config.RunDir))
-	s := &server{coordinator: &coordinator{
+	store := newStore(n.config.RunDir, n.config.Log)
+	c := &coordinator{
 		readTree: func() (*topology.Tree, error) { return readTree(n.config.SysRoot) },
 		look:     pods.List,
 		get:      pods.Get,
-		recorded: func() (kubelet.Checkpoint, error) { return kubelet.ReadCheckpoint(n.config.KubeletDir) },
+		recorded: hurried(readTimeout, n.recorded),
 		log:      n.config.Log,
+		touched:  store.touch,
 		tree:     n.lastTree(),
 		ledger:   newLedger(time.Now),
-	}}
-	return s.serve(ctx, listener)
+	}
+	c.recover(store)
+	n.config.Log.Info("serve coordination", "socket", SocketPath(n.config.RunDir))
+	return n.serve(ctx, c, store, listener)
+}
+
+// serve answers and writes checkpoints until ctx is done or the socket is no longer the one in the run folder: then nobody new
+// finds it, and there can be a second server soon.
+func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener *net.UnixListener) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	written := make(chan struct{})
+	go func() { defer close(written); store.run(ctx, c.save) }()
+	go func() {
+		if err := awaitReplaced(ctx, n.config.RunDir); errors.Is(err, errReplaced) {
+			listener.SetUnlinkOnClose(false) // what is at the path now is another's
+			cancel(err)
+		}
+	}()
+	err := (&server{coordinator: c}).serve(ctx, listener)
+	cancel(nil)
+	select {
+	case <-written:
+	case <-time.After(stopTimeout): // a disk that hangs is left behind
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, errReplaced) {
+		return cause
+	}
+	return err
+}
+
+func (n *Node) recorded() (kubelet.Checkpoint, error) {
+	return kubelet.ReadCheckpoint(n.config.KubeletDir)
 }
 
 func readTree(sysRoot string) (*topology.Tree, error) {
@@ -184,10 +250,21 @@ func (n *Node) lastTree() *topology.Tree {
 	return n.tree
 }
 
-// stayJoined keeps a Join stream open and announces every member over it.
+// stayJoined keeps a Join stream open and announces every member over it. A server of a foreign protocol is left alone until it
+// is replaced, which is looked for every electionPause.
 func (n *Node) stayJoined(ctx context.Context) {
 	for {
-		if err := n.join(ctx); ctx.Err() == nil {
+		err := n.join(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		pause := electionStep
+		if status.Code(err) == codes.Unimplemented {
+			pause = electionPause
+			if !n.foreign.Swap(true) {
+				n.config.Log.Error("place devices without the other plugin", "reason", status.Convert(err).Message())
+			}
+		} else {
 			n.config.Log.Warn("lost the coordination server", "error", err)
 		}
 		select {
@@ -197,7 +274,7 @@ func (n *Node) stayJoined(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(electionStep):
+		case <-time.After(pause):
 		}
 	}
 }
@@ -214,7 +291,12 @@ func (n *Node) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.config.Log.Info("join coordination", "protocol", welcome.GetProtocol())
+	server := version{welcome.GetProtocol(), welcome.GetMinor()}
+	if err := server.serves(protocol); err != nil {
+		return status.Error(codes.Unimplemented, err.Error())
+	}
+	n.config.Log.Info("join coordination", "protocol", server.String())
+	n.foreign.Store(false)
 	broken := make(chan error, 1)
 	go func() {
 		_, err := stream.Recv()

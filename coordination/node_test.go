@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,7 +19,17 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	switch os.Getenv("TANDEM_TEST_ROLE") {
+	case "server":
+		os.Exit(serveForTest())
+	case "flood":
+		os.Exit(floodForTest())
+	case "client":
+		os.Exit(callForTest())
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // sysRoot lays out the smallest sysfs: a list of PCI devices with nothing in it.
 func sysRoot(t *testing.T) string {
@@ -44,7 +55,19 @@ func shortDir(t *testing.T) string {
 // start runs a node until the test ends or the returned function is called.
 func start(t *testing.T, runDir string) (*Node, func()) {
 	t.Helper()
-	node, err := New(Config{RunDir: runDir, SysRoot: sysRoot(t), KubeletDir: shortDir(t), Log: slog.New(slog.DiscardHandler)})
+	return startWith(t, Config{RunDir: runDir, Log: slog.New(slog.DiscardHandler)})
+}
+
+// startWith runs a node whose machine and kubelet are empty folders unless they are given.
+func startWith(t *testing.T, config Config) (*Node, func()) {
+	t.Helper()
+	if config.SysRoot == "" {
+		config.SysRoot = sysRoot(t)
+	}
+	if config.KubeletDir == "" {
+		config.KubeletDir = shortDir(t)
+	}
+	node, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,16 +142,16 @@ func TestTheOtherPluginTakesOver(t *testing.T) {
 
 // A rolling update with surge: the new plugin has joined when the old one goes, and the resource is still connected.
 func TestResourceIsGoneWithItsLastPlugin(t *testing.T) {
-	c := &coordinator{readTree: func() (*topology.Tree, error) { return &topology.Tree{}, nil }, ledger: newLedger(time.Now)}
-	s := &server{coordinator: c}
-	for range 2 {
-		s.enter(gpus)
-		c.announce(gpus, GPU, oneGPU)
+	var p peers
+	var gone []string
+	both := []*joined{p.join(t.Context()), p.join(t.Context())}
+	for _, j := range both {
+		p.announced(j, &api.Announcement{Resource: gpus})
 	}
-	for _, want := range []bool{true, false} {
-		s.leave([]string{gpus})
-		if got := c.status().GetResources()[0].GetConnected(); got != want {
-			t.Errorf("connected %t, want %t", got, want)
+	for i, want := range []int{0, 1} {
+		p.leave(both[i], func(resource string) { gone = append(gone, resource) })
+		if len(gone) != want {
+			t.Errorf("after %d of two plugins: gone %v", i+1, gone)
 		}
 	}
 }
@@ -190,8 +213,44 @@ func TestBadRunDir(t *testing.T) {
 	if err := os.WriteFile(SocketPath(base), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := New(Config{RunDir: base, SysRoot: sysRoot(t)}); err == nil || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("file in the socket's place: %v", err)
+	}
+	full := filepath.Join(base, "full")
+	if err := errors.Join(os.Mkdir(full, 0o700), os.Symlink("/dev/full", filepath.Join(full, "lock"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Config{RunDir: full, SysRoot: sysRoot(t)}); err == nil || !strings.Contains(err.Error(), full) || !strings.Contains(err.Error(), "--run-dir") {
+		t.Errorf("a link in the lock's place: %v", err)
+	}
 	if _, err := listen(base); err == nil || !strings.Contains(err.Error(), "something else than a socket") {
 		t.Errorf("file in the socket's place: %v", err)
+	}
+}
+
+// A run folder on a read-only file system, or of somebody else, ends the start with a sentence that names it.
+func TestForeignRunDir(t *testing.T) {
+	base := shortDir(t)
+	for name, make := range map[string]func(dir string) error{
+		"read-only": func(dir string) error {
+			return syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_RDONLY, "size=16k")
+		},
+		"no inode left":   func(dir string) error { return syscall.Mount("tmpfs", dir, "tmpfs", 0, "nr_inodes=1") },
+		"somebody else's": func(dir string) error { return os.Chown(dir, 4242, 4242) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(base, strings.ReplaceAll(name, " ", "-"))
+			err := errors.Join(os.Mkdir(dir, 0o700), make(dir))
+			if errors.Is(err, syscall.EPERM) {
+				t.Skip("needs root")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = syscall.Unmount(dir, 0) })
+			if _, err := New(Config{RunDir: dir, SysRoot: sysRoot(t)}); err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "--run-dir") {
+				t.Errorf("error %v does not name %s and what to do", err, dir)
+			}
+		})
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -19,12 +17,6 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// protocolVersion is that of coordination.proto.
-const protocolVersion = 1
-
-// maxMessage bounds what a client can send: a thousand VFs take about 60 KiB.
-const maxMessage = 4 << 20
-
 // stopTimeout is how long calls in flight get when a server stops; the other plugin then takes over.
 const stopTimeout = 50 * time.Millisecond
 
@@ -32,17 +24,15 @@ const stopTimeout = 50 * time.Millisecond
 type server struct {
 	api.UnimplementedCoordinationServer
 	coordinator *coordinator
-
-	mu      sync.Mutex
-	streams map[string]int // how many announce a resource: two while a rolling update starts the new plugin before it ends the old one
+	peers       peers
 }
 
 // serve answers on a listener until ctx is done.
-func (s *server) serve(ctx context.Context, listener net.Listener) error {
-	g := grpc.NewServer(grpc.Creds(peerCredentials{}), grpc.MaxRecvMsgSize(maxMessage))
+func (s *server) serve(ctx context.Context, listener *net.UnixListener) error {
+	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}))...)
 	api.RegisterCoordinationServer(g, s)
 	done := make(chan error, 1)
-	go func() { done <- g.Serve(listener) }()
+	go func() { done <- g.Serve(newLimitedListener(listener)) }()
 	select {
 	case err := <-done:
 		return fmt.Errorf("serve coordination socket: %w", err)
@@ -57,13 +47,13 @@ func (s *server) serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// Join takes announcements until the plugin goes.
+// Join takes announcements until the plugin goes. One that speaks another protocol is told so, and works alone.
 func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
-	if err := stream.Send(&api.Welcome{Protocol: protocolVersion}); err != nil {
+	if err := stream.Send(&api.Welcome{Protocol: protocol.major, Minor: protocol.minor}); err != nil {
 		return err
 	}
-	var joined []string
-	defer func() { s.leave(joined) }()
+	p := s.peers.join(stream.Context())
+	defer s.peers.leave(p, s.coordinator.leave)
 	for {
 		message, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -72,41 +62,35 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 		if err != nil {
 			return err
 		}
-		announcement, err := decodeAnnouncement(message)
-		if err != nil {
-			return status.Error(codes.InvalidArgument, err.Error())
+		if err := protocol.serves(versionOf(message.GetVersion())); err != nil {
+			return status.Error(codes.Unimplemented, err.Error())
 		}
-		if !slices.Contains(joined, message.GetResource()) {
-			joined = append(joined, message.GetResource())
-			s.enter(message.GetResource())
+		s.peers.announced(p, message)
+		if err := s.announce(message); err != nil {
+			return err
 		}
-		s.coordinator.announce(message.GetResource(), Kind(message.GetKind()), announcement)
 	}
 }
 
-func (s *server) enter(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.streams == nil {
-		s.streams = map[string]int{}
+func (s *server) announce(m *api.Announcement) error {
+	if err := checkAnnouncement(m); err != nil {
+		return err
 	}
-	s.streams[name]++
-}
-
-// leave notes the end of a stream. A resource is gone with its last one.
-func (s *server) leave(names []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, name := range names {
-		if s.streams[name]--; s.streams[name] == 0 {
-			delete(s.streams, name)
-			s.coordinator.leave(name)
-		}
+	announcement, err := decodeAnnouncement(m)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
 	}
+	if err := s.coordinator.announce(m.GetResource(), Kind(m.GetKind()), announcement); err != nil {
+		return status.Error(codes.ResourceExhausted, err.Error())
+	}
+	return nil
 }
 
 // Prefer answers GetPreferredAllocation.
 func (s *server) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferResponse, error) {
+	if err := checkIDs(q.GetResource(), q.GetAvailable(), q.GetMustInclude()); err != nil {
+		return nil, err
+	}
 	ids, reason, err := s.coordinator.prefer(ctx, question{
 		resource:    q.GetResource(),
 		available:   q.GetAvailable(),
@@ -121,6 +105,9 @@ func (s *server) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferR
 
 // Allocated records what the kubelet took.
 func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.AllocatedResponse, error) {
+	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
+		return nil, err
+	}
 	order, refusal := s.coordinator.allocated(ctx, q.GetResource(), q.GetDevices())
 	return &api.AllocatedResponse{Devices: order, Refusal: refusal}, nil
 }
@@ -128,9 +115,25 @@ func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.A
 // Status tells everything.
 func (s *server) Status(context.Context, *api.StatusRequest) (*api.StatusResponse, error) {
 	answer := s.coordinator.status()
-	answer.Protocol = protocolVersion
+	answer.Protocol, answer.Minor = protocol.major, protocol.minor
 	answer.Pid = int64(os.Getpid())
+	answer.Peers = s.peers.encode()
 	return answer, nil
+}
+
+// Explain tells what was decided for a pod, and why.
+func (s *server) Explain(ctx context.Context, q *api.ExplainRequest) (*api.ExplainResponse, error) {
+	if q.GetPod() == "" {
+		return nil, status.Error(codes.InvalidArgument, "explain which pod?")
+	}
+	if err := checkIDs(q.GetPod()); err != nil {
+		return nil, err
+	}
+	found, err := s.coordinator.explain(ctx, podName{q.GetNamespace(), q.GetPod(), q.GetContainer()})
+	if err != nil {
+		return nil, status.Error(codes.NotFound, err.Error())
+	}
+	return &api.ExplainResponse{Decisions: found}, nil
 }
 
 func decodeAnnouncement(m *api.Announcement) (Announcement, error) {
@@ -161,7 +164,7 @@ func decodeAnnouncement(m *api.Announcement) (Announcement, error) {
 }
 
 func encodeAnnouncement(resource string, kind Kind, a Announcement) *api.Announcement {
-	m := &api.Announcement{Resource: resource, Kind: string(kind)}
+	m := &api.Announcement{Resource: resource, Kind: string(kind), Version: &api.Version{Major: protocol.major, Minor: protocol.minor}}
 	for _, d := range a.Devices {
 		m.Devices = append(m.Devices, encodeDevice(d))
 	}

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // socketName is the socket below the run folder. It does not live below the kubelet's folders: the kubelet deletes
@@ -23,40 +25,94 @@ func SocketPath(runDir string) string { return filepath.Join(runDir, socketName)
 // prepareRunDir makes the run folder if need be, and makes sure that it is a folder of ours that nobody else can enter.
 func prepareRunDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make run folder %s: %w", dir, err)
+		return unusable(dir, err)
 	}
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return fmt.Errorf("look at run folder %s: %w", dir, err)
+		return unusable(dir, err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || !ok || int(stat.Uid) != os.Geteuid() {
 		return fmt.Errorf("use run folder %s: it has to be a folder owned by user %d, not a link; remove it or choose another --run-dir", dir, os.Geteuid())
 	}
+	if info.Mode().Perm() == 0o700 {
+		return nil
+	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		return fmt.Errorf("close run folder to others: %w", err)
+		return unusable(dir, err)
+	}
+	return nil
+}
+
+func unusable(dir string, err error) error {
+	return fmt.Errorf("use run folder %s: %w; it has to be writable and have space: make it so or choose another --run-dir", dir, err)
+}
+
+// checkRunDir prepares the run folder and makes sure that the lock and the socket can be made in it.
+func checkRunDir(dir string) error {
+	if err := prepareRunDir(dir); err != nil {
+		return err
+	}
+	release, err := tryLock(dir)
+	if errors.Is(err, errLocked) {
+		return nil // the other plugin serves there
+	}
+	if err != nil {
+		return unusable(dir, err)
+	}
+	defer release()
+	return checkSocketPlace(SocketPath(dir))
+}
+
+// errReplaced means that the socket in the run folder is gone or another's.
+var errReplaced = errors.New("the coordination socket was removed or replaced")
+
+// awaitReplaced looks at the socket every electionPause until it is not the one that was there first, or ctx is done.
+func awaitReplaced(ctx context.Context, runDir string) error {
+	ours, err := os.Lstat(SocketPath(runDir))
+	if err != nil {
+		return errReplaced
+	}
+	tick := time.NewTicker(electionPause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		if now, err := os.Lstat(SocketPath(runDir)); err != nil || !os.SameFile(ours, now) {
+			return errReplaced
+		}
+	}
+}
+
+// checkSocketPlace makes sure that a socket can be bound to a path: it is short enough and nothing but a socket is there.
+func checkSocketPlace(name string) error {
+	if len(name) > maxSocketPath {
+		return fmt.Errorf("bind %s: the path has %d bytes, a socket's may have %d; choose a shorter --run-dir", name, len(name), maxSocketPath)
+	}
+	switch info, err := os.Lstat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look at socket: %w", err)
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("bind %s: something else than a socket is there; remove it", name)
 	}
 	return nil
 }
 
 // listen binds the coordination socket. Only the holder of the lock may call it: a socket that is there is a dead one's.
-func listen(runDir string) (net.Listener, error) {
+func listen(runDir string) (*net.UnixListener, error) {
 	name := SocketPath(runDir)
-	if len(name) > maxSocketPath {
-		return nil, fmt.Errorf("bind %s: the path has %d bytes, a socket's may have %d; choose a shorter --run-dir", name, len(name), maxSocketPath)
+	if err := checkSocketPlace(name); err != nil {
+		return nil, err
 	}
-	switch info, err := os.Lstat(name); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, fmt.Errorf("look at socket: %w", err)
-	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("bind %s: something else than a socket is there; remove it", name)
-	default:
-		if err := os.Remove(name); err != nil {
-			return nil, fmt.Errorf("remove stale socket: %w", err)
-		}
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove stale socket: %w", err)
 	}
-	listener, err := net.Listen("unix", name)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("bind coordination socket: %w", err)
 	}

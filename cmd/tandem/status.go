@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -18,8 +21,18 @@ const statusTimeout = 5 * time.Second
 
 // status is what the coordinator knows, as -o json prints it.
 type status struct {
-	PID       int64            `json:"pid"` // of the plugin that serves
-	Resources []statusResource `json:"resources"`
+	PID       int64               `json:"pid"`      // of the plugin that serves
+	Protocol  string              `json:"protocol"` // of the plugin that serves
+	Plugins   []statusPlugin      `json:"plugins"`
+	Resources []statusResource    `json:"resources"`
+	Plan      map[string][]string `json:"plan,omitempty"` // by resource: kept for the second half of a container that is being admitted
+}
+
+type statusPlugin struct {
+	PID       int64    `json:"pid"` // 0 where it cannot be seen from the serving one
+	Role      string   `json:"role"`
+	Protocol  string   `json:"protocol"`
+	Resources []string `json:"resources"`
 }
 
 type statusResource struct {
@@ -32,6 +45,7 @@ type statusResource struct {
 type statusDevice struct {
 	ID      string  `json:"id"`
 	Address string  `json:"address"`
+	Switch  string  `json:"switch"`
 	NUMA    *uint32 `json:"numa"` // as told to the kubelet
 	State   string  `json:"state"`
 	Owner   string  `json:"owner,omitempty"` // namespace/pod/container, as far as it is known
@@ -43,8 +57,9 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Tell what the running plugins know: devices, their state and owners",
-		Long: `Ask the running plugins over their socket for every device of theirs. A device is free, allocated, planned (kept for
-the second half of a container that is being admitted) or unhealthy. It needs the rights of the plugins, root's.`,
+		Long: `Ask the running plugins over their socket for every device of theirs, by switch. A device is free, stranded (free, and
+nothing of the other kind is free on its switch), allocated, planned (kept for the second half of a container that is being
+admitted) or unhealthy. It needs the rights of the plugins, root's.`,
 		Example: `  tandem status
   tandem status -o json
   kubectl -n kube-system exec daemonset/tandem-gpu -- tandem status`,
@@ -70,54 +85,113 @@ the second half of a container that is being admitted) or unhealthy. It needs th
 }
 
 func newStatusOf(answer *api.StatusResponse) status {
-	s := status{PID: answer.GetPid(), Resources: []statusResource{}}
-	for _, r := range answer.GetResources() {
-		planned := map[string]bool{}
-		for _, id := range answer.GetPlan().GetDevices()[r.GetName()].GetIds() {
-			planned[id] = true
+	s := status{
+		PID: answer.GetPid(), Protocol: protocolText(answer.GetProtocol(), answer.GetMinor()),
+		Plugins: []statusPlugin{}, Resources: []statusResource{},
+	}
+	for _, p := range answer.GetPeers() {
+		role := "joined"
+		if p.GetServes() {
+			role = "serves"
 		}
+		s.Plugins = append(s.Plugins, statusPlugin{p.GetPid(), role, protocolText(p.GetVersion().GetMajor(), p.GetVersion().GetMinor()), p.GetResources()})
+	}
+	for name, devices := range answer.GetPlan().GetDevices() {
+		if s.Plan == nil {
+			s.Plan = map[string][]string{}
+		}
+		s.Plan[name] = devices.GetIds()
+	}
+	for _, r := range answer.GetResources() {
 		resource := statusResource{Name: r.GetName(), Kind: r.GetKind(), Connected: r.GetConnected(), Devices: []statusDevice{}}
 		for _, d := range r.GetDevices() {
-			resource.Devices = append(resource.Devices, newStatusDevice(d, planned[d.GetDevice().GetId()]))
+			resource.Devices = append(resource.Devices, newStatusDevice(d, slices.Contains(s.Plan[r.GetName()], d.GetDevice().GetId())))
 		}
 		s.Resources = append(s.Resources, resource)
 	}
 	return s
 }
 
+func protocolText(major, minor uint32) string { return fmt.Sprintf("%d.%d", major, minor) }
+
 func newStatusDevice(d *api.DeviceStatus, planned bool) statusDevice {
-	device := statusDevice{ID: d.GetDevice().GetId(), Address: d.GetDevice().GetAddress(), NUMA: d.GetDevice().Numa, State: "free"}
+	device := statusDevice{
+		ID: d.GetDevice().GetId(), Address: d.GetDevice().GetAddress(), Switch: d.GetSwitch(), NUMA: d.GetDevice().Numa,
+		State: "free", Owner: ownerText(d.GetOwner()),
+	}
 	switch {
+	case d.GetAllocated() && !d.GetDevice().GetHealthy():
+		device.State = "allocated, unhealthy"
 	case d.GetAllocated():
 		device.State = "allocated"
 	case !d.GetDevice().GetHealthy():
 		device.State = "unhealthy"
 	case planned:
 		device.State = "planned"
-	}
-	if o := d.GetOwner(); o != nil {
-		device.Owner = o.GetNamespace() + "/" + o.GetPod() + "/" + o.GetContainer()
+	case d.GetStranded():
+		device.State = "stranded"
 	}
 	return device
 }
 
+func ownerText(o *api.Owner) string {
+	if o == nil {
+		return ""
+	}
+	return o.GetNamespace() + "/" + o.GetPod() + "/" + o.GetContainer()
+}
+
+// table has the plugins, then the devices by switch.
 func (s status) table() []byte {
 	var out bytes.Buffer
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RESOURCE\tDEVICE\tADDRESS\tNUMA\tSTATE\tOWNER")
+	fmt.Fprintln(w, "PLUGIN\tROLE\tPROTOCOL\tRESOURCES")
+	for _, p := range s.Plugins {
+		pid := "in another PID namespace"
+		if p.PID != 0 {
+			pid = fmt.Sprint("PID ", p.PID)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", pid, p.Role, p.Protocol, strings.Join(p.Resources, " "))
+	}
+	fmt.Fprintln(w)
+	w.Flush() // into memory
+	fmt.Fprintln(w, "SWITCH\tNUMA\tRESOURCE\tDEVICE\tADDRESS\tSTATE\tOWNER")
+	rows := s.rows()
+	for i, row := range rows {
+		name := row.Switch
+		if i > 0 && rows[i-1].Switch == name {
+			name = ""
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, numaText(row.NUMA), row.resource, row.ID, row.Address, row.State, cmp.Or(row.Owner, "-"))
+	}
+	w.Flush() // into memory
+	return out.Bytes()
+}
+
+type statusRow struct {
+	statusDevice
+	resource string
+}
+
+// rows are the devices of all resources by switch; within one they keep their order.
+func (s status) rows() []statusRow {
+	var rows []statusRow
 	for _, r := range s.Resources {
 		name := r.Name
 		if !r.Connected {
 			name += " (plugin away)"
 		}
 		for _, d := range r.Devices {
-			numa := "-"
-			if d.NUMA != nil {
-				numa = fmt.Sprint(*d.NUMA)
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name, d.ID, d.Address, numa, d.State, d.Owner)
+			rows = append(rows, statusRow{d, name})
 		}
 	}
-	w.Flush() // into memory
-	return out.Bytes()
+	slices.SortStableFunc(rows, func(a, b statusRow) int { return cmp.Compare(a.Switch, b.Switch) })
+	return rows
+}
+
+func numaText(node *uint32) string {
+	if node == nil {
+		return "-"
+	}
+	return fmt.Sprint(*node)
 }

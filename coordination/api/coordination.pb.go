@@ -28,7 +28,8 @@ type Announcement struct {
 	Resource      string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"` // resource name, "amd.com/gpu"
 	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`         // "gpu" or "vf"
 	Devices       []*Device              `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"`
-	Links         []*Link                `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"` // between GPUs
+	Links         []*Link                `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`     // between GPUs
+	Version       *Version               `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"` // of the plugin's protocol; absent is 1.0
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -91,6 +92,66 @@ func (x *Announcement) GetLinks() []*Link {
 	return nil
 }
 
+func (x *Announcement) GetVersion() *Version {
+	if x != nil {
+		return x.Version
+	}
+	return nil
+}
+
+// Version of this protocol. Versions of one major number understand each other: a minor one only adds.
+type Version struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Major         uint32                 `protobuf:"varint,1,opt,name=major,proto3" json:"major,omitempty"`
+	Minor         uint32                 `protobuf:"varint,2,opt,name=minor,proto3" json:"minor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Version) Reset() {
+	*x = Version{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Version) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Version) ProtoMessage() {}
+
+func (x *Version) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Version.ProtoReflect.Descriptor instead.
+func (*Version) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Version) GetMajor() uint32 {
+	if x != nil {
+		return x.Major
+	}
+	return 0
+}
+
+func (x *Version) GetMinor() uint32 {
+	if x != nil {
+		return x.Minor
+	}
+	return 0
+}
+
 type Device struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`            // the kubelet's device ID
@@ -103,7 +164,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[1]
+	mi := &file_coordination_api_coordination_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -115,7 +176,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[1]
+	mi := &file_coordination_api_coordination_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -128,7 +189,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{1}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Device) GetId() string {
@@ -172,7 +233,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[2]
+	mi := &file_coordination_api_coordination_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -184,7 +245,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[2]
+	mi := &file_coordination_api_coordination_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -197,7 +258,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{2}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Link) GetA() string {
@@ -237,14 +298,15 @@ func (x *Link) GetCount() uint32 {
 
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Protocol      uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"` // version of this protocol, 1
+	Protocol      uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"` // major version of the server's protocol
+	Minor         uint32                 `protobuf:"varint,2,opt,name=minor,proto3" json:"minor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[3]
+	mi := &file_coordination_api_coordination_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -256,7 +318,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[3]
+	mi := &file_coordination_api_coordination_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -269,12 +331,19 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{3}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Welcome) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
+	}
+	return 0
+}
+
+func (x *Welcome) GetMinor() uint32 {
+	if x != nil {
+		return x.Minor
 	}
 	return 0
 }
@@ -291,7 +360,7 @@ type PreferRequest struct {
 
 func (x *PreferRequest) Reset() {
 	*x = PreferRequest{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[4]
+	mi := &file_coordination_api_coordination_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -303,7 +372,7 @@ func (x *PreferRequest) String() string {
 func (*PreferRequest) ProtoMessage() {}
 
 func (x *PreferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[4]
+	mi := &file_coordination_api_coordination_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -316,7 +385,7 @@ func (x *PreferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreferRequest.ProtoReflect.Descriptor instead.
 func (*PreferRequest) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{4}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PreferRequest) GetResource() string {
@@ -357,7 +426,7 @@ type PreferResponse struct {
 
 func (x *PreferResponse) Reset() {
 	*x = PreferResponse{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[5]
+	mi := &file_coordination_api_coordination_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -369,7 +438,7 @@ func (x *PreferResponse) String() string {
 func (*PreferResponse) ProtoMessage() {}
 
 func (x *PreferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[5]
+	mi := &file_coordination_api_coordination_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -382,7 +451,7 @@ func (x *PreferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreferResponse.ProtoReflect.Descriptor instead.
 func (*PreferResponse) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{5}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PreferResponse) GetDevices() []string {
@@ -409,7 +478,7 @@ type AllocatedRequest struct {
 
 func (x *AllocatedRequest) Reset() {
 	*x = AllocatedRequest{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[6]
+	mi := &file_coordination_api_coordination_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -421,7 +490,7 @@ func (x *AllocatedRequest) String() string {
 func (*AllocatedRequest) ProtoMessage() {}
 
 func (x *AllocatedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[6]
+	mi := &file_coordination_api_coordination_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -434,7 +503,7 @@ func (x *AllocatedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocatedRequest.ProtoReflect.Descriptor instead.
 func (*AllocatedRequest) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{6}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AllocatedRequest) GetResource() string {
@@ -463,7 +532,7 @@ type AllocatedResponse struct {
 
 func (x *AllocatedResponse) Reset() {
 	*x = AllocatedResponse{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[7]
+	mi := &file_coordination_api_coordination_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -475,7 +544,7 @@ func (x *AllocatedResponse) String() string {
 func (*AllocatedResponse) ProtoMessage() {}
 
 func (x *AllocatedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[7]
+	mi := &file_coordination_api_coordination_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -488,7 +557,7 @@ func (x *AllocatedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocatedResponse.ProtoReflect.Descriptor instead.
 func (*AllocatedResponse) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{7}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AllocatedResponse) GetDevices() []string {
@@ -513,7 +582,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[8]
+	mi := &file_coordination_api_coordination_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +594,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[8]
+	mi := &file_coordination_api_coordination_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,22 +607,24 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{8}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{9}
 }
 
 type StatusResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Protocol      uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Protocol      uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`  // major version of the server's protocol
 	Pid           int64                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`            // of the serving plugin
 	Resources     []*Resource            `protobuf:"bytes,3,rep,name=resources,proto3" json:"resources,omitempty"` // sorted by name
 	Plan          *Plan                  `protobuf:"bytes,4,opt,name=plan,proto3" json:"plan,omitempty"`           // absent when nothing is planned
+	Minor         uint32                 `protobuf:"varint,5,opt,name=minor,proto3" json:"minor,omitempty"`
+	Peers         []*Peer                `protobuf:"bytes,6,rep,name=peers,proto3" json:"peers,omitempty"` // the joined plugins, the serving one among them, by process
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[9]
+	mi := &file_coordination_api_coordination_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -565,7 +636,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[9]
+	mi := &file_coordination_api_coordination_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -578,7 +649,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{9}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StatusResponse) GetProtocol() uint32 {
@@ -609,6 +680,88 @@ func (x *StatusResponse) GetPlan() *Plan {
 	return nil
 }
 
+func (x *StatusResponse) GetMinor() uint32 {
+	if x != nil {
+		return x.Minor
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetPeers() []*Peer {
+	if x != nil {
+		return x.Peers
+	}
+	return nil
+}
+
+type Peer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pid           int64                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"` // 0 where it is in a PID namespace that the server cannot see
+	Serves        bool                   `protobuf:"varint,2,opt,name=serves,proto3" json:"serves,omitempty"`
+	Version       *Version               `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Resources     []string               `protobuf:"bytes,4,rep,name=resources,proto3" json:"resources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Peer) Reset() {
+	*x = Peer{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Peer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Peer) ProtoMessage() {}
+
+func (x *Peer) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Peer.ProtoReflect.Descriptor instead.
+func (*Peer) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Peer) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *Peer) GetServes() bool {
+	if x != nil {
+		return x.Serves
+	}
+	return false
+}
+
+func (x *Peer) GetVersion() *Version {
+	if x != nil {
+		return x.Version
+	}
+	return nil
+}
+
+func (x *Peer) GetResources() []string {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
 type Resource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -621,7 +774,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[10]
+	mi := &file_coordination_api_coordination_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +786,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[10]
+	mi := &file_coordination_api_coordination_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +799,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{10}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Resource) GetName() string {
@@ -681,14 +834,16 @@ type DeviceStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Device        *Device                `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
 	Allocated     bool                   `protobuf:"varint,2,opt,name=allocated,proto3" json:"allocated,omitempty"`
-	Owner         *Owner                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"` // absent where it is free or not known
+	Owner         *Owner                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`        // absent where it is free or not known
+	Switch        string                 `protobuf:"bytes,4,opt,name=switch,proto3" json:"switch,omitempty"`      // the topmost bridge that it shares with another card, or the host bridge ("pci0000:80")
+	Stranded      bool                   `protobuf:"varint,5,opt,name=stranded,proto3" json:"stranded,omitempty"` // free, and no device of the other kind is free on its switch
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeviceStatus) Reset() {
 	*x = DeviceStatus{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[11]
+	mi := &file_coordination_api_coordination_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -700,7 +855,7 @@ func (x *DeviceStatus) String() string {
 func (*DeviceStatus) ProtoMessage() {}
 
 func (x *DeviceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[11]
+	mi := &file_coordination_api_coordination_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -713,7 +868,7 @@ func (x *DeviceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceStatus.ProtoReflect.Descriptor instead.
 func (*DeviceStatus) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{11}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeviceStatus) GetDevice() *Device {
@@ -737,6 +892,20 @@ func (x *DeviceStatus) GetOwner() *Owner {
 	return nil
 }
 
+func (x *DeviceStatus) GetSwitch() string {
+	if x != nil {
+		return x.Switch
+	}
+	return ""
+}
+
+func (x *DeviceStatus) GetStranded() bool {
+	if x != nil {
+		return x.Stranded
+	}
+	return false
+}
+
 type Owner struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -748,7 +917,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[12]
+	mi := &file_coordination_api_coordination_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +929,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[12]
+	mi := &file_coordination_api_coordination_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -773,7 +942,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{12}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Owner) GetNamespace() string {
@@ -808,7 +977,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[13]
+	mi := &file_coordination_api_coordination_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +989,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[13]
+	mi := &file_coordination_api_coordination_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +1002,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{13}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Plan) GetDevices() map[string]*DeviceList {
@@ -859,7 +1028,7 @@ type DeviceList struct {
 
 func (x *DeviceList) Reset() {
 	*x = DeviceList{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[14]
+	mi := &file_coordination_api_coordination_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +1040,7 @@ func (x *DeviceList) String() string {
 func (*DeviceList) ProtoMessage() {}
 
 func (x *DeviceList) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[14]
+	mi := &file_coordination_api_coordination_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +1053,7 @@ func (x *DeviceList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceList.ProtoReflect.Descriptor instead.
 func (*DeviceList) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{14}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeviceList) GetIds() []string {
@@ -894,16 +1063,442 @@ func (x *DeviceList) GetIds() []string {
 	return nil
 }
 
+type ExplainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"` // empty: any
+	Pod           string                 `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
+	Container     string                 `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"` // empty: all of the pod
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainRequest) Reset() {
+	*x = ExplainRequest{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainRequest) ProtoMessage() {}
+
+func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
+func (*ExplainRequest) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ExplainRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ExplainRequest) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *ExplainRequest) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+type ExplainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Decisions     []*Decision            `protobuf:"bytes,1,rep,name=decisions,proto3" json:"decisions,omitempty"` // in the order in which the kubelet came
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainResponse) Reset() {
+	*x = ExplainResponse{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainResponse) ProtoMessage() {}
+
+func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
+func (*ExplainResponse) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ExplainResponse) GetDecisions() []*Decision {
+	if x != nil {
+		return x.Decisions
+	}
+	return nil
+}
+
+// Decision is one question of the kubelet with the Allocate that followed, or an Allocate without a question.
+type Decision struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	TimeUnixNano      int64                  `protobuf:"varint,1,opt,name=time_unix_nano,json=timeUnixNano,proto3" json:"time_unix_nano,omitempty"`
+	TookNano          int64                  `protobuf:"varint,2,opt,name=took_nano,json=tookNano,proto3" json:"took_nano,omitempty"` // from the question to the answer
+	Container         *Owner                 `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"`
+	Resource          string                 `protobuf:"bytes,4,opt,name=resource,proto3" json:"resource,omitempty"`
+	Asked             bool                   `protobuf:"varint,5,opt,name=asked,proto3" json:"asked,omitempty"`         // false: the kubelet had no choice, or was answered without the coordinator
+	Size              uint32                 `protobuf:"varint,6,opt,name=size,proto3" json:"size,omitempty"`           // devices wanted
+	Available         uint32                 `protobuf:"varint,7,opt,name=available,proto3" json:"available,omitempty"` // devices offered
+	MustInclude       []string               `protobuf:"bytes,8,rep,name=must_include,json=mustInclude,proto3" json:"must_include,omitempty"`
+	Known             string                 `protobuf:"bytes,9,opt,name=known,proto3" json:"known,omitempty"` // who asks, and what told it
+	Chosen            []string               `protobuf:"bytes,10,rep,name=chosen,proto3" json:"chosen,omitempty"`
+	Planned           map[string]*DeviceList `protobuf:"bytes,11,rep,name=planned,proto3" json:"planned,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // for the rest of the request, by resource name
+	Pairs             []*Pair                `protobuf:"bytes,12,rep,name=pairs,proto3" json:"pairs,omitempty"`
+	Reason            string                 `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`                                                   // what came of the choice
+	Options           []*Option              `protobuf:"bytes,14,rep,name=options,proto3" json:"options,omitempty"`                                                 // by switch
+	Allocated         []string               `protobuf:"bytes,15,rep,name=allocated,proto3" json:"allocated,omitempty"`                                             // what the kubelet took, in the order in which the container lists it
+	AllocatedUnixNano int64                  `protobuf:"varint,16,opt,name=allocated_unix_nano,json=allocatedUnixNano,proto3" json:"allocated_unix_nano,omitempty"` // 0: it took nothing
+	Refusal           string                 `protobuf:"bytes,17,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *Decision) Reset() {
+	*x = Decision{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Decision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Decision) ProtoMessage() {}
+
+func (x *Decision) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Decision.ProtoReflect.Descriptor instead.
+func (*Decision) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Decision) GetTimeUnixNano() int64 {
+	if x != nil {
+		return x.TimeUnixNano
+	}
+	return 0
+}
+
+func (x *Decision) GetTookNano() int64 {
+	if x != nil {
+		return x.TookNano
+	}
+	return 0
+}
+
+func (x *Decision) GetContainer() *Owner {
+	if x != nil {
+		return x.Container
+	}
+	return nil
+}
+
+func (x *Decision) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *Decision) GetAsked() bool {
+	if x != nil {
+		return x.Asked
+	}
+	return false
+}
+
+func (x *Decision) GetSize() uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Decision) GetAvailable() uint32 {
+	if x != nil {
+		return x.Available
+	}
+	return 0
+}
+
+func (x *Decision) GetMustInclude() []string {
+	if x != nil {
+		return x.MustInclude
+	}
+	return nil
+}
+
+func (x *Decision) GetKnown() string {
+	if x != nil {
+		return x.Known
+	}
+	return ""
+}
+
+func (x *Decision) GetChosen() []string {
+	if x != nil {
+		return x.Chosen
+	}
+	return nil
+}
+
+func (x *Decision) GetPlanned() map[string]*DeviceList {
+	if x != nil {
+		return x.Planned
+	}
+	return nil
+}
+
+func (x *Decision) GetPairs() []*Pair {
+	if x != nil {
+		return x.Pairs
+	}
+	return nil
+}
+
+func (x *Decision) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Decision) GetOptions() []*Option {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *Decision) GetAllocated() []string {
+	if x != nil {
+		return x.Allocated
+	}
+	return nil
+}
+
+func (x *Decision) GetAllocatedUnixNano() int64 {
+	if x != nil {
+		return x.AllocatedUnixNano
+	}
+	return 0
+}
+
+func (x *Decision) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
+}
+
+type Pair struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"` // device IDs
+	Vf            string                 `protobuf:"bytes,2,opt,name=vf,proto3" json:"vf,omitempty"`
+	Distance      string                 `protobuf:"bytes,3,opt,name=distance,proto3" json:"distance,omitempty"` // "PIX"
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pair) Reset() {
+	*x = Pair{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pair) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pair) ProtoMessage() {}
+
+func (x *Pair) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pair.ProtoReflect.Descriptor instead.
+func (*Pair) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Pair) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *Pair) GetVf() string {
+	if x != nil {
+		return x.Vf
+	}
+	return ""
+}
+
+func (x *Pair) GetDistance() string {
+	if x != nil {
+		return x.Distance
+	}
+	return ""
+}
+
+// Option is a switch as it was when the choice was made, and what the container would have got from it alone.
+type Option struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Switch        string                 `protobuf:"bytes,1,opt,name=switch,proto3" json:"switch,omitempty"`
+	FreeGpus      uint32                 `protobuf:"varint,2,opt,name=free_gpus,json=freeGpus,proto3" json:"free_gpus,omitempty"`
+	FreeVfs       uint32                 `protobuf:"varint,3,opt,name=free_vfs,json=freeVfs,proto3" json:"free_vfs,omitempty"`
+	TakenGpus     uint32                 `protobuf:"varint,4,opt,name=taken_gpus,json=takenGpus,proto3" json:"taken_gpus,omitempty"` // of those, chosen or planned
+	TakenVfs      uint32                 `protobuf:"varint,5,opt,name=taken_vfs,json=takenVfs,proto3" json:"taken_vfs,omitempty"`
+	Result        string                 `protobuf:"bytes,6,opt,name=result,proto3" json:"result,omitempty"` // of a choice on this switch alone; empty where it has too few
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Option) Reset() {
+	*x = Option{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Option) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Option) ProtoMessage() {}
+
+func (x *Option) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Option.ProtoReflect.Descriptor instead.
+func (*Option) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Option) GetSwitch() string {
+	if x != nil {
+		return x.Switch
+	}
+	return ""
+}
+
+func (x *Option) GetFreeGpus() uint32 {
+	if x != nil {
+		return x.FreeGpus
+	}
+	return 0
+}
+
+func (x *Option) GetFreeVfs() uint32 {
+	if x != nil {
+		return x.FreeVfs
+	}
+	return 0
+}
+
+func (x *Option) GetTakenGpus() uint32 {
+	if x != nil {
+		return x.TakenGpus
+	}
+	return 0
+}
+
+func (x *Option) GetTakenVfs() uint32 {
+	if x != nil {
+		return x.TakenVfs
+	}
+	return 0
+}
+
+func (x *Option) GetResult() string {
+	if x != nil {
+		return x.Result
+	}
+	return ""
+}
+
 var File_coordination_api_coordination_proto protoreflect.FileDescriptor
 
 const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\n" +
-	"#coordination/api/coordination.proto\x12\x16tandem.coordination.v1\"\xac\x01\n" +
+	"#coordination/api/coordination.proto\x12\x16tandem.coordination.v1\"\xe7\x01\n" +
 	"\fAnnouncement\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x128\n" +
 	"\adevices\x18\x03 \x03(\v2\x1e.tandem.coordination.v1.DeviceR\adevices\x122\n" +
-	"\x05links\x18\x04 \x03(\v2\x1c.tandem.coordination.v1.LinkR\x05links\"n\n" +
+	"\x05links\x18\x04 \x03(\v2\x1c.tandem.coordination.v1.LinkR\x05links\x129\n" +
+	"\aversion\x18\x05 \x01(\v2\x1f.tandem.coordination.v1.VersionR\aversion\"5\n" +
+	"\aVersion\x12\x14\n" +
+	"\x05major\x18\x01 \x01(\rR\x05major\x12\x14\n" +
+	"\x05minor\x18\x02 \x01(\rR\x05minor\"n\n" +
 	"\x06Device\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x17\n" +
@@ -915,9 +1510,10 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x01b\x18\x02 \x01(\tR\x01b\x12\x12\n" +
 	"\x04type\x18\x03 \x01(\tR\x04type\x12\x12\n" +
 	"\x04hops\x18\x04 \x01(\rR\x04hops\x12\x14\n" +
-	"\x05count\x18\x05 \x01(\rR\x05count\"%\n" +
+	"\x05count\x18\x05 \x01(\rR\x05count\";\n" +
 	"\aWelcome\x12\x1a\n" +
-	"\bprotocol\x18\x01 \x01(\rR\bprotocol\"\x80\x01\n" +
+	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x14\n" +
+	"\x05minor\x18\x02 \x01(\rR\x05minor\"\x80\x01\n" +
 	"\rPreferRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1c\n" +
 	"\tavailable\x18\x02 \x03(\tR\tavailable\x12!\n" +
@@ -932,21 +1528,30 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x11AllocatedResponse\x12\x18\n" +
 	"\adevices\x18\x01 \x03(\tR\adevices\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\"\x0f\n" +
-	"\rStatusRequest\"\xb0\x01\n" +
+	"\rStatusRequest\"\xfa\x01\n" +
 	"\x0eStatusResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12>\n" +
 	"\tresources\x18\x03 \x03(\v2 .tandem.coordination.v1.ResourceR\tresources\x120\n" +
-	"\x04plan\x18\x04 \x01(\v2\x1c.tandem.coordination.v1.PlanR\x04plan\"\x90\x01\n" +
+	"\x04plan\x18\x04 \x01(\v2\x1c.tandem.coordination.v1.PlanR\x04plan\x12\x14\n" +
+	"\x05minor\x18\x05 \x01(\rR\x05minor\x122\n" +
+	"\x05peers\x18\x06 \x03(\v2\x1c.tandem.coordination.v1.PeerR\x05peers\"\x89\x01\n" +
+	"\x04Peer\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\x03R\x03pid\x12\x16\n" +
+	"\x06serves\x18\x02 \x01(\bR\x06serves\x129\n" +
+	"\aversion\x18\x03 \x01(\v2\x1f.tandem.coordination.v1.VersionR\aversion\x12\x1c\n" +
+	"\tresources\x18\x04 \x03(\tR\tresources\"\x90\x01\n" +
 	"\bResource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tconnected\x18\x03 \x01(\bR\tconnected\x12>\n" +
-	"\adevices\x18\x04 \x03(\v2$.tandem.coordination.v1.DeviceStatusR\adevices\"\x99\x01\n" +
+	"\adevices\x18\x04 \x03(\v2$.tandem.coordination.v1.DeviceStatusR\adevices\"\xcd\x01\n" +
 	"\fDeviceStatus\x126\n" +
 	"\x06device\x18\x01 \x01(\v2\x1e.tandem.coordination.v1.DeviceR\x06device\x12\x1c\n" +
 	"\tallocated\x18\x02 \x01(\bR\tallocated\x123\n" +
-	"\x05owner\x18\x03 \x01(\v2\x1d.tandem.coordination.v1.OwnerR\x05owner\"U\n" +
+	"\x05owner\x18\x03 \x01(\v2\x1d.tandem.coordination.v1.OwnerR\x05owner\x12\x16\n" +
+	"\x06switch\x18\x04 \x01(\tR\x06switch\x12\x1a\n" +
+	"\bstranded\x18\x05 \x01(\bR\bstranded\"U\n" +
 	"\x05Owner\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x1c\n" +
@@ -959,12 +1564,53 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\".tandem.coordination.v1.DeviceListR\x05value:\x028\x01\"\x1e\n" +
 	"\n" +
 	"DeviceList\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids2\xf5\x02\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\"^\n" +
+	"\x0eExplainRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x1c\n" +
+	"\tcontainer\x18\x03 \x01(\tR\tcontainer\"Q\n" +
+	"\x0fExplainResponse\x12>\n" +
+	"\tdecisions\x18\x01 \x03(\v2 .tandem.coordination.v1.DecisionR\tdecisions\"\xd6\x05\n" +
+	"\bDecision\x12$\n" +
+	"\x0etime_unix_nano\x18\x01 \x01(\x03R\ftimeUnixNano\x12\x1b\n" +
+	"\ttook_nano\x18\x02 \x01(\x03R\btookNano\x12;\n" +
+	"\tcontainer\x18\x03 \x01(\v2\x1d.tandem.coordination.v1.OwnerR\tcontainer\x12\x1a\n" +
+	"\bresource\x18\x04 \x01(\tR\bresource\x12\x14\n" +
+	"\x05asked\x18\x05 \x01(\bR\x05asked\x12\x12\n" +
+	"\x04size\x18\x06 \x01(\rR\x04size\x12\x1c\n" +
+	"\tavailable\x18\a \x01(\rR\tavailable\x12!\n" +
+	"\fmust_include\x18\b \x03(\tR\vmustInclude\x12\x14\n" +
+	"\x05known\x18\t \x01(\tR\x05known\x12\x16\n" +
+	"\x06chosen\x18\n" +
+	" \x03(\tR\x06chosen\x12G\n" +
+	"\aplanned\x18\v \x03(\v2-.tandem.coordination.v1.Decision.PlannedEntryR\aplanned\x122\n" +
+	"\x05pairs\x18\f \x03(\v2\x1c.tandem.coordination.v1.PairR\x05pairs\x12\x16\n" +
+	"\x06reason\x18\r \x01(\tR\x06reason\x128\n" +
+	"\aoptions\x18\x0e \x03(\v2\x1e.tandem.coordination.v1.OptionR\aoptions\x12\x1c\n" +
+	"\tallocated\x18\x0f \x03(\tR\tallocated\x12.\n" +
+	"\x13allocated_unix_nano\x18\x10 \x01(\x03R\x11allocatedUnixNano\x12\x18\n" +
+	"\arefusal\x18\x11 \x01(\tR\arefusal\x1a^\n" +
+	"\fPlannedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
+	"\x05value\x18\x02 \x01(\v2\".tandem.coordination.v1.DeviceListR\x05value:\x028\x01\"D\n" +
+	"\x04Pair\x12\x10\n" +
+	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x0e\n" +
+	"\x02vf\x18\x02 \x01(\tR\x02vf\x12\x1a\n" +
+	"\bdistance\x18\x03 \x01(\tR\bdistance\"\xac\x01\n" +
+	"\x06Option\x12\x16\n" +
+	"\x06switch\x18\x01 \x01(\tR\x06switch\x12\x1b\n" +
+	"\tfree_gpus\x18\x02 \x01(\rR\bfreeGpus\x12\x19\n" +
+	"\bfree_vfs\x18\x03 \x01(\rR\afreeVfs\x12\x1d\n" +
+	"\n" +
+	"taken_gpus\x18\x04 \x01(\rR\ttakenGpus\x12\x1b\n" +
+	"\ttaken_vfs\x18\x05 \x01(\rR\btakenVfs\x12\x16\n" +
+	"\x06result\x18\x06 \x01(\tR\x06result2\xd1\x03\n" +
 	"\fCoordination\x12Q\n" +
 	"\x04Join\x12$.tandem.coordination.v1.Announcement\x1a\x1f.tandem.coordination.v1.Welcome(\x010\x01\x12W\n" +
 	"\x06Prefer\x12%.tandem.coordination.v1.PreferRequest\x1a&.tandem.coordination.v1.PreferResponse\x12`\n" +
 	"\tAllocated\x12(.tandem.coordination.v1.AllocatedRequest\x1a).tandem.coordination.v1.AllocatedResponse\x12W\n" +
-	"\x06Status\x12%.tandem.coordination.v1.StatusRequest\x1a&.tandem.coordination.v1.StatusResponseB/Z-github.com/tandem-k8s/tandem/coordination/apib\x06proto3"
+	"\x06Status\x12%.tandem.coordination.v1.StatusRequest\x1a&.tandem.coordination.v1.StatusResponse\x12Z\n" +
+	"\aExplain\x12&.tandem.coordination.v1.ExplainRequest\x1a'.tandem.coordination.v1.ExplainResponseB/Z-github.com/tandem-k8s/tandem/coordination/apib\x06proto3"
 
 var (
 	file_coordination_api_coordination_proto_rawDescOnce sync.Once
@@ -978,48 +1624,67 @@ func file_coordination_api_coordination_proto_rawDescGZIP() []byte {
 	return file_coordination_api_coordination_proto_rawDescData
 }
 
-var file_coordination_api_coordination_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_coordination_api_coordination_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_coordination_api_coordination_proto_goTypes = []any{
 	(*Announcement)(nil),      // 0: tandem.coordination.v1.Announcement
-	(*Device)(nil),            // 1: tandem.coordination.v1.Device
-	(*Link)(nil),              // 2: tandem.coordination.v1.Link
-	(*Welcome)(nil),           // 3: tandem.coordination.v1.Welcome
-	(*PreferRequest)(nil),     // 4: tandem.coordination.v1.PreferRequest
-	(*PreferResponse)(nil),    // 5: tandem.coordination.v1.PreferResponse
-	(*AllocatedRequest)(nil),  // 6: tandem.coordination.v1.AllocatedRequest
-	(*AllocatedResponse)(nil), // 7: tandem.coordination.v1.AllocatedResponse
-	(*StatusRequest)(nil),     // 8: tandem.coordination.v1.StatusRequest
-	(*StatusResponse)(nil),    // 9: tandem.coordination.v1.StatusResponse
-	(*Resource)(nil),          // 10: tandem.coordination.v1.Resource
-	(*DeviceStatus)(nil),      // 11: tandem.coordination.v1.DeviceStatus
-	(*Owner)(nil),             // 12: tandem.coordination.v1.Owner
-	(*Plan)(nil),              // 13: tandem.coordination.v1.Plan
-	(*DeviceList)(nil),        // 14: tandem.coordination.v1.DeviceList
-	nil,                       // 15: tandem.coordination.v1.Plan.DevicesEntry
+	(*Version)(nil),           // 1: tandem.coordination.v1.Version
+	(*Device)(nil),            // 2: tandem.coordination.v1.Device
+	(*Link)(nil),              // 3: tandem.coordination.v1.Link
+	(*Welcome)(nil),           // 4: tandem.coordination.v1.Welcome
+	(*PreferRequest)(nil),     // 5: tandem.coordination.v1.PreferRequest
+	(*PreferResponse)(nil),    // 6: tandem.coordination.v1.PreferResponse
+	(*AllocatedRequest)(nil),  // 7: tandem.coordination.v1.AllocatedRequest
+	(*AllocatedResponse)(nil), // 8: tandem.coordination.v1.AllocatedResponse
+	(*StatusRequest)(nil),     // 9: tandem.coordination.v1.StatusRequest
+	(*StatusResponse)(nil),    // 10: tandem.coordination.v1.StatusResponse
+	(*Peer)(nil),              // 11: tandem.coordination.v1.Peer
+	(*Resource)(nil),          // 12: tandem.coordination.v1.Resource
+	(*DeviceStatus)(nil),      // 13: tandem.coordination.v1.DeviceStatus
+	(*Owner)(nil),             // 14: tandem.coordination.v1.Owner
+	(*Plan)(nil),              // 15: tandem.coordination.v1.Plan
+	(*DeviceList)(nil),        // 16: tandem.coordination.v1.DeviceList
+	(*ExplainRequest)(nil),    // 17: tandem.coordination.v1.ExplainRequest
+	(*ExplainResponse)(nil),   // 18: tandem.coordination.v1.ExplainResponse
+	(*Decision)(nil),          // 19: tandem.coordination.v1.Decision
+	(*Pair)(nil),              // 20: tandem.coordination.v1.Pair
+	(*Option)(nil),            // 21: tandem.coordination.v1.Option
+	nil,                       // 22: tandem.coordination.v1.Plan.DevicesEntry
+	nil,                       // 23: tandem.coordination.v1.Decision.PlannedEntry
 }
 var file_coordination_api_coordination_proto_depIdxs = []int32{
-	1,  // 0: tandem.coordination.v1.Announcement.devices:type_name -> tandem.coordination.v1.Device
-	2,  // 1: tandem.coordination.v1.Announcement.links:type_name -> tandem.coordination.v1.Link
-	10, // 2: tandem.coordination.v1.StatusResponse.resources:type_name -> tandem.coordination.v1.Resource
-	13, // 3: tandem.coordination.v1.StatusResponse.plan:type_name -> tandem.coordination.v1.Plan
-	11, // 4: tandem.coordination.v1.Resource.devices:type_name -> tandem.coordination.v1.DeviceStatus
-	1,  // 5: tandem.coordination.v1.DeviceStatus.device:type_name -> tandem.coordination.v1.Device
-	12, // 6: tandem.coordination.v1.DeviceStatus.owner:type_name -> tandem.coordination.v1.Owner
-	15, // 7: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
-	14, // 8: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
-	0,  // 9: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
-	4,  // 10: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
-	6,  // 11: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
-	8,  // 12: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
-	3,  // 13: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
-	5,  // 14: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
-	7,  // 15: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
-	9,  // 16: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	2,  // 0: tandem.coordination.v1.Announcement.devices:type_name -> tandem.coordination.v1.Device
+	3,  // 1: tandem.coordination.v1.Announcement.links:type_name -> tandem.coordination.v1.Link
+	1,  // 2: tandem.coordination.v1.Announcement.version:type_name -> tandem.coordination.v1.Version
+	12, // 3: tandem.coordination.v1.StatusResponse.resources:type_name -> tandem.coordination.v1.Resource
+	15, // 4: tandem.coordination.v1.StatusResponse.plan:type_name -> tandem.coordination.v1.Plan
+	11, // 5: tandem.coordination.v1.StatusResponse.peers:type_name -> tandem.coordination.v1.Peer
+	1,  // 6: tandem.coordination.v1.Peer.version:type_name -> tandem.coordination.v1.Version
+	13, // 7: tandem.coordination.v1.Resource.devices:type_name -> tandem.coordination.v1.DeviceStatus
+	2,  // 8: tandem.coordination.v1.DeviceStatus.device:type_name -> tandem.coordination.v1.Device
+	14, // 9: tandem.coordination.v1.DeviceStatus.owner:type_name -> tandem.coordination.v1.Owner
+	22, // 10: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
+	19, // 11: tandem.coordination.v1.ExplainResponse.decisions:type_name -> tandem.coordination.v1.Decision
+	14, // 12: tandem.coordination.v1.Decision.container:type_name -> tandem.coordination.v1.Owner
+	23, // 13: tandem.coordination.v1.Decision.planned:type_name -> tandem.coordination.v1.Decision.PlannedEntry
+	20, // 14: tandem.coordination.v1.Decision.pairs:type_name -> tandem.coordination.v1.Pair
+	21, // 15: tandem.coordination.v1.Decision.options:type_name -> tandem.coordination.v1.Option
+	16, // 16: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	16, // 17: tandem.coordination.v1.Decision.PlannedEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	0,  // 18: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
+	5,  // 19: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
+	7,  // 20: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
+	9,  // 21: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
+	17, // 22: tandem.coordination.v1.Coordination.Explain:input_type -> tandem.coordination.v1.ExplainRequest
+	4,  // 23: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
+	6,  // 24: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
+	8,  // 25: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
+	10, // 26: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
+	18, // 27: tandem.coordination.v1.Coordination.Explain:output_type -> tandem.coordination.v1.ExplainResponse
+	23, // [23:28] is the sub-list for method output_type
+	18, // [18:23] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_coordination_api_coordination_proto_init() }
@@ -1027,14 +1692,14 @@ func file_coordination_api_coordination_proto_init() {
 	if File_coordination_api_coordination_proto != nil {
 		return
 	}
-	file_coordination_api_coordination_proto_msgTypes[1].OneofWrappers = []any{}
+	file_coordination_api_coordination_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_api_coordination_proto_rawDesc), len(file_coordination_api_coordination_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	Coordination_Prefer_FullMethodName    = "/tandem.coordination.v1.Coordination/Prefer"
 	Coordination_Allocated_FullMethodName = "/tandem.coordination.v1.Coordination/Allocated"
 	Coordination_Status_FullMethodName    = "/tandem.coordination.v1.Coordination/Status"
+	Coordination_Explain_FullMethodName   = "/tandem.coordination.v1.Coordination/Explain"
 )
 
 // CoordinationClient is the client API for Coordination service.
@@ -43,6 +44,8 @@ type CoordinationClient interface {
 	Allocated(ctx context.Context, in *AllocatedRequest, opts ...grpc.CallOption) (*AllocatedResponse, error)
 	// Status tells everything the server knows.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
+	// Explain tells what was decided for a pod's containers, and why. NotFound says that there is nothing to tell, and why.
+	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
 }
 
 type coordinationClient struct {
@@ -96,6 +99,16 @@ func (c *coordinationClient) Status(ctx context.Context, in *StatusRequest, opts
 	return out, nil
 }
 
+func (c *coordinationClient) Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainResponse)
+	err := c.cc.Invoke(ctx, Coordination_Explain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CoordinationServer is the server API for Coordination service.
 // All implementations must embed UnimplementedCoordinationServer
 // for forward compatibility.
@@ -112,6 +125,8 @@ type CoordinationServer interface {
 	Allocated(context.Context, *AllocatedRequest) (*AllocatedResponse, error)
 	// Status tells everything the server knows.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
+	// Explain tells what was decided for a pod's containers, and why. NotFound says that there is nothing to tell, and why.
+	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
 	mustEmbedUnimplementedCoordinationServer()
 }
 
@@ -133,6 +148,9 @@ func (UnimplementedCoordinationServer) Allocated(context.Context, *AllocatedRequ
 }
 func (UnimplementedCoordinationServer) Status(context.Context, *StatusRequest) (*StatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
+}
+func (UnimplementedCoordinationServer) Explain(context.Context, *ExplainRequest) (*ExplainResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
 }
 func (UnimplementedCoordinationServer) mustEmbedUnimplementedCoordinationServer() {}
 func (UnimplementedCoordinationServer) testEmbeddedByValue()                      {}
@@ -216,6 +234,24 @@ func _Coordination_Status_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Coordination_Explain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinationServer).Explain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Coordination_Explain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinationServer).Explain(ctx, req.(*ExplainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Coordination_ServiceDesc is the grpc.ServiceDesc for Coordination service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -234,6 +270,10 @@ var Coordination_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Status",
 			Handler:    _Coordination_Status_Handler,
+		},
+		{
+			MethodName: "Explain",
+			Handler:    _Coordination_Explain_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -3,9 +3,11 @@ package kubelet
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 )
 
 // Checkpoint is the device manager's record of who holds which devices, as the kubelet last wrote it to disk. It is written
@@ -14,6 +16,8 @@ import (
 // next write. Reading it asks nothing of the kubelet.
 type Checkpoint struct {
 	holders map[string]map[string][]string // resource → device ID → "pod UID/container"
+	nodes   map[string]map[string]int      // resource → device ID → NUMA node, of the devices that are held and have one
+	healthy map[string][]string            // resource → device IDs
 }
 
 // checkpointFile is the file's format, as far as it matters here (pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go).
@@ -23,8 +27,9 @@ type checkpointFile struct {
 			PodUID        string
 			ContainerName string
 			ResourceName  string
-			DeviceIDs     map[string][]string // by NUMA node
+			DeviceIDs     map[string][]string // by NUMA node, "-1" for none
 		}
+		RegisteredDevices map[string][]string // the healthy ones
 	}
 }
 
@@ -43,19 +48,53 @@ func parseCheckpoint(content []byte) (Checkpoint, error) {
 	if err := json.Unmarshal(content, &file); err != nil {
 		return Checkpoint{}, fmt.Errorf("parse the kubelet's device checkpoint: %w", err)
 	}
-	c := Checkpoint{holders: map[string]map[string][]string{}}
+	c := Checkpoint{holders: map[string]map[string][]string{}, nodes: map[string]map[string]int{}, healthy: file.Data.RegisteredDevices}
 	for _, e := range file.Data.PodDeviceEntries {
 		if c.holders[e.ResourceName] == nil {
-			c.holders[e.ResourceName] = map[string][]string{}
+			c.holders[e.ResourceName], c.nodes[e.ResourceName] = map[string][]string{}, map[string]int{}
 		}
-		for _, ids := range e.DeviceIDs {
+		for node, ids := range e.DeviceIDs {
+			number, err := strconv.Atoi(node)
 			for _, id := range ids {
 				holders := c.holders[e.ResourceName]
 				holders[id] = append(holders[id], e.PodUID+"/"+e.ContainerName)
+				if err == nil && number >= 0 {
+					c.nodes[e.ResourceName][id] = number
+				}
 			}
 		}
 	}
 	return c, nil
+}
+
+// Containers are the devices by the containers that hold them, "pod UID/container".
+func (c Checkpoint) Containers() map[string]Devices {
+	containers := map[string]Devices{}
+	for resource, devices := range c.holders {
+		for id, holders := range devices {
+			for _, holder := range holders {
+				if containers[holder] == nil {
+					containers[holder] = Devices{}
+				}
+				containers[holder][resource] = append(containers[holder][resource], id)
+			}
+		}
+	}
+	return containers
+}
+
+// Listed is every device of a resource that the kubelet can have in mind: the healthy ones of the plugin's last list and all
+// that are held. The value is the NUMA node, -1 where the checkpoint does not tell it.
+func (c Checkpoint) Listed(resource string) map[string]int {
+	listed := map[string]int{}
+	for _, id := range c.healthy[resource] {
+		listed[id] = -1
+	}
+	for id := range c.holders[resource] {
+		listed[id] = -1
+	}
+	maps.Copy(listed, c.nodes[resource])
+	return listed
 }
 
 // Holders lists the containers that the checkpoint shows with any of the devices, "pod UID/container", sorted. More than

@@ -11,12 +11,20 @@ import (
 
 // broadcast holds the newest device list. Every reader sees the newest one; lists in between may be skipped.
 type broadcast struct {
-	mu      sync.Mutex
-	devices map[string]Device // nil until the first publish
-	changed chan struct{}     // closed by the next publish
+	mu        sync.Mutex
+	devices   map[string]Device
+	published bool
+	changed   chan struct{} // closed by the next publish
 }
 
-func newBroadcast() *broadcast { return &broadcast{changed: make(chan struct{})} }
+// newBroadcast starts with the devices that the kubelet was told of before this process started.
+func newBroadcast(before []Device) *broadcast {
+	b := &broadcast{devices: make(map[string]Device, len(before)), changed: make(chan struct{})}
+	for _, d := range before {
+		b.devices[d.ID] = d
+	}
+	return b
+}
 
 // publish replaces the list. A device that was in it before and is no longer stays as unhealthy: from 1.34 on the
 // kubelet's process dies when a device that a container holds vanishes (pkg/kubelet/cm/devicemanager/manager.go,
@@ -33,7 +41,7 @@ func (b *broadcast) publish(devices []Device) {
 		d.Nodes = slices.Clone(d.Nodes)
 		newest[d.ID] = d
 	}
-	b.devices = newest
+	b.devices, b.published = newest, true
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
@@ -47,7 +55,7 @@ func (b *broadcast) latest() (list *v1beta1.ListAndWatchResponse, published bool
 	for _, d := range slices.SortedFunc(maps.Values(b.devices), func(d, e Device) int { return cmp.Compare(d.ID, e.ID) }) {
 		list.Devices = append(list.Devices, wireDevice(d))
 	}
-	return list, b.devices != nil, b.changed
+	return list, b.published, b.changed
 }
 
 // wireDevice translates a device. One without NUMA nodes has no topology at all: any TopologyInfo, even one with node

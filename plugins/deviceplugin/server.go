@@ -18,7 +18,8 @@ import (
 type Options struct {
 	KubeletDir   string // the kubelet's root folder; sockets are in device-plugins or plugins_registry below it
 	Registration Registration
-	Preferred    bool // offer GetPreferredAllocation, where the Resource is a Preferrer
+	Preferred    bool     // offer GetPreferredAllocation, where the Resource is a Preferrer
+	Listed       []Device // that an earlier process told the kubelet of; unhealthy from now on unless the Resource publishes them
 	Log          *slog.Logger
 }
 
@@ -42,7 +43,7 @@ func New(options Options, resource Resource) (*Server, error) {
 	s := &Server{
 		resource: resource,
 		asking:   make(chan struct{}, 1),
-		devices:  newBroadcast(),
+		devices:  newBroadcast(options.Listed),
 		watched:  options.Registration.watched(options.KubeletDir),
 		dir:      filepath.Join(options.KubeletDir, "device-plugins"),
 		log:      options.Log.With("resource", name),

@@ -64,9 +64,9 @@ func (n nvidia) ask(b *testing.B, questions []placement.Request) {
 	policy := gpuallocator.NewBestEffortPolicy()
 	lists := make([][]*gpuallocator.Device, len(questions))
 	for i, q := range questions {
-		lists[i] = n.list(q.GPUs.Free)
+		lists[i] = n.list(q.GPUs[0].Free)
 	}
-	next, size := 0, questions[0].GPUs.Count
+	next, size := 0, questions[0].GPUs[0].Count
 	for b.Loop() {
 		if got := policy.Allocate(lists[next], nil, size); len(got) != size {
 			b.Fatalf("%d GPUs, want %d", len(got), size)
@@ -100,13 +100,13 @@ func TestNVIDIAAndTandemSeeTheSame(t *testing.T) {
 		n := asNVIDIA(m)
 		for size := 1; size <= len(m.gpus); size++ {
 			for _, q := range m.requests(size, 0, 0.25) {
-				theirs := gpuallocator.NewBestEffortPolicy().Allocate(n.list(q.GPUs.Free), nil, size)
+				theirs := gpuallocator.NewBestEffortPolicy().Allocate(n.list(q.GPUs[0].Free), nil, size)
 				ours, err := placement.Choose(m.tree, q)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if got, want := score(n.list(ours.GPUs), links != all), score(theirs, links != all); len(theirs) != size || got < want {
-					t.Errorf("%s, %d of %d GPUs: %d points, NVIDIA's %d have %d", links, size, len(q.GPUs.Free), got, len(theirs), want)
+					t.Errorf("%s, %d of %d GPUs: %d points, NVIDIA's %d have %d", links, size, len(q.GPUs[0].Free), got, len(theirs), want)
 				}
 			}
 		}

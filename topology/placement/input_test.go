@@ -20,11 +20,11 @@ func device(t testing.TB, id, address string) Device {
 
 func TestTooFew(t *testing.T) {
 	free := []Device{device(t, "a", "0000:01:00.0"), device(t, "a", "0000:02:00.0"), device(t, "b", "0000:03:00.0")}
-	_, err := Choose(nil, Request{GPUs: Half{Count: 3, Held: free[:1], Free: free}})
+	_, err := Choose(nil, Request{GPUs: []Half{{Count: 3, Held: free[:1], Free: free}}})
 	if want := "choose 3 GPUs: 1 held and 1 free"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	_, err = Choose(nil, Request{VFs: Half{Count: 1}})
+	_, err = Choose(nil, Request{VFs: []Half{{Count: 1}}})
 	if want := "choose 1 VFs: 0 held and 0 free"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -33,7 +33,7 @@ func TestTooFew(t *testing.T) {
 func TestHeldBeyondCount(t *testing.T) {
 	held := []Device{device(t, "b", "0000:02:00.0"), device(t, "a", "0000:01:00.0")}
 	for _, count := range []int{-1, 0, 1, 2} {
-		c, err := Choose(nil, Request{GPUs: Half{Count: count, Held: held}, VFs: Half{Count: -3}})
+		c, err := Choose(nil, Request{GPUs: []Half{{Count: count, Held: held}}, VFs: []Half{{Count: -3}}})
 		if err != nil || len(c.GPUs) != 2 || c.GPUs[0].ID != "a" || len(c.VFs) != 0 {
 			t.Errorf("count %d: %+v, %v", count, c, err)
 		}
@@ -41,7 +41,7 @@ func TestHeldBeyondCount(t *testing.T) {
 }
 
 func TestNothing(t *testing.T) {
-	c, err := Choose(nil, Request{GPUs: Half{Free: []Device{device(t, "a", "0000:01:00.0")}}})
+	c, err := Choose(nil, Request{GPUs: []Half{{Free: []Device{device(t, "a", "0000:01:00.0")}}}})
 	if err != nil || len(c.GPUs) != 0 || !c.Optimal || c.Reason != "nothing asked for" {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -49,8 +49,8 @@ func TestNothing(t *testing.T) {
 
 func TestUnknownDevicesPair(t *testing.T) {
 	c, err := Choose(nil, Request{
-		GPUs: Half{Count: 2, Free: []Device{device(t, "g2", "0000:02:00.0"), device(t, "g1", "0000:01:00.0")}},
-		VFs:  Half{Count: 2, Free: []Device{device(t, "v1", "0000:03:00.1"), device(t, "v2", "0000:04:00.1")}},
+		GPUs: []Half{{Count: 2, Free: []Device{device(t, "g2", "0000:02:00.0"), device(t, "g1", "0000:01:00.0")}}},
+		VFs:  []Half{{Count: 2, Free: []Device{device(t, "v1", "0000:03:00.1"), device(t, "v2", "0000:04:00.1")}}},
 	})
 	if want := "g1-v1 UNK, g2-v2 UNK"; err != nil || inShort(c) != want {
 		t.Errorf("got %s, %v, want %s", inShort(c), err, want)
@@ -102,8 +102,8 @@ func FuzzWeirdInput(f *testing.F) {
 			return list
 		}
 		q := Request{
-			GPUs:  Half{Count: int(n), Held: some(), Free: some()},
-			VFs:   Half{Count: int(m), Held: some(), Free: some()},
+			GPUs:  []Half{{Count: int(n), Held: some(), Free: some()}},
+			VFs:   []Half{{Count: int(m), Held: some(), Free: some()}},
 			Links: w.links, Load: map[topology.Address]int{}, Spare: Spare{some(), some()},
 		}
 		for range r.IntN(5) {
@@ -114,7 +114,7 @@ func FuzzWeirdInput(f *testing.F) {
 		if err == nil && (len(got.GPUs) < int(n) || len(got.VFs) < int(m)) {
 			t.Errorf("too few of %+v: %+v", q, got)
 		}
-		q.GPUs.Free, q.VFs.Held, q.Spare.VFs = shuffled(r, q.GPUs.Free), shuffled(r, q.VFs.Held), shuffled(r, q.Spare.VFs)
+		q.GPUs[0].Free, q.VFs[0].Held, q.Spare.VFs = shuffled(r, q.GPUs[0].Free), shuffled(r, q.VFs[0].Held), shuffled(r, q.Spare.VFs)
 		if again, errAgain := Choose(tree, q); (err == nil) != (errAgain == nil) || !equalChoices(got, again) {
 			t.Errorf("got %+v, %v, then %+v, %v", got, err, again, errAgain)
 		}

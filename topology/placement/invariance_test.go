@@ -49,14 +49,14 @@ func TestOrderOfListsMeansNothing(t *testing.T) {
 	forRandomRequests(t, 100, func(t *testing.T, r *rand.Rand, _ *world, tree *topology.Tree, q Request) {
 		want := mustChoose(t, tree, q)
 		wellFormed(t, q, want)
-		for _, list := range []*[]Device{&q.GPUs.Held, &q.GPUs.Free, &q.VFs.Held, &q.VFs.Free, &q.Spare.GPUs, &q.Spare.VFs} {
+		for _, list := range []*[]Device{&q.GPUs[0].Held, &q.GPUs[0].Free, &q.VFs[0].Held, &q.VFs[0].Free, &q.Spare.GPUs, &q.Spare.VFs} {
 			*list = shuffled(r, *list)
 			if len(*list) > 0 {
 				*list = append(*list, (*list)[0])
 			}
 		}
-		q.VFs.Free = append(q.VFs.Free, q.VFs.Held...)
-		q.Spare.VFs = append(q.Spare.VFs, q.VFs.Free...)
+		q.VFs[0].Free = append(q.VFs[0].Free, q.VFs[0].Held...)
+		q.Spare.VFs = append(q.Spare.VFs, q.VFs[0].Free...)
 		q.Links = shuffled(r, q.Links)
 		for i := range q.Links {
 			if l := &q.Links[i]; r.IntN(2) == 0 {
@@ -78,8 +78,15 @@ func renamed(q Request, rename func(topology.Address) topology.Address) Request 
 		}
 		return list
 	}
-	q.GPUs.Held, q.GPUs.Free, q.Spare.GPUs = devices(q.GPUs.Held), devices(q.GPUs.Free), devices(q.Spare.GPUs)
-	q.VFs.Held, q.VFs.Free, q.Spare.VFs = devices(q.VFs.Held), devices(q.VFs.Free), devices(q.Spare.VFs)
+	halves := func(list []Half) []Half {
+		list = slices.Clone(list)
+		for i := range list {
+			list[i].Held, list[i].Free = devices(list[i].Held), devices(list[i].Free)
+		}
+		return list
+	}
+	q.GPUs, q.VFs = halves(q.GPUs), halves(q.VFs)
+	q.Spare = Spare{devices(q.Spare.GPUs), devices(q.Spare.VFs)}
 	q.Links = slices.Clone(q.Links)
 	for i := range q.Links {
 		q.Links[i].A, q.Links[i].B = rename(q.Links[i].A), rename(q.Links[i].B)
@@ -124,9 +131,9 @@ func TestRenumberedBuses(t *testing.T) {
 // TestOneMoreDeviceIsNoWorse takes a free device away: pairs and PF loads do not get better by that.
 func TestOneMoreDeviceIsNoWorse(t *testing.T) {
 	forRandomRequests(t, 150, func(t *testing.T, r *rand.Rand, _ *world, tree *topology.Tree, q Request) {
-		half := &q.GPUs
+		half := &q.GPUs[0]
 		if r.IntN(2) == 0 {
-			half = &q.VFs
+			half = &q.VFs[0]
 		}
 		if len(half.Free) == 0 || half.Count == len(half.Free)+len(half.Held) {
 			return

@@ -71,7 +71,7 @@ const mi250 = `0e-11:4 0e-4e:2 0e-8f:1 11-51:1 11-92:1 11-97:1 16-19:4 16-56:1 1
 // request asks for n GPUs and m VFs. What others have, named by ID or by a prefix of it, is not free and weighs on its PF;
 // what is held is held.
 func (m *recorded) request(n, v int, taken, held, only string) Request {
-	r := Request{GPUs: Half{Count: n}, VFs: Half{Count: v}, Links: m.links, Load: map[topology.Address]int{}}
+	r := Request{GPUs: []Half{{Count: n}}, VFs: []Half{{Count: v}}, Links: m.links, Load: map[topology.Address]int{}}
 	named := func(names string, d Device) bool {
 		return slices.ContainsFunc(strings.Fields(names), func(name string) bool { return d.ID == name || strings.HasPrefix(d.ID, name+":") })
 	}
@@ -79,7 +79,7 @@ func (m *recorded) request(n, v int, taken, held, only string) Request {
 		all   []Device
 		half  *Half
 		spare *[]Device
-	}{{m.gpus, &r.GPUs, &r.Spare.GPUs}, {m.vfs, &r.VFs, &r.Spare.VFs}} {
+	}{{m.gpus, &r.GPUs[0], &r.Spare.GPUs}, {m.vfs, &r.VFs[0], &r.Spare.VFs}} {
 		for _, d := range half.all {
 			f, _ := m.tree.Device(d.Address)
 			switch {
@@ -196,7 +196,7 @@ func TestRecordedMachinesEqualOracle(t *testing.T) {
 				}
 			}
 			q := m.request(n[0], n[1], strings.Join(taken, " "), "", "")
-			if len(q.GPUs.Free) >= n[0] && len(q.VFs.Free) >= n[1] && !compareWithOracle(t, m.tree, q) {
+			if len(q.GPUs[0].Free) >= n[0] && len(q.VFs[0].Free) >= n[1] && !compareWithOracle(t, m.tree, q) {
 				t.Fatal(name)
 			}
 		}

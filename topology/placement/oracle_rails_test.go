@@ -11,11 +11,11 @@ import (
 func (o *oracle) sameIndex(vfs []Device) []Device {
 	missing := map[topology.Address]int{}
 	for _, d := range vfs {
-		if !slices.Contains(o.r.VFs.Held, d) {
+		if !slices.Contains(o.r.VFs[0].Held, d) {
 			missing[o.function(d)]++
 		}
 	}
-	free := slices.SortedFunc(slices.Values(o.r.VFs.Free), byAddress)
+	free := slices.SortedFunc(slices.Values(o.r.VFs[0].Free), byAddress)
 	var best []Device
 	var bestIndices []int
 	var grow func(set, rest []Device)
@@ -34,7 +34,7 @@ func (o *oracle) sameIndex(vfs []Device) []Device {
 			}
 		}
 	}
-	grow(slices.Clone(o.r.VFs.Held), free)
+	grow(slices.Clone(o.r.VFs[0].Held), free)
 	return slices.SortedFunc(slices.Values(best), byAddress)
 }
 

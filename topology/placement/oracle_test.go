@@ -137,12 +137,12 @@ func (o *oracle) left(gpus, vfs []Device) [5]int {
 			}
 		}
 	}
-	count(slices.Concat(o.r.GPUs.Free, o.r.Spare.GPUs), gpus, func(_ Device, slot, group, node string) {
+	count(slices.Concat(o.r.GPUs[0].Free, o.r.Spare.GPUs), gpus, func(_ Device, slot, group, node string) {
 		at(cards, slot).gpus++
 		at(switches, group).gpus++
 		at(nodes, node).gpus++
 	})
-	count(slices.Concat(o.r.VFs.Free, o.r.Spare.VFs), vfs, func(_ Device, _, group, node string) {
+	count(slices.Concat(o.r.VFs[0].Free, o.r.Spare.VFs), vfs, func(_ Device, _, group, node string) {
 		at(switches, group).vfs++
 		at(nodes, node).vfs++
 	})
@@ -190,8 +190,8 @@ func (o *oracle) best() (verdict, []Device, []Device) {
 	var bestGPUs, bestVFs []Device
 	var bestPlace []int
 	found := false
-	gpuSets := o.sets(o.r.GPUs, func(d Device) topology.Address { return d.Address })
-	vfSets := o.sets(o.r.VFs, o.function)
+	gpuSets := o.sets(o.r.GPUs[0], func(d Device) topology.Address { return d.Address })
+	vfSets := o.sets(o.r.VFs[0], o.function)
 	for _, gpus := range gpuSets {
 		for _, vfs := range vfSets {
 			var v verdict
@@ -318,8 +318,8 @@ func (o *oracle) order(gpus, vfs []Device) []int {
 			root.see(d, o.path(d, gpu), gpu, slices.Contains(taken, d))
 		}
 	}
-	see(o.r.GPUs, true, gpus)
-	see(o.r.VFs, false, vfs)
+	see(o.r.GPUs[0], true, gpus)
+	see(o.r.VFs[0], false, vfs)
 	var counts []int
 	for level := []*area{root.reduce()}; len(level) > 0; {
 		var below []*area

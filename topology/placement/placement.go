@@ -12,7 +12,7 @@ type Device struct {
 	Address topology.Address // its PCI function; of a partition, the function of its card
 }
 
-// Half is one side of a request.
+// Half is what is asked of one resource: GPUs, partitions of one kind, or the VFs of one pool.
 type Half struct {
 	Count int      // devices wanted in all, Held included
 	Held  []Device // already decided: given to the container before, or must-include
@@ -27,10 +27,10 @@ type Spare struct {
 
 // Request is the whole question. The order of its lists means nothing, and so do devices named twice.
 type Request struct {
-	GPUs, VFs Half
+	GPUs, VFs []Half                   // one for each resource asked of; none where nothing of the kind is
 	Links     []topology.Link          // direct links between GPUs
 	Load      map[topology.Address]int // by PF: how many of its VFs other containers have
-	Spare     Spare                    // free beside the Free of both halves
+	Spare     Spare                    // free beside the Free of all halves
 }
 
 // Pair is a GPU with a VF that serves it.
@@ -49,21 +49,26 @@ type Choice struct {
 	Reason  string   // one sentence with numbers, for logs and people
 }
 
-// Choose chooses Count GPUs and Count VFs, together. Everything held is kept, also where Count is smaller. It is an error when
-// held and free devices together are fewer than Count, and nothing else is: a device that the tree does not hold is UNK to all others.
+// Choose chooses Count devices of every half, all together. Everything held is kept, also where Count is smaller. It is an error when
+// held and free devices of a half are fewer than its Count, and nothing else is: a device that the tree does not hold is UNK to all others.
 //
 // The lists are ordered so that a container that walks both side by side meets the pairs: the i-th VF serves the i-th GPU.
 // With more VFs than GPUs the others follow round by round, in the order of the GPUs they serve; with fewer, a VF stands where the first
 // of its GPUs puts it. Pairs are in the same order.
-func Choose(t *topology.Tree, r Request) (Choice, error) { return choose(t, r, maxSteps) }
+func Choose(t *topology.Tree, r Request) (Choice, error) {
+	if len(r.GPUs) > 1 || len(r.VFs) > 1 {
+		return oneByOne(t, r)
+	}
+	return choose(t, r, maxSteps)
+}
 
 // choose is Choose with at most so many steps for each of its attempts.
 func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
-	gpus, err := r.GPUs.ready(r.Spare.GPUs, "GPUs")
+	gpus, err := merged(r.GPUs).ready(r.Spare.GPUs, "GPUs")
 	if err != nil {
 		return Choice{}, err
 	}
-	vfs, err := r.VFs.ready(r.Spare.VFs, "VFs")
+	vfs, err := merged(r.VFs).ready(r.Spare.VFs, "VFs")
 	if err != nil {
 		return Choice{}, err
 	}

@@ -192,12 +192,12 @@ func same(a topology.Address) topology.Address { return a }
 // request makes up a request for n GPUs and m VFs: some of them held, some devices taken by others, some spare.
 func (w *world) request(r *rand.Rand, n, m int) Request {
 	q := Request{Links: w.links, Load: w.load}
-	q.GPUs, q.Spare.GPUs = half(r, w.gpus, n)
-	q.VFs, q.Spare.VFs = half(r, w.vfs, m)
+	q.GPUs, q.Spare.GPUs = halves(r, w.gpus, n)
+	q.VFs, q.Spare.VFs = halves(r, w.vfs, m)
 	return q
 }
 
-func half(r *rand.Rand, all []Device, count int) (Half, []Device) {
+func halves(r *rand.Rand, all []Device, count int) ([]Half, []Device) {
 	h := Half{Count: count}
 	var spare []Device
 	held := 0
@@ -216,5 +216,5 @@ func half(r *rand.Rand, all []Device, count int) (Half, []Device) {
 			spare = append(spare, all[i])
 		}
 	}
-	return h, spare
+	return []Half{h}, spare
 }

@@ -86,7 +86,7 @@ func forManyRequests(b *testing.B, s shape, f func(*topology.Tree, Request)) {
 				if r.IntN(2) == 0 {
 					m = 1 + r.IntN(min(len(w.vfs), 2*n))
 				}
-				f(tree, Request{GPUs: Half{Count: n, Free: w.gpus}, VFs: Half{Count: m, Free: w.vfs}, Links: w.links, Load: w.load})
+				f(tree, Request{GPUs: []Half{{Count: n, Free: w.gpus}}, VFs: []Half{{Count: m, Free: w.vfs}}, Links: w.links, Load: w.load})
 			}
 		}
 	}
@@ -98,7 +98,7 @@ func TestAllocations(t *testing.T) {
 	w.allToAll()
 	tree := w.tree(t, same)
 	for _, n := range [][2]int{{1, 1}, {4, 4}, {8, 8}, {3, 5}, {4, 0}} {
-		q := Request{GPUs: Half{Count: n[0], Free: w.gpus}, VFs: Half{Count: n[1], Free: w.vfs}, Links: w.links, Load: w.load}
+		q := Request{GPUs: []Half{{Count: n[0], Free: w.gpus}}, VFs: []Half{{Count: n[1], Free: w.vfs}}, Links: w.links, Load: w.load}
 		if got := testing.AllocsPerRun(20, func() { mustChoose(t, tree, q) }); got >= 100 {
 			t.Errorf("%d+%d: %v allocations", n[0], n[1], got)
 		}

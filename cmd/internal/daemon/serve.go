@@ -36,7 +36,11 @@ func (f Flags) Serve(ctx context.Context, log *slog.Logger, node *coordination.N
 	run := append([]func(context.Context) error{node.Run}, beside...)
 	for _, r := range resources {
 		server, err := deviceplugin.New(deviceplugin.Options{
-			KubeletDir: f.KubeletDir, Registration: f.Registration, Preferred: f.PreferredAllocation, Log: log,
+			KubeletDir:   f.KubeletDir,
+			Registration: f.Registration,
+			Preferred:    f.PreferredAllocation,
+			Listed:       listed(node.Listed(r.Name())),
+			Log:          log,
 		}, r)
 		if err != nil {
 			return err
@@ -48,4 +52,17 @@ func (f Flags) Serve(ctx context.Context, log *slog.Logger, node *coordination.N
 		g.Go(func() error { return work(ctx) })
 	}
 	return g.Wait()
+}
+
+// listed translates devices of an earlier process.
+func listed(known []coordination.Device) []deviceplugin.Device {
+	devices := make([]deviceplugin.Device, 0, len(known))
+	for _, d := range known {
+		device := deviceplugin.Device{ID: d.ID}
+		if number, ok := d.NUMA.Number(); ok {
+			device.Nodes = []int{number}
+		}
+		devices = append(devices, device)
+	}
+	return devices
 }

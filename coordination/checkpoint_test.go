@@ -1,0 +1,328 @@
+package coordination
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// maybeCrash replaces the coordinator, one time in four, by one that starts from what the old one has written down.
+func (a *admission) maybeCrash() {
+	if !a.crashes || a.random.IntN(4) > 0 {
+		return
+	}
+	a.t.Log("crash")
+	content, err := a.coordinator.save().encode()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	saved, err := decodeCheckpoint(content)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	old := a.coordinator
+	a.coordinator = &coordinator{readTree: old.readTree, look: old.look, get: old.get, recorded: old.recorded, log: old.log, touched: old.touched,
+		tree: old.tree, ledger: newLedger(old.ledger.now)}
+	if err := a.coordinator.restore(saved); err != nil {
+		a.t.Fatal(err)
+	}
+	now, err := a.recorded()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.coordinator.ledger.reconcile(now)
+	checkLedger(a.t, a.coordinator.ledger)
+	a.coordinator.announce(gpus, GPU, Announcement{Devices: a.all[gpus]})
+	a.coordinator.announce(vfs, VF, Announcement{Devices: a.all[vfs]})
+}
+
+// A server that dies in the middle of an admission costs no pair.
+func TestCrashesCostNoPair(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			a := newAdmission(t, "oci-mi300x-derived", 1+3*int(seed%2), seed%4 > 1, seed)
+			a.keepCheckpoint()
+			a.crashes = true
+			a.mixedLoad(150)
+		})
+	}
+}
+
+// Without a checkpoint of ours the kubelet alone tells who holds what.
+func TestLedgerIsRebuiltFromTheKubelet(t *testing.T) {
+	a := newAdmission(t, "oci-mi300x-derived", 4, false, 3)
+	a.keepCheckpoint()
+	for i := range 3 {
+		if !a.admit(a.add(fmt.Sprint("pod-", i)), "worker", wish{2, 2}) {
+			t.Fatal("not admitted")
+		}
+	}
+	fresh := newLedger(a.coordinator.ledger.now)
+	fresh.announce(gpus, GPU, Announcement{Devices: a.all[gpus]})
+	fresh.announce(vfs, VF, Announcement{Devices: a.all[vfs]})
+	now, err := a.recorded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh.adopt(now)
+	view, err := a.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.coordinator.ledger.observe(view)
+	fresh.progress = complete
+	fresh.observe(view)
+	owners := func(l *ledger) map[string]string {
+		found := map[string]string{}
+		for _, holders := range l.holders {
+			for id, a := range holders {
+				found[id] = a.ownerName()
+			}
+		}
+		return found
+	}
+	if diff := cmp.Diff(owners(a.coordinator.ledger), owners(fresh)); diff != "" || len(fresh.allocations()) != 3 {
+		t.Errorf("owners (-known +rebuilt):\n%s", diff)
+	}
+	checkLedger(t, fresh)
+}
+
+func exampleCheckpoint(now time.Time) checkpoint {
+	node := 1
+	owner := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train"}, Name: "worker"}
+	return checkpoint{
+		Boot:     bootID(),
+		Sequence: 2,
+		Resources: []savedResource{
+			{Name: gpus, Kind: GPU, Devices: []savedDevice{{"0000:11:00.0", "0000:11:00.0", &node}, {"0000:2f:00.0", "0000:2f:00.0", nil}}},
+			{Name: vfs, Kind: VF, Devices: []savedDevice{{"0000:0c:00.1", "0000:0c:00.1", &node}}},
+		},
+		Allocations: []savedAllocation{{Devices: map[string]map[string]int{gpus: {"0000:11:00.0": 2}}, Owner: &owner, Looked: true}},
+		Seen:        []kubelet.Pod{owner.Pod},
+		Plan:        &savedPlan{Devices: map[string][]string{vfs: {"0000:0c:00.1"}}, Expires: now.Add(time.Second)},
+		Last:        savedRecord{Resource: gpus, IDs: []string{"0000:11:00.0"}, Known: true},
+	}
+}
+
+// What cannot be trusted is set aside, with a warning, and the server starts.
+func TestBadCheckpointIsSetAside(t *testing.T) {
+	t.Parallel()
+	good, err := exampleCheckpoint(time.Now()).encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice := exampleCheckpoint(time.Now())
+	twice.Allocations = append(twice.Allocations, twice.Allocations[0])
+	contradiction, err := twice.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(content []byte, mode os.FileMode) func(string) error {
+		return func(name string) error {
+			return errors.Join(os.WriteFile(name, content, 0o600), os.Chmod(name, mode))
+		}
+	}
+	for name, tc := range map[string]struct {
+		put    func(name string) error
+		reason string
+	}{
+		"empty":         {put(nil, 0o600), "parse"},
+		"truncated":     {put(good[:len(good)/2], 0o600), "parse"},
+		"changed":       {put(bytes.Replace(good, []byte("train"), []byte("trail"), 1), 0o600), "checksum"},
+		"other version": {put(bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1), 0o600), "version 2"},
+		"contradiction": {put(contradiction, 0o600), "held twice"},
+		"writable":      {put(good, 0o622), "nobody else can write"},
+		"too large":     {put(make([]byte, maxCheckpoint+1), 0o600), "more than"},
+		"link":          {func(name string) error { return os.Symlink("/dev/zero", name) }, "symbolic links"},
+		"folder":        {func(name string) error { return os.Mkdir(name, 0o700) }, "has to be a file"},
+		"pipe":          {func(name string) error { return syscall.Mkfifo(name, 0o600) }, "has to be a file"},
+		"foreign":       {func(name string) error { return errors.Join(put(good, 0o600)(name), os.Chown(name, 4242, 4242)) }, "has to be a file of user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := tc.put(filepath.Join(dir, checkpointName)); errors.Is(err, syscall.EPERM) {
+				t.Skip("needs root to make a file of somebody else")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			store := newStore(dir, slog.New(slog.NewTextHandler(&log, nil)))
+			c := &coordinator{ledger: newLedger(time.Now), log: store.log, recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil }}
+			c.recover(store)
+			if len(c.ledger.holders) > 0 || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), tc.reason) {
+				t.Errorf("ledger %v, log %q, want a warning with %q", c.ledger.holders, log.String(), tc.reason)
+			}
+			if _, err := os.Lstat(filepath.Join(dir, badName)); err != nil {
+				t.Errorf("it was not kept: %v", err)
+			}
+			store.write(c.save())
+			if _, err := readCheckpoint(dir); err != nil {
+				t.Errorf("the next one: %v", err)
+			}
+		})
+	}
+}
+
+func TestCheckpointOfAnotherBootIsLeft(t *testing.T) {
+	t.Parallel()
+	store := newStore(t.TempDir(), slog.New(slog.DiscardHandler))
+	store.boot = "before"
+	store.write(exampleCheckpoint(time.Now()))
+	store.boot = bootID()
+	if c, ok := store.load(); ok {
+		t.Errorf("loaded %v", c)
+	}
+	store.write(exampleCheckpoint(time.Now()))
+	if _, ok := store.load(); !ok {
+		t.Error("that of this boot was not loaded")
+	}
+}
+
+// A plan that claims to last longer than any does is of a changed clock.
+func TestPlanOfAnotherTimeIsDropped(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for shift, want := range map[time.Duration]bool{0: true, time.Hour: false, -time.Hour: false} {
+		c := &coordinator{ledger: newLedger(func() time.Time { return now.Add(shift) })}
+		if err := c.restore(exampleCheckpoint(now)); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.ledger.plan != nil; got != want {
+			t.Errorf("clock moved by %s: plan kept %t", shift, got)
+		}
+	}
+}
+
+// Devices that a plugin no longer finds after its restart are known to it all the same.
+func TestListedOutlivesAPlugin(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "run")
+	node, stop := start(t, dir)
+	node.Member(gpus, GPU).Publish(oneGPU)
+	await(t, dir, connected(gpus))
+	stop()
+	again, _ := start(t, dir)
+	plugins := filepath.Join(again.config.KubeletDir, "device-plugins")
+	record := `{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"amd.com/gpu","DeviceIDs":{"1":["gpu1"]}}],"RegisteredDevices":{"amd.com/gpu":["gpu2"]}}}`
+	if err := errors.Join(os.Mkdir(plugins, 0o700), os.WriteFile(filepath.Join(plugins, "kubelet_internal_checkpoint"), []byte(record), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	want := []Device{
+		{ID: "gpu1", NUMA: topology.Node(1)},
+		{ID: "gpu2"},
+		{ID: "gpu0", Address: topology.Address{Bus: 1}, NUMA: topology.Node(0)},
+	}
+	if diff := cmp.Diff(want, again.Listed(gpus), cmpopts.EquateComparable(topology.NUMANode{}, topology.Address{})); diff != "" {
+		t.Errorf("listed (-want +got):\n%s", diff)
+	}
+	// The server that comes after knows it too, as unhealthy.
+	again.Member(gpus, GPU).Publish(Announcement{})
+	status := await(t, dir, connected(gpus))
+	if devices := status.GetResources()[0].GetDevices(); len(devices) != 1 || devices[0].GetDevice().GetHealthy() {
+		t.Errorf("devices %v", devices)
+	}
+}
+
+// A full disk costs one line in the log, and nothing while it lasts.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16k"); errors.Is(err, syscall.EPERM) {
+		t.Skip("needs the right to mount")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, 0) })
+	var log bytes.Buffer
+	store := newStore(dir, slog.New(slog.NewTextHandler(&log, nil)))
+	store.write(exampleCheckpoint(time.Now()))
+	filler := filepath.Join(dir, "filler")
+	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("fill the disk: %v", err)
+	}
+	large := exampleCheckpoint(time.Now())
+	for i := range 200 {
+		large.Arrived = append(large.Arrived, kubelet.Pod{Namespace: "team", Name: fmt.Sprint("pod-", i)})
+	}
+	for range 3 {
+		store.write(large)
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "no space left on device") {
+		t.Errorf("log %q", log.String())
+	}
+	if c, ok := store.load(); !ok || len(c.Arrived) > 0 {
+		t.Errorf("the last good checkpoint is gone: %v, %v", c, ok)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, tempName)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("half a checkpoint is left: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	store.write(large)
+	if c, ok := store.load(); !ok || len(c.Arrived) == 0 || strings.Count(log.String(), "\n") != 2 {
+		t.Errorf("after the disk has space again: %v, log %q", ok, log.String())
+	}
+}
+
+// A run folder that is removed while the server runs is made again, and everybody meets there.
+func TestRunDirIsRemoved(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "run")
+	first, _ := start(t, dir)
+	first.Member(gpus, GPU).Publish(oneGPU)
+	await(t, dir, connected(gpus))
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	second, _ := start(t, dir)
+	second.Member(vfs, VF).Publish(Announcement{Devices: []Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	await(t, dir, func(s *api.StatusResponse) bool { return connected(gpus, vfs)(s) })
+}
+
+func FuzzCheckpoint(f *testing.F) {
+	now := time.Unix(1000, 0)
+	good, err := exampleCheckpoint(now).encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"version":1,"checksum":0,"ledger":{}}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		saved, err := decodeCheckpoint(content)
+		if err != nil {
+			// The checksum keeps the fuzzer out: let it at what is inside.
+			if saved, err = decodeLedger(content); err != nil {
+				return
+			}
+		}
+		c := &coordinator{ledger: newLedger(func() time.Time { return now })}
+		if c.restore(saved) != nil {
+			return
+		}
+		checkLedger(t, c.ledger)
+		c.ledger.reconcile(kubelet.Checkpoint{})
+		checkLedger(t, c.ledger)
+		again, err := c.save().encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decodeCheckpoint(again); err != nil {
+			t.Errorf("what was restored cannot be read again: %v", err)
+		}
+	})
+}

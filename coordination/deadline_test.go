@@ -1,0 +1,305 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+)
+
+// answerLimit is within what the kubelet gets its answer, whatever is broken.
+const answerLimit = 100 * time.Millisecond
+
+var threeGPUs = Announcement{Devices: []Device{{ID: "gpu0", Healthy: true}, {ID: "a", Healthy: true}, {ID: "b", Healthy: true}}}
+
+// answers asks a member a few times and returns the median time. Every answer has to be usable.
+func answers(t *testing.T, member *Member) time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for range 5 {
+		began := time.Now()
+		got := member.Prefer(t.Context(), []string{"b", "a", "gpu0"}, nil, 2)
+		took = append(took, time.Since(began))
+		if len(got) != 2 || got[0] == got[1] {
+			t.Fatalf("prefer 2 of 3: %v", got)
+		}
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
+
+// mostlyTogether makes sure that the coordinator answered, and not each plugin for itself. On a busy machine some questions end early.
+func mostlyTogether(t *testing.T, log *lockedBuffer) {
+	t.Helper()
+	together, alone := strings.Count(log.String(), "source=coordinator"), strings.Count(log.String(), "source=local")
+	if together <= alone {
+		t.Errorf("%d answers of the coordinator, %d without it", together, alone)
+	}
+}
+
+// A peer that holds the lock and misbehaves on the socket costs quality, not time.
+func TestAnswersBesideABadServer(t *testing.T) {
+	for name, behave := range map[string]func(net.Conn){
+		"accepts and is silent": func(net.Conn) {},
+		"reads and is silent":   func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
+		"hangs up":              func(c net.Conn) { c.Close() },
+		"answers garbage":       func(c net.Conn) { _, _ = c.Write([]byte(strings.Repeat("garbage ", 1000))) },
+		"trickles": func(c net.Conn) {
+			settings := []byte{0, 0, 0, 4, 0, 0, 0, 0, 0} // an empty HTTP/2 SETTINGS frame, byte by byte, again and again
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for i := 0; ; i++ {
+				<-tick.C
+				if _, err := c.Write(settings[i%len(settings):][:1]); err != nil {
+					return
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(shortDir(t), "run")
+			if err := prepareRunDir(dir); err != nil {
+				t.Fatal(err)
+			}
+			release, err := tryLock(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer release()
+			listener, err := listen(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all sync.WaitGroup
+			var mu sync.Mutex
+			var open []net.Conn
+			all.Go(func() {
+				for {
+					conn, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					open = append(open, conn)
+					mu.Unlock()
+					all.Go(func() { behave(conn) })
+				}
+			})
+			node, stop := start(t, dir)
+			member := node.Member(gpus, GPU)
+			member.Publish(threeGPUs)
+			if took := answers(t, member); took > answerLimit {
+				t.Errorf("answered after %s", took)
+			}
+			began := time.Now()
+			if _, err := member.Allocated(t.Context(), []string{"gpu0"}); err != nil || time.Since(began) > 2*answerLimit {
+				t.Errorf("allocated: %v, after %s", err, time.Since(began))
+			}
+			stop()
+			listener.Close()
+			mu.Lock()
+			for _, conn := range open {
+				conn.Close()
+			}
+			mu.Unlock()
+			all.Wait()
+		})
+	}
+}
+
+// A plugin that is stopped keeps the lock; the other one answers alone, and together with it once it goes on.
+func TestAnswersBesideAStoppedProcess(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "run")
+	server := child(t, "server", dir)
+	stdin, err := server.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, dir, func(s *api.StatusResponse) bool { return s.GetPid() == int64(server.Process.Pid) })
+	log, logger := newLog()
+	node, _ := startWith(t, Config{RunDir: dir, Log: logger})
+	member := node.Member(gpus, GPU)
+	member.Publish(threeGPUs)
+	await(t, dir, connected(gpus))
+	if answers(t, member); !strings.Contains(log.String(), "source=coordinator") {
+		t.Errorf("the server does not answer: %s", log.String())
+	}
+	if err := server.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.Contains(log.String(), "source=local") { // until the signal has arrived
+		answers(t, member)
+	}
+	if took := answers(t, member); took > answerLimit {
+		t.Errorf("answered after %s", took)
+	}
+	if err := server.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	before := strings.Count(log.String(), "source=coordinator")
+	for strings.Count(log.String(), "source=coordinator") == before {
+		answers(t, member)
+	}
+	stdin.Close()
+	if err := server.Wait(); err != nil {
+		t.Errorf("the server ended: %v", err)
+	}
+}
+
+// A kubelet whose PodResources socket takes calls and never answers, and a disk that never gives the kubelet's checkpoint out, leave
+// the coordinator to decide with what it knows.
+func TestAnswersWithoutKubeletAndDisk(t *testing.T) {
+	kubeletDir := shortDir(t)
+	checkpoint := filepath.Join(kubeletDir, "device-plugins", "kubelet_internal_checkpoint")
+	if err := errors.Join(os.Mkdir(filepath.Dir(checkpoint), 0o700), os.Mkdir(filepath.Join(kubeletDir, "pod-resources"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	socket, err := net.Listen("unix", filepath.Join(kubeletDir, "pod-resources", "kubelet.sock")) // nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	dir := filepath.Join(shortDir(t), "run")
+	log, logger := newLog()
+	node, _ := startWith(t, Config{RunDir: dir, KubeletDir: kubeletDir, Log: logger})
+	member := node.Member(gpus, GPU)
+	member.Publish(threeGPUs)
+	await(t, dir, connected(gpus))
+	if err := syscall.Mkfifo(checkpoint, 0o600); err != nil { // opening it to read waits for a writer
+		t.Fatal(err)
+	}
+	defer func() { // let the one reader go
+		if writer, err := os.OpenFile(checkpoint, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+			writer.Close()
+		}
+	}()
+	answers(t, member)
+	goroutines := runtime.NumGoroutine()
+	if took := answers(t, member); took > answerLimit {
+		t.Errorf("answered after %s", took)
+	}
+	mostlyTogether(t, log)
+	if now := runtime.NumGoroutine(); now > goroutines+3 {
+		t.Errorf("%d goroutines, %d before", now, goroutines)
+	}
+}
+
+// A flood of bad clients neither ends the server nor keeps the plugins from it.
+func TestFlood(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "run")
+	log, logger := newLog()
+	node, _ := startWith(t, Config{RunDir: dir, Log: logger})
+	member := node.Member(gpus, GPU)
+	member.Publish(threeGPUs)
+	await(t, dir, connected(gpus))
+	flood := child(t, "flood", dir)
+	if err := flood.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var all []time.Duration
+	for began := time.Now(); time.Since(began) < time.Second; {
+		all = append(all, answers(t, member))
+	}
+	if took := slices.Max(all); took > answerLimit {
+		t.Errorf("answered after %s", took)
+	}
+	if err := flood.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = flood.Wait() // it was killed
+	await(t, dir, connected(gpus))
+	mostlyTogether(t, log)
+}
+
+// misbehave is one bad client.
+func misbehave(ctx context.Context, dir string, kind int) {
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	if kind%2 == 0 { // garbage, and connections that are left open
+		var open []net.Conn
+		for range 2 * maxConnections {
+			conn, err := net.Dial("unix", SocketPath(dir))
+			if err != nil {
+				break
+			}
+			_, _ = conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\xff\xff\xff"))
+			open = append(open, conn)
+		}
+		for _, conn := range open {
+			conn.Close()
+		}
+		return
+	}
+	_, _ = call(dir, func(client api.CoordinationClient) (any, error) {
+		ids := make([]string, maxDevices+kind)
+		for i := range ids {
+			ids[i] = fmt.Sprint("id", i)
+		}
+		_, _ = client.Prefer(ctx, &api.PreferRequest{Resource: gpus, Available: ids, Size: 1 << 31})
+		_, _ = client.Prefer(ctx, &api.PreferRequest{Resource: strings.Repeat("x", 2*maxMessage)})
+		_, _ = client.Allocated(ctx, &api.AllocatedRequest{Resource: fmt.Sprint("r", kind), Devices: ids[:kind]})
+		_, _ = client.Explain(ctx, &api.ExplainRequest{})
+		stream, err := client.Join(ctx)
+		if err != nil {
+			return nil, err
+		}
+		_ = stream.Send(&api.Announcement{Resource: "x", Kind: "y"})
+		return stream.Recv()
+	})
+}
+
+// What the flood cannot show: the ledger does not grow without end.
+func TestLedgerIsBounded(t *testing.T) {
+	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+	for i := range 2 * maxResources {
+		_ = a.coordinator.announce(fmt.Sprint("resource-", i), VF, Announcement{})
+		a.coordinator.allocated(t.Context(), fmt.Sprint("other-", i), []string{"x"})
+	}
+	for i := range 2 * maxDevices {
+		a.coordinator.allocated(t.Context(), "many", []string{fmt.Sprint(i)})
+	}
+	l := a.coordinator.ledger
+	if len(l.resources) > maxResources || len(l.holders) > maxResources || len(l.holders["many"]) > maxDevices {
+		t.Errorf("%d resources, %d with holders, %d devices", len(l.resources), len(l.holders), len(l.holders["many"]))
+	}
+}
+
+// Nobody but root and our own user is served, even if the folder and the socket are open to all.
+func TestForeignUserIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to start a process of another user")
+	}
+	base := shortDir(t)
+	dir := filepath.Join(base, "run")
+	start(t, dir)
+	await(t, dir, func(*api.StatusResponse) bool { return true })
+	for _, name := range []string{base, dir, SocketPath(dir)} {
+		if err := os.Chmod(name, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ours := child(t, "client", dir)
+	if err := ours.Run(); err != nil {
+		t.Errorf("our own user: %v", err)
+	}
+	foreign := child(t, "client", dir)
+	foreign.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4242, Gid: 4242}}
+	if err := foreign.Run(); foreign.ProcessState == nil || foreign.ProcessState.ExitCode() != 3 {
+		t.Errorf("another user: %v", err)
+	}
+}

@@ -1,0 +1,137 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// podName is how people name a pod: the namespace and the container can be left out.
+type podName struct{ namespace, pod, container string }
+
+func (n podName) accepts(c kubelet.Container) bool {
+	return n.pod == c.Pod.Name && (n.namespace == "" || n.namespace == c.Namespace) && (n.container == "" || n.container == c.Name)
+}
+
+func (n podName) String() string {
+	if n.namespace == "" {
+		return n.pod
+	}
+	return n.namespace + "/" + n.pod
+}
+
+// explain tells what was decided for a pod. The kubelet is asked about it with Get, which frees nothing, so that the newest
+// pod is known too. The error says why there is nothing to tell.
+func (c *coordinator) explain(ctx context.Context, name podName) ([]*api.Decision, error) {
+	view, known := c.lookAt(ctx, name)
+	c.mu.Lock()
+	c.decisions.resolve(view)
+	found := c.decisions.of(name.accepts)
+	ours := c.holdsOurs(view)
+	c.mu.Unlock()
+	if len(found) == 0 {
+		return nil, nothingToTell(name, view, known, ours)
+	}
+	if name.namespace == "" {
+		name.namespace = found[0].container.Namespace
+		for _, e := range found {
+			if e.container.Namespace != name.namespace {
+				return nil, fmt.Errorf("explain %s: there is one in %s and one in %s; say NAMESPACE/%[1]s", name.pod, name.namespace, e.container.Namespace)
+			}
+		}
+	}
+	answer := make([]*api.Decision, 0, len(found))
+	for _, e := range found {
+		answer = append(answer, e.encode())
+	}
+	return answer, nil
+}
+
+// lookAt asks the kubelet for a pod; false where it cannot tell.
+func (c *coordinator) lookAt(ctx context.Context, name podName) (kubelet.View, bool) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if name.namespace == "" {
+		name.namespace = "default"
+	}
+	view, err := c.get(ctx, kubelet.Pod{Namespace: name.namespace, Name: name.pod})
+	return view, err == nil
+}
+
+// holdsOurs reports whether a view shows a device of a resource that the plugins offer.
+func (c *coordinator) holdsOurs(view kubelet.View) bool {
+	for _, devices := range view.Containers {
+		for name, ids := range devices {
+			if c.ledger.resources[name] != nil && len(ids) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func nothingToTell(name podName, view kubelet.View, known, ours bool) error {
+	pod := "pod " + name.String()
+	if name.container != "" {
+		pod = "container " + name.container + " of " + pod
+	}
+	switch {
+	case !known:
+		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and this kubelet does not tell about single pods (it does from 1.34 on)", pod, maxDecisions)
+	case len(view.Pods) == 0 && name.namespace == "":
+		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and namespace default has no such pod on this node", pod, maxDecisions)
+	case len(view.Pods) == 0:
+		return fmt.Errorf("explain %s: this node has no such pod, and it is in none of the last %d decisions", pod, maxDecisions)
+	case ours:
+		return fmt.Errorf("explain %s: it was decided before the last %d decisions, or before the plugin that serves now began", pod, maxDecisions)
+	default:
+		return errors.New("explain " + pod + ": it holds no device of these plugins")
+	}
+}
+
+func (e *decision) encode() *api.Decision {
+	m := &api.Decision{
+		TimeUnixNano: e.at.UnixNano(),
+		TookNano:     int64(e.took),
+		Container:    encodeOwner(*e.container),
+		Resource:     e.question.resource,
+		Asked:        e.asked,
+		Size:         uint32(e.question.size),
+		Available:    uint32(len(e.question.available)),
+		MustInclude:  e.question.mustInclude,
+		Known:        e.known,
+		Chosen:       e.chosen,
+		Reason:       e.choice.Reason,
+		Allocated:    e.allocated,
+		Refusal:      e.refusal,
+	}
+	if !e.given.IsZero() {
+		m.AllocatedUnixNano = e.given.UnixNano()
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.planned)) {
+		if m.Planned == nil {
+			m.Planned = map[string]*api.DeviceList{}
+		}
+		m.Planned[name] = &api.DeviceList{Ids: e.planned[name]}
+	}
+	for _, p := range e.choice.Pairs {
+		m.Pairs = append(m.Pairs, &api.Pair{Gpu: p.GPU.ID, Vf: p.VF.ID, Distance: p.Distance.Level.String()})
+	}
+	if e.asked {
+		for _, o := range e.options() {
+			m.Options = append(m.Options, &api.Option{
+				Switch: o.name, FreeGpus: uint32(o.gpus), FreeVfs: uint32(o.vfs), TakenGpus: uint32(o.takenGPUs), TakenVfs: uint32(o.takenVFs), Result: o.result,
+			})
+		}
+	}
+	return m
+}
+
+func encodeOwner(c kubelet.Container) *api.Owner {
+	return &api.Owner{Namespace: c.Namespace, Pod: c.Pod.Name, Container: c.Name}
+}

@@ -1,0 +1,104 @@
+package coordination
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(6) {
+		a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)
+		for i := range 3 {
+			if !a.admit(a.add(fmt.Sprint("pod-", i)), "worker", wish{2, 2}) {
+				t.Fatal("not admitted")
+			}
+		}
+		for i := range 3 { // the newest too, of which no look has told
+			pod := kubelet.Pod{Namespace: "team", Name: fmt.Sprint("pod-", i)}
+			decisions, err := a.coordinator.explain(t.Context(), podName{"team", pod.Name, "worker"})
+			if err != nil || len(decisions) != 2 {
+				t.Fatalf("%s: %v, %v", pod.Name, decisions, err)
+			}
+			for _, d := range decisions {
+				held := a.pods[pod]["worker"][d.GetResource()]
+				if !sameSet(d.GetAllocated(), held) || d.GetContainer().GetPod() != pod.Name || d.GetRefusal() != "" {
+					t.Errorf("%s holds %v: %v", pod.Name, held, d)
+				}
+				if d.GetAsked() && (!sameSet(d.GetChosen(), held) || len(d.GetPairs()) != 2 || d.GetPairs()[0].GetDistance() != "PIX" || d.GetKnown() == "") {
+					t.Errorf("%s was asked for: %v", pod.Name, d)
+				}
+			}
+			first := decisions[0]
+			if other := map[string]string{gpus: vfs, vfs: gpus}[first.GetResource()]; first.GetAsked() && !sameSet(first.GetPlanned()[other].GetIds(), decisions[1].GetAllocated()) {
+				t.Errorf("planned %v, then allocated %v", first.GetPlanned(), decisions[1].GetAllocated())
+			}
+			taken := uint32(0)
+			for _, o := range first.GetOptions() {
+				taken += o.GetTakenGpus()
+				if o.GetTakenGpus() > o.GetFreeGpus() || o.GetTakenVfs() > o.GetFreeVfs() {
+					t.Errorf("more taken than free: %v", o)
+				}
+			}
+			if first.GetAsked() && taken != 2 {
+				t.Errorf("%d GPUs taken by switch: %v", taken, first.GetOptions())
+			}
+		}
+	}
+}
+
+func TestNothingToExplain(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+	a.admit(a.add("train"), "worker", wish{1, 1})
+	a.add("idle")
+	for i := range maxDecisions {
+		a.coordinator.decisions.give(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
+	}
+	for name, want := range map[podName]string{
+		{"team", "gone", ""}:  "this node has no such pod",
+		{"", "gone", ""}:      "namespace default has no such pod",
+		{"team", "idle", ""}:  "holds no device",
+		{"team", "idle", "c"}: "container c of pod team/idle",
+		{"team", "train", ""}: "before the last 256 decisions",
+	} {
+		if _, err := a.coordinator.explain(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", name, err, want)
+		}
+	}
+	a.away = true
+	if _, err := a.coordinator.explain(t.Context(), podName{"team", "train", ""}); err == nil || !strings.Contains(err.Error(), "1.34") {
+		t.Errorf("kubelet without Get: %v", err)
+	}
+	twin := func(namespace string) *kubelet.Container {
+		return &kubelet.Container{Pod: kubelet.Pod{Namespace: namespace, Name: "twin"}, Name: "c"}
+	}
+	a.coordinator.decisions.give(a.now, twin("a"), gpus, []string{"x"}, "")
+	a.coordinator.decisions.give(a.now, twin("b"), gpus, []string{"y"}, "")
+	if _, err := a.coordinator.explain(t.Context(), podName{"", "twin", ""}); err == nil || !strings.Contains(err.Error(), "NAMESPACE/twin") {
+		t.Errorf("two pods of one name: %v", err)
+	}
+	if found, err := a.coordinator.explain(t.Context(), podName{"b", "twin", ""}); err != nil || !slices.Equal(found[0].GetAllocated(), []string{"y"}) {
+		t.Errorf("twin of b: %v, %v", found, err)
+	}
+}
+
+// A device that went from one pod to another is explained to each of them with its own decision.
+func TestExplainAfterReuse(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+	first := a.add("first")
+	a.admit(first, "worker", wish{8, 8})
+	a.admit(a.add("look"), "worker", wish{0, 0})
+	a.remove(first)
+	a.admit(a.add("second"), "worker", wish{8, 8})
+	decisions, err := a.coordinator.explain(t.Context(), podName{"", "second", ""})
+	if len(decisions) != 0 && decisions[0].GetContainer().GetPod() != "second" || errors.Is(err, nil) && len(decisions) != 2 {
+		t.Errorf("second: %v, %v", decisions, err)
+	}
+}

@@ -1,0 +1,91 @@
+package coordination
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// FuzzMessages sends a server whatever fits on the wire: kinds says which call each message is of. Nothing may end the server or leave
+// the ledger in disorder, and it can always tell its status and write its checkpoint.
+func FuzzMessages(f *testing.F) {
+	encode := func(m proto.Message) []byte {
+		content, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		return content
+	}
+	device := func(id, address string) *api.Device { return &api.Device{Id: id, Address: address, Healthy: true} }
+	gpu := encode(&api.Announcement{Resource: gpus, Kind: "gpu", Devices: []*api.Device{device("g", "0000:11:00.0"), device("h", "0000:2f:00.0")}})
+	vf := encode(&api.Announcement{Resource: vfs, Kind: "vf", Devices: []*api.Device{device("v", "0000:0c:00.1"), device("w", "0000:2a:00.1")}})
+	ask := encode(&api.PreferRequest{Resource: gpus, Available: []string{"g", "h"}, Size: 1})
+	add := encode(&api.PreferRequest{Resource: gpus, Available: []string{"g", "h"}, MustInclude: []string{"g"}, Size: 2})
+	take := encode(&api.AllocatedRequest{Resource: gpus, Devices: []string{"g"}})
+	f.Add([]byte{0, 0, 1, 2}, gpu, vf, ask, take)
+	f.Add([]byte{0, 2, 1, 3}, gpu, take, add, encode(&api.ExplainRequest{Namespace: "team", Pod: "pod"}))
+	f.Add([]byte{2, 0, 2, 1}, take, gpu, take, ask)
+	f.Fuzz(func(t *testing.T, kinds, a, b, c, d []byte) {
+		pod := kubelet.Pod{Namespace: "team", Name: "pod"}
+		view := kubelet.View{Pods: []kubelet.Pod{pod}, Containers: map[kubelet.Container]kubelet.Devices{{Pod: pod, Name: "c"}: {gpus: {"h"}, vfs: {"v"}}}}
+		look := func(context.Context) (kubelet.View, error) { return view, nil }
+		s := &server{coordinator: &coordinator{
+			readTree: func() (*topology.Tree, error) { return new(topology.Tree), nil },
+			look:     look,
+			get:      func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) { return look(ctx) },
+			recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil },
+			log:      slog.New(slog.DiscardHandler),
+			touched:  func() {},
+			tree:     new(topology.Tree),
+			ledger:   newLedger(time.Now),
+		}}
+		for i, message := range [][]byte{a, b, c, d} {
+			if i < len(kinds) {
+				s.take(t, kinds[i], message)
+			}
+			checkLedger(t, s.coordinator.ledger)
+		}
+		if _, err := s.Status(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.coordinator.save().encode(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// take lets one message in as gRPC does.
+func (s *server) take(t *testing.T, kind byte, message []byte) {
+	switch kind % 4 {
+	case 0:
+		m := new(api.Announcement)
+		if proto.Unmarshal(message, m) == nil {
+			_ = s.announce(m)
+		}
+	case 1:
+		m := new(api.PreferRequest)
+		if proto.Unmarshal(message, m) != nil {
+			return
+		}
+		if answer, err := s.Prefer(t.Context(), m); err == nil && len(answer.GetDevices()) != int(m.GetSize()) {
+			t.Errorf("asked for %v, got %v", m, answer)
+		}
+	case 2:
+		m := new(api.AllocatedRequest)
+		if proto.Unmarshal(message, m) == nil {
+			_, _ = s.Allocated(t.Context(), m)
+		}
+	case 3:
+		m := new(api.ExplainRequest)
+		if proto.Unmarshal(message, m) == nil {
+			_, _ = s.Explain(t.Context(), m)
+		}
+	}
+}

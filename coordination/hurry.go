@@ -1,0 +1,42 @@
+package coordination
+
+import (
+	"errors"
+	"time"
+)
+
+// readTimeout bounds the reading of a file on the way to an answer. It takes a tenth of a millisecond; a disk that hangs takes for ever.
+const readTimeout = 15 * time.Millisecond
+
+var errHangs = errors.New("reading does not end; is the disk all right?")
+
+// hurried makes a function that reads as read does, but gives up after a time. One reading is in progress at most: as
+// long as one hangs the others wait for it, so that a disk that hangs keeps one goroutine.
+func hurried[T any](limit time.Duration, read func() (T, error)) func() (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	turn := make(chan struct{}, 1)
+	return func() (none T, err error) {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		select {
+		case turn <- struct{}{}:
+		case <-timer.C:
+			return none, errHangs
+		}
+		results := make(chan result, 1)
+		go func() {
+			value, err := read()
+			<-turn
+			results <- result{value, err}
+		}()
+		select {
+		case r := <-results:
+			return r.value, r.err
+		case <-timer.C:
+			return none, errHangs
+		}
+	}
+}

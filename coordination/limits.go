@@ -1,0 +1,140 @@
+package coordination
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+)
+
+// What a client may send. The largest nodes known have 63 GPU partitions and some hundred VFs; a kubelet takes a
+// resource name of up to 317 bytes and device IDs of 63.
+const (
+	maxMessage   = 1 << 20 // bytes
+	maxDevices   = 4096    // of one resource
+	maxLinks     = 1 << 14
+	maxResources = 64
+	maxName      = 512 // bytes of a name or an ID
+)
+
+// How many clients there may be: two plugins, with one connection each, and people.
+const (
+	maxConnections   = 32
+	maxCalls         = 32 // at a time on one connection
+	handshakeTimeout = time.Second
+	idleTimeout      = 30 * time.Second // of a connection without a call; a plugin's Join is one
+)
+
+// limits keep a server alive whatever is sent to it.
+func limits() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxHeaderListSize(16 << 10),
+		grpc.MaxConcurrentStreams(maxCalls),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout}),
+	}
+}
+
+// limitedListener refuses connections beyond maxConnections.
+type limitedListener struct {
+	*net.UnixListener
+	slots chan struct{}
+}
+
+func newLimitedListener(l *net.UnixListener) limitedListener {
+	return limitedListener{l, make(chan struct{}, maxConnections)}
+}
+
+// Accept returns the next connection for which there is room; the others are closed.
+func (l limitedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case l.slots <- struct{}{}:
+			return &countedConn{conn, sync.OnceFunc(func() { <-l.slots })}, nil
+		default:
+			conn.Close()
+		}
+	}
+}
+
+// countedConn gives its slot back when it is closed.
+type countedConn struct {
+	*net.UnixConn
+	done func()
+}
+
+func (c *countedConn) Close() error {
+	defer c.done()
+	return c.UnixConn.Close()
+}
+
+// checkIDs makes sure that a client names a resource and devices within the limits.
+func checkIDs(resource string, lists ...[]string) error {
+	if resource == "" || len(resource) > maxName {
+		return status.Errorf(codes.InvalidArgument, "resource name of %d bytes", len(resource))
+	}
+	for _, ids := range lists {
+		if len(ids) > maxDevices {
+			return status.Errorf(codes.InvalidArgument, "%d devices of %s, more than %d", len(ids), resource, maxDevices)
+		}
+		for _, id := range ids {
+			if id == "" || len(id) > maxName {
+				return status.Errorf(codes.InvalidArgument, "device ID of %d bytes of %s", len(id), resource)
+			}
+		}
+	}
+	return nil
+}
+
+func checkAnnouncement(m *api.Announcement) error {
+	ids := make([]string, 0, min(len(m.GetDevices()), maxDevices+1))
+	for _, d := range m.GetDevices() {
+		ids = append(ids, d.GetId())
+	}
+	if err := checkIDs(m.GetResource(), ids); err != nil {
+		return err
+	}
+	if len(m.GetLinks()) > maxLinks {
+		return status.Errorf(codes.InvalidArgument, "%d links, more than %d", len(m.GetLinks()), maxLinks)
+	}
+	return nil
+}
+
+// room says why a ledger does not take so many more devices of a resource; nil where it does.
+func (l *ledger) room(name string, more int) error {
+	known := max(len(l.holders), len(l.resources))
+	if l.resources[name] == nil && l.holders[name] == nil && known >= maxResources {
+		return fmt.Errorf("there are %d resources already", known)
+	}
+	if len(l.holders[name])+more > maxDevices {
+		return fmt.Errorf("%d devices of %s are held already", len(l.holders[name]), name)
+	}
+	return nil
+}
+
+// answerable says why a question cannot be answered, before the kubelet is bothered with it; nil where it can. Resources never
+// go away, so that what is answerable stays so.
+func (c *coordinator) answerable(q question) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.ledger.resources[q.resource]
+	switch {
+	case r == nil:
+		return fmt.Errorf("choose %s: no plugin has announced it", q.resource)
+	case len(q.available) > len(r.devices) || len(q.mustInclude) > len(r.devices):
+		return fmt.Errorf("choose among %d devices of %s: only %d were announced", len(q.available), q.resource, len(r.devices))
+	}
+	return nil
+}

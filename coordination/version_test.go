@@ -1,0 +1,156 @@
+package coordination
+
+import (
+	"bytes"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+)
+
+// newer is a server of the next major version.
+type newer struct {
+	api.UnimplementedCoordinationServer
+}
+
+func (n *newer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
+	if err := stream.Send(&api.Welcome{Protocol: protocol.major + 1}); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+// lockedBuffer is a log that can be read while it is written.
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+	wrote  chan struct{}
+}
+
+func newLog() (*lockedBuffer, *slog.Logger) {
+	b := &lockedBuffer{wrote: make(chan struct{}, 1)}
+	return b, slog.New(slog.NewTextHandler(b, nil))
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case b.wrote <- struct{}{}:
+	default:
+	}
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+// await waits for a text.
+func (b *lockedBuffer) await(t *testing.T, text string) {
+	t.Helper()
+	for !strings.Contains(b.String(), text) {
+		select {
+		case <-b.wrote:
+		case <-t.Context().Done():
+			t.Fatalf("log without %q: %s", text, b.String())
+		}
+	}
+}
+
+// Beside a server of another major version a plugin places devices alone, and says so once.
+func TestServerOfAnotherVersion(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "run")
+	if err := prepareRunDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	release, err := tryLock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	listener, err := listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(grpc.Creds(peerCredentials{}))
+	api.RegisterCoordinationServer(g, &newer{})
+	done := make(chan error, 1)
+	go func() { done <- g.Serve(listener) }()
+	defer func() { g.Stop(); <-done }()
+
+	log, logger := newLog()
+	node, _ := startWith(t, Config{RunDir: dir, Log: logger})
+	member := node.Member(gpus, GPU)
+	member.Publish(oneGPU)
+	log.await(t, "the server speaks protocol 2.0 and the client 1.1")
+	if got := member.Prefer(t.Context(), []string{"gpu0"}, nil, 1); len(got) != 1 {
+		t.Errorf("prefer: %v", got)
+	}
+	if got, err := member.Allocated(t.Context(), []string{"gpu0"}); err != nil || len(got) != 1 {
+		t.Errorf("allocated: %v, %v", got, err)
+	}
+	if !strings.Contains(log.String(), "source=local") || strings.Count(log.String(), "level=ERROR") != 1 {
+		t.Errorf("log %s", log.String())
+	}
+}
+
+// An older client of the same major version is served; one of another is told why it is not.
+func TestClientsOfOtherVersions(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "run")
+	start(t, dir)
+	conn, err := dial(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, tc := range []struct {
+		version *api.Version
+		code    codes.Code
+	}{
+		{nil, codes.OK},
+		{&api.Version{Major: protocol.major, Minor: protocol.minor + 1}, codes.OK},
+		{&api.Version{Major: protocol.major + 1}, codes.Unimplemented},
+		{&api.Version{Major: protocol.major - 1, Minor: 9}, codes.Unimplemented},
+	} {
+		stream, err := api.NewCoordinationClient(conn).Join(t.Context(), grpc.WaitForReady(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		m := encodeAnnouncement(gpus, GPU, oneGPU)
+		m.Version = tc.version
+		if err := stream.Send(m); err != nil {
+			t.Fatal(err)
+		}
+		if tc.code == codes.OK {
+			got := await(t, dir, connected(gpus))
+			if len(got.GetPeers()) != 1 || got.GetPeers()[0].GetVersion().GetMinor() != versionOf(tc.version).minor || !got.GetPeers()[0].GetServes() {
+				t.Errorf("version %v: peers %v", tc.version, got.GetPeers())
+			}
+			if err := stream.CloseSend(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := stream.Recv(); err == nil {
+				t.Error("the stream goes on")
+			}
+			await(t, dir, connected())
+			continue
+		}
+		if _, err := stream.Recv(); status.Code(err) != tc.code || !strings.Contains(err.Error(), "same version of Tandem") {
+			t.Errorf("version %v: %v", tc.version, err)
+		}
+	}
+}
