@@ -260,7 +260,8 @@ func (c *chaos) String() string {
 		}
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%d admissions, %v", c.admissions, c.count)
+	fmt.Fprintf(&text, "%d admissions; %d containers with pairs judged, of them %d late and %d with VFs in another order",
+		c.admissions, c.count.paired, c.count.late, c.count.guessed)
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
 		fmt.Fprintf(&text, "\n%6d  %s", counts[what], what)
 	}
