@@ -11,6 +11,8 @@ FUZZTIME  ?= 30s
 BENCH     ?= .
 COUNT     ?= 6
 BENCHTIME ?= 50ms
+ADMISSIONS ?= 10000
+SEED      ?= 1
 
 # Go stamps the version from git into the binaries (go version -m), where git can tell it.
 STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
@@ -33,12 +35,19 @@ test: ## Run all tests: own packages with the race detector, then two versions o
 	go test -race ./...
 	cd test/bench && go test ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -count=1 -timeout 20m ./...
-	cd test/kubelet && $(PROGRESS) "test/kubelet, 1.37; $(KUBELET)" go test $(KUBELET37) -count=1 -timeout 20m . -admissions=60 -simulated=2400
+	cd test/kubelet && $(PROGRESS) "test/kubelet, 1.37; $(KUBELET)" go test $(KUBELET37) -count=1 -timeout 20m . -admissions=60 -simulated=2400 -chaos=150
 
 .PHONY: race
 race: ## Run all tests with the race detector, the kubelet's managers included
 	go test -race -count=1 ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -race -count=1 -timeout 30m ./...
+
+.PHONY: chaos
+chaos: ## Admit ADMISSIONS (10000) pods under faults, half on each version of the real kubelet; SEED (1) repeats a campaign
+	cd test/kubelet && $(PROGRESS) "kubelet 1.36 under faults; $(KUBELET)" \
+		go test -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
+	cd test/kubelet && $(PROGRESS) "kubelet 1.37 under faults; $(KUBELET)" \
+		go test $(KUBELET37) -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$$(($(SEED) + 1))
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files

@@ -30,6 +30,9 @@ var chaosAdmissions = flag.Int("chaos", 300, "admissions of the fault campaign")
 //   - a daemon that nobody kills does not end,
 //   - pairs are the best possible again within one admission of the end of the fault,
 //   - at rest no plan stands, and the ledger is what the kubelet knows.
+//
+// The same seed does the same to the node, as far as the kubelet's own order and the machine's speed allow. With an odd one the
+// daemons register at kubelet.sock, with an even one the plugin watcher finds them.
 func TestChaos(t *testing.T) {
 	c := startChaos(t)
 	start := time.Now()
