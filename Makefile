@@ -47,7 +47,7 @@ chaos: ## Admit ADMISSIONS (10000) pods under faults, half on each version of th
 	cd test/kubelet && $(PROGRESS) "kubelet 1.36 under faults; $(KUBELET)" \
 		go test -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
 	cd test/kubelet && $(PROGRESS) "kubelet 1.37 under faults; $(KUBELET)" \
-		go test $(KUBELET37) -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$$(($(SEED) + 1))
+		go test $(KUBELET37) -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files

@@ -31,12 +31,17 @@ var chaosAdmissions = flag.Int("chaos", 300, "admissions of the fault campaign")
 //   - pairs are the best possible again within one admission of the end of the fault,
 //   - at rest no plan stands, and the ledger is what the kubelet knows.
 //
-// The same seed does the same to the node, as far as the kubelet's own order and the machine's speed allow. With an odd one the
-// daemons register at kubelet.sock, with an even one the plugin watcher finds them.
+// The same seed does the same to the node, as far as the kubelet's own order and the machine's speed allow. Nine of ten admissions are
+// with daemons that register, one with daemons that the plugin watcher finds: it looks once a second, and faults take as long.
 func TestChaos(t *testing.T) {
-	c := startChaos(t)
+	watched := *chaosAdmissions / 10
+	t.Run("register", func(t *testing.T) { startChaos(t, false).run(*chaosAdmissions - watched) })
+	t.Run("watcher", func(t *testing.T) { startChaos(t, true).run(watched) })
+}
+
+func (c *chaos) run(admissions int) {
 	start := time.Now()
-	for c.admissions < *chaosAdmissions {
+	for c.admissions < admissions {
 		c.depart()
 		switch {
 		case c.random.IntN(10) == 0:
@@ -49,8 +54,9 @@ func TestChaos(t *testing.T) {
 		c.failIfBroken()
 	}
 	c.rest()
+	c.checkLate()
 	c.failIfBroken()
-	t.Logf("kubelet %s, seed %d, %v: %v", node.Version, *seed, time.Since(start).Round(time.Second), c)
+	c.t.Logf("kubelet %s, seed %d, %v: %v", node.Version, *seed, time.Since(start).Round(time.Second), c)
 }
 
 // chaos is a load under faults.
@@ -66,11 +72,11 @@ type chaos struct {
 	hook    func(node.Call, bool) // called with every call of the kubelet to a plugin, before (false) and after it
 }
 
-func startChaos(t *testing.T) *chaos {
+func startChaos(t *testing.T, watcher bool) *chaos {
 	t.Helper()
 	r := startRig(t, rig.Setup{
 		Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true, Coordinated: true, RunDir: smallFolder(t),
-		Watcher: *seed%2 == 0,
+		Watcher: watcher,
 	})
 	c := &chaos{
 		load:   &load{t: t, Rig: r, random: rand.New(rand.NewPCG(*seed, 2))},
