@@ -68,6 +68,7 @@ type chaos struct {
 	fullest    float64  // of the node, before others have to leave
 
 	stopped bool                  // the kubelet is
+	killed  map[*pair.Daemon]bool // and not started again
 	dead    bool                  // a daemon or the kubelet is dead, or was in this admission
 	hook    func(node.Call, bool) // called with every call of the kubelet to a plugin, before (false) and after it
 }
@@ -81,6 +82,7 @@ func startChaos(t *testing.T, watcher bool) *chaos {
 	c := &chaos{
 		load:   &load{t: t, Rig: r, random: rand.New(rand.NewPCG(*seed, 2))},
 		counts: map[string]int{},
+		killed: map[*pair.Daemon]bool{},
 		hook:   func(node.Call, bool) {},
 	}
 	r.Node.Intercept(func(call node.Call) { c.hook(call, false) }, func(call node.Call) { c.hook(call, true) })
@@ -131,8 +133,11 @@ func (c *chaos) suffer(f fault) {
 // recover starts what is dead and admits two pairs when all are there again. The second one has to be the best.
 func (c *chaos) recover() {
 	for _, daemon := range []*pair.Daemon{c.Pair.GPU, c.Pair.RDMA} {
-		if !daemon.Running() {
-			c.must(daemon.Start())
+		if !daemon.Running() && !c.killed[daemon] {
+			c.must(fmt.Errorf("ended although nobody killed it: %w", daemon.Err()))
+		}
+		if c.killed[daemon] {
+			c.start(daemon)
 		}
 	}
 	if err := c.WaitReady(deadline(c.t)); err != nil {
@@ -264,6 +269,8 @@ func (c *chaos) String() string {
 			counts["answer: local"]++
 		case line.Message == "prefer":
 			counts["answer: coordinated"]++
+		case strings.Contains(line.Text, "no answer in time"):
+			counts["answer: too late, the plugin answered for the coordinator"]++
 		case line.Message == "preferred allocation repaired":
 			counts["answer: repaired"]++
 		}

@@ -51,7 +51,13 @@ func (c *chaos) kill(daemons ...*pair.Daemon) {
 	for _, daemon := range daemons {
 		c.did("kill %s", daemon.Name())
 		c.must(daemon.Kill())
+		c.killed[daemon] = true
 	}
+}
+
+func (c *chaos) start(daemon *pair.Daemon) {
+	delete(c.killed, daemon)
+	c.must(daemon.Start())
 }
 
 // inAdmission does something before or after one of the next calls of the kubelet to a plugin.
@@ -177,7 +183,7 @@ func (c *chaos) withServerKilled(end func()) func() {
 	}
 	daemon := c.oneDaemon()
 	c.kill(daemon)
-	c.must(daemon.Start())
+	c.start(daemon)
 	return end
 }
 

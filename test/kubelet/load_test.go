@@ -182,7 +182,7 @@ func sameDevices(ids []string, devices []rig.Device) bool {
 // fraction of a second for which they let the kubelet wait. That happens on a machine that is busy with other things.
 func isLate(p rig.Placement) bool {
 	return slices.ContainsFunc(p.Log, func(line pair.Line) bool {
-		return line.Message == "preferred allocation repaired" || strings.Contains(line.Text, codes.DeadlineExceeded.String()) || strings.Contains(line.Text, codes.ResourceExhausted.String())
+		return strings.Contains(line.Text, "no answer in time") || strings.Contains(line.Text, codes.DeadlineExceeded.String()) || strings.Contains(line.Text, codes.ResourceExhausted.String())
 	})
 }
 
