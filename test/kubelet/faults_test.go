@@ -34,10 +34,10 @@ var faults = []fault{
 	{"daemon replaced", func(c *chaos) func() { return c.replace(false) }},
 	{"daemon replaced with surge", func(c *chaos) func() { return c.replace(true) }},
 	{"look at PodResources while an Allocate is in flight", lookInFlight},
-	{"run folder full", func(c *chaos) func() { return c.withServerKilled(c.fillRunFolder()) }},
-	{"run folder read-only", func(c *chaos) func() { return c.withServerKilled(c.writeProtectRunFolder()) }},
-	{"run folder emptied", func(c *chaos) func() { c.emptyRunFolder(); return c.withServerKilled(nothing) }},
-	{"files in run folder corrupted", func(c *chaos) func() { c.corruptRunFolder(); return c.withServerKilled(nothing) }},
+	{"run folder full", func(c *chaos) func() { return c.withOneKilled(c.fillRunFolder()) }},
+	{"run folder read-only", func(c *chaos) func() { return c.withOneKilled(c.writeProtectRunFolder()) }},
+	{"run folder emptied", func(c *chaos) func() { c.emptyRunFolder(); return c.withRestart(nothing) }},
+	{"files in run folder corrupted", func(c *chaos) func() { c.corruptRunFolder(); return c.withRestart(nothing) }},
 }
 
 func nothing() {}
@@ -176,14 +176,23 @@ func lookInFlight(c *chaos) func() {
 	}
 }
 
-// withServerKilled also kills, in every other case, one of the daemons while a fault lasts, and starts it again.
-func (c *chaos) withServerKilled(end func()) func() {
+// withRestart also kills, in every other case, one of the daemons, and starts it again at once.
+func (c *chaos) withRestart(end func()) func() {
 	if c.random.IntN(2) == 0 {
 		return end
 	}
 	daemon := c.oneDaemon()
 	c.kill(daemon)
 	c.start(daemon)
+	return end
+}
+
+// withOneKilled also kills, in every other case, one of the daemons, and the other one has to take over. The first comes back when
+// the fault is over: on a run folder that cannot be written a daemon says so and ends at once.
+func (c *chaos) withOneKilled(end func()) func() {
+	if c.random.IntN(2) == 0 {
+		c.kill(c.oneDaemon())
+	}
 	return end
 }
 
