@@ -12,11 +12,14 @@ BENCH     ?= .
 COUNT     ?= 6
 BENCHTIME ?= 50ms
 OUTPUT    ?= table
+ADMISSIONS ?= 10000
+SEED      ?= 1
 
 # Go stamps the version from git into the binaries (go version -m), where git can tell it.
 STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
 PROGRESS  := $(CURDIR)/tools/progress.sh
 KUBELET   := the kubelet's code takes minutes to compile the first time, seconds after that
+KUBELET37 := -modfile=go.v1.37.mod -tags=kubelet137
 
 export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
 
@@ -29,10 +32,11 @@ build: ## Build tandem, tandem-gpu and tandem-rdma into bin
 	CGO_ENABLED=0 go build -trimpath -buildvcs=$(STAMP) -o $(BIN)/ $(BINARIES:%=./cmd/%)
 
 .PHONY: test
-test: ## Run all tests: own packages with the race detector, then the real kubelet around the built plugins
+test: ## Run all tests: own packages with the race detector, then two versions of the real kubelet around the built plugins
 	go test -race ./...
 	cd test/bench && go test ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -count=1 -timeout 20m ./...
+	cd test/kubelet && $(PROGRESS) "test/kubelet, 1.37; $(KUBELET)" go test $(KUBELET37) -count=1 -timeout 20m . -admissions=60 -simulated=2400 -chaos=150
 
 .PHONY: race
 race: ## Run all tests with the race detector, the kubelet's managers included
@@ -45,16 +49,25 @@ parity: ## Report which tests show each row of the parity checklist that Tandem 
 	@go test -json ./... >$(BIN)/parity.json || true # what failed is in the report
 	@go run -buildvcs=false ./test/parity -o $(OUTPUT) <$(BIN)/parity.json
 
+.PHONY: chaos
+chaos: ## Admit ADMISSIONS (10000) pods under faults, half on each version of the real kubelet; SEED (1) repeats a campaign
+	cd test/kubelet && $(PROGRESS) "kubelet 1.36 under faults; $(KUBELET)" \
+		go test -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
+	cd test/kubelet && $(PROGRESS) "kubelet 1.37 under faults; $(KUBELET)" \
+		go test $(KUBELET37) -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
+
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files
 	$(TOOLS)/golangci-lint run ./...
 	cd test/kubelet && $(PROGRESS) "lint test/kubelet; $(KUBELET)" $(TOOLS)/golangci-lint run ./...
+	cd test/kubelet && go vet $(KUBELET37) ./...
 	cd test/bench && $(TOOLS)/golangci-lint run ./...
 	$(TOOLS)/kustomize build deployments/base >/dev/null
 	$(TOOLS)/kustomize build deployments/privileged >/dev/null
 	$(TOOLS)/kustomize build deployments/intent-kubelet >/dev/null
 	$(TOOLS)/kustomize build deployments/intent-api-server >/dev/null
 	@for module in . test/kubelet test/bench tools; do (cd $$module && go mod tidy -diff) || exit 1; done
+	cd test/kubelet && go mod tidy -modfile=go.v1.37.mod -diff
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)

@@ -126,6 +126,22 @@ func TestTheOtherPluginTakesOver(t *testing.T) {
 	}
 }
 
+// A rolling update with surge: the new plugin has joined when the old one goes, and the resource is still connected.
+func TestResourceIsGoneWithItsLastPlugin(t *testing.T) {
+	var p peers
+	var gone []string
+	both := []*joined{p.join(t.Context()), p.join(t.Context())}
+	for _, j := range both {
+		p.announced(j, &api.Announcement{Resource: gpus})
+	}
+	for i, want := range []int{0, 1} {
+		p.leave(both[i], func(resource string) { gone = append(gone, resource) })
+		if len(gone) != want {
+			t.Errorf("after %d of two plugins: gone %v", i+1, gone)
+		}
+	}
+}
+
 func TestMemberAnswersAlone(t *testing.T) {
 	// The node does not run: nobody serves.
 	node, err := New(Config{RunDir: filepath.Join(shortDir(t), "run"), SysRoot: sysRoot(t), KubeletDir: shortDir(t), Log: slog.New(slog.DiscardHandler)})

@@ -38,10 +38,17 @@ func (p *peers) join(ctx context.Context) *joined {
 	return j
 }
 
-func (p *peers) leave(j *joined) {
+// leave calls gone with every resource of a plugin that no other one has: while a rolling update starts the new plugin before it
+// ends the old one there are two.
+func (p *peers) leave(j *joined, gone func(resource string)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.all = slices.DeleteFunc(p.all, func(other *joined) bool { return other == j })
+	for _, name := range j.resources {
+		if !slices.ContainsFunc(p.all, func(other *joined) bool { return slices.Contains(other.resources, name) }) {
+			gone(name)
+		}
+	}
 }
 
 func (p *peers) announced(j *joined, m *api.Announcement) {

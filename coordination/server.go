@@ -53,12 +53,7 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 		return err
 	}
 	p := s.peers.join(stream.Context())
-	defer s.peers.leave(p)
-	defer func() {
-		for _, name := range p.resources {
-			s.coordinator.leave(name)
-		}
-	}()
+	defer s.peers.leave(p, s.coordinator.leave)
 	for {
 		message, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -70,10 +65,10 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 		if err := protocol.serves(versionOf(message.GetVersion())); err != nil {
 			return status.Error(codes.Unimplemented, err.Error())
 		}
+		s.peers.announced(p, message)
 		if err := s.announce(message); err != nil {
 			return err
 		}
-		s.peers.announced(p, message)
 	}
 }
 

@@ -8,6 +8,9 @@
 //	                  └── pause, 100 ms to 30 s; none for a new kubelet.sock ◀──────┘ stream ended, kubelet.sock
 //	                                                                                  new, our socket gone
 //
+// Where the kubelet's plugin watcher finds the plugin instead (watcher.go) nothing waits for kubelet.sock: the new socket is
+// served in plugins_registry, and the kubelet comes when it comes.
+//
 // Three rules keep the kubelet and its pods alive. A device that was listed stays listed, for a kubelet from 1.34 on
 // dies of one that vanishes while a container holds it (broadcast.go). GetPreferredAllocation never fails and takes 100 ms
 // at most, for an error fails the pod and a delay stops all pod starts of the node (prefer.go). A socket's name is never

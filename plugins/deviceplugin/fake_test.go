@@ -74,7 +74,9 @@ func (p preferring) Prefer(ctx context.Context, available, mustInclude []string,
 // start runs a server until the test ends or stop is called; stop returns what Run returned.
 func start(t *testing.T, dir string, r deviceplugin.Resource, listed ...deviceplugin.Device) (stop func() error) {
 	t.Helper()
-	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Preferred: true, Listed: listed, Log: logger(t)}, r)
+	server, err := deviceplugin.New(deviceplugin.Options{
+		KubeletDir: dir, Registration: deviceplugin.Auto, Preferred: true, Listed: listed, Log: logger(t),
+	}, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,10 +114,10 @@ func ids(list []*v1beta1.Device) string {
 	return strings.Join(names, " ")
 }
 
-// ourSockets lists the names of our sockets in a kubelet folder.
+// ourSockets lists the names of our sockets in a folder.
 func ourSockets(t *testing.T, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(kubelettest.Plugins(dir))
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

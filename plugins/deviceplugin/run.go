@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
 // Why a registration ended while the plugin lives. Each is cured by a new one.
@@ -79,17 +80,18 @@ func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
 	}
 }
 
-// awaitKubelet waits for kubelet.sock, however long that takes.
+// awaitKubelet waits for kubelet.sock, however long that takes. For the plugin watcher there is nothing to wait for: it
+// finds what is there when it starts.
 func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (identity, bool) {
 	kubelet, ok := folder.kubelet()
-	if ok {
+	if ok || s.watched {
 		return kubelet, true
 	}
 	s.log.Info("waiting for the kubelet", "socket", folder.path(kubeletSocket))
 	return folder.awaitKubelet(ctx)
 }
 
-// session is the life of one socket: listen, serve, register, until a reason to do all of that anew.
+// session is the life of one socket: listen, serve, register or be found, until a reason to do all of that anew.
 func (s *Server) session(ctx context.Context, folder *folder, kubelet identity) error {
 	listener, err := listen(s.dir, s.resource.Name())
 	if err != nil {
@@ -98,42 +100,53 @@ func (s *Server) session(ctx context.Context, folder *folder, kubelet identity) 
 	stopping, began, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	server := grpc.NewServer()
 	v1beta1.RegisterDevicePluginServer(server, &service{Server: s, stopping: stopping, streamBegan: once(began), streamEnded: once(ended)})
-	served := make(chan error, 1)
+	found, served := make(chan error, 1), make(chan error, 1)
+	if s.watched {
+		registration.RegisterRegistrationServer(server, &introduction{resource: s.resource.Name(), found: found})
+	}
 	go func() { served <- server.Serve(listener) }()
 	defer func() {
 		close(stopping)
 		stop(server)
 	}()
 	socket := filepath.Base(listener.Addr().String())
-	if err := s.register(ctx, socket); err != nil {
-		return err
+	if s.watched {
+		s.log.Info("waiting for the kubelet's plugin watcher", "socket", listener.Addr())
+	} else {
+		found <- s.register(ctx, socket)
 	}
-	s.log.Info("registered", "socket", socket)
-	return s.attend(ctx, folder, attendance{kubelet, socket, began, ended, served})
+	return s.attend(ctx, folder, attendance{kubelet, socket, found, began, ended, served})
 }
 
-// attendance is what a registered session looks out for.
+// attendance is what a session looks out for.
 type attendance struct {
 	kubelet identity
 	socket  string
+	found   <-chan error    // the kubelet knows the socket, or refuses it
 	began   <-chan struct{} // a device list stream was opened
 	ended   <-chan struct{} // a device list stream ended
 	served  <-chan error    // the server gave up
 }
 
-// attend returns why a registration ended.
+// attend returns why a registration ended, or did not come about.
 func (s *Server) attend(ctx context.Context, folder *folder, a attendance) error {
-	tooLate := time.NewTimer(streamLimit)
-	defer tooLate.Stop()
+	var tooLate <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case err := <-a.found:
+			if err != nil {
+				return err
+			}
+			s.log.Info("registered", "socket", a.socket)
+			tooLate = time.After(streamLimit)
 		case <-a.began:
-			tooLate.Stop()
 			a.began = nil
-		case <-tooLate.C:
-			return errNoStream
+		case <-tooLate:
+			if a.began != nil {
+				return errNoStream
+			}
 		case <-a.ended:
 			return errStreamEnded
 		case err := <-a.served:

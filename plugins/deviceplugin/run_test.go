@@ -40,7 +40,7 @@ func TestRegisters(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	if left := ourSockets(t, dir); len(left) > 0 {
+	if left := ourSockets(t, kubelettest.Plugins(dir)); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
@@ -101,7 +101,7 @@ func TestRegistersAgain(t *testing.T) {
 				disturb(t, kubelet, plugin)
 			}
 			kubelettest.Await(t, kubelet.Plugins)
-			if left := ourSockets(t, dir); len(left) != 1 {
+			if left := ourSockets(t, kubelettest.Plugins(dir)); len(left) != 1 {
 				t.Errorf("sockets %v, want the newest alone", left)
 			}
 		})
@@ -115,7 +115,7 @@ func TestKubeletRefuses(t *testing.T) {
 	kubelet.Refuse(errors.New("not yet"))
 	start(t, dir, newFake("a"))
 	kubelettest.Await(t, kubelet.Plugins)
-	if left := ourSockets(t, dir); len(left) != 1 {
+	if left := ourSockets(t, kubelettest.Plugins(dir)); len(left) != 1 {
 		t.Errorf("sockets %v, want the newest alone", left)
 	}
 }

@@ -16,10 +16,11 @@ import (
 
 // Options say how a Server meets the kubelet.
 type Options struct {
-	KubeletDir string   // the kubelet's root folder; sockets are in device-plugins below it
-	Preferred  bool     // offer GetPreferredAllocation, where the Resource is a Preferrer
-	Listed     []Device // that an earlier process told the kubelet of; unhealthy from now on unless the Resource publishes them
-	Log        *slog.Logger
+	KubeletDir   string // the kubelet's root folder; sockets are in device-plugins or plugins_registry below it
+	Registration Registration
+	Preferred    bool     // offer GetPreferredAllocation, where the Resource is a Preferrer
+	Listed       []Device // that an earlier process told the kubelet of; unhealthy from now on unless the Resource publishes them
+	Log          *slog.Logger
 }
 
 // Server offers one Resource to the kubelet.
@@ -28,7 +29,8 @@ type Server struct {
 	preferrer Preferrer // nil for none
 	asking    chan struct{}
 	devices   *broadcast
-	dir       string // <kubelet-dir>/device-plugins
+	watched   bool   // the kubelet's plugin watcher finds our socket; else we register at kubelet.sock
+	dir       string // of our socket, below the kubelet's
 	log       *slog.Logger
 }
 
@@ -42,8 +44,12 @@ func New(options Options, resource Resource) (*Server, error) {
 		resource: resource,
 		asking:   make(chan struct{}, 1),
 		devices:  newBroadcast(options.Listed),
+		watched:  options.Registration.watched(options.KubeletDir),
 		dir:      filepath.Join(options.KubeletDir, "device-plugins"),
 		log:      options.Log.With("resource", name),
+	}
+	if s.watched {
+		s.dir = filepath.Join(options.KubeletDir, registryFolder)
 	}
 	if options.Preferred {
 		s.preferrer, _ = resource.(Preferrer)

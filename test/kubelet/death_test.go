@@ -70,7 +70,7 @@ func admitBest(t *testing.T, r *rig.Rig, name string, w want) *v1.Pod {
 	}
 	for _, p := range placements {
 		if p.Pairs != p.Best {
-			t.Errorf("pod %s, %v asked first: %v, want %v", name, p.Asked[0], p.Pairs, p.Best)
+			t.Errorf("pod %s, %v asked first: %v, want %v\n%s", name, p.Asked[0], p.Pairs, p.Best, pair.Text(p.Log))
 		}
 	}
 	return pod

@@ -2,6 +2,7 @@ package kubelet_test
 
 import (
 	"cmp"
+	"fmt"
 
 	gocmp "github.com/google/go-cmp/cmp"
 )
@@ -10,13 +11,16 @@ import (
 // departures only when it is asked the next time, so a last pod is admitted first; whose that pod's own devices are
 // it need not know yet.
 func (l *load) checkLedger() {
+	l.t.Helper()
 	for len(l.pods) > 1 {
 		l.depart(0)
 	}
-	last := shape{app: []want{{1, min(1, l.VFs())}}}.pod("last")
+	l.checks++
+	last := shape{app: []want{{1, min(1, l.VFs())}}}.pod(fmt.Sprint("last-", l.checks))
 	if _, err := l.Rig.Admit(deadline(l.t), last); err != nil {
 		l.t.Fatal(err)
 	}
+	l.pods = append(l.pods, last)
 	status, err := l.Status(deadline(l.t))
 	if err != nil {
 		l.t.Fatal(err)

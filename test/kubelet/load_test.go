@@ -4,7 +4,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +41,7 @@ func TestMixedLoad(t *testing.T) {
 			l := &load{t: t, Rig: startRig(t, setup), random: rand.New(rand.NewPCG(*seed, 0))}
 			start := time.Now()
 			l.run()
-			t.Logf("%v in %v", l.count, time.Since(start).Round(time.Millisecond))
+			t.Logf("%v in %v; questions by what was known:%s", l.count, time.Since(start).Round(time.Millisecond), l.known())
 			l.checkLate()
 			l.checkLedger()
 		})
@@ -98,6 +100,7 @@ type load struct {
 	random *rand.Rand
 	pods   []*v1.Pod
 	count  tally
+	checks int // of the ledger
 }
 
 // tally counts what happened.
@@ -209,9 +212,34 @@ func sameDevices(ids []string, devices []rig.Device) bool {
 // fraction of a second for which they let the kubelet wait. That happens on a machine that is busy with other things.
 func isLate(p rig.Placement) bool {
 	return slices.ContainsFunc(p.Log, func(line pair.Line) bool {
-		return strings.Contains(line.Text, codes.DeadlineExceeded.String()) || strings.Contains(line.Text, codes.ResourceExhausted.String())
+		return strings.Contains(line.Text, "no answer in time") || strings.Contains(line.Text, codes.DeadlineExceeded.String()) || strings.Contains(line.Text, codes.ResourceExhausted.String())
 	})
 }
+
+// known counts the questions by what the daemons knew of who asked, one line for each.
+func (l *load) known() string {
+	lines, _ := l.Pair.Log.Since(0)
+	counts, all := map[string]int{}, 0
+	for _, line := range lines {
+		if line.Message != "prefer" {
+			continue
+		}
+		all++
+		known, _, _ := strings.Cut(line.Reason, ";")
+		if line.Source != "coordinator" {
+			known = "no coordinator"
+		}
+		counts[container.ReplaceAllString(known, "a container")]++
+	}
+	var text strings.Builder
+	for _, known := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(&text, "\n%6.1f %%  %s", 100*float64(counts[known])/float64(all), known)
+	}
+	return text.String()
+}
+
+// container is the name of a container in a reason.
+var container = regexp.MustCompile(`\b[a-z0-9.-]+/[a-z0-9.-]+/[a-z0-9.-]+`)
 
 // checkLate bounds what isLate excuses.
 func (l *load) checkLate() {

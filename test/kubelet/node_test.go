@@ -224,7 +224,7 @@ func TestNodeRemembersDevicesOverRestart(t *testing.T) {
 	}
 	before := pair.Devices(pod, "app")
 	pair.calls.take()
-	if err := pair.Restart(); err != nil {
+	if _, err := pair.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, pair.Devices(pod, "app")); diff != "" {

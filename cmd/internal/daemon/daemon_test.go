@@ -60,6 +60,7 @@ func TestExitCodes(t *testing.T) {
 		{"negative number", t.Context(), never, []string{"--number", "-3"}, 2, "", "--number"},
 		{"bad level", t.Context(), never, []string{"--log-level=loud"}, 2, "", "--log-level"},
 		{"bad format", t.Context(), never, []string{"--log-format=xml"}, 2, "", "want text or json"},
+		{"bad registration", t.Context(), never, []string{"--registration=twice"}, 2, "", "want auto, register or watcher"},
 		{"argument", t.Context(), never, []string{"now"}, 2, "", `unexpected argument "now"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -96,14 +97,14 @@ func TestStartLineHasTheEffectiveConfig(t *testing.T) {
 	}
 	for flag, want := range map[string]string{
 		"sysfs-root": "/sys", "dev-root": "/dev", "kubelet-dir": "/var/lib/kubelet", "run-dir": "/tmp/run",
-		"log-format": "json", "log-level": "INFO", "preferred-allocation": "false", "number": "0",
+		"log-format": "json", "log-level": "INFO", "preferred-allocation": "false", "registration": "auto", "number": "0",
 		"intent": "pods-api,podresources", "alignment": "preferred",
 	} {
 		if got := line.Config[flag]; got != want {
 			t.Errorf("%s is %q, want %q", flag, got, want)
 		}
 	}
-	if line.Msg != "start" || len(line.Config) != 14 {
+	if line.Msg != "start" || len(line.Config) != 15 {
 		t.Errorf("line %q", first)
 	}
 }

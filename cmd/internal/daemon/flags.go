@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 )
 
 // Flags are the flags that both daemons have. The four folders are where a live node has them unless told otherwise, so
@@ -22,6 +23,7 @@ type Flags struct {
 	LogFormat           LogFormat
 	LogLevel            slog.Level
 	PreferredAllocation bool
+	Registration        deviceplugin.Registration
 	Intent              intent.Choice
 	Alignment           intent.Alignment
 	Kubelet             kubelet.Endpoint
@@ -42,6 +44,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.TextVar(&f.LogFormat, "log-format", Text, "text or json")
 	set.TextVar(&f.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true, "tell the kubelet which devices to prefer; false leaves it to choose at random")
+	set.TextVar(&f.Registration, "registration", deviceplugin.Auto, "how the kubelet gets to know the plugin: register (at kubelet.sock), watcher (found in plugins_registry) or auto (watcher where that folder exists)")
 	f.glog.register(set)
 	f.registerIntent(set)
 }

@@ -55,10 +55,11 @@ func (f Flags) Serve(ctx context.Context, log *slog.Logger, node *coordination.N
 // Offer offers one resource to the kubelet until ctx is done.
 func (f Flags) Offer(ctx context.Context, log *slog.Logger, node *coordination.Node, resource deviceplugin.Resource) error {
 	server, err := deviceplugin.New(deviceplugin.Options{
-		KubeletDir: f.KubeletDir,
-		Preferred:  f.PreferredAllocation,
-		Listed:     listed(node.Listed(resource.Name())),
-		Log:        log,
+		KubeletDir:   f.KubeletDir,
+		Registration: f.Registration,
+		Preferred:    f.PreferredAllocation,
+		Listed:       listed(node.Listed(resource.Name())),
+		Log:          log,
 	}, resource)
 	if err != nil {
 		return err

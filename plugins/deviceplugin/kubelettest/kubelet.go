@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
@@ -123,22 +122,8 @@ func (k *Kubelet) Register(ctx context.Context, request *v1beta1.RegisterRequest
 		return nil, err
 	default:
 	}
-	socket := filepath.Join(Plugins(k.dir), request.GetEndpoint())
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	p, err := connect(ctx, filepath.Join(Plugins(k.dir), request.GetEndpoint()), request)
 	if err != nil {
-		return nil, err
-	}
-	client := v1beta1.NewDevicePluginClient(conn)
-	options, err := client.GetDevicePluginOptions(ctx, &v1beta1.Empty{})
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	streaming, cancel := context.WithCancel(context.Background())
-	p := &Plugin{Request: request, Socket: socket, Options: options, Client: client, conn: conn, cancel: cancel}
-	p.Lists, err = p.Watch(streaming)
-	if err != nil {
-		p.Close()
 		return nil, err
 	}
 	k.t.Cleanup(p.Close)

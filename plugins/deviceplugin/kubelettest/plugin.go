@@ -4,19 +4,46 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
 // Plugin is a device plugin that registered, as the kubelet holds it.
 type Plugin struct {
-	Request *v1beta1.RegisterRequest
-	Socket  string // its path
+	Request *v1beta1.RegisterRequest // of one that the watcher found: what it says of itself in that form
+	Socket  string                   // its path
 	Options *v1beta1.DevicePluginOptions
 	Client  v1beta1.DevicePluginClient
 	Lists   <-chan []*v1beta1.Device // every device list; closed when the stream ends
 
 	conn   *grpc.ClientConn
 	cancel context.CancelFunc
+}
+
+// connect calls a plugin back and asks for its devices.
+func connect(ctx context.Context, socket string, request *v1beta1.RegisterRequest) (*Plugin, error) {
+	conn, err := dial(socket)
+	if err != nil {
+		return nil, err
+	}
+	client := v1beta1.NewDevicePluginClient(conn)
+	options, err := client.GetDevicePluginOptions(ctx, &v1beta1.Empty{})
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	streaming, cancel := context.WithCancel(context.Background())
+	p := &Plugin{Request: request, Socket: socket, Options: options, Client: client, conn: conn, cancel: cancel}
+	p.Lists, err = p.Watch(streaming)
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func dial(socket string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
 // Watch opens one more device list stream, until ctx is done.

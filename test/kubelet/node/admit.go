@@ -30,15 +30,19 @@ func (n *Node) Admit(pod *v1.Pod) error {
 
 func (n *Node) admit(pod *v1.Pod) error {
 	others := slices.DeleteFunc(n.pods.GetActivePods(), func(p *v1.Pod) bool { return p.UID == pod.UID })
-	if ok, reason, message := n.allocation.AddPod(others, pod); !ok {
+	if ok, reason, message := n.addPod(others, pod); !ok {
 		n.pods.deactivate(pod)
 		return &Rejection{Pod: pod.Name, Reason: reason, Message: message}
 	}
 	for _, c := range containers(pod) {
-		n.topology.AddContainer(pod, &c, containerID(pod, c.Name))
+		n.addContainer(pod, &c, containerID(pod, c.Name))
 	}
 	return nil
 }
+
+// Terminate ends a pod's containers. The kubelet knows it still, as an inactive one. Unlike Remove it may be called
+// at any time, as a container may end at any time.
+func (n *Node) Terminate(pod *v1.Pod) { n.pods.deactivate(pod) }
 
 // Remove ends a pod: its containers stop, then the kubelet forgets it. The kubelet calls no plugin for that.
 func (n *Node) Remove(pod *v1.Pod) error {
@@ -46,11 +50,11 @@ func (n *Node) Remove(pod *v1.Pod) error {
 	defer n.admission.Unlock()
 	n.pods.deactivate(pod)
 	for _, c := range containers(pod) {
-		if err := n.topology.RemoveContainer(containerID(pod, c.Name)); err != nil {
+		if err := n.removeContainer(containerID(pod, c.Name)); err != nil {
 			return fmt.Errorf("remove pod %s: %w", pod.Name, err)
 		}
 	}
-	n.allocation.RemovePod(pod.UID)
+	n.removePod(pod)
 	n.pods.remove(pod)
 	return nil
 }

@@ -14,8 +14,7 @@ import (
 // Allocatable is the number of healthy devices of a resource, allocated ones included, as it would stand in the
 // node's status.
 func (n *Node) Allocatable(resource string) int {
-	_, allocatable, _ := n.devices.GetCapacity()
-	quantity := allocatable[v1.ResourceName(resource)]
+	quantity := n.allocatable()[v1.ResourceName(resource)]
 	return int(quantity.Value())
 }
 
@@ -41,7 +40,7 @@ func (n *Node) WaitAllocatable(ctx context.Context, resource string, want int) e
 // named.
 func (n *Node) Inventory(resource string) map[string][]int {
 	inventory := map[string][]int{}
-	for id, device := range n.devices.GetAllocatableDevices()[resource] {
+	for id, device := range n.healthy()[resource] {
 		var nodes []int
 		for _, node := range device.GetTopology().GetNodes() {
 			nodes = append(nodes, int(node.GetID()))
@@ -64,7 +63,7 @@ func (n *Node) Devices(pod *v1.Pod, container string) map[string][]string {
 // Affinity returns the NUMA nodes that the topology manager chose for a container of an admitted pod, ascending; none
 // means that nothing asked for any.
 func (n *Node) Affinity(pod *v1.Pod, container string) []int {
-	affinity := n.topology.GetAffinity(string(pod.UID), container).NUMANodeAffinity
+	affinity := n.affinity(pod, container).NUMANodeAffinity
 	if affinity == nil {
 		return nil
 	}

@@ -6,9 +6,14 @@
 //	              └─ topology manager (hints, merge, admit or refuse)
 //	                 └─ device manager ── gRPC ── <dir>/device-plugins/*.sock   the plugins
 //	                                   └─ checkpoint in <dir>/device-plugins
+//	plugin manager on <dir>/plugins_registry, where it is wanted: it finds sockets for the device manager
 //	PodResources v1 server with its rate limiter on <dir>/pod-resources/kubelet.sock
 //
 // Everything drawn above is the kubelet's code as k8s.io/kubernetes ships it, the random order in which it visits the
-// resources of a container included. What stands in for the rest of the kubelet is small: a table of pods for the pod
-// manager and the pod workers ([pods]), and providers that know no CPUs, no memory and no dynamic resources.
+// resources of a container included. There are two versions of it: 1.36 is that of go.mod, and 1.37 comes with
+//
+//	go test -modfile=go.v1.37.mod -tags=kubelet137
+//
+// What stands in for the rest of the kubelet is small: a table of pods for the pod manager and the pod workers ([pods]),
+// and providers that know no CPUs, no memory and no dynamic resources.
 package node

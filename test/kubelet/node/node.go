@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/allocation"
@@ -24,6 +25,9 @@ type Options struct {
 	Scope  string // --topology-manager-scope; "container" when empty
 
 	PodsAPI bool // feature gate PodsAPI
+	// Watcher runs the plugin watcher on the folder plugins_registry, which is not there without it: the kubelet
+	// always does, but plugins see only the folders that are mounted for them.
+	Watcher bool
 }
 
 // Node is a running node. Its methods may be called from several goroutines, but Restart and Stop want to be alone.
@@ -38,6 +42,7 @@ type Node struct {
 	allocation   allocation.Manager
 	podResources *podResources
 	stopPodsAPI  func()
+	watcher      *watcher // nil without
 }
 
 // Start starts a node in a folder, which takes the place of /var/lib/kubelet. A checkpoint that an earlier node left
@@ -59,6 +64,7 @@ func Start(dir string, options Options) (*Node, error) {
 func (n *Node) Stop() error {
 	n.podResources.stop()
 	n.stopPodsAPI()
+	n.watcher.stop()
 	if err := n.devices.Stop(klog.Background()); err != nil {
 		return fmt.Errorf("stop device manager: %w", err)
 	}
@@ -66,28 +72,32 @@ func (n *Node) Stop() error {
 }
 
 // Restart ends the kubelet and starts it again, with all containers but the init containers still running: the
-// plugins have to register again and the pods are admitted a second time from the checkpoint.
-func (n *Node) Restart() error {
+// plugins have to register again and the pods are admitted a second time from the checkpoint. The kubelet refuses those
+// pods whose init containers had devices, since no plugin has registered yet and these containers do not run; they are returned.
+func (n *Node) Restart() (refused []*v1.Pod, err error) {
 	if err := n.Stop(); err != nil {
-		return err
+		return nil, err
 	}
 	n.pods.ready.Store(false)
 	if err := n.start(n.pods.running()); err != nil {
-		return fmt.Errorf("restart node in %s: %w", n.dir, err)
+		return nil, fmt.Errorf("restart node in %s: %w", n.dir, err)
 	}
 	for _, pod := range n.pods.GetActivePods() {
-		if err := n.admit(pod); err != nil {
-			return fmt.Errorf("restart node in %s: %w", n.dir, err)
+		switch err := n.admit(pod); {
+		case err != nil && len(pod.Spec.InitContainers) > 0:
+			refused = append(refused, pod)
+		case err != nil:
+			return nil, fmt.Errorf("restart node in %s: %w", n.dir, err)
 		}
 	}
 	n.pods.ready.Store(true)
-	return nil
+	return refused, nil
 }
 
 // start puts the managers together in the order of NewContainerManager in pkg/kubelet/cm/container_manager_linux.go.
 func (n *Node) start(running containermap.ContainerMap) (err error) {
 	machine := cadvisorNodes(n.options.NUMA)
-	n.topology, err = topologymanager.NewManager(machine, n.options.Policy, n.options.Scope, n.options.policyOptions())
+	n.topology, err = newTopologyManager(machine, n.options)
 	if err != nil {
 		return fmt.Errorf("create topology manager: %w", err)
 	}
@@ -102,7 +112,7 @@ func (n *Node) start(running containermap.ContainerMap) (err error) {
 	n.topology.AddHintProvider(klog.Background(), n.devices)
 
 	sources := config.NewSourcesReady(func(sets.Set[string]) bool { return n.pods.ready.Load() })
-	n.allocation = allocation.NewInMemoryManager(nil, nil, n.pods.GetActivePods, n.pods.byUID, sources, nil)
+	n.allocation = newAllocation(n.pods, sources)
 	n.allocation.AddPodAdmitHandlers(lifecycle.PodAdmitHandlers{n.topology})
 
 	err = n.devices.Start(klog.Background(), n.pods.GetActivePods, sources, running, containerIDs(running))
@@ -114,6 +124,9 @@ func (n *Node) start(running containermap.ContainerMap) (err error) {
 		if n.stopPodsAPI, err = servePodsAPI(filepath.Join(n.dir, "pods-api"), n.pods); err != nil {
 			return err
 		}
+	}
+	if n.options.Watcher {
+		n.watcher = startWatcher(n.dir, n.devices, sources)
 	}
 	n.podResources, err = servePodResources(filepath.Join(n.dir, "pod-resources"), n.pods, n.devices)
 	return err

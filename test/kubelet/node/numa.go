@@ -7,8 +7,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-
-	cadvisor "github.com/google/cadvisor/info/v1"
 )
 
 // NUMA is a NUMA node of the machine.
@@ -71,10 +69,10 @@ func uniformDistances(self, count int) []uint64 {
 }
 
 // cadvisorNodes puts the nodes in the form in which the kubelet gets them from cAdvisor.
-func cadvisorNodes(nodes []NUMA) []cadvisor.Node {
-	described := make([]cadvisor.Node, 0, len(nodes))
+func cadvisorNodes(nodes []NUMA) []cadvisorNode {
+	described := make([]cadvisorNode, 0, len(nodes))
 	for _, n := range nodes {
-		described = append(described, cadvisor.Node{Id: n.ID, Distances: n.Distances})
+		described = append(described, cadvisorNode{Id: n.ID, Distances: n.Distances})
 	}
 	return described
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"google.golang.org/grpc"
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 	kubeletgrpc "k8s.io/kubernetes/pkg/kubelet/apis/grpc"
@@ -66,14 +65,8 @@ func (p *podResources) stop() {
 // node.
 type deviceProvider struct{ devices *devicemanager.ManagerImpl }
 
-func (d deviceProvider) UpdateAllocatedDevices() { d.devices.UpdateAllocatedDevices() }
-
 func (d deviceProvider) GetDevices(podUID, container string) []*api.ContainerDevices {
 	return containerDevices(d.devices.GetDevices(podUID, container))
-}
-
-func (d deviceProvider) GetAllocatableDevices() []*api.ContainerDevices {
-	return containerDevices(d.devices.GetAllocatableDevices())
 }
 
 func containerDevices(instances devicemanager.ResourceDeviceInstances) []*api.ContainerDevices {
@@ -90,15 +83,4 @@ func containerDevices(instances devicemanager.ResourceDeviceInstances) []*api.Co
 		}
 	}
 	return all
-}
-
-// nothing answers for a node without static CPU and memory managers and without dynamic resources.
-type nothing struct{}
-
-func (nothing) GetCPUs(string, string) []int64                  { return nil }
-func (nothing) GetAllocatableCPUs() []int64                     { return nil }
-func (nothing) GetMemory(string, string) []*api.ContainerMemory { return nil }
-func (nothing) GetAllocatableMemory() []*api.ContainerMemory    { return nil }
-func (nothing) GetDynamicResources(*v1.Pod, *v1.Container) []*api.DynamicResource {
-	return nil
 }

@@ -67,12 +67,12 @@ func (p *pods) GetActivePods() []*v1.Pod {
 	return active
 }
 
-// GetPodByName returns the pod with this name, active or not.
+// GetPodByName returns the active pod with this name (kubeletPodsProvider in pkg/kubelet/kubelet.go).
 func (p *pods) GetPodByName(namespace, name string) (*v1.Pod, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, pod := range p.known {
-		if pod.Namespace == namespace && pod.Name == name {
+	for uid, pod := range p.known {
+		if pod.Namespace == namespace && pod.Name == name && !p.inactive[uid] {
 			return pod, true
 		}
 	}

@@ -29,6 +29,9 @@ type Daemon struct {
 // Name is the name of the program.
 func (d *Daemon) Name() string { return filepath.Base(d.path) }
 
+// Another is a second instance of the daemon, as in a rolling update that starts the new one first. It is not running.
+func (d *Daemon) Another() *Daemon { return &Daemon{path: d.path, args: d.args, log: d.log} }
+
 // Start starts the daemon, which must not be running.
 func (d *Daemon) Start() error {
 	d.process = exec.Command(d.path, d.args...)
@@ -86,6 +89,29 @@ func (d *Daemon) Stop() error {
 	case <-time.After(patience):
 		return errors.Join(fmt.Errorf("stop %s: still there %v after SIGTERM", d.Name(), patience), d.Kill())
 	}
+}
+
+// Running reports whether the daemon has been started and has not ended.
+func (d *Daemon) Running() bool {
+	select {
+	case <-d.exited:
+		return false
+	default:
+		return d.process != nil
+	}
+}
+
+// Pause stops the daemon where it is (SIGSTOP), and Resume lets it go on.
+func (d *Daemon) Pause() error { return d.signal(syscall.SIGSTOP) }
+
+// Resume is the end of Pause. A daemon that was not paused goes on as before.
+func (d *Daemon) Resume() error { return d.signal(syscall.SIGCONT) }
+
+func (d *Daemon) signal(signal syscall.Signal) error {
+	if err := d.process.Process.Signal(signal); err != nil {
+		return fmt.Errorf("send %v to %s: %w", signal, d.Name(), err)
+	}
+	return nil
 }
 
 // Kill ends the daemon without warning.

@@ -61,18 +61,20 @@ func (a *admission) placement(ctx context.Context, container string, devices map
 	return p, err
 }
 
-// checkFree finds devices that another container holds.
+// checkFree finds devices that another container holds. Whether they are healthy still does not matter: their plugin may
+// have died since.
 func (a *admission) checkFree(devices map[string][]string) error {
 	for resource, ids := range devices {
 		for _, id := range ids {
-			if slices.Contains(a.free[resource], id) || slices.Contains(a.reusable[resource], id) {
+			if slices.Contains(a.reusable[resource], id) {
 				continue
 			}
-			owner := "nobody knows whom"
 			if pod := a.held[holding{resource, id}]; pod != nil {
-				owner = "pod " + pod.Name
+				return fmt.Errorf("got %s %s, which belongs to pod %s", resource, id, pod.Name)
 			}
-			return fmt.Errorf("got %s %s, which belongs to %s", resource, id, owner)
+			if _, known := a.address[id]; !known {
+				return fmt.Errorf("got %s %s, which the machine does not have", resource, id)
+			}
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 
 // Status asks whichever daemon serves the coordination socket.
 func (r *Rig) Status(ctx context.Context) (*api.StatusResponse, error) {
-	socket := "unix:" + coordination.SocketPath(r.path("run"))
+	socket := "unix:" + coordination.SocketPath(r.RunDir())
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, fmt.Errorf("ask coordinator: %w", err)

@@ -49,30 +49,55 @@ func (r *Rig) Admit(ctx context.Context, pod *v1.Pod) ([]Placement, error) {
 	return placements, nil
 }
 
+// AdmitBlind is Admit for when the daemons or the kubelet may die meanwhile: it finds devices with two owners and judges nothing.
+func (r *Rig) AdmitBlind(pod *v1.Pod) error {
+	if err := r.Node.Admit(pod); err != nil {
+		return err
+	}
+	err := r.eachContainer(pod, func(a *admission, c v1.Container, devices map[string][]string) error {
+		return a.checkFree(devices)
+	})
+	if err != nil {
+		return fmt.Errorf("check pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// Release notes that a pod has ended. Remove does that too.
+func (r *Rig) Release(pod *v1.Pod) { r.held.release(pod.UID) }
+
 // Remove ends a pod.
 func (r *Rig) Remove(pod *v1.Pod) error {
 	r.held.release(pod.UID)
 	return r.Node.Remove(pod)
 }
 
-// place follows the admission container by container and keeps the books.
+// place judges what every container got.
 func (r *Rig) place(ctx context.Context, pod *v1.Pod) ([]Placement, error) {
-	a := newAdmission(r, pod)
 	var placements []Placement
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+	err := r.eachContainer(pod, func(a *admission, c v1.Container, devices map[string][]string) error {
+		p, err := a.placement(ctx, c.Name, devices)
+		placements = append(placements, p)
+		return err
+	})
+	return placements, err
+}
+
+// eachContainer follows an admission container by container and keeps the books.
+func (r *Rig) eachContainer(pod *v1.Pod, judge func(*admission, v1.Container, map[string][]string) error) error {
+	a := newAdmission(r, pod)
+	for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		devices := r.Node.Devices(pod, c.Name)
 		if len(devices) == 0 {
 			continue
 		}
-		p, err := a.placement(ctx, c.Name, devices)
-		if err != nil {
-			return nil, fmt.Errorf("container %s: %w", c.Name, err)
+		if err := judge(a, c, devices); err != nil {
+			return fmt.Errorf("container %s: %w", c.Name, err)
 		}
-		placements = append(placements, p)
-		a.settle(devices, slices.ContainsFunc(pod.Spec.InitContainers, func(i v1.Container) bool { return i.Name == c.Name }))
+		a.settle(devices, i < len(pod.Spec.InitContainers))
 		r.held.take(pod, devices)
 	}
-	return placements, nil
+	return nil
 }
 
 // readLog finds in the daemons' logs in which order the kubelet allocated the resources of each container. Admissions

@@ -4,6 +4,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ type Setup struct {
 	ExcludeTopology bool   // the key of that name in the SR-IOV config: no NUMA hint for VFs
 	Coordinated     bool   // false: the kubelet chooses at random, as with stock plugins
 	PodsAPI         bool   // the kubelet says what its pods want
+	Watcher         bool   // the kubelet's plugin watcher finds the daemons; else they register at kubelet.sock
+	RunDir          string // of the coordination socket; one of the rig's own when empty
 }
 
 // String is the machine and how many VFs it has.
@@ -97,15 +100,20 @@ func (r *Rig) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.Node, err = node.Start(r.path("kubelet"), node.Options{NUMA: numa, PodsAPI: r.setup.PodsAPI}); err != nil {
+	if r.Node, err = node.Start(r.path("kubelet"), node.Options{NUMA: numa, PodsAPI: r.setup.PodsAPI, Watcher: r.setup.Watcher}); err != nil {
 		return err
+	}
+	if r.setup.Watcher { // the daemons look for the folder, and the kubelet makes it a moment later
+		if err := os.Mkdir(node.Registry(r.path("kubelet")), 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
 	}
 	r.Pair, err = pair.Start(pair.Options{
 		Bin:            r.setup.Bin,
 		Sysfs:          r.path("sys"),
 		Dev:            r.path("dev"),
 		Kubelet:        r.path("kubelet"),
-		Run:            r.path("run"),
+		Run:            r.RunDir(),
 		DevInfo:        r.path("devinfo"),
 		Config:         r.path("config.json"),
 		ResourcePrefix: resourcePrefix,
@@ -168,3 +176,22 @@ func failOnExit(ctx context.Context, daemon *pair.Daemon, fail context.CancelCau
 	case <-ctx.Done():
 	}
 }
+
+// PluginSockets is the folder with the daemons' sockets for the kubelet.
+func (r *Rig) PluginSockets() string { return r.socketFolder(r.setup.Watcher) }
+
+// OtherSockets is the folder for them that this rig does not use.
+func (r *Rig) OtherSockets() string { return r.socketFolder(!r.setup.Watcher) }
+
+func (r *Rig) socketFolder(watcher bool) string {
+	if watcher {
+		return node.Registry(r.path("kubelet"))
+	}
+	return filepath.Join(r.path("kubelet"), "device-plugins")
+}
+
+// KubeletDir is the kubelet's folder.
+func (r *Rig) KubeletDir() string { return r.path("kubelet") }
+
+// RunDir is the folder of the coordination socket.
+func (r *Rig) RunDir() string { return cmp.Or(r.setup.RunDir, r.path("run")) }

@@ -1,0 +1,285 @@
+package kubelet_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/tandem-k8s/tandem/test/kubelet/node"
+	"github.com/tandem-k8s/tandem/test/kubelet/pair"
+)
+
+// fault is what can happen to a node. begin lets it come, at once or when the kubelet next calls a plugin, and returns its end.
+type fault struct {
+	name  string
+	begin func(*chaos) (end func())
+}
+
+var faults = []fault{
+	{"daemon killed", func(c *chaos) func() { c.kill(c.oneDaemon()); return nothing }},
+	{"both daemons killed", func(c *chaos) func() { c.kill(c.Pair.GPU, c.Pair.RDMA); return nothing }},
+	{"daemon killed in an admission", func(c *chaos) func() { c.inAdmission(func() { c.kill(c.oneDaemon()) }); return nothing }},
+	{"both daemons killed in an admission", func(c *chaos) func() { c.inAdmission(func() { c.kill(c.Pair.GPU, c.Pair.RDMA) }); return nothing }},
+	{"daemon paused", func(c *chaos) func() { return c.pause(c.oneDaemon()) }},
+	{"daemon paused in an admission", pausedInAdmission},
+	{"kubelet restarted", func(c *chaos) func() { c.restartKubelet(); return nothing }},
+	{"kubelet killed in an admission", kubeletKilledInAdmission},
+	{"daemon replaced", func(c *chaos) func() { return c.replace(false) }},
+	{"daemon replaced with surge", func(c *chaos) func() { return c.replace(true) }},
+	{"look at PodResources while an Allocate is in flight", lookInFlight},
+	{"run folder full", func(c *chaos) func() { return c.withOneKilled(c.fillRunFolder()) }},
+	{"run folder read-only", func(c *chaos) func() { return c.withOneKilled(c.writeProtectRunFolder()) }},
+	{"run folder emptied", func(c *chaos) func() { c.emptyRunFolder(); return c.withRestart(nothing) }},
+	{"files in run folder corrupted", func(c *chaos) func() { c.corruptRunFolder(); return c.withRestart(nothing) }},
+}
+
+func nothing() {}
+
+func (c *chaos) oneDaemon() *pair.Daemon {
+	return []*pair.Daemon{c.Pair.GPU, c.Pair.RDMA}[c.random.IntN(2)]
+}
+
+func (c *chaos) kill(daemons ...*pair.Daemon) {
+	c.dead = true
+	for _, daemon := range daemons {
+		c.did("kill %s", daemon.Name())
+		c.must(daemon.Kill())
+		c.killed[daemon] = true
+	}
+}
+
+func (c *chaos) start(daemon *pair.Daemon) {
+	delete(c.killed, daemon)
+	c.must(daemon.Start())
+}
+
+// inAdmission does something before or after one of the next calls of the kubelet to a plugin.
+func (c *chaos) inAdmission(do func()) {
+	wait := c.random.IntN(8) // up to four calls in the admission of one container
+	c.hook = func(call node.Call, after bool) {
+		if wait--; wait == -1 {
+			c.did("%s on %s, answered %t", call.Method, call.Socket, after)
+			do()
+		}
+	}
+}
+
+// pause stops a daemon for less than the kubelet's patience, which has no end.
+func (c *chaos) pause(daemon *pair.Daemon) (end func()) {
+	most := 400 * time.Millisecond
+	c.did("pause %s", daemon.Name())
+	c.must(daemon.Pause())
+	done := make(chan error, 1)
+	time.AfterFunc(time.Duration(c.random.Int64N(int64(most))), func() { done <- daemon.Resume() })
+	return func() { c.must(<-done) }
+}
+
+func pausedInAdmission(c *chaos) func() {
+	end := nothing
+	c.inAdmission(func() { end = c.pause(c.oneDaemon()) })
+	return func() { end() }
+}
+
+// restartKubelet starts the kubelet again. The pods of before have to pass its admission once more.
+func (c *chaos) restartKubelet() {
+	c.dead = true
+	c.did("restart kubelet")
+	refused, err := c.Node.Restart()
+	c.must(err)
+	c.stopped = false
+	for _, pod := range refused {
+		c.counts["refused by the restarted kubelet: an init container had devices"]++
+		c.load.depart(slices.Index(c.pods, pod))
+	}
+}
+
+func kubeletKilledInAdmission(c *chaos) func() {
+	c.inAdmission(func() {
+		c.stopped = true
+		c.did("stop kubelet")
+		c.must(c.Node.Stop())
+	})
+	return c.restartKubelet
+}
+
+// replace is a rolling update of one daemon, while pods arrive. With surge the new one comes first.
+func (c *chaos) replace(surge bool) (end func()) {
+	c.dead = true // no pod can have its devices for a moment
+	which := []**pair.Daemon{&c.Pair.GPU, &c.Pair.RDMA}[c.random.IntN(2)]
+	before, after := *which, (*which).Another()
+	position := c.Pair.Log.Len()
+	done := make(chan error, 1)
+	go func() {
+		if !surge {
+			if err := before.Stop(); err != nil {
+				done <- err
+				return
+			}
+			done <- after.Start()
+			return
+		}
+		if err := after.Start(); err != nil {
+			done <- err
+			return
+		}
+		if _, err := c.Pair.Log.Wait(deadline(c.t), position, registeredOnce); err != nil {
+			done <- err
+			return
+		}
+		done <- before.Stop()
+	}()
+	return func() {
+		c.must(<-done)
+		*which = after
+		if surge && node.Version == "1.36" { // its kubelet disconnects the new one with the old one
+			_, err := c.Pair.Log.Wait(deadline(c.t), position, registeredTwice)
+			c.must(err)
+		}
+	}
+}
+
+func registeredOnce(lines []pair.Line) bool  { return registrations(lines) >= 1 }
+func registeredTwice(lines []pair.Line) bool { return registrations(lines) >= 2 }
+
+// lookInFlight makes the kubelet lose sight of a device: see doubled_test.go. It finds it again when the next pod ends.
+func lookInFlight(c *chaos) func() {
+	lister := podResourcesClient(c.t, c.KubeletDir())
+	var gone []*v1.Pod
+	c.hook = func(call node.Call, after bool) {
+		if after || call.Method != node.Allocate || len(c.pods) == 0 || c.random.IntN(2) == 0 {
+			return
+		}
+		ended := c.random.IntN(len(c.pods))
+		c.did("look in flight, %s has ended", c.pods[ended].Name)
+		c.Node.Terminate(c.pods[ended])
+		if _, err := lister.List(deadline(c.t), &podresources.ListPodResourcesRequest{}); err != nil {
+			c.did("%v", err) // the limiter
+		}
+		gone = append(gone, c.pods[ended])
+		c.Release(c.pods[ended])
+		c.pods = slices.Delete(c.pods, ended, ended+1)
+	}
+	return func() {
+		for _, pod := range gone {
+			c.must(c.Remove(pod))
+		}
+		if len(c.pods) > 0 {
+			c.load.depart(c.random.IntN(len(c.pods)))
+		}
+	}
+}
+
+// withRestart also kills, in every other case, one of the daemons, and starts it again at once.
+func (c *chaos) withRestart(end func()) func() {
+	if c.random.IntN(2) == 0 {
+		return end
+	}
+	daemon := c.oneDaemon()
+	c.kill(daemon)
+	c.start(daemon)
+	return end
+}
+
+// withOneKilled also kills, in every other case, one of the daemons, and the other one has to take over. The first comes back when
+// the fault is over: on a run folder that cannot be written a daemon says so and ends at once.
+func (c *chaos) withOneKilled(end func()) func() {
+	if c.random.IntN(2) == 0 {
+		c.kill(c.oneDaemon())
+	}
+	return end
+}
+
+// smallFolder is a folder of its own file system with little room where that can be made, which takes root.
+func smallFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(scratch, "run-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Logf("run folder is never full: %v", err)
+		return dir
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fillRunFolder leaves no room in it. It does nothing where the folder has no file system of its own.
+func (c *chaos) fillRunFolder() (end func()) {
+	name := filepath.Join(c.RunDir(), "ballast")
+	var stat syscall.Statfs_t
+	c.must(syscall.Statfs(c.RunDir(), &stat))
+	if size := stat.Blocks * uint64(stat.Bsize); size > 1<<20 {
+		return nothing
+	}
+	file, err := os.Create(name)
+	c.must(err)
+	for err == nil {
+		_, err = file.Write(make([]byte, 4096))
+	}
+	c.did("fill run folder: %v", err)
+	file.Close()
+	return func() { c.must(os.Remove(name)) }
+}
+
+// writeProtectRunFolder makes it read-only for everyone who opens something in it from now on. That takes root.
+func (c *chaos) writeProtectRunFolder() (end func()) {
+	dir := c.RunDir()
+	if err := syscall.Mount(dir, dir, "", syscall.MS_BIND, ""); err != nil {
+		c.did("not write-protected: %v", err)
+		return nothing
+	}
+	if err := syscall.Mount("", dir, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		c.must(fmt.Errorf("write-protect %s: %w", dir, err))
+	}
+	c.did("write-protect run folder")
+	return func() { c.must(syscall.Unmount(dir, syscall.MNT_DETACH)) }
+}
+
+// emptyRunFolder removes all that is in it: lock, socket and checkpoint.
+func (c *chaos) emptyRunFolder() {
+	c.eachInRunFolder(func(name string) {
+		c.did("remove %s", name)
+		c.must(os.Remove(name))
+	})
+}
+
+// corruptRunFolder overwrites part of every file in it that says something.
+func (c *chaos) corruptRunFolder() {
+	c.eachInRunFolder(func(name string) {
+		info, err := os.Lstat(name)
+		c.must(err)
+		if !info.Mode().IsRegular() || info.Size() == 0 {
+			return
+		}
+		file, err := os.OpenFile(name, os.O_WRONLY, 0)
+		c.must(err)
+		defer file.Close()
+		from := c.random.Int64N(info.Size())
+		_, err = file.WriteAt([]byte("\x00corrupt\xff"), from)
+		c.must(err)
+		if c.random.IntN(2) == 0 {
+			c.must(file.Truncate(from))
+		}
+		c.did("corrupt %s from %d", name, from)
+	})
+}
+
+func (c *chaos) eachInRunFolder(do func(name string)) {
+	names, err := filepath.Glob(filepath.Join(c.RunDir(), "*"))
+	c.must(err)
+	for _, name := range names {
+		do(name)
+	}
+}

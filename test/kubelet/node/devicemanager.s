@@ -1,1 +1,0 @@
-// Empty on purpose: a package with an assembly file may declare functions without a body, see devicemanager.go.

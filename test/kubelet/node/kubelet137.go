@@ -1,0 +1,87 @@
+//go:build kubelet137
+
+package node
+
+import (
+	"context"
+	_ "unsafe" // for go:linkname
+
+	cadvisor "github.com/google/cadvisor/lib/model"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/kubernetes/pkg/kubelet/allocation"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/kubernetes/pkg/kubelet/config"
+)
+
+// Version is that of the kubelet whose managers the node has. The files kubelet136.go and kubelet137.go hold all that
+// differs between the two.
+const Version = "1.37"
+
+type cadvisorNode = cadvisor.Node
+
+// newDeviceManager is devicemanager.NewManagerImpl with a socket path of our own: the exported function always takes
+// /var/lib/kubelet. The file linkname.s beside this one lets the compiler accept a function without a body.
+//
+//go:linkname newDeviceManager k8s.io/kubernetes/pkg/kubelet/cm/devicemanager.newManagerImpl
+func newDeviceManager(log klog.Logger, socket string, machine []cadvisorNode, store topologymanager.Store) (*devicemanager.ManagerImpl, error)
+
+func newTopologyManager(machine []cadvisorNode, o Options) (topologymanager.Manager, error) {
+	return topologymanager.NewManager(klog.Background(), machine, o.Policy, o.Scope, o.policyOptions())
+}
+
+func newAllocation(pods *pods, sources config.SourcesReady) allocation.Manager {
+	return allocation.NewInMemoryManager(klog.Background(), nil, nil, pods.GetActivePods, pods.byUID, sources, nil)
+}
+
+func (n *Node) addPod(others []*v1.Pod, pod *v1.Pod) (ok bool, reason, message string) {
+	return n.allocation.AddPod(context.Background(), others, pod)
+}
+
+func (n *Node) removePod(pod *v1.Pod) { n.allocation.RemovePod(klog.Background(), pod.UID) }
+
+func (n *Node) addContainer(pod *v1.Pod, c *v1.Container, id string) {
+	n.topology.AddContainer(klog.Background(), pod, c, id)
+}
+
+func (n *Node) removeContainer(id string) error {
+	return n.topology.RemoveContainer(klog.Background(), id)
+}
+
+func (n *Node) affinity(pod *v1.Pod, container string) topologymanager.TopologyHint {
+	return n.topology.GetAffinity(klog.Background(), string(pod.UID), container)
+}
+
+func (n *Node) allocatable() v1.ResourceList {
+	_, allocatable, _ := n.devices.GetCapacity(klog.Background())
+	return allocatable
+}
+
+func (n *Node) healthy() devicemanager.ResourceDeviceInstances {
+	return n.devices.GetAllocatableDevices(klog.Background())
+}
+
+func (d deviceProvider) UpdateAllocatedDevices(log klog.Logger) {
+	d.devices.UpdateAllocatedDevices(log)
+}
+
+func (d deviceProvider) GetAllocatableDevices(log klog.Logger) []*api.ContainerDevices {
+	return containerDevices(d.devices.GetAllocatableDevices(log))
+}
+
+// nothing answers for a node without static CPU and memory managers and without dynamic resources.
+type nothing struct{}
+
+func (nothing) GetCPUs(*v1.Pod, *v1.Container) []int64                  { return nil }
+func (nothing) GetPodCPUs(string) []int64                               { return nil }
+func (nothing) GetAllocatableCPUs() []int64                             { return nil }
+func (nothing) GetPodMemory(klog.Logger, string) []*api.ContainerMemory { return nil }
+func (nothing) GetAllocatableMemory(klog.Logger) []*api.ContainerMemory { return nil }
+func (nothing) GetMemory(klog.Logger, *v1.Pod, *v1.Container) []*api.ContainerMemory {
+	return nil
+}
+func (nothing) GetDynamicResources(klog.Logger, *v1.Pod, *v1.Container) []*api.DynamicResource {
+	return nil
+}

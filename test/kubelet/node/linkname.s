@@ -1,0 +1,1 @@
+// Empty on purpose: a package with an assembly file may declare functions without a body, see newDeviceManager.
