@@ -1,0 +1,151 @@
+package nvidia
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Flags are the flags of NVIDIA's own plugin, as far as they were given on the command line.
+type Flags struct {
+	settings []setting
+	given    []*given // of every setting
+}
+
+// given is what the command line says of one setting. It is a pflag.Value.
+type given struct {
+	*setting
+	values []string // nil for nothing
+}
+
+// Register adds the flags to a set. Load can be called once the set was parsed.
+func Register(set *pflag.FlagSet) *Flags {
+	f := &Flags{settings: settings()}
+	for i := range f.settings {
+		s := &f.settings[i]
+		g := &given{setting: s}
+		f.given = append(f.given, g)
+		usage := s.usage + " [" + strings.Join(s.env, ", ") + "]"
+		for n, name := range s.names {
+			flag := set.VarPF(g, name, "", usage)
+			if s.kind == boolean {
+				flag.NoOptDefVal = "true"
+			}
+			flag.Hidden = n > 0
+		}
+	}
+	return f
+}
+
+// String returns what holds unless environment or file say something else.
+func (g *given) String() string {
+	if g.setting == nil {
+		return ""
+	}
+	if g.values != nil {
+		return strings.Join(g.values, ",")
+	}
+	return strings.Join(g.preset, ",")
+}
+
+// Set takes one value from the command line; those of a list add up.
+func (g *given) Set(value string) error {
+	values, err := g.kind.parse(value)
+	if err != nil {
+		return err
+	}
+	if g.kind == list || g.kind == integer {
+		values = append(slices.Clone(g.values), values...)
+	}
+	g.values = values
+	return nil
+}
+
+// Type is the word for the kind of value in the help.
+func (g *given) Type() string { return string(g.kind) }
+
+// Load puts flags, environment and configuration file together. Called again it reads the file again.
+func (f *Flags) Load(env func(string) (string, bool)) (Config, error) {
+	c := Config{sources: map[string]string{}}
+	for i := range f.settings {
+		if err := f.fromOutside(&c, i, env); err != nil {
+			return Config{}, err
+		}
+	}
+	c.xids = readXids(env)
+	if c.File != "" {
+		if err := f.fromFile(&c); err != nil {
+			return Config{}, err
+		}
+	}
+	if err := c.check(); err != nil {
+		return Config{}, err
+	}
+	c.warn()
+	return c, nil
+}
+
+// fromOutside applies what flag or environment say about a setting, or else its preset.
+func (f *Flags) fromOutside(c *Config, i int, env func(string) (string, bool)) error {
+	s, name := f.settings[i], f.settings[i].names[0]
+	c.sources[name] = "--" + name
+	if values := f.given[i].values; values != nil {
+		s.apply(c, values)
+		return nil
+	}
+	for _, variable := range s.env {
+		value, set := env(variable)
+		if !set {
+			continue
+		}
+		values, err := s.kind.parse(value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", variable, err)
+		}
+		c.sources[name] = variable
+		s.apply(c, values)
+		return nil
+	}
+	c.sources[name] = ""
+	s.apply(c, s.preset)
+	return nil
+}
+
+// fromFile applies what the file says about settings of which nobody else says anything, and what only it can say.
+func (f *Flags) fromFile(c *Config) error {
+	content, err := readFile(c.File)
+	if err != nil {
+		return err
+	}
+	for _, s := range f.settings {
+		if c.sources[s.names[0]] != "" || s.key == "" {
+			continue
+		}
+		if values := s.file(content); values != nil {
+			c.sources[s.names[0]] = s.key + " of " + c.File
+			s.apply(c, values)
+		}
+	}
+	if len(content.Resources.GPUs)+len(content.Resources.MIGs) > 0 {
+		c.Warnings = append(c.Warnings, c.File+": resources is not supported and is ignored, as by NVIDIA's own plugin")
+	}
+	var warnings []string
+	c.Sharing, warnings, err = content.sharing(c.File)
+	slices.Sort(warnings)
+	c.Warnings = append(c.Warnings, slices.Compact(warnings)...)
+	return err
+}
+
+// Sources lists the settings that somebody made, as "mig-strategy from MIG_STRATEGY", sorted.
+func (c *Config) Sources() []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(c.sources)) {
+		if source := c.sources[name]; source != "" {
+			list = append(list, name+" from "+source)
+		}
+	}
+	return list
+}
