@@ -10,6 +10,7 @@ FUZZTIME  ?= 30s
 BENCH     ?= .
 COUNT     ?= 6
 BENCHTIME ?= 50ms
+OUTPUT    ?= table
 
 # Go stamps the version from git into the binaries (go version -m), where git can tell it.
 STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
@@ -52,6 +53,12 @@ race: ## Run all tests with the race detector, the kubelet's managers included
 	go test -race -count=1 ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -race -count=1 -timeout 30m ./...
 
+.PHONY: parity
+parity: ## Report which tests show each row of the parity checklist that Tandem must or should fulfil; OUTPUT=json for programs
+	@mkdir -p $(BIN)
+	@go test -json ./... >$(BIN)/parity.json || true # what failed is in the report
+	@go run -buildvcs=false ./test/parity -o $(OUTPUT) <$(BIN)/parity.json
+
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files
 	$(TOOLS)/golangci-lint run ./...
@@ -91,8 +98,8 @@ demo: build ## Place pods on every recorded machine through the real kubelet man
 e2e: demo ## End to end, as far as it goes today: the demo's checks through the built binaries on every recorded machine
 
 .PHONY: generate
-generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the coordination protocol's Go code (needs protoc)
-	PATH="$(TOOLS):$$PATH" protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. coordination/api/*.proto
+generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the Go code of the gRPC protocols (needs protoc)
+	PATH="$(TOOLS):$$PATH" protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. coordination/api/*.proto plugins/gpu/amd/exporter/*.proto
 
 .PHONY: image
 image: ## Build the container image IMAGE:TAG with docker

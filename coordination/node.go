@@ -103,7 +103,7 @@ func Status(ctx context.Context, runDir string) (*api.StatusResponse, error) {
 	return answer, nil
 }
 
-// Member makes the part of one resource. Call it before Run.
+// Member makes the part of one resource, at any time.
 func (n *Node) Member(resource string, kind Kind) *Member {
 	m := &Member{node: n, resource: resource, kind: kind, log: n.config.Log.With("resource", resource)}
 	n.mu.Lock()

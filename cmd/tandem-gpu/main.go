@@ -5,15 +5,12 @@ package main
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 )
 
 var help = daemon.Help{
@@ -27,24 +24,24 @@ hang on the same PCIe switches; alone it chooses among GPUs.`,
 func main() {
 	set := pflag.NewFlagSet("tandem-gpu", pflag.ContinueOnError)
 	var flags daemon.Flags
+	var amd amdFlags
 	flags.Register(set)
-	naming := set.String("resource_naming_strategy", string(amd.Single), "single (amd.com/gpu) or mixed (amd.com/cpx_nps4)")
-	pulse := set.Uint("pulse", 0, "seconds between two looks at the GPUs' health; 0 is one look, at the start")
+	amd.register(set)
 	daemon.Main(set, &flags, help, func(ctx context.Context, log *slog.Logger) error {
-		return run(ctx, flags, amd.Naming(*naming), time.Duration(*pulse)*time.Second, log)
+		return run(ctx, flags, amd, log)
 	})
 }
 
-func run(ctx context.Context, flags daemon.Flags, naming amd.Naming, pulse time.Duration, log *slog.Logger) error {
+func run(ctx context.Context, flags daemon.Flags, amd amdFlags, log *slog.Logger) error {
 	sys, err := flags.Sysfs()
 	if err != nil {
 		return err
 	}
-	backend, err := amd.New(sys, naming)
+	backend, err := amd.backend(sys)
 	if err != nil {
 		return err
 	}
-	gpus, err := gpu.Discover(backend, pulse, log)
+	gpus, err := gpu.Discover(backend, amd.pulse, log)
 	if err != nil {
 		return err
 	}
@@ -52,9 +49,8 @@ func run(ctx context.Context, flags daemon.Flags, naming amd.Naming, pulse time.
 	if err != nil {
 		return err
 	}
-	var resources []deviceplugin.Resource
-	for _, name := range gpus.Names() {
-		resources = append(resources, gpu.NewPlugin(name, gpus, node.Member(name, coordination.GPU), log))
+	offer := func(ctx context.Context, name string) error {
+		return flags.Offer(ctx, log, gpu.NewPlugin(name, gpus, node.Member(name, coordination.GPU), log))
 	}
-	return flags.Serve(ctx, log, node, resources, gpus.Run)
+	return flags.Serve(ctx, log, node, nil, gpus.Run, func(ctx context.Context) error { return gpus.Each(ctx, offer) })
 }

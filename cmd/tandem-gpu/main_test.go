@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -36,12 +37,31 @@ func layout(t *testing.T, machine string) daemon.Flags {
 	return flags
 }
 
+// defaults are the flags of AMD GPUs as the command line gives them without any.
+func defaults() amdFlags {
+	var f amdFlags
+	f.register(pflag.NewFlagSet("", pflag.ContinueOnError))
+	return f
+}
+
+func named(naming amd.Naming) amdFlags {
+	f := defaults()
+	f.naming = string(naming)
+	return f
+}
+
+func pulsing(naming amd.Naming, pulse time.Duration) amdFlags {
+	f := named(naming)
+	f.pulse = pulse
+	return f
+}
+
 // start runs the daemon until the test ends.
-func start(t *testing.T, flags daemon.Flags, naming amd.Naming, pulse time.Duration) {
+func start(t *testing.T, flags daemon.Flags, own amdFlags) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
-	go func() { result <- run(ctx, flags, naming, pulse, slog.New(slog.NewTextHandler(t.Output(), nil))) }()
+	go func() { result <- run(ctx, flags, own, slog.New(slog.NewTextHandler(t.Output(), nil))) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := kubelettest.Await(t, result); err != nil {
@@ -65,7 +85,7 @@ func TestRecordedMachines(t *testing.T) {
 			t.Run(fmt.Sprint(c.machine, " ", naming), func(t *testing.T) {
 				kubelet := kubelettest.Start(t, flags.KubeletDir)
 				began := time.Now()
-				start(t, flags, naming, 0)
+				start(t, flags, named(naming))
 				plugin := kubelettest.Await(t, kubelet.Plugins)
 				t.Logf("registered after %s", time.Since(began))
 				if got := plugin.Request.GetResourceName(); got != resource {
@@ -106,7 +126,7 @@ func allocateAll(t *testing.T, plugin *kubelettest.Plugin, devices []*v1beta1.De
 func TestGPUVanishesAndReturns(t *testing.T) {
 	flags := layout(t, "oci-mi300x-derived")
 	kubelet := kubelettest.Start(t, flags.KubeletDir)
-	start(t, flags, amd.Single, 10*time.Millisecond)
+	start(t, flags, pulsing(amd.Single, 10*time.Millisecond))
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	const address = "0000:46:00.0"
 	bound := filepath.Join(flags.SysfsRoot, "bus/pci/drivers/amdgpu", address)
@@ -157,9 +177,6 @@ func TestBadInput(t *testing.T) {
 	}{
 		{"no sysfs", func(_ *testing.T, f *daemon.Flags) { f.SysfsRoot += "-none" }, amd.Single, []string{"--sysfs-root", "sys-none"}},
 		{"no driver", func(t *testing.T, f *daemon.Flags) { hide(t, filepath.Join(f.SysfsRoot, "module/amdgpu")) }, amd.Single, []string{"amdgpu", "not loaded"}},
-		{"hole in KFD", func(t *testing.T, f *daemon.Flags) {
-			hide(t, filepath.Join(f.SysfsRoot, "class/kfd/kfd/topology/nodes/3"))
-		}, amd.Single, []string{"KFD", "node 3"}},
 		{"naming", func(*testing.T, *daemon.Flags) {}, "double", []string{"--resource_naming_strategy", "double"}},
 		{"no kubelet folder", func(t *testing.T, f *daemon.Flags) { hide(t, kubelettest.Plugins(f.KubeletDir)) }, amd.Single, []string{"--kubelet-dir", "device-plugins"}},
 		{"mixed partitions", func(t *testing.T, f *daemon.Flags) {
@@ -173,7 +190,7 @@ func TestBadInput(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			flags := node
 			c.disturb(t, &flags)
-			err := run(t.Context(), flags, c.naming, 0, slog.New(slog.DiscardHandler))
+			err := run(t.Context(), flags, named(c.naming), slog.New(slog.DiscardHandler))
 			if err == nil {
 				t.Fatal("no error")
 			}

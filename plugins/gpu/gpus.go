@@ -46,13 +46,6 @@ func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, er
 	return g, nil
 }
 
-// Names lists the resource names, sorted.
-func (g *GPUs) Names() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Sorted(maps.Keys(g.resources))
-}
-
 // Run discovers on every pulse, and whenever a Backend that is a Watcher says so, until ctx is done.
 func (g *GPUs) Run(ctx context.Context) error {
 	watcher, ok := g.backend.(Watcher)
@@ -116,11 +109,6 @@ func (g *GPUs) refresh() {
 		g.complain("keep the links between GPUs as they were", err)
 	} else {
 		links, g.complaint = newest, ""
-	}
-	for resource := range merged {
-		if _, offered := g.resources[resource]; !offered {
-			g.log.Warn("found a new resource; restart tandem-gpu to offer it", "resource", resource)
-		}
 	}
 	for _, c := range changes {
 		g.log.Warn("GPU changed", "resource", c.resource, "device", c.device, "change", c.what)

@@ -132,27 +132,65 @@ func TestPulse(t *testing.T) {
 }
 
 func TestPartitioningChanges(t *testing.T) {
+	t.Attr("parity", "amd/resource-name-mixed")
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
 		backend := &scripted{}
 		backend.find(map[string]string{"amd.com/spx_nps1": "a"}, nil)
-		gpus, err := Discover(backend, time.Second, slog.New(slog.NewTextHandler(&log, nil)))
+		gpus, err := Discover(backend, time.Second, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = gpus.Run(ctx) }()
+		begun := make(chan string, 9)
+		done := make(chan error)
+		go func() {
+			done <- gpus.Each(ctx, func(ctx context.Context, name string) error {
+				begun <- name
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		if name := <-begun; name != "amd.com/spx_nps1" {
+			t.Errorf("begun %s", name)
+		}
 		backend.find(map[string]string{"amd.com/cpx_nps4": "a x0 x1"}, nil)
-		<-time.After(time.Second)
-		synctest.Wait()
+		if name := <-begun; name != "amd.com/cpx_nps4" {
+			t.Errorf("begun %s", name)
+		}
 		if got := gpus.state("amd.com/spx_nps1"); got != "a!" {
 			t.Errorf("devices %q", got)
 		}
-		if !strings.Contains(log.String(), "restart tandem-gpu") {
-			t.Errorf("log:\n%s", &log)
+		backend.find(map[string]string{"amd.com/spx_nps1": "a"}, nil)
+		<-time.After(time.Minute)
+		if len(begun) > 0 {
+			t.Errorf("begun %s a second time", <-begun)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
+}
+
+func TestEachFails(t *testing.T) {
+	backend, broken := &scripted{}, errors.New("broken")
+	backend.find(map[string]string{"amd.com/gpu": "a", "amd.com/cpx_nps4": ""}, nil)
+	gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = gpus.Each(t.Context(), func(ctx context.Context, name string) error {
+		if name == "amd.com/gpu" {
+			return broken
+		}
+		<-ctx.Done()
+		return nil
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("error %v", err)
+	}
 }
 
 func TestNoPulse(t *testing.T) {
@@ -169,7 +207,7 @@ func TestNoPulse(t *testing.T) {
 		if err := gpus.Run(ctx); err != nil {
 			t.Error(err)
 		}
-		if got := gpus.Names(); !slices.Equal(got, []string{"amd.com/cpx_nps4", "amd.com/gpu"}) {
+		if got, _ := gpus.names(); !slices.Equal(got, []string{"amd.com/cpx_nps4", "amd.com/gpu"}) {
 			t.Errorf("names %v", got)
 		}
 	})

@@ -64,6 +64,7 @@ func execute(ctx context.Context, set *pflag.FlagSet, args []string, stdout, std
 		fmt.Fprintln(stdout, set.Name(), version())
 		return exitOK
 	}
+	flags.LogLevel = flags.glog.level(set, flags.LogLevel)
 	log := Logger(*flags, stderr)
 	log.Info("start", "version", version(), "config", config(set))
 	if err := run(ctx, log); err != nil && !stopped(ctx, err) {
@@ -74,11 +75,12 @@ func execute(ctx context.Context, set *pflag.FlagSet, args []string, stdout, std
 	return exitOK
 }
 
-// parse accepts a single dash before a flag's name as well as two, as the stock plugins and their manifests do.
+// parse accepts a single dash before a flag's name as well as two, as the stock plugins and their manifests do. There are no
+// names of one letter but -h, and -v where a set has it.
 func parse(set *pflag.FlagSet, args []string) error {
 	doubled := make([]string, 0, len(args))
 	for _, arg := range args {
-		if len(arg) > 2 && arg[0] == '-' && arg[1] != '-' {
+		if name, one := strings.CutPrefix(arg, "-"); one && name != "" && name[0] != '-' && (len(name) > 1 || set.Lookup(name) != nil) {
 			arg = "-" + arg
 		}
 		doubled = append(doubled, arg)
@@ -102,11 +104,11 @@ func page(set *pflag.FlagSet, help Help) string {
 		strings.TrimSpace(help.About), set.Name(), strings.Trim(help.Examples, "\n"), set.FlagUsages(), exitCodes)
 }
 
-// config is the effective configuration, one attribute per flag.
+// config is the effective configuration, one attribute per flag; of those that the help page hides, per flag that was given.
 func config(set *pflag.FlagSet) slog.Value {
 	var attributes []slog.Attr
 	set.VisitAll(func(f *pflag.Flag) {
-		if f.Name != "version" {
+		if f.Name != "version" && (!f.Hidden || f.Changed) {
 			attributes = append(attributes, slog.String(f.Name, f.Value.String()))
 		}
 	})

@@ -18,6 +18,8 @@ type Flags struct {
 	LogFormat           LogFormat
 	LogLevel            slog.Level
 	PreferredAllocation bool
+
+	glog glogFlags
 }
 
 // Register adds the flags to a set.
@@ -29,6 +31,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.TextVar(&f.LogFormat, "log-format", Text, "text or json")
 	set.TextVar(&f.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true, "tell the kubelet which devices to prefer; false leaves it to choose at random")
+	f.glog.register(set)
 }
 
 // LogFormat is how log lines are written.

@@ -35,15 +35,20 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 func (f Flags) Serve(ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource, beside ...func(context.Context) error) error {
 	run := append([]func(context.Context) error{node.Run}, beside...)
 	for _, r := range resources {
-		server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: f.KubeletDir, Preferred: f.PreferredAllocation, Log: log}, r)
-		if err != nil {
-			return err
-		}
-		run = append(run, server.Run)
+		run = append(run, func(ctx context.Context) error { return f.Offer(ctx, log, r) })
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, work := range run {
 		g.Go(func() error { return work(ctx) })
 	}
 	return g.Wait()
+}
+
+// Offer offers one resource to the kubelet until ctx is done.
+func (f Flags) Offer(ctx context.Context, log *slog.Logger, resource deviceplugin.Resource) error {
+	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: f.KubeletDir, Preferred: f.PreferredAllocation, Log: log}, resource)
+	if err != nil {
+		return err
+	}
+	return server.Run(ctx)
 }

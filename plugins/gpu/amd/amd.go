@@ -42,6 +42,8 @@ const (
 type Backend struct {
 	sys    fs.FS
 	naming Naming
+	health map[string]Health // other sources of health, by what they are called
+	asked  bool              // them, once at least
 }
 
 var _ gpu.Backend = (*Backend)(nil)
@@ -51,8 +53,11 @@ func New(sys fs.FS, naming Naming) (*Backend, error) {
 	if naming != Single && naming != Mixed {
 		return nil, fmt.Errorf("--resource_naming_strategy %q: want %s or %s", naming, Single, Mixed)
 	}
-	return &Backend{sys: sys, naming: naming}, nil
+	return &Backend{sys: sys, naming: naming, health: map[string]Health{}}, nil
 }
+
+// Heed has every later Discover ask a source of health too. It is called name in the log.
+func (b *Backend) Heed(name string, source Health) { b.health[name] = source }
 
 // Discover reads every GPU and partition. It fails where amdgpu is not loaded, where a file is there and cannot be
 // read, and where partitions of different kinds are to go under one name.
@@ -60,7 +65,7 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 	if _, err := fs.Stat(b.sys, module); errors.Is(err, fs.ErrNotExist) {
 		return gpu.Inventory{}, fmt.Errorf("find AMD GPUs: the amdgpu driver is not loaded (no %s): load it, or keep tandem-gpu off this node", module)
 	}
-	nodes, err := readNodes(b.sys)
+	nodes, notes, err := readNodes(b.sys)
 	if err != nil {
 		return gpu.Inventory{}, err
 	}
@@ -68,16 +73,16 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 	if err != nil {
 		return gpu.Inventory{}, err
 	}
-	partitions, notes, err := readPartitions(b.sys, cards, nodes)
+	partitions, leftOut, err := readPartitions(b.sys, cards, nodes)
 	if err != nil {
 		return gpu.Inventory{}, err
 	}
-	inventory := gpu.Inventory{Notes: notes}
+	inventory := gpu.Inventory{Notes: append(notes, leftOut...)}
 	inventory.Resources, err = b.resources(append(slices.Collect(maps.Values(cards)), partitions...))
 	if err != nil {
 		return gpu.Inventory{}, err
 	}
-	inventory.Notes = append(inventory.Notes, judge(inventory.Resources, nodes)...)
+	inventory.Notes = append(inventory.Notes, b.judge(inventory.Resources, nodes)...)
 	return inventory, nil
 }
 
@@ -109,26 +114,6 @@ func (b *Backend) resources(parts []part) (map[string][]gpu.Device, error) {
 		resources[whole] = nil
 	}
 	return resources, nil
-}
-
-// judge decides which devices are healthy, and says why others are not. A device needs a render node; and where no GPU
-// is in the KFD topology, none can be used for compute, whatever it looks like in PCI.
-func judge(resources map[string][]gpu.Device, nodes []node) (notes []string) {
-	usable := slices.ContainsFunc(nodes, func(n node) bool { return n.gpu || n.hidden })
-	if !usable {
-		notes = append(notes, "no GPU in "+kfdNodes+": all GPUs are unhealthy until amdkfd has one")
-	}
-	for _, devices := range resources {
-		for i := range devices {
-			rendering := slices.ContainsFunc(devices[i].Nodes, func(path string) bool { return strings.HasPrefix(path, renderNode) })
-			if !rendering {
-				notes = append(notes, devices[i].ID+": no render node: unhealthy")
-			}
-			devices[i].Healthy = usable && rendering
-		}
-	}
-	slices.Sort(notes)
-	return notes
 }
 
 // Links reads the XGMI links between the cards.

@@ -186,10 +186,8 @@ func TestBadMachines(t *testing.T) {
 		{"unreadable platform", failing{MapFS: twoCards().fs(), file: platform, err: syscall.EACCES}, []string{"list AMD GPU partitions", "permission denied"}},
 		{"different partitions", twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4")).add(partitioned("0000:19:00.0", "SPX", "NPS1")).fs(),
 			[]string{"0000:19:00.0 is spx_nps1", "amdgpu_xcp_0 is cpx_nps4", "--resource_naming_strategy=mixed"}},
-		{"hole in KFD", without(twoCards(), "nodes/3/"), []string{"node 3 is missing", "node 4"}},
 		{"KFD node without properties", twoCards().add(sysfs{kfdFile(5, "gpu_id"): "1"}).fs(), []string{"KFD node 5", "properties"}},
 		{"KFD property", twoCards().add(sysfs{kfdFile(1, "properties"): "simd_count many"}).fs(), []string{"KFD node 1", "simd_count", `"many"`}},
-		{"KFD link to nowhere", twoCards().add(link("io_links", 1, 7, 64, 11, 15, 1, 1)).fs(), []string{"link 7 of KFD node 1", "node 64"}},
 		{"KFD link without properties", twoCards().add(sysfs{kfdFile(1, "p2p_links/0/x"): ""}).fs(), []string{"link 0 of KFD node 1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -215,9 +213,33 @@ func TestBadMachines(t *testing.T) {
 	}
 }
 
-func without(s sysfs, part string) fs.FS {
+func without(s sysfs, part string) sysfs {
 	maps.DeleteFunc(s, func(path, _ string) bool { return strings.Contains(path, part) })
-	return s.fs()
+	return s
+}
+
+// TestHoleInKFD: what a missing node stands for is left out, nothing else.
+func TestHoleInKFD(t *testing.T) {
+	sys := without(twoCards(), "nodes/3/").
+		add(link("io_links", 1, 0, 2, 11, 15, 1, 1)).
+		add(link("io_links", 1, 1, 3, 11, 15, 1, 1)).
+		add(link("io_links", 1, 2, 64, 11, 15, 1, 1)).fs()
+	inventory := discover(t, sys, Single)
+	var ids []string
+	for _, d := range inventory.Resources["amd.com/gpu"] {
+		if ids = append(ids, d.ID); !d.Healthy {
+			t.Errorf("%s is unhealthy", d.ID)
+		}
+	}
+	if want := []string{"0000:19:00.0", "0000:a7:00.0", "amdgpu_xcp.3"}; !slices.Equal(ids, want) {
+		t.Errorf("devices %v, want %v", ids, want)
+	}
+	if len(inventory.Notes) != 1 || !strings.Contains(inventory.Notes[0], "node 3 before it is missing") {
+		t.Errorf("notes %q", inventory.Notes)
+	}
+	if links, err := ReadLinks(sys); err != nil || len(links) != 1 {
+		t.Errorf("links %v, %v", links, err)
+	}
 }
 
 func TestDeviceVanishesWhileRead(t *testing.T) {

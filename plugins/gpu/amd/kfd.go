@@ -19,41 +19,47 @@ const kfdNodes = "class/kfd/kfd/topology/nodes"
 
 // node is one node of the KFD topology.
 type node struct {
+	number int
 	gpu    bool
 	hidden bool // the kernel shows a GPU only to those whose device cgroup lets them use it (kfd_devcgroup_check_permission)
 	card   topology.Address
 	render int // minor of its render node
 }
 
-// readNodes reads the nodes in the order of their numbers, without a gap, as the kernel gives them
-// (kfd_build_sysfs_node_entry). No KFD, no nodes.
-func readNodes(sys fs.FS) ([]node, error) {
+// readNodes reads the nodes in the order of their numbers. The kernel numbers them without a gap (kfd_build_sysfs_node_entry);
+// a gap is there for a moment while the partitioning of a GPU changes, and costs the devices of the missing nodes alone. No
+// KFD, no nodes.
+func readNodes(sys fs.FS) (nodes []node, notes []string, err error) {
 	numbers, err := numbered(sys, kfdNodes)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	nodes := make([]node, len(numbers))
-	for i, number := range numbers {
-		if number != i {
-			return nil, fmt.Errorf("read KFD topology: node %d is missing in %s although node %d is there: reload amdgpu, or record the machine again", i, kfdNodes, number)
+	next := 0
+	for _, number := range numbers {
+		if number != next {
+			notes = append(notes, fmt.Sprintf("KFD topology: node %d is there and node %d before it is missing, with its partition and links, if it has any: reload amdgpu if this lasts", number, number-1))
 		}
-		if nodes[i], err = readNode(sys, number); err != nil {
-			return nil, err
+		next = number + 1
+		n, err := readNode(sys, number)
+		if err != nil {
+			return nil, nil, err
 		}
+		nodes = append(nodes, n)
 	}
-	return nodes, nil
+	return nodes, notes, nil
 }
 
 func readNode(sys fs.FS, number int) (node, error) {
 	file := path.Join(kfdNodes, strconv.Itoa(number), "properties")
 	p, err := readProperties(sys, file, "simd_count", "domain", "location_id", "drm_render_minor")
 	if errors.Is(err, syscall.EPERM) {
-		return node{hidden: true}, nil
+		return node{number: number, hidden: true}, nil
 	}
 	if err != nil {
 		return node{}, fmt.Errorf("read KFD node %d: %w", number, err)
 	}
 	return node{
+		number: number,
 		gpu:    p["simd_count"] > 0 || p["drm_render_minor"] > 0,
 		card:   cardAddress(p["domain"], p["location_id"]),
 		render: int(p["drm_render_minor"]),

@@ -24,18 +24,21 @@ const (
 // ReadLinks reads the XGMI links between cards from the KFD topology: io_links to neighbours, p2p_links to what is farther.
 // Links between partitions count for their cards; of several between the same two the best does. Without KFD there are none.
 func ReadLinks(sys fs.FS) ([]topology.Link, error) {
-	nodes, err := readNodes(sys)
+	nodes, _, err := readNodes(sys)
 	if err != nil {
 		return nil, err
 	}
-	links := map[[2]topology.Address]topology.Link{}
-	for from := range nodes {
-		if !nodes[from].gpu {
-			continue
+	gpus := map[uint64]node{}
+	for _, n := range nodes {
+		if n.gpu {
+			gpus[uint64(n.number)] = n
 		}
+	}
+	links := map[[2]topology.Address]topology.Link{}
+	for _, from := range gpus {
 		for _, kind := range []string{"io_links", "p2p_links"} {
-			dir := path.Join(kfdNodes, strconv.Itoa(from), kind)
-			if err := addLinks(sys, dir, nodes, from, links); err != nil {
+			dir := path.Join(kfdNodes, strconv.Itoa(from.number), kind)
+			if err := addLinks(sys, dir, gpus, from, links); err != nil {
 				return nil, err
 			}
 		}
@@ -45,8 +48,8 @@ func ReadLinks(sys fs.FS) ([]topology.Link, error) {
 	}), nil
 }
 
-// addLinks reads one folder of links of the node from.
-func addLinks(sys fs.FS, dir string, nodes []node, from int, links map[[2]topology.Address]topology.Link) error {
+// addLinks reads one folder of links of a GPU. One to what is no GPU, or not there, is none between cards.
+func addLinks(sys fs.FS, dir string, gpus map[uint64]node, from node, links map[[2]topology.Address]topology.Link) error {
 	numbers, err := numbered(sys, dir)
 	if err != nil {
 		return err
@@ -58,14 +61,11 @@ func addLinks(sys fs.FS, dir string, nodes []node, from int, links map[[2]topolo
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("read link %d of KFD node %d: %w", number, from, err)
+			return fmt.Errorf("read link %d of KFD node %d: %w", number, from.number, err)
 		}
-		to := p["node_to"]
-		if to >= uint64(len(nodes)) {
-			return fmt.Errorf("read link %d of KFD node %d: it leads to node %d, and there are %d: reload amdgpu, or record the machine again", number, from, to, len(nodes))
-		}
-		if p["type"] == linkXGMI && nodes[to].gpu && nodes[to].card != nodes[from].card {
-			addLink(links, nodes[from].card, nodes[to].card, p)
+		to, ok := gpus[p["node_to"]]
+		if ok && p["type"] == linkXGMI && to.card != from.card {
+			addLink(links, from.card, to.card, p)
 		}
 	}
 	return nil

@@ -1,0 +1,106 @@
+package exporter
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// service answers as the exporter does, or hangs.
+type service struct {
+	UnimplementedMetricsServiceServer
+	answer *GPUStateResponse
+}
+
+func (s service) List(ctx context.Context, _ *emptypb.Empty) (*GPUStateResponse, error) {
+	if s.answer == nil {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.answer, nil
+}
+
+func start(t *testing.T, s service) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	RegisterMetricsServiceServer(server, s)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return socket
+}
+
+func TestHealth(t *testing.T) {
+	t.Attr("parity", "amd/health-exporter")
+	socket := start(t, service{answer: &GPUStateResponse{GPUState: []*GPUState{
+		{Device: "0000:19:00.0", Health: "healthy"},
+		{Device: "0000:a7:00.0", Health: "unhealthy"},
+		{Device: "0000:b7:00.0", Health: "unknown"},
+		{Device: "0000:c7:00.0"},
+	}}})
+	got, err := Health(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{"0000:19:00.0": true, "0000:a7:00.0": false, "0000:b7:00.0": true, "0000:c7:00.0": true}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNoExporter(t *testing.T) {
+	if got, err := Health(t.Context(), filepath.Join(t.TempDir(), "none")); got != nil || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+	socket := filepath.Join(t.TempDir(), "dead")
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.SetUnlinkOnClose(false)
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Health(t.Context(), socket); err == nil || !strings.Contains(err.Error(), "Unavailable") {
+		t.Errorf("dead exporter: %v", err)
+	}
+}
+
+func TestExporterHangs(t *testing.T) {
+	socket := start(t, service{})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Health(ctx, socket); err == nil || !strings.Contains(err.Error(), "DeadlineExceeded") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestWire: the bytes are the exporter's, whose messages have more fields than are asked for here.
+func TestWire(t *testing.T) {
+	if got, want := MetricsService_List_FullMethodName, "/metricssvc.MetricsService/List"; got != want {
+		t.Errorf("method %s, want %s", got, want)
+	}
+	var response GPUStateResponse
+	state := "\x0a\x010\x12\x04uuid\x1a\x09unhealthy\x22\x03pod\x2a\x0c0000:19:00.0" // ID, UUID, Health, AssociatedWorkload, Device
+	if err := proto.Unmarshal([]byte("\x0a"+string(rune(len(state)))+state), &response); err != nil {
+		t.Fatal(err)
+	}
+	if s := response.GetGPUState()[0]; s.GetDevice() != "0000:19:00.0" || s.GetHealth() != "unhealthy" {
+		t.Errorf("%v", s)
+	}
+}

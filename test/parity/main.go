@@ -1,0 +1,63 @@
+// Command parity reads what "go test -json" printed and reports, for every row of checklist.csv that Tandem must or should
+// fulfil, which tests show it and whether they passed.
+//
+//	go test -json ./... | go run ./test/parity
+//
+// checklist.csv lists what the stock device plugins do, with where that can be read. A row is called by its plugin and its
+// feature, "amd/device-id-gpu". A test shows a row in one of two ways: it says so,
+//
+//	t.Attr("parity", "amd/device-id-gpu")
+//
+// or the row's name is in its own: t.Run("amd/device-id-gpu", …). A row that no test shows may have its reason in
+// reasons.csv; without a passing test it is open all the same. The exit code is 1 when a row that Tandem must fulfil is open.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+)
+
+func main() {
+	format := flag.String("o", "table", "table, or json")
+	flag.Parse()
+	if err := report(os.Stdout, os.Stdin, *format); err != nil {
+		fmt.Fprintln(os.Stderr, "parity:", err)
+		os.Exit(1)
+	}
+}
+
+// report writes the report on the test results in, and fails when a row that must be shown is not.
+func report(w io.Writer, in io.Reader, format string) error {
+	write, ok := map[string]func(io.Writer, []verdict) error{"table": writeTable, "json": writeJSON}[format]
+	if !ok {
+		return fmt.Errorf("-o %q: want table or json", format)
+	}
+	rows, err := readChecklist()
+	if err != nil {
+		return err
+	}
+	tests, err := readTests(in)
+	if err != nil {
+		return err
+	}
+	if len(tests) == 0 {
+		return errors.New(`no test result on standard input; use "make parity"`)
+	}
+	verdicts := judge(rows, tests)
+	if err := write(w, verdicts); err != nil {
+		return err
+	}
+	open := 0
+	for _, v := range verdicts {
+		if v.Priority == must && v.State != pass {
+			open++
+		}
+	}
+	if open > 0 {
+		return fmt.Errorf("%d rows that Tandem must fulfil are open", open)
+	}
+	return nil
+}
