@@ -53,8 +53,8 @@ type Config struct {
 	Sharing             Sharing
 	Warnings            []string // what was accepted and has no effect, or has one that may surprise
 
-	xids    ignoredXids
-	sources map[string]string // where a setting comes from, by the name of its flag
+	xids ignoredXids
+	said map[string]said // by the name of its flag
 }
 
 // Sharing says which resources are offered several times over.
@@ -85,13 +85,13 @@ func (c *Config) check() error {
 		}
 	}
 	if c.Discovery == "tegra" {
-		return fmt.Errorf("%s is \"tegra\": only NVML is supported: use NVIDIA's own plugin on this node", c.sources["device-discovery-strategy"])
+		return fmt.Errorf("%s is \"tegra\": only NVML is supported: use NVIDIA's own plugin on this node", c.source("device-discovery-strategy"))
 	}
 	if len(c.IMEXChannels) > 0 && !slices.Equal(c.IMEXChannels, []int{0}) {
-		return fmt.Errorf("%s is %v: want no channel, or 0 alone", c.sources["imex-channel-ids"], c.IMEXChannels)
+		return fmt.Errorf("%s is %v: want no channel, or 0 alone", c.source("imex-channel-ids"), c.IMEXChannels)
 	}
 	if c.KubeletSocket != "" && path.Base(path.Dir(c.KubeletSocket)) != "device-plugins" {
-		return fmt.Errorf("%s is %q: want the path of kubelet.sock in the kubelet's folder device-plugins", c.sources["kubelet-socket"], c.KubeletSocket)
+		return fmt.Errorf("%s is %q: want the path of kubelet.sock in the kubelet's folder device-plugins", c.source("kubelet-socket"), c.KubeletSocket)
 	}
 	return errors.Join(
 		c.oneOf("device-id-strategy", c.DeviceID, idUUID, idIndex),
@@ -106,13 +106,13 @@ func (c *Config) oneOf(name, value string, known ...string) error {
 		return nil
 	}
 	last := len(known) - 1
-	return fmt.Errorf("%s is %q: want %s or %s", c.sources[name], value, strings.Join(known[:last], ", "), known[last])
+	return fmt.Errorf("%s is %q: want %s or %s", c.source(name), value, strings.Join(known[:last], ", "), known[last])
 }
 
 // warn collects what deserves a word in the log.
 func (c *Config) warn() {
 	if c.MOFED {
-		c.Warnings = append(c.Warnings, c.sources["mofed-enabled"]+" is true: every container with a GPU gets all /dev/infiniband/uverbs* of the node, "+
+		c.Warnings = append(c.Warnings, c.source("mofed-enabled")+" is true: every container with a GPU gets all /dev/infiniband/uverbs* of the node, "+
 			"so containers can use each other's VFs: leave it off, and ask for VFs of tandem-rdma instead, which gives a container the device nodes of its own VFs")
 	}
 	c.Warnings = append(c.Warnings, c.xids.malformed...)

@@ -31,6 +31,9 @@ type eventSet interface {
 	free()
 }
 
+// ErrNoDriver says that NVIDIA's driver, or its library, is not there.
+var ErrNoDriver = errors.New("enter NVML")
+
 var (
 	errNoEvent = errors.New("no event")
 	errTooOld  = errors.New("the GPU is too old to tell of errors") // it is offered, and taken for healthy

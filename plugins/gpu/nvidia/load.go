@@ -2,7 +2,9 @@ package nvidia
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -69,7 +71,7 @@ func (g *given) Type() string { return string(g.kind) }
 
 // Load puts flags, environment and configuration file together. Called again it reads the file again.
 func (f *Flags) Load(env func(string) (string, bool)) (Config, error) {
-	c := Config{sources: map[string]string{}}
+	c := Config{said: map[string]said{}}
 	for i := range f.settings {
 		if err := f.fromOutside(&c, i, env); err != nil {
 			return Config{}, err
@@ -90,10 +92,9 @@ func (f *Flags) Load(env func(string) (string, bool)) (Config, error) {
 
 // fromOutside applies what flag or environment say about a setting, or else its preset.
 func (f *Flags) fromOutside(c *Config, i int, env func(string) (string, bool)) error {
-	s, name := f.settings[i], f.settings[i].names[0]
-	c.sources[name] = "--" + name
+	s := &f.settings[i]
 	if values := f.given[i].values; values != nil {
-		s.apply(c, values)
+		c.take(s, values, "--"+s.names[0])
 		return nil
 	}
 	for _, variable := range s.env {
@@ -105,12 +106,10 @@ func (f *Flags) fromOutside(c *Config, i int, env func(string) (string, bool)) e
 		if err != nil {
 			return fmt.Errorf("%s: %w", variable, err)
 		}
-		c.sources[name] = variable
-		s.apply(c, values)
+		c.take(s, values, variable)
 		return nil
 	}
-	c.sources[name] = ""
-	s.apply(c, s.preset)
+	c.take(s, s.preset, "")
 	return nil
 }
 
@@ -120,13 +119,13 @@ func (f *Flags) fromFile(c *Config) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range f.settings {
-		if c.sources[s.names[0]] != "" || s.key == "" {
+	for i := range f.settings {
+		s := &f.settings[i]
+		if s.key == "" || c.said[s.names[0]].source != "" {
 			continue
 		}
 		if values := s.file(content); values != nil {
-			c.sources[s.names[0]] = s.key + " of " + c.File
-			s.apply(c, values)
+			c.take(s, values, s.key+" of "+c.File)
 		}
 	}
 	if len(content.Resources.GPUs)+len(content.Resources.MIGs) > 0 {
@@ -139,13 +138,32 @@ func (f *Flags) fromFile(c *Config) error {
 	return err
 }
 
-// Sources lists the settings that somebody made, as "mig-strategy from MIG_STRATEGY", sorted.
-func (c *Config) Sources() []string {
-	var list []string
-	for _, name := range slices.Sorted(maps.Keys(c.sources)) {
-		if source := c.sources[name]; source != "" {
-			list = append(list, name+" from "+source)
+// said is the value of a setting, and who said so: a flag, a variable or a key of a file, or nobody.
+type said struct{ value, source string }
+
+func (c *Config) take(s *setting, values []string, source string) {
+	c.said[s.names[0]] = said{strings.Join(values, ","), source}
+	s.apply(c, values)
+}
+
+// source is who said what a flag's setting is.
+func (c *Config) source(flag string) string { return c.said[flag].source }
+
+// KubeletDir is the kubelet's folder as the kubelet-socket setting has it; false where nobody made that setting.
+func (c *Config) KubeletDir() (string, bool) {
+	return path.Dir(path.Dir(c.KubeletSocket)), c.source("kubelet-socket") != ""
+}
+
+// LogValue lists what somebody set, and where.
+func (c Config) LogValue() slog.Value {
+	var attributes []slog.Attr
+	for _, name := range slices.Sorted(maps.Keys(c.said)) {
+		if s := c.said[name]; s.source != "" {
+			attributes = append(attributes, slog.String(name, s.value+" ("+s.source+")"))
 		}
 	}
-	return list
+	if len(c.Sharing.Replicas) > 0 {
+		attributes = append(attributes, slog.Any("replicas", c.Sharing.Replicas))
+	}
+	return slog.GroupValue(attributes...)
 }

@@ -2,8 +2,8 @@
 
 package nvidia
 
-import "errors"
+import "fmt"
 
 func open(string) (library, error) {
-	return nil, errors.New("enter NVML: this tandem-gpu was built without a C compiler and cannot open NVIDIA's library: build it with one (CGO_ENABLED=1)")
+	return nil, fmt.Errorf("%w: this tandem-gpu was built without a C compiler and cannot open NVIDIA's library: build it with one (CGO_ENABLED=1)", ErrNoDriver)
 }

@@ -60,7 +60,7 @@ type Machine struct {
 	Recheck time.Duration // between two looks at a GPU that is broken, 30 s where it is 0
 }
 
-// Open enters NVML. It fails where NVIDIA's driver or, if it is required, an IMEX channel is not there.
+// Open enters NVML. It fails with ErrNoDriver where NVIDIA's driver is not there.
 func Open(config Config, machine Machine, log *slog.Logger) (*Backend, error) {
 	if machine.Recheck == 0 {
 		machine.Recheck = 30 * time.Second
@@ -70,8 +70,13 @@ func Open(config Config, machine Machine, log *slog.Logger) (*Backend, error) {
 	if b.channels, err = findChannels(&b.config, machine.DevRoot); err != nil {
 		return nil, err
 	}
-	b.lib, err = open(config.ContainerDriverRoot)
-	return b, err
+	if b.lib, err = open(config.ContainerDriverRoot); err == nil {
+		return b, nil
+	}
+	if some, _ := config.cdi(); some { // nothing to wait for, as with NVIDIA's own plugin
+		err = fmt.Errorf("%s has a strategy of CDI, which needs NVML: %v", config.source("device-list-strategy"), err)
+	}
+	return nil, err
 }
 
 // Close leaves NVML.
