@@ -18,6 +18,7 @@
 package nvidia
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -74,7 +75,7 @@ func Open(config Config, machine Machine, log *slog.Logger) (*Backend, error) {
 		return b, nil
 	}
 	if some, _ := config.cdi(); some { // nothing to wait for, as with NVIDIA's own plugin
-		err = fmt.Errorf("%s has a strategy of CDI, which needs NVML: %v", config.source("device-list-strategy"), err)
+		err = errors.New(config.source("device-list-strategy") + " has a strategy of CDI, which needs NVML: " + err.Error())
 	}
 	return nil, err
 }

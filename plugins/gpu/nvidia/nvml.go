@@ -36,12 +36,11 @@ func open(root string) (library, error) {
 }
 
 func (m *management) enter() error {
-	ret := m.api.Init()
-	switch {
-	case ret == nvml.SUCCESS:
+	switch ret := m.api.Init(); ret {
+	case nvml.SUCCESS:
 		m.entered = true
 		return nil
-	case ret == nvml.ERROR_LIBRARY_NOT_FOUND:
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
 		return fmt.Errorf("%w: %s cannot be opened: install NVIDIA's driver, mount its root at --driver-root-ctr-path, or make nvidia the container runtime of this pod", ErrNoDriver, m.path)
 	default:
 		return fmt.Errorf("%w: %s says %q: load NVIDIA's driver, or keep this plugin off the node", ErrNoDriver, m.path, word(ret))

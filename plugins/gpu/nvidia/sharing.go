@@ -80,7 +80,7 @@ func resourceName(name string) (string, error) {
 	case len(vendor+name) > maxName:
 		return "", fmt.Errorf("%s%s has more than %d characters", vendor, name, maxName)
 	case !subdomain.MatchString(name):
-		return "", fmt.Errorf("%q is not a name for a resource: want lower-case letters, digits, - and .", name)
+		return "", fmt.Errorf("%q is not a name for a resource: want lower-case letters, digits, dots and dashes", name)
 	}
 	return vendor + name, nil
 }
