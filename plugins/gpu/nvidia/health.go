@@ -71,7 +71,7 @@ func (b *Backend) listen(ctx context.Context, changed func()) {
 	}
 	looked := time.Now()
 	for ctx.Err() == nil && sameCards(cards, b.cards()) {
-		e, err := set.wait(waitLimit)
+		e, err := set.wait(min(waitLimit, b.machine.Recheck))
 		switch {
 		case errors.Is(err, errNoEvent):
 			if b.ailing() && time.Since(looked) >= b.machine.Recheck {
