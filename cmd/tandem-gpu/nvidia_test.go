@@ -54,7 +54,6 @@ func mixed(m *nvml.Machine) { // half of the GPUs in parts, two ways
 func TestNVIDIA(t *testing.T) {
 	t.Attr("parity", "nvidia/resource-name")
 	t.Attr("parity", "nvidia/plugin-options")
-	t.Attr("parity", "nvidia/securitycontext")
 	for _, c := range []struct {
 		machine string
 		change  func(*nvml.Machine)
@@ -176,7 +175,6 @@ func TestStockName(t *testing.T) {
 	t.Attr("parity", "nvidia/config-manager-sighup")
 	t.Attr("parity", "nvidia/kubelet-restart")
 	t.Attr("parity", "nvidia/shared-rename")
-	t.Attr("parity", "nvidia/socket-name")
 	n := nvidiaNode(t, "nv-h100-oci", nil)
 	file := filepath.Join(n.dir, "config.yaml")
 	write(t, file, "version: v1\nflags: {migStrategy: mixed, plugin: {deviceListStrategy: volume-mounts, deviceIDStrategy: uuid}}")
@@ -291,6 +289,7 @@ func TestDetect(t *testing.T) {
 		{both, "tandem-gpu", "nvidia", "nvidia"},
 		{both, stockNVIDIA, "auto", "nvidia"},
 		{amd, stockNVIDIA, "auto", "nvidia"},
+		{nvidia, stockAMD, "auto", "amd"},
 	} {
 		if got, err := detect(c.sys, c.program, c.flag); err != nil || got != c.want {
 			t.Errorf("%s --vendor=%s: %s, %v, want %s", c.program, c.flag, got, err, c.want)

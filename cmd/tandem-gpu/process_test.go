@@ -61,6 +61,19 @@ func execute(t *testing.T, name string, variables []string, args ...string) *pro
 	}
 	p := &process{Cmd: exec.Command(filepath.Join(dir, name), args...), done: make(chan struct{})}
 	p.Args[0] = name
+	p.begin(t, variables)
+	return p
+}
+
+// startProcess is execute for another program, which becomes tandem-gpu.
+func startProcess(t *testing.T, program string, variables []string, args ...string) {
+	t.Helper()
+	p := &process{Cmd: exec.Command(program, args...), done: make(chan struct{})}
+	p.begin(t, variables)
+}
+
+func (p *process) begin(t *testing.T, variables []string) {
+	t.Helper()
 	p.Env = append(os.Environ(), variables...)
 	p.Stdout, p.Stderr = p, p
 	if err := p.Start(); err != nil {
@@ -74,10 +87,9 @@ func execute(t *testing.T, name string, variables []string, args ...string) *pro
 		_ = p.Process.Signal(syscall.SIGTERM)
 		kubelettest.Await(t, ended(p))
 		if t.Failed() {
-			t.Logf("log of %s:\n%s", name, p.text())
+			t.Logf("log of %s:\n%s", p.Args[0], p.text())
 		}
 	})
-	return p
 }
 
 func ended(p *process) <-chan int {

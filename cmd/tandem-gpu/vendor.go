@@ -18,6 +18,9 @@ const (
 // manifests need no change, and NVIDIA's config-manager, which looks for a process of this name, finds it.
 const stockNVIDIA = "nvidia-device-plugin"
 
+// stockAMD is what AMD's own plugin is called.
+const stockAMD = "k8s-device-plugin"
+
 // inOrder puts first whose flags count where a name means two things, which --dev-root does.
 func inOrder(program string, own, stock *pflag.FlagSet) []*pflag.FlagSet {
 	if program == stockNVIDIA {
@@ -35,6 +38,8 @@ func detect(sys fs.FS, program, flag string) (string, error) {
 		return "", fmt.Errorf("--vendor %q: want %s, %s or auto", flag, vendorAMD, vendorNVIDIA)
 	case program == stockNVIDIA:
 		return vendorNVIDIA, nil
+	case program == stockAMD:
+		return vendorAMD, nil
 	}
 	amd, nvidia := binds(sys, "amdgpu"), binds(sys, "nvidia")
 	switch {

@@ -17,6 +17,8 @@ import (
 )
 
 func TestRecordedMachines(t *testing.T) {
+	t.Attr("parity", "nvidia/device-id-full")
+	t.Attr("parity", "nvidia/topology")
 	for _, c := range []struct {
 		machine string
 		numa    string // of every GPU in turn
@@ -121,6 +123,9 @@ func various(m *nvml.Machine) { // GPU 0 in seven, GPU 1 in two of three and one
 }
 
 func TestMIGStrategies(t *testing.T) {
+	t.Attr("parity", "nvidia/mig-strategy-none")
+	t.Attr("parity", "nvidia/mig-strategy-single")
+	t.Attr("parity", "nvidia/mig-strategy-mixed")
 	none := func(*nvml.Machine) {}
 	empty := func(m *nvml.Machine) { m.GPUs[3].MIG = 1 }
 	halved := func(m *nvml.Machine) { // a GPU instance with two compute instances
@@ -171,6 +176,8 @@ func TestMIGStrategies(t *testing.T) {
 }
 
 func TestMIGDevice(t *testing.T) {
+	t.Attr("parity", "nvidia/device-id-mig")
+	t.Attr("parity", "nvidia/topology")
 	n := record(t, "nv-h100-oci", various)
 	_, inventory := n.discover(t, "--mig-strategy=mixed", "--pass-device-specs")
 	got := inventory.Resources["nvidia.com/mig-3g.40gb"][1]
