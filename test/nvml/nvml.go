@@ -6,6 +6,7 @@
 //	error CODE                  every call fails with it, as NVML's return codes are numbered
 //	trace FILE                  the names of the calls are appended there
 //	gpu INDEX UUID BUS MINOR MEMORY MIG STATE RECOVERY NAME
+//	deaf INDEX CODE             registering for its events fails with it
 //	link INDEX BUS|switch COUNT
 //	mig INDEX SLOT UUID GI CI GPU-PROFILE COMPUTE-PROFILE MEMORY
 //
@@ -28,6 +29,7 @@ import (
 
 // Return codes of NVML (nvmlReturn_t).
 const (
+	NotSupported    = 3
 	DriverNotLoaded = 9
 	GPUIsLost       = 15
 )
@@ -48,6 +50,7 @@ type GPU struct {
 	Memory   uint64 // MiB
 	MIG      int    // -1 unsupported, 0 off, 1 on
 	State    int    // return code of calls about it
+	Deaf     int    // return code of registering for its events
 	Recovery int    // -1 where the driver cannot say, 0 none, 1 reset
 	Name     string
 	Switch   int                      // links to NVSwitches
@@ -138,6 +141,9 @@ func (m Machine) Text() string {
 	}
 	for i, g := range m.GPUs {
 		fmt.Fprintf(&b, "gpu %d %s %s %d %d %d %d %d %s\n", i, g.UUID, BusID(g.Address), g.Minor, g.Memory, g.MIG, g.State, g.Recovery, g.Name)
+		if g.Deaf != 0 {
+			fmt.Fprintf(&b, "deaf %d %d\n", i, g.Deaf)
+		}
 		if g.Switch > 0 {
 			fmt.Fprintf(&b, "link %d switch %d\n", i, g.Switch)
 		}

@@ -79,6 +79,9 @@ func (c *Config) check() error {
 	if c.HostDevRoot == "" {
 		c.HostDevRoot = c.DriverRoot
 	}
+	if len(c.DeviceList) == 0 {
+		return fmt.Errorf("%s is empty: want %s or another strategy", c.source("device-list-strategy"), listEnvVar)
+	}
 	for _, s := range c.DeviceList {
 		if err := c.oneOf("device-list-strategy", s, listEnvVar, listVolumeMounts, listCDIAnnotations, listCDICRI); err != nil {
 			return err

@@ -142,6 +142,7 @@ func TestFiles(t *testing.T) {
 		{name: "no YAML", file: "flags: [", err: []string{"read the configuration", "config.yaml"}},
 		{name: "type", file: "flags: {failOnInitError: maybe}", err: []string{"failOnInitError"}},
 		{name: "list type", file: "flags: {plugin: {deviceListStrategy: 3}}", err: []string{"neither a string nor a list"}},
+		{name: "no strategy", file: "flags: {plugin: {deviceListStrategy: []}}", err: []string{"deviceListStrategy of", "is empty"}},
 		{name: "one string of two", file: "flags: {plugin: {deviceListStrategy: 'envvar,cdi-cri'}}", err: []string{`"envvar,cdi-cri"`}},
 		{name: "no resources", file: sharing("renameByDefault: true"), err: []string{"sharing.timeSlicing.resources is empty"}},
 		{name: "no name", file: sharing("resources: [{replicas: 2}]"), err: []string{"resources[0].name"}},

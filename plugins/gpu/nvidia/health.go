@@ -21,6 +21,7 @@ type mark struct {
 	why   string
 	since time.Time
 	told  bool // the driver has since told that what the GPU needs changed
+	deaf  bool // it is only that the GPU cannot be watched
 }
 
 // Watch waits for events until ctx is done: Xids, which make a GPU unhealthy, a GPU divided anew, a GPU that recovered, a GPU or
@@ -33,9 +34,8 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	pause := firstPause
 	for ctx.Err() == nil {
 		began := time.Now()
-		b.listen(ctx, changed)
-		if ctx.Err() != nil {
-			return nil
+		if b.listen(ctx, changed) {
+			continue
 		}
 		if time.Since(began) > 2*waitLimit {
 			pause = firstPause
@@ -44,6 +44,7 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 		changed()
 		select {
 		case <-ctx.Done():
+			return nil
 		case <-time.After(pause):
 			pause = min(2*pause, b.machine.Recheck)
 		}
@@ -55,35 +56,58 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// listen hands on events until waiting fails or the GPUs that answer are not the same as before.
-func (b *Backend) listen(ctx context.Context, changed func()) {
+// listen hands on events until it is time to listen anew, since other GPUs answer than before, or some could not be watched.
+// It reports false when waiting failed.
+func (b *Backend) listen(ctx context.Context, changed func()) bool {
 	cards := b.cards()
 	set, deaf, err := b.lib.events(cards)
 	if err != nil {
-		return
+		return false
 	}
 	defer set.free()
-	for uuid, reason := range deaf {
-		if !errors.Is(reason, errTooOld) {
-			b.mark(uuid, fmt.Sprintf("it cannot be watched: %v", reason))
-			changed()
-		}
+	maps.DeleteFunc(deaf, func(_ string, reason error) bool { return errors.Is(reason, errTooOld) })
+	if b.unwatched(deaf) {
+		changed()
 	}
 	looked := time.Now()
 	for ctx.Err() == nil && sameCards(cards, b.cards()) {
 		e, err := set.wait(min(waitLimit, b.machine.Recheck))
 		switch {
 		case errors.Is(err, errNoEvent):
-			if b.ailing() && time.Since(looked) >= b.machine.Recheck {
-				looked = time.Now()
-				changed()
+			if time.Since(looked) < b.machine.Recheck || !b.ailing() {
+				continue
+			}
+			looked = time.Now()
+			changed()
+			if len(deaf) > 0 {
+				return true
 			}
 		case err != nil:
-			return
+			return false
 		case b.take(e):
 			changed()
 		}
 	}
+	return true
+}
+
+// unwatched marks the GPUs that cannot be watched, and no others that could not before. It reports whether that is news.
+func (b *Backend) unwatched(deaf map[string]error) (news bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for uuid, m := range b.broken {
+		if deaf[uuid] == nil && m.deaf {
+			delete(b.broken, uuid)
+			news = true
+		}
+	}
+	for uuid, reason := range deaf {
+		if _, known := b.broken[uuid]; !known {
+			b.broken[uuid] = mark{why: fmt.Sprintf("it cannot be watched: %v", reason), since: time.Now(), deaf: true}
+			news = true
+		}
+	}
+	return news
 }
 
 // sameCards reports whether the same GPUs answer.
@@ -192,7 +216,7 @@ func (b *Backend) forgive(cards []card) map[string]mark {
 			uuids = append(uuids, s.uuid)
 		}
 		for _, uuid := range uuids {
-			if m, broken := b.broken[uuid]; broken && (m.told || time.Since(m.since) >= b.machine.Recheck) {
+			if m, broken := b.broken[uuid]; broken && !m.deaf && (m.told || time.Since(m.since) >= b.machine.Recheck) {
 				delete(b.broken, uuid)
 			}
 		}

@@ -93,6 +93,21 @@ func TestRecovery(t *testing.T) {
 	discoverUntil(t, backend, due)
 }
 
+func TestGPUThatCannotBeWatched(t *testing.T) {
+	n := record(t, "nv-h100-oci", func(m *nvml.Machine) {
+		m.GPUs[1].Deaf = nvml.NotSupported // too old, and taken for healthy
+		m.GPUs[6].Deaf = nvml.GPUIsLost
+	})
+	backend, _ := n.discover(t)
+	due := watch(t, backend)
+	discoverUntil(t, backend, due, n.Machine.GPUs[6].UUID)
+	n.Event(t, n.Machine.GPUs[0].UUID, nvml.Xid, 48, nvml.None, nvml.None)
+	discoverUntil(t, backend, due, n.Machine.GPUs[0].UUID, n.Machine.GPUs[6].UUID)
+	n.Machine.GPUs[6].Deaf = 0
+	n.Update(t)
+	discoverUntil(t, backend, due)
+}
+
 func TestGPULostAndBack(t *testing.T) {
 	t.Attr("parity", "nvidia/preferred-broken-gpu")
 	n := record(t, "nv-h100-oci", nil)

@@ -124,7 +124,7 @@ func (m *management) readCard(c *card) error {
 		c.memory = memory.Total
 	}
 	c.needs = readRecovery(handle)
-	c.peers, c.switched = readLinks(handle)
+	c.peers, c.switched = m.readLinks(handle)
 	return m.readSlices(handle, c)
 }
 
@@ -160,9 +160,17 @@ func readRecovery(handle nvml.Device) recovery {
 	}
 }
 
+// has reports whether the driver is new enough for a function. Calling one that it lacks ends the process.
+func (m *management) has(function string) bool {
+	return m.api.Extensions().LookupSymbol(function) == nil
+}
+
 // readLinks counts the NVLinks that are up: by the GPU at the other end, and those to NVSwitches.
-func readLinks(handle nvml.Device) (peers map[topology.Address]int, switched int) {
+func (m *management) readLinks(handle nvml.Device) (peers map[topology.Address]int, switched int) {
 	peers = map[topology.Address]int{}
+	if !m.has("nvmlDeviceGetNvLinkRemoteDeviceType") {
+		return peers, 0
+	}
 	for l := range nvml.NVLINK_MAX_LINKS {
 		state, ret := handle.GetNvLinkState(l)
 		if ret != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
@@ -185,7 +193,7 @@ func readLinks(handle nvml.Device) (peers map[topology.Address]int, switched int
 }
 
 func (m *management) readSlices(handle nvml.Device, c *card) error {
-	if m.api.Extensions().LookupSymbol("nvmlDeviceGetMigMode") != nil {
+	if !m.has("nvmlDeviceGetMigMode") {
 		return nil // a driver older than MIG
 	}
 	mode, _, ret := handle.GetMigMode()

@@ -25,7 +25,7 @@ type setting struct {
 type kind string
 
 const (
-	word1   kind = "string"
+	plain   kind = "string"
 	boolean kind = "bool"
 	list    kind = "list"
 	integer kind = "integers"
@@ -59,7 +59,7 @@ func (k kind) parse(value string) ([]string, error) {
 }
 
 func textual(key, preset, usage string, env, names []string, said func(*file) *string, to func(*Config) *string) setting {
-	return setting{names: names, env: env, key: key, usage: usage, kind: word1, preset: []string{preset},
+	return setting{names: names, env: env, key: key, usage: usage, kind: plain, preset: []string{preset},
 		file: func(f *file) []string {
 			if said(f) == nil {
 				return nil

@@ -27,6 +27,7 @@ struct link {
 struct gpu {
 	int present, minor, mig, recovery;
 	nvmlReturn_t state; // what calls about this GPU return
+	nvmlReturn_t deaf;  // what registering for its events returns
 	unsigned long long memory; // MiB
 	char uuid[TEXT], bus[TEXT], name[TEXT];
 	struct link links[LINKS];
@@ -72,6 +73,7 @@ static void read_line(const char *line) {
 		gpus[index] = g;
 		return;
 	}
+	if (sscanf(line, "deaf %u %d", &index, &state) == 2 && index < GPUS) { gpus[index].deaf = state; return; }
 	if (sscanf(line, "link %u %95s %d", &index, bus, &count) == 3 && index < GPUS) {
 		for (int l = 0; l < LINKS && count > 0; l++) {
 			struct link *link = &gpus[index].links[l];
@@ -475,7 +477,7 @@ nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long
 
 nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set) {
 	GPU;
-	(void)gpu;
+	if (gpu->deaf != NVML_SUCCESS) return done(gpu->deaf);
 	if (types & ~supported) return done(NVML_ERROR_NOT_SUPPORTED);
 	((struct set *)set.handle)->mask[index] |= types;
 	return done(NVML_SUCCESS);
