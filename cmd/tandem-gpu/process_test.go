@@ -18,12 +18,16 @@ import (
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
 
+// built is the folder that program makes; TestMain removes it.
+var built string
+
 // program builds tandem-gpu once; the folder has the names of the stock plugin beside it, as the image does.
 var program = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "tandem-gpu")
 	if err != nil {
 		return "", err
 	}
+	built = dir
 	if output, err := exec.Command("go", "build", "-o", filepath.Join(dir, "tandem-gpu"), ".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build tandem-gpu: %w\n%s", err, output)
 	}

@@ -129,13 +129,7 @@ func (b *Backend) take(e event) bool {
 	case migEvent:
 		return true
 	case recoveryEvent:
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		for uuid, m := range b.broken {
-			m.told = true
-			b.broken[uuid] = m
-		}
-		return len(b.broken) > 0
+		return b.told(e.uuid)
 	case xidEvent:
 		if b.config.xids.ignores(e.xid) {
 			return false
@@ -147,6 +141,33 @@ func (b *Backend) take(e event) bool {
 	default:
 		return false
 	}
+}
+
+// told notes that what a GPU needs changed, and reports whether anything was broken there.
+func (b *Backend) told(gpu string) (news bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.known {
+		if c.uuid != gpu {
+			continue
+		}
+		for _, uuid := range c.uuids() {
+			if m, broken := b.broken[uuid]; broken {
+				m.told, news = true, true
+				b.broken[uuid] = m
+			}
+		}
+	}
+	return news
+}
+
+// uuids are those of a GPU and its MIG devices.
+func (c *card) uuids() []string {
+	list := []string{c.uuid}
+	for _, s := range c.slices {
+		list = append(list, s.uuid)
+	}
+	return list
 }
 
 // struck lists what an Xid is about: a MIG device where the driver tells which, and otherwise the whole GPU. An Xid of a GPU
@@ -211,11 +232,7 @@ func (b *Backend) forgive(cards []card) map[string]mark {
 		if c.err != nil || c.needs != recoveryNone {
 			continue
 		}
-		uuids := []string{c.uuid}
-		for _, s := range c.slices {
-			uuids = append(uuids, s.uuid)
-		}
-		for _, uuid := range uuids {
+		for _, uuid := range c.uuids() {
 			if m, broken := b.broken[uuid]; broken && !m.deaf && (m.told || time.Since(m.since) >= b.machine.Recheck) {
 				delete(b.broken, uuid)
 			}
