@@ -65,8 +65,9 @@ func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, si
 	return p.member.Prefer(ctx, available, mustInclude, size)
 }
 
-// Allocate answers in the order that pairs the i-th GPU with the i-th VF. A device that went away is answered as it was. An
-// ID that was never a device is left out, as in AMD's own plugin, unless the backend refuses it, as NVIDIA's does.
+// Allocate answers in the order that pairs the i-th GPU with the i-th VF. It refuses what the backend or the coordinator
+// refuses and nothing else: a device that went away is answered as it was, and an ID that was never a device is left out, as
+// in AMD's own plugin, unless the backend refuses it, as NVIDIA's does.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
 	devices, unknown := p.find(ids)
 	if refuser, ok := p.gpus.backend.(Refuser); ok {
@@ -74,7 +75,10 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.Container
 			return nil, err
 		}
 	}
-	ordered := p.member.Allocated(ctx, ids)
+	ordered, err := p.member.Allocated(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
 	devices, unknown = p.find(ordered)
 	if len(unknown) > 0 {
 		p.log.Warn("allocate", "devices", ordered, "unknown", unknown)
