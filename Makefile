@@ -40,7 +40,7 @@ nvml: $(BIN)/nvml/libnvidia-ml.so.1 ## Build the stand-in for NVIDIA's library t
 $(BIN)/nvml/libnvidia-ml.so.1: test/nvml/library/nvml.c go.mod
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -DNVML_NO_UNVERSIONED_FUNC_DEFS -O2 -g -Wall -Wextra -Werror -Wno-sign-compare -fPIC -shared -pthread \
-		-I$$(go list -m -f '{{.Dir}}' github.com/NVIDIA/go-nvml)/pkg/nvml -Wl,-soname,$(@F) -o $@.$$$$ $< && mv $@.$$$$ $@
+		-I$$(go list -f '{{.Dir}}' github.com/NVIDIA/go-nvml/pkg/nvml) -Wl,-soname,$(@F) -o $@.$$$$ $< && mv $@.$$$$ $@
 
 .PHONY: test
 test: ## Run all tests: own packages with the race detector, then the real kubelet around the built plugins

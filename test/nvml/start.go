@@ -29,15 +29,10 @@ type Driver struct {
 var library = sync.OnceValues(func() (string, error) {
 	_, here, _, _ := runtime.Caller(0)
 	root := filepath.Join(filepath.Dir(here), "../..")
-	for _, program := range []string{"make", "cc"} {
-		if _, err := exec.LookPath(program); err != nil {
-			return "", fmt.Errorf("the NVML stand-in is C, and there is no %s here", program)
-		}
-	}
 	make := exec.Command("make", "--silent", "nvml")
 	make.Dir = root
 	if output, err := make.CombinedOutput(); err != nil {
-		panic(fmt.Sprintf("make nvml: %v\n%s", err, output))
+		return "", fmt.Errorf("make nvml: %w\n%s", err, output)
 	}
 	return filepath.Join(root, "bin/nvml/libnvidia-ml.so.1"), nil
 })
@@ -46,9 +41,14 @@ var library = sync.OnceValues(func() (string, error) {
 // skips the test where there is no C compiler.
 func Start(t *testing.T, m Machine) *Driver {
 	t.Helper()
+	for _, program := range []string{"make", "cc"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("the NVML stand-in is C, and there is no %s here", program)
+		}
+	}
 	path, err := library()
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	d := &Driver{Root: filepath.Join(dir, "root"), Machine: m, file: filepath.Join(dir, "machine")}
