@@ -154,7 +154,8 @@ func TestPairs(t *testing.T) {
 			free := ids(kubelettest.Await(t, vfs.Lists))
 			rest := ids(kubelettest.Await(t, gpus.Lists))
 			n.joined(t, c.resource, "nvidia.com/vf")
-			var held []entry
+			held := []entry{}
+			n.checkpoint(t, held)
 			for len(free) > 0 && len(rest) > 0 {
 				chosen, err := gpus.Prefer(t.Context(), rest, nil, 1)
 				if err != nil || len(chosen) != 1 {

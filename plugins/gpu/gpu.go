@@ -40,9 +40,9 @@ type Refuser interface {
 // Narrower is a Backend with a rule of its own for which devices of a resource to prefer, such as to spread containers
 // over the cards that they share.
 type Narrower interface {
-	// Narrow leaves out of available what the rule forbids and adds to mustInclude what it demands. There stay size
-	// devices to choose, whatever was asked.
-	Narrow(devices []Device, available, mustInclude []string, size int) (narrowed, must []string)
+	// Narrow leaves out of available what the rule forbids. What is left, mustInclude with it, is enough for size devices if
+	// available was.
+	Narrow(devices []Device, available, mustInclude []string, size int) []string
 }
 
 // Inventory is what a Backend found.

@@ -43,8 +43,8 @@ func (o *optional) Refuse(_ string, devices []Device, unknown []string) error {
 }
 
 // Narrow leaves "b" out.
-func (o *optional) Narrow(_ []Device, available, mustInclude []string, _ int) ([]string, []string) {
-	return slices.DeleteFunc(slices.Clone(available), func(id string) bool { return id == "b" }), mustInclude
+func (o *optional) Narrow(_ []Device, available, _ []string, _ int) []string {
+	return slices.DeleteFunc(slices.Clone(available), func(id string) bool { return id == "b" })
 }
 
 func TestWatcher(t *testing.T) {

@@ -60,7 +60,7 @@ func numaNodes(d Device) []int {
 func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
 	if narrower, ok := p.gpus.backend.(Narrower); ok {
 		devices, _, _ := p.gpus.latest(p.name)
-		available, mustInclude = narrower.Narrow(devices, available, mustInclude, size)
+		available = narrower.Narrow(devices, available, mustInclude, size)
 	}
 	return p.member.Prefer(ctx, available, mustInclude, size)
 }

@@ -7,12 +7,12 @@ import (
 )
 
 // Narrow keeps to the policy for what shares a GPU, replicas and MIG devices: distributed takes them from the GPU of which
-// least is in use, packed from the one of which most is. Among GPUs that are equal in this the coordinator is free to choose.
-// As in NVIDIA's own plugin what is used of a MIG device is counted by itself, so that MIG devices that are not replicated
-// are all equal.
-func (b *Backend) Narrow(devices []gpu.Device, available, mustInclude []string, size int) ([]string, []string) {
+// least is in use, packed from the one of which most is. Among GPUs that are equal in this the coordinator is free to choose,
+// unless the request is for more than these have to give. As in NVIDIA's own plugin what is used of a MIG device is counted by
+// itself, so that MIG devices that are not replicated are all equal.
+func (b *Backend) Narrow(devices []gpu.Device, available, mustInclude []string, size int) []string {
 	if !slices.ContainsFunc(available, isReplica) {
-		return available, mustInclude
+		return available
 	}
 	used, free := map[string]int{}, map[string][]string{}
 	for _, d := range devices {
@@ -31,21 +31,21 @@ func (b *Backend) Narrow(devices []gpu.Device, available, mustInclude []string, 
 	if packed {
 		better = func(a, b int) bool { return a > b }
 	}
-	must := slices.Clone(mustInclude)
-	for len(must) < size && len(free) > 0 {
+	narrowed := slices.Clone(mustInclude)
+	for len(narrowed) < size && len(free) > 0 {
 		best := leaders(free, used, better)
-		if packed && len(must)+1 < size {
+		if packed && len(narrowed)+1 < size {
 			best = best[:1] // whichever is begun is the best from then on
 		}
-		if len(must)+len(best) >= size { // the last round: any of them will do
-			return slices.Concat(must, best), must
+		if len(narrowed) == len(mustInclude) && len(narrowed)+len(best) >= size {
+			return append(narrowed, best...) // any of them will do
 		}
-		for _, id := range best {
-			must = append(must, id)
+		for _, id := range best[:min(len(best), size-len(narrowed))] {
+			narrowed = append(narrowed, id)
 			take(free, used, id)
 		}
 	}
-	return must, must
+	return narrowed
 }
 
 // leaders lists the first free replica of every GPU that none is better than.

@@ -25,22 +25,22 @@ func TestNarrow(t *testing.T) {
 		policy          string
 		available, must []string
 		size            int
-		narrowed, first []string
+		narrowed        []string
 	}{
-		{policyDistributed, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"b::0", "c::0"}, nil},
-		{policyDistributed, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 3, []string{"b::0", "b::1", "c::0", "c::1"}, []string{"b::0", "c::0"}},
-		{policyPacked, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"a::1"}, nil},
-		{policyPacked, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 3, []string{"a::1", "b::0", "b::1"}, []string{"a::1", "b::0"}},
-		{policyPacked, []string{"b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"b::0", "c::0"}, nil},
-		{policyDistributed, []string{"b::0", "b::1", "c::0"}, []string{"b::0"}, 2, []string{"b::0", "b::1", "c::0"}, []string{"b::0"}}, // of b and c two are in use each
-		{policyDistributed, []string{"GPU-1", "GPU-2"}, nil, 1, []string{"GPU-1", "GPU-2"}, nil},
-		{policyDistributed, []string{"a::0", "z::0", "a::0"}, nil, 2, []string{"a::0"}, []string{"a::0"}},
+		{policyDistributed, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"b::0", "c::0"}},
+		{policyDistributed, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 3, []string{"b::0", "b::1", "c::0"}},
+		{policyPacked, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"a::1"}},
+		{policyPacked, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 3, []string{"a::1", "b::0", "b::1"}},
+		{policyPacked, []string{"b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"b::0", "c::0"}},
+		{policyDistributed, []string{"b::0", "b::1", "c::0"}, []string{"b::0"}, 2, []string{"b::0", "b::1", "c::0"}}, // of b and c two are in use each
+		{policyDistributed, []string{"GPU-1", "GPU-2"}, nil, 1, []string{"GPU-1", "GPU-2"}},
+		{policyDistributed, []string{"a::0", "z::0", "a::0"}, nil, 2, []string{"a::0"}},
 	} {
 		backend := &Backend{config: Config{SharedPolicy: c.policy}}
-		narrowed, must := backend.Narrow(world("abc", 3), c.available, c.must, c.size)
+		narrowed := backend.Narrow(world("abc", 3), c.available, c.must, c.size)
 		slices.Sort(narrowed)
-		if !slices.Equal(narrowed, c.narrowed) || !slices.Equal(must, c.first) {
-			t.Errorf("%s %v, %v of %d: %v, %v, want %v, %v", c.policy, c.available, c.must, c.size, narrowed, must, c.narrowed, c.first)
+		if !slices.Equal(narrowed, c.narrowed) {
+			t.Errorf("%s %v, %v of %d: %v, want %v", c.policy, c.available, c.must, c.size, narrowed, c.narrowed)
 		}
 	}
 }
@@ -68,10 +68,9 @@ func TestNarrowIsGreedy(t *testing.T) {
 		}
 		size := len(must) + random.IntN(len(available)-len(must)+1)
 		backend := &Backend{config: Config{SharedPolicy: policy}}
-		narrowed, forced := backend.Narrow(devices, available, must, size)
-		rest := slices.DeleteFunc(slices.Clone(narrowed), func(id string) bool { return slices.Contains(forced, id) })
+		rest := slices.DeleteFunc(backend.Narrow(devices, available, must, size), func(id string) bool { return slices.Contains(must, id) })
 		random.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
-		chosen := slices.Concat(forced, rest)
+		chosen := slices.Concat(must, rest)
 		if len(chosen) < size {
 			t.Fatalf("%s: %d of %v with %v: only %v", policy, size, available, must, chosen)
 		}
