@@ -4,7 +4,6 @@
 
 BIN       := $(CURDIR)/bin
 TOOLS     := $(BIN)/tools
-BINARIES  := tandem tandem-gpu tandem-rdma
 IMAGE     ?= tandem
 TAG       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME  ?= 30s
@@ -27,9 +26,24 @@ export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
+# NVIDIA's library is opened at run time, so tandem-gpu needs a C compiler and is linked to the C library; what that library
+# lacks is not called, hence lazy. Without a compiler it is built as the others are, and without NVIDIA.
+CC_FOUND  := $(shell command -v $(CC) >/dev/null && echo 1 || echo 0)
+export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
+
 .PHONY: build
 build: ## Build tandem, tandem-gpu and tandem-rdma into bin
-	CGO_ENABLED=0 go build -trimpath -buildvcs=$(STAMP) -o $(BIN)/ $(BINARIES:%=./cmd/%)
+	CGO_ENABLED=0 go build -trimpath -buildvcs=$(STAMP) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-rdma
+	CGO_ENABLED=$(CC_FOUND) go build -trimpath -buildvcs=$(STAMP) -ldflags '-extldflags=-Wl,-z,lazy' -o $(BIN)/ ./cmd/tandem-gpu
+
+.PHONY: nvml
+nvml: $(BIN)/nvml/libnvidia-ml.so.1 ## Build the stand-in for NVIDIA's library that tests use
+
+# Two tests may build it at the same time: whoever is last puts the same file in place.
+$(BIN)/nvml/libnvidia-ml.so.1: test/nvml/library/nvml.c go.mod
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -DNVML_NO_UNVERSIONED_FUNC_DEFS -O2 -g -Wall -Wextra -Werror -Wno-sign-compare -fPIC -shared -pthread \
+		-I$$(go list -f '{{.Dir}}' github.com/NVIDIA/go-nvml/pkg/nvml) -Wl,-soname,$(@F) -o $@.$$$$ $< && mv $@.$$$$ $@
 
 .PHONY: test
 test: ## Run all tests: own packages with the race detector, then two versions of the real kubelet around the built plugins

@@ -1,10 +1,13 @@
-// Command tandem-gpu is a Kubernetes device plugin for GPUs. It offers what AMD's own plugin offers, under the same
-// names, and places a container's GPUs on the PCIe switches of the VFs that tandem-rdma gives it.
+// Command tandem-gpu is a Kubernetes device plugin for GPUs. It offers what AMD's and NVIDIA's own plugins
+// offer, under the same names, and places a container's GPUs on the PCIe switches of the VFs that tandem-rdma gives it.
 package main
 
 import (
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -18,17 +21,37 @@ var help = daemon.Help{
 hang on the same PCIe switches; alone it chooses among GPUs.`,
 	Examples: `  tandem-gpu
   tandem-gpu --resource_naming_strategy=mixed --pulse=30 --log-format=json
+  tandem-gpu --vendor=nvidia --mig-strategy=mixed --config-file=/config/config.yaml
   tandem-gpu --sysfs-root=/tmp/node/sys --kubelet-dir=/tmp/node/kubelet --run-dir=/tmp/node/run`,
 }
 
 func main() {
-	set := pflag.NewFlagSet("tandem-gpu", pflag.ContinueOnError)
+	program := filepath.Base(os.Args[0])
 	var flags daemon.Flags
 	var amd amdFlags
-	flags.Register(set)
-	amd.register(set)
+	var nvidia nvidiaFlags
+	own, stock := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.Register(own)
+	amd.register(own)
+	nvidia.register(own, stock)
+	vendor := own.String("vendor", "auto", "whose GPUs are offered: amd, nvidia, or auto for those whose driver is in use")
+	set := pflag.NewFlagSet("tandem-gpu", pflag.ContinueOnError)
+	for _, flags := range inOrder(program, own, stock) {
+		set.AddFlagSet(flags) // where both have a flag the first one's counts
+	}
 	daemon.Main(set, &flags, help, func(ctx context.Context, log *slog.Logger) error {
-		return run(ctx, flags, amd, log)
+		sys, err := flags.Sysfs()
+		if err != nil {
+			return err
+		}
+		switch found, err := detect(sys, program, *vendor); {
+		case err != nil:
+			return err
+		case found == vendorNVIDIA:
+			return nvidia.run(ctx, flags, log)
+		default:
+			return run(ctx, flags, amd, log)
+		}
 	})
 }
 
@@ -41,7 +64,12 @@ func run(ctx context.Context, flags daemon.Flags, amd amdFlags, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	gpus, err := gpu.Discover(backend, amd.pulse, log)
+	return serve(ctx, flags, backend, amd.pulse, log)
+}
+
+// serve offers what a backend finds until ctx is done.
+func serve(ctx context.Context, flags daemon.Flags, backend gpu.Backend, pulse time.Duration, log *slog.Logger) error {
+	gpus, err := gpu.Discover(backend, pulse, log)
 	if err != nil {
 		return err
 	}

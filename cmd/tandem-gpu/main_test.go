@@ -20,7 +20,12 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(built) // of "", where nothing was built, that is nothing
+		os.Exit(code)
+	}))
+}
 
 // layout makes the folders of a node: a recorded machine and a kubelet. It writes thousands of files; share it.
 func layout(t *testing.T, machine string) daemon.Flags {

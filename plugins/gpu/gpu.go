@@ -7,6 +7,8 @@
 package gpu
 
 import (
+	"context"
+
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/topology"
@@ -23,6 +25,26 @@ type Backend interface {
 	Allocate(devices []Device) *v1beta1.ContainerAllocateResponse
 }
 
+// Watcher is a Backend that knows when it is time to discover again.
+type Watcher interface {
+	// Watch calls changed when Discover would find something else than before, until ctx is done.
+	Watch(ctx context.Context, changed func()) error
+}
+
+// Refuser is a Backend that refuses what its vendor's own plugin refuses. An error makes the kubelet fail the pod.
+type Refuser interface {
+	// Refuse is asked before anything is allocated: about these devices, and those IDs that are no device of the resource.
+	Refuse(resource string, devices []Device, unknown []string) error
+}
+
+// Narrower is a Backend with a rule of its own for which devices of a resource to prefer, such as to spread containers
+// over the cards that they share.
+type Narrower interface {
+	// Narrow leaves out of available what the rule forbids. What is left, mustInclude with it, is enough for size devices if
+	// available was.
+	Narrow(devices []Device, available, mustInclude []string, size int) []string
+}
+
 // Inventory is what a Backend found.
 type Inventory struct {
 	Resources map[string][]Device // by resource name, "amd.com/gpu"
@@ -35,5 +57,7 @@ type Device struct {
 	Card    topology.Address
 	NUMA    topology.NUMANode
 	Nodes   []string // paths of its device nodes, on the host and in the container alike
+	Index   string   // the vendor's number for it, "0" or, of a part, "0:1"; empty where containers are not told it
+	Memory  uint64   // bytes; 0 for unknown
 	Healthy bool
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -27,7 +29,8 @@ type GPUs struct {
 	changed   chan struct{} // closed and replaced on every change
 }
 
-// Discover finds the GPUs. It starts nothing; Run discovers again on every pulse, or never when pulse is 0.
+// Discover finds the GPUs. It starts nothing; Run discovers again on every pulse, never when pulse is 0, and when a
+// Watcher says so.
 func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, error) {
 	found, err := backend.Discover()
 	if err != nil {
@@ -43,21 +46,45 @@ func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, er
 	return g, nil
 }
 
-// Run discovers on every pulse until ctx is done.
+// Run discovers on every pulse, and whenever a Backend that is a Watcher says so, until ctx is done.
 func (g *GPUs) Run(ctx context.Context) error {
-	if g.pulse <= 0 {
-		<-ctx.Done()
+	watcher, ok := g.backend.(Watcher)
+	if !ok {
+		g.rediscover(ctx, nil)
 		return nil
 	}
-	ticker := time.NewTicker(g.pulse)
-	defer ticker.Stop()
+	due := make(chan struct{}, 1)
+	work, working := errgroup.WithContext(ctx)
+	work.Go(func() error {
+		return watcher.Watch(working, func() {
+			select {
+			case due <- struct{}{}:
+			default:
+			}
+		})
+	})
+	work.Go(func() error {
+		g.rediscover(working, due)
+		return nil
+	})
+	return work.Wait()
+}
+
+func (g *GPUs) rediscover(ctx context.Context, due <-chan struct{}) {
+	var pulse <-chan time.Time // never, without one
+	if g.pulse > 0 {
+		ticker := time.NewTicker(g.pulse)
+		defer ticker.Stop()
+		pulse = ticker.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			g.refresh()
+			return
+		case <-pulse:
+		case <-due:
 		}
+		g.refresh()
 	}
 }
 
@@ -158,7 +185,7 @@ func difference(before map[string]Device, now Device) string {
 		return "unhealthy"
 	case !was.Healthy && now.Healthy:
 		return "healthy again"
-	case was.Card != now.Card || was.NUMA != now.NUMA || !slices.Equal(was.Nodes, now.Nodes):
+	case was.Card != now.Card || was.NUMA != now.NUMA || was.Index != now.Index || !slices.Equal(was.Nodes, now.Nodes):
 		return "moved"
 	default:
 		return ""

@@ -56,33 +56,48 @@ func numaNodes(d Device) []int {
 	return nil
 }
 
-// Prefer lets the coordinator choose.
+// Prefer lets the coordinator choose, among what the backend leaves it.
 func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
+	if narrower, ok := p.gpus.backend.(Narrower); ok {
+		devices, _, _ := p.gpus.latest(p.name)
+		available = narrower.Narrow(devices, available, mustInclude, size)
+	}
 	return p.member.Prefer(ctx, available, mustInclude, size)
 }
 
-// Allocate answers in the order that pairs the i-th GPU with the i-th VF. It refuses what the coordinator refuses and nothing
-// else: a device that went away is answered as it was, and an ID that was never a device is left out, as in the vendors'
-// own plugin for AMD.
+// Allocate answers in the order that pairs the i-th GPU with the i-th VF. It refuses what the backend or the coordinator
+// refuses and nothing else: a device that went away is answered as it was, and an ID that was never a device is left out, as
+// in AMD's own plugin, unless the backend refuses it, as NVIDIA's does.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
+	devices, unknown := p.find(ids)
+	if refuser, ok := p.gpus.backend.(Refuser); ok {
+		if err := refuser.Refuse(p.name, devices, unknown); err != nil {
+			return nil, err
+		}
+	}
 	ordered, err := p.member.Allocated(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	known, _, _ := p.gpus.latest(p.name)
-	devices := make([]Device, 0, len(ordered))
-	var unknown []string
-	for _, id := range ordered {
-		if i := slices.IndexFunc(known, func(d Device) bool { return d.ID == id }); i >= 0 {
-			devices = append(devices, known[i])
-		} else {
-			unknown = append(unknown, id)
-		}
-	}
+	devices, unknown = p.find(ordered)
 	if len(unknown) > 0 {
 		p.log.Warn("allocate", "devices", ordered, "unknown", unknown)
 	} else {
 		p.log.Info("allocate", "devices", ordered)
 	}
 	return p.gpus.backend.Allocate(devices), nil
+}
+
+// find looks the devices up, in the order of their IDs.
+func (p *Plugin) find(ids []string) (devices []Device, unknown []string) {
+	known, _, _ := p.gpus.latest(p.name)
+	devices = make([]Device, 0, len(ids))
+	for _, id := range ids {
+		if i := slices.IndexFunc(known, func(d Device) bool { return d.ID == id }); i >= 0 {
+			devices = append(devices, known[i])
+		} else {
+			unknown = append(unknown, id)
+		}
+	}
+	return devices, unknown
 }

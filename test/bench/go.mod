@@ -9,8 +9,8 @@ require (
 )
 
 require (
-	github.com/NVIDIA/go-nvlib v0.7.3 // indirect
-	github.com/NVIDIA/go-nvml v0.12.9-0 // indirect
+	github.com/NVIDIA/go-nvlib v0.12.0 // indirect
+	github.com/NVIDIA/go-nvml v0.13.4-0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 )
 

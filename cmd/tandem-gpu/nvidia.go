@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
+	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia"
+)
+
+// nvidiaFlags are the flags of NVIDIA's own plugin, and what it has no flag for.
+type nvidiaFlags struct {
+	stock    *nvidia.Flags
+	procRoot string
+	cdiRoot  string
+	recheck  time.Duration
+}
+
+func (f *nvidiaFlags) register(own, stock *pflag.FlagSet) {
+	f.stock = nvidia.Register(stock)
+	own.StringVar(&f.procRoot, "proc-root", "/proc", "folder to read the device nodes of MIG devices from")
+	own.StringVar(&f.cdiRoot, "cdi-root", "/var/run/cdi", "folder of the CDI specifications that are written")
+	own.DurationVar(&f.recheck, "nvidia-recheck", 30*time.Second, "time between two looks at a GPU that is broken; healthy ones are not looked at")
+}
+
+// errReload says that SIGHUP came.
+var errReload = errors.New("reload")
+
+// run offers NVIDIA's GPUs until ctx is done, and starts over on every SIGHUP: config-manager sends it when it has changed
+// the configuration.
+func (f *nvidiaFlags) run(ctx context.Context, flags daemon.Flags, log *slog.Logger) error {
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
+	for {
+		attempt, cancel := context.WithCancelCause(ctx)
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			select {
+			case <-reload:
+				cancel(errReload)
+			case <-attempt.Done():
+			}
+		}()
+		err := f.once(attempt, flags, log)
+		cancel(nil)
+		<-stopped
+		if err != nil && !errors.Is(err, context.Canceled) || !errors.Is(context.Cause(attempt), errReload) {
+			return err
+		}
+		log.Info("reload", "cause", "SIGHUP")
+	}
+}
+
+// once offers the GPUs as the configuration has them now.
+func (f *nvidiaFlags) once(ctx context.Context, flags daemon.Flags, log *slog.Logger) error {
+	config, err := f.stock.Load(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	log.Info("configuration of NVIDIA GPUs", "config", config)
+	if config.KubeletSocket == "" {
+		log.Warn("nothing is offered: --kubelet-socket is empty")
+		<-ctx.Done()
+		return nil
+	}
+	if dir, said := config.KubeletDir(); said {
+		flags.KubeletDir = dir
+	}
+	sys, err := flags.Sysfs()
+	if err != nil {
+		return err
+	}
+	backend, err := nvidia.Open(config, f.machine(sys, flags), log)
+	if errors.Is(err, nvidia.ErrNoDriver) && !config.FailOnInitError {
+		log.Error("nothing is offered until SIGHUP or a restart", "error", err)
+		<-ctx.Done()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer backend.Close()
+	for _, warning := range backend.Warnings() {
+		log.Warn("configuration", "warning", warning)
+	}
+	return serve(ctx, flags, backend, 0, log)
+}
+
+func (f *nvidiaFlags) machine(sys fs.FS, flags daemon.Flags) nvidia.Machine {
+	return nvidia.Machine{Sys: sys, Proc: os.DirFS(f.procRoot), DevRoot: flags.DevRoot, CDIRoot: f.cdiRoot, Recheck: f.recheck}
+}

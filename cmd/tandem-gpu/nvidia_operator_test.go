@@ -1,0 +1,102 @@
+//go:build cgo
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/nvml"
+)
+
+// entrypoint does what the NVIDIA GPU operator has the plugin's container do (assets/state-device-plugin/0400_configmap.yaml
+// in NVIDIA/gpu-operator): wait for the driver's validation, read where the driver is, look for modules, become the plugin.
+const entrypoint = `
+until [ -f "$VALIDATION" ]; do sleep 1; done
+set -o allexport
+cat "$VALIDATION"
+. "$VALIDATION"
+if cat /proc/modules | grep -q "^nothing_of_this_name "; then export MOFED_ENABLED=true; fi
+exec nvidia-device-plugin "$@"
+`
+
+// TestUnderTheOperator starts the plugin as the GPU operator and the chart do: by a script, without any capability.
+func TestUnderTheOperator(t *testing.T) {
+	t.Attr("parity", "nvidia/securitycontext")
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil {
+		t.Skip("no setpriv to drop capabilities with (package util-linux)")
+	}
+	n := nvidiaNode(t, "nv-h100-oci", nil)
+	validation := filepath.Join(n.dir, "driver-ready")
+	write(t, validation, "DRIVER_ROOT_CTR_PATH="+n.Root+"\nNVIDIA_DRIVER_ROOT=/run/nvidia/driver\nNVIDIA_DEV_ROOT=/\n")
+	dir, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(n.dir, "entrypoint.sh")
+	write(t, script, entrypoint)
+	args := []string{"--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "/bin/sh", script}
+	for _, arg := range n.args {
+		if !strings.HasPrefix(arg, "--driver-root-ctr-path") { // the script says it
+			args = append(args, arg)
+		}
+	}
+	kubelet := kubelettest.Start(t, n.dir)
+	startProcess(t, setpriv, []string{
+		"VALIDATION=" + validation, "PATH=" + dir + ":" + os.Getenv("PATH"), "PASS_DEVICE_SPECS=true", "FAIL_ON_INIT_ERROR=true", "NVIDIA_MIG_MONITOR_DEVICES=all",
+		"KUBELET_SOCKET=" + filepath.Join(kubelettest.Plugins(n.dir), "kubelet.sock"), "DEVICE_LIST_STRATEGY=volume-mounts", "MIG_STRATEGY=single",
+	}, args...)
+	plugin := kubelettest.Await(t, kubelet.Plugins)
+	devices := await(t, plugin, "8")
+	answer, err := plugin.Allocate(t.Context(), devices[0].GetID())
+	if err != nil || len(answer.GetMounts()) != 1 || len(answer.GetDevices()) == 0 {
+		t.Errorf("answer %v, %v", answer, err)
+	}
+}
+
+// TestMIGThroughCDI has NVIDIA's CDI library find the device nodes of MIG devices. It reads the real /proc/driver, so that the
+// test puts another folder there, which takes a mount namespace of its own.
+func TestMIGThroughCDI(t *testing.T) {
+	t.Attr("parity", "nvidia/cdi-spec-file")
+	n := nvidiaNode(t, "nv-h100-oci", func(m *nvml.Machine) { m.GPUs[0].Split(2, 2, 40320) })
+	dir, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const namespace = `mount --bind "$0" /proc/driver && exec "$@"`
+	driver := filepath.Join(n.dir, "proc/driver")
+	if output, err := exec.Command("unshare", "--mount", "sh", "-c", namespace, driver, "true").CombinedOutput(); err != nil {
+		t.Skipf("no mount namespace can be made here: %v: %s", err, output)
+	}
+	for _, file := range []string{"usr/lib64/libcuda.so.570.86.15", "dev/placeholder"} {
+		write(t, filepath.Join(n.Root, file), "")
+	}
+	kubelet := kubelettest.Start(t, n.dir)
+	nodes := filepath.Join(n.Root, "dev/nvidia-caps")
+	if err := os.MkdirAll(nodes, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []string{"nvidia0", "nvidia-caps/nvidia-cap3", "nvidia-caps/nvidia-cap4", "nvidia-caps/nvidia-cap5", "nvidia-caps/nvidia-cap6"} {
+		if output, err := exec.Command("mknod", filepath.Join(n.Root, "dev", node), "c", "195", "0").CombinedOutput(); err != nil {
+			t.Skipf("device nodes cannot be made here: %v: %s", err, output)
+		}
+	}
+	args := append([]string{"--mount", "sh", "-c", namespace, driver, filepath.Join(dir, "tandem-gpu")}, n.tandem("--device-list-strategy=cdi-cri", "--mig-strategy=mixed")...)
+	startProcess(t, "unshare", nil, args...)
+	kubelettest.Await(t, kubelet.Plugins)
+	kubelettest.Await(t, kubelet.Plugins)
+	content, err := os.ReadFile(filepath.Join(n.dir, "cdi/k8s.device-plugin.nvidia.com-gpu.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`"name":"` + n.Machine.GPUs[0].Slices[1].UUID, `"path":"/dev/nvidia-caps/nvidia-cap5"`, `"name":"` + n.Machine.GPUs[1].UUID} {
+		if !strings.Contains(string(content), part) {
+			t.Errorf("the specification lacks %s:\n%s", part, content)
+		}
+	}
+}

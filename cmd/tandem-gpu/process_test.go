@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/nvml"
+)
+
+// built is the folder that program makes; TestMain removes it.
+var built string
+
+// program builds tandem-gpu once; the folder has the names of the stock plugin beside it, as the image does.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "tandem-gpu")
+	if err != nil {
+		return "", err
+	}
+	built = dir
+	if output, err := exec.Command("go", "build", "-o", filepath.Join(dir, "tandem-gpu"), ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build tandem-gpu: %w\n%s", err, output)
+	}
+	return dir, os.Symlink("tandem-gpu", filepath.Join(dir, stockNVIDIA))
+})
+
+// process is a running tandem-gpu.
+type process struct {
+	*exec.Cmd
+	done chan struct{} // closed when it ended
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+// Write collects the log.
+func (p *process) Write(line []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(line)
+}
+
+func (p *process) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// execute starts tandem-gpu under a name, with variables beside this process's, and ends it after the test.
+func execute(t *testing.T, name string, variables []string, args ...string) *process {
+	t.Helper()
+	dir, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: exec.Command(filepath.Join(dir, name), args...), done: make(chan struct{})}
+	p.Args[0] = name
+	p.begin(t, variables)
+	return p
+}
+
+// startProcess is execute for another program, which becomes tandem-gpu.
+func startProcess(t *testing.T, program string, variables []string, args ...string) {
+	t.Helper()
+	p := &process{Cmd: exec.Command(program, args...), done: make(chan struct{})}
+	p.begin(t, variables)
+}
+
+func (p *process) begin(t *testing.T, variables []string) {
+	t.Helper()
+	p.Env = append(os.Environ(), variables...)
+	p.Stdout, p.Stderr = p, p
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = p.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = p.Process.Signal(syscall.SIGTERM)
+		kubelettest.Await(t, ended(p))
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", p.Args[0], p.text())
+		}
+	})
+}
+
+func ended(p *process) <-chan int {
+	code := make(chan int, 1)
+	go func() {
+		<-p.done
+		code <- p.ProcessState.ExitCode()
+	}()
+	return code
+}
+
+// resident is the process's memory in KiB.
+func (p *process) resident(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
+	kib, err := strconv.Atoi(string(found[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib
+}
+
+// node is a machine in folders: sysfs, the kubelet's folder, a driver.
+type node struct {
+	*nvml.Driver
+	dir  string
+	args []string // that say where everything is
+}
+
+// nvidiaNode lays a machine with NVIDIA GPUs out, changed as the test likes.
+func nvidiaNode(t *testing.T, machine string, change func(*nvml.Machine)) *node {
+	t.Helper()
+	flags := layout(t, machine)
+	shown, err := nvml.Record(os.DirFS(flags.SysfsRoot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(&shown)
+	}
+	n := &node{Driver: nvml.Start(t, shown), dir: flags.KubeletDir}
+	proc := filepath.Join(n.dir, "proc")
+	write(t, filepath.Join(proc, "driver/nvidia-caps/mig-minors"), shown.Minors())
+	for _, name := range []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"} {
+		write(t, filepath.Join(n.dir, "dev", name), "")
+	}
+	n.args = []string{
+		"--sysfs-root=" + flags.SysfsRoot, "--run-dir=" + flags.RunDir, "--proc-root=" + proc, "--cdi-root=" + filepath.Join(n.dir, "cdi"),
+		"--driver-root-ctr-path=" + n.Root, "--nvidia-recheck=200ms",
+	}
+	return n
+}
+
+// tandem is the arguments of tandem-gpu under its own name.
+func (n *node) tandem(args ...string) []string {
+	return append(append([]string{"--kubelet-dir=" + n.dir, "--dev-root=" + filepath.Join(n.dir, "dev")}, n.args...), args...)
+}
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file+".new", []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// exits waits for a process that cannot work and checks what its last line says.
+func (p *process) exits(t *testing.T, code int, parts ...string) {
+	t.Helper()
+	began := time.Now()
+	if got := kubelettest.Await(t, ended(p)); got != code {
+		t.Errorf("exit code %d, want %d", got, code)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("ended after %s", took)
+	}
+	lines := strings.Split(strings.TrimSpace(p.text()), "\n")
+	for _, part := range parts {
+		if last := lines[len(lines)-1]; !strings.Contains(last, part) {
+			t.Errorf("last line %q lacks %q", last, part)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package nvidia
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+)
+
+const (
+	visibleDevices  = "NVIDIA_VISIBLE_DEVICES"
+	visibleChannels = "NVIDIA_IMEX_CHANNELS"
+	volumesRoot     = "/var/run/nvidia-container-devices"
+	nothingFile     = "/dev/null"
+
+	cdiVendor   = "k8s.device-plugin.nvidia.com"
+	cdiGPU      = "gpu"
+	cdiChannel  = "imex-channel"
+	cdiWriter   = "nvidia-device-plugin_" // of an annotation's key
+	channelsDir = "nvidia-caps-imex-channels"
+)
+
+// controlNodes are for all GPUs together. One that does not exist is left out.
+var controlNodes = []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"}
+
+// Refuse refuses IDs that are not offered and, where the file says so, more than one replica for a container.
+func (b *Backend) Refuse(resource string, devices []gpu.Device, unknown []string) error {
+	if len(unknown) > 0 {
+		return fmt.Errorf("invalid allocation request for %q: invalid request: unknown device: %s", resource, unknown[0])
+	}
+	replica := slices.ContainsFunc(devices, func(d gpu.Device) bool { return isReplica(d.ID) })
+	if b.config.Sharing.RefuseMany && replica && len(devices) > 1 {
+		return fmt.Errorf("invalid allocation request for %q: invalid request: maximum request size for shared resources is 1; found %d", resource, len(devices))
+	}
+	return nil
+}
+
+// Allocate tells the container runtime which GPUs a container gets, in every way that is configured.
+func (b *Backend) Allocate(devices []gpu.Device) *v1beta1.ContainerAllocateResponse {
+	answer := &v1beta1.ContainerAllocateResponse{Envs: map[string]string{}}
+	ids := b.ids(devices)
+	some, all := b.config.cdi()
+	if some {
+		b.addCDI(answer, ids)
+	}
+	for name, enabled := range map[string]bool{"NVIDIA_GDRCOPY": b.config.GDRCopy, "NVIDIA_GDS": b.config.GDS, "NVIDIA_MOFED": b.config.MOFED} {
+		if enabled {
+			answer.Envs[name] = "enabled"
+		}
+	}
+	if all {
+		return answer
+	}
+	if slices.Contains(b.config.DeviceList, listEnvVar) {
+		answer.Envs[visibleDevices] = strings.Join(ids, ",")
+		if len(b.channels) > 0 {
+			answer.Envs[visibleChannels] = strings.Join(channelIDs(b.channels), ",")
+		}
+	}
+	if slices.Contains(b.config.DeviceList, listVolumeMounts) {
+		b.addVolumes(answer, ids)
+	}
+	if b.config.PassDeviceSpecs {
+		b.addNodes(answer, devices)
+	}
+	return answer
+}
+
+// ids are what the container runtime knows the devices by, every one once however many of its replicas are given.
+func (b *Backend) ids(devices []gpu.Device) []string {
+	var ids []string
+	for _, d := range devices {
+		id := original(d.ID)
+		if b.config.DeviceID == idIndex {
+			id = d.Index
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (b *Backend) addCDI(answer *v1beta1.ContainerAllocateResponse, ids []string) {
+	var names []string
+	for _, id := range ids {
+		names = append(names, qualified(cdiGPU, id))
+	}
+	for _, id := range channelIDs(b.channels) {
+		names = append(names, qualified(cdiChannel, id))
+	}
+	b.mu.Lock()
+	names = append(names, b.extras...)
+	b.mu.Unlock()
+	if len(names) == 0 {
+		return
+	}
+	if slices.Contains(b.config.DeviceList, listCDIAnnotations) {
+		answer.Annotations = map[string]string{b.config.AnnotationPrefix + cdiWriter + uuid.NewString(): strings.Join(names, ",")}
+	}
+	if slices.Contains(b.config.DeviceList, listCDICRI) {
+		for _, name := range names {
+			answer.CdiDevices = append(answer.CdiDevices, &v1beta1.CDIDevice{Name: name})
+		}
+	}
+}
+
+// qualified is the full name of a CDI device.
+func qualified(class, name string) string { return cdiVendor + "/" + class + "=" + name }
+
+func (b *Backend) addVolumes(answer *v1beta1.ContainerAllocateResponse, ids []string) {
+	answer.Envs[visibleDevices] = volumesRoot
+	mount := func(parts ...string) {
+		answer.Mounts = append(answer.Mounts, &v1beta1.Mount{
+			HostPath: nothingFile, ContainerPath: path.Join(append([]string{volumesRoot}, parts...)...),
+		})
+	}
+	for _, id := range ids {
+		mount(id)
+	}
+	for _, id := range channelIDs(b.channels) {
+		mount("imex", id)
+	}
+}
+
+func (b *Backend) addNodes(answer *v1beta1.ContainerAllocateResponse, devices []gpu.Device) {
+	var nodes []string
+	for _, node := range controlNodes {
+		if _, err := os.Stat(path.Join(b.machine.DevRoot, node)); err == nil {
+			nodes = append(nodes, "/dev/"+node)
+		}
+	}
+	for _, d := range devices {
+		nodes = append(nodes, d.Nodes...)
+	}
+	for _, c := range b.channels {
+		nodes = append(nodes, c.path())
+	}
+	for i, node := range nodes {
+		if slices.Contains(nodes[:i], node) {
+			continue // of another replica, or of another MIG device on the same GPU
+		}
+		answer.Devices = append(answer.Devices, &v1beta1.DeviceSpec{
+			ContainerPath: node, HostPath: path.Join(b.config.HostDevRoot, node), Permissions: "rw",
+		})
+	}
+}
+
+// channel is an IMEX channel, through which GPUs of different nodes share memory.
+type channel struct {
+	id       string
+	hostPath string // as this process sees it
+}
+
+func (c channel) path() string { return path.Join("/dev", channelsDir, "channel"+c.id) }
+
+func channelIDs(channels []channel) []string {
+	var ids []string
+	for _, c := range channels {
+		ids = append(ids, c.id)
+	}
+	return ids
+}
+
+// findChannels looks the configured channels up, below the driver root and among our own device nodes. One that is not
+// there is left out unless it is required.
+func findChannels(config *Config, devRoot string) ([]channel, error) {
+	var found []channel
+	for _, number := range config.IMEXChannels {
+		c := channel{id: fmt.Sprint(number)}
+		node := path.Join(channelsDir, "channel"+c.id)
+		c.hostPath = path.Join(config.ContainerDriverRoot, "dev", node)
+		err := isCharDevice(c.hostPath)
+		if err != nil {
+			c.hostPath = path.Join(devRoot, node)
+			err = isCharDevice(c.hostPath)
+		}
+		if err == nil {
+			found = append(found, c)
+			continue
+		}
+		if config.IMEXRequired {
+			return nil, fmt.Errorf("find IMEX channel %s: %w: make it (nvidia-modprobe -i 0:1), or set imex.required to false", c.id, err)
+		}
+		config.Warnings = append(config.Warnings, fmt.Sprintf("IMEX channel %s is left out: %v", c.id, err))
+	}
+	return found, nil
+}
+
+func isCharDevice(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && info.Mode()&fs.ModeCharDevice == 0 {
+		err = errors.New(path + " is not a character device")
+	}
+	return err
+}

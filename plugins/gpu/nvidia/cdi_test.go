@@ -1,0 +1,152 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/test/nvml"
+)
+
+// install puts what a driver installs below the driver root: a few libraries and programs, and device nodes, which take root.
+func (n *node) install(t *testing.T) {
+	t.Helper()
+	for _, file := range []string{"usr/lib64/libcuda.so.570.86.15", "usr/lib64/libnvidia-ptxjitcompiler.so.570.86.15", "usr/bin/nvidia-smi"} {
+		path := filepath.Join(n.Root, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nodes := []string{"nvidiactl", "nvidia-uvm", "gdrdrv", "infiniband/rdma_cm", "infiniband/uverbs0", "infiniband/uverbs1", "nvidia-caps-imex-channels/channel0"}
+	for i := range n.Machine.GPUs {
+		nodes = append(nodes, "nvidia"+string(rune('0'+i)))
+	}
+	for i, node := range nodes {
+		path := filepath.Join(n.Root, "dev", node)
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Mknod(path, syscall.S_IFCHR|0o666, 195<<8|i); err != nil {
+			t.Skipf("device nodes cannot be made here: mknod: %v", err)
+		}
+	}
+}
+
+// specification is what matters in a CDI specification.
+type specification struct {
+	Kind    string
+	Devices []struct {
+		Name           string
+		ContainerEdits edits
+	}
+	ContainerEdits edits
+}
+
+type edits struct {
+	Env         []string
+	DeviceNodes []struct{ Path, HostPath string }
+	Mounts      []struct{ HostPath, ContainerPath string }
+}
+
+func (n *node) specification(t *testing.T, class string) specification {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(n.cdiRoot, "k8s.device-plugin.nvidia.com-"+class+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", content)
+	var s specification
+	if err := json.Unmarshal(content, &s); err != nil {
+		t.Fatal(err)
+	}
+	if want := "k8s.device-plugin.nvidia.com/" + class; s.Kind != want {
+		t.Errorf("kind %s, want %s", s.Kind, want)
+	}
+	return s
+}
+
+func (s specification) names() []string {
+	var names []string
+	for _, d := range s.Devices {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// uuids are those of some GPUs, in the order of a specification.
+func (n *node) uuids(indices ...int) []string {
+	var list []string
+	for _, i := range indices {
+		list = append(list, n.Machine.GPUs[i].UUID)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func TestCDI(t *testing.T) {
+	t.Attr("parity", "nvidia/cdi-spec-file")
+	n := record(t, "nv-a100pcie-cx6dx-vf-partial", nil)
+	n.install(t)
+	backend, _ := n.discover(t, "--device-list-strategy=cdi-cri,cdi-annotations", "--driver-root=/run/nvidia/driver", "--gdrcopy-enabled", "--gds-enabled", "--mofed-enabled", "--imex-channel-ids=0")
+	s := n.specification(t, "gpu")
+	if got := s.names(); !slices.Equal(got, n.uuids(0, 1, 2, 3)) {
+		t.Errorf("devices %v, want %v", got, n.uuids(0, 1, 2, 3))
+	}
+	third := slices.Index(s.names(), n.Machine.GPUs[2].UUID)
+	if node := s.Devices[third].ContainerEdits.DeviceNodes[0]; node.Path != "/dev/nvidia2" || node.HostPath != "/run/nvidia/driver/dev/nvidia2" {
+		t.Errorf("device node %+v", node)
+	}
+	if !slices.ContainsFunc(s.ContainerEdits.Mounts, func(m struct{ HostPath, ContainerPath string }) bool {
+		return m.HostPath == "/run/nvidia/driver/usr/lib64/libcuda.so.570.86.15" && m.ContainerPath == "/usr/lib64/libcuda.so.570.86.15"
+	}) {
+		t.Errorf("mounts %+v", s.ContainerEdits.Mounts)
+	}
+	for class, name := range map[string]string{"imex-channel": "0", "gdrcopy": "all", "mofed": "all"} {
+		if got := n.specification(t, class).names(); !slices.Equal(got, []string{name}) {
+			t.Errorf("%s: devices %v", class, got)
+		}
+	}
+	want := []string{"gdrcopy=all", "mofed=all"} // of GDS nothing is installed
+	for i := range want {
+		want[i] = "k8s.device-plugin.nvidia.com/" + want[i]
+	}
+	if diff := cmp.Diff(want, backend.extras); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCDIByIndex(t *testing.T) {
+	n := record(t, "nv-a100pcie-cx6dx-vf-partial", nil)
+	n.install(t)
+	n.discover(t, "--device-list-strategy=cdi-cri", "--device-id-strategy=index")
+	if got := n.specification(t, "gpu").names(); !slices.Equal(got, []string{"0", "1", "2", "3"}) {
+		t.Errorf("devices %v", got)
+	}
+}
+
+func TestCDIWithLostGPU(t *testing.T) {
+	n := record(t, "nv-a100pcie-cx6dx-vf-partial", func(m *nvml.Machine) { m.GPUs[1].State = nvml.GPUIsLost })
+	n.install(t)
+	backend, _ := n.discover(t, "--device-list-strategy=cdi-cri")
+	if got := n.specification(t, "gpu").names(); !slices.Equal(got, n.uuids(0, 2, 3)) {
+		t.Errorf("devices %v", got)
+	}
+	n.Machine.GPUs[1].State = 0
+	n.Update(t)
+	if _, err := backend.Discover(); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.specification(t, "gpu").names(); !slices.Equal(got, n.uuids(0, 1, 2, 3)) {
+		t.Errorf("devices %v once it answers", got)
+	}
+}

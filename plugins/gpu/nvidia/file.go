@@ -1,0 +1,94 @@
+package nvidia
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+
+	"sigs.k8s.io/yaml"
+)
+
+// file is a configuration file of NVIDIA's own plugin, version v1 (api/config/v1 in NVIDIA/k8s-device-plugin). A key that
+// is not here is ignored as there: useNodeFeatureAPI and gfd are for another program that reads the same file.
+type file struct {
+	Version string `json:"version"`
+	Flags   struct {
+		MIGStrategy     *string `json:"migStrategy"`
+		FailOnInitError *bool   `json:"failOnInitError"`
+		MPSRoot         *string `json:"mpsRoot"`
+		DriverRoot      *string `json:"nvidiaDriverRoot"`
+		DevRoot         *string `json:"nvidiaDevRoot"`
+		GDRCopy         *bool   `json:"gdrcopyEnabled"`
+		GDS             *bool   `json:"gdsEnabled"`
+		MOFED           *bool   `json:"mofedEnabled"`
+		Discovery       *string `json:"deviceDiscoveryStrategy"`
+		Plugin          struct {
+			PassDeviceSpecs     *bool     `json:"passDeviceSpecs"`
+			DeviceList          oneOrMany `json:"deviceListStrategy"`
+			DeviceID            *string   `json:"deviceIDStrategy"`
+			AnnotationPrefix    *string   `json:"cdiAnnotationPrefix"`
+			CTKPath             *string   `json:"nvidiaCTKPath"`
+			ContainerDriverRoot *string   `json:"containerDriverRoot"`
+			SharedPolicy        *string   `json:"sharedDevicesAllocationPolicy"`
+		} `json:"plugin"`
+	} `json:"flags"`
+	Resources struct {
+		GPUs []json.RawMessage `json:"gpus"`
+		MIGs []json.RawMessage `json:"mig"`
+	} `json:"resources"`
+	Sharing struct {
+		TimeSlicing *replicated `json:"timeSlicing"`
+		MPS         *replicated `json:"mps"`
+	} `json:"sharing"`
+	IMEX imex `json:"imex"`
+}
+
+type imex struct {
+	ChannelIDs []int `json:"channelIDs"`
+	Required   *bool `json:"required"`
+}
+
+func (i imex) channels() []string {
+	var list []string
+	for _, id := range i.ChannelIDs {
+		list = append(list, strconv.Itoa(id))
+	}
+	return list
+}
+
+// oneOrMany is a string or a list of them.
+type oneOrMany []string
+
+// UnmarshalJSON accepts both.
+func (o *oneOrMany) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*o = []string{one}
+		return nil
+	}
+	var many []string
+	if err := json.Unmarshal(text, &many); err != nil {
+		return fmt.Errorf("%s is neither a string nor a list of strings", text)
+	}
+	*o = many
+	return nil
+}
+
+// version is the only one there is.
+const version = "v1"
+
+func readFile(path string) (*file, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	f := &file{Version: version}
+	if err := yaml.Unmarshal(content, f); err != nil {
+		return nil, fmt.Errorf("read the configuration %s: %w", path, err)
+	}
+	if f.Version != version && f.Version != "" {
+		return nil, fmt.Errorf("read the configuration %s: version is %q: want %s", path, f.Version, version)
+	}
+	return f, nil
+}

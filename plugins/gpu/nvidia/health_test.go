@@ -1,0 +1,185 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/test/nvml"
+)
+
+// discoverUntil discovers whenever Watch says so, until the unhealthy devices are these.
+func discoverUntil(t *testing.T, backend *Backend, due <-chan struct{}, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	for {
+		select {
+		case <-due:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("no sign of a change to %v", want)
+		}
+		if got := unhealthy(t, backend); slices.Equal(got, want) {
+			return
+		}
+	}
+}
+
+// unhealthy discovers and returns the IDs of unhealthy devices; of resources that were there and are no longer "gone".
+func unhealthy(t *testing.T, backend *Backend) []string {
+	t.Helper()
+	inventory, err := backend.Discover()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := []string{}
+	for _, devices := range inventory.Resources {
+		for _, d := range devices {
+			if !d.Healthy {
+				ids = append(ids, d.ID)
+			}
+		}
+	}
+	if len(inventory.Resources) == 0 {
+		ids = append(ids, "gone")
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func TestXids(t *testing.T) {
+	t.Attr("parity", "nvidia/health-xid")
+	t.Attr("parity", "nvidia/health-replicas")
+	n := record(t, "nv-h100-oci", various)
+	backend, _ := n.discover(t, "--mig-strategy=mixed")
+	due := watch(t, backend)
+	whole, divided := n.Machine.GPUs[4], n.Machine.GPUs[0]
+	for i := range n.Machine.GPUs {
+		n.Machine.GPUs[i].Recovery = -1 // a driver that cannot say whether a GPU recovered
+	}
+	n.Update(t)
+	n.Event(t, whole.UUID, nvml.Xid, 13, nvml.None, nvml.None)
+	n.Event(t, divided.UUID, nvml.Xid, 48, uint32(divided.Slices[2].GI), 0)
+	discoverUntil(t, backend, due, divided.Slices[2].UUID)
+	n.Event(t, whole.UUID, nvml.Xid, 79, nvml.None, nvml.None)
+	discoverUntil(t, backend, due, divided.Slices[2].UUID, whole.UUID)
+	all := []string{whole.UUID}
+	for _, s := range divided.Slices {
+		all = append(all, s.UUID)
+	}
+	n.Event(t, divided.UUID, nvml.Xid, 48, nvml.None, nvml.None)
+	discoverUntil(t, backend, due, all...)
+}
+
+func TestRecovery(t *testing.T) {
+	t.Attr("parity", "nvidia/health-recovery")
+	n := record(t, "nv-h100-oci", nil)
+	backend, _ := n.discover(t)
+	due := watch(t, backend)
+	first, second := &n.Machine.GPUs[1], &n.Machine.GPUs[2]
+	first.Recovery, second.Recovery = 1, 1
+	n.Update(t)
+	n.Event(t, first.UUID, nvml.Xid, 48, nvml.None, nvml.None)
+	n.Event(t, second.UUID, nvml.Xid, 94, nvml.None, nvml.None)
+	discoverUntil(t, backend, due, first.UUID, second.UUID)
+	first.Recovery = 0
+	n.Update(t) // the driver says so when it is asked, at the next look
+	discoverUntil(t, backend, due, second.UUID)
+	second.Recovery = 0
+	n.Update(t)
+	n.Event(t, second.UUID, nvml.RecoveryAction, 0, nvml.None, nvml.None)
+	discoverUntil(t, backend, due)
+}
+
+func TestGPUThatCannotBeWatched(t *testing.T) {
+	n := record(t, "nv-h100-oci", func(m *nvml.Machine) {
+		m.GPUs[1].Deaf = nvml.NotSupported // too old, and taken for healthy
+		m.GPUs[6].Deaf = nvml.GPUIsLost
+	})
+	backend, _ := n.discover(t)
+	due := watch(t, backend)
+	discoverUntil(t, backend, due, n.Machine.GPUs[6].UUID)
+	n.Event(t, n.Machine.GPUs[0].UUID, nvml.Xid, 48, nvml.None, nvml.None)
+	discoverUntil(t, backend, due, n.Machine.GPUs[0].UUID, n.Machine.GPUs[6].UUID)
+	n.Machine.GPUs[6].Deaf = 0
+	n.Update(t)
+	discoverUntil(t, backend, due)
+}
+
+func TestGPULostAndBack(t *testing.T) {
+	t.Attr("parity", "nvidia/preferred-broken-gpu")
+	n := record(t, "nv-h100-oci", nil)
+	backend, _ := n.discover(t)
+	due := watch(t, backend)
+	n.Machine.GPUs[5].State = nvml.GPUIsLost
+	n.Update(t)
+	n.Fail(t, nvml.GPUIsLost) // what waiting says once a GPU is lost
+	for len(backend.cards()) == 0 || backend.cards()[5].err == nil {
+		<-due
+		unhealthy(t, backend)
+	}
+	n.Event(t, n.Machine.GPUs[0].UUID, nvml.Xid, 48, nvml.None, nvml.None) // the others are listened to as before
+	discoverUntil(t, backend, due, n.Machine.GPUs[0].UUID)
+	n.Machine.GPUs[5].State = 0
+	n.Update(t)
+	for backend.cards()[5].err != nil {
+		<-due
+		unhealthy(t, backend)
+	}
+}
+
+func TestDriverUnloadsAndReturns(t *testing.T) {
+	n := record(t, "nv-h100-oci", nil)
+	backend, _ := n.discover(t)
+	due := watch(t, backend)
+	n.Machine.Error = nvml.DriverNotLoaded
+	n.Update(t)
+	discoverUntil(t, backend, due, "gone")
+	n.Machine.Error = 0
+	n.Update(t)
+	discoverUntil(t, backend, due)
+}
+
+func TestMIGReconfigured(t *testing.T) {
+	n := record(t, "nv-h100-oci", func(m *nvml.Machine) { m.GPUs[0].Split(7, 0, 9984) })
+	backend, _ := n.discover(t, "--mig-strategy=mixed")
+	due := watch(t, backend)
+	n.Machine.GPUs[0].Slices = nil
+	n.Machine.GPUs[0].Split(2, 2, 40320)
+	n.Update(t)
+	n.Event(t, n.Machine.GPUs[0].UUID, nvml.MIGChanged, 0, nvml.None, nvml.None)
+	<-due
+	inventory, err := backend.Discover()
+	if got := summary(inventory); err != nil || got != "gpu 7, mig-3g.40gb 2" {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// TestNoNVMLWhileTheKubeletWaits records the names of all calls of the library.
+func TestNoNVMLWhileTheKubeletWaits(t *testing.T) {
+	trace := t.TempDir() + "/trace"
+	n := record(t, "nv-h100-oci", func(m *nvml.Machine) {
+		various(m)
+		m.Trace = trace
+	})
+	backend, inventory := n.discover(t, "--mig-strategy=mixed", "--pass-device-specs")
+	before := read(t, trace)
+	if !strings.Contains(before, "nvmlDeviceGetNvLinkState") {
+		t.Fatal("nothing is recorded")
+	}
+	for resource, devices := range inventory.Resources {
+		if err := backend.Refuse(resource, devices, nil); err != nil {
+			t.Error(err)
+		}
+		backend.Allocate(devices)
+		backend.Narrow(devices, []string{devices[0].ID}, nil, 1)
+	}
+	if _, err := backend.Links(); err != nil {
+		t.Error(err)
+	}
+	if after := read(t, trace); after != before {
+		t.Errorf("NVML was called:\n%s", strings.TrimPrefix(after, before))
+	}
+}

@@ -1,0 +1,169 @@
+package nvidia
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Flags are the flags of NVIDIA's own plugin, as far as they were given on the command line.
+type Flags struct {
+	settings []setting
+	given    []*given // of every setting
+}
+
+// given is what the command line says of one setting. It is a pflag.Value.
+type given struct {
+	*setting
+	values []string // nil for nothing
+}
+
+// Register adds the flags to a set. Load can be called once the set was parsed.
+func Register(set *pflag.FlagSet) *Flags {
+	f := &Flags{settings: settings()}
+	for i := range f.settings {
+		s := &f.settings[i]
+		g := &given{setting: s}
+		f.given = append(f.given, g)
+		usage := s.usage + " [" + strings.Join(s.env, ", ") + "]"
+		for n, name := range s.names {
+			flag := set.VarPF(g, name, "", usage)
+			if s.kind == boolean {
+				flag.NoOptDefVal = "true"
+			}
+			flag.Hidden = n > 0
+		}
+	}
+	return f
+}
+
+// String returns what holds unless environment or file say something else.
+func (g *given) String() string {
+	if g.setting == nil {
+		return ""
+	}
+	if g.values != nil {
+		return strings.Join(g.values, ",")
+	}
+	return strings.Join(g.preset, ",")
+}
+
+// Set takes one value from the command line; those of a list add up.
+func (g *given) Set(value string) error {
+	values, err := g.kind.parse(value)
+	if err != nil {
+		return err
+	}
+	if g.kind == list || g.kind == integer {
+		values = append(slices.Clone(g.values), values...)
+	}
+	g.values = values
+	return nil
+}
+
+// Type is the word for the kind of value in the help.
+func (g *given) Type() string { return string(g.kind) }
+
+// Load puts flags, environment and configuration file together. Called again it reads the file again.
+func (f *Flags) Load(env func(string) (string, bool)) (Config, error) {
+	c := Config{said: map[string]said{}}
+	for i := range f.settings {
+		if err := f.fromOutside(&c, i, env); err != nil {
+			return Config{}, err
+		}
+	}
+	c.xids = readXids(env)
+	if c.File != "" {
+		if err := f.fromFile(&c); err != nil {
+			return Config{}, err
+		}
+	}
+	if err := c.check(); err != nil {
+		return Config{}, err
+	}
+	c.warn()
+	return c, nil
+}
+
+// fromOutside applies what flag or environment say about a setting, or else its preset.
+func (f *Flags) fromOutside(c *Config, i int, env func(string) (string, bool)) error {
+	s := &f.settings[i]
+	if values := f.given[i].values; values != nil {
+		c.take(s, values, "--"+s.names[0])
+		return nil
+	}
+	for _, variable := range s.env {
+		value, set := env(variable)
+		if !set {
+			continue
+		}
+		values, err := s.kind.parse(value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", variable, err)
+		}
+		c.take(s, values, variable)
+		return nil
+	}
+	c.take(s, s.preset, "")
+	return nil
+}
+
+// fromFile applies what the file says about settings of which nobody else says anything, and what only it can say.
+func (f *Flags) fromFile(c *Config) error {
+	content, err := readFile(c.File)
+	if err != nil {
+		return err
+	}
+	for i := range f.settings {
+		s := &f.settings[i]
+		if s.key == "" || c.said[s.names[0]].source != "" {
+			continue
+		}
+		if values := s.file(content); values != nil {
+			c.take(s, values, s.key+" of "+c.File)
+		}
+	}
+	if len(content.Resources.GPUs)+len(content.Resources.MIGs) > 0 {
+		c.Warnings = append(c.Warnings, c.File+": resources is not supported and is ignored, as by NVIDIA's own plugin")
+	}
+	var warnings []string
+	c.Sharing, warnings, err = content.sharing(c.File)
+	slices.Sort(warnings)
+	c.Warnings = append(c.Warnings, slices.Compact(warnings)...)
+	return err
+}
+
+// said is the value of a setting, and who said so: a flag, a variable or a key of a file, or nobody.
+type said struct{ value, source string }
+
+func (c *Config) take(s *setting, values []string, source string) {
+	c.said[s.names[0]] = said{strings.Join(values, ","), source}
+	s.apply(c, values)
+}
+
+// source is who said what a flag's setting is.
+func (c *Config) source(flag string) string { return c.said[flag].source }
+
+// KubeletDir is the kubelet's folder as the kubelet-socket setting has it; false where nobody made that setting.
+func (c *Config) KubeletDir() (string, bool) {
+	return path.Dir(path.Dir(c.KubeletSocket)), c.source("kubelet-socket") != ""
+}
+
+// LogValue lists what somebody set, and where.
+func (c Config) LogValue() slog.Value {
+	var attributes []slog.Attr
+	for _, name := range slices.Sorted(maps.Keys(c.said)) {
+		if s := c.said[name]; s.source != "" {
+			attributes = append(attributes, slog.String(name, s.value+" ("+s.source+")"))
+		}
+	}
+	if len(c.Sharing.Replicas) > 0 {
+		attributes = append(attributes, slog.Any("replicas", c.Sharing.Replicas))
+	}
+	return slog.GroupValue(attributes...)
+}

@@ -1,0 +1,165 @@
+package nvidia
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// setting is one thing that can be said by flag, by environment and mostly in the file too.
+type setting struct {
+	names []string // of the flag; the first one is for people, the others are accepted as well
+	env   []string // the first that is set counts
+	key   string   // in the file, "" where it cannot be said there
+	usage string
+	kind  kind
+	// preset is what holds when nobody says anything.
+	preset []string
+	// file returns what the file says, nil for nothing.
+	file func(*file) []string
+	// apply puts the values, which have been checked to be of the kind, in the configuration.
+	apply func(*Config, []string)
+}
+
+// kind is what the values of a setting are.
+type kind string
+
+const (
+	plain   kind = "string"
+	boolean kind = "bool"
+	list    kind = "list"
+	integer kind = "integers"
+)
+
+func (k kind) parse(value string) ([]string, error) {
+	switch k {
+	case boolean:
+		if value == "" {
+			value = "false" // of a variable that is set to nothing
+		}
+		if _, err := strconv.ParseBool(value); err != nil {
+			return nil, fmt.Errorf("%q is not true or false", value)
+		}
+	case list, integer:
+		values := strings.Split(value, ",")
+		for i := range values {
+			values[i] = strings.TrimSpace(values[i])
+		}
+		if k == integer {
+			if value == "" {
+				return []string{}, nil
+			}
+			if _, err := numbers(values); err != nil {
+				return nil, err
+			}
+		}
+		return values, nil
+	}
+	return []string{value}, nil
+}
+
+func textual(key, preset, usage string, env, names []string, said func(*file) *string, to func(*Config) *string) setting {
+	return setting{names: names, env: env, key: key, usage: usage, kind: plain, preset: []string{preset},
+		file: func(f *file) []string {
+			if said(f) == nil {
+				return nil
+			}
+			return []string{*said(f)}
+		},
+		apply: func(c *Config, values []string) { *to(c) = values[0] },
+	}
+}
+
+func truth(key string, preset bool, usage string, env, names []string, said func(*file) *bool, to func(*Config) *bool) setting {
+	return setting{names: names, env: env, key: key, usage: usage, kind: boolean, preset: []string{strconv.FormatBool(preset)},
+		file: func(f *file) []string {
+			if said(f) == nil {
+				return nil
+			}
+			return []string{strconv.FormatBool(*said(f))}
+		},
+		apply: func(c *Config, values []string) { *to(c), _ = strconv.ParseBool(values[0]) },
+	}
+}
+
+func several(key string, preset []string, usage string, env, names []string, said func(*file) []string, to func(*Config) *[]string) setting {
+	return setting{names: names, env: env, key: key, usage: usage, kind: list, preset: preset, file: said,
+		apply: func(c *Config, values []string) { *to(c) = values },
+	}
+}
+
+// notInFile is for what cannot be said in the file.
+func notInFile(*file) *string { return nil }
+
+// names is short for a list of them.
+func names(list ...string) []string { return list }
+
+// settings are the flags, variables and keys of NVIDIA's own plugin (cmd/nvidia-device-plugin/main.go and
+// api/config/v1/flags.go in NVIDIA/k8s-device-plugin).
+func settings() []setting {
+	return []setting{
+		textual("flags.migStrategy", migNone, "how MIG devices are offered: none, single (as nvidia.com/gpu) or mixed (as nvidia.com/mig-<profile>)",
+			names("MIG_STRATEGY"), names("mig-strategy"),
+			func(f *file) *string { return f.Flags.MIGStrategy }, func(c *Config) *string { return &c.MIGStrategy }),
+		truth("flags.failOnInitError", true, "end with an error where NVIDIA's driver is not there; otherwise wait, offering nothing",
+			names("FAIL_ON_INIT_ERROR"), names("fail-on-init-error"),
+			func(f *file) *bool { return f.Flags.FailOnInitError }, func(c *Config) *bool { return &c.FailOnInitError }),
+		textual("flags.nvidiaDriverRoot", "/", "root of NVIDIA's driver on the host, / or /run/nvidia/driver",
+			names("NVIDIA_DRIVER_ROOT"), names("driver-root", "nvidia-driver-root"),
+			func(f *file) *string { return f.Flags.DriverRoot }, func(c *Config) *string { return &c.DriverRoot }),
+		textual("flags.nvidiaDevRoot", "", "root of NVIDIA's device nodes on the host; the driver's where it is empty",
+			names("NVIDIA_DEV_ROOT"), names("nvidia-dev-root", "dev-root"),
+			func(f *file) *string { return f.Flags.DevRoot }, func(c *Config) *string { return &c.HostDevRoot }),
+		truth("flags.plugin.passDeviceSpecs", false, "name the device nodes to the kubelet too",
+			names("PASS_DEVICE_SPECS"), names("pass-device-specs"),
+			func(f *file) *bool { return f.Flags.Plugin.PassDeviceSpecs }, func(c *Config) *bool { return &c.PassDeviceSpecs }),
+		several("flags.plugin.deviceListStrategy", []string{listEnvVar}, "how a container is given its GPUs: envvar, volume-mounts, cdi-annotations, cdi-cri, or several of them",
+			names("DEVICE_LIST_STRATEGY"), names("device-list-strategy"),
+			func(f *file) []string { return f.Flags.Plugin.DeviceList }, func(c *Config) *[]string { return &c.DeviceList }),
+		textual("flags.plugin.deviceIDStrategy", idUUID, "how a container is told which GPUs: uuid or index",
+			names("DEVICE_ID_STRATEGY"), names("device-id-strategy"),
+			func(f *file) *string { return f.Flags.Plugin.DeviceID }, func(c *Config) *string { return &c.DeviceID }),
+		truth("flags.gdrcopyEnabled", false, "give containers GDRCopy",
+			names("GDRCOPY_ENABLED"), names("gdrcopy-enabled"),
+			func(f *file) *bool { return f.Flags.GDRCopy }, func(c *Config) *bool { return &c.GDRCopy }),
+		truth("flags.gdsEnabled", false, "give containers GPUDirect Storage",
+			names("GDS_ENABLED"), names("gds-enabled"),
+			func(f *file) *bool { return f.Flags.GDS }, func(c *Config) *bool { return &c.GDS }),
+		truth("flags.mofedEnabled", false, "give containers all InfiniBand device nodes of the node, which breaks the isolation of VFs",
+			names("MOFED_ENABLED"), names("mofed-enabled"),
+			func(f *file) *bool { return f.Flags.MOFED }, func(c *Config) *bool { return &c.MOFED }),
+		textual("flags.plugin.cdiAnnotationPrefix", defaultAnnotationPrefix, "prefix of the annotations of cdi-annotations",
+			names("CDI_ANNOTATION_PREFIX"), names("cdi-annotation-prefix"),
+			func(f *file) *string { return f.Flags.Plugin.AnnotationPrefix }, func(c *Config) *string { return &c.AnnotationPrefix }),
+		textual("flags.plugin.nvidiaCTKPath", "/usr/bin/nvidia-ctk", "path on the host of the program that CDI hooks run",
+			names("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"), names("nvidia-cdi-hook-path", "nvidia-ctk-path"),
+			func(f *file) *string { return f.Flags.Plugin.CTKPath }, func(c *Config) *string { return &c.CDIHook }),
+		textual("flags.plugin.containerDriverRoot", "/driver-root", "the driver root as this process sees it",
+			names("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"), names("driver-root-ctr-path", "container-driver-root"),
+			func(f *file) *string { return f.Flags.Plugin.ContainerDriverRoot }, func(c *Config) *string { return &c.ContainerDriverRoot }),
+		textual("flags.mpsRoot", "", "accepted and not used: MPS is not supported",
+			names("MPS_ROOT"), names("mps-root"),
+			func(f *file) *string { return f.Flags.MPSRoot }, func(*Config) *string { return new(string) }),
+		textual("flags.plugin.sharedDevicesAllocationPolicy", policyDistributed, "which GPU the next replica or MIG device is taken from: distributed or packed",
+			names("SHARED_DEVICES_ALLOCATION_POLICY"), names("shared-devices-allocation-policy"),
+			func(f *file) *string { return f.Flags.Plugin.SharedPolicy }, func(c *Config) *string { return &c.SharedPolicy }),
+		textual("flags.deviceDiscoveryStrategy", "auto", "how GPUs are found: auto or nvml",
+			names("DEVICE_DISCOVERY_STRATEGY"), names("device-discovery-strategy"),
+			func(f *file) *string { return f.Flags.Discovery }, func(c *Config) *string { return &c.Discovery }),
+		{key: "imex.channelIDs", names: names("imex-channel-ids"), env: names("IMEX_CHANNEL_IDS"), kind: integer, preset: []string{},
+			usage: "IMEX channels to give containers: none, or 0",
+			file:  func(f *file) []string { return f.IMEX.channels() },
+			apply: func(c *Config, values []string) { c.IMEXChannels, _ = numbers(values) }},
+		truth("imex.required", false, "end with an error where an IMEX channel is not there",
+			names("IMEX_REQUIRED"), names("imex-required"),
+			func(f *file) *bool { return f.IMEX.Required }, func(c *Config) *bool { return &c.IMEXRequired }),
+		textual("", "/var/lib/kubelet/device-plugins/kubelet.sock", "the kubelet's socket; nothing is offered where it is empty",
+			names("KUBELET_SOCKET"), names("kubelet-socket"), notInFile, func(c *Config) *string { return &c.KubeletSocket }),
+		several("", []string{}, "feature flags of NVIDIA's CDI library",
+			names("CDI_FEATURE_FLAGS"), names("cdi-feature-flags"), nil, func(c *Config) *[]string { return &c.CDIFeatures }),
+		several("", []string{}, "hooks to leave out of CDI specifications, or all",
+			names("CDI_DISABLE_HOOKS"), names("cdi-disable-hooks"), nil, func(c *Config) *[]string { return &c.CDIDisabledHooks }),
+		textual("", "", "a file of NVIDIA's own plugin, version v1, in YAML or JSON",
+			names("CONFIG_FILE"), names("config-file"), notInFile, func(c *Config) *string { return &c.File }),
+	}
+}

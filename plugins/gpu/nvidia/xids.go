@@ -1,0 +1,70 @@
+package nvidia
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ignoredXids says which Xids are no reason to take a GPU for broken.
+type ignoredXids struct {
+	none      bool // none is ignored
+	all       bool // all are ignored
+	ignored   map[uint64]bool
+	enabled   map[uint64]bool
+	malformed []string
+}
+
+// applicationXids are an application's fault; the GPU stays healthy (NVIDIA's Xid catalog, and internal/rm/health.go in
+// NVIDIA/k8s-device-plugin).
+var applicationXids = map[uint64]bool{
+	13:  true, // graphics engine exception
+	31:  true, // GPU memory page fault
+	43:  true, // GPU stopped processing
+	45:  true, // preemptive cleanup, due to previous errors
+	68:  true, // video processor exception
+	109: true, // context switch timeout
+}
+
+// readXids reads DP_DISABLE_HEALTHCHECKS, Xids to ignore beside those of applications, and DP_ENABLE_HEALTHCHECKS, Xids to
+// look at whatever the other says. Both are lists of numbers, or "all" or "xids" for every one.
+func readXids(env func(string) (string, bool)) ignoredXids {
+	var x ignoredXids
+	x.ignored, x.all = x.parse(env, "DP_DISABLE_HEALTHCHECKS")
+	x.enabled, x.none = x.parse(env, "DP_ENABLE_HEALTHCHECKS")
+	return x
+}
+
+func (x *ignoredXids) parse(env func(string) (string, bool), variable string) (numbers map[uint64]bool, all bool) {
+	value, _ := env(variable)
+	numbers = map[uint64]bool{}
+	for word := range strings.SplitSeq(strings.ToLower(value), ",") {
+		word = strings.TrimSpace(word)
+		number, err := strconv.ParseUint(word, 10, 64)
+		switch {
+		case word == "all" || word == "xids":
+			return nil, true
+		case word == "":
+		case err != nil:
+			x.malformed = append(x.malformed, fmt.Sprintf("%s: %q is no Xid and is ignored", variable, word))
+		default:
+			numbers[number] = true
+		}
+	}
+	return numbers, false
+}
+
+// ignores reports whether an Xid leaves a GPU healthy.
+func (x ignoredXids) ignores(xid uint64) bool {
+	switch {
+	case x.none || x.enabled[xid]:
+		return false
+	case x.all || x.ignored[xid]:
+		return true
+	default:
+		return applicationXids[xid]
+	}
+}
+
+// off reports whether there is nothing to look out for.
+func (x ignoredXids) off() bool { return x.all && !x.none && len(x.enabled) == 0 }

@@ -1,0 +1,116 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// optional is a Backend with everything a Backend may have.
+type optional struct {
+	scripted
+	due chan struct{}
+}
+
+func (o *optional) Watch(ctx context.Context, changed func()) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-o.due:
+			changed()
+		}
+	}
+}
+
+var errRefused = errors.New("refused")
+
+// Refuse refuses unknown devices and the device "never".
+func (o *optional) Refuse(_ string, devices []Device, unknown []string) error {
+	if len(unknown) > 0 || slices.ContainsFunc(devices, func(d Device) bool { return d.ID == "never" }) {
+		return errRefused
+	}
+	return nil
+}
+
+// Narrow leaves "b" out.
+func (o *optional) Narrow(_ []Device, available, _ []string, _ int) []string {
+	return slices.DeleteFunc(slices.Clone(available), func(id string) bool { return id == "b" })
+}
+
+func TestWatcher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := &optional{due: make(chan struct{})}
+		backend.find(map[string]string{"nvidia.com/gpu": "a b"}, nil)
+		gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- gpus.Run(ctx) }()
+		backend.find(map[string]string{"nvidia.com/gpu": "a"}, nil)
+		synctest.Wait()
+		if got := gpus.state("nvidia.com/gpu"); got != "a b" {
+			t.Errorf("nobody said that it is time: %s", got)
+		}
+		backend.due <- struct{}{}
+		synctest.Wait()
+		if got := gpus.state("nvidia.com/gpu"); got != "a b!" {
+			t.Errorf("devices %s", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRefuserAndNarrower(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	backend := &optional{}
+	backend.find(map[string]string{"nvidia.com/gpu": "a b never"}, nil)
+	for i := range backend.inventory.Resources["nvidia.com/gpu"] {
+		backend.inventory.Resources["nvidia.com/gpu"][i].Card = topology.Address{Bus: uint8(i + 1)}
+	}
+	gpus, err := Discover(backend, 0, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := kubelettest.Dir(t)
+	if err := os.MkdirAll(filepath.Join(dir, "bus/pci/devices"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	node, err := coordination.New(coordination.Config{RunDir: filepath.Join(dir, "run"), SysRoot: dir, KubeletDir: dir, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- node.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	plugin := NewPlugin("nvidia.com/gpu", gpus, node.Member("nvidia.com/gpu", coordination.GPU), log)
+	for _, ids := range [][]string{{"never"}, {"a", "never"}, {"c"}} {
+		if _, err := plugin.Allocate(t.Context(), ids); !errors.Is(err, errRefused) {
+			t.Errorf("allocate %v: %v", ids, err)
+		}
+	}
+	if _, err := plugin.Allocate(t.Context(), []string{"a", "b"}); err != nil {
+		t.Error(err)
+	}
+	if got := plugin.Prefer(t.Context(), []string{"b", "never"}, nil, 1); !slices.Equal(got, []string{"never"}) {
+		t.Errorf("preferred %v", got)
+	}
+}

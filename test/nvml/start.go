@@ -1,0 +1,111 @@
+package nvml
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// The variables that the library reads.
+const (
+	FileVariable   = "NVML_STAND_IN"
+	EventsVariable = "NVML_STAND_IN_EVENTS"
+)
+
+// Driver is an installed stand-in: a driver root with the library in it, and what the library shows.
+type Driver struct {
+	Root    string  // the driver root, with the library in /usr/lib64
+	Machine Machine // change it and call Update
+	file    string
+	events  *os.File
+}
+
+// library builds the library, once, with make.
+var library = sync.OnceValues(func() (string, error) {
+	_, here, _, _ := runtime.Caller(0)
+	root := filepath.Join(filepath.Dir(here), "../..")
+	make := exec.Command("make", "--silent", "nvml")
+	make.Dir = root
+	if output, err := make.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("make nvml: %w\n%s", err, output)
+	}
+	return filepath.Join(root, "bin/nvml/libnvidia-ml.so.1"), nil
+})
+
+// Start installs the stand-in below a temporary driver root and has this process, and those it starts, see the machine. It
+// skips the test where there is no C compiler.
+func Start(t *testing.T, m Machine) *Driver {
+	t.Helper()
+	for _, program := range []string{"make", "cc"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("the NVML stand-in is C, and there is no %s here", program)
+		}
+	}
+	path, err := library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	d := &Driver{Root: filepath.Join(dir, "root"), Machine: m, file: filepath.Join(dir, "machine")}
+	libraries := filepath.Join(d.Root, "usr/lib64")
+	if err := os.MkdirAll(libraries, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(path, filepath.Join(libraries, "libnvidia-ml.so.1")); err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(dir, "events")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if d.events, err = os.OpenFile(fifo, os.O_RDWR, 0); err != nil { // for reading too, so that writing never fails
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.events.Close() })
+	t.Setenv(FileVariable, d.file)
+	t.Setenv(EventsVariable, fifo)
+	d.Update(t)
+	return d
+}
+
+// Update has the library show the machine as it is now.
+func (d *Driver) Update(t *testing.T) {
+	t.Helper()
+	if err := d.Machine.Write(d.file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Event types of NVML.
+const (
+	Xid            = 0x8
+	MIGChanged     = 0x100
+	RecoveryAction = 0x8000
+)
+
+// None is the GPU instance and the compute instance of an event that is about neither.
+const None = 0xffffffff
+
+// Event makes an event that is waited for happen. Data is the Xid, 0 for other types.
+func (d *Driver) Event(t *testing.T, uuid string, kind, data int, gi, ci uint32) {
+	t.Helper()
+	d.write(t, fmt.Sprintf("event %s %d %d %d %d\n", uuid, kind, data, gi, ci))
+}
+
+// Fail makes waiting for events fail once.
+func (d *Driver) Fail(t *testing.T, code int) {
+	t.Helper()
+	d.write(t, fmt.Sprintf("error %d\n", code))
+}
+
+func (d *Driver) write(t *testing.T, line string) {
+	t.Helper()
+	if _, err := d.events.WriteString(line); err != nil {
+		t.Fatal(err)
+	}
+}
