@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/kubernetes/pkg/kubelet/allocation"
+	podsapi "k8s.io/kubernetes/pkg/kubelet/apis/pods"
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/config"
@@ -34,6 +35,10 @@ func newTopologyManager(machine []cadvisorNode, o Options) (topologymanager.Mana
 
 func newAllocation(pods *pods, sources config.SourcesReady) allocation.Manager {
 	return allocation.NewInMemoryManager(klog.Background(), nil, nil, pods.GetActivePods, pods.byUID, sources, nil)
+}
+
+func newPodsServer(pods *pods, sources config.SourcesReady) *podsapi.PodsServer {
+	return podsapi.NewPodsServer(nil, podManager{pods: pods}, pods, sources)
 }
 
 func (n *Node) addPod(others []*v1.Pod, pod *v1.Pod) (ok bool, reason, message string) {

@@ -121,7 +121,7 @@ func (n *Node) start(running containermap.ContainerMap) (err error) {
 	}
 	n.stopPodsAPI = func() {}
 	if n.options.PodsAPI {
-		if n.stopPodsAPI, err = servePodsAPI(filepath.Join(n.dir, "pods-api"), n.pods); err != nil {
+		if n.stopPodsAPI, err = servePodsAPI(filepath.Join(n.dir, "pods-api"), n.pods, sources); err != nil {
 			return err
 		}
 	}

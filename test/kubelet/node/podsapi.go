@@ -14,12 +14,13 @@ import (
 	api "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 	kubeletgrpc "k8s.io/kubernetes/pkg/kubelet/apis/grpc"
 	server "k8s.io/kubernetes/pkg/kubelet/apis/pods"
+	"k8s.io/kubernetes/pkg/kubelet/config"
 	"k8s.io/kubernetes/pkg/kubelet/pod"
 )
 
 // servePodsAPI serves as ListenAndServePodsServer in pkg/kubelet/server/server.go does, but can be stopped. Nobody is told of changes
 // (WatchPods).
-func servePodsAPI(dir string, pods *pods) (stop func(), err error) {
+func servePodsAPI(dir string, pods *pods, sources config.SourcesReady) (stop func(), err error) {
 	socket := filepath.Join(dir, server.Socket+".sock")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
@@ -33,7 +34,7 @@ func servePodsAPI(dir string, pods *pods) (stop func(), err error) {
 	}
 	ctx := klog.NewContext(context.Background(), klog.Background())
 	g := grpc.NewServer(kubeletgrpc.WithRateLimiter(ctx, "pods", server.DefaultQPS, server.DefaultBurstTokens))
-	api.RegisterPodsServer(g, server.NewPodsServer(nil, podManager{pods: pods}, pods))
+	api.RegisterPodsServer(g, newPodsServer(pods, sources))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
