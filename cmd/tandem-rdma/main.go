@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/pflag"
 
@@ -48,18 +49,19 @@ func run(ctx context.Context, flags daemon.Flags, configFile, prefix, devinfoDir
 	if err != nil {
 		return err
 	}
-	pools, err := rdma.Finder{Sys: sys, Prefix: prefix, Reserved: reserved}.Offered(config, log)
+	finder := rdma.Finder{Sys: sys, Prefix: prefix, Reserved: reserved, DDP: rdma.DDPProfiles(flags.SysfsRoot)}
+	node, err := flags.Node(log)
 	if err != nil {
 		return err
 	}
-	node, err := flags.Node(log)
+	vfs, err := rdma.FindVFs(finder, config, filepath.Join(flags.RunDir, "vfs.json"), rdma.MachineEvents(flags.SysfsRoot, config), log)
 	if err != nil {
 		return err
 	}
 	host := rdma.Host{Sys: sys, Dev: os.DirFS(flags.DevRoot), DevinfoDir: devinfoDir}
 	var resources []deviceplugin.Resource
-	for _, pool := range pools {
-		resources = append(resources, rdma.NewPlugin(pool, host, node.Member(pool.Name, coordination.VF), log))
+	for _, name := range vfs.Names() {
+		resources = append(resources, rdma.NewPlugin(name, vfs, host, node.Member(name, coordination.VF), log))
 	}
-	return flags.Serve(ctx, log, node, resources)
+	return flags.Serve(ctx, log, node, resources, vfs.Run)
 }

@@ -101,7 +101,7 @@ func TestDaemon(t *testing.T) {
 		t.Errorf("after SIGTERM: %v\n%s", err, stderr)
 	}
 	for _, line := range []string{
-		`msg="no device: resource is not offered" resource=nvidia.com/nothing`,
+		`msg="no device: resource is not offered until there is one" resource=nvidia.com/nothing`,
 		`msg=allocate resource=nvidia.com/rdma devices=[0000:0c:00.1]`,
 	} {
 		if strings.Count(stderr.String(), line) != 1 {

@@ -50,13 +50,10 @@ func devices(names ...string) fstest.MapFS {
 // offered makes the plugin of the first resource of a configuration.
 func offered(t *testing.T, s sysfs, dev fstest.MapFS, prefix, list string) (*Plugin, *recorder) {
 	t.Helper()
-	pools, err := Discover(s.FS(), config(t, list), prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	vfs := find(t, s.FS(), list, prefix, nil)
 	member := newRecorder()
 	host := Host{Sys: s.FS(), Dev: dev, DevinfoDir: filepath.Join(t.TempDir(), "devinfo", "dp")}
-	return NewPlugin(pools[0], host, member, slog.New(slog.DiscardHandler)), member
+	return NewPlugin(vfs.Names()[0], vfs, host, member, slog.New(slog.DiscardHandler)), member
 }
 
 // nodes prints device specs, one a line.
@@ -125,6 +122,11 @@ func TestAllocateAnswers(t *testing.T) {
 		s.function(id, given)
 		return s
 	}
+	vdpa := func(driver, node string) sysfs {
+		s := function(nil)
+		s.vdpa(id, "vdpa3", driver, node)
+		return s
+	}
 	two := function(facts{"rdma": "mlx5_10"})
 	two.rdma(id, "mlx5_9", "9")
 	two.write(dir(id)+"/infiniband_mad/umad11/ibdev", "mlx5_10")
@@ -166,6 +168,10 @@ func TestAllocateAnswers(t *testing.T) {
 		{"vhost without tun", function(nil), devices("vhost-net"), `{"resourceName": "a", "selectors": {"needVhostNet": true}}`,
 			`{"generic":{"deviceID":"0000:85:00.0"},"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"}}`, nil},
 		{"no vhost", function(nil), devices("net/tun"), `{"resourceName": "a", "selectors": {"needVhostNet": true}}`, `{"generic":{"deviceID":"0000:85:00.0"}}`, nil},
+		{"vhost vDPA", vdpa("vhost_vdpa", "vhost-vdpa-7"), nil, `{"resourceName": "a", "selectors": {"vdpaType": "vhost"}}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"vdpa":{"mount":"/dev/vhost-vdpa-7"}}`, []string{"/dev/vhost-vdpa-7"}},
+		{"virtio vDPA", vdpa("virtio_vdpa", ""), nil, `{"resourceName": "a", "selectors": {"vdpaType": "virtio"}}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"vdpa":{}}`, nil},
 		{"additionalInfo", function(nil), nil, `{"resourceName": "a", "additionalInfo": {"*": {"token": "x<y", "mtu": "9000"}, "0000:85:00.0": {"mtu": "1500"}, "0000:85:00.1": {"mtu": "1"}}}`,
 			`{"extra":{"mtu":"1500","token":"x\u003cy"},"generic":{"deviceID":"0000:85:00.0"}}`, nil},
 		{"empty additionalInfo", function(nil), nil, `{"resourceName": "a", "additionalInfo": {}}`, `{"extra":{},"generic":{"deviceID":"0000:85:00.0"}}`, nil},
@@ -190,6 +196,51 @@ func TestAllocateAnswers(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// A sub-function has its own name for an ID; what the configuration says of its function counts for it, and Multus knows
+// it without a file.
+func TestAllocateSubfunction(t *testing.T) {
+	p, _ := offered(t, exampleMachine(), devices("infiniband/rdma_cm"), "nvidia.com", resources(`{"resourceName": "bf2_sf",
+		"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"], "isRdma": true}, "additionalInfo": {"0000:84:00.0": {"k": "v"}}}`))
+	got, err := p.Allocate(t.Context(), []string{"mlx5_core.sf.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{
+		"PCIDEVICE_NVIDIA_COM_BF2_SF": "mlx5_core.sf.2",
+		"PCIDEVICE_NVIDIA_COM_BF2_SF_INFO": `{"mlx5_core.sf.2":{"extra":{"k":"v"},"generic":{"deviceID":"mlx5_core.sf.2"},` +
+			`"rdma":{"rdma_cm":"/dev/infiniband/rdma_cm","rdma_dev":"mlx5_70","uverbs":"/dev/infiniband/uverbs70"}}}`,
+	}, got.Envs); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"/dev/infiniband/uverbs70 /dev/infiniband/uverbs70 rw", "/dev/infiniband/rdma_cm /dev/infiniband/rdma_cm rw"}, nodes(got)); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := os.Stat(p.host.DevinfoDir); err == nil {
+		t.Error("there is a device-info folder")
+	}
+}
+
+// Of a vDPA device Multus is told another thing.
+func TestVDPADevinfo(t *testing.T) {
+	for kind, want := range map[string]string{
+		"vhost":  `{"type":"vdpa","version":"1.1.0","vdpa":{"parent-device":"vdpa0","driver":"vhost","path":"/dev/vhost-vdpa-0","pci-address":"0000:81:00.1"}}`,
+		"virtio": `{"type":"vdpa","version":"1.1.0","vdpa":{"parent-device":"vdpa1","driver":"virtio","pci-address":"0000:81:00.2"}}`,
+	} {
+		p, _ := offered(t, exampleMachine(), nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"vdpaType": "`+kind+`"}}`))
+		pool, _ := p.vfs.latest(p.name)
+		if _, err := p.Allocate(t.Context(), ids(pool)); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(p.host.devinfoPath("intel.com/a", pool.Devices[0].ID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(content)); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 

@@ -25,8 +25,10 @@ type ResourceConfig struct {
 	Prefix          string                       `json:"resourcePrefix"` // "" takes the daemon's
 	DeviceType      DeviceType                   `json:"deviceType"`
 	ExcludeTopology bool                         `json:"excludeTopology"` // tell nobody the NUMA node
-	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`  // device ID or "*" to key and value
-	Selectors       []Selector                   `json:"-"`               // one that selects is enough; never empty
+	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`  // PCI address or "*" to key and value
+	Health
+
+	Selectors []Selector `json:"-"` // one that selects is enough; never empty
 }
 
 // DeviceType is a kind of device that a resource can be made of.
@@ -36,7 +38,7 @@ type DeviceType string
 const (
 	NetDevice    DeviceType = "netDevice"    // network functions (PCI class 02), the default
 	Accelerator  DeviceType = "accelerator"  // processing accelerators (PCI class 12)
-	AuxNetDevice DeviceType = "auxNetDevice" // sub-functions; checked, but no device is offered yet
+	AuxNetDevice DeviceType = "auxNetDevice" // sub-functions of network functions
 )
 
 // ReadConfig reads a configuration file with the semantics of encoding/json, as the stock plugin does: keys are matched

@@ -89,9 +89,9 @@ func TestConfigWarnings(t *testing.T) {
 		{"two separators", resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#0#1"]}}`), []string{`resource "a": selectors: pfNames: "ens1#0#1": more than one #`}},
 		{"no PF", resources(`{"resourceName": "a", "selectors": {"pfNames": ["#0"]}}`), []string{`resource "a": selectors: pfNames: "#0": no PF before #`}},
 		{"two link types", resources(`{"resourceName": "a", "selectors": {"linkTypes": ["ether", "infiniband"]}}`), []string{`resource "a": selectors: linkTypes should have a single value`}},
-		{"vdpaType", resources(`{"resourceName": "a", "selectors": {"vdpaType": "vhost"}}`), []string{`resource "a": selectors: vdpaType is not supported yet: no device is selected`}},
-		{"ddpProfiles", resources(`{"resourceName": "a", "selectors": {"ddpProfiles": ["gtp"]}}`), []string{`resource "a": selectors: ddpProfiles is not supported yet: no device is selected`}},
-		{"auxNetDevice", resources(`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"]}}`), []string{`resource "a": deviceType auxNetDevice is not supported yet: no device is offered`}},
+		{"vdpaType", resources(`{"resourceName": "a", "selectors": {"vdpaType": "kernel"}}`), []string{`resource "a": selectors: vdpaType "kernel" is unknown, want virtio or vhost: no device is selected`}},
+		{"addresses of sub-functions", resources(`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"], "pciAddresses": ["0000:81:00.0"]}}`), []string{`resource "a": selectors: key "pciAddresses" is unknown for deviceType auxNetDevice and ignored`}},
+		{"auxTypes of VFs", resources(`{"resourceName": "a", "selectors": {"auxTypes": ["sf"]}}`), []string{`resource "a": selectors: key "auxTypes" is unknown for deviceType netDevice and ignored`}},
 		{"unknown keys", `{"version": 1, "resourceList": [{"resourceName": "a", "pfNames": [], "selectors": {"pfName": [], "vendor": []}}]}`, []string{
 			`key "version" is unknown and ignored`,
 			`resource "a": key "pfNames" is unknown and ignored`,

@@ -131,6 +131,7 @@ func TestMissingPF(t *testing.T) {
 	want := []string{
 		`resource "a": selectors: pfNames: no VF with a driver belongs to the PF "ens9"`,
 		`resource "a": selectors: rootDevices: no VF with a driver belongs to the PF "0000:99:00.0"`,
+		`resource "b": selectors: pfNames: no sub-function belongs to the PF "ens9"`,
 	}
 	if diff := cmp.Diff(want, warnings); diff != "" {
 		t.Error(diff)

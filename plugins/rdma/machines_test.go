@@ -109,7 +109,11 @@ func TestNodesOfRecordedMachines(t *testing.T) {
 			seen := map[string]bool{}
 			for _, its := range vfs {
 				for _, id := range its {
-					g := host.grant(Device{ID: id, selector: &Selector{IsRDMA: true}}, r)
+					address, err := topology.ParseAddress(id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					g := host.grant(Device{ID: id, Address: address, selector: &Selector{networkSelector: networkSelector{IsRDMA: true}}}, r)
 					info := g.info["rdma"]
 					if info["uverbs"] == "" || info["rdma_cm"] == "" || info["rdma_dev"] == "" || seen[info["uverbs"]] {
 						t.Errorf("%s: %v", id, info)
@@ -124,12 +128,12 @@ func TestNodesOfRecordedMachines(t *testing.T) {
 // The plugin as the kubelet sees it, over a socket.
 func TestPluginOnSocket(t *testing.T) {
 	sys, _ := load(t, "oci-mi300x-derived", 1)
-	pools := discover(t, sys, resources(`{"resourceName": "mlnx", "resourcePrefix": "nvidia.com", "selectors": {"vendors": ["15b3"], "IsRdma": true}}`))
+	vfs := find(t, sys, resources(`{"resourceName": "mlnx", "resourcePrefix": "nvidia.com", "selectors": {"vendors": ["15b3"], "IsRdma": true}}`), "intel.com", nil)
 	log := slog.New(slog.DiscardHandler)
 	host := Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: filepath.Join(t.TempDir(), "dp")}
 	dir := kubelettest.Dir(t)
 	kubelet := kubelettest.Start(t, dir)
-	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Preferred: true, Log: log}, NewPlugin(pools[0], host, newRecorder(), log))
+	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Preferred: true, Log: log}, NewPlugin("nvidia.com/mlnx", vfs, host, newRecorder(), log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,9 +190,10 @@ func BenchmarkDiscover1016(b *testing.B) {
 
 func BenchmarkAllocate8Of1016(b *testing.B) {
 	sys, _ := load(b, "oci-mi300x-derived", 127)
-	pool := discover(b, sys, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))[0]
+	vfs := find(b, sys, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
+	pool, _ := vfs.latest("intel.com/a")
 	host := Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: b.TempDir()}
-	plugin := NewPlugin(pool, host, newRecorder(), slog.New(slog.DiscardHandler))
+	plugin := NewPlugin("intel.com/a", vfs, host, newRecorder(), slog.New(slog.DiscardHandler))
 	var eight []string
 	for i := range 8 {
 		eight = append(eight, pool.Devices[i*127].ID)

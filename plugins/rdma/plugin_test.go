@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
@@ -19,25 +20,23 @@ import (
 func onDisk(t *testing.T, s sysfs, list string) (*Plugin, *recorder, string) {
 	t.Helper()
 	root := s.folder(t)
-	pools, err := Discover(os.DirFS(root), config(t, list), "intel.com")
-	if err != nil {
-		t.Fatal(err)
-	}
+	vfs := find(t, os.DirFS(root), list, "intel.com", MachineEvents(root, config(t, list)))
 	member := newRecorder()
 	host := Host{Sys: os.DirFS(root), Dev: os.DirFS(t.TempDir()), DevinfoDir: filepath.Join(t.TempDir(), "dp")}
-	return NewPlugin(pools[0], host, member, slog.New(slog.DiscardHandler)), member, root
+	return NewPlugin("intel.com/a", vfs, host, member, slog.New(slog.DiscardHandler)), member, root
 }
 
-// watch runs Watch for the time of a test and returns what it publishes to the kubelet.
+// watch runs Watch for the time of a test, and looks for changes. It returns what is published to the kubelet.
 func watch(t *testing.T, p *Plugin) <-chan []deviceplugin.Device {
 	t.Helper()
 	lists := make(chan []deviceplugin.Device, 16)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Watch(ctx, func(list []deviceplugin.Device) { lists <- list }) }()
+	g := errgroup.Group{}
+	g.Go(func() error { return p.Watch(ctx, func(list []deviceplugin.Device) { lists <- list }) })
+	g.Go(func() error { return p.vfs.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if err := g.Wait(); err != nil {
 			t.Errorf("Watch: %v", err)
 		}
 	})
@@ -100,7 +99,7 @@ func TestAllocateOfVanishedVF(t *testing.T) {
 	<-member.published
 	unplug(t, root, "0000:81:00.2")
 	unplug(t, root, "0000:81:00.3")
-	const want = "allocate intel.com/a: device 0000:81:00.2 is gone: the node has no such PCI function any more"
+	const want = "allocate intel.com/a: device 0000:81:00.2 is gone: the node has no such function any more"
 	if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"}); err == nil || err.Error() != want {
 		t.Errorf("error %v; want %s", err, want)
 	}
@@ -206,7 +205,7 @@ func TestAllocateLog(t *testing.T) {
 	s.pf(0x81, "ens1", 2, nil)
 	p, _, _ := onDisk(t, s, resources(`{"resourceName": "a"}`))
 	var log strings.Builder
-	p = NewPlugin(p.pool, p.host, newRecorder(), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
+	p = NewPlugin(p.name, p.vfs, p.host, newRecorder(), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
