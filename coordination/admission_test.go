@@ -57,6 +57,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 	a.coordinator = &coordinator{
 		readTree: func() (*topology.Tree, error) { return tree, nil },
 		look:     a.look,
+		get:      a.get,
 		recorded: a.recorded,
 		log:      slog.New(slog.DiscardHandler),
 		tree:     tree,
@@ -135,6 +136,18 @@ func (a *admission) look(context.Context) (kubelet.View, error) {
 		}
 	}
 	return view, nil
+}
+
+// get is look at one pod.
+func (a *admission) get(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
+	all, err := a.look(ctx)
+	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	for c, devices := range all.Containers {
+		if c.Pod == pod {
+			view.Pods, view.Containers[c] = []kubelet.Pod{pod}, devices
+		}
+	}
+	return view, err
 }
 
 // add makes a pod known, as the kubelet does just before it admits it.
@@ -282,9 +295,9 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []Devi
 		a.t.Logf("%v/%s skip %d %s: %v", pod, container, count, name, ids)
 	}
 	a.now = a.now.Add(followWindow / 4)
-	listed := a.coordinator.allocated(name, ids)
+	listed, refusal := a.coordinator.allocated(a.t.Context(), name, ids)
 	if !sameSet(listed, ids) {
-		a.t.Fatalf("allocated %v, listed %v", ids, listed)
+		a.t.Fatalf("allocated %v, listed %v, refused %q", ids, listed, refusal)
 	}
 	ids = listed
 	a.pods[pod][container][name] = ids
