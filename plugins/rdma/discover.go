@@ -18,6 +18,7 @@ type Pool struct {
 	Devices []Device // ascending by address
 
 	resource *ResourceConfig
+	first    bool // of those with its prefix and device type
 }
 
 // Device is one device of a pool, mostly a VF.
@@ -68,9 +69,15 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 	}
 	candidates := f.candidates(f.machine(tree), c)
 	claimed := map[string]bool{}
-	pools := make([]Pool, len(c.Resources))
+	pools := make([]Pool, 0, len(c.Resources))
 	for i := range c.Resources {
-		pools[i] = Pool{Name: names[i], Devices: c.Resources[i].claim(candidates, claimed), resource: &c.Resources[i]}
+		r := &c.Resources[i]
+		prefix, _, _ := strings.Cut(names[i], "/")
+		same := func(p Pool) bool {
+			return strings.HasPrefix(p.Name, prefix+"/") && p.resource.DeviceType == r.DeviceType
+		}
+		first := !slices.ContainsFunc(pools, same)
+		pools = append(pools, Pool{Name: names[i], Devices: r.claim(candidates, claimed), resource: r, first: first})
 	}
 	return pools, missing(c, candidates), nil
 }

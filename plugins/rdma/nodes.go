@@ -16,6 +16,7 @@ type Host struct {
 	Sys        fs.FS  // sysfs
 	Dev        fs.FS  // the device nodes; in answers they are always below /dev
 	DevinfoDir string // where Multus looks for device-info files
+	CDI        *CDI   // nil: device nodes go through the kubelet
 }
 
 // has reports whether there is a device node, named without /dev.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"sync"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -32,6 +34,9 @@ type Plugin struct {
 	host   Host
 	member Member
 	log    *slog.Logger
+
+	mu   sync.Mutex
+	spec map[string]*grant // what the CDI spec says of devices
 }
 
 // NewPlugin makes the plugin of one pool; Watch starts it.
@@ -63,6 +68,11 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 
 // prepare puts in place what running pods refer to and a boot took away: nobody asks for their devices again.
 func (p *Plugin) prepare(pool Pool) {
+	if p.host.CDI != nil {
+		if err := p.writeSpec(pool, nil); err != nil {
+			p.log.Error("containers may not get device nodes", "error", err)
+		}
+	}
 	for _, d := range pool.Devices {
 		if pool.resource.DeviceType != NetDevice || d.Fault != "" || p.host.hasDevinfo(p.name, d) {
 			continue
@@ -108,7 +118,11 @@ func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, si
 // Allocate gives a container its devices. Everything that can fail comes before the coordinator is told that they are
 // taken: an error means for the kubelet that they are not.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
-	grants, err := p.grants(ids)
+	pool, _ := p.vfs.latest(p.name)
+	grants, err := p.grants(pool, ids)
+	if err == nil && p.host.CDI != nil {
+		err = p.writeSpec(pool, grants)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("allocate %s: %w", p.name, err)
 	}
@@ -120,12 +134,14 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.Container
 	if err != nil {
 		return nil, err
 	}
+	if p.host.CDI != nil {
+		p.host.CDI.replace(cdiPoolOf(pool), response, order, grants)
+	}
 	p.log.Info("allocate", "devices", order)
 	return response, nil
 }
 
-func (p *Plugin) grants(ids []string) (map[string]*grant, error) {
-	pool, _ := p.vfs.latest(p.name)
+func (p *Plugin) grants(pool Pool, ids []string) (map[string]*grant, error) {
 	grants := make(map[string]*grant, len(ids))
 	for _, id := range ids {
 		i := slices.IndexFunc(pool.Devices, func(d Device) bool { return d.ID == id })
@@ -146,4 +162,37 @@ func (p *Plugin) grants(ids []string) (map[string]*grant, error) {
 		grants[id] = g
 	}
 	return grants, nil
+}
+
+// writeSpec writes the pool's CDI spec: of all its devices, or anew where the grants of some differ from what it says.
+func (p *Plugin) writeSpec(pool Pool, grants map[string]*grant) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	changed := grants == nil
+	spec := maps.Clone(p.spec)
+	if changed {
+		spec = map[string]*grant{}
+		for _, d := range pool.Devices {
+			if d.Fault == "" {
+				spec[d.ID] = p.host.grant(d, pool.resource)
+			}
+		}
+	}
+	for id, g := range grants {
+		if before := spec[id]; before == nil || !slices.EqualFunc(before.nodes, g.nodes, sameNode) {
+			spec[id], changed = g, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	if err := p.host.CDI.write(cdiPoolOf(pool), pool.Devices, spec); err != nil {
+		return err
+	}
+	p.spec = spec
+	return nil
+}
+
+func sameNode(a, b *v1beta1.DeviceSpec) bool {
+	return a.GetHostPath() == b.GetHostPath() && a.GetContainerPath() == b.GetContainerPath()
 }
