@@ -41,6 +41,15 @@ const (
 	AuxNetDevice DeviceType = "auxNetDevice" // sub-functions of network functions
 )
 
+// InvalidError is an error about a configuration that was understood: names and selectors that cannot be. The stock plugin
+// ends in failure over these alone; without a configuration that it can read it ends as if all were done.
+type InvalidError struct{ err error }
+
+func (e *InvalidError) Error() string { return e.err.Error() }
+func (e *InvalidError) Unwrap() error { return e.err }
+
+func invalid(format string, args ...any) error { return &InvalidError{fmt.Errorf(format, args...)} }
+
 // ReadConfig reads a configuration file with the semantics of encoding/json, as the stock plugin does: keys are matched
 // whatever their case (the SR-IOV network operator writes "IsRdma"), unknown ones are ignored with a warning. An error is
 // one sentence that names the file and, where there is one, the resource and the key. What makes the stock plugin leave
@@ -104,11 +113,14 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 	if r.DeviceType == "" {
 		r.DeviceType = NetDevice
 	}
-	if err := r.check(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	if !slices.Contains([]DeviceType{NetDevice, Accelerator, AuxNetDevice}, r.DeviceType) {
+		return fmt.Errorf("%s: deviceType %q is unknown; want %s, %s or %s", name, r.DeviceType, NetDevice, Accelerator, AuxNetDevice)
+	}
+	if err := r.checkName(); err != nil {
+		return invalid("%s: %w", name, err)
 	}
 	if slices.ContainsFunc(c.Resources, func(o ResourceConfig) bool { return o.Name == r.Name && o.Prefix == r.Prefix }) {
-		return fmt.Errorf("%s: resourceName is there twice", name)
+		return invalid("%s: resourceName is there twice", name)
 	}
 	c.warnUnknown(name+": ", raw, r)
 	r.Selectors, err = parseSelectors(r.DeviceType, r.RawSelectors)
@@ -117,7 +129,7 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 		return nil
 	}
 	if err := r.checkSelectors(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return invalid("%s: %w", name, err)
 	}
 	c.warnSelectors(name, r.ResourceConfig, r.RawSelectors)
 	c.Resources = append(c.Resources, r.ResourceConfig)
@@ -131,7 +143,7 @@ var resourceName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9_-]*[a-zA-Z0-9])?$
 // maxName is the longest name part of a resource that the kubelet accepts (qualifiedNameMaxLength, same place).
 const maxName = 63
 
-func (r *ResourceConfig) check() error {
+func (r *ResourceConfig) checkName() error {
 	switch {
 	case r.Name == "":
 		return errors.New("resourceName is missing")
@@ -139,12 +151,8 @@ func (r *ResourceConfig) check() error {
 		return fmt.Errorf("resourceName has %d characters; at most %d are allowed", len(r.Name), maxName)
 	case !resourceName.MatchString(r.Name):
 		return errors.New("resourceName may have letters, digits, - and _, the last two not at its ends")
-	}
-	switch r.DeviceType {
-	case NetDevice, Accelerator, AuxNetDevice:
-		return nil
 	default:
-		return fmt.Errorf("deviceType %q is unknown; want %s, %s or %s", r.DeviceType, NetDevice, Accelerator, AuxNetDevice)
+		return nil
 	}
 }
 

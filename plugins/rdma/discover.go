@@ -39,10 +39,11 @@ func (d Device) file(elements ...string) string { return inDevice(d.Address, d.a
 
 // Finder makes pools of a machine.
 type Finder struct {
-	Sys      fs.FS    // sysfs: os.DirFS("/sys") on a live node, a recorded machine elsewhere
-	Prefix   string   // of resources that name none, "intel.com"
-	Reserved []string // netdevs that the node itself needs: see DefaultRoutes
+	Sys    fs.FS  // sysfs: os.DirFS("/sys") on a live node, a recorded machine elsewhere
+	Prefix string // of resources that name none, "intel.com"
 
+	// Reserved lists the netdevs that the node itself needs; nil for none: see DefaultRoutes.
+	Reserved func() ([]string, error)
 	// DDP tells the DDP package that a function or its PF has loaded; nil where there is nobody to ask: see DDPProfiles.
 	DDP func(function, pf topology.Address) string
 
@@ -67,7 +68,11 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	candidates := f.candidates(f.machine(tree), c)
+	needed, err := f.needed()
+	if err != nil {
+		return nil, nil, err
+	}
+	candidates := candidates(f.machine(tree), c, needed)
 	claimed := map[string]bool{}
 	pools := make([]Pool, 0, len(c.Resources))
 	for i := range c.Resources {
@@ -126,8 +131,7 @@ func (r *ResourceConfig) offers(f *function) bool {
 
 // candidates are the devices that may be in a pool: functions with a driver, and their sub-functions. A network function is
 // in use, and no candidate for netDevice, if it is a PF that has VFs or if the node itself needs its netdev.
-func (f Finder) candidates(m *machine, c *Config) []*function {
-	needed := f.needed()
+func candidates(m *machine, c *Config, needed map[topology.Address]bool) []*function {
 	anySF := slices.ContainsFunc(c.Resources, func(r ResourceConfig) bool { return r.DeviceType == AuxNetDevice })
 	var candidates []*function
 	for d := range m.tree.Devices() {
@@ -145,9 +149,16 @@ func (f Finder) candidates(m *machine, c *Config) []*function {
 
 // needed returns the functions of the reserved netdevs. The last address on the way to a netdev is its function, also for
 // one that does not hang right below (virtio), which the stock plugin hands out.
-func (f Finder) needed() map[topology.Address]bool {
+func (f Finder) needed() (map[topology.Address]bool, error) {
 	needed := map[topology.Address]bool{}
-	for _, netdev := range f.Reserved {
+	if f.Reserved == nil {
+		return needed, nil
+	}
+	reserved, err := f.Reserved()
+	if err != nil {
+		return nil, err
+	}
+	for _, netdev := range reserved {
 		target, err := fs.ReadLink(f.Sys, path.Join("class/net", netdev))
 		if err != nil {
 			continue // a netdev without a device
@@ -156,7 +167,7 @@ func (f Finder) needed() map[topology.Address]bool {
 			needed[a] = true
 		}
 	}
-	return needed
+	return needed, nil
 }
 
 // hasVFs reads sriov_numvfs, as the stock plugin does; a PF with links to VFs has some even where that file is absent.
@@ -178,10 +189,10 @@ func (f Finder) names(c *Config) ([]string, error) {
 		}
 		name := prefix + "/" + r.Name
 		if !resourcePrefix.MatchString(prefix) {
-			return nil, fmt.Errorf("resource %q: resourcePrefix %q is not a lower-case domain name such as intel.com", r.Name, prefix)
+			return nil, invalid("resource %q: resourcePrefix %q is not a lower-case domain name such as intel.com", r.Name, prefix)
 		}
 		if slices.Contains(names, name) {
-			return nil, fmt.Errorf("resource %q: resourceName is there twice, once with resourcePrefix %s", r.Name, prefix)
+			return nil, invalid("resource %q: resourceName is there twice, once with resourcePrefix %s", r.Name, prefix)
 		}
 		names = append(names, name)
 	}

@@ -64,7 +64,7 @@ func TestNodeNeedsNetdev(t *testing.T) {
 	s.symlink("class/net/eth0", "../../"+dir("0000:89:00.0")+"/virtio0/net/eth0")
 	s.function("0000:89:00.1", facts{"driver": "virtio-pci"})
 	s.symlink("class/net/bond0", "../../devices/virtual/net/bond0")
-	f := Finder{Sys: s.FS(), Prefix: "intel.com", Reserved: []string{"ens5", "ens1v0", "eth0", "bond0", "gone"}}
+	f := Finder{Sys: s.FS(), Prefix: "intel.com", Reserved: func() ([]string, error) { return []string{"ens5", "ens1v0", "eth0", "bond0", "gone"}, nil }}
 	pools, _, err := f.Find(config(t, resources(`{"resourceName": "a", "selectors": {"drivers": ["e1000e", "mlx5_core", "virtio-pci"]}}`)))
 	if err != nil {
 		t.Fatal(err)
@@ -90,8 +90,8 @@ func TestDefaultLinks(t *testing.T) {
 }
 
 func TestDefaultRoutesOfRecordedMachine(t *testing.T) {
-	if netdevs, err := DefaultRoutes(t.TempDir()); netdevs != nil || err != nil {
-		t.Errorf("default routes of a folder: %v, %v", netdevs, err)
+	if DefaultRoutes(t.TempDir()) != nil {
+		t.Error("a folder has default routes")
 	}
 }
 
