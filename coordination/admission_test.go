@@ -40,6 +40,7 @@ type admission struct {
 	all          map[string][]Device
 	recordedPods map[kubelet.Pod]map[string]kubelet.Devices // as pods, init containers kept
 	kubeletDir   string                                     // "" if there is no checkpoint
+	files        *pairsFiles                                // nil if no container wants one
 	guessed      bool                                       // the container got its VFs first and without a question: their order can only be guessed
 }
 
@@ -255,6 +256,7 @@ func (a *admission) admit(pod kubelet.Pod, container string, w wish) bool {
 	if container != "init" {
 		delete(a.pods[pod], "init") // its devices are this container's now
 	}
+	a.files.check(a, a.pods[pod][container])
 	if w.gpus > 0 && w.vfs > 0 {
 		if got := a.levels(a.pods[pod][container]); got != best {
 			a.t.Errorf("%v/%s %v in order %v on nodes %v: pairs %v, best %v", pod, container, w, order, nodes, got, best)
@@ -301,6 +303,7 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []Devi
 	}
 	ids = listed
 	a.pods[pod][container][name] = ids
+	a.files.pair(a, name, ids)
 	a.free[name] = slices.DeleteFunc(a.free[name], func(d Device) bool { return slices.Contains(ids, d.ID) })
 	a.now = a.now.Add(followWindow / 4)
 }

@@ -22,12 +22,15 @@ type coordinator struct {
 	look     func(context.Context) (kubelet.View, error)              // at all pods: not while devices are being allocated
 	get      func(context.Context, kubelet.Pod) (kubelet.View, error) // at one pod, at any time
 	recorded func() (kubelet.Checkpoint, error)
+	granted  func() ([]kubelet.Granted, error) // what the checkpoint says of containers; nil for nothing
+	pairsDir string
 	log      *slog.Logger
 
 	mu     sync.Mutex
 	tree   *topology.Tree
 	ledger *ledger
 	last   record
+	pairs  pairing
 }
 
 // record is the newest Allocate, and whom the kubelet's checkpoint showed with its devices at that time. As soon as it
@@ -59,6 +62,7 @@ func (c *coordinator) announce(name string, kind Kind, a Announcement) {
 		c.tree = tree
 	}
 	c.ledger.announce(name, kind, a)
+	c.tidyPairs()
 }
 
 func (c *coordinator) leave(name string) {
@@ -169,7 +173,8 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 		l.plan, c.last.refused = nil, true // the kubelet fails the pod
 		return nil, refusal
 	}
-	if p := l.livePlan(); p != nil && l.sequence > p.after && c.last.progress(checkpoint, err) == complete {
+	reached := c.last.progress(checkpoint, err)
+	if p := l.livePlan(); p != nil && l.sequence > p.after && reached == complete {
 		l.plan = nil // the rest of it was not wanted
 	}
 	c.last = record{resource: name, ids: slices.Clone(ids), holders: checkpoint.Holders(name, ids), known: err == nil}
@@ -182,7 +187,9 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	if sameSet(planned, ids) || before == nil || !before.lacks(name) || !l.sameNodes(before, name, ids) {
 		before = nil
 	}
-	return l.inPairOrder(c.tree, planned, a, before, name, ids), ""
+	order = l.inPairOrder(c.tree, planned, a, before, name, ids)
+	c.admit(reached, a, before, name, order)
+	return order, ""
 }
 
 // progress tells how far the kubelet is with the container of the newest Allocate.

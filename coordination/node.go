@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -163,6 +164,8 @@ func (n *Node) serve(ctx context.Context) error {
 		look:     pods.List,
 		get:      pods.Get,
 		recorded: func() (kubelet.Checkpoint, error) { return kubelet.ReadCheckpoint(n.config.KubeletDir) },
+		granted:  func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(n.config.KubeletDir) },
+		pairsDir: filepath.Join(n.config.RunDir, "pairs"),
 		log:      n.config.Log,
 		tree:     n.lastTree(),
 		ledger:   newLedger(time.Now),

@@ -64,7 +64,7 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	if err != nil {
 		return err
 	}
-	host := rdma.Host{Sys: sys, Dev: os.DirFS(flags.DevRoot), DevinfoDir: own.devinfoDir}
+	host := rdma.Host{Sys: sys, Dev: os.DirFS(flags.DevRoot), DevinfoDir: own.devinfoDir, PairsDir: filepath.Join(flags.RunDir, "pairs")}
 	specs := rdma.CDI{Dirs: own.cdiDirs, Field: own.cdiDevices}
 	if err := specs.CleanUp(); err != nil {
 		return err

@@ -894,6 +894,164 @@ func (x *DeviceList) GetIds() []string {
 	return nil
 }
 
+type PairRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	Devices  []string               `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"` // as reported with Allocated
+	// A pairs file that the container will see, with the VFs in it; "" for none. The server writes the GPUs into it, now or
+	// before it answers the Allocated that reports them.
+	File          string `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PairRequest) Reset() {
+	*x = PairRequest{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PairRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PairRequest) ProtoMessage() {}
+
+func (x *PairRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PairRequest.ProtoReflect.Descriptor instead.
+func (*PairRequest) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PairRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *PairRequest) GetDevices() []string {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *PairRequest) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+type PairResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Served        []*Served              `protobuf:"bytes,1,rep,name=served,proto3" json:"served,omitempty"` // one for every GPU of the node; empty where the server does not know the container
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PairResponse) Reset() {
+	*x = PairResponse{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PairResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PairResponse) ProtoMessage() {}
+
+func (x *PairResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PairResponse.ProtoReflect.Descriptor instead.
+func (*PairResponse) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PairResponse) GetServed() []*Served {
+	if x != nil {
+		return x.Served
+	}
+	return nil
+}
+
+type Served struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`       // PCI address
+	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"` // the VF of the request that serves it best
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Served) Reset() {
+	*x = Served{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Served) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Served) ProtoMessage() {}
+
+func (x *Served) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Served.ProtoReflect.Descriptor instead.
+func (*Served) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Served) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *Served) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
 var File_coordination_api_coordination_proto protoreflect.FileDescriptor
 
 const file_coordination_api_coordination_proto_rawDesc = "" +
@@ -959,11 +1117,21 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\".tandem.coordination.v1.DeviceListR\x05value:\x028\x01\"\x1e\n" +
 	"\n" +
 	"DeviceList\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids2\xf5\x02\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\"W\n" +
+	"\vPairRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
+	"\adevices\x18\x02 \x03(\tR\adevices\x12\x12\n" +
+	"\x04file\x18\x03 \x01(\tR\x04file\"F\n" +
+	"\fPairResponse\x126\n" +
+	"\x06served\x18\x01 \x03(\v2\x1e.tandem.coordination.v1.ServedR\x06served\"2\n" +
+	"\x06Served\x12\x10\n" +
+	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\tR\x06device2\xc8\x03\n" +
 	"\fCoordination\x12Q\n" +
 	"\x04Join\x12$.tandem.coordination.v1.Announcement\x1a\x1f.tandem.coordination.v1.Welcome(\x010\x01\x12W\n" +
 	"\x06Prefer\x12%.tandem.coordination.v1.PreferRequest\x1a&.tandem.coordination.v1.PreferResponse\x12`\n" +
-	"\tAllocated\x12(.tandem.coordination.v1.AllocatedRequest\x1a).tandem.coordination.v1.AllocatedResponse\x12W\n" +
+	"\tAllocated\x12(.tandem.coordination.v1.AllocatedRequest\x1a).tandem.coordination.v1.AllocatedResponse\x12Q\n" +
+	"\x04Pair\x12#.tandem.coordination.v1.PairRequest\x1a$.tandem.coordination.v1.PairResponse\x12W\n" +
 	"\x06Status\x12%.tandem.coordination.v1.StatusRequest\x1a&.tandem.coordination.v1.StatusResponseB/Z-github.com/tandem-k8s/tandem/coordination/apib\x06proto3"
 
 var (
@@ -978,7 +1146,7 @@ func file_coordination_api_coordination_proto_rawDescGZIP() []byte {
 	return file_coordination_api_coordination_proto_rawDescData
 }
 
-var file_coordination_api_coordination_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_coordination_api_coordination_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_coordination_api_coordination_proto_goTypes = []any{
 	(*Announcement)(nil),      // 0: tandem.coordination.v1.Announcement
 	(*Device)(nil),            // 1: tandem.coordination.v1.Device
@@ -995,7 +1163,10 @@ var file_coordination_api_coordination_proto_goTypes = []any{
 	(*Owner)(nil),             // 12: tandem.coordination.v1.Owner
 	(*Plan)(nil),              // 13: tandem.coordination.v1.Plan
 	(*DeviceList)(nil),        // 14: tandem.coordination.v1.DeviceList
-	nil,                       // 15: tandem.coordination.v1.Plan.DevicesEntry
+	(*PairRequest)(nil),       // 15: tandem.coordination.v1.PairRequest
+	(*PairResponse)(nil),      // 16: tandem.coordination.v1.PairResponse
+	(*Served)(nil),            // 17: tandem.coordination.v1.Served
+	nil,                       // 18: tandem.coordination.v1.Plan.DevicesEntry
 }
 var file_coordination_api_coordination_proto_depIdxs = []int32{
 	1,  // 0: tandem.coordination.v1.Announcement.devices:type_name -> tandem.coordination.v1.Device
@@ -1005,21 +1176,24 @@ var file_coordination_api_coordination_proto_depIdxs = []int32{
 	11, // 4: tandem.coordination.v1.Resource.devices:type_name -> tandem.coordination.v1.DeviceStatus
 	1,  // 5: tandem.coordination.v1.DeviceStatus.device:type_name -> tandem.coordination.v1.Device
 	12, // 6: tandem.coordination.v1.DeviceStatus.owner:type_name -> tandem.coordination.v1.Owner
-	15, // 7: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
-	14, // 8: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
-	0,  // 9: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
-	4,  // 10: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
-	6,  // 11: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
-	8,  // 12: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
-	3,  // 13: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
-	5,  // 14: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
-	7,  // 15: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
-	9,  // 16: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	18, // 7: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
+	17, // 8: tandem.coordination.v1.PairResponse.served:type_name -> tandem.coordination.v1.Served
+	14, // 9: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	0,  // 10: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
+	4,  // 11: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
+	6,  // 12: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
+	15, // 13: tandem.coordination.v1.Coordination.Pair:input_type -> tandem.coordination.v1.PairRequest
+	8,  // 14: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
+	3,  // 15: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
+	5,  // 16: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
+	7,  // 17: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
+	16, // 18: tandem.coordination.v1.Coordination.Pair:output_type -> tandem.coordination.v1.PairResponse
+	9,  // 19: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
+	15, // [15:20] is the sub-list for method output_type
+	10, // [10:15] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_coordination_api_coordination_proto_init() }
@@ -1034,7 +1208,7 @@ func file_coordination_api_coordination_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_api_coordination_proto_rawDesc), len(file_coordination_api_coordination_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

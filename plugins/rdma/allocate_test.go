@@ -20,6 +20,8 @@ type recorder struct {
 	published chan coordination.Announcement
 	available []string
 	allocated [][]string
+	paired    []string // pairs files
+	served    []coordination.Served
 	refusal   error
 }
 
@@ -40,6 +42,11 @@ func (r *recorder) Allocated(_ context.Context, ids []string) ([]string, error) 
 	order := slices.Clone(ids)
 	slices.Reverse(order)
 	return order, nil
+}
+
+func (r *recorder) Pair(_ context.Context, _ []string, file string) []coordination.Served {
+	r.paired = append(r.paired, file)
+	return r.served
 }
 
 // devices are device nodes: names below /dev.

@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/tandem-k8s/tandem/coordination"
 )
 
 // CDI says how device nodes get into containers through the Container Device Interface instead of through the kubelet. Names and
@@ -105,7 +107,7 @@ func (c *CDI) write(p cdiPool, devices []Device, grants map[string]*grant) error
 		err = os.MkdirAll(filepath.Dir(file), 0o755)
 	}
 	if err == nil {
-		err = replaceFile(file, append([]byte("---\n"), content...), 0o600)
+		err = coordination.ReplaceFile(file, append([]byte("---\n"), content...), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("write CDI spec %s: %w", p.file, err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -27,6 +28,7 @@ type ResourceConfig struct {
 	ExcludeTopology bool                         `json:"excludeTopology"` // tell nobody the NUMA node
 	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`  // PCI address or "*" to key and value
 	Health
+	Tandem Tandem `json:"-"` // key "tandem"
 
 	Selectors []Selector `json:"-"` // one that selects is enough; never empty
 }
@@ -101,6 +103,7 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 	var r struct {
 		ResourceConfig
 		RawSelectors json.RawMessage `json:"selectors"`
+		RawTandem    json.RawMessage `json:"tandem"`
 	}
 	err := json.Unmarshal(raw, &r)
 	name := fmt.Sprintf("resource %q", r.Name)
@@ -132,6 +135,13 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 		return invalid("%s: %w", name, err)
 	}
 	c.warnSelectors(name, r.ResourceConfig, r.RawSelectors)
+	if len(r.RawTandem) > 0 {
+		if err := json.Unmarshal(r.RawTandem, &r.Tandem); err != nil {
+			return fmt.Errorf("%s: tandem: %w", name, explain(err, r.RawTandem))
+		}
+		c.warnUnknown(name+": tandem: ", r.RawTandem, r.Tandem)
+		c.warnVariables(name, &r.Tandem)
+	}
 	c.Resources = append(c.Resources, r.ResourceConfig)
 	return nil
 }
@@ -186,6 +196,18 @@ func (c *Config) warnUnknown(where string, object json.RawMessage, into any) {
 	for _, key := range unknownKeys(object, reflect.TypeOf(into)) {
 		c.warn("%skey %q is unknown and ignored", where, key)
 	}
+}
+
+// warnVariables leaves out the variables that are not known.
+func (c *Config) warnVariables(name string, t *Tandem) {
+	t.Variables = slices.DeleteFunc(t.Variables, func(variable string) bool {
+		_, known := pairVariables[variable]
+		if !known {
+			c.warn("%s: tandem: variables: %q is unknown and left out; want some of %s", name, variable,
+				strings.Join(slices.Sorted(maps.Keys(pairVariables)), ", "))
+		}
+		return !known
+	})
 }
 
 // explain puts an error of encoding/json into words for people.

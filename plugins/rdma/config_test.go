@@ -38,6 +38,9 @@ func TestReadConfigErrors(t *testing.T) {
 		{"excludeTopology is a string", resources(`{"resourceName": "a", "excludeTopology": "yes"}`), `resource "a": excludeTopology: want true or false, found string`},
 		{"additionalInfo is a string", resources(`{"resourceName": "a", "additionalInfo": "x"}`), `resource "a": additionalInfo: want an object, found string`},
 		{"additionalInfo holds a number", resources(`{"resourceName": "a", "additionalInfo": {"*": {"mtu": 9000}}}`), `resource "a": additionalInfo: want a string, found number`},
+		{"tandem is a list", resources(`{"resourceName": "a", "tandem": []}`), `resource "a": tandem: want an object, found array`},
+		{"pairs is a string", resources(`{"resourceName": "a", "tandem": {"pairs": "yes"}}`), `resource "a": tandem: pairs: want true or false, found string`},
+		{"checkHealthOnPf is a string", resources(`{"resourceName": "a", "checkHealthOnPf": "yes"}`), `resource "a": checkHealthOnPf: want true or false, found string`},
 		{"isRdma and vdpaType", resources(`{"resourceName": "a", "selectors": {"isRdma": true, "vdpaType": "vhost"}}`), `resource "a": selectors: isRdma and vdpaType exclude each other`},
 		{"auxNetDevice without auxTypes", resources(`{"resourceName": "a", "deviceType": "auxNetDevice"}`), `resource "a": selectors: auxTypes is missing, which deviceType auxNetDevice needs`},
 		{"auxNetDevice of another type", resources(`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["eth"]}}`), `resource "a": selectors: auxTypes: "eth" is unknown; want sf`},
@@ -92,6 +95,10 @@ func TestConfigWarnings(t *testing.T) {
 		{"vdpaType", resources(`{"resourceName": "a", "selectors": {"vdpaType": "kernel"}}`), []string{`resource "a": selectors: vdpaType "kernel" is unknown, want virtio or vhost: no device is selected`}},
 		{"addresses of sub-functions", resources(`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"], "pciAddresses": ["0000:81:00.0"]}}`), []string{`resource "a": selectors: key "pciAddresses" is unknown for deviceType auxNetDevice and ignored`}},
 		{"auxTypes of VFs", resources(`{"resourceName": "a", "selectors": {"auxTypes": ["sf"]}}`), []string{`resource "a": selectors: key "auxTypes" is unknown for deviceType netDevice and ignored`}},
+		{"unknown variable", resources(`{"resourceName": "a", "tandem": {"pair": true, "variables": ["NCCL_HCA"]}}`), []string{
+			`resource "a": tandem: key "pair" is unknown and ignored`,
+			`resource "a": tandem: variables: "NCCL_HCA" is unknown and left out; want some of NCCL_IB_HCA, NVSHMEM_HCA_LIST, UCX_NET_DEVICES, VLLM_GPU_NIC_PCIE_MAPPING, VLLM_NIC_SELECTION_VARS`,
+		}},
 		{"unknown keys", `{"version": 1, "resourceList": [{"resourceName": "a", "pfNames": [], "selectors": {"pfName": [], "vendor": []}}]}`, []string{
 			`key "version" is unknown and ignored`,
 			`resource "a": key "pfNames" is unknown and ignored`,

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination"
 )
 
 // deviceInfo tells Multus about a device (the device-info specification of k8snetworkplumbingwg; type DeviceInfo in
@@ -71,33 +73,8 @@ func (h Host) writeDevinfo(resource string, d Device, g *grant) error {
 	if err := os.MkdirAll(h.DevinfoDir, 0o755); err != nil {
 		return fmt.Errorf("write device-info of %s: %w", id, err)
 	}
-	if err := replaceFile(h.devinfoPath(resource, id), content, 0o444); err != nil {
+	if err := coordination.ReplaceFile(h.devinfoPath(resource, id), content, 0o444); err != nil {
 		return fmt.Errorf("write device-info of %s: %w", id, err)
 	}
 	return nil
-}
-
-// replaceFile writes a file under another name first. That name does not hold the device ID: Multus also looks for files
-// whose name does.
-func replaceFile(file string, content []byte, mode os.FileMode) (err error) {
-	temporary, err := os.CreateTemp(filepath.Dir(file), ".tandem-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(temporary.Name())
-		}
-	}()
-	if _, err = temporary.Write(content); err != nil {
-		_ = temporary.Close()
-		return err
-	}
-	if err = temporary.Close(); err != nil {
-		return err
-	}
-	if err = os.Chmod(temporary.Name(), mode); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), file)
 }

@@ -17,6 +17,7 @@ type Host struct {
 	Dev        fs.FS  // the device nodes; in answers they are always below /dev
 	DevinfoDir string // where Multus looks for device-info files
 	CDI        *CDI   // nil: device nodes go through the kubelet
+	PairsDir   string // where the pairs files of containers are kept
 }
 
 // has reports whether there is a device node, named without /dev.

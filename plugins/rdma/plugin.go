@@ -19,6 +19,7 @@ type Member interface {
 	Publish(coordination.Announcement)
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
 	Allocated(ctx context.Context, ids []string) ([]string, error)
+	Pair(ctx context.Context, ids []string, file string) []coordination.Served
 }
 
 var (
@@ -137,6 +138,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.Container
 	if p.host.CDI != nil {
 		p.host.CDI.replace(cdiPoolOf(pool), response, order, grants)
 	}
+	p.pair(ctx, pool, order, response)
 	p.log.Info("allocate", "devices", order)
 	return response, nil
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tandem-k8s/tandem/coordination"
 )
 
 const (
@@ -232,7 +234,7 @@ func (v *VFs) report(pool Pool) bool {
 func (v *VFs) save() {
 	content, err := json.Marshal(v.memory)
 	if err == nil && !bytes.Equal(content, v.written) {
-		if err = replaceFile(v.file, content, 0o600); err == nil {
+		if err = coordination.ReplaceFile(v.file, content, 0o600); err == nil {
 			v.written = content
 		}
 	}
