@@ -10,7 +10,7 @@ import (
 
 func newTopo() *cobra.Command {
 	var from source
-	var all bool
+	var all, verbose bool
 	format := asTable
 	cmd := &cobra.Command{
 		Use:   "topo",
@@ -18,6 +18,7 @@ func newTopo() *cobra.Command {
 		Long: `Show the distance of every GPU to every NIC and to every other GPU, in the words of "nvidia-smi topo -m", from sysfs
 alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are where their PF is.`,
 		Example: `  tandem topo
+  sudo tandem topo -v
   tandem topo -o json
   tandem topo --machine test/machines/oci-mi300x-derived.txt`,
 		Args: noArguments,
@@ -33,6 +34,9 @@ alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are 
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
 			m := newMatrix(n, all)
+			if verbose {
+				m.Verbose = newVerbose(n, m)
+			}
 			if format == asJSON {
 				return writeJSON(cmd.OutOrStdout(), m)
 			}
@@ -43,6 +47,7 @@ alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are 
 	from.register(cmd.Flags())
 	cmd.Flags().VarP(&format, "output", "o", outputUsage)
 	cmd.Flags().BoolVar(&all, "all", false, "show NICs without RDMA too")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "show PCIe links, IOMMU groups, RDMA ports, and what ACS does to same-switch pairs (root alone can read that)")
 	return cmd
 }
 
@@ -53,6 +58,7 @@ type matrix struct {
 	Distances    []distanceEntry `json:"distances"`
 	GPUDistances []gpuDistance   `json:"gpu_distances"`
 	Links        []linkEntry     `json:"links"`
+	Verbose      *verbose        `json:"verbose,omitempty"`
 }
 
 type gpuEntry struct {

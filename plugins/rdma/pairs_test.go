@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -51,9 +52,7 @@ func TestPairOptions(t *testing.T) {
 		if _, ok := c.want["PCIDEVICE_NVIDIA_COM_SRIOV_RDMA_VF_INFO"]; ok {
 			c.want["PCIDEVICE_NVIDIA_COM_SRIOV_RDMA_VF_INFO"] = stock.Envs[prefix+"_INFO"]
 		}
-		for name, value := range stock.Envs {
-			c.want[name] = value
-		}
+		maps.Copy(c.want, stock.Envs)
 		if diff := cmp.Diff(c.want, got.Envs); diff != "" {
 			t.Errorf("%s: %s", c.tandem, diff)
 		}
