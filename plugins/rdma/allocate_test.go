@@ -89,6 +89,10 @@ const rdmaPool = `{"resourceName": "sriov-rdma-vf", "selectors": {"isRdma": true
 
 // The bytes that the stock plugin gives for the same device.
 func TestAllocateGolden(t *testing.T) {
+	t.Attr("parity", "sriov/env-pcidevice")
+	t.Attr("parity", "sriov/env-info")
+	t.Attr("parity", "sriov/dev-rdma")
+	t.Attr("parity", "sriov/devinfo-file")
 	p, _ := offered(t, rdmaVF(), devices("infiniband/rdma_cm"), "nvidia.com", resources(rdmaPool))
 	got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"})
 	if err != nil {
@@ -127,6 +131,13 @@ func TestAllocateGolden(t *testing.T) {
 
 // What a container gets beside the IDs, by kind of device and resource.
 func TestAllocateAnswers(t *testing.T) {
+	t.Attr("parity", "sriov/env-info")
+	t.Attr("parity", "sriov/dev-rdma")
+	t.Attr("parity", "sriov/dev-vfio")
+	t.Attr("parity", "sriov/dev-uio")
+	t.Attr("parity", "sriov/dev-vhost")
+	t.Attr("parity", "sriov/dev-vdpa")
+	t.Attr("parity", "sriov/additionalInfo")
 	const id = "0000:85:00.0"
 	function := func(given facts) sysfs {
 		s := newSysfs()
@@ -213,6 +224,7 @@ func TestAllocateAnswers(t *testing.T) {
 // A sub-function has its own name for an ID; what the configuration says of its function counts for it, and Multus knows
 // it without a file.
 func TestAllocateSubfunction(t *testing.T) {
+	t.Attr("parity", "sriov/device-id-aux")
 	p, _ := offered(t, exampleMachine(), devices("infiniband/rdma_cm"), "nvidia.com", resources(`{"resourceName": "bf2_sf",
 		"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"], "isRdma": true}, "additionalInfo": {"0000:84:00.0": {"k": "v"}}}`))
 	got, err := p.Allocate(t.Context(), []string{"mlx5_core.sf.2"})
@@ -257,6 +269,8 @@ func TestVDPADevinfo(t *testing.T) {
 
 // The list of IDs and the device nodes follow the coordinator's order; shared nodes are there once.
 func TestAllocateOrder(t *testing.T) {
+	t.Attr("parity", "sriov/env-order")
+	t.Attr("parity", "sriov/multus-order")
 	s := newSysfs()
 	s.pf(0x81, "ens1", 3, nil)
 	p, member := offered(t, s, devices("infiniband/rdma_cm"), "openshift.io", resources(`{"resourceName": "vf_pool", "selectors": {"isRdma": true}}`))
@@ -283,6 +297,7 @@ func TestAllocateOrder(t *testing.T) {
 }
 
 func TestVariable(t *testing.T) {
+	t.Attr("parity", "sriov/env-pcidevice")
 	for resource, want := range map[string]string{
 		"nvidia.com/sriov-rdma-vf": "PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF",
 		"intel.com/sriov_net_A":    "PCIDEVICE_INTEL_COM_SRIOV_NET_A",

@@ -12,6 +12,9 @@ import (
 func resources(list ...string) string { return `{"resourceList": [` + strings.Join(list, ",") + `]}` }
 
 func TestReadConfigErrors(t *testing.T) {
+	t.Attr("parity", "sriov/resource-name")
+	t.Attr("parity", "sriov/sel-isRdma")
+	t.Attr("parity", "sriov/sel-auxTypes")
 	long := strings.Repeat("x", 64)
 	for _, c := range []struct{ name, content, want string }{
 		{"empty", "", `the file is empty; want {"resourceList": [...]}`},
@@ -75,6 +78,7 @@ func TestReadConfigOfNoFile(t *testing.T) {
 
 // What takes one resource out leaves the others in, and what has no effect is said.
 func TestConfigWarnings(t *testing.T) {
+	t.Attr("parity", "sriov/config-json")
 	good := `{"resourceName": "good"}`
 	for _, c := range []struct {
 		name, text string
@@ -122,6 +126,7 @@ func TestConfigWarnings(t *testing.T) {
 
 // The SR-IOV network operator writes "IsRdma", and selectors as an object; hand-made files have lists too.
 func TestConfigOfOperator(t *testing.T) {
+	t.Attr("parity", "sriov/config-json")
 	c := config(t, `{"resourceList":[{"resourceName":"mlnxnics","selectors":{"vendors":["15b3"],"pfNames":["ens803f0#0-4"],"linkTypes":["ether"],"IsRdma":true,"NeedVhostNet":true},"SelectorObjs":null}]}`)
 	s := c.Resources[0].Selectors[0]
 	if !s.IsRDMA || !s.NeedVhostNet || len(s.PFNames) != 1 || !s.PFNames[0].holds(4) || s.PFNames[0].holds(5) {

@@ -11,6 +11,7 @@ import (
 )
 
 func TestFirstMatchWins(t *testing.T) {
+	t.Attr("parity", "sriov/selectors-shape")
 	pools, err := Discover(exampleMachine().FS(), config(t, resources(
 		`{"resourceName": "first", "selectors": [{"pfNames": ["ens1#1"]}, {"pfNames": ["ens1#0-1"]}]}`,
 		`{"resourceName": "second", "resourcePrefix": "nvidia.com", "selectors": {"rootDevices": ["0000:81:00.0"], "isRdma": true}}`,
@@ -34,6 +35,7 @@ func TestFirstMatchWins(t *testing.T) {
 }
 
 func TestNUMA(t *testing.T) {
+	t.Attr("parity", "sriov/topology")
 	s := newSysfs()
 	s.pf(0x81, "ens1", 1, facts{"numa_node": "1"})
 	s.pf(0x82, "ens2", 1, facts{"numa_node": "-1"})
@@ -59,6 +61,7 @@ func TestNUMA(t *testing.T) {
 }
 
 func TestNodeNeedsNetdev(t *testing.T) {
+	t.Attr("parity", "sriov/excluded-devices")
 	s := exampleMachine()
 	s.function("0000:89:00.0", facts{"driver": "virtio-pci"})
 	s.symlink("class/net/eth0", "../../"+dir("0000:89:00.0")+"/virtio0/net/eth0")

@@ -127,6 +127,9 @@ func TestNodesOfRecordedMachines(t *testing.T) {
 
 // The plugin as the kubelet sees it, over a socket.
 func TestPluginOnSocket(t *testing.T) {
+	t.Attr("parity", "sriov/options")
+	t.Attr("parity", "sriov/preferred")
+	t.Attr("parity", "sriov/device-id-pci")
 	sys, _ := load(t, "oci-mi300x-derived", 1)
 	vfs := find(t, sys, resources(`{"resourceName": "mlnx", "resourcePrefix": "nvidia.com", "selectors": {"vendors": ["15b3"], "IsRdma": true}}`), "intel.com", nil)
 	log := slog.New(slog.DiscardHandler)

@@ -79,6 +79,7 @@ func TestWatchPublishesTwice(t *testing.T) {
 
 // A pool without topology hides its NUMA nodes from both.
 func TestWatchWithoutTopology(t *testing.T) {
+	t.Attr("parity", "sriov/topology")
 	s := newSysfs()
 	s.pf(0x81, "ens1", 1, nil)
 	p, member, _ := onDisk(t, s, resources(`{"resourceName": "a", "excludeTopology": true}`))
@@ -124,6 +125,7 @@ func TestAllocateOfVanishedVF(t *testing.T) {
 
 // The kubelet offers vanished VFs until it has heard of them; the coordinator is not asked about those.
 func TestPreferWithoutVanishedVFs(t *testing.T) {
+	t.Attr("parity", "sriov/preferred")
 	s := newSysfs()
 	s.pf(0x81, "ens1", 4, nil)
 	p, member, root := onDisk(t, s, resources(`{"resourceName": "a"}`))
@@ -171,6 +173,7 @@ func TestAllocateReturnsTheRefusal(t *testing.T) {
 
 // The file is written anew on every Allocate, with what is true then.
 func TestDevinfoIsRenewed(t *testing.T) {
+	t.Attr("parity", "sriov/devinfo-file")
 	p, _, root := onDisk(t, rdmaVF(), resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))
 	allocate := func(want string) {
 		t.Helper()

@@ -159,6 +159,7 @@ func TestAccelerators(t *testing.T) {
 
 // A PF in switchdev mode has the netdevs of its VFs' representors beside its own, which need not come first.
 func TestPFNameInSwitchdevMode(t *testing.T) {
+	t.Attr("parity", "sriov/sel-pfNames")
 	s := newSysfs()
 	s.pf(0x81, "ens1np0", 1, nil)
 	for name, port := range map[string]string{"ens1np0": "p0", "eth0": "pf0vf0"} {
@@ -177,6 +178,8 @@ func TestPFNameInSwitchdevMode(t *testing.T) {
 
 // In exclusive mode the RDMA device of a VF in a container is not visible on the node. The VF stays in its pool.
 func TestRDMADeviceInContainer(t *testing.T) {
+	t.Attr("parity", "sriov/sel-isRdma")
+	t.Attr("parity", "sriov/restart-with-vfs-in-pods")
 	s := newSysfs()
 	s.pf(0x81, "ens1", 1, nil)
 	s.function("0000:81:00.2", facts{"pf": "0000:81:00.0"})

@@ -57,6 +57,7 @@ func (s sysfs) hide(address string, exclusive bool) {
 
 // What a container holds stays listed over a restart of the daemon, whatever its namespaces hide.
 func TestRestartWithVFsInContainers(t *testing.T) {
+	t.Attr("parity", "sriov/restart-with-vfs-in-pods")
 	const eth, ib = "0000:81:00.1", "0000:83:00.1"
 	machine := func() sysfs {
 		s := exampleMachine()
@@ -137,6 +138,7 @@ func TestUnreadableMemory(t *testing.T) {
 
 // Pools follow the machine: VFs appear, change their driver, vanish and come back.
 func TestRescan(t *testing.T) {
+	t.Attr("parity", "sriov/rescan")
 	s := newSysfs()
 	s.pf(0x81, "ens1", 1, nil)
 	vfs := find(t, s.FS(), resources(
@@ -177,6 +179,7 @@ func TestRescan(t *testing.T) {
 
 // Each check of health counts where it is asked for, and ends with its cause.
 func TestHealth(t *testing.T) {
+	t.Attr("parity", "sriov/health")
 	const vf = "0000:81:00.1"
 	carrier := func(s sysfs, value string) { s.write(dir("0000:81:00.0")+"/net/ens1/carrier", value) }
 	port := func(s sysfs, address, rdma, state string) {

@@ -75,11 +75,12 @@ type tally struct {
 	admitted, refused int // pods
 	paired            int // containers with GPUs and VFs
 	late, guessed     int // of these, those without the best pairs: see isLate and isGuessed
+	told              int // of these, those whose variables are right: see Placement.Told
 }
 
 func (c tally) String() string {
-	return fmt.Sprintf("%d pods admitted, %d refused; %d containers with GPUs and VFs, of them %d late and %d with VFs in another order",
-		c.admitted, c.refused, c.paired, c.late, c.guessed)
+	return fmt.Sprintf("%d pods admitted, %d refused; %d containers with GPUs and VFs, of them %d late and %d with VFs in another order; %d told of their pairs",
+		c.admitted, c.refused, c.paired, c.late, c.guessed, c.told)
 }
 
 // run admits pods; before each, others leave until the node is no fuller than wanted, which changes every few
@@ -147,6 +148,12 @@ func (l *load) check(pod *v1.Pod, p rig.Placement) {
 		return
 	}
 	l.count.paired++
+	if p.Told {
+		l.count.told++
+	} else if !isGuessed(p) && !isLate(p) {
+		l.t.Errorf("pod %s, container %s, %v asked first: the variables do not say what the pairs file says\n%s",
+			pod.Name, p.Container, p.Asked[0], pair.Text(p.Log))
+	}
 	switch {
 	case p.Pairs == p.Best:
 		return

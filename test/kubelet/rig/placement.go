@@ -23,6 +23,7 @@ type Placement struct {
 	Levels  []topology.Level // how far its first GPU is from its first VF, and so on
 	Pairs   best.Pairs       // how many there are of each level
 	Matched best.Pairs       // the best that can be made of these devices in any order
+	Told    bool             // its variables name the pairs of its pairs file, which is always right
 	Best    best.Pairs       // the best of all devices that were free on the NUMA nodes
 
 	Log []pair.Line // what the daemons logged while the pod was admitted
