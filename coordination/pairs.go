@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -11,6 +12,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
+
+// pairTimeout is longer than the others: without an answer the container lacks what it is told, not only the best devices.
+const pairTimeout = 400 * time.Millisecond
 
 // Served is a GPU of the node with the VF of a container that serves it best.
 type Served struct {
@@ -240,7 +244,7 @@ func (l *ledger) gpuAddresses() []topology.Address {
 // coordinator does not answer. A pairs file with these VFs gets the GPUs of the container: now, or before the Allocate that
 // gives it them is answered.
 func (m *Member) Pair(ctx context.Context, ids []string, file string) []Served {
-	ctx, cancel := context.WithTimeout(ctx, allocatedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pairTimeout)
 	defer cancel()
 	answer, err := m.node.client.Pair(ctx, &api.PairRequest{Resource: m.resource, Devices: ids, File: file}, grpc.WaitForReady(true))
 	if err != nil {

@@ -144,15 +144,13 @@ func (l *load) admit(name string) {
 
 // check judges a container with GPUs and VFs.
 func (l *load) check(pod *v1.Pod, p rig.Placement) {
+	l.checkTold(pod, p)
 	if !p.IsPaired() {
 		return
 	}
 	l.count.paired++
 	if p.Told {
 		l.count.told++
-	} else if !isGuessed(p) && !isLate(p) {
-		l.t.Errorf("pod %s, container %s, %v asked first: the variables do not say what the pairs file says\n%s",
-			pod.Name, p.Container, p.Asked[0], pair.Text(p.Log))
 	}
 	switch {
 	case p.Pairs == p.Best:
@@ -167,6 +165,15 @@ func (l *load) check(pod *v1.Pod, p rig.Placement) {
 	l.t.Errorf("pod %s, container %s, %v asked first, NUMA nodes %v: %v, in another order %v, with other devices %v\n"+
 		"GPUs %v\nVFs %v\n%s",
 		pod.Name, p.Container, p.Asked[0], p.NUMA, p.Pairs, p.Matched, p.Best, p.GPUs, p.VFs, pair.Text(p.Log))
+}
+
+// checkTold judges what a container is told of its pairs. The variables alone can be wrong, where the order of the VFs is a guess.
+func (l *load) checkTold(pod *v1.Pod, p rig.Placement) {
+	if p.Told || isLate(p) || p.PairsFile == nil && isGuessed(p) {
+		return
+	}
+	l.t.Errorf("pod %s, container %s, %v asked first: pairs file %v, variables as the file says: %v\n%s",
+		pod.Name, p.Container, p.Asked[0], p.PairsFile, p.Told, pair.Text(p.Log))
 }
 
 // isGuessed reports whether the container has the best devices and only their order is not that of the pairs, because it was given
