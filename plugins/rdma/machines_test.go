@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -191,8 +192,52 @@ func BenchmarkDiscover1016(b *testing.B) {
 	}
 }
 
+// manyVFs lays 1016 VFs out as a folder, to be read as sysfs is.
+func manyVFs(b *testing.B) fs.FS {
+	b.Helper()
+	machine, err := machines.Load("oci-mi300x-derived", 127)
+	if err != nil {
+		b.Fatal(err)
+	}
+	root := b.TempDir()
+	if err := machine.Layout(root); err != nil {
+		b.Fatal(err)
+	}
+	return os.DirFS(root)
+}
+
+// From reading the machine to the first device list, with the files for Multus: all that is done before registration.
+func BenchmarkStart1016(b *testing.B) {
+	sys := manyVFs(b)
+	for b.Loop() {
+		vfs := find(b, sys, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
+		host := Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: b.TempDir()}
+		plugin := NewPlugin("intel.com/a", vfs, host, newRecorder(), slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(b.Context())
+		err := plugin.Watch(ctx, func(list []deviceplugin.Device) {
+			if len(list) != 1016 {
+				b.Errorf("%d devices", len(list))
+			}
+			cancel()
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// What the daemon does when the machine may have changed.
+func BenchmarkRescan1016(b *testing.B) {
+	vfs := find(b, manyVFs(b), resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`), "intel.com", nil)
+	for b.Loop() {
+		if err := vfs.scan(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkAllocate8Of1016(b *testing.B) {
-	sys, _ := load(b, "oci-mi300x-derived", 127)
+	sys := manyVFs(b)
 	vfs := find(b, sys, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
 	pool, _ := vfs.latest("intel.com/a")
 	host := Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: b.TempDir()}

@@ -233,3 +233,28 @@ func TestAllocateLog(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A boot takes the files for Multus and not the pods, whose devices nobody allocates again: the files are there before
+// the kubelet hears of the devices. What is there already may know more, of a device in a container, and stays.
+func TestDevinfoAfterABoot(t *testing.T) {
+	t.Attr("parity", "sriov/devinfo-file")
+	s := newSysfs()
+	s.pf(0x81, "ens1", 2, nil)
+	p, _, _ := onDisk(t, s, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))
+	kept := p.host.devinfoPath("intel.com/a", "0000:81:00.2")
+	if err := os.MkdirAll(p.host.DevinfoDir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(kept, []byte("kept"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	<-watch(t, p)
+	for file, want := range map[string]string{
+		kept: "kept",
+		p.host.devinfoPath("intel.com/a", "0000:81:00.1"): `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:81:00.1","rdma-device":"mlx5_1291"}}`,
+	} {
+		if content, err := os.ReadFile(file); err != nil || string(content) != want {
+			t.Errorf("%s: %s, %v; want %s", file, content, err, want)
+		}
+	}
+}
