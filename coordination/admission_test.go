@@ -312,14 +312,14 @@ type levels [topology.Levels]int
 
 // levels counts the distances of the pairs that devices make.
 func (a *admission) levels(devices kubelet.Devices) levels {
-	half := func(name string) placement.Half {
+	half := func(name string) []placement.Half {
 		h := placement.Half{Count: len(devices[name])}
 		for _, d := range a.all[name] {
 			if slices.Contains(devices[name], d.ID) {
 				h.Held = append(h.Held, d.placed())
 			}
 		}
-		return h
+		return []placement.Half{h}
 	}
 	return a.choose(placement.Request{GPUs: half(gpus), VFs: half(vfs)})
 }
@@ -341,12 +341,12 @@ func (a *admission) address(name, id string) topology.Address {
 
 // best counts the distances of the best pairs among free devices.
 func (a *admission) best(aligned map[string][]Device, w wish) levels {
-	half := func(name string, count int) placement.Half {
+	half := func(name string, count int) []placement.Half {
 		h := placement.Half{Count: count}
 		for _, d := range aligned[name] {
 			h.Free = append(h.Free, d.placed())
 		}
-		return h
+		return []placement.Half{h}
 	}
 	return a.choose(placement.Request{GPUs: half(gpus, w.gpus), VFs: half(vfs, w.vfs)})
 }

@@ -105,9 +105,9 @@ func (m *Member) alone(available, mustInclude []string, size int) ([]string, str
 			half.Free = append(half.Free, device)
 		}
 	}
-	request := placement.Request{GPUs: half, Links: links}
+	request := placement.Request{GPUs: []placement.Half{half}, Links: links}
 	if m.kind == VF {
-		request = placement.Request{VFs: half}
+		request = placement.Request{VFs: []placement.Half{half}}
 	}
 	choice, err := placement.Choose(m.node.lastTree(), request)
 	if err != nil {

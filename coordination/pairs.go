@@ -121,13 +121,13 @@ func (l *ledger) ofAll(ids map[string][]string) []given {
 // pairsFile is what a container is told of its devices. The VFs are named with what their plugin knows of them.
 func (l *ledger) pairsFile(tree *topology.Tree, all []given, vfs []PairVF) PairsFile {
 	byID := map[string]given{}
-	var request placement.Request
+	var gpus, functions []Device
 	for _, d := range all {
-		half := &request.GPUs
 		if d.kind == VF {
-			half = &request.VFs
+			functions = append(functions, d.Device)
+		} else {
+			gpus = append(gpus, d.Device)
 		}
-		half.Held, half.Count = append(half.Held, d.placed()), half.Count+1
 		byID[d.ID] = d
 	}
 	vf := func(id string) PairVF {
@@ -137,9 +137,9 @@ func (l *ledger) pairsFile(tree *topology.Tree, all []given, vfs []PairVF) Pairs
 		return PairVF{ID: id, Address: byID[id].Address, Resource: byID[id].resource}
 	}
 	file := NewPairsFile(nil)
-	choice, err := placement.Choose(tree, request)
+	choice, err := placement.Choose(tree, placement.Request{GPUs: []placement.Half{allOf(gpus)}, VFs: []placement.Half{allOf(functions)}})
 	if err != nil || len(choice.Pairs) == 0 { // no GPU
-		for _, d := range request.VFs.Held {
+		for _, d := range functions {
 			file.Pairs = append(file.Pairs, Pair{VF: vf(d.ID)})
 		}
 		return file
@@ -175,7 +175,8 @@ func (c *coordinator) served(name string, ids []string) []Served {
 	vfs := allOf(c.ledger.devicesOf(name, ids))
 	best := map[topology.Address]string{}
 	used := map[string]int{}
-	if choice, err := placement.Choose(c.tree, placement.Request{GPUs: c.gpusOf(name, ids), VFs: vfs}); err == nil {
+	request := placement.Request{GPUs: []placement.Half{c.gpusOf(name, ids)}, VFs: []placement.Half{vfs}}
+	if choice, err := placement.Choose(c.tree, request); err == nil {
 		for _, p := range choice.Pairs {
 			if best[p.GPU.Address] == "" {
 				best[p.GPU.Address] = p.VF.ID
