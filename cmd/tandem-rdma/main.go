@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 )
@@ -60,7 +62,8 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	finder := rdma.Finder{
 		Sys: sys, Prefix: own.prefix, Reserved: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot),
 	}
-	vfs, err := rdma.FindVFs(finder, config, filepath.Join(flags.RunDir, "vfs.json"), rdma.MachineEvents(flags.SysfsRoot, config), log)
+	known := filepath.Join(flags.RunDir, "vfs.json")
+	vfs, err := rdma.FindVFs(finder, config, known, held(flags.KubeletDir, log), rdma.MachineEvents(flags.SysfsRoot, config), log)
 	if err != nil {
 		return err
 	}
@@ -78,6 +81,22 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	}
 	err = flags.Serve(ctx, log, node, resources, vfs.Run)
 	return errors.Join(err, specs.CleanUp())
+}
+
+// held are the devices that the kubelet's containers hold, by resource; nil where that cannot be told.
+func held(kubeletDir string, log *slog.Logger) map[string][]string {
+	containers, err := kubelet.ReadGranted(kubeletDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("cannot tell which devices containers hold", "error", err)
+		return nil
+	}
+	devices := map[string][]string{}
+	for _, container := range containers {
+		for resource, ids := range container.Devices {
+			devices[resource] = append(devices[resource], ids...)
+		}
+	}
+	return devices
 }
 
 // exit gives an error about the configuration the exit code that the stock plugin has for it: success where it could not be

@@ -158,7 +158,7 @@ func find(t testing.TB, sys fs.FS, list, prefix string, events Events) *VFs {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "vfs.json")
-	vfs, err := FindVFs(Finder{Sys: sys, Prefix: prefix}, c, file, events, slog.New(slog.DiscardHandler))
+	vfs, err := FindVFs(Finder{Sys: sys, Prefix: prefix}, c, file, nil, events, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

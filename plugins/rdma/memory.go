@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// memory is what the daemon has to know of the time before its start, in one file of the run folder: until the node boots.
+// memory is what the daemon has to know of the time before its start, in one file of the run folder: until the node boots. Then
+// the kubelet's checkpoint alone says which devices containers hold.
 type memory struct {
 	// Listed are all devices that the kubelet was told of, by resource name. One that is gone has to stay in the list: the
 	// kubelet dies of a device that a container holds and that is no longer listed.
@@ -49,10 +51,37 @@ func readMemory(file string) (*memory, error) {
 	if err == nil {
 		err = json.Unmarshal(content, m)
 	}
+	if err == nil && (m.Listed == nil || m.Hidden == nil) {
+		err = errors.New("it is not complete")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read what was known of devices from %s: %w", file, err)
 	}
 	return m, nil
+}
+
+// keep forgets the devices that were listed and that no container holds: nobody misses them. One that a container holds and
+// that is not known is known from its ID.
+func (m *memory) keep(held map[string][]string) {
+	for resource, devices := range m.Listed {
+		for id := range devices {
+			if !slices.Contains(held[resource], id) {
+				delete(devices, id)
+			}
+		}
+	}
+	for resource, ids := range held {
+		for _, id := range ids {
+			address, err := topology.ParseAddress(id)
+			if _, known := m.Listed[resource][id]; known || err != nil {
+				continue
+			}
+			if m.Listed[resource] == nil {
+				m.Listed[resource] = map[string]listed{}
+			}
+			m.Listed[resource][id] = listed{Address: address}
+		}
+	}
 }
 
 // remember takes over what is seen of a pool now.

@@ -41,13 +41,17 @@ type VFs struct {
 	changed  chan struct{} // closed and replaced on every change
 }
 
-// FindVFs finds the pools of a configuration. The file is where to keep what has to be known after a restart; events tell of
-// changes, nil for nothing that does. Run looks for changes.
-func FindVFs(finder Finder, config *Config, file string, events Events, log *slog.Logger) (*VFs, error) {
+// FindVFs finds the pools of a configuration. The file is where to keep what has to be known after a restart. Held are the
+// devices that containers hold, by resource; nil where that is not known. Events tell of changes, nil for nothing that does.
+// Run looks for changes.
+func FindVFs(finder Finder, config *Config, file string, held map[string][]string, events Events, log *slog.Logger) (*VFs, error) {
 	memory, err := readMemory(file)
 	if err != nil {
 		log.Warn("start without what was known before: devices that containers hold may be missing", "error", err)
 		memory = newMemory()
+	}
+	if held != nil {
+		memory.keep(held)
 	}
 	v := &VFs{
 		finder: finder, config: config, file: file, log: log, events: events, look: make(chan struct{}, 1),
@@ -182,9 +186,13 @@ func (v *VFs) scan() error {
 
 // missing are the devices that were listed in a pool and are no longer found in it.
 func (v *VFs) missing(pool Pool) []Device {
+	found := make(map[string]bool, len(pool.Devices))
+	for _, d := range pool.Devices {
+		found[d.ID] = true
+	}
 	var missing []Device
 	for id, before := range v.memory.Listed[pool.Name] {
-		if slices.ContainsFunc(pool.Devices, func(d Device) bool { return d.ID == id }) {
+		if found[id] {
 			continue
 		}
 		fault := "no longer selected by the resource"

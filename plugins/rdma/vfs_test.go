@@ -19,7 +19,7 @@ import (
 // restarted finds the pools anew as after a restart of the daemon.
 func restarted(t *testing.T, before *VFs) *VFs {
 	t.Helper()
-	after, err := FindVFs(before.finder, before.config, before.file, nil, before.log)
+	after, err := FindVFs(before.finder, before.config, before.file, nil, nil, before.log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,16 +117,37 @@ func TestRestartWithoutVFs(t *testing.T) {
 	}
 }
 
+// Of what was listed before, only what containers hold is listed on; what they hold is listed whether it was known or not.
+func TestRestartKeepsWhatIsHeld(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 3, nil)
+	before := find(t, s.FS(), resources(`{"resourceName": "a"}`), "intel.com", nil)
+	for _, gone := range []string{"0000:81:00.2", "0000:81:00.3"} {
+		s.remove(dir(gone))
+		s.remove(pciDevices + "/" + gone)
+	}
+	held := map[string][]string{"intel.com/a": {"0000:81:00.3", "0000:99:00.1"}, "nvidia.com/gpu": {"GPU-1"}}
+	after, err := FindVFs(before.finder, before.config, before.file, held, nil, before.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"0000:81:00.1", "0000:81:00.3 gone", "0000:99:00.1 gone"}, state(after, "intel.com/a")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // A memory that cannot be read costs what it held, not the start.
 func TestUnreadableMemory(t *testing.T) {
 	s := newSysfs()
 	s.pf(0x81, "ens1", 1, nil)
 	vfs := find(t, s.FS(), resources(`{"resourceName": "a"}`), "intel.com", nil)
-	if err := os.WriteFile(vfs.file, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"0000:81:00.1"}, state(restarted(t, vfs), "intel.com/a")); diff != "" {
-		t.Error(diff)
+	for _, content := range []string{"{", "null", `{"listed": null}`} {
+		if err := os.WriteFile(vfs.file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"0000:81:00.1"}, state(restarted(t, vfs), "intel.com/a")); diff != "" {
+			t.Error(diff)
+		}
 	}
 	var log strings.Builder
 	vfs.log, vfs.written = slog.New(slog.NewTextHandler(&log, nil)), nil
@@ -254,7 +275,7 @@ func TestWhenToLook(t *testing.T) {
 			list := resources(`{"resourceName": "a"` + c.config + `}`)
 			file := filepath.Join(t.TempDir(), "vfs.json")
 			synctest.Test(t, func(t *testing.T) {
-				vfs, err := FindVFs(Finder{Sys: s.FS(), Prefix: "intel.com"}, config(t, list), file, c.events, slog.New(slog.DiscardHandler))
+				vfs, err := FindVFs(Finder{Sys: s.FS(), Prefix: "intel.com"}, config(t, list), file, nil, c.events, slog.New(slog.DiscardHandler))
 				if err != nil {
 					t.Fatal(err)
 				}
