@@ -27,10 +27,11 @@ type ResourceConfig struct {
 	DeviceType      DeviceType                   `json:"deviceType"`
 	ExcludeTopology bool                         `json:"excludeTopology"` // tell nobody the NUMA node
 	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`  // PCI address or "*" to key and value
-	Health
-	Tandem Tandem `json:"-"` // key "tandem"
+	Selectors       []Selector                   `json:"-"`               // one that selects is enough; never empty
 
-	Selectors []Selector `json:"-"` // one that selects is enough; never empty
+	// The keys that the stock plugin does not have are read apart: a mistake in them costs them alone.
+	Health `json:"-"`
+	Tandem Tandem `json:"-"` // key "tandem"
 }
 
 // DeviceType is a kind of device that a resource can be made of.
@@ -135,13 +136,11 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 		return invalid("%s: %w", name, err)
 	}
 	c.warnSelectors(name, r.ResourceConfig, r.RawSelectors)
-	if len(r.RawTandem) > 0 {
-		if err := json.Unmarshal(r.RawTandem, &r.Tandem); err != nil {
-			return fmt.Errorf("%s: tandem: %w", name, explain(err, r.RawTandem))
-		}
-		c.warnUnknown(name+": tandem: ", r.RawTandem, r.Tandem)
-		c.warnVariables(name, &r.Tandem)
+	if err := json.Unmarshal(raw, &r.Health); err != nil {
+		c.warn("%s: health is not checked: %v", name, explain(err, raw))
+		r.Health = Health{}
 	}
+	c.addTandem(name, &r.Tandem, r.RawTandem)
 	c.Resources = append(c.Resources, r.ResourceConfig)
 	return nil
 }
@@ -198,8 +197,17 @@ func (c *Config) warnUnknown(where string, object json.RawMessage, into any) {
 	}
 }
 
-// warnVariables leaves out the variables that are not known.
-func (c *Config) warnVariables(name string, t *Tandem) {
+// addTandem reads the key "tandem" as far as it can be understood.
+func (c *Config) addTandem(name string, t *Tandem, raw json.RawMessage) {
+	if len(raw) == 0 {
+		return
+	}
+	if err := json.Unmarshal(raw, t); err != nil {
+		c.warn("%s: tandem is left out: %v", name, explain(err, raw))
+		*t = Tandem{}
+		return
+	}
+	c.warnUnknown(name+": tandem: ", raw, *t)
 	t.Variables = slices.DeleteFunc(t.Variables, func(variable string) bool {
 		_, known := pairVariables[variable]
 		if !known {

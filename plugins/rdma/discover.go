@@ -72,7 +72,7 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	candidates := candidates(f.machine(tree), c, needed)
+	candidates := findCandidates(f.machine(tree), c, needed)
 	claimed := map[string]bool{}
 	pools := make([]Pool, 0, len(c.Resources))
 	for i := range c.Resources {
@@ -129,9 +129,9 @@ func (r *ResourceConfig) offers(f *function) bool {
 	}
 }
 
-// candidates are the devices that may be in a pool: functions with a driver, and their sub-functions. A network function is
+// findCandidates finds the devices that may be in a pool: functions with a driver, and their sub-functions. A network function is
 // in use, and no candidate for netDevice, if it is a PF that has VFs or if the node itself needs its netdev.
-func candidates(m *machine, c *Config, needed map[topology.Address]bool) []*function {
+func findCandidates(m *machine, c *Config, needed map[topology.Address]bool) []*function {
 	anySF := slices.ContainsFunc(c.Resources, func(r ResourceConfig) bool { return r.DeviceType == AuxNetDevice })
 	var candidates []*function
 	for d := range m.tree.Devices() {
