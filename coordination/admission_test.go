@@ -45,8 +45,9 @@ type admission struct {
 	rails        []string                                   // resource names of VFs, one for each PF; none: one for all
 	specs        []intent.Pod                               // what a source of intent tells; it does where source is set
 	source       intent.Source
-	crashes      bool // the server dies now and then, and the other plugin takes over
-	guessed      bool // the container got its VFs first and without a question: their order can only be guessed
+	crashes      bool        // the server dies now and then, and the other plugin takes over
+	files        *pairsFiles // nil if no container wants one
+	guessed      bool        // the container got its VFs first and without a question: their order can only be guessed
 }
 
 func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bool, seed uint64) *admission {
@@ -336,6 +337,7 @@ func (a *admission) admit(pod kubelet.Pod, container string, w wish) bool {
 	if container != "init" {
 		delete(a.pods[pod], "init") // its devices are this container's now
 	}
+	a.files.check(a, a.pods[pod][container])
 	if w.gpus > 0 && w.vfs > 0 {
 		if got := a.levels(a.pods[pod][container]); got != best {
 			a.t.Errorf("%v/%s %v in order %v on nodes %v: pairs %v, best %v", pod, container, w, order, nodes, got, best)
@@ -387,6 +389,7 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []Devi
 	a.maybeCrash()
 	ids = listed
 	a.pods[pod][container][name] = ids
+	a.files.pair(a, name, ids)
 	a.free[name] = slices.DeleteFunc(a.free[name], func(d Device) bool { return slices.Contains(ids, d.ID) })
 	a.now = a.now.Add(followWindow / 4)
 }

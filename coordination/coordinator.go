@@ -23,8 +23,10 @@ type coordinator struct {
 	look      func(context.Context) (kubelet.View, error)              // at all pods: not while devices are being allocated; nil: never
 	get       func(context.Context, kubelet.Pod) (kubelet.View, error) // at one pod, at any time
 	recorded  func() (kubelet.Checkpoint, error)
+	granted   func() ([]kubelet.Granted, error)           // what the checkpoint says of containers; nil for nothing
 	pods      func(context.Context) (intent.Answer, bool) // what pods ask for; false where no source tells; nil: never
 	alignment intent.Alignment                            // of pods that say nothing
+	pairsDir  string
 	log       *slog.Logger
 	touched   func() // something has changed that a checkpoint holds; must not block
 
@@ -33,6 +35,7 @@ type coordinator struct {
 	ledger    *ledger
 	last      record
 	decisions decisions
+	pairing   pairing
 }
 
 // record is the newest Allocate, and whom the kubelet's checkpoint showed with its devices at that time. As soon as it
@@ -68,6 +71,7 @@ func (c *coordinator) announce(name string, kind Kind, a Announcement) error {
 		c.tree = tree
 	}
 	c.ledger.announce(name, kind, a)
+	c.tidyPairs()
 	return nil
 }
 
@@ -252,6 +256,7 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	}
 	order = l.inPairOrder(c.tree, planned, a, before, name, ids)
 	c.decisions.give(l.now(), knowledge{asker: a.asker}.container(a), name, order, "")
+	c.admit(progress, a, before, name, order)
 	return order, ""
 }
 

@@ -55,6 +55,12 @@
 //
 // The last 256 decisions are kept in memory, for "tandem explain" (decision.go).
 //
+// # What a container is told
+//
+// A container can ask for its pairs in a file (pairs.go, pairsfile.go). The RDMA plugin mounts it with the VFs in it; the
+// coordinator adds the GPUs before it answers the Allocated that completes the container, in whichever order the halves
+// come. The kubelet's checkpoint keeps the mount for as long as the container lives, so the files are tidied by it (tidy.go).
+//
 // # When something is away
 //
 // It changes the quality of a placement, never its success: without the server a plugin chooses among its own devices,

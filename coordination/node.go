@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -226,6 +227,8 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		readTree:  func() (*topology.Tree, error) { return readTree(n.config.SysRoot) },
 		get:       pods.Get,
 		recorded:  hurried(readTimeout, n.recorded),
+		granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(n.config.KubeletDir) },
+		pairsDir:  filepath.Join(n.config.RunDir, "pairs"),
 		pods:      n.sources.Pods,
 		alignment: n.config.Intent.Alignment,
 		log:       n.config.Log,

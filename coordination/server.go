@@ -112,6 +112,15 @@ func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.A
 	return &api.AllocatedResponse{Devices: order, Refusal: refusal}, nil
 }
 
+// Pair tells which GPUs VFs serve.
+func (s *server) Pair(_ context.Context, q *api.PairRequest) (*api.PairResponse, error) {
+	answer := &api.PairResponse{}
+	for _, served := range s.coordinator.pair(q.GetResource(), q.GetDevices(), q.GetFile()) {
+		answer.Served = append(answer.Served, &api.Served{Gpu: served.GPU.String(), Device: served.VF})
+	}
+	return answer, nil
+}
+
 // Status tells everything.
 func (s *server) Status(context.Context, *api.StatusRequest) (*api.StatusResponse, error) {
 	answer := s.coordinator.status()

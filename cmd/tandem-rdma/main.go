@@ -4,13 +4,18 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 )
@@ -21,45 +26,84 @@ with tandem-gpu it gives a container VFs and GPUs that hang on the same PCIe swi
 	Examples: `  tandem-rdma
   tandem-rdma --config-file=/etc/pcidp/config.json --resource-prefix=nvidia.com --log-format=json
   tandem-rdma --sysfs-root=/tmp/node/sys --kubelet-dir=/tmp/node/kubelet --run-dir=/tmp/node/run --devinfo-dir=/tmp/node/devinfo`,
+	ExitCodes: `Exit codes, those of the SR-IOV network device plugin:
+  0  ended by SIGINT, SIGTERM, SIGQUIT or SIGHUP; or there is no configuration that can be read: the last line on standard
+     error says why
+  1  cannot work, or the command line is wrong: the last line on standard error says why and what to do
+`,
+	BadUsage: 1,
+	Signals:  []os.Signal{syscall.SIGHUP},
 }
 
 func main() {
 	set := pflag.NewFlagSet("tandem-rdma", pflag.ContinueOnError)
 	var flags daemon.Flags
 	flags.Register(set)
-	configFile := set.String("config-file", "/etc/pcidp/config.json", "file that says which devices belong to which resource")
-	prefix := set.String("resource-prefix", "intel.com", "prefix of the resources that name none")
-	devinfoDir := set.String("devinfo-dir", "/var/run/k8s.cni.cncf.io/devinfo/dp", "folder for the files that tell Multus about devices")
+	var own options
+	own.register(set)
 	daemon.Main(set, &flags, help, func(ctx context.Context, log *slog.Logger) error {
-		return run(ctx, flags, *configFile, *prefix, *devinfoDir, log)
+		return run(ctx, flags, own, log)
 	})
 }
 
-func run(ctx context.Context, flags daemon.Flags, configFile, prefix, devinfoDir string, log *slog.Logger) error {
+func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger) error {
 	sys, err := flags.Sysfs()
 	if err != nil {
 		return err
 	}
-	config, err := rdma.ReadConfig(configFile)
+	config, err := rdma.ReadConfig(own.configFile)
 	if err != nil {
-		return err
-	}
-	reserved, err := rdma.DefaultRoutes(flags.SysfsRoot)
-	if err != nil {
-		return err
-	}
-	pools, err := rdma.Finder{Sys: sys, Prefix: prefix, Reserved: reserved}.Offered(config, log)
-	if err != nil {
-		return err
+		return exit(err)
 	}
 	node, err := flags.Node(log)
 	if err != nil {
 		return err
 	}
-	host := rdma.Host{Sys: sys, Dev: os.DirFS(flags.DevRoot), DevinfoDir: devinfoDir}
-	var resources []deviceplugin.Resource
-	for _, pool := range pools {
-		resources = append(resources, rdma.NewPlugin(pool, host, node.Member(pool.Name, coordination.VF), log))
+	finder := rdma.Finder{
+		Sys: sys, Prefix: own.prefix, Reserved: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot),
 	}
-	return flags.Serve(ctx, log, node, resources)
+	known := filepath.Join(flags.RunDir, "vfs.json")
+	vfs, err := rdma.FindVFs(finder, config, known, held(flags.KubeletDir, log), rdma.MachineEvents(flags.SysfsRoot, config), log)
+	if err != nil {
+		return err
+	}
+	host := rdma.Host{Sys: sys, Dev: os.DirFS(flags.DevRoot), DevinfoDir: own.devinfoDir, PairsDir: filepath.Join(flags.RunDir, "pairs")}
+	specs := rdma.CDI{Dirs: own.cdiDirs, Field: own.cdiDevices}
+	if err := specs.CleanUp(); err != nil {
+		return err
+	}
+	if own.useCDI {
+		host.CDI = &specs
+	}
+	var resources []deviceplugin.Resource
+	for _, name := range vfs.Names() {
+		resources = append(resources, rdma.NewPlugin(name, vfs, host, node.Member(name, coordination.VF), log))
+	}
+	err = flags.Serve(ctx, log, node, resources, vfs.Run)
+	return errors.Join(err, specs.CleanUp())
+}
+
+// held are the devices that the kubelet's containers hold, by resource; nil where that cannot be told.
+func held(kubeletDir string, log *slog.Logger) map[string][]string {
+	containers, err := kubelet.ReadGranted(kubeletDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("cannot tell which devices containers hold", "error", err)
+		return nil
+	}
+	devices := map[string][]string{}
+	for _, container := range containers {
+		for resource, ids := range container.Devices {
+			devices[resource] = append(devices[resource], ids...)
+		}
+	}
+	return devices
+}
+
+// exit gives an error about the configuration the exit code that the stock plugin has for it: success where it could not be
+// read at all, so that a node for which there is none yet is no failure.
+func exit(err error) error {
+	if invalid := (*rdma.InvalidError)(nil); errors.As(err, &invalid) {
+		return err
+	}
+	return &daemon.ExitError{Err: err}
 }

@@ -1,9 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,12 +58,26 @@ func (n node) write(t *testing.T, name, content string) {
 	}
 }
 
+// files lists a folder of the node.
+func (n node) files(t *testing.T, name string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(n.path(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
 // daemon is the command on this node, with its standard error.
 func (n node) daemon(ctx context.Context, extra ...string) (*exec.Cmd, *bytes.Buffer) {
 	args := append([]string{
 		"--sysfs-root=" + n.path("sys"), "--dev-root=" + n.path("dev"), "--kubelet-dir=" + n.kubelet,
 		"--run-dir=" + filepath.Join(n.kubelet, "run"), "--devinfo-dir=" + n.path("devinfo"),
-		"--config-file=" + n.path("config.json"), "--resource-prefix=nvidia.com",
+		"--config-file=" + n.path("config.json"), "--resource-prefix=nvidia.com", "--cdi-dirs=" + n.path("cdi"),
 	}, extra...)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asDaemon+"=1")
@@ -101,7 +116,7 @@ func TestDaemon(t *testing.T) {
 		t.Errorf("after SIGTERM: %v\n%s", err, stderr)
 	}
 	for _, line := range []string{
-		`msg="no device: resource is not offered" resource=nvidia.com/nothing`,
+		`msg="no device: resource is not offered until there is one" resource=nvidia.com/nothing`,
 		`msg=allocate resource=nvidia.com/rdma devices=[0000:0c:00.1]`,
 	} {
 		if strings.Count(stderr.String(), line) != 1 {
@@ -113,18 +128,34 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
-// What the daemon cannot start with is one sentence at the end of standard error, and exit code 1.
+// What the daemon cannot start with is one sentence at the end of standard error. Over a configuration that cannot be read it
+// ends as if all were done, and over one that cannot be in failure, as the stock plugin does.
 func TestDaemonCannotStart(t *testing.T) {
+	t.Attr("parity", "sriov/config-json")
+	t.Attr("parity", "sriov/resource-name")
 	n := newNode(t, "oci-mi300x-derived", 1)
 	config := n.path("config.json")
-	for _, c := range []struct{ name, config, want string }{
-		{"no file", "", "read configuration " + config + ": no such file or directory"},
-		{"empty file", "\n", "read configuration " + config + `: the file is empty; want {"resourceList": [...]}`},
-		{"not JSON", "hello", "read configuration " + config + ": not JSON: line 1: invalid character 'h' looking for beginning of value"},
-		{"unknown deviceType", `{"resourceList": [{"resourceName": "a", "deviceType": "nic"}]}`,
+	for _, c := range []struct {
+		name, config string
+		code         int
+		want         string
+	}{
+		{"no file", "", 0, "read configuration " + config + ": no such file or directory"},
+		{"empty file", "\n", 0, "read configuration " + config + `: the file is empty; want {"resourceList": [...]}`},
+		{"empty list", `{"resourceList": []}`, 0, "read configuration " + config + ": resourceList is missing or empty"},
+		{"not JSON", "hello", 0, "read configuration " + config + ": not JSON: line 1: invalid character 'h' looking for beginning of value"},
+		{"wrong type", `{"resourceList": [{"resourceName": "a", "excludeTopology": 1}]}`, 0,
+			"read configuration " + config + `: resource "a": excludeTopology: want true or false, found number`},
+		{"unknown deviceType", `{"resourceList": [{"resourceName": "a", "deviceType": "nic"}]}`, 0,
 			"read configuration " + config + `: resource "a": deviceType "nic" is unknown; want netDevice, accelerator or auxNetDevice`},
-		{"twice", `{"resourceList": [{"resourceName": "a"}, {"resourceName": "a"}]}`,
+		{"twice", `{"resourceList": [{"resourceName": "a"}, {"resourceName": "a"}]}`, 1,
 			"read configuration " + config + `: resource "a": resourceName is there twice`},
+		{"twice with the prefix", `{"resourceList": [{"resourceName": "a"}, {"resourceName": "a", "resourcePrefix": "nvidia.com"}]}`, 1,
+			"read configuration " + config + `: resource "a": resourceName is there twice, once with resourcePrefix nvidia.com`},
+		{"name", `{"resourceList": [{"resourceName": "a/b"}]}`, 1,
+			"read configuration " + config + `: resource "a/b": resourceName may have letters, digits, - and _, the last two not at its ends`},
+		{"both", `{"resourceList": [{"resourceName": "a", "selectors": {"isRdma": true, "vdpaType": "vhost"}}]}`, 1,
+			"read configuration " + config + `: resource "a": selectors: isRdma and vdpaType exclude each other`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_ = os.Remove(config)
@@ -133,13 +164,143 @@ func TestDaemonCannotStart(t *testing.T) {
 			}
 			cmd, stderr := n.daemon(t.Context(), "--log-level=error")
 			err := cmd.Run()
-			var exit *exec.ExitError
-			if !errors.As(err, &exit) || exit.ExitCode() != 1 {
-				t.Errorf("ended with %v; want exit code 1", err)
+			if cmd.ProcessState.ExitCode() != c.code {
+				t.Errorf("ended with %v; want exit code %d", err, c.code)
 			}
 			if diff := cmp.Diff("tandem-rdma: "+c.want+"\n", stderr.String()); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
+}
+
+// The command lines of the stock plugin's manifests, of its operator and of its binary, and those that are wrong.
+func TestCommandLines(t *testing.T) {
+	t.Attr("parity", "sriov/flags-entrypoint")
+	t.Attr("parity", "sriov/flags-binary")
+	for _, c := range []struct {
+		args []string
+		code int
+		want string // on standard error
+	}{
+		{[]string{"--log-dir=sriovdp", "--log-level=10"}, 0, "config.log-level=INFO"},
+		{[]string{"--log-level=10", "--resource-prefix=openshift.io", "--use-cdi"}, 0, "config.use-cdi=true"},
+		{[]string{"--log-level=10", "--resource-prefix=openshift.io"}, 0, "config.resource-prefix=openshift.io"},
+		{[]string{"-v", "10", "--logtostderr", "-use-cdi"}, 0, "config.use-cdi=true"},
+		{[]string{"-v=10", "--log_dir", "/var/log/x", "--alsologtostderr", "-stderrthreshold=INFO"}, 0, "config.resource-prefix=nvidia.com"},
+		{[]string{"--log-level=loud"}, 1, "--log-level"},
+		{[]string{"--colour"}, 1, "--colour"},
+		{[]string{"now"}, 1, `unexpected argument "now"`},
+	} {
+		n := newNode(t, "amd-mi300x-cpx-kfd", 0) // without a configuration, so that it ends at once
+		cmd, stderr := n.daemon(t.Context(), c.args...)
+		err := cmd.Run()
+		if cmd.ProcessState.ExitCode() != c.code || !strings.Contains(stderr.String(), c.want) {
+			t.Errorf("%q: ended with %v; want exit code %d and %q in\n%s", c.args, err, c.code, c.want, stderr)
+		}
+	}
+}
+
+// Each signal of the stock plugin ends the daemon, which leaves no CDI spec and the files for Multus.
+func TestSignals(t *testing.T) {
+	t.Attr("parity", "sriov/signals")
+	t.Attr("parity", "sriov/socket-name")
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP} {
+		n := newNode(t, "oci-mi300x-derived", 1)
+		n.write(t, "config.json", `{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
+		n.write(t, "cdi/sriov-dp-old.yaml", "")
+		kubelet := kubelettest.Start(t, n.kubelet)
+		cmd, stderr := n.daemon(t.Context(), "--use-cdi")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		plugin := kubelettest.Await(t, kubelet.Plugins)
+		if name := filepath.Base(plugin.Socket); !strings.HasPrefix(name, "nvidia.com_rdma") || !strings.HasSuffix(name, ".sock") {
+			t.Errorf("socket %s", name)
+		}
+		kubelettest.Await(t, plugin.Lists)
+		specs := n.files(t, "cdi")
+		if len(specs) != 1 || specs[0] != "sriov-dp-nvidia.com-net-pci-rdma.yaml" {
+			t.Errorf("CDI specs %v", specs)
+		}
+		if err := cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("after %s: %v\n%s", signal, err, stderr)
+		}
+		if specs := n.files(t, "cdi"); len(specs) > 0 {
+			t.Errorf("%s left CDI specs %v", signal, specs)
+		}
+		if files := n.files(t, "devinfo"); len(files) != 8 {
+			t.Errorf("%s left %v for Multus; want a file for each of 8 VFs", signal, files)
+		}
+		if sockets, _ := filepath.Glob(filepath.Join(kubelettest.Plugins(n.kubelet), "nvidia.com_rdma*")); len(sockets) > 0 {
+			t.Errorf("%s left sockets %v", signal, sockets)
+		}
+	}
+}
+
+// The machine changes while the daemon runs: a resource that had no device is offered once it has one, and a VF that is
+// gone is unhealthy.
+func TestMachineChanges(t *testing.T) {
+	t.Attr("parity", "sriov/empty-pool")
+	n := newNode(t, "oci-mi300x-derived", 1)
+	n.write(t, "config.json", `{"resourceList": [{"resourceName": "rdma", "selectors": {"pciAddresses": ["0000:0c:00.1"]}}]}`)
+	link := n.path("sys/bus/pci/devices/0000:0c:00.1")
+	target, err := os.Readlink(link)
+	if err == nil {
+		err = os.Remove(link)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet := kubelettest.Start(t, n.kubelet)
+	cmd, _ := n.daemon(t.Context())
+	cmd.Stderr = nil
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitLine(t, log, "join coordination")
+	select {
+	case <-kubelet.Plugins:
+		t.Fatal("a resource without a device was registered")
+	default:
+	}
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	plugin := kubelettest.Await(t, kubelet.Plugins)
+	if list := kubelettest.Await(t, plugin.Lists); len(list) != 1 || list[0].GetHealth() != v1beta1.Healthy {
+		t.Errorf("first list %v", list)
+	}
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	if list := kubelettest.Await(t, plugin.Lists); len(list) != 1 || list[0].GetHealth() != v1beta1.Unhealthy {
+		t.Errorf("second list %v", list)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+}
+
+// awaitLine reads a log up to a line, and the rest of it in the background.
+func awaitLine(t *testing.T, log io.Reader, part string) {
+	t.Helper()
+	lines := bufio.NewScanner(log)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), part) {
+			go func() { _, _ = io.Copy(io.Discard, log) }()
+			return
+		}
+	}
+	t.Fatalf("%q is not logged: %v", part, lines.Err())
 }

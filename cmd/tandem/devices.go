@@ -55,9 +55,7 @@ func (q *question) selected(n *node, from *source) (devices, []string, error) {
 	}
 	finder := rdma.Finder{Sys: n.sys, Prefix: "intel.com"}
 	if from.live() {
-		if finder.Reserved, err = rdma.DefaultRoutes(from.sysfsRoot); err != nil {
-			return nil, nil, err
-		}
+		finder.Reserved, finder.DDP = rdma.DefaultRoutes(from.sysfsRoot), rdma.DDPProfiles(from.sysfsRoot)
 	}
 	pools, warnings, err := finder.Find(config)
 	if err != nil {

@@ -32,6 +32,9 @@ func (m *matrix) table() []byte {
 		out.WriteByte('\n')
 	}
 	m.writeNames(&out)
+	if m.Verbose != nil {
+		m.writeVerbose(&out)
+	}
 	out.WriteString(legend)
 	if len(m.Links) > 0 {
 		out.WriteString(xgmiLegend)

@@ -11,7 +11,7 @@ import (
 
 func newTopo() *cobra.Command {
 	var from source
-	var all bool
+	var all, verbose bool
 	format := oneOf(asTable, asJSON, asSVG, asHTML)
 	cmd := &cobra.Command{
 		Use:   "topo",
@@ -19,6 +19,7 @@ func newTopo() *cobra.Command {
 		Long: `Show the distance of every GPU to every NIC and to every other GPU, in the words of "nvidia-smi topo -m", from sysfs
 alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are where their PF is.`,
 		Example: `  tandem topo
+  sudo tandem topo -v
   tandem topo -o json
   tandem topo -o html >node.html
   tandem topo --machine test/machines/oci-mi300x-derived.txt`,
@@ -34,12 +35,17 @@ alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are 
 			for _, note := range n.notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
-			return writeTopo(cmd.OutOrStdout(), newMatrix(n, all), n, from.title(), format.format)
+			m := newMatrix(n, all)
+			if verbose {
+				m.Verbose = newVerbose(n, m)
+			}
+			return writeTopo(cmd.OutOrStdout(), m, n, from.title(), format.format)
 		},
 	}
 	from.register(cmd.Flags())
 	cmd.Flags().VarP(&format, "output", "o", format.usage())
 	cmd.Flags().BoolVar(&all, "all", false, "show NICs without RDMA too")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "show PCIe links, IOMMU groups, RDMA ports, and what ACS does to same-switch pairs (root alone can read that)")
 	return cmd
 }
 
@@ -70,6 +76,7 @@ type matrix struct {
 	Distances    []distanceEntry `json:"distances"`
 	GPUDistances []gpuDistance   `json:"gpu_distances"`
 	Links        []linkEntry     `json:"links"`
+	Verbose      *verbose        `json:"verbose,omitempty"`
 }
 
 type gpuEntry struct {

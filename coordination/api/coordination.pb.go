@@ -1485,6 +1485,164 @@ func (x *Option) GetResult() string {
 	return ""
 }
 
+type PairRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	Devices  []string               `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"` // as reported with Allocated
+	// A pairs file that the container will see, with the VFs in it; "" for none. The server writes the GPUs into it, now or
+	// before it answers the Allocated that reports them.
+	File          string `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PairRequest) Reset() {
+	*x = PairRequest{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PairRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PairRequest) ProtoMessage() {}
+
+func (x *PairRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PairRequest.ProtoReflect.Descriptor instead.
+func (*PairRequest) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PairRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *PairRequest) GetDevices() []string {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *PairRequest) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+type PairResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Served        []*Served              `protobuf:"bytes,1,rep,name=served,proto3" json:"served,omitempty"` // one for every GPU of the node; empty where the server does not know the container
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PairResponse) Reset() {
+	*x = PairResponse{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PairResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PairResponse) ProtoMessage() {}
+
+func (x *PairResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PairResponse.ProtoReflect.Descriptor instead.
+func (*PairResponse) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *PairResponse) GetServed() []*Served {
+	if x != nil {
+		return x.Served
+	}
+	return nil
+}
+
+type Served struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`       // PCI address
+	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"` // the VF of the request that serves it best
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Served) Reset() {
+	*x = Served{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Served) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Served) ProtoMessage() {}
+
+func (x *Served) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Served.ProtoReflect.Descriptor instead.
+func (*Served) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Served) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *Served) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
 var File_coordination_api_coordination_proto protoreflect.FileDescriptor
 
 const file_coordination_api_coordination_proto_rawDesc = "" +
@@ -1604,11 +1762,21 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\n" +
 	"taken_gpus\x18\x04 \x01(\rR\ttakenGpus\x12\x1b\n" +
 	"\ttaken_vfs\x18\x05 \x01(\rR\btakenVfs\x12\x16\n" +
-	"\x06result\x18\x06 \x01(\tR\x06result2\xd1\x03\n" +
+	"\x06result\x18\x06 \x01(\tR\x06result\"W\n" +
+	"\vPairRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
+	"\adevices\x18\x02 \x03(\tR\adevices\x12\x12\n" +
+	"\x04file\x18\x03 \x01(\tR\x04file\"F\n" +
+	"\fPairResponse\x126\n" +
+	"\x06served\x18\x01 \x03(\v2\x1e.tandem.coordination.v1.ServedR\x06served\"2\n" +
+	"\x06Served\x12\x10\n" +
+	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\tR\x06device2\xa4\x04\n" +
 	"\fCoordination\x12Q\n" +
 	"\x04Join\x12$.tandem.coordination.v1.Announcement\x1a\x1f.tandem.coordination.v1.Welcome(\x010\x01\x12W\n" +
 	"\x06Prefer\x12%.tandem.coordination.v1.PreferRequest\x1a&.tandem.coordination.v1.PreferResponse\x12`\n" +
-	"\tAllocated\x12(.tandem.coordination.v1.AllocatedRequest\x1a).tandem.coordination.v1.AllocatedResponse\x12W\n" +
+	"\tAllocated\x12(.tandem.coordination.v1.AllocatedRequest\x1a).tandem.coordination.v1.AllocatedResponse\x12Q\n" +
+	"\x04Pair\x12#.tandem.coordination.v1.PairRequest\x1a$.tandem.coordination.v1.PairResponse\x12W\n" +
 	"\x06Status\x12%.tandem.coordination.v1.StatusRequest\x1a&.tandem.coordination.v1.StatusResponse\x12Z\n" +
 	"\aExplain\x12&.tandem.coordination.v1.ExplainRequest\x1a'.tandem.coordination.v1.ExplainResponseB/Z-github.com/tandem-k8s/tandem/coordination/apib\x06proto3"
 
@@ -1624,7 +1792,7 @@ func file_coordination_api_coordination_proto_rawDescGZIP() []byte {
 	return file_coordination_api_coordination_proto_rawDescData
 }
 
-var file_coordination_api_coordination_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_coordination_api_coordination_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_coordination_api_coordination_proto_goTypes = []any{
 	(*Announcement)(nil),      // 0: tandem.coordination.v1.Announcement
 	(*Version)(nil),           // 1: tandem.coordination.v1.Version
@@ -1648,8 +1816,11 @@ var file_coordination_api_coordination_proto_goTypes = []any{
 	(*Decision)(nil),          // 19: tandem.coordination.v1.Decision
 	(*Pair)(nil),              // 20: tandem.coordination.v1.Pair
 	(*Option)(nil),            // 21: tandem.coordination.v1.Option
-	nil,                       // 22: tandem.coordination.v1.Plan.DevicesEntry
-	nil,                       // 23: tandem.coordination.v1.Decision.PlannedEntry
+	(*PairRequest)(nil),       // 22: tandem.coordination.v1.PairRequest
+	(*PairResponse)(nil),      // 23: tandem.coordination.v1.PairResponse
+	(*Served)(nil),            // 24: tandem.coordination.v1.Served
+	nil,                       // 25: tandem.coordination.v1.Plan.DevicesEntry
+	nil,                       // 26: tandem.coordination.v1.Decision.PlannedEntry
 }
 var file_coordination_api_coordination_proto_depIdxs = []int32{
 	2,  // 0: tandem.coordination.v1.Announcement.devices:type_name -> tandem.coordination.v1.Device
@@ -1662,29 +1833,32 @@ var file_coordination_api_coordination_proto_depIdxs = []int32{
 	13, // 7: tandem.coordination.v1.Resource.devices:type_name -> tandem.coordination.v1.DeviceStatus
 	2,  // 8: tandem.coordination.v1.DeviceStatus.device:type_name -> tandem.coordination.v1.Device
 	14, // 9: tandem.coordination.v1.DeviceStatus.owner:type_name -> tandem.coordination.v1.Owner
-	22, // 10: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
+	25, // 10: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
 	19, // 11: tandem.coordination.v1.ExplainResponse.decisions:type_name -> tandem.coordination.v1.Decision
 	14, // 12: tandem.coordination.v1.Decision.container:type_name -> tandem.coordination.v1.Owner
-	23, // 13: tandem.coordination.v1.Decision.planned:type_name -> tandem.coordination.v1.Decision.PlannedEntry
+	26, // 13: tandem.coordination.v1.Decision.planned:type_name -> tandem.coordination.v1.Decision.PlannedEntry
 	20, // 14: tandem.coordination.v1.Decision.pairs:type_name -> tandem.coordination.v1.Pair
 	21, // 15: tandem.coordination.v1.Decision.options:type_name -> tandem.coordination.v1.Option
-	16, // 16: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
-	16, // 17: tandem.coordination.v1.Decision.PlannedEntry.value:type_name -> tandem.coordination.v1.DeviceList
-	0,  // 18: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
-	5,  // 19: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
-	7,  // 20: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
-	9,  // 21: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
-	17, // 22: tandem.coordination.v1.Coordination.Explain:input_type -> tandem.coordination.v1.ExplainRequest
-	4,  // 23: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
-	6,  // 24: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
-	8,  // 25: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
-	10, // 26: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
-	18, // 27: tandem.coordination.v1.Coordination.Explain:output_type -> tandem.coordination.v1.ExplainResponse
-	23, // [23:28] is the sub-list for method output_type
-	18, // [18:23] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	24, // 16: tandem.coordination.v1.PairResponse.served:type_name -> tandem.coordination.v1.Served
+	16, // 17: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	16, // 18: tandem.coordination.v1.Decision.PlannedEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	0,  // 19: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
+	5,  // 20: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
+	7,  // 21: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
+	22, // 22: tandem.coordination.v1.Coordination.Pair:input_type -> tandem.coordination.v1.PairRequest
+	9,  // 23: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
+	17, // 24: tandem.coordination.v1.Coordination.Explain:input_type -> tandem.coordination.v1.ExplainRequest
+	4,  // 25: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
+	6,  // 26: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
+	8,  // 27: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
+	23, // 28: tandem.coordination.v1.Coordination.Pair:output_type -> tandem.coordination.v1.PairResponse
+	10, // 29: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
+	18, // 30: tandem.coordination.v1.Coordination.Explain:output_type -> tandem.coordination.v1.ExplainResponse
+	25, // [25:31] is the sub-list for method output_type
+	19, // [19:25] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_coordination_api_coordination_proto_init() }
@@ -1699,7 +1873,7 @@ func file_coordination_api_coordination_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_api_coordination_proto_rawDesc), len(file_coordination_api_coordination_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	Coordination_Join_FullMethodName      = "/tandem.coordination.v1.Coordination/Join"
 	Coordination_Prefer_FullMethodName    = "/tandem.coordination.v1.Coordination/Prefer"
 	Coordination_Allocated_FullMethodName = "/tandem.coordination.v1.Coordination/Allocated"
+	Coordination_Pair_FullMethodName      = "/tandem.coordination.v1.Coordination/Pair"
 	Coordination_Status_FullMethodName    = "/tandem.coordination.v1.Coordination/Status"
 	Coordination_Explain_FullMethodName   = "/tandem.coordination.v1.Coordination/Explain"
 )
@@ -42,6 +43,8 @@ type CoordinationClient interface {
 	Prefer(ctx context.Context, in *PreferRequest, opts ...grpc.CallOption) (*PreferResponse, error)
 	// Allocated reports what the kubelet took. It can be refused.
 	Allocated(ctx context.Context, in *AllocatedRequest, opts ...grpc.CallOption) (*AllocatedResponse, error)
+	// Pair asks which GPUs the VFs serve that were just reported as allocated.
+	Pair(ctx context.Context, in *PairRequest, opts ...grpc.CallOption) (*PairResponse, error)
 	// Status tells everything the server knows.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
 	// Explain tells what was decided for a pod's containers, and why. NotFound says that there is nothing to tell, and why.
@@ -89,6 +92,16 @@ func (c *coordinationClient) Allocated(ctx context.Context, in *AllocatedRequest
 	return out, nil
 }
 
+func (c *coordinationClient) Pair(ctx context.Context, in *PairRequest, opts ...grpc.CallOption) (*PairResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PairResponse)
+	err := c.cc.Invoke(ctx, Coordination_Pair_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *coordinationClient) Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StatusResponse)
@@ -123,6 +136,8 @@ type CoordinationServer interface {
 	Prefer(context.Context, *PreferRequest) (*PreferResponse, error)
 	// Allocated reports what the kubelet took. It can be refused.
 	Allocated(context.Context, *AllocatedRequest) (*AllocatedResponse, error)
+	// Pair asks which GPUs the VFs serve that were just reported as allocated.
+	Pair(context.Context, *PairRequest) (*PairResponse, error)
 	// Status tells everything the server knows.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
 	// Explain tells what was decided for a pod's containers, and why. NotFound says that there is nothing to tell, and why.
@@ -145,6 +160,9 @@ func (UnimplementedCoordinationServer) Prefer(context.Context, *PreferRequest) (
 }
 func (UnimplementedCoordinationServer) Allocated(context.Context, *AllocatedRequest) (*AllocatedResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Allocated not implemented")
+}
+func (UnimplementedCoordinationServer) Pair(context.Context, *PairRequest) (*PairResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Pair not implemented")
 }
 func (UnimplementedCoordinationServer) Status(context.Context, *StatusRequest) (*StatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
@@ -216,6 +234,24 @@ func _Coordination_Allocated_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Coordination_Pair_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PairRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinationServer).Pair(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Coordination_Pair_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinationServer).Pair(ctx, req.(*PairRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Coordination_Status_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StatusRequest)
 	if err := dec(in); err != nil {
@@ -266,6 +302,10 @@ var Coordination_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Allocated",
 			Handler:    _Coordination_Allocated_Handler,
+		},
+		{
+			MethodName: "Pair",
+			Handler:    _Coordination_Pair_Handler,
 		},
 		{
 			MethodName: "Status",

@@ -15,7 +15,8 @@ import (
 type grant struct {
 	info  map[string]map[string]string // provider to key and value, as in the variable …_INFO
 	nodes []*v1beta1.DeviceSpec
-	rdma  []string // names of its RDMA devices, where the resource is of RDMA devices
+	rdma  []string    // names of its RDMA devices, where the resource is of RDMA devices
+	vdpa  *vdpaDevice // where the resource is of vDPA devices
 }
 
 // provide adds the facts and device nodes of one provider. The providers and their keys are those of pkg/infoprovider of
@@ -29,20 +30,27 @@ func (g *grant) provide(provider string, info map[string]string, nodes ...*v1bet
 func (h Host) grant(d Device, r *ResourceConfig) *grant {
 	g := &grant{info: map[string]map[string]string{}}
 	g.provide("generic", map[string]string{"deviceID": d.ID})
-	switch readLink(h.Sys, inFunction(d.ID, "driver")) {
+	address := d.Address.String()
+	switch readLink(h.Sys, inFunction(address, "driver")) {
 	case "vfio-pci":
-		h.vfio(g, d.ID)
+		h.vfio(g, address)
 	case "uio", "igb_uio":
-		h.uio(g, d.ID)
+		h.uio(g, address)
 	}
 	if r.AdditionalInfo != nil {
 		extra := map[string]string{}
 		maps.Copy(extra, r.AdditionalInfo["*"])
-		maps.Copy(extra, r.AdditionalInfo[d.ID])
+		maps.Copy(extra, r.AdditionalInfo[address])
 		g.provide("extra", extra)
 	}
-	if d.selector.IsRDMA {
-		h.rdma(g, d.ID)
+	if d.selector == nil {
+		return g // no longer selected: without options
+	}
+	switch {
+	case d.selector.VDPAType != "":
+		h.vdpa(g, d)
+	case d.selector.IsRDMA:
+		h.rdma(g, d)
 	}
 	if d.selector.NeedVhostNet && h.has("vhost-net") {
 		h.vhost(g)
@@ -74,12 +82,12 @@ func (h Host) uio(g *grant, id string) {
 
 // rdma gives the nodes of all RDMA devices of a function; in switchdev mode there can be several. Of keys that several
 // nodes have, the last one counts.
-func (h Host) rdma(g *grant, id string) {
-	g.rdma = readNames(h.Sys, inFunction(id, "infiniband"))
+func (h Host) rdma(g *grant, d Device) {
+	g.rdma = readNames(h.Sys, d.file("infiniband"))
 	info := map[string]string{}
 	var nodes []*v1beta1.DeviceSpec
 	for _, device := range g.rdma {
-		for _, node := range h.rdmaNodes(id, device) {
+		for _, node := range h.rdmaNodes(d, device) {
 			nodes = append(nodes, spec(node, node))
 			for _, key := range []string{"uverbs", "umad", "issm", "rdma_cm"} {
 				if strings.Contains(node, key) {
@@ -93,6 +101,21 @@ func (h Host) rdma(g *grant, id string) {
 		info["rdma_dev"] = g.rdma[0]
 	}
 	g.provide("rdma", info, nodes...)
+}
+
+// vdpa gives the node of a vDPA device for vhost; one for virtio is a netdev and has none. The key "mount" is there from the
+// first allocation on; the stock plugin has it from the second.
+func (h Host) vdpa(g *grant, d Device) {
+	found, ok := vdpaDevices(h.Sys)[d.Address]
+	if !ok {
+		return
+	}
+	g.vdpa = &found
+	if found.kind != "vhost" || found.node == "" {
+		g.provide("vdpa", map[string]string{})
+		return
+	}
+	g.provide("vdpa", map[string]string{"mount": found.node}, spec(found.node, found.node))
 }
 
 // vhost gives both nodes or, where one is missing, none; the facts are there in any case.

@@ -20,6 +20,8 @@ type recorder struct {
 	published chan coordination.Announcement
 	available []string
 	allocated [][]string
+	paired    []string // pairs files
+	served    []coordination.Served
 	refusal   error
 }
 
@@ -42,6 +44,11 @@ func (r *recorder) Allocated(_ context.Context, ids []string) ([]string, error) 
 	return order, nil
 }
 
+func (r *recorder) Pair(_ context.Context, _ []string, file string) []coordination.Served {
+	r.paired = append(r.paired, file)
+	return r.served
+}
+
 // devices are device nodes: names below /dev.
 func devices(names ...string) fstest.MapFS {
 	dev := fstest.MapFS{}
@@ -54,13 +61,10 @@ func devices(names ...string) fstest.MapFS {
 // offered makes the plugin of the first resource of a configuration.
 func offered(t *testing.T, s sysfs, dev fstest.MapFS, prefix, list string) (*Plugin, *recorder) {
 	t.Helper()
-	pools, err := Discover(s.FS(), config(t, list), prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	vfs := find(t, s.FS(), list, prefix, nil)
 	member := newRecorder()
 	host := Host{Sys: s.FS(), Dev: dev, DevinfoDir: filepath.Join(t.TempDir(), "devinfo", "dp")}
-	return NewPlugin(pools[0], host, member, slog.New(slog.DiscardHandler)), member
+	return NewPlugin(vfs.Names()[0], vfs, host, member, slog.New(slog.DiscardHandler)), member
 }
 
 // nodes prints device specs, one a line.
@@ -85,6 +89,10 @@ const rdmaPool = `{"resourceName": "sriov-rdma-vf", "selectors": {"isRdma": true
 
 // The bytes that the stock plugin gives for the same device.
 func TestAllocateGolden(t *testing.T) {
+	t.Attr("parity", "sriov/env-pcidevice")
+	t.Attr("parity", "sriov/env-info")
+	t.Attr("parity", "sriov/dev-rdma")
+	t.Attr("parity", "sriov/devinfo-file")
 	p, _ := offered(t, rdmaVF(), devices("infiniband/rdma_cm"), "nvidia.com", resources(rdmaPool))
 	got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"})
 	if err != nil {
@@ -123,10 +131,22 @@ func TestAllocateGolden(t *testing.T) {
 
 // What a container gets beside the IDs, by kind of device and resource.
 func TestAllocateAnswers(t *testing.T) {
+	t.Attr("parity", "sriov/env-info")
+	t.Attr("parity", "sriov/dev-rdma")
+	t.Attr("parity", "sriov/dev-vfio")
+	t.Attr("parity", "sriov/dev-uio")
+	t.Attr("parity", "sriov/dev-vhost")
+	t.Attr("parity", "sriov/dev-vdpa")
+	t.Attr("parity", "sriov/additionalInfo")
 	const id = "0000:85:00.0"
 	function := func(given facts) sysfs {
 		s := newSysfs()
 		s.function(id, given)
+		return s
+	}
+	vdpa := func(driver, node string) sysfs {
+		s := function(nil)
+		s.vdpa(id, "vdpa3", driver, node)
 		return s
 	}
 	two := function(facts{"rdma": "mlx5_10"})
@@ -170,6 +190,10 @@ func TestAllocateAnswers(t *testing.T) {
 		{"vhost without tun", function(nil), devices("vhost-net"), `{"resourceName": "a", "selectors": {"needVhostNet": true}}`,
 			`{"generic":{"deviceID":"0000:85:00.0"},"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"}}`, nil},
 		{"no vhost", function(nil), devices("net/tun"), `{"resourceName": "a", "selectors": {"needVhostNet": true}}`, `{"generic":{"deviceID":"0000:85:00.0"}}`, nil},
+		{"vhost vDPA", vdpa("vhost_vdpa", "vhost-vdpa-7"), nil, `{"resourceName": "a", "selectors": {"vdpaType": "vhost"}}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"vdpa":{"mount":"/dev/vhost-vdpa-7"}}`, []string{"/dev/vhost-vdpa-7"}},
+		{"virtio vDPA", vdpa("virtio_vdpa", ""), nil, `{"resourceName": "a", "selectors": {"vdpaType": "virtio"}}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"vdpa":{}}`, nil},
 		{"additionalInfo", function(nil), nil, `{"resourceName": "a", "additionalInfo": {"*": {"token": "x<y", "mtu": "9000"}, "0000:85:00.0": {"mtu": "1500"}, "0000:85:00.1": {"mtu": "1"}}}`,
 			`{"extra":{"mtu":"1500","token":"x\u003cy"},"generic":{"deviceID":"0000:85:00.0"}}`, nil},
 		{"empty additionalInfo", function(nil), nil, `{"resourceName": "a", "additionalInfo": {}}`, `{"extra":{},"generic":{"deviceID":"0000:85:00.0"}}`, nil},
@@ -197,8 +221,56 @@ func TestAllocateAnswers(t *testing.T) {
 	}
 }
 
+// A sub-function has its own name for an ID; what the configuration says of its function counts for it, and Multus knows
+// it without a file.
+func TestAllocateSubfunction(t *testing.T) {
+	t.Attr("parity", "sriov/device-id-aux")
+	p, _ := offered(t, exampleMachine(), devices("infiniband/rdma_cm"), "nvidia.com", resources(`{"resourceName": "bf2_sf",
+		"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"], "isRdma": true}, "additionalInfo": {"0000:84:00.0": {"k": "v"}}}`))
+	got, err := p.Allocate(t.Context(), []string{"mlx5_core.sf.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{
+		"PCIDEVICE_NVIDIA_COM_BF2_SF": "mlx5_core.sf.2",
+		"PCIDEVICE_NVIDIA_COM_BF2_SF_INFO": `{"mlx5_core.sf.2":{"extra":{"k":"v"},"generic":{"deviceID":"mlx5_core.sf.2"},` +
+			`"rdma":{"rdma_cm":"/dev/infiniband/rdma_cm","rdma_dev":"mlx5_70","uverbs":"/dev/infiniband/uverbs70"}}}`,
+	}, got.Envs); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"/dev/infiniband/uverbs70 /dev/infiniband/uverbs70 rw", "/dev/infiniband/rdma_cm /dev/infiniband/rdma_cm rw"}, nodes(got)); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := os.Stat(p.host.DevinfoDir); err == nil {
+		t.Error("there is a device-info folder")
+	}
+}
+
+// Of a vDPA device Multus is told another thing.
+func TestVDPADevinfo(t *testing.T) {
+	for kind, want := range map[string]string{
+		"vhost":  `{"type":"vdpa","version":"1.1.0","vdpa":{"parent-device":"vdpa0","driver":"vhost","path":"/dev/vhost-vdpa-0","pci-address":"0000:81:00.1"}}`,
+		"virtio": `{"type":"vdpa","version":"1.1.0","vdpa":{"parent-device":"vdpa1","driver":"virtio","pci-address":"0000:81:00.2"}}`,
+	} {
+		p, _ := offered(t, exampleMachine(), nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"vdpaType": "`+kind+`"}}`))
+		pool, _ := p.vfs.latest(p.name)
+		if _, err := p.Allocate(t.Context(), ids(pool)); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(p.host.devinfoPath("intel.com/a", pool.Devices[0].ID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(content)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 // The list of IDs and the device nodes follow the coordinator's order; shared nodes are there once.
 func TestAllocateOrder(t *testing.T) {
+	t.Attr("parity", "sriov/env-order")
+	t.Attr("parity", "sriov/multus-order")
 	s := newSysfs()
 	s.pf(0x81, "ens1", 3, nil)
 	p, member := offered(t, s, devices("infiniband/rdma_cm"), "openshift.io", resources(`{"resourceName": "vf_pool", "selectors": {"isRdma": true}}`))
@@ -225,6 +297,7 @@ func TestAllocateOrder(t *testing.T) {
 }
 
 func TestVariable(t *testing.T) {
+	t.Attr("parity", "sriov/env-pcidevice")
 	for resource, want := range map[string]string{
 		"nvidia.com/sriov-rdma-vf": "PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF",
 		"intel.com/sriov_net_A":    "PCIDEVICE_INTEL_COM_SRIOV_NET_A",

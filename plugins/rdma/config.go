@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -25,8 +26,12 @@ type ResourceConfig struct {
 	Prefix          string                       `json:"resourcePrefix"` // "" takes the daemon's
 	DeviceType      DeviceType                   `json:"deviceType"`
 	ExcludeTopology bool                         `json:"excludeTopology"` // tell nobody the NUMA node
-	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`  // device ID or "*" to key and value
+	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`  // PCI address or "*" to key and value
 	Selectors       []Selector                   `json:"-"`               // one that selects is enough; never empty
+
+	// The keys that the stock plugin does not have are read apart: a mistake in them costs them alone.
+	Health `json:"-"`
+	Tandem Tandem `json:"-"` // key "tandem"
 }
 
 // DeviceType is a kind of device that a resource can be made of.
@@ -36,8 +41,17 @@ type DeviceType string
 const (
 	NetDevice    DeviceType = "netDevice"    // network functions (PCI class 02), the default
 	Accelerator  DeviceType = "accelerator"  // processing accelerators (PCI class 12)
-	AuxNetDevice DeviceType = "auxNetDevice" // sub-functions; checked, but no device is offered yet
+	AuxNetDevice DeviceType = "auxNetDevice" // sub-functions of network functions
 )
+
+// InvalidError is an error about a configuration that was understood: names and selectors that cannot be. The stock plugin
+// ends in failure over these alone; without a configuration that it can read it ends as if all were done.
+type InvalidError struct{ err error }
+
+func (e *InvalidError) Error() string { return e.err.Error() }
+func (e *InvalidError) Unwrap() error { return e.err }
+
+func invalid(format string, args ...any) error { return &InvalidError{fmt.Errorf(format, args...)} }
 
 // ReadConfig reads a configuration file with the semantics of encoding/json, as the stock plugin does: keys are matched
 // whatever their case (the SR-IOV network operator writes "IsRdma"), unknown ones are ignored with a warning. An error is
@@ -90,6 +104,7 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 	var r struct {
 		ResourceConfig
 		RawSelectors json.RawMessage `json:"selectors"`
+		RawTandem    json.RawMessage `json:"tandem"`
 	}
 	err := json.Unmarshal(raw, &r)
 	name := fmt.Sprintf("resource %q", r.Name)
@@ -102,11 +117,14 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 	if r.DeviceType == "" {
 		r.DeviceType = NetDevice
 	}
-	if err := r.check(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	if !slices.Contains([]DeviceType{NetDevice, Accelerator, AuxNetDevice}, r.DeviceType) {
+		return fmt.Errorf("%s: deviceType %q is unknown; want %s, %s or %s", name, r.DeviceType, NetDevice, Accelerator, AuxNetDevice)
+	}
+	if err := r.checkName(); err != nil {
+		return invalid("%s: %w", name, err)
 	}
 	if slices.ContainsFunc(c.Resources, func(o ResourceConfig) bool { return o.Name == r.Name && o.Prefix == r.Prefix }) {
-		return fmt.Errorf("%s: resourceName is there twice", name)
+		return invalid("%s: resourceName is there twice", name)
 	}
 	c.warnUnknown(name+": ", raw, r)
 	r.Selectors, err = parseSelectors(r.DeviceType, r.RawSelectors)
@@ -115,9 +133,14 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 		return nil
 	}
 	if err := r.checkSelectors(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return invalid("%s: %w", name, err)
 	}
 	c.warnSelectors(name, r.ResourceConfig, r.RawSelectors)
+	if err := json.Unmarshal(raw, &r.Health); err != nil {
+		c.warn("%s: health is not checked: %v", name, explain(err, raw))
+		r.Health = Health{}
+	}
+	c.addTandem(name, &r.Tandem, r.RawTandem)
 	c.Resources = append(c.Resources, r.ResourceConfig)
 	return nil
 }
@@ -129,7 +152,7 @@ var resourceName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9_-]*[a-zA-Z0-9])?$
 // maxName is the longest name part of a resource that the kubelet accepts (qualifiedNameMaxLength, same place).
 const maxName = 63
 
-func (r *ResourceConfig) check() error {
+func (r *ResourceConfig) checkName() error {
 	switch {
 	case r.Name == "":
 		return errors.New("resourceName is missing")
@@ -137,12 +160,8 @@ func (r *ResourceConfig) check() error {
 		return fmt.Errorf("resourceName has %d characters; at most %d are allowed", len(r.Name), maxName)
 	case !resourceName.MatchString(r.Name):
 		return errors.New("resourceName may have letters, digits, - and _, the last two not at its ends")
-	}
-	switch r.DeviceType {
-	case NetDevice, Accelerator, AuxNetDevice:
-		return nil
 	default:
-		return fmt.Errorf("deviceType %q is unknown; want %s, %s or %s", r.DeviceType, NetDevice, Accelerator, AuxNetDevice)
+		return nil
 	}
 }
 
@@ -176,6 +195,27 @@ func (c *Config) warnUnknown(where string, object json.RawMessage, into any) {
 	for _, key := range unknownKeys(object, reflect.TypeOf(into)) {
 		c.warn("%skey %q is unknown and ignored", where, key)
 	}
+}
+
+// addTandem reads the key "tandem" as far as it can be understood.
+func (c *Config) addTandem(name string, t *Tandem, raw json.RawMessage) {
+	if len(raw) == 0 {
+		return
+	}
+	if err := json.Unmarshal(raw, t); err != nil {
+		c.warn("%s: tandem is left out: %v", name, explain(err, raw))
+		*t = Tandem{}
+		return
+	}
+	c.warnUnknown(name+": tandem: ", raw, *t)
+	t.Variables = slices.DeleteFunc(t.Variables, func(variable string) bool {
+		_, known := pairVariables[variable]
+		if !known {
+			c.warn("%s: tandem: variables: %q is unknown and left out; want some of %s", name, variable,
+				strings.Join(slices.Sorted(maps.Keys(pairVariables)), ", "))
+		}
+		return !known
+	})
 }
 
 // explain puts an error of encoding/json into words for people.

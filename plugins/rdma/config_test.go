@@ -12,6 +12,9 @@ import (
 func resources(list ...string) string { return `{"resourceList": [` + strings.Join(list, ",") + `]}` }
 
 func TestReadConfigErrors(t *testing.T) {
+	t.Attr("parity", "sriov/resource-name")
+	t.Attr("parity", "sriov/sel-isRdma")
+	t.Attr("parity", "sriov/sel-auxTypes")
 	long := strings.Repeat("x", 64)
 	for _, c := range []struct{ name, content, want string }{
 		{"empty", "", `the file is empty; want {"resourceList": [...]}`},
@@ -72,6 +75,7 @@ func TestReadConfigOfNoFile(t *testing.T) {
 
 // What takes one resource out leaves the others in, and what has no effect is said.
 func TestConfigWarnings(t *testing.T) {
+	t.Attr("parity", "sriov/config-json")
 	good := `{"resourceName": "good"}`
 	for _, c := range []struct {
 		name, text string
@@ -89,9 +93,16 @@ func TestConfigWarnings(t *testing.T) {
 		{"two separators", resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#0#1"]}}`), []string{`resource "a": selectors: pfNames: "ens1#0#1": more than one #`}},
 		{"no PF", resources(`{"resourceName": "a", "selectors": {"pfNames": ["#0"]}}`), []string{`resource "a": selectors: pfNames: "#0": no PF before #`}},
 		{"two link types", resources(`{"resourceName": "a", "selectors": {"linkTypes": ["ether", "infiniband"]}}`), []string{`resource "a": selectors: linkTypes should have a single value`}},
-		{"vdpaType", resources(`{"resourceName": "a", "selectors": {"vdpaType": "vhost"}}`), []string{`resource "a": selectors: vdpaType is not supported yet: no device is selected`}},
-		{"ddpProfiles", resources(`{"resourceName": "a", "selectors": {"ddpProfiles": ["gtp"]}}`), []string{`resource "a": selectors: ddpProfiles is not supported yet: no device is selected`}},
-		{"auxNetDevice", resources(`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"]}}`), []string{`resource "a": deviceType auxNetDevice is not supported yet: no device is offered`}},
+		{"vdpaType", resources(`{"resourceName": "a", "selectors": {"vdpaType": "kernel"}}`), []string{`resource "a": selectors: vdpaType "kernel" is unknown, want virtio or vhost: no device is selected`}},
+		{"addresses of sub-functions", resources(`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"], "pciAddresses": ["0000:81:00.0"]}}`), []string{`resource "a": selectors: key "pciAddresses" is unknown for deviceType auxNetDevice and ignored`}},
+		{"auxTypes of VFs", resources(`{"resourceName": "a", "selectors": {"auxTypes": ["sf"]}}`), []string{`resource "a": selectors: key "auxTypes" is unknown for deviceType netDevice and ignored`}},
+		{"tandem is a list", resources(`{"resourceName": "a", "tandem": []}`), []string{`resource "a": tandem is left out: want an object, found array`}},
+		{"pairs is a string", resources(`{"resourceName": "a", "tandem": {"alias": true, "pairs": "yes"}}`), []string{`resource "a": tandem is left out: pairs: want true or false, found string`}},
+		{"checkHealthOnPf is a string", resources(`{"resourceName": "a", "checkHealthOnPf": "yes"}`), []string{`resource "a": health is not checked: checkHealthOnPf: want true or false, found string`}},
+		{"unknown variable", resources(`{"resourceName": "a", "tandem": {"pair": true, "variables": ["NCCL_HCA"]}}`), []string{
+			`resource "a": tandem: key "pair" is unknown and ignored`,
+			`resource "a": tandem: variables: "NCCL_HCA" is unknown and left out; want some of NCCL_IB_HCA, NVSHMEM_HCA_LIST, UCX_NET_DEVICES, VLLM_GPU_NIC_PCIE_MAPPING, VLLM_NIC_SELECTION_VARS`,
+		}},
 		{"unknown keys", `{"version": 1, "resourceList": [{"resourceName": "a", "pfNames": [], "selectors": {"pfName": [], "vendor": []}}]}`, []string{
 			`key "version" is unknown and ignored`,
 			`resource "a": key "pfNames" is unknown and ignored`,
@@ -115,6 +126,7 @@ func TestConfigWarnings(t *testing.T) {
 
 // The SR-IOV network operator writes "IsRdma", and selectors as an object; hand-made files have lists too.
 func TestConfigOfOperator(t *testing.T) {
+	t.Attr("parity", "sriov/config-json")
 	c := config(t, `{"resourceList":[{"resourceName":"mlnxnics","selectors":{"vendors":["15b3"],"pfNames":["ens803f0#0-4"],"linkTypes":["ether"],"IsRdma":true,"NeedVhostNet":true},"SelectorObjs":null}]}`)
 	s := c.Resources[0].Selectors[0]
 	if !s.IsRDMA || !s.NeedVhostNet || len(s.PFNames) != 1 || !s.PFNames[0].holds(4) || s.PFNames[0].holds(5) {

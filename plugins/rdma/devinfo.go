@@ -6,19 +6,42 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination"
 )
 
 // deviceInfo tells Multus about a device (the device-info specification of k8snetworkplumbingwg; type DeviceInfo in
 // network-attachment-definition-client, pkg/apis/k8s.cni.cncf.io/v1/types.go).
 type deviceInfo struct {
-	Type    string  `json:"type"`
-	Version string  `json:"version"`
-	PCI     pciInfo `json:"pci"`
+	Type    string    `json:"type"`
+	Version string    `json:"version"`
+	PCI     *pciInfo  `json:"pci,omitempty"`
+	VDPA    *vdpaInfo `json:"vdpa,omitempty"`
 }
 
 type pciInfo struct {
 	Address string `json:"pci-address"`
 	RDMA    string `json:"rdma-device,omitempty"` // names, separated by commas
+}
+
+type vdpaInfo struct {
+	Parent  string `json:"parent-device"` // the vDPA device's name
+	Driver  string `json:"driver,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Address string `json:"pci-address"`
+}
+
+func newDeviceInfo(d Device, g *grant) deviceInfo {
+	info := deviceInfo{Version: "1.1.0"}
+	if g.vdpa == nil {
+		info.Type, info.PCI = "pci", &pciInfo{Address: d.ID, RDMA: strings.Join(g.rdma, ",")}
+		return info
+	}
+	info.Type, info.VDPA = "vdpa", &vdpaInfo{Parent: g.vdpa.name, Driver: g.vdpa.kind, Address: d.ID}
+	if g.vdpa.kind == "vhost" {
+		info.VDPA.Path = g.vdpa.node
+	}
+	return info
 }
 
 // devinfoPath is where Multus looks: it makes the name of resource and device ID (getDPDeviceInfoPath in
@@ -28,51 +51,30 @@ func (h Host) devinfoPath(resource, id string) string {
 	return filepath.Join(h.DevinfoDir, name)
 }
 
+// hasDevinfo reports whether a device's file is there.
+func (h Host) hasDevinfo(resource string, d Device) bool {
+	_, err := os.Stat(h.devinfoPath(resource, d.ID))
+	return err == nil
+}
+
 // writeDevinfo puts a device's file in place before the kubelet goes on. It replaces the one before in one step, so that
 // nobody ever reads half a file.
 //
 // The stock plugin removes the files of all its devices when it starts and when it stops, those of devices in running
 // pods too, although Multus reads them again when a container restarts. Here a file stays until the device is allocated
-// anew: for a device that nobody has, nobody reads it.
-func (h Host) writeDevinfo(resource, id string, rdma []string) error {
-	content, err := json.Marshal(deviceInfo{
-		Type:    "pci",
-		Version: "1.1.0",
-		PCI:     pciInfo{Address: id, RDMA: strings.Join(rdma, ",")},
-	})
+// anew, and is there from the start, since a boot takes the folder and not the pods: for a device that nobody has, nobody
+// reads it.
+func (h Host) writeDevinfo(resource string, d Device, g *grant) error {
+	id := d.ID
+	content, err := json.Marshal(newDeviceInfo(d, g))
 	if err != nil {
 		return fmt.Errorf("write device-info of %s: %w", id, err)
 	}
 	if err := os.MkdirAll(h.DevinfoDir, 0o755); err != nil {
 		return fmt.Errorf("write device-info of %s: %w", id, err)
 	}
-	if err := replaceFile(h.devinfoPath(resource, id), content, 0o444); err != nil {
+	if err := coordination.ReplaceFile(h.devinfoPath(resource, id), content, 0o444); err != nil {
 		return fmt.Errorf("write device-info of %s: %w", id, err)
 	}
 	return nil
-}
-
-// replaceFile writes a file under another name first. That name does not hold the device ID: Multus also looks for files
-// whose name does.
-func replaceFile(file string, content []byte, mode os.FileMode) (err error) {
-	temporary, err := os.CreateTemp(filepath.Dir(file), ".tandem-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(temporary.Name())
-		}
-	}()
-	if _, err = temporary.Write(content); err != nil {
-		_ = temporary.Close()
-		return err
-	}
-	if err = temporary.Close(); err != nil {
-		return err
-	}
-	if err = os.Chmod(temporary.Name(), mode); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), file)
 }

@@ -1,9 +1,9 @@
 package rdma
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"path"
 	"regexp"
 	"slices"
@@ -18,23 +18,36 @@ type Pool struct {
 	Devices []Device // ascending by address
 
 	resource *ResourceConfig
+	first    bool // of those with its prefix and device type
 }
 
-// Device is one function of a pool, mostly a VF.
+// Device is one device of a pool, mostly a VF.
 type Device struct {
-	ID      string            // the kubelet's device ID: the full PCI address, as CNI plugins expect
-	Address topology.Address  // the same as an address
+	ID      string            // the kubelet's device ID: the full PCI address, or the name of a sub-function
+	Address topology.Address  // the PCI function; that which a sub-function hangs on
 	PF      topology.Address  // of a VF; the zero Address for anything else
 	NUMA    topology.NUMANode // unknown too where the resource has excludeTopology
+	Fault   string            // why it is unhealthy, for people; "" for a healthy device
 
-	selector *Selector // the one that selected it; its options apply
+	aux      string    // of a sub-function: the name of its auxiliary device
+	selector *Selector // the one that selected it; its options apply. nil for a device that is no longer found
+	visible  *hidden   // what containers would hide of it; nil where it may be in one
 }
+
+// file names a file of the device.
+func (d Device) file(elements ...string) string { return inDevice(d.Address, d.aux, elements...) }
 
 // Finder makes pools of a machine.
 type Finder struct {
-	Sys      fs.FS    // sysfs: os.DirFS("/sys") on a live node, a recorded machine elsewhere
-	Prefix   string   // of resources that name none, "intel.com"
-	Reserved []string // netdevs that the node itself needs: see DefaultRoutes
+	Sys    fs.FS  // sysfs: os.DirFS("/sys") on a live node, a recorded machine elsewhere
+	Prefix string // of resources that name none, "intel.com"
+
+	// Reserved lists the netdevs that the node itself needs; nil for none: see DefaultRoutes.
+	Reserved func() ([]string, error)
+	// DDP tells the DDP package that a function or its PF has loaded; nil where there is nobody to ask: see DDPProfiles.
+	DDP func(function, pf topology.Address) string
+
+	known map[string]hidden // by device ID: what containers hide
 }
 
 // Discover returns the pools that a configuration makes of the machine below a sysfs root, in the order of the
@@ -55,80 +68,80 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	m := newMachine(f.Sys, tree)
-	candidates := f.candidates(m)
-	claimed := map[topology.Address]bool{}
-	pools := make([]Pool, len(c.Resources))
+	needed, err := f.needed()
+	if err != nil {
+		return nil, nil, err
+	}
+	candidates := findCandidates(f.machine(tree), c, needed)
+	claimed := map[string]bool{}
+	pools := make([]Pool, 0, len(c.Resources))
 	for i := range c.Resources {
-		pools[i] = Pool{Name: names[i], Devices: c.Resources[i].claim(candidates, claimed), resource: &c.Resources[i]}
+		r := &c.Resources[i]
+		prefix, _, _ := strings.Cut(names[i], "/")
+		same := func(p Pool) bool {
+			return strings.HasPrefix(p.Name, prefix+"/") && p.resource.DeviceType == r.DeviceType
+		}
+		first := !slices.ContainsFunc(pools, same)
+		pools = append(pools, Pool{Name: names[i], Devices: r.claim(candidates, claimed), resource: r, first: first})
 	}
 	return pools, missing(c, candidates), nil
 }
 
-// claim takes the functions that the resource selects and nobody has claimed, selector by selector.
-func (r *ResourceConfig) claim(candidates []*function, claimed map[topology.Address]bool) []Device {
+// claim takes the devices that the resource selects and nobody has claimed, selector by selector.
+func (r *ResourceConfig) claim(candidates []*function, claimed map[string]bool) []Device {
 	var devices []Device
 	for i := range r.Selectors {
 		for _, f := range candidates {
-			if !claimed[f.Address] && r.offers(f) && r.Selectors[i].selects(f) {
-				claimed[f.Address] = true
+			if !claimed[f.id()] && r.offers(f) && r.Selectors[i].selects(f) {
+				claimed[f.id()] = true
 				devices = append(devices, r.device(f, &r.Selectors[i]))
 			}
 		}
 	}
-	slices.SortFunc(devices, func(a, b Device) int { return a.Address.Compare(b.Address) })
+	slices.SortFunc(devices, compareDevices)
 	return devices
 }
 
-// Offered returns the pools that have devices, and logs what of the configuration has no effect. A pool without any is
-// not to be offered, so that the node does not have its resource at all.
-func (f Finder) Offered(c *Config, log *slog.Logger) ([]Pool, error) {
-	pools, warnings, err := f.Find(c)
-	if err != nil {
-		return nil, err
-	}
-	for _, warning := range slices.Concat(c.Warnings, warnings) {
-		log.Warn("configuration", "file", c.File, "note", warning)
-	}
-	return slices.DeleteFunc(pools, func(p Pool) bool {
-		if len(p.Devices) == 0 {
-			log.Warn("no device: resource is not offered", "resource", p.Name)
-			return true
-		}
-		log.Info("discover", "resource", p.Name, "devices", len(p.Devices))
-		return false
-	}), nil
+func compareDevices(a, b Device) int {
+	return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.ID, b.ID))
 }
 
 func (r *ResourceConfig) device(f *function, s *Selector) Device {
-	d := Device{ID: f.Address.String(), Address: f.Address, PF: f.PF, NUMA: f.NUMA, selector: s}
+	d := Device{ID: f.id(), Address: f.Address, PF: f.PF, NUMA: f.NUMA, Fault: r.fault(f), aux: f.aux, selector: s, visible: f.visible()}
 	if r.ExcludeTopology {
 		d.NUMA = topology.NUMANode{}
 	}
 	return d
 }
 
-// offers reports whether a function is of the resource's device type. The classes are those of SupportedDevices in
+// offers reports whether a device is of the resource's type. The classes are those of SupportedDevices in
 // pkg/types/types.go of the stock plugin.
 func (r *ResourceConfig) offers(f *function) bool {
 	switch r.DeviceType {
 	case NetDevice:
-		return f.Class.IsNetwork() && !f.inUse
+		return f.aux == "" && f.Class.IsNetwork() && !f.inUse
+	case AuxNetDevice:
+		return f.aux != ""
 	case Accelerator:
-		return f.Class>>16 == 0x12
+		return f.aux == "" && f.Class>>16 == 0x12
 	default:
 		return false
 	}
 }
 
-// candidates are the functions that may be in a pool: those with a driver. A network function is in use, and no
-// candidate for netDevice, if it is a PF that has VFs or if the node itself needs its netdev.
-func (f Finder) candidates(m *machine) []*function {
-	needed := f.needed()
+// findCandidates finds the devices that may be in a pool: functions with a driver, and their sub-functions. A network function is
+// in use, and no candidate for netDevice, if it is a PF that has VFs or if the node itself needs its netdev.
+func findCandidates(m *machine, c *Config, needed map[topology.Address]bool) []*function {
+	anySF := slices.ContainsFunc(c.Resources, func(r ResourceConfig) bool { return r.DeviceType == AuxNetDevice })
 	var candidates []*function
 	for d := range m.tree.Devices() {
-		if d.Driver != "" {
-			candidates = append(candidates, &function{Device: d, machine: m, inUse: needed[d.Address] || m.hasVFs(d)})
+		if d.Driver == "" {
+			continue
+		}
+		candidate := &function{Device: d, machine: m, inUse: needed[d.Address] || m.hasVFs(d)}
+		candidates = append(candidates, candidate)
+		if anySF && d.Class.IsNetwork() {
+			candidates = append(candidates, candidate.subfunctions()...)
 		}
 	}
 	return candidates
@@ -136,21 +149,25 @@ func (f Finder) candidates(m *machine) []*function {
 
 // needed returns the functions of the reserved netdevs. The last address on the way to a netdev is its function, also for
 // one that does not hang right below (virtio), which the stock plugin hands out.
-func (f Finder) needed() map[topology.Address]bool {
+func (f Finder) needed() (map[topology.Address]bool, error) {
 	needed := map[topology.Address]bool{}
-	for _, netdev := range f.Reserved {
+	if f.Reserved == nil {
+		return needed, nil
+	}
+	reserved, err := f.Reserved()
+	if err != nil {
+		return nil, err
+	}
+	for _, netdev := range reserved {
 		target, err := fs.ReadLink(f.Sys, path.Join("class/net", netdev))
 		if err != nil {
 			continue // a netdev without a device
 		}
-		for _, element := range slices.Backward(strings.Split(target, "/")) {
-			if a, err := topology.ParseAddress(element); err == nil {
-				needed[a] = true
-				break
-			}
+		if a, ok := lastAddress(target); ok {
+			needed[a] = true
 		}
 	}
-	return needed
+	return needed, nil
 }
 
 // hasVFs reads sriov_numvfs, as the stock plugin does; a PF with links to VFs has some even where that file is absent.
@@ -172,10 +189,10 @@ func (f Finder) names(c *Config) ([]string, error) {
 		}
 		name := prefix + "/" + r.Name
 		if !resourcePrefix.MatchString(prefix) {
-			return nil, fmt.Errorf("resource %q: resourcePrefix %q is not a lower-case domain name such as intel.com", r.Name, prefix)
+			return nil, invalid("resource %q: resourcePrefix %q is not a lower-case domain name such as intel.com", r.Name, prefix)
 		}
 		if slices.Contains(names, name) {
-			return nil, fmt.Errorf("resource %q: resourceName is there twice, once with resourcePrefix %s", r.Name, prefix)
+			return nil, invalid("resource %q: resourceName is there twice, once with resourcePrefix %s", r.Name, prefix)
 		}
 		names = append(names, name)
 	}
@@ -185,22 +202,29 @@ func (f Finder) names(c *Config) ([]string, error) {
 // missing warns of PFs that a configuration names and the machine does not have.
 func missing(c *Config, candidates []*function) []string {
 	var warnings []string
-	absent := func(name, key string, items []vfItem, pf func(*function) string) {
+	absent := func(r *ResourceConfig, key string, items []vfItem, pf func(*function) string) {
 		for _, item := range items {
-			has := func(f *function) bool { return strings.EqualFold(item.pf, pf(f)) }
+			has := func(f *function) bool { return r.offers(f) && strings.EqualFold(item.pf, pf(f)) }
 			if !slices.ContainsFunc(candidates, has) {
-				warnings = append(warnings, fmt.Sprintf("resource %q: selectors: %s: no VF with a driver belongs to the PF %q", name, key, item.pf))
+				warnings = append(warnings, fmt.Sprintf("resource %q: selectors: %s: no %s belongs to the PF %q",
+					r.Name, key, r.DeviceType.devices(), item.pf))
 			}
 		}
 	}
-	for _, r := range c.Resources {
-		if r.DeviceType != NetDevice {
-			continue
-		}
+	for i := range c.Resources {
+		r := &c.Resources[i]
 		for _, s := range r.Selectors {
-			absent(r.Name, "pfNames", s.PFNames, (*function).pfName)
-			absent(r.Name, "rootDevices", s.RootDevices, (*function).pfAddress)
+			absent(r, "pfNames", s.PFNames, (*function).pfName)
+			absent(r, "rootDevices", s.RootDevices, (*function).pfAddress)
 		}
 	}
 	return warnings
+}
+
+// devices is the device type in words.
+func (t DeviceType) devices() string {
+	if t == AuxNetDevice {
+		return "sub-function"
+	}
+	return "VF with a driver"
 }

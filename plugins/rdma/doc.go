@@ -3,17 +3,20 @@
 // environment, device nodes and device-info files are kept to the byte, so that Multus, the CNI plugins and pods notice no
 // difference. Where this package does better, the place says so.
 //
-//	config.json ──ReadConfig──▶ Config ──Finder──▶ Pools ──NewPlugin──▶ Plugin ◀──▶ kubelet
-//	                               sysfs ──▲                     Host ──▲      ◀──▶ coordination.Member
+//	config.json ──ReadConfig──▶ Config ──Finder──▶ Pools ──VFs──▶ Plugin ◀──▶ kubelet
+//	                               sysfs ──▲         events ─▲  Host ─▲  ◀──▶ coordination.Member
 //
-// A [Pool] is what one resource name stands for. It is made once, at the start. What a container gets with a device, a
-// [Host] looks up when it gets it, since the kernel numbers device nodes anew whenever a driver is bound.
+// A [Pool] is what one resource name stands for. [VFs] finds the pools at the start and again whenever the machine changes. What a
+// container gets with a device, a [Host] looks up when it gets it, since the kernel numbers device nodes anew whenever a
+// driver is bound.
 //
-// Everything about a device is read below the roots that were passed in. The one exception is [DefaultRoutes]. What the
-// stock plugin asks netlink for is below /sys too: the link type in net/<netdev>/type, the mode of the eswitch in
-// phys_switch_id and phys_port_name of the PF's netdevs (through sriovnet), and the devlink parameter enable_rdma in the
-// RDMA auxiliary device that it stands for.
+// Everything about a device is read below the roots that were passed in. What the stock plugin asks netlink for is below
+// /sys too: the link type in net/<netdev>/type, the mode of the eswitch in phys_switch_id and phys_port_name of the PF's
+// netdevs (through sriovnet), the devlink parameter enable_rdma in the RDMA auxiliary device that it stands for, vDPA
+// devices in bus/vdpa. Three things are in no file and are asked for on /sys alone: [DefaultRoutes], [DDPProfiles] and
+// [MachineEvents].
 //
-// Not here yet: sub-functions (auxNetDevice), vdpaType, ddpProfiles, CDI, and finding VFs that appear after the start.
-// A configuration that asks for them is accepted, and a warning says what it does not get.
+// Two things have to be known over a restart and are in no file of the kernel's: which devices the kubelet was told of, for
+// one of them must not vanish from the list while a container may hold it, and what the namespaces of containers hide of
+// the devices in them, for these must still be selected. See memory.go.
 package rdma

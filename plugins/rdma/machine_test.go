@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"testing"
 	"testing/fstest"
 
@@ -95,6 +97,30 @@ func (s sysfs) rdma(address, name, number string) {
 	}
 }
 
+// vdpa adds a vDPA device of a function; node is the name of its node, "" for none.
+func (s sysfs) vdpa(address, name, driver, node string) {
+	file := path.Join(dir(address), name)
+	s.symlink("bus/vdpa/devices/"+name, "../../../"+file)
+	s.symlink(path.Join(file, "driver"), "../../../../../bus/vdpa/drivers/"+driver)
+	if node != "" {
+		s.write(path.Join(file, node, "dev"), "511:0")
+	}
+}
+
+// subfunction adds a sub-function of a function, without netdev and RDMA device where their names are "".
+func (s sysfs) subfunction(address, name, number, netdev, rdma string) {
+	file := path.Join(dir(address), name)
+	s.symlink("bus/auxiliary/devices/"+name, "../../../"+file)
+	s.write(path.Join(file, "sfnum"), number)
+	if netdev != "" {
+		s.write(path.Join(file, "net", netdev, "type"), "1")
+	}
+	if rdma != "" {
+		s.write(path.Join(file, "infiniband", rdma, "node_type"), "1: CA")
+		s.write(path.Join(file, "infiniband_verbs", "uverbs"+rdma[len("mlx5_"):], "ibdev"), rdma)
+	}
+}
+
 // pf adds a PF with VFs right behind it: 0000:81:00.0 has 0000:81:00.1 and so on. Every VF has a netdev and an RDMA device.
 func (s sysfs) pf(bus byte, netdev string, vfs int, given facts) {
 	pf := fmt.Sprintf("0000:%02x:00.0", bus)
@@ -122,6 +148,21 @@ func config(t *testing.T, text string) *Config {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// find finds the pools of a machine.
+func find(t testing.TB, sys fs.FS, list, prefix string, events Events) *VFs {
+	t.Helper()
+	c, err := parseConfig("config.json", []byte(list))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "vfs.json")
+	vfs, err := FindVFs(Finder{Sys: sys, Prefix: prefix}, c, file, nil, events, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vfs
 }
 
 // ids lists the device IDs of a pool.

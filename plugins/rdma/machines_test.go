@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -109,7 +110,11 @@ func TestNodesOfRecordedMachines(t *testing.T) {
 			seen := map[string]bool{}
 			for _, its := range vfs {
 				for _, id := range its {
-					g := host.grant(Device{ID: id, selector: &Selector{IsRDMA: true}}, r)
+					address, err := topology.ParseAddress(id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					g := host.grant(Device{ID: id, Address: address, selector: &Selector{networkSelector: networkSelector{IsRDMA: true}}}, r)
 					info := g.info["rdma"]
 					if info["uverbs"] == "" || info["rdma_cm"] == "" || info["rdma_dev"] == "" || seen[info["uverbs"]] {
 						t.Errorf("%s: %v", id, info)
@@ -123,13 +128,16 @@ func TestNodesOfRecordedMachines(t *testing.T) {
 
 // The plugin as the kubelet sees it, over a socket.
 func TestPluginOnSocket(t *testing.T) {
+	t.Attr("parity", "sriov/options")
+	t.Attr("parity", "sriov/preferred")
+	t.Attr("parity", "sriov/device-id-pci")
 	sys, _ := load(t, "oci-mi300x-derived", 1)
-	pools := discover(t, sys, resources(`{"resourceName": "mlnx", "resourcePrefix": "nvidia.com", "selectors": {"vendors": ["15b3"], "IsRdma": true}}`))
+	vfs := find(t, sys, resources(`{"resourceName": "mlnx", "resourcePrefix": "nvidia.com", "selectors": {"vendors": ["15b3"], "IsRdma": true}}`), "intel.com", nil)
 	log := slog.New(slog.DiscardHandler)
 	host := Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: filepath.Join(t.TempDir(), "dp")}
 	dir := kubelettest.Dir(t)
 	kubelet := kubelettest.Start(t, dir)
-	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Preferred: true, Log: log}, NewPlugin(pools[0], host, newRecorder(), log))
+	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Preferred: true, Log: log}, NewPlugin("nvidia.com/mlnx", vfs, host, newRecorder(), log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,11 +192,56 @@ func BenchmarkDiscover1016(b *testing.B) {
 	}
 }
 
+// manyVFs lays 1016 VFs out as a folder, to be read as sysfs is.
+func manyVFs(b *testing.B) fs.FS {
+	b.Helper()
+	machine, err := machines.Load("oci-mi300x-derived", 127)
+	if err != nil {
+		b.Fatal(err)
+	}
+	root := b.TempDir()
+	if err := machine.Layout(root); err != nil {
+		b.Fatal(err)
+	}
+	return os.DirFS(root)
+}
+
+// From reading the machine to the first device list, with the files for Multus: all that is done before registration.
+func BenchmarkStart1016(b *testing.B) {
+	sys := manyVFs(b)
+	for b.Loop() {
+		vfs := find(b, sys, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
+		host := Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: b.TempDir()}
+		plugin := NewPlugin("intel.com/a", vfs, host, newRecorder(), slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(b.Context())
+		err := plugin.Watch(ctx, func(list []deviceplugin.Device) {
+			if len(list) != 1016 {
+				b.Errorf("%d devices", len(list))
+			}
+			cancel()
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// What the daemon does when the machine may have changed.
+func BenchmarkRescan1016(b *testing.B) {
+	vfs := find(b, manyVFs(b), resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`), "intel.com", nil)
+	for b.Loop() {
+		if err := vfs.scan(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkAllocate8Of1016(b *testing.B) {
-	sys, _ := load(b, "oci-mi300x-derived", 127)
-	pool := discover(b, sys, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))[0]
+	sys := manyVFs(b)
+	vfs := find(b, sys, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
+	pool, _ := vfs.latest("intel.com/a")
 	host := Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: b.TempDir()}
-	plugin := NewPlugin(pool, host, newRecorder(), slog.New(slog.DiscardHandler))
+	plugin := NewPlugin("intel.com/a", vfs, host, newRecorder(), slog.New(slog.DiscardHandler))
 	var eight []string
 	for i := range 8 {
 		eight = append(eight, pool.Devices[i*127].ID)

@@ -16,6 +16,8 @@ type Host struct {
 	Sys        fs.FS  // sysfs
 	Dev        fs.FS  // the device nodes; in answers they are always below /dev
 	DevinfoDir string // where Multus looks for device-info files
+	CDI        *CDI   // nil: device nodes go through the kubelet
+	PairsDir   string // where the pairs files of containers are kept
 }
 
 // has reports whether there is a device node, named without /dev.
@@ -24,20 +26,20 @@ func (h Host) has(node string) bool {
 	return err == nil
 }
 
-// gone reports whether a PCI function is no longer there.
-func (h Host) gone(id string) bool {
-	_, err := fs.Stat(h.Sys, inFunction(id))
+// gone reports whether a device is no longer there.
+func gone(sys fs.FS, d Device) bool {
+	_, err := fs.Stat(sys, d.file())
 	return vanished(err)
 }
 
 // rdmaNodes names the character devices of an RDMA device, in the order of GetRdmaCharDevices of rdmamap: communication
 // manager of old kernels, issm and umad per port, uverbs, and at the end the connection manager that all devices share.
 //
-// rdmamap looks through /sys/class, and through all of it for every device. The class devices hang below the PCI function
-// that their RDMA device hangs below (ib_umad_init_port_dev in drivers/infiniband/core/user_mad.c, ib_uverbs_add_one
+// rdmamap looks through /sys/class, and through all of it for every device. The class devices hang below the device that
+// their RDMA device hangs below (ib_umad_init_port_dev in drivers/infiniband/core/user_mad.c, ib_uverbs_add_one
 // in uverbs_main.c), so here they are looked up there: the same answer below any root, at a cost that does not grow with the
 // number of VFs.
-func (h Host) rdmaNodes(id, rdma string) []string {
+func (h Host) rdmaNodes(d Device, rdma string) []string {
 	var nodes []string
 	for _, class := range []struct{ dir, prefix string }{
 		{"infiniband_cm", "ucm"},
@@ -45,7 +47,7 @@ func (h Host) rdmaNodes(id, rdma string) []string {
 		{"infiniband_mad", "umad"},
 		{"infiniband_verbs", "uverbs"},
 	} {
-		dir := inFunction(id, class.dir)
+		dir := d.file(class.dir)
 		names := slices.DeleteFunc(readNames(h.Sys, dir), func(name string) bool {
 			return !strings.HasPrefix(name, class.prefix) || readText(h.Sys, path.Join(dir, name, "ibdev")) != rdma
 		})

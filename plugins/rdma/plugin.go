@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -19,6 +19,7 @@ type Member interface {
 	Publish(coordination.Announcement)
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
 	Allocated(ctx context.Context, ids []string) ([]string, error)
+	Pair(ctx context.Context, ids []string, file string) []coordination.Served
 }
 
 var (
@@ -29,50 +30,64 @@ var (
 
 // Plugin offers one pool to the kubelet.
 type Plugin struct {
-	pool    Pool
-	host    Host
-	member  Member
-	log     *slog.Logger
-	changed chan struct{} // holds a token when a device's health changed
+	name   string
+	vfs    *VFs
+	host   Host
+	member Member
+	log    *slog.Logger
 
 	mu   sync.Mutex
-	gone map[string]bool // IDs of devices that vanished
+	spec map[string]*grant // what the CDI spec says of devices
 }
 
 // NewPlugin makes the plugin of one pool; Watch starts it.
-func NewPlugin(pool Pool, host Host, member Member, log *slog.Logger) *Plugin {
-	return &Plugin{
-		pool:    pool,
-		host:    host,
-		member:  member,
-		log:     log.With("resource", pool.Name),
-		changed: make(chan struct{}, 1),
-		gone:    map[string]bool{},
-	}
+func NewPlugin(name string, vfs *VFs, host Host, member Member, log *slog.Logger) *Plugin {
+	return &Plugin{name: name, vfs: vfs, host: host, member: member, log: log.With("resource", name)}
 }
 
 // Name is the resource name, "intel.com/mlnx_vf".
-func (p *Plugin) Name() string { return p.pool.Name }
+func (p *Plugin) Name() string { return p.name }
 
-// Watch publishes the devices to the coordinator and the kubelet, at the start and whenever one turned out to be gone.
+// Watch publishes the devices to the coordinator and the kubelet, at the start and whenever they changed. As long as there
+// has never been one, the resource is not offered, so that the node does not have it at all.
 func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
 	for {
-		announced, listed := p.list()
-		p.member.Publish(coordination.Announcement{Devices: announced})
-		publish(listed)
+		pool, changed := p.vfs.latest(p.name)
+		if len(pool.Devices) > 0 {
+			p.prepare(pool)
+			announced, listed := list(pool)
+			p.member.Publish(coordination.Announcement{Devices: announced})
+			publish(listed)
+		}
 		select {
-		case <-p.changed:
+		case <-changed:
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-func (p *Plugin) list() (announced []coordination.Device, listed []deviceplugin.Device) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, d := range p.pool.Devices {
-		healthy := !p.gone[d.ID]
+// prepare puts in place what running pods refer to and a boot took away: nobody asks for their devices again.
+func (p *Plugin) prepare(pool Pool) {
+	if p.host.CDI != nil {
+		if err := p.writeSpec(pool, nil); err != nil {
+			p.log.Error("containers may not get device nodes", "error", err)
+		}
+	}
+	for _, d := range pool.Devices {
+		if pool.resource.DeviceType != NetDevice || d.Fault != "" || p.host.hasDevinfo(p.name, d) {
+			continue
+		}
+		if err := p.host.writeDevinfo(p.name, d, p.host.grant(d, pool.resource)); err != nil {
+			p.log.Warn("Multus may not find devices of pods that run on", "error", err)
+			return
+		}
+	}
+}
+
+func list(pool Pool) (announced []coordination.Device, listed []deviceplugin.Device) {
+	for _, d := range pool.Devices {
+		healthy := d.Fault == ""
 		announced = append(announced, coordination.Device{ID: d.ID, Address: d.Address, NUMA: d.NUMA, Healthy: healthy})
 		device := deviceplugin.Device{ID: d.ID, Healthy: healthy}
 		if node, known := d.NUMA.Number(); known {
@@ -85,9 +100,18 @@ func (p *Plugin) list() (announced []coordination.Device, listed []deviceplugin.
 
 // Prefer leaves the choice to the coordinator, without devices that vanished: the kubelet learns of those only later.
 func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
-	gone := p.lookForGone()
+	pool, _ := p.vfs.latest(p.name)
+	vanished := map[string]bool{}
+	for _, d := range pool.Devices {
+		if d.Fault == "" && gone(p.host.Sys, d) {
+			vanished[d.ID] = true
+		}
+	}
+	if len(vanished) > 0 {
+		p.vfs.Look()
+	}
 	present := slices.DeleteFunc(slices.Clone(available), func(id string) bool {
-		return gone[id] && !slices.Contains(mustInclude, id)
+		return vanished[id] && !slices.Contains(mustInclude, id)
 	})
 	return p.member.Prefer(ctx, present, mustInclude, size)
 }
@@ -95,36 +119,45 @@ func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, si
 // Allocate gives a container its devices. Everything that can fail comes before the coordinator is told that they are
 // taken: an error means for the kubelet that they are not.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
-	grants, err := p.grants(ids)
+	pool, _ := p.vfs.latest(p.name)
+	grants, err := p.grants(pool, ids)
+	if err == nil && p.host.CDI != nil {
+		err = p.writeSpec(pool, grants)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("allocate %s: %w", p.pool.Name, err)
+		return nil, fmt.Errorf("allocate %s: %w", p.name, err)
 	}
 	order, err := p.member.Allocated(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	response, err := answer(p.pool.Name, order, grants)
+	response, err := answer(p.name, order, grants)
 	if err != nil {
 		return nil, err
 	}
+	if p.host.CDI != nil {
+		p.host.CDI.replace(cdiPoolOf(pool), response, order, grants)
+	}
+	p.pair(ctx, pool, order, response)
 	p.log.Info("allocate", "devices", order)
 	return response, nil
 }
 
-func (p *Plugin) grants(ids []string) (map[string]*grant, error) {
+func (p *Plugin) grants(pool Pool, ids []string) (map[string]*grant, error) {
 	grants := make(map[string]*grant, len(ids))
 	for _, id := range ids {
-		i := slices.IndexFunc(p.pool.Devices, func(d Device) bool { return d.ID == id })
+		i := slices.IndexFunc(pool.Devices, func(d Device) bool { return d.ID == id })
 		if i < 0 {
 			return nil, fmt.Errorf("device %s is not one of this resource", id)
 		}
-		if p.host.gone(id) {
-			p.lookForGone()
-			return nil, fmt.Errorf("device %s is gone: the node has no such PCI function any more", id)
+		d := pool.Devices[i]
+		if gone(p.host.Sys, d) {
+			p.vfs.Look()
+			return nil, fmt.Errorf("device %s is gone: the node has no such function any more", id)
 		}
-		g := p.host.grant(p.pool.Devices[i], p.pool.resource)
-		if p.pool.resource.DeviceType == NetDevice {
-			if err := p.host.writeDevinfo(p.pool.Name, id, g.rdma); err != nil {
+		g := p.host.grant(d, pool.resource)
+		if pool.resource.DeviceType == NetDevice {
+			if err := p.host.writeDevinfo(p.name, d, g); err != nil {
 				return nil, err
 			}
 		}
@@ -133,26 +166,35 @@ func (p *Plugin) grants(ids []string) (map[string]*grant, error) {
 	return grants, nil
 }
 
-// lookForGone returns the devices of the pool that are gone. Newly found ones are published as unhealthy, never left out:
-// the kubelet does not survive a device that is allocated and no longer listed.
-func (p *Plugin) lookForGone() map[string]bool {
-	gone := map[string]bool{}
-	var found []string
+// writeSpec writes the pool's CDI spec: of all its devices, or anew where the grants of some differ from what it says.
+func (p *Plugin) writeSpec(pool Pool, grants map[string]*grant) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, d := range p.pool.Devices {
-		if !p.gone[d.ID] && p.host.gone(d.ID) {
-			p.gone[d.ID] = true
-			found = append(found, d.ID)
-		}
-		gone[d.ID] = p.gone[d.ID]
-	}
-	if len(found) > 0 {
-		p.log.Warn("devices are gone", "devices", strings.Join(found, ","))
-		select {
-		case p.changed <- struct{}{}:
-		default:
+	changed := grants == nil
+	spec := maps.Clone(p.spec)
+	if changed {
+		spec = map[string]*grant{}
+		for _, d := range pool.Devices {
+			if d.Fault == "" {
+				spec[d.ID] = p.host.grant(d, pool.resource)
+			}
 		}
 	}
-	return gone
+	for id, g := range grants {
+		if before := spec[id]; before == nil || !slices.EqualFunc(before.nodes, g.nodes, sameNode) {
+			spec[id], changed = g, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	if err := p.host.CDI.write(cdiPoolOf(pool), pool.Devices, spec); err != nil {
+		return err
+	}
+	p.spec = spec
+	return nil
+}
+
+func sameNode(a, b *v1beta1.DeviceSpec) bool {
+	return a.GetHostPath() == b.GetHostPath() && a.GetContainerPath() == b.GetContainerPath()
 }

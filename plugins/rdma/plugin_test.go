@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
@@ -20,25 +21,23 @@ import (
 func onDisk(t *testing.T, s sysfs, list string) (*Plugin, *recorder, string) {
 	t.Helper()
 	root := s.folder(t)
-	pools, err := Discover(os.DirFS(root), config(t, list), "intel.com")
-	if err != nil {
-		t.Fatal(err)
-	}
+	vfs := find(t, os.DirFS(root), list, "intel.com", MachineEvents(root, config(t, list)))
 	member := newRecorder()
 	host := Host{Sys: os.DirFS(root), Dev: os.DirFS(t.TempDir()), DevinfoDir: filepath.Join(t.TempDir(), "dp")}
-	return NewPlugin(pools[0], host, member, slog.New(slog.DiscardHandler)), member, root
+	return NewPlugin("intel.com/a", vfs, host, member, slog.New(slog.DiscardHandler)), member, root
 }
 
-// watch runs Watch for the time of a test and returns what it publishes to the kubelet.
+// watch runs Watch for the time of a test, and looks for changes. It returns what is published to the kubelet.
 func watch(t *testing.T, p *Plugin) <-chan []deviceplugin.Device {
 	t.Helper()
 	lists := make(chan []deviceplugin.Device, 16)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Watch(ctx, func(list []deviceplugin.Device) { lists <- list }) }()
+	g := errgroup.Group{}
+	g.Go(func() error { return p.Watch(ctx, func(list []deviceplugin.Device) { lists <- list }) })
+	g.Go(func() error { return p.vfs.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if err := g.Wait(); err != nil {
 			t.Errorf("Watch: %v", err)
 		}
 	})
@@ -80,6 +79,7 @@ func TestWatchPublishesTwice(t *testing.T) {
 
 // A pool without topology hides its NUMA nodes from both.
 func TestWatchWithoutTopology(t *testing.T) {
+	t.Attr("parity", "sriov/topology")
 	s := newSysfs()
 	s.pf(0x81, "ens1", 1, nil)
 	p, member, _ := onDisk(t, s, resources(`{"resourceName": "a", "excludeTopology": true}`))
@@ -101,7 +101,7 @@ func TestAllocateOfVanishedVF(t *testing.T) {
 	<-member.published
 	unplug(t, root, "0000:81:00.2")
 	unplug(t, root, "0000:81:00.3")
-	const want = "allocate intel.com/a: device 0000:81:00.2 is gone: the node has no such PCI function any more"
+	const want = "allocate intel.com/a: device 0000:81:00.2 is gone: the node has no such function any more"
 	if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"}); err == nil || err.Error() != want {
 		t.Errorf("error %v; want %s", err, want)
 	}
@@ -125,6 +125,7 @@ func TestAllocateOfVanishedVF(t *testing.T) {
 
 // The kubelet offers vanished VFs until it has heard of them; the coordinator is not asked about those.
 func TestPreferWithoutVanishedVFs(t *testing.T) {
+	t.Attr("parity", "sriov/preferred")
 	s := newSysfs()
 	s.pf(0x81, "ens1", 4, nil)
 	p, member, root := onDisk(t, s, resources(`{"resourceName": "a"}`))
@@ -172,6 +173,7 @@ func TestAllocateReturnsTheRefusal(t *testing.T) {
 
 // The file is written anew on every Allocate, with what is true then.
 func TestDevinfoIsRenewed(t *testing.T) {
+	t.Attr("parity", "sriov/devinfo-file")
 	p, _, root := onDisk(t, rdmaVF(), resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))
 	allocate := func(want string) {
 		t.Helper()
@@ -216,7 +218,7 @@ func TestAllocateLog(t *testing.T) {
 	s.pf(0x81, "ens1", 2, nil)
 	p, _, _ := onDisk(t, s, resources(`{"resourceName": "a"}`))
 	var log strings.Builder
-	p = NewPlugin(p.pool, p.host, newRecorder(), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
+	p = NewPlugin(p.name, p.vfs, p.host, newRecorder(), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -229,5 +231,30 @@ func TestAllocateLog(t *testing.T) {
 	}
 	if diff := cmp.Diff("level=INFO msg=allocate resource=intel.com/a devices=\"[0000:81:00.2 0000:81:00.1]\"\n", log.String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A boot takes the files for Multus and not the pods, whose devices nobody allocates again: the files are there before
+// the kubelet hears of the devices. What is there already may know more, of a device in a container, and stays.
+func TestDevinfoAfterABoot(t *testing.T) {
+	t.Attr("parity", "sriov/devinfo-file")
+	s := newSysfs()
+	s.pf(0x81, "ens1", 2, nil)
+	p, _, _ := onDisk(t, s, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))
+	kept := p.host.devinfoPath("intel.com/a", "0000:81:00.2")
+	if err := os.MkdirAll(p.host.DevinfoDir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(kept, []byte("kept"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	<-watch(t, p)
+	for file, want := range map[string]string{
+		kept: "kept",
+		p.host.devinfoPath("intel.com/a", "0000:81:00.1"): `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:81:00.1","rdma-device":"mlx5_1291"}}`,
+	} {
+		if content, err := os.ReadFile(file); err != nil || string(content) != want {
+			t.Errorf("%s: %s, %v; want %s", file, content, err, want)
+		}
 	}
 }

@@ -10,29 +10,74 @@ import (
 	"strings"
 )
 
-// Selector says which functions belong to a resource: those that meet every condition it has. A list is a condition that
-// is met by any of its values; an empty one is none. The keys are those of pkg/types/types.go of the stock plugin.
+// Selector says which devices belong to a resource: those that meet every condition it has. A list is a condition that
+// is met by any of its values; an empty one is none. The keys are those of pkg/types/types.go of the stock plugin; which of
+// them count depends on the device type, the others are ignored.
 type Selector struct {
-	PCISelector
-	ACPIIndexes  []string `json:"acpiIndexes"`  // acpi_index of the function
-	PFNames      []vfItem `json:"pfNames"`      // netdev of the PF, with the indexes of VFs
-	RootDevices  []vfItem `json:"rootDevices"`  // address of the PF, with the indexes of VFs
+	functionSelector
+	addressSelector
+	networkSelector
+	vfSelector
+	sfSelector
+}
+
+// functionSelector has the conditions for any device; those of a sub-function are about the function it hangs on. Values are
+// compared as sysfs prints them: lower case, four digits, without 0x.
+type functionSelector struct {
+	Vendors []string `json:"vendors"`
+	Devices []string `json:"devices"`
+	Drivers []string `json:"drivers"`
+}
+
+// addressSelector is for PCI functions.
+type addressSelector struct {
+	PCIAddresses []string `json:"pciAddresses"`
+}
+
+// networkSelector is for netDevice and auxNetDevice.
+type networkSelector struct {
+	PFNames      []vfItem `json:"pfNames"`      // netdev of the PF, with the indexes of VFs or the numbers of sub-functions
+	RootDevices  []vfItem `json:"rootDevices"`  // address of the PF, likewise
 	LinkTypes    []string `json:"linkTypes"`    // ether, infiniband
-	DDPProfiles  []string `json:"ddpProfiles"`  // not read yet: selects nothing
-	PKeys        []string `json:"pKeys"`        // partition key 0 of port 1, InfiniBand only
-	AuxTypes     []string `json:"auxTypes"`     // of auxNetDevice
-	VDPAType     string   `json:"vdpaType"`     // not read yet: selects nothing
-	IsRDMA       bool     `json:"isRdma"`       // functions with an RDMA device, which the container gets too
+	IsRDMA       bool     `json:"isRdma"`       // devices with an RDMA device, which the container gets too
 	NeedVhostNet bool     `json:"needVhostNet"` // the container gets /dev/vhost-net and /dev/net/tun too
 }
 
-// PCISelector has the conditions for any PCI function; of a selector for accelerators nothing else counts. Values are
-// compared as sysfs prints them: lower case, four digits, without 0x.
-type PCISelector struct {
-	Vendors      []string `json:"vendors"`
-	Devices      []string `json:"devices"`
-	Drivers      []string `json:"drivers"`
-	PCIAddresses []string `json:"pciAddresses"`
+// vfSelector is for netDevice.
+type vfSelector struct {
+	ACPIIndexes []string `json:"acpiIndexes"` // acpi_index of the function
+	DDPProfiles []string `json:"ddpProfiles"` // of Intel NICs: the name of the loaded DDP package
+	PKeys       []string `json:"pKeys"`       // partition key 0 of port 1, InfiniBand only
+	VDPAType    string   `json:"vdpaType"`    // functions with a vDPA device for virtio or vhost, which the container gets too
+}
+
+// sfSelector is for auxNetDevice.
+type sfSelector struct {
+	AuxTypes []string `json:"auxTypes"` // sf
+}
+
+// keys is the part of the selector that counts for a device type, to be read from JSON.
+func (s *Selector) keys(t DeviceType) any {
+	switch t {
+	case Accelerator:
+		return &struct {
+			*functionSelector
+			*addressSelector
+		}{&s.functionSelector, &s.addressSelector}
+	case AuxNetDevice:
+		return &struct {
+			*functionSelector
+			*networkSelector
+			*sfSelector
+		}{&s.functionSelector, &s.networkSelector, &s.sfSelector}
+	default:
+		return &struct {
+			*functionSelector
+			*addressSelector
+			*networkSelector
+			*vfSelector
+		}{&s.functionSelector, &s.addressSelector, &s.networkSelector, &s.vfSelector}
+	}
 }
 
 // parseSelectors reads the key "selectors": one object, or a list of them. Without it, every function is selected.
@@ -43,11 +88,7 @@ func parseSelectors(t DeviceType, raw json.RawMessage) ([]Selector, error) {
 	}
 	selectors := make([]Selector, len(objects))
 	for i, object := range objects {
-		var into any = &selectors[i]
-		if t == Accelerator {
-			into = &selectors[i].PCISelector
-		}
-		if err := json.Unmarshal(object, into); err != nil {
+		if err := json.Unmarshal(object, selectors[i].keys(t)); err != nil {
 			return nil, fmt.Errorf("selectors: %w", explain(err, object))
 		}
 	}
@@ -77,14 +118,8 @@ func selectorObjects(raw json.RawMessage) ([]json.RawMessage, error) {
 
 // warnSelectors tells what in a resource's selectors has no effect, or less than was meant.
 func (c *Config) warnSelectors(name string, r ResourceConfig, raw json.RawMessage) {
-	if r.DeviceType == AuxNetDevice {
-		c.warn("%s: deviceType %s is not supported yet: no device is offered", name, AuxNetDevice)
-	}
-	known := reflect.TypeFor[Selector]()
-	if r.DeviceType == Accelerator {
-		known = reflect.TypeFor[PCISelector]()
-	}
 	if objects, err := selectorObjects(raw); err == nil {
+		known := reflect.TypeOf((&Selector{}).keys(r.DeviceType)).Elem()
 		for _, object := range objects {
 			for _, key := range unknownKeys(object, known) {
 				c.warn("%s: selectors: key %q is unknown for deviceType %s and ignored", name, key, r.DeviceType)
@@ -102,11 +137,8 @@ func (c *Config) warnSelector(name string, s *Selector) {
 	if len(s.LinkTypes) > 1 {
 		c.warn("%s: selectors: linkTypes should have a single value", name)
 	}
-	if len(s.DDPProfiles) > 0 {
-		c.warn("%s: selectors: ddpProfiles is not supported yet: no device is selected", name)
-	}
-	if s.VDPAType != "" {
-		c.warn("%s: selectors: vdpaType is not supported yet: no device is selected", name)
+	if _, ok := vdpaDrivers[s.VDPAType]; s.VDPAType != "" && !ok {
+		c.warn("%s: selectors: vdpaType %q is unknown, want virtio or vhost: no device is selected", name, s.VDPAType)
 	}
 }
 
@@ -118,7 +150,7 @@ func (c *Config) warnItems(name, key string, items []vfItem) {
 	}
 }
 
-// selects reports whether a function meets every condition. The order is that of the stock plugin
+// selects reports whether a device meets every condition. The order is that of the stock plugin
 // (GetFilteredDevices in pkg/netdevice/netDeviceProvider.go), the cheap ones first.
 func (s *Selector) selects(f *function) bool {
 	return allows(s.Vendors, f.vendor) &&
@@ -126,13 +158,14 @@ func (s *Selector) selects(f *function) bool {
 		allows(s.Drivers, f.driver) &&
 		allows(s.PCIAddresses, f.address) &&
 		allows(s.ACPIIndexes, f.acpiIndex) &&
+		allows(s.AuxTypes, f.auxType) &&
 		allowsVF(s.PFNames, f.pfName, f) &&
 		allowsVF(s.RootDevices, f.pfAddress, f) &&
 		allows(s.LinkTypes, f.linkType) &&
-		len(s.DDPProfiles) == 0 &&
+		allows(s.DDPProfiles, f.ddpProfile) &&
 		allows(s.PKeys, f.pKey) &&
 		(!s.IsRDMA || f.isRDMA()) &&
-		s.VDPAType == ""
+		(s.VDPAType == "" || f.vdpaType() == s.VDPAType)
 }
 
 // allows reports whether a list has no condition, or the value of a function, which is read only if need be. A function

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // exampleMachine has one function per thing that a selector can ask for.
@@ -20,6 +22,16 @@ func exampleMachine() sysfs {
 	s.symlink(dir("0000:83:00.0")+"/virtfn0", "../0000:83:00.1")
 	s.function("0000:83:00.1", facts{"class": "0x020700", "pf": "0000:83:00.0", "rdma": "mlx5_91"})
 	s.write(dir("0000:83:00.1")+"/infiniband/mlx5_91/ports/1/pkeys/0", "0x8001")
+	// Two vDPA devices, and one whose driver is neither.
+	s.vdpa("0000:81:00.1", "vdpa0", "vhost_vdpa", "vhost-vdpa-0")
+	s.vdpa("0000:81:00.2", "vdpa1", "virtio_vdpa", "")
+	s.vdpa("0000:81:00.3", "vdpa2", "other", "")
+	// Sub-functions of the PF without VFs, one of them in a container, and auxiliary devices that are none.
+	s.subfunction("0000:84:00.0", "mlx5_core.sf.2", "88", "ens4s88", "mlx5_70")
+	s.subfunction("0000:84:00.0", "mlx5_core.sf.3", "5", "", "")
+	s.write(dir("0000:84:00.0")+"/mlx5_core.sf.3/mlx5_core.rdma.3/uevent", "")
+	s.write(dir("0000:84:00.0")+"/mlx5_core.eth.2/uevent", "")
+	s.write(dir("0000:84:00.0")+"/mlx5_core.rdma.2/uevent", "")
 	// A PF without VFs, functions without RDMA, without driver, and of other classes.
 	s.function("0000:84:00.0", facts{"netdev": "ens4", "sriov_numvfs": "0", "rdma": "mlx5_92"})
 	s.function("0000:85:00.0", facts{"netdev": "ens5", "driver": "e1000e", "vendor": "0x8086", "device": "0x10d3"})
@@ -65,7 +77,10 @@ func TestSelectors(t *testing.T) {
 		{`{"pKeys": ["0xffff"]}`, nil},
 		{`{"isRdma": true}`, []string{vf0, vf1, vf2, vf3, intel, second, ib, pf}},
 		{`{"isRdma": false, "vendors": ["8086"]}`, []string{intel, plain}},
-		{`{"vdpaType": "vhost"}`, nil},
+		{`{"vdpaType": "vhost"}`, []string{vf0}},
+		{`{"vdpaType": "virtio"}`, []string{vf1}},
+		{`{"vdpaType": "other"}`, nil},
+		{`{"ddpProfiles": ["ICE COMMS Package"]}`, []string{intel, second}},
 		{`{"ddpProfiles": ["gtp"]}`, nil},
 		{`{"needVhostNet": true, "drivers": ["e1000e"]}`, []string{plain}},
 		// Every condition of an object, any object of a list.
@@ -74,7 +89,7 @@ func TestSelectors(t *testing.T) {
 		{`[{"drivers": ["e1000e"]}, {"pfNames": ["ens1#0"]}]`, []string{vf0, plain}},
 	} {
 		t.Run(c.selectors, func(t *testing.T) {
-			pools, err := Discover(sys, config(t, resources(`{"resourceName": "a", "selectors": `+c.selectors+`}`)), "intel.com")
+			pools, _, err := Finder{Sys: sys, Prefix: "intel.com", DDP: ddp}.Find(config(t, resources(`{"resourceName": "a", "selectors": `+c.selectors+`}`)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,6 +97,42 @@ func TestSelectors(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// ddp is a kernel that knows the DDP package of one NIC by its PF.
+func ddp(_, pf topology.Address) string {
+	if pf.Bus == 0x82 {
+		return "ICE COMMS Package"
+	}
+	return ""
+}
+
+func TestSubfunctions(t *testing.T) {
+	const first, second = "mlx5_core.sf.2", "mlx5_core.sf.3"
+	for _, c := range []struct {
+		selectors string
+		want      []string
+	}{
+		{`{"auxTypes": ["sf"]}`, []string{first, second}},
+		{`{"auxTypes": ["sf"], "vendors": ["15b3"], "devices": ["101e"], "drivers": ["mlx5_core"]}`, []string{first, second}},
+		{`{"auxTypes": ["sf"], "devices": ["1021"]}`, nil},
+		{`{"auxTypes": ["sf"], "pfNames": ["ENS4#80-90"]}`, []string{first}},
+		{`{"auxTypes": ["sf"], "rootDevices": ["0000:84:00.0#0-5"]}`, []string{second}},
+		{`{"auxTypes": ["sf"], "rootDevices": ["0000:81:00.0"]}`, nil},
+		{`{"auxTypes": ["sf"], "linkTypes": ["ether"]}`, []string{first, second}},
+		{`{"auxTypes": ["sf"], "linkTypes": ["infiniband"]}`, nil},
+		{`{"auxTypes": ["sf"], "isRdma": true}`, []string{first, second}},
+		{`{"auxTypes": ["sf"], "pciAddresses": ["0000:81:00.1"]}`, []string{first, second}}, // no key of sub-functions: ignored
+	} {
+		list := resources(`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": ` + c.selectors + `}`)
+		pools, err := Discover(exampleMachine().FS(), config(t, list), "intel.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, ids(pools[0])); diff != "" {
+			t.Errorf("%s: %s", c.selectors, diff)
+		}
 	}
 }
 
@@ -108,6 +159,7 @@ func TestAccelerators(t *testing.T) {
 
 // A PF in switchdev mode has the netdevs of its VFs' representors beside its own, which need not come first.
 func TestPFNameInSwitchdevMode(t *testing.T) {
+	t.Attr("parity", "sriov/sel-pfNames")
 	s := newSysfs()
 	s.pf(0x81, "ens1np0", 1, nil)
 	for name, port := range map[string]string{"ens1np0": "p0", "eth0": "pf0vf0"} {
@@ -126,6 +178,8 @@ func TestPFNameInSwitchdevMode(t *testing.T) {
 
 // In exclusive mode the RDMA device of a VF in a container is not visible on the node. The VF stays in its pool.
 func TestRDMADeviceInContainer(t *testing.T) {
+	t.Attr("parity", "sriov/sel-isRdma")
+	t.Attr("parity", "sriov/restart-with-vfs-in-pods")
 	s := newSysfs()
 	s.pf(0x81, "ens1", 1, nil)
 	s.function("0000:81:00.2", facts{"pf": "0000:81:00.0"})

@@ -108,11 +108,12 @@ type tally struct {
 	admitted, refused int // pods
 	paired            int // containers with GPUs and VFs
 	late, guessed     int // of these, those without the best pairs: see isLate and isGuessed
+	told              int // of these, those whose variables are right: see Placement.Told
 }
 
 func (c tally) String() string {
-	return fmt.Sprintf("%d pods admitted, %d refused; %d containers with GPUs and VFs, of them %d late and %d with VFs in another order",
-		c.admitted, c.refused, c.paired, c.late, c.guessed)
+	return fmt.Sprintf("%d pods admitted, %d refused; %d containers with GPUs and VFs, of them %d late and %d with VFs in another order; %d told of their pairs",
+		c.admitted, c.refused, c.paired, c.late, c.guessed, c.told)
 }
 
 // run admits pods; before each, others leave until the node is no fuller than wanted, which changes every few
@@ -176,10 +177,14 @@ func (l *load) admit(name string) {
 
 // check judges a container with GPUs and VFs.
 func (l *load) check(pod *v1.Pod, p rig.Placement) {
+	l.checkTold(pod, p)
 	if !p.IsPaired() {
 		return
 	}
 	l.count.paired++
+	if p.Told {
+		l.count.told++
+	}
 	switch {
 	case p.Pairs == p.Best:
 		return
@@ -193,6 +198,15 @@ func (l *load) check(pod *v1.Pod, p rig.Placement) {
 	l.t.Errorf("pod %s, container %s, %v asked first, NUMA nodes %v: %v, in another order %v, with other devices %v\n"+
 		"GPUs %v\nVFs %v\n%s",
 		pod.Name, p.Container, p.Asked[0], p.NUMA, p.Pairs, p.Matched, p.Best, p.GPUs, p.VFs, pair.Text(p.Log))
+}
+
+// checkTold judges what a container is told of its pairs. The variables alone can be wrong, where the order of the VFs is a guess.
+func (l *load) checkTold(pod *v1.Pod, p rig.Placement) {
+	if p.Told || isLate(p) || p.PairsFile == nil && isGuessed(p) {
+		return
+	}
+	l.t.Errorf("pod %s, container %s, %v asked first: pairs file %v, variables as the file says: %v\n%s",
+		pod.Name, p.Container, p.Asked[0], p.PairsFile, p.Told, pair.Text(p.Log))
 }
 
 // isGuessed reports whether the container has the best devices and only their order is not that of the pairs, because it was given

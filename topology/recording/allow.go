@@ -21,6 +21,8 @@ var pciPatterns = []string{
 	"infiniband_mad/issm*", "infiniband_mad/issm*/ibdev", "infiniband_mad/issm*/port",
 	"infiniband_cm/ucm*", "infiniband_cm/ucm*/ibdev",
 	"*.rdma.*", "*.roce.*", "*.iwarp.*", // auxiliary devices through which a network driver offers RDMA
+	"*.sf.*", "*.sf.*/sfnum", "*.sf.*/net/*", "*.sf.*/net/*/type", "*.sf.*/*.rdma.*", // sub-functions
+	"*.sf.*/infiniband/*", "*.sf.*/infiniband_verbs/uverbs*", "*.sf.*/infiniband_verbs/uverbs*/ibdev",
 	"drm/card*", "drm/card*/dev", "drm/renderD*", "drm/renderD*/dev",
 	"current_compute_partition", "current_memory_partition", "mem_info_vram_total",
 }

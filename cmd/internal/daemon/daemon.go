@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,11 +31,24 @@ const exitCodes = `Exit codes:
   2  the command line is wrong
 `
 
-// Help is the text of a daemon's --help around the list of its flags.
+// Help is the text of a daemon's --help around the list of its flags, and in what it ends otherwise than others.
 type Help struct {
 	About    string // what the daemon does
 	Examples string // indented by two spaces
+
+	ExitCodes string      // instead of the usual text
+	BadUsage  int         // exit code for a wrong command line, 2 where it is 0
+	Signals   []os.Signal // that end it too
 }
+
+// ExitError is an error of Run that ends the daemon with a code of its own.
+type ExitError struct {
+	Err  error
+	Code int
+}
+
+func (e *ExitError) Error() string { return e.Err.Error() }
+func (e *ExitError) Unwrap() error { return e.Err }
 
 // Run is a daemon at work. It returns when ctx is done, or with the reason why it cannot go on.
 type Run func(ctx context.Context, log *slog.Logger) error
@@ -42,7 +56,8 @@ type Run func(ctx context.Context, log *slog.Logger) error
 // Main is a daemon's main function: it reads the command line into set, of which flags are a part, runs the daemon
 // until a signal comes or it fails, and exits.
 func Main(set *pflag.FlagSet, flags *Flags, help Help, run Run) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	signals := append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}, help.Signals...)
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	code := execute(ctx, set, os.Args[1:], os.Stdout, os.Stderr, flags, help, run)
 	stop()
 	os.Exit(code)
@@ -59,7 +74,7 @@ func execute(ctx context.Context, set *pflag.FlagSet, args []string, stdout, std
 		return exitOK
 	case err != nil:
 		fmt.Fprintf(stderr, "%s: %v; see %s --help\n", set.Name(), err, set.Name())
-		return exitUsage
+		return cmp.Or(help.BadUsage, exitUsage)
 	case *showVersion:
 		fmt.Fprintln(stdout, set.Name(), version())
 		return exitOK
@@ -69,6 +84,9 @@ func execute(ctx context.Context, set *pflag.FlagSet, args []string, stdout, std
 	log.Info("start", "version", version(), "config", config(set))
 	if err := run(ctx, log); err != nil && !stopped(ctx, err) {
 		fmt.Fprintf(stderr, "%s: %v\n", set.Name(), err)
+		if exit := (*ExitError)(nil); errors.As(err, &exit) {
+			return exit.Code
+		}
 		return exitError
 	}
 	log.Info("stop", "cause", context.Cause(ctx))
@@ -101,7 +119,7 @@ func stopped(ctx context.Context, err error) bool {
 
 func page(set *pflag.FlagSet, help Help) string {
 	return fmt.Sprintf("%s\n\nUsage:\n  %s [flags]\n\nExamples:\n%s\n\nFlags:\n%sThe flags of glog, which manifests of the stock plugins set, are accepted too.\n\n%s",
-		strings.TrimSpace(help.About), set.Name(), strings.Trim(help.Examples, "\n"), set.FlagUsages(), exitCodes)
+		strings.TrimSpace(help.About), set.Name(), strings.Trim(help.Examples, "\n"), set.FlagUsages(), cmp.Or(help.ExitCodes, exitCodes))
 }
 
 // config is the effective configuration, one attribute per flag; of those that the help page hides, per flag that was given.

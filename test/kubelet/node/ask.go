@@ -75,6 +75,7 @@ type Response struct {
 	Env         map[string]string
 	DeviceNodes []string // paths in the container; those of one resource in the order of its plugin
 	Annotations map[string]string
+	Mounts      map[string]string // path on the host by path in the container
 }
 
 // Response returns what the kubelet would hand to the container runtime for a container of an admitted pod.
@@ -91,7 +92,7 @@ func (n *Node) Response(ctx context.Context, pod *v1.Pod, container string) (Res
 }
 
 func response(options *devicemanager.DeviceRunContainerOptions) Response {
-	r := Response{Env: map[string]string{}, Annotations: map[string]string{}}
+	r := Response{Env: map[string]string{}, Annotations: map[string]string{}, Mounts: map[string]string{}}
 	if options == nil { // the container holds no devices
 		return r
 	}
@@ -100,6 +101,9 @@ func response(options *devicemanager.DeviceRunContainerOptions) Response {
 	}
 	for _, device := range options.Devices {
 		r.DeviceNodes = append(r.DeviceNodes, device.PathInContainer)
+	}
+	for _, mount := range options.Mounts {
+		r.Mounts[mount.ContainerPath] = mount.HostPath
 	}
 	for _, annotation := range options.Annotations {
 		r.Annotations[annotation.Name] = annotation.Value

@@ -57,6 +57,7 @@ func (a *admission) placement(ctx context.Context, container string, devices map
 	if p.Matched, err = best.Reachable(best.Of(gpus), best.Of(vfs), a.Level); err != nil {
 		return p, err
 	}
+	a.told(&p, response)
 	p.Best, err = best.Reachable(a.side(GPU, len(gpus), p.NUMA), a.side(VF, len(vfs), p.NUMA), a.Level)
 	return p, err
 }

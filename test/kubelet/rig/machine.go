@@ -145,8 +145,9 @@ func (m *Machine) sriovConfig(excludeTopology bool) []byte {
 		Name            string    `json:"resourceName"`
 		ExcludeTopology bool      `json:"excludeTopology"`
 		Selectors       selectors `json:"selectors"`
+		Tandem          tandem    `json:"tandem"`
 	}
-	vfs := resource{Name: vfName, ExcludeTopology: excludeTopology, Selectors: selectors{IsRdma: true}}
+	vfs := resource{Name: vfName, ExcludeTopology: excludeTopology, Selectors: selectors{IsRdma: true}, Tandem: told}
 	for _, vf := range m.vfs {
 		vfs.Selectors.Vendors = append(vfs.Selectors.Vendors, fmt.Sprintf("%04x", vf.Vendor))
 		vfs.Selectors.Devices = append(vfs.Selectors.Devices, fmt.Sprintf("%04x", vf.Product))

@@ -25,6 +25,9 @@ type Placement struct {
 	Matched best.Pairs       // the best that can be made of these devices in any order
 	Best    best.Pairs       // the best of all devices that were free on the NUMA nodes
 
+	PairsFile error // what is wrong with its pairs file
+	Told      bool  // nothing is, and its variables name the same pairs
+
 	Log []pair.Line // what the daemons logged while the pod was admitted
 }
 
@@ -41,7 +44,8 @@ func (r *Rig) Admit(ctx context.Context, pod *v1.Pod) ([]Placement, error) {
 	}
 	placements, err := r.place(ctx, pod)
 	if err != nil {
-		return nil, fmt.Errorf("check pod %s: %w", pod.Name, err)
+		lines, _ := r.Pair.Log.Since(position)
+		return nil, fmt.Errorf("check pod %s: %w\n%s", pod.Name, err, pair.Text(lines))
 	}
 	if err := r.readLog(ctx, placements, position, start); err != nil {
 		return nil, fmt.Errorf("check pod %s: %w", pod.Name, err)

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// verbose is what else decides how fast a pair is: what its links do now, and whether its traffic takes the short way.
+type verbose struct {
+	GPUs  []gpuTruth  `json:"gpus"` // in the order of the matrix
+	NICs  []nicTruth  `json:"nics"`
+	Pairs []pairTruth `json:"pairs"` // those of the same switch
+}
+
+type gpuTruth struct {
+	Address topology.Address `json:"address"`
+	PCIe    linkTruth        `json:"pcie"`
+	IOMMU   string           `json:"iommu_group"` // "" for none
+}
+
+type nicTruth struct {
+	gpuTruth
+	Ports []portTruth `json:"ports"`
+}
+
+// linkTruth is a PCIe link; zero is unknown. Of a VF it is that of the PF.
+type linkTruth struct {
+	Speed    float64 `json:"gts"`
+	MaxSpeed float64 `json:"max_gts"`
+	Width    int     `json:"lanes"`
+	MaxWidth int     `json:"max_lanes"`
+	Degraded bool    `json:"degraded"`
+}
+
+// portTruth is a port of an RDMA device, in the words of the kernel (Documentation/ABI/stable/sysfs-class-infiniband).
+type portTruth struct {
+	Device string `json:"device"`
+	Port   int    `json:"port"`
+	State  string `json:"state"` // "4: ACTIVE"
+	Rate   string `json:"rate"`  // "400 Gb/sec (4X NDR)"
+}
+
+// pairTruth tells what ACS does between a GPU and a NIC of one switch. With redirect on at any port on the way the traffic
+// goes up to the host bridge and down again: the pair is as good as PHB.
+type pairTruth struct {
+	GPU topology.Address   `json:"gpu"`
+	NIC topology.Address   `json:"nic"`
+	ACS topology.ACS       `json:"acs"`
+	At  []topology.Address `json:"redirect_at"` // ports that redirect
+
+	gpu, nic int // positions in the matrix
+	word     topology.Level
+}
+
+func newVerbose(n *node, m *matrix) *verbose {
+	v := &verbose{GPUs: []gpuTruth{}, NICs: []nicTruth{}, Pairs: []pairTruth{}}
+	for _, gpu := range m.GPUs {
+		v.GPUs = append(v.GPUs, n.truth(gpu.Address))
+	}
+	for _, nic := range m.NICs {
+		v.NICs = append(v.NICs, nicTruth{n.truth(nic.Address), n.ports(nic.Address)})
+	}
+	acs := map[topology.Address]topology.ACS{}
+	for i, d := range m.Distances {
+		if !d.Distance.SameSwitch() {
+			continue
+		}
+		p := pairTruth{GPU: d.GPU, NIC: d.NIC, At: []topology.Address{}, gpu: i / len(m.NICs), nic: i % len(m.NICs), word: d.Distance, ACS: topology.ACSOff}
+		for _, port := range n.tree.PathBelow(d.GPU, d.NIC) {
+			state, known := acs[port]
+			if !known {
+				state, _ = topology.ReadACS(n.sys, port) // not there to be read: unknown
+				acs[port] = state
+			}
+			switch {
+			case state == topology.ACSRedirect:
+				p.ACS, p.At = state, append(p.At, port)
+			case state == topology.ACSUnknown && p.ACS == topology.ACSOff:
+				p.ACS = state
+			}
+		}
+		v.Pairs = append(v.Pairs, p)
+	}
+	return v
+}
+
+func (n *node) truth(a topology.Address) gpuTruth {
+	t := gpuTruth{Address: a}
+	if d, ok := n.tree.Device(a); ok {
+		t.PCIe = linkTruth{d.PCIe.Speed, d.PCIe.MaxSpeed, d.PCIe.Width, d.PCIe.MaxWidth, d.PCIe.Degraded()}
+	}
+	if target, err := fs.ReadLink(n.sys, path.Join("bus/pci/devices", a.String(), "iommu_group")); err == nil {
+		t.IOMMU = path.Base(target)
+	}
+	return t
+}
+
+func (n *node) ports(a topology.Address) []portTruth {
+	ports := []portTruth{}
+	d, ok := n.tree.Device(a)
+	if !ok {
+		return ports
+	}
+	for _, rdma := range d.RDMA {
+		dir := path.Join("bus/pci/devices", a.String(), "infiniband", rdma, "ports")
+		entries, _ := fs.ReadDir(n.sys, dir) // none where there is none
+		for _, entry := range entries {
+			number, err := strconv.Atoi(entry.Name())
+			if err != nil {
+				continue
+			}
+			text := func(file string) string {
+				content, _ := fs.ReadFile(n.sys, path.Join(dir, entry.Name(), file)) // "" where it cannot be read
+				return strings.TrimSpace(string(content))
+			}
+			ports = append(ports, portTruth{Device: rdma, Port: number, State: text("state"), Rate: text("rate")})
+		}
+	}
+	return ports
+}
+
+func (m *matrix) writeVerbose(out *bytes.Buffer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w)
+	for i, g := range m.Verbose.GPUs {
+		fmt.Fprintf(w, "GPU%d\t%s\t%s\n", i, g.PCIe, iommuText(g.IOMMU))
+	}
+	for i, n := range m.Verbose.NICs {
+		fmt.Fprintf(w, "NIC%d\t%s\t%s", i, n.PCIe, iommuText(n.IOMMU))
+		for _, p := range n.Ports {
+			fmt.Fprintf(w, "\t%s port %d %s, %s", p.Device, p.Port, cmp.Or(p.State, "state unknown"), cmp.Or(p.Rate, "rate unknown"))
+		}
+		fmt.Fprintln(w)
+	}
+	if len(m.Verbose.Pairs) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, p := range m.Verbose.Pairs {
+		fmt.Fprintf(w, "GPU%d NIC%d\t%s\t%s\n", p.gpu, p.nic, p.word, p.text())
+	}
+	_ = w.Flush() // to memory
+}
+
+// text says it in words.
+func (p pairTruth) text() string {
+	switch p.ACS {
+	case topology.ACSRedirect:
+		var ports []string
+		for _, port := range p.At {
+			ports = append(ports, port.String())
+		}
+		return "ACS redirect at " + strings.Join(ports, ", ") + ": traffic goes through the host bridge"
+	case topology.ACSOff:
+		return "no ACS redirect: traffic turns round in the switch"
+	default:
+		return "ACS unknown: it is not in recordings, and on a node root alone can read it"
+	}
+}
+
+// String is as lspci prints links, with what the link could do where that is more.
+func (l linkTruth) String() string {
+	if l.Speed == 0 || l.Width == 0 {
+		return "PCIe unknown"
+	}
+	text := fmt.Sprintf("PCIe %g GT/s x%d", l.Speed, l.Width)
+	if l.Degraded {
+		text += fmt.Sprintf(" of %g GT/s x%d", l.MaxSpeed, l.MaxWidth)
+	}
+	return text
+}
+
+func iommuText(group string) string {
+	if group == "" {
+		return "no IOMMU group"
+	}
+	return "IOMMU group " + group
+}

@@ -1,0 +1,71 @@
+package kubelet
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// Granted is what a container was given, as the checkpoint has it. The kubelet keeps the plugins' answers and gives them to the
+// container again whenever it starts it, after a boot too, without asking a plugin.
+type Granted struct {
+	Container string              // "pod UID/container"
+	Devices   map[string][]string // IDs by resource, sorted
+	Mounts    []string            // paths on the host
+}
+
+// ReadGranted reads them from the checkpoint below a kubelet folder, sorted by container.
+func ReadGranted(kubeletDir string) ([]Granted, error) {
+	content, err := os.ReadFile(filepath.Join(kubeletDir, "device-plugins", "kubelet_internal_checkpoint"))
+	if err != nil {
+		return nil, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
+	}
+	return parseGranted(content)
+}
+
+func parseGranted(content []byte) ([]Granted, error) {
+	var file struct {
+		Data struct {
+			PodDeviceEntries []struct {
+				PodUID, ContainerName, ResourceName string
+				DeviceIDs                           map[string][]string
+				AllocResp                           []byte // ContainerAllocateResponse as protobuf
+			}
+		}
+	}
+	if err := json.Unmarshal(content, &file); err != nil {
+		return nil, fmt.Errorf("parse the kubelet's device checkpoint: %w", err)
+	}
+	byContainer := map[string]*Granted{}
+	for _, e := range file.Data.PodDeviceEntries {
+		name := e.PodUID + "/" + e.ContainerName
+		g := byContainer[name]
+		if g == nil {
+			g = &Granted{Container: name, Devices: map[string][]string{}}
+			byContainer[name] = g
+		}
+		for _, ids := range e.DeviceIDs {
+			g.Devices[e.ResourceName] = append(g.Devices[e.ResourceName], ids...)
+		}
+		slices.Sort(g.Devices[e.ResourceName])
+		var answer v1beta1.ContainerAllocateResponse
+		if proto.Unmarshal(e.AllocResp, &answer) != nil {
+			continue // of a plugin that we do not know
+		}
+		for _, m := range answer.GetMounts() {
+			g.Mounts = append(g.Mounts, m.GetHostPath())
+		}
+	}
+	var all []Granted
+	for _, g := range byContainer {
+		all = append(all, *g)
+	}
+	slices.SortFunc(all, func(a, b Granted) int { return strings.Compare(a.Container, b.Container) })
+	return all, nil
+}

@@ -1,0 +1,262 @@
+package coordination
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// pairTimeout is longer than the others: without an answer the container lacks what it is told, not only the best devices.
+const pairTimeout = 400 * time.Millisecond
+
+// Served is a GPU of the node with the VF of a container that serves it best.
+type Served struct {
+	GPU topology.Address
+	VF  string // device ID
+}
+
+// pairing is what the kubelet has given to the container that it is admitting. A pairs file is asked for with the VFs, and is
+// complete when the GPUs are there too, whichever comes first: whoever reports the last half has it written before
+// the kubelet gets its answer, and so before the container starts.
+type pairing struct {
+	allocation *allocation
+	before     *allocation // see inPairOrder
+	given      map[string][]string
+	files      []string
+}
+
+// admit takes over what the kubelet gave.
+func (c *coordinator) admit(reached progress, a, before *allocation, name string, ids []string) {
+	if !c.goesOn(reached, a, name) {
+		c.pairing = pairing{given: map[string][]string{}}
+	}
+	c.pairing.allocation, c.pairing.before, c.pairing.given[name] = a, before, ids
+	if r := c.ledger.resources[name]; r != nil && r.kind == GPU {
+		c.writePairs()
+	}
+}
+
+// goesOn reports whether devices are given to the same container as those before: the kubelet is not done with it, and either
+// the ledger holds them together or they were given without a question.
+func (c *coordinator) goesOn(reached progress, a *allocation, name string) bool {
+	if c.pairing.given == nil || reached == complete || len(c.pairing.given[name]) > 0 {
+		return false
+	}
+	for other, ids := range c.pairing.given {
+		for _, id := range ids {
+			if c.ledger.holders[other][id] != a {
+				return reached == open && !c.ledger.foreseen
+			}
+		}
+	}
+	return true
+}
+
+// pair tells for every GPU of the node which of the VFs serves it, and takes charge of a pairs file.
+func (c *coordinator) pair(name string, ids []string, file string) []Served {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !sameSet(c.pairing.given[name], ids) {
+		return nil
+	}
+	if file != "" {
+		c.pairing.files = append(c.pairing.files, file)
+		c.writePairs()
+	}
+	return c.served(name, ids)
+}
+
+// writePairs writes what is known into the container's pairs files; they all get everything, since the kubelet mounts but
+// one of them.
+func (c *coordinator) writePairs() {
+	var vfs []PairVF
+	for _, file := range c.pairing.files {
+		before, err := ReadPairs(file)
+		if err != nil {
+			c.log.Error("a container's pairs file is incomplete", "error", err)
+			return
+		}
+		for _, p := range before.Pairs {
+			vfs = append(vfs, p.VF)
+		}
+	}
+	content := c.ledger.pairsFile(c.tree, c.ledger.ofAll(c.pairing.given), vfs)
+	for _, file := range c.pairing.files {
+		if err := content.Write(file); err != nil {
+			c.log.Error("a container's pairs file is incomplete", "error", err)
+		}
+	}
+}
+
+// given is a device with the resource it was given for.
+type given struct {
+	Device
+	resource string
+	kind     Kind
+}
+
+// ofAll lists devices of several resources by address.
+func (l *ledger) ofAll(ids map[string][]string) []given {
+	var all []given
+	for name, list := range ids {
+		r := l.resources[name]
+		if r == nil {
+			continue
+		}
+		for _, id := range list {
+			all = append(all, given{r.device(id), name, r.kind})
+		}
+	}
+	slices.SortFunc(all, func(a, b given) int { return compareDevices(a.Device, b.Device) })
+	return all
+}
+
+// pairsFile is what a container is told of its devices. The VFs are named with what their plugin knows of them.
+func (l *ledger) pairsFile(tree *topology.Tree, all []given, vfs []PairVF) PairsFile {
+	byID := map[string]given{}
+	var gpus, functions []Device
+	for _, d := range all {
+		if d.kind == VF {
+			functions = append(functions, d.Device)
+		} else {
+			gpus = append(gpus, d.Device)
+		}
+		byID[d.ID] = d
+	}
+	vf := func(id string) PairVF {
+		if i := slices.IndexFunc(vfs, func(v PairVF) bool { return v.ID == id }); i >= 0 {
+			return vfs[i]
+		}
+		return PairVF{ID: id, Address: byID[id].Address, Resource: byID[id].resource}
+	}
+	file := NewPairsFile(nil)
+	choice, err := placement.Choose(tree, placement.Request{GPUs: []placement.Half{allOf(gpus)}, VFs: []placement.Half{allOf(functions)}})
+	if err != nil || len(choice.Pairs) == 0 { // no GPU
+		for _, d := range functions {
+			file.Pairs = append(file.Pairs, Pair{VF: vf(d.ID)})
+		}
+		return file
+	}
+	for _, p := range choice.Pairs {
+		file.Pairs = append(file.Pairs, Pair{
+			GPU:      &PairGPU{ID: p.GPU.ID, Address: p.GPU.Address, Resource: byID[p.GPU.ID].resource},
+			VF:       vf(p.VF.ID),
+			Distance: p.Distance.Level.String(),
+			Bridges:  p.Distance.Bridges,
+			Switch:   commonBridge(tree, p.GPU.Address, p.VF.Address),
+		})
+	}
+	return file
+}
+
+// commonBridge is the lowest bridge that two functions share, beside those of their own cards; nil for none.
+func commonBridge(tree *topology.Tree, a, b topology.Address) *topology.Address {
+	above, below := tree.SharedBridges(a), tree.SharedBridges(b)
+	var common *topology.Address
+	for i := range min(len(above), len(below)) {
+		if above[i] != below[i] {
+			break
+		}
+		common = &above[i]
+	}
+	return common
+}
+
+// served pairs all GPUs of the node with the VFs of a container: its own GPUs, or those it will most likely get, as placement
+// pairs them; any other one with the VF that is nearest, so that whichever the container has, a VF is named for it.
+func (c *coordinator) served(name string, ids []string) []Served {
+	vfs := allOf(c.ledger.devicesOf(name, ids))
+	best := map[topology.Address]string{}
+	used := map[string]int{}
+	request := placement.Request{GPUs: []placement.Half{c.gpusOf(name, ids)}, VFs: []placement.Half{vfs}}
+	if choice, err := placement.Choose(c.tree, request); err == nil {
+		for _, p := range choice.Pairs {
+			if best[p.GPU.Address] == "" {
+				best[p.GPU.Address] = p.VF.ID
+				used[p.VF.ID]++
+			}
+		}
+	}
+	var served []Served
+	for _, gpu := range c.ledger.gpuAddresses() {
+		if best[gpu] == "" {
+			nearest := slices.MinFunc(vfs.Held, func(a, b placement.Device) int {
+				return cmp.Or(c.tree.Distance(gpu, a.Address).Compare(c.tree.Distance(gpu, b.Address)),
+					cmp.Compare(used[a.ID], used[b.ID]), a.Address.Compare(b.Address))
+			})
+			best[gpu] = nearest.ID
+			used[nearest.ID]++
+		}
+		served = append(served, Served{gpu, best[gpu]})
+	}
+	return served
+}
+
+// gpusOf are the GPUs of the container that VFs were just given to: those it has, those planned for it, or those beside the VFs.
+func (c *coordinator) gpusOf(name string, ids []string) placement.Half {
+	l := c.ledger
+	var gpus []Device
+	for _, r := range l.ofKind(GPU) {
+		gpus = append(gpus, l.devicesOf(r.name, c.pairing.given[r.name])...)
+	}
+	if p := l.livePlan(); p != nil && len(gpus) == 0 {
+		for _, r := range l.ofKind(GPU) {
+			gpus = append(gpus, l.devicesOf(r.name, p.devices[r.name])...)
+		}
+	}
+	if r := l.resources[name]; r != nil && len(gpus) == 0 {
+		return l.gpusBeside(r, ids, c.pairing.allocation, c.pairing.before)
+	}
+	return allOf(gpus)
+}
+
+func (l *ledger) devicesOf(name string, ids []string) []Device {
+	r := l.resources[name]
+	if r == nil {
+		return nil
+	}
+	var devices []Device
+	for _, id := range ids {
+		devices = append(devices, r.device(id))
+	}
+	return devices
+}
+
+// gpuAddresses lists the cards of the node, ascending.
+func (l *ledger) gpuAddresses() []topology.Address {
+	var addresses []topology.Address
+	for _, r := range l.ofKind(GPU) {
+		for _, d := range r.devices {
+			addresses = append(addresses, d.Address)
+		}
+	}
+	slices.SortFunc(addresses, topology.Address.Compare)
+	return slices.Compact(addresses)
+}
+
+// Pair tells for every GPU of the node which of the VFs that were just reported with Allocated serves it, nothing where the
+// coordinator does not answer. A pairs file with these VFs gets the GPUs of the container: now, or before the Allocate that
+// gives it them is answered.
+func (m *Member) Pair(ctx context.Context, ids []string, file string) []Served {
+	ctx, cancel := context.WithTimeout(ctx, pairTimeout)
+	defer cancel()
+	answer, err := m.node.client.Pair(ctx, &api.PairRequest{Resource: m.resource, Devices: ids, File: file}, grpc.WaitForReady(true))
+	if err != nil {
+		m.log.Warn("the container is not told of pairs", "devices", ids, "error", err)
+		return nil
+	}
+	var served []Served
+	for _, s := range answer.GetServed() {
+		if gpu, err := topology.ParseAddress(s.GetGpu()); err == nil {
+			served = append(served, Served{gpu, s.GetDevice()})
+		}
+	}
+	return served
+}

@@ -1,0 +1,136 @@
+package rdma
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	"sigs.k8s.io/yaml"
+	"tags.cncf.io/container-device-interface/pkg/parser"
+	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/tandem-k8s/tandem/coordination"
+)
+
+// CDI says how device nodes get into containers through the Container Device Interface instead of through the kubelet. Names and
+// files are those of the stock plugin (pkg/cdi/cdi.go), so that it and its operator clean up after this one and the other way round.
+type CDI struct {
+	Dirs  []string // folders of CDI specs: cleaned up in all of them, written to in the last
+	Field bool     // name devices in the field CDIDevices of the answer; else in an annotation, as the stock plugin does
+}
+
+// CDIDirs are where container runtimes look for specs.
+var CDIDirs = []string{"/etc/cdi", "/var/run/cdi"}
+
+// cdiVersion is what the stock plugin writes; nothing of a later one is used.
+const cdiVersion = "0.5.0"
+
+const (
+	cdiPrefix     = "sriov-dp-"
+	cdiAnnotation = "cdi.k8s.io/" // AnnotationPrefix in pkg/cdi/annotations.go of container-device-interface
+)
+
+// cdiPool is a pool in the words of CDI.
+type cdiPool struct {
+	vendor, class string // of the pool's devices: "nvidia.com/net-pci"
+	file          string // name of its spec
+	annotation    string // key of the annotation in which the pool's devices are named
+}
+
+// cdiPoolOf names things for a pool. The stock plugin uses one annotation for all pools of a prefix and device type, of which
+// the kubelet keeps but the first (sriov-network-device-plugin issue 731): here that one is the first pool's, and the
+// others have keys of their own.
+func cdiPoolOf(pool Pool) cdiPool {
+	vendor, resource, _ := strings.Cut(pool.Name, "/")
+	p := cdiPool{vendor: vendor, class: cdiClasses[pool.resource.DeviceType]}
+	p.file = cdiPrefix + vendor + "-" + p.class + "-" + resource + ".yaml"
+	key := vendor + "_" + p.class
+	if !pool.first {
+		key += "_" + resource
+	}
+	if len(key) > maxName { // the stock plugin refuses such a pod
+		sum := sha256.Sum256([]byte(pool.Name))
+		key = fmt.Sprintf("%s%x", cdiPrefix, sum[:8])
+	}
+	p.annotation = cdiAnnotation + key
+	return p
+}
+
+var cdiClasses = map[DeviceType]string{NetDevice: "net-pci", AuxNetDevice: "net-sf", Accelerator: "net-accel"}
+
+// CleanUp removes what this plugin or the stock one has written.
+func (c *CDI) CleanUp() error {
+	var problems []error
+	for _, dir := range c.Dirs {
+		specs, err := filepath.Glob(filepath.Join(dir, cdiPrefix+"*"))
+		problems = append(problems, err)
+		for _, spec := range specs {
+			if err := os.Remove(spec); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				problems = append(problems, fmt.Errorf("clean up CDI: %w", err))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// write puts the spec of a pool in place. A device without nodes cannot be in a spec; in the stock plugin it costs the whole
+// pool (issue 546 there), here it is left out.
+func (c *CDI) write(p cdiPool, devices []Device, grants map[string]*grant) error {
+	spec := &specs.Spec{Version: cdiVersion, Kind: p.vendor + "/" + p.class}
+	for _, d := range devices {
+		g := grants[d.ID]
+		if g == nil || len(g.nodes) == 0 {
+			continue
+		}
+		device := specs.Device{Name: d.ID}
+		for _, node := range g.nodes {
+			device.ContainerEdits.DeviceNodes = append(device.ContainerEdits.DeviceNodes,
+				&specs.DeviceNode{Path: node.GetContainerPath(), HostPath: node.GetHostPath(), Permissions: node.GetPermissions()})
+		}
+		spec.Devices = append(spec.Devices, device)
+	}
+	file := filepath.Join(c.Dirs[len(c.Dirs)-1], p.file)
+	if len(spec.Devices) == 0 {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("write CDI spec: %w", err)
+		}
+		return nil
+	}
+	// Marshalled by way of JSON, as the library of the stock plugin did: its own marshaller puts the keys in another order.
+	content, err := yaml.Marshal(spec)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(file), 0o755)
+	}
+	if err == nil {
+		err = coordination.ReplaceFile(file, append([]byte("---\n"), content...), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write CDI spec %s: %w", p.file, err)
+	}
+	return nil
+}
+
+// replace names devices for CDI in an answer instead of their nodes.
+func (c *CDI) replace(p cdiPool, answer *v1beta1.ContainerAllocateResponse, order []string, grants map[string]*grant) {
+	answer.Devices = nil
+	var names []string
+	for _, id := range order {
+		if len(grants[id].nodes) > 0 {
+			names = append(names, parser.QualifiedName(p.vendor, p.class, id))
+		}
+	}
+	switch {
+	case len(names) == 0:
+	case c.Field:
+		for _, name := range names {
+			answer.CdiDevices = append(answer.CdiDevices, &v1beta1.CDIDevice{Name: name})
+		}
+	default:
+		answer.Annotations = map[string]string{p.annotation: strings.Join(names, ",")}
+	}
+}

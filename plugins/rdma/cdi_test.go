@@ -1,0 +1,181 @@
+package rdma
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+)
+
+// withCDI offers a machine through CDI.
+func withCDI(t *testing.T, s sysfs, dev fstest.MapFS, prefix, list string, field bool) (*Plugin, string) {
+	t.Helper()
+	p, _ := offered(t, s, dev, prefix, list)
+	dir := t.TempDir()
+	p.host.CDI = &CDI{Dirs: []string{t.TempDir(), dir}, Field: field}
+	pool, _ := p.vfs.latest(p.name)
+	p.prepare(pool)
+	return p, dir
+}
+
+// The bytes that the stock plugin gives for the same device: the spec with its name and mode, and the annotation.
+func TestCDIGolden(t *testing.T) {
+	t.Attr("parity", "sriov/cdi-mode")
+	p, dir := withCDI(t, rdmaVF(), devices("infiniband/rdma_cm"), "nvidia.com", resources(rdmaPool), false)
+	file := filepath.Join(dir, "sriov-dp-nvidia.com-net-pci-sriov-rdma-vf.yaml")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nodes strings.Builder
+	for _, node := range []string{"issm5", "umad5", "uverbs5", "rdma_cm"} {
+		path := "/dev/infiniband/" + node
+		nodes.WriteString("    - hostPath: " + path + "\n      path: " + path + "\n      permissions: rw\n")
+	}
+	want := "---\ncdiVersion: 0.5.0\ncontainerEdits: {}\ndevices:\n- containerEdits:\n    deviceNodes:\n" + nodes.String() +
+		"  name: 0000:86:02.3\nkind: nvidia.com/net-pci\n"
+	if diff := cmp.Diff(want, string(content)); diff != "" {
+		t.Error(diff)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
+		t.Errorf("spec has mode %v, %v; want 0600", info.Mode(), err)
+	}
+	got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"cdi.k8s.io/nvidia.com_net-pci": "nvidia.com/net-pci=0000:86:02.3"}, got.Annotations); diff != "" {
+		t.Error(diff)
+	}
+	if len(got.Devices)+len(got.Mounts)+len(got.CdiDevices) > 0 || got.Envs["PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF"] != "0000:86:02.3" {
+		t.Errorf("answer %v", got)
+	}
+	if _, err := os.Stat(p.host.devinfoPath(p.name, "0000:86:02.3")); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a runtime makes of specs and answer: the device nodes of the devices named, whichever way they are named.
+func TestCDIResolves(t *testing.T) {
+	t.Attr("parity", "sriov/cdi-collision")
+	s := newSysfs()
+	s.pf(0x81, "ens1", 4, nil)
+	two := resources(`{"resourceName": "a", "selectors": {"isRdma": true, "pfNames": ["ens1#0-1"]}}`,
+		`{"resourceName": "b", "selectors": {"isRdma": true}}`)
+	keys := map[string]string{"intel.com/a": "cdi.k8s.io/intel.com_net-pci", "intel.com/b": "cdi.k8s.io/intel.com_net-pci_b"}
+	dir := t.TempDir()
+	for _, field := range []bool{false, true} {
+		for i, id := range []string{"0000:81:00.2", "0000:81:00.3"} {
+			first, _ := offered(t, s, nil, "intel.com", two)
+			p := NewPlugin(first.vfs.Names()[i], first.vfs, first.host, newRecorder(), first.log)
+			p.host.CDI = &CDI{Dirs: []string{dir}, Field: field}
+			pool, _ := p.vfs.latest(p.name)
+			p.prepare(pool)
+			got, err := p.Allocate(t.Context(), []string{id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			names := cdiNames(got, keys[p.name])
+			if field != (len(got.CdiDevices) == 1) || len(names) != 1 {
+				t.Fatalf("%s is named %v in %v", id, names, got)
+			}
+			cache, err := cdi.NewCache(cdi.WithSpecDirs(dir), cdi.WithAutoRefresh(false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			device := cache.GetDevice(names[0])
+			if device == nil || device.Name != id || len(device.ContainerEdits.DeviceNodes) != 3 {
+				t.Errorf("%s resolves to %+v; errors %v", names[0], device, cache.GetErrors())
+			}
+		}
+	}
+}
+
+func cdiNames(answer *v1beta1.ContainerAllocateResponse, key string) []string {
+	var names []string
+	for _, d := range answer.CdiDevices {
+		names = append(names, d.Name)
+	}
+	if value := answer.Annotations[key]; value != "" {
+		names = append(names, strings.Split(value, ",")...)
+	}
+	return names
+}
+
+// A device without nodes costs itself, not the pool, and a pool of such devices has no spec.
+func TestCDIWithoutNodes(t *testing.T) {
+	t.Attr("parity", "sriov/cdi-empty-edits")
+	s := newSysfs()
+	s.pf(0x81, "ens1", 2, nil)
+	s.hide("0000:81:00.2", true)
+	s.write(dir("0000:81:00.2")+"/mlx5_core.rdma.2/uevent", "")
+	p, _ := withCDI(t, s, nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), false)
+	got, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"cdi.k8s.io/intel.com_net-pci": "intel.com/net-pci=0000:81:00.1"}, got.Annotations); diff != "" {
+		t.Error(diff)
+	}
+	p, folder := withCDI(t, s, nil, "intel.com", resources(`{"resourceName": "a"}`), false)
+	if got, err := p.Allocate(t.Context(), []string{"0000:81:00.1"}); err != nil || got.Annotations != nil {
+		t.Errorf("a plain netdev: %v, %v", got, err)
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) > 0 {
+		t.Errorf("specs %v, %v", entries, err)
+	}
+}
+
+// Device nodes are numbered anew when a driver is bound: the spec says what is true at the time of the Allocate.
+func TestCDISpecIsRenewed(t *testing.T) {
+	s := rdmaVF()
+	p, folder := withCDI(t, s, nil, "intel.com", resources(rdmaPool), false)
+	for class, node := range map[string]string{"infiniband_mad": "umad", "infiniband_verbs": "uverbs"} {
+		s.remove(dir("0000:86:02.3") + "/" + class)
+		s.write(dir("0000:86:02.3")+"/"+class+"/"+node+"77/ibdev", "mlx5_5")
+	}
+	if _, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"))
+	if err != nil || strings.Count(string(content), "uverbs77") != 2 || strings.Contains(string(content), "uverbs5") {
+		t.Errorf("spec %s, %v", content, err)
+	}
+}
+
+func TestCDINames(t *testing.T) {
+	long := strings.Repeat("x", 60)
+	for _, c := range []struct {
+		pool cdiPool
+		name string
+		kind DeviceType
+	}{
+		{cdiPool{"a.b", "net-sf", "sriov-dp-a.b-net-sf-c.yaml", "cdi.k8s.io/a.b_net-sf"}, "a.b/c", AuxNetDevice},
+		{cdiPool{"a.b", "net-accel", "sriov-dp-a.b-net-accel-c.yaml", "cdi.k8s.io/a.b_net-accel"}, "a.b/c", Accelerator},
+		{cdiPool{long, "net-pci", "sriov-dp-" + long + "-net-pci-c.yaml", "cdi.k8s.io/sriov-dp-ee23cb5f45b1bd15"}, long + "/c", NetDevice},
+	} {
+		got := cdiPoolOf(Pool{Name: c.name, resource: &ResourceConfig{DeviceType: c.kind}, first: true})
+		if diff := cmp.Diff(c.pool, got, cmp.AllowUnexported(cdiPool{})); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}
+
+func TestCDICleanUp(t *testing.T) {
+	p, dir := withCDI(t, rdmaVF(), nil, "intel.com", resources(rdmaPool), false)
+	other := filepath.Join(dir, "other.yaml")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.host.CDI.CleanUp(); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || entries[0].Name() != "other.yaml" {
+		t.Errorf("left %v, %v", entries, err)
+	}
+}

@@ -1,0 +1,111 @@
+package rdma
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sync/errgroup"
+)
+
+// Events calls changed whenever the machine may have changed, until ctx is done. It returns an error when it cannot tell.
+type Events func(ctx context.Context, changed func()) error
+
+// MachineEvents are those of the machine below a sysfs root. For /sys they come from the kernel over netlink: sysfs itself tells
+// nobody of devices that come and go, since inotify sees what processes do to files and these come from inside the kernel.
+// For any other root, a folder, it is the other way round.
+func MachineEvents(sysfsRoot string, c *Config) Events {
+	if filepath.Clean(sysfsRoot) != "/sys" {
+		return func(ctx context.Context, changed func()) error { return folderEvents(ctx, sysfsRoot, changed) }
+	}
+	return func(ctx context.Context, changed func()) error {
+		g, ctx := errgroup.WithContext(ctx)
+		g.Go(func() error { return kernelEvents(ctx, syscall.NETLINK_KOBJECT_UEVENT, ueventGroup, concerns, changed) })
+		if c.checks(func(h Health) bool { return h.CheckPF }) {
+			any := func([]byte) bool { return true }
+			g.Go(func() error { return kernelEvents(ctx, syscall.NETLINK_ROUTE, linkGroup, any, changed) })
+		}
+		return g.Wait()
+	}
+}
+
+const (
+	ueventGroup = 1 // multicast group of the kernel's own events; 2 is udev's (lib/kobject_uevent.c)
+	linkGroup   = 1 // RTMGRP_LINK of include/uapi/linux/rtnetlink.h: a netdev gets or loses carrier, among others
+)
+
+// kernelEvents reads the messages of a netlink multicast group.
+func kernelEvents(ctx context.Context, protocol int, group uint32, concerns func([]byte) bool, changed func()) error {
+	fd, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, protocol)
+	if err != nil {
+		return fmt.Errorf("open netlink socket: %w", err)
+	}
+	socket := os.NewFile(uintptr(fd), "netlink") // non-blocking, so that closing it ends a read
+	defer socket.Close()
+	defer context.AfterFunc(ctx, func() { _ = socket.Close() })()
+	if err := syscall.Bind(fd, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK, Groups: group}); err != nil {
+		return fmt.Errorf("bind netlink socket: %w", err)
+	}
+	message := make([]byte, 16<<10)
+	for {
+		n, err := socket.Read(message)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, syscall.ENOBUFS): // more came than the socket holds: some were lost
+			changed()
+		case err != nil:
+			return fmt.Errorf("read kernel events: %w", err)
+		case concerns(message[:n]):
+			changed()
+		}
+	}
+}
+
+// concerns reports whether a uevent is about something that pools are made of: a PCI function, its driver, netdev, RDMA, vDPA
+// or auxiliary device. A message is a list of KEY=value that end with NUL (Documentation/ABI/testing/sysfs-uevent).
+func concerns(message []byte) bool {
+	for field := range bytes.SplitSeq(message, []byte{0}) {
+		key, value, _ := strings.Cut(string(field), "=")
+		switch key {
+		case "DEVPATH":
+			if strings.HasPrefix(value, "/devices/virtual/") { // the netdevs of containers
+				return false
+			}
+		case "SUBSYSTEM":
+			return slices.Contains([]string{"pci", "net", "infiniband", "vdpa", "auxiliary"}, value)
+		}
+	}
+	return false
+}
+
+// folderEvents tells of functions that are added to or removed from a machine that is laid out as a folder.
+func folderEvents(ctx context.Context, root string, changed func()) error {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", root, err)
+	}
+	defer watcher.Close()
+	bus := filepath.Join(root, pciDevices)
+	if err := watcher.Add(bus); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("watch %s: %w", bus, err)
+	}
+	for {
+		select {
+		case <-watcher.Events:
+			changed()
+		case <-watcher.Errors:
+			changed()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package rdma
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// memory is what the daemon has to know of the time before its start, in one file of the run folder: until the node boots. Then
+// the kubelet's checkpoint alone says which devices containers hold.
+type memory struct {
+	// Listed are all devices that the kubelet was told of, by resource name. One that is gone has to stay in the list: the
+	// kubelet dies of a device that a container holds and that is no longer listed.
+	Listed map[string]map[string]listed `json:"listed"`
+	// Hidden are facts of devices by ID.
+	Hidden map[string]hidden `json:"hidden"`
+}
+
+// listed is a device as it was last seen, without its ID.
+type listed struct {
+	Address topology.Address `json:"address"`
+	PF      topology.Address `json:"pf,omitzero"`
+	NUMA    *int             `json:"numa,omitempty"`
+	Aux     string           `json:"aux,omitempty"`
+}
+
+// hidden is what a container's namespaces hide of the devices it holds: netdevs always, RDMA devices in exclusive mode. Without it
+// a device in a container would not be selected any more.
+type hidden struct {
+	Driver   string `json:"driver"` // with another driver it is another device
+	LinkType string `json:"linkType,omitempty"`
+	PKey     string `json:"pKey,omitempty"`
+	RDMA     bool   `json:"rdma,omitempty"`
+}
+
+func newMemory() *memory {
+	return &memory{Listed: map[string]map[string]listed{}, Hidden: map[string]hidden{}}
+}
+
+func readMemory(file string) (*memory, error) {
+	m := newMemory()
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(content, m)
+	}
+	if err == nil && (m.Listed == nil || m.Hidden == nil) {
+		err = errors.New("it is not complete")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what was known of devices from %s: %w", file, err)
+	}
+	return m, nil
+}
+
+// keep forgets the devices that were listed and that no container holds: nobody misses them. One that a container holds and
+// that is not known is known from its ID.
+func (m *memory) keep(held map[string][]string) {
+	for resource, devices := range m.Listed {
+		for id := range devices {
+			if !slices.Contains(held[resource], id) {
+				delete(devices, id)
+			}
+		}
+	}
+	for resource, ids := range held {
+		for _, id := range ids {
+			address, err := topology.ParseAddress(id)
+			if _, known := m.Listed[resource][id]; known || err != nil {
+				continue
+			}
+			if m.Listed[resource] == nil {
+				m.Listed[resource] = map[string]listed{}
+			}
+			m.Listed[resource][id] = listed{Address: address}
+		}
+	}
+}
+
+// remember takes over what is seen of a pool now.
+func (m *memory) remember(pool Pool) {
+	if m.Listed[pool.Name] == nil {
+		m.Listed[pool.Name] = map[string]listed{}
+	}
+	for _, d := range pool.Devices {
+		m.Listed[pool.Name][d.ID] = d.listed()
+		if d.visible != nil {
+			m.Hidden[d.ID] = *d.visible
+		}
+	}
+}
+
+// before is what was seen of a device while it was on the node, if it is in a container now: its netdev is not there
+// although its driver is the same.
+func (f *function) before() (hidden, bool) {
+	h, ok := f.machine.known[f.id()]
+	ok = ok && h.Driver == f.Driver && len(f.netdevs()) == 0
+	if !ok {
+		return hidden{}, false
+	}
+	return h, true
+}
+
+// visible is what containers would hide of a device, nil where it has no netdev on the node.
+func (f *function) visible() *hidden {
+	if len(f.netdevs()) == 0 {
+		return nil
+	}
+	return &hidden{Driver: f.Driver, LinkType: f.linkType(), PKey: f.pKey(), RDMA: f.isRDMA()}
+}
+
+func (d Device) listed() listed {
+	l := listed{Address: d.Address, PF: d.PF, Aux: d.aux}
+	if node, known := d.NUMA.Number(); known {
+		l.NUMA = &node
+	}
+	return l
+}
+
+func (l listed) device(id, fault string) Device {
+	d := Device{ID: id, Address: l.Address, PF: l.PF, Fault: fault, aux: l.Aux}
+	if l.NUMA != nil {
+		d.NUMA = topology.Node(*l.NUMA)
+	}
+	return d
+}

@@ -1,0 +1,299 @@
+package rdma
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// restarted finds the pools anew as after a restart of the daemon.
+func restarted(t *testing.T, before *VFs) *VFs {
+	t.Helper()
+	after, err := FindVFs(before.finder, before.config, before.file, nil, nil, before.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return after
+}
+
+// state prints the devices of a pool, those with a fault followed by it.
+func state(v *VFs, name string) []string {
+	pool, _ := v.latest(name)
+	var lines []string
+	for _, d := range pool.Devices {
+		lines = append(lines, strings.TrimSpace(d.ID+" "+d.Fault))
+	}
+	return lines
+}
+
+// remove takes a file or folder and everything below it from a machine.
+func (s sysfs) remove(name string) {
+	for file := range s {
+		if file == name || strings.HasPrefix(file, name+"/") {
+			delete(s, file)
+		}
+	}
+}
+
+// hide does to a device what a container's namespaces do: its netdev is gone, in exclusive mode its RDMA device too.
+func (s sysfs) hide(address string, exclusive bool) {
+	s.remove(dir(address) + "/net")
+	if exclusive {
+		s.remove(dir(address) + "/infiniband")
+		s.remove(dir(address) + "/infiniband_verbs")
+		s.remove(dir(address) + "/infiniband_mad")
+	}
+}
+
+// What a container holds stays listed over a restart of the daemon, whatever its namespaces hide.
+func TestRestartWithVFsInContainers(t *testing.T) {
+	t.Attr("parity", "sriov/restart-with-vfs-in-pods")
+	const eth, ib = "0000:81:00.1", "0000:83:00.1"
+	machine := func() sysfs {
+		s := exampleMachine()
+		s.netdev(ib, "ibs3v0", "32")
+		return s
+	}
+	for _, c := range []struct {
+		name, selectors, id string
+	}{
+		{"RDMA", `{"isRdma": true, "pciAddresses": ["0000:81:00.1"]}`, eth},
+		{"link type", `{"linkTypes": ["ether"], "pfNames": ["ens1#0"]}`, eth},
+		{"InfiniBand", `{"linkTypes": ["infiniband"], "isRdma": true}`, ib},
+		{"partition key", `{"pKeys": ["0x8001"]}`, ib},
+		{"vendor", `{"vendors": ["15b3"], "pciAddresses": ["0000:81:00.1"]}`, eth},
+	} {
+		for _, mode := range []string{"shared", "exclusive"} {
+			t.Run(c.name+" "+mode, func(t *testing.T) {
+				s := machine()
+				vfs := find(t, s.FS(), resources(`{"resourceName": "a", "selectors": `+c.selectors+`}`), "intel.com", nil)
+				s.hide(c.id, mode == "exclusive")
+				if diff := cmp.Diff([]string{c.id}, state(restarted(t, vfs), "intel.com/a")); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	}
+}
+
+// The RDMA device of a driver without an auxiliary device for it, whose link type says nothing either.
+func TestHiddenFactsAreOfOneDriver(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 2, facts{"driver": "other"})
+	vfs := find(t, s.FS(), resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
+	s.hide("0000:81:00.1", true)
+	s.hide("0000:81:00.2", true)
+	s.symlink(dir("0000:81:00.2")+"/driver", "../../../../bus/pci/drivers/vfio-pci")
+	want := []string{"0000:81:00.1", "0000:81:00.2 no longer selected by the resource"}
+	if diff := cmp.Diff(want, state(restarted(t, vfs), "intel.com/a")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A device that was listed is listed for ever: the kubelet dies of one that a container holds and that is no longer there.
+func TestRestartWithoutVFs(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 2, facts{"numa_node": "1"})
+	vfs := find(t, s.FS(), resources(`{"resourceName": "a"}`), "intel.com", nil)
+	s.remove(dir("0000:81:00.2"))
+	s.remove(pciDevices + "/0000:81:00.2")
+	after := restarted(t, vfs)
+	if diff := cmp.Diff([]string{"0000:81:00.1", "0000:81:00.2 gone"}, state(after, "intel.com/a")); diff != "" {
+		t.Error(diff)
+	}
+	pool, _ := after.latest("intel.com/a")
+	if node, known := pool.Devices[1].NUMA.Number(); node != 1 || !known || pool.Devices[1].PF != pool.Devices[0].PF {
+		t.Errorf("the device that is gone is %+v", pool.Devices[1])
+	}
+}
+
+// Of what was listed before, only what containers hold is listed on; what they hold is listed whether it was known or not.
+func TestRestartKeepsWhatIsHeld(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 3, nil)
+	before := find(t, s.FS(), resources(`{"resourceName": "a"}`), "intel.com", nil)
+	for _, gone := range []string{"0000:81:00.2", "0000:81:00.3"} {
+		s.remove(dir(gone))
+		s.remove(pciDevices + "/" + gone)
+	}
+	held := map[string][]string{"intel.com/a": {"0000:81:00.3", "0000:99:00.1"}, "nvidia.com/gpu": {"GPU-1"}}
+	after, err := FindVFs(before.finder, before.config, before.file, held, nil, before.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"0000:81:00.1", "0000:81:00.3 gone", "0000:99:00.1 gone"}, state(after, "intel.com/a")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A memory that cannot be read costs what it held, not the start.
+func TestUnreadableMemory(t *testing.T) {
+	s := newSysfs()
+	s.pf(0x81, "ens1", 1, nil)
+	vfs := find(t, s.FS(), resources(`{"resourceName": "a"}`), "intel.com", nil)
+	for _, content := range []string{"{", "null", `{"listed": null}`} {
+		if err := os.WriteFile(vfs.file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"0000:81:00.1"}, state(restarted(t, vfs), "intel.com/a")); diff != "" {
+			t.Error(diff)
+		}
+	}
+	var log strings.Builder
+	vfs.log, vfs.written = slog.New(slog.NewTextHandler(&log, nil)), nil
+	vfs.file = filepath.Join(vfs.file, "below a file")
+	if err := vfs.scan(); err != nil || !strings.Contains(log.String(), "after a restart devices that containers hold may be missing") {
+		t.Errorf("scan: %v, log %s", err, &log)
+	}
+}
+
+// Pools follow the machine: VFs appear, change their driver, vanish and come back.
+func TestRescan(t *testing.T) {
+	t.Attr("parity", "sriov/rescan")
+	s := newSysfs()
+	s.pf(0x81, "ens1", 1, nil)
+	vfs := find(t, s.FS(), resources(
+		`{"resourceName": "netdev", "selectors": {"drivers": ["mlx5_core"]}}`,
+		`{"resourceName": "dpdk", "selectors": {"drivers": ["vfio-pci"]}}`,
+	), "intel.com", nil)
+	driver := func(name string) {
+		s.symlink(dir("0000:81:00.2")+"/driver", "../../../../bus/pci/drivers/"+name)
+	}
+	for _, step := range []struct {
+		what         string
+		do           func()
+		netdev, dpdk []string
+	}{
+		{"start", func() {}, []string{"0000:81:00.1"}, nil},
+		{"a VF appears", func() { s.pf(0x81, "ens1", 2, nil) }, []string{"0000:81:00.1", "0000:81:00.2"}, nil},
+		{"it changes its driver", func() { driver("vfio-pci") },
+			[]string{"0000:81:00.1", "0000:81:00.2 no longer selected by the resource"}, []string{"0000:81:00.2"}},
+		{"and back", func() { driver("mlx5_core") },
+			[]string{"0000:81:00.1", "0000:81:00.2"}, []string{"0000:81:00.2 no longer selected by the resource"}},
+		{"it vanishes", func() { s.remove(dir("0000:81:00.2")); s.remove(pciDevices + "/0000:81:00.2") },
+			[]string{"0000:81:00.1", "0000:81:00.2 gone"}, []string{"0000:81:00.2 gone"}},
+		{"it comes back", func() { s.pf(0x81, "ens1", 2, nil) },
+			[]string{"0000:81:00.1", "0000:81:00.2"}, []string{"0000:81:00.2 no longer selected by the resource"}},
+	} {
+		step.do()
+		if err := vfs.scan(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(step.netdev, state(vfs, "intel.com/netdev")); diff != "" {
+			t.Errorf("%s: netdev: %s", step.what, diff)
+		}
+		if diff := cmp.Diff(step.dpdk, state(vfs, "intel.com/dpdk")); diff != "" {
+			t.Errorf("%s: dpdk: %s", step.what, diff)
+		}
+	}
+}
+
+// Each check of health counts where it is asked for, and ends with its cause.
+func TestHealth(t *testing.T) {
+	t.Attr("parity", "sriov/health")
+	const vf = "0000:81:00.1"
+	carrier := func(s sysfs, value string) { s.write(dir("0000:81:00.0")+"/net/ens1/carrier", value) }
+	port := func(s sysfs, address, rdma, state string) {
+		s.write(dir(address)+"/infiniband/"+rdma+"/ports/1/state", state)
+	}
+	for _, c := range []struct {
+		name, key string
+		change    func(sysfs)
+		want      string
+	}{
+		{"nothing to read", `"checkHealthOnPf": true, "checkHealthOnRdmaPort": true, "checkHealthOnDeviceExist": true`, func(sysfs) {}, ""},
+		{"no check", `"checkHealthOnPf": false`, func(s sysfs) { carrier(s, "0"); port(s, vf, "mlx5_1291", "1: DOWN") }, ""},
+		{"carrier", `"checkHealthOnPf": true`, func(s sysfs) { carrier(s, "1") }, ""},
+		{"no carrier", `"CheckHealthOnPf": true`, func(s sysfs) { carrier(s, "0") }, "no carrier on the PF"},
+		{"PF is down", `"checkHealthOnPf": true`, func(s sysfs) { s.write(dir("0000:81:00.0")+"/net/ens1/operstate", "down") }, "no carrier on the PF"},
+		{"port active", `"checkHealthOnRdmaPort": true`, func(s sysfs) { port(s, vf, "mlx5_1291", "4: ACTIVE") }, ""},
+		{"port down", `"checkHealthOnRdmaPort": true`, func(s sysfs) { port(s, vf, "mlx5_1291", "1: DOWN") }, "the RDMA port is not active"},
+		{"port deferred", `"checkHealthOnRdmaPort": true`, func(s sysfs) { port(s, vf, "mlx5_1291", "5: ACTIVE_DEFER") }, "the RDMA port is not active"},
+		{"in a container", `"checkHealthOnRdmaPort": true`, func(s sysfs) { s.hide(vf, true); port(s, "0000:81:00.0", "mlx5_1290", "1: DOWN") }, "the RDMA port is not active"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSysfs()
+			s.pf(0x81, "ens1", 1, nil)
+			vfs := find(t, s.FS(), resources(`{"resourceName": "a", `+c.key+`}`), "intel.com", nil)
+			healthy := state(vfs, "intel.com/a")
+			before := fstest.MapFS(maps.Clone(s))
+			c.change(s)
+			if err := vfs.scan(); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{strings.TrimSpace(vf + " " + c.want)}, state(vfs, "intel.com/a")); diff != "" {
+				t.Error(diff)
+			}
+			vfs.finder.Sys = before
+			if err := vfs.scan(); err != nil || !slices.Equal(state(vfs, "intel.com/a"), healthy) {
+				t.Errorf("afterwards %v, %v; want %v", state(vfs, "intel.com/a"), err, healthy)
+			}
+		})
+	}
+}
+
+// A burst of events is one look, at its end; where there are no events there is a look from time to time.
+func TestWhenToLook(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		config string
+		events Events
+		want   time.Duration // until the VF that has come is seen
+	}{
+		{"events", "", func(ctx context.Context, changed func()) error {
+			for range 5 {
+				changed()
+				<-time.After(quiet / 2)
+			}
+			<-ctx.Done()
+			return nil
+		}, 4*quiet/2 + quiet},
+		{"events without end", "", func(ctx context.Context, changed func()) error {
+			for ctx.Err() == nil {
+				changed()
+				<-time.After(quiet / 2)
+			}
+			return nil
+		}, longest},
+		{"no events", "", nil, interval},
+		{"no more events", "", func(context.Context, func()) error { return os.ErrClosed }, interval},
+		{"ports", `, "checkHealthOnRdmaPort": true`, func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }, interval},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSysfs()
+			s.pf(0x81, "ens1", 1, nil)
+			list := resources(`{"resourceName": "a"` + c.config + `}`)
+			file := filepath.Join(t.TempDir(), "vfs.json")
+			synctest.Test(t, func(t *testing.T) {
+				vfs, err := FindVFs(Finder{Sys: s.FS(), Prefix: "intel.com"}, config(t, list), file, nil, c.events, slog.New(slog.DiscardHandler))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.pf(0x81, "ens1", 2, nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				start := time.Now()
+				_, changed := vfs.latest("intel.com/a")
+				go func() { done <- vfs.Run(ctx) }()
+				<-changed
+				if got := time.Since(start); got != c.want {
+					t.Errorf("seen after %s; want %s", got, c.want)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package topology
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+)
+
+// ACS is what the Access Control Services of a port do to traffic between the devices below it (PCI Express Base
+// Specification, section "ACS Extended Capability"; PCI_ACS_… in include/uapi/linux/pci_regs.h).
+type ACS int
+
+// What can be known of a port.
+const (
+	ACSUnknown  ACS = iota // its configuration space could not be read beyond the first 64 bytes: that takes CAP_SYS_ADMIN
+	ACSOff                 // it has none, or they let requests and completions pass to other ports
+	ACSRedirect            // requests or completions are sent up to the root complex, whose IOMMU is to see them
+)
+
+// String is "unknown", "off" or "redirect".
+func (a ACS) String() string { return [...]string{"unknown", "off", "redirect"}[a] }
+
+// MarshalText prints the word.
+func (a ACS) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+const (
+	configHeader   = 64  // what everybody may read
+	configLegacy   = 256 // where extended capabilities begin
+	extendedACS    = 0x000d
+	acsControl     = 6          // offset of the control register
+	acsRequests    = 1 << 2     // P2P request redirect
+	acsCompletions = 1 << 3     // P2P completion redirect
+	noCapability   = 0xffffffff // what a device that is gone reads as
+)
+
+// ReadACS reads the file config of a port. A root or downstream port decides for traffic that comes up through it.
+func ReadACS(sys fs.FS, port Address) (ACS, error) {
+	config, err := fs.ReadFile(sys, path.Join(pciDevices, port.String(), "config"))
+	if err != nil {
+		return ACSUnknown, fmt.Errorf("read config of %s: %w", port, err)
+	}
+	return parseACS(config), nil
+}
+
+// parseACS walks the list of extended capabilities: a header of ID (16 bits), version (4) and offset of the next one (12).
+func parseACS(config []byte) ACS {
+	if len(config) <= configHeader {
+		return ACSUnknown
+	}
+	seen := map[int]bool{}
+	for offset := configLegacy; offset >= configLegacy && offset+8 <= len(config) && !seen[offset]; {
+		seen[offset] = true
+		header := binary.LittleEndian.Uint32(config[offset:])
+		if header == noCapability {
+			return ACSUnknown
+		}
+		if header&0xffff == extendedACS {
+			if binary.LittleEndian.Uint16(config[offset+acsControl:])&(acsRequests|acsCompletions) != 0 {
+				return ACSRedirect
+			}
+			return ACSOff
+		}
+		offset = int(header >> 20)
+	}
+	return ACSOff
+}
+
+// PathBelow lists the bridges between two functions and the lowest bridge that they share, that one left out: the ports that
+// decide whether their traffic turns round there. It is nil where they share none, and for functions of one card.
+func (t *Tree) PathBelow(a, b Address) []Address {
+	da, db := t.devices[a], t.devices[b]
+	if da == nil || db == nil || da.Function().slot() == db.Function().slot() {
+		return nil
+	}
+	above, below := t.pluggedIn(da).bridges, t.pluggedIn(db).bridges
+	common := 0
+	for common < min(len(above), len(below)) && above[common] == below[common] {
+		common++
+	}
+	if common == 0 {
+		return nil
+	}
+	return slices.Concat(above[common:], below[common:])
+}
