@@ -1,7 +1,7 @@
 // Package gpu offers a node's GPUs to the kubelet.
 //
-// What is the vendor's own, finding devices and saying what a container needs to use them, is behind [Backend]; package
-// amd is one. Everything else is here once: [GPUs] discovers at the start and again on every pulse and remembers
+// What is the vendor's own, finding devices and saying what a container needs to use them, is behind [Backend]; packages
+// amd and nvidia are two. Everything else is here once: [GPUs] discovers at the start, again on every pulse or event, and remembers
 // what is gone, and a [Plugin] per resource name tells the kubelet and the coordinator, asks the coordinator which
 // devices to prefer, and answers Allocate.
 package gpu
