@@ -64,7 +64,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
-	root.AddCommand(newTopo(), newRecord(), newPlan(), newStatus(), newSimulate())
+	root.AddCommand(newTopo(), newRecord(), newPlan(), newStatus(), newVerify(), newSimulate())
 	return root
 }
 
