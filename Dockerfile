@@ -1,14 +1,15 @@
-# One image with tandem-gpu, tandem-rdma and tandem; the manifests say which one a container runs.
+# One image with tandem-gpu, tandem-rdma and tandem, under their own names and those by which the operators of the stock plugins
+# call theirs. "make image" makes the same image without Docker; tools/image/files.go lists what is in it and why.
 FROM golang:1.26-bookworm AS build
+RUN apt-get update && apt-get install -y --no-install-recommends busybox-static
 WORKDIR /src
-COPY go.mod go.sum ./
-RUN go mod download
 COPY . .
-RUN make build
+RUN make rootfs
 
-# The programs are static and would run on an empty image. debian:12-slim is there for people and for what wraps the
-# plugins: a shell, cat and grep for "kubectl exec" and for entry points that are scripts.
-FROM debian:12-slim
-COPY --from=build /src/bin/tandem /src/bin/tandem-gpu /src/bin/tandem-rdma /usr/bin/
-# No ENTRYPOINT: which of the two plugins runs is the manifest's choice.
+FROM scratch
+COPY --from=build /src/bin/rootfs/ /
+ENV PATH=/usr/bin:/bin
+WORKDIR /root
+# For manifests that give arguments and no command, as those of the SR-IOV network device plugin; ours name the command.
+ENTRYPOINT ["/entrypoint.sh"]
 CMD ["tandem", "--help"]

@@ -31,6 +31,7 @@ build: ## Build tandem, tandem-gpu and tandem-rdma into bin
 test: ## Run all tests: own packages with the race detector, then the real kubelet around the built plugins
 	go test -race ./...
 	cd test/bench && go test ./...
+	cd tools/image && go test ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -count=1 -timeout 20m ./...
 
 .PHONY: race
@@ -43,9 +44,10 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	$(TOOLS)/golangci-lint run ./...
 	cd test/kubelet && $(PROGRESS) "lint test/kubelet; $(KUBELET)" $(TOOLS)/golangci-lint run ./...
 	cd test/bench && $(TOOLS)/golangci-lint run ./...
+	cd tools/image && $(TOOLS)/golangci-lint run ./...
 	$(TOOLS)/kustomize build deployments/base >/dev/null
 	$(TOOLS)/kustomize build deployments/privileged >/dev/null
-	@for module in . test/kubelet test/bench tools; do (cd $$module && go mod tidy -diff) || exit 1; done
+	@for module in . test/kubelet test/bench tools tools/image; do (cd $$module && go mod tidy -diff) || exit 1; done
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
@@ -81,8 +83,12 @@ generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the coo
 	PATH="$(TOOLS):$$PATH" protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. coordination/api/*.proto
 
 .PHONY: image
-image: ## Build the container image IMAGE:TAG with docker
-	docker build -t $(IMAGE):$(TAG) .
+image: build ## Pack the container image IMAGE:TAG into bin/image.tar, without a container engine (needs busybox-static)
+	cd tools/image && go run -buildvcs=false . --bin $(BIN) --tag $(IMAGE):$(TAG) --tarball $(BIN)/image.tar
+
+.PHONY: rootfs
+rootfs: build ## Write the container image's files into bin/rootfs, for the Dockerfile
+	cd tools/image && go run -buildvcs=false . --bin $(BIN) --rootfs $(BIN)/rootfs
 
 .PHONY: clean
 clean: ## Remove bin; Go's caches stay

@@ -1,0 +1,17 @@
+#!/bin/sh
+# The SR-IOV network operator starts its plugin with arguments only, those of the stock image's script of this name.
+# What starts with a dash is for tandem-rdma; anything else is a command.
+set -eu
+case ${1-} in
+-*) ;;
+*) exec "$@" ;;
+esac
+for argument; do
+	shift
+	case $argument in
+	--log-dir=*) ;;        # the log goes to standard error
+	--log-level=[0-9]*) ;; # glog's verbosity
+	*) set -- "$@" "$argument" ;;
+	esac
+done
+exec tandem-rdma "$@"
