@@ -10,6 +10,7 @@ FROM scratch
 COPY --from=build /src/bin/rootfs/ /
 ENV PATH=/usr/bin:/bin
 WORKDIR /root
-# For manifests that give arguments and no command, as those of the SR-IOV network device plugin; ours name the command.
+# For manifests of the stock plugins that name no command: those of AMD and NVIDIA give nothing, those of the SR-IOV network device
+# plugin arguments. Ours name the command.
 ENTRYPOINT ["/entrypoint.sh"]
-CMD ["tandem", "--help"]
+CMD ["tandem-gpu"]

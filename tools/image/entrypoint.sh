@@ -14,4 +14,9 @@ for argument; do
 	*) set -- "$@" "$argument" ;;
 	esac
 done
+# The operator's DaemonSet has no volume at /run/tandem, and a root that is read-only. The two daemons meet in a folder below one that it
+# does mount; the kubelet empties that one when it starts, but not folders in it.
+if [ ! -d /run/tandem ]; then
+	set -- --run-dir=/var/lib/kubelet/device-plugins/tandem "$@"
+fi
 exec tandem-rdma "$@"

@@ -208,7 +208,7 @@ func TestDockerfile(t *testing.T) {
 	}
 	for _, want := range []string{
 		fmt.Sprintf("ENTRYPOINT [%q]\n", entrypoint[0]),
-		fmt.Sprintf("CMD [%q, %q]\n", command[0], command[1]),
+		fmt.Sprintf("CMD [%q]\n", command[0]),
 		"COPY --from=build /src/bin/rootfs/ /\n",
 	} {
 		if !strings.Contains(string(dockerfile), want) {

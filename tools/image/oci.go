@@ -19,10 +19,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// What a container runs that names no command; the Dockerfile says the same.
+// What a container runs whose manifest names no command: tandem-gpu as AMD's and NVIDIA's own manifests expect of the image or,
+// where there are arguments, tandem-rdma. The Dockerfile says the same.
 var (
 	entrypoint = []string{"/entrypoint.sh"}
-	command    = []string{"tandem", "--help"}
+	command    = []string{"tandem-gpu"}
 )
 
 // newImage makes an image with one layer for each list of files.
