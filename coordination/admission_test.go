@@ -57,6 +57,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 	a.coordinator = &coordinator{
 		readTree: func() (*topology.Tree, error) { return tree, nil },
 		look:     a.look,
+		get:      a.get,
 		recorded: a.recorded,
 		log:      slog.New(slog.DiscardHandler),
 		tree:     tree,
@@ -135,6 +136,18 @@ func (a *admission) look(context.Context) (kubelet.View, error) {
 		}
 	}
 	return view, nil
+}
+
+// get is look at one pod.
+func (a *admission) get(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
+	all, err := a.look(ctx)
+	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	for c, devices := range all.Containers {
+		if c.Pod == pod {
+			view.Pods, view.Containers[c] = []kubelet.Pod{pod}, devices
+		}
+	}
+	return view, err
 }
 
 // add makes a pod known, as the kubelet does just before it admits it.
@@ -282,9 +295,9 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []Devi
 		a.t.Logf("%v/%s skip %d %s: %v", pod, container, count, name, ids)
 	}
 	a.now = a.now.Add(followWindow / 4)
-	listed := a.coordinator.allocated(name, ids)
+	listed, refusal := a.coordinator.allocated(a.t.Context(), name, ids)
 	if !sameSet(listed, ids) {
-		a.t.Fatalf("allocated %v, listed %v", ids, listed)
+		a.t.Fatalf("allocated %v, listed %v, refused %q", ids, listed, refusal)
 	}
 	ids = listed
 	a.pods[pod][container][name] = ids
@@ -296,14 +309,14 @@ type levels [topology.Levels]int
 
 // levels counts the distances of the pairs that devices make.
 func (a *admission) levels(devices kubelet.Devices) levels {
-	half := func(name string) placement.Half {
+	half := func(name string) []placement.Half {
 		h := placement.Half{Count: len(devices[name])}
 		for _, d := range a.all[name] {
 			if slices.Contains(devices[name], d.ID) {
 				h.Held = append(h.Held, d.placed())
 			}
 		}
-		return h
+		return []placement.Half{h}
 	}
 	return a.choose(placement.Request{GPUs: half(gpus), VFs: half(vfs)})
 }
@@ -325,12 +338,12 @@ func (a *admission) address(name, id string) topology.Address {
 
 // best counts the distances of the best pairs among free devices.
 func (a *admission) best(aligned map[string][]Device, w wish) levels {
-	half := func(name string, count int) placement.Half {
+	half := func(name string, count int) []placement.Half {
 		h := placement.Half{Count: count}
 		for _, d := range aligned[name] {
 			h.Free = append(h.Free, d.placed())
 		}
-		return h
+		return []placement.Half{h}
 	}
 	return a.choose(placement.Request{GPUs: half(gpus, w.gpus), VFs: half(vfs, w.vfs)})
 }

@@ -19,7 +19,8 @@ const lookTimeout = 50 * time.Millisecond
 // coordinator answers for both plugins: it turns the kubelet's separate questions into one decision.
 type coordinator struct {
 	readTree func() (*topology.Tree, error)
-	look     func(context.Context) (kubelet.View, error)
+	look     func(context.Context) (kubelet.View, error)              // at all pods: not while devices are being allocated
+	get      func(context.Context, kubelet.Pod) (kubelet.View, error) // at one pod, at any time
 	recorded func() (kubelet.Checkpoint, error)
 	log      *slog.Logger
 
@@ -36,6 +37,7 @@ type record struct {
 	ids      []string
 	holders  []string
 	known    bool
+	refused  bool // its container was refused after it: nothing follows
 }
 
 // question is a GetPreferredAllocation as the kubelet asks it.
@@ -155,12 +157,18 @@ func (c *coordinator) usable(q question, view *kubelet.View) []string {
 	return usable
 }
 
-// allocated records what the kubelet took and returns it in the order in which the container should list it.
-func (c *coordinator) allocated(name string, ids []string) []string {
+// allocated records what the kubelet took and returns it in the order in which the container should list it; or it says why
+// the container must not have it, in one sentence.
+func (c *coordinator) allocated(ctx context.Context, name string, ids []string) (order []string, refusal string) {
 	checkpoint, err := c.recorded()
+	refusal = c.conflict(ctx, name, ids)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.ledger
+	if refusal != "" {
+		l.plan, c.last.refused = nil, true // the kubelet fails the pod
+		return nil, refusal
+	}
 	if p := l.livePlan(); p != nil && l.sequence > p.after && c.last.progress(checkpoint, err) == complete {
 		l.plan = nil // the rest of it was not wanted
 	}
@@ -174,12 +182,14 @@ func (c *coordinator) allocated(name string, ids []string) []string {
 	if sameSet(planned, ids) || before == nil || !before.lacks(name) || !l.sameNodes(before, name, ids) {
 		before = nil
 	}
-	return l.inPairOrder(c.tree, planned, a, before, name, ids)
+	return l.inPairOrder(c.tree, planned, a, before, name, ids), ""
 }
 
 // progress tells how far the kubelet is with the container of the newest Allocate.
 func (r record) progress(now kubelet.Checkpoint, err error) progress {
 	switch {
+	case r.refused:
+		return complete
 	case !r.known || err != nil:
 		return unknown
 	case slices.Equal(r.holders, now.Holders(r.resource, r.ids)):

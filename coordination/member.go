@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/topology"
@@ -103,9 +105,9 @@ func (m *Member) alone(available, mustInclude []string, size int) ([]string, str
 			half.Free = append(half.Free, device)
 		}
 	}
-	request := placement.Request{GPUs: half, Links: links}
+	request := placement.Request{GPUs: []placement.Half{half}, Links: links}
 	if m.kind == VF {
-		request = placement.Request{VFs: half}
+		request = placement.Request{VFs: []placement.Half{half}}
 	}
 	choice, err := placement.Choose(m.node.lastTree(), request)
 	if err != nil {
@@ -141,17 +143,22 @@ func firstOf(available, mustInclude []string, size int) []string {
 }
 
 // Allocated reports what the kubelet took, and returns the same IDs in the order in which the container should list
-// them, so that its i-th GPU pairs with its i-th VF; in ascending order where the coordinator does not answer.
-func (m *Member) Allocated(ctx context.Context, ids []string) []string {
+// them, so that its i-th GPU pairs with its i-th VF; in ascending order where the coordinator does not answer. An error is
+// the coordinator's refusal, a sentence for the pod's owner, and never anything else: the kubelet is to fail the pod with it.
+func (m *Member) Allocated(ctx context.Context, ids []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, allocatedTimeout)
 	defer cancel()
 	answer, err := m.node.client.Allocated(ctx, &api.AllocatedRequest{Resource: m.resource, Devices: ids}, grpc.WaitForReady(true))
 	if err != nil {
 		m.log.Warn("list devices in ascending order", "devices", ids, "error", err)
-		return slices.Sorted(slices.Values(ids))
+		return slices.Sorted(slices.Values(ids)), nil
+	}
+	if refusal := answer.GetRefusal(); refusal != "" {
+		m.log.Error("refuse", "devices", ids, "reason", refusal)
+		return nil, status.Error(codes.FailedPrecondition, refusal)
 	}
 	if !sameSet(answer.GetDevices(), ids) {
-		return slices.Sorted(slices.Values(ids))
+		return slices.Sorted(slices.Values(ids)), nil
 	}
-	return answer.GetDevices()
+	return answer.GetDevices(), nil
 }

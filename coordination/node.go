@@ -161,6 +161,7 @@ func (n *Node) serve(ctx context.Context) error {
 	s := &server{coordinator: &coordinator{
 		readTree: func() (*topology.Tree, error) { return readTree(n.config.SysRoot) },
 		look:     pods.List,
+		get:      pods.Get,
 		recorded: func() (kubelet.Checkpoint, error) { return kubelet.ReadCheckpoint(n.config.KubeletDir) },
 		log:      n.config.Log,
 		tree:     n.lastTree(),

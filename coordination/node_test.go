@@ -130,8 +130,8 @@ func TestMemberAnswersAlone(t *testing.T) {
 	if !slices.Contains(got, "c") || len(got) != 2 {
 		t.Errorf("prefer 2 of a, b, c with c: %v", got)
 	}
-	if got := member.Allocated(t.Context(), []string{"b", "a"}); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("allocated: %v", got)
+	if got, err := member.Allocated(t.Context(), []string{"b", "a"}); err != nil || !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("allocated: %v, %v", got, err)
 	}
 }
 

@@ -13,14 +13,14 @@ import (
 func (l *ledger) request(tree *topology.Tree, r *resource, usable []string, q question, holder *allocation) placement.Request {
 	asked := l.askedHalf(r, usable, q, holder)
 	other := l.otherHalf(r, q, asked, holder)
-	request := placement.Request{GPUs: asked, VFs: other, Load: l.load(tree, holder)}
+	request := placement.Request{GPUs: []placement.Half{asked}, VFs: []placement.Half{other}, Load: l.load(tree, holder)}
 	if r.kind == VF {
-		request.GPUs, request.VFs = other, asked
+		request.GPUs, request.VFs = request.VFs, request.GPUs
 	}
 	for _, gpus := range l.ofKind(GPU) {
 		request.Links = append(request.Links, gpus.links...)
 	}
-	request.Spare = placement.Spare{GPUs: l.spare(GPU, request.GPUs), VFs: l.spare(VF, request.VFs)}
+	request.Spare = placement.Spare{GPUs: l.spare(GPU, request.GPUs[0]), VFs: l.spare(VF, request.VFs[0])}
 	return request
 }
 
@@ -179,9 +179,9 @@ func (l *ledger) inPairOrder(tree *topology.Tree, planned []string, a, before *a
 	for _, id := range ids {
 		taken.Held = append(taken.Held, r.device(id).placed())
 	}
-	request := placement.Request{GPUs: taken}
+	request := placement.Request{GPUs: []placement.Half{taken}}
 	if r.kind == VF {
-		request = placement.Request{GPUs: l.gpusBeside(r, ids, a, before), VFs: taken}
+		request = placement.Request{GPUs: []placement.Half{l.gpusBeside(r, ids, a, before)}, VFs: []placement.Half{taken}}
 	}
 	choice, err := placement.Choose(tree, request)
 	if err != nil {

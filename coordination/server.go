@@ -98,8 +98,9 @@ func (s *server) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferR
 }
 
 // Allocated records what the kubelet took.
-func (s *server) Allocated(_ context.Context, q *api.AllocatedRequest) (*api.AllocatedResponse, error) {
-	return &api.AllocatedResponse{Devices: s.coordinator.allocated(q.GetResource(), q.GetDevices())}, nil
+func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.AllocatedResponse, error) {
+	order, refusal := s.coordinator.allocated(ctx, q.GetResource(), q.GetDevices())
+	return &api.AllocatedResponse{Devices: order, Refusal: refusal}, nil
 }
 
 // Status tells everything.

@@ -38,11 +38,11 @@ func (t *tandem) prefer(s *State, q Question, _ *rand.Rand) []int {
 		Free:  t.devices(q.Kind, without(q.Available, q.Must)),
 	}
 	other := t.otherHalf(s, q)
-	r := placement.Request{GPUs: asked, VFs: other, Links: t.node.links, Load: t.load(s, q)}
+	r := placement.Request{GPUs: []placement.Half{asked}, VFs: []placement.Half{other}, Links: t.node.links, Load: t.load(s, q)}
 	if q.Kind == VF {
-		r.GPUs, r.VFs = other, asked
+		r.GPUs, r.VFs = r.VFs, r.GPUs
 	}
-	r.Spare = placement.Spare{GPUs: t.spare(s, GPU, r.GPUs), VFs: t.spare(s, VF, r.VFs)}
+	r.Spare = placement.Spare{GPUs: t.spare(s, GPU, r.GPUs[0]), VFs: t.spare(s, VF, r.VFs[0])}
 	choice, err := placement.Choose(t.node.tree, r)
 	if err != nil {
 		return nil

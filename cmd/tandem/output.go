@@ -4,34 +4,46 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 )
 
-// output is the flag -o: for people or for programs.
-type output string
-
+// Formats of an answer: for people, for programs, as a picture, as a page around it.
 const (
-	asTable output = "table"
-	asJSON  output = "json"
+	asTable = "table"
+	asJSON  = "json"
+	asSVG   = "svg"
+	asHTML  = "html"
 )
 
-const outputUsage = "table, or json"
+// output is the flag -o of a command: one of the formats that it can write, the first unless told otherwise.
+type output struct {
+	format  string
+	formats []string
+}
+
+func oneOf(formats ...string) output { return output{formats[0], formats} }
 
 // String implements pflag.Value.
-func (o *output) String() string { return string(*o) }
+func (o *output) String() string { return o.format }
 
 // Set implements pflag.Value.
 func (o *output) Set(s string) error {
-	switch output(s) {
-	case asTable, asJSON:
-		*o = output(s)
-		return nil
-	default:
-		return fmt.Errorf("want %s or %s", asTable, asJSON)
+	if !slices.Contains(o.formats, s) {
+		return fmt.Errorf("want %s", o.usage())
 	}
+	o.format = s
+	return nil
 }
 
 // Type implements pflag.Value.
 func (o *output) Type() string { return "FORMAT" }
+
+// usage lists the formats.
+func (o *output) usage() string {
+	last := len(o.formats) - 1
+	return strings.Join(o.formats[:last], ", ") + " or " + o.formats[last]
+}
 
 func writeJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)

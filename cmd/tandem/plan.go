@@ -15,7 +15,7 @@ import (
 func newPlan() *cobra.Command {
 	var from source
 	var q question
-	format := asTable
+	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Tell which GPUs and VFs a container would get",
@@ -41,7 +41,7 @@ selects, of all its resources together.`,
 			for _, note := range notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
-			if format == asJSON {
+			if format.format == asJSON {
 				return writeJSON(cmd.OutOrStdout(), answer)
 			}
 			return answer.write(cmd.OutOrStdout())
@@ -52,7 +52,7 @@ selects, of all its resources together.`,
 	cmd.Flags().UintVar(&q.vfs, "vfs", 0, "VFs wanted")
 	cmd.Flags().StringSliceVar(&q.used, "used", nil, "devices that are taken: addresses, or IDs of partitions")
 	cmd.Flags().StringVar(&q.config, "config", "", "config.json of the SR-IOV network device plugin, to select VFs")
-	cmd.Flags().VarP(&format, "output", "o", outputUsage)
+	cmd.Flags().VarP(&format, "output", "o", format.usage())
 	return cmd
 }
 

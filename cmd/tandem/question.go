@@ -102,7 +102,7 @@ func (list devices) demand(count uint) coordination.Demand {
 
 // half is the list's side of the request: what the kubelet would offer on these NUMA nodes, and apart from it what is free
 // elsewhere. Devices without a NUMA node are offered whatever the nodes; with no nodes all are.
-func (list devices) half(count uint, nodes []int) (placement.Half, []placement.Device) {
+func (list devices) half(count uint, nodes []int) ([]placement.Half, []placement.Device) {
 	half := placement.Half{Count: int(count)}
 	var spare []placement.Device
 	for _, d := range list {
@@ -115,7 +115,7 @@ func (list devices) half(count uint, nodes []int) (placement.Half, []placement.D
 			half.Free = append(half.Free, d.Device)
 		}
 	}
-	return half, spare
+	return []placement.Half{half}, spare
 }
 
 // load counts the used VFs of each PF.

@@ -27,7 +27,7 @@ type simulate struct {
 }
 
 func newSimulate() *cobra.Command {
-	s := simulate{output: asTable}
+	s := simulate{output: oneOf(asTable, asJSON)}
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Compare ways of choosing on random containers that come and go",
@@ -71,7 +71,7 @@ func (s *simulate) register(flags *pflag.FlagSet) {
 	flags.IntVar(&c.Warmup, "warmup", 200, "arrivals of a stream before that")
 	flags.Uint64Var(&c.Seed, "seed", 1, "where random numbers start; the same seed gives the same result")
 	flags.StringVar(&s.svg, "svg", "", "file to draw a chart into")
-	flags.VarP(&s.output, "output", "o", outputUsage)
+	flags.VarP(&s.output, "output", "o", s.output.usage())
 }
 
 func wayNames() []string {
@@ -104,7 +104,7 @@ func (s *simulate) run(cmd *cobra.Command) error {
 			return fmt.Errorf("draw chart: %w", err)
 		}
 	}
-	if s.output == asJSON {
+	if s.output.format == asJSON {
 		return writeJSON(cmd.OutOrStdout(), report)
 	}
 	_, err = cmd.OutOrStdout().Write(report.Table())

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -38,6 +40,18 @@ func (s *source) name() string {
 		return s.sysfsRoot
 	}
 	return s.machine
+}
+
+// title is for people: the name of this node, or of the recorded machine.
+func (s *source) title() string {
+	if !s.live() {
+		return strings.TrimSuffix(filepath.Base(s.machine), ".txt")
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "this node"
+	}
+	return name
 }
 
 func (s *source) open() (fs.FS, error) {

@@ -39,7 +39,7 @@ type statusDevice struct {
 
 func newStatus() *cobra.Command {
 	var runDir string
-	format := asTable
+	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Tell what the running plugins know: devices, their state and owners",
@@ -57,7 +57,7 @@ the second half of a container that is being admitted) or unhealthy. It needs th
 				return err
 			}
 			s := newStatusOf(answer)
-			if format == asJSON {
+			if format.format == asJSON {
 				return writeJSON(cmd.OutOrStdout(), s)
 			}
 			_, err = cmd.OutOrStdout().Write(s.table())
@@ -65,7 +65,7 @@ the second half of a container that is being admitted) or unhealthy. It needs th
 		},
 	}
 	cmd.Flags().StringVar(&runDir, "run-dir", "/run/tandem", "the plugins' --run-dir")
-	cmd.Flags().VarP(&format, "output", "o", outputUsage)
+	cmd.Flags().VarP(&format, "output", "o", format.usage())
 	return cmd
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +12,7 @@ import (
 func newTopo() *cobra.Command {
 	var from source
 	var all bool
-	format := asTable
+	format := oneOf(asTable, asJSON, asSVG, asHTML)
 	cmd := &cobra.Command{
 		Use:   "topo",
 		Short: "Show how near GPUs and NICs are to each other",
@@ -19,6 +20,7 @@ func newTopo() *cobra.Command {
 alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are where their PF is.`,
 		Example: `  tandem topo
   tandem topo -o json
+  tandem topo -o html >node.html
   tandem topo --machine test/machines/oci-mi300x-derived.txt`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -32,18 +34,33 @@ alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are 
 			for _, note := range n.notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
-			m := newMatrix(n, all)
-			if format == asJSON {
-				return writeJSON(cmd.OutOrStdout(), m)
-			}
-			_, err = cmd.OutOrStdout().Write(m.table())
-			return err
+			return writeTopo(cmd.OutOrStdout(), newMatrix(n, all), n, from.title(), format.format)
 		},
 	}
 	from.register(cmd.Flags())
-	cmd.Flags().VarP(&format, "output", "o", outputUsage)
+	cmd.Flags().VarP(&format, "output", "o", format.usage())
 	cmd.Flags().BoolVar(&all, "all", false, "show NICs without RDMA too")
 	return cmd
+}
+
+func writeTopo(w io.Writer, m *matrix, n *node, title, format string) error {
+	switch format {
+	case asJSON:
+		return writeJSON(w, m)
+	case asSVG:
+		_, err := w.Write(n.picture(title, m).SVG())
+		return err
+	case asHTML:
+		page, err := n.picture(title, m).Page(false)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(page)
+		return err
+	default:
+		_, err := w.Write(m.table())
+		return err
+	}
 }
 
 // matrix is the answer, as JSON has it.

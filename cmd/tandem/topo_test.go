@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,6 +32,23 @@ func TestTopoJSON(t *testing.T) {
 	t.Parallel()
 	golden(t, "topo-nv-a100pcie-cx6dx-vf-partial.json", succeed(t, "topo", "-o", "json", "--machine", recorded("nv-a100pcie-cx6dx-vf-partial")))
 	golden(t, "topo-oci-mi300x-derived.json", succeed(t, "topo", "-o", "json", "--machine", recorded("oci-mi300x-derived")))
+}
+
+// The picture has every device under the name of the matrix; what it looks like is tested where it is drawn.
+func TestTopoPicture(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"svg", "html"} {
+		drawn := succeed(t, "topo", "-o", format, "--machine", recorded("nv-a100pcie-cx6dx-vf-partial"))
+		for _, want := range []string{"<svg ", ">GPU0<", ">NIC0<", "0000:9a:00.2"} {
+			if !strings.Contains(drawn, want) {
+				t.Errorf("%s: no %q", format, want)
+			}
+		}
+	}
+	table := succeed(t, "topo", "-o", "html", "--machine", recorded("oci-mi300x-derived"))
+	if !strings.Contains(table, "<td>GPU7</td><td>0000:da:00.0</td><td>MI300X</td>") {
+		t.Error("a GPU is not in the table of the page")
+	}
 }
 
 // TestTopoAgrees compares with what is known of every machine: the nearest RDMA functions of each GPU and their distance.

@@ -454,7 +454,9 @@ func (x *AllocatedRequest) GetDevices() []string {
 type AllocatedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The same devices in the order in which the container lists them: its i-th GPU pairs with its i-th VF.
-	Devices       []string `protobuf:"bytes,1,rep,name=devices,proto3" json:"devices,omitempty"`
+	Devices []string `protobuf:"bytes,1,rep,name=devices,proto3" json:"devices,omitempty"`
+	// One sentence for people that says why the container must not have them and what to do; empty: granted.
+	Refusal       string `protobuf:"bytes,2,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -494,6 +496,13 @@ func (x *AllocatedResponse) GetDevices() []string {
 		return x.Devices
 	}
 	return nil
+}
+
+func (x *AllocatedResponse) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
 }
 
 type StatusRequest struct {
@@ -919,9 +928,10 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"H\n" +
 	"\x10AllocatedRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
-	"\adevices\x18\x02 \x03(\tR\adevices\"-\n" +
+	"\adevices\x18\x02 \x03(\tR\adevices\"G\n" +
 	"\x11AllocatedResponse\x12\x18\n" +
-	"\adevices\x18\x01 \x03(\tR\adevices\"\x0f\n" +
+	"\adevices\x18\x01 \x03(\tR\adevices\x12\x18\n" +
+	"\arefusal\x18\x02 \x01(\tR\arefusal\"\x0f\n" +
 	"\rStatusRequest\"\xb0\x01\n" +
 	"\x0eStatusResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +

@@ -39,7 +39,7 @@ type CoordinationClient interface {
 	// Prefer answers GetPreferredAllocation for all resources at once: the devices for this resource, and a plan for
 	// the half of the container's request that has not been asked yet.
 	Prefer(ctx context.Context, in *PreferRequest, opts ...grpc.CallOption) (*PreferResponse, error)
-	// Allocated reports what the kubelet took.
+	// Allocated reports what the kubelet took. It can be refused.
 	Allocated(ctx context.Context, in *AllocatedRequest, opts ...grpc.CallOption) (*AllocatedResponse, error)
 	// Status tells everything the server knows.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
@@ -108,7 +108,7 @@ type CoordinationServer interface {
 	// Prefer answers GetPreferredAllocation for all resources at once: the devices for this resource, and a plan for
 	// the half of the container's request that has not been asked yet.
 	Prefer(context.Context, *PreferRequest) (*PreferResponse, error)
-	// Allocated reports what the kubelet took.
+	// Allocated reports what the kubelet took. It can be refused.
 	Allocated(context.Context, *AllocatedRequest) (*AllocatedResponse, error)
 	// Status tells everything the server knows.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)

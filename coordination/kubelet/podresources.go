@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -73,22 +75,56 @@ func (p *PodResources) List(ctx context.Context) (View, error) {
 	for {
 		answer, err := p.client.List(ctx, &podresources.ListPodResourcesRequest{})
 		if err == nil {
-			return newView(answer), nil
+			return newView(answer.GetPodResources()...), nil
 		}
 		if status.Code(err) != codes.ResourceExhausted {
 			return View{}, fmt.Errorf("list PodResources: %w", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx) {
 			return View{}, fmt.Errorf("list PodResources: %w", err)
-		case <-time.After(refill):
 		}
 	}
 }
 
-func newView(answer *podresources.ListPodResourcesResponse) View {
+// Get asks for one pod; the view is empty where the kubelet knows no such pod, or one that has ended. It may be called at any
+// time: unlike List it frees nothing (Get in pkg/kubelet/apis/podresources/server_v1.go). Kubelets before 1.34 have it only
+// behind the gate KubeletPodResourcesGet and answer with an error without it.
+func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
+	for {
+		answer, err := p.client.Get(ctx, &podresources.GetPodResourcesRequest{PodNamespace: pod.Namespace, PodName: pod.Name})
+		switch {
+		case err == nil:
+			return newView(answer.GetPodResources()), nil
+		case notFound(err):
+			return View{}, nil
+		case status.Code(err) != codes.ResourceExhausted:
+			return View{}, fmt.Errorf("get PodResources of %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		if !pause(ctx) {
+			return View{}, fmt.Errorf("get PodResources of %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+}
+
+// notFound reports whether an error says that there is no such pod. The kubelet says so with a text and no code.
+func notFound(err error) bool {
+	s, _ := status.FromError(err)
+	return s.Code() == codes.NotFound || s.Code() == codes.Unknown && strings.HasSuffix(s.Message(), " not found")
+}
+
+// pause waits until the kubelet's limiter may allow one more call; false means that ctx is done.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(refill):
+		return true
+	}
+}
+
+func newView(pods ...*podresources.PodResources) View {
 	view := View{Containers: map[Container]Devices{}}
-	for _, p := range answer.GetPodResources() {
+	for _, p := range pods {
 		pod := Pod{Namespace: p.GetNamespace(), Name: p.GetName()}
 		view.Pods = append(view.Pods, pod)
 		for _, c := range p.GetContainers() {
@@ -100,4 +136,16 @@ func newView(answer *podresources.ListPodResourcesResponse) View {
 		}
 	}
 	return view
+}
+
+// HolderOf finds a container that the view shows with one of the devices; of several the first by name.
+func (v View) HolderOf(resource string, ids []string) (holder Container, id string, held bool) {
+	for c, devices := range v.Containers {
+		for _, shown := range devices[resource] {
+			if slices.Contains(ids, shown) && (!held || c.String() < holder.String()) {
+				holder, id, held = c, shown, true
+			}
+		}
+	}
+	return holder, id, held
 }

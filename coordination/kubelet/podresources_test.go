@@ -2,6 +2,8 @@ package kubelet
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -40,6 +42,22 @@ func (l *limited) List(context.Context, *podresources.ListPodResourcesRequest) (
 		}},
 		{Namespace: "team", Name: "idle"},
 	}}, nil
+}
+
+func (l *limited) Get(ctx context.Context, q *podresources.GetPodResourcesRequest) (*podresources.GetPodResourcesResponse, error) {
+	all, err := l.List(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if q.GetPodName() == "disabled" {
+		return nil, errors.New("PodResources API Get method disabled")
+	}
+	for _, p := range all.GetPodResources() {
+		if p.GetName() == q.GetPodName() {
+			return &podresources.GetPodResourcesResponse{PodResources: p}, nil
+		}
+	}
+	return nil, fmt.Errorf("pod %s in namespace %s not found", q.GetPodName(), q.GetPodNamespace())
 }
 
 // serve puts a server where a kubelet has its PodResources socket and returns the kubelet's folder.
@@ -112,5 +130,25 @@ func TestListEndsWithItsDeadline(t *testing.T) {
 	}
 	if _, err := list(t, ctx, t.TempDir()); err == nil {
 		t.Error("no kubelet, no error")
+	}
+}
+
+func TestGet(t *testing.T) {
+	t.Parallel()
+	client, err := NewPodResources(serve(t, &limited{refuse: 2}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	view, err := client.Get(t.Context(), Pod{"team", "train"})
+	holder, id, held := view.HolderOf("amd.com/gpu", []string{"0000:2f:00.0", "0000:46:00.0"})
+	if err != nil || !held || id != "0000:2f:00.0" || holder.String() != "team/train/worker" {
+		t.Errorf("train: %v, %v", view, err)
+	}
+	if view, err := client.Get(t.Context(), Pod{"team", "gone"}); err != nil || len(view.Pods) > 0 {
+		t.Errorf("a pod that is gone: %v, %v", view, err)
+	}
+	if view, err := client.Get(t.Context(), Pod{"team", "disabled"}); err == nil {
+		t.Errorf("a kubelet without Get: %v", view)
 	}
 }

@@ -61,10 +61,14 @@ func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, si
 	return p.member.Prefer(ctx, available, mustInclude, size)
 }
 
-// Allocate answers in the order that pairs the i-th GPU with the i-th VF. It never refuses: a device that went away
-// is answered as it was, and an ID that was never a device is left out, as in the vendors' own plugin for AMD.
+// Allocate answers in the order that pairs the i-th GPU with the i-th VF. It refuses what the coordinator refuses and nothing
+// else: a device that went away is answered as it was, and an ID that was never a device is left out, as in the vendors'
+// own plugin for AMD.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
-	ordered := p.member.Allocated(ctx, ids)
+	ordered, err := p.member.Allocated(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
 	known, _, _ := p.gpus.latest(p.name)
 	devices := make([]Device, 0, len(ordered))
 	var unknown []string

@@ -20,6 +20,7 @@ type recorder struct {
 	published chan coordination.Announcement
 	available []string
 	allocated [][]string
+	refusal   error
 }
 
 func newRecorder() *recorder { return &recorder{published: make(chan coordination.Announcement, 16)} }
@@ -31,11 +32,14 @@ func (r *recorder) Prefer(_ context.Context, available, _ []string, size int) []
 	return available[:min(size, len(available))]
 }
 
-func (r *recorder) Allocated(_ context.Context, ids []string) []string {
+func (r *recorder) Allocated(_ context.Context, ids []string) ([]string, error) {
+	if r.refusal != nil {
+		return nil, r.refusal
+	}
 	r.allocated = append(r.allocated, ids)
 	order := slices.Clone(ids)
 	slices.Reverse(order)
-	return order
+	return order, nil
 }
 
 // devices are device nodes: names below /dev.

@@ -18,7 +18,7 @@ import (
 type Member interface {
 	Publish(coordination.Announcement)
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
-	Allocated(ctx context.Context, ids []string) []string
+	Allocated(ctx context.Context, ids []string) ([]string, error)
 }
 
 var (
@@ -99,7 +99,10 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.Container
 	if err != nil {
 		return nil, fmt.Errorf("allocate %s: %w", p.pool.Name, err)
 	}
-	order := p.member.Allocated(ctx, ids)
+	order, err := p.member.Allocated(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
 	response, err := answer(p.pool.Name, order, grants)
 	if err != nil {
 		return nil, err

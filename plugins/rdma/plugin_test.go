@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -157,6 +158,15 @@ func TestAllocateErrors(t *testing.T) {
 	}
 	if len(member.allocated) > 0 {
 		t.Errorf("the coordinator was told that %v are taken", member.allocated)
+	}
+}
+
+// The kubelet fails the pod with the coordinator's sentence.
+func TestAllocateReturnsTheRefusal(t *testing.T) {
+	p, member, _ := onDisk(t, rdmaVF(), resources(`{"resourceName": "a"}`))
+	member.refusal = errors.New("refuse intel.com/a 0000:86:02.3: container worker of pod team/train has it")
+	if answer, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); !errors.Is(err, member.refusal) || answer != nil {
+		t.Errorf("answer %v, error %v", answer, err)
 	}
 }
 

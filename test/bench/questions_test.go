@@ -72,8 +72,8 @@ func (w *stopwatch) report(b *testing.B) {
 // request asks for GPUs and VFs of all that the machine has, in random order: the kubelet passes sets.
 func (m *machine) request(r *rand.Rand, gpus, vfs int) placement.Request {
 	return placement.Request{
-		GPUs:  placement.Half{Count: gpus, Free: shuffled(r, m.gpus)},
-		VFs:   placement.Half{Count: vfs, Free: shuffled(r, m.vfs)},
+		GPUs:  []placement.Half{{Count: gpus, Free: shuffled(r, m.gpus)}},
+		VFs:   []placement.Half{{Count: vfs, Free: shuffled(r, m.vfs)}},
 		Links: m.links,
 	}
 }
@@ -84,8 +84,8 @@ func (m *machine) requests(gpus, vfs int, holes float64) []placement.Request {
 	questions := make([]placement.Request, 32)
 	for i := range questions {
 		q := m.request(r, gpus, vfs)
-		q.GPUs.Free = q.GPUs.Free[:max(gpus, len(m.gpus)-int(holes*float64(len(m.gpus))))]
-		q.VFs.Free = m.give(r, &q, vfs, holes)
+		q.GPUs[0].Free = q.GPUs[0].Free[:max(gpus, len(m.gpus)-int(holes*float64(len(m.gpus))))]
+		q.VFs[0].Free = m.give(r, &q, vfs, holes)
 		questions[i] = q
 	}
 	return questions
@@ -93,7 +93,7 @@ func (m *machine) requests(gpus, vfs int, holes float64) []placement.Request {
 
 // give lets other containers have a share of the VFs and returns those that stay free.
 func (m *machine) give(r *rand.Rand, q *placement.Request, wanted int, share float64) []placement.Device {
-	free := q.VFs.Free
+	free := q.VFs[0].Free
 	kept := max(wanted, len(free)-int(share*float64(len(free))))
 	q.Load = map[topology.Address]int{}
 	for _, d := range free[kept:] {
@@ -108,13 +108,13 @@ func (m *machine) give(r *rand.Rand, q *placement.Request, wanted int, share flo
 // anyRequest asks for any numbers, with any share of the machine taken, and as often as not on one NUMA node alone.
 func (m *machine) anyRequest(r *rand.Rand) placement.Request {
 	q := m.request(r, 0, 0)
-	q.GPUs.Free = q.GPUs.Free[:1+r.IntN(len(q.GPUs.Free))]
-	q.VFs.Free = m.give(r, &q, 1, r.Float64())
+	q.GPUs[0].Free = q.GPUs[0].Free[:1+r.IntN(len(q.GPUs[0].Free))]
+	q.VFs[0].Free = m.give(r, &q, 1, r.Float64())
 	if r.IntN(2) == 0 {
-		q.GPUs.Free, q.Spare.GPUs = m.split(q.GPUs.Free)
-		q.VFs.Free, q.Spare.VFs = m.split(q.VFs.Free)
+		q.GPUs[0].Free, q.Spare.GPUs = m.split(q.GPUs[0].Free)
+		q.VFs[0].Free, q.Spare.VFs = m.split(q.VFs[0].Free)
 	}
-	q.GPUs.Count, q.VFs.Count = r.IntN(len(q.GPUs.Free)+1), r.IntN(len(q.VFs.Free)+1)
+	q.GPUs[0].Count, q.VFs[0].Count = r.IntN(len(q.GPUs[0].Free)+1), r.IntN(len(q.VFs[0].Free)+1)
 	return q
 }
 

@@ -114,7 +114,7 @@ func BenchmarkChoose(b *testing.B) {
 		machine.change(w)
 		tree := w.tree(b, same)
 		for _, n := range machine.requests {
-			r := Request{GPUs: Half{Count: n[0], Free: w.gpus}, VFs: Half{Count: n[1], Free: w.vfs}, Links: w.links, Load: w.load}
+			r := Request{GPUs: []Half{{Count: n[0], Free: w.gpus}}, VFs: []Half{{Count: n[1], Free: w.vfs}}, Links: w.links, Load: w.load}
 			if len(w.gpus) < n[0] || len(w.vfs) < n[1] {
 				continue
 			}

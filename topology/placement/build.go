@@ -16,10 +16,11 @@ type places struct {
 	above     []topology.Address
 
 	placePool arena[place]
+	poolPool  arena[pool]
 	sitePool  arena[site]
 	pfPool    arena[pf]
 	fills     arena[int32]
-	loads     arena[int64]
+	fillCosts arena[fillCost]
 }
 
 // site is what is found at a function: its place is looked up once.
@@ -71,12 +72,12 @@ func newPlaces(t *topology.Tree, devices int) *places {
 }
 
 // addAll puts the devices of a request in their places.
-func (p *places) addAll(gpus, vfs side, loads map[topology.Address]int) {
+func (p *places) addAll(gpus, vfs *side, loads map[topology.Address]int) {
 	for i := range gpus.devices {
-		p.addGPU(gpus.devices, i, gpus.tally(i))
+		p.addGPU(gpus, i)
 	}
 	for i := range vfs.devices {
-		p.addVF(vfs.devices, i, vfs.tally(i), loads)
+		p.addVF(vfs, i, loads)
 	}
 	p.finish(vfs.count)
 }
@@ -107,16 +108,35 @@ func (p *places) site(a topology.Address) *site {
 }
 
 // addGPU puts the i-th GPU on its card; a spare one is counted only.
-func (p *places) addGPU(gpus []Device, i int, t tally) {
-	function := p.function(gpus[i].Address)
+func (p *places) addGPU(gpus *side, i int) {
+	resource, t := gpus.at(i)
+	address := gpus.devices[i].Address
+	function := p.function(address)
 	s := p.site(slotOf(function))
 	if s.card == nil {
-		s.card = p.new(cardPlace, p.group(p.site(function), gpus[i].Address))
+		s.card = p.new(cardPlace, p.group(p.site(function), address))
 	}
 	s.card.gpus.add(t)
 	if t.most > 0 {
-		s.card.devices = joined(s.card.devices, gpus, i)
+		s.card.pools = p.pooled(s.card.pools, gpus, i, resource, t)
 	}
+}
+
+// pooled puts the i-th device into the pool of its resource.
+func (p *places) pooled(pools []pool, of *side, i, resource int, t tally) []pool {
+	k := 0
+	for k < len(pools) && pools[k].resource != resource {
+		k++
+	}
+	if k == len(pools) {
+		if k == 0 {
+			pools = p.poolPool.take(1)[:0]
+		}
+		pools = append(pools, pool{resource: resource})
+	}
+	pools[k].held += t.held
+	pools[k].devices = joined(pools[k].devices, of.devices, i)
+	return pools
 }
 
 func slotOf(function topology.Address) topology.Address {
@@ -125,10 +145,12 @@ func slotOf(function topology.Address) topology.Address {
 }
 
 // addVF puts the i-th VF on its PF; a spare one is counted only.
-func (p *places) addVF(vfs []Device, i int, t tally, loads map[topology.Address]int) {
-	function := p.function(vfs[i].Address)
+func (p *places) addVF(vfs *side, i int, loads map[topology.Address]int) {
+	resource, t := vfs.at(i)
+	address := vfs.devices[i].Address
+	function := p.function(address)
 	s := p.site(function)
-	p.group(s, vfs[i].Address).vfs.add(t)
+	p.group(s, address).vfs.add(t)
 	if t.most == 0 {
 		return
 	}
@@ -141,7 +163,8 @@ func (p *places) addVF(vfs []Device, i int, t tally, loads map[topology.Address]
 		p.pfs = append(p.pfs, s.pf)
 	}
 	s.pf.held += t.held
-	s.pf.devices = joined(s.pf.devices, vfs, i)
+	s.pf.most++
+	s.pf.pools = p.pooled(s.pf.pools, vfs, i, resource, t)
 }
 
 // group finds the group of a device that is plugged in at a site.

@@ -12,13 +12,14 @@ import (
 // halves of which none is a multiple of the other.
 const maxSteps = 600_000
 
-// run finds a choice and marks it in the places. It reports whether the choice is proven the best.
-func (s *solver) run() bool {
+// run finds a choice and marks it in the places. It reports whether the choice is proven the best, and whether there is one: there is,
+// unless several resources of a kind take too long.
+func (s *solver) run() (optimal, ok bool) {
 	found := s.deepen()
 	further := s.most / 4 // for another attempt, and for the search after it
-	if found {
+	if found || s.mixing.any() {
 		s.most = max(s.budget, further)
-		return true
+		return found, found
 	}
 	s.most = further
 	s.loose = true
@@ -31,7 +32,7 @@ func (s *solver) run() bool {
 	s.budget = math.MaxInt
 	s.solve(s.pairs)
 	s.root.pin(false)
-	return false
+	return false, true
 }
 
 // deepen solves with ever more pairs beyond PIX allowed, from the fewest that there can be: a tight limit leaves little to try, and a

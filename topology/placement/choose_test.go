@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"flag"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -8,14 +9,15 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
+var worlds = flag.Int("worlds", 1000, "how many made-up machines TestEqualsOracle asks, five requests each")
+
 // TestEqualsOracle compares with exhaustive search on made-up machines.
 func TestEqualsOracle(t *testing.T) {
-	worlds := 1000
 	if testing.Short() {
-		worlds = 100
+		*worlds = min(*worlds, 100)
 	}
 	cases := 0
-	for seed := range uint64(worlds) {
+	for seed := range uint64(*worlds) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		w := randomWorld(r, 7, 10)
 		tree := w.tree(t, same)
@@ -41,7 +43,7 @@ func compareWithOracle(t *testing.T, tree *topology.Tree, r Request) bool {
 	want, gpus, vfs := o.best()
 	value := o.judge(got.GPUs, got.VFs, got.Pairs)
 	if value.compare(want) != 0 || !got.Optimal {
-		t.Errorf("%d+%d: got %+v (%v)\nwant %+v\ngot  %v\n     %v\nwant %v\n     %v", r.GPUs.Count, r.VFs.Count, value, got.Reason, want,
+		t.Errorf("%d+%d: got %+v (%v)\nwant %+v\ngot  %v\n     %v\nwant %v\n     %v", len(gpus), len(vfs), value, got.Reason, want,
 			got.GPUs, got.VFs, gpus, vfs)
 		return false
 	}
@@ -56,7 +58,7 @@ func compareWithOracle(t *testing.T, tree *topology.Tree, r Request) bool {
 	if n, m := len(gpus), len(vfs); n == 0 || m == 0 || max(n, m)%min(n, m) == 0 {
 		vfs = o.sameIndex(vfs)
 		if !slices.Equal(got.GPUs, gpus) || !slices.Equal(got.VFs, vfs) {
-			t.Errorf("%d+%d: %+v\ngot  %v\n     %v\nwant %v\n     %v", r.GPUs.Count, r.VFs.Count, value, got.GPUs, got.VFs, gpus, vfs)
+			t.Errorf("%d+%d: %+v\ngot  %v\n     %v\nwant %v\n     %v", n, m, value, got.GPUs, got.VFs, gpus, vfs)
 			return false
 		}
 	}
@@ -74,17 +76,27 @@ func wellFormed(t *testing.T, r Request, c Choice) bool {
 			ok = false
 		}
 	}
-	for _, h := range []struct {
-		half  Half
-		taken []Device
+	for _, kind := range []struct {
+		halves []Half
+		taken  []Device
 	}{{r.GPUs, c.GPUs}, {r.VFs, c.VFs}} {
-		check(len(h.taken) == h.half.Count, "as many as wanted")
-		for i, d := range h.taken {
-			check(!slices.Contains(h.taken[:i], d), "no device twice")
-			check(slices.Contains(h.half.Held, d) || slices.Contains(h.half.Free, d), "nothing else than held and free")
+		wanted := 0
+		for _, h := range kind.halves {
+			of := 0
+			for _, d := range kind.taken {
+				if slices.Contains(h.Held, d) || slices.Contains(h.Free, d) {
+					of++
+				}
+			}
+			check(of == h.Count, "as many of a resource as wanted")
+			for _, d := range h.Held {
+				check(slices.Contains(kind.taken, d), "everything held is kept")
+			}
+			wanted += h.Count
 		}
-		for _, d := range h.half.Held {
-			check(slices.Contains(h.taken, d), "everything held is kept")
+		check(len(kind.taken) == wanted, "nothing else than held and free")
+		for i, d := range kind.taken {
+			check(!slices.Contains(kind.taken[:i], d), "no device twice")
 		}
 	}
 	check(slices.IsSortedFunc(c.GPUs, byAddress), "GPUs in order")

@@ -11,13 +11,14 @@ const (
 	termNear     = iota // pairs beyond PIX, beyond PXB and beyond PHB, as three numbers of countBits
 	termFar             // pairs beyond NODE and beyond SYS, as two numbers of countBits
 	termBridges         // bridges crossed by all pairs
-	termLoad            // VFs that share their PF
-	termLocality        // GPU to GPU
 	termStranded        // same-switch pairs that can no longer be made
+	termLocality        // GPU to GPU, by links and by PCI Express as two numbers
+	termShared          // VFs of the container that share their PF
 	termCards           // free partitions of cards that get broken
 	termSwitches        // free GPUs of switches that get broken
 	termNodes           // free GPUs of NUMA nodes that get broken
-	termNodeVFs         // free VFs of NUMA nodes that get broken
+	termLoad            // VFs of other containers on the same PFs
+	termCrowded         // VFs taken where few are free
 	terms
 )
 

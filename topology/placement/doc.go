@@ -10,20 +10,28 @@
 //  1. Pairs. There are as many as the larger half asks for. Each device of the larger half is in one of them; those of the smaller
 //     half have equal shares, differing by one where it does not divide. More PIX pairs are better, then more PXB, PHB, NODE and SYS
 //     pairs, then fewer bridges crossed by all of them. (To a device of unknown place only the bridges above the other one count.)
-//  2. PFs. Every VF costs as many as its PF has in use already, by other containers or by this one: the sum is least when the VFs are
-//     on distinct, least loaded PFs. A degraded link counts as one more VF in use.
-//  3. GPU to GPU. The sum over all pairs of the chosen GPUs of: 0 on one card; over a direct link 100 for each hop (9 at most) less one for each
-//     parallel link; without one 1000 and 100 for each level of the ladder beyond PIX, less one for each shared bridge between
-//     PIX and PHB. A missing link is therefore worse than any link.
-//  4. What is left. First, as many as possible same-switch pairs of free devices: the sum over all switches (for devices without one,
-//     root complexes) of min(free GPUs, free VFs). This is what makes a GPU-only request take GPUs whose switch has no VF left. Then
-//     whole places stay whole: the sum of (free partitions)² over cards, then of (free GPUs)² over switches, then over NUMA nodes,
-//     then of (free VFs)² over NUMA nodes is to be large. Free devices that the request may not choose from (Spare) count as well.
-//  5. The lowest place. From the root of the tree down, level by level, the least is taken from the places with the highest
-//     addresses: fewer GPUs, then fewer VFs. On one card the lowest devices are taken.
-//  6. VF index. Where VFs come from several PFs, the index (virtfn0, virtfn1 …) that is on the most of them is on as many as can be,
+//  2. Pairs left. As many as possible same-switch pairs of free devices stay: the sum over all switches (for devices without one, root
+//     complexes) of min(free GPUs, free VFs). This is what makes a GPU-only request take GPUs whose switch has no VF left. Free devices
+//     that the request may not choose from (Spare) count as well.
+//  3. GPU to GPU. First the links, the sum over all pairs of the chosen GPUs of: 0 on one card; over a direct link 100 for each hop (9 at
+//     most) less one for each parallel link; without one 1000. A missing link is therefore worse than any link. Then PCI Express, in
+//     the same way: 100 for each level of the ladder beyond PIX, less one for each shared bridge between PIX and PHB. So GPUs that are all
+//     linked alike are taken from one switch, root complex or NUMA node.
+//  4. PFs of their own. As few pairs as possible of the request's VFs share a PF.
+//  5. Whole GPUs. Places stay whole for those who need them so: the sum of (free partitions)² over cards, then of (free GPUs)² over
+//     switches, then over NUMA nodes is to be large.
+//  6. VFs spread out. Every VF costs as many as other containers have of its PF, a degraded link counting as one more. Then the sum of
+//     (free VFs)² over switches is to be small: VFs are taken where most are left, so that no switch runs out of them while its GPUs are in use.
+//  7. The lowest place. From the root of the tree down, level by level, the least is taken from the places with the highest
+//     addresses: fewer GPUs, then fewer VFs, then fewer of the resource with the lowest device, then of the next. On one card the lowest
+//     devices are taken.
+//  8. VF index. Where VFs come from several PFs, the index (virtfn0, virtfn1 …) that is on the most of them is on as many as can be,
 //     then that index is the lowest, then so for the index on the next most PFs, held VFs counted in. Rails and planes that are made
 //     by VF index stay together thus (NCCL issue 2244), at no cost: how many VFs each PF gives was decided before.
+//
+// The order is the one that does best in "tandem simulate". Pairs left are the pairs of containers to come: they come before near GPUs,
+// which they cost some nearness where VFs are few and nothing where there are enough. Near GPUs come before PFs of their own: where two GPUs
+// share a switch and a PF, one excludes the other.
 //
 // # An example
 //
@@ -33,10 +41,10 @@
 //	GPU 0000:2f:00.0   PF 0000:2a:00.0   VF  0000:2a:00.2
 //	GPU 0000:46:00.0   PF 0000:41:00.0   -
 //
-//	1 GPU            0000:46 alone loses no pair (4), though 0000:11 is lower (5)
-//	1 GPU  + 1 VF    0000:11 with 0000:0c:00.1: PIX as 0000:2f with 0000:2a:00.2 would be (1), on a PF with less load (2)
+//	1 GPU            0000:46 alone loses no pair (2), though 0000:11 is lower (7)
+//	1 GPU  + 1 VF    0000:11 with 0000:0c:00.1: PIX as 0000:2f with 0000:2a:00.2 would be (1), on a PF with less load (6)
 //	2 GPUs + 2 VFs   0000:11 and 0000:2f, each with a VF beside it: two VFs of 0000:0c would leave one GPU without. It is 0000:0c:00.2
-//	                 there, as 0000:2a has no 00.1 (6)
+//	                 there, as 0000:2a has no 00.1 (8)
 //	2 GPUs + 3 VFs   the same GPUs: 0000:11 serves both VFs of 0000:0c, and all three pairs are PIX
 //	3 GPUs + 3 VFs   two pairs are PIX; 0000:46 gets the other VF of 0000:0c, over the root complexes (NODE)
 //
@@ -48,21 +56,32 @@
 // complexes, NUMA nodes. On a tree it is best to make every pair as low as possible, so how many pairs are made
 // below a place depends on how many GPUs and VFs are taken below it, and not on which. A table per place therefore holds the
 // cheapest way for each number of GPUs, VFs and extras (devices with one partner more), and tables of neighbouring places combine
-// into that of the place above. Criteria 1, 2, 4 and 5 are sums over places, and so is 3 where links follow the tree: none, from
-// all to all, or within places. Criterion 6 is looked at last, when it is known how many VFs each PF gives: taking index after index, each
+// into that of the place above. All criteria but the last are sums over places, the third where links follow the tree: none, from
+// all to all, or within places. VF indices are looked at last, when it is known how many VFs each PF gives: taking index after index, each
 // from all PFs that can give it, is best. To keep tables small, solutions with the fewest conceivable pairs beyond PIX are looked for first.
 //
 // Where links follow no order of the tree (a cube mesh, MI250), criterion 3 depends on the very set. Then the sets are gone through, with
 // the nearest conceivable completion as a bound and the pairs solved for those that pass.
+//
+// # Several resources
+//
+// GPUs, or VFs, of several resources (partitions of several kinds, VFs of several rails or pools) count as GPUs and VFs alike in all of
+// the above: what hangs on a switch, what a PF gives and what is left are sums over the resources. But from each resource as many are taken as
+// are asked of it. So the tables are kept for each number of devices of every resource, not for their sum alone, and the VFs that a group
+// can give for each such number are found first, PF by PF. A part of the tree has to give at least what the rest does not have. That keeps
+// the tables small in the common case, a rail with one VF of each PF: every part gives the VFs that only it has.
 //
 // # Bounds
 //
 // The answer is the best there is, and [Choice.Optimal] says so, unless that takes more than maxSteps steps, or there are more than
 // maxCards cards with irregular links. Requests of any size on 8 GPUs and 64 VFs, 16 GPUs and 128 VFs, or 64 partitions and 64 VFs lie
 // within, as do up to 256 of each on 1024 GPUs and 8192 VFs. With irregular links the halves of a request on more than 8 GPUs must not
-// be too unequal. Past the bounds the answer is well formed but not proven: extras follow the VFs
+// be too unequal. Several resources lie within where few places have any of a resource, or few devices of each are asked for.
+//
+// Past the bounds the answer is well formed but not proven: extras follow the VFs
 // instead of being tried in all numbers, in the last resort switches are filled one after the other, and of irregular links as many
-// sets are looked at as there is time for. The pairs of what is chosen are the best ones all the same.
+// sets are looked at as there is time for. Several resources are settled one after the other. The pairs of what is chosen are the best
+// ones all the same.
 //
 // The tree is taken to be one. A root complex has one NUMA node, that of its first device that knows its own; a GPU and a PF in one slot
 // count as neighbours on one switch.

@@ -35,8 +35,8 @@ func ExampleChoose() {
 	load := map[topology.Address]int{{Bus: 0x2a}: 1, {Bus: 0x41}: 2}
 	for _, n := range [][2]int{{1, 0}, {1, 1}, {2, 2}, {2, 3}, {3, 3}} {
 		choice, err := placement.Choose(tree, placement.Request{
-			GPUs: placement.Half{Count: n[0], Free: gpus},
-			VFs:  placement.Half{Count: n[1], Free: vfs},
+			GPUs: []placement.Half{{Count: n[0], Free: gpus}},
+			VFs:  []placement.Half{{Count: n[1], Free: vfs}},
 			Load: load,
 		})
 		if err != nil {

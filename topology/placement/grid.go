@@ -6,7 +6,7 @@ import "slices"
 type grid struct {
 	solver  *solver
 	place   *place
-	part    *content // of the place's children so far
+	part    content // of the place's children so far
 	before  span
 	last    span
 	lowGPUs int
@@ -14,6 +14,8 @@ type grid struct {
 	width   int // slots for the numbers of VFs
 	extras  int // slots for the numbers of extras
 	slots   []int32
+	mixed   map[counts]int // where there are several resources: the slot
+	floor   mix
 }
 
 const noEntry = -1
@@ -38,6 +40,10 @@ func (s *solver) bounds(t span) bounds {
 // have under the limit, so that a tight limit makes a narrow grid.
 func (g *grid) open(a, b bounds) {
 	s := g.solver
+	if s.mixing.any() {
+		g.mixed, g.slots = map[counts]int{}, s.slots[:0]
+		return
+	}
 	g.lowGPUs, g.lowVFs, g.extras = a.lowGPUs+b.lowGPUs, a.lowVFs+b.lowVFs, 1
 	g.width = min(a.highVFs+b.highVFs, s.vfs) - g.lowVFs + 1
 	if s.pairs > 0 {
@@ -62,6 +68,9 @@ func (g *grid) open(a, b bounds) {
 const slotsPerStep = 4
 
 func (g *grid) slot(e counts) *int32 {
+	if g.mixed != nil {
+		return g.mixedSlot(e)
+	}
 	i := (e.gpus-g.lowGPUs)*g.width + e.vfs
 	if g.width > 1 {
 		i -= max(g.lowVFs, g.solver.fewestVFs(e.gpus))
@@ -74,12 +83,25 @@ func (g *grid) slot(e counts) *int32 {
 	return &g.slots[i]
 }
 
+func (g *grid) mixedSlot(e counts) *int32 {
+	i, known := g.mixed[e]
+	if !known {
+		i = len(g.slots)
+		g.mixed[e] = i
+		g.slots = append(g.slots, noEntry)
+	}
+	return &g.slots[i]
+}
+
 // combine keeps the entry that two make together, unless it is beyond the limit or costs no less than one with the same counts.
 func (g *grid) combine(i, j int32) {
 	s := g.solver
 	a, b := &s.entries[i], &s.entries[j]
 	ca, cb := s.cost(g.before, i), s.cost(g.last, j)
-	t := counts{a.gpus + b.gpus, a.vfs + b.vfs, a.extras + b.extras}
+	t := counts{a.gpus + b.gpus, a.vfs + b.vfs, a.extras + b.extras, a.mix + b.mix}
+	if g.mixed != nil && !(s.mixing.fits(t.mix) && s.mixing.reaches(t.mix, g.floor)) {
+		return
+	}
 	pairs := 0
 	if g.place.kind != groupPlace { // of cards, without VFs, hence without pairs
 		if !s.loose && (t.extras > s.extras || t.extras+s.mostExtras(s.gpus-t.gpus, s.vfs-t.vfs) < s.extras) {
@@ -87,7 +109,7 @@ func (g *grid) combine(i, j int32) {
 		}
 		ofGPUs, ofVFs := s.units(t.gpus, t.vfs, t.extras)
 		pairs = min(ofGPUs, ofVFs) - s.made(a) - s.made(b)
-		if beyond := ca.beyondPIX() + cb.beyondPIX() + pairs; !s.within(g.part, beyond, ofGPUs, ofVFs) {
+		if beyond := ca.beyondPIX() + cb.beyondPIX() + pairs; !s.within(&g.part, beyond, ofGPUs, ofVFs) {
 			return
 		}
 	}
@@ -127,6 +149,10 @@ func (g *grid) collect() span {
 		if i != noEntry {
 			s.push(s.scratch[i].entry, &s.scratch[i].cost)
 		}
+	}
+	if g.mixed != nil {
+		s.slots = g.slots
+		s.sort(t)
 	}
 	return s.end(t, t)
 }

@@ -20,11 +20,11 @@ func device(t testing.TB, id, address string) Device {
 
 func TestTooFew(t *testing.T) {
 	free := []Device{device(t, "a", "0000:01:00.0"), device(t, "a", "0000:02:00.0"), device(t, "b", "0000:03:00.0")}
-	_, err := Choose(nil, Request{GPUs: Half{Count: 3, Held: free[:1], Free: free}})
+	_, err := Choose(nil, Request{GPUs: []Half{{Count: 3, Held: free[:1], Free: free}}})
 	if want := "choose 3 GPUs: 1 held and 1 free"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	_, err = Choose(nil, Request{VFs: Half{Count: 1}})
+	_, err = Choose(nil, Request{VFs: []Half{{Count: 1}}})
 	if want := "choose 1 VFs: 0 held and 0 free"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -33,7 +33,7 @@ func TestTooFew(t *testing.T) {
 func TestHeldBeyondCount(t *testing.T) {
 	held := []Device{device(t, "b", "0000:02:00.0"), device(t, "a", "0000:01:00.0")}
 	for _, count := range []int{-1, 0, 1, 2} {
-		c, err := Choose(nil, Request{GPUs: Half{Count: count, Held: held}, VFs: Half{Count: -3}})
+		c, err := Choose(nil, Request{GPUs: []Half{{Count: count, Held: held}}, VFs: []Half{{Count: -3}}})
 		if err != nil || len(c.GPUs) != 2 || c.GPUs[0].ID != "a" || len(c.VFs) != 0 {
 			t.Errorf("count %d: %+v, %v", count, c, err)
 		}
@@ -41,7 +41,7 @@ func TestHeldBeyondCount(t *testing.T) {
 }
 
 func TestNothing(t *testing.T) {
-	c, err := Choose(nil, Request{GPUs: Half{Free: []Device{device(t, "a", "0000:01:00.0")}}})
+	c, err := Choose(nil, Request{GPUs: []Half{{Free: []Device{device(t, "a", "0000:01:00.0")}}}})
 	if err != nil || len(c.GPUs) != 0 || !c.Optimal || c.Reason != "nothing asked for" {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -49,8 +49,8 @@ func TestNothing(t *testing.T) {
 
 func TestUnknownDevicesPair(t *testing.T) {
 	c, err := Choose(nil, Request{
-		GPUs: Half{Count: 2, Free: []Device{device(t, "g2", "0000:02:00.0"), device(t, "g1", "0000:01:00.0")}},
-		VFs:  Half{Count: 2, Free: []Device{device(t, "v1", "0000:03:00.1"), device(t, "v2", "0000:04:00.1")}},
+		GPUs: []Half{{Count: 2, Free: []Device{device(t, "g2", "0000:02:00.0"), device(t, "g1", "0000:01:00.0")}}},
+		VFs:  []Half{{Count: 2, Free: []Device{device(t, "v1", "0000:03:00.1"), device(t, "v2", "0000:04:00.1")}}},
 	})
 	if want := "g1-v1 UNK, g2-v2 UNK"; err != nil || inShort(c) != want {
 		t.Errorf("got %s, %v, want %s", inShort(c), err, want)
@@ -101,22 +101,37 @@ func FuzzWeirdInput(f *testing.F) {
 			}
 			return list
 		}
-		q := Request{
-			GPUs:  Half{Count: int(n), Held: some(), Free: some()},
-			VFs:   Half{Count: int(m), Held: some(), Free: some()},
-			Links: w.links, Load: map[topology.Address]int{}, Spare: Spare{some(), some()},
+		several := func(count int8) (halves []Half) {
+			for i := range r.IntN(4) {
+				halves = append(halves, Half{Count: int(count) >> i, Held: some(), Free: some()})
+			}
+			return halves
 		}
+		q := Request{GPUs: several(n), VFs: several(m), Links: w.links, Load: map[topology.Address]int{}, Spare: Spare{some(), some()}}
 		for range r.IntN(5) {
 			q.Load[topology.Address{Bus: uint8(r.IntN(8))}] = r.IntN(9) - 4
 			q.Links = append(q.Links, topology.Link{A: topology.Address{Bus: uint8(r.IntN(8))}, Hops: r.IntN(9) - 4, Count: r.IntN(999) - 99})
 		}
 		got, err := Choose(tree, q)
-		if err == nil && (len(got.GPUs) < int(n) || len(got.VFs) < int(m)) {
+		if err == nil && (len(got.GPUs) < wanted(q.GPUs) || len(got.VFs) < wanted(q.VFs)) {
 			t.Errorf("too few of %+v: %+v", q, got)
 		}
-		q.GPUs.Free, q.VFs.Held, q.Spare.VFs = shuffled(r, q.GPUs.Free), shuffled(r, q.VFs.Held), shuffled(r, q.Spare.VFs)
+		q.Spare.VFs = shuffled(r, q.Spare.VFs)
+		for _, halves := range [][]Half{q.GPUs, q.VFs} {
+			for i := range halves {
+				halves[i].Held, halves[i].Free = shuffled(r, halves[i].Held), shuffled(r, halves[i].Free)
+			}
+		}
 		if again, errAgain := Choose(tree, q); (err == nil) != (errAgain == nil) || !equalChoices(got, again) {
 			t.Errorf("got %+v, %v, then %+v, %v", got, err, again, errAgain)
 		}
 	})
+}
+
+func wanted(halves []Half) int {
+	sum := 0
+	for _, h := range halves {
+		sum += max(h.Count, 0)
+	}
+	return sum
 }

@@ -7,10 +7,22 @@ func (s *solver) cardTable(n *place) span {
 		low, high = n.fixedGPUs, n.fixedGPUs
 	}
 	t := s.begin()
+	if s.mixing.gpus {
+		for _, o := range n.offers {
+			if low <= o.count && o.count <= high {
+				s.pushCard(n, counts{gpus: o.count, mix: o.mix})
+			}
+		}
+		return s.end(t, t)
+	}
 	for g := low; g <= high; g++ {
-		s.push(entry{counts: counts{gpus: g}}, &cost{termCards: breaking(n.gpus.free(), g-n.gpus.held)})
+		s.pushCard(n, counts{gpus: g})
 	}
 	return s.end(t, t)
+}
+
+func (s *solver) pushCard(n *place, c counts) {
+	s.push(entry{counts: c}, &cost{termCards: breaking(n.gpus.free(), c.gpus-n.gpus.held)})
 }
 
 // groupTable adds the VFs of a group to the table of its cards.
@@ -26,9 +38,20 @@ func (s *solver) groupTable(n *place, cards span) span {
 			continue
 		}
 		low, high := s.vfRange(n, s.entries[i].gpus)
-		for v := low; v <= high; v++ {
-			s.groupEntries(n, cards, i, v)
+		if s.mixing.vfs {
+			for _, o := range n.offers {
+				if low <= o.count && o.count <= high {
+					s.groupEntries(n, cards, i, o)
+				}
+			}
+			continue
 		}
+		for v := low; v <= high; v++ {
+			s.groupEntries(n, cards, i, offer{count: v, cost: n.fillCosts[v-n.vfs.held]})
+		}
+	}
+	if s.mixing.any() {
+		s.sort(t)
 	}
 	return s.end(t, cards)
 }
@@ -48,8 +71,8 @@ func (s *solver) vfRange(n *place, gpus int) (low, high int) {
 }
 
 // groupEntries adds the entries for some GPUs, those of entry i, and some VFs, with every number of extras.
-func (s *solver) groupEntries(n *place, cards span, i int32, vfs int) {
-	gpus := s.entries[i].gpus
+func (s *solver) groupEntries(n *place, cards span, i int32, given offer) {
+	gpus, vfs := s.entries[i].gpus, given.count
 	low, high := s.extrasRange(gpus, vfs)
 	for x := low; x <= high; x++ {
 		s.budget--
@@ -60,11 +83,13 @@ func (s *solver) groupEntries(n *place, cards span, i int32, vfs int) {
 			continue
 		}
 		c[termBridges] += int64((ofGPUs + ofVFs) * n.depth)
-		c[termLoad] += n.loads[vfs-n.vfs.held]
 		g, v := gpus-n.gpus.held, vfs-n.vfs.held
+		c[termShared] += given.cost.shared
+		c[termLoad] += given.cost.load
+		c[termCrowded] -= breaking(n.vfs.free(), v)
 		c[termStranded] += int64(min(n.gpus.free(), n.vfs.free()) - min(n.gpus.free()-g, n.vfs.free()-v))
 		c[termSwitches] += breaking(n.gpus.free(), g)
-		s.push(entry{counts: counts{gpus, vfs, x}, before: i}, &c)
+		s.push(entry{counts: counts{gpus, vfs, x, s.entries[i].mix + given.mix}, before: i}, &c)
 	}
 }
 
@@ -87,6 +112,5 @@ func (s *solver) breakNode(n *place, t span) {
 	for i := t.from; i < t.to; i++ {
 		e, c := &s.entries[i], s.cost(t, i)
 		c[termNodes] += breaking(n.gpus.free(), e.gpus-n.gpus.held)
-		c[termNodeVFs] += breaking(n.vfs.free(), e.vfs-n.vfs.held)
 	}
 }

@@ -7,36 +7,38 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// How far apart two GPUs are, as a number to be added up over all pairs of a set. GPUs of one card are at 0; a direct link costs
-// linkHop per hop and saves one for every parallel link; without one PCI Express decides, always behind any link.
+// How far apart two GPUs are, as two numbers to be added up over all pairs of a set, the first for links, the second for PCI Express
+// where links make no difference. They share an int64, which has room for 2,000 chosen GPUs. GPUs of one card are at 0; a direct link
+// costs linkHop per hop and saves one for every parallel link; a missing one is worse than any.
 const (
 	linkHop      = 100
 	mostHops     = 9
 	mostParallel = linkHop - 1
 	noLink       = 1000
 	levelStep    = 100
+	linkShift    = 32
 )
 
-// overLink is the locality of two GPUs with a direct link.
+// overLink is how far apart two GPUs with a direct link are.
 func overLink(l topology.Link) int64 {
 	hops := min(max(l.Hops, 1), mostHops)
 	return int64(linkHop*hops - min(max(l.Count, 1), mostParallel))
 }
 
-// overPCIe is the locality of two GPUs without a link that meet at a place: the nearer level first; below the host bridge the
-// more bridges they share, the nearer.
-func (n *place) overPCIe() int64 {
-	d := int64(noLink + levelStep*int(n.level))
+// apart is the locality of two GPUs that meet at a place and are so far apart by links. By PCI Express it is the level first; below the
+// host bridge the more bridges they share, the nearer they are.
+func (n *place) apart(link int64) int64 {
+	d := levelStep * int64(n.level)
 	if n.level == topology.PXB {
 		d -= int64(min(n.depth, levelStep-1))
 	}
-	return d
+	return link<<linkShift + d
 }
 
 // linked is a direct link between two cards, as numbers in the order of the tree, a before b.
 type linked struct {
 	a, b int
-	near int64
+	link int64
 }
 
 // measure numbers the cards and sets for every place how near two GPUs are that meet there. That works where all of them are
@@ -51,8 +53,8 @@ func (p *places) measure(links []topology.Link) (cards []*place, irregular []lin
 			meet = meet.parent
 		}
 		if meet.links == 0 {
-			meet.near = l.near
-		} else if meet.near != l.near {
+			meet.link = l.link
+		} else if meet.link != l.link {
 			irregular = between
 		}
 		meet.links++
@@ -85,10 +87,10 @@ func (p *places) between(links []topology.Link) []linked {
 			continue
 		}
 		low, high := min(a.cardLow, b.cardLow), max(a.cardLow, b.cardLow)
-		found = append(found, linked{a: low, b: high, near: overLink(l)})
+		found = append(found, linked{a: low, b: high, link: overLink(l)})
 	}
 	slices.SortFunc(found, func(x, y linked) int {
-		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b), cmp.Compare(x.near, y.near))
+		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b), cmp.Compare(x.link, y.link))
 	})
 	return slices.CompactFunc(found, func(x, y linked) bool { return x.a == y.a && x.b == y.b })
 }
@@ -101,7 +103,7 @@ func (p *places) cardOf(a topology.Address) *place {
 	return nil
 }
 
-// settleNear sets how near GPUs are that meet without a link, and reports whether at every place all that meet have one or none.
+// settleNear sets how near GPUs are that meet, and reports whether at every place all that meet have a link or none.
 func (n *place) settleNear() bool {
 	regular, crossing, below := true, 0, 0
 	for _, child := range n.children {
@@ -109,14 +111,12 @@ func (n *place) settleNear() bool {
 		crossing += below * (child.cardHigh - child.cardLow)
 		below += child.cardHigh - child.cardLow
 	}
-	switch n.links {
-	case 0:
-		if n.kind != cardPlace {
-			n.near = n.overPCIe()
-		}
-	case crossing:
-	default:
-		regular = false
+	if n.kind == cardPlace {
+		return true
 	}
-	return regular
+	if n.links == 0 {
+		n.link = noLink
+	}
+	n.near = n.apart(n.link)
+	return regular && (n.links == 0 || n.links == crossing)
 }

@@ -7,15 +7,24 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// sameIndex is the best of all sets of VFs that take as many from every PF as the given one does: the sixth criterion.
+// sameIndex is the best of all sets of VFs that take as many of every resource from every PF as the given one does: the last criterion.
 func (o *oracle) sameIndex(vfs []Device) []Device {
-	missing := map[topology.Address]int{}
+	type source struct {
+		half int
+		pf   topology.Address
+	}
+	missing := map[source]int{}
+	of := func(d Device) source {
+		i := slices.IndexFunc(o.r.VFs, func(h Half) bool { return slices.Contains(h.Held, d) || slices.Contains(h.Free, d) })
+		return source{i, o.function(d)}
+	}
+	kept := allHeld(o.r.VFs)
 	for _, d := range vfs {
-		if !slices.Contains(o.r.VFs.Held, d) {
-			missing[o.function(d)]++
+		if !slices.Contains(kept, d) {
+			missing[of(d)]++
 		}
 	}
-	free := slices.SortedFunc(slices.Values(o.r.VFs.Free), byAddress)
+	free := slices.SortedFunc(slices.Values(allFree(o.r.VFs)), byAddress)
 	var best []Device
 	var bestIndices []int
 	var grow func(set, rest []Device)
@@ -27,14 +36,14 @@ func (o *oracle) sameIndex(vfs []Device) []Device {
 			return
 		}
 		for i, d := range rest {
-			if pf := o.function(d); missing[pf] > 0 {
-				missing[pf]--
+			if from := of(d); missing[from] > 0 {
+				missing[from]--
 				grow(append(slices.Clone(set), d), rest[i+1:])
-				missing[pf]++
+				missing[from]++
 			}
 		}
 	}
-	grow(slices.Clone(o.r.VFs.Held), free)
+	grow(kept, free)
 	return slices.SortedFunc(slices.Values(best), byAddress)
 }
 

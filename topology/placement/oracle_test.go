@@ -19,11 +19,15 @@ type oracle struct {
 
 // verdict is what a choice is worth, the objective in the words of doc.go; less is better.
 type verdict struct {
-	levels   [topology.Levels]int
-	bridges  int
-	load     int
-	locality int
-	left     [5]int // what is left: pairs, then squares by card, switch, NUMA node (GPUs) and NUMA node (VFs)
+	levels  [topology.Levels]int
+	bridges int
+	left    int // same-switch pairs that can still be made
+	links   int
+	pcie    int
+	shared  int
+	whole   [3]int // squares of the free GPUs by card, switch and NUMA node
+	load    int
+	crowded int // squares of the free VFs by switch
 }
 
 func (a verdict) compare(b verdict) int {
@@ -32,14 +36,13 @@ func (a verdict) compare(b verdict) int {
 			return c
 		}
 	}
-	return cmp.Or(cmp.Compare(a.bridges, b.bridges), cmp.Compare(a.load, b.load), cmp.Compare(a.locality, b.locality),
-		slices.Compare(b.left[:], a.left[:]))
+	return cmp.Or(cmp.Compare(a.bridges, b.bridges), cmp.Compare(b.left, a.left), cmp.Compare(a.links, b.links), cmp.Compare(a.pcie, b.pcie),
+		cmp.Compare(a.shared, b.shared), slices.Compare(b.whole[:], a.whole[:]), cmp.Compare(a.load, b.load), cmp.Compare(a.crowded, b.crowded))
 }
 
 // pairsOnly compares the first criterion alone.
 func (a verdict) pairsOnly(b verdict) int {
-	a.load, a.locality, a.left = b.load, b.locality, b.left
-	return a.compare(b)
+	return verdict{levels: a.levels, bridges: a.bridges}.compare(verdict{levels: b.levels, bridges: b.bridges})
 }
 
 // judge values a choice with its pairs.
@@ -67,22 +70,21 @@ func (o *oracle) judgeSets(gpus, vfs []Device) verdict {
 	perPF := map[topology.Address]int{}
 	for _, d := range vfs {
 		pf := o.function(d)
-		if perPF[pf] == 0 {
-			perPF[pf] = o.r.Load[pf]
-			if f, ok := o.tree.Device(pf); ok && f.PCIe.Degraded() {
-				perPF[pf]++
-			}
-			perPF[pf] += 1000 // so that 0 stands for a PF not met
-		}
-		v.load += perPF[pf] - 1000
+		v.shared += perPF[pf]
 		perPF[pf]++
+		v.load += o.r.Load[pf]
+		if f, ok := o.tree.Device(pf); ok && f.PCIe.Degraded() {
+			v.load++
+		}
 	}
 	for i := range gpus {
 		for j := range i {
-			v.locality += o.near(gpus[i], gpus[j])
+			links, pcie := o.near(gpus[i], gpus[j])
+			v.links += links
+			v.pcie += pcie
 		}
 	}
-	v.left = o.left(gpus, vfs)
+	o.left(gpus, vfs, &v)
 	return v
 }
 
@@ -93,34 +95,30 @@ func (o *oracle) function(d Device) topology.Address {
 	return d.Address
 }
 
-func (o *oracle) near(a, b Device) int {
+// near is how far apart two GPUs are, by links and by PCI Express.
+func (o *oracle) near(a, b Device) (links, pcie int) {
 	if a.Address == b.Address {
-		return 0
+		return 0, 0
 	}
-	best := 0
+	links = 1000
 	for _, l := range o.r.Links {
 		if (l.A == a.Address && l.B == b.Address) || (l.B == a.Address && l.A == b.Address) {
-			if n := 100*l.Hops - l.Count; best == 0 || n < best {
-				best = n
-			}
+			links = min(links, 100*l.Hops-l.Count)
 		}
 	}
-	if best > 0 {
-		return best
-	}
 	level := o.tree.Distance(a.Address, b.Address).Level
-	n := 1000 + 100*int(level)
+	pcie = 100 * int(level)
 	if level == topology.PXB {
 		x, y := o.tree.SharedBridges(a.Address), o.tree.SharedBridges(b.Address)
 		for i := 0; i < len(x) && i < len(y) && x[i] == y[i]; i++ {
-			n--
+			pcie--
 		}
 	}
-	return n
+	return links, pcie
 }
 
 // left counts what stays free, by place.
-func (o *oracle) left(gpus, vfs []Device) [5]int {
+func (o *oracle) left(gpus, vfs []Device, v *verdict) {
 	type free struct{ gpus, vfs int }
 	cards, switches, nodes := map[string]*free{}, map[string]*free{}, map[string]*free{}
 	at := func(places map[string]*free, name string) *free {
@@ -137,29 +135,24 @@ func (o *oracle) left(gpus, vfs []Device) [5]int {
 			}
 		}
 	}
-	count(slices.Concat(o.r.GPUs.Free, o.r.Spare.GPUs), gpus, func(_ Device, slot, group, node string) {
+	count(slices.Concat(allFree(o.r.GPUs), o.r.Spare.GPUs), gpus, func(_ Device, slot, group, node string) {
 		at(cards, slot).gpus++
 		at(switches, group).gpus++
 		at(nodes, node).gpus++
 	})
-	count(slices.Concat(o.r.VFs.Free, o.r.Spare.VFs), vfs, func(_ Device, _, group, node string) {
-		at(switches, group).vfs++
-		at(nodes, node).vfs++
-	})
+	count(slices.Concat(allFree(o.r.VFs), o.r.Spare.VFs), vfs, func(_ Device, _, group, _ string) { at(switches, group).vfs++ })
 	delete(nodes, "")
-	var left [5]int
 	for _, f := range cards {
-		left[1] += f.gpus * f.gpus
+		v.whole[0] += f.gpus * f.gpus
 	}
 	for _, f := range switches {
-		left[0] += min(f.gpus, f.vfs)
-		left[2] += f.gpus * f.gpus
+		v.left += min(f.gpus, f.vfs)
+		v.whole[1] += f.gpus * f.gpus
+		v.crowded += f.vfs * f.vfs
 	}
 	for _, f := range nodes {
-		left[3] += f.gpus * f.gpus
-		left[4] += f.vfs * f.vfs
+		v.whole[2] += f.gpus * f.gpus
 	}
-	return left
 }
 
 // placesOf names card, switch and NUMA node of a device; the node is "" where it is not known.
@@ -223,8 +216,38 @@ func byAddress(a, b Device) int {
 	return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID))
 }
 
-// sets lists all sets of a half. Devices with one place differ in nothing but their names: of those the lowest are taken.
-func (o *oracle) sets(h Half, place func(Device) topology.Address) [][]Device {
+// allFree lists what may be chosen of several halves.
+func allFree(halves []Half) (all []Device) {
+	for _, h := range halves {
+		all = append(all, h.Free...)
+	}
+	return all
+}
+
+func allHeld(halves []Half) (all []Device) {
+	for _, h := range halves {
+		all = append(all, h.Held...)
+	}
+	return all
+}
+
+// sets lists all ways to take a set from each half.
+func (o *oracle) sets(halves []Half, place func(Device) topology.Address) [][]Device {
+	sets := [][]Device{nil}
+	for _, h := range halves {
+		var more [][]Device
+		for _, set := range sets {
+			for _, of := range o.setsOf(h, place) {
+				more = append(more, slices.SortedFunc(slices.Values(slices.Concat(set, of)), byAddress))
+			}
+		}
+		sets = more
+	}
+	return sets
+}
+
+// setsOf lists all sets of a half. Devices with one place differ in nothing but their names: of those the lowest are taken.
+func (o *oracle) setsOf(h Half, place func(Device) topology.Address) [][]Device {
 	held, free := slices.SortedFunc(slices.Values(h.Held), byAddress), slices.SortedFunc(slices.Values(h.Free), byAddress)
 	var sets [][]Device
 	var grow func(set, rest []Device)
@@ -302,24 +325,27 @@ type area struct {
 	kind     string
 	first    topology.Address
 	children map[string]*area
-	gpus     int
-	vfs      int
+	taken    [2]int      // GPUs, VFs
+	of       map[int]int // by resource
 }
 
 // order is where a choice lies, level by level from the root of the tree down, on each level from the highest address to the lowest:
-// how many GPUs and VFs. The least is lowest. Places with nothing but one place in them do not count, NUMA nodes and cards excepted.
+// how many GPUs and VFs, and of which resources. The least is lowest. Places with nothing but one place in them do not count, NUMA nodes and
+// cards excepted.
 func (o *oracle) order(gpus, vfs []Device) []int {
 	root := &area{}
-	see := func(h Half, gpu bool, taken []Device) {
-		if h.Count == 0 {
-			return
-		}
-		for _, d := range slices.Concat(h.Held, h.Free) {
-			root.see(d, o.path(d, gpu), gpu, slices.Contains(taken, d))
+	resources := 0
+	for kind, halves := range [][]Half{o.r.GPUs, o.r.VFs} {
+		for _, h := range inOneOrder(halves) {
+			if h.Count == 0 {
+				continue
+			}
+			for _, d := range slices.Concat(h.Held, h.Free) {
+				root.see(d, o.path(d, kind == 0), kind, resources, slices.Contains(slices.Concat(gpus, vfs), d))
+			}
+			resources++
 		}
 	}
-	see(o.r.GPUs, true, gpus)
-	see(o.r.VFs, false, vfs)
 	var counts []int
 	for level := []*area{root.reduce()}; len(level) > 0; {
 		var below []*area
@@ -327,7 +353,10 @@ func (o *oracle) order(gpus, vfs []Device) []int {
 			children := slices.SortedFunc(maps.Values(a.children), func(a, b *area) int { return b.first.Compare(a.first) })
 			for _, c := range children {
 				c = c.reduce()
-				counts = append(counts, c.gpus, c.vfs)
+				counts = append(counts, c.taken[:]...)
+				for i := range resources {
+					counts = append(counts, c.of[i])
+				}
 				below = append(below, c)
 			}
 		}
@@ -336,23 +365,22 @@ func (o *oracle) order(gpus, vfs []Device) []int {
 	return counts
 }
 
-func (a *area) see(d Device, path []string, gpu, taken bool) {
+func (a *area) see(d Device, path []string, kind, resource int, taken bool) {
 	if a.children == nil {
-		a.first, a.children = d.Address, map[string]*area{}
+		a.first, a.children, a.of = d.Address, map[string]*area{}, map[int]int{}
 	}
 	if d.Address.Compare(a.first) < 0 {
 		a.first = d.Address
 	}
-	if taken && gpu {
-		a.gpus++
-	} else if taken {
-		a.vfs++
+	if taken {
+		a.taken[kind]++
+		a.of[resource]++
 	}
 	if len(path) > 0 {
 		if a.children[path[0]] == nil {
 			a.children[path[0]] = &area{kind: strings.Fields(path[0])[0]}
 		}
-		a.children[path[0]].see(d, path[1:], gpu, taken)
+		a.children[path[0]].see(d, path[1:], kind, resource, taken)
 	}
 }
 
@@ -366,7 +394,7 @@ func (a *area) reduce() *area {
 	return a
 }
 
-// path names the places above a device, from the top down, its card for a GPU included.
+// path names the places above a device, from the top down, its card or PF included.
 func (o *oracle) path(d Device, gpu bool) []string {
 	slot, _, node := o.placesOf(d)
 	t, ok := o.tree.Device(d.Address)
@@ -383,7 +411,7 @@ func (o *oracle) path(d Device, gpu bool) []string {
 	}
 	names = append(names, "group of "+names[len(names)-1])
 	if gpu {
-		names = append(names, slot)
+		return append(names, slot)
 	}
-	return names
+	return append(names, "PF "+o.function(d).String())
 }

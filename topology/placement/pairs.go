@@ -76,13 +76,10 @@ func inTurns(units []unit, devices []Device, each, extras int) []unit {
 
 // takenGPUs appends the GPUs that are marked below a place.
 func (n *place) takenGPUs(taken []Device) []Device {
-	if n.kind == cardPlace {
-		return append(taken, n.devices[:n.chosen.gpus]...)
-	}
 	for _, child := range n.children {
 		taken = child.takenGPUs(taken)
 	}
-	return taken
+	return appendTaken(taken, n.pools)
 }
 
 // takenVFs appends the VFs that are marked below a place.
@@ -90,27 +87,50 @@ func (n *place) takenVFs(taken []Device) []Device {
 	for _, child := range n.children {
 		taken = child.takenVFs(taken)
 	}
-	if n.kind != groupPlace {
-		return taken
-	}
 	for _, f := range n.pfs {
-		taken = append(taken, f.devices[:f.taken]...)
+		taken = appendTaken(taken, f.pools)
 	}
 	return taken
 }
 
-// countTaken counts the VFs that are marked of every PF below a place.
-func (n *place) countTaken() {
-	for _, child := range n.children {
-		child.countTaken()
+func appendTaken(taken []Device, pools []pool) []Device {
+	for i := range pools {
+		taken = append(taken, pools[i].devices[:pools[i].taken]...)
 	}
+	return taken
+}
+
+// countTaken counts the devices that are marked in every pool below a place.
+func (s *solver) countTaken(n *place) {
+	for _, child := range n.children {
+		s.countTaken(child)
+	}
+	switch n.kind {
+	case cardPlace:
+		if s.mixing.gpus {
+			s.mixing.takeGPUs(n)
+		} else {
+			n.pools[0].taken = n.chosen.gpus
+		}
+	case groupPlace:
+		if s.mixing.vfs {
+			s.mixing.takeVFs(n)
+		} else {
+			n.takeVFs()
+		}
+	}
+}
+
+// takeVFs counts the VFs that are marked of the PFs of a group.
+func (n *place) takeVFs() {
 	for _, f := range n.pfs {
 		f.taken = f.held
 	}
-	if n.kind == groupPlace {
-		for _, i := range n.fill[:n.chosen.vfs-n.vfs.held] {
-			n.pfs[i].taken++
-		}
+	for _, i := range n.fill[:n.chosen.vfs-n.vfs.held] {
+		n.pfs[i].taken++
+	}
+	for _, f := range n.pfs {
+		f.pools[0].taken = f.taken
 	}
 }
 

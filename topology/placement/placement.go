@@ -12,7 +12,7 @@ type Device struct {
 	Address topology.Address // its PCI function; of a partition, the function of its card
 }
 
-// Half is one side of a request.
+// Half is what is asked of one resource: GPUs, partitions of one kind, or the VFs of one pool.
 type Half struct {
 	Count int      // devices wanted in all, Held included
 	Held  []Device // already decided: given to the container before, or must-include
@@ -27,10 +27,10 @@ type Spare struct {
 
 // Request is the whole question. The order of its lists means nothing, and so do devices named twice.
 type Request struct {
-	GPUs, VFs Half
+	GPUs, VFs []Half                   // one for each resource asked of; none where nothing of the kind is
 	Links     []topology.Link          // direct links between GPUs
 	Load      map[topology.Address]int // by PF: how many of its VFs other containers have
-	Spare     Spare                    // free beside the Free of both halves
+	Spare     Spare                    // free beside the Free of all halves
 }
 
 // Pair is a GPU with a VF that serves it.
@@ -49,8 +49,8 @@ type Choice struct {
 	Reason  string   // one sentence with numbers, for logs and people
 }
 
-// Choose chooses Count GPUs and Count VFs, together. Everything held is kept, also where Count is smaller. It is an error when
-// held and free devices together are fewer than Count, and nothing else is: a device that the tree does not hold is UNK to all others.
+// Choose chooses Count devices of every half, all together. Everything held is kept, also where Count is smaller. It is an error when
+// held and free devices of a half are fewer than its Count, and nothing else is: a device that the tree does not hold is UNK to all others.
 //
 // The lists are ordered so that a container that walks both side by side meets the pairs: the i-th VF serves the i-th GPU.
 // With more VFs than GPUs the others follow round by round, in the order of the GPUs they serve; with fewer, a VF stands where the first
@@ -59,11 +59,11 @@ func Choose(t *topology.Tree, r Request) (Choice, error) { return choose(t, r, m
 
 // choose is Choose with at most so many steps for each of its attempts.
 func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
-	gpus, err := r.GPUs.ready(r.Spare.GPUs, "GPUs")
+	gpus, err := ready(r.GPUs, r.Spare.GPUs, "GPUs")
 	if err != nil {
 		return Choice{}, err
 	}
-	vfs, err := r.VFs.ready(r.Spare.VFs, "VFs")
+	vfs, err := ready(r.VFs, r.Spare.VFs, "VFs")
 	if err != nil {
 		return Choice{}, err
 	}
@@ -71,25 +71,37 @@ func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
 		t = new(topology.Tree)
 	}
 	p := newPlaces(t, len(gpus.devices)+len(vfs.devices))
-	p.addAll(gpus, vfs, r.Load)
-	s := solver{shares: newShares(gpus.count, vfs.count), root: p.root, most: steps, entries: make([]entry, 0, 256), costs: make([]cost, 0, 64), scratch: make([]priced, 0, 32)}
+	p.addAll(&gpus, &vfs, r.Load)
+	s := solver{
+		shares: newShares(gpus.count, vfs.count), root: p.root, most: steps,
+		entries: make([]entry, 0, 256), costs: make([]cost, 0, 64), scratch: make([]priced, 0, 32),
+	}
 	c := Choice{Optimal: true}
 	if s.gpus+s.vfs > 0 {
-		c = s.decide(p, r.Links)
+		if !s.mix(&gpus, &vfs) {
+			return oneByOne(t, r.with(&gpus, &vfs), steps)
+		}
+		var ok bool
+		if c, ok = s.decide(p, r.Links); !ok {
+			return oneByOne(t, r.with(&gpus, &vfs), steps)
+		}
 	}
 	c.Left = p.left()
 	c.Reason = c.reason(&s.shares, p)
 	return c, nil
 }
 
-// decide finds the choice and lays it out.
-func (s *solver) decide(p *places, links []topology.Link) Choice {
+// decide finds the choice and lays it out. It reports whether there was room and time for that.
+func (s *solver) decide(p *places, links []topology.Link) (Choice, bool) {
 	cards, irregular := p.measure(links)
-	optimal := s.run()
+	optimal, ok := s.run()
+	if !ok {
+		return Choice{}, false
+	}
 	if irregular != nil {
 		optimal = s.refine(cards, irregular) && optimal
 	}
-	s.root.countTaken()
+	s.countTaken(s.root)
 	p.alignRails()
 	c := Choice{
 		Optimal: optimal,
@@ -104,5 +116,5 @@ func (s *solver) decide(p *places, links []topology.Link) Choice {
 		c.Pairs = m.pairs
 		inOrder(p.tree, c.Pairs, c.VFs)
 	}
-	return c
+	return c, true
 }

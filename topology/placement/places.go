@@ -29,6 +29,7 @@ type place struct {
 	depth    int            // shared bridges above and including this place
 	near     int64          // locality of two GPUs that meet here
 	links    int            // direct links between GPUs that meet here
+	link     int64          // how near such a link makes them
 	number   int            // in the order of making
 	parent   *place
 	direct   *place // of a bridge or root complex: the group that hangs on it directly
@@ -37,10 +38,11 @@ type place struct {
 	first    topology.Address // lowest address of a device that may be chosen here
 
 	content
-	devices []Device // of a card: held ones first
-	pfs     []*pf    // of a group
-	fill    []int32  // of a group: the PF that the next VF comes from, as an index of pfs
-	loads   []int64  // of a group: what the load of the held and the first 0, 1, 2 … further VFs costs
+	pools     []pool     // of a card
+	pfs       []*pf      // of a group
+	fill      []int32    // of a group: the PF that the next VF comes from, as an index of pfs
+	fillCosts []fillCost // of a group: what the held and the first 0, 1, 2 … further VFs cost
+	*mixed               // where there are several resources of a kind
 
 	cardLow, cardHigh int // the cards below, as numbers in the order of the tree
 	fixedGPUs         int // of a card or group: how many GPUs it has to give, anyNumber for whatever is best
@@ -84,9 +86,27 @@ type pf struct {
 	group   *place
 	load    int // VFs of other containers, and one for a degraded link
 	held    int
-	taken   int      // how many of devices are taken, when that is known
-	devices []Device // held ones first
+	most    int // held, and free to be chosen
+	taken   int // how many of them are taken, when that is known
+	pools   []pool
+}
+
+// pool is what a card or PF has of one resource that may be chosen.
+type pool struct {
+	resource int
+	held     int
+	taken    int      // how many of devices are taken, when that is known
+	devices  []Device // held ones first
+}
+
+// fillCost is what VFs cost that are taken from the PFs of one group.
+type fillCost struct {
+	shared int64 // each as many as there are of them on its PF before it
+	load   int64 // each the load of its PF
 }
 
 // counts says how many GPUs, VFs and extras are taken from a place.
-type counts struct{ gpus, vfs, extras int }
+type counts struct {
+	gpus, vfs, extras int
+	mix               mix // how many of each resource
+}

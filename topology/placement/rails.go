@@ -6,13 +6,13 @@ import "github.com/tandem-k8s/tandem/topology"
 // that most PFs can give is taken from all of them, the lowest where several are as good, and so on. With what is held counted in, no
 // other picks have an index on more PFs, then a lower such index, then a next index on more PFs …
 type rails struct {
-	pfs    []railed
+	pools  []railed
 	counts []int32 // by index: the PFs that can give it
 }
 
-// railed is a PF that gives VFs.
+// railed is a pool that gives VFs.
 type railed struct {
-	*pf
+	*pool
 	picked  int     // the first so many devices are picked, held ones included
 	indices []int32 // of the devices; noIndex for those counted already and those that have none
 }
@@ -21,26 +21,22 @@ const noIndex = -1
 
 // alignRails moves the VFs that are picked of every PF to the front of its list.
 func (p *places) alignRails() {
-	r := rails{pfs: make([]railed, 0, len(p.pfs))}
-	devices, indices := 0, 0
-	for _, f := range p.pfs {
-		if f.taken > 0 {
-			r.pfs = append(r.pfs, railed{pf: f, picked: f.held})
-			devices += len(f.devices)
-		}
-	}
-	if len(r.pfs) < 2 {
+	if p.pfsTaken() < 2 {
 		return // the lowest are in front
 	}
-	room := make([]int32, devices)
-	for i := range r.pfs {
-		f := &r.pfs[i]
-		f.indices, room = room[:len(f.devices)], room[len(f.devices):]
+	r := rails{pools: make([]railed, 0, len(p.pfs))}
+	indices := 0
+	for _, f := range p.pfs {
+		var vfs []topology.Address
 		if d, ok := p.tree.Device(f.address); ok {
-			f.setIndices(d.VFs)
-			indices = max(indices, len(d.VFs))
-		} else {
-			f.setIndices(nil)
+			vfs = d.VFs
+		}
+		for i := range f.pools {
+			if l := &f.pools[i]; l.taken > 0 {
+				r.pools = append(r.pools, railed{pool: l, picked: l.held, indices: p.fills.take(len(l.devices))})
+				r.pools[len(r.pools)-1].setIndices(vfs)
+				indices = max(indices, len(vfs))
+			}
 		}
 	}
 	r.counts = make([]int32, indices)
@@ -64,7 +60,7 @@ func (f *railed) setIndices(vfs []topology.Address) {
 	}
 }
 
-// gives reports whether the PF can give its i-th device: it has to, or it may and is not done.
+// gives reports whether the pool can give its i-th device: it has to, or it may and is not done.
 func (f *railed) gives(i int) bool {
 	return f.indices[i] != noIndex && (i < f.held || f.picked < f.taken)
 }
@@ -73,8 +69,8 @@ func (f *railed) gives(i int) bool {
 func (r *rails) pick() bool {
 	clear(r.counts)
 	missing := false
-	for i := range r.pfs {
-		f := &r.pfs[i]
+	for i := range r.pools {
+		f := &r.pools[i]
 		missing = missing || f.picked < f.taken
 		for k, index := range f.indices {
 			if f.gives(k) {
@@ -91,13 +87,13 @@ func (r *rails) pick() bool {
 	if !missing || len(r.counts) == 0 || r.counts[best] < 2 {
 		return false
 	}
-	for i := range r.pfs {
-		r.pfs[i].take(int32(best))
+	for i := range r.pools {
+		r.pools[i].take(int32(best))
 	}
 	return true
 }
 
-// take picks the VF with an index, if the PF can give it.
+// take picks the VF with an index, if the pool can give it.
 func (f *railed) take(index int32) {
 	for i := range f.indices {
 		if f.indices[i] != index || !f.gives(i) {

@@ -7,29 +7,103 @@ import (
 	"strings"
 )
 
-// side is a half made ready: no device twice, held ones first, then those that may be chosen, then spare ones, each part in
-// ascending order.
+// side is all that is asked of a kind made ready: no device twice; held ones first, resource by resource, then those that may be
+// chosen, resource by resource, then spare ones; each part in ascending order.
 type side struct {
-	count   int // at least the number of held devices
-	held    int // how many of devices are held
-	usable  int // how many of devices are held or may be chosen
+	wanted  []int // by resource, at least the number of its held devices
+	count   int   // the sum of them
+	ends    []int // where the held devices of each resource end, then where those that may be chosen do
 	devices []Device
 }
 
-// ready sorts a half, so that nothing after it depends on the order of the lists. Of devices with one ID a held one is kept, else one
+// ready sorts halves, so that nothing after it depends on the order of the lists. Of devices with one ID a held one is kept, else one
 // that may be chosen, else the one with the lowest address.
-func (h Half) ready(spare []Device, what string) (side, error) {
-	n := len(h.Held) + len(h.Free) + len(spare)
-	s := side{devices: make([]Device, 0, n)}
+func ready(halves []Half, spare []Device, what string) (side, error) {
+	if len(halves) > 1 {
+		halves = inOneOrder(halves)
+	}
+	n := len(spare)
+	for _, h := range halves {
+		n += len(h.Held) + len(h.Free)
+	}
+	numbers := make([]int, 3*len(halves))
+	s := side{devices: make([]Device, 0, n), wanted: numbers[:len(halves)], ends: numbers[len(halves):len(halves)]}
 	seen := make(map[string]struct{}, n)
-	s.held = s.add(h.Held, seen)
-	s.usable = s.add(h.Free, seen)
-	s.count = max(h.Count, s.held)
-	if s.count > s.usable {
-		return side{}, fmt.Errorf("choose %d %s: %d held and %d free", s.count, what, s.held, s.usable-s.held)
+	for _, h := range halves {
+		s.ends = append(s.ends, s.add(h.Held, seen))
+	}
+	for i, h := range halves {
+		held, before := s.held(i), len(s.devices)
+		s.ends = append(s.ends, s.add(h.Free, seen))
+		s.wanted[i] = max(h.Count, held)
+		s.count += s.wanted[i]
+		if free := len(s.devices) - before; s.wanted[i] > held+free {
+			return side{}, fmt.Errorf("choose %d %s: %d held and %d free", s.wanted[i], what, held, free)
+		}
 	}
 	s.add(spare, seen)
 	return s, nil
+}
+
+// inOneOrder sorts halves by the lowest device of each. Those that nothing is wanted of come last.
+func inOneOrder(halves []Half) []Half {
+	type keyed struct {
+		Half
+		lowest Device
+	}
+	all := make([]keyed, len(halves))
+	for i, h := range halves {
+		all[i].Half = h
+		if devices := slices.Concat(h.Held, h.Free); len(devices) > 0 {
+			all[i].lowest = slices.MinFunc(devices, compareDevices)
+		}
+	}
+	slices.SortFunc(all, func(a, b keyed) int {
+		return cmp.Or(compareDevices(a.lowest, b.lowest), cmp.Compare(a.Count, b.Count), cmp.Compare(len(a.Held), len(b.Held)))
+	})
+	sorted := make([]Half, len(all))
+	for i, k := range all {
+		sorted[i] = k.Half
+	}
+	return sorted
+}
+
+// held is how many devices of a resource are held.
+func (s *side) held(resource int) int {
+	if resource == 0 {
+		return s.ends[0]
+	}
+	return s.ends[resource] - s.ends[resource-1]
+}
+
+// free is how many devices of a resource may be chosen.
+func (s *side) free(resource int) int {
+	k := len(s.wanted) + resource
+	return s.ends[k] - s.ends[k-1]
+}
+
+// halves are what was made ready.
+func (s *side) halves() (halves []Half, spare []Device) {
+	from := 0
+	next := func(i int) []Device {
+		part := s.devices[from:s.ends[i]]
+		from = s.ends[i]
+		return part
+	}
+	for i, wanted := range s.wanted {
+		halves = append(halves, Half{Count: wanted, Held: next(i)})
+	}
+	for i := range halves {
+		halves[i].Free = next(len(halves) + i)
+	}
+	return halves, s.devices[from:]
+}
+
+// with is the request after it was made ready.
+func (r Request) with(gpus, vfs *side) Request {
+	r.GPUs, r.Spare.GPUs = gpus.halves()
+	r.VFs, r.Spare.VFs = vfs.halves()
+	return r
 }
 
 // add appends a part in ascending order, without the devices that have been seen, and returns how many devices there are now.
@@ -49,15 +123,19 @@ func (s *side) add(part []Device, seen map[string]struct{}) int {
 	return len(s.devices)
 }
 
-// tally counts the i-th device. Where none is wanted, what may be chosen is as good as spare.
-func (s *side) tally(i int) tally {
-	switch {
-	case i < s.held:
-		return tally{held: 1, most: 1}
-	case i < s.usable && s.count > 0:
-		return tally{most: 1}
+// at tells the resource of the i-th device and counts it. Where none is wanted, what may be chosen is as good as spare.
+func (s *side) at(i int) (resource int, t tally) {
+	k := 0
+	for k < len(s.ends) && i >= s.ends[k] {
+		k++
+	}
+	switch resource = k - len(s.wanted); {
+	case k < len(s.wanted):
+		return k, tally{held: 1, most: 1}
+	case k < len(s.ends) && s.wanted[resource] > 0:
+		return resource, tally{most: 1}
 	default:
-		return tally{spare: 1}
+		return 0, tally{spare: 1}
 	}
 }
 

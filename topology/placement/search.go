@@ -71,11 +71,11 @@ func newSearch(s *solver, cards []*place, links []linked) *search {
 	}
 	for a := range cards {
 		for b := range a {
-			f.near[a*n+b] = meeting(cards[a], cards[b]).overPCIe()
+			f.near[a*n+b] = meeting(cards[a], cards[b]).apart(noLink)
 		}
 	}
 	for _, l := range links {
-		f.near[l.b*n+l.a] = l.near
+		f.near[l.b*n+l.a] = meeting(cards[l.a], cards[l.b]).apart(l.link)
 	}
 	for a := n - 1; a >= 0; a-- {
 		f.rest[a] = f.rest[a+1]
@@ -154,7 +154,7 @@ func (f *search) solveFor(counts []int) (cost, bool) {
 	return c, ok
 }
 
-// allows reports whether the best pairs and PF loads can be had when the group of card i gives as many GPUs as in the set at hand. This
+// allows reports whether the best pairs and the most pairs left can be had when the group of card i gives as many GPUs as in the set at hand. This
 // spares going one by one through the sets that cannot have them.
 func (f *search) allows(i int) bool {
 	of := share{group: f.cards[i].parent}

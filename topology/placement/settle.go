@@ -105,12 +105,16 @@ func (n *place) setFirst() {
 			n.first, found = a, true
 		}
 	}
-	for _, d := range n.devices {
-		see(d.Address)
+	for _, l := range n.pools {
+		for _, d := range l.devices {
+			see(d.Address)
+		}
 	}
 	for _, f := range n.pfs {
-		for _, d := range f.devices {
-			see(d.Address)
+		for _, l := range f.pools {
+			for _, d := range l.devices {
+				see(d.Address)
+			}
 		}
 	}
 	for _, child := range n.children {
@@ -118,30 +122,41 @@ func (n *place) setFirst() {
 	}
 }
 
-// planFill decides from which PF the next VF of a group comes, for as many as can be wanted: from the one with the least load at that
-// moment, then from the lowest. As the load grows with every VF taken, this costs least for any number of VFs.
+// planFill decides from which PF the next VF of a group comes, for as many as can be wanted: from the one that gives the fewest at that
+// moment, then from the one with the least load, then from the lowest. As what a PF gives grows with every VF taken, this costs least
+// for any number of VFs.
 func (p *places) planFill(n *place, vfs int) {
-	total := int64(0)
+	var c fillCost
 	for _, f := range n.pfs {
-		for f.taken = 0; f.taken < f.held; f.taken++ {
-			total += int64(f.load + f.taken)
+		for f.taken = 0; f.taken < f.held; {
+			c.take(f)
 		}
 	}
 	further := min(n.vfs.most, vfs) - n.vfs.held
-	n.fill, n.loads = p.fills.take(further), p.loads.take(further+1)
-	n.loads[0] = total
+	n.fill, n.fillCosts = p.fills.take(further), p.fillCosts.take(further+1)
+	n.fillCosts[0] = c
 	for k := range further {
 		best := -1
 		for i, f := range n.pfs {
-			if f.taken < len(f.devices) && (best < 0 || f.load+f.taken < n.pfs[best].load+n.pfs[best].taken) {
+			if f.taken < f.most && (best < 0 || f.before(n.pfs[best])) {
 				best = i
 			}
 		}
-		f := n.pfs[best]
-		total += int64(f.load + f.taken)
-		f.taken++
-		n.fill[k], n.loads[k+1] = int32(best), total
+		c.take(n.pfs[best])
+		n.fill[k], n.fillCosts[k+1] = int32(best), c
 	}
+}
+
+// take adds what the next VF of a PF costs.
+func (c *fillCost) take(f *pf) {
+	c.shared += int64(f.taken)
+	c.load += int64(f.load)
+	f.taken++
+}
+
+// before reports whether the next VF costs less here than on another PF.
+func (f *pf) before(g *pf) bool {
+	return f.taken < g.taken || f.taken == g.taken && f.load < g.load
 }
 
 // left is how many same-switch pairs can still be made when what is marked is taken.
@@ -156,13 +171,13 @@ func (p *places) left() int {
 }
 
 // appendOrder describes what is marked for comparing answers that cost the same: level by level from the root down, from the highest
-// address to the lowest, how many GPUs, VFs and extras are taken. The least is the answer with the lowest addresses. The queue is room to
+// address to the lowest, how many GPUs, VFs and extras are taken, and of which resources. The least is the answer with the lowest addresses. The queue is room to
 // work in, and returned for the next time.
 func (n *place) appendOrder(order []int, queue []*place) ([]int, []*place) {
 	queue = append(queue[:0], n)
 	for i := 0; i < len(queue); i++ {
 		for _, child := range slices.Backward(queue[i].children) {
-			order = append(order, child.chosen.gpus, child.chosen.vfs, child.chosen.extras)
+			order = append(order, child.chosen.gpus, child.chosen.vfs, child.chosen.extras, int(child.chosen.mix))
 			queue = append(queue, child)
 		}
 	}

@@ -5,6 +5,7 @@ package placement
 // depends on these numbers alone, since on a tree it is best to make every pair as low as possible.
 type solver struct {
 	shares
+	mixing mixing
 	root   *place
 	most   int  // steps for one attempt
 	limit  int  // most pairs beyond PIX that a choice may have
@@ -27,7 +28,7 @@ func (s *solver) solve(limit int) (cost, bool) {
 		return cost{}, false
 	}
 	for i := table.from; i < table.to; i++ {
-		if e := &s.entries[i]; e.gpus == s.gpus && e.vfs == s.vfs && (s.loose || e.extras == s.extras) {
+		if e := &s.entries[i]; e.gpus == s.gpus && e.vfs == s.vfs && e.mix == s.mixing.wanted && (s.loose || e.extras == s.extras) {
 			s.choose(s.root, i)
 			return *s.cost(table, i), true
 		}
@@ -67,7 +68,7 @@ func (s *solver) table(n *place) span {
 		if i == 0 {
 			t = last
 		} else {
-			t = s.merge(n, &part, t, last)
+			t = s.merge(n, i, part, t, last)
 		}
 	}
 	switch n.kind {
@@ -99,11 +100,15 @@ func (s *solver) within(part *content, beyond, ofGPUs, ofVFs int) bool {
 	return beyond+max(ofGPUs-ofVFs, ofVFs-ofGPUs) <= s.limit && pix+s.root.mostPIX-part.mostPIX >= s.pairs-s.limit
 }
 
-// merge combines the table of the children before with that of the last. Of two ways that cost the same the one stands that takes
+// merge combines the table of the children before with that of the last, the k-th. Of two ways that cost the same the one stands that takes
 // less from the last child: fewer GPUs, then fewer VFs, then fewer extras. So the lowest addresses are taken first.
-func (s *solver) merge(n *place, part *content, before, last span) span {
+func (s *solver) merge(n *place, k int, part content, before, last span) span {
 	s.scratch = s.scratch[:0]
 	g := grid{solver: s, place: n, part: part, before: before, last: last}
+	steps := 1
+	if s.mixing.any() {
+		g.floor, steps = n.floors[k], stepsPerMixed
+	}
 	g.open(s.bounds(before), s.bounds(last))
 	lowGPUs, lowVFs := fewest(s.gpus, part.gpus, s.root.gpus), fewest(s.vfs, part.vfs, s.root.vfs)
 	if n.kind == groupPlace {
@@ -113,7 +118,7 @@ func (s *solver) merge(n *place, part *content, before, last span) span {
 	for j := last.from; j < last.to; j++ {
 		b := &entries[j]
 		from, to := before.withGPUs(entries, lowGPUs-b.gpus, s.gpus-b.gpus)
-		if s.budget -= int(to - from); s.budget < 0 {
+		if s.budget -= steps * int(to-from); s.budget < 0 {
 			break
 		}
 		for i := from; i < to; i++ {

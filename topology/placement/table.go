@@ -51,6 +51,18 @@ func (s *solver) end(t, of span) span {
 	return t
 }
 
+// sort puts the last table in order, before it is closed.
+func (s *solver) sort(t span) {
+	s.scratch = s.scratch[:0]
+	for i := t.from; i < int32(len(s.entries)); i++ {
+		s.scratch = append(s.scratch, priced{s.entries[i], *s.cost(t, i)})
+	}
+	slices.SortFunc(s.scratch, func(a, b priced) int { return compareCounts(a.counts, b.counts) })
+	for i := range s.scratch {
+		s.entries[int(t.from)+i], s.costs[int(t.costs)+i] = s.scratch[i].entry, s.scratch[i].cost
+	}
+}
+
 // withGPUs is the part of a table whose entries have a number of GPUs in a range.
 func (t span) withGPUs(entries []entry, low, high int) (from, to int32) {
 	first := func(gpus int) int32 {

@@ -192,9 +192,41 @@ func same(a topology.Address) topology.Address { return a }
 // request makes up a request for n GPUs and m VFs: some of them held, some devices taken by others, some spare.
 func (w *world) request(r *rand.Rand, n, m int) Request {
 	q := Request{Links: w.links, Load: w.load}
-	q.GPUs, q.Spare.GPUs = half(r, w.gpus, n)
-	q.VFs, q.Spare.VFs = half(r, w.vfs, m)
+	q.GPUs, q.Spare.GPUs = halves(r, w.gpus, n)
+	q.VFs, q.Spare.VFs = halves(r, w.vfs, m)
 	return q
+}
+
+// halves makes up what is asked of a kind, half of the time of several resources.
+func halves(r *rand.Rand, all []Device, count int) ([]Half, []Device) {
+	h, spare := half(r, all, count)
+	resources := 1
+	if r.IntN(2) == 0 {
+		resources += 1 + r.IntN(3)
+	}
+	style := r.IntN(3)
+	of := func(d Device) int {
+		switch i := slices.Index(all, d); style {
+		case 0: // next to each other, as PFs or cards
+			return i * resources / len(all)
+		case 1: // in turns, as pools on one PF or partitions of one card
+			return i % resources
+		default:
+			return i * i % 7 % resources
+		}
+	}
+	halves := make([]Half, resources)
+	for _, d := range h.Held {
+		halves[of(d)].Held = append(halves[of(d)].Held, d)
+		halves[of(d)].Count++
+	}
+	for i, d := range h.Free {
+		halves[of(d)].Free = append(halves[of(d)].Free, d)
+		if i < count-len(h.Held) {
+			halves[of(d)].Count++
+		}
+	}
+	return halves, spare
 }
 
 func half(r *rand.Rand, all []Device, count int) (Half, []Device) {

@@ -21,7 +21,7 @@ func (w *world) randomLinks() {
 	}
 }
 
-// BenchmarkWorst looks for the request that takes longest on a machine: halves of any sizes, links of every kind, VFs everywhere, on half
+// BenchmarkWorst looks for the request that takes longest on a machine: halves of any sizes, of one resource or several, links of every kind, VFs everywhere, on half
 // and on an eighth of the PFs, and fragmented. It reports the longest and how many in a hundred were proven the best.
 func BenchmarkWorst(b *testing.B) {
 	for _, s := range []shape{
@@ -86,7 +86,13 @@ func forManyRequests(b *testing.B, s shape, f func(*topology.Tree, Request)) {
 				if r.IntN(2) == 0 {
 					m = 1 + r.IntN(min(len(w.vfs), 2*n))
 				}
-				f(tree, Request{GPUs: Half{Count: n, Free: w.gpus}, VFs: Half{Count: m, Free: w.vfs}, Links: w.links, Load: w.load})
+				q := Request{GPUs: pools(w.gpus, n), VFs: pools(w.vfs, m), Links: w.links, Load: w.load}
+				f(tree, q)
+				q.VFs = pools(w.vfs, m/3, m/3, m/3)
+				if r.IntN(2) == 0 {
+					q.GPUs = pools(w.gpus, n/2, n/2)
+				}
+				f(tree, q)
 			}
 		}
 	}
@@ -98,7 +104,7 @@ func TestAllocations(t *testing.T) {
 	w.allToAll()
 	tree := w.tree(t, same)
 	for _, n := range [][2]int{{1, 1}, {4, 4}, {8, 8}, {3, 5}, {4, 0}} {
-		q := Request{GPUs: Half{Count: n[0], Free: w.gpus}, VFs: Half{Count: n[1], Free: w.vfs}, Links: w.links, Load: w.load}
+		q := Request{GPUs: []Half{{Count: n[0], Free: w.gpus}}, VFs: []Half{{Count: n[1], Free: w.vfs}}, Links: w.links, Load: w.load}
 		if got := testing.AllocsPerRun(20, func() { mustChoose(t, tree, q) }); got >= 100 {
 			t.Errorf("%d+%d: %v allocations", n[0], n[1], got)
 		}

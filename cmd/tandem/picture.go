@@ -1,0 +1,48 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// picture is the node with the cards of the matrix, under the names that the matrix gives them.
+func (n *node) picture(title string, m *matrix) *picture.Node {
+	drawn := &picture.Node{Title: title, Tree: n.tree}
+	for i, g := range m.GPUs {
+		card := picture.Card{Kind: picture.GPU, Name: fmt.Sprintf("GPU%d", i), Detail: g.Model, Address: g.Address}
+		for _, id := range g.devices() {
+			card.Devices = append(card.Devices, picture.Device{ID: id})
+		}
+		drawn.Cards = append(drawn.Cards, card)
+	}
+	for i, nic := range m.NICs {
+		card := picture.Card{Kind: picture.NIC, Name: fmt.Sprintf("NIC%d", i), Detail: cmp.Or(nic.RDMA, nic.Netdev), Address: nic.Address}
+		for _, vf := range nic.VFs {
+			card.Devices = append(card.Devices, picture.Device{ID: vfText(n.tree, vf)})
+		}
+		drawn.Cards = append(drawn.Cards, card)
+	}
+	return drawn
+}
+
+// devices are the IDs of what can be given to containers: the partitions, or the GPU itself.
+func (g *gpuEntry) devices() []string {
+	if len(g.Partitions) == 0 {
+		return []string{g.ID}
+	}
+	return g.Partitions
+}
+
+// vfText is a VF with the names of its RDMA devices and netdevs.
+func vfText(tree *topology.Tree, address topology.Address) string {
+	words := []string{address.String()}
+	if d, ok := tree.Device(address); ok {
+		words = slices.Concat(words, d.RDMA, d.Netdevs)
+	}
+	return strings.Join(words, " ")
+}
