@@ -115,7 +115,11 @@ func (e *examination) refusedShapes(refused []int) {
 
 // near is how many of n pairs can be on one switch each, with devices of these NUMA nodes; of all where there are none.
 func (e *examination) near(n int, nodes []int) int {
-	r := placement.Request{Links: e.Links, GPUs: half(e.GPUs, n, nodes), VFs: half(e.VFs, n, nodes)}
+	r := placement.Request{
+		Links: e.Links,
+		GPUs:  []placement.Half{half(e.GPUs, n, nodes)},
+		VFs:   []placement.Half{half(e.VFs, n, nodes)},
+	}
 	choice, err := placement.Choose(e.Tree, r)
 	if err != nil {
 		return 0

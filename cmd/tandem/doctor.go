@@ -22,7 +22,7 @@ type examiner struct {
 }
 
 func newDoctor() *cobra.Command {
-	x := examiner{format: asTable}
+	x := examiner{format: oneOf(asTable, asJSON)}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what stands between this node and GPUs and VFs on the same switch",
@@ -60,7 +60,7 @@ func (x *examiner) register(cmd *cobra.Command) {
 	flags.StringVar(&x.node.ConfigDir, "kubelet-config-dir", "", "folder with drop-ins of that configuration (default what its command line says)")
 	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, to select VFs")
 	flags.IntVar(&x.node.CPUs, "cpus", 0, "whole CPUs that containers ask for beside GPUs and VFs")
-	flags.VarP(&x.format, "output", "o", outputUsage)
+	flags.VarP(&x.format, "output", "o", x.format.usage())
 	x.fix.register(flags)
 }
 
@@ -75,7 +75,7 @@ func (x *examiner) run(cmd *cobra.Command) error {
 		return err
 	}
 	findings := doctor.Examine(x.node)
-	if x.format == asJSON {
+	if x.format.format == asJSON {
 		if findings == nil {
 			findings = []doctor.Finding{}
 		}

@@ -36,7 +36,7 @@ type verifier struct {
 
 func newVerify() *cobra.Command {
 	v := verifier{within: topology.PXB}
-	format := asTable
+	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check inside a pod that its GPUs and VFs are on the same switches",
@@ -54,7 +54,7 @@ container needs no privilege; one that is privileged has the device nodes of all
 			if err != nil {
 				return err
 			}
-			if format == asJSON {
+			if format.format == asJSON {
 				err = writeJSON(cmd.OutOrStdout(), result)
 			} else {
 				_, err = cmd.OutOrStdout().Write(result.table())
@@ -73,7 +73,7 @@ container needs no privilege; one that is privileged has the device nodes of all
 	cmd.Flags().IntVar(&v.vfs, "vfs", -1, "VFs that there have to be; -1 for one or more")
 	cmd.Flags().TextVar(&v.within, "within", topology.PXB, "farthest distance of a pair that is accepted: PIX, PXB, PHB, NODE or SYS")
 	cmd.Flags().BoolVar(&v.inOrder, "in-order", false, "fail also when the i-th VF does not pair with the i-th GPU")
-	cmd.Flags().VarP(&format, "output", "o", outputUsage)
+	cmd.Flags().VarP(&format, "output", "o", format.usage())
 	return cmd
 }
 
@@ -115,14 +115,14 @@ func (r *verification) count(what string, got, want int, why string) {
 
 // pair finds the best pairs that can be made of what the container has: all of them have to be near.
 func (r *verification) pair(tree *topology.Tree, within topology.Level) error {
-	var request placement.Request
+	var gpus, vfs placement.Half
 	for _, g := range r.GPUs {
-		request.GPUs.Held = append(request.GPUs.Held, placement.Device{ID: g.ID, Address: g.Address})
+		gpus.Held = append(gpus.Held, placement.Device{ID: g.ID, Address: g.Address})
 	}
 	for _, vf := range r.VFs {
-		request.VFs.Held = append(request.VFs.Held, placement.Device{ID: vf.Address.String(), Address: vf.Address})
+		vfs.Held = append(vfs.Held, placement.Device{ID: vf.Address.String(), Address: vf.Address})
 	}
-	choice, err := placement.Choose(tree, request)
+	choice, err := placement.Choose(tree, placement.Request{GPUs: []placement.Half{gpus}, VFs: []placement.Half{vfs}})
 	if err != nil {
 		return fmt.Errorf("pair the container's devices: %w", err)
 	}

@@ -11,11 +11,20 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// toldPair is an entry of pairs.json, in which tandem-rdma tells a container its pairs, as far as it can be checked.
+// pairsFile is pairs.json, in which tandem-rdma tells a container its pairs, as far as it can be checked.
+type pairsFile struct {
+	Pairs []toldPair `json:"pairs"`
+}
+
 type toldPair struct {
-	GPU      string         `json:"gpu"` // address, device ID or UUID
-	VF       string         `json:"vf"`
+	GPU      *toldDevice    `json:"gpu"` // null in a container without GPUs
+	VF       toldDevice     `json:"vf"`
 	Distance topology.Level `json:"distance"`
+}
+
+type toldDevice struct {
+	ID      string           `json:"id"` // the kubelet's device ID: a UUID, an address, the name of a partition
+	Address topology.Address `json:"address"`
 }
 
 // comparePairs checks that what pairs.json tells is what the container has. Without the file nothing is told.
@@ -29,11 +38,11 @@ func (v *verifier) comparePairs(tree *topology.Tree, r *verification) error {
 		return fmt.Errorf("read the pairs that the container was told: %w", err)
 	}
 	failures := len(r.Failures)
-	var told []toldPair
+	var told pairsFile
 	if err := json.Unmarshal(content, &told); err != nil {
 		r.fail("%s cannot be read: %v", v.pairsFile, err)
 	}
-	for _, pair := range told {
+	for _, pair := range told.Pairs {
 		r.compare(tree, v.pairsFile, pair)
 	}
 	r.PairsFile = "agrees"
@@ -44,15 +53,18 @@ func (v *verifier) comparePairs(tree *topology.Tree, r *verification) error {
 }
 
 func (r *verification) compare(tree *topology.Tree, file string, told toldPair) {
-	g := slices.IndexFunc(r.GPUs, func(g containerGPU) bool {
-		return told.GPU == g.ID || told.GPU == g.Address.String() || told.GPU == g.UUID
-	})
-	vf := slices.IndexFunc(r.VFs, func(vf containerVF) bool { return told.VF == vf.Address.String() })
-	if g < 0 || vf < 0 {
-		r.fail("%s pairs GPU %q with VF %q, and the container does not have both", file, told.GPU, told.VF)
+	if !slices.ContainsFunc(r.VFs, func(vf containerVF) bool { return vf.Address == told.VF.Address }) {
+		r.fail("%s names the VF %s, and the container does not have it", file, told.VF.Address)
 		return
 	}
-	if d := tree.Distance(r.GPUs[g].Address, r.VFs[vf].Address).Level; d != told.Distance {
-		r.fail("%s tells that GPU %s and VF %s are %s apart, and they are %s", file, told.GPU, told.VF, told.Distance, d)
+	if told.GPU == nil {
+		return
+	}
+	if !slices.ContainsFunc(r.GPUs, func(g containerGPU) bool { return g.Address == told.GPU.Address }) {
+		r.fail("%s names the GPU %s, and the container does not have it", file, told.GPU.ID)
+		return
+	}
+	if d := tree.Distance(told.GPU.Address, told.VF.Address).Level; d != told.Distance {
+		r.fail("%s tells that GPU %s and VF %s are %s apart, and they are %s", file, told.GPU.ID, told.VF.Address, told.Distance, d)
 	}
 }

@@ -165,14 +165,20 @@ func TestVerify(t *testing.T) {
 		}, ""},
 
 		{"pairs.json agrees", func(t *testing.T) *pod {
-			return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), `[{"gpu":"0000:11:00.0","vf":"0000:0c:00.1","rdma":"mlx5_8","distance":"PIX"}]`)
+			return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), told(ociGPU0, ociGPU0, ociVF0, "PIX"))
 		}, ""},
 		{"pairs.json tells another distance", func(t *testing.T) *pod {
-			return pairs(oci(t).amd(ociGPU0).vfs(ociVF1).with("--within=SYS"), `[{"gpu":"0000:11:00.0","vf":"0000:2a:00.1","distance":"PIX"}]`)
+			return pairs(oci(t).amd(ociGPU0).vfs(ociVF1).with("--within=SYS"), told(ociGPU0, ociGPU0, ociVF1, "PIX"))
 		}, "PAIRS tells that GPU 0000:11:00.0 and VF 0000:2a:00.1 are PIX apart, and they are NODE"},
-		{"pairs.json of another container", func(t *testing.T) *pod {
-			return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), `[{"gpu":"0000:11:00.0","vf":"0000:2a:00.1","distance":"NODE"}]`)
-		}, `PAIRS pairs GPU "0000:11:00.0" with VF "0000:2a:00.1", and the container does not have both`},
+		{"pairs.json with a GPU of another container", func(t *testing.T) *pod {
+			return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), told(ociGPU1, ociGPU1, ociVF0, "NODE"))
+		}, `PAIRS names the GPU 0000:2f:00.0, and the container does not have it`},
+		{"pairs.json with a VF of another container", func(t *testing.T) *pod {
+			return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), told(ociGPU0, ociGPU0, ociVF1, "NODE"))
+		}, `PAIRS names the VF 0000:2a:00.1, and the container does not have it`},
+		{"pairs.json without GPUs", func(t *testing.T) *pod {
+			return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), `{"version":1,"pairs":[{"gpu":null,"vf":{"id":"0000:0c:00.1","address":"0000:0c:00.1"}}]}`)
+		}, ""},
 		{"pairs.json broken", func(t *testing.T) *pod { return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), `[`) },
 			"PAIRS cannot be read: unexpected end of JSON input"},
 
@@ -181,7 +187,7 @@ func TestVerify(t *testing.T) {
 		}, ""},
 		{"NVIDIA by UUID", func(t *testing.T) *pod {
 			return pairs(env(newPod(t, "nv-h800-8x8", 1).nvidia(0, 1, 2), "NVIDIA_VISIBLE_DEVICES", "GPU-1,GPU-2").vfs("0000:35:00.1", "0000:47:00.1").with("--gpus=2"),
-				`[{"gpu":"GPU-1","vf":"0000:35:00.1","distance":"PIX"}]`)
+				told("GPU-1", "0000:34:00.0", "0000:35:00.1", "PIX"))
 		}, ""},
 		{"NVIDIA by wrong UUID", func(t *testing.T) *pod {
 			return env(newPod(t, "nv-h800-8x8", 1).nvidia(0), "NVIDIA_VISIBLE_DEVICES", "GPU-0,GPU-9").vfs("0000:0e:00.1")
@@ -208,6 +214,12 @@ func TestVerify(t *testing.T) {
 			}
 		})
 	}
+}
+
+// told is a pairs.json as tandem-rdma writes it.
+func told(id, gpu, vf, distance string) string {
+	return fmt.Sprintf(`{"version":1,"pairs":[{"gpu":{"id":%q,"address":%q,"resource":"x/gpu"},`+
+		`"vf":{"id":%q,"address":%[3]q,"resource":"x/vf","rdma":"mlx5_8"},"distance":%[4]q,"bridges":3,"switch":"0000:08:00.0"}]}`, id, gpu, vf, distance)
 }
 
 // renderNode is that of a partition.

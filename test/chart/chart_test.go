@@ -197,4 +197,4 @@ func TestFlagsExist(t *testing.T) {
 }
 
 // awaited are flags that a value sets, none by default, and that are still being written.
-var awaited = []string{"intent", "alignment", "use-cdi", "config-file"}
+var awaited = []string{"intent", "alignment", "use-cdi", "config-file", "vendor"}

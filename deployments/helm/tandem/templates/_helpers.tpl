@@ -50,7 +50,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- define "tandem.nodeEnv" -}}
 - name: NODE_NAME
   valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
-- name: HOST_IP
+- name: NODE_IP
   valueFrom: {fieldRef: {fieldPath: status.hostIP}}
 {{- end }}
 
