@@ -106,6 +106,11 @@ func (e *examination) refusedShapes(refused []int) {
 			"or as many VFs on each NUMA node as GPUs: fewer in sriov_numvfs",
 		},
 	}
+	if e.Guessed {
+		f.Severity = Unknown
+		f.Evidence = append(f.Evidence, "no --config: these are the VFs of all NICs with RDMA, as if they were offered with their NUMA nodes")
+		f.Fix = append(f.Fix, "tandem doctor --config config.json tells for the pools that there are")
+	}
 	if e.CPUs > 0 {
 		f.Summary = strings.Replace(f.Summary, " are refused", fmt.Sprintf(" and for %s are refused", count(e.CPUs, "CPU")), 1)
 		f.Fix = append(f.Fix, "or, where it is for the CPUs: a number of CPUs that is no multiple of 1 (cpu: 7500m), which the CPU manager leaves alone")

@@ -31,8 +31,8 @@ pods whose GPUs and VFs share a switch: each finding with what was seen, why it 
 the node, or in a debug container. It changes nothing; --fix-kubelet patches the kubelet's configuration, and even that
 only shows the difference until --apply is given too.
 
-Request shapes are judged for an empty node by the kubelet's own rules. Without --config the VFs are those of all NICs with RDMA, each
-with its NUMA node; with it what config.json selects, in the way it offers them.
+Request shapes are judged for an empty node by the kubelet's own rules, for the VFs that config.json selects (--config) and as it
+offers them. Without it they are those of all NICs with RDMA, each with its NUMA node, and the verdict is a guess.
 
 The exit code is 0 where nothing was found, and 3 where there is an error or a warning.`,
 		Example: `  tandem doctor
@@ -103,6 +103,7 @@ func (x *examiner) read() error {
 		return err
 	}
 	x.node.Sys, x.node.Tree, x.node.Links = os.DirFS(x.from.sysfsRoot), n.tree, n.links
+	x.node.Guessed = x.config == ""
 	x.node.GPUs, x.node.VFs = offered(n.gpuDevices()), offered(vfs)
 	return nil
 }
