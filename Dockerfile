@@ -1,17 +1,16 @@
-# One image with tandem-gpu, tandem-rdma and tandem; the manifests say which one a container runs.
+# One image with tandem-gpu, tandem-rdma and tandem, under their own names and those by which the operators of the stock plugins
+# call theirs. "make image" makes the same image without Docker; tools/image/files.go lists what is in it and why.
 FROM golang:1.26-bookworm AS build
+RUN apt-get update && apt-get install -y --no-install-recommends busybox-static
 WORKDIR /src
-COPY go.mod go.sum ./
-RUN go mod download
 COPY . .
-RUN make build
+RUN make rootfs
 
-# debian:12-slim is there for tandem-gpu, which loads the vendors' libraries by glibc's dlopen, for people, and for what wraps
-# the plugins: a shell, cat and grep for "kubectl exec" and for entry points that are scripts.
-FROM debian:12-slim
-COPY --from=build /src/bin/tandem /src/bin/tandem-gpu /src/bin/tandem-rdma /usr/bin/
-# The name and the folder by which AMD's manifests and GPU operator start their plugin.
-RUN ln -s ../usr/bin/tandem-gpu /root/k8s-device-plugin
+FROM scratch
+COPY --from=build /src/bin/rootfs/ /
+ENV PATH=/usr/bin:/bin
 WORKDIR /root
-# No ENTRYPOINT: which of the two plugins runs is the manifest's choice. AMD's manifests leave it to the image.
+# For manifests of the stock plugins that name no command: those of AMD and NVIDIA give nothing, those of the SR-IOV network device
+# plugin arguments. Ours name the command.
+ENTRYPOINT ["/entrypoint.sh"]
 CMD ["tandem-gpu"]

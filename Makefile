@@ -49,6 +49,8 @@ $(BIN)/nvml/libnvidia-ml.so.1: test/nvml/library/nvml.c go.mod
 test: ## Run all tests: own packages with the race detector, then two versions of the real kubelet around the built plugins
 	go test -race ./...
 	cd test/bench && go test ./...
+	cd tools/image && go test ./...
+	cd test/chart && go test ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -count=1 -timeout 20m ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet, 1.37; $(KUBELET)" go test $(KUBELET37) -count=1 -timeout 20m . -admissions=60 -simulated=2400 -chaos=150
 
@@ -76,11 +78,13 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	cd test/kubelet && $(PROGRESS) "lint test/kubelet; $(KUBELET)" $(TOOLS)/golangci-lint run ./...
 	cd test/kubelet && go vet $(KUBELET37) ./...
 	cd test/bench && $(TOOLS)/golangci-lint run ./...
+	cd tools/image && $(TOOLS)/golangci-lint run ./...
+	cd test/chart && $(TOOLS)/golangci-lint run ./...
 	$(TOOLS)/kustomize build deployments/base >/dev/null
 	$(TOOLS)/kustomize build deployments/privileged >/dev/null
 	$(TOOLS)/kustomize build deployments/intent-kubelet >/dev/null
 	$(TOOLS)/kustomize build deployments/intent-api-server >/dev/null
-	@for module in . test/kubelet test/bench tools; do (cd $$module && go mod tidy -diff) || exit 1; done
+	@for module in . test/kubelet test/bench test/chart tools tools/image; do (cd $$module && go mod tidy -diff) || exit 1; done
 	cd test/kubelet && go mod tidy -modfile=go.v1.37.mod -diff
 
 .PHONY: fuzz
@@ -117,8 +121,12 @@ generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the Go 
 	PATH="$(TOOLS):$$PATH" protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. coordination/api/*.proto plugins/gpu/amd/exporter/*.proto
 
 .PHONY: image
-image: ## Build the container image IMAGE:TAG with docker
-	docker build -t $(IMAGE):$(TAG) .
+image: build ## Pack the container image IMAGE:TAG into bin/image.tar, without a container engine (needs busybox-static)
+	cd tools/image && go run -buildvcs=false . --bin $(BIN) --tag $(IMAGE):$(TAG) --tarball $(BIN)/image.tar
+
+.PHONY: rootfs
+rootfs: build ## Write the container image's files into bin/rootfs, for the Dockerfile
+	cd tools/image && go run -buildvcs=false . --bin $(BIN) --rootfs $(BIN)/rootfs
 
 .PHONY: clean
 clean: ## Remove bin; Go's caches stay

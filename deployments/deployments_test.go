@@ -50,7 +50,7 @@ func TestConfigIsReadWithoutWarning(t *testing.T) {
 }
 
 func TestExamplesAskForWhatIsOffered(t *testing.T) {
-	offered := []string{gpuResource}
+	offered := []string{gpuResource, "nvidia.com/gpu"}
 	for _, r := range config(t).Resources {
 		offered = append(offered, r.Prefix+"/"+r.Name)
 	}
@@ -59,14 +59,22 @@ func TestExamplesAskForWhatIsOffered(t *testing.T) {
 		t.Fatalf("no examples: %v", err)
 	}
 	for _, file := range files {
-		pod := read[struct {
+		job := read[struct {
 			Spec struct {
-				Containers []struct {
-					Resources struct{ Limits map[string]any }
+				Template struct {
+					Spec struct {
+						Containers []struct {
+							Resources struct{ Limits map[string]any }
+						}
+					}
 				}
 			}
 		}](t, file)
-		for _, container := range pod.Spec.Containers {
+		containers := job.Spec.Template.Spec.Containers
+		if len(containers) == 0 {
+			t.Errorf("%s has no container", file)
+		}
+		for _, container := range containers {
 			for name := range container.Resources.Limits {
 				if !slices.Contains(offered, name) {
 					t.Errorf("%s asks for %s; offered are %q", file, name, offered)

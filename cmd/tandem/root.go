@@ -13,6 +13,7 @@ const (
 	exitOK    = 0
 	exitError = 1
 	exitUsage = 2
+	exitFound = 3
 )
 
 const exitCodes = `
@@ -24,6 +25,11 @@ Exit codes:
 
 // usageError is an error of the command line.
 type usageError struct{ error }
+
+// foundError says that doctor has printed findings.
+type foundError struct{}
+
+func (foundError) Error() string { return "there are findings" }
 
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
@@ -38,6 +44,8 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.Is(err, foundError{}):
+		return exitFound
 	case errors.As(err, &wrong):
 		fmt.Fprintf(stderr, "%s: %v; see %[1]s --help\n", command.CommandPath(), err)
 		return exitUsage
@@ -64,7 +72,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
-	root.AddCommand(newTopo(), newRecord(), newPlan(), newStatus(), newExplain(), newSimulate())
+	root.AddCommand(newTopo(), newRecord(), newPlan(), newStatus(), newExplain(), newVerify(), newDoctor(), newSimulate())
 	return root
 }
 

@@ -78,7 +78,7 @@ func golden(t *testing.T, name, got string) {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"topo", "record", "plan"} {
+	for _, command := range []string{"topo", "record", "plan", "verify", "doctor"} {
 		help := succeed(t, command, "--help")
 		for _, want := range []string{"Usage:\n  tandem " + command, "Examples:\n  tandem " + command, "Flags:\n", "Exit codes:\n  0  done\n"} {
 			if !strings.Contains(help, want) {

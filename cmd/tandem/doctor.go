@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tandem-k8s/tandem/doctor"
+)
+
+// examiner is the command line of doctor.
+type examiner struct {
+	from   source
+	node   doctor.Node
+	config string // of the VFs
+	format output
+	fix    fixer
+}
+
+func newDoctor() *cobra.Command {
+	x := examiner{format: oneOf(asTable, asJSON)}
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what stands between this node and GPUs and VFs on the same switch",
+		Long: `Look at this node's hardware, its kubelet's configuration and state, and its sockets, and say what stands between it and
+pods whose GPUs and VFs share a switch: each finding with what was seen, why it matters and how to put it right. Run it as root on
+the node, or in a debug container. It changes nothing; --fix-kubelet patches the kubelet's configuration, and even that
+only shows the difference until --apply is given too.
+
+Request shapes are judged for an empty node by the kubelet's own rules, for the VFs that config.json selects (--config) and as it
+offers them. Without it they are those of all NICs with RDMA, each with its NUMA node, and the verdict is a guess.
+
+The exit code is 0 where nothing was found, and 3 where there is an error or a warning.`,
+		Example: `  tandem doctor
+  tandem doctor --config /etc/pcidp/config.json --cpus 16 -o json
+  tandem doctor --fix-kubelet
+  tandem doctor --fix-kubelet --apply
+  tandem doctor --rollback-kubelet
+  kubectl debug node/NODE -it --profile=sysadmin --image=tandem -- \
+    tandem doctor --dev-root=/host/dev --kubelet-dir=/host/var/lib/kubelet --run-dir=/host/run/tandem`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
+	}
+	x.register(cmd)
+	return cmd
+}
+
+func (x *examiner) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&x.from.sysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
+	flags.StringVar(&x.node.DevRoot, "dev-root", "/dev", "folder with the device nodes")
+	flags.StringVar(&x.node.KubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's root folder")
+	flags.StringVar(&x.node.RunDir, "run-dir", "/run/tandem", "the plugins' --run-dir")
+	flags.StringVar(&x.node.ProcRoot, "proc-root", "/proc", "folder where the running kubelet's command line is")
+	flags.StringVar(&x.node.Config, "kubelet-config", "", "the kubelet's configuration (default what its command line says, or config.yaml in --kubelet-dir)")
+	flags.StringVar(&x.node.ConfigDir, "kubelet-config-dir", "", "folder with drop-ins of that configuration (default what its command line says)")
+	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, to select VFs")
+	flags.IntVar(&x.node.CPUs, "cpus", 0, "whole CPUs that containers ask for beside GPUs and VFs")
+	flags.VarP(&x.format, "output", "o", x.format.usage())
+	x.fix.register(flags)
+}
+
+func (x *examiner) run(cmd *cobra.Command) error {
+	if x.node.CPUs < 0 {
+		return usage("--cpus %d: want 0 or more", x.node.CPUs)
+	}
+	if done, err := x.fix.run(cmd, x); done || err != nil {
+		return err
+	}
+	if err := x.read(); err != nil {
+		return err
+	}
+	findings := doctor.Examine(x.node)
+	if x.format.format == asJSON {
+		if findings == nil {
+			findings = []doctor.Finding{}
+		}
+		if err := writeJSON(cmd.OutOrStdout(), findings); err != nil {
+			return err
+		}
+	} else if _, err := cmd.OutOrStdout().Write(report(findings)); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }) {
+		return foundError{}
+	}
+	return nil
+}
+
+// read takes the machine over from sysfs.
+func (x *examiner) read() error {
+	n, err := readNode(&x.from)
+	if err != nil {
+		return err
+	}
+	q := question{config: x.config}
+	vfs, _, err := q.vfDevices(n, &x.from)
+	if err != nil {
+		return err
+	}
+	x.node.Sys, x.node.Tree, x.node.Links = os.DirFS(x.from.sysfsRoot), n.tree, n.links
+	x.node.Guessed = x.config == ""
+	x.node.GPUs, x.node.VFs = offered(n.gpuDevices()), offered(vfs)
+	return nil
+}
+
+func offered(list devices) []doctor.Device {
+	var all []doctor.Device
+	for _, d := range list {
+		all = append(all, doctor.Device{Device: d.Device, NUMA: d.numa})
+	}
+	return all
+}
+
+// report is for people.
+func report(findings []doctor.Finding) []byte {
+	var out bytes.Buffer
+	counts := map[doctor.Severity]int{}
+	for _, f := range findings {
+		counts[f.Severity]++
+		fmt.Fprintf(&out, "%s %s: %s\n", strings.ToUpper(string(f.Severity)), f.ID, f.Summary)
+		for _, seen := range f.Evidence {
+			fmt.Fprintf(&out, "  seen  %s\n", seen)
+		}
+		fmt.Fprintf(&out, "  why   %s\n", f.Why)
+		for _, fix := range f.Fix {
+			fmt.Fprintf(&out, "  fix   %s\n", fix)
+		}
+		out.WriteByte('\n')
+	}
+	if len(findings) == 0 {
+		out.WriteString("Nothing stands between this node and GPUs and VFs on the same switch.\n")
+		return out.Bytes()
+	}
+	fmt.Fprintf(&out, "%d found: errors %d, warnings %d, unknown %d\n", len(findings), counts[doctor.Error], counts[doctor.Warning], counts[doctor.Unknown])
+	return out.Bytes()
+}

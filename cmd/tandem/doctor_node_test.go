@@ -1,0 +1,237 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/doctor"
+	"github.com/tandem-k8s/tandem/test/machines"
+)
+
+// sick is a machine and a kubelet laid out in a folder, healthy until a test changes something.
+type sick struct {
+	t    *testing.T
+	root string // short, for sockets below it
+	args []string
+}
+
+const healthyKubelet = `# of kubeadm
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+topologyManagerPolicy: restricted
+topologyManagerScope: container
+topologyManagerPolicyOptions:
+  prefer-closest-numa-nodes: "true"
+cpuManagerPolicy: static
+reservedSystemCPUs: "0"
+`
+
+// everyVF is a pool with all VFs, without NUMA hints.
+const everyVF = `{"resourceList": [{"resourceName": "rdma_vf", "resourcePrefix": "tandem.dev", "excludeTopology": true, "selectors": {"isRdma": true}}]}`
+
+// sysfs lays a machine out, to be copied: that is faster than to lay it out every time.
+func sysfs(t *testing.T, machine string, perPF int) string {
+	t.Helper()
+	m, err := machines.Load(machine, perPF)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "sys")
+	if err := m.Layout(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// layOut makes a healthy node with a copy of a sysfs.
+func layOut(t *testing.T, sys string) *sick {
+	t.Helper()
+	root, err := os.MkdirTemp("", "doc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	s := &sick{t: t, root: root}
+	if out, err := exec.Command("cp", "-a", sys, s.path("sys")).CombinedOutput(); err != nil {
+		t.Fatalf("copy: %v %s", err, out)
+	}
+	s.write("config.json", everyVF)
+	s.write("kubelet/config.yaml", healthyKubelet)
+	s.listen("kubelet/device-plugins/kubelet.sock")
+	s.listen("kubelet/pod-resources/kubelet.sock")
+	s.write("kubelet/memory_manager_state", `{"policyName":"None","machineState":{},"entries":{},"checksum":1}`)
+	s.cpuState("static", s.allCPUs())
+	s.deviceNodes()
+	return s
+}
+
+func (s *sick) path(name string) string { return filepath.Join(s.root, name) }
+
+func (s *sick) check(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *sick) write(name, content string) {
+	s.t.Helper()
+	s.check(os.MkdirAll(filepath.Dir(s.path(name)), 0o755))
+	s.check(os.WriteFile(s.path(name), []byte(content), 0o644))
+}
+
+func (s *sick) remove(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		if _, err := os.Lstat(s.path(name)); err != nil {
+			s.t.Fatalf("there is nothing to remove: %v", err)
+		}
+		s.check(os.RemoveAll(s.path(name)))
+	}
+}
+
+// listen opens a socket.
+func (s *sick) listen(name string) {
+	s.t.Helper()
+	s.check(os.MkdirAll(filepath.Dir(s.path(name)), 0o755))
+	listener, err := net.Listen("unix", s.path(name))
+	s.check(err)
+	s.t.Cleanup(func() { listener.Close() })
+}
+
+// device is a file of a PCI function.
+func (s *sick) device(address, file string) string {
+	return "sys/bus/pci/devices/" + address + "/" + file
+}
+
+// kubelet replaces lines of the kubelet's configuration.
+func (s *sick) kubelet(oldNew ...string) {
+	s.t.Helper()
+	for i := 0; i < len(oldNew); i += 2 {
+		if !strings.Contains(healthyKubelet, oldNew[i]) {
+			s.t.Fatalf("the configuration does not have %q", oldNew[i])
+		}
+	}
+	s.write("kubelet/config.yaml", strings.NewReplacer(oldNew...).Replace(healthyKubelet))
+}
+
+func (s *sick) cpuState(policy, shared string) {
+	s.t.Helper()
+	s.write("kubelet/cpu_manager_state", fmt.Sprintf(`{"policyName":%q,"defaultCpuSet":%q,"checksum":1}`, policy, shared))
+}
+
+// allCPUs are those of all nodes, in the kernel's list format.
+func (s *sick) allCPUs() string {
+	s.t.Helper()
+	files, err := filepath.Glob(s.path("sys/devices/system/node/node*/cpulist"))
+	s.check(err)
+	var lists []string
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		s.check(err)
+		lists = append(lists, strings.TrimSpace(string(content)))
+	}
+	return strings.Join(lists, ",")
+}
+
+// deviceNodes makes the nodes that the machine's drivers would.
+func (s *sick) deviceNodes() {
+	s.t.Helper()
+	s.write("dev/null", "")
+	for pattern, dir := range map[string]string{
+		"sys/bus/pci/devices/*/drm/renderD*":         "dev/dri",
+		"sys/bus/pci/devices/*/infiniband_verbs/*":   "dev/infiniband",
+		"sys/module/amdgpu":                          "",
+		"sys/bus/pci/drivers/nvidia":                 "",
+		"sys/bus/pci/devices/*/infiniband_mad/umad*": "dev/infiniband",
+	} {
+		nodes, err := filepath.Glob(s.path(pattern))
+		s.check(err)
+		for _, node := range nodes {
+			switch filepath.Base(node) {
+			case "amdgpu":
+				s.write("dev/kfd", "")
+			case "nvidia":
+				s.write("dev/nvidiactl", "")
+			default:
+				s.write(filepath.Join(dir, filepath.Base(node)), "")
+			}
+		}
+	}
+	s.write("dev/infiniband/rdma_cm", "")
+}
+
+// with adds flags.
+func (s *sick) with(args ...string) { s.args = append(s.args, args...) }
+
+// command is tandem doctor on the node.
+func (s *sick) command(args ...string) []string {
+	return slices.Concat([]string{
+		"doctor", "--sysfs-root", s.path("sys"), "--dev-root", s.path("dev"), "--kubelet-dir", s.path("kubelet"), "--run-dir", s.path("run"),
+		"--proc-root", s.path("proc"), "--config", s.path("config.json"),
+	}, s.args, args)
+}
+
+// findings runs tandem doctor.
+func (s *sick) findings() []doctor.Finding {
+	s.t.Helper()
+	code, stdout, stderr := run(s.command("-o", "json")...)
+	var findings []doctor.Finding
+	if err := json.Unmarshal([]byte(stdout), &findings); err != nil {
+		s.t.Fatalf("%v: exit code %d, %s%s", err, code, stdout, stderr)
+	}
+	want := exitOK
+	if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }) {
+		want = exitFound
+	}
+	if code != want || stderr != "" {
+		s.t.Errorf("exit code %d, want %d; standard error %q", code, want, stderr)
+	}
+	return findings
+}
+
+// symlink makes a link with a relative target, wherever links lead on the way.
+func (s *sick) symlink(target, name string) {
+	s.t.Helper()
+	dir, err := filepath.EvalSymlinks(filepath.Dir(s.path(name)))
+	s.check(err)
+	relative, err := filepath.Rel(dir, s.path(target))
+	s.check(err)
+	s.check(os.Symlink(relative, filepath.Join(dir, filepath.Base(name))))
+}
+
+// withoutVFs takes the VFs of a PF away as the kernel does when 0 is written to sriov_numvfs.
+func (s *sick) withoutVFs(pf string) {
+	s.t.Helper()
+	links, err := filepath.Glob(s.path(s.device(pf, "virtfn*")))
+	s.check(err)
+	for _, link := range links {
+		vf, err := os.Readlink(link)
+		s.check(err)
+		name := "sys/bus/pci/devices/" + filepath.Base(vf)
+		place, err := filepath.EvalSymlinks(s.path(name))
+		s.check(err)
+		s.check(os.RemoveAll(place))
+		s.check(os.Remove(s.path(name)))
+		s.check(os.Remove(link))
+	}
+	s.write(s.device(pf, "sriov_numvfs"), "0\n")
+}
+
+func (s *sick) checkpoint(registered string) {
+	s.t.Helper()
+	s.write("kubelet/device-plugins/kubelet_internal_checkpoint", `{"Data":{"PodDeviceEntries":null,"RegisteredDevices":`+registered+`},"Checksum":1}`)
+}
+
+// noExclusion offers VFs with their NUMA nodes.
+func (s *sick) noExclusion() {
+	s.t.Helper()
+	s.write("config.json", strings.Replace(everyVF, `"excludeTopology": true, `, "", 1))
+}

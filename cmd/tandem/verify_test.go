@@ -1,0 +1,252 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// pod is a laid-out machine as a container on it sees it.
+type pod struct {
+	t    *testing.T
+	root string
+	env  map[string]string
+	args []string
+}
+
+func newPod(t *testing.T, machine string, perPF int) *pod {
+	t.Helper()
+	m, err := machines.Load(machine, perPF)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pod{t: t, root: t.TempDir(), env: map[string]string{}}
+	if err := m.Layout(p.path("sys")); err != nil {
+		t.Fatal(err)
+	}
+	p.file("dev/null", "")
+	return p
+}
+
+func (p *pod) path(name string) string { return filepath.Join(p.root, name) }
+
+func (p *pod) file(name, content string) {
+	p.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(p.path(name)), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(p.path(name), []byte(content), 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// amd gives the container the nodes of GPUs.
+func (p *pod) amd(addresses ...string) *pod {
+	p.t.Helper()
+	for _, address := range addresses {
+		nodes, err := filepath.Glob(p.path("sys/bus/pci/devices/" + address + "/drm/renderD*"))
+		if err != nil || len(nodes) != 1 {
+			p.t.Fatalf("%s has the render nodes %q: %v", address, nodes, err)
+		}
+		p.file("dev/dri/"+filepath.Base(nodes[0]), "")
+	}
+	return p
+}
+
+// nvidia tells of the GPUs as NVIDIA's driver does, the i-th with the minor i, and gives the container the nodes of some.
+func (p *pod) nvidia(given ...int) *pod {
+	p.t.Helper()
+	tree, err := topology.Read(os.DirFS(p.path("sys")))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	minor := 0
+	for d := range tree.Devices() {
+		if isGPU(d) {
+			p.file(fmt.Sprintf("proc/driver/nvidia/gpus/%s/information", d.Address),
+				fmt.Sprintf("Model: \t\t NVIDIA H800\nGPU UUID: \t GPU-%d\nBus Location: \t %s\nDevice Minor: \t %d\n", minor, d.Address, minor))
+			minor++
+		}
+	}
+	for _, i := range given {
+		p.file(fmt.Sprintf("dev/nvidia%d", i), "")
+	}
+	return p
+}
+
+// vfs gives the container VFs, with their nodes.
+func (p *pod) vfs(addresses ...string) *pod {
+	p.t.Helper()
+	p.env["PCIDEVICE_TANDEM_DEV_RDMA_VF"] = strings.Join(addresses, ",")
+	p.env["PCIDEVICE_TANDEM_DEV_RDMA_VF_INFO"] = "{}"
+	for _, address := range addresses {
+		nodes, _ := filepath.Glob(p.path("sys/bus/pci/devices/" + address + "/infiniband_verbs/*"))
+		for _, node := range nodes {
+			p.file("dev/infiniband/"+filepath.Base(node), "")
+		}
+	}
+	return p
+}
+
+func (p *pod) with(args ...string) *pod {
+	p.args = append(p.args, args...)
+	return p
+}
+
+// verify runs the command in the container.
+func (p *pod) verify() (code int, stdout, stderr string) {
+	p.t.Helper()
+	for name, value := range p.env {
+		p.t.Setenv(name, value)
+	}
+	args := []string{"verify", "--sysfs-root", p.path("sys"), "--dev-root", p.path("dev"), "--proc-root", p.path("proc"), "--pairs", p.path("run/tandem/pairs.json")}
+	return run(append(args, p.args...)...)
+}
+
+const (
+	ociGPU0, ociVF0 = "0000:11:00.0", "0000:0c:00.1"
+	ociGPU1, ociVF1 = "0000:2f:00.0", "0000:2a:00.1"
+)
+
+func TestVerify(t *testing.T) {
+	oci := func(t *testing.T) *pod { return newPod(t, "oci-mi300x-derived", 1) }
+	pairs := func(p *pod, text string) *pod {
+		p.file("run/tandem/pairs.json", text)
+		return p
+	}
+	env := func(p *pod, name, value string) *pod {
+		p.env[name] = value
+		return p
+	}
+	for _, test := range []struct {
+		name string
+		pod  func(t *testing.T) *pod
+		want string // of standard error; "" for verified
+	}{
+		{"1+1", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs(ociVF0) }, ""},
+		{"2+2", func(t *testing.T) *pod {
+			return oci(t).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1).with("--gpus=2", "--vfs=2", "--in-order")
+		}, ""},
+		{"no VF", func(t *testing.T) *pod { return newPod(t, "nv-a100pcie-cx6dx-vf-partial", 0).nvidia(0) },
+			"the container has no VF: no environment variable PCIDEVICE_* names one; a shell may drop names with a hyphen: run tandem verify without one"},
+		{"other switch", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs(ociVF1) },
+			"GPU 0000:11:00.0 and VF 0000:2a:00.1 are NODE apart, farther than PXB"},
+		{"other switch, accepted", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs(ociVF1).with("--within=NODE") }, ""},
+		{"one of two far", func(t *testing.T) *pod { return oci(t).amd(ociGPU0, ociGPU1).vfs("0000:41:00.1", ociVF0) },
+			"GPU 0000:2f:00.0 and VF 0000:41:00.1 are NODE apart, farther than PXB"},
+		{"crossed", func(t *testing.T) *pod { return oci(t).amd(ociGPU0, ociGPU1).vfs(ociVF1, ociVF0) }, ""},
+		{"crossed, order wanted", func(t *testing.T) *pod {
+			return oci(t).amd(ociGPU0, ociGPU1).vfs(ociVF1, ociVF0).with("--in-order")
+		}, "the i-th VF does not pair with the i-th GPU: compare the two lists"},
+		{"too few", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs(ociVF0).with("--gpus=2", "--vfs=2") },
+			"the container has 1 GPUs instead of 2; the container has 1 VFs instead of 2"},
+		{"no GPU", func(t *testing.T) *pod { return oci(t).vfs(ociVF0) }, "the container has no GPU: no device node of one is in DEV"},
+		{"no RDMA node", func(t *testing.T) *pod { return env(oci(t).amd(ociGPU0), "PCIDEVICE_X", ociVF0) },
+			"VF 0000:0c:00.1 has the RDMA device node /dev/infiniband/uverbs8, and it is not in the container"},
+		{"no such VF", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs("0000:ee:00.1", ociVF0) },
+			"PCIDEVICE_TANDEM_DEV_RDMA_VF names 0000:ee:00.1, and this machine has no such PCI function"},
+		{"no address", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs("mlx5_core.sf.4", ociVF0) },
+			`PCIDEVICE_TANDEM_DEV_RDMA_VF names "mlx5_core.sf.4", which is no PCI address`},
+		{"same list twice", func(t *testing.T) *pod { return env(oci(t).amd(ociGPU0).vfs(ociVF0), "PCIDEVICE_ALIAS", ociVF0) }, ""},
+		{"partitions", func(t *testing.T) *pod {
+			p := newPod(t, "amd-mi300x-smc-thor2-cpx-derived", 1)
+			p.file("dev/dri/"+renderNode(t, p, "amdgpu_xcp_1"), "")
+			return p.vfs("0000:06:00.1")
+		}, ""},
+
+		{"pairs.json agrees", func(t *testing.T) *pod {
+			return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), told(ociGPU0, ociGPU0, ociVF0, "PIX"))
+		}, ""},
+		{"pairs.json tells another distance", func(t *testing.T) *pod {
+			return pairs(oci(t).amd(ociGPU0).vfs(ociVF1).with("--within=SYS"), told(ociGPU0, ociGPU0, ociVF1, "PIX"))
+		}, "PAIRS tells that GPU 0000:11:00.0 and VF 0000:2a:00.1 are PIX apart, and they are NODE"},
+		{"pairs.json with a GPU of another container", func(t *testing.T) *pod {
+			return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), told(ociGPU1, ociGPU1, ociVF0, "NODE"))
+		}, `PAIRS names the GPU 0000:2f:00.0, and the container does not have it`},
+		{"pairs.json with a VF of another container", func(t *testing.T) *pod {
+			return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), told(ociGPU0, ociGPU0, ociVF1, "NODE"))
+		}, `PAIRS names the VF 0000:2a:00.1, and the container does not have it`},
+		{"pairs.json without GPUs", func(t *testing.T) *pod {
+			return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), `{"version":1,"pairs":[{"gpu":null,"vf":{"id":"0000:0c:00.1","address":"0000:0c:00.1"}}]}`)
+		}, ""},
+		{"pairs.json broken", func(t *testing.T) *pod { return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), `[`) },
+			"PAIRS cannot be read: unexpected end of JSON input"},
+
+		{"NVIDIA by node", func(t *testing.T) *pod {
+			return env(newPod(t, "nv-h800-8x8", 1).nvidia(0), "NVIDIA_VISIBLE_DEVICES", "all").vfs("0000:0e:00.1")
+		}, ""},
+		{"NVIDIA by UUID", func(t *testing.T) *pod {
+			return pairs(env(newPod(t, "nv-h800-8x8", 1).nvidia(0, 1, 2), "NVIDIA_VISIBLE_DEVICES", "GPU-1,GPU-2").vfs("0000:35:00.1", "0000:47:00.1").with("--gpus=2"),
+				told("GPU-1", "0000:34:00.0", "0000:35:00.1", "PIX"))
+		}, ""},
+		{"NVIDIA by wrong UUID", func(t *testing.T) *pod {
+			return env(newPod(t, "nv-h800-8x8", 1).nvidia(0), "NVIDIA_VISIBLE_DEVICES", "GPU-0,GPU-9").vfs("0000:0e:00.1")
+		}, "NVIDIA_VISIBLE_DEVICES names GPU-9, and no GPU in PROC/driver/nvidia/gpus has that UUID"},
+		{"NVIDIA without its files", func(t *testing.T) *pod {
+			p := newPod(t, "nv-h800-8x8", 1)
+			p.file("dev/nvidia3", "")
+			return p.vfs("0000:0e:00.1").with("--gpus=0")
+		}, "DEV/nvidia3 is there, and no file PROC/driver/nvidia/gpus/*/information tells which PCI function it is"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := test.pod(t)
+			code, stdout, stderr := p.verify()
+			stderr = strings.NewReplacer(p.path("dev"), "DEV", p.path("proc"), "PROC", p.path("run/tandem/pairs.json"), "PAIRS").Replace(stderr)
+			wantCode, want := exitOK, ""
+			if test.want != "" {
+				wantCode, want = exitError, "tandem verify: "+test.want+"\n"
+			}
+			if code != wantCode {
+				t.Errorf("exit code %d, want %d:\n%s", code, wantCode, stdout)
+			}
+			if diff := cmp.Diff(want, stderr); diff != "" {
+				t.Errorf("standard error (-want +got):\n%s%s", diff, stdout)
+			}
+		})
+	}
+}
+
+// told is a pairs.json as tandem-rdma writes it.
+func told(id, gpu, vf, distance string) string {
+	return fmt.Sprintf(`{"version":1,"pairs":[{"gpu":{"id":%q,"address":%q,"resource":"x/gpu"},`+
+		`"vf":{"id":%q,"address":%[3]q,"resource":"x/vf","rdma":"mlx5_8"},"distance":%[4]q,"bridges":3,"switch":"0000:08:00.0"}]}`, id, gpu, vf, distance)
+}
+
+// renderNode is that of a partition.
+func renderNode(t *testing.T, p *pod, partition string) string {
+	t.Helper()
+	nodes, err := filepath.Glob(p.path("sys/devices/platform/" + partition + "/drm/renderD*"))
+	if err != nil || len(nodes) != 1 {
+		t.Fatalf("%s has the render nodes %q: %v", partition, nodes, err)
+	}
+	return filepath.Base(nodes[0])
+}
+
+func TestVerifyOutput(t *testing.T) {
+	p := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1)
+	_, stdout, _ := p.verify()
+	golden(t, "verify-2x2.txt", stdout)
+
+	_, stdout, _ = p.with("-o", "json").verify()
+	var result map[string]any
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"failures", "gpus", "in_order", "pairs", "pairs_file", "vfs"}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(result))); diff != "" {
+		t.Errorf("keys of the JSON (-want +got):\n%s", diff)
+	}
+	if result["in_order"] != true || result["pairs_file"] != "absent" {
+		t.Errorf("in_order %v, pairs_file %v", result["in_order"], result["pairs_file"])
+	}
+}

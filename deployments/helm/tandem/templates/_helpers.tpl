@@ -1,0 +1,85 @@
+{{/* Labels of every object. */}}
+{{- define "tandem.labels" -}}
+app.kubernetes.io/part-of: tandem
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- define "tandem.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag }}
+{{- end }}
+
+{{- define "tandem.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default .Release.Name }}
+{{- end }}
+
+{{/* Whether an intent source needs the account's token. */}}
+{{- define "tandem.token" -}}
+{{ or (has "kubelet" .Values.intent) (has "api-server" .Values.intent) }}
+{{- end }}
+
+{{- define "tandem.configMap" -}}
+{{ .Values.rdma.existingConfigMap | default (printf "%s-rdma" .Release.Name) }}
+{{- end }}
+
+{{/* The flags of both daemons; the folder of the device nodes is each one's own. */}}
+{{- define "tandem.args" -}}
+- --sysfs-root=/sys
+- --kubelet-dir={{ .Values.kubeletDir }}
+- --run-dir={{ .Values.runDir }}
+{{- if ne .Values.log.level "info" }}
+- --log-level={{ .Values.log.level }}
+{{- end }}
+{{- if ne .Values.log.format "text" }}
+- --log-format={{ .Values.log.format }}
+{{- end }}
+{{- if not .Values.preferredAllocation }}
+- --preferred-allocation=false
+{{- end }}
+{{- with .Values.intent }}
+- --intent={{ join "," . }}
+{{- end }}
+{{- with .Values.alignment }}
+- --alignment={{ . }}
+{{- end }}
+{{- end }}
+
+{{/* The environment that intent sources need: where this pod runs. */}}
+{{- define "tandem.nodeEnv" -}}
+- name: NODE_NAME
+  valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+- name: NODE_IP
+  valueFrom: {fieldRef: {fieldPath: status.hostIP}}
+{{- end }}
+
+{{/* What both daemons mount. There is no volume for /sys: every container has its own read-only view of the same sysfs. Mounting the
+node's would add what is mounted below it, the cgroup tree among others, and that is writable. */}}
+{{- define "tandem.mounts" -}}
+- {name: run-tandem, mountPath: {{ .Values.runDir }}}
+- {name: device-plugins, mountPath: {{ .Values.kubeletDir }}/device-plugins}
+- {name: pod-resources, mountPath: {{ .Values.kubeletDir }}/pod-resources, readOnly: true}
+- {name: pods-api, mountPath: {{ .Values.kubeletDir }}/pods-api, readOnly: true}
+{{- end }}
+
+{{- define "tandem.volumes" -}}
+# Where tandem-gpu and tandem-rdma meet.
+- name: run-tandem
+  hostPath: {path: {{ .Values.runDir }}, type: DirectoryOrCreate}
+# Its own socket, and the kubelet's to register at. The folder, not the socket: the kubelet makes a new one when it starts.
+- name: device-plugins
+  hostPath: {path: {{ .Values.kubeletDir }}/device-plugins, type: Directory}
+# Asked which pod holds which devices. Read-only: connecting to a socket is not writing to the folder.
+- name: pod-resources
+  hostPath: {path: {{ .Values.kubeletDir }}/pod-resources, type: Directory}
+# Asked what the pod that is being admitted wants. Kubelets before 1.37 have no such folder, and do not mind an empty one.
+- name: pods-api
+  hostPath: {path: {{ .Values.kubeletDir }}/pods-api, type: DirectoryOrCreate}
+{{- end }}
+
+{{- define "tandem.cdiVolume" -}}
+# Descriptions of devices for the container runtime.
+- name: cdi
+  hostPath: {path: {{ .Values.cdi.dir }}, type: DirectoryOrCreate}
+{{- end }}

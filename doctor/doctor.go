@@ -1,0 +1,92 @@
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// Severity says how much a finding matters.
+type Severity string
+
+// The severities.
+const (
+	Error   Severity = "error"   // pods are refused, or no pair is on one switch
+	Warning Severity = "warning" // some pods, some devices or some of the speed are lost
+	Unknown Severity = "unknown" // what would tell could not be read
+)
+
+// Finding is one thing that stands in the way.
+type Finding struct {
+	ID       string   `json:"id"` // the check, as in "topology-policy"
+	Severity Severity `json:"severity"`
+	Summary  string   `json:"summary"` // one sentence
+	Evidence []string `json:"evidence"`
+	Why      string   `json:"why"`
+	Fix      []string `json:"fix"` // commands, or lines of a configuration
+}
+
+// Device is a GPU or VF as the kubelet is told of it.
+type Device struct {
+	placement.Device
+	NUMA topology.NUMANode // unknown too where the pool has excludeTopology
+}
+
+// Node is what is looked at. The folders are those of a live node or of one that is laid out elsewhere.
+type Node struct {
+	Sys        fs.FS // sysfs
+	Tree       *topology.Tree
+	GPUs, VFs  []Device // what the plugins offer
+	Guessed    bool     // the VFs are those of all NICs with RDMA, and not what a configuration selects
+	Links      []topology.Link
+	DevRoot    string // "/dev"
+	KubeletDir string // "/var/lib/kubelet"
+	RunDir     string // "/run/tandem"
+	ProcRoot   string // "/proc", where the kubelet's command line is; "" for none
+	Config     string // file with the kubelet's configuration; "" for the one that its command line names or <KubeletDir>/config.yaml
+	ConfigDir  string // folder with drop-ins; "" for the one that its command line names
+	CPUs       int    // whole CPUs that containers ask for, for the request shapes; 0 for none
+}
+
+// Examine goes through all checks.
+func Examine(n Node) []Finding {
+	e := &examination{Node: n}
+	e.kubelet, e.findings = readKubelet(n)
+	for _, check := range []func(){
+		e.topologyPolicy, e.topologyScope, e.closestNodes, e.manyNodes, e.cpuManager, e.cpuState, e.memoryManager,
+		e.unknownNodes, e.gpuDrivers, e.nothingOffered, e.virtualFunctions, e.links, e.accessControl, e.deviceNodes,
+		e.shapes,
+		e.kubeletSockets, e.stockPlugins, e.checkpoint, e.runFolder,
+	} {
+		check()
+	}
+	return e.findings
+}
+
+// examination collects findings.
+type examination struct {
+	Node
+	kubelet  kubelet
+	findings []Finding
+}
+
+func (e *examination) find(f Finding) { e.findings = append(e.findings, f) }
+
+// some lists a few of many.
+func some(list []string) []string {
+	const few = 4
+	if len(list) <= few+1 {
+		return list
+	}
+	return append(append([]string{}, list[:few]...), fmt.Sprintf("and %d more", len(list)-few))
+}
+
+// count is "1 VF" or "3 VFs".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

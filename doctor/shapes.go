@@ -1,0 +1,199 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// mostShapes bounds n of the shapes n+n that are looked at.
+const mostShapes = 64
+
+// shapes goes through the requests 1+1, 2+2 … on an empty node: which of them policy restricted always refuses, and of which not all
+// pairs can be on one switch.
+func (e *examination) shapes() {
+	if len(e.GPUs) == 0 || len(e.VFs) == 0 {
+		return
+	}
+	var refused []int
+	apart := map[int]int{} // n to the number of pairs that are on one switch
+	var farthest []int
+	for n := 1; n <= min(len(e.GPUs), len(e.VFs), mostShapes); n++ {
+		nodes, admitted := e.Affinity(n, n)
+		if !admitted {
+			refused = append(refused, n)
+			nodes = nil // as without the policy
+		}
+		if near := e.near(n, nodes); near < n {
+			apart[n] = near
+			farthest = append(farthest, n)
+		}
+	}
+	if e.kubelet.Policy == "restricted" {
+		e.refusedShapes(refused)
+	}
+	e.farShapes(farthest, apart)
+}
+
+// Affinity tells on which NUMA nodes policy restricted puts a container on an empty node, and whether it admits it at all.
+func (n Node) Affinity(gpus, vfs int) ([]int, bool) {
+	return coordination.PredictNodes(n.demands(gpus, vfs))
+}
+
+func (n Node) demands(gpus, vfs int) []coordination.Demand {
+	demands := []coordination.Demand{demand(n.GPUs, gpus), demand(n.VFs, vfs)}
+	if n.CPUs == 0 {
+		return demands
+	}
+	e := &examination{Node: n}
+	e.kubelet, _ = readKubelet(n)
+	if e.kubelet.CPUPolicy != "static" {
+		return demands
+	}
+	reserved, err := e.reserved()
+	if err != nil {
+		return demands
+	}
+	wanted := coordination.Demand{Count: n.CPUs}
+	for number, set := range nodeCPUs(n.Sys) {
+		for cpu := range set {
+			wanted.All = append(wanted.All, topology.Node(number))
+			if !reserved[cpu] {
+				wanted.Free = append(wanted.Free, topology.Node(number))
+			}
+		}
+	}
+	return append(demands, wanted)
+}
+
+func demand(devices []Device, count int) coordination.Demand {
+	d := coordination.Demand{Count: count}
+	for _, device := range devices {
+		d.All = append(d.All, device.NUMA)
+	}
+	d.Free = d.All
+	return d
+}
+
+func (e *examination) refusedShapes(refused []int) {
+	if len(refused) == 0 {
+		return
+	}
+	perNode := func(devices []Device) string {
+		counts := map[string]int{}
+		var nodes []string
+		for _, d := range devices {
+			node := d.NUMA.String()
+			if counts[node]++; counts[node] == 1 {
+				nodes = append(nodes, node)
+			}
+		}
+		for i, node := range nodes {
+			nodes[i] = fmt.Sprintf("%d on node %s", counts[node], node)
+		}
+		return strings.Join(nodes, ", ")
+	}
+	f := Finding{
+		ID: "refused-shapes", Severity: Error,
+		Summary:  fmt.Sprintf("Containers that ask for %s are refused, on an empty node too.", shapeList(refused)),
+		Evidence: []string{"GPUs: " + perNode(e.GPUs), "VFs: " + perNode(e.VFs)},
+		Why:      "Policy restricted wants GPUs and VFs on the same set of NUMA nodes, as small as it can be for each of them; the VFs fit fewer nodes than the GPUs, or the reverse.",
+		Fix: []string{
+			`"excludeTopology": true in the pool of VFs (config.json, or SriovNetworkNodePolicy): the kubelet leaves the choice to Tandem`,
+			"or as many VFs on each NUMA node as GPUs: fewer in sriov_numvfs",
+		},
+	}
+	if e.Guessed {
+		f.Severity = Unknown
+		f.Evidence = append(f.Evidence, "no --config: these are the VFs of all NICs with RDMA, as if they were offered with their NUMA nodes")
+		f.Fix = append(f.Fix, "tandem doctor --config config.json tells for the pools that there are")
+	}
+	if e.CPUs > 0 {
+		f.Summary = strings.Replace(f.Summary, " are refused", fmt.Sprintf(" and for %s are refused", count(e.CPUs, "CPU")), 1)
+		f.Fix = append(f.Fix, "or, where it is for the CPUs: a number of CPUs that is no multiple of 1 (cpu: 7500m), which the CPU manager leaves alone")
+	}
+	e.find(f)
+}
+
+// near is how many of n pairs can be on one switch each, with devices of these NUMA nodes; of all where there are none.
+func (e *examination) near(n int, nodes []int) int {
+	r := placement.Request{
+		Links: e.Links,
+		GPUs:  []placement.Half{half(e.GPUs, n, nodes)},
+		VFs:   []placement.Half{half(e.VFs, n, nodes)},
+	}
+	choice, err := placement.Choose(e.Tree, r)
+	if err != nil {
+		return 0
+	}
+	near := 0
+	for _, p := range choice.Pairs {
+		if p.Distance.Level.SameSwitch() {
+			near++
+		}
+	}
+	return near
+}
+
+func half(devices []Device, count int, nodes []int) placement.Half {
+	h := placement.Half{Count: count}
+	for _, d := range devices {
+		number, known := d.NUMA.Number()
+		on := len(nodes) == 0 || !known
+		for _, node := range nodes {
+			on = on || node == number
+		}
+		if on {
+			h.Free = append(h.Free, d.Device)
+		}
+	}
+	return h
+}
+
+func (e *examination) farShapes(list []int, apart map[int]int) {
+	if len(list) == 0 {
+		return
+	}
+	first := list[0]
+	f := Finding{
+		ID: "far-shapes", Severity: Warning,
+		Summary: fmt.Sprintf("Of a container that asks for %s not every GPU can have a VF on its switch.", shapeList(list)),
+		Why:     "GPUs and NICs are plugged in that way: some switches have GPUs and no NIC whose VFs are offered, or fewer VFs than GPUs.",
+		Fix: []string{
+			"ask for fewer, or make VFs on the NICs near the other GPUs and select them in config.json",
+			"tandem topo shows which NIC is near which GPU",
+		},
+	}
+	for _, n := range list {
+		f.Evidence = append(f.Evidence, fmt.Sprintf("%d+%d: %d of %d pairs on one switch", n, n, apart[n], n))
+	}
+	f.Evidence = some(f.Evidence)
+	if first == 1 {
+		f.ID, f.Severity = "no-shared-switch", Error
+		f.Summary = "No GPU shares a switch with any VF that is offered."
+		f.Why = "Every transfer between a GPU and a VF crosses the host bridge; NCCL switches GPUDirect RDMA off there. A virtual machine often hides the switches."
+		f.Fix = append(f.Fix, "in a virtual machine: a hypervisor that shows the switches (PCI topology of the host)")
+	}
+	e.find(f)
+}
+
+// shapeList is "1+1, 3+3 to 8+8".
+func shapeList(list []int) string {
+	var parts []string
+	for i := 0; i < len(list); {
+		k := i
+		for k+1 < len(list) && list[k+1] == list[k]+1 {
+			k++
+		}
+		part := fmt.Sprintf("%d+%d", list[i], list[i])
+		if k > i {
+			part += fmt.Sprintf(" to %d+%d", list[k], list[k])
+		}
+		parts = append(parts, part)
+		i = k + 1
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,152 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func exists(file string) bool {
+	_, err := os.Lstat(file)
+	return err == nil
+}
+
+// dialTimeout is how long a socket is given to take a connection: the kernel does that, whatever the process is busy with.
+const dialTimeout = time.Second
+
+// dial tells why a socket cannot be reached, nil where somebody listens.
+func dial(path string) error {
+	conn, err := net.DialTimeout("unix", path, dialTimeout)
+	if err != nil {
+		return errors.Unwrap(err)
+	}
+	return conn.Close()
+}
+
+// kubeletSockets: where plugins register, and where Tandem asks who holds what.
+func (e *examination) kubeletSockets() {
+	registration := filepath.Join(e.KubeletDir, "device-plugins", "kubelet.sock")
+	if err := dial(registration); err != nil {
+		e.find(Finding{
+			ID: "kubelet-socket", Severity: Error,
+			Summary:  "The kubelet does not take registrations of device plugins.",
+			Evidence: []string{fmt.Sprintf("%s: %v", registration, err)},
+			Why:      "Without it no plugin can offer anything.",
+			Fix:      []string{"systemctl status kubelet", "where the kubelet has another --root-dir: kubeletDir in the chart, --kubelet-dir for the daemons and for tandem doctor"},
+		})
+		return // what else is missing has the same reason
+	}
+	owners := filepath.Join(e.KubeletDir, "pod-resources", "kubelet.sock")
+	if err := dial(owners); err != nil {
+		e.find(Finding{
+			ID: "pod-resources", Severity: Warning,
+			Summary:  "The kubelet does not tell which pod holds which devices.",
+			Evidence: []string{fmt.Sprintf("%s: %v", owners, err)},
+			Why:      "Tandem then cannot tell when devices have become free, nor which pod is asking, and guesses from the order of questions.",
+			Fix:      []string{"look for KubeletPodResources: false among the kubelet's feature gates (before Kubernetes 1.28)"},
+		})
+	}
+}
+
+// ownSocket is how Tandem names a socket: the resource, and a part that is new every time.
+var ownSocket = regexp.MustCompile(`-[A-Z2-7]{12}\.sock$`)
+
+// stockPlugins looks for sockets of the plugins that Tandem takes the place of: somebody listens there.
+func (e *examination) stockPlugins() {
+	resources := e.registered()
+	for _, folder := range []string{"device-plugins", "plugins_registry"} {
+		entries, _ := os.ReadDir(filepath.Join(e.KubeletDir, folder)) // the second one is not everywhere
+		for _, entry := range entries {
+			name := entry.Name()
+			plugin := stockPlugin(name, resources)
+			path := filepath.Join(e.KubeletDir, folder, name)
+			if plugin == "" || entry.Type() != fs.ModeSocket || dial(path) != nil {
+				continue
+			}
+			e.find(Finding{
+				ID: "stock-plugin", Severity: Error,
+				Summary:  fmt.Sprintf("%s is running on this node.", plugin),
+				Evidence: []string{"somebody listens on " + path},
+				Why:      "Two plugins that offer one resource hand out the same devices to different pods; and when the one ends, the other is signed off (up to Kubernetes 1.36).",
+				Fix:      []string{"remove it from this node before Tandem comes: deployments/MIGRATE.md has the order for its chart, YAML or operator"},
+			})
+		}
+	}
+}
+
+// stockPlugin names the plugin that makes a socket of this name, "" for another's.
+func stockPlugin(socket string, resources []string) string {
+	switch {
+	case ownSocket.MatchString(socket):
+		return ""
+	case strings.HasPrefix(socket, "nvidia-") && strings.HasSuffix(socket, ".sock"):
+		return "NVIDIA's device plugin" // internal/plugin/server.go there
+	case strings.HasPrefix(socket, "amd.com_"):
+		return "AMD's device plugin" // kubevirt's device-plugin-manager: no suffix
+	}
+	for _, r := range resources {
+		if socket == strings.ReplaceAll(r, "/", "_")+".sock" {
+			return "The SR-IOV network device plugin" // pkg/resources/server.go there
+		}
+	}
+	return ""
+}
+
+// runFolder: where the two daemons meet has to be root's alone, which they see to when they can.
+func (e *examination) runFolder() {
+	const socket, longest = "coordination.sock", 107 // sun_path in unix(7), less the final zero
+	var problem string
+	info, err := os.Lstat(e.RunDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return // it is made
+	case err != nil:
+		problem = err.Error()
+	case !info.IsDir():
+		problem = fmt.Sprintf("%s is no folder: %s", e.RunDir, info.Mode())
+	case owner(info) != os.Geteuid():
+		problem = fmt.Sprintf("%s is owned by user %d", e.RunDir, owner(info))
+	case len(filepath.Join(e.RunDir, socket)) > longest:
+		problem = fmt.Sprintf("%s is too long for a socket in it", e.RunDir)
+	case exists(filepath.Join(e.RunDir, socket)) && !isSocket(filepath.Join(e.RunDir, socket)):
+		problem = filepath.Join(e.RunDir, socket) + " is no socket"
+	default:
+		return
+	}
+	e.find(Finding{
+		ID: "run-folder", Severity: Error,
+		Summary:  "The two daemons cannot meet in their folder.",
+		Evidence: []string{problem},
+		Why:      "Each of them then chooses for itself, and pairs are a matter of luck.",
+		Fix:      []string{"rm -r " + e.RunDir + ": the daemons make it anew; or another runDir"},
+	})
+}
+
+func owner(info fs.FileInfo) int {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(stat.Uid)
+	}
+	return -1
+}
+
+func isSocket(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().Type() == fs.ModeSocket
+}
+
+// offered are the IDs of all devices.
+func (e *examination) offered() []string {
+	var ids []string
+	for _, d := range slices.Concat(e.GPUs, e.VFs) {
+		ids = append(ids, d.ID)
+	}
+	return ids
+}

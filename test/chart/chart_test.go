@@ -1,0 +1,200 @@
+package chart_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write what the chart renders into testdata")
+
+// cases are the values in testdata, by name.
+func cases(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.values.yaml")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("values in testdata: %q, %v", files, err)
+	}
+	all := map[string]string{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimSuffix(filepath.Base(file), ".values.yaml")] = string(content)
+	}
+	return all
+}
+
+func TestGolden(t *testing.T) {
+	for name, values := range cases(t) {
+		got, err := render(t, values)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		file := filepath.Join("testdata", name+".golden.yaml")
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s (-want +got; -update writes it):\n%s", file, diff)
+		}
+	}
+}
+
+// TestBaseIsTheDefault compares what the chart renders without values with what kustomize builds.
+func TestBaseIsTheDefault(t *testing.T) {
+	rendered, err := render(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chart, base := parse(t, rendered), parse(t, kustomize(t, "../../deployments/base"))
+	for _, o := range slices.Concat(chart, base) {
+		plain(t, o)
+	}
+	if diff := cmp.Diff(base, chart); diff != "" {
+		t.Errorf("chart without values and deployments/base (-base +chart):\n%s", diff)
+	}
+}
+
+// plain takes out what a chart and a base say in different ways: labels, the mark of the configuration, the layout of JSON, and the
+// order of flags, mounts and volumes.
+func plain(t *testing.T, o object) {
+	t.Helper()
+	for _, path := range [][]string{{"metadata"}, {"spec", "selector"}, {"spec", "template", "metadata"}} {
+		if fields, ok := o.at(path...).(map[string]any); ok {
+			delete(fields, "labels")
+			delete(fields, "matchLabels")
+			if annotations, ok := fields["annotations"].(map[string]any); ok {
+				delete(annotations, "tandem.dev/config")
+				if len(annotations) == 0 {
+					delete(fields, "annotations")
+				}
+			}
+		}
+	}
+	if data, ok := o.at("data").(map[string]any); ok {
+		for key, text := range data {
+			var value any
+			if err := json.Unmarshal([]byte(text.(string)), &value); err != nil {
+				t.Fatal(err)
+			}
+			data[key] = value
+		}
+	}
+	if spec, ok := o.at("spec", "template", "spec").(map[string]any); ok {
+		container := spec["containers"].([]any)[0].(map[string]any)
+		for _, list := range [][]any{spec["volumes"].([]any), container["args"].([]any), container["volumeMounts"].([]any)} {
+			slices.SortFunc(list, func(a, b any) int { return strings.Compare(text(a), text(b)) })
+		}
+	}
+}
+
+func text(value any) string {
+	content, _ := json.Marshal(value) // of YAML
+	return string(content)
+}
+
+func TestLint(t *testing.T) {
+	for name, values := range cases(t) {
+		given := map[string]any{}
+		if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+			t.Fatal(err)
+		}
+		for _, message := range lint.RunAll(chartDir, given, namespace).Messages {
+			if !strings.Contains(message.Error(), "icon is recommended") {
+				t.Errorf("%s: %v", name, message)
+			}
+		}
+	}
+}
+
+// TestWrongValues: the schema names the value.
+func TestWrongValues(t *testing.T) {
+	for values, want := range map[string]string{
+		"gpu: {vendor: intel}":                      "/gpu/vendor",
+		"gpu: {pulse: -1}":                          "/gpu/pulse",
+		"intent: [kublet]":                          "/intent/0",
+		"alignment: strict":                         "/alignment",
+		"log: {level: 10}":                          "/log/level",
+		"rdma: {exclude: true}":                     "additional properties 'exclude' not allowed",
+		"kubeletDir: var/lib/kubelet":               "/kubeletDir",
+		"rdma: {config: {resourceList: []}}":        "/rdma/config/resourceList",
+		"updateStrategy: {type: OnDelete, x: true}": "",
+		"image: {tag: 1}":                           "/image/tag",
+	} {
+		_, err := render(t, values)
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%s: %v", values, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want an error about %s", values, err, want)
+		}
+	}
+}
+
+// TestFlagsExist: every flag that a manifest sets is one of the program's.
+func TestFlagsExist(t *testing.T) {
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", bin+"/", "./cmd/tandem-gpu", "./cmd/tandem-rdma")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	known := map[string][]string{}
+	for _, program := range []string{"tandem-gpu", "tandem-rdma"} {
+		help, err := exec.Command(filepath.Join(bin, program), "--help").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, flag := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`).FindAllStringSubmatch(string(help), -1) {
+			known[program] = append(known[program], flag[1])
+		}
+	}
+	streams := []string{kustomize(t, "../../deployments/base"), kustomize(t, "../../deployments/privileged")}
+	for _, values := range cases(t) {
+		rendered, err := render(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, rendered)
+	}
+	checked := 0
+	for _, stream := range streams {
+		for _, o := range parse(t, stream) {
+			containers, _ := o.at("spec", "template", "spec", "containers").([]any)
+			for _, c := range containers {
+				program := c.(map[string]any)["name"].(string)
+				for _, arg := range c.(map[string]any)["args"].([]any) {
+					name, _, _ := strings.Cut(strings.TrimLeft(arg.(string), "-"), "=")
+					checked++
+					if !slices.Contains(known[program], name) && !slices.Contains(awaited, name) {
+						t.Errorf("%s sets --%s, which %s does not have", o.name(), name, program)
+					}
+				}
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d flags were checked", checked)
+	}
+}
+
+// awaited are flags that a value sets, none by default, and that are still being written.
+var awaited = []string{"intent", "alignment", "use-cdi", "config-file", "vendor"}

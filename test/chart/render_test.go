@@ -1,0 +1,129 @@
+// Package chart_test checks the manifests with the code of the tools that people install them with: the Helm chart against golden
+// files and against the kustomize base, everything against Kubernetes' published OpenAPI.
+package chart_test
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	chartDir  = "../../deployments/helm/tandem"
+	namespace = "kube-system"
+)
+
+// object is one manifest.
+type object map[string]any
+
+// at follows keys and indexes; nil where there is nothing.
+func (o object) at(path ...string) any {
+	var value any = map[string]any(o)
+	for _, key := range path {
+		fields, ok := value.(map[string]any)
+		if !ok {
+			return nil
+		}
+		value = fields[key]
+	}
+	return value
+}
+
+func (o object) name() string {
+	kind, _ := o.at("kind").(string)
+	name, _ := o.at("metadata", "name").(string)
+	return kind + "/" + name
+}
+
+// render is "helm template tandem" with values in YAML.
+func render(t *testing.T, values string) (string, error) {
+	t.Helper()
+	c, files, err := renderAll(t, values)
+	if err != nil {
+		return "", err
+	}
+	return join(c, files), nil
+}
+
+// renderFile renders one template.
+func renderFile(t *testing.T, values, name string) string {
+	t.Helper()
+	c, files, err := renderAll(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files[c.Name()+"/templates/"+name]
+}
+
+func renderAll(t *testing.T, values string) (*chart.Chart, map[string]string, error) {
+	t.Helper()
+	c, err := loader.Load(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]any{}
+	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+		t.Fatal(err)
+	}
+	options := common.ReleaseOptions{Name: "tandem", Namespace: namespace, IsInstall: true}
+	all, err := util.ToRenderValues(c, given, options, common.DefaultCapabilities)
+	if err != nil {
+		return c, nil, err
+	}
+	files, err := engine.Render(c, all)
+	return c, files, err
+}
+
+// join puts the rendered files together in the order of the templates, empty ones left out.
+func join(c *chart.Chart, files map[string]string) string {
+	var out strings.Builder
+	for _, template := range c.Templates {
+		text := strings.TrimSpace(files[c.Name()+"/"+template.Name])
+		if text != "" && strings.HasSuffix(template.Name, ".yaml") {
+			out.WriteString("---\n" + text + "\n")
+		}
+	}
+	return out.String()
+}
+
+// parse splits a stream of manifests, sorted by kind and name.
+func parse(t *testing.T, stream string) []object {
+	t.Helper()
+	var objects []object
+	for document := range strings.SplitSeq("\n"+stream, "\n---\n") {
+		var o object
+		if err := yaml.Unmarshal([]byte(document), &o); err != nil {
+			t.Fatalf("%v:\n%s", err, document)
+		}
+		if len(o) > 0 {
+			objects = append(objects, o)
+		}
+	}
+	slices.SortFunc(objects, func(a, b object) int { return strings.Compare(a.name(), b.name()) })
+	return objects
+}
+
+// kustomize is "kustomize build".
+func kustomize(t *testing.T, dir string) string {
+	t.Helper()
+	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := result.AsYaml()
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return string(stream)
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"sort"
+)
+
+// file is one file of the image: the content of a file here, a text, or a link.
+type file struct {
+	name string // without the leading slash
+	from string // path here
+	text string
+	link string
+}
+
+// applets are the programs that busybox is, as few as will do: what wraps the stock plugins calls sh, cat, grep, lsmod
+// and sleep (the NVIDIA and AMD GPU operators); the Jobs in deployments/examples env, ls and sort; people who look for a
+// device's place readlink.
+var applets = []string{"sh", "cat", "grep", "lsmod", "sleep", "env", "ls", "sort", "readlink"}
+
+// baseFiles is what the programs stand on: a shell and, where one of them is linked with it, glibc.
+func baseFiles(bin, busybox string) ([]file, error) {
+	switch interpreter, err := loader(busybox); {
+	case err != nil:
+		return nil, fmt.Errorf("find a shell: %w; install the Debian package busybox-static, or name a static busybox with --busybox", err)
+	case interpreter != "":
+		return nil, fmt.Errorf("find a shell: %s is no static program; install the Debian package busybox-static, or name a static busybox with --busybox", busybox)
+	}
+	files := []file{{name: "bin/busybox", from: busybox}}
+	for _, applet := range applets {
+		files = append(files, file{name: "bin/" + applet, link: "busybox"})
+	}
+	// Folders that a runtime mounts into, on a root that is read-only: passwd says whose the files are.
+	files = append(files, file{name: "etc/passwd", text: "root:x:0:0:root:/root:/bin/sh\n"})
+	for _, program := range programFiles(bin) {
+		if program.from == "" {
+			continue
+		}
+		libraries, err := glibc(program.from)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w; run make build", program.from, err)
+		}
+		if len(libraries) > 0 {
+			return append(files, libraries...), nil
+		}
+	}
+	return files, nil
+}
+
+//go:embed entrypoint.sh
+var entrypointScript string
+
+// programFiles are the programs under their own names and under those by which operators call the stock plugins.
+func programFiles(bin string) []file {
+	return []file{
+		{name: "usr/bin/tandem", from: filepath.Join(bin, "tandem")},
+		{name: "usr/bin/tandem-gpu", from: filepath.Join(bin, "tandem-gpu")},
+		{name: "usr/bin/tandem-rdma", from: filepath.Join(bin, "tandem-rdma")},
+		// The NVIDIA GPU operator and NVIDIA's chart; config-manager looks for a process of this name.
+		{name: "usr/bin/nvidia-device-plugin", link: "tandem-gpu"},
+		// The AMD GPU operator: "./k8s-device-plugin" in /root.
+		{name: "root/k8s-device-plugin", link: "../usr/bin/tandem-gpu"},
+		// The SR-IOV network operator, and the stock DaemonSet, give arguments only.
+		{name: "entrypoint.sh", text: entrypointScript},
+	}
+}
+
+// content is what is in the file.
+func (f file) content() ([]byte, error) {
+	if f.from == "" {
+		return []byte(f.text), nil
+	}
+	return os.ReadFile(f.from)
+}
+
+// mode of files: all but texts for reading are programs and libraries.
+func (f file) mode() os.FileMode {
+	if f.name == "etc/passwd" {
+		return 0o644
+	}
+	return 0o755
+}
+
+// folders are those that the files are in, parents first.
+func folders(files []file) []string {
+	seen := map[string]bool{}
+	for _, f := range files {
+		for dir := path.Dir(f.name); dir != "."; dir = path.Dir(dir) {
+			seen[dir] = true
+		}
+	}
+	var list []string
+	for dir := range seen {
+		list = append(list, dir)
+	}
+	sort.Strings(list)
+	return list
+}
+
+// layOut writes the files below a folder.
+func layOut(dir string, files []file) error {
+	for _, folder := range folders(files) {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, f := range files {
+		if err := f.write(filepath.Join(dir, f.name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f file) write(to string) error {
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	if f.link != "" {
+		return os.Symlink(f.link, to)
+	}
+	content, err := f.content()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, f.mode())
+}
+
+// unpacked is the size of all files.
+func unpacked(layers ...[]file) int64 {
+	var size int64
+	for _, files := range layers {
+		for _, f := range files {
+			if content, err := f.content(); err == nil {
+				size += int64(len(content))
+			}
+		}
+	}
+	return size
+}

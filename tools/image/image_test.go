@@ -1,0 +1,264 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+const busybox = "/bin/busybox"
+
+// programs builds the three programs.
+func programs(t *testing.T) string {
+	t.Helper()
+	if _, err := os.Stat(busybox); err != nil {
+		t.Skipf("no static busybox: %v; install the Debian package busybox-static", err)
+	}
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", bin+"/", "./cmd/tandem", "./cmd/tandem-gpu", "./cmd/tandem-rdma")
+	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return bin
+}
+
+// packImage runs the command and returns the tarball and what was printed.
+func packImage(t *testing.T, bin string) (file, printed string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "image.tar")
+	var out bytes.Buffer
+	if err := run([]string{"--bin", bin, "--tag", "registry.example/tandem:v1", "--tarball", file}, &out); err != nil {
+		t.Fatal(err)
+	}
+	return file, strings.ReplaceAll(out.String(), file, "FILE")
+}
+
+func TestTwoBuildsAreOne(t *testing.T) {
+	first, printed := packImage(t, programs(t))
+	second, again := packImage(t, programs(t))
+	if printed != again {
+		t.Errorf("two builds print\n%sand\n%s", printed, again)
+	}
+	a, errA := os.ReadFile(first)
+	b, errB := os.ReadFile(second)
+	if err := errors.Join(errA, errB); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(a, b) {
+		t.Error("two builds differ")
+	}
+}
+
+// TestTarball reads the tarball with the code by which others do.
+func TestTarball(t *testing.T) {
+	file, _ := packImage(t, programs(t))
+	image, err := tarball.ImageFromPath(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Image(image); err != nil {
+		t.Error(err)
+	}
+	root := t.TempDir()
+	unpack(t, file, filepath.Join(root, "oci"))
+	oci, err := layout.ImageIndexFromPath(filepath.Join(root, "oci"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(oci); err != nil {
+		t.Error(err)
+	}
+	index, err := os.ReadFile(filepath.Join(root, "oci/index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(index), `"io.containerd.image.name": "registry.example/tandem:v1"`) {
+		t.Errorf("index.json does not name the image for containerd:\n%s", index)
+	}
+}
+
+// unpack unpacks a tarball into a folder.
+func unpack(t *testing.T, file, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("tar", "-xf", file, "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("unpack %s: %v\n%s", file, err, out)
+	}
+}
+
+// rootOf unpacks the layers of the image one over the other, as a runtime does.
+func rootOf(t *testing.T, bin string) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("chroot is root's")
+	}
+	file, _ := packImage(t, bin)
+	image, err := tarball.ImageFromPath(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := image.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(t.TempDir(), "root")
+	for i, layer := range layers {
+		content, err := layer.Uncompressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed := filepath.Join(t.TempDir(), fmt.Sprint(i))
+		out, err := os.Create(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(out, content)
+		if err := errors.Join(err, out.Close(), content.Close()); err != nil {
+			t.Fatal(err)
+		}
+		unpack(t, packed, root)
+	}
+	return root
+}
+
+// in runs a command in the image.
+func in(root, dir string, args ...string) string {
+	command := exec.Command("chroot", append([]string{root}, args...)...)
+	command.Env = []string{"PATH=/usr/bin:/bin"}
+	if dir != "" {
+		command.Args = []string{"chroot", root, "sh", "-c", "cd " + dir + " && " + strings.Join(args, " ")}
+	}
+	out, _ := command.CombinedOutput() // what it prints is what is looked at
+	return string(out)
+}
+
+// TestAsOperatorsCallIt runs the programs from the image's root in the ways in which the stock plugins' operators and
+// manifests start theirs.
+func TestAsOperatorsCallIt(t *testing.T) {
+	root := rootOf(t, programs(t))
+	// As the NVIDIA GPU operator mounts it; see assets/state-device-plugin/0400_configmap.yaml there.
+	script := "#!/bin/sh\nuntil [ -f /run/ready ]; do echo waiting; sleep 5; done\nset -o allexport\ncat /run/ready\n. /run/ready\nexec nvidia-device-plugin --help\n"
+	for name, content := range map[string]string{"bin/entrypoint.sh": script, "run/ready": "NVIDIA_DRIVER_ROOT=/driver-root\n"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		dir  string
+		args []string
+		want string
+	}{
+		{"", []string{"tandem", "--help"}, "Usage:\n  tandem "},
+		{"", []string{"tandem-gpu", "--help"}, "Usage:\n  tandem-gpu "},
+		{"", []string{"tandem-rdma", "--help"}, "Usage:\n  tandem-rdma "},
+		{"", []string{"nvidia-device-plugin", "--help"}, "Usage:\n"},
+		{"", []string{"/bin/sh", "-c", "/bin/entrypoint.sh"}, "NVIDIA_DRIVER_ROOT=/driver-root\n"},
+		{"", []string{"/bin/sh", "-c", "/bin/entrypoint.sh"}, "Usage:\n"},
+		{"/root", []string{"./k8s-device-plugin", "--help"}, "Usage:\n"},
+		{"", []string{"/entrypoint.sh", "--log-dir=sriovdp", "--log-level=10", "--config-file=/etc/pcidp/config.json", "--help"}, "Usage:\n  tandem-rdma "},
+		{"", []string{"/entrypoint.sh", "--log-level=10", "--config-file=/a b/config.json"}, "/a b/config.json"},
+		{"", []string{"/entrypoint.sh", "tandem", "--help"}, "Usage:\n  tandem "},
+		{"", []string{"sh", "-c", "echo a; echo b | cat | grep b; sleep 0; env | sort; readlink /bin/sh"}, "a\nb\nPATH=/usr/bin:/bin\nPWD=/\nSHLVL=1\nbusybox\n"},
+		{"", []string{"sh", "-c", "test -x /bin/lsmod && ls -l /bin/lsmod"}, "/bin/lsmod -> busybox\n"},
+	} {
+		if got := in(root, test.dir, test.args...); !strings.Contains(got, test.want) {
+			t.Errorf("%q prints\n%swithout %q", test.args, got, test.want)
+		}
+	}
+}
+
+// TestGlibc packs a program that is linked with glibc, as one that opens a GPU vendor's library is.
+func TestGlibc(t *testing.T) {
+	bin := programs(t)
+	source := filepath.Join(t.TempDir(), "gpu.c")
+	if err := os.WriteFile(source, []byte("#include <stdio.h>\nint main() { puts(\"linked\"); return 0; }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-o", filepath.Join(bin, "tandem-gpu"), source).CombinedOutput(); err != nil {
+		t.Fatalf("compile: %v\n%s", err, out)
+	}
+	if got := in(rootOf(t, bin), "", "nvidia-device-plugin"); got != "linked\n" {
+		t.Errorf("a program that is linked with glibc prints %q", got)
+	}
+}
+
+// TestDockerfile keeps the two ways of making the image alike.
+func TestDockerfile(t *testing.T) {
+	dockerfile, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("ENTRYPOINT [%q]\n", entrypoint[0]),
+		fmt.Sprintf("CMD [%q]\n", command[0]),
+		"COPY --from=build /src/bin/rootfs/ /\n",
+	} {
+		if !strings.Contains(string(dockerfile), want) {
+			t.Errorf("Dockerfile lacks %q", want)
+		}
+	}
+	layers := regexp.MustCompile(`(?m)^(COPY|ADD) .*`).FindAllString(string(dockerfile[bytes.LastIndex(dockerfile, []byte("FROM")):]), -1)
+	if len(layers) != 1 {
+		t.Errorf("the Dockerfile puts more into the image than the rootfs: %q", layers)
+	}
+}
+
+// TestRootfs compares the folder that the Dockerfile copies with what is in the layers.
+func TestRootfs(t *testing.T) {
+	bin := programs(t)
+	dir := filepath.Join(t.TempDir(), "rootfs")
+	if err := run([]string{"--bin", bin, "--rootfs", dir}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	base, err := baseFiles(bin, busybox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range append(base, programFiles(bin)...) {
+		info, err := os.Lstat(filepath.Join(dir, f.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		header, err := tar.FileInfoHeader(info, f.link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.link == "" && header.Mode != int64(f.mode()) {
+			t.Errorf("%s has the mode %o, want %o", f.name, header.Mode, f.mode())
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	bin := t.TempDir()
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--bin", bin, "--tarball", bin + "/i.tar"}, "run make build"},
+		{[]string{"--bin", bin, "--busybox", bin + "/none"}, "install the Debian package busybox-static"},
+		{[]string{"--bin", bin, "--busybox", "/bin/true"}, "/bin/true is no static program"},
+	} {
+		if err := run(test.args, io.Discard); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("image %q: %v, want %q", test.args, err, test.want)
+		}
+	}
+}
