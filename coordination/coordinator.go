@@ -36,6 +36,7 @@ type coordinator struct {
 	last      record
 	decisions decisions
 	pairing   pairing
+	announced chan struct{} // closed on the next announcement; nil where nobody waits
 }
 
 // record is the newest Allocate, and whom the kubelet's checkpoint showed with its devices at that time. As soon as it
@@ -71,6 +72,10 @@ func (c *coordinator) announce(name string, kind Kind, a Announcement) error {
 		c.tree = tree
 	}
 	c.ledger.announce(name, kind, a)
+	if c.announced != nil {
+		close(c.announced)
+		c.announced = nil
+	}
 	c.tidyPairs()
 	return nil
 }
@@ -85,7 +90,7 @@ func (c *coordinator) leave(name string) {
 // prefer chooses devices for a question and plans for the half of the request that has not been asked. The reason says
 // what was known and what came of it.
 func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, reason string, err error) {
-	if err := c.answerable(q); err != nil {
+	if err := c.answerable(ctx, q); err != nil {
 		return nil, "", err
 	}
 	asked := c.ledger.now() // a look may have to wait for the kubelet's limiter

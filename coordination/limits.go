@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -124,12 +125,37 @@ func (l *ledger) room(name string, more int) error {
 	return nil
 }
 
-// answerable says why a question cannot be answered, before the kubelet is bothered with it; nil where it can. Resources never
+// announceTimeout is how long a question waits for what the plugin announces about its devices: it tells the kubelet of them at the same
+// moment, and the kubelet can be faster.
+const announceTimeout = 30 * time.Millisecond
+
+// answerable waits until a question can be answered, or says why it cannot, before the kubelet is bothered with it. Resources never
 // go away, so that what is answerable stays so.
-func (c *coordinator) answerable(q question) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := c.ledger.resources[q.resource]
+func (c *coordinator) answerable(ctx context.Context, q question) error {
+	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
+	defer cancel()
+	for {
+		c.mu.Lock()
+		err := c.ledger.lacking(q)
+		if c.announced == nil {
+			c.announced = make(chan struct{})
+		}
+		announced := c.announced
+		c.mu.Unlock()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-announced:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// lacking says what has not been announced that a question is about.
+func (l *ledger) lacking(q question) error {
+	r := l.resources[q.resource]
 	switch {
 	case r == nil:
 		return fmt.Errorf("choose %s: no plugin has announced it", q.resource)
