@@ -203,7 +203,7 @@ func smallFolder(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
 		t.Logf("run folder is never full: %v", err)
 		return dir
 	}
@@ -220,7 +220,7 @@ func (c *chaos) fillRunFolder() (end func()) {
 	name := filepath.Join(c.RunDir(), "ballast")
 	var stat syscall.Statfs_t
 	c.must(syscall.Statfs(c.RunDir(), &stat))
-	if size := stat.Blocks * uint64(stat.Bsize); size > 1<<20 {
+	if size := stat.Blocks * uint64(stat.Bsize); size > 64<<20 {
 		return nothing
 	}
 	file, err := os.Create(name)
@@ -247,11 +247,11 @@ func (c *chaos) writeProtectRunFolder() (end func()) {
 	return func() { c.must(syscall.Unmount(dir, syscall.MNT_DETACH)) }
 }
 
-// emptyRunFolder removes all that is in it: lock, socket and checkpoint.
+// emptyRunFolder removes all that is in it: lock, socket, checkpoint and what containers are told.
 func (c *chaos) emptyRunFolder() {
 	c.eachInRunFolder(func(name string) {
 		c.did("remove %s", name)
-		c.must(os.Remove(name))
+		c.must(os.RemoveAll(name))
 	})
 }
 
