@@ -155,7 +155,9 @@ func TestTidyPairs(t *testing.T) {
 		if err := before.make(); err != nil {
 			t.Fatal(err)
 		}
-		c.announce(vfs, VF, Announcement{Devices: a.all[vfs]})
+		if err := c.announce(vfs, VF, Announcement{Devices: a.all[vfs]}); err != nil {
+			t.Fatal(err)
+		}
 		got, err := ReadPairs(file)
 		if err != nil || len(got.Pairs) != 1 || got.Pairs[0].GPU == nil || got.Pairs[0].GPU.ID != gpu.ID || got.Pairs[0].VF.ID != vf.ID || got.Pairs[0].VF.RDMA == "" {
 			t.Errorf("after %s: %+v, %v", before.name, got, err)
@@ -170,7 +172,9 @@ func TestTidyPairs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.announce(vfs, VF, Announcement{Devices: a.all[vfs]})
+	if err := c.announce(vfs, VF, Announcement{Devices: a.all[vfs]}); err != nil {
+		t.Fatal(err)
+	}
 	left, err := filepath.Glob(filepath.Join(c.pairsDir, "*"))
 	if diff := cmp.Diff([]string{file, young}, left); diff != "" || err != nil {
 		t.Errorf("%v, %s", err, diff)
