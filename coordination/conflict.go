@@ -46,7 +46,8 @@ type suspect struct {
 	owner bool // PodResources has shown it with one of them
 }
 
-// suspects lists the pods that hold devices as far as the ledger knows, other than the one that is thought to get them now.
+// suspects lists the pods that hold devices as far as the ledger knows, other than the one that they were planned for. A plan for other
+// devices says nothing: it can be that of the pod before, which has been given all of it.
 func (c *coordinator) suspects(name string, ids []string) []suspect {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,8 +71,8 @@ func (c *coordinator) suspects(name string, ids []string) []suspect {
 			}
 		}
 	}
-	if p := l.livePlan(); p != nil && p.holder.owner != nil {
-		found = slices.DeleteFunc(found, func(s suspect) bool { return s.pod == p.holder.owner.Pod })
+	if l.planned(name, ids) && l.plan.holder.owner != nil {
+		found = slices.DeleteFunc(found, func(s suspect) bool { return s.pod == l.plan.holder.owner.Pod })
 	}
 	return found
 }

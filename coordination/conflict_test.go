@@ -49,6 +49,22 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 	}
 }
 
+// The kubelet gives a device out again as soon as its pod has it, and asks nothing: the plan for that pod still stands.
+func TestDeviceOfThePodBeforeIsRefused(t *testing.T) {
+	for seed := range uint64(4) { // either half first
+		a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)
+		first := a.add("first")
+		if !a.admit(first, "worker", wish{2, 2}) {
+			t.Fatal("not admitted")
+		}
+		for name, ids := range a.pods[first]["worker"] {
+			if _, refusal := a.coordinator.allocated(t.Context(), name, ids[:1]); refusal == "" && a.coordinator.ledger.holders[name][ids[0]].owner != nil {
+				t.Errorf("seed %d: %s %s is given out twice", seed, name, ids[0])
+			}
+		}
+	}
+}
+
 // forgetOwners makes the ledger know the owners by candidates alone, as before the first look after an admission.
 func (a *admission) forgetOwners() {
 	for held := range a.coordinator.ledger.allocations() {
