@@ -69,19 +69,7 @@ func TestAnswersBesideABadServer(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(shortDir(t), "run")
-			if err := prepareRunDir(dir); err != nil {
-				t.Fatal(err)
-			}
-			release, err := tryLock(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer release()
-			listener, err := listen(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			dir, listener := heldDir(t)
 			var all sync.WaitGroup
 			var mu sync.Mutex
 			var open []net.Conn

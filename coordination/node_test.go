@@ -38,6 +38,24 @@ func shortDir(t testing.TB) string {
 	return dir
 }
 
+// heldDir makes a run folder whose lock and socket are ours, as those of a server that is to misbehave.
+func heldDir(t *testing.T) (dir string, listener *net.UnixListener) {
+	t.Helper()
+	dir = filepath.Join(shortDir(t), "run")
+	if err := prepareRunDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	release, err := tryLock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	if listener, err = listen(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir, listener
+}
+
 // start runs a node until the test ends or the returned function is called.
 func start(t testing.TB, runDir string) (*Node, func()) {
 	t.Helper()

@@ -54,13 +54,13 @@ func NewPairsFile(vfs []PairVF) PairsFile {
 
 // ReadPairs reads a pairs file.
 func ReadPairs(file string) (PairsFile, error) {
-	var p PairsFile
 	content, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(content, &p)
-	}
 	if err != nil {
 		return PairsFile{}, fmt.Errorf("read pairs: %w", err)
+	}
+	var p PairsFile
+	if err := json.Unmarshal(content, &p); err != nil {
+		return PairsFile{}, fmt.Errorf("parse pairs in %s: %w", file, err)
 	}
 	return p, nil
 }

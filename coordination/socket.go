@@ -61,7 +61,7 @@ func checkRunDir(dir string) error {
 		return unusable(dir, err)
 	}
 	defer release()
-	return checkSocketPlace(SocketPath(dir))
+	return CheckSocketPlace(SocketPath(dir))
 }
 
 // errReplaced means that the socket in the run folder is gone or another's.
@@ -87,8 +87,8 @@ func awaitReplaced(ctx context.Context, runDir string) error {
 	}
 }
 
-// checkSocketPlace makes sure that a socket can be bound to a path: it is short enough and nothing but a socket is there.
-func checkSocketPlace(name string) error {
+// CheckSocketPlace makes sure that a socket can be bound to a path: it is short enough and nothing but a socket is there.
+func CheckSocketPlace(name string) error {
 	if len(name) > maxSocketPath {
 		return fmt.Errorf("bind %s: the path has %d bytes, a socket's may have %d; choose a shorter --run-dir", name, len(name), maxSocketPath)
 	}
@@ -106,7 +106,7 @@ func checkSocketPlace(name string) error {
 // listen binds the coordination socket. Only the holder of the lock may call it: a socket that is there is a dead one's.
 func listen(runDir string) (*net.UnixListener, error) {
 	name := SocketPath(runDir)
-	if err := checkSocketPlace(name); err != nil {
+	if err := CheckSocketPlace(name); err != nil {
 		return nil, err
 	}
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -70,19 +70,7 @@ func (b *lockedBuffer) await(t *testing.T, text string) {
 
 // Beside a server of another major version a plugin places devices alone, and says so once.
 func TestServerOfAnotherVersion(t *testing.T) {
-	dir := filepath.Join(shortDir(t), "run")
-	if err := prepareRunDir(dir); err != nil {
-		t.Fatal(err)
-	}
-	release, err := tryLock(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer release()
-	listener, err := listen(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, listener := heldDir(t)
 	g := grpc.NewServer(grpc.Creds(peerCredentials{}))
 	api.RegisterCoordinationServer(g, &newer{})
 	done := make(chan error, 1)

@@ -1,23 +1,10 @@
 package doctor
 
 import (
-	"encoding/binary"
 	"fmt"
-	"io/fs"
-	"path"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
-)
-
-// Of include/uapi/linux/pci_regs.h.
-const (
-	standardHeader = 64    // what may be read without CAP_SYS_ADMIN
-	extended       = 0x100 // where extended capabilities begin
-	idACS          = 0x0d  // PCI_EXT_CAP_ID_ACS
-	acsControl     = 6     // PCI_ACS_CTRL
-	requestRedir   = 0x04  // PCI_ACS_RR
-	completeRedir  = 0x08  // PCI_ACS_CR
 )
 
 // accessControl looks whether a switch port sends what GPU and NIC say to each other up to the root complex and back
@@ -25,13 +12,12 @@ const (
 func (e *examination) accessControl() {
 	var redirecting, unread []string
 	for _, port := range e.portsBetween() {
-		config, err := fs.ReadFile(e.Sys, path.Join(pciDevices, port.String(), "config"))
-		switch control, ok := acs(config); {
+		switch acs, err := topology.ReadACS(e.Sys, port); {
 		case err != nil:
-		case len(config) <= standardHeader:
-			unread = append(unread, fmt.Sprintf("/sys/bus/pci/devices/%s/config: %d bytes", port, len(config)))
-		case ok && control&(requestRedir|completeRedir) != 0:
-			redirecting = append(redirecting, fmt.Sprintf("switch port %s: ACS control %#04x", port, control))
+		case acs == topology.ACSUnknown:
+			unread = append(unread, fmt.Sprintf("switch port %s: its configuration space is hidden beyond the first 64 bytes", port))
+		case acs == topology.ACSRedirect:
+			redirecting = append(redirecting, fmt.Sprintf("switch port %s: ACS redirects requests or completions", port))
 		}
 	}
 	if len(redirecting) > 0 {
@@ -69,39 +55,11 @@ func (e *examination) portsBetween() []topology.Address {
 	var ports []topology.Address
 	for _, g := range e.GPUs {
 		for _, vf := range e.VFs {
-			a, okA := e.Tree.Device(g.Address)
-			b, okB := e.Tree.Device(vf.Address)
-			if okA && okB && e.Tree.Distance(g.Address, vf.Address).Level.SameSwitch() {
-				ports = append(ports, different(a.Bridges(), b.Bridges())...)
+			if e.Tree.Distance(g.Address, vf.Address).Level.SameSwitch() {
+				ports = append(ports, e.Tree.PathBelow(g.Address, vf.Address)...)
 			}
 		}
 	}
 	slices.SortFunc(ports, topology.Address.Compare)
 	return slices.Compact(ports)
-}
-
-// different are the bridges of two chains that are not common to both.
-func different(a, b []topology.Address) []topology.Address {
-	common := 0
-	for common < min(len(a), len(b)) && a[common] == b[common] {
-		common++
-	}
-	return slices.Concat(a[common:], b[common:])
-}
-
-// acs returns the ACS control register from a configuration space; false where there is none.
-func acs(config []byte) (uint16, bool) {
-	const header = 4
-	for at := extended; at >= extended && at+acsControl+2 <= len(config); {
-		capability := binary.LittleEndian.Uint32(config[at : at+header])
-		if capability&0xffff == idACS {
-			return binary.LittleEndian.Uint16(config[at+acsControl:]), true
-		}
-		next := int(capability >> 20)
-		if next <= at {
-			break // the list goes up; anything else is its end
-		}
-		at = next
-	}
-	return 0, false
 }

@@ -68,7 +68,7 @@ func Examine(n Node) []Finding {
 // examination collects findings.
 type examination struct {
 	Node
-	kubelet  kubelet
+	kubelet  kubeletConfiguration
 	findings []Finding
 }
 

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubelet is what the kubelet was told, as far as it matters here: keys of KubeletConfiguration (k8s.io/kubelet/config/v1beta1).
-type kubelet struct {
+// kubeletConfiguration is what the kubelet was told, as far as it matters here: keys of KubeletConfiguration (k8s.io/kubelet/config/v1beta1).
+type kubeletConfiguration struct {
 	read           bool              // there was a file
 	files          []string          // that were read, the configuration first
 	origin         map[string]string // key to the file or flag that sets it
@@ -49,8 +49,8 @@ func (n Node) Files() (config, dir string) {
 }
 
 // readKubelet reads the configuration as the kubelet does: the file, then the drop-ins in the order of their names, then the flags.
-func readKubelet(n Node) (kubelet, []Finding) {
-	k := kubelet{Policy: "none", Scope: "container", CPUPolicy: "none", MemoryPolicy: "None", origin: map[string]string{}}
+func readKubelet(n Node) (kubeletConfiguration, []Finding) {
+	k := kubeletConfiguration{Policy: "none", Scope: "container", CPUPolicy: "none", MemoryPolicy: "None", origin: map[string]string{}}
 	config, dir := n.Files()
 	files := []string{config}
 	if dir != "" {
@@ -64,7 +64,7 @@ func readKubelet(n Node) (kubelet, []Finding) {
 			continue
 		}
 		if err != nil {
-			return kubelet{}, []Finding{unreadable(file, err)}
+			return kubeletConfiguration{}, []Finding{unreadable(file, err)}
 		}
 		k.files = append(k.files, file)
 	}
@@ -86,7 +86,7 @@ func unreadable(file string, err error) Finding {
 	}
 }
 
-func (k *kubelet) merge(file string) error {
+func (k *kubeletConfiguration) merge(file string) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (k *kubelet) merge(file string) error {
 }
 
 // override takes over the flags that stand above the configuration (cmd/kubelet/app/options of Kubernetes).
-func (k *kubelet) override(flags map[string]string) {
+func (k *kubeletConfiguration) override(flags map[string]string) {
 	for flag, target := range map[string]struct {
 		key   string
 		value *string
@@ -121,7 +121,7 @@ func (k *kubelet) override(flags map[string]string) {
 }
 
 // says is the evidence for a key: where it is set, or that it is not.
-func (k *kubelet) says(key string, value any) string {
+func (k *kubeletConfiguration) says(key string, value any) string {
 	if origin, ok := k.origin[key]; ok {
 		return fmt.Sprintf("%s: %s: %v", origin, key, value)
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tandem-k8s/tandem/coordination"
 )
 
 func exists(file string) bool {
@@ -102,7 +104,6 @@ func stockPlugin(socket string, resources []string) string {
 
 // runFolder: where the two daemons meet has to be root's alone, which they see to when they can.
 func (e *examination) runFolder() {
-	const socket, longest = "coordination.sock", 107 // sun_path in unix(7), less the final zero
 	var problem string
 	info, err := os.Lstat(e.RunDir)
 	switch {
@@ -114,12 +115,12 @@ func (e *examination) runFolder() {
 		problem = fmt.Sprintf("%s is no folder: %s", e.RunDir, info.Mode())
 	case owner(info) != os.Geteuid():
 		problem = fmt.Sprintf("%s is owned by user %d", e.RunDir, owner(info))
-	case len(filepath.Join(e.RunDir, socket)) > longest:
-		problem = fmt.Sprintf("%s is too long for a socket in it", e.RunDir)
-	case exists(filepath.Join(e.RunDir, socket)) && !isSocket(filepath.Join(e.RunDir, socket)):
-		problem = filepath.Join(e.RunDir, socket) + " is no socket"
 	default:
-		return
+		err := coordination.CheckSocketPlace(coordination.SocketPath(e.RunDir))
+		if err == nil {
+			return
+		}
+		problem = err.Error()
 	}
 	e.find(Finding{
 		ID: "run-folder", Severity: Error,
@@ -135,11 +136,6 @@ func owner(info fs.FileInfo) int {
 		return int(stat.Uid)
 	}
 	return -1
-}
-
-func isSocket(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && info.Mode().Type() == fs.ModeSocket
 }
 
 // offered are the IDs of all devices.

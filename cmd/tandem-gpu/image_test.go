@@ -18,83 +18,65 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// image is a node's root folder as a container of our image has it: the programs, what the Dockerfile links to them, a
-// shell, the machine in /sys and the kubelet in /var/lib/kubelet.
+// image is a node's root folder as a container of our image has it: the image's files, the machine in /sys and the kubelet
+// in /var/lib/kubelet.
 type image struct {
-	root, workdir string
-	cmd           []string
-}
-
-// dockerfile is what the Dockerfile says of its last stage.
-func dockerfile(t *testing.T) (links [][2]string, workdir string, cmd []string) {
-	t.Helper()
-	content, err := os.ReadFile("../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	workdir = "/"
-	for line := range strings.Lines(string(content)) {
-		instruction, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch instruction {
-		case "FROM":
-			links, workdir, cmd = nil, "/", nil
-		case "WORKDIR":
-			workdir = rest
-		case "CMD":
-			if err := json.Unmarshal([]byte(rest), &cmd); err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
-		case "RUN":
-			if fields := strings.Fields(rest); len(fields) == 4 && fields[0] == "ln" {
-				links = append(links, [2]string{fields[2], fields[3]})
-			}
-		}
-	}
-	return links, workdir, cmd
+	root    string
+	workdir string
+	command []string // of a container whose manifest names none
 }
 
 func newImage(t *testing.T, machine string) image {
 	t.Helper()
-	links, workdir, cmd := dockerfile(t)
+	if _, err := os.Stat("/bin/busybox"); err != nil {
+		t.Skipf("no shell for the image: %v; install the Debian package busybox-static", err)
+	}
 	// A short name, for sockets below it.
-	root, err := os.MkdirTemp("", "i")
+	bin, err := os.MkdirTemp("", "i")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(root) })
-	i := image{root: root, workdir: workdir, cmd: cmd}
-	for _, folder := range []string{"root", "run", "bin", "usr/bin", "dev", "tmp", "var/lib/kubelet/device-plugins", workdir} {
-		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
+	t.Cleanup(func() { _ = os.RemoveAll(bin) })
+	if output, err := exec.Command("make", "-C", "../..", "rootfs", "BIN="+bin).CombinedOutput(); err != nil {
+		t.Fatalf("make rootfs: %v\n%s", err, output)
+	}
+	i := image{root: filepath.Join(bin, "rootfs")}
+	for _, folder := range []string{"run", "dev", "tmp", "var/lib/kubelet/device-plugins"} {
+		if err := os.MkdirAll(filepath.Join(i.root, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	i.build(t)
-	i.install(t, "/bin/sh")
-	for _, link := range links {
-		if err := os.Symlink(link[0], filepath.Join(root, link[1])); err != nil {
-			t.Fatal(err)
-		}
-	}
+	i.configure(t)
 	m, err := machines.Load(machine, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Layout(filepath.Join(root, "sys")); err != nil {
+	if err := m.Layout(filepath.Join(i.root, "sys")); err != nil {
 		t.Fatal(err)
 	}
 	return i
 }
 
-// build builds the program as make does.
-func (i image) build(t *testing.T) {
+// configure reads what the Dockerfile says of containers.
+func (i *image) configure(t *testing.T) {
 	t.Helper()
-	program := filepath.Join(i.root, "usr/bin/tandem-gpu")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", program, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, output)
+	content, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
 	}
-	i.libraries(t, program)
+	_, last, _ := strings.Cut(string(content), "FROM scratch")
+	for line := range strings.Lines(last) {
+		switch instruction, rest, _ := strings.Cut(strings.TrimSpace(line), " "); instruction {
+		case "WORKDIR":
+			i.workdir = rest
+		case "ENTRYPOINT", "CMD":
+			var words []string
+			if err := json.Unmarshal([]byte(rest), &words); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			i.command = append(i.command, words...)
+		}
+	}
 }
 
 // install copies a program of this machine, with what it is linked to.
@@ -192,25 +174,20 @@ func TestCommandsOfAMD(t *testing.T) {
 	for _, c := range []struct {
 		row, name    string
 		capabilities bool
-		workdir      string
-		command      []string // the image's where there is none
+		command      []string // the image's where there is none; in /root, which manifests name and which is the image's
 	}{
-		{"amd/image-shape", "manifest", true, "", nil},
-		{"amd/helm-unprivileged", "chart", false, "", nil},
-		{"amd/flag-pulse", "manifest with health", true, "/root", []string{"./k8s-device-plugin", "-logtostderr=true", "-stderrthreshold=INFO", "-pulse=10"}},
-		{"amd/image-shape", "operator", true, "/root", []string{"/bin/sh", "-c", "./k8s-device-plugin -logtostderr=true -stderrthreshold=INFO -v=5 -pulse=30"}},
-		{"amd/flag-driver-type", "operator with arguments", true, "/root", []string{"/bin/sh", "-c", "./k8s-device-plugin -logtostderr=true -stderrthreshold=INFO -v=5 -pulse=30 -driver_type=container -resource_naming_strategy=single"}},
+		{"amd/image-shape", "manifest", true, nil},
+		{"amd/helm-unprivileged", "chart", false, nil},
+		{"amd/flag-pulse", "manifest with health", true, []string{"./k8s-device-plugin", "-logtostderr=true", "-stderrthreshold=INFO", "-pulse=10"}},
+		{"amd/image-shape", "operator", true, []string{"/bin/sh", "-c", "./k8s-device-plugin -logtostderr=true -stderrthreshold=INFO -v=5 -pulse=30"}},
+		{"amd/flag-driver-type", "operator with arguments", true, []string{"/bin/sh", "-c", "./k8s-device-plugin -logtostderr=true -stderrthreshold=INFO -v=5 -pulse=30 -driver_type=container -resource_naming_strategy=single"}},
 	} {
 		t.Run(c.row+"/"+c.name, func(t *testing.T) {
 			kubelet := kubelettest.Start(t, filepath.Join(i.root, "var/lib/kubelet"))
-			run := i
-			if c.workdir != "" {
-				run.workdir = c.workdir
-			}
 			if c.command == nil {
-				c.command = i.cmd
+				c.command = i.command
 			}
-			run.start(t, c.capabilities, c.command...)
+			i.start(t, c.capabilities, c.command...)
 			plugin := kubelettest.Await(t, kubelet.Plugins)
 			if got := plugin.Request.GetResourceName(); got != "amd.com/gpu" {
 				t.Errorf("registered %s", got)

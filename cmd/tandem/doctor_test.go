@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/binary"
 	"slices"
 	"strings"
 	"testing"
@@ -103,8 +102,8 @@ var faults = []struct {
 		s.write(s.device(ociGPU1, "current_link_width"), "8\n")
 		s.write(s.device(ociGPU1, "max_link_width"), "16\n")
 	}, "degraded-link", "x8 of x16"},
-	{"ACS redirects requests", func(s *sick) { s.write(s.device(ociPort0, "config"), configSpace(0x001d)) }, "acs-redirect", "0x001d"},
-	{"ACS not readable", func(s *sick) { s.write(s.device(ociPort0, "config"), configSpace(0)[:64]) }, "acs-redirect", "64 bytes"},
+	{"ACS redirects requests", func(s *sick) { s.write(s.device(ociPort0, "config"), acsConfig(0x001d)) }, "acs-redirect", ociPort0},
+	{"ACS not readable", func(s *sick) { s.write(s.device(ociPort0, "config"), acsConfig(0)[:64]) }, "acs-redirect", "64 bytes"},
 	{"no /dev/kfd", func(s *sick) { s.remove("dev/kfd") }, "device-nodes", "/dev/kfd"},
 	{"no render node", func(s *sick) { s.remove("dev/dri/renderD128") }, "device-nodes", "renderD128"},
 	{"no uverbs node of a VF", func(s *sick) { s.remove("dev/infiniband/uverbs8") }, "device-nodes", ociVF0},
@@ -131,7 +130,7 @@ var faults = []struct {
 			`{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"tandem.dev/rdma_vf","DeviceIDs":{"0":["0000:0c:00.7"]}}]}}`)
 	}, "device-gone", "0000:0c:00.7"},
 	{"run folder is a file", func(s *sick) { s.write("run", "") }, "run-folder", "no folder"},
-	{"coordination socket is a file", func(s *sick) { s.write("run/coordination.sock", "") }, "run-folder", "no socket"},
+	{"coordination socket is a file", func(s *sick) { s.write("run/coordination.sock", "") }, "run-folder", "something else than a socket"},
 
 	{"CPUs of another shape", func(s *sick) { s.with("--cpus", "2") }, "refused-shapes", "for 2 CPUs"},
 	{"pool with VFs of few NICs", func(s *sick) {
@@ -220,13 +219,4 @@ func TestDoctorOnOtherMachines(t *testing.T) {
 			check(t, s.findings(), test.want, test.about)
 		})
 	}
-}
-
-// configSpace is 4 KiB of configuration space with an ACS capability behind another one.
-func configSpace(control uint16) string {
-	space := make([]byte, 4096)
-	binary.LittleEndian.PutUint32(space[0x100:], 0x0001|1<<16|0x140<<20) // advanced error reporting, the next at 0x140
-	binary.LittleEndian.PutUint32(space[0x140:], 0x000d|1<<16)
-	binary.LittleEndian.PutUint16(space[0x146:], control)
-	return string(space)
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// acsConfig is the configuration space of a port whose ACS control register has this value.
-func acsConfig(control uint16) []byte {
+// acsConfig is the configuration space of a port whose ACS control register has this value, with the capability behind another one.
+func acsConfig(control uint16) string {
 	config := make([]byte, 4096)
-	binary.LittleEndian.PutUint32(config[0x100:], 1<<16|0x000d)
-	binary.LittleEndian.PutUint16(config[0x106:], control)
-	return config
+	binary.LittleEndian.PutUint32(config[0x100:], 0x0001|1<<16|0x140<<20) // advanced error reporting, the next at 0x140
+	binary.LittleEndian.PutUint32(config[0x140:], 0x000d|1<<16)
+	binary.LittleEndian.PutUint16(config[0x146:], control)
+	return string(config)
 }
 
 // The first pair's NIC hangs on a port with ACS redirect; the second one's has none; of the third nothing can be read. The
@@ -49,13 +50,13 @@ func TestTopoVerbose(t *testing.T) {
 	}
 	control := func(address string, value uint16) {
 		for _, bridge := range bridges(address) {
-			write(function(bridge)+"/config", string(acsConfig(value)))
+			write(function(bridge)+"/config", acsConfig(value))
 		}
 	}
 	control("0000:11:00.0", 0x1)
 	control("0000:0c:00.0", 0x1)
 	last := bridges("0000:0c:00.0")
-	write(function(last[len(last)-1])+"/config", string(acsConfig(0x1d)))
+	write(function(last[len(last)-1])+"/config", acsConfig(0x1d))
 	control("0000:2f:00.0", 0x1)
 	control("0000:2a:00.0", 0x1)
 	for file, content := range map[string]string{

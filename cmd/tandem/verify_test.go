@@ -180,7 +180,7 @@ func TestVerify(t *testing.T) {
 			return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), `{"version":1,"pairs":[{"gpu":null,"vf":{"id":"0000:0c:00.1","address":"0000:0c:00.1"}}]}`)
 		}, ""},
 		{"pairs.json broken", func(t *testing.T) *pod { return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), `[`) },
-			"PAIRS cannot be read: unexpected end of JSON input"},
+			"parse pairs in PAIRS: unexpected end of JSON input"},
 
 		{"NVIDIA by node", func(t *testing.T) *pod {
 			return env(newPod(t, "nv-h800-8x8", 1).nvidia(0), "NVIDIA_VISIBLE_DEVICES", "all").vfs("0000:0e:00.1")

@@ -129,6 +129,7 @@ func TestAQuestionGivenUpTellsNothing(t *testing.T) {
 		if _, ok := s.Pods(ctx); ok || lines.Len() > 0 {
 			t.Errorf("answered a question that was given up; log %q", lines)
 		}
+		synctest.Wait() // the question is read no more
 		best.hangs = false
 		if got, _ := within(t, s, time.Second); got != PodsAPI {
 			t.Errorf("then asked %s", got)

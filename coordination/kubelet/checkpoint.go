@@ -33,10 +33,15 @@ type checkpointFile struct {
 	}
 }
 
-// ReadCheckpoint reads the checkpoint below a kubelet folder (/var/lib/kubelet). The kubelet replaces the file as a whole,
+// CheckpointPath returns where the checkpoint is below a kubelet folder (/var/lib/kubelet).
+func CheckpointPath(kubeletDir string) string {
+	return filepath.Join(kubeletDir, "device-plugins", "kubelet_internal_checkpoint")
+}
+
+// ReadCheckpoint reads the checkpoint below a kubelet folder. The kubelet replaces the file as a whole,
 // so what is read is never half of one.
 func ReadCheckpoint(kubeletDir string) (Checkpoint, error) {
-	content, err := os.ReadFile(filepath.Join(kubeletDir, "device-plugins", "kubelet_internal_checkpoint"))
+	content, err := os.ReadFile(CheckpointPath(kubeletDir))
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
 	}
@@ -82,6 +87,9 @@ func (c Checkpoint) Containers() map[string]Devices {
 	}
 	return containers
 }
+
+// Registered lists the healthy devices of every resource that a plugin has registered.
+func (c Checkpoint) Registered() map[string][]string { return c.healthy }
 
 // Listed is every device of a resource that the kubelet can have in mind: the healthy ones of the plugin's last list and all
 // that are held. The value is the NUMA node, -1 where the checkpoint does not tell it.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,7 +21,7 @@ type Granted struct {
 
 // ReadGranted reads them from the checkpoint below a kubelet folder, sorted by container.
 func ReadGranted(kubeletDir string) ([]Granted, error) {
-	content, err := os.ReadFile(filepath.Join(kubeletDir, "device-plugins", "kubelet_internal_checkpoint"))
+	content, err := os.ReadFile(CheckpointPath(kubeletDir))
 	if err != nil {
 		return nil, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
 	}

@@ -63,12 +63,20 @@ func (l *limited) Get(ctx context.Context, q *podresources.GetPodResourcesReques
 // serve puts a server where a kubelet has its PodResources socket and returns the kubelet's folder.
 func serve(t *testing.T, server podresources.PodResourcesListerServer) string {
 	t.Helper()
+	g := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(g, server)
+	return serveAt(t, "pod-resources/kubelet.sock", g)
+}
+
+// serveAt serves at a socket below a new kubelet folder until the test ends, and returns the folder.
+func serveAt(t *testing.T, socket string, g *grpc.Server) string {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "t")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "pod-resources", "kubelet.sock")
+	socket = filepath.Join(dir, socket)
 	if err := os.Mkdir(filepath.Dir(socket), 0o750); err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +84,6 @@ func serve(t *testing.T, server podresources.PodResourcesListerServer) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(g, server)
 	done := make(chan error)
 	go func() { done <- g.Serve(listener) }()
 	t.Cleanup(func() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -67,30 +66,9 @@ func (m *podManager) ListPods(context.Context, *podsv1alpha1.ListPodsRequest) (*
 // servePods puts a Pods API at a socket below a new kubelet folder and returns the folder.
 func servePods(t *testing.T, socket string, m *podManager) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "t")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket = filepath.Join(dir, socket)
-	if err := os.Mkdir(filepath.Dir(socket), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
 	g := grpc.NewServer()
 	podsv1alpha1.RegisterPodsServer(g, m)
-	done := make(chan error)
-	go func() { done <- g.Serve(listener) }()
-	t.Cleanup(func() {
-		g.Stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
+	return serveAt(t, socket, g)
 }
 
 func askPodsAPI(t *testing.T, ctx context.Context, kubeletDir string) ([]corev1.Pod, error) {

@@ -6,14 +6,6 @@ case ${1-} in
 -*) ;;
 *) exec "$@" ;;
 esac
-for argument; do
-	shift
-	case $argument in
-	--log-dir=*) ;;        # the log goes to standard error
-	--log-level=[0-9]*) ;; # glog's verbosity
-	*) set -- "$@" "$argument" ;;
-	esac
-done
 # The operator's DaemonSet has no volume at /run/tandem, and a root that is read-only. The two daemons meet in a folder below one that it
 # does mount; the kubelet empties that one when it starts, but not folders in it.
 if [ ! -d /run/tandem ]; then
