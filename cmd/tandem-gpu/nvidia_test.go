@@ -173,6 +173,7 @@ func TestDriverUnloads(t *testing.T) {
 // TestStockName starts tandem-gpu as manifests start NVIDIA's plugin, and reloads it as config-manager does.
 func TestStockName(t *testing.T) {
 	t.Attr("parity", "nvidia/config-manager-sighup")
+	t.Attr("parity", "nvidia/image-shape") // config-manager in an image of its own
 	t.Attr("parity", "nvidia/kubelet-restart")
 	t.Attr("parity", "nvidia/shared-rename")
 	n := nvidiaNode(t, "nv-h100-oci", nil)

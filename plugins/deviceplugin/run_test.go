@@ -17,6 +17,7 @@ import (
 )
 
 func TestRegisters(t *testing.T) {
+	t.Attr("parity", "sriov/plugins-registry-mode") // where there is no such folder
 	dir := kubelettest.Dir(t)
 	kubelet := kubelettest.Start(t, dir)
 	stop := start(t, dir, preferring{newFake("b", "a")})
@@ -73,6 +74,7 @@ func TestOffersNoPreference(t *testing.T) {
 
 func TestRegistersAgain(t *testing.T) {
 	t.Attr("parity", "all/reregister-on-stream-end")
+	t.Attr("parity", "sriov/kubelet-restart-legacy")
 	for name, disturb := range map[string]func(*testing.T, *kubelettest.Kubelet, *kubelettest.Plugin){
 		"stream ended":          func(_ *testing.T, _ *kubelettest.Kubelet, p *kubelettest.Plugin) { p.EndStream() },
 		"connection lost":       func(_ *testing.T, _ *kubelettest.Kubelet, p *kubelettest.Plugin) { p.Close() },
@@ -122,6 +124,7 @@ func TestKubeletRefuses(t *testing.T) {
 
 func TestKubeletComesLateAndComesBack(t *testing.T) {
 	t.Attr("parity", "amd/kubelet-restart")
+	t.Attr("parity", "sriov/kubelet-restart-legacy")
 	dir := kubelettest.Dir(t)
 	start(t, dir, newFake("a"))
 	var before string

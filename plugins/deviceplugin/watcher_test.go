@@ -14,6 +14,7 @@ import (
 // Where the folder of the plugin watcher exists the plugin waits there to be found, and registers nowhere else: two
 // registrations would be two plugins to the kubelet.
 func TestIsFoundByTheWatcher(t *testing.T) {
+	t.Attr("parity", "sriov/plugins-registry-mode")
 	dir := kubelettest.Dir(t)
 	kubelet := kubelettest.Start(t, dir)
 	watcher := kubelettest.StartWatcher(t, dir)

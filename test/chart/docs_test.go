@@ -35,7 +35,7 @@ func TestDocsNameValues(t *testing.T) {
 
 // TestNotes: what the chart tells after the installation is there.
 func TestNotes(t *testing.T) {
-	for _, vendor := range []string{"amd", "nvidia"} {
+	for _, vendor := range []string{"auto", "amd", "nvidia"} {
 		notes := renderFile(t, "gpu: {vendor: "+vendor+"}", "NOTES.txt")
 		files := regexp.MustCompile(`deployments/\S+\.(yaml|md)`).FindAllString(notes, -1)
 		if len(files) != 2 {

@@ -9,7 +9,8 @@
 //	t.Attr("parity", "amd/device-id-gpu")
 //
 // or the row's name is in its own: t.Run("amd/device-id-gpu", …). A row that no test shows may have its reason in
-// reasons.csv; without a passing test it is open all the same. The exit code is 1 when a row that Tandem must fulfil is open.
+// reasons.csv, and one that tests show what holds besides; without a passing test it is open all the same. The exit code is 1
+// when a row that Tandem must fulfil is open.
 package main
 
 import (

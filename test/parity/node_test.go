@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -108,8 +107,10 @@ func (n *node) awaitAnnounced(t *testing.T, resource string) {
 	defer cancel()
 	for {
 		status, err := coordination.Status(ctx, n.path("run"))
-		if err == nil && strings.Contains(status.String(), resource) {
-			return
+		for _, r := range status.GetResources() {
+			if r.GetName() == resource && r.GetConnected() {
+				return
+			}
 		}
 		select {
 		case <-ctx.Done():

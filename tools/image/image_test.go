@@ -64,6 +64,8 @@ func TestTwoBuildsAreOne(t *testing.T) {
 
 // TestTarball reads the tarball with the code by which others do.
 func TestTarball(t *testing.T) {
+	t.Attr("parity", "amd/image-shape")
+	t.Attr("parity", "nvidia/image-shape")
 	file, _ := packImage(t, programs(t))
 	image, err := tarball.ImageFromPath(file, nil)
 	if err != nil {
@@ -71,6 +73,14 @@ func TestTarball(t *testing.T) {
 	}
 	if err := validate.Image(image); err != nil {
 		t.Error(err)
+	}
+	content, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What manifests take for granted that name neither.
+	if c := content.Config; c.User != "" && c.User != "0" || c.WorkingDir != "/root" {
+		t.Errorf("user %q, folder %q; want root in /root", c.User, c.WorkingDir)
 	}
 	root := t.TempDir()
 	unpack(t, file, filepath.Join(root, "oci"))
@@ -150,6 +160,9 @@ func in(root, dir string, args ...string) string {
 // TestAsOperatorsCallIt runs the programs from the image's root in the ways in which the stock plugins' operators and
 // manifests start theirs.
 func TestAsOperatorsCallIt(t *testing.T) {
+	t.Attr("parity", "amd/image-shape")
+	t.Attr("parity", "nvidia/image-shape")
+	t.Attr("parity", "sriov/flags-entrypoint")
 	root := rootOf(t, programs(t))
 	// As the NVIDIA GPU operator mounts it; see assets/state-device-plugin/0400_configmap.yaml there.
 	script := "#!/bin/sh\nuntil [ -f /run/ready ]; do echo waiting; sleep 5; done\nset -o allexport\ncat /run/ready\n. /run/ready\nexec nvidia-device-plugin --help\n"
