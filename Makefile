@@ -108,10 +108,13 @@ bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) t
 	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op) /by:(nvidia OR tandem OR tandem-pairs)' -col '/by@(nvidia tandem tandem-pairs)' bench.txt
 	@cd test/bench && go run -buildvcs=false ./table <$(BIN)/bench.txt
 
+# Without a C compiler the demo leaves the NVIDIA machines out.
+NVML := $(if $(filter 1,$(CC_FOUND)),$(BIN)/nvml/libnvidia-ml.so.1)
+
 .PHONY: demo
-demo: build ## Place pods on every recorded machine through the real kubelet managers and show the pairs
+demo: build $(NVML) ## Place pods on every recorded machine through the real kubelet managers and show the pairs
 	cd test/kubelet && $(PROGRESS) "build the demo; $(KUBELET)" go build -buildvcs=false -o $(BIN)/demo ./demo
-	$(BIN)/demo --bin $(BIN)
+	$(BIN)/demo --bin $(BIN) $(addprefix --nvml=,$(NVML))
 
 .PHONY: e2e
 e2e: demo ## End to end, as far as it goes today: the demo's checks through the built binaries on every recorded machine
