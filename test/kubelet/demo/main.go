@@ -53,10 +53,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	p := &printer{out: out, width: *width, colour: isTerminal(out)}
 	p.legend()
 	var shown []result
+	var leftOut []string
 	for _, s := range chosen {
 		s.Bin, s.NVML = *bin, *nvml
 		if s.GPU() == rig.NVIDIA && s.NVML == "" {
-			p.leftOut(s)
+			leftOut = append(leftOut, s.Machine)
 			continue
 		}
 		results, err := show(ctx, p, s)
@@ -65,6 +66,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		shown = append(shown, results...)
 	}
+	p.leftOut(leftOut)
 	return p.summary(shown)
 }
 

@@ -40,8 +40,12 @@ func (p *printer) setup(s setup, r *rig.Rig) {
 	p.printf("\n%s\n%s (%s, %s)\n", p.bold("== "+s.String()), s.about, count(r.GPUs(), "GPU device"), count(r.VFs(), "VF"))
 }
 
-func (p *printer) leftOut(s setup) {
-	p.printf("\n%s\nleft out: its GPUs are shown by a stand-in for NVIDIA's library, which is C, and there is no C compiler\n", p.bold("== "+s.String()))
+// leftOut says which machines are not shown, and why.
+func (p *printer) leftOut(machines []string) {
+	if len(machines) > 0 {
+		p.printf("\n%s\n%s\nNVIDIA GPUs are shown by a stand-in for NVIDIA's library, which is C, and there is no C compiler (--nvml is not given).\n",
+			p.bold("== Left out"), strings.Join(machines, "\n"))
+	}
 }
 
 // result prints a request: for each order in which the kubelet asked, what the first pod got.
