@@ -24,7 +24,7 @@ export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
 # NVIDIA's library is opened at run time, so tandem-gpu needs a C compiler and is linked to the C library; what that library
 # lacks is not called, hence lazy. Without a compiler it is built as the others are, and without NVIDIA.
@@ -108,10 +108,23 @@ bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) t
 	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op) /by:(nvidia OR tandem OR tandem-pairs)' -col '/by@(nvidia tandem tandem-pairs)' bench.txt
 	@cd test/bench && go run -buildvcs=false ./table <$(BIN)/bench.txt
 
+# Without a C compiler the demo leaves the NVIDIA machines out.
+NVML := $(if $(filter 1,$(CC_FOUND)),$(BIN)/nvml/libnvidia-ml.so.1)
+
 .PHONY: demo
-demo: build ## Place pods on every recorded machine through the real kubelet managers and show the pairs
+demo: build $(NVML) ## Place pods on every recorded machine through the real kubelet managers and show the pairs
 	cd test/kubelet && $(PROGRESS) "build the demo; $(KUBELET)" go build -buildvcs=false -o $(BIN)/demo ./demo
-	$(BIN)/demo --bin $(BIN)
+	$(BIN)/demo --bin $(BIN) $(addprefix --nvml=,$(NVML))
+
+.PHONY: gpu-check
+gpu-check: build ## Compare what tandem-gpu offers on this machine with what the kernel knows of its NVIDIA GPUs, and record the machine
+	@set -- /proc/driver/nvidia/gpus/*/information; if ! test -e "$$1"; then \
+		echo "gpu-check: skipped: there is no NVIDIA GPU here (nothing in /proc/driver/nvidia/gpus)"; \
+	else \
+		CGO_ENABLED=1 GPU_CHECK=yes go test -count=1 -v -run '^TestThisMachine$$' ./cmd/tandem-gpu && \
+		$(BIN)/tandem record --force -f $(BIN)/this-machine.txt && \
+		echo "recorded in bin/this-machine.txt; CONTRIBUTING.md says how it becomes one of test/machines"; \
+	fi
 
 .PHONY: e2e
 e2e: demo ## End to end, as far as it goes today: the demo's checks through the built binaries on every recorded machine

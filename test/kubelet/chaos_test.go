@@ -146,7 +146,7 @@ func (c *chaos) recover() {
 	}
 	c.dead = false
 	c.did("recovered")
-	for len(c.pods) > 0 && min(c.Free(rig.GPU), c.Free(rig.VF)) < 2 {
+	for len(c.pods) > 0 && min(c.Free(c.GPU), c.Free(rig.VF)) < 2 {
 		c.load.depart(c.random.IntN(len(c.pods)))
 	}
 	for attempt := range 2 {
@@ -198,7 +198,7 @@ func (c *chaos) next(s *shape) *v1.Pod {
 	name := fmt.Sprint("pod-", c.admissions)
 	c.admissions++
 	if s != nil {
-		return s.pod(name)
+		return s.pod(name, c.GPU)
 	}
 	return c.randomPod(name)
 }

@@ -17,9 +17,9 @@ func TestDaemonDies(t *testing.T) {
 		resources []string // of the daemons that die
 		meanwhile want     // what can be had until they are back
 	}{
-		{"GPU", []string{rig.GPU}, want{0, 2}},
+		{"GPU", []string{rig.AMD}, want{0, 2}},
 		{"RDMA", []string{rig.VF}, want{2, 0}},
-		{"both", []string{rig.GPU, rig.VF}, want{0, 0}},
+		{"both", []string{rig.AMD, rig.VF}, want{0, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := startRig(t, rig.Setup{Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true, Coordinated: true})
@@ -54,7 +54,7 @@ func kill(t *testing.T, r *rig.Rig, resource string) {
 }
 
 func daemonOf(r *rig.Rig, resource string) *pair.Daemon {
-	if resource == rig.GPU {
+	if resource == r.GPU {
 		return r.Pair.GPU
 	}
 	return r.Pair.RDMA
@@ -63,7 +63,7 @@ func daemonOf(r *rig.Rig, resource string) *pair.Daemon {
 // admitBest admits a pod with one container, which has to get the best pairs.
 func admitBest(t *testing.T, r *rig.Rig, name string, w want) *v1.Pod {
 	t.Helper()
-	pod := shape{app: []want{w}}.pod(name)
+	pod := shape{app: []want{w}}.pod(name, r.GPU)
 	placements, err := r.Admit(deadline(t), pod)
 	if err != nil {
 		t.Fatal(err)

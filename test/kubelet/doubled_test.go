@@ -75,7 +75,7 @@ func TestTandemGivesNoDeviceToTwoPods(t *testing.T) {
 	// Both the old pod's VF and that of the first one are free in the kubelet's eyes. The rig knows of both pods, and would
 	// find a VF with two owners.
 	admitBest(t, r, "second", want{0, 1})
-	_, err := r.Admit(deadline(t), shape{app: []want{{0, 1}}}.pod("third"))
+	_, err := r.Admit(deadline(t), shape{app: []want{{0, 1}}}.pod("third", r.GPU))
 	var rejection *node.Rejection
 	if !errors.As(err, &rejection) || rejection.Reason != "UnexpectedAdmissionError" || !strings.Contains(rejection.Message, "pod default/first has it") {
 		t.Errorf("third pod: %v, want it refused with the owner's name", err)

@@ -16,7 +16,7 @@ func (l *load) checkLedger() {
 		l.depart(0)
 	}
 	l.checks++
-	last := shape{app: []want{{1, min(1, l.VFs())}}}.pod(fmt.Sprint("last-", l.checks))
+	last := shape{app: []want{{1, min(1, l.VFs())}}}.pod(fmt.Sprint("last-", l.checks), l.GPU)
 	if _, err := l.Rig.Admit(deadline(l.t), last); err != nil {
 		l.t.Fatal(err)
 	}

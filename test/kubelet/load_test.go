@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubelet/pair"
 	"github.com/tandem-k8s/tandem/test/kubelet/rig"
+	"github.com/tandem-k8s/tandem/test/nvml"
 )
 
 var (
@@ -25,7 +26,7 @@ var (
 	admissions = flag.Int("admissions", 300, "admissions of the mixed load per machine")
 )
 
-// Pods of all kinds come and go on every recorded AMD machine. Whatever else is on the node, a container that asks
+// Pods of all kinds come and go on recorded machines. Whatever else is on the node, a container that asks
 // for GPUs and VFs gets the best pairs that are free at that moment on the NUMA nodes that the kubelet has chosen.
 func TestMixedLoad(t *testing.T) {
 	for _, setup := range []rig.Setup{
@@ -35,6 +36,7 @@ func TestMixedLoad(t *testing.T) {
 		{Machine: "amd-mi250-16gcd-8nic", VFsPerPF: 2},
 		{Machine: "amd-mi300x-cpx-kfd"},
 		{Machine: "amd-mi300x-smc-thor2-cpx-derived", VFsPerPF: 8},
+		{Machine: "nv-h100-oci", VFsPerPF: 1},
 	} {
 		t.Run(setup.String(), func(t *testing.T) {
 			setup.Coordinated = true
@@ -81,6 +83,9 @@ func TestMixedLoadWithPodsAPI(t *testing.T) {
 func startRig(t *testing.T, setup rig.Setup) *rig.Rig {
 	t.Helper()
 	setup.Bin = daemons(t)
+	if setup.GPU() == rig.NVIDIA {
+		setup.NVML = nvml.Library(t)
+	}
 	r, err := rig.Start(t.Context(), setup)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +144,7 @@ func (l *load) run() {
 func (l *load) fullness() float64 {
 	const maxPods = 40
 	used := float64(len(l.pods)) / maxPods
-	used = max(used, 1-float64(l.Free(rig.GPU))/float64(l.GPUs()))
+	used = max(used, 1-float64(l.Free(l.GPU))/float64(l.GPUs()))
 	if l.VFs() > 0 {
 		used = max(used, 1-float64(l.Free(rig.VF))/float64(l.VFs()))
 	}

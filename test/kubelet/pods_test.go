@@ -12,10 +12,10 @@ import (
 // want is what a container asks for.
 type want struct{ gpus, vfs int }
 
-func (w want) container(name string) v1.Container {
+func (w want) container(name, gpu string) v1.Container {
 	devices := map[string]int{}
 	if w.gpus > 0 {
-		devices[rig.GPU] = w.gpus
+		devices[gpu] = w.gpus
 	}
 	if w.vfs > 0 {
 		devices[rig.VF] = w.vfs
@@ -26,13 +26,13 @@ func (w want) container(name string) v1.Container {
 // shape is a kind of pod: its init containers and its containers.
 type shape struct{ init, app []want }
 
-func (s shape) pod(name string) *v1.Pod {
+func (s shape) pod(name, gpu string) *v1.Pod {
 	var init, app []v1.Container
 	for i, w := range s.init {
-		init = append(init, w.container(fmt.Sprint("init-", i)))
+		init = append(init, w.container(fmt.Sprint("init-", i), gpu))
 	}
 	for i, w := range s.app {
-		app = append(app, w.container(fmt.Sprint("app-", i)))
+		app = append(app, w.container(fmt.Sprint("app-", i), gpu))
 	}
 	return node.Pod(name, init, app)
 }
@@ -79,8 +79,8 @@ func (l *load) randomPod(name string) *v1.Pod {
 		if l.VFs() == 0 {
 			s = s.withoutVFs()
 		}
-		if need := s.needs(); need.gpus <= l.Free(rig.GPU) && need.vfs <= l.Free(rig.VF) {
-			return s.pod(name)
+		if need := s.needs(); need.gpus <= l.Free(l.GPU) && need.vfs <= l.Free(rig.VF) {
+			return s.pod(name, l.GPU)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func TestKubeletRestarts(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, resource := range []string{rig.GPU, rig.VF} {
+		for _, resource := range []string{r.GPU, rig.VF} {
 			kill(t, r, resource)
 			if err := daemonOf(r, resource).Start(); err != nil {
 				t.Fatal(err)

@@ -37,9 +37,8 @@ var library = sync.OnceValues(func() (string, error) {
 	return filepath.Join(root, "bin/nvml/libnvidia-ml.so.1"), nil
 })
 
-// Start installs the stand-in below a temporary driver root and has this process, and those it starts, see the machine. It
-// skips the test where there is no C compiler.
-func Start(t *testing.T, m Machine) *Driver {
+// Library builds the stand-in and returns its path. It skips the test where there is no C compiler.
+func Library(t *testing.T) string {
 	t.Helper()
 	for _, program := range []string{"make", "cc"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -50,7 +49,14 @@ func Start(t *testing.T, m Machine) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
+	return path
+}
+
+// Start installs the stand-in below a temporary driver root and has this process, and those it starts, see the machine. It
+// skips the test where there is no C compiler.
+func Start(t *testing.T, m Machine) *Driver {
+	t.Helper()
+	path, dir := Library(t), t.TempDir()
 	d := &Driver{Root: filepath.Join(dir, "root"), Machine: m, file: filepath.Join(dir, "machine")}
 	libraries := filepath.Join(d.Root, "usr/lib64")
 	if err := os.MkdirAll(libraries, 0o750); err != nil {
@@ -63,9 +69,11 @@ func Start(t *testing.T, m Machine) *Driver {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if d.events, err = os.OpenFile(fifo, os.O_RDWR, 0); err != nil { // for reading too, so that writing never fails
+	events, err := os.OpenFile(fifo, os.O_RDWR, 0) // for reading too, so that writing never fails
+	if err != nil {
 		t.Fatal(err)
 	}
+	d.events = events
 	t.Cleanup(func() { _ = d.events.Close() })
 	t.Setenv(FileVariable, d.file)
 	t.Setenv(EventsVariable, fifo)

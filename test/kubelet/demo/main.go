@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/test/kubelet/node"
+	"github.com/tandem-k8s/tandem/test/kubelet/rig"
 )
 
 func main() {
@@ -39,7 +40,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	node.Silence()
 	flags := pflag.NewFlagSet("demo", pflag.ContinueOnError)
 	bin := flags.String("bin", "bin", "folder with tandem-gpu and tandem-rdma")
-	names := flags.StringArray("machine", nil, "recorded machine to show, may be repeated (default all AMD machines)")
+	nvml := flags.String("nvml", "", "the stand-in for NVIDIA's library (make nvml); without one the NVIDIA machines are left out")
+	names := flags.StringArray("machine", nil, "recorded machine to show, may be repeated (default all)")
 	width := flags.Int("width", terminalWidth(out), "columns to print; below 100 the two halves of a line go one below the other")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -51,14 +53,20 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	p := &printer{out: out, width: *width, colour: isTerminal(out)}
 	p.legend()
 	var shown []result
+	var leftOut []string
 	for _, s := range chosen {
-		s.Bin = *bin
+		s.Bin, s.NVML = *bin, *nvml
+		if s.GPU() == rig.NVIDIA && s.NVML == "" {
+			leftOut = append(leftOut, s.Machine)
+			continue
+		}
 		results, err := show(ctx, p, s)
 		if err != nil {
 			return err
 		}
 		shown = append(shown, results...)
 	}
+	p.leftOut(leftOut)
 	return p.summary(shown)
 }
 

@@ -24,8 +24,9 @@ func (p *printer) printf(format string, args ...any) { fmt.Fprintf(p.out, format
 
 func (p *printer) legend() {
 	p.printf(`The kubelet's own managers (topology manager: policy restricted, scope container) admit pods on recorded
-machines and ask the two plugins in random order. A line below is a pair as a container finds it: its i-th
-/dev/dri/renderD* node, the GPU behind that node, the i-th VF of its variable PCIDEVICE_..., and how far apart they are:
+machines and ask the two plugins in random order. A line below is a pair as a container finds it: its i-th GPU by the device
+node (/dev/dri/renderD* of AMD, /dev/nvidia* of NVIDIA, whose library NVML is a stand-in here), where that GPU is, the i-th VF
+of its variable PCIDEVICE_..., and how far apart they are:
 
   PIX  same switch           PXB   a switch further up        PHB  same host bridge, no switch
   NODE same NUMA node        SYS   other NUMA node
@@ -39,13 +40,21 @@ func (p *printer) setup(s setup, r *rig.Rig) {
 	p.printf("\n%s\n%s (%s, %s)\n", p.bold("== "+s.String()), s.about, count(r.GPUs(), "GPU device"), count(r.VFs(), "VF"))
 }
 
+// leftOut says which machines are not shown, and why.
+func (p *printer) leftOut(machines []string) {
+	if len(machines) > 0 {
+		p.printf("\n%s\n%s\nNVIDIA GPUs are shown by a stand-in for NVIDIA's library, which is C, and there is no C compiler (--nvml is not given).\n",
+			p.bold("== Left out"), strings.Join(machines, "\n"))
+	}
+}
+
 // result prints a request: for each order in which the kubelet asked, what the first pod got.
 func (p *printer) result(r result) {
 	if r.refused != "" {
 		p.printf("\n  %s\n    %s\n", r.request(), strings.ReplaceAll(r.refused, "\n", "\n    "))
 		return
 	}
-	for _, first := range []string{rig.GPU, rig.VF} {
+	for _, first := range []string{r.setup.GPU(), rig.VF} {
 		tandem, uncoordinated := r.tandem.first[first], r.uncoordinated.first[first]
 		if len(tandem) == 0 || len(uncoordinated) == 0 {
 			continue
@@ -76,10 +85,10 @@ func count(n int, what string) string {
 }
 
 func plural(resource string) string {
-	if resource == rig.GPU {
-		return "GPUs"
+	if resource == rig.VF {
+		return "VFs"
 	}
-	return "VFs"
+	return "GPUs"
 }
 
 // half is one half of the page: lines with what stands at their end in another colour.
@@ -92,12 +101,12 @@ const halfWidth = 46
 func (p *printer) block(who string, placed rig.Placement) half {
 	h := half{lines: []string{who + numa(placed.NUMA)}, ends: []string{""}}
 	for i, gpu := range placed.GPUs {
-		line, end := fmt.Sprintf("%-10s  %-13s", gpu.Render, gpu.ID), ""
+		line, end := fmt.Sprintf("%-10s  %-13s", gpu.Node, gpu.Name), ""
 		switch {
 		case i < len(placed.VFs):
 			line += "  " + placed.VFs[i].ID
 			end = placed.Levels[i].String()
-		case gpu.ID != gpu.Address.String():
+		case gpu.Name != gpu.Address.String():
 			line += "  of " + gpu.Address.String()
 		}
 		h.lines, h.ends = append(h.lines, line), append(h.ends, end)

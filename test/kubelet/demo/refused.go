@@ -14,7 +14,7 @@ import (
 // resources want the same NUMA nodes, and a resource wants as few as can hold the request on an empty machine. Any
 // other refusal is an error.
 func whyRefused(r *rig.Rig, rejection *node.Rejection, size int) (string, error) {
-	gpus, vfs := perNode(r.Node.Inventory(rig.GPU)), perNode(r.Node.Inventory(rig.VF))
+	gpus, vfs := perNode(r.Node.Inventory(r.GPU)), perNode(r.Node.Inventory(rig.VF))
 	g, v := fewest(gpus, size), fewest(vfs, size)
 	if rejection.Reason != "TopologyAffinityError" || g == v {
 		return "", fmt.Errorf("refused for no reason to be seen: %w", rejection)

@@ -35,6 +35,9 @@ func show(ctx context.Context, p *printer, s setup) (results []result, err error
 
 	p.setup(s, tandem)
 	for _, size := range sizes {
+		if size > tandem.GPUs() || s.VFsPerPF > 0 && size > tandem.VFs() {
+			break
+		}
 		r, err := request(ctx, s, size, tandem, uncoordinated)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s, err)
@@ -72,7 +75,7 @@ const (
 
 // try admits the request on the empty node, one pod after the other.
 func try(ctx context.Context, r *rig.Rig, size int) (trials, error) {
-	limits := map[string]int{rig.GPU: size}
+	limits := map[string]int{r.GPU: size}
 	if r.VFs() > 0 {
 		limits[rig.VF] = size
 	}

@@ -27,13 +27,15 @@ func (r result) isPaired() bool { return r.setup.VFsPerPF > 0 }
 func (p *printer) summary(results []result) error {
 	p.printf("\n%s\nThe pairs of all pods of a request, both orders together.\n\n", p.bold("== Summary"))
 	p.table(results)
-	var tandem, uncoordinated best.Pairs
+	var tandem, uncoordinated, most best.Pairs
 	placed, worse := 0, 0
 	for _, r := range results {
 		tandem, uncoordinated = tandem.Add(r.tandem.pairs()), uncoordinated.Add(r.uncoordinated.pairs())
+		most = most.Add(r.tandem.best())
 		placed, worse = placed+r.tandem.pods(), worse+r.tandem.worse()
 	}
-	p.printf("\nOn the same switch (PIX or PXB): %s with Tandem, %s uncoordinated.\n", share(tandem), share(uncoordinated))
+	p.printf("\nOn the same switch (PIX or PXB): %s with Tandem, where %d can be, %s uncoordinated.\n",
+		share(tandem), near(most), share(uncoordinated))
 	if worse > 0 {
 		return fmt.Errorf("%d of %d placements could have been better on the NUMA nodes that the kubelet chose", worse, placed)
 	}
@@ -70,6 +72,8 @@ func (r result) cells() string {
 		return fmt.Sprintf("on %.1f cards\ton %.1f cards\t", r.tandem.cards(), r.uncoordinated.cards())
 	case r.tandem.worse() > 0:
 		return fmt.Sprintf("%v\t%v\tNOT the best: %d pods", r.tandem.pairs(), r.uncoordinated.pairs(), r.tandem.worse())
+	case near(r.tandem.best()) == 0:
+		return fmt.Sprintf("%v\t%v\tno switch to share", r.tandem.pairs(), r.uncoordinated.pairs())
 	default:
 		return fmt.Sprintf("%v\t%v\t", r.tandem.pairs(), r.uncoordinated.pairs())
 	}
@@ -77,12 +81,20 @@ func (r result) cells() string {
 
 // share is "150 of 160 pairs".
 func share(pairs best.Pairs) string {
-	near, all := 0, 0
-	for level, count := range pairs {
+	all := 0
+	for _, count := range pairs {
 		all += count
+	}
+	return fmt.Sprintf("%d of %d pairs", near(pairs), all)
+}
+
+// near counts the pairs on one switch.
+func near(pairs best.Pairs) int {
+	near := 0
+	for level, count := range pairs {
 		if topology.Level(level).SameSwitch() {
 			near += count
 		}
 	}
-	return fmt.Sprintf("%d of %d pairs", near, all)
+	return near
 }

@@ -50,6 +50,15 @@ func (t trials) pairs() best.Pairs {
 	return sum
 }
 
+// best adds up the best pairs that all pods could have got.
+func (t trials) best() best.Pairs {
+	var sum best.Pairs
+	for placed := range t.all {
+		sum = sum.Add(placed.Best)
+	}
+	return sum
+}
+
 // cards is the average number of cards that the GPUs or partitions of a pod are on.
 func (t trials) cards() float64 {
 	cards := 0

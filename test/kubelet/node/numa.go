@@ -22,8 +22,12 @@ const (
 )
 
 // ReadNUMA describes the NUMA nodes with these numbers. Distances are read from a sysfs root; a recorded machine
-// without them gets those of a machine whose nodes are all equally far apart.
+// without them gets those of a machine whose nodes are all equally far apart. Where no node is known there is one: cAdvisor
+// then takes the sockets for nodes (GetNodesInfo in utils/sysinfo/sysinfo.go).
 func ReadNUMA(sys fs.FS, numbers []int) ([]NUMA, error) {
+	if len(numbers) == 0 {
+		numbers = []int{0}
+	}
 	nodes := make([]NUMA, 0, len(numbers))
 	for i, number := range numbers {
 		distances, err := readDistances(sys, number)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -17,9 +18,10 @@ const patience = 10 * time.Second
 
 // Daemon is one of the two plugins. It may be killed and started again; its methods are for one goroutine.
 type Daemon struct {
-	path string
-	args []string
-	log  *Log
+	path      string
+	args      []string
+	variables []string // beside this process's own
+	log       *Log
 
 	process *exec.Cmd
 	exited  chan struct{} // closed when the process has ended and its log is read
@@ -30,11 +32,14 @@ type Daemon struct {
 func (d *Daemon) Name() string { return filepath.Base(d.path) }
 
 // Another is a second instance of the daemon, as in a rolling update that starts the new one first. It is not running.
-func (d *Daemon) Another() *Daemon { return &Daemon{path: d.path, args: d.args, log: d.log} }
+func (d *Daemon) Another() *Daemon {
+	return &Daemon{path: d.path, args: d.args, variables: d.variables, log: d.log}
+}
 
 // Start starts the daemon, which must not be running.
 func (d *Daemon) Start() error {
 	d.process = exec.Command(d.path, d.args...)
+	d.process.Env = append(os.Environ(), d.variables...)
 	// A test that dies, even by its own timeout, takes its daemons along.
 	d.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := d.process.StderrPipe()

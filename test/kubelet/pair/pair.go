@@ -19,6 +19,8 @@ type Options struct {
 	Config         string // SR-IOV config.json
 	ResourcePrefix string // of resources that the config gives none
 	Coordinated    bool   // false: no preferred allocation, as stock plugins
+
+	GPUFlags, GPUVariables []string // of tandem-gpu alone, beside this process's own variables
 }
 
 // Pair is both daemons, running.
@@ -38,7 +40,7 @@ func Start(o Options) (*Pair, error) {
 	}
 	log := newLog()
 	p := &Pair{
-		GPU:  &Daemon{path: filepath.Join(o.Bin, "tandem-gpu"), args: common, log: log},
+		GPU:  &Daemon{path: filepath.Join(o.Bin, "tandem-gpu"), args: append(common[:len(common):len(common)], o.GPUFlags...), variables: o.GPUVariables, log: log},
 		RDMA: &Daemon{path: filepath.Join(o.Bin, "tandem-rdma"), args: append(common[:len(common):len(common)], rdma...), log: log},
 		Log:  log,
 	}

@@ -20,7 +20,7 @@ type admission struct {
 
 func newAdmission(r *Rig, pod *v1.Pod) *admission {
 	a := &admission{Rig: r, pod: pod, free: map[string][]string{}, reusable: map[string][]string{}}
-	for _, resource := range []string{GPU, VF} {
+	for _, resource := range []string{r.GPU, VF} {
 		for id := range r.Node.Inventory(resource) {
 			if r.held[holding{resource, id}] == nil {
 				a.free[resource] = append(a.free[resource], id)
@@ -46,7 +46,7 @@ func (a *admission) placement(ctx context.Context, container string, devices map
 	if p.VFs, err = visibleVFs(response); err != nil {
 		return p, err
 	}
-	if err := sameDevices(devices, p); err != nil {
+	if err := a.sameDevices(devices, p); err != nil {
 		return p, err
 	}
 	gpus, vfs := addresses(p.GPUs), addresses(p.VFs)
@@ -58,7 +58,7 @@ func (a *admission) placement(ctx context.Context, container string, devices map
 		return p, err
 	}
 	a.told(&p, response)
-	p.Best, err = best.Reachable(a.side(GPU, len(gpus), p.NUMA), a.side(VF, len(vfs), p.NUMA), a.Level)
+	p.Best, err = best.Reachable(a.side(a.GPU, len(gpus), p.NUMA), a.side(VF, len(vfs), p.NUMA), a.Level)
 	return p, err
 }
 
@@ -82,8 +82,8 @@ func (a *admission) checkFree(devices map[string][]string) error {
 }
 
 // sameDevices compares the devices that the kubelet has on its books with those that the container finds.
-func sameDevices(booked map[string][]string, p Placement) error {
-	for resource, visible := range map[string][]Device{GPU: p.GPUs, VF: p.VFs} {
+func (m *Machine) sameDevices(booked map[string][]string, p Placement) error {
+	for resource, visible := range map[string][]Device{m.GPU: p.GPUs, VF: p.VFs} {
 		var ids []string
 		for _, d := range visible {
 			ids = append(ids, d.ID)

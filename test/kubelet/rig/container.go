@@ -2,7 +2,7 @@ package rig
 
 import (
 	"fmt"
-	"path"
+	"slices"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/test/kubelet/node"
@@ -13,19 +13,23 @@ import (
 // slashes replaced.
 var vfEnv = "PCIDEVICE_" + strings.ToUpper(strings.NewReplacer(".", "_", "/", "_").Replace(VF))
 
-// visibleGPUs are the GPUs that a container finds, in the order of their render nodes among its device nodes.
+// visibleGPUs are the GPUs that a container finds, in their order there: AMD's in that of the render nodes among its device
+// nodes, NVIDIA's in that of their addresses, whatever the order in which its runtime is told of them.
 func (m *Machine) visibleGPUs(response node.Response) ([]Device, error) {
+	told := renderNodes(response)
+	if m.GPU == NVIDIA {
+		told = uuids(response)
+	}
 	var gpus []Device
-	for _, file := range response.DeviceNodes {
-		name := path.Base(file)
-		if path.Dir(file) != "/dev/dri" || !strings.HasPrefix(name, "renderD") {
-			continue
-		}
+	for _, name := range told {
 		gpu, ok := m.gpus[name]
 		if !ok {
-			return nil, fmt.Errorf("container got %s, which is no GPU of the machine", file)
+			return nil, fmt.Errorf("container got %s, which is no GPU of the machine", name)
 		}
 		gpus = append(gpus, gpu)
+	}
+	if m.GPU == NVIDIA {
+		slices.SortFunc(gpus, func(a, b Device) int { return a.Address.Compare(b.Address) })
 	}
 	return gpus, nil
 }

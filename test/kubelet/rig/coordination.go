@@ -51,5 +51,5 @@ func (r *Rig) allJoined(status *api.StatusResponse) bool {
 	for _, resource := range status.GetResources() {
 		joined[resource.GetName()] = resource.GetConnected()
 	}
-	return joined[GPU] && (joined[VF] || r.VFs() == 0)
+	return joined[r.GPU] && (joined[VF] || r.VFs() == 0)
 }

@@ -4,17 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// The resources that pods ask for. The name of the GPUs is AMD's own, that of the VFs comes from sriovConfig.
+// The resources that pods ask for. The names of the GPUs are the vendors' own, that of the VFs comes from sriovConfig.
 const (
-	GPU            = "amd.com/gpu"
+	AMD            = "amd.com/gpu"
+	NVIDIA         = "nvidia.com/gpu"
 	VF             = resourcePrefix + "/" + vfName
 	resourcePrefix = "tandem.dev"
 	vfName         = "rdma_vf"
@@ -24,28 +22,34 @@ const (
 type Device struct {
 	ID      string
 	Address topology.Address // of a partition, that of its card
-	Render  string           // of a GPU: its render node, "renderD128"
+	Node    string           // of a GPU: its device node, "renderD128" or "nvidia0"
+	Name    string           // of a GPU, for people: its address or, of a partition, the device ID
 }
 
 // Machine is what a rig has to know of its machine to judge placements. It is read apart from the daemons' own code.
 type Machine struct {
 	Tree *topology.Tree
-	gpus map[string]Device // by the name of the render node, "renderD128"
+	GPU  string            // the resource name of its GPUs, AMD or NVIDIA
+	gpus map[string]Device // by what a container is told: the render node for AMD, the UUID for NVIDIA
 	vfs  []*topology.Device
 
 	address map[string]topology.Address // of every GPU and VF, by device ID
 }
 
-func readMachine(sys fs.FS) (*Machine, error) {
+func readMachine(sys fs.FS, resource string) (*Machine, error) {
 	tree, err := topology.Read(sys)
 	if err != nil {
 		return nil, err
 	}
-	gpus, err := readGPUs(sys)
+	read := readAMD
+	if resource == NVIDIA {
+		read = readNVIDIA
+	}
+	gpus, err := read(sys)
 	if err != nil {
 		return nil, fmt.Errorf("read GPUs: %w", err)
 	}
-	m := &Machine{Tree: tree, gpus: gpus, address: map[string]topology.Address{}}
+	m := &Machine{Tree: tree, GPU: resource, gpus: gpus, address: map[string]topology.Address{}}
 	for _, gpu := range gpus {
 		m.address[gpu.ID] = gpu.Address
 	}
@@ -67,71 +71,6 @@ func (m *Machine) VFs() int { return len(m.vfs) }
 // Level tells how far apart a GPU and a VF are.
 func (m *Machine) Level(gpu, vf topology.Address) topology.Level {
 	return m.Tree.Distance(gpu, vf).Level
-}
-
-// readGPUs finds the device behind each render node: the name of the device it hangs on, class/drm/<node>/device, is
-// the device ID. For a GPU that is its address; a partition is a platform device, whose card only KFD knows.
-func readGPUs(sys fs.FS) (map[string]Device, error) {
-	cards, err := readKFD(sys)
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := fs.Glob(sys, "class/drm/renderD*")
-	if err != nil {
-		return nil, err
-	}
-	gpus := map[string]Device{}
-	for _, node := range nodes {
-		target, err := fs.ReadLink(sys, node) // ../../devices/…/<device>/drm/renderD128
-		if err != nil {
-			return nil, err
-		}
-		name := path.Base(node)
-		address, ok := cards[name]
-		if !ok {
-			return nil, fmt.Errorf("%s is not in KFD's topology", name)
-		}
-		gpus[name] = Device{ID: path.Base(path.Dir(path.Dir(target))), Address: address, Render: name}
-	}
-	return gpus, nil
-}
-
-// readKFD reads from class/kfd/kfd/topology/nodes/*/properties which PCI function is behind each render node.
-func readKFD(sys fs.FS) (map[string]topology.Address, error) {
-	files, err := fs.Glob(sys, "class/kfd/kfd/topology/nodes/*/properties")
-	if err != nil {
-		return nil, err
-	}
-	cards := map[string]topology.Address{}
-	for _, file := range files {
-		text, err := fs.ReadFile(sys, file)
-		if err != nil {
-			return nil, err
-		}
-		properties := parseProperties(string(text))
-		if minor := properties["drm_render_minor"]; minor > 0 {
-			cards[fmt.Sprint("renderD", minor)] = kfdAddress(properties["domain"], properties["location_id"])
-		}
-	}
-	return cards, nil
-}
-
-// parseProperties reads lines of a name and a number; other lines are left out.
-func parseProperties(text string) map[string]uint64 {
-	properties := map[string]uint64{}
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if n, err := strconv.ParseUint(value, 10, 64); err == nil {
-			properties[name] = n
-		}
-	}
-	return properties
-}
-
-// kfdAddress decodes location_id: bus and device as in a PCI address, but the low three bits number the partition;
-// the function is always 0 (kfd_topology.c: pci_dev_id of the device; MI300 adds the partition).
-func kfdAddress(domain, location uint64) topology.Address {
-	return topology.Address{Domain: uint32(domain), Bus: uint8(location >> 8), Device: uint8(location >> 3 & 0x1f)}
 }
 
 // sriovConfig offers all VFs of the machine, the decoys among them, as one resource.

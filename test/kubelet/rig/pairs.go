@@ -52,10 +52,10 @@ func (a *admission) pairs(p *Placement, response node.Response) ([]coordination.
 		if pair.GPU == nil {
 			continue
 		}
-		seen[GPU] = append(seen[GPU], pair.GPU.ID)
+		seen[a.GPU] = append(seen[a.GPU], pair.GPU.ID)
 		levels = append(levels, a.Level(pair.GPU.Address, pair.VF.Address))
 	}
-	for resource, devices := range map[string][]Device{GPU: p.GPUs, VF: p.VFs} {
+	for resource, devices := range map[string][]Device{a.GPU: p.GPUs, VF: p.VFs} {
 		var want []string
 		for _, d := range devices {
 			want = append(want, d.ID)

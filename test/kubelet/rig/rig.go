@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,20 +29,30 @@ type Setup struct {
 	PodsAPI         bool   // the kubelet says what its pods want
 	Watcher         bool   // the kubelet's plugin watcher finds the daemons; else they register at kubelet.sock
 	RunDir          string // of the coordination socket; one of the rig's own when empty
+	NVML            string // the stand-in for NVIDIA's library, for machines with NVIDIA GPUs
+}
+
+// GPU is the resource name of the machine's GPUs, AMD or NVIDIA; the machine's own name tells.
+func (s Setup) GPU() string {
+	if strings.HasPrefix(s.Machine, "nv-") {
+		return NVIDIA
+	}
+	return AMD
 }
 
 // String is the machine and how many VFs it has.
 func (s Setup) String() string {
-	switch {
-	case s.VFsPerPF == 0:
+	vfs, hint := fmt.Sprint(s.VFsPerPF, " VFs per PF"), ""
+	switch s.VFsPerPF {
+	case 0:
 		return s.Machine + ", no VFs"
-	case s.ExcludeTopology:
-		return fmt.Sprintf("%s, %d VFs per PF without NUMA hint", s.Machine, s.VFsPerPF)
-	case s.VFsPerPF == 1:
-		return s.Machine + ", 1 VF per PF"
-	default:
-		return fmt.Sprintf("%s, %d VFs per PF", s.Machine, s.VFsPerPF)
+	case 1:
+		vfs = "1 VF per PF"
 	}
+	if s.ExcludeTopology {
+		hint = " without NUMA hint"
+	}
+	return s.Machine + ", " + vfs + hint
 }
 
 // Rig is a running node with a running pair.
@@ -108,6 +119,12 @@ func (r *Rig) start(ctx context.Context) error {
 			return err
 		}
 	}
+	var flags, variables []string
+	if r.GPU == NVIDIA {
+		if flags, variables, err = r.installNVML(); err != nil {
+			return err
+		}
+	}
 	r.Pair, err = pair.Start(pair.Options{
 		Bin:            r.setup.Bin,
 		Sysfs:          r.path("sys"),
@@ -118,6 +135,8 @@ func (r *Rig) start(ctx context.Context) error {
 		Config:         r.path("config.json"),
 		ResourcePrefix: resourcePrefix,
 		Coordinated:    r.setup.Coordinated,
+		GPUFlags:       flags,
+		GPUVariables:   variables,
 	})
 	if err != nil {
 		return err
@@ -137,7 +156,7 @@ func (r *Rig) layOut() error {
 	if err := os.Mkdir(r.path("dev"), 0o755); err != nil {
 		return err
 	}
-	if r.Machine, err = readMachine(os.DirFS(r.path("sys"))); err != nil {
+	if r.Machine, err = readMachine(os.DirFS(r.path("sys")), r.setup.GPU()); err != nil {
 		return err
 	}
 	return os.WriteFile(r.path("config.json"), r.sriovConfig(r.setup.ExcludeTopology), 0o644)
@@ -157,7 +176,7 @@ func (r *Rig) WaitReady(ctx context.Context) error {
 	for _, daemon := range []*pair.Daemon{r.Pair.GPU, r.Pair.RDMA} {
 		watchers.Go(func() { failOnExit(ctx, daemon, fail) })
 	}
-	if err := r.Node.WaitAllocatable(ctx, GPU, len(r.gpus)); err != nil {
+	if err := r.Node.WaitAllocatable(ctx, r.GPU, len(r.gpus)); err != nil {
 		return err
 	}
 	if err := r.Node.WaitAllocatable(ctx, VF, len(r.vfs)); err != nil {
