@@ -18,17 +18,17 @@ func readAMD(sys fs.FS) (map[string]Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := fs.Glob(sys, "class/drm/renderD*")
+	links, err := fs.Glob(sys, "class/drm/renderD*")
 	if err != nil {
 		return nil, err
 	}
 	gpus := map[string]Device{}
-	for _, node := range nodes {
-		target, err := fs.ReadLink(sys, node) // ../../devices/…/<device>/drm/renderD128
+	for _, link := range links {
+		target, err := fs.ReadLink(sys, link) // ../../devices/…/<device>/drm/renderD128
 		if err != nil {
 			return nil, err
 		}
-		name := path.Base(node)
+		name := path.Base(link)
 		address, ok := cards[name]
 		if !ok {
 			return nil, fmt.Errorf("%s is not in KFD's topology", name)
