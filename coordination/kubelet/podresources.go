@@ -81,37 +81,29 @@ func (p *PodResources) Close() error { return p.conn.Close() }
 // List asks for all pods and their devices. Where the kubelet's limiter refuses it asks again, until ctx is done.
 // Call it only inside a GetPreferredAllocation whose must-include is empty: see the package comment.
 func (p *PodResources) List(ctx context.Context) (View, error) {
-	for {
-		answer, err := p.client.List(ctx, &podresources.ListPodResourcesRequest{})
-		if err == nil {
-			return newView(answer.GetPodResources()...), nil
-		}
-		if status.Code(err) != codes.ResourceExhausted {
-			return View{}, fmt.Errorf("list PodResources: %w", err)
-		}
-		if !pause(ctx) {
-			return View{}, fmt.Errorf("list PodResources: %w", err)
-		}
+	answer, err := patiently(ctx, func() (*podresources.ListPodResourcesResponse, error) {
+		return p.client.List(ctx, &podresources.ListPodResourcesRequest{})
+	})
+	if err != nil {
+		return View{}, fmt.Errorf("list PodResources: %w", err)
 	}
+	return newView(answer.GetPodResources()...), nil
 }
 
 // Get asks for one pod; the view is empty where the kubelet knows no such pod, or one that has ended. It may be called at any
 // time: unlike List it frees nothing (Get in pkg/kubelet/apis/podresources/server_v1.go). Kubelets before 1.34 have it only
 // behind the gate KubeletPodResourcesGet and answer with an error without it.
 func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
-	for {
-		answer, err := p.client.Get(ctx, &podresources.GetPodResourcesRequest{PodNamespace: pod.Namespace, PodName: pod.Name})
-		switch {
-		case err == nil:
-			return newView(answer.GetPodResources()), nil
-		case notFound(err):
-			return View{}, nil
-		case status.Code(err) != codes.ResourceExhausted:
-			return View{}, fmt.Errorf("get PodResources of %s/%s: %w", pod.Namespace, pod.Name, err)
-		}
-		if !pause(ctx) {
-			return View{}, fmt.Errorf("get PodResources of %s/%s: %w", pod.Namespace, pod.Name, err)
-		}
+	answer, err := patiently(ctx, func() (*podresources.GetPodResourcesResponse, error) {
+		return p.client.Get(ctx, &podresources.GetPodResourcesRequest{PodNamespace: pod.Namespace, PodName: pod.Name})
+	})
+	switch {
+	case err == nil:
+		return newView(answer.GetPodResources()), nil
+	case notFound(err):
+		return View{}, nil
+	default:
+		return View{}, fmt.Errorf("get PodResources of %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 }
 
@@ -121,13 +113,18 @@ func notFound(err error) bool {
 	return s.Code() == codes.NotFound || s.Code() == codes.Unknown && strings.HasSuffix(s.Message(), " not found")
 }
 
-// pause waits until the kubelet's limiter may allow one more call; false means that ctx is done.
-func pause(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(refill):
-		return true
+// patiently asks the kubelet, and again while its limiter refuses, until ctx is done.
+func patiently[T any](ctx context.Context, ask func() (T, error)) (T, error) {
+	for {
+		answer, err := ask()
+		if status.Code(err) != codes.ResourceExhausted {
+			return answer, err
+		}
+		select {
+		case <-ctx.Done():
+			return answer, err
+		case <-time.After(refill):
+		}
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
@@ -57,10 +55,9 @@ func (p *PodsAPI) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := pods.NewPodsClient(conn).ListPods(ctx, &pods.ListPodsRequest{})
-	for status.Code(err) == codes.ResourceExhausted && pause(ctx) {
-		answer, err = pods.NewPodsClient(conn).ListPods(ctx, &pods.ListPodsRequest{})
-	}
+	answer, err := patiently(ctx, func() (*pods.ListPodsResponse, error) {
+		return pods.NewPodsClient(conn).ListPods(ctx, &pods.ListPodsRequest{})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list pods of the Pods API: %w", err)
 	}
