@@ -20,18 +20,24 @@ type Checkpoint struct {
 	healthy map[string][]string            // resource → device IDs
 }
 
-// checkpointFile is the file's format, as far as it matters here (pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go).
-type checkpointFile struct {
+// checkpointFile is the file's format, as far as it matters here (pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go). Its
+// entries are entry, or more of what the kubelet wrote.
+type checkpointFile[Entry any] struct {
 	Data struct {
-		PodDeviceEntries []struct {
-			PodUID        string
-			ContainerName string
-			ResourceName  string
-			DeviceIDs     map[string][]string // by NUMA node, "-1" for none
-		}
+		PodDeviceEntries  []Entry
 		RegisteredDevices map[string][]string // the healthy ones
 	}
 }
+
+// entry is what a container holds of a resource.
+type entry struct {
+	PodUID        string
+	ContainerName string
+	ResourceName  string
+	DeviceIDs     map[string][]string // by NUMA node, "-1" for none
+}
+
+func (e entry) container() string { return e.PodUID + "/" + e.ContainerName }
 
 // CheckpointPath returns where the checkpoint is below a kubelet folder (/var/lib/kubelet).
 func CheckpointPath(kubeletDir string) string {
@@ -41,17 +47,32 @@ func CheckpointPath(kubeletDir string) string {
 // ReadCheckpoint reads the checkpoint below a kubelet folder. The kubelet replaces the file as a whole,
 // so what is read is never half of one.
 func ReadCheckpoint(kubeletDir string) (Checkpoint, error) {
-	content, err := os.ReadFile(CheckpointPath(kubeletDir))
+	content, err := readCheckpoint(kubeletDir)
 	if err != nil {
-		return Checkpoint{}, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
+		return Checkpoint{}, err
 	}
 	return parseCheckpoint(content)
 }
 
-func parseCheckpoint(content []byte) (Checkpoint, error) {
-	var file checkpointFile
+func readCheckpoint(kubeletDir string) ([]byte, error) {
+	content, err := os.ReadFile(CheckpointPath(kubeletDir))
+	if err != nil {
+		return nil, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
+	}
+	return content, nil
+}
+
+func decodeCheckpoint[Entry any](content []byte) (file checkpointFile[Entry], err error) {
 	if err := json.Unmarshal(content, &file); err != nil {
-		return Checkpoint{}, fmt.Errorf("parse the kubelet's device checkpoint: %w", err)
+		return file, fmt.Errorf("parse the kubelet's device checkpoint: %w", err)
+	}
+	return file, nil
+}
+
+func parseCheckpoint(content []byte) (Checkpoint, error) {
+	file, err := decodeCheckpoint[entry](content)
+	if err != nil {
+		return Checkpoint{}, err
 	}
 	c := Checkpoint{holders: map[string]map[string][]string{}, nodes: map[string]map[string]int{}, healthy: file.Data.RegisteredDevices}
 	for _, e := range file.Data.PodDeviceEntries {
@@ -62,7 +83,7 @@ func parseCheckpoint(content []byte) (Checkpoint, error) {
 			number, err := strconv.Atoi(node)
 			for _, id := range ids {
 				holders := c.holders[e.ResourceName]
-				holders[id] = append(holders[id], e.PodUID+"/"+e.ContainerName)
+				holders[id] = append(holders[id], e.container())
 				if err == nil && number >= 0 {
 					c.nodes[e.ResourceName][id] = number
 				}

@@ -1,9 +1,6 @@
 package kubelet
 
 import (
-	"encoding/json"
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -21,29 +18,27 @@ type Granted struct {
 
 // ReadGranted reads them from the checkpoint below a kubelet folder, sorted by container.
 func ReadGranted(kubeletDir string) ([]Granted, error) {
-	content, err := os.ReadFile(CheckpointPath(kubeletDir))
+	content, err := readCheckpoint(kubeletDir)
 	if err != nil {
-		return nil, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
+		return nil, err
 	}
 	return parseGranted(content)
 }
 
+// grantedEntry is an entry with the plugin's answer.
+type grantedEntry struct {
+	entry
+	AllocResp []byte // ContainerAllocateResponse as protobuf
+}
+
 func parseGranted(content []byte) ([]Granted, error) {
-	var file struct {
-		Data struct {
-			PodDeviceEntries []struct {
-				PodUID, ContainerName, ResourceName string
-				DeviceIDs                           map[string][]string
-				AllocResp                           []byte // ContainerAllocateResponse as protobuf
-			}
-		}
-	}
-	if err := json.Unmarshal(content, &file); err != nil {
-		return nil, fmt.Errorf("parse the kubelet's device checkpoint: %w", err)
+	file, err := decodeCheckpoint[grantedEntry](content)
+	if err != nil {
+		return nil, err
 	}
 	byContainer := map[string]*Granted{}
 	for _, e := range file.Data.PodDeviceEntries {
-		name := e.PodUID + "/" + e.ContainerName
+		name := e.container()
 		g := byContainer[name]
 		if g == nil {
 			g = &Granted{Container: name, Devices: map[string][]string{}}
