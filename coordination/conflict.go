@@ -15,14 +15,12 @@ const maxSuspects = 8
 // them at this moment, so that the kubelet is handing it out twice (kubernetes PR 137534). The ledger alone does not
 // decide: it can be behind, and the containers of one pod share devices. The kubelet is asked about the pods that the ledger thinks
 // of, with Get, which is safe while an Allocate is in flight. It shows no plain init containers, whose devices go to
-// the next container of their pod. Where it cannot be asked the container gets the devices, and the log has an error.
+// the next container of their pod. Where it cannot be asked before ctx is done the container gets the devices, and the log has an error.
 func (c *coordinator) conflict(ctx context.Context, name string, ids []string) string {
 	suspects := c.suspects(name, ids)
 	if len(suspects) == 0 {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
 	for _, s := range suspects {
 		view, err := c.get(ctx, s.pod)
 		if err != nil {

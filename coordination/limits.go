@@ -135,13 +135,7 @@ func (c *coordinator) answerable(ctx context.Context, q question) error {
 	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
 	for {
-		c.mu.Lock()
-		err := c.ledger.lacking(q)
-		if c.announced == nil {
-			c.announced = make(chan struct{})
-		}
-		announced := c.announced
-		c.mu.Unlock()
+		announced, err := c.lacking(q)
 		if err == nil {
 			return nil
 		}
@@ -151,6 +145,16 @@ func (c *coordinator) answerable(ctx context.Context, q question) error {
 			return err
 		}
 	}
+}
+
+// lacking says what has not been announced that a question is about, and then returns a channel that the next announcement closes.
+func (c *coordinator) lacking(q question) (announced <-chan struct{}, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err = c.ledger.lacking(q); err != nil && c.announced == nil {
+		c.announced = make(chan struct{})
+	}
+	return c.announced, err
 }
 
 // lacking says what has not been announced that a question is about.
