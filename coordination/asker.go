@@ -29,6 +29,11 @@ func (a *asker) is(b *asker) bool {
 	return a != nil && b != nil && a.pod.UID == b.pod.UID && a.container() == b.container()
 }
 
+// isOf reports whether an allocation is a container's own: PodResources shows it, or it was seen to be given.
+func (held *allocation) isOf(a *asker) bool {
+	return held.asker.is(a) || held.owner != nil && *held.owner == a.container()
+}
+
 // describe says who asks and for what, for people.
 func (a *asker) describe() string {
 	var wants []string
@@ -183,7 +188,7 @@ func (l *ledger) holderOf(a *asker, newest *allocation) *allocation {
 	var inherited *allocation
 	for held := range l.allocations() {
 		switch {
-		case held.owner != nil && *held.owner == a.container(), held.asker.is(a):
+		case held.isOf(a):
 			return held
 		case held.asker != nil && held.asker.pod.UID == a.pod.UID && held.asker.role() == intent.Init && held.asker.index < a.index:
 			if inherited == nil || held.sequence() > inherited.sequence() {
@@ -240,7 +245,7 @@ func (a *asker) half(holder *allocation) string {
 	switch {
 	case holder.devices == nil:
 		return firstHalf
-	case holder.asker.is(a), holder.owner != nil && *holder.owner == a.container():
+	case holder.isOf(a):
 		return "second half"
 	default:
 		return takesOver

@@ -76,23 +76,17 @@ func (l *ledger) otherHalf(r *resource, q question, asked placement.Half, holder
 	if half.Count > 0 && len(q.mustInclude) == 0 {
 		return half
 	}
-	half.Free = l.expected(kind, r, q, asked.Count-half.Count)
+	half.Free = l.expected(kind, q, asked.Count-half.Count)
 	half.Count = max(half.Count, min(asked.Count, half.Count+len(half.Free)))
 	return half
 }
 
-// expected lists the free devices of a kind that the kubelet will offer the container that asks for r now.
-func (l *ledger) expected(kind Kind, r *resource, q question, count int) []placement.Device {
+// expected lists the free devices of a kind that the kubelet will offer the container that asks now.
+func (l *ledger) expected(kind Kind, q question, count int) []placement.Device {
 	of := l.ofKind(kind)
-	nodes := l.nodes(r.name, q.available)
-	if len(nodes) == 0 {
-		predicted, admitted := PredictNodes([]Demand{l.demand(count, of...)})
-		if !admitted {
-			return nil
-		}
-		for _, n := range predicted {
-			nodes[n] = true
-		}
+	nodes, admitted := l.nodesOf(q, func() []Demand { return []Demand{l.demand(count, of...)} })
+	if !admitted {
+		return nil
 	}
 	var free []placement.Device
 	for _, other := range of {
@@ -144,10 +138,7 @@ func (l *ledger) inPairOrder(tree *topology.Tree, planned []string, a, before *a
 	case r.kind == VF && sameSet(planned, ids):
 		return slices.Clone(planned)
 	}
-	taken := placement.Half{Count: len(ids)}
-	for _, id := range ids {
-		taken.Held = append(taken.Held, r.device(id).placed())
-	}
+	taken := allOf(l.devicesOf(name, ids))
 	request := placement.Request{GPUs: []placement.Half{taken}}
 	if r.kind == VF {
 		request = placement.Request{GPUs: []placement.Half{l.gpusBeside(r, ids, a, before)}, VFs: []placement.Half{taken}}

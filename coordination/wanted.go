@@ -21,7 +21,7 @@ type wanted struct {
 // takes over from an init container, is held; where that is more than it wants the kubelet takes any of it.
 func (l *ledger) wantedBy(a *asker, r *resource, usable []string, q question, holder *allocation) []wanted {
 	var all []wanted
-	nodes, admitted := l.nodesFor(a, r, q, holder)
+	nodes, admitted := l.nodesOf(q, func() []Demand { return l.demands(a, holder) })
 	for _, name := range slices.Sorted(maps.Keys(a.requests())) {
 		other := l.resources[name]
 		switch other {
@@ -56,13 +56,22 @@ func offeredHalf(r *resource, usable []string, q question) placement.Half {
 	return half
 }
 
-// nodesFor are the NUMA nodes from which a container that wants all this will get its devices. The devices that the kubelet offers show
-// them; where those have none (excludeTopology), what the Topology Manager will choose is predicted, and false says that it will refuse.
-func (l *ledger) nodesFor(a *asker, r *resource, q question, holder *allocation) (map[int]bool, bool) {
-	nodes := l.nodes(r.name, q.available)
+// nodesOf are the NUMA nodes from which the asking container will get its devices. The devices that the kubelet offers show them; where
+// those have none (excludeTopology), what the Topology Manager will choose for its demands is predicted, and false says that it will refuse.
+func (l *ledger) nodesOf(q question, demands func() []Demand) (map[int]bool, bool) {
+	nodes := l.nodes(q.resource, q.available)
 	if len(nodes) > 0 {
 		return nodes, true
 	}
+	predicted, admitted := PredictNodes(demands())
+	for _, n := range predicted {
+		nodes[n] = true
+	}
+	return nodes, admitted
+}
+
+// demands are those of a container whose whole request is known.
+func (l *ledger) demands(a *asker, holder *allocation) []Demand {
 	var demands []Demand
 	for name, count := range a.requests() {
 		other := l.resources[name]
@@ -76,11 +85,7 @@ func (l *ledger) nodesFor(a *asker, r *resource, q question, holder *allocation)
 		demand.Free = append(demand.Free, demand.Reused...)
 		demands = append(demands, demand)
 	}
-	predicted, admitted := PredictNodes(demands)
-	for _, n := range predicted {
-		nodes[n] = true
-	}
-	return nodes, admitted
+	return demands
 }
 
 // demand is a number of devices of some resources as the Topology Manager looks at it.
@@ -110,7 +115,7 @@ func (l *ledger) freeOn(r *resource, nodes map[int]bool) []placement.Device {
 
 // heldBy lists what a container has of a resource, or can take over from the holder, its pod's init containers.
 func (l *ledger) heldBy(a *asker, holder *allocation, r *resource) []placement.Device {
-	if holder.asker.is(a) || holder.owner != nil && *holder.owner == a.container() {
+	if holder.isOf(a) {
 		return allOf(l.latest(holder, r.name)).Held
 	}
 	var all []placement.Device
