@@ -260,7 +260,6 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 	}()
 	go func() {
 		if err := awaitReplaced(ctx, n.config.RunDir); errors.Is(err, errReplaced) {
-			listener.SetUnlinkOnClose(false) // what is at the path now is another's
 			cancel(err)
 		}
 	}()
@@ -272,9 +271,9 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 	case <-time.After(writeTimeout): // a disk that hangs is left behind
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, errReplaced) {
-		return cause
+		return cause // what is at the path now is another's
 	}
-	return err
+	return errors.Join(err, removeSocket(n.config.RunDir))
 }
 
 func (n *Node) recorded() (kubelet.Checkpoint, error) {

@@ -261,11 +261,10 @@ func TestForeignRunDir(t *testing.T) {
 func TestStaleSocketIsReplaced(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
-	stale, err := net.Listen("unix", SocketPath(dir))
+	stale, err := listen(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stale.(*net.UnixListener).SetUnlinkOnClose(false)
 	stale.Close()
 	listener, err := listen(dir)
 	if err != nil {

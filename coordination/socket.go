@@ -103,22 +103,31 @@ func CheckSocketPlace(name string) error {
 	return nil
 }
 
-// listen binds the coordination socket. Only the holder of the lock may call it: a socket that is there is a dead one's.
+// listen binds the coordination socket. Only the holder of the lock may call it: a socket that is there is a dead one's. To remove
+// it is the caller's, who learns when another took its place.
 func listen(runDir string) (*net.UnixListener, error) {
 	name := SocketPath(runDir)
 	if err := CheckSocketPlace(name); err != nil {
 		return nil, err
 	}
-	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("remove stale socket: %w", err)
+	if err := removeSocket(runDir); err != nil {
+		return nil, err
 	}
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("bind coordination socket: %w", err)
 	}
+	listener.SetUnlinkOnClose(false)
 	if err := os.Chmod(name, 0o600); err != nil {
 		listener.Close()
 		return nil, fmt.Errorf("close socket to others: %w", err)
 	}
 	return listener, nil
+}
+
+func removeSocket(runDir string) error {
+	if err := os.Remove(SocketPath(runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove coordination socket: %w", err)
+	}
+	return nil
 }
