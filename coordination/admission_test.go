@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -66,6 +67,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 		look:     a.look,
 		get:      a.get,
 		recorded: a.recorded,
+		granted:  noContainer,
 		pods:     a.intent,
 		log:      slog.New(slog.DiscardHandler),
 		touched:  func() {},
@@ -641,3 +643,6 @@ func TestAfterARefusedPod(t *testing.T) {
 		}
 	}
 }
+
+// noContainer is a kubelet that never gave devices to anybody.
+func noContainer() ([]kubelet.Granted, error) { return nil, fs.ErrNotExist }

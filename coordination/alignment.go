@@ -94,7 +94,7 @@ func (c *coordinator) refusal(pairs []placement.Pair, apart placement.Pair, what
 			together++
 		}
 	}
-	free, all, owners := c.beside(apart.GPU.Address, a)
+	free, all, owners := c.vfsNear(apart.GPU.Address, a)
 	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free",
 		what, together, len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level, switchOf(c.tree, apart.GPU.Address), free, all)
 	if len(owners) > 0 {
@@ -103,8 +103,8 @@ func (c *coordinator) refusal(pairs []placement.Pair, apart placement.Pair, what
 	return sentence + fmt.Sprintf("; without annotation %s: %s the pod would start", intent.AlignmentKey, intent.Required)
 }
 
-// beside counts the VFs on one switch with a GPU, and says who holds those that are not free, but for an allocation's own.
-func (c *coordinator) beside(gpu topology.Address, own *allocation) (free, all int, owners []string) {
+// vfsNear counts the VFs on one switch with a GPU, and says who holds those that are not free, but for an allocation's own.
+func (c *coordinator) vfsNear(gpu topology.Address, own *allocation) (free, all int, owners []string) {
 	l := c.ledger
 	for _, r := range l.ofKind(VF) {
 		for id, d := range r.devices {

@@ -30,8 +30,8 @@ func (a *asker) is(b *asker) bool {
 }
 
 // isOf reports whether an allocation is a container's own: PodResources shows it, or it was seen to be given.
-func (held *allocation) isOf(a *asker) bool {
-	return held.asker.is(a) || held.owner != nil && *held.owner == a.container()
+func (a *allocation) isOf(who *asker) bool {
+	return a.asker.is(who) || a.owner != nil && *a.owner == who.container()
 }
 
 // describe says who asks and for what, for people.

@@ -23,7 +23,7 @@ type coordinator struct {
 	look      func(context.Context) (kubelet.View, error)              // at all pods: not while devices are being allocated; nil: never
 	get       func(context.Context, kubelet.Pod) (kubelet.View, error) // at one pod, at any time
 	recorded  func() (kubelet.Checkpoint, error)
-	granted   func() ([]kubelet.Granted, error)           // what the checkpoint says of containers; nil for nothing
+	granted   func() ([]kubelet.Granted, error)           // what the checkpoint says of containers
 	pods      func(context.Context) (intent.Answer, bool) // what pods ask for; false where no source tells; nil: never
 	alignment intent.Alignment                            // of pods that say nothing
 	pairsDir  string
@@ -61,6 +61,7 @@ type question struct {
 func (c *coordinator) announce(name string, kind Kind, a Announcement) error {
 	defer c.touched()
 	tree, err := c.readTree()
+	running, grantedErr := c.granted()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.ledger.room(name, 0); err != nil {
@@ -76,7 +77,7 @@ func (c *coordinator) announce(name string, kind Kind, a Announcement) error {
 		close(c.announced)
 		c.announced = nil
 	}
-	c.tidyPairs()
+	c.tidyPairs(running, grantedErr)
 	return nil
 }
 
@@ -227,8 +228,7 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	defer c.mu.Unlock()
 	l := c.ledger
 	if refusal != "" {
-		l.plan, c.last.refused = nil, true // the kubelet fails the pod
-		c.decisions.give(l.now(), nil, name, ids, refusal)
+		c.refuse(nil, name, ids, refusal)
 		return nil, refusal
 	}
 	if err := l.room(name, len(ids)); err != nil {
@@ -252,8 +252,10 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	}
 	a := l.allocate(name, ids, found)
 	if refusal = c.misaligned(a, fulfilled, progress == open, name, ids); refusal != "" {
-		c.decisions.give(l.now(), knowledge{asker: a.asker}.container(a), name, ids, refusal)
-		c.refuse(name, ids)
+		for _, id := range ids {
+			l.release(name, id)
+		}
+		c.refuse(knowledge{asker: a.asker}.container(a), name, ids, refusal)
 		return nil, refusal
 	}
 	if fulfilled != nil || before == nil || !before.lacks(name) || !l.sameNodes(before, name, ids) {
@@ -265,12 +267,10 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	return order, ""
 }
 
-// refuse forgets devices that a container must not have: the kubelet fails its pod.
-func (c *coordinator) refuse(name string, ids []string) {
-	for _, id := range ids {
-		c.ledger.release(name, id)
-	}
+// refuse takes note that the kubelet is about to fail a container: nothing follows for it.
+func (c *coordinator) refuse(container *kubelet.Container, name string, ids []string, reason string) {
 	c.ledger.plan, c.last.refused = nil, true
+	c.decisions.give(c.ledger.now(), container, name, ids, reason)
 }
 
 // unplanned is what the pods of the node ask for, where no plan says who is being given devices: the kubelet did not ask, or did not

@@ -41,6 +41,7 @@ func FuzzMessages(f *testing.F) {
 			look:     look,
 			get:      func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) { return look(ctx) },
 			recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil },
+			granted:  noContainer,
 			log:      slog.New(slog.DiscardHandler),
 			touched:  func() {},
 			tree:     new(topology.Tree),

@@ -2,7 +2,6 @@ package coordination
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -97,14 +96,12 @@ func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, si
 	return chosen
 }
 
-// errForeign means that there is a server, but it is not to be asked.
-var errForeign = errors.New("the server speaks another protocol")
-
 func (m *Member) ask(ctx context.Context, available, mustInclude []string, size int) (*api.PreferResponse, error) {
-	if m.node.foreign.Load() {
-		return nil, errForeign
+	server, err := m.node.server()
+	if err != nil {
+		return nil, err
 	}
-	return m.node.client.Prefer(ctx, &api.PreferRequest{
+	return server.Prefer(ctx, &api.PreferRequest{
 		Resource:    m.resource,
 		Available:   available,
 		MustInclude: mustInclude,
@@ -113,10 +110,11 @@ func (m *Member) ask(ctx context.Context, available, mustInclude []string, size 
 }
 
 func (m *Member) tell(ctx context.Context, ids []string) (*api.AllocatedResponse, error) {
-	if m.node.foreign.Load() {
-		return nil, errForeign
+	server, err := m.node.server()
+	if err != nil {
+		return nil, err
 	}
-	return m.node.client.Allocated(ctx, &api.AllocatedRequest{Resource: m.resource, Devices: ids}, grpc.WaitForReady(true))
+	return server.Allocated(ctx, &api.AllocatedRequest{Resource: m.resource, Devices: ids}, grpc.WaitForReady(true))
 }
 
 // alone chooses among this plugin's own devices.

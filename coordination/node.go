@@ -161,6 +161,17 @@ func (n *Node) Member(resource string, kind Kind) *Member {
 	return m
 }
 
+// errForeign means that there is a server, but it is not to be asked.
+var errForeign = errors.New("the server speaks another protocol")
+
+// server is whom members ask.
+func (n *Node) server() (api.CoordinationClient, error) {
+	if n.foreign.Load() {
+		return nil, errForeign
+	}
+	return n.client, nil
+}
+
 // Run takes part until ctx is done: joined as a client, and serving while nobody else does.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.conn.Close()

@@ -247,7 +247,7 @@ func (l *ledger) gpuAddresses() []topology.Address {
 func (m *Member) Pair(ctx context.Context, ids []string, file string) []Served {
 	ctx, cancel := context.WithTimeout(ctx, pairTimeout)
 	defer cancel()
-	answer, err := m.node.client.Pair(ctx, &api.PairRequest{Resource: m.resource, Devices: ids, File: file}, grpc.WaitForReady(true))
+	answer, err := m.askPair(ctx, ids, file)
 	if err != nil {
 		m.log.Warn("the container is not told of pairs", "devices", ids, "error", err)
 		return nil
@@ -259,4 +259,12 @@ func (m *Member) Pair(ctx context.Context, ids []string, file string) []Served {
 		}
 	}
 	return served
+}
+
+func (m *Member) askPair(ctx context.Context, ids []string, file string) (*api.PairResponse, error) {
+	server, err := m.node.server()
+	if err != nil {
+		return nil, err
+	}
+	return server.Pair(ctx, &api.PairRequest{Resource: m.resource, Devices: ids, File: file}, grpc.WaitForReady(true))
 }

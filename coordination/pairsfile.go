@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -75,28 +74,4 @@ func (p PairsFile) Write(file string) error {
 		return fmt.Errorf("write pairs: %w", err)
 	}
 	return nil
-}
-
-// ReplaceFile puts a file in place in one step, so that nobody ever reads half of one.
-func ReplaceFile(file string, content []byte, mode os.FileMode) (err error) {
-	temporary, err := os.CreateTemp(filepath.Dir(file), ".tandem-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(temporary.Name())
-		}
-	}()
-	if _, err = temporary.Write(content); err != nil {
-		_ = temporary.Close()
-		return err
-	}
-	if err = temporary.Close(); err != nil {
-		return err
-	}
-	if err = os.Chmod(temporary.Name(), mode); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), file)
 }

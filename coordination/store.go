@@ -77,7 +77,7 @@ func (s *store) run(ctx context.Context, save func() checkpoint) {
 // write replaces the file. A failure costs nothing but what a crash would then lose; it is logged when it begins and when it ends.
 func (s *store) write(c checkpoint) {
 	c.Boot = s.boot
-	err := replaceFile(s.root, c)
+	err := writeCheckpoint(s.root, c)
 	switch {
 	case err != nil && !s.failing:
 		s.log.Error("go on without a checkpoint of the ledger; free space or repair the run folder", "run_dir", s.dir, "error", err)
@@ -87,8 +87,8 @@ func (s *store) write(c checkpoint) {
 	s.failing = err != nil
 }
 
-// replaceFile writes a checkpoint so that at any time, whatever dies, the file is the old one or the new one as a whole.
-func replaceFile(root *os.Root, c checkpoint) error {
+// writeCheckpoint writes a checkpoint so that at any time, whatever dies, the file is the old one or the new one as a whole.
+func writeCheckpoint(root *os.Root, c checkpoint) error {
 	content, err := c.encode()
 	if err != nil {
 		return err

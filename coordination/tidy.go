@@ -17,12 +17,9 @@ import (
 const unclaimed = 10 * time.Minute
 
 // tidyPairs makes the pairs files those of the containers that there are. A boot takes the files, not the containers: the
-// kubelet starts them with the answers it keeps. The files of containers that are gone are removed.
-func (c *coordinator) tidyPairs() {
-	if c.granted == nil {
-		return
-	}
-	containers, err := c.granted()
+// kubelet starts them with the answers it keeps. The files of containers that are gone are removed. The containers are those
+// that the kubelet's checkpoint has, where it could be read.
+func (c *coordinator) tidyPairs(containers []kubelet.Granted, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return // no container was ever given devices
 	}
