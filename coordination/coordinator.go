@@ -95,18 +95,17 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 		return nil, "", err
 	}
 	asked := c.ledger.now() // a look may have to wait for the kubelet's limiter
-	checkpoint, checkpointErr := c.recorded()
-	view, answer := c.lookFor(ctx, q)
+	now := c.lookFor(ctx, q)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.ledger
-	l.asked, l.progress = asked, c.last.progress(checkpoint, checkpointErr)
+	l.asked, l.progress = asked, c.last.progress(now.checkpoint, now.checkpointErr)
 	r := l.resources[q.resource]
-	holder, known := c.asking(q, view, answer)
-	if view != nil {
-		c.decisions.resolve(*view)
+	holder, known := c.asking(q, now.view, now.answer)
+	if now.view != nil {
+		c.decisions.resolve(*now.view)
 	}
-	request, remark := l.request(r, c.usable(q, view), q, holder, known.asker)
+	request, remark := l.request(r, c.usable(q, now.view), q, holder, known.asker)
 	known.Remark = remark
 	choice, err := placement.Choose(c.tree, request)
 	if err != nil {
@@ -120,16 +119,24 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 	return l.plan.devices[q.resource], known.String() + "; " + choice.Reason, nil
 }
 
-// lookFor reads what the kubelet and the sources of intent know, both at once. PodResources is read where that is safe: not while
-// devices of this very container may be in flight.
-func (c *coordinator) lookFor(ctx context.Context, q question) (*kubelet.View, *intent.Answer) {
-	told := make(chan *intent.Answer, 1)
-	go func() { told <- c.askedFor(ctx) }()
-	var view *kubelet.View
+// seen is what the kubelet and the sources of intent know when it asks.
+type seen struct {
+	checkpoint    kubelet.Checkpoint
+	checkpointErr error
+	view          *kubelet.View  // nil where PodResources could not be read, or not safely
+	answer        *intent.Answer // nil where no source tells
+}
+
+// lookFor reads everything at once. PodResources is read where that is safe: not while devices of this very container may be in flight.
+func (c *coordinator) lookFor(ctx context.Context, q question) (s seen) {
+	var all sync.WaitGroup
+	all.Go(func() { s.answer = c.askedFor(ctx) })
+	all.Go(func() { s.checkpoint, s.checkpointErr = c.recorded() })
 	if len(q.mustInclude) == 0 {
-		view = c.holdings(ctx)
+		s.view = c.holdings(ctx)
 	}
-	return view, <-told
+	all.Wait()
+	return s
 }
 
 // askedFor is what the pods of the node ask for, nil where no source tells in time.

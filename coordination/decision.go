@@ -61,19 +61,43 @@ func (d *decisions) give(now time.Time, container *kubelet.Container, resource s
 	e.given, e.allocated, e.refusal = now, slices.Clone(ids), refusal
 }
 
-// resolve takes the containers of decisions from a look at the kubelet. A device that was given twice since is the last one's.
+// resolve takes the containers of decisions from a look at the kubelet; of several that share a device it is the first by name. A
+// device that was given twice since is the last one's.
 func (d *decisions) resolve(view kubelet.View) {
-	claimed := map[string]bool{}
+	open := d.unresolved()
+	if len(open) == 0 {
+		return
+	}
+	for container, devices := range view.Containers {
+		for resource, ids := range devices {
+			for _, id := range ids {
+				e := open[granted{resource, id}]
+				if e != nil && (e.container == nil || container.String() < e.container.String()) {
+					e.container = &container
+				}
+			}
+		}
+	}
+}
+
+// granted is a device that the kubelet gave somebody.
+type granted struct{ resource, id string }
+
+// unresolved are the decisions without a container, each by the first device that it gave, where nobody was given that since.
+func (d *decisions) unresolved() map[granted]*decision {
+	last := map[granted]bool{}
+	open := map[granted]*decision{}
 	for _, e := range slices.Backward(d.entries) {
 		if len(e.allocated) == 0 || e.refusal != "" {
 			continue
 		}
-		key := e.question.resource + " " + e.allocated[0]
-		if holder, _, held := view.HolderOf(e.question.resource, e.allocated[:1]); held && e.container == nil && !claimed[key] {
-			e.container = &holder
+		first := granted{e.question.resource, e.allocated[0]}
+		if !last[first] && e.container == nil {
+			open[first] = e
 		}
-		claimed[key] = true
+		last[first] = true
 	}
+	return open
 }
 
 // of are copies of the decisions for the containers that a filter accepts, the oldest first.

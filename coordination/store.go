@@ -87,7 +87,8 @@ func (s *store) write(c checkpoint) {
 	s.failing = err != nil
 }
 
-// writeCheckpoint writes a checkpoint so that at any time, whatever dies, the file is the old one or the new one as a whole.
+// writeCheckpoint writes a checkpoint so that at any time, whichever process dies, the file is the old one or the new one as a whole.
+// It does not wait for the disk: what a crash of the node could lose is of a boot that is over.
 func writeCheckpoint(root *os.Root, c checkpoint) error {
 	content, err := c.encode()
 	if err != nil {
@@ -101,22 +102,10 @@ func writeCheckpoint(root *os.Root, c checkpoint) error {
 		return err
 	}
 	_, err = file.Write(content)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+	if err := errors.Join(err, file.Close()); err != nil {
 		return errors.Join(err, root.Remove(tempName))
 	}
-	if err := root.Rename(tempName, checkpointName); err != nil {
-		return err
-	}
-	return syncFolder(root)
-}
-
-// syncFolder makes a rename last.
-func syncFolder(root *os.Root) error {
-	folder, err := root.Open(".")
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return root.Rename(tempName, checkpointName)
 }
 
 // load reads the checkpoint of an earlier server; false where there is none. One that cannot be trusted is set aside.
