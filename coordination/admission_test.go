@@ -48,7 +48,10 @@ type admission struct {
 	source       intent.Source
 	crashes      bool        // the server dies now and then, and the other plugin takes over
 	files        *pairsFiles // nil if no container wants one
-	guessed      bool        // the container got its VFs first and without a question: their order can only be guessed
+	names        int         // names that pods share in mixedLoad; 0: each has its own
+	created      int         // pods so far
+	uids         map[kubelet.Pod]string
+	guessed      bool // the container got its VFs first and without a question: their order can only be guessed
 }
 
 func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bool, seed uint64) *admission {
@@ -61,7 +64,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &admission{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), pods: map[kubelet.Pod]map[string]kubelet.Devices{}, recordedPods: map[kubelet.Pod]map[string]kubelet.Devices{}}
+	a := &admission{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), pods: map[kubelet.Pod]map[string]kubelet.Devices{}, recordedPods: map[kubelet.Pod]map[string]kubelet.Devices{}, uids: map[kubelet.Pod]string{}}
 	a.coordinator = &coordinator{
 		readTree: func() (*topology.Tree, error) { return tree, nil },
 		look:     a.look,
@@ -195,7 +198,7 @@ func (a *admission) record() {
 	for pod, containers := range a.recordedPods {
 		for container, devices := range containers {
 			for name, ids := range devices {
-				file.Data.PodDeviceEntries = append(file.Data.PodDeviceEntries, entry{"uid-" + pod.Name, container, name, map[int][]string{-1: ids}})
+				file.Data.PodDeviceEntries = append(file.Data.PodDeviceEntries, entry{a.uids[pod], container, name, map[int][]string{-1: ids}})
 			}
 		}
 	}
@@ -240,7 +243,8 @@ func (a *admission) get(ctx context.Context, pod kubelet.Pod) (kubelet.View, err
 // add makes a pod known, as the kubelet does just before it admits it.
 func (a *admission) add(name string) kubelet.Pod {
 	pod := kubelet.Pod{Namespace: "team", Name: name}
-	a.pods[pod] = map[string]kubelet.Devices{}
+	a.created++
+	a.pods[pod], a.uids[pod] = map[string]kubelet.Devices{}, fmt.Sprint("uid-", a.created)
 	a.order = append(a.order, pod)
 	a.now = a.now.Add(followWindow)
 	return pod
@@ -592,8 +596,18 @@ func (a *admission) mixedLoad(steps int) {
 			a.remove(a.order[a.random.IntN(len(a.order))])
 			continue
 		}
-		pod := a.add(fmt.Sprintf("pod-%d", step))
+		if a.names > 0 {
+			step = a.random.IntN(a.names)
+		}
+		name := fmt.Sprintf("pod-%d", step)
+		if slices.ContainsFunc(a.order, func(p kubelet.Pod) bool { return p.Name == name }) {
+			continue
+		}
+		pod := a.add(name)
 		containers := a.containers(mix)
+		for _, c := range containers {
+			a.pods[pod][c.name] = kubelet.Devices{} // listed from the start
+		}
 		a.tell(pod, containers...)
 		for _, c := range containers {
 			if !a.admit(pod, c.name, c.wish) {
@@ -620,6 +634,27 @@ func (a *admission) containers(mix []wish) []container {
 		containers = append(containers, container{"c1", mix[a.random.IntN(len(mix))]})
 	}
 	return containers
+}
+
+// A pod that is deleted and created again has the name of the one before. When it asks, what the
+// ledger thinks to be held is held.
+func TestPodsOfOneName(t *testing.T) {
+	for seed := range uint64(40) {
+		a := newAdmission(t, "oci-mi300x-derived", 4, seed%2 == 0, seed)
+		a.names = 4
+		a.keepCheckpoint()
+		a.mixedLoad(60)
+		pod := a.add("last")
+		a.pods[pod]["c0"] = kubelet.Devices{}
+		a.give(pod, "c0", gpus, a.free[gpus], nil, 1)
+		for name, holders := range a.coordinator.ledger.holders {
+			for id, held := range holders {
+				if slices.ContainsFunc(a.free[name], func(d Device) bool { return d.ID == id }) {
+					t.Errorf("seed %d: %s %s is free, the ledger has it with %s", seed, name, id, held.ownerName())
+				}
+			}
+		}
+	}
 }
 
 // A pod that the kubelet refuses after its first half leaves devices behind and no trace in the checkpoint.

@@ -240,8 +240,8 @@ func (r savedResource) devices() ([]Device, error) {
 	return devices, nil
 }
 
-// reconcile releases what a restored ledger believes to be held and the kubelet's own record shows with nobody, except the newest
-// allocation, with which the kubelet may not be done.
+// reconcile releases what the ledger believes to be held and the kubelet's own record shows with nobody, except the newest
+// allocation, with which the kubelet may not be done. PodResources alone does not tell a pod from the one before of the same name.
 func (l *ledger) reconcile(now kubelet.Checkpoint) {
 	newest := l.newest()
 	for a := range l.allocations() {

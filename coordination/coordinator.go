@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -99,11 +100,14 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.ledger
-	l.asked, l.progress = asked, c.last.progress(now.checkpoint, now.checkpointErr)
+	l.asked, l.progress = asked, c.reached(now.checkpoint, now.checkpointErr)
 	r := l.resources[q.resource]
 	holder, known := c.asking(q, now.view, now.answer)
 	if now.view != nil {
 		c.decisions.resolve(*now.view)
+	}
+	if l.progress == complete && !c.last.refused {
+		l.reconcile(now.checkpoint)
 	}
 	request, remark := l.request(r, c.usable(q, now.view), q, holder, known.asker)
 	known.Remark = remark
@@ -242,7 +246,7 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 		c.log.Error("forget an allocation", "resource", name, "devices", ids, "error", err)
 		return slices.Sorted(slices.Values(ids)), ""
 	}
-	before, progress := l.newest(), c.last.progress(checkpoint, err)
+	before, progress := l.newest(), c.reached(checkpoint, err)
 	if p := l.livePlan(); p != nil && l.sequence > p.after && progress == complete {
 		l.plan = nil // the rest of it was not wanted
 	}
@@ -290,6 +294,26 @@ func (c *coordinator) unplanned(ctx context.Context, name string, ids []string) 
 		return nil
 	}
 	return c.askedFor(ctx)
+}
+
+// reached is the progress of the container of the newest Allocate. Once the kubelet is done with it the checkpoint tells its name.
+func (c *coordinator) reached(now kubelet.Checkpoint, err error) progress {
+	reached, newest := c.last.progress(now, err), c.ledger.newest()
+	if reached == complete && newest != nil && newest.container == "" {
+		newest.container = c.last.container(now)
+	}
+	return reached
+}
+
+// container names the container that a checkpoint shows with the newest Allocate and did not before, "" for none.
+func (r record) container(now kubelet.Checkpoint) string {
+	for _, holder := range now.Holders(r.resource, r.ids) {
+		if !slices.Contains(r.holders, holder) {
+			_, name, _ := strings.Cut(holder, "/")
+			return name
+		}
+	}
+	return ""
 }
 
 // progress tells how far the kubelet is with the container of the newest Allocate.

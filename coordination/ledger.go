@@ -30,6 +30,7 @@ type allocation struct {
 	devices    map[string]map[string]int // resource → device ID → sequence of the Allocate that gave it
 	owner      *kubelet.Container        // nil until PodResources has shown it
 	candidates []kubelet.Pod             // while the owner is not known: the pods that it can be
+	container  string                    // its name, once the kubelet's checkpoint has shown it
 	asker      *asker                    // the container that it was given to, nil where no source of intent told
 	looked     bool                      // PodResources was read before its first device was given
 	unasked    bool                      // the kubelet had no choice for its first devices: they were all that was free on its nodes
@@ -72,8 +73,9 @@ type ledger struct {
 	asked     time.Time                         // when the question that is being answered came
 	progress  progress                          // of the container that got the newest Allocate, when the question came
 	plan      *plan
-	seen      map[kubelet.Pod]bool // the pods of the last look at PodResources
-	arrived   []kubelet.Pod        // the pods that were new when last some were: one of them is, or was last, being admitted
+	seen      map[kubelet.Pod]bool       // the pods of the last look at PodResources
+	apps      map[kubelet.Container]bool // and its containers: it shows all but init containers
+	arrived   []kubelet.Pod              // the pods that were new when last some were: one of them is, or was last, being admitted
 }
 
 func newLedger(now func() time.Time) *ledger {
@@ -146,7 +148,7 @@ func (l *ledger) holderFor(name string, ids []string, found *asker) *allocation 
 		return l.plan.holder
 	}
 	newest := l.newest()
-	if newest != nil && !slices.ContainsFunc(ids, func(id string) bool { return l.holders[name][id] == newest }) {
+	if newest != nil && (l.isApp(newest) || !slices.ContainsFunc(ids, func(id string) bool { return l.holders[name][id] == newest })) {
 		newest = nil
 	}
 	if found != nil {
@@ -160,6 +162,20 @@ func (l *ledger) holderFor(name string, ids []string, found *asker) *allocation 
 		return newest
 	}
 	return &allocation{unasked: true}
+}
+
+// isApp reports whether an allocation is known to be that of an app container. Only what an init container has goes to another container
+// of its pod; what is given again was an app container's of a pod that is gone.
+func (l *ledger) isApp(a *allocation) bool {
+	if a.owner != nil {
+		return true
+	}
+	for _, pod := range a.candidates {
+		if !l.apps[kubelet.Container{Pod: pod, Name: a.container}] {
+			return false
+		}
+	}
+	return len(a.candidates) > 0
 }
 
 // give makes an allocation the holder of a device, whoever had it before.

@@ -23,9 +23,12 @@ func (l *ledger) observe(view kubelet.View) (arrived []kubelet.Pod) {
 		l.confirm(c, view.Containers[c])
 	}
 	l.sweep(view, arrived)
-	l.seen = map[kubelet.Pod]bool{}
+	l.seen, l.apps = map[kubelet.Pod]bool{}, map[kubelet.Container]bool{}
 	for _, pod := range view.Pods {
 		l.seen[pod] = true
+	}
+	for c := range view.Containers {
+		l.apps[c] = true
 	}
 	if len(arrived) > 0 {
 		l.arrived = arrived
@@ -33,16 +36,32 @@ func (l *ledger) observe(view kubelet.View) (arrived []kubelet.Pod) {
 	return arrived
 }
 
-// arrivals lists the pods that the last look did not show. A pod of which a known container has lost its devices has been
-// deleted and created anew under its name: running containers never lose any.
+// arrivals lists the pods that the last look did not show, and those that have been deleted and created anew under their name.
 func (l *ledger) arrivals(view kubelet.View) []kubelet.Pod {
 	renewed := map[kubelet.Pod]bool{}
 	for a := range l.allocations() {
-		if a.owner != nil && !shows(view, *a.owner, a) {
-			renewed[a.owner.Pod] = true
+		for _, pod := range a.lost(view) {
+			renewed[pod] = true
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(view.Pods), func(p kubelet.Pod) bool { return l.seen[p] && !renewed[p] })
+}
+
+// lost lists the pods whose container is shown without the devices of an allocation that it had: running containers never lose any, so
+// the pod is another one of the same name. Where the owner is not known yet its name tells: PodResources lists every container but init
+// containers, those without devices too.
+func (a *allocation) lost(view kubelet.View) []kubelet.Pod {
+	pods, name := a.candidates, a.container
+	if a.owner != nil {
+		pods, name = []kubelet.Pod{a.owner.Pod}, a.owner.Name
+	}
+	for _, pod := range pods {
+		c := kubelet.Container{Pod: pod, Name: name}
+		if _, listed := view.Containers[c]; shows(view, c, a) || a.owner == nil && !listed {
+			return nil
+		}
+	}
+	return pods
 }
 
 // confirm makes a container the owner of the devices that PodResources shows it with. Devices that were taken for those of
@@ -121,7 +140,7 @@ func (a *allocation) mayBelong(pod kubelet.Pod) bool {
 func (l *ledger) sweep(view kubelet.View, arrived []kubelet.Pod) {
 	inAdmission := &allocation{unasked: true}
 	for a := range l.allocations() {
-		if a.owner != nil && shows(view, *a.owner, a) || a.owner == nil && l.mayLive(a, view, arrived) {
+		if len(a.lost(view)) == 0 && (a.owner != nil || l.mayLive(a, view, arrived)) {
 			continue
 		}
 		for name, ids := range a.devices {
