@@ -193,9 +193,12 @@ func (c *chaos) waitNoPlan() {
 	}
 }
 
-// next makes a pod of a random kind, or of this one.
+// next makes a pod of a random kind, or of this one. In every other case it has one of 16 names, where no pod has it.
 func (c *chaos) next(s *shape) *v1.Pod {
 	name := fmt.Sprint("pod-", c.admissions)
+	if again := fmt.Sprint("again-", c.admissions%16); c.random.IntN(2) == 0 && !slices.ContainsFunc(c.pods, func(p *v1.Pod) bool { return p.Name == again }) {
+		name = again
+	}
 	c.admissions++
 	if s != nil {
 		return s.pod(name, c.GPU)

@@ -36,6 +36,7 @@ var faults = []fault{
 	{"look at PodResources while an Allocate is in flight", lookInFlight},
 	{"run folder full", func(c *chaos) func() { return c.withOneKilled(c.fillRunFolder()) }},
 	{"run folder read-only", func(c *chaos) func() { return c.withOneKilled(c.writeProtectRunFolder()) }},
+	{"run folder given to another user", func(c *chaos) func() { return c.withOneKilled(c.giveAwayRunFolder()) }},
 	{"run folder emptied", func(c *chaos) func() { c.emptyRunFolder(); return c.withRestart(nothing) }},
 	{"files in run folder corrupted", func(c *chaos) func() { c.corruptRunFolder(); return c.withRestart(nothing) }},
 }
@@ -245,6 +246,17 @@ func (c *chaos) writeProtectRunFolder() (end func()) {
 	}
 	c.did("write-protect run folder")
 	return func() { c.must(syscall.Unmount(dir, syscall.MNT_DETACH)) }
+}
+
+// giveAwayRunFolder makes it another user's: whoever starts to serve refuses it. That takes root.
+func (c *chaos) giveAwayRunFolder() (end func()) {
+	const nobody = 65534
+	if err := os.Chown(c.RunDir(), nobody, nobody); err != nil {
+		c.did("not given away: %v", err)
+		return nothing
+	}
+	c.did("give run folder to user %d", nobody)
+	return func() { c.must(os.Chown(c.RunDir(), os.Geteuid(), os.Getegid())) }
 }
 
 // emptyRunFolder removes all that is in it: lock, socket, checkpoint and what containers are told.
