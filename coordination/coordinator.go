@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -298,6 +299,9 @@ func (c *coordinator) unplanned(ctx context.Context, name string, ids []string) 
 
 // reached is the progress of the container of the newest Allocate. Once the kubelet is done with it the checkpoint tells its name.
 func (c *coordinator) reached(now kubelet.Checkpoint, err error) progress {
+	if errors.Is(err, errHangs) {
+		c.log.Warn("judge who asks without the kubelet's checkpoint", "error", err)
+	}
 	reached, newest := c.last.progress(now, err), c.ledger.newest()
 	if reached == complete && newest != nil && newest.container == "" {
 		newest.container = c.last.container(now)

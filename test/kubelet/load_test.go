@@ -230,8 +230,9 @@ func sameDevices(ids []string, devices []rig.Device) bool {
 // isLate reports whether the daemons chose without knowing everything, because an answer did not come within the
 // fraction of a second for which they let the kubelet wait. That happens on a machine that is busy with other things.
 func isLate(p rig.Placement) bool {
+	signs := []string{"no answer in time", "reading does not end", codes.DeadlineExceeded.String(), codes.ResourceExhausted.String()}
 	return slices.ContainsFunc(p.Log, func(line pair.Line) bool {
-		return strings.Contains(line.Text, "no answer in time") || strings.Contains(line.Text, codes.DeadlineExceeded.String()) || strings.Contains(line.Text, codes.ResourceExhausted.String())
+		return slices.ContainsFunc(signs, func(sign string) bool { return strings.Contains(line.Text, sign) })
 	})
 }
 
