@@ -147,14 +147,14 @@ func (g *grid) collect() span {
 	s := g.solver
 	s.costs = s.costs[:g.before.costs] // those of the children are in the grid now
 	t := s.begin()
+	if g.mixed != nil {
+		s.slots = g.slots
+		s.sortSlots(g.slots)
+	}
 	for _, i := range g.slots {
 		if i != noEntry {
 			s.push(s.scratch[i].entry, &s.scratch[i].cost)
 		}
-	}
-	if g.mixed != nil {
-		s.slots = g.slots
-		s.sort(t)
 	}
 	return s.end(t, t)
 }
