@@ -17,6 +17,7 @@ type solver struct {
 	costs   []cost
 	scratch []priced // the table being made
 	slots   []int32
+	rowRoom rowRoom
 }
 
 // solve finds the best choice with at most limit pairs beyond PIX and marks it in the places. It reports whether there is one
