@@ -16,9 +16,10 @@ type unit struct {
 // matcher makes the pairs of what is marked.
 type matcher struct {
 	*shares
-	pairs     []Pair
-	gpus, vfs []unit   // without a partner so far
-	devices   []Device // for listing those of a group
+	pairs      []Pair
+	redirected int
+	gpus, vfs  []unit   // without a partner so far
+	devices    []Device // for listing those of a group
 }
 
 func newMatcher(s *shares) *matcher {
@@ -46,6 +47,7 @@ func (m *matcher) match(n *place) {
 	slices.SortFunc(gpus, compareUnits)
 	slices.SortFunc(vfs, compareUnits)
 	made := min(len(gpus), len(vfs))
+	m.redirected += made * int(n.redirect)
 	for i := range made {
 		m.pairs = append(m.pairs, Pair{GPU: gpus[i].device, VF: vfs[i].device})
 	}

@@ -146,12 +146,13 @@ func (a *attempt) choice(optimal bool) Choice {
 	c := Choice{GPUs: marked.GPUs, VFs: marked.VFs, Left: p.left(), Optimal: optimal}
 	slices.SortFunc(c.GPUs, compareDevices)
 	slices.SortFunc(c.VFs, compareDevices)
+	redirected := 0
 	if s.pairs > 0 {
 		m := newMatcher(&s.shares)
 		m.match(s.root)
-		c.Pairs = m.pairs
+		c.Pairs, redirected = m.pairs, m.redirected
 		inOrder(p.tree, c.Pairs, c.VFs)
 	}
-	c.Reason = c.reason(&s.shares, p)
+	c.Reason = c.reason(&s.shares, p, redirected)
 	return c
 }

@@ -11,7 +11,7 @@ type row struct {
 }
 
 // manyPairs is how many pairs of entries make it worth while to look at rows.
-const manyPairs = 4096
+const manyPairs = 1024
 
 // rowRoom is where the rows of two tables are while they are combined.
 type rowRoom struct {
