@@ -33,7 +33,8 @@ func (r *rowRoom) row(gpus, extras, entries int) row {
 
 // rows splits a table into rows for a merge at a place. Many are convex: each further VF costs no less than the one before.
 func (s *solver) rows(n *place, t span) []row {
-	b, width := s.bounds(t), s.extras+1
+	b := s.bounds(t)
+	width := b.highExtras + 1
 	at := make([]int, (b.highGPUs-b.lowGPUs+1)*width) // by GPUs and extras: the entries of a row, then the row
 	of := func(e *entry) *int { return &at[(e.gpus-b.lowGPUs)*width+e.extras] }
 	for i := t.from; i < t.to; i++ {
