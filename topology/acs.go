@@ -3,6 +3,7 @@ package topology
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -35,29 +36,40 @@ const (
 	noCapability   = 0xffffffff // what a device that is gone reads as
 )
 
-// ReadACS reads the file config of a port. A root or downstream port decides for traffic that comes up through it.
+// ReadACS reads the file config of a port, no more of it than it needs: every four bytes are a request to the port. A root or
+// downstream port decides for traffic that comes up through it.
 func ReadACS(sys fs.FS, port Address) (ACS, error) {
-	config, err := fs.ReadFile(sys, path.Join(pciDevices, port.String(), "config"))
+	config, err := sys.Open(path.Join(pciDevices, port.String(), "config"))
 	if err != nil {
 		return ACSUnknown, fmt.Errorf("read config of %s: %w", port, err)
 	}
-	return parseACS(config), nil
+	defer func() { _ = config.Close() }() // it was read only
+	at, ok := config.(io.ReaderAt)
+	if !ok {
+		return ACSUnknown, fmt.Errorf("read config of %s: %T cannot be read from the middle", port, config)
+	}
+	return parseACS(at), nil
 }
 
 // parseACS walks the list of extended capabilities: a header of ID (16 bits), version (4) and offset of the next one (12).
-func parseACS(config []byte) ACS {
-	if len(config) <= configHeader {
+func parseACS(config io.ReaderAt) ACS {
+	var capability [8]byte
+	read := func(offset int) bool {
+		_, err := config.ReadAt(capability[:], int64(offset))
+		return err == nil
+	}
+	if !read(configHeader) {
 		return ACSUnknown
 	}
 	seen := map[int]bool{}
-	for offset := configLegacy; offset >= configLegacy && offset+8 <= len(config) && !seen[offset]; {
+	for offset := configLegacy; offset >= configLegacy && !seen[offset] && read(offset); {
 		seen[offset] = true
-		header := binary.LittleEndian.Uint32(config[offset:])
+		header := binary.LittleEndian.Uint32(capability[:])
 		if header == noCapability {
 			return ACSUnknown
 		}
 		if header&0xffff == extendedACS {
-			if binary.LittleEndian.Uint16(config[offset+acsControl:])&(acsRequests|acsCompletions) != 0 {
+			if binary.LittleEndian.Uint16(capability[acsControl:])&(acsRequests|acsCompletions) != 0 {
 				return ACSRedirect
 			}
 			return ACSOff
@@ -83,4 +95,28 @@ func (t *Tree) PathBelow(a, b Address) []Address {
 		return nil
 	}
 	return slices.Concat(above[common:], below[common:])
+}
+
+// Redirected tells how many of a function's SharedBridges, from the top, lie above a port that redirects what the function sends: its
+// traffic with others below these bridges does not turn round there but goes up to the host bridge.
+func (t *Tree) Redirected(a Address) int { return t.redirected[a] }
+
+// aboveRedirect counts the shared ones of a function's bridges that lie above the lowest one that redirects.
+func (t *Tree) aboveRedirect(bridges, shared []Address) int {
+	lowest := len(bridges) - 1
+	for lowest >= 0 && !t.redirects(bridges[lowest]) {
+		lowest--
+	}
+	above := 0
+	for _, bridge := range bridges[:max(lowest, 0)] {
+		if above < len(shared) && bridge == shared[above] {
+			above++
+		}
+	}
+	return above
+}
+
+func (t *Tree) redirects(bridge Address) bool {
+	d, ok := t.devices[bridge]
+	return ok && d.ACS == ACSRedirect
 }

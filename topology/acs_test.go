@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 	"testing"
@@ -49,7 +50,7 @@ func TestParseACS(t *testing.T) {
 		{"a loop", loop, ACSOff},
 		{"gone", gone, ACSUnknown},
 	} {
-		if got := parseACS(c.config); got != c.want {
+		if got := parseACS(bytes.NewReader(c.config)); got != c.want {
 			t.Errorf("%s: %s; want %s", c.name, got, c.want)
 		}
 	}
@@ -57,7 +58,7 @@ func TestParseACS(t *testing.T) {
 
 func FuzzParseACS(f *testing.F) {
 	f.Add(config(4096, [3]uint32{0x100, 0x0001, 0}, [3]uint32{0x148, extendedACS, 0x1d << 16}))
-	f.Fuzz(func(t *testing.T, config []byte) { _ = parseACS(config).String() })
+	f.Fuzz(func(t *testing.T, config []byte) { _ = parseACS(bytes.NewReader(config)).String() })
 }
 
 func TestReadACS(t *testing.T) {
@@ -99,6 +100,36 @@ func TestPathBelow(t *testing.T) {
 	} {
 		if got := tree.PathBelow(c.a, c.b); !slices.Equal(got, c.want) {
 			t.Errorf("between %s and %s: %v; want %v", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+// A switch of which one port redirects, with another switch below that port.
+func TestRedirected(t *testing.T) {
+	t.Parallel()
+	devices := map[Address]*Device{}
+	add := func(bus uint8, acs ACS, bridges ...Address) Address {
+		a := Address{Bus: bus}
+		devices[a] = &Device{Address: a, ACS: acs, bridges: bridges}
+		if acs != ACSUnknown {
+			devices[a].Class = 0x060400
+		}
+		return a
+	}
+	root := add(1, ACSRedirect) // its traffic is at the host bridge anyhow
+	upstream := add(2, ACSOff, root)
+	good := add(3, ACSOff, root, upstream)
+	bad := add(4, ACSRedirect, root, upstream)
+	second := add(5, ACSOff, root, upstream, bad)
+	left, right := add(6, ACSOff, root, upstream, bad, second), add(7, ACSRedirect, root, upstream, bad, second)
+	want := map[Address]int{}
+	want[add(0x10, ACSUnknown, root, upstream, good)] = 0
+	want[add(0x11, ACSUnknown, root, upstream, bad, second, left)] = 2 // root and upstream are above bad
+	want[add(0x12, ACSUnknown, root, upstream, bad, second, right)] = 4
+	tree := newTree(devices, nil)
+	for a, redirected := range want {
+		if got := tree.Redirected(a); got != redirected {
+			t.Errorf("%s below %v: %d of %v; want %d", a, devices[a].bridges, got, tree.SharedBridges(a), redirected)
 		}
 	}
 }

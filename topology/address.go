@@ -60,12 +60,12 @@ func (a Address) String() string {
 
 // Compare orders addresses by domain, bus, device and function.
 func (a Address) Compare(b Address) int {
-	return cmp.Or(
-		cmp.Compare(a.Domain, b.Domain),
-		cmp.Compare(a.Bus, b.Bus),
-		cmp.Compare(a.Device, b.Device),
-		cmp.Compare(a.Function, b.Function),
-	)
+	return cmp.Compare(a.number(), b.number())
+}
+
+// number has the parts of an address in one, so that comparing, which placement does ten thousand times, is one step.
+func (a Address) number() uint64 {
+	return uint64(a.Domain)<<24 | uint64(a.Bus)<<16 | uint64(a.Device)<<8 | uint64(a.Function)
 }
 
 // MarshalText prints the address for JSON and YAML, as String does.

@@ -20,6 +20,7 @@ const pciDevices = "bus/pci/devices"
 //	bus/pci/devices/<BDF>                      the link: the chain of bridges, without privilege
 //	  class, vendor, device, numa_node
 //	  current_link_speed, current_link_width, max_link_speed, max_link_width
+//	  config                                   of a bridge: its ACS, which takes CAP_SYS_ADMIN
 //	  driver, physfn, virtfn<N>                links
 //	  net/, infiniband/                        names only
 //	devices/system/node/online                 NUMA nodes
@@ -123,6 +124,9 @@ func (r *reader) attributes(d *Device) {
 	d.PCIe.MaxSpeed = r.linkSpeed("max_link_speed")
 	d.PCIe.Width = r.linkWidth("current_link_width")
 	d.PCIe.MaxWidth = r.linkWidth("max_link_width")
+	if d.Class.isBridge() {
+		d.ACS, _ = ReadACS(r.sys, d.Address) // not there to be read: unknown
+	}
 }
 
 func (r *reader) links(d *Device) {

@@ -12,6 +12,8 @@ type Tree struct {
 	order   []Address // of devices, ascending
 	nodes   []int     // online NUMA nodes, ascending
 	shared  map[Address][]Address
+
+	redirected map[Address]int // without those where it is 0
 }
 
 // newTree derives what Distance needs once, so that asking is cheap.
@@ -21,15 +23,19 @@ func newTree(devices map[Address]*Device, nodes []int) *Tree {
 		order:   slices.SortedFunc(maps.Keys(devices), Address.Compare),
 		nodes:   nodes,
 		shared:  make(map[Address][]Address, len(devices)),
+
+		redirected: map[Address]int{},
 	}
 	if len(t.nodes) == 0 {
 		t.nodes = knownNodes(devices)
 	}
 	cards := t.cardsBelow()
 	for address, device := range devices {
-		t.shared[address] = slices.DeleteFunc(slices.Clone(t.pluggedIn(device).bridges), func(bridge Address) bool {
-			return cards[bridge].single()
-		})
+		bridges := t.pluggedIn(device).bridges
+		t.shared[address] = slices.DeleteFunc(slices.Clone(bridges), func(bridge Address) bool { return cards[bridge].single() })
+		if n := t.aboveRedirect(bridges, t.shared[address]); n > 0 {
+			t.redirected[address] = n
+		}
 	}
 	return t
 }

@@ -187,11 +187,15 @@ func (p *places) locate(a topology.Address) *place {
 	}
 	above := p.complex(d)
 	p.above = p.tree.AppendSharedBridges(p.above[:0], a)
+	redirected := p.tree.Redirected(a)
 	for i, address := range p.above {
 		s := p.site(address)
 		if s.bridge == nil {
 			s.bridge = p.new(bridgePlace, above)
 			s.bridge.depth = i + 1
+		}
+		if i < redirected {
+			s.bridge.redirect = 1
 		}
 		above = s.bridge
 	}
@@ -201,6 +205,9 @@ func (p *places) locate(a topology.Address) *place {
 		if above.kind == complexPlace { // no switch: they meet in the root complex
 			above.direct.level = topology.PHB
 		}
+	}
+	if redirected > 0 && redirected == len(p.above) {
+		above.direct.redirect = 1
 	}
 	return above.direct
 }

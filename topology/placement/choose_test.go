@@ -39,7 +39,7 @@ func compareWithOracle(t *testing.T, tree *topology.Tree, r Request) bool {
 		t.Errorf("%v: %+v", err, r)
 		return false
 	}
-	o := &oracle{tree, r}
+	o := newOracle(tree, r)
 	want, gpus, vfs := o.best()
 	value := o.judge(got.GPUs, got.VFs, got.Pairs)
 	if value.compare(want) != 0 || !got.Optimal {

@@ -10,7 +10,7 @@ type cost [terms]int64
 const (
 	termNear     = iota // pairs beyond PIX, beyond PXB and beyond PHB, as three numbers of countBits
 	termFar             // pairs beyond NODE and beyond SYS, as two numbers of countBits
-	termBridges         // bridges crossed by all pairs
+	termBridges         // redirected pairs, and bridges crossed by all pairs, as two numbers
 	termStranded        // same-switch pairs that can no longer be made
 	termLater           // and those that can no longer be made when other containers are gone
 	termLocality        // GPU to GPU, by links and by PCI Express as two numbers
@@ -23,8 +23,10 @@ const (
 	terms
 )
 
-// countBits is the room for one number of pairs in termNear and termFar.
-const countBits = 20
+const (
+	countBits    = 20 // the room for one number of pairs in termNear and termFar
+	bridgesShift = 32 // the room for the bridges in termBridges
+)
 
 // compare is negative where c is less, term by term.
 func (c *cost) compare(d *cost) int {

@@ -9,7 +9,9 @@
 //
 //  1. Pairs. There are as many as the larger half asks for. Each device of the larger half is in one of them; those of the smaller
 //     half have equal shares, differing by one where it does not divide. More PIX pairs are better, then more PXB, PHB, NODE and SYS
-//     pairs, then fewer bridges crossed by all of them. (To a device of unknown place only the bridges above the other one count.)
+//     pairs, then fewer PIX and PXB pairs of switches that redirect, then fewer bridges crossed by all of them. (To a device of unknown
+//     place only the bridges above the other one count.) A switch redirects where a port between it and a device of the request sends
+//     what comes up on to the host bridge (ACS; [topology.Tree.Redirected]): its pairs are PIX, but not as fast as those of another.
 //  2. Pairs left. As many as possible same-switch pairs of free devices stay: the sum over all switches (for devices without one, root
 //     complexes) of min(free GPUs, free VFs). This is what makes a GPU-only request take GPUs whose switch has no VF left. Free devices
 //     that the request may not choose from (Spare) count as well.
@@ -63,8 +65,9 @@
 // into that of the place above. All criteria but the last are sums over places, the fourth where links follow the tree: none, from
 // all to all, or within places. VF indices are looked at last, when it is known how many VFs each PF gives: taking index after index, each
 // from all PFs that can give it, is best. To keep tables small, solutions with the fewest conceivable pairs beyond PIX are looked for first.
-// Large tables are combined row by row, a row having as many GPUs throughout: where each further VF costs no less than the one before, as it
-// does on one switch, n log n comparisons do for n².
+// Large tables are combined row by row, a row having as many GPUs throughout. Where each further VF costs no less than the one before, as
+// it does on one switch, the next VF comes from where it costs less: two such rows are combined in one walk, and one such with any other
+// in n log n comparisons.
 //
 // Where links follow no order of the tree (a cube mesh, MI250), criterion 4 depends on the very set. Then the sets are gone through, with
 // the nearest conceivable completion as a bound and the pairs solved for those that pass.

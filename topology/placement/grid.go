@@ -21,7 +21,7 @@ type grid struct {
 const noEntry = -1
 
 // bounds is the least and the most that the entries of a table have.
-type bounds struct{ lowGPUs, highGPUs, lowVFs, highVFs int }
+type bounds struct{ lowGPUs, highGPUs, lowVFs, highVFs, highExtras int }
 
 func (s *solver) bounds(t span) bounds {
 	if t.from == t.to {
@@ -32,6 +32,7 @@ func (s *solver) bounds(t span) bounds {
 	for i := range entries {
 		b.lowVFs = min(b.lowVFs, entries[i].vfs)
 		b.highVFs = max(b.highVFs, entries[i].vfs)
+		b.highExtras = max(b.highExtras, entries[i].extras)
 	}
 	return b
 }
@@ -147,14 +148,14 @@ func (g *grid) collect() span {
 	s := g.solver
 	s.costs = s.costs[:g.before.costs] // those of the children are in the grid now
 	t := s.begin()
+	if g.mixed != nil {
+		s.slots = g.slots
+		s.sortSlots(g.slots)
+	}
 	for _, i := range g.slots {
 		if i != noEntry {
 			s.push(s.scratch[i].entry, &s.scratch[i].cost)
 		}
-	}
-	if g.mixed != nil {
-		s.slots = g.slots
-		s.sort(t)
 	}
 	return s.end(t, t)
 }

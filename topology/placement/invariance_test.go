@@ -126,7 +126,7 @@ func TestRenumberedBuses(t *testing.T) {
 		}
 		mixed, other := w.tree(t, mix), renamed(q, mix)
 		got = mustChoose(t, mixed, other)
-		before, after := &oracle{tree, q}, &oracle{mixed, other}
+		before, after := newOracle(tree, q), newOracle(mixed, other)
 		if a, b := before.judge(want.GPUs, want.VFs, want.Pairs), after.judge(got.GPUs, got.VFs, got.Pairs); a.compare(b) != 0 && got.Optimal && want.Optimal {
 			t.Errorf("got %+v, want %+v", b, a)
 		}
@@ -143,7 +143,7 @@ func TestOneMoreDeviceIsNoWorse(t *testing.T) {
 		if len(half.Free) == 0 || half.Count == len(half.Free)+len(half.Held) {
 			return
 		}
-		o := &oracle{tree, q}
+		o := newOracle(tree, q)
 		with := mustChoose(t, tree, q)
 		more := o.judge(with.GPUs, with.VFs, with.Pairs)
 		half.Free = slices.Delete(slices.Clone(half.Free), 0, 1)
@@ -172,14 +172,12 @@ func TestBeyondTheBounds(t *testing.T) {
 	pix, most, least := map[int]int{}, 0, map[int]int{0: 80, 30: 80, 600: 80, 2400: 85}
 	forRandomRequests(t, 150, func(t *testing.T, _ *rand.Rand, _ *world, tree *topology.Tree, q Request) {
 		want := mustChoose(t, tree, q)
-		o := &oracle{tree, q}
+		o := newOracle(tree, q)
 		value := o.judge(want.GPUs, want.VFs, want.Pairs)
 		most += value.levels[topology.PIX]
 		for steps := range least {
-			got, err := choose(tree, q, effort{steps, manyPairs})
-			if err != nil || !wellFormed(t, q, got) {
-				t.Fatalf("%d steps: %v", steps, err)
-			}
+			got := chooseWithin(t, tree, q, effort{steps, manyPairs})
+			chooseWithin(t, tree, q, effort{steps, 0})
 			v := o.judge(got.GPUs, got.VFs, got.Pairs)
 			if v.compare(value) < 0 || got.Optimal && v.compare(value) != 0 {
 				t.Errorf("%d steps: got %+v, best is %+v", steps, v, value)
@@ -193,4 +191,14 @@ func TestBeyondTheBounds(t *testing.T) {
 		}
 	}
 	t.Logf("PIX pairs by steps: %v; best: %d", pix, most)
+}
+
+// chooseWithin chooses with less effort; the answer is well formed all the same.
+func chooseWithin(t *testing.T, tree *topology.Tree, q Request, e effort) Choice {
+	t.Helper()
+	got, err := choose(tree, q, e)
+	if err != nil || !wellFormed(t, q, got) {
+		t.Fatalf("%+v: %v", e, err)
+	}
+	return got
 }

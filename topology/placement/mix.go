@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"cmp"
 	"math/bits"
 	"slices"
 )
@@ -91,11 +90,6 @@ func (m *mixing) reaches(x, floor mix) bool { return ((x|m.guards)-floor)&m.guar
 // taken is how many devices of a resource there are in a mix.
 func (f field) taken(x mix) int {
 	return int(x >> f.shift & (1<<bits.Len(uint(f.wanted)) - 1))
-}
-
-// compareCounts puts the entries of a table in order.
-func compareCounts(a, b counts) int {
-	return cmp.Or(cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.vfs, b.vfs), cmp.Compare(a.extras, b.extras), cmp.Compare(a.mix, b.mix))
 }
 
 // takeGPUs counts the GPUs that are marked in the pools of a card.

@@ -73,15 +73,19 @@ func (m *mixing) reaching(offers []offer, floor mix) []offer {
 	return slices.DeleteFunc(slices.Clone(offers), func(o offer) bool { return !m.reaches(o.mix, floor) })
 }
 
-// offersOf lists all ways to take devices from pools.
+// offersOf lists all ways to take devices from pools, nothing where there are more of them than there is time for.
 func (s *solver) offersOf(pools []pool, fields []field) []offer {
 	offers := []offer{{}}
 	for _, l := range pools {
 		f := fields[l.resource]
-		var more []offer
+		high := min(len(l.devices), f.wanted)
+		ways := len(offers) * (high - l.held + 1)
+		if s.budget -= stepsPerMixed * ways; s.budget < 0 {
+			return nil
+		}
+		more := make([]offer, 0, ways)
 		for _, o := range offers {
-			for n := l.held; n <= min(len(l.devices), f.wanted) && s.budget >= 0; n++ {
-				s.budget -= stepsPerMixed
+			for n := l.held; n <= high; n++ {
 				more = append(more, offer{count: o.count + n, mix: o.mix + mix(n)<<f.shift})
 			}
 		}
@@ -101,13 +105,15 @@ func (s *solver) stage(n *place) {
 	n.offers = []offer{{}}
 	for _, f := range n.pfs {
 		gives := s.offersOf(f.pools, s.mixing.vfFields)
+		if s.budget -= stepsPerMixed * len(gives) * len(n.offers); s.budget < 0 {
+			return
+		}
 		index := map[mix]int{}
 		var stage []offer
 		for _, last := range gives {
 			for i, before := range n.offers {
-				s.budget -= stepsPerMixed
 				o := offer{count: before.count + last.count, mix: before.mix + last.mix, cost: before.cost, last: last.mix, before: i}
-				if s.budget < 0 || !s.mixing.fits(o.mix) {
+				if !s.mixing.fits(o.mix) {
 					continue
 				}
 				o.cost.shared += int64(last.count * (last.count - 1) / 2)

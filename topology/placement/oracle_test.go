@@ -13,13 +13,19 @@ import (
 // oracle finds the best choice by looking at every one. It shares no code with the package: distances come from the tree, pairs from
 // trying all assignments, and everything is counted on lists of devices.
 type oracle struct {
-	tree *topology.Tree
-	r    Request
+	tree  *topology.Tree
+	r     Request
+	steps map[[2]topology.Address]step // known so far
+}
+
+func newOracle(tree *topology.Tree, r Request) *oracle {
+	return &oracle{tree, r, map[[2]topology.Address]step{}}
 }
 
 // verdict is what a choice is worth, the objective in the words of doc.go; less is better.
 type verdict struct {
 	levels  [topology.Levels]int
+	detour  int // pairs that a switch sends up to the host bridge
 	bridges int
 	left    int // same-switch pairs that can still be made
 	later   int // what is left for when other containers are gone
@@ -37,33 +43,73 @@ func (a verdict) compare(b verdict) int {
 			return c
 		}
 	}
-	return cmp.Or(cmp.Compare(a.bridges, b.bridges), cmp.Compare(b.left, a.left), cmp.Compare(b.later, a.later), cmp.Compare(a.links, b.links), cmp.Compare(a.pcie, b.pcie),
+	return cmp.Or(cmp.Compare(a.detour, b.detour), cmp.Compare(a.bridges, b.bridges), cmp.Compare(b.left, a.left), cmp.Compare(b.later, a.later), cmp.Compare(a.links, b.links), cmp.Compare(a.pcie, b.pcie),
 		cmp.Compare(a.shared, b.shared), slices.Compare(b.whole[:], a.whole[:]), cmp.Compare(a.load, b.load), cmp.Compare(a.crowded, b.crowded))
 }
 
 // pairsOnly compares the first criterion alone.
 func (a verdict) pairsOnly(b verdict) int {
-	return verdict{levels: a.levels, bridges: a.bridges}.compare(verdict{levels: b.levels, bridges: b.bridges})
+	return verdict{levels: a.levels, detour: a.detour, bridges: a.bridges}.compare(verdict{levels: b.levels, detour: b.detour, bridges: b.bridges})
 }
 
 // judge values a choice with its pairs.
 func (o *oracle) judge(gpus, vfs []Device, pairs []Pair) verdict {
 	v := o.judgeSets(gpus, vfs)
 	for _, p := range pairs {
-		level, bridges := o.distance(p.GPU, p.VF)
-		v.levels[level]++
-		v.bridges += bridges
+		s := o.distance(p.GPU, p.VF)
+		v.levels[s.level]++
+		v.detour += s.detour
+		v.bridges += s.bridges
 	}
 	return v
 }
 
+// step is what a pair adds to a verdict.
+type step struct{ level, detour, bridges int }
+
 // distance is the tree's, but beyond telling every device counts the bridges above it.
-func (o *oracle) distance(a, b Device) (level, bridges int) {
+func (o *oracle) distance(a, b Device) step {
+	pair := [2]topology.Address{a.Address, b.Address}
+	if s, known := o.steps[pair]; known {
+		return s
+	}
 	d := o.tree.Distance(a.Address, b.Address)
 	if d.Level == topology.UNK {
 		d.Bridges = len(o.tree.SharedBridges(a.Address)) + len(o.tree.SharedBridges(b.Address))
 	}
-	return int(d.Level), d.Bridges
+	s := step{level: int(d.Level), bridges: d.Bridges}
+	if d.Level.SameSwitch() && o.redirects(a, b, d.Level) {
+		s.detour = 1
+	}
+	o.steps[pair] = s
+	return s
+}
+
+// redirects tells whether the switch where two devices meet has a port on it, or further below, that redirects: one above a device of the
+// request that hangs on the same switch or, where they meet at a bridge further up, anywhere below that bridge.
+func (o *oracle) redirects(a, b Device, level topology.Level) bool {
+	above := o.tree.SharedBridges(b.Address)
+	var meet topology.Address
+	for _, bridge := range o.tree.SharedBridges(a.Address) {
+		if slices.Contains(above, bridge) {
+			meet = bridge
+		}
+	}
+	return slices.ContainsFunc(slices.Concat(allOf(o.r.GPUs, o.r.Spare.GPUs, o.r.Taken.GPUs), allOf(o.r.VFs, o.r.Spare.VFs, o.r.Taken.VFs)), func(d Device) bool {
+		shared := o.tree.SharedBridges(d.Address)
+		if at := slices.Index(shared, meet); at < 0 || level == topology.PIX && at != len(shared)-1 {
+			return false
+		}
+		f, _ := o.tree.Device(o.function(d))
+		below := false
+		for _, bridge := range f.Bridges() {
+			if port, _ := o.tree.Device(bridge); below && port.ACS == topology.ACSRedirect {
+				return true
+			}
+			below = below || bridge == meet
+		}
+		return false
+	})
 }
 
 func (o *oracle) judgeSets(gpus, vfs []Device) verdict {
@@ -149,8 +195,8 @@ func (o *oracle) left(gpus, vfs []Device, v *verdict) {
 	delete(nodes, "")
 	later, all := map[string]*free{}, map[string]*free{}
 	everything := func(places map[string]*free, taken Devices) {
-		count(slices.Concat(allHeld(o.r.GPUs), allFree(o.r.GPUs), o.r.Spare.GPUs, o.r.Taken.GPUs), taken.GPUs, func(_ Device, _, group, _ string) { at(places, group).gpus++ })
-		count(slices.Concat(allHeld(o.r.VFs), allFree(o.r.VFs), o.r.Spare.VFs, o.r.Taken.VFs), taken.VFs, func(_ Device, _, group, _ string) { at(places, group).vfs++ })
+		count(allOf(o.r.GPUs, o.r.Spare.GPUs, o.r.Taken.GPUs), taken.GPUs, func(_ Device, _, group, _ string) { at(places, group).gpus++ })
+		count(allOf(o.r.VFs, o.r.Spare.VFs, o.r.Taken.VFs), taken.VFs, func(_ Device, _, group, _ string) { at(places, group).vfs++ })
 	}
 	everything(later, Devices{gpus, vfs})
 	everything(all, Devices{})
@@ -203,13 +249,12 @@ func (o *oracle) best() (verdict, []Device, []Device) {
 	vfSets := o.sets(o.r.VFs, o.function)
 	for _, gpus := range gpuSets {
 		for _, vfs := range vfSets {
-			var v verdict
-			if v.levels, v.bridges = o.assign(gpus, vfs); found && v.pairsOnly(best) > 0 {
+			pairs := o.assign(gpus, vfs)
+			if found && pairs.pairsOnly(best) > 0 {
 				continue // the rest cannot make up for it
 			}
-			levels, bridges := v.levels, v.bridges
-			v = o.judgeSets(gpus, vfs)
-			v.levels, v.bridges = levels, bridges
+			v := o.judgeSets(gpus, vfs)
+			v.levels, v.detour, v.bridges = pairs.levels, pairs.detour, pairs.bridges
 			c := -1
 			if found {
 				c = v.compare(best)
@@ -238,6 +283,11 @@ func allFree(halves []Half) (all []Device) {
 		all = append(all, h.Free...)
 	}
 	return all
+}
+
+// allOf lists everything of a kind that a request names.
+func allOf(halves []Half, spare, taken []Device) []Device {
+	return slices.Concat(allHeld(halves), allFree(halves), spare, taken)
 }
 
 func allHeld(halves []Half) (all []Device) {
@@ -283,27 +333,25 @@ func (o *oracle) setsOf(h Half, place func(Device) topology.Address) [][]Device 
 	return sets
 }
 
-// assign tries every way to pair the sets in equal shares.
-func (o *oracle) assign(gpus, vfs []Device) (levels [topology.Levels]int, bridges int) {
+// assign tries every way to pair the sets in equal shares and values the best pairs.
+func (o *oracle) assign(gpus, vfs []Device) (best verdict) {
 	large, small := vfs, gpus
 	if len(gpus) > len(vfs) {
 		large, small = gpus, vfs
 	}
 	if len(small) == 0 {
-		return levels, 0
+		return best
 	}
-	type step struct{ level, bridges int }
 	steps := make([][]step, len(large))
 	for i, a := range large {
 		for _, b := range small {
-			level, bridges := o.distance(a, b)
-			steps[i] = append(steps[i], step{level, bridges})
+			steps[i] = append(steps[i], o.distance(a, b))
 		}
 	}
 	share := make([]int, len(small))
 	least := len(large) / len(small)
 	found := false
-	var best, v verdict
+	var v verdict
 	var try func(i, short int)
 	try = func(i, short int) { // short: how much is missing until all have the least share
 		if short > len(large)-i {
@@ -325,15 +373,17 @@ func (o *oracle) assign(gpus, vfs []Device) (levels [topology.Levels]int, bridge
 			}
 			share[j]++
 			v.levels[s.level]++
+			v.detour += s.detour
 			v.bridges += s.bridges
 			try(i+1, short-below)
 			v.bridges -= s.bridges
+			v.detour -= s.detour
 			v.levels[s.level]--
 			share[j]--
 		}
 	}
 	try(0, least*len(small))
-	return best.levels, best.bridges
+	return best
 }
 
 // area is a place in the tree with what is taken from it.

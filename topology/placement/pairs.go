@@ -16,9 +16,10 @@ type unit struct {
 // matcher makes the pairs of what is marked.
 type matcher struct {
 	*shares
-	pairs     []Pair
-	gpus, vfs []unit   // without a partner so far
-	devices   []Device // for listing those of a group
+	pairs      []Pair
+	redirected int
+	gpus, vfs  []unit   // without a partner so far
+	devices    []Device // for listing those of a group
 }
 
 func newMatcher(s *shares) *matcher {
@@ -46,6 +47,7 @@ func (m *matcher) match(n *place) {
 	slices.SortFunc(gpus, compareUnits)
 	slices.SortFunc(vfs, compareUnits)
 	made := min(len(gpus), len(vfs))
+	m.redirected += made * int(n.redirect)
 	for i := range made {
 		m.pairs = append(m.pairs, Pair{GPU: gpus[i].device, VF: vfs[i].device})
 	}
@@ -136,27 +138,13 @@ func (n *place) takeVFs() {
 
 // inOrder sorts pairs as Choose promises, and the VFs as they come in the pairs.
 func inOrder(t *topology.Tree, pairs []Pair, vfs []Device) {
-	type ranked struct {
-		Pair
-		turn int
+	for i := range pairs {
+		pairs[i].Distance = t.Distance(pairs[i].GPU.Address, pairs[i].VF.Address)
 	}
-	all := make([]ranked, len(pairs))
-	for i, p := range pairs {
-		p.Distance = t.Distance(p.GPU.Address, p.VF.Address)
-		all[i] = ranked{Pair: p}
-	}
-	slices.SortFunc(all, func(a, b ranked) int {
+	slices.SortFunc(pairs, func(a, b Pair) int {
 		return cmp.Or(compareDevices(a.GPU, b.GPU), a.Distance.Compare(b.Distance), compareDevices(a.VF, b.VF))
 	})
-	for i := 1; i < len(all); i++ {
-		if all[i].GPU == all[i-1].GPU {
-			all[i].turn = all[i-1].turn + 1
-		}
-	}
-	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(a.turn, b.turn) })
-	for i, p := range all {
-		pairs[i] = p.Pair
-	}
+	round(pairs)
 	if len(vfs) == len(pairs) {
 		for i, p := range pairs {
 			vfs[i] = p.VF
@@ -169,5 +157,28 @@ func inOrder(t *topology.Tree, pairs []Pair, vfs []Device) {
 			vfs[len(seen)] = p.VF
 			seen[p.VF.ID] = true
 		}
+	}
+}
+
+// round puts pairs in the order of the rounds: the first of each GPU, then the second of each that has one …
+func round(pairs []Pair) {
+	byGPU := slices.Clone(pairs)
+	var turns, from []int // of a pair: which of its GPU's it is; of a round: where it begins
+	for i := range byGPU {
+		turn := 0
+		if i > 0 && byGPU[i].GPU == byGPU[i-1].GPU {
+			turn = turns[i-1] + 1
+		}
+		if turns = append(turns, turn); turn+1 >= len(from) {
+			from = append(from, make([]int, turn+2-len(from))...)
+		}
+		from[turn+1]++
+	}
+	for i := 1; i < len(from); i++ {
+		from[i] += from[i-1]
+	}
+	for i, turn := range turns {
+		pairs[from[turn]] = byGPU[i]
+		from[turn]++
 	}
 }

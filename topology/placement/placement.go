@@ -67,13 +67,34 @@ type effort struct {
 
 // choose is Choose with some effort.
 func choose(t *topology.Tree, r Request, e effort) (Choice, error) {
-	gpus, err := ready(r.GPUs, r.Spare.GPUs, r.Taken.GPUs, "GPUs")
+	a, err := prepare(t, r, e)
 	if err != nil {
 		return Choice{}, err
 	}
+	optimal, ok := a.mark()
+	if !ok {
+		return oneByOne(t, r.with(&a.gpus, &a.vfs), e)
+	}
+	return a.choice(optimal), nil
+}
+
+// attempt is a request on the way to its answer.
+type attempt struct {
+	gpus, vfs side
+	links     []topology.Link
+	places    *places
+	solver    solver
+}
+
+// prepare puts the devices of a request in their places.
+func prepare(t *topology.Tree, r Request, e effort) (*attempt, error) {
+	gpus, err := ready(r.GPUs, r.Spare.GPUs, r.Taken.GPUs, "GPUs")
+	if err != nil {
+		return nil, err
+	}
 	vfs, err := ready(r.VFs, r.Spare.VFs, r.Taken.VFs, "VFs")
 	if err != nil {
-		return Choice{}, err
+		return nil, err
 	}
 	if t == nil {
 		t = new(topology.Tree)
@@ -84,45 +105,54 @@ func choose(t *topology.Tree, r Request, e effort) (Choice, error) {
 		shares: newShares(gpus.count, vfs.count), root: p.root, most: e.steps, manyPairs: e.rows,
 		entries: make([]entry, 0, 256), costs: make([]cost, 0, 64), scratch: make([]priced, 0, 32),
 	}
-	c := Choice{Optimal: true}
-	if s.gpus+s.vfs > 0 {
-		if !s.mix(&gpus, &vfs) {
-			return oneByOne(t, r.with(&gpus, &vfs), e)
-		}
-		var ok bool
-		if c, ok = s.decide(p, r.Links); !ok {
-			return oneByOne(t, r.with(&gpus, &vfs), e)
-		}
-	}
-	c.Left = p.left()
-	c.Reason = c.reason(&s.shares, p)
-	return c, nil
+	return &attempt{gpus: gpus, vfs: vfs, links: r.Links, places: p, solver: s}, nil
 }
 
-// decide finds the choice and lays it out. It reports whether there was room and time for that.
-func (s *solver) decide(p *places, links []topology.Link) (Choice, bool) {
-	cards, irregular := p.measure(links)
-	optimal, ok := s.run()
-	if !ok {
-		return Choice{}, false
+// mark finds what to choose and marks it in the places. It reports whether that is proven the best, and whether there was room and time
+// to find anything.
+func (a *attempt) mark() (optimal, ok bool) {
+	s, p := &a.solver, a.places
+	if s.gpus+s.vfs == 0 {
+		return true, true
+	}
+	if !s.mix(&a.gpus, &a.vfs) {
+		return false, false
+	}
+	cards, irregular := p.measure(a.links)
+	if optimal, ok = s.run(); !ok {
+		return false, false
 	}
 	if irregular != nil {
 		optimal = s.refine(cards, irregular) && optimal
 	}
 	s.countTaken(s.root)
 	p.alignRails()
-	c := Choice{
-		Optimal: optimal,
-		GPUs:    s.root.takenGPUs(make([]Device, 0, s.gpus)),
-		VFs:     s.root.takenVFs(make([]Device, 0, s.vfs)),
+	return optimal, true
+}
+
+// marked lists what is marked, in the order of the tree.
+func (a *attempt) marked() Devices {
+	s := &a.solver
+	if s.root == nil {
+		return Devices{}
 	}
+	return Devices{GPUs: s.root.takenGPUs(make([]Device, 0, s.gpus)), VFs: s.root.takenVFs(make([]Device, 0, s.vfs))}
+}
+
+// choice lays out what is marked.
+func (a *attempt) choice(optimal bool) Choice {
+	s, p := &a.solver, a.places
+	marked := a.marked()
+	c := Choice{GPUs: marked.GPUs, VFs: marked.VFs, Left: p.left(), Optimal: optimal}
 	slices.SortFunc(c.GPUs, compareDevices)
 	slices.SortFunc(c.VFs, compareDevices)
+	redirected := 0
 	if s.pairs > 0 {
 		m := newMatcher(&s.shares)
 		m.match(s.root)
-		c.Pairs = m.pairs
+		c.Pairs, redirected = m.pairs, m.redirected
 		inOrder(p.tree, c.Pairs, c.VFs)
 	}
-	return c, true
+	c.Reason = c.reason(&s.shares, p, redirected)
+	return c
 }

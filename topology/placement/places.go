@@ -27,6 +27,7 @@ type place struct {
 	kind     kind
 	level    topology.Level // of two devices that meet here
 	depth    int            // shared bridges above and including this place
+	redirect int64          // what of a pair made here counts as redirected: 1, or 0
 	near     int64          // locality of two GPUs that meet here
 	links    int            // direct links between GPUs that meet here
 	link     int64          // how near such a link makes them

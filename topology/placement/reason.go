@@ -8,15 +8,18 @@ import (
 )
 
 // reason says in one sentence what was chosen, "4 pairs: 4 PIX; VFs on 4 PFs; 12 same-switch pairs left".
-func (c *Choice) reason(s *shares, p *places) string {
+func (c *Choice) reason(s *shares, p *places, redirected int) string {
 	b := make([]byte, 0, 128)
 	switch {
 	case s.gpus+s.vfs == 0:
 		return "nothing asked for"
 	case s.pairs > 0:
 		b = appendCount(b, s.pairs, "pair")
-		b = append(c.appendLevels(append(b, ": "...)), "; VFs on "...)
-		b = appendCount(b, p.pfsTaken(), "PF")
+		b = c.appendLevels(append(b, ": "...))
+		if redirected > 0 {
+			b = append(strconv.AppendInt(append(b, ", "...), int64(redirected), 10), " of them by way of the host bridge (ACS)"...)
+		}
+		b = appendCount(append(b, "; VFs on "...), p.pfsTaken(), "PF")
 	case s.gpus > 0:
 		b = appendCount(b, s.gpus, "GPU")
 		if n := p.switchesTaken(); n > 0 {

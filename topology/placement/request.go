@@ -166,6 +166,9 @@ func compareDevices(a, b Device) int {
 // compareNatural orders strings with the numbers in them as numbers, xcp_2 before xcp_10; equal only for equal strings.
 func compareNatural(a, b string) int {
 	whole := strings.Compare(a, b)
+	if whole == 0 {
+		return 0
+	}
 	for a != "" && b != "" {
 		da, db := digits(a), digits(b)
 		if da == 0 || db == 0 {

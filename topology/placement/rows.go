@@ -1,5 +1,7 @@
 package placement
 
+import "slices"
+
 // row is the part of a table that differs in the number of VFs alone.
 type row struct {
 	gpus, extras int
@@ -9,26 +11,49 @@ type row struct {
 }
 
 // manyPairs is how many pairs of entries make it worth while to look at rows.
-const manyPairs = 4096
+const manyPairs = 1024
+
+// rowRoom is where the rows of two tables are while they are combined.
+type rowRoom struct {
+	entries []int32
+	costs   []cost
+}
+
+// clear makes room for so many entries.
+func (r *rowRoom) clear(entries int) {
+	r.entries, r.costs = slices.Grow(r.entries[:0], entries), slices.Grow(r.costs[:0], entries)
+}
+
+// row makes an empty row for so many entries.
+func (r *rowRoom) row(gpus, extras, entries int) row {
+	from, to := len(r.entries), len(r.entries)+entries
+	r.entries, r.costs = r.entries[:to], r.costs[:to]
+	return row{gpus: gpus, extras: extras, entries: r.entries[from:from:to], costs: r.costs[from:from:to]}
+}
 
 // rows splits a table into rows for a merge at a place. Many are convex: each further VF costs no less than the one before.
 func (s *solver) rows(n *place, t span) []row {
-	var rows []row
-	at := map[[2]int]int{}
+	b := s.bounds(t)
+	width := b.highExtras + 1
+	at := make([]int, (b.highGPUs-b.lowGPUs+1)*width) // by GPUs and extras: the entries of a row, then the row
+	of := func(e *entry) *int { return &at[(e.gpus-b.lowGPUs)*width+e.extras] }
 	for i := t.from; i < t.to; i++ {
-		e := &s.entries[i]
-		k, known := at[[2]int{e.gpus, e.extras}]
-		if !known {
-			k = len(rows)
-			at[[2]int{e.gpus, e.extras}] = k
-			rows = append(rows, row{gpus: e.gpus, extras: e.extras})
+		*of(&s.entries[i])++
+	}
+	rows := make([]row, 0, len(at))
+	for i, entries := range at {
+		if entries > 0 {
+			at[i] = len(rows)
+			rows = append(rows, s.rowRoom.row(b.lowGPUs+i/width, i%width, entries))
 		}
-		c := *s.cost(t, i)
+	}
+	for i := t.from; i < t.to; i++ {
+		e, c := &s.entries[i], *s.cost(t, i)
 		if n.kind != groupPlace {
 			s.meet(n, &c, -int64(s.made(e)))
 		}
-		rows[k].entries = append(rows[k].entries, i)
-		rows[k].costs = append(rows[k].costs, c)
+		r := &rows[*of(e)]
+		r.entries, r.costs = append(r.entries, i), append(r.costs, c)
 	}
 	s.budget -= stepsPerEntry * int(t.to-t.from)
 	for k := range rows {
@@ -55,6 +80,7 @@ func (s *solver) vfsAt(r *row, k int) int { return s.entries[r.entries[k]].vfs }
 // mergeRows combines two tables row by row.
 func (g *grid) mergeRows(before, last span, lowGPUs, lowVFs int) {
 	s := g.solver
+	s.rowRoom.clear(int(before.to - before.from + last.to - last.from))
 	these, those := s.rows(g.place, before), s.rows(g.place, last)
 	for k := range those {
 		for i := range these {
@@ -67,9 +93,12 @@ func (g *grid) mergeRows(before, last span, lowGPUs, lowVFs int) {
 				m.any, m.convex, m.swapped = b, a, true
 			}
 			few := min(4*(len(a.entries)+len(b.entries)), s.manyPairs) // no more than what dividing takes
-			if m.convex.convex && len(a.entries)*len(b.entries) > few {
+			switch {
+			case a.convex && b.convex:
+				m.walk()
+			case m.convex.convex && len(a.entries)*len(b.entries) > few:
 				m.run()
-			} else {
+			default:
 				m.all()
 			}
 		}
@@ -98,6 +127,30 @@ func (m *rowMerge) all() {
 	}
 }
 
+// walk combines two convex rows: the next VF comes from where it costs less, and from the children before where both cost the same.
+func (m *rowMerge) walk() {
+	s := m.solver
+	before, last := m.any, m.convex
+	i, k := 0, 0
+	for vfs := s.vfsAt(before, 0) + s.vfsAt(last, 0); vfs <= s.vfs; vfs++ {
+		if s.budget--; vfs >= m.lowVFs {
+			m.take(i, k)
+		}
+		moreBefore, moreLast := i+1 < len(before.entries), k+1 < len(last.entries)
+		switch {
+		case moreBefore && moreLast && compareSums(&before.costs[i+1], &last.costs[k], &before.costs[i], &last.costs[k+1]) <= 0:
+			i++
+		case moreLast:
+			k++
+		case moreBefore:
+			i++
+		default:
+			return
+		}
+	}
+}
+
+// run combines rows of which one is convex.
 func (m *rowMerge) run() {
 	s := m.solver
 	lastAny, lastConvex := len(m.any.entries)-1, len(m.convex.entries)-1

@@ -10,23 +10,33 @@ import (
 func oneByOne(t *topology.Tree, r Request, e effort) (Choice, error) {
 	e.steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
 	for i, h := range r.GPUs {
-		chosen, err := choose(t, Request{[]Half{next(r.GPUs, i)}, merged(r.VFs), r.Links, r.Spare, r.Taken}, e)
+		marked, err := markFor(t, Request{[]Half{next(r.GPUs, i)}, merged(r.VFs), r.Links, r.Spare, r.Taken}, e)
 		if err != nil {
 			return Choice{}, err
 		}
-		r.GPUs[i], r.Spare.GPUs = h.settled(chosen.GPUs), slices.Concat(r.Spare.GPUs, h.Free)
+		r.GPUs[i], r.Spare.GPUs = h.settled(marked.GPUs), slices.Concat(r.Spare.GPUs, h.Free)
 	}
 	for i, h := range r.VFs {
-		chosen, err := choose(t, Request{merged(r.GPUs), []Half{next(r.VFs, i)}, r.Links, r.Spare, r.Taken}, e)
+		marked, err := markFor(t, Request{merged(r.GPUs), []Half{next(r.VFs, i)}, r.Links, r.Spare, r.Taken}, e)
 		if err != nil {
 			return Choice{}, err
 		}
-		r.VFs[i], r.Spare.VFs = h.settled(chosen.VFs), slices.Concat(r.Spare.VFs, h.Free)
+		r.VFs[i], r.Spare.VFs = h.settled(marked.VFs), slices.Concat(r.Spare.VFs, h.Free)
 	}
 	r.GPUs, r.VFs = merged(r.GPUs), merged(r.VFs)
 	c, err := choose(t, r, e)
 	c.Optimal = false
 	return c, err
+}
+
+// markFor is what to choose for a request of one resource of each kind at most.
+func markFor(t *topology.Tree, r Request, e effort) (Devices, error) {
+	a, err := prepare(t, r, e)
+	if err != nil {
+		return Devices{}, err
+	}
+	a.mark()
+	return a.marked(), nil
 }
 
 // next is the i-th half as one that is asked for beside what is held of the others.

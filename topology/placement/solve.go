@@ -17,6 +17,7 @@ type solver struct {
 	costs   []cost
 	scratch []priced // the table being made
 	slots   []int32
+	rowRoom rowRoom
 }
 
 // solve finds the best choice with at most limit pairs beyond PIX and marks it in the places. It reports whether there is one
@@ -86,11 +87,12 @@ func fewest(wanted int, part, all tally) int {
 	return max(part.held, wanted-(all.most-part.most))
 }
 
-// meet adds pairs that are made at a place: their level, and the bridges they save against going up to the root complex.
+// meet adds pairs that are made at a place: their level, whether they are redirected, and the bridges they save against going up to
+// the root complex.
 func (s *solver) meet(n *place, c *cost, pairs int64) {
 	c.addPairs(n.level, pairs)
 	if n.level.SameSwitch() {
-		c[termBridges] += pairs * int64(1-2*n.depth)
+		c[termBridges] += pairs * (n.redirect<<bridgesShift + int64(1-2*n.depth))
 	}
 }
 

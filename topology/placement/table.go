@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 )
@@ -39,6 +40,12 @@ const stepsPerEntry = 8
 // push adds an entry to the last table.
 func (s *solver) push(e entry, c *cost) {
 	s.budget -= stepsPerEntry
+	if n := len(s.entries); n == cap(s.entries) {
+		s.entries = slices.Grow(s.entries, n) // twice the room each time, where append makes a quarter
+	}
+	if n := len(s.costs); n == cap(s.costs) {
+		s.costs = slices.Grow(s.costs, n)
+	}
 	s.entries = append(s.entries, e)
 	s.costs = append(s.costs, *c)
 }
@@ -53,13 +60,37 @@ func (s *solver) end(t, of span) span {
 
 // sort puts the last table in order, before it is closed.
 func (s *solver) sort(t span) {
-	s.scratch = s.scratch[:0]
-	for i := t.from; i < int32(len(s.entries)); i++ {
-		s.scratch = append(s.scratch, priced{s.entries[i], *s.cost(t, i)})
+	entries, costs := s.entries[t.from:], s.costs[t.costs:]
+	if s.budget < 0 || slices.IsSortedFunc(entries, func(a, b entry) int { return compareCounts(&a.counts, &b.counts) }) {
+		return
 	}
-	slices.SortFunc(s.scratch, func(a, b priced) int { return compareCounts(a.counts, b.counts) })
-	for i := range s.scratch {
-		s.entries[int(t.from)+i], s.costs[int(t.costs)+i] = s.scratch[i].entry, s.scratch[i].cost
+	s.scratch, s.slots = s.scratch[:0], s.slots[:0]
+	for i := range entries {
+		s.scratch = append(s.scratch, priced{entries[i], costs[i]})
+		s.slots = append(s.slots, int32(i))
+	}
+	s.sortSlots(s.slots)
+	for i, from := range s.slots {
+		entries[i], costs[i] = s.scratch[from].entry, s.scratch[from].cost
+	}
+}
+
+// sortSlots puts indices of what is in the making in the order of its counts.
+func (s *solver) sortSlots(slots []int32) {
+	slices.SortFunc(slots, func(a, b int32) int { return compareCounts(&s.scratch[a].counts, &s.scratch[b].counts) })
+}
+
+// compareCounts puts the entries of a table in order.
+func compareCounts(a, b *counts) int {
+	switch {
+	case a.gpus != b.gpus:
+		return cmp.Compare(a.gpus, b.gpus)
+	case a.vfs != b.vfs:
+		return cmp.Compare(a.vfs, b.vfs)
+	case a.extras != b.extras:
+		return cmp.Compare(a.extras, b.extras)
+	default:
+		return cmp.Compare(a.mix, b.mix)
 	}
 }
 
