@@ -150,10 +150,17 @@ func TestMIGReconfigured(t *testing.T) {
 	n.Machine.GPUs[0].Split(2, 2, 40320)
 	n.Update(t)
 	n.Event(t, n.Machine.GPUs[0].UUID, nvml.MIGChanged, 0, nvml.None, nvml.None)
-	<-due
-	inventory, err := backend.Discover()
-	if got := summary(inventory); err != nil || got != "gpu 7, mig-3g.40gb 2" {
-		t.Errorf("%s, %v", got, err)
+	for got := ""; got != "gpu 7, mig-3g.40gb 2"; {
+		select {
+		case <-due:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("no sign of a change from %q", got)
+		}
+		inventory, err := backend.Discover()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = summary(inventory)
 	}
 }
 
