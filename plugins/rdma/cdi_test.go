@@ -112,7 +112,9 @@ func TestCDIWithoutNodes(t *testing.T) {
 	t.Attr("parity", "sriov/cdi-empty-edits")
 	s := newSysfs()
 	s.pf(0x81, "ens1", 2, nil)
-	s.hide("0000:81:00.2", true)
+	for _, class := range []string{"infiniband", "infiniband_verbs", "infiniband_mad"} { // of a driver that is being bound
+		s.remove(dir("0000:81:00.2") + "/" + class)
+	}
 	s.write(dir("0000:81:00.2")+"/mlx5_core.rdma.2/uevent", "")
 	p, _ := withCDI(t, s, nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), false)
 	got, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"})
@@ -128,6 +130,23 @@ func TestCDIWithoutNodes(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(folder); err != nil || len(entries) > 0 {
 		t.Errorf("specs %v, %v", entries, err)
+	}
+}
+
+// A container that holds a VF in exclusive mode may start again after the plugin did, with the answer that the kubelet keeps: the
+// spec has its VF.
+func TestCDIOfHeldVF(t *testing.T) {
+	for _, exclusive := range []bool{false, true} {
+		s := rdmaVF()
+		s.write(dir("0000:86:02.3")+"/mlx5_core.rdma.3/uevent", "")
+		s.hide("0000:86:02.3", exclusive)
+		_, folder := withCDI(t, s, devices("infiniband/rdma_cm"), "intel.com", resources(rdmaPool), false)
+		content, err := os.ReadFile(filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"))
+		for _, node := range []string{"issm5", "umad5", "uverbs5", "rdma_cm"} {
+			if err != nil || !strings.Contains(string(content), "path: /dev/infiniband/"+node+"\n") {
+				t.Errorf("exclusive %v: no %s in spec %s, %v", exclusive, node, content, err)
+			}
+		}
 	}
 }
 

@@ -196,8 +196,10 @@ func TestDevinfoIsRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	allocate(`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:86:02.3","rdma-device":"mlx5_8"}}`)
-	if err := os.RemoveAll(infiniband); err != nil {
-		t.Fatal(err)
+	for _, class := range []string{infiniband, infiniband + "_verbs"} {
+		if err := os.RemoveAll(class); err != nil {
+			t.Fatal(err)
+		}
 	}
 	allocate(`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:86:02.3"}}`)
 	entries, err := os.ReadDir(p.host.DevinfoDir)
