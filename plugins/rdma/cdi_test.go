@@ -167,6 +167,21 @@ func TestCDISpecIsRenewed(t *testing.T) {
 	}
 }
 
+// In a rolling update the old instance may end, and clean up, after the new one has started.
+func TestCDISpecIsRestored(t *testing.T) {
+	p, folder := withCDI(t, rdmaVF(), nil, "intel.com", resources(rdmaPool), false)
+	if err := p.host.CDI.CleanUp(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"))
+	if err != nil || !strings.Contains(string(content), "name: 0000:86:02.3") {
+		t.Errorf("spec %s, %v", content, err)
+	}
+}
+
 func TestCDINames(t *testing.T) {
 	long := strings.Repeat("x", 60)
 	for _, c := range []struct {
