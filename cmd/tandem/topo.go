@@ -18,8 +18,8 @@ func newTopo() *cobra.Command {
 		Use:   "topo",
 		Short: "Show how near GPUs and NICs are to each other",
 		Long: `Show the distance of every GPU to every NIC and to every other GPU, in the words of "nvidia-smi topo -m", from sysfs
-alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are where their PF is. How much memory a GPU of
-NVIDIA has is in no file: on a node with tandem-gpu root is told by that.`,
+alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are where their PF is. How much memory an
+NVIDIA GPU has is in no file: tandem-gpu tells root, where it runs.`,
 		Example: `  tandem topo
   sudo tandem topo -v
   tandem topo -o json

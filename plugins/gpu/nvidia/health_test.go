@@ -93,6 +93,21 @@ func TestRecovery(t *testing.T) {
 	discoverUntil(t, backend, due)
 }
 
+// However late discovery comes after an error, it shows it.
+func TestErrorIsShownBeforeItIsForgiven(t *testing.T) {
+	n := record(t, "nv-h100-oci", nil)
+	backend, _ := n.discover(t)
+	backend.machine.Recheck = 0
+	uuid := n.Machine.GPUs[3].UUID
+	backend.mark(uuid, "Xid 48")
+	if got := unhealthy(t, backend); !slices.Equal(got, []string{uuid}) {
+		t.Errorf("unhealthy at first %v, want %s", got, uuid)
+	}
+	if got := unhealthy(t, backend); len(got) > 0 {
+		t.Errorf("unhealthy afterwards %v", got)
+	}
+}
+
 func TestGPUThatCannotBeWatched(t *testing.T) {
 	n := record(t, "nv-h100-oci", func(m *nvml.Machine) {
 		m.GPUs[1].Deaf = nvml.NotSupported // too old, and taken for healthy
