@@ -45,6 +45,7 @@ type Device struct {
 	Address topology.Address  // PCI function; of a partition, the function of its card
 	NUMA    topology.NUMANode // as told to the kubelet: unknown where the plugin sends no TopologyInfo
 	Healthy bool
+	VRAM    uint64 // bytes of its card's memory; 0 where it is not known
 }
 
 // Announcement is everything a plugin says of one resource.

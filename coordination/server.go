@@ -155,7 +155,7 @@ func decodeAnnouncement(m *api.Announcement) (Announcement, error) {
 		if err != nil {
 			return Announcement{}, fmt.Errorf("announce %s of %s: %w", d.GetId(), m.GetResource(), err)
 		}
-		device := Device{ID: d.GetId(), Address: address, Healthy: d.GetHealthy()}
+		device := Device{ID: d.GetId(), Address: address, Healthy: d.GetHealthy(), VRAM: d.GetVram()}
 		if d.Numa != nil {
 			device.NUMA = topology.Node(int(d.GetNuma()))
 		}
@@ -184,7 +184,7 @@ func encodeAnnouncement(resource string, kind Kind, a Announcement) *api.Announc
 }
 
 func encodeDevice(d Device) *api.Device {
-	m := &api.Device{Id: d.ID, Address: d.Address.String(), Healthy: d.Healthy}
+	m := &api.Device{Id: d.ID, Address: d.Address.String(), Healthy: d.Healthy, Vram: d.VRAM}
 	if n, known := d.NUMA.Number(); known {
 		numa := uint32(n)
 		m.Numa = &numa

@@ -11,7 +11,7 @@ import (
 type version struct{ major, minor uint32 }
 
 // protocol is the version spoken here.
-var protocol = version{1, 1}
+var protocol = version{1, 2}
 
 func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
 

@@ -81,7 +81,7 @@ func TestServerOfAnotherVersion(t *testing.T) {
 	node, _ := startWith(t, Config{RunDir: dir, Log: logger})
 	member := node.Member(gpus, GPU)
 	member.Publish(oneGPU)
-	log.await(t, "the server speaks protocol 2.0 and the client 1.1")
+	log.await(t, "the server speaks protocol 2.0 and the client "+protocol.String())
 	if got := member.Prefer(t.Context(), []string{"gpu0"}, nil, 1); len(got) != 1 {
 		t.Errorf("prefer: %v", got)
 	}

@@ -24,15 +24,20 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-var rounds = flag.Int("rounds", 300, "admissions of TestDaemonsStayFlat, of two questions each")
+var (
+	rounds = flag.Int("rounds", 300, "admissions of TestDaemonsStayFlat, of two questions each")
+	idle   = flag.Duration("idle", 3*time.Second, "how long TestDaemonsIdle looks")
+)
 
 const (
 	gpus = "amd.com/gpu"
 	vfs  = "nvidia.com/rdma"
 )
 
-// node is a kubelet with both daemons, each a process of its own, on a recorded machine.
+// node is a kubelet with daemons, each a process of its own, on a recorded machine.
 type node struct {
+	root    string
+	flags   []string // of both daemons
 	kubelet *kubelettest.Kubelet
 	plugins map[string]*kubelettest.Plugin
 	ids     map[string][]string
@@ -84,38 +89,51 @@ func (p *pods) give(resource string, ids []string) {
 	p.last = &podresources.PodResources{Name: p.last.GetName(), Namespace: "team", Containers: []*podresources.ContainerResources{{Name: "worker", Devices: devices}}}
 }
 
-// newNode builds the daemons and starts everything.
-func newNode(t testing.TB) *node {
+// newNode lays a machine out, with VFs on every PF, and starts the kubelet.
+func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 	t.Helper()
 	dir := kubelettest.Dir(t)
-	machine, err := machines.Load("oci-mi300x-derived", 4)
+	recorded, err := machines.Load(machine, vfsPerPF)
 	if err != nil {
 		t.Fatal(err)
 	}
 	root := t.TempDir()
-	sys, config := filepath.Join(root, "sys"), filepath.Join(root, "config.json")
 	const resources = `{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`
 	record := filepath.Join(kubelettest.Plugins(dir), "kubelet_internal_checkpoint")
-	if err := errors.Join(machine.Layout(sys), os.Mkdir(filepath.Join(root, "dev"), 0o700), os.WriteFile(config, []byte(resources), 0o600),
+	if err := errors.Join(recorded.Layout(filepath.Join(root, "sys")), os.Mkdir(filepath.Join(root, "dev"), 0o700),
+		os.WriteFile(filepath.Join(root, "config.json"), []byte(resources), 0o600),
 		os.WriteFile(record, []byte(`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":0}`), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	n := &node{plugins: map[string]*kubelettest.Plugin{}, ids: map[string][]string{}}
+	n := &node{root: root, plugins: map[string]*kubelettest.Plugin{}, ids: map[string][]string{}}
+	n.flags = []string{"--sysfs-root=" + filepath.Join(root, "sys"), "--dev-root=" + filepath.Join(root, "dev"), "--kubelet-dir=" + dir, "--run-dir=" + filepath.Join(dir, "run")}
 	n.pods.begin("none")
 	servePods(t, dir, &n.pods)
 	n.kubelet = kubelettest.Start(t, dir)
-	flags := []string{"--sysfs-root=" + sys, "--dev-root=" + filepath.Join(root, "dev"), "--kubelet-dir=" + dir, "--run-dir=" + filepath.Join(dir, "run")}
-	n.start(t, root, "tandem-gpu", flags...)
-	n.start(t, root, "tandem-rdma", append(flags, "--config-file="+config, "--resource-prefix=nvidia.com", "--devinfo-dir="+filepath.Join(root, "devinfo"))...)
+	return n
+}
+
+// newPair is a node with both daemons.
+func newPair(t testing.TB) *node {
+	t.Helper()
+	n := newNode(t, "oci-mi300x-derived", 4)
+	n.start(t, "tandem-gpu")
+	n.start(t, "tandem-rdma")
 	for range 2 {
-		plugin := kubelettest.Await(t, n.kubelet.Plugins)
-		name := plugin.Request.GetResourceName()
-		n.plugins[name] = plugin
-		for _, d := range kubelettest.Await(t, plugin.Lists) {
-			n.ids[name] = append(n.ids[name], d.GetID())
-		}
+		n.await(t)
 	}
 	return n
+}
+
+// await waits for a plugin to register and to list its devices.
+func (n *node) await(t testing.TB) {
+	t.Helper()
+	plugin := kubelettest.Await(t, n.kubelet.Plugins)
+	name := plugin.Request.GetResourceName()
+	n.plugins[name], n.ids[name] = plugin, nil
+	for _, d := range kubelettest.Await(t, plugin.Lists) {
+		n.ids[name] = append(n.ids[name], d.GetID())
+	}
 }
 
 func servePods(t testing.TB, dir string, p *pods) {
@@ -134,31 +152,47 @@ func servePods(t testing.TB, dir string, p *pods) {
 	t.Cleanup(server.Stop)
 }
 
-// start builds and starts one daemon, which logs to a file.
-func (n *node) start(t testing.TB, root, name string, flags ...string) {
+// build builds a daemon.
+func (n *node) build(t testing.TB, name string) (binary string) {
 	t.Helper()
-	binary := filepath.Join(root, name)
-	build := exec.Command("go", "build", "-o", binary, "../cmd/"+name)
-	if output, err := build.CombinedOutput(); err != nil {
+	binary = filepath.Join(n.root, name)
+	if output, err := exec.Command("go", "build", "-o", binary, "../cmd/"+name).CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", name, err, output)
 	}
+	return binary
+}
+
+// start builds and starts one daemon, which logs to a file, for the time of a test.
+func (n *node) start(t testing.TB, name string) {
+	t.Helper()
+	binary := n.build(t, name)
+	daemon, stop := n.run(t, binary)
+	n.daemons = append(n.daemons, daemon)
+	t.Cleanup(stop)
+}
+
+// run starts a daemon.
+func (n *node) run(t testing.TB, binary string) (daemon *exec.Cmd, stop func()) {
+	t.Helper()
 	log, err := os.Create(binary + ".log")
 	if err != nil {
 		t.Fatal(err)
 	}
-	daemon := exec.Command(binary, flags...)
+	daemon = exec.Command(binary, n.flags...)
+	if filepath.Base(binary) == "tandem-rdma" {
+		daemon.Args = append(daemon.Args, "--config-file="+filepath.Join(n.root, "config.json"), "--resource-prefix=nvidia.com", "--devinfo-dir="+filepath.Join(n.root, "devinfo"))
+	}
 	daemon.Stderr = log
 	if err := daemon.Start(); err != nil {
 		t.Fatal(err)
 	}
-	n.daemons = append(n.daemons, daemon)
-	t.Cleanup(func() {
+	return daemon, func() {
 		_ = daemon.Process.Signal(os.Interrupt)
 		if err := daemon.Wait(); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v", filepath.Base(binary), err)
 		}
 		log.Close()
-	})
+	}
 }
 
 // admit gives a new pod a pair, in either order, and returns how long the two questions took.
@@ -221,7 +255,7 @@ const maxResident = 40 << 10
 
 // A daemon takes no more after many admissions than after a few.
 func TestDaemonsStayFlat(t *testing.T) {
-	n := newNode(t)
+	n := newPair(t)
 	warm := max(*rounds/10, 300) // by then the log of decisions is full
 	for round := range warm {
 		n.admit(t, round)
@@ -239,10 +273,114 @@ func TestDaemonsStayFlat(t *testing.T) {
 	}
 }
 
+// TestDaemonsIdle: while nothing happens the daemons do next to nothing. The longer it looks, the more it can tell.
+func TestDaemonsIdle(t *testing.T) {
+	n := newPair(t)
+	<-time.After(time.Second) // until the start is over: the plugins join, and write down what they know
+	before := n.processorTimes(t)
+	<-time.After(*idle)
+	for i, now := range n.processorTimes(t) {
+		took := now - before[i]
+		share := float64(took) / float64(*idle)
+		t.Logf("%s, idle for %s: %s of processor time, %.4f %% of a core", filepath.Base(n.daemons[i].Path), *idle, took, 100*share)
+		if share > maxIdle {
+			t.Errorf("%s takes %.2f %% of a core while nothing happens, want %.1f %% at most", n.daemons[i].Path, 100*share, 100*maxIdle)
+		}
+	}
+}
+
+// maxIdle is the share of a core that a daemon may take while nothing happens.
+const maxIdle = 0.001
+
+// processorTimes are what the daemons' threads have run so far (Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat).
+func (n *node) processorTimes(t testing.TB) []time.Duration {
+	t.Helper()
+	var all []time.Duration
+	for _, daemon := range n.daemons {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", daemon.Process.Pid))
+		if err != nil || len(threads) == 0 {
+			t.Skipf("this kernel counts no processor time of threads (CONFIG_SCHED_INFO): %v", err)
+		}
+		var sum time.Duration
+		for _, thread := range threads {
+			content, err := os.ReadFile(thread)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ran, _, _ := strings.Cut(string(content), " ")
+			nanoseconds, err := strconv.ParseInt(ran, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += time.Duration(nanoseconds)
+		}
+		all = append(all, sum)
+	}
+	return all
+}
+
+// BenchmarkStart measures the time from the start of a daemon to the kubelet's first list of devices, on the machines with the most of
+// them.
+func BenchmarkStart(b *testing.B) {
+	for _, c := range []struct {
+		daemon, machine string
+		vfsPerPF        int
+		resource        string
+		devices         int
+	}{
+		{"tandem-gpu", "amd-mi300x-smc-thor2-cpx-derived", 0, gpus, 63},
+		{"tandem-rdma", "oci-mi300x-derived", 127, vfs, 1016},
+	} {
+		b.Run("daemon="+c.daemon, func(b *testing.B) {
+			n := newNode(b, c.machine, c.vfsPerPF)
+			binary := n.build(b, c.daemon)
+			for b.Loop() {
+				_, stop := n.run(b, binary)
+				n.await(b)
+				b.StopTimer()
+				stop()
+				if got := len(n.ids[c.resource]); got != c.devices {
+					b.Fatalf("%d devices, want %d", got, c.devices)
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// BenchmarkVanished measures the time from the end of a VF, one of 1016, to the list in which the kubelet sees it unhealthy, and back. A
+// tenth of a second of it is waited for more changes to come. What the daemon's processor time of it is does not depend on what else
+// the computer does.
+func BenchmarkVanished(b *testing.B) {
+	n := newNode(b, "oci-mi300x-derived", 127)
+	n.start(b, "tandem-rdma")
+	n.await(b)
+	link := filepath.Join(n.root, "sys/bus/pci/devices", n.ids[vfs][0])
+	target, err := os.Readlink(link)
+	if err != nil {
+		b.Fatal(err)
+	}
+	before := n.processorTimes(b)[0]
+	for gone := true; b.Loop(); gone = !gone {
+		if gone {
+			err = os.Remove(link)
+		} else {
+			err = os.Symlink(target, link)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		for list := kubelettest.Await(b, n.plugins[vfs].Lists); (list[0].GetHealth() == v1beta1.Unhealthy) != gone; {
+			list = kubelettest.Await(b, n.plugins[vfs].Lists)
+		}
+	}
+	b.ReportMetric(float64((n.processorTimes(b)[0]-before).Milliseconds())/float64(b.N), "cpu-ms/op")
+}
+
 // BenchmarkRound measures a GetPreferredAllocation from the kubelet's call to the answer: through the plugin's socket, the
 // coordination socket and PodResources, next to a plugin that answers at once.
 func BenchmarkRound(b *testing.B) {
-	n := newNode(b)
+	n := newPair(b)
 	n.admit(b, 1)
 	b.Run("by=tandem", func(b *testing.B) {
 		var took []time.Duration

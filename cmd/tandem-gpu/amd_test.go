@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -39,17 +40,19 @@ func replace(t *testing.T, file, content string) {
 // awaitHealth waits for a device list in which these devices are unhealthy and no others.
 func awaitHealth(t *testing.T, plugin *kubelettest.Plugin, want string) {
 	t.Helper()
-	for {
-		var unhealthy []string
-		for _, d := range kubelettest.Await(t, plugin.Lists) {
-			if d.GetHealth() != v1beta1.Healthy {
-				unhealthy = append(unhealthy, d.GetID())
-			}
-		}
-		if strings.Join(unhealthy, " ") == want {
-			return
+	for unhealthy(kubelettest.Await(t, plugin.Lists)) != want {
+		continue
+	}
+}
+
+func unhealthy(list []*v1beta1.Device) string {
+	var ids []string
+	for _, d := range list {
+		if d.GetHealth() != v1beta1.Healthy {
+			ids = append(ids, d.GetID())
 		}
 	}
+	return strings.Join(ids, " ")
 }
 
 // TestPartitioningChanges: the name of the new partitioning is offered without a restart, the old one's devices stay listed,
@@ -136,14 +139,14 @@ func TestMetricsExporter(t *testing.T) {
 	awaitHealth(t, plugin, "")
 }
 
-// TestMemoryErrors: an uncorrectable error makes its GPU unhealthy for a pulse.
+// TestMemoryErrors: a GPU is unhealthy while its memory has ever more uncorrectable errors.
 func TestMemoryErrors(t *testing.T) {
 	flags := layout(t, "oci-mi300x-derived")
 	description, err := amdsmi.Describe(os.DirFS(flags.SysfsRoot))
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := pulsing(amd.Single, 250*time.Millisecond)
+	own := pulsing(amd.Single, 50*time.Millisecond)
 	own.library = amdsmi.Build(t, description)
 	kubelet := kubelettest.Start(t, flags.KubeletDir)
 	start(t, flags, own)
@@ -151,8 +154,19 @@ func TestMemoryErrors(t *testing.T) {
 	awaitHealth(t, plugin, "")
 	const last = "206141652992 0\n" // the memory of the last GPU and its errors
 	at := strings.LastIndex(description, last)
-	amdsmi.Say(t, own.library, description[:at]+strings.Replace(last, " 0", " 1", 1)+description[at+len(last):])
-	awaitHealth(t, plugin, "0000:da:00.0")
+	more := time.NewTicker(own.pulse / 5)
+	defer more.Stop()
+	limit := time.After(kubelettest.Limit)
+	for seen, errors := "", 1; seen != "0000:da:00.0"; errors++ {
+		amdsmi.Say(t, own.library, description[:at]+strings.Replace(last, " 0", fmt.Sprint(" ", errors), 1)+description[at+len(last):])
+		select {
+		case list := <-plugin.Lists:
+			seen = unhealthy(list)
+		case <-more.C:
+		case <-limit:
+			t.Fatal("the kubelet is not told of a GPU with memory errors")
+		}
+	}
 	awaitHealth(t, plugin, "")
 }
 

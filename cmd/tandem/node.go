@@ -1,17 +1,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// node is what the commands know of a machine. It is read from sysfs alone, whoever made the GPUs.
+// node is what the commands know of a machine. It is read from sysfs, whoever made the GPUs; see askVRAM for what is not.
 type node struct {
 	sys   fs.FS
 	tree  *topology.Tree
@@ -19,7 +21,7 @@ type node struct {
 	nics  []*topology.Device // network functions that are not VFs, ascending by address
 	parts map[topology.Address][]gpu.Device
 	links []topology.Link
-	vram  map[topology.Address]uint64 // bytes; absent where sysfs does not tell, as for NVIDIA
+	vram  map[topology.Address]uint64 // bytes; absent where nobody tells
 	notes []string                    // what could not be read and is not needed
 }
 
@@ -81,6 +83,28 @@ func (n *node) readAMD() {
 	for _, devices := range inventory.Resources {
 		for _, d := range devices {
 			n.parts[d.Card] = append(n.parts[d.Card], d)
+		}
+	}
+}
+
+// askVRAM has the running plugins tell what sysfs does not, the memory of NVIDIA's GPUs. Without plugins, or the right to ask them,
+// it stays unknown.
+func (n *node) askVRAM(ctx context.Context, runDir string) {
+	if !slices.ContainsFunc(n.gpus, func(d *topology.Device) bool { return n.vram[d.Address] == 0 }) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	answer, err := coordination.Status(ctx, runDir)
+	if err != nil {
+		return
+	}
+	for _, r := range answer.GetResources() {
+		for _, d := range r.GetDevices() {
+			address, err := topology.ParseAddress(d.GetDevice().GetAddress())
+			if bytes := d.GetDevice().GetVram(); err == nil && bytes > 0 {
+				n.vram[address] = bytes
+			}
 		}
 	}
 }

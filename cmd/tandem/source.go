@@ -34,6 +34,9 @@ func (s *source) check(flags *pflag.FlagSet) error {
 // live reports whether this node itself is read.
 func (s *source) live() bool { return s.machine == "" }
 
+// isHere reports whether it is the machine that this process runs on.
+func (s *source) isHere() bool { return s.live() && filepath.Clean(s.sysfsRoot) == "/sys" }
+
 // name is for errors.
 func (s *source) name() string {
 	if s.live() {

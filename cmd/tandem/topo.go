@@ -11,13 +11,15 @@ import (
 
 func newTopo() *cobra.Command {
 	var from source
+	var runDir string
 	var all, verbose bool
 	format := oneOf(asTable, asJSON, asSVG, asHTML)
 	cmd := &cobra.Command{
 		Use:   "topo",
 		Short: "Show how near GPUs and NICs are to each other",
 		Long: `Show the distance of every GPU to every NIC and to every other GPU, in the words of "nvidia-smi topo -m", from sysfs
-alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are where their PF is.`,
+alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are where their PF is. How much memory an
+NVIDIA GPU has is in no file: tandem-gpu tells root, where it runs.`,
 		Example: `  tandem topo
   sudo tandem topo -v
   tandem topo -o json
@@ -32,6 +34,9 @@ alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are 
 			if err != nil {
 				return err
 			}
+			if from.isHere() || cmd.Flags().Changed("run-dir") {
+				n.askVRAM(cmd.Context(), runDir)
+			}
 			for _, note := range n.notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
@@ -44,6 +49,7 @@ alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are 
 	}
 	from.register(cmd.Flags())
 	cmd.Flags().VarP(&format, "output", "o", format.usage())
+	cmd.Flags().StringVar(&runDir, "run-dir", "/run/tandem", "the plugins' --run-dir")
 	cmd.Flags().BoolVar(&all, "all", false, "show NICs without RDMA too")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "show PCIe links, IOMMU groups, RDMA ports, and what ACS does to same-switch pairs (root alone can read that)")
 	return cmd

@@ -158,6 +158,7 @@ type Device struct {
 	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`  // PCI function; of a partition, the function of its card
 	Numa          *uint32                `protobuf:"varint,3,opt,name=numa,proto3,oneof" json:"numa,omitempty"` // NUMA node as told to the kubelet; absent where no TopologyInfo is sent
 	Healthy       bool                   `protobuf:"varint,4,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Vram          uint64                 `protobuf:"varint,5,opt,name=vram,proto3" json:"vram,omitempty"` // bytes of its card's memory; 0 where it is not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -218,6 +219,13 @@ func (x *Device) GetHealthy() bool {
 		return x.Healthy
 	}
 	return false
+}
+
+func (x *Device) GetVram() uint64 {
+	if x != nil {
+		return x.Vram
+	}
+	return 0
 }
 
 type Link struct {
@@ -1656,12 +1664,13 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\aversion\x18\x05 \x01(\v2\x1f.tandem.coordination.v1.VersionR\aversion\"5\n" +
 	"\aVersion\x12\x14\n" +
 	"\x05major\x18\x01 \x01(\rR\x05major\x12\x14\n" +
-	"\x05minor\x18\x02 \x01(\rR\x05minor\"n\n" +
+	"\x05minor\x18\x02 \x01(\rR\x05minor\"\x82\x01\n" +
 	"\x06Device\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x17\n" +
 	"\x04numa\x18\x03 \x01(\rH\x00R\x04numa\x88\x01\x01\x12\x18\n" +
-	"\ahealthy\x18\x04 \x01(\bR\ahealthyB\a\n" +
+	"\ahealthy\x18\x04 \x01(\bR\ahealthy\x12\x12\n" +
+	"\x04vram\x18\x05 \x01(\x04R\x04vramB\a\n" +
 	"\x05_numa\"`\n" +
 	"\x04Link\x12\f\n" +
 	"\x01a\x18\x01 \x01(\tR\x01a\x12\f\n" +

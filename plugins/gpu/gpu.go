@@ -58,6 +58,6 @@ type Device struct {
 	NUMA    topology.NUMANode
 	Nodes   []string // paths of its device nodes, on the host and in the container alike
 	Index   string   // the vendor's number for it, "0" or, of a part, "0:1"; empty where containers are not told it
-	Memory  uint64   // bytes; 0 for unknown
+	VRAM    uint64   // bytes of its card's memory; 0 for unknown
 	Healthy bool
 }

@@ -34,7 +34,8 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 		announcement := coordination.Announcement{Links: links}
 		list := make([]deviceplugin.Device, 0, len(devices))
 		for _, d := range devices {
-			announcement.Devices = append(announcement.Devices, coordination.Device{ID: d.ID, Address: d.Card, NUMA: d.NUMA, Healthy: d.Healthy})
+			announcement.Devices = append(announcement.Devices,
+				coordination.Device{ID: d.ID, Address: d.Card, NUMA: d.NUMA, Healthy: d.Healthy, VRAM: d.VRAM})
 			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: d.Healthy, Nodes: numaNodes(d)})
 		}
 		p.member.Publish(announcement)

@@ -83,7 +83,7 @@ func (h Host) uio(g *grant, id string) {
 // rdma gives the nodes of all RDMA devices of a function; in switchdev mode there can be several. Of keys that several
 // nodes have, the last one counts.
 func (h Host) rdma(g *grant, d Device) {
-	g.rdma = readNames(h.Sys, d.file("infiniband"))
+	g.rdma = h.rdmaDevices(d)
 	info := map[string]string{}
 	var nodes []*v1beta1.DeviceSpec
 	for _, device := range g.rdma {

@@ -78,6 +78,15 @@ func (c *CDI) CleanUp() error {
 	return errors.Join(problems...)
 }
 
+// path is where the spec of a pool is written.
+func (c *CDI) path(p cdiPool) string { return filepath.Join(c.Dirs[len(c.Dirs)-1], p.file) }
+
+// has reports whether a pool has a spec.
+func (c *CDI) has(p cdiPool) bool {
+	_, err := os.Stat(c.path(p))
+	return err == nil
+}
+
 // write puts the spec of a pool in place. A device without nodes cannot be in a spec; in the stock plugin it costs the whole
 // pool (issue 546 there), here it is left out.
 func (c *CDI) write(p cdiPool, devices []Device, grants map[string]*grant) error {
@@ -94,7 +103,7 @@ func (c *CDI) write(p cdiPool, devices []Device, grants map[string]*grant) error
 		}
 		spec.Devices = append(spec.Devices, device)
 	}
-	file := filepath.Join(c.Dirs[len(c.Dirs)-1], p.file)
+	file := c.path(p)
 	if len(spec.Devices) == 0 {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("write CDI spec: %w", err)

@@ -112,7 +112,9 @@ func TestCDIWithoutNodes(t *testing.T) {
 	t.Attr("parity", "sriov/cdi-empty-edits")
 	s := newSysfs()
 	s.pf(0x81, "ens1", 2, nil)
-	s.hide("0000:81:00.2", true)
+	for _, class := range []string{"infiniband", "infiniband_verbs", "infiniband_mad"} { // of a driver that is being bound
+		s.remove(dir("0000:81:00.2") + "/" + class)
+	}
 	s.write(dir("0000:81:00.2")+"/mlx5_core.rdma.2/uevent", "")
 	p, _ := withCDI(t, s, nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), false)
 	got, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"})
@@ -131,6 +133,23 @@ func TestCDIWithoutNodes(t *testing.T) {
 	}
 }
 
+// A container that holds a VF in exclusive mode may start again after the plugin did, with the answer that the kubelet keeps: the
+// spec has its VF.
+func TestCDIOfHeldVF(t *testing.T) {
+	for _, exclusive := range []bool{false, true} {
+		s := rdmaVF()
+		s.write(dir("0000:86:02.3")+"/mlx5_core.rdma.3/uevent", "")
+		s.hide("0000:86:02.3", exclusive)
+		_, folder := withCDI(t, s, devices("infiniband/rdma_cm"), "intel.com", resources(rdmaPool), false)
+		content, err := os.ReadFile(filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"))
+		for _, node := range []string{"issm5", "umad5", "uverbs5", "rdma_cm"} {
+			if err != nil || !strings.Contains(string(content), "path: /dev/infiniband/"+node+"\n") {
+				t.Errorf("exclusive %v: no %s in spec %s, %v", exclusive, node, content, err)
+			}
+		}
+	}
+}
+
 // Device nodes are numbered anew when a driver is bound: the spec says what is true at the time of the Allocate.
 func TestCDISpecIsRenewed(t *testing.T) {
 	s := rdmaVF()
@@ -144,6 +163,21 @@ func TestCDISpecIsRenewed(t *testing.T) {
 	}
 	content, err := os.ReadFile(filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"))
 	if err != nil || strings.Count(string(content), "uverbs77") != 2 || strings.Contains(string(content), "uverbs5") {
+		t.Errorf("spec %s, %v", content, err)
+	}
+}
+
+// In a rolling update the old instance may end, and clean up, after the new one has started.
+func TestCDISpecIsRestored(t *testing.T) {
+	p, folder := withCDI(t, rdmaVF(), nil, "intel.com", resources(rdmaPool), false)
+	if err := p.host.CDI.CleanUp(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"))
+	if err != nil || !strings.Contains(string(content), "name: 0000:86:02.3") {
 		t.Errorf("spec %s, %v", content, err)
 	}
 }

@@ -50,15 +50,9 @@ type Finder struct {
 	known map[string]hidden // by device ID: what containers hide
 }
 
-// Discover returns the pools that a configuration makes of the machine below a sysfs root, in the order of the
-// configuration, empty ones included.
-func Discover(sys fs.FS, c *Config, prefix string) ([]Pool, error) {
-	pools, _, err := Finder{Sys: sys, Prefix: prefix}.Find(c)
-	return pools, err
-}
-
-// Find returns the pools, and warnings about what in the configuration the machine does not have. A function is in the
-// first resource of the file that selects it, and in no other.
+// Find returns the pools that a configuration makes of the machine, in the order of the configuration, empty ones included, and
+// warnings about what in it the machine does not have. A function is in the first resource of the file that selects it, and in
+// no other.
 func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 	names, err := f.names(c)
 	if err != nil {

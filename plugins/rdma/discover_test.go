@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"io/fs"
 	"net"
 	"testing"
 
@@ -10,9 +11,15 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
+// poolsOf finds the pools of a machine.
+func poolsOf(sys fs.FS, c *Config, prefix string) ([]Pool, error) {
+	pools, _, err := Finder{Sys: sys, Prefix: prefix}.Find(c)
+	return pools, err
+}
+
 func TestFirstMatchWins(t *testing.T) {
 	t.Attr("parity", "sriov/selectors-shape")
-	pools, err := Discover(exampleMachine().FS(), config(t, resources(
+	pools, err := poolsOf(exampleMachine().FS(), config(t, resources(
 		`{"resourceName": "first", "selectors": [{"pfNames": ["ens1#1"]}, {"pfNames": ["ens1#0-1"]}]}`,
 		`{"resourceName": "second", "resourcePrefix": "nvidia.com", "selectors": {"rootDevices": ["0000:81:00.0"], "isRdma": true}}`,
 		`{"resourceName": "third", "selectors": {"pfNames": ["ens1"]}}`,
@@ -46,7 +53,7 @@ func TestNUMA(t *testing.T) {
 		{`{"resourceName": "a"}`, []topology.NUMANode{topology.Node(1), {}}},
 		{`{"resourceName": "a", "excludeTopology": true}`, []topology.NUMANode{{}, {}}},
 	} {
-		pools, err := Discover(s.FS(), config(t, resources(c.resource)), "intel.com")
+		pools, err := poolsOf(s.FS(), config(t, resources(c.resource)), "intel.com")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +114,7 @@ func TestFindErrors(t *testing.T) {
 		{resources(`{"resourceName": "a", "resourcePrefix": "intel.com/x"}`),
 			`read configuration config.json: resource "a": resourcePrefix "intel.com/x" is not a lower-case domain name such as intel.com`},
 	} {
-		if _, err := Discover(newSysfs().FS(), config(t, c.list), "intel.com"); err == nil || err.Error() != c.want {
+		if _, err := poolsOf(newSysfs().FS(), config(t, c.list), "intel.com"); err == nil || err.Error() != c.want {
 			t.Errorf("error %v; want %s", err, c.want)
 		}
 	}
@@ -117,7 +124,7 @@ func TestUnreadableMachine(t *testing.T) {
 	s := exampleMachine()
 	s.write(dir("0000:85:00.0")+"/vendor", "Intel")
 	const want = `read vendor of 0000:85:00.0: parse "Intel": invalid syntax`
-	if _, err := Discover(s.FS(), config(t, resources(`{"resourceName": "a"}`)), "intel.com"); err == nil || err.Error() != want {
+	if _, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a"}`)), "intel.com"); err == nil || err.Error() != want {
 		t.Errorf("error %v; want %s", err, want)
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Events calls changed whenever the machine may have changed, until ctx is done. It returns an error when it cannot tell.
+// Events calls changed whenever the machine may have changed, until ctx is done, and once as soon as it notices changes: of those
+// before nothing tells. It returns an error when it cannot tell.
 type Events func(ctx context.Context, changed func()) error
 
 // MachineEvents are those of the machine below a sysfs root. For /sys they come from the kernel over netlink: sysfs itself tells
@@ -54,6 +55,7 @@ func kernelEvents(ctx context.Context, protocol int, group uint32, concerns func
 	if err := syscall.Bind(fd, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK, Groups: group}); err != nil {
 		return fmt.Errorf("bind netlink socket: %w", err)
 	}
+	changed()
 	message := make([]byte, 16<<10)
 	for {
 		n, err := socket.Read(message)
@@ -98,6 +100,7 @@ func folderEvents(ctx context.Context, root string, changed func()) error {
 	if err := watcher.Add(bus); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("watch %s: %w", bus, err)
 	}
+	changed()
 	for {
 		select {
 		case <-watcher.Events:

@@ -5,11 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 )
 
-// follow counts what the kernel of this machine tells of, for the time of a test.
-func follow(t *testing.T, list string) <-chan struct{} {
+// follow counts what the kernel of this machine tells of from now on, for the time of a test. There is one socket, or, where carriers
+// are watched, there are two.
+func follow(t *testing.T, list string, sockets int) <-chan struct{} {
 	t.Helper()
 	told := make(chan struct{}, 1024)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -28,26 +30,19 @@ func follow(t *testing.T, list string) <-chan struct{} {
 			t.Errorf("events ended with %v", err)
 		}
 	})
+	for range sockets {
+		kubelettest.Await(t, told)
+	}
 	return told
 }
 
-// provoke writes to a file until the kernel tells of it: the socket is opened in the background.
+// provoke writes to a file of the kernel's, which tells of it.
 func provoke(t *testing.T, told <-chan struct{}, file, text string) {
 	t.Helper()
-	retry := time.NewTicker(100 * time.Millisecond)
-	defer retry.Stop()
-	for limit := time.After(10 * time.Second); ; {
-		if err := os.WriteFile(file, []byte(text), 0); err != nil {
-			t.Skipf("the kernel cannot be asked for an event: %v", err)
-		}
-		select {
-		case <-told:
-			return
-		case <-retry.C:
-		case <-limit:
-			t.Fatalf("nothing was told of %q in %s", text, file)
-		}
+	if err := os.WriteFile(file, []byte(text), 0); err != nil {
+		t.Skipf("the kernel cannot be asked for an event: %v", err)
 	}
+	kubelettest.Await(t, told)
 }
 
 // The real kernel tells of a PCI function, which root can make it do (Documentation/ABI/testing/sysfs-uevent).
@@ -56,7 +51,7 @@ func TestKernelTellsOfPCI(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Skip("this machine has no PCI function")
 	}
-	provoke(t, follow(t, resources(`{"resourceName": "a", "checkHealthOnPf": true}`)), files[0], "change")
+	provoke(t, follow(t, resources(`{"resourceName": "a", "checkHealthOnPf": true}`), 2), files[0], "change")
 }
 
 // The real kernel tells of a NIC that comes: one of netdevsim, where there is such a thing. Its VFs are no PCI functions, so that
@@ -66,7 +61,7 @@ func TestKernelTellsOfNetdevsim(t *testing.T) {
 	if _, err := os.Stat(bus); err != nil {
 		t.Skipf("the kernel of this machine has no netdevsim (modprobe netdevsim): %v", err)
 	}
-	told := follow(t, resources(`{"resourceName": "a"}`))
+	told := follow(t, resources(`{"resourceName": "a"}`), 1)
 	t.Cleanup(func() { _ = os.WriteFile(bus+"/del_device", []byte("4242"), 0) })
 	if err := os.WriteFile(bus+"/new_device", []byte("4242 1"), 0); err != nil {
 		t.Skipf("netdevsim makes no device: %v", err)

@@ -93,7 +93,7 @@ func discover(t testing.TB, sys fs.FS, list string) []Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pools, err := Discover(sys, c, "intel.com")
+	pools, err := poolsOf(sys, c, "intel.com")
 	if err != nil {
 		t.Fatal(err)
 	}

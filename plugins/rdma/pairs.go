@@ -101,7 +101,7 @@ func (p *Plugin) pairVFs(pool Pool, order []string) []coordination.PairVF {
 		}
 		d := pool.Devices[i]
 		vf := coordination.PairVF{ID: id, Address: d.Address, Resource: p.name}
-		if names := readNames(p.host.Sys, d.file("infiniband")); len(names) > 0 {
+		if names := p.host.rdmaDevices(d); len(names) > 0 {
 			vf.RDMA = names[0]
 		}
 		if names := readNames(p.host.Sys, d.file("net")); len(names) > 0 {

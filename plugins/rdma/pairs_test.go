@@ -68,6 +68,7 @@ func TestPairVariablesOrder(t *testing.T) {
 	s := newSysfs()
 	s.pf(0x81, "ens1", 3, nil)
 	s.remove(dir("0000:81:00.2") + "/infiniband")
+	s.remove(dir("0000:81:00.2") + "/infiniband_verbs")
 	p, _ := offered(t, s, nil, "intel.com", resources(`{"resourceName": "a", "tandem": {"variables": ["UCX_NET_DEVICES", "NCCL_IB_HCA"]}}`))
 	got, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2", "0000:81:00.3"})
 	if err != nil {

@@ -166,7 +166,8 @@ func (p *Plugin) grants(pool Pool, ids []string) (map[string]*grant, error) {
 	return grants, nil
 }
 
-// writeSpec writes the pool's CDI spec: of all its devices, or anew where the grants of some differ from what it says.
+// writeSpec writes the pool's CDI spec: of all its devices, or anew where the grants of some differ from what it says, or where it is
+// gone: another instance of the plugin removes it when it ends.
 func (p *Plugin) writeSpec(pool Pool, grants map[string]*grant) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,10 +186,11 @@ func (p *Plugin) writeSpec(pool Pool, grants map[string]*grant) error {
 			spec[id], changed = g, true
 		}
 	}
-	if !changed {
+	names := cdiPoolOf(pool)
+	if !changed && p.host.CDI.has(names) {
 		return nil
 	}
-	if err := p.host.CDI.write(cdiPoolOf(pool), pool.Devices, spec); err != nil {
+	if err := p.host.CDI.write(names, pool.Devices, spec); err != nil {
 		return err
 	}
 	p.spec = spec

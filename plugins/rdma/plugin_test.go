@@ -14,6 +14,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -109,11 +110,15 @@ func TestAllocateOfVanishedVF(t *testing.T) {
 	healthy := []deviceplugin.Device{
 		{ID: "0000:81:00.1", Healthy: true, Nodes: node}, {ID: "0000:81:00.2", Nodes: node}, {ID: "0000:81:00.3", Nodes: node},
 	}
-	if diff := cmp.Diff(healthy, <-lists); diff != "" {
+	list, announced := kubelettest.Await(t, lists), kubelettest.Await(t, member.published).Devices
+	for list[1].Healthy || list[2].Healthy { // the two may be noticed one by one
+		list, announced = kubelettest.Await(t, lists), kubelettest.Await(t, member.published).Devices
+	}
+	if diff := cmp.Diff(healthy, list); diff != "" {
 		t.Error(diff)
 	}
-	if a := <-member.published; !a.Devices[0].Healthy || a.Devices[1].Healthy || a.Devices[2].Healthy {
-		t.Errorf("announced %v", a.Devices)
+	if !announced[0].Healthy || announced[1].Healthy || announced[2].Healthy {
+		t.Errorf("announced %v", announced)
 	}
 	if len(member.allocated) > 0 {
 		t.Errorf("the coordinator was told that %v are taken", member.allocated)
@@ -191,8 +196,10 @@ func TestDevinfoIsRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	allocate(`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:86:02.3","rdma-device":"mlx5_8"}}`)
-	if err := os.RemoveAll(infiniband); err != nil {
-		t.Fatal(err)
+	for _, class := range []string{infiniband, infiniband + "_verbs"} {
+		if err := os.RemoveAll(class); err != nil {
+			t.Fatal(err)
+		}
 	}
 	allocate(`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:86:02.3"}}`)
 	entries, err := os.ReadDir(p.host.DevinfoDir)

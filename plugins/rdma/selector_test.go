@@ -126,7 +126,7 @@ func TestSubfunctions(t *testing.T) {
 		{`{"auxTypes": ["sf"], "pciAddresses": ["0000:81:00.1"]}`, []string{first, second}}, // no key of sub-functions: ignored
 	} {
 		list := resources(`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": ` + c.selectors + `}`)
-		pools, err := Discover(exampleMachine().FS(), config(t, list), "intel.com")
+		pools, err := poolsOf(exampleMachine().FS(), config(t, list), "intel.com")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestAccelerators(t *testing.T) {
 		{`{"isRdma": true}`, []string{"0000:87:00.0"}}, // no key of accelerators: ignored
 	} {
 		list := resources(`{"resourceName": "a", "deviceType": "accelerator", "selectors": ` + c.selectors + `}`)
-		pools, err := Discover(exampleMachine().FS(), config(t, list), "intel.com")
+		pools, err := poolsOf(exampleMachine().FS(), config(t, list), "intel.com")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestPFNameInSwitchdevMode(t *testing.T) {
 		s.write(dir("0000:81:00.0")+"/net/"+name+"/phys_switch_id", "c2cfc60003a1420c")
 		s.write(dir("0000:81:00.0")+"/net/"+name+"/phys_port_name", port)
 	}
-	pools, err := Discover(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1np0"]}}`)), "intel.com")
+	pools, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1np0"]}}`)), "intel.com")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestRDMADeviceInContainer(t *testing.T) {
 	s.function("0000:81:00.3", facts{"pf": "0000:81:00.0"})
 	s.symlink(dir("0000:81:00.0")+"/virtfn2", "../0000:81:00.3")
 	s.write(dir("0000:81:00.3")+"/mlx5_core.eth.3/uevent", "")
-	pools, err := Discover(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`)), "intel.com")
+	pools, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`)), "intel.com")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestVFIndexWithGap(t *testing.T) {
 	s := newSysfs()
 	s.pf(0x81, "ens1", 4, nil)
 	delete(s, dir("0000:81:00.0")+"/virtfn1")
-	pools, err := Discover(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#0-2"]}}`)), "intel.com")
+	pools, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#0-2"]}}`)), "intel.com")
 	if err != nil {
 		t.Fatal(err)
 	}

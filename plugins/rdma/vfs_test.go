@@ -45,13 +45,12 @@ func (s sysfs) remove(name string) {
 	}
 }
 
-// hide does to a device what a container's namespaces do: its netdev is gone, in exclusive mode its RDMA device too.
+// hide does to a device what a container's namespaces do: its netdev is gone, in exclusive mode its RDMA device too. The classes of
+// character devices have no namespaces.
 func (s sysfs) hide(address string, exclusive bool) {
 	s.remove(dir(address) + "/net")
 	if exclusive {
 		s.remove(dir(address) + "/infiniband")
-		s.remove(dir(address) + "/infiniband_verbs")
-		s.remove(dir(address) + "/infiniband_mad")
 	}
 }
 

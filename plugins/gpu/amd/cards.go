@@ -77,6 +77,7 @@ func readCard(sys fs.FS, address topology.Address) (part, error) {
 	if card.Nodes, err = drmNodes(sys, dir); err != nil {
 		return part{}, err
 	}
+	card.VRAM, _ = ReadVRAM(sys, address) // for people: without it the card is as good
 	compute, err := read(sys, path.Join(dir, "current_compute_partition"))
 	if err != nil {
 		return part{}, err

@@ -72,14 +72,13 @@ func (c *card) String() string {
 func (d *discovery) device(c *card, id, index string) gpu.Device {
 	return gpu.Device{
 		ID: id, Card: c.address, NUMA: d.numa(c.address), Nodes: []string{fmt.Sprintf("/dev/nvidia%d", c.minor)},
-		Index: index, Healthy: true,
+		Index: index, VRAM: c.memory, Healthy: true,
 	}
 }
 
 // whole is the device of a whole GPU.
 func (d *discovery) whole(c *card) gpu.Device {
 	device := d.device(c, c.uuid, strconv.Itoa(c.index))
-	device.Memory = c.memory
 	if m, broken := d.broken[c.uuid]; broken {
 		d.note("GPU %s: unhealthy: %s", c, m.why)
 		device.Healthy = false
@@ -130,7 +129,6 @@ func (d *discovery) addSlices(c *card) error {
 // slice is the device of a MIG device. It is no better than its GPU.
 func (d *discovery) slice(c *card, s *slice) gpu.Device {
 	device := d.device(c, s.uuid, fmt.Sprintf("%d:%d", c.index, s.index))
-	device.Memory = s.memory
 	for _, id := range []string{s.uuid, c.uuid} {
 		if m, broken := d.broken[id]; broken && device.Healthy {
 			d.note("MIG device %d of GPU %s: unhealthy: %s", s.index, c, m.why)

@@ -45,13 +45,13 @@ func TestRecordedMachines(t *testing.T) {
 				numa = append(numa, d.NUMA.String())
 				want := gpu.Device{
 					ID: n.Machine.GPUs[i].UUID, Card: n.Machine.GPUs[i].Address, NUMA: d.NUMA,
-					Nodes: []string{fmt.Sprintf("/dev/nvidia%d", i)}, Index: fmt.Sprint(i), Memory: n.Machine.GPUs[i].Memory << 20, Healthy: true,
+					Nodes: []string{fmt.Sprintf("/dev/nvidia%d", i)}, Index: fmt.Sprint(i), VRAM: n.Machine.GPUs[i].Memory << 20, Healthy: true,
 				}
 				if diff := cmp.Diff(want, d, cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })); diff != "" {
 					t.Error(diff)
 				}
-				if d.Memory>>30 != c.memory {
-					t.Errorf("%d GiB, want %d", d.Memory>>30, c.memory)
+				if d.VRAM>>30 != c.memory {
+					t.Errorf("%d GiB, want %d", d.VRAM>>30, c.memory)
 				}
 			}
 			if got := strings.Join(numa, " "); c.numa != "" && got != c.numa {
@@ -184,7 +184,7 @@ func TestMIGDevice(t *testing.T) {
 	want := gpu.Device{
 		ID: n.Machine.GPUs[1].Slices[1].UUID, Card: n.Machine.GPUs[1].Address, NUMA: topology.Node(0),
 		Nodes: []string{"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap19", "/dev/nvidia-caps/nvidia-cap20"},
-		Index: "1:1", Memory: 40320 << 20, Healthy: true,
+		Index: "1:1", VRAM: 81559 << 20, Healthy: true,
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })); diff != "" {
 		t.Error(diff)

@@ -19,9 +19,9 @@ const (
 // mark says that a GPU or a MIG device is broken.
 type mark struct {
 	why   string
-	since time.Time
-	told  bool // the driver has since told that what the GPU needs changed
-	deaf  bool // it is only that the GPU cannot be watched
+	shown time.Time // when a discovery first showed it; zero before
+	told  bool      // the driver has since told that what the GPU needs changed
+	deaf  bool      // it is only that the GPU cannot be watched
 }
 
 // Watch waits for events until ctx is done: Xids, which make a GPU unhealthy, a GPU divided anew, a GPU that recovered, a GPU or
@@ -66,9 +66,8 @@ func (b *Backend) listen(ctx context.Context, changed func()) bool {
 	}
 	defer set.free()
 	maps.DeleteFunc(deaf, func(_ string, reason error) bool { return errors.Is(reason, errTooOld) })
-	if b.unwatched(deaf) {
-		changed()
-	}
+	b.unwatched(deaf)
+	changed() // no event tells what happened before
 	looked := time.Now()
 	for ctx.Err() == nil && sameCards(cards, b.cards()) {
 		e, err := set.wait(min(waitLimit, b.machine.Recheck))
@@ -91,23 +90,20 @@ func (b *Backend) listen(ctx context.Context, changed func()) bool {
 	return true
 }
 
-// unwatched marks the GPUs that cannot be watched, and no others that could not before. It reports whether that is news.
-func (b *Backend) unwatched(deaf map[string]error) (news bool) {
+// unwatched marks the GPUs that cannot be watched, and no others that could not before.
+func (b *Backend) unwatched(deaf map[string]error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for uuid, m := range b.broken {
 		if deaf[uuid] == nil && m.deaf {
 			delete(b.broken, uuid)
-			news = true
 		}
 	}
 	for uuid, reason := range deaf {
 		if _, known := b.broken[uuid]; !known {
-			b.broken[uuid] = mark{why: fmt.Sprintf("it cannot be watched: %v", reason), since: time.Now(), deaf: true}
-			news = true
+			b.broken[uuid] = mark{why: fmt.Sprintf("it cannot be watched: %v", reason), deaf: true}
 		}
 	}
-	return news
 }
 
 // sameCards reports whether the same GPUs answer.
@@ -207,7 +203,7 @@ func (b *Backend) struckParts(c card, e event) (uuids []string) {
 func (b *Backend) mark(uuid, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.broken[uuid] = mark{why: why, since: time.Now()}
+	b.broken[uuid] = mark{why: why}
 }
 
 // ailing reports whether something is broken or does not answer.
@@ -223,8 +219,8 @@ func (b *Backend) ailing() bool {
 }
 
 // forgive takes GPUs for healthy again of which the driver says that they need nothing: at once where it told of a change
-// since the error, otherwise after a while, so that the kubelet gets to see the error at all. A driver that cannot say
-// leaves them unhealthy until the plugin starts anew, as with NVIDIA's own. What is broken still is returned.
+// since the error, otherwise after a while; never before a discovery has shown the error, so that the kubelet gets to see it. A
+// driver that cannot say leaves them unhealthy until the plugin starts anew, as with NVIDIA's own. What is broken still is returned.
 func (b *Backend) forgive(cards []card) map[string]mark {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -233,10 +229,21 @@ func (b *Backend) forgive(cards []card) map[string]mark {
 			continue
 		}
 		for _, uuid := range c.uuids() {
-			if m, broken := b.broken[uuid]; broken && !m.deaf && (m.told || time.Since(m.since) >= b.machine.Recheck) {
+			if m, broken := b.broken[uuid]; broken && m.over(b.machine.Recheck) {
 				delete(b.broken, uuid)
 			}
 		}
 	}
+	for uuid, m := range b.broken {
+		if m.shown.IsZero() {
+			m.shown = time.Now()
+			b.broken[uuid] = m
+		}
+	}
 	return maps.Clone(b.broken)
+}
+
+// over reports whether what was marked can be trusted again, now that the driver says that it needs nothing.
+func (m mark) over(recheck time.Duration) bool {
+	return !m.deaf && !m.shown.IsZero() && (m.told || time.Since(m.shown) >= recheck)
 }

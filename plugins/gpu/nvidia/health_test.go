@@ -93,6 +93,21 @@ func TestRecovery(t *testing.T) {
 	discoverUntil(t, backend, due)
 }
 
+// However late discovery comes after an error, it shows it.
+func TestErrorIsShownBeforeItIsForgiven(t *testing.T) {
+	n := record(t, "nv-h100-oci", nil)
+	backend, _ := n.discover(t)
+	backend.machine.Recheck = 0
+	uuid := n.Machine.GPUs[3].UUID
+	backend.mark(uuid, "Xid 48")
+	if got := unhealthy(t, backend); !slices.Equal(got, []string{uuid}) {
+		t.Errorf("unhealthy at first %v, want %s", got, uuid)
+	}
+	if got := unhealthy(t, backend); len(got) > 0 {
+		t.Errorf("unhealthy afterwards %v", got)
+	}
+}
+
 func TestGPUThatCannotBeWatched(t *testing.T) {
 	n := record(t, "nv-h100-oci", func(m *nvml.Machine) {
 		m.GPUs[1].Deaf = nvml.NotSupported // too old, and taken for healthy
@@ -150,10 +165,17 @@ func TestMIGReconfigured(t *testing.T) {
 	n.Machine.GPUs[0].Split(2, 2, 40320)
 	n.Update(t)
 	n.Event(t, n.Machine.GPUs[0].UUID, nvml.MIGChanged, 0, nvml.None, nvml.None)
-	<-due
-	inventory, err := backend.Discover()
-	if got := summary(inventory); err != nil || got != "gpu 7, mig-3g.40gb 2" {
-		t.Errorf("%s, %v", got, err)
+	for got := ""; got != "gpu 7, mig-3g.40gb 2"; {
+		select {
+		case <-due:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("no sign of a change from %q", got)
+		}
+		inventory, err := backend.Discover()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = summary(inventory)
 	}
 }
 

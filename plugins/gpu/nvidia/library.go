@@ -62,7 +62,6 @@ type slice struct {
 	uuid    string
 	profile profile
 	gi, ci  uint32 // its GPU instance and compute instance
-	memory  uint64 // bytes, 0 for unknown
 }
 
 // profile is the kind of a MIG device.

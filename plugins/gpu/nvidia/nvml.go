@@ -238,9 +238,6 @@ func (m *management) readSlice(handle nvml.Device, s *slice) error {
 		return failed("read compute instance", ret)
 	}
 	s.gi, s.ci = uint32(gi), uint32(ci)
-	if memory, ret := handle.GetMemoryInfo(); ret == nvml.SUCCESS {
-		s.memory = memory.Total
-	}
 	attributes, ret := handle.GetAttributes()
 	if ret != nvml.SUCCESS {
 		return failed("read attributes", ret)

@@ -1,0 +1,122 @@
+package gpu_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+const shared = "nvidia.com/gpu.shared"
+
+// sharing is a driver of two GPUs, each offered four times, whose rule is to take from the second one.
+type sharing struct{}
+
+func (sharing) Discover() (gpu.Inventory, error) {
+	var devices []gpu.Device
+	for card := range 2 {
+		for n := range 4 {
+			address := topology.Address{Bus: uint8(0x10 + card)}
+			devices = append(devices, gpu.Device{ID: fmt.Sprintf("GPU-%d::%d", card, n), Card: address, Healthy: true})
+		}
+	}
+	return gpu.Inventory{Resources: map[string][]gpu.Device{shared: devices}}, nil
+}
+
+func (sharing) Links() ([]topology.Link, error) { return nil, nil }
+
+func (sharing) Allocate([]gpu.Device) *v1beta1.ContainerAllocateResponse {
+	return &v1beta1.ContainerAllocateResponse{}
+}
+
+func (sharing) Narrow(_ []gpu.Device, available, _ []string, size int) []string {
+	second := slices.DeleteFunc(slices.Clone(available), func(id string) bool { return id < "GPU-1" })
+	if len(second) < size {
+		return available
+	}
+	return second
+}
+
+// TestNarrowTakesNothing: what a rule leaves out of a question is as free as before, for the coordinator too.
+func TestNarrowTakesNothing(t *testing.T) {
+	dir, log := kubelettest.Dir(t), slog.New(slog.DiscardHandler)
+	gpus, err := gpu.Discover(sharing{}, 0, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runDir := filepath.Join(dir, "run")
+	node, err := coordination.New(coordination.Config{RunDir: runDir, SysRoot: twoGPUs(t), KubeletDir: dir, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugin := gpu.NewPlugin(shared, gpus, node.Member(shared, coordination.GPU), log)
+	ctx, cancel := context.WithCancel(context.Background())
+	var g errgroup.Group
+	g.Go(func() error { return node.Run(ctx) })
+	g.Go(func() error { return plugin.Watch(ctx, func([]deviceplugin.Device) {}) })
+	t.Cleanup(func() {
+		cancel()
+		if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("run: %v", err)
+		}
+	})
+	var all, held []string
+	for i := range 8 {
+		all = append(all, fmt.Sprintf("GPU-%d::%d", i/4, i%4))
+	}
+	taken(t, runDir) // the plugin has joined
+	for len(held) < 6 {
+		available := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return slices.Contains(held, id) })
+		chosen := plugin.Prefer(t.Context(), available, nil, 1)
+		if len(chosen) != 1 || (len(held) < 4) != (chosen[0] > "GPU-1") {
+			t.Fatalf("chosen %v while %v are held", chosen, held)
+		}
+		if _, err := plugin.Allocate(t.Context(), chosen); err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, chosen...)
+		for _, id := range taken(t, runDir) {
+			if !slices.Contains(held, id) {
+				t.Errorf("the coordinator takes %s for allocated, %v are", id, held)
+			}
+		}
+	}
+	if len(taken(t, runDir)) == 0 {
+		t.Error("the coordinator knows of no allocation")
+	}
+}
+
+// taken are the devices that the coordinator takes for allocated, once it knows of any device.
+func taken(t *testing.T, runDir string) []string {
+	t.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for began := time.Now(); time.Since(began) < kubelettest.Limit; <-look.C {
+		answer, err := coordination.Status(t.Context(), runDir)
+		if err != nil || len(answer.GetResources()) == 0 {
+			continue
+		}
+		var ids []string
+		for _, d := range answer.GetResources()[0].GetDevices() {
+			if d.GetAllocated() {
+				ids = append(ids, d.GetDevice().GetId())
+			}
+		}
+		return ids
+	}
+	t.Fatal("the plugin did not join")
+	return nil
+}
