@@ -28,7 +28,8 @@ type coordinator struct {
 	alignment intent.Alignment                            // of pods that say nothing
 	pairsDir  string
 	log       *slog.Logger
-	touched   func() // something has changed that a checkpoint holds; must not block
+	observer  Observer // nil for none
+	touched   func()   // something has changed that a checkpoint holds; must not block
 
 	mu        sync.Mutex
 	tree      *topology.Tree
@@ -36,6 +37,7 @@ type coordinator struct {
 	last      record
 	decisions decisions
 	pairing   pairing
+	promise   promise
 	announced chan struct{} // closed on the next announcement; nil where nobody waits
 }
 
@@ -112,6 +114,8 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 		return nil, "", fmt.Errorf("choose %d of %s: %w", q.size, q.resource, err)
 	}
 	l.plan = l.newPlan(choice, r, q, holder, known.asker)
+	c.promise.asked(c.watcher(), q.resource, l.plan, l.now())
+	c.watcher().Asked(known.Source)
 	c.decisions.add(&decision{
 		at: asked, took: l.now().Sub(asked), container: known.container(holder), question: q, asked: true, known: known,
 		tree: c.tree, request: request, choice: choice, chosen: l.plan.devices[q.resource], planned: l.plan.others(q.resource),
@@ -229,6 +233,7 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	if refusal != "" {
 		l.plan, c.last.refused = nil, true // the kubelet fails the pod
 		c.decisions.give(l.now(), nil, name, ids, refusal)
+		c.observe(Verdict{Resource: name, Outcome: RefusedDouble, Refusal: refusal}, nil)
 		return nil, refusal
 	}
 	if err := l.room(name, len(ids)); err != nil {
@@ -250,10 +255,12 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 		l.progress = progress
 		found = l.identify(question{resource: name, size: len(ids)}, nil, *answer, l.open(before))
 	}
+	c.promise.given(c.watcher(), name, ids, l.now())
 	a := l.allocate(name, ids, found)
 	if refusal = c.misaligned(a, fulfilled, progress == open, name, ids); refusal != "" {
 		c.decisions.give(l.now(), knowledge{asker: a.asker}.container(a), name, ids, refusal)
 		c.refuse(name, ids)
+		c.observe(Verdict{Resource: name, Outcome: RefusedAlignment, Refusal: refusal}, a)
 		return nil, refusal
 	}
 	if fulfilled != nil || before == nil || !before.lacks(name) || !l.sameNodes(before, name, ids) {
@@ -262,6 +269,7 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	order = l.inPairOrder(c.tree, planned, a, before, name, ids)
 	c.decisions.give(l.now(), knowledge{asker: a.asker}.container(a), name, order, "")
 	c.admit(progress, a, before, name, order)
+	c.observeGranted(a, progress == open, name)
 	return order, ""
 }
 
