@@ -33,6 +33,7 @@ const (
 
 // node is a kubelet with both daemons, each a process of its own, on a recorded machine.
 type node struct {
+	dir     string // the kubelet's
 	kubelet *kubelettest.Kubelet
 	plugins map[string]*kubelettest.Plugin
 	ids     map[string][]string
@@ -84,8 +85,8 @@ func (p *pods) give(resource string, ids []string) {
 	p.last = &podresources.PodResources{Name: p.last.GetName(), Namespace: "team", Containers: []*podresources.ContainerResources{{Name: "worker", Devices: devices}}}
 }
 
-// newNode builds the daemons and starts everything.
-func newNode(t testing.TB) *node {
+// newNode builds the daemons and starts everything, with flags that both have.
+func newNode(t testing.TB, more ...string) *node {
 	t.Helper()
 	dir := kubelettest.Dir(t)
 	machine, err := machines.Load("oci-mi300x-derived", 4)
@@ -104,7 +105,8 @@ func newNode(t testing.TB) *node {
 	n.pods.begin("none")
 	servePods(t, dir, &n.pods)
 	n.kubelet = kubelettest.Start(t, dir)
-	flags := []string{"--sysfs-root=" + sys, "--dev-root=" + filepath.Join(root, "dev"), "--kubelet-dir=" + dir, "--run-dir=" + filepath.Join(dir, "run")}
+	flags := append(more, "--sysfs-root="+sys, "--dev-root="+filepath.Join(root, "dev"), "--kubelet-dir="+dir, "--run-dir="+filepath.Join(dir, "run"))
+	n.dir = dir
 	n.start(t, root, "tandem-gpu", flags...)
 	n.start(t, root, "tandem-rdma", append(flags, "--config-file="+config, "--resource-prefix=nvidia.com", "--devinfo-dir="+filepath.Join(root, "devinfo"))...)
 	for range 2 {
