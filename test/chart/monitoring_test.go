@@ -41,10 +41,7 @@ func metrics(t *testing.T) map[string][]string {
 	}
 	all := map[string][]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(tandem_\\w+)` \\| (\\w+) \\| (.*?) \\|").FindAllStringSubmatch(string(content), -1) {
-		var names []string
-		for _, label := range regexp.MustCompile(`\w+`).FindAllString(row[3], -1) {
-			names = append(names, label)
-		}
+		names := regexp.MustCompile(`\w+`).FindAllString(row[3], -1)
 		if row[2] == "histogram" {
 			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 				all[row[1]+suffix] = append(slices.Clone(names), "le")
