@@ -30,7 +30,8 @@ type coordinator struct {
 	alignment intent.Alignment                            // of pods that say nothing
 	pairsDir  string
 	log       *slog.Logger
-	touched   func() // something has changed that a checkpoint holds; must not block
+	observer  Observer // nil for none
+	touched   func()   // something has changed that a checkpoint holds; must not block
 
 	mu        sync.Mutex
 	tree      *topology.Tree
@@ -38,6 +39,7 @@ type coordinator struct {
 	last      record
 	decisions decisions
 	pairing   pairing
+	promise   promise
 	announced chan struct{} // closed on the next announcement; nil where nobody waits
 }
 
@@ -117,6 +119,8 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 		return nil, "", fmt.Errorf("choose %d of %s: %w", q.size, q.resource, err)
 	}
 	l.plan = l.newPlan(choice, r, q, holder, known.asker)
+	c.promise.asked(c.watcher(), q.resource, l.plan, l.now())
+	c.watcher().Asked(known.Source)
 	c.decisions.add(&decision{
 		at: asked, took: l.now().Sub(asked), container: known.container(holder), question: q, asked: true, known: known,
 		tree: c.tree, request: request, choice: choice, chosen: l.plan.devices[q.resource], planned: l.plan.others(q.resource),
@@ -240,7 +244,7 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	defer c.mu.Unlock()
 	l := c.ledger
 	if refusal != "" {
-		c.refuse(nil, name, ids, refusal)
+		c.refuse(nil, name, ids, RefusedDouble, refusal)
 		return nil, refusal
 	}
 	if err := l.room(name, len(ids)); err != nil {
@@ -262,12 +266,13 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 		l.progress = progress
 		found = l.identify(question{resource: name, size: len(ids)}, nil, *answer, l.open(before))
 	}
+	c.promise.given(c.watcher(), name, ids, l.now())
 	a := l.allocate(name, ids, found)
 	if refusal = c.misaligned(a, fulfilled, progress == open, name, ids); refusal != "" {
 		for _, id := range ids {
 			l.release(name, id)
 		}
-		c.refuse(knowledge{asker: a.asker}.container(a), name, ids, refusal)
+		c.refuse(a, name, ids, RefusedAlignment, refusal)
 		return nil, refusal
 	}
 	if fulfilled != nil || before == nil || !before.lacks(name) || !l.sameNodes(before, name, ids) {
@@ -276,13 +281,20 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	order = l.inPairOrder(c.tree, planned, a, before, name, ids)
 	c.decisions.give(l.now(), knowledge{asker: a.asker}.container(a), name, order, "")
 	c.admit(progress, a, before, name, order)
+	c.observeGranted(a, progress == open, name)
 	return order, ""
 }
 
-// refuse takes note that the kubelet is about to fail a container: nothing follows for it.
-func (c *coordinator) refuse(container *kubelet.Container, name string, ids []string, reason string) {
+// refuse takes note that the kubelet is about to fail a container, and why: nothing follows for it. Of one that the ledger does not know
+// a is nil.
+func (c *coordinator) refuse(a *allocation, name string, ids []string, outcome Outcome, reason string) {
 	c.ledger.plan, c.last.refused = nil, true
+	var container *kubelet.Container
+	if a != nil {
+		container = knowledge{asker: a.asker}.container(a)
+	}
 	c.decisions.give(c.ledger.now(), container, name, ids, reason)
+	c.observe(Verdict{Resource: name, Outcome: outcome, Refusal: reason}, a)
 }
 
 // unplanned is what the pods of the node ask for, where no plan says who is being given devices: the kubelet did not ask, or did not

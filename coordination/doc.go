@@ -53,7 +53,8 @@
 // version or not ours alone is set aside as ledger.json.bad; without one the kubelet tells who holds what. It also remembers
 // every device that was announced, so that a plugin that starts anew lists one that has vanished as unhealthy ([Node.Listed]).
 //
-// The last 256 decisions are kept in memory, for "tandem explain" (decision.go).
+// The last 256 decisions are kept in memory, for "tandem explain" (decision.go). Whoever counts them is told as they are made
+// (observer.go), and can ask what a node is and whether it lives (alive.go).
 //
 // # What a container is told
 //

@@ -92,6 +92,7 @@ func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, si
 		decision.Info("prefer", "chosen", answer.GetDevices(), "source", "coordinator", "reason", answer.GetReason())
 		return answer.GetDevices()
 	}
+	m.node.observer().Alone(PreferCall)
 	chosen, reason := m.alone(available, mustInclude, size)
 	decision.Warn("prefer", "chosen", chosen, "source", "local", "reason", reason, "error", err)
 	return chosen
@@ -175,6 +176,7 @@ func (m *Member) Allocated(ctx context.Context, ids []string) ([]string, error) 
 	defer cancel()
 	answer, err := m.tell(ctx, ids)
 	if err != nil {
+		m.node.observer().Alone(AllocatedCall)
 		m.log.Warn("list devices in ascending order", "devices", ids, "error", err)
 		return slices.Sorted(slices.Values(ids)), nil
 	}

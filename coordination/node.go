@@ -40,6 +40,7 @@ type Config struct {
 	SysRoot    string // root of sysfs (/sys)
 	KubeletDir string // the kubelet's folder (/var/lib/kubelet)
 	Intent     Intent
+	Observer   Observer // nil for none
 	Log        *slog.Logger
 }
 
@@ -60,6 +61,9 @@ type Node struct {
 	lost    chan struct{} // the connection to the server broke
 
 	foreign atomic.Bool // the server speaks another protocol: it is not asked
+	joined  atomic.Bool
+	serving atomic.Pointer[coordinator] // nil while another plugin serves
+	beat    atomic.Pointer[time.Time]   // when the election took its last turn
 
 	mu      sync.Mutex
 	tree    *topology.Tree // as of the last announcement
@@ -189,6 +193,7 @@ func (n *Node) stayElected(ctx context.Context) {
 	var burst time.Time
 	var complaint string
 	for ctx.Err() == nil {
+		n.turn()
 		err := n.serveIfElected(ctx)
 		if err != nil && !errors.Is(err, errLocked) && err.Error() != complaint {
 			n.config.Log.Error("go on without coordination until the run folder can be used", "run_dir", n.config.RunDir, "error", err)
@@ -243,6 +248,7 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		pods:      n.sources.Pods,
 		alignment: n.config.Intent.Alignment,
 		log:       n.config.Log,
+		observer:  n.config.Observer,
 		touched:   store.touch,
 		tree:      n.lastTree(),
 		ledger:    newLedger(time.Now),
@@ -270,11 +276,13 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 		}
 	}()
 	go func() {
-		if err := awaitReplaced(ctx, n.config.RunDir); errors.Is(err, errReplaced) {
+		if err := awaitReplaced(ctx, n.config.RunDir, n.turn); errors.Is(err, errReplaced) {
 			cancel(err)
 		}
 	}()
+	n.serving.Store(c)
 	err := (&server{coordinator: c}).serve(ctx, listener)
+	n.serving.Store(nil)
 	cancel(nil)
 	<-watched
 	select {
@@ -352,6 +360,8 @@ func (n *Node) join(ctx context.Context) error {
 	}
 	n.config.Log.Info("join coordination", "protocol", server.String())
 	n.foreign.Store(false)
+	n.joined.Store(true)
+	defer n.joined.Store(false)
 	broken := make(chan error, 1)
 	go func() {
 		_, err := stream.Recv()

@@ -67,8 +67,9 @@ func checkRunDir(dir string) error {
 // errReplaced means that the socket in the run folder is gone or another's.
 var errReplaced = errors.New("the coordination socket was removed or replaced")
 
-// awaitReplaced looks at the socket every electionPause until it is not the one that was there first, or ctx is done.
-func awaitReplaced(ctx context.Context, runDir string) error {
+// awaitReplaced looks at the socket every electionPause until it is not the one that was there first, or ctx is done. It calls looked
+// each time.
+func awaitReplaced(ctx context.Context, runDir string, looked func()) error {
 	ours, err := os.Lstat(SocketPath(runDir))
 	if err != nil {
 		return errReplaced
@@ -84,6 +85,7 @@ func awaitReplaced(ctx context.Context, runDir string) error {
 		if now, err := os.Lstat(SocketPath(runDir)); err != nil || !os.SameFile(ours, now) {
 			return errReplaced
 		}
+		looked()
 	}
 }
 

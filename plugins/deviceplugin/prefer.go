@@ -30,6 +30,8 @@ func newQuestion(request *v1beta1.ContainerPreferredAllocationRequest) question 
 
 // prefer asks the Preferrer and makes an answer that the kubelet can use of whatever comes back, or does not.
 func (s *Server) prefer(ctx context.Context, q question) []string {
+	began := time.Now()
+	defer func() { s.observer.Preferred(s.resource.Name(), time.Since(began)) }()
 	if s.preferrer == nil {
 		return q.repair(nil)
 	}

@@ -59,6 +59,7 @@ func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
 			return nil
 		}
 	}
+	s.observer.Offered(s.resource.Name())
 	var pause backoff
 	var last identity
 	for {
@@ -71,6 +72,7 @@ func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
 		}
 		began := time.Now()
 		err := s.session(ctx, folder, kubelet)
+		s.observer.Unregistered(s.resource.Name())
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -143,6 +145,7 @@ func (s *Server) attend(ctx context.Context, folder *folder, a attendance) error
 			tooLate = time.After(streamLimit)
 		case <-a.began:
 			a.began = nil
+			s.observer.Registered(s.resource.Name())
 		case <-tooLate:
 			if a.began != nil {
 				return errNoStream

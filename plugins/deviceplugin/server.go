@@ -20,6 +20,7 @@ type Options struct {
 	Registration Registration
 	Preferred    bool     // offer GetPreferredAllocation, where the Resource is a Preferrer
 	Listed       []Device // that an earlier process told the kubelet of; unhealthy from now on unless the Resource publishes them
+	Observer     Observer // nil for none
 	Log          *slog.Logger
 }
 
@@ -31,6 +32,7 @@ type Server struct {
 	devices   *broadcast
 	watched   bool   // the kubelet's plugin watcher finds our socket; else we register at kubelet.sock
 	dir       string // of our socket, below the kubelet's
+	observer  Observer
 	log       *slog.Logger
 }
 
@@ -46,7 +48,11 @@ func New(options Options, resource Resource) (*Server, error) {
 		devices:  newBroadcast(options.Listed),
 		watched:  options.Registration.watched(options.KubeletDir),
 		dir:      filepath.Join(options.KubeletDir, "device-plugins"),
+		observer: options.Observer,
 		log:      options.Log.With("resource", name),
+	}
+	if s.observer == nil {
+		s.observer = unobserved{}
 	}
 	if s.watched {
 		s.dir = filepath.Join(options.KubeletDir, registryFolder)

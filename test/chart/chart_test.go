@@ -138,6 +138,10 @@ func TestWrongValues(t *testing.T) {
 		"rdma: {config: {resourceList: []}}":        "/rdma/config/resourceList",
 		"updateStrategy: {type: OnDelete, x: true}": "",
 		"image: {tag: 1}":                           "/image/tag",
+		"metrics: {port: 0}":                        "/metrics/port",
+		"metrics: {podMonitor: {interval: often}}":  "/metrics/podMonitor/interval",
+		"livenessProbe: {httpGet: {port: 1}}":       "/livenessProbe",
+		"rdma: {exports: {variables: [NCCL]}}":      "/rdma/exports/variables/0",
 	} {
 		_, err := render(t, values)
 		switch {

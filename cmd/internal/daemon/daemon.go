@@ -82,7 +82,7 @@ func execute(ctx context.Context, set *pflag.FlagSet, args []string, stdout, std
 	flags.LogLevel = flags.glog.level(set, flags.LogLevel)
 	log := Logger(*flags, stderr)
 	log.Info("start", "version", version(), "config", config(set))
-	if err := run(ctx, log); err != nil && !stopped(ctx, err) {
+	if err := flags.watched(ctx, set.Name(), log, run); err != nil && !stopped(ctx, err) {
 		fmt.Fprintf(stderr, "%s: %v\n", set.Name(), err)
 		if exit := (*ExitError)(nil); errors.As(err, &exit) {
 			return exit.Code

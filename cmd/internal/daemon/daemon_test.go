@@ -61,6 +61,9 @@ func TestExitCodes(t *testing.T) {
 		{"bad level", t.Context(), never, []string{"--log-level=loud"}, 2, "", "--log-level"},
 		{"bad format", t.Context(), never, []string{"--log-format=xml"}, 2, "", "want text or json"},
 		{"bad registration", t.Context(), never, []string{"--registration=twice"}, 2, "", "want auto, register or watcher"},
+		{"address without a port", t.Context(), never, []string{"--metrics-bind-address=9478"}, 2, "", "--metrics-bind-address"},
+		{"address of a name", t.Context(), never, []string{"--health-probe-bind-address=localhost:9477"}, 2, "", "is no IP address"},
+		{"events without a cluster", t.Context(), never, []string{"--intent=api-server", "--log-level=error"}, 1, "", "--intent=api-server: find the API server"},
 		{"argument", t.Context(), never, []string{"now"}, 2, "", `unexpected argument "now"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -98,13 +101,13 @@ func TestStartLineHasTheEffectiveConfig(t *testing.T) {
 	for flag, want := range map[string]string{
 		"sysfs-root": "/sys", "dev-root": "/dev", "kubelet-dir": "/var/lib/kubelet", "run-dir": "/tmp/run",
 		"log-format": "json", "log-level": "INFO", "preferred-allocation": "false", "registration": "auto", "number": "0",
-		"intent": "pods-api,podresources", "alignment": "preferred",
+		"intent": "pods-api,podresources", "alignment": "preferred", "metrics-bind-address": "", "health-probe-bind-address": "",
 	} {
 		if got := line.Config[flag]; got != want {
 			t.Errorf("%s is %q, want %q", flag, got, want)
 		}
 	}
-	if line.Msg != "start" || len(line.Config) != 15 {
+	if line.Msg != "start" || len(line.Config) != 17 {
 		t.Errorf("line %q", first)
 	}
 }

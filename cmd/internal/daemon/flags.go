@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
@@ -28,8 +29,11 @@ type Flags struct {
 	Alignment           intent.Alignment
 	Kubelet             kubelet.Endpoint
 	NodeName            string
+	Metrics             monitor.Address
+	Health              monitor.Address
 
-	glog glogFlags
+	glog    glogFlags
+	monitor *monitor.Monitor // nil until the daemon runs
 }
 
 // account is where Kubernetes puts the token of a pod's service account, and the cluster's CA.
@@ -47,6 +51,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.TextVar(&f.Registration, "registration", deviceplugin.Auto, "how the kubelet gets to know the plugin: register (at kubelet.sock), watcher (found in plugins_registry) or auto (watcher where that folder exists)")
 	f.glog.register(set)
 	f.registerIntent(set)
+	f.registerWatch(set)
 }
 
 // registerIntent adds the flags that say how the daemon may know what a container asks for.

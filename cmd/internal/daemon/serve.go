@@ -29,18 +29,23 @@ func (f Flags) Sysfs() (fs.FS, error) {
 func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	endpoint := f.Kubelet
 	endpoint.Name = f.NodeName
-	return coordination.New(coordination.Config{
+	config := coordination.Config{
 		RunDir:     f.RunDir,
 		SysRoot:    f.SysfsRoot,
 		KubeletDir: f.KubeletDir,
 		Intent:     coordination.Intent{Sources: f.Intent, Kubelet: endpoint, NodeName: f.NodeName, Alignment: f.Alignment},
 		Log:        log,
-	})
+	}
+	if f.monitor != nil {
+		config.Observer = f.monitor
+	}
+	return coordination.New(config)
 }
 
 // Serve offers every resource to the kubelet and takes part in coordination, until ctx is done or one of them fails.
 // What else the daemon has to do runs beside them.
 func (f Flags) Serve(ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource, beside ...func(context.Context) error) error {
+	defer f.monitor.Node(node)()
 	run := append([]func(context.Context) error{node.Run}, beside...)
 	for _, r := range resources {
 		run = append(run, func(ctx context.Context) error { return f.Offer(ctx, log, node, r) })
@@ -54,16 +59,21 @@ func (f Flags) Serve(ctx context.Context, log *slog.Logger, node *coordination.N
 
 // Offer offers one resource to the kubelet until ctx is done.
 func (f Flags) Offer(ctx context.Context, log *slog.Logger, node *coordination.Node, resource deviceplugin.Resource) error {
-	server, err := deviceplugin.New(deviceplugin.Options{
+	options := deviceplugin.Options{
 		KubeletDir:   f.KubeletDir,
 		Registration: f.Registration,
 		Preferred:    f.PreferredAllocation,
 		Listed:       listed(node.Listed(resource.Name())),
 		Log:          log,
-	}, resource)
+	}
+	if f.monitor != nil {
+		options.Observer = f.monitor
+	}
+	server, err := deviceplugin.New(options, resource)
 	if err != nil {
 		return err
 	}
+	defer f.monitor.Resource(resource.Name(), server.Alive)()
 	return server.Run(ctx)
 }
 

@@ -46,6 +46,38 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{/* Where a daemon is asked whether it lives and is ready, and its metrics. Of a pod in the node's network only the node itself, that
+is the kubelet, needs to ask the former. */}}
+{{- define "tandem.watchArgs" -}}
+{{- if .Values.health.port }}
+- --health-probe-bind-address={{ .host }}:{{ .Values.health.port }}
+{{- end }}
+{{- if .Values.metrics.enabled }}
+- --metrics-bind-address=:{{ .Values.metrics.port }}
+{{- end }}
+{{- end }}
+
+{{- define "tandem.watch" -}}
+{{- if .Values.metrics.enabled }}
+ports:
+  - {name: metrics, containerPort: {{ .Values.metrics.port }}}
+{{- end }}
+{{- if .Values.health.port }}
+{{- range $probe, $path := dict "livenessProbe" "/healthz" "readinessProbe" "/readyz" }}
+{{- with index $.Values $probe }}
+{{ $probe }}:
+  httpGet:
+    path: {{ $path }}
+    port: {{ $.Values.health.port }}
+    {{- with $.host }}
+    host: {{ . }}
+    {{- end }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* The environment that intent sources need: where this pod runs. */}}
 {{- define "tandem.nodeEnv" -}}
 - name: NODE_NAME
@@ -82,4 +114,19 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 # Descriptions of devices for the container runtime.
 - name: cdi
   hostPath: {path: {{ .Values.cdi.dir }}, type: DirectoryOrCreate}
+{{- end }}
+
+{{/* What tandem-rdma offers: the configuration, with the exports in every resource that does not say itself what it exports. */}}
+{{- define "tandem.config" -}}
+{{- $config := deepCopy .Values.rdma.config }}
+{{- $exports := dict }}
+{{- range $key, $value := .Values.rdma.exports }}
+{{- if $value }}{{ $_ := set $exports $key $value }}{{ end }}
+{{- end }}
+{{- if $exports }}
+{{- range $config.resourceList }}
+{{- if not (hasKey . "tandem") }}{{ $_ := set . "tandem" $exports }}{{ end }}
+{{- end }}
+{{- end }}
+{{- toPrettyJson $config }}
 {{- end }}

@@ -1,0 +1,182 @@
+// Package events tells the owner of a pod, as Kubernetes Events do, that the devices of one of its containers could not be aligned.
+//
+// client-go has a recorder for that. It is not used: it keeps a thousand events, tries each for two minutes, drops what is more without
+// a word, and aggregates what is said of one object again and again, for which it needs the right to patch. A container is given
+// its devices once. Here an event waits in a short queue and is sent once; what became of it is counted.
+package events
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record/util"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+const (
+	maxWaiting  = 64               // events in the queue: more than a node starts pods at once
+	sendTimeout = 10 * time.Second // of one event
+	maxMessage  = 1024             // bytes of a message (NoteLengthLimit in pkg/apis/core/validation/events.go)
+)
+
+// What becomes of an event.
+const (
+	Sent    = "sent"
+	Failed  = "failed"  // the API server did not take it
+	Dropped = "dropped" // the queue was full
+)
+
+// Outcomes are all that there are.
+var Outcomes = []string{Sent, Failed, Dropped}
+
+// Reasons of the events, as kubectl shows them.
+const (
+	degraded = "AlignmentDegraded"
+	refused  = "AlignmentRefused"
+)
+
+// Config says who reports, and to whom.
+type Config struct {
+	APIServer *rest.Config // nil for that of the cluster which this process is in a pod of
+	Component string       // "tandem-gpu"
+	Node      string
+	Count     func(outcome string) // told of every event; returns at once
+	Log       *slog.Logger
+}
+
+// Sender sends events.
+type Sender struct {
+	config Config
+	client rest.Interface
+	queue  chan *corev1.Event
+	failed string // the last complaint, so that it is logged once
+}
+
+// Open makes a Sender; Run sends.
+func Open(config Config) (*Sender, error) {
+	if config.APIServer == nil {
+		inCluster, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("find the API server, set automountServiceAccountToken: true: %w", err)
+		}
+		config.APIServer = inCluster
+	}
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Event{})
+	server := rest.CopyConfig(config.APIServer)
+	server.APIPath, server.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	server.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(server)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the API server for events: %w", err)
+	}
+	return &Sender{config: config, client: client, queue: make(chan *corev1.Event, maxWaiting)}, nil
+}
+
+// Tell queues an event about an Allocate that came out worse than same-switch pairs, if its pod is known for certain. It never waits.
+func (s *Sender) Tell(v coordination.Verdict) {
+	if v.Container == nil || v.PodUID == "" {
+		return
+	}
+	var event *corev1.Event
+	switch v.Outcome {
+	case coordination.Degraded:
+		event = s.event(v, degraded, fmt.Sprintf("container %s: %s; on node %s \"tandem explain %s/%s\" says why",
+			v.Container.Name, summary(v), s.config.Node, v.Container.Namespace, v.Container.Pod.Name))
+	case coordination.RefusedAlignment:
+		event = s.event(v, refused, fmt.Sprintf("container %s: %s", v.Container.Name, v.Refusal))
+	default:
+		return
+	}
+	select {
+	case s.queue <- event:
+	default:
+		s.config.Count(Dropped)
+	}
+}
+
+// summary says how far apart the pairs are.
+func summary(v coordination.Verdict) string {
+	var levels [topology.Levels]int
+	together := 0
+	for _, p := range v.Pairs {
+		levels[p.Distance.Level]++
+		if p.Distance.Level.SameSwitch() {
+			together++
+		}
+	}
+	var parts []string
+	for level, n := range levels {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, topology.Level(level)))
+		}
+	}
+	return fmt.Sprintf("%d of %d pairs of a GPU and a VF are on one switch (%s)", together, len(v.Pairs), strings.Join(parts, ", "))
+}
+
+func (s *Sender) event(v coordination.Verdict, reason, message string) *corev1.Event {
+	now := metav1.Now()
+	pod := v.Container.Pod
+	return &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: util.GenerateEventName(pod.Name, now.UnixNano())},
+		InvolvedObject: corev1.ObjectReference{
+			Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(v.PodUID),
+		},
+		Type: corev1.EventTypeWarning, Reason: reason, Message: cut(message),
+		Source:         corev1.EventSource{Component: s.config.Component, Host: s.config.Node},
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		ReportingController: s.config.Component, ReportingInstance: s.config.Node,
+	}
+}
+
+// cut shortens a message to what the API server takes, at a comma where there is one.
+func cut(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	message = message[:maxMessage-len(" …")]
+	if at := strings.LastIndex(message, ","); at > 0 {
+		message = message[:at]
+	}
+	return strings.ToValidUTF8(message, "") + " …"
+}
+
+// Run sends what is queued until ctx is done.
+func (s *Sender) Run(ctx context.Context) {
+	for {
+		select {
+		case event := <-s.queue:
+			s.send(ctx, event)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Sender) send(ctx context.Context, event *corev1.Event) {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	err := s.client.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()
+	if err == nil {
+		s.failed = ""
+		s.config.Count(Sent)
+		return
+	}
+	s.config.Count(Failed)
+	if text := err.Error(); text != s.failed {
+		s.failed = text
+		s.config.Log.Warn("an event about a pod was not taken", "pod", event.Namespace+"/"+event.InvolvedObject.Name, "reason", event.Reason, "error", err)
+	}
+}

@@ -1,0 +1,154 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// cluster is an API server that takes events.
+type cluster struct {
+	t      *testing.T
+	code   int
+	events chan corev1.Event
+	hold   chan struct{} // requests wait until it is closed
+}
+
+func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		c.t.Error(err)
+	}
+	<-c.hold
+	if r.Method != http.MethodPost || r.URL.Path != "/api/v1/namespaces/team/events" {
+		c.t.Errorf("%s %s", r.Method, r.URL)
+	}
+	var event corev1.Event
+	if err := json.Unmarshal(body, &event); err != nil {
+		c.t.Errorf("%v: %s", err, body)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(c.code)
+	_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"events is forbidden","code":403}`))
+	c.events <- event
+}
+
+// open makes a sender to a cluster, and what counts its events.
+func open(t *testing.T, code int) (*Sender, *cluster, chan string) {
+	t.Helper()
+	c := &cluster{t: t, code: code, events: make(chan corev1.Event, 2*maxWaiting), hold: make(chan struct{})}
+	server := httptest.NewServer(c)
+	outcomes := make(chan string, 4*maxWaiting)
+	s, err := Open(Config{
+		APIServer: &rest.Config{Host: server.URL, QPS: -1, Transport: &http.Transport{}}, Component: "tandem-gpu", Node: "node-1",
+		Count: func(outcome string) { outcomes <- outcome }, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		server.Close()
+		s.config.APIServer.Transport.(*http.Transport).CloseIdleConnections()
+	})
+	return s, c, outcomes
+}
+
+func verdict(outcome coordination.Outcome) coordination.Verdict {
+	v := coordination.Verdict{
+		Resource: "amd.com/gpu", Outcome: outcome, PodUID: "uid-1",
+		Container: &kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, Name: "worker"},
+	}
+	for _, level := range []topology.Level{topology.PIX, topology.NODE, topology.PXB, topology.NODE} {
+		v.Pairs = append(v.Pairs, placement.Pair{Distance: topology.Distance{Level: level}})
+	}
+	return v
+}
+
+func TestEvents(t *testing.T) {
+	s, c, outcomes := open(t, http.StatusCreated)
+	close(c.hold)
+	refusal := verdict(coordination.RefusedAlignment)
+	refusal.Refusal = "refuse 4 amd.com/gpu: " + strings.Repeat("held by team/other, ", 100)
+	for _, outcome := range []coordination.Outcome{coordination.Aligned, coordination.Granted, coordination.RefusedDouble} {
+		s.Tell(verdict(outcome)) // nothing to tell
+	}
+	unknown := verdict(coordination.Degraded)
+	unknown.PodUID = "" // it may be another pod's
+	s.Tell(unknown)
+	s.Tell(verdict(coordination.Degraded))
+	s.Tell(refusal)
+	for _, want := range []struct{ reason, message string }{
+		{"AlignmentDegraded", `container worker: 2 of 4 pairs of a GPU and a VF are on one switch (1 PIX, 1 PXB, 2 NODE); on node node-1 "tandem explain team/train-0" says why`},
+		{"AlignmentRefused", "container worker: refuse 4 amd.com/gpu: held by team/other, held by team/other"},
+	} {
+		got := <-c.events
+		pod := got.InvolvedObject
+		if got.Reason != want.reason || !strings.HasPrefix(got.Message, want.message) || len(got.Message) > maxMessage || got.Type != corev1.EventTypeWarning {
+			t.Errorf("event %s %s (%d bytes): %s", got.Type, got.Reason, len(got.Message), got.Message)
+		}
+		if pod.Kind != "Pod" || pod.Name != "train-0" || pod.Namespace != "team" || pod.UID != "uid-1" || got.Namespace != "team" || !strings.HasPrefix(got.Name, "train-0.") {
+			t.Errorf("event %s about %+v", got.Name, pod)
+		}
+		if got.Source.Component != "tandem-gpu" || got.Source.Host != "node-1" || got.Count != 1 || got.FirstTimestamp.IsZero() {
+			t.Errorf("event of %+v, %d times since %v", got.Source, got.Count, got.FirstTimestamp)
+		}
+		if outcome := <-outcomes; outcome != Sent {
+			t.Errorf("was %s", outcome)
+		}
+	}
+}
+
+func TestForbiddenEventsAreCounted(t *testing.T) {
+	s, c, outcomes := open(t, http.StatusForbidden)
+	close(c.hold)
+	s.Tell(verdict(coordination.Degraded))
+	if outcome := <-outcomes; outcome != Failed {
+		t.Errorf("was %s", outcome)
+	}
+	<-c.events
+}
+
+// An API server that hangs costs events, never time.
+func TestNothingWaitsForTheAPIServer(t *testing.T) {
+	s, c, outcomes := open(t, http.StatusCreated)
+	const told = 2*maxWaiting + 1
+	began := time.Now()
+	for range told {
+		s.Tell(verdict(coordination.Degraded))
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("%d events took %s", told, took)
+	}
+	close(c.hold)
+	var all []string
+	for range told {
+		all = append(all, <-outcomes)
+	}
+	dropped := len(slices.DeleteFunc(slices.Clone(all), func(o string) bool { return o != Dropped }))
+	if dropped < told-maxWaiting-1 || dropped > told-maxWaiting || slices.Contains(all, Failed) {
+		t.Errorf("%d of %d were dropped: %q", dropped, told, all)
+	}
+}

@@ -1,0 +1,256 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/goleak"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+var update = flag.Bool("update", false, "write the table of metrics")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	_ coordination.Observer = (*Monitor)(nil)
+	_ deviceplugin.Observer = (*Monitor)(nil)
+)
+
+// fake is a Node that serves.
+type fake struct{ hangs bool }
+
+func (fake) Role() coordination.Role { return coordination.Serves }
+
+func (fake) Resources() []*api.Resource {
+	device := func(healthy, allocated, stranded bool) *api.DeviceStatus {
+		return &api.DeviceStatus{Device: &api.Device{Healthy: healthy}, Allocated: allocated, Stranded: stranded}
+	}
+	return []*api.Resource{{Name: "amd.com/gpu", Connected: true, Devices: []*api.DeviceStatus{
+		device(true, false, true), device(true, false, false), device(true, true, false), device(false, true, false),
+	}}}
+}
+
+func (f fake) Alive(ctx context.Context) error {
+	if !f.hangs {
+		return nil
+	}
+	<-ctx.Done()
+	return errors.New("the coordinator hangs")
+}
+
+// used is a Monitor of a daemon to which everything has happened once.
+func used() *Monitor {
+	m := New("v1.2.3", nil)
+	m.Node(fake{})
+	m.Offered("amd.com/gpu")
+	m.Registered("amd.com/gpu")
+	m.Preferred("amd.com/gpu", 1500*time.Microsecond)
+	m.Asked(intent.PodsAPI)
+	m.Planned(2)
+	m.PlanEnded(coordination.Kept)
+	m.Alone(coordination.PreferCall)
+	pair := placement.Pair{Distance: topology.Distance{Level: topology.PHB}}
+	m.Allocated(coordination.Verdict{Resource: "amd.com/gpu", Outcome: coordination.Degraded, Pairs: []placement.Pair{pair, {}}})
+	return m
+}
+
+func TestValues(t *testing.T) {
+	const want = `tandem_allocations_total{outcome="aligned",resource="amd.com/gpu"} 0
+tandem_allocations_total{outcome="degraded",resource="amd.com/gpu"} 1
+tandem_allocations_total{outcome="granted",resource="amd.com/gpu"} 0
+tandem_allocations_total{outcome="refused_alignment",resource="amd.com/gpu"} 0
+tandem_allocations_total{outcome="refused_double",resource="amd.com/gpu"} 0
+tandem_answers_alone_total{call="allocate"} 0
+tandem_answers_alone_total{call="prefer"} 1
+tandem_coordination_role{role="alone"} 0
+tandem_coordination_role{role="client"} 0
+tandem_coordination_role{role="foreign"} 0
+tandem_coordination_role{role="server"} 1
+tandem_devices{resource="amd.com/gpu",state="allocated"} 1
+tandem_devices{resource="amd.com/gpu",state="free"} 2
+tandem_devices{resource="amd.com/gpu",state="unhealthy"} 1
+tandem_devices_stranded{resource="amd.com/gpu"} 1
+tandem_pairs_total{distance="NODE"} 0
+tandem_pairs_total{distance="PHB"} 1
+tandem_pairs_total{distance="PIX"} 1
+tandem_pairs_total{distance="PXB"} 0
+tandem_pairs_total{distance="SYS"} 0
+tandem_pairs_total{distance="UNK"} 0
+tandem_plans_total 2
+`
+	m := used()
+	show(m) // the outcomes of a resource are there from the second time on
+	var got []string
+	for line := range strings.Lines(show(m)) {
+		name := strings.FieldsFunc(line, func(r rune) bool { return r == '{' || r == ' ' })[0]
+		if strings.Contains(want, name+"{") || strings.Contains(want, name+" ") {
+			got = append(got, line)
+		}
+	}
+	if diff := cmp.Diff(want, strings.Join(got, "")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// show is what Prometheus gets.
+func show(m *Monitor) string {
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return answer.Body.String()
+}
+
+func TestNamesFollowTheConventions(t *testing.T) {
+	problems, err := testutil.GatherAndLint(used().registry)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+const table = "../../../deployments/monitoring/METRICS.md"
+
+// TestTable compares the table that people read with what there is.
+func TestTable(t *testing.T) {
+	families, err := used().registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows strings.Builder
+	for _, f := range families {
+		if strings.HasPrefix(f.GetName(), namespace+"_") {
+			fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), labels(f), f.GetHelp())
+		}
+	}
+	content, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = "|---|---|---|---|\n"
+	before, after, found := strings.Cut(string(content), head)
+	if !found {
+		t.Fatalf("%s has no table", table)
+	}
+	_, rest, _ := strings.Cut(after, "\n\n")
+	want := before + head + rows.String() + "\n" + rest
+	if *update {
+		if err := os.WriteFile(table, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if diff := cmp.Diff(want, string(content)); diff != "" {
+		t.Errorf("%s (-want +got; -update writes it):\n%s", table, diff)
+	}
+}
+
+func labels(f *dto.MetricFamily) string {
+	var names []string
+	for _, label := range f.GetMetric()[0].GetLabel() {
+		names = append(names, "`"+label.GetName()+"`")
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+func TestProbes(t *testing.T) {
+	for name, c := range map[string]struct {
+		path  string
+		happy func(*Monitor)
+		code  int
+		text  string
+	}{
+		"nothing is offered":  {"/readyz", func(*Monitor) {}, 200, "ok"},
+		"no device":           {"/readyz", func(m *Monitor) { m.Resource("a/b", nil) }, 200, "ok"},
+		"not registered yet":  {"/readyz", func(m *Monitor) { m.Offered("a/b") }, 503, "a/b is not registered with the kubelet"},
+		"registered":          {"/readyz", func(m *Monitor) { m.Offered("a/b"); m.Registered("a/b") }, 200, "ok"},
+		"one of two":          {"/readyz", func(m *Monitor) { m.Offered("a/b"); m.Registered("a/b"); m.Offered("a/c") }, 503, "a/c is not registered with the kubelet"},
+		"the kubelet is away": {"/readyz", func(m *Monitor) { m.Offered("a/b"); m.Registered("a/b"); m.Unregistered("a/b") }, 503, "a/b is not registered with the kubelet"},
+		"its server is gone":  {"/readyz", func(m *Monitor) { done := m.Resource("a/b", nil); m.Offered("a/b"); done() }, 200, "ok"},
+		"starting":            {"/healthz", func(m *Monitor) { m.Offered("a/b") }, 200, "ok"},
+		"alive":               {"/healthz", func(m *Monitor) { m.Node(fake{}) }, 200, "ok"},
+		"hangs":               {"/healthz", func(m *Monitor) { m.Node(fake{hangs: true}) }, 503, "the coordinator hangs"},
+		"a question hangs": {"/healthz", func(m *Monitor) {
+			m.Node(fake{})
+			m.Resource("a/b", func(context.Context) error { return errors.New("a preferred allocation of a/b hangs") })
+		}, 503, "a preferred allocation of a/b hangs"},
+	} {
+		m := New("v1.2.3", nil)
+		c.happy(m)
+		check := m.alive
+		if c.path == "/readyz" {
+			check = m.ready
+		}
+		answer, began := httptest.NewRecorder(), time.Now()
+		probe(check)(answer, httptest.NewRequest(http.MethodGet, c.path, nil))
+		if answer.Code != c.code || strings.TrimSpace(answer.Body.String()) != c.text {
+			t.Errorf("%s: %d %q, want %d %q", name, answer.Code, answer.Body, c.code, c.text)
+		}
+		if took := time.Since(began); took > 2*probeTimeout {
+			t.Errorf("%s: took %s", name, took)
+		}
+	}
+}
+
+// TestServe: what is served where, and that an address in use is tried again.
+func TestServe(t *testing.T) {
+	busy := httptest.NewServer(http.NotFoundHandler())
+	defer busy.Close()
+	lines := make(logged, 8)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		used().Serve(ctx, "127.0.0.1:0", Address(busy.Listener.Addr().String()), slog.New(slog.NewTextHandler(lines, nil)))
+	}()
+	all := <-lines + <-lines
+	if !strings.Contains(all, "address already in use") || !strings.Contains(all, "not served for now") {
+		t.Errorf("log %q", all)
+	}
+	_, address, _ := strings.Cut(all, `msg="serve metrics and probes" address=`)
+	address, _, _ = strings.Cut(address, "\n")
+	for path, want := range map[string]int{"/metrics": 200, "/healthz": 404, "/": 404} {
+		answer, err := http.Get("http://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != want || want == 200 && !strings.Contains(string(body), "tandem_build_info{version=\"v1.2.3\"} 1") {
+			t.Errorf("%s: %d, want %d: %v\n%s", path, answer.StatusCode, want, err, body)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	<-done
+}
+
+// logged hands on what is logged.
+type logged chan string
+
+func (l logged) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+func TestNothingIsServedByDefault(t *testing.T) {
+	New("v1.2.3", nil).Serve(t.Context(), "", "", slog.New(slog.DiscardHandler)) // returns: there is nothing to serve
+}

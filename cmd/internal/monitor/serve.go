@@ -1,0 +1,102 @@
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Limits of the server: the questions are small, and few ask.
+const (
+	requestTimeout = 10 * time.Second
+	maxHeader      = 8 << 10
+	maxScrapes     = 4
+	retryListen    = 5 * time.Second
+)
+
+// Address is where to listen, "127.0.0.1:9477" or ":9478"; "" for nowhere.
+type Address string
+
+// MarshalText prints the address as the flag spells it.
+func (a Address) MarshalText() ([]byte, error) { return []byte(a), nil }
+
+// UnmarshalText accepts HOST:PORT, :PORT and the empty text.
+func (a *Address) UnmarshalText(text []byte) error {
+	*a = Address(text)
+	if *a == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(string(text))
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err == nil && host != "" && net.ParseIP(host) == nil {
+		err = fmt.Errorf("%q is no IP address", host)
+	}
+	if err != nil {
+		return fmt.Errorf("want HOST:PORT, :PORT or nothing: %w", err)
+	}
+	return nil
+}
+
+// Serve answers until ctx is done: /metrics at one address, /healthz and /readyz at the other, all at one where they are the same. An
+// address that cannot be listened at is logged and tried again: no pod is to wait for its devices because of that.
+func (m *Monitor) Serve(ctx context.Context, metrics, health Address, log *slog.Logger) {
+	muxes := map[Address]*http.ServeMux{}
+	at := func(address Address) *http.ServeMux {
+		if muxes[address] == nil {
+			muxes[address] = http.NewServeMux()
+		}
+		return muxes[address]
+	}
+	at(metrics).Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		MaxRequestsInFlight: maxScrapes, Timeout: requestTimeout, EnableOpenMetrics: true,
+	}))
+	at(health).Handle("GET /healthz", probe(m.alive))
+	at(health).Handle("GET /readyz", probe(m.ready))
+	delete(muxes, "")
+	var all sync.WaitGroup
+	for address, mux := range muxes {
+		all.Go(func() { listen(ctx, string(address), mux, log) })
+	}
+	all.Wait()
+}
+
+// listen serves at an address until ctx is done.
+func listen(ctx context.Context, address string, mux *http.ServeMux, log *slog.Logger) {
+	complained := false
+	for ctx.Err() == nil {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err == nil {
+			log.Info("serve metrics and probes", "address", listener.Addr().String())
+			complained = false
+			err = serve(ctx, listener, mux)
+		}
+		if err != nil && !complained && ctx.Err() == nil {
+			log.Error("metrics and probes are not served for now", "address", address, "error", err)
+			complained = true
+		}
+		select {
+		case <-time.After(retryListen):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func serve(ctx context.Context, listener net.Listener, mux *http.ServeMux) error {
+	server := &http.Server{
+		Handler: mux, MaxHeaderBytes: maxHeader,
+		ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout, IdleTimeout: 12 * requestTimeout,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	return server.Serve(listener)
+}

@@ -1,0 +1,91 @@
+package monitor
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
+)
+
+// What is looked at when Prometheus asks.
+var (
+	roleDesc = gauge("coordination_role",
+		"1 for what this plugin is to the coordination of its node: server, client, foreign (the server speaks another protocol) or alone.", "role")
+	connectedDesc = gauge("resource_connected",
+		"1 while the plugin of a resource takes part in the coordination, else 0. By the plugin that serves.", "resource")
+	devicesDesc = gauge("devices",
+		"Devices by state: free, allocated or unhealthy. That a pod has ended shows when the kubelet asks next. By the plugin that serves.", "resource", "state")
+	strandedDesc = gauge("devices_stranded",
+		"Free devices on whose switch no device of the other kind is free. By the plugin that serves.", "resource")
+	registeredDesc = gauge("kubelet_registered",
+		"1 while the kubelet watches the devices of a resource that this plugin offers, else 0.", "resource")
+)
+
+func gauge(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+}
+
+// state collects them.
+type state struct{ *Monitor }
+
+// Describe implements prometheus.Collector.
+func (s state) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{roleDesc, connectedDesc, devicesDesc, strandedDesc, registeredDesc} {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s state) Collect(metrics chan<- prometheus.Metric) {
+	send := func(desc *prometheus.Desc, value int, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
+	}
+	s.mu.Lock()
+	node := s.node
+	for name, o := range s.offered {
+		if o.due {
+			send(registeredDesc, number(o.registered), name)
+		}
+	}
+	s.mu.Unlock()
+	if node == nil {
+		return
+	}
+	role := node.Role()
+	for _, r := range coordination.Roles {
+		send(roleDesc, number(r == role), string(r))
+	}
+	for _, r := range node.Resources() {
+		start(s.counts.allocations.MustCurryWith(prometheus.Labels{"resource": r.GetName()}), coordination.Outcomes)
+		send(connectedDesc, number(r.GetConnected()), r.GetName())
+		states, stranded := count(r.GetDevices())
+		for state, n := range states {
+			send(devicesDesc, n, r.GetName(), state)
+		}
+		send(strandedDesc, stranded, r.GetName())
+	}
+}
+
+// count counts devices by state, and those stranded.
+func count(devices []*api.DeviceStatus) (states map[string]int, stranded int) {
+	states = map[string]int{"free": 0, "allocated": 0, "unhealthy": 0}
+	for _, d := range devices {
+		switch {
+		case !d.GetDevice().GetHealthy():
+			states["unhealthy"]++
+		case d.GetAllocated():
+			states["allocated"]++
+		default:
+			states["free"]++
+		}
+		stranded += number(d.GetStranded())
+	}
+	return states, stranded
+}
+
+func number(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,77 @@
+package coordination
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+)
+
+// Role is what a plugin is to the coordination of its node at a moment.
+type Role string
+
+// The roles.
+const (
+	Serves  Role = "server"  // it holds the lock and answers for both
+	Joined  Role = "client"  // another plugin does
+	Foreign Role = "foreign" // another does, and speaks another protocol: devices are placed without it
+	Apart   Role = "alone"   // nobody does
+)
+
+// Roles are all that there are.
+var Roles = []Role{Serves, Joined, Foreign, Apart}
+
+// Role tells what the plugin is now.
+func (n *Node) Role() Role {
+	switch {
+	case n.serving.Load() != nil:
+		return Serves
+	case n.foreign.Load():
+		return Foreign
+	case n.joined.Load():
+		return Joined
+	default:
+		return Apart
+	}
+}
+
+// Resources are those of both plugins with their devices while this one serves; nil while it does not.
+func (n *Node) Resources() []*api.Resource {
+	if c := n.serving.Load(); c != nil {
+		return c.status().GetResources()
+	}
+	return nil
+}
+
+// stuck is how long the election may take no turn: it takes one every electionPause.
+const stuck = 6 * electionPause
+
+// Alive reports what of this plugin's part hangs so that a restart would help: the election or, while it serves, the coordinator. It waits
+// until ctx is done at most.
+func (n *Node) Alive(ctx context.Context) error {
+	if beat := n.beat.Load(); beat != nil && time.Since(*beat) > stuck {
+		return fmt.Errorf("the election of the coordination server has hung since %s", beat.Format(time.RFC3339))
+	}
+	c := n.serving.Load()
+	if c == nil {
+		return nil
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !c.mu.TryLock() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the coordinator hangs: %w", context.Cause(ctx))
+		}
+	}
+	c.mu.Unlock()
+	return nil
+}
+
+// turn notes that the election took a turn.
+func (n *Node) turn() {
+	now := time.Now()
+	n.beat.Store(&now)
+}

@@ -1,0 +1,37 @@
+package deviceplugin
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Observer is told how a Server fares. Its methods return at once.
+type Observer interface {
+	// Offered: the resource has devices, so that the kubelet is to know it; Registered: the kubelet asked for them; Unregistered: it
+	// does so no longer, and will be told again.
+	Offered(resource string)
+	Registered(resource string)
+	Unregistered(resource string)
+	// Preferred: a GetPreferredAllocation was answered.
+	Preferred(resource string, took time.Duration)
+}
+
+// unobserved is an Observer that does nothing.
+type unobserved struct{}
+
+func (unobserved) Offered(string)                  {}
+func (unobserved) Registered(string)               {}
+func (unobserved) Unregistered(string)             {}
+func (unobserved) Preferred(string, time.Duration) {}
+
+// Alive reports whether a Preferrer hangs. It waits until ctx is done at most.
+func (s *Server) Alive(ctx context.Context) error {
+	select {
+	case s.asking <- struct{}{}:
+		<-s.asking
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a preferred allocation of %s hangs: %w", s.resource.Name(), context.Cause(ctx))
+	}
+}

@@ -1,0 +1,154 @@
+package plugins_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+)
+
+// page is what a daemon answers.
+func page(t *testing.T, address, path string) (int, string) {
+	t.Helper()
+	answer, err := http.Get("http://" + address + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(body)
+}
+
+// until asks again and again until what is wanted holds: the other side of a socket has no event for us.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(kubelettest.Limit); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+var served = regexp.MustCompile(`msg="serve metrics and probes" address=(\S+)`)
+
+// addresses are where the daemons serve, as their logs say.
+func (n *node) addresses(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, daemon := range n.daemons {
+		until(t, filepath.Base(daemon.Path)+" serves metrics", func() bool {
+			log, err := os.ReadFile(daemon.Path + ".log")
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := served.FindSubmatch(log)
+			if found != nil {
+				all = append(all, string(found[1]))
+			}
+			return found != nil
+		})
+	}
+	return all
+}
+
+// scrape is what several daemons count, together.
+func scrape(t *testing.T, addresses ...string) map[string]float64 {
+	t.Helper()
+	sum := map[string]float64{}
+	for _, address := range addresses {
+		_, text := page(t, address, "/metrics")
+		for line := range strings.Lines(text) {
+			series, value, found := strings.Cut(strings.TrimSpace(line), " ")
+			if !found || !strings.HasPrefix(series, "tandem_") {
+				continue
+			}
+			number, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			sum[series] += number
+		}
+	}
+	return sum
+}
+
+// What the daemons count is what the kubelet asked and was answered.
+func TestDaemonsAreWatched(t *testing.T) {
+	t.Attr("parity", "all/metrics-endpoint")
+	n := newPair(t, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
+	all := n.addresses(t)
+	const pods = 4
+	for round := range pods {
+		n.admit(t, round)
+	}
+	scrape(t, all...) // the outcomes of a resource are there from the second time on
+	got := scrape(t, all...)
+	for series, want := range map[string]float64{
+		`tandem_pairs_total{distance="PIX"}`:                                        2 * pods,
+		`tandem_pairs_total{distance="NODE"}`:                                       0,
+		`tandem_allocations_total{outcome="aligned",resource="` + gpus + `"}`:       pods / 2,
+		`tandem_allocations_total{outcome="aligned",resource="` + vfs + `"}`:        pods / 2,
+		`tandem_allocations_total{outcome="granted",resource="` + gpus + `"}`:       pods / 2,
+		`tandem_allocations_total{outcome="refused_double",resource="` + vfs + `"}`: 0,
+		`tandem_plans_total`:                                                                    pods,
+		`tandem_plans_ended_total{outcome="kept"}`:                                              pods,
+		`tandem_questions_total{source="podresources"}`:                                         2 * pods,
+		`tandem_answers_alone_total{call="prefer"}`:                                             0,
+		`tandem_preferred_allocation_duration_seconds_count{resource="` + gpus + `"}`:           pods,
+		`tandem_preferred_allocation_duration_seconds_bucket{resource="` + vfs + `",le="+Inf"}`: pods,
+		`tandem_coordination_role{role="server"}`:                                               1,
+		`tandem_coordination_role{role="client"}`:                                               1,
+		`tandem_resource_connected{resource="` + gpus + `"}`:                                    1,
+		`tandem_resource_connected{resource="` + vfs + `"}`:                                     1,
+		`tandem_devices{resource="` + gpus + `",state="free"}`:                                  6,
+		`tandem_devices{resource="` + gpus + `",state="allocated"}`:                             2,
+		`tandem_devices{resource="` + vfs + `",state="free"}`:                                   30,
+		`tandem_devices{resource="` + vfs + `",state="unhealthy"}`:                              0,
+		`tandem_devices_stranded{resource="` + gpus + `"}`:                                      0,
+		`tandem_devices_stranded{resource="` + vfs + `"}`:                                       6, // on the switches of the two GPUs that are given
+		`tandem_kubelet_registered{resource="` + vfs + `"}`:                                     1,
+		`tandem_kubelet_registrations_total{resource="` + gpus + `"}`:                           1,
+		`tandem_events_total{outcome="dropped"}`:                                                0,
+	} {
+		if value, ok := got[series]; !ok || value != want {
+			t.Errorf("%s is %v (%v), want %v", series, value, ok, want)
+		}
+	}
+	n.probe(t, all, "/healthz", http.StatusOK)
+	n.probe(t, all, "/readyz", http.StatusOK)
+	n.kubelet.Stop()
+	for _, plugin := range n.plugins {
+		plugin.Close()
+	}
+	n.probe(t, all, "/readyz", http.StatusServiceUnavailable)
+	n.probe(t, all, "/healthz", http.StatusOK) // a kubelet that is away is no reason to start anew
+	n.kubelet = kubelettest.Start(t, n.dir)
+	n.probe(t, all, "/readyz", http.StatusOK)
+	if got := scrape(t, all...)[fmt.Sprintf("tandem_kubelet_registrations_total{resource=%q}", vfs)]; got < 2 {
+		t.Errorf("%v registrations after the kubelet's restart", got)
+	}
+}
+
+// probe waits until all daemons answer a path with a code.
+func (n *node) probe(t *testing.T, addresses []string, path string, code int) {
+	t.Helper()
+	for _, address := range addresses {
+		until(t, fmt.Sprintf("%s answers %d", path, code), func() bool {
+			got, _ := page(t, address, path)
+			return got == code
+		})
+	}
+}
