@@ -47,6 +47,9 @@ func (s *source) title() string {
 	if !s.live() {
 		return strings.TrimSuffix(filepath.Base(s.machine), ".txt")
 	}
+	if name := os.Getenv("NODE_NAME"); name != "" {
+		return name // of a pod the host name is another
+	}
 	name, err := os.Hostname()
 	if err != nil {
 		return "this node"

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -57,7 +58,7 @@ func writeTopo(w io.Writer, m *matrix, n *node, title, format string) error {
 		_, err := w.Write(n.picture(title, m).SVG())
 		return err
 	case asHTML:
-		page, err := n.picture(title, m).Page(false)
+		page, err := picture.Page{Title: title, Node: n.picture(title, m)}.HTML()
 		if err != nil {
 			return err
 		}
