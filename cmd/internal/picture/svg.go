@@ -108,6 +108,7 @@ func (c *canvas) class(d *Device) string {
 // look is an entry of the legend: a cell and what it means.
 type look struct {
 	class, text string
+	first       bool // of a line
 	x, y        int
 }
 
@@ -126,8 +127,8 @@ func (n *Node) legend(owners []string, palette Palette) []look {
 		{class: "planned", text: "planned for the container in admission"}, {class: "unhealthy", text: "unhealthy"},
 		{class: "allocated", text: "allocated, owner not known yet"},
 	}
-	for _, owner := range owners {
-		looks = append(looks, look{class: fmt.Sprintf("allocated o%d", palette[owner]), text: owner})
+	for i, owner := range owners {
+		looks = append(looks, look{class: fmt.Sprintf("allocated o%d", palette[owner]), text: owner, first: i == 0})
 	}
 	return looks
 }
@@ -139,7 +140,7 @@ func flow(looks []look, width int) ([]look, int) {
 	x, y := padding, legendLine
 	for i := range looks {
 		l := &looks[i]
-		if x > padding && x+l.width() > width-padding {
+		if l.first || x > padding && x+l.width() > width-padding {
 			x, y = padding, y+legendLine
 		}
 		l.x, l.y = x, y
