@@ -95,6 +95,7 @@ are of, unless the address says otherwise; from elsewhere a tunnel leads to it (
 	cmd.Flags().VarP(&format, "output", "o", format.usage())
 	cmd.Flags().StringVar(&serve, "serve", "", "show a page at this address instead, HOST:PORT; without a host 127.0.0.1, with port 0 one that is free")
 	cmd.Flags().StringVar(&from.sysfsRoot, "sysfs-root", "/sys", "with --serve: folder to read the machine from")
+	registerTopologyFile(cmd.Flags(), &from.topologyFile)
 	return cmd
 }
 
