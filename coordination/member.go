@@ -69,7 +69,7 @@ type Member struct {
 
 // Publish announces the resource's devices; the newest announcement replaces the one before.
 func (m *Member) Publish(a Announcement) {
-	tree, err := readTree(m.node.config.SysRoot)
+	tree, err := m.node.config.readTree()
 	m.node.mu.Lock()
 	defer m.node.mu.Unlock()
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
 // How soon the other plugin takes over from a dead server: it tries for the lock every electionStep for electionBurst after
@@ -36,9 +37,10 @@ var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6
 
 // Config says where things are.
 type Config struct {
-	RunDir     string // folder of the lock and the socket, both plugins' own (/run/tandem)
-	SysRoot    string // root of sysfs (/sys)
-	KubeletDir string // the kubelet's folder (/var/lib/kubelet)
+	RunDir     string     // folder of the lock and the socket, both plugins' own (/run/tandem)
+	SysRoot    string     // root of sysfs (/sys)
+	KubeletDir string     // the kubelet's folder (/var/lib/kubelet)
+	Topology   *nccl.File // says where devices are, above sysfs; nil for none
 	Intent     Intent
 	Observer   Observer // nil for none
 	Log        *slog.Logger
@@ -77,7 +79,7 @@ func New(config Config) (*Node, error) {
 	if err := checkRunDir(config.RunDir); err != nil {
 		return nil, err
 	}
-	tree, err := readTree(config.SysRoot)
+	tree, err := config.readTree()
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +242,7 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		return err
 	}
 	c := &coordinator{
-		readTree:  func() (*topology.Tree, error) { return readTree(n.config.SysRoot) },
+		readTree:  n.config.readTree,
 		get:       pods.Get,
 		recorded:  hurried(readTimeout, n.recorded),
 		granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(n.config.KubeletDir) },
@@ -299,12 +301,15 @@ func (n *Node) recorded() (kubelet.Checkpoint, error) {
 	return kubelet.ReadCheckpoint(n.config.KubeletDir)
 }
 
-func readTree(sysRoot string) (*topology.Tree, error) {
-	tree, err := topology.Read(os.DirFS(sysRoot))
+func (c Config) readTree() (*topology.Tree, error) {
+	tree, err := topology.Read(os.DirFS(c.SysRoot))
 	if err != nil {
-		return nil, fmt.Errorf("read the PCI tree below %s: %w", sysRoot, err)
+		return nil, fmt.Errorf("read the PCI tree below %s: %w", c.SysRoot, err)
 	}
-	return tree, nil
+	if c.Topology == nil {
+		return tree, nil
+	}
+	return c.Topology.Apply(tree)
 }
 
 func (n *Node) lastTree() *topology.Tree {

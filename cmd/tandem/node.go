@@ -34,6 +34,9 @@ func readNode(s *source) (*node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.name(), err)
 	}
+	if tree, err = placed(tree, s.topologyFile); err != nil {
+		return nil, err
+	}
 	n := &node{sys: sys, tree: tree, parts: map[topology.Address][]gpu.Device{}, vram: map[topology.Address]uint64{}}
 	for d := range tree.Devices() {
 		switch {

@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// Formats of an answer: for people, for programs, as a picture, as a page around it.
+// Formats of an answer: for people, for programs, as a picture, as a page around it, as a topology file of NCCL.
 const (
 	asTable = "table"
 	asJSON  = "json"
 	asSVG   = "svg"
 	asHTML  = "html"
+	asNCCL  = "nccl"
 )
 
 // output is the flag -o of a command: one of the formats that it can write, the first unless told otherwise.

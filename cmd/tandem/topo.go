@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -13,22 +14,31 @@ func newTopo() *cobra.Command {
 	var from source
 	var runDir string
 	var all, verbose bool
-	format := oneOf(asTable, asJSON, asSVG, asHTML)
+	var only []string
+	format := oneOf(asTable, asJSON, asSVG, asHTML, asNCCL)
 	cmd := &cobra.Command{
 		Use:   "topo",
 		Short: "Show how near GPUs and NICs are to each other",
 		Long: `Show the distance of every GPU to every NIC and to every other GPU, in the words of "nvidia-smi topo -m", from sysfs
 alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are where their PF is. How much memory an
-NVIDIA GPU has is in no file: tandem-gpu tells root, where it runs.`,
+NVIDIA GPU has is in no file: tandem-gpu tells root, where it runs.
+
+With -o nccl it writes a topology file for NCCL and RCCL (NCCL_TOPO_FILE), of the whole node or of a container's devices. The other way
+round, --topology-file says which devices share a switch where sysfs does not: in guests with a flat PCI tree.`,
 		Example: `  tandem topo
   sudo tandem topo -v
   tandem topo -o json
   tandem topo -o html >node.html
+  tandem topo -o nccl --devices container >/tmp/topo.xml
+  tandem topo --topology-file /opt/microsoft/ndv5-topo.xml
   tandem topo --machine test/machines/oci-mi300x-derived.txt`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := from.check(cmd.Flags()); err != nil {
 				return err
+			}
+			if len(only) > 0 && format.format != asNCCL {
+				return usage("--devices belongs to -o nccl")
 			}
 			n, err := readNode(&from)
 			if err != nil {
@@ -41,6 +51,9 @@ NVIDIA GPU has is in no file: tandem-gpu tells root, where it runs.`,
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
 			m := newMatrix(n, all)
+			if format.format == asNCCL {
+				return writeNCCL(cmd.OutOrStdout(), m, n, &from, only)
+			}
 			if verbose {
 				m.Verbose = newVerbose(n, m)
 			}
@@ -50,6 +63,7 @@ NVIDIA GPU has is in no file: tandem-gpu tells root, where it runs.`,
 	from.register(cmd.Flags())
 	cmd.Flags().VarP(&format, "output", "o", format.usage())
 	cmd.Flags().StringVar(&runDir, "run-dir", "/run/tandem", "the plugins' --run-dir")
+	cmd.Flags().StringSliceVar(&only, "devices", nil, `with -o nccl: addresses of the GPUs and VFs to write, or "container" for those of the container that this runs in`)
 	cmd.Flags().BoolVar(&all, "all", false, "show NICs without RDMA too")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "show PCIe links, IOMMU groups, RDMA ports, and what ACS does to same-switch pairs (root alone can read that)")
 	return cmd
@@ -63,7 +77,7 @@ func writeTopo(w io.Writer, m *matrix, n *node, title, format string) error {
 		_, err := w.Write(n.picture(title, m).SVG())
 		return err
 	case asHTML:
-		page, err := n.picture(title, m).Page(false)
+		page, err := picture.Page{Title: title, Node: n.picture(title, m)}.HTML()
 		if err != nil {
 			return err
 		}

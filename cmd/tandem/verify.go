@@ -32,6 +32,7 @@ type verifier struct {
 	pairsFile string
 	within    topology.Level
 	inOrder   bool
+	topology  string // a topology file; "" for none
 }
 
 func newVerify() *cobra.Command {
@@ -66,6 +67,7 @@ container needs no privilege; one that is privileged has the device nodes of all
 		},
 	}
 	cmd.Flags().StringVar(&v.sysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
+	registerTopologyFile(cmd.Flags(), &v.topology)
 	cmd.Flags().StringVar(&v.devRoot, "dev-root", "/dev", "folder with the device nodes")
 	cmd.Flags().StringVar(&v.procRoot, "proc-root", "/proc", "folder with what NVIDIA's driver tells of its GPUs")
 	cmd.Flags().StringVar(&v.pairsFile, "pairs", "/run/tandem/pairs.json", "file in which the plugins tell the container its pairs; it may be absent")
@@ -83,6 +85,9 @@ func (v *verifier) verify() (*verification, error) {
 	tree, err := topology.Read(sys)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", v.sysfsRoot, err)
+	}
+	if tree, err = placed(tree, v.topology); err != nil {
+		return nil, err
 	}
 	r := &verification{GPUs: []containerGPU{}, VFs: []containerVF{}, Pairs: []pairEntry{}, Failures: []string{}}
 	if err := v.find(sys, tree, r); err != nil {

@@ -21,6 +21,7 @@ type Flags struct {
 	DevRoot             string
 	KubeletDir          string
 	RunDir              string
+	TopologyFile        string
 	LogFormat           LogFormat
 	LogLevel            slog.Level
 	PreferredAllocation bool
@@ -45,6 +46,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.StringVar(&f.DevRoot, "dev-root", "/dev", "folder with the device nodes")
 	set.StringVar(&f.KubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's root folder")
 	set.StringVar(&f.RunDir, "run-dir", "/run/tandem", "folder of the coordination socket, shared by both daemons")
+	set.StringVar(&f.TopologyFile, "topology-file", "", "topology file of NCCL (NCCL_TOPO_FILE) that says which devices share a switch, on a machine whose sysfs does not: a guest with a flat PCI tree")
 	set.TextVar(&f.LogFormat, "log-format", Text, "text or json")
 	set.TextVar(&f.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true, "tell the kubelet which devices to prefer; false leaves it to choose at random")

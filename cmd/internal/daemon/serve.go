@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
 // Sysfs is the folder to read the machine from.
@@ -29,8 +30,16 @@ func (f Flags) Sysfs() (fs.FS, error) {
 func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	endpoint := f.Kubelet
 	endpoint.Name = f.NodeName
+	var file *nccl.File
+	if f.TopologyFile != "" {
+		var err error
+		if file, err = nccl.Load(f.TopologyFile); err != nil {
+			return nil, fmt.Errorf("use --topology-file: %w", err)
+		}
+	}
 	config := coordination.Config{
 		RunDir:     f.RunDir,
+		Topology:   file,
 		SysRoot:    f.SysfsRoot,
 		KubeletDir: f.KubeletDir,
 		Intent:     coordination.Intent{Sources: f.Intent, Kubelet: endpoint, NodeName: f.NodeName, Alignment: f.Alignment},

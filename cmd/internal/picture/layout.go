@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -29,8 +28,7 @@ type box struct {
 	first         topology.Address
 	boxes         []*box
 	card          *Card
-	partner       [2]bool // of a box that cards hang on: whether a device of this kind is free among them
-	x, y          int     // within the box around it
+	x, y          int // within the box around it
 	width, height int
 }
 
@@ -49,7 +47,6 @@ func (n *Node) tree() *box {
 			at = at.child("numa", "not in the PCI tree")
 		}
 		at.boxes = append(at.boxes, &box{class: "card", first: c.Address, card: c})
-		at.partner[c.Kind] = at.partner[c.Kind] || c.has(Free)
 	}
 	root.settle()
 	return root
@@ -150,20 +147,3 @@ func (b *box) onlyCards() bool {
 
 // labelWidth is about how wide a label is drawn.
 func labelWidth(label string) int { return 13 * len([]rune(label)) / 2 }
-
-// strands reports whether free devices of a kind find no free partner among the cards of a box. Without any state nothing is known.
-func (b *box) strands(k Kind) bool { return !b.partner[1-k] }
-
-// owners lists who has devices, sorted: the order of their colours.
-func (n *Node) owners() []string {
-	var owners []string
-	for _, c := range n.Cards {
-		for _, d := range c.Devices {
-			if d.Owner != "" {
-				owners = append(owners, d.Owner)
-			}
-		}
-	}
-	slices.SortFunc(owners, strings.Compare)
-	return slices.Compact(owners)
-}

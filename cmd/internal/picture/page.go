@@ -2,33 +2,68 @@ package picture
 
 import (
 	"bytes"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"html/template"
+	"strings"
+	"time"
 )
 
 //go:embed page.html
 var pageText string
 
+//go:embed page.css
+var pageStyle string
+
+//go:embed page.js
+var pageScript string
+
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// Policy is the content security policy of every page: it may use what is in it, and ask for itself again.
+var Policy = strings.Join([]string{
+	"default-src 'none'", "script-src " + source(pageScript), "style-src " + source(pageStyle) + " " + source(style), "img-src data:",
+	"connect-src 'self'", "base-uri 'none'", "form-action 'none'",
+}, "; ")
+
+// source names an inline script or style by its hash (https://www.w3.org/TR/CSP3/#source-list-syntax).
+func source(inline string) string {
+	sum := sha256.Sum256([]byte(inline))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// Page is a self-contained HTML page: the picture, and every device as a table.
+type Page struct {
+	Title   string
+	Node    *Node         // nil where there is none to show
+	Problem string        // why there is none, or why it is not up to date
+	Renew   time.Duration // a page that is looked at asks for itself again after so long; 0 for never
+}
 
 // row is a device in the table of a page.
 type row struct {
-	Card, Address, Detail, Device, State, Owner string
-	Stranded                                    bool
+	Card   *Card
+	Device *Device
 }
 
-// Page is a self-contained HTML page: the picture, and every device as a table. A live page asks for itself again every
-// two seconds while it is looked at.
-func (n *Node) Page(live bool) ([]byte, error) {
-	root := n.tree()
-	page := struct {
-		Title   string
+// HTML writes the page.
+func (p Page) HTML() ([]byte, error) {
+	view := struct {
+		Page
+		Policy  string
+		Style   template.CSS
+		Script  template.JS
 		Picture template.HTML
 		Rows    []row
-		Live    bool
-	}{n.Title, template.HTML(n.SVG()), root.rows(), live}
+		Notes   []string
+		Every   int64 // milliseconds
+	}{Page: p, Policy: Policy, Style: template.CSS(pageStyle), Script: template.JS(pageScript), Every: p.Renew.Milliseconds()}
+	if p.Node != nil {
+		view.Picture, view.Rows, view.Notes = template.HTML(p.Node.SVG()), p.Node.tree().rows(), p.Node.Notes
+	}
 	var out bytes.Buffer
-	err := pageTemplate.Execute(&out, page)
+	err := pageTemplate.Execute(&out, view)
 	return out.Bytes(), err
 }
 
@@ -40,12 +75,8 @@ func (b *box) rows() []row {
 			rows = append(rows, inner.rows()...)
 			continue
 		}
-		c := inner.card
-		for _, d := range c.Devices {
-			rows = append(rows, row{
-				Card: c.Name, Address: c.Address.String(), Detail: c.Detail, Device: d.ID, State: stateWords[d.State], Owner: d.Owner,
-				Stranded: d.State == Free && b.strands(c.Kind),
-			})
+		for i := range inner.card.Devices {
+			rows = append(rows, row{inner.card, &inner.card.Devices[i]})
 		}
 	}
 	return rows

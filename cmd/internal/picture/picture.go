@@ -1,14 +1,21 @@
 // Package picture draws a node for people: its PCI tree as boxes inside boxes, the GPUs and NICs on their switches, every GPU
-// partition and VF with its state and owner. [Node.SVG] is one self-contained picture, [Node.Page] a page around it.
+// partition and VF with its state and owner. [Node.SVG] is one self-contained picture, [Page] a page around it.
 package picture
 
-import "github.com/tandem-k8s/tandem/topology"
+import (
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
 
 // Node is what a picture shows.
 type Node struct {
-	Title string
-	Tree  *topology.Tree
-	Cards []Card // in any order
+	Title   string
+	Tree    *topology.Tree
+	Cards   []Card   // in any order
+	Notes   []string // what else is to be known, a sentence each
+	Palette Palette  // of a picture that is drawn again and again; nil for one
 }
 
 // Kind says which half of a pair a card's devices are.
@@ -23,7 +30,7 @@ const (
 // Card is a GPU or a NIC.
 type Card struct {
 	Kind    Kind
-	Name    string // "GPU0"
+	Name    string // "GPU0"; no two cards have the same
 	Detail  string // model, RDMA device
 	Address topology.Address
 	Devices []Device // what can be given to containers: the GPU or its partitions, the VFs
@@ -31,46 +38,79 @@ type Card struct {
 
 // Device is one device as the kubelet knows it.
 type Device struct {
-	ID    string
-	State State
-	Owner string // namespace/pod/container; "" where it is not known
+	ID       string
+	Address  topology.Address // the function that it is, or is a part of
+	Detail   string           // names of a VF's RDMA device and netdev
+	Resource string           // "amd.com/gpu"; "" where it is not known
+	State    State
+	Owner    string // namespace/pod/container; "" where it is not known
 }
 
-// State is what is known of a device.
-type State int
+// State is what is known of a device, in the words of "tandem status".
+type State string
 
-// The states of a device. One whose state is unknown counts neither as free nor as in use.
+// The states of a device.
 const (
-	Unknown State = iota
-	Free
-	Planned
-	Allocated
-	Unhealthy
+	Unknown            State = ""
+	Free               State = "free"
+	Stranded           State = "stranded" // free, and no device of the other kind is free on its switch
+	Planned            State = "planned"
+	Allocated          State = "allocated"
+	Unhealthy          State = "unhealthy"
+	AllocatedUnhealthy State = "allocated, unhealthy"
 )
 
-var stateWords = [...]string{Unknown: "", Free: "free", Planned: "planned", Allocated: "allocated", Unhealthy: "unhealthy"}
-
 // describe says everything of a device in a line.
-func (d *Device) describe(stranded bool) string {
-	text := d.ID
-	if word := stateWords[d.State]; word != "" {
-		text += ", " + word
+func (d *Device) describe() string {
+	state := string(d.State)
+	if d.State == Stranded {
+		state = "stranded: free, but no partner is free on its switch"
 	}
-	if stranded {
-		text += ", stranded: no free partner on its switch"
-	}
-	if d.Owner != "" {
-		text += ", " + d.Owner
-	}
-	return text
+	said := slices.DeleteFunc([]string{d.ID, d.Detail, d.Resource, state, d.Owner}, func(s string) bool { return s == "" })
+	return strings.Join(said, ", ")
 }
 
-// has reports whether a device of the card is in a state.
-func (c *Card) has(s State) bool {
-	for i := range c.Devices {
-		if c.Devices[i].State == s {
-			return true
+// colours is how many owners can be told apart by colour; more of them share.
+const colours = 8
+
+// Palette remembers the colour of every owner, so that it stays the same from picture to picture.
+type Palette map[string]int
+
+// owners lists who has devices, sorted, and gives each a colour that no other one has as long as there are enough.
+func (n *Node) owners() ([]string, Palette) {
+	var owners []string
+	for _, c := range n.Cards {
+		for _, d := range c.Devices {
+			if d.Owner != "" {
+				owners = append(owners, d.Owner)
+			}
 		}
 	}
-	return false
+	slices.Sort(owners)
+	owners = slices.Compact(owners)
+	palette := n.Palette
+	if palette == nil {
+		palette = Palette{}
+	}
+	palette.assign(owners)
+	return owners, palette
+}
+
+// assign forgets owners that are gone and gives new ones the colour that the fewest have.
+func (p Palette) assign(owners []string) {
+	var used [colours]int
+	for owner, colour := range p {
+		if slices.Contains(owners, owner) {
+			used[colour]++
+		} else {
+			delete(p, owner)
+		}
+	}
+	for _, owner := range owners {
+		if _, known := p[owner]; !known {
+			colour := slices.Index(used[:], slices.Min(used[:]))
+			p[owner] = colour
+			used[colour]++
+		}
+	}
 }

@@ -5,8 +5,12 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -60,7 +64,7 @@ func TestEveryMachine(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
-				if start, ok := token.(xml.StartElement); ok && attribute(start, "class") == "cell unknown" {
+				if start, ok := token.(xml.StartElement); ok && attribute(start, "class") == "cell unknown" && attribute(start, "data-key") != "" {
 					cells++
 				}
 			}
@@ -114,7 +118,9 @@ func TestDevices(t *testing.T) {
 		case "0000:11:00.0":
 			return Allocated, "team/train/<worker>"
 		case "0000:0c:00.1":
-			return Free, ""
+			return Stranded, ""
+		case "0000:2a:00.1":
+			return AllocatedUnhealthy, "team/other/worker"
 		case "0000:2f:00.0":
 			return Unhealthy, ""
 		case "0000:46:00.0", "0000:41:00.1":
@@ -123,28 +129,70 @@ func TestDevices(t *testing.T) {
 			return Free, ""
 		}
 	})
-	page, err := n.Page(false)
+	page, err := Page{Title: n.Title, Node: n}.HTML()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"<title>oci-mi300x-derived &lt;&amp;&gt;</title>",
 		"0000:11:00.0, allocated, team/train/&lt;worker&gt;",
-		"0000:0c:00.1, free, stranded",
+		"0000:0c:00.1, stranded: free",
+		`class="card allocated o1"`, `class="cell allocated unhealthy o0"`,
 		"0000:2f:00.0, unhealthy",
 		"0000:46:00.0, planned",
-		"<td>0000:11:00.0</td><td>allocated</td><td>team/train/&lt;worker&gt;</td>",
-		"<td>0000:0c:00.1</td><td>free, stranded</td>",
-		"<td>0000:58:00.1</td><td>free</td>",
+		"<td>0000:11:00.0</td><td></td><td></td><td>allocated</td><td>team/train/&lt;worker&gt;</td>",
+		"<td>0000:0c:00.1</td><td></td><td></td><td>stranded</td>",
+		"<td>0000:58:00.1</td><td></td><td></td><td>free</td>",
+		`<text class="address" x="30" y=`,
 	} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("no %q", want)
 		}
 	}
-	if strings.Contains(string(page), "setInterval") {
+	if bytes.Contains(page, []byte("data-every=")) {
 		t.Error("a page of one moment asks for another")
 	}
-	if live, err := n.Page(true); err != nil || !bytes.Contains(live, []byte("setInterval")) {
+	if live, err := (Page{Node: n, Renew: time.Second}).HTML(); err != nil || !bytes.Contains(live, []byte(`data-every="1000"`)) {
 		t.Errorf("a live page does not ask again: %v", err)
+	}
+}
+
+// The policy allows what is in a page, byte for byte, and nothing is in it that would need more.
+func TestPolicy(t *testing.T) {
+	page, err := Page{Title: "node", Node: draw(t, "oci-mi300x-derived", 1, unknown)}.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inline := regexp.MustCompile(`(?s)<(?:script|style)>(.*?)</(?:script|style)>`).FindAllSubmatch(page, -1)
+	if len(inline) != 3 {
+		t.Fatalf("%d scripts and styles, want 3", len(inline))
+	}
+	for _, text := range inline {
+		if !strings.Contains(Policy, source(string(text[1]))) {
+			t.Errorf("the policy %s does not allow %.60q", Policy, text[1])
+		}
+	}
+	for _, outside := range []string{"src=", "style=", "onclick=", "@import", "url(http"} {
+		if bytes.Contains(page, []byte(outside)) {
+			t.Errorf("the page has %q", outside)
+		}
+	}
+}
+
+// An owner keeps its colour while others come and go, and eight have one each.
+func TestPalette(t *testing.T) {
+	p := Palette{}
+	p.assign([]string{"b", "c"})
+	p.assign([]string{"a", "b", "c"})
+	if diff := cmp.Diff(Palette{"b": 0, "c": 1, "a": 2}, p); diff != "" {
+		t.Errorf("one more (-want +got):\n%s", diff)
+	}
+	p.assign([]string{"a", "c", "d", "e", "f", "g", "h", "i"})
+	used := map[int]bool{}
+	for _, colour := range p {
+		used[colour] = true
+	}
+	if len(used) != colours || p["a"] != 2 || p["c"] != 1 || len(p) != colours {
+		t.Errorf("one gone, five new: %v", p)
 	}
 }

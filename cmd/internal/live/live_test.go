@@ -1,0 +1,208 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// looks answers with a machine, or with an error, and counts how often it is asked.
+type looks struct {
+	asked int
+	err   error
+	state picture.State
+}
+
+func (l *looks) look(context.Context) (*picture.Node, error) {
+	l.asked++
+	if l.err != nil {
+		return nil, l.err
+	}
+	m, err := machines.Load("nv-h100-oci", 0)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := topology.Read(m.FS())
+	if err != nil {
+		return nil, err
+	}
+	n := &picture.Node{Title: "node", Tree: tree}
+	for d := range tree.Devices() {
+		if d.Class.IsGPU() {
+			device := picture.Device{ID: d.Address.String(), State: l.state}
+			n.Cards = append(n.Cards, picture.Card{Name: "GPU", Address: d.Address, Devices: []picture.Device{device}})
+		}
+	}
+	return n, nil
+}
+
+func ask(h http.Handler, method, url string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, url, nil)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// Only GET and HEAD of the page, only under a name of loopback where loopback is listened on, and always with the headers.
+func TestRequests(t *testing.T) {
+	l := &looks{}
+	for _, c := range []struct {
+		method, url string
+		loopback    bool
+		code        int
+	}{
+		{"GET", "http://localhost/", true, 200},
+		{"GET", "http://LocalHost:9000/", true, 200},
+		{"GET", "http://127.0.0.1:8080/", true, 200},
+		{"GET", "http://127.3.2.1/", true, 200},
+		{"GET", "http://[::1]:8080/", true, 200},
+		{"GET", "http://[::1]/", true, 200},
+		{"HEAD", "http://localhost:8080/", true, 200},
+		{"GET", "http://localhost/?at=once", true, 200},
+		{"POST", "http://localhost/", true, 405},
+		{"PUT", "http://localhost/", true, 405},
+		{"DELETE", "http://localhost/", true, 405},
+		{"OPTIONS", "http://localhost/", true, 405},
+		{"GET", "http://localhost/status", true, 404},
+		{"GET", "http://localhost//", true, 307},
+		{"GET", "http://evil.example/", true, 421},
+		{"GET", "http://evil.example:8080/", true, 421},
+		{"GET", "http://localhost.evil.example/", true, 421},
+		{"GET", "http://127.0.0.1.evil.example/", true, 421},
+		{"GET", "http://10.0.0.1/", true, 421},
+		{"POST", "http://evil.example/", true, 421},
+		{"GET", "http://node-7.example:8080/", false, 200},
+		{"POST", "http://node-7.example:8080/", false, 405},
+	} {
+		w := ask(Handler("node", l.look, c.loopback), c.method, c.url)
+		if w.Code != c.code {
+			t.Errorf("%s %s: %d, want %d", c.method, c.url, w.Code, c.code)
+		}
+		if has := strings.Contains(w.Body.String(), "<svg"); has != (c.code == 200 && c.method == "GET") {
+			t.Errorf("%s %s: a picture: %t", c.method, c.url, has)
+		}
+		for name, want := range headers {
+			if got := w.Header().Get(name); got != want {
+				t.Errorf("%s %s: %s is %q, want %q", c.method, c.url, name, got, want)
+			}
+		}
+	}
+}
+
+// However many ask, the plugins are asked once a second; a page that is still the same is not sent again.
+func TestOneQuestionForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &looks{state: picture.Free}
+		h := Handler("node", l.look, true)
+		first := ask(h, "GET", "http://localhost/")
+		for range 100 {
+			ask(h, "GET", "http://localhost/")
+		}
+		if l.asked != 1 {
+			t.Errorf("asked %d times at once", l.asked)
+		}
+		tag := first.Header().Get("ETag")
+		<-time.After(fresh)
+		if w := ask(h, "GET", "http://localhost/", "If-None-Match", tag); w.Code != 304 || w.Body.Len() > 0 || l.asked != 2 {
+			t.Errorf("the same again: %d with %d bytes, asked %d times", w.Code, w.Body.Len(), l.asked)
+		}
+		l.state = picture.Allocated
+		<-time.After(fresh)
+		if w := ask(h, "GET", "http://localhost/", "If-None-Match", tag); w.Code != 200 || !strings.Contains(w.Body.String(), ", allocated") {
+			t.Errorf("changed: %d", w.Code)
+		}
+	})
+}
+
+// Without plugins there is a page too, which says why it shows nothing and goes on asking.
+func TestAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &looks{err: errors.New("ask /run/<x>: nobody answers")}
+		h := Handler("node", l.look, true)
+		w := ask(h, "GET", "http://localhost/")
+		body := w.Body.String()
+		if w.Code != 503 || w.Header().Get("ETag") != "" || strings.Contains(body, "<svg") {
+			t.Errorf("away: %d, ETag %q", w.Code, w.Header().Get("ETag"))
+		}
+		for _, want := range []string{`Not up to date: ask /run/&lt;x&gt;: nobody answers</p>`, `data-every="2000"`, `<script>`} {
+			if !strings.Contains(body, want) {
+				t.Errorf("no %q", want)
+			}
+		}
+		l.err = nil
+		<-time.After(fresh)
+		if w := ask(h, "GET", "http://localhost/"); w.Code != 200 {
+			t.Errorf("back: %d", w.Code)
+		}
+	})
+}
+
+func TestListen(t *testing.T) {
+	for address, loopback := range map[string]bool{":0": true, "127.0.0.1:0": true, "localhost:0": true, "0.0.0.0:0": false} {
+		listener, err := Listen(address)
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		if Loopback(listener.Addr()) != loopback {
+			t.Errorf("%s listens on %s", address, listener.Addr())
+		}
+		listener.Close()
+	}
+	for _, address := range []string{"", "8080", "a:b:c", "127.0.0.1:none"} {
+		if listener, err := Listen(address); err == nil {
+			t.Errorf("%q listens on %s", address, listener.Addr())
+		}
+	}
+}
+
+// The server ends when it is told to, also while a browser holds a connection, and says when it cannot go on.
+func TestServe(t *testing.T) {
+	listener, err := Listen(":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, listener, "node", (&looks{}).look) }()
+	client := &http.Client{Transport: &http.Transport{}}
+	answer, err := client.Get("http://" + listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(answer.Body); err != nil || !strings.Contains(string(body), "<svg") {
+		t.Errorf("%v: %.80s", err, body)
+	}
+	answer.Body.Close()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	client.CloseIdleConnections()
+
+	if listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	if err := Serve(t.Context(), listener, "node", (&looks{}).look); err == nil {
+		t.Error("a closed listener is no error")
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// join takes part as a plugin does: it has one resource, and is connected when join returns.
+func join(t *testing.T, runDir, sys, resource string, kind coordination.Kind, devices ...string) (leave func()) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	node, err := coordination.New(coordination.Config{RunDir: runDir, SysRoot: sys, KubeletDir: t.TempDir(), Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var announcement coordination.Announcement
+	for _, id := range devices {
+		address, err := topology.ParseAddress(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		announcement.Devices = append(announcement.Devices, coordination.Device{ID: id, Address: address, Healthy: true})
+	}
+	node.Member(resource, kind).Publish(announcement)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- node.Run(ctx) }()
+	leave = func() {
+		cancel()
+		<-ended
+	}
+	for {
+		answer, err := coordination.Status(t.Context(), runDir)
+		for _, r := range answer.GetResources() {
+			if r.GetName() == resource && r.GetConnected() && err == nil {
+				return leave
+			}
+		}
+		if t.Context().Err() != nil {
+			t.Fatalf("%s does not join: %v", resource, err)
+		}
+	}
+}
+
+// The picture has what real plugins tell, on the cards of the machine, through a restart of both.
+func TestLook(t *testing.T) {
+	m, err := machines.Load("oci-mi300x-derived", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "tandem") // a short path: it holds a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	sys := filepath.Join(dir, "sys")
+	if err := m.Layout(sys); err != nil {
+		t.Fatal(err)
+	}
+	v := &viewer{runDir: filepath.Join(dir, "run"), from: source{sysfsRoot: sys}, palette: picture.Palette{}}
+	if _, err := v.look(t.Context()); err == nil || !strings.Contains(err.Error(), "nobody answers") {
+		t.Errorf("without plugins: %v", err)
+	}
+	leave := join(t, v.runDir, sys, "amd.com/gpu", coordination.GPU, "0000:11:00.0", "0000:2f:00.0")
+	look := func() *picture.Node {
+		t.Helper()
+		n, err := v.look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	expectState(t, look(), "0000:11:00.0", "amd.com/gpu", picture.Stranded)
+	expectState(t, look(), "0000:46:00.0", "", picture.Unknown)
+	alsoLeave := join(t, v.runDir, sys, "nvidia.com/vf", coordination.VF, "0000:0c:00.1")
+	expectState(t, look(), "0000:11:00.0", "amd.com/gpu", picture.Free)
+	expectState(t, look(), "0000:2f:00.0", "amd.com/gpu", picture.Stranded)
+	expectState(t, look(), "0000:0c:00.1", "nvidia.com/vf", picture.Free)
+	expectState(t, look(), "0000:0c:00.2", "", picture.Unknown)
+	if n := look(); len(n.Cards) != 16 || len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "there are 21") { // 6 GPUs, 15 VFs
+		t.Errorf("%d cards, notes %q", len(n.Cards), n.Notes)
+	}
+	alsoLeave()
+	leave()
+	if _, err := v.look(t.Context()); err == nil {
+		t.Error("no error while both plugins are away")
+	}
+	defer join(t, v.runDir, sys, "amd.com/gpu", coordination.GPU, "0000:11:00.0", "0000:2f:00.0")()
+	n := look()
+	expectState(t, n, "0000:11:00.0", "amd.com/gpu", picture.Stranded)
+	expectState(t, n, "0000:0c:00.1", "nvidia.com/vf", picture.Unhealthy) // of the ledger, for nobody says otherwise
+	if len(n.Notes) != 2 || !strings.HasPrefix(n.Notes[0], "The plugin of nvidia.com/vf is away") {
+		t.Errorf("notes %q", n.Notes)
+	}
+}
+
+func expectState(t *testing.T, n *picture.Node, id, resource string, state picture.State) {
+	t.Helper()
+	for _, c := range n.Cards {
+		for _, d := range c.Devices {
+			if d.ID == id {
+				if d.State != state || d.Resource != resource {
+					t.Errorf("%s is %q %q, want %q %q", id, d.Resource, d.State, resource, state)
+				}
+				return
+			}
+		}
+	}
+	t.Errorf("%s is not drawn", id)
+}
+
+func TestServeErrors(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"status --serve :0 -o json":     "tandem status: --serve and --output exclude each other; see tandem status --help\n",
+		"status --serve 8080":           `tandem status: listen on "8080": want host:port, or :port on this host: `,
+		"status --serve 192.0.2.1:8080": "tandem status: listen tcp 192.0.2.1:8080: ",
+	} {
+		if code, stdout, stderr := run(strings.Fields(args)...); code == exitOK || stdout != "" || !strings.HasPrefix(stderr, want) {
+			t.Errorf("tandem %s: exit code %d, standard error %q", args, code, stderr)
+		}
+	}
+}
