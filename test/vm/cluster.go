@@ -49,17 +49,19 @@ current-context: vm
 `, server, token)
 }
 
-// setUpLoopback makes the network namespace what the cluster needs.
+// setUpLoopback makes the network namespace what the cluster needs. What goes to the guest's address comes from another one,
+// since the guest would not answer itself.
 func setUpLoopback() error {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
 		return err
 	}
-	guest, err := netlink.ParseAddr("10.0.2.15/32")
-	if err != nil {
-		return err
-	}
-	return errors.Join(netlink.LinkSetUp(loopback), netlink.AddrAdd(loopback, guest))
+	const local = 255 // the routing table of local addresses, and their type is 2 (include/uapi/linux/rtnetlink.h)
+	return errors.Join(netlink.LinkSetUp(loopback), netlink.RouteAdd(&netlink.Route{
+		LinkIndex: loopback.Attrs().Index, Table: local, Type: 2, Scope: netlink.SCOPE_HOST,
+		Dst: &net.IPNet{IP: net.IPv4(10, 0, 2, 15), Mask: net.CIDRMask(32, 32)},
+		Src: net.IPv4(127, 0, 0, 1),
+	}))
 }
 
 // startCluster starts etcd, the API server, the scheduler and the controllers, and waits until the API server is ready.
@@ -88,7 +90,7 @@ func (c *cache) startCluster(ctx context.Context) (*cluster, error) {
 	}
 	scheduler := k.component("kube-scheduler", "--kubeconfig="+run+"/scheduler", "--leader-elect=false")
 	// A node that reboots in emulation is away for longer than the controllers would wait.
-	manager := k.component("kube-controller-manager", "--kubeconfig="+run+"/manager", "--leader-elect=false", "--use-service-account-credentials=false",
+	manager := k.component("kube-controller-manager", "--kubeconfig="+run+"/manager", "--leader-elect=false", "--use-service-account-credentials=true",
 		"--service-account-private-key-file="+key, "--node-monitor-grace-period=10m", "--controllers=*,-node-ipam-controller,-cloud-node-lifecycle-controller")
 	return k, errors.Join(k.start("kube-scheduler", scheduler, ""), k.start("kube-controller-manager", manager, ""))
 }

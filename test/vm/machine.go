@@ -22,7 +22,7 @@ func (c *cache) qemu(vfsPerPF int) *exec.Cmd {
 	args := []string{
 		"-L", share + "/qemu", "-L", share + "/seabios", "-L", c.path("root/usr/lib/ipxe/qemu"),
 		"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio",
-		"-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "q35",
+		"-accel", "tcg,thread=single", "-icount", "shift=0", "-cpu", "max", "-machine", "q35",
 		"-smp", fmt.Sprintf("%d,sockets=%d,cores=4", 4*sockets, sockets), "-m", strconv.Itoa(memory) + "M",
 		"-kernel", c.path("root/boot/vmlinuz-" + kernel), "-initrd", c.path("initramfs.cpio"),
 		"-append", "console=ttyS0 panic=-1 quiet maxcpus=1 mitigations=off nokaslr random.trust_cpu=on tandem.vfs=" + strconv.Itoa(vfsPerPF),

@@ -106,26 +106,5 @@ func (o options) test(ctx context.Context, c *cache) error {
 	); err != nil {
 		return fmt.Errorf("set up the namespaces: %w", err)
 	}
-	return c.try(ctx)
-}
-
-func (c *cache) try(ctx context.Context) error {
-	var k *cluster
-	if err := c.stage(ctx, "control plane", 5*time.Minute, func(ctx context.Context) (err error) {
-		k, err = c.startCluster(ctx)
-		return err
-	}); err != nil {
-		return err
-	}
-	defer k.stop()
-	var v *vm
-	if err := c.stage(ctx, "power on", 15*time.Minute, func(ctx context.Context) (err error) {
-		v, err = c.powerOn(ctx, 4)
-		return err
-	}); err != nil {
-		return err
-	}
-	defer v.stop()
-	<-ctx.Done()
-	return nil
+	return (&tester{cache: c}).all(ctx, o)
 }

@@ -22,7 +22,10 @@ const (
 // layIdentity lays files over the real sysfs and makes the device node that no driver here has.
 func layIdentity() error {
 	l := &identity{dir: layer + "/upper"}
-	gpus, err := filepath.Glob("/sys/bus/pci/drivers/virtio-pci/0*/virtio*/drm/renderD*")
+	gpus, err := filepath.Glob("/sys/bus/pci/drivers/virtio-pci/0*/drm/renderD*")
+	if err == nil && len(gpus) == 0 {
+		err = errors.New("no display device has a render node")
+	}
 	if err != nil {
 		return err
 	}
@@ -93,8 +96,7 @@ func (l *identity) place(path string) string {
 
 // gpu makes the function that a render node hangs on an MI300X: as amdgpu shows it, and amdkfd.
 func (l *identity) gpu(render string, index, count int) {
-	drm := l.place(filepath.Dir(render)) // devices/pci…/<function>/virtio<n>/drm
-	function := filepath.Dir(filepath.Dir(drm))
+	function := l.place(filepath.Dir(filepath.Dir(render))) // devices/pci…/<address>
 	address := filepath.Base(function)
 	for name, content := range map[string]string{
 		"vendor": "0x1002", "device": "0x74a1", "class": "0x120000",
@@ -104,11 +106,6 @@ func (l *identity) gpu(render string, index, count int) {
 	}
 	l.link(function+"/driver", "bus/pci/drivers/amdgpu")
 	l.link("bus/pci/drivers/amdgpu/"+address, function)
-	nodes, err := os.ReadDir("/sys/" + drm)
-	l.keep(err)
-	for _, node := range nodes {
-		l.link(function+"/drm/"+node.Name(), drm+"/"+node.Name())
-	}
 	// The bridge pair that the card brings.
 	l.file(filepath.Dir(function)+"/vendor", "0x1022")
 	l.file(filepath.Dir(function)+"/device", "0x1500")
