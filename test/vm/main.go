@@ -21,13 +21,15 @@ import (
 
 type options struct {
 	bin   string
+	cache string
 	short bool
 	run   bool // inside the namespaces
 }
 
 func main() {
 	var o options
-	flag.StringVar(&o.bin, "bin", "bin", "folder with tandem and e2e-image.tar; results and the cache, vm, go there too")
+	flag.StringVar(&o.bin, "bin", "bin", "folder with tandem and e2e-image.tar; results go there too")
+	flag.StringVar(&o.cache, "cache", "bin/vm", "folder for what is downloaded and built")
 	flag.BoolVar(&o.short, "short", false, "one boot with few pods, and only if nothing has to be downloaded")
 	flag.BoolVar(&o.run, "run", false, "run with what was built; only for the program itself")
 	flag.Parse()
@@ -40,12 +42,14 @@ func main() {
 }
 
 func (o options) main(ctx context.Context) error {
-	bin, err := filepath.Abs(o.bin)
-	if err != nil {
-		return err
+	for _, dir := range []*string{&o.bin, &o.cache} {
+		absolute, err := filepath.Abs(*dir)
+		if err != nil {
+			return err
+		}
+		*dir = absolute
 	}
-	o.bin = bin
-	c := &cache{dir: filepath.Join(bin, "vm"), progress: &progress{out: os.Stdout, start: time.Now()}}
+	c := &cache{dir: o.cache, progress: &progress{out: os.Stdout, start: time.Now()}}
 	if o.run {
 		return o.test(ctx, c)
 	}
@@ -67,7 +71,7 @@ func (o options) build(ctx context.Context, c *cache) error {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return err
 	}
-	if err := errors.Join(c.packages(ctx)); err != nil {
+	if err := c.packages(ctx); err != nil {
 		return err
 	}
 	if err := c.kubernetes(ctx); err != nil {

@@ -102,7 +102,7 @@ func (c *cache) completeRoot(ctx context.Context, root string) error {
 			return err
 		}
 	}
-	for _, applet := range strings.Fields(string(applets)) {
+	for applet := range strings.FieldsSeq(string(applets)) {
 		link := filepath.Join(root, "bin", applet)
 		if _, err := os.Lstat(link); err == nil {
 			continue

@@ -173,9 +173,14 @@ func follow(ctx context.Context, cmd *exec.Cmd, next func(*json.Decoder) (enough
 	for !enough && err == nil {
 		enough, err = next(decoder)
 	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait() // killed
+	end(cmd)
 	return err
+}
+
+// end kills a program that has told enough.
+func end(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // with the error that it was killed
 }
 
 // view is what a container saw.
@@ -197,8 +202,7 @@ func (k *cluster) look(ctx context.Context, pod, container string) (*view, error
 	}
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
+	defer end(cmd)
 	v := &view{}
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		if v.read(lines.Text()) {

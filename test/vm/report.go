@@ -60,11 +60,11 @@ func addresses(what string, paths []string) string {
 	if len(paths) == 0 {
 		return ""
 	}
-	list := " " + what
+	list := []string{"", what}
 	for _, path := range paths {
-		list += " " + strings.TrimPrefix(filepath.Base(path), "0000:")
+		list = append(list, strings.TrimPrefix(filepath.Base(path), "0000:"))
 	}
-	return list
+	return strings.Join(list, " ")
 }
 
 // Pairs is how many of the pairs that a container could have are on one switch.

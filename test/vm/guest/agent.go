@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os/exec"
 	"strconv"
@@ -37,6 +38,10 @@ func serveAgent() error {
 		syscall.Sync()
 		tell("reboot: %v", syscall.Reboot(syscall.LINUX_REBOOT_CMD_RESTART))
 	})
+	listener, err := net.Listen("tcp", ":8080")
+	if err != nil {
+		return err
+	}
 	tell("ready")
-	return http.ListenAndServe(":8080", mux)
+	return http.Serve(listener, mux)
 }

@@ -118,8 +118,8 @@ func (l *identity) gpu(render string, index, count int) {
 func (l *identity) kfd(address, minor string, index, count int) {
 	const nodes = "class/kfd/kfd/topology/nodes/"
 	if index == 0 {
-		l.file(nodes+"0/properties", "cpu_cores_count 4\nsimd_count 0")
-		l.file(nodes+"1/properties", "cpu_cores_count 4\nsimd_count 0")
+		l.file(nodes+"0/properties", "cpu_cores_count 2\nsimd_count 0")
+		l.file(nodes+"1/properties", "cpu_cores_count 2\nsimd_count 0")
 	}
 	own := nodes + strconv.Itoa(index+2)
 	fields := strings.FieldsFunc(address, func(r rune) bool { return r == ':' || r == '.' })

@@ -62,8 +62,9 @@ func boot() error {
 		{"RDMA devices", createRDMA},
 		{"identity", layIdentity},
 		{"containerd", startContainerd},
-		{"images", importImages},
 		{"kubelet", startKubelet},
+		{"images", importImages}, // while the kubelet starts
+		{"registration", waitForKubelet},
 	} {
 		if err := step.run(); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
@@ -75,5 +76,5 @@ func boot() error {
 
 // tell writes a line that the host waits for or shows. It recognises them by their first word.
 func tell(format string, args ...any) {
-	fmt.Printf("guest: "+format+"\n", args...)
+	fmt.Fprintf(os.Stdout, "guest: "+format+"\n", args...)
 }

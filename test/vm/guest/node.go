@@ -12,7 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"k8s.io/kubelet/pkg/apis/podresources/v1"
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
 const containerdSocket = "/run/containerd/containerd.sock"
@@ -48,8 +48,12 @@ func writeBaseSpec(file string) error {
 	return os.WriteFile(file, content, 0o644)
 }
 
-// importImages does once what a registry would do.
+// importImages does once what a registry would do; after a reboot they are there.
 func importImages() error {
+	const done = "/var/lib/containerd/imported"
+	if _, err := os.Stat(done); err == nil {
+		return nil
+	}
 	images, err := filepath.Glob("/opt/images/*.tar")
 	if err != nil {
 		return err
@@ -59,14 +63,16 @@ func importImages() error {
 			return fmt.Errorf("import %s: %w: %s", image, err, output)
 		}
 	}
-	return nil
+	return os.WriteFile(done, nil, 0o644)
 }
 
 func startKubelet() error {
 	supervise("kubelet", "--config=/etc/kubernetes/kubelet.yaml", "--config-dir=/etc/kubernetes/kubelet.conf.d",
 		"--kubeconfig=/etc/kubernetes/kubeconfig", "--hostname-override=mi300x", "--node-ip=10.0.2.15")
-	return waitFor("/var/lib/kubelet/device-plugins/kubelet.sock")
+	return nil
 }
+
+func waitForKubelet() error { return waitFor("/var/lib/kubelet/device-plugins/kubelet.sock") }
 
 // supervise starts a program, and again whenever it ends; its output is kept in /var/log.
 func supervise(name string, args ...string) {
