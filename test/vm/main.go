@@ -20,10 +20,11 @@ import (
 )
 
 type options struct {
-	bin   string
-	cache string
-	short bool
-	run   bool // inside the namespaces
+	bin        string
+	cache      string
+	short      bool
+	admissions int
+	run        bool // inside the namespaces
 }
 
 func main() {
@@ -31,6 +32,7 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "bin", "folder with tandem and e2e-image.tar; results go there too")
 	flag.StringVar(&o.cache, "cache", "bin/vm", "folder for what is downloaded and built")
 	flag.BoolVar(&o.short, "short", false, "one boot with few pods, and only if nothing has to be downloaded")
+	flag.IntVar(&o.admissions, "admissions", 50, "pods of random sizes that come and go")
 	flag.BoolVar(&o.run, "run", false, "run with what was built; only for the program itself")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

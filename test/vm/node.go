@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -93,6 +94,15 @@ func (n *node) registeredAfter(ctx context.Context, before map[string]string, wh
 			return fmt.Errorf("wait until the kubelet knows %s: %w", strings.Join(which, " and "), context.Cause(ctx))
 		}
 	}
+}
+
+// lateAnswers counts what the daemons say of answers that were not there in time. The logs of daemons that are no more are gone.
+func (n *node) lateAnswers(ctx context.Context) (int, error) {
+	output, err := n.run(ctx, "cat /var/log/pods/kube-system_tandem-*/*/*.log | grep -c -e 'no answer in time' -e DeadlineExceeded -e source=local; true")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(output))
 }
 
 // holdings are owners by device, "namespace/pod/container" by "resource id".

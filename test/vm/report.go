@@ -49,8 +49,8 @@ func (r row) Saw() string {
 	if r.outcome != nil && r.outcome.reason != "" {
 		parts = append(parts, strings.TrimSpace(r.outcome.message))
 	}
-	if r.note != "" {
-		parts = append(parts, r.note)
+	if note := strings.TrimSuffix(r.note, "; "); note != "" {
+		parts = append(parts, note)
 	}
 	return strings.Join(parts, "; ")
 }

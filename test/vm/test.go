@@ -78,7 +78,7 @@ func (t *tester) machine(ctx context.Context, k *cluster, setups []setup, o opti
 	}
 	defer t.node.collect(t.path("run"))
 	for i, s := range setups {
-		if err := t.setup(ctx, s, i == 0 && !o.short); err != nil {
+		if err := t.setup(ctx, s, i == 0, o); err != nil {
 			return err
 		}
 	}
@@ -92,7 +92,7 @@ func (t *tester) machine(ctx context.Context, k *cluster, setups []setup, o opti
 }
 
 // setup goes through the scenarios of one set-up, and on the first of a machine through what takes longer.
-func (t *tester) setup(ctx context.Context, s setup, first bool) error {
+func (t *tester) setup(ctx context.Context, s setup, first bool, o options) error {
 	if err := t.stage(ctx, "install: "+s.title(), 10*time.Minute, func(ctx context.Context) error {
 		return t.node.install(ctx, s.deploy, sockets*switchesPerSocket*s.vfsPerPF)
 	}); err != nil {
@@ -106,7 +106,7 @@ func (t *tester) setup(ctx context.Context, s setup, first bool) error {
 	if err := t.agreed(ctx, s, "after the scenarios"); err != nil {
 		return err
 	}
-	if !first || s.vfsPerPF == 1 {
+	if !first || o.short || s.vfsPerPF == 1 {
 		return nil
 	}
 	for _, f := range faults {
@@ -114,7 +114,7 @@ func (t *tester) setup(ctx context.Context, s setup, first bool) error {
 			return err
 		}
 	}
-	if err := t.stage(ctx, "random admissions", 20*time.Minute, func(ctx context.Context) error { return t.random(ctx, s, 50) }); err != nil {
+	if err := t.stage(ctx, "random admissions", time.Hour, func(ctx context.Context) error { return t.random(ctx, s, o.admissions) }); err != nil {
 		return err
 	}
 	return t.stage(ctx, reboot.name, 15*time.Minute, func(ctx context.Context) error { return t.restart(ctx, s) })
