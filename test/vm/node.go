@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,7 +168,8 @@ func (n *node) fromLedger(ctx context.Context) (holdings, map[string]int, error)
 	return h, count, nil
 }
 
-// agree reports what PodResources, the ledger and the API server's node status do not agree on.
+// agree reports what PodResources, the ledger and the API server's node status do not agree on. The ledger learns from the
+// kubelet's next question that a pod is gone, and may learn late who an owner is: both are no disagreement.
 func (n *node) agree(ctx context.Context) error {
 	kubelet, err := n.fromKubelet(ctx)
 	if err != nil {
@@ -179,8 +179,17 @@ func (n *node) agree(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !maps.Equal(kubelet, ledger) {
-		return fmt.Errorf("PodResources has %v, the ledger %v", kubelet, ledger)
+	running := map[string]bool{}
+	for device, owner := range kubelet {
+		running[owner] = true
+		if known, ok := ledger[device]; !ok || known != "" && known != owner {
+			return fmt.Errorf("PodResources says that %s is with %q, the ledger says %q", device, owner, known)
+		}
+	}
+	for device, owner := range ledger {
+		if kubelet[device] == "" && running[owner] {
+			return fmt.Errorf("the ledger says that %s is with %s, PodResources does not", device, owner)
+		}
 	}
 	output, err := n.kubectl(ctx, "", "get", "node", nodeName, "-o", "jsonpath={.status.allocatable}")
 	if err != nil {
