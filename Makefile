@@ -91,7 +91,8 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	$(TOOLS)/kustomize build deployments/intent-kubelet >/dev/null
 	$(TOOLS)/kustomize build deployments/intent-api-server >/dev/null
 	$(TOOLS)/kustomize build deployments/monitoring >/dev/null
-	@for module in . test/kubelet test/bench test/chart test/browser tools tools/image; do (cd $$module && go mod tidy -diff) || exit 1; done
+	$(TOOLS)/kustomize build test/vm/deploy/stock >/dev/null
+	@for module in . test/kubelet test/bench test/chart test/browser test/vm/kubernetes tools tools/image; do (cd $$module && go mod tidy -diff) || exit 1; done
 	cd test/kubelet && go mod tidy -modfile=go.v1.37.mod -diff
 
 .PHONY: fuzz
@@ -133,8 +134,14 @@ gpu-check: build ## Compare what tandem-gpu offers on this machine with what the
 		echo "recorded in bin/this-machine.txt; CONTRIBUTING.md says how it becomes one of test/machines"; \
 	fi
 
+# VM is where the virtual machine's parts are kept: 2 GB.
+VM ?= $(BIN)/vm
+
 .PHONY: e2e
-e2e: demo ## End to end, as far as it goes today: the demo's checks through the built binaries on every recorded machine
+e2e: build ## Boot an emulated GPU node of a real cluster, install the pair on it and look at its pods (root, Debian 12); bin/e2e.html, E2E="--short" for less
+	cd tools/image && go run -buildvcs=false . --bin $(BIN) --tag tandem:e2e --tarball $(BIN)/e2e-image.tar
+	go build -buildvcs=false -o $(BIN)/e2e ./test/vm
+	$(BIN)/e2e --bin $(BIN) --cache $(VM) $(E2E)
 
 .PHONY: generate
 generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the Go code of the gRPC protocols (needs protoc)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
@@ -144,6 +145,23 @@ func in(root, dir string, args ...string) string {
 
 // TestAsOperatorsCallIt runs the programs from the image's root in the ways in which the stock plugins' operators and
 // manifests start theirs.
+
+func TestContainerdName(t *testing.T) {
+	for tag, want := range map[string]string{
+		"tandem:e2e":                 "docker.io/library/tandem:e2e",
+		"team/tandem:v1":             "docker.io/team/tandem:v1",
+		"registry.example/tandem:v1": "registry.example/tandem:v1",
+	} {
+		reference, err := name.NewTag(tag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := containerdName(reference); got != want {
+			t.Errorf("%s is %s to containerd, want %s", tag, got, want)
+		}
+	}
+}
+
 func TestAsOperatorsCallIt(t *testing.T) {
 	t.Attr("parity", "amd/image-shape")
 	t.Attr("parity", "nvidia/image-shape")

@@ -114,7 +114,7 @@ func writeTarball(to, tag string, image v1.Image) (int64, error) {
 		return 0, err
 	}
 	if err := oci.AppendImage(image, layout.WithAnnotations(map[string]string{
-		"io.containerd.image.name":          reference.Name(),
+		"io.containerd.image.name":          containerdName(reference),
 		"org.opencontainers.image.ref.name": reference.TagStr(),
 	})); err != nil {
 		return 0, err
@@ -123,6 +123,15 @@ func writeTarball(to, tag string, image v1.Image) (int64, error) {
 		return 0, err
 	}
 	return pack(dir, to)
+}
+
+// containerdName is what containerd and the kubelet call an image: docker.io is not index.docker.io to them, and an image that is
+// imported under the latter is not there for pods.
+func containerdName(tag name.Tag) string {
+	if tag.RegistryStr() == name.DefaultRegistry {
+		return "docker.io/" + tag.RepositoryStr() + ":" + tag.TagStr()
+	}
+	return tag.Name()
 }
 
 // writeDockerManifest writes manifest.json, which "docker load" understands in every version.

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+)
+
+// packed is one file of an archive: the content of a file here, or text.
+type packed struct {
+	name string // without the leading slash
+	from string
+	text string
+	mode int64
+}
+
+func (p packed) content() ([]byte, error) {
+	if p.from == "" {
+		return []byte(p.text), nil
+	}
+	return os.ReadFile(p.from)
+}
+
+// writeArchive writes files into an archive of one of the formats below.
+func writeArchive(to string, files []packed, format func(io.Writer, []packed) error) error {
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	return errors.Join(format(out, files), out.Close())
+}
+
+func tarball(w io.Writer, files []packed) error {
+	archive := tar.NewWriter(w)
+	for _, f := range files {
+		content, err := f.content()
+		if err != nil {
+			return err
+		}
+		if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(content)), Mode: f.mode}); err != nil {
+			return err
+		}
+		if _, err := archive.Write(content); err != nil {
+			return err
+		}
+	}
+	return archive.Close()
+}
+
+// cpio writes the format of an initial RAM disk (Documentation/driver-api/early-userspace/buffer-format.rst), with the
+// folders of the files and a console for the first process.
+func cpio(w io.Writer, files []packed) error {
+	const directory, regular, character = 0o040000, 0o100000, 0o020000
+	e := &cpioWriter{w: w}
+	e.entry("dev", directory|0o755, 0, nil)
+	e.entry("dev/console", character|0o600, 5<<8|1, nil)
+	made := map[string]bool{"dev": true, ".": true}
+	for _, f := range files {
+		if dir := path.Dir(f.name); !made[dir] {
+			made[dir] = true
+			e.entry(dir, directory|0o755, 0, nil)
+		}
+		content, err := f.content()
+		if err != nil {
+			return err
+		}
+		e.entry(f.name, regular|f.mode, 0, content)
+	}
+	e.entry("TRAILER!!!", 0, 0, nil)
+	return e.err
+}
+
+type cpioWriter struct {
+	w      io.Writer
+	number int // of the entry, its inode
+	err    error
+}
+
+// entry writes a header of 13 numbers in hex, the name and the content, each filled up to four bytes.
+func (e *cpioWriter) entry(name string, mode int64, device int, content []byte) {
+	e.number++
+	var out bytes.Buffer
+	out.WriteString("070701")
+	for _, field := range []int64{int64(e.number), mode, 0, 0, 1, 0, int64(len(content)), 0, 0, int64(device >> 8), int64(device & 0xff), int64(len(name) + 1), 0} {
+		fmt.Fprintf(&out, "%08x", field)
+	}
+	for _, part := range [][]byte{append([]byte(name), 0), content} {
+		out.Write(part)
+		for out.Len()%4 != 0 {
+			out.WriteByte(0)
+		}
+	}
+	if e.err == nil {
+		_, e.err = e.w.Write(out.Bytes())
+	}
+}
+
+// pauseImage packs the guest's program as the image of the sandboxes' container, in the format of "docker save".
+func (c *cache) pauseImage(to string) error {
+	var layer bytes.Buffer
+	if err := tarball(&layer, []packed{{name: "guest", from: c.path("guest"), mode: 0o755}}); err != nil {
+		return err
+	}
+	config, err := json.Marshal(map[string]any{
+		"os": "linux", "architecture": "amd64",
+		"config": map[string]any{"Entrypoint": []string{"/guest", "pause"}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
+	})
+	if err != nil {
+		return err
+	}
+	manifest, err := json.Marshal([]any{map[string]any{"Config": "config.json", "RepoTags": []string{"pause:e2e"}, "Layers": []string{"layer.tar"}}})
+	if err != nil {
+		return err
+	}
+	return writeArchive(to, []packed{
+		{name: "manifest.json", text: string(manifest), mode: 0o644},
+		{name: "config.json", text: string(config), mode: 0o644},
+		{name: "layer.tar", text: layer.String(), mode: 0o644},
+	}, tarball)
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// components are the programs of Kubernetes, named as their folders in k8s.io/kubernetes/cmd.
+var components = []string{"kubelet", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl"}
+
+// kubernetes builds them from the module kubernetes/go.mod.
+func (c *cache) kubernetes(ctx context.Context) error {
+	module := "test/vm/kubernetes"
+	key, err := hashFiles(module+"/go.mod", module+"/go.sum")
+	if err != nil {
+		return err
+	}
+	return c.make(ctx, "kubernetes", key, 45*time.Minute, func(ctx context.Context) error {
+		if err := os.MkdirAll(c.path("kubernetes"), 0o755); err != nil {
+			return err
+		}
+		version, err := command(ctx, inFolder(module, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes"))
+		if err != nil {
+			return err
+		}
+		stamp := "-s -w -X k8s.io/component-base/version.gitVersion=" + strings.TrimSpace(string(version))
+		for _, component := range components {
+			c.say("build %s", component)
+			cmd := inFolder(module, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamp, "-o", c.path("kubernetes")+"/", "k8s.io/kubernetes/cmd/"+component)
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+			if _, err := command(ctx, cmd); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func inFolder(dir, program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = dir
+	return cmd
+}
+
+func hashFiles(files ...string) (string, error) {
+	sum := sha256.New()
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		sum.Write(content)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// rootDisk packs root and the kubelet into an ext4 file system of which a run changes nothing. mke2fs makes it without mounting.
+func (c *cache) rootDisk(ctx context.Context) error {
+	key, err := hashFiles(c.path("root.key"), c.path("kubernetes.key"))
+	if err != nil {
+		return err
+	}
+	return c.make(ctx, "disk", key, 10*time.Minute, func(ctx context.Context) error {
+		root, disk := c.path("root"), c.path("root.ext4")
+		if err := copyFile(c.path("kubernetes/kubelet"), filepath.Join(root, "usr/local/bin/kubelet"), 0o755); err != nil {
+			return err
+		}
+		if err := os.Remove(disk); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		_, err := command(ctx, tool(root, "sbin/mke2fs", "-q", "-t", "ext4", "-E", "root_owner=0:0", "-d", root, disk, "4G"))
+		return err
+	})
+}
+
+func copyFile(from, to string, mode fs.FileMode) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, mode)
+}
+
+// initramfs is the guest's program and the modules of its disk.
+func (c *cache) initramfs(ctx context.Context) error {
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", c.path("guest"), "./test/vm/guest")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if _, err := command(ctx, cmd); err != nil {
+		return err
+	}
+	kernel, err := c.kernelVersion()
+	if err != nil {
+		return err
+	}
+	files := []packed{{name: "init", from: c.path("guest"), mode: 0o755}}
+	loaded := map[string]bool{}
+	for _, module := range []string{"virtio_blk", "ext4"} {
+		output, err := command(ctx, toolAs(c.path("root"), "bin/kmod", "modprobe", "-d", c.path("root"), "-S", kernel, "--show-depends", module))
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(output)) { // insmod FILE
+			kind, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if file = strings.TrimSpace(file); kind == "insmod" && !loaded[file] {
+				loaded[file] = true
+				files = append(files, packed{name: fmt.Sprintf("modules/%02d-%s", len(loaded), filepath.Base(file)), from: file, mode: 0o644})
+			}
+		}
+	}
+	return writeArchive(c.path("initramfs.cpio"), files, cpio)
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// fault is something that happens to the node while a pod runs.
+type fault struct {
+	name string
+	do   func(context.Context, *node) error
+	anew []string // daemons that the kubelet has to know anew after it
+}
+
+var faults = []fault{
+	{"kill -9 of tandem-gpu", inGuest("kill -9 $(pidof tandem-gpu)"), []string{"tandem-gpu"}},
+	{"kill -9 of tandem-rdma", inGuest("kill -9 $(pidof tandem-rdma)"), []string{"tandem-rdma"}},
+	{"kubelet restart", inGuest("kill $(pidof kubelet)"), daemons},
+	{"rolling update", func(ctx context.Context, n *node) error { return n.rollOut(ctx) }, nil},
+}
+
+var reboot = fault{"node reboot", func(ctx context.Context, n *node) error { return n.reboot(ctx) }, daemons}
+
+func inGuest(script string) func(context.Context, *node) error {
+	return func(ctx context.Context, n *node) error {
+		_, err := n.run(ctx, script)
+		return err
+	}
+}
+
+// suffer has a fault happen while a pod with two pairs runs. That pod has to live on, with its devices, and the next one
+// has to get pairs of what is left.
+func (t *tester) suffer(ctx context.Context, s setup, f fault) error {
+	start := time.Now()
+	holder := t.podName()
+	if _, err := t.node.create(ctx, holder, pair(2).asks); err != nil {
+		return err
+	}
+	before, err := t.state(ctx, holder)
+	if err != nil {
+		return err
+	}
+	registrations, err := t.node.registrations(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.do(ctx, t.node); err != nil {
+		return err
+	}
+	if err := t.node.registeredAfter(ctx, registrations, f.anew...); err != nil {
+		return err
+	}
+	next := t.podName()
+	o, late, err := t.admit(ctx, next, s, pair(2))
+	if err != nil {
+		return err
+	}
+	r := row{setup: s.title(), scenario: f.name + ", then 2+2", outcome: o, problem: judge(s, pair(2), o)}
+	after, err := t.state(ctx, holder)
+	switch {
+	case err != nil:
+		return err
+	case after != before:
+		r.problem = fmt.Sprintf("the running pod was %s and is %s", before, after)
+	default:
+		r.note = "the running pod was " + after + "; " + lateNote(late)
+	}
+	t.add(r)
+	t.say("  %s took %.0f s", f.name, time.Since(start).Seconds())
+	return errors.Join(t.agreed(ctx, s, "after "+f.name), t.node.remove(ctx, holder, next))
+}
+
+// restart reboots the node under a pod and looks at the next one; what becomes of the first is the kubelet's to say.
+func (t *tester) restart(ctx context.Context, s setup) error {
+	holder, next := t.podName(), t.podName()
+	if _, err := t.node.create(ctx, holder, pair(2).asks); err != nil {
+		return err
+	}
+	registrations, err := t.node.registrations(ctx)
+	if err != nil {
+		return err
+	}
+	if err := reboot.do(ctx, t.node); err != nil {
+		return err
+	}
+	if err := t.node.registeredAfter(ctx, registrations, reboot.anew...); err != nil {
+		return err
+	}
+	o, late, err := t.admit(ctx, next, s, pair(2))
+	if err != nil {
+		return err
+	}
+	state, err := t.state(ctx, holder)
+	if err != nil {
+		return err
+	}
+	t.add(row{setup: s.title(), scenario: reboot.name + ", then 2+2", outcome: o, problem: judge(s, pair(2), o), note: "the pod from before is " + state + "; " + lateNote(late)})
+	return t.node.remove(ctx, holder, next)
+}
+
+// state is how a pod is: its phase and how often its container was started again.
+func (t *tester) state(ctx context.Context, name string) (string, error) {
+	pod, err := t.node.watchPod(ctx, name, func(*corev1.Pod) bool { return true })
+	if err != nil {
+		return "", err
+	}
+	restarts := int32(0)
+	for _, status := range pod.Status.ContainerStatuses {
+		restarts += status.RestartCount
+	}
+	state := fmt.Sprintf("%s, started again %d times", pod.Status.Phase, restarts)
+	if pod.Status.Reason != "" {
+		state += " (" + pod.Status.Reason + ")"
+	}
+	return state, nil
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	_ "embed"
+	"os"
+	"path/filepath"
+)
+
+//go:embed etc/containerd.toml
+var containerdConfig string
+
+//go:embed etc/kubelet.yaml
+var kubeletConfig string
+
+//go:embed etc/cni.conflist
+var cniConfig string
+
+// shippedKubeletConfig is what users drop into their kubelet's configuration folder.
+const shippedKubeletConfig = "deployments/kubelet/config.yaml"
+
+// guestFiles packs what is laid over the guest's root when it boots.
+func (c *cache) guestFiles(bin, to string) error {
+	pause := c.path("pause.tar")
+	if err := c.pauseImage(pause); err != nil {
+		return err
+	}
+	return writeArchive(to, []packed{
+		{name: "etc/passwd", text: "root:x:0:0:root:/root:/bin/sh\n", mode: 0o644},
+		{name: "etc/group", text: "root:x:0:\n", mode: 0o644},
+		{name: "etc/hosts", text: "127.0.0.1 localhost\n10.0.2.15 " + nodeName + "\n", mode: 0o644},
+		{name: "etc/resolv.conf", text: "", mode: 0o644},
+		{name: "etc/machine-id", text: "74616e64656d00000000000000000000\n", mode: 0o644},
+		{name: "etc/containerd/config.toml", text: containerdConfig, mode: 0o644},
+		{name: "etc/cni/net.d/10-pods.conflist", text: cniConfig, mode: 0o644},
+		{name: "etc/kubernetes/kubelet.yaml", text: kubeletConfig, mode: 0o644},
+		{name: "etc/kubernetes/kubelet.conf.d/tandem.conf", from: shippedKubeletConfig, mode: 0o644},
+		{name: "etc/kubernetes/kubeconfig", text: kubeconfig("https://10.0.2.2:6443", nodeToken), mode: 0o600},
+		{name: "opt/images/pause.tar", from: pause, mode: 0o644},
+		{name: "opt/images/tandem.tar", from: filepath.Join(bin, "e2e-image.tar"), mode: 0o644},
+		{name: "usr/local/bin/tandem", from: filepath.Join(bin, "tandem"), mode: 0o755},
+		{name: "usr/local/bin/guest", from: c.path("guest"), mode: 0o755},
+	}, tarball)
+}
+
+// warm reports what is missing for a run without downloads and long builds, "" for nothing.
+func (c *cache) warm() string {
+	for _, thing := range []string{"packages", "root", "kubernetes", "disk"} {
+		if _, err := os.Stat(c.path(thing + ".key")); err != nil {
+			return thing
+		}
+	}
+	return ""
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+)
+
+// What QEMU's user network gives a guest.
+const (
+	address = "10.0.2.15/24"
+	gateway = "10.0.2.2" // the host's loopback
+)
+
+func setUpNetwork() error {
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+		return err
+	}
+	loopback, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	link, err := netlink.LinkByName("eth0")
+	if err != nil {
+		return err
+	}
+	own, err := netlink.ParseAddr(address)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		netlink.LinkSetUp(loopback),
+		netlink.LinkSetUp(link),
+		netlink.AddrAdd(link, own),
+		netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(gateway)}),
+	)
+}
+
+// createVFs makes as many VFs on every NIC as the kernel's command line says: tandem.vfs=4.
+func createVFs() error {
+	line, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return err
+	}
+	count := "0"
+	for word := range strings.FieldsSeq(string(line)) {
+		if value, ok := strings.CutPrefix(word, "tandem.vfs="); ok {
+			count = value
+		}
+	}
+	files, err := filepath.Glob("/sys/bus/pci/drivers/igb/*/sriov_numvfs")
+	if err == nil && len(files) == 0 {
+		err = errors.New("no NIC has VFs")
+	}
+	for _, file := range files {
+		err = errors.Join(err, os.WriteFile(file, []byte(count), 0o644))
+	}
+	return err
+}
+
+// createRDMA puts a software RDMA device over every NIC and VF, under the names that mlx5 would give: NICs first.
+func createRDMA() error {
+	number := 0
+	for _, driver := range []string{"igb", "igbvf"} {
+		netdevs, err := filepath.Glob("/sys/bus/pci/drivers/" + driver + "/0*/net/*")
+		if err != nil {
+			return err
+		}
+		for _, netdev := range netdevs {
+			name := "mlx5_" + strconv.Itoa(number)
+			if err := netlink.RdmaLinkAdd(name, "rxe", filepath.Base(netdev)); err != nil {
+				return fmt.Errorf("add %s to %s: %w", name, netdev, err)
+			}
+			number++
+		}
+	}
+	return nil
+}

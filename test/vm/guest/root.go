@@ -1,0 +1,185 @@
+package main
+
+import (
+	"archive/tar"
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"unsafe"
+)
+
+// Disks, as the host attaches them.
+const (
+	rootDisk  = "/dev/vda" // ext4
+	filesDisk = "/dev/vdb" // a tarball, and nothing else
+)
+
+// mount makes the folder and mounts onto it.
+func mount(source, target, kind string, flags uintptr, options string) error {
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return err
+	}
+	if err := syscall.Mount(source, target, kind, flags, options); err != nil {
+		return fmt.Errorf("mount %s: %w", target, err)
+	}
+	return nil
+}
+
+// enterRoot leaves the initial RAM disk, whose folder /modules holds what the disk needs, in order.
+func enterRoot() error {
+	for _, kind := range []string{"devtmpfs:/dev", "proc:/proc", "sysfs:/sys"} {
+		name, target, _ := strings.Cut(kind, ":")
+		if err := mount(name, target, name, 0, ""); err != nil && !errors.Is(err, syscall.EBUSY) {
+			return err
+		}
+	}
+	files, err := filepath.Glob("/modules/*.ko.xz")
+	if err != nil {
+		return err
+	}
+	for _, file := range files { // sorted by name
+		if err := loadModule(file); err != nil {
+			return err
+		}
+	}
+	if err := mount(rootDisk, "/root", "ext4", 0, ""); err != nil {
+		return err
+	}
+	for _, dir := range []string{"/dev", "/proc", "/sys"} {
+		if err := mount(dir, "/root"+dir, "", syscall.MS_MOVE, ""); err != nil {
+			return err
+		}
+	}
+	if err := os.Chdir("/root"); err != nil {
+		return err
+	}
+	if err := syscall.Mount(".", "/", "", syscall.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("move the root: %w", err)
+	}
+	return errors.Join(syscall.Chroot("."), os.Chdir("/"))
+}
+
+func mountAll() error {
+	for _, m := range []struct{ kind, target, options string }{
+		{"devpts", "/dev/pts", "gid=5,mode=620,ptmxmode=666"},
+		{"tmpfs", "/dev/shm", ""},
+		{"mqueue", "/dev/mqueue", ""},
+		{"tmpfs", "/run", "mode=755"},
+		{"tmpfs", "/tmp", ""},
+		{"cgroup2", "/sys/fs/cgroup", "nsdelegate"},
+	} {
+		if err := mount(m.kind, m.target, m.kind, 0, m.options); err != nil {
+			return err
+		}
+	}
+	// The kubelet mounts volumes that containers are to see.
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("share mounts: %w", err)
+	}
+	return syscall.Sethostname([]byte("mi300x"))
+}
+
+// unpackFiles lays the host's files over the root. After a reboot they are laid over themselves.
+func unpackFiles() error {
+	disk, err := os.Open(filesDisk)
+	if err != nil {
+		return err
+	}
+	defer disk.Close()
+	archive := tar.NewReader(bufio.NewReaderSize(disk, 1<<20))
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", filesDisk, err)
+		}
+		if err := unpackFile(filepath.Join("/", header.Name), header.FileInfo().Mode(), archive); err != nil {
+			return err
+		}
+	}
+}
+
+func unpackFile(name string, mode fs.FileMode, content io.Reader) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, content)
+	return errors.Join(err, file.Close())
+}
+
+// modules are those of the node, and those of the stand-ins: virtio-net is loaded first, so its netdev is eth0.
+var modules = []string{
+	"virtio_net", "overlay", "veth", "bridge", "br_netfilter",
+	"virtio_gpu", "igb", "igbvf", "ib_uverbs", "ib_umad", "rdma_ucm", "rdma_rxe",
+}
+
+// loadModules follows modules.dep: a line for each module, "file: file…", the last one to be loaded first.
+func loadModules() error {
+	folders, err := filepath.Glob("/lib/modules/*/modules.dep")
+	if err != nil || len(folders) != 1 {
+		return fmt.Errorf("want one modules.dep in /lib/modules: %v %w", folders, err)
+	}
+	content, err := os.ReadFile(folders[0])
+	if err != nil {
+		return err
+	}
+	needs := map[string][]string{} // by module, itself first
+	for line := range strings.Lines(string(content)) {
+		files := strings.Fields(strings.Replace(line, ":", " ", 1))
+		name, _, _ := strings.Cut(filepath.Base(files[0]), ".")
+		needs[strings.ReplaceAll(name, "-", "_")] = files
+	}
+	for _, module := range modules {
+		if len(needs[module]) == 0 {
+			return fmt.Errorf("the kernel has no module %s", module)
+		}
+		for _, file := range slices.Backward(needs[module]) {
+			if err := loadModule(filepath.Join(filepath.Dir(folders[0]), file)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+const (
+	finitModule    = 313 // its number on amd64, of arch/x86/entry/syscalls/syscall_64.tbl
+	compressedFile = 4   // MODULE_INIT_COMPRESSED_FILE of include/uapi/linux/module.h
+)
+
+// loadModule has the kernel unpack the file.
+func loadModule(file string) error {
+	module, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer module.Close()
+	options := []byte{0}
+	_, _, failed := syscall.Syscall(finitModule, module.Fd(), uintptr(unsafe.Pointer(&options[0])), compressedFile)
+	if failed != 0 && failed != syscall.EEXIST {
+		return fmt.Errorf("load %s: %w", file, failed)
+	}
+	return nil
+}
+
+// onlineCPUs starts the CPUs that the command line keeps off at first: starting them late makes the boot faster.
+func onlineCPUs() error {
+	files, err := filepath.Glob("/sys/devices/system/cpu/cpu[1-9]*/online")
+	for _, file := range files {
+		err = errors.Join(err, os.WriteFile(file, []byte("1"), 0o644))
+	}
+	return err
+}

@@ -1,0 +1,116 @@
+// Command vm is the end-to-end test: it boots a machine with a real kernel, real PCIe switches, NICs and VFs, makes it a node
+// of a real cluster, installs Tandem on it from deployments as a user does, and looks at what pods get. "make e2e" runs it.
+//
+// QEMU emulates the machine, with nothing but the silicon's names made up (guest/identity.go). Everything else is what runs
+// on servers: Debian's kernel, containerd and runc, the kubelet, API server, scheduler and controllers of one release.
+// What is downloaded and built is kept in a folder, so that later runs take minutes.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	bin        string
+	cache      string
+	short      bool
+	admissions int
+	run        bool // inside the namespaces
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.bin, "bin", "bin", "folder with tandem and e2e-image.tar; results go there too")
+	flag.StringVar(&o.cache, "cache", "bin/vm", "folder for what is downloaded and built")
+	flag.BoolVar(&o.short, "short", false, "one boot with few pods, and only if nothing has to be downloaded")
+	flag.IntVar(&o.admissions, "admissions", 50, "pods of random sizes that come and go")
+	flag.BoolVar(&o.run, "run", false, "run with what was built; only for the program itself")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := o.main(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "vm:", err)
+		os.Exit(1)
+	}
+}
+
+func (o options) main(ctx context.Context) error {
+	for _, dir := range []*string{&o.bin, &o.cache} {
+		absolute, err := filepath.Abs(*dir)
+		if err != nil {
+			return err
+		}
+		*dir = absolute
+	}
+	c := &cache{dir: o.cache, progress: &progress{out: os.Stdout, start: time.Now()}}
+	if o.run {
+		return o.test(ctx, c)
+	}
+	if os.Getuid() != 0 {
+		return errors.New("run it as root: it makes namespaces of its own")
+	}
+	if missing := c.warm(); o.short && missing != "" {
+		c.say("skipped: there is no %s in %s yet; make e2e puts it there", missing, c.dir)
+		return nil
+	}
+	if err := o.build(ctx, c); err != nil {
+		return err
+	}
+	return o.enter()
+}
+
+// build makes everything that needs the network.
+func (o options) build(ctx context.Context, c *cache) error {
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return err
+	}
+	if err := c.packages(ctx); err != nil {
+		return err
+	}
+	if err := c.kubernetes(ctx); err != nil {
+		return err
+	}
+	if err := c.rootDisk(ctx); err != nil {
+		return err
+	}
+	return c.stage(ctx, "initial RAM disk and files", 5*time.Minute, func(ctx context.Context) error {
+		if err := c.initramfs(ctx); err != nil {
+			return err
+		}
+		return c.guestFiles(o.bin, c.path("files.tar"))
+	})
+}
+
+// enter runs this program again in namespaces of its own: what it starts sees no network but its own, and ends with it.
+func (o options) enter() error {
+	cmd := exec.Command("/proc/self/exe", append([]string{"-run"}, os.Args[1:]...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	return cmd.Run()
+}
+
+// test runs in the namespaces.
+func (o options) test(ctx context.Context, c *cache) error {
+	if err := errors.Join(
+		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
+		syscall.Mount("proc", "/proc", "proc", 0, ""),
+		setUpLoopback(),
+		os.RemoveAll(c.path("run")),
+		os.MkdirAll(c.path("run"), 0o755),
+	); err != nil {
+		return fmt.Errorf("set up the namespaces: %w", err)
+	}
+	return (&tester{cache: c}).all(ctx, o)
+}

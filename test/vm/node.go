@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// node is the machine in its cluster.
+type node struct {
+	*cluster
+	*vm
+}
+
+var daemons = []string{"tandem-gpu", "tandem-rdma"}
+
+// install applies one of the folders below deploy as a user would, and waits until both daemons offer their devices.
+func (n *node) install(ctx context.Context, deploy string, vfs int) error {
+	before, err := n.registrations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"wait", "--for=create", "--timeout=5m", "node/" + nodeName},
+		{"wait", "--for=condition=Ready", "--timeout=5m", "node/" + nodeName},
+		{"label", "--overwrite", "node", nodeName, "tandem.dev/node=true"},
+		{"apply", "-k", "test/vm/deploy/" + deploy},
+	} {
+		if _, err := n.kubectl(ctx, "", args...); err != nil {
+			return err
+		}
+	}
+	if before["tandem-gpu"] != "" { // a change of the ConfigMap alone restarts nothing
+		return n.rollOut(ctx)
+	}
+	if err := n.registeredAfter(ctx, before, daemons...); err != nil {
+		return err
+	}
+	for resource, count := range map[string]int{gpuResource: sockets * switchesPerSocket, vfResource: vfs} {
+		path := fmt.Sprintf("{.status.allocatable.%s}", strings.ReplaceAll(resource, ".", `\.`))
+		if _, err := n.kubectl(ctx, "", "wait", "--timeout=5m", fmt.Sprintf("--for=jsonpath=%s=%d", path, count), "node/"+nodeName); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rollOut replaces both daemons, as after a change.
+func (n *node) rollOut(ctx context.Context) error {
+	before, err := n.registrations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, daemon := range daemons {
+		for _, args := range [][]string{{"rollout", "restart"}, {"rollout", "status", "--timeout=5m"}} {
+			if _, err := n.kubectl(ctx, "", append([]string{"-n", "kube-system"}, append(args, "daemonset/"+daemon)...)...); err != nil {
+				return err
+			}
+		}
+	}
+	return n.registeredAfter(ctx, before, daemons...)
+}
+
+// registrations are the log lines with which the daemons last said that the kubelet knows them, "" where there is none.
+func (n *node) registrations(ctx context.Context) (map[string]string, error) {
+	last := map[string]string{}
+	for _, daemon := range daemons {
+		line, err := n.run(ctx, "cat /var/log/pods/kube-system_"+daemon+"-*/*/*.log 2>/dev/null | grep 'msg=registered' | sort | tail -n 1")
+		if err != nil {
+			return nil, err
+		}
+		last[daemon] = line
+	}
+	return last, nil
+}
+
+// registeredAfter waits until the kubelet knows daemons anew.
+func (n *node) registeredAfter(ctx context.Context, before map[string]string, which ...string) error {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		now, err := n.registrations(ctx)
+		if err == nil && !slices.ContainsFunc(which, func(d string) bool { return now[d] == before[d] }) {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait until the kubelet knows %s: %w", strings.Join(which, " and "), context.Cause(ctx))
+		}
+	}
+}
+
+// lateAnswers counts what the daemons say of answers that were not there in time. The logs of daemons that are no more are gone.
+func (n *node) lateAnswers(ctx context.Context) (int, error) {
+	output, err := n.run(ctx, "cat /var/log/pods/kube-system_tandem-*/*/*.log | grep -c -e 'no answer in time' -e DeadlineExceeded -e source=local; true")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(output))
+}
+
+// holdings are owners by device, "namespace/pod/container" by "resource id".
+type holdings map[string]string
+
+// fromKubelet is what PodResources lists.
+func (n *node) fromKubelet(ctx context.Context) (holdings, error) {
+	output, err := n.run(ctx, "guest podresources")
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Pods []struct {
+			Name, Namespace string
+			Containers      []struct {
+				Name    string
+				Devices []struct {
+					Resource string   `json:"resource_name"`
+					IDs      []string `json:"device_ids"`
+				}
+			}
+		} `json:"pod_resources"`
+	}
+	if err := json.Unmarshal([]byte(output), &list); err != nil {
+		return nil, fmt.Errorf("read PodResources: %w: %s", err, output)
+	}
+	h := holdings{}
+	for _, pod := range list.Pods {
+		for _, container := range pod.Containers {
+			for _, devices := range container.Devices {
+				for _, id := range devices.IDs {
+					h[devices.Resource+" "+id] = pod.Namespace + "/" + pod.Name + "/" + container.Name
+				}
+			}
+		}
+	}
+	return h, nil
+}
+
+// fromLedger is what tandem status tells, and how many devices there are of each resource.
+func (n *node) fromLedger(ctx context.Context) (holdings, map[string]int, error) {
+	output, err := n.run(ctx, "tandem status -o json")
+	if err != nil {
+		return nil, nil, err
+	}
+	var status struct {
+		Resources []struct {
+			Name    string
+			Devices []struct{ ID, State, Owner string }
+		}
+	}
+	if err := json.Unmarshal([]byte(output), &status); err != nil {
+		return nil, nil, fmt.Errorf("read tandem status: %w: %s", err, output)
+	}
+	h, count := holdings{}, map[string]int{}
+	for _, resource := range status.Resources {
+		for _, device := range resource.Devices {
+			count[resource.Name]++
+			if device.State == "allocated" {
+				h[resource.Name+" "+device.ID] = device.Owner
+			}
+		}
+	}
+	return h, count, nil
+}
+
+// agree reports what PodResources, the ledger and the API server's node status do not agree on. The ledger learns from the
+// kubelet's next question that a pod is gone, and may learn late who an owner is: both are no disagreement.
+func (n *node) agree(ctx context.Context) error {
+	kubelet, err := n.fromKubelet(ctx)
+	if err != nil {
+		return err
+	}
+	ledger, count, err := n.fromLedger(ctx)
+	if err != nil {
+		return err
+	}
+	running := map[string]bool{}
+	for device, owner := range kubelet {
+		running[owner] = true
+		if known, ok := ledger[device]; !ok || known != "" && known != owner {
+			return fmt.Errorf("PodResources says that %s is with %q, the ledger says %q", device, owner, known)
+		}
+	}
+	for device, owner := range ledger {
+		if kubelet[device] == "" && running[owner] {
+			return fmt.Errorf("the ledger says that %s is with %s, PodResources does not", device, owner)
+		}
+	}
+	output, err := n.kubectl(ctx, "", "get", "node", nodeName, "-o", "jsonpath={.status.allocatable}")
+	if err != nil {
+		return err
+	}
+	var allocatable map[string]string
+	if err := json.Unmarshal([]byte(output), &allocatable); err != nil {
+		return err
+	}
+	for resource, devices := range count {
+		if allocatable[resource] != fmt.Sprint(devices) {
+			return fmt.Errorf("the node has %s of %s to give, the ledger %d", allocatable[resource], resource, devices)
+		}
+	}
+	return nil
+}

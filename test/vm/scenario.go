@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// scenario is a pod, and what has to become of it.
+type scenario struct {
+	name    string
+	asks    []ask
+	refused string // the kubelet's reason; "" where it has to be admitted
+}
+
+// setup is a way to run the node.
+type setup struct {
+	name      string
+	deploy    string // a folder below deploy
+	vfsPerPF  int
+	tandem    bool // every pair has to be on one switch
+	scenarios []scenario
+}
+
+const topology = "TopologyAffinityError"
+
+func pair(n int) scenario {
+	return scenario{name: fmt.Sprintf("%d+%d", n, n), asks: []ask{{gpus: n, vfs: n}}}
+}
+
+// refusedPair is one that the kubelet refuses even on an empty node.
+func refusedPair(n int) scenario {
+	s := pair(n)
+	s.refused = topology
+	return s
+}
+
+var kinds = []scenario{
+	{name: "4 GPUs", asks: []ask{{gpus: 4}}},
+	{name: "4 VFs", asks: []ask{{vfs: 4}}},
+	{name: "two containers, 2+2 and 1+1", asks: []ask{{gpus: 2, vfs: 2}, {gpus: 1, vfs: 1}}},
+	{name: "init container 2+2, then 2+2", asks: []ask{{gpus: 2, vfs: 2, init: true}, {gpus: 2, vfs: 2}}},
+	{name: "Guaranteed, 2 CPUs and 2+2", asks: []ask{{gpus: 2, vfs: 2, cpus: 2}}},
+}
+
+// machines are the boots, each with the set-ups that follow each other on it.
+func machines(short bool) [][]setup {
+	sizes := []scenario{pair(1), pair(2), pair(4)}
+	if short {
+		return [][]setup{{{"Tandem", "tandem", 4, true, []scenario{pair(4), pair(8)}}}}
+	}
+	return [][]setup{
+		{
+			{"Tandem, as shipped", "tandem", 4, true, slices.Concat(sizes, []scenario{pair(8)}, kinds)},
+			{"Tandem, hints for VFs", "hints", 4, true, slices.Concat(sizes, []scenario{refusedPair(8)})},
+			{"stock, no preferred allocation", "stock", 4, false, slices.Concat(sizes, []scenario{refusedPair(8)})},
+		},
+		{
+			{"Tandem, as shipped", "tandem", 1, true, slices.Concat(sizes, []scenario{pair(8)}, kinds)},
+			{"Tandem, hints for VFs", "hints", 1, true, slices.Concat(sizes, []scenario{pair(8)})},
+			{"stock, no preferred allocation", "stock", 1, false, slices.Concat(sizes, []scenario{pair(8)})},
+		},
+	}
+}
+
+// tries is how often a pod is created whose pairs are not as they should be because an answer came late. A plugin has 100 ms,
+// which an emulated machine on a busy host does not always keep; what comes late is said in the result.
+const tries = 4
+
+// try creates a scenario's pod, judges what became of it, and removes it.
+func (t *tester) try(ctx context.Context, s setup, c scenario) error {
+	name := t.podName()
+	o, late, err := t.admit(ctx, name, s, c)
+	if err == nil {
+		t.add(row{setup: s.title(), scenario: c.name, outcome: o, problem: judge(s, c, o), note: lateNote(late)})
+	}
+	return errors.Join(err, t.node.remove(ctx, name))
+}
+
+// admit creates a pod, and again where it was not as it should be and the daemons say that an answer was late. Late is how
+// often that was.
+func (t *tester) admit(ctx context.Context, name string, s setup, c scenario) (o *outcome, late int, err error) {
+	for {
+		before, err := t.node.lateAnswers(ctx)
+		if err != nil {
+			return nil, late, err
+		}
+		if o, err = t.node.create(ctx, name, c.asks); err != nil {
+			return nil, late, err
+		}
+		after, err := t.node.lateAnswers(ctx)
+		if err != nil || after == before || judge(s, c, o) == "" || late == tries-1 {
+			return o, late, err
+		}
+		late++
+		t.say("  %s: an answer came late: once more", c.name)
+		if err := t.node.remove(ctx, name); err != nil {
+			return nil, late, err
+		}
+	}
+}
+
+func lateNote(late int) string {
+	if late == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d times before with an answer that came late", late)
+}
+
+// judge says what is wrong with an outcome, "" for nothing.
+func judge(s setup, c scenario, o *outcome) string {
+	switch {
+	case o.reason != c.refused:
+		return fmt.Sprintf("refused for %q, want %q", o.reason, c.refused)
+	case o.reason != "":
+		return ""
+	}
+	for i, a := range c.asks {
+		v := o.containers[i]
+		switch {
+		case len(v.gpus) != a.gpus || len(v.vfs) != a.vfs:
+			return fmt.Sprintf("container %d saw %d GPUs and %d VFs", i, len(v.gpus), len(v.vfs))
+		case s.tandem && v.pairs() != min(a.gpus, a.vfs):
+			return fmt.Sprintf("container %d has %d of %d pairs on one switch", i, v.pairs(), min(a.gpus, a.vfs))
+		case s.tandem && !v.verified:
+			return fmt.Sprintf("container %d: %s", i, v.verdict)
+		}
+	}
+	return ""
+}
+
+func (s setup) title() string {
+	return fmt.Sprintf("%s, %d VFs per PF", s.name, s.vfsPerPF)
+}
+
+// random admits pods of random sizes while others come and go, and counts pairs. What the kubelet refuses because no
+// NUMA node has enough left is no fault.
+func (t *tester) random(ctx context.Context, s setup, admissions int) error {
+	start := time.Now()
+	dice := rand.New(rand.NewPCG(1, 2))
+	live := map[string]ask{}
+	free := ask{gpus: sockets * switchesPerSocket, vfs: sockets * switchesPerSocket * s.vfsPerPF}
+	var admitted, refused, pairs, wanted, late int
+	var problem string
+	for range admissions {
+		sizes := []ask{{gpus: 1, vfs: 1}, {gpus: 2, vfs: 2}, {gpus: 4, vfs: 4}, {gpus: 1, vfs: 1}, {gpus: 2, vfs: 2}, {gpus: 1}, {vfs: 1}}
+		want := sizes[dice.IntN(len(sizes))]
+		var leaving []string
+		for name, held := range live { // in map order: chance too
+			if free.gpus >= want.gpus && free.vfs >= want.vfs && dice.IntN(4) > 0 {
+				continue
+			}
+			leaving = append(leaving, name)
+			free.gpus, free.vfs = free.gpus+held.gpus, free.vfs+held.vfs
+			delete(live, name)
+		}
+		if err := t.node.remove(ctx, leaving...); err != nil {
+			return err
+		}
+		name := t.podName()
+		o, again, err := t.admit(ctx, name, s, scenario{name: name, asks: []ask{want}})
+		if err != nil {
+			return err
+		}
+		late += again
+		if o.reason != "" {
+			refused++
+			if o.reason != topology {
+				problem = o.reason + ": " + o.message
+			}
+			if err := t.node.remove(ctx, name); err != nil {
+				return err
+			}
+			continue
+		}
+		admitted++
+		live[name] = want
+		free.gpus, free.vfs = free.gpus-want.gpus, free.vfs-want.vfs
+		pairs += o.containers[0].pairs()
+		wanted += min(want.gpus, want.vfs)
+		t.say("  %d admitted, %d refused, %d of %d pairs on one switch", admitted, refused, pairs, wanted)
+	}
+	if pairs != wanted {
+		problem = fmt.Sprintf("%d of %d pairs on one switch", pairs, wanted)
+	}
+	t.add(row{setup: s.title(), scenario: fmt.Sprintf("%d random admissions", admissions), problem: problem, took: time.Since(start),
+		note: fmt.Sprintf("%d admitted, %d refused (%s), %d of %d pairs on one switch; %d tried again since an answer came late", admitted, refused, topology, pairs, wanted, late)})
+	if err := t.agreed(ctx, s, "after random admissions"); err != nil {
+		return err
+	}
+	_, err := t.node.kubectl(ctx, "", "delete", "pod", "--all")
+	return err
+}
+
+// agreed adds a row on whether the kubelet, the ledger and the API server say the same.
+func (t *tester) agreed(ctx context.Context, s setup, when string) error {
+	start := time.Now()
+	r := row{setup: s.title(), scenario: "PodResources, node status and ledger " + when, note: "agree"}
+	if err := t.node.agree(ctx); err != nil {
+		r.note, r.problem = "", err.Error()
+	}
+	r.took = time.Since(start)
+	t.add(r)
+	return ctx.Err()
+}
