@@ -68,7 +68,7 @@ type Device struct {
 	Driver  string // name of the driver it is bound to, "" for none
 	NUMA    NUMANode
 	PCIe    PCIeLink
-	ACS     ACS       // of a bridge
+	ACS     ACS       // of a bridge; unknown for anything else
 	PF      Address   // of a VF: its PF (physfn); the zero Address for anything else
 	VFs     []Address // of a PF: its VFs in the order of their index (virtfn0, virtfn1 …)
 	Netdevs []string  // names of its network interfaces in this network namespace, sorted

@@ -8,8 +8,9 @@ import (
 )
 
 // maxSteps bounds the work on one choice: so many pairs of table entries are combined, at 5 to 20 ns each, before it is given up to find
-// the best choice for sure. What is done instead takes half as many again at most. That keeps a choice below 20 ms on a server's core,
-// see BenchmarkWorst. Requests of eight GPUs take hundreds of steps. Those that need more than the bound want many devices that are mostly far from any partner, in
+// the best choice for sure. What is done instead takes half as many again at most. That keeps a choice below 20 ms on a server's core
+// for up to 64 GPUs and 1016 VFs, see BenchmarkWorst; with thousands of devices it takes longer to put them in their places. Requests of
+// eight GPUs take hundreds of steps. Those that need more than the bound want many devices that are mostly far from any partner, in
 // halves of which none is a multiple of the other.
 const maxSteps = 600_000
 

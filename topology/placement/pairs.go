@@ -17,7 +17,7 @@ type unit struct {
 type matcher struct {
 	*shares
 	pairs      []Pair
-	redirected int
+	redirected int      // of pairs
 	gpus, vfs  []unit   // without a partner so far
 	devices    []Device // for listing those of a group
 }

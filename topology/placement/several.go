@@ -16,8 +16,9 @@ func oneByOne(t *topology.Tree, r Request, e effort) (Choice, error) {
 		}
 		r.GPUs[i], r.Spare.GPUs = h.settled(marked.GPUs), slices.Concat(r.Spare.GPUs, h.Free)
 	}
+	r.Links = nil // what they decide is settled
 	for i, h := range r.VFs {
-		marked, err := markFor(t, Request{merged(r.GPUs), []Half{next(r.VFs, i)}, r.Links, r.Spare, r.Taken}, e)
+		marked, err := markFor(t, Request{merged(r.GPUs), []Half{next(r.VFs, i)}, nil, r.Spare, r.Taken}, e)
 		if err != nil {
 			return Choice{}, err
 		}

@@ -61,7 +61,10 @@ func (s *solver) end(t, of span) span {
 // sort puts the last table in order, before it is closed.
 func (s *solver) sort(t span) {
 	entries, costs := s.entries[t.from:], s.costs[t.costs:]
-	if s.budget < 0 || slices.IsSortedFunc(entries, func(a, b entry) int { return compareCounts(&a.counts, &b.counts) }) {
+	if slices.IsSortedFunc(entries, func(a, b entry) int { return compareCounts(&a.counts, &b.counts) }) {
+		return
+	}
+	if s.budget -= stepsPerEntry * len(entries); s.budget < 0 {
 		return
 	}
 	s.scratch, s.slots = s.scratch[:0], s.slots[:0]

@@ -78,7 +78,11 @@ func processorTime(b *testing.B) time.Duration {
 // forManyRequests calls f with requests of many sizes on machines of a shape.
 func forManyRequests(b *testing.B, s shape, f func(*topology.Tree, Request)) {
 	b.Helper()
-	for _, link := range []func(*world){func(*world) {}, (*world).allToAll, (*world).cubeMesh, (*world).randomLinks} {
+	links := []func(*world){func(*world) {}, (*world).allToAll, (*world).cubeMesh, (*world).randomLinks}
+	if s.switches*s.gpus*s.partitions > maxCards {
+		links = links[:1] // that many are not linked with each other
+	}
+	for _, link := range links {
 		for _, reduce := range []func(*world){
 			func(*world) {},
 			func(w *world) { w.vfs = w.vfs[:len(w.vfs)/2] },
@@ -86,9 +90,7 @@ func forManyRequests(b *testing.B, s shape, f func(*topology.Tree, Request)) {
 			func(w *world) { w.fragment(rand.New(rand.NewPCG(1, 1)), 2) },
 		} {
 			w := s.world()
-			if len(w.gpus) <= 256 {
-				link(w)
-			}
+			link(w)
 			reduce(w)
 			tree, r := w.tree(b, same), rand.New(rand.NewPCG(3, 3))
 			for range 12 {
