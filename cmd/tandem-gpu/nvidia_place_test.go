@@ -113,7 +113,7 @@ func TestPrefersLinks(t *testing.T) {
 	}
 }
 
-// TestSixteenGPUs asks for every number of 16 GPUs; what NVIDIA's own plugin needs up to 25 s for takes 10 ms at most.
+// TestSixteenGPUs asks for every number of 16 GPUs; what NVIDIA's own plugin needs up to 25 s for takes a few milliseconds.
 func TestSixteenGPUs(t *testing.T) {
 	t.Attr("parity", "nvidia/preferred-16gpu")
 	n := nvidiaNode(t, "amd-mi250-16gcd-8nic", nil) // the tree of the only recorded machine with 16, with other GPUs
@@ -146,7 +146,8 @@ func TestSixteenGPUs(t *testing.T) {
 			}
 			fastest = min(fastest, time.Since(began))
 		}
-		if fastest > 10*time.Millisecond {
+		t.Logf("%d of 16: %s", size, fastest)
+		if fastest >= patience {
 			t.Errorf("%d of 16 took %s", size, fastest)
 		}
 	}
