@@ -65,6 +65,7 @@ func (b *Backend) listen(ctx context.Context, changed func()) bool {
 		return false
 	}
 	defer set.free()
+	defer b.drain(set)
 	maps.DeleteFunc(deaf, func(_ string, reason error) bool { return errors.Is(reason, errTooOld) })
 	b.unwatched(deaf)
 	changed() // no event tells what happened before
@@ -88,6 +89,17 @@ func (b *Backend) listen(ctx context.Context, changed func()) bool {
 		}
 	}
 	return true
+}
+
+// drain takes the events that a set holds still: they would go with it.
+func (b *Backend) drain(set eventSet) {
+	for {
+		e, err := set.wait(0)
+		if err != nil {
+			return
+		}
+		b.take(e)
+	}
 }
 
 // unwatched marks the GPUs that cannot be watched, and no others that could not before.

@@ -15,14 +15,13 @@ import (
 func discoverUntil(t *testing.T, backend *Backend, due <-chan struct{}, want ...string) {
 	t.Helper()
 	slices.Sort(want)
-	for {
+	limit := time.After(time.Minute)
+	for got := []string{"not looked"}; !slices.Equal(got, want); {
 		select {
 		case <-due:
-		case <-time.After(10 * time.Second):
-			t.Fatalf("no sign of a change to %v", want)
-		}
-		if got := unhealthy(t, backend); slices.Equal(got, want) {
-			return
+			got = unhealthy(t, backend)
+		case <-limit:
+			t.Fatalf("unhealthy %v, want %v", got, want)
 		}
 	}
 }
