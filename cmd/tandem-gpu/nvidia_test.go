@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -251,7 +252,7 @@ func TestNVIDIABadInput(t *testing.T) {
 	}
 	t.Run("no NVML, and no failing", func(t *testing.T) {
 		kubelet := kubelettest.Start(t, n.dir)
-		p := execute(t, "tandem-gpu", nil, n.tandem(none, "--fail-on-init-error=false")...)
+		p := execute(t, "tandem-gpu", nil, n.tandem(none, "--fail-on-init-error=false", "--health-probe-bind-address=127.0.0.1:0")...)
 		for !strings.Contains(p.text(), "nothing is offered") {
 			select {
 			case <-p.done:
@@ -259,6 +260,11 @@ func TestNVIDIABadInput(t *testing.T) {
 			case <-kubelet.Plugins:
 				t.Fatal("it registered")
 			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		for _, probe := range []string{"/healthz", "/readyz"} { // or it would be started again and again, for nothing
+			if code := p.get(t, probe); code != http.StatusOK {
+				t.Errorf("%s: %d", probe, code)
 			}
 		}
 		if err := p.Process.Signal(syscall.SIGTERM); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,6 +104,25 @@ func ended(p *process) <-chan int {
 		code <- p.ProcessState.ExitCode()
 	}()
 	return code
+}
+
+// get asks where the process says that it serves probes.
+func (p *process) get(t *testing.T, path string) (code int) {
+	t.Helper()
+	served := regexp.MustCompile(`msg="serve metrics and probes" address=(\S+)`)
+	for !served.MatchString(p.text()) {
+		select {
+		case <-p.done:
+			t.Fatal("it ended")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	answer, err := http.Get("http://" + served.FindStringSubmatch(p.text())[1] + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode
 }
 
 // resident is the process's memory in KiB.

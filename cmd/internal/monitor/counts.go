@@ -38,7 +38,7 @@ func newCounts() counts {
 			"Plans by what became of them: kept, overruled (the kubelet gave other devices), dropped (not wanted, or refused), expired. By the plugin that serves.",
 			"outcome"),
 		questions: counter("questions_total",
-			"Questions that the coordinator answered, by what told it who asks and for what; podresources and inference are guesses. By the plugin that serves.", "source"),
+			"Questions that the coordinator answered, by what told it who asks and for what; podresources and inference do not know what it wants. By the plugin that serves.", "source"),
 		alone: counter("answers_alone_total",
 			"Calls of the kubelet's that this plugin answered without the coordinator, so that nothing was paired.", "call"),
 		registrations: counter("kubelet_registrations_total",
