@@ -90,6 +90,7 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	$(TOOLS)/kustomize build deployments/privileged >/dev/null
 	$(TOOLS)/kustomize build deployments/intent-kubelet >/dev/null
 	$(TOOLS)/kustomize build deployments/intent-api-server >/dev/null
+	$(TOOLS)/kustomize build deployments/kubelet >/dev/null
 	@for module in . test/kubelet test/bench test/chart test/browser tools tools/image; do (cd $$module && go mod tidy -diff) || exit 1; done
 	cd test/kubelet && go mod tidy -modfile=go.v1.37.mod -diff
 
