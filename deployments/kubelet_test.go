@@ -13,11 +13,11 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// busybox stands in for the image's: nsenter runs on a node that is a folder, wget tells how its kubelet is. The kubelet dies of the first
+// busybox stands in for the image's: nsenter runs on a node that is a folder, timeout (of wget) tells how its kubelet is. The kubelet dies of the first
 // restart where the file "dies" says so.
 const busybox = `#!/bin/sh
 case $1 in
-wget) [ -e NODE/dead ] || echo ok ;;
+timeout) [ -e NODE/dead ] || echo ok ;;
 sed) exec sed "$2" "$3" ;;
 nsenter)
 	while [ "$1" != -- ]; do shift; done

@@ -14,7 +14,7 @@ well() {
 	while [ $good -lt 10 ]; do
 		[ $looks -lt 120 ] || return 1
 		looks=$((looks + 1))
-		if [ "$(busybox wget -q -T 2 -O - http://127.0.0.1:10248/healthz 2>/dev/null)" = ok ]; then
+		if [ "$(busybox timeout 2 busybox wget -q -Y off -O - http://127.0.0.1:10248/healthz 2>/dev/null)" = ok ]; then
 			good=$((good + 1))
 		else
 			good=0
