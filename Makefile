@@ -86,12 +86,7 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	cd tools/image && $(TOOLS)/golangci-lint run ./...
 	cd test/chart && $(TOOLS)/golangci-lint run ./...
 	cd test/browser && $(TOOLS)/golangci-lint run ./...
-	$(TOOLS)/kustomize build deployments/base >/dev/null
-	$(TOOLS)/kustomize build deployments/privileged >/dev/null
-	$(TOOLS)/kustomize build deployments/intent-kubelet >/dev/null
-	$(TOOLS)/kustomize build deployments/intent-api-server >/dev/null
-	$(TOOLS)/kustomize build deployments/monitoring >/dev/null
-	$(TOOLS)/kustomize build test/vm/deploy/stock >/dev/null
+	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet test/vm/deploy/stock; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
 	@for module in . test/kubelet test/bench test/chart test/browser test/vm/kubernetes tools tools/image; do (cd $$module && go mod tidy -diff) || exit 1; done
 	cd test/kubelet && go mod tidy -modfile=go.v1.37.mod -diff
 

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
@@ -127,6 +131,31 @@ func TestServeErrors(t *testing.T) {
 	} {
 		if code, stdout, stderr := run(strings.Fields(args)...); code == exitOK || stdout != "" || !strings.HasPrefix(stderr, want) {
 			t.Errorf("tandem %s: exit code %d, standard error %q", args, code, stderr)
+		}
+	}
+}
+
+// An address that is not loopback is served, and said to be open; a signal ends it well.
+func TestServeOpen(t *testing.T) {
+	for address, warned := range map[string]bool{"0.0.0.0:0": true, ":0": false} {
+		stdout, out := io.Pipe()
+		var stderr bytes.Buffer
+		code := make(chan int, 1)
+		go func() {
+			code <- execute([]string{"status", "--serve", address, "--run-dir", t.TempDir()}, out, &stderr)
+		}()
+		line, err := bufio.NewReader(stdout).ReadString('\n')
+		if err != nil || !strings.HasPrefix(line, "http://") {
+			t.Fatalf("%s: %q, %v", address, line, err)
+		}
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-code; got != exitOK {
+			t.Errorf("%s: exit code %d, %s", address, got, &stderr)
+		}
+		if got := strings.HasPrefix(stderr.String(), "WARNING: "); got != warned {
+			t.Errorf("%s: standard error %q", address, &stderr)
 		}
 	}
 }

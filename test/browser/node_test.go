@@ -112,9 +112,9 @@ func (n *node) live() {
 	for _, r := range n.answer.GetResources() {
 		for i, d := range r.GetDevices() {
 			switch {
-			case i%11 < 7:
+			case i%11 < 6:
 				n.give(d, fmt.Sprintf("train-%d", i/4))
-			case i%11 == 7:
+			case i%11 < 8:
 				d.Stranded = true
 			case i%11 == 8 && i < 20:
 				d.Device.Healthy = false

@@ -83,7 +83,7 @@ func manifests(t *testing.T) map[string][]object {
 		}
 		all["chart "+name] = parse(t, rendered)
 	}
-	for _, dir := range []string{"base", "privileged", "intent-kubelet", "intent-api-server", "monitoring"} {
+	for _, dir := range []string{"base", "privileged", "intent-kubelet", "intent-api-server", "kubelet", "monitoring"} {
 		all["kustomize "+dir] = parse(t, kustomize(t, "../../deployments/"+dir))
 	}
 	examples, err := filepath.Glob("../../deployments/examples/*.yaml")

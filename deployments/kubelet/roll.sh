@@ -1,0 +1,28 @@
+#!/bin/sh
+# Changes the kubelets of nodes, one after the other, each while it is drained:
+#
+#   kubectl apply -k deployments/kubelet
+#   deployments/kubelet/roll.sh fix NODE...     or: roll.sh back NODE...
+#
+# It stops at the first node that does not get well, and leaves that one cordoned. KUBECTL and DRAIN can say more, as in
+# DRAIN='--ignore-daemonsets --delete-emptydir-data'.
+set -eu
+kubectl=${KUBECTL:-kubectl} drain=${DRAIN:---ignore-daemonsets --timeout=30m}
+case ${1-} in fix | back) ;; *) echo "usage: $0 fix|back NODE..." >&2; exit 2 ;; esac
+action=$1
+shift
+for node in "$@"; do
+	echo "== $node"
+	$kubectl drain "$node" $drain
+	$kubectl label --overwrite node "$node" tandem.dev/kubelet="$action"
+	pod="pod --namespace=kube-system --selector=app.kubernetes.io/name=tandem-kubelet-$action --field-selector=spec.nodeName=$node"
+	looks=0
+	until [ -n "$($kubectl get $pod --output=name)" ]; do
+		looks=$((looks + 1))
+		[ $looks -lt 60 ] || { echo "no pod tandem-kubelet-$action comes to $node" >&2; exit 1; }
+		sleep "${PAUSE:-2}"
+	done
+	$kubectl wait $pod --for=condition=Ready --timeout=5m
+	$kubectl wait node "$node" --for=condition=Ready --timeout=5m
+	$kubectl uncordon "$node"
+done
