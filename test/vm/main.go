@@ -11,10 +11,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -65,7 +67,7 @@ func (o options) main(ctx context.Context) error {
 	if err := o.build(ctx, c); err != nil {
 		return err
 	}
-	return o.enter()
+	return enter(ctx)
 }
 
 // build makes everything that needs the network.
@@ -90,14 +92,18 @@ func (o options) build(ctx context.Context, c *cache) error {
 	})
 }
 
-// enter runs this program again in namespaces of its own: what it starts sees no network but its own, and ends with it.
-func (o options) enter() error {
-	cmd := exec.Command("/proc/self/exe", append([]string{"-run"}, os.Args[1:]...)...)
+// enter runs this program again in namespaces of its own: what it starts sees no network but its own, and ends with it. The
+// session of its own is for its turn on the CPUs, which the kernel shares out by session.
+func enter(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"-run"}, os.Args[1:]...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
 		Pdeathsig:  syscall.SIGKILL,
+		Setsid:     true,
 	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute // to stop what it started
 	return cmd.Run()
 }
 
@@ -112,5 +118,19 @@ func (o options) test(ctx context.Context, c *cache) error {
 	); err != nil {
 		return fmt.Errorf("set up the namespaces: %w", err)
 	}
+	if err := goFirst(); err != nil {
+		c.say("the machine has to wait for its turn on a busy host, and may answer late: %v", err)
+	}
 	return (&tester{cache: c}).all(ctx, o)
+}
+
+// goFirst has this session go before what else runs on the host: the guest's clock is the host's, and a machine that waits for
+// its turn answers late. Without groups of sessions (autogroup, see sched(7)) it is the process that counts.
+func goFirst() error {
+	const nice = -5
+	err := os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(nice)), 0o644)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return syscall.Setpriority(syscall.PRIO_PGRP, 0, nice)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -26,7 +28,8 @@ func (t *tester) add(r row) {
 	if r.problem != "" {
 		verdict = "PROBLEM: " + r.problem
 	}
-	t.say("  %s: %s: %s %s%s: %s", r.setup, r.scenario, r.Kubelet(), r.Pairs(), r.note, verdict)
+	words := slices.DeleteFunc([]string{r.scenario + ":", r.Kubelet(), r.Pairs(), r.note}, func(s string) bool { return s == "" })
+	t.say("  %s, %s", strings.Join(words, " "), verdict)
 }
 
 // failed counts what is not as it should be.
