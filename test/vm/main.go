@@ -121,7 +121,7 @@ func (o options) test(ctx context.Context, c *cache) error {
 	if err := goFirst(); err != nil {
 		c.say("the machine has to wait for its turn on a busy host, and may answer late: %v", err)
 	}
-	return (&tester{cache: c}).all(ctx, o)
+	return (&tester{cache: c, bin: o.bin}).all(ctx, o)
 }
 
 // goFirst has this session go before what else runs on the host: the guest's clock is the host's, and a machine that waits for

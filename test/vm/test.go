@@ -12,6 +12,7 @@ import (
 // tester goes through the machines and keeps what it found.
 type tester struct {
 	*cache
+	bin  string // for the result
 	node *node
 	rows []row
 	pods int
@@ -30,6 +31,9 @@ func (t *tester) add(r row) {
 	}
 	words := slices.DeleteFunc([]string{r.scenario + ":", r.Kubelet(), r.Pairs(), r.note}, func(s string) bool { return s == "" })
 	t.say("  %s, %s", strings.Join(words, " "), verdict)
+	if err := t.write(); err != nil {
+		t.say("  write the result: %v", err)
+	}
 }
 
 // failed counts what is not as it should be.
@@ -46,7 +50,7 @@ func (t *tester) failed() error {
 	return nil
 }
 
-// all runs everything and writes what was found, to the end or not.
+// all runs everything. What was found is written as it is found.
 func (t *tester) all(ctx context.Context, o options) error {
 	var k *cluster
 	err := t.stage(ctx, "control plane", 5*time.Minute, func(ctx context.Context) (err error) {
@@ -62,7 +66,7 @@ func (t *tester) all(ctx context.Context, o options) error {
 			break
 		}
 	}
-	return errors.Join(err, t.failed(), t.write(o.bin))
+	return errors.Join(err, t.failed())
 }
 
 // machine is one boot.
