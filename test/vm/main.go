@@ -40,7 +40,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := o.main(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "vm:", err)
+		if !errors.Is(err, errTold) {
+			fmt.Fprintln(os.Stderr, "vm:", err)
+		}
 		os.Exit(1)
 	}
 }
@@ -104,8 +106,15 @@ func enter(ctx context.Context) error {
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute // to stop what it started
-	return cmd.Run()
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return errTold
+	}
+	return err
 }
+
+// errTold is the end of the program within the namespaces, which has said why.
+var errTold = errors.New("see above")
 
 // test runs in the namespaces.
 func (o options) test(ctx context.Context, c *cache) error {
