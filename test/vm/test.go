@@ -116,6 +116,9 @@ func (t *tester) setup(ctx context.Context, s setup, first bool, o options) erro
 	if !first || o.short || s.vfsPerPF == 1 {
 		return nil
 	}
+	if err := t.stage(ctx, shippedJob, 10*time.Minute, func(ctx context.Context) error { return t.example(ctx, s) }); err != nil {
+		return err
+	}
 	for _, f := range faults {
 		if err := t.stage(ctx, f.name, 5*time.Minute, func(ctx context.Context) error { return t.suffer(ctx, s, f) }); err != nil {
 			return err
