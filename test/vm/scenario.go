@@ -107,7 +107,7 @@ func lateNote(late int) string {
 	if late == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d times before with an answer that came late", late)
+	return fmt.Sprintf("after %d tries in which an answer came late", late)
 }
 
 // judge says what is wrong with an outcome, "" for nothing.
