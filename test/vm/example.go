@@ -39,12 +39,9 @@ func (t *tester) example(ctx context.Context, s setup) error {
 			return err
 		}
 		if verified || after == before || late == tries-1 {
-			r := row{setup: s.title(), scenario: shippedJob, took: time.Since(start), note: lastLine(printed)}
+			r := row{setup: s.title(), scenario: shippedJob, took: time.Since(start), note: join(lastLine(printed), lateNote(late))}
 			if !verified {
 				r.problem = "the Job is not verified"
-			}
-			if late > 0 {
-				r.note += "; " + lateNote(late)
 			}
 			t.add(r)
 			return nil

@@ -49,10 +49,7 @@ func (r row) Saw() string {
 	if r.outcome != nil && r.outcome.reason != "" {
 		parts = append(parts, strings.TrimSpace(r.outcome.message))
 	}
-	if note := strings.TrimSuffix(r.note, "; "); note != "" {
-		parts = append(parts, note)
-	}
-	return strings.Join(parts, "; ")
+	return join(append(parts, r.note)...)
 }
 
 // addresses lists the last elements of paths.
