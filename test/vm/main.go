@@ -26,6 +26,7 @@ type options struct {
 	cache      string
 	short      bool
 	admissions int
+	vfs        int // only machines with so many VFs per PF; 0 for all
 	run        bool // inside the namespaces
 }
 
@@ -35,6 +36,7 @@ func main() {
 	flag.StringVar(&o.cache, "cache", "bin/vm", "folder for what is downloaded and built")
 	flag.BoolVar(&o.short, "short", false, "one boot with few pods, and only if nothing has to be downloaded")
 	flag.IntVar(&o.admissions, "admissions", 50, "pods of random sizes that come and go")
+	flag.IntVar(&o.vfs, "vfs", 0, "only the machine with so many VFs per PF, 1 or 4; 0 for both")
 	flag.BoolVar(&o.run, "run", false, "run with what was built; only for the program itself")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

@@ -62,6 +62,9 @@ func (t *tester) all(ctx context.Context, o options) error {
 	}
 	defer k.stop()
 	for _, setups := range machines(o.short) {
+		if o.vfs != 0 && o.vfs != setups[0].vfsPerPF {
+			continue
+		}
 		if err = t.machine(ctx, k, setups, o); err != nil {
 			break
 		}
