@@ -26,7 +26,7 @@ type options struct {
 	cache      string
 	short      bool
 	admissions int
-	vfs        int // only machines with so many VFs per PF; 0 for all
+	vfs        int  // only machines with so many VFs per PF; 0 for all
 	run        bool // inside the namespaces
 }
 
@@ -65,7 +65,7 @@ func (o options) main(ctx context.Context) error {
 		return errors.New("run it as root: it makes namespaces of its own")
 	}
 	if missing := c.warm(); o.short && missing != "" {
-		c.say("skipped: there is no %s in %s yet; make e2e puts it there", missing, c.dir)
+		c.say("skipped: %s has no %s yet; make e2e, without --short, makes it", c.dir, missing)
 		return nil
 	}
 	if err := o.build(ctx, c); err != nil {
