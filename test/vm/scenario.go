@@ -73,7 +73,7 @@ func machines(short bool) [][]setup {
 
 // tries is how often a pod is created whose pairs are not as they should be because an answer came late. A plugin has 100 ms,
 // which an emulated machine on a busy host does not always keep; what comes late is said in the result.
-const tries = 6
+const tries = 10
 
 // try creates a scenario's pod, judges what became of it, and removes it.
 func (t *tester) try(ctx context.Context, s setup, c scenario) error {
