@@ -67,7 +67,7 @@ func (t *tester) suffer(ctx context.Context, s setup, f fault) error {
 	case after != before:
 		r.problem = fmt.Sprintf("the running pod was %s and is %s", before, after)
 	default:
-		r.note = "the running pod was " + after + "; " + lateNote(late)
+		r.note = join("the running pod was "+after, lateNote(late))
 	}
 	t.add(r)
 	t.say("  %s took %.0f s", f.name, time.Since(start).Seconds())
@@ -98,7 +98,7 @@ func (t *tester) restart(ctx context.Context, s setup) error {
 	if err != nil {
 		return err
 	}
-	t.add(row{setup: s.title(), scenario: reboot.name + ", then 2+2", outcome: o, problem: judge(s, pair(2), o), note: "the pod from before is " + state + "; " + lateNote(late)})
+	t.add(row{setup: s.title(), scenario: reboot.name + ", then 2+2", outcome: o, problem: judge(s, pair(2), o), note: join("the pod from before is "+state, lateNote(late))})
 	return t.node.remove(ctx, holder, next)
 }
 

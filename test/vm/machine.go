@@ -43,10 +43,7 @@ func (c *cache) qemu(vfsPerPF int) *exec.Cmd {
 			args = append(args, switchBelow(socket, socket*switchesPerSocket+i)...)
 		}
 	}
-	// The guest's clock is the host's: a machine that waits for its turn on the host answers late, and is no longer one
-	// that a node could be. So it goes before what else runs.
-	program := tool(c.path("root"), "usr/bin/qemu-system-x86_64", args...)
-	cmd := exec.Command("nice", append([]string{"-n", "-10"}, program.Args...)...)
+	cmd := tool(c.path("root"), "usr/bin/qemu-system-x86_64", args...)
 	cmd.Env = []string{"QEMU_MODULE_DIR=" + c.path("root/usr/lib/x86_64-linux-gnu/qemu"), "TMPDIR=" + c.path("run")}
 	return cmd
 }

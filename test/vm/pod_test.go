@@ -68,6 +68,7 @@ func TestJudge(t *testing.T) {
 		{"near", true, outcome{containers: []view{near}}, pair(1), false},
 		{"far", true, outcome{containers: []view{far}}, pair(1), true},
 		{"far without Tandem", false, outcome{containers: []view{far}}, pair(1), false},
+		{"far where that is a limit", true, outcome{containers: []view{far}}, scenario{asks: pair(1).asks, limit: "a limit"}, false},
 		{"near and tandem verify disagrees", true, outcome{containers: []view{unverified}}, pair(1), true},
 		{"too few devices", false, outcome{containers: []view{near}}, pair(2), true},
 		{"refused", true, outcome{reason: topology}, pair(1), true},

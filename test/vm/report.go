@@ -49,10 +49,7 @@ func (r row) Saw() string {
 	if r.outcome != nil && r.outcome.reason != "" {
 		parts = append(parts, strings.TrimSpace(r.outcome.message))
 	}
-	if note := strings.TrimSuffix(r.note, "; "); note != "" {
-		parts = append(parts, note)
-	}
-	return strings.Join(parts, "; ")
+	return join(append(parts, r.note)...)
 }
 
 // addresses lists the last elements of paths.
@@ -111,7 +108,7 @@ func (r row) Seconds() string {
 var page string
 
 // write writes the result as text and as a page.
-func (t *tester) write(bin string) error {
+func (t *tester) write() error {
 	var text bytes.Buffer
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SET-UP\tSCENARIO\tKUBELET\tON ONE SWITCH\tTANDEM VERIFY\tSECONDS\tPROBLEM\tSAW")
@@ -129,8 +126,8 @@ func (t *tester) write(bin string) error {
 	if err := parsed.Execute(&html, t.rows); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(bin, "e2e.txt"), text.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(t.bin, "e2e.txt"), text.Bytes(), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(bin, "e2e.html"), html.Bytes(), 0o644)
+	return os.WriteFile(filepath.Join(t.bin, "e2e.html"), html.Bytes(), 0o644)
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
 // tester goes through the machines and keeps what it found.
 type tester struct {
 	*cache
+	bin  string // for the result
 	node *node
 	rows []row
 	pods int
@@ -26,7 +29,11 @@ func (t *tester) add(r row) {
 	if r.problem != "" {
 		verdict = "PROBLEM: " + r.problem
 	}
-	t.say("  %s: %s: %s %s%s: %s", r.setup, r.scenario, r.Kubelet(), r.Pairs(), r.note, verdict)
+	words := slices.DeleteFunc([]string{r.scenario + ":", r.Kubelet(), r.Pairs(), r.note}, func(s string) bool { return s == "" })
+	t.say("  %s, %s", strings.Join(words, " "), verdict)
+	if err := t.write(); err != nil {
+		t.say("  write the result: %v", err)
+	}
 }
 
 // failed counts what is not as it should be.
@@ -43,7 +50,7 @@ func (t *tester) failed() error {
 	return nil
 }
 
-// all runs everything and writes what was found, to the end or not.
+// all runs everything. What was found is written as it is found.
 func (t *tester) all(ctx context.Context, o options) error {
 	var k *cluster
 	err := t.stage(ctx, "control plane", 5*time.Minute, func(ctx context.Context) (err error) {
@@ -55,11 +62,14 @@ func (t *tester) all(ctx context.Context, o options) error {
 	}
 	defer k.stop()
 	for _, setups := range machines(o.short) {
+		if o.vfs != 0 && o.vfs != setups[0].vfsPerPF {
+			continue
+		}
 		if err = t.machine(ctx, k, setups, o); err != nil {
 			break
 		}
 	}
-	return errors.Join(err, t.failed(), t.write(o.bin))
+	return errors.Join(err, t.failed())
 }
 
 // machine is one boot.
@@ -108,6 +118,9 @@ func (t *tester) setup(ctx context.Context, s setup, first bool, o options) erro
 	}
 	if !first || o.short || s.vfsPerPF == 1 {
 		return nil
+	}
+	if err := t.stage(ctx, shippedJob, 10*time.Minute, func(ctx context.Context) error { return t.example(ctx, s) }); err != nil {
+		return err
 	}
 	for _, f := range faults {
 		if err := t.stage(ctx, f.name, 5*time.Minute, func(ctx context.Context) error { return t.suffer(ctx, s, f) }); err != nil {
