@@ -24,6 +24,7 @@ import (
 
 // node is a recorded machine with a kubelet, and the two plugins on it as processes.
 type node struct {
+	slowest time.Duration // answer
 	dir     string
 	kubelet *kubelettest.Kubelet
 	running map[string]*exec.Cmd           // by name of the program
@@ -195,10 +196,18 @@ func (n *node) ids(resource string) (ids []string) {
 	return ids
 }
 
+// patience is how long the plugins wait for PodResources; what does not answer by then they do without.
+const patience = 50 * time.Millisecond
+
+// timed notes an answer that came late: what is given then need not be what would be chosen.
+func (n *node) timed(began time.Time) { n.slowest = max(n.slowest, time.Since(began)) }
+
 // prefer asks as the kubelet does; what comes back must be what it can use.
 func (n *node) prefer(t *testing.T, resource string, available, held []string, size int) []string {
 	t.Helper()
+	began := time.Now()
 	chosen, err := n.plugins[resource].Prefer(t.Context(), available, held, size)
+	n.timed(began)
 	if err != nil {
 		t.Fatalf("%s: %v", resource, err)
 	}
@@ -217,7 +226,9 @@ func (n *node) prefer(t *testing.T, resource string, available, held []string, s
 
 func (n *node) allocate(t *testing.T, resource string, ids []string) *v1beta1.ContainerAllocateResponse {
 	t.Helper()
+	began := time.Now()
 	answer, err := n.plugins[resource].Allocate(t.Context(), ids...)
+	n.timed(began)
 	if err != nil {
 		t.Fatalf("%s: %v", resource, err)
 	}

@@ -20,13 +20,18 @@ var nearest = map[string]string{
 }
 
 // paired checks that the VFs are those of the GPUs' switches.
-func paired(t *testing.T, gpus, vfs []string) {
+func (n *node) paired(t *testing.T, gpus, vfs []string) {
 	t.Helper()
 	var want []string
 	for _, gpu := range gpus {
 		want = append(want, nearest[gpu])
 	}
-	if slices.Sort(want); !slices.Equal(want, slices.Sorted(slices.Values(vfs))) {
+	slices.Sort(want)
+	switch {
+	case slices.Equal(want, slices.Sorted(slices.Values(vfs))):
+	case n.slowest >= patience:
+		t.Skipf("this computer is too busy: an answer took %s, and the plugins wait %s for PodResources", n.slowest, patience)
+	default:
 		t.Errorf("GPUs %v with VFs %v, want %v", gpus, vfs, want)
 	}
 }
@@ -55,7 +60,7 @@ func TestPairs(t *testing.T) {
 			t.Fatalf("container %d got %v", i, got)
 		}
 		n.admitted(t, fmt.Sprint("pod-", i), "c", got)
-		paired(t, got[gpuName], got[vfName])
+		n.paired(t, got[gpuName], got[vfName])
 	}
 }
 
@@ -66,7 +71,7 @@ func TestUnaskedHalf(t *testing.T) {
 	gpus := []string{"0000:46:00.0", "0000:c2:00.0"}
 	n.allocate(t, gpuName, gpus)
 	n.show(t, map[string][]string{gpuName: gpus})
-	paired(t, gpus, n.prefer(t, vfName, n.ids(vfName), nil, 2))
+	n.paired(t, gpus, n.prefer(t, vfName, n.ids(vfName), nil, 2))
 }
 
 // TestHeld: a container of the same pod goes on with the devices of an init container.
@@ -78,7 +83,7 @@ func TestHeld(t *testing.T) {
 	n.allocate(t, gpuName, gpu)
 	vf := n.prefer(t, vfName, n.ids(vfName), nil, 1)
 	n.allocate(t, vfName, vf)
-	paired(t, gpu, vf)
+	n.paired(t, gpu, vf)
 	n.admitted(t, "pod", "init", map[string][]string{gpuName: gpu, vfName: vf})
 	gpus := n.prefer(t, gpuName, n.ids(gpuName), gpu, 2)
 	n.allocate(t, gpuName, gpus)
@@ -86,7 +91,7 @@ func TestHeld(t *testing.T) {
 	if vfs := n.prefer(t, vfName, n.ids(vfName), vf, 2); len(gpus) != 2 {
 		t.Errorf("GPUs %v, VFs %v", gpus, vfs)
 	} else {
-		paired(t, gpus, vfs)
+		n.paired(t, gpus, vfs)
 	}
 }
 
@@ -129,7 +134,7 @@ func TestPlanThatCameToNothing(t *testing.T) {
 	vfs := n.prefer(t, vfName, n.ids(vfName), nil, 8)
 	n.allocate(t, vfName, vfs)
 	gpus := n.prefer(t, gpuName, n.ids(gpuName), nil, 8)
-	paired(t, gpus, vfs)
+	n.paired(t, gpus, vfs)
 }
 
 // TestStoppedPeer: each plugin answers in time while the other, which may be the one that coordinates, is stopped.
