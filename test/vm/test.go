@@ -116,11 +116,14 @@ func (t *tester) setup(ctx context.Context, s setup, first bool, o options) erro
 	if err := t.agreed(ctx, s, "after the scenarios"); err != nil {
 		return err
 	}
-	if !first || o.short || s.vfsPerPF == 1 {
+	if !first {
 		return nil
 	}
 	if err := t.stage(ctx, shippedJob, 10*time.Minute, func(ctx context.Context) error { return t.example(ctx, s) }); err != nil {
 		return err
+	}
+	if o.short || s.vfsPerPF == 1 {
+		return nil
 	}
 	for _, f := range faults {
 		if err := t.stage(ctx, f.name, 5*time.Minute, func(ctx context.Context) error { return t.suffer(ctx, s, f) }); err != nil {

@@ -94,16 +94,21 @@ func (v *vm) run(ctx context.Context, script string) (string, error) {
 	return string(output), nil
 }
 
-// reboot restarts the machine as its kernel does, and waits until it is ready again. The disk is as it was.
+// reboot restarts the machine as its kernel does, and waits until it is ready again. The disk is as it was. The machine is
+// mostly gone before it answers, and then nothing ends the connection.
 func (v *vm) reboot(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, agent+"/reboot", http.NoBody)
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	request, err := http.NewRequestWithContext(asking, http.MethodPost, agent+"/reboot", http.NoBody)
 	if err != nil {
 		return err
 	}
-	if response, err := http.DefaultClient.Do(request); err == nil { // mostly it is gone before it answers
-		response.Body.Close()
-	}
-	http.DefaultClient.CloseIdleConnections()
+	go func() {
+		if response, err := http.DefaultClient.Do(request); err == nil {
+			response.Body.Close()
+		}
+	}()
+	defer http.DefaultClient.CloseIdleConnections()
 	return v.waitReady(ctx)
 }
 
