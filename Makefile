@@ -31,10 +31,13 @@ help: ## List the targets
 CC_FOUND  := $(shell command -v $(CC) >/dev/null && echo 1 || echo 0)
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 
+# Without gRPC's request tracing, which nobody looks at here, the linker can leave out a sixth of the code.
+TAGS      := grpcnotrace
+
 .PHONY: build
 build: ## Build tandem, tandem-gpu and tandem-rdma into bin
-	CGO_ENABLED=0 go build -trimpath -buildvcs=$(STAMP) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-rdma
-	CGO_ENABLED=$(CC_FOUND) go build -trimpath -buildvcs=$(STAMP) -ldflags '-extldflags=-Wl,-z,lazy' -o $(BIN)/ ./cmd/tandem-gpu
+	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-rdma
+	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -ldflags '-extldflags=-Wl,-z,lazy' -o $(BIN)/ ./cmd/tandem-gpu
 
 .PHONY: nvml
 nvml: $(BIN)/nvml/libnvidia-ml.so.1 ## Build the stand-in for NVIDIA's library that tests use
