@@ -17,10 +17,29 @@ import (
 // components are the programs of Kubernetes, named as their folders in k8s.io/kubernetes/cmd.
 var components = []string{"kubelet", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl"}
 
-// kubernetes builds them from the module kubernetes/go.mod.
+// module is what they are built from.
+const module = "test/vm/kubernetes"
+
+func kubernetesKey() (string, error) { return hashFiles(module+"/go.mod", module+"/go.sum") }
+
+// missing reports what would have to be downloaded or built for long, "" for nothing.
+func (c *cache) missing() (string, error) {
+	kubernetes, err := kubernetesKey()
+	switch {
+	case err != nil:
+		return "", err
+	case !c.has("packages", packagesKey) || !c.has("root", packagesKey):
+		return "packages", nil
+	case !c.has("kubernetes", kubernetes):
+		return "kubernetes", nil
+	default:
+		return "", nil
+	}
+}
+
+// kubernetes builds the components.
 func (c *cache) kubernetes(ctx context.Context) error {
-	module := "test/vm/kubernetes"
-	key, err := hashFiles(module+"/go.mod", module+"/go.sum")
+	key, err := kubernetesKey()
 	if err != nil {
 		return err
 	}

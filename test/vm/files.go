@@ -2,7 +2,6 @@ package main
 
 import (
 	_ "embed"
-	"os"
 	"path/filepath"
 )
 
@@ -40,14 +39,4 @@ func (c *cache) guestFiles(bin, to string) error {
 		{name: "usr/local/bin/tandem", from: filepath.Join(bin, "tandem"), mode: 0o755},
 		{name: "usr/local/bin/guest", from: c.path("guest"), mode: 0o755},
 	}, tarball)
-}
-
-// warm reports what is missing for a run without downloads and long builds, "" for nothing.
-func (c *cache) warm() string {
-	for _, thing := range []string{"packages", "root", "kubernetes", "disk"} {
-		if _, err := os.Stat(c.path(thing + ".key")); err != nil {
-			return thing
-		}
-	}
-	return ""
 }

@@ -15,6 +15,8 @@ import (
 const (
 	backports = "qemu-system-x86 linux-image-amd64" // igb with SR-IOV came with QEMU 8, in Debian 12 there is 7.2
 	stable    = "containerd runc containernetworking-plugins mount busybox-static etcd-server e2fsprogs kmod iproute2"
+
+	packagesKey = backports + "\n" + stable
 )
 
 // fetchPackages downloads the packages with all that they depend on, as apt resolves it for a machine that has none.
@@ -130,9 +132,8 @@ func (c *cache) kernelVersion() (string, error) {
 
 // packages fetches and unpacks.
 func (c *cache) packages(ctx context.Context) error {
-	key := backports + "\n" + stable
-	if err := c.make(ctx, "packages", key, 20*time.Minute, c.fetchPackages); err != nil {
+	if err := c.make(ctx, "packages", packagesKey, 20*time.Minute, c.fetchPackages); err != nil {
 		return err
 	}
-	return c.make(ctx, "root", key, 10*time.Minute, c.unpackPackages)
+	return c.make(ctx, "root", packagesKey, 10*time.Minute, c.unpackPackages)
 }
