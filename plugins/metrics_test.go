@@ -90,6 +90,10 @@ func TestDaemonsAreWatched(t *testing.T) {
 	t.Attr("parity", "all/metrics-endpoint")
 	n := newPair(t, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
 	all := n.addresses(t)
+	until(t, "both plugins are connected", func() bool {
+		now := scrape(t, all...)
+		return now[`tandem_resource_connected{resource="`+gpus+`"}`] == 1 && now[`tandem_resource_connected{resource="`+vfs+`"}`] == 1
+	})
 	const pods = 4
 	for round := range pods {
 		n.admit(t, round)
