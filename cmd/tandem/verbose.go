@@ -68,23 +68,18 @@ func newVerbose(n *node, m *matrix) *verbose {
 	for _, nic := range m.NICs {
 		v.NICs = append(v.NICs, nicTruth{n.truth(nic.Address), n.ports(nic.Address)})
 	}
-	acs := map[topology.Address]topology.ACS{}
 	for i, d := range m.Distances {
 		if !d.Distance.SameSwitch() {
 			continue
 		}
 		p := pairTruth{GPU: d.GPU, NIC: d.NIC, At: []topology.Address{}, gpu: i / len(m.NICs), nic: i % len(m.NICs), word: d.Distance, ACS: topology.ACSOff}
 		for _, port := range n.tree.PathBelow(d.GPU, d.NIC) {
-			state, known := acs[port]
-			if !known {
-				state, _ = topology.ReadACS(n.sys, port) // not there to be read: unknown
-				acs[port] = state
-			}
+			bridge, ok := n.tree.Device(port)
 			switch {
-			case state == topology.ACSRedirect:
-				p.ACS, p.At = state, append(p.At, port)
-			case state == topology.ACSUnknown && p.ACS == topology.ACSOff:
-				p.ACS = state
+			case ok && bridge.ACS == topology.ACSRedirect:
+				p.ACS, p.At = topology.ACSRedirect, append(p.At, port)
+			case (!ok || bridge.ACS == topology.ACSUnknown) && p.ACS == topology.ACSOff:
+				p.ACS = topology.ACSUnknown
 			}
 		}
 		v.Pairs = append(v.Pairs, p)
