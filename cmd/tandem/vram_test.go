@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -37,11 +37,7 @@ func (halves) Allocate([]gpu.Device) *v1beta1.ContainerAllocateResponse { return
 func TestTopoVRAM(t *testing.T) {
 	t.Parallel()
 	sys := sysfs(t, "nv-h100-oci", 0)
-	dir, err := os.MkdirTemp("", "vram") // short, for the socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := kubelettest.Dir(t)
 	runDir := filepath.Join(dir, "run")
 	if before := succeed(t, "topo", "--sysfs-root", sys, "--run-dir", runDir); strings.Contains(before, "GiB") {
 		t.Errorf("without plugins:\n%s", before)

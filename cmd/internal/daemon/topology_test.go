@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -22,11 +23,7 @@ func flat(t *testing.T, file string) Flags {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "tandem") // a short path: it holds a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := kubelettest.Dir(t)
 	f := Flags{SysfsRoot: filepath.Join(dir, "sys"), RunDir: filepath.Join(dir, "run"), KubeletDir: dir, TopologyFile: filepath.Join(dir, "topo.xml")}
 	if err := m.Layout(f.SysfsRoot); err != nil {
 		t.Fatal(err)
