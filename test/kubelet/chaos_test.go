@@ -19,7 +19,10 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/rig"
 )
 
-var chaosAdmissions = flag.Int("chaos", 300, "admissions of the fault campaign")
+var (
+	chaosAdmissions = flag.Int("chaos", 300, "admissions of the fault campaign")
+	onlyFault       = flag.String("fault", "", "the only fault of the campaign, by name")
+)
 
 // The fault campaign: pods of all kinds come and go while daemons, kubelet and run folder suffer every fault of faults_test.go,
 // between admissions and in the middle of one. Whatever happens,
@@ -45,7 +48,7 @@ func (c *chaos) run(admissions int) {
 		c.depart()
 		switch {
 		case c.random.IntN(10) == 0:
-			c.suffer(faults[c.random.IntN(len(faults))])
+			c.suffer(c.faults[c.random.IntN(len(c.faults))])
 		case c.random.IntN(200) == 0:
 			c.rest()
 		default:
@@ -62,6 +65,7 @@ func (c *chaos) run(admissions int) {
 // chaos is a load under faults.
 type chaos struct {
 	*load
+	faults     []fault
 	admissions int
 	counts     map[string]int
 	trace      []string // what was done, newest last
@@ -79,7 +83,15 @@ func startChaos(t *testing.T, watcher bool) *chaos {
 		Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true, Coordinated: true, RunDir: smallFolder(t),
 		Watcher: watcher,
 	})
+	suffered := faults
+	if *onlyFault != "" {
+		suffered = slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.name != *onlyFault })
+	}
+	if len(suffered) == 0 {
+		t.Fatalf("there is no fault %q", *onlyFault)
+	}
 	c := &chaos{
+		faults: suffered,
 		load:   &load{t: t, Rig: r, random: rand.New(rand.NewPCG(*seed, 2))},
 		counts: map[string]int{},
 		killed: map[*pair.Daemon]bool{},
