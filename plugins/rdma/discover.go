@@ -42,6 +42,8 @@ type Finder struct {
 	Sys    fs.FS  // sysfs: os.DirFS("/sys") on a live node, a recorded machine elsewhere
 	Prefix string // of resources that name none, "intel.com"
 
+	// Tree reads the PCI tree; nil for topology.Read of Sys.
+	Tree func() (*topology.Tree, error)
 	// Reserved lists the netdevs that the node itself needs; nil for none: see DefaultRoutes.
 	Reserved func() ([]string, error)
 	// DDP tells the DDP package that a function or its PF has loaded; nil where there is nobody to ask: see DDPProfiles.
@@ -58,7 +60,7 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read configuration %s: %w", c.File, err)
 	}
-	tree, err := topology.Read(f.Sys)
+	tree, err := f.tree()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -79,6 +81,13 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 		pools = append(pools, Pool{Name: names[i], Devices: r.claim(candidates, claimed), resource: r, first: first})
 	}
 	return pools, missing(c, candidates), nil
+}
+
+func (f Finder) tree() (*topology.Tree, error) {
+	if f.Tree == nil {
+		return topology.Read(f.Sys)
+	}
+	return f.Tree()
 }
 
 // claim takes the devices that the resource selects and nobody has claimed, selector by selector.
