@@ -273,6 +273,7 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 	defer cancel(nil)
 	written := make(chan struct{})
 	go func() { defer close(written); store.run(ctx, c.save) }()
+	go c.stayTidy(ctx)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
