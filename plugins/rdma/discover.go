@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -178,9 +177,6 @@ func (m *machine) hasVFs(d *topology.Device) bool {
 	numvfs := readText(m.sys, inFunction(d.Address.String(), "sriov_numvfs"))
 	return len(d.VFs) > 0 || (numvfs != "" && numvfs != "0")
 }
-
-// resourcePrefix is what the kubelet accepts before the slash (IsDNS1123Subdomain in k8s.io/apimachinery/pkg/util/validation).
-var resourcePrefix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 
 // names gives each resource its full name. They have to differ, which shows only now that the other prefix is known.
 func (f Finder) names(c *Config) ([]string, error) {
