@@ -19,7 +19,7 @@ const lookTimeout = 50 * time.Millisecond
 
 // coordinator answers for both plugins: it turns the kubelet's separate questions into one decision.
 type coordinator struct {
-	readTree  func() (*topology.Tree, error)
+	treeFor   func(Announcement) (*topology.Tree, error)               // as new as an announcement
 	look      func(context.Context) (kubelet.View, error)              // at all pods: not while devices are being allocated; nil: never
 	get       func(context.Context, kubelet.Pod) (kubelet.View, error) // at one pod, at any time
 	recorded  func() (kubelet.Checkpoint, error)
@@ -49,10 +49,10 @@ type question struct {
 	size        int
 }
 
-// announce takes a plugin's devices over. The tree is read again: devices change when the machine does.
+// announce takes a plugin's devices over.
 func (c *coordinator) announce(name string, kind Kind, a Announcement) error {
 	defer c.touched()
-	tree, err := c.readTree()
+	tree, err := c.treeFor(a)
 	running, grantedErr := c.granted()
 	c.mu.Lock()
 	defer c.mu.Unlock()
