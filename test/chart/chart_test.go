@@ -128,20 +128,22 @@ func TestLint(t *testing.T) {
 // TestWrongValues: the schema names the value.
 func TestWrongValues(t *testing.T) {
 	for values, want := range map[string]string{
-		"gpu: {vendor: intel}":                      "/gpu/vendor",
-		"gpu: {pulse: -1}":                          "/gpu/pulse",
-		"intent: [kublet]":                          "/intent/0",
-		"alignment: strict":                         "/alignment",
-		"log: {level: 10}":                          "/log/level",
-		"rdma: {exclude: true}":                     "additional properties 'exclude' not allowed",
-		"kubeletDir: var/lib/kubelet":               "/kubeletDir",
-		"rdma: {config: {resourceList: []}}":        "/rdma/config/resourceList",
-		"updateStrategy: {type: OnDelete, x: true}": "",
-		"image: {tag: 1}":                           "/image/tag",
-		"metrics: {port: 0}":                        "/metrics/port",
-		"metrics: {podMonitor: {interval: often}}":  "/metrics/podMonitor/interval",
-		"livenessProbe: {httpGet: {port: 1}}":       "/livenessProbe",
-		"rdma: {exports: {variables: [NCCL]}}":      "/rdma/exports/variables/0",
+		"gpu: {vendor: intel}":                               "/gpu/vendor",
+		"topologyFile: {hostPath: topo.xml}":                 "/topologyFile/hostPath",
+		"topologyFile: {hostPath: /a, existingConfigMap: b}": "/topologyFile",
+		"gpu: {pulse: -1}":                                   "/gpu/pulse",
+		"intent: [kublet]":                                   "/intent/0",
+		"alignment: strict":                                  "/alignment",
+		"log: {level: 10}":                                   "/log/level",
+		"rdma: {exclude: true}":                              "additional properties 'exclude' not allowed",
+		"kubeletDir: var/lib/kubelet":                        "/kubeletDir",
+		"rdma: {config: {resourceList: []}}":                 "/rdma/config/resourceList",
+		"updateStrategy: {type: OnDelete, x: true}":          "",
+		"image: {tag: 1}":                                    "/image/tag",
+		"metrics: {port: 0}":                                 "/metrics/port",
+		"metrics: {podMonitor: {interval: often}}":           "/metrics/podMonitor/interval",
+		"livenessProbe: {httpGet: {port: 1}}":                "/livenessProbe",
+		"rdma: {exports: {variables: [NCCL]}}":               "/rdma/exports/variables/0",
 	} {
 		_, err := render(t, values)
 		switch {
