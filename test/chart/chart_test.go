@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-k8s/tandem/test/docs"
 )
 
 var update = flag.Bool("update", false, "write what the chart renders into testdata")
@@ -171,6 +173,15 @@ func TestFlagsExist(t *testing.T) {
 		}
 		for _, flag := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`).FindAllStringSubmatch(string(help), -1) {
 			known[program] = append(known[program], flag[1])
+		}
+	}
+	documented, err := docs.Of("../..", "tandem-gpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range documented {
+		if out, err := exec.Command(filepath.Join(bin, c.Program), c.Args...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", c, err, out)
 		}
 	}
 	streams := []string{kustomize(t, "../../deployments/base"), kustomize(t, "../../deployments/privileged")}
