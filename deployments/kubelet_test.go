@@ -169,7 +169,7 @@ esac
 			t.Errorf("%s: %v\n%s", c, err, log)
 		}
 	}
-	os.Remove(filepath.Join(dir, "log"))
+	os.RemoveAll(filepath.Join(dir, "log"))
 	log, err := roll("fix", "a", "bad", "c")
 	var want strings.Builder
 	for _, node := range []string{"a", "bad"} {

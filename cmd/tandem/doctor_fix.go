@@ -111,7 +111,7 @@ func writeDurably(file string, content []byte, mode fs.FileMode) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
-	defer os.Remove(temporary.Name())
+	defer os.RemoveAll(temporary.Name())
 	_, err = temporary.Write(content)
 	err = errors.Join(err, temporary.Chmod(mode), temporary.Sync(), temporary.Close())
 	if err == nil {
