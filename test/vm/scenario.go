@@ -22,8 +22,8 @@ type scenario struct {
 type setup struct {
 	name      string
 	deploy    string // a folder below deploy
-	vfsPerPF  int
-	tandem    bool // every pair has to be on one switch
+	tandem    bool   // every pair has to be on one switch
+	pairsFile bool   // containers have a pairs.json
 	scenarios []scenario
 }
 
@@ -51,24 +51,28 @@ var kinds = []scenario{
 	{name: "Guaranteed, 2 CPUs and 2+2", asks: []ask{{gpus: 2, vfs: 2, cpus: 2}}, limit: "Tandem does not foresee which socket has the CPUs"},
 }
 
-// machines are the boots, each with the set-ups that follow each other on it.
-func machines(short bool) [][]setup {
+// machines are the boots that the options ask for.
+func machines(o options) []machine {
+	if o.short {
+		shipped := setup{"Tandem", mi300x.deploy, true, false, []scenario{pair(4), pair(8)}}
+		return []machine{{shape: mi300x, vfsPerPF: 4, setups: []setup{shipped}}}
+	}
 	sizes := []scenario{pair(1), pair(2), pair(4)}
-	if short {
-		return [][]setup{{{"Tandem", "tandem", 4, true, []scenario{pair(4), pair(8)}}}}
+	all, refused := append(slices.Clone(sizes), pair(8)), append(slices.Clone(sizes), refusedPair(8))
+	shipped := func(s shape) setup { return setup{"Tandem, as shipped", s.deploy, true, false, slices.Concat(all, kinds)} }
+	hints := func(scenarios []scenario) setup {
+		return setup{"Tandem, hints for VFs and pairs.json", "hints", true, true, scenarios}
 	}
-	return [][]setup{
-		{
-			{"Tandem, as shipped", "tandem", 4, true, slices.Concat(sizes, []scenario{pair(8)}, kinds)},
-			{"Tandem, hints for VFs", "hints", 4, true, slices.Concat(sizes, []scenario{refusedPair(8)})},
-			{"stock, no preferred allocation", "stock", 4, false, slices.Concat(sizes, []scenario{refusedPair(8)})},
-		},
-		{
-			{"Tandem, as shipped", "tandem", 1, true, slices.Concat(sizes, []scenario{pair(8)}, kinds)},
-			{"Tandem, hints for VFs", "hints", 1, true, slices.Concat(sizes, []scenario{pair(8)})},
-			{"stock, no preferred allocation", "stock", 1, false, slices.Concat(sizes, []scenario{pair(8)})},
-		},
+	stock := func(scenarios []scenario) setup {
+		return setup{"stock, no preferred allocation", "stock", false, false, scenarios}
 	}
+	return slices.DeleteFunc([]machine{
+		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x), hints(refused), stock(refused)}},
+		{shape: mi300x, vfsPerPF: 1, setups: []setup{shipped(mi300x), hints(all), stock(all)}},
+		{shape: h100, vfsPerPF: 2, setups: []setup{shipped(h100)}},
+	}, func(m machine) bool {
+		return o.vfs != 0 && o.vfs != m.vfsPerPF || o.machine != "" && !strings.EqualFold(o.machine, m.name)
+	})
 }
 
 // tries is how often a pod is created whose pairs are not as they should be because an answer came late. A plugin has 100 ms,
@@ -80,7 +84,7 @@ func (t *tester) try(ctx context.Context, s setup, c scenario) error {
 	name := t.podName()
 	o, late, err := t.admit(ctx, name, s, c)
 	if err == nil {
-		t.add(row{setup: s.title(), scenario: c.name, outcome: o, problem: judge(s, c, o), note: join(lateNote(late), c.limit)})
+		t.add(row{setup: t.title(s), scenario: c.name, outcome: o, problem: judge(s, c, o), note: join(lateNote(late), c.limit)})
 	}
 	return errors.Join(err, t.node.remove(ctx, name))
 }
@@ -138,13 +142,11 @@ func judge(s setup, c scenario, o *outcome) string {
 			return fmt.Sprintf("container %d has %d of %d pairs on one switch", i, v.pairs(), min(a.gpus, a.vfs))
 		case !v.verified:
 			return fmt.Sprintf("container %d: %s", i, v.verdict)
+		case s.pairsFile && !strings.Contains(v.verdict, "pairs.json agrees"):
+			return fmt.Sprintf("container %d has no pairs.json that agrees: %s", i, v.verdict)
 		}
 	}
 	return ""
-}
-
-func (s setup) title() string {
-	return fmt.Sprintf("%s, %d VFs per PF", s.name, s.vfsPerPF)
 }
 
 // random admits pods of random sizes while others come and go, and counts pairs. What the kubelet refuses because no
@@ -153,7 +155,7 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	start := time.Now()
 	dice := rand.New(rand.NewPCG(1, 2))
 	live := map[string]ask{}
-	free := ask{gpus: sockets * switchesPerSocket, vfs: sockets * switchesPerSocket * s.vfsPerPF}
+	free := ask{gpus: t.node.machine.gpus(), vfs: t.node.machine.vfs()}
 	var admitted, refused, pairs, wanted, late int
 	var problem string
 	for range admissions {
@@ -197,7 +199,7 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	if pairs != wanted {
 		problem = fmt.Sprintf("%d of %d pairs on one switch", pairs, wanted)
 	}
-	t.add(row{setup: s.title(), scenario: fmt.Sprintf("%d random admissions", admissions), problem: problem, took: time.Since(start),
+	t.add(row{setup: t.title(s), scenario: fmt.Sprintf("%d random admissions", admissions), problem: problem, took: time.Since(start),
 		note: fmt.Sprintf("%d admitted, %d refused (%s), %d of %d pairs on one switch; %d tried again since an answer came late", admitted, refused, topology, pairs, wanted, late)})
 	if err := t.agreed(ctx, s, "after random admissions"); err != nil {
 		return err
@@ -209,7 +211,7 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 // agreed adds a row on whether the kubelet, the ledger and the API server say the same.
 func (t *tester) agreed(ctx context.Context, s setup, when string) error {
 	start := time.Now()
-	r := row{setup: s.title(), scenario: "PodResources, node status and ledger " + when, note: "agree"}
+	r := row{setup: t.title(s), scenario: "PodResources, node status and ledger " + when, note: "agree"}
 	if err := t.node.agree(ctx); err != nil {
 		r.note, r.problem = "", err.Error()
 	}
