@@ -87,9 +87,8 @@ func (t *tester) suffer(ctx context.Context, s setup, f fault) error {
 	if err := t.node.registeredAfter(ctx, registrations, f.anew...); err != nil {
 		return err
 	}
-	next := t.podName()
 	then := pair(f.next)
-	o, late, err := t.admit(ctx, next, s, then)
+	next, o, late, err := t.admit(ctx, s, then)
 	if err != nil {
 		return err
 	}
@@ -110,7 +109,7 @@ func (t *tester) suffer(ctx context.Context, s setup, f fault) error {
 
 // restart reboots the node under a pod and looks at the next one; what becomes of the first is the kubelet's to say.
 func (t *tester) restart(ctx context.Context, s setup) error {
-	holder, next := t.podName(), t.podName()
+	holder := t.podName()
 	if _, err := t.node.create(ctx, holder, pair(2).asks); err != nil {
 		return err
 	}
@@ -124,7 +123,7 @@ func (t *tester) restart(ctx context.Context, s setup) error {
 	if err := t.node.registeredAfter(ctx, registrations, reboot.anew...); err != nil {
 		return err
 	}
-	o, late, err := t.admit(ctx, next, s, pair(2))
+	next, o, late, err := t.admit(ctx, s, pair(2))
 	if err != nil {
 		return err
 	}

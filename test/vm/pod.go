@@ -28,6 +28,8 @@ type ask struct {
 	cpus      int // whole ones, for a Guaranteed pod; 0 for a Burstable one
 }
 
+func (a ask) String() string { return fmt.Sprintf("%d+%d", a.gpus, a.vfs) }
+
 // look is what a container does: it writes where sysfs has the devices that it was given, the GPUs as their device nodes
 // show (NVIDIA's: as the environment lists them and the driver tells), the VFs as the environment lists them, and what
 // tandem verify says of them. Lines begin with a word.

@@ -30,7 +30,8 @@ type setup struct {
 const topology = "TopologyAffinityError"
 
 func pair(n int) scenario {
-	return scenario{name: fmt.Sprintf("%d+%d", n, n), asks: []ask{{gpus: n, vfs: n}}}
+	a := ask{gpus: n, vfs: n}
+	return scenario{name: a.String(), asks: []ask{a}}
 }
 
 // refusedPair is one that the kubelet refuses even on an empty node.
@@ -59,7 +60,9 @@ func machines(o options) []machine {
 	}
 	sizes := []scenario{pair(1), pair(2), pair(4)}
 	all, refused := append(slices.Clone(sizes), pair(8)), append(slices.Clone(sizes), refusedPair(8))
-	shipped := func(s shape) setup { return setup{"Tandem, as shipped", s.deploy, true, false, slices.Concat(all, kinds)} }
+	shipped := func(s shape) setup {
+		return setup{"Tandem, as shipped", s.deploy, true, false, slices.Concat(all, kinds)}
+	}
 	hints := func(scenarios []scenario) setup {
 		return setup{"Tandem, hints for VFs and pairs.json", "hints", true, true, scenarios}
 	}
@@ -81,8 +84,7 @@ const tries = 10
 
 // try creates a scenario's pod, judges what became of it, and removes it.
 func (t *tester) try(ctx context.Context, s setup, c scenario) error {
-	name := t.podName()
-	o, late, err := t.admit(ctx, name, s, c)
+	name, o, late, err := t.admit(ctx, s, c)
 	if err == nil {
 		t.add(row{setup: t.title(s), scenario: c.name, outcome: o, problem: judge(s, c, o), note: join(lateNote(late), c.limit)})
 	}
@@ -90,24 +92,25 @@ func (t *tester) try(ctx context.Context, s setup, c scenario) error {
 }
 
 // admit creates a pod, and again where it was not as it should be and the daemons say that an answer was late. Late is how
-// often that was.
-func (t *tester) admit(ctx context.Context, name string, s setup, c scenario) (o *outcome, late int, err error) {
+// often that was. Every try has a name of its own, as the pods of a ReplicaSet have.
+func (t *tester) admit(ctx context.Context, s setup, c scenario) (name string, o *outcome, late int, err error) {
 	for {
+		name = t.podName()
 		before, err := t.node.lateAnswers(ctx)
 		if err != nil {
-			return nil, late, err
+			return name, nil, late, err
 		}
 		if o, err = t.node.create(ctx, name, c.asks); err != nil {
-			return nil, late, err
+			return name, nil, late, err
 		}
 		after, err := t.node.lateAnswers(ctx)
 		if err != nil || after == before || judge(s, c, o) == "" || late == tries-1 {
-			return o, late, err
+			return name, o, late, err
 		}
 		late++
 		t.say("  %s: an answer came late: once more", c.name)
 		if err := t.node.remove(ctx, name); err != nil {
-			return nil, late, err
+			return name, nil, late, err
 		}
 	}
 }
@@ -173,8 +176,7 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 		if err := t.node.remove(ctx, leaving...); err != nil {
 			return err
 		}
-		name := t.podName()
-		o, again, err := t.admit(ctx, name, s, scenario{name: name, asks: []ask{want}})
+		name, o, again, err := t.admit(ctx, s, scenario{name: want.String(), asks: []ask{want}})
 		if err != nil {
 			return err
 		}
