@@ -70,7 +70,7 @@ func loseVF(ctx context.Context, n *node) error {
 func (t *tester) suffer(ctx context.Context, s setup, f fault) error {
 	start := time.Now()
 	holder := t.podName()
-	if _, err := t.node.create(ctx, holder, pair(2).asks); err != nil {
+	if _, err := t.node.create(ctx, holder, pair(2)); err != nil {
 		return err
 	}
 	before, err := t.state(ctx, holder)
@@ -110,7 +110,7 @@ func (t *tester) suffer(ctx context.Context, s setup, f fault) error {
 // restart reboots the node under a pod and looks at the next one; what becomes of the first is the kubelet's to say.
 func (t *tester) restart(ctx context.Context, s setup) error {
 	holder := t.podName()
-	if _, err := t.node.create(ctx, holder, pair(2).asks); err != nil {
+	if _, err := t.node.create(ctx, holder, pair(2)); err != nil {
 		return err
 	}
 	registrations, err := t.node.registrations(ctx)

@@ -37,6 +37,7 @@ func (c *cache) guestFiles(bin, to string) error {
 		{name: "etc/machine-id", text: "74616e64656d00000000000000000000\n", mode: 0o644},
 		{name: "etc/containerd/config.toml", text: containerdConfig, mode: 0o644},
 		{name: "etc/cni/net.d/10-pods.conflist", text: cniConfig, mode: 0o644},
+		{name: "etc/kubernetes/multus.conf", text: multusConfig, mode: 0o644},
 		{name: "etc/kubernetes/kubelet.yaml", text: kubeletConfig, mode: 0o644},
 		{name: "etc/kubernetes/kubelet.conf.d/cpus.conf", text: cpuConfig, mode: 0o644},
 		{name: "etc/kubernetes/kubelet.conf.d/tandem.conf", from: shippedKubeletConfig, mode: 0o644},

@@ -21,6 +21,7 @@ type machine struct {
 	vfsPerPF int
 	plain    bool // its kubelet starts with nothing but its owner's configuration
 	thorough bool // what takes longer is tried on it: faults, random admissions, a reboot
+	multus   bool // so is Multus
 	setups   []setup
 }
 

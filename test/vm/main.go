@@ -93,6 +93,9 @@ func (o options) build(ctx context.Context, c *cache) error {
 	if err := c.kubernetes(ctx); err != nil {
 		return err
 	}
+	if err := c.buildMultus(ctx); err != nil {
+		return err
+	}
 	if err := c.rootDisk(ctx); err != nil {
 		return err
 	}

@@ -75,14 +75,17 @@ func (a ask) container(name, gpuResource string) corev1.Container {
 	}
 }
 
-func newPod(name, gpuResource string, asks []ask) *corev1.Pod {
+func newPod(name, gpuResource string, c scenario) *corev1.Pod {
 	no, grace := false, int64(1)
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.PodSpec{AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &grace},
 	}
-	for i, a := range asks {
+	if c.networks != "" {
+		pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": c.networks}
+	}
+	for i, a := range c.asks {
 		container := a.container(fmt.Sprintf("c%d", i), gpuResource)
 		if a.init {
 			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
@@ -102,8 +105,8 @@ type outcome struct {
 }
 
 // create makes a pod and waits until all its containers have had their look, or it has failed.
-func (n *node) create(ctx context.Context, name string, asks []ask) (*outcome, error) {
-	manifest, err := json.Marshal(newPod(name, n.machine.resource, asks))
+func (n *node) create(ctx context.Context, name string, c scenario) (*outcome, error) {
+	manifest, err := json.Marshal(newPod(name, n.machine.resource, c))
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +128,7 @@ func (n *node) create(ctx context.Context, name string, asks []ask) (*outcome, e
 		}
 		return o, nil
 	}
-	for i := range asks {
+	for i := range c.asks {
 		seen, err := n.look(ctx, name, fmt.Sprintf("c%d", i))
 		if err != nil {
 			return nil, err

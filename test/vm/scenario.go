@@ -12,10 +12,11 @@ import (
 
 // scenario is a pod, and what has to become of it.
 type scenario struct {
-	name    string
-	asks    []ask
-	refused string // the kubelet's reason; "" where it has to be admitted
-	limit   string // why pairs may be far from each other all the same; "" where they may not
+	name     string
+	asks     []ask
+	networks string // of Multus, "" for none
+	refused  string // the kubelet's reason; "" where it has to be admitted
+	limit    string // why pairs may be far from each other all the same; "" where they may not
 }
 
 // setup is a way to run the node.
@@ -71,7 +72,7 @@ func machines(o options) []machine {
 	}
 	return slices.DeleteFunc([]machine{
 		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x), hints(refused), stock(refused)}},
-		{shape: mi300x, vfsPerPF: 1, setups: []setup{shipped(mi300x), hints(all), stock(all)}},
+		{shape: mi300x, vfsPerPF: 1, multus: true, setups: []setup{shipped(mi300x), hints(all), stock(all)}},
 		{shape: h100, vfsPerPF: 2, setups: []setup{shipped(h100)}},
 	}, func(m machine) bool {
 		return o.vfs != 0 && o.vfs != m.vfsPerPF || o.machine != "" && !strings.EqualFold(o.machine, m.name)
@@ -100,7 +101,7 @@ func (t *tester) admit(ctx context.Context, s setup, c scenario) (name string, o
 		if err != nil {
 			return name, nil, late, err
 		}
-		if o, err = t.node.create(ctx, name, c.asks); err != nil {
+		if o, err = t.node.create(ctx, name, c); err != nil {
 			return name, nil, late, err
 		}
 		after, err := t.node.lateAnswers(ctx)

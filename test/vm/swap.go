@@ -15,7 +15,7 @@ func (t *tester) swap(ctx context.Context, s setup) error {
 		return err
 	}
 	ofTandem := t.podName()
-	if _, err := t.node.create(ctx, ofTandem, pair(2).asks); err != nil {
+	if _, err := t.node.create(ctx, ofTandem, pair(2)); err != nil {
 		return err
 	}
 	stock := setup{scenarios: s.scenarios}

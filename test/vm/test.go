@@ -102,6 +102,11 @@ func (t *tester) boot(ctx context.Context, k *cluster, m machine, o options) err
 			}
 		}
 	}
+	if m.multus {
+		if err := t.stage(ctx, "Multus", 10*time.Minute, func(ctx context.Context) error { return t.multus(ctx, m.setups[0]) }); err != nil {
+			return err
+		}
+	}
 	if m.plain {
 		if err := t.roll(ctx, "back", "none", "none"); err != nil {
 			return err

@@ -96,7 +96,8 @@ func unpackFiles() error {
 		return err
 	}
 	if told("kubelet") == "plain" {
-		if err := os.RemoveAll("/etc/kubernetes/kubelet.conf.d"); err != nil {
+		const dropIns = "/etc/kubernetes/kubelet.conf.d" // the kubelet wants the folder
+		if err := errors.Join(os.RemoveAll(dropIns), os.Mkdir(dropIns, 0o755)); err != nil {
 			return err
 		}
 	}
