@@ -32,6 +32,7 @@ func (m machine) vfs() int      { return m.gpus() * m.vfsPerPF }
 // shape is how a kind of server is built. Below every root bus there is one switch.
 type shape struct {
 	name      string
+	server    string // of test/machines whose tree it has; "" for one of its own
 	vendor    string // what the guest makes of its display devices: amd or nvidia
 	resource  string // of the GPUs
 	deploy    string // folder below deploy with Tandem as it is shipped
@@ -41,10 +42,10 @@ type shape struct {
 	below     func(b *bridges, n int)
 }
 
-// mi300x has the tree of a server with eight MI300X, to the bus numbers (test/machines/oci-mi300x-derived.txt): one GPU and
-// one NIC share a switch, each behind a switch further down, and the card brings two bridges of its own.
+// mi300x has the tree of a server with eight MI300X, to the bus numbers: one GPU and one NIC share a switch, each behind a
+// switch further down, and the card brings two bridges of its own.
 var mi300x = shape{
-	name: "MI300X", vendor: "amd", resource: "amd.com/gpu", deploy: "tandem", job: "deployments/examples/amd-4x4.yaml",
+	name: "MI300X", server: "oci-mi300x-derived", vendor: "amd", resource: "amd.com/gpu", deploy: "tandem", job: "deployments/examples/amd-4x4.yaml",
 	buses: []int{0x07, 0x25, 0x3c, 0x53, 0x81, 0xa0, 0xb8, 0xd0}, perSwitch: 1,
 	below: func(b *bridges, n int) {
 		b.add("xio3130-downstream", "nicside", "switch")

@@ -28,7 +28,7 @@ type setup struct {
 	scenarios []scenario
 }
 
-const topology = "TopologyAffinityError"
+const topologyAffinity = "TopologyAffinityError"
 
 func pair(n int) scenario {
 	a := ask{gpus: n, vfs: n}
@@ -38,7 +38,7 @@ func pair(n int) scenario {
 // refusedPair is one that the kubelet refuses even on an empty node.
 func refusedPair(n int) scenario {
 	s := pair(n)
-	s.refused = topology
+	s.refused = topologyAffinity
 	return s
 }
 
@@ -53,8 +53,8 @@ var kinds = []scenario{
 	{name: "Guaranteed, 2 CPUs and 2+2", asks: []ask{{gpus: 2, vfs: 2, cpus: 2}}, limit: "Tandem does not foresee which socket has the CPUs"},
 }
 
-// machines are the boots that the options ask for.
-func machines(o options) []machine {
+// boots are the machines that the options ask for.
+func boots(o options) []machine {
 	if o.short {
 		shipped := setup{"Tandem", mi300x.deploy, true, false, []scenario{pair(4), pair(8)}}
 		return []machine{{shape: mi300x, vfsPerPF: 4, setups: []setup{shipped}}}
@@ -184,7 +184,7 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 		late += again
 		if o.reason != "" {
 			refused++
-			if o.reason != topology {
+			if o.reason != topologyAffinity {
 				problem = o.reason + ": " + o.message
 			}
 			if err := t.node.remove(ctx, name); err != nil {
@@ -203,7 +203,7 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 		problem = fmt.Sprintf("%d of %d pairs on one switch", pairs, wanted)
 	}
 	t.add(row{setup: t.title(s), scenario: fmt.Sprintf("%d random admissions", admissions), problem: problem, took: time.Since(start),
-		note: fmt.Sprintf("%d admitted, %d refused (%s), %d of %d pairs on one switch; %d tried again since an answer came late", admitted, refused, topology, pairs, wanted, late)})
+		note: fmt.Sprintf("%d admitted, %d refused (%s), %d of %d pairs on one switch; %d tried again since an answer came late", admitted, refused, topologyAffinity, pairs, wanted, late)})
 	if err := t.agreed(ctx, s, "after random admissions"); err != nil {
 		return err
 	}

@@ -52,8 +52,8 @@ func (t *tester) failed() error {
 
 // all runs everything. What was found is written as it is found.
 func (t *tester) all(ctx context.Context, o options) error {
-	boots := machines(o)
-	if len(boots) == 0 {
+	all := boots(o)
+	if len(all) == 0 {
 		return fmt.Errorf("there is no machine %q with %d VFs per PF", o.machine, o.vfs)
 	}
 	var k *cluster
@@ -65,7 +65,7 @@ func (t *tester) all(ctx context.Context, o options) error {
 		return err
 	}
 	defer k.stop()
-	for _, m := range boots {
+	for _, m := range all {
 		if err = t.boot(ctx, k, m, o); err != nil {
 			break
 		}
@@ -87,6 +87,11 @@ func (t *tester) boot(ctx context.Context, k *cluster, m machine, o options) err
 		return err
 	}
 	defer t.node.collect(t.path("run"))
+	if m.server != "" {
+		if err := t.compareTree(ctx, m.server); err != nil {
+			return err
+		}
+	}
 	if m.plain {
 		if err := t.roll(ctx, "fix", "restricted", "static"); err != nil {
 			return err
