@@ -149,7 +149,7 @@ func (o options) test(ctx context.Context, c *cache) error {
 // goFirst has this session go before what else runs on the host: the guest's clock is the host's, and a machine that waits for
 // its turn answers late. Without groups of sessions (autogroup, see sched(7)) it is the process that counts.
 func goFirst() error {
-	const nice = -5
+	const nice = -10
 	err := os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(nice)), 0o644)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
