@@ -61,8 +61,8 @@ func boots(o options) []machine {
 	}
 	sizes := []scenario{pair(1), pair(2), pair(4)}
 	all, refused := append(slices.Clone(sizes), pair(8)), append(slices.Clone(sizes), refusedPair(8))
-	shipped := func(s shape) setup {
-		return setup{"Tandem, as shipped", s.deploy, true, false, slices.Concat(all, kinds)}
+	shipped := func(s shape, more ...scenario) setup {
+		return setup{"Tandem, as shipped", s.deploy, true, false, slices.Concat(all, more)}
 	}
 	hints := func(scenarios []scenario) setup {
 		return setup{"Tandem, hints for VFs and pairs.json", "hints", true, true, scenarios}
@@ -71,9 +71,9 @@ func boots(o options) []machine {
 		return setup{"stock, no preferred allocation", "stock", false, false, scenarios}
 	}
 	return slices.DeleteFunc([]machine{
-		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x), hints(refused), stock(refused)}},
+		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x, kinds...), hints(refused), stock(refused)}},
 		{shape: mi300x, vfsPerPF: 1, multus: true, setups: []setup{shipped(mi300x), hints(all), stock(all)}},
-		{shape: h100, vfsPerPF: 2, setups: []setup{shipped(h100)}},
+		{shape: h100, vfsPerPF: 2, setups: []setup{shipped(h100, kinds...)}},
 	}, func(m machine) bool {
 		return o.vfs != 0 && o.vfs != m.vfsPerPF || o.machine != "" && !strings.EqualFold(o.machine, m.name)
 	})
