@@ -45,7 +45,7 @@ func (c *cache) guestFiles(bin, to string) error {
 		{name: "opt/images/pause.tar", from: pause, mode: 0o644},
 		{name: "opt/images/tandem.tar", from: filepath.Join(bin, "e2e-image.tar"), mode: 0o644},
 		{name: "usr/local/bin/tandem", from: filepath.Join(bin, "tandem"), mode: 0o755},
-		{name: "usr/local/bin/systemctl", text: systemctl, mode: 0o755},
+		{name: "bin/systemctl", text: systemctl, mode: 0o755},
 		{name: "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", from: filepath.Join(bin, "nvml/libnvidia-ml.so.1"), mode: 0o644},
 		{name: "usr/local/bin/guest", from: c.path("guest"), mode: 0o755},
 	}, tarball)
