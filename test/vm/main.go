@@ -76,6 +76,9 @@ func (o options) main(ctx context.Context) error {
 			return nil
 		}
 	}
+	if err := c.lock(); err != nil {
+		return err
+	}
 	if err := o.build(ctx, c); err != nil {
 		return err
 	}
@@ -84,9 +87,6 @@ func (o options) main(ctx context.Context) error {
 
 // build makes everything that needs the network.
 func (o options) build(ctx context.Context, c *cache) error {
-	if err := os.MkdirAll(c.dir, 0o755); err != nil {
-		return err
-	}
 	if err := c.packages(ctx); err != nil {
 		return err
 	}
