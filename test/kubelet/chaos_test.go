@@ -67,6 +67,7 @@ type chaos struct {
 	*load
 	faults     []fault
 	admissions int
+	began      int // where in the daemons' log the admission of the newest pod begins
 	counts     map[string]int
 	trace      []string // what was done, newest last
 	fullest    float64  // of the node, before others have to leave
@@ -212,6 +213,7 @@ func (c *chaos) next(s *shape) *v1.Pod {
 		name = again
 	}
 	c.admissions++
+	c.began = c.Pair.Log.Len()
 	if s != nil {
 		return s.pod(name, c.GPU)
 	}
@@ -234,7 +236,7 @@ func (c *chaos) admitted(pod *v1.Pod, err error) bool {
 		c.t.Errorf("pod %s: %v", pod.Name, err)
 	case rejection.Reason == "TopologyAffinityError":
 		c.counts["refused: NUMA nodes"]++
-	case c.isTaken(rejection):
+	case c.isTaken(pod, rejection):
 		c.counts["refused: the kubelet gave a device out twice"]++
 	case c.dead:
 		c.counts["refused: a daemon or the kubelet was dead"]++
@@ -247,10 +249,21 @@ func (c *chaos) admitted(pod *v1.Pod, err error) bool {
 
 var taken = regexp.MustCompile(`refuse (\S+) (\S+): container \S+ of pod default/(\S+) has it`)
 
-// isTaken reports whether a pod was refused because a device has another owner, who does have it.
-func (c *chaos) isTaken(rejection *node.Rejection) bool {
+// isTaken reports whether a pod was refused because a device has another owner, who does have it: a pod, or another container of the
+// same pod.
+func (c *chaos) isTaken(pod *v1.Pod, rejection *node.Rejection) bool {
 	words := taken.FindStringSubmatch(rejection.Message)
-	return words != nil && c.Owners(words[1])[words[2]] == words[3]
+	if words == nil {
+		return false
+	}
+	resource, device, owner := words[1], words[2], words[3]
+	if owner != pod.Name {
+		return c.Owners(resource)[device] == owner
+	}
+	lines, _ := c.Pair.Log.Since(c.began)
+	return slices.ContainsFunc(lines, func(l pair.Line) bool {
+		return l.Message == "allocate" && l.Resource == resource && slices.Contains(l.Devices, device)
+	})
 }
 
 func (c *chaos) must(err error) {
