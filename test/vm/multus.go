@@ -25,8 +25,15 @@ const (
 // multus has Multus make the networks of a pod that asks for two of them, each with a VF. Which VF each has is what Multus
 // learns from the kubelet and from tandem-rdma's files: they have to be those that the container has.
 func (t *tester) multus(ctx context.Context, s setup) error {
-	if _, err := t.node.kubectl(ctx, "", "apply", "-k", "test/vm/deploy/multus"); err != nil {
-		return err
+	const definition = "test/vm/deploy/multus/definition.yaml" // before what is of this kind
+	for _, args := range [][]string{
+		{"apply", "-f", definition},
+		{"wait", "--for=condition=Established", "--timeout=1m", "-f", definition},
+		{"apply", "-k", "test/vm/deploy/multus"},
+	} {
+		if _, err := t.node.kubectl(ctx, "", args...); err != nil {
+			return err
+		}
 	}
 	if _, err := t.node.run(ctx, "cp /etc/kubernetes/multus.conf /etc/cni/net.d/00-multus.conf"); err != nil {
 		return err

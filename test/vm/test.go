@@ -136,7 +136,7 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 		return err
 	}
 	for _, c := range s.scenarios {
-		if err := t.stage(ctx, c.name, 5*time.Minute, func(ctx context.Context) error { return t.try(ctx, s, c) }); err != nil {
+		if err := t.stage(ctx, c.name, 15*time.Minute, func(ctx context.Context) error { return t.try(ctx, s, c) }); err != nil {
 			return err
 		}
 	}
