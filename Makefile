@@ -52,7 +52,7 @@ $(BIN)/nvml/libnvidia-ml.so.1: test/nvml/library/nvml.c go.mod
 
 .PHONY: test
 test: ## Run all tests: own packages with the race detector, then two versions of the real kubelet around the built plugins
-	go test -race ./...
+	go test -race -timeout 20m ./...
 	cd test/bench && go test ./...
 	cd tools/image && go test ./...
 	cd test/chart && go test ./...
@@ -91,8 +91,8 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	cd tools/image && $(TOOLS)/golangci-lint run ./...
 	cd test/chart && $(TOOLS)/golangci-lint run ./...
 	cd test/browser && $(TOOLS)/golangci-lint run ./...
-	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet test/vm/deploy/stock; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
-	@for module in . test/kubelet test/bench test/chart test/browser test/vm/kubernetes tools tools/image; do (cd $$module && go mod tidy -diff) || exit 1; done
+	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/kubelet test/vm/deploy/multus; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
+	@for module in . test/kubelet test/bench test/chart test/browser test/vm/kubernetes test/vm/multus tools tools/image; do (cd $$module && go mod tidy -diff) || exit 1; done
 	cd test/kubelet && go mod tidy -modfile=go.v1.37.mod -diff
 
 .PHONY: fuzz
@@ -138,7 +138,7 @@ gpu-check: build ## Compare what tandem-gpu offers on this machine with what the
 VM ?= $(BIN)/vm
 
 .PHONY: e2e
-e2e: build ## Boot an emulated GPU node of a real cluster, install the pair on it and look at its pods (root, Debian 12); bin/e2e.html, E2E="--short" for less
+e2e: build nvml ## Boot an emulated GPU node of a real cluster, install the pair on it and look at its pods (root, Debian 12); bin/e2e.html, E2E="--short" for less
 	cd tools/image && go run -buildvcs=false . --bin $(BIN) --tag tandem:e2e --tarball $(BIN)/e2e-image.tar
 	go build -buildvcs=false -o $(BIN)/e2e ./test/vm
 	$(BIN)/e2e --bin $(BIN) --cache $(VM) $(E2E)

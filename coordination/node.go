@@ -64,8 +64,8 @@ type Node struct {
 
 	foreign atomic.Bool // the server speaks another protocol: it is not asked
 	joined  atomic.Bool
-	serving atomic.Pointer[coordinator] // nil while another plugin serves
-	beat    atomic.Pointer[time.Time]   // when the election took its last turn
+	serving atomic.Pointer[server]    // nil while another plugin serves
+	beat    atomic.Pointer[time.Time] // when the election took its last turn
 
 	mu      sync.Mutex
 	members []*Member
@@ -174,7 +174,10 @@ func (n *Node) Member(resource string, kind Kind) *Member {
 var errForeign = errors.New("the server speaks another protocol")
 
 // server is whom members ask.
-func (n *Node) server() (api.CoordinationClient, error) {
+func (n *Node) server() (answerer, error) {
+	if own := n.serving.Load(); own != nil {
+		return local{own}, nil
+	}
 	if n.foreign.Load() {
 		return nil, errForeign
 	}
@@ -286,8 +289,9 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 			cancel(err)
 		}
 	}()
-	n.serving.Store(c)
-	err := (&server{coordinator: c}).serve(ctx, listener)
+	own := &server{coordinator: c}
+	n.serving.Store(own)
+	err := own.serve(ctx, listener)
 	n.serving.Store(nil)
 	cancel(nil)
 	<-watched

@@ -29,7 +29,7 @@ type server struct {
 
 // serve answers on a listener until ctx is done.
 func (s *server) serve(ctx context.Context, listener *net.UnixListener) error {
-	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}))...)
+	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}), survive(s.coordinator.log))...)
 	api.RegisterCoordinationServer(g, s)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(newLimitedListener(listener)) }()

@@ -20,18 +20,21 @@ var components = []string{"kubelet", "kube-apiserver", "kube-scheduler", "kube-c
 // module is what they are built from.
 const module = "test/vm/kubernetes"
 
-func kubernetesKey() (string, error) { return hashFiles(module+"/go.mod", module+"/go.sum") }
+func moduleKey(module string) (string, error) { return hashFiles(module+"/go.mod", module+"/go.sum") }
 
 // missing reports what would have to be downloaded or built for long, "" for nothing.
 func (c *cache) missing() (string, error) {
-	kubernetes, err := kubernetesKey()
+	kubernetes, err := moduleKey(module)
+	multus, other := moduleKey(multusModule)
 	switch {
-	case err != nil:
-		return "", err
+	case errors.Join(err, other) != nil:
+		return "", errors.Join(err, other)
 	case !c.has("packages", packagesKey) || !c.has("root", packagesKey):
 		return "packages", nil
 	case !c.has("kubernetes", kubernetes):
 		return "kubernetes", nil
+	case !c.has("multus", multus):
+		return "multus", nil
 	default:
 		return "", nil
 	}
@@ -39,7 +42,7 @@ func (c *cache) missing() (string, error) {
 
 // kubernetes builds the components.
 func (c *cache) kubernetes(ctx context.Context) error {
-	key, err := kubernetesKey()
+	key, err := moduleKey(module)
 	if err != nil {
 		return err
 	}
@@ -54,14 +57,30 @@ func (c *cache) kubernetes(ctx context.Context) error {
 		stamp := "-s -w -X k8s.io/component-base/version.gitVersion=" + strings.TrimSpace(string(version))
 		for _, component := range components {
 			c.say("build %s", component)
-			cmd := inFolder(module, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamp, "-o", c.path("kubernetes")+"/", "k8s.io/kubernetes/cmd/"+component)
-			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-			if _, err := command(ctx, cmd); err != nil {
+			if err := goBuild(ctx, module, "k8s.io/kubernetes/cmd/"+component, c.path("kubernetes")+"/", stamp); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// buildMultus builds Multus.
+func (c *cache) buildMultus(ctx context.Context) error {
+	key, err := moduleKey(multusModule)
+	if err != nil {
+		return err
+	}
+	return c.make(ctx, "multus", key, 20*time.Minute, func(ctx context.Context) error {
+		return goBuild(ctx, multusModule, multusProgram, c.path("multus"), "-s -w")
+	})
+}
+
+func goBuild(ctx context.Context, module, program, to, flags string) error {
+	cmd := inFolder(module, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", to, program)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	_, err := command(ctx, cmd)
+	return err
 }
 
 func inFolder(dir, program string, args ...string) *exec.Cmd {
@@ -82,15 +101,18 @@ func hashFiles(files ...string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// rootDisk packs root and the kubelet into an ext4 file system of which a run changes nothing. mke2fs makes it without mounting.
+// rootDisk packs root, the kubelet and Multus into an ext4 file system of which a run changes nothing. mke2fs makes it without mounting.
 func (c *cache) rootDisk(ctx context.Context) error {
-	key, err := hashFiles(c.path("root.key"), c.path("kubernetes.key"))
+	key, err := hashFiles(c.path("root.key"), c.path("kubernetes.key"), c.path("multus.key"))
 	if err != nil {
 		return err
 	}
 	return c.make(ctx, "disk", key, 10*time.Minute, func(ctx context.Context) error {
 		root, disk := c.path("root"), c.path("root.ext4")
-		if err := copyFile(c.path("kubernetes/kubelet"), filepath.Join(root, "usr/local/bin/kubelet"), 0o755); err != nil {
+		if err := errors.Join(
+			copyFile(c.path("kubernetes/kubelet"), filepath.Join(root, "usr/local/bin/kubelet"), 0o755),
+			copyFile(c.path("multus"), filepath.Join(root, "usr/lib/cni/multus"), 0o755),
+		); err != nil {
 			return err
 		}
 		if err := os.Remove(disk); err != nil && !errors.Is(err, fs.ErrNotExist) {

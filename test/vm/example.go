@@ -12,12 +12,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// shippedJob is what README tells users to try last. Its image is named as in their registry.
-const shippedJob = "deployments/examples/amd-4x4.yaml"
-
-// example applies the Job, waits until it has ended and reads what it printed, as a user would.
+// example applies the Job that README tells users to try last, waits until it has ended and reads what it printed, as a
+// user would. Its image is named as in their registry.
 func (t *tester) example(ctx context.Context, s setup) error {
-	content, err := os.ReadFile(shippedJob)
+	job := t.node.machine.job
+	content, err := os.ReadFile(job)
 	if err != nil {
 		return err
 	}
@@ -29,7 +28,7 @@ func (t *tester) example(ctx context.Context, s setup) error {
 		if err != nil {
 			return err
 		}
-		printed, err := t.runJob(ctx, manifest)
+		printed, err := t.runJob(ctx, job, manifest)
 		if err != nil {
 			return err
 		}
@@ -39,7 +38,7 @@ func (t *tester) example(ctx context.Context, s setup) error {
 			return err
 		}
 		if verified || after == before || late == tries-1 {
-			r := row{setup: s.title(), scenario: shippedJob, took: time.Since(start), note: join(lastLine(printed), lateNote(late))}
+			r := row{setup: t.title(s), scenario: job, took: time.Since(start), note: join(lastLine(printed), lateNote(late))}
 			if !verified {
 				r.problem = "the Job is not verified"
 			}
@@ -51,21 +50,21 @@ func (t *tester) example(ctx context.Context, s setup) error {
 }
 
 // runJob returns what the Job printed, and removes it.
-func (t *tester) runJob(ctx context.Context, manifest string) (string, error) {
+func (t *tester) runJob(ctx context.Context, file, manifest string) (string, error) {
 	if _, err := t.node.kubectl(ctx, manifest, "apply", "-f", "-"); err != nil {
 		return "", err
 	}
-	watch := t.node.component("kubectl", "--kubeconfig="+t.path("run/admin"), "get", "--watch", "-f", shippedJob, "-o", "json")
+	watch := t.node.component("kubectl", "--kubeconfig="+t.path("run/admin"), "get", "--watch", "-f", file, "-o", "json")
 	err := follow(ctx, watch, func(decoder *json.Decoder) (bool, error) {
 		var job batchv1.Job
 		err := decoder.Decode(&job)
 		return job.Status.Succeeded+job.Status.Failed > 0, err
 	})
 	if err != nil {
-		return "", fmt.Errorf("wait for the Job of %s: %w", shippedJob, err)
+		return "", fmt.Errorf("wait for the Job of %s: %w", file, err)
 	}
 	printed, err := t.node.kubectl(ctx, "", "logs", "--selector=batch.kubernetes.io/job-name", "--tail=-1")
-	_, gone := t.node.kubectl(ctx, "", "delete", "-f", shippedJob, "--cascade=foreground")
+	_, gone := t.node.kubectl(ctx, "", "delete", "-f", file, "--cascade=foreground")
 	return printed, errors.Join(err, gone)
 }
 

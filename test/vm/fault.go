@@ -14,16 +14,24 @@ type fault struct {
 	name string
 	do   func(context.Context, *node) error
 	anew []string // daemons that the kubelet has to know anew after it
+	next int      // pairs of the pod that comes then
 }
 
 var faults = []fault{
-	{"kill -9 of tandem-gpu", inGuest("kill -9 $(pidof tandem-gpu)"), []string{"tandem-gpu"}},
-	{"kill -9 of tandem-rdma", inGuest("kill -9 $(pidof tandem-rdma)"), []string{"tandem-rdma"}},
-	{"kubelet restart", inGuest("kill $(pidof kubelet)"), daemons},
-	{"rolling update", func(ctx context.Context, n *node) error { return n.rollOut(ctx) }, nil},
+	{"kill -9 of tandem-gpu", inGuest("kill -9 $(pidof tandem-gpu)"), []string{"tandem-gpu"}, 2},
+	{"kill -9 of tandem-rdma", inGuest("kill -9 $(pidof tandem-rdma)"), []string{"tandem-rdma"}, 2},
+	{"kubelet restart", inGuest("systemctl restart kubelet"), daemons, 2},
+	{"rolling update", func(ctx context.Context, n *node) error { return n.rollOut(ctx) }, nil, 2},
+	{"VFs made again", remakeVFs, nil, 4}, // more than are left of the first socket
+	{"clock ten minutes ahead", inGuest(setClock("+ 600")), nil, 2},
+	{"clock ten minutes back", inGuest(setClock("- 600")), nil, 2},
 }
 
-var reboot = fault{"node reboot", func(ctx context.Context, n *node) error { return n.reboot(ctx) }, daemons}
+var lostVF = fault{"a VF is gone", loseVF, nil, 4}
+
+var reboot = fault{"node reboot", func(ctx context.Context, n *node) error { return n.reboot(ctx) }, daemons, 2}
+
+func setClock(by string) string { return "date -s @$(($(date +%s) " + by + "))" }
 
 func inGuest(script string) func(context.Context, *node) error {
 	return func(ctx context.Context, n *node) error {
@@ -32,12 +40,41 @@ func inGuest(script string) func(context.Context, *node) error {
 	}
 }
 
+// lastNIC is the one whose VFs are taken last.
+const lastNIC = "$(ls -d /sys/bus/pci/drivers/igb/0* | tail -n 1)"
+
+// settle has the containers' view of sysfs forget what is gone, which an overlay remembers. Then it tells of a change: of an
+// RDMA device that comes late the kernel would, if the device were the NIC's own.
+const settle = "\necho 2 >/proc/sys/vm/drop_caches; echo change >" + lastNIC + "/uevent"
+
+// remakeVFs takes all VFs of a NIC away and makes them again, as when their number is changed.
+func remakeVFs(ctx context.Context, n *node) error {
+	if _, err := n.run(ctx, "echo 0 >"+lastNIC+"/sriov_numvfs"+settle); err != nil {
+		return err
+	}
+	if err := n.offers(ctx, vfResource, n.machine.vfs()-n.machine.vfsPerPF); err != nil {
+		return err
+	}
+	if _, err := n.run(ctx, fmt.Sprintf("echo %d >%s/sriov_numvfs && guest rdma", n.machine.vfsPerPF, lastNIC)+settle); err != nil {
+		return err
+	}
+	return n.offers(ctx, vfResource, n.machine.vfs())
+}
+
+// loseVF takes one VF off the bus. It comes back when the machine starts again.
+func loseVF(ctx context.Context, n *node) error {
+	if _, err := n.run(ctx, "echo 1 >"+lastNIC+"/virtfn0/remove"+settle); err != nil {
+		return err
+	}
+	return n.offers(ctx, vfResource, n.machine.vfs()-1)
+}
+
 // suffer has a fault happen while a pod with two pairs runs. That pod has to live on, with its devices, and the next one
 // has to get pairs of what is left.
 func (t *tester) suffer(ctx context.Context, s setup, f fault) error {
 	start := time.Now()
 	holder := t.podName()
-	if _, err := t.node.create(ctx, holder, pair(2).asks); err != nil {
+	if _, err := t.node.create(ctx, holder, pair(2)); err != nil {
 		return err
 	}
 	before, err := t.state(ctx, holder)
@@ -54,12 +91,12 @@ func (t *tester) suffer(ctx context.Context, s setup, f fault) error {
 	if err := t.node.registeredAfter(ctx, registrations, f.anew...); err != nil {
 		return err
 	}
-	next := t.podName()
-	o, late, err := t.admit(ctx, next, s, pair(2))
+	then := pair(f.next)
+	next, o, late, err := t.admit(ctx, s, then)
 	if err != nil {
 		return err
 	}
-	r := row{setup: s.title(), scenario: f.name + ", then 2+2", outcome: o, problem: judge(s, pair(2), o)}
+	r := row{setup: t.title(s), scenario: f.name + ", then " + then.name, outcome: o, problem: judge(s, then, o)}
 	after, err := t.state(ctx, holder)
 	switch {
 	case err != nil:
@@ -76,8 +113,8 @@ func (t *tester) suffer(ctx context.Context, s setup, f fault) error {
 
 // restart reboots the node under a pod and looks at the next one; what becomes of the first is the kubelet's to say.
 func (t *tester) restart(ctx context.Context, s setup) error {
-	holder, next := t.podName(), t.podName()
-	if _, err := t.node.create(ctx, holder, pair(2).asks); err != nil {
+	holder := t.podName()
+	if _, err := t.node.create(ctx, holder, pair(2)); err != nil {
 		return err
 	}
 	registrations, err := t.node.registrations(ctx)
@@ -90,7 +127,7 @@ func (t *tester) restart(ctx context.Context, s setup) error {
 	if err := t.node.registeredAfter(ctx, registrations, reboot.anew...); err != nil {
 		return err
 	}
-	o, late, err := t.admit(ctx, next, s, pair(2))
+	next, o, late, err := t.admit(ctx, s, pair(2))
 	if err != nil {
 		return err
 	}
@@ -98,7 +135,7 @@ func (t *tester) restart(ctx context.Context, s setup) error {
 	if err != nil {
 		return err
 	}
-	t.add(row{setup: s.title(), scenario: reboot.name + ", then 2+2", outcome: o, problem: judge(s, pair(2), o), note: join("the pod from before is "+state, lateNote(late))})
+	t.add(row{setup: t.title(s), scenario: reboot.name + ", then 2+2", outcome: o, problem: judge(s, pair(2), o), note: join("the pod from before is "+state, lateNote(late))})
 	return t.node.remove(ctx, holder, next)
 }
 

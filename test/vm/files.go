@@ -11,8 +11,14 @@ var containerdConfig string
 //go:embed etc/kubelet.yaml
 var kubeletConfig string
 
+//go:embed etc/systemctl
+var systemctl string
+
 //go:embed etc/cni.conflist
 var cniConfig string
+
+// cpuConfig is what the owner of a node with GPUs would add. A machine with a plain kubelet has neither.
+const cpuConfig = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\n"
 
 // shippedKubeletConfig is what users drop into their kubelet's configuration folder.
 const shippedKubeletConfig = "deployments/kubelet/config.yaml"
@@ -31,12 +37,16 @@ func (c *cache) guestFiles(bin, to string) error {
 		{name: "etc/machine-id", text: "74616e64656d00000000000000000000\n", mode: 0o644},
 		{name: "etc/containerd/config.toml", text: containerdConfig, mode: 0o644},
 		{name: "etc/cni/net.d/10-pods.conflist", text: cniConfig, mode: 0o644},
+		{name: "etc/kubernetes/multus.conf", text: multusConfig, mode: 0o644},
 		{name: "etc/kubernetes/kubelet.yaml", text: kubeletConfig, mode: 0o644},
+		{name: "etc/kubernetes/kubelet.conf.d/cpus.conf", text: cpuConfig, mode: 0o644},
 		{name: "etc/kubernetes/kubelet.conf.d/tandem.conf", from: shippedKubeletConfig, mode: 0o644},
 		{name: "etc/kubernetes/kubeconfig", text: kubeconfig("https://10.0.2.2:6443", nodeToken), mode: 0o600},
 		{name: "opt/images/pause.tar", from: pause, mode: 0o644},
 		{name: "opt/images/tandem.tar", from: filepath.Join(bin, "e2e-image.tar"), mode: 0o644},
 		{name: "usr/local/bin/tandem", from: filepath.Join(bin, "tandem"), mode: 0o755},
+		{name: "bin/systemctl", text: systemctl, mode: 0o755},
+		{name: "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", from: filepath.Join(bin, "nvml/libnvidia-ml.so.1"), mode: 0o644},
 		{name: "usr/local/bin/guest", from: c.path("guest"), mode: 0o755},
 	}, tarball)
 }

@@ -4,29 +4,96 @@ import (
 	"fmt"
 	"os/exec"
 	"strconv"
+	"strings"
 )
 
-// The machine is shaped like a node with eight MI300X: two sockets, four switches under each; below every switch a NIC and,
-// one switch further down and behind the bridge pair that such a card brings, a GPU.
+// Both machines have two sockets with the same switches.
 const (
-	sockets           = 2
-	switchesPerSocket = 4
-	cores             = 2    // of a socket; more wait for each other, since the host has no more
-	memory            = 2560 // MiB; from 2816 on the firmware runs out of room for so many bridges below 4 GiB
-	nodeName          = "mi300x"
+	sockets  = 2
+	cores    = 2    // of a socket; more wait for each other, since the host has no more
+	memory   = 2560 // MiB; from 2816 on the firmware runs out of room for so many bridges below 4 GiB
+	nodeName = "node"
 )
 
-// qemu makes the command line of a machine with this many VFs on every NIC.
-func (c *cache) qemu(vfsPerPF int) *exec.Cmd {
+// machine is one boot: a kind of server, and the set-ups that follow each other on it.
+type machine struct {
+	shape
+	vfsPerPF int
+	plain    bool // its kubelet starts with nothing but its owner's configuration
+	thorough bool // what takes longer is tried on it: faults, random admissions, a reboot
+	multus   bool // so is Multus
+	setups   []setup
+}
+
+func (m machine) title() string { return fmt.Sprintf("%s, %d VFs per PF", m.name, m.vfsPerPF) }
+func (m machine) gpus() int     { return len(m.buses) * m.perSwitch }
+func (m machine) vfs() int      { return m.gpus() * m.vfsPerPF }
+
+// shape is how a kind of server is built. Below every root bus there is one switch.
+type shape struct {
+	name      string
+	server    string // of test/machines whose tree it has; "" for one of its own
+	vendor    string // what the guest makes of its display devices: amd or nvidia
+	resource  string // of the GPUs
+	deploy    string // folder below deploy with Tandem as it is shipped
+	job       string // the shipped example for it
+	buses     []int  // root bus of every switch, the same number of them on each socket
+	perSwitch int    // GPUs, and as many NICs
+	below     func(b *bridges, n int)
+}
+
+// mi300x has the tree of a server with eight MI300X, to the bus numbers: one GPU and one NIC share a switch, each behind a
+// switch further down, and the card brings two bridges of its own.
+var mi300x = shape{
+	name: "MI300X", server: "oci-mi300x-derived", vendor: "amd", resource: "amd.com/gpu", deploy: "tandem", job: "deployments/examples/amd-4x4.yaml",
+	buses: []int{0x07, 0x25, 0x3c, 0x53, 0x81, 0xa0, 0xb8, 0xd0}, perSwitch: 1,
+	below: func(b *bridges, n int) {
+		b.add("xio3130-downstream", "nicside", "switch")
+		b.add("xio3130-downstream", "gpuside", "switch")
+		b.add("x3130-upstream", "nicswitch", "nicside")
+		b.add("xio3130-downstream", "nicport", "nicswitch")
+		b.nic(n, "nicport")
+		b.add("x3130-upstream", "gpuswitch", "gpuside")
+		b.add("xio3130-downstream", "gpuport", "gpuswitch")
+		b.add("x3130-upstream", "card", "gpuport")
+		b.add("xio3130-downstream", "cardport", "card")
+		b.gpu("cardport")
+	},
+}
+
+// h100 has two GPUs and two NICs on each of four switches.
+var h100 = shape{
+	name: "H100", vendor: "nvidia", resource: "nvidia.com/gpu", deploy: "nvidia", job: "deployments/examples/nvidia-4x4.yaml",
+	buses: []int{0x15, 0x37, 0x95, 0xb7}, perSwitch: 2,
+	below: func(b *bridges, n int) {
+		for i := range 2 {
+			port := "nicport" + strconv.Itoa(i)
+			b.add("xio3130-downstream", port, "switch")
+			b.nic(2*n+i, port)
+		}
+		for i := range 2 {
+			port := "gpuport" + strconv.Itoa(i)
+			b.add("xio3130-downstream", port, "switch")
+			b.gpu(port)
+		}
+	},
+}
+
+// qemu makes the command line of a machine.
+func (c *cache) qemu(m machine) *exec.Cmd {
 	kernel, _ := c.kernelVersion() // it was built from
 	share := c.path("root/usr/share")
+	words := fmt.Sprintf("tandem.vfs=%d tandem.gpus=%s", m.vfsPerPF, m.vendor)
+	if m.plain {
+		words += " tandem.kubelet=plain"
+	}
 	args := []string{
 		"-L", share + "/qemu", "-L", share + "/seabios", "-L", c.path("root/usr/lib/ipxe/qemu"),
 		"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio",
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "q35",
 		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d", sockets*cores, sockets, cores), "-m", strconv.Itoa(memory) + "M",
 		"-kernel", c.path("root/boot/vmlinuz-" + kernel), "-initrd", c.path("initramfs.cpio"),
-		"-append", "console=ttyS0 panic=-1 quiet maxcpus=1 mitigations=off nokaslr random.trust_cpu=on tandem.vfs=" + strconv.Itoa(vfsPerPF),
+		"-append", "console=ttyS0 panic=-1 quiet maxcpus=1 mitigations=off nokaslr random.trust_cpu=on " + words,
 		"-drive", "file=" + c.path("root.ext4") + ",format=raw,if=none,id=root,snapshot=on,cache=unsafe",
 		"-device", "virtio-blk-pci,drive=root,bus=pcie.0",
 		"-drive", "file=" + c.path("files.tar") + ",format=raw,if=none,id=files,readonly=on",
@@ -34,59 +101,48 @@ func (c *cache) qemu(vfsPerPF int) *exec.Cmd {
 		"-netdev", "user,id=node,hostfwd=tcp:10.0.2.15:10250-:10250,hostfwd=tcp:10.0.2.15:8080-:8080",
 		"-device", "virtio-net-pci,netdev=node,bus=pcie.0,romfile=",
 	}
-	for socket := range sockets {
-		args = append(args, numaNode(socket)...)
+	for n := range sockets {
+		args = append(args,
+			"-object", fmt.Sprintf("memory-backend-ram,id=memory%d,size=%dM", n, memory/sockets),
+			"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%d-%d,memdev=memory%d", n, cores*n, cores*n+cores-1, n))
 	}
 	args = append(args, "-numa", "dist,src=0,dst=1,val=21")
-	for socket := range sockets {
-		for i := range switchesPerSocket {
-			args = append(args, switchBelow(socket, socket*switchesPerSocket+i)...)
-		}
+	for n, bus := range m.buses {
+		b := &bridges{id: "s" + strconv.Itoa(n), number: 16 * (n + 1)}
+		b.device("pxb-pcie,id=%sbus,bus_nr=%d,numa_node=%d,bus=pcie.0", b.id, bus, n*sockets/len(m.buses))
+		b.add("pcie-root-port", "root", "bus")
+		b.add("x3130-upstream", "switch", "root")
+		m.below(b, n)
+		args = append(args, b.args...)
 	}
 	cmd := tool(c.path("root"), "usr/bin/qemu-system-x86_64", args...)
 	cmd.Env = []string{"QEMU_MODULE_DIR=" + c.path("root/usr/lib/x86_64-linux-gnu/qemu"), "TMPDIR=" + c.path("run")}
 	return cmd
 }
 
-// numaNode is a socket with its CPUs, its memory and its host bridge.
-func numaNode(n int) []string {
-	return []string{
-		"-object", fmt.Sprintf("memory-backend-ram,id=memory%d,size=%dM", n, memory/sockets),
-		"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%d-%d,memdev=memory%d", n, cores*n, cores*n+cores-1, n),
-		"-device", fmt.Sprintf("pxb-pcie,id=socket%d,bus_nr=%d,numa_node=%d,bus=pcie.0", n, 32+96*n, n),
-	}
-}
-
-// switchBelow is a root port of a socket and what hangs on it: a switch, and below it a switch with the NIC and the card.
-func switchBelow(socket, n int) []string {
-	b := &bridges{id: "s" + strconv.Itoa(n), number: 16 * (n + 1)}
-	b.add("pcie-root-port", "root", fmt.Sprintf("socket%d", socket))
-	b.add("x3130-upstream", "outer", b.id+"root")
-	b.add("xio3130-downstream", "outerport", b.id+"outer")
-	b.add("x3130-upstream", "inner", b.id+"outerport")
-	b.add("xio3130-downstream", "nicport", b.id+"inner")
-	b.add("xio3130-downstream", "cardport", b.id+"inner")
-	b.add("x3130-upstream", "card", b.id+"cardport")
-	b.add("xio3130-downstream", "gpuport", b.id+"card")
-	return append(b.args,
-		"-netdev", fmt.Sprintf("user,id=nic%d,restrict=on", n),
-		"-device", fmt.Sprintf("igb,netdev=nic%d,bus=%snicport,romfile=", n, b.id),
-		"-device", fmt.Sprintf("virtio-gpu-pci,bus=%sgpuport", b.id),
-	)
-}
-
-// bridges are those of one switch. Ports with a slot have a number of their own in the machine.
+// bridges are what is below one root bus. Names are those within it.
 type bridges struct {
 	id     string
-	number int
+	number int // ports with a slot have one of their own in the machine
 	args   []string
 }
 
-func (b *bridges) add(kind, name, bus string) {
-	device := fmt.Sprintf("%s,id=%s%s,bus=%s", kind, b.id, name, bus)
-	if kind != "x3130-upstream" {
-		b.number++
-		device += fmt.Sprintf(",chassis=%d,slot=%d", b.number, b.number%32)
-	}
-	b.args = append(b.args, "-device", device)
+func (b *bridges) device(format string, args ...any) {
+	b.args = append(b.args, "-device", fmt.Sprintf(format, args...))
 }
+
+func (b *bridges) add(kind, name, bus string) {
+	slot := ""
+	if !strings.HasSuffix(kind, "upstream") {
+		b.number++
+		slot = fmt.Sprintf(",chassis=%d,slot=%d", b.number, b.number%32)
+	}
+	b.device("%s,id=%s%s,bus=%s%s%s", kind, b.id, name, b.id, bus, slot)
+}
+
+func (b *bridges) nic(n int, bus string) {
+	b.args = append(b.args, "-netdev", fmt.Sprintf("user,id=nic%d,restrict=on", n))
+	b.device("igb,netdev=nic%d,bus=%s%s,romfile=", n, b.id, bus)
+}
+
+func (b *bridges) gpu(bus string) { b.device("virtio-gpu-pci,bus=%s%s", b.id, bus) }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,19 +15,34 @@ import (
 type node struct {
 	*cluster
 	*vm
+	machine machine
 }
 
 var daemons = []string{"tandem-gpu", "tandem-rdma"}
 
+// standIn is the DaemonSet of deploy/stand-in.
+const standIn = "stock"
+
+// ready waits until the API server knows the node and it is ready.
+func (n *node) ready(ctx context.Context) error {
+	for _, condition := range []string{"create", "condition=Ready"} {
+		if _, err := n.kubectl(ctx, "", "wait", "--for="+condition, "--timeout=5m", "node/"+nodeName); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // install applies one of the folders below deploy as a user would, and waits until both daemons offer their devices.
-func (n *node) install(ctx context.Context, deploy string, vfs int) error {
+func (n *node) install(ctx context.Context, deploy string) error {
+	if err := n.ready(ctx); err != nil {
+		return err
+	}
 	before, err := n.registrations(ctx)
 	if err != nil {
 		return err
 	}
 	for _, args := range [][]string{
-		{"wait", "--for=create", "--timeout=5m", "node/" + nodeName},
-		{"wait", "--for=condition=Ready", "--timeout=5m", "node/" + nodeName},
 		{"label", "--overwrite", "node", nodeName, "tandem.dev/node=true"},
 		{"apply", "-k", "test/vm/deploy/" + deploy},
 	} {
@@ -40,13 +56,18 @@ func (n *node) install(ctx context.Context, deploy string, vfs int) error {
 	if err := n.registeredAfter(ctx, before, daemons...); err != nil {
 		return err
 	}
-	for resource, count := range map[string]int{gpuResource: sockets * switchesPerSocket, vfResource: vfs} {
-		path := fmt.Sprintf("{.status.allocatable.%s}", strings.ReplaceAll(resource, ".", `\.`))
-		if _, err := n.kubectl(ctx, "", "wait", "--timeout=5m", fmt.Sprintf("--for=jsonpath=%s=%d", path, count), "node/"+nodeName); err != nil {
-			return err
-		}
-	}
-	return nil
+	return n.offersAll(ctx)
+}
+
+// offers waits until the API server knows the node with so many devices.
+func (n *node) offers(ctx context.Context, resource string, count int) error {
+	path := fmt.Sprintf("{.status.allocatable.%s}", strings.ReplaceAll(resource, ".", `\.`))
+	_, err := n.kubectl(ctx, "", "wait", "--timeout=5m", fmt.Sprintf("--for=jsonpath=%s=%d", path, count), "node/"+nodeName)
+	return err
+}
+
+func (n *node) offersAll(ctx context.Context) error {
+	return errors.Join(n.offers(ctx, n.machine.resource, n.machine.gpus()), n.offers(ctx, vfResource, n.machine.vfs()))
 }
 
 // rollOut replaces both daemons, as after a change.
@@ -65,10 +86,10 @@ func (n *node) rollOut(ctx context.Context) error {
 	return n.registeredAfter(ctx, before, daemons...)
 }
 
-// registrations are the log lines with which the daemons last said that the kubelet knows them, "" where there is none.
+// registrations are the log lines with which the plugins last said that the kubelet knows them, "" where there is none.
 func (n *node) registrations(ctx context.Context) (map[string]string, error) {
 	last := map[string]string{}
-	for _, daemon := range daemons {
+	for _, daemon := range append([]string{standIn}, daemons...) {
 		line, err := n.run(ctx, "cat /var/log/pods/kube-system_"+daemon+"-*/*/*.log 2>/dev/null | grep 'msg=registered' | sort | tail -n 1")
 		if err != nil {
 			return nil, err
@@ -84,7 +105,7 @@ func (n *node) registeredAfter(ctx context.Context, before map[string]string, wh
 	defer ticker.Stop()
 	for {
 		now, err := n.registrations(ctx)
-		if err == nil && !slices.ContainsFunc(which, func(d string) bool { return now[d] == before[d] }) {
+		if err == nil && !slices.ContainsFunc(which, func(d string) bool { return now[d] == "" || now[d] == before[d] }) {
 			return nil
 		}
 		select {
@@ -141,7 +162,7 @@ func (n *node) fromKubelet(ctx context.Context) (holdings, error) {
 	return h, nil
 }
 
-// fromLedger is what tandem status tells, and how many devices there are of each resource.
+// fromLedger is what tandem status tells, and how many devices that can be used there are of each resource.
 func (n *node) fromLedger(ctx context.Context) (holdings, map[string]int, error) {
 	output, err := n.run(ctx, "tandem status -o json")
 	if err != nil {
@@ -159,8 +180,10 @@ func (n *node) fromLedger(ctx context.Context) (holdings, map[string]int, error)
 	h, count := holdings{}, map[string]int{}
 	for _, resource := range status.Resources {
 		for _, device := range resource.Devices {
-			count[resource.Name]++
-			if device.State == "allocated" {
+			if !strings.Contains(device.State, "unhealthy") {
+				count[resource.Name]++
+			}
+			if strings.HasPrefix(device.State, "allocated") {
 				h[resource.Name+" "+device.ID] = device.Owner
 			}
 		}

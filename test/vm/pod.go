@@ -15,11 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Resources as deployments/base names them, and the image as it is imported into the guest.
+// The VFs as deployments/base names them, and the image as it is imported into the guest.
 const (
-	gpuResource = "amd.com/gpu"
-	vfResource  = "tandem.dev/rdma_vf"
-	image       = "tandem:e2e"
+	vfResource = "tandem.dev/rdma_vf"
+	image      = "tandem:e2e"
 )
 
 // ask is what one container wants.
@@ -29,11 +28,20 @@ type ask struct {
 	cpus      int // whole ones, for a Guaranteed pod; 0 for a Burstable one
 }
 
+func (a ask) String() string { return fmt.Sprintf("%d+%d", a.gpus, a.vfs) }
+
 // look is what a container does: it writes where sysfs has the devices that it was given, the GPUs as their device nodes
-// show, the VFs as the environment lists them, and what tandem verify says of them. Lines begin with a word.
+// show (NVIDIA's: as the environment lists them and the driver tells), the VFs as the environment lists them, and what
+// tandem verify says of them. Lines begin with a word.
 const look = `
 for node in /dev/dri/renderD*; do
 	[ -e $node ] && echo "gpu ${node##*/} $(readlink -f /sys/class/drm/${node##*/}/device)"
+done
+for uuid in $(IFS=,; echo $NVIDIA_VISIBLE_DEVICES); do
+	for file in $(grep -l $uuid /proc/driver/nvidia/gpus/*/information); do
+		gpu=${file%%/information}
+		echo "gpu $uuid $(readlink -f /sys/bus/pci/devices/${gpu##*/})"
+	done
 done
 for variable in $(env | grep '^PCIDEVICE_' | grep -v '_INFO='); do
 	for vf in $(IFS=,; echo ${variable#*=}); do
@@ -44,14 +52,14 @@ tandem verify --gpus %d --vfs %d 2>&1
 echo "verify $?"
 %s`
 
-func (a ask) container(name string) corev1.Container {
+func (a ask) container(name, gpuResource string) corev1.Container {
 	then := "exec sleep 1000000"
 	if a.init {
 		then = "exit 0"
 	}
 	limits, requests := corev1.ResourceList{}, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m")}
 	if a.gpus > 0 {
-		limits[gpuResource] = *resource.NewQuantity(int64(a.gpus), resource.DecimalSI)
+		limits[corev1.ResourceName(gpuResource)] = *resource.NewQuantity(int64(a.gpus), resource.DecimalSI)
 	}
 	if a.vfs > 0 {
 		limits[vfResource] = *resource.NewQuantity(int64(a.vfs), resource.DecimalSI)
@@ -67,15 +75,18 @@ func (a ask) container(name string) corev1.Container {
 	}
 }
 
-func newPod(name string, asks []ask) *corev1.Pod {
+func newPod(name, gpuResource string, c scenario) *corev1.Pod {
 	no, grace := false, int64(1)
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.PodSpec{AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &grace},
 	}
-	for i, a := range asks {
-		container := a.container(fmt.Sprintf("c%d", i))
+	if c.networks != "" {
+		pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": c.networks}
+	}
+	for i, a := range c.asks {
+		container := a.container(fmt.Sprintf("c%d", i), gpuResource)
 		if a.init {
 			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
 		} else {
@@ -94,16 +105,16 @@ type outcome struct {
 }
 
 // create makes a pod and waits until all its containers have had their look, or it has failed.
-func (k *cluster) create(ctx context.Context, name string, asks []ask) (*outcome, error) {
-	manifest, err := json.Marshal(newPod(name, asks))
+func (n *node) create(ctx context.Context, name string, c scenario) (*outcome, error) {
+	manifest, err := json.Marshal(newPod(name, n.machine.resource, c))
 	if err != nil {
 		return nil, err
 	}
 	start := time.Now()
-	if _, err := k.kubectl(ctx, string(manifest), "create", "-f", "-"); err != nil {
+	if _, err := n.kubectl(ctx, string(manifest), "create", "-f", "-"); err != nil {
 		return nil, err
 	}
-	pod, err := k.watchPod(ctx, name, func(p *corev1.Pod) bool {
+	pod, err := n.watchPod(ctx, name, func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodRunning || p.Status.Phase == corev1.PodFailed
 	})
 	if err != nil {
@@ -117,8 +128,8 @@ func (k *cluster) create(ctx context.Context, name string, asks []ask) (*outcome
 		}
 		return o, nil
 	}
-	for i := range asks {
-		seen, err := k.look(ctx, name, fmt.Sprintf("c%d", i))
+	for i := range c.asks {
+		seen, err := n.look(ctx, name, fmt.Sprintf("c%d", i))
 		if err != nil {
 			return nil, err
 		}
@@ -232,8 +243,8 @@ func (v *view) read(line string) bool {
 	return false
 }
 
-// pairs counts the pairs on one switch that the container's devices can make, by their paths alone: on this machine every
-// switch has one GPU. What Tandem says of distances is not asked.
+// pairs counts the pairs on one switch that the container's devices can make, by their paths alone. What Tandem says of
+// distances is not asked.
 func (v *view) pairs() int {
 	gpus := map[string]int{}
 	for _, path := range v.gpus {

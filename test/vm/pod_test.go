@@ -53,6 +53,31 @@ verify 0
 	}
 }
 
+// The options choose among the machines.
+func TestBoots(t *testing.T) {
+	for _, c := range []struct {
+		o    options
+		want string
+	}{
+		{options{}, "MI300X, 4 VFs per PF; MI300X, 1 VFs per PF; H100, 2 VFs per PF"},
+		{options{machine: "h100"}, "H100, 2 VFs per PF"},
+		{options{machine: "mi300x", vfs: 1}, "MI300X, 1 VFs per PF"},
+		{options{machine: "h100", vfs: 1}, ""},
+		{options{short: true}, "MI300X, 4 VFs per PF"},
+	} {
+		var titles []string
+		for _, m := range boots(c.o) {
+			titles = append(titles, m.title())
+			if m.gpus() != 8 || m.vfs() != 8*m.vfsPerPF {
+				t.Errorf("%s has %d GPUs and %d VFs", m.title(), m.gpus(), m.vfs())
+			}
+		}
+		if got := strings.Join(titles, "; "); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.o, got, c.want)
+		}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	near := view{gpus: []string{at("20", "00.0", "28:00.0")}, vfs: []string{at("20", "00.0", "25:10.0")}, verified: true}
 	far := view{gpus: near.gpus, vfs: []string{at("20", "01.0", "2d:10.0")}, verdict: "too far"}
@@ -71,13 +96,20 @@ func TestJudge(t *testing.T) {
 		{"far where that is a limit", true, outcome{containers: []view{far}}, scenario{asks: pair(1).asks, limit: "a limit"}, false},
 		{"near and tandem verify disagrees", true, outcome{containers: []view{unverified}}, pair(1), true},
 		{"too few devices", false, outcome{containers: []view{near}}, pair(2), true},
-		{"refused", true, outcome{reason: topology}, pair(1), true},
-		{"refused as expected", true, outcome{reason: topology}, refusedPair(8), false},
+		{"refused", true, outcome{reason: topologyAffinity}, pair(1), true},
+		{"refused as expected", true, outcome{reason: topologyAffinity}, refusedPair(8), false},
 		{"refused for another reason", true, outcome{reason: "UnexpectedAdmissionError"}, refusedPair(8), true},
 		{"admitted against the rule", true, outcome{containers: []view{near}}, refusedPair(1), true},
 	} {
 		if problem := judge(setup{tandem: c.tandem}, c.wanted, &c.o); (problem != "") != c.fault {
 			t.Errorf("%s: %q", c.name, problem)
+		}
+	}
+	for file, fault := range map[string]bool{"absent": true, "agrees": false} {
+		v := near
+		v.verdict = "verified: 1 GPUs, 1 VFs, pairs in the order of the lists, pairs.json " + file
+		if problem := judge(setup{tandem: true, pairsFile: true}, pair(1), &outcome{containers: []view{v}}); (problem != "") != fault {
+			t.Errorf("pairs.json is wanted, and %s: %q", file, problem)
 		}
 	}
 }

@@ -12,31 +12,33 @@ import (
 
 // scenario is a pod, and what has to become of it.
 type scenario struct {
-	name    string
-	asks    []ask
-	refused string // the kubelet's reason; "" where it has to be admitted
-	limit   string // why pairs may be far from each other all the same; "" where they may not
+	name     string
+	asks     []ask
+	networks string // of Multus, "" for none
+	refused  string // the kubelet's reason; "" where it has to be admitted
+	limit    string // why pairs may be far from each other all the same; "" where they may not
 }
 
 // setup is a way to run the node.
 type setup struct {
 	name      string
 	deploy    string // a folder below deploy
-	vfsPerPF  int
-	tandem    bool // every pair has to be on one switch
+	tandem    bool   // every pair has to be on one switch
+	pairsFile bool   // containers have a pairs.json
 	scenarios []scenario
 }
 
-const topology = "TopologyAffinityError"
+const topologyAffinity = "TopologyAffinityError"
 
 func pair(n int) scenario {
-	return scenario{name: fmt.Sprintf("%d+%d", n, n), asks: []ask{{gpus: n, vfs: n}}}
+	a := ask{gpus: n, vfs: n}
+	return scenario{name: a.String(), asks: []ask{a}}
 }
 
 // refusedPair is one that the kubelet refuses even on an empty node.
 func refusedPair(n int) scenario {
 	s := pair(n)
-	s.refused = topology
+	s.refused = topologyAffinity
 	return s
 }
 
@@ -51,24 +53,30 @@ var kinds = []scenario{
 	{name: "Guaranteed, 2 CPUs and 2+2", asks: []ask{{gpus: 2, vfs: 2, cpus: 2}}, limit: "Tandem does not foresee which socket has the CPUs"},
 }
 
-// machines are the boots, each with the set-ups that follow each other on it.
-func machines(short bool) [][]setup {
+// boots are the machines that the options ask for.
+func boots(o options) []machine {
+	if o.short {
+		shipped := setup{"Tandem", mi300x.deploy, true, false, []scenario{pair(4), pair(8)}}
+		return []machine{{shape: mi300x, vfsPerPF: 4, setups: []setup{shipped}}}
+	}
 	sizes := []scenario{pair(1), pair(2), pair(4)}
-	if short {
-		return [][]setup{{{"Tandem", "tandem", 4, true, []scenario{pair(4), pair(8)}}}}
+	all, refused := append(slices.Clone(sizes), pair(8)), append(slices.Clone(sizes), refusedPair(8))
+	shipped := func(s shape, more ...scenario) setup {
+		return setup{"Tandem, as shipped", s.deploy, true, false, slices.Concat(all, more)}
 	}
-	return [][]setup{
-		{
-			{"Tandem, as shipped", "tandem", 4, true, slices.Concat(sizes, []scenario{pair(8)}, kinds)},
-			{"Tandem, hints for VFs", "hints", 4, true, slices.Concat(sizes, []scenario{refusedPair(8)})},
-			{"stock, no preferred allocation", "stock", 4, false, slices.Concat(sizes, []scenario{refusedPair(8)})},
-		},
-		{
-			{"Tandem, as shipped", "tandem", 1, true, slices.Concat(sizes, []scenario{pair(8)}, kinds)},
-			{"Tandem, hints for VFs", "hints", 1, true, slices.Concat(sizes, []scenario{pair(8)})},
-			{"stock, no preferred allocation", "stock", 1, false, slices.Concat(sizes, []scenario{pair(8)})},
-		},
+	hints := func(scenarios []scenario) setup {
+		return setup{"Tandem, hints for VFs and pairs.json", "hints", true, true, scenarios}
 	}
+	stock := func(scenarios []scenario) setup {
+		return setup{"stock, no preferred allocation", "stock", false, false, scenarios}
+	}
+	return slices.DeleteFunc([]machine{
+		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x, kinds...), hints(refused), stock(refused)}},
+		{shape: mi300x, vfsPerPF: 1, multus: true, setups: []setup{shipped(mi300x), hints(all), stock(all)}},
+		{shape: h100, vfsPerPF: 2, setups: []setup{shipped(h100, kinds...)}},
+	}, func(m machine) bool {
+		return o.vfs != 0 && o.vfs != m.vfsPerPF || o.machine != "" && !strings.EqualFold(o.machine, m.name)
+	})
 }
 
 // tries is how often a pod is created whose pairs are not as they should be because an answer came late. A plugin has 100 ms,
@@ -77,33 +85,33 @@ const tries = 10
 
 // try creates a scenario's pod, judges what became of it, and removes it.
 func (t *tester) try(ctx context.Context, s setup, c scenario) error {
-	name := t.podName()
-	o, late, err := t.admit(ctx, name, s, c)
+	name, o, late, err := t.admit(ctx, s, c)
 	if err == nil {
-		t.add(row{setup: s.title(), scenario: c.name, outcome: o, problem: judge(s, c, o), note: join(lateNote(late), c.limit)})
+		t.add(row{setup: t.title(s), scenario: c.name, outcome: o, problem: judge(s, c, o), note: join(lateNote(late), c.limit)})
 	}
 	return errors.Join(err, t.node.remove(ctx, name))
 }
 
 // admit creates a pod, and again where it was not as it should be and the daemons say that an answer was late. Late is how
-// often that was.
-func (t *tester) admit(ctx context.Context, name string, s setup, c scenario) (o *outcome, late int, err error) {
+// often that was. Every try has a name of its own, as the pods of a ReplicaSet have.
+func (t *tester) admit(ctx context.Context, s setup, c scenario) (name string, o *outcome, late int, err error) {
 	for {
+		name = t.podName()
 		before, err := t.node.lateAnswers(ctx)
 		if err != nil {
-			return nil, late, err
+			return name, nil, late, err
 		}
-		if o, err = t.node.create(ctx, name, c.asks); err != nil {
-			return nil, late, err
+		if o, err = t.node.create(ctx, name, c); err != nil {
+			return name, nil, late, err
 		}
 		after, err := t.node.lateAnswers(ctx)
 		if err != nil || after == before || judge(s, c, o) == "" || late == tries-1 {
-			return o, late, err
+			return name, o, late, err
 		}
 		late++
 		t.say("  %s: an answer came late: once more", c.name)
 		if err := t.node.remove(ctx, name); err != nil {
-			return nil, late, err
+			return name, nil, late, err
 		}
 	}
 }
@@ -138,13 +146,11 @@ func judge(s setup, c scenario, o *outcome) string {
 			return fmt.Sprintf("container %d has %d of %d pairs on one switch", i, v.pairs(), min(a.gpus, a.vfs))
 		case !v.verified:
 			return fmt.Sprintf("container %d: %s", i, v.verdict)
+		case s.pairsFile && !strings.Contains(v.verdict, "pairs.json agrees"):
+			return fmt.Sprintf("container %d has no pairs.json that agrees: %s", i, v.verdict)
 		}
 	}
 	return ""
-}
-
-func (s setup) title() string {
-	return fmt.Sprintf("%s, %d VFs per PF", s.name, s.vfsPerPF)
 }
 
 // random admits pods of random sizes while others come and go, and counts pairs. What the kubelet refuses because no
@@ -153,7 +159,7 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	start := time.Now()
 	dice := rand.New(rand.NewPCG(1, 2))
 	live := map[string]ask{}
-	free := ask{gpus: sockets * switchesPerSocket, vfs: sockets * switchesPerSocket * s.vfsPerPF}
+	free := ask{gpus: t.node.machine.gpus(), vfs: t.node.machine.vfs()}
 	var admitted, refused, pairs, wanted, late int
 	var problem string
 	for range admissions {
@@ -171,15 +177,14 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 		if err := t.node.remove(ctx, leaving...); err != nil {
 			return err
 		}
-		name := t.podName()
-		o, again, err := t.admit(ctx, name, s, scenario{name: name, asks: []ask{want}})
+		name, o, again, err := t.admit(ctx, s, scenario{name: want.String(), asks: []ask{want}})
 		if err != nil {
 			return err
 		}
 		late += again
 		if o.reason != "" {
 			refused++
-			if o.reason != topology {
+			if o.reason != topologyAffinity {
 				problem = o.reason + ": " + o.message
 			}
 			if err := t.node.remove(ctx, name); err != nil {
@@ -197,8 +202,8 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	if pairs != wanted {
 		problem = fmt.Sprintf("%d of %d pairs on one switch", pairs, wanted)
 	}
-	t.add(row{setup: s.title(), scenario: fmt.Sprintf("%d random admissions", admissions), problem: problem, took: time.Since(start),
-		note: fmt.Sprintf("%d admitted, %d refused (%s), %d of %d pairs on one switch; %d tried again since an answer came late", admitted, refused, topology, pairs, wanted, late)})
+	t.add(row{setup: t.title(s), scenario: fmt.Sprintf("%d random admissions", admissions), problem: problem, took: time.Since(start),
+		note: fmt.Sprintf("%d admitted, %d refused (%s), %d of %d pairs on one switch; %d tried again since an answer came late", admitted, refused, topologyAffinity, pairs, wanted, late)})
 	if err := t.agreed(ctx, s, "after random admissions"); err != nil {
 		return err
 	}
@@ -209,7 +214,7 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 // agreed adds a row on whether the kubelet, the ledger and the API server say the same.
 func (t *tester) agreed(ctx context.Context, s setup, when string) error {
 	start := time.Now()
-	r := row{setup: s.title(), scenario: "PodResources, node status and ledger " + when, note: "agree"}
+	r := row{setup: t.title(s), scenario: "PodResources, node status and ledger " + when, note: "agree"}
 	if err := t.node.agree(ctx); err != nil {
 		r.note, r.problem = "", err.Error()
 	}

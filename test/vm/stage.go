@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -56,10 +57,27 @@ func (p *progress) stage(ctx context.Context, name string, limit time.Duration, 
 type cache struct {
 	dir string
 	*progress
+	locked *os.File // its lock goes when it is closed
 }
 
 func (c *cache) path(elements ...string) string {
 	return filepath.Join(append([]string{c.dir}, elements...)...)
+}
+
+// lock keeps the folder for this process until it ends.
+func (c *cache) lock() error {
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return err
+	}
+	dir, err := os.Open(c.dir)
+	if err != nil {
+		return err
+	}
+	c.locked = dir
+	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("%s is in use by another run: %w", c.dir, err)
+	}
+	return nil
 }
 
 // has reports whether a thing was made to the end under this key.

@@ -52,6 +52,10 @@ func (t *tester) failed() error {
 
 // all runs everything. What was found is written as it is found.
 func (t *tester) all(ctx context.Context, o options) error {
+	all := boots(o)
+	if len(all) == 0 {
+		return fmt.Errorf("there is no machine %q with %d VFs per PF", o.machine, o.vfs)
+	}
 	var k *cluster
 	err := t.stage(ctx, "control plane", 5*time.Minute, func(ctx context.Context) (err error) {
 		k, err = t.startCluster(ctx)
@@ -61,23 +65,19 @@ func (t *tester) all(ctx context.Context, o options) error {
 		return err
 	}
 	defer k.stop()
-	for _, setups := range machines(o.short) {
-		if o.vfs != 0 && o.vfs != setups[0].vfsPerPF {
-			continue
-		}
-		if err = t.machine(ctx, k, setups, o); err != nil {
+	for _, m := range all {
+		if err = t.boot(ctx, k, m, o); err != nil {
 			break
 		}
 	}
 	return errors.Join(err, t.failed())
 }
 
-// machine is one boot.
-func (t *tester) machine(ctx context.Context, k *cluster, setups []setup, o options) error {
-	vfsPerPF := setups[0].vfsPerPF
-	t.node = &node{cluster: k}
-	err := t.stage(ctx, fmt.Sprintf("power on with %d VFs per PF", vfsPerPF), 20*time.Minute, func(ctx context.Context) (err error) {
-		t.node.vm, err = t.powerOn(ctx, vfsPerPF)
+// boot goes through all that is to be tried on one machine.
+func (t *tester) boot(ctx context.Context, k *cluster, m machine, o options) error {
+	t.node = &node{cluster: k, machine: m}
+	err := t.stage(ctx, "power on: "+m.title(), 20*time.Minute, func(ctx context.Context) (err error) {
+		t.node.vm, err = t.powerOn(ctx, m)
 		return err
 	})
 	if t.node.vm != nil {
@@ -87,13 +87,38 @@ func (t *tester) machine(ctx context.Context, k *cluster, setups []setup, o opti
 		return err
 	}
 	defer t.node.collect(t.path("run"))
-	for i, s := range setups {
-		if err := t.setup(ctx, s, i == 0, o); err != nil {
+	if m.server != "" {
+		if err := t.compareTree(ctx, m.server); err != nil {
+			return err
+		}
+	}
+	if m.plain {
+		if err := t.roll(ctx, "fix", "restricted", "static"); err != nil {
+			return err
+		}
+	}
+	for i, s := range m.setups {
+		if err := t.setup(ctx, s); err != nil {
+			return err
+		}
+		if i == 0 {
+			if err := t.more(ctx, s, o); err != nil {
+				return err
+			}
+		}
+	}
+	if m.multus {
+		if err := t.stage(ctx, "Multus", 10*time.Minute, func(ctx context.Context) error { return t.multus(ctx, m.setups[0]) }); err != nil {
+			return err
+		}
+	}
+	if m.plain {
+		if err := t.roll(ctx, "back", "none", "none"); err != nil {
 			return err
 		}
 	}
 	// The next machine is another node of the same name.
-	for _, args := range [][]string{{"delete", "-k", "test/vm/deploy/tandem", "--wait=false"}, {"delete", "node", nodeName}} {
+	for _, args := range [][]string{{"delete", "-k", "test/vm/deploy/" + m.deploy, "--wait=false"}, {"delete", "node", nodeName}} {
 		if _, err := k.kubectl(ctx, "", args...); err != nil {
 			return err
 		}
@@ -101,37 +126,45 @@ func (t *tester) machine(ctx context.Context, k *cluster, setups []setup, o opti
 	return nil
 }
 
-// setup goes through the scenarios of one set-up, and on the first of a machine through what takes longer.
-func (t *tester) setup(ctx context.Context, s setup, first bool, o options) error {
-	if err := t.stage(ctx, "install: "+s.title(), 10*time.Minute, func(ctx context.Context) error {
-		return t.node.install(ctx, s.deploy, sockets*switchesPerSocket*s.vfsPerPF)
+func (t *tester) title(s setup) string { return t.node.machine.title() + ": " + s.name }
+
+// setup goes through the scenarios of one set-up.
+func (t *tester) setup(ctx context.Context, s setup) error {
+	if err := t.stage(ctx, "install: "+t.title(s), 10*time.Minute, func(ctx context.Context) error {
+		return t.node.install(ctx, s.deploy)
 	}); err != nil {
 		return err
 	}
 	for _, c := range s.scenarios {
-		if err := t.stage(ctx, c.name, 5*time.Minute, func(ctx context.Context) error { return t.try(ctx, s, c) }); err != nil {
+		if err := t.stage(ctx, c.name, 15*time.Minute, func(ctx context.Context) error { return t.try(ctx, s, c) }); err != nil {
 			return err
 		}
 	}
-	if err := t.agreed(ctx, s, "after the scenarios"); err != nil {
-		return err
+	return t.agreed(ctx, s, "after the scenarios")
+}
+
+// more is what the first set-up of a machine goes through beside its scenarios.
+func (t *tester) more(ctx context.Context, s setup, o options) error {
+	type step struct {
+		name  string
+		limit time.Duration
+		do    func(context.Context) error
 	}
-	if !first {
-		return nil
+	steps := []step{{t.node.machine.job, 10 * time.Minute, func(ctx context.Context) error { return t.example(ctx, s) }}}
+	if t.node.machine.thorough {
+		for _, f := range faults {
+			steps = append(steps, step{f.name, 10 * time.Minute, func(ctx context.Context) error { return t.suffer(ctx, s, f) }})
+		}
+		steps = append(steps,
+			step{"random admissions", time.Hour, func(ctx context.Context) error { return t.random(ctx, s, o.admissions) }},
+			step{"the stock plugins, and back", 10 * time.Minute, func(ctx context.Context) error { return t.swap(ctx, s) }},
+			step{lostVF.name, 10 * time.Minute, func(ctx context.Context) error { return t.suffer(ctx, s, lostVF) }},
+			step{reboot.name, 15 * time.Minute, func(ctx context.Context) error { return t.restart(ctx, s) }})
 	}
-	if err := t.stage(ctx, shippedJob, 10*time.Minute, func(ctx context.Context) error { return t.example(ctx, s) }); err != nil {
-		return err
-	}
-	if o.short || s.vfsPerPF == 1 {
-		return nil
-	}
-	for _, f := range faults {
-		if err := t.stage(ctx, f.name, 5*time.Minute, func(ctx context.Context) error { return t.suffer(ctx, s, f) }); err != nil {
+	for _, step := range steps {
+		if err := t.stage(ctx, step.name, step.limit, step.do); err != nil {
 			return err
 		}
 	}
-	if err := t.stage(ctx, "random admissions", time.Hour, func(ctx context.Context) error { return t.random(ctx, s, o.admissions) }); err != nil {
-		return err
-	}
-	return t.stage(ctx, reboot.name, 15*time.Minute, func(ctx context.Context) error { return t.restart(ctx, s) })
+	return nil
 }

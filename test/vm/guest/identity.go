@@ -2,24 +2,22 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 )
 
-// sysroot is /sys as it would be if the display devices were MI300X and the NICs ConnectX-7: the real sysfs, with files
-// that differ laid over it. Containers get it for their /sys (containerd.go).
+// sysroot is /sys as it would be if the display devices were GPUs and the NICs ConnectX-7: the real sysfs, with files
+// that differ laid over it. Containers get it for their /sys (node.go).
 const (
 	sysroot = "/run/sysroot"
 	layer   = "/run/identity" // on a tmpfs
 )
 
-// layIdentity lays files over the real sysfs and makes the device node that no driver here has.
+// layIdentity lays files over the real sysfs and makes the device nodes that no driver here has.
 func layIdentity() error {
 	l := &identity{dir: layer + "/upper"}
 	gpus, err := filepath.Glob("/sys/bus/pci/drivers/virtio-pci/0*/drm/renderD*")
@@ -30,9 +28,12 @@ func layIdentity() error {
 		return err
 	}
 	for i, render := range gpus {
-		l.gpu(render, i, len(gpus))
+		if told("gpus") == nvidia {
+			l.h100(render)
+		} else {
+			l.mi300x(render, i, len(gpus))
+		}
 	}
-	l.link("module/amdgpu/drivers/pci:amdgpu", "bus/pci/drivers/amdgpu")
 	for _, nic := range []struct{ driver, product string }{{"igb", "0x1021"}, {"igbvf", "0x101e"}} {
 		functions, err := filepath.Glob("/sys/bus/pci/drivers/" + nic.driver + "/0*")
 		if err != nil {
@@ -52,8 +53,16 @@ func layIdentity() error {
 	if err := mount("overlay", sysroot, "overlay", 0, options); err != nil {
 		return err
 	}
-	const anyMajor = 240 // of those for local use; nothing opens it
-	err = syscall.Mknod("/dev/kfd", syscall.S_IFCHR|0o666, anyMajor<<8)
+	if told("gpus") == nvidia {
+		return installDriver()
+	}
+	return character("/dev/kfd", 0)
+}
+
+// character makes a device node that nothing opens.
+func character(name string, minor int) error {
+	const anyMajor = 240 // of those for local use
+	err := syscall.Mknod(name, syscall.S_IFCHR|0o666, anyMajor<<8|minor)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -92,53 +101,6 @@ func (l *identity) place(path string) string {
 	real, err := filepath.EvalSymlinks(path)
 	l.keep(err)
 	return strings.TrimPrefix(real, "/sys/")
-}
-
-// gpu makes the function that a render node hangs on an MI300X: as amdgpu shows it, and amdkfd.
-func (l *identity) gpu(render string, index, count int) {
-	function := l.place(filepath.Dir(filepath.Dir(render))) // devices/pci…/<address>
-	address := filepath.Base(function)
-	for name, content := range map[string]string{
-		"vendor": "0x1002", "device": "0x74a1", "class": "0x120000",
-		"current_compute_partition": "SPX", "current_memory_partition": "NPS1",
-	} {
-		l.file(filepath.Join(function, name), content)
-	}
-	l.link(function+"/driver", "bus/pci/drivers/amdgpu")
-	l.link("bus/pci/drivers/amdgpu/"+address, function)
-	// The bridge pair that the card brings.
-	l.file(filepath.Dir(function)+"/vendor", "0x1022")
-	l.file(filepath.Dir(function)+"/device", "0x1500")
-	l.file(filepath.Dir(filepath.Dir(function))+"/vendor", "0x1002")
-	l.file(filepath.Dir(filepath.Dir(function))+"/device", "0x1501")
-	l.kfd(address, strings.TrimPrefix(filepath.Base(render), "renderD"), index, count)
-}
-
-// kfd adds the KFD node of a GPU, with an XGMI link to every other one. Nodes 0 and 1 are the CPUs.
-func (l *identity) kfd(address, minor string, index, count int) {
-	const nodes = "class/kfd/kfd/topology/nodes/"
-	if index == 0 {
-		l.file(nodes+"0/properties", "cpu_cores_count 2\nsimd_count 0")
-		l.file(nodes+"1/properties", "cpu_cores_count 2\nsimd_count 0")
-	}
-	own := nodes + strconv.Itoa(index+2)
-	fields := strings.FieldsFunc(address, func(r rune) bool { return r == ':' || r == '.' })
-	var numbers []uint64
-	for _, field := range fields {
-		number, err := strconv.ParseUint(field, 16, 32)
-		l.keep(err)
-		numbers = append(numbers, number)
-	}
-	l.file(own+"/gpu_id", strconv.Itoa(1000+index))
-	l.file(own+"/properties", fmt.Sprintf("cpu_cores_count 0\nsimd_count 1216\nvendor_id 4098\ndevice_id 29857\nlocation_id %d\ndomain %d\ndrm_render_minor %s",
-		numbers[1]<<8|numbers[2]<<3, numbers[0], minor))
-	link := 0
-	for other := range count {
-		if other != index {
-			l.file(fmt.Sprintf("%s/io_links/%d/properties", own, link), fmt.Sprintf("type 11\nnode_from %d\nnode_to %d\nweight 15", index+2, other+2))
-			link++
-		}
-	}
 }
 
 // nic makes a function Mellanox's, and hangs the RDMA devices over its netdevs on it.

@@ -1,45 +1,48 @@
 // Command guest is what runs in the virtual machine of test/vm before and beside the node's own programs: its first process.
-// It makes the machine a node with AMD GPUs and RDMA VFs (identity.go), starts containerd and the kubelet, starts them
-// again when they end, and runs scripts for the host (agent.go). As "guest pause" it is the sandboxes' container, as
-// "guest podresources" it prints what the kubelet says.
+// It makes the machine a node with GPUs and RDMA VFs (identity.go), starts containerd and the kubelet, starts them again
+// when they end, and runs scripts for the host (agent.go). With an argument it is one of the small programs below.
 package main
 
 import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 )
 
 func main() {
-	var err error
-	switch {
-	case len(os.Args) > 1 && os.Args[1] == "pause":
-		pause()
-	case len(os.Args) > 1 && os.Args[1] == "podresources":
-		err = printPodResources(os.Stdout)
-	default:
-		err = boot()
+	programs := map[string]func() error{
+		"pause":        pause,             // the sandboxes' container
+		"podresources": printPodResources, // what the kubelet says
+		"rdma":         createRDMA,        // for VFs that were made again
+		"runtime":      completeContainer, // what NVIDIA's container runtime does
+		"stock":        serveStock,        // the stand-in for the stock plugins
 	}
-	if err != nil {
+	program, ok := programs[os.Args[len(os.Args)-1]]
+	if !ok {
+		program = boot
+	}
+	if err := program(); err != nil {
 		fmt.Fprintln(os.Stderr, "guest:", err)
 		os.Exit(1)
 	}
 }
 
 // pause waits to be told to end. It reaps: with a shared process namespace it is every process's last parent.
-func pause() {
+func pause() error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)
 	for s := range signals {
 		if s != syscall.SIGCHLD {
-			return
+			return nil
 		}
 		for pid := 1; pid > 0; {
 			pid, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 		}
 	}
+	return nil
 }
 
 // boot never returns but with an error: the end of the first process is the kernel's panic, and that is the machine's end.
@@ -77,4 +80,15 @@ func boot() error {
 // tell writes a line that the host waits for or shows. It recognises them by their first word.
 func tell(format string, args ...any) {
 	fmt.Fprintf(os.Stdout, "guest: "+format+"\n", args...)
+}
+
+// told is what the host says under a name on the kernel's command line, as in tandem.vfs=4; "" where it says nothing.
+func told(name string) string {
+	line, _ := os.ReadFile("/proc/cmdline") // without it nothing was said
+	for word := range strings.FieldsSeq(string(line)) {
+		if value, ok := strings.CutPrefix(word, "tandem."+name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 )
@@ -42,29 +41,20 @@ func setUpNetwork() error {
 	)
 }
 
-// createVFs makes as many VFs on every NIC as the kernel's command line says: tandem.vfs=4.
+// createVFs makes as many VFs on every NIC as the host says.
 func createVFs() error {
-	line, err := os.ReadFile("/proc/cmdline")
-	if err != nil {
-		return err
-	}
-	count := "0"
-	for word := range strings.FieldsSeq(string(line)) {
-		if value, ok := strings.CutPrefix(word, "tandem.vfs="); ok {
-			count = value
-		}
-	}
 	files, err := filepath.Glob("/sys/bus/pci/drivers/igb/*/sriov_numvfs")
 	if err == nil && len(files) == 0 {
 		err = errors.New("no NIC has VFs")
 	}
 	for _, file := range files {
-		err = errors.Join(err, os.WriteFile(file, []byte(count), 0o644))
+		err = errors.Join(err, os.WriteFile(file, []byte(told("vfs")), 0o644))
 	}
 	return err
 }
 
-// createRDMA puts a software RDMA device over every NIC and VF, under the names that mlx5 would give: NICs first.
+// createRDMA puts a software RDMA device over every NIC and VF that has none, under the names that mlx5 would give: NICs first.
+// VFs that were made again get the names that they had.
 func createRDMA() error {
 	number := 0
 	for _, driver := range []string{"igb", "igbvf"} {
@@ -74,10 +64,13 @@ func createRDMA() error {
 		}
 		for _, netdev := range netdevs {
 			name := "mlx5_" + strconv.Itoa(number)
+			number++
+			if _, err := os.Stat("/sys/class/infiniband/" + name); err == nil {
+				continue
+			}
 			if err := netlink.RdmaLinkAdd(name, "rxe", filepath.Base(netdev)); err != nil {
 				return fmt.Errorf("add %s to %s: %w", name, netdev, err)
 			}
-			number++
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +34,9 @@ func writeBaseSpec(file string) error {
 	var spec map[string]any
 	if err := json.Unmarshal(content, &spec); err != nil {
 		return err
+	}
+	if told("gpus") == nvidia {
+		spec["hooks"] = map[string]any{"createContainer": []any{map[string]any{"path": "/usr/local/bin/guest", "args": []string{"guest", "runtime"}}}}
 	}
 	mounts, _ := spec["mounts"].([]any)
 	for i, m := range mounts {
@@ -68,7 +70,7 @@ func importImages() error {
 
 func startKubelet() error {
 	supervise("kubelet", "--config=/etc/kubernetes/kubelet.yaml", "--config-dir=/etc/kubernetes/kubelet.conf.d",
-		"--kubeconfig=/etc/kubernetes/kubeconfig", "--hostname-override=mi300x", "--node-ip=10.0.2.15")
+		"--kubeconfig=/etc/kubernetes/kubeconfig", "--hostname-override=node", "--node-ip=10.0.2.15")
 	return nil
 }
 
@@ -111,7 +113,7 @@ func waitFor(file string) error {
 }
 
 // printPodResources prints the kubelet's List as JSON. It must not run while pods are admitted.
-func printPodResources(w io.Writer) error {
+func printPodResources() error {
 	connection, err := grpc.NewClient("unix:///var/lib/kubelet/pod-resources/kubelet.sock", grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
@@ -123,5 +125,5 @@ func printPodResources(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("ask the kubelet for PodResources: %w", err)
 	}
-	return json.NewEncoder(w).Encode(list)
+	return json.NewEncoder(os.Stdout).Encode(list)
 }

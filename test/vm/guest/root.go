@@ -83,11 +83,28 @@ func mountAll() error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share mounts: %w", err)
 	}
-	return syscall.Sethostname([]byte("mi300x"))
+	return syscall.Sethostname([]byte("node"))
 }
 
-// unpackFiles lays the host's files over the root. After a reboot they are laid over themselves.
+// unpackFiles lays the host's files over the root. After a reboot they are there, as the node's users have changed them.
 func unpackFiles() error {
+	const done = "/var/lib/unpacked"
+	if _, err := os.Stat(done); err == nil {
+		return nil
+	}
+	if err := unpackDisk(); err != nil {
+		return err
+	}
+	if told("kubelet") == "plain" {
+		const dropIns = "/etc/kubernetes/kubelet.conf.d" // the kubelet wants the folder
+		if err := errors.Join(os.RemoveAll(dropIns), os.Mkdir(dropIns, 0o755)); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(done, nil, 0o644)
+}
+
+func unpackDisk() error {
 	disk, err := os.Open(filesDisk)
 	if err != nil {
 		return err

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/tandem-k8s/tandem/test/nvml"
+)
+
+const nvidia = "nvidia"
+
+// Where the driver is: what its library shows, and what it tells in /proc.
+const (
+	driver  = "/run/nvidia"
+	library = "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+)
+
+// h100 makes the function that a render node hangs on an H100, as NVIDIA's driver shows it.
+func (l *identity) h100(render string) {
+	function := l.place(filepath.Dir(filepath.Dir(render)))
+	for name, content := range map[string]string{"vendor": "0x10de", "device": "0x2330", "class": "0x030200"} {
+		l.file(filepath.Join(function, name), content)
+	}
+	l.link(function+"/driver", "bus/pci/drivers/nvidia")
+	l.link("bus/pci/drivers/nvidia/"+filepath.Base(function), function)
+}
+
+// installDriver makes what NVIDIA's driver would beside sysfs: device nodes, /proc/driver/nvidia, and what NVML shows.
+func installDriver() error {
+	machine, err := nvml.Record(os.DirFS(sysroot))
+	if err != nil {
+		return err
+	}
+	for i, name := range []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"} {
+		if err := character("/dev/"+name, 255-i); err != nil {
+			return err
+		}
+	}
+	for _, gpu := range machine.GPUs {
+		folder := filepath.Join(driver, "proc/driver/nvidia/gpus", gpu.Address.String())
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return err
+		}
+		information := fmt.Sprintf("Model: \t\t %s\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\n", gpu.Name, gpu.UUID, gpu.Address, gpu.Minor)
+		if err := os.WriteFile(folder+"/information", []byte(information), 0o444); err != nil {
+			return err
+		}
+		if err := character(fmt.Sprintf("/dev/nvidia%d", gpu.Minor), gpu.Minor); err != nil {
+			return err
+		}
+	}
+	return machine.Write(driver + "/machine")
+}
+
+// completeContainer gives a container that is being made what NVIDIA's container runtime gives one whose environment names
+// GPUs: the driver's library and its folder in /proc. It runs as a hook "createContainer" of the OCI runtime specification:
+// in the container's mount namespace, before its root is entered. The device nodes are the plugin's to give.
+func completeContainer() error {
+	var state struct{ Bundle string }
+	if err := json.NewDecoder(os.Stdin).Decode(&state); err != nil {
+		return err
+	}
+	content, err := os.ReadFile(state.Bundle + "/config.json")
+	if err != nil {
+		return err
+	}
+	var config struct {
+		Root    struct{ Path string }
+		Process struct{ Env []string }
+	}
+	if err := json.Unmarshal(content, &config); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(config.Process.Env, func(v string) bool { return strings.HasPrefix(v, "NVIDIA_VISIBLE_DEVICES=") }) {
+		return nil
+	}
+	root := config.Root.Path
+	if !filepath.IsAbs(root) {
+		root = filepath.Join(state.Bundle, root)
+	}
+	for from, to := range map[string]string{"/" + library: library, driver + "/machine": "run/nvidia-machine", driver + "/proc/driver": "proc/driver"} {
+		if err := bind(from, filepath.Join(root, to)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bind mounts a file or a folder onto another, which it makes where it is missing.
+func bind(from, to string) error {
+	if info, err := os.Stat(from); err != nil {
+		return err
+	} else if _, err := os.Stat(to); err != nil && !info.IsDir() {
+		if err := unpackFile(to, 0o644, strings.NewReader("")); err != nil {
+			return err
+		}
+	}
+	if err := syscall.Mount(from, to, "", syscall.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s onto %s: %w", from, to, err)
+	}
+	return nil
+}
