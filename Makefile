@@ -26,10 +26,12 @@ export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
-# NVIDIA's library is opened at run time, so tandem-gpu needs a C compiler and is linked to the C library; what that library
-# lacks is not called, hence lazy. Without a compiler it is built as the others are, and without NVIDIA.
+# NVIDIA's library is opened at run time, so tandem-gpu needs a C compiler and is linked to the C library. What that library lacks is
+# not called, hence lazy, which the compilers of some distributions (Ubuntu's) have to be told, for tests too. Without a compiler it is
+# built as the others are, and without NVIDIA.
 CC_FOUND  := $(shell command -v $(CC) >/dev/null && echo 1 || echo 0)
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
+export GOFLAGS    := $(GOFLAGS) -ldflags=-extldflags=-Wl,-z,lazy
 
 # Without gRPC's request tracing, which nobody looks at here, the linker can leave out a sixth of the code.
 TAGS      := grpcnotrace
@@ -37,7 +39,7 @@ TAGS      := grpcnotrace
 .PHONY: build
 build: ## Build tandem, tandem-gpu and tandem-rdma into bin
 	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-rdma
-	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -ldflags '-extldflags=-Wl,-z,lazy' -o $(BIN)/ ./cmd/tandem-gpu
+	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) -o $(BIN)/ ./cmd/tandem-gpu
 
 .PHONY: nvml
 nvml: $(BIN)/nvml/libnvidia-ml.so.1 ## Build the stand-in for NVIDIA's library that tests use

@@ -200,12 +200,12 @@ func TestStayTidy(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go c.stayTidy(ctx)
-		time.Sleep(unclaimed - time.Second)
+		<-time.After(unclaimed - time.Second)
 		synctest.Wait()
 		if left, err := filepath.Glob(filepath.Join(dir, "*")); len(left) != 2 || err != nil {
 			t.Errorf("%v are left too soon, %v", left, err)
 		}
-		time.Sleep(unclaimed + 2*time.Second)
+		<-time.After(unclaimed + 2*time.Second)
 		synctest.Wait()
 		left, err := filepath.Glob(filepath.Join(dir, "*"))
 		if diff := cmp.Diff([]string{running}, left); diff != "" || err != nil {

@@ -365,18 +365,49 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkVanished measures the time from the end of a VF, one of 1016, to the list in which the kubelet sees it unhealthy, and back. A
-// tenth of a second of it is waited for more changes to come. What the daemon's processor time of it is does not depend on what else
-// the computer does.
+// BenchmarkVanished measures the time from the end of a VF, one of 1016, to the list in which the kubelet sees it unhealthy, and back, with
+// all VFs under one name and with a name for each of the eight PFs. A tenth of a second of it is waited for more changes to come. What the
+// daemon's processor time of it is does not depend on what else the computer does.
 func BenchmarkVanished(b *testing.B) {
 	n := newNode(b, "oci-mi300x-derived", 127)
-	n.start(b, "tandem-rdma")
-	n.await(b)
-	link := filepath.Join(n.root, "sys/bus/pci/devices", n.ids[vfs][0])
+	pfs, err := filepath.Glob(filepath.Join(n.root, "sys/bus/pci/devices/*/virtfn0"))
+	if err != nil || len(pfs) != 8 {
+		b.Fatal(pfs, err)
+	}
+	binary := n.build(b, "tandem-rdma")
+	for _, names := range []int{1, len(pfs)} {
+		b.Run(fmt.Sprint("names=", names), func(b *testing.B) {
+			var list []string
+			for i, pf := range pfs[:names] {
+				selectors := `{"isRdma": true}`
+				if names > 1 {
+					selectors = `{"rootDevices": ["` + filepath.Base(filepath.Dir(pf)) + `"]}`
+				}
+				list = append(list, fmt.Sprintf(`{"resourceName": "vf%d", "selectors": %s}`, i, selectors))
+			}
+			if err := os.WriteFile(filepath.Join(n.root, "config.json"), []byte(`{"resourceList": [`+strings.Join(list, ",")+`]}`), 0o600); err != nil {
+				b.Fatal(err)
+			}
+			daemon, stop := n.run(b, binary)
+			defer stop()
+			n.daemons = []*exec.Cmd{daemon}
+			for range names {
+				n.await(b)
+			}
+			n.vanish(b, "nvidia.com/vf0")
+		})
+	}
+}
+
+// vanish has the first VF of a resource go and come back.
+func (n *node) vanish(b *testing.B, resource string) {
+	b.Helper()
+	link := filepath.Join(n.root, "sys/bus/pci/devices", n.ids[resource][0])
 	target, err := os.Readlink(link)
 	if err != nil {
 		b.Fatal(err)
 	}
+	defer func() { _ = os.Symlink(target, link) }() // for the next
 	before := n.processorTimes(b)[0]
 	for gone := true; b.Loop(); gone = !gone {
 		if gone {
@@ -387,8 +418,8 @@ func BenchmarkVanished(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		for list := kubelettest.Await(b, n.plugins[vfs].Lists); (list[0].GetHealth() == v1beta1.Unhealthy) != gone; {
-			list = kubelettest.Await(b, n.plugins[vfs].Lists)
+		for list := kubelettest.Await(b, n.plugins[resource].Lists); (list[0].GetHealth() == v1beta1.Unhealthy) != gone; {
+			list = kubelettest.Await(b, n.plugins[resource].Lists)
 		}
 	}
 	b.ReportMetric(float64((n.processorTimes(b)[0]-before).Milliseconds())/float64(b.N), "cpu-ms/op")

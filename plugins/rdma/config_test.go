@@ -88,7 +88,7 @@ func TestConfigWarnings(t *testing.T) {
 		{"selectors is a string", resources(good, `{"resourceName": "a", "selectors": "all"}`), []string{`resource "a" is left out: selectors: want an object, found string`}},
 		{"selectors is empty", resources(good, `{"resourceName": "a", "selectors": []}`), []string{`resource "a" is left out: selectors: the list is empty`}},
 		{"selectors holds null", resources(good, `{"resourceName": "a", "selectors": [null]}`), []string{`resource "a" is left out: selectors: the list contains null`}},
-		{"long name", resources(good, `{"resourceName": "` + long + `"}`), []string{`resource "` + long + `" is left out: resourceName has 64 characters; at most 63 are allowed`}},
+		{"long name", resources(good, `{"resourceName": "`+long+`"}`), []string{`resource "` + long + `" is left out: resourceName has 64 characters; at most 63 are allowed`}},
 		{"name with a dash at the end", resources(good, `{"resourceName": "a-"}`), []string{`resource "a-" is left out: resourceName may have - and _, but not at its ends`}},
 		{"prefix with capitals", resources(good, `{"resourceName": "a", "resourcePrefix": "Intel.com"}`), []string{`resource "a" is left out: resourcePrefix "Intel.com" is not a lower-case domain name such as intel.com`}},
 		{"empty range", resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#7-3"]}}`), []string{`resource "a": selectors: pfNames: "ens1#7-3": range "7-3" is empty`}},
