@@ -109,6 +109,21 @@ func TestDevices(t *testing.T) {
 			t.Errorf("VF %d is told as %q", i, about)
 		}
 	}
+	held := 0
+	for _, r := range n.answer.GetResources() {
+		for _, d := range r.GetDevices() {
+			if d.GetOwner().GetPod() == "train-0" {
+				held++
+			}
+		}
+	}
+	if marked := value[int](b, `document.querySelectorAll("[data-key].same").length`); marked != held || held < 8 {
+		t.Errorf("%d devices are marked as the owner's, want %d", marked, held)
+	}
+	if ring := value[string](b, `getComputedStyle(document.activeElement).stroke`); ring != "rgb(9, 105, 218)" {
+		t.Errorf("the device in focus has the edge %s", ring)
+	}
+	b.screenshot("owner-light")
 	b.do(chromedp.KeyEvent(kb.ArrowLeft))
 	byKeyboard := b.about()
 	b.do(chromedp.Evaluate(`document.activeElement.blur()`, nil))

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	kubeletscheme "k8s.io/kubernetes/pkg/kubelet/apis/config/scheme"
@@ -23,6 +25,7 @@ import (
 // TestDoctorRefusesAsTheKubelet: whether a request is refused on an empty node, and on which NUMA nodes it comes to lie, is what the real
 // managers decide: for every shape up to 8+8, 1 to 8 VFs per PF, with and without NUMA hints for VFs, on every recorded machine.
 func TestDoctorRefusesAsTheKubelet(t *testing.T) {
+	count := countShapes(t)
 	for _, machine := range machines.Names() {
 		for _, perPF := range []int{1, 2, 4, 8} {
 			for _, exclude := range []bool{false, true} {
@@ -32,7 +35,43 @@ func TestDoctorRefusesAsTheKubelet(t *testing.T) {
 					if len(n.VFs) == 0 {
 						t.Skip("no NIC that can have VFs")
 					}
-					compareShapes(t, n)
+					compareShapes(t, n, count)
+				})
+			}
+		}
+	}
+}
+
+// TestDoctorRefusesAsTheCPUManager: the same with the CPUs that containers of guaranteed pods ask for, fewer and more than a NUMA node has,
+// while CPU 0 is reserved.
+func TestDoctorRefusesAsTheCPUManager(t *testing.T) {
+	const reserved = "0"
+	count := countShapes(t)
+	for _, machine := range machines.Names() {
+		for _, perPF := range []int{1, 8} {
+			for _, exclude := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %d VFs per PF, VFs without NUMA %t", machine, perPF, exclude), func(t *testing.T) {
+					t.Parallel()
+					n := examined(t, machine, perPF, exclude)
+					numa, err := node.ReadNUMA(n.Sys, n.Tree.NUMANodes())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if len(n.VFs) == 0 || len(numa[0].CPUs) == 0 {
+						t.Skip("no NIC that can have VFs, or no CPUs recorded")
+					}
+					n.KubeletDir = t.TempDir()
+					config := "cpuManagerPolicy: static\nreservedSystemCPUs: \"" + reserved + "\"\n"
+					if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(config), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					kubelet := startExamined(t, n, node.Options{NUMA: numa, ReservedCPUs: reserved})
+					most := len(numa[0].CPUs)
+					for _, n.CPUs = range []int{1, most / 2, most - 1, most, most + 1, most*len(numa) - 1, most * len(numa)} {
+						for size := 1; size <= min(mostOfAShape, len(n.GPUs), len(n.VFs)); size++ {
+							count(compareShape(t, n, kubelet, size, size))
+						}
+					}
 				})
 			}
 		}
@@ -66,20 +105,45 @@ func examined(t *testing.T, name string, perPF int, exclude bool) doctor.Node {
 	return n
 }
 
-func compareShapes(t *testing.T, n doctor.Node) {
+// mostOfAShape is the most GPUs and the most VFs that are asked for.
+const mostOfAShape = 8
+
+// countShapes counts verdicts, and tells how many there were when the test ends.
+func countShapes(t *testing.T) (count func(admitted bool)) {
+	var admitted, refused atomic.Int64
+	t.Cleanup(func() {
+		t.Logf("%d shapes admitted, %d refused", admitted.Load(), refused.Load())
+	})
+	return func(ok bool) {
+		if ok {
+			admitted.Add(1)
+		} else {
+			refused.Add(1)
+		}
+	}
+}
+
+func compareShapes(t *testing.T, n doctor.Node, count func(bool)) {
+	numa, err := node.ReadNUMA(n.Sys, n.Tree.NUMANodes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet := startExamined(t, n, node.Options{NUMA: numa})
+	for gpus := 1; gpus <= min(mostOfAShape, len(n.GPUs)); gpus++ {
+		for vfs := 1; vfs <= min(mostOfAShape, len(n.VFs)); vfs++ {
+			count(compareShape(t, n, kubelet, gpus, vfs))
+		}
+	}
+}
+
+// startExamined starts a kubelet that knows the GPUs and VFs.
+func startExamined(t *testing.T, n doctor.Node, options node.Options) *node.Node {
+	t.Helper()
 	dir, err := os.MkdirTemp(scratch, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	numbers := n.Tree.NUMANodes()
-	if len(numbers) == 0 {
-		numbers = []int{0} // not recorded; a machine has one at least
-	}
-	numa, err := node.ReadNUMA(n.Sys, numbers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubelet, err := node.Start(dir, node.Options{NUMA: numa})
+	kubelet, err := node.Start(dir, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,28 +167,29 @@ func compareShapes(t *testing.T, n doctor.Node) {
 			t.Fatal(err)
 		}
 	}
-	const most = 8
-	for gpus := 1; gpus <= min(most, len(n.GPUs)); gpus++ {
-		for vfs := 1; vfs <= min(most, len(n.VFs)); vfs++ {
-			compareShape(t, n, kubelet, gpus, vfs)
-		}
-	}
+	return kubelet
 }
 
-func compareShape(t *testing.T, n doctor.Node, kubelet *node.Node, gpus, vfs int) {
+// compareShape tells whether the kubelet admits a request, after it has compared that with what the doctor says.
+func compareShape(t *testing.T, n doctor.Node, kubelet *node.Node, gpus, vfs int) (admits bool) {
 	t.Helper()
 	nodes, admitted := n.Affinity(gpus, vfs)
-	pod := node.Pod(fmt.Sprintf("pod-%d-%d", gpus, vfs), nil, []v1.Container{node.Container("main", map[string]int{fakeGPU: gpus, fakeVF: vfs})})
+	container := node.Container("main", map[string]int{fakeGPU: gpus, fakeVF: vfs})
+	if n.CPUs > 0 { // of a guaranteed pod
+		container.Resources.Limits[v1.ResourceCPU] = *resource.NewQuantity(int64(n.CPUs), resource.DecimalSI)
+		container.Resources.Limits[v1.ResourceMemory] = resource.MustParse("1Gi")
+	}
+	pod := node.Pod(fmt.Sprintf("pod-%d-%d", gpus, vfs), nil, []v1.Container{container})
 	err := kubelet.Admit(pod)
 	var rejection *node.Rejection
 	if err != nil && !errors.As(err, &rejection) {
 		t.Fatal(err)
 	}
 	if admitted != (err == nil) {
-		t.Errorf("%d+%d: the kubelet says %v, the doctor admitted %t", gpus, vfs, err, admitted)
+		t.Errorf("%d+%d with %d CPUs: the kubelet says %v, the doctor admitted %t", gpus, vfs, n.CPUs, err, admitted)
 	}
 	if err != nil {
-		return
+		return false
 	}
 	if given := kubelet.Affinity(pod, "main"); admitted && len(nodes) > 0 {
 		if diff := cmp.Diff(given, nodes); diff != "" {
@@ -134,6 +199,7 @@ func compareShape(t *testing.T, n doctor.Node, kubelet *node.Node, gpus, vfs int
 	if err := kubelet.Remove(pod); err != nil {
 		t.Fatal(err)
 	}
+	return true
 }
 
 // kubeletConfigs are configurations as installers write them.

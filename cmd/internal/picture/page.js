@@ -2,12 +2,16 @@
 const part = (id, page = document) => page.getElementById(id);
 const picture = part("picture");
 
-// What the pointer or the keyboard was at last is told at the bottom.
+// What the pointer or the keyboard was at last is told at the bottom, and all that its owner has is marked: owners may share a colour.
 let shown = "";
 function tell(element) {
   if (!element) return;
   shown = element.dataset.key;
   part("about").textContent = element.querySelector("title").textContent;
+  const owner = element.dataset.owner;
+  for (const device of picture.querySelectorAll("[data-owner]")) {
+    device.classList.toggle("same", device.dataset.owner === owner);
+  }
 }
 const find = (key) => picture.querySelector(`[data-key="${CSS.escape(key)}"]`);
 for (const event of ["pointerover", "focusin"]) {

@@ -64,14 +64,15 @@ func (c *canvas) box(b *box, x, y int) {
 func (c *canvas) card(b *box, x, y int) {
 	x, y = x+b.x, y+b.y
 	card := b.card
-	class, about := "card", fmt.Sprintf("%s %s %s", card.Name, card.Address, card.Detail)
+	class, owner, about := "card", "", fmt.Sprintf("%s %s %s", card.Name, card.Address, card.Detail)
 	whole := card.Kind == GPU && len(card.Devices) == 1
 	if whole {
 		class += " " + c.class(&card.Devices[0])
+		owner = ownerAttribute(card.Devices[0].Owner)
 		about += ": " + card.Devices[0].describe()
 	}
-	fmt.Fprintf(c, `<g tabindex="0" role="group" aria-label="%s" data-key="%s"><title>%[1]s</title>`+"\n",
-		html.EscapeString(about), html.EscapeString(card.Name))
+	fmt.Fprintf(c, `<g tabindex="0" role="group" aria-label="%s" data-key="%s"%s><title>%[1]s</title>`+"\n",
+		html.EscapeString(about), html.EscapeString(card.Name), owner)
 	fmt.Fprintf(c, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="4"/>`+"\n", class, x, y, b.width, b.height)
 	c.text("name", x+padding, y+17, card.Name)
 	c.text("address", x+padding, y+33, card.Address.String())
@@ -83,11 +84,19 @@ func (c *canvas) card(b *box, x, y int) {
 		d := &card.Devices[i]
 		about := html.EscapeString(d.describe())
 		fmt.Fprintf(c, `<rect class="cell %s" x="%d" y="%d" width="%d" height="%d" rx="2" `+
-			`tabindex="-1" role="img" aria-label="%s" data-key="%s %s"><title>%[6]s</title></rect>`+"\n",
+			`tabindex="-1" role="img" aria-label="%s" data-key="%s %s"%s><title>%[6]s</title></rect>`+"\n",
 			c.class(d), x+padding+i%cellsInRow*(cellSize+cellGap), y+cardHead+i/cellsInRow*(cellSize+cellGap), cellSize, cellSize,
-			about, html.EscapeString(card.Name), html.EscapeString(d.ID))
+			about, html.EscapeString(card.Name), html.EscapeString(d.ID), ownerAttribute(d.Owner))
 	}
 	c.WriteString("</g>\n")
+}
+
+// ownerAttribute is by what the page's script finds all devices of an owner.
+func ownerAttribute(owner string) string {
+	if owner == "" {
+		return ""
+	}
+	return fmt.Sprintf(` data-owner="%s"`, html.EscapeString(owner))
 }
 
 // class is how a device looks.
@@ -108,7 +117,8 @@ func (c *canvas) class(d *Device) string {
 // look is an entry of the legend: a cell and what it means.
 type look struct {
 	class, text string
-	first       bool // of a line
+	owner       string // "" for a look that is not an owner's
+	first       bool   // of a line
 	x, y        int
 }
 
@@ -128,7 +138,7 @@ func (n *Node) legend(owners []string, palette Palette) []look {
 		{class: "allocated", text: "allocated, owner not known yet"},
 	}
 	for i, owner := range owners {
-		looks = append(looks, look{class: fmt.Sprintf("allocated o%d", palette[owner]), text: owner, first: i == 0})
+		looks = append(looks, look{class: fmt.Sprintf("allocated o%d", palette[owner]), text: owner, owner: owner, first: i == 0})
 	}
 	return looks
 }
@@ -152,7 +162,7 @@ func flow(looks []look, width int) ([]look, int) {
 // legend draws the looks below the boxes.
 func (c *canvas) legend(looks []look, top int) {
 	for _, l := range looks {
-		fmt.Fprintf(c, `<rect class="cell %s" x="%d" y="%d" width="%d" height="%[4]d" rx="2"/>`+"\n", l.class, l.x, top+l.y-11, cellSize)
+		fmt.Fprintf(c, `<rect class="cell %s" x="%d" y="%d" width="%d" height="%[4]d" rx="2"%s/>`+"\n", l.class, l.x, top+l.y-11, cellSize, ownerAttribute(l.owner))
 		c.text("address", l.x+cellSize+6, top+l.y, l.text)
 	}
 }

@@ -53,6 +53,9 @@ func (n *Node) Remove(pod *v1.Pod) error {
 		if err := n.removeContainer(containerID(pod, c.Name)); err != nil {
 			return fmt.Errorf("remove pod %s: %w", pod.Name, err)
 		}
+		if err := n.cpus.remove(pod, c.Name); err != nil {
+			return fmt.Errorf("remove pod %s: %w", pod.Name, err)
+		}
 	}
 	n.removePod(pod)
 	n.pods.remove(pod)

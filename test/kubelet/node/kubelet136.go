@@ -20,7 +20,11 @@ import (
 // differs between the two.
 const Version = "1.36"
 
-type cadvisorNode = cadvisor.Node
+type (
+	cadvisorMachine = cadvisor.MachineInfo
+	cadvisorNode    = cadvisor.Node
+	cadvisorCore    = cadvisor.Core
+)
 
 // newDeviceManager is devicemanager.NewManagerImpl with a socket path of our own: the exported function always takes
 // /var/lib/kubelet. The file linkname.s beside this one lets the compiler accept a function without a body.
@@ -63,6 +67,22 @@ func (n *Node) allocatable() v1.ResourceList {
 
 func (n *Node) healthy() devicemanager.ResourceDeviceInstances {
 	return n.devices.GetAllocatableDevices()
+}
+
+func (c *cpus) GetTopologyHints(pod *v1.Pod, container *v1.Container) map[string][]topologymanager.TopologyHint {
+	return c.policy.GetTopologyHints(klog.Background(), c.state, pod, container)
+}
+
+func (c *cpus) GetPodTopologyHints(pod *v1.Pod) map[string][]topologymanager.TopologyHint {
+	return c.policy.GetPodTopologyHints(klog.Background(), c.state, pod)
+}
+
+func (c *cpus) AllocatePod(pod *v1.Pod) error {
+	return c.policy.AllocatePod(klog.Background(), c.state, pod)
+}
+
+func (c *cpus) Allocate(pod *v1.Pod, container *v1.Container) error {
+	return c.policy.Allocate(klog.Background(), c.state, pod, container)
 }
 
 func (d deviceProvider) UpdateAllocatedDevices() { d.devices.UpdateAllocatedDevices() }

@@ -15,13 +15,18 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/config"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 )
 
 // Version is that of the kubelet whose managers the node has. The files kubelet136.go and kubelet137.go hold all that
 // differs between the two.
 const Version = "1.37"
 
-type cadvisorNode = cadvisor.Node
+type (
+	cadvisorMachine = cadvisor.MachineInfo
+	cadvisorNode    = cadvisor.Node
+	cadvisorCore    = cadvisor.Core
+)
 
 // newDeviceManager is devicemanager.NewManagerImpl with a socket path of our own: the exported function always takes
 // /var/lib/kubelet. The file linkname.s beside this one lets the compiler accept a function without a body.
@@ -66,6 +71,22 @@ func (n *Node) allocatable() v1.ResourceList {
 
 func (n *Node) healthy() devicemanager.ResourceDeviceInstances {
 	return n.devices.GetAllocatableDevices(klog.Background())
+}
+
+func (c *cpus) GetTopologyHints(log klog.Logger, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation) map[string][]topologymanager.TopologyHint {
+	return c.policy.GetTopologyHints(log, c.state, pod, container, operation)
+}
+
+func (c *cpus) GetPodTopologyHints(log klog.Logger, pod *v1.Pod, operation lifecycle.Operation) map[string][]topologymanager.TopologyHint {
+	return c.policy.GetPodTopologyHints(log, c.state, pod, operation)
+}
+
+func (c *cpus) AllocatePod(log klog.Logger, pod *v1.Pod, operation lifecycle.Operation) error {
+	return c.policy.AllocatePod(log, c.state, pod, operation)
+}
+
+func (c *cpus) Allocate(ctx context.Context, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation) error {
+	return c.policy.Allocate(klog.FromContext(ctx), c.state, pod, container, operation)
 }
 
 func (d deviceProvider) UpdateAllocatedDevices(log klog.Logger) {

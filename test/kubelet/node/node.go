@@ -23,6 +23,8 @@ type Options struct {
 	NUMA   []NUMA // the machine's NUMA nodes, at least one
 	Policy string // --topology-manager-policy; "restricted" when empty
 	Scope  string // --topology-manager-scope; "container" when empty
+	// ReservedCPUs, --reserved-cpus, takes the static CPU policy; "" is the policy none.
+	ReservedCPUs string
 
 	PodsAPI bool // feature gate PodsAPI
 	// Watcher runs the plugin watcher on the folder plugins_registry, which is not there without it: the kubelet
@@ -39,6 +41,7 @@ type Node struct {
 	admission    sync.Mutex // the kubelet handles added pods on a single goroutine
 	topology     topologymanager.Manager
 	devices      *devicemanager.ManagerImpl
+	cpus         *cpus // nil without
 	allocation   allocation.Manager
 	podResources *podResources
 	stopPodsAPI  func()
@@ -110,6 +113,12 @@ func (n *Node) start(running containermap.ContainerMap) (err error) {
 		return fmt.Errorf("create device manager: %w", err)
 	}
 	n.topology.AddHintProvider(klog.Background(), n.devices)
+	if n.options.ReservedCPUs != "" {
+		if n.cpus, err = newCPUs(machine, n.options.ReservedCPUs, n.topology); err != nil {
+			return fmt.Errorf("create CPU manager: %w", err)
+		}
+		n.topology.AddHintProvider(klog.Background(), n.cpus)
+	}
 
 	sources := config.NewSourcesReady(func(sets.Set[string]) bool { return n.pods.ready.Load() })
 	n.allocation = newAllocation(n.pods, sources)

@@ -7,12 +7,15 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"k8s.io/utils/cpuset"
 )
 
 // NUMA is a NUMA node of the machine.
 type NUMA struct {
 	ID        int
 	Distances []uint64 // to every node in ascending order, itself included (10)
+	CPUs      []int    // ascending; none where the machine does not say
 }
 
 // Distances as firmware gives them for one node (ACPI SLIT) and for another, where a machine does not say.
@@ -37,7 +40,11 @@ func ReadNUMA(sys fs.FS, numbers []int) ([]NUMA, error) {
 		if len(distances) == 0 {
 			distances = uniformDistances(i, len(numbers))
 		}
-		nodes = append(nodes, NUMA{ID: number, Distances: distances})
+		cpus, err := readCPUs(sys, number)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, NUMA{ID: number, Distances: distances, CPUs: cpus})
 	}
 	return nodes, nil
 }
@@ -63,6 +70,22 @@ func readDistances(sys fs.FS, number int) ([]uint64, error) {
 	return distances, nil
 }
 
+// readCPUs reads devices/system/node/node<N>/cpulist; none where there is no such file.
+func readCPUs(sys fs.FS, number int) ([]int, error) {
+	text, err := fs.ReadFile(sys, path.Join("devices/system/node", fmt.Sprintf("node%d", number), "cpulist"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read CPUs of NUMA node %d: %w", number, err)
+	}
+	set, err := cpuset.Parse(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, fmt.Errorf("read CPUs of NUMA node %d: %w", number, err)
+	}
+	return set.List(), nil
+}
+
 func uniformDistances(self, count int) []uint64 {
 	distances := make([]uint64, count)
 	for i := range distances {
@@ -72,11 +95,16 @@ func uniformDistances(self, count int) []uint64 {
 	return distances
 }
 
-// cadvisorNodes puts the nodes in the form in which the kubelet gets them from cAdvisor.
+// cadvisorNodes puts the nodes in the form in which the kubelet gets them from cAdvisor. Every CPU is a core of its own, and every node
+// a socket.
 func cadvisorNodes(nodes []NUMA) []cadvisorNode {
 	described := make([]cadvisorNode, 0, len(nodes))
 	for _, n := range nodes {
-		described = append(described, cadvisorNode{Id: n.ID, Distances: n.Distances})
+		node := cadvisorNode{Id: n.ID, Distances: n.Distances}
+		for _, cpu := range n.CPUs {
+			node.Cores = append(node.Cores, cadvisorCore{Id: cpu, Threads: []int{cpu}, SocketID: n.ID})
+		}
+		described = append(described, node)
 	}
 	return described
 }

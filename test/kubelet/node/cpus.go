@@ -1,0 +1,51 @@
+package node
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/topology"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/utils/cpuset"
+)
+
+// cpus is the kubelet's static CPU policy as a provider of hints. What its manager adds, which is to tell the runtime of the CPUs again
+// and again and to keep a file, a node without a runtime does without.
+type cpus struct {
+	policy cpumanager.Policy
+	state  state.State
+}
+
+func newCPUs(machine []cadvisorNode, reserved string, store topologymanager.Store) (*cpus, error) {
+	set, err := cpuset.Parse(reserved)
+	if err != nil {
+		return nil, err
+	}
+	described := &cadvisorMachine{Topology: machine, NumSockets: len(machine)}
+	for _, node := range machine {
+		described.NumCores += len(node.Cores)
+	}
+	found, err := topology.Discover(klog.Background(), described)
+	if err != nil {
+		return nil, err
+	}
+	c := &cpus{state: state.NewMemoryState(klog.Background())}
+	if c.policy, err = cpumanager.NewStaticPolicy(klog.Background(), found, set.Size(), set, store, nil); err != nil {
+		return nil, err
+	}
+	return c, c.policy.Start(klog.Background(), c.state)
+}
+
+// remove takes a container's CPUs back.
+func (c *cpus) remove(pod *v1.Pod, container string) error {
+	if c == nil {
+		return nil
+	}
+	if err := c.policy.RemoveContainer(klog.Background(), c.state, string(pod.UID), container); err != nil {
+		return fmt.Errorf("take back the CPUs of container %s: %w", container, err)
+	}
+	return nil
+}
