@@ -66,7 +66,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 	}
 	a := &admission{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), pods: map[kubelet.Pod]map[string]kubelet.Devices{}, recordedPods: map[kubelet.Pod]map[string]kubelet.Devices{}, uids: map[kubelet.Pod]string{}}
 	a.coordinator = &coordinator{
-		readTree: func() (*topology.Tree, error) { return tree, nil },
+		treeFor:  func(Announcement) (*topology.Tree, error) { return tree, nil },
 		look:     a.look,
 		get:      a.get,
 		recorded: a.recorded,

@@ -13,28 +13,28 @@ import (
 
 // misaligned says in one sentence why a container must not have the devices that it is being given: alignment is required of its pod, and
 // not all its pairs are on one switch each. It is said when the container has all that it wants, or at once where that is known and
-// the best plan for the rest does not do; never on a guess. P is the plan that the devices fulfil, nil where they fulfil
-// none; sure is whether the kubelet's checkpoint shows that all that a holds is one container's.
-func (c *coordinator) misaligned(a *allocation, p *plan, sure bool, name string, ids []string) string {
-	alignment := c.alignment
+// the best plan for the rest does not do; never on a guess.
+func (c *coordinator) misaligned(g grant) string {
+	alignment, a := c.alignment, g.allocation
 	if a.asker != nil && a.asker.pod.Alignment != "" {
 		alignment = a.asker.pod.Alignment
 	}
 	if alignment != intent.Required {
 		return ""
 	}
-	pairs := c.pairs(a, sure)
-	if pairs == nil && p != nil && p.asker != nil && p.asker.exact {
+	pairs := c.pairs(a, g.sure())
+	if p := g.plan; pairs == nil && p != nil && p.asker != nil && p.asker.exact {
 		pairs = p.pairs
 	}
 	apart := slices.IndexFunc(pairs, func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() })
 	if apart < 0 {
 		return ""
 	}
-	return c.refusal(pairs, pairs[apart], fmt.Sprintf("%d %s %s", len(ids), name, strings.Join(ids, ", ")), a)
+	return c.refusal(pairs, pairs[apart], fmt.Sprintf("%d %s %s", len(g.ids), g.name, strings.Join(g.ids, ", ")), a)
 }
 
-// pairs are those of the devices of an allocation; nil while it is not known to be complete.
+// pairs are those of the devices of an allocation; nil while it is not known to be complete. Sure is whether it is known to be one
+// container's.
 func (c *coordinator) pairs(a *allocation, sure bool) []placement.Pair {
 	l := c.ledger
 	gpus, vfs := l.latestOfKind(a, GPU), l.latestOfKind(a, VF)

@@ -38,8 +38,8 @@ func (n *Node) Role() Role {
 
 // Resources are those of both plugins with their devices while this one serves; nil while it does not.
 func (n *Node) Resources() []*api.Resource {
-	if c := n.serving.Load(); c != nil {
-		return c.status().GetResources()
+	if own := n.serving.Load(); own != nil {
+		return own.coordinator.status().GetResources()
 	}
 	return nil
 }
@@ -53,20 +53,21 @@ func (n *Node) Alive(ctx context.Context) error {
 	if beat := n.beat.Load(); beat != nil && time.Since(*beat) > stuck {
 		return fmt.Errorf("the election of the coordination server has hung since %s", beat.Format(time.RFC3339))
 	}
-	c := n.serving.Load()
-	if c == nil {
+	own := n.serving.Load()
+	if own == nil {
 		return nil
 	}
+	held := &own.coordinator.mu
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for !c.mu.TryLock() {
+	for !held.TryLock() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return fmt.Errorf("the coordinator hangs: %w", context.Cause(ctx))
 		}
 	}
-	c.mu.Unlock()
+	held.Unlock()
 	return nil
 }
 

@@ -2,11 +2,9 @@ package coordination
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +19,7 @@ const lookTimeout = 50 * time.Millisecond
 
 // coordinator answers for both plugins: it turns the kubelet's separate questions into one decision.
 type coordinator struct {
-	readTree  func() (*topology.Tree, error)
+	treeFor   func(Announcement) (*topology.Tree, error)               // as new as an announcement
 	look      func(context.Context) (kubelet.View, error)              // at all pods: not while devices are being allocated; nil: never
 	get       func(context.Context, kubelet.Pod) (kubelet.View, error) // at one pod, at any time
 	recorded  func() (kubelet.Checkpoint, error)
@@ -43,16 +41,6 @@ type coordinator struct {
 	announced chan struct{} // closed on the next announcement; nil where nobody waits
 }
 
-// record is the newest Allocate, and whom the kubelet's checkpoint showed with its devices at that time. As soon as it
-// shows anybody else the kubelet is done with the container.
-type record struct {
-	resource string
-	ids      []string
-	holders  []string
-	known    bool
-	refused  bool // its container was refused after it: nothing follows
-}
-
 // question is a GetPreferredAllocation as the kubelet asks it.
 type question struct {
 	resource    string
@@ -61,10 +49,10 @@ type question struct {
 	size        int
 }
 
-// announce takes a plugin's devices over. The tree is read again: devices change when the machine does.
+// announce takes a plugin's devices over.
 func (c *coordinator) announce(name string, kind Kind, a Announcement) error {
 	defer c.touched()
-	tree, err := c.readTree()
+	tree, err := c.treeFor(a)
 	running, grantedErr := c.granted()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,119 +217,4 @@ func (c *coordinator) usable(q question, view *kubelet.View) []string {
 		return q.available
 	}
 	return usable
-}
-
-// allocated records what the kubelet took and returns it in the order in which the container should list it; or it says why
-// the container must not have it, in one sentence.
-func (c *coordinator) allocated(ctx context.Context, name string, ids []string) (order []string, refusal string) {
-	defer c.touched()
-	checkpoint, err := c.recorded()
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout) // for all looks together
-	defer cancel()
-	refusal = c.conflict(ctx, name, ids)
-	answer := c.unplanned(ctx, name, ids)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.ledger
-	if refusal != "" {
-		c.refuse(nil, name, ids, RefusedDouble, refusal)
-		return nil, refusal
-	}
-	if err := l.room(name, len(ids)); err != nil {
-		c.log.Error("forget an allocation", "resource", name, "devices", ids, "error", err)
-		return slices.Sorted(slices.Values(ids)), ""
-	}
-	before, progress := l.newest(), c.reached(checkpoint, err)
-	if p := l.livePlan(); p != nil && l.sequence > p.after && progress == complete {
-		l.plan = nil // the rest of it was not wanted
-	}
-	c.last = record{resource: name, ids: slices.Clone(ids), holders: checkpoint.Holders(name, ids), known: err == nil}
-	var fulfilled *plan
-	var planned []string
-	if p := l.livePlan(); p != nil && l.planned(name, ids) {
-		fulfilled, planned = p, p.devices[name]
-	}
-	var found *asker
-	if answer != nil {
-		l.progress = progress
-		found = l.identify(question{resource: name, size: len(ids)}, nil, *answer, l.open(before))
-	}
-	c.promise.given(c.watcher(), name, ids, l.now())
-	a := l.allocate(name, ids, found)
-	if refusal = c.misaligned(a, fulfilled, progress == open, name, ids); refusal != "" {
-		for _, id := range ids {
-			l.release(name, id)
-		}
-		c.refuse(a, name, ids, RefusedAlignment, refusal)
-		return nil, refusal
-	}
-	if fulfilled != nil || before == nil || !before.lacks(name) || !l.sameNodes(before, name, ids) {
-		before = nil
-	}
-	order = l.inPairOrder(c.tree, planned, a, before, name, ids)
-	c.decisions.give(l.now(), knowledge{asker: a.asker}.container(a), name, order, "")
-	c.admit(progress, a, before, name, order)
-	c.observeGranted(a, progress == open, name)
-	return order, ""
-}
-
-// refuse takes note that the kubelet is about to fail a container, and why: nothing follows for it. Of one that the ledger does not know
-// a is nil.
-func (c *coordinator) refuse(a *allocation, name string, ids []string, outcome Outcome, reason string) {
-	c.ledger.plan, c.last.refused = nil, true
-	var container *kubelet.Container
-	if a != nil {
-		container = knowledge{asker: a.asker}.container(a)
-	}
-	c.decisions.give(c.ledger.now(), container, name, ids, reason)
-	c.observe(Verdict{Resource: name, Outcome: outcome, Refusal: reason}, a)
-}
-
-// unplanned is what the pods of the node ask for, where no plan says who is being given devices: the kubelet did not ask, or did not
-// take what it was told. PodResources List is never read here.
-func (c *coordinator) unplanned(ctx context.Context, name string, ids []string) *intent.Answer {
-	c.mu.Lock()
-	planned := c.ledger.planned(name, ids)
-	c.mu.Unlock()
-	if planned {
-		return nil
-	}
-	return c.askedFor(ctx)
-}
-
-// reached is the progress of the container of the newest Allocate. Once the kubelet is done with it the checkpoint tells its name.
-func (c *coordinator) reached(now kubelet.Checkpoint, err error) progress {
-	if errors.Is(err, errHangs) {
-		c.log.Warn("judge who asks without the kubelet's checkpoint", "error", err)
-	}
-	reached, newest := c.last.progress(now, err), c.ledger.newest()
-	if reached == complete && newest != nil && newest.container == "" {
-		newest.container = c.last.container(now)
-	}
-	return reached
-}
-
-// container names the container that a checkpoint shows with the newest Allocate and did not before, "" for none.
-func (r record) container(now kubelet.Checkpoint) string {
-	for _, holder := range now.Holders(r.resource, r.ids) {
-		if !slices.Contains(r.holders, holder) {
-			_, name, _ := strings.Cut(holder, "/")
-			return name
-		}
-	}
-	return ""
-}
-
-// progress tells how far the kubelet is with the container of the newest Allocate.
-func (r record) progress(now kubelet.Checkpoint, err error) progress {
-	switch {
-	case r.refused:
-		return complete
-	case !r.known || err != nil:
-		return unknown
-	case slices.Equal(r.holders, now.Holders(r.resource, r.ids)):
-		return open
-	default:
-		return complete
-	}
 }

@@ -190,9 +190,11 @@ func TestAnswersWithoutKubeletAndDisk(t *testing.T) {
 // A flood of bad clients neither ends the server nor keeps the plugins from it.
 func TestFlood(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
+	start(t, dir)
+	await(t, dir, connected())
 	log, logger := newLog()
-	node, _ := startWith(t, Config{RunDir: dir, Log: logger})
-	member := node.Member(gpus, GPU)
+	client, _ := startWith(t, Config{RunDir: dir, Log: logger}) // whose questions go over the socket
+	member := client.Member(gpus, GPU)
 	member.Publish(threeGPUs)
 	await(t, dir, connected(gpus))
 	flood := child(t, "flood", dir)

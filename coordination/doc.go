@@ -13,7 +13,8 @@
 // # Who serves
 //
 // Each plugin is a [Node]: a client of <run-dir>/coordination.sock and, while it holds <run-dir>/lock (flock), its server. When
-// the holder dies the kernel gives the lock up, the other plugin takes it and both announce their devices anew. There is no third process and no order of start.
+// the holder dies the kernel gives the lock up, the other plugin takes it and both announce their devices anew. There is no third process
+// and no order of start. The plugin that serves asks itself without the socket (local.go).
 //
 // # Who reads, who writes
 //
@@ -64,7 +65,7 @@
 //
 // # When something is away
 //
-// It changes the quality of a placement, never its success: without the server a plugin chooses among its own devices,
+// It changes the quality of a placement, never its success, and so does a mistake of ours: a panic costs one answer. Without the server a plugin chooses among its own devices,
 // without PodResources the coordinator judges by time, and a question is answered within 100 ms either way: a peer that hangs
 // costs 80 ms, the kubelet's sockets 50, a file 15. A run folder that cannot be used ends the start with a sentence; one that is
 // full, read-only or removed later costs one line in the log, and the checkpoint or the other plugin until it is back.

@@ -37,7 +37,7 @@ func FuzzMessages(f *testing.F) {
 		view := kubelet.View{Pods: []kubelet.Pod{pod}, Containers: map[kubelet.Container]kubelet.Devices{{Pod: pod, Name: "c"}: {gpus: {"h"}, vfs: {"v"}}}}
 		look := func(context.Context) (kubelet.View, error) { return view, nil }
 		s := &server{coordinator: &coordinator{
-			readTree: func() (*topology.Tree, error) { return new(topology.Tree), nil },
+			treeFor:  func(Announcement) (*topology.Tree, error) { return new(topology.Tree), nil },
 			look:     look,
 			get:      func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) { return look(ctx) },
 			recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil },
@@ -68,7 +68,7 @@ func (s *server) take(t *testing.T, kind byte, message []byte) {
 	case 0:
 		m := new(api.Announcement)
 		if proto.Unmarshal(message, m) == nil {
-			_ = s.announce(m)
+			_ = s.announce(m, false)
 		}
 	case 1:
 		m := new(api.PreferRequest)

@@ -52,6 +52,8 @@ type Device struct {
 type Announcement struct {
 	Devices []Device
 	Links   []topology.Link // between GPUs
+
+	own bool // of a plugin of this process
 }
 
 // Member is one resource of one plugin taking part in coordination. Its methods never fail and never block for longer
@@ -63,21 +65,22 @@ type Member struct {
 	log      *slog.Logger
 
 	// guarded by node.mu
-	announced    bool
 	announcement Announcement
+	message      *api.Announcement // the announcement as it is sent; nil before the first
 }
 
 // Publish announces the resource's devices; the newest announcement replaces the one before.
 func (m *Member) Publish(a Announcement) {
-	tree, err := m.node.config.readTree()
+	a.own = true
+	if _, err := m.node.machine.treeFor(a); err != nil {
+		m.log.Warn("keep the PCI tree as it was read before", "error", err)
+	}
 	m.node.mu.Lock()
 	defer m.node.mu.Unlock()
-	if err != nil {
-		m.log.Warn("keep the PCI tree as it was read before", "error", err)
-	} else {
-		m.node.tree = tree
+	if m.message != nil && slices.Equal(a.Devices, m.announcement.Devices) && slices.Equal(a.Links, m.announcement.Links) {
+		return
 	}
-	m.announced, m.announcement = true, a
+	m.announcement, m.message = a, encodeAnnouncement(m.resource, m.kind, a)
 	close(m.node.changed)
 	m.node.changed = make(chan struct{})
 }
@@ -135,7 +138,7 @@ func (m *Member) alone(available, mustInclude []string, size int) ([]string, str
 	if m.kind == VF {
 		request = placement.Request{VFs: []placement.Half{half}}
 	}
-	choice, err := placement.Choose(m.node.lastTree(), request)
+	choice, err := placement.Choose(m.node.machine.newest(), request)
 	if err != nil {
 		return firstOf(available, mustInclude, size), err.Error()
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -57,6 +56,7 @@ type Intent struct {
 // Node is a plugin's part in the coordination of its node: always a client, and the server while it holds the lock.
 type Node struct {
 	config  Config
+	machine *machine
 	sources *intent.Sources
 	conn    *grpc.ClientConn
 	client  api.CoordinationClient
@@ -64,11 +64,10 @@ type Node struct {
 
 	foreign atomic.Bool // the server speaks another protocol: it is not asked
 	joined  atomic.Bool
-	serving atomic.Pointer[coordinator] // nil while another plugin serves
-	beat    atomic.Pointer[time.Time]   // when the election took its last turn
+	serving atomic.Pointer[server]    // nil while another plugin serves
+	beat    atomic.Pointer[time.Time] // when the election took its last turn
 
 	mu      sync.Mutex
-	tree    *topology.Tree // as of the last announcement
 	members []*Member
 	changed chan struct{} // closed and replaced on every announcement
 }
@@ -79,8 +78,8 @@ func New(config Config) (*Node, error) {
 	if err := checkRunDir(config.RunDir); err != nil {
 		return nil, err
 	}
-	tree, err := config.readTree()
-	if err != nil {
+	machine := &machine{root: config.SysRoot, file: config.Topology}
+	if _, err := machine.read(); err != nil {
 		return nil, err
 	}
 	if config.Intent.Sources == nil {
@@ -102,10 +101,10 @@ func New(config Config) (*Node, error) {
 	}
 	return &Node{
 		config:  config,
+		machine: machine,
 		sources: sources,
 		conn:    conn,
 		client:  api.NewCoordinationClient(conn),
-		tree:    tree,
 		lost:    make(chan struct{}, 1),
 		changed: make(chan struct{}),
 	}, nil
@@ -158,6 +157,10 @@ func call[T any](runDir string, ask func(api.CoordinationClient) (T, error)) (an
 	}
 }
 
+// ReadTree reads the PCI tree as sysfs has it; devices are placed by it from now on. A plugin that looks for its devices in this tree
+// spares the others a reading.
+func (n *Node) ReadTree() (*topology.Tree, error) { return n.machine.read() }
+
 // Member makes the part of one resource, at any time.
 func (n *Node) Member(resource string, kind Kind) *Member {
 	m := &Member{node: n, resource: resource, kind: kind, log: n.config.Log.With("resource", resource)}
@@ -171,7 +174,10 @@ func (n *Node) Member(resource string, kind Kind) *Member {
 var errForeign = errors.New("the server speaks another protocol")
 
 // server is whom members ask.
-func (n *Node) server() (api.CoordinationClient, error) {
+func (n *Node) server() (answerer, error) {
+	if own := n.serving.Load(); own != nil {
+		return local{own}, nil
+	}
 	if n.foreign.Load() {
 		return nil, errForeign
 	}
@@ -242,7 +248,7 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		return err
 	}
 	c := &coordinator{
-		readTree:  n.config.readTree,
+		treeFor:   n.machine.treeFor,
 		get:       pods.Get,
 		recorded:  hurried(readTimeout, n.recorded),
 		granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(n.config.KubeletDir) },
@@ -252,7 +258,7 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		log:       n.config.Log,
 		observer:  n.config.Observer,
 		touched:   store.touch,
-		tree:      n.lastTree(),
+		tree:      n.machine.newest(),
 		ledger:    newLedger(time.Now),
 	}
 	if n.config.Intent.Sources.Has(intent.PodResources) {
@@ -270,6 +276,7 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 	defer cancel(nil)
 	written := make(chan struct{})
 	go func() { defer close(written); store.run(ctx, c.save) }()
+	go c.stayTidy(ctx)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
@@ -282,8 +289,9 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 			cancel(err)
 		}
 	}()
-	n.serving.Store(c)
-	err := (&server{coordinator: c}).serve(ctx, listener)
+	own := &server{coordinator: c}
+	n.serving.Store(own)
+	err := own.serve(ctx, listener)
 	n.serving.Store(nil)
 	cancel(nil)
 	<-watched
@@ -299,23 +307,6 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 
 func (n *Node) recorded() (kubelet.Checkpoint, error) {
 	return kubelet.ReadCheckpoint(n.config.KubeletDir)
-}
-
-func (c Config) readTree() (*topology.Tree, error) {
-	tree, err := topology.Read(os.DirFS(c.SysRoot))
-	if err != nil {
-		return nil, fmt.Errorf("read the PCI tree below %s: %w", c.SysRoot, err)
-	}
-	if c.Topology == nil {
-		return tree, nil
-	}
-	return c.Topology.Apply(tree)
-}
-
-func (n *Node) lastTree() *topology.Tree {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.tree
 }
 
 // stayJoined keeps a Join stream open and announces every member over it. A server of a foreign protocol is left alone until it
@@ -372,12 +363,17 @@ func (n *Node) join(ctx context.Context) error {
 		_, err := stream.Recv()
 		broken <- err
 	}()
+	sent := map[string]*api.Announcement{}
 	for {
 		announcements, changed := n.announcements()
 		for _, a := range announcements {
+			if sent[a.GetResource()] == a {
+				continue
+			}
 			if err := stream.Send(a); err != nil {
 				return <-broken
 			}
+			sent[a.GetResource()] = a
 		}
 		select {
 		case err := <-broken:
@@ -393,8 +389,8 @@ func (n *Node) announcements() ([]*api.Announcement, <-chan struct{}) {
 	defer n.mu.Unlock()
 	var all []*api.Announcement
 	for _, m := range n.members {
-		if m.announced {
-			all = append(all, encodeAnnouncement(m.resource, m.kind, m.announcement))
+		if m.message != nil {
+			all = append(all, m.message)
 		}
 	}
 	return all, n.changed

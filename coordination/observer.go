@@ -90,18 +90,18 @@ func orNobody(o Observer) Observer {
 
 // observeGranted tells of an Allocate that was granted. Sure is whether the kubelet's checkpoint shows that all that a holds is one
 // container's.
-func (c *coordinator) observeGranted(a *allocation, sure bool, name string) {
+func (c *coordinator) observeGranted(g grant) {
 	if c.observer == nil {
 		return
 	}
-	v := Verdict{Resource: name, Outcome: Granted, Pairs: c.pairs(a, sure)}
+	v := Verdict{Resource: g.name, Outcome: Granted, Pairs: c.pairs(g.allocation, g.sure())}
 	if len(v.Pairs) > 0 {
 		v.Outcome = Aligned
 		if slices.ContainsFunc(v.Pairs, func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() }) {
 			v.Outcome = Degraded
 		}
 	}
-	c.observe(v, a)
+	c.observe(v, g.allocation)
 }
 
 // observe tells of an Allocate. Of a container that the ledger does not know a is nil.

@@ -140,14 +140,14 @@ func TestRole(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	held := first.serving.Load()
-	held.mu.Lock()
+	held := &first.serving.Load().coordinator.mu
+	held.Lock()
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := first.Alive(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a coordinator that hangs: %v", err)
 	}
-	held.mu.Unlock()
+	held.Unlock()
 	long := time.Now().Add(-stuck)
 	second.beat.Store(&long)
 	if err := second.Alive(t.Context()); err == nil {

@@ -2,7 +2,9 @@ package coordination
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -179,6 +182,36 @@ func TestTidyPairs(t *testing.T) {
 	if diff := cmp.Diff([]string{file, young}, left); diff != "" || err != nil {
 		t.Errorf("%v, %s", err, diff)
 	}
+}
+
+// Files of containers that have ended go while nothing is announced.
+func TestStayTidy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		ended, running := filepath.Join(dir, "ended.json"), filepath.Join(dir, "running.json")
+		for _, file := range []string{ended, running} {
+			if err := errors.Join(NewPairsFile(nil).Write(file), os.Chtimes(file, time.Time{}, time.Now())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := &coordinator{pairsDir: dir, ledger: newLedger(time.Now), granted: func() ([]kubelet.Granted, error) {
+			return []kubelet.Granted{{Container: "u/c", Mounts: []string{running}}}, nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go c.stayTidy(ctx)
+		time.Sleep(unclaimed - time.Second)
+		synctest.Wait()
+		if left, err := filepath.Glob(filepath.Join(dir, "*")); len(left) != 2 || err != nil {
+			t.Errorf("%v are left too soon, %v", left, err)
+		}
+		time.Sleep(unclaimed + 2*time.Second)
+		synctest.Wait()
+		left, err := filepath.Glob(filepath.Join(dir, "*"))
+		if diff := cmp.Diff([]string{running}, left); diff != "" || err != nil {
+			t.Errorf("%v, %s", err, diff)
+		}
+	})
 }
 
 func TestReadGranted(t *testing.T) {

@@ -29,7 +29,7 @@ type server struct {
 
 // serve answers on a listener until ctx is done.
 func (s *server) serve(ctx context.Context, listener *net.UnixListener) error {
-	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}))...)
+	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}), survive(s.coordinator.log))...)
 	api.RegisterCoordinationServer(g, s)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(newLimitedListener(listener)) }()
@@ -66,13 +66,14 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 			return status.Error(codes.Unimplemented, err.Error())
 		}
 		s.peers.announced(p, message)
-		if err := s.announce(message); err != nil {
+		if err := s.announce(message, p.pid == int64(os.Getpid())); err != nil {
 			return err
 		}
 	}
 }
 
-func (s *server) announce(m *api.Announcement) error {
+// announce takes an announcement over, one of this process's own plugins or another's.
+func (s *server) announce(m *api.Announcement, own bool) error {
 	if err := checkAnnouncement(m); err != nil {
 		return err
 	}
@@ -80,6 +81,7 @@ func (s *server) announce(m *api.Announcement) error {
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
+	announcement.own = own
 	if err := s.coordinator.announce(m.GetResource(), Kind(m.GetKind()), announcement); err != nil {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -15,6 +16,28 @@ import (
 // unclaimed is how long a pairs file stays that the kubelet's checkpoint does not have: it may be of a container that is being
 // admitted.
 const unclaimed = 10 * time.Minute
+
+// stayTidy tidies up from time to time until ctx is done: containers end without a word to a device plugin, and nothing else may happen
+// on the node.
+func (c *coordinator) stayTidy(ctx context.Context) {
+	ticker := time.NewTicker(unclaimed)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			c.tidy()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (c *coordinator) tidy() {
+	containers, err := c.granted()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tidyPairs(containers, err)
+}
 
 // tidyPairs makes the pairs files those of the containers that there are. A boot takes the files, not the containers: the
 // kubelet starts them with the answers it keeps. The files of containers that are gone are removed. The containers are those

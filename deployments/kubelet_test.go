@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/test/docs"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
@@ -159,6 +160,16 @@ esac
 	if log, err := roll("forth", "a"); err == nil || log != "" {
 		t.Errorf("a wrong action: %v, %s", err, log)
 	}
+	documented, err := docs.Of("..", "deployments/kubelet/roll.sh")
+	if err != nil || len(documented) < 2 {
+		t.Fatalf("documented are %v, %v", documented, err)
+	}
+	for _, c := range documented {
+		if log, err := roll(c.Args...); err != nil || !strings.HasSuffix(log, "\nuncordon "+c.Args[len(c.Args)-1]+"\n") {
+			t.Errorf("%s: %v\n%s", c, err, log)
+		}
+	}
+	os.RemoveAll(filepath.Join(dir, "log"))
 	log, err := roll("fix", "a", "bad", "c")
 	var want strings.Builder
 	for _, node := range []string{"a", "bad"} {

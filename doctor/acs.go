@@ -8,16 +8,16 @@ import (
 )
 
 // accessControl looks whether a switch port sends what GPU and NIC say to each other up to the root complex and back
-// (ACS P2P request or completion redirect), although they share the switch. A sysfs without config files is a recording.
+// (ACS P2P request or completion redirect), although they share the switch.
 func (e *examination) accessControl() {
 	var redirecting, unread []string
 	for _, port := range e.portsBetween() {
-		switch acs, err := topology.ReadACS(e.Sys, port); {
-		case err != nil:
-		case acs == topology.ACSUnknown:
-			unread = append(unread, fmt.Sprintf("switch port %s: its configuration space is hidden beyond the first 64 bytes", port))
-		case acs == topology.ACSRedirect:
+		switch d, ok := e.Tree.Device(port); {
+		case !ok || d.ACS == topology.ACSOff:
+		case d.ACS == topology.ACSRedirect:
 			redirecting = append(redirecting, fmt.Sprintf("switch port %s: ACS redirects requests or completions", port))
+		case e.text(port, "config") != "": // a sysfs without this file is a recording
+			unread = append(unread, fmt.Sprintf("switch port %s: its configuration space is hidden beyond the first 64 bytes", port))
 		}
 	}
 	if len(redirecting) > 0 {

@@ -175,7 +175,8 @@ func (e *examination) farShapes(list []int, apart map[int]int) {
 		f.ID, f.Severity = "no-shared-switch", Error
 		f.Summary = "No GPU shares a switch with any VF that is offered."
 		f.Why = "Every transfer between a GPU and a VF crosses the host bridge; NCCL switches GPUDirect RDMA off there. A virtual machine often hides the switches."
-		f.Fix = append(f.Fix, "in a virtual machine: a hypervisor that shows the switches (PCI topology of the host)")
+		f.Fix = append(f.Fix, "in a virtual machine: the provider's NCCL topology file, for the daemons (topologyFile in the chart) and for tandem doctor --topology-file; "+
+			"or a hypervisor that shows the switches")
 	}
 	e.find(f)
 }

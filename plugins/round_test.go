@@ -107,11 +107,26 @@ func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 		t.Fatal(err)
 	}
 	n := &node{root: root, dir: dir, plugins: map[string]*kubelettest.Plugin{}, ids: map[string][]string{}}
-	n.flags = []string{"--sysfs-root=" + filepath.Join(root, "sys"), "--dev-root=" + filepath.Join(root, "dev"), "--kubelet-dir=" + dir, "--run-dir=" + filepath.Join(dir, "run")}
+	n.flags = []string{"--sysfs-root=" + filepath.Join(root, "sys"), "--dev-root=" + filepath.Join(root, "dev"), "--kubelet-dir=" + dir, "--run-dir=" + runDir(t)}
 	n.pods.begin("none")
 	servePods(t, dir, &n.pods)
 	n.kubelet = kubelettest.Start(t, dir)
 	return n
+}
+
+// runDir makes a run folder in memory, as /run is, where this computer has a place for it.
+func runDir(t testing.TB) string {
+	t.Helper()
+	memory := "/dev/shm"
+	if _, err := os.Stat(memory); err != nil {
+		memory = ""
+	}
+	dir, err := os.MkdirTemp(memory, "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // newPair is a node with both daemons, with more flags.

@@ -36,9 +36,9 @@ const (
 	noCapability   = 0xffffffff // what a device that is gone reads as
 )
 
-// ReadACS reads the file config of a port, no more of it than it needs: every four bytes are a request to the port. A root or
+// readACS reads the file config of a port, no more of it than it needs: every four bytes are a request to the port. A root or
 // downstream port decides for traffic that comes up through it.
-func ReadACS(sys fs.FS, port Address) (ACS, error) {
+func readACS(sys fs.FS, port Address) (ACS, error) {
 	config, err := sys.Open(path.Join(pciDevices, port.String(), "config"))
 	if err != nil {
 		return ACSUnknown, fmt.Errorf("read config of %s: %w", port, err)

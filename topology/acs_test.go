@@ -65,10 +65,10 @@ func TestReadACS(t *testing.T) {
 	t.Parallel()
 	port := Address{Bus: 0x80, Device: 1}
 	sys := fstest.MapFS{pciDevices + "/0000:80:01.0/config": {Data: config(4096, [3]uint32{0x100, extendedACS, 0x1d << 16})}}
-	if got, err := ReadACS(sys, port); got != ACSRedirect || err != nil {
+	if got, err := readACS(sys, port); got != ACSRedirect || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
-	if got, err := ReadACS(sys, Address{}); got != ACSUnknown || err == nil {
+	if got, err := readACS(sys, Address{}); got != ACSUnknown || err == nil {
 		t.Errorf("no such port: %s, %v", got, err)
 	}
 }

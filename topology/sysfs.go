@@ -125,7 +125,7 @@ func (r *reader) attributes(d *Device) {
 	d.PCIe.Width = r.linkWidth("current_link_width")
 	d.PCIe.MaxWidth = r.linkWidth("max_link_width")
 	if d.Class.isBridge() {
-		d.ACS, _ = ReadACS(r.sys, d.Address) // not there to be read: unknown
+		d.ACS, _ = readACS(r.sys, d.Address) // not there to be read: unknown
 	}
 }
 

@@ -60,7 +60,7 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 		return err
 	}
 	finder := rdma.Finder{
-		Sys: sys, Prefix: own.prefix, Reserved: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot),
+		Sys: sys, Prefix: own.prefix, Tree: node.ReadTree, Reserved: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot),
 	}
 	known := filepath.Join(flags.RunDir, "vfs.json")
 	vfs, err := rdma.FindVFs(finder, config, known, held(flags.KubeletDir, log), rdma.MachineEvents(flags.SysfsRoot, config), log)

@@ -153,7 +153,7 @@ func TestDaemonCannotStart(t *testing.T) {
 		{"twice with the prefix", `{"resourceList": [{"resourceName": "a"}, {"resourceName": "a", "resourcePrefix": "nvidia.com"}]}`, 1,
 			"read configuration " + config + `: resource "a": resourceName is there twice, once with resourcePrefix nvidia.com`},
 		{"name", `{"resourceList": [{"resourceName": "a/b"}]}`, 1,
-			"read configuration " + config + `: resource "a/b": resourceName may have letters, digits, - and _, the last two not at its ends`},
+			"read configuration " + config + `: resource "a/b": resourceName may have letters, digits, - and _`},
 		{"both", `{"resourceList": [{"resourceName": "a", "selectors": {"isRdma": true, "vdpaType": "vhost"}}]}`, 1,
 			"read configuration " + config + `: resource "a": selectors: isRdma and vdpaType exclude each other`},
 	} {

@@ -58,6 +58,7 @@ func (x *examiner) register(cmd *cobra.Command) {
 	flags.StringVar(&x.node.ProcRoot, "proc-root", "/proc", "folder where the running kubelet's command line is")
 	flags.StringVar(&x.node.Config, "kubelet-config", "", "the kubelet's configuration (default what its command line says, or config.yaml in --kubelet-dir)")
 	flags.StringVar(&x.node.ConfigDir, "kubelet-config-dir", "", "folder with drop-ins of that configuration (default what its command line says)")
+	registerTopologyFile(flags, &x.from.topologyFile)
 	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, to select VFs")
 	flags.IntVar(&x.node.CPUs, "cpus", 0, "whole CPUs that containers ask for beside GPUs and VFs")
 	flags.VarP(&x.format, "output", "o", x.format.usage())

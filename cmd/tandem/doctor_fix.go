@@ -88,36 +88,39 @@ func keep(file string, content []byte) error {
 	if err != nil {
 		return fmt.Errorf("keep a copy: %w", err)
 	}
-	if err := os.WriteFile(file+backup, content, info.Mode().Perm()); err != nil {
-		return fmt.Errorf("keep a copy: %w", err)
-	}
-	return nil
+	return writeDurably(file+backup, content, info.Mode().Perm())
 }
 
-// replace gives a file other content, all of it or nothing, with the mode that it had. A link is followed: what it points at is replaced.
-func replace(file string, content []byte) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write %s: %w", file, err)
-		}
-	}()
-	if file, err = filepath.EvalSymlinks(file); err != nil {
-		return err
-	}
-	info, err := os.Stat(file)
+// replace gives a file other content, with the mode that it had. A link is followed: what it points at is replaced.
+func replace(file string, content []byte) error {
+	target, err := filepath.EvalSymlinks(file)
 	if err != nil {
-		return err
+		return fmt.Errorf("write %s: %w", file, err)
 	}
+	info, err := os.Stat(target)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	return writeDurably(target, content, info.Mode().Perm())
+}
+
+// writeDurably writes all of a file or nothing, and waits for the disk: the next thing that happens to this node may be its restart. The files
+// of coordination.ReplaceFile end with the boot and are written without.
+func writeDurably(file string, content []byte, mode fs.FileMode) error {
 	temporary, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
 	if err != nil {
-		return err
+		return fmt.Errorf("write %s: %w", file, err)
 	}
 	defer os.RemoveAll(temporary.Name())
 	_, err = temporary.Write(content)
-	if err := errors.Join(err, temporary.Chmod(info.Mode().Perm()), temporary.Sync(), temporary.Close()); err != nil {
-		return err
+	err = errors.Join(err, temporary.Chmod(mode), temporary.Sync(), temporary.Close())
+	if err == nil {
+		err = os.Rename(temporary.Name(), file)
 	}
-	return os.Rename(temporary.Name(), file)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	return nil
 }
 
 // finish removes the state that the kubelet would refuse to start with, and says what is left to do.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,23 @@ func TestDoctorIsSilent(t *testing.T) {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
 		})
+	}
+}
+
+// TestDoctorTakesTopologyFile: a guest that shows no switch is healthy with the file that does.
+func TestDoctorTakesTopologyFile(t *testing.T) {
+	t.Parallel()
+	s := layOut(t, sysfs(t, "nv-h200-vm-flat", 1))
+	var file strings.Builder
+	file.WriteString(`<system version="1"><cpu numaid="0">`)
+	for i := range 8 {
+		fmt.Fprintf(&file, `<pci busid="ffff:ff:%02x.0"><pci busid="0000:%02x:00.0"/><pci busid="0000:%02x:00.0"/></pci>`, i+1, i+0x05, i+0x0d)
+	}
+	s.write("topo.xml", file.String()+`</cpu></system>`)
+	check(t, s.findings(), "no-shared-switch", "No GPU shares a switch")
+	s.with("--topology-file", s.path("topo.xml"))
+	if findings := s.findings(); len(findings) > 0 {
+		t.Errorf("with the file:\n%s", report(findings))
 	}
 }
 

@@ -1,32 +1,131 @@
 package main
 
 import (
+	"context"
+	"net"
 	"os"
-	"regexp"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/test/docs"
 )
 
-// TestReadme runs the commands that README shows and compares what they print.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+// TestDocumentedCommands runs every command of tandem that the documents show, as it stands there, on a node with plugins and in a pod
+// on it, and compares what it prints where that is shown too.
+func TestDocumentedCommands(t *testing.T) {
+	commands, err := docs.Of("../..", "tandem")
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := regexp.MustCompile("(?s)```console\n\\$ bin/tandem ([^\n]*)\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
-	if len(shown) < 2 {
-		t.Fatalf("README shows %d commands, want topo and plan", len(shown))
+	if shown := slices.DeleteFunc(slices.Clone(commands), func(c docs.Command) bool { return c.Output == "" }); len(shown) < 3 {
+		t.Errorf("the outputs of %d commands are shown", len(shown))
 	}
-	for _, command := range shown {
-		args := strings.Fields(strings.ReplaceAll(command[1], "test/machines/", "../../test/machines/"))
-		code, stdout, stderr := run(args...)
-		if code != 0 || stderr != "" {
-			t.Errorf("tandem %s: exit code %d, standard error %q", command[1], code, stderr)
+	sys := sysfs(t, "oci-mi300x-derived", 4)
+	node := layOut(t, sys)
+	runPlugins(t, node.path("run"))
+	inPod := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1)
+	for name, value := range inPod.env {
+		t.Setenv(name, value)
+	}
+	recorded, err := filepath.Abs("../../test/machines")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	for _, c := range commands {
+		at := node.path
+		if c.Args[0] == "verify" || slices.Contains(c.Args, "container") {
+			at = inPod.path
 		}
-		if diff := cmp.Diff(command[2], stdout); diff != "" {
-			t.Errorf("tandem %s: README shows something else (-README +printed):\n%s", command[1], diff)
+		args := slices.Clone(c.Args)
+		for i, arg := range args {
+			args[i] = strings.Replace(arg, "test/machines", recorded, 1)
+			if arg == ":8080" {
+				args[i] = ":0" // wherever there is room
+			}
+		}
+		runDocumented(t, c, append(args, roots(t, c, at)...))
+	}
+}
+
+// runDocumented expects success and an output; of the doctor findings are as good.
+func runDocumented(t *testing.T, c docs.Command, args []string) {
+	t.Helper()
+	if slices.Contains(args, "--serve") {
+		serveOnce(t, args...)
+		return
+	}
+	code, stdout, stderr := run(args...)
+	if code != exitOK && (code != exitFound || args[0] != "doctor") || stdout+stderr == "" {
+		t.Errorf("%s: exit code %d\n%s%s", c, code, stdout, stderr)
+	}
+	if diff := cmp.Diff(c.Output, stdout); c.Output != "" && diff != "" {
+		t.Errorf("%s: the document shows something else (-document +printed):\n%s", c, diff)
+	}
+}
+
+// roots are the flags that say where the node is, of those that the command has and the document does not set.
+func roots(t *testing.T, c docs.Command, at func(string) string) (flags []string) {
+	t.Helper()
+	cmd, _, err := newRoot().Find(c.Args)
+	if err != nil {
+		t.Fatalf("%s: %v", c, err)
+	}
+	for flag, folder := range map[string]string{"sysfs-root": "sys", "dev-root": "dev", "proc-root": "proc", "kubelet-dir": "kubelet", "run-dir": "run"} {
+		if cmd.Flags().Lookup(flag) != nil && (flag != "sysfs-root" || !slices.Contains(c.Args, "--machine") && cmd.Name() != "simulate") {
+			flags = append(flags, "--"+flag, at(folder))
 		}
 	}
+	if cmd.Name() == "simulate" {
+		flags = append(flags, "--seeds", "1", "--arrivals", "100")
+	}
+	return flags
+}
+
+// plugins answer as the pair does on which team/train-0 was given two pairs.
+type plugins struct {
+	api.UnimplementedCoordinationServer
+}
+
+func runPlugins(t *testing.T, runDir string) {
+	t.Helper()
+	if err := os.Mkdir(runDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", coordination.SocketPath(runDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	api.RegisterCoordinationServer(server, plugins{})
+	go func() { _ = server.Serve(listener) }() // until stopped
+	t.Cleanup(server.Stop)
+}
+
+func (plugins) Status(context.Context, *api.StatusRequest) (*api.StatusResponse, error) {
+	owner := &api.Owner{Namespace: "team", Pod: "train-0", Container: "worker"}
+	resource := func(name, kind string, addresses ...string) *api.Resource {
+		r := &api.Resource{Name: name, Kind: kind, Connected: true}
+		for _, a := range addresses {
+			r.Devices = append(r.Devices, &api.DeviceStatus{Device: &api.Device{Id: a, Address: a, Healthy: true}, Allocated: true, Owner: owner})
+		}
+		return r
+	}
+	return &api.StatusResponse{Pid: 7, Protocol: 1, Resources: []*api.Resource{
+		resource("amd.com/gpu", "gpu", ociGPU0, ociGPU1), resource("tandem.dev/rdma_vf", "vf", ociVF0, ociVF1),
+	}}, nil
+}
+
+func (plugins) Explain(_ context.Context, r *api.ExplainRequest) (*api.ExplainResponse, error) {
+	return &api.ExplainResponse{Decisions: []*api.Decision{{
+		Container: &api.Owner{Namespace: r.GetNamespace(), Pod: r.GetPod(), Container: "worker"}, Resource: "amd.com/gpu", Asked: true, Size: 2,
+		Chosen: []string{ociGPU0, ociGPU1}, Allocated: []string{ociGPU0, ociGPU1},
+	}}}, nil
 }

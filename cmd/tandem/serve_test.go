@@ -135,24 +135,32 @@ func TestServeErrors(t *testing.T) {
 // An address that is not loopback is served, and said to be open; a signal ends it well.
 func TestServeOpen(t *testing.T) {
 	for address, warned := range map[string]bool{"0.0.0.0:0": true, ":0": false} {
-		stdout, out := io.Pipe()
-		var stderr bytes.Buffer
-		code := make(chan int, 1)
-		go func() {
-			code <- execute([]string{"status", "--serve", address, "--run-dir", t.TempDir()}, out, &stderr)
-		}()
-		line, err := bufio.NewReader(stdout).ReadString('\n')
-		if err != nil || !strings.HasPrefix(line, "http://") {
-			t.Fatalf("%s: %q, %v", address, line, err)
-		}
-		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if got := <-code; got != exitOK {
-			t.Errorf("%s: exit code %d, %s", address, got, &stderr)
-		}
-		if got := strings.HasPrefix(stderr.String(), "WARNING: "); got != warned {
-			t.Errorf("%s: standard error %q", address, &stderr)
+		stderr := serveOnce(t, "status", "--serve", address, "--run-dir", t.TempDir())
+		if got := strings.HasPrefix(stderr, "WARNING: "); got != warned {
+			t.Errorf("%s: standard error %q", address, stderr)
 		}
 	}
+}
+
+// serveOnce runs a command that serves until a signal ends it, and returns its standard error.
+func serveOnce(t *testing.T, args ...string) string {
+	t.Helper()
+	stdout, out := io.Pipe()
+	var stderr bytes.Buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- execute(args, out, &stderr)
+		out.Close()
+	}()
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "http://") {
+		t.Fatalf("tandem %q: %q, %v, %s", args, line, err, &stderr)
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-code; got != exitOK {
+		t.Errorf("tandem %q: exit code %d, %s", args, got, &stderr)
+	}
+	return stderr.String()
 }

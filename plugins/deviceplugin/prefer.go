@@ -75,6 +75,11 @@ func (s *Server) ask(ctx context.Context, q question) (chosen []string, problem 
 	case a := <-answers:
 		return a.chosen, a.problem
 	case <-ctx.Done():
+	}
+	select {
+	case a := <-answers: // both were there: the machine is busy
+		return a.chosen, a.problem
+	default:
 		return nil, "no answer in time"
 	}
 }

@@ -120,13 +120,20 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 	if !slices.Contains([]DeviceType{NetDevice, Accelerator, AuxNetDevice}, r.DeviceType) {
 		return fmt.Errorf("%s: deviceType %q is unknown; want %s, %s or %s", name, r.DeviceType, NetDevice, Accelerator, AuxNetDevice)
 	}
-	if err := r.checkName(); err != nil {
-		return invalid("%s: %w", name, err)
+	switch {
+	case r.Name == "":
+		return invalid("%s: resourceName is missing", name)
+	case !stockName.MatchString(r.Name):
+		return invalid("%s: resourceName may have letters, digits, - and _", name)
 	}
 	if slices.ContainsFunc(c.Resources, func(o ResourceConfig) bool { return o.Name == r.Name && o.Prefix == r.Prefix }) {
 		return invalid("%s: resourceName is there twice", name)
 	}
 	c.warnUnknown(name+": ", raw, r)
+	if err := r.checkName(); err != nil {
+		c.warn("%s is left out: %v", name, err)
+		return nil
+	}
 	r.Selectors, err = parseSelectors(r.DeviceType, r.RawSelectors)
 	if err != nil {
 		c.warn("%s is left out: %v", name, err)
@@ -145,21 +152,25 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 	return nil
 }
 
-// resourceName is what the stock plugin accepts (pkg/utils/utils.go, ValidResourceName) and the kubelet too: no dash or
-// underscore at either end (IsQualifiedName in k8s.io/apimachinery/pkg/util/validation).
-var resourceName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9_-]*[a-zA-Z0-9])?$`)
+// stockName is what the stock plugin accepts, and ends over anything else (pkg/utils/utils.go, ValidResourceName).
+var stockName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
-// maxName is the longest name part of a resource that the kubelet accepts (qualifiedNameMaxLength, same place).
+// maxName is the longest name part of a resource that the kubelet accepts (qualifiedNameMaxLength in
+// k8s.io/apimachinery/pkg/util/validation).
 const maxName = 63
 
+// resourcePrefix is what the kubelet accepts before the slash (IsDNS1123Subdomain, same place).
+var resourcePrefix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+
+// checkName finds what the kubelet would refuse (IsQualifiedName, same place): that resource alone.
 func (r *ResourceConfig) checkName() error {
 	switch {
-	case r.Name == "":
-		return errors.New("resourceName is missing")
 	case len(r.Name) > maxName:
 		return fmt.Errorf("resourceName has %d characters; at most %d are allowed", len(r.Name), maxName)
-	case !resourceName.MatchString(r.Name):
-		return errors.New("resourceName may have letters, digits, - and _, the last two not at its ends")
+	case strings.Trim(r.Name, "-_") != r.Name:
+		return errors.New("resourceName may have - and _, but not at its ends")
+	case r.Prefix != "" && !resourcePrefix.MatchString(r.Prefix):
+		return fmt.Errorf("resourcePrefix %q is not a lower-case domain name such as intel.com", r.Prefix)
 	default:
 		return nil
 	}

@@ -32,9 +32,8 @@ func TestReadConfigErrors(t *testing.T) {
 		{"resource is null", resources(`{"resourceName": "a"}`, `null`), `resource 2 of resourceList: resourceName is missing`},
 		{"no name", resources(`{"selectors": {}}`), `resource 1 of resourceList: resourceName is missing`},
 		{"name is a number", resources(`{"resourceName": 5}`), `resource 1 of resourceList: resourceName: want a string, found number`},
-		{"name with a slash", resources(`{"resourceName": "intel.com/a"}`), `resource "intel.com/a": resourceName may have letters, digits, - and _, the last two not at its ends`},
-		{"name with a dash at the end", resources(`{"resourceName": "a-"}`), `resource "a-": resourceName may have letters, digits, - and _, the last two not at its ends`},
-		{"long name", resources(`{"resourceName": "` + long + `"}`), `resource "` + long + `": resourceName has 64 characters; at most 63 are allowed`},
+		{"name with a slash", resources(`{"resourceName": "intel.com/a"}`), `resource "intel.com/a": resourceName may have letters, digits, - and _`},
+		{"long name alone", resources(`{"resourceName": "` + long + `"}`), `no resource can be used: resource "` + long + `" is left out: resourceName has 64 characters; at most 63 are allowed`},
 		{"twice", resources(`{"resourceName": "a", "resourcePrefix": "x.y"}`, `{"resourceName": "a"}`, `{"resourceName": "a", "resourcePrefix": "x.y"}`), `resource "a": resourceName is there twice`},
 		{"unknown deviceType", resources(`{"resourceName": "a", "deviceType": "gpu"}`), `resource "a": deviceType "gpu" is unknown; want netDevice, accelerator or auxNetDevice`},
 		{"deviceType is a list", resources(`{"resourceName": "a", "deviceType": []}`), `resource "a": deviceType: want a string, found array`},
@@ -77,6 +76,7 @@ func TestReadConfigOfNoFile(t *testing.T) {
 func TestConfigWarnings(t *testing.T) {
 	t.Attr("parity", "sriov/config-json")
 	good := `{"resourceName": "good"}`
+	long := strings.Repeat("x", 64)
 	for _, c := range []struct {
 		name, text string
 		want       []string
@@ -88,6 +88,9 @@ func TestConfigWarnings(t *testing.T) {
 		{"selectors is a string", resources(good, `{"resourceName": "a", "selectors": "all"}`), []string{`resource "a" is left out: selectors: want an object, found string`}},
 		{"selectors is empty", resources(good, `{"resourceName": "a", "selectors": []}`), []string{`resource "a" is left out: selectors: the list is empty`}},
 		{"selectors holds null", resources(good, `{"resourceName": "a", "selectors": [null]}`), []string{`resource "a" is left out: selectors: the list contains null`}},
+		{"long name", resources(good, `{"resourceName": "` + long + `"}`), []string{`resource "` + long + `" is left out: resourceName has 64 characters; at most 63 are allowed`}},
+		{"name with a dash at the end", resources(good, `{"resourceName": "a-"}`), []string{`resource "a-" is left out: resourceName may have - and _, but not at its ends`}},
+		{"prefix with capitals", resources(good, `{"resourceName": "a", "resourcePrefix": "Intel.com"}`), []string{`resource "a" is left out: resourcePrefix "Intel.com" is not a lower-case domain name such as intel.com`}},
 		{"empty range", resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#7-3"]}}`), []string{`resource "a": selectors: pfNames: "ens1#7-3": range "7-3" is empty`}},
 		{"no index", resources(`{"resourceName": "a", "selectors": {"rootDevices": ["0000:81:00.0#0-x"]}}`), []string{`resource "a": selectors: rootDevices: "0000:81:00.0#0-x": "0-x" is neither a VF index nor a range such as 0-3`}},
 		{"two separators", resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#0#1"]}}`), []string{`resource "a": selectors: pfNames: "ens1#0#1": more than one #`}},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -42,6 +41,8 @@ type Finder struct {
 	Sys    fs.FS  // sysfs: os.DirFS("/sys") on a live node, a recorded machine elsewhere
 	Prefix string // of resources that name none, "intel.com"
 
+	// Tree reads the PCI tree; nil for topology.Read of Sys.
+	Tree func() (*topology.Tree, error)
 	// Reserved lists the netdevs that the node itself needs; nil for none: see DefaultRoutes.
 	Reserved func() ([]string, error)
 	// DDP tells the DDP package that a function or its PF has loaded; nil where there is nobody to ask: see DDPProfiles.
@@ -58,7 +59,7 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read configuration %s: %w", c.File, err)
 	}
-	tree, err := topology.Read(f.Sys)
+	tree, err := f.tree()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -79,6 +80,13 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 		pools = append(pools, Pool{Name: names[i], Devices: r.claim(candidates, claimed), resource: r, first: first})
 	}
 	return pools, missing(c, candidates), nil
+}
+
+func (f Finder) tree() (*topology.Tree, error) {
+	if f.Tree == nil {
+		return topology.Read(f.Sys)
+	}
+	return f.Tree()
 }
 
 // claim takes the devices that the resource selects and nobody has claimed, selector by selector.
@@ -169,9 +177,6 @@ func (m *machine) hasVFs(d *topology.Device) bool {
 	numvfs := readText(m.sys, inFunction(d.Address.String(), "sriov_numvfs"))
 	return len(d.VFs) > 0 || (numvfs != "" && numvfs != "0")
 }
-
-// resourcePrefix is what the kubelet accepts before the slash (IsDNS1123Subdomain in k8s.io/apimachinery/pkg/util/validation).
-var resourcePrefix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 
 // names gives each resource its full name. They have to differ, which shows only now that the other prefix is known.
 func (f Finder) names(c *Config) ([]string, error) {

@@ -106,15 +106,15 @@ func TestDefaultRoutesOfRecordedMachine(t *testing.T) {
 }
 
 func TestFindErrors(t *testing.T) {
-	for _, c := range []struct{ list, want string }{
-		{resources(`{"resourceName": "a"}`, `{"resourceName": "b"}`, `{"resourceName": "a", "resourcePrefix": "intel.com"}`),
+	for _, c := range []struct{ list, prefix, want string }{
+		{resources(`{"resourceName": "a"}`, `{"resourceName": "b"}`, `{"resourceName": "a", "resourcePrefix": "intel.com"}`), "intel.com",
 			`read configuration config.json: resource "a": resourceName is there twice, once with resourcePrefix intel.com`},
-		{resources(`{"resourceName": "a", "resourcePrefix": "Intel.com"}`),
+		{resources(`{"resourceName": "a"}`), "Intel.com",
 			`read configuration config.json: resource "a": resourcePrefix "Intel.com" is not a lower-case domain name such as intel.com`},
-		{resources(`{"resourceName": "a", "resourcePrefix": "intel.com/x"}`),
+		{resources(`{"resourceName": "a"}`), "intel.com/x",
 			`read configuration config.json: resource "a": resourcePrefix "intel.com/x" is not a lower-case domain name such as intel.com`},
 	} {
-		if _, err := poolsOf(newSysfs().FS(), config(t, c.list), "intel.com"); err == nil || err.Error() != c.want {
+		if _, err := poolsOf(newSysfs().FS(), config(t, c.list), c.prefix); err == nil || err.Error() != c.want {
 			t.Errorf("error %v; want %s", err, c.want)
 		}
 	}

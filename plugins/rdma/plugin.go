@@ -98,22 +98,36 @@ func list(pool Pool) (announced []coordination.Device, listed []deviceplugin.Dev
 	return announced, listed
 }
 
-// Prefer leaves the choice to the coordinator, without devices that vanished: the kubelet learns of those only later.
+// Prefer leaves the choice to the coordinator. Where that chooses a device that has vanished, of which the kubelet learns only later,
+// it chooses again without those.
 func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
-	pool, _ := p.vfs.latest(p.name)
+	chosen := p.member.Prefer(ctx, available, mustInclude, size)
+	if len(p.vanished(chosen, mustInclude)) == 0 {
+		return chosen
+	}
+	p.vfs.Look()
+	vanished := p.vanished(available, mustInclude)
+	present := slices.DeleteFunc(slices.Clone(available), func(id string) bool { return vanished[id] })
+	return p.member.Prefer(ctx, present, mustInclude, size)
+}
+
+// vanished finds those of some devices that are no longer there, beside those that a container has to have.
+func (p *Plugin) vanished(ids, mustInclude []string) map[string]bool {
 	vanished := map[string]bool{}
+	for _, id := range ids {
+		vanished[id] = false
+	}
+	for _, id := range mustInclude {
+		delete(vanished, id)
+	}
+	pool, _ := p.vfs.latest(p.name)
 	for _, d := range pool.Devices {
-		if d.Fault == "" && gone(p.host.Sys, d) {
-			vanished[d.ID] = true
+		if _, asked := vanished[d.ID]; asked {
+			vanished[d.ID] = d.Fault == "" && gone(p.host.Sys, d)
 		}
 	}
-	if len(vanished) > 0 {
-		p.vfs.Look()
-	}
-	present := slices.DeleteFunc(slices.Clone(available), func(id string) bool {
-		return vanished[id] && !slices.Contains(mustInclude, id)
-	})
-	return p.member.Prefer(ctx, present, mustInclude, size)
+	maps.DeleteFunc(vanished, func(_ string, gone bool) bool { return !gone })
+	return vanished
 }
 
 // Allocate gives a container its devices. Everything that can fail comes before the coordinator is told that they are

@@ -128,7 +128,7 @@ func TestAllocateOfVanishedVF(t *testing.T) {
 	}
 }
 
-// The kubelet offers vanished VFs until it has heard of them; the coordinator is not asked about those.
+// The kubelet offers vanished VFs until it has heard of them; the coordinator does not get to choose those.
 func TestPreferWithoutVanishedVFs(t *testing.T) {
 	t.Attr("parity", "sriov/preferred")
 	s := newSysfs()

@@ -32,9 +32,10 @@ type VFs struct {
 	events Events
 	look   chan struct{} // holds a token when something may have changed
 
+	memory  *memory
+	written []byte // the memory as it is in the file
+
 	mu       sync.Mutex
-	memory   *memory
-	written  []byte // the memory as it is in the file
 	warnings []string
 	names    []string
 	pools    map[string]Pool
@@ -157,6 +158,13 @@ func (v *VFs) scan() error {
 	if err != nil {
 		return err
 	}
+	v.take(found, warnings)
+	v.save()
+	return nil
+}
+
+// take makes what was found the pools.
+func (v *VFs) take(found []Pool, warnings []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !slices.Equal(warnings, v.warnings) {
@@ -176,12 +184,10 @@ func (v *VFs) scan() error {
 		v.pools[pool.Name] = pool
 		v.memory.remember(pool)
 	}
-	v.save()
 	if changed {
 		close(v.changed)
 		v.changed = make(chan struct{})
 	}
-	return nil
 }
 
 // missing are the devices that were listed in a pool and are no longer found in it.
@@ -238,7 +244,8 @@ func (v *VFs) report(pool Pool) bool {
 	return len(appeared)+len(recovered)+len(faults) > 0
 }
 
-// save writes the memory where it changed. Without it a restart knows less, so that is no reason to stop.
+// save writes the memory where it changed, once the kubelet is told: a disk takes its time. Without it a restart knows less, so that
+// is no reason to stop.
 func (v *VFs) save() {
 	content, err := json.Marshal(v.memory)
 	if err == nil && !bytes.Equal(content, v.written) {

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-k8s/tandem/test/docs"
 )
 
 var update = flag.Bool("update", false, "write what the chart renders into testdata")
@@ -128,20 +130,22 @@ func TestLint(t *testing.T) {
 // TestWrongValues: the schema names the value.
 func TestWrongValues(t *testing.T) {
 	for values, want := range map[string]string{
-		"gpu: {vendor: intel}":                      "/gpu/vendor",
-		"gpu: {pulse: -1}":                          "/gpu/pulse",
-		"intent: [kublet]":                          "/intent/0",
-		"alignment: strict":                         "/alignment",
-		"log: {level: 10}":                          "/log/level",
-		"rdma: {exclude: true}":                     "additional properties 'exclude' not allowed",
-		"kubeletDir: var/lib/kubelet":               "/kubeletDir",
-		"rdma: {config: {resourceList: []}}":        "/rdma/config/resourceList",
-		"updateStrategy: {type: OnDelete, x: true}": "",
-		"image: {tag: 1}":                           "/image/tag",
-		"metrics: {port: 0}":                        "/metrics/port",
-		"metrics: {podMonitor: {interval: often}}":  "/metrics/podMonitor/interval",
-		"livenessProbe: {httpGet: {port: 1}}":       "/livenessProbe",
-		"rdma: {exports: {variables: [NCCL]}}":      "/rdma/exports/variables/0",
+		"gpu: {vendor: intel}":                               "/gpu/vendor",
+		"topologyFile: {hostPath: topo.xml}":                 "/topologyFile/hostPath",
+		"topologyFile: {hostPath: /a, existingConfigMap: b}": "/topologyFile",
+		"gpu: {pulse: -1}":                                   "/gpu/pulse",
+		"intent: [kublet]":                                   "/intent/0",
+		"alignment: strict":                                  "/alignment",
+		"log: {level: 10}":                                   "/log/level",
+		"rdma: {exclude: true}":                              "additional properties 'exclude' not allowed",
+		"kubeletDir: var/lib/kubelet":                        "/kubeletDir",
+		"rdma: {config: {resourceList: []}}":                 "/rdma/config/resourceList",
+		"updateStrategy: {type: OnDelete, x: true}":          "",
+		"image: {tag: 1}":                                    "/image/tag",
+		"metrics: {port: 0}":                                 "/metrics/port",
+		"metrics: {podMonitor: {interval: often}}":           "/metrics/podMonitor/interval",
+		"livenessProbe: {httpGet: {port: 1}}":                "/livenessProbe",
+		"rdma: {exports: {variables: [NCCL]}}":               "/rdma/exports/variables/0",
 	} {
 		_, err := render(t, values)
 		switch {
@@ -169,6 +173,15 @@ func TestFlagsExist(t *testing.T) {
 		}
 		for _, flag := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`).FindAllStringSubmatch(string(help), -1) {
 			known[program] = append(known[program], flag[1])
+		}
+	}
+	documented, err := docs.Of("../..", "tandem-gpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range documented {
+		if out, err := exec.Command(filepath.Join(bin, c.Program), c.Args...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", c, err, out)
 		}
 	}
 	streams := []string{kustomize(t, "../../deployments/base"), kustomize(t, "../../deployments/privileged")}

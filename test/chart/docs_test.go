@@ -1,34 +1,177 @@
 package chart_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"helm.sh/helm/v4/pkg/strvals"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-k8s/tandem/test/docs"
 )
 
-// TestDocsNameValues renders the chart with every value that the migration guide sets.
-func TestDocsNameValues(t *testing.T) {
-	guide, err := os.ReadFile("../../deployments/MIGRATE.md")
+// TestDocumentedHelm renders the chart as every helm command of the documents does.
+func TestDocumentedHelm(t *testing.T) {
+	for _, c := range documented(t, "helm") {
+		values, rest := map[string]any{}, []string{}
+		for i := 0; i < len(c.Args); i++ {
+			var err error
+			switch arg := c.Args[i]; arg {
+			case "--set", "--set-json":
+				i++
+				err = set(values, arg, c.Args[i])
+			case "-n":
+				i++
+			case "--reuse-values":
+			default:
+				rest = append(rest, arg)
+			}
+			if err != nil {
+				t.Errorf("%s: %v", c, err)
+			}
+		}
+		if !slices.Contains(c.Args, "-n") {
+			t.Errorf("%s: in which namespace?", c)
+		}
+		if len(rest) == 2 && rest[0] == "uninstall" {
+			continue
+		}
+		if len(rest) != 3 || !slices.Contains([]string{"install", "upgrade"}, rest[0]) || "../../"+rest[2] != chartDir {
+			t.Errorf("%s: want install or upgrade NAME %s", c, chartDir)
+		}
+		if rendered, err := render(t, text(values)); err != nil || len(parse(t, rendered)) < 2 {
+			t.Errorf("%s: %v", c, err)
+		}
+	}
+}
+
+func set(values map[string]any, flag, text string) error {
+	if flag == "--set-json" {
+		return strvals.ParseJSON(text, values)
+	}
+	return strvals.ParseInto(text, values)
+}
+
+// TestDocumentedValues: what the guides say to set beside a command is a value of the chart too.
+func TestDocumentedValues(t *testing.T) {
+	settings := regexp.MustCompile(`(--set(?:-json)?) '?([\w.]+=[^\s'` + "`" + `]+)`)
+	count := 0
+	for _, file := range docs.Files {
+		content, err := os.ReadFile(filepath.Join("../..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range settings.FindAllStringSubmatch(string(content), -1) {
+			count++
+			values := map[string]any{}
+			err := set(values, s[1], s[2])
+			if err == nil {
+				_, err = render(t, text(values))
+			}
+			if err != nil {
+				t.Errorf("%s sets %s: %v", file, s[2], err)
+			}
+		}
+	}
+	if count < 20 {
+		t.Errorf("the documents set %d values", count)
+	}
+}
+
+// verbs of kubectl that the documents use on what others have made.
+var verbs = []string{"apply", "cordon", "describe", "exec", "get", "label", "logs", "patch", "rollout", "set", "uncordon"}
+
+// TestDocumentedKubectl: what the kubectl commands of the documents name is there: folders, files, objects, labels, fields of a patch.
+// make e2e runs kubectl itself, against an API server.
+func TestDocumentedKubectl(t *testing.T) {
+	base := kustomize(t, "../../deployments/base")
+	var names []string
+	for _, objects := range manifests(t) {
+		for _, o := range objects {
+			names = append(names, strings.ToLower(o.name()))
+		}
+	}
+	object := regexp.MustCompile(`^(ds|daemonset|job)/(tandem.*)$`)
+	for _, c := range documented(t, "kubectl") {
+		if !slices.ContainsFunc(c.Args, func(arg string) bool { return slices.Contains(verbs, arg) }) {
+			t.Errorf("%s: which verb?", c)
+		}
+		for i, arg := range c.Args {
+			before := ""
+			if i > 0 {
+				before = c.Args[i-1]
+			}
+			key, _, isLabel := strings.Cut(strings.TrimSuffix(arg, "-"), "=")
+			m := object.FindStringSubmatch(arg)
+			switch {
+			case before == "-k" && !slices.Contains(kustomizations, arg):
+				t.Errorf("%s: %s is none of %q", c, arg, kustomizations)
+			case before == "-f" && m == nil && len(manifest(t, arg)) == 0:
+				t.Errorf("%s: %s has no object", c, arg)
+			case before == "-p":
+				checkPatch(t, c, base, arg)
+			case strings.HasPrefix(key, "tandem.dev/") && (isLabel || strings.HasSuffix(arg, "-")) && !strings.Contains(base, key):
+				t.Errorf("%s: nothing in deployments/base looks at the label %s", c, key)
+			case m != nil && !slices.Contains(names, strings.Replace(m[1], "ds", "daemonset", 1)+"/"+m[2]):
+				t.Errorf("%s: there is no %s", c, arg)
+			}
+		}
+	}
+}
+
+func documented(t *testing.T, program string) []docs.Command {
+	t.Helper()
+	commands, err := docs.Of("../..", program)
+	if err != nil || len(commands) == 0 {
+		t.Fatalf("documented are %v, %v", commands, err)
+	}
+	return commands
+}
+
+func manifest(t *testing.T, file string) []object {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("../..", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := regexp.MustCompile(`--set(?:-json)? '?([\w.]+)=([^\s'`+"`"+`]+)`).FindAllStringSubmatch(string(guide), -1)
-	if len(settings) < 15 {
-		t.Errorf("the guide sets %d values", len(settings))
+	return parse(t, string(content))
+}
+
+// checkPatch merges a patch of a DaemonSet into one of ours and looks whether Kubernetes knows all the fields. Those of other kinds
+// belong to operators, and are JSON.
+func checkPatch(t *testing.T, c docs.Command, base, patch string) {
+	t.Helper()
+	if !json.Valid([]byte(patch)) {
+		t.Errorf("%s: the patch is no JSON", c)
+		return
 	}
-	for _, s := range settings {
-		values := s[2]
-		if regexp.MustCompile(`^[A-Z]+$`).MatchString(values) {
-			values = "name" // what the reader fills in
+	if !slices.Contains(c.Args, "daemonset") {
+		return
+	}
+	for _, o := range parse(t, base) {
+		if o.at("kind") != "DaemonSet" {
+			continue
 		}
-		keys := strings.Split(s[1], ".")
-		for i := len(keys) - 1; i >= 0; i-- {
-			values = "{" + keys[i] + ": " + values + "}"
+		merged, err := jsonpatch.MergePatch([]byte(text(o)), []byte(patch))
+		var after map[string]any
+		if err == nil {
+			err = yaml.Unmarshal(merged, &after)
 		}
-		if _, err := render(t, values); err != nil {
-			t.Errorf("MIGRATE.md sets %s=%s: %v", s[1], s[2], err)
+		if err != nil {
+			t.Fatalf("%s: %v", c, err)
+		}
+		schema, err := published(t, versions[len(versions)-1])("apps/v1", "DaemonSet")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(after); err != nil || text(after) == text(o) {
+			t.Errorf("%s: %v", c, err)
 		}
 	}
 }

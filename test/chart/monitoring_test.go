@@ -2,6 +2,7 @@ package chart_test
 
 import (
 	"encoding/json"
+	"log/slog"
 	"os"
 	"regexp"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
 )
@@ -138,6 +140,25 @@ func TestAlerts(t *testing.T) {
 	}
 	if len(seen) < 10 {
 		t.Errorf("%d alerts", len(seen))
+	}
+}
+
+// TestAlertsAreRules: Prometheus itself reads the spec as a file of rules, templates in the annotations included.
+func TestAlertsAreRules(t *testing.T) {
+	objects := manifest(t, "deployments/monitoring/alerts.yaml")
+	spec, err := yaml.Marshal(objects[0]["spec"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(rules string) (*rulefmt.RuleGroups, []error) {
+		return rulefmt.Parse([]byte(rules), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	}
+	groups, problems := read(string(spec))
+	if len(problems) > 0 || len(groups.Groups[0].Rules) < 10 {
+		t.Errorf("%v", problems)
+	}
+	if _, problems := read(strings.Replace(string(spec), "{{ $labels.node }}", "{{ $labels.node }", 1)); len(problems) == 0 {
+		t.Error("a broken template passes")
 	}
 }
 

@@ -148,3 +148,31 @@ func TestShapeOfVFPlugin(t *testing.T) {
 		}
 	}
 }
+
+// TestTopologyFileOfBoth: the daemons agree on who shares a switch only if both have the file.
+func TestTopologyFileOfBoth(t *testing.T) {
+	manifests := sources(t)
+	for _, name := range []string{"all", "nvidia"} {
+		var volumes []string
+		for _, daemon := range []string{"tandem-gpu", "tandem-rdma"} {
+			_, spec, container := daemonSet(t, manifests[name], daemon)
+			if !strings.Contains(text(container["args"]), `"--topology-file=/topology/topo.xml"`) {
+				t.Errorf("%s: %s is not told of the file", name, daemon)
+			}
+			for _, m := range container["volumeMounts"].([]any) {
+				mount := m.(map[string]any)
+				if mount["name"] == "topology" && (mount["readOnly"] != true || !strings.HasPrefix("/topology/topo.xml", mount["mountPath"].(string))) {
+					t.Errorf("%s: %s has it as %v", name, daemon, mount)
+				}
+			}
+			for _, v := range spec["volumes"].([]any) {
+				if v.(map[string]any)["name"] == "topology" {
+					volumes = append(volumes, text(v))
+				}
+			}
+		}
+		if len(volumes) != 2 || volumes[0] != volumes[1] {
+			t.Errorf("%s: the volumes are %q", name, volumes)
+		}
+	}
+}

@@ -72,6 +72,12 @@ func published(t *testing.T, version string) func(apiVersion, kind string) (*jso
 	}
 }
 
+// kustomizations are the folders that people apply.
+var kustomizations = []string{
+	"deployments/base", "deployments/privileged", "deployments/intent-kubelet", "deployments/intent-api-server", "deployments/kubelet",
+	"deployments/monitoring",
+}
+
 // manifests are all that there are: what the chart renders for each of the values, what kustomize builds, and the examples.
 func manifests(t *testing.T) map[string][]object {
 	t.Helper()
@@ -83,8 +89,8 @@ func manifests(t *testing.T) map[string][]object {
 		}
 		all["chart "+name] = parse(t, rendered)
 	}
-	for _, dir := range []string{"base", "privileged", "intent-kubelet", "intent-api-server", "kubelet", "monitoring"} {
-		all["kustomize "+dir] = parse(t, kustomize(t, "../../deployments/"+dir))
+	for _, dir := range kustomizations {
+		all["kustomize "+dir] = parse(t, kustomize(t, "../../"+dir))
 	}
 	examples, err := filepath.Glob("../../deployments/examples/*.yaml")
 	if err != nil || len(examples) != 8 {

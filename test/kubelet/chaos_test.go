@@ -19,7 +19,10 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/rig"
 )
 
-var chaosAdmissions = flag.Int("chaos", 300, "admissions of the fault campaign")
+var (
+	chaosAdmissions = flag.Int("chaos", 300, "admissions of the fault campaign")
+	onlyFault       = flag.String("fault", "", "the only fault of the campaign, by name")
+)
 
 // The fault campaign: pods of all kinds come and go while daemons, kubelet and run folder suffer every fault of faults_test.go,
 // between admissions and in the middle of one. Whatever happens,
@@ -45,7 +48,7 @@ func (c *chaos) run(admissions int) {
 		c.depart()
 		switch {
 		case c.random.IntN(10) == 0:
-			c.suffer(faults[c.random.IntN(len(faults))])
+			c.suffer(c.faults[c.random.IntN(len(c.faults))])
 		case c.random.IntN(200) == 0:
 			c.rest()
 		default:
@@ -62,7 +65,9 @@ func (c *chaos) run(admissions int) {
 // chaos is a load under faults.
 type chaos struct {
 	*load
+	faults     []fault
 	admissions int
+	began      int // where in the daemons' log the admission of the newest pod begins
 	counts     map[string]int
 	trace      []string // what was done, newest last
 	fullest    float64  // of the node, before others have to leave
@@ -79,7 +84,15 @@ func startChaos(t *testing.T, watcher bool) *chaos {
 		Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true, Coordinated: true, RunDir: smallFolder(t),
 		Watcher: watcher,
 	})
+	suffered := faults
+	if *onlyFault != "" {
+		suffered = slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.name != *onlyFault })
+	}
+	if len(suffered) == 0 {
+		t.Fatalf("there is no fault %q", *onlyFault)
+	}
 	c := &chaos{
+		faults: suffered,
 		load:   &load{t: t, Rig: r, random: rand.New(rand.NewPCG(*seed, 2))},
 		counts: map[string]int{},
 		killed: map[*pair.Daemon]bool{},
@@ -200,6 +213,7 @@ func (c *chaos) next(s *shape) *v1.Pod {
 		name = again
 	}
 	c.admissions++
+	c.began = c.Pair.Log.Len()
 	if s != nil {
 		return s.pod(name, c.GPU)
 	}
@@ -222,7 +236,7 @@ func (c *chaos) admitted(pod *v1.Pod, err error) bool {
 		c.t.Errorf("pod %s: %v", pod.Name, err)
 	case rejection.Reason == "TopologyAffinityError":
 		c.counts["refused: NUMA nodes"]++
-	case c.isTaken(rejection):
+	case c.isTaken(pod, rejection):
 		c.counts["refused: the kubelet gave a device out twice"]++
 	case c.dead:
 		c.counts["refused: a daemon or the kubelet was dead"]++
@@ -235,10 +249,21 @@ func (c *chaos) admitted(pod *v1.Pod, err error) bool {
 
 var taken = regexp.MustCompile(`refuse (\S+) (\S+): container \S+ of pod default/(\S+) has it`)
 
-// isTaken reports whether a pod was refused because a device has another owner, who does have it.
-func (c *chaos) isTaken(rejection *node.Rejection) bool {
+// isTaken reports whether a pod was refused because a device has another owner, who does have it: a pod, or another container of the
+// same pod.
+func (c *chaos) isTaken(pod *v1.Pod, rejection *node.Rejection) bool {
 	words := taken.FindStringSubmatch(rejection.Message)
-	return words != nil && c.Owners(words[1])[words[2]] == words[3]
+	if words == nil {
+		return false
+	}
+	resource, device, owner := words[1], words[2], words[3]
+	if owner != pod.Name {
+		return c.Owners(resource)[device] == owner
+	}
+	lines, _ := c.Pair.Log.Since(c.began)
+	return slices.ContainsFunc(lines, func(l pair.Line) bool {
+		return l.Message == "allocate" && l.Resource == resource && slices.Contains(l.Devices, device)
+	})
 }
 
 func (c *chaos) must(err error) {

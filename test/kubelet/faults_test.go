@@ -33,6 +33,7 @@ var faults = []fault{
 	{"kubelet killed in an admission", kubeletKilledInAdmission},
 	{"daemon replaced", func(c *chaos) func() { return c.replace(false) }},
 	{"daemon replaced with surge", func(c *chaos) func() { return c.replace(true) }},
+	{"daemon of another version", foreignVersion},
 	{"look at PodResources while an Allocate is in flight", lookInFlight},
 	{"run folder full", func(c *chaos) func() { return c.withOneKilled(c.fillRunFolder()) }},
 	{"run folder read-only", func(c *chaos) func() { return c.withOneKilled(c.writeProtectRunFolder()) }},
@@ -148,6 +149,37 @@ func (c *chaos) replace(surge bool) (end func()) {
 
 func registeredOnce(lines []pair.Line) bool  { return registrations(lines) >= 1 }
 func registeredTwice(lines []pair.Line) bool { return registrations(lines) >= 2 }
+
+// foreignVersion replaces one daemon by one of another version, which the other daemon cannot work with: each places devices alone. Either
+// of the two can be the one that serves.
+func foreignVersion(c *chaos) (end func()) {
+	which, other := &c.Pair.GPU, &c.Pair.RDMA
+	if c.random.IntN(2) == 0 {
+		which, other = other, which
+	}
+	own := *which
+	*which = own.From(foreignDaemons(c.t))
+	c.restart(own, *which)
+	if c.random.IntN(2) == 0 {
+		c.restart(*other, *other)
+	}
+	c.must(c.WaitAllocatable(deadline(c.t)))
+	return func() {
+		foreign := *which
+		*which = own
+		c.restart(foreign, own)
+	}
+}
+
+// restart stops a daemon and starts one in its place.
+func (c *chaos) restart(before, after *pair.Daemon) {
+	c.did("restart %s", before.Name())
+	c.must(before.Stop())
+	position := c.Pair.Log.Len()
+	c.must(after.Start())
+	_, err := c.Pair.Log.Wait(deadline(c.t), position, registeredOnce)
+	c.must(err)
+}
 
 // lookInFlight makes the kubelet lose sight of a device: see doubled_test.go. It finds it again when the next pod ends.
 func lookInFlight(c *chaos) func() {

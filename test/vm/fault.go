@@ -23,11 +23,15 @@ var faults = []fault{
 	{"kubelet restart", inGuest("systemctl restart kubelet"), daemons, 2},
 	{"rolling update", func(ctx context.Context, n *node) error { return n.rollOut(ctx) }, nil, 2},
 	{"VFs made again", remakeVFs, nil, 4}, // more than are left of the first socket
+	{"clock ten minutes ahead", inGuest(setClock("+ 600")), nil, 2},
+	{"clock ten minutes back", inGuest(setClock("- 600")), nil, 2},
 }
 
 var lostVF = fault{"a VF is gone", loseVF, nil, 4}
 
 var reboot = fault{"node reboot", func(ctx context.Context, n *node) error { return n.reboot(ctx) }, daemons, 2}
+
+func setClock(by string) string { return "date -s @$(($(date +%s) " + by + "))" }
 
 func inGuest(script string) func(context.Context, *node) error {
 	return func(ctx context.Context, n *node) error {

@@ -2,8 +2,16 @@ package kubelettest
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
@@ -42,8 +50,32 @@ func connect(ctx context.Context, socket string, request *v1beta1.RegisterReques
 	return p, nil
 }
 
+// dial tries again soon: a socket is there a moment before anybody listens on it.
 func dial(socket string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	soon := grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 2, MaxDelay: 100 * time.Millisecond},
+		MinConnectTimeout: answerTime,
+	}
+	return grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(soon))
+}
+
+// AwaitRemoved waits until the plugin has taken its socket away.
+func (p *Plugin) AwaitRemoved(t testing.TB) {
+	t.Helper()
+	folder, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = folder.Close() }()
+	if err := folder.Add(filepath.Dir(p.Socket)); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Lstat(p.Socket); errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		Await(t, folder.Events)
+	}
 }
 
 // Watch opens one more device list stream, until ctx is done.

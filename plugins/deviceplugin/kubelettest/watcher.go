@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,7 +23,9 @@ type Watcher struct {
 
 	t      *testing.T
 	events *fsnotify.Watcher
-	done   chan struct{}
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
 	refuse chan string
 }
 
@@ -43,37 +46,40 @@ func StartWatcher(t *testing.T, dir string) *Watcher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Watcher{Plugins: make(chan *Plugin, 64), t: t, events: events, done: make(chan struct{}), refuse: make(chan string, 64)}
-	go func() {
-		defer close(w.done)
+	w := &Watcher{Plugins: make(chan *Plugin, 64), t: t, events: events, refuse: make(chan string, 64)}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.work.Go(func() {
 		for _, socket := range there {
-			w.find(socket)
+			w.work.Go(func() { w.find(socket) })
 		}
 		for event := range events.Events {
 			if event.Has(fsnotify.Create) {
-				w.find(event.Name)
+				w.work.Go(func() { w.find(event.Name) })
 			}
 		}
-	}()
+	})
 	t.Cleanup(w.Stop)
 	return w
 }
 
 // Stop ends the watcher. What it found stays connected.
 func (w *Watcher) Stop() {
+	w.cancel()
 	_ = w.events.Close()
-	<-w.done
+	w.work.Wait()
 }
 
 // Refuse makes the watcher refuse the next plugin.
 func (w *Watcher) Refuse(why string) { w.refuse <- why }
 
-// answerTime is how long a socket may take to answer. The event of its creation comes before anybody listens on it.
-const answerTime = 2 * time.Second
+// answerTime is how long a socket may take to answer, as in the kubelet (dialTimeoutDuration in
+// pkg/kubelet/pluginmanager/operationexecutor). The event of its creation comes before anybody listens on it.
+const answerTime = 10 * time.Second
 
-// find does what the kubelet does with a socket: it asks who is there, calls the plugin and says what came of it.
+// find does what the kubelet does with a socket: it asks who is there, calls the plugin and says what came of it. Every
+// socket is a job of its own: a dead one keeps no other waiting.
 func (w *Watcher) find(socket string) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	ctx, cancel := context.WithTimeout(w.ctx, answerTime)
 	defer cancel()
 	conn, err := dial(socket)
 	if err != nil {
@@ -91,14 +97,17 @@ func (w *Watcher) find(socket string) {
 	case why := <-w.refuse:
 		status = &registration.RegistrationStatus{Error: why}
 	default:
-		w.connect(ctx, socket, info)
+		if err := w.connect(ctx, socket, info); err != nil {
+			w.t.Logf("plugin at %s went away: %v", socket, err)
+			status = &registration.RegistrationStatus{Error: err.Error()}
+		}
 	}
 	if _, err := client.NotifyRegistrationStatus(ctx, status); err != nil {
 		w.t.Logf("plugin at %s did not wait for an answer: %v", socket, err)
 	}
 }
 
-func (w *Watcher) connect(ctx context.Context, socket string, info *registration.PluginInfo) {
+func (w *Watcher) connect(ctx context.Context, socket string, info *registration.PluginInfo) error {
 	if info.GetType() != registration.DevicePlugin {
 		w.t.Errorf("plugin at %s is a %q", socket, info.GetType())
 	}
@@ -108,9 +117,9 @@ func (w *Watcher) connect(ctx context.Context, socket string, info *registration
 	request := &v1beta1.RegisterRequest{Version: info.GetSupportedVersions()[0], Endpoint: filepath.Base(socket), ResourceName: info.GetName()}
 	p, err := connect(ctx, socket, request)
 	if err != nil {
-		w.t.Error(err)
-		return
+		return err
 	}
 	w.t.Cleanup(p.Close)
 	w.Plugins <- p
+	return nil
 }

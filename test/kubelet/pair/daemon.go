@@ -36,6 +36,13 @@ func (d *Daemon) Another() *Daemon {
 	return &Daemon{path: d.path, args: d.args, variables: d.variables, log: d.log}
 }
 
+// From is the daemon as another folder has it built. It is not running.
+func (d *Daemon) From(bin string) *Daemon {
+	other := d.Another()
+	other.path = filepath.Join(bin, d.Name())
+	return other
+}
+
 // Start starts the daemon, which must not be running.
 func (d *Daemon) Start() error {
 	d.process = exec.Command(d.path, d.args...)

@@ -176,16 +176,18 @@ func (r *Rig) WaitReady(ctx context.Context) error {
 	for _, daemon := range []*pair.Daemon{r.Pair.GPU, r.Pair.RDMA} {
 		watchers.Go(func() { failOnExit(ctx, daemon, fail) })
 	}
+	if err := r.WaitAllocatable(ctx); err != nil || !r.setup.Coordinated {
+		return err
+	}
+	return r.waitJoined(ctx)
+}
+
+// WaitAllocatable waits until the kubelet has all devices to give.
+func (r *Rig) WaitAllocatable(ctx context.Context) error {
 	if err := r.Node.WaitAllocatable(ctx, r.GPU, len(r.gpus)); err != nil {
 		return err
 	}
-	if err := r.Node.WaitAllocatable(ctx, VF, len(r.vfs)); err != nil {
-		return err
-	}
-	if !r.setup.Coordinated {
-		return nil
-	}
-	return r.waitJoined(ctx)
+	return r.Node.WaitAllocatable(ctx, VF, len(r.vfs))
 }
 
 func failOnExit(ctx context.Context, daemon *pair.Daemon, fail context.CancelCauseFunc) {

@@ -29,6 +29,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 - --sysfs-root=/sys
 - --kubelet-dir={{ .Values.kubeletDir }}
 - --run-dir={{ .Values.runDir }}
+{{- if include "tandem.topologyVolume" . }}
+- --topology-file=/topology/topo.xml
+{{- end }}
 {{- if ne .Values.log.level "info" }}
 - --log-level={{ .Values.log.level }}
 {{- end }}
@@ -93,6 +96,11 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 - {name: device-plugins, mountPath: {{ .Values.kubeletDir }}/device-plugins}
 - {name: pod-resources, mountPath: {{ .Values.kubeletDir }}/pod-resources, readOnly: true}
 - {name: pods-api, mountPath: {{ .Values.kubeletDir }}/pods-api, readOnly: true}
+{{- if .Values.topologyFile.hostPath }}
+- {name: topology, mountPath: /topology/topo.xml, readOnly: true}
+{{- else if .Values.topologyFile.existingConfigMap }}
+- {name: topology, mountPath: /topology, readOnly: true}
+{{- end }}
 {{- end }}
 
 {{- define "tandem.volumes" -}}
@@ -108,6 +116,24 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 # Asked what the pod that is being admitted wants. Kubelets before 1.37 have no such folder, and do not mind an empty one.
 - name: pods-api
   hostPath: {path: {{ .Values.kubeletDir }}/pods-api, type: DirectoryOrCreate}
+{{- include "tandem.topologyVolume" . }}
+{{- end }}
+
+{{/* Empty without a topology file. */}}
+{{- define "tandem.topologyVolume" -}}
+{{- with .Values.topologyFile }}
+{{- if or .hostPath .existingConfigMap }}
+# Which devices share a switch, on guests that do not show it.
+- name: topology
+  {{- if .hostPath }}
+  hostPath: {path: {{ .hostPath }}, type: File}
+  {{- else }}
+  configMap:
+    name: {{ .existingConfigMap }}
+    items: [{key: {{ .configKey }}, path: topo.xml}]
+  {{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "tandem.cdiVolume" -}}

@@ -1,0 +1,167 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// record is the newest Allocate, and whom the kubelet's checkpoint showed with its devices at that time. As soon as it
+// shows anybody else the kubelet is done with the container.
+type record struct {
+	resource string
+	ids      []string
+	holders  []string
+	known    bool
+	refused  bool // its container was refused after it: nothing follows
+}
+
+// grant is an Allocate as it becomes part of the ledger.
+type grant struct {
+	name       string
+	ids        []string
+	progress   progress    // of the container of the Allocate before
+	before     *allocation // the newest one until then
+	plan       *plan       // that it fulfils, nil for none
+	planned    []string    // the IDs in the order of that plan
+	allocation *allocation
+}
+
+// sure is whether the kubelet's checkpoint shows that all of the allocation is one container's.
+func (g grant) sure() bool { return g.progress == open }
+
+// allocated records what the kubelet took and returns it in the order in which the container should list it; or it says why
+// the container must not have it, in one sentence.
+func (c *coordinator) allocated(ctx context.Context, name string, ids []string) (order []string, refusal string) {
+	defer c.touched()
+	checkpoint, err := c.recorded()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout) // for all looks together
+	defer cancel()
+	double := c.conflict(ctx, name, ids)
+	answer := c.unplanned(ctx, name, ids)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if double != "" {
+		c.refuse(nil, name, ids, RefusedDouble, double)
+		return nil, double
+	}
+	if err := c.ledger.room(name, len(ids)); err != nil {
+		c.log.Error("forget an allocation", "resource", name, "devices", ids, "error", err)
+		return slices.Sorted(slices.Values(ids)), ""
+	}
+	reached := c.reached(checkpoint, err)
+	c.last = record{resource: name, ids: slices.Clone(ids), holders: checkpoint.Holders(name, ids), known: err == nil}
+	g := c.take(reached, name, ids, answer)
+	if refusal := c.misaligned(g); refusal != "" {
+		c.takeBack(g, refusal)
+		return nil, refusal
+	}
+	return c.keep(g), ""
+}
+
+// take puts devices into the ledger, for the container that they most likely are for.
+func (c *coordinator) take(reached progress, name string, ids []string, answer *intent.Answer) grant {
+	l := c.ledger
+	g := grant{name: name, ids: ids, progress: reached, before: l.newest()}
+	if p := l.livePlan(); p != nil && l.sequence > p.after && reached == complete {
+		l.plan = nil // the rest of it was not wanted
+	}
+	if l.planned(name, ids) {
+		g.plan = l.livePlan()
+		g.planned = g.plan.devices[name]
+	}
+	var found *asker
+	if answer != nil {
+		l.progress = reached
+		found = l.identify(question{resource: name, size: len(ids)}, nil, *answer, l.open(g.before))
+	}
+	c.promise.given(c.watcher(), name, ids, l.now())
+	g.allocation = l.allocate(name, ids, found)
+	return g
+}
+
+// takeBack undoes take: the container is refused.
+func (c *coordinator) takeBack(g grant, refusal string) {
+	for _, id := range g.ids {
+		c.ledger.release(g.name, id)
+	}
+	c.refuse(g.allocation, g.name, g.ids, RefusedAlignment, refusal)
+}
+
+// keep tells everybody who is to know of a grant, and returns its devices in the order in which the container should list them.
+func (c *coordinator) keep(g grant) (order []string) {
+	l, before := c.ledger, g.before
+	if g.plan != nil || before == nil || !before.lacks(g.name) || !l.sameNodes(before, g.name, g.ids) {
+		before = nil
+	}
+	order = l.inPairOrder(c.tree, g.planned, g.allocation, before, g.name, g.ids)
+	c.decisions.give(l.now(), knowledge{asker: g.allocation.asker}.container(g.allocation), g.name, order, "")
+	c.admit(g.progress, g.allocation, before, g.name, order)
+	c.observeGranted(g)
+	return order
+}
+
+// refuse takes note that the kubelet is about to fail a container, and why: nothing follows for it. Of one that the ledger does not know
+// a is nil.
+func (c *coordinator) refuse(a *allocation, name string, ids []string, outcome Outcome, reason string) {
+	c.ledger.plan, c.last.refused = nil, true
+	var container *kubelet.Container
+	if a != nil {
+		container = knowledge{asker: a.asker}.container(a)
+	}
+	c.decisions.give(c.ledger.now(), container, name, ids, reason)
+	c.observe(Verdict{Resource: name, Outcome: outcome, Refusal: reason}, a)
+}
+
+// unplanned is what the pods of the node ask for, where no plan says who is being given devices: the kubelet did not ask, or did not
+// take what it was told. PodResources List is never read here.
+func (c *coordinator) unplanned(ctx context.Context, name string, ids []string) *intent.Answer {
+	c.mu.Lock()
+	planned := c.ledger.planned(name, ids)
+	c.mu.Unlock()
+	if planned {
+		return nil
+	}
+	return c.askedFor(ctx)
+}
+
+// reached is the progress of the container of the newest Allocate. Once the kubelet is done with it the checkpoint tells its name.
+func (c *coordinator) reached(now kubelet.Checkpoint, err error) progress {
+	if errors.Is(err, errHangs) {
+		c.log.Warn("judge who asks without the kubelet's checkpoint", "error", err)
+	}
+	reached, newest := c.last.progress(now, err), c.ledger.newest()
+	if reached == complete && newest != nil && newest.container == "" {
+		newest.container = c.last.container(now)
+	}
+	return reached
+}
+
+// container names the container that a checkpoint shows with the newest Allocate and did not before, "" for none.
+func (r record) container(now kubelet.Checkpoint) string {
+	for _, holder := range now.Holders(r.resource, r.ids) {
+		if !slices.Contains(r.holders, holder) {
+			_, name, _ := strings.Cut(holder, "/")
+			return name
+		}
+	}
+	return ""
+}
+
+// progress tells how far the kubelet is with the container of the newest Allocate.
+func (r record) progress(now kubelet.Checkpoint, err error) progress {
+	switch {
+	case r.refused:
+		return complete
+	case !r.known || err != nil:
+		return unknown
+	case slices.Equal(r.holders, now.Holders(r.resource, r.ids)):
+		return open
+	default:
+		return complete
+	}
+}

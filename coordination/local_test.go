@@ -1,0 +1,102 @@
+package coordination
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// serverAndClient are two plugins: one that serves itself, and one that asks it over the socket.
+func serverAndClient(t *testing.T) (server *Node, members map[string]*Member, log *lockedBuffer) {
+	t.Helper()
+	dir := filepath.Join(shortDir(t), "run")
+	log, logger := newLog()
+	server, _ = startWith(t, Config{RunDir: dir, Log: logger})
+	members = map[string]*Member{gpus: server.Member(gpus, GPU)}
+	members[gpus].Publish(threeGPUs)
+	await(t, dir, connected(gpus))
+	client, _ := startWith(t, Config{RunDir: dir, Log: logger})
+	members[vfs] = client.Member(vfs, VF)
+	members[vfs].Publish(Announcement{Devices: []Device{
+		{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}, {ID: "vf1", Address: topology.Address{Bus: 3}, Healthy: true},
+	}})
+	await(t, dir, connected(gpus, vfs))
+	return server, members, log
+}
+
+var offered = map[string][]string{gpus: {"a", "b", "gpu0"}, vfs: {"vf0", "vf1"}}
+
+// A mistake that makes the coordinator panic costs one answer, which the plugin gives itself; the daemon and the coordinator live on.
+func TestPanicCostsOneAnswer(t *testing.T) {
+	server, members, log := serverAndClient(t)
+	c := server.serving.Load().coordinator
+	look := c.look
+	setLook := func(f func(context.Context) (kubelet.View, error)) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.look = f
+	}
+	for name, member := range members {
+		setLook(func(context.Context) (kubelet.View, error) { panic("a mistake") })
+		if got := member.Prefer(t.Context(), offered[name], nil, 1); len(got) != 1 {
+			t.Errorf("%s: %v", name, got)
+		}
+		setLook(look)
+		if got := member.Prefer(t.Context(), offered[name], nil, 1); len(got) != 1 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	text := log.String()
+	if n := strings.Count(text, "a mistake"); n != 2 {
+		t.Errorf("%d panics were logged", n)
+	}
+	if together, alone := strings.Count(text, "source=coordinator"), strings.Count(text, "source=local"); together < 1 || alone < 2 {
+		t.Errorf("%d answers of the coordinator, %d without it", together, alone)
+	}
+}
+
+// The server of one's own process refuses what the socket refuses, ends at the deadline, and keeps no list of the asker's.
+func TestOwnServer(t *testing.T) {
+	server, _, _ := serverAndClient(t)
+	own, err := server.server()
+	if _, direct := own.(local); !direct || err != nil {
+		t.Fatalf("asks %T, %v", own, err)
+	}
+	if _, err := own.Pair(t.Context(), &api.PairRequest{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := own.Allocated(t.Context(), &api.AllocatedRequest{Devices: make([]string, maxDevices+1)}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("too many devices: %v", err)
+	}
+	question := &api.PreferRequest{Resource: gpus, Available: slices.Clone(offered[gpus]), Size: 2}
+	answer, err := own.Prefer(t.Context(), question)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := slices.Clone(answer.GetDevices())
+	clear(question.Available)
+	clear(answer.Devices)
+	c := server.serving.Load().coordinator
+	c.mu.Lock()
+	if plan := c.ledger.plan.devices[gpus]; !slices.Equal(plan, first) {
+		t.Errorf("%v are planned after %v were given", plan, first)
+	}
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	question.Available = offered[gpus]
+	_, err = own.Prefer(short, question)
+	c.mu.Unlock()
+	if status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("a coordinator that hangs: %v", err)
+	}
+}

@@ -1,0 +1,49 @@
+package coordination
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// The tree is read again for what another process announces, and for a healthy device that it lacks; not for what was announced by a
+// plugin that has read it.
+func TestTreeIsReadOncePerChange(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "sys")
+	recorded, err := machines.Load("oci-mi300x-derived", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := recorded.Layout(root); err != nil {
+		t.Fatal(err)
+	}
+	announce := func(id string, own, healthy bool) Announcement {
+		address, err := topology.ParseAddress(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Announcement{own: own, Devices: []Device{{ID: id, Address: address, Healthy: healthy}}}
+	}
+	m := &machine{root: root}
+	if _, err := m.read(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name         string
+		announcement Announcement
+		read         bool
+	}{
+		{"its own plugin's, known", announce("0000:0c:00.0", true, true), false},
+		{"its own plugin's, gone", announce("0000:0c:00.7", true, false), false},
+		{"its own plugin's, new", announce("0000:0c:00.1", true, true), true},
+		{"another process's", announce("0000:0c:00.0", false, true), true},
+	} {
+		before := m.newest()
+		tree, err := m.treeFor(c.announcement)
+		if err != nil || tree != m.newest() || (tree != before) != c.read {
+			t.Errorf("%s: read %t, want %t; %v", c.name, tree != before, c.read, err)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+// Package docs finds the commands that the documents show, so that tests can run every one of them.
+//
+// A command is what begins with one of [Programs]: on a line of a block of shell ("sh"), behind "$ " on a line of a console, on an
+// indented line, or in backquotes with at least one argument.
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Files are the documents, below the root of the repository.
+var Files = []string{"README.md", "CONTRIBUTING.md", "deployments/MIGRATE.md", "deployments/monitoring/METRICS.md"}
+
+// Programs are those that the documents may tell a reader to run, and where the test is that runs them.
+var Programs = map[string]string{
+	"tandem":                      "cmd/tandem/readme_test.go",
+	"tandem-gpu":                  "test/chart/chart_test.go",
+	"helm":                        "test/chart/docs_test.go",
+	"kubectl":                     "test/chart/docs_test.go",
+	"deployments/kubelet/roll.sh": "deployments/kubelet_test.go",
+	"make":                        "test/docs/docs_test.go",
+}
+
+// Command is one command with its arguments, as a shell would have split them. Redirections are left out, and so are sudo and the
+// folder of a built program.
+type Command struct {
+	Where   string // "README.md:12"
+	Program string
+	Args    []string
+	Output  string // that a console shows; "" for none
+}
+
+// String is for people.
+func (c Command) String() string {
+	return fmt.Sprintf("%s: %s %s", c.Where, c.Program, strings.Join(c.Args, " "))
+}
+
+// Of returns the commands of one program in all documents. The root is that of the repository.
+func Of(root, program string) ([]Command, error) {
+	all, err := All(root)
+	return slices.DeleteFunc(all, func(c Command) bool { return c.Program != program }), err
+}
+
+// All returns the commands of all documents. It is an error if a block of shell has another program than Programs.
+func All(root string) (all []Command, err error) {
+	for _, file := range Files {
+		content, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			return nil, err
+		}
+		commands, err := find(file, string(content))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, commands...)
+	}
+	return all, nil
+}
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// find goes through the lines of a document.
+func find(file, text string) (all []Command, err error) {
+	lines := strings.Split(text, "\n")
+	fence, fenced := "", false
+	for i := 0; i < len(lines); i++ {
+		where := fmt.Sprintf("%s:%d", file, i+1)
+		prompt, isPrompt := strings.CutPrefix(lines[i], "$ ")
+		switch language, isFence := strings.CutPrefix(lines[i], "```"); {
+		case isFence:
+			fence, fenced = language, !fenced
+		case fenced && fence == "console" && isPrompt:
+			commands, _ := split(where, prompt)
+			for ; len(commands) > 0 && !strings.HasPrefix(lines[i+1], "```"); i++ {
+				commands[0].Output += lines[i+1] + "\n"
+			}
+			all = append(all, commands...)
+		case fenced && fence != "sh":
+		case fenced || strings.HasPrefix(lines[i], "    "):
+			command := lines[i]
+			commands, whole := split(where, command)
+			for ; !whole; commands, whole = split(where, command) {
+				if i++; i == len(lines) {
+					return nil, fmt.Errorf("%s: a command without an end", where)
+				}
+				command += "\n" + lines[i]
+			}
+			if i := slices.IndexFunc(commands, unknown); fenced && i >= 0 {
+				return nil, fmt.Errorf("%s: no test runs %s", where, commands[i].Program)
+			}
+			all = append(all, slices.DeleteFunc(commands, unknown)...)
+		default:
+			all = append(all, spans(where, lines[i])...)
+		}
+	}
+	return all, nil
+}
+
+func unknown(c Command) bool {
+	_, known := Programs[c.Program]
+	return !known
+}
+
+// spans are the commands in backquotes on a line of text. A program's name alone is only its name.
+func spans(where, line string) (all []Command) {
+	for _, span := range quoted.FindAllStringSubmatch(line, -1) {
+		commands, _ := split(where, span[1])
+		all = append(all, slices.DeleteFunc(commands, func(c Command) bool { return unknown(c) || len(c.Args) == 0 })...)
+	}
+	return all
+}
+
+// split does what a shell does with quotes, comments, redirections and "&&" or "|"; whole is false where the command goes on in the next
+// line. It knows no more of a shell than the documents use.
+func split(where, text string) (all []Command, whole bool) {
+	var words []string
+	var word strings.Builder
+	begun := false
+	endWord := func() {
+		if begun {
+			words = append(words, word.String())
+		}
+		word.Reset()
+		begun = false
+	}
+	endCommand := func() {
+		endWord()
+		if c, ok := command(where, words); ok {
+			all = append(all, c)
+		}
+		words = nil
+	}
+	quote := rune(0)
+	runes := []rune(text)
+	for i := 0; i < len(runes); i++ {
+		switch r := runes[i]; {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(r)
+		case r == '\'' || r == '"':
+			quote, begun = r, true
+		case r == '\\' && i+1 == len(runes):
+			return nil, false
+		case r == '\\' && runes[i+1] == '\n':
+			i++
+			endWord()
+		case r == '#' && !begun:
+			for i+1 < len(runes) && runes[i+1] != '\n' {
+				i++
+			}
+		case r == '\n' || r == '&' || r == '|':
+			endCommand()
+		case r == ' ' || r == '\t':
+			endWord()
+		default:
+			word.WriteRune(r)
+			begun = true
+		}
+	}
+	if quote != 0 {
+		return nil, false
+	}
+	endCommand()
+	return all, true
+}
+
+// command makes one of words; false where there are none.
+func command(where string, words []string) (Command, bool) {
+	words = slices.DeleteFunc(words, func(word string) bool { return strings.HasPrefix(word, ">") })
+	if len(words) > 0 && words[0] == "sudo" {
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return Command{}, false
+	}
+	return Command{Where: where, Program: strings.TrimPrefix(words[0], "bin/"), Args: words[1:]}, true
+}
