@@ -175,7 +175,11 @@ func (r *verification) table() []byte {
 	if !r.InOrder {
 		order = "not " + order
 	}
-	fmt.Fprintf(&out, "%s: %d GPUs, %d VFs, pairs %s, pairs.json %s\n", verdict, len(r.GPUs), len(r.VFs), order, r.PairsFile)
+	file := "pairs.json " + r.PairsFile
+	if r.PairsFile == "absent" {
+		file = "no pairs.json" // which is no fault: the pool has to ask for it
+	}
+	fmt.Fprintf(&out, "%s: %d GPUs, %d VFs, pairs %s, %s\n", verdict, len(r.GPUs), len(r.VFs), order, file)
 	return out.Bytes()
 }
 

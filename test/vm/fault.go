@@ -22,12 +22,13 @@ var faults = []fault{
 	{"kill -9 of tandem-rdma", inGuest("kill -9 $(pidof tandem-rdma)"), []string{"tandem-rdma"}, 2},
 	{"kubelet restart", inGuest("systemctl restart kubelet"), daemons, 2},
 	{"rolling update", func(ctx context.Context, n *node) error { return n.rollOut(ctx) }, nil, 2},
-	{"VFs made again", remakeVFs, nil, 4}, // more than are left of the first socket
+	{"VFs made again", remakeVFs(0), nil, 4}, // more than are left of the first socket
 	{"clock ten minutes ahead", inGuest(setClock("+ 600")), nil, 2},
 	{"clock ten minutes back", inGuest(setClock("- 600")), nil, 2},
 }
 
-var lostVF = fault{"a VF is gone", loseVF, nil, 4}
+// lostVF lasts until the machine starts again.
+var lostVF = fault{"one VF less", remakeVFs(1), nil, 4}
 
 var reboot = fault{"node reboot", func(ctx context.Context, n *node) error { return n.reboot(ctx) }, daemons, 2}
 
@@ -45,28 +46,22 @@ const lastNIC = "$(ls -d /sys/bus/pci/drivers/igb/0* | tail -n 1)"
 
 // settle has the containers' view of sysfs forget what is gone, which an overlay remembers. Then it tells of a change: of an
 // RDMA device that comes late the kernel would, if the device were the NIC's own.
-const settle = "\necho 2 >/proc/sys/vm/drop_caches; echo change >" + lastNIC + "/uevent"
+const settle = " &&\necho 2 >/proc/sys/vm/drop_caches && echo change >" + lastNIC + "/uevent"
 
-// remakeVFs takes all VFs of a NIC away and makes them again, as when their number is changed.
-func remakeVFs(ctx context.Context, n *node) error {
-	if _, err := n.run(ctx, "echo 0 >"+lastNIC+"/sriov_numvfs"+settle); err != nil {
-		return err
+// remakeVFs takes all VFs of a NIC away and makes them again, as it is when their number is changed, or fewer.
+func remakeVFs(fewer int) func(context.Context, *node) error {
+	return func(ctx context.Context, n *node) error {
+		if _, err := n.run(ctx, "echo 0 >"+lastNIC+"/sriov_numvfs"+settle); err != nil {
+			return err
+		}
+		if err := n.offers(ctx, vfResource, n.machine.vfs()-n.machine.vfsPerPF); err != nil {
+			return err
+		}
+		if _, err := n.run(ctx, fmt.Sprintf("echo %d >%s/sriov_numvfs && guest rdma", n.machine.vfsPerPF-fewer, lastNIC)+settle); err != nil {
+			return err
+		}
+		return n.offers(ctx, vfResource, n.machine.vfs()-fewer)
 	}
-	if err := n.offers(ctx, vfResource, n.machine.vfs()-n.machine.vfsPerPF); err != nil {
-		return err
-	}
-	if _, err := n.run(ctx, fmt.Sprintf("echo %d >%s/sriov_numvfs && guest rdma", n.machine.vfsPerPF, lastNIC)+settle); err != nil {
-		return err
-	}
-	return n.offers(ctx, vfResource, n.machine.vfs())
-}
-
-// loseVF takes one VF off the bus. It comes back when the machine starts again.
-func loseVF(ctx context.Context, n *node) error {
-	if _, err := n.run(ctx, "echo 1 >"+lastNIC+"/virtfn0/remove"+settle); err != nil {
-		return err
-	}
-	return n.offers(ctx, vfResource, n.machine.vfs()-1)
 }
 
 // suffer has a fault happen while a pod with two pairs runs. That pod has to live on, with its devices, and the next one

@@ -53,7 +53,7 @@ echo "verify $?"
 %s`
 
 func (a ask) container(name, gpuResource string) corev1.Container {
-	then := "exec sleep 1000000"
+	then := "trap exit TERM; sleep 1000000 & wait" // a first process that only sleeps has to be killed
 	if a.init {
 		then = "exit 0"
 	}

@@ -107,11 +107,6 @@ func (t *tester) boot(ctx context.Context, k *cluster, m machine, o options) err
 			}
 		}
 	}
-	if m.multus {
-		if err := t.stage(ctx, "Multus", 10*time.Minute, func(ctx context.Context) error { return t.multus(ctx, m.setups[0]) }); err != nil {
-			return err
-		}
-	}
 	if m.plain {
 		if err := t.roll(ctx, "back", "none", "none"); err != nil {
 			return err
@@ -160,6 +155,9 @@ func (t *tester) more(ctx context.Context, s setup, o options) error {
 			step{"the stock plugins, and back", 10 * time.Minute, func(ctx context.Context) error { return t.swap(ctx, s) }},
 			step{lostVF.name, 10 * time.Minute, func(ctx context.Context) error { return t.suffer(ctx, s, lostVF) }},
 			step{reboot.name, 15 * time.Minute, func(ctx context.Context) error { return t.restart(ctx, s) }})
+	}
+	if t.node.machine.multus {
+		steps = append(steps, step{"Multus", 10 * time.Minute, func(ctx context.Context) error { return t.multus(ctx, s) }})
 	}
 	for _, step := range steps {
 		if err := t.stage(ctx, step.name, step.limit, step.do); err != nil {

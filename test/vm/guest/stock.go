@@ -37,7 +37,7 @@ func serveStock() error {
 			return fmt.Errorf("offer %s: %w", plugin.resource, err)
 		}
 	}
-	fmt.Println(time.Now().Format(time.RFC3339Nano), "msg=registered") // what the host waits for
+	fmt.Fprintln(os.Stdout, time.Now().Format(time.RFC3339Nano), "msg=registered") // what the host waits for
 	return <-ended
 }
 
