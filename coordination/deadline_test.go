@@ -24,18 +24,25 @@ const answerLimit = 100 * time.Millisecond
 
 var threeGPUs = Announcement{Devices: []Device{{ID: "gpu0", Healthy: true}, {ID: "a", Healthy: true}, {ID: "b", Healthy: true}}}
 
-// answers asks a member a few times and returns the shortest time: on a busy machine others are longer, for other reasons. Every
-// answer has to be usable.
+// answers asks a member a few times and returns the shortest time. Every answer has to be usable.
 func answers(t *testing.T, member *Member) time.Duration {
 	t.Helper()
-	var took []time.Duration
-	for range 5 {
-		began := time.Now()
-		got := member.Prefer(t.Context(), []string{"b", "a", "gpu0"}, nil, 2)
-		took = append(took, time.Since(began))
-		if len(got) != 2 || got[0] == got[1] {
-			t.Fatalf("prefer 2 of 3: %v", got)
+	return shortest(func() {
+		if got := member.Prefer(t.Context(), []string{"b", "a", "gpu0"}, nil, 2); len(got) != 2 || got[0] == got[1] {
+			t.Errorf("prefer 2 of 3: %v", got)
 		}
+	})
+}
+
+// shortest is the shortest time of a few times, and of some more while it is above the limit: on a busy machine others are longer, for
+// other reasons.
+func shortest(do func()) time.Duration {
+	const few, most = 5, 30
+	var took []time.Duration
+	for len(took) < few || len(took) < most && slices.Min(took) > answerLimit {
+		began := time.Now()
+		do()
+		took = append(took, time.Since(began))
 	}
 	return slices.Min(took)
 }
@@ -91,9 +98,13 @@ func TestAnswersBesideABadServer(t *testing.T) {
 			if took := answers(t, member); took > answerLimit {
 				t.Errorf("answered after %s", took)
 			}
-			began := time.Now()
-			if _, err := member.Allocated(t.Context(), []string{"gpu0"}); err != nil || time.Since(began) > 2*answerLimit {
-				t.Errorf("allocated: %v, after %s", err, time.Since(began))
+			took := shortest(func() {
+				if _, err := member.Allocated(t.Context(), []string{"gpu0"}); err != nil {
+					t.Error(err)
+				}
+			})
+			if took > answerLimit {
+				t.Errorf("allocated after %s", took)
 			}
 			stop()
 			listener.Close()

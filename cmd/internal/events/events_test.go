@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -135,12 +134,8 @@ func TestForbiddenEventsAreCounted(t *testing.T) {
 func TestNothingWaitsForTheAPIServer(t *testing.T) {
 	s, c, outcomes := open(t, http.StatusCreated)
 	const told = 2*maxWaiting + 1
-	began := time.Now()
-	for range told {
+	for range told { // which would not end: nothing is answered until then
 		s.Tell(verdict(coordination.Degraded))
-	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("%d events took %s", told, took)
 	}
 	close(c.hold)
 	var all []string
