@@ -125,6 +125,15 @@ func (n *node) lateAnswers(ctx context.Context) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(output))
 }
 
+// decisions counts the coordinator's decisions, and those for which a source told who asks.
+func (n *node) decisions(ctx context.Context, source string) (named, all int, err error) {
+	lines, err := n.run(ctx, "cat /var/log/pods/kube-system_tandem-*/*/*.log | grep -e msg=prefer | grep -e source=coordinator; true")
+	if err != nil {
+		return 0, 0, err
+	}
+	return strings.Count(lines, `reason="`+source+": "), strings.Count(lines, "msg=prefer"), nil
+}
+
 // holdings are owners by device, "namespace/pod/container" by "resource id".
 type holdings map[string]string
 

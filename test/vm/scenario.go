@@ -25,6 +25,7 @@ type setup struct {
 	deploy    string // a folder below deploy
 	tandem    bool   // every pair has to be on one switch
 	pairsFile bool   // containers have a pairs.json
+	source    string // that has to tell what containers want, "" for whichever does
 	scenarios []scenario
 }
 
@@ -56,22 +57,23 @@ var kinds = []scenario{
 // boots are the machines that the options ask for.
 func boots(o options) []machine {
 	if o.short {
-		shipped := setup{"Tandem", mi300x.deploy, true, false, []scenario{pair(4), pair(8)}}
+		shipped := setup{name: "Tandem", deploy: mi300x.deploy, tandem: true, scenarios: []scenario{pair(4), pair(8)}}
 		return []machine{{shape: mi300x, vfsPerPF: 4, setups: []setup{shipped}}}
 	}
 	sizes := []scenario{pair(1), pair(2), pair(4)}
 	all, refused := append(slices.Clone(sizes), pair(8)), append(slices.Clone(sizes), refusedPair(8))
 	shipped := func(s shape, more ...scenario) setup {
-		return setup{"Tandem, as shipped", s.deploy, true, false, slices.Concat(all, more)}
+		return setup{name: "Tandem, as shipped", deploy: s.deploy, tandem: true, scenarios: slices.Concat(all, more)}
 	}
+	intent := setup{name: "Tandem, told by the kubelet", deploy: "intent", tandem: true, source: "kubelet", scenarios: slices.Concat(all, kinds)}
 	hints := func(scenarios []scenario) setup {
-		return setup{"Tandem, hints for VFs and pairs.json", "hints", true, true, scenarios}
+		return setup{name: "Tandem, hints for VFs and pairs.json", deploy: "hints", tandem: true, pairsFile: true, scenarios: scenarios}
 	}
 	stock := func(scenarios []scenario) setup {
-		return setup{"stock, no preferred allocation", "stock", false, false, scenarios}
+		return setup{name: "stock, no preferred allocation", deploy: "stock", scenarios: scenarios}
 	}
 	return slices.DeleteFunc([]machine{
-		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x, kinds...), hints(refused), stock(refused)}},
+		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x, kinds...), intent, hints(refused), stock(refused)}},
 		{shape: mi300x, vfsPerPF: 1, multus: true, setups: []setup{shipped(mi300x), hints(all), stock(all)}},
 		{shape: h100, vfsPerPF: 2, setups: []setup{shipped(h100, kinds...)}},
 	}, func(m machine) bool {
@@ -209,6 +211,21 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	}
 	_, err := t.node.kubectl(ctx, "", "delete", "pod", "--all")
 	return err
+}
+
+// told adds a row on whether a set-up's source told who asks, whenever a plugin was asked.
+func (t *tester) told(ctx context.Context, s setup) error {
+	start := time.Now()
+	named, all, err := t.node.decisions(ctx, s.source)
+	if err != nil {
+		return err
+	}
+	r := row{setup: t.title(s), scenario: "decisions with what the " + s.source + " knows", note: fmt.Sprintf("%d of %d", named, all), took: time.Since(start)}
+	if named == 0 || named < all {
+		r.problem = "the others were made without it"
+	}
+	t.add(r)
+	return nil
 }
 
 // agreed adds a row on whether the kubelet, the ledger and the API server say the same.

@@ -135,6 +135,11 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 			return err
 		}
 	}
+	if s.source != "" {
+		if err := t.told(ctx, s); err != nil {
+			return err
+		}
+	}
 	return t.agreed(ctx, s, "after the scenarios")
 }
 
