@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -95,10 +96,24 @@ func requests(p *corev1.Pod, c *corev1.Container) map[string]int {
 // class Guaranteed (guaranteedCPUs in pkg/kubelet/cm/cpumanager/policy_static.go).
 func exclusive(p *corev1.Pod, c *corev1.Container) int {
 	cpus := c.Resources.Requests.Cpu()
-	if p.Status.QOSClass != corev1.PodQOSGuaranteed || cpus.MilliValue()%1000 != 0 || cpus.Value() > maxRequest {
+	if !guaranteed(p) || cpus.MilliValue()%1000 != 0 || cpus.Value() > maxRequest {
 		return 0
 	}
 	return int(cpus.Value())
+}
+
+// guaranteed reports whether every container of a pod is sure of all the CPU and memory that it may use, which makes its class
+// Guaranteed (ComputePodQOS in pkg/apis/core/v1/helper/qos). What is given to the pod as a whole is not looked at.
+func guaranteed(p *corev1.Pod) bool {
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			limit, request := c.Resources.Limits[name], c.Resources.Requests[name]
+			if limit.IsZero() || limit.Cmp(request) != 0 {
+				return false
+			}
+		}
+	}
+	return p.Spec.Resources == nil
 }
 
 // maxRequest is beyond any node's number of devices: what is larger is no question of ours.
