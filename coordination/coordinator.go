@@ -26,10 +26,13 @@ type coordinator struct {
 	granted   func() ([]kubelet.Granted, error)           // what the checkpoint says of containers
 	pods      func(context.Context) (intent.Answer, bool) // what pods ask for; false where no source tells; nil: never
 	alignment intent.Alignment                            // of pods that say nothing
-	pairsDir  string
-	log       *slog.Logger
-	observer  Observer // nil for none
-	touched   func()   // something has changed that a checkpoint holds; must not block
+
+	allocatableCPUs func(context.Context) ([]int64, error) // that containers can have alone; nil: never
+	nodeCPUs        func() map[int]topology.CPUSet         // by NUMA node
+	pairsDir        string
+	log             *slog.Logger
+	observer        Observer // nil for none
+	touched         func()   // something has changed that a checkpoint holds; must not block
 
 	mu        sync.Mutex
 	tree      *topology.Tree
@@ -91,7 +94,7 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.ledger
-	l.asked, l.progress = asked, c.reached(now.checkpoint, now.checkpointErr)
+	l.asked, l.progress, l.cpus = asked, c.reached(now.checkpoint, now.checkpointErr), now.cpus
 	r := l.resources[q.resource]
 	holder, known := c.asking(q, now.view, now.answer)
 	if now.view != nil {
@@ -122,10 +125,13 @@ type seen struct {
 	checkpointErr error
 	view          *kubelet.View  // nil where PodResources could not be read, or not safely
 	answer        *intent.Answer // nil where no source tells
+	cpus          *cpus          // nil where they do not matter, or are not known
 }
 
 // lookFor reads everything at once. PodResources is read where that is safe: not while devices of this very container may be in flight.
 func (c *coordinator) lookFor(ctx context.Context, q question) (s seen) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	var all sync.WaitGroup
 	all.Go(func() { s.answer = c.askedFor(ctx) })
 	all.Go(func() { s.checkpoint, s.checkpointErr = c.recorded() })
@@ -133,6 +139,7 @@ func (c *coordinator) lookFor(ctx context.Context, q question) (s seen) {
 		s.view = c.holdings(ctx)
 	}
 	all.Wait()
+	s.cpus = c.cpusFor(ctx, q, s)
 	return s
 }
 

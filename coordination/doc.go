@@ -38,7 +38,8 @@
 // is asked for, of the one pod that has not been admitted. The first question is then answered for all that the container wants, one
 // half for each resource name, and what it does not want is not planned for. See asker.go and wanted.go. The same tells whom
 // the kubelet gives devices without a question, what a scheduler chose, and whether the pod is to be refused when its pairs
-// cannot be on one switch each (alignment.go).
+// cannot be on one switch each (alignment.go). And where VFs have no NUMA node, the CPUs that the container is to have alone say which
+// one its GPUs will be on (cpus.go).
 //
 // PodResources List, read inside GetPreferredAllocation (never inside Allocate, where it can make the kubelet hand a device
 // out twice), shows the owners and which devices became free. It also shows every pod from just before its admission, so that

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -262,7 +263,8 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		ledger:    newLedger(time.Now),
 	}
 	if n.config.Intent.Sources.Has(intent.PodResources) {
-		c.look = pods.List
+		c.look, c.allocatableCPUs = pods.List, pods.AllocatableCPUs
+		c.nodeCPUs = func() map[int]topology.CPUSet { return topology.CPUs(os.DirFS(n.config.SysRoot)) }
 	}
 	c.recover(store)
 	n.config.Log.Info("serve coordination", "socket", SocketPath(n.config.RunDir))

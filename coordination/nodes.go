@@ -26,9 +26,9 @@ const maxNodes = 8
 //
 // The rule is that of pkg/kubelet/cm/topologymanager (policy_restricted.go, policy.go) and
 // devicemanager/topology_hints.go: there must be one set of nodes that has enough free devices of every resource and is,
-// for every resource, as small as all its devices, free or not, allow; of several the one with the lowest numbers is taken. CPU and
-// memory managers can narrow it further; distances between nodes (prefer-closest-numa-nodes), which matter beyond two
-// nodes, are not looked at.
+// for every resource, as small as all its devices, free or not, allow; of several the one with the lowest numbers is taken. CPUs
+// that a container has alone are a demand like devices. The memory manager can narrow it further; distances between nodes
+// (prefer-closest-numa-nodes), which matter beyond two nodes, are not looked at.
 func PredictNodes(demands []Demand) ([]int, bool) {
 	numbers := nodeNumbers(demands)
 	if len(numbers) == 0 {

@@ -85,7 +85,17 @@ func (l *ledger) demands(a *asker, holder *allocation) []Demand {
 		demand.Free = append(demand.Free, demand.Reused...)
 		demands = append(demands, demand)
 	}
+	if count := a.pod.Containers[a.index].CPUs; count > 0 && l.cpus != nil {
+		if all := append(slices.Clip(demands), l.cpus.demand(count)); fits(all) {
+			return all
+		}
+	}
 	return demands
+}
+
+func fits(demands []Demand) bool {
+	_, admitted := PredictNodes(demands)
+	return admitted
 }
 
 // demand is a number of devices of some resources as the Topology Manager looks at it.

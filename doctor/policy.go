@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 const fixKubelet = "tandem doctor --fix-kubelet, or in the kubelet's configuration: "
@@ -129,13 +131,13 @@ func quoted(s string) string { return strconv.Quote(s) }
 
 // reserved are the CPUs that no container gets: those that are named or, of an amount, the lowest, which is where the static policy
 // mostly takes them (takeByTopology in pkg/kubelet/cm/cpumanager/policy_static.go).
-func (e *examination) reserved() (cpus, error) {
+func (e *examination) reserved() (topology.CPUSet, error) {
 	if e.kubelet.ReservedCPUs != "" {
-		return parseCPUs(e.kubelet.ReservedCPUs)
+		return topology.ParseCPUSet(e.kubelet.ReservedCPUs)
 	}
 	amount := cores(orZero(e.kubelet.KubeReserved["cpu"])) + cores(orZero(e.kubelet.SystemReserved["cpu"]))
-	set := cpus{}
-	all := allCPUs(nodeCPUs(e.Sys))
+	set := topology.CPUSet{}
+	all := allCPUs(topology.CPUs(e.Sys))
 	for n := 0; len(set) < amount && len(set) < len(all); n++ {
 		if all[n] {
 			set[n] = true
@@ -152,12 +154,12 @@ func orZero(amount any) any {
 }
 
 // reservedPlaces: CPUs that are not there, and NUMA nodes of which nothing is left.
-func (e *examination) reservedPlaces(reserved cpus) {
-	nodes := nodeCPUs(e.Sys)
+func (e *examination) reservedPlaces(reserved topology.CPUSet) {
+	nodes := topology.CPUs(e.Sys)
 	if len(nodes) == 0 {
 		return
 	}
-	if missing := reserved.without(allCPUs(nodes)); len(missing) > 0 {
+	if missing := reserved.Without(allCPUs(nodes)); len(missing) > 0 {
 		e.find(Finding{
 			ID: "reserved-cpus", Severity: Error,
 			Summary:  fmt.Sprintf("reservedSystemCPUs names CPUs that the machine does not have: %s.", missing),
@@ -167,7 +169,7 @@ func (e *examination) reservedPlaces(reserved cpus) {
 		})
 	}
 	for number, set := range nodes {
-		if len(set) > 0 && len(set.without(reserved)) == 0 {
+		if len(set) > 0 && len(set.Without(reserved)) == 0 {
 			e.find(Finding{
 				ID: "reserved-cpus", Severity: Error,
 				Summary:  fmt.Sprintf("All CPUs of NUMA node %d are reserved for the system.", number),
@@ -181,8 +183,8 @@ func (e *examination) reservedPlaces(reserved cpus) {
 
 // suggestedCPUs is the first CPU of every NUMA node.
 func (e *examination) suggestedCPUs() string {
-	set := cpus{}
-	for _, list := range nodeCPUs(e.Sys) {
+	set := topology.CPUSet{}
+	for _, list := range topology.CPUs(e.Sys) {
 		for n := 0; len(list) > 0; n++ {
 			if list[n] {
 				set[n] = true

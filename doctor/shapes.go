@@ -58,7 +58,7 @@ func (n Node) demands(gpus, vfs int) []coordination.Demand {
 		return demands
 	}
 	wanted := coordination.Demand{Count: n.CPUs}
-	for number, set := range nodeCPUs(n.Sys) {
+	for number, set := range topology.CPUs(n.Sys) {
 		for cpu := range set {
 			wanted.All = append(wanted.All, topology.Node(number))
 			if !reserved[cpu] {

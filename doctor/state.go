@@ -8,6 +8,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // stateFile is what the CPU and memory managers leave for their next start (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
@@ -63,11 +65,11 @@ func (e *examination) staleState(name, id, policy string) *stateFile {
 // cpuState checks what the static policy checks when it starts (validateState in pkg/kubelet/cm/cpumanager/policy_static.go).
 func (e *examination) cpuState() {
 	state := e.staleState("cpu_manager_state", "cpu-state", e.kubelet.CPUPolicy)
-	nodes := nodeCPUs(e.Sys)
+	nodes := topology.CPUs(e.Sys)
 	if state == nil || e.kubelet.CPUPolicy != "static" || state.DefaultCPUSet == "" || len(nodes) == 0 {
 		return
 	}
-	shared, err := parseCPUs(state.DefaultCPUSet)
+	shared, err := topology.ParseCPUSet(state.DefaultCPUSet)
 	if err != nil {
 		return
 	}
@@ -81,19 +83,19 @@ func (e *examination) cpuState() {
 			Fix:      []string{"drain the node, then: " + restarted("rm "+path)},
 		})
 	}
-	if reserved, err := e.reserved(); err == nil && len(reserved.without(shared)) > 0 {
+	if reserved, err := e.reserved(); err == nil && len(reserved.Without(shared)) > 0 {
 		stale("CPUs that are reserved are given to containers in cpu_manager_state.", "reserved: "+reserved.String())
 		return
 	}
 	known := maps.Clone(shared)
 	for _, containers := range state.Entries {
 		for _, list := range containers {
-			if own, err := parseCPUs(list); err == nil {
+			if own, err := topology.ParseCPUSet(list); err == nil {
 				maps.Copy(known, own)
 			}
 		}
 	}
-	if all := allCPUs(nodes); len(all.without(known)) > 0 || len(known.without(all)) > 0 {
+	if all := allCPUs(nodes); len(all.Without(known)) > 0 || len(known.Without(all)) > 0 {
 		stale("The CPUs in cpu_manager_state are not those of the machine.", "CPUs of this machine: "+all.String())
 	}
 }

@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ type Container struct {
 	Name     string
 	Role     Role
 	Requests map[string]int // devices wanted, by resource name; extended resources only, none that is 0
+	CPUs     int            // that the kubelet's static CPU policy gives it alone; 0 where it shares them with others
 }
 
 // Role says what becomes of a container's devices.
@@ -67,10 +69,10 @@ func newPod(p *corev1.Pod) Pod {
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			role = Sidecar
 		}
-		pod.Containers = append(pod.Containers, Container{Name: c.Name, Role: role, Requests: requests(p, &c)})
+		pod.Containers = append(pod.Containers, Container{Name: c.Name, Role: role, Requests: requests(p, &c), CPUs: exclusive(p, &c)})
 	}
 	for _, c := range p.Spec.Containers {
-		pod.Containers = append(pod.Containers, Container{Name: c.Name, Requests: requests(p, &c)})
+		pod.Containers = append(pod.Containers, Container{Name: c.Name, Requests: requests(p, &c), CPUs: exclusive(p, &c)})
 	}
 	pod.readAnnotations(p.Annotations)
 	return pod
@@ -88,6 +90,30 @@ func requests(p *corev1.Pod, c *corev1.Container) map[string]int {
 		}
 	}
 	return wanted
+}
+
+// exclusive counts the CPUs of a container that it has alone where the kubelet's CPU policy is static: whole ones, of a pod of
+// class Guaranteed (guaranteedCPUs in pkg/kubelet/cm/cpumanager/policy_static.go).
+func exclusive(p *corev1.Pod, c *corev1.Container) int {
+	cpus := c.Resources.Requests.Cpu()
+	if !guaranteed(p) || cpus.MilliValue()%1000 != 0 || cpus.Value() > maxRequest {
+		return 0
+	}
+	return int(cpus.Value())
+}
+
+// guaranteed reports whether every container of a pod is sure of all the CPU and memory that it may use, which makes its class
+// Guaranteed (ComputePodQOS in pkg/apis/core/v1/helper/qos). What is given to the pod as a whole is not looked at.
+func guaranteed(p *corev1.Pod) bool {
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			limit, request := c.Resources.Limits[name], c.Resources.Requests[name]
+			if limit.IsZero() || limit.Cmp(request) != 0 {
+				return false
+			}
+		}
+	}
+	return p.Spec.Resources == nil
 }
 
 // maxRequest is beyond any node's number of devices: what is larger is no question of ours.

@@ -35,6 +35,7 @@ type Devices map[string][]string
 type View struct {
 	Pods       []Pod
 	Containers map[Container]Devices
+	Exclusive  map[int]bool // CPUs that the static CPU policy has given to containers alone
 }
 
 // PodResources is a client of the kubelet's PodResources API, version v1.
@@ -107,6 +108,18 @@ func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
 	}
 }
 
+// AllocatableCPUs lists the CPUs that the static CPU policy can give to containers alone, given away or not: all but those reserved for
+// the system. With another policy there are none. It may be called at any time.
+func (p *PodResources) AllocatableCPUs(ctx context.Context) ([]int64, error) {
+	answer, err := patiently(ctx, func() (*podresources.AllocatableResourcesResponse, error) {
+		return p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("get allocatable CPUs of PodResources: %w", err)
+	}
+	return answer.GetCpuIds(), nil
+}
+
 // notFound reports whether an error says that there is no such pod. The kubelet says so with a text and no code.
 func notFound(err error) bool {
 	s, _ := status.FromError(err)
@@ -129,7 +142,7 @@ func patiently[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 }
 
 func newView(pods ...*podresources.PodResources) View {
-	view := View{Containers: map[Container]Devices{}}
+	view := View{Containers: map[Container]Devices{}, Exclusive: map[int]bool{}}
 	for _, p := range pods {
 		pod := Pod{Namespace: p.GetNamespace(), Name: p.GetName()}
 		view.Pods = append(view.Pods, pod)
@@ -139,6 +152,9 @@ func newView(pods ...*podresources.PodResources) View {
 				devices[d.GetResourceName()] = append(devices[d.GetResourceName()], d.GetDeviceIds()...)
 			}
 			view.Containers[Container{Pod: pod, Name: c.GetName()}] = devices
+			for _, cpu := range c.GetCpuIds() {
+				view.Exclusive[int(cpu)] = true
+			}
 		}
 	}
 	return view

@@ -65,7 +65,11 @@ func boots(o options) []machine {
 	shipped := func(s shape, more ...scenario) setup {
 		return setup{name: "Tandem, as shipped", deploy: s.deploy, tandem: true, scenarios: slices.Concat(all, more)}
 	}
-	intent := setup{name: "Tandem, told by the kubelet", deploy: "intent", tandem: true, source: "kubelet", scenarios: slices.Concat(all, kinds)}
+	known := slices.Clone(kinds)
+	for i := range known {
+		known[i].limit = "" // it is the kubelet that tells
+	}
+	intent := setup{name: "Tandem, told by the kubelet", deploy: "intent", tandem: true, source: "kubelet", scenarios: slices.Concat(all, known)}
 	hints := func(scenarios []scenario) setup {
 		return setup{name: "Tandem, hints for VFs and pairs.json", deploy: "hints", tandem: true, pairsFile: true, scenarios: scenarios}
 	}

@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+	server "k8s.io/kubernetes/pkg/kubelet/apis/podresources"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/topology"
@@ -48,4 +49,31 @@ func (c *cpus) remove(pod *v1.Pod, container string) error {
 		return fmt.Errorf("take back the CPUs of container %s: %w", container, err)
 	}
 	return nil
+}
+
+// cpuProvider is what PodResources asks for CPUs.
+func (n *Node) cpuProvider() server.CPUsProvider {
+	if n.cpus == nil {
+		return nothing{}
+	}
+	return n.cpus
+}
+
+// GetAllocatableCPUs is Manager's of the same name in pkg/kubelet/cm/cpumanager.
+func (c *cpus) GetAllocatableCPUs() []int64 {
+	return numbers(c.policy.GetAllocatableCPUs(c.state))
+}
+
+// exclusive is Manager.GetExclusiveCPUs.
+func (c *cpus) exclusive(podUID, container string) []int64 {
+	set, _ := c.state.GetCPUSet(podUID, container)
+	return numbers(set)
+}
+
+func numbers(set cpuset.CPUSet) []int64 {
+	var all []int64
+	for _, cpu := range set.List() {
+		all = append(all, int64(cpu))
+	}
+	return all
 }

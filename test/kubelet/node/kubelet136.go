@@ -101,3 +101,6 @@ func (nothing) GetAllocatableMemory() []*api.ContainerMemory    { return nil }
 func (nothing) GetDynamicResources(*v1.Pod, *v1.Container) []*api.DynamicResource {
 	return nil
 }
+
+// GetCPUs is GetExclusiveCPUs of the CPU manager, as the container manager calls it.
+func (c *cpus) GetCPUs(podUID, container string) []int64 { return c.exclusive(podUID, container) }

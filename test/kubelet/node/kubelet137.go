@@ -111,3 +111,11 @@ func (nothing) GetMemory(klog.Logger, *v1.Pod, *v1.Container) []*api.ContainerMe
 func (nothing) GetDynamicResources(klog.Logger, *v1.Pod, *v1.Container) []*api.DynamicResource {
 	return nil
 }
+
+// GetCPUs is GetExclusiveCPUs of the CPU manager, as the container manager calls it.
+func (c *cpus) GetCPUs(pod *v1.Pod, container *v1.Container) []int64 {
+	return c.exclusive(string(pod.UID), container.Name)
+}
+
+// GetPodCPUs is for resources of a pod as a whole.
+func (c *cpus) GetPodCPUs(string) []int64 { return nil }

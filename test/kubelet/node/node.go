@@ -137,7 +137,7 @@ func (n *Node) start(running containermap.ContainerMap) (err error) {
 	if n.options.Watcher {
 		n.watcher = startWatcher(n.dir, n.devices, sources)
 	}
-	n.podResources, err = servePodResources(filepath.Join(n.dir, "pod-resources"), n.pods, n.devices)
+	n.podResources, err = servePodResources(filepath.Join(n.dir, "pod-resources"), n.pods, n.devices, n.cpuProvider())
 	return err
 }
 

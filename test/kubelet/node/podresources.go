@@ -22,7 +22,7 @@ type podResources struct {
 }
 
 // servePodResources serves as ListenAndServePodResources in pkg/kubelet/server/server.go does, but can be stopped.
-func servePodResources(dir string, pods *pods, devices *devicemanager.ManagerImpl) (*podResources, error) {
+func servePodResources(dir string, pods *pods, devices *devicemanager.ManagerImpl, cpus server.CPUsProvider) (*podResources, error) {
 	socket := filepath.Join(dir, server.Socket+".sock")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func servePodResources(dir string, pods *pods, devices *devicemanager.ManagerImp
 	api.RegisterPodResourcesListerServer(p.grpc, server.NewV1PodResourcesServer(ctx, server.PodResourcesProviders{
 		Pods:             pods,
 		Devices:          deviceProvider{devices},
-		Cpus:             nothing{},
+		Cpus:             cpus,
 		Memory:           nothing{},
 		DynamicResources: nothing{},
 	}))

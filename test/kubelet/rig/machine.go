@@ -118,3 +118,6 @@ func addresses(devices []Device) []topology.Address {
 	}
 	return list
 }
+
+// CPUsOfANode is how many CPUs a NUMA node of the machine has.
+func (r *Rig) CPUsOfANode() int { return len(r.numa[0].CPUs) }

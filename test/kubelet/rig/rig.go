@@ -28,6 +28,7 @@ type Setup struct {
 	Coordinated     bool   // false: the kubelet chooses at random, as with stock plugins
 	PodsAPI         bool   // the kubelet says what its pods want
 	Watcher         bool   // the kubelet's plugin watcher finds the daemons; else they register at kubelet.sock
+	ReservedCPUs    string // takes the kubelet's static CPU policy
 	RunDir          string // of the coordination socket; one of the rig's own when empty
 	NVML            string // the stand-in for NVIDIA's library, for machines with NVIDIA GPUs
 }
@@ -60,6 +61,7 @@ type Rig struct {
 	*Machine
 	Node  *node.Node
 	Pair  *pair.Pair
+	numa  []node.NUMA
 	dir   string
 	setup Setup
 	held  holdings
@@ -111,7 +113,8 @@ func (r *Rig) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.Node, err = node.Start(r.path("kubelet"), node.Options{NUMA: numa, PodsAPI: r.setup.PodsAPI, Watcher: r.setup.Watcher}); err != nil {
+	r.numa = numa
+	if r.Node, err = node.Start(r.path("kubelet"), node.Options{NUMA: numa, ReservedCPUs: r.setup.ReservedCPUs, PodsAPI: r.setup.PodsAPI, Watcher: r.setup.Watcher}); err != nil {
 		return err
 	}
 	if r.setup.Watcher { // the daemons look for the folder, and the kubelet makes it a moment later

@@ -1,10 +1,9 @@
-package doctor
+package topology
 
 import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -12,12 +11,12 @@ import (
 	"strings"
 )
 
-// cpus is a set of CPU numbers.
-type cpus map[int]bool
+// CPUSet is a set of CPU numbers.
+type CPUSet map[int]bool
 
-// parseCPUs reads the kernel's list format, "0-3,8" (Documentation/admin-guide/cputopology.rst).
-func parseCPUs(list string) (cpus, error) {
-	set := cpus{}
+// ParseCPUSet reads the kernel's list format, "0-3,8" (Documentation/admin-guide/cputopology.rst). Other text is an error.
+func ParseCPUSet(list string) (CPUSet, error) {
+	set := CPUSet{}
 	list = strings.TrimSpace(list)
 	if list == "" {
 		return set, nil
@@ -41,7 +40,7 @@ func parseCPUs(list string) (cpus, error) {
 }
 
 // String prints the list with ranges.
-func (c cpus) String() string {
+func (c CPUSet) String() string {
 	numbers := slices.Sorted(maps.Keys(c))
 	var parts []string
 	for i := 0; i < len(numbers); {
@@ -59,9 +58,9 @@ func (c cpus) String() string {
 	return strings.Join(parts, ",")
 }
 
-// without is the set less the members of another.
-func (c cpus) without(other cpus) cpus {
-	rest := cpus{}
+// Without is the set less the members of another.
+func (c CPUSet) Without(other CPUSet) CPUSet {
+	rest := CPUSet{}
 	for n := range c {
 		if !other[n] {
 			rest[n] = true
@@ -72,9 +71,10 @@ func (c cpus) without(other cpus) cpus {
 
 var nodeFolder = regexp.MustCompile(`^node(\d+)$`)
 
-// nodeCPUs are the CPUs of every NUMA node; none where sysfs does not tell.
-func nodeCPUs(sys fs.FS) map[int]cpus {
-	nodes := map[int]cpus{}
+// CPUs are those of every NUMA node that are online, by the node's number; none where sysfs does not tell
+// (Documentation/ABI/stable/sysfs-devices-node).
+func CPUs(sys fs.FS) map[int]CPUSet {
+	nodes := map[int]CPUSet{}
 	entries, err := fs.ReadDir(sys, "devices/system/node")
 	if err != nil {
 		return nil
@@ -89,34 +89,11 @@ func nodeCPUs(sys fs.FS) map[int]cpus {
 		if err != nil {
 			return nil
 		}
-		set, err := parseCPUs(string(content))
+		set, err := ParseCPUSet(string(content))
 		if err != nil {
 			return nil
 		}
 		nodes[number] = set
 	}
 	return nodes
-}
-
-// allCPUs is every CPU of the node.
-func allCPUs(nodes map[int]cpus) cpus {
-	all := cpus{}
-	for _, set := range nodes {
-		maps.Copy(all, set)
-	}
-	return all
-}
-
-// cores reads an amount of CPU as Kubernetes writes it, "500m" or "2", rounded up to whole CPUs.
-func cores(amount any) int {
-	text := strings.TrimSpace(fmt.Sprint(amount))
-	milli := 1.0
-	if number, ok := strings.CutSuffix(text, "m"); ok {
-		text, milli = number, 1000
-	}
-	number, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return 0
-	}
-	return int(math.Ceil(number / milli))
 }
