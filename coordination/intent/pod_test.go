@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -63,6 +64,37 @@ func TestPods(t *testing.T) {
 	}
 	if c := want[0].Of(2); c.String() != "team/train-0/worker" {
 		t.Errorf("container %s", c)
+	}
+}
+
+func TestExclusiveCPUs(t *testing.T) {
+	resources := func(cpu, memory string) corev1.ResourceRequirements {
+		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+		return corev1.ResourceRequirements{Requests: list, Limits: list}
+	}
+	unlimited := resources("2", "1Gi")
+	unlimited.Limits = nil
+	less := resources("2", "1Gi")
+	less.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	for name, c := range map[string]struct {
+		containers []corev1.ResourceRequirements
+		want       []int
+	}{
+		"whole CPUs":                 {[]corev1.ResourceRequirements{resources("2", "1Gi")}, []int{2}},
+		"a part of a CPU":            {[]corev1.ResourceRequirements{resources("1500m", "1Gi"), resources("1", "1Gi")}, []int{0, 1}},
+		"no limit":                   {[]corev1.ResourceRequirements{unlimited}, []int{0}},
+		"more at times":              {[]corev1.ResourceRequirements{less}, []int{0}},
+		"one that is sure of little": {[]corev1.ResourceRequirements{resources("2", "1Gi"), {}}, []int{0, 0}},
+	} {
+		pod := &corev1.Pod{}
+		for _, r := range c.containers {
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: r})
+		}
+		for i, container := range newPod(pod).Containers {
+			if container.CPUs != c.want[i] {
+				t.Errorf("%s: container %d has %d CPUs alone, want %d", name, i, container.CPUs, c.want[i])
+			}
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ func (l *limited) List(context.Context, *podresources.ListPodResourcesRequest) (
 	}
 	return &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{
 		{Namespace: "team", Name: "train", Containers: []*podresources.ContainerResources{
-			{Name: "worker", Devices: []*podresources.ContainerDevices{
+			{Name: "worker", CpuIds: []int64{4, 5}, Devices: []*podresources.ContainerDevices{
 				{ResourceName: "amd.com/gpu", DeviceIds: []string{"0000:11:00.0"}},
 				{ResourceName: "amd.com/gpu", DeviceIds: []string{"0000:2f:00.0"}},
 			}},
@@ -58,6 +58,14 @@ func (l *limited) Get(ctx context.Context, q *podresources.GetPodResourcesReques
 		}
 	}
 	return nil, fmt.Errorf("pod %s in namespace %s not found", q.GetPodName(), q.GetPodNamespace())
+}
+
+func (l *limited) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+	if l.refuse > 0 {
+		l.refuse--
+		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
+	}
+	return &podresources.AllocatableResourcesResponse{CpuIds: []int64{2, 3, 4, 5}}, nil
 }
 
 // serve puts a server where a kubelet has its PodResources socket and returns the kubelet's folder.
@@ -118,12 +126,33 @@ func TestListAsksAgainWhenItIsLimited(t *testing.T) {
 			{Pod: train, Name: "worker"}: {"amd.com/gpu": {"0000:11:00.0", "0000:2f:00.0"}},
 			{Pod: train, Name: "log"}:    {},
 		},
+		Exclusive: map[int]bool{4: true, 5: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("view (-want +got):\n%s", diff)
 	}
 	if name := (Container{Pod: train, Name: "worker"}).String(); name != "team/train/worker" || !slices.Contains(got.Pods, idle) {
 		t.Errorf("container is called %s", name)
+	}
+}
+
+func TestAllocatableCPUs(t *testing.T) {
+	t.Parallel()
+	client, err := NewPodResources(serve(t, &limited{refuse: 2}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if got, err := client.AllocatableCPUs(t.Context()); err != nil || !slices.Equal(got, []int64{2, 3, 4, 5}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	other, err := NewPodResources(serve(t, podresources.UnimplementedPodResourcesListerServer{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if got, err := other.AllocatableCPUs(t.Context()); err == nil {
+		t.Errorf("%v of a kubelet that does not tell", got)
 	}
 }
 
