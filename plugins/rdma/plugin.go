@@ -113,20 +113,16 @@ func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, si
 
 // vanished finds those of some devices that are no longer there, beside those that a container has to have.
 func (p *Plugin) vanished(ids, mustInclude []string) map[string]bool {
-	vanished := map[string]bool{}
+	asked, vanished := map[string]bool{}, map[string]bool{}
 	for _, id := range ids {
-		vanished[id] = false
-	}
-	for _, id := range mustInclude {
-		delete(vanished, id)
+		asked[id] = !slices.Contains(mustInclude, id)
 	}
 	pool, _ := p.vfs.latest(p.name)
 	for _, d := range pool.Devices {
-		if _, asked := vanished[d.ID]; asked {
-			vanished[d.ID] = d.Fault == "" && gone(p.host.Sys, d)
+		if asked[d.ID] && d.Fault == "" && gone(p.host.Sys, d) {
+			vanished[d.ID] = true
 		}
 	}
-	maps.DeleteFunc(vanished, func(_ string, gone bool) bool { return !gone })
 	return vanished
 }
 
