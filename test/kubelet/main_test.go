@@ -48,6 +48,11 @@ func TestMain(m *testing.M) {
 // test they have it too: a race makes them end with an exit code that is not 0, which fails the test that stops them.
 func daemons(t *testing.T) string {
 	t.Helper()
+	return built(t, build)
+}
+
+func built(t *testing.T, build func() (dir string, err error)) string {
+	t.Helper()
 	dir, err := build()
 	if err != nil {
 		t.Fatal(err)
@@ -55,18 +60,12 @@ func daemons(t *testing.T) string {
 	return dir
 }
 
-var build = sync.OnceValues(func() (string, error) {
-	return compile("bin")
-})
+var build = sync.OnceValues(func() (string, error) { return compile("bin") })
 
 // foreignDaemons builds the daemons of a Tandem whose protocol is of another major version, once, and returns their folder.
 func foreignDaemons(t *testing.T) string {
 	t.Helper()
-	dir, err := buildForeign()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return built(t, buildForeign)
 }
 
 var protocol = regexp.MustCompile(`(?m)^var protocol = version\{(\d+), (\d+)\}$`)
