@@ -26,13 +26,13 @@ type coordinator struct {
 	granted   func() ([]kubelet.Granted, error)           // what the checkpoint says of containers
 	pods      func(context.Context) (intent.Answer, bool) // what pods ask for; false where no source tells; nil: never
 	alignment intent.Alignment                            // of pods that say nothing
+	pairsDir  string
+	log       *slog.Logger
+	observer  Observer // nil for none
+	touched   func()   // something has changed that a checkpoint holds; must not block
 
-	allocatableCPUs func(context.Context) ([]int64, error) // that containers can have alone; nil: never
-	nodeCPUs        func() map[int]topology.CPUSet         // by NUMA node
-	pairsDir        string
-	log             *slog.Logger
-	observer        Observer // nil for none
-	touched         func()   // something has changed that a checkpoint holds; must not block
+	allocatableCPUs func(context.Context) (topology.CPUSet, error) // that containers can have alone; nil: never
+	nodeCPUs        func() map[int]topology.CPUSet                 // by NUMA node
 
 	mu        sync.Mutex
 	tree      *topology.Tree

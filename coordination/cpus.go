@@ -4,37 +4,14 @@ import (
 	"context"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// cpus are the node's as the kubelet's static CPU policy sees them: which NUMA node each is on, and of those that it can give to a
-// container alone which nobody has.
-type cpus struct{ all, free []topology.NUMANode }
-
-// demand is a number of CPUs as the Topology Manager looks at it (generateCPUTopologyHints in
-// pkg/kubelet/cm/cpumanager/policy_static.go). The policy's options are not looked at, nor what an init container hands on.
-func (c *cpus) demand(count int) Demand { return Demand{Count: count, All: c.all, Free: c.free} }
-
-// newCPUs puts together where the CPUs are, which can be given away, and what PodResources shows of them; nil where none can be
-// given: the policy is not static.
-func newCPUs(nodes map[int]topology.CPUSet, allocatable []int64, view kubelet.View) *cpus {
-	if len(allocatable) == 0 {
-		return nil
-	}
-	c, free := &cpus{}, topology.CPUSet{}
-	for _, cpu := range allocatable {
-		free[int(cpu)] = !view.Exclusive[int(cpu)]
-	}
-	for number, set := range nodes {
-		for cpu := range set {
-			c.all = append(c.all, topology.Node(number))
-			if free[cpu] {
-				c.free = append(c.free, topology.Node(number))
-			}
-		}
-	}
-	return c
+// cpus are the node's as the kubelet's static CPU policy sees them: those of every NUMA node and, of those that it can give to a container
+// alone, those that nobody has.
+type cpus struct {
+	nodes map[int]topology.CPUSet
+	free  topology.CPUSet
 }
 
 // cpusFor reads what is known of CPUs where it can matter: the devices that are offered do not tell the NUMA nodes, and a pod that may be
@@ -44,11 +21,14 @@ func (c *coordinator) cpusFor(ctx context.Context, q question, now seen) *cpus {
 		return nil
 	}
 	allocatable, err := c.allocatableCPUs(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		c.log.Warn("choose without knowing where CPUs are free", "error", err)
 		return nil
+	case len(allocatable) == 0: // the policy is not static
+		return nil
 	}
-	return newCPUs(c.nodeCPUs(), allocatable, *now.view)
+	return &cpus{c.nodeCPUs(), allocatable.Without(now.view.Exclusive)}
 }
 
 func wantsCPUs(pods []intent.Pod) bool {

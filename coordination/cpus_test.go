@@ -13,11 +13,11 @@ import (
 // VFs without a NUMA node that are asked for first go where the container's CPUs will be: the GPUs will too.
 func TestVFsGoWhereTheCPUsAre(t *testing.T) {
 	all := map[int]topology.CPUSet{0: {0: true, 1: true, 2: true, 3: true}, 1: {4: true, 5: true, 6: true, 7: true}}
-	allocatable := []int64{1, 2, 3, 4, 5, 6, 7} // 0 is the system's
+	allocatable := topology.CPUSet{1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true} // 0 is the system's
 	for name, c := range map[string]struct {
 		cpus        int
-		exclusive   map[int]bool
-		allocatable []int64
+		exclusive   topology.CPUSet
+		allocatable topology.CPUSet
 		err         error
 		want        int // NUMA node
 		asked       bool
@@ -25,12 +25,12 @@ func TestVFsGoWhereTheCPUsAre(t *testing.T) {
 		"none of its own":            {0, nil, allocatable, nil, 0, false},
 		"as many as either has":      {3, nil, allocatable, nil, 0, true},
 		"more than the first has":    {4, nil, allocatable, nil, 1, true},
-		"the first has given some":   {2, map[int]bool{1: true, 2: true}, allocatable, nil, 1, true},
-		"the second has given some":  {2, map[int]bool{4: true, 5: true, 6: true}, allocatable, nil, 0, true},
-		"more than either has":       {4, map[int]bool{4: true}, allocatable, nil, 0, true},
+		"the first has given some":   {2, topology.CPUSet{1: true, 2: true}, allocatable, nil, 1, true},
+		"the second has given some":  {2, topology.CPUSet{4: true, 5: true, 6: true}, allocatable, nil, 0, true},
+		"more than either has":       {4, topology.CPUSet{4: true}, allocatable, nil, 0, true},
 		"the policy is not static":   {4, nil, nil, nil, 0, true},
 		"the kubelet does not say":   {4, nil, nil, errors.New("no such method"), 0, true},
-		"all of both, as they stand": {8, nil, append(allocatable, 0), nil, 0, true},
+		"all of both, as they stand": {8, nil, topology.CPUSet{0: true, 1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true}, nil, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAdmission(t, "oci-mi300x-derived", 4, true, 1)
@@ -46,7 +46,7 @@ func TestVFsGoWhereTheCPUsAre(t *testing.T) {
 				return view, err
 			}
 			asked := false
-			a.coordinator.allocatableCPUs = func(context.Context) ([]int64, error) { asked = true; return c.allocatable, c.err }
+			a.coordinator.allocatableCPUs = func(context.Context) (topology.CPUSet, error) { asked = true; return c.allocatable, c.err }
 			a.coordinator.nodeCPUs = func() map[int]topology.CPUSet { return all }
 			var available []string
 			for _, d := range a.all[vfs] {
@@ -76,7 +76,7 @@ func TestCPUsOfHintedDevices(t *testing.T) {
 	a.source, a.order = intent.PodsAPI, []kubelet.Pod{pod}
 	a.pods[pod] = map[string]kubelet.Devices{"c": {}}
 	a.specs = []intent.Pod{{Pod: pod, UID: "uid", Containers: []intent.Container{{Name: "c", Requests: map[string]int{vfs: 1}, CPUs: 1}}}}
-	a.coordinator.allocatableCPUs = func(context.Context) ([]int64, error) {
+	a.coordinator.allocatableCPUs = func(context.Context) (topology.CPUSet, error) {
 		t.Error("the kubelet is asked for CPUs")
 		return nil, nil
 	}

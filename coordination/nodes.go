@@ -17,6 +17,22 @@ type Demand struct {
 	Reused []topology.NUMANode
 }
 
+// CPUDemand is a number of CPUs that a container is to have alone, as the Topology Manager looks at it under the static CPU policy
+// (generateCPUTopologyHints in pkg/kubelet/cm/cpumanager/policy_static.go). Nodes are the CPUs of every NUMA node, free those that can
+// be had now. The policy's options are not looked at, nor what an init container hands on.
+func CPUDemand(count int, nodes map[int]topology.CPUSet, free topology.CPUSet) Demand {
+	d := Demand{Count: count}
+	for number, set := range nodes {
+		for cpu := range set {
+			d.All = append(d.All, topology.Node(number))
+			if free[cpu] {
+				d.Free = append(d.Free, topology.Node(number))
+			}
+		}
+	}
+	return d
+}
+
 // maxNodes is the number of NUMA nodes up to which all sets of nodes are tried. The kubelet refuses to start with more than 8
 // unless it is told otherwise (max-allowable-numa-nodes).
 const maxNodes = 8

@@ -88,8 +88,7 @@ func orNobody(o Observer) Observer {
 	return o
 }
 
-// observeGranted tells of an Allocate that was granted. Sure is whether the kubelet's checkpoint shows that all that a holds is one
-// container's.
+// observeGranted tells of an Allocate that was granted.
 func (c *coordinator) observeGranted(g grant) {
 	if c.observer == nil {
 		return

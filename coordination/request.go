@@ -84,7 +84,7 @@ func (l *ledger) otherHalf(r *resource, q question, asked placement.Half, holder
 // expected lists the free devices of a kind that the kubelet will offer the container that asks now.
 func (l *ledger) expected(kind Kind, q question, count int) []placement.Device {
 	of := l.ofKind(kind)
-	nodes, admitted := l.nodesOf(q, func() []Demand { return []Demand{l.demand(count, of...)} })
+	nodes, admitted := l.nodesOf(q, func() ([]int, bool) { return PredictNodes([]Demand{l.demand(count, of...)}) })
 	if !admitted {
 		return nil
 	}

@@ -21,7 +21,7 @@ type wanted struct {
 // takes over from an init container, is held; where that is more than it wants the kubelet takes any of it.
 func (l *ledger) wantedBy(a *asker, r *resource, usable []string, q question, holder *allocation) []wanted {
 	var all []wanted
-	nodes, admitted := l.nodesOf(q, func() []Demand { return l.demands(a, holder) })
+	nodes, admitted := l.nodesOf(q, func() ([]int, bool) { return l.predict(a, holder) })
 	for _, name := range slices.Sorted(maps.Keys(a.requests())) {
 		other := l.resources[name]
 		switch other {
@@ -58,14 +58,27 @@ func offeredHalf(r *resource, usable []string, q question) placement.Half {
 
 // nodesOf are the NUMA nodes from which the asking container will get its devices. The devices that the kubelet offers show them; where
 // those have none (excludeTopology), what the Topology Manager will choose for its demands is predicted, and false says that it will refuse.
-func (l *ledger) nodesOf(q question, demands func() []Demand) (map[int]bool, bool) {
+func (l *ledger) nodesOf(q question, predict func() ([]int, bool)) (map[int]bool, bool) {
 	nodes := l.nodes(q.resource, q.available)
 	if len(nodes) > 0 {
 		return nodes, true
 	}
-	predicted, admitted := PredictNodes(demands())
+	predicted, admitted := predict()
 	for _, n := range predicted {
 		nodes[n] = true
+	}
+	return nodes, admitted
+}
+
+// predict tells the NUMA nodes of a container whose whole request is known. Where its devices and CPUs do not fit together, as far as is
+// known of the CPUs, the devices alone decide.
+func (l *ledger) predict(a *asker, holder *allocation) (nodes []int, admitted bool) {
+	demands := l.demands(a, holder)
+	if count := a.pod.Containers[a.index].CPUs; count > 0 && l.cpus != nil {
+		nodes, admitted = PredictNodes(append(slices.Clip(demands), CPUDemand(count, l.cpus.nodes, l.cpus.free)))
+	}
+	if !admitted {
+		nodes, admitted = PredictNodes(demands)
 	}
 	return nodes, admitted
 }
@@ -85,17 +98,7 @@ func (l *ledger) demands(a *asker, holder *allocation) []Demand {
 		demand.Free = append(demand.Free, demand.Reused...)
 		demands = append(demands, demand)
 	}
-	if count := a.pod.Containers[a.index].CPUs; count > 0 && l.cpus != nil {
-		if all := append(slices.Clip(demands), l.cpus.demand(count)); fits(all) {
-			return all
-		}
-	}
 	return demands
-}
-
-func fits(demands []Demand) bool {
-	_, admitted := PredictNodes(demands)
-	return admitted
 }
 
 // demand is a number of devices of some resources as the Topology Manager looks at it.

@@ -57,16 +57,8 @@ func (n Node) demands(gpus, vfs int) []coordination.Demand {
 	if err != nil {
 		return demands
 	}
-	wanted := coordination.Demand{Count: n.CPUs}
-	for number, set := range topology.CPUs(n.Sys) {
-		for cpu := range set {
-			wanted.All = append(wanted.All, topology.Node(number))
-			if !reserved[cpu] {
-				wanted.Free = append(wanted.Free, topology.Node(number))
-			}
-		}
-	}
-	return append(demands, wanted)
+	nodes := topology.CPUs(n.Sys)
+	return append(demands, coordination.CPUDemand(n.CPUs, nodes, allCPUs(nodes).Without(reserved)))
 }
 
 func demand(devices []Device, count int) coordination.Demand {

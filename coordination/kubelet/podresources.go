@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Pod names a pod.
@@ -35,7 +37,7 @@ type Devices map[string][]string
 type View struct {
 	Pods       []Pod
 	Containers map[Container]Devices
-	Exclusive  map[int]bool // CPUs that the static CPU policy has given to containers alone
+	Exclusive  topology.CPUSet // that the static CPU policy has given to containers alone
 }
 
 // PodResources is a client of the kubelet's PodResources API, version v1.
@@ -110,14 +112,16 @@ func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
 
 // AllocatableCPUs lists the CPUs that the static CPU policy can give to containers alone, given away or not: all but those reserved for
 // the system. With another policy there are none. It may be called at any time.
-func (p *PodResources) AllocatableCPUs(ctx context.Context) ([]int64, error) {
+func (p *PodResources) AllocatableCPUs(ctx context.Context) (topology.CPUSet, error) {
 	answer, err := patiently(ctx, func() (*podresources.AllocatableResourcesResponse, error) {
 		return p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("get allocatable CPUs of PodResources: %w", err)
 	}
-	return answer.GetCpuIds(), nil
+	set := topology.CPUSet{}
+	addCPUs(set, answer.GetCpuIds())
+	return set, nil
 }
 
 // notFound reports whether an error says that there is no such pod. The kubelet says so with a text and no code.
@@ -141,8 +145,14 @@ func patiently[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	}
 }
 
+func addCPUs(set topology.CPUSet, ids []int64) {
+	for _, id := range ids {
+		set[int(id)] = true
+	}
+}
+
 func newView(pods ...*podresources.PodResources) View {
-	view := View{Containers: map[Container]Devices{}, Exclusive: map[int]bool{}}
+	view := View{Containers: map[Container]Devices{}, Exclusive: topology.CPUSet{}}
 	for _, p := range pods {
 		pod := Pod{Namespace: p.GetNamespace(), Name: p.GetName()}
 		view.Pods = append(view.Pods, pod)
@@ -152,9 +162,7 @@ func newView(pods ...*podresources.PodResources) View {
 				devices[d.GetResourceName()] = append(devices[d.GetResourceName()], d.GetDeviceIds()...)
 			}
 			view.Containers[Container{Pod: pod, Name: c.GetName()}] = devices
-			for _, cpu := range c.GetCpuIds() {
-				view.Exclusive[int(cpu)] = true
-			}
+			addCPUs(view.Exclusive, c.GetCpuIds())
 		}
 	}
 	return view

@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -126,7 +128,7 @@ func TestListAsksAgainWhenItIsLimited(t *testing.T) {
 			{Pod: train, Name: "worker"}: {"amd.com/gpu": {"0000:11:00.0", "0000:2f:00.0"}},
 			{Pod: train, Name: "log"}:    {},
 		},
-		Exclusive: map[int]bool{4: true, 5: true},
+		Exclusive: topology.CPUSet{4: true, 5: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("view (-want +got):\n%s", diff)
@@ -143,7 +145,7 @@ func TestAllocatableCPUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if got, err := client.AllocatableCPUs(t.Context()); err != nil || !slices.Equal(got, []int64{2, 3, 4, 5}) {
+	if got, err := client.AllocatableCPUs(t.Context()); err != nil || got.String() != "2-5" {
 		t.Errorf("%v, %v", got, err)
 	}
 	other, err := NewPodResources(serve(t, podresources.UnimplementedPodResourcesListerServer{}))
