@@ -66,9 +66,10 @@
 //
 // # When something is away
 //
-// It changes the quality of a placement, never its success, and so does a mistake of ours: a panic costs one answer. Without the
-// server a plugin chooses among its own devices, without PodResources the coordinator judges by time, and a question is answered within
-// 100 ms either way: a peer that hangs costs 80 ms, the kubelet's sockets 50, a file 25. A run folder that cannot be used ends the start with a sentence; one that is
+// It changes the quality of a placement, never its success, and so does a mistake of ours: a panic while it chooses costs one
+// answer. Without the server a plugin chooses among its own devices, without PodResources the coordinator judges by time, and a
+// question is answered within 100 ms either way: a peer that hangs costs 80 ms, the kubelet's sockets 50, a file 25. A run folder that
+// cannot be used ends the start with a sentence; one that is
 // full, read-only or removed later costs one line in the log, and the checkpoint or the other plugin until it is back.
 //
 // Two versions of Tandem work together while the major number of their protocol is the same (version.go); otherwise each places

@@ -217,8 +217,8 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	return err
 }
 
-// told adds a row on how often a set-up's source told who asks when a plugin was asked. Most times is enough: an emulated machine is
-// not always as fast as the source has to be, and then the next source tells.
+// told adds a row on how often a set-up's source told who asks when a plugin was asked. Most times is enough: a source that is late is
+// passed over for the next one, and an emulated machine is slow.
 func (t *tester) told(ctx context.Context, s setup) error {
 	start := time.Now()
 	named, all, err := t.node.decisions(ctx, s.source)
