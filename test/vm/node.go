@@ -125,13 +125,24 @@ func (n *node) lateAnswers(ctx context.Context) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(output))
 }
 
-// decisions counts the coordinator's decisions, and those for which a source told who asks.
-func (n *node) decisions(ctx context.Context, source string) (named, all int, err error) {
+// decisions counts the coordinator's decisions by the source that told who asks.
+func (n *node) decisions(ctx context.Context) (map[string]int, error) {
 	lines, err := n.run(ctx, "cat /var/log/pods/kube-system_tandem-*/*/*.log | grep -e msg=prefer | grep -e source=coordinator; true")
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	return strings.Count(lines, `reason="`+source+": "), strings.Count(lines, "msg=prefer"), nil
+	return sources(lines), nil
+}
+
+// sources counts lines of a log by the first word of their reason.
+func sources(lines string) map[string]int {
+	count := map[string]int{}
+	for line := range strings.Lines(lines) {
+		_, reason, _ := strings.Cut(line, " reason=")
+		source, _, _ := strings.Cut(strings.Trim(reason, `"`), ": ")
+		count[source]++
+	}
+	return count
 }
 
 // holdings are owners by device, "namespace/pod/container" by "resource id".

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -217,17 +218,23 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	return err
 }
 
-// told adds a row on how often a set-up's source told who asks when a plugin was asked. Most times is enough: a source that is late is
-// passed over for the next one, and an emulated machine is slow.
+// told adds a row on which sources told who asks when a plugin was asked: the set-up's most times. One that is late is passed over for the
+// next one, and an emulated machine is slow.
 func (t *tester) told(ctx context.Context, s setup) error {
 	start := time.Now()
-	named, all, err := t.node.decisions(ctx, s.source)
+	count, err := t.node.decisions(ctx)
 	if err != nil {
 		return err
 	}
-	r := row{setup: t.title(s), scenario: "decisions with what the " + s.source + " knows", note: fmt.Sprintf("%d of %d", named, all), took: time.Since(start)}
-	if 2*named <= all {
-		r.problem = "most were made without it"
+	all := 0
+	var notes []string
+	for _, source := range slices.Sorted(maps.Keys(count)) {
+		all += count[source]
+		notes = append(notes, fmt.Sprintf("%s: %d", source, count[source]))
+	}
+	r := row{setup: t.title(s), scenario: "sources of decisions", note: strings.Join(notes, ", "), took: time.Since(start)}
+	if 2*count[s.source] <= all {
+		r.problem = "most were made without what the " + s.source + " knows"
 	}
 	t.add(r)
 	return nil
