@@ -64,6 +64,12 @@ func All(root string) (all []Command, err error) {
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
+// Parse returns the commands on a line of shell.
+func Parse(line string) []Command {
+	commands, _ := split("", line)
+	return commands
+}
+
 // find goes through the lines of a document.
 func find(file, text string) (all []Command, err error) {
 	lines := strings.Split(text, "\n")

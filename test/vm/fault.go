@@ -64,14 +64,22 @@ func remakeVFs(fewer int) func(context.Context, *node) error {
 	}
 }
 
-// suffer has a fault happen while a pod with two pairs runs. That pod has to live on, with its devices, and the next one
-// has to get pairs of what is left.
-func (t *tester) suffer(ctx context.Context, s setup, f fault) error {
-	start := time.Now()
+// suffer has faults happen, one after the other, while a pod with two pairs runs. That pod has to live on, with its devices, and a
+// new one after each has to get pairs of what is left.
+func (t *tester) suffer(ctx context.Context, s setup, list ...fault) error {
 	holder := t.podName()
 	if _, err := t.node.create(ctx, holder, pair(2)); err != nil {
 		return err
 	}
+	for _, f := range list {
+		if err := t.stage(ctx, f.name, 10*time.Minute, func(ctx context.Context) error { return t.sufferOne(ctx, s, f, holder) }); err != nil {
+			return err
+		}
+	}
+	return t.node.remove(ctx, holder)
+}
+
+func (t *tester) sufferOne(ctx context.Context, s setup, f fault, holder string) error {
 	before, err := t.state(ctx, holder)
 	if err != nil {
 		return err
@@ -102,8 +110,7 @@ func (t *tester) suffer(ctx context.Context, s setup, f fault) error {
 		r.note = join("the running pod was "+after, lateNote(late))
 	}
 	t.add(r)
-	t.say("  %s took %.0f s", f.name, time.Since(start).Seconds())
-	return errors.Join(t.agreed(ctx, s, "after "+f.name), t.node.remove(ctx, holder, next))
+	return errors.Join(t.node.remove(ctx, next), t.agreed(ctx, s, "after "+f.name))
 }
 
 // restart reboots the node under a pod and looks at the next one; what becomes of the first is the kubelet's to say.

@@ -96,6 +96,11 @@ func (o options) build(ctx context.Context, c *cache) error {
 	if err := c.buildMultus(ctx); err != nil {
 		return err
 	}
+	if !o.short {
+		if err := c.user(ctx); err != nil {
+			return err
+		}
+	}
 	if err := c.rootDisk(ctx); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ type node struct {
 	*cluster
 	*vm
 	machine machine
+	leaving []string // pods that were removed and may not be gone
 }
 
 var daemons = []string{"tandem-gpu", "tandem-rdma"}

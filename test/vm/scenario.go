@@ -214,8 +214,7 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	if err := t.agreed(ctx, s, "after random admissions"); err != nil {
 		return err
 	}
-	_, err := t.node.kubectl(ctx, "", "delete", "pod", "--all")
-	return err
+	return t.node.remove(ctx, slices.Collect(maps.Keys(live))...)
 }
 
 // told adds a row on which sources told who asks when a plugin was asked: the set-up's most times. One that is late is passed over for the
@@ -240,9 +239,12 @@ func (t *tester) told(ctx context.Context, s setup) error {
 	return nil
 }
 
-// agreed adds a row on whether the kubelet, the ledger and the API server say the same.
+// agreed adds a row on whether, when all pods that go are gone, the kubelet, the ledger and the API server say the same.
 func (t *tester) agreed(ctx context.Context, s setup, when string) error {
 	start := time.Now()
+	if err := t.node.gone(ctx); err != nil {
+		return err
+	}
 	r := row{setup: t.title(s), scenario: "PodResources, node status and ledger " + when, note: "agree"}
 	if err := t.node.agree(ctx); err != nil {
 		r.note, r.problem = "", err.Error()

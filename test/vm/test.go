@@ -92,10 +92,8 @@ func (t *tester) boot(ctx context.Context, k *cluster, m machine, o options) err
 			return err
 		}
 	}
-	if m.plain {
-		if err := t.roll(ctx, "fix", "restricted", "static"); err != nil {
-			return err
-		}
+	if err := t.walkThrough(ctx, m, "begin"); err != nil {
+		return err
 	}
 	for i, s := range m.setups {
 		if err := t.setup(ctx, s); err != nil {
@@ -107,10 +105,8 @@ func (t *tester) boot(ctx context.Context, k *cluster, m machine, o options) err
 			}
 		}
 	}
-	if m.plain {
-		if err := t.roll(ctx, "back", "none", "none"); err != nil {
-			return err
-		}
+	if err := t.walkThrough(ctx, m, "end"); err != nil {
+		return err
 	}
 	// The next machine is another node of the same name.
 	for _, args := range [][]string{{"delete", "-k", "test/vm/deploy/" + m.deploy, "--wait=false"}, {"delete", "node", nodeName}} {
@@ -119,6 +115,14 @@ func (t *tester) boot(ctx context.Context, k *cluster, m machine, o options) err
 		}
 	}
 	return nil
+}
+
+// walkThrough is for the machine whose owner has only begun.
+func (t *tester) walkThrough(ctx context.Context, m machine, part string) error {
+	if !m.plain {
+		return nil
+	}
+	return t.stage(ctx, "README, "+part, 20*time.Minute, func(ctx context.Context) error { return t.walk(ctx, part) })
 }
 
 func (t *tester) title(s setup) string { return t.node.machine.title() + ": " + s.name }
@@ -152,13 +156,11 @@ func (t *tester) more(ctx context.Context, s setup, o options) error {
 	}
 	steps := []step{{t.node.machine.job, 10 * time.Minute, func(ctx context.Context) error { return t.example(ctx, s) }}}
 	if t.node.machine.thorough {
-		for _, f := range faults {
-			steps = append(steps, step{f.name, 10 * time.Minute, func(ctx context.Context) error { return t.suffer(ctx, s, f) }})
-		}
 		steps = append(steps,
+			step{"faults", time.Hour, func(ctx context.Context) error { return t.suffer(ctx, s, faults...) }},
 			step{"random admissions", time.Hour, func(ctx context.Context) error { return t.random(ctx, s, o.admissions) }},
 			step{"the stock plugins, and back", 10 * time.Minute, func(ctx context.Context) error { return t.swap(ctx, s) }},
-			step{lostVF.name, 10 * time.Minute, func(ctx context.Context) error { return t.suffer(ctx, s, lostVF) }},
+			step{"a fault that lasts", 10 * time.Minute, func(ctx context.Context) error { return t.suffer(ctx, s, lostVF) }},
 			step{reboot.name, 15 * time.Minute, func(ctx context.Context) error { return t.restart(ctx, s) }})
 	}
 	if t.node.machine.multus {

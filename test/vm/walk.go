@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed walk.txt
+var walkText string
+
+// Markers of the commands in walk.txt.
+const (
+	documented = '$' // README has it
+	beside     = '+' // where kubectl is
+	onNode     = '@'
+)
+
+// walkStep is one command of walk.txt.
+type walkStep struct {
+	marker  rune
+	command string
+	exit    int
+	prints  []string
+}
+
+// walkBlock is what belongs together.
+type walkBlock []walkStep
+
+// parseWalk reads the parts of walk.txt by their names.
+func parseWalk(text string) (map[string][]walkBlock, error) {
+	parts := map[string][]walkBlock{}
+	part := ""
+	var block walkBlock
+	for line := range strings.Lines(text + "\n") {
+		line = strings.TrimRight(line, "\n")
+		indented, isBelow := strings.CutPrefix(line, "  ")
+		code, isExit := strings.CutPrefix(indented, "exit ")
+		name, isPart := strings.CutPrefix(line, "== ")
+		switch {
+		case strings.HasPrefix(line, "#"):
+		case line == "" || isPart:
+			if len(block) > 0 {
+				parts[part] = append(parts[part], block)
+			}
+			block = nil
+			if isPart {
+				part = name
+			}
+		case isBelow && isExit && len(block) > 0:
+			exit, err := strconv.Atoi(code)
+			if err != nil {
+				return nil, fmt.Errorf("walk.txt: %q: %w", line, err)
+			}
+			block[len(block)-1].exit = exit
+		case isBelow && len(block) > 0:
+			block[len(block)-1].prints = append(block[len(block)-1].prints, indented)
+		case part != "" && len(line) > 2 && strings.ContainsRune("$+@", rune(line[0])) && line[1] == ' ':
+			block = append(block, walkStep{marker: rune(line[0]), command: line[2:]})
+		default:
+			return nil, fmt.Errorf("walk.txt: what is %q?", line)
+		}
+	}
+	return parts, nil
+}
+
+// walk goes one part of a new user's way, and adds a row for every command of README's.
+func (t *tester) walk(ctx context.Context, part string) error {
+	parts, err := parseWalk(walkText)
+	if err != nil {
+		return err
+	}
+	if err := t.layOutUser(); err != nil {
+		return err
+	}
+	for _, block := range parts[part] {
+		if err := t.walkBlock(ctx, block); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walkBlock goes through a block, and again where it did not end as it should and an answer came late.
+func (t *tester) walkBlock(ctx context.Context, block walkBlock) error {
+	for late := 0; ; late++ {
+		before, err := t.node.lateAnswers(ctx)
+		if err != nil {
+			return err
+		}
+		rows, problem, err := t.goThrough(ctx, block)
+		if err != nil {
+			return err
+		}
+		after, err := t.node.lateAnswers(ctx)
+		if err != nil {
+			return err
+		}
+		if problem == "" || after == before || late == tries-1 {
+			for _, r := range rows {
+				r.note = join(r.note, lateNote(late))
+				t.add(r)
+			}
+			return nil
+		}
+	}
+}
+
+// goThrough stops at the first problem.
+func (t *tester) goThrough(ctx context.Context, block walkBlock) (rows []row, problem string, err error) {
+	for _, s := range block {
+		start := time.Now()
+		printed, problem, err := t.walkStep(ctx, s)
+		if err != nil {
+			return nil, "", err
+		}
+		if s.marker == documented || problem != "" {
+			rows = append(rows, row{setup: t.node.machine.title() + ": README", scenario: s.command, problem: problem, took: time.Since(start), note: tail(lastLine(printed), 100)})
+		}
+		if problem != "" {
+			return rows, problem, nil
+		}
+	}
+	return rows, "", nil
+}
+
+// blanks are what README leaves open, as a shell finds it.
+var blanks = strings.NewReplacer(
+	"NODE...", nodeName,
+	"NODE", nodeName,
+	" POD ", ` $(kubectl -n kube-system get pod -l app.kubernetes.io/name=tandem-gpu -o name) `,
+	"pod NAME", `pod $(kubectl get pod -o jsonpath='{.items[0].metadata.name}')`,
+)
+
+// walkStep runs one command and says what is wrong with how it ended.
+func (t *tester) walkStep(ctx context.Context, s walkStep) (printed, problem string, err error) {
+	script := "{ " + blanks.Replace(s.command) + "\n} 2>&1; echo; echo $?"
+	if s.marker == onNode || strings.HasPrefix(s.command, "tandem ") {
+		printed, err = t.node.run(ctx, script)
+	} else {
+		printed, err = t.asUser(ctx, script)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	printed, code, _ := cutLast(strings.TrimSpace(printed), "\n")
+	if code != strconv.Itoa(s.exit) {
+		return printed, fmt.Sprintf("exit code %s, want %d: %s", code, s.exit, tail(printed, 300)), nil
+	}
+	for _, want := range s.prints {
+		if !strings.Contains(printed, want) {
+			return printed, fmt.Sprintf("it does not print %q: %s", want, tail(printed, 300)), nil
+		}
+	}
+	return printed, "", nil
+}
+
+func cutLast(text, separator string) (before, after string, found bool) {
+	i := strings.LastIndex(text, separator)
+	if i < 0 {
+		return "", text, false
+	}
+	return text[:i], text[i+len(separator):], true
+}
