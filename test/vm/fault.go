@@ -110,7 +110,7 @@ func (t *tester) sufferOne(ctx context.Context, s setup, f fault, holder string)
 		r.note = join("the running pod was "+after, lateNote(late))
 	}
 	t.add(r)
-	return errors.Join(t.node.remove(ctx, next), t.agreed(ctx, s, "after "+f.name))
+	return errors.Join(t.agreed(ctx, s, "after "+f.name), t.node.remove(ctx, next))
 }
 
 // restart reboots the node under a pod and looks at the next one; what becomes of the first is the kubelet's to say.

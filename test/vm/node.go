@@ -16,7 +16,6 @@ type node struct {
 	*cluster
 	*vm
 	machine machine
-	leaving []string // pods that were removed and may not be gone
 }
 
 var daemons = []string{"tandem-gpu", "tandem-rdma"}
@@ -119,7 +118,7 @@ func (n *node) registeredAfter(ctx context.Context, before map[string]string, wh
 
 // lateAnswers counts what the daemons say of answers that were not there in time. The logs of daemons that are no more are gone.
 func (n *node) lateAnswers(ctx context.Context) (int, error) {
-	output, err := n.run(ctx, "cat /var/log/pods/kube-system_tandem-*/*/*.log | grep -c -e 'no answer in time' -e DeadlineExceeded -e source=local; true")
+	output, err := n.run(ctx, "cat /var/log/pods/kube-system_tandem-*/*/*.log 2>/dev/null | grep -c -e 'no answer in time' -e DeadlineExceeded -e source=local; true")
 	if err != nil {
 		return 0, err
 	}

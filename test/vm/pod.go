@@ -138,25 +138,12 @@ func (n *node) create(ctx context.Context, name string, c scenario) (*outcome, e
 	return o, nil
 }
 
-// remove deletes pods. What comes next need not wait until they are gone: the scheduler does, if it has to.
-func (n *node) remove(ctx context.Context, names ...string) error {
+// remove deletes pods and waits until they are gone.
+func (k *cluster) remove(ctx context.Context, names ...string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	for _, name := range names {
-		n.leaving = append(n.leaving, "pod/"+name)
-	}
-	_, err := n.kubectl(ctx, "", append([]string{"delete", "pod", "--ignore-not-found", "--wait=false"}, names...)...)
-	return err
-}
-
-// gone waits until the pods that were removed are no more.
-func (n *node) gone(ctx context.Context) error {
-	if len(n.leaving) == 0 {
-		return nil
-	}
-	_, err := n.kubectl(ctx, "", append([]string{"wait", "--for=delete", "--timeout=5m"}, n.leaving...)...)
-	n.leaving = nil
+	_, err := k.kubectl(ctx, "", append([]string{"delete", "pod", "--ignore-not-found"}, names...)...)
 	return err
 }
 

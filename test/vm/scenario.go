@@ -239,12 +239,9 @@ func (t *tester) told(ctx context.Context, s setup) error {
 	return nil
 }
 
-// agreed adds a row on whether, when all pods that go are gone, the kubelet, the ledger and the API server say the same.
+// agreed adds a row on whether the kubelet, the ledger and the API server say the same.
 func (t *tester) agreed(ctx context.Context, s setup, when string) error {
 	start := time.Now()
-	if err := t.node.gone(ctx); err != nil {
-		return err
-	}
 	r := row{setup: t.title(s), scenario: "PodResources, node status and ledger " + when, note: "agree"}
 	if err := t.node.agree(ctx); err != nil {
 		r.note, r.problem = "", err.Error()

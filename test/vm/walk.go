@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -118,7 +120,7 @@ func (t *tester) goThrough(ctx context.Context, block walkBlock) (rows []row, pr
 			return nil, "", err
 		}
 		if s.marker == documented || problem != "" {
-			rows = append(rows, row{setup: t.node.machine.title() + ": README", scenario: s.command, problem: problem, took: time.Since(start), note: tail(lastLine(printed), 100)})
+			rows = append(rows, row{setup: t.node.machine.title() + ": README", scenario: s.command, problem: problem, took: time.Since(start), note: lastLine(printed)})
 		}
 		if problem != "" {
 			return rows, problem, nil
@@ -137,9 +139,9 @@ var blanks = strings.NewReplacer(
 
 // walkStep runs one command and says what is wrong with how it ended.
 func (t *tester) walkStep(ctx context.Context, s walkStep) (printed, problem string, err error) {
-	script := "{ " + blanks.Replace(s.command) + "\n} 2>&1; echo; echo $?"
+	script := "{ " + blanks.Replace(s.command) + "\n} 2>&1; code=$?; echo; echo $code"
 	if s.marker == onNode || strings.HasPrefix(s.command, "tandem ") {
-		printed, err = t.node.run(ctx, script)
+		printed, err = t.node.run(ctx, seesIdentity+script+"\nEND\n")
 	} else {
 		printed, err = t.asUser(ctx, script)
 	}
@@ -147,6 +149,10 @@ func (t *tester) walkStep(ctx context.Context, s walkStep) (printed, problem str
 		return "", "", err
 	}
 	printed, code, _ := cutLast(strings.TrimSpace(printed), "\n")
+	printed = strings.TrimSpace(printed)
+	if err := t.keep(s.command, printed); err != nil {
+		return "", "", err
+	}
 	if code != strconv.Itoa(s.exit) {
 		return printed, fmt.Sprintf("exit code %s, want %d: %s", code, s.exit, tail(printed, 300)), nil
 	}
@@ -156,6 +162,19 @@ func (t *tester) walkStep(ctx context.Context, s walkStep) (printed, problem str
 		}
 	}
 	return printed, "", nil
+}
+
+// seesIdentity gives the rest of a script the machine for its /sys that containers have.
+const seesIdentity = "exec unshare -m sh <<'END'\nmount --rbind /run/sysroot /sys\n"
+
+// keep writes what a command printed into a file, for whoever wants to see it whole.
+func (t *tester) keep(command, printed string) error {
+	file, err := os.OpenFile(t.path("run/walk.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(file, "$ %s\n%s\n\n", command, printed)
+	return errors.Join(err, file.Close())
 }
 
 func cutLast(text, separator string) (before, after string, found bool) {
