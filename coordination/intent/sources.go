@@ -21,6 +21,9 @@ const (
 	maxPause   = time.Minute
 )
 
+// connectTimeout is for the first look at the sources, for which nobody waits.
+const connectTimeout = 5 * time.Second
+
 // maxAsking bounds the questions to one source that have no answer yet: both plugins can ask at once, one question can be given up.
 const maxAsking = 4
 
@@ -121,12 +124,16 @@ func reduced(list func(context.Context) ([]corev1.Pod, error)) func(context.Cont
 	}
 }
 
-// Run keeps up what has to be between questions, until ctx is done. It may be called again then.
+// Run keeps up what has to be between questions, until ctx is done: a watch, where there is one. Else it asks once, so that the first
+// question does not wait for a connection to be made, and so that people read at the start what does not work. It may be called again.
 func (s *Sources) Run(ctx context.Context) error {
-	if s.watcher == nil {
-		return nil
+	if s.watcher != nil {
+		return s.watcher.run(ctx)
 	}
-	return s.watcher.run(ctx)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	s.Pods(ctx)
+	return nil
 }
 
 // Close ends the connections.

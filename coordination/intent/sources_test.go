@@ -17,6 +17,7 @@ import (
 type flaky struct {
 	err   error
 	hangs bool
+	slow  time.Duration // the first time
 	asked int
 }
 
@@ -26,6 +27,8 @@ func (f *flaky) pods(ctx context.Context) ([]Pod, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
+	<-time.After(f.slow)
+	f.slow = 0
 	return []Pod{{UID: "u"}}, f.err
 }
 
@@ -72,6 +75,20 @@ func TestTheBestSourceThatWorks(t *testing.T) {
 		}
 		if n := strings.Count(lines.String(), "\n"); n != 2 || !strings.Contains(lines.String(), "works again") {
 			t.Errorf("log:\n%s", lines)
+		}
+	})
+}
+
+// The first question finds a source that took long to reach for the first time.
+func TestRunAsksOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		best, next := &flaky{err: errors.New("no socket")}, &flaky{slow: time.Second}
+		s, lines := among(best, next)
+		if err := s.Run(t.Context()); err != nil || best.asked != 1 || next.asked != 1 || !strings.Contains(lines.String(), "no socket") {
+			t.Errorf("asked %d and %d times: %v\n%s", best.asked, next.asked, err, lines)
+		}
+		if got, took := within(t, s, 50*time.Millisecond); got != Kubelet || took > 0 {
+			t.Errorf("asked %s, which took %s", got, took)
 		}
 	})
 }
