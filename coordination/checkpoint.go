@@ -16,7 +16,7 @@ import (
 )
 
 // checkpointVersion is that of the format below. A file of another version is set aside: what it held is rebuilt from the kubelet.
-const checkpointVersion = 1
+const checkpointVersion = 2
 
 // maxCheckpoint bounds a checkpoint file, in bytes: a thousand devices take about 200 KiB.
 const maxCheckpoint = 4 << 20

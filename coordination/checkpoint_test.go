@@ -41,6 +41,9 @@ func (a *admission) maybeCrash() {
 	if err := a.coordinator.restore(saved); err != nil {
 		a.t.Fatal(err)
 	}
+	if diff := cmp.Diff(owners(old.ledger), owners(a.coordinator.ledger)); diff != "" {
+		a.t.Errorf("owners (-saved +restored):\n%s", diff)
+	}
 	now, err := a.recorded()
 	if err != nil {
 		a.t.Fatal(err)
@@ -87,19 +90,21 @@ func TestLedgerIsRebuiltFromTheKubelet(t *testing.T) {
 	a.coordinator.ledger.observe(view)
 	fresh.progress = complete
 	fresh.observe(view)
-	owners := func(l *ledger) map[string]string {
-		found := map[string]string{}
-		for _, holders := range l.holders {
-			for id, a := range holders {
-				found[id] = a.ownerName()
-			}
-		}
-		return found
-	}
 	if diff := cmp.Diff(owners(a.coordinator.ledger), owners(fresh)); diff != "" || len(fresh.allocations()) != 3 {
 		t.Errorf("owners (-known +rebuilt):\n%s", diff)
 	}
 	checkLedger(t, fresh)
+}
+
+// owners are those of all devices, as people read them.
+func owners(l *ledger) map[string]string {
+	found := map[string]string{}
+	for _, holders := range l.holders {
+		for id, a := range holders {
+			found[id] = a.ownerName()
+		}
+	}
+	return found
 }
 
 func openStore(t *testing.T, dir string, log *slog.Logger) *store {
@@ -172,7 +177,7 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 		"empty":         {put(nil, 0o600), "parse"},
 		"truncated":     {put(good[:len(good)/2], 0o600), "parse"},
 		"changed":       {put(bytes.Replace(good, []byte("train"), []byte("trail"), 1), 0o600), "checksum"},
-		"other version": {put(bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1), 0o600), "version 2"},
+		"other version": {put(bytes.Replace(good, []byte(`"version":2`), []byte(`"version":3`), 1), 0o600), "version 3"},
 		"contradiction": {put(contradiction, 0o600), "held twice"},
 		"writable":      {put(good, 0o622), "nobody else can write"},
 		"too large":     {put(make([]byte, maxCheckpoint+1), 0o600), "more than"},
@@ -328,7 +333,7 @@ func FuzzCheckpoint(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add([]byte(`{"version":1,"checksum":0,"ledger":{}}`))
+	f.Add([]byte(`{"version":2,"checksum":0,"ledger":{}}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		saved, err := decodeCheckpoint(content)
 		if err != nil {

@@ -23,8 +23,8 @@ type Pod struct{ Namespace, Name string }
 
 // Container names a container of a pod.
 type Container struct {
-	Pod
-	Name string
+	Pod  `json:"pod"` // else its name would be lost in JSON, behind the container's
+	Name string       `json:"name"`
 }
 
 // String is "namespace/pod/container".
