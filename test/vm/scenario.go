@@ -59,7 +59,7 @@ var kinds = []scenario{
 func boots(o options) []machine {
 	if o.short {
 		shipped := setup{name: "Tandem", deploy: mi300x.deploy, tandem: true, scenarios: []scenario{pair(4), pair(8)}}
-		return []machine{{shape: mi300x, vfsPerPF: 4, setups: []setup{shipped}}}
+		return []machine{{shape: mi300x, vfsPerPF: 4, example: true, setups: []setup{shipped}}}
 	}
 	sizes := []scenario{pair(1), pair(2), pair(4)}
 	all, refused := append(slices.Clone(sizes), pair(8)), append(slices.Clone(sizes), refusedPair(8))
@@ -70,7 +70,7 @@ func boots(o options) []machine {
 	for i := range known {
 		known[i].limit = "" // it is the kubelet that tells
 	}
-	intent := setup{name: "Tandem, told by the kubelet", deploy: "intent", tandem: true, source: "kubelet", scenarios: slices.Concat(all, known)}
+	intent := setup{name: "Tandem, told by the kubelet", deploy: "intent", tandem: true, source: "kubelet", scenarios: append(known, pair(4), pair(8))}
 	hints := func(scenarios []scenario) setup {
 		return setup{name: "Tandem, hints for VFs and pairs.json", deploy: "hints", tandem: true, pairsFile: true, scenarios: scenarios}
 	}
@@ -80,7 +80,7 @@ func boots(o options) []machine {
 	return slices.DeleteFunc([]machine{
 		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x, kinds...), intent, hints(refused), stock(refused)}},
 		{shape: mi300x, vfsPerPF: 1, multus: true, setups: []setup{shipped(mi300x), hints(all), stock(all)}},
-		{shape: h100, vfsPerPF: 2, setups: []setup{shipped(h100, kinds...)}},
+		{shape: h100, vfsPerPF: 2, example: true, setups: []setup{shipped(h100)}},
 	}, func(m machine) bool {
 		return o.vfs != 0 && o.vfs != m.vfsPerPF || o.machine != "" && !strings.EqualFold(o.machine, m.name)
 	})

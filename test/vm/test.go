@@ -154,7 +154,10 @@ func (t *tester) more(ctx context.Context, s setup, o options) error {
 		limit time.Duration
 		do    func(context.Context) error
 	}
-	steps := []step{{t.node.machine.job, 10 * time.Minute, func(ctx context.Context) error { return t.example(ctx, s) }}}
+	var steps []step
+	if t.node.machine.example {
+		steps = append(steps, step{t.node.machine.job, 10 * time.Minute, func(ctx context.Context) error { return t.example(ctx, s) }})
+	}
 	if t.node.machine.thorough {
 		steps = append(steps,
 			step{"faults", time.Hour, func(ctx context.Context) error { return t.suffer(ctx, s, faults...) }},
