@@ -90,7 +90,10 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 		return nil, "", err
 	}
 	asked := c.ledger.now() // a look may have to wait for the kubelet's limiter
-	now := c.lookFor(ctx, q)
+	now, enough := c.glance(asked, q)
+	if !enough {
+		now = c.lookFor(ctx, q)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.ledger
@@ -143,26 +146,22 @@ func (c *coordinator) lookFor(ctx context.Context, q question) (s seen) {
 	return s
 }
 
-// askedFor is what the pods of the node ask for, nil where no source tells in time.
+// askedFor is what the pods of the node ask for, nil where no source tells before ctx is done.
 func (c *coordinator) askedFor(ctx context.Context) *intent.Answer {
 	if c.pods == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
 	if answer, ok := c.pods(ctx); ok {
 		return &answer
 	}
 	return nil
 }
 
-// holdings is what PodResources shows, nil where it does not answer in time.
+// holdings is what PodResources shows, nil where it does not answer before ctx is done.
 func (c *coordinator) holdings(ctx context.Context) *kubelet.View {
 	if c.look == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
 	view, err := c.look(ctx)
 	if err != nil {
 		c.log.Warn("choose without PodResources: who holds what may be out of date", "error", err)
@@ -175,6 +174,9 @@ func (c *coordinator) holdings(ctx context.Context) *kubelet.View {
 // source of intent knows best; without one it is the order of the questions that tells.
 func (c *coordinator) asking(q question, view *kubelet.View, answer *intent.Answer) (*allocation, knowledge) {
 	l := c.ledger
+	if view == nil && answer == nil && l.progress == open && l.foresees(q) {
+		return l.plan.holder, l.plan.knowledge()
+	}
 	if answer != nil && view == nil {
 		l.bury(*answer)
 	}

@@ -19,7 +19,14 @@ const followWindow = time.Millisecond
 // so if there are any, the container that is asking belongs to one of them.
 func (l *ledger) observe(view kubelet.View) (arrived []kubelet.Pod) {
 	arrived = l.arrivals(view)
-	for _, c := range slices.SortedFunc(maps.Keys(view.Containers), compareContainers) {
+	var holders []kubelet.Container
+	for c, devices := range view.Containers {
+		if len(devices) > 0 { // of many pods few have any
+			holders = append(holders, c)
+		}
+	}
+	slices.SortFunc(holders, compareContainers)
+	for _, c := range holders {
 		l.confirm(c, view.Containers[c])
 	}
 	l.sweep(view, arrived)
@@ -40,7 +47,7 @@ func (l *ledger) observe(view kubelet.View) (arrived []kubelet.Pod) {
 func (l *ledger) arrivals(view kubelet.View) []kubelet.Pod {
 	renewed := map[kubelet.Pod]bool{}
 	for a := range l.allocations() {
-		for _, pod := range a.lost(view) {
+		for _, pod := range l.lost(a, view) {
 			renewed[pod] = true
 		}
 	}
@@ -49,16 +56,21 @@ func (l *ledger) arrivals(view kubelet.View) []kubelet.Pod {
 
 // lost lists the pods whose container is shown without the devices of an allocation that it had: running containers never lose any, so
 // the pod is another one of the same name. Where the owner is not known yet its name tells: PodResources lists every container but init
-// containers, those without devices too.
-func (a *allocation) lost(view kubelet.View) []kubelet.Pod {
-	pods, name := a.candidates, a.container
+// containers, those without devices too. So it is that of an app container if a pod that can be its own has, or had with the last
+// look, an app container of that name.
+func (l *ledger) lost(a *allocation, view kubelet.View) (pods []kubelet.Pod) {
+	candidates, name := a.candidates, a.container
 	if a.owner != nil {
-		pods, name = []kubelet.Pod{a.owner.Pod}, a.owner.Name
+		candidates, name = []kubelet.Pod{a.owner.Pod}, a.owner.Name
 	}
-	for _, pod := range pods {
+	for _, pod := range candidates {
 		c := kubelet.Container{Pod: pod, Name: name}
-		if _, listed := view.Containers[c]; shows(view, c, a) || a.owner == nil && !listed {
+		_, listed := view.Containers[c]
+		switch {
+		case shows(view, c, a):
 			return nil
+		case listed || l.apps[c] || a.owner != nil:
+			pods = append(pods, pod)
 		}
 	}
 	return pods
@@ -140,7 +152,7 @@ func (a *allocation) mayBelong(pod kubelet.Pod) bool {
 func (l *ledger) sweep(view kubelet.View, arrived []kubelet.Pod) {
 	inAdmission := &allocation{unasked: true}
 	for a := range l.allocations() {
-		if len(a.lost(view)) == 0 && (a.owner != nil || l.mayLive(a, view, arrived)) {
+		if len(l.lost(a, view)) == 0 && (a.owner != nil || l.mayLive(a, view, arrived)) {
 			continue
 		}
 		for name, ids := range a.devices {
@@ -298,6 +310,8 @@ func (a *allocation) ownerName() string {
 		return a.owner.String()
 	case a.asker != nil:
 		return a.asker.container().String()
+	case len(a.candidates) == 1:
+		return "a container of " + a.candidates[0].Namespace + "/" + a.candidates[0].Name
 	default:
 		return "an init container"
 	}

@@ -1,0 +1,61 @@
+package coordination
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+)
+
+// glance reads the kubelet's checkpoint alone, and reports whether that is enough to answer a question: it is the one that the plan is
+// kept for, and the checkpoint proves that the kubelet is not done with the container that got the newest Allocate.
+//
+// A look at PodResources and the sources of intent would tell nothing then that decides:
+//
+//   - Who asks: the look at the first half left one pod, and that is the container's. Pods do not come while the kubelet admits one. Had it
+//     given that container up, after an error of the other plugin's, the next pod would not ask that soon, for just what is planned.
+//   - What is free: the kubelet offers nothing that the ledger has with anybody. Where it does, something became free
+//     or it hands a device out twice, and PodResources tells which.
+//   - What else the container wants: nothing is left but what is asked for.
+//
+// What a look leaves behind for later questions is the same too. The pods of the first half's count as seen, and with the next question
+// those that come after them as new, which they are to this container. That its pod is created anew under its name the next
+// look shows, by the devices that the container does not have any more ([allocation.lost]).
+func (c *coordinator) glance(asked time.Time, q question) (now seen, enough bool) {
+	c.mu.Lock()
+	c.ledger.asked = asked
+	foreseen := c.ledger.foresees(q)
+	c.mu.Unlock()
+	if !foreseen {
+		return now, false
+	}
+	now.checkpoint, now.checkpointErr = c.recorded()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return now, c.last.progress(now.checkpoint, now.checkpointErr) == open
+}
+
+// foresees reports whether a question is for all that the plan is still kept for, directly after an Allocate of the rest of it. What it
+// was made from is known to be right: PodResources was read, and one pod remains.
+func (l *ledger) foresees(q question) bool {
+	p := l.livePlan()
+	if p == nil || !l.foreseen || p.after != l.sequence-1 || !l.recent() || !p.holder.looked || !p.holder.identified() {
+		return false
+	}
+	planned := p.devices[q.resource]
+	offered := func(id string) bool { return slices.Contains(q.available, id) }
+	held := func(id string) bool { return l.holders[q.resource][id] != nil }
+	return len(p.devices) == 1 && len(planned) == q.size && len(q.mustInclude) == 0 &&
+		!slices.ContainsFunc(planned, func(id string) bool { return !offered(id) }) && !slices.ContainsFunc(q.available, held)
+}
+
+// identified reports whether it is known whose an allocation is: of one pod, if not yet of which of its containers.
+func (a *allocation) identified() bool { return a.owner != nil || len(a.candidates) == 1 }
+
+// knowledge is that of the question which led to the plan.
+func (p *plan) knowledge() knowledge {
+	if p.asker != nil {
+		return knowledge{Source: p.asker.source, Why: p.asker.half(p.holder), asker: p.asker}
+	}
+	return knowledge{Source: intent.PodResources, Why: "second half of " + p.holder.ownerName()}
+}
