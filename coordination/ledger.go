@@ -118,6 +118,7 @@ func (l *ledger) leave(name string) {
 func (l *ledger) allocate(name string, ids []string, found *asker) *allocation {
 	l.foreseen = l.planned(name, ids)
 	a := l.holderFor(name, ids, found)
+	a.container = "" // that of an init container, if another one takes over
 	if p := l.livePlan(); p != nil {
 		if l.foreseen {
 			found = p.asker
