@@ -40,7 +40,7 @@ type admission struct {
 	order        []kubelet.Pod
 	away         bool // PodResources does not answer
 	late         bool // PodResources does not answer now and then
-	missed       bool // it did not for the newest pod
+	missed       bool // it did not all the time for the newest pod
 	free         map[string][]Device
 	all          map[string][]Device
 	recordedPods map[kubelet.Pod]map[string]kubelet.Devices // as pods, init containers kept
@@ -214,10 +214,9 @@ func (a *admission) record() {
 }
 
 func (a *admission) look(context.Context) (kubelet.View, error) {
-	if a.late && a.random.IntN(4) == 0 {
-		a.missed = true
-	}
-	if a.away || a.missed {
+	late := a.late && a.random.IntN(4) == 0
+	a.missed = a.missed || late
+	if a.away || late {
 		return kubelet.View{}, fmt.Errorf("PodResources is away")
 	}
 	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}

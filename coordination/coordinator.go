@@ -207,7 +207,8 @@ func (c *coordinator) asking(q question, view *kubelet.View, answer *intent.Answ
 
 // usable returns the available IDs that no living container has. What the kubelet offers is free, whatever we thought, unless
 // PodResources shows at this moment that a container has it: then the kubelet is about to hand it out twice
-// (kubernetes PR 137534), and it is used only where the rest is too few.
+// (kubernetes PR 137534), and it is used only where the rest is too few. What PodResources shows with nobody can still be an init
+// container's; if one device of it is offered its pod is gone, of which the kubelet frees all at once.
 func (c *coordinator) usable(q question, view *kubelet.View) []string {
 	l := c.ledger
 	usable := slices.DeleteFunc(slices.Clone(q.available), func(id string) bool {
@@ -219,7 +220,11 @@ func (c *coordinator) usable(q question, view *kubelet.View) []string {
 			c.log.Warn("kubelet offers a device that is in use", "resource", q.resource, "device", id, "owner", a.owner.String())
 			return true
 		}
-		l.release(q.resource, id)
+		if view != nil && a.owner == nil {
+			l.drop(a)
+		} else {
+			l.release(q.resource, id)
+		}
 		return false
 	})
 	if len(usable) < q.size {

@@ -209,6 +209,15 @@ func (l *ledger) release(name, id string) {
 	}
 }
 
+// drop releases all that an allocation has.
+func (l *ledger) drop(a *allocation) {
+	for name, ids := range a.devices {
+		for id := range maps.Clone(ids) {
+			l.release(name, id)
+		}
+	}
+}
+
 // allocations yields every allocation that holds a device, once.
 func (l *ledger) allocations() map[*allocation]bool {
 	all := map[*allocation]bool{}
