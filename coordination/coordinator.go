@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/survive"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -50,6 +51,13 @@ type question struct {
 	available   []string // free in the kubelet's eyes, on the NUMA nodes it chose; the must-include ones among them
 	mustInclude []string
 	size        int
+}
+
+// locked does something quick with what the mutex guards.
+func (c *coordinator) locked(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
 }
 
 // announce takes a plugin's devices over.
@@ -136,7 +144,9 @@ func (c *coordinator) lookFor(ctx context.Context, q question) (s seen) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	var all sync.WaitGroup
-	all.Go(func() { s.answer = c.askedFor(ctx) })
+	all.Go(func() {
+		_ = survive.Do(c.log, func() error { s.answer = c.askedFor(ctx); return nil }) // do without it
+	})
 	all.Go(func() { s.checkpoint, s.checkpointErr = c.recorded() })
 	if len(q.mustInclude) == 0 {
 		s.view = c.holdings(ctx)

@@ -22,17 +22,16 @@ import (
 // those that come after them as new, which they are to this container. That its pod is created anew under its name the next
 // look shows, by the devices that the container does not have any more ([allocation.lost]).
 func (c *coordinator) glance(asked time.Time, q question) (now seen, enough bool) {
-	c.mu.Lock()
-	c.ledger.asked = asked
-	foreseen := c.ledger.foresees(q)
-	c.mu.Unlock()
-	if !foreseen {
+	c.locked(func() {
+		c.ledger.asked = asked
+		enough = c.ledger.foresees(q)
+	})
+	if !enough {
 		return now, false
 	}
 	now.checkpoint, now.checkpointErr = c.recorded()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return now, c.last.progress(now.checkpoint, now.checkpointErr) == open
+	c.locked(func() { enough = c.last.progress(now.checkpoint, now.checkpointErr) == open })
+	return now, enough
 }
 
 // foresees reports whether a question is for all that the plan is still kept for, directly after an Allocate of the rest of it. What it

@@ -67,8 +67,8 @@ func checkRunDir(dir string) error {
 // errReplaced means that the socket in the run folder is gone or another's.
 var errReplaced = errors.New("the coordination socket was removed or replaced")
 
-// awaitReplaced looks at the socket every electionPause until it is not the one that was there first, or ctx is done. It calls looked
-// each time.
+// awaitReplaced looks at the socket every electionPause until ctx is done, or it is not the one that was there first, which is an error. It
+// calls looked each time.
 func awaitReplaced(ctx context.Context, runDir string, looked func()) error {
 	ours, err := os.Lstat(SocketPath(runDir))
 	if err != nil {
@@ -79,7 +79,7 @@ func awaitReplaced(ctx context.Context, runDir string, looked func()) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil
 		case <-tick.C:
 		}
 		if now, err := os.Lstat(SocketPath(runDir)); err != nil || !os.SameFile(ours, now) {
