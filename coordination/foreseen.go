@@ -12,15 +12,15 @@ import (
 //
 // A look at PodResources and the sources of intent would tell nothing then that decides:
 //
-//   - Who asks: the look at the first half left one pod, and that is the container's. Pods do not come while the kubelet admits one. Had it
-//     given that container up, after an error of the other plugin's, the next pod would not ask that soon, for just what is planned.
+//   - Who asks: the container that got the newest Allocate, of the one pod that the look at its first half left. Had the kubelet given it up,
+//     after an error of the other plugin's, the next pod would not ask that soon, for just what is planned.
 //   - What is free: the kubelet offers nothing that the ledger has with anybody. Where it does, something became free
 //     or it hands a device out twice, and PodResources tells which.
 //   - What else the container wants: nothing is left but what is asked for.
 //
-// What a look leaves behind for later questions is the same too. The pods of the first half's count as seen, and with the next question
-// those that come after them as new, which they are to this container. That its pod is created anew under its name the next
-// look shows, by the devices that the container does not have any more ([allocation.lost]).
+// What a look leaves behind for later questions is the same too. The pods of the first half's look count as seen, this container's among
+// them, and those that have come since as new with the next: the kubelet takes none in while it admits one. The owner's name comes with
+// the next look, and that shows as well if the pod has been created anew under its name (lost in observe.go).
 func (c *coordinator) glance(asked time.Time, q question) (now seen, enough bool) {
 	c.locked(func() {
 		c.ledger.asked = asked

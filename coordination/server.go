@@ -144,8 +144,8 @@ func (s *server) Pair(_ context.Context, q *api.PairRequest) (*api.PairResponse,
 }
 
 // Status tells everything.
-func (s *server) Status(context.Context, *api.StatusRequest) (*api.StatusResponse, error) {
-	answer := s.coordinator.status()
+func (s *server) Status(ctx context.Context, _ *api.StatusRequest) (*api.StatusResponse, error) {
+	answer := s.coordinator.status(s.coordinator.newestPods(ctx))
 	answer.Protocol, answer.Minor = protocol.major, protocol.minor
 	answer.Pid = int64(os.Getpid())
 	answer.Peers = s.peers.encode()
