@@ -212,13 +212,16 @@ func (n *Node) stayElected(ctx context.Context) {
 		if err != nil && !errors.Is(err, errLocked) {
 			complaint = err.Error()
 		}
-		pause := electionPause
-		if time.Now().Before(burst) {
+		pause, lost := electionPause, n.lost
+		switch {
+		case survive.Panicked(err): // most likely again: it is the other plugin's turn
+			lost = nil
+		case time.Now().Before(burst):
 			pause = electionStep
 		}
 		select {
 		case <-ctx.Done():
-		case <-n.lost:
+		case <-lost:
 			burst = time.Now().Add(electionBurst)
 		case <-time.After(pause):
 		}
@@ -309,7 +312,7 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errReplaced):
 		return cause // what is at the path now is another's
-	case status.Code(cause) == codes.Internal:
+	case survive.Panicked(cause):
 		err = cause
 	}
 	return errors.Join(err, removeSocket(n.config.RunDir))
@@ -328,13 +331,13 @@ func (n *Node) stayJoined(ctx context.Context) {
 			return
 		}
 		pause := electionStep
-		switch status.Code(err) {
-		case codes.Unimplemented:
+		switch {
+		case status.Code(err) == codes.Unimplemented:
 			pause = electionPause
 			if !n.foreign.Swap(true) {
 				n.config.Log.Error("place devices without the other plugin", "reason", status.Convert(err).Message())
 			}
-		case codes.Internal: // there or here, and most likely again
+		case survive.Panicked(err): // most likely again
 			pause = electionPause
 			fallthrough
 		default:
