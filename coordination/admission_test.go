@@ -39,6 +39,8 @@ type admission struct {
 	pods         map[kubelet.Pod]map[string]kubelet.Devices // by container; "init" is not shown
 	order        []kubelet.Pod
 	away         bool // PodResources does not answer
+	late         bool // PodResources does not answer now and then
+	missed       bool // it did not all the time for the newest pod
 	free         map[string][]Device
 	all          map[string][]Device
 	recordedPods map[kubelet.Pod]map[string]kubelet.Devices // as pods, init containers kept
@@ -212,7 +214,9 @@ func (a *admission) record() {
 }
 
 func (a *admission) look(context.Context) (kubelet.View, error) {
-	if a.away {
+	late := a.late && a.random.IntN(4) == 0
+	a.missed = a.missed || late
+	if a.away || late {
 		return kubelet.View{}, fmt.Errorf("PodResources is away")
 	}
 	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
@@ -244,6 +248,7 @@ func (a *admission) get(ctx context.Context, pod kubelet.Pod) (kubelet.View, err
 func (a *admission) add(name string) kubelet.Pod {
 	pod := kubelet.Pod{Namespace: "team", Name: name}
 	a.created++
+	a.missed = false
 	a.pods[pod], a.uids[pod] = map[string]kubelet.Devices{}, fmt.Sprint("uid-", a.created)
 	a.order = append(a.order, pod)
 	a.now = a.now.Add(followWindow)
@@ -342,6 +347,9 @@ func (a *admission) admit(pod kubelet.Pod, container string, w wish) bool {
 	}
 	if container != "init" {
 		delete(a.pods[pod], "init") // its devices are this container's now
+	}
+	if a.missed {
+		return true // its pairs can be any
 	}
 	a.files.check(a, a.pods[pod][container])
 	if w.gpus > 0 && w.vfs > 0 {
@@ -639,11 +647,15 @@ func (a *admission) containers(mix []wish) []container {
 // A pod that is deleted and created again has the name of the one before. When it asks, what the
 // ledger thinks to be held is held.
 func TestPodsOfOneName(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(80) {
 		a := newAdmission(t, "oci-mi300x-derived", 4, seed%2 == 0, seed)
-		a.names = 4
+		a.names, a.late = 4, seed%4 > 1
 		a.keepCheckpoint()
 		a.mixedLoad(60)
+		a.late = false
+		if len(a.free[gpus]) < 2 {
+			continue // the kubelet would not ask
+		}
 		pod := a.add("last")
 		a.pods[pod]["c0"] = kubelet.Devices{}
 		a.give(pod, "c0", gpus, a.free[gpus], nil, 1)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // Role is what a plugin is to the coordination of its node at a moment.
@@ -39,7 +40,7 @@ func (n *Node) Role() Role {
 // Resources are those of both plugins with their devices while this one serves; nil while it does not.
 func (n *Node) Resources() []*api.Resource {
 	if own := n.serving.Load(); own != nil {
-		return own.coordinator.status().GetResources()
+		return own.coordinator.status(kubelet.View{}).GetResources()
 	}
 	return nil
 }

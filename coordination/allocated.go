@@ -120,9 +120,8 @@ func (c *coordinator) refuse(a *allocation, name string, ids []string, outcome O
 // unplanned is what the pods of the node ask for, where no plan says who is being given devices: the kubelet did not ask, or did not
 // take what it was told. PodResources List is never read here.
 func (c *coordinator) unplanned(ctx context.Context, name string, ids []string) *intent.Answer {
-	c.mu.Lock()
-	planned := c.ledger.planned(name, ids)
-	c.mu.Unlock()
+	var planned bool
+	c.locked(func() { planned = c.ledger.planned(name, ids) })
 	if planned {
 		return nil
 	}

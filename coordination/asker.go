@@ -229,13 +229,8 @@ func (l *ledger) bury(answer intent.Answer) {
 		alive[pod.UID] = true
 	}
 	for a := range l.allocations() {
-		if a.asker == nil || alive[a.asker.pod.UID] {
-			continue
-		}
-		for name, ids := range a.devices {
-			for id := range maps.Clone(ids) {
-				l.release(name, id)
-			}
+		if a.asker != nil && !alive[a.asker.pod.UID] {
+			l.drop(a)
 		}
 	}
 }

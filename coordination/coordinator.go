@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/survive"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -52,6 +53,13 @@ type question struct {
 	size        int
 }
 
+// locked does something quick with what the mutex guards.
+func (c *coordinator) locked(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+}
+
 // announce takes a plugin's devices over.
 func (c *coordinator) announce(name string, kind Kind, a Announcement) error {
 	defer c.touched()
@@ -90,7 +98,10 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 		return nil, "", err
 	}
 	asked := c.ledger.now() // a look may have to wait for the kubelet's limiter
-	now := c.lookFor(ctx, q)
+	now, enough := c.glance(asked, q)
+	if !enough {
+		now = c.lookFor(ctx, q)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.ledger
@@ -133,7 +144,9 @@ func (c *coordinator) lookFor(ctx context.Context, q question) (s seen) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	var all sync.WaitGroup
-	all.Go(func() { s.answer = c.askedFor(ctx) })
+	all.Go(func() {
+		_ = survive.Do(c.log, func() error { s.answer = c.askedFor(ctx); return nil }) // do without it
+	})
 	all.Go(func() { s.checkpoint, s.checkpointErr = c.recorded() })
 	if len(q.mustInclude) == 0 {
 		s.view = c.holdings(ctx)
@@ -143,26 +156,22 @@ func (c *coordinator) lookFor(ctx context.Context, q question) (s seen) {
 	return s
 }
 
-// askedFor is what the pods of the node ask for, nil where no source tells in time.
+// askedFor is what the pods of the node ask for, nil where no source tells before ctx is done.
 func (c *coordinator) askedFor(ctx context.Context) *intent.Answer {
 	if c.pods == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
 	if answer, ok := c.pods(ctx); ok {
 		return &answer
 	}
 	return nil
 }
 
-// holdings is what PodResources shows, nil where it does not answer in time.
+// holdings is what PodResources shows, nil where it does not answer before ctx is done.
 func (c *coordinator) holdings(ctx context.Context) *kubelet.View {
 	if c.look == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
 	view, err := c.look(ctx)
 	if err != nil {
 		c.log.Warn("choose without PodResources: who holds what may be out of date", "error", err)
@@ -175,6 +184,9 @@ func (c *coordinator) holdings(ctx context.Context) *kubelet.View {
 // source of intent knows best; without one it is the order of the questions that tells.
 func (c *coordinator) asking(q question, view *kubelet.View, answer *intent.Answer) (*allocation, knowledge) {
 	l := c.ledger
+	if view == nil && answer == nil && l.progress == open && l.foresees(q) {
+		return l.plan.holder, l.plan.knowledge()
+	}
 	if answer != nil && view == nil {
 		l.bury(*answer)
 	}
@@ -205,7 +217,8 @@ func (c *coordinator) asking(q question, view *kubelet.View, answer *intent.Answ
 
 // usable returns the available IDs that no living container has. What the kubelet offers is free, whatever we thought, unless
 // PodResources shows at this moment that a container has it: then the kubelet is about to hand it out twice
-// (kubernetes PR 137534), and it is used only where the rest is too few.
+// (kubernetes PR 137534), and it is used only where the rest is too few. What PodResources shows with nobody can still be an init
+// container's; if one device of it is offered its pod is gone, of which the kubelet frees all at once.
 func (c *coordinator) usable(q question, view *kubelet.View) []string {
 	l := c.ledger
 	usable := slices.DeleteFunc(slices.Clone(q.available), func(id string) bool {
@@ -217,7 +230,11 @@ func (c *coordinator) usable(q question, view *kubelet.View) []string {
 			c.log.Warn("kubelet offers a device that is in use", "resource", q.resource, "device", id, "owner", a.owner.String())
 			return true
 		}
-		l.release(q.resource, id)
+		if view != nil && a.owner == nil {
+			l.drop(a)
+		} else {
+			l.release(q.resource, id)
+		}
 		return false
 	})
 	if len(usable) < q.size {

@@ -87,7 +87,11 @@ type granted struct{ resource, id string }
 func (d *decisions) unresolved() map[granted]*decision {
 	last := map[granted]bool{}
 	open := map[granted]*decision{}
-	for _, e := range slices.Backward(d.entries) {
+	oldest := slices.IndexFunc(d.entries, func(e *decision) bool { return e.container == nil && len(e.allocated) > 0 })
+	if oldest < 0 {
+		return nil
+	}
+	for _, e := range slices.Backward(d.entries[oldest:]) {
 		if len(e.allocated) == 0 || e.refusal != "" {
 			continue
 		}

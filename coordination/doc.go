@@ -45,7 +45,8 @@
 // out twice), shows the owners and which devices became free. It also shows every pod from just before its admission, so that
 // without the checkpoint pods that are new since the last look still tell a new pod from the second half of the one
 // before; only where that leaves two containers possible does the time since the last Allocate decide, and the log says so. See
-// observe.go.
+// observe.go. Where the checkpoint proves that the second half is asked for which the plan of the first one foresees, neither it
+// nor a source of intent is asked again (foreseen.go).
 //
 // # What outlives a process
 //
@@ -66,10 +67,10 @@
 //
 // # When something is away
 //
-// It changes the quality of a placement, never its success, and so does a mistake of ours: a panic while it chooses costs one
-// answer. Without the server a plugin chooses among its own devices, without PodResources the coordinator judges by time, and a
-// question is answered within 100 ms either way: a peer that hangs costs 80 ms, the kubelet's sockets 50, a file 25. A run folder that
-// cannot be used ends the start with a sentence; one that is
+// It changes the quality of a placement, never its success, and so does a mistake of ours: a panic costs one answer, one source or
+// one server, and never the daemon (package survive). Without the server a plugin chooses among its own devices, without
+// PodResources the coordinator judges by time, and a question is answered within 100 ms either way: a peer that hangs costs 80 ms,
+// the kubelet's sockets 50, a file 25. A run folder that cannot be used ends the start with a sentence; one that is
 // full, read-only or removed later costs one line in the log, and the checkpoint or the other plugin until it is back.
 //
 // Two versions of Tandem work together while the major number of their protocol is the same (version.go); otherwise each places

@@ -29,11 +29,12 @@ func (n podName) String() string {
 // pod is known too. The error says why there is nothing to tell.
 func (c *coordinator) explain(ctx context.Context, name podName) ([]*api.Decision, error) {
 	view, known := c.lookAt(ctx, name)
-	c.mu.Lock()
-	c.decisions.resolve(view)
-	found := c.decisions.of(name.accepts)
-	ours := c.holdsOurs(view)
-	c.mu.Unlock()
+	var found []decision
+	var ours bool
+	c.locked(func() {
+		c.decisions.resolve(view)
+		found, ours = c.decisions.of(name.accepts), c.holdsOurs(view)
+	})
 	if len(found) == 0 {
 		return nil, nothingToTell(name, view, known, ours)
 	}

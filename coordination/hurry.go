@@ -2,7 +2,10 @@ package coordination
 
 import (
 	"errors"
+	"log/slog"
 	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
 // readTimeout bounds the reading of a file on the way to an answer. It takes a tenth of a millisecond; a disk that hangs takes for ever.
@@ -12,7 +15,7 @@ var errHangs = errors.New("reading does not end; is the disk all right?")
 
 // hurried makes a function that reads as read does, but gives up after a time. One reading is in progress at most: as
 // long as one hangs the others wait for it, so that a disk that hangs keeps one goroutine.
-func hurried[T any](limit time.Duration, read func() (T, error)) func() (T, error) {
+func hurried[T any](log *slog.Logger, limit time.Duration, read func() (T, error)) func() (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -28,9 +31,13 @@ func hurried[T any](limit time.Duration, read func() (T, error)) func() (T, erro
 		}
 		results := make(chan result, 1)
 		go func() {
-			value, err := read()
+			var r result
+			r.err = survive.Do(log, func() (err error) {
+				r.value, err = read()
+				return err
+			})
 			<-turn
-			results <- result{value, err}
+			results <- r
 		}()
 		select {
 		case r := <-results:

@@ -118,6 +118,7 @@ func (l *ledger) leave(name string) {
 func (l *ledger) allocate(name string, ids []string, found *asker) *allocation {
 	l.foreseen = l.planned(name, ids)
 	a := l.holderFor(name, ids, found)
+	a.container = "" // that of an init container, if another one takes over
 	if p := l.livePlan(); p != nil {
 		if l.foreseen {
 			found = p.asker
@@ -205,6 +206,15 @@ func (l *ledger) release(name, id string) {
 	delete(a.devices[name], id)
 	if len(a.devices[name]) == 0 {
 		delete(a.devices, name)
+	}
+}
+
+// drop releases all that an allocation has.
+func (l *ledger) drop(a *allocation) {
+	for name, ids := range a.devices {
+		for id := range maps.Clone(ids) {
+			l.release(name, id)
+		}
 	}
 }
 

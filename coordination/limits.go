@@ -132,19 +132,21 @@ const announceTimeout = 30 * time.Millisecond
 // answerable waits until a question can be answered, or says why it cannot, before the kubelet is bothered with it. Resources never
 // go away, so that what is answerable stays so.
 func (c *coordinator) answerable(ctx context.Context, q question) error {
+	announced, err := c.lacking(q)
+	if err == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
-	for {
-		announced, err := c.lacking(q)
-		if err == nil {
-			return nil
-		}
+	for err != nil {
 		select {
 		case <-announced:
+			announced, err = c.lacking(q)
 		case <-ctx.Done():
 			return err
 		}
 	}
+	return nil
 }
 
 // lacking says what has not been announced that a question is about, and then returns a channel that the next announcement closes.

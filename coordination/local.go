@@ -2,15 +2,13 @@ package coordination
 
 import (
 	"context"
-	"log/slog"
-	"runtime/debug"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
 // answerer is what a member asks: the server at the socket, or the one of its own process.
@@ -45,11 +43,13 @@ func directly[Q, A proto.Message](ctx context.Context, s *server, q Q, method fu
 	results := make(chan result, 1)
 	q = proto.CloneOf(q) // it may be looked at after the deadline, when the asker has gone on
 	go func() {
-		answer, err := surviving(s.coordinator.log, func() (A, error) { return method(ctx, q) })
-		if err == nil {
-			answer = proto.CloneOf(answer)
-		}
-		results <- result{answer, err}
+		var r result
+		r.err = survive.Do(s.coordinator.log, func() error {
+			answer, err := method(ctx, q)
+			r.answer = proto.CloneOf(answer)
+			return err
+		})
+		results <- r
 	}()
 	select {
 	case r := <-results:
@@ -57,22 +57,4 @@ func directly[Q, A proto.Message](ctx context.Context, s *server, q Q, method fu
 	case <-ctx.Done():
 		return none, status.FromContextError(ctx.Err()).Err()
 	}
-}
-
-// surviving makes an error of a panic: it costs one answer, in whose place the asker chooses alone, and not the daemon.
-func surviving[A any](log *slog.Logger, answer func() (A, error)) (a A, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			log.Error("coordination panicked", "panic", cause, "stack", string(debug.Stack()))
-			err = status.Error(codes.Internal, "internal error")
-		}
-	}()
-	return answer()
-}
-
-// survive is surviving for what comes over the socket.
-func survive(log *slog.Logger) grpc.ServerOption {
-	return grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-		return surviving(log, func() (any, error) { return handle(ctx, q) })
-	})
 }

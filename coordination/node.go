@@ -20,6 +20,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/survive"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
@@ -203,21 +204,24 @@ func (n *Node) stayElected(ctx context.Context) {
 	var complaint string
 	for ctx.Err() == nil {
 		n.turn()
-		err := n.serveIfElected(ctx)
+		err := survive.Do(n.config.Log, func() error { return n.serveIfElected(ctx) })
 		if err != nil && !errors.Is(err, errLocked) && err.Error() != complaint {
-			n.config.Log.Error("go on without coordination until the run folder can be used", "run_dir", n.config.RunDir, "error", err)
+			n.config.Log.Error("go on without serving coordination until that is possible", "run_dir", n.config.RunDir, "error", err)
 		}
 		complaint = ""
 		if err != nil && !errors.Is(err, errLocked) {
 			complaint = err.Error()
 		}
-		pause := electionPause
-		if time.Now().Before(burst) {
+		pause, lost := electionPause, n.lost
+		switch {
+		case survive.Panicked(err): // most likely again: it is the other plugin's turn
+			lost = nil
+		case time.Now().Before(burst):
 			pause = electionStep
 		}
 		select {
 		case <-ctx.Done():
-		case <-n.lost:
+		case <-lost:
 			burst = time.Now().Add(electionBurst)
 		case <-time.After(pause):
 		}
@@ -251,7 +255,7 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 	c := &coordinator{
 		treeFor:   n.machine.treeFor,
 		get:       pods.Get,
-		recorded:  hurried(readTimeout, n.recorded),
+		recorded:  hurried(n.config.Log, readTimeout, n.recorded),
 		granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(n.config.KubeletDir) },
 		pairsDir:  filepath.Join(n.config.RunDir, "pairs"),
 		pods:      n.sources.Pods,
@@ -271,26 +275,30 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 	return n.serve(ctx, c, store, listener)
 }
 
-// serve answers and writes checkpoints until ctx is done or the socket is no longer the one in the run folder: then nobody new
-// finds it, and there can be a second server soon.
+// serve answers and writes checkpoints until ctx is done, the work beside panics, or the socket is no longer the one in the run
+// folder: then nobody new finds it, and there can be a second server soon.
 func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener *net.UnixListener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	written := make(chan struct{})
-	go func() { defer close(written); store.run(ctx, c.save) }()
-	go c.stayTidy(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
+	beside := func(work func() error) (ended <-chan struct{}) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := survive.Do(n.config.Log, work); err != nil {
+				cancel(err)
+			}
+		}()
+		return done
+	}
+	written := beside(func() error { return store.run(ctx, c.save) })
+	beside(func() error { return c.stayTidy(ctx) })
+	beside(func() error { return awaitReplaced(ctx, n.config.RunDir, n.turn) })
+	watched := beside(func() error {
 		if err := n.sources.Run(ctx); err != nil {
 			n.config.Log.Error("do without the API server", "error", err)
 		}
-	}()
-	go func() {
-		if err := awaitReplaced(ctx, n.config.RunDir, n.turn); errors.Is(err, errReplaced) {
-			cancel(err)
-		}
-	}()
+		return nil
+	})
 	own := &server{coordinator: c}
 	n.serving.Store(own)
 	err := own.serve(ctx, listener)
@@ -301,8 +309,11 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 	case <-written:
 	case <-time.After(writeTimeout): // a disk that hangs is left behind
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, errReplaced) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errReplaced):
 		return cause // what is at the path now is another's
+	case survive.Panicked(cause):
+		err = cause
 	}
 	return errors.Join(err, removeSocket(n.config.RunDir))
 }
@@ -315,17 +326,21 @@ func (n *Node) recorded() (kubelet.Checkpoint, error) {
 // is replaced, which is looked for every electionPause.
 func (n *Node) stayJoined(ctx context.Context) {
 	for {
-		err := n.join(ctx)
+		err := survive.Do(n.config.Log, func() error { return n.join(ctx) })
 		if ctx.Err() != nil {
 			return
 		}
 		pause := electionStep
-		if status.Code(err) == codes.Unimplemented {
+		switch {
+		case status.Code(err) == codes.Unimplemented:
 			pause = electionPause
 			if !n.foreign.Swap(true) {
 				n.config.Log.Error("place devices without the other plugin", "reason", status.Convert(err).Message())
 			}
-		} else {
+		case survive.Panicked(err): // most likely again
+			pause = electionPause
+			fallthrough
+		default:
 			n.config.Log.Warn("lost the coordination server", "error", err)
 		}
 		select {

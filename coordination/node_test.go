@@ -273,6 +273,40 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	listener.Close()
 }
 
+// A server whose socket is gone, or is another process's, serves anew at once: nobody new would find it.
+func TestReplacedSocketIsNoticed(t *testing.T) {
+	for name, replace := range map[string]func(socket, other string) error{
+		"removed":  func(socket, _ string) error { return os.Remove(socket) },
+		"replaced": func(socket, other string) error { return os.Rename(other, socket) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(shortDir(t), "run")
+			node, _ := start(t, dir)
+			node.Member(gpus, GPU).Publish(oneGPU)
+			await(t, dir, connected(gpus))
+			foreign, err := net.Listen("unix", filepath.Join(filepath.Dir(dir), "foreign"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer foreign.Close()
+			before, began := node.serving.Load(), time.Now()
+			if err := replace(SocketPath(dir), foreign.Addr().String()); err != nil {
+				t.Fatal(err)
+			}
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for now := before; now == nil || now == before; now = node.serving.Load() {
+				<-tick.C
+			}
+			await(t, dir, connected(gpus))
+			if took := time.Since(began); took > electionPause/2 {
+				t.Errorf("served anew after %s", took)
+			}
+		})
+	}
+}
+
 func TestOneLock(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)

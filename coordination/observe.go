@@ -19,7 +19,14 @@ const followWindow = time.Millisecond
 // so if there are any, the container that is asking belongs to one of them.
 func (l *ledger) observe(view kubelet.View) (arrived []kubelet.Pod) {
 	arrived = l.arrivals(view)
-	for _, c := range slices.SortedFunc(maps.Keys(view.Containers), compareContainers) {
+	var holders []kubelet.Container
+	for c, devices := range view.Containers {
+		if len(devices) > 0 { // of many pods few have any
+			holders = append(holders, c)
+		}
+	}
+	slices.SortFunc(holders, compareContainers)
+	for _, c := range holders {
 		l.confirm(c, view.Containers[c])
 	}
 	l.sweep(view, arrived)
@@ -40,28 +47,40 @@ func (l *ledger) observe(view kubelet.View) (arrived []kubelet.Pod) {
 func (l *ledger) arrivals(view kubelet.View) []kubelet.Pod {
 	renewed := map[kubelet.Pod]bool{}
 	for a := range l.allocations() {
-		for _, pod := range a.lost(view) {
-			renewed[pod] = true
+		if pods, lost := l.lost(a, view); lost {
+			for _, pod := range pods {
+				renewed[pod] = true
+			}
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(view.Pods), func(p kubelet.Pod) bool { return l.seen[p] && !renewed[p] })
 }
 
-// lost lists the pods whose container is shown without the devices of an allocation that it had: running containers never lose any, so
-// the pod is another one of the same name. Where the owner is not known yet its name tells: PodResources lists every container but init
-// containers, those without devices too.
-func (a *allocation) lost(view kubelet.View) []kubelet.Pod {
-	pods, name := a.candidates, a.container
+// lost reports whether an allocation's container is gone, and the pods that can be others of its pod's name, if they are shown. Running
+// containers never lose a device, and PodResources lists every container but init containers, those without devices too. So where the
+// owner is not known yet the name tells: it is an app container if one of that name was ever listed.
+func (l *ledger) lost(a *allocation, view kubelet.View) (renewed []kubelet.Pod, lost bool) {
 	if a.owner != nil {
-		pods, name = []kubelet.Pod{a.owner.Pod}, a.owner.Name
+		return []kubelet.Pod{a.owner.Pod}, !shows(view, *a.owner, a)
 	}
-	for _, pod := range pods {
-		c := kubelet.Container{Pod: pod, Name: name}
-		if _, listed := view.Containers[c]; shows(view, c, a) || a.owner == nil && !listed {
-			return nil
+	app := l.namesApp(a.container)
+	for c := range view.Containers {
+		if shows(view, c, a) {
+			return nil, false
+		}
+		app = app || c.Name == a.container
+	}
+	return a.candidates, app
+}
+
+// namesApp reports whether the last look showed an app container of a name. Init containers seldom have the name of one.
+func (l *ledger) namesApp(name string) bool {
+	for c := range l.apps {
+		if c.Name == name {
+			return true
 		}
 	}
-	return pods
+	return false
 }
 
 // confirm makes a container the owner of the devices that PodResources shows it with. Devices that were taken for those of
@@ -140,7 +159,7 @@ func (a *allocation) mayBelong(pod kubelet.Pod) bool {
 func (l *ledger) sweep(view kubelet.View, arrived []kubelet.Pod) {
 	inAdmission := &allocation{unasked: true}
 	for a := range l.allocations() {
-		if len(a.lost(view)) == 0 && (a.owner != nil || l.mayLive(a, view, arrived)) {
+		if _, lost := l.lost(a, view); !lost && (a.owner != nil || l.mayLive(a, view, arrived)) {
 			continue
 		}
 		for name, ids := range a.devices {
@@ -298,6 +317,8 @@ func (a *allocation) ownerName() string {
 		return a.owner.String()
 	case a.asker != nil:
 		return a.asker.container().String()
+	case len(a.candidates) == 1:
+		return "a container of " + a.candidates[0].Namespace + "/" + a.candidates[0].Name
 	default:
 		return "an init container"
 	}

@@ -199,7 +199,7 @@ func TestStayTidy(t *testing.T) {
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go c.stayTidy(ctx)
+		go func() { _ = c.stayTidy(ctx) }()
 		<-time.After(unclaimed - time.Second)
 		synctest.Wait()
 		if left, err := filepath.Glob(filepath.Join(dir, "*")); len(left) != 2 || err != nil {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/survive"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -12,7 +13,7 @@ import (
 func (c *coordinator) recover(s *store) {
 	saved, restored := s.load()
 	if restored {
-		if err := c.restore(saved); err != nil {
+		if err := survive.Do(c.log, func() error { return c.restore(saved) }); err != nil {
 			s.setAside(err)
 			restored = false
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/survive"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -29,7 +31,7 @@ type server struct {
 
 // serve answers on a listener until ctx is done.
 func (s *server) serve(ctx context.Context, listener *net.UnixListener) error {
-	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}), survive(s.coordinator.log))...)
+	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}), survivingCalls(s.coordinator.log), survivingStreams(s.coordinator.log))...)
 	api.RegisterCoordinationServer(g, s)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(newLimitedListener(listener)) }()
@@ -45,6 +47,24 @@ func (s *server) serve(ctx context.Context, listener *net.UnixListener) error {
 		}
 		return nil
 	}
+}
+
+// survivingCalls has a panic cost one answer, in whose place the asker chooses alone.
+func survivingCalls(log *slog.Logger) grpc.ServerOption {
+	return grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+		err = survive.Do(log, func() (err error) {
+			answer, err = handle(ctx, q)
+			return err
+		})
+		return answer, err
+	})
+}
+
+// survivingStreams has a panic cost one announcement; its plugin joins again.
+func survivingStreams(log *slog.Logger) grpc.ServerOption {
+	return grpc.ChainStreamInterceptor(func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		return survive.Do(log, func() error { return handle(server, stream) })
+	})
 }
 
 // Join takes announcements until the plugin goes. One that speaks another protocol is told so, and works alone.
@@ -124,8 +144,8 @@ func (s *server) Pair(_ context.Context, q *api.PairRequest) (*api.PairResponse,
 }
 
 // Status tells everything.
-func (s *server) Status(context.Context, *api.StatusRequest) (*api.StatusResponse, error) {
-	answer := s.coordinator.status()
+func (s *server) Status(ctx context.Context, _ *api.StatusRequest) (*api.StatusResponse, error) {
+	answer := s.coordinator.status(s.coordinator.newestPods(ctx))
 	answer.Protocol, answer.Minor = protocol.major, protocol.minor
 	answer.Pid = int64(os.Getpid())
 	answer.Peers = s.peers.encode()

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // socketName is the socket below the run folder. It does not live below the kubelet's folders: the kubelet deletes
@@ -67,19 +69,28 @@ func checkRunDir(dir string) error {
 // errReplaced means that the socket in the run folder is gone or another's.
 var errReplaced = errors.New("the coordination socket was removed or replaced")
 
-// awaitReplaced looks at the socket every electionPause until it is not the one that was there first, or ctx is done. It calls looked
-// each time.
+// awaitReplaced looks at the socket until ctx is done, or it is not the one that was there first, which is an error: whenever the file
+// changes, as it does when it is removed or another is put in its place, and every electionPause, which is for the folders above it and for
+// where files cannot be watched. It calls looked each time.
 func awaitReplaced(ctx context.Context, runDir string, looked func()) error {
 	ours, err := os.Lstat(SocketPath(runDir))
 	if err != nil {
 		return errReplaced
+	}
+	var changed chan fsnotify.Event
+	if watcher, err := fsnotify.NewWatcher(); err == nil {
+		defer watcher.Close()
+		if watcher.Add(SocketPath(runDir)) == nil { // not the folder: every Allocate writes there
+			changed = watcher.Events
+		}
 	}
 	tick := time.NewTicker(electionPause)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil
+		case <-changed:
 		case <-tick.C:
 		}
 		if now, err := os.Lstat(SocketPath(runDir)); err != nil || !os.SameFile(ours, now) {

@@ -1,19 +1,41 @@
 package coordination
 
 import (
+	"context"
 	"maps"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// status tells what the ledger holds.
-func (c *coordinator) status() *api.StatusResponse {
+// newestPods asks the kubelet about the pods of which one got the newest Allocate, where no look has shown yet which. It is asked
+// with Get, which frees nothing; where that fails, whose the newest devices are stays open.
+func (c *coordinator) newestPods(ctx context.Context) kubelet.View {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	var pods []kubelet.Pod
+	c.locked(func() {
+		if newest := c.ledger.newest(); newest != nil && newest.owner == nil {
+			pods = newest.candidates[:min(len(newest.candidates), maxSuspects)]
+		}
+	})
+	all := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	for _, pod := range pods {
+		if view, err := c.get(ctx, pod); err == nil {
+			maps.Copy(all.Containers, view.Containers)
+		}
+	}
+	return all
+}
+
+// status tells what the ledger holds, and of devices whose owner it does not know, what a view shows.
+func (c *coordinator) status(view kubelet.View) *api.StatusResponse {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	answer := &api.StatusResponse{}
 	for _, name := range slices.Sorted(maps.Keys(c.ledger.resources)) {
-		answer.Resources = append(answer.Resources, c.resourceStatus(c.ledger.resources[name]))
+		answer.Resources = append(answer.Resources, c.resourceStatus(c.ledger.resources[name], view))
 	}
 	if p := c.ledger.livePlan(); p != nil {
 		answer.Plan = &api.Plan{Devices: map[string]*api.DeviceList{}, ExpiresUnixNano: p.expires.UnixNano()}
@@ -24,7 +46,7 @@ func (c *coordinator) status() *api.StatusResponse {
 	return answer
 }
 
-func (c *coordinator) resourceStatus(r *resource) *api.Resource {
+func (c *coordinator) resourceStatus(r *resource, view kubelet.View) *api.Resource {
 	l, partners := c.ledger, c.partners(r.kind)
 	m := &api.Resource{Name: r.name, Kind: string(r.kind), Connected: r.joined}
 	for _, d := range slices.SortedFunc(maps.Values(r.devices), compareDevices) {
@@ -33,6 +55,8 @@ func (c *coordinator) resourceStatus(r *resource) *api.Resource {
 			device.Allocated = true
 			if a.owner != nil {
 				device.Owner = encodeOwner(*a.owner)
+			} else if owner, _, shown := view.HolderOf(r.name, []string{d.ID}); shown {
+				device.Owner = encodeOwner(owner)
 			}
 		}
 		device.Stranded = d.Healthy && !device.Allocated && !partners[device.Switch]

@@ -61,7 +61,7 @@ func (s *store) touch() {
 }
 
 // run writes whenever something has changed, and once more when ctx is done. It closes the store.
-func (s *store) run(ctx context.Context, save func() checkpoint) {
+func (s *store) run(ctx context.Context, save func() checkpoint) error {
 	defer s.close()
 	for {
 		select {
@@ -69,7 +69,7 @@ func (s *store) run(ctx context.Context, save func() checkpoint) {
 			s.write(save())
 		case <-ctx.Done():
 			s.write(save())
-			return
+			return nil
 		}
 	}
 }

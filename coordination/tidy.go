@@ -19,7 +19,7 @@ const unclaimed = 10 * time.Minute
 
 // stayTidy tidies up from time to time until ctx is done: containers end without a word to a device plugin, and nothing else may happen
 // on the node.
-func (c *coordinator) stayTidy(ctx context.Context) {
+func (c *coordinator) stayTidy(ctx context.Context) error {
 	ticker := time.NewTicker(unclaimed)
 	defer ticker.Stop()
 	for {
@@ -27,7 +27,7 @@ func (c *coordinator) stayTidy(ctx context.Context) {
 		case <-ticker.C:
 			c.tidy()
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }

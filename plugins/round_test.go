@@ -2,6 +2,7 @@ package plugins_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,6 +21,8 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
@@ -100,10 +103,9 @@ func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 	}
 	root := t.TempDir()
 	const resources = `{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`
-	record := filepath.Join(kubelettest.Plugins(dir), "kubelet_internal_checkpoint")
 	if err := errors.Join(recorded.Layout(filepath.Join(root, "sys")), os.Mkdir(filepath.Join(root, "dev"), 0o700),
 		os.WriteFile(filepath.Join(root, "config.json"), []byte(resources), 0o600),
-		os.WriteFile(record, []byte(`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":0}`), 0o600)); err != nil {
+		os.WriteFile(kubelet.CheckpointPath(dir), []byte(`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":0}`), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	n := &node{root: root, dir: dir, plugins: map[string]*kubelettest.Plugin{}, ids: map[string][]string{}}
@@ -233,7 +235,36 @@ func (n *node) admit(t testing.TB, round int) [2]time.Duration {
 		}
 		n.pods.give(name, chosen)
 	}
+	n.record(t, fmt.Sprint("uid-", round))
 	return took
+}
+
+// record writes the kubelet's checkpoint, as the kubelet does when it is done with a container: the devices of the last pod, and all
+// that there are.
+func (n *node) record(t testing.TB, uid string) {
+	t.Helper()
+	type entry struct {
+		PodUID, ContainerName, ResourceName string
+		DeviceIDs                           map[int][]string
+	}
+	var file struct {
+		Data struct {
+			PodDeviceEntries  []entry
+			RegisteredDevices map[string][]string
+		}
+		Checksum uint64
+	}
+	for _, d := range n.pods.last.GetContainers()[0].GetDevices() {
+		file.Data.PodDeviceEntries = append(file.Data.PodDeviceEntries, entry{uid, "worker", d.GetResourceName(), map[int][]string{0: d.GetDeviceIds()}})
+	}
+	file.Data.RegisteredDevices = n.ids
+	content, err := json.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := coordination.ReplaceFile(kubelet.CheckpointPath(n.dir), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // process is what a process takes of its node.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
 // A source that fails is left alone for firstPause, and for twice as long each time that it fails again.
@@ -184,8 +185,12 @@ func (s *source) ask(ctx context.Context, shares int) ([]Pod, error) {
 	results := make(chan result, 1)
 	go func() {
 		defer s.asking.Add(-1)
-		pods, err := s.pods(ctx)
-		results <- result{pods, err}
+		var r result
+		r.err = survive.Do(s.log, func() (err error) {
+			r.pods, err = s.pods(ctx)
+			return err
+		})
+		results <- r
 	}()
 	select {
 	case r := <-results:

@@ -137,6 +137,22 @@ func TestASourceThatHangsLeavesTimeToTheNext(t *testing.T) {
 	})
 }
 
+// A mistake that makes a source panic is a failure like another.
+func TestASourceThatPanicsIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, lines := among(&flaky{}, &flaky{})
+		s.sources[0].pods = func(context.Context) ([]Pod, error) { panic("a mistake") }
+		for range 2 {
+			if got, _ := within(t, s, time.Second); got != Kubelet {
+				t.Errorf("asked %q", got)
+			}
+		}
+		if n := strings.Count(lines.String(), "a mistake"); n != 1 {
+			t.Errorf("log:\n%s", lines)
+		}
+	})
+}
+
 func TestAQuestionGivenUpTellsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		best, next := &flaky{hangs: true}, &flaky{}
