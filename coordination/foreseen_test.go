@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,22 +15,22 @@ import (
 )
 
 // watched counts the looks of an admission at PodResources and at what pods ask for.
-func watched(t *testing.T, source intent.Source) (a *admission, looks *int) {
+func watched(t *testing.T, source intent.Source) (a *admission, looks *atomic.Int32) {
 	t.Helper()
 	a = newAdmission(t, "oci-mi300x-derived", 4, false, 1)
 	a.source = source
 	a.keepCheckpoint()
-	looks = new(int)
+	looks = new(atomic.Int32)
 	c := a.coordinator
 	look, pods := c.look, c.pods
 	c.look = func(ctx context.Context) (kubelet.View, error) {
-		*looks++
+		looks.Add(1)
 		return look(ctx)
 	}
 	c.pods = func(ctx context.Context) (intent.Answer, bool) {
 		answer, told := pods(ctx)
 		if told {
-			*looks++
+			looks.Add(1)
 		}
 		return answer, told
 	}
@@ -39,7 +40,7 @@ func watched(t *testing.T, source intent.Source) (a *admission, looks *int) {
 // The plan for the second half of a container tells all there is to know of it, and its container is named all the same.
 func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 	for source, want := range map[intent.Source]struct {
-		looks int
+		looks int32
 		why   string
 	}{
 		"":             {1, "podresources: second half of a container of team/pod"},
@@ -51,8 +52,8 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 			a.pods[pod]["c"] = kubelet.Devices{}
 			a.tell(pod, container{"c", wish{2, 2}})
 			ids, _ := a.ask(order[0], 1, 2)
-			if *looks != want.looks {
-				t.Errorf("%q: %d looks at the first half, want %d", source, *looks, want.looks)
+			if looks.Load() != want.looks {
+				t.Errorf("%q: %d looks at the first half, want %d", source, looks.Load(), want.looks)
 			}
 			a.take(pod, order[0], ids)
 			planned := slices.Clone(a.coordinator.ledger.plan.devices[order[1]])
@@ -64,8 +65,8 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 					}
 				}
 			}
-			if *looks != want.looks || !sameSet(ids, planned) {
-				t.Errorf("%q: %d looks at both halves, want %d; %v, planned %v", source, *looks, want.looks, ids, planned)
+			if looks.Load() != want.looks || !sameSet(ids, planned) {
+				t.Errorf("%q: %d looks at both halves, want %d; %v, planned %v", source, looks.Load(), want.looks, ids, planned)
 			}
 			wantWords(t, why, want.why)
 			a.take(pod, order[1], ids)
@@ -96,9 +97,9 @@ func TestSecondHalfIsLookedAtWhereItMatters(t *testing.T) {
 			ids, _ := a.ask(gpus, 1, 2)
 			a.take(pod, gpus, ids)
 			count := change(a, pod)
-			before := *looks
-			if a.ask(vfs, 1, count); *looks != before+1 {
-				t.Errorf("%d looks", *looks-before)
+			before := looks.Load()
+			if a.ask(vfs, 1, count); looks.Load() != before+1 {
+				t.Errorf("%d looks", looks.Load()-before)
 			}
 		})
 	}
