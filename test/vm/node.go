@@ -70,15 +70,15 @@ func (n *node) offersAll(ctx context.Context) error {
 	return errors.Join(n.offers(ctx, n.machine.resource, n.machine.gpus()), n.offers(ctx, vfResource, n.machine.vfs()))
 }
 
-// rollOut replaces both daemons, as after a change.
+// rollOut replaces both daemons at a time, as after a change.
 func (n *node) rollOut(ctx context.Context) error {
 	before, err := n.registrations(ctx)
 	if err != nil {
 		return err
 	}
-	for _, daemon := range daemons {
-		for _, args := range [][]string{{"rollout", "restart"}, {"rollout", "status", "--timeout=5m"}} {
-			if _, err := n.kubectl(ctx, "", append([]string{"-n", "kube-system"}, append(args, "daemonset/"+daemon)...)...); err != nil {
+	for _, args := range [][]string{{"restart"}, {"status", "--timeout=5m"}} {
+		for _, daemon := range daemons {
+			if _, err := n.kubectl(ctx, "", append([]string{"-n", "kube-system", "rollout"}, append(args, "daemonset/"+daemon)...)...); err != nil {
 				return err
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -78,7 +77,7 @@ func boots(o options) []machine {
 		return setup{name: "stock, no preferred allocation", deploy: "stock", scenarios: scenarios}
 	}
 	return slices.DeleteFunc([]machine{
-		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x, kinds...), intent, hints(refused), stock(refused)}},
+		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x, kinds...), intent, stock(refused)}},
 		{shape: mi300x, vfsPerPF: 1, multus: true, setups: []setup{shipped(mi300x), hints(all), stock(all)}},
 		{shape: h100, vfsPerPF: 2, example: true, setups: []setup{shipped(h100)}},
 	}, func(m machine) bool {
@@ -158,63 +157,6 @@ func judge(s setup, c scenario, o *outcome) string {
 		}
 	}
 	return ""
-}
-
-// random admits pods of random sizes while others come and go, and counts pairs. What the kubelet refuses because no
-// NUMA node has enough left is no fault.
-func (t *tester) random(ctx context.Context, s setup, admissions int) error {
-	start := time.Now()
-	dice := rand.New(rand.NewPCG(1, 2))
-	live := map[string]ask{}
-	free := ask{gpus: t.node.machine.gpus(), vfs: t.node.machine.vfs()}
-	var admitted, refused, pairs, wanted, late int
-	var problem string
-	for range admissions {
-		sizes := []ask{{gpus: 1, vfs: 1}, {gpus: 2, vfs: 2}, {gpus: 4, vfs: 4}, {gpus: 1, vfs: 1}, {gpus: 2, vfs: 2}, {gpus: 1}, {vfs: 1}}
-		want := sizes[dice.IntN(len(sizes))]
-		var leaving []string
-		for name, held := range live { // in map order: chance too
-			if free.gpus >= want.gpus && free.vfs >= want.vfs && dice.IntN(4) > 0 {
-				continue
-			}
-			leaving = append(leaving, name)
-			free.gpus, free.vfs = free.gpus+held.gpus, free.vfs+held.vfs
-			delete(live, name)
-		}
-		if err := t.node.remove(ctx, leaving...); err != nil {
-			return err
-		}
-		name, o, again, err := t.admit(ctx, s, scenario{name: want.String(), asks: []ask{want}})
-		if err != nil {
-			return err
-		}
-		late += again
-		if o.reason != "" {
-			refused++
-			if o.reason != topologyAffinity {
-				problem = o.reason + ": " + o.message
-			}
-			if err := t.node.remove(ctx, name); err != nil {
-				return err
-			}
-			continue
-		}
-		admitted++
-		live[name] = want
-		free.gpus, free.vfs = free.gpus-want.gpus, free.vfs-want.vfs
-		pairs += o.containers[0].pairs()
-		wanted += min(want.gpus, want.vfs)
-		t.say("  %d admitted, %d refused, %d of %d pairs on one switch", admitted, refused, pairs, wanted)
-	}
-	if pairs != wanted {
-		problem = fmt.Sprintf("%d of %d pairs on one switch", pairs, wanted)
-	}
-	t.add(row{setup: t.title(s), scenario: fmt.Sprintf("%d random admissions", admissions), problem: problem, took: time.Since(start),
-		note: fmt.Sprintf("%d admitted, %d refused (%s), %d of %d pairs on one switch; %d tried again since an answer came late", admitted, refused, topologyAffinity, pairs, wanted, late)})
-	if err := t.agreed(ctx, s, "after random admissions"); err != nil {
-		return err
-	}
-	return t.node.remove(ctx, slices.Collect(maps.Keys(live))...)
 }
 
 // told adds a row on which sources told who asks when a plugin was asked: the set-up's most times. One that is late is passed over for the
