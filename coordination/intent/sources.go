@@ -16,9 +16,10 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
-// A source that fails is left alone for firstPause, and for twice as long each time that it fails again.
+// A source that fails is left alone for firstPause, and for twice as long each time that it fails again: one that was slow once is asked for
+// the next pod.
 const (
-	firstPause = time.Second
+	firstPause = 100 * time.Millisecond
 	maxPause   = time.Minute
 )
 
