@@ -107,10 +107,10 @@ func TestPausesGrow(t *testing.T) {
 			if best.asked > before {
 				asked = append(asked, time.Since(begun))
 			}
-			<-time.After(time.Second)
+			<-time.After(firstPause)
 		}
-		// 0, 1, 3, 7, 15, 31, 63 s, then every minute.
-		if len(asked) != 15 || asked[1] != time.Second || asked[5] != 31*time.Second || asked[14]-asked[13] != maxPause {
+		// After 0, 1, 3, 7, … 511 and 1023 pauses, which are 102 s, then every minute.
+		if len(asked) != 19 || asked[1] != firstPause || asked[5] != 31*firstPause || asked[10] != 1023*firstPause || asked[18]-asked[17] != maxPause {
 			t.Errorf("asked at %v", asked)
 		}
 		if n := strings.Count(lines.String(), "\n"); n != 2 {
