@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -113,7 +114,8 @@ func (t *tester) sufferOne(ctx context.Context, s setup, f fault, holder string)
 	return errors.Join(t.agreed(ctx, s, "after "+f.name), t.node.remove(ctx, next))
 }
 
-// restart reboots the node under a pod and looks at the next one; what becomes of the first is the kubelet's to say.
+// restart reboots the node under a pod and looks at the next one. The first is the kubelet's: it admits the pods that it had again
+// when it starts, before any plugin is there, and refuses those with devices, whoever's the plugin is.
 func (t *tester) restart(ctx context.Context, s setup) error {
 	holder := t.podName()
 	if _, err := t.node.create(ctx, holder, pair(2)); err != nil {
@@ -153,7 +155,7 @@ func (t *tester) state(ctx context.Context, name string) (string, error) {
 	}
 	state := fmt.Sprintf("%s, started again %d times", pod.Status.Phase, restarts)
 	if pod.Status.Reason != "" {
-		state += " (" + pod.Status.Reason + ")"
+		state += " (" + pod.Status.Reason + ": " + strings.TrimSpace(pod.Status.Message) + ")"
 	}
 	return state, nil
 }
