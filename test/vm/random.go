@@ -2,80 +2,127 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // randomSizes are what the pods of random ask for, each as likely as the others.
 var randomSizes = []ask{{gpus: 1, vfs: 1}, {gpus: 2, vfs: 2}, {gpus: 4, vfs: 4}, {gpus: 1, vfs: 1}, {gpus: 2, vfs: 2}, {gpus: 1}, {vfs: 1}}
 
 // tally is what random counts.
-type tally struct{ admitted, refused, pairs, wanted, late int }
+type tally struct {
+	admitted, refused, pairs, wanted, late int
+	problem                                string // "" for none
+}
 
 func (c tally) String() string {
 	return fmt.Sprintf("%d admitted, %d refused (%s), %d of %d pairs on one switch; %d tried again since an answer came late",
 		c.admitted, c.refused, topologyAffinity, c.pairs, c.wanted, c.late)
 }
 
-// random admits pods of random sizes while others go, and counts pairs. What the kubelet refuses because no NUMA node has
-// enough left is no fault.
+// wave is how many pods come at a time at the most, which the kubelet admits one after the other.
+const wave = 3
+
+// random admits pods of random sizes, a few at a time, while others go, and counts pairs. What the kubelet refuses because no NUMA
+// node has enough left is no fault.
 func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	start := time.Now()
 	dice := rand.New(rand.NewPCG(1, 2))
 	live := map[string]ask{}
 	free := ask{gpus: t.node.machine.gpus(), vfs: t.node.machine.vfs()}
 	var count tally
-	var problem string
-	for range admissions {
-		want := randomSizes[dice.IntN(len(randomSizes))]
-		leaving := chooseLeaving(dice, live, free, want)
+	for count.admitted+count.refused < admissions {
+		wants, sum := chooseComing(dice, min(wave, admissions-count.admitted-count.refused), t.node.machine)
+		leaving := chooseLeaving(dice, live, free, sum)
 		gone := sync.OnceValue(t.removing(ctx, leaving))
-		if !free.has(want) {
+		if !free.has(sum) {
 			if err := gone(); err != nil {
 				return err
 			}
 		}
-		name, o, late, err := t.admit(ctx, s, scenario{name: want.String(), asks: []ask{want}})
-		if err != nil {
-			return err
-		}
-		count.late += late
-		if err := gone(); err != nil {
+		come, err := t.come(ctx, s, wants)
+		if err := errors.Join(err, gone()); err != nil {
 			return err
 		}
 		for _, one := range leaving {
 			free = free.plus(live[one])
 			delete(live, one)
 		}
-		if o.reason != "" {
-			count.refused++
-			if o.reason != topologyAffinity {
-				problem = o.reason + ": " + o.message
+		for i, a := range come {
+			if count.add(wants[i], a); a.outcome.reason != "" {
+				if err := t.node.remove(ctx, a.pod); err != nil {
+					return err
+				}
+				continue
 			}
-			if err := t.node.remove(ctx, name); err != nil {
-				return err
-			}
-			continue
+			live[a.pod] = wants[i]
+			free = free.plus(ask{gpus: -wants[i].gpus, vfs: -wants[i].vfs})
 		}
-		count.admitted++
-		live[name] = want
-		free = free.plus(ask{gpus: -want.gpus, vfs: -want.vfs})
-		count.pairs += o.containers[0].pairs()
-		count.wanted += min(want.gpus, want.vfs)
 		t.say("  %s", count)
 	}
 	if count.pairs != count.wanted {
-		problem = fmt.Sprintf("%d of %d pairs on one switch", count.pairs, count.wanted)
+		count.problem = fmt.Sprintf("%d of %d pairs on one switch", count.pairs, count.wanted)
 	}
-	t.add(row{setup: t.title(s), scenario: fmt.Sprintf("%d random admissions", admissions), problem: problem, took: time.Since(start), note: count.String()})
+	t.add(row{setup: t.title(s), scenario: fmt.Sprintf("%d random admissions", admissions), problem: count.problem, took: time.Since(start), note: count.String()})
 	if err := t.agreed(ctx, s, "after random admissions"); err != nil {
 		return err
 	}
 	return t.node.remove(ctx, slices.Collect(maps.Keys(live))...)
+}
+
+// admission is what became of a pod.
+type admission struct {
+	pod     string
+	outcome *outcome
+	late    int
+}
+
+// come creates pods at the same time.
+func (t *tester) come(ctx context.Context, s setup, wants []ask) ([]admission, error) {
+	all := make([]admission, len(wants))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, want := range wants {
+		group.Go(func() (err error) {
+			a := &all[i]
+			a.pod, a.outcome, a.late, err = t.admit(ctx, s, scenario{name: want.String(), asks: []ask{want}})
+			return err
+		})
+	}
+	return all, group.Wait()
+}
+
+func (c *tally) add(want ask, a admission) {
+	c.late += a.late
+	if a.outcome.reason != "" {
+		c.refused++
+		if a.outcome.reason != topologyAffinity {
+			c.problem = a.outcome.reason + ": " + a.outcome.message
+		}
+		return
+	}
+	c.admitted++
+	c.pairs += a.outcome.containers[0].pairs()
+	c.wanted += min(want.gpus, want.vfs)
+}
+
+// chooseComing is what comes next, as many as fit on an empty machine, and what they take together.
+func chooseComing(dice *rand.Rand, most int, m machine) (wants []ask, sum ask) {
+	whole := ask{gpus: m.gpus(), vfs: m.vfs()}
+	for range most {
+		want := randomSizes[dice.IntN(len(randomSizes))]
+		if !whole.has(sum.plus(want)) {
+			break
+		}
+		wants, sum = append(wants, want), sum.plus(want)
+	}
+	return wants, sum
 }
 
 // chooseLeaving names the pods that go: as many as it takes to make room, and one in four of the others.

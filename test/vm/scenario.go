@@ -46,9 +46,13 @@ func refusedPair(n int) scenario {
 var kinds = []scenario{
 	{name: "4 GPUs", asks: []ask{{gpus: 4}}},
 	{name: "4 VFs", asks: []ask{{vfs: 4}}},
+	{name: "Guaranteed, 1 CPU and 2+2", asks: []ask{{gpus: 2, vfs: 2, cpus: 1}}},
+}
+
+// telling are those of which it helps to know the whole request.
+var telling = []scenario{
 	{name: "two containers, 2+2 and 1+1", asks: []ask{{gpus: 2, vfs: 2}, {gpus: 1, vfs: 1}}},
 	{name: "init container 2+2, then 2+2", asks: []ask{{gpus: 2, vfs: 2, init: true}, {gpus: 2, vfs: 2}}},
-	{name: "Guaranteed, 1 CPU and 2+2", asks: []ask{{gpus: 2, vfs: 2, cpus: 1}}},
 	// CPU 0 is the system's, so that these two are on the second socket, and GPUs with them. A VF without a NUMA hint
 	// that is asked for before the GPU is chosen where GPUs alone would go: on the first.
 	{name: "Guaranteed, 2 CPUs and 2+2", asks: []ask{{gpus: 2, vfs: 2, cpus: 2}}, limit: "Tandem does not foresee which socket has the CPUs"},
@@ -65,20 +69,18 @@ func boots(o options) []machine {
 	shipped := func(s shape, more ...scenario) setup {
 		return setup{name: "Tandem, as shipped", deploy: s.deploy, tandem: true, scenarios: slices.Concat(all, more)}
 	}
-	known := slices.Clone(kinds)
+	known := slices.Clone(telling)
 	for i := range known {
 		known[i].limit = "" // it is the kubelet that tells
 	}
-	intent := setup{name: "Tandem, told by the kubelet", deploy: "intent", tandem: true, source: "kubelet", scenarios: append(known, pair(4), pair(8))}
-	hints := func(scenarios []scenario) setup {
-		return setup{name: "Tandem, hints for VFs and pairs.json", deploy: "hints", tandem: true, pairsFile: true, scenarios: scenarios}
-	}
+	intent := setup{name: "Tandem, told by the kubelet", deploy: "intent", tandem: true, source: "kubelet", scenarios: append(known, pair(4))}
+	hints := setup{name: "Tandem, hints for VFs and pairs.json", deploy: "hints", tandem: true, pairsFile: true, scenarios: []scenario{pair(4), pair(8)}}
 	stock := func(scenarios []scenario) setup {
 		return setup{name: "stock, no preferred allocation", deploy: "stock", scenarios: scenarios}
 	}
 	return slices.DeleteFunc([]machine{
-		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x, kinds...), intent, stock(refused)}},
-		{shape: mi300x, vfsPerPF: 1, multus: true, setups: []setup{shipped(mi300x), hints(all), stock(all)}},
+		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x, slices.Concat(kinds, telling)...), intent, stock(refused)}},
+		{shape: mi300x, vfsPerPF: 1, multus: true, setups: []setup{shipped(mi300x), hints, stock(all)}},
 		{shape: h100, vfsPerPF: 2, example: true, setups: []setup{shipped(h100)}},
 	}, func(m machine) bool {
 		return o.vfs != 0 && o.vfs != m.vfsPerPF || o.machine != "" && !strings.EqualFold(o.machine, m.name)

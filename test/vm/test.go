@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,13 +16,10 @@ type tester struct {
 	bin  string // for the result
 	node *node
 	rows []row
-	pods int
+	pods atomic.Int64 // created so far
 }
 
-func (t *tester) podName() string {
-	t.pods++
-	return fmt.Sprintf("pod-%d", t.pods)
-}
+func (t *tester) podName() string { return fmt.Sprintf("pod-%d", t.pods.Add(1)) }
 
 func (t *tester) add(r row) {
 	t.rows = append(t.rows, r)
