@@ -64,8 +64,7 @@ func boots(o options) []machine {
 		shipped := setup{name: "Tandem", deploy: mi300x.deploy, tandem: true, scenarios: []scenario{pair(4), pair(8)}}
 		return []machine{{shape: mi300x, vfsPerPF: 4, example: true, setups: []setup{shipped}}}
 	}
-	sizes := []scenario{pair(1), pair(2), pair(4)}
-	all, refused := append(slices.Clone(sizes), pair(8)), append(slices.Clone(sizes), refusedPair(8))
+	all := []scenario{pair(1), pair(2), pair(4), pair(8)}
 	shipped := func(s shape, more ...scenario) setup {
 		return setup{name: "Tandem, as shipped", deploy: s.deploy, tandem: true, scenarios: slices.Concat(all, more)}
 	}
@@ -75,12 +74,12 @@ func boots(o options) []machine {
 	}
 	intent := setup{name: "Tandem, told by the kubelet", deploy: "intent", tandem: true, source: "kubelet", scenarios: append(known, pair(4))}
 	hints := setup{name: "Tandem, hints for VFs and pairs.json", deploy: "hints", tandem: true, pairsFile: true, scenarios: []scenario{pair(4), pair(8)}}
-	stock := func(scenarios []scenario) setup {
+	stock := func(scenarios ...scenario) setup {
 		return setup{name: "stock, no preferred allocation", deploy: "stock", scenarios: scenarios}
 	}
 	return slices.DeleteFunc([]machine{
-		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x, slices.Concat(kinds, telling)...), intent, stock(refused)}},
-		{shape: mi300x, vfsPerPF: 1, multus: true, setups: []setup{shipped(mi300x), hints, stock(all)}},
+		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x, slices.Concat(kinds, telling)...), intent, stock(pair(2), refusedPair(8))}},
+		{shape: mi300x, vfsPerPF: 1, multus: true, setups: []setup{shipped(mi300x), hints, stock(all...)}},
 		{shape: h100, vfsPerPF: 2, example: true, setups: []setup{shipped(h100)}},
 	}, func(m machine) bool {
 		return o.vfs != 0 && o.vfs != m.vfsPerPF || o.machine != "" && !strings.EqualFold(o.machine, m.name)
