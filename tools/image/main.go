@@ -4,7 +4,6 @@
 package main
 
 import (
-	"compress/gzip"
 	"flag"
 	"fmt"
 	"io"
@@ -24,7 +23,6 @@ func run(args []string, stdout io.Writer) error {
 	busybox := set.String("busybox", "/bin/busybox", "static busybox, of the Debian package busybox-static")
 	tag := set.String("tag", "tandem:latest", "name of the image")
 	tarball := set.String("tarball", "", "file to write the image to")
-	level := set.Int("level", gzip.BestSpeed, "of compression, 0 (none: for a machine that is slow at unpacking) to 9")
 	rootfs := set.String("rootfs", "", "folder to write the image's files to, instead")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -36,7 +34,7 @@ func run(args []string, stdout io.Writer) error {
 	if *rootfs != "" {
 		return layOut(*rootfs, append(base, programFiles(*bin)...))
 	}
-	image, err := newImage(*bin, *level, base, programFiles(*bin))
+	image, err := newImage(*bin, base, programFiles(*bin))
 	if err != nil {
 		return err
 	}

@@ -26,15 +26,15 @@ var (
 	command    = []string{"tandem-gpu"}
 )
 
-// newImage makes an image with one layer for each list of files, compressed at a level of gzip's.
-func newImage(bin string, level int, layers ...[]file) (v1.Image, error) {
+// newImage makes an image with one layer for each list of files.
+func newImage(bin string, layers ...[]file) (v1.Image, error) {
 	arch, err := architecture(filepath.Join(bin, "tandem-gpu"))
 	if err != nil {
 		return nil, err
 	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, files := range layers {
-		layer, err := newLayer(level, files)
+		layer, err := newLayer(files)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func newImage(bin string, level int, layers ...[]file) (v1.Image, error) {
 }
 
 // newLayer packs files in the order of the list, without owners and times: the same files give the same layer.
-func newLayer(level int, files []file) (v1.Layer, error) {
+func newLayer(files []file) (v1.Layer, error) {
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)
 	for _, folder := range folders(files) {
@@ -76,7 +76,7 @@ func newLayer(level int, files []file) (v1.Layer, error) {
 		return nil, err
 	}
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil }
-	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(level))
+	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
 }
 
 func (f file) pack(w *tar.Writer) error {
