@@ -233,15 +233,14 @@ func (l *ledger) allocations() map[*allocation]bool {
 	return all
 }
 
-// newest returns the allocation that was given a device last, nil where we have seen none given.
+// newest returns the allocation that got the newest Allocate, nil where we have seen none, or know it to be gone.
 func (l *ledger) newest() *allocation {
-	var newest *allocation
 	for a := range l.allocations() {
-		if a.sequence() > newest.sequence() {
-			newest = a
+		if l.sequence > 0 && a.sequence() == l.sequence {
+			return a
 		}
 	}
-	return newest
+	return nil
 }
 
 // livePlan returns the plan unless it has expired.
