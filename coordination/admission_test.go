@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -573,7 +574,7 @@ func TestWithIntentEveryChoiceIsTheBest(t *testing.T) {
 	for _, source := range []intent.Source{intent.PodsAPI, intent.APIServer} {
 		for _, setup := range setups {
 			t.Run(string(source)+"/"+setup.name(), func(t *testing.T) {
-				for seed := range uint64(12) {
+				for seed := range uint64(25) {
 					a := newAdmission(t, setup.machine, setup.vfsPerPF, setup.excludeTopology, seed)
 					a.source = source
 					if seed%2 == 0 {
@@ -687,6 +688,46 @@ func TestAfterARefusedPod(t *testing.T) {
 		}
 		if got := a.coordinator.ledger.newest(); len(got.devices[gpus]) > 0 {
 			t.Errorf("seed %d: the next pod's VF was taken for the refused pod's other half", seed)
+		}
+	}
+}
+
+// PodResources never shows an init container. What it got when nothing could be read is its own while the kubelet is not done with it.
+func TestInitContainerAfterALateLook(t *testing.T) {
+	for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
+		a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+		a.keepCheckpoint()
+		pod := a.add("pod")
+		a.pods[pod]["init"], a.pods[pod]["c0"] = kubelet.Devices{}, kubelet.Devices{}
+		a.away = true
+		a.give(pod, "init", order[0], a.aligned(order[0], []int{0}), nil, 1)
+		a.away = false
+		_, why := a.ask(order[1], 0, 1)
+		wantWords(t, why, "second half")
+	}
+}
+
+// Once the pod of the newest Allocate is known to be gone nothing follows on it, nor on the Allocate before.
+func TestNothingFollowsAPodThatIsGone(t *testing.T) {
+	for range 20 { // the ledger has no order
+		a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+		a.keepCheckpoint()
+		for _, c := range []string{"c0", "c1"} { // PodResources is away for the second one, of the same name
+			set := a.add("set-0")
+			a.pods[set][c] = kubelet.Devices{}
+			a.admit(set, c, wish{1, 0})
+			a.remove(set)
+			a.away = true
+		}
+		other := a.add("other")
+		a.free[gpus] = a.aligned(gpus, []int{0})[2:] // the kubelet has no choice
+		a.admit(other, "c0", wish{2, 0})
+		a.remove(other)
+		a.away = false
+		a.freeAll()
+		a.pods[a.add("set-0")]["c0"] = kubelet.Devices{}
+		if _, why := a.ask(vfs, 0, 2); strings.Contains(why, takesOver) {
+			t.Fatalf("a new pod's container is taken for that of another one: %s", why)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package coordination
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -68,7 +67,7 @@ func (l *ledger) latest(a *allocation, name string) []Device {
 		return nil
 	}
 	var latest []Device
-	newest := slices.Max(append(slices.Collect(maps.Values(a.devices[name])), 0))
+	newest := a.newestOf(name)
 	for id, sequence := range a.devices[name] {
 		if sequence == newest && l.resources[name] != nil {
 			latest = append(latest, l.resources[name].device(id))

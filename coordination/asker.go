@@ -161,8 +161,8 @@ func (l *ledger) possible(asks *asker, view *kubelet.View) []kubelet.Pod {
 	}
 }
 
-// given lists the resources of which a container has devices: those that PodResources shows, and those that it was seen to be given.
-// PodResources does not show init containers.
+// given lists the resources of which a container has devices: those that PodResources shows, and those that it was seen to be given, without
+// those that its init container was. PodResources does not show init containers.
 func (l *ledger) given(a *asker, view *kubelet.View) map[string]bool {
 	given := map[string]bool{}
 	if view != nil {
@@ -175,7 +175,9 @@ func (l *ledger) given(a *asker, view *kubelet.View) map[string]bool {
 	for held := range l.allocations() {
 		if held.asker.is(a) || view == nil && held.asker == nil && held.owner != nil && *held.owner == a.container() {
 			for name := range held.devices {
-				given[name] = true
+				if held.newestOf(name) >= held.since {
+					given[name] = true
+				}
 			}
 		}
 	}

@@ -223,3 +223,24 @@ func TestDevicesGivenWithoutAQuestion(t *testing.T) {
 		t.Errorf("held by %s", held.ownerName())
 	}
 }
+
+// An app container takes all over from its init container, without a question. Both halves are its own, and none is the next container's.
+func TestDevicesTakenOverWithoutAQuestion(t *testing.T) {
+	for seed := range uint64(4) { // in either order
+		a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)
+		a.source, a.away = intent.PodsAPI, true
+		a.keepCheckpoint()
+		pod := a.add("pod")
+		containers := []container{{"init", wish{1, 1}}, {"c0", wish{1, 1}}, {"c1", wish{1, 1}}}
+		a.tell(pod, containers...)
+		for _, c := range containers {
+			if !a.admit(pod, c.name, c.wish) {
+				t.Fatalf("%s is not admitted", c.name)
+			}
+			held := a.coordinator.ledger.newest()
+			if held.ownerName() != "team/pod/"+c.name || held.lacks(gpus) || held.lacks(vfs) {
+				t.Errorf("seed %d: %s holds %v, want both halves for %s", seed, held.ownerName(), held.devices, c.name)
+			}
+		}
+	}
+}

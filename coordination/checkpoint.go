@@ -60,6 +60,7 @@ type savedAllocation struct {
 	Looked     bool                      `json:"looked,omitempty"`
 	Unasked    bool                      `json:"unasked,omitempty"`
 	Asker      *savedAsker               `json:"asker,omitempty"`
+	Since      int                       `json:"since,omitempty"`
 }
 
 type savedAsker struct {
@@ -119,7 +120,10 @@ func (c *coordinator) save() checkpoint {
 }
 
 func (a *allocation) save() savedAllocation {
-	s := savedAllocation{Devices: map[string]map[string]int{}, Owner: a.owner, Candidates: slices.Clone(a.candidates), Looked: a.looked, Unasked: a.unasked, Asker: a.asker.save()}
+	s := savedAllocation{
+		Devices: map[string]map[string]int{}, Owner: a.owner, Candidates: slices.Clone(a.candidates),
+		Looked: a.looked, Unasked: a.unasked, Asker: a.asker.save(), Since: a.since,
+	}
 	for name, ids := range a.devices {
 		s.Devices[name] = maps.Clone(ids)
 	}
@@ -179,7 +183,7 @@ func (c *coordinator) restore(s checkpoint) error {
 		if err != nil {
 			return err
 		}
-		a := &allocation{owner: saved.Owner, candidates: saved.Candidates, looked: saved.Looked, unasked: saved.Unasked, asker: asker}
+		a := &allocation{owner: saved.Owner, candidates: saved.Candidates, looked: saved.Looked, unasked: saved.Unasked, asker: asker, since: saved.Since}
 		for name, ids := range saved.Devices {
 			for id, sequence := range ids {
 				if l.holders[name][id] != nil || sequence < 0 || sequence > s.Sequence {

@@ -32,6 +32,7 @@ type allocation struct {
 	candidates []kubelet.Pod             // while the owner is not known: the pods that it can be
 	container  string                    // its name, once the kubelet's checkpoint has shown it
 	asker      *asker                    // the container that it was given to, nil where no source of intent told
+	since      int                       // sequence of the first Allocate for the asker: what it has from before was its init container's
 	looked     bool                      // PodResources was read before its first device was given
 	unasked    bool                      // the kubelet had no choice for its first devices: they were all that was free on its nodes
 }
@@ -125,10 +126,13 @@ func (l *ledger) allocate(name string, ids []string, found *asker) *allocation {
 		}
 		delete(p.devices, name) // fulfilled, or overruled
 	}
+	l.sequence++
 	if found != nil {
+		if a.asker != nil && !a.asker.is(found) {
+			a.since = l.sequence
+		}
 		a.asker = found
 	}
-	l.sequence++
 	l.allocated = l.now()
 	for _, id := range ids {
 		l.give(a, name, id, l.sequence)
@@ -229,15 +233,14 @@ func (l *ledger) allocations() map[*allocation]bool {
 	return all
 }
 
-// newest returns the allocation that was given a device last, nil where we have seen none given.
+// newest returns the allocation that got the newest Allocate, nil where we have seen none, or know it to be gone.
 func (l *ledger) newest() *allocation {
-	var newest *allocation
 	for a := range l.allocations() {
-		if a.sequence() > newest.sequence() {
-			newest = a
+		if l.sequence > 0 && a.sequence() == l.sequence {
+			return a
 		}
 	}
-	return newest
+	return nil
 }
 
 // livePlan returns the plan unless it has expired.
@@ -336,10 +339,17 @@ func (a *allocation) sequence() int {
 	if a == nil {
 		return newest
 	}
-	for _, ids := range a.devices {
-		for _, sequence := range ids {
-			newest = max(newest, sequence)
-		}
+	for name := range a.devices {
+		newest = max(newest, a.newestOf(name))
+	}
+	return newest
+}
+
+// newestOf is the sequence of the newest device of a resource; 0 where there is none.
+func (a *allocation) newestOf(name string) int {
+	newest := 0
+	for _, sequence := range a.devices[name] {
+		newest = max(newest, sequence)
 	}
 	return newest
 }

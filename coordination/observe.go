@@ -176,13 +176,14 @@ func (l *ledger) sweep(view kubelet.View, arrived []kubelet.Pod) {
 
 // mayLive reports whether an allocation that PodResources does not show can be held all the same: nothing new has come
 // since it was given, or all the pods that it can belong to are still there. One of which no pod is known was given without
-// a question: it is an init container's of the pod in admission, or of a pod that is gone.
+// a question or a look: it is an init container's of the pod in admission, or of a pod that is gone. If the kubelet is not done with the
+// container it is the former.
 func (l *ledger) mayLive(a *allocation, view kubelet.View, arrived []kubelet.Pod) bool {
 	switch {
 	case a.candidates == nil && l.progress == unknown:
 		return a == l.newest() && l.recent()
 	case a.candidates == nil:
-		return a == l.newest() && len(arrived) == 0
+		return a == l.newest() && (l.progress == open || len(arrived) == 0)
 	case len(arrived) == 0:
 		return true
 	default:
