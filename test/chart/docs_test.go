@@ -85,7 +85,7 @@ func TestDocumentedValues(t *testing.T) {
 }
 
 // verbs of kubectl that the documents use on what others have made.
-var verbs = []string{"apply", "cordon", "describe", "exec", "get", "label", "logs", "patch", "rollout", "set", "uncordon"}
+var verbs = []string{"apply", "cordon", "describe", "exec", "get", "label", "logs", "patch", "rollout", "set", "uncordon", "wait"}
 
 // TestDocumentedKubectl: what the kubectl commands of the documents name is there: folders, files, objects, labels, fields of a patch.
 // make e2e runs kubectl itself, against an API server.
