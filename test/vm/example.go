@@ -22,31 +22,22 @@ func (t *tester) example(ctx context.Context, s setup) error {
 	}
 	manifest := strings.ReplaceAll(string(content), "image: tandem ", "image: "+image+" ")
 	start := time.Now()
-	late := 0
-	for {
-		before, err := t.node.lateAnswers(ctx)
-		if err != nil {
-			return err
-		}
-		printed, err := t.runJob(ctx, job, manifest)
-		if err != nil {
-			return err
-		}
-		verified := strings.Contains(printed, "\nverified: 4 GPUs, 4 VFs")
-		after, err := t.node.lateAnswers(ctx)
-		if err != nil {
-			return err
-		}
-		if verified || after == before || late == tries-1 {
-			r := row{setup: t.title(s), scenario: job, took: time.Since(start), note: join(lastLine(printed), lateNote(late))}
-			if !verified {
-				r.problem = "the Job is not verified"
-			}
-			t.add(r)
-			return nil
-		}
-		late++
+	var printed string
+	var verified bool
+	late, err := t.unlessLate(ctx, job, func() (good bool, err error) {
+		printed, err = t.runJob(ctx, job, manifest)
+		verified = strings.Contains(printed, "\nverified: 4 GPUs, 4 VFs")
+		return verified, err
+	})
+	if err != nil {
+		return err
 	}
+	r := row{setup: t.title(s), scenario: job, took: time.Since(start), note: join(lastLine(printed), lateNote(late))}
+	if !verified {
+		r.problem = "the Job is not verified"
+	}
+	t.add(r)
+	return nil
 }
 
 // runJob returns what the Job printed, and removes it.

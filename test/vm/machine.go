@@ -23,7 +23,7 @@ type machine struct {
 	plain    bool // its kubelet starts with nothing but its owner's configuration, and a new user walks
 	thorough bool // what takes longer is tried on it: faults, random admissions, a reboot
 	multus   bool // so is Multus
-	example  bool // so is the shipped example for it, which the walk of a new user has in it
+	example  bool // so is the shipped example; where a new user walks it is part of that
 	setups   []setup
 }
 

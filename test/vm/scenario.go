@@ -99,27 +99,39 @@ func (t *tester) try(ctx context.Context, s setup, c scenario) error {
 	return errors.Join(err, t.node.remove(ctx, name))
 }
 
-// admit creates a pod, and again where it was not as it should be and the daemons say that an answer was late. Late is how
-// often that was. Every try has a name of its own, as the pods of a ReplicaSet have.
+// admit creates a pod, and again where it was not as it should be because an answer was late. Late is how often that was. Every try has
+// a name of its own, as the pods of a ReplicaSet have.
 func (t *tester) admit(ctx context.Context, s setup, c scenario) (name string, o *outcome, late int, err error) {
-	for {
+	late, err = t.unlessLate(ctx, c.name, func() (good bool, err error) {
+		if name != "" {
+			if err := t.node.remove(ctx, name); err != nil {
+				return false, err
+			}
+		}
 		name = t.podName()
+		o, err = t.node.create(ctx, name, c)
+		return err == nil && judge(s, c, o) == "", err
+	})
+	return name, o, late, err
+}
+
+// unlessLate does something, and again where it did not end well and the daemons say that an answer was late meanwhile. Late is how
+// often that was.
+func (t *tester) unlessLate(ctx context.Context, what string, try func() (good bool, err error)) (late int, err error) {
+	for ; ; late++ {
 		before, err := t.node.lateAnswers(ctx)
 		if err != nil {
-			return name, nil, late, err
+			return late, err
 		}
-		if o, err = t.node.create(ctx, name, c); err != nil {
-			return name, nil, late, err
+		good, err := try()
+		if err != nil {
+			return late, err
 		}
 		after, err := t.node.lateAnswers(ctx)
-		if err != nil || after == before || judge(s, c, o) == "" || late == tries-1 {
-			return name, o, late, err
+		if err != nil || good || after == before || late == tries-1 {
+			return late, err
 		}
-		late++
-		t.say("  %s: an answer came late: once more", c.name)
-		if err := t.node.remove(ctx, name); err != nil {
-			return name, nil, late, err
-		}
+		t.say("  %s: an answer came late: once more", what)
 	}
 }
 

@@ -73,7 +73,8 @@ func (t *tester) asUser(ctx context.Context, script string) (string, error) {
 
 // layOutUser copies what a user works with, with the image's name put in where README and the files say so.
 func (t *tester) layOutUser() error {
-	own := strings.NewReplacer("newName: tandem\n", "newName: registry.example/tandem\n", "newTag: latest\n", "newTag: v1\n", "image: tandem #", "image: "+image+" #")
+	name, tag, _ := strings.Cut(image, ":")
+	own := strings.NewReplacer("newName: tandem\n", "newName: "+name+"\n", "newTag: latest\n", "newTag: "+tag+"\n", "image: tandem #", "image: "+image+" #")
 	return errors.Join(
 		copyTree("deployments", t.path(userFolder, "deployments"), own),
 		copyTree(t.path("user/crds"), t.path(userFolder, "crds"), strings.NewReplacer()),

@@ -86,47 +86,39 @@ func (t *tester) walk(ctx context.Context, part string) error {
 	return nil
 }
 
-// walkBlock goes through a block, and again where it did not end as it should and an answer came late.
+// walkBlock goes through a block, and again from its start where it did not end as it should because an answer was late.
 func (t *tester) walkBlock(ctx context.Context, block walkBlock) error {
-	for late := 0; ; late++ {
-		before, err := t.node.lateAnswers(ctx)
-		if err != nil {
-			return err
-		}
-		rows, problem, err := t.goThrough(ctx, block)
-		if err != nil {
-			return err
-		}
-		after, err := t.node.lateAnswers(ctx)
-		if err != nil {
-			return err
-		}
-		if problem == "" || after == before || late == tries-1 {
-			for _, r := range rows {
-				r.note = join(r.note, lateNote(late))
-				t.add(r)
-			}
-			return nil
-		}
+	var rows []row
+	late, err := t.unlessLate(ctx, block[0].command, func() (good bool, err error) {
+		rows, good, err = t.goThrough(ctx, block)
+		return good, err
+	})
+	if err != nil {
+		return err
 	}
+	for _, r := range rows {
+		r.note = join(r.note, lateNote(late))
+		t.add(r)
+	}
+	return nil
 }
 
 // goThrough stops at the first problem.
-func (t *tester) goThrough(ctx context.Context, block walkBlock) (rows []row, problem string, err error) {
+func (t *tester) goThrough(ctx context.Context, block walkBlock) (rows []row, good bool, err error) {
 	for _, s := range block {
 		start := time.Now()
 		printed, problem, err := t.walkStep(ctx, s)
 		if err != nil {
-			return nil, "", err
+			return nil, false, err
 		}
 		if s.marker == documented || problem != "" {
 			rows = append(rows, row{setup: t.node.machine.title() + ": README", scenario: s.command, problem: problem, took: time.Since(start), note: lastLine(printed)})
 		}
 		if problem != "" {
-			return rows, problem, nil
+			return rows, false, nil
 		}
 	}
-	return rows, "", nil
+	return rows, true, nil
 }
 
 // blanks are what README leaves open, as a shell finds it.
@@ -148,8 +140,8 @@ func (t *tester) walkStep(ctx context.Context, s walkStep) (printed, problem str
 	if err != nil {
 		return "", "", err
 	}
-	printed, code, _ := cutLast(strings.TrimSpace(printed), "\n")
-	printed = strings.TrimSpace(printed)
+	code := lastLine(printed)
+	printed = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(printed), code))
 	if err := t.keep(s.command, printed); err != nil {
 		return "", "", err
 	}
@@ -175,12 +167,4 @@ func (t *tester) keep(command, printed string) error {
 	}
 	_, err = fmt.Fprintf(file, "$ %s\n%s\n\n", command, printed)
 	return errors.Join(err, file.Close())
-}
-
-func cutLast(text, separator string) (before, after string, found bool) {
-	i := strings.LastIndex(text, separator)
-	if i < 0 {
-		return "", text, false
-	}
-	return text[:i], text[i+len(separator):], true
 }
