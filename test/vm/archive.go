@@ -101,15 +101,15 @@ func (e *cpioWriter) entry(name string, mode int64, device int, content []byte) 
 	}
 }
 
-// pauseImage packs the guest's program as the image of the sandboxes' container, in the format of "docker save".
+// pauseImage packs pause as the image of the sandboxes' container, in the format of "docker save".
 func (c *cache) pauseImage(to string) error {
 	var layer bytes.Buffer
-	if err := tarball(&layer, []packed{{name: "guest", from: c.path("guest"), mode: 0o755}}); err != nil {
+	if err := tarball(&layer, []packed{{name: "pause", from: c.path("pause"), mode: 0o755}}); err != nil {
 		return err
 	}
 	config, err := json.Marshal(map[string]any{
 		"os": "linux", "architecture": "amd64",
-		"config": map[string]any{"Entrypoint": []string{"/guest", "pause"}},
+		"config": map[string]any{"Entrypoint": []string{"/pause"}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
 	})
 	if err != nil {

@@ -136,9 +136,7 @@ func copyFile(from, to string, mode fs.FileMode) error {
 
 // initramfs is the guest's program and the modules of its disk.
 func (c *cache) initramfs(ctx context.Context) error {
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", c.path("guest"), "./test/vm/guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if _, err := command(ctx, cmd); err != nil {
+	if err := goBuild(ctx, "test/vm", "./guest", c.path("guest"), "-s -w"); err != nil {
 		return err
 	}
 	kernel, err := c.kernelVersion()

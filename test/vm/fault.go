@@ -28,10 +28,8 @@ var faults = []fault{
 	{"clock ten minutes back", inGuest(setClock("- 600")), nil, 2},
 }
 
-// lostVF lasts until the machine starts again.
+// lostVF lasts until the node starts again.
 var lostVF = fault{"one VF less", remakeVFs(1), nil, 4}
-
-var reboot = fault{"node reboot", func(ctx context.Context, n *node) error { return n.reboot(ctx) }, daemons, 2}
 
 func setClock(by string) string { return "date -s @$(($(date +%s) " + by + "))" }
 
@@ -55,13 +53,13 @@ func remakeVFs(fewer int) func(context.Context, *node) error {
 		if _, err := n.run(ctx, "echo 0 >"+lastNIC+"/sriov_numvfs"+settle); err != nil {
 			return err
 		}
-		if err := n.offers(ctx, vfResource, n.machine.vfs()-n.machine.vfsPerPF); err != nil {
+		if err := n.offers(ctx, vfResource, n.vfs()-n.vfsPerPF); err != nil {
 			return err
 		}
-		if _, err := n.run(ctx, fmt.Sprintf("echo %d >%s/sriov_numvfs && guest rdma", n.machine.vfsPerPF-fewer, lastNIC)+settle); err != nil {
+		if _, err := n.run(ctx, fmt.Sprintf("echo %d >%s/sriov_numvfs && guest rdma", n.vfsPerPF-fewer, lastNIC)+settle); err != nil {
 			return err
 		}
-		return n.offers(ctx, vfResource, n.machine.vfs()-fewer)
+		return n.offers(ctx, vfResource, n.vfs()-fewer)
 	}
 }
 
@@ -114,9 +112,9 @@ func (t *tester) sufferOne(ctx context.Context, s setup, f fault, holder string)
 	return errors.Join(t.agreed(ctx, s, "after "+f.name), t.node.remove(ctx, next))
 }
 
-// restart reboots the node under a pod and looks at the next one. The first is the kubelet's: it admits the pods that it had again
-// when it starts, before any plugin is there, and refuses those with devices, whoever's the plugin is.
-func (t *tester) restart(ctx context.Context, s setup) error {
+// restart reboots the node under a pod, into its next phase, and looks at the next pod. The first is the kubelet's: it admits the pods
+// that it had again when it starts, before any plugin is there, and refuses those with devices, whoever's the plugin is.
+func (t *tester) restart(ctx context.Context, s setup, then phase) error {
 	holder := t.podName()
 	if _, err := t.node.create(ctx, holder, pair(2)); err != nil {
 		return err
@@ -125,10 +123,14 @@ func (t *tester) restart(ctx context.Context, s setup) error {
 	if err != nil {
 		return err
 	}
-	if err := reboot.do(ctx, t.node); err != nil {
+	if _, err := t.node.run(ctx, fmt.Sprintf("echo %d >/etc/vfs", then.vfsPerPF)); err != nil {
 		return err
 	}
-	if err := t.node.registeredAfter(ctx, registrations, reboot.anew...); err != nil {
+	if err := t.node.reboot(ctx); err != nil {
+		return err
+	}
+	t.node.phase = then
+	if err := t.node.registeredAfter(ctx, registrations, daemons...); err != nil {
 		return err
 	}
 	next, o, late, err := t.admit(ctx, s, pair(2))
@@ -139,7 +141,7 @@ func (t *tester) restart(ctx context.Context, s setup) error {
 	if err != nil {
 		return err
 	}
-	t.add(row{setup: t.title(s), scenario: reboot.name + ", then 2+2", outcome: o, problem: judge(s, pair(2), o), note: join("the pod from before is "+state, lateNote(late))})
+	t.add(row{setup: t.title(s), scenario: "node reboot, then 2+2", outcome: o, problem: judge(s, pair(2), o), note: join("the pod from before is "+state, lateNote(late))})
 	return t.node.remove(ctx, holder, next)
 }
 

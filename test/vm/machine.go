@@ -16,20 +16,23 @@ const (
 	nodeName = "node"
 )
 
-// machine is one boot: a kind of server, and the set-ups that follow each other on it.
+// machine is a server that is switched on once.
 type machine struct {
 	shape
+	plain   bool // its kubelet starts with nothing but its owner's configuration, and a new user walks
+	example bool // the shipped example is tried; where a new user walks it is part of that
+	phases  []phase
+}
+
+// phase is what is tried between two boots. Its last set-up goes through more than its scenarios.
+type phase struct {
 	vfsPerPF int
-	plain    bool // its kubelet starts with nothing but its owner's configuration, and a new user walks
-	thorough bool // what takes longer is tried on it: faults, random admissions, a reboot
+	thorough bool // what takes longer is tried: faults and random admissions
 	multus   bool // so is Multus
-	example  bool // so is the shipped example; where a new user walks it is part of that
 	setups   []setup
 }
 
-func (m machine) title() string { return fmt.Sprintf("%s, %d VFs per PF", m.name, m.vfsPerPF) }
-func (m machine) gpus() int     { return len(m.buses) * m.perSwitch }
-func (m machine) vfs() int      { return m.gpus() * m.vfsPerPF }
+func (m machine) gpus() int { return len(m.buses) * m.perSwitch }
 
 // shape is how a kind of server is built. Below every root bus there is one switch.
 type shape struct {
@@ -81,11 +84,11 @@ var h100 = shape{
 	},
 }
 
-// qemu makes the command line of a machine.
-func (c *cache) qemu(m machine) *exec.Cmd {
+// qemu makes the command line of a machine, which has so many VFs per PF until its owner wants others.
+func (c *cache) qemu(m machine, vfsPerPF int) *exec.Cmd {
 	kernel, _ := c.kernelVersion() // it was built from
 	share := c.path("root/usr/share")
-	words := fmt.Sprintf("tandem.vfs=%d tandem.gpus=%s", m.vfsPerPF, m.vendor)
+	words := fmt.Sprintf("tandem.vfs=%d tandem.gpus=%s", vfsPerPF, m.vendor)
 	if m.plain {
 		words += " tandem.kubelet=plain"
 	}
@@ -95,7 +98,7 @@ func (c *cache) qemu(m machine) *exec.Cmd {
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "q35",
 		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d", sockets*cores, sockets, cores), "-m", strconv.Itoa(memory) + "M",
 		"-kernel", c.path("root/boot/vmlinuz-" + kernel), "-initrd", c.path("initramfs.cpio"),
-		"-append", "console=ttyS0 panic=-1 quiet maxcpus=1 mitigations=off nokaslr random.trust_cpu=on " + slowClock() + words,
+		"-append", "console=ttyS0 panic=-1 quiet maxcpus=1 mitigations=off nokaslr random.trust_cpu=on pci=realloc=off " + slowClock() + words,
 		"-drive", "file=" + c.path("root.ext4") + ",format=raw,if=none,id=root,snapshot=on,cache=unsafe",
 		"-device", "virtio-blk-pci,drive=root,bus=pcie.0",
 		"-drive", "file=" + c.path("files.tar") + ",format=raw,if=none,id=files,readonly=on",

@@ -108,7 +108,7 @@ func (o options) build(ctx context.Context, c *cache) error {
 		if err := c.initramfs(ctx); err != nil {
 			return err
 		}
-		return c.guestFiles(o.bin, c.path("files.tar"))
+		return c.guestFiles(ctx, o.bin, c.path("files.tar"))
 	})
 }
 

@@ -16,7 +16,11 @@ type node struct {
 	*cluster
 	*vm
 	machine machine
+	phase
 }
+
+func (n *node) vfs() int      { return n.machine.gpus() * n.vfsPerPF }
+func (n *node) title() string { return fmt.Sprintf("%s, %d VFs per PF", n.machine.name, n.vfsPerPF) }
 
 var daemons = []string{"tandem-gpu", "tandem-rdma"}
 
@@ -67,7 +71,7 @@ func (n *node) offers(ctx context.Context, resource string, count int) error {
 }
 
 func (n *node) offersAll(ctx context.Context) error {
-	return errors.Join(n.offers(ctx, n.machine.resource, n.machine.gpus()), n.offers(ctx, vfResource, n.machine.vfs()))
+	return errors.Join(n.offers(ctx, n.machine.resource, n.machine.gpus()), n.offers(ctx, vfResource, n.vfs()))
 }
 
 // rollOut replaces both daemons at a time, as after a change.

@@ -143,7 +143,7 @@ func (k *cluster) remove(ctx context.Context, names ...string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	_, err := k.kubectl(ctx, "", append([]string{"delete", "pod", "--ignore-not-found"}, names...)...)
+	_, err := k.kubectl(ctx, "", append([]string{"delete", "pod", "--ignore-not-found", "--timeout=5m"}, names...)...)
 	return err
 }
 

@@ -59,7 +59,7 @@ func TestBoots(t *testing.T) {
 		o    options
 		want string
 	}{
-		{options{}, "MI300X, 4 VFs per PF; MI300X, 1 VFs per PF; H100, 2 VFs per PF"},
+		{options{}, "MI300X, 4 VFs per PF, 1 VFs per PF; H100, 2 VFs per PF"},
 		{options{machine: "h100"}, "H100, 2 VFs per PF"},
 		{options{machine: "mi300x", vfs: 1}, "MI300X, 1 VFs per PF"},
 		{options{machine: "h100", vfs: 1}, ""},
@@ -67,10 +67,15 @@ func TestBoots(t *testing.T) {
 	} {
 		var titles []string
 		for _, m := range boots(c.o) {
-			titles = append(titles, m.title())
-			if m.gpus() != 8 || m.vfs() != 8*m.vfsPerPF {
-				t.Errorf("%s has %d GPUs and %d VFs", m.title(), m.gpus(), m.vfs())
+			title := m.name
+			for _, p := range m.phases {
+				title += fmt.Sprintf(", %d VFs per PF", p.vfsPerPF)
+				n := node{machine: m, phase: p}
+				if m.gpus() != 8 || n.vfs() != 8*p.vfsPerPF {
+					t.Errorf("%s has %d GPUs and %d VFs", n.title(), m.gpus(), n.vfs())
+				}
 			}
+			titles = append(titles, title)
 		}
 		if got := strings.Join(titles, "; "); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.o, got, c.want)

@@ -36,10 +36,11 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	start := time.Now()
 	dice := rand.New(rand.NewPCG(1, 2))
 	live := map[string]ask{}
-	free := ask{gpus: t.node.machine.gpus(), vfs: t.node.machine.vfs()}
+	whole := ask{gpus: t.node.machine.gpus(), vfs: t.node.vfs()}
+	free := whole
 	var count tally
 	for count.admitted+count.refused < admissions {
-		wants, sum := chooseComing(dice, min(wave, admissions-count.admitted-count.refused), t.node.machine)
+		wants, sum := chooseComing(dice, min(wave, admissions-count.admitted-count.refused), whole)
 		leaving := chooseLeaving(dice, live, free, sum)
 		gone := sync.OnceValue(t.removing(ctx, leaving))
 		if !free.has(sum) {
@@ -113,8 +114,7 @@ func (c *tally) add(want ask, a admission) {
 }
 
 // chooseComing is what comes next, as many as fit on an empty machine, and what they take together.
-func chooseComing(dice *rand.Rand, most int, m machine) (wants []ask, sum ask) {
-	whole := ask{gpus: m.gpus(), vfs: m.vfs()}
+func chooseComing(dice *rand.Rand, most int, whole ask) (wants []ask, sum ask) {
 	for range most {
 		want := randomSizes[dice.IntN(len(randomSizes))]
 		if !whole.has(sum.plus(want)) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,7 +61,7 @@ var telling = []scenario{
 func boots(o options) []machine {
 	if o.short {
 		shipped := setup{name: "Tandem", deploy: mi300x.deploy, tandem: true, scenarios: []scenario{pair(4), pair(8)}}
-		return []machine{{shape: mi300x, vfsPerPF: 4, example: true, setups: []setup{shipped}}}
+		return []machine{{shape: mi300x, example: true, phases: []phase{{vfsPerPF: 4, setups: []setup{shipped}}}}}
 	}
 	all := []scenario{pair(1), pair(2), pair(4), pair(8)}
 	shipped := func(s shape, more ...scenario) setup {
@@ -77,12 +76,18 @@ func boots(o options) []machine {
 	stock := func(scenarios ...scenario) setup {
 		return setup{name: "stock, no preferred allocation", deploy: "stock", scenarios: scenarios}
 	}
-	return slices.DeleteFunc([]machine{
-		{shape: mi300x, vfsPerPF: 4, plain: true, thorough: true, setups: []setup{shipped(mi300x, slices.Concat(kinds, telling)...), intent, stock(pair(2), refusedPair(8))}},
-		{shape: mi300x, vfsPerPF: 1, multus: true, setups: []setup{shipped(mi300x), hints, stock(all...)}},
-		{shape: h100, vfsPerPF: 2, example: true, setups: []setup{shipped(h100)}},
-	}, func(m machine) bool {
-		return o.vfs != 0 && o.vfs != m.vfsPerPF || o.machine != "" && !strings.EqualFold(o.machine, m.name)
+	machines := []machine{
+		{shape: mi300x, plain: true, phases: []phase{
+			{vfsPerPF: 4, thorough: true, setups: []setup{stock(pair(2), refusedPair(8)), intent, shipped(mi300x, slices.Concat(kinds, telling)...)}},
+			{vfsPerPF: 1, multus: true, setups: []setup{stock(all...), hints, shipped(mi300x)}},
+		}},
+		{shape: h100, example: true, phases: []phase{{vfsPerPF: 2, setups: []setup{shipped(h100)}}}},
+	}
+	for i := range machines {
+		machines[i].phases = slices.DeleteFunc(machines[i].phases, func(p phase) bool { return o.vfs != 0 && o.vfs != p.vfsPerPF })
+	}
+	return slices.DeleteFunc(machines, func(m machine) bool {
+		return len(m.phases) == 0 || o.machine != "" && !strings.EqualFold(o.machine, m.name)
 	})
 }
 
@@ -90,13 +95,13 @@ func boots(o options) []machine {
 // which an emulated machine on a busy host does not always keep; what comes late is said in the result.
 const tries = 10
 
-// try creates a scenario's pod, judges what became of it, and removes it.
-func (t *tester) try(ctx context.Context, s setup, c scenario) error {
+// try creates a scenario's pod, judges what became of it, and returns the pod.
+func (t *tester) try(ctx context.Context, s setup, c scenario) (name string, err error) {
 	name, o, late, err := t.admit(ctx, s, c)
 	if err == nil {
 		t.add(row{setup: t.title(s), scenario: c.name, outcome: o, problem: judge(s, c, o), note: join(lateNote(late), c.limit)})
 	}
-	return errors.Join(err, t.node.remove(ctx, name))
+	return name, err
 }
 
 // admit creates a pod, and again where it was not as it should be because an answer was late. Late is how often that was. Every try has

@@ -73,9 +73,9 @@ func (t *tester) all(ctx context.Context, o options) error {
 
 // boot goes through all that is to be tried on one machine.
 func (t *tester) boot(ctx context.Context, k *cluster, m machine, o options) error {
-	t.node = &node{cluster: k, machine: m}
-	err := t.stage(ctx, "power on: "+m.title(), 20*time.Minute, func(ctx context.Context) (err error) {
-		t.node.vm, err = t.powerOn(ctx, m)
+	t.node = &node{cluster: k, machine: m, phase: m.phases[0]}
+	err := t.stage(ctx, "power on: "+t.node.title(), 20*time.Minute, func(ctx context.Context) (err error) {
+		t.node.vm, err = t.powerOn(ctx, m, t.node.vfsPerPF)
 		return err
 	})
 	if t.node.vm != nil {
@@ -93,14 +93,9 @@ func (t *tester) boot(ctx context.Context, k *cluster, m machine, o options) err
 	if err := t.walkThrough(ctx, m, "begin"); err != nil {
 		return err
 	}
-	for i, s := range m.setups {
-		if err := t.setup(ctx, s); err != nil {
+	for i := range m.phases {
+		if err := t.phase(ctx, o, m.phases[i+1:]); err != nil {
 			return err
-		}
-		if i == 0 {
-			if err := t.more(ctx, s, o); err != nil {
-				return err
-			}
 		}
 	}
 	if err := t.walkThrough(ctx, m, "end"); err != nil {
@@ -115,6 +110,25 @@ func (t *tester) boot(ctx context.Context, k *cluster, m machine, o options) err
 	return nil
 }
 
+// phase goes through the set-ups of the node's phase, and starts the node again for the next one, if there is one.
+func (t *tester) phase(ctx context.Context, o options, later []phase) error {
+	for _, s := range t.node.setups {
+		if err := t.setup(ctx, s); err != nil {
+			return err
+		}
+	}
+	last := t.node.setups[len(t.node.setups)-1]
+	if err := t.more(ctx, last, o); err != nil {
+		return err
+	}
+	if len(later) == 0 {
+		return nil
+	}
+	return t.stage(ctx, fmt.Sprintf("node reboot, with %d VFs per PF from then on", later[0].vfsPerPF), 15*time.Minute, func(ctx context.Context) error {
+		return t.restart(ctx, last, later[0])
+	})
+}
+
 // walkThrough is for the machine whose owner has only begun.
 func (t *tester) walkThrough(ctx context.Context, m machine, part string) error {
 	if !m.plain {
@@ -123,7 +137,7 @@ func (t *tester) walkThrough(ctx context.Context, m machine, part string) error 
 	return t.stage(ctx, "README, "+part, 20*time.Minute, func(ctx context.Context) error { return t.walk(ctx, part) })
 }
 
-func (t *tester) title(s setup) string { return t.node.machine.title() + ": " + s.name }
+func (t *tester) title(s setup) string { return t.node.title() + ": " + s.name }
 
 // setup goes through the scenarios of one set-up.
 func (t *tester) setup(ctx context.Context, s setup) error {
@@ -132,10 +146,19 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 	}); err != nil {
 		return err
 	}
+	gone := func() error { return nil } // waits until the pod of the scenario before has gone, while the next one comes
 	for _, c := range s.scenarios {
-		if err := t.stage(ctx, c.name, 15*time.Minute, func(ctx context.Context) error { return t.try(ctx, s, c) }); err != nil {
+		if err := t.stage(ctx, c.name, 15*time.Minute, func(stage context.Context) error {
+			name, err := t.try(stage, s, c)
+			err = errors.Join(err, gone())
+			gone = t.removing(ctx, []string{name})
+			return err
+		}); err != nil {
 			return err
 		}
+	}
+	if err := gone(); err != nil {
+		return err
 	}
 	if s.source != "" {
 		if err := t.told(ctx, s); err != nil {
@@ -145,7 +168,7 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 	return t.agreed(ctx, s, "after the scenarios")
 }
 
-// more is what the first set-up of a machine goes through beside its scenarios.
+// more is what the last set-up of a phase goes through beside its scenarios.
 func (t *tester) more(ctx context.Context, s setup, o options) error {
 	type step struct {
 		name  string
@@ -156,15 +179,14 @@ func (t *tester) more(ctx context.Context, s setup, o options) error {
 	if t.node.machine.example {
 		steps = append(steps, step{t.node.machine.job, 10 * time.Minute, func(ctx context.Context) error { return t.example(ctx, s) }})
 	}
-	if t.node.machine.thorough {
+	if t.node.thorough {
 		steps = append(steps,
 			step{"faults", time.Hour, func(ctx context.Context) error { return t.suffer(ctx, s, faults...) }},
 			step{"random admissions", time.Hour, func(ctx context.Context) error { return t.random(ctx, s, o.admissions) }},
 			step{"the stock plugins, and back", 10 * time.Minute, func(ctx context.Context) error { return t.swap(ctx, s) }},
-			step{"a fault that lasts", 10 * time.Minute, func(ctx context.Context) error { return t.suffer(ctx, s, lostVF) }},
-			step{reboot.name, 15 * time.Minute, func(ctx context.Context) error { return t.restart(ctx, s) }})
+			step{"a fault that lasts", 10 * time.Minute, func(ctx context.Context) error { return t.suffer(ctx, s, lostVF) }})
 	}
-	if t.node.machine.multus {
+	if t.node.multus {
 		steps = append(steps, step{"Multus", 10 * time.Minute, func(ctx context.Context) error { return t.multus(ctx, s) }})
 	}
 	for _, step := range steps {

@@ -32,7 +32,7 @@ func (t *tester) compareTree(ctx context.Context, server string) error {
 	}
 	got := strings.Split(strings.TrimSpace(output), "\n")
 	slices.Sort(got)
-	r := row{setup: t.node.machine.title(), scenario: "the tree is that of " + server, took: time.Since(start), note: fmt.Sprintf("%d GPUs and NICs", len(got))}
+	r := row{setup: t.node.title(), scenario: "the tree is that of " + server, took: time.Since(start), note: fmt.Sprintf("%d GPUs and NICs", len(got))}
 	if !slices.Equal(got, want) {
 		r.problem = fmt.Sprintf("there are %s, want %s", strings.Join(got, "; "), strings.Join(want, "; "))
 	}

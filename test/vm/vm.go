@@ -23,12 +23,12 @@ type vm struct {
 const agent = "http://10.0.2.15:8080"
 
 // powerOn starts the machine and waits until its kubelet and its agent run.
-func (c *cache) powerOn(ctx context.Context, m machine) (*vm, error) {
+func (c *cache) powerOn(ctx context.Context, m machine, vfsPerPF int) (*vm, error) {
 	console, log, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	cmd := c.qemu(m)
+	cmd := c.qemu(m, vfsPerPF)
 	cmd.Stdout = log
 	s, err := startService(cmd, c.path("run/qemu.log"))
 	log.Close()

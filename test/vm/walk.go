@@ -112,7 +112,7 @@ func (t *tester) goThrough(ctx context.Context, block walkBlock) (rows []row, go
 			return nil, false, err
 		}
 		if s.marker == documented || problem != "" {
-			rows = append(rows, row{setup: t.node.machine.title() + ": README", scenario: s.command, problem: problem, took: time.Since(start), note: lastLine(printed)})
+			rows = append(rows, row{setup: t.node.title() + ": README", scenario: s.command, problem: problem, took: time.Since(start), note: lastLine(printed)})
 		}
 		if problem != "" {
 			return rows, false, nil

@@ -6,15 +6,12 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 )
 
 func main() {
 	programs := map[string]func() error{
-		"pause":        pause,             // the sandboxes' container
 		"podresources": printPodResources, // what the kubelet says
 		"rdma":         createRDMA,        // for VFs that were made again
 		"runtime":      completeContainer, // what NVIDIA's container runtime does
@@ -28,21 +25,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "guest:", err)
 		os.Exit(1)
 	}
-}
-
-// pause waits to be told to end. It reaps: with a shared process namespace it is every process's last parent.
-func pause() error {
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)
-	for s := range signals {
-		if s != syscall.SIGCHLD {
-			return nil
-		}
-		for pid := 1; pid > 0; {
-			pid, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
-		}
-	}
-	return nil
 }
 
 // boot never returns but with an error: the end of the first process is the kernel's panic, and that is the machine's end.
@@ -61,12 +43,12 @@ func boot() error {
 		{"modules", loadModules},
 		{"CPUs", onlineCPUs},
 		{"network", setUpNetwork},
-		{"VFs", createVFs},
+		{"containerd", startContainerd},
+		{"VFs", createVFs}, // while containerd imports images
 		{"RDMA devices", createRDMA},
 		{"identity", layIdentity},
-		{"containerd", startContainerd},
 		{"kubelet", startKubelet},
-		{"images", importImages}, // while the kubelet starts
+		{"images", waitForImages},
 		{"registration", waitForKubelet},
 	} {
 		if err := step.run(); err != nil {

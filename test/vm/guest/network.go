@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sync/errgroup"
 )
 
 // What QEMU's user network gives a guest.
@@ -41,16 +43,24 @@ func setUpNetwork() error {
 	)
 }
 
-// createVFs makes as many VFs on every NIC as the host says.
+// createVFs makes as many VFs on every NIC as the host says, or as the node's owner wants since.
 func createVFs() error {
+	number := told("vfs")
+	if wanted, err := os.ReadFile("/etc/vfs"); err == nil {
+		number = strings.TrimSpace(string(wanted))
+	}
 	files, err := filepath.Glob("/sys/bus/pci/drivers/igb/*/sriov_numvfs")
 	if err == nil && len(files) == 0 {
 		err = errors.New("no NIC has VFs")
 	}
-	for _, file := range files {
-		err = errors.Join(err, os.WriteFile(file, []byte(told("vfs")), 0o644))
+	if err != nil {
+		return err
 	}
-	return err
+	var all errgroup.Group // the kernel takes its time for every one
+	for _, file := range files {
+		all.Go(func() error { return os.WriteFile(file, []byte(number), 0o644) })
+	}
+	return all.Wait()
 }
 
 // createRDMA puts a software RDMA device over every NIC and VF that has none, under the names that mlx5 would give: NICs first.

@@ -16,15 +16,24 @@ import (
 
 const containerdSocket = "/run/containerd/containerd.sock"
 
-// startContainerd has every container get sysroot where the runtime's own specification has a sysfs: manifests are used as
+// startContainerd starts it, has it import the images, and has every container get sysroot where the runtime's own specification has a sysfs: manifests are used as
 // they are shipped, and see the machine that the identity makes.
 func startContainerd() error {
 	if err := writeBaseSpec("/etc/containerd/base.json"); err != nil {
 		return err
 	}
 	supervise("containerd")
-	return waitFor(containerdSocket)
+	if err := waitFor(containerdSocket); err != nil {
+		return err
+	}
+	go func() { imported <- importImages() }()
+	return nil
 }
+
+// imported gets what became of the images.
+var imported = make(chan error, 1)
+
+func waitForImages() error { return <-imported }
 
 func writeBaseSpec(file string) error {
 	content, err := exec.Command("ctr", "oci", "spec").Output()
