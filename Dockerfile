@@ -8,7 +8,7 @@ RUN make rootfs
 
 FROM scratch
 COPY --from=build /src/bin/rootfs/ /
-ENV PATH=/usr/bin:/bin
+ENV PATH=/usr/bin:/bin GOMAXPROCS=2
 WORKDIR /root
 # For manifests of the stock plugins that name no command: those of AMD and NVIDIA give nothing, those of the SR-IOV network device
 # plugin arguments. Ours name the command.

@@ -135,7 +135,7 @@ func rootOf(t *testing.T, bin string) string {
 // in runs a command in the image.
 func in(root, dir string, args ...string) string {
 	command := exec.Command("chroot", append([]string{root}, args...)...)
-	command.Env = []string{"PATH=/usr/bin:/bin"}
+	command.Env = environment
 	if dir != "" {
 		command.Args = []string{"chroot", root, "sh", "-c", "cd " + dir + " && " + strings.Join(args, " ")}
 	}
@@ -192,7 +192,7 @@ func TestAsOperatorsCallIt(t *testing.T) {
 		{"", []string{"/entrypoint.sh", "--log-dir=sriovdp", "--log-level=10", "--config-file=/etc/pcidp/config.json", "--help"}, "Usage:\n  tandem-rdma "},
 		{"", []string{"/entrypoint.sh", "--log-level=10", "--config-file=/a b/config.json"}, "/a b/config.json"},
 		{"", []string{"/entrypoint.sh", "tandem", "--help"}, "Usage:\n  tandem "},
-		{"", []string{"sh", "-c", "echo a; echo b | cat | grep b; sleep 0; env | sort; readlink /bin/sh"}, "a\nb\nPATH=/usr/bin:/bin\nPWD=/\nSHLVL=1\nbusybox\n"},
+		{"", []string{"sh", "-c", "echo a; echo b | cat | grep b; sleep 0; env | sort; readlink /bin/sh"}, "a\nb\nGOMAXPROCS=2\nPATH=/usr/bin:/bin\nPWD=/\nSHLVL=1\nbusybox\n"},
 		{"", []string{"sh", "-c", "test -x /bin/lsmod && ls -l /bin/lsmod"}, "/bin/lsmod -> busybox\n"},
 	} {
 		if got := in(root, test.dir, test.args...); !strings.Contains(got, test.want) {
@@ -229,6 +229,7 @@ func TestDockerfile(t *testing.T) {
 		fmt.Sprintf("ENTRYPOINT [%q]\n", entrypoint[0]),
 		fmt.Sprintf("CMD [%q]\n", command[0]),
 		"COPY --from=build /src/bin/rootfs/ /\n",
+		"ENV " + strings.Join(environment, " ") + "\n",
 	} {
 		if !strings.Contains(string(dockerfile), want) {
 			t.Errorf("Dockerfile lacks %q", want)
