@@ -27,7 +27,7 @@ type options struct {
 	short      bool
 	admissions int
 	machine    string // only this shape; "" for all
-	vfs        int    // only machines with so many VFs per PF; 0 for all
+	vfs        int    // only phases with so many VFs per PF; 0 for all
 	run        bool   // inside the namespaces
 }
 
@@ -38,7 +38,7 @@ func main() {
 	flag.BoolVar(&o.short, "short", false, "one boot with few pods, and only if nothing has to be downloaded")
 	flag.IntVar(&o.admissions, "admissions", 50, "pods of random sizes that come and go")
 	flag.StringVar(&o.machine, "machine", "", "only one kind of machine, mi300x or h100; empty for both")
-	flag.IntVar(&o.vfs, "vfs", 0, "only machines with so many VFs per PF, 4 or 1 (mi300x) or 2 (h100); 0 for all")
+	flag.IntVar(&o.vfs, "vfs", 0, "only what is tried with so many VFs per PF, 4 or 1 (mi300x) or 2 (h100); 0 for all")
 	flag.BoolVar(&o.run, "run", false, "run with what was built; only for the program itself")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

@@ -67,15 +67,15 @@ func TestBoots(t *testing.T) {
 	} {
 		var titles []string
 		for _, m := range boots(c.o) {
-			title := m.name
+			title := []string{m.name}
 			for _, p := range m.phases {
-				title += fmt.Sprintf(", %d VFs per PF", p.vfsPerPF)
+				title = append(title, fmt.Sprintf("%d VFs per PF", p.vfsPerPF))
 				n := node{machine: m, phase: p}
 				if m.gpus() != 8 || n.vfs() != 8*p.vfsPerPF {
 					t.Errorf("%s has %d GPUs and %d VFs", n.title(), m.gpus(), n.vfs())
 				}
 			}
-			titles = append(titles, title)
+			titles = append(titles, strings.Join(title, ", "))
 		}
 		if got := strings.Join(titles, "; "); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.o, got, c.want)

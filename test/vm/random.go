@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -42,12 +41,7 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	for count.admitted+count.refused < admissions {
 		wants, sum := chooseComing(dice, min(wave, admissions-count.admitted-count.refused), whole)
 		leaving := chooseLeaving(dice, live, free, sum)
-		gone := sync.OnceValue(t.removing(ctx, leaving))
-		if !free.has(sum) {
-			if err := gone(); err != nil {
-				return err
-			}
-		}
+		gone := t.removing(ctx, leaving) // whom there is no room for waits in the scheduler
 		come, err := t.come(ctx, s, wants)
 		if err := errors.Join(err, gone()); err != nil {
 			return err
