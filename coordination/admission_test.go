@@ -733,4 +733,23 @@ func TestNothingFollowsAPodThatIsGone(t *testing.T) {
 }
 
 // noContainer is a kubelet that never gave devices to anybody.
+// What the kubelet offers of a pod that is gone tells that all that the pod had is free, also where PodResources does not answer: after the
+// kubelet has started again the connection to it takes a moment.
+func TestGonePodWithoutALook(t *testing.T) {
+	for seed := range uint64(20) {
+		a := newAdmission(t, "oci-mi300x-derived", 4, seed%4 > 0, seed)
+		a.keepCheckpoint()
+		for _, name := range []string{"stays", "goes"} {
+			if !a.admit(a.add(name), "worker", wish{2, 2}) {
+				t.Fatalf("seed %d: %s is not admitted", seed, name)
+			}
+		}
+		a.remove(a.order[1])
+		a.away = true
+		if !a.admit(a.add("next"), "worker", wish{2, 2}) {
+			t.Fatalf("seed %d: the next pod is not admitted", seed)
+		}
+	}
+}
+
 func noContainer() ([]kubelet.Granted, error) { return nil, fs.ErrNotExist }

@@ -114,7 +114,7 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 	if l.progress == complete && !c.last.refused {
 		l.reconcile(now.checkpoint)
 	}
-	request, remark := l.request(r, c.usable(q, now.view), q, holder, known.asker)
+	request, remark := l.request(r, c.usable(q, now.view, holder), q, holder, known.asker)
 	known.Remark = remark
 	choice, err := placement.Choose(c.tree, request)
 	if err != nil {
@@ -217,9 +217,9 @@ func (c *coordinator) asking(q question, view *kubelet.View, answer *intent.Answ
 
 // usable returns the available IDs that no living container has. What the kubelet offers is free, whatever we thought, unless
 // PodResources shows at this moment that a container has it: then the kubelet is about to hand it out twice
-// (kubernetes PR 137534), and it is used only where the rest is too few. What PodResources shows with nobody can still be an init
-// container's; if one device of it is offered its pod is gone, of which the kubelet frees all at once.
-func (c *coordinator) usable(q question, view *kubelet.View) []string {
+// (kubernetes PR 137534), and it is used only where the rest is too few. What PodResources shows with nobody, or does not show since it does
+// not answer, is of a pod that is gone if one device of it is offered: the kubelet frees all of a pod's devices at once.
+func (c *coordinator) usable(q question, view *kubelet.View, holder *allocation) []string {
 	l := c.ledger
 	usable := slices.DeleteFunc(slices.Clone(q.available), func(id string) bool {
 		a := l.holders[q.resource][id]
@@ -230,10 +230,10 @@ func (c *coordinator) usable(q question, view *kubelet.View) []string {
 			c.log.Warn("kubelet offers a device that is in use", "resource", q.resource, "device", id, "owner", a.owner.String())
 			return true
 		}
-		if view != nil && a.owner == nil {
-			l.drop(a)
-		} else {
+		if view != nil && a.owner != nil || view == nil && a == holder {
 			l.release(q.resource, id)
+		} else {
+			l.drop(a)
 		}
 		return false
 	})

@@ -84,7 +84,8 @@ var h100 = shape{
 	},
 }
 
-// qemu makes the command line of a machine, which has so many VFs per PF until its owner wants others.
+// qemu makes the command line of a machine, which has so many VFs per PF until its owner wants others. The kernel tries once to find room for
+// what the firmware left (pci=realloc=off): that suffices for the VFs, and it would try for 20 s to find more for I/O ports.
 func (c *cache) qemu(m machine, vfsPerPF int) *exec.Cmd {
 	kernel, _ := c.kernelVersion() // it was built from
 	share := c.path("root/usr/share")

@@ -16,8 +16,8 @@ import (
 
 const containerdSocket = "/run/containerd/containerd.sock"
 
-// startContainerd starts it, has it import the images, and has every container get sysroot where the runtime's own specification has a sysfs: manifests are used as
-// they are shipped, and see the machine that the identity makes.
+// startContainerd starts it and has it import the images. Every container gets sysroot where the runtime's own specification has a
+// sysfs: manifests are used as they are shipped, and see the machine that the identity makes.
 func startContainerd() error {
 	if err := writeBaseSpec("/etc/containerd/base.json"); err != nil {
 		return err
