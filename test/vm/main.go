@@ -79,6 +79,7 @@ func (o options) main(ctx context.Context) error {
 	if err := c.lock(); err != nil {
 		return err
 	}
+	defer c.locked.Close()
 	if err := o.build(ctx, c); err != nil {
 		return err
 	}

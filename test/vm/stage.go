@@ -57,7 +57,7 @@ func (p *progress) stage(ctx context.Context, name string, limit time.Duration, 
 type cache struct {
 	dir string
 	*progress
-	locked *os.File // its lock goes when it is closed
+	locked *os.File // its lock goes when it is closed, or collected as garbage
 }
 
 func (c *cache) path(elements ...string) string {
