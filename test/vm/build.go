@@ -134,11 +134,18 @@ func copyFile(from, to string, mode fs.FileMode) error {
 	return os.WriteFile(to, content, mode)
 }
 
+// guestPrograms builds what runs in the machine and is the test's own.
+func (c *cache) guestPrograms(ctx context.Context) error {
+	for _, program := range []string{"guest", "pause"} {
+		if err := goBuild(ctx, "test/vm", "./"+program, c.path(program), "-s -w"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // initramfs is the guest's program and the modules of its disk.
 func (c *cache) initramfs(ctx context.Context) error {
-	if err := goBuild(ctx, "test/vm", "./guest", c.path("guest"), "-s -w"); err != nil {
-		return err
-	}
 	kernel, err := c.kernelVersion()
 	if err != nil {
 		return err

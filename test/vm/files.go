@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	_ "embed"
-	"errors"
 	"path/filepath"
 )
 
@@ -26,9 +24,9 @@ const cpuConfig = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfi
 const shippedKubeletConfig = "deployments/kubelet/config.yaml"
 
 // guestFiles packs what is laid over the guest's root when it boots.
-func (c *cache) guestFiles(ctx context.Context, bin, to string) error {
+func (c *cache) guestFiles(bin, to string) error {
 	pause := c.path("pause.tar")
-	if err := errors.Join(goBuild(ctx, "test/vm", "./pause", c.path("pause"), "-s -w"), c.pauseImage(pause)); err != nil {
+	if err := c.pauseImage(pause); err != nil {
 		return err
 	}
 	return writeArchive(to, []packed{

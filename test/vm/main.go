@@ -106,10 +106,13 @@ func (o options) build(ctx context.Context, c *cache) error {
 		return err
 	}
 	return c.stage(ctx, "initial RAM disk and files", 5*time.Minute, func(ctx context.Context) error {
+		if err := c.guestPrograms(ctx); err != nil {
+			return err
+		}
 		if err := c.initramfs(ctx); err != nil {
 			return err
 		}
-		return c.guestFiles(ctx, o.bin, c.path("files.tar"))
+		return c.guestFiles(o.bin, c.path("files.tar"))
 	})
 }
 
