@@ -732,7 +732,6 @@ func TestNothingFollowsAPodThatIsGone(t *testing.T) {
 	}
 }
 
-// noContainer is a kubelet that never gave devices to anybody.
 // What the kubelet offers of a pod that is gone tells that all that the pod had is free, also where PodResources does not answer: after the
 // kubelet has started again the connection to it takes a moment.
 func TestGonePodWithoutALook(t *testing.T) {
@@ -752,4 +751,5 @@ func TestGonePodWithoutALook(t *testing.T) {
 	}
 }
 
+// noContainer is a kubelet that never gave devices to anybody.
 func noContainer() ([]kubelet.Granted, error) { return nil, fs.ErrNotExist }

@@ -218,7 +218,8 @@ func (c *coordinator) asking(q question, view *kubelet.View, answer *intent.Answ
 // usable returns the available IDs that no living container has. What the kubelet offers is free, whatever we thought, unless
 // PodResources shows at this moment that a container has it: then the kubelet is about to hand it out twice
 // (kubernetes PR 137534), and it is used only where the rest is too few. What PodResources shows with nobody, or does not show since it does
-// not answer, is of a pod that is gone if one device of it is offered: the kubelet frees all of a pod's devices at once.
+// not answer, is of a pod that is gone if one device of it is offered: the kubelet frees all of a pod's devices at once. Of the
+// asking container itself, the holder, one device goes back alone.
 func (c *coordinator) usable(q question, view *kubelet.View, holder *allocation) []string {
 	l := c.ledger
 	usable := slices.DeleteFunc(slices.Clone(q.available), func(id string) bool {

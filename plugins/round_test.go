@@ -488,7 +488,7 @@ func BenchmarkRound(b *testing.B) {
 	})
 }
 
-// report gives the median and the 99th percentile of one question, in nanoseconds.
+// report gives the median and the 99th percentile of one question, in nanoseconds. Which is what their names begin with.
 func report(b *testing.B, which string, took []time.Duration) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2]), which+"p50-ns")
