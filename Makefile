@@ -143,7 +143,6 @@ VM ?= $(BIN)/vm
 
 .PHONY: e2e
 e2e: build nvml ## Boot an emulated GPU node of a real cluster, install the pair on it and look at its pods (root, Debian 12); bin/e2e.html, E2E="--short" for less
-	cd tools/image && go run -buildvcs=false . --bin $(BIN) --tag registry.example/tandem:v1 --tarball $(BIN)/e2e-image.tar
 	go build -buildvcs=false -o $(BIN)/e2e ./test/vm
 	$(BIN)/e2e --bin $(BIN) --cache $(VM) $(E2E)
 

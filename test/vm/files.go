@@ -43,7 +43,7 @@ func (c *cache) guestFiles(bin, to string) error {
 		{name: "etc/kubernetes/kubelet.conf.d/tandem.conf", from: shippedKubeletConfig, mode: 0o644},
 		{name: "etc/kubernetes/kubeconfig", text: kubeconfig("https://10.0.2.2:6443", nodeToken), mode: 0o600},
 		{name: "opt/images/pause.tar", from: pause, mode: 0o644},
-		{name: "opt/images/tandem.tar", from: filepath.Join(bin, "e2e-image.tar"), mode: 0o644},
+		{name: "opt/images/tandem.tar", from: c.path("image.tar"), mode: 0o644},
 		{name: "usr/local/bin/tandem", from: filepath.Join(bin, "tandem"), mode: 0o755},
 		{name: "bin/systemctl", text: systemctl, mode: 0o755},
 		{name: "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", from: filepath.Join(bin, "nvml/libnvidia-ml.so.1"), mode: 0o644},

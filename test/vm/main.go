@@ -33,7 +33,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.bin, "bin", "bin", "folder with tandem and e2e-image.tar; results go there too")
+	flag.StringVar(&o.bin, "bin", "bin", "folder with what \"make build nvml\" built; results go there too")
 	flag.StringVar(&o.cache, "cache", "bin/vm", "folder for what is downloaded and built")
 	flag.BoolVar(&o.short, "short", false, "one boot with few pods, and only if nothing has to be downloaded")
 	flag.IntVar(&o.admissions, "admissions", 50, "pods of random sizes that come and go")
@@ -107,6 +107,9 @@ func (o options) build(ctx context.Context, c *cache) error {
 	}
 	return c.stage(ctx, "initial RAM disk and files", 5*time.Minute, func(ctx context.Context) error {
 		if err := c.guestPrograms(ctx); err != nil {
+			return err
+		}
+		if err := c.image(ctx, o.bin); err != nil {
 			return err
 		}
 		if err := c.initramfs(ctx); err != nil {
