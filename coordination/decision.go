@@ -36,10 +36,25 @@ type decision struct {
 // decisions are the last ones, the newest at the end.
 type decisions struct {
 	entries []*decision
+	newest  map[granted]*decision // by the first device that each gave
+}
+
+// granted is a device that the kubelet gave somebody.
+type granted struct{ resource, id string }
+
+// granted is the first device that a decision gave, false for none.
+func (e *decision) granted() (granted, bool) {
+	if len(e.allocated) == 0 || e.refusal != "" {
+		return granted{}, false
+	}
+	return granted{e.question.resource, e.allocated[0]}, true
 }
 
 func (d *decisions) add(e *decision) {
 	if len(d.entries) == maxDecisions {
+		if first, ok := d.entries[0].granted(); ok && d.newest[first] == d.entries[0] {
+			delete(d.newest, first)
+		}
 		d.entries = slices.Delete(d.entries, 0, 1)
 	}
 	d.entries = append(d.entries, e)
@@ -59,49 +74,33 @@ func (d *decisions) give(now time.Time, container *kubelet.Container, resource s
 		e.container = container
 	}
 	e.given, e.allocated, e.refusal = now, slices.Clone(ids), refusal
+	if first, ok := e.granted(); ok {
+		if d.newest == nil {
+			d.newest = map[granted]*decision{}
+		}
+		d.newest[first] = e
+	}
 }
 
 // resolve takes the containers of decisions from a look at the kubelet; of several that share a device it is the first by name. A
 // device that was given twice since is the last one's.
 func (d *decisions) resolve(view kubelet.View) {
-	open := d.unresolved()
-	if len(open) == 0 {
-		return
-	}
+	var resolved []*decision
 	for container, devices := range view.Containers {
 		for resource, ids := range devices {
 			for _, id := range ids {
-				e := open[granted{resource, id}]
-				if e != nil && (e.container == nil || container.String() < e.container.String()) {
+				e := d.newest[granted{resource, id}]
+				switch {
+				case e == nil:
+				case e.container == nil:
+					resolved = append(resolved, e)
+					e.container = &container
+				case slices.Contains(resolved, e) && container.String() < e.container.String():
 					e.container = &container
 				}
 			}
 		}
 	}
-}
-
-// granted is a device that the kubelet gave somebody.
-type granted struct{ resource, id string }
-
-// unresolved are the decisions without a container, each by the first device that it gave, where nobody was given that since.
-func (d *decisions) unresolved() map[granted]*decision {
-	last := map[granted]bool{}
-	open := map[granted]*decision{}
-	oldest := slices.IndexFunc(d.entries, func(e *decision) bool { return e.container == nil && len(e.allocated) > 0 })
-	if oldest < 0 {
-		return nil
-	}
-	for _, e := range slices.Backward(d.entries[oldest:]) {
-		if len(e.allocated) == 0 || e.refusal != "" {
-			continue
-		}
-		first := granted{e.question.resource, e.allocated[0]}
-		if !last[first] && e.container == nil {
-			open[first] = e
-		}
-		last[first] = true
-	}
-	return open
 }
 
 // of are copies of the decisions for the containers that a filter accepts, the oldest first.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -120,5 +121,23 @@ func TestExplainOverTheSocket(t *testing.T) {
 	}
 	if _, err := Explain(t.Context(), dir, "", "", ""); err == nil || !strings.Contains(err.Error(), "which pod") {
 		t.Errorf("no name: %v", err)
+	}
+}
+
+// What is kept of decisions is of those in the log, also where devices come again and where every one is another.
+func TestDecisionsAreForgotten(t *testing.T) {
+	t.Parallel()
+	var d decisions
+	for i := range 4 * maxDecisions {
+		d.give(time.Unix(int64(i), 0), nil, gpus, []string{fmt.Sprint("gpu-", i%7)}, "")
+		d.give(time.Unix(int64(i), 0), nil, vfs, []string{fmt.Sprint("vf-", i)}, "")
+		for first, e := range d.newest {
+			if !slices.Contains(d.entries, e) || e.allocated[0] != first.id {
+				t.Fatalf("after %d decisions %v is that of %v", 2*i, first, e.allocated)
+			}
+		}
+	}
+	if len(d.entries) != maxDecisions || len(d.newest) != 7+maxDecisions/2 {
+		t.Errorf("%d decisions, %d of them the newest of a device", len(d.entries), len(d.newest))
 	}
 }
