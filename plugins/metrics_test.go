@@ -50,7 +50,7 @@ func (n *node) addresses(t *testing.T) []string {
 	var all []string
 	for _, daemon := range n.daemons {
 		until(t, filepath.Base(daemon.Path)+" serves metrics", func() bool {
-			log, err := os.ReadFile(daemon.Path + ".log")
+			log, err := os.ReadFile(filepath.Join(n.logs, filepath.Base(daemon.Path)+".log"))
 			if err != nil {
 				t.Fatal(err)
 			}

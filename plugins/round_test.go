@@ -42,6 +42,7 @@ type node struct {
 	root    string
 	dir     string   // the kubelet's
 	flags   []string // of both daemons
+	logs    string
 	kubelet *kubelettest.Kubelet
 	plugins map[string]*kubelettest.Plugin
 	ids     map[string][]string
@@ -109,21 +110,22 @@ func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 		t.Fatal(err)
 	}
 	n := &node{root: root, dir: dir, plugins: map[string]*kubelettest.Plugin{}, ids: map[string][]string{}}
-	n.flags = []string{"--sysfs-root=" + filepath.Join(root, "sys"), "--dev-root=" + filepath.Join(root, "dev"), "--kubelet-dir=" + dir, "--run-dir=" + runDir(t)}
+	n.flags = []string{"--sysfs-root=" + filepath.Join(root, "sys"), "--dev-root=" + filepath.Join(root, "dev"), "--kubelet-dir=" + dir, "--run-dir=" + inMemory(t, "run")}
+	n.logs = inMemory(t, "logs")
 	n.pods.begin("none")
 	servePods(t, dir, &n.pods)
 	n.kubelet = kubelettest.Start(t, dir)
 	return n
 }
 
-// runDir makes a run folder in memory, as /run is, where this computer has a place for it.
-func runDir(t testing.TB) string {
+// inMemory makes a folder in memory, where this computer has a place for it: as /run is, and a pod's log, which is a pipe.
+func inMemory(t testing.TB, name string) string {
 	t.Helper()
 	memory := "/dev/shm"
 	if _, err := os.Stat(memory); err != nil {
 		memory = ""
 	}
-	dir, err := os.MkdirTemp(memory, "run")
+	dir, err := os.MkdirTemp(memory, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +195,7 @@ func (n *node) start(t testing.TB, name string) {
 // run starts a daemon.
 func (n *node) run(t testing.TB, binary string) (daemon *exec.Cmd, stop func()) {
 	t.Helper()
-	log, err := os.Create(binary + ".log")
+	log, err := os.Create(filepath.Join(n.logs, filepath.Base(binary)+".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
