@@ -246,7 +246,7 @@ func misbehave(ctx context.Context, dir string, kind int) {
 		}
 		return
 	}
-	_, _ = call(dir, func(client api.CoordinationClient) (any, error) {
+	_, _ = call(ctx, dir, func(client api.CoordinationClient) (any, error) {
 		ids := make([]string, maxDevices+kind)
 		for i := range ids {
 			ids[i] = fmt.Sprint("id", i)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
@@ -123,27 +124,29 @@ func dial(runDir string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// Status asks the server of a run folder for everything it knows. It fails where none serves.
+// Status asks the server of a run folder for everything it knows. It fails where none serves, nor takes over within a second.
 func Status(ctx context.Context, runDir string) (*api.StatusResponse, error) {
-	return call(runDir, func(client api.CoordinationClient) (*api.StatusResponse, error) {
+	return call(ctx, runDir, func(client api.CoordinationClient) (*api.StatusResponse, error) {
 		return client.Status(ctx, &api.StatusRequest{})
 	})
 }
 
 // Explain asks the server of a run folder what was decided for a pod; namespace and container can be empty, for any.
 func Explain(ctx context.Context, runDir, namespace, pod, container string) (*api.ExplainResponse, error) {
-	return call(runDir, func(client api.CoordinationClient) (*api.ExplainResponse, error) {
+	return call(ctx, runDir, func(client api.CoordinationClient) (*api.ExplainResponse, error) {
 		return client.Explain(ctx, &api.ExplainRequest{Namespace: namespace, Pod: pod, Container: container})
 	})
 }
 
-// call asks the server of a run folder one thing.
-func call[T any](runDir string, ask func(api.CoordinationClient) (T, error)) (answer T, err error) {
+// call asks the server of a run folder one thing. Where none serves there may be one in a moment: a plugin is replaced, and the other
+// takes over.
+func call[T any](ctx context.Context, runDir string, ask func(api.CoordinationClient) (T, error)) (answer T, err error) {
 	conn, err := dial(runDir)
 	if err != nil {
 		return answer, err
 	}
 	defer conn.Close()
+	awaitServer(ctx, conn)
 	answer, err = ask(api.NewCoordinationClient(conn))
 	switch status.Code(err) {
 	case codes.OK:
@@ -156,6 +159,17 @@ func call[T any](runDir string, ask func(api.CoordinationClient) (T, error)) (an
 		return answer, fmt.Errorf("ask %s: the running plugin is of an older version that does not tell this", SocketPath(runDir))
 	default:
 		return answer, fmt.Errorf("ask %s: %w", SocketPath(runDir), err)
+	}
+}
+
+// awaitServer connects, if that is possible as long as a takeover can last.
+func awaitServer(ctx context.Context, conn *grpc.ClientConn) {
+	ctx, cancel := context.WithTimeout(ctx, electionBurst)
+	defer cancel()
+	conn.Connect()
+	state := conn.GetState()
+	for state != connectivity.Ready && conn.WaitForStateChange(ctx, state) {
+		state = conn.GetState()
 	}
 }
 
@@ -255,7 +269,7 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 	c := &coordinator{
 		treeFor:   n.machine.treeFor,
 		get:       pods.Get,
-		recorded:  hurried(n.config.Log, readTimeout, n.recorded),
+		recorded:  hurried(n.config.Log, readTimeout, kubelet.NewCheckpointReader(n.config.KubeletDir).Read),
 		granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(n.config.KubeletDir) },
 		pairsDir:  filepath.Join(n.config.RunDir, "pairs"),
 		pods:      n.sources.Pods,
@@ -316,10 +330,6 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 		err = cause
 	}
 	return errors.Join(err, removeSocket(n.config.RunDir))
-}
-
-func (n *Node) recorded() (kubelet.Checkpoint, error) {
-	return kubelet.ReadCheckpoint(n.config.KubeletDir)
 }
 
 // stayJoined keeps a Join stream open and announces every member over it. A server of a foreign protocol is left alone until it

@@ -358,3 +358,30 @@ func FuzzAnnouncement(f *testing.F) {
 		}
 	})
 }
+
+// Who asks while one server is gone and the next has not begun waits for it.
+func TestStatusWaitsForTheNextServer(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "run")
+	if err := prepareRunDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	dying, err := listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := Status(t.Context(), dir)
+		answered <- err
+	}()
+	conn, err := dying.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	dying.Close()
+	start(t, dir)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}

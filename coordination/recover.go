@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/survive"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -35,7 +36,7 @@ func (c *coordinator) recover(s *store) {
 // pkg/kubelet/cm/devicemanager/manager.go). None of them is known to be healthy.
 func (n *Node) Listed(resource string) []Device {
 	known := map[string]Device{}
-	if recorded, err := n.recorded(); err == nil {
+	if recorded, err := kubelet.ReadCheckpoint(n.config.KubeletDir); err == nil {
 		for id, node := range recorded.Listed(resource) {
 			d := Device{ID: id}
 			if node >= 0 {

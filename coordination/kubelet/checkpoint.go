@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -52,6 +53,36 @@ func ReadCheckpoint(kubeletDir string) (Checkpoint, error) {
 		return Checkpoint{}, err
 	}
 	return parseCheckpoint(content)
+}
+
+// CheckpointReader reads the checkpoint below a kubelet folder again and again, and parses it where it has changed: not while the kubelet
+// is asking for one container. It is for one reader at a time, who changes nothing of what it returns.
+type CheckpointReader struct {
+	dir     string
+	content []byte
+	parsed  Checkpoint
+}
+
+// NewCheckpointReader makes a reader for a kubelet folder (/var/lib/kubelet).
+func NewCheckpointReader(kubeletDir string) *CheckpointReader {
+	return &CheckpointReader{dir: kubeletDir}
+}
+
+// Read returns the same as [ReadCheckpoint].
+func (r *CheckpointReader) Read() (Checkpoint, error) {
+	content, err := readCheckpoint(r.dir)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	if r.content != nil && bytes.Equal(content, r.content) {
+		return r.parsed, nil
+	}
+	parsed, err := parseCheckpoint(content)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	r.content, r.parsed = content, parsed
+	return parsed, nil
 }
 
 func readCheckpoint(kubeletDir string) ([]byte, error) {

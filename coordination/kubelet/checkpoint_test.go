@@ -5,7 +5,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -66,4 +68,31 @@ func FuzzCheckpoint(f *testing.F) {
 			t.Errorf("holders %v beside error %v", holders, err)
 		}
 	})
+}
+
+// What a reader that remembers returns is what the file says at that time.
+func TestCheckpointReader(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	reader := NewCheckpointReader(dir)
+	if err := os.MkdirAll(filepath.Dir(CheckpointPath(dir)), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	other := strings.ReplaceAll(written, "0000:8b", "0000:9b")
+	for i, content := range []string{"", written, written, other, written[:100], other, written} {
+		if err := os.WriteFile(CheckpointPath(dir), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want, wantErr := ReadCheckpoint(dir)
+		got, err := reader.Read()
+		if (err == nil) != (wantErr == nil) || !reflect.DeepEqual(got, want) {
+			t.Errorf("reading %d: %v, %v, want %v, %v", i, got, err, want, wantErr)
+		}
+	}
+	if err := os.Remove(CheckpointPath(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Read(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no checkpoint any more: %v", err)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -81,9 +82,24 @@ func dial(socket string) (*grpc.ClientConn, error) {
 // Close ends the connection.
 func (p *PodResources) Close() error { return p.conn.Close() }
 
+// reachTimeout is how long it may take to connect to a kubelet that is there.
+const reachTimeout = 10 * time.Millisecond
+
+// reach ends the pause that a failed attempt to connect left behind: the kubelet may be there again, and be about to admit a pod.
+func (p *PodResources) reach(ctx context.Context) {
+	if p.conn.GetState() != connectivity.TransientFailure {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	p.conn.ResetConnectBackoff()
+	p.conn.WaitForStateChange(ctx, connectivity.TransientFailure)
+}
+
 // List asks for all pods and their devices. Where the kubelet's limiter refuses it asks again, until ctx is done.
 // Call it only inside a GetPreferredAllocation whose must-include is empty: see the package comment.
 func (p *PodResources) List(ctx context.Context) (View, error) {
+	p.reach(ctx)
 	answer, err := patiently(ctx, func() (*podresources.ListPodResourcesResponse, error) {
 		return p.client.List(ctx, &podresources.ListPodResourcesRequest{})
 	})

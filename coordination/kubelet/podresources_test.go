@@ -86,6 +86,13 @@ func serveAt(t *testing.T, socket string, g *grpc.Server) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	serveIn(t, dir, socket, g)
+	return dir
+}
+
+// serveIn serves at a socket below a kubelet folder until the test ends.
+func serveIn(t *testing.T, dir, socket string, g *grpc.Server) {
+	t.Helper()
 	socket = filepath.Join(dir, socket)
 	if err := os.Mkdir(filepath.Dir(socket), 0o750); err != nil {
 		t.Fatal(err)
@@ -102,7 +109,6 @@ func serveAt(t *testing.T, socket string, g *grpc.Server) string {
 			t.Error(err)
 		}
 	})
-	return dir
 }
 
 func list(t *testing.T, ctx context.Context, kubeletDir string) (View, error) {
@@ -113,6 +119,30 @@ func list(t *testing.T, ctx context.Context, kubeletDir string) (View, error) {
 	}
 	defer client.Close()
 	return client.List(ctx)
+}
+
+// A kubelet that starts answers as soon as it serves, also where it was asked in vain just before.
+func TestListRightAfterAStart(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	client, err := NewPodResources(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.List(t.Context()); status.Code(errors.Unwrap(err)) != codes.Unavailable {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(g, &limited{})
+	serveIn(t, dir, "pod-resources/kubelet.sock", g)
+	if view, err := client.List(t.Context()); err != nil || len(view.Pods) != 2 {
+		t.Errorf("%v, %v", view, err)
+	}
 }
 
 func TestListAsksAgainWhenItIsLimited(t *testing.T) {
