@@ -42,7 +42,7 @@ type node struct {
 	root    string
 	dir     string   // the kubelet's
 	flags   []string // of both daemons
-	logs    string
+	logs    string   // folder of what the daemons say
 	kubelet *kubelettest.Kubelet
 	plugins map[string]*kubelettest.Plugin
 	ids     map[string][]string
