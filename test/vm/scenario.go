@@ -114,8 +114,14 @@ func (t *tester) admit(ctx context.Context, s setup, c scenario) (name string, o
 			}
 		}
 		name = t.podName()
-		o, err = t.node.create(ctx, name, c)
-		return err == nil && judge(s, c, o) == "", err
+		if o, err = t.node.create(ctx, name, c); err != nil {
+			return false, err
+		}
+		good = judge(s, c, o) == ""
+		if !good && o.reason == "" {
+			t.node.keep(ctx, name, t.path("run/"+name+".log"))
+		}
+		return good, nil
 	})
 	return name, o, late, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -74,8 +75,12 @@ func (t *tester) all(ctx context.Context, o options) error {
 // boot goes through all that is to be tried on one machine.
 func (t *tester) boot(ctx context.Context, k *cluster, m machine, o options) error {
 	t.node = &node{cluster: k, machine: m, phase: m.phases[0]}
+	folder := t.path("run/" + m.name)
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return err
+	}
 	err := t.stage(ctx, "power on: "+t.node.title(), 20*time.Minute, func(ctx context.Context) (err error) {
-		t.node.vm, err = t.powerOn(ctx, m, t.node.vfsPerPF)
+		t.node.vm, err = t.powerOn(ctx, m, t.node.vfsPerPF, folder)
 		return err
 	})
 	if t.node.vm != nil {
@@ -84,7 +89,7 @@ func (t *tester) boot(ctx context.Context, k *cluster, m machine, o options) err
 	if err != nil {
 		return err
 	}
-	defer t.node.collect(t.path("run"))
+	defer t.node.collect(folder)
 	if m.server != "" {
 		if err := t.compareTree(ctx, m.server); err != nil {
 			return err

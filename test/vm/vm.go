@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -22,21 +23,21 @@ type vm struct {
 // agent is where QEMU forwards to the guest's agent.
 const agent = "http://10.0.2.15:8080"
 
-// powerOn starts the machine and waits until its kubelet and its agent run.
-func (c *cache) powerOn(ctx context.Context, m machine, vfsPerPF int) (*vm, error) {
+// powerOn starts the machine and waits until its kubelet and its agent run. What it says goes to logs in a folder.
+func (c *cache) powerOn(ctx context.Context, m machine, vfsPerPF int, folder string) (*vm, error) {
 	console, log, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	cmd := c.qemu(m, vfsPerPF)
 	cmd.Stdout = log
-	s, err := startService(cmd, c.path("run/qemu.log"))
+	s, err := startService(cmd, filepath.Join(folder, "qemu.log"))
 	log.Close()
 	if err != nil {
 		return nil, err
 	}
 	v := &vm{service: s, progress: c.progress, ready: make(chan struct{}, 1)}
-	go v.read(console, c.path("run/console.log"))
+	go v.read(console, filepath.Join(folder, "console.log"))
 	return v, v.waitReady(ctx)
 }
 
@@ -67,9 +68,9 @@ func (v *vm) waitReady(ctx context.Context) error {
 	case <-v.ready:
 		return nil
 	case <-v.done:
-		return errors.Join(errors.New("see run/console.log"), v.ended())
+		return errors.Join(errors.New("see console.log in run"), v.ended())
 	case <-ctx.Done():
-		return errors.New("the guest is not ready: see run/console.log")
+		return errors.New("the guest is not ready: see console.log in run")
 	}
 }
 
@@ -112,6 +113,8 @@ func (v *vm) reboot(ctx context.Context) error {
 	return v.waitReady(ctx)
 }
 
+const podLogs = "for f in /var/log/pods/*/*/*.log; do echo \"== $f\"; cat $f; done"
+
 // collect keeps the guest's logs of the kubelet and containerd, and of all containers.
 func (v *vm) collect(folder string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -119,15 +122,26 @@ func (v *vm) collect(folder string) {
 	for name, script := range map[string]string{
 		"kubelet.log":    "cat /var/log/kubelet.log",
 		"containerd.log": "cat /var/log/containerd.log",
-		"pods.log":       "for f in /var/log/pods/*/*/*.log; do echo \"== $f\"; cat $f; done",
+		"pods.log":       podLogs,
 		"dmesg.log":      "dmesg",
 	} {
-		output, err := v.run(ctx, script)
-		if err == nil {
-			err = os.WriteFile(folder+"/"+name, []byte(output), 0o644)
-		}
-		if err != nil {
-			v.say("keep %s: %v", name, err)
-		}
+		v.write(ctx, script, filepath.Join(folder, name))
+	}
+}
+
+// keep keeps what tells why a pod did not get what it should have.
+func (v *vm) keep(ctx context.Context, pod, file string) {
+	v.say("  %s is not as it should be: see run/%s", pod, filepath.Base(file))
+	v.write(ctx, "tandem explain "+pod+" 2>&1; tandem status 2>&1; "+podLogs+"; echo == kubelet; cat /var/log/kubelet.log", file)
+}
+
+// write keeps what a script in the guest prints.
+func (v *vm) write(ctx context.Context, script, file string) {
+	output, err := v.run(ctx, script)
+	if err == nil {
+		err = os.WriteFile(file, []byte(output), 0o644)
+	}
+	if err != nil {
+		v.say("keep %s: %v", filepath.Base(file), err)
 	}
 }
