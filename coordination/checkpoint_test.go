@@ -87,9 +87,9 @@ func TestLedgerIsRebuiltFromTheKubelet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.coordinator.ledger.observe(view)
+	a.coordinator.ledger.observe(view, question{})
 	fresh.progress = complete
-	fresh.observe(view)
+	fresh.observe(view, question{})
 	if diff := cmp.Diff(owners(a.coordinator.ledger), owners(fresh)); diff != "" || len(fresh.allocations()) != 3 {
 		t.Errorf("owners (-known +rebuilt):\n%s", diff)
 	}

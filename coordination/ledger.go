@@ -35,6 +35,7 @@ type allocation struct {
 	since      int                       // sequence of the first Allocate for the asker: what it has from before was its init container's
 	looked     bool                      // PodResources was read before its first device was given
 	unasked    bool                      // the kubelet had no choice for its first devices: they were all that was free on its nodes
+	ending     bool                      // its container ended while the kubelet was asking for another: see withheld
 }
 
 // progress tells whether the kubelet is done with a container. It decides who is asking: see observe.go.

@@ -17,7 +17,7 @@ const followWindow = time.Millisecond
 // observe takes over what a look at PodResources shows: owners become known, what their containers no longer hold becomes
 // free. It returns the pods that have come since the look before; the kubelet lists a pod from just before its admission,
 // so if there are any, the container that is asking belongs to one of them.
-func (l *ledger) observe(view kubelet.View) (arrived []kubelet.Pod) {
+func (l *ledger) observe(view kubelet.View, q question) (arrived []kubelet.Pod) {
 	arrived = l.arrivals(view)
 	var holders []kubelet.Container
 	for c, devices := range view.Containers {
@@ -29,7 +29,7 @@ func (l *ledger) observe(view kubelet.View) (arrived []kubelet.Pod) {
 	for _, c := range holders {
 		l.confirm(c, view.Containers[c])
 	}
-	l.sweep(view, arrived)
+	l.sweep(view, arrived, q)
 	l.seen, l.apps = map[kubelet.Pod]bool{}, map[kubelet.Container]bool{}
 	for _, pod := range view.Pods {
 		l.seen[pod] = true
@@ -155,11 +155,16 @@ func (a *allocation) mayBelong(pod kubelet.Pod) bool {
 
 // sweep releases what PodResources no longer shows. Devices of init containers are never shown: an allocation without
 // owner stands while its pod can still be in admission, and what the app containers did not take over of it stays
-// with the pod for its life. What the kubelet gave last, without a question, to a container that it is not done with, stands too.
-func (l *ledger) sweep(view kubelet.View, arrived []kubelet.Pod) {
+// with the pod for its life. What the kubelet gave last, without a question, to a container that it is not done with, stands too, and so
+// does what it withholds from the question.
+func (l *ledger) sweep(view kubelet.View, arrived []kubelet.Pod, q question) {
 	inAdmission := &allocation{unasked: true}
 	for a := range l.allocations() {
 		if _, lost := l.lost(a, view); !lost && (a.owner != nil || l.mayLive(a, view, arrived)) {
+			continue
+		}
+		if l.withheld(a, q) {
+			a.ending = true
 			continue
 		}
 		for name, ids := range a.devices {
@@ -172,6 +177,25 @@ func (l *ledger) sweep(view kubelet.View, arrived []kubelet.Pod) {
 			}
 		}
 	}
+}
+
+// withheld reports whether the kubelet still counts on the container of an allocation that PodResources no longer shows: one that ended
+// after the kubelet had put the question together, and so after it had settled the NUMA nodes of the container that asks. Then a
+// device of it is not offered, although others beside it are. That is so for one question only.
+func (l *ledger) withheld(a *allocation, q question) bool {
+	r := l.resources[q.resource]
+	if a.ending || r == nil {
+		return false
+	}
+	offered := l.nodes(q.resource, q.available)
+	for id := range a.devices[q.resource] {
+		d := r.device(id)
+		node, known := d.NUMA.Number()
+		if d.Healthy && (!known || offered[node]) && !slices.Contains(q.available, id) {
+			return true
+		}
+	}
+	return false
 }
 
 // mayLive reports whether an allocation that PodResources does not show can be held all the same: nothing new has come
@@ -204,7 +228,7 @@ func (l *ledger) following(q question, view *kubelet.View) (*allocation, string)
 	}
 	var arrived []kubelet.Pod
 	if view != nil {
-		arrived = l.observe(*view)
+		arrived = l.observe(*view, q)
 	}
 	newest := l.newest()
 	if view != nil {

@@ -1,0 +1,36 @@
+package coordination
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// A pod that ends while another is admitted is free for PodResources and not yet for the kubelet, which has settled the NUMA nodes with
+// it: VFs that are asked for first go where GPUs were free before. The next pod gets what has become free.
+func TestPodEndsDuringAnAdmission(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(*admission){
+		"owner known":     func(a *admission) { a.admit(a.add("look"), "worker", wish{1, 1}) },
+		"owner not known": func(*admission) {},
+	} {
+		for seed := range uint64(8) { // both orders
+			a := newAdmission(t, "oci-mi300x-derived", 4, true, seed)
+			a.keepCheckpoint()
+			ending := a.add("ending")
+			a.admit(ending, "worker", wish{4, 4}) // the first socket
+			prepare(a)
+			look := a.coordinator.look
+			a.coordinator.look = func(ctx context.Context) (kubelet.View, error) {
+				if a.pods[ending] != nil {
+					a.remove(ending)
+				}
+				return look(ctx)
+			}
+			if !a.admit(a.add("next"), "worker", wish{2, 2}) || !a.admit(a.add("last"), "worker", wish{4, 4}) {
+				t.Errorf("%s, seed %d: refused", name, seed)
+			}
+		}
+	}
+}
