@@ -159,3 +159,25 @@ func (n *node) probe(t *testing.T, addresses []string, path string, code int) {
 		})
 	}
 }
+
+// A daemon that starts is not ready before the kubelet knows its devices, from its first answer on: a rollout waits for that.
+func TestReadyOnceTheKubeletKnows(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4)
+	n.flags = append(n.flags, "--health-probe-bind-address=127.0.0.1:0")
+	n.kubelet.Stop()
+	n.start(t, "tandem-gpu")
+	n.start(t, "tandem-rdma")
+	all := n.addresses(t)
+	waiting := func(i int) bool {
+		code, text := page(t, all[i], "/readyz")
+		if code != http.StatusServiceUnavailable {
+			t.Fatalf("%s: ready with %d %q while there is no kubelet", n.daemons[i].Path, code, text)
+		}
+		return strings.Contains(text, "is not registered with the kubelet")
+	}
+	for i := range all {
+		until(t, "the devices are known", func() bool { return waiting(i) })
+	}
+	n.kubelet = kubelettest.Start(t, n.dir)
+	n.probe(t, all, "/readyz", http.StatusOK)
+}

@@ -80,5 +80,6 @@ func serve(ctx context.Context, flags daemon.Flags, backend gpu.Backend, pulse t
 	offer := func(ctx context.Context, name string) error {
 		return flags.Offer(ctx, log, node, gpu.NewPlugin(name, gpus, node.Member(name, coordination.GPU), log))
 	}
+	flags.Begin(gpus.Names()...)
 	return flags.Serve(ctx, log, node, nil, gpus.Run, func(ctx context.Context) error { return gpus.Each(ctx, offer) })
 }

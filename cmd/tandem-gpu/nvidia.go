@@ -69,6 +69,7 @@ func (f *nvidiaFlags) once(ctx context.Context, flags daemon.Flags, log *slog.Lo
 	}
 	log.Info("configuration of NVIDIA GPUs", "config", config)
 	if config.KubeletSocket == "" {
+		flags.Begin()
 		log.Warn("nothing is offered: --kubelet-socket is empty")
 		<-ctx.Done()
 		return nil
@@ -82,6 +83,7 @@ func (f *nvidiaFlags) once(ctx context.Context, flags daemon.Flags, log *slog.Lo
 	}
 	backend, err := nvidia.Open(config, f.machine(sys, flags), log)
 	if errors.Is(err, nvidia.ErrNoDriver) && !config.FailOnInitError {
+		flags.Begin()
 		log.Error("nothing is offered until SIGHUP or a restart", "error", err)
 		<-ctx.Done()
 		return nil

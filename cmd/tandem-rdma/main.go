@@ -79,6 +79,7 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	for _, name := range vfs.Names() {
 		resources = append(resources, rdma.NewPlugin(name, vfs, host, node.Member(name, coordination.VF), log))
 	}
+	flags.Begin(vfs.Found()...)
 	err = flags.Serve(ctx, log, node, resources, vfs.Run)
 	return errors.Join(err, specs.CleanUp())
 }

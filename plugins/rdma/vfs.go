@@ -75,6 +75,13 @@ func FindVFs(finder Finder, config *Config, file string, held map[string][]strin
 // Names are the resource names in the order of the configuration, those of empty pools included.
 func (v *VFs) Names() []string { return slices.Clone(v.names) }
 
+// Found are the names of the pools that have devices now.
+func (v *VFs) Found() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(v.names), func(name string) bool { return len(v.pools[name].Devices) == 0 })
+}
+
 // latest returns a pool as it is now, and a channel that is closed once it may no longer be.
 func (v *VFs) latest(name string) (Pool, <-chan struct{}) {
 	v.mu.Lock()

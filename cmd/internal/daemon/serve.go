@@ -51,6 +51,9 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	return coordination.New(config)
 }
 
+// Begin says which resources have devices, as far as that is known before they are offered. Until then the daemon is not ready.
+func (f Flags) Begin(resources ...string) { f.monitor.Begin(resources...) }
+
 // Serve offers every resource to the kubelet and takes part in coordination, until ctx is done or one of them fails.
 // What else the daemon has to do runs beside them.
 func (f Flags) Serve(ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource, beside ...func(context.Context) error) error {

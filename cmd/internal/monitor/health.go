@@ -38,11 +38,14 @@ func (m *Monitor) alive(ctx context.Context) error {
 }
 
 // ready says which resource the kubelet does not know although it is to; nil where there is none. One without devices is not
-// registered, so that a node that has nothing to offer is ready.
+// registered, so that a node that has nothing to offer is ready, once that is known.
 func (m *Monitor) ready(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var missing []error
+	if !m.begun {
+		missing = append(missing, errors.New("starting: what there is to offer is not known yet"))
+	}
 	for _, name := range slices.Sorted(maps.Keys(m.offered)) {
 		if o := m.offered[name]; o.due && !o.registered {
 			missing = append(missing, fmt.Errorf("%s is not registered with the kubelet", name))

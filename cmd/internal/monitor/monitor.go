@@ -25,6 +25,7 @@ type Monitor struct {
 	mu      sync.Mutex
 	node    Node              // nil while the daemon takes no part
 	offered map[string]*offer // by resource name
+	begun   bool              // it is known what there is to offer
 }
 
 // Node is a coordination.Node.
@@ -66,6 +67,20 @@ func (m *Monitor) setNode(node Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.node = node
+}
+
+// Begin says that the daemon has looked for its devices, and which resources have some, so that the kubelet is to know them. Before that
+// the daemon is not ready.
+func (m *Monitor) Begin(resources ...string) {
+	if m == nil {
+		return
+	}
+	for _, name := range resources {
+		m.change(name, func(o *offer) { o.due = true })
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.begun = true
 }
 
 // Resource makes one of those watched that are offered to the kubelet, until done is called. Alive says what hangs.
