@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -23,12 +24,14 @@ func TestPodEndsDuringAnAdmission(t *testing.T) {
 			prepare(a)
 			look := a.coordinator.look
 			a.coordinator.look = func(ctx context.Context) (kubelet.View, error) {
-				if a.pods[ending] != nil {
-					a.remove(ending)
-				}
-				return look(ctx)
+				view, err := look(ctx)
+				delete(view.Containers, kubelet.Container{Pod: ending, Name: "worker"})
+				view.Pods = slices.DeleteFunc(view.Pods, func(p kubelet.Pod) bool { return p == ending })
+				return view, err
 			}
-			if !a.admit(a.add("next"), "worker", wish{2, 2}) || !a.admit(a.add("last"), "worker", wish{4, 4}) {
+			next := a.admit(a.add("next"), "worker", wish{2, 2})
+			a.remove(ending)
+			if !next || !a.admit(a.add("last"), "worker", wish{4, 4}) {
 				t.Errorf("%s, seed %d: refused", name, seed)
 			}
 		}

@@ -161,6 +161,7 @@ func (l *ledger) sweep(view kubelet.View, arrived []kubelet.Pod, q question) {
 	inAdmission := &allocation{unasked: true}
 	for a := range l.allocations() {
 		if _, lost := l.lost(a, view); !lost && (a.owner != nil || l.mayLive(a, view, arrived)) {
+			a.ending = false
 			continue
 		}
 		if l.withheld(a, q) {
