@@ -133,13 +133,6 @@ func chooseLeaving(dice *rand.Rand, live map[string]ask, free, want ask) (leavin
 	return leaving
 }
 
-// removing begins to remove pods, and returns what waits until they are gone.
-func (t *tester) removing(ctx context.Context, names []string) (wait func() error) {
-	done := make(chan error, 1)
-	go func() { done <- t.node.remove(ctx, names...) }()
-	return func() error { return <-done }
-}
-
 func (a ask) has(b ask) bool { return a.gpus >= b.gpus && a.vfs >= b.vfs }
 
 func (a ask) plus(b ask) ask { return ask{gpus: a.gpus + b.gpus, vfs: a.vfs + b.vfs} }

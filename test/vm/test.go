@@ -156,7 +156,7 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 		if err := t.stage(ctx, c.name, 15*time.Minute, func(stage context.Context) error {
 			name, err := t.try(stage, s, c)
 			err = errors.Join(err, gone())
-			gone = t.removing(ctx, []string{name})
+			gone = t.removing(ctx, name)
 			return err
 		}); err != nil {
 			return err
@@ -171,6 +171,13 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 		}
 	}
 	return t.agreed(ctx, s, "after the scenarios")
+}
+
+// removing begins to remove a pod, and returns what waits until it is gone.
+func (t *tester) removing(ctx context.Context, name string) (wait func() error) {
+	done := make(chan error, 1)
+	go func() { done <- t.node.remove(ctx, name) }()
+	return func() error { return <-done }
 }
 
 // more is what the last set-up of a phase goes through beside its scenarios.
