@@ -48,11 +48,7 @@ func CheckpointPath(kubeletDir string) string {
 // ReadCheckpoint reads the checkpoint below a kubelet folder. The kubelet replaces the file as a whole,
 // so what is read is never half of one.
 func ReadCheckpoint(kubeletDir string) (Checkpoint, error) {
-	content, err := readCheckpoint(kubeletDir)
-	if err != nil {
-		return Checkpoint{}, err
-	}
-	return parseCheckpoint(content)
+	return NewCheckpointReader(kubeletDir).Read()
 }
 
 // CheckpointReader reads the checkpoint below a kubelet folder again and again, and parses it where it has changed: not while the kubelet

@@ -29,6 +29,12 @@ func (g *GPUs) Each(ctx context.Context, work func(ctx context.Context, name str
 	}
 }
 
+// Names are the resource names found so far, sorted.
+func (g *GPUs) Names() []string {
+	names, _ := g.names()
+	return names
+}
+
 // names lists the resource names, sorted, and a channel that is closed once there may be another.
 func (g *GPUs) names() ([]string, <-chan struct{}) {
 	g.mu.Lock()

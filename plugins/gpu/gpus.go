@@ -144,12 +144,6 @@ func (g *GPUs) latest(resource string) ([]Device, []topology.Link, <-chan struct
 	return g.resources[resource], g.links, g.changed
 }
 
-// Names are the resource names found so far, sorted.
-func (g *GPUs) Names() []string {
-	names, _ := g.names()
-	return names
-}
-
 // change is one device that is not as it was.
 type change struct{ resource, device, what string }
 

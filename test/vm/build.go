@@ -147,7 +147,7 @@ func (c *cache) guestPrograms(ctx context.Context) error {
 // image packs Tandem's image as "make image" does, with the shell of the node's packages: this host may have none.
 func (c *cache) image(ctx context.Context, bin string) error {
 	_, err := command(ctx, inFolder("tools/image", "go", "run", "-buildvcs=false", ".", "--bin", bin,
-		"--busybox", c.path("root/bin/busybox"), "--tag", "registry.example/tandem:v1", "--tarball", c.path("image.tar")))
+		"--busybox", c.path("root/bin/busybox"), "--tag", image, "--tarball", c.path("image.tar")))
 	return err
 }
 

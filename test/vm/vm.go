@@ -113,6 +113,7 @@ func (v *vm) reboot(ctx context.Context) error {
 	return v.waitReady(ctx)
 }
 
+// podLogs prints the logs of all containers.
 const podLogs = "for f in /var/log/pods/*/*/*.log; do echo \"== $f\"; cat $f; done"
 
 // collect keeps the guest's logs of the kubelet and containerd, and of all containers.
