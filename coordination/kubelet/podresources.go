@@ -6,13 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
@@ -44,18 +39,8 @@ type View struct {
 // PodResources is a client of the kubelet's PodResources API, version v1.
 type PodResources struct {
 	client podresources.PodResourcesListerClient
-	conn   *grpc.ClientConn
+	conn   *connection
 }
-
-// refill is how long the kubelet's limiter takes to allow one more call.
-const refill = 10 * time.Millisecond
-
-// maxMessage bounds an answer: a node with 250 pods and a thousand devices stays far below it
-// (the kubelet's own clients use 16 MiB, pkg/kubelet/apis/podresources/constants.go).
-const maxMessage = 16 << 20
-
-// reconnect keeps the pause short that a restarting kubelet leaves behind; gRPC's own goes up to two minutes.
-var reconnect = backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
 
 // NewPodResources makes a client for the socket below a kubelet folder (/var/lib/kubelet). It connects when it is first asked.
 func NewPodResources(kubeletDir string) (*PodResources, error) {
@@ -67,40 +52,13 @@ func NewPodResources(kubeletDir string) (*PodResources, error) {
 	return &PodResources{client: podresources.NewPodResourcesListerClient(conn), conn: conn}, nil
 }
 
-// dial makes a client of one of the kubelet's sockets.
-func dial(socket string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("unix:"+socket,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
-	if err != nil {
-		return nil, fmt.Errorf("dial %s: %w", socket, err)
-	}
-	return conn, nil
-}
-
 // Close ends the connection.
 func (p *PodResources) Close() error { return p.conn.Close() }
-
-// reachTimeout is how long it may take to connect to a kubelet that is there.
-const reachTimeout = 10 * time.Millisecond
-
-// reach ends the pause that a failed attempt to connect left behind: the kubelet may be there again, and be about to admit a pod.
-func (p *PodResources) reach(ctx context.Context) {
-	if p.conn.GetState() != connectivity.TransientFailure {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
-	defer cancel()
-	p.conn.ResetConnectBackoff()
-	p.conn.WaitForStateChange(ctx, connectivity.TransientFailure)
-}
 
 // List asks for all pods and their devices. Where the kubelet's limiter refuses it asks again, until ctx is done.
 // Call it only inside a GetPreferredAllocation whose must-include is empty: see the package comment.
 func (p *PodResources) List(ctx context.Context) (View, error) {
-	p.reach(ctx)
-	answer, err := patiently(ctx, func() (*podresources.ListPodResourcesResponse, error) {
+	answer, err := patiently(ctx, p.conn, func() (*podresources.ListPodResourcesResponse, error) {
 		return p.client.List(ctx, &podresources.ListPodResourcesRequest{})
 	})
 	if err != nil {
@@ -113,7 +71,7 @@ func (p *PodResources) List(ctx context.Context) (View, error) {
 // time: unlike List it frees nothing (Get in pkg/kubelet/apis/podresources/server_v1.go). Kubelets before 1.34 have it only
 // behind the gate KubeletPodResourcesGet and answer with an error without it.
 func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
-	answer, err := patiently(ctx, func() (*podresources.GetPodResourcesResponse, error) {
+	answer, err := patiently(ctx, p.conn, func() (*podresources.GetPodResourcesResponse, error) {
 		return p.client.Get(ctx, &podresources.GetPodResourcesRequest{PodNamespace: pod.Namespace, PodName: pod.Name})
 	})
 	switch {
@@ -129,7 +87,7 @@ func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
 // AllocatableCPUs lists the CPUs that the static CPU policy can give to containers alone, given away or not: all but those reserved for
 // the system. With another policy there are none. It may be called at any time.
 func (p *PodResources) AllocatableCPUs(ctx context.Context) (topology.CPUSet, error) {
-	answer, err := patiently(ctx, func() (*podresources.AllocatableResourcesResponse, error) {
+	answer, err := patiently(ctx, p.conn, func() (*podresources.AllocatableResourcesResponse, error) {
 		return p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
 	})
 	if err != nil {
@@ -144,21 +102,6 @@ func (p *PodResources) AllocatableCPUs(ctx context.Context) (topology.CPUSet, er
 func notFound(err error) bool {
 	s, _ := status.FromError(err)
 	return s.Code() == codes.NotFound || s.Code() == codes.Unknown && strings.HasSuffix(s.Message(), " not found")
-}
-
-// patiently asks the kubelet, and again while its limiter refuses, until ctx is done.
-func patiently[T any](ctx context.Context, ask func() (T, error)) (T, error) {
-	for {
-		answer, err := ask()
-		if status.Code(err) != codes.ResourceExhausted {
-			return answer, err
-		}
-		select {
-		case <-ctx.Done():
-			return answer, err
-		case <-time.After(refill):
-		}
-	}
 }
 
 func addCPUs(set topology.CPUSet, ids []int64) {

@@ -122,26 +122,39 @@ func list(t *testing.T, ctx context.Context, kubeletDir string) (View, error) {
 }
 
 // A kubelet that starts answers as soon as it serves, also where it was asked in vain just before.
-func TestListRightAfterAStart(t *testing.T) {
+func TestRightAfterAStart(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "t")
-	if err != nil {
-		t.Fatal(err)
+	questions := map[string]func(context.Context, *PodResources) error{
+		"List": func(ctx context.Context, p *PodResources) error { _, err := p.List(ctx); return err },
+		"Get": func(ctx context.Context, p *PodResources) error {
+			_, err := p.Get(ctx, Pod{"team", "train"})
+			return err
+		},
+		"AllocatableCPUs": func(ctx context.Context, p *PodResources) error { _, err := p.AllocatableCPUs(ctx); return err },
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	client, err := NewPodResources(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	if _, err := client.List(t.Context()); status.Code(errors.Unwrap(err)) != codes.Unavailable {
-		t.Fatal(err)
-	}
-	g := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(g, &limited{})
-	serveIn(t, dir, "pod-resources/kubelet.sock", g)
-	if view, err := client.List(t.Context()); err != nil || len(view.Pods) != 2 {
-		t.Errorf("%v, %v", view, err)
+	for name, ask := range questions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, err := os.MkdirTemp("", "t")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			client, err := NewPodResources(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			if err := ask(t.Context(), client); status.Code(errors.Unwrap(err)) != codes.Unavailable {
+				t.Fatal(err)
+			}
+			g := grpc.NewServer()
+			podresources.RegisterPodResourcesListerServer(g, &limited{})
+			serveIn(t, dir, "pod-resources/kubelet.sock", g)
+			if err := ask(t.Context(), client); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
@@ -21,7 +20,7 @@ var podsSockets = []string{"pods-api/pods-api.sock", "pods/kubelet.sock"}
 // kubelet, unlike PodResources.
 type PodsAPI struct {
 	dir   string
-	conns []*grpc.ClientConn // by podsSockets
+	conns []*connection // by podsSockets
 }
 
 // NewPodsAPI makes a client for the sockets below a kubelet folder (/var/lib/kubelet). It connects when it is first asked.
@@ -55,7 +54,7 @@ func (p *PodsAPI) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := patiently(ctx, func() (*pods.ListPodsResponse, error) {
+	answer, err := patiently(ctx, conn, func() (*pods.ListPodsResponse, error) {
 		return pods.NewPodsClient(conn).ListPods(ctx, &pods.ListPodsRequest{})
 	})
 	if err != nil {
@@ -71,7 +70,7 @@ func (p *PodsAPI) Pods(ctx context.Context) ([]corev1.Pod, error) {
 }
 
 // served is the connection to the first socket that is there. A kubelet without Pods API costs a stat, not a wait.
-func (p *PodsAPI) served() (*grpc.ClientConn, error) {
+func (p *PodsAPI) served() (*connection, error) {
 	for i, socket := range podsSockets {
 		info, err := os.Stat(filepath.Join(p.dir, socket))
 		if err == nil && info.Mode().Type() == fs.ModeSocket {
