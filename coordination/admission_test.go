@@ -69,7 +69,8 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 	}
 	a := &admission{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), pods: map[kubelet.Pod]map[string]kubelet.Devices{}, recordedPods: map[kubelet.Pod]map[string]kubelet.Devices{}, uids: map[kubelet.Pod]string{}}
 	a.coordinator = &coordinator{
-		treeFor:  func(Announcement) (*topology.Tree, error) { return tree, nil },
+		refresh:  func(Announcement) error { return nil },
+		newest:   func() *topology.Tree { return tree },
 		look:     a.look,
 		get:      a.get,
 		recorded: a.recorded,

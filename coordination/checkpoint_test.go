@@ -36,7 +36,7 @@ func (a *admission) maybeCrash() {
 		a.t.Fatal(err)
 	}
 	old := a.coordinator
-	a.coordinator = &coordinator{treeFor: old.treeFor, look: old.look, get: old.get, recorded: old.recorded, granted: old.granted, pods: old.pods, alignment: old.alignment,
+	a.coordinator = &coordinator{refresh: old.refresh, newest: old.newest, look: old.look, get: old.get, recorded: old.recorded, granted: old.granted, pods: old.pods, alignment: old.alignment,
 		log: old.log, touched: old.touched, tree: old.tree, ledger: newLedger(old.ledger.now)}
 	if err := a.coordinator.restore(saved); err != nil {
 		a.t.Fatal(err)

@@ -20,7 +20,8 @@ const lookTimeout = 50 * time.Millisecond
 
 // coordinator answers for both plugins: it turns the kubelet's separate questions into one decision.
 type coordinator struct {
-	treeFor   func(Announcement) (*topology.Tree, error)               // as new as an announcement
+	refresh   func(Announcement) error                                 // makes the newest tree as new as an announcement
+	newest    func() *topology.Tree                                    // that was read
 	look      func(context.Context) (kubelet.View, error)              // at all pods: not while devices are being allocated; nil: never
 	get       func(context.Context, kubelet.Pod) (kubelet.View, error) // at one pod, at any time
 	recorded  func() (kubelet.Checkpoint, error)
@@ -63,18 +64,16 @@ func (c *coordinator) locked(do func()) {
 // announce takes a plugin's devices over.
 func (c *coordinator) announce(name string, kind Kind, a Announcement) error {
 	defer c.touched()
-	tree, err := c.treeFor(a)
+	if err := c.refresh(a); err != nil {
+		c.log.Warn("keep the PCI tree as it was read before", "error", err)
+	}
 	running, grantedErr := c.granted()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.ledger.room(name, 0); err != nil {
 		return fmt.Errorf("announce %s: %w", name, err)
 	}
-	if err != nil {
-		c.log.Warn("keep the PCI tree as it was read before", "error", err)
-	} else {
-		c.tree = tree
-	}
+	c.tree = c.newest() // another announcement may have made it newer than this one
 	c.ledger.announce(name, kind, a)
 	if c.announced != nil {
 		close(c.announced)

@@ -37,7 +37,8 @@ func FuzzMessages(f *testing.F) {
 		view := kubelet.View{Pods: []kubelet.Pod{pod}, Containers: map[kubelet.Container]kubelet.Devices{{Pod: pod, Name: "c"}: {gpus: {"h"}, vfs: {"v"}}}}
 		look := func(context.Context) (kubelet.View, error) { return view, nil }
 		s := &server{coordinator: &coordinator{
-			treeFor:  func(Announcement) (*topology.Tree, error) { return new(topology.Tree), nil },
+			refresh:  func(Announcement) error { return nil },
+			newest:   func() *topology.Tree { return new(topology.Tree) },
 			look:     look,
 			get:      func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) { return look(ctx) },
 			recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil },

@@ -48,16 +48,14 @@ func (m *machine) newest() *topology.Tree {
 	return m.tree
 }
 
-// treeFor is a tree that is as new as an announcement. Devices change when the machine does, so that it is read for what another
-// process announces; this one's plugins read it themselves, or announce a device that it lacks.
-func (m *machine) treeFor(a Announcement) (*topology.Tree, error) {
-	if tree := m.newest(); a.own && covers(tree, a.Devices) {
-		return tree, nil
+// refresh makes the newest tree at least as new as an announcement. Devices change when the machine does, so that it is read for what
+// another process announces; this one's plugins read it themselves, or announce a device that it lacks.
+func (m *machine) refresh(a Announcement) error {
+	if a.own && covers(m.newest(), a.Devices) {
+		return nil
 	}
-	if _, err := m.read(); err != nil {
-		return nil, err
-	}
-	return m.newest(), nil
+	_, err := m.read()
+	return err
 }
 
 // covers reports whether a tree has all healthy devices.

@@ -41,9 +41,9 @@ func TestTreeIsReadOncePerChange(t *testing.T) {
 		{"another process's", announce("0000:0c:00.0", false, true), true},
 	} {
 		before := m.newest()
-		tree, err := m.treeFor(c.announcement)
-		if err != nil || tree != m.newest() || (tree != before) != c.read {
-			t.Errorf("%s: read %t, want %t; %v", c.name, tree != before, c.read, err)
+		err := m.refresh(c.announcement)
+		if read := m.newest() != before; err != nil || read != c.read {
+			t.Errorf("%s: read %t, want %t; %v", c.name, read, c.read, err)
 		}
 	}
 }

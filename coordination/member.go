@@ -67,12 +67,13 @@ type Member struct {
 	// guarded by node.mu
 	announcement Announcement
 	message      *api.Announcement // the announcement as it is sent; nil before the first
+	taken        chan struct{}     // closed when the server has taken it over; nil before the first
 }
 
 // Publish announces the resource's devices; the newest announcement replaces the one before.
 func (m *Member) Publish(a Announcement) {
 	a.own = true
-	if _, err := m.node.machine.treeFor(a); err != nil {
+	if err := m.node.machine.refresh(a); err != nil {
 		m.log.Warn("keep the PCI tree as it was read before", "error", err)
 	}
 	m.node.mu.Lock()
@@ -80,9 +81,29 @@ func (m *Member) Publish(a Announcement) {
 	if m.message != nil && slices.Equal(a.Devices, m.announcement.Devices) && slices.Equal(a.Links, m.announcement.Links) {
 		return
 	}
-	m.announcement, m.message = a, encodeAnnouncement(m.resource, m.kind, a)
+	m.announcement, m.message, m.taken = a, encodeAnnouncement(m.resource, m.kind, a), make(chan struct{})
 	close(m.node.changed)
 	m.node.changed = make(chan struct{})
+}
+
+// takeTimeout is how long the coordinator may take for an announcement. It reads the PCI tree, and may have to be found first.
+const takeTimeout = time.Second
+
+// AwaitTaken waits until the coordinator goes by what was published last, a second at the most: before that the kubelet must not know of
+// a new device, for it would ask about one that is nowhere.
+func (m *Member) AwaitTaken(ctx context.Context) {
+	m.node.mu.Lock()
+	taken := m.taken
+	m.node.mu.Unlock()
+	if taken == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
+	defer cancel()
+	select {
+	case <-taken:
+	case <-ctx.Done():
+	}
 }
 
 // Prefer answers GetPreferredAllocation within 100 ms: size of the available IDs, the mustInclude ones among them.

@@ -267,7 +267,8 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		return err
 	}
 	c := &coordinator{
-		treeFor:   n.machine.treeFor,
+		refresh:   n.machine.refresh,
+		newest:    n.machine.newest,
 		get:       pods.Get,
 		recorded:  hurried(n.config.Log, readTimeout, kubelet.NewCheckpointReader(n.config.KubeletDir).Read),
 		granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(n.config.KubeletDir) },
@@ -367,8 +368,8 @@ func (n *Node) stayJoined(ctx context.Context) {
 
 // join opens one stream and announces on it until it breaks.
 func (n *Node) join(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
 	stream, err := n.client.Join(ctx, grpc.WaitForReady(true))
 	if err != nil {
 		return err
@@ -385,11 +386,22 @@ func (n *Node) join(ctx context.Context) error {
 	n.foreign.Store(false)
 	n.joined.Store(true)
 	defer n.joined.Store(false)
-	broken := make(chan error, 1)
+	acknowledged := make(chan struct{}, 1)
 	go func() {
-		_, err := stream.Recv()
-		broken <- err
+		for {
+			if _, err := stream.Recv(); err != nil {
+				lose(err)
+				return
+			}
+			select {
+			case acknowledged <- struct{}{}:
+			default: // more than was announced
+			}
+		}
 	}()
+	if !server.acknowledges() {
+		acknowledged = nil
+	}
 	sent := map[string]*api.Announcement{}
 	for {
 		announcements, changed := n.announcements()
@@ -397,15 +409,48 @@ func (n *Node) join(ctx context.Context) error {
 			if sent[a.GetResource()] == a {
 				continue
 			}
-			if err := stream.Send(a); err != nil {
-				return <-broken
+			if err := n.announce(ctx, stream, a, acknowledged); err != nil {
+				return err
 			}
 			sent[a.GetResource()] = a
 		}
 		select {
-		case err := <-broken:
-			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		case <-changed:
+		}
+	}
+}
+
+// announce sends an announcement and waits until the server goes by it, which it acknowledges; nil where it is too old to.
+func (n *Node) announce(ctx context.Context, stream api.Coordination_JoinClient, a *api.Announcement, acknowledged <-chan struct{}) error {
+	if err := stream.Send(a); err != nil {
+		<-ctx.Done() // the stream tells why
+		return context.Cause(ctx)
+	}
+	if acknowledged != nil {
+		select {
+		case <-acknowledged:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	n.taken(a)
+	return nil
+}
+
+// taken lets go who waits for an announcement.
+func (n *Node) taken(a *api.Announcement) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, m := range n.members {
+		if m.message != a {
+			continue
+		}
+		select {
+		case <-m.taken: // by the server before, too
+		default:
+			close(m.taken)
 		}
 	}
 }

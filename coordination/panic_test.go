@@ -8,7 +8,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // A mistake in what looks at files and sources of intent costs what they would have told: the coordinator answers without it.
@@ -42,14 +41,14 @@ func TestPanicCostsOneAnnouncement(t *testing.T) {
 	t.Parallel()
 	server, members, log := serverAndClient(t)
 	c := server.serving.Load().coordinator
-	read := c.treeFor
+	refresh := c.refresh
 	var mistakes atomic.Int32
 	c.locked(func() {
-		c.treeFor = func(a Announcement) (*topology.Tree, error) {
+		c.refresh = func(a Announcement) error {
 			if mistakes.Add(1) == 1 {
 				panic("a mistake")
 			}
-			return read(a)
+			return refresh(a)
 		}
 	})
 	members[vfs].Publish(Announcement{})

@@ -69,7 +69,8 @@ func survivingStreams(log *slog.Logger) grpc.ServerOption {
 
 // Join takes announcements until the plugin goes. One that speaks another protocol is told so, and works alone.
 func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
-	if err := stream.Send(&api.Welcome{Protocol: protocol.major, Minor: protocol.minor}); err != nil {
+	welcome := &api.Welcome{Protocol: protocol.major, Minor: protocol.minor}
+	if err := stream.Send(welcome); err != nil {
 		return err
 	}
 	p := s.peers.join(stream.Context())
@@ -82,12 +83,18 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 		if err != nil {
 			return err
 		}
-		if err := protocol.serves(versionOf(message.GetVersion())); err != nil {
+		client := versionOf(message.GetVersion())
+		if err := protocol.serves(client); err != nil {
 			return status.Error(codes.Unimplemented, err.Error())
 		}
 		s.peers.announced(p, message)
 		if err := s.announce(message, p.pid == int64(os.Getpid())); err != nil {
 			return err
+		}
+		if client.acknowledges() {
+			if err := stream.Send(welcome); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -11,7 +11,10 @@ import (
 type version struct{ major, minor uint32 }
 
 // protocol is the version spoken here.
-var protocol = version{1, 2}
+var protocol = version{1, 3}
+
+// acknowledges reports whether the servers of this version answer each announcement, and the clients await that.
+func (v version) acknowledges() bool { return v.minor >= 3 }
 
 func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
 

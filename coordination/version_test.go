@@ -28,6 +28,19 @@ func (n *newer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welco
 	return nil
 }
 
+// older is a server that does not acknowledge announcements.
+type older struct {
+	api.UnimplementedCoordinationServer
+}
+
+func (o *older) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
+	if err := stream.Send(&api.Welcome{Protocol: protocol.major, Minor: 2}); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
 // lockedBuffer is a log that can be read while it is written.
 type lockedBuffer struct {
 	mu     sync.Mutex
@@ -66,6 +79,21 @@ func (b *lockedBuffer) await(t *testing.T, text string) {
 			t.Fatalf("log without %q: %s", text, b.String())
 		}
 	}
+}
+
+// An older server acknowledges nothing, and is not waited for.
+func TestOlderServer(t *testing.T) {
+	dir, listener := heldDir(t)
+	g := grpc.NewServer(grpc.Creds(peerCredentials{}))
+	api.RegisterCoordinationServer(g, &older{})
+	done := make(chan error, 1)
+	go func() { done <- g.Serve(listener) }()
+	defer func() { g.Stop(); <-done }()
+
+	node, _ := start(t, dir)
+	member := node.Member(gpus, GPU)
+	member.Publish(oneGPU)
+	<-member.taken
 }
 
 // Beside a server of another major version a plugin places devices alone, and says so once.
@@ -127,6 +155,11 @@ func TestClientsOfOtherVersions(t *testing.T) {
 			got := await(t, dir, connected(gpus))
 			if len(got.GetPeers()) != 1 || got.GetPeers()[0].GetVersion().GetMinor() != versionOf(tc.version).minor || !got.GetPeers()[0].GetServes() {
 				t.Errorf("version %v: peers %v", tc.version, got.GetPeers())
+			}
+			if versionOf(tc.version).acknowledges() {
+				if _, err := stream.Recv(); err != nil {
+					t.Errorf("version %v: no acknowledgement: %v", tc.version, err)
+				}
 			}
 			if err := stream.CloseSend(); err != nil {
 				t.Fatal(err)

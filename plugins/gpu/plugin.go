@@ -39,6 +39,7 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: d.Healthy, Nodes: numaNodes(d)})
 		}
 		p.member.Publish(announcement)
+		p.member.AwaitTaken(ctx)
 		publish(list)
 		select {
 		case <-changed:

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 
@@ -18,6 +19,7 @@ import (
 // recorder is a coordinator that keeps what it is told. Its order is the reverse of the kubelet's.
 type recorder struct {
 	published chan coordination.Announcement
+	awaited   atomic.Int32 // that it takes over what was published
 	available []string
 	allocated [][]string
 	paired    []string // pairs files
@@ -28,6 +30,8 @@ type recorder struct {
 func newRecorder() *recorder { return &recorder{published: make(chan coordination.Announcement, 16)} }
 
 func (r *recorder) Publish(a coordination.Announcement) { r.published <- a }
+
+func (r *recorder) AwaitTaken(context.Context) { r.awaited.Add(1) }
 
 func (r *recorder) Prefer(_ context.Context, available, _ []string, size int) []string {
 	r.available = available

@@ -17,6 +17,7 @@ import (
 // Member is what a pool needs of coordination: a *coordination.Member.
 type Member interface {
 	Publish(coordination.Announcement)
+	AwaitTaken(ctx context.Context)
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
 	Allocated(ctx context.Context, ids []string) ([]string, error)
 	Pair(ctx context.Context, ids []string, file string) []coordination.Served
@@ -57,6 +58,7 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 			p.prepare(pool)
 			announced, listed := list(pool)
 			p.member.Publish(coordination.Announcement{Devices: announced})
+			p.member.AwaitTaken(ctx)
 			publish(listed)
 		}
 		select {

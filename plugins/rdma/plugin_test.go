@@ -68,6 +68,9 @@ func TestWatchPublishesTwice(t *testing.T) {
 	if diff := cmp.Diff(want, <-watch(t, p)); diff != "" {
 		t.Error(diff)
 	}
+	if member.awaited.Load() == 0 {
+		t.Error("the kubelet knows of devices that the coordinator may not know yet")
+	}
 	announced := []coordination.Device{
 		{ID: "0000:81:00.1", Address: topology.Address{Bus: 0x81, Function: 1}, NUMA: topology.Node(1), Healthy: true},
 		{ID: "0000:82:00.1", Address: topology.Address{Bus: 0x82, Function: 1}, Healthy: true},

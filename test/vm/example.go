@@ -24,7 +24,7 @@ func (t *tester) example(ctx context.Context, s setup) error {
 	start := time.Now()
 	var printed string
 	var verified bool
-	late, err := t.unlessLate(ctx, job, func() (good bool, err error) {
+	late, err := t.unlessLate(ctx, s.source, job, func() (good bool, err error) {
 		printed, err = t.runJob(ctx, job, manifest)
 		verified = strings.Contains(printed, "\nverified: 4 GPUs, 4 VFs")
 		return verified, err

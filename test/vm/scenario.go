@@ -107,7 +107,7 @@ func (t *tester) try(ctx context.Context, s setup, c scenario) (name string, err
 // admit creates a pod, and again where it was not as it should be because an answer was late. Late is how often that was. Every try has
 // a name of its own, as the pods of a ReplicaSet have.
 func (t *tester) admit(ctx context.Context, s setup, c scenario) (name string, o *outcome, late int, err error) {
-	late, err = t.unlessLate(ctx, c.name, func() (good bool, err error) {
+	late, err = t.unlessLate(ctx, s.source, c.name, func() (good bool, err error) {
 		if name != "" {
 			if err := t.node.remove(ctx, name); err != nil {
 				return false, err
@@ -128,9 +128,9 @@ func (t *tester) admit(ctx context.Context, s setup, c scenario) (name string, o
 
 // unlessLate does something, and again where it did not end well and the daemons say that an answer was late meanwhile. Late is how
 // often that was.
-func (t *tester) unlessLate(ctx context.Context, what string, try func() (good bool, err error)) (late int, err error) {
+func (t *tester) unlessLate(ctx context.Context, source, what string, try func() (good bool, err error)) (late int, err error) {
 	for ; ; late++ {
-		before, err := t.node.lateAnswers(ctx)
+		before, err := t.lateAnswers(ctx, source)
 		if err != nil {
 			return late, err
 		}
@@ -138,12 +138,28 @@ func (t *tester) unlessLate(ctx context.Context, what string, try func() (good b
 		if err != nil {
 			return late, err
 		}
-		after, err := t.node.lateAnswers(ctx)
+		after, err := t.lateAnswers(ctx, source)
 		if err != nil || good || after == before || late == tries-1 {
 			return late, err
 		}
 		t.say("  %s: an answer came late: once more", what)
 	}
+}
+
+// lateAnswers counts the answers of daemons that were not there in time so far, and the decisions for which those of a source were not,
+// which is "" where none has to tell.
+func (t *tester) lateAnswers(ctx context.Context, source string) (int, error) {
+	late, err := t.node.lateAnswers(ctx)
+	if err != nil || source == "" {
+		return late, err
+	}
+	count, err := t.node.decisions(ctx)
+	for told, decisions := range count {
+		if told != source {
+			late += decisions
+		}
+	}
+	return late, err
 }
 
 // join puts notes together, those that there are.
