@@ -18,8 +18,8 @@
 //
 // # Who reads, who writes
 //
-//   - A plugin announces its devices over Join ([Member.Publish]), asks Prefer ([Member.Prefer]) and reports Allocated
-//     ([Member.Allocated]).
+//   - A plugin announces its devices over Join ([Member.Publish]), tells the kubelet of them once the server goes by them
+//     ([Member.AwaitTaken]), asks Prefer ([Member.Prefer]) and reports Allocated ([Member.Allocated]).
 //   - The ledger says which device is whose. It learns of a device taken from Allocated and from PodResources, and of a
 //     device free from the ids that the kubelet offers and from PodResources. There is no other sign: the kubelet has no Deallocate.
 //   - A device that another pod has at that moment, as PodResources Get confirms, is refused in Allocate with a sentence
