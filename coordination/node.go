@@ -386,22 +386,11 @@ func (n *Node) join(ctx context.Context) error {
 	n.foreign.Store(false)
 	n.joined.Store(true)
 	defer n.joined.Store(false)
-	acknowledged := make(chan struct{}, 1)
-	go func() {
-		for {
-			if _, err := stream.Recv(); err != nil {
-				lose(err)
-				return
-			}
-			select {
-			case acknowledged <- struct{}{}:
-			default: // more than was announced
-			}
-		}
-	}()
-	if !server.acknowledges() {
-		acknowledged = nil
+	var acknowledged chan struct{} // nil where the server is too old to
+	if server.acknowledges() {
+		acknowledged = make(chan struct{}, 1)
 	}
+	go func() { lose(hear(stream, acknowledged)) }()
 	sent := map[string]*api.Announcement{}
 	for {
 		announcements, changed := n.announcements()
@@ -422,6 +411,19 @@ func (n *Node) join(ctx context.Context) error {
 	}
 }
 
+// hear passes on what the server acknowledges, until the stream breaks, and returns why.
+func hear(stream api.Coordination_JoinClient, acknowledged chan<- struct{}) error {
+	for {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+		select {
+		case acknowledged <- struct{}{}:
+		default: // more than was announced
+		}
+	}
+}
+
 // announce sends an announcement and waits until the server goes by it, which it acknowledges; nil where it is too old to.
 func (n *Node) announce(ctx context.Context, stream api.Coordination_JoinClient, a *api.Announcement, acknowledged <-chan struct{}) error {
 	if err := stream.Send(a); err != nil {
@@ -435,12 +437,12 @@ func (n *Node) announce(ctx context.Context, stream api.Coordination_JoinClient,
 			return context.Cause(ctx)
 		}
 	}
-	n.taken(a)
+	n.letGo(a)
 	return nil
 }
 
-// taken lets go who waits for an announcement.
-func (n *Node) taken(a *api.Announcement) {
+// letGo lets go who waits for an announcement.
+func (n *Node) letGo(a *api.Announcement) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, m := range n.members {

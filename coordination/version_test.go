@@ -15,30 +15,30 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
-// newer is a server of the next major version.
-type newer struct {
+// otherServer is one of another version that says nothing but that.
+type otherServer struct {
 	api.UnimplementedCoordinationServer
+	version version
 }
 
-func (n *newer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
-	if err := stream.Send(&api.Welcome{Protocol: protocol.major + 1}); err != nil {
+func (o *otherServer) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
+	if err := stream.Send(&api.Welcome{Protocol: o.version.major, Minor: o.version.minor}); err != nil {
 		return err
 	}
 	<-stream.Context().Done()
 	return nil
 }
 
-// older is a server that does not acknowledge announcements.
-type older struct {
-	api.UnimplementedCoordinationServer
-}
-
-func (o *older) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
-	if err := stream.Send(&api.Welcome{Protocol: protocol.major, Minor: 2}); err != nil {
-		return err
-	}
-	<-stream.Context().Done()
-	return nil
+// serveOther serves another version until the test ends, and returns the run folder.
+func serveOther(t *testing.T, v version) string {
+	t.Helper()
+	dir, listener := heldDir(t)
+	g := grpc.NewServer(grpc.Creds(peerCredentials{}))
+	api.RegisterCoordinationServer(g, &otherServer{version: v})
+	done := make(chan error, 1)
+	go func() { done <- g.Serve(listener) }()
+	t.Cleanup(func() { g.Stop(); <-done })
+	return dir
 }
 
 // lockedBuffer is a log that can be read while it is written.
@@ -83,14 +83,7 @@ func (b *lockedBuffer) await(t *testing.T, text string) {
 
 // An older server acknowledges nothing, and is not waited for.
 func TestOlderServer(t *testing.T) {
-	dir, listener := heldDir(t)
-	g := grpc.NewServer(grpc.Creds(peerCredentials{}))
-	api.RegisterCoordinationServer(g, &older{})
-	done := make(chan error, 1)
-	go func() { done <- g.Serve(listener) }()
-	defer func() { g.Stop(); <-done }()
-
-	node, _ := start(t, dir)
+	node, _ := start(t, serveOther(t, version{protocol.major, 2}))
 	member := node.Member(gpus, GPU)
 	member.Publish(oneGPU)
 	<-member.taken
@@ -98,15 +91,8 @@ func TestOlderServer(t *testing.T) {
 
 // Beside a server of another major version a plugin places devices alone, and says so once.
 func TestServerOfAnotherVersion(t *testing.T) {
-	dir, listener := heldDir(t)
-	g := grpc.NewServer(grpc.Creds(peerCredentials{}))
-	api.RegisterCoordinationServer(g, &newer{})
-	done := make(chan error, 1)
-	go func() { done <- g.Serve(listener) }()
-	defer func() { g.Stop(); <-done }()
-
 	log, logger := newLog()
-	node, _ := startWith(t, Config{RunDir: dir, Log: logger})
+	node, _ := startWith(t, Config{RunDir: serveOther(t, version{protocol.major + 1, 0}), Log: logger})
 	member := node.Member(gpus, GPU)
 	member.Publish(oneGPU)
 	log.await(t, "the server speaks protocol 2.0 and the client "+protocol.String())
