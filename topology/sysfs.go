@@ -21,8 +21,9 @@ const pciDevices = "bus/pci/devices"
 //	  class, vendor, device, numa_node
 //	  current_link_speed, current_link_width, max_link_speed, max_link_width
 //	  config                                   of a bridge: its ACS, which takes CAP_SYS_ADMIN
-//	  driver, physfn, virtfn<N>                links
-//	  net/, infiniband/                        names only
+//	  driver                                   link
+//	  physfn, virtfn<N>                        links, not of a bridge
+//	  net/, infiniband/                        names only, not of a bridge
 //	devices/system/node/online                 NUMA nodes
 //
 // (Documentation/ABI/testing/sysfs-bus-pci). A file that is absent is an unknown value. A function that vanishes while
@@ -129,12 +130,17 @@ func (r *reader) attributes(d *Device) {
 	}
 }
 
+// links asks for no more than a function of this kind can have: every name that is looked for in vain takes its time.
 func (r *reader) links(d *Device) {
 	d.Driver = r.link("driver")
+	if d.Class.isBridge() {
+		return
+	}
 	if pf := r.link("physfn"); pf != "" {
 		d.PF = r.address("physfn", pf)
+	} else {
+		d.VFs = r.virtualFunctions()
 	}
-	d.VFs = r.virtualFunctions()
 	d.Netdevs = r.names("net")
 	d.RDMA = r.names("infiniband")
 }
