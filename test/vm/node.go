@@ -42,7 +42,11 @@ func (n *node) install(ctx context.Context, deploy string) error {
 	if err := n.ready(ctx); err != nil {
 		return err
 	}
-	before, err := n.registrations(ctx)
+	registered, err := n.registrations(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := n.generations(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,13 +58,33 @@ func (n *node) install(ctx context.Context, deploy string) error {
 			return err
 		}
 	}
-	if before["tandem-gpu"] != "" { // a change of the ConfigMap alone restarts nothing
-		return n.rollOut(ctx)
-	}
-	if err := n.registeredAfter(ctx, before, daemons...); err != nil {
+	after, err := n.generations(ctx)
+	if err != nil {
 		return err
 	}
-	return n.offersAll(ctx)
+	for _, daemon := range daemons {
+		if before[daemon] != after[daemon] {
+			continue // it is being replaced
+		}
+		if _, err := n.kubectl(ctx, "", "-n", "kube-system", "rollout", "restart", "daemonset/"+daemon); err != nil {
+			return err
+		}
+	}
+	return errors.Join(n.registeredAfter(ctx, registered, daemons...), n.offersAll(ctx))
+}
+
+// generations are those of the daemons' DaemonSets: a change of the ConfigMap alone makes no new one, and restarts nothing.
+func (n *node) generations(ctx context.Context) (map[string]string, error) {
+	output, err := n.kubectl(ctx, "", "-n", "kube-system", "get", "daemonsets", "-o", "jsonpath={range .items[*]}{.metadata.name} {.metadata.generation}{\"\\n\"}{end}")
+	if err != nil {
+		return nil, err
+	}
+	generations := map[string]string{}
+	for line := range strings.Lines(output) {
+		name, generation, _ := strings.Cut(strings.TrimSpace(line), " ")
+		generations[name] = generation
+	}
+	return generations, nil
 }
 
 // offers waits until the API server knows the node with so many devices.
