@@ -106,21 +106,37 @@ type outcome struct {
 
 // create makes a pod and waits until all its containers have had their look, or it has failed.
 func (n *node) create(ctx context.Context, name string, c scenario) (*outcome, error) {
+	start := time.Now()
+	if err := n.submit(ctx, name, c); err != nil {
+		return nil, err
+	}
+	return n.see(ctx, name, c, start)
+}
+
+func (n *node) submit(ctx context.Context, name string, c scenario) error {
 	manifest, err := json.Marshal(newPod(name, n.machine.resource, c))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	start := time.Now()
-	if _, err := n.kubectl(ctx, string(manifest), "create", "-f", "-"); err != nil {
-		return nil, err
-	}
-	pod, err := n.watchPod(ctx, name, func(p *corev1.Pod) bool {
+	_, err = n.kubectl(ctx, string(manifest), "create", "-f", "-")
+	return err
+}
+
+// decided waits until the kubelet has admitted or refused a pod, and says which.
+func (k *cluster) decided(ctx context.Context, name string) (admitted bool, err error) {
+	pod, err := k.watchPod(ctx, name, func(p *corev1.Pod) bool { return p.Status.StartTime != nil })
+	return err == nil && pod.Status.Phase != corev1.PodFailed, err
+}
+
+// see waits until all containers of a pod that was made then have had their look, or it has failed.
+func (k *cluster) see(ctx context.Context, name string, c scenario, made time.Time) (*outcome, error) {
+	pod, err := k.watchPod(ctx, name, func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodRunning || p.Status.Phase == corev1.PodFailed
 	})
 	if err != nil {
 		return nil, err
 	}
-	o := &outcome{took: time.Since(start)}
+	o := &outcome{took: time.Since(made)}
 	if pod.Status.Phase == corev1.PodFailed {
 		o.reason, o.message = pod.Status.Reason, pod.Status.Message
 		if o.reason == "" {
@@ -129,7 +145,7 @@ func (n *node) create(ctx context.Context, name string, c scenario) (*outcome, e
 		return o, nil
 	}
 	for i := range c.asks {
-		seen, err := n.look(ctx, name, fmt.Sprintf("c%d", i))
+		seen, err := k.look(ctx, name, fmt.Sprintf("c%d", i))
 		if err != nil {
 			return nil, err
 		}

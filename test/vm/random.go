@@ -14,6 +14,183 @@ import (
 // randomSizes are what the pods of random ask for, each as likely as the others.
 var randomSizes = []ask{{gpus: 1, vfs: 1}, {gpus: 2, vfs: 2}, {gpus: 4, vfs: 4}, {gpus: 1, vfs: 1}, {gpus: 2, vfs: 2}, {gpus: 1}, {vfs: 1}}
 
+// wave is how many pods come at a time at the most, which the kubelet admits one after the other.
+const wave = 3
+
+// random admits pods of random sizes, a few at a time, after others have gone, and counts pairs. What the kubelet refuses because no NUMA
+// node has enough left is no fault.
+func (t *tester) random(ctx context.Context, s setup, admissions int) error {
+	start := time.Now()
+	whole := ask{gpus: t.node.machine.gpus(), vfs: t.node.vfs()}
+	c := &crowd{tester: t, setup: s, dice: rand.New(rand.NewPCG(1, 2)), whole: whole, free: whole, live: map[string]ask{}}
+	for left := admissions; left > 0; left -= len(c.newest) {
+		if err := c.next(ctx, min(wave, left)); err != nil {
+			return err
+		}
+	}
+	if err := c.settle(ctx, nil); err != nil {
+		return err
+	}
+	if c.count.pairs != c.count.wanted {
+		c.count.problem = fmt.Sprintf("%d of %d pairs on one switch", c.count.pairs, c.count.wanted)
+	}
+	t.add(row{setup: t.title(s), scenario: fmt.Sprintf("%d random admissions", admissions), problem: c.count.problem, took: time.Since(start), note: c.count.String()})
+	if err := t.agreed(ctx, s, "after random admissions"); err != nil {
+		return err
+	}
+	return t.node.remove(ctx, slices.Collect(maps.Keys(c.live))...)
+}
+
+// crowd is the pods of random. While the newest start and look, others leave to make room for the next; but nobody could foresee
+// where a pod gets GPUs if another ended in the midst of its admission, which takes so long here that it would happen.
+type crowd struct {
+	*tester
+	setup  setup
+	dice   *rand.Rand
+	whole  ask            // the machine
+	free   ask            // of it
+	live   map[string]ask // pods, but for the newest
+	newest []*admission
+	late   int // answers before the newest came
+	count  tally
+}
+
+// admission is a pod that came, and what became of it.
+type admission struct {
+	pod      string
+	want     ask
+	made     time.Time
+	admitted bool
+	outcome  *outcome
+	late     int // tries in which an answer came late
+}
+
+func (a *admission) scenario() scenario { return scenario{name: a.want.String(), asks: []ask{a.want}} }
+
+// next has others leave, and then a few come.
+func (c *crowd) next(ctx context.Context, most int) error {
+	wants, sum := chooseComing(c.dice, most, c.whole)
+	if err := c.settle(ctx, chooseLeaving(c.dice, c.live, c.free, sum)); err != nil {
+		return err
+	}
+	if !c.free.has(sum) { // without some of the newest
+		if err := c.leave(ctx, chooseLeaving(c.dice, c.live, c.free, sum)); err != nil {
+			return err
+		}
+	}
+	return c.come(ctx, wants)
+}
+
+// come creates pods at the same time, and waits until the kubelet has decided on all.
+func (c *crowd) come(ctx context.Context, wants []ask) (err error) {
+	if c.late, err = c.lateAnswers(ctx, c.setup.source); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, want := range wants {
+		a := &admission{pod: c.podName(), want: want, made: time.Now()}
+		c.newest = append(c.newest, a)
+		group.Go(func() (err error) {
+			if err := c.node.submit(ctx, a.pod, a.scenario()); err != nil {
+				return err
+			}
+			a.admitted, err = c.node.decided(ctx, a.pod)
+			return err
+		})
+	}
+	err = group.Wait()
+	for _, a := range c.newest {
+		c.hold(a)
+	}
+	return err
+}
+
+func (c *crowd) leave(ctx context.Context, leaving []string) error {
+	for _, pod := range leaving {
+		c.free = c.free.plus(c.live[pod])
+		delete(c.live, pod)
+	}
+	return c.node.remove(ctx, leaving...)
+}
+
+// settle has pods leave while the newest look, and counts these.
+func (c *crowd) settle(ctx context.Context, leaving []string) error {
+	group, together := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.leave(together, leaving) })
+	for _, a := range c.newest {
+		group.Go(func() (err error) {
+			a.outcome, err = c.node.see(together, a.pod, a.scenario(), a.made)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := c.again(ctx); err != nil {
+		return err
+	}
+	var refused []string
+	for _, a := range c.newest {
+		if c.count.add(a); a.admitted {
+			c.live[a.pod] = a.want
+		} else {
+			refused = append(refused, a.pod)
+		}
+	}
+	if len(c.newest) > 0 {
+		c.say("  %s", c.count)
+	}
+	c.newest = nil
+	return c.node.remove(ctx, refused...)
+}
+
+// again has those of the newest come once more, one after the other, that are not as they should be while an answer came late.
+func (c *crowd) again(ctx context.Context) error {
+	late, err := c.lateAnswers(ctx, c.setup.source)
+	if err != nil {
+		return err
+	}
+	var bad []*admission
+	for _, a := range c.newest {
+		if judge(c.setup, a.scenario(), a.outcome) == "" {
+			continue
+		}
+		if a.admitted {
+			c.node.keep(ctx, a.pod, c.path("run/"+a.pod+".log"))
+		}
+		if late == c.late {
+			continue
+		}
+		bad = append(bad, a)
+		if err := c.node.remove(ctx, a.pod); err != nil {
+			return err
+		}
+		c.release(a)
+	}
+	for _, a := range bad {
+		c.say("  %s: an answer came late: once more", a.pod)
+		if a.pod, a.outcome, a.late, err = c.admit(ctx, c.setup, a.scenario()); err != nil {
+			return err
+		}
+		a.late++
+		a.admitted = a.outcome.reason == ""
+		c.hold(a)
+	}
+	return nil
+}
+
+func (c *crowd) hold(a *admission) {
+	if a.admitted {
+		c.free = c.free.plus(ask{gpus: -a.want.gpus, vfs: -a.want.vfs})
+	}
+}
+
+func (c *crowd) release(a *admission) {
+	if a.admitted {
+		c.free = c.free.plus(a.want)
+	}
+}
+
 // tally is what random counts.
 type tally struct {
 	admitted, refused, pairs, wanted, late int
@@ -25,77 +202,7 @@ func (c tally) String() string {
 		c.admitted, c.refused, topologyAffinity, c.pairs, c.wanted, c.late)
 }
 
-// wave is how many pods come at a time at the most, which the kubelet admits one after the other.
-const wave = 3
-
-// random admits pods of random sizes, a few at a time, after others have gone, and counts pairs. What the kubelet refuses because no NUMA
-// node has enough left is no fault. Nobody could foresee where a pod gets GPUs if another ended in the midst of its admission, which
-// takes so long here that it would happen.
-func (t *tester) random(ctx context.Context, s setup, admissions int) error {
-	start := time.Now()
-	dice := rand.New(rand.NewPCG(1, 2))
-	live := map[string]ask{}
-	whole := ask{gpus: t.node.machine.gpus(), vfs: t.node.vfs()}
-	free := whole
-	var count tally
-	for count.admitted+count.refused < admissions {
-		wants, sum := chooseComing(dice, min(wave, admissions-count.admitted-count.refused), whole)
-		leaving := chooseLeaving(dice, live, free, sum)
-		if err := t.node.remove(ctx, leaving...); err != nil {
-			return err
-		}
-		come, err := t.come(ctx, s, wants)
-		if err != nil {
-			return err
-		}
-		for _, one := range leaving {
-			free = free.plus(live[one])
-			delete(live, one)
-		}
-		for i, a := range come {
-			if count.add(wants[i], a); a.outcome.reason != "" {
-				if err := t.node.remove(ctx, a.pod); err != nil {
-					return err
-				}
-				continue
-			}
-			live[a.pod] = wants[i]
-			free = free.plus(ask{gpus: -wants[i].gpus, vfs: -wants[i].vfs})
-		}
-		t.say("  %s", count)
-	}
-	if count.pairs != count.wanted {
-		count.problem = fmt.Sprintf("%d of %d pairs on one switch", count.pairs, count.wanted)
-	}
-	t.add(row{setup: t.title(s), scenario: fmt.Sprintf("%d random admissions", admissions), problem: count.problem, took: time.Since(start), note: count.String()})
-	if err := t.agreed(ctx, s, "after random admissions"); err != nil {
-		return err
-	}
-	return t.node.remove(ctx, slices.Collect(maps.Keys(live))...)
-}
-
-// admission is what became of a pod.
-type admission struct {
-	pod     string
-	outcome *outcome
-	late    int
-}
-
-// come creates pods at the same time.
-func (t *tester) come(ctx context.Context, s setup, wants []ask) ([]admission, error) {
-	all := make([]admission, len(wants))
-	group, ctx := errgroup.WithContext(ctx)
-	for i, want := range wants {
-		group.Go(func() (err error) {
-			a := &all[i]
-			a.pod, a.outcome, a.late, err = t.admit(ctx, s, scenario{name: want.String(), asks: []ask{want}})
-			return err
-		})
-	}
-	return all, group.Wait()
-}
-
-func (c *tally) add(want ask, a admission) {
+func (c *tally) add(a *admission) {
 	c.late += a.late
 	if a.outcome.reason != "" {
 		c.refused++
@@ -106,7 +213,7 @@ func (c *tally) add(want ask, a admission) {
 	}
 	c.admitted++
 	c.pairs += a.outcome.containers[0].pairs()
-	c.wanted += min(want.gpus, want.vfs)
+	c.wanted += min(a.want.gpus, a.want.vfs)
 }
 
 // chooseComing is what comes next, as many as fit on an empty machine, and what they take together.
