@@ -70,46 +70,52 @@ func (t *tester) suffer(ctx context.Context, s setup, list ...fault) error {
 	if _, err := t.node.create(ctx, holder, pair(2)); err != nil {
 		return err
 	}
+	gone := func() error { return nil } // waits until the pod after the fault before has gone, while the next fault happens
 	for _, f := range list {
-		if err := t.stage(ctx, f.name, 10*time.Minute, func(ctx context.Context) error { return t.sufferOne(ctx, s, f, holder) }); err != nil {
+		if err := t.stage(ctx, f.name, 10*time.Minute, func(stage context.Context) error {
+			next, err := t.sufferOne(stage, s, f, holder, gone)
+			gone = t.removing(ctx, next)
+			return err
+		}); err != nil {
 			return err
 		}
 	}
-	return t.node.remove(ctx, holder)
+	return errors.Join(gone(), t.node.remove(ctx, holder))
 }
 
-func (t *tester) sufferOne(ctx context.Context, s setup, f fault, holder string) error {
+// sufferOne returns the pod that came after the fault.
+func (t *tester) sufferOne(ctx context.Context, s setup, f fault, holder string, gone func() error) (next string, err error) {
 	before, err := t.state(ctx, holder)
 	if err != nil {
-		return err
+		return "", err
 	}
 	registrations, err := t.node.registrations(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := f.do(ctx, t.node); err != nil {
-		return err
+		return "", err
 	}
-	if err := t.node.registeredAfter(ctx, registrations, f.anew...); err != nil {
-		return err
+	if err := errors.Join(t.node.registeredAfter(ctx, registrations, f.anew...), gone()); err != nil {
+		return "", err
 	}
 	then := pair(f.next)
 	next, o, late, err := t.admit(ctx, s, then)
 	if err != nil {
-		return err
+		return "", err
 	}
 	r := row{setup: t.title(s), scenario: f.name + ", then " + then.name, outcome: o, problem: judge(s, then, o)}
 	after, err := t.state(ctx, holder)
 	switch {
 	case err != nil:
-		return err
+		return "", err
 	case after != before:
 		r.problem = fmt.Sprintf("the running pod was %s and is %s", before, after)
 	default:
 		r.note = join("the running pod was "+after, lateNote(late))
 	}
 	t.add(r)
-	return errors.Join(t.agreed(ctx, s, "after "+f.name), t.node.remove(ctx, next))
+	return next, t.agreed(ctx, s, "after "+f.name)
 }
 
 // restart reboots the node under a pod, into its next phase, and looks at the next pod. The first is the kubelet's: it admits the pods
