@@ -22,7 +22,7 @@ const wave = 3
 func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	start := time.Now()
 	whole := ask{gpus: t.node.machine.gpus(), vfs: t.node.vfs()}
-	c := &crowd{tester: t, setup: s, dice: rand.New(rand.NewPCG(1, 2)), whole: whole, free: whole, live: map[string]ask{}}
+	c := &crowd{tester: t, setup: s, dice: rand.New(rand.NewPCG(1, 2)), whole: whole, live: map[string]ask{}}
 	for left := admissions; left > 0; left -= len(c.newest) {
 		if err := c.next(ctx, min(wave, left)); err != nil {
 			return err
@@ -48,7 +48,6 @@ type crowd struct {
 	setup  setup
 	dice   *rand.Rand
 	whole  ask            // the machine
-	free   ask            // of it
 	live   map[string]ask // pods, but for the newest
 	newest []*admission
 	late   int // answers before the newest came
@@ -70,11 +69,11 @@ func (a *admission) scenario() scenario { return scenario{name: a.want.String(),
 // next has others leave, and then a few come.
 func (c *crowd) next(ctx context.Context, most int) error {
 	wants, sum := chooseComing(c.dice, most, c.whole)
-	if err := c.settle(ctx, chooseLeaving(c.dice, c.live, c.free, sum)); err != nil {
+	if err := c.settle(ctx, chooseLeaving(c.dice, c.live, c.free(), sum)); err != nil {
 		return err
 	}
-	if !c.free.has(sum) { // without some of the newest
-		if err := c.leave(ctx, chooseLeaving(c.dice, c.live, c.free, sum)); err != nil {
+	if !c.free().has(sum) { // without some of the newest
+		if err := c.leave(ctx, chooseLeaving(c.dice, c.live, c.free(), sum)); err != nil {
 			return err
 		}
 	}
@@ -98,16 +97,11 @@ func (c *crowd) come(ctx context.Context, wants []ask) (err error) {
 			return err
 		})
 	}
-	err = group.Wait()
-	for _, a := range c.newest {
-		c.hold(a)
-	}
-	return err
+	return group.Wait()
 }
 
 func (c *crowd) leave(ctx context.Context, leaving []string) error {
 	for _, pod := range leaving {
-		c.free = c.free.plus(c.live[pod])
 		delete(c.live, pod)
 	}
 	return c.node.remove(ctx, leaving...)
@@ -165,7 +159,7 @@ func (c *crowd) again(ctx context.Context) error {
 		if err := c.node.remove(ctx, a.pod); err != nil {
 			return err
 		}
-		c.release(a)
+		a.admitted = false
 	}
 	for _, a := range bad {
 		c.say("  %s: an answer came late: once more", a.pod)
@@ -174,21 +168,22 @@ func (c *crowd) again(ctx context.Context) error {
 		}
 		a.late++
 		a.admitted = a.outcome.reason == ""
-		c.hold(a)
 	}
 	return nil
 }
 
-func (c *crowd) hold(a *admission) {
-	if a.admitted {
-		c.free = c.free.plus(ask{gpus: -a.want.gpus, vfs: -a.want.vfs})
+// free is what no pod has.
+func (c *crowd) free() ask {
+	free := c.whole
+	for _, held := range c.live {
+		free = free.minus(held)
 	}
-}
-
-func (c *crowd) release(a *admission) {
-	if a.admitted {
-		c.free = c.free.plus(a.want)
+	for _, a := range c.newest {
+		if a.admitted {
+			free = free.minus(a.want)
+		}
 	}
+	return free
 }
 
 // tally is what random counts.
@@ -243,3 +238,5 @@ func chooseLeaving(dice *rand.Rand, live map[string]ask, free, want ask) (leavin
 func (a ask) has(b ask) bool { return a.gpus >= b.gpus && a.vfs >= b.vfs }
 
 func (a ask) plus(b ask) ask { return ask{gpus: a.gpus + b.gpus, vfs: a.vfs + b.vfs} }
+
+func (a ask) minus(b ask) ask { return ask{gpus: a.gpus - b.gpus, vfs: a.vfs - b.vfs} }
