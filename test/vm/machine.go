@@ -89,12 +89,21 @@ var h100 = shape{
 const cpu = "max,erms=off,fsrm=off,la57=off,smap=off,smep=off,umip=off,pku=off,xsave=off"
 
 // kernelWords are for a machine that is quickly there. The kernel tries once to find room for what the firmware left
-// (pci=realloc=off): that suffices for the VFs, and it would try for 20 s to find more for I/O ports. One CPU of each socket is for
-// containers that have CPUs of their own (isolcpus): four that share the host's two mostly wait for each other. The last
-// two lines leave out what costs much in emulation and is not looked at.
-const kernelWords = "console=ttyS0 panic=-1 quiet random.trust_cpu=on nokaslr pci=realloc=off maxcpus=1 isolcpus=1,3 " +
+// (pci=realloc=off): that suffices for the VFs, and it would try for 20 s to find more for I/O ports. The last two lines leave out
+// what costs much in emulation and is not looked at.
+const kernelWords = "console=ttyS0 panic=-1 quiet random.trust_cpu=on nokaslr pci=realloc=off maxcpus=1 " +
 	"mitigations=off lsm= audit=0 psi=0 " +
 	"init_on_alloc=0 transparent_hugepage=never clearcpuid=rep_good "
+
+// isolated leaves the last CPU of each socket to containers that have CPUs of their own: all of them would mostly wait for each other, since
+// the host has fewer.
+func isolated() string {
+	var last []string
+	for n := range sockets {
+		last = append(last, strconv.Itoa(cores*n+cores-1))
+	}
+	return "isolcpus=" + strings.Join(last, ",") + " "
+}
 
 // qemu makes the command line of a machine, which has so many VFs per PF until its owner wants others.
 func (c *cache) qemu(m machine, vfsPerPF int) *exec.Cmd {
@@ -110,7 +119,7 @@ func (c *cache) qemu(m machine, vfsPerPF int) *exec.Cmd {
 		"-accel", "tcg,thread=multi", "-cpu", cpu, "-machine", "q35",
 		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d", sockets*cores, sockets, cores), "-m", strconv.Itoa(memory) + "M",
 		"-kernel", c.path("root/boot/vmlinuz-" + kernel), "-initrd", c.path("initramfs.cpio"),
-		"-append", kernelWords + slowClock() + words,
+		"-append", kernelWords + isolated() + slowClock() + words,
 		"-drive", "file=" + c.path("root.ext4") + ",format=raw,if=none,id=root,snapshot=on,cache=unsafe",
 		"-device", "virtio-blk-pci,drive=root,bus=pcie.0",
 		"-drive", "file=" + c.path("files.tar") + ",format=raw,if=none,id=files,readonly=on",
