@@ -36,6 +36,8 @@ func setUpNetwork() error {
 		return err
 	}
 	return errors.Join(
+		// Else the kernel makes all RDMA devices once more for every network namespace, with 1024 GIDs each, which takes a second here.
+		netlink.RdmaSystemSetNetnsMode("exclusive"),
 		netlink.LinkSetUp(loopback),
 		netlink.LinkSetUp(link),
 		netlink.AddrAdd(link, own),
