@@ -116,7 +116,8 @@ func (c *cache) qemu(m machine, vfsPerPF int) *exec.Cmd {
 	args := []string{
 		"-L", share + "/qemu", "-L", share + "/seabios", "-L", c.path("root/usr/lib/ipxe/qemu"),
 		"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio",
-		"-accel", "tcg,thread=multi", "-cpu", cpu, "-machine", "q35",
+		"-accel", "tcg,thread=multi", "-cpu", cpu,
+		"-machine", "q35,smm=off", // else QEMU lays out the memory of every CPU anew whenever a window of a bridge is changed
 		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d", sockets*cores, sockets, cores), "-m", strconv.Itoa(memory) + "M",
 		"-kernel", c.path("root/boot/vmlinuz-" + kernel), "-initrd", c.path("initramfs.cpio"),
 		"-append", kernelWords + isolated() + slowClock() + words,
