@@ -14,6 +14,9 @@ var kubeletConfig string
 //go:embed etc/systemctl
 var systemctl string
 
+//go:embed etc/runc
+var runc string
+
 //go:embed etc/cni.conflist
 var cniConfig string
 
@@ -46,6 +49,7 @@ func (c *cache) guestFiles(bin, to string) error {
 		{name: "opt/images/tandem.tar", from: c.path("image.tar"), mode: 0o644},
 		{name: "usr/local/bin/tandem", from: filepath.Join(bin, "tandem"), mode: 0o755},
 		{name: "bin/systemctl", text: systemctl, mode: 0o755},
+		{name: "usr/local/bin/runc", text: runc, mode: 0o755},
 		{name: "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", from: filepath.Join(bin, "nvml/libnvidia-ml.so.1"), mode: 0o644},
 		{name: "usr/local/bin/guest", from: c.path("guest"), mode: 0o755},
 	}, tarball)
