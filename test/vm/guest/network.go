@@ -35,9 +35,11 @@ func setUpNetwork() error {
 	if err != nil {
 		return err
 	}
+	// Else the kernel makes all RDMA devices once more for every network namespace, with 1024 GIDs each, which takes a second here.
+	if err := netlink.RdmaSystemSetNetnsMode("exclusive"); err != nil {
+		return fmt.Errorf("keep RDMA devices in their network namespace: %w", err)
+	}
 	return errors.Join(
-		// Else the kernel makes all RDMA devices once more for every network namespace, with 1024 GIDs each, which takes a second here.
-		netlink.RdmaSystemSetNetnsMode("exclusive"),
 		netlink.LinkSetUp(loopback),
 		netlink.LinkSetUp(link),
 		netlink.AddrAdd(link, own),
