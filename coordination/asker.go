@@ -14,15 +14,27 @@ import (
 // asker is the container that asks, where a source tells what the pods of the node want.
 type asker struct {
 	source intent.Source
-	pod    intent.Pod
-	index  int           // of the container among those of its pod
-	exact  bool          // what it wants is certain; else other containers that want something else may be asking
-	pods   []kubelet.Pod // of which one is its own: that of every container that may be asking
+	pod    intent.Pod       // without its containers, of which a pod can have thousands
+	index  int              // of the container among those of its pod
+	wants  intent.Container // the container, of its requests those for resources that a plugin has announced
+	exact  bool             // what it wants is certain; else other containers that want something else may be asking
+	pods   []kubelet.Pod    // of which one is its own: that of every container that may be asking
 }
 
-func (a *asker) container() kubelet.Container { return a.pod.Of(a.index) }
+func (a *asker) container() kubelet.Container {
+	return kubelet.Container{Pod: a.pod.Pod, Name: a.wants.Name}
+}
 
-func (a *asker) requests() map[string]int { return a.pod.Containers[a.index].Requests }
+func (a *asker) requests() map[string]int { return a.wants.Requests }
+
+func (a *asker) role() intent.Role { return a.wants.Role }
+
+// lasting is what of an asker is kept with what it was given: what its annotations say is over with its admission.
+func (a *asker) lasting() *asker {
+	kept := *a
+	kept.pod.Chosen, kept.pod.Remarks = nil, nil
+	return &kept
+}
 
 // is reports whether two are the same container of the same pod.
 func (a *asker) is(b *asker) bool {
@@ -69,7 +81,7 @@ func (l *ledger) identify(q question, view *kubelet.View, answer intent.Answer, 
 		}
 		return cmp.Or(first(a.is(open), b.is(open)), byArrival, byAge)
 	})
-	likeliest.exact = likeliest.is(open) || !slices.ContainsFunc(candidates, func(other asker) bool { return !l.sameWish(&likeliest, &other) })
+	likeliest.exact = likeliest.is(open) || !slices.ContainsFunc(candidates, func(other asker) bool { return !sameWish(&likeliest, &other) })
 	for _, candidate := range candidates {
 		if !likeliest.is(open) || candidate.is(open) {
 			likeliest.pods = append(likeliest.pods, candidate.pod.Pod)
@@ -91,13 +103,8 @@ func first(a, b bool) int {
 }
 
 // sameWish reports whether it makes no difference which of two containers asks.
-func (l *ledger) sameWish(a, b *asker) bool {
-	ours := func(requests map[string]int) map[string]int {
-		requests = maps.Clone(requests)
-		maps.DeleteFunc(requests, func(name string, _ int) bool { return l.resources[name] == nil })
-		return requests
-	}
-	return maps.Equal(ours(a.requests()), ours(b.requests())) && a.pod.Alignment == b.pod.Alignment && slices.Equal(a.pod.Chosen, b.pod.Chosen)
+func sameWish(a, b *asker) bool {
+	return maps.Equal(a.requests(), b.requests()) && a.pod.Alignment == b.pod.Alignment && slices.Equal(a.pod.Chosen, b.pod.Chosen)
 }
 
 // candidates lists the containers that can be asking: one for each pod that has not started, the first that lacks what is asked for. The kubelet
@@ -110,12 +117,12 @@ func (l *ledger) candidates(q question, view *kubelet.View, answer intent.Answer
 		}
 		next := 0
 		for i := range pod.Containers {
-			if a := (asker{pod: pod, index: i}); len(l.given(&a, view)) > 0 {
+			if a := l.askerOf(answer.Source, pod, i); len(l.given(&a, view)) > 0 {
 				next = i
 			}
 		}
 		for i := next; i < len(pod.Containers); i++ {
-			a := asker{source: answer.Source, pod: pod, index: i}
+			a := l.askerOf(answer.Source, pod, i)
 			if a.requests()[q.resource] == q.size && (len(q.mustInclude) > 0 || !l.given(&a, view)[q.resource]) {
 				found = append(found, a)
 				break
@@ -123,6 +130,15 @@ func (l *ledger) candidates(q question, view *kubelet.View, answer intent.Answer
 		}
 	}
 	return found
+}
+
+// askerOf makes an asker of a container by index.
+func (l *ledger) askerOf(source intent.Source, pod intent.Pod, index int) asker {
+	a := asker{source: source, pod: pod, index: index, wants: pod.Containers[index]}
+	a.pod.Containers = nil
+	a.wants.Requests = maps.Clone(a.wants.Requests)
+	maps.DeleteFunc(a.wants.Requests, func(name string, _ int) bool { return l.resources[name] == nil })
+	return a
 }
 
 // inAdmission reports whether the kubelet can be admitting a pod: it has not started it, PodResources shows it, and devices that it must
@@ -201,17 +217,15 @@ func (l *ledger) holderOf(a *asker, newest *allocation) *allocation {
 	switch {
 	case inherited != nil:
 		return inherited
-	case newest != nil && newest.owner == nil && newest.asker == nil && a.wants(newest):
+	case newest != nil && newest.owner == nil && newest.asker == nil && a.asksForAll(newest):
 		return newest
 	default:
 		return &allocation{}
 	}
 }
 
-func (a *asker) role() intent.Role { return a.pod.Containers[a.index].Role }
-
-// wants reports whether a container asks for all the resources of which an allocation has devices.
-func (a *asker) wants(held *allocation) bool {
+// asksForAll reports whether a container asks for all the resources of which an allocation has devices.
+func (a *asker) asksForAll(held *allocation) bool {
 	for name := range held.devices {
 		if a.requests()[name] == 0 {
 			return false

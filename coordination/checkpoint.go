@@ -16,10 +16,13 @@ import (
 )
 
 // checkpointVersion is that of the format below. A file of another version is set aside: what it held is rebuilt from the kubelet.
-const checkpointVersion = 2
+const checkpointVersion = 3
 
 // maxCheckpoint bounds a checkpoint file, in bytes: a thousand devices take about 200 KiB.
 const maxCheckpoint = 4 << 20
+
+// maxCandidates bounds the pods of which one may own an allocation, in a checkpoint: among more than these none is known.
+const maxCandidates = 64
 
 // envelope is the checkpoint file.
 type envelope struct {
@@ -63,12 +66,19 @@ type savedAllocation struct {
 	Since      int                       `json:"since,omitempty"`
 }
 
+// savedAsker is what of an asker matters after its question: which container it is, and what it is to get.
 type savedAsker struct {
-	Source intent.Source `json:"source"`
-	Pod    intent.Pod    `json:"pod"`
-	Index  int           `json:"index"`
-	Exact  bool          `json:"exact,omitempty"`
-	Pods   []kubelet.Pod `json:"pods,omitempty"`
+	Source    intent.Source    `json:"source"`
+	Pod       kubelet.Pod      `json:"pod"`
+	UID       string           `json:"uid"`
+	Created   time.Time        `json:"created"`
+	Alignment intent.Alignment `json:"alignment,omitempty"` // absent where the pod says nothing
+	Index     int              `json:"index"`
+	Name      string           `json:"name"`
+	Role      intent.Role      `json:"role,omitempty"`
+	Requests  map[string]int   `json:"requests,omitempty"`
+	Exact     bool             `json:"exact,omitempty"`
+	Pods      []kubelet.Pod    `json:"pods,omitempty"`
 }
 
 type savedPlan struct {
@@ -114,14 +124,14 @@ func (c *coordinator) save() checkpoint {
 		if !holds {
 			holder = -1
 		}
-		s.Plan = &savedPlan{maps.Clone(p.devices), holder, p.after, p.expires, p.holder.looked, slices.Clone(p.holder.candidates), p.asker.save()}
+		s.Plan = &savedPlan{maps.Clone(p.devices), holder, p.after, p.expires, p.holder.looked, savePods(p.holder.candidates), p.asker.save()}
 	}
 	return s
 }
 
 func (a *allocation) save() savedAllocation {
 	s := savedAllocation{
-		Devices: map[string]map[string]int{}, Owner: a.owner, Candidates: slices.Clone(a.candidates),
+		Devices: map[string]map[string]int{}, Owner: a.owner, Candidates: savePods(a.candidates),
 		Looked: a.looked, Unasked: a.unasked, Asker: a.asker.save(), Since: a.since,
 	}
 	for name, ids := range a.devices {
@@ -130,23 +140,34 @@ func (a *allocation) save() savedAllocation {
 	return s
 }
 
+// savePods is nil where they are too many to tell anything.
+func savePods(pods []kubelet.Pod) []kubelet.Pod {
+	if len(pods) > maxCandidates {
+		return nil
+	}
+	return slices.Clone(pods)
+}
+
 // save is nil for nobody. What an asker says never changes, so that it can be shared.
 func (a *asker) save() *savedAsker {
 	if a == nil {
 		return nil
 	}
-	return &savedAsker{a.source, a.pod, a.index, a.exact, a.pods}
+	return &savedAsker{
+		Source: a.source, Pod: a.pod.Pod, UID: a.pod.UID, Created: a.pod.Created, Alignment: a.pod.Alignment,
+		Index: a.index, Name: a.wants.Name, Role: a.wants.Role, Requests: a.wants.Requests, Exact: a.exact, Pods: a.pods[:min(len(a.pods), maxCandidates)],
+	}
 }
 
-// restore is nil for nobody. It fails where the pod has no such container.
-func (s *savedAsker) restore() (*asker, error) {
+// restore is nil for nobody.
+func (s *savedAsker) restore() *asker {
 	if s == nil {
-		return nil, nil
+		return nil
 	}
-	if s.Index < 0 || s.Index >= len(s.Pod.Containers) {
-		return nil, fmt.Errorf("pod %s/%s has no container %d", s.Pod.Namespace, s.Pod.Name, s.Index)
+	return &asker{
+		source: s.Source, pod: intent.Pod{Pod: s.Pod, UID: s.UID, Created: s.Created, Alignment: s.Alignment},
+		index: s.Index, wants: intent.Container{Name: s.Name, Role: s.Role, Requests: s.Requests}, exact: s.Exact, pods: s.Pods,
 	}
-	return &asker{s.Source, s.Pod, s.Index, s.Exact, s.Pods}, nil
 }
 
 // saveDevices is what an announcement leaves in the checkpoint.
@@ -179,11 +200,10 @@ func (c *coordinator) restore(s checkpoint) error {
 	}
 	restored := make([]*allocation, 0, len(s.Allocations))
 	for _, saved := range s.Allocations {
-		asker, err := saved.Asker.restore()
-		if err != nil {
-			return err
+		a := &allocation{
+			owner: saved.Owner, candidates: saved.Candidates, looked: saved.Looked, unasked: saved.Unasked,
+			asker: saved.Asker.restore(), since: saved.Since,
 		}
-		a := &allocation{owner: saved.Owner, candidates: saved.Candidates, looked: saved.Looked, unasked: saved.Unasked, asker: asker, since: saved.Since}
 		for name, ids := range saved.Devices {
 			for id, sequence := range ids {
 				if l.holders[name][id] != nil || sequence < 0 || sequence > s.Sequence {
@@ -210,11 +230,10 @@ func (l *ledger) restorePlan(s *savedPlan, restored []*allocation) error {
 	if left := s.Expires.Sub(l.now()); left <= 0 || left > planTTL {
 		return nil
 	}
-	asker, err := s.Asker.restore()
-	if err != nil {
-		return err
+	p := &plan{
+		devices: s.Devices, holder: &allocation{looked: s.Looked, candidates: s.Pods},
+		asker: s.Asker.restore(), after: s.After, expires: s.Expires,
 	}
-	p := &plan{devices: s.Devices, holder: &allocation{looked: s.Looked, candidates: s.Pods}, asker: asker, after: s.After, expires: s.Expires}
 	if s.Holder >= len(restored) || s.Devices == nil {
 		return errors.New("the plan has no holder or no devices")
 	}

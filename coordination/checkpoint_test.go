@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -27,11 +29,7 @@ func (a *admission) maybeCrash() {
 		return
 	}
 	a.t.Log("crash")
-	content, err := a.coordinator.save().encode()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	saved, err := decodeCheckpoint(content)
+	saved, err := decodeCheckpoint(encoded(a.t, a.coordinator))
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -53,17 +51,72 @@ func (a *admission) maybeCrash() {
 	a.announce()
 }
 
-// A server that dies in the middle of an admission costs no pair.
+// A server that dies in the middle of an admission costs no pair, whatever tells it who asks.
 func TestCrashesCostNoPair(t *testing.T) {
-	for seed := range uint64(20) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			a := newAdmission(t, "oci-mi300x-derived", 1+3*int(seed%2), seed%4 > 1, seed)
-			a.keepCheckpoint()
-			a.crashes = true
-			a.mixedLoad(150)
-		})
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+		for seed := range uint64(20) {
+			t.Run(fmt.Sprintf("source %q, seed %d", source, seed), func(t *testing.T) {
+				t.Parallel()
+				a := newAdmission(t, "oci-mi300x-derived", 1+3*int(seed%2), seed%4 > 1, seed)
+				a.source = source
+				a.keepCheckpoint()
+				a.crashes = true
+				a.mixedLoad(150)
+			})
+		}
 	}
+}
+
+// What a source told of an ordinary pod, one that says nothing of alignment, can be read back, with whose the devices are.
+func TestLedgerOfAnOrdinaryPodIsReadBack(t *testing.T) {
+	t.Parallel()
+	for _, alignment := range []intent.Alignment{"", intent.Preferred, intent.Required} {
+		a := told(t)
+		pod := a.pending("ordinary", wish{1, 1})
+		pod.Alignment = alignment
+		ids, _ := a.ask(vfs, 0, 1)
+		a.take(pod.Pod, vfs, ids)
+		saved, err := decodeCheckpoint(encoded(t, a.coordinator))
+		if err != nil {
+			t.Fatalf("alignment %q: %v", alignment, err)
+		}
+		next := &coordinator{ledger: newLedger(a.coordinator.ledger.now)}
+		if err := next.restore(saved); err != nil {
+			t.Fatalf("alignment %q: %v", alignment, err)
+		}
+		held := next.ledger.holders[vfs][ids[0]]
+		if held == nil || held.asker == nil || held.asker.container().String() != "team/ordinary/c" || held.asker.pod.Alignment != alignment {
+			t.Errorf("alignment %q: held by %+v", alignment, held)
+		}
+	}
+}
+
+// A ledger keeps nothing of what pods make long: names in annotations, containers, resources of others.
+func TestLedgerKeepsNoListsOfPods(t *testing.T) {
+	t.Parallel()
+	a := told(t)
+	before := len(encoded(t, a.coordinator))
+	pod := a.pending("long", wish{1, 1})
+	pod.Chosen = slices.Repeat([]string{"0000:11:00.0"}, 1000)
+	pod.Remarks = slices.Repeat([]string{"a remark"}, 1000)
+	for i := range 1000 {
+		pod.Containers[0].Requests[fmt.Sprint("example.com/resource-", i)] = 1
+		pod.Containers = append(pod.Containers, intent.Container{Name: fmt.Sprint("container-", i)})
+	}
+	ids, _ := a.ask(vfs, 0, 1)
+	a.take(pod.Pod, vfs, ids)
+	if grown := len(encoded(t, a.coordinator)) - before; grown > 2048 {
+		t.Errorf("one pod makes the ledger %d bytes longer", grown)
+	}
+}
+
+func encoded(t *testing.T, c *coordinator) []byte {
+	t.Helper()
+	content, err := c.save().encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
 
 // Without a checkpoint of ours the kubelet alone tells who holds what.
@@ -177,7 +230,7 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 		"empty":         {put(nil, 0o600), "parse"},
 		"truncated":     {put(good[:len(good)/2], 0o600), "parse"},
 		"changed":       {put(bytes.Replace(good, []byte("train"), []byte("trail"), 1), 0o600), "checksum"},
-		"other version": {put(bytes.Replace(good, []byte(`"version":2`), []byte(`"version":3`), 1), 0o600), "version 3"},
+		"other version": {put(bytes.Replace(good, []byte(`"version":3`), []byte(`"version":4`), 1), 0o600), "version 4"},
 		"contradiction": {put(contradiction, 0o600), "held twice"},
 		"writable":      {put(good, 0o622), "nobody else can write"},
 		"too large":     {put(make([]byte, maxCheckpoint+1), 0o600), "more than"},
@@ -333,7 +386,7 @@ func FuzzCheckpoint(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add([]byte(`{"version":2,"checksum":0,"ledger":{}}`))
+	f.Add([]byte(`{"version":3,"checksum":0,"ledger":{}}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		saved, err := decodeCheckpoint(content)
 		if err != nil {

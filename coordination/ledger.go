@@ -132,7 +132,7 @@ func (l *ledger) allocate(name string, ids []string, found *asker) *allocation {
 		if a.asker != nil && !a.asker.is(found) {
 			a.since = l.sequence
 		}
-		a.asker = found
+		a.asker = found.lasting()
 	}
 	l.allocated = l.now()
 	for _, id := range ids {

@@ -103,7 +103,7 @@ func (l *ledger) confirm(c kubelet.Container, devices kubelet.Devices) {
 		}
 	}
 	if own != nil {
-		own.owner = &c
+		own.owner, own.candidates = &c, nil
 		if own.asker != nil && own.asker.pod.Pod != c.Pod {
 			own.asker = nil // it was the likeliest, and another one got them
 		}

@@ -94,6 +94,10 @@ func writeCheckpoint(root *os.Root, c checkpoint) error {
 	if err != nil {
 		return err
 	}
+	if len(content) > maxCheckpoint {
+		err := fmt.Errorf("the ledger takes %d bytes, more than %d", len(content), maxCheckpoint)
+		return errors.Join(err, root.Remove(checkpointName)) // an old one would tell what is no longer so
+	}
 	if err := root.Remove(tempName); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

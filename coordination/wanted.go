@@ -74,7 +74,7 @@ func (l *ledger) nodesOf(q question, predict func() ([]int, bool)) (map[int]bool
 // known of the CPUs, the devices alone decide.
 func (l *ledger) predict(a *asker, holder *allocation) (nodes []int, admitted bool) {
 	demands := l.demands(a, holder)
-	if count := a.pod.Containers[a.index].CPUs; count > 0 && l.cpus != nil {
+	if count := a.wants.CPUs; count > 0 && l.cpus != nil {
 		nodes, admitted = PredictNodes(append(slices.Clip(demands), CPUDemand(count, l.cpus.nodes, l.cpus.free)))
 	}
 	if !admitted {
