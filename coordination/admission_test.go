@@ -398,7 +398,7 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []Devi
 	}
 	a.now = a.now.Add(followWindow / 4)
 	a.maybeCrash()
-	listed, refusal := a.coordinator.allocated(a.t.Context(), name, ids)
+	listed, refusal := a.allocated(name, ids)
 	if !sameSet(listed, ids) {
 		a.t.Fatalf("allocated %v, listed %v, refused %q", ids, listed, refusal)
 	}

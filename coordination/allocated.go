@@ -35,32 +35,39 @@ type grant struct {
 func (g grant) sure() bool { return g.progress == open }
 
 // allocated records what the kubelet took and returns it in the order in which the container should list it; or it says why
-// the container must not have it, in one sentence.
-func (c *coordinator) allocated(ctx context.Context, name string, ids []string) (order []string, refusal string) {
+// the container must not have it, in one sentence. Once ctx is done nothing is refused: the plugin has let the container
+// have its devices. The error is errClosed: what the kubelet took is not in the ledger.
+func (c *coordinator) allocated(ctx context.Context, name string, ids []string) (order []string, refusal string, err error) {
 	defer c.touched()
-	checkpoint, err := c.recorded()
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout) // for all looks together
+	checkpoint, unread := c.recorded()
+	looking, cancel := context.WithTimeout(ctx, lookTimeout) // for all looks together
 	defer cancel()
-	double := c.conflict(ctx, name, ids)
-	answer := c.unplanned(ctx, name, ids)
+	double := c.conflict(looking, name, ids)
+	answer := c.unplanned(looking, name, ids)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if double != "" {
+	if c.closed {
+		return nil, "", errClosed
+	}
+	refusable := ctx.Err() == nil
+	if double != "" && !refusable {
+		c.log.Error("a container has a device that it should have been refused: the coordinator was late", "reason", double)
+	} else if double != "" {
 		c.refuse(nil, name, ids, RefusedDouble, double)
-		return nil, double
+		return nil, double, nil
 	}
 	if err := c.ledger.room(name, len(ids)); err != nil {
 		c.log.Error("forget an allocation", "resource", name, "devices", ids, "error", err)
-		return slices.Sorted(slices.Values(ids)), ""
+		return slices.Sorted(slices.Values(ids)), "", nil
 	}
-	reached := c.reached(checkpoint, err)
-	c.last = record{resource: name, ids: slices.Clone(ids), holders: checkpoint.Holders(name, ids), known: err == nil}
+	reached := c.reached(checkpoint, unread)
+	c.last = record{resource: name, ids: slices.Clone(ids), holders: checkpoint.Holders(name, ids), known: unread == nil}
 	g := c.take(reached, name, ids, answer)
-	if refusal := c.misaligned(g); refusal != "" {
+	if refusal := c.misaligned(g); refusal != "" && refusable {
 		c.takeBack(g, refusal)
-		return nil, refusal
+		return nil, refusal, nil
 	}
-	return c.keep(g), ""
+	return c.keep(g), "", nil
 }
 
 // take puts devices into the ledger, for the container that they most likely are for.

@@ -39,10 +39,20 @@ func (a *admission) ask(name string, node, size int) ([]string, string) {
 	return ids, why
 }
 
+// allocated is an Allocate of the kubelet's.
+func (a *admission) allocated(name string, ids []string) (order []string, refusal string) {
+	a.t.Helper()
+	order, refusal, err := a.coordinator.allocated(a.t.Context(), name, ids)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return order, refusal
+}
+
 // take is the Allocate after a question.
 func (a *admission) take(pod kubelet.Pod, name string, ids []string) (refusal string) {
 	a.t.Helper()
-	listed, refusal := a.coordinator.allocated(a.t.Context(), name, ids)
+	listed, refusal := a.allocated(name, ids)
 	if refusal != "" {
 		return refusal
 	}

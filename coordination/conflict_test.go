@@ -34,7 +34,7 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 			}
 			tc.between(a, first)
 			before := a.coordinator.ledger.sequence
-			order, refusal := a.coordinator.allocated(t.Context(), vfs, taken[:1])
+			order, refusal := a.allocated(vfs, taken[:1])
 			if tc.refused {
 				if want := "refuse nvidia.com/vf " + taken[0] + ": container worker of pod team/first has it"; !strings.HasPrefix(refusal, want) || order != nil {
 					t.Errorf("answer %v, refusal %q, want %q", order, refusal, want)
@@ -58,7 +58,7 @@ func TestDeviceOfThePodBeforeIsRefused(t *testing.T) {
 			t.Fatal("not admitted")
 		}
 		for name, ids := range a.pods[first]["worker"] {
-			if _, refusal := a.coordinator.allocated(t.Context(), name, ids[:1]); refusal == "" && a.coordinator.ledger.holders[name][ids[0]].owner != nil {
+			if _, refusal := a.allocated(name, ids[:1]); refusal == "" && a.coordinator.ledger.holders[name][ids[0]].owner != nil {
 				t.Errorf("seed %d: %s %s is given out twice", seed, name, ids[0])
 			}
 		}

@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -44,7 +45,14 @@ type coordinator struct {
 	pairing   pairing
 	promise   promise
 	announced chan struct{} // closed on the next announcement; nil where nobody waits
+	closed    bool          // another server goes on from the ledger as it is: nothing is decided here any more
 }
+
+// errClosed means that a server has ended.
+var errClosed = errors.New("this server has ended; the other plugin serves next")
+
+// close has nothing decided or recorded from now on.
+func (c *coordinator) close() { c.locked(func() { c.closed = true }) }
 
 // question is a GetPreferredAllocation as the kubelet asks it.
 type question struct {
@@ -91,19 +99,44 @@ func (c *coordinator) leave(name string) {
 }
 
 // prefer chooses devices for a question and plans for the half of the request that has not been asked. The reason says
-// what was known and what came of it.
+// what was known and what came of it. Where the ledger has changed since the kubelet was read it is read again, and
+// where ctx is done nothing is changed: the asker has answered without us, and the kubelet goes by that.
 func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, reason string, err error) {
 	if err := c.answerable(ctx, q); err != nil {
 		return nil, "", err
 	}
 	asked := c.ledger.now() // a look may have to wait for the kubelet's limiter
-	now, enough := c.glance(asked, q)
-	if !enough {
-		now = c.lookFor(ctx, q)
+	for current := false; !current; {
+		var version int
+		c.locked(func() { version = c.ledger.version })
+		now := c.read(ctx, asked, q)
+		c.locked(func() {
+			switch err = ctx.Err(); {
+			case err != nil:
+				err = fmt.Errorf("choose %d of %s: nobody waits any more: %w", q.size, q.resource, err)
+			case c.closed:
+				err = errClosed
+			}
+			if current = err != nil || c.ledger.version == version; current && err == nil {
+				ids, reason, err = c.choose(q, asked, now)
+			}
+		})
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	return ids, reason, err
+}
+
+// read reads what a question needs.
+func (c *coordinator) read(ctx context.Context, asked time.Time, q question) seen {
+	if now, enough := c.glance(asked, q); enough {
+		return now
+	}
+	return c.lookFor(ctx, q)
+}
+
+// choose answers a question by what was seen for it, and keeps the answer as the plan. The mutex is held.
+func (c *coordinator) choose(q question, asked time.Time, now seen) (ids []string, reason string, err error) {
 	l := c.ledger
+	l.version++
 	l.asked, l.progress, l.cpus = asked, c.reached(now.checkpoint, now.checkpointErr), now.cpus
 	r := l.resources[q.resource]
 	holder, known := c.asking(q, now.view, now.answer)

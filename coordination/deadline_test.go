@@ -269,10 +269,10 @@ func TestLedgerIsBounded(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 	for i := range 2 * maxResources {
 		_ = a.coordinator.announce(fmt.Sprint("resource-", i), VF, Announcement{})
-		a.coordinator.allocated(t.Context(), fmt.Sprint("other-", i), []string{"x"})
+		a.allocated(fmt.Sprint("other-", i), []string{"x"})
 	}
 	for i := range 2 * maxDevices {
-		a.coordinator.allocated(t.Context(), "many", []string{fmt.Sprint(i)})
+		a.allocated("many", []string{fmt.Sprint(i)})
 	}
 	l := a.coordinator.ledger
 	if len(l.resources) > maxResources || len(l.holders) > maxResources || len(l.holders["many"]) > maxDevices {

@@ -34,7 +34,7 @@ func TestHungLooksAreWaitedForTogether(t *testing.T) {
 		owner := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "other"}, Name: "c"}
 		a.coordinator.ledger.give(&allocation{owner: &owner}, gpus, ids[0], 0)
 		begun = time.Now()
-		if _, refusal := a.coordinator.allocated(t.Context(), gpus, []string{ids[0], "unplanned"}); refusal != "" {
+		if _, refusal := a.allocated(gpus, []string{ids[0], "unplanned"}); refusal != "" {
 			t.Error(refusal)
 		}
 		if took := time.Since(begun); took != lookTimeout {

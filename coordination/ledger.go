@@ -69,6 +69,7 @@ type ledger struct {
 	now       func() time.Time
 	resources map[string]*resource
 	holders   map[string]map[string]*allocation // resource → device ID → who has it; absent is free
+	version   int                               // grows with every question and Allocate: what was read before is of an older one
 	sequence  int                               // of the newest Allocate
 	allocated time.Time                         // when that was
 	foreseen  bool                              // whether it fulfilled a plan, so that the allocation's candidates are right
@@ -127,6 +128,7 @@ func (l *ledger) allocate(name string, ids []string, found *asker) *allocation {
 		}
 		delete(p.devices, name) // fulfilled, or overruled
 	}
+	l.version++
 	l.sequence++
 	if found != nil {
 		if a.asker != nil && !a.asker.is(found) {

@@ -192,7 +192,7 @@ var errForeign = errors.New("the server speaks another protocol")
 // server is whom members ask.
 func (n *Node) server() (answerer, error) {
 	if own := n.serving.Load(); own != nil {
-		return local{own}, nil
+		return local{own, n.client}, nil
 	}
 	if n.foreign.Load() {
 		return nil, errForeign
@@ -291,10 +291,13 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 }
 
 // serve answers and writes checkpoints until ctx is done, the work beside panics, or the socket is no longer the one in the run
-// folder: then nobody new finds it, and there can be a second server soon.
+// folder: then nobody new finds it, and there can be a second server soon. It ends in order: nobody asks any more, what was asked is
+// answered, nothing changes any more, the ledger is saved.
 func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener *net.UnixListener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	writing, save := context.WithCancel(context.WithoutCancel(ctx))
+	defer save()
 	beside := func(work func() error) (ended <-chan struct{}) {
 		done := make(chan struct{})
 		go func() {
@@ -305,7 +308,7 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 		}()
 		return done
 	}
-	written := beside(func() error { return store.run(ctx, c.save) })
+	written := beside(func() error { return store.run(writing, c.save) })
 	beside(func() error { return c.stayTidy(ctx) })
 	beside(func() error { return awaitReplaced(ctx, n.config.RunDir, n.turn) })
 	watched := beside(func() error {
@@ -316,10 +319,11 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 	})
 	own := &server{coordinator: c}
 	n.serving.Store(own)
-	err := own.serve(ctx, listener)
-	n.serving.Store(nil)
+	err := own.serve(ctx, listener, func() { n.serving.Store(nil) })
+	c.close()
 	cancel(nil)
 	<-watched
+	save()
 	select {
 	case <-written:
 	case <-time.After(writeTimeout): // a disk that hangs is left behind

@@ -96,7 +96,7 @@ func TestRefusalsAreObserved(t *testing.T) {
 	if !a.admit(a.add("other"), "worker", wish{1, 1}) {
 		t.Fatal("not admitted")
 	}
-	if _, refusal := a.coordinator.allocated(t.Context(), vfs, taken[:1]); refusal == "" || seen.last.Refusal != refusal || seen.outcomes[RefusedDouble] != 1 {
+	if _, refusal := a.allocated(vfs, taken[:1]); refusal == "" || seen.last.Refusal != refusal || seen.outcomes[RefusedDouble] != 1 {
 		t.Errorf("refusal %q was observed as %+v", refusal, seen.last)
 	}
 }
@@ -114,10 +114,10 @@ func TestRefusedAlignmentNamesThePod(t *testing.T) {
 	far := a.all[vfs][slices.IndexFunc(a.all[vfs], func(d Device) bool {
 		return !a.coordinator.tree.Distance(gpu.Address, d.Address).Level.SameSwitch()
 	})]
-	if _, refusal := a.coordinator.allocated(t.Context(), gpus, []string{gpu.ID}); refusal != "" {
+	if _, refusal := a.allocated(gpus, []string{gpu.ID}); refusal != "" {
 		t.Fatal(refusal)
 	}
-	_, refusal := a.coordinator.allocated(t.Context(), vfs, []string{far.ID})
+	_, refusal := a.allocated(vfs, []string{far.ID})
 	v := seen.last
 	if refusal == "" || v.Outcome != RefusedAlignment || v.Refusal != refusal || v.PodUID != "uid-pod" || v.Container == nil || *v.Container != (kubelet.Container{Pod: pod, Name: "worker"}) {
 		t.Errorf("refusal %q was observed as %+v", refusal, v)

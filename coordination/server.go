@@ -27,21 +27,27 @@ type server struct {
 	api.UnimplementedCoordinationServer
 	coordinator *coordinator
 	peers       peers
+	calls       calls // of this process's own plugins
 }
 
-// serve answers on a listener until ctx is done.
-func (s *server) serve(ctx context.Context, listener *net.UnixListener) error {
+// serve answers on a listener until ctx is done. Then it has this process's plugins turned away, and returns once all calls in
+// flight are answered, or after stopTimeout.
+func (s *server) serve(ctx context.Context, listener *net.UnixListener, turnAway func()) error {
 	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}), survivingCalls(s.coordinator.log), survivingStreams(s.coordinator.log))...)
 	api.RegisterCoordinationServer(g, s)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(newLimitedListener(listener)) }()
 	select {
 	case err := <-done:
+		turnAway()
+		s.calls.drain(stopTimeout)
 		return fmt.Errorf("serve coordination socket: %w", err)
 	case <-ctx.Done():
+		turnAway()
 		kill := time.AfterFunc(stopTimeout, g.Stop)
 		defer kill.Stop()
 		g.GracefulStop()
+		s.calls.drain(stopTimeout)
 		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // stopped before it had begun
 			return fmt.Errorf("serve coordination socket: %w", err)
 		}
@@ -137,7 +143,10 @@ func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.A
 	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
 		return nil, err
 	}
-	order, refusal := s.coordinator.allocated(ctx, q.GetResource(), q.GetDevices())
+	order, refusal, err := s.coordinator.allocated(ctx, q.GetResource(), q.GetDevices())
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
 	return &api.AllocatedResponse{Devices: order, Refusal: refusal}, nil
 }
 
