@@ -162,7 +162,7 @@ type container struct {
 
 // tell makes a source of intent know a pod, as the kubelet's do just before its admission.
 func (a *admission) tell(pod kubelet.Pod, containers ...container) {
-	told := intent.Pod{Pod: pod, UID: "uid-" + pod.Name, Created: a.now.Truncate(time.Second)}
+	told := intent.Pod{Pod: pod, UID: a.uids[pod], Created: a.now.Truncate(time.Second)}
 	for _, c := range containers {
 		role := intent.App
 		if c.name == "init" {

@@ -112,7 +112,7 @@ func (c *coordinator) vfsNear(gpu topology.Address, own *allocation) (free, all 
 			}
 			all++
 			switch held := l.holders[r.name][id]; {
-			case held == nil && d.Healthy:
+			case l.isFree(r.name, id) && d.Healthy:
 				free++
 			case held != nil && held != own:
 				owners = append(owners, held.ownerName())

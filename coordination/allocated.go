@@ -73,6 +73,9 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 // take puts devices into the ledger, for the container that they most likely are for.
 func (c *coordinator) take(reached progress, name string, ids []string, answer *intent.Answer) grant {
 	l := c.ledger
+	if answer != nil {
+		l.bury(*answer)
+	}
 	g := grant{name: name, ids: ids, progress: reached, before: l.newest()}
 	if p := l.livePlan(); p != nil && l.sequence > p.after && reached == complete {
 		l.plan = nil // the rest of it was not wanted
@@ -142,20 +145,22 @@ func (c *coordinator) reached(now kubelet.Checkpoint, err error) progress {
 	}
 	reached, newest := c.last.progress(now, err), c.ledger.newest()
 	if reached == complete && newest != nil && newest.container == "" {
-		newest.container = c.last.container(now)
+		if uid, name := c.last.container(now); name != "" {
+			newest.uid, newest.container = uid, name
+		}
 	}
 	return reached
 }
 
 // container names the container that a checkpoint shows with the newest Allocate and did not before, "" for none.
-func (r record) container(now kubelet.Checkpoint) string {
+func (r record) container(now kubelet.Checkpoint) (uid, name string) {
 	for _, holder := range now.Holders(r.resource, r.ids) {
 		if !slices.Contains(r.holders, holder) {
-			_, name, _ := strings.Cut(holder, "/")
-			return name
+			uid, name, _ = strings.Cut(holder, "/")
+			return uid, name
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // progress tells how far the kubelet is with the container of the newest Allocate.

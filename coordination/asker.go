@@ -41,9 +41,33 @@ func (a *asker) is(b *asker) bool {
 	return a != nil && b != nil && a.pod.UID == b.pod.UID && a.container() == b.container()
 }
 
-// isOf reports whether an allocation is a container's own: PodResources shows it, or it was seen to be given.
+// isOf reports whether an allocation is a container's own: PodResources shows it, or it was seen to be given. A pod that was created anew
+// under its name is another one.
 func (a *allocation) isOf(who *asker) bool {
+	if uid := a.podUID(); uid != "" && uid != who.pod.UID {
+		return false
+	}
 	return a.asker.is(who) || a.owner != nil && *a.owner == who.container()
+}
+
+// podUID is the UID of an allocation's pod, "" while it is not known.
+func (a *allocation) podUID() string {
+	if a.uid == "" && a.asker != nil && (a.owner != nil || len(a.asker.pods) == 1) {
+		return a.asker.pod.UID
+	}
+	return a.uid
+}
+
+// podName is the pod of an allocation by name, false while it is not known.
+func (a *allocation) podName() (kubelet.Pod, bool) {
+	switch {
+	case a.owner != nil:
+		return a.owner.Pod, true
+	case a.asker != nil:
+		return a.asker.pod.Pod, true
+	default:
+		return kubelet.Pod{}, false
+	}
 }
 
 // describe says who asks and for what, for people.
@@ -189,7 +213,7 @@ func (l *ledger) given(a *asker, view *kubelet.View) map[string]bool {
 		}
 	}
 	for held := range l.allocations() {
-		if held.asker.is(a) || view == nil && held.asker == nil && held.owner != nil && *held.owner == a.container() {
+		if held.asker.is(a) || view == nil && held.asker == nil && held.isOf(a) {
 			for name := range held.devices {
 				if held.newestOf(name) >= held.since {
 					given[name] = true
@@ -234,19 +258,23 @@ func (a *asker) asksForAll(held *allocation) bool {
 	return true
 }
 
-// bury frees the devices of pods that the kubelet's own list no longer shows: it forgets them with the pod. That is for want of
-// PodResources, which says it of every container. The API server's list can be behind the kubelet's.
+// bury frees the devices of pods that a source no longer shows: the kubelet forgets them with the pod. Two pods of one name never live
+// at the same time. The API server's list can be behind the kubelet's, so that it proves a pod gone only by another one of its name. A pod
+// that is gone was not seen: the next one of its name is new.
 func (l *ledger) bury(answer intent.Answer) {
-	if answer.Source == intent.APIServer {
-		return
-	}
-	alive := map[string]bool{}
+	alive, named := map[string]bool{}, map[kubelet.Pod]bool{}
 	for _, pod := range answer.Pods {
-		alive[pod.UID] = true
+		alive[pod.UID], named[pod.Pod] = true, true
 	}
 	for a := range l.allocations() {
-		if a.asker != nil && !alive[a.asker.pod.UID] {
-			l.drop(a)
+		uid := a.podUID()
+		name, known := a.podName()
+		if uid == "" || alive[uid] || answer.Source == intent.APIServer && !(known && named[name]) {
+			continue
+		}
+		l.drop(a)
+		if known {
+			delete(l.seen, name)
 		}
 	}
 }

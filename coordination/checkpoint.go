@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -59,6 +60,7 @@ type savedDevice struct {
 type savedAllocation struct {
 	Devices    map[string]map[string]int `json:"devices"` // resource → device ID → sequence
 	Owner      *kubelet.Container        `json:"owner,omitempty"`
+	UID        string                    `json:"uid,omitempty"` // of the pod
 	Candidates []kubelet.Pod             `json:"candidates,omitempty"`
 	Looked     bool                      `json:"looked,omitempty"`
 	Unasked    bool                      `json:"unasked,omitempty"`
@@ -131,7 +133,7 @@ func (c *coordinator) save() checkpoint {
 
 func (a *allocation) save() savedAllocation {
 	s := savedAllocation{
-		Devices: map[string]map[string]int{}, Owner: a.owner, Candidates: savePods(a.candidates),
+		Devices: map[string]map[string]int{}, Owner: a.owner, UID: a.uid, Candidates: savePods(a.candidates),
 		Looked: a.looked, Unasked: a.unasked, Asker: a.asker.save(), Since: a.since,
 	}
 	for name, ids := range a.devices {
@@ -201,7 +203,7 @@ func (c *coordinator) restore(s checkpoint) error {
 	restored := make([]*allocation, 0, len(s.Allocations))
 	for _, saved := range s.Allocations {
 		a := &allocation{
-			owner: saved.Owner, candidates: saved.Candidates, looked: saved.Looked, unasked: saved.Unasked,
+			owner: saved.Owner, uid: saved.UID, candidates: saved.Candidates, looked: saved.Looked, unasked: saved.Unasked,
 			asker: saved.Asker.restore(), since: saved.Since,
 		}
 		for name, ids := range saved.Devices {
@@ -283,7 +285,8 @@ func (l *ledger) reconcile(now kubelet.Checkpoint) {
 func (l *ledger) adopt(now kubelet.Checkpoint) {
 	containers := now.Containers()
 	for _, container := range slices.Sorted(maps.Keys(containers)) {
-		a := &allocation{unasked: true}
+		uid, _, _ := strings.Cut(container, "/")
+		a := &allocation{unasked: true, uid: uid}
 		for name, ids := range containers[container] {
 			for _, id := range ids {
 				l.give(a, name, id, 0)

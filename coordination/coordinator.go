@@ -247,31 +247,45 @@ func (c *coordinator) asking(q question, view *kubelet.View, answer *intent.Answ
 	return holder, known
 }
 
-// usable returns the available IDs that no living container has. What the kubelet offers is free, whatever we thought, unless
-// PodResources shows at this moment that a container has it: then the kubelet is about to hand it out twice
-// (kubernetes PR 137534), and it is used only where the rest is too few. What PodResources shows with nobody, or does not show since it does
-// not answer, is of a pod that is gone if one device of it is offered: the kubelet frees all of a pod's devices at once. Of the
-// asking container itself, the holder, one device goes back alone.
-func (c *coordinator) usable(q question, view *kubelet.View, holder *allocation) []string {
+// offer is what the kubelet lets us choose from.
+type offer struct {
+	must []string // these have to be chosen
+	free []string
+}
+
+// usable returns what may be chosen of the available IDs. What no living container has comes first. What the kubelet offers is free,
+// whatever we thought, unless PodResources shows at this moment that a container has it: then the kubelet is about to hand it out twice
+// (kubernetes PR 137534). What PodResources shows with nobody is of a pod that is gone: the kubelet frees all of a pod's devices at
+// once. Of the asking container itself, the holder, one device goes back alone. While PodResources does not answer the kubelet may be
+// right or wrong: what we have with somebody counts as free for others, but is chosen only where the rest is too few, and keeps
+// its holder until its Allocate, when that is asked for (conflict.go).
+func (c *coordinator) usable(q question, view *kubelet.View, holder *allocation) offer {
 	l := c.ledger
-	usable := slices.DeleteFunc(slices.Clone(q.available), func(id string) bool {
+	o := offer{must: q.mustInclude}
+	var held []string
+	for _, id := range q.available {
 		a := l.holders[q.resource][id]
-		if a == nil || slices.Contains(q.mustInclude, id) {
-			return false
-		}
-		if view != nil && a.owner != nil && slices.Contains(view.Containers[*a.owner][q.resource], id) {
+		switch {
+		case slices.Contains(q.mustInclude, id):
+			continue
+		case a == nil:
+		case view != nil && a.owner != nil && slices.Contains(view.Containers[*a.owner][q.resource], id):
 			c.log.Warn("kubelet offers a device that is in use", "resource", q.resource, "device", id, "owner", a.owner.String())
-			return true
-		}
-		if view != nil && a.owner != nil || view == nil && a == holder {
+			held = append(held, id)
+			continue
+		case view == nil && a != holder:
+			a.doubtful = true
+			held = append(held, id)
+			continue
+		case view == nil || a.owner != nil:
 			l.release(q.resource, id)
-		} else {
+		default:
 			l.drop(a)
 		}
-		return false
-	})
-	if len(usable) < q.size {
-		return q.available
+		o.free = append(o.free, id)
 	}
-	return usable
+	if len(o.must)+len(o.free) < q.size {
+		o.must, o.free = slices.Concat(o.must, o.free), held
+	}
+	return o
 }

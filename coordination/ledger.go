@@ -31,10 +31,12 @@ type allocation struct {
 	owner      *kubelet.Container        // nil until PodResources has shown it
 	candidates []kubelet.Pod             // while the owner is not known: the pods that it can be
 	container  string                    // its name, once the kubelet's checkpoint has shown it
+	uid        string                    // of its pod, likewise
 	asker      *asker                    // the container that it was given to, nil where no source of intent told
 	since      int                       // sequence of the first Allocate for the asker: what it has from before was its init container's
 	looked     bool                      // PodResources was read before its first device was given
 	unasked    bool                      // the kubelet had no choice for its first devices: they were all that was free on its nodes
+	doubtful   bool                      // the kubelet has offered a device of it, and nothing told whether its container lives: see usable
 	ending     bool                      // its container ended while the kubelet was asking for another: see withheld
 }
 
@@ -121,7 +123,7 @@ func (l *ledger) leave(name string) {
 func (l *ledger) allocate(name string, ids []string, found *asker) *allocation {
 	l.foreseen = l.planned(name, ids)
 	a := l.holderFor(name, ids, found)
-	a.container = "" // that of an init container, if another one takes over
+	a.container = "" // that of an init container, if another one takes over; the pod is the same
 	if p := l.livePlan(); p != nil {
 		if l.foreseen {
 			found = p.asker
@@ -239,7 +241,7 @@ func (l *ledger) allocations() map[*allocation]bool {
 // newest returns the allocation that got the newest Allocate, nil where we have seen none, or know it to be gone.
 func (l *ledger) newest() *allocation {
 	for a := range l.allocations() {
-		if l.sequence > 0 && a.sequence() == l.sequence {
+		if l.sequence > 0 && a.sequence() == l.sequence && !a.doubtful {
 			return a
 		}
 	}
@@ -254,14 +256,20 @@ func (l *ledger) livePlan() *plan {
 	return l.plan
 }
 
-// free lists a resource's healthy devices that nobody holds, by address and ID; none of a resource that is not ours.
+// isFree reports whether nobody holds a device, or nobody any more as far as the kubelet's offers tell.
+func (l *ledger) isFree(name, id string) bool {
+	a := l.holders[name][id]
+	return a == nil || a.doubtful
+}
+
+// free lists a resource's healthy devices that are free, by address and ID; none of a resource that is not ours.
 func (l *ledger) free(r *resource) []Device {
 	if r == nil {
 		return nil
 	}
 	var free []Device
 	for id, d := range r.devices {
-		if d.Healthy && l.holders[r.name][id] == nil {
+		if d.Healthy && l.isFree(r.name, id) {
 			free = append(free, d)
 		}
 	}

@@ -50,10 +50,10 @@ type Config struct {
 
 // Intent says what may be looked at to know what containers ask for, and what they must get.
 type Intent struct {
-	Sources   intent.Choice    // nil for intent.Default
-	Kubelet   kubelet.Endpoint // its HTTPS server, for intent.Kubelet
-	NodeName  string           // for intent.APIServer
-	Alignment intent.Alignment // of pods that say nothing; "" is intent.Preferred
+	Sources  intent.Choice    // nil for intent.Default
+	Kubelet  kubelet.Endpoint // its HTTPS server, for intent.Kubelet
+	NodeName string           // for intent.APIServer
+	Policy   intent.Policy    // what pods may say
 }
 
 // Node is a plugin's part in the coordination of its node: always a client, and the server while it holds the lock.
@@ -93,6 +93,7 @@ func New(config Config) (*Node, error) {
 		KubeletDir: config.KubeletDir,
 		Kubelet:    config.Intent.Kubelet,
 		Node:       config.Intent.NodeName,
+		Policy:     config.Intent.Policy,
 		Log:        config.Log,
 	})
 	if err != nil {
@@ -274,7 +275,7 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(n.config.KubeletDir) },
 		pairsDir:  filepath.Join(n.config.RunDir, "pairs"),
 		pods:      n.sources.Pods,
-		alignment: n.config.Intent.Alignment,
+		alignment: n.config.Intent.Policy.Alignment,
 		log:       n.config.Log,
 		observer:  n.config.Observer,
 		touched:   store.touch,

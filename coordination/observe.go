@@ -103,7 +103,7 @@ func (l *ledger) confirm(c kubelet.Container, devices kubelet.Devices) {
 		}
 	}
 	if own != nil {
-		own.owner, own.candidates = &c, nil
+		own.owner, own.candidates, own.doubtful = &c, nil, false
 		if own.asker != nil && own.asker.pod.Pod != c.Pod {
 			own.asker = nil // it was the likeliest, and another one got them
 		}
@@ -161,7 +161,7 @@ func (l *ledger) sweep(view kubelet.View, arrived []kubelet.Pod, q question) {
 	inAdmission := &allocation{unasked: true}
 	for a := range l.allocations() {
 		if _, lost := l.lost(a, view); !lost && (a.owner != nil || l.mayLive(a, view, arrived)) {
-			a.ending = false
+			a.ending, a.doubtful = false, false
 			continue
 		}
 		if l.withheld(a, q) {

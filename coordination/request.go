@@ -10,7 +10,7 @@ import (
 
 // request puts a question to placement: all that the container wants, where a source of intent tells; else the half that is asked, and the
 // other half, given to the container before or as it will most likely be asked for. The remark is for people.
-func (l *ledger) request(r *resource, usable []string, q question, holder *allocation, a *asker) (placement.Request, string) {
+func (l *ledger) request(r *resource, usable offer, q question, holder *allocation, a *asker) (placement.Request, string) {
 	var request placement.Request
 	var remark string
 	if a != nil {
@@ -47,7 +47,7 @@ func (l *ledger) beside(kind Kind, holder *allocation) (spare, taken []placement
 			spare = append(spare, d.placed())
 		}
 		for id, a := range l.holders[r.name] {
-			if a != holder {
+			if a != holder && !a.doubtful {
 				taken = append(taken, r.device(id).placed())
 			}
 		}
@@ -57,8 +57,8 @@ func (l *ledger) beside(kind Kind, holder *allocation) (spare, taken []placement
 
 // askedHalf is the half of the question: what must be in it, what the container has of the same kind under other resource
 // names (VFs of other rails), and what can be chosen.
-func (l *ledger) askedHalf(r *resource, usable []string, q question, holder *allocation) placement.Half {
-	half := offeredHalf(r, usable, q)
+func (l *ledger) askedHalf(r *resource, usable offer, q question, holder *allocation) placement.Half {
+	half := offeredHalf(r, usable, q.size)
 	for _, d := range l.heldOfKind(holder, r.kind) {
 		if _, same := holder.devices[r.name][d.ID]; !same {
 			half.Held = append(half.Held, d.placed())
@@ -181,7 +181,7 @@ func (l *ledger) onNodes(kind Kind, nodes map[int]bool) (free, taken []placement
 			n, known := d.NUMA.Number()
 			switch {
 			case !d.Healthy || known && len(nodes) > 0 && !nodes[n]:
-			case l.holders[r.name][id] == nil:
+			case l.isFree(r.name, id):
 				free = append(free, d.placed())
 			default:
 				taken = append(taken, d.placed())

@@ -19,7 +19,7 @@ type wanted struct {
 // wantedBy lists what the asking container wants of every resource. Of the one that is asked for the kubelet says what can be had; of the
 // others it is what is free on the NUMA nodes that it will offer. What the container has already, or
 // takes over from an init container, is held; where that is more than it wants the kubelet takes any of it.
-func (l *ledger) wantedBy(a *asker, r *resource, usable []string, q question, holder *allocation) []wanted {
+func (l *ledger) wantedBy(a *asker, r *resource, usable offer, q question, holder *allocation) []wanted {
 	var all []wanted
 	nodes, admitted := l.nodesOf(q, func() ([]int, bool) { return l.predict(a, holder) })
 	for _, name := range slices.Sorted(maps.Keys(a.requests())) {
@@ -27,7 +27,7 @@ func (l *ledger) wantedBy(a *asker, r *resource, usable []string, q question, ho
 		switch other {
 		case nil: // another plugin's
 		case r:
-			all = append(all, wanted{r, offeredHalf(r, usable, q)})
+			all = append(all, wanted{r, offeredHalf(r, usable, q.size)})
 		default:
 			half := placement.Half{Count: a.requests()[name], Held: l.heldBy(a, holder, other)}
 			if len(half.Held) > half.Count {
@@ -43,15 +43,13 @@ func (l *ledger) wantedBy(a *asker, r *resource, usable []string, q question, ho
 }
 
 // offeredHalf is the half that is asked for.
-func offeredHalf(r *resource, usable []string, q question) placement.Half {
-	half := placement.Half{Count: q.size}
-	for _, id := range q.mustInclude {
+func offeredHalf(r *resource, usable offer, size int) placement.Half {
+	half := placement.Half{Count: size}
+	for _, id := range usable.must {
 		half.Held = append(half.Held, r.device(id).placed())
 	}
-	for _, id := range usable {
-		if !slices.Contains(q.mustInclude, id) {
-			half.Free = append(half.Free, r.device(id).placed())
-		}
+	for _, id := range usable.free {
+		half.Free = append(half.Free, r.device(id).placed())
 	}
 	return half
 }
@@ -157,10 +155,16 @@ func (l *ledger) honour(a *asker, all []wanted) string {
 	}
 	remark := fmt.Sprintf("%d devices as the scheduler chose", taken)
 	if len(missing) > 0 {
-		remark += "; impossible: " + strings.Join(missing, ", ")
+		remark += "; impossible: " + strings.Join(missing[:min(len(missing), maxMissing)], ", ")
+	}
+	if more := len(missing) - maxMissing; more > 0 {
+		remark += fmt.Sprintf(" and %d more", more)
 	}
 	return remark
 }
+
+// maxMissing is how many devices a remark names: a pod can choose some hundred.
+const maxMissing = 4
 
 // choose moves the free devices with a name from what may be chosen to what is decided, while there is room. The second result says
 // whether the container has one of that name already.

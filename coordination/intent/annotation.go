@@ -1,7 +1,9 @@
 package intent
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -12,7 +14,7 @@ const Domain = "tandem.dev"
 // Tandem's annotations of a pod.
 const (
 	// AlignmentKey is "required" or "preferred": whether a container is refused when its pairs are not all on one switch each. It
-	// stands above the daemons' --alignment.
+	// stands above the daemons' --alignment, but lifts "required" only in the namespaces that an administrator names.
 	AlignmentKey = Domain + "/alignment"
 	// DevicesKey has the devices that a scheduler chose for the pod, GPUs and VFs alike: PCI addresses or device IDs with
 	// commas between ("0000:11:00.0,0000:2f:00.0"). A container takes from it, in this order, as many as it asks for of those that are free.
@@ -58,19 +60,25 @@ var choosers = []struct {
 	{"scheduling.koordinator.sh/device-allocated", koordinator},
 }
 
-// readAnnotations takes over what the pod's annotations say. One that cannot be read is as if it were not there, with a remark.
-func (p *Pod) readAnnotations(annotations map[string]string) {
+// What a pod's annotations may say. A node has some hundred devices; the API server lets annotations be 256 KiB long.
+const (
+	maxAnnotation = 16 << 10 // bytes of one that is read
+	maxChosen     = 256      // devices
+	maxName       = 128      // bytes of a device's name
+)
+
+// readAnnotations takes over what the pod's annotations say, as far as the policy lets them. One that cannot be read is as if it were
+// not there, with a remark.
+func (p *Pod) readAnnotations(annotations map[string]string, policy Policy) {
 	if text, ok := annotations[AlignmentKey]; ok {
-		if err := p.Alignment.UnmarshalText([]byte(text)); err != nil {
-			p.Remarks = append(p.Remarks, fmt.Sprintf("annotation %s is %.40q: %v", AlignmentKey, text, err))
-		}
+		p.align(text, policy)
 	}
 	for _, chooser := range choosers {
 		text, ok := annotations[chooser.key]
 		if !ok {
 			continue
 		}
-		chosen, err := chooser.read(text)
+		chosen, err := choose(text, chooser.read, policy.Choose.Has(p.Namespace))
 		if err != nil {
 			p.Remarks = append(p.Remarks, fmt.Sprintf("annotation %s: %v", chooser.key, err))
 			continue
@@ -80,6 +88,46 @@ func (p *Pod) readAnnotations(annotations map[string]string) {
 			return
 		}
 	}
+}
+
+// align takes the alignment over that an annotation asks for, where it differs from what every pod gets.
+func (p *Pod) align(text string, policy Policy) {
+	var wanted Alignment
+	if err := wanted.UnmarshalText([]byte(text)); err != nil {
+		p.Remarks = append(p.Remarks, fmt.Sprintf("annotation %s is %.40q: %v", AlignmentKey, text, err))
+		return
+	}
+	switch {
+	case wanted == cmp.Or(policy.Alignment, Preferred):
+	case wanted == Preferred && !policy.OptOut.Has(p.Namespace):
+		p.Remarks = append(p.Remarks, fmt.Sprintf("annotation %s: this node does not let namespace %s lift --alignment=%s",
+			AlignmentKey, p.Namespace, policy.Alignment))
+	default:
+		p.Alignment = wanted
+	}
+}
+
+// choose reads the devices that an annotation names.
+func choose(text string, read func(string) ([]string, error), allowed bool) ([]string, error) {
+	if !allowed {
+		return nil, errors.New("this node does not let the namespace choose devices")
+	}
+	if len(text) > maxAnnotation {
+		return nil, fmt.Errorf("it has %d bytes, more than %d", len(text), maxAnnotation)
+	}
+	chosen, err := read(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(chosen) > maxChosen {
+		return nil, fmt.Errorf("it names %d devices, more than %d", len(chosen), maxChosen)
+	}
+	for _, name := range chosen {
+		if len(name) > maxName {
+			return nil, fmt.Errorf("%.40q... has %d bytes, and a device's name at most %d", name, len(name), maxName)
+		}
+	}
+	return chosen, nil
 }
 
 // list reads names with commas or white space between.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 
 // watcher keeps the pods of this node as the API server sends them. Asking it costs nothing.
 type watcher struct {
+	policy   Policy
 	ofNode   cache.ListerWatcher
 	informer atomic.Pointer[cache.SharedIndexInformer]
 	broken   atomic.Pointer[error] // why the newest attempt to list or watch failed; nil from the first list on
@@ -24,7 +26,7 @@ type watcher struct {
 
 // newWatcher makes a watch on the pods of a node; run starts it. client-go's clientset would bring every API of Kubernetes along, in
 // 23 MB of binary; a REST client that knows pods alone does.
-func newWatcher(config *rest.Config, node string) (*watcher, error) {
+func newWatcher(config *rest.Config, node string, policy Policy) (*watcher, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
@@ -37,7 +39,7 @@ func newWatcher(config *rest.Config, node string) (*watcher, error) {
 		return nil, fmt.Errorf("make a client of the API server: %w", err)
 	}
 	ofNode := cache.NewListWatchFromClient(client, "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", node))
-	w := &watcher{ofNode: ofNode}
+	w := &watcher{ofNode: ofNode, policy: policy}
 	return w, w.renew()
 }
 
@@ -80,7 +82,7 @@ func (w *watcher) pods(ctx context.Context) ([]Pod, error) {
 			pods = append(pods, *pod)
 		}
 	}
-	return newPods(pods), nil
+	return newPods(pods, w.policy), nil
 }
 
 // slim drops what is not looked at before it is kept.
@@ -102,15 +104,16 @@ func slim(object any) (any, error) {
 	return kept, nil
 }
 
-// known are the annotations that readAnnotations looks for.
+// known are the annotations that are read. One that is too long to be read is kept as just that.
 func known(annotations map[string]string) map[string]string {
 	kept := map[string]string{}
-	if text, ok := annotations[AlignmentKey]; ok {
-		kept[AlignmentKey] = text
-	}
+	keys := []string{AlignmentKey, corev1.MirrorPodAnnotationKey}
 	for _, chooser := range choosers {
-		if text, ok := annotations[chooser.key]; ok {
-			kept[chooser.key] = text
+		keys = append(keys, chooser.key)
+	}
+	for _, key := range keys {
+		if text, ok := annotations[key]; ok {
+			kept[key] = strings.Clone(text[:min(len(text), maxAnnotation+1)])
 		}
 	}
 	return kept

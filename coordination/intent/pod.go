@@ -17,7 +17,7 @@ type Pod struct {
 	Created    time.Time
 	Started    bool        // the kubelet has begun to run it: its admission is over
 	Containers []Container // in the order in which the kubelet gives them devices: init containers first, sidecars among them
-	Alignment  Alignment   // "" where the pod says nothing
+	Alignment  Alignment   // "" where the pod says nothing, or nothing else than what every pod gets
 	Chosen     []string    // devices that a scheduler chose: PCI addresses or device IDs, in its order
 	Remarks    []string    // what of its annotations could not be read, for people
 }
@@ -46,20 +46,20 @@ func (p Pod) Of(index int) kubelet.Container {
 }
 
 // newPods reduces pods to what decides. Those that have ended are left out: their devices are free.
-func newPods(list []corev1.Pod) []Pod {
+func newPods(list []corev1.Pod, policy Policy) []Pod {
 	var pods []Pod
 	for i := range list {
 		if phase := list[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
-			pods = append(pods, newPod(&list[i]))
+			pods = append(pods, newPod(&list[i], policy))
 		}
 	}
 	return pods
 }
 
-func newPod(p *corev1.Pod) Pod {
+func newPod(p *corev1.Pod, policy Policy) Pod {
 	pod := Pod{
 		Pod:     kubelet.Pod{Namespace: p.Namespace, Name: p.Name},
-		UID:     string(p.UID),
+		UID:     uid(p),
 		Created: p.CreationTimestamp.Time,
 		Started: p.Status.StartTime != nil || p.Status.Phase == corev1.PodRunning ||
 			len(p.Status.ContainerStatuses)+len(p.Status.InitContainerStatuses) > 0,
@@ -74,8 +74,16 @@ func newPod(p *corev1.Pod) Pod {
 	for _, c := range p.Spec.Containers {
 		pod.Containers = append(pod.Containers, Container{Name: c.Name, Requests: requests(p, &c), CPUs: exclusive(p, &c)})
 	}
-	pod.readAnnotations(p.Annotations)
+	pod.readAnnotations(p.Annotations, policy)
 	return pod
+}
+
+// uid is the UID by which the kubelet knows a pod: of a static pod not that of its mirror, which the API server has.
+func uid(p *corev1.Pod) string {
+	if static, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+		return static
+	}
+	return string(p.UID)
 }
 
 // requests are the limits of a container that device plugins fulfil: the kubelet's device manager goes by limits, which for

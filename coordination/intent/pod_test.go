@@ -3,6 +3,7 @@ package intent
 import (
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -56,10 +58,10 @@ func TestPods(t *testing.T) {
 			Containers: []Container{{Name: "c", Requests: map[string]int{"amd.com/gpu": 2}}},
 		},
 	}
-	if diff := cmp.Diff(want, newPods(list)); diff != "" {
+	if diff := cmp.Diff(want, newPods(list, Policy{Choose: AllNamespaces})); diff != "" {
 		t.Errorf("pods (-want +got):\n%s", diff)
 	}
-	if got := newPod(&claimed).Containers[0].Requests; len(got) != 0 {
+	if got := newPod(&claimed, Policy{}).Containers[0].Requests; len(got) != 0 {
 		t.Errorf("a ResourceClaim fulfils it, no device plugin: %v", got)
 	}
 	if c := want[0].Of(2); c.String() != "team/train-0/worker" {
@@ -90,7 +92,7 @@ func TestExclusiveCPUs(t *testing.T) {
 		for _, r := range c.containers {
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: r})
 		}
-		for i, container := range newPod(pod).Containers {
+		for i, container := range newPod(pod, Policy{}).Containers {
 			if container.CPUs != c.want[i] {
 				t.Errorf("%s: container %d has %d CPUs alone, want %d", name, i, container.CPUs, c.want[i])
 			}
@@ -106,10 +108,11 @@ func TestAnnotations(t *testing.T) {
 		chosen      []string
 		remarks     int
 	}{
-		"none":     {},
-		"required": {map[string]string{AlignmentKey: "required"}, Required, nil, 0},
-		"misspelt": {map[string]string{AlignmentKey: "always"}, "", nil, 1},
-		"own":      {map[string]string{DevicesKey: "0000:11:00.0, GPU-0fc3eda5\n"}, "", []string{"0000:11:00.0", "GPU-0fc3eda5"}, 0},
+		"none":                    {},
+		"required":                {map[string]string{AlignmentKey: "required"}, Required, nil, 0},
+		"preferred, as every pod": {map[string]string{AlignmentKey: "preferred"}, "", nil, 0},
+		"misspelt":                {map[string]string{AlignmentKey: "always"}, "", nil, 1},
+		"own":                     {map[string]string{DevicesKey: "0000:11:00.0, GPU-0fc3eda5\n"}, "", []string{"0000:11:00.0", "GPU-0fc3eda5"}, 0},
 		"HAMi, two containers": {
 			map[string]string{"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,3000,30:GPU-2,NVIDIA,3000,30:;GPU-3,NVIDIA,0,0:;"}, "", []string{"GPU-1", "GPU-2", "GPU-3"}, 0,
 		},
@@ -126,7 +129,7 @@ func TestAnnotations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var pod Pod
-			pod.readAnnotations(tc.annotations)
+			pod.readAnnotations(tc.annotations, Policy{Choose: AllNamespaces})
 			if pod.Alignment != tc.alignment || !cmp.Equal(pod.Chosen, tc.chosen) || len(pod.Remarks) != tc.remarks {
 				t.Errorf("got %q, %v, remarks %q", pod.Alignment, pod.Chosen, pod.Remarks)
 			}
@@ -170,7 +173,7 @@ func FuzzPod(f *testing.F) {
 		if pod.Unmarshal(encoded) != nil {
 			return
 		}
-		for _, p := range newPods([]corev1.Pod{pod}) {
+		for _, p := range newPods([]corev1.Pod{pod}, Policy{Choose: AllNamespaces}) {
 			for _, c := range p.Containers {
 				for name, count := range c.Requests {
 					if count <= 0 || count > maxRequest {
@@ -188,14 +191,104 @@ func FuzzAnnotations(f *testing.F) {
 		var pod Pod
 		pod.readAnnotations(map[string]string{
 			AlignmentKey: alignment, DevicesKey: own, "hami.io/vgpu-devices-allocated": hami, koordinatorKey: koordinator,
-		})
+		}, Policy{Choose: AllNamespaces})
 		if pod.Alignment != "" && pod.Alignment != Required && pod.Alignment != Preferred {
 			t.Errorf("alignment %q", pod.Alignment)
 		}
 		for _, id := range pod.Chosen {
-			if id == "" {
-				t.Errorf("an empty name among %q", pod.Chosen)
+			if id == "" || len(id) > maxName {
+				t.Errorf("a name of %d bytes among %d", len(id), len(pod.Chosen))
 			}
 		}
+		if remarks := len(strings.Join(pod.Remarks, "")); len(pod.Chosen) > maxChosen || remarks > 1024 {
+			t.Errorf("%d devices, %d bytes of remarks", len(pod.Chosen), remarks)
+		}
 	})
+}
+
+// What pods write into annotations is bounded, and so is what is said of it.
+func TestLongAnnotations(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		key, text string
+		chosen    int
+		remark    string
+	}{
+		"many":               {DevicesKey, strings.Repeat("a,", maxChosen), maxChosen, ""},
+		"too many":           {DevicesKey, strings.Repeat("a,", maxChosen+1), 0, "names 257 devices"},
+		"all that there can": {DevicesKey, strings.Repeat("a,", 131000), 0, "bytes, more than"},
+		"a long name":        {DevicesKey, strings.Repeat("a", maxName+1), 0, "has 129 bytes"},
+		"HAMi, too many":     {"hami.io/vgpu-devices-allocated", strings.Repeat("GPU-1,NVIDIA,0,0:", maxChosen+1), 0, "names 257 devices"},
+		"HAMi, a long field": {"hami.io/vgpu-devices-allocated", strings.Repeat("GPU", 4000), 0, "is not uuid,type,memory,cores"},
+		"Koordinator":        {koordinatorKey, `{"rdma":[` + strings.Repeat(" ", maxAnnotation) + `]}`, 0, "bytes, more than"},
+		"alignment":          {AlignmentKey, strings.Repeat("required", 1000), 0, "want preferred or required"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := newPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: known(map[string]string{tc.key: tc.text})}}, Policy{Choose: AllNamespaces})
+			said := strings.Join(pod.Remarks, "; ")
+			if len(pod.Chosen) != tc.chosen || (tc.remark == "") != (said == "") || !strings.Contains(said, tc.remark) || len(said) > 300 {
+				t.Errorf("%d devices, said %q, want %d and %q", len(pod.Chosen), said, tc.chosen, tc.remark)
+			}
+		})
+	}
+}
+
+// An administrator says whose annotations count.
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	strict := Policy{Alignment: Required, Choose: AllNamespaces}
+	some := Namespaces{names: []string{"research", "team"}}
+	for name, tc := range map[string]struct {
+		policy    Policy
+		alignment Alignment
+		chosen    int
+		remarks   int
+	}{
+		"nobody chooses":            {Policy{}, "", 0, 1},
+		"all choose":                {Policy{Choose: AllNamespaces}, "", 1, 0},
+		"these choose":              {Policy{Choose: some}, "", 1, 0},
+		"others choose":             {Policy{Choose: Namespaces{names: []string{"other"}}}, "", 0, 1},
+		"required for all":          {strict, "", 1, 1},
+		"all may lift it":           {Policy{Alignment: Required, Choose: AllNamespaces, OptOut: AllNamespaces}, Preferred, 1, 0},
+		"these may lift it":         {Policy{Alignment: Required, Choose: AllNamespaces, OptOut: some}, Preferred, 1, 0},
+		"preferred is nothing else": {Policy{Alignment: Preferred, Choose: AllNamespaces}, "", 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			annotations := map[string]string{AlignmentKey: "preferred", DevicesKey: "GPU-1"}
+			pod := newPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Annotations: annotations}}, tc.policy)
+			if pod.Alignment != tc.alignment || len(pod.Chosen) != tc.chosen || len(pod.Remarks) != tc.remarks {
+				t.Errorf("got %q, %v, remarks %q", pod.Alignment, pod.Chosen, pod.Remarks)
+			}
+		})
+	}
+}
+
+func TestNamespaces(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"all": "all", "none": "none", "team": "team", " team, research": "team,research"} {
+		var n Namespaces
+		if err := n.UnmarshalText([]byte(text)); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if got, _ := n.MarshalText(); string(got) != want {
+			t.Errorf("%q: got %q", text, got)
+		}
+	}
+	for _, text := range []string{"", "all,team", "team,,other", "none,team"} {
+		n := AllNamespaces
+		if err := n.UnmarshalText([]byte(text)); err == nil || !n.Has("any") {
+			t.Errorf("%q: %v, %v", text, n, err)
+		}
+	}
+}
+
+// A static pod has the UID by which the kubelet knows it, not its mirror's.
+func TestStaticPod(t *testing.T) {
+	t.Parallel()
+	mirror := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "mirror", Annotations: known(map[string]string{corev1.MirrorPodAnnotationKey: "static"})}}
+	if got := newPod(mirror, Policy{}).UID; got != "static" {
+		t.Errorf("UID %q", got)
+	}
 }

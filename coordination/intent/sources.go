@@ -35,6 +35,7 @@ type Config struct {
 	KubeletDir string           // the kubelet's folder (/var/lib/kubelet): pods-api
 	Kubelet    kubelet.Endpoint // its HTTPS server: kubelet
 	Node       string           // the node's name: api-server
+	Policy     Policy           // what pods may say
 	APIServer  *rest.Config     // nil for that of the cluster which this process is in a pod of: api-server
 	Log        *slog.Logger
 }
@@ -82,13 +83,13 @@ func (s *Sources) open(name Source, config Config) error {
 		if err != nil {
 			return err
 		}
-		s.add(name, config.Log, reduced(api.Pods), api.Close)
+		s.add(name, config.Log, reduced(api.Pods, config.Policy), api.Close)
 	case Kubelet:
 		if config.Kubelet.Address == "" {
 			return errors.New("the node's address is not known; set --kubelet-address, or NODE_IP from status.hostIP")
 		}
 		https := kubelet.NewHTTPS(config.Kubelet)
-		s.add(name, config.Log, reduced(https.Pods), https.Close)
+		s.add(name, config.Log, reduced(https.Pods, config.Policy), https.Close)
 	case APIServer:
 		w, err := openWatcher(config)
 		if err != nil {
@@ -111,7 +112,7 @@ func openWatcher(config Config) (*watcher, error) {
 		}
 		config.APIServer = inCluster
 	}
-	return newWatcher(config.APIServer, config.Node)
+	return newWatcher(config.APIServer, config.Node, config.Policy)
 }
 
 func (s *Sources) add(name Source, log *slog.Logger, pods func(context.Context) ([]Pod, error), closer func() error) {
@@ -119,10 +120,10 @@ func (s *Sources) add(name Source, log *slog.Logger, pods func(context.Context) 
 	s.closers = append(s.closers, closer)
 }
 
-func reduced(list func(context.Context) ([]corev1.Pod, error)) func(context.Context) ([]Pod, error) {
+func reduced(list func(context.Context) ([]corev1.Pod, error), policy Policy) func(context.Context) ([]Pod, error) {
 	return func(ctx context.Context) ([]Pod, error) {
 		pods, err := list(ctx)
-		return newPods(pods), err
+		return newPods(pods, policy), err
 	}
 }
 

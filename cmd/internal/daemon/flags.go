@@ -27,7 +27,7 @@ type Flags struct {
 	PreferredAllocation bool
 	Registration        deviceplugin.Registration
 	Intent              intent.Choice
-	Alignment           intent.Alignment
+	Policy              intent.Policy
 	Kubelet             kubelet.Endpoint
 	NodeName            string
 	Metrics             monitor.Address
@@ -61,8 +61,14 @@ func (f *Flags) registerIntent(set *pflag.FlagSet) {
 	set.TextVar(&f.Intent, "intent", intent.Default,
 		"what may be asked what a container wants, the best that answers is used: pods-api (kubelet 1.37), kubelet (its HTTPS server; needs the right nodes/pods), "+
 			"api-server (needs the right to list and watch pods), podresources; none of them leaves order and time")
-	set.TextVar(&f.Alignment, "alignment", intent.Preferred,
-		"required refuses a container whose pairs are not all on one switch each; preferred starts it; a pod's annotation "+intent.AlignmentKey+" stands above it")
+	set.TextVar(&f.Policy.Alignment, "alignment", intent.Preferred,
+		"required refuses a container whose pairs are not all on one switch each; preferred starts it; a pod's annotation "+
+			intent.AlignmentKey+": required stands above it")
+	set.TextVar(&f.Policy.OptOut, "alignment-opt-out", intent.Namespaces{},
+		"whose pods may lift --alignment=required with the annotation "+intent.AlignmentKey+": preferred: all, none, or namespaces with commas between")
+	set.TextVar(&f.Policy.Choose, "device-annotations", intent.AllNamespaces,
+		"whose pods may say in annotations which devices they want ("+intent.DevicesKey+
+			", and what HAMi, Volcano and Koordinator write): all, none, or namespaces with commas between")
 	set.StringVar(&f.NodeName, "node-name", os.Getenv("NODE_NAME"), "the node's name in Kubernetes, by default $NODE_NAME")
 	set.StringVar(&f.Kubelet.Address, "kubelet-address", os.Getenv("NODE_IP"), "where the kubelet's HTTPS server listens, by default port 10250 of $NODE_IP")
 	set.StringVar(&f.Kubelet.Token, "kubelet-token-file", account+"token", "file with the token for the kubelet's HTTPS server, read for every question")

@@ -42,7 +42,7 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		Topology:   file,
 		SysRoot:    f.SysfsRoot,
 		KubeletDir: f.KubeletDir,
-		Intent:     coordination.Intent{Sources: f.Intent, Kubelet: endpoint, NodeName: f.NodeName, Alignment: f.Alignment},
+		Intent:     coordination.Intent{Sources: f.Intent, Kubelet: endpoint, NodeName: f.NodeName, Policy: f.Policy},
 		Log:        log,
 	}
 	if f.monitor != nil {
