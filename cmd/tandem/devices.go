@@ -79,15 +79,21 @@ func (q *question) mark(gpus, vfs devices) error {
 		}
 	}
 	for _, id := range q.used {
-		id = strings.TrimSpace(id)
-		if a, err := topology.ParseAddress(id); err == nil {
-			id = a.String()
-		}
-		d, ok := byID[id]
+		d, ok := byID[canonical(strings.TrimSpace(id))]
 		if !ok {
 			return fmt.Errorf("mark %q as used: it is none of the GPUs and VFs to choose from", id)
 		}
 		d.used = true
 	}
 	return nil
+}
+
+// canonical writes an address as the kernel does; lspci leaves the domain out where there is only one. What is no address stays.
+func canonical(id string) string {
+	for _, domain := range []string{"", "0000:"} {
+		if a, err := topology.ParseAddress(domain + id); err == nil {
+			return a.String()
+		}
+	}
+	return id
 }

@@ -31,7 +31,7 @@ selects, of all its resources together.`,
 			if err := from.check(cmd.Flags()); err != nil {
 				return err
 			}
-			if q.gpus+q.vfs == 0 {
+			if q.gpus == 0 && q.vfs == 0 {
 				return usage("want a number of GPUs, VFs or both: --gpus 1 --vfs 1")
 			}
 			answer, notes, err := q.answer(&from)
@@ -50,7 +50,7 @@ selects, of all its resources together.`,
 	from.register(cmd.Flags())
 	cmd.Flags().UintVar(&q.gpus, "gpus", 0, "GPUs wanted; partitions where GPUs are partitioned")
 	cmd.Flags().UintVar(&q.vfs, "vfs", 0, "VFs wanted")
-	cmd.Flags().StringSliceVar(&q.used, "used", nil, "devices that are taken: addresses, or IDs of partitions")
+	cmd.Flags().StringSliceVar(&q.used, "used", nil, "devices that are taken: addresses, as the kernel or lspci writes them, or IDs of partitions")
 	cmd.Flags().StringVar(&q.config, "config", "", "config.json of the SR-IOV network device plugin, to select VFs")
 	cmd.Flags().VarP(&format, "output", "o", format.usage())
 	return cmd

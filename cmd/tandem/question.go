@@ -34,7 +34,7 @@ func (q *question) answer(from *source) (*plan, []string, error) {
 	if err := q.mark(gpus, vfs); err != nil {
 		return nil, nil, err
 	}
-	if gpus.free() < int(q.gpus) || vfs.free() < int(q.vfs) {
+	if uint(gpus.free()) < q.gpus || uint(vfs.free()) < q.vfs {
 		return nil, nil, fmt.Errorf("choose %d GPUs and %d VFs: %d GPUs and %d VFs are free", q.gpus, q.vfs, gpus.free(), vfs.free())
 	}
 	nodes, admitted := coordination.PredictNodes([]coordination.Demand{gpus.demand(q.gpus), vfs.demand(q.vfs)})

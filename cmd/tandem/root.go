@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 )
 
 // Exit codes.
@@ -59,6 +61,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tandem",
 		Short:         "Show, record and plan GPUs and RDMA VFs on the same PCIe switch",
+		Version:       daemon.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -70,7 +73,8 @@ func newRoot() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrongFlag(err) })
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // as the daemons print it
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
 	root.AddCommand(newTopo(), newRecord(), newPlan(), newStatus(), newExplain(), newVerify(), newDoctor(), newSimulate())
 	return root

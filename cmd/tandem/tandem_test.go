@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -111,9 +112,16 @@ func TestErrors(t *testing.T) {
 		{"topo --sysfs-root testdata", 1, `tandem topo: read testdata: list PCI devices: open bus/pci/devices: no such file or directory`},
 		{"record --sysfs-root testdata", 1, `tandem record: read testdata: capture machine: list PCI devices: open bus/pci/devices: no such file or directory`},
 		{"plan", 2, `tandem plan: want a number of GPUs, VFs or both: --gpus 1 --vfs 1; see tandem plan --help`},
-		{"plan --gpus -1", 2, `tandem plan: invalid argument "-1" for "--gpus" flag: strconv.ParseUint: parsing "-1": invalid syntax; see tandem plan --help`},
+		{"plan --gpus -1", 2, `tandem plan: invalid argument "-1" for "--gpus" flag: want a whole number, 0 or more; see tandem plan --help`},
+		{"plan --gpus 99999999999999999999", 2, `tandem plan: invalid argument "99999999999999999999" for "--gpus" flag: the number is too large; see tandem plan --help`},
+		{"plan --gpus 18446744073709551615 --machine " + oci, 1, `tandem plan: choose 18446744073709551615 GPUs and 0 VFs: 8 GPUs and 8 VFs are free`},
+		{"verify --gpus x", 2, `tandem verify: invalid argument "x" for "--gpus" flag: want a whole number; see tandem verify --help`},
+		{"simulate --gpu-first x", 2, `tandem simulate: invalid argument "x" for "--gpu-first" flag: want a number; see tandem simulate --help`},
+		{"simulate --load 30,x", 2, `tandem simulate: invalid argument "30,x" for "--load" flag: want a number; see tandem simulate --help`},
+		{"verify --in-order=x", 2, `tandem verify: invalid argument "x" for "--in-order" flag: want true or false; see tandem verify --help`},
 		{"plan --gpus 9 --vfs 1 --machine " + oci, 1, `tandem plan: choose 9 GPUs and 1 VFs: 8 GPUs and 8 VFs are free`},
 		{"plan --vfs 8 --used 0000:0c:00.0 --machine " + oci, 1, `tandem plan: choose 0 GPUs and 8 VFs: 8 GPUs and 7 VFs are free`},
+		{"plan --vfs 8 --used 0c:00.0 --machine " + oci, 1, `tandem plan: choose 0 GPUs and 8 VFs: 8 GPUs and 7 VFs are free`},
 		{"plan --gpus 1 --used 0000:07:00.0 --machine " + oci, 1, `tandem plan: mark "0000:07:00.0" as used: it is none of the GPUs and VFs to choose from`},
 	} {
 		code, stdout, stderr := run(strings.Fields(test.args)...)
@@ -123,5 +131,13 @@ func TestErrors(t *testing.T) {
 		if diff := cmp.Diff(test.want+"\n", stderr); diff != "" {
 			t.Errorf("tandem %s: standard error (-want +got):\n%s", test.args, diff)
 		}
+	}
+}
+
+// TestVersion: the module's version, as the daemons print it.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	if got := succeed(t, "--version"); !regexp.MustCompile(`^tandem \S+\n$`).MatchString(got) {
+		t.Errorf("tandem --version prints %q", got)
 	}
 }

@@ -76,12 +76,12 @@ func execute(ctx context.Context, set *pflag.FlagSet, args []string, stdout, std
 		fmt.Fprintf(stderr, "%s: %v; see %s --help\n", set.Name(), err, set.Name())
 		return cmp.Or(help.BadUsage, exitUsage)
 	case *showVersion:
-		fmt.Fprintln(stdout, set.Name(), version())
+		fmt.Fprintln(stdout, set.Name(), Version())
 		return exitOK
 	}
 	flags.LogLevel = flags.glog.level(set, flags.LogLevel)
 	log := Logger(*flags, stderr)
-	log.Info("start", "version", version(), "config", config(set))
+	log.Info("start", "version", Version(), "config", config(set))
 	if err := flags.watched(ctx, set.Name(), log, run); err != nil && !stopped(ctx, err) {
 		fmt.Fprintf(stderr, "%s: %v\n", set.Name(), err)
 		if exit := (*ExitError)(nil); errors.As(err, &exit) {
@@ -133,8 +133,8 @@ func config(set *pflag.FlagSet) slog.Value {
 	return slog.GroupValue(attributes...)
 }
 
-// version is the module version that the Go command recorded, "(devel)" for a build without one.
-func version() string {
+// Version is the module version that the Go command recorded, "(devel)" for a build without one.
+func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
 		return "(unknown)"

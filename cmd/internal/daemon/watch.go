@@ -37,7 +37,7 @@ func (f *Flags) watched(ctx context.Context, name string, log *slog.Logger, run 
 		tell = sender.Tell
 		beside.Go(func() { sender.Run(serving) })
 	}
-	f.monitor = monitor.New(version(), tell)
+	f.monitor = monitor.New(Version(), tell)
 	beside.Go(func() { f.monitor.Serve(serving, f.Metrics, f.Health, log) })
 	return run(ctx, log)
 }
