@@ -126,3 +126,18 @@ func TestSysfs(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNoErrorInTheLog: a line without an error does not speak of one, in either format.
+func TestNoErrorInTheLog(t *testing.T) {
+	t.Parallel()
+	for _, format := range []LogFormat{Text, JSON} {
+		var out strings.Builder
+		log := Logger(Flags{LogFormat: format}, &out)
+		var none error
+		log.Warn("line", "error", none, "resource", "gpu")
+		log.Warn("line", "error", errors.New("broken"))
+		if got := out.String(); strings.Count(got, "error") != 1 || !strings.Contains(got, "broken") || !strings.Contains(got, "gpu") {
+			t.Errorf("%s: %s", format, got)
+		}
+	}
+}

@@ -101,9 +101,17 @@ func (f *LogFormat) UnmarshalText(text []byte) error {
 
 // Logger makes the daemon's logger: one line per decision, in the format and from the level that the flags name.
 func Logger(f Flags, w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: f.LogLevel}
+	options := &slog.HandlerOptions{Level: f.LogLevel, ReplaceAttr: onlyErrors}
 	if f.LogFormat == JSON {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// onlyErrors leaves out an error that is none: nobody reads "error=<nil>" as good news.
+func onlyErrors(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == "error" && a.Value.Any() == nil {
+		return slog.Attr{}
+	}
+	return a
 }
