@@ -157,6 +157,25 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
+// TestContradictions: values that would go unheard beside others are refused with a sentence.
+func TestContradictions(t *testing.T) {
+	for values, want := range map[string]string{
+		"metrics: {podMonitor: {enabled: true}}":                                     "metrics.podMonitor.enabled: there are no metrics to scrape without metrics.enabled",
+		"rdma: {existingConfigMap: mine, exports: {pairs: true}}":                    "rdma.exports: the chart does not write the configuration mine of rdma.existingConfigMap",
+		"rdma: {existingConfigMap: mine, exports: {variables: [NCCL_IB_HCA]}}":       "set the key \"tandem\" of its resources there",
+		"rdma: {enabled: false, existingConfigMap: mine, exports: {alias: true}}":    "rdma.exports",
+		"metrics: {enabled: true, podMonitor: {enabled: true}}":                      "",
+		"rdma: {existingConfigMap: mine, exports: {pairs: false, variables: []}}":    "",
+		"rdma: {exports: {pairs: true, variables: [NCCL_IB_HCA, UCX_NET_DEVICES]}}":  "",
+		"{rdma: {existingConfigMap: mine}, metrics: {podMonitor: {enabled: false}}}": "",
+	} {
+		_, err := render(t, values)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", values, err, want)
+		}
+	}
+}
+
 // TestFlagsExist: every flag that a manifest sets is one of the program's.
 func TestFlagsExist(t *testing.T) {
 	bin := t.TempDir()

@@ -58,24 +58,29 @@ func set(values map[string]any, flag, text string) error {
 	return strvals.ParseInto(text, values)
 }
 
-// TestDocumentedValues: what the guides say to set beside a command is a value of the chart too.
+// TestDocumentedValues: what the guides say to set, in a command or beside one, are values of the chart too. What stands in one piece of
+// code belongs together.
 func TestDocumentedValues(t *testing.T) {
-	settings := regexp.MustCompile(`(--set(?:-json)?) '?([\w.]+=[^\s'` + "`" + `]+)`)
+	settings := regexp.MustCompile(`(--set(?:-json)?) '?([\w.]+=[^\s']+)`)
 	count := 0
 	for _, file := range docs.Files {
 		content, err := os.ReadFile(filepath.Join("../..", file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range settings.FindAllStringSubmatch(string(content), -1) {
-			count++
+		for code := range strings.FieldsFuncSeq(string(content), func(r rune) bool { return r == '`' || r == '\n' }) {
 			values := map[string]any{}
-			err := set(values, s[1], s[2])
-			if err == nil {
-				_, err = render(t, text(values))
+			for _, s := range settings.FindAllStringSubmatch(code, -1) {
+				count++
+				if err := set(values, s[1], s[2]); err != nil {
+					t.Errorf("%s sets %s: %v", file, s[2], err)
+				}
 			}
-			if err != nil {
-				t.Errorf("%s sets %s: %v", file, s[2], err)
+			if len(values) == 0 {
+				continue
+			}
+			if _, err := render(t, text(values)); err != nil {
+				t.Errorf("%s: %s: %v", file, code, err)
 			}
 		}
 	}

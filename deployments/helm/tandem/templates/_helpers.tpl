@@ -142,14 +142,20 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
   hostPath: {path: {{ .Values.cdi.dir }}, type: DirectoryOrCreate}
 {{- end }}
 
-{{/* What tandem-rdma offers: the configuration, with the exports in every resource that does not say itself what it exports. */}}
-{{- define "tandem.config" -}}
-{{- $config := deepCopy .Values.rdma.config }}
+{{/* What a container is told of its pairs, as JSON; an empty object for nothing. */}}
+{{- define "tandem.exports" -}}
 {{- $exports := dict }}
 {{- range $key, $value := .Values.rdma.exports }}
 {{- if $value }}{{ $_ := set $exports $key $value }}{{ end }}
 {{- end }}
-{{- if $exports }}
+{{- toJson $exports }}
+{{- end }}
+
+{{/* What tandem-rdma offers: the configuration, with the exports in every resource that does not say itself what it exports. */}}
+{{- define "tandem.config" -}}
+{{- $config := deepCopy .Values.rdma.config }}
+{{- with include "tandem.exports" . | fromJson }}
+{{- $exports := . }}
 {{- range $config.resourceList }}
 {{- if not (hasKey . "tandem") }}{{ $_ := set . "tandem" $exports }}{{ end }}
 {{- end }}
