@@ -99,7 +99,15 @@ func (c *coordinator) refusal(pairs []placement.Pair, apart placement.Pair, what
 	if len(owners) > 0 {
 		sentence += ", the others are held by " + strings.Join(owners, ", ")
 	}
-	return sentence + fmt.Sprintf("; without annotation %s: %s the pod would start", intent.AlignmentKey, intent.Required)
+	return sentence + "; " + c.whoRequires()
+}
+
+// whoRequires tells whether the administrator wants pairs on one switch each, or the pod alone.
+func (c *coordinator) whoRequires() string {
+	if c.alignment == intent.Required {
+		return fmt.Sprintf("the plugins' flag --alignment=%s asks that of every pod", intent.Required)
+	}
+	return fmt.Sprintf("without annotation %s: %s the pod would start", intent.AlignmentKey, intent.Required)
 }
 
 // vfsNear counts the VFs on one switch with a GPU, and says who holds those that are not free, but for an allocation's own.

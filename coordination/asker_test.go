@@ -134,7 +134,14 @@ func TestRequiredAlignment(t *testing.T) {
 					break
 				}
 			}
-			wantWords(t, refusal, "refuse 4 ", "only 3 of 4 pairs", "GPU 0000:11:00.0", "NODE", "switch 0000:", "0 of 4 VFs are free", "held by team/greedy/c", intent.AlignmentKey)
+			wantWords(t, refusal, "refuse 4 ", "only 3 of 4 pairs", "GPU 0000:11:00.0", "NODE", "switch 0000:", "0 of 4 VFs are free", "held by team/greedy/c")
+			asks := "without annotation " + intent.AlignmentKey + ": required the pod would start"
+			if a.coordinator.alignment != "" {
+				asks = "the plugins' flag --alignment=required asks that of every pod"
+			}
+			if !strings.HasSuffix(refusal, "; "+asks) {
+				t.Errorf("%q does not say at its end who asks for that: %q", refusal, asks)
+			}
 			if want := map[bool]int{true: 1, false: 2}[known]; asked != want {
 				t.Errorf("%v, known %v: refused at Allocate %d", order, known, asked)
 			}
