@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -25,17 +26,30 @@ func (n podName) String() string {
 	return n.namespace + "/" + n.pod
 }
 
+// whole is the name with the container's, for a sentence.
+func (n podName) whole() string {
+	if n.container != "" {
+		return "container " + n.container + " of pod " + n.String()
+	}
+	return "pod " + n.String()
+}
+
 // explain tells what was decided for a pod. The kubelet is asked about it with Get, which frees nothing, so that the newest
 // pod is known too. The error says why there is nothing to tell.
 func (c *coordinator) explain(ctx context.Context, name podName) ([]*api.Decision, error) {
 	view, known := c.lookAt(ctx, name)
 	var found []decision
+	var containers []string
 	var ours bool
 	c.locked(func() {
 		c.decisions.resolve(view)
-		found, ours = c.decisions.of(name.accepts), c.holdsOurs(view)
+		found, containers, ours = c.decisions.of(name.accepts), c.containersOf(name, view), c.holdsOurs(name, view)
 	})
-	if len(found) == 0 {
+	switch {
+	case len(found) > 0:
+	case len(containers) > 0 && name.container != "" && !slices.Contains(containers, name.container):
+		return nil, fmt.Errorf("explain %s: it is none of the containers that are known of this pod: %s", name.whole(), strings.Join(containers, ", "))
+	default:
 		return nil, nothingToTell(name, view, known, ours)
 	}
 	if name.namespace == "" {
@@ -64,11 +78,24 @@ func (c *coordinator) lookAt(ctx context.Context, name podName) (kubelet.View, b
 	return view, err == nil
 }
 
-// holdsOurs reports whether a view shows a device of a resource that the plugins offer.
-func (c *coordinator) holdsOurs(view kubelet.View) bool {
-	for _, devices := range view.Containers {
-		for name, ids := range devices {
-			if c.ledger.resources[name] != nil && len(ids) > 0 {
+// containersOf names the containers of a pod that a view or the decisions know.
+func (c *coordinator) containersOf(name podName, view kubelet.View) []string {
+	pod := podName{namespace: name.namespace, pod: name.pod}
+	known := map[string]bool{}
+	for container := range view.Containers {
+		known[container.Name] = true
+	}
+	for _, e := range c.decisions.of(pod.accepts) {
+		known[e.container.Name] = true
+	}
+	return slices.Sorted(maps.Keys(known))
+}
+
+// holdsOurs reports whether a view shows a device of a resource that the plugins offer with one of these containers.
+func (c *coordinator) holdsOurs(name podName, view kubelet.View) bool {
+	for container, devices := range view.Containers {
+		for resource, ids := range devices {
+			if name.accepts(container) && c.ledger.resources[resource] != nil && len(ids) > 0 {
 				return true
 			}
 		}
@@ -77,10 +104,7 @@ func (c *coordinator) holdsOurs(view kubelet.View) bool {
 }
 
 func nothingToTell(name podName, view kubelet.View, known, ours bool) error {
-	pod := "pod " + name.String()
-	if name.container != "" {
-		pod = "container " + name.container + " of " + pod
-	}
+	pod := name.whole()
 	switch {
 	case !known:
 		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and this kubelet does not tell about single pods (it does from 1.34 on)", pod, maxDecisions)

@@ -63,19 +63,28 @@ func TestNothingToExplain(t *testing.T) {
 		a.coordinator.decisions.give(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
 	}
 	for name, want := range map[podName]string{
-		{"team", "gone", ""}:  "this node has no such pod",
-		{"", "gone", ""}:      "namespace default has no such pod",
-		{"team", "idle", ""}:  "holds no device",
-		{"team", "idle", "c"}: "container c of pod team/idle",
-		{"team", "train", ""}: "before the last 256 decisions",
+		{"team", "gone", ""}:   "this node has no such pod",
+		{"", "gone", ""}:       "namespace default has no such pod",
+		{"team", "idle", ""}:   "holds no device",
+		{"team", "idle", "c"}:  "explain container c of pod team/idle: it holds no device",
+		{"team", "train", "x"}: "explain container x of pod team/train: it is none of the containers that are known of this pod: worker",
+		{"team", "train", ""}:  "before the last 256 decisions",
 	} {
 		if _, err := a.coordinator.explain(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", name, err, want)
 		}
 	}
+	a.admit(a.add("two"), "sidecar", wish{1, 0})
+	a.coordinator.decisions.give(a.now, &kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "two"}, Name: "init"}, gpus, []string{"z"}, "")
+	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil || !strings.HasSuffix(err.Error(), "known of this pod: init, sidecar") {
+		t.Errorf("a container that neither the kubelet nor a decision knows: %v", err)
+	}
 	a.away = true
 	if _, err := a.coordinator.explain(t.Context(), podName{"team", "train", ""}); err == nil || !strings.Contains(err.Error(), "1.34") {
 		t.Errorf("kubelet without Get: %v", err)
+	}
+	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil || !strings.HasSuffix(err.Error(), "known of this pod: init, sidecar") {
+		t.Errorf("a container that no decision knows, kubelet without Get: %v", err)
 	}
 	twin := func(namespace string) *kubelet.Container {
 		return &kubelet.Container{Pod: kubelet.Pod{Namespace: namespace, Name: "twin"}, Name: "c"}
