@@ -155,7 +155,7 @@ func call[T any](ctx context.Context, runDir string, ask func(api.CoordinationCl
 	case codes.NotFound, codes.InvalidArgument:
 		return answer, errors.New(status.Convert(err).Message())
 	case codes.Unavailable:
-		return answer, fmt.Errorf("ask %s: nobody answers; is a plugin running on this node, with this --run-dir?", SocketPath(runDir))
+		return answer, unanswered(runDir)
 	case codes.Unimplemented:
 		return answer, fmt.Errorf("ask %s: the running plugin is of an older version that does not tell this", SocketPath(runDir))
 	default:

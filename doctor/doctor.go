@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -53,12 +54,13 @@ type Node struct {
 // Examine goes through all checks.
 func Examine(n Node) []Finding {
 	e := &examination{Node: n}
-	e.kubelet, e.findings = readKubelet(n)
+	e.readKubelet()
 	for _, check := range []func(){
 		e.topologyPolicy, e.topologyScope, e.closestNodes, e.manyNodes, e.cpuManager, e.cpuState, e.memoryManager,
 		e.unknownNodes, e.gpuDrivers, e.nothingOffered, e.virtualFunctions, e.links, e.accessControl, e.deviceNodes,
 		e.shapes,
 		e.kubeletSockets, e.stockPlugins, e.checkpoint, e.runFolder,
+		e.rights,
 	} {
 		check()
 	}
@@ -70,6 +72,7 @@ type examination struct {
 	Node
 	kubelet  kubeletConfiguration
 	findings []Finding
+	closed   []string // files and folders that may not be looked at
 }
 
 func (e *examination) find(f Finding) { e.findings = append(e.findings, f) }
@@ -83,10 +86,10 @@ func some(list []string) []string {
 	return append(append([]string{}, list[:few]...), fmt.Sprintf("and %d more", len(list)-few))
 }
 
-// count is "1 VF" or "3 VFs".
+// count is "1 VF" or "3 VFs"; of "file or folder" the plural is "files or folders".
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %ss", n, strings.Replace(what, " or ", "s or ", 1))
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -232,7 +233,8 @@ func (e *examination) links() {
 func (e *examination) deviceNodes() {
 	var missing []string
 	want := func(node, whose string) {
-		if !exists(path.Join(e.DevRoot, node)) {
+		file := path.Join(e.DevRoot, node)
+		if _, err := os.Lstat(file); err != nil && !e.denied(file, err) {
 			missing = append(missing, fmt.Sprintf("/dev/%s of %s", node, whose))
 		}
 	}

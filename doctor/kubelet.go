@@ -6,10 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 )
 
 // kubeletConfiguration is what the kubelet was told, as far as it matters here: keys of KubeletConfiguration (k8s.io/kubelet/config/v1beta1).
@@ -48,42 +45,84 @@ func (n Node) Files() (config, dir string) {
 	return config, dir
 }
 
-// readKubelet reads the configuration as the kubelet does: the file, then the drop-ins in the order of their names, then the flags.
-func readKubelet(n Node) (kubeletConfiguration, []Finding) {
+// readKubelet reads the configuration as the kubelet does: the file, then the drop-ins in their order, then the flags. That it cannot be
+// read is a finding.
+func (e *examination) readKubelet() {
+	k, err := readKubelet(e.Node)
+	var wrong *fileError
+	if e.kubelet = k; !errors.As(err, &wrong) || e.denied(wrong.file, wrong.err) {
+		return
+	}
+	e.find(Finding{
+		ID: "kubelet-config", Severity: Unknown,
+		Summary:  "The kubelet's configuration cannot be read.",
+		Evidence: []string{wrong.Error()},
+		Why:      "It decides whether GPUs and VFs of a container come from the same NUMA nodes at all.",
+		Fix:      []string{"name the file: tandem doctor --kubelet-config FILE (ps -C kubelet -o args shows --config)"},
+	})
+}
+
+// fileError says what is wrong with a file of the configuration.
+type fileError struct {
+	file string
+	err  error
+}
+
+func (e *fileError) Error() string {
+	var path *fs.PathError
+	if errors.As(e.err, &path) {
+		return fmt.Sprintf("%s: %v", e.file, path.Err) // which names the file too
+	}
+	return fmt.Sprintf("%s: %v", e.file, e.err)
+}
+
+func (e *fileError) Unwrap() error { return e.err }
+
+// readKubelet fails with a [fileError].
+func readKubelet(n Node) (kubeletConfiguration, error) {
 	k := kubeletConfiguration{Policy: "none", Scope: "container", CPUPolicy: "none", MemoryPolicy: "None", origin: map[string]string{}}
 	config, dir := n.Files()
-	files := []string{config}
-	if dir != "" {
-		dropIns, _ := filepath.Glob(filepath.Join(dir, "*.conf")) // the pattern is well formed
-		slices.Sort(dropIns)
-		files = append(files, dropIns...)
+	files, err := dropIns(dir)
+	if err != nil {
+		return kubeletConfiguration{}, err
 	}
-	for _, file := range files {
+	for _, file := range append([]string{config}, files...) {
 		err := k.merge(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return kubeletConfiguration{}, []Finding{unreadable(file, err)}
+			return kubeletConfiguration{}, &fileError{file, err}
 		}
 		k.files = append(k.files, file)
 	}
 	k.read = len(k.files) > 0
 	if !k.read {
-		return k, []Finding{unreadable(config, fs.ErrNotExist)}
+		return k, &fileError{config, fs.ErrNotExist}
 	}
 	k.override(runningFlags(n.ProcRoot))
 	return k, nil
 }
 
-func unreadable(file string, err error) Finding {
-	return Finding{
-		ID: "kubelet-config", Severity: Unknown,
-		Summary:  "The kubelet's configuration cannot be read.",
-		Evidence: []string{fmt.Sprintf("%s: %v", file, err)},
-		Why:      "It decides whether GPUs and VFs of a container come from the same NUMA nodes at all.",
-		Fix:      []string{"name the file: tandem doctor --kubelet-config FILE (ps -C kubelet -o args shows --config)"},
+// dropIns are the files of a folder, "" for none, in the order in which the kubelet merges them (mergeKubeletConfigurations in
+// cmd/kubelet/app/server.go).
+func dropIns(dir string) ([]string, error) {
+	if dir == "" {
+		return nil, nil
 	}
+	var files []string
+	at := dir
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		at = path
+		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".conf" {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, &fileError{at, err}
+	}
+	return files, nil
 }
 
 func (k *kubeletConfiguration) merge(file string) error {
@@ -91,14 +130,11 @@ func (k *kubeletConfiguration) merge(file string) error {
 	if err != nil {
 		return err
 	}
-	keys := map[string]any{}
-	if err := errors.Join(yaml.Unmarshal(content, &keys), yaml.Unmarshal(content, k)); err != nil {
-		return err
-	}
-	for key := range keys {
+	keys, err := decode(content, k)
+	for _, key := range keys {
 		k.origin[key] = file
 	}
-	return nil
+	return err
 }
 
 // override takes over the flags that stand above the configuration (cmd/kubelet/app/options of Kubernetes).

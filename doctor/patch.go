@@ -24,11 +24,11 @@ type Setting struct {
 
 // Settings are what a node needs that the kubelet's configuration does not have yet.
 func Settings(n Node) ([]Setting, error) {
-	e := &examination{Node: n}
-	var findings []Finding
-	if e.kubelet, findings = readKubelet(n); len(findings) > 0 {
-		return nil, errors.New(strings.Join(findings[0].Evidence, "; "))
+	k, err := readKubelet(n)
+	if err != nil {
+		return nil, err
 	}
+	e := &examination{Node: n, kubelet: k}
 	e.topologyPolicy()
 	e.topologyScope()
 	e.closestNodes()
@@ -69,10 +69,11 @@ func (e *examination) above(settings []Setting) error {
 
 // StaleState lists the state files that the kubelet would refuse to start with.
 func StaleState(n Node) []string {
-	e := &examination{Node: n}
-	if e.kubelet, e.findings = readKubelet(n); len(e.findings) > 0 {
+	k, err := readKubelet(n)
+	if err != nil {
 		return nil
 	}
+	e := &examination{Node: n, kubelet: k}
 	var stale []string
 	e.cpuState()
 	if len(e.findings) > 0 {

@@ -49,7 +49,7 @@ func (n Node) demands(gpus, vfs int) []coordination.Demand {
 		return demands
 	}
 	e := &examination{Node: n}
-	e.kubelet, _ = readKubelet(n)
+	e.kubelet, _ = readKubelet(n) // without it there is no policy
 	if e.kubelet.CPUPolicy != "static" {
 		return demands
 	}

@@ -16,11 +16,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 )
 
-func exists(file string) bool {
-	_, err := os.Lstat(file)
-	return err == nil
-}
-
 // dialTimeout is how long a socket is given to take a connection: the kernel does that, whatever the process is busy with.
 const dialTimeout = time.Second
 
@@ -36,7 +31,7 @@ func dial(path string) error {
 // kubeletSockets: where plugins register, and where Tandem asks who holds what.
 func (e *examination) kubeletSockets() {
 	registration := filepath.Join(e.KubeletDir, "device-plugins", "kubelet.sock")
-	if err := dial(registration); err != nil {
+	if err := dial(registration); err != nil && !e.denied(registration, err) {
 		e.find(Finding{
 			ID: "kubelet-socket", Severity: Error,
 			Summary:  "The kubelet does not take registrations of device plugins.",
@@ -47,7 +42,7 @@ func (e *examination) kubeletSockets() {
 		return // what else is missing has the same reason
 	}
 	owners := filepath.Join(e.KubeletDir, "pod-resources", "kubelet.sock")
-	if err := dial(owners); err != nil {
+	if err := dial(owners); err != nil && !e.denied(owners, err) {
 		e.find(Finding{
 			ID: "pod-resources", Severity: Warning,
 			Summary:  "The kubelet does not tell which pod holds which devices.",
@@ -65,12 +60,18 @@ var ownSocket = regexp.MustCompile(`-[A-Z2-7]{12}\.sock$`)
 func (e *examination) stockPlugins() {
 	resources := e.registered()
 	for _, folder := range []string{"device-plugins", "plugins_registry"} {
-		entries, _ := os.ReadDir(filepath.Join(e.KubeletDir, folder)) // the second one is not everywhere
+		dir := filepath.Join(e.KubeletDir, folder)
+		entries, err := os.ReadDir(dir) // the second one is not everywhere
+		e.denied(dir, err)
 		for _, entry := range entries {
 			name := entry.Name()
 			plugin := stockPlugin(name, resources)
-			path := filepath.Join(e.KubeletDir, folder, name)
-			if plugin == "" || entry.Type() != fs.ModeSocket || dial(path) != nil {
+			path := filepath.Join(dir, name)
+			if plugin == "" || entry.Type() != fs.ModeSocket {
+				continue
+			}
+			if err := dial(path); err != nil {
+				e.denied(path, err)
 				continue
 			}
 			e.find(Finding{
@@ -109,15 +110,18 @@ func (e *examination) runFolder() {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return // it is made
+	case e.denied(e.RunDir, err):
+		return
 	case err != nil:
 		problem = err.Error()
 	case !info.IsDir():
 		problem = fmt.Sprintf("%s is no folder: %s", e.RunDir, info.Mode())
-	case owner(info) != os.Geteuid():
+	case owner(info) != os.Geteuid() && owner(info) != 0: // the daemons are root, or who looks
 		problem = fmt.Sprintf("%s is owned by user %d", e.RunDir, owner(info))
 	default:
-		err := coordination.CheckSocketPlace(coordination.SocketPath(e.RunDir))
-		if err == nil {
+		socket := coordination.SocketPath(e.RunDir)
+		err := coordination.CheckSocketPlace(socket)
+		if err == nil || e.denied(socket, err) {
 			return
 		}
 		problem = err.Error()

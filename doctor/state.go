@@ -26,7 +26,7 @@ func (e *examination) staleState(name, id, policy string) *stateFile {
 	}
 	path := filepath.Join(e.KubeletDir, name)
 	content, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || e.denied(path, err) {
 		return nil
 	}
 	var state struct {

@@ -21,6 +21,10 @@ type examiner struct {
 	fix    fixer
 }
 
+const doctorExitCodes = `  3  there is an error or a warning
+  4  there is neither, and something could not be read or told (unknown)
+`
+
 func newDoctor() *cobra.Command {
 	x := examiner{format: oneOf(asTable, asJSON)}
 	cmd := &cobra.Command{
@@ -34,7 +38,7 @@ only shows the difference until --apply is given too.
 Request shapes are judged for an empty node by the kubelet's own rules, for the VFs that config.json selects (--config) and as it
 offers them. Without it they are those of all NICs with RDMA, each with its NUMA node, and the verdict is a guess.
 
-The exit code is 0 where nothing was found, and 3 where there is an error or a warning.`,
+What may not be read is said, and is not taken for damage. It needs root's rights for all that it looks at.`,
 		Example: `  tandem doctor
   tandem doctor --config /etc/pcidp/config.json --cpus 16 -o json
   tandem doctor --fix-kubelet
@@ -42,8 +46,9 @@ The exit code is 0 where nothing was found, and 3 where there is an error or a w
   tandem doctor --rollback-kubelet
   kubectl debug node/NODE -it --profile=sysadmin --image=tandem -- \
     tandem doctor --dev-root=/host/dev --kubelet-dir=/host/var/lib/kubelet --run-dir=/host/run/tandem`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
+		Args:        noArguments,
+		Annotations: map[string]string{moreExitCodes: doctorExitCodes},
+		RunE:        func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
 	}
 	x.register(cmd)
 	return cmd
@@ -86,10 +91,20 @@ func (x *examiner) run(cmd *cobra.Command) error {
 	} else if _, err := cmd.OutOrStdout().Write(report(findings)); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }) {
-		return foundError{}
+	return verdict(findings)
+}
+
+// verdict is nil where nothing was found.
+func verdict(findings []doctor.Finding) error {
+	known := func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }
+	switch {
+	case slices.ContainsFunc(findings, known):
+		return foundError{exitFound}
+	case len(findings) > 0:
+		return foundError{exitUnknown}
+	default:
+		return nil
 	}
-	return nil
 }
 
 // read takes the machine over from sysfs.

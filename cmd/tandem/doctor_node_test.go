@@ -188,6 +188,9 @@ func (s *sick) findings() []doctor.Finding {
 		s.t.Fatalf("%v: exit code %d, %s%s", err, code, stdout, stderr)
 	}
 	want := exitOK
+	if len(findings) > 0 {
+		want = exitUnknown
+	}
 	if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Severity != doctor.Unknown }) {
 		want = exitFound
 	}

@@ -10,26 +10,30 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 )
 
-// Exit codes.
+// Exit codes; the last two are doctor's.
 const (
-	exitOK    = 0
-	exitError = 1
-	exitUsage = 2
-	exitFound = 3
+	exitOK      = 0
+	exitError   = 1
+	exitUsage   = 2
+	exitFound   = 3
+	exitUnknown = 4
 )
+
+// moreExitCodes is the annotation of a command that has exit codes of its own, for its help.
+const moreExitCodes = "exit codes"
 
 const exitCodes = `
 Exit codes:
   0  done
   1  cannot be done: the last line on standard error says why
   2  the command line is wrong
-`
+{{index .Annotations "` + moreExitCodes + `"}}`
 
 // usageError is an error of the command line.
 type usageError struct{ error }
 
-// foundError says that doctor has printed findings.
-type foundError struct{}
+// foundError says that doctor has printed findings, and with which exit code it ends.
+type foundError struct{ code int }
 
 func (foundError) Error() string { return "there are findings" }
 
@@ -43,11 +47,12 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	command, err := root.ExecuteC()
 	var wrong usageError
+	var found foundError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, foundError{}):
-		return exitFound
+	case errors.As(err, &found):
+		return found.code
 	case errors.As(err, &wrong):
 		fmt.Fprintf(stderr, "%s: %v; see %[1]s --help\n", command.CommandPath(), err)
 		return exitUsage

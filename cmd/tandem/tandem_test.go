@@ -87,6 +87,12 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	}
+	if help := succeed(t, "doctor", "--help"); !strings.HasSuffix(help, "\n"+doctorExitCodes) {
+		t.Errorf("tandem doctor --help does not end with its own exit codes:\n%s", help)
+	}
+	if help := succeed(t, "topo", "--help"); strings.Contains(help, doctorExitCodes) {
+		t.Errorf("tandem topo --help has doctor's exit codes:\n%s", help)
+	}
 	if overview := succeed(t); !strings.Contains(overview, "  topo        Show how near") {
 		t.Errorf("tandem prints:\n%s", overview)
 	}

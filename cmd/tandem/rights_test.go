@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// asCommand is set where the test's program is to be tandem itself.
+const asCommand = "TANDEM_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// runAsNobody runs tandem without root's rights.
+func runAsNobody(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	const nobody = 65534
+	var out, problems bytes.Buffer
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), problems.String()
+}
+
+// close takes everybody's rights to files and folders.
+func (s *sick) close(names ...string) {
+	s.t.Helper()
+	s.check(os.Chmod(s.root, 0o755))
+	for _, name := range names {
+		s.check(os.Chmod(s.path(name), 0))
+		s.t.Cleanup(func() { _ = os.Chmod(s.path(name), 0o700) }) // to be removed
+	}
+}
+
+// TestQuestionsWithoutRights: who may not ask hears that, and not that nobody is there.
+func TestQuestionsWithoutRights(t *testing.T) {
+	t.Parallel()
+	for _, closed := range []string{"run", "run/coordination.sock"} {
+		s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
+		runPlugins(t, s.path("run"))
+		s.check(os.Chmod(s.path("run"), 0o755))
+		s.close(closed)
+		for _, args := range [][]string{{"status"}, {"explain", "team/train-0"}} {
+			code, stdout, stderr := runAsNobody(t, append(args, "--run-dir", s.path("run"))...)
+			if code != exitError || stdout != "" || !strings.Contains(stderr, "has no right to; be root") || strings.Contains(stderr, "nobody answers") {
+				t.Errorf("%s closed: %s: exit code %d, %q, %q", closed, args[0], code, stdout, stderr)
+			}
+		}
+	}
+}
+
+// TestDoctorWithoutRights: what may not be read is neither damaged nor missing. Nothing is to be done about it but to be root.
+func TestDoctorWithoutRights(t *testing.T) {
+	t.Parallel()
+	sys := sysfs(t, "oci-mi300x-derived", 1)
+	for name, closed := range map[string][]string{
+		"as on a node": {"run", "kubelet/device-plugins", "kubelet/pod-resources", "kubelet/cpu_manager_state", "kubelet/memory_manager_state"},
+		"more":         {"kubelet", "dev"},
+		"drop-ins":     {"drop-ins"},
+		"a drop-in":    {"drop-ins/90-cloud.conf"},
+		"checkpoint":   {"kubelet/device-plugins/kubelet_internal_checkpoint"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := layOut(t, sys)
+			runPlugins(t, s.path("run"))
+			s.check(os.Chmod(s.path("run"), 0o755))
+			s.checkpoint(`{"tandem.dev/rdma_vf": ["` + ociVF0 + `"]}`)
+			s.write("drop-ins/90-cloud.conf", healthyKubelet)
+			s.with("--kubelet-config-dir", s.path("drop-ins"))
+			s.close(closed...)
+			code, stdout, stderr := runAsNobody(t, s.command()...)
+			if code != exitUnknown || stderr != "" || strings.Count(stdout, "UNKNOWN no-right: ") != 1 || !strings.Contains(stdout, "\n1 found: ") {
+				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+			}
+			for _, word := range []string{"rm ", "damaged", "No such", "systemctl"} {
+				if strings.Contains(stdout, word) {
+					t.Errorf("%q is said of what cannot be read:\n%s", word, stdout)
+				}
+			}
+			for _, name := range closed {
+				if !strings.Contains(stdout, s.path(name)) && len(closed) < 5 {
+					t.Errorf("%s is not named:\n%s", name, stdout)
+				}
+			}
+		})
+	}
+}
+
+// TestDoctorsOwnFolder: the folder is root's on every node; others who look at it find nothing wrong with that.
+func TestDoctorsOwnFolder(t *testing.T) {
+	t.Parallel()
+	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
+	s.check(os.Chmod(s.root, 0o755))
+	s.check(os.Mkdir(s.path("run"), 0o755))
+	if code, stdout, stderr := runAsNobody(t, s.command()...); code != exitOK && code != exitUnknown || strings.Contains(stdout, "run-folder") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+}

@@ -1,0 +1,32 @@
+package doctor_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/doctor"
+)
+
+const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+// TestWrongConfigurations: what is wrong with a file is said once, with the file and the line.
+func TestWrongConfigurations(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]string{
+		header + "topologyManagerPolicyOptions: [a]\n":      "line 3: the value of topologyManagerPolicyOptions cannot be an array",
+		header + "topologyManagerPolicy: [\n":               "yaml: line 3: did not find expected node content",
+		header + "topologyManagerScope: 'pod\nmaxPods: 1\n": "yaml: line 3: found unexpected end of stream",
+		"just words\n": "it is no object of keys and values",
+	} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "config.yaml")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := doctor.Settings(doctor.Node{KubeletDir: dir}); err == nil || err.Error() != file+": "+want {
+			t.Errorf("%q: %v, want %q", strings.TrimPrefix(content, header), err, want)
+		}
+	}
+}
