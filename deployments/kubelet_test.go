@@ -15,7 +15,7 @@ import (
 )
 
 // busybox stands in for the image's: nsenter runs on a node that is a folder, timeout (of wget) tells how its kubelet is. The kubelet dies of the first
-// restart where the file "dies" says so.
+// restart where the file "dies" says so, and its process is gone too where "kills" does.
 const busybox = `#!/bin/sh
 case $1 in
 timeout) [ -e NODE/dead ] || echo ok ;;
@@ -28,6 +28,7 @@ nsenter)
 		echo restart >>NODE/log
 		rm -f NODE/dead
 		[ ! -e NODE/dies ] || mv NODE/dies NODE/dead
+		[ ! -e NODE/kills ] || rm -r NODE/proc NODE/kills
 		;;
 	/proc/*/root/usr/bin/tandem\ *)
 		shift
@@ -131,6 +132,33 @@ func TestKubeletOfNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("back", false, back, "fixed") // there is no earlier file
+}
+
+// A kubelet with a folder of drop-ins gets one more there. When it dies of that, it does not tell any more where the folder is.
+func TestDropInOfNode(t *testing.T) {
+	n := newKubeletNode(t)
+	const own = "drop-ins/99-tandem.conf"
+	n.write("drop-ins/10-cloud.conf", strings.Replace(unfixed, "maxPods: 42", "topologyManagerPolicy: none", 1))
+	n.write("proc/7/comm", "kubelet\n")
+	n.write("proc/7/cmdline", "kubelet\x00--config="+n.path("kubelet/config.yaml")+"\x00--config-dir\x00"+n.path("drop-ins")+"\x00")
+	expect := func(action string, wantDone, wantOwn bool, wantLog string) {
+		t.Helper()
+		done, said, log := n.run(action)
+		fixed := strings.Contains(n.read(own), "topologyManagerPolicy: restricted\n")
+		if done != wantDone || fixed != wantOwn || n.read("kubelet/config.yaml") != unfixed {
+			t.Errorf("%s: ready: %t\n%s\n%s:\n%s", action, done, said, own, n.read(own))
+		}
+		if diff := cmp.Diff(wantLog, log); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", action, diff)
+		}
+	}
+	const fix, back = "tandem doctor --fix-kubelet --apply\n", "tandem doctor --rollback-kubelet\n"
+	expect("fix", true, true, fix+"restart\n")
+	expect("fix", true, true, fix)
+	expect("back", true, false, back+"restart\n")
+	n.write("dies", "")
+	n.write("kills", "") // and its command line is gone with it
+	expect("fix", false, false, fix+"restart\ntandem doctor --rollback-kubelet --kubelet-config=/kubelet/config.yaml --kubelet-config-dir=/drop-ins\nrestart\n")
 }
 
 // The nodes are drained one after the other, and the first that does not get well stops the rest.

@@ -10,6 +10,27 @@ import (
 	lenient "sigs.k8s.io/yaml"
 )
 
+// What a file of the kubelet's configuration says that it is. The kubelet does not start with one that says something else, nor do drop-ins go
+// without (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
+const (
+	configKind    = "KubeletConfiguration"
+	configVersion = "kubelet.config.k8s.io/v1beta1"
+)
+
+// ofKubelet refuses what is of another program, or of a version whose keys are not known here.
+func ofKubelet(top *yaml.Node) error {
+	says := func(key string) string {
+		if value, _ := lookup(top, key); value != nil && value.Value != "" {
+			return value.Value
+		}
+		return "none"
+	}
+	if kind, version := says("kind"), says("apiVersion"); kind != configKind || version != configVersion {
+		return fmt.Errorf("it is no %s of %s: its kind is %s, its apiVersion %s", configKind, configVersion, kind, version)
+	}
+	return nil
+}
+
 // decode reads a KubeletConfiguration and returns the keys that it sets. Errors name the line.
 func decode(content []byte, into any) (keys []string, err error) {
 	var document yaml.Node
@@ -19,6 +40,9 @@ func decode(content []byte, into any) (keys []string, err error) {
 	top := mapping(&document)
 	if top == nil {
 		return nil, errors.New("it is no object of keys and values")
+	}
+	if err := ofKubelet(top); err != nil {
+		return nil, err
 	}
 	err = lenient.Unmarshal(content, into)
 	var wrong *json.UnmarshalTypeError

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -14,78 +13,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 )
-
-// Setting is a key of the kubelet's configuration and the value that it is to have: a string, or an object of strings, whose other
-// keys stay.
-type Setting struct {
-	Key   string
-	Value any
-}
-
-// Settings are what a node needs that the kubelet's configuration does not have yet.
-func Settings(n Node) ([]Setting, error) {
-	k, err := readKubelet(n)
-	if err != nil {
-		return nil, err
-	}
-	e := &examination{Node: n, kubelet: k}
-	e.topologyPolicy()
-	e.topologyScope()
-	e.closestNodes()
-	e.cpuManager()
-	found := map[string]bool{}
-	for _, f := range e.findings {
-		found[f.ID] = true
-	}
-	if e.kubelet.Policy == "none" { // under which these two are not looked at
-		found["topology-scope"] = e.kubelet.Scope != "container"
-		found["closest-nodes"] = len(e.Tree.NUMANodes()) > 2 && e.kubelet.PolicyOptions["prefer-closest-numa-nodes"] != "true"
-	}
-	var settings []Setting
-	add := func(id, key string, value any) {
-		if found[id] {
-			settings = append(settings, Setting{key, value})
-		}
-	}
-	add("topology-policy", "topologyManagerPolicy", "restricted")
-	add("topology-scope", "topologyManagerScope", "container")
-	add("closest-nodes", "topologyManagerPolicyOptions", map[string]string{"prefer-closest-numa-nodes": "true"})
-	add("cpu-manager", "cpuManagerPolicy", "static")
-	if reserved, err := e.reserved(); found["reserved-cpus"] || found["cpu-manager"] && (err != nil || len(reserved) == 0) {
-		settings = append(settings, Setting{"reservedSystemCPUs", e.suggestedCPUs()})
-	}
-	return settings, e.above(settings)
-}
-
-// above names what the configuration itself cannot change: a flag or a drop-in stands above it.
-func (e *examination) above(settings []Setting) error {
-	for _, s := range settings {
-		if origin, ok := e.kubelet.origin[s.Key]; ok && origin != e.kubelet.files[0] {
-			return fmt.Errorf("%s is set by %s, which stands above %s: change it there", s.Key, origin, e.kubelet.files[0])
-		}
-	}
-	return nil
-}
-
-// StaleState lists the state files that the kubelet would refuse to start with.
-func StaleState(n Node) []string {
-	k, err := readKubelet(n)
-	if err != nil {
-		return nil
-	}
-	e := &examination{Node: n, kubelet: k}
-	var stale []string
-	e.cpuState()
-	if len(e.findings) > 0 {
-		stale = append(stale, filepath.Join(n.KubeletDir, "cpu_manager_state"))
-	}
-	e.findings = nil
-	e.staleState("memory_manager_state", "memory-state", e.kubelet.MemoryPolicy)
-	if len(e.findings) > 0 {
-		stale = append(stale, filepath.Join(n.KubeletDir, "memory_manager_state"))
-	}
-	return stale
-}
 
 // Patch gives a kubelet configuration, YAML or JSON, these settings. Comments, the order of keys and all other keys stay as they are.
 // What would say anything else than that is an error.

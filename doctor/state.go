@@ -99,3 +99,23 @@ func (e *examination) cpuState() {
 		stale("The CPUs in cpu_manager_state are not those of the machine.", "CPUs of this machine: "+all.String())
 	}
 }
+
+// StaleState lists the state files that the kubelet would refuse to start with.
+func StaleState(n Node) []string {
+	k, err := readKubelet(n)
+	if err != nil {
+		return nil
+	}
+	e := &examination{Node: n, kubelet: k}
+	var stale []string
+	e.cpuState()
+	if len(e.findings) > 0 {
+		stale = append(stale, filepath.Join(n.KubeletDir, "cpu_manager_state"))
+	}
+	e.findings = nil
+	e.staleState("memory_manager_state", "memory-state", e.kubelet.MemoryPolicy)
+	if len(e.findings) > 0 {
+		stale = append(stale, filepath.Join(n.KubeletDir, "memory_manager_state"))
+	}
+	return stale
+}

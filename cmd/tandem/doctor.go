@@ -32,8 +32,8 @@ func newDoctor() *cobra.Command {
 		Short: "Say what stands between this node and GPUs and VFs on the same switch",
 		Long: `Look at this node's hardware, its kubelet's configuration and state, and its sockets, and say what stands between it and
 pods whose GPUs and VFs share a switch: each finding with what was seen, why it matters and how to put it right. Run it as root on
-the node, or in a debug container. It changes nothing; --fix-kubelet patches the kubelet's configuration, and even that
-only shows the difference until --apply is given too.
+the node, or in a debug container. It changes nothing; --fix-kubelet patches the kubelet's configuration, or writes a file of its
+own into the kubelet's folder of drop-ins where it has one (--config-dir), and even that only shows the difference until --apply is given too.
 
 Request shapes are judged for an empty node by the kubelet's own rules, for the VFs that config.json selects (--config) and as it
 offers them. Without it they are those of all NICs with RDMA, each with its NUMA node, and the verdict is a guess.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -18,13 +17,16 @@ import (
 // backup is what a file is called that was there before.
 const backup = ".before-tandem"
 
+// ownMode is the mode of the file of our own; it holds no secret.
+const ownMode = 0o644
+
 // fixer patches the kubelet's configuration.
 type fixer struct{ fix, apply, rollback bool }
 
 func (f *fixer) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.fix, "fix-kubelet", false, "show how the kubelet's configuration has to change")
-	flags.BoolVar(&f.apply, "apply", false, "with --fix-kubelet: change it, after a copy to FILE"+backup)
-	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "put that copy back")
+	flags.BoolVar(&f.apply, "apply", false, "with --fix-kubelet: change it, after a copy to FILE"+backup+"; where the kubelet has a folder of drop-ins, by "+doctor.DropIn+" there")
+	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "put that copy back, and remove that drop-in")
 }
 
 // run does what the flags say; false where they say nothing.
@@ -51,22 +53,44 @@ func (f *fixer) patch(out io.Writer, x *examiner) error {
 	if err != nil {
 		return fmt.Errorf("decide what the kubelet's configuration lacks: %w", err)
 	}
-	file, _ := x.node.Files()
-	before, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("read the kubelet's configuration: %w", err)
-	}
-	after, err := doctor.Patch(before, settings)
-	if err != nil {
-		return fmt.Errorf("patch %s: %w", file, err)
-	}
-	if bytes.Equal(before, after) {
+	file, own := x.node.Target()
+	if len(settings) == 0 {
 		fmt.Fprintf(out, "%s needs no change.\n", file)
 		return nil
+	}
+	before, err := os.ReadFile(file)
+	base := before
+	switch {
+	case own && errors.Is(err, fs.ErrNotExist):
+		base = []byte(doctor.NewDropIn)
+	case err != nil:
+		return fmt.Errorf("read the kubelet's configuration: %w", err)
+	}
+	after, err := doctor.Patch(base, settings)
+	if err != nil {
+		return fmt.Errorf("patch %s: %w", file, err)
 	}
 	fmt.Fprintf(out, "--- %s\n+++ %s, patched\n%s", file, file, doctor.Diff(before, after))
 	if !f.apply {
 		fmt.Fprintf(out, "\nNothing was changed. Drain the node, then: tandem doctor --fix-kubelet --apply && systemctl restart kubelet\n")
+		return nil
+	}
+	if err := change(out, x, before, after); err != nil {
+		return err
+	}
+	return finish(out, x)
+}
+
+// change writes the file that settings go into.
+func change(out io.Writer, x *examiner, before, after []byte) error {
+	file, own := x.node.Target()
+	config, dir := x.node.Files()
+	wayBack := "tandem doctor --rollback-kubelet --kubelet-config=" + config
+	if own {
+		if err := writeDurably(file, after, ownMode); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "\nChanged: %s is our own.\nThe way back: %s --kubelet-config-dir=%s\n", file, wayBack, dir)
 		return nil
 	}
 	if err := keep(file, before); err != nil {
@@ -75,8 +99,8 @@ func (f *fixer) patch(out io.Writer, x *examiner) error {
 	if err := replace(file, after); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\nChanged. What was there before is in %s%s.\n", file, backup)
-	return finish(out, x)
+	fmt.Fprintf(out, "\nChanged. What was there before is in %s%s.\nThe way back: %s\n", file, backup, wayBack)
+	return nil
 }
 
 // keep copies a file, unless an earlier copy is there: that is of what its owner wrote.
@@ -135,24 +159,64 @@ func finish(out io.Writer, x *examiner) error {
 	return nil
 }
 
+// rollBack removes the file of our own and puts the copy back, whichever there is.
 func rollBack(out io.Writer, x *examiner) error {
-	file, _ := x.node.Files()
-	before, err := os.ReadFile(file + backup)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("roll back: there is no %s%s: nothing was changed by tandem doctor", file, backup)
-	}
+	config, dir := x.node.Files()
+	removed, err := removeOwn(out, dir)
 	if err != nil {
-		return fmt.Errorf("roll back: %w", err)
-	}
-	if err := replace(file, before); err != nil {
 		return err
 	}
-	if err := os.Remove(file + backup); err != nil {
-		return fmt.Errorf("roll back: %w", err)
+	restored, err := restore(out, config)
+	if err != nil {
+		return err
 	}
-	fmt.Fprintf(out, "%s is what it was.\n", file)
+	if !removed && !restored {
+		return fmt.Errorf("roll back: nothing was changed by tandem doctor: there is no %s%s%s; where the kubelet reads others: --kubelet-config, --kubelet-config-dir",
+			config, backup, orOwn(dir))
+	}
 	if err := x.read(); err != nil {
 		return err
 	}
 	return finish(out, x)
+}
+
+func orOwn(dir string) string {
+	if dir == "" {
+		return ""
+	}
+	return " and no " + filepath.Join(dir, doctor.DropIn)
+}
+
+// removeOwn removes the file of our own, where there is a folder of drop-ins and it is in it.
+func removeOwn(out io.Writer, dir string) (removed bool, err error) {
+	if dir == "" {
+		return false, nil
+	}
+	file := filepath.Join(dir, doctor.DropIn)
+	if err := os.Remove(file); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("roll back: %w", err)
+	}
+	fmt.Fprintf(out, "%s is gone.\n", file)
+	return true, nil
+}
+
+// restore puts the copy of a file back, where there is one.
+func restore(out io.Writer, file string) (restored bool, err error) {
+	before, err := os.ReadFile(file + backup)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("roll back: %w", err)
+	}
+	if err := replace(file, before); err != nil {
+		return false, err
+	}
+	if err := os.Remove(file + backup); err != nil {
+		return false, fmt.Errorf("roll back: %w", err)
+	}
+	fmt.Fprintf(out, "%s is what it was.\n", file)
+	return true, nil
 }

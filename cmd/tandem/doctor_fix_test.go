@@ -9,6 +9,7 @@ import (
 )
 
 const plainKubelet = `# of the cloud
+apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 topologyManagerPolicy: none # for now
 kubeReserved:
@@ -16,6 +17,7 @@ kubeReserved:
 `
 
 const fixedKubelet = `# of the cloud
+apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 topologyManagerPolicy: restricted # for now
 kubeReserved:
@@ -122,5 +124,68 @@ func TestFixKubeletErrors(t *testing.T) {
 	code, _, stderr := run(s.command("--fix-kubelet")...)
 	if want := "topologyManagerPolicy is set by the kubelet's flag --topology-manager-policy, which stands above"; code != exitError || !strings.Contains(stderr, want) {
 		t.Errorf("exit code %d, %q, want %q", code, stderr, want)
+	}
+}
+
+// TestFixKubeletLeavesOthersAlone: what is no configuration of the kubelet's is not patched.
+func TestFixKubeletLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
+	s := unfixed(t)
+	for name, content := range map[string]string{
+		"proxy":   "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\n",
+		"version": "apiVersion: kubelet.config.k8s.io/v2\nkind: KubeletConfiguration\n",
+		"neither": "mode: nftables\n",
+		"empty":   "",
+	} {
+		s.write(name, content)
+		code, stdout, stderr := run(s.command("--fix-kubelet", "--apply", "--kubelet-config", s.path(name))...)
+		if code != exitError || stdout != "" || !strings.Contains(stderr, s.path(name)+": it is no ") || s.read(name) != content || s.has(name+backup) {
+			t.Errorf("%s: exit code %d, %q, %q; the file is\n%s", name, code, stdout, stderr, s.read(name))
+		}
+	}
+}
+
+// TestFixKubeletWithDropIns: where the kubelet reads a folder of drop-ins, a file of our own is put there, and all others stay as they are.
+func TestFixKubeletWithDropIns(t *testing.T) {
+	t.Parallel()
+	s := unfixed(t)
+	const own, cloud = "kubelet.d/99-tandem.conf", kubeletKind + "topologyManagerPolicy: best-effort\ntopologyManagerPolicyOptions: {max-allowable-numa-nodes: \"16\"}\n"
+	s.write("kubelet.d/90-cloud.conf", cloud)
+	s.write("proc/7/comm", "kubelet\n")
+	s.write("proc/7/cmdline", "kubelet\x00--config="+s.path("kubelet/config.yaml")+"\x00--config-dir="+s.path("kubelet.d")+"\x00")
+	if shown := succeed(t, s.command("--fix-kubelet")...); !strings.Contains(shown, "+topologyManagerPolicy: restricted\n") || s.has(own) {
+		t.Errorf("a dry run shows\n%s", shown)
+	}
+	applied := succeed(t, s.command("--fix-kubelet", "--apply")...)
+	for _, want := range []string{"--- " + s.path(own), "+kind: KubeletConfiguration\n", "Removed ", "systemctl restart kubelet"} {
+		if !strings.Contains(applied, want) {
+			t.Errorf("%q is not in\n%s", want, applied)
+		}
+	}
+	if s.read("kubelet/config.yaml") != plainKubelet || s.read("kubelet.d/90-cloud.conf") != cloud || s.has("kubelet/config.yaml"+backup) {
+		t.Error("a file of somebody else's was changed")
+	}
+	s.cpuState("static", s.allCPUs())
+	if got := s.findings(); len(got) > 0 {
+		t.Errorf("after the fix there is still:\n%s", report(got))
+	}
+	if again := succeed(t, s.command("--fix-kubelet", "--apply")...); again != s.path(own)+" needs no change.\n" {
+		t.Errorf("applied twice:\n%s", again)
+	}
+	s.write("kubelet/config.yaml", strings.Replace(plainKubelet, "cpu: 500m", "memory: 1Gi", 1)) // no CPUs are reserved any more
+	if more := succeed(t, s.command("--fix-kubelet", "--apply")...); !strings.Contains(more, "+reservedSystemCPUs: ") || !strings.Contains(s.read(own), "restricted") {
+		t.Errorf("more settings:\n%s\nin\n%s", more, s.read(own))
+	}
+	s.remove("proc") // the kubelet is dead
+	if code, _, stderr := run(s.command("--rollback-kubelet")...); code != exitError || !strings.Contains(stderr, "--kubelet-config-dir") {
+		t.Errorf("rolled back without the folder: exit code %d, %q", code, stderr)
+	}
+	if back := succeed(t, s.command("--rollback-kubelet", "--kubelet-config-dir", s.path("kubelet.d"))...); !strings.Contains(back, s.path(own)+" is gone.") || s.has(own) {
+		t.Errorf("rolled back:\n%s", back)
+	}
+	s.write("kubelet.d/99-zone.conf", kubeletKind+"topologyManagerPolicy: none\n")
+	code, _, stderr := run(s.command("--fix-kubelet", "--kubelet-config-dir", s.path("kubelet.d"))...)
+	if want := "set by " + s.path("kubelet.d/99-zone.conf") + ", which stands above " + s.path(own); code != exitError || !strings.Contains(stderr, want) {
+		t.Errorf("a drop-in behind ours: exit code %d, %q, want %q", code, stderr, want)
 	}
 }

@@ -22,10 +22,11 @@ type sick struct {
 	args []string
 }
 
-const healthyKubelet = `# of kubeadm
-apiVersion: kubelet.config.k8s.io/v1beta1
+const kubeletKind = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-topologyManagerPolicy: restricted
+`
+
+const healthyKubelet = "# of kubeadm\n" + kubeletKind + `topologyManagerPolicy: restricted
 topologyManagerScope: container
 topologyManagerPolicyOptions:
   prefer-closest-numa-nodes: "true"

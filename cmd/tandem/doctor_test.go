@@ -65,12 +65,19 @@ var faults = []struct {
 		s.write("proc/812/cmdline", "/usr/bin/kubelet\x00--topology-manager-policy=none\x00--v\x002\x00")
 	}, "topology-policy", "--topology-manager-policy"},
 	{"policy in a drop-in", func(s *sick) {
-		s.write("kubelet.d/10-base.conf", "topologyManagerPolicy: restricted\n")
-		s.write("kubelet.d/90-cloud.conf", "topologyManagerPolicy: best-effort\n")
+		s.write("kubelet.d/10-base.conf", kubeletKind+"topologyManagerPolicy: restricted\n")
+		s.write("kubelet.d/90-cloud.conf", kubeletKind+"topologyManagerPolicy: best-effort\n")
 		s.with("--kubelet-config-dir", s.path("kubelet.d"))
 	}, "topology-policy", "90-cloud.conf"},
 	{"scope pod", func(s *sick) { s.kubelet("Scope: container", "Scope: pod") }, "topology-scope", "pod"},
 	{"no configuration", func(s *sick) { s.remove("kubelet/config.yaml") }, "kubelet-config", "config.yaml"},
+	{"policy in a drop-in of a folder below", func(s *sick) {
+		s.write("kubelet.d/90/cloud.conf", kubeletKind+"topologyManagerPolicy: best-effort\n")
+		s.with("--kubelet-config-dir", s.path("kubelet.d"))
+	}, "topology-policy", "cloud.conf"},
+	{"somebody else's configuration", func(s *sick) {
+		s.write("kubelet/config.yaml", "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n")
+	}, "kubelet-config", "kind is KubeProxyConfiguration"},
 	{"broken configuration", func(s *sick) { s.write("kubelet/config.yaml", "topologyManagerPolicy: [") }, "kubelet-config", "config.yaml"},
 	{"ten NUMA nodes", func(s *sick) { s.write("sys/devices/system/node/online", "0-9\n") }, "many-numa-nodes", "10 NUMA nodes"},
 

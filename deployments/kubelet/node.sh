@@ -23,9 +23,9 @@ well() {
 	done
 }
 
-# change runs tandem doctor with these flags and restarts the kubelet where it says that this is needed. Then changed is its file: a kubelet
-# that is dead does not tell any more which one it reads.
-changed=
+# change runs tandem doctor with these flags and restarts the kubelet where it says that this is needed. Then back is what undoes it: a
+# kubelet that is dead does not tell any more which files it reads.
+back=
 change() {
 	said=$(on_node "$tandem" doctor "$@" 2>&1)
 	code=$?
@@ -33,7 +33,7 @@ change() {
 	[ $code = 0 ] || return 1
 	case $said in
 	*"Now: systemctl restart kubelet"*)
-		changed=$(echo "$said" | busybox sed -n 's/^--- //p')
+		back=$(echo "$said" | busybox sed -n 's/^The way back: tandem doctor //p')
 		on_node systemctl restart kubelet
 		;;
 	esac
@@ -42,9 +42,9 @@ change() {
 case $1 in
 fix)
 	change --fix-kubelet --apply && well && : >"$2" && exit 0
-	if [ -n "$changed" ]; then
+	if [ -n "$back" ]; then
 		echo "The kubelet is not well: putting its configuration back."
-		change --rollback-kubelet --kubelet-config="$changed" && well && echo "It is well again with its old configuration."
+		change $back && well && echo "It is well again with its old configuration."
 	fi
 	;;
 back)
