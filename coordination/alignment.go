@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,26 +11,48 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// misaligned says in one sentence why a container must not have the devices that it is being given: alignment is required of its pod, and
+// refusal is why a container must not have the devices that the kubelet gives it; the zero value is none.
+type refusal struct {
+	said   string   // one sentence for all who can read the pod: it names no other one
+	owners []string // who has what it lacks, for the log and "tandem explain"
+}
+
+// full is the sentence with the owners.
+func (r refusal) full() string {
+	if len(r.owners) == 0 {
+		return r.said
+	}
+	return r.said + "; held by " + strings.Join(r.owners, ", ")
+}
+
+// misaligned says why a container must not have the devices that it is being given: alignment is required of its pod, and
 // not all its pairs are on one switch each. It is said when the container has all that it wants, or at once where that is known and
 // the best plan for the rest does not do; never on a guess.
-func (c *coordinator) misaligned(g grant) string {
-	alignment, a := c.alignment, g.allocation
-	if a.asker != nil && a.asker.pod.Alignment != "" {
-		alignment = a.asker.pod.Alignment
+func (c *coordinator) misaligned(g grant) refusal {
+	if !c.requires(g.allocation) {
+		return refusal{}
 	}
-	if alignment != intent.Required {
-		return ""
-	}
-	pairs := c.pairs(a, g.sure())
+	pairs := c.pairs(g.allocation, g.sure())
 	if p := g.plan; pairs == nil && p != nil && p.asker != nil && p.asker.exact {
 		pairs = p.pairs
 	}
 	apart := slices.IndexFunc(pairs, func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() })
 	if apart < 0 {
-		return ""
+		return refusal{}
 	}
-	return c.refusal(pairs, pairs[apart], fmt.Sprintf("%d %s %s", len(g.ids), g.name, strings.Join(g.ids, ", ")), a)
+	return c.refusal(pairs, pairs[apart], fmt.Sprintf("%d %s %s", len(g.ids), g.name, strings.Join(g.ids, ", ")), g.allocation)
+}
+
+// requires reports whether alignment is required of an allocation's container, whichever it is of those that it can be.
+func (c *coordinator) requires(a *allocation) bool {
+	switch {
+	case a.asker == nil:
+		return c.alignment == intent.Required
+	case !a.asker.exact:
+		return false
+	default:
+		return cmp.Or(a.asker.pod.Alignment, c.alignment) == intent.Required
+	}
 }
 
 // pairs are those of the devices of an allocation; nil while it is not known to be complete. Sure is whether it is known to be one
@@ -85,8 +108,8 @@ func (l *ledger) latestOfKind(a *allocation, kind Kind) []Device {
 	return latest
 }
 
-// refusal names the pair that is apart, the switch of its GPU, what is free there and who holds the rest.
-func (c *coordinator) refusal(pairs []placement.Pair, apart placement.Pair, what string, a *allocation) string {
+// refusal names the pair that is apart, the switch of its GPU, and what is free there.
+func (c *coordinator) refusal(pairs []placement.Pair, apart placement.Pair, what string, a *allocation) refusal {
 	together := 0
 	for _, p := range pairs {
 		if p.Distance.Level.SameSwitch() {
@@ -97,9 +120,9 @@ func (c *coordinator) refusal(pairs []placement.Pair, apart placement.Pair, what
 	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free",
 		what, together, len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level, switchOf(c.tree, apart.GPU.Address), free, all)
 	if len(owners) > 0 {
-		sentence += ", the others are held by " + strings.Join(owners, ", ")
+		sentence += ", the rest is held"
 	}
-	return sentence + "; " + c.whoRequires()
+	return refusal{said: sentence + "; " + c.whoRequires(), owners: owners}
 }
 
 // whoRequires tells whether the administrator wants pairs on one switch each, or the pod alone.

@@ -50,11 +50,11 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 		return nil, "", errClosed
 	}
 	refusable := ctx.Err() == nil
-	if double != "" && !refusable {
-		c.log.Error("a container has a device that it should have been refused: the coordinator was late", "reason", double)
-	} else if double != "" {
+	if double.said != "" && !refusable {
+		c.log.Error("a container has a device that it should have been refused: the coordinator was late", "reason", double.full())
+	} else if double.said != "" {
 		c.refuse(nil, name, ids, RefusedDouble, double)
-		return nil, double, nil
+		return nil, double.said, nil
 	}
 	if err := c.ledger.room(name, len(ids)); err != nil {
 		c.log.Error("forget an allocation", "resource", name, "devices", ids, "error", err)
@@ -63,9 +63,9 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	reached := c.reached(checkpoint, unread)
 	c.last = record{resource: name, ids: slices.Clone(ids), holders: checkpoint.Holders(name, ids), known: unread == nil}
 	g := c.take(reached, name, ids, answer)
-	if refusal := c.misaligned(g); refusal != "" && refusable {
-		c.takeBack(g, refusal)
-		return nil, refusal, nil
+	if apart := c.misaligned(g); apart.said != "" && refusable {
+		c.takeBack(g, apart)
+		return nil, apart.said, nil
 	}
 	return c.keep(g), "", nil
 }
@@ -95,11 +95,11 @@ func (c *coordinator) take(reached progress, name string, ids []string, answer *
 }
 
 // takeBack undoes take: the container is refused.
-func (c *coordinator) takeBack(g grant, refusal string) {
+func (c *coordinator) takeBack(g grant, why refusal) {
 	for _, id := range g.ids {
 		c.ledger.release(g.name, id)
 	}
-	c.refuse(g.allocation, g.name, g.ids, RefusedAlignment, refusal)
+	c.refuse(g.allocation, g.name, g.ids, RefusedAlignment, why)
 }
 
 // keep tells everybody who is to know of a grant, and returns its devices in the order in which the container should list them.
@@ -117,14 +117,15 @@ func (c *coordinator) keep(g grant) (order []string) {
 
 // refuse takes note that the kubelet is about to fail a container, and why: nothing follows for it. Of one that the ledger does not know
 // a is nil.
-func (c *coordinator) refuse(a *allocation, name string, ids []string, outcome Outcome, reason string) {
+func (c *coordinator) refuse(a *allocation, name string, ids []string, outcome Outcome, why refusal) {
 	c.ledger.plan, c.last.refused = nil, true
 	var container *kubelet.Container
 	if a != nil {
 		container = knowledge{asker: a.asker}.container(a)
 	}
-	c.decisions.give(c.ledger.now(), container, name, ids, reason)
-	c.observe(Verdict{Resource: name, Outcome: outcome, Refusal: reason}, a)
+	c.log.Error("refuse", "resource", name, "devices", ids, "outcome", outcome, "reason", why.said, "held_by", why.owners)
+	c.decisions.give(c.ledger.now(), container, name, ids, why.full())
+	c.observe(Verdict{Resource: name, Outcome: outcome, Refusal: why.said}, a)
 }
 
 // unplanned is what the pods of the node ask for, where no plan says who is being given devices: the kubelet did not ask, or did not

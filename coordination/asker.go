@@ -58,18 +58,6 @@ func (a *allocation) podUID() string {
 	return a.uid
 }
 
-// podName is the pod of an allocation by name, false while it is not known.
-func (a *allocation) podName() (kubelet.Pod, bool) {
-	switch {
-	case a.owner != nil:
-		return a.owner.Pod, true
-	case a.asker != nil:
-		return a.asker.pod.Pod, true
-	default:
-		return kubelet.Pod{}, false
-	}
-}
-
 // describe says who asks and for what, for people.
 func (a *asker) describe() string {
 	var wants []string
@@ -105,13 +93,49 @@ func (l *ledger) identify(q question, view *kubelet.View, answer intent.Answer, 
 		}
 		return cmp.Or(first(a.is(open), b.is(open)), byArrival, byAge)
 	})
-	likeliest.exact = likeliest.is(open) || !slices.ContainsFunc(candidates, func(other asker) bool { return !sameWish(&likeliest, &other) })
+	differs := func(other asker) bool { return !sameWish(&likeliest, &other) }
+	likeliest.exact = likeliest.is(open) && open.exact || !slices.ContainsFunc(candidates, differs) && !l.othersMayAsk(q, view, answer)
 	for _, candidate := range candidates {
 		if !likeliest.is(open) || candidate.is(open) {
 			likeliest.pods = append(likeliest.pods, candidate.pod.Pod)
 		}
 	}
 	return &likeliest
+}
+
+// othersMayAsk reports whether a container can be asking that is none of the candidates: one of which the API server has not told yet, or one
+// that has started, and for which the kubelet's pod workers allocate anew since its record was lost.
+func (l *ledger) othersMayAsk(q question, view *kubelet.View, answer intent.Answer) bool {
+	told, has := map[kubelet.Pod]bool{}, map[kubelet.Container]bool{}
+	for a := range l.allocations() {
+		if name, known := a.containerName(); known && !a.lacks(q.resource) {
+			has[name] = true
+		}
+	}
+	for _, pod := range answer.Pods {
+		told[pod.Pod] = true
+		for i, c := range pod.Containers {
+			name := pod.Of(i)
+			shown := view != nil && len(view.Containers[name][q.resource]) > 0
+			if pod.Started && c.Role != intent.Init && c.Requests[q.resource] == q.size && !has[name] && !shown {
+				return true
+			}
+		}
+	}
+	return answer.Source == intent.APIServer &&
+		(view == nil || slices.ContainsFunc(l.arrived, func(p kubelet.Pod) bool { return !told[p] }))
+}
+
+// containerName is the container of an allocation, false while it is not known.
+func (a *allocation) containerName() (kubelet.Container, bool) {
+	switch {
+	case a.owner != nil:
+		return *a.owner, true
+	case a.asker != nil:
+		return a.asker.container(), true
+	default:
+		return kubelet.Container{}, false
+	}
 }
 
 // first compares two of which those for whom something holds come first.
@@ -268,14 +292,12 @@ func (l *ledger) bury(answer intent.Answer) {
 	}
 	for a := range l.allocations() {
 		uid := a.podUID()
-		name, known := a.podName()
-		if uid == "" || alive[uid] || answer.Source == intent.APIServer && !(known && named[name]) {
+		name, known := a.containerName()
+		if uid == "" || alive[uid] || answer.Source == intent.APIServer && !(known && named[name.Pod]) {
 			continue
 		}
 		l.drop(a)
-		if known {
-			delete(l.seen, name)
-		}
+		delete(l.seen, name.Pod)
 	}
 }
 

@@ -134,7 +134,13 @@ func TestRequiredAlignment(t *testing.T) {
 					break
 				}
 			}
-			wantWords(t, refusal, "refuse 4 ", "only 3 of 4 pairs", "GPU 0000:11:00.0", "NODE", "switch 0000:", "0 of 4 VFs are free", "held by team/greedy/c")
+			wantWords(t, refusal, "refuse 4 ", "only 3 of 4 pairs", "GPU 0000:11:00.0", "NODE", "switch 0000:", "0 of 4 VFs are free, the rest is held")
+			if strings.Contains(refusal, "greedy") {
+				t.Errorf("%q names another pod", refusal)
+			}
+			if told, err := a.coordinator.explain(t.Context(), podName{pod: "strict"}); known && (err != nil || !strings.HasSuffix(told[len(told)-1].GetRefusal(), "held by team/greedy/c")) {
+				t.Errorf("explain does not tell who holds the rest: %v, %v", told, err)
+			}
 			asks := "without annotation " + intent.AlignmentKey + ": required the pod would start"
 			if a.coordinator.alignment != "" {
 				asks = "the plugins' flag --alignment=required asks that of every pod"
@@ -159,6 +165,7 @@ func TestRequiredAlignment(t *testing.T) {
 	}
 }
 
+// The source has let the pod's annotation count.
 func TestPreferredAlignmentStandsAboveTheFlag(t *testing.T) {
 	a := told(t)
 	a.coordinator.alignment = intent.Required
@@ -190,6 +197,8 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 	twin := pod("twin", time.Second, wish{1, 1})
 	started := pod("started", 0, wish{1, 1})
 	started.Started = true
+	lost := pod("lost", 0, wish{1, 1}) // the kubelet has no record of its devices any more
+	lost.Started = true
 	viewed := &kubelet.View{Pods: []kubelet.Pod{old.Pod, young.Pod}}
 	for name, tc := range map[string]struct {
 		pods    []intent.Pod
@@ -202,6 +211,7 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 		"nobody wants any":                           {pods: []intent.Pod{other}, source: intent.PodsAPI},
 		"one does":                                   {pods: []intent.Pod{other, young}, source: intent.PodsAPI, want: "young", exact: true},
 		"one has started":                            {pods: []intent.Pod{started, old}, source: intent.PodsAPI, want: "old", exact: true},
+		"one has started and lost its devices":       {pods: []intent.Pod{lost, old}, source: intent.PodsAPI, want: "old"},
 		"the youngest":                               {pods: []intent.Pod{old, young}, source: intent.Kubelet, want: "young"},
 		"it makes no difference":                     {pods: []intent.Pod{young, twin}, source: intent.Kubelet, want: "twin", exact: true},
 		"one that has just come":                     {pods: []intent.Pod{old, young}, source: intent.Kubelet, view: viewed, arrived: []kubelet.Pod{old.Pod}, want: "old"},
@@ -214,6 +224,8 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 			l.announce(gpus, GPU, Announcement{})
 			l.announce(vfs, VF, Announcement{})
 			l.arrived = tc.arrived
+			owner := started.Of(0)
+			l.give(&allocation{owner: &owner}, gpus, "its own", 0)
 			got := l.identify(question{resource: gpus, size: 1}, tc.view, intent.Answer{Source: tc.source, Pods: tc.pods}, nil)
 			switch {
 			case (got == nil) != (tc.want == ""):

@@ -157,7 +157,8 @@ func (a *asker) save() *savedAsker {
 	}
 	return &savedAsker{
 		Source: a.source, Pod: a.pod.Pod, UID: a.pod.UID, Created: a.pod.Created, Alignment: a.pod.Alignment,
-		Index: a.index, Name: a.wants.Name, Role: a.wants.Role, Requests: a.wants.Requests, Exact: a.exact, Pods: a.pods[:min(len(a.pods), maxCandidates)],
+		Index: a.index, Name: a.wants.Name, Role: a.wants.Role, Requests: a.wants.Requests,
+		Exact: a.exact, Pods: a.pods[:min(len(a.pods), maxCandidates)],
 	}
 }
 
@@ -168,7 +169,8 @@ func (s *savedAsker) restore() *asker {
 	}
 	return &asker{
 		source: s.Source, pod: intent.Pod{Pod: s.Pod, UID: s.UID, Created: s.Created, Alignment: s.Alignment},
-		index: s.Index, wants: intent.Container{Name: s.Name, Role: s.Role, Requests: s.Requests}, exact: s.Exact, pods: s.Pods,
+		index: s.Index, wants: intent.Container{Name: s.Name, Role: s.Role, Requests: s.Requests},
+		exact: s.Exact, pods: s.Pods,
 	}
 }
 

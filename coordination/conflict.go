@@ -11,15 +11,15 @@ import (
 // maxSuspects bounds the pods that one Allocate asks the kubelet about: its limiter allows 10 calls at once, to the whole node.
 const maxSuspects = 8
 
-// conflict says in one sentence why a container must not have devices that the kubelet is giving it: another pod has one of
+// conflict says why a container must not have devices that the kubelet is giving it: another pod has one of
 // them at this moment, so that the kubelet is handing it out twice (kubernetes PR 137534). The ledger alone does not
 // decide: it can be behind, and the containers of one pod share devices. The kubelet is asked about the pods that the ledger thinks
 // of, with Get, which is safe while an Allocate is in flight. It shows no plain init containers, whose devices go to
 // the next container of their pod. Where it cannot be asked before ctx is done the container gets the devices, and the log has an error.
-func (c *coordinator) conflict(ctx context.Context, name string, ids []string) string {
+func (c *coordinator) conflict(ctx context.Context, name string, ids []string) refusal {
 	suspects := c.suspects(name, ids)
 	if len(suspects) == 0 {
-		return ""
+		return refusal{}
 	}
 	for _, s := range suspects {
 		view, err := c.get(ctx, s.pod)
@@ -31,11 +31,11 @@ func (c *coordinator) conflict(ctx context.Context, name string, ids []string) s
 			continue
 		}
 		if holder, id, held := view.HolderOf(name, ids); held {
-			return fmt.Sprintf("refuse %s %s: container %s of pod %s/%s has it and the kubelet gave it out a second time "+
-				"(kubernetes PR 137534); create this pod again and it gets another device", name, id, holder.Name, holder.Namespace, holder.Pod.Name)
+			return refusal{fmt.Sprintf("refuse %s %s: another pod has it and the kubelet gave it out a second time "+
+				"(kubernetes PR 137534); create this pod again and it gets another device", name, id), []string{holder.String()}}
 		}
 	}
-	return ""
+	return refusal{}
 }
 
 // suspect is a pod that can hold devices that are being given to somebody else.

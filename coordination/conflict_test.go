@@ -1,9 +1,14 @@
 package coordination
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -36,7 +41,7 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 			before := a.coordinator.ledger.sequence
 			order, refusal := a.allocated(vfs, taken[:1])
 			if tc.refused {
-				if want := "refuse nvidia.com/vf " + taken[0] + ": container worker of pod team/first has it"; !strings.HasPrefix(refusal, want) || order != nil {
+				if want := "refuse nvidia.com/vf " + taken[0] + ": another pod has it"; !strings.HasPrefix(refusal, want) || strings.Contains(refusal, "first") || order != nil {
 					t.Errorf("answer %v, refusal %q, want %q", order, refusal, want)
 				}
 				if a.coordinator.ledger.sequence != before {
@@ -80,6 +85,48 @@ func TestSamePodIsNoConflict(t *testing.T) {
 		for _, container := range []string{"init", "worker"} {
 			if !a.admit(pod, container, wish{4, 4}) { // fails the test if it is refused
 				t.Fatal("not admitted")
+			}
+		}
+	}
+}
+
+// The kubelet offers a VF that a living pod has, and does not answer List this time: the VF is the last choice, keeps its owner, and is
+// refused as Get confirms.
+func TestDoubleWhileListFails(t *testing.T) {
+	t.Parallel()
+	for _, others := range []int{8, 2} { // free ones that are offered beside it, to a pod that wants four
+		for _, source := range []intent.Source{"", intent.PodsAPI} {
+			a := told(t)
+			a.source = source
+			owner := a.pending("owner", wish{0, 1}).Pod
+			held, _ := a.ask(vfs, 0, 1)
+			a.take(owner, vfs, held)
+			a.recordedPods[owner] = a.pods[owner]
+			a.record()
+			second := a.pending("second", wish{1, 0}).Pod // its question shows the owner
+			gpu, _ := a.ask(gpus, 0, 1)
+			a.take(second, gpus, gpu)
+			a.recordedPods[second] = a.pods[second]
+			a.record()
+			a.pending("third", wish{0, 4})
+			a.coordinator.look = func(context.Context) (kubelet.View, error) { return kubelet.View{}, errors.New("the kubelet is busy") }
+			offered := append(slices.Clone(held), ids(a.aligned(vfs, []int{0}))[:others]...)
+			chosen, _, err := a.coordinator.prefer(t.Context(), question{resource: vfs, available: offered, size: min(4, len(offered))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			setup := fmt.Sprintf("source %q, %d others", source, others)
+			if in := slices.Contains(chosen, held[0]); in != (others < 4) {
+				t.Errorf("%s: chosen %v, with the one in use %t", setup, chosen, in)
+			}
+			if got := a.coordinator.ledger.holders[vfs][held[0]]; got == nil || got.ownerName() != "team/owner/c" {
+				t.Errorf("%s: the ledger has forgotten the owner", setup)
+			}
+			if _, refusal := a.allocated(vfs, chosen); (refusal != "") != (others < 4) {
+				t.Errorf("%s: refused %q", setup, refusal)
+			}
+			if _, refusal := a.allocated(vfs, held); refusal == "" {
+				t.Errorf("%s: the kubelet gives the one in use out alone, and it is not refused", setup)
 			}
 		}
 	}

@@ -119,7 +119,7 @@ func TestRefusedAlignmentNamesThePod(t *testing.T) {
 	}
 	_, refusal := a.allocated(vfs, []string{far.ID})
 	v := seen.last
-	if refusal == "" || v.Outcome != RefusedAlignment || v.Refusal != refusal || v.PodUID != "uid-pod" || v.Container == nil || *v.Container != (kubelet.Container{Pod: pod, Name: "worker"}) {
+	if refusal == "" || v.Outcome != RefusedAlignment || v.Refusal != refusal || v.PodUID != a.uids[pod] || v.Container == nil || *v.Container != (kubelet.Container{Pod: pod, Name: "worker"}) {
 		t.Errorf("refusal %q was observed as %+v", refusal, v)
 	}
 }
