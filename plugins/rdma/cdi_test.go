@@ -213,3 +213,47 @@ func TestCDICleanUp(t *testing.T) {
 		t.Errorf("left %v, %v", entries, err)
 	}
 }
+
+// While the folder of the specs cannot be written an Allocate is an error that says so. Once it can, the next Allocate writes the spec
+// of all devices of the pool: running pods refer to those that nobody asks for.
+func TestCDIFolderThatCanBeWrittenLater(t *testing.T) {
+	t.Attr("parity", "sriov/cdi-mode")
+	s := newSysfs()
+	s.pf(0x81, "ens1", 2, nil)
+	for name, writtenBefore := range map[string]bool{"at the start": false, "later": true} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := offered(t, s, nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))
+			dir := filepath.Join(t.TempDir(), "cdi")
+			p.host.CDI = &CDI{Dirs: []string{dir}}
+			pool, _ := p.vfs.latest(p.name)
+			if writtenBefore {
+				p.prepare(pool)
+				if err := os.RemoveAll(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(dir, nil, 0o600); err != nil { // in the place of the folder
+				t.Fatal(err)
+			}
+			p.prepare(pool)
+			if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1"}); err == nil || !strings.Contains(err.Error(), "write CDI spec") {
+				t.Errorf("without a folder: error %v", err)
+			}
+			if err := os.Remove(dir); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1"}); err != nil {
+				t.Error(err)
+			}
+			cache, err := cdi.NewCache(cdi.WithSpecDirs(dir), cdi.WithAutoRefresh(false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range []string{"0000:81:00.1", "0000:81:00.2"} {
+				if cache.GetDevice("intel.com/net-pci="+id) == nil {
+					t.Errorf("%s is in no spec", id)
+				}
+			}
+		})
+	}
+}

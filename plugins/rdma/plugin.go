@@ -38,7 +38,7 @@ type Plugin struct {
 	log    *slog.Logger
 
 	mu   sync.Mutex
-	spec map[string]*grant // what the CDI spec says of devices
+	spec map[string]*grant // what the CDI spec says of devices; nil where it has to be written
 }
 
 // NewPlugin makes the plugin of one pool; Watch starts it.
@@ -179,19 +179,14 @@ func (p *Plugin) grants(pool Pool, ids []string) (map[string]*grant, error) {
 }
 
 // writeSpec writes the pool's CDI spec: of all its devices, or anew where the grants of some differ from what it says, or where it is
-// gone: another instance of the plugin removes it when it ends.
+// gone: another instance of the plugin removes it when it ends. What could not be written is written whole the next time.
 func (p *Plugin) writeSpec(pool Pool, grants map[string]*grant) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	changed := grants == nil
+	changed := grants == nil || p.spec == nil
 	spec := maps.Clone(p.spec)
 	if changed {
-		spec = map[string]*grant{}
-		for _, d := range pool.Devices {
-			if d.Fault == "" {
-				spec[d.ID] = p.host.grant(d, pool.resource)
-			}
-		}
+		spec = p.allGrants(pool)
 	}
 	for id, g := range grants {
 		if before := spec[id]; before == nil || !slices.EqualFunc(before.nodes, g.nodes, sameNode) {
@@ -203,10 +198,22 @@ func (p *Plugin) writeSpec(pool Pool, grants map[string]*grant) error {
 		return nil
 	}
 	if err := p.host.CDI.write(names, pool.Devices, spec); err != nil {
+		p.spec = nil
 		return err
 	}
 	p.spec = spec
 	return nil
+}
+
+// allGrants are the grants of all devices of a pool that have no fault.
+func (p *Plugin) allGrants(pool Pool) map[string]*grant {
+	all := map[string]*grant{}
+	for _, d := range pool.Devices {
+		if d.Fault == "" {
+			all[d.ID] = p.host.grant(d, pool.resource)
+		}
+	}
+	return all
 }
 
 func sameNode(a, b *v1beta1.DeviceSpec) bool {
