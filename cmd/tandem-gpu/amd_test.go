@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -170,26 +171,62 @@ func TestMemoryErrors(t *testing.T) {
 	awaitHealth(t, plugin, "")
 }
 
-// TestSimpleHealth: without a GPU in the KFD topology none is healthy, and with the next pulse after that all are.
+// away moves files and folders of the machine away, as the kernel takes them away, and returns what brings them back.
+func away(t *testing.T, sys string, patterns ...string) (back func()) {
+	t.Helper()
+	var moved []string
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(filepath.Join(sys, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no %s: %v", pattern, err)
+		}
+		moved = append(moved, found...)
+	}
+	rename := func(old, new string) {
+		if err := os.Rename(old, new); err != nil {
+			t.Fatal(err)
+		}
+	}
+	elsewhere := t.TempDir()
+	for i, file := range moved {
+		rename(file, filepath.Join(elsewhere, fmt.Sprint(i)))
+	}
+	return func() {
+		for i, file := range slices.Backward(moved) {
+			rename(filepath.Join(elsewhere, fmt.Sprint(i)), file)
+		}
+	}
+}
+
+// TestSimpleHealth: without the driver none of the GPUs is healthy, nor without a GPU in the KFD topology, and with the next pulse after
+// that all are. Every upgrade of the driver goes through this.
 func TestSimpleHealth(t *testing.T) {
 	t.Attr("parity", "amd/health-simple")
 	flags := layout(t, "oci-mi300x-derived")
-	kubelet := kubelettest.Start(t, flags.KubeletDir)
-	start(t, flags, pulsing(amd.Single, 10*time.Millisecond))
-	plugin := kubelettest.Await(t, kubelet.Plugins)
-	all := make([]string, 0, 8)
-	for _, d := range kubelettest.Await(t, plugin.Lists) {
-		all = append(all, d.GetID())
+	for name, gone := range map[string][]string{
+		"no KFD":       {"class/kfd"},
+		"unbound":      {"class/kfd", "bus/pci/drivers/amdgpu/0000:*"},
+		"rmmod amdgpu": {"class/kfd", "bus/pci/drivers/amdgpu/0000:*/drm", "bus/pci/drivers/amdgpu", "module/amdgpu"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kubelet := kubelettest.Start(t, flags.KubeletDir)
+			start(t, flags, pulsing(amd.Single, 10*time.Millisecond))
+			plugin := kubelettest.Await(t, kubelet.Plugins)
+			var all []string
+			for _, d := range kubelettest.Await(t, plugin.Lists) {
+				all = append(all, d.GetID())
+			}
+			for range 2 {
+				back := away(t, flags.SysfsRoot, gone...)
+				awaitHealth(t, plugin, strings.Join(all, " "))
+				back()
+				awaitHealth(t, plugin, "")
+			}
+			if answer, err := plugin.Allocate(t.Context(), all...); err != nil || len(answer.GetDevices()) != 1+2*len(all) {
+				t.Errorf("answer %v, %v", answer, err)
+			}
+		})
 	}
-	kfd := filepath.Join(flags.SysfsRoot, "class/kfd")
-	if err := os.Rename(kfd, kfd+".away"); err != nil {
-		t.Fatal(err)
-	}
-	awaitHealth(t, plugin, strings.Join(all, " "))
-	if err := os.Rename(kfd+".away", kfd); err != nil {
-		t.Fatal(err)
-	}
-	awaitHealth(t, plugin, "")
 }
 
 func TestFlagsOfAMD(t *testing.T) {

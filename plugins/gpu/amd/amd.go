@@ -49,6 +49,7 @@ type Backend struct {
 	asked  bool              // them, once at least
 	notes  []string          // on the library, for the next Discover
 	links  []topology.Link   // that the library alone knows
+	found  bool              // the driver, once at least
 }
 
 var _ gpu.Backend = (*Backend)(nil)
@@ -64,12 +65,16 @@ func New(sys fs.FS, naming Naming) (*Backend, error) {
 // Heed has every later Discover ask a source of health too. It is called name in the log.
 func (b *Backend) Heed(name string, source Health) { b.health[name] = source }
 
-// Discover reads every GPU and partition. It fails where amdgpu is not loaded, where a file is there and cannot be
-// read, and where partitions of different kinds are to go under one name.
+// Discover reads every GPU and partition. It fails where a file is there and cannot be read, where partitions of different kinds are to
+// go under one name, and where amdgpu has never been loaded; once it was, all GPUs are gone while it is not.
 func (b *Backend) Discover() (gpu.Inventory, error) {
 	if _, err := fs.Stat(b.sys, module); errors.Is(err, fs.ErrNotExist) {
+		if b.found {
+			return gpu.Inventory{Notes: []string{"the amdgpu driver is no longer loaded: all GPUs are unhealthy until it is"}}, nil
+		}
 		return gpu.Inventory{}, fmt.Errorf("find AMD GPUs: the amdgpu driver is not loaded (no %s): load it, or keep tandem-gpu off this node", module)
 	}
+	b.found = true
 	nodes, notes, err := readNodes(b.sys)
 	if err != nil {
 		return gpu.Inventory{}, err

@@ -144,6 +144,33 @@ func TestUnhealthyWithoutKFD(t *testing.T) {
 	}
 }
 
+// TestDriverGoesAndReturns: what is found without the driver is nothing, which is no failure to look.
+func TestDriverGoesAndReturns(t *testing.T) {
+	t.Attr("parity", "amd/health-simple")
+	sys := twoCards().fs()
+	backend, err := New(sys, Single)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := backend.Discover()
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded := maps.Clone(sys)
+	maps.DeleteFunc(sys, func(file string, _ *fstest.MapFile) bool {
+		return strings.HasPrefix(file, "module/") || strings.HasPrefix(file, "class/kfd") || strings.Contains(file, "/drm/")
+	})
+	without, err := backend.Discover()
+	if err != nil || len(without.Resources) > 0 || len(without.Notes) != 1 {
+		t.Errorf("without the driver: %v, %v", without, err)
+	}
+	maps.Copy(sys, loaded)
+	after, err := backend.Discover()
+	if diff := cmp.Diff(before, after, addresses); diff != "" || err != nil {
+		t.Errorf("with the driver again: %v\n%s", err, diff)
+	}
+}
+
 // failing is a file system in which reading one file fails.
 type failing struct {
 	fstest.MapFS
