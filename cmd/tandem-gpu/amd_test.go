@@ -88,6 +88,28 @@ func TestPartitioningChanges(t *testing.T) {
 	awaitHealth(t, cpx, "0000:11:00.0")
 }
 
+// TestResourceLeftOut: a partitioning whose name Kubernetes does not take costs the GPUs that have it, no others.
+func TestResourceLeftOut(t *testing.T) {
+	flags := layout(t, "oci-mi300x-derived")
+	replace(t, filepath.Join(flags.SysfsRoot, "bus/pci/drivers/amdgpu/0000:11:00.0/current_compute_partition"), "A NEW WAY")
+	kubelet := kubelettest.Start(t, flags.KubeletDir)
+	var log bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- run(ctx, flags, named(amd.Mixed), slog.New(slog.NewTextHandler(&log, nil))) }()
+	plugin := kubelettest.Await(t, kubelet.Plugins)
+	if devices := kubelettest.Await(t, plugin.Lists); plugin.Request.GetResourceName() != "amd.com/spx_nps1" || len(devices) != 7 {
+		t.Errorf("%s has %d devices", plugin.Request.GetResourceName(), len(devices))
+	}
+	cancel()
+	if err := kubelettest.Await(t, result); err != nil {
+		t.Error(err)
+	}
+	if text := log.String(); strings.Count(text, "a resource is left out") != 1 || !strings.Contains(text, "amd.com/a new way_nps1") {
+		t.Errorf("log:\n%s", text)
+	}
+}
+
 // metrics is the metrics exporter; what it says is changed while it runs.
 type metrics struct {
 	exporter.UnimplementedMetricsServiceServer

@@ -128,6 +128,36 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
+// TestLongName: the longest names that Kubernetes allows are offered beside others, whose sockets have shorter names.
+func TestLongName(t *testing.T) {
+	t.Attr("parity", "sriov/resource-name")
+	n := newNode(t, "oci-mi300x-derived", 1)
+	long := strings.Repeat("x", 63)
+	n.write(t, "config.json", `{"resourceList": [
+		{"resourceName": "`+long+`", "selectors": {"pciAddresses": ["0000:0c:00.1"]}},
+		{"resourceName": "far", "resourcePrefix": "`+strings.Repeat("a", 245)+`", "selectors": {"pciAddresses": ["0000:2a:00.1"]}},
+		{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
+	kubelet := kubelettest.Start(t, n.kubelet)
+	cmd, stderr := n.daemon(t.Context())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for range 2 {
+		plugin := kubelettest.Await(t, kubelet.Plugins)
+		got[plugin.Request.GetResourceName()] = len(kubelettest.Await(t, plugin.Lists))
+	}
+	if diff := cmp.Diff(map[string]int{"nvidia.com/" + long: 1, "nvidia.com/rdma": 7}, got); diff != "" {
+		t.Error(diff)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || strings.Count(stderr.String(), `resource \"far\" is left out`) != 1 {
+		t.Errorf("ended with %v:\n%s", err, stderr)
+	}
+}
+
 // What the daemon cannot start with is one sentence at the end of standard error. Over a configuration that cannot be read it
 // ends as if all were done, and over one that cannot be in failure, as the stock plugin does.
 func TestDaemonCannotStart(t *testing.T) {

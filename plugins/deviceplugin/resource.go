@@ -2,7 +2,10 @@ package deviceplugin
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
@@ -30,4 +33,18 @@ type Preferrer interface {
 	// Prefer picks size of the available devices, the mustInclude ones among them. It cannot fail: an error from
 	// GetPreferredAllocation would make the kubelet fail the pod. It answers within 100 ms.
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
+}
+
+// CheckName says what is wrong with a resource's name, which the kubelet would refuse, whatever else is right with the resource
+// (IsExtendedResourceName in pkg/apis/core/v1/helper/helpers.go).
+func CheckName(name string) error {
+	const quota = "requests." // under which Kubernetes counts a resource
+	if problems := content.IsLabelKey(quota + name); len(problems) > 0 || !strings.Contains(name, "/") {
+		problems = append([]string{"want a name like vendor.com/kind"}, problems...)
+		return fmt.Errorf("offer resource %q: %s", name, strings.Join(problems, "; "))
+	}
+	if strings.HasPrefix(name, quota) || strings.Contains(name, "kubernetes.io/") {
+		return fmt.Errorf("offer resource %q: Kubernetes keeps kubernetes.io/ and %s for itself", name, quota)
+	}
+	return nil
 }

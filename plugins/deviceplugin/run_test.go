@@ -188,6 +188,53 @@ func TestRemovesStaleSockets(t *testing.T) {
 	}
 }
 
+// The longest names that Kubernetes allows are longer than a socket's may be: each has sockets of its own all the same, which a
+// process that comes later finds and removes.
+func TestLongNames(t *testing.T) {
+	longest := strings.Repeat("example.", 30) + "com/" + strings.Repeat("x", 62)
+	dir := kubelettest.Dir(t)
+	sockets := kubelettest.Plugins(dir)
+	dead := func(path string) {
+		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener.SetUnlinkOnClose(false)
+		if err := listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kubelet := kubelettest.Start(t, dir)
+	var before []string
+	for range 2 {
+		found := map[string]string{}
+		var stop []func() error
+		for _, name := range []string{longest + "a", longest + "b", resource} {
+			stop = append(stop, start(t, dir, named{newFake("a"), name}))
+			plugin := kubelettest.Await(t, kubelet.Plugins)
+			if got := plugin.Request.GetResourceName(); got != name {
+				t.Errorf("registered %s, want %s", got, name)
+			}
+			if got := ids(kubelettest.Await(t, plugin.Lists)); got != "a" {
+				t.Errorf("devices %q", got)
+			}
+			found[plugin.Socket] = name
+		}
+		if there := names(t, sockets); len(there) != len(found)+1 {
+			t.Errorf("sockets %v, beside kubelet.sock; those of earlier processes were %v", there, before)
+		}
+		for _, end := range stop {
+			if err := end(); err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		}
+		for socket := range found { // as a process leaves it that is killed
+			before = append(before, filepath.Base(socket))
+			dead(socket)
+		}
+	}
+}
+
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -211,6 +258,8 @@ func TestBadInput(t *testing.T) {
 		{"long path", long, resource, []string{"107", "--kubelet-dir"}},
 		{"no vendor", "/tmp", "thing", []string{`"thing"`, "vendor.com/kind"}},
 		{"path in name", "/tmp", "example.com/../thing", []string{"vendor.com/kind"}},
+		{"long name", "/tmp", "example.com/" + strings.Repeat("x", 64), []string{"vendor.com/kind", "63"}},
+		{"Kubernetes' own", "/tmp", "example.kubernetes.io/thing", []string{"kubernetes.io/"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: c.dir, Log: logger(t)}, named{newFake("a"), c.resource})

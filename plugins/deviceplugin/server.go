@@ -2,10 +2,8 @@ package deviceplugin
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -36,11 +34,11 @@ type Server struct {
 	log       *slog.Logger
 }
 
-// New makes a Server; Run starts it.
+// New makes a Server; Run starts it. The name of the Resource has to be one that CheckName accepts.
 func New(options Options, resource Resource) (*Server, error) {
 	name := resource.Name()
-	if vendor, kind, ok := strings.Cut(name, "/"); !ok || vendor == "" || kind == "" || strings.Contains(kind, "/") {
-		return nil, fmt.Errorf("offer resource %q: want a name like vendor.com/kind", name)
+	if err := CheckName(name); err != nil {
+		return nil, err
 	}
 	s := &Server{
 		resource: resource,
@@ -60,7 +58,7 @@ func New(options Options, resource Resource) (*Server, error) {
 	if options.Preferred {
 		s.preferrer, _ = resource.(Preferrer)
 	}
-	if err := checkSocketPath(filepath.Join(s.dir, newSocketName(name))); err != nil {
+	if err := checkSocketPath(filepath.Join(s.dir, newSocketName(s.dir, name))); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -2,6 +2,7 @@ package deviceplugin
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,17 +18,30 @@ import (
 // maxSocketPath is the longest path of a unix socket: sun_path in include/uapi/linux/un.h, less the final NUL.
 const maxSocketPath = 107
 
-// suffix is what newSocketName adds to a resource's name.
-const suffix = `-[A-Z2-7]{12}\.sock`
+// suffix is what newSocketName adds to a resource's name, and suffixLength how long that is.
+const (
+	suffix       = `-[A-Z2-7]{12}\.sock`
+	suffixLength = len("-ABCDEFGHIJKL.sock")
+)
 
-// socketPrefix is the part of a socket's name that all sockets of a resource share: "amd.com_gpu".
-func socketPrefix(resource string) string { return strings.ReplaceAll(resource, "/", "_") }
+// socketPrefix is the part of a socket's name that all sockets of a resource in a folder share: "amd.com_gpu". Where a path would be too
+// long it is the beginning of that, and a hash: the kubelet takes names of resources that are longer than a socket's may be.
+func socketPrefix(dir, resource string) string {
+	prefix := strings.ReplaceAll(resource, "/", "_")
+	room := maxSocketPath - len(dir) - len("/") - suffixLength
+	if len(prefix) <= room {
+		return prefix
+	}
+	sum := sha256.Sum256([]byte(resource))
+	hash := fmt.Sprintf("-%x", sum[:8])
+	return prefix[:max(0, min(len(prefix), room-len(hash)))] + hash
+}
 
 // newSocketName makes a name that no socket had before: from 1.37 on the kubelet never lets go of a name under which
 // a registration went wrong (pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go). The process number would not do: it
 // is 1 in every container.
-func newSocketName(resource string) string {
-	return socketPrefix(resource) + "-" + rand.Text()[:12] + ".sock"
+func newSocketName(dir, resource string) string {
+	return socketPrefix(dir, resource) + "-" + rand.Text()[:12] + ".sock"
 }
 
 func checkSocketPath(path string) error {
@@ -39,7 +53,7 @@ func checkSocketPath(path string) error {
 
 // listen opens a new socket in dir, for root alone. Closing the listener removes the socket.
 func listen(dir, resource string) (net.Listener, error) {
-	path := filepath.Join(dir, newSocketName(resource))
+	path := filepath.Join(dir, newSocketName(dir, resource))
 	listener, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("open socket for %s: %w", resource, err)
@@ -53,7 +67,7 @@ func listen(dir, resource string) (net.Listener, error) {
 // removeStale removes the sockets that earlier processes left for the same resource. One that somebody still listens
 // on is another instance's: it stays.
 func removeStale(dir, resource string) (removed []string, err error) {
-	ours := regexp.MustCompile("^" + regexp.QuoteMeta(socketPrefix(resource)) + suffix + "$")
+	ours := regexp.MustCompile("^" + regexp.QuoteMeta(socketPrefix(dir, resource)) + suffix + "$")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("look for old sockets: %w", err)

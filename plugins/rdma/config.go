@@ -159,6 +159,10 @@ var stockName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 // k8s.io/apimachinery/pkg/util/validation).
 const maxName = 63
 
+// maxPrefix is the longest name that a domain may have (IsDNS1123Subdomain, same place), less the "requests." that Kubernetes puts before
+// it to count a resource.
+const maxPrefix = 253 - len("requests.")
+
 // resourcePrefix is what the kubelet accepts before the slash (IsDNS1123Subdomain, same place).
 var resourcePrefix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 
@@ -171,6 +175,8 @@ func (r *ResourceConfig) checkName() error {
 		return errors.New("resourceName may have - and _, but not at its ends")
 	case r.Prefix != "" && !resourcePrefix.MatchString(r.Prefix):
 		return fmt.Errorf("resourcePrefix %q is not a lower-case domain name such as intel.com", r.Prefix)
+	case len(r.Prefix) > maxPrefix:
+		return fmt.Errorf("resourcePrefix has %d characters; at most %d are allowed", len(r.Prefix), maxPrefix)
 	default:
 		return nil
 	}

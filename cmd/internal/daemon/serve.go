@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -52,7 +53,9 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 }
 
 // Begin says which resources have devices, as far as that is known before they are offered. Until then the daemon is not ready.
-func (f Flags) Begin(resources ...string) { f.monitor.Begin(resources...) }
+func (f Flags) Begin(resources ...string) {
+	f.monitor.Begin(slices.DeleteFunc(slices.Clone(resources), func(name string) bool { return deviceplugin.CheckName(name) != nil })...)
+}
 
 // Serve offers every resource to the kubelet and takes part in coordination, until ctx is done or one of them fails.
 // What else the daemon has to do runs beside them.
@@ -69,8 +72,13 @@ func (f Flags) Serve(ctx context.Context, log *slog.Logger, node *coordination.N
 	return g.Wait()
 }
 
-// Offer offers one resource to the kubelet until ctx is done.
+// Offer offers one resource to the kubelet until ctx is done. One that the kubelet would never take is left out: it is no reason to end
+// the others.
 func (f Flags) Offer(ctx context.Context, log *slog.Logger, node *coordination.Node, resource deviceplugin.Resource) error {
+	if err := deviceplugin.CheckName(resource.Name()); err != nil {
+		log.Error("a resource is left out", "error", err)
+		return nil
+	}
 	options := deviceplugin.Options{
 		KubeletDir:   f.KubeletDir,
 		Registration: f.Registration,
