@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -19,10 +20,18 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// The test binary is the daemon too, when this variable says so.
-const asDaemon = "TANDEM_RDMA_TEST_MAIN"
+// The test binary is the daemon too, when this variable says so, and when the other one does, one that has no inotify.
+const (
+	asDaemon  = "TANDEM_RDMA_TEST_MAIN"
+	noInotify = "TANDEM_RDMA_TEST_NO_INOTIFY"
+)
 
 func TestMain(m *testing.M) {
+	if os.Getenv(noInotify) != "" {
+		if err := os.WriteFile("/proc/sys/user/max_inotify_instances", []byte("0"), 0o600); err != nil {
+			panic(err)
+		}
+	}
 	if os.Getenv(asDaemon) != "" {
 		main()
 	}
@@ -154,6 +163,39 @@ func TestLongName(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil || strings.Count(stderr.String(), `resource \"far\" is left out`) != 1 {
+		t.Errorf("ended with %v:\n%s", err, stderr)
+	}
+}
+
+// TestWithoutInotify: other programs of a node use up its inotify instances. The daemon sees a kubelet that comes late and one that
+// comes back all the same.
+func TestWithoutInotify(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 1)
+	n.write(t, "config.json", `{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"]}}]}`)
+	cmd, stderr := n.daemon(t.Context())
+	cmd.Env = append(cmd.Env, noInotify+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{ // of a user namespace of its own the limit can be set
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+	switch err := cmd.Start(); {
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOSPC):
+		t.Skipf("this kernel gives no user namespace: %v", err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	kubelet := kubelettest.Start(t, n.kubelet)
+	first := kubelettest.Await(t, kubelet.Plugins)
+	kubelet.Recreate()
+	second := kubelettest.Await(t, kubelet.Plugins)
+	if list := kubelettest.Await(t, second.Lists); len(list) != 8 || first.Socket == second.Socket {
+		t.Errorf("%d devices at %s, after %s", len(list), second.Socket, first.Socket)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || strings.Count(stderr.String(), "cannot watch the kubelet's folder") != 1 {
 		t.Errorf("ended with %v:\n%s", err, stderr)
 	}
 }

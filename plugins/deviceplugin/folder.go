@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -16,11 +17,15 @@ import (
 // kubeletSocket is where the kubelet takes registrations (KubeletSocket in k8s.io/kubelet's v1beta1/constants.go).
 const kubeletSocket = "kubelet.sock"
 
+// lookPause is the pause between two looks at a folder that cannot be watched.
+const lookPause = time.Second
+
 // folder is the kubelet's folder for device plugins. What counts is what is in it; an event is only a reason to look.
 type folder struct {
 	dir     string
-	watcher *fsnotify.Watcher
-	look    chan struct{} // holds a token when something in the folder may have changed
+	opened  os.FileInfo
+	watcher *fsnotify.Watcher // nil where the folder cannot be watched
+	look    chan struct{}     // holds a token when something in the folder may have changed
 }
 
 // identity tells one kubelet.sock from a later one at the same path. The time belongs to it because an inode number is
@@ -30,7 +35,8 @@ type identity struct {
 	made          syscall.Timespec
 }
 
-func openFolder(dir string) (*folder, error) {
+// openFolder opens a folder. Where the kernel has no watch left for it, whoever uses them up, it is looked at from time to time.
+func openFolder(dir string, log *slog.Logger) (*folder, error) {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -40,45 +46,91 @@ func openFolder(dir string) (*folder, error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("open %s: not a folder: check --kubelet-dir", dir)
 	}
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", dir, err)
-	}
-	f := &folder{dir: dir, watcher: watcher, look: make(chan struct{}, 1)}
-	if err := watcher.Add(dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("watch %s: %w", dir, err), f.close())
+	f := &folder{dir: dir, opened: info, look: make(chan struct{}, 1)}
+	if f.watcher, err = watch(dir); err != nil {
+		log.Warn("cannot watch the kubelet's folder: look at it from time to time; more of fs.inotify.max_user_instances may help",
+			"folder", dir, "interval", lookPause, "error", err)
 	}
 	return f, nil
 }
 
+func watch(dir string) (*fsnotify.Watcher, error) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", dir, err)
+	}
+	if err := watcher.Add(dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch %s: %w", dir, err), watcher.Close())
+	}
+	return watcher, nil
+}
+
 func (f *folder) close() error {
+	if f.watcher == nil {
+		return nil
+	}
 	if err := f.watcher.Close(); err != nil {
 		return fmt.Errorf("stop watching %s: %w", f.dir, err)
 	}
 	return nil
 }
 
-// run turns events into tokens until ctx is done. Losing events (a full queue) is a reason to look like any other. Once the
-// folder itself is gone there is nothing left to watch: whoever starts this process again has it look for a new one.
+// run makes tokens until ctx is done. Once the folder itself is gone there is nothing left to look at: whoever starts this process again
+// has it look for a new one.
 func (f *folder) run(ctx context.Context) error {
+	follow := f.follow
+	if f.watcher == nil {
+		follow = f.poll
+	}
+	err := follow(ctx)
+	return errors.Join(err, f.close())
+}
+
+// follow makes a token of every event. Losing events (a full queue) is a reason to look like any other.
+func (f *folder) follow(ctx context.Context) error {
 	for {
 		select {
 		case event := <-f.watcher.Events:
 			gone := event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)
 			if gone && event.Name == f.dir {
-				return errors.Join(fmt.Errorf("watch %s: the folder was removed: start again once the kubelet has made it anew", f.dir), f.close())
+				return f.removed()
 			}
 			if !gone && !event.Has(fsnotify.Create) {
 				continue
 			}
 		case <-f.watcher.Errors:
 		case <-ctx.Done():
-			return f.close()
+			return nil
 		}
+		f.mayHaveChanged()
+	}
+}
+
+// poll makes a token every lookPause.
+func (f *folder) poll(ctx context.Context) error {
+	ticker := time.NewTicker(lookPause)
+	defer ticker.Stop()
+	for {
 		select {
-		case f.look <- struct{}{}:
-		default:
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
 		}
+		if now, err := os.Stat(f.dir); errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, f.opened) {
+			return f.removed()
+		}
+		f.mayHaveChanged()
+	}
+}
+
+func (f *folder) removed() error {
+	return fmt.Errorf("watch %s: the folder was removed: start again once the kubelet has made it anew", f.dir)
+}
+
+func (f *folder) mayHaveChanged() {
+	select {
+	case f.look <- struct{}{}:
+	default:
 	}
 }
 

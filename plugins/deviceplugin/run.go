@@ -29,7 +29,7 @@ const (
 // Run offers the resource to the kubelet until ctx is done; then it returns nil. It returns an error when the
 // kubelet's folder cannot be used or the Resource gives up. A kubelet that is away, restarts or refuses is none.
 func (s *Server) Run(ctx context.Context) error {
-	folder, err := openFolder(s.dir)
+	folder, err := openFolder(s.dir, s.log)
 	if err != nil {
 		return err
 	}
