@@ -11,19 +11,24 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
-// What a client may send. The largest nodes known have 63 GPU partitions and some hundred VFs; a kubelet takes a
-// resource name of up to 317 bytes and device IDs of 63.
+// What a client may send. The largest nodes known have 63 GPU partitions and some hundred VFs, but eight GPUs that 2,000 containers
+// share each are 16,000 devices. So many fit, all held, into a checkpoint, and the kubelet takes no more than some 40,000 in one
+// message. It takes a resource name of up to 317 bytes and device IDs of 63.
 const (
-	maxMessage   = 1 << 20 // bytes
-	maxDevices   = 4096    // of one resource
+	maxMessage   = 4 << 20 // bytes
+	maxDevices   = 1 << 14 // of one resource
 	maxLinks     = 1 << 14
 	maxResources = 64
 	maxName      = 512 // bytes of a name or an ID
 )
+
+// maxAnswer is how many bytes a server may answer: Status tells of all devices of all resources, and who holds them.
+const maxAnswer = 64 << 20
 
 // How many clients there may be: two plugins, with one connection each, and people.
 const (
@@ -99,6 +104,7 @@ func checkIDs(resource string, lists ...[]string) error {
 	return nil
 }
 
+// checkAnnouncement makes sure that an announcement is within the limits. A client checks it before a server does.
 func checkAnnouncement(m *api.Announcement) error {
 	ids := make([]string, 0, min(len(m.GetDevices()), maxDevices+1))
 	for _, d := range m.GetDevices() {
@@ -110,7 +116,16 @@ func checkAnnouncement(m *api.Announcement) error {
 	if len(m.GetLinks()) > maxLinks {
 		return status.Errorf(codes.InvalidArgument, "%d links, more than %d", len(m.GetLinks()), maxLinks)
 	}
+	if size := proto.Size(m); size > maxMessage {
+		return status.Errorf(codes.InvalidArgument, "%d devices of %s in %d bytes, more than %d", len(ids), m.GetResource(), size, maxMessage)
+	}
 	return nil
+}
+
+// refused reports whether a server turned an announcement down, so that it would again.
+func refused(err error) bool {
+	code := status.Code(err)
+	return code == codes.InvalidArgument || code == codes.ResourceExhausted
 }
 
 // room says why a ledger does not take so many more devices of a resource; nil where it does.

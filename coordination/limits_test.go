@@ -1,9 +1,114 @@
 package coordination
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/topology"
 )
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(line)
+}
+
+func (b *logBuffer) count(part string) int { return strings.Count(b.String(), part) }
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// shared are the devices of one GPU that many containers share.
+func shared(devices int) (a Announcement) {
+	for i := range devices {
+		a.Devices = append(a.Devices, Device{
+			ID: fmt.Sprintf("MIG-GPU-b1028956-cfa2-0990-bf4a-5da9abb51763/12/%d::%05d", i%7, i), Address: topology.Address{Bus: 1}, NUMA: topology.Node(0), Healthy: true,
+		})
+	}
+	return a
+}
+
+// TestMostDevices: as many devices as a resource may have, all of them held, are announced, known to whoever serves next, and told to
+// people. A resource that has more is placed by its plugin alone, which says so once; the plugin's others are as ever.
+func TestMostDevices(t *testing.T) {
+	runDir := filepath.Join(shortDir(t), "run")
+	log := &logBuffer{}
+	_, stopFirst := start(t, runDir)
+	node, _ := startWith(t, Config{RunDir: runDir, Log: slog.New(slog.NewTextHandler(log, nil))})
+	tooMany, most, vfs := node.Member("nvidia.com/gpu.shared", GPU), node.Member("nvidia.com/gpu", GPU), node.Member("nvidia.com/vf", VF)
+	all := shared(maxDevices)
+	tooMany.Publish(shared(maxDevices + 1))
+	most.Publish(all)
+	vfs.Publish(Announcement{Devices: []Device{{ID: "vf", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	for _, m := range []*Member{tooMany, most, vfs} {
+		m.AwaitTaken(t.Context())
+	}
+	await(t, runDir, connected("nvidia.com/gpu", "nvidia.com/vf"))
+	if log.count("16385 devices of nvidia.com/gpu.shared, more than 16384") != 1 || log.count("lost the coordination server") > 0 {
+		t.Errorf("log:\n%s", log)
+	}
+	ids := make([]string, 0, len(all.Devices))
+	for _, d := range all.Devices {
+		ids = append(ids, d.ID)
+	}
+	for len(ids) > 0 {
+		n := min(len(ids), 512)
+		if _, err := node.client.Allocated(t.Context(), &api.AllocatedRequest{Resource: "nvidia.com/gpu", Devices: ids[:n]}); err != nil {
+			t.Fatal(err)
+		}
+		ids = ids[n:]
+	}
+	stopFirst()
+	answer := await(t, runDir, connected("nvidia.com/gpu", "nvidia.com/vf"))
+	held := 0
+	for _, d := range answer.GetResources()[0].GetDevices() {
+		if d.GetAllocated() {
+			held++
+		}
+	}
+	if held != maxDevices {
+		t.Errorf("%d devices are held, want %d", held, maxDevices)
+	}
+	if log.count("set the checkpoint aside") > 0 {
+		t.Error("the checkpoint is too long to be read")
+	}
+}
+
+// TestRefusedAnnouncement: what a server refuses it would refuse again.
+func TestRefusedAnnouncement(t *testing.T) {
+	panicked := survive.Do(slog.New(slog.DiscardHandler), func() error { panic("on purpose") })
+	for err, soon := range map[error]bool{
+		status.Error(codes.Unavailable, "the server went"):                      true,
+		status.Error(codes.InvalidArgument, "5000 devices, more than 4096"):     false,
+		status.Error(codes.ResourceExhausted, "there are 64 resources already"): false,
+		status.Error(codes.Unimplemented, "another protocol"):                   false,
+		panicked: false,
+	} {
+		if got := joinPause(err); got < electionPause != soon {
+			t.Errorf("after %v the server is asked again in %s", err, got)
+		}
+	}
+}
 
 // The kubelet can ask before the announcement of the plugin that it asks has arrived.
 func TestQuestionWaitsForTheAnnouncement(t *testing.T) {

@@ -118,6 +118,7 @@ func New(config Config) (*Node, error) {
 func dial(runDir string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("unix:"+SocketPath(runDir),
 		grpc.WithTransportCredentials(peerCredentials{}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}))
 	if err != nil {
 		return nil, fmt.Errorf("open coordination client in %s: %w", runDir, err)
@@ -338,37 +339,50 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 	return errors.Join(err, removeSocket(n.config.RunDir))
 }
 
-// stayJoined keeps a Join stream open and announces every member over it. A server of a foreign protocol is left alone until it
-// is replaced, which is looked for every electionPause.
+// stayJoined keeps a Join stream open and announces every member over it. A server of a foreign protocol, or one that refuses an
+// announcement, is left alone for an electionPause: it may be replaced.
 func (n *Node) stayJoined(ctx context.Context) {
+	var complaint string
 	for {
 		err := survive.Do(n.config.Log, func() error { return n.join(ctx) })
 		if ctx.Err() != nil {
 			return
 		}
-		pause := electionStep
+		reason := status.Convert(err).Message()
 		switch {
 		case status.Code(err) == codes.Unimplemented:
-			pause = electionPause
 			if !n.foreign.Swap(true) {
-				n.config.Log.Error("place devices without the other plugin", "reason", status.Convert(err).Message())
+				n.config.Log.Error("place devices without the other plugin", "reason", reason)
 			}
-		case survive.Panicked(err): // most likely again
-			pause = electionPause
-			fallthrough
+		case refused(err):
+			if reason != complaint {
+				n.config.Log.Error("place devices without the other plugin: the server refuses what is announced", "reason", reason)
+			}
+			complaint = reason
 		default:
+			complaint = ""
 			n.config.Log.Warn("lost the coordination server", "error", err)
 		}
-		select {
-		case n.lost <- struct{}{}:
-		default:
+		if !refused(err) {
+			select {
+			case n.lost <- struct{}{}:
+			default:
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(joinPause(err)):
 		}
 	}
+}
+
+// joinPause is how long to wait before the next Join. What would most likely end in the same way again is not tried soon.
+func joinPause(err error) time.Duration {
+	if status.Code(err) == codes.Unimplemented || refused(err) || survive.Panicked(err) {
+		return electionPause
+	}
+	return electionStep
 }
 
 // join opens one stream and announces on it until it breaks.
@@ -401,6 +415,13 @@ func (n *Node) join(ctx context.Context) error {
 		announcements, changed := n.announcements()
 		for _, a := range announcements {
 			if sent[a.GetResource()] == a {
+				continue
+			}
+			if err := checkAnnouncement(a); err != nil {
+				n.config.Log.Error("place the devices of a resource without the other plugin", "resource", a.GetResource(),
+					"reason", status.Convert(err).Message())
+				sent[a.GetResource()] = a
+				n.letGo(a)
 				continue
 			}
 			if err := n.announce(ctx, stream, a, acknowledged); err != nil {

@@ -18,8 +18,8 @@ func (b *Backend) Narrow(devices []gpu.Device, available, mustInclude []string, 
 	for _, d := range devices {
 		used[original(d.ID)]++
 	}
-	for _, id := range slices.Sorted(slices.Values(available)) {
-		if _, known := used[original(id)]; known && !slices.Contains(mustInclude, id) && !slices.Contains(free[original(id)], id) {
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(available))) {
+		if _, known := used[original(id)]; known && !slices.Contains(mustInclude, id) {
 			free[original(id)] = append(free[original(id)], id)
 		}
 	}
