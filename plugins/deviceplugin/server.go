@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
@@ -98,7 +99,7 @@ func (s *service) list(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchRes
 	for {
 		list, published, changed := s.devices.latest()
 		if published {
-			if err := stream.Send(list); err != nil {
+			if err := s.send(stream, list); err != nil {
 				return err
 			}
 		}
@@ -110,6 +111,20 @@ func (s *service) list(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchRes
 			return nil
 		}
 	}
+}
+
+// maxList is the longest list, in bytes, that the kubelet takes: its client has gRPC's own limit
+// (pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go).
+const maxList = 4 << 20
+
+// send sends a list. Of one that is too long the kubelet would say nothing but that the stream ended.
+func (s *service) send(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse], list *v1beta1.ListAndWatchResponse) error {
+	if size := proto.Size(list); size > maxList {
+		s.log.Error("the kubelet cannot take so long a list of devices: offer fewer, such as fewer replicas of each GPU",
+			"devices", len(list.GetDevices()), "bytes", size, "limit", maxList)
+		return status.Errorf(codes.ResourceExhausted, "%d devices in %d bytes, more than %d", len(list.GetDevices()), size, maxList)
+	}
+	return stream.Send(list)
 }
 
 // GetPreferredAllocation never fails: an error would make the kubelet fail the pod.

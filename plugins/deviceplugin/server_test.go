@@ -1,8 +1,12 @@
 package deviceplugin_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +59,56 @@ func TestEveryStreamSeesTheNewestList(t *testing.T) {
 				t.Errorf("step %d: devices %q, want %q", i, got, step.want)
 			}
 		}
+	}
+}
+
+// TestListTooLong: the kubelet takes 4 MiB. A longer list is not sent, which the log says.
+func TestListTooLong(t *testing.T) {
+	dir := kubelettest.Dir(t)
+	kubelet := kubelettest.Start(t, dir)
+	many := newFake()
+	<-many.lists
+	var list []deviceplugin.Device
+	for i := range 80_000 {
+		list = append(list, deviceplugin.Device{ID: fmt.Sprintf("GPU-b1028956-cfa2-0990-bf4a-5da9abb51763::%06d", i), Healthy: true, Nodes: []int{0}})
+	}
+	many.lists <- list
+	lines, log := io.Pipe()
+	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Log: slog.New(slog.NewTextHandler(log, nil))}, named{many, "example.com/many"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- server.Run(ctx)
+		_ = log.Close()
+	}()
+	said := make(chan string, 1)
+	go func() {
+		for scanner := bufio.NewScanner(lines); scanner.Scan(); {
+			if strings.Contains(scanner.Text(), "the kubelet cannot take so long a list of devices") {
+				select {
+				case said <- scanner.Text():
+				default:
+				}
+			}
+		}
+	}()
+	plugin := kubelettest.Await(t, kubelet.Plugins)
+	if list, ok := <-plugin.Lists; ok {
+		t.Errorf("%d devices were sent", len(list))
+	}
+	if line := kubelettest.Await(t, said); !strings.Contains(line, "devices=80000") || !strings.Contains(line, "limit=4194304") {
+		t.Error(line)
+	}
+	start(t, dir, newFake("a")) // another resource is as ever
+	for plugin := kubelettest.Await(t, kubelet.Plugins); plugin.Request.GetResourceName() != resource; {
+		plugin = kubelettest.Await(t, kubelet.Plugins)
+	}
+	cancel()
+	if err := kubelettest.Await(t, ended); err != nil {
+		t.Error(err)
 	}
 }
 
