@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -37,7 +38,20 @@ func (o *options) registerStock(set *pflag.FlagSet) {
 	// Entrypoint and plugin share --log-level; here it is a word too.
 	level := set.Lookup("log-level")
 	level.Value = verbosity{level.Value}
+	for _, name := range []string{"resource-prefix", "config-file"} {
+		flag := set.Lookup(name)
+		flag.Value = orPreset{flag.Value, flag.DefValue}
+	}
 }
+
+// orPreset takes an empty value for none: the entrypoint hands those flags on that are not empty.
+type orPreset struct {
+	pflag.Value
+	preset string
+}
+
+// Set takes a value, or the preset.
+func (o orPreset) Set(text string) error { return o.Value.Set(cmp.Or(text, o.preset)) }
 
 // verbosity reads numbers as well as words: --log-level=10 is what the manifests of the stock plugin pass, and the default of its
 // entrypoint. Without any word that is the usual amount of detail, so every number is info.

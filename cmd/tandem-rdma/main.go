@@ -51,6 +51,10 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	if err != nil {
 		return err
 	}
+	dev, err := flags.Dev()
+	if err != nil {
+		return err
+	}
 	config, err := rdma.ReadConfig(own.configFile)
 	if err != nil {
 		return exit(err)
@@ -67,7 +71,7 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	if err != nil {
 		return err
 	}
-	host := rdma.Host{Sys: sys, Dev: os.DirFS(flags.DevRoot), DevinfoDir: own.devinfoDir, PairsDir: filepath.Join(flags.RunDir, "pairs")}
+	host := rdma.Host{Sys: sys, Dev: dev, DevinfoDir: own.devinfoDir, PairsDir: filepath.Join(flags.RunDir, "pairs")}
 	specs := rdma.CDI{Dirs: own.cdiDirs, Field: own.cdiDevices}
 	if err := specs.CleanUp(); err != nil {
 		return err

@@ -260,7 +260,11 @@ func TestCommandLines(t *testing.T) {
 		{[]string{"--log-level=10", "--resource-prefix=openshift.io"}, 0, "config.resource-prefix=openshift.io"},
 		{[]string{"-v", "10", "--logtostderr", "-use-cdi"}, 0, "config.use-cdi=true"},
 		{[]string{"-v=10", "--log_dir", "/var/log/x", "--alsologtostderr", "-stderrthreshold=INFO"}, 0, "config.resource-prefix=nvidia.com"},
+		{[]string{"--resource-prefix="}, 0, "config.resource-prefix=intel.com"},
+		{[]string{"--resource-prefix", "", "--config-file=", "--sysfs-root=/nope"}, 1, "config.config-file=/etc/pcidp/config.json config.resource-prefix=intel.com"},
 		{[]string{"--log-level=loud"}, 1, "--log-level"},
+		{[]string{"--dev-root=/nope"}, 1, "open --dev-root: stat /nope: no such file or directory"},
+		{[]string{"--dev-root=/dev/null"}, 1, "open --dev-root: /dev/null is not a folder"},
 		{[]string{"--colour"}, 1, "--colour"},
 		{[]string{"now"}, 1, `unexpected argument "now"`},
 	} {

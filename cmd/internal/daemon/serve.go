@@ -16,15 +16,20 @@ import (
 )
 
 // Sysfs is the folder to read the machine from.
-func (f Flags) Sysfs() (fs.FS, error) {
-	info, err := os.Stat(f.SysfsRoot)
+func (f Flags) Sysfs() (fs.FS, error) { return openRoot("--sysfs-root", f.SysfsRoot) }
+
+// Dev is the folder with the device nodes.
+func (f Flags) Dev() (fs.FS, error) { return openRoot("--dev-root", f.DevRoot) }
+
+func openRoot(flag, dir string) (fs.FS, error) {
+	info, err := os.Stat(dir)
 	if err != nil {
-		return nil, fmt.Errorf("open --sysfs-root: %w", err)
+		return nil, fmt.Errorf("open %s: %w", flag, err)
 	}
 	if !info.IsDir() {
-		return nil, fmt.Errorf("open --sysfs-root: %s is not a folder", f.SysfsRoot)
+		return nil, fmt.Errorf("open %s: %s is not a folder", flag, dir)
 	}
-	return os.DirFS(f.SysfsRoot), nil
+	return os.DirFS(dir), nil
 }
 
 // Node is the daemon's part in the coordination of its node.
