@@ -15,6 +15,7 @@ import (
 
 // Limits of the server: the questions are small, and few ask.
 const (
+	headerTimeout  = 2 * time.Second
 	requestTimeout = 10 * time.Second
 	maxHeader      = 8 << 10
 	maxScrapes     = 4
@@ -92,8 +93,8 @@ func listen(ctx context.Context, address string, mux *http.ServeMux, log *slog.L
 
 func serve(ctx context.Context, listener net.Listener, mux *http.ServeMux) error {
 	server := &http.Server{
-		Handler: mux, MaxHeaderBytes: maxHeader,
-		ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout, IdleTimeout: 12 * requestTimeout,
+		Handler: mux, MaxHeaderBytes: maxHeader, ConnState: new(visitors).changed,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout, IdleTimeout: 12 * requestTimeout,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
