@@ -19,22 +19,21 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-const busybox = "/bin/busybox"
-
 // packImage runs the command and returns the tarball and what was printed.
-func packImage(t *testing.T, bin string) (file, printed string) {
+func packImage(t *testing.T, bin, busybox string) (file, printed string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "image.tar")
 	var out bytes.Buffer
-	if err := run([]string{"--bin", bin, "--tag", "registry.example/tandem:v1", "--tarball", file}, &out); err != nil {
+	if err := run([]string{"--bin", bin, "--busybox", busybox, "--tag", "registry.example/tandem:v1", "--tarball", file}, &out); err != nil {
 		t.Fatal(err)
 	}
 	return file, strings.ReplaceAll(out.String(), file, "FILE")
 }
 
 func TestTwoBuildsAreOne(t *testing.T) {
-	first, printed := packImage(t, programs(t))
-	second, again := packImage(t, freshPrograms(t))
+	bin, fresh := programs(t), freshPrograms(t)
+	first, printed := packImage(t, bin, standIn(bin))
+	second, again := packImage(t, fresh, standIn(fresh))
 	if printed != again {
 		t.Errorf("two builds print\n%sand\n%s", printed, again)
 	}
@@ -52,7 +51,8 @@ func TestTwoBuildsAreOne(t *testing.T) {
 func TestTarball(t *testing.T) {
 	t.Attr("parity", "amd/image-shape")
 	t.Attr("parity", "nvidia/image-shape")
-	file, _ := packImage(t, programs(t))
+	bin := programs(t)
+	file, _ := packImage(t, bin, standIn(bin))
 	image, err := tarball.ImageFromPath(file, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func rootOf(t *testing.T, bin string) string {
 	if os.Getuid() != 0 {
 		t.Skip("chroot is root's")
 	}
-	file, _ := packImage(t, bin)
+	file, _ := packImage(t, bin, shell(t))
 	image, err := tarball.ImageFromPath(file, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -143,9 +143,6 @@ func in(root, dir string, args ...string) string {
 	return string(out)
 }
 
-// TestAsOperatorsCallIt runs the programs from the image's root in the ways in which the stock plugins' operators and
-// manifests start theirs.
-
 func TestContainerdName(t *testing.T) {
 	for tag, want := range map[string]string{
 		"tandem:e2e":                 "docker.io/library/tandem:e2e",
@@ -162,6 +159,8 @@ func TestContainerdName(t *testing.T) {
 	}
 }
 
+// TestAsOperatorsCallIt runs the programs from the image's root in the ways in which the stock plugins' operators and
+// manifests start theirs.
 func TestAsOperatorsCallIt(t *testing.T) {
 	t.Attr("parity", "amd/image-shape")
 	t.Attr("parity", "nvidia/image-shape")
@@ -245,10 +244,10 @@ func TestDockerfile(t *testing.T) {
 func TestRootfs(t *testing.T) {
 	bin := programs(t)
 	dir := filepath.Join(t.TempDir(), "rootfs")
-	if err := run([]string{"--bin", bin, "--rootfs", dir}, io.Discard); err != nil {
+	if err := run([]string{"--bin", bin, "--busybox", standIn(bin), "--rootfs", dir}, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	base, err := baseFiles(bin, busybox)
+	base, err := baseFiles(bin, standIn(bin))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,12 +267,12 @@ func TestRootfs(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	bin := t.TempDir()
+	bin, static := t.TempDir(), standIn(programs(t))
 	for _, test := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"--bin", bin, "--tarball", bin + "/i.tar"}, "run make build"},
+		{[]string{"--bin", bin, "--busybox", static, "--tarball", bin + "/i.tar"}, "run make build"},
 		{[]string{"--bin", bin, "--busybox", bin + "/none"}, "install the Debian package busybox-static"},
 		{[]string{"--bin", bin, "--busybox", "/bin/true"}, "/bin/true is no static program"},
 	} {
