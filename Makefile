@@ -12,6 +12,7 @@ COUNT     ?= 6
 BENCHTIME ?= 50ms
 OUTPUT    ?= table
 ADMISSIONS ?= 10000
+BUSYBOX   ?= /bin/busybox
 SEED      ?= 1
 
 # Go stamps the version from git into the binaries (go version -m), where git can tell it.
@@ -153,6 +154,12 @@ generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the Go 
 .PHONY: image
 image: build ## Pack the container image IMAGE:TAG into bin/image.tar, without a container engine (needs busybox-static)
 	cd tools/image && go run -buildvcs=false . --bin $(BIN) --tag $(IMAGE):$(TAG) --tarball $(BIN)/image.tar
+
+.PHONY: image-test
+image-test: ## Start the programs in the container image's root as operators do (root, busybox-static)
+	@test -x $(BUSYBOX) || { echo "$(BUSYBOX) is missing: install the Debian package busybox-static" >&2; exit 1; }
+	cd tools/image && BUSYBOX=$(BUSYBOX) go test -count=1 ./...
+	go test -race -count=1 -run '^TestCommandsOfAMD$$' ./cmd/tandem-gpu
 
 .PHONY: rootfs
 rootfs: build ## Write the container image's files into bin/rootfs, for the Dockerfile
