@@ -57,7 +57,7 @@ func (c *chaos) run(admissions int) {
 		c.failIfBroken()
 	}
 	c.rest()
-	c.checkLate()
+	c.checkJudged()
 	c.failIfBroken()
 	c.t.Logf("kubelet %s, seed %d, %v: %v", node.Version, *seed, time.Since(start).Round(time.Second), c)
 }

@@ -49,7 +49,7 @@ func TestMixedLoadWithCPUs(t *testing.T) {
 	if elsewhere == 0 {
 		t.Error("the CPUs never decided")
 	}
-	l.checkLate()
+	l.checkJudged()
 	l.checkLedger()
 }
 
