@@ -31,15 +31,27 @@ var (
 //     out a device that another pod has,
 //   - no device has two owners,
 //   - a daemon that nobody kills does not end,
-//   - pairs are the best possible again within one admission of the end of the fault,
+//   - pairs are the best possible again within one admission of the end of the fault, where the daemons know who holds what,
 //   - at rest no plan stands, and the ledger is what the kubelet knows.
 //
-// The same seed does the same to the node, as far as the kubelet's own order and the machine's speed allow. Nine of ten admissions are
-// with daemons that register, one with daemons that the plugin watcher finds: it looks once a second, and faults take as long.
+// A fault counts where it has really happened: the campaign fails if one that was begun never did.
+//
+// The same seed does the same to the node, as far as the kubelet's own order and the machine's speed allow. There is a campaign with every
+// source of intent; one of ten admissions is with daemons that the plugin watcher finds: it looks once a second, and faults take as long.
 func TestChaos(t *testing.T) {
+	faults := newDeck(t)
 	watched := *chaosAdmissions / 10
-	t.Run("register", func(t *testing.T) { startChaos(t, false).run(*chaosAdmissions - watched) })
-	t.Run("watcher", func(t *testing.T) { startChaos(t, true).run(watched) })
+	for _, w := range worlds {
+		t.Run(w.name, func(t *testing.T) {
+			c := startChaos(t, w, faults)
+			if w.Watcher {
+				c.run(watched)
+				return
+			}
+			c.run((*chaosAdmissions - watched) / (len(worlds) - 1))
+		})
+	}
+	faults.check(t)
 }
 
 func (c *chaos) run(admissions int) {
@@ -47,8 +59,10 @@ func (c *chaos) run(admissions int) {
 	for c.admissions < admissions {
 		c.depart()
 		switch {
-		case c.random.IntN(10) == 0:
-			c.suffer(c.faults[c.random.IntN(len(c.faults))])
+		case c.random.IntN(8) == 0:
+			if f, ok := c.faults.deal(c); ok {
+				c.suffer(f)
+			}
 		case c.random.IntN(200) == 0:
 			c.rest()
 		default:
@@ -58,6 +72,7 @@ func (c *chaos) run(admissions int) {
 	}
 	c.rest()
 	c.checkJudged()
+	c.checkSource()
 	c.failIfBroken()
 	c.t.Logf("kubelet %s, seed %d, %v: %v", node.Version, *seed, time.Since(start).Round(time.Second), c)
 }
@@ -65,7 +80,9 @@ func (c *chaos) run(admissions int) {
 // chaos is a load under faults.
 type chaos struct {
 	*load
-	faults     []fault
+	world      world
+	faults     *deck
+	fault      string // that is suffered
 	admissions int
 	began      int // where in the daemons' log the admission of the newest pod begins
 	counts     map[string]int
@@ -78,26 +95,21 @@ type chaos struct {
 	hook    func(node.Call, bool) // called with every call of the kubelet to a plugin, before (false) and after it
 }
 
-func startChaos(t *testing.T, watcher bool) *chaos {
+func startChaos(t *testing.T, w world, faults *deck) *chaos {
 	t.Helper()
-	r := startRig(t, rig.Setup{
-		Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true, Coordinated: true, RunDir: smallFolder(t),
-		Watcher: watcher,
-	})
-	suffered := faults
-	if *onlyFault != "" {
-		suffered = slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.name != *onlyFault })
-	}
-	if len(suffered) == 0 {
-		t.Fatalf("there is no fault %q", *onlyFault)
-	}
+	setup := w.Setup
+	setup.Machine, setup.VFsPerPF, setup.ExcludeTopology = "oci-mi300x-derived", 4, true
+	setup.Coordinated, setup.Pulse, setup.RunDir = true, true, smallFolder(t)
+	r := startRig(t, setup)
 	c := &chaos{
-		faults: suffered,
+		world:  w,
+		faults: faults,
 		load:   &load{t: t, Rig: r, random: rand.New(rand.NewPCG(*seed, 2))},
 		counts: map[string]int{},
 		killed: map[*pair.Daemon]bool{},
 		hook:   func(node.Call, bool) {},
 	}
+	c.blind = setup.Intent != "" && !strings.Contains(setup.Intent, "podresources")
 	r.Node.Intercept(func(call node.Call) { c.hook(call, false) }, func(call node.Call) { c.hook(call, true) })
 	return c
 }
@@ -125,10 +137,14 @@ func (c *chaos) quiet() {
 
 // suffer lets a fault come, pods arrive, and the fault go.
 func (c *chaos) suffer(f fault) {
-	c.counts["fault: "+f.name]++
+	c.fault = f.name
 	c.did("fault: %s", f.name)
 	end := f.begin(c)
-	for range 1 + c.random.IntN(3) {
+	for i := range most {
+		if i > c.random.IntN(3) && c.faults.happened[f.name] {
+			break
+		}
+		c.makeRoom()
 		pod := c.next(nil)
 		err := c.AdmitBlind(pod)
 		if c.stopped {
@@ -141,6 +157,16 @@ func (c *chaos) suffer(f fault) {
 	end()
 	c.hook = func(node.Call, bool) {}
 	c.recover()
+	c.fault = ""
+}
+
+// most is how many pods wait for a fault that happens in the middle of an admission.
+const most = 20
+
+// happened notes that the fault which is suffered has really come.
+func (c *chaos) happened() {
+	c.counts["fault: "+c.fault]++
+	c.faults.happened[c.fault] = true
 }
 
 // recover starts what is dead and admits two pairs when all are there again. The second one has to be the best.
@@ -159,9 +185,7 @@ func (c *chaos) recover() {
 	}
 	c.dead = false
 	c.did("recovered")
-	for len(c.pods) > 0 && min(c.Free(c.GPU), c.Free(rig.VF)) < 2 {
-		c.load.depart(c.random.IntN(len(c.pods)))
-	}
+	c.makeRoom()
 	for attempt := range 2 {
 		pod := c.next(&shape{app: []want{{1, 1}}})
 		placements, err := c.Rig.Admit(deadline(c.t), pod)
@@ -174,6 +198,13 @@ func (c *chaos) recover() {
 		case p.Pairs != p.Best:
 			c.counts["not the best right after a fault"]++
 		}
+	}
+}
+
+// makeRoom lets pods leave until two pairs are free.
+func (c *chaos) makeRoom() {
+	for len(c.pods) > 0 && min(c.Free(c.GPU), c.Free(rig.VF)) < 2 {
+		c.load.depart(c.random.IntN(len(c.pods)))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -20,26 +21,27 @@ import (
 type fault struct {
 	name  string
 	begin func(*chaos) (end func())
+	fits  func(*chaos) bool // whether it can come; nil for always
 }
 
 var faults = []fault{
-	{"daemon killed", func(c *chaos) func() { c.kill(c.oneDaemon()); return nothing }},
-	{"both daemons killed", func(c *chaos) func() { c.kill(c.Pair.GPU, c.Pair.RDMA); return nothing }},
-	{"daemon killed in an admission", func(c *chaos) func() { c.inAdmission(func() { c.kill(c.oneDaemon()) }); return nothing }},
-	{"both daemons killed in an admission", func(c *chaos) func() { c.inAdmission(func() { c.kill(c.Pair.GPU, c.Pair.RDMA) }); return nothing }},
-	{"daemon paused", func(c *chaos) func() { return c.pause(c.oneDaemon()) }},
-	{"daemon paused in an admission", pausedInAdmission},
-	{"kubelet restarted", func(c *chaos) func() { c.restartKubelet(); return nothing }},
-	{"kubelet killed in an admission", kubeletKilledInAdmission},
-	{"daemon replaced", func(c *chaos) func() { return c.replace(false) }},
-	{"daemon replaced with surge", func(c *chaos) func() { return c.replace(true) }},
-	{"daemon of another version", foreignVersion},
-	{"look at PodResources while an Allocate is in flight", lookInFlight},
-	{"run folder full", func(c *chaos) func() { return c.withOneKilled(c.fillRunFolder()) }},
-	{"run folder read-only", func(c *chaos) func() { return c.withOneKilled(c.writeProtectRunFolder()) }},
-	{"run folder given to another user", func(c *chaos) func() { return c.withOneKilled(c.giveAwayRunFolder()) }},
-	{"run folder emptied", func(c *chaos) func() { c.emptyRunFolder(); return c.withRestart(nothing) }},
-	{"files in run folder corrupted", func(c *chaos) func() { c.corruptRunFolder(); return c.withRestart(nothing) }},
+	{name: "daemon killed", begin: func(c *chaos) func() { c.kill(c.oneDaemon()); c.happened(); return nothing }},
+	{name: "both daemons killed", begin: func(c *chaos) func() { c.kill(c.Pair.GPU, c.Pair.RDMA); c.happened(); return nothing }},
+	{name: "daemon killed in an admission", begin: func(c *chaos) func() { c.inAdmission(func() { c.kill(c.oneDaemon()) }); return nothing }},
+	{name: "both daemons killed in an admission", begin: func(c *chaos) func() { c.inAdmission(func() { c.kill(c.Pair.GPU, c.Pair.RDMA) }); return nothing }},
+	{name: "daemon paused", begin: func(c *chaos) func() { c.happened(); return c.pause(c.oneDaemon()) }},
+	{name: "daemon paused in an admission", begin: pausedInAdmission},
+	{name: "kubelet restarted", begin: func(c *chaos) func() { c.restartKubelet(); c.happened(); return nothing }},
+	{name: "kubelet killed in an admission", begin: kubeletKilledInAdmission},
+	{name: "daemon replaced", begin: func(c *chaos) func() { return c.replace(false) }},
+	{name: "daemon replaced with surge", begin: func(c *chaos) func() { return c.replace(true) }},
+	{name: "daemon of another version", begin: foreignVersion},
+	{name: "look at PodResources while an Allocate is in flight", begin: lookInFlight},
+	{name: "run folder full", begin: func(c *chaos) func() { return c.withOneKilled(c.fillRunFolder()) }, fits: canMount},
+	{name: "run folder read-only", begin: func(c *chaos) func() { return c.withOneKilled(c.writeProtectRunFolder()) }, fits: canMount},
+	{name: "run folder given to another user", begin: func(c *chaos) func() { return c.withOneKilled(c.giveAwayRunFolder()) }, fits: canMount},
+	{name: "run folder emptied", begin: func(c *chaos) func() { c.emptyRunFolder(); return c.withRestart(nothing) }},
+	{name: "files in run folder corrupted", begin: func(c *chaos) func() { c.corruptRunFolder(); return c.withRestart(nothing) }},
 }
 
 func nothing() {}
@@ -69,6 +71,7 @@ func (c *chaos) inAdmission(do func()) {
 		if wait--; wait == -1 {
 			c.did("%s on %s, answered %t", call.Method, call.Socket, after)
 			do()
+			c.happened()
 		}
 	}
 }
@@ -116,6 +119,7 @@ func (c *chaos) replace(surge bool) (end func()) {
 	c.dead = true // no pod can have its devices for a moment
 	which := []**pair.Daemon{&c.Pair.GPU, &c.Pair.RDMA}[c.random.IntN(2)]
 	before, after := *which, (*which).Another()
+	c.happened() // the end waits for it
 	position := c.Pair.Log.Len()
 	done := make(chan error, 1)
 	go func() {
@@ -164,6 +168,7 @@ func foreignVersion(c *chaos) (end func()) {
 		c.restart(*other, *other)
 	}
 	c.must(c.WaitAllocatable(deadline(c.t)))
+	c.happened()
 	return func() {
 		foreign := *which
 		*which = own
@@ -195,6 +200,7 @@ func lookInFlight(c *chaos) func() {
 		if _, err := lister.List(deadline(c.t), &podresources.ListPodResourcesRequest{}); err != nil {
 			c.did("%v", err) // the limiter
 		}
+		c.happened()
 		gone = append(gone, c.pods[ended])
 		c.Release(c.pods[ended])
 		c.pods = slices.Delete(c.pods, ended, ended+1)
@@ -229,6 +235,12 @@ func (c *chaos) withOneKilled(end func()) func() {
 	return end
 }
 
+// mountable is whether this process may mount.
+var mountable atomic.Bool
+
+// canMount is for faults that take root: without it their campaign does not have them.
+func canMount(*chaos) bool { return mountable.Load() }
+
 // smallFolder is a folder of its own file system with little room where that can be made, which takes root.
 func smallFolder(t *testing.T) string {
 	t.Helper()
@@ -240,6 +252,7 @@ func smallFolder(t *testing.T) string {
 		t.Logf("run folder is never full: %v", err)
 		return dir
 	}
+	mountable.Store(true)
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
@@ -248,20 +261,16 @@ func smallFolder(t *testing.T) string {
 	return dir
 }
 
-// fillRunFolder leaves no room in it. It does nothing where the folder has no file system of its own.
+// fillRunFolder leaves no room in it, which takes a file system of its own.
 func (c *chaos) fillRunFolder() (end func()) {
 	name := filepath.Join(c.RunDir(), "ballast")
-	var stat syscall.Statfs_t
-	c.must(syscall.Statfs(c.RunDir(), &stat))
-	if size := stat.Blocks * uint64(stat.Bsize); size > 64<<20 {
-		return nothing
-	}
 	file, err := os.Create(name)
 	c.must(err)
 	for err == nil {
 		_, err = file.Write(make([]byte, 4096))
 	}
 	c.did("fill run folder: %v", err)
+	c.happened()
 	file.Close()
 	return func() { c.must(os.Remove(name)) }
 }
@@ -269,25 +278,21 @@ func (c *chaos) fillRunFolder() (end func()) {
 // writeProtectRunFolder makes it read-only for everyone who opens something in it from now on. That takes root.
 func (c *chaos) writeProtectRunFolder() (end func()) {
 	dir := c.RunDir()
-	if err := syscall.Mount(dir, dir, "", syscall.MS_BIND, ""); err != nil {
-		c.did("not write-protected: %v", err)
-		return nothing
-	}
+	c.must(syscall.Mount(dir, dir, "", syscall.MS_BIND, ""))
 	if err := syscall.Mount("", dir, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 		c.must(fmt.Errorf("write-protect %s: %w", dir, err))
 	}
 	c.did("write-protect run folder")
+	c.happened()
 	return func() { c.must(syscall.Unmount(dir, syscall.MNT_DETACH)) }
 }
 
 // giveAwayRunFolder makes it another user's: whoever starts to serve refuses it. That takes root.
 func (c *chaos) giveAwayRunFolder() (end func()) {
 	const nobody = 65534
-	if err := os.Chown(c.RunDir(), nobody, nobody); err != nil {
-		c.did("not given away: %v", err)
-		return nothing
-	}
+	c.must(os.Chown(c.RunDir(), nobody, nobody))
 	c.did("give run folder to user %d", nobody)
+	c.happened()
 	return func() { c.must(os.Chown(c.RunDir(), os.Geteuid(), os.Getegid())) }
 }
 
@@ -295,6 +300,7 @@ func (c *chaos) giveAwayRunFolder() (end func()) {
 func (c *chaos) emptyRunFolder() {
 	c.eachInRunFolder(func(name string) {
 		c.did("remove %s", name)
+		c.happened()
 		c.must(os.RemoveAll(name))
 	})
 }
@@ -317,6 +323,7 @@ func (c *chaos) corruptRunFolder() {
 			c.must(file.Truncate(from))
 		}
 		c.did("corrupt %s from %d", name, from)
+		c.happened()
 	})
 }
 

@@ -27,6 +27,7 @@ type Options struct {
 	ReservedCPUs string
 
 	PodsAPI bool // feature gate PodsAPI
+	HTTPS   bool // the kubelet's HTTPS server
 	// Watcher runs the plugin watcher on the folder plugins_registry, which is not there without it: the kubelet
 	// always does, but plugins see only the folders that are mounted for them.
 	Watcher bool
@@ -45,6 +46,8 @@ type Node struct {
 	allocation   allocation.Manager
 	podResources *podResources
 	stopPodsAPI  func()
+	https        *HTTPS // nil without
+	disturbance  disturbance
 	watcher      *watcher // nil without
 }
 
@@ -67,6 +70,7 @@ func Start(dir string, options Options) (*Node, error) {
 func (n *Node) Stop() error {
 	n.podResources.stop()
 	n.stopPodsAPI()
+	n.https.stop()
 	n.watcher.stop()
 	if err := n.devices.Stop(klog.Background()); err != nil {
 		return fmt.Errorf("stop device manager: %w", err)
@@ -130,14 +134,19 @@ func (n *Node) start(running containermap.ContainerMap) (err error) {
 	}
 	n.stopPodsAPI = func() {}
 	if n.options.PodsAPI {
-		if n.stopPodsAPI, err = servePodsAPI(filepath.Join(n.dir, "pods-api"), n.pods, sources); err != nil {
+		if n.stopPodsAPI, err = servePodsAPI(filepath.Join(n.dir, "pods-api"), n.pods, sources, &n.disturbance); err != nil {
+			return err
+		}
+	}
+	if n.options.HTTPS {
+		if n.https, err = serveHTTPS(n.https, n.pods, &n.disturbance); err != nil {
 			return err
 		}
 	}
 	if n.options.Watcher {
 		n.watcher = startWatcher(n.dir, n.devices, sources)
 	}
-	n.podResources, err = servePodResources(filepath.Join(n.dir, "pod-resources"), n.pods, n.devices, n.cpuProvider())
+	n.podResources, err = servePodResources(filepath.Join(n.dir, "pod-resources"), n.pods, n.devices, n.cpuProvider(), &n.disturbance)
 	return err
 }
 

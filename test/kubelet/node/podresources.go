@@ -22,7 +22,7 @@ type podResources struct {
 }
 
 // servePodResources serves as ListenAndServePodResources in pkg/kubelet/server/server.go does, but can be stopped.
-func servePodResources(dir string, pods *pods, devices *devicemanager.ManagerImpl, cpus server.CPUsProvider) (*podResources, error) {
+func servePodResources(dir string, pods *pods, devices *devicemanager.ManagerImpl, cpus server.CPUsProvider, d *disturbance) (*podResources, error) {
 	socket := filepath.Join(dir, server.Socket+".sock")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func servePodResources(dir string, pods *pods, devices *devicemanager.ManagerImp
 	}
 	ctx := klog.NewContext(context.Background(), klog.Background())
 	limiter := kubeletgrpc.WithRateLimiter(ctx, "podresources", server.DefaultQPS, server.DefaultBurstTokens)
-	p := &podResources{grpc: grpc.NewServer(limiter), done: make(chan struct{})}
+	p := &podResources{grpc: grpc.NewServer(limiter, grpc.ChainUnaryInterceptor(d.grpc)), done: make(chan struct{})}
 	api.RegisterPodResourcesListerServer(p.grpc, server.NewV1PodResourcesServer(ctx, server.PodResourcesProviders{
 		Pods:             pods,
 		Devices:          deviceProvider{devices},

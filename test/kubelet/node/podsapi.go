@@ -20,7 +20,7 @@ import (
 
 // servePodsAPI serves as ListenAndServePodsServer in pkg/kubelet/server/server.go does, but can be stopped. Nobody is told of changes
 // (WatchPods).
-func servePodsAPI(dir string, pods *pods, sources config.SourcesReady) (stop func(), err error) {
+func servePodsAPI(dir string, pods *pods, sources config.SourcesReady, d *disturbance) (stop func(), err error) {
 	socket := filepath.Join(dir, server.Socket+".sock")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
@@ -33,7 +33,8 @@ func servePodsAPI(dir string, pods *pods, sources config.SourcesReady) (stop fun
 		return nil, fmt.Errorf("serve Pods API: %w", err)
 	}
 	ctx := klog.NewContext(context.Background(), klog.Background())
-	g := grpc.NewServer(kubeletgrpc.WithRateLimiter(ctx, "pods", server.DefaultQPS, server.DefaultBurstTokens))
+	g := grpc.NewServer(
+		kubeletgrpc.WithRateLimiter(ctx, "pods", server.DefaultQPS, server.DefaultBurstTokens), grpc.ChainUnaryInterceptor(d.grpc))
 	api.RegisterPodsServer(g, newPodsServer(pods, sources))
 	done := make(chan struct{})
 	go func() {

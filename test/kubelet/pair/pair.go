@@ -20,6 +20,7 @@ type Options struct {
 	ResourcePrefix string // of resources that the config gives none
 	Coordinated    bool   // false: no preferred allocation, as stock plugins
 
+	Flags                  []string // of both, beside those
 	GPUFlags, GPUVariables []string // of tandem-gpu alone, beside this process's own variables
 }
 
@@ -35,6 +36,7 @@ func Start(o Options) (*Pair, error) {
 		"--sysfs-root=" + o.Sysfs, "--dev-root=" + o.Dev, "--kubelet-dir=" + o.Kubelet, "--run-dir=" + o.Run,
 		"--log-format=json", fmt.Sprintf("--preferred-allocation=%t", o.Coordinated),
 	}
+	common = append(common, o.Flags...)
 	rdma := []string{
 		"--config-file=" + o.Config, "--resource-prefix=" + o.ResourcePrefix, "--devinfo-dir=" + o.DevInfo,
 	}

@@ -27,6 +27,8 @@ type Setup struct {
 	ExcludeTopology bool   // the key of that name in the SR-IOV config: no NUMA hint for VFs
 	Coordinated     bool   // false: the kubelet chooses at random, as with stock plugins
 	PodsAPI         bool   // the kubelet says what its pods want
+	Intent          string // the daemons' --intent, "none" for no source; their default when empty
+	Pulse           bool   // the daemon of AMD's GPUs looks at them every second
 	Watcher         bool   // the kubelet's plugin watcher finds the daemons; else they register at kubelet.sock
 	ReservedCPUs    string // takes the kubelet's static CPU policy
 	RunDir          string // of the coordination socket; one of the rig's own when empty
@@ -65,6 +67,7 @@ type Rig struct {
 	dir   string
 	setup Setup
 	held  holdings
+	gone  map[string]bool // VFs that are not there at the moment
 }
 
 // startTime bounds the wait for the daemons to register: it takes a fraction of a second unless something is wrong.
@@ -77,7 +80,7 @@ func Start(ctx context.Context, setup Setup) (*Rig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start rig: %w", err)
 	}
-	r := &Rig{dir: dir, setup: setup, held: holdings{}}
+	r := &Rig{dir: dir, setup: setup, held: holdings{}, gone: map[string]bool{}}
 	if err := r.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", setup.Machine, err), r.Stop())
 	}
@@ -114,7 +117,10 @@ func (r *Rig) start(ctx context.Context) error {
 		return err
 	}
 	r.numa = numa
-	if r.Node, err = node.Start(r.path("kubelet"), node.Options{NUMA: numa, ReservedCPUs: r.setup.ReservedCPUs, PodsAPI: r.setup.PodsAPI, Watcher: r.setup.Watcher}); err != nil {
+	r.Node, err = node.Start(r.path("kubelet"), node.Options{
+		NUMA: numa, ReservedCPUs: r.setup.ReservedCPUs, PodsAPI: r.setup.PodsAPI, Watcher: r.setup.Watcher, HTTPS: r.asksHTTPS(),
+	})
+	if err != nil {
 		return err
 	}
 	if r.setup.Watcher { // the daemons look for the folder, and the kubelet makes it a moment later
@@ -128,7 +134,15 @@ func (r *Rig) start(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.setup.Pulse && r.GPU == AMD {
+		flags = append(flags, "--pulse=1")
+	}
+	common, err := r.intentFlags()
+	if err != nil {
+		return err
+	}
 	r.Pair, err = pair.Start(pair.Options{
+		Flags:          common,
 		Bin:            r.setup.Bin,
 		Sysfs:          r.path("sys"),
 		Dev:            r.path("dev"),
@@ -190,7 +204,7 @@ func (r *Rig) WaitAllocatable(ctx context.Context) error {
 	if err := r.Node.WaitAllocatable(ctx, r.GPU, len(r.gpus)); err != nil {
 		return err
 	}
-	return r.Node.WaitAllocatable(ctx, VF, len(r.vfs))
+	return r.Node.WaitAllocatable(ctx, VF, len(r.vfs)-len(r.gone))
 }
 
 func failOnExit(ctx context.Context, daemon *pair.Daemon, fail context.CancelCauseFunc) {
