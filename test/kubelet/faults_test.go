@@ -36,7 +36,7 @@ var faults = []fault{
 	{name: "daemon replaced", begin: func(c *chaos) func() { return c.replace(false) }},
 	{name: "daemon replaced with surge", begin: func(c *chaos) func() { return c.replace(true) }},
 	{name: "daemon of another version", begin: foreignVersion},
-	{name: "look at PodResources while an Allocate is in flight", begin: lookInFlight},
+	{name: "look at PodResources while an Allocate is in flight", begin: lookInFlight, fits: sighted},
 	{name: "run folder full", begin: func(c *chaos) func() { return c.withOneKilled(c.fillRunFolder()) }, fits: canMount},
 	{name: "run folder read-only", begin: func(c *chaos) func() { return c.withOneKilled(c.writeProtectRunFolder()) }, fits: canMount},
 	{name: "run folder given to another user", begin: func(c *chaos) func() { return c.withOneKilled(c.giveAwayRunFolder()) }, fits: canMount},
@@ -185,6 +185,9 @@ func (c *chaos) restart(before, after *pair.Daemon) {
 	_, err := c.Pair.Log.Wait(deadline(c.t), position, registeredOnce)
 	c.must(err)
 }
+
+// sighted is for faults that daemons without PodResources cannot notice: what the kubelet offers is all that they know.
+func sighted(c *chaos) bool { return !c.blind }
 
 // lookInFlight makes the kubelet lose sight of a device: see doubled_test.go. It finds it again when the next pod ends.
 func lookInFlight(c *chaos) func() {
