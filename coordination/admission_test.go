@@ -80,6 +80,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 		touched:  func() {},
 		tree:     tree,
 		ledger:   newLedger(func() time.Time { return a.now }),
+		inFlight: newInFlight(func() time.Time { return a.now }),
 	}
 	a.all = map[string][]Device{}
 	for d := range tree.Devices() {

@@ -37,6 +37,8 @@ type coordinator struct {
 	allocatableCPUs func(context.Context) (topology.CPUSet, error) // that containers can have alone; nil: never
 	nodeCPUs        func() map[int]topology.CPUSet                 // by NUMA node
 
+	inFlight *inFlight
+
 	mu        sync.Mutex
 	tree      *topology.Tree
 	ledger    *ledger
@@ -180,7 +182,7 @@ func (c *coordinator) lookFor(ctx context.Context, q question) (s seen) {
 		_ = survive.Do(c.log, func() error { s.answer = c.askedFor(ctx); return nil }) // do without it
 	})
 	all.Go(func() { s.checkpoint, s.checkpointErr = c.recorded() })
-	if len(q.mustInclude) == 0 {
+	if len(q.mustInclude) == 0 && c.look != nil {
 		s.view = c.holdings(ctx)
 	}
 	all.Wait()
@@ -199,9 +201,10 @@ func (c *coordinator) askedFor(ctx context.Context) *intent.Answer {
 	return nil
 }
 
-// holdings is what PodResources shows, nil where it does not answer before ctx is done.
+// holdings is what PodResources shows, nil where it does not answer before ctx is done, or must not be asked.
 func (c *coordinator) holdings(ctx context.Context) *kubelet.View {
-	if c.look == nil {
+	if !c.inFlight.settle(ctx) {
+		c.log.Warn("choose without PodResources: another container is being given devices at this moment")
 		return nil
 	}
 	view, err := c.look(ctx)

@@ -41,8 +41,8 @@
 // cannot be on one switch each (alignment.go). And where VFs have no NUMA node, the CPUs that the container is to have alone say which
 // one its GPUs will be on (cpus.go).
 //
-// PodResources List, read inside GetPreferredAllocation (never inside Allocate, where it can make the kubelet hand a device
-// out twice), shows the owners and which devices became free. It also shows every pod from just before its admission, so that
+// PodResources List, read inside GetPreferredAllocation (never while an Allocate of either plugin is open, which can make the kubelet hand
+// a device out twice: inflight.go), shows the owners and which devices became free. It also shows every pod from just before its admission, so that
 // without the checkpoint pods that are new since the last look still tell a new pod from the second half of the one
 // before; only where that leaves two containers possible does the time since the last Allocate decide, and the log says so. See
 // observe.go. Where the checkpoint proves that the second half is asked for which the plan of the first one foresees, neither it

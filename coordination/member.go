@@ -140,7 +140,7 @@ func (m *Member) tell(ctx context.Context, ids []string) (*api.AllocatedResponse
 	if err != nil {
 		return nil, err
 	}
-	return server.Allocated(ctx, &api.AllocatedRequest{Resource: m.resource, Devices: ids}, grpc.WaitForReady(true))
+	return server.Allocated(ctx, &api.AllocatedRequest{Resource: m.resource, Devices: ids, Returns: true}, grpc.WaitForReady(true))
 }
 
 // alone chooses among this plugin's own devices.
@@ -194,7 +194,8 @@ func firstOf(available, mustInclude []string, size int) []string {
 
 // Allocated reports what the kubelet took, and returns the same IDs in the order in which the container should list
 // them, so that its i-th GPU pairs with its i-th VF; in ascending order where the coordinator does not answer. An error is
-// the coordinator's refusal, a sentence for the pod's owner, and never anything else: the kubelet is to fail the pod with it.
+// the coordinator's refusal, a sentence for the pod's owner, and never anything else: the kubelet is to fail the pod with it. Call
+// Returned when the Allocate of the kubelet ends.
 func (m *Member) Allocated(ctx context.Context, ids []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, allocatedTimeout)
 	defer cancel()

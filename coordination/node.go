@@ -65,6 +65,8 @@ type Node struct {
 	client  api.CoordinationClient
 	lost    chan struct{} // the connection to the server broke
 
+	returned chan *api.Announcement // of Allocates that have returned, for the server
+
 	foreign atomic.Bool // the server speaks another protocol: it is not asked
 	joined  atomic.Bool
 	serving atomic.Pointer[server]    // nil while another plugin serves
@@ -104,13 +106,14 @@ func New(config Config) (*Node, error) {
 		return nil, errors.Join(err, sources.Close())
 	}
 	return &Node{
-		config:  config,
-		machine: machine,
-		sources: sources,
-		conn:    conn,
-		client:  api.NewCoordinationClient(conn),
-		lost:    make(chan struct{}, 1),
-		changed: make(chan struct{}),
+		config:   config,
+		machine:  machine,
+		sources:  sources,
+		conn:     conn,
+		client:   api.NewCoordinationClient(conn),
+		lost:     make(chan struct{}, 1),
+		returned: make(chan *api.Announcement, maxCalls),
+		changed:  make(chan struct{}),
 	}, nil
 }
 
@@ -282,6 +285,7 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		touched:   store.touch,
 		tree:      n.machine.newest(),
 		ledger:    newLedger(time.Now),
+		inFlight:  newInFlight(time.Now),
 	}
 	if n.config.Intent.Sources.Has(intent.PodResources) {
 		c.look, c.allocatableCPUs = pods.List, pods.AllocatableCPUs
@@ -429,10 +433,28 @@ func (n *Node) join(ctx context.Context) error {
 			}
 			sent[a.GetResource()] = a
 		}
+		if err := n.tellReturned(ctx, stream, server.returns(), changed); err != nil {
+			return err
+		}
+	}
+}
+
+// tellReturned tells a server of Allocates that have returned, if it listens, until there is something to announce or ctx is done.
+func (n *Node) tellReturned(ctx context.Context, stream api.Coordination_JoinClient, listens bool, changed <-chan struct{}) error {
+	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-changed:
+			return nil
+		case message := <-n.returned:
+			if !listens {
+				continue
+			}
+			if err := stream.Send(message); err != nil {
+				<-ctx.Done() // the stream tells why
+				return context.Cause(ctx)
+			}
 		}
 	}
 }

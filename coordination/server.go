@@ -89,6 +89,10 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 		if err != nil {
 			return err
 		}
+		if ids := message.GetReturned(); len(ids) > 0 {
+			s.coordinator.inFlight.end(message.GetResource(), ids)
+			continue
+		}
 		client := versionOf(message.GetVersion())
 		if err := protocol.serves(client); err != nil {
 			return status.Error(codes.Unimplemented, err.Error())
@@ -142,6 +146,9 @@ func (s *server) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferR
 func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.AllocatedResponse, error) {
 	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
 		return nil, err
+	}
+	if q.GetReturns() {
+		s.coordinator.inFlight.begin(q.GetResource(), q.GetDevices())
 	}
 	order, refusal, err := s.coordinator.allocated(ctx, q.GetResource(), q.GetDevices())
 	if err != nil {

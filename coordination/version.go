@@ -11,10 +11,13 @@ import (
 type version struct{ major, minor uint32 }
 
 // protocol is the version spoken here.
-var protocol = version{1, 3}
+var protocol = version{1, 4}
 
 // acknowledges reports whether the servers of this version answer each announcement, and the clients await that.
 func (v version) acknowledges() bool { return v.minor >= 3 }
+
+// returns reports whether the servers of this version listen for Allocates that have returned, and the clients say so.
+func (v version) returns() bool { return v.minor >= 4 }
 
 func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
 

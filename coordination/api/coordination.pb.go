@@ -24,12 +24,14 @@ const (
 )
 
 type Announcement struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Resource      string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"` // resource name, "amd.com/gpu"
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`         // "gpu" or "vf"
-	Devices       []*Device              `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"`
-	Links         []*Link                `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`     // between GPUs
-	Version       *Version               `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"` // of the plugin's protocol; absent is 1.0
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"` // resource name, "amd.com/gpu"
+	Kind     string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`         // "gpu" or "vf"
+	Devices  []*Device              `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"`
+	Links    []*Link                `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`     // between GPUs
+	Version  *Version               `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"` // of the plugin's protocol; absent is 1.0
+	// From 1.4 on: the devices of an Allocate that the plugin has now answered. Such a message announces nothing and has no answer.
+	Returned      []string `protobuf:"bytes,6,rep,name=returned,proto3" json:"returned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -95,6 +97,13 @@ func (x *Announcement) GetLinks() []*Link {
 func (x *Announcement) GetVersion() *Version {
 	if x != nil {
 		return x.Version
+	}
+	return nil
+}
+
+func (x *Announcement) GetReturned() []string {
+	if x != nil {
+		return x.Returned
 	}
 	return nil
 }
@@ -480,6 +489,7 @@ type AllocatedRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resource      string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Devices       []string               `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
+	Returns       bool                   `protobuf:"varint,3,opt,name=returns,proto3" json:"returns,omitempty"` // from 1.4 on: the plugin says on its Join stream when the kubelet has its answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -526,6 +536,13 @@ func (x *AllocatedRequest) GetDevices() []string {
 		return x.Devices
 	}
 	return nil
+}
+
+func (x *AllocatedRequest) GetReturns() bool {
+	if x != nil {
+		return x.Returns
+	}
+	return false
 }
 
 type AllocatedResponse struct {
@@ -1655,13 +1672,14 @@ var File_coordination_api_coordination_proto protoreflect.FileDescriptor
 
 const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\n" +
-	"#coordination/api/coordination.proto\x12\x16tandem.coordination.v1\"\xe7\x01\n" +
+	"#coordination/api/coordination.proto\x12\x16tandem.coordination.v1\"\x83\x02\n" +
 	"\fAnnouncement\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x128\n" +
 	"\adevices\x18\x03 \x03(\v2\x1e.tandem.coordination.v1.DeviceR\adevices\x122\n" +
 	"\x05links\x18\x04 \x03(\v2\x1c.tandem.coordination.v1.LinkR\x05links\x129\n" +
-	"\aversion\x18\x05 \x01(\v2\x1f.tandem.coordination.v1.VersionR\aversion\"5\n" +
+	"\aversion\x18\x05 \x01(\v2\x1f.tandem.coordination.v1.VersionR\aversion\x12\x1a\n" +
+	"\breturned\x18\x06 \x03(\tR\breturned\"5\n" +
 	"\aVersion\x12\x14\n" +
 	"\x05major\x18\x01 \x01(\rR\x05major\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\"\x82\x01\n" +
@@ -1688,10 +1706,11 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x04size\x18\x04 \x01(\rR\x04size\"B\n" +
 	"\x0ePreferResponse\x12\x18\n" +
 	"\adevices\x18\x01 \x03(\tR\adevices\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"H\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"b\n" +
 	"\x10AllocatedRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
-	"\adevices\x18\x02 \x03(\tR\adevices\"G\n" +
+	"\adevices\x18\x02 \x03(\tR\adevices\x12\x18\n" +
+	"\areturns\x18\x03 \x01(\bR\areturns\"G\n" +
 	"\x11AllocatedResponse\x12\x18\n" +
 	"\adevices\x18\x01 \x03(\tR\adevices\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\"\x0f\n" +

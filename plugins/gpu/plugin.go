@@ -77,6 +77,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.Container
 			return nil, err
 		}
 	}
+	defer p.member.Returned(ids)
 	ordered, err := p.member.Allocated(ctx, ids)
 	if err != nil {
 		return nil, err

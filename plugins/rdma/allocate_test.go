@@ -22,6 +22,7 @@ type recorder struct {
 	awaited   atomic.Int32 // that it takes over what was published
 	available []string
 	allocated [][]string
+	returned  [][]string
 	paired    []string // pairs files
 	served    []coordination.Served
 	refusal   error
@@ -47,6 +48,8 @@ func (r *recorder) Allocated(_ context.Context, ids []string) ([]string, error) 
 	slices.Reverse(order)
 	return order, nil
 }
+
+func (r *recorder) Returned(ids []string) { r.returned = append(r.returned, ids) }
 
 func (r *recorder) Pair(_ context.Context, _ []string, file string) []coordination.Served {
 	r.paired = append(r.paired, file)
@@ -97,10 +100,13 @@ func TestAllocateGolden(t *testing.T) {
 	t.Attr("parity", "sriov/env-info")
 	t.Attr("parity", "sriov/dev-rdma")
 	t.Attr("parity", "sriov/devinfo-file")
-	p, _ := offered(t, rdmaVF(), devices("infiniband/rdma_cm"), "nvidia.com", resources(rdmaPool))
+	p, member := offered(t, rdmaVF(), devices("infiniband/rdma_cm"), "nvidia.com", resources(rdmaPool))
 	got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(member.returned) != 1 {
+		t.Errorf("the coordinator was told of %v as returned", member.returned)
 	}
 	envs := map[string]string{
 		"PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF":      `0000:86:02.3`,

@@ -20,6 +20,7 @@ type Member interface {
 	AwaitTaken(ctx context.Context)
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
 	Allocated(ctx context.Context, ids []string) ([]string, error)
+	Returned(ids []string)
 	Pair(ctx context.Context, ids []string, file string) []coordination.Served
 }
 
@@ -139,6 +140,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.Container
 	if err != nil {
 		return nil, fmt.Errorf("allocate %s: %w", p.name, err)
 	}
+	defer p.member.Returned(ids)
 	order, err := p.member.Allocated(ctx, ids)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,107 @@
+package coordination
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+)
+
+const (
+	// returnTimeout is how long a look waits for an Allocate that is still open. Where the kubelet asks for the next resource of a
+	// container, the plugin's word that the one before has returned is on its way.
+	returnTimeout = 10 * time.Millisecond
+	// maxAllocate is how long an Allocate counts as open. No plugin takes so long: its word was lost, with the plugin most likely.
+	maxAllocate = 5 * time.Second
+)
+
+// inFlight are the Allocates that the kubelet waits for. PodResources must not be listed meanwhile: the kubelet would forget the devices of
+// such an Allocate, and hand them out again (kubernetes PR 137534). Within an admission there is none when the kubelet asks, but its pod
+// workers allocate too, for containers whose record it has lost.
+type inFlight struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	since map[granted]time.Time // by one of their devices
+	ended chan struct{}         // closed when the next one ends; nil where nobody waits
+}
+
+func newInFlight(now func() time.Time) *inFlight {
+	return &inFlight{now: now, since: map[granted]time.Time{}}
+}
+
+// begin notes an Allocate whose plugin will tell when it has returned.
+func (f *inFlight) begin(resource string, ids []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.since[keyOf(resource, ids)] = f.now()
+}
+
+// end notes that an Allocate has returned. One that did not begin is no error.
+func (f *inFlight) end(resource string, ids []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.since, keyOf(resource, ids))
+	if f.ended != nil {
+		close(f.ended)
+		f.ended = nil
+	}
+}
+
+// settle waits until no Allocate is open, for a moment. It reports whether there is none.
+func (f *inFlight) settle(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, returnTimeout)
+	defer cancel()
+	for {
+		ended := f.open()
+		if ended == nil {
+			return true
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return f.open() == nil
+		}
+	}
+}
+
+// open returns a channel that is closed when an Allocate ends, nil where none is open.
+func (f *inFlight) open() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for d, began := range f.since {
+		if f.now().Sub(began) > maxAllocate {
+			delete(f.since, d)
+		}
+	}
+	if len(f.since) == 0 {
+		return nil
+	}
+	if f.ended == nil {
+		f.ended = make(chan struct{})
+	}
+	return f.ended
+}
+
+// keyOf is the lowest of an Allocate's devices.
+func keyOf(resource string, ids []string) granted {
+	if len(ids) == 0 {
+		return granted{resource: resource}
+	}
+	return granted{resource, slices.Min(ids)}
+}
+
+// Returned tells the coordinator that the kubelet is about to have its answer to the Allocate of some devices, whatever that is. It does
+// not wait.
+func (m *Member) Returned(ids []string) {
+	if own := m.node.serving.Load(); own != nil {
+		own.coordinator.inFlight.end(m.resource, ids)
+		return
+	}
+	select {
+	case m.node.returned <- &api.Announcement{Resource: m.resource, Returned: ids}:
+	default: // the server goes by the time
+	}
+}

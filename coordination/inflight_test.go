@@ -1,0 +1,92 @@
+package coordination
+
+import (
+	"context"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// The kubelet forgets the devices of an Allocate that is open while PodResources is listed: then it is not.
+func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+	a.keepCheckpoint()
+	look, looks := a.coordinator.look, 0
+	a.coordinator.look = func(ctx context.Context) (kubelet.View, error) {
+		looks++
+		return look(ctx)
+	}
+	a.add("pod")
+	a.coordinator.inFlight.begin(vfs, []string{"0000:0c:00.1"}) // of a pod worker
+	a.ask(gpus, 0, 1)
+	if looks > 0 {
+		t.Error("PodResources was listed")
+	}
+	a.coordinator.inFlight.end(vfs, []string{"0000:0c:00.1"})
+	a.ask(gpus, 0, 1)
+	if looks != 1 {
+		t.Errorf("%d looks after the Allocate has returned", looks)
+	}
+	a.coordinator.inFlight.begin(vfs, []string{"0000:0c:00.1"}) // its plugin dies
+	a.now = a.now.Add(2 * maxAllocate)
+	a.ask(gpus, 0, 1)
+	if looks != 2 {
+		t.Errorf("%d looks long after an Allocate that never returned", looks)
+	}
+}
+
+// A look waits a moment for the word that an Allocate has returned.
+func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
+	t.Parallel()
+	for wait, want := range map[time.Duration]bool{returnTimeout / 2: true, 2 * returnTimeout: false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newInFlight(time.Now)
+			f.begin(gpus, []string{"b", "a"})
+			f.begin(vfs, []string{"c"})
+			go func() {
+				f.end(vfs, []string{"c"})
+				time.Sleep(wait)
+				f.end(gpus, []string{"a", "b"})
+			}()
+			began := time.Now()
+			if got := f.settle(t.Context()); got != want || time.Since(began) > returnTimeout {
+				t.Errorf("settled %t after %s, want %t", got, time.Since(began), want)
+			}
+			synctest.Wait()
+			time.Sleep(wait)
+		})
+	}
+}
+
+// Either plugin's word that an Allocate has returned reaches the server.
+func TestReturned(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(shortDir(t), "run")
+	server, _ := start(t, dir)
+	gpu := server.Member(gpus, GPU)
+	gpu.Publish(oneGPU)
+	await(t, dir, connected(gpus))
+	client, _ := start(t, dir)
+	vf := client.Member(vfs, VF)
+	vf.Publish(Announcement{Devices: []Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	await(t, dir, connected(gpus, vfs))
+	open := server.serving.Load().coordinator.inFlight.open
+	for m, id := range map[*Member]string{gpu: "gpu0", vf: "vf0"} {
+		if _, err := m.tell(t.Context(), []string{id}); err != nil {
+			t.Fatal(err)
+		}
+		if open() == nil {
+			t.Errorf("%s: the server knows of no open Allocate", m.resource)
+		}
+		m.Returned([]string{id})
+		for open() != nil { // the test's own deadline ends that
+			runtime.Gosched()
+		}
+	}
+}
