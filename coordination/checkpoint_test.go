@@ -35,7 +35,7 @@ func (a *admission) maybeCrash() {
 	}
 	old := a.coordinator
 	a.coordinator = &coordinator{refresh: old.refresh, newest: old.newest, look: old.look, get: old.get, recorded: old.recorded, granted: old.granted, pods: old.pods, alignment: old.alignment,
-		log: old.log, touched: old.touched, tree: old.tree, ledger: newLedger(old.ledger.now)}
+		log: old.log, touched: old.touched, tree: old.tree, ledger: newLedger(old.ledger.now), inFlight: old.inFlight}
 	if err := a.coordinator.restore(saved); err != nil {
 		a.t.Fatal(err)
 	}
@@ -295,12 +295,17 @@ func TestPlanOfAnotherTimeIsDropped(t *testing.T) {
 	}
 }
 
-// Devices that a plugin no longer finds after its restart are known to it all the same.
+// Devices that a container holds, or that the kubelet counts as healthy, are known to a plugin that no longer finds them after its restart.
+// Others are forgotten.
 func TestListedOutlivesAPlugin(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	node, stop := start(t, dir)
-	node.Member(gpus, GPU).Publish(oneGPU)
+	member := node.Member(gpus, GPU)
+	member.Publish(Announcement{Devices: append(slices.Clone(threeGPUs.Devices[1:]), oneGPU.Devices...)})
 	await(t, dir, connected(gpus))
+	if _, err := member.Allocated(t.Context(), []string{"gpu0"}); err != nil {
+		t.Fatal(err)
+	}
 	stop()
 	again, _ := start(t, dir)
 	plugins := filepath.Join(again.config.KubeletDir, "device-plugins")
@@ -316,7 +321,11 @@ func TestListedOutlivesAPlugin(t *testing.T) {
 	if diff := cmp.Diff(want, again.Listed(gpus), cmpopts.EquateComparable(topology.NUMANode{}, topology.Address{})); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
-	// The server that comes after knows it too, as unhealthy.
+	needed, err := again.Needed(gpus)
+	if diff := cmp.Diff(map[string]bool{"gpu1": true, "gpu2": true}, needed); diff != "" || err != nil {
+		t.Errorf("needed (-want +got): %v\n%s", err, diff)
+	}
+	// The server that comes after knows what is held too, as unhealthy.
 	again.Member(gpus, GPU).Publish(Announcement{})
 	status := await(t, dir, connected(gpus))
 	if devices := status.GetResources()[0].GetDevices(); len(devices) != 1 || devices[0].GetDevice().GetHealthy() {

@@ -93,13 +93,13 @@ func newLedger(now func() time.Time) *ledger {
 	}
 }
 
-// announce replaces what is known of a resource. A device that is announced no more stays, unhealthy, and keeps its holder: the
+// announce replaces what is known of a resource. A device that is announced no more stays while somebody holds it, unhealthy: the
 // container lives on, and the kubelet must not see the device vanish when the plugin starts anew.
 func (l *ledger) announce(name string, kind Kind, a Announcement) {
 	r := &resource{name: name, kind: kind, devices: make(map[string]Device, len(a.Devices)), links: a.Links, joined: true}
 	if before := l.resources[name]; before != nil {
 		for id, d := range before.devices {
-			if d.Healthy = false; len(r.devices) < maxDevices {
+			if d.Healthy = false; l.holders[name][id] != nil && len(r.devices) < maxDevices {
 				r.devices[id] = d
 			}
 		}

@@ -1,6 +1,8 @@
 package coordination
 
 import (
+	"errors"
+	"io/fs"
 	"maps"
 	"slices"
 
@@ -30,31 +32,70 @@ func (c *coordinator) recover(s *store) {
 	}
 }
 
-// Listed is every device of a resource that the kubelet can know from this plugin's earlier life: those of the ledger's
-// checkpoint and of the kubelet's own. A plugin that no longer finds one keeps it in its list, unhealthy: from 1.34 on the kubelet's
-// process ends when a device that a container holds is no longer listed (allDevices is looked up without a check,
-// pkg/kubelet/cm/devicemanager/manager.go). None of them is known to be healthy.
+// Needed are the devices of a resource that the kubelet may look up, by its checkpoint: those that it counts as healthy, and those that
+// containers hold. From 1.34 on its process ends when one of them is no longer listed (allDevices is looked up without a check,
+// pkg/kubelet/cm/devicemanager/manager.go).
+func (n *Node) Needed(resource string) (map[string]bool, error) {
+	recorded, err := kubelet.ReadCheckpoint(n.config.KubeletDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	needed := map[string]bool{}
+	for id := range recorded.Listed(resource) {
+		needed[id] = true
+	}
+	return needed, nil
+}
+
+// Listed is every device of a resource that the kubelet needs from this plugin's earlier life (see Needed), and what containers hold by the
+// ledger's checkpoint. A plugin that no longer finds one keeps it in its list, unhealthy. None of them is known to be healthy. Where the
+// kubelet's checkpoint cannot be read they are all that were ever announced.
 func (n *Node) Listed(resource string) []Device {
 	known := map[string]Device{}
-	if recorded, err := kubelet.ReadCheckpoint(n.config.KubeletDir); err == nil {
-		for id, node := range recorded.Listed(resource) {
-			d := Device{ID: id}
-			if node >= 0 {
-				d.NUMA = topology.Node(node)
-			}
-			known[id] = d
+	recorded, err := kubelet.ReadCheckpoint(n.config.KubeletDir)
+	for id, node := range recorded.Listed(resource) {
+		d := Device{ID: id}
+		if node >= 0 {
+			d.NUMA = topology.Node(node)
 		}
+		known[id] = d
 	}
-	if saved, err := readCheckpoint(n.config.RunDir); err == nil && saved.Boot == bootID() {
-		for _, r := range saved.Resources {
-			devices, err := r.devices()
-			if r.Name != resource || err != nil {
-				continue
-			}
-			for _, d := range devices {
-				known[d.ID] = d
-			}
+	readable := err == nil || errors.Is(err, fs.ErrNotExist)
+	for _, d := range n.saved(resource) {
+		if _, listed := known[d.ID]; listed || d.held || !readable {
+			known[d.ID] = d.Device
 		}
 	}
 	return slices.SortedFunc(maps.Values(known), compareDevices)
+}
+
+// savedBefore is a device as the ledger's checkpoint has it.
+type savedBefore struct {
+	Device
+	held bool
+}
+
+// saved lists the devices of a resource in the ledger's checkpoint, none where it cannot be used.
+func (n *Node) saved(resource string) []savedBefore {
+	saved, err := readCheckpoint(n.config.RunDir)
+	if err != nil || saved.Boot != bootID() {
+		return nil
+	}
+	held := map[string]bool{}
+	for _, a := range saved.Allocations {
+		for id := range a.Devices[resource] {
+			held[id] = true
+		}
+	}
+	var found []savedBefore
+	for _, r := range saved.Resources {
+		devices, err := r.devices()
+		if r.Name != resource || err != nil {
+			continue
+		}
+		for _, d := range devices {
+			found = append(found, savedBefore{d, held[d.ID]})
+		}
+	}
+	return found
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
@@ -13,37 +14,73 @@ import (
 type broadcast struct {
 	mu        sync.Mutex
 	devices   map[string]Device
+	gone      map[string]time.Time // since when devices of the list are no longer published
 	published bool
 	changed   chan struct{} // closed by the next publish
 }
 
 // newBroadcast starts with the devices that the kubelet was told of before this process started.
 func newBroadcast(before []Device) *broadcast {
-	b := &broadcast{devices: make(map[string]Device, len(before)), changed: make(chan struct{})}
+	b := &broadcast{devices: make(map[string]Device, len(before)), gone: map[string]time.Time{}, changed: make(chan struct{})}
 	for _, d := range before {
 		b.devices[d.ID] = d
 	}
 	return b
 }
 
-// publish replaces the list. A device that was in it before and is no longer stays as unhealthy: from 1.34 on the
-// kubelet's process dies when a device that a container holds vanishes (pkg/kubelet/cm/devicemanager/manager.go,
+// publish replaces the list. A device that was in it before and is no longer stays as unhealthy, until retire: from 1.34 on the
+// kubelet's process dies when a device that a container holds, or is just being given, vanishes (pkg/kubelet/cm/devicemanager/manager.go,
 // allDevices is looked up without a check).
 func (b *broadcast) publish(devices []Device) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	newest := make(map[string]Device, max(len(devices), len(b.devices)))
+	gone := map[string]time.Time{}
 	for _, d := range b.devices {
 		d.Healthy = false
 		newest[d.ID] = d
+		gone[d.ID] = time.Now()
+		if since, before := b.gone[d.ID]; before {
+			gone[d.ID] = since
+		}
 	}
 	for _, d := range devices {
 		d.Nodes = slices.Clone(d.Nodes)
 		newest[d.ID] = d
+		delete(gone, d.ID)
 	}
-	b.devices, b.published = newest, true
+	b.devices, b.gone, b.published = newest, gone, true
+	b.renew()
+}
+
+// renew has the list sent again. The mutex is held.
+func (b *broadcast) renew() {
 	close(b.changed)
 	b.changed = make(chan struct{})
+}
+
+// hasGone reports whether devices are listed that are no longer published.
+func (b *broadcast) hasGone() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.gone) > 0
+}
+
+// retire takes those devices out of the list that have been gone for retireAfter and that the kubelet does not need, and returns their
+// IDs. Where some stay the list is sent again: the kubelet then writes down who holds what, which it does not when a pod ends.
+func (b *broadcast) retire(needed map[string]bool) (retired []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, since := range b.gone {
+		if !needed[id] && time.Since(since) >= retireAfter {
+			delete(b.devices, id)
+			delete(b.gone, id)
+			retired = append(retired, id)
+		}
+	}
+	b.renew()
+	slices.Sort(retired)
+	return retired
 }
 
 // latest returns the newest list sorted by ID, whether there is one yet, and a channel that is closed once it is no

@@ -44,6 +44,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return folder.run(working) })
 	g.Go(func() error { return s.resource.Watch(working, s.devices.publish) })
 	g.Go(func() error { return s.stayRegistered(working, folder) })
+	g.Go(func() error { return s.stayRetiring(working) })
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("offer %s: %w", s.resource.Name(), err)
 	}

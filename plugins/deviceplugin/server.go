@@ -19,8 +19,11 @@ type Options struct {
 	Registration Registration
 	Preferred    bool     // offer GetPreferredAllocation, where the Resource is a Preferrer
 	Listed       []Device // that an earlier process told the kubelet of; unhealthy from now on unless the Resource publishes them
-	Observer     Observer // nil for none
-	Log          *slog.Logger
+	// Needed tells which devices of the resource the kubelet may look up: those it counts as healthy, and those that containers hold. Others
+	// leave the list some time after they are gone. Nil: none ever does.
+	Needed   func() (map[string]bool, error)
+	Observer Observer // nil for none
+	Log      *slog.Logger
 }
 
 // Server offers one Resource to the kubelet.
@@ -31,6 +34,7 @@ type Server struct {
 	devices   *broadcast
 	watched   bool   // the kubelet's plugin watcher finds our socket; else we register at kubelet.sock
 	dir       string // of our socket, below the kubelet's
+	needed    func() (map[string]bool, error)
 	observer  Observer
 	log       *slog.Logger
 }
@@ -47,6 +51,7 @@ func New(options Options, resource Resource) (*Server, error) {
 		devices:  newBroadcast(options.Listed),
 		watched:  options.Registration.watched(options.KubeletDir),
 		dir:      filepath.Join(options.KubeletDir, "device-plugins"),
+		needed:   options.Needed,
 		observer: options.Observer,
 		log:      options.Log.With("resource", name),
 	}

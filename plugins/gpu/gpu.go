@@ -49,6 +49,7 @@ type Narrower interface {
 type Inventory struct {
 	Resources map[string][]Device // by resource name, "amd.com/gpu"
 	Notes     []string            // what was left out or is not as it should be, and why; for the log
+	NoDriver  bool                // the vendor's driver is away for now: the GPUs that it showed are unhealthy and not gone
 }
 
 // Device is a GPU, or a part of one, that can be given to a container.
@@ -60,4 +61,5 @@ type Device struct {
 	Index   string   // the vendor's number for it, "0" or, of a part, "0:1"; empty where containers are not told it
 	VRAM    uint64   // bytes of its card's memory; 0 for unknown
 	Healthy bool
+	Gone    bool // it was found before and is no longer; set by GPUs alone
 }

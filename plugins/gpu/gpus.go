@@ -24,7 +24,7 @@ type GPUs struct {
 	notes     []string // likewise
 
 	mu        sync.Mutex
-	resources map[string][]Device // sorted by ID; a device is never dropped
+	resources map[string][]Device // sorted by ID; a device is never dropped, but marked as gone
 	links     []topology.Link
 	changed   chan struct{} // closed and replaced on every change
 }
@@ -41,7 +41,7 @@ func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, er
 		return nil, err
 	}
 	g := &GPUs{backend: backend, pulse: pulse, log: log, links: links, changed: make(chan struct{})}
-	g.resources, _ = merge(nil, found.Resources)
+	g.resources, _ = merge(nil, found)
 	g.report(found.Notes)
 	return g, nil
 }
@@ -98,7 +98,7 @@ func (g *GPUs) refresh() {
 	}
 	g.report(found.Notes)
 	g.mu.Lock()
-	merged, changes := merge(g.resources, found.Resources)
+	merged, changes := merge(g.resources, found)
 	links := g.links
 	g.mu.Unlock()
 	if len(changes) == 0 {
@@ -147,9 +147,10 @@ func (g *GPUs) latest(resource string) ([]Device, []topology.Link, <-chan struct
 // change is one device that is not as it was.
 type change struct{ resource, device, what string }
 
-// merge lays what was found over what was known. A known device that was not found stays and is unhealthy: the kubelet
-// must not see it vanish. Neither argument is changed.
-func merge(known, found map[string][]Device) (map[string][]Device, []change) {
+// merge lays what was found over what was known. A known device that was not found stays and is unhealthy: containers that hold it are
+// answered for it, and its driver may come back. Neither argument is changed.
+func merge(known map[string][]Device, inventory Inventory) (map[string][]Device, []change) {
+	found := inventory.Resources
 	merged := make(map[string][]Device, len(found))
 	var changes []change
 	for resource := range found {
@@ -162,7 +163,7 @@ func merge(known, found map[string][]Device) (map[string][]Device, []change) {
 		before, now := byID(known[resource]), byID(found[resource])
 		for id, d := range before {
 			if _, ok := now[id]; !ok {
-				d.Healthy = false
+				d.Healthy, d.Gone = false, !inventory.NoDriver
 				now[id] = d
 			}
 		}
@@ -185,6 +186,10 @@ func difference(before map[string]Device, now Device) string {
 		return "unhealthy"
 	case !was.Healthy && now.Healthy:
 		return "healthy again"
+	case !was.Gone && now.Gone:
+		return "gone"
+	case was.Gone && !now.Gone:
+		return "there again"
 	case was.Card != now.Card || was.NUMA != now.NUMA || was.Index != now.Index || !slices.Equal(was.Nodes, now.Nodes):
 		return "moved"
 	default:

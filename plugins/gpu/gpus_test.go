@@ -219,3 +219,30 @@ func TestDiscoverFails(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// A GPU that is gone is told of no more; one whose driver is away is unhealthy.
+func TestGoneAndWithoutDriver(t *testing.T) {
+	t.Parallel()
+	two := map[string][]Device{"amd.com/gpu": {{ID: "a", Healthy: true}, {ID: "b", Healthy: true}}}
+	one := map[string][]Device{"amd.com/gpu": {{ID: "a", Healthy: true}}}
+	known, _ := merge(nil, Inventory{Resources: two})
+	for name, tc := range map[string]struct {
+		found   Inventory
+		healthy []bool
+		gone    []bool
+	}{
+		"one is gone":        {Inventory{Resources: one}, []bool{true, false}, []bool{false, true}},
+		"the driver is away": {Inventory{NoDriver: true}, []bool{false, false}, []bool{false, false}},
+	} {
+		merged, changes := merge(known, tc.found)
+		for i, d := range merged["amd.com/gpu"] {
+			if d.Healthy != tc.healthy[i] || d.Gone != tc.gone[i] {
+				t.Errorf("%s: %+v", name, d)
+			}
+		}
+		back, _ := merge(merged, Inventory{Resources: two})
+		if last := back["amd.com/gpu"][1]; !last.Healthy || last.Gone || len(changes) == 0 {
+			t.Errorf("%s: changes %v, then %+v", name, changes, last)
+		}
+	}
+}

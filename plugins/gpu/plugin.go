@@ -34,6 +34,9 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 		announcement := coordination.Announcement{Links: links}
 		list := make([]deviceplugin.Device, 0, len(devices))
 		for _, d := range devices {
+			if d.Gone {
+				continue // the kubelet's list keeps it as long as the kubelet needs it
+			}
 			announcement.Devices = append(announcement.Devices,
 				coordination.Device{ID: d.ID, Address: d.Card, NUMA: d.NUMA, Healthy: d.Healthy, VRAM: d.VRAM})
 			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: d.Healthy, Nodes: numaNodes(d)})

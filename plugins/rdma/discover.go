@@ -33,6 +33,9 @@ type Device struct {
 	visible  *hidden   // what containers would hide of it; nil where it may be in one
 }
 
+// missing reports whether a device was found before and is no longer.
+func (d Device) missing() bool { return d.selector == nil }
+
 // file names a file of the device.
 func (d Device) file(elements ...string) string { return inDevice(d.Address, d.aux, elements...) }
 

@@ -88,8 +88,13 @@ func (p *Plugin) prepare(pool Pool) {
 	}
 }
 
+// list is what there is of a pool. What is no longer found stays in the kubelet's list as long as the kubelet needs it, without a word
+// from here.
 func list(pool Pool) (announced []coordination.Device, listed []deviceplugin.Device) {
 	for _, d := range pool.Devices {
+		if d.missing() {
+			continue
+		}
 		healthy := d.Fault == ""
 		announced = append(announced, coordination.Device{ID: d.ID, Address: d.Address, NUMA: d.NUMA, Healthy: healthy})
 		device := deviceplugin.Device{ID: d.ID, Healthy: healthy}

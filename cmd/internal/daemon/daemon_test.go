@@ -101,13 +101,14 @@ func TestStartLineHasTheEffectiveConfig(t *testing.T) {
 	for flag, want := range map[string]string{
 		"sysfs-root": "/sys", "dev-root": "/dev", "kubelet-dir": "/var/lib/kubelet", "run-dir": "/tmp/run",
 		"log-format": "json", "log-level": "INFO", "preferred-allocation": "false", "registration": "auto", "number": "0",
-		"intent": "pods-api,podresources", "alignment": "preferred", "metrics-bind-address": "", "health-probe-bind-address": "", "topology-file": "",
+		"intent": "pods-api,podresources", "alignment": "preferred", "alignment-opt-out": "none", "device-annotations": "all",
+		"metrics-bind-address": "", "health-probe-bind-address": "", "topology-file": "",
 	} {
 		if got := line.Config[flag]; got != want {
 			t.Errorf("%s is %q, want %q", flag, got, want)
 		}
 	}
-	if line.Msg != "start" || len(line.Config) != 18 {
+	if line.Msg != "start" || len(line.Config) != 20 {
 		t.Errorf("line %q", first)
 	}
 }

@@ -89,6 +89,7 @@ func (f Flags) Offer(ctx context.Context, log *slog.Logger, node *coordination.N
 		Registration: f.Registration,
 		Preferred:    f.PreferredAllocation,
 		Listed:       listed(node.Listed(resource.Name())),
+		Needed:       func() (map[string]bool, error) { return node.Needed(resource.Name()) },
 		Log:          log,
 	}
 	if f.monitor != nil {

@@ -66,11 +66,11 @@ func New(sys fs.FS, naming Naming) (*Backend, error) {
 func (b *Backend) Heed(name string, source Health) { b.health[name] = source }
 
 // Discover reads every GPU and partition. It fails where a file is there and cannot be read, where partitions of different kinds are to
-// go under one name, and where amdgpu has never been loaded; once it was, all GPUs are gone while it is not.
+// go under one name, and where amdgpu has never been loaded; once it was, there is no driver while it is not.
 func (b *Backend) Discover() (gpu.Inventory, error) {
 	if _, err := fs.Stat(b.sys, module); errors.Is(err, fs.ErrNotExist) {
 		if b.found {
-			return gpu.Inventory{Notes: []string{"the amdgpu driver is no longer loaded: all GPUs are unhealthy until it is"}}, nil
+			return gpu.Inventory{NoDriver: true, Notes: []string{"the amdgpu driver is no longer loaded: all GPUs are unhealthy until it is"}}, nil
 		}
 		return gpu.Inventory{}, fmt.Errorf("find AMD GPUs: the amdgpu driver is not loaded (no %s): load it, or keep tandem-gpu off this node", module)
 	}
