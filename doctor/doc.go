@@ -6,5 +6,6 @@
 // sockets below its folder. The verdict about request shapes is the Topology Manager's own rule, [coordination.PredictNodes], with a
 // third demand for the CPUs of a guaranteed pod.
 //
-// A healthy node has no finding. What cannot be read is a finding of its own ([Unknown]) only where it was to be expected.
+// A healthy node has no finding. What cannot be read is a finding of its own ([Unknown]) only where it was to be expected. What may not be
+// read is neither damaged nor missing: it is all in one finding, and no fix follows from it.
 package doctor

@@ -40,7 +40,7 @@ type Node struct {
 	Sys        fs.FS // sysfs
 	Tree       *topology.Tree
 	GPUs, VFs  []Device // what the plugins offer
-	Guessed    bool     // the VFs are those of all NICs with RDMA, and not what a configuration selects
+	Guess      string   // why the VFs are those of all NICs with RDMA, and not what is offered; "" where they are that
 	Links      []topology.Link
 	DevRoot    string // "/dev"
 	KubeletDir string // "/var/lib/kubelet"

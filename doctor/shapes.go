@@ -12,53 +12,51 @@ import (
 // mostShapes bounds n of the shapes n+n that are looked at.
 const mostShapes = 64
 
-// shapes goes through the requests 1+1, 2+2 … on an empty node: which of them policy restricted always refuses, and of which not all
-// pairs can be on one switch.
+// shapes goes through the requests 1+1, 2+2 … on an empty node: which of them policy restricted always refuses, for the devices alone or for
+// the CPUs beside them, and of which not all pairs can be on one switch.
 func (e *examination) shapes() {
 	if len(e.GPUs) == 0 || len(e.VFs) == 0 {
 		return
 	}
-	var refused []int
+	var refused, withCPUs []int
 	apart := map[int]int{} // n to the number of pairs that are on one switch
 	var farthest []int
 	for n := 1; n <= min(len(e.GPUs), len(e.VFs), mostShapes); n++ {
-		nodes, admitted := e.Affinity(n, n)
-		if !admitted {
+		nodes, admitted := e.affinity(n, n, e.CPUs)
+		switch _, fits := e.affinity(n, n, 0); {
+		case !fits:
 			refused = append(refused, n)
-			nodes = nil // as without the policy
+		case !admitted:
+			withCPUs = append(withCPUs, n)
 		}
-		if near := e.near(n, nodes); near < n {
+		if near := e.near(n, nodes); near < n { // of all nodes where it is not admitted: as without the policy
 			apart[n] = near
 			farthest = append(farthest, n)
 		}
 	}
 	if e.kubelet.Policy == "restricted" {
 		e.refusedShapes(refused)
+		e.refusedForCPUs(withCPUs)
 	}
 	e.farShapes(farthest, apart)
 }
 
 // Affinity tells on which NUMA nodes policy restricted puts a container on an empty node, and whether it admits it at all.
 func (n Node) Affinity(gpus, vfs int) ([]int, bool) {
-	return coordination.PredictNodes(n.demands(gpus, vfs))
-}
-
-func (n Node) demands(gpus, vfs int) []coordination.Demand {
-	demands := []coordination.Demand{demand(n.GPUs, gpus), demand(n.VFs, vfs)}
-	if n.CPUs == 0 {
-		return demands
-	}
 	e := &examination{Node: n}
 	e.kubelet, _ = readKubelet(n) // without it there is no policy
-	if e.kubelet.CPUPolicy != "static" {
-		return demands
+	return e.affinity(gpus, vfs, n.CPUs)
+}
+
+func (e *examination) affinity(gpus, vfs, cpus int) ([]int, bool) {
+	demands := []coordination.Demand{demand(e.GPUs, gpus), demand(e.VFs, vfs)}
+	if cpus > 0 && e.kubelet.CPUPolicy == "static" {
+		if reserved, err := e.reserved(); err == nil {
+			nodes := topology.CPUs(e.Sys)
+			demands = append(demands, coordination.CPUDemand(cpus, nodes, allCPUs(nodes).Without(reserved)))
+		}
 	}
-	reserved, err := e.reserved()
-	if err != nil {
-		return demands
-	}
-	nodes := topology.CPUs(n.Sys)
-	return append(demands, coordination.CPUDemand(n.CPUs, nodes, allCPUs(nodes).Without(reserved)))
+	return coordination.PredictNodes(demands)
 }
 
 func demand(devices []Device, count int) coordination.Demand {
@@ -68,46 +66,6 @@ func demand(devices []Device, count int) coordination.Demand {
 	}
 	d.Free = d.All
 	return d
-}
-
-func (e *examination) refusedShapes(refused []int) {
-	if len(refused) == 0 {
-		return
-	}
-	perNode := func(devices []Device) string {
-		counts := map[string]int{}
-		var nodes []string
-		for _, d := range devices {
-			node := d.NUMA.String()
-			if counts[node]++; counts[node] == 1 {
-				nodes = append(nodes, node)
-			}
-		}
-		for i, node := range nodes {
-			nodes[i] = fmt.Sprintf("%d on node %s", counts[node], node)
-		}
-		return strings.Join(nodes, ", ")
-	}
-	f := Finding{
-		ID: "refused-shapes", Severity: Error,
-		Summary:  fmt.Sprintf("Containers that ask for %s are refused, on an empty node too.", shapeList(refused)),
-		Evidence: []string{"GPUs: " + perNode(e.GPUs), "VFs: " + perNode(e.VFs)},
-		Why:      "Policy restricted wants GPUs and VFs on the same set of NUMA nodes, as small as it can be for each of them; the VFs fit fewer nodes than the GPUs, or the reverse.",
-		Fix: []string{
-			`"excludeTopology": true in the pool of VFs (config.json, or SriovNetworkNodePolicy): the kubelet leaves the choice to Tandem`,
-			"or as many VFs on each NUMA node as GPUs: fewer in sriov_numvfs",
-		},
-	}
-	if e.Guessed {
-		f.Severity = Unknown
-		f.Evidence = append(f.Evidence, "no --config: these are the VFs of all NICs with RDMA, as if they were offered with their NUMA nodes")
-		f.Fix = append(f.Fix, "tandem doctor --config config.json tells for the pools that there are")
-	}
-	if e.CPUs > 0 {
-		f.Summary = strings.Replace(f.Summary, " are refused", fmt.Sprintf(" and for %s are refused", count(e.CPUs, "CPU")), 1)
-		f.Fix = append(f.Fix, "or, where it is for the CPUs: a number of CPUs that is no multiple of 1 (cpu: 7500m), which the CPU manager leaves alone")
-	}
-	e.find(f)
 }
 
 // near is how many of n pairs can be on one switch each, with devices of these NUMA nodes; of all where there are none.

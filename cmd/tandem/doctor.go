@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -36,7 +35,8 @@ the node, or in a debug container. It changes nothing; --fix-kubelet patches the
 own into the kubelet's folder of drop-ins where it has one (--config-dir), and even that only shows the difference until --apply is given too.
 
 Request shapes are judged for an empty node by the kubelet's own rules, for the VFs that config.json selects (--config) and as it
-offers them. Without it they are those of all NICs with RDMA, each with its NUMA node, and the verdict is a guess.
+offers them; without it for those that the running tandem-rdma offers. Where none runs they are those of all NICs with RDMA, each
+with its NUMA node, and the verdict is a guess.
 
 What may not be read is said, and is not taken for damage. It needs root's rights for all that it looks at.`,
 		Example: `  tandem doctor
@@ -64,7 +64,7 @@ func (x *examiner) register(cmd *cobra.Command) {
 	flags.StringVar(&x.node.Config, "kubelet-config", "", "the kubelet's configuration (default what its command line says, or config.yaml in --kubelet-dir)")
 	flags.StringVar(&x.node.ConfigDir, "kubelet-config-dir", "", "folder with drop-ins of that configuration (default what its command line says)")
 	registerTopologyFile(flags, &x.from.topologyFile)
-	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, to select VFs")
+	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, to select VFs (default those that the running tandem-rdma offers)")
 	flags.IntVar(&x.node.CPUs, "cpus", 0, "whole CPUs that containers ask for beside GPUs and VFs")
 	flags.VarP(&x.format, "output", "o", x.format.usage())
 	x.fix.register(flags)
@@ -77,7 +77,7 @@ func (x *examiner) run(cmd *cobra.Command) error {
 	if done, err := x.fix.run(cmd, x); done || err != nil {
 		return err
 	}
-	if err := x.read(); err != nil {
+	if err := x.read(cmd.Context()); err != nil {
 		return err
 	}
 	findings := doctor.Examine(x.node)
@@ -105,31 +105,6 @@ func verdict(findings []doctor.Finding) error {
 	default:
 		return nil
 	}
-}
-
-// read takes the machine over from sysfs.
-func (x *examiner) read() error {
-	n, err := readNode(&x.from)
-	if err != nil {
-		return err
-	}
-	q := question{config: x.config}
-	vfs, _, err := q.vfDevices(n, &x.from)
-	if err != nil {
-		return err
-	}
-	x.node.Sys, x.node.Tree, x.node.Links = os.DirFS(x.from.sysfsRoot), n.tree, n.links
-	x.node.Guessed = x.config == ""
-	x.node.GPUs, x.node.VFs = offered(n.gpuDevices()), offered(vfs)
-	return nil
-}
-
-func offered(list devices) []doctor.Device {
-	var all []doctor.Device
-	for _, d := range list {
-		all = append(all, doctor.Device{Device: d.Device, NUMA: d.numa})
-	}
-	return all
 }
 
 // report is for people.

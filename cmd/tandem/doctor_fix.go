@@ -46,7 +46,7 @@ func (f *fixer) run(cmd *cobra.Command, x *examiner) (done bool, err error) {
 }
 
 func (f *fixer) patch(out io.Writer, x *examiner) error {
-	if err := x.read(); err != nil {
+	if _, err := x.readMachine(); err != nil {
 		return err
 	}
 	settings, err := doctor.Settings(x.node)
@@ -174,7 +174,7 @@ func rollBack(out io.Writer, x *examiner) error {
 		return fmt.Errorf("roll back: nothing was changed by tandem doctor: there is no %s%s%s; where the kubelet reads others: --kubelet-config, --kubelet-config-dir",
 			config, backup, orOwn(dir))
 	}
-	if err := x.read(); err != nil {
+	if _, err := x.readMachine(); err != nil {
 		return err
 	}
 	return finish(out, x)

@@ -96,6 +96,12 @@ type plugins struct {
 
 func runPlugins(t *testing.T, runDir string) {
 	t.Helper()
+	serveAs(t, runDir, plugins{})
+}
+
+// serveAs answers in a run folder as the plugins would.
+func serveAs(t *testing.T, runDir string, answers api.CoordinationServer) {
+	t.Helper()
 	if err := os.Mkdir(runDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +110,7 @@ func runPlugins(t *testing.T, runDir string) {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	api.RegisterCoordinationServer(server, plugins{})
+	api.RegisterCoordinationServer(server, answers)
 	go func() { _ = server.Serve(listener) }() // until stopped
 	t.Cleanup(server.Stop)
 }
