@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // runAsNobody runs tandem without root's rights.

@@ -61,7 +61,7 @@ func TestDoctorRefusesAsTheCPUManager(t *testing.T) {
 						t.Skip("no NIC that can have VFs, or no CPUs recorded")
 					}
 					n.KubeletDir = t.TempDir()
-					config := "cpuManagerPolicy: static\nreservedSystemCPUs: \"" + reserved + "\"\n"
+					config := doctor.NewDropIn + "cpuManagerPolicy: static\nreservedSystemCPUs: \"" + reserved + "\"\n"
 					if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(config), 0o600); err != nil {
 						t.Fatal(err)
 					}
@@ -230,6 +230,7 @@ topologyManagerPolicyOptions: {max-allowable-numa-nodes: "16"}
 featureGates: {}
 kubeReserved: {cpu: 500m, memory: 1Gi}
 `,
+	"our own drop-in": doctor.NewDropIn,
 	"JSON of a cloud": `{
   "kind": "KubeletConfiguration",
   "apiVersion": "kubelet.config.k8s.io/v1beta1",
