@@ -64,7 +64,7 @@ type Sharing struct {
 	RefuseMany bool           // a container may have one replica only
 }
 
-// cdi reports whether any and whether all device list strategies are CDI's.
+// cdi reports whether any and whether all device list strategies are CDI's. Of none all are, as in NVIDIA's own plugin.
 func (c *Config) cdi() (some, all bool) {
 	all = true
 	for _, s := range c.DeviceList {
@@ -78,9 +78,6 @@ func (c *Config) cdi() (some, all bool) {
 func (c *Config) check() error {
 	if c.HostDevRoot == "" {
 		c.HostDevRoot = c.DriverRoot
-	}
-	if len(c.DeviceList) == 0 {
-		return fmt.Errorf("%s is empty: want %s or another strategy", c.source("device-list-strategy"), listEnvVar)
 	}
 	for _, s := range c.DeviceList {
 		if err := c.oneOf("device-list-strategy", s, listEnvVar, listVolumeMounts, listCDIAnnotations, listCDICRI); err != nil {
@@ -117,6 +114,10 @@ func (c *Config) warn() {
 	if c.MOFED {
 		c.Warnings = append(c.Warnings, c.source("mofed-enabled")+" is true: every container with a GPU gets all /dev/infiniband/uverbs* of the node, "+
 			"so containers can use each other's VFs: leave it off, and ask for VFs of tandem-rdma instead, which gives a container the device nodes of its own VFs")
+	}
+	if len(c.DeviceList) == 0 {
+		c.Warnings = append(c.Warnings, c.source("device-list-strategy")+" is empty: containers are not told of their GPUs, as by NVIDIA's own plugin: "+
+			"leave it out for "+listEnvVar)
 	}
 	c.Warnings = append(c.Warnings, c.xids.malformed...)
 }

@@ -2,6 +2,7 @@ package nvidia
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 )
 
 // write writes a configuration file.
@@ -142,7 +145,9 @@ func TestFiles(t *testing.T) {
 		{name: "no YAML", file: "flags: [", err: []string{"read the configuration", "config.yaml"}},
 		{name: "type", file: "flags: {failOnInitError: maybe}", err: []string{"failOnInitError"}},
 		{name: "list type", file: "flags: {plugin: {deviceListStrategy: 3}}", err: []string{"neither a string nor a list"}},
-		{name: "no strategy", file: "flags: {plugin: {deviceListStrategy: []}}", err: []string{"deviceListStrategy of", "is empty"}},
+		{name: "no strategy", file: "flags: {plugin: {deviceListStrategy: []}}", want: "{map[] false false}", warnings: []string{"is empty: containers are not told"}},
+		{name: "no strategies, said so", file: "flags: {plugin: {deviceListStrategy: null, deviceIDStrategy: null}, failOnInitError: null}", want: "{map[] false false}"},
+		{name: "empty strategy", file: "flags: {plugin: {deviceListStrategy: ''}}", err: []string{`deviceListStrategy of`, `is ""`}},
 		{name: "one string of two", file: "flags: {plugin: {deviceListStrategy: 'envvar,cdi-cri'}}", err: []string{`"envvar,cdi-cri"`}},
 		{name: "no resources", file: sharing("renameByDefault: true"), err: []string{"sharing.timeSlicing.resources is empty"}},
 		{name: "no name", file: sharing("resources: [{replicas: 2}]"), err: []string{"resources[0].name"}},
@@ -174,6 +179,26 @@ func TestFiles(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNoStrategy: null is nothing said, and an empty list is no way at all to tell containers of their GPUs: they get what does not
+// depend on a way.
+func TestNoStrategy(t *testing.T) {
+	t.Attr("parity", "nvidia/config-v1")
+	for list, want := range map[string]map[string]string{
+		"null": {"NVIDIA_GDS": "enabled", visibleDevices: "GPU-1"},
+		"[]":   {"NVIDIA_GDS": "enabled"},
+	} {
+		config, err := load(t, nil, nil, "flags: {gdsEnabled: true, plugin: {passDeviceSpecs: true, deviceListStrategy: "+list+"}}")
+		if err != nil {
+			t.Fatalf("%s: %v", list, err)
+		}
+		b := &Backend{config: config, machine: Machine{DevRoot: t.TempDir()}}
+		answer := b.Allocate([]gpu.Device{{ID: "GPU-1", Nodes: []string{"/dev/nvidia0"}}})
+		if !maps.Equal(answer.GetEnvs(), want) || (len(answer.GetDevices()) > 0) != (list == "null") || len(answer.GetMounts())+len(answer.GetCdiDevices()) > 0 {
+			t.Errorf("%s: %v", list, answer)
+		}
 	}
 }
 

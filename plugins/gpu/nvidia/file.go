@@ -60,8 +60,11 @@ func (i imex) channels() []string {
 // oneOrMany is a string or a list of them.
 type oneOrMany []string
 
-// UnmarshalJSON accepts both.
+// UnmarshalJSON accepts both, and null for nothing said.
 func (o *oneOrMany) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
 	var one string
 	if json.Unmarshal(text, &one) == nil {
 		*o = []string{one}
