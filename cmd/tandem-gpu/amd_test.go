@@ -259,8 +259,8 @@ func TestFlagsOfAMD(t *testing.T) {
 	}{
 		{"amd/flag-pulse", []string{"--pulse=30"}, ""},
 		{"amd/flag-pulse", []string{"--pulse=0"}, ""},
-		{"amd/flag-pulse", []string{"--pulse=-1"}, ""}, // off, as in AMD's own plugin
-		{"amd/flag-pulse", []string{"--pulse=soon"}, "invalid syntax"},
+		{"amd/flag-pulse", []string{"--pulse=-1"}, "want a number of seconds, or 0 for never"}, // for AMD's own plugin it is never
+		{"amd/flag-pulse", []string{"--pulse=soon"}, "want a number of seconds"},
 		{"amd/flag-naming", []string{"--resource_naming_strategy=mixed"}, ""},
 		{"amd/flag-naming", []string{"--resource_naming_strategy=double"}, "want single or mixed"},
 		{"amd/flag-driver-type", []string{"--driver_type=container"}, ""},

@@ -23,6 +23,12 @@ hang on the same PCIe switches; alone it chooses among GPUs.`,
   tandem-gpu --resource_naming_strategy=mixed --pulse=30 --log-format=json
   tandem-gpu --vendor=nvidia --mig-strategy=mixed --config-file=/config/config.yaml
   tandem-gpu --sysfs-root=/tmp/node/sys --kubelet-dir=/tmp/node/kubelet --run-dir=/tmp/node/run`,
+	ExitCodes: `Exit codes:
+  0  ended by SIGINT, SIGTERM or SIGQUIT
+  1  cannot work: the last line on standard error says why and what to do; so it does where one of the strategies of the
+     stock plugins is wrong, which for them is no matter of the command line alone
+  2  the command line is wrong
+`,
 }
 
 func main() {
@@ -34,7 +40,8 @@ func main() {
 	flags.Register(own)
 	amd.register(own)
 	nvidia.register(own, stock)
-	vendor := own.String("vendor", "auto", "whose GPUs are offered: amd, nvidia, or auto for those whose driver is in use")
+	var vendor string
+	own.Var(newWord(&vendor, vendorAuto, vendorAMD, vendorNVIDIA, vendorAuto), "vendor", "whose GPUs are offered: amd, nvidia, or auto for those whose driver is in use")
 	set := pflag.NewFlagSet("tandem-gpu", pflag.ContinueOnError)
 	for _, flags := range inOrder(program, own, stock) {
 		set.AddFlagSet(flags) // where both have a flag the first one's counts
@@ -44,12 +51,18 @@ func main() {
 		if err != nil {
 			return err
 		}
-		switch found, err := detect(sys, program, *vendor); {
+		if _, err := flags.Dev(); err != nil {
+			return err
+		}
+		switch found, err := detect(sys, program, vendor); {
 		case err != nil:
 			return err
 		case found == vendorNVIDIA:
 			return nvidia.run(ctx, flags, log)
 		default:
+			if err := nvidia.unread(log); err != nil {
+				return err
+			}
 			return run(ctx, flags, amd, log)
 		}
 	})

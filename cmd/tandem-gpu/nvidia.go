@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -28,7 +29,21 @@ func (f *nvidiaFlags) register(own, stock *pflag.FlagSet) {
 	f.stock = nvidia.Register(stock)
 	own.StringVar(&f.procRoot, "proc-root", "/proc", "folder to read the device nodes of MIG devices from")
 	own.StringVar(&f.cdiRoot, "cdi-root", "/var/run/cdi", "folder of the CDI specifications that are written")
-	own.DurationVar(&f.recheck, "nvidia-recheck", 30*time.Second, "time between two looks at a GPU that is broken; healthy ones are not looked at")
+	f.recheck = 30 * time.Second
+	own.Var((*pause)(&f.recheck), "nvidia-recheck", "time between two looks at a GPU that is broken, healthy ones are not looked at, or for a driver that is not there")
+}
+
+// unread says that the file of --config-file is not read, for GPUs that are not NVIDIA's. One that is not there is a mistake all the same.
+func (f *nvidiaFlags) unread(log *slog.Logger) error {
+	file := f.stock.File()
+	if file == "" {
+		return nil
+	}
+	if _, err := os.Stat(file); err != nil {
+		return fmt.Errorf("use --config-file, which is for NVIDIA GPUs: %w", err)
+	}
+	log.Warn("the configuration file is not read: it is for NVIDIA GPUs", "file", file)
+	return nil
 }
 
 // errReload says that SIGHUP came.
@@ -81,13 +96,7 @@ func (f *nvidiaFlags) once(ctx context.Context, flags daemon.Flags, log *slog.Lo
 	if err != nil {
 		return err
 	}
-	backend, err := nvidia.Open(config, f.machine(sys, flags), log)
-	if errors.Is(err, nvidia.ErrNoDriver) && !config.FailOnInitError {
-		flags.Begin()
-		log.Error("nothing is offered until SIGHUP or a restart", "error", err)
-		<-ctx.Done()
-		return nil
-	}
+	backend, err := f.open(ctx, config, f.machine(sys, flags), flags, log)
 	if err != nil {
 		return err
 	}
@@ -96,6 +105,27 @@ func (f *nvidiaFlags) once(ctx context.Context, flags daemon.Flags, log *slog.Lo
 		log.Warn("configuration", "warning", warning)
 	}
 	return serve(ctx, flags, backend, 0, log)
+}
+
+// open enters NVML. Where the driver is not there, and that is to be no failure, it waits for it: an operator installs it later.
+func (f *nvidiaFlags) open(ctx context.Context, config nvidia.Config, machine nvidia.Machine, flags daemon.Flags, log *slog.Logger) (*nvidia.Backend, error) {
+	backend, err := nvidia.Open(config, machine, log)
+	if !errors.Is(err, nvidia.ErrNoDriver) || config.FailOnInitError {
+		return backend, err
+	}
+	flags.Begin()
+	log.Error("nothing is offered until NVIDIA's driver is there", "error", err, "look_every", f.recheck)
+	ticker := time.NewTicker(f.recheck)
+	defer ticker.Stop()
+	for errors.Is(err, nvidia.ErrNoDriver) {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-ticker.C:
+		}
+		backend, err = nvidia.Open(config, machine, log)
+	}
+	return backend, err
 }
 
 func (f *nvidiaFlags) machine(sys fs.FS, flags daemon.Flags) nvidia.Machine {

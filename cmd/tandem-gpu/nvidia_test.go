@@ -244,10 +244,22 @@ func TestNVIDIABadInput(t *testing.T) {
 		{"MPS", []string{config("sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}")}, []string{"sharing.mps", "timeSlicing"}},
 		{"no file", []string{"--config-file=" + filepath.Join(n.dir, "none.yaml")}, []string{"read the configuration", "none.yaml"}},
 		{"socket elsewhere", []string{"--kubelet-socket=/tmp/kubelet.sock"}, []string{"--kubelet-socket", "device-plugins"}},
-		{"vendor", []string{"--vendor=intel"}, []string{"--vendor", "nvidia"}},
+		{"device nodes", []string{"--dev-root=/nope"}, []string{"open --dev-root: stat /nope: no such file or directory"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			execute(t, "tandem-gpu", nil, n.tandem(c.args...)...).exits(t, 1, c.want...)
+		})
+	}
+	for _, c := range []struct{ flag, want string }{
+		{"--vendor=intel", "want amd or nvidia or auto"},
+		{"--pulse=-1", "want a number of seconds"},
+		{"--driver_type=vf-passthrough", "want container"},
+		{"--nvidia-recheck=0s", "want a time such as 30s"},
+		{"--nvidia-recheck=-1s", "want a time such as 30s"},
+	} {
+		t.Run(c.flag, func(t *testing.T) {
+			name, _, _ := strings.Cut(c.flag, "=")
+			execute(t, "tandem-gpu", nil, n.tandem(c.flag)...).exits(t, 2, name, c.want, "see tandem-gpu --help")
 		})
 	}
 	t.Run("no NVML, and no failing", func(t *testing.T) {
@@ -272,6 +284,47 @@ func TestNVIDIABadInput(t *testing.T) {
 		}
 		p.exits(t, 0)
 	})
+}
+
+// TestNVIDIADriverComesLater: where that is to be no failure, GPUs are offered once the driver is there, without SIGHUP or a restart.
+func TestNVIDIADriverComesLater(t *testing.T) {
+	t.Attr("parity", "nvidia/fail-on-init-error")
+	n := nvidiaNode(t, "nv-h100-oci", nil)
+	root := filepath.Join(t.TempDir(), "driver")
+	kubelet := kubelettest.Start(t, n.dir)
+	p := execute(t, "tandem-gpu", []string{"FAIL_ON_INIT_ERROR=false"}, n.tandem("--vendor=nvidia", "--driver-root-ctr-path="+root)...)
+	for !strings.Contains(p.text(), "nothing is offered until NVIDIA's driver is there") {
+		select {
+		case <-p.done:
+			t.Fatal("it ended")
+		case <-kubelet.Plugins:
+			t.Fatal("it registered")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if err := os.Symlink(n.Root, root); err != nil {
+		t.Fatal(err)
+	}
+	await(t, kubelettest.Await(t, kubelet.Plugins), "8")
+}
+
+// TestFileForNVIDIA: AMD's GPUs have no configuration file. One that is there is for other nodes, and one that is not is a mistake.
+func TestFileForNVIDIA(t *testing.T) {
+	flags := layout(t, "oci-mi300x-derived")
+	if err := os.MkdirAll(flags.DevRoot, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--sysfs-root=" + flags.SysfsRoot, "--dev-root=" + flags.DevRoot, "--kubelet-dir=" + flags.KubeletDir, "--run-dir=" + flags.RunDir}
+	execute(t, "tandem-gpu", nil, append(args, "--config-file=/nope")...).exits(t, 1, "--config-file, which is for NVIDIA GPUs", "/nope: no such file")
+	execute(t, "tandem-gpu", nil, append(args, "--dev-root=/nope")...).exits(t, 1, "open --dev-root: stat /nope: no such file or directory")
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, file, "version: v1")
+	kubelet := kubelettest.Start(t, flags.KubeletDir)
+	p := execute(t, "tandem-gpu", nil, append(args, "--config-file="+file)...)
+	await(t, kubelettest.Await(t, kubelet.Plugins), "8")
+	if text := p.text(); strings.Count(text, "the configuration file is not read") != 1 {
+		t.Error(text)
+	}
 }
 
 func TestDetect(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 const (
 	vendorAMD    = "amd"
 	vendorNVIDIA = "nvidia"
+	vendorAuto   = "auto"
 )
 
 // stockNVIDIA is what NVIDIA's own plugin is called. Under this name, by a link to it, tandem-gpu stands in for that plugin:
@@ -34,8 +35,6 @@ func detect(sys fs.FS, program, flag string) (string, error) {
 	switch {
 	case flag == vendorAMD || flag == vendorNVIDIA:
 		return flag, nil
-	case flag != "auto":
-		return "", fmt.Errorf("--vendor %q: want %s, %s or auto", flag, vendorAMD, vendorNVIDIA)
 	case program == stockNVIDIA:
 		return vendorNVIDIA, nil
 	case program == stockAMD:

@@ -69,6 +69,16 @@ func (g *given) Set(value string) error {
 // Type is the word for the kind of value in the help.
 func (g *given) Type() string { return string(g.kind) }
 
+// File is the configuration file that the command line names; "" where it names none.
+func (f *Flags) File() string {
+	for _, g := range f.given {
+		if g.names[0] == "config-file" && len(g.values) > 0 {
+			return g.values[0]
+		}
+	}
+	return ""
+}
+
 // Load puts flags, environment and configuration file together. Called again it reads the file again.
 func (f *Flags) Load(env func(string) (string, bool)) (Config, error) {
 	c := Config{said: map[string]said{}}

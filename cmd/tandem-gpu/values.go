@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// word is a flag's value that is one of some words.
+type word struct {
+	value *string
+	known []string
+}
+
+// newWord makes a flag's value with a preset.
+func newWord(value *string, preset string, known ...string) *word {
+	*value = preset
+	return &word{value, known}
+}
+
+// String implements pflag.Value.
+func (w *word) String() string {
+	if w.value == nil {
+		return ""
+	}
+	return *w.value
+}
+
+// Set implements pflag.Value.
+func (w *word) Set(text string) error {
+	if !slices.Contains(w.known, text) {
+		known := slices.DeleteFunc(slices.Clone(w.known), func(word string) bool { return word == "" })
+		return fmt.Errorf("want %s", strings.Join(known, " or "))
+	}
+	*w.value = text
+	return nil
+}
+
+// Type implements pflag.Value.
+func (w *word) Type() string { return "string" }
+
+// seconds is a duration that a flag counts in seconds.
+type seconds time.Duration
+
+// String implements pflag.Value.
+func (s *seconds) String() string { return strconv.Itoa(int(time.Duration(*s) / time.Second)) }
+
+// Set implements pflag.Value.
+func (s *seconds) Set(text string) error {
+	n, err := strconv.ParseInt(text, 0, 32)
+	if err != nil || n < 0 {
+		return errors.New("want a number of seconds, or 0 for never")
+	}
+	*s = seconds(n) * seconds(time.Second)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (s *seconds) Type() string { return "int" }
+
+// pause is a duration that is not over at once.
+type pause time.Duration
+
+// String implements pflag.Value.
+func (p *pause) String() string { return time.Duration(*p).String() }
+
+// Set implements pflag.Value.
+func (p *pause) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return errors.New("want a time such as 30s")
+	}
+	*p = pause(d)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (p *pause) Type() string { return "duration" }
