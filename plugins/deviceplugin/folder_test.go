@@ -45,7 +45,7 @@ func TestFolderWithoutWatch(t *testing.T) {
 			if err := os.Rename(f.path(name), f.path(kubeletSocket)); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(lookPause)
+			<-time.After(lookPause)
 			synctest.Wait()
 			if len(seen) == 0 || <-seen == before {
 				t.Fatalf("the %s kubelet.sock is not seen after %s", name, lookPause)
@@ -72,7 +72,7 @@ func TestFolderWithoutWatchIsRemoved(t *testing.T) {
 			f := unwatched(t)
 			ended := make(chan error, 1)
 			go func() { ended <- f.run(t.Context()) }()
-			time.Sleep(lookPause)
+			<-time.After(lookPause)
 			synctest.Wait()
 			if len(ended) > 0 {
 				t.Fatalf("ended with %v while the folder is there", <-ended)
