@@ -63,11 +63,13 @@ type Member struct {
 	resource string
 	kind     Kind
 	log      *slog.Logger
+	write    func() (struct{}, error) // the last handout, for the other plugin
 
 	// guarded by node.mu
 	announcement Announcement
 	message      *api.Announcement // the announcement as it is sent; nil before the first
 	taken        chan struct{}     // closed when the server has taken it over; nil before the first
+	last         handout           // what a container was given last
 }
 
 // Publish announces the resource's devices; the newest announcement replaces the one before.
@@ -117,7 +119,7 @@ func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, si
 		return answer.GetDevices()
 	}
 	m.node.observer().Alone(PreferCall)
-	chosen, reason := m.alone(available, mustInclude, size)
+	chosen, reason := m.choose(available, mustInclude, size)
 	decision.Warn("prefer", "chosen", chosen, "source", "local", "reason", reason, "error", err)
 	return chosen
 }
@@ -143,31 +145,14 @@ func (m *Member) tell(ctx context.Context, ids []string) (*api.AllocatedResponse
 	return server.Allocated(ctx, &api.AllocatedRequest{Resource: m.resource, Devices: ids, Returns: true}, grpc.WaitForReady(true))
 }
 
-// alone chooses among this plugin's own devices.
-func (m *Member) alone(available, mustInclude []string, size int) ([]string, string) {
-	known, links := m.devices()
-	half := placement.Half{Count: size}
-	for _, id := range available {
-		device := placement.Device{ID: id, Address: known[id].Address}
-		if slices.Contains(mustInclude, id) {
-			half.Held = append(half.Held, device)
-		} else {
-			half.Free = append(half.Free, device)
-		}
+// placed are devices as placement knows them. One that was not announced is nowhere.
+func (m *Member) placed(ids []string) []placement.Device {
+	known, _ := m.devices()
+	placed := make([]placement.Device, 0, len(ids))
+	for _, id := range ids {
+		placed = append(placed, placement.Device{ID: id, Address: known[id].Address})
 	}
-	request := placement.Request{GPUs: []placement.Half{half}, Links: links}
-	if m.kind == VF {
-		request = placement.Request{VFs: []placement.Half{half}}
-	}
-	choice, err := placement.Choose(m.node.machine.newest(), request)
-	if err != nil {
-		return firstOf(available, mustInclude, size), err.Error()
-	}
-	var ids []string
-	for _, d := range slices.Concat(choice.GPUs, choice.VFs) {
-		ids = append(ids, d.ID)
-	}
-	return ids, choice.Reason
+	return placed
 }
 
 // devices returns what was announced last, by ID, and the links between GPUs.
@@ -181,36 +166,27 @@ func (m *Member) devices() (map[string]Device, []topology.Link) {
 	return known, m.announcement.Links
 }
 
-// firstOf is the answer when there is nothing to choose by: the mustInclude IDs, then the lowest others.
-func firstOf(available, mustInclude []string, size int) []string {
-	ids := slices.Clone(mustInclude)
-	for _, id := range slices.Sorted(slices.Values(available)) {
-		if len(ids) < size && !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
 // Allocated reports what the kubelet took, and returns the same IDs in the order in which the container should list
-// them, so that its i-th GPU pairs with its i-th VF; in ascending order where the coordinator does not answer. An error is
-// the coordinator's refusal, a sentence for the pod's owner, and never anything else: the kubelet is to fail the pod with it. Call
-// Returned when the Allocate of the kubelet ends.
+// them, so that its i-th GPU pairs with its i-th VF; where the coordinator does not answer, by what this plugin knows alone. An error is
+// the coordinator's refusal, a sentence for the pod's owner, and never anything else: the kubelet is to fail the pod with it.
+// Call Returned when the Allocate of the kubelet ends.
 func (m *Member) Allocated(ctx context.Context, ids []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, allocatedTimeout)
 	defer cancel()
 	answer, err := m.tell(ctx, ids)
-	if err != nil {
-		m.node.observer().Alone(AllocatedCall)
-		m.log.Warn("list devices in ascending order", "devices", ids, "error", err)
-		return slices.Sorted(slices.Values(ids)), nil
-	}
 	if refusal := answer.GetRefusal(); refusal != "" {
 		m.log.Error("refuse", "devices", ids, "reason", refusal)
 		return nil, status.Error(codes.FailedPrecondition, refusal)
 	}
-	if !sameSet(answer.GetDevices(), ids) {
+	order := answer.GetDevices()
+	if err != nil {
+		m.node.observer().Alone(AllocatedCall)
+		order = m.inPairOrder(ids)
+		m.log.Warn("list devices without the coordinator", "devices", order, "error", err)
+	}
+	m.handed(ids)
+	if !sameSet(order, ids) {
 		return slices.Sorted(slices.Values(ids)), nil
 	}
-	return answer.GetDevices(), nil
+	return order, nil
 }

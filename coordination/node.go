@@ -58,12 +58,13 @@ type Intent struct {
 
 // Node is a plugin's part in the coordination of its node: always a client, and the server while it holds the lock.
 type Node struct {
-	config  Config
-	machine *machine
-	sources *intent.Sources
-	conn    *grpc.ClientConn
-	client  api.CoordinationClient
-	lost    chan struct{} // the connection to the server broke
+	config   Config
+	machine  *machine
+	sources  *intent.Sources
+	conn     *grpc.ClientConn
+	client   api.CoordinationClient
+	lost     chan struct{}                    // the connection to the server broke
+	handouts map[Kind]func() (handout, error) // of both plugins
 
 	returned chan *api.Announcement // of Allocates that have returned, for the server
 
@@ -113,6 +114,7 @@ func New(config Config) (*Node, error) {
 		client:   api.NewCoordinationClient(conn),
 		lost:     make(chan struct{}, 1),
 		returned: make(chan *api.Announcement, maxCalls),
+		handouts: readHandouts(config.Log, config.RunDir),
 		changed:  make(chan struct{}),
 	}, nil
 }
@@ -185,6 +187,7 @@ func (n *Node) ReadTree() (*topology.Tree, error) { return n.machine.read() }
 // Member makes the part of one resource, at any time.
 func (n *Node) Member(resource string, kind Kind) *Member {
 	m := &Member{node: n, resource: resource, kind: kind, log: n.config.Log.With("resource", resource)}
+	m.write = m.writeLast()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.members = append(n.members, m)

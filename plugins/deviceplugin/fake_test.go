@@ -28,6 +28,7 @@ type fake struct {
 	lists    chan []deviceplugin.Device
 	allocate func(ids []string) (*v1beta1.ContainerAllocateResponse, error)
 	prefer   func(ctx context.Context, available, mustInclude []string, size int) []string
+	alone    func(available, mustInclude []string, size int) []string
 }
 
 func newFake(ids ...string) *fake {
@@ -69,6 +70,13 @@ type preferring struct{ *fake }
 
 func (p preferring) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
 	return p.prefer(ctx, available, mustInclude, size)
+}
+
+func (p preferring) Alone(available, mustInclude []string, size int) []string {
+	if p.alone == nil {
+		return nil
+	}
+	return p.alone(available, mustInclude, size)
 }
 
 // start runs a server until the test ends or stop is called; stop returns what Run returned.

@@ -10,8 +10,12 @@ import (
 )
 
 // preferLimit is how long a Preferrer may think. The kubelet has no deadline of its own and starts no other pod
-// meanwhile (pkg/kubelet/cm/devicemanager/endpoint.go).
-const preferLimit = 100 * time.Millisecond
+// meanwhile (pkg/kubelet/cm/devicemanager/endpoint.go). What it chooses alone is looked for at half of that: it is ready when the
+// time is over, and costs nothing where answers come as they should.
+const (
+	preferLimit = 100 * time.Millisecond
+	aloneAfter  = preferLimit / 2
+)
 
 // question is what the kubelet asks for one container, without doubles and empty IDs.
 type question struct {
@@ -28,7 +32,8 @@ func newQuestion(request *v1beta1.ContainerPreferredAllocationRequest) question 
 	}
 }
 
-// prefer asks the Preferrer and makes an answer that the kubelet can use of whatever comes back, or does not.
+// prefer asks the Preferrer and makes an answer that the kubelet can use of whatever comes back. Where nothing does, however busy the
+// machine is, it is what the Preferrer chooses alone.
 func (s *Server) prefer(ctx context.Context, q question) []string {
 	began := time.Now()
 	defer func() { s.observer.Preferred(s.resource.Name(), time.Since(began)) }()
@@ -37,51 +42,91 @@ func (s *Server) prefer(ctx context.Context, q question) []string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, preferLimit)
 	defer cancel()
-	chosen, problem := s.ask(ctx, q)
-	answer := q.repair(chosen)
-	if problem == "" && !slices.Equal(chosen, answer) {
-		problem = "wrong answer"
+	given := s.await(ctx, q)
+	chosen := q.repair(given.chosen)
+	if given.problem == "" && !slices.Equal(given.chosen, chosen) {
+		given.problem = "wrong answer"
 	}
-	if problem != "" {
-		s.log.Warn("preferred allocation repaired", "problem", problem, "answer", chosen, "chosen", answer)
+	if given.problem != "" {
+		s.log.Warn("preferred allocation repaired", "problem", given.problem, "answer", given.chosen, "chosen", chosen)
 	}
-	return answer
+	return chosen
 }
 
-// ask puts the question to the Preferrer, one question at a time: a Preferrer that hangs in spite of ctx keeps one
-// goroutine, however often it is asked.
-func (s *Server) ask(ctx context.Context, q question) (chosen []string, problem string) {
-	select {
-	case s.asking <- struct{}{}:
-	case <-ctx.Done():
-		return nil, "an earlier question is still open"
-	}
-	type answer struct {
-		chosen  []string
-		problem string
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		defer func() {
-			if cause := recover(); cause != nil {
-				s.log.Error("prefer panicked", "panic", cause, "stack", stack())
-				answers <- answer{problem: "panic"}
-			}
-			<-s.asking
-		}()
-		answers <- answer{chosen: s.preferrer.Prefer(ctx, slices.Clone(q.available), slices.Clone(q.mustInclude), q.size)}
-	}()
+// answer is what became of a question.
+type answer struct {
+	chosen  []string
+	problem string // why the choice is none of Prefer
+}
+
+// await waits for an answer until ctx is done, and then has one of its own.
+func (s *Server) await(ctx context.Context, q question) answer {
+	answers := s.ask(ctx, q)
+	var alone []string
 	select {
 	case a := <-answers:
-		return a.chosen, a.problem
+		return s.orAlone(a, q)
+	case <-time.After(aloneAfter):
+		alone = s.alone(q)
+	}
+	select {
+	case a := <-answers:
+		return s.orAlone(a, q)
 	case <-ctx.Done():
 	}
 	select {
 	case a := <-answers: // both were there: the machine is busy
-		return a.chosen, a.problem
+		return s.orAlone(a, q)
 	default:
-		return nil, "no answer in time"
+		return answer{alone, "no answer in time"}
 	}
+}
+
+// orAlone puts what the Preferrer chooses alone in the place of an answer that has a problem.
+func (s *Server) orAlone(a answer, q question) answer {
+	if a.problem != "" {
+		a.chosen = s.alone(q)
+	}
+	return a
+}
+
+// ask puts the question to the Preferrer, one question at a time: a Preferrer that hangs in spite of ctx keeps one
+// goroutine, however often it is asked.
+func (s *Server) ask(ctx context.Context, q question) <-chan answer {
+	answers := make(chan answer, 1)
+	go func() {
+		select {
+		case s.asking <- struct{}{}:
+		case <-ctx.Done():
+			answers <- answer{problem: "an earlier question is still open"}
+			return
+		}
+		defer func() { <-s.asking }()
+		var chosen []string
+		problem := s.surviving("prefer", func() {
+			chosen = s.preferrer.Prefer(ctx, slices.Clone(q.available), slices.Clone(q.mustInclude), q.size)
+		})
+		answers <- answer{chosen, problem}
+	}()
+	return answers
+}
+
+// alone is what the Preferrer chooses without asking anybody, nil where it fails.
+func (s *Server) alone(q question) (chosen []string) {
+	s.surviving("choose alone", func() { chosen = s.preferrer.Alone(slices.Clone(q.available), slices.Clone(q.mustInclude), q.size) })
+	return chosen
+}
+
+// surviving has a panic cost no more than what was being done.
+func (s *Server) surviving(what string, do func()) (problem string) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.log.Error(what+" panicked", "panic", cause, "stack", stack())
+			problem = "panic"
+		}
+	}()
+	do()
+	return ""
 }
 
 // repair returns an answer as the kubelet wants it: exactly size devices, or all there are; the must-include ones among

@@ -33,6 +33,9 @@ type Preferrer interface {
 	// Prefer picks size of the available devices, the mustInclude ones among them. It cannot fail: an error from
 	// GetPreferredAllocation would make the kubelet fail the pod. It answers within 100 ms.
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
+	// Alone picks as Prefer does, by what the plugin knows itself: it asks nobody and waits for nothing. It is asked where Prefer has not
+	// answered in time, also while that goes on.
+	Alone(available, mustInclude []string, size int) []string
 }
 
 // CheckName says what is wrong with a resource's name, which the kubelet would refuse, whatever else is right with the resource

@@ -167,22 +167,38 @@ func TestAnswersOfPrefer(t *testing.T) {
 	}
 }
 
+// What a Preferrer chooses alone is the answer where nothing comes back from it, whatever keeps it; and where that fails too the IDs are in order.
 func TestPreferHangsOrPanics(t *testing.T) {
-	f := newFake("a", "b", "c")
-	release := make(chan struct{})
-	f.prefer = func(context.Context, []string, []string, int) []string { <-release; return []string{"c"} }
-	plugin := connect(t, preferring{f})
-	for range 3 { // the second and third find the first still at it
-		if got, err := plugin.Prefer(t.Context(), []string{"c", "b", "a"}, []string{"b"}, 2); err != nil || strings.Join(got, " ") != "b a" {
-			t.Errorf("hanging: %v, %v", got, err)
-		}
+	highest := func(available, mustInclude []string, size int) []string {
+		free := slices.DeleteFunc(slices.Clone(available), func(id string) bool { return slices.Contains(mustInclude, id) })
+		slices.SortFunc(free, func(a, b string) int { return strings.Compare(b, a) })
+		return append(slices.Clone(mustInclude), free[:size-len(mustInclude)]...)
 	}
-	close(release)
-
-	f = newFake("a")
-	f.prefer = func(context.Context, []string, []string, int) []string { panic("no idea") }
-	if got, err := connect(t, preferring{f}).Prefer(t.Context(), []string{"b", "a"}, nil, 1); err != nil || strings.Join(got, " ") != "a" {
-		t.Errorf("panicking: %v, %v", got, err)
+	helpless := func([]string, []string, int) []string { panic("no idea either") }
+	for _, c := range []struct {
+		name   string
+		prefer func(hang <-chan struct{}) []string
+		alone  func(available, mustInclude []string, size int) []string
+		want   string
+	}{
+		{"hangs", func(hang <-chan struct{}) []string { <-hang; return []string{"a"} }, highest, "b d"},
+		{"panics", func(<-chan struct{}) []string { panic("no idea") }, highest, "b d"},
+		{"hangs, and helpless", func(hang <-chan struct{}) []string { <-hang; return nil }, helpless, "b a"},
+		{"panics, and helpless", func(<-chan struct{}) []string { panic("no idea") }, helpless, "b a"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, hang := newFake("a", "b", "c", "d"), make(chan struct{})
+			f.prefer = func(context.Context, []string, []string, int) []string { return c.prefer(hang) }
+			f.alone = c.alone
+			plugin := connect(t, preferring{f})
+			for range 3 { // where the first hangs, the second and third find it still at it
+				got, err := plugin.Prefer(t.Context(), []string{"c", "b", "d", "a"}, []string{"b"}, 2)
+				if err != nil || strings.Join(got, " ") != c.want {
+					t.Errorf("got %v, %v, want %s", got, err, c.want)
+				}
+			}
+			close(hang)
+		})
 	}
 }
 

@@ -63,11 +63,22 @@ func numaNodes(d Device) []int {
 
 // Prefer lets the coordinator choose, among what the backend leaves it.
 func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
-	if narrower, ok := p.gpus.backend.(Narrower); ok {
-		devices, _, _ := p.gpus.latest(p.name)
-		available = narrower.Narrow(devices, available, mustInclude, size)
+	return p.member.Prefer(ctx, p.narrow(available, mustInclude, size), mustInclude, size)
+}
+
+// Alone chooses without the coordinator, among the same.
+func (p *Plugin) Alone(available, mustInclude []string, size int) []string {
+	return p.member.Alone(p.narrow(available, mustInclude, size), mustInclude, size)
+}
+
+// narrow is what the backend leaves of the available devices.
+func (p *Plugin) narrow(available, mustInclude []string, size int) []string {
+	narrower, ok := p.gpus.backend.(Narrower)
+	if !ok {
+		return available
 	}
-	return p.member.Prefer(ctx, available, mustInclude, size)
+	devices, _, _ := p.gpus.latest(p.name)
+	return narrower.Narrow(devices, available, mustInclude, size)
 }
 
 // Allocate answers in the order that pairs the i-th GPU with the i-th VF. It refuses what the backend or the coordinator

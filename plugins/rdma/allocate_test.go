@@ -34,7 +34,11 @@ func (r *recorder) Publish(a coordination.Announcement) { r.published <- a }
 
 func (r *recorder) AwaitTaken(context.Context) { r.awaited.Add(1) }
 
-func (r *recorder) Prefer(_ context.Context, available, _ []string, size int) []string {
+func (r *recorder) Prefer(_ context.Context, available, mustInclude []string, size int) []string {
+	return r.Alone(available, mustInclude, size)
+}
+
+func (r *recorder) Alone(available, _ []string, size int) []string {
 	r.available = available
 	return available[:min(size, len(available))]
 }

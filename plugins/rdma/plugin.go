@@ -19,6 +19,7 @@ type Member interface {
 	Publish(coordination.Announcement)
 	AwaitTaken(ctx context.Context)
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
+	Alone(available, mustInclude []string, size int) []string
 	Allocated(ctx context.Context, ids []string) ([]string, error)
 	Returned(ids []string)
 	Pair(ctx context.Context, ids []string, file string) []coordination.Served
@@ -106,17 +107,25 @@ func list(pool Pool) (announced []coordination.Device, listed []deviceplugin.Dev
 	return announced, listed
 }
 
-// Prefer leaves the choice to the coordinator. Where that chooses a device that has vanished, of which the kubelet learns only later,
-// it chooses again without those.
+// Prefer leaves the choice to the coordinator.
 func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
-	chosen := p.member.Prefer(ctx, available, mustInclude, size)
+	return p.present(available, mustInclude, func(available []string) []string { return p.member.Prefer(ctx, available, mustInclude, size) })
+}
+
+// Alone chooses without the coordinator.
+func (p *Plugin) Alone(available, mustInclude []string, size int) []string {
+	return p.present(available, mustInclude, func(available []string) []string { return p.member.Alone(available, mustInclude, size) })
+}
+
+// present chooses devices. Where the choice has one that has vanished, of which the kubelet learns only later, it chooses again without those.
+func (p *Plugin) present(available, mustInclude []string, choose func(available []string) []string) []string {
+	chosen := choose(available)
 	if len(p.vanished(chosen, mustInclude)) == 0 {
 		return chosen
 	}
 	p.vfs.Look()
 	vanished := p.vanished(available, mustInclude)
-	present := slices.DeleteFunc(slices.Clone(available), func(id string) bool { return vanished[id] })
-	return p.member.Prefer(ctx, present, mustInclude, size)
+	return choose(slices.DeleteFunc(slices.Clone(available), func(id string) bool { return vanished[id] }))
 }
 
 // vanished finds those of some devices that are no longer there, beside those that a container has to have.

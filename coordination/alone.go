@@ -1,0 +1,91 @@
+package coordination
+
+import (
+	"slices"
+
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// Alone answers GetPreferredAllocation as Prefer does, without the coordinator and at once: by the PCI tree, by the devices that this
+// plugin offers and by what the other plugin has given last (handout.go). So GPUs are together, VFs are of one PF each and next to a
+// GPU, and the half that is asked second is the best there is for the first.
+func (m *Member) Alone(available, mustInclude []string, size int) []string {
+	chosen, _ := m.choose(available, mustInclude, size)
+	return chosen
+}
+
+// choose is Alone with the reason.
+func (m *Member) choose(available, mustInclude []string, size int) ([]string, string) {
+	asked := placement.Half{Count: size}
+	for _, device := range m.placed(available) {
+		if slices.Contains(mustInclude, device.ID) {
+			asked.Held = append(asked.Held, device)
+		} else {
+			asked.Free = append(asked.Free, device)
+		}
+	}
+	_, links := m.devices()
+	request := placement.Request{Links: links}
+	add(&request, m.kind, asked)
+	add(&request, m.kind.other(), m.otherHalf(size))
+	choice, err := placement.Choose(m.node.machine.newest(), request)
+	if err != nil {
+		return firstOf(available, mustInclude, size), err.Error()
+	}
+	return m.own(choice), choice.Reason
+}
+
+// otherHalf is what the container that is asked for has of the other kind, or is to have: nobody else's devices can be told from free ones
+// here, so that VFs are chosen as if all GPUs of the machine were. GPUs that are asked first go by themselves.
+func (m *Member) otherHalf(size int) placement.Half {
+	half := placement.Half{Held: m.counterparts()}
+	half.Count = len(half.Held)
+	if half.Count > 0 || m.kind == GPU {
+		return half
+	}
+	for d := range m.node.machine.newest().Devices() {
+		if d.Class.IsGPU() {
+			half.Free = append(half.Free, placement.Device{ID: d.Address.String(), Address: d.Address})
+		}
+	}
+	half.Count = min(size, len(half.Free))
+	return half
+}
+
+// own are the devices of a choice that are of this member's kind.
+func (m *Member) own(choice placement.Choice) []string {
+	devices := choice.GPUs
+	if m.kind == VF {
+		devices = choice.VFs
+	}
+	ids := make([]string, 0, len(devices))
+	for _, d := range devices {
+		ids = append(ids, d.ID)
+	}
+	return ids
+}
+
+// inPairOrder orders what a container was given as its counterparts are, which were given before; by themselves where there are none.
+func (m *Member) inPairOrder(ids []string) []string {
+	before := m.counterparts()
+	_, links := m.devices()
+	request := placement.Request{Links: links}
+	add(&request, m.kind, placement.Half{Count: len(ids), Held: m.placed(ids)})
+	add(&request, m.kind.other(), placement.Half{Count: len(before), Held: before})
+	choice, err := placement.Choose(m.node.machine.newest(), request)
+	if err != nil {
+		return ids
+	}
+	return m.own(choice)
+}
+
+// firstOf is the answer when there is nothing to choose by: the mustInclude IDs, then the lowest others.
+func firstOf(available, mustInclude []string, size int) []string {
+	ids := slices.Clone(mustInclude)
+	for _, id := range slices.Sorted(slices.Values(available)) {
+		if len(ids) < size && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

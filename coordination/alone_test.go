@@ -1,0 +1,167 @@
+package coordination
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// pairAlone is a machine of eight GPUs, each with a PF of four VFs on its switch, with both plugins and nobody who serves.
+type pairAlone struct {
+	tree      *topology.Tree
+	runDir    string
+	gpus, vfs *Member
+	all       map[Kind][]string
+}
+
+func newPairAlone(t *testing.T) *pairAlone {
+	t.Helper()
+	recorded, err := machines.Load("oci-mi300x-derived", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pairAlone{all: map[Kind][]string{}}
+	if p.tree, err = topology.Read(recorded.FS()); err != nil {
+		t.Fatal(err)
+	}
+	sys := filepath.Join(t.TempDir(), "sys")
+	if err := recorded.Layout(sys); err != nil {
+		t.Fatal(err)
+	}
+	announced := map[Kind]Announcement{}
+	for d := range p.tree.Devices() {
+		kind := VF
+		if d.Class.IsGPU() {
+			kind = GPU
+		} else if !d.IsVF() {
+			continue
+		}
+		device := Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
+		announced[kind] = Announcement{Devices: append(announced[kind].Devices, device)}
+		p.all[kind] = append(p.all[kind], device.ID)
+	}
+	p.runDir, _ = heldDir(t)
+	member := func(name string, kind Kind) *Member {
+		node, _ := startWith(t, Config{RunDir: p.runDir, SysRoot: sys, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		m := node.Member(name, kind)
+		m.Publish(announced[kind])
+		return m
+	}
+	p.gpus, p.vfs = member(gpus, GPU), member(vfs, VF)
+	return p
+}
+
+// give is what the kubelet does with one half of a container. It returns the devices as the container lists them.
+func (p *pairAlone) give(t *testing.T, m *Member, available []string, size int) []string {
+	t.Helper()
+	chosen := m.Alone(available, nil, size)
+	if len(chosen) != size {
+		t.Fatalf("%d of %s: %v", size, m.resource, chosen)
+	}
+	shuffled := slices.Clone(chosen)
+	rand.Shuffle(size, func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	listed, err := m.Allocated(t.Context(), shuffled)
+	if err != nil || !sameSet(listed, chosen) {
+		t.Fatalf("allocate %v: %v, %v", chosen, listed, err)
+	}
+	return listed
+}
+
+func (p *pairAlone) device(t *testing.T, id string) *topology.Device {
+	t.Helper()
+	address, err := topology.ParseAddress(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, ok := p.tree.Device(address)
+	if !ok {
+		t.Fatalf("%s is not there", id)
+	}
+	return d
+}
+
+// wantPaired: the i-th GPU and the i-th VF are on one switch.
+func (p *pairAlone) wantPaired(t *testing.T, gpus, vfs []string) {
+	t.Helper()
+	for i, gpu := range gpus {
+		if d := p.tree.Distance(p.device(t, gpu).Address, p.device(t, vfs[i]).Address); d.Level > topology.PXB {
+			t.Errorf("%s and %s are %s; GPUs %v, VFs %v", gpu, vfs[i], d.Level, gpus, vfs)
+		}
+	}
+}
+
+// wantSpread: each VF is of another PF, and beside a GPU of its own.
+func (p *pairAlone) wantSpread(t *testing.T, vfs []string) {
+	t.Helper()
+	pfs, gpus := map[topology.Address]bool{}, map[string]bool{}
+	for _, vf := range vfs {
+		d := p.device(t, vf)
+		pfs[d.PF] = true
+		for _, gpu := range p.all[GPU] {
+			if p.tree.Distance(p.device(t, gpu).Address, d.Address).Level <= topology.PXB {
+				gpus[gpu] = true
+			}
+		}
+	}
+	if len(pfs) != len(vfs) || len(gpus) < len(vfs) {
+		t.Errorf("VFs %v of %d PFs, beside %d GPUs", vfs, len(pfs), len(gpus))
+	}
+}
+
+// onNode lists the devices of a kind on a NUMA node.
+func (p *pairAlone) onNode(t *testing.T, kind Kind, node int) []string {
+	t.Helper()
+	return slices.DeleteFunc(slices.Clone(p.all[kind]), func(id string) bool { return p.device(t, id).NUMA != topology.Node(node) })
+}
+
+// Without the coordinator the half that is asked first goes by the PCI tree, the second one by the first, which the other plugin gave.
+func TestAlone(t *testing.T) {
+	p := newPairAlone(t)
+	for _, size := range []int{1, 2, 4} {
+		for node := range 2 {
+			p.wantSpread(t, p.give(t, p.vfs, p.onNode(t, VF, node), size))
+			free := slices.Clone(p.onNode(t, GPU, node))
+			rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+			few := p.give(t, p.gpus, free[:size], size) // what the kubelet leaves it, anywhere
+			listed := p.give(t, p.vfs, p.all[VF], size)
+			p.wantPaired(t, few, listed)
+		}
+	}
+}
+
+// VFs first: the GPUs are those beside them, wherever they had to be taken from.
+func TestAloneGPUsFollowVFs(t *testing.T) {
+	p := newPairAlone(t)
+	for _, pf := range []int{5, 2, 7} { // the VFs of one PF are left
+		one := p.all[VF][4*pf : 4*pf+4]
+		listed := p.give(t, p.vfs, one, 1)
+		p.wantPaired(t, p.give(t, p.gpus, p.all[GPU], 1), listed)
+	}
+}
+
+// What was given long ago, or cannot be read, is nobody's first half.
+func TestAloneWithoutAFirstHalf(t *testing.T) {
+	p := newPairAlone(t)
+	file := handoutFile(p.runDir, GPU)
+	for _, content := range []string{"", "{", `{"at": "2020-01-01T00:00:00Z", "devices": [{"ID": "x", "Address": "0000:0c:00.0"}]}`} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.wantSpread(t, p.vfs.Alone(p.all[VF], nil, 4))
+	}
+	gpus := p.give(t, p.gpus, p.all[GPU], 2)
+	p.wantPaired(t, gpus, p.give(t, p.vfs, p.all[VF], 2))
+	taken := p.vfs.Alone(p.all[VF], nil, 1) // the next container's: both halves of the last one were given
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.vfs.Alone(p.all[VF], nil, 1); !slices.Equal(got, taken) {
+		t.Errorf("VFs %v go by a container that has its own, want %v", taken, got)
+	}
+}
