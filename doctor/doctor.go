@@ -59,7 +59,7 @@ func Examine(n Node) []Finding {
 		e.topologyPolicy, e.topologyScope, e.closestNodes, e.manyNodes, e.cpuManager, e.cpuState, e.memoryManager,
 		e.unknownNodes, e.gpuDrivers, e.nothingOffered, e.virtualFunctions, e.links, e.accessControl, e.deviceNodes,
 		e.shapes,
-		e.kubeletSockets, e.stockPlugins, e.checkpoint, e.runFolder,
+		e.kubeletSockets, e.stockPlugins, e.lostDevices, e.checkpoint, e.runFolder,
 		e.rights,
 	} {
 		check()

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // dialTimeout is how long a socket is given to take a connection: the kernel does that, whatever the process is busy with.
@@ -101,6 +103,70 @@ func stockPlugin(socket string, resources []string) string {
 		}
 	}
 	return ""
+}
+
+// askTimeout bounds the questions to the running daemons and to the kubelet.
+const askTimeout = 5 * time.Second
+
+// lostDevices compares what the running daemons offer with what the kubelet has to give, twice where they differ: a list may be on its way.
+func (e *examination) lostDevices() {
+	if dial(coordination.SocketPath(e.RunDir)) != nil {
+		return // nothing is offered
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	pods, err := kubelet.NewPodResources(e.KubeletDir)
+	if err != nil {
+		return // kubeletSockets tells
+	}
+	defer pods.Close()
+	lost := e.lost(ctx, pods)
+	if len(lost) > 0 {
+		time.Sleep(time.Second)
+		lost = e.lost(ctx, pods)
+	}
+	if len(lost) == 0 {
+		return
+	}
+	e.find(Finding{
+		ID: "kubelet-devices", Severity: Error,
+		Summary:  "The kubelet does not go by the devices that Tandem offers.",
+		Evidence: lost,
+		Why: "A plugin that registers the same resource later takes its place. When it goes, a kubelet before 1.37 has no devices any more, " +
+			"and a later one keeps the list of the plugin that is gone.",
+		Fix: []string{
+			"remove the other plugin from this node: deployments/MIGRATE.md has the order for its chart, YAML or operator",
+			"Tandem registers again once it is gone; where it does not within a minute, delete Tandem's pod of that resource on this node",
+		},
+	})
+}
+
+// lost says for each resource how the kubelet's healthy devices differ from those of its daemon; nothing where either does not answer.
+func (e *examination) lost(ctx context.Context, pods *kubelet.PodResources) (lost []string) {
+	status, err := coordination.Status(ctx, e.RunDir)
+	if err != nil {
+		return nil
+	}
+	has, err := pods.Allocatable(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, r := range status.GetResources() {
+		offered, kept := 0, 0
+		for _, d := range r.GetDevices() {
+			if !d.GetDevice().GetHealthy() {
+				continue
+			}
+			offered++
+			if slices.Contains(has[r.GetName()], d.GetDevice().GetId()) {
+				kept++
+			}
+		}
+		if others := len(has[r.GetName()]) - kept; r.GetConnected() && (kept < offered || others > 0) {
+			lost = append(lost, fmt.Sprintf("%s: the kubelet has %d of the %d healthy devices that are offered, and %d others", r.GetName(), kept, offered, others))
+		}
+	}
+	return lost
 }
 
 // runFolder: where the two daemons meet has to be root's alone, which they see to when they can.

@@ -17,8 +17,8 @@ import (
 // kubeletSocket is where the kubelet takes registrations (KubeletSocket in k8s.io/kubelet's v1beta1/constants.go).
 const kubeletSocket = "kubelet.sock"
 
-// lookPause is the pause between two looks at a folder that cannot be watched.
-const lookPause = time.Second
+// pollPause is the pause between two looks at a folder that cannot be watched.
+const pollPause = time.Second
 
 // folder is the kubelet's folder for device plugins. What counts is what is in it; an event is only a reason to look.
 type folder struct {
@@ -49,7 +49,7 @@ func openFolder(dir string, log *slog.Logger) (*folder, error) {
 	f := &folder{dir: dir, opened: info, look: make(chan struct{}, 1)}
 	if f.watcher, err = watch(dir); err != nil {
 		log.Warn("cannot watch the kubelet's folder: look at it from time to time; more of fs.inotify.max_user_instances may help",
-			"folder", dir, "interval", lookPause, "error", err)
+			"folder", dir, "interval", pollPause, "error", err)
 	}
 	return f, nil
 }
@@ -106,9 +106,9 @@ func (f *folder) follow(ctx context.Context) error {
 	}
 }
 
-// poll makes a token every lookPause.
+// poll makes a token every pollPause.
 func (f *folder) poll(ctx context.Context) error {
-	ticker := time.NewTicker(lookPause)
+	ticker := time.NewTicker(pollPause)
 	defer ticker.Stop()
 	for {
 		select {

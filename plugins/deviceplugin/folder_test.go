@@ -45,10 +45,10 @@ func TestFolderWithoutWatch(t *testing.T) {
 			if err := os.Rename(f.path(name), f.path(kubeletSocket)); err != nil {
 				t.Fatal(err)
 			}
-			<-time.After(lookPause)
+			<-time.After(pollPause)
 			synctest.Wait()
 			if len(seen) == 0 || <-seen == before {
-				t.Fatalf("the %s kubelet.sock is not seen after %s", name, lookPause)
+				t.Fatalf("the %s kubelet.sock is not seen after %s", name, pollPause)
 			}
 		}
 		cancel()
@@ -72,7 +72,7 @@ func TestFolderWithoutWatchIsRemoved(t *testing.T) {
 			f := unwatched(t)
 			ended := make(chan error, 1)
 			go func() { ended <- f.run(t.Context()) }()
-			<-time.After(lookPause)
+			<-time.After(pollPause)
 			synctest.Wait()
 			if len(ended) > 0 {
 				t.Fatalf("ended with %v while the folder is there", <-ended)

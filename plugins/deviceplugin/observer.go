@@ -9,10 +9,10 @@ import (
 // Observer is told how a Server fares. Its methods return at once.
 type Observer interface {
 	// Offered: the resource has devices, so that the kubelet is to know it; Registered: the kubelet asked for them; Unregistered: it
-	// does so no longer, and will be told again.
+	// goes by them no longer. It will be told again, when another plugin that took the resource over is gone.
 	Offered(resource string)
 	Registered(resource string)
-	Unregistered(resource string)
+	Unregistered(resource string, cause error)
 	// Preferred: a GetPreferredAllocation was answered.
 	Preferred(resource string, took time.Duration)
 }
@@ -22,7 +22,7 @@ type unobserved struct{}
 
 func (unobserved) Offered(string)                  {}
 func (unobserved) Registered(string)               {}
-func (unobserved) Unregistered(string)             {}
+func (unobserved) Unregistered(string, error)      {}
 func (unobserved) Preferred(string, time.Duration) {}
 
 // Alive reports whether a Preferrer hangs. It waits until ctx is done at most.

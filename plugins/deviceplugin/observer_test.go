@@ -15,9 +15,14 @@ import (
 // observed is an Observer that hands on what it is told.
 type observed chan string
 
-func (o observed) Offered(name string)      { o <- "offered " + name }
-func (o observed) Registered(name string)   { o <- "registered " + name }
-func (o observed) Unregistered(name string) { o <- "unregistered " + name }
+func (o observed) Offered(name string)    { o <- "offered " + name }
+func (o observed) Registered(name string) { o <- "registered " + name }
+func (o observed) Unregistered(name string, cause error) {
+	if cause == nil {
+		name = "without a cause"
+	}
+	o <- "unregistered " + name
+}
 func (o observed) Preferred(name string, took time.Duration) {
 	if took <= 0 {
 		name = "nothing"

@@ -73,7 +73,7 @@ func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
 		}
 		began := time.Now()
 		err := s.session(ctx, folder, kubelet)
-		s.observer.Unregistered(s.resource.Name())
+		s.observer.Unregistered(s.resource.Name(), err)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -134,6 +134,8 @@ type attendance struct {
 // attend returns why a registration ended, or did not come about.
 func (s *Server) attend(ctx context.Context, folder *folder, a attendance) error {
 	var tooLate <-chan time.Time
+	guard := s.newGuard(folder.path(a.socket))
+	defer guard.stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -147,6 +149,9 @@ func (s *Server) attend(ctx context.Context, folder *folder, a attendance) error
 		case <-a.began:
 			a.began = nil
 			s.observer.Registered(s.resource.Name())
+			guard.start(ctx)
+		case err := <-guard.lost:
+			return err
 		case <-tooLate:
 			if a.began != nil {
 				return errNoStream
@@ -162,6 +167,7 @@ func (s *Server) attend(ctx context.Context, folder *folder, a attendance) error
 			if !folder.has(a.socket) {
 				return errSocketGone
 			}
+			guard.touch()
 		}
 	}
 }

@@ -21,22 +21,26 @@ type Options struct {
 	Listed       []Device // that an earlier process told the kubelet of; unhealthy from now on unless the Resource publishes them
 	// Needed tells which devices of the resource the kubelet may look up: those it counts as healthy, and those that containers hold. Others
 	// leave the list some time after they are gone. Nil: none ever does.
-	Needed   func() (map[string]bool, error)
-	Observer Observer // nil for none
-	Log      *slog.Logger
+	Needed func() (map[string]bool, error)
+	// Allocatable tells which devices of a resource the kubelet has to give; nil where that is not known.
+	Allocatable func(ctx context.Context, resource string) (ids []string, err error)
+	Observer    Observer // nil for none
+	Log         *slog.Logger
 }
 
 // Server offers one Resource to the kubelet.
 type Server struct {
-	resource  Resource
-	preferrer Preferrer // nil for none
-	asking    chan struct{}
-	devices   *broadcast
-	watched   bool   // the kubelet's plugin watcher finds our socket; else we register at kubelet.sock
-	dir       string // of our socket, below the kubelet's
-	needed    func() (map[string]bool, error)
-	observer  Observer
-	log       *slog.Logger
+	resource    Resource
+	preferrer   Preferrer // nil for none
+	asking      chan struct{}
+	devices     *broadcast
+	watched     bool   // the kubelet's plugin watcher finds our socket; else we register at kubelet.sock
+	dir         string // of our socket, below the kubelet's
+	kubeletDir  string
+	needed      func() (map[string]bool, error)
+	allocatable func(ctx context.Context, resource string) ([]string, error)
+	observer    Observer
+	log         *slog.Logger
 }
 
 // New makes a Server; Run starts it. The name of the Resource has to be one that CheckName accepts.
@@ -46,14 +50,16 @@ func New(options Options, resource Resource) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		resource: resource,
-		asking:   make(chan struct{}, 1),
-		devices:  newBroadcast(options.Listed),
-		watched:  options.Registration.watched(options.KubeletDir),
-		dir:      filepath.Join(options.KubeletDir, "device-plugins"),
-		needed:   options.Needed,
-		observer: options.Observer,
-		log:      options.Log.With("resource", name),
+		resource:    resource,
+		asking:      make(chan struct{}, 1),
+		devices:     newBroadcast(options.Listed),
+		watched:     options.Registration.watched(options.KubeletDir),
+		dir:         filepath.Join(options.KubeletDir, "device-plugins"),
+		kubeletDir:  options.KubeletDir,
+		needed:      options.Needed,
+		allocatable: options.Allocatable,
+		observer:    options.Observer,
+		log:         options.Log.With("resource", name),
 	}
 	if s.observer == nil {
 		s.observer = unobserved{}

@@ -1,6 +1,7 @@
 package kubelet_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -20,7 +21,9 @@ type fakePlugin struct {
 	devices  []*v1beta1.Device
 	calls    *calls
 	prefer   func(available, mustInclude []string, size int) []string // nil: no GetPreferredAllocation
+	socket   string                                                   // its name; "" for one of the resource's
 	ended    chan struct{}
+	stop     func() // ends the plugin, which the end of the test does too
 }
 
 // calls remembers which resources the kubelet asked, in order. Several plugins share one.
@@ -63,7 +66,7 @@ func fakeDevices(prefix string, perNode int, topology bool) []*v1beta1.Device {
 func (p *fakePlugin) run(t *testing.T, kubeletDir string) {
 	t.Helper()
 	dir := filepath.Join(kubeletDir, "device-plugins")
-	name := filepath.Base(p.resource) + ".sock"
+	name := cmp.Or(p.socket, filepath.Base(p.resource)+".sock")
 	listener, err := net.Listen("unix", filepath.Join(dir, name))
 	if err != nil {
 		t.Fatal(err)
@@ -73,11 +76,12 @@ func (p *fakePlugin) run(t *testing.T, kubeletDir string) {
 	v1beta1.RegisterDevicePluginServer(server, p)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() {
+	p.stop = sync.OnceFunc(func() {
 		close(p.ended)
 		server.Stop()
 		<-served
 	})
+	t.Cleanup(p.stop)
 	if err := p.register(t.Context(), filepath.Join(dir, "kubelet.sock"), name); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
@@ -84,13 +85,22 @@ func (f Flags) Offer(ctx context.Context, log *slog.Logger, node *coordination.N
 		log.Error("a resource is left out", "error", err)
 		return nil
 	}
+	pods, err := kubelet.NewPodResources(f.KubeletDir)
+	if err != nil {
+		return err
+	}
+	defer pods.Close()
 	options := deviceplugin.Options{
 		KubeletDir:   f.KubeletDir,
 		Registration: f.Registration,
 		Preferred:    f.PreferredAllocation,
 		Listed:       listed(node.Listed(resource.Name())),
 		Needed:       func() (map[string]bool, error) { return node.Needed(resource.Name()) },
-		Log:          log,
+		Allocatable: func(ctx context.Context, resource string) ([]string, error) {
+			all, err := pods.Allocatable(ctx)
+			return all[resource], err
+		},
+		Log: log,
 	}
 	if f.monitor != nil {
 		options.Observer = f.monitor

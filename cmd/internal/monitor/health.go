@@ -47,7 +47,11 @@ func (m *Monitor) ready(context.Context) error {
 		missing = append(missing, errors.New("starting: what there is to offer is not known yet"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.offered)) {
-		if o := m.offered[name]; o.due && !o.registered {
+		switch o := m.offered[name]; {
+		case !o.due || o.registered:
+		case o.cause != nil:
+			missing = append(missing, fmt.Errorf("%s is not registered with the kubelet: %w", name, o.cause))
+		default:
 			missing = append(missing, fmt.Errorf("%s is not registered with the kubelet", name))
 		}
 	}

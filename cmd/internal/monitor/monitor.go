@@ -40,6 +40,7 @@ type offer struct {
 	alive      func(context.Context) error // nil before its server is there
 	due        bool                        // it has devices, so that the kubelet is to know it
 	registered bool
+	cause      error // why it is so no longer; nil for none
 }
 
 // New makes a Monitor of a daemon of a version. Verdict is told of every Allocate that the coordinator answers here, and returns at once;
@@ -114,13 +115,13 @@ func (m *Monitor) Offered(resource string) {
 
 // Registered implements deviceplugin.Observer.
 func (m *Monitor) Registered(resource string) {
-	m.change(resource, func(o *offer) { o.registered = true })
+	m.change(resource, func(o *offer) { o.registered, o.cause = true, nil })
 	m.counts.registrations.WithLabelValues(resource).Inc()
 }
 
 // Unregistered implements deviceplugin.Observer.
-func (m *Monitor) Unregistered(resource string) {
-	m.change(resource, func(o *offer) { o.registered = false })
+func (m *Monitor) Unregistered(resource string, cause error) {
+	m.change(resource, func(o *offer) { o.registered, o.cause = false, cause })
 }
 
 // Preferred implements deviceplugin.Observer.

@@ -178,18 +178,29 @@ func TestProbes(t *testing.T) {
 		code  int
 		text  string
 	}{
-		"not begun":           {"/readyz", func(*Monitor) {}, 503, "starting: what there is to offer is not known yet"},
-		"nothing is offered":  {"/readyz", func(m *Monitor) { m.Begin() }, 200, "ok"},
-		"no device":           {"/readyz", func(m *Monitor) { m.Begin(); m.Resource("a/b", nil) }, 200, "ok"},
-		"not offered yet":     {"/readyz", func(m *Monitor) { m.Begin("a/b") }, 503, "a/b is not registered with the kubelet"},
-		"not registered yet":  {"/readyz", func(m *Monitor) { m.Begin(); m.Offered("a/b") }, 503, "a/b is not registered with the kubelet"},
-		"registered":          {"/readyz", func(m *Monitor) { m.Begin(); m.Offered("a/b"); m.Registered("a/b") }, 200, "ok"},
-		"one of two":          {"/readyz", func(m *Monitor) { m.Begin(); m.Offered("a/b"); m.Registered("a/b"); m.Offered("a/c") }, 503, "a/c is not registered with the kubelet"},
-		"the kubelet is away": {"/readyz", func(m *Monitor) { m.Begin(); m.Offered("a/b"); m.Registered("a/b"); m.Unregistered("a/b") }, 503, "a/b is not registered with the kubelet"},
-		"its server is gone":  {"/readyz", func(m *Monitor) { m.Begin(); done := m.Resource("a/b", nil); m.Offered("a/b"); done() }, 200, "ok"},
-		"starting":            {"/healthz", func(m *Monitor) { m.Offered("a/b") }, 200, "ok"},
-		"alive":               {"/healthz", func(m *Monitor) { m.Node(fake{}) }, 200, "ok"},
-		"hangs":               {"/healthz", func(m *Monitor) { m.Node(fake{hangs: true}) }, 503, "the coordinator hangs"},
+		"not begun":          {"/readyz", func(*Monitor) {}, 503, "starting: what there is to offer is not known yet"},
+		"nothing is offered": {"/readyz", func(m *Monitor) { m.Begin() }, 200, "ok"},
+		"no device":          {"/readyz", func(m *Monitor) { m.Begin(); m.Resource("a/b", nil) }, 200, "ok"},
+		"not offered yet":    {"/readyz", func(m *Monitor) { m.Begin("a/b") }, 503, "a/b is not registered with the kubelet"},
+		"not registered yet": {"/readyz", func(m *Monitor) { m.Begin(); m.Offered("a/b") }, 503, "a/b is not registered with the kubelet"},
+		"registered":         {"/readyz", func(m *Monitor) { m.Begin(); m.Offered("a/b"); m.Registered("a/b") }, 200, "ok"},
+		"one of two":         {"/readyz", func(m *Monitor) { m.Begin(); m.Offered("a/b"); m.Registered("a/b"); m.Offered("a/c") }, 503, "a/c is not registered with the kubelet"},
+		"the kubelet is away": {"/readyz", func(m *Monitor) {
+			m.Begin()
+			m.Offered("a/b")
+			m.Registered("a/b")
+			m.Unregistered("a/b", errors.New("it went"))
+		}, 503, "a/b is not registered with the kubelet: it went"},
+		"it came back": {"/readyz", func(m *Monitor) {
+			m.Begin()
+			m.Offered("a/b")
+			m.Unregistered("a/b", errors.New("it went"))
+			m.Registered("a/b")
+		}, 200, "ok"},
+		"its server is gone": {"/readyz", func(m *Monitor) { m.Begin(); done := m.Resource("a/b", nil); m.Offered("a/b"); done() }, 200, "ok"},
+		"starting":           {"/healthz", func(m *Monitor) { m.Offered("a/b") }, 200, "ok"},
+		"alive":              {"/healthz", func(m *Monitor) { m.Node(fake{}) }, 200, "ok"},
+		"hangs":              {"/healthz", func(m *Monitor) { m.Node(fake{hangs: true}) }, 503, "the coordinator hangs"},
 		"a question hangs": {"/healthz", func(m *Monitor) {
 			m.Node(fake{})
 			m.Resource("a/b", func(context.Context) error { return errors.New("a preferred allocation of a/b hangs") })

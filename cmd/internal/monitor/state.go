@@ -18,7 +18,7 @@ var (
 	strandedDesc = gauge("devices_stranded",
 		"Free devices on whose switch no device of the other kind is free. By the plugin that serves.", "resource")
 	registeredDesc = gauge("kubelet_registered",
-		"1 while the kubelet watches the devices of a resource that this plugin offers, else 0.", "resource")
+		"1 while the kubelet goes by the devices of a resource that this plugin offers, else 0: it is away, or another plugin has taken the resource over.", "resource")
 )
 
 func gauge(name, help string, labels ...string) *prometheus.Desc {

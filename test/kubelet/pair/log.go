@@ -22,6 +22,7 @@ type Line struct {
 	Chosen   []string  `json:"chosen"`  // of "prefer"
 	Source   string    `json:"source"`  // of "prefer": who chose, "coordinator" or "local"
 	Reason   string    `json:"reason"`  // of "prefer": why
+	Address  string    `json:"address"` // of "serve metrics and probes"
 }
 
 // Log is what both daemons have logged so far.

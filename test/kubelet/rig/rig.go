@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,7 @@ type Setup struct {
 	Watcher         bool   // the kubelet's plugin watcher finds the daemons; else they register at kubelet.sock
 	ReservedCPUs    string // takes the kubelet's static CPU policy
 	RunDir          string // of the coordination socket; one of the rig's own when empty
+	Watched         bool   // the GPUs' daemon serves metrics and probes, at a port that it logs
 	NVML            string // the stand-in for NVIDIA's library, for machines with NVIDIA GPUs
 }
 
@@ -134,6 +136,9 @@ func (r *Rig) start(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.setup.Watched {
+		flags = append(flags, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
+	}
 	if r.setup.Pulse && r.GPU == AMD {
 		flags = append(flags, "--pulse=1")
 	}
@@ -227,6 +232,9 @@ func (r *Rig) socketFolder(watcher bool) string {
 	}
 	return filepath.Join(r.path("kubelet"), "device-plugins")
 }
+
+// Sys is the machine's sysfs.
+func (r *Rig) Sys() fs.FS { return os.DirFS(r.path("sys")) }
 
 // KubeletDir is the kubelet's folder.
 func (r *Rig) KubeletDir() string { return r.path("kubelet") }

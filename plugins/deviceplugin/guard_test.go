@@ -1,0 +1,234 @@
+package deviceplugin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// watched is a plugin with the healthy devices a and b, beside a kubelet and in a folder with sockets.
+type watched struct {
+	t     *testing.T
+	dir   string
+	guard *guard
+	cause error // that the resource is not registered any more; nil while it is
+
+	mu    sync.Mutex
+	has   []string // the kubelet
+	err   error
+	asked int
+}
+
+func (w *watched) Name() string                                { return "amd.com/gpu" }
+func (w *watched) Watch(context.Context, func([]Device)) error { return nil }
+func (w *watched) Allocate(context.Context, []string) (*v1beta1.ContainerAllocateResponse, error) {
+	return nil, nil
+}
+
+func (w *watched) Offered(string)                     {}
+func (w *watched) Registered(string)                  {}
+func (w *watched) Preferred(string, time.Duration)    {}
+func (w *watched) Unregistered(_ string, cause error) { w.cause = cause }
+
+func (w *watched) allocatable(context.Context, string) ([]string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked++
+	return w.has, w.err
+}
+
+func (w *watched) kubeletHas(ids ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.has = ids
+}
+
+func (w *watched) kubeletFails(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.has, w.err = nil, err
+}
+
+func (w *watched) questions() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.asked
+}
+
+func (w *watched) path(name string) string { return filepath.Join(w.dir, "device-plugins", name) }
+
+// wantEnd: the plugin is to register again, for a reason; nil for none.
+func (w *watched) wantEnd(want error) {
+	w.t.Helper()
+	synctest.Wait()
+	var got error
+	select {
+	case got = <-w.guard.lost:
+	default:
+	}
+	if !errors.Is(got, want) {
+		w.t.Errorf("register again: %v, want %v", got, want)
+	}
+}
+
+// wantRival: the kubelet is said to go by another plugin, at a socket, and that is left to it.
+func (w *watched) wantRival(socket string) {
+	w.t.Helper()
+	w.wantEnd(nil)
+	if w.cause == nil || !strings.Contains(w.cause.Error(), "/"+socket+"]") {
+		w.t.Errorf("not registered: %v, want one at %s", w.cause, socket)
+	}
+}
+
+// wantNothing: the kubelet goes by this plugin.
+func (w *watched) wantNothing() {
+	w.t.Helper()
+	w.wantEnd(nil)
+	if w.cause != nil {
+		w.t.Errorf("not registered: %v", w.cause)
+	}
+}
+
+// listen makes a socket of another plugin, so many seconds after ours.
+func (w *watched) listen(name string, after int) net.Listener {
+	w.t.Helper()
+	listener, err := net.Listen("unix", w.path(name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	made := w.guard.made.Add(time.Duration(after) * time.Second)
+	if err := os.Chtimes(w.path(name), made, made); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { listener.Close() })
+	return listener
+}
+
+// wait lets time pass for so many looks.
+func wait(looks int) { time.Sleep(time.Duration(looks) * lookPause * 5 / 4) }
+
+func TestGuard(t *testing.T) {
+	for name, story := range map[string]func(*watched){
+		"all is well": func(w *watched) {
+			defer w.wantNothing()
+			wait(360)
+			if w.questions() < 350 || w.questions() > 460 {
+				w.t.Errorf("asked %d times in more than an hour", w.questions())
+			}
+		},
+		"a list on its way": func(w *watched) {
+			defer w.wantNothing()
+			w.kubeletHas("a")
+			for w.questions() == 0 {
+				time.Sleep(settle / 10)
+			}
+			w.kubeletHas("b", "a")
+			wait(5)
+		},
+		"a kubelet that does not say": func(w *watched) {
+			defer w.wantNothing()
+			w.kubeletFails(errors.New("unknown method"))
+			wait(50)
+		},
+		"forgotten": func(w *watched) {
+			wait(2)
+			w.kubeletHas()
+			wait(2)
+			w.wantEnd(errForgotten)
+		},
+		"another's devices, and it goes": func(w *watched) {
+			rival := w.listen("any.sock", 1)
+			w.kubeletHas("x", "a", "b")
+			wait(2)
+			w.wantRival("any.sock")
+			w.kubeletHas("a", "b") // our list changed: it lives all the same
+			wait(20)
+			w.wantRival("any.sock")
+			rival.Close()
+			wait(2)
+			w.wantEnd(errRivalGone)
+		},
+		"another's devices, and nobody": func(w *watched) {
+			w.kubeletHas("x")
+			wait(2)
+			w.wantEnd(errRivalGone)
+		},
+		"it came and went between two looks": func(w *watched) {
+			w.listen("unrelated.sock", -9)
+			wait(2)
+			rival := w.listen("any.sock", 1)
+			w.guard.touch()
+			synctest.Wait()
+			rival.Close()
+			w.kubeletHas("x")
+			wait(2)
+			w.wantEnd(errRivalGone)
+		},
+		"the same devices, by the name of its socket": func(w *watched) {
+			rival := w.listen("amd.com_gpu", 1)
+			w.guard.touch()
+			wait(1)
+			w.wantRival("amd.com_gpu")
+			rival.(*net.UnixListener).SetUnlinkOnClose(false) // killed
+			rival.Close()
+			wait(2)
+			w.wantEnd(errRivalGone)
+		},
+		"another instance came": func(w *watched) {
+			w.listen("amd.com_gpu-AAAAAAAAAAAA.sock", 1)
+			wait(2)
+			w.wantRival("amd.com_gpu-AAAAAAAAAAAA.sock")
+		},
+		"others that were there, or are for other resources": func(w *watched) {
+			defer w.wantNothing()
+			w.listen("amd.com_gpu", -1)
+			w.listen("amd.com_other-AAAAAAAAAAAA.sock", 1)
+			w.listen("nvidia-gpu.sock", 1)
+			wait(5)
+		},
+		"one that nobody listens on": func(w *watched) {
+			defer w.wantNothing()
+			rival := w.listen("amd.com_gpu", 1)
+			rival.(*net.UnixListener).SetUnlinkOnClose(false)
+			rival.Close()
+			wait(5)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, err := os.MkdirTemp("", "g")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			if err := os.Mkdir(filepath.Join(dir, "device-plugins"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				w := &watched{t: t, dir: dir, has: []string{"b", "a"}}
+				server := &Server{
+					resource: w, devices: newBroadcast(nil), kubeletDir: dir, allocatable: w.allocatable, observer: w, log: slog.New(slog.DiscardHandler),
+				}
+				server.devices.publish([]Device{{ID: "a", Healthy: true}, {ID: "b", Healthy: true}, {ID: "c"}})
+				const own = "amd.com_gpu-BBBBBBBBBBBB.sock"
+				w.guard = server.newGuard(w.path(own))
+				w.listen(own, 0)
+				w.guard = server.newGuard(w.path(own))
+				w.guard.start(t.Context())
+				defer w.guard.stop()
+				synctest.Wait()
+				story(w)
+				w.wantEnd(nil)
+			})
+		})
+	}
+}
