@@ -29,6 +29,7 @@ var (
 //
 //   - no pod is refused but by the kubelet's own decision, because a daemon that it needs is dead, or because the kubelet gives
 //     out a device that another pod has,
+//   - a pod that asks for alignment is refused where it cannot have it, and only there; no other pod is refused for that,
 //   - no device has two owners,
 //   - a daemon that nobody kills does not end,
 //   - pairs are the best possible again within one admission of the end of the fault, where the daemons know who holds what,
@@ -98,7 +99,7 @@ type chaos struct {
 func startChaos(t *testing.T, w world, faults *deck) *chaos {
 	t.Helper()
 	setup := w.Setup
-	setup.Machine, setup.VFsPerPF, setup.ExcludeTopology = "oci-mi300x-derived", 4, true
+	setup.Machine, setup.ExcludeTopology = "oci-mi300x-derived", true
 	setup.Coordinated, setup.Pulse, setup.RunDir = true, true, smallFolder(t)
 	r := startRig(t, setup)
 	c := &chaos{
@@ -131,6 +132,7 @@ func (c *chaos) quiet() {
 	if c.admitted(pod, err) {
 		for _, p := range placements {
 			c.check(pod, p)
+			c.checkAligned(pod, p)
 		}
 	}
 }
@@ -248,7 +250,7 @@ func (c *chaos) next(s *shape) *v1.Pod {
 	if s != nil {
 		return s.pod(name, c.GPU)
 	}
-	return c.randomPod(name)
+	return c.requireSome(c.randomPod(name))
 }
 
 // admitted reports whether a pod was admitted, and judges why not.
@@ -267,6 +269,7 @@ func (c *chaos) admitted(pod *v1.Pod, err error) bool {
 		c.t.Errorf("pod %s: %v", pod.Name, err)
 	case rejection.Reason == "TopologyAffinityError":
 		c.counts["refused: NUMA nodes"]++
+	case c.isMisaligned(pod, rejection.Message):
 	case c.isTaken(pod, rejection):
 		c.counts["refused: the kubelet gave a device out twice"]++
 	case c.dead:

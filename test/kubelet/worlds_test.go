@@ -15,12 +15,13 @@ type world struct {
 	rig.Setup
 }
 
+// Where there is one VF for each GPU not every pod that asks for alignment can have it.
 var worlds = []world{
-	{"PodResources alone", "", rig.Setup{Intent: "podresources"}},
-	{"no source", "", rig.Setup{Intent: "none"}},
-	{"Pods API", "pods-api", rig.Setup{PodsAPI: true}},
-	{"kubelet's HTTPS server", "kubelet", rig.Setup{Intent: "kubelet,podresources"}},
-	{"watcher", "pods-api", rig.Setup{PodsAPI: true, Watcher: true}},
+	{"PodResources alone", "", rig.Setup{Intent: "podresources", VFsPerPF: 4}},
+	{"no source", "", rig.Setup{Intent: "none", VFsPerPF: 4}},
+	{"Pods API", "pods-api", rig.Setup{PodsAPI: true, VFsPerPF: 4}},
+	{"kubelet's HTTPS server", "kubelet", rig.Setup{Intent: "kubelet,podresources", VFsPerPF: 1}},
+	{"watcher", "pods-api", rig.Setup{PodsAPI: true, VFsPerPF: 4, Watcher: true}},
 }
 
 // told reports whether a source tells the daemons what pods want.
@@ -77,6 +78,11 @@ func (d *deck) deal(c *chaos) (next fault, ok bool) {
 func (d *deck) check(t *testing.T) {
 	t.Helper()
 	const long = 1000 // admissions
+	for _, what := range []string{asRequired, refusedAlignment} {
+		if !d.happened[what] && *onlyFault == "" && *chaosAdmissions >= long {
+			t.Errorf("never in the campaign: %s", what)
+		}
+	}
 	var never []string
 	for _, f := range d.faults {
 		switch {
