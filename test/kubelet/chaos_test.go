@@ -126,8 +126,9 @@ func (c *chaos) depart() {
 }
 
 // quiet admits a pod while all is well. It has to get the best pairs.
-func (c *chaos) quiet() {
-	pod := c.next(nil)
+func (c *chaos) quiet() { c.judge(c.next(nil)) }
+
+func (c *chaos) judge(pod *v1.Pod) {
 	placements, err := c.Rig.Admit(deadline(c.t), pod)
 	if c.admitted(pod, err) {
 		for _, p := range placements {

@@ -37,6 +37,7 @@ var faults = []fault{
 	{name: "daemon replaced with surge", begin: func(c *chaos) func() { return c.replace(true) }},
 	{name: "daemon of another version", begin: foreignVersion},
 	{name: "look at PodResources while an Allocate is in flight", begin: lookInFlight, fits: sighted},
+	{name: "pods created again under their names", begin: renew},
 	{name: "run folder full", begin: func(c *chaos) func() { return c.withOneKilled(c.fillRunFolder()) }, fits: canMount},
 	{name: "run folder read-only", begin: func(c *chaos) func() { return c.withOneKilled(c.writeProtectRunFolder()) }, fits: canMount},
 	{name: "run folder given to another user", begin: func(c *chaos) func() { return c.withOneKilled(c.giveAwayRunFolder()) }, fits: canMount},
