@@ -38,6 +38,7 @@ var faults = []fault{
 	{name: "daemon of another version", begin: foreignVersion},
 	{name: "look at PodResources while an Allocate is in flight", begin: lookInFlight, fits: sighted},
 	{name: "pods created again under their names", begin: renew},
+	{name: "jobs created again on each other's NUMA node", begin: exchange},
 	{name: "run folder full", begin: func(c *chaos) func() { return c.withOneKilled(c.fillRunFolder()) }, fits: canMount},
 	{name: "run folder read-only", begin: func(c *chaos) func() { return c.withOneKilled(c.writeProtectRunFolder()) }, fits: canMount},
 	{name: "run folder given to another user", begin: func(c *chaos) func() { return c.withOneKilled(c.giveAwayRunFolder()) }, fits: canMount},
