@@ -83,7 +83,8 @@ type chaos struct {
 	*load
 	world      world
 	faults     *deck
-	fault      string // that is suffered
+	fault      string      // that is suffered
+	happens    func() bool // whether it has come, where that is not noted at once; else nil
 	admissions int
 	began      int // where in the daemons' log the admission of the newest pod begins
 	counts     map[string]int
@@ -144,7 +145,7 @@ func (c *chaos) suffer(f fault) {
 	c.did("fault: %s", f.name)
 	end := f.begin(c)
 	for i := range most {
-		if i > c.random.IntN(3) && c.faults.happened[f.name] {
+		if i > c.random.IntN(3) && c.hasHappened() {
 			break
 		}
 		c.makeRoom()
@@ -165,6 +166,14 @@ func (c *chaos) suffer(f fault) {
 
 // most is how many pods wait for a fault that happens in the middle of an admission.
 const most = 20
+
+// hasHappened reports whether the fault that is suffered has come by now.
+func (c *chaos) hasHappened() bool {
+	if c.happens != nil {
+		return c.happens()
+	}
+	return c.faults.happened[c.fault]
+}
 
 // happened notes that the fault which is suffered has really come.
 func (c *chaos) happened() {

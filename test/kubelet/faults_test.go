@@ -39,6 +39,12 @@ var faults = []fault{
 	{name: "look at PodResources while an Allocate is in flight", begin: lookInFlight, fits: sighted},
 	{name: "pods created again under their names", begin: renew},
 	{name: "jobs created again on each other's NUMA node", begin: exchange},
+	{name: "PodResources List fails", begin: fail(node.List), fits: sighted},
+	{name: "PodResources List is slow", begin: slow(node.List), fits: sighted},
+	{name: "Pods API fails", begin: fail(node.ListPods), fits: of("pods-api")},
+	{name: "Pods API is slow", begin: slow(node.ListPods), fits: of("pods-api")},
+	{name: "kubelet's HTTPS server fails", begin: fail(node.GetPods), fits: of("kubelet")},
+	{name: "kubelet's HTTPS server is slow", begin: slow(node.GetPods), fits: of("kubelet")},
 	{name: "run folder full", begin: func(c *chaos) func() { return c.withOneKilled(c.fillRunFolder()) }, fits: canMount},
 	{name: "run folder read-only", begin: func(c *chaos) func() { return c.withOneKilled(c.writeProtectRunFolder()) }, fits: canMount},
 	{name: "run folder given to another user", begin: func(c *chaos) func() { return c.withOneKilled(c.giveAwayRunFolder()) }, fits: canMount},
@@ -188,7 +194,7 @@ func (c *chaos) restart(before, after *pair.Daemon) {
 	c.must(err)
 }
 
-// sighted is for faults that daemons without PodResources cannot notice: what the kubelet offers is all that they know.
+// sighted is for faults that daemons without PodResources do not see: what the kubelet offers is all that they know.
 func sighted(c *chaos) bool { return !c.blind }
 
 // lookInFlight makes the kubelet lose sight of a device: see doubled_test.go. It finds it again when the next pod ends.

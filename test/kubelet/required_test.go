@@ -80,7 +80,8 @@ func (c *chaos) isMisaligned(pod *v1.Pod, message string) bool {
 
 // checkAligned judges a container that has been admitted, of which the daemons were told that its pod asks for alignment.
 func (c *chaos) checkAligned(pod *v1.Pod, p rig.Placement) {
-	if !isRequired(pod) || !p.IsPaired() || !c.told() || isLate(p) {
+	untold := func(line pair.Line) bool { return line.Message == "prefer" && !c.isTold(line) }
+	if !isRequired(pod) || !p.IsPaired() || !c.told() || isLate(p) || slices.ContainsFunc(p.Log, untold) {
 		return
 	}
 	if c.saw(asRequired); !aligned(p.Matched) {

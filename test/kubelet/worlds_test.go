@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/test/kubelet/pair"
 	"github.com/tandem-k8s/tandem/test/kubelet/rig"
 )
 
@@ -27,13 +28,18 @@ var worlds = []world{
 // told reports whether a source tells the daemons what pods want.
 func (c *chaos) told() bool { return c.world.source != "" }
 
+// isTold reports whether the source told of who asks.
+func (c *chaos) isTold(question pair.Line) bool {
+	return strings.HasPrefix(question.Reason, c.world.source+": default/")
+}
+
 // checkSource makes sure that the source of this world was there: it told of questions.
 func (c *chaos) checkSource() {
 	c.t.Helper()
 	lines, _ := c.Pair.Log.Since(0)
 	told := 0
 	for _, line := range lines {
-		if line.Message == "prefer" && strings.HasPrefix(line.Reason, c.world.source+": default/") {
+		if line.Message == "prefer" && c.isTold(line) {
 			told++
 		}
 	}
