@@ -21,7 +21,7 @@ func (g *guard) others() sockets {
 		entries, _ := os.ReadDir(filepath.Join(g.kubeletDir, dir)) // the second one is not everywhere
 		for _, entry := range entries {
 			name, path := entry.Name(), filepath.Join(g.kubeletDir, dir, entry.Name())
-			own := path == g.socket || ownForm.MatchString(name) && !namedAfter(name, g.resource.Name())
+			own := path == g.socket || ownForm.MatchString(name) && !namedAfter(path, g.resource.Name())
 			if entry.Type() != fs.ModeSocket || name == kubeletSocket || own {
 				continue
 			}
@@ -55,7 +55,7 @@ func (s sockets) living() sockets {
 // ownForm is how this program's sockets are called.
 var ownForm = regexp.MustCompile("^(.*)" + suffix + "$")
 
-// namedAfter reports whether a socket has a name that plugins give to those of a resource: of vendor.com/kind they are vendor.com_kind and
+// namedAfter reports whether a socket, by its path, has a name that plugins give to those of a resource: of vendor.com/kind they are vendor.com_kind and
 // vendor-kind, and another instance of this program has one like ours.
 func namedAfter(path, resource string) bool {
 	dir, socket := filepath.Split(path)
