@@ -37,10 +37,11 @@ func (n *Node) Role() Role {
 	}
 }
 
-// Resources are those of both plugins with their devices while this one serves; nil while it does not.
+// Resources are those of both plugins with their devices while this one serves; nil while it does not. The kubelet may be asked, for a
+// second at the most.
 func (n *Node) Resources() []*api.Resource {
 	if own := n.serving.Load(); own != nil {
-		return own.coordinator.status(kubelet.View{}).GetResources()
+		return own.coordinator.status(kubelet.View{}, own.coordinator.ended(context.Background(), endedFresh)).GetResources()
 	}
 	return nil
 }

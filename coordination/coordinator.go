@@ -38,6 +38,7 @@ type coordinator struct {
 	nodeCPUs        func() map[int]topology.CPUSet                 // by NUMA node
 
 	inFlight *inFlight
+	endings  endings
 
 	mu        sync.Mutex
 	tree      *topology.Tree

@@ -58,7 +58,7 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 			a.take(pod, order[0], ids)
 			planned := slices.Clone(a.coordinator.ledger.plan.devices[order[1]])
 			ids, why := a.ask(order[1], 1, 2)
-			for _, r := range a.coordinator.status(a.coordinator.newestPods(t.Context())).GetResources() {
+			for _, r := range a.coordinator.status(a.coordinator.newestPods(t.Context()), nil).GetResources() {
 				for _, d := range r.GetDevices() {
 					if d.GetAllocated() && d.GetOwner().GetPod() != pod.Name {
 						t.Errorf("%q: %s is %v's", source, d.GetDevice().GetId(), d.GetOwner())

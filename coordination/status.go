@@ -29,13 +29,14 @@ func (c *coordinator) newestPods(ctx context.Context) kubelet.View {
 	return all
 }
 
-// status tells what the ledger holds, and of devices whose owner it does not know, what a view shows.
-func (c *coordinator) status(view kubelet.View) *api.StatusResponse {
+// status tells what the ledger holds, but for what containers have that have ended, and of devices whose owner it does not know, what a
+// view shows.
+func (c *coordinator) status(view kubelet.View, ended map[*allocation]bool) *api.StatusResponse {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	answer := &api.StatusResponse{}
 	for _, name := range slices.Sorted(maps.Keys(c.ledger.resources)) {
-		answer.Resources = append(answer.Resources, c.resourceStatus(c.ledger.resources[name], view))
+		answer.Resources = append(answer.Resources, c.resourceStatus(c.ledger.resources[name], view, ended))
 	}
 	if p := c.ledger.livePlan(); p != nil {
 		answer.Plan = &api.Plan{Devices: map[string]*api.DeviceList{}, ExpiresUnixNano: p.expires.UnixNano()}
@@ -46,12 +47,12 @@ func (c *coordinator) status(view kubelet.View) *api.StatusResponse {
 	return answer
 }
 
-func (c *coordinator) resourceStatus(r *resource, view kubelet.View) *api.Resource {
-	l, partners := c.ledger, c.partners(r.kind)
+func (c *coordinator) resourceStatus(r *resource, view kubelet.View, ended map[*allocation]bool) *api.Resource {
+	l, partners := c.ledger, c.partners(r.kind, ended)
 	m := &api.Resource{Name: r.name, Kind: string(r.kind), Connected: r.joined}
 	for _, d := range slices.SortedFunc(maps.Values(r.devices), compareDevices) {
 		device := &api.DeviceStatus{Device: encodeDevice(d), Switch: switchOf(c.tree, d.Address)}
-		if a := l.holders[r.name][d.ID]; a != nil {
+		if a := l.holders[r.name][d.ID]; a != nil && !ended[a] {
 			device.Allocated = true
 			if a.owner != nil {
 				device.Owner = encodeOwner(*a.owner)
@@ -66,15 +67,13 @@ func (c *coordinator) resourceStatus(r *resource, view kubelet.View) *api.Resour
 }
 
 // partners are the switches with a free device of the other kind.
-func (c *coordinator) partners(kind Kind) map[string]bool {
-	other := GPU
-	if kind == GPU {
-		other = VF
-	}
-	switches := map[string]bool{}
-	for _, r := range c.ledger.ofKind(other) {
-		for _, d := range c.ledger.free(r) {
-			switches[switchOf(c.tree, d.Address)] = true
+func (c *coordinator) partners(kind Kind, ended map[*allocation]bool) map[string]bool {
+	l, switches := c.ledger, map[string]bool{}
+	for _, r := range l.ofKind(kind.other()) {
+		for id, d := range r.devices {
+			if a := l.holders[r.name][id]; d.Healthy && (l.isFree(r.name, id) || ended[a]) {
+				switches[switchOf(c.tree, d.Address)] = true
+			}
 		}
 	}
 	return switches

@@ -136,6 +136,8 @@ func TestWrongValues(t *testing.T) {
 		"gpu: {pulse: -1}":                                   "/gpu/pulse",
 		"intent: [kublet]":                                   "/intent/0",
 		"alignment: strict":                                  "/alignment",
+		"alignmentOptOut: all":                               "/alignmentOptOut",
+		"deviceAnnotations: [Team]":                          "/deviceAnnotations/0",
 		"log: {level: 10}":                                   "/log/level",
 		"rdma: {exclude: true}":                              "additional properties 'exclude' not allowed",
 		"kubeletDir: var/lib/kubelet":                        "/kubeletDir",

@@ -14,7 +14,7 @@ var (
 	connectedDesc = gauge("resource_connected",
 		"1 while the plugin of a resource takes part in the coordination, else 0. By the plugin that serves.", "resource")
 	devicesDesc = gauge("devices",
-		"Devices by state: free, allocated or unhealthy. That a pod has ended shows when the kubelet asks next. By the plugin that serves.", "resource", "state")
+		"Devices by state: free, allocated or unhealthy. By the plugin that serves.", "resource", "state")
 	strandedDesc = gauge("devices_stranded",
 		"Free devices on whose switch no device of the other kind is free. By the plugin that serves.", "resource")
 	registeredDesc = gauge("kubelet_registered",

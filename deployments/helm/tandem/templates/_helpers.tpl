@@ -47,6 +47,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- with .Values.alignment }}
 - --alignment={{ . }}
 {{- end }}
+{{- with .Values.alignmentOptOut }}
+- --alignment-opt-out={{ join "," . }}
+{{- end }}
+{{- with .Values.deviceAnnotations }}
+- --device-annotations={{ join "," . }}
+{{- end }}
 {{- end }}
 
 {{/* Where a daemon is asked whether it lives and is ready, and its metrics. Of a pod in the node's network only the node itself, that

@@ -1,0 +1,123 @@
+package coordination
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+const (
+	endedFresh = 5 * time.Second // how old it may be for metrics what was found of containers that have ended: anybody can ask for those
+	endedLimit = time.Second     // for asking the kubelet about all of them
+	endedBurst = 5               // pods that the kubelet is asked about at once; its limiter has as many more for an admission
+	endedPause = 20 * time.Millisecond
+)
+
+// endings are the allocations whose containers have ended. The kubelet frees their devices when it next needs some, and until then the ledger
+// has them with their owners; people are told that they are free.
+type endings struct {
+	mu    sync.Mutex
+	found time.Time
+	gone  map[*allocation]bool
+}
+
+// ended looks which containers have ended, unless that was done so short a time ago.
+func (c *coordinator) ended(ctx context.Context, fresh time.Duration) map[*allocation]bool {
+	e := &c.endings
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c.ledger.now().Sub(e.found) < fresh {
+		return e.gone
+	}
+	e.gone = nil
+	ctx, cancel := context.WithTimeout(ctx, endedLimit)
+	defer cancel()
+	var held []holding
+	c.locked(func() { held = c.ledger.holdings() })
+	if len(held) > 0 {
+		if answer := c.askedFor(ctx); answer != nil && answer.Source != intent.APIServer { // whose list can be ahead of the kubelet's, and behind
+			e.gone = notAmong(held, answer.Pods)
+		} else {
+			e.gone = c.notShown(ctx, held)
+		}
+	}
+	e.found = c.ledger.now()
+	return e.gone
+}
+
+// holding is an allocation as it is while nobody looks after it.
+type holding struct {
+	allocation *allocation
+	uid        string // of its pod, "" where it is not known
+	owner      kubelet.Container
+	devices    kubelet.Devices
+}
+
+// holdings lists the allocations of known owners.
+func (l *ledger) holdings() []holding {
+	var all []holding
+	for a := range l.allocations() {
+		if a.owner == nil {
+			continue
+		}
+		h := holding{a, a.podUID(), *a.owner, kubelet.Devices{}}
+		for name, ids := range a.devices {
+			for id := range ids {
+				h.devices[name] = append(h.devices[name], id)
+			}
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// notAmong are those whose pod is not among those that live.
+func notAmong(held []holding, pods []intent.Pod) map[*allocation]bool {
+	named, alive := map[kubelet.Pod]bool{}, map[string]bool{}
+	for _, pod := range pods {
+		named[pod.Pod], alive[pod.UID] = true, true
+	}
+	gone := map[*allocation]bool{}
+	for _, h := range held {
+		if !named[h.owner.Pod] || h.uid != "" && !alive[h.uid] {
+			gone[h.allocation] = true
+		}
+	}
+	return gone
+}
+
+// notShown are those whose container PodResources does not show any more with a device of theirs. It is asked with Get, which frees nothing,
+// pod by pod and not too fast; of those that it does not tell about before ctx is done nothing is said.
+func (c *coordinator) notShown(ctx context.Context, held []holding) map[*allocation]bool {
+	gone := map[*allocation]bool{}
+	for i, h := range held {
+		if i >= endedBurst {
+			select {
+			case <-time.After(endedPause):
+			case <-ctx.Done():
+				return gone
+			}
+		}
+		view, err := c.get(ctx, h.owner.Pod)
+		if err == nil && !h.shown(view) {
+			gone[h.allocation] = true
+		}
+	}
+	return gone
+}
+
+// shown reports whether a view has the container with a device of what it holds.
+func (h holding) shown(view kubelet.View) bool {
+	for name, ids := range view.Containers[h.owner] {
+		for _, id := range ids {
+			if slices.Contains(h.devices[name], id) {
+				return true
+			}
+		}
+	}
+	return false
+}
