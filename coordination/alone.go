@@ -3,6 +3,7 @@ package coordination
 import (
 	"slices"
 
+	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -27,7 +28,7 @@ func (m *Member) choose(available, mustInclude []string, size int) ([]string, st
 	_, links := m.devices()
 	request := placement.Request{Links: links}
 	add(&request, m.kind, asked)
-	add(&request, m.kind.other(), m.otherHalf(size))
+	add(&request, m.kind.other(), m.otherHalf(size, len(mustInclude) > 0))
 	choice, err := placement.Choose(m.node.machine.newest(), request)
 	if err != nil {
 		return firstOf(available, mustInclude, size), err.Error()
@@ -35,20 +36,25 @@ func (m *Member) choose(available, mustInclude []string, size int) ([]string, st
 	return m.own(choice), choice.Reason
 }
 
-// otherHalf is what the container that is asked for has of the other kind, or is to have: nobody else's devices can be told from free ones
-// here, so that VFs are chosen as if all GPUs of the machine were. GPUs that are asked first go by themselves.
-func (m *Member) otherHalf(size int) placement.Half {
+// otherHalf is what the container that is asked for has of the other kind, or is to have: where it has nothing yet, or takes over from an
+// init container, as many as are asked for. Nobody else's devices can be told from free ones here, so that VFs are chosen as if all GPUs
+// of the machine were. GPUs that are asked first go by themselves.
+func (m *Member) otherHalf(size int, takesOver bool) placement.Half {
 	half := placement.Half{Held: m.counterparts()}
 	half.Count = len(half.Held)
-	if half.Count > 0 || m.kind == GPU {
+	if m.kind == GPU || half.Count > 0 && !takesOver {
 		return half
 	}
+	held := map[topology.Address]bool{}
+	for _, d := range half.Held {
+		held[d.Address] = true
+	}
 	for d := range m.node.machine.newest().Devices() {
-		if d.Class.IsGPU() {
+		if d.Class.IsGPU() && !held[d.Address] {
 			half.Free = append(half.Free, placement.Device{ID: d.Address.String(), Address: d.Address})
 		}
 	}
-	half.Count = min(size, len(half.Free))
+	half.Count = max(half.Count, min(size, half.Count+len(half.Free)))
 	return half
 }
 

@@ -145,6 +145,14 @@ func TestAloneGPUsFollowVFs(t *testing.T) {
 	}
 }
 
+// A container that takes over from an init container with one pair gets more of them beside other GPUs.
+func TestAloneAfterAnInitContainer(t *testing.T) {
+	p := newPairAlone(t)
+	vf := p.give(t, p.vfs, p.all[VF], 1)
+	p.wantPaired(t, p.give(t, p.gpus, p.all[GPU], 1), vf)
+	p.wantSpread(t, p.vfs.Alone(p.all[VF], vf, 3))
+}
+
 // What was given long ago, or cannot be read, is nobody's first half.
 func TestAloneWithoutAFirstHalf(t *testing.T) {
 	p := newPairAlone(t)

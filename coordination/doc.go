@@ -68,7 +68,8 @@
 // # When something is away
 //
 // It changes the quality of a placement, never its success, and so does a mistake of ours: a panic costs one answer, one source or
-// one server, and never the daemon (package survive). Without the server a plugin chooses among its own devices, without
+// one server, and never the daemon (package survive). Without the server a plugin makes the best choice that it can make alone
+// (alone.go): by the PCI tree, and by what the other plugin gave last, which it reads in the run folder (handout.go). Without
 // PodResources the coordinator judges by time, and a question is answered within 100 ms either way: a peer that hangs costs 80 ms,
 // the kubelet's sockets 50, a file 25. A run folder that cannot be used ends the start with a sentence; one that is
 // full, read-only or removed later costs one line in the log, and the checkpoint or the other plugin until it is back.

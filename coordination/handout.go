@@ -21,6 +21,10 @@ type handout struct {
 // fraction of this on the busiest machine.
 const handoutTTL = 10 * time.Second
 
+// handoutLimit bounds the writing and the reading. The folder is in memory, where both take microseconds, or as long as others keep a busy
+// machine from getting on with it; a pair is lost where it ends too early.
+const handoutLimit = time.Second
+
 // handoutFile is where the plugins of a kind write.
 func handoutFile(runDir string, kind Kind) string {
 	return filepath.Join(runDir, "handout-"+string(kind)+".json")
@@ -39,7 +43,7 @@ func (m *Member) handed(ids []string) {
 
 // writeLast makes the function that writes the last handout.
 func (m *Member) writeLast() func() (struct{}, error) {
-	return hurried(m.log, readTimeout, func() (none struct{}, err error) {
+	return hurried(m.log, handoutLimit, func() (none struct{}, err error) {
 		m.node.mu.Lock()
 		last := m.last
 		m.node.mu.Unlock()
@@ -55,7 +59,7 @@ func (m *Member) writeLast() func() (struct{}, error) {
 func readHandouts(log *slog.Logger, runDir string) map[Kind]func() (handout, error) {
 	read := map[Kind]func() (handout, error){}
 	for _, kind := range []Kind{GPU, VF} {
-		read[kind] = hurried(log, readTimeout, func() (last handout, err error) {
+		read[kind] = hurried(log, handoutLimit, func() (last handout, err error) {
 			content, err := os.ReadFile(handoutFile(runDir, kind))
 			if err != nil {
 				return last, err

@@ -157,8 +157,8 @@ func (g *guard) awaitGone() error {
 func (g *guard) lose(rivals sockets) {
 	g.rivals = rivals
 	paths := slices.Sorted(maps.Keys(rivals))
-	g.log.Error("another plugin has taken the resource over: remove it from this node", "at_one_of", paths)
 	g.observer.Unregistered(g.resource.Name(), fmt.Errorf("another plugin has taken it over, at one of %v", paths))
+	g.log.Error("another plugin has taken the resource over: remove it from this node", "at_one_of", paths)
 }
 
 // has asks the kubelet which healthy devices it has. Where that cannot be asked it is what the kubelet was told.

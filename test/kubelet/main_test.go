@@ -24,6 +24,13 @@ import (
 var scratch string
 
 func TestMain(m *testing.M) {
+	if run := os.Getenv(roleServer); run != "" {
+		if err := serve(run); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 	node.Silence()
 	var err error

@@ -2,12 +2,14 @@ package rig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/test/kubelet/best"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // admission is what may be given to the containers of a pod while it is admitted.
@@ -58,8 +60,24 @@ func (a *admission) placement(ctx context.Context, container string, devices map
 		return p, err
 	}
 	a.told(&p, response)
-	p.Best, err = best.Reachable(a.side(a.GPU, len(gpus), p.NUMA), a.side(VF, len(vfs), p.NUMA), a.Level)
-	return p, err
+	allGPUs, allVFs := a.side(a.GPU, len(gpus), p.NUMA), a.side(VF, len(vfs), p.NUMA)
+	p.PFs = a.functions(allVFs)
+	var errs [3]error
+	p.Best, errs[0] = best.Reachable(allGPUs, allVFs, a.Level)
+	p.ForGPUs, errs[1] = best.Reachable(best.Of(gpus), allVFs, a.Level)
+	p.ForVFs, errs[2] = best.Reachable(allGPUs, best.Of(vfs), a.Level)
+	return p, errors.Join(errs[:]...)
+}
+
+// functions counts the PFs that a side's VFs can be of, each VF of another one where there are enough.
+func (m *Machine) functions(side best.Side) int {
+	pfs := map[topology.Address]bool{}
+	for _, address := range slices.Concat(side.Held, side.Free) {
+		if d, ok := m.Tree.Device(address); ok {
+			pfs[d.PF] = true
+		}
+	}
+	return min(len(pfs), side.Want)
 }
 
 // checkFree finds devices that another container holds. Whether they are healthy still does not matter: their plugin may

@@ -24,6 +24,9 @@ type Placement struct {
 	Pairs   best.Pairs       // how many there are of each level
 	Matched best.Pairs       // the best that can be made of these devices in any order
 	Best    best.Pairs       // the best of all devices that were free on the NUMA nodes
+	ForGPUs best.Pairs       // the best of all such VFs for these GPUs
+	ForVFs  best.Pairs       // the best of all such GPUs for these VFs
+	PFs     int              // of how many PFs the VFs could have been
 
 	PairsFile error // what is wrong with its pairs file
 	Told      bool  // nothing is, and its variables name the same pairs
