@@ -41,6 +41,7 @@ var faults = []fault{
 	{name: "jobs created again on each other's NUMA node", begin: exchange},
 	{name: "PodResources List fails", begin: fail(node.List), fits: sighted},
 	{name: "PodResources List is slow", begin: slow(node.List), fits: sighted},
+	{name: "PodResources List fails after the kubelet has lost sight of a device", begin: failBlind, fits: sighted},
 	{name: "Pods API fails", begin: fail(node.ListPods), fits: of("pods-api")},
 	{name: "Pods API is slow", begin: slow(node.ListPods), fits: of("pods-api")},
 	{name: "kubelet's HTTPS server fails", begin: fail(node.GetPods), fits: of("kubelet")},

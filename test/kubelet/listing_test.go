@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tandem-k8s/tandem/test/kubelet/node"
 )
 
 // disturb does something with the kubelet's answers to a question for as long as the fault lasts. A kubelet that restarts meanwhile
@@ -51,6 +53,22 @@ func slow(question string) func(*chaos) func() {
 				return ctx.Err()
 			}
 		})
+	}
+}
+
+// failBlind lets the kubelet lose sight of devices that pods have, and then fails to show who has what.
+func failBlind(c *chaos) func() {
+	found := lookInFlight(c)
+	for !c.faults.happened[c.fault] {
+		c.makeRoom()
+		pod := c.next(nil)
+		c.admitted(pod, c.AdmitBlind(pod))
+	}
+	c.hook = func(node.Call, bool) {}
+	shown := fail(node.List)(c)
+	return func() {
+		shown()
+		found()
 	}
 }
 
