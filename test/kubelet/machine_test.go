@@ -20,3 +20,14 @@ func (c *chaos) lowerVFs() (back func()) {
 
 // severalVFs is for faults that leave a PF some of its VFs.
 func severalVFs(c *chaos) bool { return c.world.VFsPerPF > 1 }
+
+// unload takes the GPUs' driver away and brings it back. Meanwhile no GPU is healthy, and pods that want some are refused.
+func unload(c *chaos) func() {
+	back, err := c.UnloadGPUDriver()
+	c.must(err)
+	c.did("GPU driver unloaded")
+	c.dead = true
+	c.must(c.Node.WaitAllocatable(deadline(c.t), c.GPU, 0))
+	c.happened()
+	return func() { c.must(back()) }
+}
