@@ -47,6 +47,7 @@ var faults = []fault{
 	{name: "kubelet's HTTPS server fails", begin: fail(node.GetPods), fits: of("kubelet")},
 	{name: "kubelet's HTTPS server is slow", begin: slow(node.GetPods), fits: of("kubelet")},
 	{name: "fewer VFs for each PF", begin: fewerVFs, fits: severalVFs},
+	{name: "fewer VFs for each PF, and all start anew", begin: restartsFewer, fits: severalVFs},
 	{name: "GPU driver unloaded and loaded", begin: unload},
 	{name: "run folder full", begin: func(c *chaos) func() { return c.withOneKilled(c.fillRunFolder()) }, fits: canMount},
 	{name: "run folder read-only", begin: func(c *chaos) func() { return c.withOneKilled(c.writeProtectRunFolder()) }, fits: canMount},

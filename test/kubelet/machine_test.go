@@ -1,5 +1,10 @@
 package kubelet_test
 
+import (
+	"github.com/tandem-k8s/tandem/test/kubelet/pair"
+	"github.com/tandem-k8s/tandem/test/kubelet/rig"
+)
+
 // fewerVFs leaves each PF fewer VFs, some of which pods have, and makes them as many as before. In every other case a daemon is killed
 // meanwhile and started again.
 func fewerVFs(c *chaos) func() {
@@ -30,4 +35,23 @@ func unload(c *chaos) func() {
 	c.must(c.Node.WaitAllocatable(deadline(c.t), c.GPU, 0))
 	c.happened()
 	return func() { c.must(back()) }
+}
+
+// restartsFewer leaves each PF fewer VFs and starts all anew. Then the kubelet counts those that there are, and those that pods have.
+func restartsFewer(c *chaos) func() {
+	back := c.lowerVFs()
+	daemons := []*pair.Daemon{c.Pair.GPU, c.Pair.RDMA}
+	c.kill(daemons...)
+	c.restartKubelet()
+	for _, daemon := range daemons {
+		c.start(daemon)
+	}
+	c.must(c.WaitReady(deadline(c.t)))
+	c.dead = false
+	healthy, gone := c.Node.Allocatable(rig.VF), c.HeldAndGone()
+	if all := c.Node.Capacity(rig.VF); all > healthy+gone {
+		c.t.Errorf("the kubelet counts %d VFs: %d are there, and pods have %d that are not", all, healthy, gone)
+	}
+	c.happened()
+	return back
 }

@@ -18,6 +18,12 @@ func (n *Node) Allocatable(resource string) int {
 	return int(quantity.Value())
 }
 
+// Capacity is the number of devices of a resource, healthy or not, as it would stand in the node's status.
+func (n *Node) Capacity(resource string) int {
+	quantity := n.capacity()[v1.ResourceName(resource)]
+	return int(quantity.Value())
+}
+
 // WaitAllocatable waits until a resource has this many healthy devices. The kubelet announces the change to nobody,
 // so this looks every few milliseconds.
 func (n *Node) WaitAllocatable(ctx context.Context, resource string, want int) error {

@@ -40,6 +40,17 @@ func (r *Rig) Owners(resource string) map[string]string {
 	return owners
 }
 
+// HeldAndGone is the number of VFs that pods hold and that are not there.
+func (r *Rig) HeldAndGone() int {
+	count := 0
+	for device := range r.held {
+		if device.resource == VF && r.gone[device.id] {
+			count++
+		}
+	}
+	return count
+}
+
 // Free is the number of healthy devices of a resource that no pod holds.
 func (r *Rig) Free(resource string) int {
 	free := 0
