@@ -3,6 +3,7 @@ package coordination
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -43,7 +44,7 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	looking, cancel := context.WithTimeout(ctx, lookTimeout) // for all looks together
 	defer cancel()
 	double := c.conflict(looking, name, ids)
-	answer := c.unplanned(looking, name, ids)
+	answer, shown := c.unplanned(looking, name, ids)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -62,7 +63,7 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	}
 	reached := c.reached(checkpoint, unread)
 	c.last = record{resource: name, ids: slices.Clone(ids), holders: checkpoint.Holders(name, ids), known: unread == nil}
-	g := c.take(reached, name, ids, answer)
+	g := c.take(reached, name, ids, answer, shown)
 	if apart := c.misaligned(g); apart.said != "" && refusable {
 		c.takeBack(g, apart)
 		return nil, apart.said, nil
@@ -71,7 +72,7 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 }
 
 // take puts devices into the ledger, for the container that they most likely are for.
-func (c *coordinator) take(reached progress, name string, ids []string, answer *intent.Answer) grant {
+func (c *coordinator) take(reached progress, name string, ids []string, answer *intent.Answer, shown *kubelet.View) grant {
 	l := c.ledger
 	if answer != nil {
 		l.bury(*answer)
@@ -87,7 +88,7 @@ func (c *coordinator) take(reached progress, name string, ids []string, answer *
 	var found *asker
 	if answer != nil {
 		l.progress = reached
-		found = l.identify(question{resource: name, size: len(ids)}, nil, *answer, l.open(g.before))
+		found = l.identify(question{resource: name, size: len(ids)}, shown, *answer, l.open(g.before))
 	}
 	c.promise.given(c.watcher(), name, ids, l.now())
 	g.allocation = l.allocate(name, ids, found)
@@ -130,13 +131,43 @@ func (c *coordinator) refuse(a *allocation, name string, ids []string, outcome O
 
 // unplanned is what the pods of the node ask for, where no plan says who is being given devices: the kubelet did not ask, or did not
 // take what it was told. PodResources List is never read here.
-func (c *coordinator) unplanned(ctx context.Context, name string, ids []string) *intent.Answer {
+func (c *coordinator) unplanned(ctx context.Context, name string, ids []string) (*intent.Answer, *kubelet.View) {
 	var planned bool
 	c.locked(func() { planned = c.ledger.planned(name, ids) })
 	if planned {
-		return nil
+		return nil, nil
 	}
-	return c.askedFor(ctx)
+	answer := c.askedFor(ctx)
+	if answer == nil || answer.Source != intent.APIServer {
+		return answer, nil
+	}
+	return answer, c.waiting(ctx, answer.Pods, name, len(ids))
+}
+
+// maxWaiting bounds the pods that are asked about one by one.
+const maxWaiting = 4
+
+// waiting shows those of the pods that wait for so many devices, by the API server, which the kubelet knows: it takes a pod in just before its
+// admission, and the API server has it long before. Nil where that cannot be told.
+func (c *coordinator) waiting(ctx context.Context, pods []intent.Pod, name string, count int) *kubelet.View {
+	all := &kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	asked := 0
+	for _, pod := range pods {
+		wants := func(c intent.Container) bool { return c.Requests[name] == count }
+		if pod.Started || !slices.ContainsFunc(pod.Containers, wants) {
+			continue
+		}
+		if asked++; asked > maxWaiting {
+			return nil
+		}
+		view, err := c.get(ctx, pod.Pod)
+		if err != nil {
+			return nil
+		}
+		all.Pods = append(all.Pods, view.Pods...)
+		maps.Copy(all.Containers, view.Containers)
+	}
+	return all
 }
 
 // reached is the progress of the container of the newest Allocate. Once the kubelet is done with it the checkpoint tells its name.

@@ -122,8 +122,8 @@ func (l *ledger) othersMayAsk(q question, view *kubelet.View, answer intent.Answ
 			}
 		}
 	}
-	return answer.Source == intent.APIServer &&
-		(view == nil || slices.ContainsFunc(l.arrived, func(p kubelet.Pod) bool { return !told[p] }))
+	untold := func(p kubelet.Pod) bool { return !told[p] && slices.Contains(view.Pods, p) }
+	return answer.Source == intent.APIServer && (view == nil || slices.ContainsFunc(l.arrived, untold))
 }
 
 // containerName is the container of an allocation, false while it is not known.

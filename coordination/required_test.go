@@ -56,7 +56,7 @@ func TestNobodyIsRefusedForAnother(t *testing.T) {
 // A pod that asks for it is refused, though it is given everything without a question.
 func TestStrictPodIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet} {
+	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer} {
 		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
 			a, given := scarce(t, source)
 			strict := a.pending("strict", wish{4, 2})
