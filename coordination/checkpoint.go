@@ -19,8 +19,9 @@ import (
 // checkpointVersion is that of the format below. A file of another version is set aside: what it held is rebuilt from the kubelet.
 const checkpointVersion = 3
 
-// maxCheckpoint bounds a checkpoint file, in bytes: a thousand devices take about 200 KiB.
-const maxCheckpoint = 4 << 20
+// maxCheckpoint bounds a checkpoint file, in bytes: a thousand devices take about 250 KiB, so that it is good for three or four resources
+// of maxDevices.
+const maxCheckpoint = 16 << 20
 
 // maxCandidates bounds the pods of which one may own an allocation, in a checkpoint: among more than these none is known.
 const maxCandidates = 64

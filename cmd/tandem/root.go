@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 )
 
 // Exit codes; the last two are doctor's.
@@ -78,7 +79,7 @@ func newRoot() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrongFlag(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{plainflag.Error(err)} })
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // as the daemons print it
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
 	root.AddCommand(newTopo(), newRecord(), newPlan(), newStatus(), newExplain(), newVerify(), newDoctor(), newSimulate())

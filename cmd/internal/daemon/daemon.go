@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 )
 
 // Exit codes.
@@ -104,7 +106,7 @@ func parse(set *pflag.FlagSet, args []string) error {
 		doubled = append(doubled, arg)
 	}
 	if err := set.Parse(doubled); err != nil {
-		return err
+		return plainflag.Error(err)
 	}
 	if set.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", set.Arg(0))

@@ -56,7 +56,7 @@ func TestExitCodes(t *testing.T) {
 		{"our own flag is stronger", t.Context(), works, []string{"-stderrthreshold=ERROR", "--log-level=info"}, 0, "", "start"},
 		{"bad severity", t.Context(), never, []string{"-stderrthreshold=LOUD"}, 2, "", "--stderrthreshold"},
 		{"bad verbosity", t.Context(), never, []string{"-v=much"}, 2, "", "--v"},
-		{"bad number", t.Context(), never, []string{"--number=many"}, 2, "", "--number"},
+		{"bad number", t.Context(), never, []string{"--number=many"}, 2, "", `"--number" flag: want a whole number`},
 		{"negative number", t.Context(), never, []string{"--number", "-3"}, 2, "", "--number"},
 		{"bad level", t.Context(), never, []string{"--log-level=loud"}, 2, "", "--log-level"},
 		{"bad format", t.Context(), never, []string{"--log-format=xml"}, 2, "", "want text or json"},

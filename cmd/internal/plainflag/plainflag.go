@@ -1,4 +1,5 @@
-package main
+// Package plainflag says in plain words what is wrong with a command line.
+package plainflag
 
 import (
 	"errors"
@@ -9,16 +10,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// wrongFlag is an error of the command line. Where a value is no number, or no truth value, pflag's says what a function of Go's
-// library cannot parse; this one says what is wanted.
-func wrongFlag(err error) error {
+// Error is an error of pflag's parsing. Where a value is no number, or no truth value, pflag's says what a function of Go's library cannot
+// parse; this one says what is wanted.
+func Error(err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError
 	if !errors.As(err, &invalid) || !errors.As(err, &number) {
-		return usageError{err}
+		return err
 	}
 	said, _ := strings.CutSuffix(invalid.Error(), invalid.Unwrap().Error())
-	return usageError{fmt.Errorf("%s%s", said, wanted(invalid.GetFlag().Value.Type(), number))}
+	return fmt.Errorf("%s%s", said, wanted(invalid.GetFlag().Value.Type(), number))
 }
 
 // wanted is what a flag of a type wants.
