@@ -51,7 +51,7 @@ func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 			f.begin(vfs, []string{"c"})
 			go func() {
 				f.end(vfs, []string{"c"})
-				time.Sleep(wait)
+				<-time.After(wait)
 				f.end(gpus, []string{"a", "b"})
 			}()
 			began := time.Now()
@@ -59,7 +59,7 @@ func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 				t.Errorf("settled %t after %s, want %t", got, time.Since(began), want)
 			}
 			synctest.Wait()
-			time.Sleep(wait)
+			<-time.After(wait)
 		})
 	}
 }

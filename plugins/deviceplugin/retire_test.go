@@ -46,7 +46,7 @@ func TestGoneDevicesLeaveTheList(t *testing.T) {
 			_ = s.stayRetiring(t.Context())
 		}()
 		pass := func(d time.Duration) {
-			time.Sleep(d)
+			<-time.After(d)
 			synctest.Wait()
 		}
 		want := func(list string) {

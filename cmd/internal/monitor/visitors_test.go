@@ -130,7 +130,7 @@ func TestSlowHeader(t *testing.T) {
 		began := time.Now()
 		_, err := io.WriteString(ours, "GET /healthz HTTP/1.1\r\nX: ")
 		for ; err == nil; _, err = io.WriteString(ours, "X") {
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 		}
 		if took := time.Since(began); took > headerTimeout+200*time.Millisecond {
 			t.Errorf("the header was waited for for %s, want %s", took, headerTimeout)
@@ -147,7 +147,7 @@ func TestSlowHeader(t *testing.T) {
 		ours.Close()
 		cancel()
 		<-ended
-		time.Sleep(time.Second) // the server gives a client that it refused a moment to read why
+		<-time.After(time.Second) // the server gives a client that it refused a moment to read why
 	})
 }
 
