@@ -28,7 +28,7 @@ func (m *Member) choose(available, mustInclude []string, size int) ([]string, st
 	_, links := m.devices()
 	request := placement.Request{Links: links}
 	add(&request, m.kind, asked)
-	add(&request, m.kind.other(), m.otherHalf(size, len(mustInclude) > 0))
+	add(&request, m.kind.other(), m.otherHalf(size))
 	choice, err := placement.Choose(m.node.machine.newest(), request)
 	if err != nil {
 		return firstOf(available, mustInclude, size), err.Error()
@@ -36,13 +36,13 @@ func (m *Member) choose(available, mustInclude []string, size int) ([]string, st
 	return m.own(choice), choice.Reason
 }
 
-// otherHalf is what the container that is asked for has of the other kind, or is to have: where it has nothing yet, or takes over from an
-// init container, as many as are asked for. Nobody else's devices can be told from free ones here, so that VFs are chosen as if all GPUs
-// of the machine were. GPUs that are asked first go by themselves.
-func (m *Member) otherHalf(size int, takesOver bool) placement.Half {
+// otherHalf is what the container that is asked for has of the other kind, and as many more as make it as large as what is asked for: the
+// container may take over from an init container, or be another one than that which was given devices last. Nobody else's
+// devices can be told from free ones here, so that VFs are chosen as if all GPUs of the machine were. GPUs go by themselves.
+func (m *Member) otherHalf(size int) placement.Half {
 	half := placement.Half{Held: m.counterparts()}
 	half.Count = len(half.Held)
-	if m.kind == GPU || half.Count > 0 && !takesOver {
+	if m.kind == GPU || half.Count >= size {
 		return half
 	}
 	held := map[topology.Address]bool{}

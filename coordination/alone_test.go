@@ -153,6 +153,13 @@ func TestAloneAfterAnInitContainer(t *testing.T) {
 	p.wantSpread(t, p.vfs.Alone(p.all[VF], vf, 3))
 }
 
+// GPUs that were given without VFs are taken for the first half of whoever asks for VFs next, whose VFs are spread all the same.
+func TestAloneAfterGPUsAlone(t *testing.T) {
+	p := newPairAlone(t)
+	p.give(t, p.gpus, p.all[GPU], 1)
+	p.wantSpread(t, p.vfs.Alone(p.all[VF], nil, 4))
+}
+
 // What was given long ago, or cannot be read, is nobody's first half.
 func TestAloneWithoutAFirstHalf(t *testing.T) {
 	p := newPairAlone(t)

@@ -36,10 +36,8 @@ func TestMixedLoadAlone(t *testing.T) {
 			setup.Coordinated, setup.RunDir = true, run
 			server := startServer(t, run)
 			l := &alone{t: t, load: &load{t: t, Rig: startRig(t, setup), random: rand.New(rand.NewPCG(*seed, 0))}}
+			stopProcess(t, server.Process.Pid)
 			position := l.Pair.Log.Len()
-			if err := server.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
 			for i := range *admissions / 10 { // each takes half a second
 				l.step(i)
 			}
@@ -79,6 +77,18 @@ func startServer(t *testing.T, run string) *exec.Cmd {
 		} else if ctx.Err() != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// stopProcess stops a child of this process, and returns when it does nothing any more.
+func stopProcess(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("stop process %d: %v, %v", pid, status, err)
 	}
 }
 
