@@ -33,6 +33,7 @@ var (
 //   - no device has two owners,
 //   - a daemon that nobody kills does not end,
 //   - pairs are the best possible again within one admission of the end of the fault, where the daemons know who holds what,
+//   - no start finds a ledger that it cannot read, or forgets a device that a pod has,
 //   - at rest no plan stands, and the ledger is what the kubelet knows.
 //
 // A fault counts where it has really happened: the campaign fails if one that was begun never did.
@@ -90,6 +91,8 @@ type chaos struct {
 	counts     map[string]int
 	trace      []string // what was done, newest last
 	fullest    float64  // of the node, before others have to leave
+
+	corrupted bool // files in the run folder are, until the next admission
 
 	stopped bool                  // the kubelet is
 	killed  map[*pair.Daemon]bool // and not started again
@@ -161,7 +164,7 @@ func (c *chaos) suffer(f fault) {
 	end()
 	c.hook = func(node.Call, bool) {}
 	c.recover()
-	c.fault = ""
+	c.fault, c.corrupted = "", false
 }
 
 // most is how many pods wait for a fault that happens in the middle of an admission.
@@ -197,6 +200,7 @@ func (c *chaos) recover() {
 	}
 	c.dead = false
 	c.did("recovered")
+	c.checkReadable()
 	c.makeRoom()
 	for attempt := range 2 {
 		pod := c.next(&shape{app: []want{{1, 1}}})
@@ -211,6 +215,7 @@ func (c *chaos) recover() {
 			c.counts["not the best right after a fault"]++
 		}
 	}
+	c.checkKept()
 }
 
 // makeRoom lets pods leave until two pairs are free.

@@ -322,6 +322,7 @@ func (c *chaos) emptyRunFolder() {
 
 // corruptRunFolder overwrites part of every file in it that says something.
 func (c *chaos) corruptRunFolder() {
+	c.corrupted = true
 	c.eachInRunFolder(func(name string) {
 		info, err := os.Lstat(name)
 		c.must(err)
