@@ -53,11 +53,14 @@
 // The ledger is written to <run-dir>/ledger.json after every change, by a goroutine of its own, so that no answer waits for a disk
 // (store.go). Whoever serves next goes on from there, in the middle of an admission if need be: reconciled with the kubelet's
 // own device checkpoint, then with PodResources and the plugins that join (recover.go). A file that is damaged, of another
-// version or not ours alone is set aside as ledger.json.bad; without one the kubelet tells who holds what. It also remembers
-// every device that was announced, so that a plugin that starts anew lists one that has vanished as unhealthy ([Node.Listed]).
+// version or not ours alone is set aside as ledger.json.bad; without one the kubelet tells who holds what. It also tells a
+// plugin that starts anew which devices containers hold that have vanished: they stay listed, as unhealthy ([Node.Listed]).
+//
+// A server ends in order: it turns its own plugins away, answers what is in flight, decides nothing any more, and saves the ledger then.
 //
 // The last 256 decisions are kept in memory, for "tandem explain" (decision.go). Whoever counts them is told as they are made
-// (observer.go), and can ask what a node is and whether it lives (alive.go).
+// (observer.go), and can ask what a node is and whether it lives (alive.go). People are told of devices as free once their containers
+// have ended, which the kubelet is asked about (ended.go); the ledger keeps them until the kubelet frees them.
 //
 // # What a container is told
 //
