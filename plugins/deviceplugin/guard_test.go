@@ -115,7 +115,7 @@ func (w *watched) listen(name string, after int) net.Listener {
 }
 
 // wait lets time pass for so many looks.
-func wait(looks int) { time.Sleep(time.Duration(looks) * lookPause * 5 / 4) }
+func wait(looks int) { <-time.After(time.Duration(looks) * lookPause * 5 / 4) }
 
 func TestGuard(t *testing.T) {
 	for name, story := range map[string]func(*watched){
@@ -130,7 +130,7 @@ func TestGuard(t *testing.T) {
 			defer w.wantNothing()
 			w.kubeletHas("a")
 			for w.questions() == 0 {
-				time.Sleep(settle / 10)
+				<-time.After(settle / 10)
 			}
 			w.kubeletHas("b", "a")
 			wait(5)
