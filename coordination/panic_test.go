@@ -33,7 +33,7 @@ func TestPanicCostsOneSource(t *testing.T) {
 	if n := strings.Count(log.String(), "a mistake"); n != 4 {
 		t.Errorf("%d panics were logged", n)
 	}
-	mostlyTogether(t, log)
+	togetherAtTimes(t, log)
 }
 
 // An announcement that makes the server panic costs its plugin the server for a while.
