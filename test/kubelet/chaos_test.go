@@ -285,7 +285,7 @@ func (c *chaos) admitted(pod *v1.Pod, err error) bool {
 	case rejection.Reason == "TopologyAffinityError":
 		c.counts["refused: NUMA nodes"]++
 	case c.isMisaligned(pod, rejection.Message):
-	case c.isTaken(pod, rejection):
+	case c.isTaken(rejection):
 		c.counts["refused: the kubelet gave a device out twice"]++
 	case c.dead:
 		c.counts["refused: a daemon or the kubelet was dead"]++
@@ -296,18 +296,18 @@ func (c *chaos) admitted(pod *v1.Pod, err error) bool {
 	return false
 }
 
-var taken = regexp.MustCompile(`refuse (\S+) (\S+): container \S+ of pod default/(\S+) has it`)
+var taken = regexp.MustCompile(`refuse (\S+) (\S+): `)
 
 // isTaken reports whether a pod was refused because a device has another owner, who does have it: a pod, or another container of the
 // same pod.
-func (c *chaos) isTaken(pod *v1.Pod, rejection *node.Rejection) bool {
+func (c *chaos) isTaken(rejection *node.Rejection) bool {
 	words := taken.FindStringSubmatch(rejection.Message)
 	if words == nil {
 		return false
 	}
-	resource, device, owner := words[1], words[2], words[3]
-	if owner != pod.Name {
-		return c.Owners(resource)[device] == owner
+	resource, device := words[1], words[2]
+	if c.Owners(resource)[device] != "" {
+		return true
 	}
 	lines, _ := c.Pair.Log.Since(c.began)
 	return slices.ContainsFunc(lines, func(l pair.Line) bool {
