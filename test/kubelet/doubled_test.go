@@ -77,7 +77,7 @@ func TestTandemGivesNoDeviceToTwoPods(t *testing.T) {
 	admitBest(t, r, "second", want{0, 1})
 	_, err := r.Admit(deadline(t), shape{app: []want{{0, 1}}}.pod("third", r.GPU))
 	var rejection *node.Rejection
-	if !errors.As(err, &rejection) || rejection.Reason != "UnexpectedAdmissionError" || !strings.Contains(rejection.Message, "pod default/first has it") {
+	if !errors.As(err, &rejection) || rejection.Reason != "UnexpectedAdmissionError" || !strings.Contains(rejection.Message, "another pod has it") {
 		t.Errorf("third pod: %v, want it refused with the owner's name", err)
 	}
 }
