@@ -78,6 +78,7 @@ func (c *coordinator) announce(name string, kind Kind, a Announcement) error {
 	if err := c.refresh(a); err != nil {
 		c.log.Warn("keep the PCI tree as it was read before", "error", err)
 	}
+	c.inFlight.forget(name)
 	running, grantedErr := c.granted()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -47,6 +47,7 @@ func FuzzMessages(f *testing.F) {
 			touched:  func() {},
 			tree:     new(topology.Tree),
 			ledger:   newLedger(time.Now),
+			inFlight: newInFlight(time.Now),
 		}}
 		for i, message := range [][]byte{a, b, c, d} {
 			if i < len(kinds) {

@@ -13,8 +13,8 @@ const (
 	// returnTimeout is how long a look waits for an Allocate that is still open. Where the kubelet asks for the next resource of a
 	// container, the plugin's word that the one before has returned is on its way.
 	returnTimeout = 10 * time.Millisecond
-	// maxAllocate is how long an Allocate counts as open. No plugin takes so long: its word was lost, with the plugin most likely.
-	maxAllocate = 5 * time.Second
+	// maxAllocate is how long an Allocate counts as open. No plugin takes longer: its word was lost, with the plugin or with a server.
+	maxAllocate = time.Second
 )
 
 // inFlight are the Allocates that the kubelet waits for. PodResources must not be listed meanwhile: the kubelet would forget the devices of
@@ -47,6 +47,17 @@ func (f *inFlight) end(resource string, ids []string) {
 	if f.ended != nil {
 		close(f.ended)
 		f.ended = nil
+	}
+}
+
+// forget ends those of a resource: its plugin has just joined, and what it said before may have gone to another server.
+func (f *inFlight) forget(resource string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for d := range f.since {
+		if d.resource == resource {
+			delete(f.since, d)
+		}
 	}
 }
 

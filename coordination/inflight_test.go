@@ -33,10 +33,16 @@ func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
 	if looks != 1 {
 		t.Errorf("%d looks after the Allocate has returned", looks)
 	}
+	a.coordinator.inFlight.begin(vfs, []string{"0000:0c:00.1"}) // the plugin's word goes to another server
+	a.announce()
+	a.ask(gpus, 0, 1)
+	if looks != 2 {
+		t.Errorf("%d looks after the plugin has joined anew", looks)
+	}
 	a.coordinator.inFlight.begin(vfs, []string{"0000:0c:00.1"}) // its plugin dies
 	a.now = a.now.Add(2 * maxAllocate)
 	a.ask(gpus, 0, 1)
-	if looks != 2 {
+	if looks != 3 {
 		t.Errorf("%d looks long after an Allocate that never returned", looks)
 	}
 }

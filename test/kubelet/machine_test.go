@@ -37,7 +37,8 @@ func unload(c *chaos) func() {
 	return func() { c.must(back()) }
 }
 
-// restartsFewer leaves each PF fewer VFs and starts all anew. Then the kubelet counts those that there are, and those that pods have.
+// restartsFewer leaves each PF fewer VFs and starts all anew. Then the kubelet counts those that there are, and those that containers
+// have by its own record.
 func restartsFewer(c *chaos) func() {
 	back := c.lowerVFs()
 	daemons := []*pair.Daemon{c.Pair.GPU, c.Pair.RDMA}
@@ -48,9 +49,11 @@ func restartsFewer(c *chaos) func() {
 	}
 	c.must(c.WaitReady(deadline(c.t)))
 	c.dead = false
-	healthy, gone := c.Node.Allocatable(rig.VF), c.HeldAndGone()
-	if all := c.Node.Capacity(rig.VF); all > healthy+gone {
-		c.t.Errorf("the kubelet counts %d VFs: %d are there, and pods have %d that are not", all, healthy, gone)
+	gone, err := c.HeldAndGone()
+	c.must(err)
+	healthy, all := c.Node.Allocatable(rig.VF), c.Node.Capacity(rig.VF)
+	if all > healthy+gone {
+		c.t.Errorf("the kubelet counts %d VFs: %d are there, and containers have %d that are not", all, healthy, gone)
 	}
 	c.happened()
 	return back

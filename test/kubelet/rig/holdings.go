@@ -3,6 +3,8 @@ package rig
 import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // holding names a device of a resource.
@@ -40,15 +42,20 @@ func (r *Rig) Owners(resource string) map[string]string {
 	return owners
 }
 
-// HeldAndGone is the number of VFs that pods hold and that are not there.
-func (r *Rig) HeldAndGone() int {
+// HeldAndGone is the number of VFs that are not there, and that the kubelet's checkpoint shows with a container: a pod has them, or one had
+// them that ended since the kubelet wrote it.
+func (r *Rig) HeldAndGone() (int, error) {
+	written, err := kubelet.ReadCheckpoint(r.path("kubelet"))
+	if err != nil {
+		return 0, err
+	}
 	count := 0
-	for device := range r.held {
-		if device.resource == VF && r.gone[device.id] {
+	for id := range r.gone {
+		if len(written.Holders(VF, []string{id})) > 0 {
 			count++
 		}
 	}
-	return count
+	return count, nil
 }
 
 // Free is the number of healthy devices of a resource that no pod holds.
