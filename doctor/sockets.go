@@ -122,7 +122,10 @@ func (e *examination) lostDevices() {
 	defer pods.Close()
 	lost := e.lost(ctx, pods)
 	if len(lost) > 0 {
-		time.Sleep(time.Second)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
 		lost = e.lost(ctx, pods)
 	}
 	if len(lost) == 0 {

@@ -49,7 +49,7 @@ type Narrower interface {
 type Inventory struct {
 	Resources map[string][]Device // by resource name, "amd.com/gpu"
 	Notes     []string            // what was left out or is not as it should be, and why; for the log
-	NoDriver  bool                // the vendor's driver is away for now: the GPUs that it showed are unhealthy and not gone
+	Partial   bool                // the driver is away, or does not tell of a GPU: what is missing is unhealthy, and not gone
 }
 
 // Device is a GPU, or a part of one, that can be given to a container.

@@ -163,7 +163,7 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 		before, now := byID(known[resource]), byID(found[resource])
 		for id, d := range before {
 			if _, ok := now[id]; !ok {
-				d.Healthy, d.Gone = false, !inventory.NoDriver
+				d.Healthy, d.Gone = false, !inventory.Partial
 				now[id] = d
 			}
 		}

@@ -221,7 +221,7 @@ func TestDiscoverFails(t *testing.T) {
 }
 
 // A GPU that is gone is told of no more; one whose driver is away is unhealthy.
-func TestGoneAndWithoutDriver(t *testing.T) {
+func TestGoneOrUnhealthy(t *testing.T) {
 	t.Parallel()
 	two := map[string][]Device{"amd.com/gpu": {{ID: "a", Healthy: true}, {ID: "b", Healthy: true}}}
 	one := map[string][]Device{"amd.com/gpu": {{ID: "a", Healthy: true}}}
@@ -231,8 +231,9 @@ func TestGoneAndWithoutDriver(t *testing.T) {
 		healthy []bool
 		gone    []bool
 	}{
-		"one is gone":        {Inventory{Resources: one}, []bool{true, false}, []bool{false, true}},
-		"the driver is away": {Inventory{NoDriver: true}, []bool{false, false}, []bool{false, false}},
+		"one is gone":         {Inventory{Resources: one}, []bool{true, false}, []bool{false, true}},
+		"one does not answer": {Inventory{Resources: one, Partial: true}, []bool{true, false}, []bool{false, false}},
+		"the driver is away":  {Inventory{Partial: true}, []bool{false, false}, []bool{false, false}},
 	} {
 		merged, changes := merge(known, tc.found)
 		for i, d := range merged["amd.com/gpu"] {

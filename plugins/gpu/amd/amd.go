@@ -70,7 +70,7 @@ func (b *Backend) Heed(name string, source Health) { b.health[name] = source }
 func (b *Backend) Discover() (gpu.Inventory, error) {
 	if _, err := fs.Stat(b.sys, module); errors.Is(err, fs.ErrNotExist) {
 		if b.found {
-			return gpu.Inventory{NoDriver: true, Notes: []string{"the amdgpu driver is no longer loaded: all GPUs are unhealthy until it is"}}, nil
+			return gpu.Inventory{Partial: true, Notes: []string{"the amdgpu driver is no longer loaded: all GPUs are unhealthy until it is"}}, nil
 		}
 		return gpu.Inventory{}, fmt.Errorf("find AMD GPUs: the amdgpu driver is not loaded (no %s): load it, or keep tandem-gpu off this node", module)
 	}

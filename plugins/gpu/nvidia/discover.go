@@ -26,10 +26,12 @@ type discovery struct {
 
 func (d *discovery) inventory(cards []card) (gpu.Inventory, error) {
 	d.resources = map[string][]gpu.Device{}
+	partial := false
 	for i := range cards {
 		c := &cards[i]
 		switch {
 		case c.err != nil:
+			partial = true
 			d.note("GPU %s: left out, or unhealthy if it was offered: %v", c, c.err)
 		case c.mig && d.config.MIGStrategy != migNone:
 			if err := d.addSlices(c); err != nil {
@@ -49,7 +51,7 @@ func (d *discovery) inventory(cards []card) (gpu.Inventory, error) {
 			d.note("sharing.timeSlicing: %s has no device here", resource)
 		}
 	}
-	return gpu.Inventory{Resources: d.config.Sharing.share(d.resources), Notes: d.notes}, nil
+	return gpu.Inventory{Resources: d.config.Sharing.share(d.resources), Notes: d.notes, Partial: partial}, nil
 }
 
 func (d *discovery) note(format string, args ...any) {

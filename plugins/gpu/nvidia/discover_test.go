@@ -37,7 +37,7 @@ func TestRecordedMachines(t *testing.T) {
 			n := record(t, c.machine, nil)
 			backend, inventory := n.discover(t)
 			devices := inventory.Resources["nvidia.com/gpu"]
-			if len(devices) != len(n.Machine.GPUs) || len(inventory.Resources) != 1 || len(inventory.Notes) != 0 {
+			if len(devices) != len(n.Machine.GPUs) || len(inventory.Resources) != 1 || inventory.Partial || len(inventory.Notes) != 0 {
 				t.Fatalf("%d devices of %d, resources %v, notes %v", len(devices), len(n.Machine.GPUs), inventory.Resources, inventory.Notes)
 			}
 			var numa []string
@@ -197,7 +197,7 @@ func TestMIGDevice(t *testing.T) {
 func TestLostGPU(t *testing.T) {
 	n := record(t, "nv-h100-oci", func(m *nvml.Machine) { m.GPUs[3].State = nvml.GPUIsLost })
 	_, inventory := n.discover(t)
-	if got := summary(inventory); got != "gpu 7" || len(inventory.Notes) != 1 || !strings.Contains(inventory.Notes[0], "GPU 3: left out") {
+	if got := summary(inventory); got != "gpu 7" || !inventory.Partial || len(inventory.Notes) != 1 || !strings.Contains(inventory.Notes[0], "GPU 3: left out") {
 		t.Errorf("%s, notes %q", got, inventory.Notes)
 	}
 }

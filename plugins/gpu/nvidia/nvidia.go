@@ -87,7 +87,7 @@ func (b *Backend) Close() { b.lib.close() }
 func (b *Backend) Warnings() []string { return b.config.Warnings }
 
 // Discover reads NVML. It fails when that fails for the first time, and where the GPUs do not go with the MIG strategy;
-// later all GPUs are gone while NVML does not answer.
+// later all GPUs are unhealthy while NVML does not answer.
 func (b *Backend) Discover() (gpu.Inventory, error) {
 	cards, err := b.lib.cards()
 	if err != nil && !b.read {
@@ -95,7 +95,7 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 	}
 	if err != nil {
 		b.remember(nil)
-		return gpu.Inventory{Notes: []string{fmt.Sprintf("NVML does not answer (%v): all GPUs are unhealthy until it does", err)}}, nil
+		return gpu.Inventory{Partial: true, Notes: []string{fmt.Sprintf("NVML does not answer (%v): all GPUs are unhealthy until it does", err)}}, nil
 	}
 	d := discovery{config: &b.config, machine: b.machine, broken: b.forgive(cards)}
 	inventory, err := d.inventory(cards)
