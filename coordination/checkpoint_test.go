@@ -313,7 +313,7 @@ func TestListedOutlivesAPlugin(t *testing.T) {
 	stop()
 	again, _ := start(t, dir)
 	plugins := filepath.Join(again.config.KubeletDir, "device-plugins")
-	record := `{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"amd.com/gpu","DeviceIDs":{"1":["gpu1"]}}],"RegisteredDevices":{"amd.com/gpu":["gpu2"]}}}`
+	record := `{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"amd.com/gpu","DeviceIDs":{"1":["gpu1"],"0":["gpu0"]}}],"RegisteredDevices":{"amd.com/gpu":["gpu2"]}}}`
 	if err := errors.Join(os.Mkdir(plugins, 0o700), os.WriteFile(filepath.Join(plugins, "kubelet_internal_checkpoint"), []byte(record), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func TestListedOutlivesAPlugin(t *testing.T) {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
 	needed, err := again.Needed(gpus)
-	if diff := cmp.Diff(map[string]bool{"gpu1": true, "gpu2": true}, needed); diff != "" || err != nil {
+	if diff := cmp.Diff(map[string]bool{"gpu0": true, "gpu1": true, "gpu2": true}, needed); diff != "" || err != nil {
 		t.Errorf("needed (-want +got): %v\n%s", err, diff)
 	}
 	// The server that comes after knows what is held too, as unhealthy.

@@ -47,9 +47,9 @@ func (n *Node) Needed(resource string) (map[string]bool, error) {
 	return needed, nil
 }
 
-// Listed is every device of a resource that the kubelet needs from this plugin's earlier life (see Needed), and what containers hold by the
-// ledger's checkpoint. A plugin that no longer finds one keeps it in its list, unhealthy. None of them is known to be healthy. Where the
-// kubelet's checkpoint cannot be read they are all that were ever announced.
+// Listed is every device of a resource that the kubelet needs from this plugin's earlier life (see Needed). A plugin that no longer finds one
+// keeps it in its list, unhealthy. None of them is known to be healthy. Where the kubelet's checkpoint cannot be read they are all that
+// the ledger's checkpoint has.
 func (n *Node) Listed(resource string) []Device {
 	known := map[string]Device{}
 	recorded, err := kubelet.ReadCheckpoint(n.config.KubeletDir)
@@ -60,42 +60,25 @@ func (n *Node) Listed(resource string) []Device {
 		}
 		known[id] = d
 	}
-	readable := err == nil || errors.Is(err, fs.ErrNotExist)
+	unreadable := err != nil && !errors.Is(err, fs.ErrNotExist)
 	for _, d := range n.saved(resource) {
-		if _, listed := known[d.ID]; listed || d.held || !readable {
-			known[d.ID] = d.Device
+		if _, listed := known[d.ID]; listed || unreadable {
+			known[d.ID] = d
 		}
 	}
 	return slices.SortedFunc(maps.Values(known), compareDevices)
 }
 
-// savedBefore is a device as the ledger's checkpoint has it.
-type savedBefore struct {
-	Device
-	held bool
-}
-
 // saved lists the devices of a resource in the ledger's checkpoint, none where it cannot be used.
-func (n *Node) saved(resource string) []savedBefore {
+func (n *Node) saved(resource string) []Device {
 	saved, err := readCheckpoint(n.config.RunDir)
 	if err != nil || saved.Boot != bootID() {
 		return nil
 	}
-	held := map[string]bool{}
-	for _, a := range saved.Allocations {
-		for id := range a.Devices[resource] {
-			held[id] = true
-		}
-	}
-	var found []savedBefore
 	for _, r := range saved.Resources {
-		devices, err := r.devices()
-		if r.Name != resource || err != nil {
-			continue
-		}
-		for _, d := range devices {
-			found = append(found, savedBefore{d, held[d.ID]})
+		if devices, err := r.devices(); r.Name == resource && err == nil {
+			return devices
 		}
 	}
-	return found
+	return nil
 }
