@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -48,7 +49,7 @@ func start(t *testing.T, change func(sys string), names ...string) *node {
 		t.Fatal(err)
 	}
 	n := &node{dir: kubelettest.Dir(t), running: map[string]*exec.Cmd{}, plugins: map[string]*kubelettest.Plugin{}, lists: map[string][]*v1beta1.Device{}}
-	if err := m.Layout(n.path("sys")); err != nil {
+	if err := errors.Join(m.Layout(n.path("sys")), os.Mkdir(n.path("dev"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {
