@@ -21,6 +21,7 @@ type Daemon struct {
 	path      string
 	args      []string
 	variables []string // beside this process's own
+	account   string   // folder with what a pod's service account is given; "" for none
 	log       *Log
 
 	process *exec.Cmd
@@ -33,7 +34,7 @@ func (d *Daemon) Name() string { return filepath.Base(d.path) }
 
 // Another is a second instance of the daemon, as in a rolling update that starts the new one first. It is not running.
 func (d *Daemon) Another() *Daemon {
-	return &Daemon{path: d.path, args: d.args, variables: d.variables, log: d.log}
+	return &Daemon{path: d.path, args: d.args, variables: d.variables, account: d.account, log: d.log}
 }
 
 // From is the daemon as another folder has it built. It is not running.
@@ -45,10 +46,8 @@ func (d *Daemon) From(bin string) *Daemon {
 
 // Start starts the daemon, which must not be running.
 func (d *Daemon) Start() error {
-	d.process = exec.Command(d.path, d.args...)
+	d.process = command(d.account, d.path, d.args...)
 	d.process.Env = append(os.Environ(), d.variables...)
-	// A test that dies, even by its own timeout, takes its daemons along.
-	d.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := d.process.StderrPipe()
 	if err != nil {
 		return fmt.Errorf("start %s: %w", d.Name(), err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 )
 
 // Options say on what the pair works.
@@ -20,8 +21,9 @@ type Options struct {
 	ResourcePrefix string // of resources that the config gives none
 	Coordinated    bool   // false: no preferred allocation, as stock plugins
 
-	Flags                  []string // of both, beside those
-	GPUFlags, GPUVariables []string // of tandem-gpu alone, beside this process's own variables
+	Flags, Variables       []string // of both, beside those and this process's own variables
+	Account                string   // folder with what the service account of their pods is given; "" for none
+	GPUFlags, GPUVariables []string // of tandem-gpu alone
 }
 
 // Pair is both daemons, running.
@@ -41,11 +43,13 @@ func Start(o Options) (*Pair, error) {
 		"--config-file=" + o.Config, "--resource-prefix=" + o.ResourcePrefix, "--devinfo-dir=" + o.DevInfo,
 	}
 	log := newLog()
-	p := &Pair{
-		GPU:  &Daemon{path: filepath.Join(o.Bin, "tandem-gpu"), args: append(common[:len(common):len(common)], o.GPUFlags...), variables: o.GPUVariables, log: log},
-		RDMA: &Daemon{path: filepath.Join(o.Bin, "tandem-rdma"), args: append(common[:len(common):len(common)], rdma...), log: log},
-		Log:  log,
+	daemon := func(name string, flags, variables []string) *Daemon {
+		return &Daemon{
+			path: filepath.Join(o.Bin, name), args: slices.Concat(common, flags),
+			variables: slices.Concat(o.Variables, variables), account: o.Account, log: log,
+		}
 	}
+	p := &Pair{GPU: daemon("tandem-gpu", o.GPUFlags, o.GPUVariables), RDMA: daemon("tandem-rdma", rdma, nil), Log: log}
 	if err := p.GPU.Start(); err != nil {
 		return nil, err
 	}
