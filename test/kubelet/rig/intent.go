@@ -4,6 +4,9 @@ import (
 	"errors"
 	"os"
 	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // noIntent is the value of Setup.Intent for no source at all.
@@ -11,6 +14,9 @@ const noIntent = "none"
 
 // asksHTTPS reports whether the daemons ask the kubelet's HTTPS server what pods want.
 func (r *Rig) asksHTTPS() bool { return strings.Contains(r.setup.Intent, "kubelet") }
+
+// asksAPIServer reports whether the daemons ask the API server.
+func (r *Rig) asksAPIServer() bool { return strings.Contains(r.setup.Intent, "api-server") }
 
 // intentFlags are the daemons' flags that say how to know what pods want.
 func (r *Rig) intentFlags() ([]string, error) {
@@ -21,6 +27,9 @@ func (r *Rig) intentFlags() ([]string, error) {
 		return []string{"--intent="}, nil
 	}
 	flags := []string{"--intent=" + r.setup.Intent}
+	if r.asksAPIServer() {
+		flags = append(flags, "--node-name="+nodeName)
+	}
 	https := r.Node.HTTPS()
 	if https == nil {
 		return flags, nil
@@ -28,4 +37,33 @@ func (r *Rig) intentFlags() ([]string, error) {
 	token, ca := r.path("token"), r.path("ca.crt")
 	return append(flags, "--kubelet-address="+https.Address, "--kubelet-token-file="+token, "--kubelet-ca-file="+ca),
 		errors.Join(os.WriteFile(token, []byte(https.Token), 0o600), os.WriteFile(ca, https.CA, 0o644))
+}
+
+// startAPIServer starts the API server if it is a source of intent. It returns the folder of the daemons' service account, and what they
+// find in their environment.
+func (r *Rig) startAPIServer() (account string, variables []string, err error) {
+	if !r.asksAPIServer() {
+		return "", nil, nil
+	}
+	account = r.path("account")
+	if r.API, err = serveAPI(account); err != nil {
+		return "", nil, err
+	}
+	return account, r.API.variables(), nil
+}
+
+// admit lets the node admit a pod. The API server has it before, and learns from the kubelet what became of it.
+func (r *Rig) admit(pod *v1.Pod) error {
+	if r.API == nil {
+		return r.Node.Admit(pod)
+	}
+	r.API.Bind(pod)
+	err := r.Node.Admit(pod)
+	r.API.setStatus(pod, func(status *v1.PodStatus) {
+		now := metav1.Now()
+		if status.StartTime = &now; err != nil {
+			status.Phase = v1.PodFailed
+		}
+	})
+	return err
 }

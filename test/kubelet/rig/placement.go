@@ -42,7 +42,7 @@ func (p Placement) IsPaired() bool { return len(p.GPUs) > 0 && len(p.VFs) > 0 }
 // other.
 func (r *Rig) Admit(ctx context.Context, pod *v1.Pod) ([]Placement, error) {
 	position, start := r.Pair.Log.Len(), time.Now()
-	if err := r.Node.Admit(pod); err != nil {
+	if err := r.admit(pod); err != nil {
 		return nil, err
 	}
 	placements, err := r.place(ctx, pod)
@@ -58,7 +58,7 @@ func (r *Rig) Admit(ctx context.Context, pod *v1.Pod) ([]Placement, error) {
 
 // AdmitBlind is Admit for when the daemons or the kubelet may die meanwhile: it finds devices with two owners and judges nothing.
 func (r *Rig) AdmitBlind(pod *v1.Pod) error {
-	if err := r.Node.Admit(pod); err != nil {
+	if err := r.admit(pod); err != nil {
 		return err
 	}
 	err := r.eachContainer(pod, func(a *admission, c v1.Container, devices map[string][]string) error {
@@ -71,12 +71,21 @@ func (r *Rig) AdmitBlind(pod *v1.Pod) error {
 }
 
 // Release notes that a pod has ended. Remove does that too.
-func (r *Rig) Release(pod *v1.Pod) { r.held.release(pod.UID) }
+func (r *Rig) Release(pod *v1.Pod) {
+	r.held.release(pod.UID)
+	if r.API != nil {
+		r.API.setStatus(pod, func(status *v1.PodStatus) { status.Phase = v1.PodSucceeded })
+	}
+}
 
 // Remove ends a pod.
 func (r *Rig) Remove(pod *v1.Pod) error {
 	r.held.release(pod.UID)
-	return r.Node.Remove(pod)
+	err := r.Node.Remove(pod)
+	if r.API != nil {
+		r.API.Delete(pod)
+	}
+	return err
 }
 
 // place judges what every container got.
