@@ -46,6 +46,11 @@ var faults = []fault{
 	{name: "Pods API is slow", begin: slow(node.ListPods), fits: of("pods-api")},
 	{name: "kubelet's HTTPS server fails", begin: fail(node.GetPods), fits: of("kubelet")},
 	{name: "kubelet's HTTPS server is slow", begin: slow(node.GetPods), fits: of("kubelet")},
+	{name: "API server's changes come late", begin: changesLate, fits: of("api-server")},
+	{name: "API server's connections break", begin: connectionsBreak, fits: of("api-server")},
+	{name: "API server has forgotten what changed", begin: changesForgotten, fits: of("api-server")},
+	{name: "API server away", begin: apiServerAway, fits: of("api-server")},
+	{name: "API server has pods of which the kubelet has not heard", begin: boundEarly, fits: of("api-server")},
 	{name: "fewer VFs for each PF", begin: fewerVFs, fits: severalVFs},
 	{name: "fewer VFs for each PF, and all start anew", begin: restartsFewer, fits: severalVFs},
 	{name: "GPU driver unloaded and loaded", begin: unload},
@@ -267,6 +272,9 @@ func smallFolder(t *testing.T) string {
 		t.Logf("run folder is never full: %v", err)
 		return dir
 	}
+	if err := syscall.Mount("", dir, "", syscall.MS_SHARED, ""); err != nil { // with daemons that have mounts of their own
+		t.Fatalf("share %s: %v", dir, err)
+	}
 	mountable.Store(true)
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
@@ -290,13 +298,17 @@ func (c *chaos) fillRunFolder() (end func()) {
 	return func() { c.must(os.Remove(name)) }
 }
 
-// writeProtectRunFolder makes it read-only for everyone who opens something in it from now on. That takes root.
+// writeProtectRunFolder makes it read-only for everyone who opens something in it from now on. That takes root. It is a mount that is
+// read-only from the start: daemons with mounts of their own get every mount, but not what becomes of it.
 func (c *chaos) writeProtectRunFolder() (end func()) {
-	dir := c.RunDir()
-	c.must(syscall.Mount(dir, dir, "", syscall.MS_BIND, ""))
-	if err := syscall.Mount("", dir, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+	dir, protected := c.RunDir(), c.t.TempDir()
+	c.must(syscall.Mount(dir, protected, "", syscall.MS_BIND, ""))
+	c.must(syscall.Mount("", protected, "", syscall.MS_PRIVATE, ""))
+	if err := syscall.Mount("", protected, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 		c.must(fmt.Errorf("write-protect %s: %w", dir, err))
 	}
+	c.must(syscall.Mount(protected, dir, "", syscall.MS_BIND, ""))
+	c.must(syscall.Unmount(protected, syscall.MNT_DETACH))
 	c.did("write-protect run folder")
 	c.happened()
 	return func() { c.must(syscall.Unmount(dir, syscall.MNT_DETACH)) }

@@ -22,7 +22,16 @@ var worlds = []world{
 	{"no source", "", rig.Setup{Intent: "none", VFsPerPF: 4}},
 	{"Pods API", "pods-api", rig.Setup{PodsAPI: true, VFsPerPF: 4}},
 	{"kubelet's HTTPS server", "kubelet", rig.Setup{Intent: "kubelet,podresources", VFsPerPF: 1}},
+	{"API server", "api-server", rig.Setup{Intent: "api-server,podresources", VFsPerPF: 1}},
 	{"watcher", "pods-api", rig.Setup{PodsAPI: true, VFsPerPF: 4, Watcher: true}},
+}
+
+// possible returns why there can be no such world here, or nil.
+func (w world) possible() error {
+	if w.source == "api-server" {
+		return pair.CanHaveAccount()
+	}
+	return nil
 }
 
 // told reports whether a source tells the daemons what pods want.
