@@ -4,6 +4,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -67,6 +68,7 @@ func serveAPI(account string) (*APIServer, error) {
 	a.history = []change{{}} // no resource version is 0
 	a.server = httptest.NewUnstartedServer(a)
 	a.server.EnableHTTP2 = true
+	a.server.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that are broken
 	a.server.StartTLS()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.server.Certificate().Raw})
 	err := os.Mkdir(account, 0o755)
