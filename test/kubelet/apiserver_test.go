@@ -17,14 +17,17 @@ import (
 func changesLate(c *chaos) func() {
 	delay := []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, time.Second, time.Hour}[c.random.IntN(4)]
 	c.did("changes come %v late", delay)
+	c.awaitWatched()
 	before, _ := c.API.Seen()
 	c.API.Delay(delay)
-	c.happens = func() bool { seen, _ := c.API.Seen(); return seen.Late > before.Late }
+	c.happens = func() bool { return true } // the end waits for it
 	return func() {
-		if c.happens() {
-			c.happened()
-		}
 		c.happens = nil
+		c.must(c.await("a change to come late", func() (bool, <-chan struct{}) {
+			seen, wake := c.API.Seen()
+			return seen.Late > before.Late, wake
+		}))
+		c.happened()
 		c.API.Delay(0)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -51,7 +51,7 @@ type change struct {
 
 // Seen counts what has happened to those who ask an API server.
 type Seen struct {
-	Late    int     // changes that had to wait for their delay
+	Late    int     // changes on their way while there is a delay
 	Broken  int     // watches
 	Refused int     // requests for pods
 	Taken   int     // events about pods
@@ -68,7 +68,7 @@ func serveAPI(account string) (*APIServer, error) {
 	a.history = []change{{}} // no resource version is 0
 	a.server = httptest.NewUnstartedServer(a)
 	a.server.EnableHTTP2 = true
-	a.server.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that are broken
+	a.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of connections that are broken
 	a.server.StartTLS()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.server.Certificate().Raw})
 	err := os.Mkdir(account, 0o755)

@@ -116,23 +116,24 @@ func (s watcher) send(kind watch.EventType, what object) error {
 
 // sendNext sends the change after a resource version when its time has come, and returns which that was.
 func (a *APIServer) sendNext(s watcher, version int) (sent int, err error) {
-	for waited := false; ; waited = true {
+	for noted := false; ; {
 		a.mu.Lock()
-		wake, expired, due := a.wake, version+1 < a.oldest, time.Duration(0)
+		wake, expired, late, due := a.wake, version+1 < a.oldest, a.delay > 0, time.Duration(0)
 		var next *change
 		if version+1 < len(a.history) {
 			next = &a.history[version+1]
 			due = time.Until(next.at.Add(a.delay))
 		}
 		a.mu.Unlock()
+		if next != nil && late && !noted {
+			noted = true
+			a.changed(func() { a.seen.Late++ })
+		}
 		switch {
 		case expired:
 			return 0, errors.Join(s.send(watch.Error, failure(http.StatusGone, metav1.StatusReasonExpired)), errors.New("expired"))
 		case next != nil && due <= 0:
 			return version + 1, s.send(next.kind, next.pod)
-		}
-		if next != nil && !waited {
-			a.changed(func() { a.seen.Late++ })
 		}
 		if err := s.wait(wake, next != nil, due); err != nil {
 			return 0, err
