@@ -106,6 +106,10 @@ func (l *ledger) identify(q question, view *kubelet.View, answer intent.Answer, 
 // othersMayAsk reports whether a container can be asking that is none of the candidates: one of which the API server has not told yet, or one
 // that has started, and for which the kubelet's pod workers allocate anew since its record was lost.
 func (l *ledger) othersMayAsk(q question, view *kubelet.View, answer intent.Answer) bool {
+	if len(q.mustInclude) > 0 { // it takes over from an init container of its pod
+		held := l.holders[q.resource][q.mustInclude[0]]
+		return held == nil || held.asker == nil || !held.asker.exact
+	}
 	told, has := map[kubelet.Pod]bool{}, map[kubelet.Container]bool{}
 	for a := range l.allocations() {
 		if name, known := a.containerName(); known && !a.lacks(q.resource) {

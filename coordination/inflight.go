@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,25 +26,37 @@ type inFlight struct {
 
 	mu    sync.Mutex
 	since map[granted]time.Time // by one of their devices
+	early map[granted]time.Time // when plugins said of others that they have returned: a server that was stopped can hear that first
 	ended chan struct{}         // closed when the next one ends; nil where nobody waits
 }
 
 func newInFlight(now func() time.Time) *inFlight {
-	return &inFlight{now: now, since: map[granted]time.Time{}}
+	return &inFlight{now: now, since: map[granted]time.Time{}, early: map[granted]time.Time{}}
 }
 
 // begin notes an Allocate whose plugin will tell when it has returned.
 func (f *inFlight) begin(resource string, ids []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.since[keyOf(resource, ids)] = f.now()
+	f.expire()
+	key := keyOf(resource, ids)
+	if _, returned := f.early[key]; returned {
+		delete(f.early, key)
+		return
+	}
+	f.since[key] = f.now()
 }
 
-// end notes that an Allocate has returned. One that did not begin is no error.
+// end notes that an Allocate has returned, though it may not have begun yet.
 func (f *inFlight) end(resource string, ids []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.since, keyOf(resource, ids))
+	f.expire()
+	key := keyOf(resource, ids)
+	if _, began := f.since[key]; !began {
+		f.early[key] = f.now()
+	}
+	delete(f.since, key)
 	if f.ended != nil {
 		close(f.ended)
 		f.ended = nil
@@ -82,11 +95,7 @@ func (f *inFlight) settle(ctx context.Context) bool {
 func (f *inFlight) open() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for d, began := range f.since {
-		if f.now().Sub(began) > maxAllocate {
-			delete(f.since, d)
-		}
-	}
+	f.expire()
 	if len(f.since) == 0 {
 		return nil
 	}
@@ -94,6 +103,13 @@ func (f *inFlight) open() <-chan struct{} {
 		f.ended = make(chan struct{})
 	}
 	return f.ended
+}
+
+// expire forgets what is too long ago. The mutex is held.
+func (f *inFlight) expire() {
+	old := func(_ granted, noted time.Time) bool { return f.now().Sub(noted) > maxAllocate }
+	maps.DeleteFunc(f.since, old)
+	maps.DeleteFunc(f.early, old)
 }
 
 // keyOf is the lowest of an Allocate's devices.

@@ -47,6 +47,29 @@ func TestNoListWhileAnAllocateIsOpen(t *testing.T) {
 	}
 }
 
+// A server that was stopped can hear that an Allocate has returned before it hears of the Allocate.
+func TestReturnedBeforeItBegan(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	f := newInFlight(func() time.Time { return now })
+	f.end(gpus, []string{"a"})
+	f.begin(gpus, []string{"a"})
+	if f.open() != nil {
+		t.Error("an Allocate is open that has returned")
+	}
+	f.begin(gpus, []string{"a"})
+	if f.open() == nil {
+		t.Error("the next one is not open")
+	}
+	f.end(gpus, []string{"a"})
+	f.end(gpus, []string{"b"}) // its Allocate never comes
+	now = now.Add(2 * maxAllocate)
+	f.begin(gpus, []string{"b"})
+	if f.open() == nil {
+		t.Error("one that begins long after is not open")
+	}
+}
+
 // A look waits a moment for the word that an Allocate has returned.
 func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 	t.Parallel()
