@@ -96,6 +96,7 @@ type chaos struct {
 	trace      []string // what was done, newest last
 	fullest    float64  // of the node, before others have to leave
 
+	freed     int  // the newest admission during which a pod ended: what that had was free to nobody when it was asked for
 	corrupted bool // files in the run folder are, until the next admission
 
 	stopped bool                  // the kubelet is

@@ -217,6 +217,7 @@ func lookInFlight(c *chaos) func() {
 		ended := c.random.IntN(len(c.pods))
 		c.did("look in flight, %s has ended", c.pods[ended].Name)
 		c.Node.Terminate(c.pods[ended])
+		c.freed = c.admissions
 		if _, err := lister.List(deadline(c.t), &podresources.ListPodResourcesRequest{}); err != nil {
 			c.did("%v", err) // the limiter
 		}

@@ -70,6 +70,10 @@ func (c *chaos) isMisaligned(pod *v1.Pod, message string) bool {
 		c.count.late++
 		return true
 	}
+	if c.freed == c.admissions {
+		c.counts["refused: alignment is required, and a pod ended meanwhile"]++
+		return true
+	}
 	if c.world.source == "api-server" && slices.ContainsFunc(lines, isWithoutPodResources) {
 		c.counts["refused: alignment is required, by a ledger that may be out of date"]++
 		return true
