@@ -108,9 +108,11 @@ func (c *chaos) awaitWatched() {
 	}))
 }
 
-// await waits until something is so.
+// await waits until something is so: longer than client-go leaves an API server alone that was away again and again.
 func (c *chaos) await(what string, is func() (bool, <-chan struct{})) error {
-	for ctx := deadline(c.t); ; {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 3*time.Minute)
+	defer cancel()
+	for {
 		so, wake := is()
 		if so {
 			return nil
