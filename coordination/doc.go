@@ -54,7 +54,8 @@
 // (store.go). Whoever serves next goes on from there, in the middle of an admission if need be: reconciled with the kubelet's
 // own device checkpoint, then with PodResources and the plugins that join (recover.go). A file that is damaged, of another
 // version or not ours alone is set aside as ledger.json.bad; without one the kubelet tells who holds what. It also tells a
-// plugin that starts anew which devices containers hold that have vanished: they stay listed, as unhealthy ([Node.Listed]).
+// plugin that starts anew where the devices are that have vanished and that the kubelet's record still needs: they stay listed, as
+// unhealthy ([Node.Listed]).
 //
 // A server ends in order: it turns its own plugins away, answers what is in flight, decides nothing any more, and saves the ledger then.
 //
@@ -74,7 +75,7 @@
 // one server, and never the daemon (package survive). Without the server a plugin makes the best choice that it can make alone
 // (alone.go): by the PCI tree, and by what the other plugin gave last, which it reads in the run folder (handout.go). Without
 // PodResources the coordinator judges by time, and a question is answered within 100 ms either way: a peer that hangs costs 80 ms,
-// the kubelet's sockets 50, a file 25. A run folder that cannot be used ends the start with a sentence; one that is
+// the kubelet's sockets 50, a file 25; only the handout may take a second. A run folder that cannot be used ends the start with a sentence; one that is
 // full, read-only or removed later costs one line in the log, and the checkpoint or the other plugin until it is back.
 //
 // Two versions of Tandem work together while the major number of their protocol is the same (version.go); otherwise each places

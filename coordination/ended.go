@@ -37,7 +37,7 @@ func (c *coordinator) ended(ctx context.Context, fresh time.Duration) map[*alloc
 	ctx, cancel := context.WithTimeout(ctx, endedLimit)
 	defer cancel()
 	var held []holding
-	c.locked(func() { held = c.ledger.holdings() })
+	c.locked(func() { held = c.ledger.owned() })
 	if len(held) > 0 {
 		if answer := c.askedFor(ctx); answer != nil && answer.Source != intent.APIServer { // whose list can be ahead of the kubelet's, and behind
 			e.gone = notAmong(held, answer.Pods)
@@ -57,8 +57,8 @@ type holding struct {
 	devices    kubelet.Devices
 }
 
-// holdings lists the allocations of known owners.
-func (l *ledger) holdings() []holding {
+// owned lists the allocations of known owners.
+func (l *ledger) owned() []holding {
 	var all []holding
 	for a := range l.allocations() {
 		if a.owner == nil {
