@@ -40,6 +40,7 @@ type admission struct {
 	pods         map[kubelet.Pod]map[string]kubelet.Devices // by container; "init" is not shown
 	order        []kubelet.Pod
 	away         bool // PodResources does not answer
+	unlisted     bool // PodResources tells of one pod, and does not list all
 	late         bool // PodResources does not answer now and then
 	missed       bool // it did not all the time for the newest pod
 	free         map[string][]Device
@@ -219,9 +220,13 @@ func (a *admission) record() {
 func (a *admission) look(context.Context) (kubelet.View, error) {
 	late := a.late && a.random.IntN(4) == 0
 	a.missed = a.missed || late
-	if a.away || late {
+	if a.away || a.unlisted || late {
 		return kubelet.View{}, fmt.Errorf("PodResources is away")
 	}
+	return a.view(), nil
+}
+
+func (a *admission) view() kubelet.View {
 	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
 	for _, pod := range a.order {
 		view.Pods = append(view.Pods, pod)
@@ -231,12 +236,15 @@ func (a *admission) look(context.Context) (kubelet.View, error) {
 			}
 		}
 	}
-	return view, nil
+	return view
 }
 
 // get is look at one pod.
-func (a *admission) get(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
-	all, err := a.look(ctx)
+func (a *admission) get(_ context.Context, pod kubelet.Pod) (kubelet.View, error) {
+	if a.away {
+		return kubelet.View{}, fmt.Errorf("PodResources is away")
+	}
+	all := a.view()
 	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
 	view.Pods = slices.DeleteFunc(all.Pods, func(p kubelet.Pod) bool { return p != pod })
 	for c, devices := range all.Containers {
@@ -244,7 +252,7 @@ func (a *admission) get(ctx context.Context, pod kubelet.Pod) (kubelet.View, err
 			view.Containers[c] = devices
 		}
 	}
-	return view, err
+	return view, nil
 }
 
 // add makes a pod known, as the kubelet does just before it admits it.

@@ -300,9 +300,15 @@ func (l *ledger) bury(answer intent.Answer) {
 		if uid == "" || alive[uid] || answer.Source == intent.APIServer && !(known && named[name.Pod]) {
 			continue
 		}
-		l.drop(a)
-		delete(l.seen, name.Pod)
+		l.forget(a)
 	}
+}
+
+// forget frees the devices of a container whose pod is gone.
+func (l *ledger) forget(a *allocation) {
+	name, _ := a.containerName()
+	l.drop(a)
+	delete(l.seen, name.Pod)
 }
 
 // half says which part of a container's devices a question is for, given what it holds.

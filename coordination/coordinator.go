@@ -143,6 +143,9 @@ func (c *coordinator) choose(q question, asked time.Time, now seen) (ids []strin
 	l.version++
 	l.asked, l.progress, l.cpus = asked, c.reached(now.checkpoint, now.checkpointErr), now.cpus
 	r := l.resources[q.resource]
+	for gone := range now.gone {
+		l.forget(gone)
+	}
 	holder, known := c.asking(q, now.view, now.answer)
 	if now.view != nil {
 		c.decisions.resolve(*now.view)
@@ -170,9 +173,10 @@ func (c *coordinator) choose(q question, asked time.Time, now seen) (ids []strin
 type seen struct {
 	checkpoint    kubelet.Checkpoint
 	checkpointErr error
-	view          *kubelet.View  // nil where PodResources could not be read, or not safely
-	answer        *intent.Answer // nil where no source tells
-	cpus          *cpus          // nil where they do not matter, or are not known
+	view          *kubelet.View        // nil where PodResources could not be read, or not safely
+	answer        *intent.Answer       // nil where no source tells
+	gone          map[*allocation]bool // what PodResources, which could not list all pods, shows to have ended
+	cpus          *cpus                // nil where they do not matter, or are not known
 }
 
 // lookFor reads everything at once. PodResources is read where that is safe: not while devices of this very container may be in flight.
@@ -184,10 +188,14 @@ func (c *coordinator) lookFor(ctx context.Context, q question) (s seen) {
 		_ = survive.Do(c.log, func() error { s.answer = c.askedFor(ctx); return nil }) // do without it
 	})
 	all.Go(func() { s.checkpoint, s.checkpointErr = c.recorded() })
-	if len(q.mustInclude) == 0 && c.look != nil {
+	mayLook := len(q.mustInclude) == 0 && c.look != nil
+	if mayLook {
 		s.view = c.holdings(ctx)
 	}
 	all.Wait()
+	if mayLook && s.view == nil && (s.answer == nil || s.answer.Source == intent.APIServer) {
+		s.gone = c.notShown(ctx, c.suspected(q))
+	}
 	s.cpus = c.cpusFor(ctx, q, s)
 	return s
 }

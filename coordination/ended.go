@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -73,6 +74,20 @@ func (l *ledger) owned() []holding {
 		all = append(all, h)
 	}
 	return all
+}
+
+// suspected lists the few allocations to ask the kubelet about where it does not list all pods: first those of which it offers a device, which
+// have ended unless it hands that out twice.
+func (c *coordinator) suspected(q question) []holding {
+	var held []holding
+	c.locked(func() { held = c.ledger.owned() })
+	offered := func(h holding) bool {
+		return slices.ContainsFunc(h.devices[q.resource], func(id string) bool { return slices.Contains(q.available, id) })
+	}
+	slices.SortFunc(held, func(a, b holding) int {
+		return cmp.Or(first(offered(a), offered(b)), compareContainers(a.owner, b.owner))
+	})
+	return held[:min(len(held), endedBurst)]
 }
 
 // notAmong are those whose pod is not among those that live.

@@ -1,6 +1,8 @@
 package coordination
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -74,6 +76,33 @@ func TestStrictPodIsRefused(t *testing.T) {
 			if held := a.coordinator.ledger.holders[vfs]; slices.ContainsFunc(given[vfs], func(id string) bool { return held[id] != nil }) && order[1] == vfs {
 				t.Errorf("%s, %v: the ledger has refused VFs as given", source, order)
 			}
+		}
+	}
+}
+
+// A pod that asks for it gets the devices of one that has just ended, though PodResources does not list all pods: it is asked about the
+// one that the ledger has them with. All other GPUs are taken.
+func TestStrictPodAfterOneThatEnded(t *testing.T) {
+	t.Parallel()
+	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+		for seed := range uint64(10) {
+			a := told(t)
+			a.source, a.random = source, rand.New(rand.NewPCG(seed, 2))
+			ends := a.pending("ends", wish{1, 4}).Pod
+			if !a.admit(ends, "c", wish{1, 4}) {
+				t.Fatal("not admitted")
+			}
+			for i := range 7 {
+				if !a.admit(a.pending(fmt.Sprint("stays-", i), wish{1, 0}).Pod, "c", wish{1, 0}) {
+					t.Fatal("not admitted")
+				}
+			}
+			a.coordinator.ledger.observe(a.view(), question{}) // the owners are known
+			a.remove(ends)
+			a.unlisted = true
+			strict := a.pending("strict", wish{1, 2})
+			strict.Alignment = intent.Required
+			a.admit(strict.Pod, "c", wish{1, 2})
 		}
 	}
 }

@@ -74,22 +74,12 @@ func (c *chaos) isMisaligned(pod *v1.Pod, message string) bool {
 		c.counts["refused: alignment is required, and a pod ended meanwhile"]++
 		return true
 	}
-	if c.world.source == "api-server" && slices.ContainsFunc(lines, isWithoutPodResources) {
-		c.counts["refused: alignment is required, by a ledger that may be out of date"]++
-		return true
-	}
 	container, could, err := c.CouldHave(pod)
 	c.must(err)
 	if aligned(could) {
 		c.t.Errorf("pod %s, container %s could have had %v: %s\n%s", pod.Name, container, could, message, pair.Text(lines))
 	}
 	return true
-}
-
-// isWithoutPodResources reports whether a daemon chose without PodResources. What the API server no longer shows is not free to it then: the
-// API server's list can be behind the kubelet's.
-func isWithoutPodResources(line pair.Line) bool {
-	return strings.HasPrefix(line.Message, "choose without PodResources")
 }
 
 // checkAligned judges a container that has been admitted, of which the daemons were told that its pod asks for alignment.
