@@ -79,10 +79,9 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 		pods:     a.intent,
 		log:      slog.New(slog.DiscardHandler),
 		touched:  func() {},
-		tree:     tree,
-		ledger:   newLedger(func() time.Time { return a.now }),
 		inFlight: newInFlight(func() time.Time { return a.now }),
 	}
+	a.coordinator.startAt(tree, func() time.Time { return a.now })
 	a.all = map[string][]Device{}
 	for d := range tree.Devices() {
 		device := Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
@@ -98,8 +97,14 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 	}
 	a.freeAll()
 	a.announce()
-	t.Cleanup(func() { checkLedger(t, a.coordinator.ledger) })
+	t.Cleanup(func() { checkLedger(t, a.coordinator.current().ledger) })
 	return a
+}
+
+// startAt has a coordinator begin with an empty ledger.
+func (c *coordinator) startAt(tree *topology.Tree, now func() time.Time) *coordinator {
+	c.state.Store(&state{tree: tree, ledger: newLedger(now)})
+	return c
 }
 
 func (a *admission) freeAll() {
@@ -125,7 +130,7 @@ func (a *admission) announce() {
 // splitRails makes a resource of every PF's VFs.
 func (a *admission) splitRails() {
 	for _, d := range a.all[vfs] {
-		device, _ := a.coordinator.tree.Device(d.Address)
+		device, _ := a.coordinator.current().tree.Device(d.Address)
 		name := "rail.example/" + device.Function().String()
 		a.all[name] = append(a.all[name], d)
 		if !slices.Contains(a.rails, name) {
@@ -133,7 +138,7 @@ func (a *admission) splitRails() {
 		}
 	}
 	delete(a.all, vfs)
-	delete(a.coordinator.ledger.resources, vfs)
+	delete(a.coordinator.current().ledger.resources, vfs)
 	a.freeAll()
 	a.announce()
 }
@@ -448,7 +453,7 @@ func (a *admission) listed(devices kubelet.Devices) levels {
 	var l levels
 	for i := range devices[gpus] {
 		gpu, vf := a.address(gpus, devices[gpus][i]), a.address(vfs, devices[vfs][i])
-		l[a.coordinator.tree.Distance(gpu, vf).Level]++
+		l[a.coordinator.current().tree.Distance(gpu, vf).Level]++
 	}
 	return l
 }
@@ -502,7 +507,7 @@ func (a *admission) left() int {
 }
 
 func (a *admission) choose(r placement.Request) placement.Choice {
-	choice, err := placement.Choose(a.coordinator.tree, r)
+	choice, err := placement.Choose(a.coordinator.current().tree, r)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -670,7 +675,7 @@ func TestPodsOfOneName(t *testing.T) {
 		pod := a.add("last")
 		a.pods[pod]["c0"] = kubelet.Devices{}
 		a.give(pod, "c0", gpus, a.free[gpus], nil, 1)
-		for name, holders := range a.coordinator.ledger.holders {
+		for name, holders := range a.coordinator.current().ledger.holders {
 			for id, held := range holders {
 				if slices.ContainsFunc(a.free[name], func(d Device) bool { return d.ID == id }) {
 					t.Errorf("seed %d: %s %s is free, the ledger has it with %s", seed, name, id, held.ownerName())
@@ -689,14 +694,13 @@ func TestAfterARefusedPod(t *testing.T) {
 		a.pods[refused]["c0"] = kubelet.Devices{}
 		a.give(refused, "c0", gpus, a.aligned(gpus, []int{0}), nil, 2)
 		a.remove(refused)
-		held := a.coordinator.ledger.newest()
 		next := a.add("next")
 		a.pods[next]["c0"] = kubelet.Devices{}
 		a.give(next, "c0", vfs, a.aligned(vfs, []int{1}), nil, 1)
-		if held.devices != nil && len(held.devices[gpus]) > 0 {
-			t.Errorf("seed %d: the refused pod still holds %v", seed, held.devices)
+		if held := a.coordinator.current().ledger.holders[gpus]; len(held) > 0 {
+			t.Errorf("seed %d: the refused pod still holds %v", seed, held)
 		}
-		if got := a.coordinator.ledger.newest(); len(got.devices[gpus]) > 0 {
+		if got := a.coordinator.current().ledger.newest(); len(got.devices[gpus]) > 0 {
 			t.Errorf("seed %d: the next pod's VF was taken for the refused pod's other half", seed)
 		}
 	}

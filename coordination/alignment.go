@@ -28,11 +28,11 @@ func (r refusal) full() string {
 // misaligned says why a container must not have the devices that it is being given: alignment is required of its pod, and
 // not all its pairs are on one switch each. It is said when the container has all that it wants, or at once where that is known and
 // the best plan for the rest does not do; never on a guess.
-func (c *coordinator) misaligned(g grant) refusal {
-	if !c.requires(g.allocation) {
+func (d *deciding) misaligned(g grant) refusal {
+	if !d.requires(g.allocation) {
 		return refusal{}
 	}
-	pairs := c.pairs(g.allocation, g.sure())
+	pairs := d.pairsOf(g.allocation, g.sure())
 	if p := g.plan; pairs == nil && p != nil && p.asker != nil && p.asker.exact {
 		pairs = p.pairs
 	}
@@ -40,25 +40,25 @@ func (c *coordinator) misaligned(g grant) refusal {
 	if apart < 0 {
 		return refusal{}
 	}
-	return c.refusal(pairs, pairs[apart], fmt.Sprintf("%d %s %s", len(g.ids), g.name, strings.Join(g.ids, ", ")), g.allocation)
+	return d.refusal(pairs, pairs[apart], fmt.Sprintf("%d %s %s", len(g.ids), g.name, strings.Join(g.ids, ", ")), g.allocation)
 }
 
 // requires reports whether alignment is required of an allocation's container, whichever it is of those that it can be.
-func (c *coordinator) requires(a *allocation) bool {
+func (d *deciding) requires(a *allocation) bool {
 	switch {
 	case a.asker == nil:
-		return c.alignment == intent.Required
+		return d.alignment == intent.Required
 	case !a.asker.exact:
 		return false
 	default:
-		return cmp.Or(a.asker.pod.Alignment, c.alignment) == intent.Required
+		return cmp.Or(a.asker.pod.Alignment, d.alignment) == intent.Required
 	}
 }
 
-// pairs are those of the devices of an allocation; nil while it is not known to be complete. Sure is whether it is known to be one
+// pairsOf are those of the devices of an allocation; nil while it is not known to be complete. Sure is whether it is known to be one
 // container's.
-func (c *coordinator) pairs(a *allocation, sure bool) []placement.Pair {
-	l := c.ledger
+func (d *deciding) pairsOf(a *allocation, sure bool) []placement.Pair {
+	l := d.ledger
 	gpus, vfs := l.latestOfKind(a, GPU), l.latestOfKind(a, VF)
 	switch {
 	case a.asker != nil && !l.complete(a):
@@ -66,7 +66,7 @@ func (c *coordinator) pairs(a *allocation, sure bool) []placement.Pair {
 	case a.asker == nil && (!sure || len(gpus) == 0 || len(vfs) == 0 || len(vfs) < len(gpus) && len(l.ofKind(VF)) > 1):
 		return nil // VFs of other resources may come
 	}
-	choice, err := placement.Choose(c.tree, placement.Request{GPUs: []placement.Half{allOf(gpus)}, VFs: []placement.Half{allOf(vfs)}})
+	choice, err := placement.Choose(d.tree, placement.Request{GPUs: []placement.Half{allOf(gpus)}, VFs: []placement.Half{allOf(vfs)}})
 	if err != nil {
 		return nil
 	}
@@ -109,41 +109,41 @@ func (l *ledger) latestOfKind(a *allocation, kind Kind) []Device {
 }
 
 // refusal names the pair that is apart, the switch of its GPU, and what is free there.
-func (c *coordinator) refusal(pairs []placement.Pair, apart placement.Pair, what string, a *allocation) refusal {
+func (d *deciding) refusal(pairs []placement.Pair, apart placement.Pair, what string, a *allocation) refusal {
 	together := 0
 	for _, p := range pairs {
 		if p.Distance.Level.SameSwitch() {
 			together++
 		}
 	}
-	free, all, owners := c.vfsNear(apart.GPU.Address, a)
+	free, all, owners := d.vfsNear(apart.GPU.Address, a)
 	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free",
-		what, together, len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level, switchOf(c.tree, apart.GPU.Address), free, all)
+		what, together, len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level, switchOf(d.tree, apart.GPU.Address), free, all)
 	if len(owners) > 0 {
 		sentence += ", the rest is held"
 	}
-	return refusal{said: sentence + "; " + c.whoRequires(), owners: owners}
+	return refusal{said: sentence + "; " + d.whoRequires(), owners: owners}
 }
 
 // whoRequires tells whether the administrator wants pairs on one switch each, or the pod alone.
-func (c *coordinator) whoRequires() string {
-	if c.alignment == intent.Required {
+func (d *deciding) whoRequires() string {
+	if d.alignment == intent.Required {
 		return fmt.Sprintf("the plugins' flag --alignment=%s asks that of every pod", intent.Required)
 	}
 	return fmt.Sprintf("without annotation %s: %s the pod would start", intent.AlignmentKey, intent.Required)
 }
 
 // vfsNear counts the VFs on one switch with a GPU, and says who holds those that are not free, but for an allocation's own.
-func (c *coordinator) vfsNear(gpu topology.Address, own *allocation) (free, all int, owners []string) {
-	l := c.ledger
+func (d *deciding) vfsNear(gpu topology.Address, own *allocation) (free, all int, owners []string) {
+	l := d.ledger
 	for _, r := range l.ofKind(VF) {
-		for id, d := range r.devices {
-			if !c.tree.Distance(gpu, d.Address).Level.SameSwitch() {
+		for id, vf := range r.devices {
+			if !d.tree.Distance(gpu, vf.Address).Level.SameSwitch() {
 				continue
 			}
 			all++
 			switch held := l.holders[r.name][id]; {
-			case l.isFree(r.name, id) && d.Healthy:
+			case l.isFree(r.name, id) && vf.Healthy:
 				free++
 			case held != nil && held != own:
 				owners = append(owners, held.ownerName())

@@ -41,7 +41,7 @@ func (n *Node) Role() Role {
 // second at the most.
 func (n *Node) Resources() []*api.Resource {
 	if own := n.serving.Load(); own != nil {
-		return own.coordinator.status(kubelet.View{}, own.coordinator.ended(context.Background(), endedFresh)).GetResources()
+		return own.coordinator.current().status(kubelet.View{}, own.coordinator.ended(context.Background(), endedFresh)).GetResources()
 	}
 	return nil
 }

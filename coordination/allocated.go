@@ -45,35 +45,37 @@ func (c *coordinator) allocated(ctx context.Context, name string, ids []string) 
 	defer cancel()
 	double := c.conflict(looking, name, ids)
 	answer, shown := c.unplanned(looking, name, ids)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, "", errClosed
-	}
-	refusable := ctx.Err() == nil
-	if double.said != "" && !refusable {
-		c.log.Error("a container has a device that it should have been refused: the coordinator was late", "reason", double.full())
-	} else if double.said != "" {
-		c.refuse(nil, name, ids, RefusedDouble, double)
-		return nil, double.said, nil
-	}
-	if err := c.ledger.room(name, len(ids)); err != nil {
-		c.log.Error("forget an allocation", "resource", name, "devices", ids, "error", err)
-		return slices.Sorted(slices.Values(ids)), "", nil
-	}
-	reached := c.reached(checkpoint, unread)
-	c.last = record{resource: name, ids: slices.Clone(ids), holders: checkpoint.Holders(name, ids), known: unread == nil}
-	g := c.take(reached, name, ids, answer, shown)
-	if apart := c.misaligned(g); apart.said != "" && refusable {
-		c.takeBack(g, apart)
-		return nil, apart.said, nil
-	}
-	return c.keep(g), "", nil
+	err = c.decide(func(d *deciding) error {
+		refusable := ctx.Err() == nil
+		if double.said != "" && !refusable {
+			d.error("a container has a device that it should have been refused: the coordinator was late", "reason", double.full())
+		} else if double.said != "" {
+			d.refuse(nil, name, ids, RefusedDouble, double)
+			refusal = double.said
+			return nil
+		}
+		if err := d.ledger.room(name, len(ids)); err != nil {
+			d.error("forget an allocation", "resource", name, "devices", ids, "error", err)
+			order = slices.Sorted(slices.Values(ids))
+			return nil
+		}
+		reached := d.reached(checkpoint, unread)
+		d.last = record{resource: name, ids: slices.Clone(ids), holders: checkpoint.Holders(name, ids), known: unread == nil}
+		g := d.take(reached, name, ids, answer, shown)
+		if apart := d.misaligned(g); apart.said != "" && refusable {
+			d.takeBack(g, apart)
+			refusal = apart.said
+			return nil
+		}
+		order = d.keep(g)
+		return nil
+	})
+	return order, refusal, err
 }
 
 // take puts devices into the ledger, for the container that they most likely are for.
-func (c *coordinator) take(reached progress, name string, ids []string, answer *intent.Answer, shown *kubelet.View) grant {
-	l := c.ledger
+func (d *deciding) take(reached progress, name string, ids []string, answer *intent.Answer, shown *kubelet.View) grant {
+	l := d.ledger
 	if answer != nil {
 		l.bury(*answer)
 	}
@@ -90,51 +92,49 @@ func (c *coordinator) take(reached progress, name string, ids []string, answer *
 		l.progress = reached
 		found = l.identify(question{resource: name, size: len(ids)}, shown, *answer, l.open(g.before))
 	}
-	c.promise.given(c.watcher(), name, ids, l.now())
+	d.promise.given(&d.words, name, ids, l.now())
 	g.allocation = l.allocate(name, ids, found)
 	return g
 }
 
 // takeBack undoes take: the container is refused.
-func (c *coordinator) takeBack(g grant, why refusal) {
+func (d *deciding) takeBack(g grant, why refusal) {
 	for _, id := range g.ids {
-		c.ledger.release(g.name, id)
+		d.ledger.release(g.name, id)
 	}
-	c.refuse(g.allocation, g.name, g.ids, RefusedAlignment, why)
+	d.refuse(g.allocation, g.name, g.ids, RefusedAlignment, why)
 }
 
 // keep tells everybody who is to know of a grant, and returns its devices in the order in which the container should list them.
-func (c *coordinator) keep(g grant) (order []string) {
-	l, before := c.ledger, g.before
+func (d *deciding) keep(g grant) (order []string) {
+	l, before := d.ledger, g.before
 	if g.plan != nil || before == nil || !before.lacks(g.name) || !l.sameNodes(before, g.name, g.ids) {
 		before = nil
 	}
-	order = l.inPairOrder(c.tree, g.planned, g.allocation, before, g.name, g.ids)
-	c.decisions.give(l.now(), knowledge{asker: g.allocation.asker}.container(g.allocation), g.name, order, "")
-	c.admit(g.progress, g.allocation, before, g.name, order)
-	c.observeGranted(g)
+	order = l.inPairOrder(d.tree, g.planned, g.allocation, before, g.name, g.ids)
+	d.given = &handover{l.now(), knowledge{asker: g.allocation.asker}.container(g.allocation), g.name, order, ""}
+	d.admit(g.progress, g.allocation, before, g.name, order)
+	d.observeGranted(g)
 	return order
 }
 
 // refuse takes note that the kubelet is about to fail a container, and why: nothing follows for it. Of one that the ledger does not know
 // a is nil.
-func (c *coordinator) refuse(a *allocation, name string, ids []string, outcome Outcome, why refusal) {
-	c.ledger.plan, c.last.refused = nil, true
+func (d *deciding) refuse(a *allocation, name string, ids []string, outcome Outcome, why refusal) {
+	d.ledger.plan, d.last.refused = nil, true
 	var container *kubelet.Container
 	if a != nil {
 		container = knowledge{asker: a.asker}.container(a)
 	}
-	c.log.Error("refuse", "resource", name, "devices", ids, "outcome", outcome, "reason", why.said, "held_by", why.owners)
-	c.decisions.give(c.ledger.now(), container, name, ids, why.full())
-	c.observe(Verdict{Resource: name, Outcome: outcome, Refusal: why.said}, a)
+	d.error("refuse", "resource", name, "devices", ids, "outcome", outcome, "reason", why.said, "held_by", why.owners)
+	d.given = &handover{d.ledger.now(), container, name, ids, why.full()}
+	d.observe(Verdict{Resource: name, Outcome: outcome, Refusal: why.said}, a)
 }
 
 // unplanned is what the pods of the node ask for, where no plan says who is being given devices: the kubelet did not ask, or did not
 // take what it was told. PodResources List is never read here.
 func (c *coordinator) unplanned(ctx context.Context, name string, ids []string) (*intent.Answer, *kubelet.View) {
-	var planned bool
-	c.locked(func() { planned = c.ledger.planned(name, ids) })
-	if planned {
+	if c.current().ledger.planned(name, ids) {
 		return nil, nil
 	}
 	answer := c.askedFor(ctx)
@@ -171,13 +171,13 @@ func (c *coordinator) waiting(ctx context.Context, pods []intent.Pod, name strin
 }
 
 // reached is the progress of the container of the newest Allocate. Once the kubelet is done with it the checkpoint tells its name.
-func (c *coordinator) reached(now kubelet.Checkpoint, err error) progress {
+func (d *deciding) reached(now kubelet.Checkpoint, err error) progress {
 	if errors.Is(err, errHangs) {
-		c.log.Warn("judge who asks without the kubelet's checkpoint", "error", err)
+		d.warn("judge who asks without the kubelet's checkpoint", "error", err)
 	}
-	reached, newest := c.last.progress(now, err), c.ledger.newest()
+	reached, newest := d.last.progress(now, err), d.ledger.newest()
 	if reached == complete && newest != nil && newest.container == "" {
-		if uid, name := c.last.container(now); name != "" {
+		if uid, name := d.last.container(now); name != "" {
 			newest.uid, newest.container = uid, name
 		}
 	}

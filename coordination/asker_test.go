@@ -248,7 +248,7 @@ func TestDevicesGivenWithoutAQuestion(t *testing.T) {
 	a.take(pod.Pod, gpus, onNode)
 	_, why := a.ask(vfs, 0, 2)
 	wantWords(t, why, "team/all/c wants 4 amd.com/gpu, 2 nvidia.com/vf, second half")
-	if held := a.coordinator.ledger.newest(); held.ownerName() != "team/all/c" {
+	if held := a.coordinator.current().ledger.newest(); held.ownerName() != "team/all/c" {
 		t.Errorf("held by %s", held.ownerName())
 	}
 }
@@ -266,7 +266,7 @@ func TestDevicesTakenOverWithoutAQuestion(t *testing.T) {
 			if !a.admit(pod, c.name, c.wish) {
 				t.Fatalf("%s is not admitted", c.name)
 			}
-			held := a.coordinator.ledger.newest()
+			held := a.coordinator.current().ledger.newest()
 			if held.ownerName() != "team/pod/"+c.name || held.lacks(gpus) || held.lacks(vfs) {
 				t.Errorf("seed %d: %s holds %v, want both halves for %s", seed, held.ownerName(), held.devices, c.name)
 			}

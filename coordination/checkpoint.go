@@ -102,17 +102,15 @@ type savedRecord struct {
 	Refused  bool     `json:"refused,omitempty"`
 }
 
-// save copies what the coordinator knows. It is quick: whoever asks waits for it.
-func (c *coordinator) save() checkpoint {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.ledger
+// save is a state as it is written down.
+func (n *state) save() checkpoint {
+	l := n.ledger
 	s := checkpoint{
 		Sequence: l.sequence,
 		Foreseen: l.foreseen,
 		Seen:     slices.Collect(maps.Keys(l.seen)),
 		Arrived:  slices.Clone(l.arrived),
-		Last:     savedRecord{c.last.resource, slices.Clone(c.last.ids), slices.Clone(c.last.holders), c.last.known, c.last.refused},
+		Last:     savedRecord{n.last.resource, n.last.ids, n.last.holders, n.last.known, n.last.refused},
 	}
 	for _, r := range l.resources {
 		s.Resources = append(s.Resources, savedResource{Name: r.name, Kind: r.kind, Devices: r.saved})
@@ -190,7 +188,7 @@ func saveDevices(devices map[string]Device) []savedDevice {
 
 // restore takes a checkpoint over into a new coordinator. It fails, and changes nothing, where the checkpoint contradicts itself.
 func (c *coordinator) restore(s checkpoint) error {
-	l := newLedger(c.ledger.now)
+	l := newLedger(c.current().ledger.now)
 	l.sequence, l.foreseen, l.arrived = s.Sequence, s.Foreseen, s.Arrived
 	for _, pod := range s.Seen {
 		l.seen[pod] = true
@@ -222,8 +220,7 @@ func (c *coordinator) restore(s checkpoint) error {
 	if err := l.restorePlan(s.Plan, restored); err != nil {
 		return err
 	}
-	c.ledger = l
-	c.last = record{s.Last.Resource, s.Last.IDs, s.Last.Holders, s.Last.Known, s.Last.Refused}
+	c.state.Store(&state{tree: c.current().tree, ledger: l, last: record{s.Last.Resource, s.Last.IDs, s.Last.Holders, s.Last.Known, s.Last.Refused}})
 	return nil
 }
 

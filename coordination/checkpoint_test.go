@@ -35,19 +35,20 @@ func (a *admission) maybeCrash() {
 	}
 	old := a.coordinator
 	a.coordinator = &coordinator{refresh: old.refresh, newest: old.newest, look: old.look, get: old.get, recorded: old.recorded, granted: old.granted, pods: old.pods, alignment: old.alignment,
-		log: old.log, touched: old.touched, tree: old.tree, ledger: newLedger(old.ledger.now), inFlight: old.inFlight}
+		log: old.log, touched: old.touched, inFlight: old.inFlight}
+	a.coordinator.startAt(old.current().tree, old.current().ledger.now)
 	if err := a.coordinator.restore(saved); err != nil {
 		a.t.Fatal(err)
 	}
-	if diff := cmp.Diff(owners(old.ledger), owners(a.coordinator.ledger)); diff != "" {
+	if diff := cmp.Diff(owners(old.current().ledger), owners(a.coordinator.current().ledger)); diff != "" {
 		a.t.Errorf("owners (-saved +restored):\n%s", diff)
 	}
 	now, err := a.recorded()
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.coordinator.ledger.reconcile(now)
-	checkLedger(a.t, a.coordinator.ledger)
+	a.coordinator.current().ledger.reconcile(now)
+	checkLedger(a.t, a.coordinator.current().ledger)
 	a.announce()
 }
 
@@ -84,11 +85,11 @@ func TestLedgerOfAnOrdinaryPodIsReadBack(t *testing.T) {
 		if err != nil {
 			t.Fatalf("alignment %q: %v", alignment, err)
 		}
-		next := &coordinator{ledger: newLedger(a.coordinator.ledger.now)}
+		next := new(coordinator).startAt(nil, a.coordinator.current().ledger.now)
 		if err := next.restore(saved); err != nil {
 			t.Fatalf("alignment %q: %v", alignment, err)
 		}
-		held := next.ledger.holders[vfs][ids[0]]
+		held := next.current().ledger.holders[vfs][ids[0]]
 		if held == nil || held.asker == nil || held.asker.container().String() != "team/ordinary/c" || held.asker.pod.Alignment != alignment {
 			t.Errorf("alignment %q: held by %+v", alignment, held)
 		}
@@ -116,7 +117,7 @@ func TestLedgerKeepsNoListsOfPods(t *testing.T) {
 
 func encoded(t *testing.T, c *coordinator) []byte {
 	t.Helper()
-	content, err := c.save().encode()
+	content, err := c.current().save().encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestLedgerIsRebuiltFromTheKubelet(t *testing.T) {
 			t.Fatal("not admitted")
 		}
 	}
-	fresh := newLedger(a.coordinator.ledger.now)
+	fresh := newLedger(a.coordinator.current().ledger.now)
 	fresh.announce(gpus, GPU, Announcement{Devices: a.all[gpus]})
 	fresh.announce(vfs, VF, Announcement{Devices: a.all[vfs]})
 	now, err := a.recorded()
@@ -144,10 +145,10 @@ func TestLedgerIsRebuiltFromTheKubelet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.coordinator.ledger.observe(view, question{})
+	a.coordinator.current().ledger.observe(view, question{})
 	fresh.progress = complete
 	fresh.observe(view, question{})
-	if diff := cmp.Diff(owners(a.coordinator.ledger), owners(fresh)); diff != "" || len(fresh.allocations()) != 3 {
+	if diff := cmp.Diff(owners(a.coordinator.current().ledger), owners(fresh)); diff != "" || len(fresh.allocations()) != 3 {
 		t.Errorf("owners (-known +rebuilt):\n%s", diff)
 	}
 	checkLedger(t, fresh)
@@ -253,15 +254,16 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 			}
 			var log bytes.Buffer
 			store := openStore(t, dir, slog.New(slog.NewTextHandler(&log, nil)))
-			c := &coordinator{ledger: newLedger(time.Now), log: store.log, recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil }}
+			c := &coordinator{log: store.log, recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil }}
+			c.startAt(nil, time.Now)
 			c.recover(store)
-			if len(c.ledger.holders) > 0 || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), tc.reason) {
-				t.Errorf("ledger %v, log %q, want a warning with %q", c.ledger.holders, log.String(), tc.reason)
+			if len(c.current().ledger.holders) > 0 || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), tc.reason) {
+				t.Errorf("ledger %v, log %q, want a warning with %q", c.current().ledger.holders, log.String(), tc.reason)
 			}
 			if _, err := os.Lstat(filepath.Join(dir, badName)); err != nil {
 				t.Errorf("it was not kept: %v", err)
 			}
-			store.write(c.save())
+			store.write(c.current().save())
 			if _, err := readCheckpoint(dir); err != nil {
 				t.Errorf("the next one: %v", err)
 			}
@@ -289,11 +291,11 @@ func TestPlanOfAnotherTimeIsDropped(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for shift, want := range map[time.Duration]bool{0: true, time.Hour: false, -time.Hour: false} {
-		c := &coordinator{ledger: newLedger(func() time.Time { return now.Add(shift) })}
+		c := new(coordinator).startAt(nil, func() time.Time { return now.Add(shift) })
 		if err := c.restore(exampleCheckpoint(now)); err != nil {
 			t.Fatal(err)
 		}
-		if got := c.ledger.plan != nil; got != want {
+		if got := c.current().ledger.plan != nil; got != want {
 			t.Errorf("clock moved by %s: plan kept %t", shift, got)
 		}
 	}
@@ -408,14 +410,14 @@ func FuzzCheckpoint(f *testing.F) {
 				return
 			}
 		}
-		c := &coordinator{ledger: newLedger(func() time.Time { return now })}
+		c := new(coordinator).startAt(nil, func() time.Time { return now })
 		if c.restore(saved) != nil {
 			return
 		}
-		checkLedger(t, c.ledger)
-		c.ledger.reconcile(kubelet.Checkpoint{})
-		checkLedger(t, c.ledger)
-		again, err := c.save().encode()
+		checkLedger(t, c.current().ledger)
+		c.current().ledger.reconcile(kubelet.Checkpoint{})
+		checkLedger(t, c.current().ledger)
+		again, err := c.current().save().encode()
 		if err != nil {
 			t.Fatal(err)
 		}

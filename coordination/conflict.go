@@ -17,7 +17,7 @@ const maxSuspects = 8
 // of, with Get, which is safe while an Allocate is in flight. It shows no plain init containers, whose devices go to
 // the next container of their pod. Where it cannot be asked before ctx is done the container gets the devices, and the log has an error.
 func (c *coordinator) conflict(ctx context.Context, name string, ids []string) refusal {
-	suspects := c.suspects(name, ids)
+	suspects := c.current().ledger.suspects(name, ids)
 	if len(suspects) == 0 {
 		return refusal{}
 	}
@@ -46,10 +46,7 @@ type suspect struct {
 
 // suspects lists the pods that hold devices as far as the ledger knows, other than the one that they were planned for. A plan for other
 // devices says nothing: it can be that of the pod before, which has been given all of it.
-func (c *coordinator) suspects(name string, ids []string) []suspect {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.ledger
+func (l *ledger) suspects(name string, ids []string) []suspect {
 	var found []suspect
 	add := func(pod kubelet.Pod, owner bool) {
 		if i := slices.IndexFunc(found, func(s suspect) bool { return s.pod == pod }); i >= 0 {

@@ -22,7 +22,7 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 		"its pod is gone":        {func(a *admission, first kubelet.Pod) { a.remove(first) }, false},
 		"its pod is a namesake":  {func(a *admission, first kubelet.Pod) { a.remove(first); a.add(first.Name) }, false},
 		"the kubelet is silent":  {func(a *admission, _ kubelet.Pod) { a.away = true }, false},
-		"the kubelet restarted":  {func(a *admission, _ kubelet.Pod) { a.coordinator.last = record{} }, true},
+		"the kubelet restarted":  {func(a *admission, _ kubelet.Pod) { a.coordinator.current().last = record{} }, true},
 		"no look came before it": {func(a *admission, _ kubelet.Pod) { a.forgetOwners() }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,13 +38,13 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 				t.Fatal("not admitted")
 			}
 			tc.between(a, first)
-			before := a.coordinator.ledger.sequence
+			before := a.coordinator.current().ledger.sequence
 			order, refusal := a.allocated(vfs, taken[:1])
 			if tc.refused {
 				if want := "refuse nvidia.com/vf " + taken[0] + ": another pod has it"; !strings.HasPrefix(refusal, want) || strings.Contains(refusal, "first") || order != nil {
 					t.Errorf("answer %v, refusal %q, want %q", order, refusal, want)
 				}
-				if a.coordinator.ledger.sequence != before {
+				if a.coordinator.current().ledger.sequence != before {
 					t.Error("what was refused is in the ledger")
 				}
 			} else if refusal != "" || len(order) != 1 {
@@ -63,7 +63,7 @@ func TestDeviceOfThePodBeforeIsRefused(t *testing.T) {
 			t.Fatal("not admitted")
 		}
 		for name, ids := range a.pods[first]["worker"] {
-			if _, refusal := a.allocated(name, ids[:1]); refusal == "" && a.coordinator.ledger.holders[name][ids[0]].owner != nil {
+			if _, refusal := a.allocated(name, ids[:1]); refusal == "" && a.coordinator.current().ledger.holders[name][ids[0]].owner != nil {
 				t.Errorf("seed %d: %s %s is given out twice", seed, name, ids[0])
 			}
 		}
@@ -72,7 +72,7 @@ func TestDeviceOfThePodBeforeIsRefused(t *testing.T) {
 
 // forgetOwners makes the ledger know the owners by candidates alone, as before the first look after an admission.
 func (a *admission) forgetOwners() {
-	for held := range a.coordinator.ledger.allocations() {
+	for held := range a.coordinator.current().ledger.allocations() {
 		held.candidates, held.owner = []kubelet.Pod{held.owner.Pod}, nil
 	}
 }
@@ -119,7 +119,7 @@ func TestDoubleWhileListFails(t *testing.T) {
 			if in := slices.Contains(chosen, held[0]); in != (others < 4) {
 				t.Errorf("%s: chosen %v, with the one in use %t", setup, chosen, in)
 			}
-			if got := a.coordinator.ledger.holders[vfs][held[0]]; got == nil || got.ownerName() != "team/owner/c" {
+			if got := a.coordinator.current().ledger.holders[vfs][held[0]]; got == nil || got.ownerName() != "team/owner/c" {
 				t.Errorf("%s: the ledger has forgotten the owner", setup)
 			}
 			if _, refusal := a.allocated(vfs, chosen); (refusal != "") != (others < 4) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -40,13 +41,11 @@ type coordinator struct {
 	inFlight *inFlight
 	endings  endings
 
-	mu        sync.Mutex
-	tree      *topology.Tree
-	ledger    *ledger
-	last      record
+	state   atomic.Pointer[state]
+	writing sync.Mutex // of pairs files, one after the other
+
+	mu        sync.Mutex // held while a decision is made, and never while something is read or written
 	decisions decisions
-	pairing   pairing
-	promise   promise
 	announced chan struct{} // closed on the next announcement; nil where nobody waits
 	closed    bool          // another server goes on from the ledger as it is: nothing is decided here any more
 }
@@ -65,13 +64,6 @@ type question struct {
 	size        int
 }
 
-// locked does something quick with what the mutex guards.
-func (c *coordinator) locked(do func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	do()
-}
-
 // announce takes a plugin's devices over.
 func (c *coordinator) announce(name string, kind Kind, a Announcement) error {
 	defer c.touched()
@@ -79,27 +71,30 @@ func (c *coordinator) announce(name string, kind Kind, a Announcement) error {
 		c.log.Warn("keep the PCI tree as it was read before", "error", err)
 	}
 	c.inFlight.forget(name)
-	running, grantedErr := c.granted()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.ledger.room(name, 0); err != nil {
-		return fmt.Errorf("announce %s: %w", name, err)
+	err := c.decide(func(d *deciding) error {
+		if err := d.ledger.room(name, 0); err != nil {
+			return fmt.Errorf("announce %s: %w", name, err)
+		}
+		d.tree = c.newest() // another announcement may have made it newer than this one
+		d.ledger.announce(name, kind, a)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	c.tree = c.newest() // another announcement may have made it newer than this one
-	c.ledger.announce(name, kind, a)
-	if c.announced != nil {
-		close(c.announced)
-		c.announced = nil
-	}
-	c.tidyPairs(running, grantedErr)
+	c.locked(func() {
+		if c.announced != nil {
+			close(c.announced)
+			c.announced = nil
+		}
+	})
+	c.tidy()
 	return nil
 }
 
 func (c *coordinator) leave(name string) {
 	defer c.touched()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ledger.leave(name)
+	_ = c.decide(func(d *deciding) error { d.ledger.leave(name); return nil }) // of a server that has ended nobody is told
 }
 
 // prefer chooses devices for a question and plans for the half of the request that has not been asked. The reason says
@@ -109,63 +104,67 @@ func (c *coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 	if err := c.answerable(ctx, q); err != nil {
 		return nil, "", err
 	}
-	asked := c.ledger.now() // a look may have to wait for the kubelet's limiter
-	for current := false; !current; {
-		var version int
-		c.locked(func() { version = c.ledger.version })
-		now := c.read(ctx, asked, q)
-		c.locked(func() {
-			switch err = ctx.Err(); {
-			case err != nil:
-				err = fmt.Errorf("choose %d of %s: nobody waits any more: %w", q.size, q.resource, err)
-			case c.closed:
-				err = errClosed
+	asked := c.now() // a look may have to wait for the kubelet's limiter
+	for {
+		before := c.current()
+		now := c.read(ctx, before, asked, q)
+		err := c.decide(func(d *deciding) error {
+			switch {
+			case ctx.Err() != nil:
+				return fmt.Errorf("choose %d of %s: nobody waits any more: %w", q.size, q.resource, ctx.Err())
+			case d.ledger.version != before.ledger.version:
+				return errMoved
 			}
-			if current = err != nil || c.ledger.version == version; current && err == nil {
-				ids, reason, err = c.choose(q, asked, now)
-			}
+			ids, reason, err = d.choose(q, asked, now)
+			return err
 		})
+		if !errors.Is(err, errMoved) {
+			return ids, reason, err
+		}
 	}
-	return ids, reason, err
 }
+
+// errMoved means that what was read is of an older ledger.
+var errMoved = errors.New("the ledger has changed meanwhile")
 
 // read reads what a question needs.
-func (c *coordinator) read(ctx context.Context, asked time.Time, q question) seen {
-	if now, enough := c.glance(asked, q); enough {
+func (c *coordinator) read(ctx context.Context, s *state, asked time.Time, q question) seen {
+	if now, enough := c.glance(s, asked, q); enough {
 		return now
 	}
-	return c.lookFor(ctx, q)
+	return c.lookFor(ctx, s, q)
 }
 
-// choose answers a question by what was seen for it, and keeps the answer as the plan. The mutex is held.
-func (c *coordinator) choose(q question, asked time.Time, now seen) (ids []string, reason string, err error) {
-	l := c.ledger
+// choose answers a question by what was seen for it, and keeps the answer as the plan.
+func (d *deciding) choose(q question, asked time.Time, now seen) (ids []string, reason string, err error) {
+	l := d.ledger
 	l.version++
-	l.asked, l.progress, l.cpus = asked, c.reached(now.checkpoint, now.checkpointErr), now.cpus
+	l.asked, l.progress, l.cpus = asked, d.reached(now.checkpoint, now.checkpointErr), now.cpus
+	for a := range l.allocations() {
+		if now.gone[a.id] {
+			l.forget(a)
+		}
+	}
 	r := l.resources[q.resource]
-	for gone := range now.gone {
-		l.forget(gone)
-	}
-	holder, known := c.asking(q, now.view, now.answer)
-	if now.view != nil {
-		c.decisions.resolve(*now.view)
-	}
-	if l.progress == complete && !c.last.refused {
+	holder, known := d.asking(q, now.view, now.answer)
+	d.view = now.view
+	if l.progress == complete && !d.last.refused {
 		l.reconcile(now.checkpoint)
 	}
-	request, remark := l.request(r, c.usable(q, now.view, holder), q, holder, known.asker)
+	request, remark := l.request(r, d.usable(q, now.view, holder), q, holder, known.asker)
 	known.Remark = remark
-	choice, err := placement.Choose(c.tree, request)
+	choice, err := placement.Choose(d.tree, request)
 	if err != nil {
 		return nil, "", fmt.Errorf("choose %d of %s: %w", q.size, q.resource, err)
 	}
 	l.plan = l.newPlan(choice, r, q, holder, known.asker)
-	c.promise.asked(c.watcher(), q.resource, l.plan, l.now())
-	c.watcher().Asked(known.Source)
-	c.decisions.add(&decision{
+	d.promise.asked(&d.words, q.resource, l.plan, l.now())
+	d.words.Asked(known.Source)
+	d.asked = &decision{
 		at: asked, took: l.now().Sub(asked), container: known.container(holder), question: q, asked: true, known: known,
-		tree: c.tree, request: request, choice: choice, chosen: l.plan.devices[q.resource], planned: l.plan.others(q.resource),
-	})
+		tree: d.tree, request: request, choice: choice, chosen: l.plan.devices[q.resource],
+		planned: l.plan.others(q.resource),
+	}
 	return l.plan.devices[q.resource], known.String() + "; " + choice.Reason, nil
 }
 
@@ -173,14 +172,14 @@ func (c *coordinator) choose(q question, asked time.Time, now seen) (ids []strin
 type seen struct {
 	checkpoint    kubelet.Checkpoint
 	checkpointErr error
-	view          *kubelet.View        // nil where PodResources could not be read, or not safely
-	answer        *intent.Answer       // nil where no source tells
-	gone          map[*allocation]bool // what PodResources, which could not list all pods, shows to have ended
-	cpus          *cpus                // nil where they do not matter, or are not known
+	view          *kubelet.View  // nil where PodResources could not be read, or not safely
+	answer        *intent.Answer // nil where no source tells
+	gone          map[int]bool   // allocations that PodResources, which could not list all pods, shows to have ended
+	cpus          *cpus          // nil where they do not matter, or are not known
 }
 
 // lookFor reads everything at once. PodResources is read where that is safe: not while devices of this very container may be in flight.
-func (c *coordinator) lookFor(ctx context.Context, q question) (s seen) {
+func (c *coordinator) lookFor(ctx context.Context, before *state, q question) (s seen) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	var all sync.WaitGroup
@@ -194,9 +193,9 @@ func (c *coordinator) lookFor(ctx context.Context, q question) (s seen) {
 	}
 	all.Wait()
 	if mayLook && s.view == nil && (s.answer == nil || s.answer.Source == intent.APIServer) {
-		s.gone = c.notShown(ctx, c.suspected(q))
+		s.gone = c.notShown(ctx, before.ledger.suspected(q))
 	}
-	s.cpus = c.cpusFor(ctx, q, s)
+	s.cpus = c.cpusFor(ctx, before, q, s)
 	return s
 }
 
@@ -227,9 +226,9 @@ func (c *coordinator) holdings(ctx context.Context) *kubelet.View {
 
 // asking finds who asks, and what that container was given already: an allocation to add to, new and empty for its first half. A
 // source of intent knows best; without one it is the order of the questions that tells.
-func (c *coordinator) asking(q question, view *kubelet.View, answer *intent.Answer) (*allocation, knowledge) {
-	l := c.ledger
-	if view == nil && answer == nil && l.progress == open && l.foresees(q) {
+func (d *deciding) asking(q question, view *kubelet.View, answer *intent.Answer) (*allocation, knowledge) {
+	l := d.ledger
+	if view == nil && answer == nil && l.progress == open && l.foresees(q, l.asked) {
 		return l.plan.holder, l.plan.knowledge()
 	}
 	if answer != nil && view == nil {
@@ -272,8 +271,8 @@ type offer struct {
 // once. Of the asking container itself, the holder, one device goes back alone. While PodResources does not answer the kubelet may be
 // right or wrong: what we have with somebody counts as free for others, but is chosen only where the rest is too few, and keeps
 // its holder until its Allocate, when that is asked for (conflict.go).
-func (c *coordinator) usable(q question, view *kubelet.View, holder *allocation) offer {
-	l := c.ledger
+func (d *deciding) usable(q question, view *kubelet.View, holder *allocation) offer {
+	l := d.ledger
 	o := offer{must: q.mustInclude}
 	var held []string
 	for _, id := range q.available {
@@ -283,7 +282,7 @@ func (c *coordinator) usable(q question, view *kubelet.View, holder *allocation)
 			continue
 		case a == nil:
 		case view != nil && a.owner != nil && slices.Contains(view.Containers[*a.owner][q.resource], id):
-			c.log.Warn("kubelet offers a device that is in use", "resource", q.resource, "device", id, "owner", a.owner.String())
+			d.warn("kubelet offers a device that is in use", "resource", q.resource, "device", id, "owner", a.owner.String())
 			held = append(held, id)
 			continue
 		case view == nil && a != holder:

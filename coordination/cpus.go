@@ -16,8 +16,8 @@ type cpus struct {
 
 // cpusFor reads what is known of CPUs where it can matter: the devices that are offered do not tell the NUMA nodes, and a pod that may be
 // asking wants CPUs of its own. The kubelet gives a container its devices before its CPUs, but decides on the nodes by both.
-func (c *coordinator) cpusFor(ctx context.Context, q question, now seen) *cpus {
-	if c.allocatableCPUs == nil || now.view == nil || now.answer == nil || !wantsCPUs(now.answer.Pods) || c.offersNodes(q) {
+func (c *coordinator) cpusFor(ctx context.Context, s *state, q question, now seen) *cpus {
+	if c.allocatableCPUs == nil || now.view == nil || now.answer == nil || !wantsCPUs(now.answer.Pods) || s.ledger.offersNodes(q) {
 		return nil
 	}
 	allocatable, err := c.allocatableCPUs(ctx)
@@ -43,8 +43,6 @@ func wantsCPUs(pods []intent.Pod) bool {
 }
 
 // offersNodes reports whether the devices that are offered tell from which NUMA nodes.
-func (c *coordinator) offersNodes(q question) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.ledger.nodes(q.resource, q.available)) > 0
+func (l *ledger) offersNodes(q question) bool {
+	return len(l.nodes(q.resource, q.available)) > 0
 }

@@ -61,7 +61,7 @@ func TestVFsGoWhereTheCPUsAre(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if d, ok := a.coordinator.tree.Device(address); !ok || d.NUMA != topology.Node(c.want) {
+				if d, ok := a.coordinator.current().tree.Device(address); !ok || d.NUMA != topology.Node(c.want) {
 					t.Errorf("%s is on node %v, want %d: %s", id, d.NUMA, c.want, why)
 				}
 			}

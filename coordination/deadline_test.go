@@ -276,7 +276,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	for i := range 2 * maxDevices {
 		a.allocated("many", []string{fmt.Sprint(i)})
 	}
-	l := a.coordinator.ledger
+	l := a.coordinator.current().ledger
 	if len(l.resources) > maxResources || len(l.holders) > maxResources || len(l.holders["many"]) > maxDevices {
 		t.Errorf("%d resources, %d with holders, %d devices", len(l.resources), len(l.holders), len(l.holders["many"]))
 	}

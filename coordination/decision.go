@@ -60,6 +60,28 @@ func (d *decisions) add(e *decision) {
 	d.entries = append(d.entries, e)
 }
 
+// handover is an Allocate that was answered.
+type handover struct {
+	at        time.Time
+	container *kubelet.Container // nil while it is not known
+	resource  string
+	ids       []string
+	refusal   string // "" for none
+}
+
+// take notes a decision that was committed.
+func (d *decisions) take(made *deciding) {
+	if made.view != nil {
+		d.resolve(*made.view)
+	}
+	if made.asked != nil {
+		d.add(made.asked)
+	}
+	if g := made.given; g != nil {
+		d.give(g.at, g.container, g.resource, g.ids, g.refusal)
+	}
+}
+
 // give notes an Allocate with the question that it answers, if there was one.
 func (d *decisions) give(now time.Time, container *kubelet.Container, resource string, ids []string, refusal string) {
 	var e *decision

@@ -23,36 +23,34 @@ const (
 type endings struct {
 	mu    sync.Mutex
 	found time.Time
-	gone  map[*allocation]bool
+	gone  map[int]bool // by their IDs
 }
 
 // ended looks which containers have ended, unless that was done so short a time ago.
-func (c *coordinator) ended(ctx context.Context, fresh time.Duration) map[*allocation]bool {
+func (c *coordinator) ended(ctx context.Context, fresh time.Duration) map[int]bool {
 	e := &c.endings
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c.ledger.now().Sub(e.found) < fresh {
+	if c.now().Sub(e.found) < fresh {
 		return e.gone
 	}
 	e.gone = nil
 	ctx, cancel := context.WithTimeout(ctx, endedLimit)
 	defer cancel()
-	var held []holding
-	c.locked(func() { held = c.ledger.owned() })
-	if len(held) > 0 {
+	if held := c.current().ledger.owned(); len(held) > 0 {
 		if answer := c.askedFor(ctx); answer != nil && answer.Source != intent.APIServer { // whose list can be ahead of the kubelet's, and behind
 			e.gone = notAmong(held, answer.Pods)
 		} else {
 			e.gone = c.notShown(ctx, held)
 		}
 	}
-	e.found = c.ledger.now()
+	e.found = c.now()
 	return e.gone
 }
 
 // holding is an allocation as it is while nobody looks after it.
 type holding struct {
-	allocation *allocation
+	allocation int    // its ID
 	uid        string // of its pod, "" where it is not known
 	owner      kubelet.Container
 	devices    kubelet.Devices
@@ -65,7 +63,7 @@ func (l *ledger) owned() []holding {
 		if a.owner == nil {
 			continue
 		}
-		h := holding{a, a.podUID(), *a.owner, kubelet.Devices{}}
+		h := holding{a.id, a.podUID(), *a.owner, kubelet.Devices{}}
 		for name, ids := range a.devices {
 			for id := range ids {
 				h.devices[name] = append(h.devices[name], id)
@@ -78,9 +76,8 @@ func (l *ledger) owned() []holding {
 
 // suspected lists the few allocations to ask the kubelet about where it does not list all pods: first those of which it offers a device, which
 // have ended unless it hands that out twice.
-func (c *coordinator) suspected(q question) []holding {
-	var held []holding
-	c.locked(func() { held = c.ledger.owned() })
+func (l *ledger) suspected(q question) []holding {
+	held := l.owned()
 	offered := func(h holding) bool {
 		return slices.ContainsFunc(h.devices[q.resource], func(id string) bool { return slices.Contains(q.available, id) })
 	}
@@ -91,12 +88,12 @@ func (c *coordinator) suspected(q question) []holding {
 }
 
 // notAmong are those whose pod is not among those that live.
-func notAmong(held []holding, pods []intent.Pod) map[*allocation]bool {
+func notAmong(held []holding, pods []intent.Pod) map[int]bool {
 	named, alive := map[kubelet.Pod]bool{}, map[string]bool{}
 	for _, pod := range pods {
 		named[pod.Pod], alive[pod.UID] = true, true
 	}
-	gone := map[*allocation]bool{}
+	gone := map[int]bool{}
 	for _, h := range held {
 		if !named[h.owner.Pod] || h.uid != "" && !alive[h.uid] {
 			gone[h.allocation] = true
@@ -107,8 +104,8 @@ func notAmong(held []holding, pods []intent.Pod) map[*allocation]bool {
 
 // notShown are those whose container PodResources does not show any more with a device of theirs. It is asked with Get, which frees nothing,
 // pod by pod and not too fast; of those that it does not tell about before ctx is done nothing is said.
-func (c *coordinator) notShown(ctx context.Context, held []holding) map[*allocation]bool {
-	gone := map[*allocation]bool{}
+func (c *coordinator) notShown(ctx context.Context, held []holding) map[int]bool {
+	gone := map[int]bool{}
 	for i, h := range held {
 		if i >= endedBurst {
 			select {

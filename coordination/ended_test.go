@@ -29,7 +29,7 @@ func TestEndedPodsHaveNothing(t *testing.T) {
 		if got := a.allocatedByStatus(); got != 4 {
 			t.Errorf("source %q: one pod has ended: %d devices are allocated, want 4", source, got)
 		}
-		if held := len(a.coordinator.ledger.holders[gpus]); held != 3 {
+		if held := len(a.coordinator.current().ledger.holders[gpus]); held != 3 {
 			t.Errorf("source %q: the ledger has %d GPUs as given", source, held)
 		}
 		a.away, a.source = true, "" // nobody tells
@@ -41,7 +41,7 @@ func TestEndedPodsHaveNothing(t *testing.T) {
 
 func (a *admission) allocatedByStatus() int {
 	count := 0
-	for _, r := range a.coordinator.status(kubelet.View{}, a.coordinator.ended(a.t.Context(), 0)).GetResources() {
+	for _, r := range a.coordinator.current().status(kubelet.View{}, a.coordinator.ended(a.t.Context(), 0)).GetResources() {
 		for _, d := range r.GetDevices() {
 			if d.GetAllocated() {
 				count++

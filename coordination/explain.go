@@ -43,7 +43,7 @@ func (c *coordinator) explain(ctx context.Context, name podName) ([]*api.Decisio
 	var ours bool
 	c.locked(func() {
 		c.decisions.resolve(view)
-		found, containers, ours = c.decisions.of(name.accepts), c.containersOf(name, view), c.holdsOurs(name, view)
+		found, containers, ours = c.decisions.of(name.accepts), c.containersOf(name, view), c.current().ledger.holds(name, view)
 	})
 	switch {
 	case len(found) > 0:
@@ -91,11 +91,11 @@ func (c *coordinator) containersOf(name podName, view kubelet.View) []string {
 	return slices.Sorted(maps.Keys(known))
 }
 
-// holdsOurs reports whether a view shows a device of a resource that the plugins offer with one of these containers.
-func (c *coordinator) holdsOurs(name podName, view kubelet.View) bool {
+// holds reports whether a view shows a device of a resource that the plugins offer with one of these containers.
+func (l *ledger) holds(name podName, view kubelet.View) bool {
 	for container, devices := range view.Containers {
 		for resource, ids := range devices {
-			if name.accepts(container) && c.ledger.resources[resource] != nil && len(ids) > 0 {
+			if name.accepts(container) && l.resources[resource] != nil && len(ids) > 0 {
 				return true
 			}
 		}

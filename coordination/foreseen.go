@@ -21,24 +21,19 @@ import (
 // What a look leaves behind for later questions is the same too. The pods of the first half's look count as seen, this container's among
 // them, and those that have come since as new with the next: the kubelet takes none in while it admits one. The owner's name comes with
 // the next look, and that shows as well if the pod has been created anew under its name (lost in observe.go).
-func (c *coordinator) glance(asked time.Time, q question) (now seen, enough bool) {
-	c.locked(func() {
-		c.ledger.asked = asked
-		enough = c.ledger.foresees(q)
-	})
-	if !enough {
+func (c *coordinator) glance(s *state, asked time.Time, q question) (now seen, enough bool) {
+	if !s.ledger.foresees(q, asked) {
 		return now, false
 	}
 	now.checkpoint, now.checkpointErr = c.recorded()
-	c.locked(func() { enough = c.last.progress(now.checkpoint, now.checkpointErr) == open })
-	return now, enough
+	return now, s.last.progress(now.checkpoint, now.checkpointErr) == open
 }
 
 // foresees reports whether a question is for all that the plan is still kept for, directly after an Allocate of the rest of it. What it
 // was made from is known to be right: PodResources was read, and one pod remains.
-func (l *ledger) foresees(q question) bool {
+func (l *ledger) foresees(q question, asked time.Time) bool {
 	p := l.livePlan()
-	if p == nil || !l.foreseen || p.after != l.sequence-1 || !l.recent() || !p.holder.looked || !p.holder.identified() {
+	if p == nil || !l.foreseen || p.after != l.sequence-1 || !l.recent(asked) || !p.holder.looked || !p.holder.identified() {
 		return false
 	}
 	planned := p.devices[q.resource]

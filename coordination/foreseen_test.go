@@ -56,9 +56,9 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 				t.Errorf("%q: %d looks at the first half, want %d", source, looks.Load(), want.looks)
 			}
 			a.take(pod, order[0], ids)
-			planned := slices.Clone(a.coordinator.ledger.plan.devices[order[1]])
+			planned := slices.Clone(a.coordinator.current().ledger.plan.devices[order[1]])
 			ids, why := a.ask(order[1], 1, 2)
-			for _, r := range a.coordinator.status(a.coordinator.newestPods(t.Context()), nil).GetResources() {
+			for _, r := range a.coordinator.current().status(a.coordinator.newestPods(t.Context()), nil).GetResources() {
 				for _, d := range r.GetDevices() {
 					if d.GetAllocated() && d.GetOwner().GetPod() != pod.Name {
 						t.Errorf("%q: %s is %v's", source, d.GetDevice().GetId(), d.GetOwner())
@@ -78,15 +78,21 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 func TestSecondHalfIsLookedAtWhereItMatters(t *testing.T) {
 	// Each changes something after the first half, of two GPUs, and returns how many VFs are asked for then.
 	for name, change := range map[string]func(a *admission, pod kubelet.Pod) int{
-		"another number":            func(*admission, kubelet.Pod) int { return 1 },
-		"a moment later":            func(a *admission, _ kubelet.Pod) int { a.now = a.now.Add(followWindow); return 2 },
-		"after the plan":            func(a *admission, _ kubelet.Pod) int { a.now = a.now.Add(planTTL); return 2 },
-		"after another question":    func(a *admission, _ kubelet.Pod) int { a.ask(vfs, 1, 2); return 2 },
-		"after another Allocate":    func(a *admission, pod kubelet.Pod) int { a.take(pod, gpus, []string{a.free[gpus][0].ID}); return 2 },
-		"the plan is not offered":   func(a *admission, _ kubelet.Pod) int { a.withdraw(a.coordinator.ledger.plan.devices[vfs][0]); return 2 },
-		"no checkpoint":             func(a *admission, _ kubelet.Pod) int { a.coordinator.recorded = unreadable; return 2 },
-		"the kubelet has gone on":   func(a *admission, pod kubelet.Pod) int { a.recordedPods[pod] = a.pods[pod]; a.record(); return 2 },
-		"PodResources was away":     func(a *admission, _ kubelet.Pod) int { a.coordinator.ledger.plan.holder.looked = false; return 2 },
+		"another number":         func(*admission, kubelet.Pod) int { return 1 },
+		"a moment later":         func(a *admission, _ kubelet.Pod) int { a.now = a.now.Add(followWindow); return 2 },
+		"after the plan":         func(a *admission, _ kubelet.Pod) int { a.now = a.now.Add(planTTL); return 2 },
+		"after another question": func(a *admission, _ kubelet.Pod) int { a.ask(vfs, 1, 2); return 2 },
+		"after another Allocate": func(a *admission, pod kubelet.Pod) int { a.take(pod, gpus, []string{a.free[gpus][0].ID}); return 2 },
+		"the plan is not offered": func(a *admission, _ kubelet.Pod) int {
+			a.withdraw(a.coordinator.current().ledger.plan.devices[vfs][0])
+			return 2
+		},
+		"no checkpoint":           func(a *admission, _ kubelet.Pod) int { a.coordinator.recorded = unreadable; return 2 },
+		"the kubelet has gone on": func(a *admission, pod kubelet.Pod) int { a.recordedPods[pod] = a.pods[pod]; a.record(); return 2 },
+		"PodResources was away": func(a *admission, _ kubelet.Pod) int {
+			a.coordinator.current().ledger.plan.holder.looked = false
+			return 2
+		},
 		"one of several pods":       func(a *admission, pod kubelet.Pod) int { a.mayBe(pod, kubelet.Pod{Name: "other"}); return 2 },
 		"something held is offered": func(a *admission, _ kubelet.Pod) int { a.hold(a.aligned(vfs, []int{1})[0].ID); return 2 },
 	} {
@@ -134,10 +140,12 @@ func (a *admission) withdraw(id string) {
 }
 
 // hold has the ledger take a VF for an unknown pod's.
-func (a *admission) hold(id string) { a.coordinator.ledger.give(&allocation{}, vfs, id, 0) }
+func (a *admission) hold(id string) { a.coordinator.current().ledger.give(&allocation{}, vfs, id, 0) }
 
 // mayBe leaves open which of several pods got the newest Allocate.
-func (a *admission) mayBe(pods ...kubelet.Pod) { a.coordinator.ledger.newest().candidates = pods }
+func (a *admission) mayBe(pods ...kubelet.Pod) {
+	a.coordinator.current().ledger.newest().candidates = pods
+}
 
 // A pod that is deleted and created anew under its name holds nothing of what it had before, also where PodResources did not answer while
 // the kubelet admitted it, and others came with it.
@@ -172,7 +180,7 @@ func TestPodOfTheSameNameAfterALateLook(t *testing.T) {
 					}
 					for name, ids := range held {
 						for _, id := range ids {
-							if a := a.coordinator.ledger.holders[name][id]; a != nil {
+							if a := a.coordinator.current().ledger.holders[name][id]; a != nil {
 								t.Errorf("%s %s is held by %s, a pod that is gone", name, id, a.ownerName())
 							}
 						}

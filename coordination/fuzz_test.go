@@ -45,20 +45,19 @@ func FuzzMessages(f *testing.F) {
 			granted:  noContainer,
 			log:      slog.New(slog.DiscardHandler),
 			touched:  func() {},
-			tree:     new(topology.Tree),
-			ledger:   newLedger(time.Now),
 			inFlight: newInFlight(time.Now),
 		}}
+		s.coordinator.startAt(new(topology.Tree), time.Now)
 		for i, message := range [][]byte{a, b, c, d} {
 			if i < len(kinds) {
 				s.take(t, kinds[i], message)
 			}
-			checkLedger(t, s.coordinator.ledger)
+			checkLedger(t, s.coordinator.current().ledger)
 		}
 		if _, err := s.Status(t.Context(), nil); err != nil {
 			t.Error(err)
 		}
-		if _, err := s.coordinator.save().encode(); err != nil {
+		if _, err := s.coordinator.current().save().encode(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -32,7 +32,7 @@ func TestHungLooksAreWaitedForTogether(t *testing.T) {
 			t.Errorf("a question took %v", took)
 		}
 		owner := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "other"}, Name: "c"}
-		a.coordinator.ledger.give(&allocation{owner: &owner}, gpus, ids[0], 0)
+		a.coordinator.current().ledger.give(&allocation{owner: &owner}, gpus, ids[0], 0)
 		begun = time.Now()
 		if _, refusal := a.allocated(gpus, []string{ids[0], "unplanned"}); refusal != "" {
 			t.Error(refusal)

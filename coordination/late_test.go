@@ -62,17 +62,17 @@ func TestLateQuestionChangesNothing(t *testing.T) {
 			if refusal := a.take(pod, gpus, given); refusal != "" {
 				t.Fatal(refusal)
 			}
-			saved := a.coordinator.save()
+			saved := a.coordinator.current().save()
 			close(goOn)
 			if err := <-answered; (err != nil) != tc.giveUp {
 				t.Errorf("late answer: %v", err)
 			}
 			anyOrder := cmpopts.SortSlices(func(a, b savedResource) bool { return a.Name < b.Name })
-			if diff := cmp.Diff(saved, a.coordinator.save(), anyOrder); tc.giveUp && diff != "" {
+			if diff := cmp.Diff(saved, a.coordinator.current().save(), anyOrder); tc.giveUp && diff != "" {
 				t.Errorf("the late question changed the ledger (-before +after):\n%s", diff)
 			}
 			for _, id := range given {
-				if a.coordinator.ledger.holders[gpus][id] == nil {
+				if a.coordinator.current().ledger.holders[gpus][id] == nil {
 					t.Errorf("%s is given to nobody", id)
 				}
 			}
@@ -112,7 +112,7 @@ func TestLateRefusalIsNone(t *testing.T) {
 	if order, refusal, err := a.coordinator.allocated(ctx, vfs, taken); refusal != "" || len(order) != 1 || err != nil {
 		t.Errorf("answer %v, %q, %v", order, refusal, err)
 	}
-	if held := a.coordinator.ledger.holders[vfs][taken[0]]; held.owner != nil && held.owner.Pod == first {
+	if held := a.coordinator.current().ledger.holders[vfs][taken[0]]; held.owner != nil && held.owner.Pod == first {
 		t.Error("the ledger does not know that the kubelet has given the device out again")
 	}
 }

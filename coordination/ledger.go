@@ -27,6 +27,7 @@ type resource struct {
 
 // allocation is what one container was given, as far as it is known.
 type allocation struct {
+	id         int                       // by which it is known while its devices change; 0 before it has any
 	devices    map[string]map[string]int // resource → device ID → sequence of the Allocate that gave it
 	owner      *kubelet.Container        // nil until PodResources has shown it
 	candidates []kubelet.Pod             // while the owner is not known: the pods that it can be
@@ -66,12 +67,13 @@ func (p *plan) others(name string) map[string][]string {
 	return others
 }
 
-// ledger is the one record of which device is whose. The coordinator guards it with its mutex.
+// ledger is the one record of which device is whose.
 type ledger struct {
 	now       func() time.Time
 	resources map[string]*resource
 	holders   map[string]map[string]*allocation // resource → device ID → who has it; absent is free
 	version   int                               // grows with every question and Allocate: what was read before is of an older one
+	ids       int                               // of allocations, the highest
 	sequence  int                               // of the newest Allocate
 	allocated time.Time                         // when that was
 	foreseen  bool                              // whether it fulfilled a plan, so that the allocation's candidates are right
@@ -114,7 +116,9 @@ func (l *ledger) announce(name string, kind Kind, a Announcement) {
 // leave notes that a resource's plugin is gone. Its devices stay known: it usually comes back.
 func (l *ledger) leave(name string) {
 	if r := l.resources[name]; r != nil {
-		r.joined = false
+		left := *r
+		left.joined = false
+		l.resources[name] = &left
 	}
 }
 
@@ -198,6 +202,10 @@ func (l *ledger) give(a *allocation, name, id string, sequence int) {
 	if a.devices == nil {
 		a.devices = map[string]map[string]int{}
 	}
+	if a.id == 0 {
+		l.ids++
+		a.id = l.ids
+	}
 	if a.devices[name] == nil {
 		a.devices[name] = map[string]int{}
 	}
@@ -250,8 +258,8 @@ func (l *ledger) newest() *allocation {
 
 // livePlan returns the plan unless it has expired.
 func (l *ledger) livePlan() *plan {
-	if l.plan != nil && !l.now().Before(l.plan.expires) {
-		l.plan = nil
+	if l.plan == nil || !l.now().Before(l.plan.expires) {
+		return nil
 	}
 	return l.plan
 }

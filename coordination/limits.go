@@ -168,7 +168,7 @@ func (c *coordinator) answerable(ctx context.Context, q question) error {
 func (c *coordinator) lacking(q question) (announced <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err = c.ledger.lacking(q); err != nil && c.announced == nil {
+	if err = c.current().ledger.lacking(q); err != nil && c.announced == nil {
 		c.announced = make(chan struct{})
 	}
 	return c.announced, err

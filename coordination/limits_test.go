@@ -113,7 +113,7 @@ func TestRefusedAnnouncement(t *testing.T) {
 // The kubelet can ask before the announcement of the plugin that it asks has arrived.
 func TestQuestionWaitsForTheAnnouncement(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-	delete(a.coordinator.ledger.resources, gpus)
+	delete(a.coordinator.current().ledger.resources, gpus)
 	q := question{resource: gpus, available: []string{a.all[gpus][0].ID, a.all[gpus][1].ID}, size: 1}
 	synctest.Test(t, func(t *testing.T) {
 		if _, _, err := a.coordinator.prefer(t.Context(), q); err == nil {

@@ -88,7 +88,7 @@ func TestOwnServer(t *testing.T) {
 	clear(answer.Devices)
 	c := server.serving.Load().coordinator
 	c.mu.Lock()
-	if plan := c.ledger.plan.devices[gpus]; !slices.Equal(plan, first) {
+	if plan := c.current().ledger.plan.devices[gpus]; !slices.Equal(plan, first) {
 		t.Errorf("%v are planned after %v were given", plan, first)
 	}
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)

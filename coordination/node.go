@@ -286,14 +286,13 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		log:       n.config.Log,
 		observer:  n.config.Observer,
 		touched:   store.touch,
-		tree:      n.machine.newest(),
-		ledger:    newLedger(time.Now),
 		inFlight:  newInFlight(time.Now),
 	}
 	if n.config.Intent.Sources.Has(intent.PodResources) {
 		c.look, c.allocatableCPUs = pods.List, pods.AllocatableCPUs
 		c.nodeCPUs = func() map[int]topology.CPUSet { return topology.CPUs(os.DirFS(n.config.SysRoot)) }
 	}
+	c.state.Store(&state{tree: n.machine.newest(), ledger: newLedger(time.Now)})
 	c.recover(store)
 	n.config.Log.Info("serve coordination", "socket", SocketPath(n.config.RunDir))
 	return n.serve(ctx, c, store, listener)
@@ -317,7 +316,7 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 		}()
 		return done
 	}
-	written := beside(func() error { return store.run(writing, c.save) })
+	written := beside(func() error { return store.run(writing, func() checkpoint { return c.current().save() }) })
 	beside(func() error { return c.stayTidy(ctx) })
 	beside(func() error { return awaitReplaced(ctx, n.config.RunDir, n.turn) })
 	watched := beside(func() error {

@@ -206,7 +206,7 @@ func (l *ledger) withheld(a *allocation, q question) bool {
 func (l *ledger) mayLive(a *allocation, view kubelet.View, arrived []kubelet.Pod) bool {
 	switch {
 	case a.candidates == nil && l.progress == unknown:
-		return a == l.newest() && l.recent()
+		return a == l.newest() && l.recent(l.asked)
 	case a.candidates == nil:
 		return a == l.newest() && (l.progress == open || len(arrived) == 0)
 	case len(arrived) == 0:
@@ -216,8 +216,8 @@ func (l *ledger) mayLive(a *allocation, view kubelet.View, arrived []kubelet.Pod
 	}
 }
 
-// recent reports whether the newest Allocate was so fresh when the question came that it can still be the same container's.
-func (l *ledger) recent() bool { return l.asked.Sub(l.allocated) < followWindow }
+// recent reports whether the newest Allocate was so fresh when a question came that it can still be the same container's.
+func (l *ledger) recent(asked time.Time) bool { return asked.Sub(l.allocated) < followWindow }
 
 // following finds the allocation to which the question adds by the order of the questions, nil where it starts anew; and why.
 func (l *ledger) following(q question, view *kubelet.View) (*allocation, string) {
@@ -280,7 +280,7 @@ func (l *ledger) follows(newest *allocation, name string, available []string, lo
 func (l *ledger) guess(newest *allocation, name string, available []string, looked bool, arrived []kubelet.Pod) (bool, string) {
 	switch {
 	case !looked:
-		return l.recent(), "neither checkpoint nor PodResources read, judged by time"
+		return l.recent(l.asked), "neither checkpoint nor PodResources read, judged by time"
 	case newest.others(arrived) == 0:
 		return true, "second half of " + newest.ownerName()
 	case newest.others(arrived) == len(arrived):
@@ -292,7 +292,7 @@ func (l *ledger) guess(newest *allocation, name string, available []string, look
 	default:
 		// Nothing was read when the newest allocation began, so the other new pods came either before it (and asked
 		// for nothing) or after it (and one of them is asking).
-		return l.recent(), "several new pods, judged by time"
+		return l.recent(l.asked), "several new pods, judged by time"
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Observer is told what a plugin's part in the coordination does, for those who count it. The kubelet waits meanwhile, and the
-// coordinator is locked: its methods return at once and call nothing of a Node.
+// Observer is told what a plugin's part in the coordination does, for those who count it. The kubelet waits meanwhile: its
+// methods return at once.
 type Observer interface {
 	Asked(source intent.Source)    // the coordinator answered a question; what it knew of the request came from there
 	Planned(resources int)         // it keeps devices of so many resources for the rest of a container
@@ -76,6 +76,29 @@ func (unobserved) PlanEnded(PlanOutcome) {}
 func (unobserved) Allocated(Verdict)     {}
 func (unobserved) Alone(Call)            {}
 
+// words are the words to an Observer that wait for a commit.
+type words []func(Observer)
+
+func (w *words) Asked(source intent.Source) {
+	*w = append(*w, func(o Observer) { o.Asked(source) })
+}
+
+func (w *words) Planned(resources int) {
+	*w = append(*w, func(o Observer) { o.Planned(resources) })
+}
+
+func (w *words) PlanEnded(outcome PlanOutcome) {
+	*w = append(*w, func(o Observer) { o.PlanEnded(outcome) })
+}
+
+func (w *words) Allocated(v Verdict) {
+	*w = append(*w, func(o Observer) { o.Allocated(v) })
+}
+
+func (w *words) Alone(call Call) {
+	*w = append(*w, func(o Observer) { o.Alone(call) })
+}
+
 // watcher is who is told.
 func (c *coordinator) watcher() Observer { return orNobody(c.observer) }
 
@@ -89,23 +112,20 @@ func orNobody(o Observer) Observer {
 }
 
 // observeGranted tells of an Allocate that was granted.
-func (c *coordinator) observeGranted(g grant) {
-	if c.observer == nil {
-		return
-	}
-	v := Verdict{Resource: g.name, Outcome: Granted, Pairs: c.pairs(g.allocation, g.sure())}
+func (d *deciding) observeGranted(g grant) {
+	v := Verdict{Resource: g.name, Outcome: Granted, Pairs: d.pairsOf(g.allocation, g.sure())}
 	if len(v.Pairs) > 0 {
 		v.Outcome = Aligned
 		if slices.ContainsFunc(v.Pairs, func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() }) {
 			v.Outcome = Degraded
 		}
 	}
-	c.observe(v, g.allocation)
+	d.observe(v, g.allocation)
 }
 
 // observe tells of an Allocate. Of a container that the ledger does not know a is nil.
-func (c *coordinator) observe(v Verdict, a *allocation) {
-	l := c.ledger
+func (d *deciding) observe(v Verdict, a *allocation) {
+	l := d.ledger
 	if l.resources[v.Resource] == nil {
 		v.Resource = ""
 	}
@@ -115,10 +135,10 @@ func (c *coordinator) observe(v Verdict, a *allocation) {
 			v.PodUID = a.asker.pod.UID
 		}
 	}
-	if l.plan == nil {
-		c.promise.end(c.watcher(), Dropped)
+	if l.livePlan() == nil {
+		d.promise.end(&d.words, Dropped)
 	}
-	c.watcher().Allocated(v)
+	d.words.Allocated(v)
 }
 
 // promise is what a plan keeps for the rest of a container until it is known what became of it. It only counts: a plan is replaced by

@@ -72,7 +72,7 @@ func TestWhatIsObservedIsWhatHappened(t *testing.T) {
 				}
 			}
 			a.now = a.now.Add(planTTL)
-			a.coordinator.promise.expire(seen, a.now)
+			a.coordinator.current().promise.expire(seen, a.now)
 			ended := 0
 			for n := range maps.Values(seen.ended) {
 				ended += n
@@ -112,7 +112,7 @@ func TestRefusedAlignmentNamesThePod(t *testing.T) {
 	a.tell(pod, container{"worker", wish{1, 1}})
 	gpu := a.all[gpus][0]
 	far := a.all[vfs][slices.IndexFunc(a.all[vfs], func(d Device) bool {
-		return !a.coordinator.tree.Distance(gpu.Address, d.Address).Level.SameSwitch()
+		return !a.coordinator.current().tree.Distance(gpu.Address, d.Address).Level.SameSwitch()
 	})]
 	if _, refusal := a.allocated(gpus, []string{gpu.ID}); refusal != "" {
 		t.Fatal(refusal)

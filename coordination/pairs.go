@@ -33,26 +33,26 @@ type pairing struct {
 }
 
 // admit takes over what the kubelet gave.
-func (c *coordinator) admit(reached progress, a, before *allocation, name string, ids []string) {
-	if !c.goesOn(reached, a, name) {
-		c.pairing = pairing{given: map[string][]string{}}
+func (d *deciding) admit(reached progress, a, before *allocation, name string, ids []string) {
+	if !d.goesOn(reached, a, name) {
+		d.pairing = pairing{given: map[string][]string{}}
 	}
-	c.pairing.allocation, c.pairing.before, c.pairing.given[name] = a, before, ids
-	if r := c.ledger.resources[name]; r != nil && r.kind == GPU {
-		c.writePairs()
+	d.pairing.allocation, d.pairing.before, d.pairing.given[name] = a, before, ids
+	if r := d.ledger.resources[name]; r != nil && r.kind == GPU {
+		d.pairs = &d.pairing
 	}
 }
 
 // goesOn reports whether devices are given to the same container as those before: the kubelet is not done with it, and either
 // the ledger holds them together or they were given without a question.
-func (c *coordinator) goesOn(reached progress, a *allocation, name string) bool {
-	if c.pairing.given == nil || reached == complete || len(c.pairing.given[name]) > 0 {
+func (d *deciding) goesOn(reached progress, a *allocation, name string) bool {
+	if d.pairing.given == nil || reached == complete || len(d.pairing.given[name]) > 0 {
 		return false
 	}
-	for other, ids := range c.pairing.given {
+	for other, ids := range d.pairing.given {
 		for _, id := range ids {
-			if c.ledger.holders[other][id] != a {
-				return reached == open && !c.ledger.foreseen
+			if d.ledger.holders[other][id] != a {
+				return reached == open && !d.ledger.foreseen
 			}
 		}
 	}
@@ -60,24 +60,28 @@ func (c *coordinator) goesOn(reached progress, a *allocation, name string) bool 
 }
 
 // pair tells for every GPU of the node which of the VFs serves it, and takes charge of a pairs file.
-func (c *coordinator) pair(name string, ids []string, file string) []Served {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !sameSet(c.pairing.given[name], ids) {
+func (c *coordinator) pair(name string, ids []string, file string) (served []Served) {
+	_ = c.decide(func(d *deciding) error { // a server that has ended tells nothing
+		if !sameSet(d.pairing.given[name], ids) {
+			return nil
+		}
+		if file != "" {
+			d.pairing.files = append(d.pairing.files, file)
+			d.pairs = &d.pairing
+		}
+		served = d.served(name, ids)
 		return nil
-	}
-	if file != "" {
-		c.pairing.files = append(c.pairing.files, file)
-		c.writePairs()
-	}
-	return c.served(name, ids)
+	})
+	return served
 }
 
 // writePairs writes what is known into the container's pairs files; they all get everything, since the kubelet mounts but
 // one of them.
-func (c *coordinator) writePairs() {
+func (c *coordinator) writePairs(s *state, p pairing) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	var vfs []PairVF
-	for _, file := range c.pairing.files {
+	for _, file := range p.files {
 		before, err := ReadPairs(file)
 		if err != nil {
 			c.log.Error("a container's pairs file is incomplete", "error", err)
@@ -87,8 +91,8 @@ func (c *coordinator) writePairs() {
 			vfs = append(vfs, p.VF)
 		}
 	}
-	content := c.ledger.pairsFile(c.tree, c.ledger.ofAll(c.pairing.given), vfs)
-	for _, file := range c.pairing.files {
+	content := s.ledger.pairsFile(s.tree, s.ledger.ofAll(p.given), vfs)
+	for _, file := range p.files {
 		if err := content.Write(file); err != nil {
 			c.log.Error("a container's pairs file is incomplete", "error", err)
 		}
@@ -171,12 +175,12 @@ func commonBridge(tree *topology.Tree, a, b topology.Address) *topology.Address 
 
 // served pairs all GPUs of the node with the VFs of a container: its own GPUs, or those it will most likely get, as placement
 // pairs them; any other one with the VF that is nearest, so that whichever the container has, a VF is named for it.
-func (c *coordinator) served(name string, ids []string) []Served {
-	vfs := allOf(c.ledger.devicesOf(name, ids))
+func (d *deciding) served(name string, ids []string) []Served {
+	vfs := allOf(d.ledger.devicesOf(name, ids))
 	best := map[topology.Address]string{}
 	used := map[string]int{}
-	request := placement.Request{GPUs: []placement.Half{c.gpusOf(name, ids)}, VFs: []placement.Half{vfs}}
-	if choice, err := placement.Choose(c.tree, request); err == nil {
+	request := placement.Request{GPUs: []placement.Half{d.gpusOf(name, ids)}, VFs: []placement.Half{vfs}}
+	if choice, err := placement.Choose(d.tree, request); err == nil {
 		for _, p := range choice.Pairs {
 			if best[p.GPU.Address] == "" {
 				best[p.GPU.Address] = p.VF.ID
@@ -185,10 +189,10 @@ func (c *coordinator) served(name string, ids []string) []Served {
 		}
 	}
 	var served []Served
-	for _, gpu := range c.ledger.gpuAddresses() {
+	for _, gpu := range d.ledger.gpuAddresses() {
 		if best[gpu] == "" {
 			nearest := slices.MinFunc(vfs.Held, func(a, b placement.Device) int {
-				return cmp.Or(c.tree.Distance(gpu, a.Address).Compare(c.tree.Distance(gpu, b.Address)),
+				return cmp.Or(d.tree.Distance(gpu, a.Address).Compare(d.tree.Distance(gpu, b.Address)),
 					cmp.Compare(used[a.ID], used[b.ID]), a.Address.Compare(b.Address))
 			})
 			best[gpu] = nearest.ID
@@ -200,11 +204,11 @@ func (c *coordinator) served(name string, ids []string) []Served {
 }
 
 // gpusOf are the GPUs of the container that VFs were just given to: those it has, those planned for it, or those beside the VFs.
-func (c *coordinator) gpusOf(name string, ids []string) placement.Half {
-	l := c.ledger
+func (d *deciding) gpusOf(name string, ids []string) placement.Half {
+	l := d.ledger
 	var gpus []Device
 	for _, r := range l.ofKind(GPU) {
-		gpus = append(gpus, l.devicesOf(r.name, c.pairing.given[r.name])...)
+		gpus = append(gpus, l.devicesOf(r.name, d.pairing.given[r.name])...)
 	}
 	if p := l.livePlan(); p != nil && len(gpus) == 0 {
 		for _, r := range l.ofKind(GPU) {
@@ -212,7 +216,7 @@ func (c *coordinator) gpusOf(name string, ids []string) placement.Half {
 		}
 	}
 	if r := l.resources[name]; r != nil && len(gpus) == 0 {
-		return l.gpusBeside(r, ids, c.pairing.allocation, c.pairing.before)
+		return l.gpusBeside(r, ids, d.pairing.allocation, d.pairing.before)
 	}
 	return allOf(gpus)
 }

@@ -82,7 +82,7 @@ func (f *pairsFiles) check(a *admission, devices kubelet.Devices) {
 			continue
 		}
 		seen[gpus] = append(seen[gpus], p.GPU.ID)
-		d := a.coordinator.tree.Distance(p.GPU.Address, p.VF.Address)
+		d := a.coordinator.current().tree.Distance(p.GPU.Address, p.VF.Address)
 		if got[d.Level]++; p.Distance != d.Level.String() || d.Level.SameSwitch() && d.Bridges > 0 && p.Switch == nil {
 			a.t.Errorf("pair %+v is %v apart", p, d)
 		}
@@ -194,9 +194,10 @@ func TestStayTidy(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c := &coordinator{pairsDir: dir, ledger: newLedger(time.Now), granted: func() ([]kubelet.Granted, error) {
+		c := &coordinator{pairsDir: dir, granted: func() ([]kubelet.Granted, error) {
 			return []kubelet.Granted{{Container: "u/c", Mounts: []string{running}}}, nil
 		}}
+		c.startAt(nil, time.Now)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = c.stayTidy(ctx) }()

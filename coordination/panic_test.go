@@ -66,7 +66,7 @@ func TestPanicCostsOneServer(t *testing.T) {
 	if _, err := members[vfs].Allocated(t.Context(), []string{"vf0"}); err != nil {
 		t.Fatal(err)
 	}
-	before.coordinator.locked(func() { before.coordinator.ledger.resources["no such"] = nil })
+	before.coordinator.locked(func() { before.coordinator.current().ledger.resources["no such"] = nil })
 	before.coordinator.touched()
 	await(t, server.config.RunDir, connected(gpus, vfs))
 	for server.serving.Load() == before {

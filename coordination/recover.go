@@ -26,9 +26,9 @@ func (c *coordinator) recover(s *store) {
 	case err != nil:
 		c.log.Info("go on without the kubelet's device checkpoint", "error", err)
 	case restored:
-		c.ledger.reconcile(now)
+		c.current().ledger.reconcile(now)
 	default:
-		c.ledger.adopt(now)
+		c.current().ledger.adopt(now)
 	}
 }
 

@@ -73,7 +73,7 @@ func TestStrictPodIsRefused(t *testing.T) {
 			if refusals == 0 {
 				t.Errorf("%s, %v: not refused", source, order)
 			}
-			if held := a.coordinator.ledger.holders[vfs]; slices.ContainsFunc(given[vfs], func(id string) bool { return held[id] != nil }) && order[1] == vfs {
+			if held := a.coordinator.current().ledger.holders[vfs]; slices.ContainsFunc(given[vfs], func(id string) bool { return held[id] != nil }) && order[1] == vfs {
 				t.Errorf("%s, %v: the ledger has refused VFs as given", source, order)
 			}
 		}
@@ -97,7 +97,7 @@ func TestStrictPodAfterOneThatEnded(t *testing.T) {
 					t.Fatal("not admitted")
 				}
 			}
-			a.coordinator.ledger.observe(a.view(), question{}) // the owners are known
+			a.coordinator.current().ledger.observe(a.view(), question{}) // the owners are known
 			a.remove(ends)
 			a.unlisted = true
 			strict := a.pending("strict", wish{1, 2})

@@ -168,7 +168,7 @@ func (s *server) Pair(_ context.Context, q *api.PairRequest) (*api.PairResponse,
 
 // Status tells everything.
 func (s *server) Status(ctx context.Context, _ *api.StatusRequest) (*api.StatusResponse, error) {
-	answer := s.coordinator.status(s.coordinator.newestPods(ctx), s.coordinator.ended(ctx, 0))
+	answer := s.coordinator.status(ctx)
 	answer.Protocol, answer.Minor = protocol.major, protocol.minor
 	answer.Pid = int64(os.Getpid())
 	answer.Peers = s.peers.encode()

@@ -15,11 +15,9 @@ func (c *coordinator) newestPods(ctx context.Context) kubelet.View {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	var pods []kubelet.Pod
-	c.locked(func() {
-		if newest := c.ledger.newest(); newest != nil && newest.owner == nil {
-			pods = newest.candidates[:min(len(newest.candidates), maxSuspects)]
-		}
-	})
+	if newest := c.current().ledger.newest(); newest != nil && newest.owner == nil {
+		pods = newest.candidates[:min(len(newest.candidates), maxSuspects)]
+	}
 	all := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
 	for _, pod := range pods {
 		if view, err := c.get(ctx, pod); err == nil {
@@ -29,16 +27,20 @@ func (c *coordinator) newestPods(ctx context.Context) kubelet.View {
 	return all
 }
 
+// status is that of the state, with what the kubelet tells at this moment.
+func (c *coordinator) status(ctx context.Context) *api.StatusResponse {
+	newest, ended := c.newestPods(ctx), c.ended(ctx, 0)
+	return c.current().status(newest, ended)
+}
+
 // status tells what the ledger holds, but for what containers have that have ended, and of devices whose owner it does not know, what a
 // view shows.
-func (c *coordinator) status(view kubelet.View, ended map[*allocation]bool) *api.StatusResponse {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (s *state) status(view kubelet.View, ended map[int]bool) *api.StatusResponse {
 	answer := &api.StatusResponse{}
-	for _, name := range slices.Sorted(maps.Keys(c.ledger.resources)) {
-		answer.Resources = append(answer.Resources, c.resourceStatus(c.ledger.resources[name], view, ended))
+	for _, name := range slices.Sorted(maps.Keys(s.ledger.resources)) {
+		answer.Resources = append(answer.Resources, s.resourceStatus(s.ledger.resources[name], view, ended))
 	}
-	if p := c.ledger.livePlan(); p != nil {
+	if p := s.ledger.livePlan(); p != nil {
 		answer.Plan = &api.Plan{Devices: map[string]*api.DeviceList{}, ExpiresUnixNano: p.expires.UnixNano()}
 		for name, ids := range p.devices {
 			answer.Plan.Devices[name] = &api.DeviceList{Ids: slices.Clone(ids)}
@@ -47,12 +49,12 @@ func (c *coordinator) status(view kubelet.View, ended map[*allocation]bool) *api
 	return answer
 }
 
-func (c *coordinator) resourceStatus(r *resource, view kubelet.View, ended map[*allocation]bool) *api.Resource {
-	l, partners := c.ledger, c.partners(r.kind, ended)
+func (s *state) resourceStatus(r *resource, view kubelet.View, ended map[int]bool) *api.Resource {
+	l, partners := s.ledger, s.partners(r.kind, ended)
 	m := &api.Resource{Name: r.name, Kind: string(r.kind), Connected: r.joined}
 	for _, d := range slices.SortedFunc(maps.Values(r.devices), compareDevices) {
-		device := &api.DeviceStatus{Device: encodeDevice(d), Switch: switchOf(c.tree, d.Address)}
-		if a := l.holders[r.name][d.ID]; a != nil && !ended[a] {
+		device := &api.DeviceStatus{Device: encodeDevice(d), Switch: switchOf(s.tree, d.Address)}
+		if a := l.holders[r.name][d.ID]; a != nil && !ended[a.id] {
 			device.Allocated = true
 			if a.owner != nil {
 				device.Owner = encodeOwner(*a.owner)
@@ -67,12 +69,12 @@ func (c *coordinator) resourceStatus(r *resource, view kubelet.View, ended map[*
 }
 
 // partners are the switches with a free device of the other kind.
-func (c *coordinator) partners(kind Kind, ended map[*allocation]bool) map[string]bool {
-	l, switches := c.ledger, map[string]bool{}
+func (s *state) partners(kind Kind, ended map[int]bool) map[string]bool {
+	l, switches := s.ledger, map[string]bool{}
 	for _, r := range l.ofKind(kind.other()) {
 		for id, d := range r.devices {
-			if a := l.holders[r.name][id]; d.Healthy && (l.isFree(r.name, id) || ended[a]) {
-				switches[switchOf(c.tree, d.Address)] = true
+			if a := l.holders[r.name][id]; d.Healthy && (l.isFree(r.name, id) || ended[a.id]) {
+				switches[switchOf(s.tree, d.Address)] = true
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package coordination
 import (
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -30,7 +29,7 @@ func TestAwaitTaken(t *testing.T) {
 	close(read)
 	members[vfs].AwaitTaken(t.Context())
 	c.locked(func() {
-		if devices := c.ledger.resources[vfs].devices; !devices["vf2"].Healthy {
+		if devices := c.current().ledger.resources[vfs].devices; !devices["vf2"].Healthy {
 			t.Errorf("the server goes by %v", devices)
 		}
 	})
@@ -40,10 +39,10 @@ func TestAwaitTaken(t *testing.T) {
 func TestNewestTreeStays(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 	c := a.coordinator
-	newest := c.tree
+	newest := c.current().tree
 	c.newest = func() *topology.Tree { return newest }
 	var other bool
-	c.granted = func() ([]kubelet.Granted, error) { // the first one is slow here
+	c.refresh = func(Announcement) error { // the first one is slow here
 		if !other {
 			other = true
 			newest = new(topology.Tree)
@@ -51,12 +50,12 @@ func TestNewestTreeStays(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		return noContainer()
+		return nil
 	}
 	if err := c.announce(gpus, GPU, Announcement{Devices: a.all[gpus]}); err != nil {
 		t.Fatal(err)
 	}
-	if c.tree != newest {
+	if c.current().tree != newest {
 		t.Error("an older tree has replaced the newest")
 	}
 }

@@ -34,15 +34,15 @@ func (c *coordinator) stayTidy(ctx context.Context) error {
 
 func (c *coordinator) tidy() {
 	containers, err := c.granted()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tidyPairs(containers, err)
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.tidyPairs(c.current(), containers, err)
 }
 
 // tidyPairs makes the pairs files those of the containers that there are. A boot takes the files, not the containers: the
 // kubelet starts them with the answers it keeps. The files of containers that are gone are removed. The containers are those
 // that the kubelet's checkpoint has, where it could be read.
-func (c *coordinator) tidyPairs(containers []kubelet.Granted, err error) {
+func (c *coordinator) tidyPairs(s *state, containers []kubelet.Granted, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return // no container was ever given devices
 	}
@@ -55,7 +55,7 @@ func (c *coordinator) tidyPairs(containers []kubelet.Granted, err error) {
 		for _, file := range container.Mounts {
 			if filepath.Dir(file) == c.pairsDir {
 				kept[file] = true
-				c.restorePairs(file, container)
+				c.restorePairs(s, file, container)
 			}
 		}
 	}
@@ -74,9 +74,9 @@ func (c *coordinator) tidyPairs(containers []kubelet.Granted, err error) {
 
 // restorePairs writes a container's pairs file where it is missing, or lacks GPUs that the container has. Where a container
 // runtime has made a folder of a missing file, the folder goes.
-func (c *coordinator) restorePairs(file string, container kubelet.Granted) {
+func (c *coordinator) restorePairs(s *state, file string, container kubelet.Granted) {
 	before, err := ReadPairs(file)
-	all := c.ledger.ofAll(container.Devices)
+	all := s.ledger.ofAll(container.Devices)
 	hasGPU := slices.ContainsFunc(all, func(d given) bool { return d.kind == GPU })
 	hasVF := slices.ContainsFunc(all, func(d given) bool { return d.kind == VF })
 	complete := err == nil && !(hasGPU && slices.ContainsFunc(before.Pairs, func(p Pair) bool { return p.GPU == nil }))
@@ -89,7 +89,7 @@ func (c *coordinator) restorePairs(file string, container kubelet.Granted) {
 	}
 	for _, d := range all {
 		if d.kind == VF && err != nil {
-			vfs = append(vfs, d.pairVF(c.tree))
+			vfs = append(vfs, d.pairVF(s.tree))
 		}
 	}
 	if info, err := os.Lstat(file); err == nil && info.IsDir() {
@@ -99,7 +99,7 @@ func (c *coordinator) restorePairs(file string, container kubelet.Granted) {
 		c.log.Error("a container's pairs file is missing", "container", container.Container, "error", err)
 		return
 	}
-	if err := c.ledger.pairsFile(c.tree, all, vfs).Write(file); err != nil {
+	if err := s.ledger.pairsFile(s.tree, all, vfs).Write(file); err != nil {
 		c.log.Error("a container's pairs file is missing", "container", container.Container, "error", err)
 		return
 	}
