@@ -78,9 +78,14 @@ func (a *asker) describe() string {
 // a batch of new pods is admitted by age (HandlePodAdditions in pkg/kubelet/kubelet.go), and its containers in the
 // order in which they are given devices. The API server knows pods before the kubelet does: of those the oldest comes first.
 //
-// Open is who got the newest Allocate, if the kubelet's checkpoint shows that it is not done with it; else nil.
-func (l *ledger) identify(q question, view *kubelet.View, answer intent.Answer, open *asker) *asker {
+// Open is who got the newest Allocate, if the kubelet's checkpoint shows that it is not done with it; else nil. Following is the allocation
+// to which the question adds by the order of the questions. Where the checkpoint proves that, nobody asks who does not want what it has: the
+// API server can still show an earlier pod of that name.
+func (l *ledger) identify(q question, view *kubelet.View, answer intent.Answer, open *asker, following *allocation) *asker {
 	candidates := l.candidates(q, view, answer)
+	if l.isOpen(following) && open == nil {
+		candidates = slices.DeleteFunc(candidates, func(a asker) bool { return !a.asksForAll(following) })
+	}
 	if len(candidates) == 0 {
 		return nil
 	}
@@ -209,9 +214,12 @@ func (l *ledger) inAdmission(pod intent.Pod, q question, view *kubelet.View) boo
 	}
 }
 
-// open is who got an allocation, the newest one, if the kubelet's checkpoint shows that it is not done with that container.
+// isOpen reports whether the kubelet's checkpoint shows that it is not done with the container of an allocation, the newest one.
+func (l *ledger) isOpen(newest *allocation) bool { return newest != nil && l.progress == open }
+
+// open is who got an allocation, if the kubelet is not done with it.
 func (l *ledger) open(newest *allocation) *asker {
-	if newest == nil || l.progress != open {
+	if !l.isOpen(newest) {
 		return nil
 	}
 	return newest.asker

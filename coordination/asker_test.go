@@ -226,7 +226,7 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 			l.arrived = tc.arrived
 			owner := started.Of(0)
 			l.give(&allocation{owner: &owner}, gpus, "its own", 0)
-			got := l.identify(question{resource: gpus, size: 1}, tc.view, intent.Answer{Source: tc.source, Pods: tc.pods}, nil)
+			got := l.identify(question{resource: gpus, size: 1}, tc.view, intent.Answer{Source: tc.source, Pods: tc.pods}, nil, nil)
 			switch {
 			case (got == nil) != (tc.want == ""):
 				t.Errorf("asks %v, want %q", got, tc.want)
@@ -250,6 +250,25 @@ func TestDevicesGivenWithoutAQuestion(t *testing.T) {
 	wantWords(t, why, "team/all/c wants 4 amd.com/gpu, 2 nvidia.com/vf, second half")
 	if held := a.coordinator.current().ledger.newest(); held.ownerName() != "team/all/c" {
 		t.Errorf("held by %s", held.ownerName())
+	}
+}
+
+// The API server can be behind: it shows a pod when half of its first container's devices are given, and then the one of before, which had
+// the same name and wanted something else. The checkpoint proves whose the question is.
+func TestAPIServerShowsAnEarlierPod(t *testing.T) {
+	a := told(t)
+	a.source = intent.APIServer
+	pod := a.add("again")
+	ids, _ := a.ask(gpus, 0, 1)
+	a.take(pod, gpus, ids)
+	a.specs = append(a.specs, intent.Pod{Pod: pod, UID: "earlier", Created: a.now, Containers: []intent.Container{
+		{Name: "other", Requests: a.requests(wish{0, 1})},
+	}})
+	a.now = a.now.Add(2 * followWindow) // the plan alone does not tell any more
+	chosen, why := a.ask(vfs, 0, 1)
+	wantWords(t, why, "second half")
+	if d := a.coordinator.current().tree.Distance(a.address(gpus, ids[0]), a.address(vfs, chosen[0])); !d.Level.SameSwitch() {
+		t.Errorf("GPU %s and VF %s are %s apart: %s", ids[0], chosen[0], d.Level, why)
 	}
 }
 

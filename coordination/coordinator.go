@@ -241,7 +241,7 @@ func (d *deciding) asking(q question, view *kubelet.View, answer *intent.Answer)
 	}
 	holder := newest
 	if answer != nil {
-		known.asker = l.identify(q, view, *answer, l.open(newest))
+		known.asker = l.identify(q, view, *answer, l.open(newest), newest)
 		if known.asker == nil {
 			known.Why += fmt.Sprintf(" (%s shows no container that lacks %d)", answer.Source, q.size)
 		} else {
