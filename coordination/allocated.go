@@ -90,7 +90,8 @@ func (d *deciding) take(reached progress, name string, ids []string, answer *int
 	var found *asker
 	if answer != nil {
 		l.progress = reached
-		found = l.identify(question{resource: name, size: len(ids)}, shown, *answer, l.open(g.before), nil)
+		q := question{resource: name, size: len(ids)}
+		found = l.identify(q, shown, *answer, l.candidates(q, shown, *answer), l.open(g.before))
 	}
 	d.promise.given(&d.words, name, ids, l.now())
 	g.allocation = l.allocate(name, ids, found)

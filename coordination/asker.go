@@ -78,14 +78,8 @@ func (a *asker) describe() string {
 // a batch of new pods is admitted by age (HandlePodAdditions in pkg/kubelet/kubelet.go), and its containers in the
 // order in which they are given devices. The API server knows pods before the kubelet does: of those the oldest comes first.
 //
-// Open is who got the newest Allocate, if the kubelet's checkpoint shows that it is not done with it; else nil. Following is the allocation
-// to which the question adds by the order of the questions. Where the checkpoint proves that, nobody asks who does not want what it has: the
-// API server can still show an earlier pod of that name.
-func (l *ledger) identify(q question, view *kubelet.View, answer intent.Answer, open *asker, following *allocation) *asker {
-	candidates := l.candidates(q, view, answer)
-	if l.isOpen(following) && open == nil {
-		candidates = slices.DeleteFunc(candidates, func(a asker) bool { return !a.asksForAll(following) })
-	}
+// Open is who got the newest Allocate, if the kubelet's checkpoint shows that it is not done with it; else nil.
+func (l *ledger) identify(q question, view *kubelet.View, answer intent.Answer, candidates []asker, open *asker) *asker {
 	if len(candidates) == 0 {
 		return nil
 	}
@@ -225,6 +219,20 @@ func (l *ledger) open(newest *allocation) *asker {
 	return newest.asker
 }
 
+// narrow leaves those candidates that the container of an allocation can be, to which the question adds by the order of the questions: where the
+// checkpoint proves that, nobody asks who does not want what it has. If whoever it was given to is none of them it was given to
+// another one: that was the likeliest of several. The API server can still show an earlier pod of that name.
+func (l *ledger) narrow(candidates []asker, following *allocation) []asker {
+	is := func(a asker) bool { return a.is(following.asker) }
+	if !l.isOpen(following) || slices.ContainsFunc(candidates, is) {
+		return candidates
+	}
+	if following.owner == nil {
+		following.asker = nil
+	}
+	return slices.DeleteFunc(candidates, func(a asker) bool { return !a.asksForAll(following) })
+}
+
 // possible lists the pods that a container without owner can belong to: nil where nothing tells.
 func (l *ledger) possible(asks *asker, view *kubelet.View) []kubelet.Pod {
 	switch {
@@ -324,7 +332,7 @@ func (a *asker) half(holder *allocation) string {
 	switch {
 	case holder.devices == nil:
 		return firstHalf
-	case holder.isOf(a):
+	case holder.isOf(a), holder.owner == nil && holder.asker == nil:
 		return "second half"
 	default:
 		return takesOver

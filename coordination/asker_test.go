@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -226,7 +227,8 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 			l.arrived = tc.arrived
 			owner := started.Of(0)
 			l.give(&allocation{owner: &owner}, gpus, "its own", 0)
-			got := l.identify(question{resource: gpus, size: 1}, tc.view, intent.Answer{Source: tc.source, Pods: tc.pods}, nil, nil)
+			q, answer := question{resource: gpus, size: 1}, intent.Answer{Source: tc.source, Pods: tc.pods}
+			got := l.identify(q, tc.view, answer, l.candidates(q, tc.view, answer), nil)
 			switch {
 			case (got == nil) != (tc.want == ""):
 				t.Errorf("asks %v, want %q", got, tc.want)
@@ -269,6 +271,40 @@ func TestAPIServerShowsAnEarlierPod(t *testing.T) {
 	wantWords(t, why, "second half")
 	if d := a.coordinator.current().tree.Distance(a.address(gpus, ids[0]), a.address(vfs, chosen[0])); !d.Level.SameSwitch() {
 		t.Errorf("GPU %s and VF %s are %s apart: %s", ids[0], chosen[0], d.Level, why)
+	}
+}
+
+// A source of intent works again just when the kubelet gives the last devices of a node without a question. They can be those of the
+// pod before, of which nobody told, until a look shows that it has its own.
+func TestSourceWorksAgainBetweenPods(t *testing.T) {
+	for seed := range uint64(10) {
+		a := told(t)
+		a.random = rand.New(rand.NewPCG(seed, 3))
+		a.admit(a.pending("three", wish{3, 3}).Pod, "c", wish{3, 3})
+		source := a.source
+		a.source = ""
+		before := a.pending("before", wish{4, 4}).Pod
+		a.admit(before, "c", wish{4, 4})
+		a.source = source
+		last := a.add("last")
+		a.tell(last, container{"init", wish{1, 1}}, container{"c", wish{1, 1}}) // PodResources does not show the former
+		for i := range a.specs {
+			a.specs[i].Started = a.specs[i].Name == "three"
+			a.specs[i].Created = a.now
+			a.specs[i].Containers[0].Requests = a.requests(wish{1, 1})
+		}
+		given := ids(a.aligned(gpus, []int{0, 1}))
+		if len(given) != 1 {
+			t.Fatalf("%v are free", given)
+		}
+		a.allocated(gpus, given)
+		a.now = a.now.Add(2 * followWindow)
+		node, _ := a.all[gpus][slices.IndexFunc(a.all[gpus], func(d Device) bool { return d.ID == given[0] })].NUMA.Number()
+		chosen, why := a.ask(vfs, node, 1)
+		wantWords(t, why, "team/last/init wants 1 amd.com/gpu, 1 nvidia.com/vf, second half")
+		if d := a.coordinator.current().tree.Distance(a.address(gpus, given[0]), a.address(vfs, chosen[0])); !d.Level.SameSwitch() {
+			t.Errorf("GPU %s and VF %s are %s apart: %s", given[0], chosen[0], d.Level, why)
+		}
 	}
 }
 

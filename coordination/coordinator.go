@@ -241,7 +241,8 @@ func (d *deciding) asking(q question, view *kubelet.View, answer *intent.Answer)
 	}
 	holder := newest
 	if answer != nil {
-		known.asker = l.identify(q, view, *answer, l.open(newest), newest)
+		candidates := l.narrow(l.candidates(q, view, *answer), newest)
+		known.asker = l.identify(q, view, *answer, candidates, l.open(newest))
 		if known.asker == nil {
 			known.Why += fmt.Sprintf(" (%s shows no container that lacks %d)", answer.Source, q.size)
 		} else {
