@@ -1,0 +1,69 @@
+// Package build makes what the machine and its cluster are started from: Debian's packages, the programs of
+// Kubernetes and what a user has beside them, the guest's disk and its initial RAM disk, and the files that
+// are laid over its root.
+package build
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Options say what is made beside what every run takes, and with what.
+type Options struct {
+	Bin        string // folder with Tandem's own programs
+	User       bool   // with what a user has beside kubectl
+	Node       string // the guest's name
+	Kubeconfig string // the guest's kubelet's
+}
+
+// All makes everything that needs the network, and what it takes of Tandem's own.
+func (c *Cache) All(ctx context.Context, o Options) error {
+	if err := c.packages(ctx); err != nil {
+		return err
+	}
+	if err := c.kubernetes(ctx); err != nil {
+		return err
+	}
+	if err := c.multus(ctx); err != nil {
+		return err
+	}
+	if o.User {
+		if err := c.user(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.rootDisk(ctx); err != nil {
+		return err
+	}
+	return c.Stage(ctx, "initial RAM disk and files", 5*time.Minute, func(ctx context.Context) error {
+		if err := c.guestPrograms(ctx); err != nil {
+			return err
+		}
+		if err := c.image(ctx, o.Bin); err != nil {
+			return err
+		}
+		if err := c.initramfs(ctx); err != nil {
+			return err
+		}
+		return c.guestFiles(o.Bin, o.Node, o.Kubeconfig)
+	})
+}
+
+// Missing reports what would have to be downloaded or built for long, "" for nothing.
+func (c *Cache) Missing() (string, error) {
+	kubernetes, err := moduleKey(kubernetesModule)
+	multus, other := moduleKey(multusModule)
+	switch {
+	case errors.Join(err, other) != nil:
+		return "", errors.Join(err, other)
+	case !c.has("packages", packagesKey) || !c.has("root", packagesKey):
+		return "packages", nil
+	case !c.has("kubernetes", kubernetes):
+		return "kubernetes", nil
+	case !c.has("multus", multus):
+		return "multus", nil
+	default:
+		return "", nil
+	}
+}

@@ -1,0 +1,105 @@
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tandem-k8s/tandem/test/vm/host"
+)
+
+// components are the programs of Kubernetes, named as their folders in k8s.io/kubernetes/cmd.
+var components = []string{"kubelet", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl"}
+
+// What Kubernetes, Multus and Helm are built from, Multus' thin plugin, and Helm's command line.
+const (
+	kubernetesModule = "test/vm/kubernetes"
+	multusModule     = "test/vm/multus"
+	multusProgram    = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus"
+	helmModule       = "test/vm/helm"
+	helmProgram      = "helm.sh/helm/v4/cmd/helm"
+)
+
+// kubernetes builds the components.
+func (c *Cache) kubernetes(ctx context.Context) error {
+	key, err := moduleKey(kubernetesModule)
+	if err != nil {
+		return err
+	}
+	return c.make(ctx, "kubernetes", key, 45*time.Minute, func(ctx context.Context) error {
+		if err := os.MkdirAll(c.Path("kubernetes"), 0o755); err != nil {
+			return err
+		}
+		version, err := host.Run(ctx,
+			host.InFolder(kubernetesModule, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes"))
+		if err != nil {
+			return err
+		}
+		stamp := "-s -w -X k8s.io/component-base/version.gitVersion=" + strings.TrimSpace(string(version))
+		for _, component := range components {
+			c.Say("build %s", component)
+			program := "k8s.io/kubernetes/cmd/" + component
+			if err := goBuild(ctx, kubernetesModule, program, c.Path("kubernetes")+"/", stamp); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// multus builds Multus.
+func (c *Cache) multus(ctx context.Context) error {
+	key, err := moduleKey(multusModule)
+	if err != nil {
+		return err
+	}
+	return c.make(ctx, "multus", key, 20*time.Minute, func(ctx context.Context) error {
+		return goBuild(ctx, multusModule, multusProgram, c.Path("multus"), "-s -w")
+	})
+}
+
+func goBuild(ctx context.Context, module, program, to, flags string) error {
+	cmd := host.InFolder(module,
+		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", to, program)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	_, err := host.Run(ctx, cmd)
+	return err
+}
+
+// guestPrograms builds what runs in the machine and is the test's own.
+func (c *Cache) guestPrograms(ctx context.Context) error {
+	for _, program := range []string{"guest", "pause"} {
+		if err := goBuild(ctx, "test/vm", "./"+program, c.Path(program), "-s -w"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Image is the name of Tandem's image as it is imported into the guest.
+const Image = "registry.example/tandem:v1"
+
+// image packs Tandem's image as "make image" does, with the shell of the node's packages: this host may have none.
+func (c *Cache) image(ctx context.Context, bin string) error {
+	_, err := host.Run(ctx, host.InFolder("tools/image", "go", "run", "-buildvcs=false", ".", "--bin", bin,
+		"--busybox", c.Path("root/bin/busybox"), "--tag", Image, "--tarball", c.Path("image.tar")))
+	return err
+}
+
+// moduleKey is what a module makes of its programs.
+func moduleKey(module string) (string, error) { return hashFiles(module+"/go.mod", module+"/go.sum") }
+
+func hashFiles(files ...string) (string, error) {
+	sum := sha256.New()
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		sum.Write(content)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}

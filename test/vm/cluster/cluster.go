@@ -1,0 +1,74 @@
+// Package cluster is a Kubernetes cluster of one node: its control plane, the node with Tandem on it, its pods.
+package cluster
+
+import (
+	"context"
+	"io"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/tandem-k8s/tandem/test/vm/build"
+	"github.com/tandem-k8s/tandem/test/vm/host"
+)
+
+// Cluster is the control plane. It runs on the host: there its programs run many times faster than in an
+// emulated machine, and it stays while machines come and go. All of it is in a network namespace of its own,
+// with the guest's address on its loopback, so that the API server reaches the kubelet where the node says it
+// is.
+type Cluster struct {
+	cache    *build.Cache
+	services []*host.Service
+}
+
+// component is a program of the control plane, or kubectl.
+func (k *Cluster) component(name string, args ...string) *exec.Cmd {
+	return exec.Command(k.cache.Path("kubernetes", name), args...)
+}
+
+// Kubectl does what a user would do, with the text for its standard input.
+func (k *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+	cmd := k.kubectl(args)
+	cmd.Stdin = strings.NewReader(stdin)
+	output, err := host.Run(ctx, cmd)
+	return string(output), err
+}
+
+func (k *Cluster) kubectl(args []string) *exec.Cmd {
+	return k.component("kubectl", append([]string{"--kubeconfig=" + k.cache.Path("run/admin")}, args...)...)
+}
+
+// retry asks the API server until it agrees.
+func (k *Cluster) retry(ctx context.Context, args ...string) error {
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		_, err := k.Kubectl(ctx, "", args...)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// Follow reads what kubectl prints, as it prints it, until read returns, and ends kubectl.
+func (k *Cluster) Follow(ctx context.Context, read func(io.Reader) error, args ...string) error {
+	cmd := k.kubectl(args)
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	defer stop()
+	err = read(output)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // with the error that it was killed
+	return err
+}

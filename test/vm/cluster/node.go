@@ -1,0 +1,192 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tandem-k8s/tandem/test/vm/machine"
+)
+
+// Node is the machine in its cluster.
+type Node struct {
+	*Cluster
+	*machine.VM
+	Shape    machine.Shape
+	VFsPerPF int
+}
+
+// VFs is how many the node has.
+func (n *Node) VFs() int { return n.Shape.GPUs() * n.VFsPerPF }
+
+// Title names the node in results.
+func (n *Node) Title() string { return fmt.Sprintf("%s, %d VFs per PF", n.Shape.Name, n.VFsPerPF) }
+
+// Daemons are the DaemonSets of Tandem, and their programs.
+var Daemons = []string{"tandem-gpu", "tandem-rdma"}
+
+// StandIn is the DaemonSet of deploy/stand-in.
+const StandIn = "stock"
+
+// ready waits until the API server knows the node and it is ready.
+func (n *Node) ready(ctx context.Context) error {
+	for _, condition := range []string{"create", "condition=Ready"} {
+		_, err := n.Kubectl(ctx, "", "wait", "--for="+condition, "--timeout=5m", "node/"+NodeName)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Install applies one of the folders below deploy as a user would, and waits until both daemons offer their
+// devices.
+func (n *Node) Install(ctx context.Context, deploy string) error {
+	if err := n.ready(ctx); err != nil {
+		return err
+	}
+	registered, err := n.Registrations(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := n.generations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"label", "--overwrite", "node", NodeName, "tandem.dev/node=true"},
+		{"apply", "-k", "test/vm/deploy/" + deploy},
+	} {
+		if _, err := n.Kubectl(ctx, "", args...); err != nil {
+			return err
+		}
+	}
+	after, err := n.generations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, daemon := range Daemons {
+		if before[daemon] != after[daemon] {
+			continue // it is being replaced
+		}
+		_, err := n.Kubectl(ctx, "", "-n", "kube-system", "rollout", "restart", "daemonset/"+daemon)
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(n.RegisteredAfter(ctx, registered, Daemons...), n.OffersAll(ctx))
+}
+
+// generations are those of the DaemonSets: a change of the ConfigMap alone makes no new one, and restarts
+// nothing.
+func (n *Node) generations(ctx context.Context) (map[string]string, error) {
+	output, err := n.Kubectl(ctx, "", "-n", "kube-system", "get", "daemonsets",
+		"-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.generation}{"\n"}{end}`)
+	if err != nil {
+		return nil, err
+	}
+	generations := map[string]string{}
+	for line := range strings.Lines(output) {
+		name, generation, _ := strings.Cut(strings.TrimSpace(line), " ")
+		generations[name] = generation
+	}
+	return generations, nil
+}
+
+// Offers waits until the API server knows the node with so many devices.
+func (n *Node) Offers(ctx context.Context, resource string, count int) error {
+	path := fmt.Sprintf("{.status.allocatable.%s}", strings.ReplaceAll(resource, ".", `\.`))
+	_, err := n.Kubectl(ctx, "", "wait", "--timeout=5m",
+		fmt.Sprintf("--for=jsonpath=%s=%d", path, count), "node/"+NodeName)
+	return err
+}
+
+// OffersAll waits until the API server knows the node with all its GPUs and VFs.
+func (n *Node) OffersAll(ctx context.Context) error {
+	return errors.Join(n.Offers(ctx, n.Shape.Resource, n.Shape.GPUs()), n.Offers(ctx, VFResource, n.VFs()))
+}
+
+// RollOut replaces both daemons at a time, as after a change.
+func (n *Node) RollOut(ctx context.Context) error {
+	before, err := n.Registrations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"restart"}, {"status", "--timeout=5m"}} {
+		for _, daemon := range Daemons {
+			rollOut := append([]string{"-n", "kube-system", "rollout"}, append(args, "daemonset/"+daemon)...)
+			if _, err := n.Kubectl(ctx, "", rollOut...); err != nil {
+				return err
+			}
+		}
+	}
+	return n.RegisteredAfter(ctx, before, Daemons...)
+}
+
+// Registrations are the log lines with which the plugins last said that the kubelet knows them, "" where
+// there is none.
+func (n *Node) Registrations(ctx context.Context) (map[string]string, error) {
+	last := map[string]string{}
+	for _, daemon := range append([]string{StandIn}, Daemons...) {
+		line, err := n.Run(ctx, "cat /var/log/pods/kube-system_"+daemon+"-*/*/*.log 2>/dev/null |"+
+			" grep 'msg=registered' | sort | tail -n 1")
+		if err != nil {
+			return nil, err
+		}
+		last[daemon] = line
+	}
+	return last, nil
+}
+
+// RegisteredAfter waits until the kubelet knows daemons anew.
+func (n *Node) RegisteredAfter(ctx context.Context, before map[string]string, which ...string) error {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		now, err := n.Registrations(ctx)
+		if err == nil && !slices.ContainsFunc(which, func(d string) bool { return now[d] == "" || now[d] == before[d] }) {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait until the kubelet knows %s: %w", strings.Join(which, " and "), context.Cause(ctx))
+		}
+	}
+}
+
+// LateAnswers counts what the daemons say of answers that were not there in time. The logs of daemons that
+// are no more are gone.
+func (n *Node) LateAnswers(ctx context.Context) (int, error) {
+	output, err := n.Run(ctx, "cat /var/log/pods/kube-system_tandem-*/*/*.log 2>/dev/null |"+
+		" grep -c -e 'no answer in time' -e DeadlineExceeded -e source=local; true")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(output))
+}
+
+// Decisions counts the coordinator's decisions by the source that told who asks.
+func (n *Node) Decisions(ctx context.Context) (map[string]int, error) {
+	lines, err := n.Run(ctx, "cat /var/log/pods/kube-system_tandem-*/*/*.log |"+
+		" grep -e msg=prefer | grep -e source=coordinator; true")
+	if err != nil {
+		return nil, err
+	}
+	return sources(lines), nil
+}
+
+// sources counts lines of a log by the first word of their reason.
+func sources(lines string) map[string]int {
+	count := map[string]int{}
+	for line := range strings.Lines(lines) {
+		_, reason, _ := strings.Cut(line, " reason=")
+		source, _, _ := strings.Cut(strings.Trim(reason, `"`), ": ")
+		count[source]++
+	}
+	return count
+}

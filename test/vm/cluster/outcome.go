@@ -1,0 +1,117 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Outcome is what became of a pod.
+type Outcome struct {
+	Reason     string // why it was refused, "" where it was admitted
+	Message    string
+	Containers []View // as the asks, in their order
+	Took       time.Duration
+}
+
+// Create makes a pod and waits until all its containers have had their look, or it has failed.
+func (n *Node) Create(ctx context.Context, p Pod) (*Outcome, error) {
+	start := time.Now()
+	if err := n.Submit(ctx, p); err != nil {
+		return nil, err
+	}
+	return n.See(ctx, p, start)
+}
+
+// Submit makes a pod.
+func (n *Node) Submit(ctx context.Context, p Pod) error {
+	manifest, err := json.Marshal(p.manifest(n.Shape.Resource))
+	if err != nil {
+		return err
+	}
+	_, err = n.Kubectl(ctx, string(manifest), "create", "-f", "-")
+	return err
+}
+
+// Decided waits until the kubelet has admitted or refused a pod, and says which.
+func (k *Cluster) Decided(ctx context.Context, name string) (admitted bool, err error) {
+	pod, err := k.WatchPod(ctx, name, func(p *corev1.Pod) bool { return p.Status.StartTime != nil })
+	return err == nil && pod.Status.Phase != corev1.PodFailed, err
+}
+
+// See waits until all containers of a pod that was made then have had their look, or it has failed.
+func (k *Cluster) See(ctx context.Context, p Pod, made time.Time) (*Outcome, error) {
+	pod, err := k.WatchPod(ctx, p.Name, func(p *corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodRunning || p.Status.Phase == corev1.PodFailed
+	})
+	if err != nil {
+		return nil, err
+	}
+	o := &Outcome{Took: time.Since(made)}
+	if pod.Status.Phase == corev1.PodFailed {
+		o.Reason, o.Message = pod.Status.Reason, pod.Status.Message
+		if o.Reason == "" {
+			return nil, fmt.Errorf("pod %s failed after it was admitted: %s", p.Name, pod.Status.Message)
+		}
+		return o, nil
+	}
+	for i := range p.Asks {
+		seen, err := k.look(ctx, p.Name, fmt.Sprintf("c%d", i))
+		if err != nil {
+			return nil, err
+		}
+		o.Containers = append(o.Containers, *seen)
+	}
+	return o, nil
+}
+
+// Remove deletes pods and waits until they are gone.
+func (k *Cluster) Remove(ctx context.Context, names ...string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	_, err := k.Kubectl(ctx, "",
+		append([]string{"delete", "pod", "--ignore-not-found", "--timeout=5m"}, names...)...)
+	return err
+}
+
+// WatchPod follows a pod until it is as wanted.
+func (k *Cluster) WatchPod(
+	ctx context.Context, name string, wanted func(*corev1.Pod) bool,
+) (*corev1.Pod, error) {
+	var pod corev1.Pod
+	err := k.Follow(ctx, func(output io.Reader) error {
+		for decoder := json.NewDecoder(output); ; {
+			pod = corev1.Pod{}
+			if err := decoder.Decode(&pod); err != nil || wanted(&pod) {
+				return err
+			}
+		}
+	}, "get", "pod", name, "--watch", "-o", "json")
+	if err != nil {
+		return nil, fmt.Errorf("wait for pod %s, which is %s: %w", name, pod.Status.Phase, err)
+	}
+	return &pod, nil
+}
+
+// State is how a pod is: its phase and how often its container was started again.
+func (k *Cluster) State(ctx context.Context, name string) (string, error) {
+	pod, err := k.WatchPod(ctx, name, func(*corev1.Pod) bool { return true })
+	if err != nil {
+		return "", err
+	}
+	restarts := int32(0)
+	for _, status := range pod.Status.ContainerStatuses {
+		restarts += status.RestartCount
+	}
+	state := fmt.Sprintf("%s, started again %d times", pod.Status.Phase, restarts)
+	if pod.Status.Reason != "" {
+		state += " (" + pod.Status.Reason + ": " + strings.TrimSpace(pod.Status.Message) + ")"
+	}
+	return state, nil
+}

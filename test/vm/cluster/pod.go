@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-k8s/tandem/test/vm/build"
+)
+
+// VFResource is that of the VFs, as deployments/base names it.
+const VFResource = "tandem.dev/rdma_vf"
+
+// Pod is what is created.
+type Pod struct {
+	Name     string
+	Asks     []Ask
+	Networks string // of Multus, "" for none
+}
+
+// Ask is what one container wants.
+type Ask struct {
+	GPUs, VFs int
+	Init      bool
+	CPUs      int // whole ones, for a Guaranteed pod; 0 for a Burstable one
+}
+
+func (a Ask) String() string { return fmt.Sprintf("%d+%d", a.GPUs, a.VFs) }
+
+// Has reports whether there are devices for b. Has, Plus and Minus know devices only.
+func (a Ask) Has(b Ask) bool { return a.GPUs >= b.GPUs && a.VFs >= b.VFs }
+
+// Plus is both together.
+func (a Ask) Plus(b Ask) Ask { return Ask{GPUs: a.GPUs + b.GPUs, VFs: a.VFs + b.VFs} }
+
+// Minus is what is left without b.
+func (a Ask) Minus(b Ask) Ask { return Ask{GPUs: a.GPUs - b.GPUs, VFs: a.VFs - b.VFs} }
+
+// look is what a container does: it writes where sysfs has the devices that it was given, the GPUs as their device nodes
+// show (NVIDIA's: as the environment lists them and the driver tells), the VFs as the environment lists them, and what
+// tandem verify says of them. Lines begin with a word.
+const look = `
+for node in /dev/dri/renderD*; do
+	[ -e $node ] && echo "gpu ${node##*/} $(readlink -f /sys/class/drm/${node##*/}/device)"
+done
+for uuid in $(IFS=,; echo $NVIDIA_VISIBLE_DEVICES); do
+	for file in $(grep -l $uuid /proc/driver/nvidia/gpus/*/information); do
+		gpu=${file%%/information}
+		echo "gpu $uuid $(readlink -f /sys/bus/pci/devices/${gpu##*/})"
+	done
+done
+for variable in $(env | grep '^PCIDEVICE_' | grep -v '_INFO='); do
+	for vf in $(IFS=,; echo ${variable#*=}); do
+		[ -e /sys/bus/pci/devices/$vf ] && echo "vf $vf $(readlink -f /sys/bus/pci/devices/$vf)"
+	done
+done
+tandem verify --gpus %d --vfs %d 2>&1
+echo "verify $?"
+%s`
+
+func (a Ask) container(name, gpuResource string) corev1.Container {
+	then := "trap exit TERM; sleep 1000000 & wait" // a first process that only sleeps has to be killed
+	if a.Init {
+		then = "exit 0"
+	}
+	limits, requests := corev1.ResourceList{}, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m")}
+	if a.GPUs > 0 {
+		limits[corev1.ResourceName(gpuResource)] = *resource.NewQuantity(int64(a.GPUs), resource.DecimalSI)
+	}
+	if a.VFs > 0 {
+		limits[VFResource] = *resource.NewQuantity(int64(a.VFs), resource.DecimalSI)
+	}
+	if a.CPUs > 0 {
+		limits[corev1.ResourceCPU] = *resource.NewQuantity(int64(a.CPUs), resource.DecimalSI)
+		limits[corev1.ResourceMemory] = resource.MustParse("64Mi")
+		requests = nil
+	}
+	return corev1.Container{
+		Name: name, Image: build.Image, Command: []string{"sh", "-c", fmt.Sprintf(look, a.GPUs, a.VFs, then)},
+		Resources: corev1.ResourceRequirements{Limits: limits, Requests: requests},
+	}
+}
+
+func (p Pod) manifest(gpuResource string) *corev1.Pod {
+	no, grace := false, int64(1)
+	pod := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
+		Spec:       corev1.PodSpec{AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &grace},
+	}
+	if p.Networks != "" {
+		pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": p.Networks}
+	}
+	for i, a := range p.Asks {
+		container := a.container(fmt.Sprintf("c%d", i), gpuResource)
+		if a.Init {
+			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
+		} else {
+			pod.Spec.Containers = append(pod.Spec.Containers, container)
+		}
+	}
+	return pod
+}

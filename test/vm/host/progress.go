@@ -1,0 +1,60 @@
+// Package host is what the test does on the machine that it runs on: programs that run to their end, services
+// that run until they are stopped, and stages, each within a limit of time, of which people are told.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// Progress tells people what goes on and how long it has taken. Any goroutine may use it.
+type Progress struct {
+	mu    sync.Mutex
+	out   io.Writer
+	start time.Time
+}
+
+// NewProgress counts from now.
+func NewProgress(out io.Writer) *Progress { return &Progress{out: out, start: time.Now()} }
+
+// Say prints a line.
+func (p *Progress) Say(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.out, "[%4.0f s] %s\n", time.Since(p.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// Stage does one thing within a limit of time. It says so at the start, at the end, and every half minute
+// between.
+func (p *Progress) Stage(
+	ctx context.Context, name string, limit time.Duration, do func(context.Context) error,
+) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
+	defer cancel()
+	start := time.Now()
+	p.Say("%s", name)
+	done := make(chan error, 1)
+	go func() { done <- do(ctx) }()
+	ticker := time.NewTicker(30 * time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			p.Say("%s: %.0f s so far", name, time.Since(start).Seconds())
+			continue
+		case err := <-done:
+			if err != nil && ctx.Err() != nil {
+				err = errors.Join(context.Cause(ctx), err)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			p.Say("%s: done in %.1f s", name, time.Since(start).Seconds())
+			return nil
+		}
+	}
+}

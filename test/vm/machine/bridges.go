@@ -1,0 +1,33 @@
+package machine
+
+import (
+	"fmt"
+	"strings"
+)
+
+// bridges are what is below one root bus. Names are those within it.
+type bridges struct {
+	id     string
+	number int // ports with a slot have one of their own in the machine
+	args   []string
+}
+
+func (b *bridges) device(format string, args ...any) {
+	b.args = append(b.args, "-device", fmt.Sprintf(format, args...))
+}
+
+func (b *bridges) add(kind, name, bus string) {
+	slot := ""
+	if !strings.HasSuffix(kind, "upstream") {
+		b.number++
+		slot = fmt.Sprintf(",chassis=%d,slot=%d", b.number, b.number%32)
+	}
+	b.device("%s,id=%s%s,bus=%s%s%s", kind, b.id, name, b.id, bus, slot)
+}
+
+func (b *bridges) nic(n int, bus string) {
+	b.args = append(b.args, "-netdev", fmt.Sprintf("user,id=nic%d,restrict=on", n))
+	b.device("igb,netdev=nic%d,bus=%s%s,romfile=", n, b.id, bus)
+}
+
+func (b *bridges) gpu(bus string) { b.device("virtio-gpu-pci,bus=%s%s", b.id, bus) }

@@ -1,0 +1,61 @@
+package machine
+
+import "strconv"
+
+// Both machines have two sockets with the same switches.
+const (
+	sockets = 2
+	cores   = 2    // of a socket; more wait for each other, since the host has no more
+	memory  = 2560 // MiB; from 2816 on the firmware runs out of room for so many bridges below 4 GiB
+)
+
+// Shape is how a kind of server is built. Below every root bus there is one switch.
+type Shape struct {
+	Name      string
+	Server    string // of test/machines whose tree it has; "" for one of its own
+	Resource  string // of the GPUs
+	vendor    string // what the guest makes of its display devices: amd or nvidia
+	buses     []int  // root bus of every switch, the same number of them on each socket
+	perSwitch int    // GPUs, and as many NICs
+	below     func(b *bridges, n int)
+}
+
+// GPUs is how many it has, and as many NICs.
+func (s Shape) GPUs() int { return len(s.buses) * s.perSwitch }
+
+// MI300X has the tree of a server with eight MI300X, to the bus numbers: one GPU and one NIC share a switch,
+// each behind a switch further down, and the card brings two bridges of its own.
+var MI300X = Shape{
+	Name: "MI300X", Server: "oci-mi300x-derived", Resource: "amd.com/gpu", vendor: "amd",
+	buses: []int{0x07, 0x25, 0x3c, 0x53, 0x81, 0xa0, 0xb8, 0xd0}, perSwitch: 1,
+	below: func(b *bridges, n int) {
+		b.add("xio3130-downstream", "nicside", "switch")
+		b.add("xio3130-downstream", "gpuside", "switch")
+		b.add("x3130-upstream", "nicswitch", "nicside")
+		b.add("xio3130-downstream", "nicport", "nicswitch")
+		b.nic(n, "nicport")
+		b.add("x3130-upstream", "gpuswitch", "gpuside")
+		b.add("xio3130-downstream", "gpuport", "gpuswitch")
+		b.add("x3130-upstream", "card", "gpuport")
+		b.add("xio3130-downstream", "cardport", "card")
+		b.gpu("cardport")
+	},
+}
+
+// H100 has two GPUs and two NICs on each of four switches.
+var H100 = Shape{
+	Name: "H100", Resource: "nvidia.com/gpu", vendor: "nvidia",
+	buses: []int{0x15, 0x37, 0x95, 0xb7}, perSwitch: 2,
+	below: func(b *bridges, n int) {
+		for i := range 2 {
+			port := "nicport" + strconv.Itoa(i)
+			b.add("xio3130-downstream", port, "switch")
+			b.nic(2*n+i, port)
+		}
+		for i := range 2 {
+			port := "gpuport" + strconv.Itoa(i)
+			b.add("xio3130-downstream", port, "switch")
+			b.gpu(port)
+		}
+	},
+}

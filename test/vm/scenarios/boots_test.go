@@ -1,0 +1,39 @@
+package scenarios
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/test/vm/cluster"
+)
+
+// The options choose among the machines.
+func TestBoots(t *testing.T) {
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{}, "MI300X, 4 VFs per PF, 1 VFs per PF; H100, 2 VFs per PF"},
+		{Options{Machine: "h100"}, "H100, 2 VFs per PF"},
+		{Options{Machine: "mi300x", VFs: 1}, "MI300X, 1 VFs per PF"},
+		{Options{Machine: "h100", VFs: 1}, ""},
+		{Options{Short: true}, "MI300X, 4 VFs per PF"},
+	} {
+		var titles []string
+		for _, b := range boots(c.o) {
+			title := []string{b.Name}
+			for _, p := range b.phases {
+				title = append(title, fmt.Sprintf("%d VFs per PF", p.vfsPerPF))
+				n := cluster.Node{Shape: b.Shape, VFsPerPF: p.vfsPerPF}
+				if b.GPUs() != 8 || n.VFs() != 8*p.vfsPerPF {
+					t.Errorf("%s has %d GPUs and %d VFs", n.Title(), b.GPUs(), n.VFs())
+				}
+			}
+			titles = append(titles, strings.Join(title, ", "))
+		}
+		if got := strings.Join(titles, "; "); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.o, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package scenarios
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+
+	"github.com/tandem-k8s/tandem/test/vm/build"
+)
+
+// example applies the Job that README tells users to try last, waits until it has ended and reads what it printed, as a
+// user would. Its image is named as in their registry.
+func (t *tester) example(ctx context.Context, s setup, job string) error {
+	content, err := os.ReadFile(job)
+	if err != nil {
+		return err
+	}
+	manifest := strings.ReplaceAll(string(content), "image: tandem ", "image: "+build.Image+" ")
+	start := time.Now()
+	var printed string
+	var verified bool
+	late, err := t.unlessLate(ctx, s.source, job, func() (good bool, err error) {
+		printed, err = t.runJob(ctx, job, manifest)
+		verified = strings.Contains(printed, "\nverified: 4 GPUs, 4 VFs")
+		return verified, err
+	})
+	if err != nil {
+		return err
+	}
+	note := join(lastLine(printed), lateNote(late))
+	r := Row{Setup: t.title(s), Scenario: job, took: time.Since(start), note: note}
+	if !verified {
+		r.Problem = "the Job is not verified"
+	}
+	t.add(r)
+	return nil
+}
+
+// runJob returns what the Job printed, and removes it.
+func (t *tester) runJob(ctx context.Context, file, manifest string) (string, error) {
+	if _, err := t.node.Kubectl(ctx, manifest, "apply", "-f", "-"); err != nil {
+		return "", err
+	}
+	err := t.node.Follow(ctx, func(output io.Reader) error {
+		for decoder := json.NewDecoder(output); ; {
+			var job batchv1.Job
+			if err := decoder.Decode(&job); err != nil || job.Status.Succeeded+job.Status.Failed > 0 {
+				return err
+			}
+		}
+	}, "get", "--watch", "-f", file, "-o", "json")
+	if err != nil {
+		return "", fmt.Errorf("wait for the Job of %s: %w", file, err)
+	}
+	printed, err := t.node.Kubectl(ctx, "", "logs", "--selector=batch.kubernetes.io/job-name", "--tail=-1")
+	_, gone := t.node.Kubectl(ctx, "", "delete", "-f", file, "--cascade=foreground")
+	return printed, errors.Join(err, gone)
+}

@@ -1,0 +1,203 @@
+// Package scenarios is what is tried on machines of a cluster: pods, faults, installations, and a new user's
+// way through README.
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tandem-k8s/tandem/test/vm/build"
+	"github.com/tandem-k8s/tandem/test/vm/cluster"
+	"github.com/tandem-k8s/tandem/test/vm/machine"
+)
+
+// Run tries all that the options ask for, and says where that is not as it should be. What is found goes to
+// report as it is found: all rows so far.
+func Run(ctx context.Context, c *build.Cache, o Options, report func([]Row) error) error {
+	all := boots(o)
+	if len(all) == 0 {
+		return fmt.Errorf("there is no machine %q with %d VFs per PF", o.Machine, o.VFs)
+	}
+	var k *cluster.Cluster
+	err := c.Stage(ctx, "control plane", 5*time.Minute, func(ctx context.Context) (err error) {
+		k, err = cluster.Start(ctx, c)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer k.Stop()
+	t := &tester{Cache: c, report: report}
+	for _, b := range all {
+		if err = t.boot(ctx, k, b, o.Admissions); err != nil {
+			break
+		}
+	}
+	return errors.Join(err, t.failed())
+}
+
+// boot goes through all that is to be tried on one machine.
+func (t *tester) boot(ctx context.Context, k *cluster.Cluster, b boot, admissions int) error {
+	settings := machine.Settings{VFsPerPF: b.phases[0].vfsPerPF, PlainKubelet: b.plain}
+	t.node = &cluster.Node{Cluster: k, Shape: b.Shape, VFsPerPF: settings.VFsPerPF}
+	folder := t.Path("run/" + b.Name)
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return err
+	}
+	err := t.Stage(ctx, "power on: "+t.node.Title(), 20*time.Minute, func(ctx context.Context) (err error) {
+		t.node.VM, err = machine.PowerOn(ctx, t.Cache, b.Shape, settings, folder)
+		return err
+	})
+	if t.node.VM != nil {
+		defer t.node.VM.Stop()
+	}
+	if err != nil {
+		return err
+	}
+	defer t.node.Collect(folder)
+	if b.Server != "" {
+		if err := t.compareTree(ctx, b.Server); err != nil {
+			return err
+		}
+	}
+	if err := t.walkThrough(ctx, b, "begin"); err != nil {
+		return err
+	}
+	for i := range b.phases {
+		if err := t.phase(ctx, b, b.phases[i:], admissions); err != nil {
+			return err
+		}
+	}
+	if err := t.walkThrough(ctx, b, "end"); err != nil {
+		return err
+	}
+	// The next machine is another node of the same name.
+	for _, args := range [][]string{
+		{"delete", "-k", "test/vm/deploy/" + b.deploy, "--wait=false"}, {"delete", "node", cluster.NodeName},
+	} {
+		if _, err := k.Kubectl(ctx, "", args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareTree adds a row on whether the machine's GPUs and NICs are where those of the recorded server are: at the same
+// addresses, below the same bridges, on the same NUMA nodes.
+func (t *tester) compareTree(ctx context.Context, server string) error {
+	start := time.Now()
+	got, err := t.node.Places(ctx)
+	if err != nil {
+		return err
+	}
+	want, err := machine.ServerPlaces(server)
+	if err != nil {
+		return err
+	}
+	r := Row{
+		Setup: t.node.Title(), Scenario: "the tree is that of " + server,
+		took: time.Since(start), note: fmt.Sprintf("%d GPUs and NICs", len(got)),
+	}
+	if !slices.Equal(got, want) {
+		r.Problem = fmt.Sprintf("there are %s, want %s", strings.Join(got, "; "), strings.Join(want, "; "))
+	}
+	t.add(r)
+	return nil
+}
+
+// phase goes through the set-ups of the first of the phases that are left, and starts the node again for the
+// next one, if there is one.
+func (t *tester) phase(ctx context.Context, b boot, left []phase, admissions int) error {
+	p := left[0]
+	for _, s := range p.setups {
+		if err := t.setup(ctx, s); err != nil {
+			return err
+		}
+	}
+	last := p.setups[len(p.setups)-1]
+	if err := t.more(ctx, b, p, last, admissions); err != nil {
+		return err
+	}
+	if len(left) == 1 {
+		return nil
+	}
+	vfsPerPF := left[1].vfsPerPF
+	name := fmt.Sprintf("node reboot, with %d VFs per PF from then on", vfsPerPF)
+	return t.Stage(ctx, name, 15*time.Minute, func(ctx context.Context) error {
+		return t.restart(ctx, last, vfsPerPF)
+	})
+}
+
+// walkThrough is for the machine whose owner has only begun.
+func (t *tester) walkThrough(ctx context.Context, b boot, part string) error {
+	if !b.plain {
+		return nil
+	}
+	return t.Stage(ctx, "README, "+part, 20*time.Minute, func(ctx context.Context) error { return t.walk(ctx, part) })
+}
+
+// setup goes through the scenarios of one set-up.
+func (t *tester) setup(ctx context.Context, s setup) error {
+	if err := t.Stage(ctx, "install: "+t.title(s), 10*time.Minute, func(ctx context.Context) error {
+		return t.node.Install(ctx, s.deploy)
+	}); err != nil {
+		return err
+	}
+	gone := func() error { return nil } // waits until the pod of the scenario before has gone, while the next one comes
+	for _, c := range s.scenarios {
+		if err := t.Stage(ctx, c.name, 15*time.Minute, func(stage context.Context) error {
+			name, err := t.try(stage, s, c)
+			err = errors.Join(err, gone())
+			gone = t.removing(ctx, name)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if err := gone(); err != nil {
+		return err
+	}
+	if s.source != "" {
+		if err := t.told(ctx, s); err != nil {
+			return err
+		}
+	}
+	return t.agreed(ctx, s, "after the scenarios")
+}
+
+// more is what the last set-up of a phase goes through beside its scenarios.
+func (t *tester) more(ctx context.Context, b boot, p phase, s setup, admissions int) error {
+	type step struct {
+		name  string
+		limit time.Duration
+		do    func(context.Context) error
+	}
+	var steps []step
+	if b.example {
+		example := func(ctx context.Context) error { return t.example(ctx, s, b.job) }
+		steps = append(steps, step{b.job, 10 * time.Minute, example})
+	}
+	if p.thorough {
+		steps = append(steps,
+			step{"faults", time.Hour, func(ctx context.Context) error { return t.suffer(ctx, s, faults...) }},
+			step{"random admissions", time.Hour, func(ctx context.Context) error {
+				return t.random(ctx, s, admissions)
+			}},
+			step{"the stock plugins, and back", 10 * time.Minute, func(ctx context.Context) error { return t.swap(ctx, s) }},
+			step{"a fault that lasts", 10 * time.Minute, func(ctx context.Context) error { return t.suffer(ctx, s, lostVF) }})
+	}
+	if p.multus {
+		steps = append(steps, step{"Multus", 10 * time.Minute, func(ctx context.Context) error { return t.multus(ctx, s) }})
+	}
+	for _, step := range steps {
+		if err := t.Stage(ctx, step.name, step.limit, step.do); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package scenarios
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/test/vm/cluster"
+)
+
+// scenario is a pod, and what has to become of it.
+type scenario struct {
+	name     string
+	asks     []cluster.Ask
+	networks string // of Multus, "" for none
+	refused  string // the kubelet's reason; "" where it has to be admitted
+	limit    string // why pairs may be far from each other all the same; "" where they may not
+}
+
+func (c scenario) pod(name string) cluster.Pod {
+	return cluster.Pod{Name: name, Asks: c.asks, Networks: c.networks}
+}
+
+// setup is a way to run the node.
+type setup struct {
+	name      string
+	deploy    string // a folder below deploy
+	tandem    bool   // every pair has to be on one switch
+	pairsFile bool   // containers have a pairs.json
+	source    string // that has to tell what containers want, "" for whichever does
+	scenarios []scenario
+}
+
+const topologyAffinity = "TopologyAffinityError"
+
+func pair(n int) scenario {
+	a := cluster.Ask{GPUs: n, VFs: n}
+	return scenario{name: a.String(), asks: []cluster.Ask{a}}
+}
+
+// refusedPair is one that the kubelet refuses even on an empty node.
+func refusedPair(n int) scenario {
+	s := pair(n)
+	s.refused = topologyAffinity
+	return s
+}
+
+var kinds = []scenario{
+	{name: "4 GPUs", asks: []cluster.Ask{{GPUs: 4}}},
+	{name: "4 VFs", asks: []cluster.Ask{{VFs: 4}}},
+	{name: "Guaranteed, 1 CPU and 2+2", asks: []cluster.Ask{{GPUs: 2, VFs: 2, CPUs: 1}}},
+}
+
+// telling are those of which it helps to know the whole request.
+var telling = []scenario{
+	{name: "two containers, 2+2 and 1+1", asks: []cluster.Ask{{GPUs: 2, VFs: 2}, {GPUs: 1, VFs: 1}}},
+	{
+		name: "init container 2+2, then 2+2",
+		asks: []cluster.Ask{{GPUs: 2, VFs: 2, Init: true}, {GPUs: 2, VFs: 2}},
+	},
+	// CPU 0 is the system's, so that these two are on the second socket, and GPUs with them. A VF without a NUMA hint
+	// that is asked for before the GPU is chosen where GPUs alone would go: on the first.
+	{
+		name: "Guaranteed, 2 CPUs and 2+2", asks: []cluster.Ask{{GPUs: 2, VFs: 2, CPUs: 2}},
+		limit: "Tandem does not foresee which socket has the CPUs",
+	},
+}
+
+// judge says what is wrong with an outcome, "" for nothing.
+func judge(s setup, c scenario, o *cluster.Outcome) string {
+	switch {
+	case o.Reason != c.refused:
+		return fmt.Sprintf("refused for %q, want %q", o.Reason, c.refused)
+	case o.Reason != "":
+		return ""
+	}
+	for i, a := range c.asks {
+		v := o.Containers[i]
+		switch {
+		case len(v.GPUs) != a.GPUs || len(v.VFs) != a.VFs:
+			return fmt.Sprintf("container %d saw %d GPUs and %d VFs", i, len(v.GPUs), len(v.VFs))
+		case !s.tandem || c.limit != "":
+		case v.Pairs() != min(a.GPUs, a.VFs):
+			return fmt.Sprintf("container %d has %d of %d pairs on one switch", i, v.Pairs(), min(a.GPUs, a.VFs))
+		case !v.Verified:
+			return fmt.Sprintf("container %d: %s", i, v.Verdict)
+		case s.pairsFile && !strings.Contains(v.Verdict, "pairs.json agrees"):
+			return fmt.Sprintf("container %d has no pairs.json that agrees: %s", i, v.Verdict)
+		}
+	}
+	return ""
+}

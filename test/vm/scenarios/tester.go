@@ -1,0 +1,97 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tandem-k8s/tandem/test/vm/build"
+	"github.com/tandem-k8s/tandem/test/vm/cluster"
+)
+
+// tester goes through the machines and keeps what it found.
+type tester struct {
+	*build.Cache
+	report func([]Row) error // of all rows so far
+	node   *cluster.Node
+	rows   []Row
+	pods   atomic.Int64 // created so far
+}
+
+func (t *tester) podName() string { return fmt.Sprintf("pod-%d", t.pods.Add(1)) }
+
+func (t *tester) add(r Row) {
+	t.rows = append(t.rows, r)
+	verdict := "as it should be"
+	if r.Problem != "" {
+		verdict = "PROBLEM: " + r.Problem
+	}
+	words := []string{r.Scenario + ":", r.Kubelet(), r.Pairs(), r.note}
+	words = slices.DeleteFunc(words, func(s string) bool { return s == "" })
+	t.Say("  %s, %s", strings.Join(words, " "), verdict)
+	if err := t.report(t.rows); err != nil {
+		t.Say("  write the result: %v", err)
+	}
+}
+
+// failed counts what is not as it should be.
+func (t *tester) failed() error {
+	failures := 0
+	for _, r := range t.rows {
+		if r.Problem != "" {
+			failures++
+		}
+	}
+	if failures > 0 {
+		return fmt.Errorf("%d of %d results are not as they should be", failures, len(t.rows))
+	}
+	return nil
+}
+
+func (t *tester) title(s setup) string { return t.node.Title() + ": " + s.name }
+
+// removing begins to remove a pod, and returns what waits until it is gone.
+func (t *tester) removing(ctx context.Context, name string) (wait func() error) {
+	done := make(chan error, 1)
+	go func() { done <- t.node.Remove(ctx, name) }()
+	return func() error { return <-done }
+}
+
+// told adds a row on which sources told who asks when a plugin was asked: the set-up's most times. One that is late is passed over for the
+// next one, and an emulated machine is slow.
+func (t *tester) told(ctx context.Context, s setup) error {
+	start := time.Now()
+	count, err := t.node.Decisions(ctx)
+	if err != nil {
+		return err
+	}
+	all := 0
+	var notes []string
+	for _, source := range slices.Sorted(maps.Keys(count)) {
+		all += count[source]
+		notes = append(notes, fmt.Sprintf("%s: %d", source, count[source]))
+	}
+	took := time.Since(start)
+	r := Row{Setup: t.title(s), Scenario: "sources of decisions", took: took, note: strings.Join(notes, ", ")}
+	if 2*count[s.source] <= all {
+		r.Problem = "most were made without what the " + s.source + " knows"
+	}
+	t.add(r)
+	return nil
+}
+
+// agreed adds a row on whether the kubelet, the ledger and the API server say the same.
+func (t *tester) agreed(ctx context.Context, s setup, when string) error {
+	start := time.Now()
+	r := Row{Setup: t.title(s), Scenario: "PodResources, node status and ledger " + when, note: "agree"}
+	if err := t.node.Agree(ctx); err != nil {
+		r.note, r.Problem = "", err.Error()
+	}
+	r.took = time.Since(start)
+	t.add(r)
+	return ctx.Err()
+}

@@ -1,0 +1,62 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/test/vm/build"
+	"github.com/tandem-k8s/tandem/test/vm/host"
+)
+
+// userFolder is where the user's copy of the repository is.
+const userFolder = "run/user"
+
+// asUser runs a shell's script where a user has kubectl and helm, and deployments.
+func (t *tester) asUser(ctx context.Context, script string) (string, error) {
+	cmd := host.InFolder(t.Path(userFolder), "sh", "-c", script)
+	cmd.Env = []string{
+		"PATH=" + t.Path("kubernetes") + ":" + t.Path("user") + ":" + os.Getenv("PATH"),
+		"KUBECONFIG=" + t.Path("run/admin"), "HOME=" + t.Path(userFolder),
+	}
+	output, err := host.Run(ctx, cmd)
+	return string(output), err
+}
+
+// layOutUser copies what a user works with, with the image's name put in where README and the files say so.
+func (t *tester) layOutUser() error {
+	name, tag, _ := strings.Cut(build.Image, ":")
+	own := strings.NewReplacer(
+		"newName: tandem\n", "newName: "+name+"\n",
+		"newTag: latest\n", "newTag: "+tag+"\n",
+		"image: tandem #", "image: "+build.Image+" #",
+	)
+	return errors.Join(
+		copyTree("deployments", t.Path(userFolder, "deployments"), own),
+		copyTree(t.Path("user/crds"), t.Path(userFolder, "crds"), strings.NewReplacer()),
+	)
+}
+
+func copyTree(from, to string, edit *strings.Replacer) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, strings.TrimPrefix(path, from))
+		if entry.IsDir() {
+			return os.MkdirAll(target, 0o755)
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, []byte(edit.Replace(string(content))), info.Mode())
+	})
+}

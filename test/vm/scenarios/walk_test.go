@@ -1,0 +1,69 @@
+package scenarios
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/test/docs"
+)
+
+// TestWalkIsREADME: what the walk says is README's stands there, and of what README tells to do to a cluster the walk leaves nothing out.
+func TestWalkIsREADME(t *testing.T) {
+	t.Parallel()
+	all, err := docs.All("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := parseWalk(walkText)
+	if err != nil || len(parts["begin"]) == 0 || len(parts["end"]) == 0 {
+		t.Fatalf("walk.txt has the parts %v: %v", parts, err)
+	}
+	walked := map[string]bool{}
+	for _, part := range parts {
+		for _, step := range slices.Concat(part...) {
+			if step.marker != documented {
+				continue
+			}
+			for _, c := range docs.Parse(step.command) {
+				walked[line(c)] = true
+			}
+		}
+	}
+	told := map[string]bool{}
+	for _, c := range all {
+		if !strings.HasPrefix(c.Where, "README.md:") {
+			continue
+		}
+		told[line(c)] = true
+		if c.Program != "make" && !strings.HasPrefix(c.Program, "tandem") && !walked[line(c)] {
+			t.Errorf("%s: walk.txt leaves it out", c)
+		}
+	}
+	for command := range walked {
+		if !told[command] {
+			t.Errorf("walk.txt says that README has %q", command)
+		}
+	}
+}
+
+func line(c docs.Command) string { return c.Program + " " + strings.Join(c.Args, " ") }
+
+func TestParseWalk(t *testing.T) {
+	t.Parallel()
+	for _, wrong := range []string{"$ before a part\n", "== a\n  exit 1\n", "== a\n$ x\n  exit one\n", "== a\n? x\n", "== a\n$x\n"} {
+		if got, err := parseWalk(wrong); err == nil {
+			t.Errorf("%q: %v", wrong, got)
+		}
+	}
+	got, err := parseWalk("# text\n== a\n\n$ x\n  exit 3\n  y\n+ z\n\n@ v\n== b\n")
+	if err != nil || len(got) != 1 || len(got["a"]) != 2 || len(got["a"][0]) != 2 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if x := got["a"][0][0]; x.marker != documented || x.command != "x" || x.exit != 3 || !slices.Equal(x.prints, []string{"y"}) {
+		t.Errorf("the first is %v", x)
+	}
+	if v := got["a"][1][0]; v.marker != onNode || v.command != "v" {
+		t.Errorf("the last is %v", v)
+	}
+}
