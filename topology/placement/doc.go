@@ -55,37 +55,16 @@
 //	3 GPUs + 3 VFs   two pairs are PIX; 0000:46 gets the other VF of 0000:0c, over the root complexes (NODE)
 //
 // A choice of GPUs first, of whatever kind, fails here: GPUs that are near each other or low are not those with VFs.
-//
-// # How the best is found
-//
-// The PCI tree is reduced to the places where the devices of the request can meet: cards, groups (what hangs on one switch), bridges, root
-// complexes, NUMA nodes. On a tree it is best to make every pair as low as possible, so how many pairs are made
-// below a place depends on how many GPUs and VFs are taken below it, and not on which. A table per place therefore holds the
-// cheapest way for each number of GPUs, VFs and extras (devices with one partner more), and tables of neighbouring places combine
-// into that of the place above. All criteria but the last are sums over places, the fourth where links follow the tree: none, from
-// all to all, or within places. VF indices are looked at last, when it is known how many VFs each PF gives: taking index after index, each
-// from all PFs that can give it, is best. To keep tables small, solutions with the fewest conceivable pairs beyond PIX are looked for first.
-// Large tables are combined row by row, a row having as many GPUs throughout. Where each further VF costs no less than the one before, as
-// it does on one switch, the next VF comes from where it costs less: two such rows are combined in one walk, and one such with any other
-// in n log n comparisons.
-//
-// Where links follow no order of the tree (a cube mesh, MI250), criterion 4 depends on the very set. Then the sets are gone through, with
-// the nearest conceivable completion as a bound and the pairs solved for those that pass.
-//
-// # Several resources
-//
-// GPUs, or VFs, of several resources (partitions of several kinds, VFs of several rails or pools) count as GPUs and VFs alike in all of
-// the above: what hangs on a switch, what a PF gives and what is left are sums over the resources. But from each resource as many are taken as
-// are asked of it. So the tables are kept for each number of devices of every resource, not for their sum alone, and the VFs that a group
-// can give for each such number are found first, PF by PF. A part of the tree has to give at least what the rest does not have. That keeps
-// the tables small in the common case, a rail with one VF of each PF: every part gives the VFs that only it has.
+// How the best is found is told in the package solver.
 //
 // # Bounds
 //
-// The answer is the best there is, and [Choice.Optimal] says so, unless that takes more than maxSteps steps, or there are more than
-// maxCards cards with irregular links. Requests of any size on 8 GPUs and 64 VFs, 16 GPUs and 128 VFs, or 64 partitions and 64 VFs lie
-// within, as do up to 256 of each on 1024 GPUs and 8192 VFs. With irregular links the halves of a request on more than 8 GPUs must not
-// be too unequal. Several resources lie within where few places have any of a resource, or few devices of each are asked for.
+// The answer is the best there is, and [Choice.Optimal] says so, unless that takes more than
+// [solver.MaxSteps] steps, or there are more than [solver.MaxCards] cards with irregular links. Requests of
+// any size on 8 GPUs and 64 VFs, 16 GPUs and 128 VFs, or 64 partitions and 64 VFs lie within, as do up to 256
+// of each on 1024 GPUs and 8192 VFs. With irregular links the halves of a request on more than 8 GPUs must
+// not be too unequal. Several resources lie within where few places have any of a resource, or few devices of
+// each are asked for.
 //
 // Past the bounds the answer is well formed but not proven: extras follow the VFs
 // instead of being tried in all numbers, in the last resort switches are filled one after the other, and of irregular links as many

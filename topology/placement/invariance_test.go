@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
 // forRandomRequests calls f with made-up machines and requests.
@@ -158,8 +159,8 @@ func TestOneMoreDeviceIsNoWorse(t *testing.T) {
 // TestRowsMakeNoDifference combines all tables row by row, and none.
 func TestRowsMakeNoDifference(t *testing.T) {
 	forRandomRequests(t, 150, func(t *testing.T, _ *rand.Rand, _ *world, tree *topology.Tree, q Request) {
-		rows, err := choose(tree, q, effort{maxSteps, 0})
-		pairs, err2 := choose(tree, q, effort{maxSteps, math.MaxInt})
+		rows, err := choose(tree, q, solver.Effort{Steps: solver.MaxSteps})
+		pairs, err2 := choose(tree, q, solver.Effort{Steps: solver.MaxSteps, Rows: math.MaxInt})
 		if err != nil || err2 != nil || rows.Optimal && pairs.Optimal && !equalChoices(rows, pairs) {
 			t.Errorf("got %+v, %v by rows, %+v, %v without", rows, err, pairs, err2)
 		}
@@ -176,8 +177,8 @@ func TestBeyondTheBounds(t *testing.T) {
 		value := o.judge(want.GPUs, want.VFs, want.Pairs)
 		most += value.levels[topology.PIX]
 		for steps := range least {
-			got := chooseWithin(t, tree, q, effort{steps, manyPairs})
-			chooseWithin(t, tree, q, effort{steps, 0})
+			got := chooseWithin(t, tree, q, solver.Effort{Steps: steps, Rows: solver.ManyPairs})
+			chooseWithin(t, tree, q, solver.Effort{Steps: steps})
 			v := o.judge(got.GPUs, got.VFs, got.Pairs)
 			if v.compare(value) < 0 || got.Optimal && v.compare(value) != 0 {
 				t.Errorf("%d steps: got %+v, best is %+v", steps, v, value)
@@ -194,7 +195,7 @@ func TestBeyondTheBounds(t *testing.T) {
 }
 
 // chooseWithin chooses with less effort; the answer is well formed all the same.
-func chooseWithin(t *testing.T, tree *topology.Tree, q Request, e effort) Choice {
+func chooseWithin(t *testing.T, tree *topology.Tree, q Request, e solver.Effort) Choice {
 	t.Helper()
 	got, err := choose(tree, q, e)
 	if err != nil || !wellFormed(t, q, got) {

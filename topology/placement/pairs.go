@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
 // unit is one of the pairs that a device takes part in.
@@ -15,31 +16,32 @@ type unit struct {
 
 // matcher makes the pairs of what is marked.
 type matcher struct {
-	*shares
+	*solver.Shares
+	places     *places
 	pairs      []Pair
 	redirected int      // of pairs
 	gpus, vfs  []unit   // without a partner so far
 	devices    []Device // for listing those of a group
 }
 
-func newMatcher(s *shares) *matcher {
+func newMatcher(p *places, s *solver.Shares) *matcher {
 	return &matcher{
-		shares: s, pairs: make([]Pair, 0, s.pairs), gpus: make([]unit, 0, s.pairs), vfs: make([]unit, 0, s.pairs),
-		devices: make([]Device, 0, s.pairs),
+		Shares: s, places: p, pairs: make([]Pair, 0, s.Pairs), gpus: make([]unit, 0, s.Pairs),
+		vfs: make([]unit, 0, s.Pairs), devices: make([]Device, 0, s.Pairs),
 	}
 }
 
 // match makes the pairs below a place: as many as possible at every place, from the groups up, each device's first pair before any
 // second one, the lowest GPU with the lowest VF. What finds no partner below stays.
-func (m *matcher) match(n *place) {
+func (m *matcher) match(n *solver.Place) {
 	fromGPUs, fromVFs := len(m.gpus), len(m.vfs)
-	if n.kind == groupPlace {
-		m.devices = n.takenGPUs(m.devices[:0])
-		m.gpus = inTurns(m.gpus, m.devices, m.perGPU, n.chosen.extras*min(m.gpuExtra, 1))
-		m.devices = n.takenVFs(m.devices[:0])
-		m.vfs = inTurns(m.vfs, m.devices, m.perVF, n.chosen.extras*min(m.vfExtra, 1))
+	if n.Kind == solver.Group {
+		m.devices = m.places.takenGPUs(n, m.devices[:0])
+		m.gpus = inTurns(m.gpus, m.devices, m.PerGPU, n.Chosen.Extras*min(m.GPUExtra, 1))
+		m.devices = m.places.takenVFs(n, m.devices[:0])
+		m.vfs = inTurns(m.vfs, m.devices, m.PerVF, n.Chosen.Extras*min(m.VFExtra, 1))
 	} else {
-		for _, child := range n.children {
+		for _, child := range n.Children {
 			m.match(child)
 		}
 	}
@@ -47,7 +49,7 @@ func (m *matcher) match(n *place) {
 	slices.SortFunc(gpus, compareUnits)
 	slices.SortFunc(vfs, compareUnits)
 	made := min(len(gpus), len(vfs))
-	m.redirected += made * int(n.redirect)
+	m.redirected += made * int(n.Redirect)
 	for i := range made {
 		m.pairs = append(m.pairs, Pair{GPU: gpus[i].device, VF: vfs[i].device})
 	}
@@ -77,63 +79,29 @@ func inTurns(units []unit, devices []Device, each, extras int) []unit {
 }
 
 // takenGPUs appends the GPUs that are marked below a place.
-func (n *place) takenGPUs(taken []Device) []Device {
-	for _, child := range n.children {
-		taken = child.takenGPUs(taken)
+func (p *places) takenGPUs(n *solver.Place, taken []Device) []Device {
+	for _, child := range n.Children {
+		taken = p.takenGPUs(child, taken)
 	}
-	return appendTaken(taken, n.pools)
+	return p.appendTaken(taken, n.Pools)
 }
 
 // takenVFs appends the VFs that are marked below a place.
-func (n *place) takenVFs(taken []Device) []Device {
-	for _, child := range n.children {
-		taken = child.takenVFs(taken)
+func (p *places) takenVFs(n *solver.Place, taken []Device) []Device {
+	for _, child := range n.Children {
+		taken = p.takenVFs(child, taken)
 	}
-	for _, f := range n.pfs {
-		taken = appendTaken(taken, f.pools)
-	}
-	return taken
-}
-
-func appendTaken(taken []Device, pools []pool) []Device {
-	for i := range pools {
-		taken = append(taken, pools[i].devices[:pools[i].taken]...)
+	for _, f := range n.PFs {
+		taken = p.appendTaken(taken, f.Pools)
 	}
 	return taken
 }
 
-// countTaken counts the devices that are marked in every pool below a place.
-func (s *solver) countTaken(n *place) {
-	for _, child := range n.children {
-		s.countTaken(child)
+func (p *places) appendTaken(taken []Device, pools []solver.Pool) []Device {
+	for _, l := range pools {
+		taken = append(taken, p.devices[l.Number][:l.Taken]...)
 	}
-	switch n.kind {
-	case cardPlace:
-		if s.mixing.gpus {
-			s.mixing.takeGPUs(n)
-		} else {
-			n.pools[0].taken = n.chosen.gpus
-		}
-	case groupPlace:
-		if s.mixing.vfs {
-			s.mixing.takeVFs(n)
-		} else {
-			n.takeVFs()
-		}
-	}
-}
-
-// takeVFs counts the VFs that are marked of the PFs of a group.
-func (n *place) takeVFs() {
-	for _, f := range n.pfs {
-		f.taken = f.held
-	}
-	for _, i := range n.fill[:n.chosen.vfs-n.vfs.held] {
-		n.pfs[i].taken++
-	}
-	for _, f := range n.pfs {
-		f.pools[0].taken = f.taken
-	}
+	return taken
 }
 
 // inOrder sorts pairs as Choose promises, and the VFs as they come in the pairs.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
 // Device is something to place: a GPU, a partition of one, or a VF.
@@ -56,17 +57,11 @@ type Choice struct {
 // With more VFs than GPUs the others follow round by round, in the order of the GPUs they serve; with fewer, a VF stands where the first
 // of its GPUs puts it. Pairs are in the same order.
 func Choose(t *topology.Tree, r Request) (Choice, error) {
-	return choose(t, r, effort{maxSteps, manyPairs})
-}
-
-// effort is how much work goes into a choice, and where.
-type effort struct {
-	steps int // at most, for each attempt
-	rows  int // tables that make more pairs of entries than this are combined row by row
+	return choose(t, r, solver.Effort{Steps: solver.MaxSteps, Rows: solver.ManyPairs})
 }
 
 // choose is Choose with some effort.
-func choose(t *topology.Tree, r Request, e effort) (Choice, error) {
+func choose(t *topology.Tree, r Request, e solver.Effort) (Choice, error) {
 	a, err := prepare(t, r, e)
 	if err != nil {
 		return Choice{}, err
@@ -83,11 +78,11 @@ type attempt struct {
 	gpus, vfs side
 	links     []topology.Link
 	places    *places
-	solver    solver
+	solver    solver.Solver
 }
 
 // prepare puts the devices of a request in their places.
-func prepare(t *topology.Tree, r Request, e effort) (*attempt, error) {
+func prepare(t *topology.Tree, r Request, e solver.Effort) (*attempt, error) {
 	gpus, err := ready(r.GPUs, r.Spare.GPUs, r.Taken.GPUs, "GPUs")
 	if err != nil {
 		return nil, err
@@ -101,42 +96,33 @@ func prepare(t *topology.Tree, r Request, e effort) (*attempt, error) {
 	}
 	p := newPlaces(t, len(gpus.devices)+len(vfs.devices))
 	p.addAll(&gpus, &vfs)
-	s := solver{
-		shares: newShares(gpus.count, vfs.count), root: p.root, most: e.steps, manyPairs: e.rows,
-		entries: make([]entry, 0, 256), costs: make([]cost, 0, 64), scratch: make([]priced, 0, 32),
-	}
+	s := solver.New(p.root, solver.NewShares(gpus.count, vfs.count), e)
 	return &attempt{gpus: gpus, vfs: vfs, links: r.Links, places: p, solver: s}, nil
 }
 
 // mark finds what to choose and marks it in the places. It reports whether that is proven the best, and whether there was room and time
 // to find anything.
 func (a *attempt) mark() (optimal, ok bool) {
-	s, p := &a.solver, a.places
-	if s.gpus+s.vfs == 0 {
+	if a.solver.GPUs+a.solver.VFs == 0 {
 		return true, true
 	}
-	if !s.mix(&a.gpus, &a.vfs) {
-		return false, false
+	optimal, ok = a.solver.Solve(a.gpus.resources(), a.vfs.resources(), a.places.links(a.links))
+	if ok {
+		a.places.alignRails()
 	}
-	cards, irregular := p.measure(a.links)
-	if optimal, ok = s.run(); !ok {
-		return false, false
-	}
-	if irregular != nil {
-		optimal = s.refine(cards, irregular) && optimal
-	}
-	s.countTaken(s.root)
-	p.alignRails()
-	return optimal, true
+	return optimal, ok
 }
 
 // marked lists what is marked, in the order of the tree.
 func (a *attempt) marked() Devices {
-	s := &a.solver
-	if s.root == nil {
+	s, p := &a.solver, a.places
+	if p.root == nil {
 		return Devices{}
 	}
-	return Devices{GPUs: s.root.takenGPUs(make([]Device, 0, s.gpus)), VFs: s.root.takenVFs(make([]Device, 0, s.vfs))}
+	return Devices{
+		GPUs: p.takenGPUs(p.root, make([]Device, 0, s.GPUs)),
+		VFs:  p.takenVFs(p.root, make([]Device, 0, s.VFs)),
+	}
 }
 
 // choice lays out what is marked.
@@ -147,12 +133,12 @@ func (a *attempt) choice(optimal bool) Choice {
 	slices.SortFunc(c.GPUs, compareDevices)
 	slices.SortFunc(c.VFs, compareDevices)
 	redirected := 0
-	if s.pairs > 0 {
-		m := newMatcher(&s.shares)
-		m.match(s.root)
+	if s.Pairs > 0 {
+		m := newMatcher(p, &s.Shares)
+		m.match(p.root)
 		c.Pairs, redirected = m.pairs, m.redirected
 		inOrder(p.tree, c.Pairs, c.VFs)
 	}
-	c.Reason = c.reason(&s.shares, p, redirected)
+	c.Reason = c.reason(&s.Shares, p, redirected)
 	return c
 }

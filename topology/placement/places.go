@@ -1,118 +1,152 @@
 package placement
 
-import "github.com/tandem-k8s/tandem/topology"
-
-type kind uint8
-
-// The kinds of place, from the leaves up.
-const (
-	cardPlace    kind = iota // GPUs or partitions that share a slot
-	groupPlace               // what hangs on one switch: the cards and PFs whose lowest shared bridge is the same, or is none
-	bridgePlace              // a bridge with groups and further bridges below it
-	complexPlace             // a root complex
-	nodePlace                // a NUMA node
-	systemPlace              // all NUMA nodes
-	worldPlace               // the system and whatever cannot be told where it is
+import (
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// levelOf is the level of two devices that meet at a place of this kind.
-var levelOf = [...]topology.Level{
-	cardPlace: topology.PIX, groupPlace: topology.PIX, bridgePlace: topology.PXB, complexPlace: topology.PHB,
-	nodePlace: topology.NODE, systemPlace: topology.SYS, worldPlace: topology.UNK,
+// places builds the tree of places, and knows which devices are where.
+type places struct {
+	tree      *topology.Tree
+	nodes     int           // NUMA nodes of the machine
+	root      *solver.Place // when the tree is built; nil where nothing can be chosen
+	world     *spot
+	system    *spot
+	numa      []numaNode
+	complexes []rootComplex
+	sites     map[topology.Address]*site
+	pfs       []*port
+	all       []*spot    // in the order of making; those with nothing to choose too
+	devices   [][]Device // of every pool, by its number, held ones first
+	above     []topology.Address
+
+	spotPool  arena[spot]
+	poolPool  arena[solver.Pool]
+	sitePool  arena[site]
+	portPool  arena[port]
+	fills     arena[int32]
+	fillCosts arena[solver.FillCost]
 }
 
-// place is a node of the tree of places: the PCI tree of the node, reduced to where the devices of a request can meet.
-// Two devices are as far apart as the level of the place where their paths to the root meet says.
-type place struct {
-	kind     kind
-	level    topology.Level // of two devices that meet here
-	depth    int            // shared bridges above and including this place
-	redirect int64          // what of a pair made here counts as redirected: 1, or 0
-	near     int64          // locality of two GPUs that meet here
-	links    int            // direct links between GPUs that meet here
-	link     int64          // how near such a link makes them
-	number   int            // in the order of making
-	parent   *place
-	direct   *place // of a bridge or root complex: the group that hangs on it directly
-	below    int    // children, before they are listed
-	children []*place
-	first    topology.Address // lowest address of a device that may be chosen here
-
-	content
-	pools     []pool     // of a card
-	pfs       []*pf      // of a group
-	fill      []int32    // of a group: the PF that the next VF comes from, as an index of pfs
-	fillCosts []fillCost // of a group: what the held and the first 0, 1, 2 … further VFs cost
-	*mixed               // where there are several resources of a kind
-
-	cardLow, cardHigh int // the cards below, as numbers in the order of the tree
-	fixedGPUs         int // of a card or group: how many GPUs it has to give, anyNumber for whatever is best
-	fixedVFs          int // of a group: how many VFs
-	chosen            counts
+// spot is a place in the making: it knows its parent only.
+type spot struct {
+	solver.Place
+	number int // in the order of making
+	above  *spot
+	direct *spot // of a bridge or root complex: the group that hangs on it directly
+	below  int   // children, before they are listed
 }
 
-// content is what a place, or a few of its children, has to give.
-type content struct {
-	gpus, vfs tally
-	mostPIX   int // PIX pairs that can be made of it
-}
-
-func (c *content) add(d content) {
-	c.gpus.add(d.gpus)
-	c.vfs.add(d.vfs)
-	c.mostPIX += d.mostPIX
-}
-
-const anyNumber = -1
-
-// tally counts devices of one half below a place.
-type tally struct {
-	held  int // held
-	most  int // held, and free to be chosen
-	spare int // free and not to be chosen
-	taken int // held by other containers
-}
-
-// free is how many are free now.
-func (t tally) free() int { return t.most - t.held + t.spare }
-
-// all are the devices that are free or held by whomever.
-func (t tally) all() int { return t.most + t.spare + t.taken }
-
-func (t *tally) add(u tally) {
-	t.held += u.held
-	t.most += u.most
-	t.spare += u.spare
-	t.taken += u.taken
-}
-
-// pf is a PF with its VFs that may be chosen.
-type pf struct {
+// port is a PF with VFs that may be chosen.
+type port struct {
+	solver.PF
 	address topology.Address
-	group   *place
-	load    int // VFs of other containers, and one for a degraded link
-	held    int
-	most    int // held, and free to be chosen
-	taken   int // how many of them are taken, when that is known
-	pools   []pool
+	group   *spot
 }
 
-// pool is what a card or PF has of one resource that may be chosen.
-type pool struct {
-	resource int
-	held     int
-	taken    int      // how many of devices are taken, when that is known
-	devices  []Device // held ones first
+// site is what is found at a function: its place is looked up once.
+type site struct {
+	bridge *spot // the function as a bridge
+	group  *spot // where the function hangs
+	card   *spot // the card in the slot, kept at the slot's first function
+	pf     *port
 }
 
-// fillCost is what VFs cost that are taken from the PFs of one group.
-type fillCost struct {
-	shared int64 // each as many as there are of them on its PF before it
-	load   int64 // each the load of its PF
+// numaNode is a NUMA node that a root complex is on.
+type numaNode struct {
+	number int
+	place  *spot
 }
 
-// counts says how many GPUs, VFs and extras are taken from a place.
-type counts struct {
-	gpus, vfs, extras int
-	mix               mix // how many of each resource
+// rootComplex keeps what is known of the NUMA node until all devices have been seen.
+type rootComplex struct {
+	name  string
+	place *spot
+	numa  topology.NUMANode
+}
+
+// arena makes room for many small things at once.
+type arena[T any] struct{ free []T }
+
+func (a *arena[T]) take(n int) []T {
+	const chunk = 64
+	if n > len(a.free) {
+		a.free = make([]T, max(n, chunk))
+	}
+	taken := a.free[:n:n]
+	a.free = a.free[n:]
+	return taken
+}
+
+func newPlaces(t *topology.Tree, devices int) *places {
+	usual := min(devices, 64) // more than that is made room for when it comes
+	p := &places{
+		tree:  t,
+		nodes: len(t.NUMANodes()),
+		sites: make(map[topology.Address]*site, usual),
+		all:   make([]*spot, 0, usual),
+		pfs:   make([]*port, 0, usual/4),
+
+		devices: make([][]Device, 0, usual/4),
+	}
+	p.world = p.new(solver.World, nil)
+	p.system = p.new(solver.System, p.world)
+	return p
+}
+
+// new makes a place below another.
+func (p *places) new(k solver.Kind, above *spot) *spot {
+	n := &p.spotPool.take(1)[0]
+	n.Place, n.number, n.above = solver.NewPlace(k), len(p.all), above
+	p.all = append(p.all, n)
+	return n
+}
+
+// see notes the address of a device that may be chosen at a place, before the device is counted.
+func see(n *solver.Place, a topology.Address) {
+	if n.GPUs.Most+n.VFs.Most == 0 || a.Compare(n.First) < 0 {
+		n.First = a
+	}
+}
+
+// function is where a device is plugged in: the PF of a VF, else the device itself.
+func (p *places) function(a topology.Address) topology.Address {
+	if d, ok := p.tree.Device(a); ok {
+		return d.Function()
+	}
+	return a
+}
+
+func (p *places) site(a topology.Address) *site {
+	s := p.sites[a]
+	if s == nil {
+		s = &p.sitePool.take(1)[0]
+		p.sites[a] = s
+	}
+	return s
+}
+
+func slotOf(function topology.Address) topology.Address {
+	function.Function = 0
+	return function
+}
+
+// links finds the cards of direct links between GPUs, of those that can be chosen.
+func (p *places) links(links []topology.Link) []solver.Link {
+	found := make([]solver.Link, 0, len(links))
+	for _, l := range links {
+		a, b := p.cardOf(l.A), p.cardOf(l.B)
+		if a != nil && b != nil && a != b {
+			found = append(found, solver.NewLink(&a.Place, &b.Place, l.Hops, l.Count))
+		}
+	}
+	return found
+}
+
+// cardOf finds the card of a GPU that can be chosen, nil for any other.
+func (p *places) cardOf(a topology.Address) *spot {
+	if s := p.sites[slotOf(p.function(a))]; s != nil && s.card != nil && s.card.GPUs.Most > 0 {
+		return s.card
+	}
+	return nil
 }

@@ -1,6 +1,9 @@
 package placement
 
-import "github.com/tandem-k8s/tandem/topology"
+import (
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement/solver"
+)
 
 // rails picks the VFs of the PFs whose numbers are settled: those of one index on many PFs, as NCCL expects of rails and planes. The index
 // that most PFs can give is taken from all of them, the lowest where several are as good, and so on. With what is held counted in, no
@@ -12,7 +15,8 @@ type rails struct {
 
 // railed is a pool that gives VFs.
 type railed struct {
-	*pool
+	*solver.Pool
+	devices []Device
 	picked  int     // the first so many devices are picked, held ones included
 	indices []int32 // of the devices; noIndex for those counted already and those that have none
 }
@@ -31,9 +35,11 @@ func (p *places) alignRails() {
 		if d, ok := p.tree.Device(f.address); ok {
 			vfs = d.VFs
 		}
-		for i := range f.pools {
-			if l := &f.pools[i]; l.taken > 0 {
-				r.pools = append(r.pools, railed{pool: l, picked: l.held, indices: p.fills.take(len(l.devices))})
+		for i := range f.Pools {
+			if l := &f.Pools[i]; l.Taken > 0 {
+				r.pools = append(r.pools, railed{
+					Pool: l, devices: p.devices[l.Number], picked: l.Held, indices: p.fills.take(l.Most),
+				})
 				r.pools[len(r.pools)-1].setIndices(vfs)
 				indices = max(indices, len(vfs))
 			}
@@ -62,7 +68,7 @@ func (f *railed) setIndices(vfs []topology.Address) {
 
 // gives reports whether the pool can give its i-th device: it has to, or it may and is not done.
 func (f *railed) gives(i int) bool {
-	return f.indices[i] != noIndex && (i < f.held || f.picked < f.taken)
+	return f.indices[i] != noIndex && (i < f.Held || f.picked < f.Taken)
 }
 
 // pick picks the VFs of one index. It reports whether there is more to pick: where no index is on two PFs, the lowest VFs will do.
@@ -71,7 +77,7 @@ func (r *rails) pick() bool {
 	missing := false
 	for i := range r.pools {
 		f := &r.pools[i]
-		missing = missing || f.picked < f.taken
+		missing = missing || f.picked < f.Taken
 		for k, index := range f.indices {
 			if f.gives(k) {
 				r.counts[index]++
@@ -100,7 +106,7 @@ func (f *railed) take(index int32) {
 			continue
 		}
 		f.indices[i] = noIndex
-		if i >= f.held {
+		if i >= f.Held {
 			d := f.devices[i]
 			copy(f.devices[f.picked+1:i+1], f.devices[f.picked:i])
 			copy(f.indices[f.picked+1:i+1], f.indices[f.picked:i])

@@ -5,28 +5,29 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
 // reason says in one sentence what was chosen, "4 pairs: 4 PIX; VFs on 4 PFs; 12 same-switch pairs left".
-func (c *Choice) reason(s *shares, p *places, redirected int) string {
+func (c *Choice) reason(s *solver.Shares, p *places, redirected int) string {
 	b := make([]byte, 0, 128)
 	switch {
-	case s.gpus+s.vfs == 0:
+	case s.GPUs+s.VFs == 0:
 		return "nothing asked for"
-	case s.pairs > 0:
-		b = appendCount(b, s.pairs, "pair")
+	case s.Pairs > 0:
+		b = appendCount(b, s.Pairs, "pair")
 		b = c.appendLevels(append(b, ": "...))
 		if redirected > 0 {
 			b = append(strconv.AppendInt(append(b, ", "...), int64(redirected), 10), " of them by way of the host bridge (ACS)"...)
 		}
 		b = appendCount(append(b, "; VFs on "...), p.pfsTaken(), "PF")
-	case s.gpus > 0:
-		b = appendCount(b, s.gpus, "GPU")
+	case s.GPUs > 0:
+		b = appendCount(b, s.GPUs, "GPU")
 		if n := p.switchesTaken(); n > 0 {
 			b = appendCount(append(b, " on "...), n, "switch")
 		}
 	default:
-		b = appendCount(b, s.vfs, "VF")
+		b = appendCount(b, s.VFs, "VF")
 		b = appendCount(append(b, " on "...), p.pfsTaken(), "PF")
 	}
 	b = append(appendCount(append(b, "; "...), c.Left, "same-switch pair"), " left"...)
@@ -36,11 +37,22 @@ func (c *Choice) reason(s *shares, p *places, redirected int) string {
 	return string(b)
 }
 
+// left is how many same-switch pairs can still be made when what is marked is taken.
+func (p *places) left() int {
+	sum := 0
+	for _, g := range p.all {
+		if g.Kind == solver.Group && g.Depth > 0 {
+			sum += min(g.GPUs.Free()-g.Chosen.GPUs+g.GPUs.Held, g.VFs.Free()-g.Chosen.VFs+g.VFs.Held)
+		}
+	}
+	return sum
+}
+
 // pfsTaken counts the PFs that VFs are taken from.
 func (p *places) pfsTaken() int {
 	n := 0
 	for _, f := range p.pfs {
-		if f.taken > 0 {
+		if f.Taken > 0 {
 			n++
 		}
 	}
@@ -51,7 +63,7 @@ func (p *places) pfsTaken() int {
 func (p *places) switchesTaken() int {
 	n := 0
 	for _, g := range p.all {
-		if g.kind == groupPlace && g.depth > 0 && g.chosen.gpus > 0 {
+		if g.Kind == solver.Group && g.Depth > 0 && g.Chosen.GPUs > 0 {
 			n++
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
 // side is all that is asked of a kind made ready: no device twice; held ones first, resource by resource, then those that may be
@@ -83,6 +85,22 @@ func (s *side) free(resource int) int {
 	return s.ends[k] - s.ends[k-1]
 }
 
+// resources are what is asked of each resource where devices of several are wanted, nil elsewhere.
+func (s *side) resources() []solver.Resource {
+	several := 0
+	for _, wanted := range s.wanted {
+		several += min(wanted, 1)
+	}
+	if several < 2 {
+		return nil
+	}
+	resources := make([]solver.Resource, len(s.wanted))
+	for i, wanted := range s.wanted {
+		resources[i] = solver.Resource{Wanted: wanted, Most: s.held(i) + s.free(i)}
+	}
+	return resources
+}
+
 // halves are what was made ready.
 func (s *side) halves() (halves []Half, spare, taken []Device) {
 	from := 0
@@ -126,20 +144,20 @@ func (s *side) add(part []Device, seen map[string]struct{}) int {
 }
 
 // at tells the resource of the i-th device and counts it. Where none is wanted, what may be chosen is as good as spare.
-func (s *side) at(i int) (resource int, t tally) {
+func (s *side) at(i int) (resource int, t solver.Tally) {
 	k := 0
 	for k < len(s.ends) && i >= s.ends[k] {
 		k++
 	}
 	switch resource = k - len(s.wanted); {
 	case k < len(s.wanted):
-		return k, tally{held: 1, most: 1}
+		return k, solver.Tally{Held: 1, Most: 1}
 	case resource < len(s.wanted) && s.wanted[resource] > 0:
-		return resource, tally{most: 1}
+		return resource, solver.Tally{Most: 1}
 	case k < len(s.ends):
-		return 0, tally{spare: 1}
+		return 0, solver.Tally{Spare: 1}
 	default:
-		return 0, tally{taken: 1}
+		return 0, solver.Tally{Taken: 1}
 	}
 }
 

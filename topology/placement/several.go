@@ -4,11 +4,12 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
 // oneByOne settles one resource after the other, then pairs what was chosen. It is for what takes too long to settle together.
-func oneByOne(t *topology.Tree, r Request, e effort) (Choice, error) {
-	e.steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
+func oneByOne(t *topology.Tree, r Request, e solver.Effort) (Choice, error) {
+	e.Steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
 	for i, h := range r.GPUs {
 		marked, err := markFor(t, Request{[]Half{next(r.GPUs, i)}, merged(r.VFs), r.Links, r.Spare, r.Taken}, e)
 		if err != nil {
@@ -31,7 +32,7 @@ func oneByOne(t *topology.Tree, r Request, e effort) (Choice, error) {
 }
 
 // markFor is what to choose for a request of one resource of each kind at most.
-func markFor(t *topology.Tree, r Request, e effort) (Devices, error) {
+func markFor(t *topology.Tree, r Request, e solver.Effort) (Devices, error) {
 	a, err := prepare(t, r, e)
 	if err != nil {
 		return Devices{}, err

@@ -1,4 +1,4 @@
-package placement
+package solver
 
 import "slices"
 
@@ -9,9 +9,6 @@ type row struct {
 	costs        []cost  // without the pairs made below: what a merge makes of two rows depends on their sum alone
 	convex       bool
 }
-
-// manyPairs is how many pairs of entries make it worth while to look at rows.
-const manyPairs = 1024
 
 // rowRoom is where the rows of two tables are while they are combined.
 type rowRoom struct {
@@ -32,11 +29,11 @@ func (r *rowRoom) row(gpus, extras, entries int) row {
 }
 
 // rows splits a table into rows for a merge at a place. Many are convex: each further VF costs no less than the one before.
-func (s *solver) rows(n *place, t span) []row {
+func (s *Solver) rows(n *Place, t span) []row {
 	b := s.bounds(t)
 	width := b.highExtras + 1
 	at := make([]int, (b.highGPUs-b.lowGPUs+1)*width) // by GPUs and extras: the entries of a row, then the row
-	of := func(e *entry) *int { return &at[(e.gpus-b.lowGPUs)*width+e.extras] }
+	of := func(e *entry) *int { return &at[(e.GPUs-b.lowGPUs)*width+e.Extras] }
 	for i := t.from; i < t.to; i++ {
 		*of(&s.entries[i])++
 	}
@@ -49,7 +46,7 @@ func (s *solver) rows(n *place, t span) []row {
 	}
 	for i := t.from; i < t.to; i++ {
 		e, c := &s.entries[i], *s.cost(t, i)
-		if n.kind != groupPlace {
+		if n.Kind != Group {
 			s.meet(n, &c, -int64(s.made(e)))
 		}
 		r := &rows[*of(e)]
@@ -63,7 +60,7 @@ func (s *solver) rows(n *place, t span) []row {
 }
 
 // convex reports whether each further VF of a row costs no less than the one before it, and no number of VFs is missing.
-func (s *solver) convex(r *row) bool {
+func (s *Solver) convex(r *row) bool {
 	for k := 1; k < len(r.entries); k++ {
 		if s.vfsAt(r, k) != s.vfsAt(r, k-1)+1 {
 			return false
@@ -75,7 +72,7 @@ func (s *solver) convex(r *row) bool {
 	return true
 }
 
-func (s *solver) vfsAt(r *row, k int) int { return s.entries[r.entries[k]].vfs }
+func (s *Solver) vfsAt(r *row, k int) int { return s.entries[r.entries[k]].VFs }
 
 // mergeRows combines two tables row by row.
 func (g *grid) mergeRows(before, last span, lowGPUs, lowVFs int) {
@@ -85,7 +82,7 @@ func (g *grid) mergeRows(before, last span, lowGPUs, lowVFs int) {
 	for k := range those {
 		for i := range these {
 			a, b := &these[i], &those[k]
-			if gpus := a.gpus + b.gpus; gpus < lowGPUs || gpus > s.gpus || s.budget < 0 {
+			if gpus := a.gpus + b.gpus; gpus < lowGPUs || gpus > s.GPUs || s.budget < 0 {
 				continue
 			}
 			m := rowMerge{grid: g, any: a, convex: b, lowVFs: lowVFs}
@@ -120,7 +117,7 @@ func (m *rowMerge) all() {
 	s.budget -= len(m.any.entries) * len(m.convex.entries)
 	for i := range m.any.entries {
 		for k := range m.convex.entries {
-			if v := s.vfsAt(m.any, i) + s.vfsAt(m.convex, k); m.lowVFs <= v && v <= s.vfs {
+			if v := s.vfsAt(m.any, i) + s.vfsAt(m.convex, k); m.lowVFs <= v && v <= s.VFs {
 				m.take(i, k)
 			}
 		}
@@ -132,7 +129,7 @@ func (m *rowMerge) walk() {
 	s := m.solver
 	before, last := m.any, m.convex
 	i, k := 0, 0
-	for vfs := s.vfsAt(before, 0) + s.vfsAt(last, 0); vfs <= s.vfs; vfs++ {
+	for vfs := s.vfsAt(before, 0) + s.vfsAt(last, 0); vfs <= s.VFs; vfs++ {
 		if s.budget--; vfs >= m.lowVFs {
 			m.take(i, k)
 		}
@@ -155,7 +152,7 @@ func (m *rowMerge) run() {
 	s := m.solver
 	lastAny, lastConvex := len(m.any.entries)-1, len(m.convex.entries)-1
 	low := max(m.lowVFs, s.vfsAt(m.any, 0)+s.vfsAt(m.convex, 0))
-	high := min(s.vfs, s.vfsAt(m.any, lastAny)+s.vfsAt(m.convex, lastConvex))
+	high := min(s.VFs, s.vfsAt(m.any, lastAny)+s.vfsAt(m.convex, lastConvex))
 	m.divide(low, high, 0, lastAny)
 }
 

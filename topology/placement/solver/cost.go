@@ -1,12 +1,16 @@
-package placement
+package solver
 
-import "github.com/tandem-k8s/tandem/topology"
+import (
+	"cmp"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
 
 // cost is what a choice costs, the most important term first. Less is better, term by term. Every term is a sum over the places of
 // the tree, so costs of disjoint parts add up.
 type cost [terms]int64
 
-// The terms, in the order of the objective; doc.go explains them.
+// The terms, in the order of the objective; the package placement explains them.
 const (
 	termNear     = iota // pairs beyond PIX, beyond PXB and beyond PHB, as three numbers of countBits
 	termFar             // pairs beyond NODE and beyond SYS, as two numbers of countBits
@@ -73,4 +77,14 @@ func pairWeights(level topology.Level) (near, far int64) {
 // It costs less where less is free, so that places already broken are used up before whole ones are touched.
 func breaking(free, taken int) int64 {
 	return 2*int64(free)*int64(taken) - int64(taken)*int64(taken)
+}
+
+// FillCost is what VFs cost that are taken from the PFs of one group.
+type FillCost struct {
+	shared int64 // each as many as there are of them on its PF before it
+	load   int64 // each the load of its PF
+}
+
+func (c FillCost) compare(d FillCost) int {
+	return cmp.Or(cmp.Compare(c.shared, d.shared), cmp.Compare(c.load, d.load))
 }

@@ -1,12 +1,12 @@
-package placement
+package solver
 
 import "slices"
 
 // grid finds the entry for given counts while a table is being made.
 type grid struct {
-	solver  *solver
-	place   *place
-	part    content // of the place's children so far
+	solver  *Solver
+	place   *Place
+	part    Content // of the place's children so far
 	before  span
 	last    span
 	lowGPUs int
@@ -14,7 +14,7 @@ type grid struct {
 	width   int // slots for the numbers of VFs
 	extras  int // slots for the numbers of extras
 	slots   []int32
-	mixed   map[counts]int // where there are several resources: the slot
+	mixed   map[Counts]int // where there are several resources: the slot
 	floor   mix
 }
 
@@ -23,16 +23,16 @@ const noEntry = -1
 // bounds is the least and the most that the entries of a table have.
 type bounds struct{ lowGPUs, highGPUs, lowVFs, highVFs, highExtras int }
 
-func (s *solver) bounds(t span) bounds {
+func (s *Solver) bounds(t span) bounds {
 	if t.from == t.to {
 		return bounds{}
 	}
 	entries := s.entries[t.from:t.to]
-	b := bounds{lowGPUs: entries[0].gpus, highGPUs: entries[len(entries)-1].gpus, lowVFs: entries[0].vfs}
+	b := bounds{lowGPUs: entries[0].GPUs, highGPUs: entries[len(entries)-1].GPUs, lowVFs: entries[0].VFs}
 	for i := range entries {
-		b.lowVFs = min(b.lowVFs, entries[i].vfs)
-		b.highVFs = max(b.highVFs, entries[i].vfs)
-		b.highExtras = max(b.highExtras, entries[i].extras)
+		b.lowVFs = min(b.lowVFs, entries[i].VFs)
+		b.highVFs = max(b.highVFs, entries[i].VFs)
+		b.highExtras = max(b.highExtras, entries[i].Extras)
 	}
 	return b
 }
@@ -42,19 +42,19 @@ func (s *solver) bounds(t span) bounds {
 func (g *grid) open(a, b bounds) {
 	s := g.solver
 	if s.mixing.any() {
-		g.mixed, g.slots = map[counts]int{}, s.slots[:0]
+		g.mixed, g.slots = map[Counts]int{}, s.slots[:0]
 		return
 	}
 	g.lowGPUs, g.lowVFs, g.extras = a.lowGPUs+b.lowGPUs, a.lowVFs+b.lowVFs, 1
-	g.width = min(a.highVFs+b.highVFs, s.vfs) - g.lowVFs + 1
-	if s.pairs > 0 {
+	g.width = min(a.highVFs+b.highVFs, s.VFs) - g.lowVFs + 1
+	if s.Pairs > 0 {
 		ofGPUs, ofVFs := s.slack()
-		g.width = min(g.width, (2*s.limit+ofGPUs+ofVFs)/s.perVF+2)
+		g.width = min(g.width, (2*s.limit+ofGPUs+ofVFs)/s.PerVF+2)
 	}
 	if !s.loose {
 		g.extras += s.extras
 	}
-	size := max(min(a.highGPUs+b.highGPUs, s.gpus)-g.lowGPUs+1, 0) * max(g.width, 0) * g.extras
+	size := max(min(a.highGPUs+b.highGPUs, s.GPUs)-g.lowGPUs+1, 0) * max(g.width, 0) * g.extras
 	if s.budget -= size / slotsPerStep; s.budget < 0 {
 		return
 	}
@@ -68,23 +68,23 @@ func (g *grid) open(a, b bounds) {
 // slotsPerStep is how many slots are cleared in the time of a step.
 const slotsPerStep = 4
 
-func (g *grid) slot(e counts) *int32 {
+func (g *grid) slot(e Counts) *int32 {
 	if g.mixed != nil {
 		return g.mixedSlot(e)
 	}
-	i := (e.gpus-g.lowGPUs)*g.width + e.vfs
+	i := (e.GPUs-g.lowGPUs)*g.width + e.VFs
 	if g.width > 1 {
-		i -= max(g.lowVFs, g.solver.fewestVFs(e.gpus))
+		i -= max(g.lowVFs, g.solver.fewestVFs(e.GPUs))
 	} else {
 		i -= g.lowVFs
 	}
 	if g.extras > 1 {
-		i = i*g.extras + e.extras
+		i = i*g.extras + e.Extras
 	}
 	return &g.slots[i]
 }
 
-func (g *grid) mixedSlot(e counts) *int32 {
+func (g *grid) mixedSlot(e Counts) *int32 {
 	i, known := g.mixed[e]
 	if !known {
 		i = len(g.slots)
@@ -101,16 +101,16 @@ func (g *grid) combine(i, j int32) {
 	s := g.solver
 	a, b := &s.entries[i], &s.entries[j]
 	ca, cb := s.cost(g.before, i), s.cost(g.last, j)
-	t := counts{a.gpus + b.gpus, a.vfs + b.vfs, a.extras + b.extras, a.mix + b.mix}
+	t := Counts{a.GPUs + b.GPUs, a.VFs + b.VFs, a.Extras + b.Extras, a.mix + b.mix}
 	if g.mixed != nil && !(s.mixing.fits(t.mix) && s.mixing.reaches(t.mix, g.floor)) {
 		return
 	}
 	pairs := 0
-	if g.place.kind != groupPlace { // of cards, without VFs, hence without pairs
-		if !s.loose && (t.extras > s.extras || t.extras+s.mostExtras(s.gpus-t.gpus, s.vfs-t.vfs) < s.extras) {
+	if g.place.Kind != Group { // of cards, without VFs, hence without pairs
+		if !s.loose && (t.Extras > s.extras || t.Extras+s.mostExtras(s.GPUs-t.GPUs, s.VFs-t.VFs) < s.extras) {
 			return
 		}
-		ofGPUs, ofVFs := s.units(t.gpus, t.vfs, t.extras)
+		ofGPUs, ofVFs := s.units(t.GPUs, t.VFs, t.Extras)
 		pairs = min(ofGPUs, ofVFs) - s.made(a) - s.made(b)
 		if beyond := ca.beyondPIX() + cb.beyondPIX() + pairs; !s.within(&g.part, beyond, ofGPUs, ofVFs) {
 			return
@@ -118,11 +118,11 @@ func (g *grid) combine(i, j int32) {
 	}
 	var here cost
 	s.meet(g.place, &here, int64(pairs))
-	here[termLocality] = int64(a.gpus*b.gpus) * g.place.near
+	here[termLocality] = int64(a.GPUs*b.GPUs) * g.place.near
 	slot := g.slot(t)
 	if *slot == noEntry {
 		*slot = int32(len(s.scratch))
-		s.scratch = append(s.scratch, priced{entry: entry{counts: t}})
+		s.scratch = append(s.scratch, priced{entry: entry{Counts: t}})
 	} else if than := &s.scratch[*slot]; !less(ca, cb, &here, &than.cost, j < than.last) {
 		return
 	}

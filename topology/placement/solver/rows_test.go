@@ -1,4 +1,4 @@
-package placement
+package solver
 
 import "testing"
 
@@ -16,10 +16,10 @@ func TestConvex(t *testing.T) {
 		{[]int{0, 1, 2}, []int64{0, 1, 3}, []int64{0, 5, 0}, true},
 		{[]int{0, 2, 3}, []int64{0, 1, 2}, []int64{0, 0, 0}, false},
 	} {
-		var s solver
+		var s Solver
 		var r row
 		for i, v := range c.vfs {
-			s.entries = append(s.entries, entry{counts: counts{vfs: v}})
+			s.entries = append(s.entries, entry{Counts: Counts{VFs: v}})
 			r.entries = append(r.entries, int32(i))
 			r.costs = append(r.costs, cost{termFar: c.far[i], termLoad: c.load[i]})
 		}

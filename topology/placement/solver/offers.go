@@ -1,24 +1,33 @@
-package placement
+package solver
 
 import (
 	"cmp"
 	"slices"
 )
 
-// mixed is what a place has where there are several resources of a kind.
-type mixed struct {
-	floors []mix     // the fewest of each resource that have to come from its first 1, 2, 3 … children
-	offers []offer   // of a card: the GPUs that it can give; of a group: the VFs
-	stages [][]offer // of a group, by PF: the VFs that it and those before it can give
-}
-
-// offer is one way to give devices of several resources.
-type offer struct {
-	count  int
-	mix    mix
-	cost   fillCost // of VFs
-	last   mix      // of a group: what comes from the last PF
-	before int      // of a group: what comes from those before, as an index of their stage
+// mix lays out the fields for what is asked and lists what every card and every group can give. It reports whether there was
+// room and time for that. A kind of which one resource is asked at most has none.
+func (s *Solver) mix(gpus, vfs []Resource) bool {
+	m := &s.mixing
+	m.gpus, m.vfs = len(gpus) > 0, len(vfs) > 0
+	if !m.any() {
+		return true
+	}
+	used := 0
+	if m.vfs {
+		m.vfFields = m.lay(vfs, &used)
+		m.vfMask = 1<<min(used, mixBits) - 1
+	}
+	if m.gpus {
+		m.gpuFields = m.lay(gpus, &used)
+	}
+	if used > mixBits {
+		return false
+	}
+	s.most /= 2 // the other half is for settling one resource after the other
+	s.budget = s.most
+	s.offerBelow(s.root)
+	return s.budget >= 0
 }
 
 // supply is what a part of the tree has of a resource.
@@ -26,11 +35,11 @@ type supply struct{ held, most int }
 
 // offerBelow lists what every card and group below a place can give, and what the places must. It returns what the place has, by
 // resource, GPUs before VFs.
-func (s *solver) offerBelow(n *place) []supply {
+func (s *Solver) offerBelow(n *Place) []supply {
 	m := &s.mixing
 	n.mixed = new(mixed)
 	has := make([]supply, len(m.gpuFields)+len(m.vfFields))
-	for _, child := range n.children {
+	for _, child := range n.Children {
 		for i, of := range s.offerBelow(child) {
 			has[i].held += of.held
 			has[i].most += of.most
@@ -38,13 +47,13 @@ func (s *solver) offerBelow(n *place) []supply {
 		n.floors = append(n.floors, m.floor(has))
 	}
 	switch {
-	case n.kind == cardPlace && m.gpus:
-		add(has, n.pools)
-		n.offers = s.offersOf(n.pools, m.gpuFields)
+	case n.Kind == Card && m.gpus:
+		add(has, n.Pools)
+		n.offers = s.offersOf(n.Pools, m.gpuFields)
 		n.offers = m.reaching(n.offers, m.floor(has))
-	case n.kind == groupPlace && m.vfs:
-		for _, f := range n.pfs {
-			add(has[len(m.gpuFields):], f.pools)
+	case n.Kind == Group && m.vfs:
+		for _, f := range n.PFs {
+			add(has[len(m.gpuFields):], f.Pools)
 		}
 		s.stage(n)
 		n.offers = m.reaching(n.offers, m.floor(has)&m.vfMask)
@@ -52,10 +61,10 @@ func (s *solver) offerBelow(n *place) []supply {
 	return has
 }
 
-func add(has []supply, pools []pool) {
+func add(has []supply, pools []Pool) {
 	for _, l := range pools {
-		has[l.resource].held += l.held
-		has[l.resource].most += len(l.devices)
+		has[l.Resource].held += l.Held
+		has[l.Resource].most += l.Most
 	}
 }
 
@@ -74,18 +83,18 @@ func (m *mixing) reaching(offers []offer, floor mix) []offer {
 }
 
 // offersOf lists all ways to take devices from pools, nothing where there are more of them than there is time for.
-func (s *solver) offersOf(pools []pool, fields []field) []offer {
+func (s *Solver) offersOf(pools []Pool, fields []field) []offer {
 	offers := []offer{{}}
 	for _, l := range pools {
-		f := fields[l.resource]
-		high := min(len(l.devices), f.wanted)
-		ways := len(offers) * (high - l.held + 1)
+		f := fields[l.Resource]
+		high := min(l.Most, f.wanted)
+		ways := len(offers) * (high - l.Held + 1)
 		if s.budget -= stepsPerMixed * ways; s.budget < 0 {
 			return nil
 		}
 		more := make([]offer, 0, ways)
 		for _, o := range offers {
-			for n := l.held; n <= high; n++ {
+			for n := l.Held; n <= high; n++ {
 				more = append(more, offer{count: o.count + n, mix: o.mix + mix(n)<<f.shift})
 			}
 		}
@@ -101,10 +110,10 @@ func inOfferOrder(offers []offer) {
 
 // stage finds for the PFs of a group, one after the other, the cheapest way to give each mix of VFs. Of ways that cost the same
 // it takes less from the later PF.
-func (s *solver) stage(n *place) {
+func (s *Solver) stage(n *Place) {
 	n.offers = []offer{{}}
-	for _, f := range n.pfs {
-		gives := s.offersOf(f.pools, s.mixing.vfFields)
+	for _, f := range n.PFs {
+		gives := s.offersOf(f.Pools, s.mixing.vfFields)
 		if s.budget -= stepsPerMixed * len(gives) * len(n.offers); s.budget < 0 {
 			return
 		}
@@ -117,7 +126,7 @@ func (s *solver) stage(n *place) {
 					continue
 				}
 				o.cost.shared += int64(last.count * (last.count - 1) / 2)
-				o.cost.load += int64(last.count * f.load)
+				o.cost.load += int64(last.count * f.Load)
 				if k, known := index[o.mix]; !known {
 					index[o.mix] = len(stage)
 					stage = append(stage, o)
@@ -134,7 +143,3 @@ func (s *solver) stage(n *place) {
 
 // stepsPerMixed is what it takes to combine two entries of several resources, in steps.
 const stepsPerMixed = 12
-
-func (c fillCost) compare(d fillCost) int {
-	return cmp.Or(cmp.Compare(c.shared, d.shared), cmp.Compare(c.load, d.load))
-}

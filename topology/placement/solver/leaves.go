@@ -1,8 +1,8 @@
-package placement
+package solver
 
 // cardTable lists how many GPUs a card can give.
-func (s *solver) cardTable(n *place) span {
-	low, high := fewest(s.gpus, n.gpus, s.root.gpus), min(n.gpus.most, s.gpus)
+func (s *Solver) cardTable(n *Place) span {
+	low, high := fewest(s.GPUs, n.GPUs, s.root.GPUs), min(n.GPUs.Most, s.GPUs)
 	if n.fixedGPUs != anyNumber {
 		low, high = n.fixedGPUs, n.fixedGPUs
 	}
@@ -10,34 +10,34 @@ func (s *solver) cardTable(n *place) span {
 	if s.mixing.gpus {
 		for _, o := range n.offers {
 			if low <= o.count && o.count <= high {
-				s.pushCard(n, counts{gpus: o.count, mix: o.mix})
+				s.pushCard(n, Counts{GPUs: o.count, mix: o.mix})
 			}
 		}
 		return s.end(t, t)
 	}
 	for g := low; g <= high; g++ {
-		s.pushCard(n, counts{gpus: g})
+		s.pushCard(n, Counts{GPUs: g})
 	}
 	return s.end(t, t)
 }
 
-func (s *solver) pushCard(n *place, c counts) {
-	s.push(entry{counts: c}, &cost{termCards: breaking(n.gpus.free(), c.gpus-n.gpus.held)})
+func (s *Solver) pushCard(n *Place, c Counts) {
+	s.push(entry{Counts: c}, &cost{termCards: breaking(n.GPUs.Free(), c.GPUs-n.GPUs.Held)})
 }
 
 // groupTable adds the VFs of a group to the table of its cards.
-func (s *solver) groupTable(n *place, cards span) span {
-	if len(n.children) == 0 {
+func (s *Solver) groupTable(n *Place, cards span) span {
+	if len(n.Children) == 0 {
 		cards = s.begin()
 		s.push(entry{}, &cost{})
 		cards = s.end(cards, cards)
 	}
 	t := s.begin()
 	for i := cards.from; i < cards.to; i++ {
-		if n.fixedGPUs != anyNumber && n.fixedGPUs != s.entries[i].gpus {
+		if n.fixedGPUs != anyNumber && n.fixedGPUs != s.entries[i].GPUs {
 			continue
 		}
-		low, high := s.vfRange(n, s.entries[i].gpus)
+		low, high := s.vfRange(n, s.entries[i].GPUs)
 		if s.mixing.vfs {
 			for _, o := range n.offers {
 				if low <= o.count && o.count <= high {
@@ -47,7 +47,7 @@ func (s *solver) groupTable(n *place, cards span) span {
 			continue
 		}
 		for v := low; v <= high; v++ {
-			s.groupEntries(n, cards, i, offer{count: v, cost: n.fillCosts[v-n.vfs.held]})
+			s.groupEntries(n, cards, i, offer{count: v, cost: n.fillCosts[v-n.VFs.Held]})
 		}
 	}
 	if s.mixing.any() {
@@ -57,40 +57,40 @@ func (s *solver) groupTable(n *place, cards span) span {
 }
 
 // vfRange is how many VFs a group can give beside so many GPUs.
-func (s *solver) vfRange(n *place, gpus int) (low, high int) {
+func (s *Solver) vfRange(n *Place, gpus int) (low, high int) {
 	if n.fixedVFs != anyNumber {
 		return n.fixedVFs, n.fixedVFs
 	}
-	low, high = fewest(s.vfs, n.vfs, s.root.vfs), min(n.vfs.most, s.vfs)
-	if s.pairs > 0 {
+	low, high = fewest(s.VFs, n.VFs, s.root.VFs), min(n.VFs.Most, s.VFs)
+	if s.Pairs > 0 {
 		low = max(low, s.fewestVFs(gpus))
 		ofGPUs, _ := s.slack()
-		high = min(high, (s.perGPU*gpus+ofGPUs+s.limit)/s.perVF)
+		high = min(high, (s.PerGPU*gpus+ofGPUs+s.limit)/s.PerVF)
 	}
 	return low, high
 }
 
 // groupEntries adds the entries for some GPUs, those of entry i, and some VFs, with every number of extras.
-func (s *solver) groupEntries(n *place, cards span, i int32, given offer) {
-	gpus, vfs := s.entries[i].gpus, given.count
+func (s *Solver) groupEntries(n *Place, cards span, i int32, given offer) {
+	gpus, vfs := s.entries[i].GPUs, given.count
 	low, high := s.extrasRange(gpus, vfs)
 	for x := low; x <= high; x++ {
 		s.budget--
 		ofGPUs, ofVFs := s.units(gpus, vfs, x)
 		c := *s.cost(cards, i)
 		s.meet(n, &c, int64(min(ofGPUs, ofVFs)))
-		if !s.within(&n.content, c.beyondPIX(), ofGPUs, ofVFs) {
+		if !s.within(&n.Content, c.beyondPIX(), ofGPUs, ofVFs) {
 			continue
 		}
-		c[termBridges] += int64((ofGPUs + ofVFs) * n.depth)
-		g, v := gpus-n.gpus.held, vfs-n.vfs.held
+		c[termBridges] += int64((ofGPUs + ofVFs) * n.Depth)
+		g, v := gpus-n.GPUs.Held, vfs-n.VFs.Held
 		c[termShared] += given.cost.shared
 		c[termLoad] += given.cost.load
-		c[termCrowded] -= breaking(n.vfs.free(), v)
-		c[termStranded] += lost(n.gpus.free(), n.vfs.free(), g, v)
+		c[termCrowded] -= breaking(n.VFs.Free(), v)
+		c[termStranded] += lost(n.GPUs.Free(), n.VFs.Free(), g, v)
 		c[termLater] += n.lostLater(g, v)
-		c[termSwitches] += breaking(n.gpus.free(), g)
-		s.push(entry{counts: counts{gpus, vfs, x, s.entries[i].mix + given.mix}, before: i}, &c)
+		c[termSwitches] += breaking(n.GPUs.Free(), g)
+		s.push(entry{Counts: Counts{gpus, vfs, x, s.entries[i].mix + given.mix}, before: i}, &c)
 	}
 }
 
@@ -101,29 +101,29 @@ func lost(gpus, vfs, takenGPUs, takenVFs int) int64 {
 
 // lostLater is what a group loses for later when some of its GPUs and VFs are taken: free GPUs and free VFs that have a partner, free or
 // not, and pairs of all that other containers leave one day.
-func (n *place) lostLater(gpus, vfs int) int64 {
-	return lost(n.gpus.free(), n.vfs.all(), gpus, 0) + lost(n.gpus.all(), n.vfs.free(), 0, vfs) +
-		lost(n.gpus.all()-n.gpus.held, n.vfs.all()-n.vfs.held, gpus, vfs)
+func (n *Place) lostLater(gpus, vfs int) int64 {
+	return lost(n.GPUs.Free(), n.VFs.all(), gpus, 0) + lost(n.GPUs.all(), n.VFs.Free(), 0, vfs) +
+		lost(n.GPUs.all()-n.GPUs.Held, n.VFs.all()-n.VFs.Held, gpus, vfs)
 }
 
 // extrasRange is how many extras some GPUs and VFs can have. Those elsewhere must be able to take the rest, one each.
-func (s *solver) extrasRange(gpus, vfs int) (low, high int) {
+func (s *Solver) extrasRange(gpus, vfs int) (low, high int) {
 	high = s.mostExtras(gpus, vfs)
 	if s.loose {
-		follow := vfs - s.perGPU*gpus
-		if s.vfExtra > 0 {
-			follow = gpus - s.perVF*vfs
+		follow := vfs - s.PerGPU*gpus
+		if s.VFExtra > 0 {
+			follow = gpus - s.PerVF*vfs
 		}
 		follow = min(max(follow, 0), high)
 		return follow, follow
 	}
-	return s.extras - s.mostExtras(s.gpus-gpus, s.vfs-vfs), high
+	return s.extras - s.mostExtras(s.GPUs-gpus, s.VFs-vfs), high
 }
 
 // breakNode adds what it costs to break a NUMA node.
-func (s *solver) breakNode(n *place, t span) {
+func (s *Solver) breakNode(n *Place, t span) {
 	for i := t.from; i < t.to; i++ {
 		e, c := &s.entries[i], s.cost(t, i)
-		c[termNodes] += breaking(n.gpus.free(), e.gpus-n.gpus.held)
+		c[termNodes] += breaking(n.GPUs.Free(), e.GPUs-n.GPUs.Held)
 	}
 }
