@@ -1,4 +1,4 @@
-// Package cluster is a Kubernetes cluster of one node: its control plane, the node with Tandem on it, its pods.
+// Package cluster is a Kubernetes cluster of one node: its control plane, its node with Tandem, its pods.
 package cluster
 
 import (

@@ -15,7 +15,8 @@ import (
 
 // randomSizes are what the pods of random ask for, each as likely as the others.
 var randomSizes = []cluster.Ask{
-	{GPUs: 1, VFs: 1}, {GPUs: 2, VFs: 2}, {GPUs: 4, VFs: 4}, {GPUs: 1, VFs: 1}, {GPUs: 2, VFs: 2}, {GPUs: 1}, {VFs: 1},
+	{GPUs: 1, VFs: 1}, {GPUs: 2, VFs: 2}, {GPUs: 4, VFs: 4}, {GPUs: 1, VFs: 1}, {GPUs: 2, VFs: 2},
+	{GPUs: 1}, {VFs: 1},
 }
 
 // wave is how many pods come at a time at the most, which the kubelet admits one after the other.

@@ -138,7 +138,8 @@ func (t *tester) walkThrough(ctx context.Context, b boot, part string) error {
 	if !b.plain {
 		return nil
 	}
-	return t.Stage(ctx, "README, "+part, 20*time.Minute, func(ctx context.Context) error { return t.walk(ctx, part) })
+	walk := func(ctx context.Context) error { return t.walk(ctx, part) }
+	return t.Stage(ctx, "README, "+part, 20*time.Minute, walk)
 }
 
 // setup goes through the scenarios of one set-up.

@@ -39,8 +39,14 @@ func TestJudge(t *testing.T) {
 		{"too few devices", false, cluster.Outcome{Containers: []cluster.View{near}}, pair(2), true},
 		{"refused", true, cluster.Outcome{Reason: topologyAffinity}, pair(1), true},
 		{"refused as expected", true, cluster.Outcome{Reason: topologyAffinity}, refusedPair(8), false},
-		{"refused for another reason", true, cluster.Outcome{Reason: "UnexpectedAdmissionError"}, refusedPair(8), true},
-		{"admitted against the rule", true, cluster.Outcome{Containers: []cluster.View{near}}, refusedPair(1), true},
+		{
+			"refused for another reason", true, cluster.Outcome{Reason: "UnexpectedAdmissionError"},
+			refusedPair(8), true,
+		},
+		{
+			"admitted against the rule", true, cluster.Outcome{Containers: []cluster.View{near}},
+			refusedPair(1), true,
+		},
 	} {
 		if problem := judge(setup{tandem: c.tandem}, c.wanted, &c.o); (problem != "") != c.fault {
 			t.Errorf("%s: %q", c.name, problem)

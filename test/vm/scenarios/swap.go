@@ -22,7 +22,9 @@ func (t *tester) swap(ctx context.Context, s setup) error {
 	}
 	stock := setup{scenarios: s.scenarios}
 	standIn := []string{cluster.StandIn}
-	away := move{"from Tandem to the stock plugins, then 1+1", "tandem.dev/node-", standIn, cluster.Daemons, pair(1)}
+	away := move{
+		"from Tandem to the stock plugins, then 1+1", "tandem.dev/node-", standIn, cluster.Daemons, pair(1),
+	}
 	ofStock, err := t.moved(ctx, s, stock, away, ofTandem)
 	if err != nil {
 		return err

@@ -45,9 +45,9 @@ func NewLink(a, b *Place, hops, count int) Link {
 	}
 }
 
-// measure sets for every place how near two GPUs are that meet there. That works where all of them are equally
-// near: without links, with links from all to all, or within hives that are places. It reports the links where
-// they follow no such order, nil where the places say all.
+// measure sets for every place how near two GPUs are that meet there. That works where all of them are
+// equally near: without links, with links from all to all, or within hives that are places. It reports the
+// links where they follow no such order, nil where the places say all.
 func (s *Solver) measure(links []Link) (irregular []Link) {
 	links = each(links)
 	for _, l := range links {

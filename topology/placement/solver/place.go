@@ -8,7 +8,7 @@ type Kind uint8
 // The kinds of place, from the leaves up.
 const (
 	Card    Kind = iota // GPUs or partitions that share a slot
-	Group               // what hangs on one switch: cards and PFs whose lowest shared bridge is the same, or none
+	Group               // what hangs on one switch: cards and PFs with the same lowest shared bridge, or none
 	Bridge              // a bridge with groups and further bridges below it
 	Complex             // a root complex
 	Node                // a NUMA node
