@@ -28,28 +28,25 @@ func newBroadcast(before []Device) *broadcast {
 	return b
 }
 
-// publish replaces the list. A device that was in it before and is no longer stays as unhealthy, until retire: from 1.34 on the
-// kubelet's process dies when a device that a container holds, or is just being given, vanishes (pkg/kubelet/cm/devicemanager/manager.go,
-// allDevices is looked up without a check).
+// publish replaces the list. A device that was in it before and is no longer stays as unhealthy, until retire.
 func (b *broadcast) publish(devices []Device) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	newest := make(map[string]Device, max(len(devices), len(b.devices)))
+	found := make(map[string]Device, len(devices))
+	for _, d := range devices {
+		d.Nodes = slices.Clone(d.Nodes)
+		found[d.ID] = d
+	}
 	gone := map[string]time.Time{}
-	for _, d := range b.devices {
+	b.devices = Keep(b.devices, found, func(d Device) Device {
 		d.Healthy = false
-		newest[d.ID] = d
 		gone[d.ID] = time.Now()
 		if since, before := b.gone[d.ID]; before {
 			gone[d.ID] = since
 		}
-	}
-	for _, d := range devices {
-		d.Nodes = slices.Clone(d.Nodes)
-		newest[d.ID] = d
-		delete(gone, d.ID)
-	}
-	b.devices, b.gone, b.published = newest, gone, true
+		return d
+	})
+	b.gone, b.published = gone, true
 	b.renew()
 }
 

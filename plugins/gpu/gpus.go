@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -160,13 +161,11 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 		merged[resource] = nil
 	}
 	for resource := range merged {
-		before, now := byID(known[resource]), byID(found[resource])
-		for id, d := range before {
-			if _, ok := now[id]; !ok {
-				d.Healthy, d.Gone = false, !inventory.Partial
-				now[id] = d
-			}
-		}
+		before := byID(known[resource])
+		now := deviceplugin.Keep(before, byID(found[resource]), func(d Device) Device {
+			d.Healthy, d.Gone = false, !inventory.Partial
+			return d
+		})
 		merged[resource] = slices.SortedFunc(maps.Values(now), func(a, b Device) int { return cmp.Compare(a.ID, b.ID) })
 		for _, d := range merged[resource] {
 			if what := difference(before, d); what != "" {
