@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/tandem-k8s/tandem/plugins/rdma"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
 // gpuResource is what tandem-gpu offers on any AMD node.
@@ -29,14 +29,14 @@ func read[T any](t *testing.T, file string) T {
 }
 
 // config is the SR-IOV configuration of the base as tandem-rdma reads it.
-func config(t *testing.T) *rdma.Config {
+func config(t *testing.T) *pools.Config {
 	t.Helper()
 	configMap := read[struct{ Data map[string]string }](t, "base/config.yaml")
 	file := filepath.Join(t.TempDir(), "config.json")
 	if err := os.WriteFile(file, []byte(configMap.Data["config.json"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := rdma.ReadConfig(file)
+	c, err := pools.ReadConfig(file)
 	if err != nil {
 		t.Fatal(err)
 	}

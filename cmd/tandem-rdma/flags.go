@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/tandem-k8s/tandem/plugins/rdma"
+	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 )
 
 // options are the daemon's own flags.
@@ -28,7 +28,7 @@ func (o *options) register(set *pflag.FlagSet) {
 	set.StringVar(&o.devinfoDir, "devinfo-dir", "/var/run/k8s.cni.cncf.io/devinfo/dp", "folder for the files that tell Multus about devices")
 	set.BoolVar(&o.useCDI, "use-cdi", false, "give device nodes to containers through CDI, named in an annotation")
 	set.BoolVar(&o.cdiDevices, "cdi-devices", false, "with --use-cdi: name them in the field CDIDevices instead, which every kubelet from 1.31 on hands on")
-	set.StringSliceVar(&o.cdiDirs, "cdi-dirs", rdma.CDIDirs, "folders of CDI specs; they are written to the last")
+	set.StringSliceVar(&o.cdiDirs, "cdi-dirs", grants.CDIDirs, "folders of CDI specs; they are written to the last")
 	o.registerStock(set)
 }
 

@@ -18,6 +18,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
+	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
 var help = daemon.Help{
@@ -55,7 +57,7 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	if err != nil {
 		return err
 	}
-	config, err := rdma.ReadConfig(own.configFile)
+	config, err := pools.ReadConfig(own.configFile)
 	if err != nil {
 		return exit(err)
 	}
@@ -63,7 +65,7 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	if err != nil {
 		return err
 	}
-	finder := rdma.Finder{
+	finder := pools.Finder{
 		Sys: sys, Prefix: own.prefix, Tree: node.ReadTree, Reserved: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot),
 	}
 	known := filepath.Join(flags.RunDir, "vfs.json")
@@ -71,8 +73,8 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	if err != nil {
 		return err
 	}
-	host := rdma.Host{Sys: sys, Dev: dev, DevinfoDir: own.devinfoDir, PairsDir: filepath.Join(flags.RunDir, "pairs")}
-	specs := rdma.CDI{Dirs: own.cdiDirs, Field: own.cdiDevices}
+	host := grants.Host{Sys: sys, Dev: dev, DevinfoDir: own.devinfoDir, PairsDir: filepath.Join(flags.RunDir, "pairs")}
+	specs := grants.CDI{Dirs: own.cdiDirs, Field: own.cdiDevices}
 	if err := specs.CleanUp(); err != nil {
 		return err
 	}
@@ -107,7 +109,7 @@ func held(kubeletDir string, log *slog.Logger) map[string][]string {
 // exit gives an error about the configuration the exit code that the stock plugin has for it: success where it could not be
 // read at all, so that a node for which there is none yet is no failure.
 func exit(err error) error {
-	if invalid := (*rdma.InvalidError)(nil); errors.As(err, &invalid) {
+	if invalid := (*pools.InvalidError)(nil); errors.As(err, &invalid) {
 		return err
 	}
 	return &daemon.ExitError{Err: err}

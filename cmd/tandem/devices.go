@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -49,11 +50,11 @@ func (q *question) vfDevices(n *node, from *source) (devices, []string, error) {
 
 // selected are the devices of all pools of the configuration, each once.
 func (q *question) selected(n *node, from *source) (devices, []string, error) {
-	config, err := rdma.ReadConfig(q.config)
+	config, err := pools.ReadConfig(q.config)
 	if err != nil {
 		return nil, nil, err
 	}
-	finder := rdma.Finder{Sys: n.sys, Prefix: "intel.com"}
+	finder := pools.Finder{Sys: n.sys, Prefix: "intel.com"}
 	if from.live() {
 		finder.Reserved, finder.DDP = rdma.DefaultRoutes(from.sysfsRoot), rdma.DDPProfiles(from.sysfsRoot)
 	}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/test/functions"
 )
 
 // recorder is a coordinator that keeps what it is told. Its order is the reverse of the kubelet's.
@@ -70,11 +72,11 @@ func devices(names ...string) fstest.MapFS {
 }
 
 // offered makes the plugin of the first resource of a configuration.
-func offered(t *testing.T, s sysfs, dev fstest.MapFS, prefix, list string) (*Plugin, *recorder) {
+func offered(t *testing.T, s functions.Sysfs, dev fstest.MapFS, prefix, list string) (*Plugin, *recorder) {
 	t.Helper()
 	vfs := find(t, s.FS(), list, prefix, nil)
 	member := newRecorder()
-	host := Host{Sys: s.FS(), Dev: dev, DevinfoDir: filepath.Join(t.TempDir(), "devinfo", "dp")}
+	host := grants.Host{Sys: s.FS(), Dev: dev, DevinfoDir: filepath.Join(t.TempDir(), "devinfo", "dp")}
 	return NewPlugin(vfs.Names()[0], vfs, host, member, slog.New(slog.DiscardHandler)), member
 }
 
@@ -88,11 +90,11 @@ func nodes(response *v1beta1.ContainerAllocateResponse) []string {
 }
 
 // rdmaVF is the machine of the golden answer: VF 0000:86:02.3 with RDMA device mlx5_5, VF index 19.
-func rdmaVF() sysfs {
-	s := newSysfs()
-	s.function("0000:86:00.0", facts{"netdev": "ens1", "sriov_numvfs": "1", "rdma": "mlx5_0"})
-	s.symlink(dir("0000:86:00.0")+"/virtfn0", "../0000:86:02.3")
-	s.function("0000:86:02.3", facts{"pf": "0000:86:00.0", "netdev": "ens1v0", "rdma": "mlx5_5"})
+func rdmaVF() functions.Sysfs {
+	s := functions.New()
+	s.Function("0000:86:00.0", functions.Facts{"netdev": "ens1", "sriov_numvfs": "1", "rdma": "mlx5_0"})
+	s.Symlink(functions.Dir("0000:86:00.0")+"/virtfn0", "../0000:86:02.3")
+	s.Function("0000:86:02.3", functions.Facts{"pf": "0000:86:00.0", "netdev": "ens1v0", "rdma": "mlx5_5"})
 	return s
 }
 
@@ -153,52 +155,56 @@ func TestAllocateAnswers(t *testing.T) {
 	t.Attr("parity", "sriov/dev-vdpa")
 	t.Attr("parity", "sriov/additionalInfo")
 	const id = "0000:85:00.0"
-	function := func(given facts) sysfs {
-		s := newSysfs()
-		s.function(id, given)
+	function := func(given functions.Facts) functions.Sysfs {
+		s := functions.New()
+		s.Function(id, given)
 		return s
 	}
-	vdpa := func(driver, node string) sysfs {
+	vdpa := func(driver, node string) functions.Sysfs {
 		s := function(nil)
-		s.vdpa(id, "vdpa3", driver, node)
+		s.VDPA(id, "vdpa3", driver, node)
 		return s
 	}
-	two := function(facts{"rdma": "mlx5_10"})
-	two.rdma(id, "mlx5_9", "9")
-	two.write(dir(id)+"/infiniband_mad/umad11/ibdev", "mlx5_10")
-	two.write(dir(id)+"/infiniband_mad/umad9/ibdev", "mlx5_9")
-	two.write(dir(id)+"/infiniband_cm/ucm3/ibdev", "mlx5_10")
-	uio := function(facts{"driver": "igb_uio"})
-	uio.write(dir(id)+"/uio/uio1/name", "igb_uio")
-	noiommu := function(facts{"driver": "vfio-pci", "iommu": "31"})
-	noiommu.write("kernel/iommu_groups/31/name", "vfio-noiommu")
+	two := function(functions.Facts{"rdma": "mlx5_10"})
+	two.RDMA(id, "mlx5_9", "9")
+	two.Write(functions.Dir(id)+"/infiniband_mad/umad11/ibdev", "mlx5_10")
+	two.Write(functions.Dir(id)+"/infiniband_mad/umad9/ibdev", "mlx5_9")
+	two.Write(functions.Dir(id)+"/infiniband_cm/ucm3/ibdev", "mlx5_10")
+	uio := function(functions.Facts{"driver": "igb_uio"})
+	uio.Write(functions.Dir(id)+"/uio/uio1/name", "igb_uio")
+	noiommu := function(functions.Facts{"driver": "vfio-pci", "iommu": "31"})
+	noiommu.Write("kernel/iommu_groups/31/name", "vfio-noiommu")
 	for _, c := range []struct {
 		name     string
-		sys      sysfs
+		sys      functions.Sysfs
 		dev      fstest.MapFS
 		resource string
 		info     string
 		nodes    []string
 	}{
 		{"a plain netdev", function(nil), devices("infiniband/rdma_cm"), `{"resourceName": "a"}`, `{"generic":{"deviceID":"0000:85:00.0"}}`, nil},
-		{"isRdma of no interest", function(facts{"rdma": "mlx5_1"}), nil, `{"resourceName": "a"}`, `{"generic":{"deviceID":"0000:85:00.0"}}`, nil},
-		{"no rdma_cm", function(facts{"rdma": "mlx5_1"}), nil, `{"resourceName": "a", "selectors": {"isRdma": true}}`,
+		{"isRdma of no interest", function(functions.Facts{"rdma": "mlx5_1"}), nil, `{"resourceName": "a"}`, `{"generic":{"deviceID":"0000:85:00.0"}}`, nil},
+		{"no rdma_cm", function(functions.Facts{"rdma": "mlx5_1"}), nil, `{"resourceName": "a", "selectors": {"isRdma": true}}`,
 			`{"generic":{"deviceID":"0000:85:00.0"},"rdma":{"issm":"/dev/infiniband/issm1","rdma_dev":"mlx5_1","umad":"/dev/infiniband/umad1","uverbs":"/dev/infiniband/uverbs1"}}`,
 			[]string{"/dev/infiniband/issm1", "/dev/infiniband/umad1", "/dev/infiniband/uverbs1"}},
 		{"two RDMA devices, two ports, an old kernel", two, devices("infiniband/rdma_cm"), `{"resourceName": "a", "selectors": {"isRdma": true}}`,
 			`{"generic":{"deviceID":"0000:85:00.0"},"rdma":{"issm":"/dev/infiniband/issm9","rdma_cm":"/dev/infiniband/rdma_cm","rdma_dev":"mlx5_10","umad":"/dev/infiniband/umad9","uverbs":"/dev/infiniband/uverbs9"}}`,
 			[]string{"/dev/infiniband/ucm3", "/dev/infiniband/issm10", "/dev/infiniband/umad10", "/dev/infiniband/umad11", "/dev/infiniband/uverbs10", "/dev/infiniband/rdma_cm",
 				"/dev/infiniband/issm9", "/dev/infiniband/umad9", "/dev/infiniband/uverbs9"}},
-		{"the RDMA device is in a container", func() sysfs { s := function(nil); s.write(dir(id)+"/mlx5_core.rdma.0/uevent", ""); return s }(), devices("infiniband/rdma_cm"),
+		{"the RDMA device is in a container", func() functions.Sysfs {
+			s := function(nil)
+			s.Write(functions.Dir(id)+"/mlx5_core.rdma.0/uevent", "")
+			return s
+		}(), devices("infiniband/rdma_cm"),
 			`{"resourceName": "a", "selectors": {"isRdma": true}}`, `{"generic":{"deviceID":"0000:85:00.0"},"rdma":{}}`, nil},
-		{"vfio", function(facts{"driver": "vfio-pci", "iommu": "31"}), nil, `{"resourceName": "a"}`,
+		{"vfio", function(functions.Facts{"driver": "vfio-pci", "iommu": "31"}), nil, `{"resourceName": "a"}`,
 			`{"generic":{"deviceID":"0000:85:00.0"},"vfio":{"dev-mount":"/dev/vfio/31","mount":"/dev/vfio/vfio"}}`, []string{"/dev/vfio/vfio", "/dev/vfio/31"}},
 		{"vfio without an IOMMU", noiommu, nil, `{"resourceName": "a"}`,
 			`{"generic":{"deviceID":"0000:85:00.0"},"vfio":{"dev-mount":"/dev/vfio/31","mount":"/dev/vfio/vfio"}}`, []string{"/dev/vfio/vfio", "/dev/vfio/noiommu-31 /dev/vfio/31 rw"}},
-		{"vfio without a group", function(facts{"driver": "vfio-pci"}), nil, `{"resourceName": "a"}`,
+		{"vfio without a group", function(functions.Facts{"driver": "vfio-pci"}), nil, `{"resourceName": "a"}`,
 			`{"generic":{"deviceID":"0000:85:00.0"},"vfio":{"mount":"/dev/vfio/vfio"}}`, []string{"/dev/vfio/vfio"}},
 		{"uio", uio, nil, `{"resourceName": "a"}`, `{"generic":{"deviceID":"0000:85:00.0"},"uio":{"mount":"/dev/uio1"}}`, []string{"/dev/uio1"}},
-		{"uio without a device", function(facts{"driver": "uio"}), nil, `{"resourceName": "a"}`, `{"generic":{"deviceID":"0000:85:00.0"},"uio":{}}`, nil},
+		{"uio without a device", function(functions.Facts{"driver": "uio"}), nil, `{"resourceName": "a"}`, `{"generic":{"deviceID":"0000:85:00.0"},"uio":{}}`, nil},
 		{"vhost", function(nil), devices("vhost-net", "net/tun"), `{"resourceName": "a", "selectors": {"needVhostNet": true}}`,
 			`{"generic":{"deviceID":"0000:85:00.0"},"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"}}`, []string{"/dev/vhost-net", "/dev/net/tun"}},
 		{"vhost without tun", function(nil), devices("vhost-net"), `{"resourceName": "a", "selectors": {"needVhostNet": true}}`,
@@ -239,7 +245,7 @@ func TestAllocateAnswers(t *testing.T) {
 // it without a file.
 func TestAllocateSubfunction(t *testing.T) {
 	t.Attr("parity", "sriov/device-id-aux")
-	p, _ := offered(t, exampleMachine(), devices("infiniband/rdma_cm"), "nvidia.com", resources(`{"resourceName": "bf2_sf",
+	p, _ := offered(t, functions.Example(), devices("infiniband/rdma_cm"), "nvidia.com", resources(`{"resourceName": "bf2_sf",
 		"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"], "isRdma": true}, "additionalInfo": {"0000:84:00.0": {"k": "v"}}}`))
 	got, err := p.Allocate(t.Context(), []string{"mlx5_core.sf.2"})
 	if err != nil {
@@ -266,12 +272,12 @@ func TestVDPADevinfo(t *testing.T) {
 		"vhost":  `{"type":"vdpa","version":"1.1.0","vdpa":{"parent-device":"vdpa0","driver":"vhost","path":"/dev/vhost-vdpa-0","pci-address":"0000:81:00.1"}}`,
 		"virtio": `{"type":"vdpa","version":"1.1.0","vdpa":{"parent-device":"vdpa1","driver":"virtio","pci-address":"0000:81:00.2"}}`,
 	} {
-		p, _ := offered(t, exampleMachine(), nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"vdpaType": "`+kind+`"}}`))
+		p, _ := offered(t, functions.Example(), nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"vdpaType": "`+kind+`"}}`))
 		pool, _ := p.vfs.latest(p.name)
 		if _, err := p.Allocate(t.Context(), ids(pool)); err != nil {
 			t.Fatal(err)
 		}
-		content, err := os.ReadFile(p.host.devinfoPath("intel.com/a", pool.Devices[0].ID))
+		content, err := os.ReadFile(p.host.DevinfoPath("intel.com/a", pool.Devices[0].ID))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,8 +291,8 @@ func TestVDPADevinfo(t *testing.T) {
 func TestAllocateOrder(t *testing.T) {
 	t.Attr("parity", "sriov/env-order")
 	t.Attr("parity", "sriov/multus-order")
-	s := newSysfs()
-	s.pf(0x81, "ens1", 3, nil)
+	s := functions.New()
+	s.PF(0x81, "ens1", 3, nil)
 	p, member := offered(t, s, devices("infiniband/rdma_cm"), "openshift.io", resources(`{"resourceName": "vf_pool", "selectors": {"isRdma": true}}`))
 	got, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.3"})
 	if err != nil {
@@ -307,18 +313,5 @@ func TestAllocateOrder(t *testing.T) {
 	}
 	if diff := cmp.Diff([][]string{{"0000:81:00.1", "0000:81:00.3"}}, member.allocated); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestVariable(t *testing.T) {
-	t.Attr("parity", "sriov/env-pcidevice")
-	for resource, want := range map[string]string{
-		"nvidia.com/sriov-rdma-vf": "PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF",
-		"intel.com/sriov_net_A":    "PCIDEVICE_INTEL_COM_SRIOV_NET_A",
-		"a.b-c.io/x":               "PCIDEVICE_A_B-C_IO_X",
-	} {
-		if got := variable(resource); got != want {
-			t.Errorf("variable(%q) = %s; want %s", resource, got, want)
-		}
 	}
 }

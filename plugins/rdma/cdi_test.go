@@ -10,14 +10,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/test/functions"
 )
 
 // withCDI offers a machine through CDI.
-func withCDI(t *testing.T, s sysfs, dev fstest.MapFS, prefix, list string, field bool) (*Plugin, string) {
+func withCDI(t *testing.T, s functions.Sysfs, dev fstest.MapFS, prefix, list string, field bool) (*Plugin, string) {
 	t.Helper()
 	p, _ := offered(t, s, dev, prefix, list)
 	dir := t.TempDir()
-	p.host.CDI = &CDI{Dirs: []string{t.TempDir(), dir}, Field: field}
+	p.host.CDI = &grants.CDI{Dirs: []string{t.TempDir(), dir}, Field: field}
 	pool, _ := p.vfs.latest(p.name)
 	p.prepare(pool)
 	return p, dir
@@ -55,7 +58,7 @@ func TestCDIGolden(t *testing.T) {
 	if len(got.Devices)+len(got.Mounts)+len(got.CdiDevices) > 0 || got.Envs["PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF"] != "0000:86:02.3" {
 		t.Errorf("answer %v", got)
 	}
-	if _, err := os.Stat(p.host.devinfoPath(p.name, "0000:86:02.3")); err != nil {
+	if _, err := os.Stat(p.host.DevinfoPath(p.name, "0000:86:02.3")); err != nil {
 		t.Error(err)
 	}
 }
@@ -63,8 +66,8 @@ func TestCDIGolden(t *testing.T) {
 // What a runtime makes of specs and answer: the device nodes of the devices named, whichever way they are named.
 func TestCDIResolves(t *testing.T) {
 	t.Attr("parity", "sriov/cdi-collision")
-	s := newSysfs()
-	s.pf(0x81, "ens1", 4, nil)
+	s := functions.New()
+	s.PF(0x81, "ens1", 4, nil)
 	two := resources(`{"resourceName": "a", "selectors": {"isRdma": true, "pfNames": ["ens1#0-1"]}}`,
 		`{"resourceName": "b", "selectors": {"isRdma": true}}`)
 	keys := map[string]string{"intel.com/a": "cdi.k8s.io/intel.com_net-pci", "intel.com/b": "cdi.k8s.io/intel.com_net-pci_b"}
@@ -73,7 +76,7 @@ func TestCDIResolves(t *testing.T) {
 		for i, id := range []string{"0000:81:00.2", "0000:81:00.3"} {
 			first, _ := offered(t, s, nil, "intel.com", two)
 			p := NewPlugin(first.vfs.Names()[i], first.vfs, first.host, newRecorder(), first.log)
-			p.host.CDI = &CDI{Dirs: []string{dir}, Field: field}
+			p.host.CDI = &grants.CDI{Dirs: []string{dir}, Field: field}
 			pool, _ := p.vfs.latest(p.name)
 			p.prepare(pool)
 			got, err := p.Allocate(t.Context(), []string{id})
@@ -110,12 +113,12 @@ func cdiNames(answer *v1beta1.ContainerAllocateResponse, key string) []string {
 // A device without nodes costs itself, not the pool, and a pool of such devices has no spec.
 func TestCDIWithoutNodes(t *testing.T) {
 	t.Attr("parity", "sriov/cdi-empty-edits")
-	s := newSysfs()
-	s.pf(0x81, "ens1", 2, nil)
+	s := functions.New()
+	s.PF(0x81, "ens1", 2, nil)
 	for _, class := range []string{"infiniband", "infiniband_verbs", "infiniband_mad"} { // of a driver that is being bound
-		s.remove(dir("0000:81:00.2") + "/" + class)
+		s.Remove(functions.Dir("0000:81:00.2") + "/" + class)
 	}
-	s.write(dir("0000:81:00.2")+"/mlx5_core.rdma.2/uevent", "")
+	s.Write(functions.Dir("0000:81:00.2")+"/mlx5_core.rdma.2/uevent", "")
 	p, _ := withCDI(t, s, nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), false)
 	got, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"})
 	if err != nil {
@@ -138,8 +141,8 @@ func TestCDIWithoutNodes(t *testing.T) {
 func TestCDIOfHeldVF(t *testing.T) {
 	for _, exclusive := range []bool{false, true} {
 		s := rdmaVF()
-		s.write(dir("0000:86:02.3")+"/mlx5_core.rdma.3/uevent", "")
-		s.hide("0000:86:02.3", exclusive)
+		s.Write(functions.Dir("0000:86:02.3")+"/mlx5_core.rdma.3/uevent", "")
+		s.Hide("0000:86:02.3", exclusive)
 		_, folder := withCDI(t, s, devices("infiniband/rdma_cm"), "intel.com", resources(rdmaPool), false)
 		content, err := os.ReadFile(filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"))
 		for _, node := range []string{"issm5", "umad5", "uverbs5", "rdma_cm"} {
@@ -155,8 +158,8 @@ func TestCDISpecIsRenewed(t *testing.T) {
 	s := rdmaVF()
 	p, folder := withCDI(t, s, nil, "intel.com", resources(rdmaPool), false)
 	for class, node := range map[string]string{"infiniband_mad": "umad", "infiniband_verbs": "uverbs"} {
-		s.remove(dir("0000:86:02.3") + "/" + class)
-		s.write(dir("0000:86:02.3")+"/"+class+"/"+node+"77/ibdev", "mlx5_5")
+		s.Remove(functions.Dir("0000:86:02.3") + "/" + class)
+		s.Write(functions.Dir("0000:86:02.3")+"/"+class+"/"+node+"77/ibdev", "mlx5_5")
 	}
 	if _, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err != nil {
 		t.Fatal(err)
@@ -182,24 +185,6 @@ func TestCDISpecIsRestored(t *testing.T) {
 	}
 }
 
-func TestCDINames(t *testing.T) {
-	long := strings.Repeat("x", 60)
-	for _, c := range []struct {
-		pool cdiPool
-		name string
-		kind DeviceType
-	}{
-		{cdiPool{"a.b", "net-sf", "sriov-dp-a.b-net-sf-c.yaml", "cdi.k8s.io/a.b_net-sf"}, "a.b/c", AuxNetDevice},
-		{cdiPool{"a.b", "net-accel", "sriov-dp-a.b-net-accel-c.yaml", "cdi.k8s.io/a.b_net-accel"}, "a.b/c", Accelerator},
-		{cdiPool{long, "net-pci", "sriov-dp-" + long + "-net-pci-c.yaml", "cdi.k8s.io/sriov-dp-ee23cb5f45b1bd15"}, long + "/c", NetDevice},
-	} {
-		got := cdiPoolOf(Pool{Name: c.name, resource: &ResourceConfig{DeviceType: c.kind}, first: true})
-		if diff := cmp.Diff(c.pool, got, cmp.AllowUnexported(cdiPool{})); diff != "" {
-			t.Errorf("%s: %s", c.name, diff)
-		}
-	}
-}
-
 func TestCDICleanUp(t *testing.T) {
 	p, dir := withCDI(t, rdmaVF(), nil, "intel.com", resources(rdmaPool), false)
 	other := filepath.Join(dir, "other.yaml")
@@ -218,13 +203,13 @@ func TestCDICleanUp(t *testing.T) {
 // of all devices of the pool: running pods refer to those that nobody asks for.
 func TestCDIFolderThatCanBeWrittenLater(t *testing.T) {
 	t.Attr("parity", "sriov/cdi-mode")
-	s := newSysfs()
-	s.pf(0x81, "ens1", 2, nil)
+	s := functions.New()
+	s.PF(0x81, "ens1", 2, nil)
 	for name, writtenBefore := range map[string]bool{"at the start": false, "later": true} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := offered(t, s, nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))
 			dir := filepath.Join(t.TempDir(), "cdi")
-			p.host.CDI = &CDI{Dirs: []string{dir}}
+			p.host.CDI = &grants.CDI{Dirs: []string{dir}}
 			pool, _ := p.vfs.latest(p.name)
 			if writtenBefore {
 				p.prepare(pool)

@@ -3,12 +3,15 @@
 // environment, device nodes and device-info files are kept to the byte, so that Multus, the CNI plugins and pods notice no
 // difference. Where this package does better, the place says so.
 //
-//	config.json ──ReadConfig──▶ Config ──Finder──▶ Pools ──VFs──▶ Plugin ◀──▶ kubelet
-//	                               sysfs ──▲         events ─▲  Host ─▲  ◀──▶ coordination.Member
+//	config.json, sysfs ──package pools──▶ []Pool ──▶ VFs ──▶ Plugin ◀──▶ kubelet
+//	                                       events ──▲         ▲ ◀──▶ coordination.Member
+//	                                                    package grants
 //
-// A [Pool] is what one resource name stands for. [VFs] finds the pools at the start and again whenever the machine changes. What a
-// container gets with a device, a [Host] looks up when it gets it, since the kernel numbers device nodes anew whenever a
-// driver is bound.
+// Package pools says which devices belong to which resource, package grants what a container gets with them, and package
+// sysfs reads what both need of a device. Here is what happens over time: [VFs] has the pools found at the start and again
+// whenever the machine changes, and a [Plugin] per resource tells the kubelet and the coordinator of them and answers the
+// kubelet. What a container gets is looked up when it gets it, since the kernel numbers device nodes anew whenever a driver
+// is bound.
 //
 // Everything about a device is read below the roots that were passed in. What the stock plugin asks netlink for is below
 // /sys too: the link type in net/<netdev>/type, the mode of the eswitch in phys_switch_id and phys_port_name of the PF's

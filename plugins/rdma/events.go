@@ -14,6 +14,9 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
 // Events calls changed whenever the machine may have changed, until ctx is done, and once as soon as it notices changes: of those
@@ -23,14 +26,14 @@ type Events func(ctx context.Context, changed func()) error
 // MachineEvents are those of the machine below a sysfs root. For /sys they come from the kernel over netlink: sysfs itself tells
 // nobody of devices that come and go, since inotify sees what processes do to files and these come from inside the kernel.
 // For any other root, a folder, it is the other way round.
-func MachineEvents(sysfsRoot string, c *Config) Events {
+func MachineEvents(sysfsRoot string, c *pools.Config) Events {
 	if filepath.Clean(sysfsRoot) != "/sys" {
 		return func(ctx context.Context, changed func()) error { return folderEvents(ctx, sysfsRoot, changed) }
 	}
 	return func(ctx context.Context, changed func()) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return kernelEvents(ctx, syscall.NETLINK_KOBJECT_UEVENT, ueventGroup, concerns, changed) })
-		if c.checks(func(h Health) bool { return h.CheckPF }) {
+		if c.Checks(func(h pools.Health) bool { return h.CheckPF }) {
 			any := func([]byte) bool { return true }
 			g.Go(func() error { return kernelEvents(ctx, syscall.NETLINK_ROUTE, linkGroup, any, changed) })
 		}
@@ -96,7 +99,7 @@ func folderEvents(ctx context.Context, root string, changed func()) error {
 		return fmt.Errorf("watch %s: %w", root, err)
 	}
 	defer watcher.Close()
-	bus := filepath.Join(root, pciDevices)
+	bus := filepath.Join(root, sysfs.PCIDevices)
 	if err := watcher.Add(bus); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("watch %s: %w", bus, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -17,8 +18,8 @@ type memory struct {
 	// Listed are all devices that the kubelet was told of, by resource name. One that is gone has to stay in the list: the
 	// kubelet dies of a device that a container holds and that is no longer listed.
 	Listed map[string]map[string]listed `json:"listed"`
-	// Hidden are facts of devices by ID.
-	Hidden map[string]hidden `json:"hidden"`
+	// Hidden is what containers may hide of devices, by ID.
+	Hidden map[string]pools.Hidden `json:"hidden"`
 }
 
 // listed is a device as it was last seen, without its ID.
@@ -29,17 +30,8 @@ type listed struct {
 	Aux     string           `json:"aux,omitempty"`
 }
 
-// hidden is what a container's namespaces hide of the devices it holds: netdevs always, RDMA devices in exclusive mode. Without it
-// a device in a container would not be selected any more.
-type hidden struct {
-	Driver   string `json:"driver"` // with another driver it is another device
-	LinkType string `json:"linkType,omitempty"`
-	PKey     string `json:"pKey,omitempty"`
-	RDMA     bool   `json:"rdma,omitempty"`
-}
-
 func newMemory() *memory {
-	return &memory{Listed: map[string]map[string]listed{}, Hidden: map[string]hidden{}}
+	return &memory{Listed: map[string]map[string]listed{}, Hidden: map[string]pools.Hidden{}}
 }
 
 func readMemory(file string) (*memory, error) {
@@ -85,49 +77,36 @@ func (m *memory) keep(held map[string][]string) {
 }
 
 // remember takes over what is seen of a pool now.
-func (m *memory) remember(pool Pool) {
+func (m *memory) remember(pool pools.Pool) {
 	if m.Listed[pool.Name] == nil {
 		m.Listed[pool.Name] = map[string]listed{}
 	}
 	for _, d := range pool.Devices {
-		m.Listed[pool.Name][d.ID] = d.listed()
-		if d.visible != nil {
-			m.Hidden[d.ID] = *d.visible
+		m.Listed[pool.Name][d.ID] = toListed(d)
+		if d.Visible != nil {
+			m.Hidden[d.ID] = *d.Visible
 		}
 	}
 }
 
-// before is what was seen of a device while it was on the node, if it is in a container now: its netdev is not there
-// although its driver is the same.
-func (f *function) before() (hidden, bool) {
-	h, ok := f.machine.known[f.id()]
-	ok = ok && h.Driver == f.Driver && len(f.netdevs()) == 0
-	if !ok {
-		return hidden{}, false
-	}
-	return h, true
-}
-
-// visible is what containers would hide of a device, nil where it has no netdev on the node.
-func (f *function) visible() *hidden {
-	if len(f.netdevs()) == 0 {
-		return nil
-	}
-	return &hidden{Driver: f.Driver, LinkType: f.linkType(), PKey: f.pKey(), RDMA: f.isRDMA()}
-}
-
-func (d Device) listed() listed {
-	l := listed{Address: d.Address, PF: d.PF, Aux: d.aux}
+// toListed is what is kept of a device.
+func toListed(d pools.Device) listed {
+	l := listed{Address: d.Address, PF: d.PF, Aux: d.Aux}
 	if node, known := d.NUMA.Number(); known {
 		l.NUMA = &node
 	}
 	return l
 }
 
-func (l listed) device(id, fault string) Device {
-	d := Device{ID: id, Address: l.Address, PF: l.PF, Fault: fault, aux: l.Aux}
-	if l.NUMA != nil {
-		d.NUMA = topology.Node(*l.NUMA)
+// devices are those that were listed for a resource, by ID, as ones that are no longer found.
+func (m *memory) devices(resource string) map[string]pools.Device {
+	devices := make(map[string]pools.Device, len(m.Listed[resource]))
+	for id, l := range m.Listed[resource] {
+		d := pools.Device{ID: id, Address: l.Address, PF: l.PF, Aux: l.Aux}
+		if l.NUMA != nil {
+			d.NUMA = topology.Node(*l.NUMA)
+		}
+		devices[id] = d
 	}
-	return d
+	return devices
 }

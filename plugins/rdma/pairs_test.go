@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -65,10 +66,10 @@ func TestPairOptions(t *testing.T) {
 
 // The order of the variables is that of the VFs, and devices without RDMA are left out of them.
 func TestPairVariablesOrder(t *testing.T) {
-	s := newSysfs()
-	s.pf(0x81, "ens1", 3, nil)
-	s.remove(dir("0000:81:00.2") + "/infiniband")
-	s.remove(dir("0000:81:00.2") + "/infiniband_verbs")
+	s := functions.New()
+	s.PF(0x81, "ens1", 3, nil)
+	s.Remove(functions.Dir("0000:81:00.2") + "/infiniband")
+	s.Remove(functions.Dir("0000:81:00.2") + "/infiniband_verbs")
 	p, _ := offered(t, s, nil, "intel.com", resources(`{"resourceName": "a", "tandem": {"variables": ["UCX_NET_DEVICES", "NCCL_IB_HCA"]}}`))
 	got, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2", "0000:81:00.3"})
 	if err != nil {

@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"sync"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
 // Member is what a pool needs of coordination: a *coordination.Member.
@@ -35,16 +35,14 @@ var (
 type Plugin struct {
 	name   string
 	vfs    *VFs
-	host   Host
+	host   grants.Host
+	spec   grants.Spec
 	member Member
 	log    *slog.Logger
-
-	mu   sync.Mutex
-	spec map[string]*grant // what the CDI spec says of devices; nil where it has to be written
 }
 
 // NewPlugin makes the plugin of one pool; Watch starts it.
-func NewPlugin(name string, vfs *VFs, host Host, member Member, log *slog.Logger) *Plugin {
+func NewPlugin(name string, vfs *VFs, host grants.Host, member Member, log *slog.Logger) *Plugin {
 	return &Plugin{name: name, vfs: vfs, host: host, member: member, log: log.With("resource", name)}
 }
 
@@ -72,28 +70,20 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 }
 
 // prepare puts in place what running pods refer to and a boot took away: nobody asks for their devices again.
-func (p *Plugin) prepare(pool Pool) {
-	if p.host.CDI != nil {
-		if err := p.writeSpec(pool, nil); err != nil {
-			p.log.Error("containers may not get device nodes", "error", err)
-		}
+func (p *Plugin) prepare(pool pools.Pool) {
+	if err := p.spec.Write(p.host, pool, nil); err != nil {
+		p.log.Error("containers may not get device nodes", "error", err)
 	}
-	for _, d := range pool.Devices {
-		if pool.resource.DeviceType != NetDevice || d.Fault != "" || p.host.hasDevinfo(p.name, d) {
-			continue
-		}
-		if err := p.host.writeDevinfo(p.name, d, p.host.grant(d, pool.resource)); err != nil {
-			p.log.Warn("Multus may not find devices of pods that run on", "error", err)
-			return
-		}
+	if err := p.host.RestoreDevinfo(pool); err != nil {
+		p.log.Warn("Multus may not find devices of pods that run on", "error", err)
 	}
 }
 
 // list is what there is of a pool. What is no longer found stays in the kubelet's list as long as the kubelet needs it, without a word
 // from here.
-func list(pool Pool) (announced []coordination.Device, listed []deviceplugin.Device) {
+func list(pool pools.Pool) (announced []coordination.Device, listed []deviceplugin.Device) {
 	for _, d := range pool.Devices {
-		if d.missing() {
+		if d.Missing() {
 			continue
 		}
 		healthy := d.Fault == ""
@@ -136,7 +126,7 @@ func (p *Plugin) vanished(ids, mustInclude []string) map[string]bool {
 	}
 	pool, _ := p.vfs.latest(p.name)
 	for _, d := range pool.Devices {
-		if asked[d.ID] && d.Fault == "" && gone(p.host.Sys, d) {
+		if asked[d.ID] && d.Fault == "" && d.Gone(p.host.Sys) {
 			vanished[d.ID] = true
 		}
 	}
@@ -147,9 +137,9 @@ func (p *Plugin) vanished(ids, mustInclude []string) map[string]bool {
 // taken: an error means for the kubelet that they are not.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
 	pool, _ := p.vfs.latest(p.name)
-	grants, err := p.grants(pool, ids)
-	if err == nil && p.host.CDI != nil {
-		err = p.writeSpec(pool, grants)
+	given, err := p.give(pool, ids)
+	if err == nil {
+		err = p.spec.Write(p.host, pool, given)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("allocate %s: %w", p.name, err)
@@ -159,79 +149,42 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.Container
 	if err != nil {
 		return nil, err
 	}
-	response, err := answer(p.name, order, grants)
+	response, err := p.host.Answer(pool, order, given)
 	if err != nil {
 		return nil, err
-	}
-	if p.host.CDI != nil {
-		p.host.CDI.replace(cdiPoolOf(pool), response, order, grants)
 	}
 	p.pair(ctx, pool, order, response)
 	p.log.Info("allocate", "devices", order)
 	return response, nil
 }
 
-func (p *Plugin) grants(pool Pool, ids []string) (map[string]*grant, error) {
-	grants := make(map[string]*grant, len(ids))
+// give looks up what a container gets with these devices, and tells Multus of them.
+func (p *Plugin) give(pool pools.Pool, ids []string) (map[string]*grants.Grant, error) {
+	given := make(map[string]*grants.Grant, len(ids))
 	for _, id := range ids {
-		i := slices.IndexFunc(pool.Devices, func(d Device) bool { return d.ID == id })
-		if i < 0 {
+		d, ok := pool.Device(id)
+		if !ok {
 			return nil, fmt.Errorf("device %s is not one of this resource", id)
 		}
-		d := pool.Devices[i]
-		if gone(p.host.Sys, d) {
+		if d.Gone(p.host.Sys) {
 			p.vfs.Look()
 			return nil, fmt.Errorf("device %s is gone: the node has no such function any more", id)
 		}
-		g := p.host.grant(d, pool.resource)
-		if pool.resource.DeviceType == NetDevice {
-			if err := p.host.writeDevinfo(p.name, d, g); err != nil {
-				return nil, err
-			}
-		}
-		grants[id] = g
-	}
-	return grants, nil
-}
-
-// writeSpec writes the pool's CDI spec: of all its devices, or anew where the grants of some differ from what it says, or where it is
-// gone: another instance of the plugin removes it when it ends. What could not be written is written whole the next time.
-func (p *Plugin) writeSpec(pool Pool, grants map[string]*grant) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	changed := grants == nil || p.spec == nil
-	spec := maps.Clone(p.spec)
-	if changed {
-		spec = p.allGrants(pool)
-	}
-	for id, g := range grants {
-		if before := spec[id]; before == nil || !slices.EqualFunc(before.nodes, g.nodes, sameNode) {
-			spec[id], changed = g, true
+		given[id] = p.host.Grant(d, pool.Resource)
+		if err := p.host.WriteDevinfo(pool, d, given[id]); err != nil {
+			return nil, err
 		}
 	}
-	names := cdiPoolOf(pool)
-	if !changed && p.host.CDI.has(names) {
-		return nil
-	}
-	if err := p.host.CDI.write(names, pool.Devices, spec); err != nil {
-		p.spec = nil
-		return err
-	}
-	p.spec = spec
-	return nil
+	return given, nil
 }
 
-// allGrants are the grants of all devices of a pool that have no fault.
-func (p *Plugin) allGrants(pool Pool) map[string]*grant {
-	all := map[string]*grant{}
-	for _, d := range pool.Devices {
-		if d.Fault == "" {
-			all[d.ID] = p.host.grant(d, pool.resource)
-		}
+// pair tells a container of its pairs, as far as its resource wants that.
+func (p *Plugin) pair(ctx context.Context, pool pools.Pool, order []string, response *v1beta1.ContainerAllocateResponse) {
+	pairs, err := p.host.Pairs(pool, order, response)
+	if err != nil {
+		p.log.Error("a container is not told of pairs", "error", err)
 	}
-	return all
-}
-
-func sameNode(a, b *v1beta1.DeviceSpec) bool {
-	return a.GetHostPath() == b.GetHostPath() && a.GetContainerPath() == b.GetContainerPath()
+	if pairs != nil {
+		pairs.Tell(p.member.Pair(ctx, order, pairs.File), response)
+	}
 }

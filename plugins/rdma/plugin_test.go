@@ -15,16 +15,19 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // onDisk offers a machine that is laid out as a folder, so that it can change.
-func onDisk(t *testing.T, s sysfs, list string) (*Plugin, *recorder, string) {
+func onDisk(t *testing.T, s functions.Sysfs, list string) (*Plugin, *recorder, string) {
 	t.Helper()
-	root := s.folder(t)
+	root := s.Folder(t)
 	vfs := find(t, os.DirFS(root), list, "intel.com", MachineEvents(root, config(t, list)))
 	member := newRecorder()
-	host := Host{Sys: os.DirFS(root), Dev: os.DirFS(t.TempDir()), DevinfoDir: filepath.Join(t.TempDir(), "dp")}
+	host := grants.Host{Sys: os.DirFS(root), Dev: os.DirFS(t.TempDir()), DevinfoDir: filepath.Join(t.TempDir(), "dp")}
 	return NewPlugin("intel.com/a", vfs, host, member, slog.New(slog.DiscardHandler)), member, root
 }
 
@@ -48,18 +51,18 @@ func watch(t *testing.T, p *Plugin) <-chan []deviceplugin.Device {
 // unplug removes a function as the kernel does: its folder goes, and the link to it.
 func unplug(t *testing.T, root, id string) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(root, pciDevices, id)); err != nil {
+	if err := os.Remove(filepath.Join(root, sysfs.PCIDevices, id)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(filepath.Join(root, dir(id))); err != nil {
+	if err := os.RemoveAll(filepath.Join(root, functions.Dir(id))); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestWatchPublishesTwice(t *testing.T) {
-	s := newSysfs()
-	s.pf(0x81, "ens1", 1, facts{"numa_node": "1"})
-	s.pf(0x82, "ens2", 1, facts{"numa_node": "-1"})
+	s := functions.New()
+	s.PF(0x81, "ens1", 1, functions.Facts{"numa_node": "1"})
+	s.PF(0x82, "ens2", 1, functions.Facts{"numa_node": "-1"})
 	p, member, _ := onDisk(t, s, resources(`{"resourceName": "a"}`))
 	if p.Name() != "intel.com/a" {
 		t.Errorf("resource name %s", p.Name())
@@ -84,8 +87,8 @@ func TestWatchPublishesTwice(t *testing.T) {
 // A pool without topology hides its NUMA nodes from both.
 func TestWatchWithoutTopology(t *testing.T) {
 	t.Attr("parity", "sriov/topology")
-	s := newSysfs()
-	s.pf(0x81, "ens1", 1, nil)
+	s := functions.New()
+	s.PF(0x81, "ens1", 1, nil)
 	p, member, _ := onDisk(t, s, resources(`{"resourceName": "a", "excludeTopology": true}`))
 	if list := <-watch(t, p); list[0].Nodes != nil {
 		t.Errorf("the kubelet is told of NUMA nodes %v", list[0].Nodes)
@@ -97,8 +100,8 @@ func TestWatchWithoutTopology(t *testing.T) {
 
 // A VF that vanished is an error for who was to get it, and is no longer told of: whether it stays in the kubelet's list is the list's business.
 func TestAllocateOfVanishedVF(t *testing.T) {
-	s := newSysfs()
-	s.pf(0x81, "ens1", 3, nil)
+	s := functions.New()
+	s.PF(0x81, "ens1", 3, nil)
 	p, member, root := onDisk(t, s, resources(`{"resourceName": "a"}`))
 	lists := watch(t, p)
 	<-lists
@@ -130,8 +133,8 @@ func TestAllocateOfVanishedVF(t *testing.T) {
 // The kubelet offers vanished VFs until it has heard of them; the coordinator does not get to choose those.
 func TestPreferWithoutVanishedVFs(t *testing.T) {
 	t.Attr("parity", "sriov/preferred")
-	s := newSysfs()
-	s.pf(0x81, "ens1", 4, nil)
+	s := functions.New()
+	s.PF(0x81, "ens1", 4, nil)
 	p, member, root := onDisk(t, s, resources(`{"resourceName": "a"}`))
 	unplug(t, root, "0000:81:00.1")
 	unplug(t, root, "0000:81:00.3")
@@ -190,7 +193,7 @@ func TestDevinfoIsRenewed(t *testing.T) {
 		}
 	}
 	allocate(`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:86:02.3","rdma-device":"mlx5_5"}}`)
-	infiniband := filepath.Join(root, dir("0000:86:02.3"), "infiniband")
+	infiniband := filepath.Join(root, functions.Dir("0000:86:02.3"), "infiniband")
 	if err := os.Rename(filepath.Join(infiniband, "mlx5_5"), filepath.Join(infiniband, "mlx5_8")); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +212,7 @@ func TestDevinfoIsRenewed(t *testing.T) {
 
 // Accelerators are nothing that Multus knows of.
 func TestAcceleratorHasNoDevinfo(t *testing.T) {
-	p, _, _ := onDisk(t, exampleMachine(), resources(`{"resourceName": "a", "deviceType": "accelerator"}`))
+	p, _, _ := onDisk(t, functions.Example(), resources(`{"resourceName": "a", "deviceType": "accelerator"}`))
 	if _, err := p.Allocate(t.Context(), []string{"0000:87:00.0"}); err != nil {
 		t.Fatal(err)
 	}
@@ -220,8 +223,8 @@ func TestAcceleratorHasNoDevinfo(t *testing.T) {
 
 // One line per Allocate, with the IDs in the order of the answer.
 func TestAllocateLog(t *testing.T) {
-	s := newSysfs()
-	s.pf(0x81, "ens1", 2, nil)
+	s := functions.New()
+	s.PF(0x81, "ens1", 2, nil)
 	p, _, _ := onDisk(t, s, resources(`{"resourceName": "a"}`))
 	var log strings.Builder
 	p = NewPlugin(p.name, p.vfs, p.host, newRecorder(), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
@@ -244,10 +247,10 @@ func TestAllocateLog(t *testing.T) {
 // the kubelet hears of the devices. What is there already may know more, of a device in a container, and stays.
 func TestDevinfoAfterABoot(t *testing.T) {
 	t.Attr("parity", "sriov/devinfo-file")
-	s := newSysfs()
-	s.pf(0x81, "ens1", 2, nil)
+	s := functions.New()
+	s.PF(0x81, "ens1", 2, nil)
 	p, _, _ := onDisk(t, s, resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`))
-	kept := p.host.devinfoPath("intel.com/a", "0000:81:00.2")
+	kept := p.host.DevinfoPath("intel.com/a", "0000:81:00.2")
 	if err := os.MkdirAll(p.host.DevinfoDir, 0o750); err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +260,7 @@ func TestDevinfoAfterABoot(t *testing.T) {
 	<-watch(t, p)
 	for file, want := range map[string]string{
 		kept: "kept",
-		p.host.devinfoPath("intel.com/a", "0000:81:00.1"): `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:81:00.1","rdma-device":"mlx5_1291"}}`,
+		p.host.DevinfoPath("intel.com/a", "0000:81:00.1"): `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:81:00.1","rdma-device":"mlx5_1291"}}`,
 	} {
 		if content, err := os.ReadFile(file); err != nil || string(content) != want {
 			t.Errorf("%s: %s, %v; want %s", file, content, err, want)

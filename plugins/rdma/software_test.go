@@ -11,6 +11,9 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -68,12 +71,12 @@ func TestSoftwareRDMA(t *testing.T) {
 	for _, kind := range []string{"rxe", "siw"} {
 		t.Run(kind, func(t *testing.T) {
 			netdev := softDevice(t, kind)
-			s := newSysfs()
-			s.function(softPF, facts{"device": "0x1021"})
-			s.symlink(dir(softPF)+"/virtfn0", "../"+softVF)
-			s.function(softVF, facts{"pf": softPF})
-			root := s.folder(t)
-			vf := filepath.Join(root, dir(softVF))
+			s := functions.New()
+			s.Function(softPF, functions.Facts{"device": "0x1021"})
+			s.Symlink(functions.Dir(softPF)+"/virtfn0", "../"+softVF)
+			s.Function(softVF, functions.Facts{"pf": softPF})
+			root := s.Folder(t)
+			vf := filepath.Join(root, functions.Dir(softVF))
 			linkInto(t, filepath.Join(vf, "net"), "/sys/class/net", func(name string) bool { return name == softNetdev })
 			linkInto(t, filepath.Join(vf, "infiniband"), "/sys/class/infiniband", func(name string) bool { return name == softRDMA })
 			nodes := map[string][]string{}
@@ -90,9 +93,9 @@ func TestSoftwareRDMA(t *testing.T) {
 				t.Fatal(diff)
 			}
 			pool, _ := vfs.latest("intel.com/a")
-			granted := Host{Sys: os.DirFS(root), Dev: os.DirFS("/dev")}.grant(pool.Devices[0], pool.resource)
-			if !slices.Equal(granted.rdma, []string{softRDMA}) || len(nodes["infiniband_verbs"]) != 1 {
-				t.Errorf("RDMA devices %v, nodes %v", granted.rdma, nodes)
+			granted := grants.Host{Sys: os.DirFS(root), Dev: os.DirFS("/dev")}.Grant(pool.Devices[0], pool.Resource)
+			if !slices.Equal(granted.RDMA, []string{softRDMA}) || len(nodes["infiniband_verbs"]) != 1 {
+				t.Errorf("RDMA devices %v, nodes %v", granted.RDMA, nodes)
 			}
 			for _, name := range slices.Concat(nodes["infiniband_verbs"], nodes["infiniband_mad"]) {
 				if !slices.ContainsFunc(nodesOf(granted), func(node string) bool { return node == "/dev/infiniband/"+name }) {
@@ -125,8 +128,8 @@ func linkByNetlink(t *testing.T) *netlink.LinkAttrs {
 	return link.Attrs()
 }
 
-func nodesOf(g *grant) (paths []string) {
-	for _, node := range g.nodes {
+func nodesOf(g *grants.Grant) (paths []string) {
+	for _, node := range g.Nodes {
 		paths = append(paths, node.GetHostPath())
 	}
 	return paths
@@ -140,7 +143,7 @@ func checkPKey(t *testing.T, root string) {
 		t.Fatal(err)
 	}
 	want, err := os.ReadFile("/sys/class/infiniband/" + softRDMA + "/ports/1/pkeys/0")
-	got, gotErr := defaultPKey(os.DirFS(root), address)
+	got, gotErr := sysfs.DefaultPKey(os.DirFS(root), address)
 	if (err == nil) != (gotErr == nil) || got != strings.TrimSpace(string(want)) {
 		t.Errorf("partition key %q, %v; the kernel says %q, %v", got, gotErr, want, err)
 	}

@@ -2,31 +2,22 @@ package rdma
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tandem-k8s/tandem/coordination"
-)
-
-const (
-	// A PF makes its VFs in a burst of events, seconds long for a hundred: what changed is looked at once they pause.
-	quiet   = 100 * time.Millisecond
-	longest = time.Second
-	// interval is the pause between two looks where nothing tells of changes. It is that of the stock plugin's health check.
-	interval = 20 * time.Second
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
 // VFs are the pools of a machine as they are now: found at the start, and looked for again whenever the machine changes. They
 // remember what was listed before, for a device that is gone stays in its pool as unhealthy.
 type VFs struct {
-	finder Finder
-	config *Config
+	finder pools.Finder
+	config *pools.Config
 	file   string
 	log    *slog.Logger
 	events Events
@@ -38,14 +29,14 @@ type VFs struct {
 	mu       sync.Mutex
 	warnings []string
 	names    []string
-	pools    map[string]Pool
+	pools    map[string]pools.Pool
 	changed  chan struct{} // closed and replaced on every change
 }
 
 // FindVFs finds the pools of a configuration. The file is where to keep what has to be known after a restart. Held are the
 // devices that containers hold, by resource; nil where that is not known. Events tell of changes, nil for nothing that does.
 // Run looks for changes.
-func FindVFs(finder Finder, config *Config, file string, held map[string][]string, events Events, log *slog.Logger) (*VFs, error) {
+func FindVFs(finder pools.Finder, config *pools.Config, file string, held map[string][]string, events Events, log *slog.Logger) (*VFs, error) {
 	memory, err := readMemory(file)
 	if err != nil {
 		log.Warn("start without what was known before: devices that containers hold may be missing", "error", err)
@@ -56,7 +47,7 @@ func FindVFs(finder Finder, config *Config, file string, held map[string][]strin
 	}
 	v := &VFs{
 		finder: finder, config: config, file: file, log: log, events: events, look: make(chan struct{}, 1),
-		memory: memory, pools: map[string]Pool{}, changed: make(chan struct{}),
+		memory: memory, pools: map[string]pools.Pool{}, changed: make(chan struct{}),
 	}
 	for _, warning := range config.Warnings {
 		log.Warn("configuration", "file", config.File, "note", warning)
@@ -83,84 +74,16 @@ func (v *VFs) Found() []string {
 }
 
 // latest returns a pool as it is now, and a channel that is closed once it may no longer be.
-func (v *VFs) latest(name string) (Pool, <-chan struct{}) {
+func (v *VFs) latest(name string) (pools.Pool, <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.pools[name], v.changed
 }
 
-// Look says that something may have changed.
-func (v *VFs) Look() {
-	select {
-	case v.look <- struct{}{}:
-	default:
-	}
-}
-
-// Run looks for changes until ctx is done: when events tell of one, and otherwise, or where ports are to be watched, from
-// time to time, for the state of an RDMA port changes without an event.
-func (v *VFs) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	deaf := make(chan error, 1)
-	if v.events != nil {
-		g.Go(func() error { deaf <- v.events(ctx, v.Look); return nil })
-	}
-	g.Go(func() error { v.keepLooking(ctx, deaf); return nil })
-	return g.Wait()
-}
-
-func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	ticks := ticker.C
-	if v.events != nil && !v.config.checks(func(h Health) bool { return h.CheckPort }) {
-		ticks = nil
-	}
-	for {
-		select {
-		case <-v.look:
-			v.settle(ctx)
-		case <-ticks:
-		case err := <-deaf:
-			if ctx.Err() == nil {
-				v.log.Warn("no events from the kernel: look for changes from time to time", "interval", interval, "error", err)
-			}
-			ticks, deaf = ticker.C, nil
-			continue
-		case <-ctx.Done():
-			return
-		}
-		if err := v.scan(); err != nil {
-			v.log.Warn("keep the devices as they were found before", "error", err)
-		}
-	}
-}
-
-// settle waits until no more changes come.
-func (v *VFs) settle(ctx context.Context) {
-	limit := time.NewTimer(longest)
-	defer limit.Stop()
-	for {
-		pause := time.NewTimer(quiet)
-		select {
-		case <-v.look:
-			pause.Stop()
-		case <-pause.C:
-			return
-		case <-limit.C:
-			pause.Stop()
-			return
-		case <-ctx.Done():
-			pause.Stop()
-			return
-		}
-	}
-}
-
 // scan finds the pools anew.
 func (v *VFs) scan() error {
 	f := v.finder
-	f.known = v.memory.Hidden
+	f.Known = v.memory.Hidden
 	found, warnings, err := f.Find(v.config)
 	if err != nil {
 		return err
@@ -171,7 +94,7 @@ func (v *VFs) scan() error {
 }
 
 // take makes what was found the pools.
-func (v *VFs) take(found []Pool, warnings []string) {
+func (v *VFs) take(found []pools.Pool, warnings []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !slices.Equal(warnings, v.warnings) {
@@ -182,8 +105,7 @@ func (v *VFs) take(found []Pool, warnings []string) {
 	v.names, v.warnings = nil, warnings
 	changed := false
 	for _, pool := range found {
-		pool.Devices = append(pool.Devices, v.missing(pool)...)
-		slices.SortFunc(pool.Devices, compareDevices)
+		pool.Devices = v.keep(pool)
 		if v.report(pool) {
 			changed = true
 		}
@@ -197,29 +119,25 @@ func (v *VFs) take(found []Pool, warnings []string) {
 	}
 }
 
-// missing are the devices that were listed in a pool and are no longer found in it.
-func (v *VFs) missing(pool Pool) []Device {
-	found := make(map[string]bool, len(pool.Devices))
+// keep adds the devices that were listed in a pool and are no longer found in it.
+func (v *VFs) keep(pool pools.Pool) []pools.Device {
+	found := make(map[string]pools.Device, len(pool.Devices))
 	for _, d := range pool.Devices {
-		found[d.ID] = true
+		found[d.ID] = d
 	}
-	var missing []Device
-	for id, before := range v.memory.Listed[pool.Name] {
-		if found[id] {
-			continue
+	all := deviceplugin.Keep(v.memory.devices(pool.Name), found, func(d pools.Device) pools.Device {
+		d.Fault = "no longer selected by the resource"
+		if d.Gone(v.finder.Sys) {
+			d.Fault = "gone"
 		}
-		fault := "no longer selected by the resource"
-		if gone(v.finder.Sys, before.device(id, "")) {
-			fault = "gone"
-		}
-		missing = append(missing, before.device(id, fault))
-	}
-	return missing
+		return d
+	})
+	return slices.SortedFunc(maps.Values(all), pools.Device.Compare)
 }
 
 // report logs what changed in a pool, if anything did.
-func (v *VFs) report(pool Pool) bool {
-	before := map[string]Device{}
+func (v *VFs) report(pool pools.Pool) bool {
+	before := map[string]pools.Device{}
 	for _, d := range v.pools[pool.Name].Devices {
 		before[d.ID] = d
 	}

@@ -14,6 +14,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+	"github.com/tandem-k8s/tandem/test/functions"
 )
 
 // restarted finds the pools anew as after a restart of the daemon.
@@ -36,31 +40,13 @@ func state(v *VFs, name string) []string {
 	return lines
 }
 
-// remove takes a file or folder and everything below it from a machine.
-func (s sysfs) remove(name string) {
-	for file := range s {
-		if file == name || strings.HasPrefix(file, name+"/") {
-			delete(s, file)
-		}
-	}
-}
-
-// hide does to a device what a container's namespaces do: its netdev is gone, in exclusive mode its RDMA device too. The classes of
-// character devices have no namespaces.
-func (s sysfs) hide(address string, exclusive bool) {
-	s.remove(dir(address) + "/net")
-	if exclusive {
-		s.remove(dir(address) + "/infiniband")
-	}
-}
-
 // What a container holds stays listed over a restart of the daemon, whatever its namespaces hide.
 func TestRestartWithVFsInContainers(t *testing.T) {
 	t.Attr("parity", "sriov/restart-with-vfs-in-pods")
 	const eth, ib = "0000:81:00.1", "0000:83:00.1"
-	machine := func() sysfs {
-		s := exampleMachine()
-		s.netdev(ib, "ibs3v0", "32")
+	machine := func() functions.Sysfs {
+		s := functions.Example()
+		s.Netdev(ib, "ibs3v0", "32")
 		return s
 	}
 	for _, c := range []struct {
@@ -76,7 +62,7 @@ func TestRestartWithVFsInContainers(t *testing.T) {
 			t.Run(c.name+" "+mode, func(t *testing.T) {
 				s := machine()
 				vfs := find(t, s.FS(), resources(`{"resourceName": "a", "selectors": `+c.selectors+`}`), "intel.com", nil)
-				s.hide(c.id, mode == "exclusive")
+				s.Hide(c.id, mode == "exclusive")
 				if diff := cmp.Diff([]string{c.id}, state(restarted(t, vfs), "intel.com/a")); diff != "" {
 					t.Error(diff)
 				}
@@ -87,12 +73,12 @@ func TestRestartWithVFsInContainers(t *testing.T) {
 
 // The RDMA device of a driver without an auxiliary device for it, whose link type says nothing either.
 func TestHiddenFactsAreOfOneDriver(t *testing.T) {
-	s := newSysfs()
-	s.pf(0x81, "ens1", 2, facts{"driver": "other"})
+	s := functions.New()
+	s.PF(0x81, "ens1", 2, functions.Facts{"driver": "other"})
 	vfs := find(t, s.FS(), resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), "intel.com", nil)
-	s.hide("0000:81:00.1", true)
-	s.hide("0000:81:00.2", true)
-	s.symlink(dir("0000:81:00.2")+"/driver", "../../../../bus/pci/drivers/vfio-pci")
+	s.Hide("0000:81:00.1", true)
+	s.Hide("0000:81:00.2", true)
+	s.Symlink(functions.Dir("0000:81:00.2")+"/driver", "../../../../bus/pci/drivers/vfio-pci")
 	want := []string{"0000:81:00.1", "0000:81:00.2 no longer selected by the resource"}
 	if diff := cmp.Diff(want, state(restarted(t, vfs), "intel.com/a")); diff != "" {
 		t.Error(diff)
@@ -101,11 +87,11 @@ func TestHiddenFactsAreOfOneDriver(t *testing.T) {
 
 // A device that was listed is listed for ever: the kubelet dies of one that a container holds and that is no longer there.
 func TestRestartWithoutVFs(t *testing.T) {
-	s := newSysfs()
-	s.pf(0x81, "ens1", 2, facts{"numa_node": "1"})
+	s := functions.New()
+	s.PF(0x81, "ens1", 2, functions.Facts{"numa_node": "1"})
 	vfs := find(t, s.FS(), resources(`{"resourceName": "a"}`), "intel.com", nil)
-	s.remove(dir("0000:81:00.2"))
-	s.remove(pciDevices + "/0000:81:00.2")
+	s.Remove(functions.Dir("0000:81:00.2"))
+	s.Remove(sysfs.PCIDevices + "/0000:81:00.2")
 	after := restarted(t, vfs)
 	if diff := cmp.Diff([]string{"0000:81:00.1", "0000:81:00.2 gone"}, state(after, "intel.com/a")); diff != "" {
 		t.Error(diff)
@@ -118,12 +104,12 @@ func TestRestartWithoutVFs(t *testing.T) {
 
 // Of what was listed before, only what containers hold is listed on; what they hold is listed whether it was known or not.
 func TestRestartKeepsWhatIsHeld(t *testing.T) {
-	s := newSysfs()
-	s.pf(0x81, "ens1", 3, nil)
+	s := functions.New()
+	s.PF(0x81, "ens1", 3, nil)
 	before := find(t, s.FS(), resources(`{"resourceName": "a"}`), "intel.com", nil)
 	for _, gone := range []string{"0000:81:00.2", "0000:81:00.3"} {
-		s.remove(dir(gone))
-		s.remove(pciDevices + "/" + gone)
+		s.Remove(functions.Dir(gone))
+		s.Remove(sysfs.PCIDevices + "/" + gone)
 	}
 	held := map[string][]string{"intel.com/a": {"0000:81:00.3", "0000:99:00.1"}, "nvidia.com/gpu": {"GPU-1"}}
 	after, err := FindVFs(before.finder, before.config, before.file, held, nil, before.log)
@@ -137,8 +123,8 @@ func TestRestartKeepsWhatIsHeld(t *testing.T) {
 
 // A memory that cannot be read costs what it held, not the start.
 func TestUnreadableMemory(t *testing.T) {
-	s := newSysfs()
-	s.pf(0x81, "ens1", 1, nil)
+	s := functions.New()
+	s.PF(0x81, "ens1", 1, nil)
 	vfs := find(t, s.FS(), resources(`{"resourceName": "a"}`), "intel.com", nil)
 	for _, content := range []string{"{", "null", `{"listed": null}`} {
 		if err := os.WriteFile(vfs.file, []byte(content), 0o600); err != nil {
@@ -159,14 +145,14 @@ func TestUnreadableMemory(t *testing.T) {
 // Pools follow the machine: VFs appear, change their driver, vanish and come back.
 func TestRescan(t *testing.T) {
 	t.Attr("parity", "sriov/rescan")
-	s := newSysfs()
-	s.pf(0x81, "ens1", 1, nil)
+	s := functions.New()
+	s.PF(0x81, "ens1", 1, nil)
 	vfs := find(t, s.FS(), resources(
 		`{"resourceName": "netdev", "selectors": {"drivers": ["mlx5_core"]}}`,
 		`{"resourceName": "dpdk", "selectors": {"drivers": ["vfio-pci"]}}`,
 	), "intel.com", nil)
 	driver := func(name string) {
-		s.symlink(dir("0000:81:00.2")+"/driver", "../../../../bus/pci/drivers/"+name)
+		s.Symlink(functions.Dir("0000:81:00.2")+"/driver", "../../../../bus/pci/drivers/"+name)
 	}
 	for _, step := range []struct {
 		what         string
@@ -174,14 +160,14 @@ func TestRescan(t *testing.T) {
 		netdev, dpdk []string
 	}{
 		{"start", func() {}, []string{"0000:81:00.1"}, nil},
-		{"a VF appears", func() { s.pf(0x81, "ens1", 2, nil) }, []string{"0000:81:00.1", "0000:81:00.2"}, nil},
+		{"a VF appears", func() { s.PF(0x81, "ens1", 2, nil) }, []string{"0000:81:00.1", "0000:81:00.2"}, nil},
 		{"it changes its driver", func() { driver("vfio-pci") },
 			[]string{"0000:81:00.1", "0000:81:00.2 no longer selected by the resource"}, []string{"0000:81:00.2"}},
 		{"and back", func() { driver("mlx5_core") },
 			[]string{"0000:81:00.1", "0000:81:00.2"}, []string{"0000:81:00.2 no longer selected by the resource"}},
-		{"it vanishes", func() { s.remove(dir("0000:81:00.2")); s.remove(pciDevices + "/0000:81:00.2") },
+		{"it vanishes", func() { s.Remove(functions.Dir("0000:81:00.2")); s.Remove(sysfs.PCIDevices + "/0000:81:00.2") },
 			[]string{"0000:81:00.1", "0000:81:00.2 gone"}, []string{"0000:81:00.2 gone"}},
-		{"it comes back", func() { s.pf(0x81, "ens1", 2, nil) },
+		{"it comes back", func() { s.PF(0x81, "ens1", 2, nil) },
 			[]string{"0000:81:00.1", "0000:81:00.2"}, []string{"0000:81:00.2 no longer selected by the resource"}},
 	} {
 		step.do()
@@ -201,28 +187,30 @@ func TestRescan(t *testing.T) {
 func TestHealth(t *testing.T) {
 	t.Attr("parity", "sriov/health")
 	const vf = "0000:81:00.1"
-	carrier := func(s sysfs, value string) { s.write(dir("0000:81:00.0")+"/net/ens1/carrier", value) }
-	port := func(s sysfs, address, rdma, state string) {
-		s.write(dir(address)+"/infiniband/"+rdma+"/ports/1/state", state)
+	carrier := func(s functions.Sysfs, value string) {
+		s.Write(functions.Dir("0000:81:00.0")+"/net/ens1/carrier", value)
+	}
+	port := func(s functions.Sysfs, address, rdma, state string) {
+		s.Write(functions.Dir(address)+"/infiniband/"+rdma+"/ports/1/state", state)
 	}
 	for _, c := range []struct {
 		name, key string
-		change    func(sysfs)
+		change    func(functions.Sysfs)
 		want      string
 	}{
-		{"nothing to read", `"checkHealthOnPf": true, "checkHealthOnRdmaPort": true, "checkHealthOnDeviceExist": true`, func(sysfs) {}, ""},
-		{"no check", `"checkHealthOnPf": false`, func(s sysfs) { carrier(s, "0"); port(s, vf, "mlx5_1291", "1: DOWN") }, ""},
-		{"carrier", `"checkHealthOnPf": true`, func(s sysfs) { carrier(s, "1") }, ""},
-		{"no carrier", `"CheckHealthOnPf": true`, func(s sysfs) { carrier(s, "0") }, "no carrier on the PF"},
-		{"PF is down", `"checkHealthOnPf": true`, func(s sysfs) { s.write(dir("0000:81:00.0")+"/net/ens1/operstate", "down") }, "no carrier on the PF"},
-		{"port active", `"checkHealthOnRdmaPort": true`, func(s sysfs) { port(s, vf, "mlx5_1291", "4: ACTIVE") }, ""},
-		{"port down", `"checkHealthOnRdmaPort": true`, func(s sysfs) { port(s, vf, "mlx5_1291", "1: DOWN") }, "the RDMA port is not active"},
-		{"port deferred", `"checkHealthOnRdmaPort": true`, func(s sysfs) { port(s, vf, "mlx5_1291", "5: ACTIVE_DEFER") }, "the RDMA port is not active"},
-		{"in a container", `"checkHealthOnRdmaPort": true`, func(s sysfs) { s.hide(vf, true); port(s, "0000:81:00.0", "mlx5_1290", "1: DOWN") }, "the RDMA port is not active"},
+		{"nothing to read", `"checkHealthOnPf": true, "checkHealthOnRdmaPort": true, "checkHealthOnDeviceExist": true`, func(functions.Sysfs) {}, ""},
+		{"no check", `"checkHealthOnPf": false`, func(s functions.Sysfs) { carrier(s, "0"); port(s, vf, "mlx5_1291", "1: DOWN") }, ""},
+		{"carrier", `"checkHealthOnPf": true`, func(s functions.Sysfs) { carrier(s, "1") }, ""},
+		{"no carrier", `"CheckHealthOnPf": true`, func(s functions.Sysfs) { carrier(s, "0") }, "no carrier on the PF"},
+		{"PF is down", `"checkHealthOnPf": true`, func(s functions.Sysfs) { s.Write(functions.Dir("0000:81:00.0")+"/net/ens1/operstate", "down") }, "no carrier on the PF"},
+		{"port active", `"checkHealthOnRdmaPort": true`, func(s functions.Sysfs) { port(s, vf, "mlx5_1291", "4: ACTIVE") }, ""},
+		{"port down", `"checkHealthOnRdmaPort": true`, func(s functions.Sysfs) { port(s, vf, "mlx5_1291", "1: DOWN") }, "the RDMA port is not active"},
+		{"port deferred", `"checkHealthOnRdmaPort": true`, func(s functions.Sysfs) { port(s, vf, "mlx5_1291", "5: ACTIVE_DEFER") }, "the RDMA port is not active"},
+		{"in a container", `"checkHealthOnRdmaPort": true`, func(s functions.Sysfs) { s.Hide(vf, true); port(s, "0000:81:00.0", "mlx5_1290", "1: DOWN") }, "the RDMA port is not active"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newSysfs()
-			s.pf(0x81, "ens1", 1, nil)
+			s := functions.New()
+			s.PF(0x81, "ens1", 1, nil)
 			vfs := find(t, s.FS(), resources(`{"resourceName": "a", `+c.key+`}`), "intel.com", nil)
 			healthy := state(vfs, "intel.com/a")
 			before := fstest.MapFS(maps.Clone(s))
@@ -269,16 +257,16 @@ func TestWhenToLook(t *testing.T) {
 		{"ports", `, "checkHealthOnRdmaPort": true`, func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }, interval},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newSysfs()
-			s.pf(0x81, "ens1", 1, nil)
+			s := functions.New()
+			s.PF(0x81, "ens1", 1, nil)
 			list := resources(`{"resourceName": "a"` + c.config + `}`)
-			file := filepath.Join(t.TempDir(), "vfs.json")
+			parsed, file := config(t, list), filepath.Join(t.TempDir(), "vfs.json")
 			synctest.Test(t, func(t *testing.T) {
-				vfs, err := FindVFs(Finder{Sys: s.FS(), Prefix: "intel.com"}, config(t, list), file, nil, c.events, slog.New(slog.DiscardHandler))
+				vfs, err := FindVFs(pools.Finder{Sys: s.FS(), Prefix: "intel.com"}, parsed, file, nil, c.events, slog.New(slog.DiscardHandler))
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.pf(0x81, "ens1", 2, nil)
+				s.PF(0x81, "ens1", 2, nil)
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				start := time.Now()

@@ -1,9 +1,11 @@
-package rdma
+package pools
 
 import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/test/functions"
 )
 
 // Rows of test/parity/checklist.csv about which devices a resource has, by name: what the resources of a configuration get
@@ -41,7 +43,7 @@ func TestParity(t *testing.T) {
 		{"excluded-devices", one(`"selectors": {"pciAddresses": ["0000:81:00.0", "0000:82:00.0", "0000:83:00.0", "0000:84:00.0", "0000:85:00.0"]}`), [][]string{{pf}}},
 	} {
 		t.Run("sriov/"+c.row, func(t *testing.T) {
-			f := Finder{Sys: exampleMachine().FS(), Prefix: "intel.com", DDP: ddp, Reserved: func() ([]string, error) { return nil, nil }}
+			f := Finder{Sys: functions.Example().FS(), Prefix: "intel.com", DDP: ddp, Reserved: func() ([]string, error) { return nil, nil }}
 			if c.row == "excluded-devices" {
 				f.Reserved = func() ([]string, error) { return []string{"ens5"}, nil }
 			}

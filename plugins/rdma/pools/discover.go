@@ -1,43 +1,14 @@
-package rdma
+package pools
 
 import (
-	"cmp"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
-
-// Pool is what one resource name stands for on a machine.
-type Pool struct {
-	Name    string   // "intel.com/mlnx_vf"
-	Devices []Device // ascending by address
-
-	resource *ResourceConfig
-	first    bool // of those with its prefix and device type
-}
-
-// Device is one device of a pool, mostly a VF.
-type Device struct {
-	ID      string            // the kubelet's device ID: the full PCI address, or the name of a sub-function
-	Address topology.Address  // the PCI function; that which a sub-function hangs on
-	PF      topology.Address  // of a VF; the zero Address for anything else
-	NUMA    topology.NUMANode // unknown too where the resource has excludeTopology
-	Fault   string            // why it is unhealthy, for people; "" for a healthy device
-
-	aux      string    // of a sub-function: the name of its auxiliary device
-	selector *Selector // the one that selected it; its options apply. nil for a device that is no longer found
-	visible  *hidden   // what containers would hide of it; nil where it may be in one
-}
-
-// missing reports whether a device was found before and is no longer.
-func (d Device) missing() bool { return d.selector == nil }
-
-// file names a file of the device.
-func (d Device) file(elements ...string) string { return inDevice(d.Address, d.aux, elements...) }
 
 // Finder makes pools of a machine.
 type Finder struct {
@@ -46,12 +17,13 @@ type Finder struct {
 
 	// Tree reads the PCI tree; nil for topology.Read of Sys.
 	Tree func() (*topology.Tree, error)
-	// Reserved lists the netdevs that the node itself needs; nil for none: see DefaultRoutes.
+	// Reserved lists the netdevs that the node itself needs; nil for none: see rdma.DefaultRoutes.
 	Reserved func() ([]string, error)
-	// DDP tells the DDP package that a function or its PF has loaded; nil where there is nobody to ask: see DDPProfiles.
+	// DDP tells the DDP package that a function or its PF has loaded; nil where there is nobody to ask: see rdma.DDPProfiles.
 	DDP func(function, pf topology.Address) string
 
-	known map[string]hidden // by device ID: what containers hide
+	// Known is what was seen of devices by ID, which containers hide: see Hidden.
+	Known map[string]Hidden
 }
 
 // Find returns the pools that a configuration makes of the machine, in the order of the configuration, empty ones included, and
@@ -77,12 +49,23 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 		r := &c.Resources[i]
 		prefix, _, _ := strings.Cut(names[i], "/")
 		same := func(p Pool) bool {
-			return strings.HasPrefix(p.Name, prefix+"/") && p.resource.DeviceType == r.DeviceType
+			return strings.HasPrefix(p.Name, prefix+"/") && p.Resource.DeviceType == r.DeviceType
 		}
 		first := !slices.ContainsFunc(pools, same)
-		pools = append(pools, Pool{Name: names[i], Devices: r.claim(candidates, claimed), resource: r, first: first})
+		pools = append(pools, Pool{Name: names[i], Devices: r.claim(candidates, claimed), Resource: r, First: first})
 	}
 	return pools, missing(c, candidates), nil
+}
+
+func (f Finder) machine(tree *topology.Tree) *machine {
+	return &machine{
+		sys:     f.Sys,
+		tree:    tree,
+		ddp:     f.DDP,
+		known:   f.Known,
+		pfNames: map[topology.Address]string{},
+		indexes: map[topology.Address]map[string]int{},
+	}
 }
 
 func (f Finder) tree() (*topology.Tree, error) {
@@ -103,16 +86,14 @@ func (r *ResourceConfig) claim(candidates []*function, claimed map[string]bool) 
 			}
 		}
 	}
-	slices.SortFunc(devices, compareDevices)
+	slices.SortFunc(devices, Device.Compare)
 	return devices
 }
 
-func compareDevices(a, b Device) int {
-	return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.ID, b.ID))
-}
-
 func (r *ResourceConfig) device(f *function, s *Selector) Device {
-	d := Device{ID: f.id(), Address: f.Address, PF: f.PF, NUMA: f.NUMA, Fault: r.fault(f), aux: f.aux, selector: s, visible: f.visible()}
+	d := Device{
+		ID: f.id(), Address: f.Address, PF: f.PF, NUMA: f.NUMA, Aux: f.aux, Fault: r.fault(f), Selector: s, Visible: f.visible(),
+	}
 	if r.ExcludeTopology {
 		d.NUMA = topology.NUMANode{}
 	}
@@ -164,21 +145,11 @@ func (f Finder) needed() (map[topology.Address]bool, error) {
 		return nil, err
 	}
 	for _, netdev := range reserved {
-		target, err := fs.ReadLink(f.Sys, path.Join("class/net", netdev))
-		if err != nil {
-			continue // a netdev without a device
-		}
-		if a, ok := lastAddress(target); ok {
+		if a, ok := sysfs.Parent(f.Sys, "class/net/"+netdev); ok { // a netdev without a device has none
 			needed[a] = true
 		}
 	}
 	return needed, nil
-}
-
-// hasVFs reads sriov_numvfs, as the stock plugin does; a PF with links to VFs has some even where that file is absent.
-func (m *machine) hasVFs(d *topology.Device) bool {
-	numvfs := readText(m.sys, inFunction(d.Address.String(), "sriov_numvfs"))
-	return len(d.VFs) > 0 || (numvfs != "" && numvfs != "0")
 }
 
 // names gives each resource its full name. They have to differ, which shows only now that the other prefix is known.

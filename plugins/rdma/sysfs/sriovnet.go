@@ -1,4 +1,4 @@
-package rdma
+package sysfs
 
 import (
 	"errors"
@@ -36,13 +36,13 @@ func below(sys fs.FS, call func() (string, error)) (string, error) {
 	return call()
 }
 
-// uplink returns the netdev of a PF in switchdev mode that is its port; an error in any other mode.
-func uplink(sys fs.FS, pf topology.Address) (string, error) {
+// Uplink returns the netdev of a PF in switchdev mode that is its port; an error in any other mode.
+func Uplink(sys fs.FS, pf topology.Address) (string, error) {
 	return below(sys, func() (string, error) { return sriovnet.GetUplinkRepresentor(pf.String()) })
 }
 
-// defaultPKey returns partition key 0 of port 1 of a function's RDMA device.
-func defaultPKey(sys fs.FS, a topology.Address) (string, error) {
+// DefaultPKey returns partition key 0 of port 1 of a function's RDMA device.
+func DefaultPKey(sys fs.FS, a topology.Address) (string, error) {
 	return below(sys, func() (string, error) { return sriovnet.GetDefaultPKeyFromPci(a.String()) })
 }
 

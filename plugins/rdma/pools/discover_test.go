@@ -1,13 +1,12 @@
-package rdma
+package pools
 
 import (
 	"io/fs"
-	"net"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vishvananda/netlink"
 
+	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -19,7 +18,7 @@ func poolsOf(sys fs.FS, c *Config, prefix string) ([]Pool, error) {
 
 func TestFirstMatchWins(t *testing.T) {
 	t.Attr("parity", "sriov/selectors-shape")
-	pools, err := poolsOf(exampleMachine().FS(), config(t, resources(
+	pools, err := poolsOf(functions.Example().FS(), config(t, resources(
 		`{"resourceName": "first", "selectors": [{"pfNames": ["ens1#1"]}, {"pfNames": ["ens1#0-1"]}]}`,
 		`{"resourceName": "second", "resourcePrefix": "nvidia.com", "selectors": {"rootDevices": ["0000:81:00.0"], "isRdma": true}}`,
 		`{"resourceName": "third", "selectors": {"pfNames": ["ens1"]}}`,
@@ -43,9 +42,9 @@ func TestFirstMatchWins(t *testing.T) {
 
 func TestNUMA(t *testing.T) {
 	t.Attr("parity", "sriov/topology")
-	s := newSysfs()
-	s.pf(0x81, "ens1", 1, facts{"numa_node": "1"})
-	s.pf(0x82, "ens2", 1, facts{"numa_node": "-1"})
+	s := functions.New()
+	s.PF(0x81, "ens1", 1, functions.Facts{"numa_node": "1"})
+	s.PF(0x82, "ens2", 1, functions.Facts{"numa_node": "-1"})
 	for _, c := range []struct {
 		resource string
 		want     []topology.NUMANode
@@ -69,11 +68,11 @@ func TestNUMA(t *testing.T) {
 
 func TestNodeNeedsNetdev(t *testing.T) {
 	t.Attr("parity", "sriov/excluded-devices")
-	s := exampleMachine()
-	s.function("0000:89:00.0", facts{"driver": "virtio-pci"})
-	s.symlink("class/net/eth0", "../../"+dir("0000:89:00.0")+"/virtio0/net/eth0")
-	s.function("0000:89:00.1", facts{"driver": "virtio-pci"})
-	s.symlink("class/net/bond0", "../../devices/virtual/net/bond0")
+	s := functions.Example()
+	s.Function("0000:89:00.0", functions.Facts{"driver": "virtio-pci"})
+	s.Symlink("class/net/eth0", "../../"+functions.Dir("0000:89:00.0")+"/virtio0/net/eth0")
+	s.Function("0000:89:00.1", functions.Facts{"driver": "virtio-pci"})
+	s.Symlink("class/net/bond0", "../../devices/virtual/net/bond0")
 	f := Finder{Sys: s.FS(), Prefix: "intel.com", Reserved: func() ([]string, error) { return []string{"ens5", "ens1v0", "eth0", "bond0", "gone"}, nil }}
 	pools, _, err := f.Find(config(t, resources(`{"resourceName": "a", "selectors": {"drivers": ["e1000e", "mlx5_core", "virtio-pci"]}}`)))
 	if err != nil {
@@ -81,27 +80,6 @@ func TestNodeNeedsNetdev(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"0000:81:00.2", "0000:81:00.3", "0000:81:00.4", "0000:83:00.1", "0000:84:00.0", "0000:89:00.1"}, ids(pools[0])); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestDefaultLinks(t *testing.T) {
-	_, everything, _ := net.ParseCIDR("0.0.0.0/0")
-	_, subnet, _ := net.ParseCIDR("10.0.0.0/24")
-	got := defaultLinks([]netlink.Route{
-		{Dst: subnet, LinkIndex: 9},
-		{Dst: everything, LinkIndex: 3},
-		{Dst: nil, LinkIndex: 2},
-		{Dst: everything, LinkIndex: 3, Priority: 100},
-		{Dst: everything, MultiPath: []*netlink.NexthopInfo{{LinkIndex: 5}, {LinkIndex: 4}}},
-	})
-	if diff := cmp.Diff([]int{2, 3, 4, 5}, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestDefaultRoutesOfRecordedMachine(t *testing.T) {
-	if DefaultRoutes(t.TempDir()) != nil {
-		t.Error("a folder has default routes")
 	}
 }
 
@@ -114,15 +92,15 @@ func TestFindErrors(t *testing.T) {
 		{resources(`{"resourceName": "a"}`), "intel.com/x",
 			`read configuration config.json: resource "a": resourcePrefix "intel.com/x" is not a lower-case domain name such as intel.com`},
 	} {
-		if _, err := poolsOf(newSysfs().FS(), config(t, c.list), c.prefix); err == nil || err.Error() != c.want {
+		if _, err := poolsOf(functions.New().FS(), config(t, c.list), c.prefix); err == nil || err.Error() != c.want {
 			t.Errorf("error %v; want %s", err, c.want)
 		}
 	}
 }
 
 func TestUnreadableMachine(t *testing.T) {
-	s := exampleMachine()
-	s.write(dir("0000:85:00.0")+"/vendor", "Intel")
+	s := functions.Example()
+	s.Write(functions.Dir("0000:85:00.0")+"/vendor", "Intel")
 	const want = `read vendor of 0000:85:00.0: parse "Intel": invalid syntax`
 	if _, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a"}`)), "intel.com"); err == nil || err.Error() != want {
 		t.Errorf("error %v; want %s", err, want)
@@ -130,7 +108,7 @@ func TestUnreadableMachine(t *testing.T) {
 }
 
 func TestMissingPF(t *testing.T) {
-	f := Finder{Sys: exampleMachine().FS(), Prefix: "intel.com"}
+	f := Finder{Sys: functions.Example().FS(), Prefix: "intel.com"}
 	_, warnings, err := f.Find(config(t, resources(
 		`{"resourceName": "a", "selectors": {"pfNames": ["ens1#0", "ens9#0-3"], "rootDevices": ["0000:99:00.0"]}}`,
 		`{"resourceName": "b", "deviceType": "auxNetDevice", "selectors": {"pfNames": ["ens9"], "auxTypes": ["sf"]}}`,

@@ -1,4 +1,4 @@
-package rdma
+package pools
 
 import (
 	"fmt"
@@ -7,48 +7,49 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // documented is a machine with the devices that the stock plugin's documentation writes about. The kind of a device is in its
 // bus number, which the table below names.
-func documented() sysfs {
-	s := newSysfs()
-	vfs := func(bus int, netdev string, count int, given facts) {
+func documented() functions.Sysfs {
+	s := functions.New()
+	vfs := func(bus int, netdev string, count int, given functions.Facts) {
 		pf := fmt.Sprintf("0000:%02x:00.0", bus)
-		s.function(pf, facts{"vendor": given["vendor"], "driver": given["pfDriver"], "netdev": netdev, "sriov_numvfs": fmt.Sprint(count)})
+		s.Function(pf, functions.Facts{"vendor": given["vendor"], "driver": given["pfDriver"], "netdev": netdev, "sriov_numvfs": fmt.Sprint(count)})
 		for i := range count {
 			vf := fmt.Sprintf("0000:%02x:%02x.%d", bus, (i+2)/8, (i+2)%8)
-			s.symlink(fmt.Sprintf("%s/virtfn%d", dir(pf), i), "../"+vf)
-			f := facts{"pf": pf, "vendor": given["vendor"], "device": given["device"], "driver": given["driver"]}
+			s.Symlink(fmt.Sprintf("%s/virtfn%d", functions.Dir(pf), i), "../"+vf)
+			f := functions.Facts{"pf": pf, "vendor": given["vendor"], "device": given["device"], "driver": given["driver"]}
 			if given["driver"] != "vfio-pci" {
 				f["netdev"] = fmt.Sprintf("%sv%d", netdev, i)
 			}
 			if given["rdma"] != "" {
 				f["rdma"] = fmt.Sprintf("mlx5_%d%d", bus, i)
 			}
-			s.function(vf, f)
+			s.Function(vf, f)
 		}
 	}
-	vfs(0x10, "ens785f0", 2, facts{"vendor": "0x8086", "device": "0x154c", "driver": "i40evf", "pfDriver": "i40e"})
-	vfs(0x11, "enp0s0f0", 2, facts{"vendor": "0x8086", "device": "0x154c", "driver": "vfio-pci", "pfDriver": "i40e"})
-	vfs(0x12, "enp2s2f1", 1, facts{"vendor": "0x8086", "device": "0x1889", "driver": "vfio-pci", "pfDriver": "ice"})
-	vfs(0x13, "ens1f0", 2, facts{"vendor": "0x8086", "device": "0x1889", "driver": "iavf", "pfDriver": "ice", "rdma": "yes"})
-	vfs(0x14, "ens2f0", 1, facts{"vendor": "0x8086", "device": "0x1889", "driver": "iavf", "pfDriver": "ice"})
-	vfs(0x20, "ens3f0", 1, facts{"vendor": "0x15b3", "device": "0x1018", "driver": "mlx5_ib", "pfDriver": "mlx5_core", "rdma": "yes"})
-	vfs(0x21, "ens4f0", 2, facts{"vendor": "0x15b3", "device": "0x1018", "driver": "mlx5_core", "pfDriver": "mlx5_core", "rdma": "yes"})
-	vfs(0x22, "ens5f0", 1, facts{"vendor": "0x15b3", "device": "0x1016", "driver": "mlx5_core", "pfDriver": "mlx5_core", "rdma": "yes"})
-	vfs(0x23, "ens6f0", 2, facts{"vendor": "0x15b3", "device": "0x101e", "driver": "mlx5_core", "pfDriver": "mlx5_core"})
-	s.vdpa("0000:23:00.2", "vdpa0", "vhost_vdpa", "vhost-vdpa-0")
-	s.vdpa("0000:23:00.3", "vdpa1", "virtio_vdpa", "")
-	s.function("0000:24:00.2", facts{"class": "0x020700", "device": "0x101c", "rdma": "mlx5_240"})
-	s.netdev("0000:24:00.2", "ibs7v0", "32")
-	s.function("0000:25:00.0", facts{"device": "0xa2d6", "netdev": "p0", "rdma": "mlx5_250"})
+	vfs(0x10, "ens785f0", 2, functions.Facts{"vendor": "0x8086", "device": "0x154c", "driver": "i40evf", "pfDriver": "i40e"})
+	vfs(0x11, "enp0s0f0", 2, functions.Facts{"vendor": "0x8086", "device": "0x154c", "driver": "vfio-pci", "pfDriver": "i40e"})
+	vfs(0x12, "enp2s2f1", 1, functions.Facts{"vendor": "0x8086", "device": "0x1889", "driver": "vfio-pci", "pfDriver": "ice"})
+	vfs(0x13, "ens1f0", 2, functions.Facts{"vendor": "0x8086", "device": "0x1889", "driver": "iavf", "pfDriver": "ice", "rdma": "yes"})
+	vfs(0x14, "ens2f0", 1, functions.Facts{"vendor": "0x8086", "device": "0x1889", "driver": "iavf", "pfDriver": "ice"})
+	vfs(0x20, "ens3f0", 1, functions.Facts{"vendor": "0x15b3", "device": "0x1018", "driver": "mlx5_ib", "pfDriver": "mlx5_core", "rdma": "yes"})
+	vfs(0x21, "ens4f0", 2, functions.Facts{"vendor": "0x15b3", "device": "0x1018", "driver": "mlx5_core", "pfDriver": "mlx5_core", "rdma": "yes"})
+	vfs(0x22, "ens5f0", 1, functions.Facts{"vendor": "0x15b3", "device": "0x1016", "driver": "mlx5_core", "pfDriver": "mlx5_core", "rdma": "yes"})
+	vfs(0x23, "ens6f0", 2, functions.Facts{"vendor": "0x15b3", "device": "0x101e", "driver": "mlx5_core", "pfDriver": "mlx5_core"})
+	s.VDPA("0000:23:00.2", "vdpa0", "vhost_vdpa", "vhost-vdpa-0")
+	s.VDPA("0000:23:00.3", "vdpa1", "virtio_vdpa", "")
+	s.Function("0000:24:00.2", functions.Facts{"class": "0x020700", "device": "0x101c", "rdma": "mlx5_240"})
+	s.Netdev("0000:24:00.2", "ibs7v0", "32")
+	s.Function("0000:25:00.0", functions.Facts{"device": "0xa2d6", "netdev": "p0", "rdma": "mlx5_250"})
 	for i := range 7 {
-		s.subfunction("0000:25:00.0", fmt.Sprintf("mlx5_core.sf.%d", 10+i), fmt.Sprint(i), fmt.Sprintf("en3f0pf0sf%d", i), "")
+		s.Subfunction("0000:25:00.0", fmt.Sprintf("mlx5_core.sf.%d", 10+i), fmt.Sprint(i), fmt.Sprintf("en3f0pf0sf%d", i), "")
 	}
-	vfs(0x30, "ens8f0", 1, facts{"vendor": "0x14e4", "device": "0x1750", "driver": "bnxt_en", "pfDriver": "bnxt_en"})
-	s.function("0000:40:00.0", facts{"class": "0x120000", "vendor": "0x8086", "device": "0x0d90", "driver": "dfl-pci"})
+	vfs(0x30, "ens8f0", 1, functions.Facts{"vendor": "0x14e4", "device": "0x1750", "driver": "bnxt_en", "pfDriver": "bnxt_en"})
+	s.Function("0000:40:00.0", functions.Facts{"class": "0x120000", "vendor": "0x8086", "device": "0x0d90", "driver": "dfl-pci"})
 	return s
 }
 

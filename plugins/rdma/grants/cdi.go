@@ -1,4 +1,4 @@
-package rdma
+package grants
 
 import (
 	"crypto/sha256"
@@ -15,14 +15,8 @@ import (
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
-
-// CDI says how device nodes get into containers through the Container Device Interface instead of through the kubelet. Names and
-// files are those of the stock plugin (pkg/cdi/cdi.go), so that it and its operator clean up after this one and the other way round.
-type CDI struct {
-	Dirs  []string // folders of CDI specs: cleaned up in all of them, written to in the last
-	Field bool     // name devices in the field CDIDevices of the answer; else in an annotation, as the stock plugin does
-}
 
 // CDIDirs are where container runtimes look for specs.
 var CDIDirs = []string{"/etc/cdi", "/var/run/cdi"}
@@ -45,15 +39,15 @@ type cdiPool struct {
 // cdiPoolOf names things for a pool. The stock plugin uses one annotation for all pools of a prefix and device type, of which
 // the kubelet keeps but the first (sriov-network-device-plugin issue 731): here that one is the first pool's, and the
 // others have keys of their own.
-func cdiPoolOf(pool Pool) cdiPool {
+func cdiPoolOf(pool pools.Pool) cdiPool {
 	vendor, resource, _ := strings.Cut(pool.Name, "/")
-	p := cdiPool{vendor: vendor, class: cdiClasses[pool.resource.DeviceType]}
+	p := cdiPool{vendor: vendor, class: cdiClasses[pool.Resource.DeviceType]}
 	p.file = cdiPrefix + vendor + "-" + p.class + "-" + resource + ".yaml"
 	key := vendor + "_" + p.class
-	if !pool.first {
+	if !pool.First {
 		key += "_" + resource
 	}
-	if len(key) > maxName { // the stock plugin refuses such a pod
+	if len(key) > pools.MaxName { // the stock plugin refuses such a pod
 		sum := sha256.Sum256([]byte(pool.Name))
 		key = fmt.Sprintf("%s%x", cdiPrefix, sum[:8])
 	}
@@ -61,7 +55,9 @@ func cdiPoolOf(pool Pool) cdiPool {
 	return p
 }
 
-var cdiClasses = map[DeviceType]string{NetDevice: "net-pci", AuxNetDevice: "net-sf", Accelerator: "net-accel"}
+var cdiClasses = map[pools.DeviceType]string{
+	pools.NetDevice: "net-pci", pools.AuxNetDevice: "net-sf", pools.Accelerator: "net-accel",
+}
 
 // CleanUp removes what this plugin or the stock one has written.
 func (c *CDI) CleanUp() error {
@@ -89,15 +85,15 @@ func (c *CDI) has(p cdiPool) bool {
 
 // write puts the spec of a pool in place. A device without nodes cannot be in a spec; in the stock plugin it costs the whole
 // pool (issue 546 there), here it is left out.
-func (c *CDI) write(p cdiPool, devices []Device, grants map[string]*grant) error {
+func (c *CDI) write(p cdiPool, devices []pools.Device, grants map[string]*Grant) error {
 	spec := &specs.Spec{Version: cdiVersion, Kind: p.vendor + "/" + p.class}
 	for _, d := range devices {
 		g := grants[d.ID]
-		if g == nil || len(g.nodes) == 0 {
+		if g == nil || len(g.Nodes) == 0 {
 			continue
 		}
 		device := specs.Device{Name: d.ID}
-		for _, node := range g.nodes {
+		for _, node := range g.Nodes {
 			device.ContainerEdits.DeviceNodes = append(device.ContainerEdits.DeviceNodes,
 				&specs.DeviceNode{Path: node.GetContainerPath(), HostPath: node.GetHostPath(), Permissions: node.GetPermissions()})
 		}
@@ -125,11 +121,11 @@ func (c *CDI) write(p cdiPool, devices []Device, grants map[string]*grant) error
 }
 
 // replace names devices for CDI in an answer instead of their nodes.
-func (c *CDI) replace(p cdiPool, answer *v1beta1.ContainerAllocateResponse, order []string, grants map[string]*grant) {
+func (c *CDI) replace(p cdiPool, answer *v1beta1.ContainerAllocateResponse, order []string, grants map[string]*Grant) {
 	answer.Devices = nil
 	var names []string
 	for _, id := range order {
-		if len(grants[id].nodes) > 0 {
+		if len(grants[id].Nodes) > 0 {
 			names = append(names, parser.QualifiedName(p.vendor, p.class, id))
 		}
 	}

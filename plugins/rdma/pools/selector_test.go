@@ -1,45 +1,13 @@
-package rdma
+package pools
 
 import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
 )
-
-// exampleMachine has one function per thing that a selector can ask for.
-func exampleMachine() sysfs {
-	s := newSysfs()
-	s.pf(0x81, "ens1", 4, nil)
-	s.pf(0x82, "ens2", 2, facts{"numa_node": "1", "driver": "ice"})
-	s.write(dir("0000:82:00.1")+"/vendor", "0x8086")
-	s.write(dir("0000:82:00.1")+"/device", "0x1889")
-	s.write(dir("0000:82:00.2")+"/acpi_index", "7")
-	// An InfiniBand PF. Its VF's own netdev is in a container.
-	s.function("0000:83:00.0", facts{"class": "0x020700", "rdma": "mlx5_90", "sriov_numvfs": "1"})
-	s.netdev("0000:83:00.0", "ibs3", "32")
-	s.symlink(dir("0000:83:00.0")+"/virtfn0", "../0000:83:00.1")
-	s.function("0000:83:00.1", facts{"class": "0x020700", "pf": "0000:83:00.0", "rdma": "mlx5_91"})
-	s.write(dir("0000:83:00.1")+"/infiniband/mlx5_91/ports/1/pkeys/0", "0x8001")
-	// Two vDPA devices, and one whose driver is neither.
-	s.vdpa("0000:81:00.1", "vdpa0", "vhost_vdpa", "vhost-vdpa-0")
-	s.vdpa("0000:81:00.2", "vdpa1", "virtio_vdpa", "")
-	s.vdpa("0000:81:00.3", "vdpa2", "other", "")
-	// Sub-functions of the PF without VFs, one of them in a container, and auxiliary devices that are none.
-	s.subfunction("0000:84:00.0", "mlx5_core.sf.2", "88", "ens4s88", "mlx5_70")
-	s.subfunction("0000:84:00.0", "mlx5_core.sf.3", "5", "", "")
-	s.write(dir("0000:84:00.0")+"/mlx5_core.sf.3/mlx5_core.rdma.3/uevent", "")
-	s.write(dir("0000:84:00.0")+"/mlx5_core.eth.2/uevent", "")
-	s.write(dir("0000:84:00.0")+"/mlx5_core.rdma.2/uevent", "")
-	// A PF without VFs, functions without RDMA, without driver, and of other classes.
-	s.function("0000:84:00.0", facts{"netdev": "ens4", "sriov_numvfs": "0", "rdma": "mlx5_92"})
-	s.function("0000:85:00.0", facts{"netdev": "ens5", "driver": "e1000e", "vendor": "0x8086", "device": "0x10d3"})
-	s.function("0000:86:00.0", facts{"netdev": "", "driver": ""})
-	s.function("0000:87:00.0", facts{"class": "0x120000", "driver": "qat", "vendor": "0x8086", "device": "0x4940"})
-	s.function("0000:88:00.0", facts{"class": "0x030000", "driver": "amdgpu"})
-	return s
-}
 
 func TestSelectors(t *testing.T) {
 	const (
@@ -47,7 +15,7 @@ func TestSelectors(t *testing.T) {
 		intel, second      = "0000:82:00.1", "0000:82:00.2"
 		ib, pf, plain      = "0000:83:00.1", "0000:84:00.0", "0000:85:00.0"
 	)
-	sys := exampleMachine().FS()
+	sys := functions.Example().FS()
 	for _, c := range []struct {
 		selectors string
 		want      []string
@@ -126,7 +94,7 @@ func TestSubfunctions(t *testing.T) {
 		{`{"auxTypes": ["sf"], "pciAddresses": ["0000:81:00.1"]}`, []string{first, second}}, // no key of sub-functions: ignored
 	} {
 		list := resources(`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": ` + c.selectors + `}`)
-		pools, err := poolsOf(exampleMachine().FS(), config(t, list), "intel.com")
+		pools, err := poolsOf(functions.Example().FS(), config(t, list), "intel.com")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +115,7 @@ func TestAccelerators(t *testing.T) {
 		{`{"isRdma": true}`, []string{"0000:87:00.0"}}, // no key of accelerators: ignored
 	} {
 		list := resources(`{"resourceName": "a", "deviceType": "accelerator", "selectors": ` + c.selectors + `}`)
-		pools, err := poolsOf(exampleMachine().FS(), config(t, list), "intel.com")
+		pools, err := poolsOf(functions.Example().FS(), config(t, list), "intel.com")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,12 +128,12 @@ func TestAccelerators(t *testing.T) {
 // A PF in switchdev mode has the netdevs of its VFs' representors beside its own, which need not come first.
 func TestPFNameInSwitchdevMode(t *testing.T) {
 	t.Attr("parity", "sriov/sel-pfNames")
-	s := newSysfs()
-	s.pf(0x81, "ens1np0", 1, nil)
+	s := functions.New()
+	s.PF(0x81, "ens1np0", 1, nil)
 	for name, port := range map[string]string{"ens1np0": "p0", "eth0": "pf0vf0"} {
-		s.netdev("0000:81:00.0", name, "1")
-		s.write(dir("0000:81:00.0")+"/net/"+name+"/phys_switch_id", "c2cfc60003a1420c")
-		s.write(dir("0000:81:00.0")+"/net/"+name+"/phys_port_name", port)
+		s.Netdev("0000:81:00.0", name, "1")
+		s.Write(functions.Dir("0000:81:00.0")+"/net/"+name+"/phys_switch_id", "c2cfc60003a1420c")
+		s.Write(functions.Dir("0000:81:00.0")+"/net/"+name+"/phys_port_name", port)
 	}
 	pools, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1np0"]}}`)), "intel.com")
 	if err != nil {
@@ -180,14 +148,14 @@ func TestPFNameInSwitchdevMode(t *testing.T) {
 func TestRDMADeviceInContainer(t *testing.T) {
 	t.Attr("parity", "sriov/sel-isRdma")
 	t.Attr("parity", "sriov/restart-with-vfs-in-pods")
-	s := newSysfs()
-	s.pf(0x81, "ens1", 1, nil)
-	s.function("0000:81:00.2", facts{"pf": "0000:81:00.0"})
-	s.symlink(dir("0000:81:00.0")+"/virtfn1", "../0000:81:00.2")
-	s.write(dir("0000:81:00.2")+"/mlx5_core.rdma.3/uevent", "")
-	s.function("0000:81:00.3", facts{"pf": "0000:81:00.0"})
-	s.symlink(dir("0000:81:00.0")+"/virtfn2", "../0000:81:00.3")
-	s.write(dir("0000:81:00.3")+"/mlx5_core.eth.3/uevent", "")
+	s := functions.New()
+	s.PF(0x81, "ens1", 1, nil)
+	s.Function("0000:81:00.2", functions.Facts{"pf": "0000:81:00.0"})
+	s.Symlink(functions.Dir("0000:81:00.0")+"/virtfn1", "../0000:81:00.2")
+	s.Write(functions.Dir("0000:81:00.2")+"/mlx5_core.rdma.3/uevent", "")
+	s.Function("0000:81:00.3", functions.Facts{"pf": "0000:81:00.0"})
+	s.Symlink(functions.Dir("0000:81:00.0")+"/virtfn2", "../0000:81:00.3")
+	s.Write(functions.Dir("0000:81:00.3")+"/mlx5_core.eth.3/uevent", "")
 	pools, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`)), "intel.com")
 	if err != nil {
 		t.Fatal(err)
@@ -199,9 +167,9 @@ func TestRDMADeviceInContainer(t *testing.T) {
 
 // Where the link of one VF is missing, the others keep their indexes.
 func TestVFIndexWithGap(t *testing.T) {
-	s := newSysfs()
-	s.pf(0x81, "ens1", 4, nil)
-	delete(s, dir("0000:81:00.0")+"/virtfn1")
+	s := functions.New()
+	s.PF(0x81, "ens1", 4, nil)
+	delete(s, functions.Dir("0000:81:00.0")+"/virtfn1")
 	pools, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#0-2"]}}`)), "intel.com")
 	if err != nil {
 		t.Fatal(err)

@@ -1,36 +1,18 @@
-package rdma
+package grants
 
 import (
 	"cmp"
-	"io/fs"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+	"github.com/tandem-k8s/tandem/topology"
 )
-
-// Host is where the files of the machine are.
-type Host struct {
-	Sys        fs.FS  // sysfs
-	Dev        fs.FS  // the device nodes; in answers they are always below /dev
-	DevinfoDir string // where Multus looks for device-info files
-	CDI        *CDI   // nil: device nodes go through the kubelet
-	PairsDir   string // where the pairs files of containers are kept
-}
-
-// has reports whether there is a device node, named without /dev.
-func (h Host) has(node string) bool {
-	_, err := fs.Stat(h.Dev, node)
-	return err == nil
-}
-
-// gone reports whether a device is no longer there.
-func gone(sys fs.FS, d Device) bool {
-	_, err := fs.Stat(sys, d.file())
-	return vanished(err)
-}
 
 // rdmaNodes names the character devices of an RDMA device, in the order of GetRdmaCharDevices of rdmamap: communication
 // manager of old kernels, issm and umad per port, uverbs, and at the end the connection manager that all devices share.
@@ -39,7 +21,7 @@ func gone(sys fs.FS, d Device) bool {
 // their RDMA device hangs below (ib_umad_init_port_dev in drivers/infiniband/core/user_mad.c, ib_uverbs_add_one
 // in uverbs_main.c), so here they are looked up there: the same answer below any root, at a cost that does not grow with the
 // number of VFs.
-func (h Host) rdmaNodes(d Device, rdma string) []string {
+func (h Host) rdmaNodes(d pools.Device, rdma string) []string {
 	var nodes []string
 	for _, class := range []struct{ dir, prefix string }{
 		{"infiniband_cm", "ucm"},
@@ -47,9 +29,9 @@ func (h Host) rdmaNodes(d Device, rdma string) []string {
 		{"infiniband_mad", "umad"},
 		{"infiniband_verbs", "uverbs"},
 	} {
-		dir := d.file(class.dir)
-		names := slices.DeleteFunc(readNames(h.Sys, dir), func(name string) bool {
-			return !strings.HasPrefix(name, class.prefix) || readText(h.Sys, path.Join(dir, name, "ibdev")) != rdma
+		dir := d.File(class.dir)
+		names := slices.DeleteFunc(sysfs.Names(h.Sys, dir), func(name string) bool {
+			return !strings.HasPrefix(name, class.prefix) || sysfs.Text(h.Sys, path.Join(dir, name, "ibdev")) != rdma
 		})
 		slices.SortFunc(names, func(a, b string) int {
 			return cmp.Compare(number(a, class.prefix), number(b, class.prefix))
@@ -66,13 +48,13 @@ func (h Host) rdmaNodes(d Device, rdma string) []string {
 
 // rdmaDevices names a device's RDMA devices, sorted. In exclusive mode that of a VF in a container is hidden from the node, its
 // character devices are not, and say whose they are: of the classes in drivers/infiniband/core infiniband alone has namespaces.
-func (h Host) rdmaDevices(d Device) []string {
-	if names := readNames(h.Sys, d.file("infiniband")); len(names) > 0 {
+func (h Host) rdmaDevices(d pools.Device) []string {
+	if names := sysfs.Names(h.Sys, d.File("infiniband")); len(names) > 0 {
 		return names
 	}
 	var names []string
-	for _, node := range readNames(h.Sys, d.file("infiniband_verbs")) {
-		if name := readText(h.Sys, d.file("infiniband_verbs", node, "ibdev")); name != "" {
+	for _, node := range sysfs.Names(h.Sys, d.File("infiniband_verbs")) {
+		if name := sysfs.Text(h.Sys, d.File("infiniband_verbs", node, "ibdev")); name != "" {
 			names = append(names, name)
 		}
 	}
@@ -90,14 +72,14 @@ func number(name, prefix string) int {
 
 // vfioNode names the node of a function's IOMMU group, in the container and on the host: without an IOMMU the latter is
 // another one (vfio_create_group in drivers/vfio/group.c). Both are "" where the function has no group.
-func (h Host) vfioNode(id string) (container, host string) {
-	link := inFunction(id, "iommu_group")
-	group := readLink(h.Sys, link)
+func (h Host) vfioNode(a topology.Address) (container, host string) {
+	link := sysfs.File(a, "", "iommu_group")
+	group := sysfs.Link(h.Sys, link)
 	if group == "" {
 		return "", ""
 	}
 	container = "/dev/vfio/" + group
-	if readText(h.Sys, path.Join(link, "name")) == "vfio-noiommu" {
+	if sysfs.Text(h.Sys, path.Join(link, "name")) == "vfio-noiommu" {
 		return container, "/dev/vfio/noiommu-" + group
 	}
 	return container, container

@@ -1,4 +1,4 @@
-package rdma
+package grants
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
 // deviceInfo tells Multus about a device (the device-info specification of k8snetworkplumbingwg; type DeviceInfo in
@@ -31,40 +32,54 @@ type vdpaInfo struct {
 	Address string `json:"pci-address"`
 }
 
-func newDeviceInfo(d Device, g *grant) deviceInfo {
+func newDeviceInfo(d pools.Device, g *Grant) deviceInfo {
 	info := deviceInfo{Version: "1.1.0"}
-	if g.vdpa == nil {
-		info.Type, info.PCI = "pci", &pciInfo{Address: d.ID, RDMA: strings.Join(g.rdma, ",")}
+	if g.VDPA == nil {
+		info.Type, info.PCI = "pci", &pciInfo{Address: d.ID, RDMA: strings.Join(g.RDMA, ",")}
 		return info
 	}
-	info.Type, info.VDPA = "vdpa", &vdpaInfo{Parent: g.vdpa.name, Driver: g.vdpa.kind, Address: d.ID}
-	if g.vdpa.kind == "vhost" {
-		info.VDPA.Path = g.vdpa.node
+	info.Type, info.VDPA = "vdpa", &vdpaInfo{Parent: g.VDPA.Name, Driver: g.VDPA.Kind, Address: d.ID}
+	if g.VDPA.Kind == "vhost" {
+		info.VDPA.Path = g.VDPA.Node
 	}
 	return info
 }
 
-// devinfoPath is where Multus looks: it makes the name of resource and device ID (getDPDeviceInfoPath in
+// DevinfoPath is the device-info file of a device: it is where Multus looks: it makes the name of resource and device ID (getDPDeviceInfoPath in
 // network-attachment-definition-client, pkg/utils/cniconfig.go).
-func (h Host) devinfoPath(resource, id string) string {
+func (h Host) DevinfoPath(resource, id string) string {
 	name := strings.ReplaceAll(resource, "/", "-") + "-" + strings.ReplaceAll(id, "/", "-") + "-device.json"
 	return filepath.Join(h.DevinfoDir, name)
 }
 
-// hasDevinfo reports whether a device's file is there.
-func (h Host) hasDevinfo(resource string, d Device) bool {
-	_, err := os.Stat(h.devinfoPath(resource, d.ID))
-	return err == nil
+// RestoreDevinfo puts the files of a pool's healthy devices in place that are not there: running pods refer to them, a boot
+// takes them away, and nobody asks for their devices again. It gives up at the first that cannot be written.
+func (h Host) RestoreDevinfo(pool pools.Pool) error {
+	if pool.Resource.DeviceType != pools.NetDevice {
+		return nil
+	}
+	for _, d := range pool.Devices {
+		if _, err := os.Stat(h.DevinfoPath(pool.Name, d.ID)); err == nil || d.Fault != "" {
+			continue
+		}
+		if err := h.WriteDevinfo(pool, d, h.Grant(d, pool.Resource)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// writeDevinfo puts a device's file in place before the kubelet goes on. It replaces the one before in one step, so that
+// WriteDevinfo puts a device's file in place before the kubelet goes on. It replaces the one before in one step, so that
 // nobody ever reads half a file.
 //
 // The stock plugin removes the files of all its devices when it starts and when it stops, those of devices in running
 // pods too, although Multus reads them again when a container restarts. Here a file stays until the device is allocated
 // anew, and is there from the start, since a boot takes the folder and not the pods: for a device that nobody has, nobody
 // reads it.
-func (h Host) writeDevinfo(resource string, d Device, g *grant) error {
+func (h Host) WriteDevinfo(pool pools.Pool, d pools.Device, g *Grant) error {
+	if pool.Resource.DeviceType != pools.NetDevice {
+		return nil
+	}
 	id := d.ID
 	content, err := json.Marshal(newDeviceInfo(d, g))
 	if err != nil {
@@ -73,7 +88,7 @@ func (h Host) writeDevinfo(resource string, d Device, g *grant) error {
 	if err := os.MkdirAll(h.DevinfoDir, 0o755); err != nil {
 		return fmt.Errorf("write device-info of %s: %w", id, err)
 	}
-	if err := coordination.ReplaceFile(h.devinfoPath(resource, id), content, 0o444); err != nil {
+	if err := coordination.ReplaceFile(h.DevinfoPath(pool.Name, id), content, 0o444); err != nil {
 		return fmt.Errorf("write device-info of %s: %w", id, err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package rdma
+package pools
 
 import (
 	"bytes"
@@ -7,7 +7,18 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+)
+
+// DeviceType is a kind of device that a resource can be made of.
+type DeviceType string
+
+// The device types of the stock plugin.
+const (
+	NetDevice    DeviceType = "netDevice"    // network functions (PCI class 02), the default
+	Accelerator  DeviceType = "accelerator"  // processing accelerators (PCI class 12)
+	AuxNetDevice DeviceType = "auxNetDevice" // sub-functions of network functions
 )
 
 // Selector says which devices belong to a resource: those that meet every condition it has. A list is a condition that
@@ -116,104 +127,38 @@ func selectorObjects(raw json.RawMessage) ([]json.RawMessage, error) {
 	return objects, nil
 }
 
-// warnSelectors tells what in a resource's selectors has no effect, or less than was meant.
-func (c *Config) warnSelectors(name string, r ResourceConfig, raw json.RawMessage) {
+// selectorWarnings tells what in a resource's selectors has no effect, or less than was meant.
+func selectorWarnings(t DeviceType, selectors []Selector, raw json.RawMessage) (warnings []string) {
 	if objects, err := selectorObjects(raw); err == nil {
-		known := reflect.TypeOf((&Selector{}).keys(r.DeviceType)).Elem()
+		known := reflect.TypeOf((&Selector{}).keys(t)).Elem()
 		for _, object := range objects {
 			for _, key := range unknownKeys(object, known) {
-				c.warn("%s: selectors: key %q is unknown for deviceType %s and ignored", name, key, r.DeviceType)
+				warnings = append(warnings, fmt.Sprintf("key %q is unknown for deviceType %s and ignored", key, t))
 			}
 		}
 	}
-	for i := range r.Selectors {
-		c.warnSelector(name, &r.Selectors[i])
+	for i := range selectors {
+		warnings = append(warnings, selectors[i].warnings()...)
 	}
+	return warnings
 }
 
-func (c *Config) warnSelector(name string, s *Selector) {
-	c.warnItems(name, "pfNames", s.PFNames)
-	c.warnItems(name, "rootDevices", s.RootDevices)
+func (s *Selector) warnings() []string {
+	warnings := slices.Concat(problems("pfNames", s.PFNames), problems("rootDevices", s.RootDevices))
 	if len(s.LinkTypes) > 1 {
-		c.warn("%s: selectors: linkTypes should have a single value", name)
+		warnings = append(warnings, "linkTypes should have a single value")
 	}
-	if _, ok := vdpaDrivers[s.VDPAType]; s.VDPAType != "" && !ok {
-		c.warn("%s: selectors: vdpaType %q is unknown, want virtio or vhost: no device is selected", name, s.VDPAType)
+	if _, ok := sysfs.VDPADrivers[s.VDPAType]; s.VDPAType != "" && !ok {
+		warnings = append(warnings, fmt.Sprintf("vdpaType %q is unknown, want virtio or vhost: no device is selected", s.VDPAType))
 	}
+	return warnings
 }
 
-func (c *Config) warnItems(name, key string, items []vfItem) {
+func problems(key string, items []vfItem) (warnings []string) {
 	for _, item := range items {
 		if item.problem != nil {
-			c.warn("%s: selectors: %s: %q: %v", name, key, item.text, item.problem)
+			warnings = append(warnings, fmt.Sprintf("%s: %q: %v", key, item.text, item.problem))
 		}
 	}
-}
-
-// selects reports whether a device meets every condition. The order is that of the stock plugin
-// (GetFilteredDevices in pkg/netdevice/netDeviceProvider.go), the cheap ones first.
-func (s *Selector) selects(f *function) bool {
-	return allows(s.Vendors, f.vendor) &&
-		allows(s.Devices, f.product) &&
-		allows(s.Drivers, f.driver) &&
-		allows(s.PCIAddresses, f.address) &&
-		allows(s.ACPIIndexes, f.acpiIndex) &&
-		allows(s.AuxTypes, f.auxType) &&
-		allowsVF(s.PFNames, f.pfName, f) &&
-		allowsVF(s.RootDevices, f.pfAddress, f) &&
-		allows(s.LinkTypes, f.linkType) &&
-		allows(s.DDPProfiles, f.ddpProfile) &&
-		allows(s.PKeys, f.pKey) &&
-		(!s.IsRDMA || f.isRDMA()) &&
-		(s.VDPAType == "" || f.vdpaType() == s.VDPAType)
-}
-
-// allows reports whether a list has no condition, or the value of a function, which is read only if need be. A function
-// without a value meets no condition.
-func allows(list []string, value func() string) bool {
-	if len(list) == 0 {
-		return true
-	}
-	v := value()
-	return v != "" && slices.Contains(list, v)
-}
-
-func allowsVF(items []vfItem, pf func() string, f *function) bool {
-	if len(items) == 0 {
-		return true
-	}
-	name := pf()
-	if name == "" {
-		return false
-	}
-	item, ok := naming(items, name)
-	return ok && (item.all || item.holds(f.index()))
-}
-
-// unknownKeys lists the keys of a JSON object that a struct has no field for, sorted.
-func unknownKeys(object json.RawMessage, into reflect.Type) []string {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(object, &fields) != nil {
-		return nil
-	}
-	var unknown []string
-	for key := range fields {
-		known := slices.ContainsFunc(keysOf(into), func(k string) bool { return strings.EqualFold(k, key) })
-		if !known {
-			unknown = append(unknown, key)
-		}
-	}
-	slices.Sort(unknown)
-	return unknown
-}
-
-// keysOf lists the keys that encoding/json reads into a struct, those of embedded structs included.
-func keysOf(t reflect.Type) []string {
-	var keys []string
-	for _, field := range reflect.VisibleFields(t) {
-		if tag := field.Tag.Get("json"); tag != "" && tag != "-" {
-			keys = append(keys, tag)
-		}
-	}
-	return keys
+	return warnings
 }

@@ -1,0 +1,16 @@
+package grants
+
+import "testing"
+
+func TestVariable(t *testing.T) {
+	t.Attr("parity", "sriov/env-pcidevice")
+	for resource, want := range map[string]string{
+		"nvidia.com/sriov-rdma-vf": "PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF",
+		"intel.com/sriov_net_A":    "PCIDEVICE_INTEL_COM_SRIOV_NET_A",
+		"a.b-c.io/x":               "PCIDEVICE_A_B-C_IO_X",
+	} {
+		if got := variable(resource); got != want {
+			t.Errorf("variable(%q) = %s; want %s", resource, got, want)
+		}
+	}
+}

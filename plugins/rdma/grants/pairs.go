@@ -1,0 +1,124 @@
+package grants
+
+import (
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+)
+
+// pairsMount is where a container finds its pairs.
+const pairsMount = "/run/tandem/pairs.json"
+
+// Pairs is what a container is told of its pairs.
+type Pairs struct {
+	File string // its pairs file, of VFs alone; "" for none
+
+	vfs       []coordination.PairVF // in the order in which the container lists them
+	served    []coordination.Served
+	variables []string
+}
+
+// pairVariables are the variables that can be asked for, and who reads them. Each says the same as the order of the VFs, in the words of
+// one library. They are set once, so that they suit containers whose VFs are all of one resource.
+var pairVariables = map[string]func(Pairs) string{
+	// vLLM (vllm/v1/executor/vllm_net_devices.py): GPU=NIC by PCI address. Each worker takes the NIC of its GPU, and sets for
+	// itself what VLLM_NIC_SELECTION_VARS names, before what these variables hold already: so use either these two or the three below.
+	"VLLM_GPU_NIC_PCIE_MAPPING": Pairs.mapping,
+	"VLLM_NIC_SELECTION_VARS":   func(Pairs) string { return "UCX_NET_DEVICES:1,NVSHMEM_HCA_LIST:1,NCCL_IB_HCA:1" },
+	// NCCL, RCCL ("NCCL_IB_HCA" in NCCL's list of environment variables): "=" makes names exact, else mlx5_1 is mlx5_10 too.
+	"NCCL_IB_HCA": func(p Pairs) string { return "=" + p.rdma("") },
+	// UCX, and NIXL on it (UCX_NET_DEVICES in ucx_info -f): device and port.
+	"UCX_NET_DEVICES": func(p Pairs) string { return p.rdma(":1") },
+	// NVSHMEM (NVSHMEM_HCA_LIST in its list of environment variables): device and port.
+	"NVSHMEM_HCA_LIST": func(p Pairs) string { return p.rdma(":1") },
+}
+
+// rdma lists the RDMA devices, each with a suffix.
+func (p Pairs) rdma(suffix string) string {
+	var names []string
+	for _, vf := range p.vfs {
+		if vf.RDMA != "" {
+			names = append(names, vf.RDMA+suffix)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+func (p Pairs) mapping() string {
+	var pairs []string
+	for _, served := range p.served {
+		if i := slices.IndexFunc(p.vfs, func(vf coordination.PairVF) bool { return vf.ID == served.VF }); i >= 0 {
+			pairs = append(pairs, served.GPU.String()+"="+p.vfs[i].Address.String())
+		}
+	}
+	return strings.Join(pairs, ",")
+}
+
+// Pairs looks up what a container is told of its pairs, nil where its resource wants nothing of that, and mounts the pairs
+// file. An error means that there is no such file; the rest can be told all the same.
+func (h Host) Pairs(pool pools.Pool, order []string, answer *v1beta1.ContainerAllocateResponse) (*Pairs, error) {
+	wanted := pool.Resource.Tandem
+	if !wanted.Pairs && len(wanted.Variables) == 0 {
+		return nil, nil
+	}
+	p := &Pairs{vfs: h.pairVFs(pool, order), variables: wanted.Variables}
+	if !wanted.Pairs {
+		return p, nil
+	}
+	file, err := h.pairsFile(p.vfs)
+	if err != nil {
+		return p, err
+	}
+	p.File = file
+	answer.Mounts = append(answer.Mounts, &v1beta1.Mount{ContainerPath: pairsMount, HostPath: file, ReadOnly: true})
+	return p, nil
+}
+
+// Tell gives a container the variables that its resource wants, once it is known which GPU each VF serves. What cannot be
+// told is left out: the container has its devices all the same.
+func (p *Pairs) Tell(served []coordination.Served, answer *v1beta1.ContainerAllocateResponse) {
+	p.served = served
+	for _, name := range p.variables {
+		if value := pairVariables[name](*p); strings.Trim(value, "=") != "" {
+			answer.Envs[name] = value
+		}
+	}
+}
+
+// pairVFs looks up what a container is told of its VFs.
+func (h Host) pairVFs(pool pools.Pool, order []string) []coordination.PairVF {
+	var vfs []coordination.PairVF
+	for _, id := range order {
+		d, ok := pool.Device(id)
+		if !ok {
+			continue
+		}
+		vf := coordination.PairVF{ID: id, Address: d.Address, Resource: pool.Name}
+		if names := h.rdmaDevices(d); len(names) > 0 {
+			vf.RDMA = names[0]
+		}
+		if names := sysfs.Names(h.Sys, d.File("net")); len(names) > 0 {
+			vf.Netdev = names[0]
+		}
+		vfs = append(vfs, vf)
+	}
+	return vfs
+}
+
+// pairsFile makes a container's pairs file, of VFs alone. Its name is in the kubelet's checkpoint for as long as the
+// container is: see coordination.
+func (h Host) pairsFile(vfs []coordination.PairVF) (string, error) {
+	file := filepath.Join(h.PairsDir, rand.Text()+".json")
+	if err := os.MkdirAll(h.PairsDir, 0o700); err != nil {
+		return "", err
+	}
+	return file, coordination.NewPairsFile(vfs).Write(file)
+}

@@ -1,0 +1,72 @@
+package pools
+
+import (
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// machine reads what selectors ask and the tree does not hold, what many functions ask once.
+type machine struct {
+	sys     fs.FS
+	tree    *topology.Tree
+	ddp     func(function, pf topology.Address) string
+	known   map[string]Hidden // what was seen of devices by ID, before containers hid it
+	pfNames map[topology.Address]string
+	indexes map[topology.Address]map[string]int
+	vdpa    map[topology.Address]sysfs.VDPADevice // nil until somebody asks
+}
+
+// pfName is the netdev of a PF. In switchdev mode a PF has several, its VFs' representors among them; then it is the uplink
+// representor.
+func (m *machine) pfName(pf topology.Address) string {
+	name, ok := m.pfNames[pf]
+	if ok {
+		return name
+	}
+	if d, ok := m.tree.Device(pf); ok && len(d.Netdevs) > 0 {
+		name = d.Netdevs[0]
+		if uplink, err := sysfs.Uplink(m.sys, pf); err == nil {
+			name = uplink
+		}
+	}
+	m.pfNames[pf] = name
+	return name
+}
+
+// vfIndex is the number of a VF within its PF, that of the link virtfn<N> (pci_iov_sysfs_link in drivers/pci/iov.c); -1
+// where it has none. The position in the tree's list of VFs is not enough: where a link is missing the rest would shift.
+func (m *machine) vfIndex(pf, vf topology.Address) int {
+	indexes, ok := m.indexes[pf]
+	if !ok {
+		indexes = map[string]int{}
+		for _, name := range sysfs.Names(m.sys, sysfs.File(pf, "")) {
+			number, found := strings.CutPrefix(name, "virtfn")
+			if index, err := strconv.Atoi(number); found && err == nil {
+				indexes[sysfs.Link(m.sys, sysfs.File(pf, "", name))] = index
+			}
+		}
+		m.indexes[pf] = indexes
+	}
+	if index, ok := indexes[vf.String()]; ok {
+		return index
+	}
+	return -1
+}
+
+// hasVFs reads sriov_numvfs, as the stock plugin does; a PF with links to VFs has some even where that file is absent.
+func (m *machine) hasVFs(d *topology.Device) bool {
+	numvfs := sysfs.Text(m.sys, sysfs.File(d.Address, "", "sriov_numvfs"))
+	return len(d.VFs) > 0 || (numvfs != "" && numvfs != "0")
+}
+
+// vdpaType is the value of vdpaType that a function's vDPA device has; "" for none.
+func (m *machine) vdpaType(a topology.Address) string {
+	if m.vdpa == nil {
+		m.vdpa = sysfs.VDPADevices(m.sys)
+	}
+	return m.vdpa[a].Kind
+}

@@ -1,0 +1,62 @@
+package pools
+
+import (
+	"cmp"
+	"io/fs"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Pool is what one resource name stands for on a machine.
+type Pool struct {
+	Name     string          // "intel.com/mlnx_vf"
+	Devices  []Device        // ascending by address, then by ID
+	Resource *ResourceConfig // what the configuration says of it
+	First    bool            // of the pools with its prefix and device type
+}
+
+// Device finds a device by its ID.
+func (p Pool) Device(id string) (d Device, ok bool) {
+	i := slices.IndexFunc(p.Devices, func(d Device) bool { return d.ID == id })
+	if i < 0 {
+		return Device{}, false
+	}
+	return p.Devices[i], true
+}
+
+// Device is one device of a pool, mostly a VF.
+type Device struct {
+	ID       string            // the kubelet's device ID: the full PCI address, or the name of a sub-function
+	Address  topology.Address  // the PCI function; that which a sub-function hangs on
+	PF       topology.Address  // of a VF; the zero Address for anything else
+	NUMA     topology.NUMANode // unknown too where the resource has excludeTopology
+	Aux      string            // of a sub-function: the name of its auxiliary device
+	Fault    string            // why it is unhealthy, for people; "" for a healthy device
+	Selector *Selector         // the one that selected it; its options apply. nil for a device that is no longer found
+	Visible  *Hidden           // what containers would hide of it; nil where it may be in one
+}
+
+// Missing reports whether a device was found before and is no longer.
+func (d Device) Missing() bool { return d.Selector == nil }
+
+// Gone reports whether the machine no longer has a device.
+func (d Device) Gone(sys fs.FS) bool { return sysfs.Gone(sys, d.File()) }
+
+// File names a file of the device below the sysfs root.
+func (d Device) File(elements ...string) string { return sysfs.File(d.Address, d.Aux, elements...) }
+
+// Compare is the order of a pool's devices.
+func (d Device) Compare(e Device) int {
+	return cmp.Or(d.Address.Compare(e.Address), cmp.Compare(d.ID, e.ID))
+}
+
+// Hidden is what a container's namespaces hide of the devices it holds: netdevs always, RDMA devices in exclusive mode. Without it
+// a device in a container would not be selected any more.
+type Hidden struct {
+	Driver   string `json:"driver"` // with another driver it is another device
+	LinkType string `json:"linkType,omitempty"`
+	PKey     string `json:"pKey,omitempty"`
+	RDMA     bool   `json:"rdma,omitempty"`
+}

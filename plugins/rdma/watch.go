@@ -1,0 +1,86 @@
+package rdma
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+)
+
+const (
+	// A PF makes its VFs in a burst of events, seconds long for a hundred: what changed is looked at once they pause.
+	quiet   = 100 * time.Millisecond
+	longest = time.Second
+	// interval is the pause between two looks where nothing tells of changes. It is that of the stock plugin's health check.
+	interval = 20 * time.Second
+)
+
+// Look says that something may have changed.
+func (v *VFs) Look() {
+	select {
+	case v.look <- struct{}{}:
+	default:
+	}
+}
+
+// Run looks for changes until ctx is done: when events tell of one, and otherwise, or where ports are to be watched, from
+// time to time, for the state of an RDMA port changes without an event.
+func (v *VFs) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	deaf := make(chan error, 1)
+	if v.events != nil {
+		g.Go(func() error { deaf <- v.events(ctx, v.Look); return nil })
+	}
+	g.Go(func() error { v.keepLooking(ctx, deaf); return nil })
+	return g.Wait()
+}
+
+func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	ticks := ticker.C
+	if v.events != nil && !v.config.Checks(func(h pools.Health) bool { return h.CheckPort }) {
+		ticks = nil
+	}
+	for {
+		select {
+		case <-v.look:
+			v.settle(ctx)
+		case <-ticks:
+		case err := <-deaf:
+			if ctx.Err() == nil {
+				v.log.Warn("no events from the kernel: look for changes from time to time", "interval", interval, "error", err)
+			}
+			ticks, deaf = ticker.C, nil
+			continue
+		case <-ctx.Done():
+			return
+		}
+		if err := v.scan(); err != nil {
+			v.log.Warn("keep the devices as they were found before", "error", err)
+		}
+	}
+}
+
+// settle waits until no more changes come.
+func (v *VFs) settle(ctx context.Context) {
+	limit := time.NewTimer(longest)
+	defer limit.Stop()
+	for {
+		pause := time.NewTimer(quiet)
+		select {
+		case <-v.look:
+			pause.Stop()
+		case <-pause.C:
+			return
+		case <-limit.C:
+			pause.Stop()
+			return
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		}
+	}
+}
