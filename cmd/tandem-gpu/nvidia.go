@@ -15,18 +15,19 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia"
+	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
 // nvidiaFlags are the flags of NVIDIA's own plugin, and what it has no flag for.
 type nvidiaFlags struct {
-	stock    *nvidia.Flags
+	stock    *settings.Flags
 	procRoot string
 	cdiRoot  string
 	recheck  time.Duration
 }
 
 func (f *nvidiaFlags) register(own, stock *pflag.FlagSet) {
-	f.stock = nvidia.Register(stock)
+	f.stock = settings.Register(stock)
 	own.StringVar(&f.procRoot, "proc-root", "/proc", "folder to read the device nodes of MIG devices from")
 	own.StringVar(&f.cdiRoot, "cdi-root", "/var/run/cdi", "folder of the CDI specifications that are written")
 	f.recheck = 30 * time.Second
@@ -108,7 +109,7 @@ func (f *nvidiaFlags) once(ctx context.Context, flags daemon.Flags, log *slog.Lo
 }
 
 // open enters NVML. Where the driver is not there, and that is to be no failure, it waits for it: an operator installs it later.
-func (f *nvidiaFlags) open(ctx context.Context, config nvidia.Config, machine nvidia.Machine, flags daemon.Flags, log *slog.Logger) (*nvidia.Backend, error) {
+func (f *nvidiaFlags) open(ctx context.Context, config settings.Config, machine nvidia.Machine, flags daemon.Flags, log *slog.Logger) (*nvidia.Backend, error) {
 	backend, err := nvidia.Open(config, machine, log)
 	if !errors.Is(err, nvidia.ErrNoDriver) || config.FailOnInitError {
 		return backend, err

@@ -1,9 +1,7 @@
 package nvidia
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -13,6 +11,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
 const (
@@ -21,11 +20,7 @@ const (
 	volumesRoot     = "/var/run/nvidia-container-devices"
 	nothingFile     = "/dev/null"
 
-	cdiVendor   = "k8s.device-plugin.nvidia.com"
-	cdiGPU      = "gpu"
-	cdiChannel  = "imex-channel"
-	cdiWriter   = "nvidia-device-plugin_" // of an annotation's key
-	channelsDir = "nvidia-caps-imex-channels"
+	cdiWriter = "nvidia-device-plugin_" // of an annotation's key
 )
 
 // controlNodes are for all GPUs together. One that does not exist is left out.
@@ -47,7 +42,7 @@ func (b *Backend) Refuse(resource string, devices []gpu.Device, unknown []string
 func (b *Backend) Allocate(devices []gpu.Device) *v1beta1.ContainerAllocateResponse {
 	answer := &v1beta1.ContainerAllocateResponse{Envs: map[string]string{}}
 	ids := b.ids(devices)
-	some, all := b.config.cdi()
+	some, all := b.config.CDI()
 	if some {
 		b.addCDI(answer, ids)
 	}
@@ -59,13 +54,13 @@ func (b *Backend) Allocate(devices []gpu.Device) *v1beta1.ContainerAllocateRespo
 	if all {
 		return answer
 	}
-	if slices.Contains(b.config.DeviceList, listEnvVar) {
+	if slices.Contains(b.config.DeviceList, settings.ListEnvVar) {
 		answer.Envs[visibleDevices] = strings.Join(ids, ",")
 		if len(b.channels) > 0 {
 			answer.Envs[visibleChannels] = strings.Join(channelIDs(b.channels), ",")
 		}
 	}
-	if slices.Contains(b.config.DeviceList, listVolumeMounts) {
+	if slices.Contains(b.config.DeviceList, settings.ListVolumeMounts) {
 		b.addVolumes(answer, ids)
 	}
 	if b.config.PassDeviceSpecs {
@@ -79,7 +74,7 @@ func (b *Backend) ids(devices []gpu.Device) []string {
 	var ids []string
 	for _, d := range devices {
 		id := original(d.ID)
-		if b.config.DeviceID == idIndex {
+		if b.config.DeviceID == settings.IDIndex {
 			id = d.Index
 		}
 		if !slices.Contains(ids, id) {
@@ -103,18 +98,15 @@ func (b *Backend) addCDI(answer *v1beta1.ContainerAllocateResponse, ids []string
 	if len(names) == 0 {
 		return
 	}
-	if slices.Contains(b.config.DeviceList, listCDIAnnotations) {
+	if slices.Contains(b.config.DeviceList, settings.ListCDIAnnotations) {
 		answer.Annotations = map[string]string{b.config.AnnotationPrefix + cdiWriter + uuid.NewString(): strings.Join(names, ",")}
 	}
-	if slices.Contains(b.config.DeviceList, listCDICRI) {
+	if slices.Contains(b.config.DeviceList, settings.ListCDICRI) {
 		for _, name := range names {
 			answer.CdiDevices = append(answer.CdiDevices, &v1beta1.CDIDevice{Name: name})
 		}
 	}
 }
-
-// qualified is the full name of a CDI device.
-func qualified(class, name string) string { return cdiVendor + "/" + class + "=" + name }
 
 func (b *Backend) addVolumes(answer *v1beta1.ContainerAllocateResponse, ids []string) {
 	answer.Envs[visibleDevices] = volumesRoot
@@ -152,53 +144,4 @@ func (b *Backend) addNodes(answer *v1beta1.ContainerAllocateResponse, devices []
 			ContainerPath: node, HostPath: path.Join(b.config.HostDevRoot, node), Permissions: "rw",
 		})
 	}
-}
-
-// channel is an IMEX channel, through which GPUs of different nodes share memory.
-type channel struct {
-	id       string
-	hostPath string // as this process sees it
-}
-
-func (c channel) path() string { return path.Join("/dev", channelsDir, "channel"+c.id) }
-
-func channelIDs(channels []channel) []string {
-	var ids []string
-	for _, c := range channels {
-		ids = append(ids, c.id)
-	}
-	return ids
-}
-
-// findChannels looks the configured channels up, below the driver root and among our own device nodes. One that is not
-// there is left out unless it is required.
-func findChannels(config *Config, devRoot string) ([]channel, error) {
-	var found []channel
-	for _, number := range config.IMEXChannels {
-		c := channel{id: fmt.Sprint(number)}
-		node := path.Join(channelsDir, "channel"+c.id)
-		c.hostPath = path.Join(config.ContainerDriverRoot, "dev", node)
-		err := isCharDevice(c.hostPath)
-		if err != nil {
-			c.hostPath = path.Join(devRoot, node)
-			err = isCharDevice(c.hostPath)
-		}
-		if err == nil {
-			found = append(found, c)
-			continue
-		}
-		if config.IMEXRequired {
-			return nil, fmt.Errorf("find IMEX channel %s: %w: make it (nvidia-modprobe -i 0:1), or set imex.required to false", c.id, err)
-		}
-		config.Warnings = append(config.Warnings, fmt.Sprintf("IMEX channel %s is left out: %v", c.id, err))
-	}
-	return found, nil
-}
-
-func isCharDevice(path string) error {
-	info, err := os.Stat(path)
-	if err == nil && info.Mode()&fs.ModeCharDevice == 0 {
-		err = errors.New(path + " is not a character device")
-	}
-	return err
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
 
@@ -94,10 +95,10 @@ func TestGolden(t *testing.T) {
 // what each of them adds by itself.
 func TestEveryStrategy(t *testing.T) {
 	t.Attr("parity", "nvidia/allocate-envvar")
-	lists := []string{listEnvVar, listVolumeMounts, listCDIAnnotations, listCDICRI}
-	for _, mig := range []string{migNone, migSingle, migMixed} {
+	lists := []string{settings.ListEnvVar, settings.ListVolumeMounts, settings.ListCDIAnnotations, settings.ListCDICRI}
+	for _, mig := range []string{settings.MIGNone, settings.MIGSingle, settings.MIGMixed} {
 		layout := sevenths
-		if mig == migMixed {
+		if mig == settings.MIGMixed {
 			layout = various
 		}
 		n := record(t, "nv-h100-oci", layout)
@@ -108,7 +109,7 @@ func TestEveryStrategy(t *testing.T) {
 			}
 			discovered, inventory := n.discover(t, args...)
 			for set := 1; set < 1<<len(lists); set++ {
-				for _, id := range []string{idUUID, idIndex} {
+				for _, id := range []string{settings.IDUUID, settings.IDIndex} {
 					var list []string
 					for i, s := range lists {
 						if set&(1<<i) != 0 {
@@ -165,7 +166,7 @@ func (n *node) expected(devices []gpu.Device, lists []string, id string) *v1beta
 		for _, path := range paths[uuid] {
 			once(&nodes, path)
 		}
-		if id == idIndex {
+		if id == settings.IDIndex {
 			once(&ids, indices[uuid])
 		} else {
 			once(&ids, uuid)
@@ -179,18 +180,18 @@ func (n *node) expected(devices []gpu.Device, lists []string, id string) *v1beta
 	plain := false
 	for _, list := range lists {
 		switch list {
-		case listEnvVar:
+		case settings.ListEnvVar:
 			plain = true
 			want.Envs["NVIDIA_VISIBLE_DEVICES"] = strings.Join(ids, ",")
-		case listVolumeMounts:
+		case settings.ListVolumeMounts:
 			plain = true
 			want.Envs["NVIDIA_VISIBLE_DEVICES"] = "/var/run/nvidia-container-devices"
 			for _, id := range ids {
 				want.Mounts = append(want.Mounts, &v1beta1.Mount{ContainerPath: "/var/run/nvidia-container-devices/" + id, HostPath: "/dev/null"})
 			}
-		case listCDIAnnotations:
+		case settings.ListCDIAnnotations:
 			want.Annotations = map[string]string{"cdi.k8s.io/nvidia-device-plugin_" + anyUUID: strings.Join(names, ",")}
-		case listCDICRI:
+		case settings.ListCDICRI:
 			for _, name := range names {
 				want.CdiDevices = append(want.CdiDevices, &v1beta1.CDIDevice{Name: name})
 			}
@@ -209,7 +210,7 @@ func TestRefusals(t *testing.T) {
 	t.Attr("parity", "nvidia/fail-requests-gt-one")
 	two := []gpu.Device{{ID: goldenUUID + "::0"}, {ID: goldenUUID + "::1"}}
 	whole := []gpu.Device{{ID: "GPU-1"}, {ID: "GPU-2"}}
-	strict := &Backend{config: Config{Sharing: Sharing{RefuseMany: true}}}
+	strict := &Backend{config: settings.Config{Sharing: settings.Sharing{RefuseMany: true}}}
 	for _, c := range []struct {
 		backend *Backend
 		devices []gpu.Device
@@ -236,7 +237,7 @@ func TestIMEXChannels(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(channelFile), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	config := Config{ContainerDriverRoot: root, IMEXChannels: []int{0}}
+	config := settings.Config{ContainerDriverRoot: root, IMEXChannels: []int{0}}
 	if found, err := findChannels(&config, dev); err != nil || len(found) != 0 || len(config.Warnings) != 1 || !strings.Contains(config.Warnings[0], channelFile) {
 		t.Errorf("missing: %v, %v, %v", found, err, config.Warnings)
 	}
@@ -260,7 +261,7 @@ func TestIMEXChannels(t *testing.T) {
 	if err != nil || len(found) != 1 || found[0].path() != "/dev/nvidia-caps-imex-channels/channel0" || found[0].hostPath != channelFile {
 		t.Errorf("there: %v, %v", found, err)
 	}
-	backend := &Backend{config: Config{DeviceList: []string{listVolumeMounts, listCDICRI}, PassDeviceSpecs: true}, machine: Machine{DevRoot: root}, channels: found}
+	backend := &Backend{config: settings.Config{DeviceList: []string{settings.ListVolumeMounts, settings.ListCDICRI}, PassDeviceSpecs: true}, machine: Machine{DevRoot: root}, channels: found}
 	answer := backend.Allocate([]gpu.Device{{ID: goldenUUID, Nodes: []string{"/dev/nvidia0"}}})
 	if mounts := answer.GetMounts(); len(mounts) != 2 || mounts[1].GetContainerPath() != "/var/run/nvidia-container-devices/imex/0" {
 		t.Errorf("mounts %v", mounts)

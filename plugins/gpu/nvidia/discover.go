@@ -8,14 +8,15 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-const wholeGPUs = vendor + "gpu"
+const wholeGPUs = settings.Vendor + "gpu"
 
 // discovery turns what NVML says into devices.
 type discovery struct {
-	config  *Config
+	config  *settings.Config
 	machine Machine
 	broken  map[string]mark
 	caps    map[string]string // MIG capability to device node, read once it is needed
@@ -33,7 +34,7 @@ func (d *discovery) inventory(cards []card) (gpu.Inventory, error) {
 		case c.err != nil:
 			partial = true
 			d.note("GPU %s: left out, or unhealthy if it was offered: %v", c, c.err)
-		case c.mig && d.config.MIGStrategy != migNone:
+		case c.mig && d.config.MIGStrategy != settings.MIGNone:
 			if err := d.addSlices(c); err != nil {
 				return gpu.Inventory{}, err
 			}
@@ -41,7 +42,7 @@ func (d *discovery) inventory(cards []card) (gpu.Inventory, error) {
 			d.add(wholeGPUs, d.whole(c))
 		}
 	}
-	if d.config.MIGStrategy == migSingle {
+	if d.config.MIGStrategy == settings.MIGSingle {
 		if err := uniform(cards); err != nil {
 			return gpu.Inventory{}, err
 		}
@@ -51,7 +52,7 @@ func (d *discovery) inventory(cards []card) (gpu.Inventory, error) {
 			d.note("sharing.timeSlicing: %s has no device here", resource)
 		}
 	}
-	return gpu.Inventory{Resources: d.config.Sharing.share(d.resources), Notes: d.notes, Partial: partial}, nil
+	return gpu.Inventory{Resources: share(d.config.Sharing, d.resources), Notes: d.notes, Partial: partial}, nil
 }
 
 func (d *discovery) note(format string, args ...any) {
@@ -105,7 +106,7 @@ func (d *discovery) numa(address topology.Address) topology.NUMANode {
 // addSlices adds the MIG devices of a GPU.
 func (d *discovery) addSlices(c *card) error {
 	if len(c.slices) == 0 {
-		if d.config.MIGStrategy == migSingle {
+		if d.config.MIGStrategy == settings.MIGSingle {
 			return fmt.Errorf("offer MIG devices: MIG is on and there is no MIG device on GPU %s: make some (nvidia-smi mig -cgi), turn MIG off, or use --mig-strategy=mixed", c)
 		}
 		d.note("GPU %s: MIG is on and there is no MIG device", c)
@@ -117,11 +118,11 @@ func (d *discovery) addSlices(c *card) error {
 		case s.err != nil:
 			d.note("MIG device %d of GPU %s: left out, or unhealthy if it was offered: %v", s.index, c, s.err)
 			continue
-		case d.config.MIGStrategy == migMixed && !s.profile.whole:
+		case d.config.MIGStrategy == settings.MIGMixed && !s.profile.whole:
 			d.note("MIG device %d of GPU %s: left out: its profile %s shares a GPU instance", s.index, c, s.profile.name)
 			continue
-		case d.config.MIGStrategy == migMixed:
-			resource = vendor + "mig-" + strings.ReplaceAll(s.profile.name, "+", ".")
+		case d.config.MIGStrategy == settings.MIGMixed:
+			resource = settings.Vendor + "mig-" + strings.ReplaceAll(s.profile.name, "+", ".")
 		}
 		d.add(resource, d.slice(c, s))
 	}

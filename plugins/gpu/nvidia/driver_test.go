@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
@@ -57,7 +58,7 @@ func record(t *testing.T, machine string, change func(*nvml.Machine)) *node {
 func (n *node) open(t *testing.T, args ...string) (*Backend, error) {
 	t.Helper()
 	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	flags := Register(set)
+	flags := settings.Register(set)
 	if err := set.Parse(append([]string{"--driver-root-ctr-path=" + n.Root}, args...)); err != nil {
 		t.Fatal(err)
 	}

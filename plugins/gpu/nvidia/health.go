@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
 const (
@@ -16,18 +18,10 @@ const (
 	firstPause = 100 * time.Millisecond // after NVML failed; doubled up to the time between two rechecks
 )
 
-// mark says that a GPU or a MIG device is broken.
-type mark struct {
-	why   string
-	shown time.Time // when a discovery first showed it; zero before
-	told  bool      // the driver has since told that what the GPU needs changed
-	deaf  bool      // it is only that the GPU cannot be watched
-}
-
 // Watch waits for events until ctx is done: Xids, which make a GPU unhealthy, a GPU divided anew, a GPU that recovered, a GPU or
 // the driver that went away. A look at what is broken, at times, is for drivers that do not tell of a recovery.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
-	if b.config.xids.off() {
+	if b.config.Xids.Off() {
 		<-ctx.Done()
 		return nil
 	}
@@ -102,22 +96,6 @@ func (b *Backend) drain(set eventSet) {
 	}
 }
 
-// unwatched marks the GPUs that cannot be watched, and no others that could not before.
-func (b *Backend) unwatched(deaf map[string]error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for uuid, m := range b.broken {
-		if deaf[uuid] == nil && m.deaf {
-			delete(b.broken, uuid)
-		}
-	}
-	for uuid, reason := range deaf {
-		if _, known := b.broken[uuid]; !known {
-			b.broken[uuid] = mark{why: fmt.Sprintf("it cannot be watched: %v", reason), deaf: true}
-		}
-	}
-}
-
 // sameCards reports whether the same GPUs answer.
 func sameCards(before, now []card) bool {
 	if len(before) != len(now) {
@@ -139,7 +117,7 @@ func (b *Backend) take(e event) bool {
 	case recoveryEvent:
 		return b.told(e.uuid)
 	case xidEvent:
-		if b.config.xids.ignores(e.xid) {
+		if b.config.Xids.Ignores(e.xid) {
 			return false
 		}
 		for _, uuid := range b.struck(e) {
@@ -149,33 +127,6 @@ func (b *Backend) take(e event) bool {
 	default:
 		return false
 	}
-}
-
-// told notes that what a GPU needs changed, and reports whether anything was broken there.
-func (b *Backend) told(gpu string) (news bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, c := range b.known {
-		if c.uuid != gpu {
-			continue
-		}
-		for _, uuid := range c.uuids() {
-			if m, broken := b.broken[uuid]; broken {
-				m.told, news = true, true
-				b.broken[uuid] = m
-			}
-		}
-	}
-	return news
-}
-
-// uuids are those of a GPU and its MIG devices.
-func (c *card) uuids() []string {
-	list := []string{c.uuid}
-	for _, s := range c.slices {
-		list = append(list, s.uuid)
-	}
-	return list
 }
 
 // struck lists what an Xid is about: a MIG device where the driver tells which, and otherwise the whole GPU. An Xid of a GPU
@@ -201,7 +152,7 @@ func (b *Backend) struck(e event) []string {
 }
 
 func (b *Backend) struckParts(c card, e event) (uuids []string) {
-	if b.config.MIGStrategy == migNone || e.gi == wholeGPU {
+	if b.config.MIGStrategy == settings.MIGNone || e.gi == wholeGPU {
 		return nil
 	}
 	for _, s := range c.slices {
@@ -210,52 +161,4 @@ func (b *Backend) struckParts(c card, e event) (uuids []string) {
 		}
 	}
 	return uuids
-}
-
-func (b *Backend) mark(uuid, why string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.broken[uuid] = mark{why: why}
-}
-
-// ailing reports whether something is broken or does not answer.
-func (b *Backend) ailing() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, c := range b.known {
-		if c.err != nil {
-			return true
-		}
-	}
-	return len(b.broken) > 0
-}
-
-// forgive takes GPUs for healthy again of which the driver says that they need nothing: at once where it told of a change
-// since the error, otherwise after a while; never before a discovery has shown the error, so that the kubelet gets to see it. A
-// driver that cannot say leaves them unhealthy until the plugin starts anew, as with NVIDIA's own. What is broken still is returned.
-func (b *Backend) forgive(cards []card) map[string]mark {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, c := range cards {
-		if c.err != nil || c.needs != recoveryNone {
-			continue
-		}
-		for _, uuid := range c.uuids() {
-			if m, broken := b.broken[uuid]; broken && m.over(b.machine.Recheck) {
-				delete(b.broken, uuid)
-			}
-		}
-	}
-	for uuid, m := range b.broken {
-		if m.shown.IsZero() {
-			m.shown = time.Now()
-			b.broken[uuid] = m
-		}
-	}
-	return maps.Clone(b.broken)
-}
-
-// over reports whether what was marked can be trusted again, now that the driver says that it needs nothing.
-func (m mark) over(recheck time.Duration) bool {
-	return !m.deaf && !m.shown.IsZero() && (m.told || time.Since(m.shown) >= recheck)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
 // Narrow keeps to the policy for what shares a GPU, replicas and MIG devices: distributed takes them from the GPU of which
@@ -26,7 +27,7 @@ func (b *Backend) Narrow(devices []gpu.Device, available, mustInclude []string, 
 	for gpu, replicas := range free {
 		used[gpu] -= len(replicas)
 	}
-	packed := b.config.SharedPolicy == policyPacked
+	packed := b.config.SharedPolicy == settings.PolicyPacked
 	better := func(a, b int) bool { return a < b }
 	if packed {
 		better = func(a, b int) bool { return a > b }

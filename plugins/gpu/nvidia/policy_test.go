@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
 // world is GPUs with their replicas; the letter is the GPU.
@@ -27,16 +28,16 @@ func TestNarrow(t *testing.T) {
 		size            int
 		narrowed        []string
 	}{
-		{policyDistributed, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"b::0", "c::0"}},
-		{policyDistributed, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 3, []string{"b::0", "b::1", "c::0"}},
-		{policyPacked, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"a::1"}},
-		{policyPacked, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 3, []string{"a::1", "b::0", "b::1"}},
-		{policyPacked, []string{"b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"b::0", "c::0"}},
-		{policyDistributed, []string{"b::0", "b::1", "c::0"}, []string{"b::0"}, 2, []string{"b::0", "b::1", "c::0"}}, // of b and c two are in use each
-		{policyDistributed, []string{"GPU-1", "GPU-2"}, nil, 1, []string{"GPU-1", "GPU-2"}},
-		{policyDistributed, []string{"a::0", "z::0", "a::0"}, nil, 2, []string{"a::0"}},
+		{settings.PolicyDistributed, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"b::0", "c::0"}},
+		{settings.PolicyDistributed, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 3, []string{"b::0", "b::1", "c::0"}},
+		{settings.PolicyPacked, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"a::1"}},
+		{settings.PolicyPacked, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 3, []string{"a::1", "b::0", "b::1"}},
+		{settings.PolicyPacked, []string{"b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"b::0", "c::0"}},
+		{settings.PolicyDistributed, []string{"b::0", "b::1", "c::0"}, []string{"b::0"}, 2, []string{"b::0", "b::1", "c::0"}}, // of b and c two are in use each
+		{settings.PolicyDistributed, []string{"GPU-1", "GPU-2"}, nil, 1, []string{"GPU-1", "GPU-2"}},
+		{settings.PolicyDistributed, []string{"a::0", "z::0", "a::0"}, nil, 2, []string{"a::0"}},
 	} {
-		backend := &Backend{config: Config{SharedPolicy: c.policy}}
+		backend := &Backend{config: settings.Config{SharedPolicy: c.policy}}
 		narrowed := backend.Narrow(world("abc", 3), c.available, c.must, c.size)
 		slices.Sort(narrowed)
 		if !slices.Equal(narrowed, c.narrowed) {
@@ -50,7 +51,7 @@ func TestNarrow(t *testing.T) {
 func TestNarrowIsGreedy(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
-		policy := []string{policyDistributed, policyPacked}[random.IntN(2)]
+		policy := []string{settings.PolicyDistributed, settings.PolicyPacked}[random.IntN(2)]
 		devices := world("abcdef"[:1+random.IntN(6)], 1+random.IntN(5))
 		var available, must []string
 		for _, d := range devices {
@@ -67,7 +68,7 @@ func TestNarrowIsGreedy(t *testing.T) {
 			}
 		}
 		size := len(must) + random.IntN(len(available)-len(must)+1)
-		backend := &Backend{config: Config{SharedPolicy: policy}}
+		backend := &Backend{config: settings.Config{SharedPolicy: policy}}
 		rest := slices.DeleteFunc(backend.Narrow(devices, available, must, size), func(id string) bool { return slices.Contains(must, id) })
 		random.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
 		chosen := slices.Concat(must, rest)
@@ -113,7 +114,7 @@ func greedy(devices []gpu.Device, available, must []string, size int, policy str
 					used++
 				}
 			}
-			if best == "" || (policy == policyPacked && used > bestUsed) || (policy == policyDistributed && used < bestUsed) {
+			if best == "" || (policy == settings.PolicyPacked && used > bestUsed) || (policy == settings.PolicyDistributed && used < bestUsed) {
 				best, bestUsed = id, used
 			}
 		}

@@ -1,10 +1,7 @@
-package nvidia
+package settings
 
 import (
 	"fmt"
-	"log/slog"
-	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -87,7 +84,7 @@ func (f *Flags) Load(env func(string) (string, bool)) (Config, error) {
 			return Config{}, err
 		}
 	}
-	c.xids = readXids(env)
+	c.Xids = readXids(env)
 	if c.File != "" {
 		if err := f.fromFile(&c); err != nil {
 			return Config{}, err
@@ -148,32 +145,8 @@ func (f *Flags) fromFile(c *Config) error {
 	return err
 }
 
-// said is the value of a setting, and who said so: a flag, a variable or a key of a file, or nobody.
-type said struct{ value, source string }
-
+// take has a configuration say what somebody said of a setting.
 func (c *Config) take(s *setting, values []string, source string) {
 	c.said[s.names[0]] = said{strings.Join(values, ","), source}
 	s.apply(c, values)
-}
-
-// source is who said what a flag's setting is.
-func (c *Config) source(flag string) string { return c.said[flag].source }
-
-// KubeletDir is the kubelet's folder as the kubelet-socket setting has it; false where nobody made that setting.
-func (c *Config) KubeletDir() (string, bool) {
-	return path.Dir(path.Dir(c.KubeletSocket)), c.source("kubelet-socket") != ""
-}
-
-// LogValue lists what somebody set, and where.
-func (c Config) LogValue() slog.Value {
-	var attributes []slog.Attr
-	for _, name := range slices.Sorted(maps.Keys(c.said)) {
-		if s := c.said[name]; s.source != "" {
-			attributes = append(attributes, slog.String(name, s.value+" ("+s.source+")"))
-		}
-	}
-	if len(c.Sharing.Replicas) > 0 {
-		attributes = append(attributes, slog.Any("replicas", c.Sharing.Replicas))
-	}
-	return slog.GroupValue(attributes...)
 }

@@ -1,4 +1,4 @@
-package nvidia
+package settings
 
 import (
 	"encoding/json"
@@ -94,4 +94,17 @@ func readFile(path string) (*file, error) {
 		return nil, fmt.Errorf("read the configuration %s: version is %q: want %s", path, f.Version, version)
 	}
 	return f, nil
+}
+
+// sharing is what the file says of shared resources, with warnings of what it says without effect.
+func (f *file) sharing(path string) (Sharing, []string, error) {
+	switch {
+	case f.Sharing.MPS != nil:
+		return Sharing{}, nil, fmt.Errorf("read the configuration %s: sharing.mps is not supported: "+
+			"use sharing.timeSlicing, or NVIDIA's own plugin on this node", path)
+	case f.Sharing.TimeSlicing == nil:
+		return Sharing{}, nil, nil
+	default:
+		return f.Sharing.TimeSlicing.sharing(path)
+	}
 }

@@ -1,4 +1,4 @@
-package nvidia
+package settings
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ignoredXids says which Xids are no reason to take a GPU for broken.
-type ignoredXids struct {
+// IgnoredXids says which Xids are no reason to take a GPU for broken.
+type IgnoredXids struct {
 	none      bool // none is ignored
 	all       bool // all are ignored
 	ignored   map[uint64]bool
@@ -28,14 +28,14 @@ var applicationXids = map[uint64]bool{
 
 // readXids reads DP_DISABLE_HEALTHCHECKS, Xids to ignore beside those of applications, and DP_ENABLE_HEALTHCHECKS, Xids to
 // look at whatever the other says. Both are lists of numbers, or "all" or "xids" for every one.
-func readXids(env func(string) (string, bool)) ignoredXids {
-	var x ignoredXids
+func readXids(env func(string) (string, bool)) IgnoredXids {
+	var x IgnoredXids
 	x.ignored, x.all = x.parse(env, "DP_DISABLE_HEALTHCHECKS")
 	x.enabled, x.none = x.parse(env, "DP_ENABLE_HEALTHCHECKS")
 	return x
 }
 
-func (x *ignoredXids) parse(env func(string) (string, bool), variable string) (numbers map[uint64]bool, all bool) {
+func (x *IgnoredXids) parse(env func(string) (string, bool), variable string) (numbers map[uint64]bool, all bool) {
 	value, _ := env(variable)
 	numbers = map[uint64]bool{}
 	for word := range strings.SplitSeq(strings.ToLower(value), ",") {
@@ -54,8 +54,8 @@ func (x *ignoredXids) parse(env func(string) (string, bool), variable string) (n
 	return numbers, false
 }
 
-// ignores reports whether an Xid leaves a GPU healthy.
-func (x ignoredXids) ignores(xid uint64) bool {
+// Ignores reports whether an Xid leaves a GPU healthy.
+func (x IgnoredXids) Ignores(xid uint64) bool {
 	switch {
 	case x.none || x.enabled[xid]:
 		return false
@@ -66,5 +66,5 @@ func (x ignoredXids) ignores(xid uint64) bool {
 	}
 }
 
-// off reports whether there is nothing to look out for.
-func (x ignoredXids) off() bool { return x.all && !x.none && len(x.enabled) == 0 }
+// Off reports whether there is nothing to look out for.
+func (x IgnoredXids) Off() bool { return x.all && !x.none && len(x.enabled) == 0 }

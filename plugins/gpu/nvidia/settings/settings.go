@@ -1,4 +1,4 @@
-package nvidia
+package settings
 
 import (
 	"fmt"
@@ -58,6 +58,18 @@ func (k kind) parse(value string) ([]string, error) {
 	return []string{value}, nil
 }
 
+func numbers(values []string) ([]int, error) {
+	var list []int
+	for _, v := range values {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a number", v)
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
 func textual(key, preset, usage string, env, names []string, said func(*file) *string, to func(*Config) *string) setting {
 	return setting{names: names, env: env, key: key, usage: usage, kind: plain, preset: []string{preset},
 		file: func(f *file) []string {
@@ -98,7 +110,7 @@ func names(list ...string) []string { return list }
 // api/config/v1/flags.go in NVIDIA/k8s-device-plugin).
 func settings() []setting {
 	return []setting{
-		textual("flags.migStrategy", migNone, "how MIG devices are offered: none, single (as nvidia.com/gpu) or mixed (as nvidia.com/mig-<profile>)",
+		textual("flags.migStrategy", MIGNone, "how MIG devices are offered: none, single (as nvidia.com/gpu) or mixed (as nvidia.com/mig-<profile>)",
 			names("MIG_STRATEGY"), names("mig-strategy"),
 			func(f *file) *string { return f.Flags.MIGStrategy }, func(c *Config) *string { return &c.MIGStrategy }),
 		truth("flags.failOnInitError", true, "end with an error where NVIDIA's driver is not there; otherwise wait, offering nothing",
@@ -113,10 +125,10 @@ func settings() []setting {
 		truth("flags.plugin.passDeviceSpecs", false, "name the device nodes to the kubelet too",
 			names("PASS_DEVICE_SPECS"), names("pass-device-specs"),
 			func(f *file) *bool { return f.Flags.Plugin.PassDeviceSpecs }, func(c *Config) *bool { return &c.PassDeviceSpecs }),
-		several("flags.plugin.deviceListStrategy", []string{listEnvVar}, "how a container is given its GPUs: envvar, volume-mounts, cdi-annotations, cdi-cri, or several of them",
+		several("flags.plugin.deviceListStrategy", []string{ListEnvVar}, "how a container is given its GPUs: envvar, volume-mounts, cdi-annotations, cdi-cri, or several of them",
 			names("DEVICE_LIST_STRATEGY"), names("device-list-strategy"),
 			func(f *file) []string { return f.Flags.Plugin.DeviceList }, func(c *Config) *[]string { return &c.DeviceList }),
-		textual("flags.plugin.deviceIDStrategy", idUUID, "how a container is told which GPUs: uuid or index",
+		textual("flags.plugin.deviceIDStrategy", IDUUID, "how a container is told which GPUs: uuid or index",
 			names("DEVICE_ID_STRATEGY"), names("device-id-strategy"),
 			func(f *file) *string { return f.Flags.Plugin.DeviceID }, func(c *Config) *string { return &c.DeviceID }),
 		truth("flags.gdrcopyEnabled", false, "give containers GDRCopy",
@@ -140,7 +152,7 @@ func settings() []setting {
 		textual("flags.mpsRoot", "", "accepted and not used: MPS is not supported",
 			names("MPS_ROOT"), names("mps-root"),
 			func(f *file) *string { return f.Flags.MPSRoot }, func(*Config) *string { return new(string) }),
-		textual("flags.plugin.sharedDevicesAllocationPolicy", policyDistributed, "which GPU the next replica or MIG device is taken from: distributed or packed",
+		textual("flags.plugin.sharedDevicesAllocationPolicy", PolicyDistributed, "which GPU the next replica or MIG device is taken from: distributed or packed",
 			names("SHARED_DEVICES_ALLOCATION_POLICY"), names("shared-devices-allocation-policy"),
 			func(f *file) *string { return f.Flags.Plugin.SharedPolicy }, func(c *Config) *string { return &c.SharedPolicy }),
 		textual("flags.deviceDiscoveryStrategy", "auto", "how GPUs are found: auto or nvml",

@@ -1,8 +1,7 @@
-package nvidia
+package settings
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
-
-	"github.com/tandem-k8s/tandem/plugins/gpu"
 )
 
 // write writes a configuration file.
@@ -22,15 +19,6 @@ func write(t *testing.T, content string) string {
 		t.Fatal(err)
 	}
 	return file
-}
-
-func read(t *testing.T, file string) string {
-	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
 }
 
 // load loads what arguments, variables and a file say together.
@@ -182,26 +170,6 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestNoStrategy: null is nothing said, and an empty list is no way at all to tell containers of their GPUs: they get what does not
-// depend on a way.
-func TestNoStrategy(t *testing.T) {
-	t.Attr("parity", "nvidia/config-v1")
-	for list, want := range map[string]map[string]string{
-		"null": {"NVIDIA_GDS": "enabled", visibleDevices: "GPU-1"},
-		"[]":   {"NVIDIA_GDS": "enabled"},
-	} {
-		config, err := load(t, nil, nil, "flags: {gdsEnabled: true, plugin: {passDeviceSpecs: true, deviceListStrategy: "+list+"}}")
-		if err != nil {
-			t.Fatalf("%s: %v", list, err)
-		}
-		b := &Backend{config: config, machine: Machine{DevRoot: t.TempDir()}}
-		answer := b.Allocate([]gpu.Device{{ID: "GPU-1", Nodes: []string{"/dev/nvidia0"}}})
-		if !maps.Equal(answer.GetEnvs(), want) || (len(answer.GetDevices()) > 0) != (list == "null") || len(answer.GetMounts())+len(answer.GetCdiDevices()) > 0 {
-			t.Errorf("%s: %v", list, answer)
-		}
-	}
-}
-
 func TestMOFEDWarning(t *testing.T) {
 	t.Attr("parity", "nvidia/mofed-warning")
 	config, err := load(t, nil, map[string]string{"MOFED_ENABLED": "true"}, "")
@@ -235,17 +203,17 @@ func TestIgnoredXids(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, xid := range c.ignored {
-			if !config.xids.ignores(xid) {
+			if !config.Xids.Ignores(xid) {
 				t.Errorf("disable %q, enable %q: %d is heeded", c.disable, c.enable, xid)
 			}
 		}
 		for _, xid := range c.heeded {
-			if config.xids.ignores(xid) {
+			if config.Xids.Ignores(xid) {
 				t.Errorf("disable %q, enable %q: %d is ignored", c.disable, c.enable, xid)
 			}
 		}
-		if config.xids.off() != c.off || (len(config.Warnings) > 0) != strings.Contains(c.disable, "many") {
-			t.Errorf("disable %q, enable %q: off %t, warnings %q", c.disable, c.enable, config.xids.off(), config.Warnings)
+		if config.Xids.Off() != c.off || (len(config.Warnings) > 0) != strings.Contains(c.disable, "many") {
+			t.Errorf("disable %q, enable %q: off %t, warnings %q", c.disable, c.enable, config.Xids.Off(), config.Warnings)
 		}
 	}
 }

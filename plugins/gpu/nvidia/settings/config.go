@@ -1,0 +1,145 @@
+// Package settings is what can be said to NVIDIA's own plugin by flag, by environment variable and in its configuration
+// file, all of which are accepted here: which of them counts, what is wrong with it, and what has no effect.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Strategies, as NVIDIA's own plugin spells them: how MIG devices are offered, how containers are given their GPUs and told
+// which, and which GPU the next replica is taken from.
+const (
+	MIGNone   = "none"
+	MIGSingle = "single"
+	MIGMixed  = "mixed"
+
+	ListEnvVar         = "envvar"
+	ListVolumeMounts   = "volume-mounts"
+	ListCDIAnnotations = "cdi-annotations"
+	ListCDICRI         = "cdi-cri"
+
+	IDUUID  = "uuid"
+	IDIndex = "index"
+
+	PolicyDistributed = "distributed"
+	PolicyPacked      = "packed"
+)
+
+const defaultAnnotationPrefix = "cdi.k8s.io/"
+
+// Config is the effective configuration: what flags, environment and file say together, in this order of precedence.
+type Config struct {
+	MIGStrategy         string
+	FailOnInitError     bool   // without NVML: end with an error; otherwise wait, offering nothing
+	DriverRoot          string // of NVIDIA's driver, on the host
+	HostDevRoot         string // of the device nodes, on the host
+	ContainerDriverRoot string // the driver root as this process sees it
+	PassDeviceSpecs     bool
+	DeviceList          []string // strategies
+	DeviceID            string
+	GDRCopy, GDS, MOFED bool
+	AnnotationPrefix    string
+	CDIHook             string // path of the program that CDI hooks run
+	CDIFeatures         []string
+	CDIDisabledHooks    []string
+	SharedPolicy        string
+	Discovery           string
+	IMEXChannels        []int
+	IMEXRequired        bool
+	KubeletSocket       string // "" for no registration
+	File                string // "" for none
+	Sharing             Sharing
+	Xids                IgnoredXids
+	Warnings            []string // what was accepted and has no effect, or has one that may surprise
+
+	said map[string]said // by the name of its flag
+}
+
+// said is the value of a setting, and who said so: a flag, a variable or a key of a file, or nobody.
+type said struct{ value, source string }
+
+// Source is who said what a flag's setting is.
+func (c *Config) Source(flag string) string { return c.said[flag].source }
+
+// KubeletDir is the kubelet's folder as the kubelet-socket setting has it; false where nobody made that setting.
+func (c *Config) KubeletDir() (string, bool) {
+	return path.Dir(path.Dir(c.KubeletSocket)), c.Source("kubelet-socket") != ""
+}
+
+// LogValue lists what somebody set, and where.
+func (c Config) LogValue() slog.Value {
+	var attributes []slog.Attr
+	for _, name := range slices.Sorted(maps.Keys(c.said)) {
+		if s := c.said[name]; s.source != "" {
+			attributes = append(attributes, slog.String(name, s.value+" ("+s.source+")"))
+		}
+	}
+	if len(c.Sharing.Replicas) > 0 {
+		attributes = append(attributes, slog.Any("replicas", c.Sharing.Replicas))
+	}
+	return slog.GroupValue(attributes...)
+}
+
+// CDI reports whether any and whether all device list strategies are CDI's. Of none all are, as in NVIDIA's own plugin.
+func (c *Config) CDI() (some, all bool) {
+	all = true
+	for _, s := range c.DeviceList {
+		is := strings.HasPrefix(s, "cdi-")
+		some, all = some || is, all && is
+	}
+	return some, all
+}
+
+// check says what is wrong with a configuration, in the words of whoever wrote it.
+func (c *Config) check() error {
+	if c.HostDevRoot == "" {
+		c.HostDevRoot = c.DriverRoot
+	}
+	for _, s := range c.DeviceList {
+		if err := c.oneOf("device-list-strategy", s, ListEnvVar, ListVolumeMounts, ListCDIAnnotations, ListCDICRI); err != nil {
+			return err
+		}
+	}
+	if c.Discovery == "tegra" {
+		return fmt.Errorf("%s is \"tegra\": only NVML is supported: use NVIDIA's own plugin on this node", c.Source("device-discovery-strategy"))
+	}
+	if len(c.IMEXChannels) > 0 && !slices.Equal(c.IMEXChannels, []int{0}) {
+		return fmt.Errorf("%s is %v: want no channel, or 0 alone", c.Source("imex-channel-ids"), c.IMEXChannels)
+	}
+	if c.KubeletSocket != "" && path.Base(path.Dir(c.KubeletSocket)) != "device-plugins" {
+		return fmt.Errorf("%s is %q: want the path of kubelet.sock in the kubelet's folder device-plugins", c.Source("kubelet-socket"), c.KubeletSocket)
+	}
+	return errors.Join(
+		c.oneOf("device-id-strategy", c.DeviceID, IDUUID, IDIndex),
+		c.oneOf("shared-devices-allocation-policy", c.SharedPolicy, PolicyDistributed, PolicyPacked),
+		c.oneOf("device-discovery-strategy", c.Discovery, "auto", "nvml"),
+		c.oneOf("mig-strategy", c.MIGStrategy, MIGNone, MIGSingle, MIGMixed),
+	)
+}
+
+func (c *Config) oneOf(name, value string, known ...string) error {
+	if slices.Contains(known, value) {
+		return nil
+	}
+	last := len(known) - 1
+	return fmt.Errorf("%s is %q: want %s or %s", c.Source(name), value, strings.Join(known[:last], ", "), known[last])
+}
+
+// warn collects what deserves a word in the log.
+func (c *Config) warn() {
+	if c.MOFED {
+		c.Warnings = append(c.Warnings, c.Source("mofed-enabled")+" is true: every container with a GPU gets all /dev/infiniband/uverbs* of the node, "+
+			"so containers can use each other's VFs: leave it off, and ask for VFs of tandem-rdma instead, which gives a container the device nodes of its own VFs")
+	}
+	if len(c.DeviceList) == 0 {
+		c.Warnings = append(c.Warnings, c.Source("device-list-strategy")+" is empty: containers are not told of their GPUs, as by NVIDIA's own plugin: "+
+			"leave it out for "+ListEnvVar)
+	}
+	c.Warnings = append(c.Warnings, c.Xids.malformed...)
+}

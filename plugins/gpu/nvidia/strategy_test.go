@@ -1,0 +1,58 @@
+package nvidia
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
+)
+
+// write writes a configuration file.
+func write(t *testing.T, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// TestNoStrategy: null is nothing said, and an empty list is no way at all to tell containers of their GPUs: they get what does not
+// depend on a way.
+func TestNoStrategy(t *testing.T) {
+	t.Attr("parity", "nvidia/config-v1")
+	for list, want := range map[string]map[string]string{
+		"null": {"NVIDIA_GDS": "enabled", visibleDevices: "GPU-1"},
+		"[]":   {"NVIDIA_GDS": "enabled"},
+	} {
+		set := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		flags := settings.Register(set)
+		file := write(t, "flags: {gdsEnabled: true, plugin: {passDeviceSpecs: true, deviceListStrategy: "+list+"}}")
+		if err := set.Parse([]string{"--config-file=" + file}); err != nil {
+			t.Fatal(err)
+		}
+		config, err := flags.Load(func(string) (string, bool) { return "", false })
+		if err != nil {
+			t.Fatalf("%s: %v", list, err)
+		}
+		b := &Backend{config: config, machine: Machine{DevRoot: t.TempDir()}}
+		answer := b.Allocate([]gpu.Device{{ID: "GPU-1", Nodes: []string{"/dev/nvidia0"}}})
+		if !maps.Equal(answer.GetEnvs(), want) || (len(answer.GetDevices()) > 0) != (list == "null") || len(answer.GetMounts())+len(answer.GetCdiDevices()) > 0 {
+			t.Errorf("%s: %v", list, answer)
+		}
+	}
+}
