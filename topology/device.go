@@ -2,7 +2,6 @@ package topology
 
 import (
 	"slices"
-	"strconv"
 )
 
 // Class is a PCI class code as sysfs prints it, base class, sub-class and programming interface: 0xBBSSPP.
@@ -25,27 +24,6 @@ func (c Class) IsNetwork() bool { return c>>16 == baseNetwork }
 func (c Class) IsGPU() bool { return c>>16 == baseDisplay || c>>16 == baseAccelerator }
 
 func (c Class) isBridge() bool { return c>>16 == baseBridge }
-
-// NUMANode is a NUMA node number of the kernel, or unknown. The zero value is unknown, so that a fact that was never
-// read cannot pass for node 0.
-type NUMANode struct {
-	number int
-	known  bool
-}
-
-// Node is the NUMA node with this number; a negative number, which the kernel uses for "none", gives an unknown node.
-func Node(number int) NUMANode { return NUMANode{number: max(number, 0), known: number >= 0} }
-
-// Number returns the node's number, 0 or more, and whether it is known.
-func (n NUMANode) Number() (number int, known bool) { return n.number, n.known }
-
-// String prints the number, or -1 for unknown as sysfs does.
-func (n NUMANode) String() string {
-	if !n.known {
-		return "-1"
-	}
-	return strconv.Itoa(n.number)
-}
 
 // PCIeLink is the PCI Express link of a function; a zero field was not there to be read. Sources are the sysfs files
 // current_link_speed, max_link_speed, current_link_width and max_link_width (Documentation/ABI/testing/sysfs-bus-pci).

@@ -179,12 +179,11 @@ func (r *reader) numa(file string) NUMANode {
 	if s == "" {
 		return NUMANode{}
 	}
-	n, err := strconv.ParseInt(s, 10, 32)
+	n, err := ParseNUMANode(s)
 	if err != nil {
 		r.fail(file, fmt.Errorf("parse %q: %w", s, errors.Unwrap(err)))
-		return NUMANode{}
 	}
-	return Node(int(n))
+	return n
 }
 
 // linkSpeed reads "32.0 GT/s PCIe"; anything else, as "Unknown", is an unknown speed (pci_speed_string in drivers/pci/probe.c).

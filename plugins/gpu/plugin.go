@@ -39,7 +39,7 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 			}
 			announcement.Devices = append(announcement.Devices,
 				coordination.Device{ID: d.ID, Address: d.Card, NUMA: d.NUMA, Healthy: d.Healthy, VRAM: d.VRAM})
-			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: d.Healthy, Nodes: numaNodes(d)})
+			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: d.Healthy, Nodes: d.NUMA.Numbers()})
 		}
 		p.member.Publish(announcement)
 		p.member.AwaitTaken(ctx)
@@ -50,15 +50,6 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 			return nil
 		}
 	}
-}
-
-// numaNodes is the device's node for the Topology Manager; none where it is unknown, for node -1 would make the kubelet
-// refuse every pod under a strict policy.
-func numaNodes(d Device) []int {
-	if node, known := d.NUMA.Number(); known {
-		return []int{node}
-	}
-	return nil
 }
 
 // Prefer lets the coordinator choose, among what the backend leaves it.

@@ -24,10 +24,10 @@ type memory struct {
 
 // listed is a device as it was last seen, without its ID.
 type listed struct {
-	Address topology.Address `json:"address"`
-	PF      topology.Address `json:"pf,omitzero"`
-	NUMA    *int             `json:"numa,omitempty"`
-	Aux     string           `json:"aux,omitempty"`
+	Address topology.Address  `json:"address"`
+	PF      topology.Address  `json:"pf,omitzero"`
+	NUMA    topology.NUMANode `json:"numa,omitzero"`
+	Aux     string            `json:"aux,omitempty"`
 }
 
 func newMemory() *memory {
@@ -82,31 +82,18 @@ func (m *memory) remember(pool pools.Pool) {
 		m.Listed[pool.Name] = map[string]listed{}
 	}
 	for _, d := range pool.Devices {
-		m.Listed[pool.Name][d.ID] = toListed(d)
+		m.Listed[pool.Name][d.ID] = listed{Address: d.Address, PF: d.PF, NUMA: d.NUMA, Aux: d.Aux}
 		if d.Visible != nil {
 			m.Hidden[d.ID] = *d.Visible
 		}
 	}
 }
 
-// toListed is what is kept of a device.
-func toListed(d pools.Device) listed {
-	l := listed{Address: d.Address, PF: d.PF, Aux: d.Aux}
-	if node, known := d.NUMA.Number(); known {
-		l.NUMA = &node
-	}
-	return l
-}
-
 // devices are those that were listed for a resource, by ID, as ones that are no longer found.
 func (m *memory) devices(resource string) map[string]pools.Device {
 	devices := make(map[string]pools.Device, len(m.Listed[resource]))
 	for id, l := range m.Listed[resource] {
-		d := pools.Device{ID: id, Address: l.Address, PF: l.PF, Aux: l.Aux}
-		if l.NUMA != nil {
-			d.NUMA = topology.Node(*l.NUMA)
-		}
-		devices[id] = d
+		devices[id] = pools.Device{ID: id, Address: l.Address, PF: l.PF, NUMA: l.NUMA, Aux: l.Aux}
 	}
 	return devices
 }

@@ -88,11 +88,7 @@ func list(pool pools.Pool) (announced []coordination.Device, listed []deviceplug
 		}
 		healthy := d.Fault == ""
 		announced = append(announced, coordination.Device{ID: d.ID, Address: d.Address, NUMA: d.NUMA, Healthy: healthy})
-		device := deviceplugin.Device{ID: d.ID, Healthy: healthy}
-		if node, known := d.NUMA.Number(); known {
-			device.Nodes = []int{node}
-		}
-		listed = append(listed, device)
+		listed = append(listed, deviceplugin.Device{ID: d.ID, Healthy: healthy, Nodes: d.NUMA.Numbers()})
 	}
 	return announced, listed
 }

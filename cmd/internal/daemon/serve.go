@@ -117,11 +117,7 @@ func (f Flags) Offer(ctx context.Context, log *slog.Logger, node *coordination.N
 func listed(known []coordination.Device) []deviceplugin.Device {
 	devices := make([]deviceplugin.Device, 0, len(known))
 	for _, d := range known {
-		device := deviceplugin.Device{ID: d.ID}
-		if number, ok := d.NUMA.Number(); ok {
-			device.Nodes = []int{number}
-		}
-		devices = append(devices, device)
+		devices = append(devices, deviceplugin.Device{ID: d.ID, Nodes: d.NUMA.Numbers()})
 	}
 	return devices
 }

@@ -68,11 +68,9 @@ func readCard(sys fs.FS, address topology.Address) (part, error) {
 		return part{}, err
 	}
 	if text != "" {
-		number, err := strconv.ParseInt(text, 10, 32)
-		if err != nil {
+		if card.NUMA, err = topology.ParseNUMANode(text); err != nil {
 			return part{}, fmt.Errorf("read numa_node of %s: %q is no number", address, text)
 		}
-		card.NUMA = topology.Node(int(number))
 	}
 	if card.Nodes, err = drmNodes(sys, dir); err != nil {
 		return part{}, err

@@ -95,12 +95,11 @@ func (d *discovery) numa(address topology.Address) topology.NUMANode {
 	if err != nil {
 		return topology.NUMANode{}
 	}
-	number, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	node, err := topology.ParseNUMANode(strings.TrimSpace(string(content)))
 	if err != nil {
 		d.note("numa_node of %s is %q: no NUMA node is told", address, content)
-		return topology.NUMANode{}
 	}
-	return topology.Node(number)
+	return node
 }
 
 // addSlices adds the MIG devices of a GPU.

@@ -29,7 +29,7 @@ func readTandem(raw json.RawMessage) (t Tandem, warnings []string) {
 	if err := json.Unmarshal(raw, &t); err != nil {
 		return Tandem{}, []string{fmt.Sprintf("tandem is left out: %v", explain(err, raw))}
 	}
-	for _, key := range unknownKeys(raw, reflect.TypeOf(t)) {
+	for _, key := range unknownKeys(raw, reflect.TypeFor[Tandem]()) {
 		warnings = append(warnings, fmt.Sprintf("tandem: key %q is unknown and ignored", key))
 	}
 	t.Variables = slices.DeleteFunc(t.Variables, func(variable string) bool {
