@@ -27,11 +27,8 @@ func (unobserved) Preferred(string, time.Duration) {}
 
 // Alive reports whether a Preferrer hangs. It waits until ctx is done at most.
 func (s *Server) Alive(ctx context.Context) error {
-	select {
-	case s.asking <- struct{}{}:
-		<-s.asking
-		return nil
-	case <-ctx.Done():
+	if s.asking.Await(ctx) != nil {
 		return fmt.Errorf("a preferred allocation of %s hangs: %w", s.resource.Name(), context.Cause(ctx))
 	}
+	return nil
 }

@@ -2,11 +2,14 @@ package deviceplugin
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 	"slices"
 	"time"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/coordination/bounded"
 )
 
 // preferLimit is how long a Preferrer may think. The kubelet has no deadline of its own and starts no other pod
@@ -15,6 +18,12 @@ import (
 const (
 	preferLimit = 100 * time.Millisecond
 	aloneAfter  = preferLimit / 2
+)
+
+// Why an answer is not that of the Preferrer.
+var (
+	errWrong = errors.New("wrong answer")
+	errPanic = errors.New("panic")
 )
 
 // question is what the kubelet asks for one container, without doubles and empty IDs.
@@ -42,91 +51,64 @@ func (s *Server) prefer(ctx context.Context, q question) []string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, preferLimit)
 	defer cancel()
-	given := s.await(ctx, q)
-	chosen := q.repair(given.chosen)
-	if given.problem == "" && !slices.Equal(given.chosen, chosen) {
-		given.problem = "wrong answer"
+	given, problem := s.await(ctx, q)
+	chosen := q.repair(given)
+	if problem == nil && !slices.Equal(given, chosen) {
+		problem = errWrong
 	}
-	if given.problem != "" {
-		s.log.Warn("preferred allocation repaired", "problem", given.problem, "answer", given.chosen, "chosen", chosen)
+	if problem != nil {
+		s.log.Warn("preferred allocation repaired", "problem", problem, "answer", given, "chosen", chosen)
 	}
 	return chosen
 }
 
-// answer is what became of a question.
-type answer struct {
-	chosen  []string
-	problem string // why the choice is none of Prefer
-}
-
-// await waits for an answer until ctx is done, and then has one of its own.
-func (s *Server) await(ctx context.Context, q question) answer {
+// await waits for an answer until ctx is done. Where there is none, the answer is what the Preferrer chooses alone, and the
+// error says why.
+func (s *Server) await(ctx context.Context, q question) ([]string, error) {
 	answers := s.ask(ctx, q)
-	var alone []string
 	select {
 	case a := <-answers:
-		return s.orAlone(a, q)
+		if a.Err != nil {
+			return s.alone(q), a.Err
+		}
+		return a.Value, nil
 	case <-time.After(aloneAfter):
-		alone = s.alone(q)
 	}
-	select {
-	case a := <-answers:
-		return s.orAlone(a, q)
-	case <-ctx.Done():
+	alone := s.alone(q)
+	chosen, err := bounded.Wait(ctx, answers)
+	if err != nil {
+		return alone, err
 	}
-	select {
-	case a := <-answers: // both were there: the machine is busy
-		return s.orAlone(a, q)
-	default:
-		return answer{alone, "no answer in time"}
-	}
-}
-
-// orAlone puts what the Preferrer chooses alone in the place of an answer that has a problem.
-func (s *Server) orAlone(a answer, q question) answer {
-	if a.problem != "" {
-		a.chosen = s.alone(q)
-	}
-	return a
+	return chosen, nil
 }
 
 // ask puts the question to the Preferrer, one question at a time: a Preferrer that hangs in spite of ctx keeps one
 // goroutine, however often it is asked.
-func (s *Server) ask(ctx context.Context, q question) <-chan answer {
-	answers := make(chan answer, 1)
-	go func() {
-		select {
-		case s.asking <- struct{}{}:
-		case <-ctx.Done():
-			answers <- answer{problem: "an earlier question is still open"}
-			return
-		}
-		defer func() { <-s.asking }()
-		var chosen []string
-		problem := s.surviving("prefer", func() {
+func (s *Server) ask(ctx context.Context, q question) <-chan bounded.Result[[]string] {
+	return bounded.Go(ctx, s.asking, func() (chosen []string, err error) {
+		err = s.surviving("prefer", func() {
 			chosen = s.preferrer.Prefer(ctx, slices.Clone(q.available), slices.Clone(q.mustInclude), q.size)
 		})
-		answers <- answer{chosen, problem}
-	}()
-	return answers
+		return chosen, err
+	})
 }
 
 // alone is what the Preferrer chooses without asking anybody, nil where it fails.
 func (s *Server) alone(q question) (chosen []string) {
-	s.surviving("choose alone", func() { chosen = s.preferrer.Alone(slices.Clone(q.available), slices.Clone(q.mustInclude), q.size) })
+	_ = s.surviving("choose alone", func() { chosen = s.preferrer.Alone(slices.Clone(q.available), slices.Clone(q.mustInclude), q.size) })
 	return chosen
 }
 
 // surviving has a panic cost no more than what was being done.
-func (s *Server) surviving(what string, do func()) (problem string) {
+func (s *Server) surviving(what string, do func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.log.Error(what+" panicked", "panic", cause, "stack", stack())
-			problem = "panic"
+			err = errPanic
 		}
 	}()
 	do()
-	return ""
+	return nil
 }
 
 // repair returns an answer as the kubelet wants it: exactly size devices, or all there are; the must-include ones among

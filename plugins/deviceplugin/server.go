@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/coordination/bounded"
 )
 
 // Options say how a Server meets the kubelet.
@@ -32,7 +34,7 @@ type Options struct {
 type Server struct {
 	resource    Resource
 	preferrer   Preferrer // nil for none
-	asking      chan struct{}
+	asking      bounded.Turn
 	devices     *broadcast
 	watched     bool   // the kubelet's plugin watcher finds our socket; else we register at kubelet.sock
 	dir         string // of our socket, below the kubelet's
@@ -51,7 +53,7 @@ func New(options Options, resource Resource) (*Server, error) {
 	}
 	s := &Server{
 		resource:    resource,
-		asking:      make(chan struct{}, 1),
+		asking:      make(bounded.Turn, 1),
 		devices:     newBroadcast(options.Listed),
 		watched:     options.Registration.watched(options.KubeletDir),
 		dir:         filepath.Join(options.KubeletDir, "device-plugins"),

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"github.com/tandem-k8s/tandem/coordination/bounded"
 )
 
 // Of amdsmi.h.
@@ -31,7 +33,7 @@ type handle uintptr
 
 // Library is libamd_smi, loaded.
 type Library struct {
-	busy chan struct{} // holds a token while a call is under way
+	turn bounded.Turn // of a call
 
 	ready bool // initialised
 
@@ -50,7 +52,7 @@ func Open(name string) (*Library, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", name, err)
 	}
-	l := &Library{busy: make(chan struct{}, 1)}
+	l := &Library{turn: make(bounded.Turn, 1)}
 	for symbol, function := range map[string]any{
 		"amdsmi_init":                    &l.initialise,
 		"amdsmi_get_socket_handles":      &l.sockets,
@@ -72,32 +74,20 @@ func Open(name string) (*Library, error) {
 var errBusy = errors.New("libamd_smi has not answered an earlier question yet")
 
 // ask lets a function use the library, and no other at the same time, and waits for its answer until ctx is done.
-func ask[T any](ctx context.Context, l *Library, question func() (T, error)) (T, error) {
-	var none T
-	select {
-	case l.busy <- struct{}{}:
-	default:
-		return none, errBusy
+func ask[T any](ctx context.Context, l *Library, question func() (T, error)) (answer T, err error) {
+	if l.turn.Busy() {
+		return answer, errBusy
 	}
-	type answer struct {
-		value T
-		err   error
-	}
-	answered := make(chan answer, 1)
-	go func() {
-		var a answer
-		if a.err = l.start(); a.err == nil {
-			a.value, a.err = question()
+	answer, err = bounded.Wait(ctx, bounded.Go(ctx, l.turn, func() (answer T, err error) {
+		if err = l.start(); err == nil {
+			answer, err = question()
 		}
-		<-l.busy // before the answer: who has it may ask again
-		answered <- a
-	}()
-	select {
-	case a := <-answered:
-		return a.value, a.err
-	case <-ctx.Done():
-		return none, fmt.Errorf("ask libamd_smi: %w", ctx.Err())
+		return answer, err
+	}))
+	if errors.Is(err, bounded.ErrLate) {
+		return answer, fmt.Errorf("ask libamd_smi: %w", ctx.Err())
 	}
+	return answer, err
 }
 
 // start initialises the library with the first question.
