@@ -15,7 +15,7 @@
 //
 // Everything about a device is read below the roots that were passed in. What the stock plugin asks netlink for is below
 // /sys too: the link type in net/<netdev>/type, the mode of the eswitch in phys_switch_id and phys_port_name of the PF's
-// netdevs (through sriovnet), the devlink parameter enable_rdma in the RDMA auxiliary device that it stands for, vDPA
+// netdevs, the devlink parameter enable_rdma in the RDMA auxiliary device that it stands for, vDPA
 // devices in bus/vdpa. Three things are in no file and are asked for on /sys alone: [DefaultRoutes], [DDPProfiles] and
 // [MachineEvents].
 //

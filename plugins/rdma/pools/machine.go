@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -28,10 +29,7 @@ func (m *machine) pfName(pf topology.Address) string {
 		return name
 	}
 	if d, ok := m.tree.Device(pf); ok && len(d.Netdevs) > 0 {
-		name = d.Netdevs[0]
-		if uplink, err := sysfs.Uplink(m.sys, pf); err == nil {
-			name = uplink
-		}
+		name = cmp.Or(sysfs.Uplink(m.sys, pf), d.Netdevs[0])
 	}
 	m.pfNames[pf] = name
 	return name

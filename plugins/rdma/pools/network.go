@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 
@@ -70,11 +71,8 @@ func (f *function) pKey() string {
 	if f.linkType() != "infiniband" {
 		return ""
 	}
-	if key, err := sysfs.DefaultPKey(f.machine.sys, f.Address); err == nil {
-		return key
-	}
 	before, _ := f.before()
-	return before.PKey
+	return cmp.Or(sysfs.DefaultPKey(f.machine.sys, f.Address), before.PKey)
 }
 
 // ddpProfile is the name of the DDP package that the NIC has loaded.
