@@ -5,14 +5,15 @@ import (
 	"strconv"
 )
 
-// NUMANode is a NUMA node number of the kernel, or unknown. The zero value is unknown, so that a fact that was never
-// read cannot pass for node 0.
+// NUMANode is a NUMA node number of the kernel, or unknown. The zero value is unknown, so that a fact that
+// was never read cannot pass for node 0.
 type NUMANode struct {
 	number int
 	known  bool
 }
 
-// Node is the NUMA node with this number; a negative number, which the kernel uses for "none", gives an unknown node.
+// Node is the NUMA node with this number; a negative number, which the kernel uses for "none", gives an
+// unknown node.
 func Node(number int) NUMANode { return NUMANode{number: max(number, 0), known: number >= 0} }
 
 // Number returns the node's number, 0 or more, and whether it is known.
@@ -35,8 +36,8 @@ func ParseNUMANode(text string) (NUMANode, error) {
 	return Node(int(number)), nil
 }
 
-// Numbers returns the node's number, and none where it is unknown, which for the kubelet means "no preference": node -1
-// would make it refuse every pod under a strict policy.
+// Numbers returns the node's number, and none where it is unknown, which for the kubelet means "no
+// preference": node -1 would make it refuse every pod under a strict policy.
 func (n NUMANode) Numbers() []int {
 	if !n.known {
 		return nil

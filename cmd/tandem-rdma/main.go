@@ -73,7 +73,8 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	if err != nil {
 		return err
 	}
-	host := grants.Host{Sys: sys, Dev: dev, DevinfoDir: own.devinfoDir, PairsDir: filepath.Join(flags.RunDir, "pairs")}
+	pairs := filepath.Join(flags.RunDir, "pairs")
+	host := grants.Host{Sys: sys, Dev: dev, DevinfoDir: own.devinfoDir, PairsDir: pairs}
 	specs := grants.CDI{Dirs: own.cdiDirs, Field: own.cdiDevices}
 	if err := specs.CleanUp(); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package bounded gives up on calls that may never end: of a disk, a library or a plugin that hangs. Who asked goes on
-// without an answer, and what hangs keeps one goroutine, however often it is asked.
+// Package bounded gives up on calls that may never end: of a disk, a library or a plugin that hangs. Who
+// asked goes on without an answer, and what hangs keeps one goroutine, however often it is asked.
 package bounded
 
 import (
@@ -8,13 +8,15 @@ import (
 )
 
 var (
-	// ErrBusy means that the call did not begin: one before it was in progress for as long as could be waited.
+	// ErrBusy means that the call did not begin: one before it was in progress for as long as could be
+	// waited.
 	ErrBusy = errors.New("an earlier question is still open")
 	// ErrLate means that the call began, and goes on.
 	ErrLate = errors.New("no answer in time")
 )
 
-// Turn is that of one call among several of which one is in progress at most. Make it with room for one token.
+// Turn is that of one call among several of which one is in progress at most. Make it with room for one
+// token.
 type Turn chan struct{}
 
 // Busy reports whether a call is in progress.
@@ -44,8 +46,8 @@ type Result[T any] struct {
 	Err   error
 }
 
-// Go calls work once it is its turn, and sends the result. Where ctx is done before that, the result is ErrBusy. A panic in
-// work is the caller's business.
+// Go calls work once it is its turn, and sends the result. Where ctx is done before that, the result is
+// ErrBusy. A panic in work is the caller's business.
 func Go[T any](ctx context.Context, turn Turn, work func() (T, error)) <-chan Result[T] {
 	results := make(chan Result[T], 1)
 	go func() {

@@ -28,7 +28,7 @@ func newBroadcast(before []Device) *broadcast {
 	return b
 }
 
-// publish replaces the list. A device that was in it before and is no longer stays as unhealthy, until retire.
+// publish replaces the list. A device that was in it before and no longer is stays, unhealthy, until retire.
 func (b *broadcast) publish(devices []Device) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -62,8 +62,8 @@ func (s *Server) prefer(ctx context.Context, q question) []string {
 	return chosen
 }
 
-// await waits for an answer until ctx is done. Where there is none, the answer is what the Preferrer chooses alone, and the
-// error says why.
+// await waits for an answer until ctx is done. Where there is none, the answer is what the Preferrer chooses
+// alone, and the error says why.
 func (s *Server) await(ctx context.Context, q question) ([]string, error) {
 	answers := s.ask(ctx, q)
 	select {
@@ -95,7 +95,9 @@ func (s *Server) ask(ctx context.Context, q question) <-chan bounded.Result[[]st
 
 // alone is what the Preferrer chooses without asking anybody, nil where it fails.
 func (s *Server) alone(q question) (chosen []string) {
-	_ = s.surviving("choose alone", func() { chosen = s.preferrer.Alone(slices.Clone(q.available), slices.Clone(q.mustInclude), q.size) })
+	_ = s.surviving("choose alone", func() {
+		chosen = s.preferrer.Alone(slices.Clone(q.available), slices.Clone(q.mustInclude), q.size)
+	})
 	return chosen
 }
 

@@ -175,7 +175,9 @@ func (p *Plugin) give(pool pools.Pool, ids []string) (map[string]*grants.Grant, 
 }
 
 // pair tells a container of its pairs, as far as its resource wants that.
-func (p *Plugin) pair(ctx context.Context, pool pools.Pool, order []string, response *v1beta1.ContainerAllocateResponse) {
+func (p *Plugin) pair(
+	ctx context.Context, pool pools.Pool, order []string, response *v1beta1.ContainerAllocateResponse,
+) {
 	pairs, err := p.host.Pairs(pool, order, response)
 	if err != nil {
 		p.log.Error("a container is not told of pairs", "error", err)

@@ -36,7 +36,9 @@ type VFs struct {
 // FindVFs finds the pools of a configuration. The file is where to keep what has to be known after a restart. Held are the
 // devices that containers hold, by resource; nil where that is not known. Events tell of changes, nil for nothing that does.
 // Run looks for changes.
-func FindVFs(finder pools.Finder, config *pools.Config, file string, held map[string][]string, events Events, log *slog.Logger) (*VFs, error) {
+func FindVFs(
+	finder pools.Finder, config *pools.Config, file string, held map[string][]string, events Events, log *slog.Logger,
+) (*VFs, error) {
 	memory, err := readMemory(file)
 	if err != nil {
 		log.Warn("start without what was known before: devices that containers hold may be missing", "error", err)

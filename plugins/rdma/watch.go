@@ -10,10 +10,12 @@ import (
 )
 
 const (
-	// A PF makes its VFs in a burst of events, seconds long for a hundred: what changed is looked at once they pause.
+	// A PF makes its VFs in a burst of events, seconds long for a hundred: what changed is looked at once
+	// they pause.
 	quiet   = 100 * time.Millisecond
 	longest = time.Second
-	// interval is the pause between two looks where nothing tells of changes. It is that of the stock plugin's health check.
+	// interval is the pause between two looks where nothing tells of changes. It is that of the stock
+	// plugin's health check.
 	interval = 20 * time.Second
 )
 
@@ -25,8 +27,8 @@ func (v *VFs) Look() {
 	}
 }
 
-// Run looks for changes until ctx is done: when events tell of one, and otherwise, or where ports are to be watched, from
-// time to time, for the state of an RDMA port changes without an event.
+// Run looks for changes until ctx is done: when events tell of one, and otherwise, or where ports are to be
+// watched, from time to time, for the state of an RDMA port changes without an event.
 func (v *VFs) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	deaf := make(chan error, 1)

@@ -55,8 +55,8 @@ func Dir(address string) string { return "devices/pci0000:80/0000:80:01.0/" + ad
 // Facts are the files of a function by name. A few names stand for more than a file: see Function.
 type Facts map[string]string
 
-// Function adds a PCI function. Of the facts, driver, pf and iommu are links, netdev and rdma are devices of theirs, and
-// the rest are files.
+// Function adds a PCI function. Of the facts, driver, pf and iommu are links, netdev and rdma are devices of
+// theirs, and the rest are files.
 func (s Sysfs) Function(address string, given Facts) {
 	s.Symlink(path.Join(pciDevices, address), "../../../"+Dir(address))
 	f := Facts{"class": "0x020000", "vendor": "0x15b3", "device": "0x101e", "numa_node": "0", "driver": "mlx5_core"}
@@ -125,10 +125,14 @@ func (s Sysfs) Subfunction(address, name, number, netdev, rdma string) {
 	}
 }
 
-// PF adds a PF with VFs right behind it: 0000:81:00.0 has 0000:81:00.1 and so on. Every VF has a netdev and an RDMA device.
+// PF adds a PF with VFs right behind it: 0000:81:00.0 has 0000:81:00.1 and so on. Every VF has a netdev and
+// an RDMA device.
 func (s Sysfs) PF(bus byte, netdev string, vfs int, given Facts) {
 	pf := fmt.Sprintf("0000:%02x:00.0", bus)
-	f := Facts{"device": "0x1021", "netdev": netdev, "rdma": fmt.Sprintf("mlx5_%d", int(bus)*10), "sriov_totalvfs": "16", "sriov_numvfs": fmt.Sprint(vfs)}
+	f := Facts{
+		"device": "0x1021", "netdev": netdev, "rdma": fmt.Sprintf("mlx5_%d", int(bus)*10),
+		"sriov_totalvfs": "16", "sriov_numvfs": fmt.Sprint(vfs),
+	}
 	maps.Copy(f, given)
 	s.Function(pf, f)
 	for i := range vfs {
@@ -153,8 +157,8 @@ func (s Sysfs) Remove(name string) {
 	}
 }
 
-// Hide does to a device what a container's namespaces do: its netdev is gone, in exclusive mode its RDMA device too. The classes of
-// character devices have no namespaces.
+// Hide does to a device what a container's namespaces do: its netdev is gone, in exclusive mode its RDMA
+// device too. The classes of character devices have no namespaces.
 func (s Sysfs) Hide(address string, exclusive bool) {
 	s.Remove(Dir(address) + "/net")
 	if exclusive {

@@ -28,8 +28,8 @@ func channelIDs(channels []channel) []string {
 	return ids
 }
 
-// findChannels looks the configured channels up, below the driver root and among our own device nodes. One that is not
-// there is left out unless it is required.
+// findChannels looks the configured channels up, below the driver root and among our own device nodes. One
+// that is not there is left out unless it is required.
 func findChannels(config *settings.Config, devRoot string) ([]channel, error) {
 	var found []channel
 	for _, number := range config.IMEXChannels {

@@ -11,8 +11,11 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// Answer puts the grants of a container together, in the order of these device IDs. All of them are in grants.
-func (h Host) Answer(pool pools.Pool, order []string, grants map[string]*Grant) (*v1beta1.ContainerAllocateResponse, error) {
+// Answer puts the grants of a container together, in the order of these device IDs. All of them are in
+// grants.
+func (h Host) Answer(
+	pool pools.Pool, order []string, grants map[string]*Grant,
+) (*v1beta1.ContainerAllocateResponse, error) {
 	response := &v1beta1.ContainerAllocateResponse{}
 	info := map[string]map[string]map[string]string{}
 	for _, id := range order {
@@ -40,9 +43,9 @@ func (h Host) Answer(pool pools.Pool, order []string, grants map[string]*Grant) 
 	return response, nil
 }
 
-// variable names the environment variable with the device IDs of a resource. Of all characters that a shell would not
-// take, only dots are replaced: users read PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF today (GetEnvs in pkg/resources/pool_stub.go
-// of the stock plugin).
+// variable names the environment variable with the device IDs of a resource. Of all characters that a shell
+// would not take, only dots are replaced: users read PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF today (GetEnvs in
+// pkg/resources/pool_stub.go of the stock plugin).
 func variable(resource string) string {
 	prefix, name, _ := strings.Cut(resource, "/")
 	return strings.ToUpper(strings.ReplaceAll("PCIDEVICE_"+prefix+"_"+name, ".", "_"))

@@ -36,9 +36,9 @@ type cdiPool struct {
 	annotation    string // key of the annotation in which the pool's devices are named
 }
 
-// cdiPoolOf names things for a pool. The stock plugin uses one annotation for all pools of a prefix and device type, of which
-// the kubelet keeps but the first (sriov-network-device-plugin issue 731): here that one is the first pool's, and the
-// others have keys of their own.
+// cdiPoolOf names things for a pool. The stock plugin uses one annotation for all pools of a prefix and
+// device type, of which the kubelet keeps but the first (sriov-network-device-plugin issue 731): here that
+// one is the first pool's, and the others have keys of their own.
 func cdiPoolOf(pool pools.Pool) cdiPool {
 	vendor, resource, _ := strings.Cut(pool.Name, "/")
 	p := cdiPool{vendor: vendor, class: cdiClasses[pool.Resource.DeviceType]}
@@ -83,8 +83,8 @@ func (c *CDI) has(p cdiPool) bool {
 	return err == nil
 }
 
-// write puts the spec of a pool in place. A device without nodes cannot be in a spec; in the stock plugin it costs the whole
-// pool (issue 546 there), here it is left out.
+// write puts the spec of a pool in place. A device without nodes cannot be in a spec; in the stock plugin it
+// costs the whole pool (issue 546 there), here it is left out.
 func (c *CDI) write(p cdiPool, devices []pools.Device, grants map[string]*Grant) error {
 	spec := &specs.Spec{Version: cdiVersion, Kind: p.vendor + "/" + p.class}
 	for _, d := range devices {
@@ -94,8 +94,9 @@ func (c *CDI) write(p cdiPool, devices []pools.Device, grants map[string]*Grant)
 		}
 		device := specs.Device{Name: d.ID}
 		for _, node := range g.Nodes {
-			device.ContainerEdits.DeviceNodes = append(device.ContainerEdits.DeviceNodes,
-				&specs.DeviceNode{Path: node.GetContainerPath(), HostPath: node.GetHostPath(), Permissions: node.GetPermissions()})
+			device.ContainerEdits.DeviceNodes = append(device.ContainerEdits.DeviceNodes, &specs.DeviceNode{
+				Path: node.GetContainerPath(), HostPath: node.GetHostPath(), Permissions: node.GetPermissions(),
+			})
 		}
 		spec.Devices = append(spec.Devices, device)
 	}
@@ -106,7 +107,8 @@ func (c *CDI) write(p cdiPool, devices []pools.Device, grants map[string]*Grant)
 		}
 		return nil
 	}
-	// Marshalled by way of JSON, as the library of the stock plugin did: its own marshaller puts the keys in another order.
+	// Marshalled by way of JSON, as the library of the stock plugin did: its own marshaller puts the keys in
+	// another order.
 	content, err := yaml.Marshal(spec)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(file), 0o755)
@@ -121,7 +123,9 @@ func (c *CDI) write(p cdiPool, devices []pools.Device, grants map[string]*Grant)
 }
 
 // replace names devices for CDI in an answer instead of their nodes.
-func (c *CDI) replace(p cdiPool, answer *v1beta1.ContainerAllocateResponse, order []string, grants map[string]*Grant) {
+func (c *CDI) replace(
+	p cdiPool, answer *v1beta1.ContainerAllocateResponse, order []string, grants map[string]*Grant,
+) {
 	answer.Devices = nil
 	var names []string
 	for _, id := range order {

@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// deviceInfo tells Multus about a device (the device-info specification of k8snetworkplumbingwg; type DeviceInfo in
-// network-attachment-definition-client, pkg/apis/k8s.cni.cncf.io/v1/types.go).
+// deviceInfo tells Multus about a device (the device-info specification of k8snetworkplumbingwg; type
+// DeviceInfo in network-attachment-definition-client, pkg/apis/k8s.cni.cncf.io/v1/types.go).
 type deviceInfo struct {
 	Type    string    `json:"type"`
 	Version string    `json:"version"`
@@ -45,15 +45,16 @@ func newDeviceInfo(d pools.Device, g *Grant) deviceInfo {
 	return info
 }
 
-// DevinfoPath is the device-info file of a device: it is where Multus looks: it makes the name of resource and device ID (getDPDeviceInfoPath in
-// network-attachment-definition-client, pkg/utils/cniconfig.go).
+// DevinfoPath is where Multus looks for the device-info file of a device: it makes the name of resource and
+// device ID (getDPDeviceInfoPath in network-attachment-definition-client, pkg/utils/cniconfig.go).
 func (h Host) DevinfoPath(resource, id string) string {
 	name := strings.ReplaceAll(resource, "/", "-") + "-" + strings.ReplaceAll(id, "/", "-") + "-device.json"
 	return filepath.Join(h.DevinfoDir, name)
 }
 
-// RestoreDevinfo puts the files of a pool's healthy devices in place that are not there: running pods refer to them, a boot
-// takes them away, and nobody asks for their devices again. It gives up at the first that cannot be written.
+// RestoreDevinfo puts the files of a pool's healthy devices in place that are not there: running pods refer
+// to them, a boot takes them away, and nobody asks for their devices again. It gives up at the first that
+// cannot be written.
 func (h Host) RestoreDevinfo(pool pools.Pool) error {
 	if pool.Resource.DeviceType != pools.NetDevice {
 		return nil
@@ -69,27 +70,26 @@ func (h Host) RestoreDevinfo(pool pools.Pool) error {
 	return nil
 }
 
-// WriteDevinfo puts a device's file in place before the kubelet goes on. It replaces the one before in one step, so that
-// nobody ever reads half a file.
+// WriteDevinfo puts a device's file in place before the kubelet goes on, of a resource that Multus knows. It
+// replaces the one before in one step, so that nobody ever reads half a file.
 //
-// The stock plugin removes the files of all its devices when it starts and when it stops, those of devices in running
-// pods too, although Multus reads them again when a container restarts. Here a file stays until the device is allocated
-// anew, and is there from the start, since a boot takes the folder and not the pods: for a device that nobody has, nobody
-// reads it.
+// The stock plugin removes the files of all its devices when it starts and when it stops, those of devices in
+// running pods too, although Multus reads them again when a container restarts. Here a file stays until the
+// device is allocated anew, and is there from the start, since a boot takes the folder and not the pods: for
+// a device that nobody has, nobody reads it.
 func (h Host) WriteDevinfo(pool pools.Pool, d pools.Device, g *Grant) error {
 	if pool.Resource.DeviceType != pools.NetDevice {
 		return nil
 	}
-	id := d.ID
 	content, err := json.Marshal(newDeviceInfo(d, g))
+	if err == nil {
+		err = os.MkdirAll(h.DevinfoDir, 0o755)
+	}
+	if err == nil {
+		err = coordination.ReplaceFile(h.DevinfoPath(pool.Name, d.ID), content, 0o444)
+	}
 	if err != nil {
-		return fmt.Errorf("write device-info of %s: %w", id, err)
-	}
-	if err := os.MkdirAll(h.DevinfoDir, 0o755); err != nil {
-		return fmt.Errorf("write device-info of %s: %w", id, err)
-	}
-	if err := coordination.ReplaceFile(h.DevinfoPath(pool.Name, id), content, 0o444); err != nil {
-		return fmt.Errorf("write device-info of %s: %w", id, err)
+		return fmt.Errorf("write device-info of %s: %w", d.ID, err)
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Grant is what a container gets with one device, looked up when it gets it: the kernel numbers device nodes anew
-// whenever a driver is bound.
+// Grant is what a container gets with one device, looked up when it gets it: the kernel numbers device nodes
+// anew whenever a driver is bound.
 type Grant struct {
 	Info  map[string]map[string]string // provider to key and value, as in the variable …_INFO
 	Nodes []*v1beta1.DeviceSpec
@@ -20,8 +20,8 @@ type Grant struct {
 	VDPA  *sysfs.VDPADevice // where the resource is of vDPA devices
 }
 
-// provide adds the facts and device nodes of one provider. The providers and their keys are those of pkg/infoprovider of
-// the stock plugin.
+// provide adds the facts and device nodes of one provider. The providers and their keys are those of
+// pkg/infoprovider of the stock plugin.
 func (g *Grant) provide(provider string, info map[string]string, nodes ...*v1beta1.DeviceSpec) {
 	g.Info[provider] = info
 	g.Nodes = append(g.Nodes, nodes...)
@@ -80,8 +80,8 @@ func (h Host) uio(g *Grant, a topology.Address) {
 	g.provide("uio", map[string]string{"mount": node}, spec(node, node))
 }
 
-// rdma gives the nodes of all RDMA devices of a function; in switchdev mode there can be several. Of keys that several
-// nodes have, the last one counts.
+// rdma gives the nodes of all RDMA devices of a function; in switchdev mode there can be several. Of keys
+// that several nodes have, the last one counts.
 func (h Host) rdma(g *Grant, d pools.Device) {
 	g.RDMA = h.rdmaDevices(d)
 	info := map[string]string{}
@@ -103,8 +103,8 @@ func (h Host) rdma(g *Grant, d pools.Device) {
 	g.provide("rdma", info, nodes...)
 }
 
-// vdpa gives the node of a vDPA device for vhost; one for virtio is a netdev and has none. The key "mount" is there from the
-// first allocation on; the stock plugin has it from the second.
+// vdpa gives the node of a vDPA device for vhost; one for virtio is a netdev and has none. The key "mount" is
+// there from the first allocation on; the stock plugin has it from the second.
 func (h Host) vdpa(g *Grant, d pools.Device) {
 	found, ok := sysfs.VDPADevices(h.Sys)[d.Address]
 	if !ok {

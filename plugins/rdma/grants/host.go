@@ -11,8 +11,9 @@ type Host struct {
 	PairsDir   string // where the pairs files of containers are kept
 }
 
-// CDI says how device nodes get into containers through the Container Device Interface instead of through the kubelet. Names and
-// files are those of the stock plugin (pkg/cdi/cdi.go), so that it and its operator clean up after this one and the other way round.
+// CDI says how device nodes get into containers through the Container Device Interface instead of through the
+// kubelet. Names and files are those of the stock plugin (pkg/cdi/cdi.go), so that it and its operator clean
+// up after this one and the other way round.
 type CDI struct {
 	Dirs  []string // folders of CDI specs: cleaned up in all of them, written to in the last
 	Field bool     // name devices in the field CDIDevices of the answer; else in an annotation, as the stock plugin does

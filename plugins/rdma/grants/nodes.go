@@ -14,13 +14,14 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// rdmaNodes names the character devices of an RDMA device, in the order of GetRdmaCharDevices of rdmamap: communication
-// manager of old kernels, issm and umad per port, uverbs, and at the end the connection manager that all devices share.
+// rdmaNodes names the character devices of an RDMA device, in the order of GetRdmaCharDevices of rdmamap:
+// communication manager of old kernels, issm and umad per port, uverbs, and at the end the connection manager
+// that all devices share.
 //
-// rdmamap looks through /sys/class, and through all of it for every device. The class devices hang below the device that
-// their RDMA device hangs below (ib_umad_init_port_dev in drivers/infiniband/core/user_mad.c, ib_uverbs_add_one
-// in uverbs_main.c), so here they are looked up there: the same answer below any root, at a cost that does not grow with the
-// number of VFs.
+// rdmamap looks through /sys/class, and through all of it for every device. The class devices hang below the
+// device that their RDMA device hangs below (ib_umad_init_port_dev in drivers/infiniband/core/user_mad.c,
+// ib_uverbs_add_one in uverbs_main.c), so here they are looked up there: the same answer below any root, at a
+// cost that does not grow with the number of VFs.
 func (h Host) rdmaNodes(d pools.Device, rdma string) []string {
 	var nodes []string
 	for _, class := range []struct{ dir, prefix string }{
@@ -31,7 +32,8 @@ func (h Host) rdmaNodes(d pools.Device, rdma string) []string {
 	} {
 		dir := d.File(class.dir)
 		names := slices.DeleteFunc(sysfs.Names(h.Sys, dir), func(name string) bool {
-			return !strings.HasPrefix(name, class.prefix) || sysfs.Text(h.Sys, path.Join(dir, name, "ibdev")) != rdma
+			owner := path.Join(dir, name, "ibdev")
+			return !strings.HasPrefix(name, class.prefix) || sysfs.Text(h.Sys, owner) != rdma
 		})
 		slices.SortFunc(names, func(a, b string) int {
 			return cmp.Compare(number(a, class.prefix), number(b, class.prefix))
@@ -46,8 +48,9 @@ func (h Host) rdmaNodes(d pools.Device, rdma string) []string {
 	return nodes
 }
 
-// rdmaDevices names a device's RDMA devices, sorted. In exclusive mode that of a VF in a container is hidden from the node, its
-// character devices are not, and say whose they are: of the classes in drivers/infiniband/core infiniband alone has namespaces.
+// rdmaDevices names a device's RDMA devices, sorted. In exclusive mode that of a VF in a container is hidden
+// from the node, its character devices are not, and say whose they are: of the classes in
+// drivers/infiniband/core infiniband alone has namespaces.
 func (h Host) rdmaDevices(d pools.Device) []string {
 	if names := sysfs.Names(h.Sys, d.File("infiniband")); len(names) > 0 {
 		return names
@@ -70,8 +73,9 @@ func number(name, prefix string) int {
 	return n
 }
 
-// vfioNode names the node of a function's IOMMU group, in the container and on the host: without an IOMMU the latter is
-// another one (vfio_create_group in drivers/vfio/group.c). Both are "" where the function has no group.
+// vfioNode names the node of a function's IOMMU group, in the container and on the host: without an IOMMU the
+// latter is another one (vfio_create_group in drivers/vfio/group.c). Both are "" where the function has no
+// group.
 func (h Host) vfioNode(a topology.Address) (container, host string) {
 	link := sysfs.File(a, "", "iommu_group")
 	group := sysfs.Link(h.Sys, link)

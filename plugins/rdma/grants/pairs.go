@@ -26,14 +26,19 @@ type Pairs struct {
 	variables []string
 }
 
-// pairVariables are the variables that can be asked for, and who reads them. Each says the same as the order of the VFs, in the words of
-// one library. They are set once, so that they suit containers whose VFs are all of one resource.
+// pairVariables are the variables that can be asked for, and who reads them. Each says the same as the order
+// of the VFs, in the words of one library. They are set once, so that they suit containers whose VFs are all
+// of one resource.
 var pairVariables = map[string]func(Pairs) string{
-	// vLLM (vllm/v1/executor/vllm_net_devices.py): GPU=NIC by PCI address. Each worker takes the NIC of its GPU, and sets for
-	// itself what VLLM_NIC_SELECTION_VARS names, before what these variables hold already: so use either these two or the three below.
+	// vLLM (vllm/v1/executor/vllm_net_devices.py): GPU=NIC by PCI address. Each worker takes the NIC of its
+	// GPU, and sets for itself what VLLM_NIC_SELECTION_VARS names, before what these variables hold already:
+	// so use either these two or the three below.
 	"VLLM_GPU_NIC_PCIE_MAPPING": Pairs.mapping,
-	"VLLM_NIC_SELECTION_VARS":   func(Pairs) string { return "UCX_NET_DEVICES:1,NVSHMEM_HCA_LIST:1,NCCL_IB_HCA:1" },
-	// NCCL, RCCL ("NCCL_IB_HCA" in NCCL's list of environment variables): "=" makes names exact, else mlx5_1 is mlx5_10 too.
+	"VLLM_NIC_SELECTION_VARS": func(Pairs) string {
+		return "UCX_NET_DEVICES:1,NVSHMEM_HCA_LIST:1,NCCL_IB_HCA:1"
+	},
+	// NCCL, RCCL ("NCCL_IB_HCA" in NCCL's list of environment variables): "=" makes names exact, else mlx5_1
+	// is mlx5_10 too.
 	"NCCL_IB_HCA": func(p Pairs) string { return "=" + p.rdma("") },
 	// UCX, and NIXL on it (UCX_NET_DEVICES in ucx_info -f): device and port.
 	"UCX_NET_DEVICES": func(p Pairs) string { return p.rdma(":1") },
@@ -55,16 +60,19 @@ func (p Pairs) rdma(suffix string) string {
 func (p Pairs) mapping() string {
 	var pairs []string
 	for _, served := range p.served {
-		if i := slices.IndexFunc(p.vfs, func(vf coordination.PairVF) bool { return vf.ID == served.VF }); i >= 0 {
+		its := func(vf coordination.PairVF) bool { return vf.ID == served.VF }
+		if i := slices.IndexFunc(p.vfs, its); i >= 0 {
 			pairs = append(pairs, served.GPU.String()+"="+p.vfs[i].Address.String())
 		}
 	}
 	return strings.Join(pairs, ",")
 }
 
-// Pairs looks up what a container is told of its pairs, nil where its resource wants nothing of that, and mounts the pairs
-// file. An error means that there is no such file; the rest can be told all the same.
-func (h Host) Pairs(pool pools.Pool, order []string, answer *v1beta1.ContainerAllocateResponse) (*Pairs, error) {
+// Pairs looks up what a container is told of its pairs, nil where its resource wants nothing of that, and
+// mounts the pairs file. An error means that there is no such file; the rest can be told all the same.
+func (h Host) Pairs(
+	pool pools.Pool, order []string, answer *v1beta1.ContainerAllocateResponse,
+) (*Pairs, error) {
 	wanted := pool.Resource.Tandem
 	if !wanted.Pairs && len(wanted.Variables) == 0 {
 		return nil, nil
@@ -78,12 +86,13 @@ func (h Host) Pairs(pool pools.Pool, order []string, answer *v1beta1.ContainerAl
 		return p, err
 	}
 	p.File = file
-	answer.Mounts = append(answer.Mounts, &v1beta1.Mount{ContainerPath: pairsMount, HostPath: file, ReadOnly: true})
+	mount := &v1beta1.Mount{ContainerPath: pairsMount, HostPath: file, ReadOnly: true}
+	answer.Mounts = append(answer.Mounts, mount)
 	return p, nil
 }
 
-// Tell gives a container the variables that its resource wants, once it is known which GPU each VF serves. What cannot be
-// told is left out: the container has its devices all the same.
+// Tell gives a container the variables that its resource wants, once it is known which GPU each VF serves.
+// What cannot be told is left out: the container has its devices all the same.
 func (p *Pairs) Tell(served []coordination.Served, answer *v1beta1.ContainerAllocateResponse) {
 	p.served = served
 	for _, name := range p.variables {
@@ -113,8 +122,8 @@ func (h Host) pairVFs(pool pools.Pool, order []string) []coordination.PairVF {
 	return vfs
 }
 
-// pairsFile makes a container's pairs file, of VFs alone. Its name is in the kubelet's checkpoint for as long as the
-// container is: see coordination.
+// pairsFile makes a container's pairs file, of VFs alone. Its name is in the kubelet's checkpoint for as long
+// as the container is: see coordination.
 func (h Host) pairsFile(vfs []coordination.PairVF) (string, error) {
 	file := filepath.Join(h.PairsDir, rand.Text()+".json")
 	if err := os.MkdirAll(h.PairsDir, 0o700); err != nil {

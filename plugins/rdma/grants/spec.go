@@ -16,9 +16,9 @@ type Spec struct {
 	grants map[string]*Grant // by device ID; nil where the spec has to be written
 }
 
-// Write writes the spec where device nodes go through CDI: of all devices of the pool where given is nil, or anew where
-// what is given of some differs from what it says, or where it is gone: another instance of the plugin removes it when it
-// ends. What could not be written is written whole the next time.
+// Write writes the spec where device nodes go through CDI: of all devices of the pool where given is nil, or
+// anew where what is given of some differs from what it says, or where it is gone: another instance of the
+// plugin removes it when it ends. What could not be written is written whole the next time.
 func (s *Spec) Write(h Host, pool pools.Pool, given map[string]*Grant) error {
 	if h.CDI == nil {
 		return nil

@@ -18,8 +18,9 @@ type Config struct {
 	Warnings  []string         // sentences about what the file says and this plugin does not follow
 }
 
-// InvalidError is an error about a configuration that was understood: names and selectors that cannot be. The stock plugin
-// ends in failure over these alone; without a configuration that it can read it ends as if all were done.
+// InvalidError is an error about a configuration that was understood: names and selectors that cannot be. The
+// stock plugin ends in failure over these alone; without a configuration that it can read it ends as if all
+// were done.
 type InvalidError struct{ err error }
 
 func (e *InvalidError) Error() string { return e.err.Error() }
@@ -27,10 +28,10 @@ func (e *InvalidError) Unwrap() error { return e.err }
 
 func invalid(format string, args ...any) error { return &InvalidError{fmt.Errorf(format, args...)} }
 
-// ReadConfig reads a configuration file with the semantics of encoding/json, as the stock plugin does: keys are matched
-// whatever their case (the SR-IOV network operator writes "IsRdma"), unknown ones are ignored with a warning. An error is
-// one sentence that names the file and, where there is one, the resource and the key. What makes the stock plugin leave
-// out a single resource is a warning here too, unless nothing is left.
+// ReadConfig reads a configuration file with the semantics of encoding/json, as the stock plugin does: keys
+// are matched whatever their case (the SR-IOV network operator writes "IsRdma"), unknown ones are ignored
+// with a warning. An error is one sentence that names the file and, where there is one, the resource and the
+// key. What makes the stock plugin leave out a single resource is a warning here too, unless nothing is left.
 func ReadConfig(path string) (*Config, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -19,16 +19,17 @@ type Finder struct {
 	Tree func() (*topology.Tree, error)
 	// Reserved lists the netdevs that the node itself needs; nil for none: see rdma.DefaultRoutes.
 	Reserved func() ([]string, error)
-	// DDP tells the DDP package that a function or its PF has loaded; nil where there is nobody to ask: see rdma.DDPProfiles.
+	// DDP tells the DDP package that a function or its PF has loaded; nil where there is nobody to ask: see
+	// rdma.DDPProfiles.
 	DDP func(function, pf topology.Address) string
 
 	// Known is what was seen of devices by ID, which containers hide: see Hidden.
 	Known map[string]Hidden
 }
 
-// Find returns the pools that a configuration makes of the machine, in the order of the configuration, empty ones included, and
-// warnings about what in it the machine does not have. A function is in the first resource of the file that selects it, and in
-// no other.
+// Find returns the pools that a configuration makes of the machine, in the order of the configuration, empty
+// ones included, and warnings about what in it the machine does not have. A function is in the first resource
+// of the file that selects it, and in no other.
 func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 	names, err := f.names(c)
 	if err != nil {
@@ -52,7 +53,8 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 			return strings.HasPrefix(p.Name, prefix+"/") && p.Resource.DeviceType == r.DeviceType
 		}
 		first := !slices.ContainsFunc(pools, same)
-		pools = append(pools, Pool{Name: names[i], Devices: r.claim(candidates, claimed), Resource: r, First: first})
+		devices := r.claim(candidates, claimed)
+		pools = append(pools, Pool{Name: names[i], Devices: devices, Resource: r, First: first})
 	}
 	return pools, missing(c, candidates), nil
 }
@@ -92,7 +94,8 @@ func (r *ResourceConfig) claim(candidates []*function, claimed map[string]bool) 
 
 func (r *ResourceConfig) device(f *function, s *Selector) Device {
 	d := Device{
-		ID: f.id(), Address: f.Address, PF: f.PF, NUMA: f.NUMA, Aux: f.aux, Fault: r.fault(f), Selector: s, Visible: f.visible(),
+		ID: f.id(), Address: f.Address, PF: f.PF, NUMA: f.NUMA, Aux: f.aux,
+		Fault: r.fault(f), Selector: s, Visible: f.visible(),
 	}
 	if r.ExcludeTopology {
 		d.NUMA = topology.NUMANode{}
@@ -115,8 +118,9 @@ func (r *ResourceConfig) offers(f *function) bool {
 	}
 }
 
-// findCandidates finds the devices that may be in a pool: functions with a driver, and their sub-functions. A network function is
-// in use, and no candidate for netDevice, if it is a PF that has VFs or if the node itself needs its netdev.
+// findCandidates finds the devices that may be in a pool: functions with a driver, and their sub-functions. A
+// network function is in use, and no candidate for netDevice, if it is a PF that has VFs or if the node
+// itself needs its netdev.
 func findCandidates(m *machine, c *Config, needed map[topology.Address]bool) []*function {
 	anySF := slices.ContainsFunc(c.Resources, func(r ResourceConfig) bool { return r.DeviceType == AuxNetDevice })
 	var candidates []*function
@@ -133,8 +137,8 @@ func findCandidates(m *machine, c *Config, needed map[topology.Address]bool) []*
 	return candidates
 }
 
-// needed returns the functions of the reserved netdevs. The last address on the way to a netdev is its function, also for
-// one that does not hang right below (virtio), which the stock plugin hands out.
+// needed returns the functions of the reserved netdevs. The last address on the way to a netdev is its
+// function, also for one that does not hang right below (virtio), which the stock plugin hands out.
 func (f Finder) needed() (map[topology.Address]bool, error) {
 	needed := map[topology.Address]bool{}
 	if f.Reserved == nil {
@@ -152,7 +156,8 @@ func (f Finder) needed() (map[topology.Address]bool, error) {
 	return needed, nil
 }
 
-// names gives each resource its full name. They have to differ, which shows only now that the other prefix is known.
+// names gives each resource its full name. They have to differ, which shows only now that the other prefix is
+// known.
 func (f Finder) names(c *Config) ([]string, error) {
 	var names []string
 	for _, r := range c.Resources {

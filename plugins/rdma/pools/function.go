@@ -9,7 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// function is one PCI function, or a sub-function of it, with the values that selectors compare, "" for one it does not have.
+// function is one PCI function, or a sub-function of it, with the values that selectors compare, "" for one
+// it does not have.
 type function struct {
 	*topology.Device
 	machine *machine
@@ -35,7 +36,8 @@ func (f *function) address() string   { return f.Address.String() }
 func (f *function) vdpaType() string  { return f.machine.vdpaType(f.Address) }
 func (f *function) acpiIndex() string { return sysfs.Text(f.machine.sys, f.file("acpi_index")) }
 
-// parent is the function that pfNames and rootDevices name: the PF of a VF, the function that a sub-function hangs on.
+// parent is the function that pfNames and rootDevices name: the PF of a VF, the function that a sub-function
+// hangs on.
 func (f *function) parent() (topology.Address, bool) {
 	switch {
 	case f.aux != "":
@@ -74,8 +76,9 @@ func (f *function) index() int {
 	}
 }
 
-// sfNumber is the number that the sub-function was created with (sfnum in Documentation/networking/devlink/mlx5.rst,
-// drivers/net/ethernet/mellanox/mlx5/core/sf/dev/dev.c); -1 for an auxiliary device that has none.
+// sfNumber is the number that the sub-function was created with (sfnum in
+// Documentation/networking/devlink/mlx5.rst, drivers/net/ethernet/mellanox/mlx5/core/sf/dev/dev.c); -1 for an
+// auxiliary device that has none.
 func (f *function) sfNumber() int {
 	number, err := strconv.Atoi(sysfs.Text(f.machine.sys, f.file("sfnum")))
 	if err != nil {
@@ -84,7 +87,8 @@ func (f *function) sfNumber() int {
 	return number
 }
 
-// auxiliary is the name of an auxiliary device: driver, type and number (Documentation/driver-api/auxiliary_bus.rst).
+// auxiliary is the name of an auxiliary device: driver, type and number
+// (Documentation/driver-api/auxiliary_bus.rst).
 var auxiliary = regexp.MustCompile(`^[^.]+\.([^.]+)\.\d+$`)
 
 // auxType is the kind of an auxiliary device, "sf".
@@ -95,8 +99,9 @@ func (f *function) auxType() string {
 	return ""
 }
 
-// subfunctions are the auxiliary network devices of a network function. As in the stock plugin (NewGenNetDevice in
-// pkg/devices/gen_net.go) one without a number, or of a function without a netdev, is none.
+// subfunctions are the auxiliary network devices of a network function. As in the stock plugin
+// (NewGenNetDevice in pkg/devices/gen_net.go) one without a number, or of a function without a netdev, is
+// none.
 func (f *function) subfunctions() []*function {
 	var found []*function
 	for _, name := range sysfs.Names(f.machine.sys, f.file()) {

@@ -18,19 +18,19 @@ func (r *ResourceConfig) fault(f *function) string {
 	}
 }
 
-// noCarrier reads carrier of the PF's netdev. Reading it fails while the netdev is down (Documentation/ABI/testing/
-// sysfs-class-net): there is no carrier then either.
+// noCarrier reads carrier of the PF's netdev. Reading it fails while the netdev is down
+// (Documentation/ABI/testing/ sysfs-class-net): there is no carrier then either.
 func (f *function) noCarrier() bool {
 	name := f.pfName()
 	if name == "" {
 		return false
 	}
-	sys := f.machine.sys
-	return sysfs.Text(sys, f.pfNetdev(name, "carrier")) == "0" || sysfs.Text(sys, f.pfNetdev(name, "operstate")) == "down"
+	says := func(file string) string { return sysfs.Text(f.machine.sys, f.pfNetdev(name, file)) }
+	return says("carrier") == "0" || says("operstate") == "down"
 }
 
-// portDown reads the state of port 1, "4: ACTIVE" (Documentation/ABI/stable/sysfs-class-infiniband): of the device's own
-// RDMA device or, where a container hides that, of its PF's.
+// portDown reads the state of port 1, "4: ACTIVE" (Documentation/ABI/stable/sysfs-class-infiniband): of the
+// device's own RDMA device or, where a container hides that, of its PF's.
 func (f *function) portDown() bool {
 	own := f.rdma()
 	dir := f.file("infiniband")

@@ -21,8 +21,8 @@ type machine struct {
 	vdpa    map[topology.Address]sysfs.VDPADevice // nil until somebody asks
 }
 
-// pfName is the netdev of a PF. In switchdev mode a PF has several, its VFs' representors among them; then it is the uplink
-// representor.
+// pfName is the netdev of a PF. In switchdev mode a PF has several, its VFs' representors among them; then it
+// is the uplink representor.
 func (m *machine) pfName(pf topology.Address) string {
 	name, ok := m.pfNames[pf]
 	if ok {
@@ -35,8 +35,9 @@ func (m *machine) pfName(pf topology.Address) string {
 	return name
 }
 
-// vfIndex is the number of a VF within its PF, that of the link virtfn<N> (pci_iov_sysfs_link in drivers/pci/iov.c); -1
-// where it has none. The position in the tree's list of VFs is not enough: where a link is missing the rest would shift.
+// vfIndex is the number of a VF within its PF, that of the link virtfn<N> (pci_iov_sysfs_link in
+// drivers/pci/iov.c); -1 where it has none. The position in the tree's list of VFs is not enough: where a
+// link is missing the rest would shift.
 func (m *machine) vfIndex(pf, vf topology.Address) int {
 	indexes, ok := m.indexes[pf]
 	if !ok {
@@ -55,7 +56,8 @@ func (m *machine) vfIndex(pf, vf topology.Address) int {
 	return -1
 }
 
-// hasVFs reads sriov_numvfs, as the stock plugin does; a PF with links to VFs has some even where that file is absent.
+// hasVFs reads sriov_numvfs, as the stock plugin does; a PF with links to VFs has some even where that file
+// is absent.
 func (m *machine) hasVFs(d *topology.Device) bool {
 	numvfs := sysfs.Text(m.sys, sysfs.File(d.Address, "", "sriov_numvfs"))
 	return len(d.VFs) > 0 || (numvfs != "" && numvfs != "0")

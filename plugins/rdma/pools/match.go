@@ -20,8 +20,8 @@ func (s *Selector) selects(f *function) bool {
 		(s.VDPAType == "" || f.vdpaType() == s.VDPAType)
 }
 
-// allows reports whether a list has no condition, or the value of a function, which is read only if need be. A function
-// without a value meets no condition.
+// allows reports whether a list has no condition, or the value of a function, which is read only if need be.
+// A function without a value meets no condition.
 func allows(list []string, value func() string) bool {
 	if len(list) == 0 {
 		return true

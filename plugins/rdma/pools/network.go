@@ -24,8 +24,8 @@ func (f *function) rdma() []string {
 	return f.RDMA
 }
 
-// before is what was seen of a device while it was on the node, if it is in a container now: its netdev is not there
-// although its driver is the same.
+// before is what was seen of a device while it was on the node, if it is in a container now: its netdev is
+// not there although its driver is the same.
 func (f *function) before() (Hidden, bool) {
 	h, ok := f.machine.known[f.id()]
 	ok = ok && h.Driver == f.Driver && len(f.netdevs()) == 0
@@ -46,7 +46,8 @@ func (f *function) visible() *Hidden {
 // linkTypes names the hardware types of include/uapi/linux/if_arp.h as ip link does.
 var linkTypes = map[string]string{"1": "ether", "32": "infiniband"}
 
-// linkType is that of the device's netdev or, where a container has that, what it was before, or that of its PF's.
+// linkType is that of the device's netdev or, where a container has that, what it was before, or that of its
+// PF's.
 func (f *function) linkType() string {
 	if own := f.netdevs(); len(own) > 0 {
 		return linkTypes[sysfs.Text(f.machine.sys, f.file("net", own[0], "type"))]
@@ -83,17 +84,15 @@ func (f *function) ddpProfile() string {
 	return f.machine.ddp(f.Address, f.Function())
 }
 
-// auxiliaryRDMA is the name of the auxiliary device through which a network driver offers RDMA: mlx5_core.rdma.3,
-// bnxt_en.rdma.0, ice.roce.1.
+// auxiliaryRDMA is the name of the auxiliary device through which a network driver offers RDMA:
+// mlx5_core.rdma.3, bnxt_en.rdma.0, ice.roce.1.
 var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
 
-// isRDMA reports whether the device has an RDMA device. In exclusive mode that of a VF in a container is hidden from the
-// node; the auxiliary device it belongs to is not, and says the same as the devlink parameter enable_rdma. Where a driver
-// has none, what was seen before counts.
+// isRDMA reports whether the device has an RDMA device. In exclusive mode that of a VF in a container is
+// hidden from the node; the auxiliary device it belongs to is not, and says the same as the devlink parameter
+// enable_rdma. Where a driver has none, what was seen before counts.
 func (f *function) isRDMA() bool {
-	if len(f.rdma()) > 0 || slices.ContainsFunc(sysfs.Names(f.machine.sys, f.file()), auxiliaryRDMA.MatchString) {
-		return true
-	}
 	before, _ := f.before()
-	return before.RDMA
+	return len(f.rdma()) > 0 || before.RDMA ||
+		slices.ContainsFunc(sysfs.Names(f.machine.sys, f.file()), auxiliaryRDMA.MatchString)
 }

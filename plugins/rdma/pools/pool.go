@@ -34,7 +34,7 @@ type Device struct {
 	NUMA     topology.NUMANode // unknown too where the resource has excludeTopology
 	Aux      string            // of a sub-function: the name of its auxiliary device
 	Fault    string            // why it is unhealthy, for people; "" for a healthy device
-	Selector *Selector         // the one that selected it; its options apply. nil for a device that is no longer found
+	Selector *Selector         // the one that selected it; its options apply. nil for one that is no longer found
 	Visible  *Hidden           // what containers would hide of it; nil where it may be in one
 }
 
@@ -52,8 +52,8 @@ func (d Device) Compare(e Device) int {
 	return cmp.Or(d.Address.Compare(e.Address), cmp.Compare(d.ID, e.ID))
 }
 
-// Hidden is what a container's namespaces hide of the devices it holds: netdevs always, RDMA devices in exclusive mode. Without it
-// a device in a container would not be selected any more.
+// Hidden is what a container's namespaces hide of the devices it holds: netdevs always, RDMA devices in
+// exclusive mode. Without it a device in a container would not be selected any more.
 type Hidden struct {
 	Driver   string `json:"driver"` // with another driver it is another device
 	LinkType string `json:"linkType,omitempty"`

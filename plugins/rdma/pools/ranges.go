@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// vfItem is one item of the selectors pfNames and rootDevices: "ens1f0" for every function of a PF, "ens1f0#0-3,7" for
-// those of its VFs with these indexes, the ends included. An item never fails to be read: as in the stock plugin
-// (isSelected in pkg/resources/deviceSelectors.go) the part before a mistake counts, and problem says what the mistake is.
+// vfItem is one item of the selectors pfNames and rootDevices: "ens1f0" for every function of a PF,
+// "ens1f0#0-3,7" for those of its VFs with these indexes, the ends included. An item never fails to be read:
+// as in the stock plugin (isSelected in pkg/resources/deviceSelectors.go) the part before a mistake counts,
+// and problem says what the mistake is.
 type vfItem struct {
 	text    string
 	pf      string
@@ -69,7 +70,8 @@ func parseRange(text string) (indexRange, error) {
 	return indexRange{first, last}, nil
 }
 
-// holds reports whether the item takes the function with this VF index; -1 stands for a function that is no VF.
+// holds reports whether the item takes the function with this VF index; -1 stands for a function that is no
+// VF.
 func (v *vfItem) holds(index int) bool {
 	if v.all {
 		return true
@@ -82,7 +84,8 @@ func (v *vfItem) holds(index int) bool {
 	return false
 }
 
-// naming returns the item that counts for a PF: the first one with its name, whatever the case (getItem, same file).
+// naming returns the item that counts for a PF: the first one with its name, whatever the case (getItem, same
+// file).
 func naming(items []vfItem, pf string) (*vfItem, bool) {
 	for i := range items {
 		if strings.EqualFold(items[i].pf, pf) {

@@ -21,24 +21,25 @@ type ResourceConfig struct {
 	Tandem Tandem `json:"-"` // key "tandem"
 }
 
-// Health says which signs of a device's health count beyond its being there. All are opt-in: a VF passes traffic to other VFs
-// of its PF while the PF has no carrier, and the stock plugin looks at none of them. The first two keys are those of its
-// pull request 640.
+// Health says which signs of a device's health count beyond its being there. All are opt-in: a VF passes
+// traffic to other VFs of its PF while the PF has no carrier, and the stock plugin looks at none of them. The
+// first two keys are those of its pull request 640.
 type Health struct {
 	CheckPF     bool `json:"checkHealthOnPf"`          // unhealthy while the PF's netdev has no carrier
 	CheckDevice bool `json:"checkHealthOnDeviceExist"` // accepted; a device that is gone is unhealthy in any case
 	CheckPort   bool `json:"checkHealthOnRdmaPort"`    // unhealthy while port 1 of the RDMA device is not active
 }
 
-// stockName is what the stock plugin accepts, and ends over anything else (pkg/utils/utils.go, ValidResourceName).
+// stockName is what the stock plugin accepts, and ends over anything else (pkg/utils/utils.go,
+// ValidResourceName).
 var stockName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
 // MaxName is the longest name part of a resource that the kubelet accepts (qualifiedNameMaxLength in
 // k8s.io/apimachinery/pkg/util/validation).
 const MaxName = 63
 
-// maxPrefix is the longest name that a domain may have (IsDNS1123Subdomain, same place), less the "requests." that Kubernetes puts before
-// it to count a resource.
+// maxPrefix is the longest name that a domain may have (IsDNS1123Subdomain, same place), less the "requests."
+// that Kubernetes puts before it to count a resource.
 const maxPrefix = 253 - len("requests.")
 
 // resourcePrefix is what the kubelet accepts before the slash (IsDNS1123Subdomain, same place).

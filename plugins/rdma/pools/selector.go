@@ -21,9 +21,9 @@ const (
 	AuxNetDevice DeviceType = "auxNetDevice" // sub-functions of network functions
 )
 
-// Selector says which devices belong to a resource: those that meet every condition it has. A list is a condition that
-// is met by any of its values; an empty one is none. The keys are those of pkg/types/types.go of the stock plugin; which of
-// them count depends on the device type, the others are ignored.
+// Selector says which devices belong to a resource: those that meet every condition it has. A list is a
+// condition that is met by any of its values; an empty one is none. The keys are those of pkg/types/types.go
+// of the stock plugin; which of them count depends on the device type, the others are ignored.
 type Selector struct {
 	functionSelector
 	addressSelector
@@ -32,8 +32,8 @@ type Selector struct {
 	sfSelector
 }
 
-// functionSelector has the conditions for any device; those of a sub-function are about the function it hangs on. Values are
-// compared as sysfs prints them: lower case, four digits, without 0x.
+// functionSelector has the conditions for any device; those of a sub-function are about the function it hangs
+// on. Values are compared as sysfs prints them: lower case, four digits, without 0x.
 type functionSelector struct {
 	Vendors []string `json:"vendors"`
 	Devices []string `json:"devices"`
@@ -91,7 +91,8 @@ func (s *Selector) keys(t DeviceType) any {
 	}
 }
 
-// parseSelectors reads the key "selectors": one object, or a list of them. Without it, every function is selected.
+// parseSelectors reads the key "selectors": one object, or a list of them. Without it, every function is
+// selected.
 func parseSelectors(t DeviceType, raw json.RawMessage) ([]Selector, error) {
 	objects, err := selectorObjects(raw)
 	if err != nil {
@@ -133,7 +134,8 @@ func selectorWarnings(t DeviceType, selectors []Selector, raw json.RawMessage) (
 		known := reflect.TypeOf((&Selector{}).keys(t)).Elem()
 		for _, object := range objects {
 			for _, key := range unknownKeys(object, known) {
-				warnings = append(warnings, fmt.Sprintf("key %q is unknown for deviceType %s and ignored", key, t))
+				const unknown = "key %q is unknown for deviceType %s and ignored"
+				warnings = append(warnings, fmt.Sprintf(unknown, key, t))
 			}
 		}
 	}
@@ -149,7 +151,8 @@ func (s *Selector) warnings() []string {
 		warnings = append(warnings, "linkTypes should have a single value")
 	}
 	if _, ok := sysfs.VDPADrivers[s.VDPAType]; s.VDPAType != "" && !ok {
-		warnings = append(warnings, fmt.Sprintf("vdpaType %q is unknown, want virtio or vhost: no device is selected", s.VDPAType))
+		const unknown = "vdpaType %q is unknown, want virtio or vhost: no device is selected"
+		warnings = append(warnings, fmt.Sprintf(unknown, s.VDPAType))
 	}
 	return warnings
 }

@@ -50,14 +50,15 @@ func Link(sys fs.FS, file string) string {
 	return path.Base(target)
 }
 
-// Gone reports whether a file's device is no longer there: sysfs answers ENOENT once the directory is removed, ENODEV
-// while it is going.
+// Gone reports whether a file's device is no longer there: sysfs answers ENOENT once the directory is
+// removed, ENODEV while it is going.
 func Gone(sys fs.FS, file string) bool {
 	_, err := fs.Stat(sys, file)
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
 }
 
-// Parent is the PCI function that is last on the way of a link to a device; false where there is none, or no link.
+// Parent is the PCI function that is last on the way of a link to a device; false where there is none, or no
+// link.
 func Parent(sys fs.FS, link string) (topology.Address, bool) {
 	target, err := fs.ReadLink(sys, link)
 	if err != nil {

@@ -7,15 +7,17 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// physicalPort is the phys_port_name of a netdev that is a port of its NIC; of a representor it is "pf0vf3" and the like.
+// physicalPort is the phys_port_name of a netdev that is a port of its NIC; of a representor it is "pf0vf3"
+// and the like.
 var physicalPort = regexp.MustCompile(`^p\d+$`)
 
-// Uplink is the netdev of a PF in switchdev mode that is its port, and not a representor; "" in any other mode. It is that
-// of GetUplinkRepresentor in sriovnet, which the stock plugin asks.
+// Uplink is the netdev of a PF in switchdev mode that is its port, and not a representor; "" in any other
+// mode. It is that of GetUplinkRepresentor in sriovnet, which the stock plugin asks.
 func Uplink(sys fs.FS, pf topology.Address) string {
 	for _, name := range Names(sys, File(pf, "", "net")) {
 		netdev := File(pf, "", "net", name)
-		if Text(sys, netdev+"/phys_switch_id") != "" && physicalPort.MatchString(Text(sys, netdev+"/phys_port_name")) {
+		port := Text(sys, netdev+"/phys_port_name")
+		if Text(sys, netdev+"/phys_switch_id") != "" && physicalPort.MatchString(port) {
 			return name
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// VDPADrivers are the drivers of the vDPA bus by the values of vdpaType (SupportedVdpaTypes in pkg/types/types.go of the
-// stock plugin).
+// VDPADrivers are the drivers of the vDPA bus by the values of vdpaType (SupportedVdpaTypes in
+// pkg/types/types.go of the stock plugin).
 var VDPADrivers = map[string]string{"virtio": "virtio_vdpa", "vhost": "vhost_vdpa"}
 
 // VDPADevice is a vDPA device that hangs on a PCI function (Documentation/ABI/testing/sysfs-bus-vdpa).
@@ -20,8 +20,8 @@ type VDPADevice struct {
 	Node string // of vhost: "/dev/vhost-vdpa-0"
 }
 
-// VDPADevices finds them all by the function they hang on. The stock plugin asks netlink for the same; of several on one
-// function it takes the first.
+// VDPADevices finds them all by the function they hang on. The stock plugin asks netlink for the same; of
+// several on one function it takes the first.
 func VDPADevices(sys fs.FS) map[topology.Address]VDPADevice {
 	const bus = "bus/vdpa/devices"
 	found := map[topology.Address]VDPADevice{}

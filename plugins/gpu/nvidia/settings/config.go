@@ -1,5 +1,6 @@
-// Package settings is what can be said to NVIDIA's own plugin by flag, by environment variable and in its configuration
-// file, all of which are accepted here: which of them counts, what is wrong with it, and what has no effect.
+// Package settings is what can be said to NVIDIA's own plugin by flag, by environment variable and in its
+// configuration file, all of which are accepted here: which of them counts, what is wrong with it, and what
+// has no effect.
 package settings
 
 import (
@@ -12,8 +13,8 @@ import (
 	"strings"
 )
 
-// Strategies, as NVIDIA's own plugin spells them: how MIG devices are offered, how containers are given their GPUs and told
-// which, and which GPU the next replica is taken from.
+// Strategies, as NVIDIA's own plugin spells them: how MIG devices are offered, how containers are given their
+// GPUs and told which, and which GPU the next replica is taken from.
 const (
 	MIGNone   = "none"
 	MIGSingle = "single"
@@ -33,7 +34,8 @@ const (
 
 const defaultAnnotationPrefix = "cdi.k8s.io/"
 
-// Config is the effective configuration: what flags, environment and file say together, in this order of precedence.
+// Config is the effective configuration: what flags, environment and file say together, in this order of
+// precedence.
 type Config struct {
 	MIGStrategy         string
 	FailOnInitError     bool   // without NVML: end with an error; otherwise wait, offering nothing
@@ -67,7 +69,8 @@ type said struct{ value, source string }
 // Source is who said what a flag's setting is.
 func (c *Config) Source(flag string) string { return c.said[flag].source }
 
-// KubeletDir is the kubelet's folder as the kubelet-socket setting has it; false where nobody made that setting.
+// KubeletDir is the kubelet's folder as the kubelet-socket setting has it; false where nobody made that
+// setting.
 func (c *Config) KubeletDir() (string, bool) {
 	return path.Dir(path.Dir(c.KubeletSocket)), c.Source("kubelet-socket") != ""
 }
@@ -86,7 +89,8 @@ func (c Config) LogValue() slog.Value {
 	return slog.GroupValue(attributes...)
 }
 
-// CDI reports whether any and whether all device list strategies are CDI's. Of none all are, as in NVIDIA's own plugin.
+// CDI reports whether any and whether all device list strategies are CDI's. Of none all are, as in NVIDIA's
+// own plugin.
 func (c *Config) CDI() (some, all bool) {
 	all = true
 	for _, s := range c.DeviceList {
@@ -102,18 +106,21 @@ func (c *Config) check() error {
 		c.HostDevRoot = c.DriverRoot
 	}
 	for _, s := range c.DeviceList {
-		if err := c.oneOf("device-list-strategy", s, ListEnvVar, ListVolumeMounts, ListCDIAnnotations, ListCDICRI); err != nil {
+		known := []string{ListEnvVar, ListVolumeMounts, ListCDIAnnotations, ListCDICRI}
+		if err := c.oneOf("device-list-strategy", s, known...); err != nil {
 			return err
 		}
 	}
 	if c.Discovery == "tegra" {
-		return fmt.Errorf("%s is \"tegra\": only NVML is supported: use NVIDIA's own plugin on this node", c.Source("device-discovery-strategy"))
+		return fmt.Errorf("%s is \"tegra\": only NVML is supported: use NVIDIA's own plugin on this node",
+			c.Source("device-discovery-strategy"))
 	}
 	if len(c.IMEXChannels) > 0 && !slices.Equal(c.IMEXChannels, []int{0}) {
 		return fmt.Errorf("%s is %v: want no channel, or 0 alone", c.Source("imex-channel-ids"), c.IMEXChannels)
 	}
 	if c.KubeletSocket != "" && path.Base(path.Dir(c.KubeletSocket)) != "device-plugins" {
-		return fmt.Errorf("%s is %q: want the path of kubelet.sock in the kubelet's folder device-plugins", c.Source("kubelet-socket"), c.KubeletSocket)
+		return fmt.Errorf("%s is %q: want the path of kubelet.sock in the kubelet's folder device-plugins",
+			c.Source("kubelet-socket"), c.KubeletSocket)
 	}
 	return errors.Join(
 		c.oneOf("device-id-strategy", c.DeviceID, IDUUID, IDIndex),
@@ -134,12 +141,14 @@ func (c *Config) oneOf(name, value string, known ...string) error {
 // warn collects what deserves a word in the log.
 func (c *Config) warn() {
 	if c.MOFED {
-		c.Warnings = append(c.Warnings, c.Source("mofed-enabled")+" is true: every container with a GPU gets all /dev/infiniband/uverbs* of the node, "+
-			"so containers can use each other's VFs: leave it off, and ask for VFs of tandem-rdma instead, which gives a container the device nodes of its own VFs")
+		c.Warnings = append(c.Warnings, c.Source("mofed-enabled")+
+			" is true: every container with a GPU gets all /dev/infiniband/uverbs* of the node, "+
+			"so containers can use each other's VFs: leave it off, and ask for VFs of tandem-rdma instead, "+
+			"which gives a container the device nodes of its own VFs")
 	}
 	if len(c.DeviceList) == 0 {
-		c.Warnings = append(c.Warnings, c.Source("device-list-strategy")+" is empty: containers are not told of their GPUs, as by NVIDIA's own plugin: "+
-			"leave it out for "+ListEnvVar)
+		c.Warnings = append(c.Warnings, c.Source("device-list-strategy")+
+			" is empty: containers are not told of their GPUs, as by NVIDIA's own plugin: leave it out for "+ListEnvVar)
 	}
 	c.Warnings = append(c.Warnings, c.Xids.malformed...)
 }

@@ -9,8 +9,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// file is a configuration file of NVIDIA's own plugin, version v1 (api/config/v1 in NVIDIA/k8s-device-plugin). A key that
-// is not here is ignored as there: useNodeFeatureAPI and gfd are for another program that reads the same file.
+// file is a configuration file of NVIDIA's own plugin, version v1 (api/config/v1 in
+// NVIDIA/k8s-device-plugin). A key that is not here is ignored as there: useNodeFeatureAPI and gfd are for
+// another program that reads the same file.
 type file struct {
 	Version string `json:"version"`
 	Flags   struct {

@@ -120,7 +120,8 @@ func (f *Flags) fromOutside(c *Config, i int, env func(string) (string, bool)) e
 	return nil
 }
 
-// fromFile applies what the file says about settings of which nobody else says anything, and what only it can say.
+// fromFile applies what the file says about settings of which nobody else says anything, and what only it can
+// say.
 func (f *Flags) fromFile(c *Config) error {
 	content, err := readFile(c.File)
 	if err != nil {

@@ -46,7 +46,8 @@ func (r *replicated) sharing(path string) (Sharing, []string, error) {
 	s := Sharing{Replicas: map[string]int{}, Rename: r.RenameByDefault, RefuseMany: r.RefuseMany != nil && *r.RefuseMany}
 	var warnings []string
 	ignored := func(key string) {
-		warnings = append(warnings, fmt.Sprintf("%s: sharing.timeSlicing.resources[].%s is not supported and is ignored, as by NVIDIA's own plugin", path, key))
+		warnings = append(warnings, fmt.Sprintf("%s: sharing.timeSlicing.resources[].%s is not supported and is ignored, "+
+			"as by NVIDIA's own plugin", path, key))
 	}
 	for i, resource := range r.Resources {
 		name, err := resourceName(resource.Name)
@@ -59,7 +60,8 @@ func (r *replicated) sharing(path string) (Sharing, []string, error) {
 		if err := checkDevices(resource.Devices); err != nil {
 			return bad("sharing.timeSlicing.resources[%d].devices of %s: %v", i, name, err)
 		}
-		if resource.Rename != "" && (!r.RenameByDefault || strings.TrimPrefix(resource.Rename, Vendor) != strings.TrimPrefix(name, Vendor)+SharedSuffix) {
+		rename := strings.TrimPrefix(resource.Rename, Vendor)
+		if resource.Rename != "" && (!r.RenameByDefault || rename != strings.TrimPrefix(name, Vendor)+SharedSuffix) {
 			ignored("rename")
 		}
 		if resource.Devices != nil && resource.Devices != "all" {

@@ -15,8 +15,8 @@ type IgnoredXids struct {
 	malformed []string
 }
 
-// applicationXids are an application's fault; the GPU stays healthy (NVIDIA's Xid catalog, and internal/rm/health.go in
-// NVIDIA/k8s-device-plugin).
+// applicationXids are an application's fault; the GPU stays healthy (NVIDIA's Xid catalog, and
+// internal/rm/health.go in NVIDIA/k8s-device-plugin).
 var applicationXids = map[uint64]bool{
 	13:  true, // graphics engine exception
 	31:  true, // GPU memory page fault
@@ -26,8 +26,9 @@ var applicationXids = map[uint64]bool{
 	109: true, // context switch timeout
 }
 
-// readXids reads DP_DISABLE_HEALTHCHECKS, Xids to ignore beside those of applications, and DP_ENABLE_HEALTHCHECKS, Xids to
-// look at whatever the other says. Both are lists of numbers, or "all" or "xids" for every one.
+// readXids reads DP_DISABLE_HEALTHCHECKS, Xids to ignore beside those of applications, and
+// DP_ENABLE_HEALTHCHECKS, Xids to look at whatever the other says. Both are lists of numbers, or "all" or
+// "xids" for every one.
 func readXids(env func(string) (string, bool)) IgnoredXids {
 	var x IgnoredXids
 	x.ignored, x.all = x.parse(env, "DP_DISABLE_HEALTHCHECKS")
