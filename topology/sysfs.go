@@ -54,9 +54,9 @@ func Read(sys fs.FS) (*Tree, error) {
 // errVanished is a function that was listed and is no longer there.
 var errVanished = errors.New("device vanished")
 
-// gone reports whether an error means that the file's device is no longer there: sysfs answers ENOENT once the
+// Gone reports whether an error means that the file's device is no longer there: sysfs answers ENOENT once the
 // directory is removed and ENODEV while it is going.
-func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }
+func Gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }
 
 func readDevice(sys fs.FS, name string) (*Device, error) {
 	address, err := ParseAddress(name)
@@ -64,7 +64,7 @@ func readDevice(sys fs.FS, name string) (*Device, error) {
 		return nil, fmt.Errorf("list PCI devices: %w", err)
 	}
 	target, err := fs.ReadLink(sys, path.Join(pciDevices, name))
-	if gone(err) {
+	if Gone(err) {
 		return nil, errVanished
 	}
 	if err != nil {
@@ -76,7 +76,7 @@ func readDevice(sys fs.FS, name string) (*Device, error) {
 	r.attributes(d)
 	r.links(d)
 	// Files of a function that vanishes meanwhile look absent, so it is looked for again at the end.
-	if _, err := fs.Stat(sys, r.dir); gone(err) || gone(r.err) {
+	if _, err := fs.Stat(sys, r.dir); Gone(err) || Gone(r.err) {
 		return nil, errVanished
 	}
 	if r.err != nil {

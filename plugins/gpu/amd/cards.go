@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
@@ -161,7 +160,7 @@ func minor(name, prefix string) (string, bool) {
 // read returns a file's content without the newline, "" where the file is absent or its device is gone.
 func read(sys fs.FS, file string) (string, error) {
 	content, err := fs.ReadFile(sys, file)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+	if topology.Gone(err) {
 		return "", nil
 	}
 	if err != nil {

@@ -1,12 +1,10 @@
 package sysfs
 
 import (
-	"errors"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -50,11 +48,10 @@ func Link(sys fs.FS, file string) string {
 	return path.Base(target)
 }
 
-// Gone reports whether a file's device is no longer there: sysfs answers ENOENT once the directory is
-// removed, ENODEV while it is going.
+// Gone reports whether a file's device is no longer there.
 func Gone(sys fs.FS, file string) bool {
 	_, err := fs.Stat(sys, file)
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
+	return topology.Gone(err)
 }
 
 // Parent is the PCI function that is last on the way of a link to a device; false where there is none, or no
