@@ -1,5 +1,5 @@
 # One image with tandem-gpu, tandem-rdma and tandem, under their own names and those by which the operators of the stock plugins
-# call theirs. "make image" makes the same image without Docker; tools/image/files.go lists what is in it and why.
+# call theirs. "make image" makes the same image without Docker; deployments/image/files.go lists what is in it and why.
 FROM golang:1.26-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends busybox-static
 WORKDIR /src

@@ -17,7 +17,7 @@ SEED      ?= 1
 
 # Go stamps the version from git into the binaries (go version -m), where git can tell it.
 STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
-PROGRESS  := $(CURDIR)/tools/progress.sh
+PROGRESS  := $(CURDIR)/test/tools/progress.sh
 KUBELET   := the kubelet's code takes minutes to compile the first time, seconds after that
 KUBELET37 := -modfile=go.v1.37.mod -tags=kubelet137
 
@@ -59,7 +59,7 @@ $(BIN)/nvml/libnvidia-ml.so.1: test/nvml/library/nvml.c go.mod
 test: ## Run all tests: own packages with the race detector, then two versions of the real kubelet around the built plugins
 	go test -race -timeout 60m ./...
 	cd test/bench && go test ./...
-	cd tools/image && go test ./...
+	cd deployments/image && go test ./...
 	cd test/chart && go test ./...
 	cd test/browser && go test ./... # nothing where there is no chromium
 	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -count=1 -timeout 60m ./...
@@ -77,7 +77,7 @@ race: ## Run all tests with the race detector, the kubelet's managers included
 .PHONY: parity
 parity: ## Report which tests show each row of the parity checklist that Tandem must or should fulfil; OUTPUT=json for programs
 	@mkdir -p $(BIN)
-	@for module in . tools/image test/chart; do (cd $$module && go test -json ./...) || true; done >$(BIN)/parity.json # what failed is in the report
+	@for module in . deployments/image test/chart; do (cd $$module && go test -json ./...) || true; done >$(BIN)/parity.json # what failed is in the report
 	@go run -buildvcs=false ./test/parity -o $(OUTPUT) <$(BIN)/parity.json
 
 .PHONY: chaos
@@ -93,11 +93,11 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	cd test/kubelet && $(PROGRESS) "lint test/kubelet; $(KUBELET)" $(TOOLS)/golangci-lint run ./...
 	cd test/kubelet && go vet $(KUBELET37) ./...
 	cd test/bench && $(TOOLS)/golangci-lint run ./...
-	cd tools/image && $(TOOLS)/golangci-lint run ./...
+	cd deployments/image && $(TOOLS)/golangci-lint run ./...
 	cd test/chart && $(TOOLS)/golangci-lint run ./...
 	cd test/browser && $(TOOLS)/golangci-lint run ./...
 	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
-	@for module in . test/kubelet test/bench test/chart test/browser test/vm/kubernetes test/vm/multus test/vm/helm tools tools/image; do (cd $$module && go mod tidy -diff) || exit 1; done
+	@for module in . test/kubelet test/bench test/chart test/browser test/vm/kubernetes test/vm/multus test/vm/helm test/tools deployments/image; do (cd $$module && go mod tidy -diff) || exit 1; done
 	cd test/kubelet && go mod tidy -modfile=go.v1.37.mod -diff
 
 .PHONY: fuzz
@@ -153,28 +153,28 @@ generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the Go 
 
 .PHONY: image
 image: build ## Pack the container image IMAGE:TAG into bin/image.tar, without a container engine (needs busybox-static)
-	cd tools/image && go run -buildvcs=false . --bin $(BIN) --tag $(IMAGE):$(TAG) --tarball $(BIN)/image.tar
+	cd deployments/image && go run -buildvcs=false . --bin $(BIN) --tag $(IMAGE):$(TAG) --tarball $(BIN)/image.tar
 
 .PHONY: image-test
 image-test: ## Start the programs in the container image's root as operators do (root, busybox-static)
 	@test -x $(BUSYBOX) || { echo "$(BUSYBOX) is missing: install the Debian package busybox-static" >&2; exit 1; }
-	cd tools/image && BUSYBOX=$(BUSYBOX) go test -count=1 ./...
+	cd deployments/image && BUSYBOX=$(BUSYBOX) go test -count=1 ./...
 	go test -race -count=1 -run '^TestCommandsOfAMD$$' ./cmd/tandem-gpu
 
 .PHONY: rootfs
 rootfs: build ## Write the container image's files into bin/rootfs, for the Dockerfile
-	cd tools/image && go run -buildvcs=false . --bin $(BIN) --rootfs $(BIN)/rootfs
+	cd deployments/image && go run -buildvcs=false . --bin $(BIN) --rootfs $(BIN)/rootfs
 
 .PHONY: clean
 clean: ## Remove bin; Go's caches stay
 	rm -rf $(BIN)
 
-# The tools are pinned by tools/go.mod and built once.
+# The tools are pinned by test/tools/go.mod and built once.
 TOOL_golangci-lint      := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 TOOL_benchstat          := golang.org/x/perf/cmd/benchstat
 TOOL_kustomize          := sigs.k8s.io/kustomize/kustomize/v5
 TOOL_protoc-gen-go      := google.golang.org/protobuf/cmd/protoc-gen-go
 TOOL_protoc-gen-go-grpc := google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
-$(TOOLS)/%: tools/go.mod tools/go.sum
-	cd tools && $(PROGRESS) "build $*, a minute or two the first time" go build -o $@ $(TOOL_$*)
+$(TOOLS)/%: test/tools/go.mod test/tools/go.sum
+	cd test/tools && $(PROGRESS) "build $*, a minute or two the first time" go build -o $@ $(TOOL_$*)

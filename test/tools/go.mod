@@ -1,5 +1,5 @@
 // The tools that the Makefile builds into bin/tools, pinned here so that every machine runs the same ones.
-module github.com/tandem-k8s/tandem/tools
+module github.com/tandem-k8s/tandem/test/tools
 
 go 1.26.0
 

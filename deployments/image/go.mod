@@ -1,5 +1,5 @@
 // The image without a container engine. A module of its own: what it needs is nobody else's.
-module github.com/tandem-k8s/tandem/tools/image
+module github.com/tandem-k8s/tandem/deployments/image
 
 go 1.26.0
 
