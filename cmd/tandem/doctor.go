@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tandem-k8s/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
 // examiner is the command line of doctor.

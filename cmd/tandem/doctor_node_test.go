@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 

@@ -6,9 +6,9 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/doctor"
 	"github.com/tandem-k8s/tandem/topology"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/doctor"
 )
 
 // offering answers as a tandem-rdma with these VFs.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
 // TestDoctorIsSilent on healthy nodes: those of the recorded machines whose GPUs share switches with NICs that can have VFs.

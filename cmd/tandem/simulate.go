@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tandem-k8s/tandem/simulation"
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/simulation"
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
 )
 
 // few makes a simulation that takes a moment.

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tandem-k8s/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
 var wanted = []doctor.Setting{
