@@ -17,6 +17,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -306,26 +307,27 @@ func (a *admission) reuse(pod kubelet.Pod) {
 
 // nodes predicts what the Topology Manager would say; false where it refuses.
 func (a *admission) nodes(w wish, reused kubelet.Devices) ([]int, bool) {
-	var demands []Demand
+	var demands []hints.Demand
 	for name, count := range a.requests(w) {
-		demand := Demand{Count: count}
+		demand := hints.Demand{Count: count}
 		for _, d := range a.all[name] {
-			demand.All = append(demand.All, d.NUMA)
+			demand.All.Add(d.NUMA)
 			if slices.Contains(reused[name], d.ID) {
-				demand.Reused = append(demand.Reused, d.NUMA)
+				demand.Reused.Add(d.NUMA)
 			}
 		}
 		for _, d := range a.free[name] {
-			demand.Free = append(demand.Free, d.NUMA)
+			demand.Free.Add(d.NUMA)
 		}
-		if len(demand.Free) < count {
+		if len(a.free[name]) < count {
 			return nil, false
 		}
 		if count > 0 {
 			demands = append(demands, demand)
 		}
 	}
-	return PredictNodes(demands)
+	nodes, admitted := hints.Restricted.Nodes(demands...)
+	return nodes.Numbers(), admitted
 }
 
 // admit gives a container what it wishes, in random order of its resources. It reports whether the kubelet would, and

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -84,7 +85,7 @@ func (l *ledger) otherHalf(r *resource, q question, asked placement.Half, holder
 // expected lists the free devices of a kind that the kubelet will offer the container that asks now.
 func (l *ledger) expected(kind Kind, q question, count int) []placement.Device {
 	of := l.ofKind(kind)
-	nodes, admitted := l.nodesOf(q, func() ([]int, bool) { return PredictNodes([]Demand{l.demand(count, of...)}) })
+	nodes, admitted := l.nodesOf(q, func() (hints.Mask, bool) { return hints.Restricted.Nodes(l.demand(count, of...)) })
 	if !admitted {
 		return nil
 	}

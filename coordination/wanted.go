@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -21,7 +22,7 @@ type wanted struct {
 // takes over from an init container, is held; where that is more than it wants the kubelet takes any of it.
 func (l *ledger) wantedBy(a *asker, r *resource, usable offer, q question, holder *allocation) []wanted {
 	var all []wanted
-	nodes, admitted := l.nodesOf(q, func() ([]int, bool) { return l.predict(a, holder) })
+	nodes, admitted := l.nodesOf(q, func() (hints.Mask, bool) { return l.predict(a, holder) })
 	for _, name := range slices.Sorted(maps.Keys(a.requests())) {
 		other := l.resources[name]
 		switch other {
@@ -56,13 +57,13 @@ func offeredHalf(r *resource, usable offer, size int) placement.Half {
 
 // nodesOf are the NUMA nodes from which the asking container will get its devices. The devices that the kubelet offers show them; where
 // those have none (excludeTopology), what the Topology Manager will choose for its demands is predicted, and false says that it will refuse.
-func (l *ledger) nodesOf(q question, predict func() ([]int, bool)) (map[int]bool, bool) {
+func (l *ledger) nodesOf(q question, predict func() (hints.Mask, bool)) (map[int]bool, bool) {
 	nodes := l.nodes(q.resource, q.available)
 	if len(nodes) > 0 {
 		return nodes, true
 	}
 	predicted, admitted := predict()
-	for _, n := range predicted {
+	for _, n := range predicted.Numbers() {
 		nodes[n] = true
 	}
 	return nodes, admitted
@@ -70,20 +71,20 @@ func (l *ledger) nodesOf(q question, predict func() ([]int, bool)) (map[int]bool
 
 // predict tells the NUMA nodes of a container whose whole request is known. Where its devices and CPUs do not fit together, as far as is
 // known of the CPUs, the devices alone decide.
-func (l *ledger) predict(a *asker, holder *allocation) (nodes []int, admitted bool) {
+func (l *ledger) predict(a *asker, holder *allocation) (nodes hints.Mask, admitted bool) {
 	demands := l.demands(a, holder)
 	if count := a.wants.CPUs; count > 0 && l.cpus != nil {
-		nodes, admitted = PredictNodes(append(slices.Clip(demands), CPUDemand(count, l.cpus.nodes, l.cpus.free)))
+		nodes, admitted = hints.Restricted.Nodes(append(slices.Clip(demands), hints.CPUs(count, l.cpus.nodes, l.cpus.free))...)
 	}
 	if !admitted {
-		nodes, admitted = PredictNodes(demands)
+		nodes, admitted = hints.Restricted.Nodes(demands...)
 	}
 	return nodes, admitted
 }
 
 // demands are those of a container whose whole request is known.
-func (l *ledger) demands(a *asker, holder *allocation) []Demand {
-	var demands []Demand
+func (l *ledger) demands(a *asker, holder *allocation) []hints.Demand {
+	var demands []hints.Demand
 	for name, count := range a.requests() {
 		other := l.resources[name]
 		if other == nil {
@@ -91,23 +92,23 @@ func (l *ledger) demands(a *asker, holder *allocation) []Demand {
 		}
 		demand := l.demand(count, other)
 		for id := range holder.devices[name] {
-			demand.Reused = append(demand.Reused, other.device(id).NUMA)
+			demand.Reused.Add(other.device(id).NUMA)
+			demand.Free.Add(other.device(id).NUMA)
 		}
-		demand.Free = append(demand.Free, demand.Reused...)
 		demands = append(demands, demand)
 	}
 	return demands
 }
 
 // demand is a number of devices of some resources as the Topology Manager looks at it.
-func (l *ledger) demand(count int, of ...*resource) Demand {
-	demand := Demand{Count: count}
+func (l *ledger) demand(count int, of ...*resource) hints.Demand {
+	demand := hints.Demand{Count: count}
 	for _, r := range of {
 		for _, d := range r.devices {
-			demand.All = append(demand.All, d.NUMA)
+			demand.All.Add(d.NUMA)
 		}
 		for _, d := range l.free(r) {
-			demand.Free = append(demand.Free, d.NUMA)
+			demand.Free.Add(d.NUMA)
 		}
 	}
 	return demand

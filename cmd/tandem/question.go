@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -37,7 +37,8 @@ func (q *question) answer(from *source) (*plan, []string, error) {
 	if uint(gpus.free()) < q.gpus || uint(vfs.free()) < q.vfs {
 		return nil, nil, fmt.Errorf("choose %d GPUs and %d VFs: %d GPUs and %d VFs are free", q.gpus, q.vfs, gpus.free(), vfs.free())
 	}
-	nodes, admitted := coordination.PredictNodes([]coordination.Demand{gpus.demand(q.gpus), vfs.demand(q.vfs)})
+	mask, admitted := hints.Restricted.Nodes(gpus.demand(q.gpus), vfs.demand(q.vfs))
+	nodes := mask.Numbers()
 	r := placement.Request{Links: n.links}
 	r.GPUs, r.Spare.GPUs, r.Taken.GPUs = gpus.half(q.gpus, nodes)
 	r.VFs, r.Spare.VFs, r.Taken.VFs = vfs.half(q.vfs, nodes)
@@ -88,12 +89,12 @@ func (list devices) free() int {
 }
 
 // demand is what the Topology Manager sees of the list.
-func (list devices) demand(count uint) coordination.Demand {
-	demand := coordination.Demand{Count: int(count)}
+func (list devices) demand(count uint) hints.Demand {
+	demand := hints.Demand{Count: int(count)}
 	for _, d := range list {
-		demand.All = append(demand.All, d.numa)
+		demand.All.Add(d.numa)
 		if !d.used {
-			demand.Free = append(demand.Free, d.numa)
+			demand.Free.Add(d.numa)
 		}
 	}
 	return demand

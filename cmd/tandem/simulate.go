@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -60,7 +61,7 @@ func (s *simulate) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.preset, "node", "A", "node to simulate: "+strings.Join(simulation.Presets(), ", "))
 	flags.StringVar(&s.source.machine, "machine", "", "recorded machine to simulate instead, a file that tandem record wrote")
 	flags.IntVar(&s.vfs, "vfs-per-pf", 8, "VFs on each PF that was not recorded with any")
-	flags.StringVar(&s.policy, "policy", string(simulation.Restricted), "the kubelet's Topology Manager policy: restricted, best-effort or none")
+	flags.StringVar(&s.policy, "policy", string(hints.Restricted), "the kubelet's Topology Manager policy: restricted, best-effort or none")
 	flags.BoolVar(&c.ExcludeTopology, "exclude-topology", false, "announce VFs without NUMA nodes (excludeTopology)")
 	flags.Float64SliceVar(&c.Loads, "load", []float64{30, 60, 90}, "shares of the GPUs allocated with the stock pair, in percent")
 	flags.StringVar(&s.mix, "mix", simulation.DefaultMix, "what containers ask for, GPUs+VFs, with a weight where it is not 1, as in 1+1:3")
@@ -114,7 +115,7 @@ func (s *simulate) run(cmd *cobra.Command) error {
 // parse reads what the flags hold as text, and what can be told to be wrong before anything is read.
 func (s *simulate) parse() (err error) {
 	c := &s.config
-	if c.Policy, err = simulation.ParsePolicy(s.policy); err != nil {
+	if c.Policy, err = hints.ParsePolicy(s.policy); err != nil {
 		return err
 	}
 	if c.Mix, err = simulation.ParseMix(s.mix); err != nil {

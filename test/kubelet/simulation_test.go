@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/test/kubelet/node"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -80,7 +81,7 @@ func simulatedWorlds(t *testing.T) []simulatedWorld {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, policy := range []simulation.Policy{simulation.Restricted, simulation.BestEffort, simulation.None} {
+		for _, policy := range []hints.Policy{hints.Restricted, hints.BestEffort, hints.None} {
 			for _, exclude := range []bool{false, true} {
 				rules := simulation.Rules{Policy: policy, ExcludeTopology: exclude}
 				worlds = append(worlds, simulatedWorld{fmt.Sprintf("%s, %d VFs", name, n.Count(simulation.VF)), n, nodes, on, rules})
@@ -336,7 +337,7 @@ func (d *duel) admit(name string, r simulation.Request) {
 		return
 	}
 	d.seen["admitted"]++
-	if got, want := bits(mask), d.kubelet.Affinity(pod, "app"); !slices.Equal(got, want) {
+	if got, want := mask.Numbers(), d.kubelet.Affinity(pod, "app"); !slices.Equal(got, want) {
 		d.t.Errorf("%v: NUMA nodes %v, the kubelet's %v", r, got, want)
 	}
 	simulated := d.simulate(r)
@@ -430,17 +431,6 @@ func (d *duel) sameDevices(s *side, r simulation.Request, simulated, given []int
 			d.t.Errorf("%v: %vs %v, want %d of them with %v", r, s.kind, devices, s.asked.Size, held)
 		}
 	}
-}
-
-// bits are the NUMA nodes of a mask, ascending.
-func bits(m simulation.Mask) []int {
-	var nodes []int
-	for i := 0; m>>i > 0; i++ {
-		if m>>i&1 == 1 {
-			nodes = append(nodes, i)
-		}
-	}
-	return nodes
 }
 
 func summary(seen map[string]int) string {

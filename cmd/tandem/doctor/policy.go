@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -68,7 +69,7 @@ func (e *examination) closestNodes() {
 
 // manyNodes: see maxAllowableNUMANodes in pkg/kubelet/cm/topologymanager.
 func (e *examination) manyNodes() {
-	const most, option = 8, "max-allowable-numa-nodes"
+	const most, option = hints.MaxNodes, "max-allowable-numa-nodes"
 	nodes := len(e.Tree.NUMANodes())
 	allowed, _ := strconv.Atoi(e.kubelet.PolicyOptions[option]) // none is 0
 	if !e.kubelet.read || e.kubelet.Policy == "none" || nodes <= max(most, allowed) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -49,20 +49,21 @@ func (n Node) Affinity(gpus, vfs int) ([]int, bool) {
 }
 
 func (e *examination) affinity(gpus, vfs, cpus int) ([]int, bool) {
-	demands := []coordination.Demand{demand(e.GPUs, gpus), demand(e.VFs, vfs)}
+	demands := []hints.Demand{demand(e.GPUs, gpus), demand(e.VFs, vfs)}
 	if cpus > 0 && e.kubelet.CPUPolicy == "static" {
 		if reserved, err := e.reserved(); err == nil {
 			nodes := topology.CPUs(e.Sys)
-			demands = append(demands, coordination.CPUDemand(cpus, nodes, allCPUs(nodes).Without(reserved)))
+			demands = append(demands, hints.CPUs(cpus, nodes, allCPUs(nodes).Without(reserved)))
 		}
 	}
-	return coordination.PredictNodes(demands)
+	nodes, admitted := hints.Restricted.Nodes(demands...)
+	return nodes.Numbers(), admitted
 }
 
-func demand(devices []Device, count int) coordination.Demand {
-	d := coordination.Demand{Count: count}
+func demand(devices []Device, count int) hints.Demand {
+	d := hints.Demand{Count: count}
 	for _, device := range devices {
-		d.All = append(d.All, device.NUMA)
+		d.All.Add(device.NUMA)
 	}
 	d.Free = d.All
 	return d

@@ -3,6 +3,8 @@ package simulation
 import (
 	"math/rand/v2"
 	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // Question is what the kubelet asks when it wants to know which devices are preferred.
@@ -11,9 +13,9 @@ type Question struct {
 	Available []int // ascending; those of Must among them
 	Must      []int
 	Size      int
-	Request   Request  // what the container asks for in all, which the kubelet does not tell
-	Given     [2][]int // what the container has been given already
-	Mask      Mask     // the NUMA nodes of the container, which the kubelet does not tell either
+	Request   Request    // what the container asks for in all, which the kubelet does not tell
+	Given     [2][]int   // what the container has been given already
+	Mask      hints.Mask // the NUMA nodes of the container, which the kubelet does not tell either
 }
 
 // Prefer answers a question: devices of those available. Where they are too few or others the kubelet picks at random.
@@ -36,7 +38,7 @@ func (s *State) Admit(r Request, first Kind, prefer Prefer, rng *rand.Rand) (Con
 	if !s.fits(r) {
 		return c, DoesNotFit
 	}
-	mask, admitted := s.merge(r)
+	mask, admitted := s.Affinity(r)
 	if !admitted {
 		return c, Refused
 	}
@@ -96,7 +98,7 @@ func fill(chosen []int, size int, rng *rand.Rand, lists ...[]int) []int {
 
 // split is filterByAffinity of the kubelet's device manager: free devices on the given nodes, on others, and on none that it knows.
 // Without nodes all are in the last list.
-func (s *State) split(kind Kind, mask Mask) (aligned, unaligned, elsewhere []int) {
+func (s *State) split(kind Kind, mask hints.Mask) (aligned, unaligned, elsewhere []int) {
 	for i, taken := range s.taken[kind] {
 		if taken {
 			continue

@@ -3,6 +3,8 @@ package simulation
 import (
 	"math"
 	"math/rand/v2"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // ahead chooses what makes the most pairs in the long run, by the values of an outlook: this container's pairs and those of the
@@ -42,7 +44,7 @@ func (a *ahead) number(d domain) {
 }
 
 func (a *ahead) prefer(s *State, q Question, rng *rand.Rand) []int {
-	if q.Mask.nodes() != 1 {
+	if q.Mask.Count() != 1 {
 		return a.step(s, q, rng)
 	}
 	before := a.holding(s, q.Mask)
@@ -68,7 +70,7 @@ func (a *ahead) prefer(s *State, q Question, rng *rand.Rand) []int {
 }
 
 // holding is how the devices of a NUMA node are held, those of the container that is asking left out.
-func (a *ahead) holding(s *State, mask Mask) holding {
+func (a *ahead) holding(s *State, mask hints.Mask) holding {
 	var h holding
 	numbers := map[int]int{}
 	for _, kind := range kinds {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // bound computes the most pairs that any choice can make, even one that knows when every container comes and goes. As long as the
@@ -86,15 +88,15 @@ func newDomain(n *Node, numa int) domain {
 }
 
 // admit adds a container that was given devices among those free on some NUMA nodes, all of them where it spans several.
-func (b *bound) admit(id int, c Container, s *State, mask Mask, counts bool) {
+func (b *bound) admit(id int, c Container, s *State, mask hints.Mask, counts bool) {
 	value := 0
 	if counts && c.Request.both() {
 		value = 1
 		b.pairs += c.Request.pairs()
 	}
-	settled := mask.nodes() == 1
+	settled := mask.Count() == 1
 	if !settled {
-		settled = c.Request.GPUs == s.freeIn(GPU, mask) && c.Request.VFs == s.freeIn(VF, mask) && mask != 0
+		settled = c.Request.GPUs == s.freeAt[GPU].On(mask) && c.Request.VFs == s.freeAt[VF].On(mask) && mask != 0
 	}
 	for i := range b.domains {
 		var on [2]int

@@ -7,11 +7,10 @@
 //
 // # The kubelet
 //
-// [State.Admit] has the rules of the kubelet's Topology Manager (hints.go) and device manager (admission.go): a hint for every set of
-// NUMA nodes with enough free devices, preferred where the set is as small as all devices, free or not, allow; one merged hint, the
-// lowest of the narrowest; refusal under policy restricted unless all resources prefer the same nodes; then, one resource after
-// the other in random order, a [Question] to the plugin, which is asked only where there is a choice on these nodes. An answer that
-// is short is filled up at random. Containers have one resource of each kind; CPUs and memory are not looked at.
+// [State.Admit] does as the kubelet does. [State.Affinity] asks package hints which NUMA nodes the Topology Manager gives a container,
+// and whether it refuses it. Then, one resource after the other in random order, comes a [Question] to the plugin, which the
+// device manager asks only where there is a choice on these nodes (admission.go). An answer that is short is filled up at
+// random. Containers have one resource of each kind; CPUs and memory are not looked at.
 //
 // # Ways of choosing
 //

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // jointly finds, for one container at a time, the most pairs and, of the ways to make them, the one that leaves the most same-switch
@@ -66,12 +68,12 @@ func (s *State) offered(kind Kind, q Question) []int {
 func wholeNode(n *Node) Prefer {
 	j := &jointly{node: n}
 	return func(s *State, q Question, _ *rand.Rand) []int {
-		masks := make([]Mask, 0, 1<<len(n.numa))
-		for m := Mask(1); m < 1<<len(n.numa); m++ {
+		masks := make([]hints.Mask, 0, 1<<len(n.numa))
+		for m := hints.Mask(1); m < 1<<len(n.numa); m++ {
 			masks = append(masks, m)
 		}
-		slices.SortFunc(masks, func(a, b Mask) int {
-			if a.narrower(b) {
+		slices.SortFunc(masks, func(a, b hints.Mask) int {
+			if a.Narrower(b) {
 				return -1
 			}
 			return 1
@@ -88,7 +90,7 @@ func wholeNode(n *Node) Prefer {
 }
 
 // within lists the devices that are on some NUMA nodes.
-func (n *Node) within(kind Kind, devices []int, m Mask) []int {
+func (n *Node) within(kind Kind, devices []int, m hints.Mask) []int {
 	return slices.DeleteFunc(clone(devices), func(i int) bool {
 		at := n.devices[kind][i].numa
 		return at >= 0 && m>>at&1 == 0

@@ -6,45 +6,45 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // The cases are those that were tried on the kubelet's own managers, on two NUMA nodes with four GPUs each.
 func TestTopologyManager(t *testing.T) {
-	const both = Mask(3)
+	const both = hints.Mask(3)
 	for _, c := range []struct {
 		name     string
 		vfs      int // per PF
 		rules    Rules
 		free     [2]int // GPUs by NUMA node
 		request  Request
-		mask     Mask
+		mask     hints.Mask
 		admitted bool
 	}{
-		{"pairs on one node", 4, Rules{Policy: Restricted}, [2]int{4, 4}, Request{4, 4}, 1, true},
-		{"5+5 with many VFs", 4, Rules{Policy: Restricted}, [2]int{4, 4}, Request{5, 5}, both, false},
-		{"8+8 with many VFs", 4, Rules{Policy: Restricted}, [2]int{4, 4}, Request{8, 8}, both, false},
-		{"8+8 with two VFs per PF", 2, Rules{Policy: Restricted}, [2]int{4, 4}, Request{8, 8}, both, false},
-		{"8+1 with many VFs", 4, Rules{Policy: Restricted}, [2]int{4, 4}, Request{8, 1}, both, false},
-		{"all GPUs and all VFs", 4, Rules{Policy: Restricted}, [2]int{4, 4}, Request{8, 32}, both, true},
-		{"8+8 with one VF per PF", 1, Rules{Policy: Restricted}, [2]int{4, 4}, Request{8, 8}, both, true},
-		{"5+5 with one VF per PF", 1, Rules{Policy: Restricted}, [2]int{4, 4}, Request{5, 5}, both, true},
-		{"8+8 without nodes for VFs", 8, Rules{Policy: Restricted, ExcludeTopology: true}, [2]int{4, 4}, Request{8, 8}, both, true},
-		{"0+3 without nodes for VFs", 8, Rules{Policy: Restricted, ExcludeTopology: true}, [2]int{4, 4}, Request{0, 3}, both, true},
-		{"2+2 from two nodes", 8, Rules{Policy: Restricted}, [2]int{1, 1}, Request{2, 2}, both, false},
-		{"2+2 from two nodes, best effort", 8, Rules{Policy: BestEffort}, [2]int{1, 1}, Request{2, 2}, both, true},
-		{"2+2 from two nodes, no policy", 8, Rules{Policy: None}, [2]int{1, 1}, Request{2, 2}, 0, true},
-		{"8+8 with many VFs, best effort", 8, Rules{Policy: BestEffort}, [2]int{4, 4}, Request{8, 8}, both, true},
-		{"4+4 from two nodes", 8, Rules{Policy: Restricted}, [2]int{2, 2}, Request{4, 4}, both, false},
-		{"4+4 where four are free", 8, Rules{Policy: Restricted}, [2]int{3, 4}, Request{4, 4}, 2, true},
-		{"5 GPUs always need two nodes", 8, Rules{Policy: Restricted}, [2]int{1, 4}, Request{5, 0}, both, true},
-		{"the lower of two nodes", 8, Rules{Policy: Restricted}, [2]int{1, 4}, Request{1, 1}, 1, true},
+		{"pairs on one node", 4, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{4, 4}, 1, true},
+		{"5+5 with many VFs", 4, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{5, 5}, both, false},
+		{"8+8 with many VFs", 4, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{8, 8}, both, false},
+		{"8+8 with two VFs per PF", 2, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{8, 8}, both, false},
+		{"8+1 with many VFs", 4, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{8, 1}, both, false},
+		{"all GPUs and all VFs", 4, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{8, 32}, both, true},
+		{"8+8 with one VF per PF", 1, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{8, 8}, both, true},
+		{"5+5 with one VF per PF", 1, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{5, 5}, both, true},
+		{"8+8 without nodes for VFs", 8, Rules{Policy: hints.Restricted, ExcludeTopology: true}, [2]int{4, 4}, Request{8, 8}, both, true},
+		{"0+3 without nodes for VFs", 8, Rules{Policy: hints.Restricted, ExcludeTopology: true}, [2]int{4, 4}, Request{0, 3}, both, true},
+		{"2+2 from two nodes", 8, Rules{Policy: hints.Restricted}, [2]int{1, 1}, Request{2, 2}, both, false},
+		{"2+2 from two nodes, best effort", 8, Rules{Policy: hints.BestEffort}, [2]int{1, 1}, Request{2, 2}, both, true},
+		{"2+2 from two nodes, no policy", 8, Rules{Policy: hints.None}, [2]int{1, 1}, Request{2, 2}, 0, true},
+		{"8+8 with many VFs, best effort", 8, Rules{Policy: hints.BestEffort}, [2]int{4, 4}, Request{8, 8}, both, true},
+		{"4+4 from two nodes", 8, Rules{Policy: hints.Restricted}, [2]int{2, 2}, Request{4, 4}, both, false},
+		{"4+4 where four are free", 8, Rules{Policy: hints.Restricted}, [2]int{3, 4}, Request{4, 4}, 2, true},
+		{"5 GPUs always need two nodes", 8, Rules{Policy: hints.Restricted}, [2]int{1, 4}, Request{5, 0}, both, true},
+		{"the lower of two nodes", 8, Rules{Policy: hints.Restricted}, [2]int{1, 4}, Request{1, 1}, 1, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := NewState(presetNode(t, "A", c.vfs), c.rules)
 			occupy(s, c.free[0], c.free[1])
-			mask, admitted := s.merge(c.request)
+			mask, admitted := s.Affinity(c.request)
 			if admitted != c.admitted || admitted && mask != c.mask {
 				t.Errorf("nodes %b, admitted %t; want %b, %t", mask, admitted, c.mask, c.admitted)
 			}
@@ -52,48 +52,38 @@ func TestTopologyManager(t *testing.T) {
 	}
 }
 
-// The coordinator predicts the kubelet's choice under policy restricted by a rule of its own.
+// What a state counts as devices come and go is what the coordinator counts when it is asked.
 func TestRestrictedIsAsPredicted(t *testing.T) {
 	rng := newRand(1)
 	for range 5000 {
 		vfs := 1 + rng.IntN(4)
-		s := NewState(presetNode(t, Presets()[rng.IntN(3)], vfs), Rules{Policy: Restricted, ExcludeTopology: rng.IntN(4) == 0})
+		s := NewState(presetNode(t, Presets()[rng.IntN(3)], vfs), Rules{Policy: hints.Restricted, ExcludeTopology: rng.IntN(4) == 0})
 		scatter(s, rng, rng.Float64())
 		r := Request{rng.IntN(9), rng.IntN(9)}
 		if !s.fits(r) || r.GPUs+r.VFs == 0 {
 			continue
 		}
-		want, wantAdmitted := coordination.PredictNodes([]coordination.Demand{demand(s, GPU, r), demand(s, VF, r)})
-		mask, admitted := s.merge(r)
+		want, wantAdmitted := hints.Restricted.Nodes(demand(s, GPU, r), demand(s, VF, r))
+		mask, admitted := s.Affinity(r)
 		if r.GPUs == 0 && s.rules.ExcludeTopology {
 			continue // nothing to go by: the kubelet names all nodes, which is as good as none
 		}
-		if admitted != wantAdmitted || admitted && !slices.Equal(numbers(mask), want) {
-			t.Fatalf("%v of %d+%d free: nodes %v, admitted %t; predicted %v, %t", r, s.free[GPU], s.free[VF], numbers(mask), admitted, want, wantAdmitted)
+		if admitted != wantAdmitted || admitted && mask != want {
+			t.Fatalf("%v of %d+%d free: nodes %v, admitted %t; predicted %v, %t", r, s.free[GPU], s.free[VF], mask.Numbers(), admitted, want.Numbers(), wantAdmitted)
 		}
 	}
 }
 
-func demand(s *State, kind Kind, r Request) coordination.Demand {
-	d := coordination.Demand{Count: r.of(kind)}
+func demand(s *State, kind Kind, r Request) hints.Demand {
+	d := hints.Demand{Count: r.of(kind)}
 	for i, taken := range s.taken[kind] {
 		at := topology.Node(s.numa(kind, i))
-		d.All = append(d.All, at)
+		d.All.Add(at)
 		if !taken {
-			d.Free = append(d.Free, at)
+			d.Free.Add(at)
 		}
 	}
 	return d
-}
-
-func numbers(m Mask) []int {
-	var list []int
-	for i := range maxNUMA {
-		if m>>i&1 == 1 {
-			list = append(list, i)
-		}
-	}
-	return list
 }
 
 func TestWhenThePluginIsAsked(t *testing.T) {
@@ -104,10 +94,10 @@ func TestWhenThePluginIsAsked(t *testing.T) {
 		request Request
 		asked   string // kind, available, must-include
 	}{
-		{"a choice on the node", Rules{Policy: Restricted}, [2]int{3, 4}, Request{2, 2}, "GPU 3 0, VF 8 0"},
-		{"no choice of GPUs", Rules{Policy: Restricted}, [2]int{2, 4}, Request{2, 2}, "VF 8 0"},
-		{"no policy: always", Rules{Policy: None}, [2]int{1, 1}, Request{2, 2}, "GPU 2 0, VF 16 0"},
-		{"VFs without nodes: always, all of them", Rules{Policy: Restricted, ExcludeTopology: true}, [2]int{2, 4}, Request{2, 2}, "VF 16 0"},
+		{"a choice on the node", Rules{Policy: hints.Restricted}, [2]int{3, 4}, Request{2, 2}, "GPU 3 0, VF 8 0"},
+		{"no choice of GPUs", Rules{Policy: hints.Restricted}, [2]int{2, 4}, Request{2, 2}, "VF 8 0"},
+		{"no policy: always", Rules{Policy: hints.None}, [2]int{1, 1}, Request{2, 2}, "GPU 2 0, VF 16 0"},
+		{"VFs without nodes: always, all of them", Rules{Policy: hints.Restricted, ExcludeTopology: true}, [2]int{2, 4}, Request{2, 2}, "VF 16 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := NewState(presetNode(t, "A", 2), c.rules)
@@ -141,7 +131,7 @@ func TestAnswersAreFilledUp(t *testing.T) {
 		{"of the other node", []int{6, 7}, func(got []int) bool { return len(got) == 2 && got[1] < 4 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := NewState(presetNode(t, "A", 1), Rules{Policy: Restricted})
+			s := NewState(presetNode(t, "A", 1), Rules{Policy: hints.Restricted})
 			container, _ := s.Admit(Request{GPUs: 2}, GPU, func(*State, Question, *rand.Rand) []int { return c.answer }, newRand(1))
 			if got := container.Devices[GPU]; !c.want(got) {
 				t.Errorf("got %v", got)
@@ -151,7 +141,7 @@ func TestAnswersAreFilledUp(t *testing.T) {
 }
 
 func TestReleaseUndoesAdmission(t *testing.T) {
-	s := NewState(presetNode(t, "B", 3), Rules{Policy: BestEffort})
+	s := NewState(presetNode(t, "B", 3), Rules{Policy: hints.BestEffort})
 	rng := newRand(1)
 	var containers []Container
 	for range 2000 {

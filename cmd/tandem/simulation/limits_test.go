@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // event is a container that comes to a NUMA node, or the number of one that goes.
@@ -43,7 +45,7 @@ func TestBoundIsTheBestOfAllChoices(t *testing.T) {
 	for seed := range uint64(80) {
 		events := randomEvents(seed)
 		b := newBound(node)
-		s := NewState(node, Rules{Policy: Restricted})
+		s := NewState(node, Rules{Policy: hints.Restricted})
 		number, asked := 0, 0
 		var containers []Container
 		rng := newRand(seed)
@@ -62,7 +64,7 @@ func TestBoundIsTheBestOfAllChoices(t *testing.T) {
 				asked += e.request.pairs()
 			}
 		}
-		most := tryAll(NewState(node, Rules{Policy: Restricted}), events, nil)
+		most := tryAll(NewState(node, Rules{Policy: hints.Restricted}), events, nil)
 		if got, want := b.share(), percent(most, asked); got != want && asked > 0 {
 			t.Fatalf("seed %d: %.2f %%, by trying everything %.2f %%", seed, got, want)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -24,9 +25,6 @@ func (k Kind) other() Kind { return 1 - k }
 
 // kinds is for going through both halves.
 var kinds = [...]Kind{GPU, VF}
-
-// maxNUMA is the most NUMA nodes that the kubelet starts with, unless it is told otherwise (max-allowable-numa-nodes).
-const maxNUMA = 8
 
 // Node is a machine to simulate: its devices, and where each of them is. It never changes and may be shared.
 type Node struct {
@@ -52,8 +50,8 @@ type device struct {
 // NewNode makes a node of a tree and the devices on it that containers can ask for. The order of the lists means nothing.
 func NewNode(name string, tree *topology.Tree, gpus, vfs []placement.Device, links []topology.Link) (*Node, error) {
 	n := &Node{name: name, tree: tree, links: links, numa: tree.NUMANodes()}
-	if len(n.numa) > maxNUMA {
-		return nil, fmt.Errorf("simulate %s: %d NUMA nodes, the kubelet allows %d", name, len(n.numa), maxNUMA)
+	if len(n.numa) > hints.MaxNodes {
+		return nil, fmt.Errorf("simulate %s: %d NUMA nodes, the kubelet allows %d", name, len(n.numa), hints.MaxNodes)
 	}
 	if len(gpus) == 0 {
 		return nil, fmt.Errorf("simulate %s: no GPU", name)

@@ -1,6 +1,10 @@
 package simulation
 
-import "math"
+import (
+	"math"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+)
 
 // Report is what a simulation found.
 type Report struct {
@@ -8,7 +12,7 @@ type Report struct {
 	GPUs            int          `json:"gpus"`
 	VFs             int          `json:"vfs"`
 	PFs             int          `json:"pfs"`
-	Policy          Policy       `json:"policy"`
+	Policy          hints.Policy `json:"policy"`
 	ExcludeTopology bool         `json:"excludeTopology"`
 	Mix             Mix          `json:"mix"`
 	GPUFirst        float64      `json:"gpuFirst"`

@@ -9,12 +9,14 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // Config says what to simulate.
 type Config struct {
 	Node            *Node
-	Policy          Policy
+	Policy          hints.Policy
 	ExcludeTopology bool
 	Mix             Mix
 	Loads           []float64 // shares of GPUs allocated, percent
@@ -88,7 +90,7 @@ func (c *Config) paces(rates []float64) []pace {
 	paces := make([]pace, len(rates))
 	for i, rate := range rates {
 		paces[i].rate = rate
-		if c.Policy == Restricted && !c.ExcludeTopology && slices.ContainsFunc(c.Ways, func(w Way) bool { return w.ahead }) {
+		if c.Policy == hints.Restricted && !c.ExcludeTopology && slices.ContainsFunc(c.Ways, func(w Way) bool { return w.ahead }) {
 			paces[i].outlook = newOutlook(c.Node, c.Mix, rate)
 		}
 	}

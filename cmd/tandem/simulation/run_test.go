@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -23,7 +25,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // small is a configuration that takes well under a second.
 func small(t testing.TB, node string, vfsPerPF int) Config {
 	return Config{
-		Node: presetNode(t, node, vfsPerPF), Policy: Restricted, Mix: mixOf(t, DefaultMix), Loads: []float64{60},
+		Node: presetNode(t, node, vfsPerPF), Policy: hints.Restricted, Mix: mixOf(t, DefaultMix), Loads: []float64{60},
 		GPUFirst: 0.5, Seed: 1, Seeds: 4, Warmup: 50, Arrivals: 200, Ways: Ways(),
 	}
 }
@@ -221,7 +223,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %v, %v", text, m, err)
 		}
 	}
-	if _, err := ParsePolicy("strict"); err == nil {
+	if _, err := hints.ParsePolicy("strict"); err == nil {
 		t.Error("policy strict")
 	}
 	if _, err := FindWays([]string{"best"}); err == nil || !strings.Contains(err.Error(), "tandem-unknown") {

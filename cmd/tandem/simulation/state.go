@@ -1,10 +1,15 @@
 package simulation
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+)
 
 // Rules are the kubelet's settings that matter to an admission.
 type Rules struct {
-	Policy          Policy
+	Policy          hints.Policy
 	ExcludeTopology bool // VFs are announced without NUMA nodes
 }
 
@@ -17,12 +22,9 @@ type State struct {
 	last  int      // of these numbers
 	free  [2]int
 
-	perMask [2][]int // devices, free or not, by set of NUMA nodes; what the kubelet is told
-	bearing [2]Mask  // the nodes that have any
-	freeAt  [2][]int // free devices by NUMA node
-	freeOn  [2][]int // free devices by switch
-
-	scratch [2][]hint
+	at     [2]hints.PerNode // devices, free or not; what the kubelet is told
+	freeAt [2]hints.PerNode // free devices
+	freeOn [2][]int         // free devices by switch
 }
 
 // NewState returns a node with everything free.
@@ -32,20 +34,12 @@ func NewState(node *Node, rules Rules) *State {
 		s.taken[kind] = make([]bool, node.Count(kind))
 		s.by[kind] = make([]int, node.Count(kind))
 		s.free[kind] = node.Count(kind)
-		s.freeAt[kind] = make([]int, len(node.numa))
+		s.freeAt[kind] = make(hints.PerNode, len(node.numa))
 		s.freeOn[kind] = make([]int, node.switches)
 		for i := range node.devices[kind] {
 			s.count(kind, i, 1)
 		}
-		s.perMask[kind] = make([]int, 1<<len(node.numa))
-		for mask := range s.perMask[kind] {
-			s.perMask[kind][mask] = s.freeIn(kind, Mask(mask))
-		}
-		for i, n := range s.freeAt[kind] {
-			if n > 0 {
-				s.bearing[kind] |= 1 << i
-			}
-		}
+		s.at[kind] = slices.Clone(s.freeAt[kind])
 	}
 	return s
 }
@@ -103,11 +97,25 @@ func (s *State) stranded() int {
 	return min(s.free[GPU], s.free[VF]) - made
 }
 
+// Affinity tells the NUMA nodes that the Topology Manager gives a container, and whether it admits it. Under policy none there
+// are no nodes.
+func (s *State) Affinity(r Request) (hints.Mask, bool) {
+	mask, admitted := s.rules.Policy.Nodes(s.demand(GPU, r.GPUs), s.demand(VF, r.VFs))
+	if mask == 0 && s.rules.Policy != hints.None {
+		mask = 1<<len(s.node.numa) - 1
+	}
+	return mask, admitted
+}
+
+func (s *State) demand(kind Kind, count int) hints.Demand {
+	return hints.Demand{Count: count, All: s.at[kind], Free: s.freeAt[kind]}
+}
+
 // numbers is a copy that is good for asking how many devices are free where.
 func (s *State) numbers() State {
 	c := *s
 	for _, kind := range kinds {
-		c.freeAt[kind] = clone(s.freeAt[kind])
+		c.freeAt[kind] = slices.Clone(s.freeAt[kind])
 	}
 	return c
 }

@@ -2,10 +2,8 @@ package simulation
 
 import (
 	"math/rand/v2"
-	"slices"
 
-	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -85,15 +83,15 @@ func (t *tandem) otherHalf(s *State, q Question) placement.Half {
 // expected lists the free devices of the other kind that the kubelet will offer: those on the NUMA nodes of what it offers now or,
 // where these have none, on the nodes that it will probably choose.
 func (t *tandem) expected(s *State, q Question, kind Kind, count int) []int {
-	var nodes Mask
+	var nodes hints.Mask
 	for _, i := range q.Available {
 		if n := s.numa(q.Kind, i); n >= 0 {
 			nodes |= 1 << n
 		}
 	}
-	if nodes == 0 && s.rules.Policy != None {
+	if nodes == 0 && s.rules.Policy != hints.None {
 		var admitted bool
-		if nodes, admitted = t.predict(s, kind, count); !admitted {
+		if nodes, admitted = hints.Restricted.Nodes(s.demand(kind, count)); !admitted {
 			return nil
 		}
 	}
@@ -105,26 +103,6 @@ func (t *tandem) expected(s *State, q Question, kind Kind, count int) []int {
 		}
 	}
 	return free
-}
-
-// predict tells the NUMA nodes of a container from the half that has some.
-func (t *tandem) predict(s *State, kind Kind, count int) (nodes Mask, admitted bool) {
-	demand := coordination.Demand{Count: count}
-	for i, taken := range s.taken[kind] {
-		at := topology.Node(-1)
-		if n := s.numa(kind, i); n >= 0 {
-			at = topology.Node(t.node.numa[n])
-		}
-		demand.All = append(demand.All, at)
-		if !taken {
-			demand.Free = append(demand.Free, at)
-		}
-	}
-	numbers, admitted := coordination.PredictNodes([]coordination.Demand{demand})
-	for _, n := range numbers {
-		nodes |= 1 << slices.Index(t.node.numa, n)
-	}
-	return nodes, admitted
 }
 
 // beside lists all devices of a kind that are free, and all that are held.

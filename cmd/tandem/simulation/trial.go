@@ -1,6 +1,10 @@
 package simulation
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+)
 
 // trial is one stream of arrivals on one node under one way of choosing.
 type trial struct {
@@ -54,7 +58,7 @@ func (p *player) play(s stream, at pace, way int, bound *bound) *tally {
 	c := p.config
 	rules := Rules{Policy: c.Policy, ExcludeTopology: c.ExcludeTopology}
 	if c.Ways[way].whole {
-		rules.Policy = None
+		rules.Policy = hints.None
 	}
 	t := &trial{
 		state:  NewState(c.Node, rules),
@@ -86,7 +90,7 @@ func (t *trial) arrive(i int, a arrival, r Request) {
 	}
 	t.leave.push(departure{t.now + a.holds, i, container})
 	if t.bound != nil {
-		mask, _ := before.merge(r)
+		mask, _ := before.Affinity(r)
 		t.bound.admit(i, container, &before, mask, t.counts)
 	}
 }

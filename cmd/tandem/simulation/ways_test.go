@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // On an empty node with four switches per NUMA node the stock pair's pairs are those of two random subsets: n/4 of n pairs are on
@@ -16,13 +18,13 @@ func TestStockPairOnAnEmptyNode(t *testing.T) {
 	prefer := ways(t, "stock")[0].Prefer(node)
 	for _, c := range []struct {
 		request   Request
-		policy    Policy
+		policy    hints.Policy
 		pix, full float64
 	}{
-		{Request{1, 1}, Restricted, 25, 25},
-		{Request{2, 2}, Restricted, 44.4, 12.9},
-		{Request{4, 4}, Restricted, 70.5, 11.4},
-		{Request{8, 8}, BestEffort, 67.9, 0.4},
+		{Request{1, 1}, hints.Restricted, 25, 25},
+		{Request{2, 2}, hints.Restricted, 44.4, 12.9},
+		{Request{4, 4}, hints.Restricted, 70.5, 11.4},
+		{Request{8, 8}, hints.BestEffort, 67.9, 0.4},
 	} {
 		const draws = 20_000
 		pix, full := 0, 0
@@ -75,13 +77,13 @@ func TestJointIsTheBestOfAll(t *testing.T) {
 	rng := newRand(1)
 	for range 3000 {
 		node := presetNode(t, Presets()[rng.IntN(3)], 1+rng.IntN(2))
-		s := NewState(node, Rules{Policy: Policy([]Policy{Restricted, None}[rng.IntN(2)])})
+		s := NewState(node, Rules{Policy: hints.Policy([]hints.Policy{hints.Restricted, hints.None}[rng.IntN(2)])})
 		scatter(s, rng, 0.3+0.5*rng.Float64())
 		r := Request{rng.IntN(4), rng.IntN(4)}
 		if r.GPUs+r.VFs == 0 || !s.fits(r) {
 			continue
 		}
-		mask, admitted := s.merge(r)
+		mask, admitted := s.Affinity(r)
 		if !admitted {
 			continue
 		}
@@ -94,7 +96,7 @@ func TestJointIsTheBestOfAll(t *testing.T) {
 }
 
 // mostPairs tries all sets of both kinds.
-func mostPairs(s *State, r Request, mask Mask) (best [2]int) {
+func mostPairs(s *State, r Request, mask hints.Mask) (best [2]int) {
 	best[0] = -1
 	q := Question{Request: r, Mask: mask}
 	eachSet(s.offered(GPU, q), r.GPUs, func(gpus []int) {
@@ -121,8 +123,8 @@ func TestTandemMakesAsManyPairs(t *testing.T) {
 	rng := newRand(2)
 	for range 1000 {
 		node := presetNode(t, Presets()[rng.IntN(3)], 1+rng.IntN(3))
-		policy := []Policy{Restricted, BestEffort, None}[rng.IntN(3)]
-		s := NewState(node, Rules{Policy: policy, ExcludeTopology: policy == Restricted && rng.IntN(2) == 0})
+		policy := []hints.Policy{hints.Restricted, hints.BestEffort, hints.None}[rng.IntN(3)]
+		s := NewState(node, Rules{Policy: policy, ExcludeTopology: policy == hints.Restricted && rng.IntN(2) == 0})
 		scatter(s, rng, rng.Float64())
 		r := Request{1 + rng.IntN(4), 1 + rng.IntN(4)}
 		if r.GPUs != r.VFs || !s.fits(r) {
@@ -145,7 +147,7 @@ func TestTandemMakesAsManyPairs(t *testing.T) {
 
 func TestFollowTakesTheSwitchesOfTheFirst(t *testing.T) {
 	node := presetNode(t, "A", 2)
-	s := NewState(node, Rules{Policy: Restricted})
+	s := NewState(node, Rules{Policy: hints.Restricted})
 	rng := newRand(1)
 	for range 100 {
 		c, _ := s.Admit(Request{2, 2}, GPU, ways(t, "follow")[0].Prefer(node), rng)
@@ -180,7 +182,7 @@ func BenchmarkAdmit(b *testing.B) {
 	for _, w := range Ways() {
 		b.Run(w.Name, func(b *testing.B) {
 			node := presetNode(b, "A", 8)
-			s, rng, prefer := NewState(node, Rules{Policy: Restricted}), rand.New(rand.NewPCG(1, 1)), w.Prefer(node)
+			s, rng, prefer := NewState(node, Rules{Policy: hints.Restricted}), rand.New(rand.NewPCG(1, 1)), w.Prefer(node)
 			for b.Loop() {
 				c, _ := s.Admit(Request{2, 2}, Kind(rng.IntN(2)), prefer, rng)
 				s.Release(c)

@@ -1,4 +1,4 @@
-package coordination
+package hints
 
 import (
 	"slices"
@@ -8,17 +8,17 @@ import (
 )
 
 // on lists count devices on each of the given NUMA nodes.
-func on(count int, nodes ...int) []topology.NUMANode {
-	var devices []topology.NUMANode
+func on(count int, nodes ...int) PerNode {
+	var devices PerNode
 	for _, n := range nodes {
 		for range count {
-			devices = append(devices, topology.Node(n))
+			devices.Add(topology.Node(n))
 		}
 	}
 	return devices
 }
 
-func TestPredictNodes(t *testing.T) {
+func TestRestricted(t *testing.T) {
 	t.Parallel()
 	eight, thirtyTwo := on(4, 0, 1), on(16, 0, 1)
 	for name, tc := range map[string]struct {
@@ -42,13 +42,14 @@ func TestPredictNodes(t *testing.T) {
 		"node numbers may have holes":              {demands: []Demand{{Count: 2, All: on(2, 0, 8), Free: on(2, 8)}}, want: []int{8}},
 		"more than there is":                       {demands: []Demand{{Count: 9, All: eight, Free: eight}}, refused: true},
 		"a resource of which nothing is asked":     {demands: []Demand{{Count: 4, All: eight, Free: eight}, {Count: 0, All: eight, Free: nil}}, want: []int{0}},
+		"none of what has nodes is asked":          {demands: []Demand{{Count: 4, All: on(8, -1), Free: on(8, -1)}, {Count: 0, All: eight, Free: eight}}},
 		"three nodes, two needed, the lowest pair": {demands: []Demand{{Count: 4, All: on(2, 0, 1, 2), Free: on(2, 1, 2)}}, want: []int{1, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, ok := PredictNodes(tc.demands)
-			if ok == tc.refused || !slices.Equal(got, tc.want) {
-				t.Errorf("got %v, %v; want %v, %v", got, ok, tc.want, !tc.refused)
+			got, ok := Restricted.Nodes(tc.demands...)
+			if ok == tc.refused || !slices.Equal(got.Numbers(), tc.want) {
+				t.Errorf("got %v, %v; want %v, %v", got.Numbers(), ok, tc.want, !tc.refused)
 			}
 		})
 	}
