@@ -1,19 +1,21 @@
 package main
 
 import (
-	"bytes"
-	"fmt"
+	"context"
+	"io"
+	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 )
 
 // examiner is the command line of doctor.
 type examiner struct {
-	from   source
+	from   machine.Source
 	node   doctor.Node
 	config string // of the VFs
 	format output
@@ -56,14 +58,14 @@ What may not be read is said, and is not taken for damage. It needs root's right
 
 func (x *examiner) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&x.from.sysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
+	flags.StringVar(&x.from.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
 	flags.StringVar(&x.node.DevRoot, "dev-root", "/dev", "folder with the device nodes")
 	flags.StringVar(&x.node.KubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's root folder")
 	flags.StringVar(&x.node.RunDir, "run-dir", "/run/tandem", "the plugins' --run-dir")
 	flags.StringVar(&x.node.ProcRoot, "proc-root", "/proc", "folder where the running kubelet's command line is")
 	flags.StringVar(&x.node.Config, "kubelet-config", "", "the kubelet's configuration (default what its command line says, or config.yaml in --kubelet-dir)")
 	flags.StringVar(&x.node.ConfigDir, "kubelet-config-dir", "", "folder with drop-ins of that configuration (default what its command line says)")
-	registerTopologyFile(flags, &x.from.topologyFile)
+	registerTopologyFile(flags, &x.from.TopologyFile)
 	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, to select VFs (default those that the running tandem-rdma offers)")
 	flags.IntVar(&x.node.CPUs, "cpus", 0, "whole CPUs that containers ask for beside GPUs and VFs")
 	flags.VarP(&x.format, "output", "o", x.format.usage())
@@ -88,7 +90,7 @@ func (x *examiner) run(cmd *cobra.Command) error {
 		if err := writeJSON(cmd.OutOrStdout(), findings); err != nil {
 			return err
 		}
-	} else if _, err := cmd.OutOrStdout().Write(report(findings)); err != nil {
+	} else if _, err := cmd.OutOrStdout().Write(doctor.Report(findings)); err != nil {
 		return err
 	}
 	return verdict(findings)
@@ -107,26 +109,86 @@ func verdict(findings []doctor.Finding) error {
 	}
 }
 
-// report is for people.
-func report(findings []doctor.Finding) []byte {
-	var out bytes.Buffer
-	counts := map[doctor.Severity]int{}
-	for _, f := range findings {
-		counts[f.Severity]++
-		fmt.Fprintf(&out, "%s %s: %s\n", strings.ToUpper(string(f.Severity)), f.ID, f.Summary)
-		for _, seen := range f.Evidence {
-			fmt.Fprintf(&out, "  seen  %s\n", seen)
-		}
-		fmt.Fprintf(&out, "  why   %s\n", f.Why)
-		for _, fix := range f.Fix {
-			fmt.Fprintf(&out, "  fix   %s\n", fix)
-		}
-		out.WriteByte('\n')
+// read takes the machine over, with what is offered there.
+func (x *examiner) read(ctx context.Context) error {
+	n, err := x.readMachine()
+	if err != nil {
+		return err
 	}
-	if len(findings) == 0 {
-		out.WriteString("Nothing stands between this node and GPUs and VFs on the same switch.\n")
-		return out.Bytes()
+	if x.node.VFs, x.node.Guess, err = x.readVFs(ctx, n); err != nil {
+		return err
 	}
-	fmt.Fprintf(&out, "%d found: errors %d, warnings %d, unknown %d\n", len(findings), counts[doctor.Error], counts[doctor.Warning], counts[doctor.Unknown])
-	return out.Bytes()
+	x.node.GPUs = offered(n.GPUDevices())
+	return nil
+}
+
+// readMachine takes the machine over from sysfs.
+func (x *examiner) readMachine() (*machine.Node, error) {
+	n, err := machine.Read(&x.from)
+	if err != nil {
+		return nil, err
+	}
+	x.node.Sys, x.node.Tree, x.node.Links = os.DirFS(x.from.SysfsRoot), n.Tree, n.Links
+	return n, nil
+}
+
+// readVFs are the VFs that the configuration selects, or those that the running tandem-rdma offers, or those of all NICs with RDMA: a guess, and
+// why it is one.
+func (x *examiner) readVFs(ctx context.Context, n *machine.Node) (vfs []doctor.Device, guess string, err error) {
+	if x.config == "" {
+		vfs, err := doctor.RunningVFs(ctx, x.node.RunDir, n.Tree)
+		if err == nil {
+			return vfs, "", nil
+		}
+		guess = "no --config, and " + err.Error()
+	}
+	selected, _, err := n.VFDevices(x.config, &x.from)
+	return offered(selected), guess, err
+}
+
+func offered(list []machine.Device) []doctor.Device {
+	var all []doctor.Device
+	for _, d := range list {
+		all = append(all, doctor.Device(d))
+	}
+	return all
+}
+
+// fixer patches the kubelet's configuration.
+type fixer struct{ fix, apply, rollback bool }
+
+func (f *fixer) register(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.fix, "fix-kubelet", false, "show how the kubelet's configuration has to change")
+	flags.BoolVar(&f.apply, "apply", false, "with --fix-kubelet: change it, after a copy to FILE"+doctor.Backup+"; where the kubelet has a folder of drop-ins, by "+doctor.DropIn+" there")
+	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "put that copy back, and remove that drop-in")
+}
+
+// run does what the flags say; false where they say nothing.
+func (f *fixer) run(cmd *cobra.Command, x *examiner) (done bool, err error) {
+	switch {
+	case f.fix && f.rollback:
+		return true, usage("--fix-kubelet and --rollback-kubelet exclude each other")
+	case f.apply && !f.fix:
+		return true, usage("--apply belongs to --fix-kubelet")
+	case f.rollback:
+		return true, x.rollBack(cmd.OutOrStdout())
+	case f.fix:
+		if _, err := x.readMachine(); err != nil {
+			return true, err
+		}
+		return true, doctor.Fix(cmd.OutOrStdout(), x.node, f.apply)
+	default:
+		return false, nil
+	}
+}
+
+// rollBack reads the machine last: whatever it is, the configuration is put back.
+func (x *examiner) rollBack(out io.Writer) error {
+	if err := doctor.RollBack(out, x.node); err != nil {
+		return err
+	}
+	if _, err := x.readMachine(); err != nil {
+		return err
+	}
+	return doctor.RemoveStale(out, x.node)
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
 const plainKubelet = `# of the cloud
@@ -56,7 +58,7 @@ func TestFixKubelet(t *testing.T) {
 	}
 	shown := run("--fix-kubelet")
 	golden(t, "doctor-fix.txt", shown)
-	if got := s.read("kubelet/config.yaml"); got != plainKubelet || s.has("kubelet/config.yaml"+backup) || !s.has("kubelet/cpu_manager_state") {
+	if got := s.read("kubelet/config.yaml"); got != plainKubelet || s.has("kubelet/config.yaml"+doctor.Backup) || !s.has("kubelet/cpu_manager_state") {
 		t.Errorf("a dry run changed something:\n%s", got)
 	}
 
@@ -73,7 +75,7 @@ func TestFixKubelet(t *testing.T) {
 		t.Error("the state of the other policy is still there")
 	}
 	if got := s.findings(); len(got) > 0 {
-		t.Errorf("after the fix there is still:\n%s", report(got))
+		t.Errorf("after the fix there is still:\n%s", doctor.Report(got))
 	}
 	if again := run("--fix-kubelet", "--apply"); again != "ROOT/kubelet/config.yaml needs no change.\n" {
 		t.Errorf("applied twice:\n%s", again)
@@ -83,7 +85,7 @@ func TestFixKubelet(t *testing.T) {
 	if back := run("--rollback-kubelet"); !strings.Contains(back, "is what it was") || !strings.Contains(back, "Removed ROOT/kubelet/cpu_manager_state") {
 		t.Errorf("told:\n%s", back)
 	}
-	if got := s.read("kubelet/config.yaml"); got != plainKubelet || s.has("kubelet/config.yaml"+backup) {
+	if got := s.read("kubelet/config.yaml"); got != plainKubelet || s.has("kubelet/config.yaml"+doctor.Backup) {
 		t.Errorf("rolled back to:\n%s", got)
 	}
 }
@@ -95,7 +97,7 @@ func TestFixKubeletKeepsTheFirstCopy(t *testing.T) {
 	succeed(t, s.command("--fix-kubelet", "--apply")...)
 	s.write("kubelet/config.yaml", strings.Replace(fixedKubelet, "restricted", "best-effort", 1))
 	succeed(t, s.command("--fix-kubelet", "--apply")...)
-	if got := s.read("kubelet/config.yaml" + backup); got != plainKubelet {
+	if got := s.read("kubelet/config.yaml" + doctor.Backup); got != plainKubelet {
 		t.Errorf("the copy is\n%s", got)
 	}
 }
@@ -139,7 +141,7 @@ func TestFixKubeletLeavesOthersAlone(t *testing.T) {
 	} {
 		s.write(name, content)
 		code, stdout, stderr := run(s.command("--fix-kubelet", "--apply", "--kubelet-config", s.path(name))...)
-		if code != exitError || stdout != "" || !strings.Contains(stderr, s.path(name)+": it is no ") || s.read(name) != content || s.has(name+backup) {
+		if code != exitError || stdout != "" || !strings.Contains(stderr, s.path(name)+": it is no ") || s.read(name) != content || s.has(name+doctor.Backup) {
 			t.Errorf("%s: exit code %d, %q, %q; the file is\n%s", name, code, stdout, stderr, s.read(name))
 		}
 	}
@@ -162,12 +164,12 @@ func TestFixKubeletWithDropIns(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, applied)
 		}
 	}
-	if s.read("kubelet/config.yaml") != plainKubelet || s.read("kubelet.d/90-cloud.conf") != cloud || s.has("kubelet/config.yaml"+backup) {
+	if s.read("kubelet/config.yaml") != plainKubelet || s.read("kubelet.d/90-cloud.conf") != cloud || s.has("kubelet/config.yaml"+doctor.Backup) {
 		t.Error("a file of somebody else's was changed")
 	}
 	s.cpuState("static", s.allCPUs())
 	if got := s.findings(); len(got) > 0 {
-		t.Errorf("after the fix there is still:\n%s", report(got))
+		t.Errorf("after the fix there is still:\n%s", doctor.Report(got))
 	}
 	if again := succeed(t, s.command("--fix-kubelet", "--apply")...); again != s.path(own)+" needs no change.\n" {
 		t.Errorf("applied twice:\n%s", again)

@@ -71,14 +71,14 @@ func TestDoctorAsksTheRunningPlugin(t *testing.T) {
 			s.offer(test.node, test.away)
 			findings := s.findings()
 			if test.severity == "" && len(findings) > 0 {
-				t.Errorf("found\n%s", report(findings))
+				t.Errorf("found\n%s", doctor.Report(findings))
 			}
 			if test.severity == "" {
 				return
 			}
 			check(t, findings, "refused-shapes", test.seen)
 			if string(findings[0].Severity) != test.severity {
-				t.Errorf("it is %s:\n%s", findings[0].Severity, report(findings))
+				t.Errorf("it is %s:\n%s", findings[0].Severity, doctor.Report(findings))
 			}
 		})
 	}
@@ -97,7 +97,7 @@ func TestDoctorKnowsTheCPUs(t *testing.T) {
 	for cpus, shapes := range map[string]string{"4": "5+5 to 8+8", "113": "1+1 to 4+4"} { // a socket has 112
 		found := findings(cpus)
 		check(t, found, "refused-shapes", "Containers that ask for "+shapes+" and for "+cpus+" CPUs are refused")
-		text := string(report(found))
+		text := string(doctor.Report(found))
 		if found[0].Severity != doctor.Error || strings.Contains(text, "excludeTopology") || !strings.Contains(text, "CPUs for containers: 111 on node 0, 112 on node 1") {
 			t.Errorf("%s CPUs:\n%s", cpus, text)
 		}
@@ -106,7 +106,7 @@ func TestDoctorKnowsTheCPUs(t *testing.T) {
 			t.Fatalf("%s CPUs: which number is admitted?\n%s", cpus, text)
 		}
 		for _, bound := range fits[1:] {
-			if again := report(findings(bound)); strings.Contains(string(again), shapes) {
+			if again := doctor.Report(findings(bound)); strings.Contains(string(again), shapes) {
 				t.Errorf("%s CPUs are to be admitted:\n%s", bound, again)
 			}
 		}
@@ -120,7 +120,7 @@ func TestDoctorFixesWhatThereIs(t *testing.T) {
 	s.write(s.device(ociGPU0, "numa_node"), "-1\n")
 	found := s.findings()
 	check(t, found, "numa-node refused-shapes", "1 without a node, 3 on node 0, 4 on node 1")
-	if text := string(report(found)); strings.Contains(text, "excludeTopology") || !strings.Contains(text, "a NUMA node for every GPU") {
+	if text := string(doctor.Report(found)); strings.Contains(text, "excludeTopology") || !strings.Contains(text, "a NUMA node for every GPU") {
 		t.Errorf("found\n%s", text)
 	}
 }

@@ -39,7 +39,7 @@ func TestDoctorTakesTopologyFile(t *testing.T) {
 	check(t, s.findings(), "no-shared-switch", "No GPU shares a switch")
 	s.with("--topology-file", s.path("topo.xml"))
 	if findings := s.findings(); len(findings) > 0 {
-		t.Errorf("with the file:\n%s", report(findings))
+		t.Errorf("with the file:\n%s", doctor.Report(findings))
 	}
 }
 
@@ -207,10 +207,10 @@ func check(t *testing.T, findings []doctor.Finding, want, about string) {
 	}
 	slices.Sort(ids)
 	if diff := cmp.Diff(strings.Fields(want), slices.Compact(ids)); diff != "" {
-		t.Errorf("findings (-want +got):\n%s%s", diff, report(findings))
+		t.Errorf("findings (-want +got):\n%s%s", diff, doctor.Report(findings))
 	}
 	if !told {
-		t.Errorf("nothing is said about %q:\n%s", about, report(findings))
+		t.Errorf("nothing is said about %q:\n%s", about, doctor.Report(findings))
 	}
 }
 

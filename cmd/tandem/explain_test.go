@@ -1,68 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/tandem-k8s/tandem/coordination/api"
 )
-
-func TestExplain(t *testing.T) {
-	t.Parallel()
-	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
-	owner := &api.Owner{Namespace: "team", Pod: "train", Container: "worker"}
-	decisions := newDecisions(&api.ExplainResponse{Decisions: []*api.Decision{
-		{
-			TimeUnixNano: at.UnixNano(), TookNano: 412000, Container: owner, Resource: "amd.com/gpu", Asked: true, Size: 1, Available: 4, Known: "new pod",
-			Chosen: []string{"g"}, Planned: map[string]*api.DeviceList{"nvidia.com/vf": {Ids: []string{"v"}}}, Reason: "1 pair: 1 PIX",
-			Pairs:     []*api.Pair{{Gpu: "g", Vf: "v", Distance: "PIX"}},
-			Options:   []*api.Option{{Switch: "0000:08:00.0", FreeGpus: 1, FreeVfs: 4, TakenGpus: 1, TakenVfs: 1, Result: "1 pair: 1 PIX"}, {Switch: "0000:09:00.0", FreeGpus: 1}},
-			Allocated: []string{"g"}, AllocatedUnixNano: at.UnixNano(),
-		},
-		{TimeUnixNano: at.UnixNano(), Container: owner, Resource: "nvidia.com/vf", Size: 1, Allocated: []string{"v"}, AllocatedUnixNano: at.UnixNano(), Refusal: "it is taken"},
-		{TimeUnixNano: at.UnixNano(), Container: owner, Resource: "nvidia.com/vf", Asked: true, MustInclude: []string{"v"}, Size: 1},
-	}})
-	want := `1. TIME amd.com/gpu of team/train/worker
-   asked      1 of 4 offered, answered after 412µs
-   known      new pod
-   chosen     g
-   planned    nvidia.com/vf v
-   result     1 pair: 1 PIX
-   allocated  g
-
-   GPU  VF  DISTANCE
-   g    v   PIX
-
-   SWITCH        GPUS TAKEN/FREE  VFS TAKEN/FREE  ALONE IT WOULD HAVE GIVEN
-   0000:08:00.0  1/1              1/4             1 pair: 1 PIX
-   0000:09:00.0  0/1              0/0             too few devices
-
-2. TIME nvidia.com/vf of team/train/worker
-   not asked  the kubelet had no choice, or was answered without the coordinator
-   refused    it is taken
-
-3. TIME nvidia.com/vf of team/train/worker
-   asked         1 of 0 offered, answered after 0s
-   must include  v
-   allocated     nothing: the kubelet went on without it
-`
-	want = strings.ReplaceAll(want, "TIME", at.Format(time.RFC3339Nano))
-	if diff := cmp.Diff(want, string(explanation(decisions))); diff != "" {
-		t.Errorf("explanation (-want +got):\n%s", diff)
-	}
-	var again []decision
-	text, err := json.Marshal(decisions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &again); err != nil || !cmp.Equal(decisions, again) {
-		t.Errorf("through JSON: %v, %s", err, cmp.Diff(decisions, again))
-	}
-}
 
 func TestExplainUsage(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
+	"github.com/tandem-k8s/tandem/cmd/tandem/verify"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -16,7 +19,7 @@ func TestTopologyFile(t *testing.T) {
 	guest := withVFs(t, "nv-h200-vm-flat", 1)
 	distance := func(args ...string) topology.Level {
 		t.Helper()
-		var m matrix
+		var m topo.Matrix
 		if err := json.Unmarshal([]byte(succeed(t, append([]string{"topo", "-o", "json", "--machine", guest}, args...)...)), &m); err != nil {
 			t.Fatal(err)
 		}
@@ -59,20 +62,20 @@ func TestTopoNCCL(t *testing.T) {
 // The devices of a container are those that verify finds.
 func TestContainerFunctions(t *testing.T) {
 	p := newPod(t, "oci-mi300x-derived", 1).amd("0000:11:00.0").vfs("0000:0c:00.1")
-	n, err := readNode(&source{sysfsRoot: p.path("sys")})
+	n, err := machine.Read(&machine.Source{SysfsRoot: p.path("sys")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &container{sysfsRoot: p.path("sys"), devRoot: p.path("dev"), procRoot: p.path("proc")}
+	c := &verify.Container{SysfsRoot: p.path("sys"), DevRoot: p.path("dev"), ProcRoot: p.path("proc")}
 	for name, value := range p.env {
-		c.environment = append(c.environment, name+"="+value)
+		c.Environment = append(c.Environment, name+"="+value)
 	}
-	functions, err := c.functions(n)
+	functions, err := c.Functions(n.Sys, n.Tree)
 	if err != nil || len(functions) != 2 || functions[0].String() != "0000:11:00.0" || functions[1].String() != "0000:0c:00.1" {
 		t.Errorf("%v, %v", functions, err)
 	}
-	c.environment = []string{"PCIDEVICE_X=0000:fe:00.0"}
-	if functions, err := c.functions(n); err == nil || !strings.Contains(err.Error(), "PCIDEVICE_X names 0000:fe:00.0") {
+	c.Environment = []string{"PCIDEVICE_X=0000:fe:00.0"}
+	if functions, err := c.Functions(n.Sys, n.Tree); err == nil || !strings.Contains(err.Error(), "PCIDEVICE_X names 0000:fe:00.0") {
 		t.Errorf("%v, %v", functions, err)
 	}
 }

@@ -7,13 +7,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/plan"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // planned asks for a plan as JSON.
-func planned(t *testing.T, args ...string) plan {
+func planned(t *testing.T, args ...string) plan.Plan {
 	t.Helper()
-	var p plan
+	var p plan.Plan
 	if err := json.Unmarshal([]byte(succeed(t, append([]string{"plan", "-o", "json"}, args...)...)), &p); err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +22,7 @@ func planned(t *testing.T, args ...string) plan {
 }
 
 // levels counts the pairs by distance.
-func (p plan) levels() map[string]int {
+func levels(p plan.Plan) map[string]int {
 	count := map[string]int{}
 	for _, pair := range p.Pairs {
 		count[pair.Distance.String()]++
@@ -63,7 +64,7 @@ func TestPlanOfUsers(t *testing.T) {
 		t.Run(test.about, func(t *testing.T) {
 			t.Parallel()
 			p := planned(t, test.args...)
-			if diff := cmp.Diff(test.pairs, p.levels()); diff != "" {
+			if diff := cmp.Diff(test.pairs, levels(p)); diff != "" {
 				t.Errorf("pairs (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(test.nodes, p.Nodes); diff != "" {

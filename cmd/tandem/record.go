@@ -10,11 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
 func newRecord() *cobra.Command {
-	var from source
+	var from machine.Source
 	var file string
 	var force bool
 	cmd := &cobra.Command{
@@ -28,9 +29,9 @@ GUID, serial number or host name is in the file. It can be read by tandem topo a
   tandem topo --machine my-machine.txt`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			machine, err := recording.Capture(os.DirFS(from.sysfsRoot))
+			machine, err := recording.Capture(os.DirFS(from.SysfsRoot))
 			if err != nil {
-				return fmt.Errorf("read %s: %w", from.sysfsRoot, err)
+				return fmt.Errorf("read %s: %w", from.SysfsRoot, err)
 			}
 			if err := writeMachine(machine, file, force, cmd.OutOrStdout()); err != nil {
 				return err
@@ -39,7 +40,7 @@ GUID, serial number or host name is in the file. It can be read by tandem topo a
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&from.sysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
+	cmd.Flags().StringVar(&from.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file to write (default standard output)")
 	cmd.Flags().BoolVar(&force, "force", false, "overwrite the file")
 	return cmd

@@ -4,14 +4,15 @@ import (
 	"context"
 	"fmt"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/live"
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 )
 
 // serveStatus shows the page of the node until a signal comes.
@@ -27,46 +28,35 @@ func serveStatus(cmd *cobra.Command, address string, v *viewer) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "WARNING: %s is not a loopback address: whoever reaches it over the network reads the names of this node's "+
 			"pods and its hardware, unencrypted and without a password; --serve :PORT serves this host alone\n", listener.Addr())
 	}
-	return live.Serve(ctx, listener, v.from.title(), v.look)
+	return live.Serve(ctx, listener, v.from.Title(), v.look)
 }
 
 // viewer makes pictures of what the plugins know. It reads the machine again only when their devices are others, for some of its files
 // are read from the devices themselves.
 type viewer struct {
 	runDir  string
-	from    source
+	from    machine.Source
 	palette picture.Palette
 
-	node *node
+	node *machine.Node
 	of   string // the devices of the time when node was read
 }
 
 // look asks the plugins.
 func (v *viewer) look(ctx context.Context) (*picture.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	answer, err := coordination.Status(ctx, v.runDir)
+	answer, err := coordinator.AskStatus(ctx, v.runDir)
 	if err != nil {
 		return nil, err
 	}
-	s := newStatusOf(answer)
-	if devices := s.devices(); v.node == nil || v.of != devices {
-		if v.node, err = readNode(&v.from); err != nil {
+	s := coordinator.NewStatus(answer)
+	if devices := s.Devices(); v.node == nil || v.of != devices {
+		if v.node, err = machine.Read(&v.from); err != nil {
 			return nil, err
 		}
 		v.of = devices
 	}
-	drawn := v.node.picture(v.from.title(), newMatrix(v.node, false))
+	drawn := topo.NewMatrix(v.node, false).Picture(v.from.Title(), v.node.Tree)
 	drawn.Palette = v.palette
-	v.node.fill(drawn, s)
+	s.Fill(drawn)
 	return drawn, nil
-}
-
-// devices names all that the plugins have.
-func (s status) devices() string {
-	var all strings.Builder
-	for _, row := range s.rows() {
-		fmt.Fprintln(&all, row.resource, row.ID, row.Address)
-	}
-	return all.String()
 }

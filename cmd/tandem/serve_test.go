@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -67,7 +68,7 @@ func TestLook(t *testing.T) {
 	if err := m.Layout(sys); err != nil {
 		t.Fatal(err)
 	}
-	v := &viewer{runDir: filepath.Join(dir, "run"), from: source{sysfsRoot: sys}, palette: picture.Palette{}}
+	v := &viewer{runDir: filepath.Join(dir, "run"), from: machine.Source{SysfsRoot: sys}, palette: picture.Palette{}}
 	if _, err := v.look(t.Context()); err == nil || !strings.Contains(err.Error(), "nobody answers") {
 		t.Errorf("without plugins: %v", err)
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
-	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // simulate is the command line of tandem simulate.
 type simulate struct {
-	source source
+	source machine.Source
 	preset string
 	vfs    int
 	policy string
@@ -59,7 +59,7 @@ func aboutPresets() string {
 func (s *simulate) register(flags *pflag.FlagSet) {
 	c := &s.config
 	flags.StringVar(&s.preset, "node", "A", "node to simulate: "+strings.Join(simulation.Presets(), ", "))
-	flags.StringVar(&s.source.machine, "machine", "", "recorded machine to simulate instead, a file that tandem record wrote")
+	flags.StringVar(&s.source.Recording, "machine", "", "recorded machine to simulate instead, a file that tandem record wrote")
 	flags.IntVar(&s.vfs, "vfs-per-pf", 8, "VFs on each PF that was not recorded with any")
 	flags.StringVar(&s.policy, "policy", string(hints.Restricted), "the kubelet's Topology Manager policy: restricted, best-effort or none")
 	flags.BoolVar(&c.ExcludeTopology, "exclude-topology", false, "announce VFs without NUMA nodes (excludeTopology)")
@@ -132,18 +132,18 @@ func (s *simulate) parse() (err error) {
 
 // node makes the node: a preset, or a recorded machine with its GPUs and the VFs of its RDMA NICs.
 func (s *simulate) node() (*simulation.Node, error) {
-	if s.source.live() {
+	if s.source.Live() {
 		return simulation.NewPreset(s.preset, s.vfs)
 	}
-	n, err := readNode(&s.source)
+	n, err := machine.Read(&s.source)
 	if err != nil {
 		return nil, err
 	}
-	m := simulation.Machine{Name: s.source.name(), Sys: n.sys, Links: n.links}
-	for _, d := range n.gpuDevices() {
-		m.GPUs = append(m.GPUs, placement.Device{ID: d.ID, Address: d.Address})
+	m := simulation.Machine{Name: s.source.Name(), Sys: n.Sys, Links: n.Links}
+	for _, d := range n.GPUDevices() {
+		m.GPUs = append(m.GPUs, d.Device)
 	}
-	for _, d := range n.rdmaNICs() {
+	for _, d := range n.RDMANICs() {
 		m.PFs = append(m.PFs, d.Address)
 	}
 	return m.Node(s.vfs)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -67,7 +68,7 @@ func TestTopoAgrees(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, machine := range machines.Names() {
-		var m matrix
+		var m topo.Matrix
 		if err := json.Unmarshal([]byte(succeed(t, "topo", "-o", "json", "--machine", recorded(machine))), &m); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +144,7 @@ func TestTopoWithoutKFD(t *testing.T) {
 	if code != exitOK || stdout == "" || stderr == "" {
 		t.Errorf("exit code %d, %d bytes of output, standard error %q", code, len(stdout), stderr)
 	}
-	var got matrix
+	var got topo.Matrix
 	_, text, _ := run("topo", "-o", "json", "--sysfs-root", dir)
 	if err := json.Unmarshal([]byte(text), &got); err != nil || len(got.GPUs) != 8 || len(got.Links) != 0 {
 		t.Errorf("%d GPUs, %d links, %v; want 8 and none", len(got.GPUs), len(got.Links), err)

@@ -114,3 +114,12 @@ func (p Palette) assign(owners []string) {
 		}
 	}
 }
+
+// Names are those of the RDMA devices and netdevs of a function.
+func Names(tree *topology.Tree, address topology.Address) string {
+	d, ok := tree.Device(address)
+	if !ok {
+		return ""
+	}
+	return strings.Join(slices.Concat(d.RDMA, d.Netdevs), " ")
+}

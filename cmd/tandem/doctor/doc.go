@@ -1,5 +1,5 @@
 // Package doctor looks at a node and says what stands between it and pods whose GPUs and VFs share a switch: what it saw, why it
-// matters and how it is put right. It changes nothing; [Patch] does, on the kubelet's configuration alone.
+// matters and how it is put right. It changes nothing but the kubelet's configuration, by [Fix], and that only where told.
 //
 // A [Node] is where to look, an [Examine] goes through the checks, each a function that appends findings. Facts about the machine come
 // from the tree, what the kubelet was told from its configuration, drop-ins and flags, what it does from the files and

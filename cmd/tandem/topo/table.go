@@ -1,4 +1,4 @@
-package main
+package topo
 
 import (
 	"bytes"
@@ -24,8 +24,8 @@ UNK    unknown
 const xgmiLegend = `XGMI1  direct XGMI link; XGMI2 and on: as many hops
 `
 
-// table prints the matrix: one line per GPU, one column per GPU and NIC, below them what the short names stand for.
-func (m *matrix) table() []byte {
+// Table prints the matrix: one line per GPU, one column per GPU and NIC, below them what the short names stand for.
+func (m *Matrix) Table() []byte {
 	var out bytes.Buffer
 	if len(m.GPUs) > 0 {
 		m.writeCells(&out)
@@ -42,7 +42,7 @@ func (m *matrix) table() []byte {
 	return out.Bytes()
 }
 
-func (m *matrix) writeCells(out *bytes.Buffer) {
+func (m *Matrix) writeCells(out *bytes.Buffer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	var head strings.Builder
 	for i := range m.GPUs {
@@ -66,7 +66,7 @@ func (m *matrix) writeCells(out *bytes.Buffer) {
 }
 
 // gpuCell is the XGMI link between two GPUs or, where there is none, their PCIe distance.
-func (m *matrix) gpuCell(i, k int) string {
+func (m *Matrix) gpuCell(i, k int) string {
 	if i == k {
 		return "X"
 	}
@@ -84,7 +84,7 @@ func (m *matrix) gpuCell(i, k int) string {
 	return topology.UNK.String()
 }
 
-func (m *matrix) writeNames(out *bytes.Buffer) {
+func (m *Matrix) writeNames(out *bytes.Buffer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i, g := range m.GPUs {
 		fmt.Fprintf(w, "GPU%d\t%s\tNUMA %s\t%s", i, g.Address, nodeText(g.NUMA), g.Model)

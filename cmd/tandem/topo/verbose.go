@@ -1,4 +1,4 @@
-package main
+package topo
 
 import (
 	"bytes"
@@ -10,29 +10,32 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// verbose is what else decides how fast a pair is: what its links do now, and whether its traffic takes the short way.
-type verbose struct {
-	GPUs  []gpuTruth  `json:"gpus"` // in the order of the matrix
-	NICs  []nicTruth  `json:"nics"`
-	Pairs []pairTruth `json:"pairs"` // those of the same switch
+// Verbose is what else decides how fast a pair is: what its links do now, and whether its traffic takes the short way.
+type Verbose struct {
+	GPUs  []GPUTruth  `json:"gpus"` // in the order of the matrix
+	NICs  []NICTruth  `json:"nics"`
+	Pairs []PairTruth `json:"pairs"` // those of the same switch
 }
 
-type gpuTruth struct {
+// GPUTruth is what the link of a GPU does, and its IOMMU group.
+type GPUTruth struct {
 	Address topology.Address `json:"address"`
-	PCIe    linkTruth        `json:"pcie"`
+	PCIe    LinkTruth        `json:"pcie"`
 	IOMMU   string           `json:"iommu_group"` // "" for none
 }
 
-type nicTruth struct {
-	gpuTruth
-	Ports []portTruth `json:"ports"`
+// NICTruth is the same of a NIC, and its ports.
+type NICTruth struct {
+	GPUTruth
+	Ports []PortTruth `json:"ports"`
 }
 
-// linkTruth is a PCIe link; zero is unknown. Of a VF it is that of the PF.
-type linkTruth struct {
+// LinkTruth is a PCIe link; zero is unknown. Of a VF it is that of the PF.
+type LinkTruth struct {
 	Speed    float64 `json:"gts"`
 	MaxSpeed float64 `json:"max_gts"`
 	Width    int     `json:"lanes"`
@@ -40,17 +43,17 @@ type linkTruth struct {
 	Degraded bool    `json:"degraded"`
 }
 
-// portTruth is a port of an RDMA device, in the words of the kernel (Documentation/ABI/stable/sysfs-class-infiniband).
-type portTruth struct {
+// PortTruth is a port of an RDMA device, in the words of the kernel (Documentation/ABI/stable/sysfs-class-infiniband).
+type PortTruth struct {
 	Device string `json:"device"`
 	Port   int    `json:"port"`
 	State  string `json:"state"` // "4: ACTIVE"
 	Rate   string `json:"rate"`  // "400 Gb/sec (4X NDR)"
 }
 
-// pairTruth tells what ACS does between a GPU and a NIC of one switch. With redirect on at any port on the way the traffic
+// PairTruth tells what ACS does between a GPU and a NIC of one switch. With redirect on at any port on the way the traffic
 // goes up to the host bridge and down again: the pair is as good as PHB.
-type pairTruth struct {
+type PairTruth struct {
 	GPU topology.Address   `json:"gpu"`
 	NIC topology.Address   `json:"nic"`
 	ACS topology.ACS       `json:"acs"`
@@ -60,21 +63,22 @@ type pairTruth struct {
 	word     topology.Level
 }
 
-func newVerbose(n *node, m *matrix) *verbose {
-	v := &verbose{GPUs: []gpuTruth{}, NICs: []nicTruth{}, Pairs: []pairTruth{}}
+// NewVerbose reads it for the devices of a matrix.
+func NewVerbose(n *machine.Node, m *Matrix) *Verbose {
+	v := &Verbose{GPUs: []GPUTruth{}, NICs: []NICTruth{}, Pairs: []PairTruth{}}
 	for _, gpu := range m.GPUs {
-		v.GPUs = append(v.GPUs, n.truth(gpu.Address))
+		v.GPUs = append(v.GPUs, truth(n, gpu.Address))
 	}
 	for _, nic := range m.NICs {
-		v.NICs = append(v.NICs, nicTruth{n.truth(nic.Address), n.ports(nic.Address)})
+		v.NICs = append(v.NICs, NICTruth{truth(n, nic.Address), ports(n, nic.Address)})
 	}
 	for i, d := range m.Distances {
 		if !d.Distance.SameSwitch() {
 			continue
 		}
-		p := pairTruth{GPU: d.GPU, NIC: d.NIC, At: []topology.Address{}, gpu: i / len(m.NICs), nic: i % len(m.NICs), word: d.Distance, ACS: topology.ACSOff}
-		for _, port := range n.tree.PathBelow(d.GPU, d.NIC) {
-			bridge, ok := n.tree.Device(port)
+		p := PairTruth{GPU: d.GPU, NIC: d.NIC, At: []topology.Address{}, gpu: i / len(m.NICs), nic: i % len(m.NICs), word: d.Distance, ACS: topology.ACSOff}
+		for _, port := range n.Tree.PathBelow(d.GPU, d.NIC) {
+			bridge, ok := n.Tree.Device(port)
 			switch {
 			case ok && bridge.ACS == topology.ACSRedirect:
 				p.ACS, p.At = topology.ACSRedirect, append(p.At, port)
@@ -87,42 +91,42 @@ func newVerbose(n *node, m *matrix) *verbose {
 	return v
 }
 
-func (n *node) truth(a topology.Address) gpuTruth {
-	t := gpuTruth{Address: a}
-	if d, ok := n.tree.Device(a); ok {
-		t.PCIe = linkTruth{d.PCIe.Speed, d.PCIe.MaxSpeed, d.PCIe.Width, d.PCIe.MaxWidth, d.PCIe.Degraded()}
+func truth(n *machine.Node, a topology.Address) GPUTruth {
+	t := GPUTruth{Address: a}
+	if d, ok := n.Tree.Device(a); ok {
+		t.PCIe = LinkTruth{d.PCIe.Speed, d.PCIe.MaxSpeed, d.PCIe.Width, d.PCIe.MaxWidth, d.PCIe.Degraded()}
 	}
-	if target, err := fs.ReadLink(n.sys, path.Join("bus/pci/devices", a.String(), "iommu_group")); err == nil {
+	if target, err := fs.ReadLink(n.Sys, path.Join("bus/pci/devices", a.String(), "iommu_group")); err == nil {
 		t.IOMMU = path.Base(target)
 	}
 	return t
 }
 
-func (n *node) ports(a topology.Address) []portTruth {
-	ports := []portTruth{}
-	d, ok := n.tree.Device(a)
+func ports(n *machine.Node, a topology.Address) []PortTruth {
+	ports := []PortTruth{}
+	d, ok := n.Tree.Device(a)
 	if !ok {
 		return ports
 	}
 	for _, rdma := range d.RDMA {
 		dir := path.Join("bus/pci/devices", a.String(), "infiniband", rdma, "ports")
-		entries, _ := fs.ReadDir(n.sys, dir) // none where there is none
+		entries, _ := fs.ReadDir(n.Sys, dir) // none where there is none
 		for _, entry := range entries {
 			number, err := strconv.Atoi(entry.Name())
 			if err != nil {
 				continue
 			}
 			text := func(file string) string {
-				content, _ := fs.ReadFile(n.sys, path.Join(dir, entry.Name(), file)) // "" where it cannot be read
+				content, _ := fs.ReadFile(n.Sys, path.Join(dir, entry.Name(), file)) // "" where it cannot be read
 				return strings.TrimSpace(string(content))
 			}
-			ports = append(ports, portTruth{Device: rdma, Port: number, State: text("state"), Rate: text("rate")})
+			ports = append(ports, PortTruth{Device: rdma, Port: number, State: text("state"), Rate: text("rate")})
 		}
 	}
 	return ports
 }
 
-func (m *matrix) writeVerbose(out *bytes.Buffer) {
+func (m *Matrix) writeVerbose(out *bytes.Buffer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w)
 	for i, g := range m.Verbose.GPUs {
@@ -145,7 +149,7 @@ func (m *matrix) writeVerbose(out *bytes.Buffer) {
 }
 
 // text says it in words.
-func (p pairTruth) text() string {
+func (p PairTruth) text() string {
 	switch p.ACS {
 	case topology.ACSRedirect:
 		var ports []string
@@ -161,7 +165,7 @@ func (p pairTruth) text() string {
 }
 
 // String is as lspci prints links, with what the link could do where that is more.
-func (l linkTruth) String() string {
+func (l LinkTruth) String() string {
 	if l.Speed == 0 || l.Width == 0 {
 		return "PCIe unknown"
 	}

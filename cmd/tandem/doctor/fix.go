@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"errors"
@@ -7,53 +7,22 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
-// backup is what a file is called that was there before.
-const backup = ".before-tandem"
+// Backup is what a file is called that was there before.
+const Backup = ".before-tandem"
 
 // ownMode is the mode of the file of our own; it holds no secret.
 const ownMode = 0o644
 
-// fixer patches the kubelet's configuration.
-type fixer struct{ fix, apply, rollback bool }
-
-func (f *fixer) register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.fix, "fix-kubelet", false, "show how the kubelet's configuration has to change")
-	flags.BoolVar(&f.apply, "apply", false, "with --fix-kubelet: change it, after a copy to FILE"+backup+"; where the kubelet has a folder of drop-ins, by "+doctor.DropIn+" there")
-	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "put that copy back, and remove that drop-in")
-}
-
-// run does what the flags say; false where they say nothing.
-func (f *fixer) run(cmd *cobra.Command, x *examiner) (done bool, err error) {
-	switch {
-	case f.fix && f.rollback:
-		return true, usage("--fix-kubelet and --rollback-kubelet exclude each other")
-	case f.apply && !f.fix:
-		return true, usage("--apply belongs to --fix-kubelet")
-	case f.rollback:
-		return true, rollBack(cmd.OutOrStdout(), x)
-	case f.fix:
-		return true, f.patch(cmd.OutOrStdout(), x)
-	default:
-		return false, nil
-	}
-}
-
-func (f *fixer) patch(out io.Writer, x *examiner) error {
-	if _, err := x.readMachine(); err != nil {
-		return err
-	}
-	settings, err := doctor.Settings(x.node)
+// Fix shows how the kubelet's configuration has to change and, if it is to be applied, changes it, after a copy to a file
+// with [Backup] behind its name.
+func Fix(out io.Writer, n Node, apply bool) error {
+	settings, err := Settings(n)
 	if err != nil {
 		return fmt.Errorf("decide what the kubelet's configuration lacks: %w", err)
 	}
-	file, own := x.node.Target()
+	file, own := n.Target()
 	if len(settings) == 0 {
 		fmt.Fprintf(out, "%s needs no change.\n", file)
 		return nil
@@ -62,29 +31,29 @@ func (f *fixer) patch(out io.Writer, x *examiner) error {
 	base := before
 	switch {
 	case own && errors.Is(err, fs.ErrNotExist):
-		base = []byte(doctor.NewDropIn)
+		base = []byte(NewDropIn)
 	case err != nil:
 		return fmt.Errorf("read the kubelet's configuration: %w", err)
 	}
-	after, err := doctor.Patch(base, settings)
+	after, err := Patch(base, settings)
 	if err != nil {
 		return fmt.Errorf("patch %s: %w", file, err)
 	}
-	fmt.Fprintf(out, "--- %s\n+++ %s, patched\n%s", file, file, doctor.Diff(before, after))
-	if !f.apply {
+	fmt.Fprintf(out, "--- %s\n+++ %s, patched\n%s", file, file, Diff(before, after))
+	if !apply {
 		fmt.Fprintf(out, "\nNothing was changed. Drain the node, then: tandem doctor --fix-kubelet --apply && systemctl restart kubelet\n")
 		return nil
 	}
-	if err := change(out, x, before, after); err != nil {
+	if err := change(out, n, before, after); err != nil {
 		return err
 	}
-	return finish(out, x)
+	return RemoveStale(out, n)
 }
 
 // change writes the file that settings go into.
-func change(out io.Writer, x *examiner, before, after []byte) error {
-	file, own := x.node.Target()
-	config, dir := x.node.Files()
+func change(out io.Writer, n Node, before, after []byte) error {
+	file, own := n.Target()
+	config, dir := n.Files()
 	wayBack := "tandem doctor --rollback-kubelet --kubelet-config=" + config
 	if own {
 		if err := writeDurably(file, after, ownMode); err != nil {
@@ -99,20 +68,20 @@ func change(out io.Writer, x *examiner, before, after []byte) error {
 	if err := replace(file, after); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\nChanged. What was there before is in %s%s.\nThe way back: %s\n", file, backup, wayBack)
+	fmt.Fprintf(out, "\nChanged. What was there before is in %s%s.\nThe way back: %s\n", file, Backup, wayBack)
 	return nil
 }
 
 // keep copies a file, unless an earlier copy is there: that is of what its owner wrote.
 func keep(file string, content []byte) error {
-	if _, err := os.Lstat(file + backup); err == nil {
+	if _, err := os.Lstat(file + Backup); err == nil {
 		return nil
 	}
 	info, err := os.Stat(file)
 	if err != nil {
 		return fmt.Errorf("keep a copy: %w", err)
 	}
-	return writeDurably(file+backup, content, info.Mode().Perm())
+	return writeDurably(file+Backup, content, info.Mode().Perm())
 }
 
 // replace gives a file other content, with the mode that it had. A link is followed: what it points at is replaced.
@@ -147,9 +116,9 @@ func writeDurably(file string, content []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// finish removes the state that the kubelet would refuse to start with, and says what is left to do.
-func finish(out io.Writer, x *examiner) error {
-	for _, state := range doctor.StaleState(x.node) {
+// RemoveStale removes the state that the kubelet would refuse to start with, and says what is left to do.
+func RemoveStale(out io.Writer, n Node) error {
+	for _, state := range StaleState(n) {
 		if err := os.Remove(state); err != nil {
 			return fmt.Errorf("remove stale state: %w", err)
 		}
@@ -159,9 +128,9 @@ func finish(out io.Writer, x *examiner) error {
 	return nil
 }
 
-// rollBack removes the file of our own and puts the copy back, whichever there is.
-func rollBack(out io.Writer, x *examiner) error {
-	config, dir := x.node.Files()
+// RollBack removes the file of our own and puts the copy back, whichever there is.
+func RollBack(out io.Writer, n Node) error {
+	config, dir := n.Files()
 	removed, err := removeOwn(out, dir)
 	if err != nil {
 		return err
@@ -172,19 +141,16 @@ func rollBack(out io.Writer, x *examiner) error {
 	}
 	if !removed && !restored {
 		return fmt.Errorf("roll back: nothing was changed by tandem doctor: there is no %s%s%s; where the kubelet reads others: --kubelet-config, --kubelet-config-dir",
-			config, backup, orOwn(dir))
+			config, Backup, orOwn(dir))
 	}
-	if _, err := x.readMachine(); err != nil {
-		return err
-	}
-	return finish(out, x)
+	return nil
 }
 
 func orOwn(dir string) string {
 	if dir == "" {
 		return ""
 	}
-	return " and no " + filepath.Join(dir, doctor.DropIn)
+	return " and no " + filepath.Join(dir, DropIn)
 }
 
 // removeOwn removes the file of our own, where there is a folder of drop-ins and it is in it.
@@ -192,7 +158,7 @@ func removeOwn(out io.Writer, dir string) (removed bool, err error) {
 	if dir == "" {
 		return false, nil
 	}
-	file := filepath.Join(dir, doctor.DropIn)
+	file := filepath.Join(dir, DropIn)
 	if err := os.Remove(file); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	} else if err != nil {
@@ -204,7 +170,7 @@ func removeOwn(out io.Writer, dir string) (removed bool, err error) {
 
 // restore puts the copy of a file back, where there is one.
 func restore(out io.Writer, file string) (restored bool, err error) {
-	before, err := os.ReadFile(file + backup)
+	before, err := os.ReadFile(file + Backup)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -214,7 +180,7 @@ func restore(out io.Writer, file string) (restored bool, err error) {
 	if err := replace(file, before); err != nil {
 		return false, err
 	}
-	if err := os.Remove(file + backup); err != nil {
+	if err := os.Remove(file + Backup); err != nil {
 		return false, fmt.Errorf("roll back: %w", err)
 	}
 	fmt.Fprintf(out, "%s is what it was.\n", file)

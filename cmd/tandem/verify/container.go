@@ -1,4 +1,4 @@
-package main
+package verify
 
 import (
 	"errors"
@@ -14,28 +14,30 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// container is where the devices of a container show.
-type container struct {
-	environment []string // "NAME=value"
-	sysfsRoot   string
-	devRoot     string
-	procRoot    string
+// Container is where the devices of a container show.
+type Container struct {
+	Environment []string // "NAME=value"
+	SysfsRoot   string
+	DevRoot     string
+	ProcRoot    string
 }
 
-type containerGPU struct {
+// GPU is a GPU of the container.
+type GPU struct {
 	ID      string           `json:"id"` // its address; of an AMD partition amdgpu_xcp_<n>
 	Address topology.Address `json:"address"`
 	UUID    string           `json:"uuid,omitempty"` // NVIDIA only
 }
 
-type containerVF struct {
+// VF is a VF of the container.
+type VF struct {
 	Address topology.Address `json:"address"`
 	RDMA    []string         `json:"rdma,omitempty"`
 	Netdevs []string         `json:"netdevs,omitempty"`
 }
 
 // find fills the lists of the container's devices.
-func (c *container) find(sys fs.FS, tree *topology.Tree, r *verification) error {
+func (c *Container) find(sys fs.FS, tree *topology.Tree, r *Verification) error {
 	c.vfs(sys, tree, r)
 	if err := c.amd(sys, r); err != nil {
 		return err
@@ -43,14 +45,36 @@ func (c *container) find(sys fs.FS, tree *topology.Tree, r *verification) error 
 	if err := c.nvidia(r); err != nil {
 		return err
 	}
-	slices.SortStableFunc(r.GPUs, func(a, b containerGPU) int { return a.Address.Compare(b.Address) })
+	slices.SortStableFunc(r.GPUs, func(a, b GPU) int { return a.Address.Compare(b.Address) })
 	return nil
+}
+
+// Functions are those of the container's GPUs and VFs. It is an error where they are not what they should be, and where
+// there are none.
+func (c *Container) Functions(sys fs.FS, tree *topology.Tree) (functions []topology.Address, err error) {
+	var found Verification
+	if err := c.find(sys, tree, &found); err != nil {
+		return nil, err
+	}
+	if len(found.Failures) > 0 {
+		return nil, fmt.Errorf("find the container's devices: %s", strings.Join(found.Failures, "; "))
+	}
+	for _, g := range found.GPUs {
+		functions = append(functions, g.Address)
+	}
+	for _, vf := range found.VFs {
+		functions = append(functions, vf.Address)
+	}
+	if len(functions) == 0 {
+		return nil, fmt.Errorf("find the container's devices: it has none; tandem verify says what is looked at")
+	}
+	return functions, nil
 }
 
 // vfs are what the variables PCIDEVICE_<resource> name, in their order (GetEnvs in pkg/resources/pool_stub.go of the SR-IOV
 // network device plugin). A second variable of each resource ends in _INFO and holds facts.
-func (c *container) vfs(sys fs.FS, tree *topology.Tree, r *verification) {
-	environment := slices.Sorted(slices.Values(c.environment))
+func (c *Container) vfs(sys fs.FS, tree *topology.Tree, r *Verification) {
+	environment := slices.Sorted(slices.Values(c.Environment))
 	for _, variable := range environment {
 		name, value, _ := strings.Cut(variable, "=")
 		if !strings.HasPrefix(name, "PCIDEVICE_") || strings.HasSuffix(name, "_INFO") {
@@ -62,7 +86,7 @@ func (c *container) vfs(sys fs.FS, tree *topology.Tree, r *verification) {
 	}
 }
 
-func (c *container) vf(sys fs.FS, tree *topology.Tree, r *verification, variable, id string) {
+func (c *Container) vf(sys fs.FS, tree *topology.Tree, r *Verification, variable, id string) {
 	address, err := topology.ParseAddress(id)
 	if err != nil {
 		r.fail("%s names %q, which is no PCI address", variable, id)
@@ -73,11 +97,11 @@ func (c *container) vf(sys fs.FS, tree *topology.Tree, r *verification, variable
 		r.fail("%s names %s, and this machine has no such PCI function", variable, address)
 		return
 	}
-	known := slices.ContainsFunc(r.VFs, func(vf containerVF) bool { return vf.Address == address })
+	known := slices.ContainsFunc(r.VFs, func(vf VF) bool { return vf.Address == address })
 	if known || !d.Class.IsNetwork() {
 		return // a second variable with the same list, or a device of another kind
 	}
-	r.VFs = append(r.VFs, containerVF{Address: address, RDMA: d.RDMA, Netdevs: d.Netdevs})
+	r.VFs = append(r.VFs, VF{Address: address, RDMA: d.RDMA, Netdevs: d.Netdevs})
 	nodes, _ := fs.ReadDir(sys, path.Join("bus/pci/devices", address.String(), "infiniband_verbs")) // absent without RDMA
 	for _, node := range nodes {
 		if !c.has("infiniband/" + node.Name()) {
@@ -86,13 +110,13 @@ func (c *container) vf(sys fs.FS, tree *topology.Tree, r *verification, variable
 	}
 }
 
-func (c *container) has(node string) bool {
-	_, err := os.Stat(filepath.Join(c.devRoot, node))
+func (c *Container) has(node string) bool {
+	_, err := os.Stat(filepath.Join(c.DevRoot, node))
 	return err == nil
 }
 
 // amd adds the GPUs and partitions whose device nodes are in the container.
-func (c *container) amd(sys fs.FS, r *verification) error {
+func (c *Container) amd(sys fs.FS, r *Verification) error {
 	if _, err := fs.Stat(sys, "module/amdgpu"); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -110,17 +134,17 @@ func (c *container) amd(sys fs.FS, r *verification) error {
 				return strings.HasPrefix(path.Base(node), "renderD") && c.has(strings.TrimPrefix(node, "/dev/"))
 			})
 			if rendered {
-				r.GPUs = append(r.GPUs, containerGPU{ID: d.ID, Address: d.Card})
+				r.GPUs = append(r.GPUs, GPU{ID: d.ID, Address: d.Card})
 			}
 		}
 	}
-	slices.SortFunc(r.GPUs, func(a, b containerGPU) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(r.GPUs, func(a, b GPU) int { return strings.Compare(a.ID, b.ID) })
 	return nil
 }
 
 // nvidia adds the GPUs that NVIDIA_VISIBLE_DEVICES names by UUID or, where it holds anything else ("all", "void", indexes, MIG
 // devices, a folder), those whose device nodes are in the container.
-func (c *container) nvidia(r *verification) error {
+func (c *Container) nvidia(r *Verification) error {
 	gpus, err := c.nvidiaGPUs()
 	if err != nil {
 		return err
@@ -128,25 +152,25 @@ func (c *container) nvidia(r *verification) error {
 	names := c.visible()
 	for _, g := range gpus {
 		if slices.Contains(names, g.UUID) || len(names) == 0 && c.has("nvidia"+g.minor) {
-			r.GPUs = append(r.GPUs, g.containerGPU)
+			r.GPUs = append(r.GPUs, g.GPU)
 		}
 	}
 	for _, uuid := range names {
 		if !slices.ContainsFunc(gpus, func(g nvidiaGPU) bool { return g.UUID == uuid }) {
-			r.fail("NVIDIA_VISIBLE_DEVICES names %s, and no GPU in %s/driver/nvidia/gpus has that UUID", uuid, c.procRoot)
+			r.fail("NVIDIA_VISIBLE_DEVICES names %s, and no GPU in %s/driver/nvidia/gpus has that UUID", uuid, c.ProcRoot)
 		}
 	}
-	nodes, err := filepath.Glob(filepath.Join(c.devRoot, "nvidia[0-9]*"))
+	nodes, err := filepath.Glob(filepath.Join(c.DevRoot, "nvidia[0-9]*"))
 	if err == nil && len(nodes) > 0 && len(gpus) == 0 {
-		r.fail("%s is there, and no file %s/driver/nvidia/gpus/*/information tells which PCI function it is", nodes[0], c.procRoot)
+		r.fail("%s is there, and no file %s/driver/nvidia/gpus/*/information tells which PCI function it is", nodes[0], c.ProcRoot)
 	}
 	return err
 }
 
 // visible lists the UUIDs of NVIDIA_VISIBLE_DEVICES; none unless it lists nothing else.
-func (c *container) visible() []string {
+func (c *Container) visible() []string {
 	var uuids []string
-	for _, variable := range c.environment {
+	for _, variable := range c.Environment {
 		list, ok := strings.CutPrefix(variable, "NVIDIA_VISIBLE_DEVICES=")
 		if !ok {
 			continue
@@ -160,14 +184,14 @@ func (c *container) visible() []string {
 }
 
 type nvidiaGPU struct {
-	containerGPU
+	GPU
 	minor string // of /dev/nvidia<minor>
 }
 
 // nvidiaGPUs reads what NVIDIA's driver tells: /proc/driver/nvidia/gpus/<address>/information holds lines such as
 // "GPU UUID:  GPU-…" and "Device Minor:  0". In a container that NVIDIA's runtime made it has the container's GPUs only.
-func (c *container) nvidiaGPUs() ([]nvidiaGPU, error) {
-	files, err := filepath.Glob(filepath.Join(c.procRoot, "driver/nvidia/gpus/*/information"))
+func (c *Container) nvidiaGPUs() ([]nvidiaGPU, error) {
+	files, err := filepath.Glob(filepath.Join(c.ProcRoot, "driver/nvidia/gpus/*/information"))
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +205,7 @@ func (c *container) nvidiaGPUs() ([]nvidiaGPU, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read GPU %s: %w", address, err)
 		}
-		g := nvidiaGPU{containerGPU: containerGPU{ID: address.String(), Address: address}}
+		g := nvidiaGPU{GPU: GPU{ID: address.String(), Address: address}}
 		for line := range strings.Lines(string(content)) {
 			key, value, _ := strings.Cut(line, ":")
 			switch strings.TrimSpace(key) {

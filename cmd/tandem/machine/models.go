@@ -1,4 +1,4 @@
-package main
+package machine
 
 import (
 	"fmt"
@@ -62,8 +62,8 @@ var models = map[[2]uint16]string{
 	{nvidiaVendor, 0x3182}: "B300 SXM6",
 }
 
-// model names a GPU; one that is not in the table by its IDs, "1002:74a1".
-func model(d *topology.Device) string {
+// Model names a GPU; one that is not in the table by its IDs, "1002:74a1".
+func Model(d *topology.Device) string {
 	if name, ok := models[[2]uint16{d.Vendor, d.Product}]; ok {
 		return name
 	}

@@ -1,4 +1,4 @@
-package main
+package verify
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 
 // comparePairs checks that what pairs.json tells, in which tandem-rdma names the container's pairs to it, is what the
 // container has. Without the file nothing is told.
-func (v *verifier) comparePairs(tree *topology.Tree, r *verification) {
-	told, err := coordination.ReadPairs(v.pairsFile)
+func (v *Check) comparePairs(tree *topology.Tree, r *Verification) {
+	told, err := coordination.ReadPairs(v.PairsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		r.PairsFile = "absent"
 		return
@@ -22,7 +22,7 @@ func (v *verifier) comparePairs(tree *topology.Tree, r *verification) {
 		r.fail("%v", err)
 	}
 	for _, pair := range told.Pairs {
-		r.compare(tree, v.pairsFile, pair)
+		r.compare(tree, v.PairsFile, pair)
 	}
 	r.PairsFile = "agrees"
 	if len(r.Failures) > failures {
@@ -30,15 +30,15 @@ func (v *verifier) comparePairs(tree *topology.Tree, r *verification) {
 	}
 }
 
-func (r *verification) compare(tree *topology.Tree, file string, told coordination.Pair) {
-	if !slices.ContainsFunc(r.VFs, func(vf containerVF) bool { return vf.Address == told.VF.Address }) {
+func (r *Verification) compare(tree *topology.Tree, file string, told coordination.Pair) {
+	if !slices.ContainsFunc(r.VFs, func(vf VF) bool { return vf.Address == told.VF.Address }) {
 		r.fail("%s names the VF %s, and the container does not have it", file, told.VF.Address)
 		return
 	}
 	if told.GPU == nil {
 		return
 	}
-	if !slices.ContainsFunc(r.GPUs, func(g containerGPU) bool { return g.Address == told.GPU.Address }) {
+	if !slices.ContainsFunc(r.GPUs, func(g GPU) bool { return g.Address == told.GPU.Address }) {
 		r.fail("%s names the GPU %s, and the container does not have it", file, told.GPU.ID)
 		return
 	}

@@ -1,0 +1,31 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
+)
+
+// timeout is how long to wait for the plugins: they answer in milliseconds.
+const timeout = 5 * time.Second
+
+// AskStatus asks the plugins whose run folder this is for all that they know. It waits 5 seconds at most.
+func AskStatus(ctx context.Context, runDir string) (*api.StatusResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return coordination.Status(ctx, runDir)
+}
+
+// AskDecisions asks them what they decided for a pod and why; an empty namespace or container means any. It waits
+// 5 seconds at most.
+func AskDecisions(ctx context.Context, runDir, namespace, pod, container string) ([]Decision, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	answer, err := coordination.Explain(ctx, runDir, namespace, pod, container)
+	if err != nil {
+		return nil, err
+	}
+	return newDecisions(answer), nil
+}

@@ -1,0 +1,31 @@
+package doctor
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// Report is for people.
+func Report(findings []Finding) []byte {
+	var out bytes.Buffer
+	counts := map[Severity]int{}
+	for _, f := range findings {
+		counts[f.Severity]++
+		fmt.Fprintf(&out, "%s %s: %s\n", strings.ToUpper(string(f.Severity)), f.ID, f.Summary)
+		for _, seen := range f.Evidence {
+			fmt.Fprintf(&out, "  seen  %s\n", seen)
+		}
+		fmt.Fprintf(&out, "  why   %s\n", f.Why)
+		for _, fix := range f.Fix {
+			fmt.Fprintf(&out, "  fix   %s\n", fix)
+		}
+		out.WriteByte('\n')
+	}
+	if len(findings) == 0 {
+		out.WriteString("Nothing stands between this node and GPUs and VFs on the same switch.\n")
+		return out.Bytes()
+	}
+	fmt.Fprintf(&out, "%d found: errors %d, warnings %d, unknown %d\n", len(findings), counts[Error], counts[Warning], counts[Unknown])
+	return out.Bytes()
+}

@@ -1,0 +1,77 @@
+package machine
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/nccl"
+	"github.com/tandem-k8s/tandem/topology/recording"
+)
+
+// Source is where a command reads the machine: a sysfs root, or a recorded machine.
+type Source struct {
+	Recording    string // a file; "" for none
+	SysfsRoot    string
+	TopologyFile string // NCCL's; "" for none
+}
+
+// Live reports whether this node itself is read.
+func (s *Source) Live() bool { return s.Recording == "" }
+
+// IsHere reports whether it is the machine that this process runs on.
+func (s *Source) IsHere() bool { return s.Live() && filepath.Clean(s.SysfsRoot) == "/sys" }
+
+// Name is for errors.
+func (s *Source) Name() string {
+	if s.Live() {
+		return s.SysfsRoot
+	}
+	return s.Recording
+}
+
+// Title is for people: the name of this node, or of the recorded machine.
+func (s *Source) Title() string {
+	if !s.Live() {
+		return strings.TrimSuffix(filepath.Base(s.Recording), ".txt")
+	}
+	if name := os.Getenv("NODE_NAME"); name != "" {
+		return name // of a pod the host name is another
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "this node"
+	}
+	return name
+}
+
+func (s *Source) open() (fs.FS, error) {
+	if s.Live() {
+		return os.DirFS(s.SysfsRoot), nil
+	}
+	file, err := os.Open(s.Recording)
+	if err != nil {
+		return nil, fmt.Errorf("read machine: %w", err)
+	}
+	defer file.Close()
+	machine, err := recording.Parse(file)
+	if err != nil {
+		return nil, fmt.Errorf("read machine %s: %w", s.Recording, err)
+	}
+	return machine.FS(), nil
+}
+
+// Placed is a tree with its functions where a topology file has them.
+func Placed(tree *topology.Tree, file string) (*topology.Tree, error) {
+	if file == "" {
+		return tree, nil
+	}
+	f, err := nccl.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	return f.Apply(tree)
+}

@@ -1,0 +1,158 @@
+// Package plan tells which GPUs and VFs the plugins would prefer for a container.
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// Question is what a container asks for, and what is taken already.
+type Question struct {
+	GPUs, VFs uint
+	Used      []string // device IDs; addresses in any way that lspci writes them
+	Config    string   // config.json of the SR-IOV network device plugin; "" for all NICs with RDMA
+}
+
+// refused is the note on a request that policy restricted does not admit.
+const refused = "under policy restricted the kubelet refuses this: no set of NUMA nodes is as small as it can be for GPUs and VFs alike; " +
+	"VFs without NUMA nodes (excludeTopology) are admitted"
+
+// Answer plans as the coordinator does when the kubelet asks it.
+func (q *Question) Answer(from *machine.Source) (*Plan, []string, error) {
+	n, err := machine.Read(from)
+	if err != nil {
+		return nil, nil, err
+	}
+	gpus := devicesOf(n.GPUDevices())
+	selected, notes, err := n.VFDevices(q.Config, from)
+	if err != nil {
+		return nil, nil, err
+	}
+	vfs := devicesOf(selected)
+	if err := q.mark(gpus, vfs); err != nil {
+		return nil, nil, err
+	}
+	if uint(gpus.free()) < q.GPUs || uint(vfs.free()) < q.VFs {
+		return nil, nil, fmt.Errorf("choose %d GPUs and %d VFs: %d GPUs and %d VFs are free", q.GPUs, q.VFs, gpus.free(), vfs.free())
+	}
+	mask, admitted := hints.Restricted.Nodes(gpus.demand(q.GPUs), vfs.demand(q.VFs))
+	nodes := mask.Numbers()
+	r := placement.Request{Links: n.Links}
+	r.GPUs, r.Spare.GPUs, r.Taken.GPUs = gpus.half(q.GPUs, nodes)
+	r.VFs, r.Spare.VFs, r.Taken.VFs = vfs.half(q.VFs, nodes)
+	choice, err := placement.Choose(n.Tree, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := planOf(choice, nodes)
+	if !admitted {
+		p.Note = refused
+	}
+	return p, slices.Concat(n.Notes, notes), nil
+}
+
+func planOf(c placement.Choice, nodes []int) *Plan {
+	p := &Plan{GPUs: []string{}, VFs: []string{}, Pairs: []machine.Pair{}, Nodes: []int{}, Reason: c.Reason}
+	p.Nodes = append(p.Nodes, nodes...)
+	for _, d := range c.GPUs {
+		p.GPUs = append(p.GPUs, d.ID)
+	}
+	for _, d := range c.VFs {
+		p.VFs = append(p.VFs, d.ID)
+	}
+	for _, pair := range c.Pairs {
+		p.Pairs = append(p.Pairs, machine.NewPair(pair))
+	}
+	return p
+}
+
+// device is a GPU or VF, and whether it is taken.
+type device struct {
+	machine.Device
+	used bool
+}
+
+// devices are all GPUs, or all VFs.
+type devices []device
+
+func devicesOf(list []machine.Device) devices {
+	all := make(devices, len(list))
+	for i, d := range list {
+		all[i].Device = d
+	}
+	return all
+}
+
+func (list devices) free() int {
+	free := 0
+	for _, d := range list {
+		if !d.used {
+			free++
+		}
+	}
+	return free
+}
+
+// demand is what the Topology Manager sees of the list.
+func (list devices) demand(count uint) hints.Demand {
+	demand := hints.Demand{Count: int(count)}
+	for _, d := range list {
+		demand.All.Add(d.NUMA)
+		if !d.used {
+			demand.Free.Add(d.NUMA)
+		}
+	}
+	return demand
+}
+
+// half is the list's side of the request: what the kubelet would offer on these NUMA nodes, and apart from it what is free
+// elsewhere and what is used. Devices without a NUMA node are offered whatever the nodes; with no nodes all are.
+func (list devices) half(count uint, nodes []int) (halves []placement.Half, spare, used []placement.Device) {
+	half := placement.Half{Count: int(count)}
+	for _, d := range list {
+		number, known := d.NUMA.Number()
+		switch {
+		case d.used:
+			used = append(used, d.Device.Device)
+		case known && len(nodes) > 0 && !slices.Contains(nodes, number):
+			spare = append(spare, d.Device.Device)
+		default:
+			half.Free = append(half.Free, d.Device.Device)
+		}
+	}
+	return []placement.Half{half}, spare, used
+}
+
+// mark marks the used devices. Addresses may be written in any way that the kernel's address can be.
+func (q *Question) mark(gpus, vfs devices) error {
+	byID := map[string]*device{}
+	for _, list := range []devices{gpus, vfs} {
+		for i := range list {
+			byID[list[i].ID] = &list[i]
+		}
+	}
+	for _, id := range q.Used {
+		d, ok := byID[canonical(strings.TrimSpace(id))]
+		if !ok {
+			return fmt.Errorf("mark %q as used: it is none of the GPUs and VFs to choose from", id)
+		}
+		d.used = true
+	}
+	return nil
+}
+
+// canonical writes an address as the kernel does; lspci leaves the domain out where there is only one. What is no address stays.
+func canonical(id string) string {
+	for _, domain := range []string{"", "0000:"} {
+		if a, err := topology.ParseAddress(domain + id); err == nil {
+			return a.String()
+		}
+	}
+	return id
+}

@@ -1,0 +1,115 @@
+// Package topo measures how near the GPUs and NICs of a machine are to each other, and shows it as a matrix and as a
+// picture.
+package topo
+
+import (
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Matrix is the answer, as JSON has it.
+type Matrix struct {
+	GPUs         []GPU         `json:"gpus"`
+	NICs         []NIC         `json:"nics"`
+	Distances    []Distance    `json:"distances"`
+	GPUDistances []GPUDistance `json:"gpu_distances"`
+	Links        []Link        `json:"links"`
+	Verbose      *Verbose      `json:"verbose,omitempty"`
+}
+
+// GPU is a GPU of the matrix.
+type GPU struct {
+	ID         string           `json:"id"` // the address; for AMD that is the kubelet's device ID too
+	Address    topology.Address `json:"address"`
+	NUMA       *int             `json:"numa"`
+	Model      string           `json:"model"`
+	VRAM       *uint64          `json:"vram"`                 // bytes
+	Partitions []string         `json:"partitions,omitempty"` // device IDs, where there are several
+}
+
+// NIC is a NIC of the matrix: a network function that is no VF.
+type NIC struct {
+	Address topology.Address   `json:"address"`
+	NUMA    *int               `json:"numa"`
+	Netdev  string             `json:"netdev"`
+	RDMA    string             `json:"rdma"`
+	VFs     []topology.Address `json:"vfs"`
+}
+
+// Distance is how far a GPU and a NIC are from each other.
+type Distance struct {
+	GPU      topology.Address `json:"gpu"`
+	NIC      topology.Address `json:"nic"`
+	Distance topology.Level   `json:"distance"`
+	Bridges  int              `json:"bridges"`
+}
+
+// GPUDistance is how far two GPUs are from each other by PCIe.
+type GPUDistance struct {
+	A        topology.Address `json:"a"`
+	B        topology.Address `json:"b"`
+	Distance topology.Level   `json:"distance"`
+	Bridges  int              `json:"bridges"`
+}
+
+// Link is a direct link between two GPUs.
+type Link struct {
+	A     topology.Address  `json:"a"`
+	B     topology.Address  `json:"b"`
+	Type  topology.LinkType `json:"type"`
+	Hops  int               `json:"hops"`
+	Count int               `json:"count"`
+}
+
+// NewMatrix measures every pair. Without all the NICs are those with RDMA, unless there is none.
+func NewMatrix(n *machine.Node, all bool) *Matrix {
+	m := &Matrix{
+		GPUs: []GPU{}, NICs: []NIC{}, Distances: []Distance{}, GPUDistances: []GPUDistance{}, Links: []Link{},
+	}
+	nics := n.RDMANICs()
+	if all || len(nics) == 0 {
+		nics = n.NICs
+	}
+	for _, nic := range nics {
+		m.NICs = append(m.NICs, newNIC(nic))
+	}
+	for i, a := range n.GPUs {
+		m.GPUs = append(m.GPUs, newGPU(n, a))
+		for _, nic := range nics {
+			d := n.Tree.Distance(a.Address, nic.Address)
+			m.Distances = append(m.Distances, Distance{a.Address, nic.Address, d.Level, d.Bridges})
+		}
+		for _, b := range n.GPUs[i+1:] {
+			d := n.Tree.Distance(a.Address, b.Address)
+			m.GPUDistances = append(m.GPUDistances, GPUDistance{a.Address, b.Address, d.Level, d.Bridges})
+		}
+	}
+	for _, l := range n.Links {
+		m.Links = append(m.Links, Link(l))
+	}
+	return m
+}
+
+func newGPU(n *machine.Node, d *topology.Device) GPU {
+	e := GPU{ID: d.Address.String(), Address: d.Address, NUMA: machine.Number(d.NUMA), Model: machine.Model(d), VRAM: n.VRAM(d.Address)}
+	if parts := n.Parts[d.Address]; len(parts) > 1 {
+		for _, part := range parts {
+			e.Partitions = append(e.Partitions, part.ID)
+		}
+	}
+	return e
+}
+
+func newNIC(d *topology.Device) NIC {
+	e := NIC{Address: d.Address, NUMA: machine.Number(d.NUMA), VFs: d.VFs}
+	if e.VFs == nil {
+		e.VFs = []topology.Address{}
+	}
+	if len(d.Netdevs) > 0 {
+		e.Netdev = d.Netdevs[0]
+	}
+	if len(d.RDMA) > 0 {
+		e.RDMA = d.RDMA[0]
+	}
+	return e
+}

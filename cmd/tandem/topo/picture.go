@@ -1,0 +1,37 @@
+package topo
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Picture is the node with the cards of the matrix, under the names that the matrix gives them.
+func (m *Matrix) Picture(title string, tree *topology.Tree) *picture.Node {
+	drawn := &picture.Node{Title: title, Tree: tree}
+	for i, g := range m.GPUs {
+		card := picture.Card{Kind: picture.GPU, Name: fmt.Sprintf("GPU%d", i), Detail: g.Model, Address: g.Address}
+		for _, id := range g.devices() {
+			card.Devices = append(card.Devices, picture.Device{ID: id, Address: g.Address})
+		}
+		drawn.Cards = append(drawn.Cards, card)
+	}
+	for i, nic := range m.NICs {
+		card := picture.Card{Kind: picture.NIC, Name: fmt.Sprintf("NIC%d", i), Detail: cmp.Or(nic.RDMA, nic.Netdev), Address: nic.Address}
+		for _, vf := range nic.VFs {
+			card.Devices = append(card.Devices, picture.Device{ID: vf.String(), Address: vf, Detail: picture.Names(tree, vf)})
+		}
+		drawn.Cards = append(drawn.Cards, card)
+	}
+	return drawn
+}
+
+// devices are the IDs of what can be given to containers: the partitions, or the GPU itself.
+func (g *GPU) devices() []string {
+	if len(g.Partitions) == 0 {
+		return []string{g.ID}
+	}
+	return g.Partitions
+}

@@ -1,0 +1,150 @@
+// Package verify checks, inside a container, that its GPUs and VFs are on the same switches.
+package verify
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// Verification is what a container has, and whether it is what it should be, as JSON has it.
+type Verification struct {
+	GPUs      []GPU          `json:"gpus"`
+	VFs       []VF           `json:"vfs"`
+	Pairs     []machine.Pair `json:"pairs"`
+	InOrder   bool           `json:"in_order"`   // as many VFs as GPUs, and the i-th VF pairs with the i-th GPU
+	PairsFile string         `json:"pairs_file"` // "agrees", "differs" or "absent"
+	Failures  []string       `json:"failures"`
+}
+
+// Check is what a container has to fulfil, and where it shows.
+type Check struct {
+	Container
+	GPUs, VFs int            // -1 for any number
+	PairsFile string         // in which the plugins tell the container its pairs; it may be absent
+	Within    topology.Level // farthest distance of a pair that is accepted
+	InOrder   bool           // the i-th VF has to pair with the i-th GPU
+	Topology  string         // a topology file; "" for none
+}
+
+// Run looks at the container and says what it has and what is wrong. It is an error only where the container cannot
+// be read.
+func (v *Check) Run() (*Verification, error) {
+	sys := os.DirFS(v.SysfsRoot)
+	tree, err := topology.Read(sys)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", v.SysfsRoot, err)
+	}
+	if tree, err = machine.Placed(tree, v.Topology); err != nil {
+		return nil, err
+	}
+	r := &Verification{GPUs: []GPU{}, VFs: []VF{}, Pairs: []machine.Pair{}, Failures: []string{}}
+	if err := v.find(sys, tree, r); err != nil {
+		return nil, err
+	}
+	r.count("GPU", len(r.GPUs), v.GPUs, "no device node of one is in "+v.DevRoot)
+	r.count("VF", len(r.VFs), v.VFs, "no environment variable PCIDEVICE_* names one; a shell may drop names with a hyphen: run tandem verify without one")
+	if err := r.pair(tree, v.Within); err != nil {
+		return nil, err
+	}
+	r.InOrder = r.ordered(tree, v.Within)
+	if v.InOrder && !r.InOrder {
+		r.fail("the i-th VF does not pair with the i-th GPU: compare the two lists")
+	}
+	v.comparePairs(tree, r)
+	return r, nil
+}
+
+func (r *Verification) fail(format string, args ...any) {
+	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
+}
+
+func (r *Verification) count(what string, got, want int, why string) {
+	switch {
+	case got == 0 && want != 0:
+		r.fail("the container has no %s: %s", what, why)
+	case want >= 0 && got != want:
+		r.fail("the container has %d %ss instead of %d", got, what, want)
+	}
+}
+
+// pair finds the best pairs that can be made of what the container has: all of them have to be near.
+func (r *Verification) pair(tree *topology.Tree, within topology.Level) error {
+	var gpus, vfs placement.Half
+	for _, g := range r.GPUs {
+		gpus.Held = append(gpus.Held, placement.Device{ID: g.ID, Address: g.Address})
+	}
+	for _, vf := range r.VFs {
+		vfs.Held = append(vfs.Held, placement.Device{ID: vf.Address.String(), Address: vf.Address})
+	}
+	choice, err := placement.Choose(tree, placement.Request{GPUs: []placement.Half{gpus}, VFs: []placement.Half{vfs}})
+	if err != nil {
+		return fmt.Errorf("pair the container's devices: %w", err)
+	}
+	for _, p := range choice.Pairs {
+		r.Pairs = append(r.Pairs, machine.NewPair(p))
+		if p.Distance.Level > within {
+			r.fail("GPU %s and VF %s are %s apart, farther than %s", p.GPU.ID, p.VF.ID, p.Distance.Level, within)
+		}
+	}
+	return nil
+}
+
+// ordered reports whether walking both lists side by side meets the pairs.
+func (r *Verification) ordered(tree *topology.Tree, within topology.Level) bool {
+	if len(r.GPUs) == 0 || len(r.GPUs) != len(r.VFs) {
+		return false
+	}
+	for i, g := range r.GPUs {
+		if tree.Distance(g.Address, r.VFs[i].Address).Level > within {
+			return false
+		}
+	}
+	return true
+}
+
+// Table is for people.
+func (r *Verification) Table() []byte {
+	var out bytes.Buffer
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	if len(r.Pairs) > 0 {
+		fmt.Fprintln(w, "GPU\tVF\tDISTANCE\tRDMA\tNETDEV")
+	}
+	for _, p := range r.Pairs {
+		vf := r.vf(p.VF)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.GPU, p.VF, p.Distance, cmp.Or(strings.Join(vf.RDMA, ","), "-"), cmp.Or(strings.Join(vf.Netdevs, ","), "-"))
+	}
+	if len(r.Pairs) > 0 {
+		fmt.Fprintln(w)
+	}
+	_ = w.Flush() // to memory
+	verdict, order := "verified", "in the order of the lists"
+	if len(r.Failures) > 0 {
+		verdict = "not verified"
+	}
+	if !r.InOrder {
+		order = "not " + order
+	}
+	file := "pairs.json " + r.PairsFile
+	if r.PairsFile == "absent" {
+		file = "no pairs.json" // which is no fault: the pool has to ask for it
+	}
+	fmt.Fprintf(&out, "%s: %d GPUs, %d VFs, pairs %s, %s\n", verdict, len(r.GPUs), len(r.VFs), order, file)
+	return out.Bytes()
+}
+
+func (r *Verification) vf(address string) VF {
+	for _, vf := range r.VFs {
+		if vf.Address.String() == address {
+			return vf
+		}
+	}
+	return VF{}
+}
