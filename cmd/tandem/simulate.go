@@ -11,6 +11,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
@@ -50,21 +51,21 @@ The node is one of three common servers or a recorded machine:
 
 func aboutPresets() string {
 	var b strings.Builder
-	for _, name := range simulation.Presets() {
-		fmt.Fprintf(&b, "  %s  %s\n", name, simulation.AboutPreset(name))
+	for _, name := range world.Presets() {
+		fmt.Fprintf(&b, "  %s  %s\n", name, world.AboutPreset(name))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
 
 func (s *simulate) register(flags *pflag.FlagSet) {
 	c := &s.config
-	flags.StringVar(&s.preset, "node", "A", "node to simulate: "+strings.Join(simulation.Presets(), ", "))
+	flags.StringVar(&s.preset, "node", "A", "node to simulate: "+strings.Join(world.Presets(), ", "))
 	flags.StringVar(&s.source.Recording, "machine", "", "recorded machine to simulate instead, a file that tandem record wrote")
 	flags.IntVar(&s.vfs, "vfs-per-pf", 8, "VFs on each PF that was not recorded with any")
 	flags.StringVar(&s.policy, "policy", string(hints.Restricted), "the kubelet's Topology Manager policy: restricted, best-effort or none")
 	flags.BoolVar(&c.ExcludeTopology, "exclude-topology", false, "announce VFs without NUMA nodes (excludeTopology)")
 	flags.Float64SliceVar(&c.Loads, "load", []float64{30, 60, 90}, "shares of the GPUs allocated with the stock pair, in percent")
-	flags.StringVar(&s.mix, "mix", simulation.DefaultMix, "what containers ask for, GPUs+VFs, with a weight where it is not 1, as in 1+1:3")
+	flags.StringVar(&s.mix, "mix", world.DefaultMix, "what containers ask for, GPUs+VFs, with a weight where it is not 1, as in 1+1:3")
 	flags.StringSliceVar(&s.ways, "ways", nil, "ways of choosing: "+strings.Join(wayNames(), ", ")+" (default all)")
 	flags.Float64Var(&c.GPUFirst, "gpu-first", 0.5, "probability that the kubelet asks for the GPUs before the VFs")
 	flags.IntVar(&c.Seeds, "seeds", 150, "streams of arrivals")
@@ -118,7 +119,7 @@ func (s *simulate) parse() (err error) {
 	if c.Policy, err = hints.ParsePolicy(s.policy); err != nil {
 		return err
 	}
-	if c.Mix, err = simulation.ParseMix(s.mix); err != nil {
+	if c.Mix, err = world.ParseMix(s.mix); err != nil {
 		return err
 	}
 	if c.Ways, err = simulation.FindWays(s.ways); err != nil {
@@ -131,15 +132,15 @@ func (s *simulate) parse() (err error) {
 }
 
 // node makes the node: a preset, or a recorded machine with its GPUs and the VFs of its RDMA NICs.
-func (s *simulate) node() (*simulation.Node, error) {
+func (s *simulate) node() (*world.Node, error) {
 	if s.source.Live() {
-		return simulation.NewPreset(s.preset, s.vfs)
+		return world.NewPreset(s.preset, s.vfs)
 	}
 	n, err := machine.Read(&s.source)
 	if err != nil {
 		return nil, err
 	}
-	m := simulation.Machine{Name: s.source.Name(), Sys: n.Sys, Links: n.Links}
+	m := world.Machine{Name: s.source.Name(), Sys: n.Sys, Links: n.Links}
 	for _, d := range n.GPUDevices() {
 		m.GPUs = append(m.GPUs, d.Device)
 	}

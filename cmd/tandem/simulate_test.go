@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/report"
 )
 
 // few makes a simulation that takes a moment.
@@ -41,7 +41,7 @@ func TestSimulate(t *testing.T) {
 
 func TestSimulateFiles(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "chart.svg")
-	var report simulation.Report
+	var report report.Report
 	if err := json.Unmarshal([]byte(succeed(t, "simulate", "--seeds=2", "--arrivals=60", "--warmup=20", "--load=60", "-o=json", "--svg", svg, "--seed=3")), &report); err != nil {
 		t.Fatal(err)
 	}

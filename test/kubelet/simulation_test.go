@@ -16,7 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
+	simulation "github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/test/kubelet/node"
 	"github.com/tandem-k8s/tandem/topology"
@@ -128,7 +128,7 @@ func quarters(nics []int) (*simulation.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return simulation.NewNode("quarters", tree, gpus, vfs, nil)
+	return simulation.New("quarters", tree, gpus, vfs, nil)
 }
 
 // duel is a real node and the simulator's, with the same containers on them.
@@ -211,7 +211,7 @@ func (d *duel) startSide(dir string, kind simulation.Kind, resource string) *sid
 	plugin := &fakePlugin{resource: resource, calls: d.allocated}
 	count, on := d.node.Count(kind), d.on[kind]
 	for i := range count {
-		device := &v1beta1.Device{ID: d.node.Device(kind, i).ID, Health: v1beta1.Healthy}
+		device := &v1beta1.Device{ID: d.node.Devices[kind][i].ID, Health: v1beta1.Healthy}
 		if kind == simulation.GPU || !d.rules.ExcludeTopology {
 			device.Topology = &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: int64(on[len(on)*i/count])}}}
 		}

@@ -3,26 +3,29 @@ package simulation
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/locality"
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // ahead chooses what makes the most pairs in the long run, by the values of an outlook: this container's pairs and those of the
 // containers to come. Where the outlook says nothing it chooses step by step.
 type ahead struct {
-	node    *Node
+	node    *world.Node
 	outlook *outlook
 	slots   [2][]int // by device: its place in a holding of its NUMA node
 	worth   map[holding]float64
-	step    Prefer
+	step    world.Prefer
 }
 
-func newAhead(n *Node, o *outlook) Prefer {
+func newAhead(n *world.Node, o *outlook) world.Prefer {
 	a := &ahead{node: n, outlook: o, worth: map[holding]float64{}, step: joint(n)}
-	for _, kind := range kinds {
+	for _, kind := range world.Kinds {
 		a.slots[kind] = make([]int, n.Count(kind))
 	}
-	for numa := range n.numa {
+	for numa := range n.NUMA {
 		a.number(newDomain(n, numa))
 	}
 	return a.prefer
@@ -32,9 +35,9 @@ func newAhead(n *Node, o *outlook) Prefer {
 func (a *ahead) number(d domain) {
 	for _, c := range d.switches {
 		next := [2]int{c.from, c.from + c.gpus}
-		for _, kind := range kinds {
-			for i, dev := range a.node.devices[kind] {
-				if dev.onSwitch == c.onSwitch {
+		for _, kind := range world.Kinds {
+			for i, dev := range a.node.Devices[kind] {
+				if dev.Switch == c.onSwitch {
 					a.slots[kind][i] = next[kind]
 					next[kind]++
 				}
@@ -43,50 +46,54 @@ func (a *ahead) number(d domain) {
 	}
 }
 
-func (a *ahead) prefer(s *State, q Question, rng *rand.Rand) []int {
+func (a *ahead) prefer(s *world.State, q world.Question, rng *rand.Rand) []int {
 	if q.Mask.Count() != 1 {
 		return a.step(s, q, rng)
 	}
 	before := a.holding(s, q.Mask)
 	var chosen []int
 	best := math.Inf(-1)
-	other := q.Kind.other()
-	eachSet(q.Available, q.Size, func(mine []int) {
+	other := q.Kind.Other()
+	locality.EachSet(q.Available, q.Size, func(mine []int) {
 		try := func(theirs []int) {
-			var c Container
+			var c world.Container
 			c.Devices[q.Kind], c.Devices[other] = mine, theirs
-			pairs, _, _ := a.node.pairs(c)
+			pairs, _, _ := a.node.Pairs(c)
 			if v := float64(pairs) + a.value(before, c); v > best+closeEnough {
-				best, chosen = v, clone(mine)
+				best, chosen = v, slices.Clone(mine)
 			}
 		}
-		if given := q.Given[other]; len(given) > 0 || q.Request.of(other) == 0 {
+		if given := q.Given[other]; len(given) > 0 || q.Request.Of(other) == 0 {
 			try(given)
 		} else {
-			eachSet(s.offered(other, q), q.Request.of(other), try)
+			locality.EachSet(s.Offered(other, q), q.Request.Of(other), try)
 		}
 	})
 	return chosen
 }
 
 // holding is how the devices of a NUMA node are held, those of the container that is asking left out.
-func (a *ahead) holding(s *State, mask hints.Mask) holding {
+func (a *ahead) holding(s *world.State, mask hints.Mask) holding {
 	var h holding
-	numbers := map[int]int{}
-	for _, kind := range kinds {
-		for i, d := range a.node.devices[kind] {
-			if d.numa < 0 || mask>>d.numa&1 == 0 || !s.taken[kind][i] || s.by[kind][i] == s.last {
+	numbers := map[int]byte{}
+	for _, kind := range world.Kinds {
+		for i, d := range a.node.Devices[kind] {
+			if d.NUMA < 0 || mask>>d.NUMA&1 == 0 || !s.Taken(kind, i) || s.Owner(kind, i) == s.Last() {
 				continue
 			}
-			h[a.slots[kind][i]] = byte(1 + number(numbers, s.by[kind][i]))
+			by := s.Owner(kind, i)
+			if numbers[by] == 0 {
+				numbers[by] = byte(len(numbers) + 1)
+			}
+			h[a.slots[kind][i]] = numbers[by]
 		}
 	}
 	return h
 }
 
 // value is what is left when a container has been given its devices.
-func (a *ahead) value(h holding, c Container) float64 {
-	for _, kind := range kinds {
+func (a *ahead) value(h holding, c world.Container) float64 {
+	for _, kind := range world.Kinds {
 		for _, i := range c.Devices[kind] {
 			h[a.slots[kind][i]] = math.MaxUint8
 		}

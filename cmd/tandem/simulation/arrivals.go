@@ -2,14 +2,16 @@ package simulation
 
 import (
 	"math/rand/v2"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 
 // arrival is a container that comes to the node.
 type arrival struct {
-	gap   float64 // since the arrival before, in mean holding times if one came per holding time
-	holds float64 // how long it stays, in mean holding times
-	what  int     // index into the mix
-	first Kind    // the half that the kubelet asks first
+	gap   float64    // since the arrival before, in mean holding times if one came per holding time
+	holds float64    // how long it stays, in mean holding times
+	what  int        // index into the mix
+	first world.Kind // the half that the kubelet asks first
 }
 
 // stream is the arrivals of one seed. All ways of choosing see the same stream.
@@ -25,10 +27,10 @@ func newStream(c *Config, number int) stream {
 	for i := range s.arrivals {
 		a := &s.arrivals[i]
 		a.gap, a.holds = rng.ExpFloat64(), rng.ExpFloat64()
-		a.what = c.Mix.at(rng.Float64())
-		a.first = VF
+		a.what = c.Mix.At(rng.Float64())
+		a.first = world.VF
 		if rng.Float64() < c.GPUFirst {
-			a.first = GPU
+			a.first = world.GPU
 		}
 	}
 	return s
@@ -40,7 +42,7 @@ type departures []departure
 type departure struct {
 	at        float64
 	number    int // of the arrival
-	container Container
+	container world.Container
 }
 
 func (h *departures) push(d departure) {

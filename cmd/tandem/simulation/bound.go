@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
@@ -13,7 +14,7 @@ import (
 // are separate problems: on each, go through all the ways in which its containers can hold its devices. What tells two of
 // them apart is only which containers meet on a switch, so that there are few where a node has few devices.
 type bound struct {
-	node    *Node
+	node    *world.Node
 	domains []domain // by NUMA node
 	pairs   int      // asked for
 }
@@ -45,28 +46,28 @@ const (
 	mostWays = 3000 // of holding them; more take too long to go through
 )
 
-func newBound(n *Node) *bound {
-	b := &bound{node: n, domains: make([]domain, len(n.numa))}
+func newBound(n *world.Node) *bound {
+	b := &bound{node: n, domains: make([]domain, len(n.NUMA))}
 	for i := range b.domains {
 		b.domains[i] = newDomain(n, i)
 	}
 	return b
 }
 
-func newDomain(n *Node, numa int) domain {
+func newDomain(n *world.Node, numa int) domain {
 	d := domain{known: true, ways: map[holding]int{{}: 0}, next: map[holding]int{}, holders: map[int]byte{}}
 	d.used[0] = true
-	sizes := make([]capacity, n.switches)
-	for _, kind := range kinds {
-		for _, dev := range n.devices[kind] {
+	sizes := make([]capacity, n.Switches)
+	for _, kind := range world.Kinds {
+		for _, dev := range n.Devices[kind] {
 			switch {
-			case dev.numa != numa:
-			case dev.onSwitch < 0:
+			case dev.NUMA != numa:
+			case dev.Switch < 0:
 				d.known = false
-			case kind == GPU:
-				sizes[dev.onSwitch].gpus++
+			case kind == world.GPU:
+				sizes[dev.Switch].gpus++
 			default:
-				sizes[dev.onSwitch].vfs++
+				sizes[dev.Switch].vfs++
 			}
 		}
 	}
@@ -88,29 +89,29 @@ func newDomain(n *Node, numa int) domain {
 }
 
 // admit adds a container that was given devices among those free on some NUMA nodes, all of them where it spans several.
-func (b *bound) admit(id int, c Container, s *State, mask hints.Mask, counts bool) {
+func (b *bound) admit(id int, c world.Container, s *world.State, mask hints.Mask, counts bool) {
 	value := 0
-	if counts && c.Request.both() {
+	if counts && c.Request.Both() {
 		value = 1
-		b.pairs += c.Request.pairs()
+		b.pairs += c.Request.Pairs()
 	}
 	settled := mask.Count() == 1
 	if !settled {
-		settled = c.Request.GPUs == s.freeAt[GPU].On(mask) && c.Request.VFs == s.freeAt[VF].On(mask) && mask != 0
+		settled = c.Request.GPUs == s.FreeAt(world.GPU, mask) && c.Request.VFs == s.FreeAt(world.VF, mask) && mask != 0
 	}
 	for i := range b.domains {
 		var on [2]int
-		for _, kind := range kinds {
+		for _, kind := range world.Kinds {
 			for _, dev := range c.Devices[kind] {
-				if b.node.devices[kind][dev].numa == i {
+				if b.node.Devices[kind][dev].NUMA == i {
 					on[kind]++
 				}
 			}
 		}
-		if on[GPU]+on[VF] > 0 {
+		if on[world.GPU]+on[world.VF] > 0 {
 			d := &b.domains[i]
 			d.known = d.known && settled
-			d.admit(id, on[GPU], on[VF], value)
+			d.admit(id, on[world.GPU], on[world.VF], value)
 		}
 	}
 }

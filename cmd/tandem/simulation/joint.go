@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
@@ -15,7 +16,7 @@ import (
 // It can also keep partners: before GPUs share switches it leaves as many pairs as possible for when what is taken now is free again.
 // So a container without VFs does not take the last GPU of a switch whose VFs are all in use, if it can take one of two elsewhere.
 type jointly struct {
-	node   *Node
+	node   *world.Node
 	keeps  bool
 	pools  []pool
 	best   []int64 // by switch and what is taken before it: the best score
@@ -45,31 +46,22 @@ const (
 	unreachable = -1
 )
 
-func joint(n *Node) Prefer   { return (&jointly{node: n}).stepwise() }
-func keeping(n *Node) Prefer { return (&jointly{node: n, keeps: true}).stepwise() }
+func joint(n *world.Node) world.Prefer   { return (&jointly{node: n}).stepwise() }
+func keeping(n *world.Node) world.Prefer { return (&jointly{node: n, keeps: true}).stepwise() }
 
-func (j *jointly) stepwise() Prefer {
-	return func(s *State, q Question, _ *rand.Rand) []int {
-		chosen, _ := j.choose(s, q, q.Available, s.offered(q.Kind.other(), q))
+func (j *jointly) stepwise() world.Prefer {
+	return func(s *world.State, q world.Question, _ *rand.Rand) []int {
+		chosen, _ := j.choose(s, q, q.Available, s.Offered(q.Kind.Other(), q))
 		return chosen
 	}
 }
 
-// offered lists what the kubelet will let a container choose from.
-func (s *State) offered(kind Kind, q Question) []int {
-	aligned, unaligned, elsewhere := s.split(kind, q.Mask)
-	if len(aligned) >= q.Request.of(kind) {
-		return aligned
-	}
-	return slices.Concat(aligned, unaligned, elsewhere)
-}
-
 // wholeNode chooses within as few NUMA nodes as the best pairs allow.
-func wholeNode(n *Node) Prefer {
+func wholeNode(n *world.Node) world.Prefer {
 	j := &jointly{node: n}
-	return func(s *State, q Question, _ *rand.Rand) []int {
-		masks := make([]hints.Mask, 0, 1<<len(n.numa))
-		for m := hints.Mask(1); m < 1<<len(n.numa); m++ {
+	return func(s *world.State, q world.Question, _ *rand.Rand) []int {
+		masks := make([]hints.Mask, 0, 1<<len(n.NUMA))
+		for m := hints.Mask(1); m < 1<<len(n.NUMA); m++ {
 			masks = append(masks, m)
 		}
 		slices.SortFunc(masks, func(a, b hints.Mask) int {
@@ -80,7 +72,8 @@ func wholeNode(n *Node) Prefer {
 		})
 		best, chosen := int64(unreachable), q.Available
 		for _, m := range masks {
-			mine, score := j.choose(s, q, n.within(q.Kind, q.Available, m), n.within(q.Kind.other(), s.all(q.Kind.other()), m))
+			_, _, others := s.Split(q.Kind.Other(), 0)
+			mine, score := j.choose(s, q, within(n, q.Kind, q.Available, m), within(n, q.Kind.Other(), others, m))
 			if score -= score % oneLeft; score > best {
 				best, chosen = score, mine
 			}
@@ -90,24 +83,19 @@ func wholeNode(n *Node) Prefer {
 }
 
 // within lists the devices that are on some NUMA nodes.
-func (n *Node) within(kind Kind, devices []int, m hints.Mask) []int {
-	return slices.DeleteFunc(clone(devices), func(i int) bool {
-		at := n.devices[kind][i].numa
+func within(n *world.Node, kind world.Kind, devices []int, m hints.Mask) []int {
+	return slices.DeleteFunc(slices.Clone(devices), func(i int) bool {
+		at := n.Devices[kind][i].NUMA
 		return at >= 0 && m>>at&1 == 0
 	})
 }
 
-func (s *State) all(kind Kind) []int {
-	_, _, all := s.split(kind, 0)
-	return all
-}
-
 // choose answers a question when each half can be chosen from these devices. The score is -1 where they are too few.
-func (j *jointly) choose(s *State, q Question, asked, other []int) ([]int, int64) {
+func (j *jointly) choose(s *world.State, q world.Question, asked, other []int) ([]int, int64) {
 	var may [2][]int
 	may[q.Kind] = asked
-	if len(q.Given[q.Kind.other()]) == 0 {
-		may[q.Kind.other()] = other
+	if len(q.Given[q.Kind.Other()]) == 0 {
+		may[q.Kind.Other()] = other
 	}
 	j.fill(s, q, may)
 	score := j.solve()
@@ -118,12 +106,12 @@ func (j *jointly) choose(s *State, q Question, asked, other []int) ([]int, int64
 }
 
 // fill sorts devices into pools.
-func (j *jointly) fill(s *State, q Question, may [2][]int) {
+func (j *jointly) fill(s *world.State, q world.Question, may [2][]int) {
 	n := j.node
-	j.pools = make([]pool, n.switches+1)
-	for _, kind := range kinds {
-		for i, free := range s.freeOn[kind] {
-			j.pools[i].free[kind], j.pools[i].has[kind] = free, n.on[kind][i]
+	j.pools = make([]pool, n.Switches+1)
+	for _, kind := range world.Kinds {
+		for i, has := range n.On[kind] {
+			j.pools[i].free[kind], j.pools[i].has[kind] = s.FreeOn(kind, i), has
 		}
 		for _, i := range may[kind] {
 			p := &j.pools[j.at(kind, i)]
@@ -134,13 +122,13 @@ func (j *jointly) fill(s *State, q Question, may [2][]int) {
 		}
 	}
 	for i := range j.pools {
-		j.pools[i].pfs = j.spread(j.pools[i].may[VF])
+		j.pools[i].pfs = j.spread(j.pools[i].may[world.VF])
 	}
-	j.wanted = taking{q.Request.GPUs - len(q.Given[GPU]), q.Request.VFs - len(q.Given[VF])}
+	j.wanted = taking{q.Request.GPUs - len(q.Given[world.GPU]), q.Request.VFs - len(q.Given[world.VF])}
 }
 
-func (j *jointly) at(kind Kind, i int) int {
-	if at := j.node.devices[kind][i].onSwitch; at >= 0 {
+func (j *jointly) at(kind world.Kind, i int) int {
+	if at := j.node.Devices[kind][i].Switch; at >= 0 {
 		return at
 	}
 	return len(j.pools) - 1
@@ -150,7 +138,7 @@ func (j *jointly) at(kind Kind, i int) int {
 func (j *jointly) spread(vfs []int) int {
 	on := map[int][]int{}
 	for _, i := range vfs {
-		pf := j.node.devices[VF][i].pf
+		pf := j.node.Devices[world.VF][i].PF
 		on[pf] = append(on[pf], i)
 	}
 	turn := make(map[int]int, len(vfs)) // of each VF on its PF
@@ -159,7 +147,7 @@ func (j *jointly) spread(vfs []int) int {
 			turn[i] = t
 		}
 	}
-	size := func(i int) int { return len(on[j.node.devices[VF][i].pf]) }
+	size := func(i int) int { return len(on[j.node.Devices[world.VF][i].PF]) }
 	slices.SortStableFunc(vfs, func(a, b int) int { return cmp.Or(turn[a]-turn[b], size(b)-size(a), a-b) })
 	return len(on)
 }
@@ -183,8 +171,8 @@ func (j *jointly) solve() int64 {
 				continue
 			}
 			gpus, vfs := at/(w.vfs+1), at%(w.vfs+1)
-			for g := 0; g <= min(len(p.may[GPU]), w.gpus-gpus); g++ {
-				for v := 0; v <= min(len(p.may[VF]), w.vfs-vfs); v++ {
+			for g := 0; g <= min(len(p.may[world.GPU]), w.gpus-gpus); g++ {
+				for v := 0; v <= min(len(p.may[world.VF]), w.vfs-vfs); v++ {
 					to := (gpus+g)*(w.vfs+1) + vfs + v
 					if s := score + j.score(p, g, v); s > next[to] {
 						next[to], take[to] = s, taking{g, v}
@@ -201,12 +189,12 @@ func (j *jointly) score(p *pool, g, v int) int64 {
 	if p == &j.pools[len(j.pools)-1] {
 		return 0
 	}
-	gpus, vfs := p.free[GPU]-g, p.free[VF]-v // that stay free
-	g, v = g+p.given[GPU], v+p.given[VF]
-	own := min(g, v, p.pfs+p.given[VF])
+	gpus, vfs := p.free[world.GPU]-g, p.free[world.VF]-v // that stay free
+	g, v = g+p.given[world.GPU], v+p.given[world.VF]
+	own := min(g, v, p.pfs+p.given[world.VF])
 	score := int64(min(g, v))*onePair + int64(min(gpus, vfs))*oneLeft + int64(own)*oneOwnPF + even(vfs)
 	if j.keeps {
-		later := min(gpus, p.has[VF]) + min(vfs, p.has[GPU])
+		later := min(gpus, p.has[world.VF]) + min(vfs, p.has[world.GPU])
 		return score + int64(later)*oneLater + int64(max(g-1, 0))*oneNear
 	}
 	return score + int64(g*g)*oneNear
@@ -217,7 +205,7 @@ func (j *jointly) score(p *pool, g, v int) int64 {
 func even(free int) int64 { return int64(free * (4095 - free) / 2) }
 
 // chosen follows the best score back to the devices of a kind.
-func (j *jointly) chosen(kind Kind) []int {
+func (j *jointly) chosen(kind world.Kind) []int {
 	width := len(j.best) / (len(j.pools) + 1)
 	at := width - 1
 	var devices []int
@@ -225,7 +213,7 @@ func (j *jointly) chosen(kind Kind) []int {
 		t := j.take[(i+1)*width+at]
 		at -= t.gpus*(j.wanted.vfs+1) + t.vfs
 		n := t.gpus
-		if kind == VF {
+		if kind == world.VF {
 			n = t.vfs
 		}
 		devices = append(devices, j.pools[i].may[kind][:n]...)

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/locality"
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // event is a container that comes to a NUMA node, or the number of one that goes.
 type event struct {
-	request Request
+	request world.Request
 	counts  bool
 	leaves  int // 0 for none; the number of the container, from 1
 }
@@ -20,19 +22,19 @@ func randomEvents(seed uint64) []event {
 	rng := newRand(seed)
 	var events []event
 	var here []int
-	requests := map[int]Request{}
-	free, next := Request{4, 2}, 1
+	requests := map[int]world.Request{}
+	free, next := world.Request{GPUs: 4, VFs: 2}, 1
 	for range 11 {
-		r := []Request{{1, 1}, {2, 2}, {1, 0}, {2, 0}, {0, 1}, {2, 1}}[rng.IntN(6)]
+		r := []world.Request{{GPUs: 1, VFs: 1}, {GPUs: 2, VFs: 2}, {GPUs: 1, VFs: 0}, {GPUs: 2, VFs: 0}, {GPUs: 0, VFs: 1}, {GPUs: 2, VFs: 1}}[rng.IntN(6)]
 		if r.GPUs <= free.GPUs && r.VFs <= free.VFs && rng.IntN(3) > 0 {
 			events = append(events, event{request: r, counts: rng.IntN(4) > 0})
-			free = Request{free.GPUs - r.GPUs, free.VFs - r.VFs}
+			free = world.Request{GPUs: free.GPUs - r.GPUs, VFs: free.VFs - r.VFs}
 			here, requests[next] = append(here, next), r
 			next++
 		} else if len(here) > 0 {
 			i := rng.IntN(len(here))
 			r := requests[here[i]]
-			free = Request{free.GPUs + r.GPUs, free.VFs + r.VFs}
+			free = world.Request{GPUs: free.GPUs + r.GPUs, VFs: free.VFs + r.VFs}
 			events = append(events, event{leaves: here[i]})
 			here = slices.Delete(here, i, i+1)
 		}
@@ -45,9 +47,9 @@ func TestBoundIsTheBestOfAllChoices(t *testing.T) {
 	for seed := range uint64(80) {
 		events := randomEvents(seed)
 		b := newBound(node)
-		s := NewState(node, Rules{Policy: hints.Restricted})
+		s := world.NewState(node, world.Rules{Policy: hints.Restricted})
 		number, asked := 0, 0
-		var containers []Container
+		var containers []world.Container
 		rng := newRand(seed)
 		for _, e := range events {
 			if e.leaves > 0 {
@@ -56,15 +58,15 @@ func TestBoundIsTheBestOfAllChoices(t *testing.T) {
 				continue
 			}
 			number++
-			before := s.numbers()
-			c, _ := s.Admit(e.request, GPU, func(s *State, q Question, _ *rand.Rand) []int { return q.Available[:q.Size] }, rng)
+			before := s.Numbers()
+			c, _ := s.Admit(e.request, world.GPU, func(s *world.State, q world.Question, _ *rand.Rand) []int { return q.Available[:q.Size] }, rng)
 			b.admit(number, c, &before, 1, e.counts)
 			containers = append(containers, c)
 			if e.counts {
-				asked += e.request.pairs()
+				asked += e.request.Pairs()
 			}
 		}
-		most := tryAll(NewState(node, Rules{Policy: hints.Restricted}), events, nil)
+		most := tryAll(world.NewState(node, world.Rules{Policy: hints.Restricted}), events, nil)
 		if got, want := b.share(), percent(most, asked); got != want && asked > 0 {
 			t.Fatalf("seed %d: %.2f %%, by trying everything %.2f %%", seed, got, want)
 		}
@@ -72,15 +74,15 @@ func TestBoundIsTheBestOfAllChoices(t *testing.T) {
 }
 
 // tryAll finds the most pairs that count by trying every choice on the first NUMA node.
-func tryAll(s *State, events []event, containers []Container) int {
+func tryAll(s *world.State, events []event, containers []world.Container) int {
 	for i, e := range events {
 		if e.leaves == 0 {
 			best := 0
-			q := Question{Request: e.request, Mask: 1}
-			eachSet(s.offered(GPU, q), e.request.GPUs, func(gpus []int) {
-				eachSet(s.offered(VF, q), e.request.VFs, func(vfs []int) {
-					c := Container{Devices: [2][]int{clone(gpus), clone(vfs)}}
-					pairs, _, _ := s.node.pairs(c)
+			q := world.Question{Request: e.request, Mask: 1}
+			locality.EachSet(s.Offered(world.GPU, q), e.request.GPUs, func(gpus []int) {
+				locality.EachSet(s.Offered(world.VF, q), e.request.VFs, func(vfs []int) {
+					c := world.Container{Devices: [2][]int{slices.Clone(gpus), slices.Clone(vfs)}}
+					pairs, _, _ := s.Node.Pairs(c)
 					if !e.counts {
 						pairs = 0
 					}
@@ -103,8 +105,8 @@ func tryAll(s *State, events []event, containers []Container) int {
 }
 
 func TestLikeHoldingsAreOne(t *testing.T) {
-	for _, name := range Presets() {
-		o := newOutlook(presetNode(t, name, 1), mixOf(t, DefaultMix), 6)
+	for _, name := range world.Presets() {
+		o := newOutlook(presetNode(t, name, 1), mixOf(t, world.DefaultMix), 6)
 		rng := newRand(1)
 		for range 500 {
 			var h holding
@@ -122,7 +124,7 @@ func TestLikeHoldingsAreOne(t *testing.T) {
 			}
 		}
 	}
-	if o := newOutlook(presetNode(t, "A", 8), mixOf(t, DefaultMix), 6); o != nil {
+	if o := newOutlook(presetNode(t, "A", 8), mixOf(t, world.DefaultMix), 6); o != nil {
 		t.Error("an outlook for 36 devices on a NUMA node")
 	}
 }

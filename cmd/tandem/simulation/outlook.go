@@ -3,6 +3,8 @@ package simulation
 import (
 	"math"
 	"slices"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 
 // outlook is what every way of holding the devices of a NUMA node is worth for the pairs of containers to come, when it is known how
@@ -19,10 +21,10 @@ type outlook struct {
 const mostSymmetries = 64
 
 // newOutlook works it out by value iteration over all holdings; nil where there are too many of them, and where NUMA nodes differ.
-func newOutlook(n *Node, mix Mix, rate float64) *outlook {
+func newOutlook(n *world.Node, mix world.Mix, rate float64) *outlook {
 	d := newDomain(n, 0)
 	o := &outlook{domain: d, values: map[holding]float64{}}
-	for i := range n.numa {
+	for i := range n.NUMA {
 		if other := newDomain(n, i); !d.alike(&other) {
 			return nil
 		}
@@ -133,7 +135,7 @@ type model struct {
 type step struct{ pairs, to int }
 
 // explore finds all states that can be reached from the empty node.
-func (m *model) explore(mix Mix) bool {
+func (m *model) explore(mix world.Mix) bool {
 	m.number(holding{})
 	for i := 0; i < len(m.states); i++ {
 		if len(m.states) > mostWays {

@@ -10,15 +10,17 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/report"
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // Config says what to simulate.
 type Config struct {
-	Node            *Node
+	Node            *world.Node
 	Policy          hints.Policy
 	ExcludeTopology bool
-	Mix             Mix
+	Mix             world.Mix
 	Loads           []float64 // shares of GPUs allocated, percent
 	GPUFirst        float64   // probability that the kubelet asks for the GPUs first
 	Seed            uint64
@@ -51,7 +53,7 @@ func (c *Config) Check() error {
 
 // Run plays the same arrivals under every way of choosing, for every load and seed, on all processors. The result depends on the
 // configuration alone.
-func Run(ctx context.Context, c Config) (*Report, error) {
+func Run(ctx context.Context, c Config) (*report.Report, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -133,14 +135,14 @@ func newFindings(c *Config) *findings {
 	return f
 }
 
-func (f *findings) report(c *Config, paces []pace) *Report {
-	r := &Report{
-		Node: c.Node.name, GPUs: c.Node.Count(GPU), VFs: c.Node.Count(VF), PFs: c.Node.pfs,
+func (f *findings) report(c *Config, paces []pace) *report.Report {
+	r := &report.Report{
+		Node: c.Node.Name, GPUs: c.Node.Count(world.GPU), VFs: c.Node.Count(world.VF), PFs: c.Node.PFs,
 		Policy: c.Policy, ExcludeTopology: c.ExcludeTopology, Mix: c.Mix, GPUFirst: c.GPUFirst,
 		Seed: c.Seed, Seeds: c.Seeds, Warmup: c.Warmup, Arrivals: c.Arrivals,
 	}
 	for load, aim := range c.Loads {
-		l := LoadReport{Load: aim, Rate: paces[load].rate, Bound: bounded(f.bounds[load])}
+		l := report.Load{Load: aim, Rate: paces[load].rate, Bound: bounded(f.bounds[load])}
 		for way, w := range c.Ways {
 			if w.ahead && paces[load].outlook == nil {
 				continue
@@ -153,11 +155,11 @@ func (f *findings) report(c *Config, paces []pace) *Report {
 }
 
 // bounded is the mean of the bounds, nil unless every seed has one.
-func bounded(shares []float64) *Estimate {
+func bounded(shares []float64) *report.Estimate {
 	if slices.ContainsFunc(shares, math.IsNaN) {
 		return nil
 	}
-	return estimate(shares)
+	return report.Mean(shares)
 }
 
 // each does n pieces of work on all processors, each worker with what it makes for itself.

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/report"
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
@@ -25,12 +27,12 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // small is a configuration that takes well under a second.
 func small(t testing.TB, node string, vfsPerPF int) Config {
 	return Config{
-		Node: presetNode(t, node, vfsPerPF), Policy: hints.Restricted, Mix: mixOf(t, DefaultMix), Loads: []float64{60},
+		Node: presetNode(t, node, vfsPerPF), Policy: hints.Restricted, Mix: mixOf(t, world.DefaultMix), Loads: []float64{60},
 		GPUFirst: 0.5, Seed: 1, Seeds: 4, Warmup: 50, Arrivals: 200, Ways: Ways(),
 	}
 }
 
-func run(t testing.TB, c Config) *Report {
+func run(t testing.TB, c Config) *report.Report {
 	t.Helper()
 	r, err := Run(t.Context(), c)
 	if err != nil {
@@ -39,9 +41,9 @@ func run(t testing.TB, c Config) *Report {
 	return r
 }
 
-func figuresOf(t testing.TB, l LoadReport, way string) Figures {
+func figuresOf(t testing.TB, l report.Load, way string) report.Figures {
 	t.Helper()
-	i := slices.IndexFunc(l.Ways, func(w WayReport) bool { return w.Name == way })
+	i := slices.IndexFunc(l.Ways, func(w report.Way) bool { return w.Name == way })
 	if i < 0 {
 		t.Fatalf("no way %s", way)
 	}
@@ -66,29 +68,29 @@ func TestStockFiguresAreReproduced(t *testing.T) {
 		config.Ways = ways(t, "stock")
 		f := figuresOf(t, run(t, config).Loads[0], "stock")
 		if within := 1 + *f.PIX.CI; math.Abs(f.PIX.Mean-c.pix) > within {
-			t.Errorf("node %s, %d VFs, %g %%: %s on one switch, want %.1f ±%.1f", c.node, c.vfs, c.load, cell(f.PIX), c.pix, within)
+			t.Errorf("node %s, %d VFs, %g %%: %s on one switch, want %.1f ±%.1f", c.node, c.vfs, c.load, f.PIX, c.pix, within)
 		}
 		if within := 1 + *f.Full.CI; math.Abs(f.Full.Mean-c.full) > within {
-			t.Errorf("node %s, %d VFs, %g %%: %s fully paired, want %.1f ±%.1f", c.node, c.vfs, c.load, cell(f.Full), c.full, within)
+			t.Errorf("node %s, %d VFs, %g %%: %s fully paired, want %.1f ±%.1f", c.node, c.vfs, c.load, f.Full, c.full, within)
 		}
 		if math.Abs(f.Load.Mean-c.load) > 0.5 {
-			t.Errorf("node %s: %s allocated, want %g", c.node, cell(f.Load), c.load)
+			t.Errorf("node %s: %s allocated, want %g", c.node, f.Load, c.load)
 		}
 	}
 }
 
 func TestTandemPairsEverythingWithManyVFs(t *testing.T) {
-	for _, node := range Presets() {
+	for _, node := range world.Presets() {
 		c := small(t, node, 8)
 		c.Loads, c.Ways = []float64{30, 60, 90}, ways(t, "stock", "tandem", "joint")
 		for _, l := range run(t, c).Loads {
 			for _, way := range []string{"tandem", "joint"} {
 				f := figuresOf(t, l, way)
 				if f.PIX.Mean < 100 || f.Full.Mean < 100 || f.CrossNUMA.Mean > 0 {
-					t.Errorf("node %s, %g %%, %s: %s on one switch, %s fully paired", node, l.Load, way, cell(f.PIX), cell(f.Full))
+					t.Errorf("node %s, %g %%, %s: %s on one switch, %s fully paired", node, l.Load, way, f.PIX, f.Full)
 				}
 				if stock := figuresOf(t, l, "stock"); f.Refused.Mean > stock.Refused.Mean {
-					t.Errorf("node %s, %g %%, %s: %s refused, stock %s", node, l.Load, way, cell(f.Refused), cell(stock.Refused))
+					t.Errorf("node %s, %g %%, %s: %s refused, stock %s", node, l.Load, way, f.Refused, stock.Refused)
 				}
 			}
 		}
@@ -96,7 +98,7 @@ func TestTandemPairsEverythingWithManyVFs(t *testing.T) {
 }
 
 func TestNoWayExceedsTheBound(t *testing.T) {
-	for _, node := range Presets() {
+	for _, node := range world.Presets() {
 		c := small(t, node, 1)
 		c.Seeds = 6
 		found, p := newFindings(&c), newPlayer(&c)
@@ -148,7 +150,7 @@ func TestOutput(t *testing.T) {
 	golden(t, "table.txt", r.Table())
 	golden(t, "report.json", append(text, '\n'))
 	golden(t, "chart.svg", r.SVG())
-	var back Report
+	var back report.Report
 	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(&back, r) {
 		t.Errorf("JSON does not read back: %v", err)
 	}
@@ -208,7 +210,7 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"1+1":                    "1+1",
 		" 1+1:3, 0+2:0.5":        "1+1:3,0+2:0.5",
-		DefaultMix:               DefaultMix,
+		world.DefaultMix:         world.DefaultMix,
 		"1":                      "",
 		"0+0":                    "",
 		"-1+1":                   "",
@@ -218,7 +220,7 @@ func TestParse(t *testing.T) {
 		"1+1,":                   "",
 		"1+99999999999999999999": "",
 	} {
-		m, err := ParseMix(text)
+		m, err := world.ParseMix(text)
 		if want == "" && err == nil || want != "" && (err != nil || m.String() != want) {
 			t.Errorf("%q: %v, %v", text, m, err)
 		}
@@ -229,25 +231,7 @@ func TestParse(t *testing.T) {
 	if _, err := FindWays([]string{"best"}); err == nil || !strings.Contains(err.Error(), "tandem-unknown") {
 		t.Errorf("way best: %v", err)
 	}
-	if _, err := NewPreset("D", 1); err == nil {
+	if _, err := world.NewPreset("D", 1); err == nil {
 		t.Error("node D")
-	}
-}
-
-func TestEstimate(t *testing.T) {
-	nan := math.NaN()
-	if e := estimate([]float64{nan, nan}); e != nil {
-		t.Errorf("nothing: %v", e)
-	}
-	if e := estimate([]float64{3, nan}); e.Mean != 3 || e.CI != nil {
-		t.Errorf("one: %v", e)
-	}
-	if e := estimate([]float64{1, 2, 3, 4, 5}); e.Mean != 3 || math.Abs(*e.CI-1.963) > 0.002 { // t(4) = 2.776
-		t.Errorf("five: %v ± %v", e.Mean, *e.CI)
-	}
-	for freedom, want := range map[int]float64{3: 3.182, 10: 2.228, 149: 1.976} {
-		if got := student(freedom); math.Abs(got-want) > 0.01 {
-			t.Errorf("t(%d) = %.3f, want %.3f", freedom, got, want)
-		}
 	}
 }

@@ -1,9 +1,16 @@
 package simulation
 
+import (
+	"slices"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/locality"
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
+)
+
 // tally counts what becomes of the containers of one trial, and what the node is like between them.
 type tally struct {
-	node     *Node
-	best     *bestScores
+	node     *world.Node
+	best     *locality.Best
 	requests []requestTally // by index of the mix
 
 	near     float64 // sum of GPU to GPU locality
@@ -20,26 +27,26 @@ type requestTally struct {
 }
 
 // arrival counts a container after its admission.
-func (t *tally) arrival(s *State, what int, c Container, outcome Outcome) {
+func (t *tally) arrival(s *world.State, what int, c world.Container, outcome world.Outcome) {
 	r := &t.requests[what]
 	r.arrived++
-	if outcome == DoesNotFit {
+	if outcome == world.DoesNotFit {
 		return
 	}
 	r.fit++
-	if outcome == Refused {
+	if outcome == world.Refused {
 		r.refused++
 		return
 	}
 	r.admitted++
-	if c.Request.both() {
-		pix, own, sameNode := t.node.pairs(c)
+	if c.Request.Both() {
+		pix, own, sameNode := t.node.Pairs(c)
 		r.pix += pix
 		r.own += own
-		if pix == c.Request.pairs() {
+		if pix == c.Request.Pairs() {
 			r.full++
 		}
-		t.crossing += c.Request.pairs() - sameNode
+		t.crossing += c.Request.Pairs() - sameNode
 	}
 	if c.Request.GPUs > 1 {
 		t.several++
@@ -48,60 +55,33 @@ func (t *tally) arrival(s *State, what int, c Container, outcome Outcome) {
 }
 
 // locality is how near the GPUs of a container are to each other, as a share of the best that could be had of those free before.
-func (t *tally) locality(s *State, c Container) float64 {
-	free := clone(c.Devices[GPU])
-	for i, taken := range s.taken[GPU] {
-		if !taken {
+func (t *tally) locality(s *world.State, c world.Container) float64 {
+	free := slices.Clone(c.Devices[world.GPU])
+	for i := range t.node.Devices[world.GPU] {
+		if !s.Taken(world.GPU, i) {
 			free = append(free, i)
 		}
 	}
-	best := t.best.of(free, c.Request.GPUs)
+	best := t.best.Of(free, c.Request.GPUs)
 	if best == 0 {
 		return 1
 	}
-	return float64(t.node.score(c.Devices[GPU])) / float64(best)
+	return float64(t.node.Locality.Of(c.Devices[world.GPU])) / float64(best)
 }
 
 // pass counts what the node is like for a time.
-func (t *tally) pass(s *State, time float64) {
+func (t *tally) pass(s *world.State, time float64) {
 	t.time += time
-	t.busy += time * (1 - float64(s.free[GPU])/float64(len(s.taken[GPU])))
-	t.stranded += time * float64(s.stranded())
+	t.busy += time * (1 - float64(s.Free(world.GPU))/float64(t.node.Count(world.GPU)))
+	t.stranded += time * float64(s.Stranded())
 }
 
-// pairs is how many GPUs of a container can have a VF of their own on their switch, how many of them on a PF of their own, and how
-// many a VF of their own on their NUMA node.
-func (n *Node) pairs(c Container) (pix, own, sameNode int) {
-	type place struct{ gpus, vfs, pfs int }
-	switches, numa := map[int]*place{}, map[int]*place{}
-	seen := map[int]bool{}
-	at := func(places map[int]*place, i int) *place {
-		if places[i] == nil {
-			places[i] = &place{}
-		}
-		return places[i]
-	}
-	for _, i := range c.Devices[GPU] {
-		at(switches, n.devices[GPU][i].onSwitch).gpus++
-		at(numa, n.devices[GPU][i].numa).gpus++
-	}
-	for _, i := range c.Devices[VF] {
-		d := n.devices[VF][i]
-		at(switches, d.onSwitch).vfs++
-		at(numa, d.numa).vfs++
-		if !seen[d.pf] {
-			seen[d.pf] = true
-			at(switches, d.onSwitch).pfs++
-		}
-	}
-	for i, p := range switches {
-		if i >= 0 {
-			pix += min(p.gpus, p.vfs)
-			own += min(p.gpus, p.pfs)
-		}
-	}
-	for _, p := range numa {
-		sameNode += min(p.gpus, p.vfs)
-	}
-	return pix, own, sameNode
+func (r *requestTally) add(o requestTally) {
+	r.arrived += o.arrived
+	r.fit += o.fit
+	r.refused += o.refused
+	r.admitted += o.admitted
+	r.pix += o.pix
+	r.own += o.own
+	r.full += o.full
 }

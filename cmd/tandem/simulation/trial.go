@@ -3,13 +3,15 @@ package simulation
 import (
 	"math/rand/v2"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/locality"
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // trial is one stream of arrivals on one node under one way of choosing.
 type trial struct {
-	state  *State
-	prefer Prefer
+	state  *world.State
+	prefer world.Prefer
 	rng    *rand.Rand
 	leave  departures
 	tally  tally
@@ -21,9 +23,9 @@ type trial struct {
 // player plays trials, one after the other. What the ways of choosing have worked out is kept from trial to trial.
 type player struct {
 	config *Config
-	prefer []Prefer
-	ahead  map[*outlook]Prefer
-	best   *bestScores
+	prefer []world.Prefer
+	ahead  map[*outlook]world.Prefer
+	best   *locality.Best
 }
 
 // pace is how often containers arrive, per mean holding time, and what can be foreseen of it, nil for nothing.
@@ -33,7 +35,7 @@ type pace struct {
 }
 
 func newPlayer(c *Config) *player {
-	p := &player{config: c, ahead: map[*outlook]Prefer{}, best: &bestScores{c.Node, map[setKey]int{}}}
+	p := &player{config: c, ahead: map[*outlook]world.Prefer{}, best: locality.NewBest(c.Node.Locality)}
 	for _, w := range c.Ways {
 		p.prefer = append(p.prefer, w.Prefer(c.Node))
 	}
@@ -41,7 +43,7 @@ func newPlayer(c *Config) *player {
 }
 
 // choosing is the way's choice at a pace.
-func (p *player) choosing(way int, at pace) Prefer {
+func (p *player) choosing(way int, at pace) world.Prefer {
 	if !p.config.Ways[way].ahead || at.outlook == nil {
 		return p.prefer[way]
 	}
@@ -56,12 +58,12 @@ func (p *player) choosing(way int, at pace) Prefer {
 // play plays a stream and returns what came of it. It tells bound of all that is admitted, if it is not nil.
 func (p *player) play(s stream, at pace, way int, bound *bound) *tally {
 	c := p.config
-	rules := Rules{Policy: c.Policy, ExcludeTopology: c.ExcludeTopology}
+	rules := world.Rules{Policy: c.Policy, ExcludeTopology: c.ExcludeTopology}
 	if c.Ways[way].whole {
 		rules.Policy = hints.None
 	}
 	t := &trial{
-		state:  NewState(c.Node, rules),
+		state:  world.NewState(c.Node, rules),
 		prefer: p.choosing(way, at),
 		bound:  bound,
 		rng:    rand.New(rand.NewPCG(s.seed[0]+1, s.seed[1])),
@@ -76,16 +78,16 @@ func (p *player) play(s stream, at pace, way int, bound *bound) *tally {
 }
 
 // arrive lets the i-th container come.
-func (t *trial) arrive(i int, a arrival, r Request) {
-	var before State
+func (t *trial) arrive(i int, a arrival, r world.Request) {
+	var before world.State
 	if t.bound != nil {
-		before = t.state.numbers()
+		before = t.state.Numbers()
 	}
 	container, outcome := t.state.Admit(r, a.first, t.prefer, t.rng)
 	if t.counts {
 		t.tally.arrival(t.state, a.what, container, outcome)
 	}
-	if outcome != Admitted {
+	if outcome != world.Admitted {
 		return
 	}
 	t.leave.push(departure{t.now + a.holds, i, container})

@@ -5,6 +5,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/locality"
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 
 // Way is a way of choosing.
@@ -13,12 +16,12 @@ type Way struct {
 	Title string // for people
 	whole bool   // chooses on the whole node: there is no kubelet to refuse
 	ahead bool   // chooses by an outlook
-	make  func(*Node) Prefer
+	make  func(*world.Node) world.Prefer
 }
 
 // Prefer makes the part of the way that answers the kubelet. It remembers what it has worked out and is not for use at the same time.
 // What looks ahead needs to know what will come; here it chooses step by step.
-func (w Way) Prefer(n *Node) Prefer { return w.make(n) }
+func (w Way) Prefer(n *world.Node) world.Prefer { return w.make(n) }
 
 // Ways are all of them, in the order of the tables.
 func Ways() []Way {
@@ -56,34 +59,34 @@ func FindWays(names []string) ([]Way, error) {
 }
 
 // stock is the pair of plugins as they are: GPUs by how near they are to each other, any VFs.
-func stock(n *Node) Prefer {
-	v := newVendor(n)
-	return func(_ *State, q Question, rng *rand.Rand) []int {
-		if q.Kind == VF {
+func stock(n *world.Node) world.Prefer {
+	v := locality.NewVendor(n.Locality)
+	return func(_ *world.State, q world.Question, rng *rand.Rand) []int {
+		if q.Kind == world.VF {
 			return nil
 		}
-		return v.choose(q.Available, q.Size, rng)
+		return v.Choose(q.Available, q.Size, rng)
 	}
 }
 
 // follow is for plugins of which each knows what the other gave: who is asked first chooses as the stock plugin does, and who is
 // asked second takes what shares a switch with that.
-func follow(n *Node) Prefer {
+func follow(n *world.Node) world.Prefer {
 	first := stock(n)
-	return func(s *State, q Question, rng *rand.Rand) []int {
-		given := q.Given[q.Kind.other()]
+	return func(s *world.State, q world.Question, rng *rand.Rand) []int {
+		given := q.Given[q.Kind.Other()]
 		if len(given) == 0 {
 			return first(s, q, rng)
 		}
-		missing := make([]int, n.switches)
+		missing := make([]int, n.Switches)
 		for _, i := range given {
-			if at := n.devices[q.Kind.other()][i].onSwitch; at >= 0 {
+			if at := n.Devices[q.Kind.Other()][i].Switch; at >= 0 {
 				missing[at]++
 			}
 		}
 		var near []int
-		for _, i := range pick(clone(q.Available), len(q.Available), rng) {
-			if at := n.devices[q.Kind][i].onSwitch; at >= 0 && missing[at] > 0 && len(near) < q.Size {
+		for _, i := range world.Pick(slices.Clone(q.Available), len(q.Available), rng) {
+			if at := n.Devices[q.Kind][i].Switch; at >= 0 && missing[at] > 0 && len(near) < q.Size {
 				missing[at]--
 				near = append(near, i)
 			}

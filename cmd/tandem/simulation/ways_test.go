@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/locality"
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
@@ -17,29 +19,29 @@ func TestStockPairOnAnEmptyNode(t *testing.T) {
 	rng := newRand(1)
 	prefer := ways(t, "stock")[0].Prefer(node)
 	for _, c := range []struct {
-		request   Request
+		request   world.Request
 		policy    hints.Policy
 		pix, full float64
 	}{
-		{Request{1, 1}, hints.Restricted, 25, 25},
-		{Request{2, 2}, hints.Restricted, 44.4, 12.9},
-		{Request{4, 4}, hints.Restricted, 70.5, 11.4},
-		{Request{8, 8}, hints.BestEffort, 67.9, 0.4},
+		{world.Request{GPUs: 1, VFs: 1}, hints.Restricted, 25, 25},
+		{world.Request{GPUs: 2, VFs: 2}, hints.Restricted, 44.4, 12.9},
+		{world.Request{GPUs: 4, VFs: 4}, hints.Restricted, 70.5, 11.4},
+		{world.Request{GPUs: 8, VFs: 8}, hints.BestEffort, 67.9, 0.4},
 	} {
 		const draws = 20_000
 		pix, full := 0, 0
 		for range draws {
-			container, outcome := NewState(node, Rules{Policy: c.policy}).Admit(c.request, Kind(rng.IntN(2)), prefer, rng)
-			if outcome != Admitted {
+			container, outcome := world.NewState(node, world.Rules{Policy: c.policy}).Admit(c.request, world.Kind(rng.IntN(2)), prefer, rng)
+			if outcome != world.Admitted {
 				t.Fatalf("%v: outcome %v", c.request, outcome)
 			}
-			n, _, _ := node.pairs(container)
+			n, _, _ := node.Pairs(container)
 			pix += n
-			if n == c.request.pairs() {
+			if n == c.request.Pairs() {
 				full++
 			}
 		}
-		if got := percent(pix, draws*c.request.pairs()); math.Abs(got-c.pix) > 1 {
+		if got := percent(pix, draws*c.request.Pairs()); math.Abs(got-c.pix) > 1 {
 			t.Errorf("%v: %.1f %% on one switch, want %.1f", c.request, got, c.pix)
 		}
 		if got := percent(full, draws); math.Abs(got-c.full) > 1 {
@@ -49,7 +51,7 @@ func TestStockPairOnAnEmptyNode(t *testing.T) {
 }
 
 func TestVendorKeepsGPUsTogether(t *testing.T) {
-	v := newVendor(presetNode(t, "B", 1)) // GPUs 0 1 | 2 3 | 4 5 | 6 7
+	v := locality.NewVendor(presetNode(t, "B", 1).Locality) // GPUs 0 1 | 2 3 | 4 5 | 6 7
 	rng := newRand(1)
 	for _, c := range []struct {
 		name      string
@@ -64,7 +66,7 @@ func TestVendorKeepsGPUsTogether(t *testing.T) {
 		{"not of a whole switch", []int{0, 1, 2, 4, 5}, 3, [][]int{{0, 1, 2}}},
 	} {
 		for range 20 {
-			got := slices.Sorted(slices.Values(v.choose(c.available, c.size, rng)))
+			got := slices.Sorted(slices.Values(v.Choose(c.available, c.size, rng)))
 			if !slices.ContainsFunc(c.want, func(w []int) bool { return slices.Equal(w, got) }) {
 				t.Errorf("%s: got %v, want one of %v", c.name, got, c.want)
 			}
@@ -76,11 +78,11 @@ func TestVendorKeepsGPUsTogether(t *testing.T) {
 func TestJointIsTheBestOfAll(t *testing.T) {
 	rng := newRand(1)
 	for range 3000 {
-		node := presetNode(t, Presets()[rng.IntN(3)], 1+rng.IntN(2))
-		s := NewState(node, Rules{Policy: hints.Policy([]hints.Policy{hints.Restricted, hints.None}[rng.IntN(2)])})
+		node := presetNode(t, world.Presets()[rng.IntN(3)], 1+rng.IntN(2))
+		s := world.NewState(node, world.Rules{Policy: hints.Policy([]hints.Policy{hints.Restricted, hints.None}[rng.IntN(2)])})
 		scatter(s, rng, 0.3+0.5*rng.Float64())
-		r := Request{rng.IntN(4), rng.IntN(4)}
-		if r.GPUs+r.VFs == 0 || !s.fits(r) {
+		r := world.Request{GPUs: rng.IntN(4), VFs: rng.IntN(4)}
+		if r.GPUs+r.VFs == 0 || !s.Fits(r) {
 			continue
 		}
 		mask, admitted := s.Affinity(r)
@@ -88,20 +90,20 @@ func TestJointIsTheBestOfAll(t *testing.T) {
 			continue
 		}
 		want := mostPairs(s, r, mask)
-		container, _ := s.Admit(r, Kind(rng.IntN(2)), joint(node), rng)
+		container, _ := s.Admit(r, world.Kind(rng.IntN(2)), joint(node), rng)
 		if got := worth(s, container); got != want {
-			t.Fatalf("node %s, %v: %v, best %v", node.name, r, got, want)
+			t.Fatalf("node %s, %v: %v, best %v", node.Name, r, got, want)
 		}
 	}
 }
 
 // mostPairs tries all sets of both kinds.
-func mostPairs(s *State, r Request, mask hints.Mask) (best [2]int) {
+func mostPairs(s *world.State, r world.Request, mask hints.Mask) (best [2]int) {
 	best[0] = -1
-	q := Question{Request: r, Mask: mask}
-	eachSet(s.offered(GPU, q), r.GPUs, func(gpus []int) {
-		eachSet(s.offered(VF, q), r.VFs, func(vfs []int) {
-			c := Container{Request: r, Devices: [2][]int{gpus, vfs}}
+	q := world.Question{Request: r, Mask: mask}
+	locality.EachSet(s.Offered(world.GPU, q), r.GPUs, func(gpus []int) {
+		locality.EachSet(s.Offered(world.VF, q), r.VFs, func(vfs []int) {
+			c := world.Container{Request: r, Devices: [2][]int{gpus, vfs}}
 			s.Take(c)
 			if w := worth(s, c); slices.Compare(w[:], best[:]) > 0 {
 				best = w
@@ -113,45 +115,45 @@ func mostPairs(s *State, r Request, mask hints.Mask) (best [2]int) {
 }
 
 // worth is the pairs on one switch that a container has, and those that can still be made.
-func worth(s *State, c Container) [2]int {
-	pix, _, _ := s.node.pairs(c)
-	return [2]int{pix, min(s.free[GPU], s.free[VF]) - s.stranded()}
+func worth(s *world.State, c world.Container) [2]int {
+	pix, _, _ := s.Node.Pairs(c)
+	return [2]int{pix, min(s.Free(world.GPU), s.Free(world.VF)) - s.Stranded()}
 }
 
 // Both know the whole request, so both make the most pairs; that is where package placement and this package meet.
 func TestTandemMakesAsManyPairs(t *testing.T) {
 	rng := newRand(2)
 	for range 1000 {
-		node := presetNode(t, Presets()[rng.IntN(3)], 1+rng.IntN(3))
+		node := presetNode(t, world.Presets()[rng.IntN(3)], 1+rng.IntN(3))
 		policy := []hints.Policy{hints.Restricted, hints.BestEffort, hints.None}[rng.IntN(3)]
-		s := NewState(node, Rules{Policy: policy, ExcludeTopology: policy == hints.Restricted && rng.IntN(2) == 0})
+		s := world.NewState(node, world.Rules{Policy: policy, ExcludeTopology: policy == hints.Restricted && rng.IntN(2) == 0})
 		scatter(s, rng, rng.Float64())
-		r := Request{1 + rng.IntN(4), 1 + rng.IntN(4)}
-		if r.GPUs != r.VFs || !s.fits(r) {
+		r := world.Request{GPUs: 1 + rng.IntN(4), VFs: 1 + rng.IntN(4)}
+		if r.GPUs != r.VFs || !s.Fits(r) {
 			continue
 		}
-		first := Kind(rng.IntN(2))
+		first := world.Kind(rng.IntN(2))
 		mine, outcome := s.Admit(r, first, tandemKnown(node), rng)
-		if outcome != Admitted {
+		if outcome != world.Admitted {
 			continue
 		}
 		s.Release(mine)
 		best, _ := s.Admit(r, first, joint(node), rng)
-		got, _, _ := node.pairs(mine)
-		want, _, _ := node.pairs(best)
-		if got != want && !(s.rules.ExcludeTopology && first == VF) { // whose NUMA node has to be guessed
-			t.Fatalf("node %s, %s, %v, %v first: %d pairs, best %d", node.name, policy, r, first, got, want)
+		got, _, _ := node.Pairs(mine)
+		want, _, _ := node.Pairs(best)
+		if got != want && !(s.Rules().ExcludeTopology && first == world.VF) { // whose NUMA node has to be guessed
+			t.Fatalf("node %s, %s, %v, %v first: %d pairs, best %d", node.Name, policy, r, first, got, want)
 		}
 	}
 }
 
 func TestFollowTakesTheSwitchesOfTheFirst(t *testing.T) {
 	node := presetNode(t, "A", 2)
-	s := NewState(node, Rules{Policy: hints.Restricted})
+	s := world.NewState(node, world.Rules{Policy: hints.Restricted})
 	rng := newRand(1)
 	for range 100 {
-		c, _ := s.Admit(Request{2, 2}, GPU, ways(t, "follow")[0].Prefer(node), rng)
-		if pix, _, _ := node.pairs(c); pix != 2 {
+		c, _ := s.Admit(world.Request{GPUs: 2, VFs: 2}, world.GPU, ways(t, "follow")[0].Prefer(node), rng)
+		if pix, _, _ := node.Pairs(c); pix != 2 {
 			t.Fatalf("%d pairs of %v", pix, c)
 		}
 		s.Release(c)
@@ -171,7 +173,7 @@ func TestPairsCountNoVFTwice(t *testing.T) {
 		{[]int{0, 4}, []int{0, 1}, 1, 1, 1},
 		{[]int{0}, []int{15}, 0, 0, 0},
 	} {
-		pix, own, sameNode := node.pairs(Container{Devices: [2][]int{c.gpus, c.vfs}})
+		pix, own, sameNode := node.Pairs(world.Container{Devices: [2][]int{c.gpus, c.vfs}})
 		if pix != c.pix || own != c.own || sameNode != c.sameNode {
 			t.Errorf("%v %v: %d %d %d", c.gpus, c.vfs, pix, own, sameNode)
 		}
@@ -182,9 +184,9 @@ func BenchmarkAdmit(b *testing.B) {
 	for _, w := range Ways() {
 		b.Run(w.Name, func(b *testing.B) {
 			node := presetNode(b, "A", 8)
-			s, rng, prefer := NewState(node, Rules{Policy: hints.Restricted}), rand.New(rand.NewPCG(1, 1)), w.Prefer(node)
+			s, rng, prefer := world.NewState(node, world.Rules{Policy: hints.Restricted}), rand.New(rand.NewPCG(1, 1)), w.Prefer(node)
 			for b.Loop() {
-				c, _ := s.Admit(Request{2, 2}, Kind(rng.IntN(2)), prefer, rng)
+				c, _ := s.Admit(world.Request{GPUs: 2, VFs: 2}, world.Kind(rng.IntN(2)), prefer, rng)
 				s.Release(c)
 			}
 		})

@@ -5,16 +5,18 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 
 // presetNode makes each node once: it takes milliseconds under the race detector.
-func presetNode(t testing.TB, name string, vfsPerPF int) *Node {
+func presetNode(t testing.TB, name string, vfsPerPF int) *world.Node {
 	t.Helper()
 	key := fmt.Sprint(name, vfsPerPF)
 	if n, ok := made.Load(key); ok {
-		return n.(*Node)
+		return n.(*world.Node)
 	}
-	n, err := NewPreset(name, vfsPerPF)
+	n, err := world.NewPreset(name, vfsPerPF)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,9 +26,9 @@ func presetNode(t testing.TB, name string, vfsPerPF int) *Node {
 
 var made sync.Map
 
-func mixOf(t testing.TB, s string) Mix {
+func mixOf(t testing.TB, s string) world.Mix {
 	t.Helper()
-	m, err := ParseMix(s)
+	m, err := world.ParseMix(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,22 +44,12 @@ func ways(t testing.TB, names ...string) []Way {
 	return w
 }
 
-// occupy leaves so many GPUs free on the two NUMA nodes.
-func occupy(s *State, free0, free1 int) {
-	left := [2]int{free0, free1}
-	for i, d := range s.node.devices[GPU] {
-		if left[d.numa]--; left[d.numa] < 0 {
-			s.Take(Container{Devices: [2][]int{GPU: {i}}})
-		}
-	}
-}
-
 // scatter takes devices at random.
-func scatter(s *State, rng *rand.Rand, share float64) {
-	for _, kind := range kinds {
-		for i := range s.taken[kind] {
+func scatter(s *world.State, rng *rand.Rand, share float64) {
+	for _, kind := range world.Kinds {
+		for i := range s.Node.Devices[kind] {
 			if rng.Float64() < share {
-				var c Container
+				var c world.Container
 				c.Devices[kind] = []int{i}
 				s.Take(c)
 			}
@@ -66,6 +58,3 @@ func scatter(s *State, rng *rand.Rand, share float64) {
 }
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
-
-// nothing prefers nothing.
-func nothing(*State, Question, *rand.Rand) []int { return nil }

@@ -10,7 +10,8 @@ type Demand struct {
 	Reused PerNode // those that are taken over from an init container: the nodes must have them all
 }
 
-// PerNode is a number of devices on each NUMA node, the index being the number of the node. Beyond its end there are none.
+// PerNode is a number of devices on each NUMA node, the index being the number of the node. Beyond its end
+// there are none.
 type PerNode []int
 
 // Add counts a device. One whose node is unknown, or has a number that no [Mask] has, counts on no node.
@@ -48,8 +49,9 @@ func (p PerNode) nodes() Mask {
 }
 
 // CPUs is the demand of a container that is to have so many CPUs alone, under the static CPU policy
-// (generateCPUTopologyHints in pkg/kubelet/cm/cpumanager/policy_static.go). Nodes are the CPUs of every NUMA node, free those
-// that can be had now. The policy's options are not looked at, nor what an init container hands on.
+// (generateCPUTopologyHints in pkg/kubelet/cm/cpumanager/policy_static.go). Nodes are the CPUs of every NUMA
+// node, free those that can be had now. The policy's options are not looked at, nor what an init container
+// hands on.
 func CPUs(count int, nodes map[int]topology.CPUSet, free topology.CPUSet) Demand {
 	d := Demand{Count: count}
 	for number, set := range nodes {

@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// TestAsTheKubeletMerges compares the rule with the kubelet's own, step by step: generateDeviceTopologyHints of the device manager
-// and HintMerger of the Topology Manager, which goes through all permutations of hints.
+// TestAsTheKubeletMerges compares the rule with the kubelet's own, step by step: generateDeviceTopologyHints
+// of the device manager and HintMerger of the Topology Manager, which goes through all permutations of hints.
 func TestAsTheKubeletMerges(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 0))
@@ -42,7 +42,8 @@ func TestAsTheKubeletMerges(t *testing.T) {
 // machines are sets of NUMA nodes.
 var machines = []Mask{1, 0b11, 0b111, 0b1111, 0b100000001, 1<<63 | 1}
 
-// randomDemand asks for devices of which some nodes have none, some are taken, and some are an init container's.
+// randomDemand asks for devices of which some nodes have none, some are taken, and some are an init
+// container's.
 func randomDemand(rng *rand.Rand, machine Mask) Demand {
 	var d Demand
 	for _, n := range machine.Numbers() {
@@ -71,7 +72,8 @@ type hint struct {
 	preferred bool
 }
 
-// deviceHints is generateDeviceTopologyHints, with what GetTopologyHints and filterProvidersHints make of no hint.
+// deviceHints is generateDeviceTopologyHints, with what GetTopologyHints and filterProvidersHints make of no
+// hint.
 func deviceHints(d Demand) []hint {
 	bearing := d.All.nodes()
 	if bearing == 0 {

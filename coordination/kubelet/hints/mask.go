@@ -5,11 +5,12 @@ import (
 	"math/bits"
 )
 
-// Mask is a set of NUMA nodes, a bit for each number from 0 to 63, as in pkg/kubelet/cm/topologymanager/bitmask.
+// Mask is a set of NUMA nodes, a bit for each number from 0 to 63, as in
+// pkg/kubelet/cm/topologymanager/bitmask.
 type Mask uint64
 
-// MaxNodes is the number of NUMA nodes up to which all sets of nodes are tried. The kubelet refuses to start with more unless
-// it is told otherwise (max-allowable-numa-nodes).
+// MaxNodes is the number of NUMA nodes up to which all sets of nodes are tried. The kubelet refuses to start
+// with more unless it is told otherwise (max-allowable-numa-nodes).
 const MaxNodes = 8
 
 // Count is the number of nodes in the set.

@@ -1,10 +1,12 @@
-// Package hints says which NUMA nodes the kubelet's Topology Manager gives a container, and whether it admits it.
+// Package hints says which NUMA nodes the kubelet's Topology Manager gives a container, and whether it admits
+// it.
 //
-// The rule is that of pkg/kubelet/cm/topologymanager (policy.go, policy_restricted.go, policy_best_effort.go) and
-// devicemanager/topology_hints.go. A hint of a resource is a set of NUMA nodes that has enough free devices; it is preferred
-// where it is as small as all devices, free or not, allow. Where all resources prefer the same set the container gets the
-// narrowest such set. Elsewhere policy restricted refuses it, and best-effort gives it what one hint of every resource has in
-// common. CPUs that a container has alone are a demand like devices.
+// The rule is that of pkg/kubelet/cm/topologymanager (policy.go, policy_restricted.go, policy_best_effort.go)
+// and devicemanager/topology_hints.go. A hint of a resource is a set of NUMA nodes that has enough free
+// devices; it is preferred where it is as small as all devices, free or not, allow. Where all resources
+// prefer the same set the container gets the narrowest such set. Elsewhere policy restricted refuses it, and
+// best-effort gives it what one hint of every resource has in common. CPUs that a container has alone are a
+// demand like devices.
 //
 // The memory manager can narrow this further, and beyond two nodes the distances between them matter under
 // prefer-closest-numa-nodes; neither is looked at.
@@ -35,9 +37,10 @@ func ParsePolicy(s string) (Policy, error) {
 	return Policy(s), nil
 }
 
-// Nodes tells which NUMA nodes a container is given, or false where it is refused. The nodes are 0 where any will do: under
-// policy none, and where no resource has a device with a node or, under best-effort, enough free ones. The kubelet then
-// means all nodes of the machine. Demands that have devices on more than [MaxNodes] nodes are refused.
+// Nodes tells which NUMA nodes a container is given, or false where it is refused. The nodes are 0 where any
+// will do: under policy none, where no resource has a device with a node, and under best-effort where the
+// hints have nothing in common. The kubelet then means all nodes of the machine. Demands that have devices on
+// more than [MaxNodes] nodes are refused.
 func (p Policy) Nodes(demands ...Demand) (Mask, bool) {
 	if p == None {
 		return 0, true
@@ -80,9 +83,9 @@ func agreed(needs []need) Mask {
 	return best
 }
 
-// compromise is what HintMerger of the kubelet makes of hints that are not all preferred or not the same: of all that one hint of
-// every resource can have in common, as many nodes as the resource needs that needs most; else fewer, but as many as can be; else
-// the narrowest. A resource without a hint does not mind.
+// compromise is what HintMerger of the kubelet makes of hints that are not all preferred or not the same: of
+// all that one hint of every resource can have in common, as many nodes as the resource needs that needs
+// most; else fewer, but as many as can be; else the narrowest. A resource without a hint does not mind.
 func compromise(needs []need) Mask {
 	var hints [][]Mask
 	most := 0 // BestNonPreferredAffinityCount
@@ -107,7 +110,8 @@ func compromise(needs []need) Mask {
 	return best
 }
 
-// eachCommon visits what one hint of every resource has in common, for all choices of hints that have anything.
+// eachCommon visits what one hint of every resource has in common, for all choices of hints that have
+// anything.
 func eachCommon(hints [][]Mask, visit func(Mask)) {
 	if len(hints) == 0 {
 		return

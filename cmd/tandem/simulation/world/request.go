@@ -1,4 +1,4 @@
-package simulation
+package world
 
 import (
 	"fmt"
@@ -22,18 +22,19 @@ func (r *Request) UnmarshalText(text []byte) error {
 	return err
 }
 
-func (r Request) of(kind Kind) int {
+// Of is how many devices of a kind it asks for.
+func (r Request) Of(kind Kind) int {
 	if kind == GPU {
 		return r.GPUs
 	}
 	return r.VFs
 }
 
-// both reports whether the container asks for pairs.
-func (r Request) both() bool { return r.GPUs > 0 && r.VFs > 0 }
+// Both reports whether the container asks for pairs.
+func (r Request) Both() bool { return r.GPUs > 0 && r.VFs > 0 }
 
-// pairs is how many GPUs can have a VF of their own.
-func (r Request) pairs() int { return min(r.GPUs, r.VFs) }
+// Pairs is how many GPUs can have a VF of their own.
+func (r Request) Pairs() int { return min(r.GPUs, r.VFs) }
 
 func parseRequest(s string) (Request, error) {
 	gpus, vfs, ok := strings.Cut(s, "+")
@@ -89,8 +90,8 @@ func (m Mix) String() string {
 	return strings.Join(parts, ",")
 }
 
-// at returns the request at a point between 0 and 1.
-func (m Mix) at(u float64) int {
+// At returns the index of the request at a point between 0 and 1.
+func (m Mix) At(u float64) int {
 	total := 0.0
 	for _, s := range m {
 		total += s.Weight

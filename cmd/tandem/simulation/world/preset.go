@@ -1,4 +1,4 @@
-package simulation
+package world
 
 import (
 	"fmt"
@@ -48,15 +48,8 @@ func NewPreset(name string, vfsPerPF int) (*Node, error) {
 	if p.linked {
 		links = allToAll(gpus)
 	}
-	return NewNode(strings.ToUpper(name), tree, gpus, vfs, links)
+	return New(strings.ToUpper(name), tree, gpus, vfs, links)
 }
-
-// The classes of the functions, as sysfs prints them.
-const (
-	bridgeClass  = "0x060400"
-	gpuClass     = "0x120000"
-	networkClass = "0x020000"
-)
 
 // build puts the machine's sysfs together: for the i-th switch root complex pciNN:00 with a root port, and below it one bus with the
 // GPUs, the NICs and their VFs.
@@ -88,39 +81,6 @@ func (p preset) build(vfsPerPF int) (*recording.Machine, []placement.Device, []p
 	b.File("devices/system/node/online", "0-1\n")
 	machine, err := b.Machine()
 	return machine, gpus, vfs, err
-}
-
-// sysfs builds the few files that the tree is read from.
-type sysfs struct{ *recording.Builder }
-
-// function adds a PCI function below a directory and returns its own.
-func (b *sysfs) function(parent string, a topology.Address, class string, numa int) string {
-	dir := parent + "/" + a.String()
-	b.Link("bus/pci/devices/"+a.String(), "../../../"+dir)
-	b.File(dir+"/class", class+"\n")
-	b.File(dir+"/numa_node", fmt.Sprintln(numa))
-	return dir
-}
-
-// vfs adds VFs to a PF, beside it as the kernel does. Their addresses are the next free ones from slot 10 of its bus on, and on
-// following buses where that is full.
-func (b *sysfs) vfs(pfDir string, pf topology.Address, count, numa int) ([]placement.Device, error) {
-	var added []placement.Device
-	routing := int(pf.Bus)<<8 | 0x7f
-	for len(added) < count {
-		if routing++; routing > 0xffff {
-			return nil, fmt.Errorf("add %d VFs to %s: there is no bus left for so many", count, pf)
-		}
-		a := topology.Address{Domain: pf.Domain, Bus: uint8(routing >> 8), Device: uint8(routing>>3) & 0x1f, Function: uint8(routing) & 7}
-		if b.Has("bus/pci/devices/" + a.String()) {
-			continue
-		}
-		dir := b.function(pfDir[:len(pfDir)-len("/"+pf.String())], a, networkClass, numa)
-		b.Link(dir+"/physfn", "../"+pf.String())
-		b.Link(fmt.Sprintf("%s/virtfn%d", pfDir, len(added)), "../"+a.String())
-		added = append(added, placement.Device{ID: a.String(), Address: a})
-	}
-	return added, nil
 }
 
 // allToAll links every two GPUs, as NVSwitch and the xGMI of eight MI300X do.

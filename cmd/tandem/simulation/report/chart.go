@@ -1,4 +1,4 @@
-package simulation
+package report
 
 import (
 	"bytes"
@@ -58,10 +58,10 @@ func (r *Report) chartLegend(out *bytes.Buffer, y int) {
 	text(out, "quiet", chartWidth-16, y, "end", fmt.Sprintf("%d seeds × %d arrivals, mean ± 95 %% confidence", r.Seeds, r.Arrivals))
 }
 
-func (l *LoadReport) chartHeight() int { return blockHead + rowHeight*len(l.Ways) + blockFoot }
+func (l *Load) chartHeight() int { return blockHead + rowHeight*len(l.Ways) + blockFoot }
 
 // chart draws the block of one load.
-func (l *LoadReport) chart(out *bytes.Buffer, y int) {
+func (l *Load) chart(out *bytes.Buffer, y int) {
 	text(out, "", 16, y+20, "start", fmt.Sprintf("%g %% of the GPUs allocated", l.Load))
 	top, bottom := y+blockHead, y+blockHead+rowHeight*len(l.Ways)
 	for tick := 0; tick <= 100; tick += 25 {
@@ -78,7 +78,7 @@ func (l *LoadReport) chart(out *bytes.Buffer, y int) {
 	}
 	if l.Bound != nil {
 		x := atPercent(l.Bound.Mean)
-		fmt.Fprintf(out, `<line class="ahead" x1="%.1f" x2="%.1f" y1="%d" y2="%d"><title>knowing ahead: %s</title></line>`+"\n", x, x, top-4, bottom, cell(l.Bound))
+		fmt.Fprintf(out, `<line class="ahead" x1="%.1f" x2="%.1f" y1="%d" y2="%d"><title>knowing ahead: %s</title></line>`+"\n", x, x, top-4, bottom, l.Bound)
 	}
 }
 
@@ -87,12 +87,12 @@ func chartBar(out *bytes.Buffer, class string, y int, e *Estimate) {
 		return
 	}
 	x := atPercent(e.Mean)
-	fmt.Fprintf(out, `<rect class="%s" x="%d" y="%d" width="%.1f" height="%d"><title>%s</title></rect>`+"\n", class, labelWidth, y, x-labelWidth, barHeight, cell(e))
+	fmt.Fprintf(out, `<rect class="%s" x="%d" y="%d" width="%.1f" height="%d"><title>%s</title></rect>`+"\n", class, labelWidth, y, x-labelWidth, barHeight, e)
 	if e.CI != nil && *e.CI > 0 {
 		fmt.Fprintf(out, `<line class="ci" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>`+"\n",
 			atPercent(max(e.Mean-*e.CI, 0)), atPercent(min(e.Mean+*e.CI, 100)), y+barHeight/2, y+barHeight/2)
 	}
-	text(out, "quiet", labelWidth+plotWidth+8, y+barHeight-1, "start", cell(e))
+	text(out, "quiet", labelWidth+plotWidth+8, y+barHeight-1, "start", e.String())
 }
 
 func atPercent(p float64) float64 { return labelWidth + p/100*plotWidth }

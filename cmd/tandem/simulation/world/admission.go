@@ -1,4 +1,4 @@
-package simulation
+package world
 
 import (
 	"math/rand/v2"
@@ -35,7 +35,7 @@ const (
 // them.
 func (s *State) Admit(r Request, first Kind, prefer Prefer, rng *rand.Rand) (Container, Outcome) {
 	c := Container{Request: r}
-	if !s.fits(r) {
+	if !s.Fits(r) {
 		return c, DoesNotFit
 	}
 	mask, admitted := s.Affinity(r)
@@ -43,8 +43,8 @@ func (s *State) Admit(r Request, first Kind, prefer Prefer, rng *rand.Rand) (Con
 		return c, Refused
 	}
 	s.last++
-	for _, kind := range [...]Kind{first, first.other()} {
-		if n := r.of(kind); n > 0 {
+	for _, kind := range [...]Kind{first, first.Other()} {
+		if n := r.Of(kind); n > 0 {
 			q := Question{Kind: kind, Size: n, Request: r, Given: c.Devices, Mask: mask}
 			c.Devices[kind] = s.devices(q, prefer, rng)
 			s.take(kind, c.Devices[kind])
@@ -56,7 +56,7 @@ func (s *State) Admit(r Request, first Kind, prefer Prefer, rng *rand.Rand) (Con
 // devices chooses as devicesToAllocate of the kubelet's device manager does: those on the container's NUMA nodes first, and the
 // plugin is asked only where they leave a choice.
 func (s *State) devices(q Question, prefer Prefer, rng *rand.Rand) []int {
-	aligned, unaligned, elsewhere := s.split(q.Kind, q.Mask)
+	aligned, unaligned, elsewhere := s.Split(q.Kind, q.Mask)
 	if q.Size < len(aligned) {
 		q.Available = aligned
 		return fill(nil, q.Size, rng, s.ask(q, prefer, rng), aligned)
@@ -75,7 +75,7 @@ func (s *State) ask(q Question, prefer Prefer, rng *rand.Rand) []int {
 	answer := slices.Sorted(slices.Values(prefer(s, q, rng)))
 	return slices.DeleteFunc(slices.Compact(answer), func(i int) bool {
 		_, available := slices.BinarySearch(q.Available, i)
-		return !available || contains(q.Must, i)
+		return !available || slices.Contains(q.Must, i)
 	})
 }
 
@@ -88,7 +88,7 @@ func fill(chosen []int, size int, rng *rand.Rand, lists ...[]int) []int {
 		}
 		rest := slices.DeleteFunc(slices.Clone(list), func(i int) bool { return slices.Contains(chosen, i) })
 		if missing := size - len(chosen); len(rest) > missing {
-			rest = pick(rest, missing, rng)
+			rest = Pick(rest, missing, rng)
 		}
 		chosen = append(chosen, rest...)
 	}
@@ -96,14 +96,14 @@ func fill(chosen []int, size int, rng *rand.Rand, lists ...[]int) []int {
 	return chosen
 }
 
-// split is filterByAffinity of the kubelet's device manager: free devices on the given nodes, on others, and on none that it knows.
+// Split is filterByAffinity of the kubelet's device manager: free devices on the given nodes, on others, and on none that it knows.
 // Without nodes all are in the last list.
-func (s *State) split(kind Kind, mask hints.Mask) (aligned, unaligned, elsewhere []int) {
+func (s *State) Split(kind Kind, mask hints.Mask) (aligned, unaligned, elsewhere []int) {
 	for i, taken := range s.taken[kind] {
 		if taken {
 			continue
 		}
-		switch n := s.numa(kind, i); {
+		switch n := s.NUMA(kind, i); {
 		case mask == 0 || n < 0:
 			elsewhere = append(elsewhere, i)
 		case mask>>n&1 == 1:
@@ -113,4 +113,13 @@ func (s *State) split(kind Kind, mask hints.Mask) (aligned, unaligned, elsewhere
 		}
 	}
 	return aligned, unaligned, elsewhere
+}
+
+// Offered lists what the kubelet will let a container choose from.
+func (s *State) Offered(kind Kind, q Question) []int {
+	aligned, unaligned, elsewhere := s.Split(kind, q.Mask)
+	if len(aligned) >= q.Request.Of(kind) {
+		return aligned
+	}
+	return slices.Concat(aligned, unaligned, elsewhere)
 }

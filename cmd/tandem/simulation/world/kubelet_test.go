@@ -1,4 +1,4 @@
-package simulation
+package world
 
 import (
 	"fmt"
@@ -60,7 +60,7 @@ func TestRestrictedIsAsPredicted(t *testing.T) {
 		s := NewState(presetNode(t, Presets()[rng.IntN(3)], vfs), Rules{Policy: hints.Restricted, ExcludeTopology: rng.IntN(4) == 0})
 		scatter(s, rng, rng.Float64())
 		r := Request{rng.IntN(9), rng.IntN(9)}
-		if !s.fits(r) || r.GPUs+r.VFs == 0 {
+		if !s.Fits(r) || r.GPUs+r.VFs == 0 {
 			continue
 		}
 		want, wantAdmitted := hints.Restricted.Nodes(demand(s, GPU, r), demand(s, VF, r))
@@ -75,9 +75,9 @@ func TestRestrictedIsAsPredicted(t *testing.T) {
 }
 
 func demand(s *State, kind Kind, r Request) hints.Demand {
-	d := hints.Demand{Count: r.of(kind)}
+	d := hints.Demand{Count: r.Of(kind)}
 	for i, taken := range s.taken[kind] {
-		at := topology.Node(s.numa(kind, i))
+		at := topology.Node(s.NUMA(kind, i))
 		d.All.Add(at)
 		if !taken {
 			d.Free.Add(at)
@@ -157,7 +157,7 @@ func TestReleaseUndoesAdmission(t *testing.T) {
 	for _, c := range containers {
 		s.Release(c)
 	}
-	empty := NewState(s.node, s.rules)
+	empty := NewState(s.Node, s.rules)
 	if got, want := fmt.Sprint(s.taken, s.free, s.freeAt, s.freeOn), fmt.Sprint(empty.taken, empty.free, empty.freeAt, empty.freeOn); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

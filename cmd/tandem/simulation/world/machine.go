@@ -1,4 +1,4 @@
-package simulation
+package world
 
 import (
 	"fmt"
@@ -45,7 +45,7 @@ func (m Machine) Node(vfsPerPF int) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulate %s: %w", m.Name, err)
 	}
-	return NewNode(m.Name, tree, m.GPUs, vfs, m.Links)
+	return New(m.Name, tree, m.GPUs, vfs, m.Links)
 }
 
 // vfs lists the VFs of a PF, made up where it has none.

@@ -1,27 +1,23 @@
-package simulation
+package locality
 
 import (
 	"math/rand/v2"
 	"slices"
 )
 
-// vendor chooses GPUs as the best-effort policy of NVIDIA's device plugin does: it parts the free GPUs into sets of the size that is
+// Vendor chooses GPUs as the best-effort policy of NVIDIA's device plugin does: it parts the free GPUs into sets of the size that is
 // asked for, finds the parting whose sets score best in all, and takes the best set of it. Ties are drawn: the list that the kubelet
 // passes has a random order.
-type vendor struct {
-	node *Node
-	memo map[setKey][][]int
+type Vendor struct {
+	scores Scores
+	memo   map[setKey][][]int
 }
 
-// setKey is a question: which GPUs, how many of them.
-type setKey struct {
-	gpus string
-	size int
-}
+// NewVendor makes one for the GPUs of a node. It is not for use at the same time.
+func NewVendor(s Scores) *Vendor { return &Vendor{scores: s, memo: map[setKey][][]int{}} }
 
-func newVendor(n *Node) *vendor { return &vendor{node: n, memo: map[setKey][][]int{}} }
-
-func (v *vendor) choose(available []int, size int, rng *rand.Rand) []int {
+// Choose takes so many of the GPUs, as the policy does.
+func (v *Vendor) Choose(available []int, size int, rng *rand.Rand) []int {
 	key := setKey{keyOf(available), size}
 	sets, ok := v.memo[key]
 	if !ok {
@@ -36,9 +32,9 @@ func (v *vendor) choose(available []int, size int, rng *rand.Rand) []int {
 const mostParted = 10
 
 // sets lists the sets that the policy can answer, each as often as it is the answer.
-func (v *vendor) sets(available []int, size int) [][]int {
+func (v *Vendor) sets(available []int, size int) [][]int {
 	if len(available) > mostParted || size == 1 {
-		_, sets := v.node.nearest(available, size)
+		_, sets := v.scores.nearest(available, size)
 		return sets
 	}
 	best := -1
@@ -47,7 +43,7 @@ func (v *vendor) sets(available []int, size int) [][]int {
 		total, most := 0, -1
 		var set []int
 		for _, s := range parting {
-			score := v.node.score(s)
+			score := v.scores.Of(s)
 			total += score
 			if len(s) == size && score > most {
 				most, set = score, s
@@ -64,37 +60,19 @@ func (v *vendor) sets(available []int, size int) [][]int {
 }
 
 // part visits all partings into sets of a size; what is left over makes one smaller set.
-func (v *vendor) part(available []int, size int, visit func(parting [][]int)) {
+func (v *Vendor) part(available []int, size int, visit func(parting [][]int)) {
 	var step func(rest []int, parting [][]int)
 	step = func(rest []int, parting [][]int) {
 		if len(rest) == 0 {
 			visit(parting)
 			return
 		}
-		eachSet(rest[1:], size-1, func(others []int) {
+		EachSet(rest[1:], size-1, func(others []int) {
 			set := append([]int{rest[0]}, others...)
 			step(without(rest, set), append(parting, set))
 		})
 	}
-	eachSet(available, len(available)%size, func(over []int) {
-		step(without(available, over), [][]int{clone(over)})
+	EachSet(available, len(available)%size, func(over []int) {
+		step(without(available, over), [][]int{slices.Clone(over)})
 	})
-}
-
-func clone(list []int) []int { return slices.Clone(list) }
-
-func contains(list []int, i int) bool { return slices.Contains(list, i) }
-
-// without returns the list less some of its elements.
-func without(list, some []int) []int {
-	return slices.DeleteFunc(clone(list), func(i int) bool { return contains(some, i) })
-}
-
-// keyOf makes a map key of a list.
-func keyOf(list []int) string {
-	key := make([]byte, 0, 2*len(list))
-	for _, i := range list {
-		key = append(key, byte(i), byte(i>>8))
-	}
-	return string(key)
 }

@@ -1,4 +1,4 @@
-package simulation
+package report
 
 import (
 	"bytes"
@@ -54,7 +54,7 @@ var columns = []struct {
 	{"load", func(f *Figures) *Estimate { return f.Load }},
 }
 
-func (l *LoadReport) table(out *bytes.Buffer) {
+func (l *Load) table(out *bytes.Buffer) {
 	fmt.Fprintf(out, "\n%g %% of the GPUs allocated (%.4g arrivals per holding time)\n", l.Load, l.Rate)
 	var cells bytes.Buffer
 	w := tabwriter.NewWriter(&cells, 0, 0, 2, ' ', 0)
@@ -67,30 +67,16 @@ func (l *LoadReport) table(out *bytes.Buffer) {
 		way := &l.Ways[i]
 		fmt.Fprintf(w, "  %s\t%s", way.Title, bar(way.Figures.PIX))
 		for _, c := range columns {
-			fmt.Fprintf(w, "\t%s", cell(c.of(&way.Figures)))
+			fmt.Fprintf(w, "\t%s", c.of(&way.Figures))
 		}
 		fmt.Fprintln(w)
 	}
 	if l.Bound != nil {
-		fmt.Fprintf(w, "  knowing ahead\t%s\t%s\n", bar(l.Bound), cell(l.Bound))
+		fmt.Fprintf(w, "  knowing ahead\t%s\t%s\n", bar(l.Bound), l.Bound)
 	}
 	_ = w.Flush() // to memory
 	for line := range strings.Lines(cells.String()) {
 		out.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-}
-
-// cell writes a figure with as many digits as its interval is worth.
-func cell(e *Estimate) string {
-	switch {
-	case e == nil:
-		return "-"
-	case e.CI == nil:
-		return fmt.Sprintf("%.1f", e.Mean)
-	case *e.CI < 0.05 && e.Mean < 10 && e.Mean > 0:
-		return fmt.Sprintf("%.2f ±%.2f", e.Mean, *e.CI)
-	default:
-		return fmt.Sprintf("%.1f ±%.1f", e.Mean, *e.CI)
 	}
 }
 

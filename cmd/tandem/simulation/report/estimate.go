@@ -1,6 +1,9 @@
-package simulation
+package report
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // Estimate is a mean over seeds with half the width of its 95 % confidence interval.
 type Estimate struct {
@@ -8,8 +11,8 @@ type Estimate struct {
 	CI   *float64 `json:"ci"` // null for a single seed
 }
 
-// estimate is nil where no seed has a value; seeds without one (NaN) do not count.
-func estimate(values []float64) *Estimate {
+// Mean is nil where no seed has a value; seeds without one (NaN) do not count.
+func Mean(values []float64) *Estimate {
 	n, sum := 0, 0.0
 	for _, v := range values {
 		if !math.IsNaN(v) {
@@ -33,6 +36,20 @@ func estimate(values []float64) *Estimate {
 	ci := student(n-1) * math.Sqrt(squares/float64(n-1)/float64(n))
 	e.CI = &ci
 	return e
+}
+
+// String writes it with as many digits as its interval is worth, "-" where there is none.
+func (e *Estimate) String() string {
+	switch {
+	case e == nil:
+		return "-"
+	case e.CI == nil:
+		return fmt.Sprintf("%.1f", e.Mean)
+	case *e.CI < 0.05 && e.Mean < 10 && e.Mean > 0:
+		return fmt.Sprintf("%.2f ±%.2f", e.Mean, *e.CI)
+	default:
+		return fmt.Sprintf("%.1f ±%.1f", e.Mean, *e.CI)
+	}
 }
 
 // student is the 97.5 % quantile of Student's t distribution: from a table for few degrees of freedom, by the series of Cornish and
