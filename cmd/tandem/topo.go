@@ -56,7 +56,7 @@ round, --topology-file says which devices share a switch where sysfs does not: i
 				return writeNCCL(cmd.OutOrStdout(), m, n, &from, only)
 			}
 			if verbose {
-				m.Verbose = topo.NewVerbose(n, m)
+				m.ReadVerbose(n)
 			}
 			return writeTopo(cmd.OutOrStdout(), m, n, from.Title(), format.format)
 		},

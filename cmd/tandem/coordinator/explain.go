@@ -79,7 +79,7 @@ func newDecisions(answer *api.ExplainResponse) []Decision {
 	return decisions
 }
 
-// explanation is for people: the decisions one after the other, in the order in which the kubelet came.
+// Explanation is for people: the decisions one after the other, in the order in which the kubelet came.
 func Explanation(decisions []Decision) []byte {
 	var out bytes.Buffer
 	for i, d := range decisions {

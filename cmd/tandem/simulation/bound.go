@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -19,73 +18,12 @@ type bound struct {
 	pairs   int      // asked for
 }
 
-// domain is a NUMA node.
-type domain struct {
-	switches []capacity
-	known    bool // every container so far is one whose numbers on this node do not depend on the choice
-	ways     map[holding]int
-	next     map[holding]int
-	holders  map[int]byte // by container
-	used     [256]bool
-}
-
-// alike reports whether two NUMA nodes have switches of the same sizes.
-func (d *domain) alike(other *domain) bool {
-	return slices.EqualFunc(d.switches, other.switches, func(a, b capacity) bool { return a.gpus == b.gpus && a.vfs == b.vfs })
-}
-
-// capacity is where the devices of a switch are in a holding.
-type capacity struct{ onSwitch, from, gpus, vfs int }
-
-// holding says which container holds each device, 0 for none. Switches of the same size, and devices of the same kind on
-// one switch, are in ascending order: they are alike.
-type holding [mostHeld]byte
-
-const (
-	mostHeld = 16   // devices of a NUMA node
-	mostWays = 3000 // of holding them; more take too long to go through
-)
-
 func newBound(n *world.Node) *bound {
 	b := &bound{node: n, domains: make([]domain, len(n.NUMA))}
 	for i := range b.domains {
 		b.domains[i] = newDomain(n, i)
 	}
 	return b
-}
-
-func newDomain(n *world.Node, numa int) domain {
-	d := domain{known: true, ways: map[holding]int{{}: 0}, next: map[holding]int{}, holders: map[int]byte{}}
-	d.used[0] = true
-	sizes := make([]capacity, n.Switches)
-	for _, kind := range world.Kinds {
-		for _, dev := range n.Devices[kind] {
-			switch {
-			case dev.NUMA != numa:
-			case dev.Switch < 0:
-				d.known = false
-			case kind == world.GPU:
-				sizes[dev.Switch].gpus++
-			default:
-				sizes[dev.Switch].vfs++
-			}
-		}
-	}
-	for i, c := range sizes {
-		if c.gpus+c.vfs > 0 {
-			c.onSwitch = i
-			d.switches = append(d.switches, c)
-		}
-	}
-	slices.SortStableFunc(d.switches, func(a, b capacity) int { return cmp.Or(a.gpus-b.gpus, a.vfs-b.vfs) })
-	from := 0
-	for i := range d.switches {
-		c := &d.switches[i]
-		c.from = from
-		from += c.gpus + c.vfs
-	}
-	d.known = d.known && from <= mostHeld
-	return d
 }
 
 // admit adds a container that was given devices among those free on some NUMA nodes, all of them where it spans several.
@@ -151,47 +89,6 @@ func (d *domain) admit(id, gpus, vfs, value int) {
 	}
 	d.ways, d.next = d.next, d.ways
 	d.known = len(d.ways) > 0 && len(d.ways) <= mostWays
-}
-
-// place gives a container devices of the i-th switch and of those after it, in all ways that there are, and tells each with the pairs
-// that it makes. Free devices come first on every switch.
-func (d *domain) place(h holding, i int, rest taking, holder byte, pairs int, done func(h holding, pairs int)) {
-	if rest == (taking{}) {
-		done(h, pairs)
-		return
-	}
-	if i == len(d.switches) {
-		return
-	}
-	c := d.switches[i]
-	for g := 0; g <= min(free(c.gpusOf(&h)), rest.gpus); g++ {
-		for v := 0; v <= min(free(c.vfsOf(&h)), rest.vfs); v++ {
-			next := h
-			hold(c.gpusOf(&next), g, holder)
-			hold(c.vfsOf(&next), v, holder)
-			d.place(next, i+1, taking{rest.gpus - g, rest.vfs - v}, holder, pairs+min(g, v), done)
-		}
-	}
-}
-
-func (c capacity) gpusOf(h *holding) []byte { return h[c.from : c.from+c.gpus] }
-func (c capacity) vfsOf(h *holding) []byte  { return h[c.from+c.gpus : c.from+c.gpus+c.vfs] }
-
-// free counts the free devices of a list; they come first.
-func free(list []byte) int {
-	n := 0
-	for n < len(list) && list[n] == 0 {
-		n++
-	}
-	return n
-}
-
-// hold marks the last of the free devices, which keep their place at the front.
-func hold(list []byte, n int, holder byte) {
-	from := free(list)
-	for i := from - n; i < from; i++ {
-		list[i] = holder
-	}
 }
 
 // keep remembers the most pairs that lead to a way of holding the devices.

@@ -24,9 +24,6 @@ type jointly struct {
 	wanted taking
 }
 
-// taking is a number of devices of each kind.
-type taking struct{ gpus, vfs int }
-
 // pool is what one switch has; the last one is for devices without a switch.
 type pool struct {
 	may   [2][]int // that can be taken

@@ -90,6 +90,18 @@ func NewMatrix(n *machine.Node, all bool) *Matrix {
 	return m
 }
 
+// ReadVerbose adds what else decides how fast the pairs are.
+func (m *Matrix) ReadVerbose(n *machine.Node) {
+	var gpus, nics []topology.Address
+	for _, g := range m.GPUs {
+		gpus = append(gpus, g.Address)
+	}
+	for _, nic := range m.NICs {
+		nics = append(nics, nic.Address)
+	}
+	m.Verbose = readVerbose(n, gpus, nics)
+}
+
 func newGPU(n *machine.Node, d *topology.Device) GPU {
 	e := GPU{ID: d.Address.String(), Address: d.Address, NUMA: machine.Number(d.NUMA), Model: machine.Model(d), VRAM: n.VRAM(d.Address)}
 	if parts := n.Parts[d.Address]; len(parts) > 1 {

@@ -33,7 +33,7 @@ func (m *Matrix) Table() []byte {
 	}
 	m.writeNames(&out)
 	if m.Verbose != nil {
-		m.writeVerbose(&out)
+		m.Verbose.write(&out)
 	}
 	out.WriteString(legend)
 	if len(m.Links) > 0 {

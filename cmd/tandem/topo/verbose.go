@@ -63,32 +63,39 @@ type PairTruth struct {
 	word     topology.Level
 }
 
-// NewVerbose reads it for the devices of a matrix.
-func NewVerbose(n *machine.Node, m *Matrix) *Verbose {
+// readVerbose reads it for the GPUs and NICs of a matrix.
+func readVerbose(n *machine.Node, gpus, nics []topology.Address) *Verbose {
 	v := &Verbose{GPUs: []GPUTruth{}, NICs: []NICTruth{}, Pairs: []PairTruth{}}
-	for _, gpu := range m.GPUs {
-		v.GPUs = append(v.GPUs, truth(n, gpu.Address))
+	for _, gpu := range gpus {
+		v.GPUs = append(v.GPUs, truth(n, gpu))
 	}
-	for _, nic := range m.NICs {
-		v.NICs = append(v.NICs, NICTruth{truth(n, nic.Address), ports(n, nic.Address)})
+	for _, nic := range nics {
+		v.NICs = append(v.NICs, NICTruth{truth(n, nic), ports(n, nic)})
 	}
-	for i, d := range m.Distances {
-		if !d.Distance.SameSwitch() {
-			continue
-		}
-		p := PairTruth{GPU: d.GPU, NIC: d.NIC, At: []topology.Address{}, gpu: i / len(m.NICs), nic: i % len(m.NICs), word: d.Distance, ACS: topology.ACSOff}
-		for _, port := range n.Tree.PathBelow(d.GPU, d.NIC) {
-			bridge, ok := n.Tree.Device(port)
-			switch {
-			case ok && bridge.ACS == topology.ACSRedirect:
-				p.ACS, p.At = topology.ACSRedirect, append(p.At, port)
-			case (!ok || bridge.ACS == topology.ACSUnknown) && p.ACS == topology.ACSOff:
-				p.ACS = topology.ACSUnknown
+	for i, gpu := range gpus {
+		for k, nic := range nics {
+			if level := n.Tree.Distance(gpu, nic).Level; level.SameSwitch() {
+				p := PairTruth{GPU: gpu, NIC: nic, gpu: i, nic: k, word: level}
+				p.readACS(n.Tree)
+				v.Pairs = append(v.Pairs, p)
 			}
 		}
-		v.Pairs = append(v.Pairs, p)
 	}
 	return v
+}
+
+// readACS goes through the ports on the way.
+func (p *PairTruth) readACS(tree *topology.Tree) {
+	p.ACS, p.At = topology.ACSOff, []topology.Address{}
+	for _, port := range tree.PathBelow(p.GPU, p.NIC) {
+		bridge, ok := tree.Device(port)
+		switch {
+		case ok && bridge.ACS == topology.ACSRedirect:
+			p.ACS, p.At = topology.ACSRedirect, append(p.At, port)
+		case (!ok || bridge.ACS == topology.ACSUnknown) && p.ACS == topology.ACSOff:
+			p.ACS = topology.ACSUnknown
+		}
+	}
 }
 
 func truth(n *machine.Node, a topology.Address) GPUTruth {
@@ -126,23 +133,23 @@ func ports(n *machine.Node, a topology.Address) []PortTruth {
 	return ports
 }
 
-func (m *Matrix) writeVerbose(out *bytes.Buffer) {
+func (v *Verbose) write(out *bytes.Buffer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w)
-	for i, g := range m.Verbose.GPUs {
+	for i, g := range v.GPUs {
 		fmt.Fprintf(w, "GPU%d\t%s\t%s\n", i, g.PCIe, iommuText(g.IOMMU))
 	}
-	for i, n := range m.Verbose.NICs {
+	for i, n := range v.NICs {
 		fmt.Fprintf(w, "NIC%d\t%s\t%s", i, n.PCIe, iommuText(n.IOMMU))
 		for _, p := range n.Ports {
 			fmt.Fprintf(w, "\t%s port %d %s, %s", p.Device, p.Port, cmp.Or(p.State, "state unknown"), cmp.Or(p.Rate, "rate unknown"))
 		}
 		fmt.Fprintln(w)
 	}
-	if len(m.Verbose.Pairs) > 0 {
+	if len(v.Pairs) > 0 {
 		fmt.Fprintln(w)
 	}
-	for _, p := range m.Verbose.Pairs {
+	for _, p := range v.Pairs {
 		fmt.Fprintf(w, "GPU%d NIC%d\t%s\t%s\n", p.gpu, p.nic, p.word, p.text())
 	}
 	_ = w.Flush() // to memory

@@ -22,20 +22,6 @@ type Container struct {
 	ProcRoot    string
 }
 
-// GPU is a GPU of the container.
-type GPU struct {
-	ID      string           `json:"id"` // its address; of an AMD partition amdgpu_xcp_<n>
-	Address topology.Address `json:"address"`
-	UUID    string           `json:"uuid,omitempty"` // NVIDIA only
-}
-
-// VF is a VF of the container.
-type VF struct {
-	Address topology.Address `json:"address"`
-	RDMA    []string         `json:"rdma,omitempty"`
-	Netdevs []string         `json:"netdevs,omitempty"`
-}
-
 // find fills the lists of the container's devices.
 func (c *Container) find(sys fs.FS, tree *topology.Tree, r *Verification) error {
 	c.vfs(sys, tree, r)

@@ -11,8 +11,8 @@ import (
 
 // comparePairs checks that what pairs.json tells, in which tandem-rdma names the container's pairs to it, is what the
 // container has. Without the file nothing is told.
-func (v *Check) comparePairs(tree *topology.Tree, r *Verification) {
-	told, err := coordination.ReadPairs(v.PairsFile)
+func (r *Verification) comparePairs(tree *topology.Tree, file string) {
+	told, err := coordination.ReadPairs(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		r.PairsFile = "absent"
 		return
@@ -22,7 +22,7 @@ func (v *Check) comparePairs(tree *topology.Tree, r *Verification) {
 		r.fail("%v", err)
 	}
 	for _, pair := range told.Pairs {
-		r.compare(tree, v.PairsFile, pair)
+		r.compare(tree, file, pair)
 	}
 	r.PairsFile = "agrees"
 	if len(r.Failures) > failures {

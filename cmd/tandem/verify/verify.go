@@ -2,27 +2,13 @@
 package verify
 
 import (
-	"bytes"
-	"cmp"
 	"fmt"
 	"os"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
-
-// Verification is what a container has, and whether it is what it should be, as JSON has it.
-type Verification struct {
-	GPUs      []GPU          `json:"gpus"`
-	VFs       []VF           `json:"vfs"`
-	Pairs     []machine.Pair `json:"pairs"`
-	InOrder   bool           `json:"in_order"`   // as many VFs as GPUs, and the i-th VF pairs with the i-th GPU
-	PairsFile string         `json:"pairs_file"` // "agrees", "differs" or "absent"
-	Failures  []string       `json:"failures"`
-}
 
 // Check is what a container has to fulfil, and where it shows.
 type Check struct {
@@ -58,12 +44,8 @@ func (v *Check) Run() (*Verification, error) {
 	if v.InOrder && !r.InOrder {
 		r.fail("the i-th VF does not pair with the i-th GPU: compare the two lists")
 	}
-	v.comparePairs(tree, r)
+	r.comparePairs(tree, v.PairsFile)
 	return r, nil
-}
-
-func (r *Verification) fail(format string, args ...any) {
-	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
 }
 
 func (r *Verification) count(what string, got, want int, why string) {
@@ -108,43 +90,4 @@ func (r *Verification) ordered(tree *topology.Tree, within topology.Level) bool 
 		}
 	}
 	return true
-}
-
-// Table is for people.
-func (r *Verification) Table() []byte {
-	var out bytes.Buffer
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	if len(r.Pairs) > 0 {
-		fmt.Fprintln(w, "GPU\tVF\tDISTANCE\tRDMA\tNETDEV")
-	}
-	for _, p := range r.Pairs {
-		vf := r.vf(p.VF)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.GPU, p.VF, p.Distance, cmp.Or(strings.Join(vf.RDMA, ","), "-"), cmp.Or(strings.Join(vf.Netdevs, ","), "-"))
-	}
-	if len(r.Pairs) > 0 {
-		fmt.Fprintln(w)
-	}
-	_ = w.Flush() // to memory
-	verdict, order := "verified", "in the order of the lists"
-	if len(r.Failures) > 0 {
-		verdict = "not verified"
-	}
-	if !r.InOrder {
-		order = "not " + order
-	}
-	file := "pairs.json " + r.PairsFile
-	if r.PairsFile == "absent" {
-		file = "no pairs.json" // which is no fault: the pool has to ask for it
-	}
-	fmt.Fprintf(&out, "%s: %d GPUs, %d VFs, pairs %s, %s\n", verdict, len(r.GPUs), len(r.VFs), order, file)
-	return out.Bytes()
-}
-
-func (r *Verification) vf(address string) VF {
-	for _, vf := range r.VFs {
-		if vf.Address.String() == address {
-			return vf
-		}
-	}
-	return VF{}
 }

@@ -62,10 +62,7 @@ func (s Scores) nearest(gpus []int, size int) (score int, sets [][]int) {
 	return score, sets
 }
 
-const (
-	mostSets = 20_000 // 16 GPUs have 12,870 sets of 8
-	mostTies = 1000   // of equally good sets, from which one is drawn
-)
+const mostTies = 1000 // of equally good sets, from which one is drawn
 
 func (s Scores) grow(gpus []int, size int) (score int, sets [][]int) {
 	score = -1

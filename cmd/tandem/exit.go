@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes; the last two are doctor's.
+const (
+	exitOK      = 0
+	exitError   = 1
+	exitUsage   = 2
+	exitFound   = 3
+	exitUnknown = 4
+)
+
+// moreExitCodes is the annotation of a command that has exit codes of its own, for its help.
+const moreExitCodes = "exit codes"
+
+const exitCodes = `
+Exit codes:
+  0  done
+  1  cannot be done: the last line on standard error says why
+  2  the command line is wrong
+{{index .Annotations "` + moreExitCodes + `"}}`
+
+// usageError is an error of the command line.
+type usageError struct{ error }
+
+// foundError says that doctor has printed findings, and with which exit code it ends.
+type foundError struct{ code int }
+
+func (foundError) Error() string { return "there are findings" }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// noArguments is for commands that have flags only.
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("unexpected argument %q", args[0])
+	}
+	return nil
+}

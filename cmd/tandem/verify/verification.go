@@ -1,0 +1,79 @@
+package verify
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Verification is what a container has, and whether it is what it should be, as JSON has it.
+type Verification struct {
+	GPUs      []GPU          `json:"gpus"`
+	VFs       []VF           `json:"vfs"`
+	Pairs     []machine.Pair `json:"pairs"`
+	InOrder   bool           `json:"in_order"`   // as many VFs as GPUs, and the i-th VF pairs with the i-th GPU
+	PairsFile string         `json:"pairs_file"` // "agrees", "differs" or "absent"
+	Failures  []string       `json:"failures"`
+}
+
+// GPU is a GPU of the container.
+type GPU struct {
+	ID      string           `json:"id"` // its address; of an AMD partition amdgpu_xcp_<n>
+	Address topology.Address `json:"address"`
+	UUID    string           `json:"uuid,omitempty"` // NVIDIA only
+}
+
+// VF is a VF of the container.
+type VF struct {
+	Address topology.Address `json:"address"`
+	RDMA    []string         `json:"rdma,omitempty"`
+	Netdevs []string         `json:"netdevs,omitempty"`
+}
+
+func (r *Verification) fail(format string, args ...any) {
+	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
+}
+
+// Table is for people.
+func (r *Verification) Table() []byte {
+	var out bytes.Buffer
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	if len(r.Pairs) > 0 {
+		fmt.Fprintln(w, "GPU\tVF\tDISTANCE\tRDMA\tNETDEV")
+	}
+	for _, p := range r.Pairs {
+		vf := r.vf(p.VF)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.GPU, p.VF, p.Distance, cmp.Or(strings.Join(vf.RDMA, ","), "-"), cmp.Or(strings.Join(vf.Netdevs, ","), "-"))
+	}
+	if len(r.Pairs) > 0 {
+		fmt.Fprintln(w)
+	}
+	_ = w.Flush() // to memory
+	verdict, order := "verified", "in the order of the lists"
+	if len(r.Failures) > 0 {
+		verdict = "not verified"
+	}
+	if !r.InOrder {
+		order = "not " + order
+	}
+	file := "pairs.json " + r.PairsFile
+	if r.PairsFile == "absent" {
+		file = "no pairs.json" // which is no fault: the pool has to ask for it
+	}
+	fmt.Fprintf(&out, "%s: %d GPUs, %d VFs, pairs %s, %s\n", verdict, len(r.GPUs), len(r.VFs), order, file)
+	return out.Bytes()
+}
+
+func (r *Verification) vf(address string) VF {
+	for _, vf := range r.VFs {
+		if vf.Address.String() == address {
+			return vf
+		}
+	}
+	return VF{}
+}
