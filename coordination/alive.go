@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // Role is what a plugin is to the coordination of its node at a moment.
@@ -41,7 +41,7 @@ func (n *Node) Role() Role {
 // second at the most.
 func (n *Node) Resources() []*api.Resource {
 	if own := n.serving.Load(); own != nil {
-		return own.coordinator.current().status(kubelet.View{}, own.coordinator.ended(context.Background(), endedFresh)).GetResources()
+		return own.coordinator.Resources()
 	}
 	return nil
 }
@@ -55,21 +55,9 @@ func (n *Node) Alive(ctx context.Context) error {
 	if beat := n.beat.Load(); beat != nil && time.Since(*beat) > stuck {
 		return fmt.Errorf("the election of the coordination server has hung since %s", beat.Format(time.RFC3339))
 	}
-	own := n.serving.Load()
-	if own == nil {
-		return nil
+	if own := n.serving.Load(); own != nil {
+		return own.coordinator.Alive(ctx)
 	}
-	held := &own.coordinator.mu
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !held.TryLock() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("the coordinator hangs: %w", context.Cause(ctx))
-		}
-	}
-	held.Unlock()
 	return nil
 }
 
@@ -78,3 +66,5 @@ func (n *Node) turn() {
 	now := time.Now()
 	n.beat.Store(&now)
 }
+
+func (n *Node) observer() admission.Observer { return admission.OrNobody(n.config.Observer) }

@@ -3,6 +3,7 @@ package coordination
 import (
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -27,8 +28,8 @@ func (m *Member) choose(available, mustInclude []string, size int) ([]string, st
 	}
 	_, links := m.devices()
 	request := placement.Request{Links: links}
-	add(&request, m.kind, asked)
-	add(&request, m.kind.other(), m.otherHalf(size))
+	m.kind.AddTo(&request, asked)
+	m.kind.Other().AddTo(&request, m.otherHalf(size))
 	choice, err := placement.Choose(m.node.machine.newest(), request)
 	if err != nil {
 		return firstOf(available, mustInclude, size), err.Error()
@@ -42,7 +43,7 @@ func (m *Member) choose(available, mustInclude []string, size int) ([]string, st
 func (m *Member) otherHalf(size int) placement.Half {
 	half := placement.Half{Held: m.counterparts()}
 	half.Count = len(half.Held)
-	if m.kind == GPU || half.Count >= size {
+	if m.kind == device.GPU || half.Count >= size {
 		return half
 	}
 	held := map[topology.Address]bool{}
@@ -61,7 +62,7 @@ func (m *Member) otherHalf(size int) placement.Half {
 // own are the devices of a choice that are of this member's kind.
 func (m *Member) own(choice placement.Choice) []string {
 	devices := choice.GPUs
-	if m.kind == VF {
+	if m.kind == device.VF {
 		devices = choice.VFs
 	}
 	ids := make([]string, 0, len(devices))
@@ -76,8 +77,8 @@ func (m *Member) inPairOrder(ids []string) []string {
 	before := m.counterparts()
 	_, links := m.devices()
 	request := placement.Request{Links: links}
-	add(&request, m.kind, placement.Half{Count: len(ids), Held: m.placed(ids)})
-	add(&request, m.kind.other(), placement.Half{Count: len(before), Held: before})
+	m.kind.AddTo(&request, placement.Half{Count: len(ids), Held: m.placed(ids)})
+	m.kind.Other().AddTo(&request, placement.Half{Count: len(before), Held: before})
 	choice, err := placement.Choose(m.node.machine.newest(), request)
 	if err != nil {
 		return ids

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -17,7 +18,7 @@ type pairAlone struct {
 	tree      *topology.Tree
 	runDir    string
 	gpus, vfs *Member
-	all       map[Kind][]string
+	all       map[device.Kind][]string
 }
 
 func newPairAlone(t *testing.T) *pairAlone {
@@ -26,7 +27,7 @@ func newPairAlone(t *testing.T) *pairAlone {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pairAlone{all: map[Kind][]string{}}
+	p := &pairAlone{all: map[device.Kind][]string{}}
 	if p.tree, err = topology.Read(recorded.FS()); err != nil {
 		t.Fatal(err)
 	}
@@ -34,26 +35,26 @@ func newPairAlone(t *testing.T) *pairAlone {
 	if err := recorded.Layout(sys); err != nil {
 		t.Fatal(err)
 	}
-	announced := map[Kind]Announcement{}
+	announced := map[device.Kind]device.Announcement{}
 	for d := range p.tree.Devices() {
-		kind := VF
+		kind := device.VF
 		if d.Class.IsGPU() {
-			kind = GPU
+			kind = device.GPU
 		} else if !d.IsVF() {
 			continue
 		}
-		device := Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
-		announced[kind] = Announcement{Devices: append(announced[kind].Devices, device)}
-		p.all[kind] = append(p.all[kind], device.ID)
+		one := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
+		announced[kind] = device.Announcement{Devices: append(announced[kind].Devices, one)}
+		p.all[kind] = append(p.all[kind], one.ID)
 	}
 	p.runDir, _ = heldDir(t)
-	member := func(name string, kind Kind) *Member {
+	member := func(name string, kind device.Kind) *Member {
 		node, _ := startWith(t, Config{RunDir: p.runDir, SysRoot: sys, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 		m := node.Member(name, kind)
 		m.Publish(announced[kind])
 		return m
 	}
-	p.gpus, p.vfs = member(gpus, GPU), member(vfs, VF)
+	p.gpus, p.vfs = member(gpus, device.GPU), member(vfs, device.VF)
 	return p
 }
 
@@ -67,7 +68,7 @@ func (p *pairAlone) give(t *testing.T, m *Member, available []string, size int) 
 	shuffled := slices.Clone(chosen)
 	rand.Shuffle(size, func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 	listed, err := m.Allocated(t.Context(), shuffled)
-	if err != nil || !sameSet(listed, chosen) {
+	if err != nil || !device.SameSet(listed, chosen) {
 		t.Fatalf("allocate %v: %v, %v", chosen, listed, err)
 	}
 	return listed
@@ -103,7 +104,7 @@ func (p *pairAlone) wantSpread(t *testing.T, vfs []string) {
 	for _, vf := range vfs {
 		d := p.device(t, vf)
 		pfs[d.PF] = true
-		for _, gpu := range p.all[GPU] {
+		for _, gpu := range p.all[device.GPU] {
 			if p.tree.Distance(p.device(t, gpu).Address, d.Address).Level <= topology.PXB {
 				gpus[gpu] = true
 			}
@@ -115,7 +116,7 @@ func (p *pairAlone) wantSpread(t *testing.T, vfs []string) {
 }
 
 // onNode lists the devices of a kind on a NUMA node.
-func (p *pairAlone) onNode(t *testing.T, kind Kind, node int) []string {
+func (p *pairAlone) onNode(t *testing.T, kind device.Kind, node int) []string {
 	t.Helper()
 	return slices.DeleteFunc(slices.Clone(p.all[kind]), func(id string) bool { return p.device(t, id).NUMA != topology.Node(node) })
 }
@@ -125,11 +126,11 @@ func TestAlone(t *testing.T) {
 	p := newPairAlone(t)
 	for _, size := range []int{1, 2, 4} {
 		for node := range 2 {
-			p.wantSpread(t, p.give(t, p.vfs, p.onNode(t, VF, node), size))
-			free := slices.Clone(p.onNode(t, GPU, node))
+			p.wantSpread(t, p.give(t, p.vfs, p.onNode(t, device.VF, node), size))
+			free := slices.Clone(p.onNode(t, device.GPU, node))
 			rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
 			few := p.give(t, p.gpus, free[:size], size) // what the kubelet leaves it, anywhere
-			listed := p.give(t, p.vfs, p.all[VF], size)
+			listed := p.give(t, p.vfs, p.all[device.VF], size)
 			p.wantPaired(t, few, listed)
 		}
 	}
@@ -139,44 +140,44 @@ func TestAlone(t *testing.T) {
 func TestAloneGPUsFollowVFs(t *testing.T) {
 	p := newPairAlone(t)
 	for _, pf := range []int{5, 2, 7} { // the VFs of one PF are left
-		one := p.all[VF][4*pf : 4*pf+4]
+		one := p.all[device.VF][4*pf : 4*pf+4]
 		listed := p.give(t, p.vfs, one, 1)
-		p.wantPaired(t, p.give(t, p.gpus, p.all[GPU], 1), listed)
+		p.wantPaired(t, p.give(t, p.gpus, p.all[device.GPU], 1), listed)
 	}
 }
 
 // A container that takes over from an init container with one pair gets more of them beside other GPUs.
 func TestAloneAfterAnInitContainer(t *testing.T) {
 	p := newPairAlone(t)
-	vf := p.give(t, p.vfs, p.all[VF], 1)
-	p.wantPaired(t, p.give(t, p.gpus, p.all[GPU], 1), vf)
-	p.wantSpread(t, p.vfs.Alone(p.all[VF], vf, 3))
+	vf := p.give(t, p.vfs, p.all[device.VF], 1)
+	p.wantPaired(t, p.give(t, p.gpus, p.all[device.GPU], 1), vf)
+	p.wantSpread(t, p.vfs.Alone(p.all[device.VF], vf, 3))
 }
 
 // GPUs that were given without VFs are taken for the first half of whoever asks for VFs next, whose VFs are spread all the same.
 func TestAloneAfterGPUsAlone(t *testing.T) {
 	p := newPairAlone(t)
-	p.give(t, p.gpus, p.all[GPU], 1)
-	p.wantSpread(t, p.vfs.Alone(p.all[VF], nil, 4))
+	p.give(t, p.gpus, p.all[device.GPU], 1)
+	p.wantSpread(t, p.vfs.Alone(p.all[device.VF], nil, 4))
 }
 
 // What was given long ago, or cannot be read, is nobody's first half.
 func TestAloneWithoutAFirstHalf(t *testing.T) {
 	p := newPairAlone(t)
-	file := handoutFile(p.runDir, GPU)
+	file := handoutFile(p.runDir, device.GPU)
 	for _, content := range []string{"", "{", `{"at": "2020-01-01T00:00:00Z", "devices": [{"ID": "x", "Address": "0000:0c:00.0"}]}`} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p.wantSpread(t, p.vfs.Alone(p.all[VF], nil, 4))
+		p.wantSpread(t, p.vfs.Alone(p.all[device.VF], nil, 4))
 	}
-	gpus := p.give(t, p.gpus, p.all[GPU], 2)
-	p.wantPaired(t, gpus, p.give(t, p.vfs, p.all[VF], 2))
-	taken := p.vfs.Alone(p.all[VF], nil, 1) // the next container's: both halves of the last one were given
+	gpus := p.give(t, p.gpus, p.all[device.GPU], 2)
+	p.wantPaired(t, gpus, p.give(t, p.vfs, p.all[device.VF], 2))
+	taken := p.vfs.Alone(p.all[device.VF], nil, 1) // the next container's: both halves of the last one were given
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.vfs.Alone(p.all[VF], nil, 1); !slices.Equal(got, taken) {
+	if got := p.vfs.Alone(p.all[device.VF], nil, 1); !slices.Equal(got, taken) {
 		t.Errorf("VFs %v go by a container that has its own, want %v", taken, got)
 	}
 }

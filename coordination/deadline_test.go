@@ -16,13 +16,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
 )
 
 // answerLimit is within what the kubelet gets its answer, whatever is broken.
 const answerLimit = 100 * time.Millisecond
 
-var threeGPUs = Announcement{Devices: []Device{{ID: "gpu0", Healthy: true}, {ID: "a", Healthy: true}, {ID: "b", Healthy: true}}}
+var threeGPUs = device.Announcement{Devices: []device.Device{{ID: "gpu0", Healthy: true}, {ID: "a", Healthy: true}, {ID: "b", Healthy: true}}}
 
 // answers asks a member a few times and returns the shortest time. Every answer has to be usable.
 func answers(t *testing.T, member *Member) time.Duration {
@@ -95,7 +97,7 @@ func TestAnswersBesideABadServer(t *testing.T) {
 				}
 			})
 			node, stop := start(t, dir)
-			member := node.Member(gpus, GPU)
+			member := node.Member(gpus, device.GPU)
 			member.Publish(threeGPUs)
 			if took := answers(t, member); took > answerLimit {
 				t.Errorf("answered after %s", took)
@@ -134,7 +136,7 @@ func TestAnswersBesideAStoppedProcess(t *testing.T) {
 	await(t, dir, func(s *api.StatusResponse) bool { return s.GetPid() == int64(server.Process.Pid) })
 	log, logger := newLog()
 	node, _ := startWith(t, Config{RunDir: dir, Log: logger})
-	member := node.Member(gpus, GPU)
+	member := node.Member(gpus, device.GPU)
 	member.Publish(threeGPUs)
 	await(t, dir, connected(gpus))
 	if answers(t, member); !strings.Contains(log.String(), "source=coordinator") {
@@ -178,7 +180,7 @@ func TestAnswersWithoutKubeletAndDisk(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	log, logger := newLog()
 	node, _ := startWith(t, Config{RunDir: dir, KubeletDir: kubeletDir, Log: logger})
-	member := node.Member(gpus, GPU)
+	member := node.Member(gpus, device.GPU)
 	member.Publish(threeGPUs)
 	await(t, dir, connected(gpus))
 	if err := syscall.Mkfifo(checkpoint, 0o600); err != nil { // opening it to read waits for a writer
@@ -207,7 +209,7 @@ func TestFlood(t *testing.T) {
 	await(t, dir, connected())
 	log, logger := newLog()
 	client, _ := startWith(t, Config{RunDir: dir, Log: logger}) // whose questions go over the socket
-	member := client.Member(gpus, GPU)
+	member := client.Member(gpus, device.GPU)
 	member.Publish(threeGPUs)
 	await(t, dir, connected(gpus))
 	flood := child(t, "flood", dir)
@@ -249,7 +251,7 @@ func misbehave(ctx context.Context, dir string, kind int) {
 		return
 	}
 	_, _ = call(ctx, dir, func(client api.CoordinationClient) (any, error) {
-		ids := make([]string, maxDevices+kind)
+		ids := make([]string, admission.MaxDevices+kind)
 		for i := range ids {
 			ids[i] = fmt.Sprint("id", i)
 		}
@@ -264,20 +266,4 @@ func misbehave(ctx context.Context, dir string, kind int) {
 		_ = stream.Send(&api.Announcement{Resource: "x", Kind: "y"})
 		return stream.Recv()
 	})
-}
-
-// What the flood cannot show: the ledger does not grow without end.
-func TestLedgerIsBounded(t *testing.T) {
-	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-	for i := range 2 * maxResources {
-		_ = a.coordinator.announce(fmt.Sprint("resource-", i), VF, Announcement{})
-		a.allocated(fmt.Sprint("other-", i), []string{"x"})
-	}
-	for i := range 2 * maxDevices {
-		a.allocated("many", []string{fmt.Sprint(i)})
-	}
-	l := a.coordinator.current().ledger
-	if len(l.resources) > maxResources || len(l.holders) > maxResources || len(l.holders["many"]) > maxDevices {
-		t.Errorf("%d resources, %d with holders, %d devices", len(l.resources), len(l.holders), len(l.holders["many"]))
-	}
 }

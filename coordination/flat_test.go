@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -34,19 +36,19 @@ func newPairOfNodes(t testing.TB) *pairOfNodes {
 	if err := recorded.Layout(sys); err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]Announcement{}
+	all := map[string]device.Announcement{}
 	for d := range tree.Devices() {
-		device := Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
+		one := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
 		switch {
 		case d.Class.IsGPU():
-			all[gpus] = Announcement{Devices: append(all[gpus].Devices, device)}
+			all[gpus] = device.Announcement{Devices: append(all[gpus].Devices, one)}
 		case d.IsVF():
-			all[vfs] = Announcement{Devices: append(all[vfs].Devices, device)}
+			all[vfs] = device.Announcement{Devices: append(all[vfs].Devices, one)}
 		}
 	}
 	p := &pairOfNodes{members: map[string]*Member{}, ids: map[string][]string{}}
 	dir := filepath.Join(shortDir(t), "run")
-	for name, kind := range map[string]Kind{gpus: GPU, vfs: VF} {
+	for name, kind := range map[string]device.Kind{gpus: device.GPU, vfs: device.VF} {
 		node, _ := startWith(t, Config{RunDir: dir, SysRoot: sys, Log: slog.New(slog.NewTextHandler(devNull(t), nil))})
 		p.members[name] = node.Member(name, kind)
 		p.members[name].Publish(all[name])
@@ -91,7 +93,7 @@ func TestNodesStayFlat(t *testing.T) {
 		}
 		return runtime.NumGoroutine(), len(open), memory.HeapAlloc
 	}
-	for range max(*rounds/10, 2*maxDecisions) {
+	for range max(*rounds/10, 2*admission.MaxDecisions) {
 		p.admit(t)
 	}
 	goroutines, descriptors, heap := count()

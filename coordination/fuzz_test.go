@@ -2,13 +2,17 @@ package coordination
 
 import (
 	"context"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -23,9 +27,9 @@ func FuzzMessages(f *testing.F) {
 		}
 		return content
 	}
-	device := func(id, address string) *api.Device { return &api.Device{Id: id, Address: address, Healthy: true} }
-	gpu := encode(&api.Announcement{Resource: gpus, Kind: "gpu", Devices: []*api.Device{device("g", "0000:11:00.0"), device("h", "0000:2f:00.0")}})
-	vf := encode(&api.Announcement{Resource: vfs, Kind: "vf", Devices: []*api.Device{device("v", "0000:0c:00.1"), device("w", "0000:2a:00.1")}})
+	one := func(id, address string) *api.Device { return &api.Device{Id: id, Address: address, Healthy: true} }
+	gpu := encode(&api.Announcement{Resource: gpus, Kind: "gpu", Devices: []*api.Device{one("g", "0000:11:00.0"), one("h", "0000:2f:00.0")}})
+	vf := encode(&api.Announcement{Resource: vfs, Kind: "vf", Devices: []*api.Device{one("v", "0000:0c:00.1"), one("w", "0000:2a:00.1")}})
 	ask := encode(&api.PreferRequest{Resource: gpus, Available: []string{"g", "h"}, Size: 1})
 	add := encode(&api.PreferRequest{Resource: gpus, Available: []string{"g", "h"}, MustInclude: []string{"g"}, Size: 2})
 	take := encode(&api.AllocatedRequest{Resource: gpus, Devices: []string{"g"}})
@@ -36,28 +40,38 @@ func FuzzMessages(f *testing.F) {
 		pod := kubelet.Pod{Namespace: "team", Name: "pod"}
 		view := kubelet.View{Pods: []kubelet.Pod{pod}, Containers: map[kubelet.Container]kubelet.Devices{{Pod: pod, Name: "c"}: {gpus: {"h"}, vfs: {"v"}}}}
 		look := func(context.Context) (kubelet.View, error) { return view, nil }
-		s := &server{coordinator: &coordinator{
-			refresh:  func(Announcement) error { return nil },
-			newest:   func() *topology.Tree { return new(topology.Tree) },
-			look:     look,
-			get:      func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) { return look(ctx) },
-			recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil },
-			granted:  noContainer,
-			log:      slog.New(slog.DiscardHandler),
-			touched:  func() {},
-			inFlight: newInFlight(time.Now),
-		}}
-		s.coordinator.startAt(new(topology.Tree), time.Now)
+		dir := t.TempDir()
+		coordinator, err := admission.New(admission.Config{
+			RunDir:   dir,
+			Refresh:  func(device.Announcement) error { return nil },
+			Newest:   func() *topology.Tree { return new(topology.Tree) },
+			Look:     look,
+			Get:      func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) { return look(ctx) },
+			Recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil },
+			Granted:  func() ([]kubelet.Granted, error) { return nil, fs.ErrNotExist },
+			Log:      slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &server{coordinator: coordinator, log: slog.New(slog.DiscardHandler)}
 		for i, message := range [][]byte{a, b, c, d} {
 			if i < len(kinds) {
 				s.take(t, kinds[i], message)
 			}
-			checkLedger(t, s.coordinator.current().ledger)
+			if err := coordinator.Check(); err != nil {
+				t.Error(err)
+			}
 		}
 		if _, err := s.Status(t.Context(), nil); err != nil {
 			t.Error(err)
 		}
-		if _, err := s.coordinator.current().save().encode(); err != nil {
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := coordinator.Save(done); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "ledger.json")); err != nil {
 			t.Error(err)
 		}
 	})

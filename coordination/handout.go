@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -26,7 +29,7 @@ const handoutTTL = 10 * time.Second
 const handoutLimit = time.Second
 
 // handoutFile is where the plugins of a kind write.
-func handoutFile(runDir string, kind Kind) string {
+func handoutFile(runDir string, kind device.Kind) string {
 	return filepath.Join(runDir, "handout-"+string(kind)+".json")
 }
 
@@ -43,7 +46,7 @@ func (m *Member) handed(ids []string) {
 
 // writeLast makes the function that writes the last handout.
 func (m *Member) writeLast() func() (struct{}, error) {
-	return hurried(m.log, handoutLimit, func() (none struct{}, err error) {
+	return bounded.Read(m.log, handoutLimit, func() (none struct{}, err error) {
 		m.node.mu.Lock()
 		last := m.last
 		m.node.mu.Unlock()
@@ -51,15 +54,15 @@ func (m *Member) writeLast() func() (struct{}, error) {
 		if err != nil {
 			return none, err
 		}
-		return none, ReplaceFile(handoutFile(m.node.config.RunDir, m.kind), content, 0o600)
+		return none, file.Replace(handoutFile(m.node.config.RunDir, m.kind), content, 0o600)
 	})
 }
 
 // readHandouts makes the functions that read the last handout of a kind.
-func readHandouts(log *slog.Logger, runDir string) map[Kind]func() (handout, error) {
-	read := map[Kind]func() (handout, error){}
-	for _, kind := range []Kind{GPU, VF} {
-		read[kind] = hurried(log, handoutLimit, func() (last handout, err error) {
+func readHandouts(log *slog.Logger, runDir string) map[device.Kind]func() (handout, error) {
+	read := map[device.Kind]func() (handout, error){}
+	for _, kind := range []device.Kind{device.GPU, device.VF} {
+		read[kind] = bounded.Read(log, handoutLimit, func() (last handout, err error) {
 			content, err := os.ReadFile(handoutFile(runDir, kind))
 			if err != nil {
 				return last, err
@@ -73,7 +76,7 @@ func readHandouts(log *slog.Logger, runDir string) map[Kind]func() (handout, err
 // counterparts are the devices of the other kind which the container that is asked for, or was given devices just now, most likely has:
 // those given last, unless a container was given some of this resource since, which then was the same one.
 func (m *Member) counterparts() []placement.Device {
-	last, err := m.node.handouts[m.kind.other()]()
+	last, err := m.node.handouts[m.kind.Other()]()
 	m.node.mu.Lock()
 	defer m.node.mu.Unlock()
 	if age := time.Since(last.At); err != nil || !last.At.After(m.last.At) || age < 0 || age > handoutTTL {

@@ -1,8 +1,6 @@
 package coordination
 
 import (
-	"context"
-	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
@@ -20,11 +19,9 @@ import (
 // share each are 16,000 devices. So many fit, all held, into a checkpoint, and the kubelet takes no more than some 40,000 in one
 // message. It takes a resource name of up to 317 bytes and device IDs of 63.
 const (
-	maxMessage   = 4 << 20 // bytes
-	maxDevices   = 1 << 14 // of one resource
-	maxLinks     = 1 << 14
-	maxResources = 64
-	maxName      = 512 // bytes of a name or an ID
+	maxMessage = 4 << 20 // bytes
+	maxLinks   = 1 << 14
+	maxName    = 512 // bytes of a name or an ID
 )
 
 // maxAnswer is how many bytes a server may answer: Status tells of all devices of all resources, and who holds them.
@@ -92,8 +89,8 @@ func checkIDs(resource string, lists ...[]string) error {
 		return status.Errorf(codes.InvalidArgument, "resource name of %d bytes", len(resource))
 	}
 	for _, ids := range lists {
-		if len(ids) > maxDevices {
-			return status.Errorf(codes.InvalidArgument, "%d devices of %s, more than %d", len(ids), resource, maxDevices)
+		if len(ids) > admission.MaxDevices {
+			return status.Errorf(codes.InvalidArgument, "%d devices of %s, more than %d", len(ids), resource, admission.MaxDevices)
 		}
 		for _, id := range ids {
 			if id == "" || len(id) > maxName {
@@ -106,7 +103,7 @@ func checkIDs(resource string, lists ...[]string) error {
 
 // checkAnnouncement makes sure that an announcement is within the limits. A client checks it before a server does.
 func checkAnnouncement(m *api.Announcement) error {
-	ids := make([]string, 0, min(len(m.GetDevices()), maxDevices+1))
+	ids := make([]string, 0, min(len(m.GetDevices()), admission.MaxDevices+1))
 	for _, d := range m.GetDevices() {
 		ids = append(ids, d.GetId())
 	}
@@ -126,62 +123,4 @@ func checkAnnouncement(m *api.Announcement) error {
 func refused(err error) bool {
 	code := status.Code(err)
 	return code == codes.InvalidArgument || code == codes.ResourceExhausted
-}
-
-// room says why a ledger does not take so many more devices of a resource; nil where it does.
-func (l *ledger) room(name string, more int) error {
-	known := max(len(l.holders), len(l.resources))
-	if l.resources[name] == nil && l.holders[name] == nil && known >= maxResources {
-		return fmt.Errorf("there are %d resources already", known)
-	}
-	if len(l.holders[name])+more > maxDevices {
-		return fmt.Errorf("%d devices of %s are held already", len(l.holders[name]), name)
-	}
-	return nil
-}
-
-// announceTimeout is how long a question waits for what the plugin announces about its devices: it tells the kubelet of them at the same
-// moment, and the kubelet can be faster.
-const announceTimeout = 30 * time.Millisecond
-
-// answerable waits until a question can be answered, or says why it cannot, before the kubelet is bothered with it. Resources never
-// go away, so that what is answerable stays so.
-func (c *coordinator) answerable(ctx context.Context, q question) error {
-	announced, err := c.lacking(q)
-	if err == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
-	defer cancel()
-	for err != nil {
-		select {
-		case <-announced:
-			announced, err = c.lacking(q)
-		case <-ctx.Done():
-			return err
-		}
-	}
-	return nil
-}
-
-// lacking says what has not been announced that a question is about, and then returns a channel that the next announcement closes.
-func (c *coordinator) lacking(q question) (announced <-chan struct{}, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err = c.current().ledger.lacking(q); err != nil && c.announced == nil {
-		c.announced = make(chan struct{})
-	}
-	return c.announced, err
-}
-
-// lacking says what has not been announced that a question is about.
-func (l *ledger) lacking(q question) error {
-	r := l.resources[q.resource]
-	switch {
-	case r == nil:
-		return fmt.Errorf("choose %s: no plugin has announced it", q.resource)
-	case len(q.available) > len(r.devices) || len(q.mustInclude) > len(r.devices):
-		return fmt.Errorf("choose among %d devices of %s: only %d were announced", len(q.available), q.resource, len(r.devices))
-	}
-	return nil
 }

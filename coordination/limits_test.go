@@ -8,12 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/survive"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -39,9 +40,9 @@ func (b *logBuffer) String() string {
 }
 
 // shared are the devices of one GPU that many containers share.
-func shared(devices int) (a Announcement) {
+func shared(devices int) (a device.Announcement) {
 	for i := range devices {
-		a.Devices = append(a.Devices, Device{
+		a.Devices = append(a.Devices, device.Device{
 			ID: fmt.Sprintf("MIG-GPU-b1028956-cfa2-0990-bf4a-5da9abb51763/12/%d::%05d", i%7, i), Address: topology.Address{Bus: 1}, NUMA: topology.Node(0), Healthy: true,
 		})
 	}
@@ -55,11 +56,11 @@ func TestMostDevices(t *testing.T) {
 	log := &logBuffer{}
 	_, stopFirst := start(t, runDir)
 	node, _ := startWith(t, Config{RunDir: runDir, Log: slog.New(slog.NewTextHandler(log, nil))})
-	tooMany, most, vfs := node.Member("nvidia.com/gpu.shared", GPU), node.Member("nvidia.com/gpu", GPU), node.Member("nvidia.com/vf", VF)
-	all := shared(maxDevices)
-	tooMany.Publish(shared(maxDevices + 1))
+	tooMany, most, vfs := node.Member("nvidia.com/gpu.shared", device.GPU), node.Member("nvidia.com/gpu", device.GPU), node.Member("nvidia.com/vf", device.VF)
+	all := shared(admission.MaxDevices)
+	tooMany.Publish(shared(admission.MaxDevices + 1))
 	most.Publish(all)
-	vfs.Publish(Announcement{Devices: []Device{{ID: "vf", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	vfs.Publish(device.Announcement{Devices: []device.Device{{ID: "vf", Address: topology.Address{Bus: 2}, Healthy: true}}})
 	for _, m := range []*Member{tooMany, most, vfs} {
 		m.AwaitTaken(t.Context())
 	}
@@ -86,8 +87,8 @@ func TestMostDevices(t *testing.T) {
 			held++
 		}
 	}
-	if held != maxDevices {
-		t.Errorf("%d devices are held, want %d", held, maxDevices)
+	if held != admission.MaxDevices {
+		t.Errorf("%d devices are held, want %d", held, admission.MaxDevices)
 	}
 	if log.count("set the checkpoint aside") > 0 {
 		t.Error("the checkpoint is too long to be read")
@@ -108,34 +109,4 @@ func TestRefusedAnnouncement(t *testing.T) {
 			t.Errorf("after %v the server is asked again in %s", err, got)
 		}
 	}
-}
-
-// The kubelet can ask before the announcement of the plugin that it asks has arrived.
-func TestQuestionWaitsForTheAnnouncement(t *testing.T) {
-	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-	delete(a.coordinator.current().ledger.resources, gpus)
-	q := question{resource: gpus, available: []string{a.all[gpus][0].ID, a.all[gpus][1].ID}, size: 1}
-	synctest.Test(t, func(t *testing.T) {
-		if _, _, err := a.coordinator.prefer(t.Context(), q); err == nil {
-			t.Error("a question about what nobody announces is answered")
-		}
-		answered := make(chan []string, 1)
-		go func() {
-			ids, _, err := a.coordinator.prefer(t.Context(), q)
-			if err != nil {
-				t.Error(err)
-			}
-			answered <- ids
-		}()
-		synctest.Wait()
-		if len(answered) > 0 {
-			t.Error("answered before the announcement")
-		}
-		if err := a.coordinator.announce(gpus, GPU, Announcement{Devices: a.all[gpus]}); err != nil {
-			t.Error(err)
-		}
-		if ids := <-answered; len(ids) != 1 {
-			t.Errorf("answer %v", ids)
-		}
-	})
 }

@@ -100,7 +100,7 @@ func directly[Q, A proto.Message](ctx context.Context, s *server, q Q, method fu
 	go func() {
 		defer s.calls.end()
 		var r result
-		r.err = survive.Do(s.coordinator.log, func() error {
+		r.err = survive.Do(s.log, func() error {
 			answer, err := method(ctx, q)
 			r.answer = proto.CloneOf(answer)
 			return err

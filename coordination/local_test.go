@@ -11,7 +11,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -22,12 +24,12 @@ func serverAndClient(t *testing.T) (server *Node, members map[string]*Member, lo
 	dir := filepath.Join(shortDir(t), "run")
 	log, logger := newLog()
 	server, _ = startWith(t, Config{RunDir: dir, Log: logger})
-	members = map[string]*Member{gpus: server.Member(gpus, GPU)}
+	members = map[string]*Member{gpus: server.Member(gpus, device.GPU)}
 	members[gpus].Publish(threeGPUs)
 	await(t, dir, connected(gpus))
 	client, _ := startWith(t, Config{RunDir: dir, Log: logger})
-	members[vfs] = client.Member(vfs, VF)
-	members[vfs].Publish(Announcement{Devices: []Device{
+	members[vfs] = client.Member(vfs, device.VF)
+	members[vfs].Publish(device.Announcement{Devices: []device.Device{
 		{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}, {ID: "vf1", Address: topology.Address{Bus: 3}, Healthy: true},
 	}})
 	await(t, dir, connected(gpus, vfs))
@@ -40,18 +42,13 @@ var offered = map[string][]string{gpus: {"a", "b", "gpu0"}, vfs: {"vf0", "vf1"}}
 func TestPanicCostsOneAnswer(t *testing.T) {
 	server, members, log := serverAndClient(t)
 	c := server.serving.Load().coordinator
-	look := c.look
-	setLook := func(f func(context.Context) (kubelet.View, error)) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.look = f
-	}
+	look := c.Look
 	for name, member := range members {
-		setLook(func(context.Context) (kubelet.View, error) { panic("a mistake") })
+		c.Look = func(context.Context) (kubelet.View, error) { panic("a mistake") }
 		if got := member.Prefer(t.Context(), offered[name], nil, 1); len(got) != 1 {
 			t.Errorf("%s: %v", name, got)
 		}
-		setLook(look)
+		c.Look = look
 		if got := member.Prefer(t.Context(), offered[name], nil, 1); len(got) != 1 {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -65,6 +62,28 @@ func TestPanicCostsOneAnswer(t *testing.T) {
 	}
 }
 
+// hang has the coordinator of a node hang in a decision until it is let go.
+func hang(n *Node) (letGo func()) {
+	c := n.serving.Load().coordinator
+	hangs, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	newest := c.Newest
+	c.Newest = func() *topology.Tree {
+		close(hangs)
+		<-goOn
+		return newest()
+	}
+	go func() {
+		defer close(done)
+		_ = c.Announce(gpus, device.GPU, oneGPU)
+	}()
+	<-hangs
+	return func() {
+		close(goOn)
+		<-done
+		c.Newest = newest
+	}
+}
+
 // The server of one's own process refuses what the socket refuses, ends at the deadline, and keeps no list of the asker's.
 func TestOwnServer(t *testing.T) {
 	server, _, _ := serverAndClient(t)
@@ -75,7 +94,7 @@ func TestOwnServer(t *testing.T) {
 	if _, err := own.Pair(t.Context(), &api.PairRequest{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := own.Allocated(t.Context(), &api.AllocatedRequest{Devices: make([]string, maxDevices+1)}); status.Code(err) != codes.InvalidArgument {
+	if _, err := own.Allocated(t.Context(), &api.AllocatedRequest{Devices: make([]string, admission.MaxDevices+1)}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("too many devices: %v", err)
 	}
 	question := &api.PreferRequest{Resource: gpus, Available: slices.Clone(offered[gpus]), Size: 2}
@@ -86,16 +105,16 @@ func TestOwnServer(t *testing.T) {
 	first := slices.Clone(answer.GetDevices())
 	clear(question.Available)
 	clear(answer.Devices)
-	c := server.serving.Load().coordinator
-	c.mu.Lock()
-	if plan := c.current().ledger.plan.devices[gpus]; !slices.Equal(plan, first) {
-		t.Errorf("%v are planned after %v were given", plan, first)
+	told, err := server.serving.Load().Status(t.Context(), nil)
+	if plan := told.GetPlan().GetDevices()[gpus].GetIds(); err != nil || !slices.Equal(plan, first) {
+		t.Errorf("%v are planned after %v were given, %v", plan, first, err)
 	}
+	letGo := hang(server)
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	question.Available = offered[gpus]
 	_, err = own.Prefer(short, question)
-	c.mu.Unlock()
+	letGo()
 	if status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a coordinator that hangs: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
@@ -50,8 +51,8 @@ func (m *machine) newest() *topology.Tree {
 
 // refresh makes the newest tree at least as new as an announcement. Devices change when the machine does, so that it is read for what
 // another process announces; this one's plugins read it themselves, or announce a device that it lacks.
-func (m *machine) refresh(a Announcement) error {
-	if a.own && covers(m.newest(), a.Devices) {
+func (m *machine) refresh(a device.Announcement) error {
+	if a.Own && covers(m.newest(), a.Devices) {
 		return nil
 	}
 	_, err := m.read()
@@ -59,8 +60,8 @@ func (m *machine) refresh(a Announcement) error {
 }
 
 // covers reports whether a tree has all healthy devices.
-func covers(tree *topology.Tree, devices []Device) bool {
-	return !slices.ContainsFunc(devices, func(d Device) bool {
+func covers(tree *topology.Tree, devices []device.Device) bool {
+	return !slices.ContainsFunc(devices, func(d device.Device) bool {
 		_, known := tree.Device(d.Address)
 		return d.Healthy && !known
 	})

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -19,12 +20,12 @@ func TestTreeIsReadOncePerChange(t *testing.T) {
 	if err := recorded.Layout(root); err != nil {
 		t.Fatal(err)
 	}
-	announce := func(id string, own, healthy bool) Announcement {
+	announce := func(id string, own, healthy bool) device.Announcement {
 		address, err := topology.ParseAddress(id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Announcement{own: own, Devices: []Device{{ID: id, Address: address, Healthy: healthy}}}
+		return device.Announcement{Own: own, Devices: []device.Device{{ID: id, Address: address, Healthy: healthy}}}
 	}
 	m := &machine{root: root}
 	if _, err := m.read(); err != nil {
@@ -32,7 +33,7 @@ func TestTreeIsReadOncePerChange(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name         string
-		announcement Announcement
+		announcement device.Announcement
 		read         bool
 	}{
 		{"its own plugin's, known", announce("0000:0c:00.0", true, true), false},

@@ -10,7 +10,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -22,59 +24,25 @@ const (
 	allocatedTimeout = 80 * time.Millisecond
 )
 
-// Kind says which half of a pair a resource is.
-type Kind string
-
-// The two halves of a pair.
-const (
-	GPU Kind = "gpu"
-	VF  Kind = "vf"
-)
-
-// other is the kind on the other side of a pair.
-func (k Kind) other() Kind {
-	if k == GPU {
-		return VF
-	}
-	return GPU
-}
-
-// Device is a device as its plugin announces it.
-type Device struct {
-	ID      string            // the kubelet's device ID
-	Address topology.Address  // PCI function; of a partition, the function of its card
-	NUMA    topology.NUMANode // as told to the kubelet: unknown where the plugin sends no TopologyInfo
-	Healthy bool
-	VRAM    uint64 // bytes of its card's memory; 0 where it is not known
-}
-
-// Announcement is everything a plugin says of one resource.
-type Announcement struct {
-	Devices []Device
-	Links   []topology.Link // between GPUs
-
-	own bool // of a plugin of this process
-}
-
 // Member is one resource of one plugin taking part in coordination. Its methods never fail and never block for longer
 // than their deadline: with the coordinator away they answer from what this plugin knows alone.
 type Member struct {
 	node     *Node
 	resource string
-	kind     Kind
+	kind     device.Kind
 	log      *slog.Logger
 	write    func() (struct{}, error) // the last handout, for the other plugin
 
 	// guarded by node.mu
-	announcement Announcement
+	announcement device.Announcement
 	message      *api.Announcement // the announcement as it is sent; nil before the first
 	taken        chan struct{}     // closed when the server has taken it over; nil before the first
 	last         handout           // what a container was given last
 }
 
 // Publish announces the resource's devices; the newest announcement replaces the one before.
-func (m *Member) Publish(a Announcement) {
-	a.own = true
+func (m *Member) Publish(a device.Announcement) {
+	a.Own = true
 	if err := m.node.machine.refresh(a); err != nil {
 		m.log.Warn("keep the PCI tree as it was read before", "error", err)
 	}
@@ -83,9 +51,15 @@ func (m *Member) Publish(a Announcement) {
 	if m.message != nil && slices.Equal(a.Devices, m.announcement.Devices) && slices.Equal(a.Links, m.announcement.Links) {
 		return
 	}
-	m.announcement, m.message, m.taken = a, encodeAnnouncement(m.resource, m.kind, a), make(chan struct{})
+	m.announcement, m.message, m.taken = a, m.encode(a), make(chan struct{})
 	close(m.node.changed)
 	m.node.changed = make(chan struct{})
+}
+
+func (m *Member) encode(a device.Announcement) *api.Announcement {
+	message := device.Encode(m.resource, m.kind, a)
+	message.Version = &api.Version{Major: protocol.major, Minor: protocol.minor}
+	return message
 }
 
 // takeTimeout is how long the coordinator may take for an announcement. It reads the PCI tree, and may have to be found first.
@@ -118,7 +92,7 @@ func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, si
 		decision.Info("prefer", "chosen", answer.GetDevices(), "source", "coordinator", "reason", answer.GetReason())
 		return answer.GetDevices()
 	}
-	m.node.observer().Alone(PreferCall)
+	m.node.observer().Alone(admission.PreferCall)
 	chosen, reason := m.choose(available, mustInclude, size)
 	decision.Warn("prefer", "chosen", chosen, "source", "local", "reason", reason, "error", err)
 	return chosen
@@ -156,10 +130,10 @@ func (m *Member) placed(ids []string) []placement.Device {
 }
 
 // devices returns what was announced last, by ID, and the links between GPUs.
-func (m *Member) devices() (map[string]Device, []topology.Link) {
+func (m *Member) devices() (map[string]device.Device, []topology.Link) {
 	m.node.mu.Lock()
 	defer m.node.mu.Unlock()
-	known := make(map[string]Device, len(m.announcement.Devices))
+	known := make(map[string]device.Device, len(m.announcement.Devices))
 	for _, d := range m.announcement.Devices {
 		known[d.ID] = d
 	}
@@ -180,13 +154,26 @@ func (m *Member) Allocated(ctx context.Context, ids []string) ([]string, error) 
 	}
 	order := answer.GetDevices()
 	if err != nil {
-		m.node.observer().Alone(AllocatedCall)
+		m.node.observer().Alone(admission.AllocatedCall)
 		order = m.inPairOrder(ids)
 		m.log.Warn("list devices without the coordinator", "devices", order, "error", err)
 	}
 	m.handed(ids)
-	if !sameSet(order, ids) {
+	if !device.SameSet(order, ids) {
 		return slices.Sorted(slices.Values(ids)), nil
 	}
 	return order, nil
+}
+
+// Returned tells the coordinator that the kubelet is about to have its answer to the Allocate of some devices, whatever that is. It does
+// not wait.
+func (m *Member) Returned(ids []string) {
+	if own := m.node.serving.Load(); own != nil {
+		own.coordinator.Returned(m.resource, ids)
+		return
+	}
+	select {
+	case m.node.returned <- &api.Announcement{Resource: m.resource, Returned: ids}:
+	default: // the server goes by the time
+	}
 }

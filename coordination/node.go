@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +17,10 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/survive"
@@ -44,7 +46,7 @@ type Config struct {
 	KubeletDir string     // the kubelet's folder (/var/lib/kubelet)
 	Topology   *nccl.File // says where devices are, above sysfs; nil for none
 	Intent     Intent
-	Observer   Observer // nil for none
+	Observer   admission.Observer // nil for none
 	Log        *slog.Logger
 }
 
@@ -63,8 +65,8 @@ type Node struct {
 	sources  *intent.Sources
 	conn     *grpc.ClientConn
 	client   api.CoordinationClient
-	lost     chan struct{}                    // the connection to the server broke
-	handouts map[Kind]func() (handout, error) // of both plugins
+	lost     chan struct{}                           // the connection to the server broke
+	handouts map[device.Kind]func() (handout, error) // of both plugins
 
 	returned chan *api.Announcement // of Allocates that have returned, for the server
 
@@ -185,7 +187,7 @@ func awaitServer(ctx context.Context, conn *grpc.ClientConn) {
 func (n *Node) ReadTree() (*topology.Tree, error) { return n.machine.read() }
 
 // Member makes the part of one resource, at any time.
-func (n *Node) Member(resource string, kind Kind) *Member {
+func (n *Node) Member(resource string, kind device.Kind) *Member {
 	m := &Member{node: n, resource: resource, kind: kind, log: n.config.Log.With("resource", resource)}
 	m.write = m.writeLast()
 	n.mu.Lock()
@@ -265,43 +267,42 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		return err
 	}
 	defer pods.Close()
-	store, err := newStore(n.config.RunDir, n.config.Log)
-	if err != nil {
-		return err
+	config := admission.Config{
+		RunDir:    n.config.RunDir,
+		Refresh:   n.machine.refresh,
+		Newest:    n.machine.newest,
+		Get:       pods.Get,
+		Recorded:  bounded.Read(n.config.Log, bounded.FileTimeout, kubelet.NewCheckpointReader(n.config.KubeletDir).Read),
+		Granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(n.config.KubeletDir) },
+		Pods:      n.sources.Pods,
+		Alignment: n.config.Intent.Policy.Alignment,
+		Log:       n.config.Log,
+		Observer:  n.config.Observer,
+	}
+	if n.config.Intent.Sources.Has(intent.PodResources) {
+		config.Look, config.AllocatableCPUs = pods.List, pods.AllocatableCPUs
+		config.NodeCPUs = func() map[int]topology.CPUSet { return topology.CPUs(os.DirFS(n.config.SysRoot)) }
 	}
 	listener, err := listen(n.config.RunDir)
 	if err != nil {
-		store.close()
 		return err
 	}
-	c := &coordinator{
-		refresh:   n.machine.refresh,
-		newest:    n.machine.newest,
-		get:       pods.Get,
-		recorded:  hurried(n.config.Log, readTimeout, kubelet.NewCheckpointReader(n.config.KubeletDir).Read),
-		granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(n.config.KubeletDir) },
-		pairsDir:  filepath.Join(n.config.RunDir, "pairs"),
-		pods:      n.sources.Pods,
-		alignment: n.config.Intent.Policy.Alignment,
-		log:       n.config.Log,
-		observer:  n.config.Observer,
-		touched:   store.touch,
-		inFlight:  newInFlight(time.Now),
+	c, err := admission.New(config)
+	if err != nil {
+		listener.Close()
+		return err
 	}
-	if n.config.Intent.Sources.Has(intent.PodResources) {
-		c.look, c.allocatableCPUs = pods.List, pods.AllocatableCPUs
-		c.nodeCPUs = func() map[int]topology.CPUSet { return topology.CPUs(os.DirFS(n.config.SysRoot)) }
-	}
-	c.state.Store(&state{tree: n.machine.newest(), ledger: newLedger(time.Now)})
-	c.recover(store)
 	n.config.Log.Info("serve coordination", "socket", SocketPath(n.config.RunDir))
-	return n.serve(ctx, c, store, listener)
+	return n.serve(ctx, c, listener)
 }
+
+// writeTimeout is how long the last checkpoint may take when a server stops.
+const writeTimeout = time.Second
 
 // serve answers and writes checkpoints until ctx is done, the work beside panics, or the socket is no longer the one in the run
 // folder: then nobody new finds it, and there can be a second server soon. It ends in order: nobody asks any more, what was asked is
 // answered, nothing changes any more, the ledger is saved.
-func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener *net.UnixListener) error {
+func (n *Node) serve(ctx context.Context, c *admission.Coordinator, listener *net.UnixListener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	writing, save := context.WithCancel(context.WithoutCancel(ctx))
@@ -316,8 +317,8 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 		}()
 		return done
 	}
-	written := beside(func() error { return store.run(writing, func() checkpoint { return c.current().save() }) })
-	beside(func() error { return c.stayTidy(ctx) })
+	written := beside(func() error { return c.Save(writing) })
+	beside(func() error { return c.StayTidy(ctx) })
 	beside(func() error { return awaitReplaced(ctx, n.config.RunDir, n.turn) })
 	watched := beside(func() error {
 		if err := n.sources.Run(ctx); err != nil {
@@ -325,10 +326,10 @@ func (n *Node) serve(ctx context.Context, c *coordinator, store *store, listener
 		}
 		return nil
 	})
-	own := &server{coordinator: c}
+	own := &server{coordinator: c, log: n.config.Log}
 	n.serving.Store(own)
 	err := own.serve(ctx, listener, func() { n.serving.Store(nil) })
-	c.close()
+	c.Close()
 	cancel(nil)
 	<-watched
 	save()

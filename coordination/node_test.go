@@ -14,7 +14,14 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Resources of the two plugins.
+const (
+	gpus = "amd.com/gpu"
+	vfs  = "nvidia.com/vf"
 )
 
 // sysRoot lays out the smallest sysfs: a list of PCI devices with nothing in it.
@@ -124,17 +131,17 @@ func connected(names ...string) func(*api.StatusResponse) bool {
 	}
 }
 
-var oneGPU = Announcement{Devices: []Device{{ID: "gpu0", Address: topology.Address{Bus: 1}, NUMA: topology.Node(0), Healthy: true}}}
+var oneGPU = device.Announcement{Devices: []device.Device{{ID: "gpu0", Address: topology.Address{Bus: 1}, NUMA: topology.Node(0), Healthy: true}}}
 
 func TestTheOtherPluginTakesOver(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	first, stopFirst := start(t, dir)
-	first.Member(gpus, GPU).Publish(oneGPU)
+	first.Member(gpus, device.GPU).Publish(oneGPU)
 	await(t, dir, connected(gpus))
 
 	second, _ := start(t, dir)
-	member := second.Member(vfs, VF)
-	member.Publish(Announcement{Devices: []Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	member := second.Member(vfs, device.VF)
+	member.Publish(device.Announcement{Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
 	await(t, dir, connected(gpus, vfs))
 
 	stopFirst()
@@ -167,7 +174,7 @@ func TestMemberAnswersAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { node.conn.Close(); node.sources.Close() })
-	member := node.Member(gpus, GPU)
+	member := node.Member(gpus, device.GPU)
 	member.Publish(oneGPU)
 	got := member.Prefer(t.Context(), []string{"b", "a", "c"}, []string{"c"}, 2)
 	if !slices.Contains(got, "c") || len(got) != 2 {
@@ -283,7 +290,7 @@ func TestReplacedSocketIsNoticed(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(shortDir(t), "run")
 			node, _ := start(t, dir)
-			node.Member(gpus, GPU).Publish(oneGPU)
+			node.Member(gpus, device.GPU).Publish(oneGPU)
 			await(t, dir, connected(gpus))
 			foreign, err := net.Listen("unix", filepath.Join(filepath.Dir(dir), "foreign"))
 			if err != nil {
@@ -323,40 +330,6 @@ func TestOneLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	release()
-}
-
-func TestAnnouncementRoundTrip(t *testing.T) {
-	t.Parallel()
-	want := Announcement{
-		Devices: []Device{
-			{ID: "a", Address: topology.Address{Domain: 0x10000, Bus: 0xff, Device: 0x1f, Function: 7}, NUMA: topology.Node(0), Healthy: true},
-			{ID: "b", Address: topology.Address{Bus: 1}},
-		},
-		Links: []topology.Link{{A: topology.Address{Bus: 1}, B: topology.Address{Bus: 2}, Type: topology.XGMI, Hops: 1, Count: 4}},
-	}
-	got, err := decodeAnnouncement(encodeAnnouncement(gpus, GPU, want))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(got.Devices, want.Devices) || !slices.Equal(got.Links, want.Links) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func FuzzAnnouncement(f *testing.F) {
-	f.Add("amd.com/gpu", "gpu", "id", "0000:81:00.0", "0000:01:00.0")
-	f.Add("", "nic", "", "", "x")
-	f.Fuzz(func(t *testing.T, resource, kind, id, address, link string) {
-		a, err := decodeAnnouncement(&api.Announcement{
-			Resource: resource,
-			Kind:     kind,
-			Devices:  []*api.Device{{Id: id, Address: address}},
-			Links:    []*api.Link{{A: address, B: link}},
-		})
-		if err == nil && (a.Devices[0].ID != id || resource == "") {
-			t.Errorf("decoded %v", a)
-		}
-	})
 }
 
 // Who asks while one server is gone and the next has not begun waits for it.

@@ -2,28 +2,34 @@ package coordination
 
 import (
 	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // A mistake in what looks at files and sources of intent costs what they would have told: the coordinator answers without it.
 func TestPanicCostsOneSource(t *testing.T) {
 	server, members, log := serverAndClient(t)
 	c := server.serving.Load().coordinator
-	recorded := c.recorded
+	recorded := c.Recorded
 	for _, mistake := range []func(){
-		func() { c.pods = func(context.Context) (intent.Answer, bool) { panic("a mistake") } },
+		func() { c.Pods = func(context.Context) (intent.Answer, bool) { panic("a mistake") } },
 		func() {
-			c.pods = nil
-			c.recorded = hurried(c.log, readTimeout, func() (kubelet.Checkpoint, error) { panic("a mistake") })
+			c.Pods = nil
+			c.Recorded = bounded.Read(c.Log, bounded.FileTimeout, func() (kubelet.Checkpoint, error) { panic("a mistake") })
 		},
-		func() { c.recorded = recorded },
+		func() { c.Recorded = recorded },
 	} {
-		c.locked(mistake)
+		mistake()
 		for name, member := range members {
 			if got := member.Prefer(t.Context(), offered[name], nil, 1); len(got) != 1 {
 				t.Errorf("%s: %v", name, got)
@@ -41,17 +47,15 @@ func TestPanicCostsOneAnnouncement(t *testing.T) {
 	t.Parallel()
 	server, members, log := serverAndClient(t)
 	c := server.serving.Load().coordinator
-	refresh := c.refresh
+	refresh := c.Refresh
 	var mistakes atomic.Int32
-	c.locked(func() {
-		c.refresh = func(a Announcement) error {
-			if mistakes.Add(1) == 1 {
-				panic("a mistake")
-			}
-			return refresh(a)
+	c.Refresh = func(a device.Announcement) error {
+		if mistakes.Add(1) == 1 {
+			panic("a mistake")
 		}
-	})
-	members[vfs].Publish(Announcement{})
+		return refresh(a)
+	}
+	members[vfs].Publish(device.Announcement{})
 	await(t, server.config.RunDir, connected(gpus))
 	await(t, server.config.RunDir, connected(gpus, vfs))
 	if n := strings.Count(log.String(), "a mistake"); n != 1 {
@@ -59,18 +63,42 @@ func TestPanicCostsOneAnnouncement(t *testing.T) {
 	}
 }
 
-// A server whose work beside the answers panics gives the service up, and it goes on from the checkpoint.
+// mistaken panics when something is logged.
+type mistaken struct {
+	slog.Handler
+	words string
+}
+
+func (m mistaken) Handle(ctx context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, m.words) {
+		panic("a mistake")
+	}
+	return m.Handler.Handle(ctx, r)
+}
+
+// A server whose work beside the answers panics gives the service up, and the next one goes on from the checkpoint.
 func TestPanicCostsOneServer(t *testing.T) {
-	server, members, log := serverAndClient(t)
-	before := server.serving.Load()
-	if _, err := members[vfs].Allocated(t.Context(), []string{"vf0"}); err != nil {
+	dir := filepath.Join(shortDir(t), "run")
+	log, logger := newLog()
+	server, _ := startWith(t, Config{RunDir: dir, Log: slog.New(mistaken{logger.Handler(), "go on without a checkpoint"})})
+	gpu := server.Member(gpus, device.GPU)
+	gpu.Publish(threeGPUs)
+	await(t, dir, connected(gpus))
+	client, _ := startWith(t, Config{RunDir: dir, Log: logger})
+	vf := client.Member(vfs, device.VF)
+	vf.Publish(device.Announcement{Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	await(t, dir, connected(gpus, vfs))
+	if _, err := vf.Allocated(t.Context(), []string{"vf0"}); err != nil {
 		t.Fatal(err)
 	}
-	before.coordinator.locked(func() { before.coordinator.current().ledger.resources["no such"] = nil })
-	before.coordinator.touched()
-	await(t, server.config.RunDir, connected(gpus, vfs))
+	before := server.serving.Load()
+	if err := os.MkdirAll(filepath.Join(dir, "ledger.json.new", "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	before.coordinator.Leave("no such") // something to write
+	await(t, dir, connected(gpus, vfs))
 	for server.serving.Load() == before {
-		await(t, server.config.RunDir, connected(gpus, vfs))
+		await(t, dir, connected(gpus, vfs))
 	}
 	if text := log.String(); !strings.Contains(text, "coordination panicked") {
 		t.Errorf("log %s", text)

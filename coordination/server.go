@@ -14,9 +14,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/survive"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // stopTimeout is how long calls in flight get when a server stops; the other plugin then takes over.
@@ -25,7 +26,8 @@ const stopTimeout = 50 * time.Millisecond
 // server puts a coordinator on the socket.
 type server struct {
 	api.UnimplementedCoordinationServer
-	coordinator *coordinator
+	coordinator *admission.Coordinator
+	log         *slog.Logger
 	peers       peers
 	calls       calls // of this process's own plugins
 }
@@ -33,7 +35,7 @@ type server struct {
 // serve answers on a listener until ctx is done. Then it has this process's plugins turned away, and returns once all calls in
 // flight are answered, or after stopTimeout.
 func (s *server) serve(ctx context.Context, listener *net.UnixListener, turnAway func()) error {
-	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}), survivingCalls(s.coordinator.log), survivingStreams(s.coordinator.log))...)
+	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}), survivingCalls(s.log), survivingStreams(s.log))...)
 	api.RegisterCoordinationServer(g, s)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(newLimitedListener(listener)) }()
@@ -80,7 +82,7 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 		return err
 	}
 	p := s.peers.join(stream.Context())
-	defer s.peers.leave(p, s.coordinator.leave)
+	defer s.peers.leave(p, s.coordinator.Leave)
 	for {
 		message, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -90,7 +92,7 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 			return err
 		}
 		if ids := message.GetReturned(); len(ids) > 0 {
-			s.coordinator.inFlight.end(message.GetResource(), ids)
+			s.coordinator.Returned(message.GetResource(), ids)
 			continue
 		}
 		client := versionOf(message.GetVersion())
@@ -114,12 +116,12 @@ func (s *server) announce(m *api.Announcement, own bool) error {
 	if err := checkAnnouncement(m); err != nil {
 		return err
 	}
-	announcement, err := decodeAnnouncement(m)
+	announcement, err := device.Decode(m)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	announcement.own = own
-	if err := s.coordinator.announce(m.GetResource(), Kind(m.GetKind()), announcement); err != nil {
+	announcement.Own = own
+	if err := s.coordinator.Announce(m.GetResource(), device.Kind(m.GetKind()), announcement); err != nil {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}
 	return nil
@@ -130,12 +132,7 @@ func (s *server) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferR
 	if err := checkIDs(q.GetResource(), q.GetAvailable(), q.GetMustInclude()); err != nil {
 		return nil, err
 	}
-	ids, reason, err := s.coordinator.prefer(ctx, question{
-		resource:    q.GetResource(),
-		available:   q.GetAvailable(),
-		mustInclude: q.GetMustInclude(),
-		size:        int(q.GetSize()),
-	})
+	ids, reason, err := s.coordinator.Prefer(ctx, q.GetResource(), q.GetAvailable(), q.GetMustInclude(), int(q.GetSize()))
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
@@ -148,9 +145,9 @@ func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.A
 		return nil, err
 	}
 	if q.GetReturns() {
-		s.coordinator.inFlight.begin(q.GetResource(), q.GetDevices())
+		s.coordinator.Begin(q.GetResource(), q.GetDevices())
 	}
-	order, refusal, err := s.coordinator.allocated(ctx, q.GetResource(), q.GetDevices())
+	order, refusal, err := s.coordinator.Allocated(ctx, q.GetResource(), q.GetDevices())
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
@@ -160,7 +157,7 @@ func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.A
 // Pair tells which GPUs VFs serve.
 func (s *server) Pair(_ context.Context, q *api.PairRequest) (*api.PairResponse, error) {
 	answer := &api.PairResponse{}
-	for _, served := range s.coordinator.pair(q.GetResource(), q.GetDevices(), q.GetFile()) {
+	for _, served := range s.coordinator.Pair(q.GetResource(), q.GetDevices(), q.GetFile()) {
 		answer.Served = append(answer.Served, &api.Served{Gpu: served.GPU.String(), Device: served.VF})
 	}
 	return answer, nil
@@ -168,7 +165,7 @@ func (s *server) Pair(_ context.Context, q *api.PairRequest) (*api.PairResponse,
 
 // Status tells everything.
 func (s *server) Status(ctx context.Context, _ *api.StatusRequest) (*api.StatusResponse, error) {
-	answer := s.coordinator.status(ctx)
+	answer := s.coordinator.Status(ctx)
 	answer.Protocol, answer.Minor = protocol.major, protocol.minor
 	answer.Pid = int64(os.Getpid())
 	answer.Peers = s.peers.encode()
@@ -183,56 +180,9 @@ func (s *server) Explain(ctx context.Context, q *api.ExplainRequest) (*api.Expla
 	if err := checkIDs(q.GetPod()); err != nil {
 		return nil, err
 	}
-	found, err := s.coordinator.explain(ctx, podName{q.GetNamespace(), q.GetPod(), q.GetContainer()})
+	found, err := s.coordinator.Explain(ctx, q.GetNamespace(), q.GetPod(), q.GetContainer())
 	if err != nil {
 		return nil, status.Error(codes.NotFound, err.Error())
 	}
 	return &api.ExplainResponse{Decisions: found}, nil
-}
-
-func decodeAnnouncement(m *api.Announcement) (Announcement, error) {
-	if m.GetResource() == "" || (Kind(m.GetKind()) != GPU && Kind(m.GetKind()) != VF) {
-		return Announcement{}, fmt.Errorf("announce %q: kind %q is neither %s nor %s", m.GetResource(), m.GetKind(), GPU, VF)
-	}
-	var a Announcement
-	for _, d := range m.GetDevices() {
-		address, err := topology.ParseAddress(d.GetAddress())
-		if err != nil {
-			return Announcement{}, fmt.Errorf("announce %s of %s: %w", d.GetId(), m.GetResource(), err)
-		}
-		device := Device{ID: d.GetId(), Address: address, Healthy: d.GetHealthy(), VRAM: d.GetVram()}
-		if d.Numa != nil {
-			device.NUMA = topology.Node(int(d.GetNuma()))
-		}
-		a.Devices = append(a.Devices, device)
-	}
-	for _, l := range m.GetLinks() {
-		from, err := topology.ParseAddress(l.GetA())
-		to, err2 := topology.ParseAddress(l.GetB())
-		if err := errors.Join(err, err2); err != nil {
-			return Announcement{}, fmt.Errorf("announce link of %s: %w", m.GetResource(), err)
-		}
-		a.Links = append(a.Links, topology.Link{A: from, B: to, Type: topology.LinkType(l.GetType()), Hops: int(l.GetHops()), Count: int(l.GetCount())})
-	}
-	return a, nil
-}
-
-func encodeAnnouncement(resource string, kind Kind, a Announcement) *api.Announcement {
-	m := &api.Announcement{Resource: resource, Kind: string(kind), Version: &api.Version{Major: protocol.major, Minor: protocol.minor}}
-	for _, d := range a.Devices {
-		m.Devices = append(m.Devices, encodeDevice(d))
-	}
-	for _, l := range a.Links {
-		m.Links = append(m.Links, &api.Link{A: l.A.String(), B: l.B.String(), Type: string(l.Type), Hops: uint32(l.Hops), Count: uint32(l.Count)})
-	}
-	return m
-}
-
-func encodeDevice(d Device) *api.Device {
-	m := &api.Device{Id: d.ID, Address: d.Address.String(), Healthy: d.Healthy, Vram: d.VRAM}
-	if n, known := d.NUMA.Number(); known {
-		numa := uint32(n)
-		m.Numa = &numa
-	}
-	return m
 }

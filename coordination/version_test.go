@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
 )
 
 // otherServer is one of another version that says nothing but that.
@@ -84,7 +85,7 @@ func (b *lockedBuffer) await(t *testing.T, text string) {
 // An older server acknowledges nothing, and is not waited for.
 func TestOlderServer(t *testing.T) {
 	node, _ := start(t, serveOther(t, version{protocol.major, 2}))
-	member := node.Member(gpus, GPU)
+	member := node.Member(gpus, device.GPU)
 	member.Publish(oneGPU)
 	<-member.taken
 }
@@ -93,7 +94,7 @@ func TestOlderServer(t *testing.T) {
 func TestServerOfAnotherVersion(t *testing.T) {
 	log, logger := newLog()
 	node, _ := startWith(t, Config{RunDir: serveOther(t, version{protocol.major + 1, 0}), Log: logger})
-	member := node.Member(gpus, GPU)
+	member := node.Member(gpus, device.GPU)
 	member.Publish(oneGPU)
 	log.await(t, "the server speaks protocol 2.0 and the client "+protocol.String())
 	if got := member.Prefer(t.Context(), []string{"gpu0"}, nil, 1); len(got) != 1 {
@@ -132,7 +133,7 @@ func TestClientsOfOtherVersions(t *testing.T) {
 		if _, err := stream.Recv(); err != nil {
 			t.Fatal(err)
 		}
-		m := encodeAnnouncement(gpus, GPU, oneGPU)
+		m := device.Encode(gpus, device.GPU, oneGPU)
 		m.Version = tc.version
 		if err := stream.Send(m); err != nil {
 			t.Fatal(err)

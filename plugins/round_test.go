@@ -21,7 +21,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -249,7 +249,7 @@ func (n *node) record(t testing.TB, uid string) {
 		PodUID, ContainerName, ResourceName string
 		DeviceIDs                           map[int][]string
 	}
-	var file struct {
+	var saved struct {
 		Data struct {
 			PodDeviceEntries  []entry
 			RegisteredDevices map[string][]string
@@ -257,14 +257,14 @@ func (n *node) record(t testing.TB, uid string) {
 		Checksum uint64
 	}
 	for _, d := range n.pods.last.GetContainers()[0].GetDevices() {
-		file.Data.PodDeviceEntries = append(file.Data.PodDeviceEntries, entry{uid, "worker", d.GetResourceName(), map[int][]string{0: d.GetDeviceIds()}})
+		saved.Data.PodDeviceEntries = append(saved.Data.PodDeviceEntries, entry{uid, "worker", d.GetResourceName(), map[int][]string{0: d.GetDeviceIds()}})
 	}
-	file.Data.RegisteredDevices = n.ids
-	content, err := json.Marshal(file)
+	saved.Data.RegisteredDevices = n.ids
+	content, err := json.Marshal(saved)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := coordination.ReplaceFile(kubelet.CheckpointPath(n.dir), content, 0o600); err != nil {
+	if err := file.Replace(kubelet.CheckpointPath(n.dir), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

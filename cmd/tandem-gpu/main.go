@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 )
 
@@ -91,7 +91,7 @@ func serve(ctx context.Context, flags daemon.Flags, backend gpu.Backend, pulse t
 		return err
 	}
 	offer := func(ctx context.Context, name string) error {
-		return flags.Offer(ctx, log, node, gpu.NewPlugin(name, gpus, node.Member(name, coordination.GPU), log))
+		return flags.Offer(ctx, log, node, gpu.NewPlugin(name, gpus, node.Member(name, device.GPU), log))
 	}
 	flags.Begin(gpus.Names()...)
 	return flags.Serve(ctx, log, node, nil, gpus.Run, func(ctx context.Context) error { return gpus.Each(ctx, offer) })

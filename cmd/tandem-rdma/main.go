@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
@@ -84,7 +84,7 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	}
 	var resources []deviceplugin.Resource
 	for _, name := range vfs.Names() {
-		resources = append(resources, rdma.NewPlugin(name, vfs, host, node.Member(name, coordination.VF), log))
+		resources = append(resources, rdma.NewPlugin(name, vfs, host, node.Member(name, device.VF), log))
 	}
 	flags.Begin(vfs.Found()...)
 	err = flags.Serve(ctx, log, node, resources, vfs.Run)

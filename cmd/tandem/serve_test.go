@@ -15,26 +15,27 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // join takes part as a plugin does: it has one resource, and is connected when join returns.
-func join(t *testing.T, runDir, sys, resource string, kind coordination.Kind, devices ...string) (leave func()) {
+func join(t *testing.T, runDir, sys, resource string, kind device.Kind, devices ...string) (leave func()) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	node, err := coordination.New(coordination.Config{RunDir: runDir, SysRoot: sys, KubeletDir: t.TempDir(), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var announcement coordination.Announcement
+	var announcement device.Announcement
 	for _, id := range devices {
 		address, err := topology.ParseAddress(id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		announcement.Devices = append(announcement.Devices, coordination.Device{ID: id, Address: address, Healthy: true})
+		announcement.Devices = append(announcement.Devices, device.Device{ID: id, Address: address, Healthy: true})
 	}
 	node.Member(resource, kind).Publish(announcement)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -72,7 +73,7 @@ func TestLook(t *testing.T) {
 	if _, err := v.look(t.Context()); err == nil || !strings.Contains(err.Error(), "nobody answers") {
 		t.Errorf("without plugins: %v", err)
 	}
-	leave := join(t, v.runDir, sys, "amd.com/gpu", coordination.GPU, "0000:11:00.0", "0000:2f:00.0")
+	leave := join(t, v.runDir, sys, "amd.com/gpu", device.GPU, "0000:11:00.0", "0000:2f:00.0")
 	look := func() *picture.Node {
 		t.Helper()
 		n, err := v.look(t.Context())
@@ -83,7 +84,7 @@ func TestLook(t *testing.T) {
 	}
 	expectState(t, look(), "0000:11:00.0", "amd.com/gpu", picture.Stranded)
 	expectState(t, look(), "0000:46:00.0", "", picture.Unknown)
-	alsoLeave := join(t, v.runDir, sys, "nvidia.com/vf", coordination.VF, "0000:0c:00.1")
+	alsoLeave := join(t, v.runDir, sys, "nvidia.com/vf", device.VF, "0000:0c:00.1")
 	expectState(t, look(), "0000:11:00.0", "amd.com/gpu", picture.Free)
 	expectState(t, look(), "0000:2f:00.0", "amd.com/gpu", picture.Stranded)
 	expectState(t, look(), "0000:0c:00.1", "nvidia.com/vf", picture.Free)
@@ -96,7 +97,7 @@ func TestLook(t *testing.T) {
 	if _, err := v.look(t.Context()); err == nil {
 		t.Error("no error while both plugins are away")
 	}
-	defer join(t, v.runDir, sys, "amd.com/gpu", coordination.GPU, "0000:11:00.0", "0000:2f:00.0")()
+	defer join(t, v.runDir, sys, "amd.com/gpu", device.GPU, "0000:11:00.0", "0000:2f:00.0")()
 	n := look()
 	expectState(t, n, "0000:11:00.0", "amd.com/gpu", picture.Stranded)
 	expectState(t, n, "0000:0c:00.1", "nvidia.com/vf", picture.Unhealthy) // of the ledger, for nobody says otherwise

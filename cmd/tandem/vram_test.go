@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -56,7 +57,7 @@ func TestTopoVRAM(t *testing.T) {
 		t.Fatal(err)
 	}
 	const name = "nvidia.com/mig-3g.40gb"
-	plugin := gpu.NewPlugin(name, gpus, node.Member(name, coordination.GPU), log)
+	plugin := gpu.NewPlugin(name, gpus, node.Member(name, device.GPU), log)
 	ctx, cancel := context.WithCancel(context.Background())
 	var g errgroup.Group
 	g.Go(func() error { return node.Run(ctx) })

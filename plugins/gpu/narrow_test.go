@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -62,7 +63,7 @@ func TestNarrowTakesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plugin := gpu.NewPlugin(shared, gpus, node.Member(shared, coordination.GPU), log)
+	plugin := gpu.NewPlugin(shared, gpus, node.Member(shared, device.GPU), log)
 	ctx, cancel := context.WithCancel(context.Background())
 	var g errgroup.Group
 	g.Go(func() error { return node.Run(ctx) })

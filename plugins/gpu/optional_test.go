@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -101,7 +102,7 @@ func TestRefuserAndNarrower(t *testing.T) {
 		cancel()
 		<-done
 	})
-	plugin := NewPlugin("nvidia.com/gpu", gpus, node.Member("nvidia.com/gpu", coordination.GPU), log)
+	plugin := NewPlugin("nvidia.com/gpu", gpus, node.Member("nvidia.com/gpu", device.GPU), log)
 	for _, ids := range [][]string{{"never"}, {"a", "never"}, {"c"}} {
 		if _, err := plugin.Allocate(t.Context(), ids); !errors.Is(err, errRefused) {
 			t.Errorf("allocate %v: %v", ids, err)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 )
 
@@ -31,14 +32,14 @@ func (p *Plugin) Name() string { return p.name }
 func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
 	for {
 		devices, links, changed := p.gpus.latest(p.name)
-		announcement := coordination.Announcement{Links: links}
+		announcement := device.Announcement{Links: links}
 		list := make([]deviceplugin.Device, 0, len(devices))
 		for _, d := range devices {
 			if d.Gone {
 				continue // the kubelet's list keeps it as long as the kubelet needs it
 			}
 			announcement.Devices = append(announcement.Devices,
-				coordination.Device{ID: d.ID, Address: d.Card, NUMA: d.NUMA, Healthy: d.Healthy, VRAM: d.VRAM})
+				device.Device{ID: d.ID, Address: d.Card, NUMA: d.NUMA, Healthy: d.Healthy, VRAM: d.VRAM})
 			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: d.Healthy, Nodes: d.NUMA.Numbers()})
 		}
 		p.member.Publish(announcement)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -107,7 +108,7 @@ func run(t *testing.T, root string, log *slog.Logger) (*kubelettest.Plugin, *gpu
 	if err != nil {
 		t.Fatal(err)
 	}
-	plugin := gpu.NewPlugin("amd.com/gpu", gpus, node.Member("amd.com/gpu", coordination.GPU), log)
+	plugin := gpu.NewPlugin("amd.com/gpu", gpus, node.Member("amd.com/gpu", device.GPU), log)
 	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Preferred: true, Log: log}, plugin)
 	if err != nil {
 		t.Fatal(err)

@@ -13,26 +13,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/test/functions"
 )
 
 // recorder is a coordinator that keeps what it is told. Its order is the reverse of the kubelet's.
 type recorder struct {
-	published chan coordination.Announcement
+	published chan device.Announcement
 	awaited   atomic.Int32 // that it takes over what was published
 	available []string
 	allocated [][]string
 	returned  [][]string
 	paired    []string // pairs files
-	served    []coordination.Served
+	served    []pairs.Served
 	refusal   error
 }
 
-func newRecorder() *recorder { return &recorder{published: make(chan coordination.Announcement, 16)} }
+func newRecorder() *recorder { return &recorder{published: make(chan device.Announcement, 16)} }
 
-func (r *recorder) Publish(a coordination.Announcement) { r.published <- a }
+func (r *recorder) Publish(a device.Announcement) { r.published <- a }
 
 func (r *recorder) AwaitTaken(context.Context) { r.awaited.Add(1) }
 
@@ -57,7 +58,7 @@ func (r *recorder) Allocated(_ context.Context, ids []string) ([]string, error) 
 
 func (r *recorder) Returned(ids []string) { r.returned = append(r.returned, ids) }
 
-func (r *recorder) Pair(_ context.Context, _ []string, file string) []coordination.Served {
+func (r *recorder) Pair(_ context.Context, _ []string, file string) []pairs.Served {
 	r.paired = append(r.paired, file)
 	return r.served
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/test/functions"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -18,14 +18,14 @@ import (
 func TestPairOptions(t *testing.T) {
 	const prefix = "PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF"
 	all := func(names ...string) string { return `"variables": ["` + strings.Join(names, `", "`) + `"]` }
-	served := []coordination.Served{
+	served := []pairs.Served{
 		{GPU: topology.Address{Bus: 0x87}, VF: "0000:86:02.3"},
 		{GPU: topology.Address{Bus: 0x88}, VF: "0000:86:02.3"},
 		{GPU: topology.Address{Bus: 0x89}, VF: "of another resource"},
 	}
 	for _, c := range []struct {
 		tandem string
-		served []coordination.Served
+		served []pairs.Served
 		want   map[string]string
 	}{
 		{`{}`, served, map[string]string{}},
@@ -93,11 +93,11 @@ func TestPairsFileIsMounted(t *testing.T) {
 			t.Fatalf("mounts %v", got.Mounts)
 		}
 		file := got.Mounts[0].HostPath
-		pairs, err := coordination.ReadPairs(file)
-		want := coordination.NewPairsFile([]coordination.PairVF{{
+		written, err := pairs.Read(file)
+		want := pairs.New([]pairs.VF{{
 			ID: "0000:86:02.3", Address: topology.Address{Bus: 0x86, Device: 2, Function: 3}, Resource: "nvidia.com/sriov-rdma-vf", RDMA: "mlx5_5", Netdev: "ens1v0",
 		}})
-		if diff := cmp.Diff(want, pairs); diff != "" || err != nil {
+		if diff := cmp.Diff(want, written); diff != "" || err != nil {
 			t.Errorf("%v, %s", err, diff)
 		}
 		if info, err := os.Stat(file); err != nil || info.Mode() != 0o444 {

@@ -9,6 +9,8 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -16,13 +18,13 @@ import (
 
 // Member is what a pool needs of coordination: a *coordination.Member.
 type Member interface {
-	Publish(coordination.Announcement)
+	Publish(device.Announcement)
 	AwaitTaken(ctx context.Context)
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
 	Alone(available, mustInclude []string, size int) []string
 	Allocated(ctx context.Context, ids []string) ([]string, error)
 	Returned(ids []string)
-	Pair(ctx context.Context, ids []string, file string) []coordination.Served
+	Pair(ctx context.Context, ids []string, file string) []pairs.Served
 }
 
 var (
@@ -57,7 +59,7 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 		if len(pool.Devices) > 0 {
 			p.prepare(pool)
 			announced, listed := list(pool)
-			p.member.Publish(coordination.Announcement{Devices: announced})
+			p.member.Publish(device.Announcement{Devices: announced})
 			p.member.AwaitTaken(ctx)
 			publish(listed)
 		}
@@ -81,13 +83,13 @@ func (p *Plugin) prepare(pool pools.Pool) {
 
 // list is what there is of a pool. What is no longer found stays in the kubelet's list as long as the kubelet needs it, without a word
 // from here.
-func list(pool pools.Pool) (announced []coordination.Device, listed []deviceplugin.Device) {
+func list(pool pools.Pool) (announced []device.Device, listed []deviceplugin.Device) {
 	for _, d := range pool.Devices {
 		if d.Missing() {
 			continue
 		}
 		healthy := d.Fault == ""
-		announced = append(announced, coordination.Device{ID: d.ID, Address: d.Address, NUMA: d.NUMA, Healthy: healthy})
+		announced = append(announced, device.Device{ID: d.ID, Address: d.Address, NUMA: d.NUMA, Healthy: healthy})
 		listed = append(listed, deviceplugin.Device{ID: d.ID, Healthy: healthy, Nodes: d.NUMA.Numbers()})
 	}
 	return announced, listed

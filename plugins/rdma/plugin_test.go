@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
@@ -74,7 +74,7 @@ func TestWatchPublishesTwice(t *testing.T) {
 	if member.awaited.Load() == 0 {
 		t.Error("the kubelet knows of devices that the coordinator may not know yet")
 	}
-	announced := []coordination.Device{
+	announced := []device.Device{
 		{ID: "0000:81:00.1", Address: topology.Address{Bus: 0x81, Function: 1}, NUMA: topology.Node(1), Healthy: true},
 		{ID: "0000:82:00.1", Address: topology.Address{Bus: 0x82, Function: 1}, Healthy: true},
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
@@ -176,7 +176,7 @@ func (v *VFs) report(pool pools.Pool) bool {
 func (v *VFs) save() {
 	content, err := json.Marshal(v.memory)
 	if err == nil && !bytes.Equal(content, v.written) {
-		if err = coordination.ReplaceFile(v.file, content, 0o600); err == nil {
+		if err = file.Replace(v.file, content, 0o600); err == nil {
 			v.written = content
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/topology/nccl"
@@ -114,7 +115,7 @@ func (f Flags) Offer(ctx context.Context, log *slog.Logger, node *coordination.N
 }
 
 // listed translates devices of an earlier process.
-func listed(known []coordination.Device) []deviceplugin.Device {
+func listed(known []device.Device) []deviceplugin.Device {
 	devices := make([]deviceplugin.Device, 0, len(known))
 	for _, d := range known {
 		devices = append(devices, deviceplugin.Device{ID: d.ID, Nodes: d.NUMA.Numbers()})

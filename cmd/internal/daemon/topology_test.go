@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -43,7 +44,7 @@ func TestTopologyFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpus, vfs := node.Member("gpu", coordination.GPU), node.Member("vf", coordination.VF)
+	gpus, vfs := node.Member("gpu", device.GPU), node.Member("vf", device.VF)
 	gpus.Publish(announce(t, "0000:05:00.0", "0000:06:00.0"))
 	vfs.Publish(announce(t, "0000:13:00.1"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -80,14 +81,14 @@ func TestTopologyFile(t *testing.T) {
 	}
 }
 
-func announce(t *testing.T, addresses ...string) (a coordination.Announcement) {
+func announce(t *testing.T, addresses ...string) (a device.Announcement) {
 	t.Helper()
 	for _, id := range addresses {
 		address, err := topology.ParseAddress(id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.Devices = append(a.Devices, coordination.Device{ID: id, Address: address, Healthy: true})
+		a.Devices = append(a.Devices, device.Device{ID: id, Address: address, Healthy: true})
 	}
 	return a
 }

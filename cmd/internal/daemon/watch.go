@@ -10,7 +10,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/events"
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
@@ -28,7 +28,7 @@ func (f *Flags) watched(ctx context.Context, name string, log *slog.Logger, run 
 	serving, stop := context.WithCancel(ctx)
 	defer beside.Wait()
 	defer stop()
-	var tell func(coordination.Verdict)
+	var tell func(admission.Verdict)
 	if f.Intent.Has(intent.APIServer) {
 		sender, err := events.Open(events.Config{Component: name, Node: f.NodeName, Count: func(outcome string) { f.monitor.Event(outcome) }, Log: log})
 		if err != nil {

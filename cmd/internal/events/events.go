@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record/util"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -86,16 +86,16 @@ func Open(config Config) (*Sender, error) {
 }
 
 // Tell queues an event about an Allocate that came out worse than same-switch pairs, if its pod is known for certain. It never waits.
-func (s *Sender) Tell(v coordination.Verdict) {
+func (s *Sender) Tell(v admission.Verdict) {
 	if v.Container == nil || v.PodUID == "" {
 		return
 	}
 	var event *corev1.Event
 	switch v.Outcome {
-	case coordination.Degraded:
+	case admission.Degraded:
 		event = s.event(v, degraded, fmt.Sprintf("container %s: %s; on node %s \"tandem explain %s/%s\" says why",
 			v.Container.Name, summary(v), s.config.Node, v.Container.Namespace, v.Container.Pod.Name))
-	case coordination.RefusedAlignment:
+	case admission.RefusedAlignment:
 		event = s.event(v, refused, fmt.Sprintf("container %s: %s", v.Container.Name, v.Refusal))
 	default:
 		return
@@ -108,7 +108,7 @@ func (s *Sender) Tell(v coordination.Verdict) {
 }
 
 // summary says how far apart the pairs are.
-func summary(v coordination.Verdict) string {
+func summary(v admission.Verdict) string {
 	var levels [topology.Levels]int
 	together := 0
 	for _, p := range v.Pairs {
@@ -126,7 +126,7 @@ func summary(v coordination.Verdict) string {
 	return fmt.Sprintf("%d of %d pairs of a GPU and a VF are on one switch (%s)", together, len(v.Pairs), strings.Join(parts, ", "))
 }
 
-func (s *Sender) event(v coordination.Verdict, reason, message string) *corev1.Event {
+func (s *Sender) event(v admission.Verdict, reason, message string) *corev1.Event {
 	now := metav1.Now()
 	pod := v.Container.Pod
 	return &corev1.Event{

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -75,8 +75,8 @@ func open(t *testing.T, code int) (*Sender, *cluster, chan string) {
 	return s, c, outcomes
 }
 
-func verdict(outcome coordination.Outcome) coordination.Verdict {
-	v := coordination.Verdict{
+func verdict(outcome admission.Outcome) admission.Verdict {
+	v := admission.Verdict{
 		Resource: "amd.com/gpu", Outcome: outcome, PodUID: "uid-1",
 		Container: &kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, Name: "worker"},
 	}
@@ -89,15 +89,15 @@ func verdict(outcome coordination.Outcome) coordination.Verdict {
 func TestEvents(t *testing.T) {
 	s, c, outcomes := open(t, http.StatusCreated)
 	close(c.hold)
-	refusal := verdict(coordination.RefusedAlignment)
+	refusal := verdict(admission.RefusedAlignment)
 	refusal.Refusal = "refuse 4 amd.com/gpu: " + strings.Repeat("held by team/other, ", 100)
-	for _, outcome := range []coordination.Outcome{coordination.Aligned, coordination.Granted, coordination.RefusedDouble} {
+	for _, outcome := range []admission.Outcome{admission.Aligned, admission.Granted, admission.RefusedDouble} {
 		s.Tell(verdict(outcome)) // nothing to tell
 	}
-	unknown := verdict(coordination.Degraded)
+	unknown := verdict(admission.Degraded)
 	unknown.PodUID = "" // it may be another pod's
 	s.Tell(unknown)
-	s.Tell(verdict(coordination.Degraded))
+	s.Tell(verdict(admission.Degraded))
 	s.Tell(refusal)
 	for _, want := range []struct{ reason, message string }{
 		{"AlignmentDegraded", `container worker: 2 of 4 pairs of a GPU and a VF are on one switch (1 PIX, 1 PXB, 2 NODE); on node node-1 "tandem explain team/train-0" says why`},
@@ -123,7 +123,7 @@ func TestEvents(t *testing.T) {
 func TestForbiddenEventsAreCounted(t *testing.T) {
 	s, c, outcomes := open(t, http.StatusForbidden)
 	close(c.hold)
-	s.Tell(verdict(coordination.Degraded))
+	s.Tell(verdict(admission.Degraded))
 	if outcome := <-outcomes; outcome != Failed {
 		t.Errorf("was %s", outcome)
 	}
@@ -135,7 +135,7 @@ func TestNothingWaitsForTheAPIServer(t *testing.T) {
 	s, c, outcomes := open(t, http.StatusCreated)
 	const told = 2*maxWaiting + 1
 	for range told { // which would not end: nothing is answered until then
-		s.Tell(verdict(coordination.Degraded))
+		s.Tell(verdict(admission.Degraded))
 	}
 	close(c.hold)
 	var all []string

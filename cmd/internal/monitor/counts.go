@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/events"
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -52,8 +52,8 @@ func newCounts() counts {
 		c.pairs.WithLabelValues(level.String())
 	}
 	start(c.questions, []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer, intent.PodResources, intent.Inference})
-	start(c.ended, coordination.PlanOutcomes)
-	start(c.alone, []coordination.Call{coordination.PreferCall, coordination.AllocatedCall})
+	start(c.ended, admission.PlanOutcomes)
+	start(c.alone, []admission.Call{admission.PreferCall, admission.AllocatedCall})
 	start(c.events, events.Outcomes)
 	return c
 }

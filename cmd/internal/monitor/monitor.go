@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
@@ -20,7 +21,7 @@ import (
 type Monitor struct {
 	registry *prometheus.Registry
 	counts   counts
-	verdict  func(coordination.Verdict) // told of every Allocate too; nil for nobody
+	verdict  func(admission.Verdict) // told of every Allocate too; nil for nobody
 
 	mu      sync.Mutex
 	node    Node              // nil while the daemon takes no part
@@ -45,7 +46,7 @@ type offer struct {
 
 // New makes a Monitor of a daemon of a version. Verdict is told of every Allocate that the coordinator answers here, and returns at once;
 // nil for nobody.
-func New(version string, verdict func(coordination.Verdict)) *Monitor {
+func New(version string, verdict func(admission.Verdict)) *Monitor {
 	m := &Monitor{registry: prometheus.NewRegistry(), counts: newCounts(), verdict: verdict, offered: map[string]*offer{}}
 	m.counts.build.WithLabelValues(version).Set(1)
 	for _, c := range m.counts.all() {
@@ -129,21 +130,21 @@ func (m *Monitor) Preferred(resource string, took time.Duration) {
 	m.counts.prefer.WithLabelValues(resource).Observe(took.Seconds())
 }
 
-// Asked implements coordination.Observer.
+// Asked implements admission.Observer.
 func (m *Monitor) Asked(source intent.Source) {
 	m.counts.questions.WithLabelValues(string(source)).Inc()
 }
 
-// Planned implements coordination.Observer.
+// Planned implements admission.Observer.
 func (m *Monitor) Planned(resources int) { m.counts.planned.Add(float64(resources)) }
 
-// PlanEnded implements coordination.Observer.
-func (m *Monitor) PlanEnded(outcome coordination.PlanOutcome) {
+// PlanEnded implements admission.Observer.
+func (m *Monitor) PlanEnded(outcome admission.PlanOutcome) {
 	m.counts.ended.WithLabelValues(string(outcome)).Inc()
 }
 
-// Alone implements coordination.Observer.
-func (m *Monitor) Alone(call coordination.Call) {
+// Alone implements admission.Observer.
+func (m *Monitor) Alone(call admission.Call) {
 	m.counts.alone.WithLabelValues(string(call)).Inc()
 }
 
@@ -152,8 +153,8 @@ func (m *Monitor) Event(outcome string) {
 	m.counts.events.WithLabelValues(outcome).Inc()
 }
 
-// Allocated implements coordination.Observer.
-func (m *Monitor) Allocated(v coordination.Verdict) {
+// Allocated implements admission.Observer.
+func (m *Monitor) Allocated(v admission.Verdict) {
 	m.counts.allocations.WithLabelValues(v.Resource, string(v.Outcome)).Inc()
 	for _, p := range v.Pairs {
 		m.counts.pairs.WithLabelValues(p.Distance.Level.String()).Inc()

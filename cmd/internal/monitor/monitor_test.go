@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
@@ -35,7 +36,7 @@ var update = flag.Bool("update", false, "write the table of metrics")
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	_ coordination.Observer = (*Monitor)(nil)
+	_ admission.Observer    = (*Monitor)(nil)
 	_ deviceplugin.Observer = (*Monitor)(nil)
 )
 
@@ -70,10 +71,10 @@ func used() *Monitor {
 	m.Preferred("amd.com/gpu", 1500*time.Microsecond)
 	m.Asked(intent.PodsAPI)
 	m.Planned(2)
-	m.PlanEnded(coordination.Kept)
-	m.Alone(coordination.PreferCall)
+	m.PlanEnded(admission.Kept)
+	m.Alone(admission.PreferCall)
 	pair := placement.Pair{Distance: topology.Distance{Level: topology.PHB}}
-	m.Allocated(coordination.Verdict{Resource: "amd.com/gpu", Outcome: coordination.Degraded, Pairs: []placement.Pair{pair, {}}})
+	m.Allocated(admission.Verdict{Resource: "amd.com/gpu", Outcome: admission.Degraded, Pairs: []placement.Pair{pair, {}}})
 	return m
 }
 

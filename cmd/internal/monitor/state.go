@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
@@ -56,7 +57,7 @@ func (s state) Collect(metrics chan<- prometheus.Metric) {
 		send(roleDesc, number(r == role), string(r))
 	}
 	for _, r := range node.Resources() {
-		start(s.counts.allocations.MustCurryWith(prometheus.Labels{"resource": r.GetName()}), coordination.Outcomes)
+		start(s.counts.allocations.MustCurryWith(prometheus.Labels{"resource": r.GetName()}), admission.Outcomes)
 		send(connectedDesc, number(r.GetConnected()), r.GetName())
 		states, stranded := count(r.GetDevices())
 		for state, n := range states {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -27,7 +27,7 @@ func (s Status) Fill(drawn *picture.Node) {
 			offered[address] = append(offered[address], picture.Device{
 				ID: d.ID, Address: address, Detail: picture.Names(drawn.Tree, address), Resource: r.Name, State: picture.State(d.State), Owner: d.Owner,
 			})
-			if r.Kind == string(coordination.VF) {
+			if r.Kind == string(device.VF) {
 				kinds[address] = picture.NIC
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -26,7 +27,7 @@ func RunningVFs(ctx context.Context, runDir string, tree *topology.Tree) ([]Devi
 	err = none
 	known := map[string]bool{}
 	for _, r := range answer.GetResources() {
-		if r.GetKind() != string(coordination.VF) || !r.GetConnected() {
+		if r.GetKind() != string(device.VF) || !r.GetConnected() {
 			continue
 		}
 		err = nil

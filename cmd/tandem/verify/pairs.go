@@ -5,14 +5,14 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // comparePairs checks that what pairs.json tells, in which tandem-rdma names the container's pairs to it, is what the
 // container has. Without the file nothing is told.
 func (r *Verification) comparePairs(tree *topology.Tree, file string) {
-	told, err := coordination.ReadPairs(file)
+	told, err := pairs.Read(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		r.PairsFile = "absent"
 		return
@@ -30,7 +30,7 @@ func (r *Verification) comparePairs(tree *topology.Tree, file string) {
 	}
 }
 
-func (r *Verification) compare(tree *topology.Tree, file string, told coordination.Pair) {
+func (r *Verification) compare(tree *topology.Tree, file string, told pairs.Pair) {
 	if !slices.ContainsFunc(r.VFs, func(vf VF) bool { return vf.Address == told.VF.Address }) {
 		r.fail("%s names the VF %s, and the container does not have it", file, told.VF.Address)
 		return

@@ -14,7 +14,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
@@ -100,9 +100,9 @@ func (c *CDI) write(p cdiPool, devices []pools.Device, grants map[string]*Grant)
 		}
 		spec.Devices = append(spec.Devices, device)
 	}
-	file := c.path(p)
+	name := c.path(p)
 	if len(spec.Devices) == 0 {
-		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("write CDI spec: %w", err)
 		}
 		return nil
@@ -111,10 +111,10 @@ func (c *CDI) write(p cdiPool, devices []pools.Device, grants map[string]*Grant)
 	// another order.
 	content, err := yaml.Marshal(spec)
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(file), 0o755)
+		err = os.MkdirAll(filepath.Dir(name), 0o755)
 	}
 	if err == nil {
-		err = coordination.ReplaceFile(file, append([]byte("---\n"), content...), 0o600)
+		err = file.Replace(name, append([]byte("---\n"), content...), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("write CDI spec %s: %w", p.file, err)

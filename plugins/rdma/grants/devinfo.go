@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
@@ -86,7 +86,7 @@ func (h Host) WriteDevinfo(pool pools.Pool, d pools.Device, g *Grant) error {
 		err = os.MkdirAll(h.DevinfoDir, 0o755)
 	}
 	if err == nil {
-		err = coordination.ReplaceFile(h.DevinfoPath(pool.Name, d.ID), content, 0o444)
+		err = file.Replace(h.DevinfoPath(pool.Name, d.ID), content, 0o444)
 	}
 	if err != nil {
 		return fmt.Errorf("write device-info of %s: %w", d.ID, err)

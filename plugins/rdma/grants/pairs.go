@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
@@ -21,8 +21,8 @@ const pairsMount = "/run/tandem/pairs.json"
 type Pairs struct {
 	File string // its pairs file, of VFs alone; "" for none
 
-	vfs       []coordination.PairVF // in the order in which the container lists them
-	served    []coordination.Served
+	vfs       []pairs.VF // in the order in which the container lists them
+	served    []pairs.Served
 	variables []string
 }
 
@@ -58,14 +58,14 @@ func (p Pairs) rdma(suffix string) string {
 }
 
 func (p Pairs) mapping() string {
-	var pairs []string
+	var mapped []string
 	for _, served := range p.served {
-		its := func(vf coordination.PairVF) bool { return vf.ID == served.VF }
+		its := func(vf pairs.VF) bool { return vf.ID == served.VF }
 		if i := slices.IndexFunc(p.vfs, its); i >= 0 {
-			pairs = append(pairs, served.GPU.String()+"="+p.vfs[i].Address.String())
+			mapped = append(mapped, served.GPU.String()+"="+p.vfs[i].Address.String())
 		}
 	}
-	return strings.Join(pairs, ",")
+	return strings.Join(mapped, ",")
 }
 
 // Pairs looks up what a container is told of its pairs, nil where its resource wants nothing of that, and
@@ -93,7 +93,7 @@ func (h Host) Pairs(
 
 // Tell gives a container the variables that its resource wants, once it is known which GPU each VF serves.
 // What cannot be told is left out: the container has its devices all the same.
-func (p *Pairs) Tell(served []coordination.Served, answer *v1beta1.ContainerAllocateResponse) {
+func (p *Pairs) Tell(served []pairs.Served, answer *v1beta1.ContainerAllocateResponse) {
 	p.served = served
 	for _, name := range p.variables {
 		if value := pairVariables[name](*p); strings.Trim(value, "=") != "" {
@@ -103,14 +103,14 @@ func (p *Pairs) Tell(served []coordination.Served, answer *v1beta1.ContainerAllo
 }
 
 // pairVFs looks up what a container is told of its VFs.
-func (h Host) pairVFs(pool pools.Pool, order []string) []coordination.PairVF {
-	var vfs []coordination.PairVF
+func (h Host) pairVFs(pool pools.Pool, order []string) []pairs.VF {
+	var vfs []pairs.VF
 	for _, id := range order {
 		d, ok := pool.Device(id)
 		if !ok {
 			continue
 		}
-		vf := coordination.PairVF{ID: id, Address: d.Address, Resource: pool.Name}
+		vf := pairs.VF{ID: id, Address: d.Address, Resource: pool.Name}
 		if names := h.rdmaDevices(d); len(names) > 0 {
 			vf.RDMA = names[0]
 		}
@@ -124,10 +124,10 @@ func (h Host) pairVFs(pool pools.Pool, order []string) []coordination.PairVF {
 
 // pairsFile makes a container's pairs file, of VFs alone. Its name is in the kubelet's checkpoint for as long
 // as the container is: see coordination.
-func (h Host) pairsFile(vfs []coordination.PairVF) (string, error) {
+func (h Host) pairsFile(vfs []pairs.VF) (string, error) {
 	file := filepath.Join(h.PairsDir, rand.Text()+".json")
 	if err := os.MkdirAll(h.PairsDir, 0o700); err != nil {
 		return "", err
 	}
-	return file, coordination.NewPairsFile(vfs).Write(file)
+	return file, pairs.New(vfs).Write(file)
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/test/kubelet/best"
 	"github.com/tandem-k8s/tandem/test/kubelet/node"
 	"github.com/tandem-k8s/tandem/topology"
@@ -33,7 +33,7 @@ func (a *admission) told(p *Placement, response node.Response) {
 	p.PairsFile, p.Told = err, err == nil && mapped(pairs, strings.Split(response.Env[mapping], ","))
 }
 
-func (a *admission) pairs(p *Placement, response node.Response) ([]coordination.Pair, error) {
+func (a *admission) pairs(p *Placement, response node.Response) ([]pairs.Pair, error) {
 	file, mounted := response.Mounts[pairsMount]
 	if mounted != (len(p.VFs) > 0) {
 		return nil, fmt.Errorf("%d VFs, but mounts %v", len(p.VFs), response.Mounts)
@@ -41,13 +41,13 @@ func (a *admission) pairs(p *Placement, response node.Response) ([]coordination.
 	if !mounted {
 		return nil, nil
 	}
-	pairs, err := coordination.ReadPairs(file)
+	told, err := pairs.Read(file)
 	if err != nil {
 		return nil, err
 	}
 	var levels []topology.Level
 	seen := map[string][]string{}
-	for _, pair := range pairs.Pairs {
+	for _, pair := range told.Pairs {
 		seen[VF] = append(seen[VF], pair.VF.ID)
 		if pair.GPU == nil {
 			continue
@@ -69,18 +69,18 @@ func (a *admission) pairs(p *Placement, response node.Response) ([]coordination.
 	if got := best.Count(levels); len(p.GPUs) == len(p.VFs) && got != p.Matched {
 		return nil, fmt.Errorf("%s pairs %v, the best is %v", pairsMount, got, p.Matched)
 	}
-	return pairs.Pairs, nil
+	return told.Pairs, nil
 }
 
 // mapped reports whether a mapping names for every GPU a VF that serves it, or that serves another partition of its card: both
 // have one address, and so one entry.
-func mapped(pairs []coordination.Pair, entries []string) bool {
-	for _, pair := range pairs {
-		serves := func(p coordination.Pair) bool {
+func mapped(all []pairs.Pair, entries []string) bool {
+	for _, pair := range all {
+		serves := func(p pairs.Pair) bool {
 			return p.GPU != nil && p.GPU.Address == pair.GPU.Address &&
 				slices.Contains(entries, p.GPU.Address.String()+"="+p.VF.Address.String())
 		}
-		if pair.GPU != nil && !slices.ContainsFunc(pairs, serves) {
+		if pair.GPU != nil && !slices.ContainsFunc(all, serves) {
 			return false
 		}
 	}

@@ -1,0 +1,755 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+const (
+	gpus = "amd.com/gpu"
+	vfs  = "nvidia.com/vf"
+)
+
+// wish is what a container asks for.
+type wish struct{ gpus, vfs int }
+
+// admission plays the kubelet towards a coordinator: it picks NUMA nodes, asks in random order, does not ask where there is no
+// choice, and shows pods in PodResources as the kubelet does.
+type admission struct {
+	t            *testing.T
+	random       *rand.Rand
+	now          time.Time
+	coordinator  *Coordinator
+	pods         map[kubelet.Pod]map[string]kubelet.Devices // by container; "init" is not shown
+	order        []kubelet.Pod
+	away         bool // PodResources does not answer
+	unlisted     bool // PodResources tells of one pod, and does not list all
+	late         bool // PodResources does not answer now and then
+	missed       bool // it did not all the time for the newest pod
+	free         map[string][]device.Device
+	all          map[string][]device.Device
+	recordedPods map[kubelet.Pod]map[string]kubelet.Devices // as pods, init containers kept
+	kubeletDir   string                                     // "" if there is no checkpoint
+	rails        []string                                   // resource names of VFs, one for each PF; none: one for all
+	specs        []intent.Pod                               // what a source of intent tells; it does where source is set
+	source       intent.Source
+	crashes      bool        // the server dies now and then, and the other plugin takes over
+	files        *pairsFiles // nil if no container wants one
+	names        int         // names that pods share in mixedLoad; 0: each has its own
+	created      int         // pods so far
+	uids         map[kubelet.Pod]string
+	guessed      bool // the container got its VFs first and without a question: their order can only be guessed
+}
+
+func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bool, seed uint64) *admission {
+	t.Helper()
+	recorded, err := machines.Load(machine, vfsPerPF)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := topology.Read(recorded.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &admission{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), pods: map[kubelet.Pod]map[string]kubelet.Devices{}, recordedPods: map[kubelet.Pod]map[string]kubelet.Devices{}, uids: map[kubelet.Pod]string{}}
+	a.coordinator = &Coordinator{Config: Config{
+		Refresh:  func(device.Announcement) error { return nil },
+		Newest:   func() *topology.Tree { return tree },
+		Look:     a.look,
+		Get:      a.get,
+		Recorded: a.recorded,
+		Granted:  noContainer,
+		Pods:     a.intent,
+		Log:      slog.New(slog.DiscardHandler),
+	}}
+	a.coordinator.startAt(tree, func() time.Time { return a.now })
+	a.all = map[string][]device.Device{}
+	for d := range tree.Devices() {
+		device := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
+		switch {
+		case d.Class.IsGPU() && d.Vendor == 0x1002:
+			a.all[gpus] = append(a.all[gpus], device)
+		case d.IsVF():
+			if excludeTopology {
+				device.NUMA = topology.NUMANode{}
+			}
+			a.all[vfs] = append(a.all[vfs], device)
+		}
+	}
+	a.freeAll()
+	a.announce()
+	t.Cleanup(func() { checkLedger(t, a.coordinator.current().ledger) })
+	return a
+}
+
+// startAt has a coordinator begin with an empty ledger.
+func (c *Coordinator) startAt(tree *topology.Tree, now func() time.Time) *Coordinator {
+	c.state.Store(&state{tree: tree, ledger: newLedger(now)})
+	c.store, c.inFlight = &store{changed: make(chan struct{}, 1)}, newInFlight(now)
+	return c
+}
+
+func (a *admission) freeAll() {
+	a.free = map[string][]device.Device{}
+	for name, devices := range a.all {
+		a.free[name] = slices.Clone(devices)
+	}
+}
+
+// announce has both plugins join.
+func (a *admission) announce() {
+	for name, devices := range a.all {
+		kind := device.VF
+		if name == gpus {
+			kind = device.GPU
+		}
+		if err := a.coordinator.Announce(name, kind, device.Announcement{Devices: devices}); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+}
+
+// splitRails makes a resource of every PF's VFs.
+func (a *admission) splitRails() {
+	for _, d := range a.all[vfs] {
+		device, _ := a.coordinator.current().tree.Device(d.Address)
+		name := "rail.example/" + device.Function().String()
+		a.all[name] = append(a.all[name], d)
+		if !slices.Contains(a.rails, name) {
+			a.rails = append(a.rails, name)
+		}
+	}
+	delete(a.all, vfs)
+	delete(a.coordinator.current().ledger.resources, vfs)
+	a.freeAll()
+	a.announce()
+}
+
+// requests is a wish by resource name. With rails it is a VF of each of as many of them as it wants VFs.
+func (a *admission) requests(w wish) map[string]int {
+	requests := map[string]int{gpus: w.gpus}
+	if len(a.rails) == 0 {
+		requests[vfs] = w.vfs
+	}
+	for i := range min(w.vfs, len(a.rails)) {
+		requests[a.rails[i]] = 1
+	}
+	maps.DeleteFunc(requests, func(_ string, count int) bool { return count == 0 })
+	return requests
+}
+
+// intent is what a source tells of the node's pods.
+func (a *admission) intent(context.Context) (intent.Answer, bool) {
+	return intent.Answer{Source: a.source, Pods: a.specs}, a.source != ""
+}
+
+// container is one of a pod that is about to be admitted.
+type container struct {
+	name string
+	wish wish
+}
+
+// tell makes a source of intent know a pod, as the kubelet's do just before its admission.
+func (a *admission) tell(pod kubelet.Pod, containers ...container) {
+	told := intent.Pod{Pod: pod, UID: a.uids[pod], Created: a.now.Truncate(time.Second)}
+	for _, c := range containers {
+		role := intent.App
+		if c.name == "init" {
+			role = intent.Init
+		}
+		told.Containers = append(told.Containers, intent.Container{Name: c.name, Role: role, Requests: a.requests(c.wish)})
+	}
+	for i := range a.specs { // the kubelet starts what it has admitted, but not at once
+		a.specs[i].Started = a.specs[i].Started || a.random.IntN(2) == 0
+	}
+	a.specs = append(a.specs, told)
+}
+
+// keepCheckpoint makes the kubelet write its checkpoint where the coordinator reads it.
+func (a *admission) keepCheckpoint() {
+	a.kubeletDir = a.t.TempDir()
+	if err := os.Mkdir(filepath.Join(a.kubeletDir, "device-plugins"), 0o750); err != nil {
+		a.t.Fatal(err)
+	}
+	a.record()
+}
+
+// recorded reads the checkpoint that record has written.
+func (a *admission) recorded() (kubelet.Checkpoint, error) {
+	return kubelet.ReadCheckpoint(a.kubeletDir)
+}
+
+// record writes the kubelet's checkpoint, as the kubelet does when a container has all its devices.
+func (a *admission) record() {
+	type entry struct {
+		PodUID, ContainerName, ResourceName string
+		DeviceIDs                           map[int][]string
+	}
+	var file struct {
+		Data struct{ PodDeviceEntries []entry }
+	}
+	for pod, containers := range a.recordedPods {
+		for container, devices := range containers {
+			for name, ids := range devices {
+				file.Data.PodDeviceEntries = append(file.Data.PodDeviceEntries, entry{a.uids[pod], container, name, map[int][]string{-1: ids}})
+			}
+		}
+	}
+	content, err := json.Marshal(file)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(a.kubeletDir, "device-plugins", "kubelet_internal_checkpoint"), content, 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *admission) look(context.Context) (kubelet.View, error) {
+	late := a.late && a.random.IntN(4) == 0
+	a.missed = a.missed || late
+	if a.away || a.unlisted || late {
+		return kubelet.View{}, fmt.Errorf("PodResources is away")
+	}
+	return a.view(), nil
+}
+
+func (a *admission) view() kubelet.View {
+	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	for _, pod := range a.order {
+		view.Pods = append(view.Pods, pod)
+		for name, devices := range a.pods[pod] {
+			if name != "init" {
+				view.Containers[kubelet.Container{Pod: pod, Name: name}] = devices
+			}
+		}
+	}
+	return view
+}
+
+// get is look at one pod.
+func (a *admission) get(_ context.Context, pod kubelet.Pod) (kubelet.View, error) {
+	if a.away {
+		return kubelet.View{}, fmt.Errorf("PodResources is away")
+	}
+	all := a.view()
+	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	view.Pods = slices.DeleteFunc(all.Pods, func(p kubelet.Pod) bool { return p != pod })
+	for c, devices := range all.Containers {
+		if c.Pod == pod {
+			view.Containers[c] = devices
+		}
+	}
+	return view, nil
+}
+
+// add makes a pod known, as the kubelet does just before it admits it.
+func (a *admission) add(name string) kubelet.Pod {
+	pod := kubelet.Pod{Namespace: "team", Name: name}
+	a.created++
+	a.missed = false
+	a.pods[pod], a.uids[pod] = map[string]kubelet.Devices{}, fmt.Sprint("uid-", a.created)
+	a.order = append(a.order, pod)
+	a.now = a.now.Add(followWindow)
+	return pod
+}
+
+func (a *admission) remove(pod kubelet.Pod) {
+	a.t.Logf("remove %v %v", pod, a.pods[pod])
+	defer func() {
+		for name, free := range a.free {
+			a.free[name] = slices.CompactFunc(slices.SortedFunc(slices.Values(free), device.Compare), func(x, y device.Device) bool { return x == y })
+		}
+	}()
+	for _, devices := range a.pods[pod] {
+		for name, ids := range devices {
+			for _, d := range a.all[name] {
+				if slices.Contains(ids, d.ID) && !slices.Contains(a.free[name], d) {
+					a.free[name] = append(a.free[name], d)
+				}
+			}
+		}
+	}
+	delete(a.pods, pod)
+	delete(a.recordedPods, pod)
+	a.specs = slices.DeleteFunc(a.specs, func(p intent.Pod) bool { return p.Pod.Name == pod.Name })
+	a.order = slices.DeleteFunc(a.order, func(p kubelet.Pod) bool { return p == pod })
+}
+
+// reuse makes the devices of the pod's init container available again, to its next container alone.
+func (a *admission) reuse(pod kubelet.Pod) {
+	for name, ids := range a.pods[pod]["init"] {
+		for _, d := range a.all[name] {
+			if slices.Contains(ids, d.ID) {
+				a.free[name] = append(a.free[name], d)
+			}
+		}
+	}
+}
+
+// nodes predicts what the Topology Manager would say; false where it refuses.
+func (a *admission) nodes(w wish, reused kubelet.Devices) ([]int, bool) {
+	var demands []hints.Demand
+	for name, count := range a.requests(w) {
+		demand := hints.Demand{Count: count}
+		for _, d := range a.all[name] {
+			demand.All.Add(d.NUMA)
+			if slices.Contains(reused[name], d.ID) {
+				demand.Reused.Add(d.NUMA)
+			}
+		}
+		for _, d := range a.free[name] {
+			demand.Free.Add(d.NUMA)
+		}
+		if len(a.free[name]) < count {
+			return nil, false
+		}
+		if count > 0 {
+			demands = append(demands, demand)
+		}
+	}
+	nodes, admitted := hints.Restricted.Nodes(demands...)
+	return nodes.Numbers(), admitted
+}
+
+// admit gives a container what it wishes, in random order of its resources. It reports whether the kubelet would, and
+// fails the test if the pairs are not the best that there were.
+func (a *admission) admit(pod kubelet.Pod, container string, w wish) bool {
+	a.reuse(pod)
+	nodes, ok := a.nodes(w, a.pods[pod]["init"])
+	if !ok {
+		return false
+	}
+	aligned := map[string][]device.Device{}
+	for name := range a.all {
+		aligned[name] = a.aligned(name, nodes)
+	}
+	best, left := a.best(aligned, w)
+	a.pods[pod][container] = kubelet.Devices{}
+	a.guessed = false
+	requests := a.requests(w)
+	order := slices.Sorted(maps.Keys(requests))
+	a.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	for _, name := range order {
+		a.give(pod, container, name, aligned[name], a.pods[pod]["init"][name], requests[name])
+	}
+	if w.gpus+w.vfs > 0 && a.kubeletDir != "" {
+		if a.recordedPods[pod] == nil {
+			a.recordedPods[pod] = map[string]kubelet.Devices{}
+		}
+		a.recordedPods[pod][container] = a.pods[pod][container]
+		a.record()
+	}
+	if _, inherits := a.pods[pod]["init"]; a.source != "" && container != "init" && !inherits {
+		if got := a.left(); got != left {
+			a.t.Errorf("%v/%s %v in order %v on nodes %v: leaves %d pairs, best %d", pod, container, w, order, nodes, got, left)
+		}
+	}
+	if container != "init" {
+		delete(a.pods[pod], "init") // its devices are this container's now
+	}
+	if a.missed {
+		return true // its pairs can be any
+	}
+	a.files.check(a, a.pods[pod][container])
+	if w.gpus > 0 && w.vfs > 0 {
+		if got := a.levels(a.pods[pod][container]); got != best {
+			a.t.Errorf("%v/%s %v in order %v on nodes %v: pairs %v, best %v", pod, container, w, order, nodes, got, best)
+		} else if len(a.rails) > 0 || w.gpus != w.vfs {
+			return true // there are several lists, or none that is read side by side
+		} else if got := a.listed(a.pods[pod][container]); got != best && !a.guessed {
+			a.t.Errorf("%v/%s %v in order %v on nodes %v: pairs as listed %v, best %v", pod, container, w, order, nodes, got, best)
+		}
+	}
+	return true
+}
+
+func (a *admission) aligned(name string, nodes []int) []device.Device {
+	return slices.DeleteFunc(slices.Clone(a.free[name]), func(d device.Device) bool {
+		n, known := d.NUMA.Number()
+		return known && !slices.Contains(nodes, n)
+	})
+}
+
+// give is the kubelet's devicesToAllocate and Allocate.
+func (a *admission) give(pod kubelet.Pod, container, name string, aligned []device.Device, must []string, count int) {
+	a.random.Shuffle(len(aligned), func(i, j int) { aligned[i], aligned[j] = aligned[j], aligned[i] })
+	available := slices.Clone(must)
+	for _, d := range aligned {
+		if !slices.Contains(must, d.ID) {
+			available = append(available, d.ID)
+		}
+	}
+	_, topologyKnown := a.all[name][0].NUMA.Number()
+	ids := available[:count]
+	if len(must) < count && (len(available) > count || !topologyKnown) {
+		answer, why, err := a.coordinator.prefer(a.t.Context(), question{resource: name, available: available, mustInclude: must, size: count})
+		if err != nil || len(answer) != count {
+			a.t.Fatalf("prefer %d %s of %v: %v, %v", count, name, available, answer, err)
+		}
+		ids = answer
+		a.t.Logf("%v/%s prefer %d %s: %v %s", pod, container, count, name, ids, why)
+	} else {
+		alone := a.kubeletDir == "" && a.source == "" // then a plan for a pod that wanted no GPUs can pass for one of this pod's
+		a.guessed = a.guessed || kindOf(name) == device.VF && (alone || len(a.pods[pod][container][gpus]) == 0)
+		a.t.Logf("%v/%s skip %d %s: %v", pod, container, count, name, ids)
+	}
+	a.now = a.now.Add(followWindow / 4)
+	a.maybeCrash()
+	listed, refusal := a.allocated(name, ids)
+	if !device.SameSet(listed, ids) {
+		a.t.Fatalf("allocated %v, listed %v, refused %q", ids, listed, refusal)
+	}
+	a.maybeCrash()
+	ids = listed
+	a.pods[pod][container][name] = ids
+	a.files.pair(a, name, ids)
+	a.free[name] = slices.DeleteFunc(a.free[name], func(d device.Device) bool { return slices.Contains(ids, d.ID) })
+	a.now = a.now.Add(followWindow / 4)
+}
+
+type levels [topology.Levels]int
+
+// levels counts the distances of the pairs that devices make.
+func (a *admission) levels(devices kubelet.Devices) levels {
+	var r placement.Request
+	for name, ids := range devices {
+		h := placement.Half{Count: len(ids)}
+		for _, d := range a.all[name] {
+			if slices.Contains(ids, d.ID) {
+				h.Held = append(h.Held, d.Placed())
+			}
+		}
+		kindOf(name).AddTo(&r, h)
+	}
+	return levelsOf(a.choose(r))
+}
+
+func kindOf(name string) device.Kind {
+	if name == gpus {
+		return device.GPU
+	}
+	return device.VF
+}
+
+// listed counts the distances of the pairs as the container lists its devices: the i-th GPU with the i-th VF.
+func (a *admission) listed(devices kubelet.Devices) levels {
+	var l levels
+	for i := range devices[gpus] {
+		gpu, vf := a.address(gpus, devices[gpus][i]), a.address(vfs, devices[vfs][i])
+		l[a.coordinator.current().tree.Distance(gpu, vf).Level]++
+	}
+	return l
+}
+
+func (a *admission) address(name, id string) topology.Address {
+	i := slices.IndexFunc(a.all[name], func(d device.Device) bool { return d.ID == id })
+	return a.all[name][i].Address
+}
+
+// best counts the distances of the best pairs among free devices, and the pairs that the best choice leaves.
+func (a *admission) best(aligned map[string][]device.Device, w wish) (levels, int) {
+	var r placement.Request
+	requests := a.requests(w)
+	for name, count := range requests {
+		h := placement.Half{Count: count}
+		for _, d := range aligned[name] {
+			h.Free = append(h.Free, d.Placed())
+		}
+		kindOf(name).AddTo(&r, h)
+	}
+	for name, devices := range a.all {
+		spare, taken := &r.Spare.VFs, &r.Taken.VFs
+		if name == gpus {
+			spare, taken = &r.Spare.GPUs, &r.Taken.GPUs
+		}
+		for _, d := range devices {
+			if slices.Contains(a.free[name], d) {
+				*spare = append(*spare, d.Placed())
+			} else {
+				*taken = append(*taken, d.Placed())
+			}
+		}
+	}
+	choice := a.choose(r)
+	return levelsOf(choice), choice.Left
+}
+
+// left counts the same-switch pairs that can be made of what is free.
+func (a *admission) left() int {
+	var r placement.Request
+	for name, free := range a.free {
+		for _, d := range free {
+			if name == gpus {
+				r.Spare.GPUs = append(r.Spare.GPUs, d.Placed())
+			} else {
+				r.Spare.VFs = append(r.Spare.VFs, d.Placed())
+			}
+		}
+	}
+	return a.choose(r).Left
+}
+
+func (a *admission) choose(r placement.Request) placement.Choice {
+	choice, err := placement.Choose(a.coordinator.current().tree, r)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return choice
+}
+
+func levelsOf(choice placement.Choice) levels {
+	var l levels
+	for _, p := range choice.Pairs {
+		l[p.Distance.Level]++
+	}
+	return l
+}
+
+// checkLedger checks what must hold for a ledger at any time.
+func checkLedger(t *testing.T, l *ledger) {
+	t.Helper()
+	if err := l.check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEveryContainerGetsTheBestPairs(t *testing.T) {
+	for _, setup := range setups {
+		t.Run(setup.name(), func(t *testing.T) {
+			for seed := range uint64(10) {
+				a := newAdmission(t, setup.machine, setup.vfsPerPF, setup.excludeTopology, seed)
+				if seed%2 == 0 {
+					a.keepCheckpoint()
+				}
+				a.mixedLoad(200)
+				if t.Failed() {
+					t.Fatalf("seed %d", seed)
+				}
+			}
+		})
+	}
+}
+
+// setup is a machine with VFs.
+type setup struct {
+	machine         string
+	vfsPerPF        int
+	excludeTopology bool
+}
+
+func (s setup) name() string {
+	return fmt.Sprintf("%s/%d/exclude=%v", s.machine, s.vfsPerPF, s.excludeTopology)
+}
+
+var setups = []setup{
+	{"oci-mi300x-derived", 1, false},
+	{"oci-mi300x-derived", 4, false},
+	{"oci-mi300x-derived", 4, true},
+	{"oci-mi300x-derived", 1, true},
+	{"amd-mi300x-smc-thor2", 1, false},
+	{"amd-mi250-16gcd-8nic", 2, false},
+}
+
+// With the request known the first question is answered for all of it: not only are the pairs the best, also as many as can be are left
+// for others, whatever the container wants.
+func TestWithIntentEveryChoiceIsTheBest(t *testing.T) {
+	for _, source := range []intent.Source{intent.PodsAPI, intent.APIServer} {
+		for _, setup := range setups {
+			t.Run(string(source)+"/"+setup.name(), func(t *testing.T) {
+				for seed := range uint64(25) {
+					a := newAdmission(t, setup.machine, setup.vfsPerPF, setup.excludeTopology, seed)
+					a.source = source
+					if seed%2 == 0 {
+						a.keepCheckpoint()
+					}
+					a.away = source == intent.PodsAPI && seed%3 == 0
+					if seed%4 == 3 {
+						a.splitRails()
+					}
+					a.mixedLoad(200)
+					if t.Failed() {
+						t.Fatalf("seed %d", seed)
+					}
+				}
+			})
+		}
+	}
+}
+
+// mixedLoad admits and removes pods at random: pairs, GPUs alone, VFs alone, neither, and pods of two containers.
+func (a *admission) mixedLoad(steps int) {
+	mix := []wish{{1, 1}, {2, 2}, {4, 4}, {1, 0}, {2, 0}, {0, 1}, {0, 2}, {0, 0}}
+	if a.source != "" {
+		mix = append(mix, wish{2, 1}, wish{1, 2}, wish{4, 2}) // without a source these cannot be planned
+	}
+	for step := range steps {
+		if len(a.order) > 0 && a.random.IntN(2) == 0 {
+			a.remove(a.order[a.random.IntN(len(a.order))])
+			continue
+		}
+		if a.names > 0 {
+			step = a.random.IntN(a.names)
+		}
+		name := fmt.Sprintf("pod-%d", step)
+		if slices.ContainsFunc(a.order, func(p kubelet.Pod) bool { return p.Name == name }) {
+			continue
+		}
+		pod := a.add(name)
+		containers := a.containers(mix)
+		for _, c := range containers {
+			a.pods[pod][c.name] = kubelet.Devices{} // listed from the start
+		}
+		a.tell(pod, containers...)
+		for _, c := range containers {
+			if !a.admit(pod, c.name, c.wish) {
+				a.remove(pod)
+				break
+			}
+		}
+		if a.t.Failed() {
+			a.t.Fatalf("step %d", step)
+		}
+	}
+}
+
+// containers makes a pod up.
+func (a *admission) containers(mix []wish) []container {
+	var containers []container
+	first := mix[a.random.IntN(len(mix))]
+	if first.gpus > 0 && first.gpus == first.vfs && a.random.IntN(4) == 0 {
+		containers = append(containers, container{"init", wish{1, 1}})
+	}
+	containers = append(containers, container{"c0", first})
+	if a.random.IntN(4) == 0 && (a.kubeletDir != "" || a.source != "" || (first.gpus > 0) == (first.vfs > 0)) {
+		// Without the checkpoint a container with one half alone and the next one's other half look like one.
+		containers = append(containers, container{"c1", mix[a.random.IntN(len(mix))]})
+	}
+	return containers
+}
+
+// A pod that is deleted and created again has the name of the one before. When it asks, what the
+// ledger thinks to be held is held.
+func TestPodsOfOneName(t *testing.T) {
+	for seed := range uint64(80) {
+		a := newAdmission(t, "oci-mi300x-derived", 4, seed%2 == 0, seed)
+		a.names, a.late = 4, seed%4 > 1
+		a.keepCheckpoint()
+		a.mixedLoad(60)
+		a.late = false
+		if len(a.free[gpus]) < 2 {
+			continue // the kubelet would not ask
+		}
+		pod := a.add("last")
+		a.pods[pod]["c0"] = kubelet.Devices{}
+		a.give(pod, "c0", gpus, a.free[gpus], nil, 1)
+		for name, holders := range a.coordinator.current().ledger.holders {
+			for id, held := range holders {
+				if slices.ContainsFunc(a.free[name], func(d device.Device) bool { return d.ID == id }) {
+					t.Errorf("seed %d: %s %s is free, the ledger has it with %s", seed, name, id, held.ownerName())
+				}
+			}
+		}
+	}
+}
+
+// A pod that the kubelet refuses after its first half leaves devices behind and no trace in the checkpoint.
+func TestAfterARefusedPod(t *testing.T) {
+	for seed := range uint64(20) {
+		a := newAdmission(t, "oci-mi300x-derived", 4, seed%2 == 0, seed)
+		a.keepCheckpoint()
+		refused := a.add("refused")
+		a.pods[refused]["c0"] = kubelet.Devices{}
+		a.give(refused, "c0", gpus, a.aligned(gpus, []int{0}), nil, 2)
+		a.remove(refused)
+		next := a.add("next")
+		a.pods[next]["c0"] = kubelet.Devices{}
+		a.give(next, "c0", vfs, a.aligned(vfs, []int{1}), nil, 1)
+		if held := a.coordinator.current().ledger.holders[gpus]; len(held) > 0 {
+			t.Errorf("seed %d: the refused pod still holds %v", seed, held)
+		}
+		if got := a.coordinator.current().ledger.newest(); len(got.devices[gpus]) > 0 {
+			t.Errorf("seed %d: the next pod's VF was taken for the refused pod's other half", seed)
+		}
+	}
+}
+
+// PodResources never shows an init container. What it got when nothing could be read is its own while the kubelet is not done with it.
+func TestInitContainerAfterALateLook(t *testing.T) {
+	for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
+		a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+		a.keepCheckpoint()
+		pod := a.add("pod")
+		a.pods[pod]["init"], a.pods[pod]["c0"] = kubelet.Devices{}, kubelet.Devices{}
+		a.away = true
+		a.give(pod, "init", order[0], a.aligned(order[0], []int{0}), nil, 1)
+		a.away = false
+		_, why := a.ask(order[1], 0, 1)
+		wantWords(t, why, "second half")
+	}
+}
+
+// Once the pod of the newest Allocate is known to be gone nothing follows on it, nor on the Allocate before.
+func TestNothingFollowsAPodThatIsGone(t *testing.T) {
+	for range 20 { // the ledger has no order
+		a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+		a.keepCheckpoint()
+		for _, c := range []string{"c0", "c1"} { // PodResources is away for the second one, of the same name
+			set := a.add("set-0")
+			a.pods[set][c] = kubelet.Devices{}
+			a.admit(set, c, wish{1, 0})
+			a.remove(set)
+			a.away = true
+		}
+		other := a.add("other")
+		a.free[gpus] = a.aligned(gpus, []int{0})[2:] // the kubelet has no choice
+		a.admit(other, "c0", wish{2, 0})
+		a.remove(other)
+		a.away = false
+		a.freeAll()
+		a.pods[a.add("set-0")]["c0"] = kubelet.Devices{}
+		if _, why := a.ask(vfs, 0, 2); strings.Contains(why, takesOver) {
+			t.Fatalf("a new pod's container is taken for that of another one: %s", why)
+		}
+	}
+}
+
+// What the kubelet offers of a pod that is gone tells that all that the pod had is free, also where PodResources does not answer: after the
+// kubelet has started again the connection to it takes a moment.
+func TestGonePodWithoutALook(t *testing.T) {
+	for seed := range uint64(20) {
+		a := newAdmission(t, "oci-mi300x-derived", 4, seed%4 > 0, seed)
+		a.keepCheckpoint()
+		for _, name := range []string{"stays", "goes"} {
+			if !a.admit(a.add(name), "worker", wish{2, 2}) {
+				t.Fatalf("seed %d: %s is not admitted", seed, name)
+			}
+		}
+		a.remove(a.order[1])
+		a.away = true
+		if !a.admit(a.add("next"), "worker", wish{2, 2}) {
+			t.Fatalf("seed %d: the next pod is not admitted", seed)
+		}
+	}
+}
+
+// noContainer is a kubelet that never gave devices to anybody.
+func noContainer() ([]kubelet.Granted, error) { return nil, fs.ErrNotExist }

@@ -1,0 +1,331 @@
+package admission
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// told is an admission of which a source of intent tells, on two NUMA nodes of four switches with a GPU and four VFs each.
+func told(t *testing.T) *admission {
+	t.Helper()
+	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+	a.source = intent.PodsAPI
+	a.keepCheckpoint()
+	return a
+}
+
+// pending makes a pod of one container known to kubelet and source.
+func (a *admission) pending(name string, w wish) *intent.Pod {
+	a.tell(a.add(name), container{"c", w})
+	return &a.specs[len(a.specs)-1]
+}
+
+// ask is a question for devices of a resource on one NUMA node.
+func (a *admission) ask(name string, node, size int) ([]string, string) {
+	a.t.Helper()
+	var offered []string
+	for _, d := range a.aligned(name, []int{node}) {
+		offered = append(offered, d.ID)
+	}
+	ids, why, err := a.coordinator.prefer(a.t.Context(), question{resource: name, available: offered, size: size})
+	if err != nil || len(ids) != size {
+		a.t.Fatalf("prefer %d %s: %v, %v", size, name, ids, err)
+	}
+	return ids, why
+}
+
+// allocated is an Allocate of the kubelet's.
+func (a *admission) allocated(name string, ids []string) (order []string, refusal string) {
+	a.t.Helper()
+	order, refusal, err := a.coordinator.Allocated(a.t.Context(), name, ids)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return order, refusal
+}
+
+// take is the Allocate after a question.
+func (a *admission) take(pod kubelet.Pod, name string, ids []string) (refusal string) {
+	a.t.Helper()
+	listed, refusal := a.allocated(name, ids)
+	if refusal != "" {
+		return refusal
+	}
+	if !device.SameSet(listed, ids) {
+		a.t.Fatalf("allocated %v, listed %v", ids, listed)
+	}
+	if a.pods[pod]["c"] == nil {
+		a.pods[pod]["c"] = kubelet.Devices{}
+	}
+	a.pods[pod]["c"][name] = ids
+	a.free[name] = slices.DeleteFunc(a.free[name], func(d device.Device) bool { return slices.Contains(ids, d.ID) })
+	return ""
+}
+
+func wantWords(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("%q does not say %q", text, word)
+		}
+	}
+}
+
+func TestASchedulersChoiceIsHonoured(t *testing.T) {
+	a := told(t)
+	first := a.pending("first", wish{1, 1})
+	first.Chosen = []string{"0000:46:00.0"}
+	vf, why := a.ask(vfs, 0, 1) // the other half first
+	wantWords(t, why, "pods-api: team/first/c wants 1 amd.com/gpu, 1 nvidia.com/vf, first half", "1 devices as the scheduler chose", "1 PIX")
+	a.take(first.Pod, vfs, vf)
+	gpu, _ := a.ask(gpus, 0, 1)
+	a.take(first.Pod, gpus, gpu)
+	if gpu[0] != "0000:46:00.0" || !strings.HasPrefix(vf[0], "0000:41:") {
+		t.Errorf("got %v %v", gpu, vf)
+	}
+	a.recordedPods[first.Pod] = a.pods[first.Pod]
+	a.record()
+
+	second := a.pending("second", wish{2, 0})
+	second.Chosen = []string{"0000:5d:00.0", "0000:46:00.0", "0000:8b:00.0", "GPU-unknown"}
+	gpu, why = a.ask(gpus, 0, 2)
+	wantWords(t, why, "1 devices as the scheduler chose", "0000:46:00.0 is held by team/first/c", "0000:8b:00.0 is not among what the kubelet offers", "GPU-unknown is no device")
+	if !slices.Contains(gpu, "0000:5d:00.0") {
+		t.Errorf("got %v", gpu)
+	}
+}
+
+// A pod is refused as soon as it is known that its pairs cannot be on one switch each, whichever half comes first.
+func TestRequiredAlignment(t *testing.T) {
+	for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
+		for _, known := range []bool{true, false} {
+			a := told(t)
+			greedy := a.pending("greedy", wish{0, 4})
+			near, _ := a.ask(vfs, 0, 4)
+			var beside []string // all VFs beside the first GPU
+			for _, d := range a.all[vfs] {
+				if strings.HasPrefix(d.ID, "0000:0c:") {
+					beside = append(beside, d.ID)
+				}
+			}
+			if len(near) != 4 || len(beside) != 4 {
+				t.Fatalf("VFs %v", beside)
+			}
+			a.take(greedy.Pod, vfs, beside) // not what was said
+			a.recordedPods[greedy.Pod] = a.pods[greedy.Pod]
+			a.record()
+
+			strict := a.pending("strict", wish{4, 4})
+			strict.Alignment = intent.Required
+			if !known {
+				a.source, a.coordinator.Alignment = "", intent.Required
+			}
+			refusal := ""
+			asked := 0
+			for _, name := range order {
+				ids, _ := a.ask(name, 0, 4)
+				asked++
+				if refusal = a.take(strict.Pod, name, ids); refusal != "" {
+					break
+				}
+			}
+			wantWords(t, refusal, "refuse 4 ", "only 3 of 4 pairs", "GPU 0000:11:00.0", "NODE", "switch 0000:", "0 of 4 VFs are free, the rest is held")
+			if strings.Contains(refusal, "greedy") {
+				t.Errorf("%q names another pod", refusal)
+			}
+			if told, err := a.coordinator.explain(t.Context(), podName{pod: "strict"}); known && (err != nil || !strings.HasSuffix(told[len(told)-1].GetRefusal(), "held by team/greedy/c")) {
+				t.Errorf("explain does not tell who holds the rest: %v, %v", told, err)
+			}
+			asks := "without annotation " + intent.AlignmentKey + ": required the pod would start"
+			if a.coordinator.Alignment != "" {
+				asks = "the plugins' flag --alignment=required asks that of every pod"
+			}
+			if !strings.HasSuffix(refusal, "; "+asks) {
+				t.Errorf("%q does not say at its end who asks for that: %q", refusal, asks)
+			}
+			if want := map[bool]int{true: 1, false: 2}[known]; asked != want {
+				t.Errorf("%v, known %v: refused at Allocate %d", order, known, asked)
+			}
+			a.remove(strict.Pod)
+
+			easy := a.pending("easy", wish{1, 1})
+			easy.Alignment = intent.Required
+			for _, name := range order {
+				ids, why := a.ask(name, 0, 1)
+				if refusal := a.take(easy.Pod, name, ids); refusal != "" {
+					t.Errorf("%v: after %q: %s", order, why, refusal)
+				}
+			}
+		}
+	}
+}
+
+// The source has let the pod's annotation count.
+func TestPreferredAlignmentStandsAboveTheFlag(t *testing.T) {
+	a := told(t)
+	a.coordinator.Alignment = intent.Required
+	lax := a.pending("lax", wish{4, 2}) // two GPUs have no VF of their own
+	lax.Alignment = intent.Preferred
+	for _, name := range []string{gpus, vfs} {
+		ids, _ := a.ask(name, 0, lax.Containers[0].Requests[name])
+		if refusal := a.take(lax.Pod, name, ids); refusal != "" {
+			t.Error(refusal)
+		}
+	}
+	strict := a.pending("strict", wish{4, 0}) // no pair at all
+	ids, _ := a.ask(gpus, 1, 4)
+	if refusal := a.take(strict.Pod, gpus, ids); refusal != "" {
+		t.Error(refusal)
+	}
+}
+
+// Kubelets before 1.34 show a pod that they have just rejected like one that waits.
+func TestWhoAsksOfSeveral(t *testing.T) {
+	t.Parallel()
+	pod := func(name string, age time.Duration, w wish) intent.Pod {
+		return intent.Pod{
+			Pod: kubelet.Pod{Namespace: "team", Name: name}, UID: name, Created: time.Unix(1000, 0).Add(-age),
+			Containers: []intent.Container{{Name: "c", Requests: map[string]int{gpus: w.gpus, vfs: w.vfs}}},
+		}
+	}
+	old, young, other := pod("old", time.Hour, wish{1, 0}), pod("young", time.Minute, wish{1, 1}), pod("other", time.Second, wish{0, 1})
+	twin := pod("twin", time.Second, wish{1, 1})
+	started := pod("started", 0, wish{1, 1})
+	started.Started = true
+	lost := pod("lost", 0, wish{1, 1}) // the kubelet has no record of its devices any more
+	lost.Started = true
+	viewed := &kubelet.View{Pods: []kubelet.Pod{old.Pod, young.Pod}}
+	for name, tc := range map[string]struct {
+		pods    []intent.Pod
+		source  intent.Source
+		view    *kubelet.View
+		arrived []kubelet.Pod
+		want    string // "" for nobody
+		exact   bool
+	}{
+		"nobody wants any":                           {pods: []intent.Pod{other}, source: intent.PodsAPI},
+		"one does":                                   {pods: []intent.Pod{other, young}, source: intent.PodsAPI, want: "young", exact: true},
+		"one has started":                            {pods: []intent.Pod{started, old}, source: intent.PodsAPI, want: "old", exact: true},
+		"one has started and lost its devices":       {pods: []intent.Pod{lost, old}, source: intent.PodsAPI, want: "old"},
+		"the youngest":                               {pods: []intent.Pod{old, young}, source: intent.Kubelet, want: "young"},
+		"it makes no difference":                     {pods: []intent.Pod{young, twin}, source: intent.Kubelet, want: "twin", exact: true},
+		"one that has just come":                     {pods: []intent.Pod{old, young}, source: intent.Kubelet, view: viewed, arrived: []kubelet.Pod{old.Pod}, want: "old"},
+		"the API server knows of more":               {pods: []intent.Pod{old, young, twin}, source: intent.APIServer, view: &kubelet.View{Pods: []kubelet.Pod{old.Pod}}, want: "old", exact: true},
+		"the API server's oldest, with nothing else": {pods: []intent.Pod{old, young}, source: intent.APIServer, want: "old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(time.Now)
+			l.announce(gpus, device.GPU, device.Announcement{})
+			l.announce(vfs, device.VF, device.Announcement{})
+			l.arrived = tc.arrived
+			owner := started.Of(0)
+			l.give(&allocation{owner: &owner}, gpus, "its own", 0)
+			q, answer := question{resource: gpus, size: 1}, intent.Answer{Source: tc.source, Pods: tc.pods}
+			got := l.identify(q, tc.view, answer, l.candidates(q, tc.view, answer), nil)
+			switch {
+			case (got == nil) != (tc.want == ""):
+				t.Errorf("asks %v, want %q", got, tc.want)
+			case got != nil && (got.pod.Pod.Name != tc.want || got.exact != tc.exact):
+				t.Errorf("asks %s, want %q, exact %v", got.describe(), tc.want, tc.exact)
+			}
+		})
+	}
+}
+
+// The kubelet gives what it has no choice of without a question. Who it is for is known all the same.
+func TestDevicesGivenWithoutAQuestion(t *testing.T) {
+	a := told(t)
+	pod := a.pending("all", wish{4, 2})
+	var onNode []string
+	for _, d := range a.aligned(gpus, []int{0}) {
+		onNode = append(onNode, d.ID)
+	}
+	a.take(pod.Pod, gpus, onNode)
+	_, why := a.ask(vfs, 0, 2)
+	wantWords(t, why, "team/all/c wants 4 amd.com/gpu, 2 nvidia.com/vf, second half")
+	if held := a.coordinator.current().ledger.newest(); held.ownerName() != "team/all/c" {
+		t.Errorf("held by %s", held.ownerName())
+	}
+}
+
+// The API server can be behind: it shows a pod when half of its first container's devices are given, and then the one of before, which had
+// the same name and wanted something else. The checkpoint proves whose the question is.
+func TestAPIServerShowsAnEarlierPod(t *testing.T) {
+	a := told(t)
+	a.source = intent.APIServer
+	pod := a.add("again")
+	ids, _ := a.ask(gpus, 0, 1)
+	a.take(pod, gpus, ids)
+	a.specs = append(a.specs, intent.Pod{Pod: pod, UID: "earlier", Created: a.now, Containers: []intent.Container{
+		{Name: "other", Requests: a.requests(wish{0, 1})},
+	}})
+	a.now = a.now.Add(2 * followWindow) // the plan alone does not tell any more
+	chosen, why := a.ask(vfs, 0, 1)
+	wantWords(t, why, "second half")
+	if d := a.coordinator.current().tree.Distance(a.address(gpus, ids[0]), a.address(vfs, chosen[0])); !d.Level.SameSwitch() {
+		t.Errorf("GPU %s and VF %s are %s apart: %s", ids[0], chosen[0], d.Level, why)
+	}
+}
+
+// A source of intent works again just when the kubelet gives the last devices of a node without a question. They can be those of the
+// pod before, of which nobody told, until a look shows that it has its own.
+func TestSourceWorksAgainBetweenPods(t *testing.T) {
+	for seed := range uint64(10) {
+		a := told(t)
+		a.random = rand.New(rand.NewPCG(seed, 3))
+		a.admit(a.pending("three", wish{3, 3}).Pod, "c", wish{3, 3})
+		source := a.source
+		a.source = ""
+		before := a.pending("before", wish{4, 4}).Pod
+		a.admit(before, "c", wish{4, 4})
+		a.source = source
+		last := a.add("last")
+		a.tell(last, container{"init", wish{1, 1}}, container{"c", wish{1, 1}}) // PodResources does not show the former
+		for i := range a.specs {
+			a.specs[i].Started = a.specs[i].Name == "three"
+			a.specs[i].Created = a.now
+			a.specs[i].Containers[0].Requests = a.requests(wish{1, 1})
+		}
+		given := ids(a.aligned(gpus, []int{0, 1}))
+		if len(given) != 1 {
+			t.Fatalf("%v are free", given)
+		}
+		a.allocated(gpus, given)
+		a.now = a.now.Add(2 * followWindow)
+		node, _ := a.all[gpus][slices.IndexFunc(a.all[gpus], func(d device.Device) bool { return d.ID == given[0] })].NUMA.Number()
+		chosen, why := a.ask(vfs, node, 1)
+		wantWords(t, why, "team/last/init wants 1 amd.com/gpu, 1 nvidia.com/vf, second half")
+		if d := a.coordinator.current().tree.Distance(a.address(gpus, given[0]), a.address(vfs, chosen[0])); !d.Level.SameSwitch() {
+			t.Errorf("GPU %s and VF %s are %s apart: %s", given[0], chosen[0], d.Level, why)
+		}
+	}
+}
+
+// An app container takes all over from its init container, without a question. Both halves are its own, and none is the next container's.
+func TestDevicesTakenOverWithoutAQuestion(t *testing.T) {
+	for seed := range uint64(4) { // in either order
+		a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)
+		a.source, a.away = intent.PodsAPI, true
+		a.keepCheckpoint()
+		pod := a.add("pod")
+		containers := []container{{"init", wish{1, 1}}, {"c0", wish{1, 1}}, {"c1", wish{1, 1}}}
+		a.tell(pod, containers...)
+		for _, c := range containers {
+			if !a.admit(pod, c.name, c.wish) {
+				t.Fatalf("%s is not admitted", c.name)
+			}
+			held := a.coordinator.current().ledger.newest()
+			if held.ownerName() != "team/pod/"+c.name || held.lacks(gpus) || held.lacks(vfs) {
+				t.Errorf("seed %d: %s holds %v, want both halves for %s", seed, held.ownerName(), held.devices, c.name)
+			}
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// A kubelet with the fault of kubernetes PR 137534 gives a device out twice.
+func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		between func(a *admission, first kubelet.Pod)
+		refused bool
+	}{
+		"it is held":             {func(*admission, kubelet.Pod) {}, true},
+		"its pod is gone":        {func(a *admission, first kubelet.Pod) { a.remove(first) }, false},
+		"its pod is a namesake":  {func(a *admission, first kubelet.Pod) { a.remove(first); a.add(first.Name) }, false},
+		"the kubelet is silent":  {func(a *admission, _ kubelet.Pod) { a.away = true }, false},
+		"the kubelet restarted":  {func(a *admission, _ kubelet.Pod) { a.coordinator.current().last = record{} }, true},
+		"no look came before it": {func(a *admission, _ kubelet.Pod) { a.forgetOwners() }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+			first := a.add("first")
+			if !a.admit(first, "worker", wish{2, 2}) {
+				t.Fatal("not admitted")
+			}
+			taken := a.pods[first]["worker"][vfs]
+			other := a.add("other")
+			if !a.admit(other, "worker", wish{1, 1}) { // by its question PodResources shows the first one's devices
+				t.Fatal("not admitted")
+			}
+			tc.between(a, first)
+			before := a.coordinator.current().ledger.sequence
+			order, refusal := a.allocated(vfs, taken[:1])
+			if tc.refused {
+				if want := "refuse nvidia.com/vf " + taken[0] + ": another pod has it"; !strings.HasPrefix(refusal, want) || strings.Contains(refusal, "first") || order != nil {
+					t.Errorf("answer %v, refusal %q, want %q", order, refusal, want)
+				}
+				if a.coordinator.current().ledger.sequence != before {
+					t.Error("what was refused is in the ledger")
+				}
+			} else if refusal != "" || len(order) != 1 {
+				t.Errorf("answer %v, refusal %q", order, refusal)
+			}
+		})
+	}
+}
+
+// The kubelet gives a device out again as soon as its pod has it, and asks nothing: the plan for that pod still stands.
+func TestDeviceOfThePodBeforeIsRefused(t *testing.T) {
+	for seed := range uint64(4) { // either half first
+		a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)
+		first := a.add("first")
+		if !a.admit(first, "worker", wish{2, 2}) {
+			t.Fatal("not admitted")
+		}
+		for name, ids := range a.pods[first]["worker"] {
+			if _, refusal := a.allocated(name, ids[:1]); refusal == "" && a.coordinator.current().ledger.holders[name][ids[0]].owner != nil {
+				t.Errorf("seed %d: %s %s is given out twice", seed, name, ids[0])
+			}
+		}
+	}
+}
+
+// forgetOwners makes the ledger know the owners by candidates alone, as before the first look after an admission.
+func (a *admission) forgetOwners() {
+	for held := range a.coordinator.current().ledger.allocations() {
+		held.candidates, held.owner = []kubelet.Pod{held.owner.Pod}, nil
+	}
+}
+
+// A container that took its init container's devices over is not a second owner.
+func TestSamePodIsNoConflict(t *testing.T) {
+	for seed := range uint64(10) {
+		a := newAdmission(t, "oci-mi300x-derived", 1, false, seed)
+		pod := a.add("pod")
+		for _, container := range []string{"init", "worker"} {
+			if !a.admit(pod, container, wish{4, 4}) { // fails the test if it is refused
+				t.Fatal("not admitted")
+			}
+		}
+	}
+}
+
+// The kubelet offers a VF that a living pod has, and does not answer List this time: the VF is the last choice, keeps its owner, and is
+// refused as Get confirms.
+func TestDoubleWhileListFails(t *testing.T) {
+	t.Parallel()
+	for _, others := range []int{8, 2} { // free ones that are offered beside it, to a pod that wants four
+		for _, source := range []intent.Source{"", intent.PodsAPI} {
+			a := told(t)
+			a.source = source
+			owner := a.pending("owner", wish{0, 1}).Pod
+			held, _ := a.ask(vfs, 0, 1)
+			a.take(owner, vfs, held)
+			a.recordedPods[owner] = a.pods[owner]
+			a.record()
+			second := a.pending("second", wish{1, 0}).Pod // its question shows the owner
+			gpu, _ := a.ask(gpus, 0, 1)
+			a.take(second, gpus, gpu)
+			a.recordedPods[second] = a.pods[second]
+			a.record()
+			a.pending("third", wish{0, 4})
+			a.coordinator.Look = func(context.Context) (kubelet.View, error) { return kubelet.View{}, errors.New("the kubelet is busy") }
+			offered := append(slices.Clone(held), ids(a.aligned(vfs, []int{0}))[:others]...)
+			chosen, _, err := a.coordinator.prefer(t.Context(), question{resource: vfs, available: offered, size: min(4, len(offered))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			setup := fmt.Sprintf("source %q, %d others", source, others)
+			if in := slices.Contains(chosen, held[0]); in != (others < 4) {
+				t.Errorf("%s: chosen %v, with the one in use %t", setup, chosen, in)
+			}
+			if got := a.coordinator.current().ledger.holders[vfs][held[0]]; got == nil || got.ownerName() != "team/owner/c" {
+				t.Errorf("%s: the ledger has forgotten the owner", setup)
+			}
+			if _, refusal := a.allocated(vfs, chosen); (refusal != "") != (others < 4) {
+				t.Errorf("%s: refused %q", setup, refusal)
+			}
+			if _, refusal := a.allocated(vfs, held); refusal == "" {
+				t.Errorf("%s: the kubelet gives the one in use out alone, and it is not refused", setup)
+			}
+		}
+	}
+}

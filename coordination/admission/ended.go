@@ -1,0 +1,137 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+const (
+	endedFresh = 5 * time.Second // how old it may be for metrics what was found of containers that have ended: anybody can ask for those
+	endedLimit = time.Second     // for asking the kubelet about all of them
+	endedBurst = 5               // pods that the kubelet is asked about at once; its limiter has as many more for an admission
+	endedPause = 20 * time.Millisecond
+)
+
+// endings are the allocations whose containers have ended. The kubelet frees their devices when it next needs some, and until then the ledger
+// has them with their owners; people are told that they are free.
+type endings struct {
+	mu    sync.Mutex
+	found time.Time
+	gone  map[int]bool // by their IDs
+}
+
+// ended looks which containers have ended, unless that was done so short a time ago.
+func (c *Coordinator) ended(ctx context.Context, fresh time.Duration) map[int]bool {
+	e := &c.endings
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c.now().Sub(e.found) < fresh {
+		return e.gone
+	}
+	e.gone = nil
+	ctx, cancel := context.WithTimeout(ctx, endedLimit)
+	defer cancel()
+	if held := c.current().ledger.owned(); len(held) > 0 {
+		if answer := c.askedFor(ctx); answer != nil && answer.Source != intent.APIServer { // whose list can be ahead of the kubelet's, and behind
+			e.gone = notAmong(held, answer.Pods)
+		} else {
+			e.gone = c.notShown(ctx, held)
+		}
+	}
+	e.found = c.now()
+	return e.gone
+}
+
+// holding is an allocation as it is while nobody looks after it.
+type holding struct {
+	allocation int    // its ID
+	uid        string // of its pod, "" where it is not known
+	owner      kubelet.Container
+	devices    kubelet.Devices
+}
+
+// owned lists the allocations of known owners.
+func (l *ledger) owned() []holding {
+	var all []holding
+	for a := range l.allocations() {
+		if a.owner == nil {
+			continue
+		}
+		h := holding{a.id, a.podUID(), *a.owner, kubelet.Devices{}}
+		for name, ids := range a.devices {
+			for id := range ids {
+				h.devices[name] = append(h.devices[name], id)
+			}
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// suspected lists the few allocations to ask the kubelet about where it does not list all pods: first those of which it offers a device, which
+// have ended unless it hands that out twice; and others too, where it was to list them.
+func (l *ledger) suspected(q question, others bool) []holding {
+	offered := func(h holding) bool {
+		return slices.ContainsFunc(h.devices[q.resource], func(id string) bool {
+			return slices.Contains(q.available, id) && !slices.Contains(q.mustInclude, id)
+		})
+	}
+	held := slices.DeleteFunc(l.owned(), func(h holding) bool { return !others && !offered(h) })
+	slices.SortFunc(held, func(a, b holding) int {
+		return cmp.Or(first(offered(a), offered(b)), compareContainers(a.owner, b.owner))
+	})
+	return held[:min(len(held), endedBurst)]
+}
+
+// notAmong are those whose pod is not among those that live.
+func notAmong(held []holding, pods []intent.Pod) map[int]bool {
+	named, alive := map[kubelet.Pod]bool{}, map[string]bool{}
+	for _, pod := range pods {
+		named[pod.Pod], alive[pod.UID] = true, true
+	}
+	gone := map[int]bool{}
+	for _, h := range held {
+		if !named[h.owner.Pod] || h.uid != "" && !alive[h.uid] {
+			gone[h.allocation] = true
+		}
+	}
+	return gone
+}
+
+// notShown are those whose container PodResources does not show any more with a device of theirs. It is asked with Get, which frees nothing,
+// pod by pod and not too fast; of those that it does not tell about before ctx is done nothing is said.
+func (c *Coordinator) notShown(ctx context.Context, held []holding) map[int]bool {
+	gone := map[int]bool{}
+	for i, h := range held {
+		if i >= endedBurst {
+			select {
+			case <-time.After(endedPause):
+			case <-ctx.Done():
+				return gone
+			}
+		}
+		view, err := c.Get(ctx, h.owner.Pod)
+		if err == nil && !h.shown(view) {
+			gone[h.allocation] = true
+		}
+	}
+	return gone
+}
+
+// shown reports whether a view has the container with a device of what it holds.
+func (h holding) shown(view kubelet.View) bool {
+	for name, ids := range view.Containers[h.owner] {
+		for _, id := range ids {
+			if slices.Contains(h.devices[name], id) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,166 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// podName is how people name a pod: the namespace and the container can be left out.
+type podName struct{ namespace, pod, container string }
+
+func (n podName) accepts(c kubelet.Container) bool {
+	return n.pod == c.Pod.Name && (n.namespace == "" || n.namespace == c.Namespace) && (n.container == "" || n.container == c.Name)
+}
+
+func (n podName) String() string {
+	if n.namespace == "" {
+		return n.pod
+	}
+	return n.namespace + "/" + n.pod
+}
+
+// whole is the name with the container's, for a sentence.
+func (n podName) whole() string {
+	if n.container != "" {
+		return "container " + n.container + " of pod " + n.String()
+	}
+	return "pod " + n.String()
+}
+
+// Explain tells what was decided for a pod; namespace and container can be "", for any. The kubelet is asked about it with Get, which frees nothing, so that the newest
+// pod is known too. The error says why there is nothing to tell.
+func (c *Coordinator) Explain(ctx context.Context, namespace, pod, container string) ([]*api.Decision, error) {
+	return c.explain(ctx, podName{namespace, pod, container})
+}
+
+func (c *Coordinator) explain(ctx context.Context, name podName) ([]*api.Decision, error) {
+	view, known := c.lookAt(ctx, name)
+	var found []decision
+	var containers []string
+	var ours bool
+	c.locked(func() {
+		c.decisions.resolve(view)
+		found, containers, ours = c.decisions.of(name.accepts), c.containersOf(name, view), c.current().ledger.holds(name, view)
+	})
+	switch {
+	case len(found) > 0:
+	case len(containers) > 0 && name.container != "" && !slices.Contains(containers, name.container):
+		return nil, fmt.Errorf("explain %s: it is none of the containers that are known of this pod: %s", name.whole(), strings.Join(containers, ", "))
+	default:
+		return nil, nothingToTell(name, view, known, ours)
+	}
+	if name.namespace == "" {
+		name.namespace = found[0].container.Namespace
+		for _, e := range found {
+			if e.container.Namespace != name.namespace {
+				return nil, fmt.Errorf("explain %s: there is one in %s and one in %s; say NAMESPACE/%[1]s", name.pod, name.namespace, e.container.Namespace)
+			}
+		}
+	}
+	answer := make([]*api.Decision, 0, len(found))
+	for _, e := range found {
+		answer = append(answer, e.encode())
+	}
+	return answer, nil
+}
+
+// lookAt asks the kubelet for a pod; false where it cannot tell.
+func (c *Coordinator) lookAt(ctx context.Context, name podName) (kubelet.View, bool) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if name.namespace == "" {
+		name.namespace = "default"
+	}
+	view, err := c.Get(ctx, kubelet.Pod{Namespace: name.namespace, Name: name.pod})
+	return view, err == nil
+}
+
+// containersOf names the containers of a pod that a view or the decisions know.
+func (c *Coordinator) containersOf(name podName, view kubelet.View) []string {
+	pod := podName{namespace: name.namespace, pod: name.pod}
+	known := map[string]bool{}
+	for container := range view.Containers {
+		known[container.Name] = true
+	}
+	for _, e := range c.decisions.of(pod.accepts) {
+		known[e.container.Name] = true
+	}
+	return slices.Sorted(maps.Keys(known))
+}
+
+// holds reports whether a view shows a device of a resource that the plugins offer with one of these containers.
+func (l *ledger) holds(name podName, view kubelet.View) bool {
+	for container, devices := range view.Containers {
+		for resource, ids := range devices {
+			if name.accepts(container) && l.resources[resource] != nil && len(ids) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func nothingToTell(name podName, view kubelet.View, known, ours bool) error {
+	pod := name.whole()
+	switch {
+	case !known:
+		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and this kubelet does not tell about single pods (it does from 1.34 on)", pod, MaxDecisions)
+	case len(view.Pods) == 0 && name.namespace == "":
+		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and namespace default has no such pod on this node", pod, MaxDecisions)
+	case len(view.Pods) == 0:
+		return fmt.Errorf("explain %s: this node has no such pod, and it is in none of the last %d decisions", pod, MaxDecisions)
+	case ours:
+		return fmt.Errorf("explain %s: it was decided before the last %d decisions, or before the plugin that serves now began", pod, MaxDecisions)
+	default:
+		return errors.New("explain " + pod + ": it holds no device of these plugins")
+	}
+}
+
+func (e *decision) encode() *api.Decision {
+	m := &api.Decision{
+		TimeUnixNano: e.at.UnixNano(),
+		TookNano:     int64(e.took),
+		Container:    encodeOwner(*e.container),
+		Resource:     e.question.resource,
+		Asked:        e.asked,
+		Size:         uint32(e.question.size),
+		Available:    uint32(len(e.question.available)),
+		MustInclude:  e.question.mustInclude,
+		Known:        e.known.String(),
+		Chosen:       e.chosen,
+		Reason:       e.choice.Reason,
+		Allocated:    e.allocated,
+		Refusal:      e.refusal,
+	}
+	if !e.given.IsZero() {
+		m.AllocatedUnixNano = e.given.UnixNano()
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.planned)) {
+		if m.Planned == nil {
+			m.Planned = map[string]*api.DeviceList{}
+		}
+		m.Planned[name] = &api.DeviceList{Ids: e.planned[name]}
+	}
+	for _, p := range e.choice.Pairs {
+		m.Pairs = append(m.Pairs, &api.Pair{Gpu: p.GPU.ID, Vf: p.VF.ID, Distance: p.Distance.Level.String()})
+	}
+	if e.asked {
+		for _, o := range e.options() {
+			m.Options = append(m.Options, &api.Option{
+				Switch: o.name, FreeGpus: uint32(o.gpus), FreeVfs: uint32(o.vfs), TakenGpus: uint32(o.takenGPUs), TakenVfs: uint32(o.takenVFs), Result: o.result,
+			})
+		}
+	}
+	return m
+}
+
+func encodeOwner(c kubelet.Container) *api.Owner {
+	return &api.Owner{Namespace: c.Namespace, Pod: c.Pod.Name, Container: c.Name}
+}

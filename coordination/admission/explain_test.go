@@ -1,0 +1,133 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(6) {
+		a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)
+		for i := range 3 {
+			if !a.admit(a.add(fmt.Sprint("pod-", i)), "worker", wish{2, 2}) {
+				t.Fatal("not admitted")
+			}
+		}
+		for i := range 3 { // the newest too, of which no look has told
+			pod := kubelet.Pod{Namespace: "team", Name: fmt.Sprint("pod-", i)}
+			decisions, err := a.coordinator.explain(t.Context(), podName{"team", pod.Name, "worker"})
+			if err != nil || len(decisions) != 2 {
+				t.Fatalf("%s: %v, %v", pod.Name, decisions, err)
+			}
+			for _, d := range decisions {
+				held := a.pods[pod]["worker"][d.GetResource()]
+				if !device.SameSet(d.GetAllocated(), held) || d.GetContainer().GetPod() != pod.Name || d.GetRefusal() != "" {
+					t.Errorf("%s holds %v: %v", pod.Name, held, d)
+				}
+				if d.GetAsked() && (!device.SameSet(d.GetChosen(), held) || len(d.GetPairs()) != 2 || d.GetPairs()[0].GetDistance() != "PIX" || d.GetKnown() == "") {
+					t.Errorf("%s was asked for: %v", pod.Name, d)
+				}
+			}
+			first := decisions[0]
+			if other := map[string]string{gpus: vfs, vfs: gpus}[first.GetResource()]; first.GetAsked() && !device.SameSet(first.GetPlanned()[other].GetIds(), decisions[1].GetAllocated()) {
+				t.Errorf("planned %v, then allocated %v", first.GetPlanned(), decisions[1].GetAllocated())
+			}
+			taken := uint32(0)
+			for _, o := range first.GetOptions() {
+				taken += o.GetTakenGpus()
+				if o.GetTakenGpus() > o.GetFreeGpus() || o.GetTakenVfs() > o.GetFreeVfs() {
+					t.Errorf("more taken than free: %v", o)
+				}
+			}
+			if first.GetAsked() && taken != 2 {
+				t.Errorf("%d GPUs taken by switch: %v", taken, first.GetOptions())
+			}
+		}
+	}
+}
+
+func TestNothingToExplain(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+	a.admit(a.add("train"), "worker", wish{1, 1})
+	a.add("idle")
+	for i := range MaxDecisions {
+		a.coordinator.decisions.give(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
+	}
+	for name, want := range map[podName]string{
+		{"team", "gone", ""}:   "this node has no such pod",
+		{"", "gone", ""}:       "namespace default has no such pod",
+		{"team", "idle", ""}:   "holds no device",
+		{"team", "idle", "c"}:  "explain container c of pod team/idle: it holds no device",
+		{"team", "train", "x"}: "explain container x of pod team/train: it is none of the containers that are known of this pod: worker",
+		{"team", "train", ""}:  "before the last 256 decisions",
+	} {
+		if _, err := a.coordinator.explain(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", name, err, want)
+		}
+	}
+	a.admit(a.add("two"), "sidecar", wish{1, 0})
+	a.coordinator.decisions.give(a.now, &kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "two"}, Name: "init"}, gpus, []string{"z"}, "")
+	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil || !strings.HasSuffix(err.Error(), "known of this pod: init, sidecar") {
+		t.Errorf("a container that neither the kubelet nor a decision knows: %v", err)
+	}
+	a.away = true
+	if _, err := a.coordinator.explain(t.Context(), podName{"team", "train", ""}); err == nil || !strings.Contains(err.Error(), "1.34") {
+		t.Errorf("kubelet without Get: %v", err)
+	}
+	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil || !strings.HasSuffix(err.Error(), "known of this pod: init, sidecar") {
+		t.Errorf("a container that no decision knows, kubelet without Get: %v", err)
+	}
+	twin := func(namespace string) *kubelet.Container {
+		return &kubelet.Container{Pod: kubelet.Pod{Namespace: namespace, Name: "twin"}, Name: "c"}
+	}
+	a.coordinator.decisions.give(a.now, twin("a"), gpus, []string{"x"}, "")
+	a.coordinator.decisions.give(a.now, twin("b"), gpus, []string{"y"}, "")
+	if _, err := a.coordinator.explain(t.Context(), podName{"", "twin", ""}); err == nil || !strings.Contains(err.Error(), "NAMESPACE/twin") {
+		t.Errorf("two pods of one name: %v", err)
+	}
+	if found, err := a.coordinator.explain(t.Context(), podName{"b", "twin", ""}); err != nil || !slices.Equal(found[0].GetAllocated(), []string{"y"}) {
+		t.Errorf("twin of b: %v, %v", found, err)
+	}
+}
+
+// A device that went from one pod to another is explained to each of them with its own decision.
+func TestExplainAfterReuse(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+	first := a.add("first")
+	a.admit(first, "worker", wish{8, 8})
+	a.admit(a.add("look"), "worker", wish{0, 0})
+	a.remove(first)
+	a.admit(a.add("second"), "worker", wish{8, 8})
+	decisions, err := a.coordinator.explain(t.Context(), podName{"", "second", ""})
+	if len(decisions) != 0 && decisions[0].GetContainer().GetPod() != "second" || errors.Is(err, nil) && len(decisions) != 2 {
+		t.Errorf("second: %v, %v", decisions, err)
+	}
+}
+
+// What is kept of decisions is of those in the log, also where devices come again and where every one is another.
+func TestDecisionsAreForgotten(t *testing.T) {
+	t.Parallel()
+	var d decisions
+	for i := range 4 * MaxDecisions {
+		d.give(time.Unix(int64(i), 0), nil, gpus, []string{fmt.Sprint("gpu-", i%7)}, "")
+		d.give(time.Unix(int64(i), 0), nil, vfs, []string{fmt.Sprint("vf-", i)}, "")
+		for first, e := range d.newest {
+			if !slices.Contains(d.entries, e) || e.allocated[0] != first.id {
+				t.Fatalf("after %d decisions %v is that of %v", 2*i, first, e.allocated)
+			}
+		}
+	}
+	if len(d.entries) != MaxDecisions || len(d.newest) != 7+MaxDecisions/2 {
+		t.Errorf("%d decisions, %d of them the newest of a device", len(d.entries), len(d.newest))
+	}
+}

@@ -1,0 +1,194 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// watched counts the looks of an admission at PodResources and at what pods ask for.
+func watched(t *testing.T, source intent.Source) (a *admission, looks *atomic.Int32) {
+	t.Helper()
+	a = newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+	a.source = source
+	a.keepCheckpoint()
+	looks = new(atomic.Int32)
+	c := a.coordinator
+	look, pods := c.Look, c.Pods
+	c.Look = func(ctx context.Context) (kubelet.View, error) {
+		looks.Add(1)
+		return look(ctx)
+	}
+	c.Pods = func(ctx context.Context) (intent.Answer, bool) {
+		answer, told := pods(ctx)
+		if told {
+			looks.Add(1)
+		}
+		return answer, told
+	}
+	return a, looks
+}
+
+// The plan for the second half of a container tells all there is to know of it, and its container is named all the same.
+func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
+	for source, want := range map[intent.Source]struct {
+		looks int32
+		why   string
+	}{
+		"":             {1, "podresources: second half of a container of team/pod"},
+		intent.PodsAPI: {2, "pods-api: team/pod/c wants 2 amd.com/gpu, 2 nvidia.com/vf, second half"},
+	} {
+		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
+			a, looks := watched(t, source)
+			pod := a.add("pod")
+			a.pods[pod]["c"] = kubelet.Devices{}
+			a.tell(pod, container{"c", wish{2, 2}})
+			ids, _ := a.ask(order[0], 1, 2)
+			if looks.Load() != want.looks {
+				t.Errorf("%q: %d looks at the first half, want %d", source, looks.Load(), want.looks)
+			}
+			a.take(pod, order[0], ids)
+			planned := slices.Clone(a.coordinator.current().ledger.plan.devices[order[1]])
+			ids, why := a.ask(order[1], 1, 2)
+			for _, r := range a.coordinator.current().status(a.coordinator.newestPods(t.Context()), nil).GetResources() {
+				for _, d := range r.GetDevices() {
+					if d.GetAllocated() && d.GetOwner().GetPod() != pod.Name {
+						t.Errorf("%q: %s is %v's", source, d.GetDevice().GetId(), d.GetOwner())
+					}
+				}
+			}
+			if looks.Load() != want.looks || !device.SameSet(ids, planned) {
+				t.Errorf("%q: %d looks at both halves, want %d; %v, planned %v", source, looks.Load(), want.looks, ids, planned)
+			}
+			wantWords(t, why, want.why)
+			a.take(pod, order[1], ids)
+		}
+	}
+}
+
+// Whatever is not as the plan foresees is looked at.
+func TestSecondHalfIsLookedAtWhereItMatters(t *testing.T) {
+	// Each changes something after the first half, of two GPUs, and returns how many VFs are asked for then.
+	for name, change := range map[string]func(a *admission, pod kubelet.Pod) int{
+		"another number":         func(*admission, kubelet.Pod) int { return 1 },
+		"a moment later":         func(a *admission, _ kubelet.Pod) int { a.now = a.now.Add(followWindow); return 2 },
+		"after the plan":         func(a *admission, _ kubelet.Pod) int { a.now = a.now.Add(planTTL); return 2 },
+		"after another question": func(a *admission, _ kubelet.Pod) int { a.ask(vfs, 1, 2); return 2 },
+		"after another Allocate": func(a *admission, pod kubelet.Pod) int { a.take(pod, gpus, []string{a.free[gpus][0].ID}); return 2 },
+		"the plan is not offered": func(a *admission, _ kubelet.Pod) int {
+			a.withdraw(a.coordinator.current().ledger.plan.devices[vfs][0])
+			return 2
+		},
+		"no checkpoint":           func(a *admission, _ kubelet.Pod) int { a.coordinator.Recorded = unreadable; return 2 },
+		"the kubelet has gone on": func(a *admission, pod kubelet.Pod) int { a.recordedPods[pod] = a.pods[pod]; a.record(); return 2 },
+		"PodResources was away": func(a *admission, _ kubelet.Pod) int {
+			a.coordinator.current().ledger.plan.holder.looked = false
+			return 2
+		},
+		"one of several pods":       func(a *admission, pod kubelet.Pod) int { a.mayBe(pod, kubelet.Pod{Name: "other"}); return 2 },
+		"something held is offered": func(a *admission, _ kubelet.Pod) int { a.hold(a.aligned(vfs, []int{1})[0].ID); return 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, looks := watched(t, "")
+			pod := a.add("pod")
+			a.pods[pod]["c"] = kubelet.Devices{}
+			ids, _ := a.ask(gpus, 1, 2)
+			a.take(pod, gpus, ids)
+			count := change(a, pod)
+			before := looks.Load()
+			if a.ask(vfs, 1, count); looks.Load() != before+1 {
+				t.Errorf("%d looks", looks.Load()-before)
+			}
+		})
+	}
+}
+
+// A device that the kubelet offers although a pod has it is left out of the second half, too.
+func TestSecondHalfLeavesOutWhatAnotherPodHas(t *testing.T) {
+	for seed := range uint64(20) {
+		a := newAdmission(t, "oci-mi300x-derived", 4, seed%2 == 0, seed)
+		a.keepCheckpoint()
+		owner := a.add("owner")
+		if !a.admit(owner, "worker", wish{1, 1}) {
+			t.Fatal("not admitted")
+		}
+		pod := a.add("pod")
+		a.pods[pod]["c"] = kubelet.Devices{}
+		ids, _ := a.ask(gpus, 0, 2)
+		a.take(pod, gpus, ids)
+		held := a.pods[owner]["worker"][vfs][0]
+		a.free[vfs] = append(a.free[vfs], device.Device{ID: held, Address: a.address(vfs, held)})
+		if ids, why := a.ask(vfs, 0, 2); slices.Contains(ids, held) {
+			t.Errorf("seed %d: %v are preferred and %s has %s: %s", seed, ids, owner.Name, held, why)
+		}
+	}
+}
+
+func unreadable() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, errors.New("unreadable") }
+
+// withdraw has the kubelet offer a VF no longer.
+func (a *admission) withdraw(id string) {
+	a.free[vfs] = slices.DeleteFunc(a.free[vfs], func(d device.Device) bool { return d.ID == id })
+}
+
+// hold has the ledger take a VF for an unknown pod's.
+func (a *admission) hold(id string) { a.coordinator.current().ledger.give(&allocation{}, vfs, id, 0) }
+
+// mayBe leaves open which of several pods got the newest Allocate.
+func (a *admission) mayBe(pods ...kubelet.Pod) {
+	a.coordinator.current().ledger.newest().candidates = pods
+}
+
+// A pod that is deleted and created anew under its name holds nothing of what it had before, also where PodResources did not answer while
+// the kubelet admitted it, and others came with it.
+func TestPodOfTheSameNameAfterALateLook(t *testing.T) {
+	for _, others := range []int{0, 1, 3} {
+		for _, late := range []string{gpus, vfs} {
+			t.Run(fmt.Sprint(others, " others, late for ", late), func(t *testing.T) {
+				a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+				a.keepCheckpoint()
+				for i := range others {
+					a.pods[a.add(fmt.Sprint("other-", i))]["main"] = kubelet.Devices{}
+				}
+				for range 3 {
+					pod := a.add("set-0")
+					a.pods[pod]["c"] = kubelet.Devices{}
+					held := map[string][]string{}
+					for _, name := range []string{gpus, vfs} {
+						a.away = name == late
+						a.now = a.now.Add(time.Duration(a.random.IntN(2)) * followWindow) // it may not have to look
+						held[name], _ = a.ask(name, 1, 2)
+						a.take(pod, name, held[name])
+					}
+					a.away = false
+					a.recordedPods[pod] = a.pods[pod]
+					a.record()
+					a.remove(pod)
+					pod = a.add("set-0")
+					a.pods[pod]["c"] = kubelet.Devices{}
+					_, why := a.ask(gpus, 0, 2)
+					if strings.Contains(why, takesOver) {
+						t.Errorf("the new pod's container is taken for the old one's next: %s", why)
+					}
+					for name, ids := range held {
+						for _, id := range ids {
+							if a := a.coordinator.current().ledger.holders[name][id]; a != nil {
+								t.Errorf("%s %s is held by %s, a pod that is gone", name, id, a.ownerName())
+							}
+						}
+					}
+					a.remove(pod)
+				}
+			})
+		}
+	}
+}

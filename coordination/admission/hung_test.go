@@ -1,0 +1,44 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// A kubelet that answers nothing at all costs a question the time of one look, and an Allocate too.
+func TestHungLooksAreWaitedForTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+		a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
+			<-ctx.Done()
+			return kubelet.View{}, fmt.Errorf("list: %w", ctx.Err())
+		}
+		a.coordinator.Get = func(ctx context.Context, _ kubelet.Pod) (kubelet.View, error) {
+			return a.coordinator.Look(ctx)
+		}
+		a.coordinator.Pods = func(ctx context.Context) (intent.Answer, bool) {
+			<-ctx.Done()
+			return intent.Answer{}, false
+		}
+		begun := time.Now()
+		ids, _ := a.ask(gpus, 0, 2)
+		if took := time.Since(begun); took != lookTimeout {
+			t.Errorf("a question took %v", took)
+		}
+		owner := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "other"}, Name: "c"}
+		a.coordinator.current().ledger.give(&allocation{owner: &owner}, gpus, ids[0], 0)
+		begun = time.Now()
+		if _, refusal := a.allocated(gpus, []string{ids[0], "unplanned"}); refusal != "" {
+			t.Error(refusal)
+		}
+		if took := time.Since(begun); took != lookTimeout {
+			t.Errorf("an Allocate took %v", took)
+		}
+	})
+}

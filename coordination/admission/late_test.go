@@ -1,0 +1,116 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// A question whose asker has given up, or during which the kubelet allocates, decides nothing by what it read before.
+func TestLateQuestionChangesNothing(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		giveUp    bool // before the look ends
+		lookFails bool
+	}{
+		"given up":                           {true, false},
+		"given up, the look fails":           {true, true},
+		"still waited for":                   {false, false},
+		"still waited for, and a look fails": {false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+			a.keepCheckpoint()
+			pod := a.add("pod")
+			asked, goOn := make(chan struct{}), make(chan struct{})
+			look, looks := a.coordinator.Look, 0
+			a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
+				view, err := look(ctx)
+				if looks++; looks > 1 {
+					return view, err
+				}
+				close(asked)
+				<-goOn
+				if tc.lookFails {
+					return kubelet.View{}, errors.New("the kubelet is busy")
+				}
+				return view, err
+			}
+			offered := ids(a.aligned(gpus, []int{0}))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			answered := make(chan error, 1)
+			go func() {
+				_, _, err := a.coordinator.prefer(ctx, question{resource: gpus, available: offered, size: 2})
+				answered <- err
+			}()
+			<-asked
+			if tc.giveUp {
+				cancel()
+			}
+			given := offered[2:4] // what the plugin chose alone
+			if refusal := a.take(pod, gpus, given); refusal != "" {
+				t.Fatal(refusal)
+			}
+			saved := a.coordinator.current().save()
+			close(goOn)
+			if err := <-answered; (err != nil) != tc.giveUp {
+				t.Errorf("late answer: %v", err)
+			}
+			anyOrder := cmpopts.SortSlices(func(a, b savedResource) bool { return a.Name < b.Name })
+			if diff := cmp.Diff(saved, a.coordinator.current().save(), anyOrder); tc.giveUp && diff != "" {
+				t.Errorf("the late question changed the ledger (-before +after):\n%s", diff)
+			}
+			for _, id := range given {
+				if a.coordinator.current().ledger.holders[gpus][id] == nil {
+					t.Errorf("%s is given to nobody", id)
+				}
+			}
+			if !tc.giveUp && looks != 2 {
+				t.Errorf("%d looks, want another one after the Allocate", looks)
+			}
+		})
+	}
+}
+
+func ids(devices []device.Device) []string {
+	var all []string
+	for _, d := range devices {
+		all = append(all, d.ID)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// A refusal that nobody hears any more is none: the container has the devices.
+func TestLateRefusalIsNone(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+	first, other := a.add("first"), a.add("other")
+	for _, pod := range []kubelet.Pod{first, other} {
+		if !a.admit(pod, "worker", wish{1, 1}) {
+			t.Fatal("not admitted")
+		}
+	}
+	taken := a.pods[first]["worker"][vfs]
+	ctx, cancel := context.WithCancel(t.Context())
+	get := a.coordinator.Get
+	a.coordinator.Get = func(ctx context.Context, pod kubelet.Pod) (kubelet.View, error) {
+		defer cancel()
+		return get(ctx, pod)
+	}
+	if order, refusal, err := a.coordinator.Allocated(ctx, vfs, taken); refusal != "" || len(order) != 1 || err != nil {
+		t.Errorf("answer %v, %q, %v", order, refusal, err)
+	}
+	if held := a.coordinator.current().ledger.holders[vfs][taken[0]]; held.owner != nil && held.owner.Pod == first {
+		t.Error("the ledger does not know that the kubelet has given the device out again")
+	}
+}

@@ -1,0 +1,191 @@
+package admission
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// Observer is told what a plugin's part in the coordination does, for those who count it. The kubelet waits meanwhile: its
+// methods return at once.
+type Observer interface {
+	Asked(source intent.Source)    // the coordinator answered a question; what it knew of the request came from there
+	Planned(resources int)         // it keeps devices of so many resources for the rest of a container
+	PlanEnded(outcome PlanOutcome) // what became of those of one resource
+	Allocated(Verdict)             // it answered an Allocate
+	Alone(call Call)               // a call of the kubelet's was answered without it
+}
+
+// Verdict is what the coordinator said of an Allocate.
+type Verdict struct {
+	Resource  string // "" for one that no plugin has announced
+	Outcome   Outcome
+	Container *kubelet.Container // nil while it is not known
+	PodUID    string             // "" where no source of intent told
+	Pairs     []placement.Pair   // those of the container, where this Allocate was its last
+	Refusal   string
+}
+
+// Outcome is what came of an Allocate.
+type Outcome string
+
+// The outcomes.
+const (
+	Granted          Outcome = "granted"           // the container has no pairs, or not all of its devices yet
+	Aligned          Outcome = "aligned"           // it is complete: all its pairs are on one switch each
+	Degraded         Outcome = "degraded"          // it is complete, and they are not
+	RefusedDouble    Outcome = "refused_double"    // another pod has a device of it
+	RefusedAlignment Outcome = "refused_alignment" // its pairs are required to be on one switch each, and cannot be
+)
+
+// Outcomes are all that there are.
+var Outcomes = []Outcome{Granted, Aligned, Degraded, RefusedDouble, RefusedAlignment}
+
+// PlanOutcome is what became of a plan for one resource.
+type PlanOutcome string
+
+// The outcomes of a plan.
+const (
+	Kept      PlanOutcome = "kept"      // the container was given what was planned
+	Overruled PlanOutcome = "overruled" // the kubelet gave others
+	Dropped   PlanOutcome = "dropped"   // the container did not want them, or was refused
+	Expired   PlanOutcome = "expired"   // nobody came for them
+)
+
+// PlanOutcomes are all that there are.
+var PlanOutcomes = []PlanOutcome{Kept, Overruled, Dropped, Expired}
+
+// Call is a call of the kubelet's.
+type Call string
+
+// The calls that the coordinator answers.
+const (
+	PreferCall    Call = "prefer"
+	AllocatedCall Call = "allocate"
+)
+
+// unobserved is an Observer that does nothing.
+type unobserved struct{}
+
+func (unobserved) Asked(intent.Source)   {}
+func (unobserved) Planned(int)           {}
+func (unobserved) PlanEnded(PlanOutcome) {}
+func (unobserved) Allocated(Verdict)     {}
+func (unobserved) Alone(Call)            {}
+
+// words are the words to an Observer that wait for a commit.
+type words []func(Observer)
+
+func (w *words) Asked(source intent.Source) {
+	*w = append(*w, func(o Observer) { o.Asked(source) })
+}
+
+func (w *words) Planned(resources int) {
+	*w = append(*w, func(o Observer) { o.Planned(resources) })
+}
+
+func (w *words) PlanEnded(outcome PlanOutcome) {
+	*w = append(*w, func(o Observer) { o.PlanEnded(outcome) })
+}
+
+func (w *words) Allocated(v Verdict) {
+	*w = append(*w, func(o Observer) { o.Allocated(v) })
+}
+
+func (w *words) Alone(call Call) {
+	*w = append(*w, func(o Observer) { o.Alone(call) })
+}
+
+// watcher is who is told.
+func (c *Coordinator) watcher() Observer { return OrNobody(c.Observer) }
+
+// OrNobody is an Observer in any case.
+func OrNobody(o Observer) Observer {
+	if o == nil {
+		return unobserved{}
+	}
+	return o
+}
+
+// observeGranted tells of an Allocate that was granted.
+func (d *deciding) observeGranted(g grant) {
+	v := Verdict{Resource: g.name, Outcome: Granted, Pairs: d.pairsOf(g.allocation, g.sure())}
+	if len(v.Pairs) > 0 {
+		v.Outcome = Aligned
+		if slices.ContainsFunc(v.Pairs, func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() }) {
+			v.Outcome = Degraded
+		}
+	}
+	d.observe(v, g.allocation)
+}
+
+// observe tells of an Allocate. Of a container that the ledger does not know a is nil.
+func (d *deciding) observe(v Verdict, a *allocation) {
+	l := d.ledger
+	if l.resources[v.Resource] == nil {
+		v.Resource = ""
+	}
+	if a != nil {
+		v.Container = knowledge{asker: a.asker}.container(a)
+		if v.Container != nil && a.asker != nil && a.asker.pod.Pod == v.Container.Pod {
+			v.PodUID = a.asker.pod.UID
+		}
+	}
+	if l.livePlan() == nil {
+		d.promise.end(&d.words, Dropped)
+	}
+	d.words.Allocated(v)
+}
+
+// promise is what a plan keeps for the rest of a container until it is known what became of it. It only counts: a plan is replaced by
+// that of the container's next question, which says the same.
+type promise struct {
+	holder  *allocation
+	devices map[string][]string // by resource
+	expires time.Time
+}
+
+// asked takes over the plan that a question has led to.
+func (p *promise) asked(to Observer, name string, made *plan, now time.Time) {
+	p.expire(to, now)
+	if p.holder == made.holder && p.devices[name] != nil {
+		return // the rest of the same container
+	}
+	p.end(to, Dropped)
+	*p = promise{holder: made.holder, devices: made.others(name), expires: made.expires}
+	if len(p.devices) > 0 {
+		to.Planned(len(p.devices))
+	}
+}
+
+// given notes what the kubelet gave.
+func (p *promise) given(to Observer, name string, ids []string, now time.Time) {
+	p.expire(to, now)
+	promised := p.devices[name]
+	if promised == nil {
+		return
+	}
+	delete(p.devices, name)
+	if device.SameSet(promised, ids) {
+		to.PlanEnded(Kept)
+	} else {
+		to.PlanEnded(Overruled)
+	}
+}
+
+func (p *promise) expire(to Observer, now time.Time) {
+	if !now.Before(p.expires) {
+		p.end(to, Expired)
+	}
+}
+
+func (p *promise) end(to Observer, outcome PlanOutcome) {
+	for range p.devices {
+		to.PlanEnded(outcome)
+	}
+	p.devices = nil
+}

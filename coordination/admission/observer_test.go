@@ -1,0 +1,122 @@
+package admission
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// tallied is an Observer that counts.
+type tallied struct {
+	asked    map[intent.Source]int
+	planned  int
+	ended    map[PlanOutcome]int
+	outcomes map[Outcome]int
+	levels   levels
+	alone    map[Call]int
+	last     Verdict
+}
+
+func newTallied() *tallied {
+	return &tallied{asked: map[intent.Source]int{}, ended: map[PlanOutcome]int{}, outcomes: map[Outcome]int{}, alone: map[Call]int{}}
+}
+
+func (c *tallied) Asked(source intent.Source)    { c.asked[source]++ }
+func (c *tallied) Planned(resources int)         { c.planned += resources }
+func (c *tallied) PlanEnded(outcome PlanOutcome) { c.ended[outcome]++ }
+func (c *tallied) Alone(call Call)               { c.alone[call]++ }
+func (c *tallied) Allocated(v Verdict) {
+	c.outcomes[v.Outcome]++
+	for _, p := range v.Pairs {
+		c.levels[p.Distance.Level]++
+	}
+	c.last = v
+}
+
+// Every pair is counted once, at its distance, whatever the kind of container and whichever half came first; so is every plan.
+func TestWhatIsObservedIsWhatHappened(t *testing.T) {
+	wishes := []wish{{1, 1}, {2, 2}, {4, 4}, {1, 0}, {0, 1}, {2, 1}}
+	for seed := range uint64(30) {
+		for _, source := range []intent.Source{intent.PodsAPI, ""} {
+			a := newAdmission(t, "oci-mi300x-derived", 2, seed%2 == 0, seed)
+			a.source = source
+			a.keepCheckpoint()
+			seen := newTallied()
+			a.coordinator.Observer = seen
+			var want levels
+			complete := 0
+			for i, w := range wishes {
+				pod := a.add("pod" + string(rune('a'+i)))
+				a.tell(pod, container{"worker", w})
+				if !a.admit(pod, "worker", w) || w.gpus == 0 || w.vfs == 0 {
+					continue
+				}
+				complete++
+				for level, n := range a.levels(a.pods[pod]["worker"]) {
+					want[level] += n
+				}
+			}
+			if seen.levels != want || seen.outcomes[Aligned]+seen.outcomes[Degraded] != complete {
+				t.Errorf("seed %d, source %q: pairs %v of containers %v, want %v of %d", seed, source, seen.levels, seen.outcomes, want, complete)
+			}
+			for s := range seen.asked {
+				if s != source && source != "" {
+					t.Errorf("seed %d: asked %v", seed, seen.asked)
+				}
+			}
+			a.now = a.now.Add(planTTL)
+			a.coordinator.current().promise.expire(seen, a.now)
+			ended := 0
+			for n := range maps.Values(seen.ended) {
+				ended += n
+			}
+			if ended != seen.planned || seen.ended[Kept] == 0 || source != "" && (seen.ended[Overruled] > 0 || seen.ended[Dropped] > 0) {
+				t.Errorf("seed %d, source %q: %d plans, ended %v", seed, source, seen.planned, seen.ended)
+			}
+		}
+	}
+}
+
+func TestRefusalsAreObserved(t *testing.T) {
+	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+	seen := newTallied()
+	a.coordinator.Observer = seen
+	first := a.add("first")
+	if !a.admit(first, "worker", wish{2, 2}) {
+		t.Fatal("not admitted")
+	}
+	taken := a.pods[first]["worker"][vfs]
+	if !a.admit(a.add("other"), "worker", wish{1, 1}) {
+		t.Fatal("not admitted")
+	}
+	if _, refusal := a.allocated(vfs, taken[:1]); refusal == "" || seen.last.Refusal != refusal || seen.outcomes[RefusedDouble] != 1 {
+		t.Errorf("refusal %q was observed as %+v", refusal, seen.last)
+	}
+}
+
+// Of a container that was refused because of its alignment people learn on its pod.
+func TestRefusedAlignmentNamesThePod(t *testing.T) {
+	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+	a.source, a.coordinator.Alignment = intent.PodsAPI, intent.Required
+	a.keepCheckpoint()
+	seen := newTallied()
+	a.coordinator.Observer = seen
+	pod := a.add("pod")
+	a.tell(pod, container{"worker", wish{1, 1}})
+	gpu := a.all[gpus][0]
+	far := a.all[vfs][slices.IndexFunc(a.all[vfs], func(d device.Device) bool {
+		return !a.coordinator.current().tree.Distance(gpu.Address, d.Address).Level.SameSwitch()
+	})]
+	if _, refusal := a.allocated(gpus, []string{gpu.ID}); refusal != "" {
+		t.Fatal(refusal)
+	}
+	_, refusal := a.allocated(vfs, []string{far.ID})
+	v := seen.last
+	if refusal == "" || v.Outcome != RefusedAlignment || v.Refusal != refusal || v.PodUID != a.uids[pod] || v.Container == nil || *v.Container != (kubelet.Container{Pod: pod, Name: "worker"}) {
+		t.Errorf("refusal %q was observed as %+v", refusal, v)
+	}
+}

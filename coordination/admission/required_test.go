@@ -1,0 +1,108 @@
+package admission
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// scarce leaves two VFs on NUMA node 0 beside its four GPUs, so that the kubelet asks nothing for a container that wants both, and
+// returns what it will give.
+func scarce(t *testing.T, source intent.Source) (*admission, map[string][]string) {
+	t.Helper()
+	a := told(t)
+	a.source = source
+	greedy := a.pending("greedy", wish{0, 14}).Pod
+	a.take(greedy, vfs, ids(a.aligned(vfs, []int{0}))[2:])
+	a.recordedPods[greedy] = a.pods[greedy]
+	a.record()
+	for i := range a.specs {
+		a.specs[i].Started = true
+	}
+	return a, map[string][]string{gpus: ids(a.aligned(gpus, []int{0})), vfs: ids(a.aligned(vfs, []int{0}))}
+}
+
+// A pod that may have any pairs is not refused for the annotation of another one that may be asking as well: one that was just
+// refused, one that the kubelet has not seen yet, or one that waits behind it.
+func TestNobodyIsRefusedForAnother(t *testing.T) {
+	t.Parallel()
+	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
+			for _, age := range []time.Duration{time.Hour, -time.Hour} {
+				a, given := scarce(t, source)
+				strict := intent.Pod{
+					Pod: kubelet.Pod{Namespace: "other", Name: "strict"}, UID: "uid-strict", Created: a.now.Add(-age), Alignment: intent.Required,
+					Containers: []intent.Container{{Name: "c", Requests: a.requests(wish{4, 2})}},
+				}
+				a.specs = append(a.specs, strict)
+				lax := a.pending("lax", wish{4, 2}).Pod
+				for i := range a.specs[1:] {
+					a.specs[1+i].Started = false
+				}
+				for _, name := range order {
+					if refusal := a.take(lax, name, given[name]); refusal != "" {
+						t.Errorf("%s, %v, the other one %s older: %s", source, order, age, refusal)
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+// A pod that asks for it is refused, though it is given everything without a question.
+func TestStrictPodIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
+			a, given := scarce(t, source)
+			strict := a.pending("strict", wish{4, 2})
+			strict.Alignment = intent.Required
+			refusals := 0
+			for _, name := range order {
+				if a.take(strict.Pod, name, given[name]) != "" {
+					refusals++
+					break
+				}
+			}
+			if refusals == 0 {
+				t.Errorf("%s, %v: not refused", source, order)
+			}
+			if held := a.coordinator.current().ledger.holders[vfs]; slices.ContainsFunc(given[vfs], func(id string) bool { return held[id] != nil }) && order[1] == vfs {
+				t.Errorf("%s, %v: the ledger has refused VFs as given", source, order)
+			}
+		}
+	}
+}
+
+// A pod that asks for it gets the devices of one that has just ended, though PodResources does not list all pods: it is asked about the
+// one that the ledger has them with. All other GPUs are taken.
+func TestStrictPodAfterOneThatEnded(t *testing.T) {
+	t.Parallel()
+	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+		for seed := range uint64(10) {
+			a := told(t)
+			a.source, a.random = source, rand.New(rand.NewPCG(seed, 2))
+			ends := a.pending("ends", wish{1, 4}).Pod
+			if !a.admit(ends, "c", wish{1, 4}) {
+				t.Fatal("not admitted")
+			}
+			for i := range 7 {
+				if !a.admit(a.pending(fmt.Sprint("stays-", i), wish{1, 0}).Pod, "c", wish{1, 0}) {
+					t.Fatal("not admitted")
+				}
+			}
+			a.coordinator.current().ledger.observe(a.view(), question{}) // the owners are known
+			a.remove(ends)
+			a.unlisted = true
+			strict := a.pending("strict", wish{1, 2})
+			strict.Alignment = intent.Required
+			a.admit(strict.Pod, "c", wish{1, 2})
+		}
+	}
+}

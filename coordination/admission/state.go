@@ -1,0 +1,148 @@
+package admission
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// state is all that a decision goes by. Once others can see it nothing in it changes: a decision works on a copy,
+// which becomes the next state when it is committed.
+type state struct {
+	tree    *topology.Tree
+	ledger  *ledger
+	last    record
+	pairing pairing
+	promise promise
+}
+
+// clone copies what a decision can change.
+func (s *state) clone() *state {
+	copies := map[*allocation]*allocation{nil: nil}
+	copied := func(a *allocation) *allocation {
+		if _, known := copies[a]; !known {
+			copies[a] = a.clone()
+		}
+		return copies[a]
+	}
+	next := *s
+	next.ledger = s.ledger.clone(copied)
+	next.pairing.allocation, next.pairing.before = copied(s.pairing.allocation), copied(s.pairing.before)
+	next.pairing.given, next.pairing.files = maps.Clone(s.pairing.given), slices.Clone(s.pairing.files)
+	next.promise.holder, next.promise.devices = copied(s.promise.holder), maps.Clone(s.promise.devices)
+	return &next
+}
+
+// clone copies a ledger, with its allocations as they are copied elsewhere too.
+func (l *ledger) clone(copied func(*allocation) *allocation) *ledger {
+	next := *l
+	next.resources, next.seen = maps.Clone(l.resources), maps.Clone(l.seen)
+	next.holders = make(map[string]map[string]*allocation, len(l.holders))
+	for name, holders := range l.holders {
+		next.holders[name] = make(map[string]*allocation, len(holders))
+		for id, a := range holders {
+			next.holders[name][id] = copied(a)
+		}
+	}
+	if l.plan != nil {
+		plan := *l.plan
+		plan.devices, plan.holder = maps.Clone(plan.devices), copied(plan.holder)
+		next.plan = &plan
+	}
+	return &next
+}
+
+func (a *allocation) clone() *allocation {
+	next := *a
+	if a.devices != nil {
+		next.devices = make(map[string]map[string]int, len(a.devices))
+	}
+	for name, ids := range a.devices {
+		next.devices[name] = maps.Clone(ids)
+	}
+	return &next
+}
+
+// deciding is a decision in progress. What it changes is its own copy of the state; what it has to say waits until
+// that is committed.
+type deciding struct {
+	*state
+	alignment intent.Alignment // of pods that say nothing
+
+	view  *kubelet.View // that was looked at: it names the containers of earlier decisions
+	asked *decision     // the question that was answered, nil for none
+	given *handover     // the Allocate that was answered, nil for none
+	notes []note        // for the log
+	words words         // for the observer
+	pairs *pairing      // of which the files are to be written, nil for none
+}
+
+// note is a line for the log.
+type note struct {
+	level slog.Level
+	text  string
+	args  []any
+}
+
+func (d *deciding) warn(text string, args ...any) {
+	d.notes = append(d.notes, note{slog.LevelWarn, text, args})
+}
+
+func (d *deciding) error(text string, args ...any) {
+	d.notes = append(d.notes, note{slog.LevelError, text, args})
+}
+
+// current is the state as it was committed last.
+func (c *Coordinator) current() *state { return c.state.Load() }
+
+// decide has one decision made and commits it; where it fails nothing has changed. Decisions are made one after the
+// other, and read nothing but what they are given. The log, the observer and files come after the commit, before
+// decide returns.
+func (c *Coordinator) decide(make func(*deciding) error) error {
+	d, err := c.commit(make)
+	if err != nil {
+		return err
+	}
+	for _, n := range d.notes {
+		c.Log.Log(context.Background(), n.level, n.text, n.args...)
+	}
+	for _, tell := range d.words {
+		tell(c.watcher())
+	}
+	if d.pairs != nil {
+		c.writePairs(d.state, *d.pairs)
+	}
+	return nil
+}
+
+// commit makes a decision, and its state that of all.
+func (c *Coordinator) commit(make func(*deciding) error) (*deciding, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errClosed
+	}
+	d := &deciding{state: c.current().clone(), alignment: c.Alignment}
+	if err := make(d); err != nil {
+		return nil, err
+	}
+	c.state.Store(d.state)
+	c.decisions.take(d)
+	return d, nil
+}
+
+// locked does something quick with what the mutex guards.
+func (c *Coordinator) locked(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+}
+
+// now is the time by the coordinator's clock.
+func (c *Coordinator) now() time.Time { return c.current().ledger.now() }

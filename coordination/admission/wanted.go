@@ -1,0 +1,216 @@
+package admission
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// wanted is what a container wants of one resource, and what it can have of it.
+type wanted struct {
+	resource *resource
+	half     placement.Half
+}
+
+// wantedBy lists what the asking container wants of every resource. Of the one that is asked for the kubelet says what can be had; of the
+// others it is what is free on the NUMA nodes that it will offer. What the container has already, or
+// takes over from an init container, is held; where that is more than it wants the kubelet takes any of it.
+func (l *ledger) wantedBy(a *asker, r *resource, usable offer, q question, holder *allocation) []wanted {
+	var all []wanted
+	nodes, admitted := l.nodesOf(q, func() (hints.Mask, bool) { return l.predict(a, holder) })
+	for _, name := range slices.Sorted(maps.Keys(a.requests())) {
+		other := l.resources[name]
+		switch other {
+		case nil: // another plugin's
+		case r:
+			all = append(all, wanted{r, offeredHalf(r, usable, q.size)})
+		default:
+			half := placement.Half{Count: a.requests()[name], Held: l.heldBy(a, holder, other)}
+			if len(half.Held) > half.Count {
+				half.Held, half.Free = nil, half.Held
+			} else if admitted {
+				half.Free = l.freeOn(other, nodes)
+			}
+			half.Count = min(half.Count, len(half.Held)+len(half.Free))
+			all = append(all, wanted{other, half})
+		}
+	}
+	return all
+}
+
+// offeredHalf is the half that is asked for.
+func offeredHalf(r *resource, usable offer, size int) placement.Half {
+	half := placement.Half{Count: size}
+	for _, id := range usable.must {
+		half.Held = append(half.Held, r.device(id).Placed())
+	}
+	for _, id := range usable.free {
+		half.Free = append(half.Free, r.device(id).Placed())
+	}
+	return half
+}
+
+// nodesOf are the NUMA nodes from which the asking container will get its devices. The devices that the kubelet offers show them; where
+// those have none (excludeTopology), what the Topology Manager will choose for its demands is predicted, and false says that it will refuse.
+func (l *ledger) nodesOf(q question, predict func() (hints.Mask, bool)) (map[int]bool, bool) {
+	nodes := l.nodes(q.resource, q.available)
+	if len(nodes) > 0 {
+		return nodes, true
+	}
+	predicted, admitted := predict()
+	for _, n := range predicted.Numbers() {
+		nodes[n] = true
+	}
+	return nodes, admitted
+}
+
+// predict tells the NUMA nodes of a container whose whole request is known. Where its devices and CPUs do not fit together, as far as is
+// known of the CPUs, the devices alone decide.
+func (l *ledger) predict(a *asker, holder *allocation) (nodes hints.Mask, admitted bool) {
+	demands := l.demands(a, holder)
+	if count := a.wants.CPUs; count > 0 && l.cpus != nil {
+		nodes, admitted = hints.Restricted.Nodes(append(slices.Clip(demands), hints.CPUs(count, l.cpus.nodes, l.cpus.free))...)
+	}
+	if !admitted {
+		nodes, admitted = hints.Restricted.Nodes(demands...)
+	}
+	return nodes, admitted
+}
+
+// demands are those of a container whose whole request is known.
+func (l *ledger) demands(a *asker, holder *allocation) []hints.Demand {
+	var demands []hints.Demand
+	for name, count := range a.requests() {
+		other := l.resources[name]
+		if other == nil {
+			continue
+		}
+		demand := l.demand(count, other)
+		for id := range holder.devices[name] {
+			demand.Reused.Add(other.device(id).NUMA)
+			demand.Free.Add(other.device(id).NUMA)
+		}
+		demands = append(demands, demand)
+	}
+	return demands
+}
+
+// demand is a number of devices of some resources as the Topology Manager looks at it.
+func (l *ledger) demand(count int, of ...*resource) hints.Demand {
+	demand := hints.Demand{Count: count}
+	for _, r := range of {
+		for _, d := range r.devices {
+			demand.All.Add(d.NUMA)
+		}
+		for _, d := range l.free(r) {
+			demand.Free.Add(d.NUMA)
+		}
+	}
+	return demand
+}
+
+// freeOn lists the free devices of a resource on NUMA nodes, those of unknown node included; all where there are no nodes.
+func (l *ledger) freeOn(r *resource, nodes map[int]bool) []placement.Device {
+	var free []placement.Device
+	for _, d := range l.free(r) {
+		if n, known := d.NUMA.Number(); !known || len(nodes) == 0 || nodes[n] {
+			free = append(free, d.Placed())
+		}
+	}
+	return free
+}
+
+// heldBy lists what a container has of a resource, or can take over from the holder, its pod's init containers.
+func (l *ledger) heldBy(a *asker, holder *allocation, r *resource) []placement.Device {
+	if holder.isOf(a) {
+		return allOf(l.latest(holder, r.name)).Held
+	}
+	var all []placement.Device
+	for id := range holder.devices[r.name] {
+		all = append(all, r.device(id).Placed())
+	}
+	return all
+}
+
+// honour makes the devices that a scheduler chose part of the halves, as far as they can be had, and says for people what came of it.
+func (l *ledger) honour(a *asker, all []wanted) string {
+	if len(a.pod.Chosen) == 0 {
+		return ""
+	}
+	taken := 0
+	var missing []string
+	for _, name := range a.pod.Chosen {
+		n, held := choose(name, all)
+		taken += n
+		if n > 0 || held || !lacking(all) {
+			continue
+		}
+		if why := l.whyNot(name, a, all); why != "" {
+			missing = append(missing, name+" "+why)
+		}
+	}
+	remark := fmt.Sprintf("%d devices as the scheduler chose", taken)
+	if len(missing) > 0 {
+		remark += "; impossible: " + strings.Join(missing[:min(len(missing), maxMissing)], ", ")
+	}
+	if more := len(missing) - maxMissing; more > 0 {
+		remark += fmt.Sprintf(" and %d more", more)
+	}
+	return remark
+}
+
+// maxMissing is how many devices a remark names: a pod can choose some hundred.
+const maxMissing = 4
+
+// choose moves the free devices with a name from what may be chosen to what is decided, while there is room. The second result says
+// whether the container has one of that name already.
+func choose(name string, all []wanted) (moved int, held bool) {
+	address, err := topology.ParseAddress(name)
+	named := func(d placement.Device) bool { return d.ID == name || err == nil && d.Address == address }
+	for i := range all {
+		half := &all[i].half
+		held = held || slices.ContainsFunc(half.Held, named)
+		half.Free = slices.DeleteFunc(half.Free, func(d placement.Device) bool {
+			if !named(d) || len(half.Held) >= half.Count {
+				return false
+			}
+			half.Held = append(half.Held, d)
+			moved++
+			return true
+		})
+	}
+	return moved, held
+}
+
+// lacking reports whether some half can still be chosen.
+func lacking(all []wanted) bool {
+	return slices.ContainsFunc(all, func(w wanted) bool { return len(w.half.Held) < w.half.Count })
+}
+
+// whyNot says why a device that a scheduler chose cannot be had; "" where another container of the pod has it.
+func (l *ledger) whyNot(name string, a *asker, all []wanted) string {
+	address, err := topology.ParseAddress(name)
+	for _, w := range all {
+		for id, d := range w.resource.devices {
+			if id != name && (err != nil || d.Address != address) {
+				continue
+			}
+			switch held := l.holders[w.resource.name][id]; {
+			case held != nil && held.asker != nil && held.asker.pod.UID == a.pod.UID:
+				return ""
+			case held != nil:
+				return "is held by " + held.ownerName()
+			case !d.Healthy:
+				return "is unhealthy"
+			default:
+				return "is not among what the kubelet offers"
+			}
+		}
+	}
+	return "is no device of a resource that the container asks for"
+}

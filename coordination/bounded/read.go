@@ -1,0 +1,39 @@
+package bounded
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/survive"
+)
+
+// FileTimeout bounds the reading of a file on the way to an answer. It takes a tenth of a millisecond; a disk that
+// hangs takes for ever.
+const FileTimeout = 25 * time.Millisecond
+
+// ErrHangs means that reading took too long.
+var ErrHangs = errors.New("reading does not end; is the disk all right?")
+
+// Read makes a function that reads as read does, but gives up after a time. One reading is in progress at most: as
+// long as one hangs the others wait for it. A panic in read is its error.
+func Read[T any](log *slog.Logger, limit time.Duration, read func() (T, error)) func() (T, error) {
+	turn := make(Turn, 1)
+	surviving := func() (value T, err error) {
+		err = survive.Do(log, func() (err error) {
+			value, err = read()
+			return err
+		})
+		return value, err
+	}
+	return func() (none T, err error) {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		value, err := Wait(ctx, Go(ctx, turn, surviving))
+		if errors.Is(err, ErrBusy) || errors.Is(err, ErrLate) {
+			return none, ErrHangs
+		}
+		return value, err
+	}
+}

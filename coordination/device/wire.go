@@ -1,0 +1,59 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Decode reads an announcement as it is sent.
+func Decode(m *api.Announcement) (Announcement, error) {
+	if m.GetResource() == "" || (Kind(m.GetKind()) != GPU && Kind(m.GetKind()) != VF) {
+		return Announcement{}, fmt.Errorf("announce %q: kind %q is neither %s nor %s", m.GetResource(), m.GetKind(), GPU, VF)
+	}
+	var a Announcement
+	for _, d := range m.GetDevices() {
+		address, err := topology.ParseAddress(d.GetAddress())
+		if err != nil {
+			return Announcement{}, fmt.Errorf("announce %s of %s: %w", d.GetId(), m.GetResource(), err)
+		}
+		one := Device{ID: d.GetId(), Address: address, Healthy: d.GetHealthy(), VRAM: d.GetVram()}
+		if d.Numa != nil {
+			one.NUMA = topology.Node(int(d.GetNuma()))
+		}
+		a.Devices = append(a.Devices, one)
+	}
+	for _, l := range m.GetLinks() {
+		from, err := topology.ParseAddress(l.GetA())
+		to, err2 := topology.ParseAddress(l.GetB())
+		if err := errors.Join(err, err2); err != nil {
+			return Announcement{}, fmt.Errorf("announce link of %s: %w", m.GetResource(), err)
+		}
+		a.Links = append(a.Links, topology.Link{A: from, B: to, Type: topology.LinkType(l.GetType()), Hops: int(l.GetHops()), Count: int(l.GetCount())})
+	}
+	return a, nil
+}
+
+// Encode is an announcement as it is sent, but for the version of the sender.
+func Encode(resource string, kind Kind, a Announcement) *api.Announcement {
+	m := &api.Announcement{Resource: resource, Kind: string(kind)}
+	for _, d := range a.Devices {
+		m.Devices = append(m.Devices, d.Encode())
+	}
+	for _, l := range a.Links {
+		m.Links = append(m.Links, &api.Link{A: l.A.String(), B: l.B.String(), Type: string(l.Type), Hops: uint32(l.Hops), Count: uint32(l.Count)})
+	}
+	return m
+}
+
+// Encode is a device as it is sent.
+func (d Device) Encode() *api.Device {
+	m := &api.Device{Id: d.ID, Address: d.Address.String(), Healthy: d.Healthy, Vram: d.VRAM}
+	if n, known := d.NUMA.Number(); known {
+		numa := uint32(n)
+		m.Numa = &numa
+	}
+	return m
+}

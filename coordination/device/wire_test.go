@@ -1,0 +1,43 @@
+package device
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+func TestAnnouncementRoundTrip(t *testing.T) {
+	t.Parallel()
+	want := Announcement{
+		Devices: []Device{
+			{ID: "a", Address: topology.Address{Domain: 0x10000, Bus: 0xff, Device: 0x1f, Function: 7}, NUMA: topology.Node(0), Healthy: true},
+			{ID: "b", Address: topology.Address{Bus: 1}},
+		},
+		Links: []topology.Link{{A: topology.Address{Bus: 1}, B: topology.Address{Bus: 2}, Type: topology.XGMI, Hops: 1, Count: 4}},
+	}
+	got, err := Decode(Encode("amd.com/gpu", GPU, want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got.Devices, want.Devices) || !slices.Equal(got.Links, want.Links) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func FuzzAnnouncement(f *testing.F) {
+	f.Add("amd.com/gpu", "gpu", "id", "0000:81:00.0", "0000:01:00.0")
+	f.Add("", "nic", "", "", "x")
+	f.Fuzz(func(t *testing.T, resource, kind, id, address, link string) {
+		a, err := Decode(&api.Announcement{
+			Resource: resource,
+			Kind:     kind,
+			Devices:  []*api.Device{{Id: id, Address: address}},
+			Links:    []*api.Link{{A: address, B: link}},
+		})
+		if err == nil && (a.Devices[0].ID != id || resource == "") {
+			t.Errorf("decoded %v", a)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package coordination
+
+import (
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// An Allocate that is answered while a server drains, whichever plugin asks, is in the ledger that it leaves behind.
+func TestLedgerHasWhatTheDrainAnswered(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{gpus, vfs} {
+		answered := false
+		for range 20 { // a drain does not wait for ever: on a busy machine it can end before the answer
+			if answered = drains(t, name); answered {
+				break
+			}
+		}
+		if !answered {
+			t.Errorf("%s: no drain waits for an answer", name)
+		}
+	}
+}
+
+// drains stops a server while it answers an Allocate of a resource, and reports whether that was answered.
+func drains(t *testing.T, name string) bool {
+	dir := filepath.Join(shortDir(t), "run")
+	server, stop := start(t, dir)
+	members := map[string]*Member{gpus: server.Member(gpus, device.GPU)}
+	members[gpus].Publish(oneGPU)
+	await(t, dir, connected(gpus))
+	client, stopClient := start(t, dir)
+	defer stopClient()
+	members[vfs] = client.Member(vfs, device.VF)
+	members[vfs].Publish(device.Announcement{Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	await(t, dir, connected(gpus, vfs))
+	c := server.serving.Load().coordinator
+	recorded, began, goOn := c.Recorded, make(chan struct{}), make(chan struct{})
+	c.Recorded = func() (kubelet.Checkpoint, error) {
+		close(began)
+		<-goOn
+		return recorded()
+	}
+	id := map[string]string{gpus: "gpu0", vfs: "vf0"}[name]
+	answers := make(chan error, 1)
+	go func() {
+		_, err := members[name].tell(t.Context(), []string{id})
+		answers <- err
+	}()
+	<-began
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		stop()
+	}()
+	for server.serving.Load() != nil { // until it drains, of which nobody is told
+		runtime.Gosched()
+	}
+	close(goOn)
+	err := <-answers
+	<-stopped
+	if err != nil {
+		return false
+	}
+	for _, r := range await(t, dir, connected(vfs)).GetResources() {
+		for _, d := range r.GetDevices() {
+			if d.GetDevice().GetId() == id && d.GetAllocated() {
+				return true
+			}
+		}
+	}
+	t.Errorf("the next server has %s as given to nobody", id)
+	return true
+}

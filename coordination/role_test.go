@@ -1,0 +1,46 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+func TestRole(t *testing.T) {
+	dir := shortDir(t) + "/run"
+	first, stopFirst := start(t, dir)
+	first.Member(gpus, device.GPU).Publish(oneGPU)
+	await(t, dir, connected(gpus))
+	second, _ := start(t, dir)
+	second.Member(vfs, device.VF).Publish(device.Announcement{Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	await(t, dir, connected(gpus, vfs))
+	if first.Role() != Serves || second.Role() != Joined || len(first.Resources()) != 2 || second.Resources() != nil {
+		t.Errorf("%s with %v and %s with %v", first.Role(), first.Resources(), second.Role(), second.Resources())
+	}
+	for _, n := range []*Node{first, second} {
+		if err := n.Alive(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	letGo := hang(first)
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := first.Alive(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a coordinator that hangs: %v", err)
+	}
+	letGo()
+	long := time.Now().Add(-stuck)
+	second.beat.Store(&long)
+	if err := second.Alive(t.Context()); err == nil {
+		t.Error("an election that hangs is alive")
+	}
+	stopFirst()
+	await(t, dir, connected(vfs))
+	if second.Role() != Serves || first.Role() != Apart {
+		t.Errorf("%s and %s after the first one ended", first.Role(), second.Role())
+	}
+}

@@ -1,0 +1,76 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Either plugin's word that an Allocate has returned reaches the server.
+func TestReturned(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(shortDir(t), "run")
+	server, _ := start(t, dir)
+	gpu := server.Member(gpus, device.GPU)
+	gpu.Publish(oneGPU)
+	await(t, dir, connected(gpus))
+	client, _ := start(t, dir)
+	vf := client.Member(vfs, device.VF)
+	vf.Publish(device.Announcement{Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	await(t, dir, connected(gpus, vfs))
+	c := server.serving.Load().coordinator
+	var looks atomic.Int32
+	c.Look = func(context.Context) (kubelet.View, error) {
+		looks.Add(1)
+		return kubelet.View{}, errors.New("it is counted")
+	}
+	for m, id := range map[*Member]string{gpu: "gpu0", vf: "vf0"} {
+		if _, err := m.tell(t.Context(), []string{id}); err != nil {
+			t.Fatal(err)
+		}
+		before := looks.Load()
+		if m.Prefer(t.Context(), []string{id}, nil, 1); looks.Load() != before {
+			t.Errorf("%s: the server does not know of the open Allocate", m.resource)
+		}
+		m.Returned([]string{id})
+		for looks.Load() == before { // the test's own deadline ends that
+			m.Prefer(t.Context(), []string{id}, nil, 1)
+		}
+	}
+}
+
+// What a plugin publishes counts as taken over when the server goes by it, not when it is sent.
+func TestAwaitTaken(t *testing.T) {
+	server, members, _ := serverAndClient(t)
+	c := server.serving.Load().coordinator
+	reading, read := make(chan struct{}), make(chan struct{})
+	refresh := c.Refresh
+	c.Refresh = func(a device.Announcement) error {
+		close(reading)
+		<-read
+		return refresh(a)
+	}
+	members[vfs].Publish(device.Announcement{Devices: []device.Device{{ID: "vf2", Address: topology.Address{Bus: 4}, Healthy: true}}})
+	<-reading
+	select {
+	case <-members[vfs].taken:
+		t.Error("taken over before the PCI tree was read")
+	default:
+	}
+	close(read)
+	members[vfs].AwaitTaken(t.Context())
+	for _, r := range c.Resources() {
+		for _, d := range r.GetDevices() {
+			if d := d.GetDevice(); d.GetId() == "vf2" && d.GetHealthy() {
+				return
+			}
+		}
+	}
+	t.Error("the server does not go by what is taken over")
+}
