@@ -243,7 +243,7 @@ func (c *Coordinator) lookFor(ctx context.Context, before *state, q question) (s
 		s.view = c.holdings(ctx)
 	}
 	all.Wait()
-	if mayLook && s.view == nil && (s.answer == nil || s.answer.Source == intent.APIServer) {
+	if s.view == nil && (s.answer == nil || s.answer.Source == intent.APIServer) {
 		s.gone = c.notShown(ctx, before.ledger.suspected(q, mayLook))
 	}
 	s.cpus = c.cpusFor(ctx, before, q, s)

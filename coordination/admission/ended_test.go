@@ -2,10 +2,14 @@ package admission
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // What pods have that have ended is free for people, though the kubelet has not needed it since, and the ledger has it still.
@@ -72,5 +76,71 @@ func TestMetricsAskNowAndThen(t *testing.T) {
 	}
 	if asked != 1 {
 		t.Errorf("the kubelet was asked %d times about one pod", asked)
+	}
+}
+
+// A pod ends between an init container and the next one of its pod, for which PodResources must not be listed: what it had is free.
+func TestPodEndsBeforeATakeover(t *testing.T) {
+	t.Parallel()
+	asked, wrong := 0, 0
+	for seed := range uint64(300) {
+		a := newAdmission(t, "oci-mi300x-derived", 1, false, seed)
+		a.keepCheckpoint()
+		var pods []kubelet.Pod
+		for i := range 4 + a.random.IntN(4) {
+			w := []wish{{1, 1}, {2, 2}, {1, 0}, {0, 1}}[a.random.IntN(4)]
+			if pod := a.add(fmt.Sprint("pod-", i)); a.admit(pod, "c", w) {
+				pods = append(pods, pod)
+			} else {
+				a.remove(pod)
+			}
+		}
+		next := a.add("next")
+		if !a.admit(next, "init", wish{1, 1}) {
+			continue
+		}
+		l, init := a.coordinator.current().ledger, a.pods[next]["init"]
+		if l.holders[gpus][init[gpus][0]] != l.holders[vfs][init[vfs][0]] {
+			continue // nobody asked for either, so that nobody knows that they are one container's
+		}
+		for range 2 {
+			a.remove(pods[a.random.IntN(len(pods))])
+		}
+		a.reuse(next)
+		nodes, ok := a.nodes(wish{2, 2}, init)
+		if !ok {
+			continue
+		}
+		aligned, best := map[string][]device.Device{}, placement.Request{}
+		for name := range a.all {
+			aligned[name] = a.aligned(name, nodes)
+			half := placement.Half{Count: 2}
+			for _, d := range aligned[name] {
+				if slices.Contains(init[name], d.ID) {
+					half.Held = append(half.Held, d.Placed())
+				} else {
+					half.Free = append(half.Free, d.Placed())
+				}
+			}
+			kindOf(name).AddTo(&best, half)
+		}
+		if len(aligned[gpus]) == 2 || len(aligned[vfs]) == 2 {
+			continue // the kubelet would not ask
+		}
+		asked++
+		want := levelsOf(a.choose(best))
+		order := []string{gpus, vfs}
+		a.random.Shuffle(2, func(i, j int) { order[i], order[j] = order[j], order[i] })
+		a.pods[next]["c"] = kubelet.Devices{}
+		for _, name := range order {
+			a.give(next, "c", name, aligned[name], init[name], 2)
+		}
+		if got := a.levels(a.pods[next]["c"]); got != want {
+			t.Logf("seed %d, %v: pairs %v, best %v", seed, order, got, want)
+			wrong++
+		}
+	}
+	if asked < 100 || wrong > asked/50 { // of what the kubelet does not offer nobody is asked
+		t.Errorf("%d of %d takeovers are not the best", wrong, asked)
 	}
 }
