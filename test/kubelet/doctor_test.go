@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig/util/codec"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/config"
 	"github.com/tandem-k8s/tandem/test/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -244,7 +245,7 @@ kubeReserved: {cpu: 500m, memory: 1Gi}
 
 // TestPatchedConfigurationsAreTheKubelets: its own decoder takes them, with nothing but the settings changed.
 func TestPatchedConfigurationsAreTheKubelets(t *testing.T) {
-	settings := []doctor.Setting{
+	settings := []config.Setting{
 		{Key: "topologyManagerPolicy", Value: "restricted"},
 		{Key: "topologyManagerScope", Value: "container"},
 		{Key: "topologyManagerPolicyOptions", Value: map[string]string{"prefer-closest-numa-nodes": "true"}},
@@ -252,7 +253,7 @@ func TestPatchedConfigurationsAreTheKubelets(t *testing.T) {
 		{Key: "reservedSystemCPUs", Value: "0,56"},
 	}
 	for name, before := range kubeletConfigs {
-		after, err := doctor.Patch([]byte(before), settings)
+		after, err := config.Patch([]byte(before), settings)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/config"
 )
 
 // Backup is what a file is called that was there before.
@@ -35,11 +37,11 @@ func Fix(out io.Writer, n Node, apply bool) error {
 	case err != nil:
 		return fmt.Errorf("read the kubelet's configuration: %w", err)
 	}
-	after, err := Patch(base, settings)
+	after, err := config.Patch(base, settings)
 	if err != nil {
 		return fmt.Errorf("patch %s: %w", file, err)
 	}
-	fmt.Fprintf(out, "--- %s\n+++ %s, patched\n%s", file, file, Diff(before, after))
+	fmt.Fprintf(out, "--- %s\n+++ %s, patched\n%s", file, file, config.Diff(before, after))
 	if !apply {
 		fmt.Fprintf(out, "\nNothing was changed. Drain the node, then: tandem doctor --fix-kubelet --apply && systemctl restart kubelet\n")
 		return nil

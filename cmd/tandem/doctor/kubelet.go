@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/config"
 )
 
 // kubeletConfiguration is what the kubelet was told, as far as it matters here: keys of KubeletConfiguration (k8s.io/kubelet/config/v1beta1).
@@ -130,7 +132,7 @@ func (k *kubeletConfiguration) merge(file string) error {
 	if err != nil {
 		return err
 	}
-	keys, err := decode(content, k)
+	keys, err := config.Decode(content, k)
 	for _, key := range keys {
 		k.origin[key] = file
 	}

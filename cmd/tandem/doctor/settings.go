@@ -4,17 +4,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/config"
 )
 
-// Setting is a key of the kubelet's configuration and the value that it is to have: a string, or an object of strings, whose other
-// keys stay.
-type Setting struct {
-	Key   string
-	Value any
-}
-
 // Settings are what a node needs that the kubelet's configuration does not have yet.
-func Settings(n Node) ([]Setting, error) {
+func Settings(n Node) ([]config.Setting, error) {
 	k, err := readKubelet(n)
 	if err != nil {
 		return nil, err
@@ -32,10 +27,10 @@ func Settings(n Node) ([]Setting, error) {
 		found["topology-scope"] = e.kubelet.Scope != "container"
 		found["closest-nodes"] = len(e.Tree.NUMANodes()) > 2 && e.kubelet.PolicyOptions["prefer-closest-numa-nodes"] != "true"
 	}
-	var settings []Setting
+	var settings []config.Setting
 	add := func(id, key string, value any) {
 		if found[id] {
-			settings = append(settings, Setting{key, value})
+			settings = append(settings, config.Setting{Key: key, Value: value})
 		}
 	}
 	add("topology-policy", "topologyManagerPolicy", "restricted")
@@ -43,7 +38,7 @@ func Settings(n Node) ([]Setting, error) {
 	add("closest-nodes", "topologyManagerPolicyOptions", map[string]string{"prefer-closest-numa-nodes": "true"})
 	add("cpu-manager", "cpuManagerPolicy", "static")
 	if reserved, err := e.reserved(); found["reserved-cpus"] || found["cpu-manager"] && (err != nil || len(reserved) == 0) {
-		settings = append(settings, Setting{"reservedSystemCPUs", e.suggestedCPUs()})
+		settings = append(settings, config.Setting{Key: "reservedSystemCPUs", Value: e.suggestedCPUs()})
 	}
 	return settings, e.above(settings)
 }
@@ -53,7 +48,7 @@ const DropIn = "99-tandem.conf"
 
 // NewDropIn is that file without settings.
 const NewDropIn = "# Made by tandem doctor --fix-kubelet. tandem doctor --rollback-kubelet removes it.\n" +
-	"apiVersion: " + configVersion + "\nkind: " + configKind + "\n"
+	"apiVersion: " + config.Version + "\nkind: " + config.Kind + "\n"
 
 // Target is the file that settings go into: the one of our own where the kubelet has a folder of drop-ins, else its configuration.
 func (n Node) Target() (file string, own bool) {
@@ -65,7 +60,7 @@ func (n Node) Target() (file string, own bool) {
 }
 
 // above names what the target cannot change: a flag or a drop-in stands above it.
-func (e *examination) above(settings []Setting) error {
+func (e *examination) above(settings []config.Setting) error {
 	target, own := e.Target()
 	config, dir := e.Files()
 	for _, s := range settings {

@@ -1,4 +1,4 @@
-package doctor
+package config
 
 import (
 	"encoding/json"
@@ -10,11 +10,11 @@ import (
 	lenient "sigs.k8s.io/yaml"
 )
 
-// What a file of the kubelet's configuration says that it is. The kubelet does not start with one that says something else, nor do drop-ins go
-// without (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
+// Kind and Version are what a file of the kubelet's configuration says that it is. The kubelet does not start with
+// one that says something else, nor do drop-ins go without (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
 const (
-	configKind    = "KubeletConfiguration"
-	configVersion = "kubelet.config.k8s.io/v1beta1"
+	Kind    = "KubeletConfiguration"
+	Version = "kubelet.config.k8s.io/v1beta1"
 )
 
 // ofKubelet refuses what is of another program, or of a version whose keys are not known here.
@@ -25,14 +25,14 @@ func ofKubelet(top *yaml.Node) error {
 		}
 		return "none"
 	}
-	if kind, version := says("kind"), says("apiVersion"); kind != configKind || version != configVersion {
-		return fmt.Errorf("it is no %s of %s: its kind is %s, its apiVersion %s", configKind, configVersion, kind, version)
+	if kind, version := says("kind"), says("apiVersion"); kind != Kind || version != Version {
+		return fmt.Errorf("it is no %s of %s: its kind is %s, its apiVersion %s", Kind, Version, kind, version)
 	}
 	return nil
 }
 
-// decode reads a KubeletConfiguration and returns the keys that it sets. Errors name the line.
-func decode(content []byte, into any) (keys []string, err error) {
+// Decode reads a KubeletConfiguration and returns the keys that it sets. Errors name the line.
+func Decode(content []byte, into any) (keys []string, err error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil {
 		return nil, err

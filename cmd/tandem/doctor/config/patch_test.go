@@ -1,4 +1,4 @@
-package doctor_test
+package config_test
 
 import (
 	"strings"
@@ -7,10 +7,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/config"
 )
 
-var wanted = []doctor.Setting{
+var wanted = []config.Setting{
 	{Key: "topologyManagerPolicy", Value: "restricted"},
 	{Key: "topologyManagerPolicyOptions", Value: map[string]string{"prefer-closest-numa-nodes": "true"}},
 	{Key: "reservedSystemCPUs", Value: "0,64"},
@@ -93,7 +93,7 @@ reservedSystemCPUs: 0,64
 func TestPatch(t *testing.T) {
 	t.Parallel()
 	for _, test := range patches {
-		after, err := doctor.Patch([]byte(test.before), wanted)
+		after, err := config.Patch([]byte(test.before), wanted)
 		if err != nil {
 			t.Errorf("%s: %v", test.name, err)
 			continue
@@ -101,9 +101,9 @@ func TestPatch(t *testing.T) {
 		if diff := cmp.Diff(test.after, string(after)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}
-		again, err := doctor.Patch(after, wanted)
+		again, err := config.Patch(after, wanted)
 		if err != nil || string(again) != string(after) {
-			t.Errorf("%s: patched twice: %v\n%s", test.name, err, doctor.Diff(after, again))
+			t.Errorf("%s: patched twice: %v\n%s", test.name, err, config.Diff(after, again))
 		}
 		keepsTheRest(t, test.name, test.before, string(after))
 	}
@@ -152,7 +152,7 @@ func TestPatchRefuses(t *testing.T) {
 		"a: [":      "did not find expected node content",
 		`{"a": 1,}`: "no JSON",
 	} {
-		if _, err := doctor.Patch([]byte(before), wanted); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := config.Patch([]byte(before), wanted); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", before, err, want)
 		}
 	}
@@ -168,7 +168,7 @@ func FuzzPatch(f *testing.F) {
 		if yaml.UnmarshalStrict([]byte(before), &a) != nil {
 			return
 		}
-		after, err := doctor.Patch([]byte(before), wanted)
+		after, err := config.Patch([]byte(before), wanted)
 		if err != nil {
 			return
 		}
@@ -178,7 +178,7 @@ func FuzzPatch(f *testing.F) {
 
 func TestDiff(t *testing.T) {
 	t.Parallel()
-	got := doctor.Diff([]byte("1\n2\n3\n4\n5\nold\n7\n"), []byte("1\n2\n3\n4\n5\nnew\n7\nlast"))
+	got := config.Diff([]byte("1\n2\n3\n4\n5\nold\n7\n"), []byte("1\n2\n3\n4\n5\nnew\n7\nlast"))
 	if diff := cmp.Diff("@@\n 4\n 5\n-old\n+new\n 7\n+last\n", got); diff != "" {
 		t.Error(diff)
 	}

@@ -1,65 +1,15 @@
-package doctor
+package config
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
-
-// Patch gives a kubelet configuration, YAML or JSON, these settings. Comments, the order of keys and all other keys stay as they are.
-// What would say anything else than that is an error.
-func Patch(content []byte, settings []Setting) ([]byte, error) {
-	patch := patchYAML
-	if trimmed := bytes.TrimSpace(content); len(trimmed) > 0 && trimmed[0] == '{' {
-		patch = patchJSON
-	}
-	patched, err := patch(content, settings)
-	if err != nil {
-		return nil, err
-	}
-	if err := confirm(content, patched, settings); err != nil {
-		return nil, err
-	}
-	return patched, nil
-}
-
-// confirm reads both configurations and checks that they differ in the settings alone. Lines of YAML can be more than they seem.
-func confirm(before, after []byte, settings []Setting) error {
-	var a, b map[string]any
-	if err := errors.Join(yaml.Unmarshal(before, &a), yaml.Unmarshal(after, &b)); err != nil {
-		return err
-	}
-	if a == nil {
-		a = map[string]any{}
-	}
-	for _, s := range settings {
-		fields, nested := s.Value.(map[string]string)
-		if !nested {
-			a[s.Key] = s.Value
-			continue
-		}
-		options, ok := a[s.Key].(map[string]any)
-		if !ok {
-			options = map[string]any{}
-		}
-		for name, value := range fields {
-			options[name] = value
-		}
-		a[s.Key] = options
-	}
-	if !reflect.DeepEqual(a, b) {
-		return errors.New("it is written in a way that cannot be patched line by line: set the keys by hand")
-	}
-	return nil
-}
 
 // patchYAML changes lines, not the document: a document that is written anew loses the look that its owner gave it.
 func patchYAML(content []byte, settings []Setting) ([]byte, error) {
@@ -98,26 +48,6 @@ func setYAML(content []byte, key string, value any) ([]byte, error) {
 	default:
 		return replaceScalar(lines, existing, scalar(value))
 	}
-}
-
-// mapping is the top of the document, nil where it is empty.
-func mapping(document *yaml.Node) *yaml.Node {
-	if document.Kind == yaml.DocumentNode && len(document.Content) == 1 && document.Content[0].Kind == yaml.MappingNode {
-		return document.Content[0]
-	}
-	return nil
-}
-
-func lookup(object *yaml.Node, key string) (value, name *yaml.Node) {
-	if object == nil {
-		return nil, nil
-	}
-	for i := 0; i+1 < len(object.Content); i += 2 {
-		if object.Content[i].Value == key {
-			return object.Content[i+1], object.Content[i]
-		}
-	}
-	return nil, nil
 }
 
 // scalar writes a value so that YAML reads a string again: "true", "0,64" and "0" would be something else.
@@ -226,107 +156,4 @@ func replaceFlow(lines []string, key, value *yaml.Node, fields map[string]string
 	}
 	lines[key.Line-1] = key.Value + ":" + comment + "\n" + block(all, "  ")
 	return []byte(strings.Join(lines, "")), nil
-}
-
-// patchJSON keeps the order of keys as well, through the YAML that JSON is.
-func patchJSON(content []byte, settings []Setting) ([]byte, error) {
-	if !json.Valid(content) {
-		return nil, errors.New("the configuration is no JSON")
-	}
-	var document yaml.Node
-	if err := yaml.Unmarshal(content, &document); err != nil {
-		return nil, err
-	}
-	top := mapping(&document)
-	if top == nil {
-		return nil, errors.New("the configuration is no object")
-	}
-	for _, s := range settings {
-		put(top, s.Key, s.Value)
-	}
-	var flat, out bytes.Buffer
-	if err := writeNode(&flat, top); err != nil {
-		return nil, err
-	}
-	if err := json.Indent(&out, flat.Bytes(), "", indentOf(content)); err != nil {
-		return nil, err
-	}
-	if bytes.HasSuffix(content, []byte("\n")) {
-		out.WriteByte('\n')
-	}
-	return out.Bytes(), nil
-}
-
-// put sets a key of an object.
-func put(object *yaml.Node, key string, value any) {
-	existing, _ := lookup(object, key)
-	fields, nested := value.(map[string]string)
-	if existing == nil {
-		existing = &yaml.Node{}
-		object.Content = append(object.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key}, existing)
-	}
-	if !nested {
-		*existing = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: fmt.Sprint(value)}
-		return
-	}
-	if existing.Kind != yaml.MappingNode {
-		*existing = yaml.Node{Kind: yaml.MappingNode}
-	}
-	for _, name := range sorted(fields) {
-		put(existing, name, fields[name])
-	}
-}
-
-// writeNode writes JSON.
-func writeNode(out *bytes.Buffer, n *yaml.Node) error {
-	switch n.Kind {
-	case yaml.MappingNode:
-		out.WriteByte('{')
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if i > 0 {
-				out.WriteByte(',')
-			}
-			name, err := json.Marshal(n.Content[i].Value)
-			if err != nil {
-				return err
-			}
-			out.Write(append(name, ':'))
-			if err := writeNode(out, n.Content[i+1]); err != nil {
-				return err
-			}
-		}
-		out.WriteByte('}')
-	case yaml.SequenceNode:
-		out.WriteByte('[')
-		for i, item := range n.Content {
-			if i > 0 {
-				out.WriteByte(',')
-			}
-			if err := writeNode(out, item); err != nil {
-				return err
-			}
-		}
-		out.WriteByte(']')
-	default:
-		if n.Tag != "!!str" {
-			out.WriteString(n.Value) // a number, true, false or null as it was written
-			return nil
-		}
-		text, err := json.Marshal(n.Value)
-		if err != nil {
-			return err
-		}
-		out.Write(text)
-	}
-	return nil
-}
-
-// indentOf is the indentation of the first line that has one.
-func indentOf(content []byte) string {
-	for line := range strings.Lines(string(content)) {
-		if trimmed := strings.TrimLeft(line, " \t"); trimmed != line && strings.TrimSpace(trimmed) != "" {
-			return line[:len(line)-len(trimmed)]
-		}
-	}
-	return "  "
 }
