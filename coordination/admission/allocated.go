@@ -36,7 +36,7 @@ type grant struct {
 // sure is whether the kubelet's checkpoint shows that all of the allocation is one container's.
 func (g grant) sure() bool { return g.progress == open }
 
-// allocated records what the kubelet took and returns it in the order in which the container should list it; or it says why
+// Allocated records what the kubelet took and returns it in the order in which the container should list it; or it says why
 // the container must not have it, in one sentence. Once ctx is done nothing is refused: the plugin has let the container
 // have its devices. The error is errClosed: what the kubelet took is not in the ledger.
 func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (order []string, refusal string, err error) {

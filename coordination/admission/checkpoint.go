@@ -104,31 +104,31 @@ type savedRecord struct {
 }
 
 // save is a state as it is written down.
-func (n *state) save() checkpoint {
-	l := n.ledger
-	s := checkpoint{
+func (s *state) save() checkpoint {
+	l := s.ledger
+	c := checkpoint{
 		Sequence: l.sequence,
 		Foreseen: l.foreseen,
 		Seen:     slices.Collect(maps.Keys(l.seen)),
 		Arrived:  slices.Clone(l.arrived),
-		Last:     savedRecord{n.last.resource, n.last.ids, n.last.holders, n.last.known, n.last.refused},
+		Last:     savedRecord{s.last.resource, s.last.ids, s.last.holders, s.last.known, s.last.refused},
 	}
 	for _, r := range l.resources {
-		s.Resources = append(s.Resources, savedResource{Name: r.name, Kind: r.kind, Devices: r.saved})
+		c.Resources = append(c.Resources, savedResource{Name: r.name, Kind: r.kind, Devices: r.saved})
 	}
 	index := map[*allocation]int{}
 	for a := range l.allocations() {
-		index[a] = len(s.Allocations)
-		s.Allocations = append(s.Allocations, a.save())
+		index[a] = len(c.Allocations)
+		c.Allocations = append(c.Allocations, a.save())
 	}
 	if p := l.livePlan(); p != nil {
 		holder, holds := index[p.holder]
 		if !holds {
 			holder = -1
 		}
-		s.Plan = &savedPlan{maps.Clone(p.devices), holder, p.after, p.expires, p.holder.looked, savePods(p.holder.candidates), p.asker.save()}
+		c.Plan = &savedPlan{maps.Clone(p.devices), holder, p.after, p.expires, p.holder.looked, savePods(p.holder.candidates), p.asker.save()}
 	}
-	return s
+	return c
 }
 
 func (a *allocation) save() savedAllocation {

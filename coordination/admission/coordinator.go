@@ -98,7 +98,7 @@ func (c *Coordinator) Alive(ctx context.Context) error {
 // errClosed means that a server has ended.
 var errClosed = errors.New("this server has ended; the other plugin serves next")
 
-// close has nothing decided or recorded from now on.
+// Close has nothing decided or recorded from now on.
 func (c *Coordinator) Close() { c.locked(func() { c.closed = true }) }
 
 // question is a GetPreferredAllocation as the kubelet asks it.
@@ -109,7 +109,7 @@ type question struct {
 	size        int
 }
 
-// announce takes a plugin's devices over.
+// Announce takes a plugin's devices over.
 func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcement) error {
 	defer c.touched()
 	if err := c.Refresh(a); err != nil {
@@ -137,12 +137,13 @@ func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcem
 	return nil
 }
 
+// Leave notes that the plugin of a resource is gone.
 func (c *Coordinator) Leave(name string) {
 	defer c.touched()
 	_ = c.decide(func(d *deciding) error { d.ledger.leave(name); return nil }) // of a server that has ended nobody is told
 }
 
-// prefer chooses devices for a question and plans for the half of the request that has not been asked. The reason says
+// Prefer chooses devices for a GetPreferredAllocation and plans for the half of the request that has not been asked. The reason says
 // what was known and what came of it. Where the ledger has changed since the kubelet was read it is read again, and
 // where ctx is done nothing is changed: the asker has answered without us, and the kubelet goes by that.
 func (c *Coordinator) Prefer(
@@ -159,7 +160,7 @@ func (c *Coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 	for {
 		before := c.current()
 		now := c.read(ctx, before, asked, q)
-		err := c.decide(func(d *deciding) error {
+		err = c.decide(func(d *deciding) (err error) {
 			switch {
 			case ctx.Err() != nil:
 				return fmt.Errorf("choose %d of %s: nobody waits any more: %w", q.size, q.resource, ctx.Err())

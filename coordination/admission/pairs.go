@@ -47,7 +47,7 @@ func (d *deciding) goesOn(reached progress, a *allocation, name string) bool {
 	return true
 }
 
-// pair tells for every GPU of the node which of the VFs serves it, and takes charge of a pairs file.
+// Pair tells for every GPU of the node which of the VFs serves it, and takes charge of a pairs file.
 func (c *Coordinator) Pair(name string, ids []string, file string) (served []pairs.Served) {
 	_ = c.decide(func(d *deciding) error { // a server that has ended tells nothing
 		if !device.SameSet(d.pairing.given[name], ids) {

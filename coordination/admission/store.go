@@ -20,8 +20,8 @@ const (
 	tempName       = "ledger.json.new"
 )
 
-// store keeps a coordinator's ledger in the run folder. It writes in a goroutine of its own, always the newest state, so that no
-// answer waits for a disk.
+// store keeps a coordinator's ledger in the run folder. It writes in a goroutine of its own, always the newest state:
+// no answer waits for it.
 type store struct {
 	dir  string
 	root *os.Root // the same folder, also if it was replaced: what is then at the path is another server's

@@ -1,0 +1,180 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// Whatever happens between what a question reads and what it decides, and in whichever order decisions are committed:
+// nothing that the kubelet gave is lost, and no device has two owners.
+func TestNoOrderOfCommitsLosesADevice(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(60) {
+		a := newAdmission(t, "oci-mi300x-derived", 2, seed%2 == 0, seed)
+		a.keepCheckpoint()
+		d := &disorder{admission: a, random: rand.New(rand.NewPCG(seed, 7))}
+		look := a.coordinator.Look
+		a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
+			view, err := look(ctx)
+			d.meanwhile() // what was read is older than this
+			return view, err
+		}
+		for range 40 {
+			d.admit()
+			d.check(seed)
+		}
+		if d.moved == 0 || d.gaveUp == 0 || d.given == 0 {
+			t.Errorf("seed %d: %d ledgers moved, %d askers gave up, %d devices were given", seed, d.moved, d.gaveUp, d.given)
+		}
+	}
+}
+
+// disorder is a kubelet that goes on while a question about it is being answered.
+type disorder struct {
+	*admission
+	random *rand.Rand
+	depth  int                // of questions within questions
+	cancel context.CancelFunc // of the question that is being answered
+
+	moved, gaveUp, given int
+}
+
+// admit has one pod asked for and given what was chosen, or something else; now and then one ends.
+func (d *disorder) admit() {
+	if len(d.order) > 6 || len(d.order) > 0 && d.random.IntN(3) == 0 {
+		d.remove(d.order[d.random.IntN(len(d.order))])
+	}
+	pod := d.add(fmt.Sprint("pod-", d.created))
+	for _, i := range d.random.Perm(2) {
+		d.half(pod, []string{gpus, vfs}[i])
+	}
+	if pod := d.pods[pod]; pod != nil {
+		d.record()
+	}
+}
+
+func (d *disorder) half(pod kubelet.Pod, name string) {
+	offered, size := ids(d.aligned(name, []int{d.random.IntN(2)})), 1+d.random.IntN(2)
+	if len(offered) < size || d.pods[pod] == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(d.t.Context())
+	defer cancel()
+	d.cancel = cancel
+	chosen, _, err := d.coordinator.prefer(ctx, question{resource: name, available: offered, size: size})
+	if err != nil || d.random.IntN(4) == 0 { // the plugin chose alone, or the kubelet chooses otherwise
+		d.random.Shuffle(len(offered), func(i, j int) { offered[i], offered[j] = offered[j], offered[i] })
+		chosen = offered[:size]
+	}
+	d.give(pod, name, chosen)
+}
+
+// give is the kubelet's Allocate of devices that are still free.
+func (d *disorder) give(pod kubelet.Pod, name string, chosen []string) {
+	free := ids(d.free[name])
+	taken := func(id string) bool { return !slices.Contains(free, id) }
+	if d.pods[pod] == nil || d.pods[pod]["c"][name] != nil || slices.ContainsFunc(chosen, taken) {
+		return
+	}
+	if d.take(pod, name, chosen) == "" {
+		d.given += len(chosen)
+	}
+}
+
+// meanwhile does what can happen while a question is being answered.
+func (d *disorder) meanwhile() {
+	if d.depth > 1 {
+		return
+	}
+	d.depth++
+	defer func() { d.depth-- }()
+	before := d.coordinator.current()
+	switch d.random.IntN(6) {
+	case 0:
+		d.cancel()
+		d.gaveUp++
+	case 1:
+		d.announce()
+	case 2:
+		d.half(d.add(fmt.Sprint("other-", d.created)), []string{gpus, vfs}[d.random.IntN(2)])
+	case 3:
+		if len(d.order) > 1 {
+			d.remove(d.order[d.random.IntN(len(d.order)-1)])
+		}
+	case 4:
+		d.coordinator.Leave(vfs)
+	}
+	if d.coordinator.current().ledger.version != before.ledger.version {
+		d.moved++
+	}
+}
+
+// check compares the ledger with what the kubelet gave: all of that has a holder, and after a look the right one.
+func (d *disorder) check(seed uint64) {
+	d.t.Helper()
+	if err := d.coordinator.Check(); err != nil {
+		d.t.Errorf("seed %d: %v", seed, err)
+	}
+	before, after := d.coordinator.current(), d.coordinator.current().clone()
+	after.ledger.observe(d.view(), question{})
+	if err := after.ledger.check(); err != nil {
+		d.t.Errorf("seed %d, after a look: %v", seed, err)
+	}
+	for pod, containers := range d.pods {
+		for name, given := range containers["c"] {
+			for _, id := range given {
+				if before.ledger.holders[name][id] == nil {
+					d.t.Errorf("seed %d: %s of %s is lost, %v has it", seed, id, name, pod)
+				}
+				if held := after.ledger.holders[name][id]; held == nil || held.owner == nil || held.owner.Pod != pod {
+					d.t.Errorf("seed %d: after a look %s of %s is %s's, %v has it", seed, id, name, held.ownerName(), pod)
+				}
+			}
+		}
+	}
+}
+
+// A decision changes nothing that others see before it is committed, nor where it fails.
+func TestDecisionWorksOnACopy(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		a := newAdmission(t, "oci-mi300x-derived", 2, false, seed)
+		a.keepCheckpoint()
+		a.mixedLoad(30)
+		before := a.coordinator.current()
+		saved := before.save()
+		failure := errors.New("on purpose")
+		err := a.coordinator.decide(func(d *deciding) error {
+			for name := range d.ledger.resources {
+				d.ledger.leave(name)
+			}
+			for held := range d.ledger.allocations() {
+				d.ledger.forget(held)
+			}
+			d.ledger.plan, d.ledger.seen, d.last = nil, nil, record{}
+			d.pairing.given, d.promise.devices = nil, map[string][]string{gpus: {"x"}}
+			return failure
+		})
+		if !errors.Is(err, failure) || a.coordinator.current() != before {
+			t.Fatalf("seed %d: %v, or the state is another one", seed, err)
+		}
+		anyOrder := cmp.Options{
+			cmpopts.SortSlices(func(a, b savedResource) bool { return a.Name < b.Name }),
+			cmpopts.SortSlices(func(a, b savedAllocation) bool { return fmt.Sprint(a.Devices) < fmt.Sprint(b.Devices) }),
+			cmpopts.SortSlices(func(a, b kubelet.Pod) bool { return a.Name < b.Name }),
+			cmpopts.IgnoreFields(savedPlan{}, "Holder"), // an index among allocations in any order
+		}
+		if diff := cmp.Diff(saved, before.save(), anyOrder); diff != "" {
+			t.Errorf("seed %d: the state has changed (-before +after):\n%s", seed, diff)
+		}
+	}
+}
