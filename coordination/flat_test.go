@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -93,7 +93,7 @@ func TestNodesStayFlat(t *testing.T) {
 		}
 		return runtime.NumGoroutine(), len(open), memory.HeapAlloc
 	}
-	for range max(*rounds/10, 2*admission.MaxDecisions) {
+	for range max(*rounds/10, 2*history.Most) {
 		p.admit(t)
 	}
 	goroutines, descriptors, heap := count()

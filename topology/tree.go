@@ -64,6 +64,19 @@ func (t *Tree) NUMANodes() []int { return slices.Clone(t.nodes) }
 // bridges of its own card left out. The last one is the switch that the card is plugged into.
 func (t *Tree) SharedBridges(a Address) []Address { return slices.Clone(t.shared[a]) }
 
+// Switch names the switch that a device hangs on: the topmost bridge that it shares with another card, so that devices of one
+// name are PIX or PXB to each other; the host bridge where it shares none; "unknown" for a device that the tree does not hold.
+func (t *Tree) Switch(a Address) string {
+	d, ok := t.Device(a)
+	if !ok {
+		return "unknown"
+	}
+	if shared := t.SharedBridges(a); len(shared) > 0 {
+		return shared[0].String()
+	}
+	return d.RootComplex()
+}
+
 // AppendSharedBridges appends what SharedBridges returns, for callers that ask often.
 func (t *Tree) AppendSharedBridges(to []Address, a Address) []Address {
 	return append(to, t.shared[a]...)

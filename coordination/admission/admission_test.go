@@ -16,9 +16,11 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/inflight"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -104,7 +106,8 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 // startAt has a coordinator begin with an empty ledger.
 func (c *Coordinator) startAt(tree *topology.Tree, now func() time.Time) *Coordinator {
 	c.state.Store(&state{tree: tree, ledger: newLedger(now)})
-	c.store, c.inFlight = &store{changed: make(chan struct{}, 1)}, newInFlight(now)
+	c.store, c.inFlight = &store{changed: make(chan struct{}, 1)}, inflight.New(now)
+	c.pairs = pairs.NewFolder("", slog.New(slog.DiscardHandler)) // of no file
 	return c
 }
 

@@ -67,7 +67,7 @@ func (d *deciding) pairsOf(a *allocation, sure bool) []placement.Pair {
 	case a.asker == nil && (!sure || len(gpus) == 0 || len(vfs) == 0 || len(vfs) < len(gpus) && len(l.ofKind(device.VF)) > 1):
 		return nil // VFs of other resources may come
 	}
-	choice, err := placement.Choose(d.tree, placement.Request{GPUs: []placement.Half{allOf(gpus)}, VFs: []placement.Half{allOf(vfs)}})
+	choice, err := placement.Choose(d.tree, placement.Request{GPUs: []placement.Half{device.All(gpus)}, VFs: []placement.Half{device.All(vfs)}})
 	if err != nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (d *deciding) refusal(pairs []placement.Pair, apart placement.Pair, what st
 	}
 	free, all, owners := d.vfsNear(apart.GPU.Address, a)
 	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free",
-		what, together, len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level, switchOf(d.tree, apart.GPU.Address), free, all)
+		what, together, len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level, d.tree.Switch(apart.GPU.Address), free, all)
 	if len(owners) > 0 {
 		sentence += ", the rest is held"
 	}

@@ -12,15 +12,14 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/history"
+	"github.com/tandem-k8s/tandem/coordination/inflight"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/survive"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
-
-// lookTimeout bounds a look at PodResources. It is answered in about a millisecond; the kubelet's limiter can make it wait.
-const lookTimeout = 50 * time.Millisecond
 
 // Config is what a coordinator reads, and whom it tells. The functions are called from several goroutines.
 type Config struct {
@@ -45,14 +44,14 @@ type Coordinator struct {
 	Config
 
 	store    *store
-	inFlight *inFlight
+	inFlight *inflight.Allocates
 	endings  endings
 
-	state   atomic.Pointer[state]
-	writing sync.Mutex // of pairs files, one after the other
+	state atomic.Pointer[state]
+	pairs *pairs.Folder
 
 	mu        sync.Mutex // held while a decision is made, and never while something is read or written
-	decisions decisions
+	history   history.Log
 	announced chan struct{} // closed on the next announcement; nil where nobody waits
 	closed    bool          // another server goes on from the ledger as it is: nothing is decided here any more
 }
@@ -63,7 +62,8 @@ func New(config Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Coordinator{Config: config, store: store, inFlight: newInFlight(time.Now)}
+	c := &Coordinator{Config: config, store: store, inFlight: inflight.New(time.Now)}
+	c.pairs = pairs.NewFolder(filepath.Join(config.RunDir, "pairs"), config.Log)
 	c.state.Store(&state{tree: config.Newest(), ledger: newLedger(time.Now)})
 	c.recover()
 	return c, nil
@@ -76,9 +76,6 @@ func (c *Coordinator) Save(ctx context.Context) error {
 
 // touched notes that something has changed which a checkpoint holds. It does not block.
 func (c *Coordinator) touched() { c.store.touch() }
-
-// pairsDir is the folder of pairs files.
-func (c *Coordinator) pairsDir() string { return filepath.Join(c.RunDir, "pairs") }
 
 // Alive reports that a decision hangs, so that a restart would help. It waits until ctx is done at most.
 func (c *Coordinator) Alive(ctx context.Context) error {
@@ -115,7 +112,7 @@ func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcem
 	if err := c.Refresh(a); err != nil {
 		c.Log.Warn("keep the PCI tree as it was read before", "error", err)
 	}
-	c.inFlight.forget(name)
+	c.inFlight.Forget(name)
 	err := c.decide(func(d *deciding) error {
 		if err := d.ledger.room(name, 0); err != nil {
 			return fmt.Errorf("announce %s: %w", name, err)
@@ -142,6 +139,12 @@ func (c *Coordinator) Leave(name string) {
 	defer c.touched()
 	_ = c.decide(func(d *deciding) error { d.ledger.leave(name); return nil }) // of a server that has ended nobody is told
 }
+
+// Begin notes an Allocate of which the plugin will tell when it returns.
+func (c *Coordinator) Begin(resource string, ids []string) { c.inFlight.Begin(resource, ids) }
+
+// Returned notes that the kubelet is about to have its answer to an Allocate.
+func (c *Coordinator) Returned(resource string, ids []string) { c.inFlight.End(resource, ids) }
 
 // Prefer chooses devices for a GetPreferredAllocation and plans for the half of the request that has not been asked. The reason says
 // what was known and what came of it. Where the ledger has changed since the kubelet was read it is read again, and
@@ -179,14 +182,6 @@ func (c *Coordinator) prefer(ctx context.Context, q question) (ids []string, rea
 // errMoved means that what was read is of an older ledger.
 var errMoved = errors.New("the ledger has changed meanwhile")
 
-// read reads what a question needs.
-func (c *Coordinator) read(ctx context.Context, s *state, asked time.Time, q question) seen {
-	if now, enough := c.glance(s, asked, q); enough {
-		return now
-	}
-	return c.lookFor(ctx, s, q)
-}
-
 // choose answers a question by what was seen for it, and keeps the answer as the plan.
 func (d *deciding) choose(q question, asked time.Time, now seen) (ids []string, reason string, err error) {
 	l := d.ledger
@@ -212,68 +207,13 @@ func (d *deciding) choose(q question, asked time.Time, now seen) (ids []string, 
 	l.plan = l.newPlan(choice, r, q, holder, known.asker)
 	d.promise.asked(&d.words, q.resource, l.plan, l.now())
 	d.words.Asked(known.Source)
-	d.asked = &decision{
-		at: asked, took: l.now().Sub(asked), container: known.container(holder), question: q, asked: true, known: known,
-		tree: d.tree, request: request, choice: choice, chosen: l.plan.devices[q.resource],
-		planned: l.plan.others(q.resource),
+	d.asked = &history.Decision{
+		At: asked, Took: l.now().Sub(asked), Container: known.container(holder), Asked: true, Known: known.String(),
+		Resource: q.resource, Size: q.size, Available: len(q.available), MustInclude: q.mustInclude,
+		Tree: d.tree, Request: request, Choice: choice, Chosen: l.plan.devices[q.resource],
+		Planned: l.plan.others(q.resource),
 	}
 	return l.plan.devices[q.resource], known.String() + "; " + choice.Reason, nil
-}
-
-// seen is what the kubelet and the sources of intent know when it asks.
-type seen struct {
-	checkpoint    kubelet.Checkpoint
-	checkpointErr error
-	view          *kubelet.View  // nil where PodResources could not be read, or not safely
-	answer        *intent.Answer // nil where no source tells
-	gone          map[int]bool   // allocations that PodResources, which could not list all pods, shows to have ended
-	cpus          *cpus          // nil where they do not matter, or are not known
-}
-
-// lookFor reads everything at once. PodResources is read where that is safe: not while devices of this very container may be in flight.
-func (c *Coordinator) lookFor(ctx context.Context, before *state, q question) (s seen) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	var all sync.WaitGroup
-	all.Go(func() {
-		_ = survive.Do(c.Log, func() error { s.answer = c.askedFor(ctx); return nil }) // do without it
-	})
-	all.Go(func() { s.checkpoint, s.checkpointErr = c.Recorded() })
-	mayLook := len(q.mustInclude) == 0 && c.Look != nil
-	if mayLook {
-		s.view = c.holdings(ctx)
-	}
-	all.Wait()
-	if s.view == nil && (s.answer == nil || s.answer.Source == intent.APIServer) {
-		s.gone = c.notShown(ctx, before.ledger.suspected(q, mayLook))
-	}
-	s.cpus = c.cpusFor(ctx, before, q, s)
-	return s
-}
-
-// askedFor is what the pods of the node ask for, nil where no source tells before ctx is done.
-func (c *Coordinator) askedFor(ctx context.Context) *intent.Answer {
-	if c.Pods == nil {
-		return nil
-	}
-	if answer, ok := c.Pods(ctx); ok {
-		return &answer
-	}
-	return nil
-}
-
-// holdings is what PodResources shows, nil where it does not answer before ctx is done, or must not be asked.
-func (c *Coordinator) holdings(ctx context.Context) *kubelet.View {
-	if !c.inFlight.settle(ctx) {
-		c.Log.Warn("choose without PodResources: another container is being given devices at this moment")
-		return nil
-	}
-	view, err := c.Look(ctx)
-	if err != nil {
-		c.Log.Warn("choose without PodResources: who holds what may be out of date", "error", err)
-		return nil
-	}
-	return &view
 }
 
 // asking finds who asks, and what that container was given already: an allocation to add to, new and empty for its first half. A

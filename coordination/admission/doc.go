@@ -35,23 +35,23 @@
 // that the container wants, one half for each resource name, and what it does not want is not planned for (asker.go,
 // wanted.go). The same tells whom the kubelet gives devices without a question, what a scheduler chose, and whether the
 // pod is to be refused when its pairs cannot be on one switch each (alignment.go). And where VFs have no NUMA node, the
-// CPUs that the container is to have alone say which one its GPUs will be on (cpus.go).
+// CPUs that the container is to have alone say which one its GPUs will be on (read.go).
 //
 // PodResources List, read inside GetPreferredAllocation (never while an Allocate of either plugin is open, which can make
-// the kubelet hand a device out twice: inflight.go), shows the owners and which devices became free. It also shows every
+// the kubelet hand a device out twice: package inflight), shows the owners and which devices became free. It also shows every
 // pod from just before its admission, so that without the checkpoint pods that are new since the last look still tell a
 // new pod from the second half of the one before; only where that leaves two containers possible does the time since the
 // last Allocate decide, and the log says so (observe.go). Where the checkpoint proves that the second half is asked for
-// which the plan of the first one foresees, neither it nor a source of intent is asked again (foreseen.go).
+// which the plan of the first one foresees, neither it nor a source of intent is asked again (read.go).
 //
 // # What outlives a process
 //
 // The ledger is written to <run-dir>/ledger.json after every change, by a goroutine of its own (store.go). Whoever
 // serves next goes on from there, in the middle of an admission if need be: reconciled with the kubelet's own device
-// checkpoint, then with PodResources and the plugins that join (recover.go). A file that is damaged, of another version
+// checkpoint, then with PodResources and the plugins that join (store.go). A file that is damaged, of another version
 // or not ours alone is set aside as ledger.json.bad; without one the kubelet tells who holds what.
 //
-// The last 256 decisions are kept in memory, for "tandem explain" (decision.go). Whoever counts them is told when they
+// The last 256 decisions are kept in memory, for "tandem explain" (package history). Whoever counts them is told when they
 // are committed (observer.go). People are told of devices as free once their containers have ended, which the kubelet is
 // asked about (ended.go); the ledger keeps them until the kubelet frees them.
 //
@@ -60,5 +60,5 @@
 // A container can ask for its pairs in a file (package pairs). The RDMA plugin mounts it with the VFs in it; the
 // coordinator adds the GPUs before it answers the Allocated that completes the container, in whichever order the halves
 // come (pairs.go). The kubelet's checkpoint keeps the mount for as long as the container lives, so the files are tidied
-// by it (tidy.go).
+// by it.
 package admission

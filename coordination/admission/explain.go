@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -42,12 +43,12 @@ func (c *Coordinator) Explain(ctx context.Context, namespace, pod, container str
 
 func (c *Coordinator) explain(ctx context.Context, name podName) ([]*api.Decision, error) {
 	view, known := c.lookAt(ctx, name)
-	var found []decision
+	var found []history.Decision
 	var containers []string
 	var ours bool
 	c.locked(func() {
-		c.decisions.resolve(view)
-		found, containers, ours = c.decisions.of(name.accepts), c.containersOf(name, view), c.current().ledger.holds(name, view)
+		c.history.Resolve(view)
+		found, containers, ours = c.history.Of(name.accepts), c.containersOf(name, view), c.current().ledger.holds(name, view)
 	})
 	switch {
 	case len(found) > 0:
@@ -57,16 +58,16 @@ func (c *Coordinator) explain(ctx context.Context, name podName) ([]*api.Decisio
 		return nil, nothingToTell(name, view, known, ours)
 	}
 	if name.namespace == "" {
-		name.namespace = found[0].container.Namespace
+		name.namespace = found[0].Container.Namespace
 		for _, e := range found {
-			if e.container.Namespace != name.namespace {
-				return nil, fmt.Errorf("explain %s: there is one in %s and one in %s; say NAMESPACE/%[1]s", name.pod, name.namespace, e.container.Namespace)
+			if e.Container.Namespace != name.namespace {
+				return nil, fmt.Errorf("explain %s: there is one in %s and one in %s; say NAMESPACE/%[1]s", name.pod, name.namespace, e.Container.Namespace)
 			}
 		}
 	}
 	answer := make([]*api.Decision, 0, len(found))
 	for _, e := range found {
-		answer = append(answer, e.encode())
+		answer = append(answer, e.Encode())
 	}
 	return answer, nil
 }
@@ -89,8 +90,8 @@ func (c *Coordinator) containersOf(name podName, view kubelet.View) []string {
 	for container := range view.Containers {
 		known[container.Name] = true
 	}
-	for _, e := range c.decisions.of(pod.accepts) {
-		known[e.container.Name] = true
+	for _, e := range c.history.Of(pod.accepts) {
+		known[e.Container.Name] = true
 	}
 	return slices.Sorted(maps.Keys(known))
 }
@@ -111,56 +112,14 @@ func nothingToTell(name podName, view kubelet.View, known, ours bool) error {
 	pod := name.whole()
 	switch {
 	case !known:
-		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and this kubelet does not tell about single pods (it does from 1.34 on)", pod, MaxDecisions)
+		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and this kubelet does not tell about single pods (it does from 1.34 on)", pod, history.Most)
 	case len(view.Pods) == 0 && name.namespace == "":
-		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and namespace default has no such pod on this node", pod, MaxDecisions)
+		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and namespace default has no such pod on this node", pod, history.Most)
 	case len(view.Pods) == 0:
-		return fmt.Errorf("explain %s: this node has no such pod, and it is in none of the last %d decisions", pod, MaxDecisions)
+		return fmt.Errorf("explain %s: this node has no such pod, and it is in none of the last %d decisions", pod, history.Most)
 	case ours:
-		return fmt.Errorf("explain %s: it was decided before the last %d decisions, or before the plugin that serves now began", pod, MaxDecisions)
+		return fmt.Errorf("explain %s: it was decided before the last %d decisions, or before the plugin that serves now began", pod, history.Most)
 	default:
 		return errors.New("explain " + pod + ": it holds no device of these plugins")
 	}
-}
-
-func (e *decision) encode() *api.Decision {
-	m := &api.Decision{
-		TimeUnixNano: e.at.UnixNano(),
-		TookNano:     int64(e.took),
-		Container:    encodeOwner(*e.container),
-		Resource:     e.question.resource,
-		Asked:        e.asked,
-		Size:         uint32(e.question.size),
-		Available:    uint32(len(e.question.available)),
-		MustInclude:  e.question.mustInclude,
-		Known:        e.known.String(),
-		Chosen:       e.chosen,
-		Reason:       e.choice.Reason,
-		Allocated:    e.allocated,
-		Refusal:      e.refusal,
-	}
-	if !e.given.IsZero() {
-		m.AllocatedUnixNano = e.given.UnixNano()
-	}
-	for _, name := range slices.Sorted(maps.Keys(e.planned)) {
-		if m.Planned == nil {
-			m.Planned = map[string]*api.DeviceList{}
-		}
-		m.Planned[name] = &api.DeviceList{Ids: e.planned[name]}
-	}
-	for _, p := range e.choice.Pairs {
-		m.Pairs = append(m.Pairs, &api.Pair{Gpu: p.GPU.ID, Vf: p.VF.ID, Distance: p.Distance.Level.String()})
-	}
-	if e.asked {
-		for _, o := range e.options() {
-			m.Options = append(m.Options, &api.Option{
-				Switch: o.name, FreeGpus: uint32(o.gpus), FreeVfs: uint32(o.vfs), TakenGpus: uint32(o.takenGPUs), TakenVfs: uint32(o.takenVFs), Result: o.result,
-			})
-		}
-	}
-	return m
-}
-
-func encodeOwner(c kubelet.Container) *api.Owner {
-	return &api.Owner{Namespace: c.Namespace, Pod: c.Pod.Name, Container: c.Name}
 }

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -59,8 +59,8 @@ func TestNothingToExplain(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 	a.admit(a.add("train"), "worker", wish{1, 1})
 	a.add("idle")
-	for i := range MaxDecisions {
-		a.coordinator.decisions.give(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
+	for i := range history.Most {
+		a.coordinator.history.Give(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
 	}
 	for name, want := range map[podName]string{
 		{"team", "gone", ""}:   "this node has no such pod",
@@ -75,7 +75,7 @@ func TestNothingToExplain(t *testing.T) {
 		}
 	}
 	a.admit(a.add("two"), "sidecar", wish{1, 0})
-	a.coordinator.decisions.give(a.now, &kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "two"}, Name: "init"}, gpus, []string{"z"}, "")
+	a.coordinator.history.Give(a.now, &kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "two"}, Name: "init"}, gpus, []string{"z"}, "")
 	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil || !strings.HasSuffix(err.Error(), "known of this pod: init, sidecar") {
 		t.Errorf("a container that neither the kubelet nor a decision knows: %v", err)
 	}
@@ -89,8 +89,8 @@ func TestNothingToExplain(t *testing.T) {
 	twin := func(namespace string) *kubelet.Container {
 		return &kubelet.Container{Pod: kubelet.Pod{Namespace: namespace, Name: "twin"}, Name: "c"}
 	}
-	a.coordinator.decisions.give(a.now, twin("a"), gpus, []string{"x"}, "")
-	a.coordinator.decisions.give(a.now, twin("b"), gpus, []string{"y"}, "")
+	a.coordinator.history.Give(a.now, twin("a"), gpus, []string{"x"}, "")
+	a.coordinator.history.Give(a.now, twin("b"), gpus, []string{"y"}, "")
 	if _, err := a.coordinator.explain(t.Context(), podName{"", "twin", ""}); err == nil || !strings.Contains(err.Error(), "NAMESPACE/twin") {
 		t.Errorf("two pods of one name: %v", err)
 	}
@@ -111,23 +111,5 @@ func TestExplainAfterReuse(t *testing.T) {
 	decisions, err := a.coordinator.explain(t.Context(), podName{"", "second", ""})
 	if len(decisions) != 0 && decisions[0].GetContainer().GetPod() != "second" || errors.Is(err, nil) && len(decisions) != 2 {
 		t.Errorf("second: %v, %v", decisions, err)
-	}
-}
-
-// What is kept of decisions is of those in the log, also where devices come again and where every one is another.
-func TestDecisionsAreForgotten(t *testing.T) {
-	t.Parallel()
-	var d decisions
-	for i := range 4 * MaxDecisions {
-		d.give(time.Unix(int64(i), 0), nil, gpus, []string{fmt.Sprint("gpu-", i%7)}, "")
-		d.give(time.Unix(int64(i), 0), nil, vfs, []string{fmt.Sprint("vf-", i)}, "")
-		for first, e := range d.newest {
-			if !slices.Contains(d.entries, e) || e.allocated[0] != first.id {
-				t.Fatalf("after %d decisions %v is that of %v", 2*i, first, e.allocated)
-			}
-		}
-	}
-	if len(d.entries) != MaxDecisions || len(d.newest) != 7+MaxDecisions/2 {
-		t.Errorf("%d decisions, %d of them the newest of a device", len(d.entries), len(d.newest))
 	}
 }

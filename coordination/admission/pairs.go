@@ -2,9 +2,14 @@ package admission
 
 import (
 	"cmp"
+	"context"
+	"errors"
+	"io/fs"
 	"slices"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -63,108 +68,26 @@ func (c *Coordinator) Pair(name string, ids []string, file string) (served []pai
 	return served
 }
 
-// writePairs writes what is known into the container's pairs files; they all get everything, since the kubelet mounts but
-// one of them.
-func (c *Coordinator) writePairs(s *state, p pairing) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	var vfs []pairs.VF
-	for _, file := range p.files {
-		before, err := pairs.Read(file)
-		if err != nil {
-			c.Log.Error("a container's pairs file is incomplete", "error", err)
-			return
-		}
-		for _, p := range before.Pairs {
-			vfs = append(vfs, p.VF)
-		}
-	}
-	content := s.ledger.pairsFile(s.tree, s.ledger.ofAll(p.given), vfs)
-	for _, file := range p.files {
-		if err := content.Write(file); err != nil {
-			c.Log.Error("a container's pairs file is incomplete", "error", err)
-		}
-	}
-}
-
-// given is a device with the resource it was given for.
-type given struct {
-	device.Device
-	resource string
-	kind     device.Kind
-}
-
 // ofAll lists devices of several resources by address.
-func (l *ledger) ofAll(ids map[string][]string) []given {
-	var all []given
+func (l *ledger) ofAll(ids kubelet.Devices) []pairs.Device {
+	var all []pairs.Device
 	for name, list := range ids {
 		r := l.resources[name]
 		if r == nil {
 			continue
 		}
 		for _, id := range list {
-			all = append(all, given{r.device(id), name, r.kind})
+			all = append(all, pairs.Device{Device: r.device(id), Resource: name, Kind: r.kind})
 		}
 	}
-	slices.SortFunc(all, func(a, b given) int { return device.Compare(a.Device, b.Device) })
+	slices.SortFunc(all, func(a, b pairs.Device) int { return device.Compare(a.Device, b.Device) })
 	return all
-}
-
-// pairsFile is what a container is told of its devices. The VFs are named with what their plugin knows of them.
-func (l *ledger) pairsFile(tree *topology.Tree, all []given, vfs []pairs.VF) pairs.File {
-	byID := map[string]given{}
-	var gpus, functions []device.Device
-	for _, d := range all {
-		if d.kind == device.VF {
-			functions = append(functions, d.Device)
-		} else {
-			gpus = append(gpus, d.Device)
-		}
-		byID[d.ID] = d
-	}
-	vf := func(id string) pairs.VF {
-		if i := slices.IndexFunc(vfs, func(v pairs.VF) bool { return v.ID == id }); i >= 0 {
-			return vfs[i]
-		}
-		return pairs.VF{ID: id, Address: byID[id].Address, Resource: byID[id].resource}
-	}
-	file := pairs.New(nil)
-	choice, err := placement.Choose(tree, placement.Request{GPUs: []placement.Half{allOf(gpus)}, VFs: []placement.Half{allOf(functions)}})
-	if err != nil || len(choice.Pairs) == 0 { // no GPU
-		for _, d := range functions {
-			file.Pairs = append(file.Pairs, pairs.Pair{VF: vf(d.ID)})
-		}
-		return file
-	}
-	for _, p := range choice.Pairs {
-		file.Pairs = append(file.Pairs, pairs.Pair{
-			GPU:      &pairs.GPU{ID: p.GPU.ID, Address: p.GPU.Address, Resource: byID[p.GPU.ID].resource},
-			VF:       vf(p.VF.ID),
-			Distance: p.Distance.Level.String(),
-			Bridges:  p.Distance.Bridges,
-			Switch:   commonBridge(tree, p.GPU.Address, p.VF.Address),
-		})
-	}
-	return file
-}
-
-// commonBridge is the lowest bridge that two functions share, beside those of their own cards; nil for none.
-func commonBridge(tree *topology.Tree, a, b topology.Address) *topology.Address {
-	above, below := tree.SharedBridges(a), tree.SharedBridges(b)
-	var common *topology.Address
-	for i := range min(len(above), len(below)) {
-		if above[i] != below[i] {
-			break
-		}
-		common = &above[i]
-	}
-	return common
 }
 
 // served pairs all GPUs of the node with the VFs of a container: its own GPUs, or those it will most likely get, as placement
 // pairs them; any other one with the VF that is nearest, so that whichever the container has, a VF is named for it.
 func (d *deciding) served(name string, ids []string) []pairs.Served {
-	vfs := allOf(d.ledger.devicesOf(name, ids))
+	vfs := device.All(d.ledger.devicesOf(name, ids))
 	best := map[topology.Address]string{}
 	used := map[string]int{}
 	request := placement.Request{GPUs: []placement.Half{d.gpusOf(name, ids)}, VFs: []placement.Half{vfs}}
@@ -206,7 +129,7 @@ func (d *deciding) gpusOf(name string, ids []string) placement.Half {
 	if r := l.resources[name]; r != nil && len(gpus) == 0 {
 		return l.gpusBeside(r, ids, d.pairing.allocation, d.pairing.before)
 	}
-	return allOf(gpus)
+	return device.All(gpus)
 }
 
 func (l *ledger) devicesOf(name string, ids []string) []device.Device {
@@ -231,4 +154,33 @@ func (l *ledger) gpuAddresses() []topology.Address {
 	}
 	slices.SortFunc(addresses, topology.Address.Compare)
 	return slices.Compact(addresses)
+}
+
+// tidyPause is that between two looks for files of containers that have ended.
+const tidyPause = 10 * time.Minute
+
+// StayTidy tidies up from time to time until ctx is done: containers end without a word to a device plugin, and nothing else may happen
+// on the node.
+func (c *Coordinator) StayTidy(ctx context.Context) error {
+	ticker := time.NewTicker(tidyPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			c.tidy()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (c *Coordinator) tidy() {
+	containers, err := c.Granted()
+	switch s := c.current(); {
+	case errors.Is(err, fs.ErrNotExist): // no container was ever given devices
+	case err != nil:
+		c.Log.Warn("leave pairs files as they are", "error", err)
+	default:
+		c.pairs.Tidy(s.tree, containers, s.ledger.ofAll)
+	}
 }

@@ -134,13 +134,14 @@ func TestPairsFiles(t *testing.T) {
 func TestTidyPairs(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 	c := a.coordinator
-	c.Log, c.RunDir = slog.New(slog.NewTextHandler(t.Output(), nil)), t.TempDir()
+	dir := filepath.Join(t.TempDir(), "pairs")
+	c.pairs = pairs.NewFolder(dir, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	gpu, vf := a.all[gpus][0], a.all[vfs][0]
-	file := filepath.Join(c.pairsDir(), "kept.json")
+	file := filepath.Join(dir, "kept.json")
 	c.Granted = func() ([]kubelet.Granted, error) {
 		return []kubelet.Granted{
 			{Container: "u/c", Devices: kubelet.Devices{gpus: {gpu.ID}, vfs: {vf.ID}}, Mounts: []string{"/etc/other", file}},
-			{Container: "u/gone", Devices: kubelet.Devices{"no.plugin/any": {"x"}}, Mounts: []string{filepath.Join(c.pairsDir(), "unknown.json")}},
+			{Container: "u/gone", Devices: kubelet.Devices{"no.plugin/any": {"x"}}, Mounts: []string{filepath.Join(dir, "unknown.json")}},
 		}, nil
 	}
 	for _, before := range []struct {
@@ -168,8 +169,8 @@ func TestTidyPairs(t *testing.T) {
 			t.Errorf("after %s: %+v, %v", before.name, got, err)
 		}
 	}
-	old, young := filepath.Join(c.pairsDir(), "old.json"), filepath.Join(c.pairsDir(), "young.json")
-	for name, age := range map[string]time.Duration{old: unclaimed + time.Minute, young: time.Minute, file: time.Hour} {
+	old, young := filepath.Join(dir, "old.json"), filepath.Join(dir, "young.json")
+	for name, age := range map[string]time.Duration{old: tidyPause + time.Minute, young: time.Minute, file: time.Hour} {
 		if err := pairs.New(nil).Write(name); err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +181,7 @@ func TestTidyPairs(t *testing.T) {
 	if err := c.Announce(vfs, device.VF, device.Announcement{Devices: a.all[vfs]}); err != nil {
 		t.Fatal(err)
 	}
-	left, err := filepath.Glob(filepath.Join(c.pairsDir(), "*"))
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
 	if diff := cmp.Diff([]string{file, young}, left); diff != "" || err != nil {
 		t.Errorf("%v, %s", err, diff)
 	}
@@ -189,8 +190,7 @@ func TestTidyPairs(t *testing.T) {
 // Files of containers that have ended go while nothing is announced.
 func TestStayTidy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		run := t.TempDir()
-		dir := filepath.Join(run, "pairs")
+		dir := filepath.Join(t.TempDir(), "pairs")
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -200,19 +200,20 @@ func TestStayTidy(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c := &Coordinator{Config: Config{RunDir: run, Granted: func() ([]kubelet.Granted, error) {
+		c := &Coordinator{Config: Config{Granted: func() ([]kubelet.Granted, error) {
 			return []kubelet.Granted{{Container: "u/c", Mounts: []string{running}}}, nil
 		}}}
 		c.startAt(nil, time.Now)
+		c.pairs = pairs.NewFolder(dir, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = c.StayTidy(ctx) }()
-		<-time.After(unclaimed - time.Second)
+		<-time.After(tidyPause - time.Second)
 		synctest.Wait()
 		if left, err := filepath.Glob(filepath.Join(dir, "*")); len(left) != 2 || err != nil {
 			t.Errorf("%v are left too soon, %v", left, err)
 		}
-		<-time.After(unclaimed + 2*time.Second)
+		<-time.After(tidyPause + 2*time.Second)
 		synctest.Wait()
 		left, err := filepath.Glob(filepath.Join(dir, "*"))
 		if diff := cmp.Diff([]string{running}, left); diff != "" || err != nil {

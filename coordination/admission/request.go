@@ -66,7 +66,7 @@ func (l *ledger) askedHalf(r *resource, usable offer, q question, holder *alloca
 // container, as many as are asked for now are planned: pairs are the common request.
 func (l *ledger) otherHalf(r *resource, q question, asked placement.Half, holder *allocation) placement.Half {
 	kind := r.kind.Other()
-	half := allOf(l.heldOfKind(holder, kind))
+	half := device.All(l.heldOfKind(holder, kind))
 	if half.Count > 0 && len(q.mustInclude) == 0 {
 		return half
 	}
@@ -132,7 +132,7 @@ func (l *ledger) inPairOrder(tree *topology.Tree, planned []string, a, before *a
 	case r.kind == device.VF && device.SameSet(planned, ids):
 		return slices.Clone(planned)
 	}
-	taken := allOf(l.devicesOf(name, ids))
+	taken := device.All(l.devicesOf(name, ids))
 	request := placement.Request{GPUs: []placement.Half{taken}}
 	if r.kind == device.VF {
 		request = placement.Request{GPUs: []placement.Half{l.gpusBeside(r, ids, a, before)}, VFs: []placement.Half{taken}}
@@ -158,7 +158,7 @@ func (l *ledger) gpusBeside(r *resource, ids []string, a, before *allocation) pl
 	if len(held) == 0 {
 		held = l.latestOfKind(before, device.GPU)
 	}
-	half := allOf(held)
+	half := device.All(held)
 	free, taken := l.onNodes(device.GPU, l.nodes(r.name, ids))
 	if len(half.Held)+len(free) < len(ids) {
 		half.Held, free = append(half.Held, free...), taken
@@ -183,13 +183,4 @@ func (l *ledger) onNodes(kind device.Kind, nodes map[int]bool) (free, taken []pl
 		}
 	}
 	return free, taken
-}
-
-// allOf is the half of a request in which everything is decided.
-func allOf(devices []device.Device) placement.Half {
-	half := placement.Half{Count: len(devices)}
-	for _, d := range devices {
-		half.Held = append(half.Held, d.Placed())
-	}
-	return half
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
@@ -75,12 +76,12 @@ type deciding struct {
 	*state
 	alignment intent.Alignment // of pods that say nothing
 
-	view  *kubelet.View // that was looked at: it names the containers of earlier decisions
-	asked *decision     // the question that was answered, nil for none
-	given *handover     // the Allocate that was answered, nil for none
-	notes []note        // for the log
-	words words         // for the observer
-	pairs *pairing      // of which the files are to be written, nil for none
+	view  *kubelet.View     // that was looked at: it names the containers of earlier decisions
+	asked *history.Decision // the question that was answered, nil for none
+	given *handover         // the Allocate that was answered, nil for none
+	notes []note            // for the log
+	words words             // for the observer
+	pairs *pairing          // of which the files are to be written, nil for none
 }
 
 // note is a line for the log.
@@ -116,7 +117,7 @@ func (c *Coordinator) decide(make func(*deciding) error) error {
 		tell(c.watcher())
 	}
 	if d.pairs != nil {
-		c.writePairs(d.state, *d.pairs)
+		c.pairs.Complete(d.pairs.files, d.tree, d.ledger.ofAll(d.pairs.given))
 	}
 	return nil
 }
@@ -133,8 +134,30 @@ func (c *Coordinator) commit(make func(*deciding) error) (*deciding, error) {
 		return nil, err
 	}
 	c.state.Store(d.state)
-	c.decisions.take(d)
+	d.tell(&c.history)
 	return d, nil
+}
+
+// handover is an Allocate that was answered.
+type handover struct {
+	at        time.Time
+	container *kubelet.Container // nil while it is not known
+	resource  string
+	ids       []string
+	refusal   string // "" for none
+}
+
+// tell notes a decision that was committed.
+func (d *deciding) tell(log *history.Log) {
+	if d.view != nil {
+		log.Resolve(*d.view)
+	}
+	if d.asked != nil {
+		log.Add(d.asked)
+	}
+	if g := d.given; g != nil {
+		log.Give(g.at, g.container, g.resource, g.ids, g.refusal)
+	}
 }
 
 // locked does something quick with what the mutex guards.

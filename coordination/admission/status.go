@@ -7,6 +7,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -59,13 +60,13 @@ func (s *state) resourceStatus(r *resource, view kubelet.View, ended map[int]boo
 	l, partners := s.ledger, s.partners(r.kind, ended)
 	m := &api.Resource{Name: r.name, Kind: string(r.kind), Connected: r.joined}
 	for _, d := range slices.SortedFunc(maps.Values(r.devices), device.Compare) {
-		device := &api.DeviceStatus{Device: d.Encode(), Switch: switchOf(s.tree, d.Address)}
+		device := &api.DeviceStatus{Device: d.Encode(), Switch: s.tree.Switch(d.Address)}
 		if a := l.holders[r.name][d.ID]; a != nil && !ended[a.id] {
 			device.Allocated = true
 			if a.owner != nil {
-				device.Owner = encodeOwner(*a.owner)
+				device.Owner = history.Owner(*a.owner)
 			} else if owner, _, shown := view.HolderOf(r.name, []string{d.ID}); shown {
-				device.Owner = encodeOwner(owner)
+				device.Owner = history.Owner(owner)
 			}
 		}
 		device.Stranded = d.Healthy && !device.Allocated && !partners[device.Switch]
@@ -80,7 +81,7 @@ func (s *state) partners(kind device.Kind, ended map[int]bool) map[string]bool {
 	for _, r := range l.ofKind(kind.Other()) {
 		for id, d := range r.devices {
 			if a := l.holders[r.name][id]; d.Healthy && (l.isFree(r.name, id) || ended[a.id]) {
-				switches[switchOf(s.tree, d.Address)] = true
+				switches[s.tree.Switch(d.Address)] = true
 			}
 		}
 	}

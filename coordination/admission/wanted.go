@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -128,7 +129,7 @@ func (l *ledger) freeOn(r *resource, nodes map[int]bool) []placement.Device {
 // heldBy lists what a container has of a resource, or can take over from the holder, its pod's init containers.
 func (l *ledger) heldBy(a *asker, holder *allocation, r *resource) []placement.Device {
 	if holder.isOf(a) {
-		return allOf(l.latest(holder, r.name)).Held
+		return device.All(l.latest(holder, r.name)).Held
 	}
 	var all []placement.Device
 	for id := range holder.devices[r.name] {

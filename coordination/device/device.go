@@ -64,3 +64,12 @@ func (k Kind) AddTo(request *placement.Request, half placement.Half) {
 func SameSet(a, b []string) bool {
 	return len(a) > 0 && slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
+
+// All is the half of a request in which everything is decided.
+func All(devices []Device) placement.Half {
+	half := placement.Half{Count: len(devices)}
+	for _, d := range devices {
+		half.Held = append(half.Held, d.Placed())
+	}
+	return half
+}

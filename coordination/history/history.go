@@ -1,0 +1,195 @@
+// Package history keeps the last decisions, for people who ask why a container has what it has.
+package history
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// Most bounds the log of decisions. 256 are at least 64 admissions of two containers with two resources each; one takes
+// a few KiB.
+const Most = 256
+
+// Decision is one question with the Allocate that followed, or an Allocate without a question. Nothing in it changes but what
+// is not known at first: the container, and the Allocate.
+type Decision struct {
+	At          time.Time
+	Took        time.Duration
+	Container   *kubelet.Container // nil until it is known
+	Resource    string
+	Size        int      // devices wanted
+	Available   int      // devices that could be chosen
+	MustInclude []string // devices that had to be
+	Asked       bool     // there was a question
+	Known       string   // of who asks, and by which source
+	Tree        *topology.Tree
+	Request     placement.Request
+	Choice      placement.Choice
+	Chosen      []string
+	Planned     map[string][]string
+	Allocated   []string
+	Given       time.Time // when the kubelet took them; zero where it has not
+	Refusal     string
+}
+
+// Log are the last decisions, the newest at the end. Its user guards it.
+type Log struct {
+	entries []*Decision
+	newest  map[granted]*Decision // by the first device that each gave
+}
+
+// granted is a device that the kubelet gave somebody.
+type granted struct{ resource, id string }
+
+// granted is the first device that a decision gave, false for none.
+func (e *Decision) granted() (granted, bool) {
+	if len(e.Allocated) == 0 || e.Refusal != "" {
+		return granted{}, false
+	}
+	return granted{e.Resource, e.Allocated[0]}, true
+}
+
+// Add notes a decision.
+func (d *Log) Add(e *Decision) {
+	if len(d.entries) == Most {
+		if first, ok := d.entries[0].granted(); ok && d.newest[first] == d.entries[0] {
+			delete(d.newest, first)
+		}
+		d.entries = slices.Delete(d.entries, 0, 1)
+	}
+	d.entries = append(d.entries, e)
+}
+
+// Give notes an Allocate with the question that it answers, if there was one.
+func (d *Log) Give(now time.Time, container *kubelet.Container, resource string, ids []string, refusal string) {
+	var e *Decision
+	if n := len(d.entries); n > 0 {
+		e = d.entries[n-1]
+	}
+	if e == nil || !e.Asked || !e.Given.IsZero() || e.Resource != resource || e.Size != len(ids) {
+		e = &Decision{At: now, Resource: resource, Size: len(ids)}
+		d.Add(e)
+	}
+	if e.Container == nil {
+		e.Container = container
+	}
+	e.Given, e.Allocated, e.Refusal = now, slices.Clone(ids), refusal
+	if first, ok := e.granted(); ok {
+		if d.newest == nil {
+			d.newest = map[granted]*Decision{}
+		}
+		d.newest[first] = e
+	}
+}
+
+// Resolve takes the containers of decisions from a look at the kubelet; of several that share a device it is the first by name. A
+// device that was given twice since is the last one's.
+func (d *Log) Resolve(view kubelet.View) {
+	var resolved []*Decision
+	for container, devices := range view.Containers {
+		for resource, ids := range devices {
+			for _, id := range ids {
+				e := d.newest[granted{resource, id}]
+				switch {
+				case e == nil:
+				case e.Container == nil:
+					resolved = append(resolved, e)
+					e.Container = &container
+				case slices.Contains(resolved, e) && container.String() < e.Container.String():
+					e.Container = &container
+				}
+			}
+		}
+	}
+}
+
+// Of are copies of the decisions for the containers that a filter accepts, the oldest first.
+func (d *Log) Of(accept func(kubelet.Container) bool) []Decision {
+	var found []Decision
+	for _, e := range d.entries {
+		if e.Container != nil && accept(*e.Container) {
+			found = append(found, *e)
+		}
+	}
+	return found
+}
+
+// option is a switch as a decision found it.
+type option struct {
+	name                string
+	gpus, vfs           int // free
+	takenGPUs, takenVFs int
+	result              string
+}
+
+// options are the switches with a free device that could be chosen or planned, by name.
+func (e *Decision) options() []option {
+	found := map[string]*option{}
+	at := func(d placement.Device) *option {
+		name := e.Tree.Switch(d.Address)
+		if found[name] == nil {
+			found[name] = &option{name: name}
+		}
+		return found[name]
+	}
+	for _, d := range freeOf(e.Request.GPUs) {
+		o := at(d)
+		o.gpus++
+		if slices.Contains(e.Choice.GPUs, d) {
+			o.takenGPUs++
+		}
+	}
+	for _, d := range freeOf(e.Request.VFs) {
+		o := at(d)
+		o.vfs++
+		if slices.Contains(e.Choice.VFs, d) {
+			o.takenVFs++
+		}
+	}
+	sorted := make([]option, 0, len(found))
+	for name, o := range found {
+		if choice, err := placement.Choose(e.Tree, e.within(name)); err == nil {
+			o.result = choice.Reason
+		}
+		sorted = append(sorted, *o)
+	}
+	slices.SortFunc(sorted, func(a, b option) int { return cmp.Compare(a.name, b.name) })
+	return sorted
+}
+
+// within is the request as it would have been, had this switch alone had free devices.
+func (e *Decision) within(name string) placement.Request {
+	r := e.Request
+	r.GPUs, r.Spare.GPUs = e.narrowed(r.GPUs, r.Spare.GPUs, name)
+	r.VFs, r.Spare.VFs = e.narrowed(r.VFs, r.Spare.VFs, name)
+	return r
+}
+
+func (e *Decision) narrowed(halves []placement.Half, spare []placement.Device, name string) ([]placement.Half, []placement.Device) {
+	narrow := slices.Clone(halves)
+	spare = slices.Clone(spare)
+	for i, half := range halves {
+		narrow[i].Free = nil
+		for _, d := range half.Free {
+			if e.Tree.Switch(d.Address) == name {
+				narrow[i].Free = append(narrow[i].Free, d)
+			} else {
+				spare = append(spare, d)
+			}
+		}
+	}
+	return narrow, spare
+}
+
+func freeOf(halves []placement.Half) []placement.Device {
+	var free []placement.Device
+	for _, half := range halves {
+		free = append(free, half.Free...)
+	}
+	return free
+}

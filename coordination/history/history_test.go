@@ -1,0 +1,26 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// What is kept of decisions is of those in the log, also where devices come again and where every one is another.
+func TestDecisionsAreForgotten(t *testing.T) {
+	t.Parallel()
+	var d Log
+	for i := range 4 * Most {
+		d.Give(time.Unix(int64(i), 0), nil, "amd.com/gpu", []string{fmt.Sprint("gpu-", i%7)}, "")
+		d.Give(time.Unix(int64(i), 0), nil, "nvidia.com/vf", []string{fmt.Sprint("vf-", i)}, "")
+		for first, e := range d.newest {
+			if !slices.Contains(d.entries, e) || e.Allocated[0] != first.id {
+				t.Fatalf("after %d decisions %v is that of %v", 2*i, first, e.Allocated)
+			}
+		}
+	}
+	if len(d.entries) != Most || len(d.newest) != 7+Most/2 {
+		t.Errorf("%d decisions, %d of them the newest of a device", len(d.entries), len(d.newest))
+	}
+}
