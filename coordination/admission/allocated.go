@@ -90,9 +90,9 @@ func (d *deciding) take(reached progress, name string, ids []string, answer *int
 	}
 	var found *asker
 	if answer != nil {
-		l.progress = reached
+		d.progress = reached
 		q := question{resource: name, size: len(ids)}
-		found = l.identify(q, shown, *answer, l.candidates(q, shown, *answer), l.open(g.before))
+		found = l.identify(q, shown, *answer, l.candidates(q, shown, *answer), d.open(g.before))
 	}
 	d.promise.given(&d.words, name, ids, l.now())
 	g.allocation = l.allocate(name, ids, found)
@@ -116,7 +116,7 @@ func (d *deciding) keep(g grant) (order []string) {
 	order = l.inPairOrder(d.tree, g.planned, g.allocation, before, g.name, g.ids)
 	d.given = &handover{l.now(), knowledge{asker: g.allocation.asker}.container(g.allocation), g.name, order, ""}
 	d.admit(g.progress, g.allocation, before, g.name, order)
-	d.observeGranted(g)
+	d.reportGranted(g)
 	return order
 }
 
@@ -130,7 +130,7 @@ func (d *deciding) refuse(a *allocation, name string, ids []string, outcome Outc
 	}
 	d.error("refuse", "resource", name, "devices", ids, "outcome", outcome, "reason", why.said, "held_by", why.owners)
 	d.given = &handover{d.ledger.now(), container, name, ids, why.full()}
-	d.observe(Verdict{Resource: name, Outcome: outcome, Refusal: why.said}, a)
+	d.report(Verdict{Resource: name, Outcome: outcome, Refusal: why.said}, a)
 }
 
 // unplanned is what the pods of the node ask for, where no plan says who is being given devices: the kubelet did not ask, or did not

@@ -209,11 +209,11 @@ func (l *ledger) inAdmission(pod intent.Pod, q question, view *kubelet.View) boo
 }
 
 // isOpen reports whether the kubelet's checkpoint shows that it is not done with the container of an allocation, the newest one.
-func (l *ledger) isOpen(newest *allocation) bool { return newest != nil && l.progress == open }
+func (d *deciding) isOpen(newest *allocation) bool { return newest != nil && d.progress == open }
 
 // open is who got an allocation, if the kubelet is not done with it.
-func (l *ledger) open(newest *allocation) *asker {
-	if !l.isOpen(newest) {
+func (d *deciding) open(newest *allocation) *asker {
+	if !d.isOpen(newest) {
 		return nil
 	}
 	return newest.asker
@@ -222,9 +222,9 @@ func (l *ledger) open(newest *allocation) *asker {
 // narrow leaves those candidates that the container of an allocation can be, to which the question adds by the order of the questions: where the
 // checkpoint proves that, nobody asks who does not want what it has. If whoever it was given to is none of them it was given to
 // another one: that was the likeliest of several. The API server can still show an earlier pod of that name.
-func (l *ledger) narrow(candidates []asker, following *allocation) []asker {
+func (d *deciding) narrow(candidates []asker, following *allocation) []asker {
 	is := func(a asker) bool { return a.is(following.asker) }
-	if !l.isOpen(following) || slices.ContainsFunc(candidates, is) {
+	if !d.isOpen(following) || slices.ContainsFunc(candidates, is) {
 		return candidates
 	}
 	if following.owner == nil {

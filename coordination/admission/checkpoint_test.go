@@ -143,9 +143,8 @@ func TestLedgerIsRebuiltFromTheKubelet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.coordinator.current().ledger.observe(view, question{})
-	fresh.progress = complete
-	fresh.observe(view, question{})
+	(&deciding{state: a.coordinator.current()}).observe(view, question{})
+	(&deciding{state: &state{ledger: fresh}, progress: complete}).observe(view, question{})
 	if diff := cmp.Diff(owners(a.coordinator.current().ledger), owners(fresh)); diff != "" || len(fresh.allocations()) != 3 {
 		t.Errorf("owners (-known +rebuilt):\n%s", diff)
 	}

@@ -186,7 +186,7 @@ var errMoved = errors.New("the ledger has changed meanwhile")
 func (d *deciding) choose(q question, asked time.Time, now seen) (ids []string, reason string, err error) {
 	l := d.ledger
 	l.version++
-	l.asked, l.progress, l.cpus = asked, d.reached(now.checkpoint, now.checkpointErr), now.cpus
+	d.at, d.progress, d.cpus = asked, d.reached(now.checkpoint, now.checkpointErr), now.cpus
 	for a := range l.allocations() {
 		if now.gone[a.id] {
 			l.forget(a)
@@ -195,10 +195,10 @@ func (d *deciding) choose(q question, asked time.Time, now seen) (ids []string, 
 	r := l.resources[q.resource]
 	holder, known := d.asking(q, now.view, now.answer)
 	d.view = now.view
-	if l.progress == complete && !d.last.refused {
+	if d.progress == complete && !d.last.refused {
 		l.reconcile(now.checkpoint)
 	}
-	request, remark := l.request(r, d.usable(q, now.view, holder), q, holder, known.asker)
+	request, remark := d.request(r, d.usable(q, now.view, holder), q, holder, known.asker)
 	known.Remark = remark
 	choice, err := placement.Choose(d.tree, request)
 	if err != nil {
@@ -220,21 +220,21 @@ func (d *deciding) choose(q question, asked time.Time, now seen) (ids []string, 
 // source of intent knows best; without one it is the order of the questions that tells.
 func (d *deciding) asking(q question, view *kubelet.View, answer *intent.Answer) (*allocation, knowledge) {
 	l := d.ledger
-	if view == nil && answer == nil && l.progress == open && l.foresees(q, l.asked) {
+	if view == nil && answer == nil && d.progress == open && l.foresees(q, d.at) {
 		return l.plan.holder, l.plan.knowledge()
 	}
 	if answer != nil && view == nil {
 		l.bury(*answer)
 	}
-	newest, why := l.following(q, view)
+	newest, why := d.following(q, view)
 	known := knowledge{Source: intent.Inference, Why: why}
 	if view != nil {
 		known.Source = intent.PodResources
 	}
 	holder := newest
 	if answer != nil {
-		candidates := l.narrow(l.candidates(q, view, *answer), newest)
-		known.asker = l.identify(q, view, *answer, candidates, l.open(newest))
+		candidates := d.narrow(l.candidates(q, view, *answer), newest)
+		known.asker = l.identify(q, view, *answer, candidates, d.open(newest))
 		if known.asker == nil {
 			known.Why += fmt.Sprintf(" (%s shows no container that lacks %d)", answer.Source, q.size)
 		} else {

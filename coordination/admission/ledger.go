@@ -78,9 +78,6 @@ type ledger struct {
 	sequence  int                               // of the newest Allocate
 	allocated time.Time                         // when that was
 	foreseen  bool                              // whether it fulfilled a plan, so that the allocation's candidates are right
-	asked     time.Time                         // when the question that is being answered came
-	progress  progress                          // of the container that got the newest Allocate, when the question came
-	cpus      *cpus                             // when the question came; nil where they do not matter, or are not known
 	plan      *plan
 	seen      map[kubelet.Pod]bool       // the pods of the last look at PodResources
 	apps      map[kubelet.Container]bool // and its containers: it shows all but init containers

@@ -17,7 +17,8 @@ const followWindow = time.Millisecond
 // observe takes over what a look at PodResources shows: owners become known, what their containers no longer hold becomes
 // free. It returns the pods that have come since the look before; the kubelet lists a pod from just before its admission,
 // so if there are any, the container that is asking belongs to one of them.
-func (l *ledger) observe(view kubelet.View, q question) (arrived []kubelet.Pod) {
+func (d *deciding) observe(view kubelet.View, q question) (arrived []kubelet.Pod) {
+	l := d.ledger
 	arrived = l.arrivals(view)
 	var holders []kubelet.Container
 	for c, devices := range view.Containers {
@@ -29,7 +30,7 @@ func (l *ledger) observe(view kubelet.View, q question) (arrived []kubelet.Pod) 
 	for _, c := range holders {
 		l.confirm(c, view.Containers[c])
 	}
-	l.sweep(view, arrived, q)
+	d.sweep(view, arrived, q)
 	l.seen, l.apps = map[kubelet.Pod]bool{}, map[kubelet.Container]bool{}
 	for _, pod := range view.Pods {
 		l.seen[pod] = true
@@ -157,10 +158,11 @@ func (a *allocation) mayBelong(pod kubelet.Pod) bool {
 // owner stands while its pod can still be in admission, and what the app containers did not take over of it stays
 // with the pod for its life. What the kubelet gave last, without a question, to a container that it is not done with, stands too, and so
 // does what it withholds from the question.
-func (l *ledger) sweep(view kubelet.View, arrived []kubelet.Pod, q question) {
+func (d *deciding) sweep(view kubelet.View, arrived []kubelet.Pod, q question) {
+	l := d.ledger
 	inAdmission := &allocation{unasked: true}
 	for a := range l.allocations() {
-		if _, lost := l.lost(a, view); !lost && (a.owner != nil || l.mayLive(a, view, arrived)) {
+		if _, lost := l.lost(a, view); !lost && (a.owner != nil || d.mayLive(a, view, arrived)) {
 			a.ending, a.doubtful = false, false
 			continue
 		}
@@ -170,7 +172,7 @@ func (l *ledger) sweep(view kubelet.View, arrived []kubelet.Pod, q question) {
 		}
 		for name, ids := range a.devices {
 			for id, sequence := range maps.Clone(ids) {
-				if sequence == l.sequence && l.progress == open && !l.foreseen {
+				if sequence == l.sequence && d.progress == open && !l.foreseen {
 					l.give(inAdmission, name, id, sequence)
 				} else {
 					l.release(name, id)
@@ -203,12 +205,13 @@ func (l *ledger) withheld(a *allocation, q question) bool {
 // since it was given, or all the pods that it can belong to are still there. One of which no pod is known was given without
 // a question or a look: it is an init container's of the pod in admission, or of a pod that is gone. If the kubelet is not done with the
 // container it is the former.
-func (l *ledger) mayLive(a *allocation, view kubelet.View, arrived []kubelet.Pod) bool {
+func (d *deciding) mayLive(a *allocation, view kubelet.View, arrived []kubelet.Pod) bool {
+	l := d.ledger
 	switch {
-	case a.candidates == nil && l.progress == unknown:
-		return a == l.newest() && l.recent(l.asked)
+	case a.candidates == nil && d.progress == unknown:
+		return a == l.newest() && l.recent(d.at)
 	case a.candidates == nil:
-		return a == l.newest() && (l.progress == open || len(arrived) == 0)
+		return a == l.newest() && (d.progress == open || len(arrived) == 0)
 	case len(arrived) == 0:
 		return true
 	default:
@@ -220,7 +223,8 @@ func (l *ledger) mayLive(a *allocation, view kubelet.View, arrived []kubelet.Pod
 func (l *ledger) recent(asked time.Time) bool { return asked.Sub(l.allocated) < followWindow }
 
 // following finds the allocation to which the question adds by the order of the questions, nil where it starts anew; and why.
-func (l *ledger) following(q question, view *kubelet.View) (*allocation, string) {
+func (d *deciding) following(q question, view *kubelet.View) (*allocation, string) {
+	l := d.ledger
 	if len(q.mustInclude) > 0 {
 		if held := l.holders[q.resource][q.mustInclude[0]]; held != nil {
 			return held, takesOver
@@ -229,13 +233,13 @@ func (l *ledger) following(q question, view *kubelet.View) (*allocation, string)
 	}
 	var arrived []kubelet.Pod
 	if view != nil {
-		arrived = l.observe(*view, q)
+		arrived = d.observe(*view, q)
 	}
 	newest := l.newest()
 	if view != nil {
 		l.settle(newest, q.resource, *view)
 	}
-	follows, why := l.follows(newest, q.resource, q.available, view != nil, arrived)
+	follows, why := d.follows(newest, q.resource, q.available, view != nil, arrived)
 	if !follows {
 		return nil, why
 	}
@@ -252,7 +256,8 @@ const takesOver = "takes over from an init container"
 // its devices are the other half of this request. The second result says why, for people.
 //
 // looked is whether PodResources was just read, arrived the pods that it newly showed.
-func (l *ledger) follows(newest *allocation, name string, available []string, looked bool, arrived []kubelet.Pod) (bool, string) {
+func (d *deciding) follows(newest *allocation, name string, available []string, looked bool, arrived []kubelet.Pod) (bool, string) {
+	l := d.ledger
 	switch {
 	case newest == nil:
 		return false, firstHalf
@@ -263,7 +268,7 @@ func (l *ledger) follows(newest *allocation, name string, available []string, lo
 	case looked && newest.looked && newest.others(arrived) > 0:
 		return false, "new pod"
 	}
-	switch l.progress {
+	switch d.progress {
 	case open:
 		return true, "second half of " + newest.ownerName()
 	case complete:
@@ -272,15 +277,16 @@ func (l *ledger) follows(newest *allocation, name string, available []string, lo
 		}
 		return false, "next container"
 	default:
-		return l.guess(newest, name, available, looked, arrived)
+		return d.guess(newest, name, available, looked, arrived)
 	}
 }
 
 // guess is follows without the kubelet's checkpoint.
-func (l *ledger) guess(newest *allocation, name string, available []string, looked bool, arrived []kubelet.Pod) (bool, string) {
+func (d *deciding) guess(newest *allocation, name string, available []string, looked bool, arrived []kubelet.Pod) (bool, string) {
+	l := d.ledger
 	switch {
 	case !looked:
-		return l.recent(l.asked), "neither checkpoint nor PodResources read, judged by time"
+		return l.recent(d.at), "neither checkpoint nor PodResources read, judged by time"
 	case newest.others(arrived) == 0:
 		return true, "second half of " + newest.ownerName()
 	case newest.others(arrived) == len(arrived):
@@ -292,7 +298,7 @@ func (l *ledger) guess(newest *allocation, name string, available []string, look
 	default:
 		// Nothing was read when the newest allocation began, so the other new pods came either before it (and asked
 		// for nothing) or after it (and one of them is asking).
-		return l.recent(l.asked), "several new pods, judged by time"
+		return l.recent(d.at), "several new pods, judged by time"
 	}
 }
 

@@ -111,8 +111,8 @@ func OrNobody(o Observer) Observer {
 	return o
 }
 
-// observeGranted tells of an Allocate that was granted.
-func (d *deciding) observeGranted(g grant) {
+// reportGranted tells of an Allocate that was granted.
+func (d *deciding) reportGranted(g grant) {
 	v := Verdict{Resource: g.name, Outcome: Granted, Pairs: d.pairsOf(g.allocation, g.sure())}
 	if len(v.Pairs) > 0 {
 		v.Outcome = Aligned
@@ -120,11 +120,11 @@ func (d *deciding) observeGranted(g grant) {
 			v.Outcome = Degraded
 		}
 	}
-	d.observe(v, g.allocation)
+	d.report(v, g.allocation)
 }
 
-// observe tells of an Allocate. Of a container that the ledger does not know a is nil.
-func (d *deciding) observe(v Verdict, a *allocation) {
+// report tells of an Allocate. Of a container that the ledger does not know a is nil.
+func (d *deciding) report(v Verdict, a *allocation) {
 	l := d.ledger
 	if l.resources[v.Resource] == nil {
 		v.Resource = ""

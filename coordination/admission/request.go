@@ -12,11 +12,12 @@ import (
 
 // request puts a question to placement: all that the container wants, where a source of intent tells; else the half that is asked, and the
 // other half, given to the container before or as it will most likely be asked for. The remark is for people.
-func (l *ledger) request(r *resource, usable offer, q question, holder *allocation, a *asker) (placement.Request, string) {
+func (d *deciding) request(r *resource, usable offer, q question, holder *allocation, a *asker) (placement.Request, string) {
+	l := d.ledger
 	var request placement.Request
 	var remark string
 	if a != nil {
-		all := l.wantedBy(a, r, usable, q, holder)
+		all := d.wantedBy(a, r, usable, q, holder)
 		remark = l.honour(a, all)
 		for _, w := range all {
 			w.resource.kind.AddTo(&request, w.half)

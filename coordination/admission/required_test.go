@@ -97,7 +97,7 @@ func TestStrictPodAfterOneThatEnded(t *testing.T) {
 					t.Fatal("not admitted")
 				}
 			}
-			a.coordinator.current().ledger.observe(a.view(), question{}) // the owners are known
+			(&deciding{state: a.coordinator.current()}).observe(a.view(), question{}) // the owners are known
 			a.remove(ends)
 			a.unlisted = true
 			strict := a.pending("strict", wish{1, 2})

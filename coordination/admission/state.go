@@ -75,6 +75,9 @@ func (a *allocation) clone() *allocation {
 type deciding struct {
 	*state
 	alignment intent.Alignment // of pods that say nothing
+	at        time.Time        // when the question came
+	progress  progress         // of the container that got the newest Allocate, when it came
+	cpus      *cpus            // then; nil where they do not matter, or are not known
 
 	view  *kubelet.View     // that was looked at: it names the containers of earlier decisions
 	asked *history.Decision // the question that was answered, nil for none

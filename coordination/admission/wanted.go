@@ -21,9 +21,10 @@ type wanted struct {
 // wantedBy lists what the asking container wants of every resource. Of the one that is asked for the kubelet says what can be had; of the
 // others it is what is free on the NUMA nodes that it will offer. What the container has already, or
 // takes over from an init container, is held; where that is more than it wants the kubelet takes any of it.
-func (l *ledger) wantedBy(a *asker, r *resource, usable offer, q question, holder *allocation) []wanted {
+func (d *deciding) wantedBy(a *asker, r *resource, usable offer, q question, holder *allocation) []wanted {
+	l := d.ledger
 	var all []wanted
-	nodes, admitted := l.nodesOf(q, func() (hints.Mask, bool) { return l.predict(a, holder) })
+	nodes, admitted := l.nodesOf(q, func() (hints.Mask, bool) { return d.predict(a, holder) })
 	for _, name := range slices.Sorted(maps.Keys(a.requests())) {
 		other := l.resources[name]
 		switch other {
@@ -72,10 +73,11 @@ func (l *ledger) nodesOf(q question, predict func() (hints.Mask, bool)) (map[int
 
 // predict tells the NUMA nodes of a container whose whole request is known. Where its devices and CPUs do not fit together, as far as is
 // known of the CPUs, the devices alone decide.
-func (l *ledger) predict(a *asker, holder *allocation) (nodes hints.Mask, admitted bool) {
+func (d *deciding) predict(a *asker, holder *allocation) (nodes hints.Mask, admitted bool) {
+	l := d.ledger
 	demands := l.demands(a, holder)
-	if count := a.wants.CPUs; count > 0 && l.cpus != nil {
-		nodes, admitted = hints.Restricted.Nodes(append(slices.Clip(demands), hints.CPUs(count, l.cpus.nodes, l.cpus.free))...)
+	if count := a.wants.CPUs; count > 0 && d.cpus != nil {
+		nodes, admitted = hints.Restricted.Nodes(append(slices.Clip(demands), hints.CPUs(count, d.cpus.nodes, d.cpus.free))...)
 	}
 	if !admitted {
 		nodes, admitted = hints.Restricted.Nodes(demands...)
