@@ -37,8 +37,8 @@ func (n *Node) Role() Role {
 	}
 }
 
-// Resources are those of both plugins with their devices while this one serves; nil while it does not. The kubelet may be asked, for a
-// second at the most.
+// Resources are those of both plugins with their devices while this one serves; nil while it does not. The
+// kubelet may be asked, for a second at the most.
 func (n *Node) Resources() []*api.Resource {
 	if own := n.serving.Load(); own != nil {
 		return own.coordinator.Resources()
@@ -49,8 +49,8 @@ func (n *Node) Resources() []*api.Resource {
 // stuck is how long the election may take no turn: it takes one every electionPause.
 const stuck = 6 * electionPause
 
-// Alive reports what of this plugin's part hangs so that a restart would help: the election or, while it serves, the coordinator. It waits
-// until ctx is done at most.
+// Alive reports what of this plugin's part hangs so that a restart would help: the election or, while it
+// serves, the coordinator. It waits until ctx is done at most.
 func (n *Node) Alive(ctx context.Context) error {
 	if beat := n.beat.Load(); beat != nil && time.Since(*beat) > stuck {
 		return fmt.Errorf("the election of the coordination server has hung since %s", beat.Format(time.RFC3339))

@@ -8,9 +8,10 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Alone answers GetPreferredAllocation as Prefer does, without the coordinator and at once: by the PCI tree, by the devices that this
-// plugin offers and by what the other plugin has given last (handout.go). So GPUs are together, VFs are of one PF each and next to a
-// GPU, and the half that is asked second is the best there is for the first.
+// Alone answers GetPreferredAllocation as Prefer does, without the coordinator and at once: by the PCI tree,
+// by the devices that this plugin offers and by what the other plugin has given last (handout.go). So GPUs
+// are together, VFs are of one PF each and next to a GPU, and the half that is asked second is the best there
+// is for the first.
 func (m *Member) Alone(available, mustInclude []string, size int) []string {
 	chosen, _ := m.choose(available, mustInclude, size)
 	return chosen
@@ -37,9 +38,10 @@ func (m *Member) choose(available, mustInclude []string, size int) ([]string, st
 	return m.own(choice), choice.Reason
 }
 
-// otherHalf is what the container that is asked for has of the other kind, and as many more as make it as large as what is asked for: the
-// container may take over from an init container, or be another one than that which was given devices last. Nobody else's
-// devices can be told from free ones here, so that VFs are chosen as if all GPUs of the machine were. GPUs go by themselves.
+// otherHalf is what the container that is asked for has of the other kind, and as many more as make it as
+// large as what is asked for: the container may take over from an init container, or be another one than that
+// which was given devices last. Nobody else's devices can be told from free ones here, so that VFs are chosen
+// as if all GPUs of the machine were. GPUs go by themselves.
 func (m *Member) otherHalf(size int) placement.Half {
 	half := placement.Half{Held: m.counterparts()}
 	half.Count = len(half.Held)
@@ -72,7 +74,8 @@ func (m *Member) own(choice placement.Choice) []string {
 	return ids
 }
 
-// inPairOrder orders what a container was given as its counterparts are, which were given before; by themselves where there are none.
+// inPairOrder orders what a container was given as its counterparts are, which were given before; by
+// themselves where there are none.
 func (m *Member) inPairOrder(ids []string) []string {
 	before := m.counterparts()
 	_, links := m.devices()

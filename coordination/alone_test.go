@@ -13,7 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// pairAlone is a machine of eight GPUs, each with a PF of four VFs on its switch, with both plugins and nobody who serves.
+// pairAlone is a machine of eight GPUs, each with a PF of four VFs on its switch, with both plugins and
+// nobody who serves.
 type pairAlone struct {
 	tree      *topology.Tree
 	runDir    string
@@ -49,7 +50,9 @@ func newPairAlone(t *testing.T) *pairAlone {
 	}
 	p.runDir, _ = heldDir(t)
 	member := func(name string, kind device.Kind) *Member {
-		node, _ := startWith(t, Config{RunDir: p.runDir, SysRoot: sys, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		node, _ := startWith(t, Config{
+			RunDir: p.runDir, SysRoot: sys, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		})
 		m := node.Member(name, kind)
 		m.Publish(announced[kind])
 		return m
@@ -58,7 +61,8 @@ func newPairAlone(t *testing.T) *pairAlone {
 	return p
 }
 
-// give is what the kubelet does with one half of a container. It returns the devices as the container lists them.
+// give is what the kubelet does with one half of a container. It returns the devices as the container lists
+// them.
 func (p *pairAlone) give(t *testing.T, m *Member, available []string, size int) []string {
 	t.Helper()
 	chosen := m.Alone(available, nil, size)
@@ -118,10 +122,13 @@ func (p *pairAlone) wantSpread(t *testing.T, vfs []string) {
 // onNode lists the devices of a kind on a NUMA node.
 func (p *pairAlone) onNode(t *testing.T, kind device.Kind, node int) []string {
 	t.Helper()
-	return slices.DeleteFunc(slices.Clone(p.all[kind]), func(id string) bool { return p.device(t, id).NUMA != topology.Node(node) })
+	return slices.DeleteFunc(slices.Clone(p.all[kind]), func(id string) bool {
+		return p.device(t, id).NUMA != topology.Node(node)
+	})
 }
 
-// Without the coordinator the half that is asked first goes by the PCI tree, the second one by the first, which the other plugin gave.
+// Without the coordinator the half that is asked first goes by the PCI tree, the second one by the first,
+// which the other plugin gave.
 func TestAlone(t *testing.T) {
 	p := newPairAlone(t)
 	for _, size := range []int{1, 2, 4} {
@@ -154,7 +161,8 @@ func TestAloneAfterAnInitContainer(t *testing.T) {
 	p.wantSpread(t, p.vfs.Alone(p.all[device.VF], vf, 3))
 }
 
-// GPUs that were given without VFs are taken for the first half of whoever asks for VFs next, whose VFs are spread all the same.
+// GPUs that were given without VFs are taken for the first half of whoever asks for VFs next, whose VFs are
+// spread all the same.
 func TestAloneAfterGPUsAlone(t *testing.T) {
 	p := newPairAlone(t)
 	p.give(t, p.gpus, p.all[device.GPU], 1)
@@ -165,7 +173,9 @@ func TestAloneAfterGPUsAlone(t *testing.T) {
 func TestAloneWithoutAFirstHalf(t *testing.T) {
 	p := newPairAlone(t)
 	file := handoutFile(p.runDir, device.GPU)
-	for _, content := range []string{"", "{", `{"at": "2020-01-01T00:00:00Z", "devices": [{"ID": "x", "Address": "0000:0c:00.0"}]}`} {
+	for _, content := range []string{
+		"", "{", `{"at": "2020-01-01T00:00:00Z", "devices": [{"ID": "x", "Address": "0000:0c:00.0"}]}`,
+	} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +183,8 @@ func TestAloneWithoutAFirstHalf(t *testing.T) {
 	}
 	gpus := p.give(t, p.gpus, p.all[device.GPU], 2)
 	p.wantPaired(t, gpus, p.give(t, p.vfs, p.all[device.VF], 2))
-	taken := p.vfs.Alone(p.all[device.VF], nil, 1) // the next container's: both halves of the last one were given
+	// the next container's: both halves of the last one were given
+	taken := p.vfs.Alone(p.all[device.VF], nil, 1)
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// peerCredentials lets nobody but root and our own user talk over the socket, on either side. The folder's and the
-// socket's permissions say the same; this holds even if somebody loosens them.
+// peerCredentials lets nobody but root and our own user talk over the socket, on either side. The folder's
+// and the socket's permissions say the same; this holds even if somebody loosens them.
 type peerCredentials struct{}
 
 var _ credentials.TransportCredentials = peerCredentials{}
@@ -22,7 +22,9 @@ func (p peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.A
 }
 
 // ClientHandshake checks who serves.
-func (p peerCredentials) ClientHandshake(_ context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (p peerCredentials) ClientHandshake(
+	_ context.Context, _ string, conn net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	return p.check(conn)
 }
 
@@ -37,7 +39,8 @@ func (p peerCredentials) Clone() credentials.TransportCredentials { return p }
 // OverrideServerName does nothing: there are no names.
 func (peerCredentials) OverrideServerName(string) error { return nil }
 
-// peer is what is known of the other side: that it may talk, and which process it is (0 in a PID namespace that we cannot see).
+// peer is what is known of the other side: that it may talk, and which process it is (0 in a PID namespace
+// that we cannot see).
 type peer struct {
 	credentials.CommonAuthInfo
 	pid int32

@@ -44,7 +44,8 @@ func greeted(t *testing.T, socket string, uid int) bool {
 	results := make(chan result)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with its user
-		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, uintptr(uid), uintptr(uid),
+			uintptr(uid)); errno != 0 {
 			results <- result{err: errno}
 			return
 		}

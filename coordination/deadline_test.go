@@ -24,20 +24,23 @@ import (
 // answerLimit is within what the kubelet gets its answer, whatever is broken.
 const answerLimit = 100 * time.Millisecond
 
-var threeGPUs = device.Announcement{Devices: []device.Device{{ID: "gpu0", Healthy: true}, {ID: "a", Healthy: true}, {ID: "b", Healthy: true}}}
+var threeGPUs = device.Announcement{
+	Devices: []device.Device{{ID: "gpu0", Healthy: true}, {ID: "a", Healthy: true}, {ID: "b", Healthy: true}},
+}
 
 // answers asks a member a few times and returns the shortest time. Every answer has to be usable.
 func answers(t *testing.T, member *Member) time.Duration {
 	t.Helper()
 	return shortest(func() {
-		if got := member.Prefer(t.Context(), []string{"b", "a", "gpu0"}, nil, 2); len(got) != 2 || got[0] == got[1] {
+		if got := member.Prefer(t.Context(), []string{"b", "a", "gpu0"}, nil, 2); len(got) != 2 ||
+			got[0] == got[1] {
 			t.Errorf("prefer 2 of 3: %v", got)
 		}
 	})
 }
 
-// shortest is the shortest time of a few times, and of some more while it is above the limit: on a busy machine others are longer, for
-// other reasons.
+// shortest is the shortest time of a few times, and of some more while it is above the limit: on a busy
+// machine others are longer, for other reasons.
 func shortest(do func()) time.Duration {
 	const few, most = 5, 30
 	var took []time.Duration
@@ -49,11 +52,12 @@ func shortest(do func()) time.Duration {
 	return slices.Min(took)
 }
 
-// togetherAtTimes makes sure that the coordinator answered too, and not only each plugin for itself. How many questions end early depends
-// on how busy the machine is.
+// togetherAtTimes makes sure that the coordinator answered too, and not only each plugin for itself. How many
+// questions end early depends on how busy the machine is.
 func togetherAtTimes(t *testing.T, log *lockedBuffer) {
 	t.Helper()
-	together, alone := strings.Count(log.String(), "source=coordinator"), strings.Count(log.String(), "source=local")
+	together, alone := strings.Count(log.String(), "source=coordinator"),
+		strings.Count(log.String(), "source=local")
 	t.Logf("%d answers of the coordinator, %d without it", together, alone)
 	if together == 0 {
 		t.Error("no answer of the coordinator")
@@ -68,7 +72,8 @@ func TestAnswersBesideABadServer(t *testing.T) {
 		"hangs up":              func(c net.Conn) { c.Close() },
 		"answers garbage":       func(c net.Conn) { _, _ = c.Write([]byte(strings.Repeat("garbage ", 1000))) },
 		"trickles": func(c net.Conn) {
-			settings := []byte{0, 0, 0, 4, 0, 0, 0, 0, 0} // an empty HTTP/2 SETTINGS frame, byte by byte, again and again
+			// an empty HTTP/2 SETTINGS frame, byte by byte, again and again
+			settings := []byte{0, 0, 0, 4, 0, 0, 0, 0, 0}
 			tick := time.NewTicker(5 * time.Millisecond)
 			defer tick.Stop()
 			for i := 0; ; i++ {
@@ -164,15 +169,17 @@ func TestAnswersBesideAStoppedProcess(t *testing.T) {
 	}
 }
 
-// A kubelet whose PodResources socket takes calls and never answers, and a disk that never gives the kubelet's checkpoint out, leave
-// the coordinator to decide with what it knows.
+// A kubelet whose PodResources socket takes calls and never answers, and a disk that never gives the
+// kubelet's checkpoint out, leave the coordinator to decide with what it knows.
 func TestAnswersWithoutKubeletAndDisk(t *testing.T) {
 	kubeletDir := shortDir(t)
 	checkpoint := filepath.Join(kubeletDir, "device-plugins", "kubelet_internal_checkpoint")
-	if err := errors.Join(os.Mkdir(filepath.Dir(checkpoint), 0o700), os.Mkdir(filepath.Join(kubeletDir, "pod-resources"), 0o700)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Dir(checkpoint), 0o700),
+		os.Mkdir(filepath.Join(kubeletDir, "pod-resources"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	socket, err := net.Listen("unix", filepath.Join(kubeletDir, "pod-resources", "kubelet.sock")) // nobody accepts
+	// nobody accepts
+	socket, err := net.Listen("unix", filepath.Join(kubeletDir, "pod-resources", "kubelet.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,44 +1,46 @@
 // Package coordination makes one decision of the kubelet's separate questions.
 //
-// For a container with GPUs and VFs the kubelet asks each plugin on its own, in random order, and says neither for
-// which container nor what else it wants. Both plugins pass the question on to one coordinator, which chooses the
-// devices of all resources at once, answers for the resource that was asked, and keeps the rest as a plan.
+// For a container with GPUs and VFs the kubelet asks each plugin on its own, in random order, and says
+// neither for which container nor what else it wants. Both plugins pass the question on to one coordinator,
+// which chooses the devices of all resources at once, answers for the resource that was asked, and keeps the
+// rest as a plan.
 //
 //	kubelet ── GetPreferredAllocation ──▶ tandem-gpu ── Prefer ──▶ coordinator: who asks? what is free?
 //	        ◀─ four GPUs ──────────────── tandem-gpu ◀─ four GPUs ─┘            plan: four VFs
 //	kubelet ── Allocate ────────────────▶ tandem-gpu ── Allocated ▶ coordinator: ledger
-//	kubelet ── GetPreferredAllocation ──▶ tandem-rdma ─ Prefer ──▶ coordinator: the same container; its four VFs
+//	kubelet ── GetPreferredAllocation ──▶ tandem-rdma ─ Prefer ──▶ coordinator: the same container; VFs
 //	kubelet ── Allocate ────────────────▶ tandem-rdma ─ Allocated ▶ coordinator: ledger; the order of the VFs
 //
 // This package is the plugins' side and the socket. What is decided, and how, is in package admission.
 //
 // # Who serves
 //
-// Each plugin is a [Node]: a client of <run-dir>/coordination.sock and, while it holds <run-dir>/lock (flock), its
-// server. When the holder dies the kernel gives the lock up, the other plugin takes it and both announce their devices
-// anew. There is no third process and no order of start. The plugin that serves asks itself without the socket
-// (local.go).
+// Each plugin is a [Node]: a client of <run-dir>/coordination.sock and, while it holds <run-dir>/lock
+// (flock), its server. When the holder dies the kernel gives the lock up, the other plugin takes it and both
+// announce their devices anew. There is no third process and no order of start. The plugin that serves asks
+// itself without the socket (local.go).
 //
-// A plugin announces its devices over Join ([Member.Publish]), tells the kubelet of them once the server goes by them
-// ([Member.AwaitTaken]), asks Prefer ([Member.Prefer]) and reports Allocated ([Member.Allocated]).
+// A plugin announces its devices over Join ([Member.Publish]), tells the kubelet of them once the server goes
+// by them ([Member.AwaitTaken]), asks Prefer ([Member.Prefer]) and reports Allocated ([Member.Allocated]).
 //
-// A server ends in order: it turns its own plugins away, answers what is in flight, decides nothing any more, and saves
-// the ledger then. Whoever serves next goes on from there. The kubelet's checkpoint also tells a plugin that starts anew
-// where the devices are that have vanished and that the kubelet still needs: they stay listed, as unhealthy
-// ([Node.Listed]).
+// A server ends in order: it turns its own plugins away, answers what is in flight, decides nothing any more,
+// and saves the ledger then. Whoever serves next goes on from there. The kubelet's checkpoint also tells a
+// plugin that starts anew where the devices are that have vanished and that the kubelet still needs: they
+// stay listed, as unhealthy ([Node.Listed]).
 //
 // # When something is away
 //
-// It changes the quality of a placement, never its success, and so does a mistake of ours: a panic costs one answer, one
-// source or one server, and never the daemon (package survive). Without the server a plugin makes the best choice that
-// it can make alone (alone.go): by the PCI tree, and by what the other plugin gave last, which it reads in the run
-// folder (handout.go). Without PodResources the coordinator judges by time, and a question is answered within 100 ms
-// either way: a peer that hangs costs 80 ms, the kubelet's sockets 50, a file 25; only the handout may take a second. A
-// run folder that cannot be used ends the start with a sentence; one that is full, read-only or removed later costs one
-// line in the log, and the checkpoint or the other plugin until it is back.
+// It changes the quality of a placement, never its success, and so does a mistake of ours: a panic costs one
+// answer, one source or one server, and never the daemon (package survive). Without the server a plugin makes
+// the best choice that it can make alone (alone.go): by the PCI tree, and by what the other plugin gave last,
+// which it reads in the run folder (handout.go). Without PodResources the coordinator judges by time, and a
+// question is answered within 100 ms either way: a peer that hangs costs 80 ms, the kubelet's sockets 50, a
+// file 25; only the handout may take a second. A run folder that cannot be used ends the start with a
+// sentence; one that is full, read-only or removed later costs one line in the log, and the checkpoint or the
+// other plugin until it is back.
 //
-// Two versions of Tandem work together while the major number of their protocol is the same (version.go); otherwise each
-// places devices alone and says so.
+// Two versions of Tandem work together while the major number of their protocol is the same (version.go);
+// otherwise each places devices alone and says so.
 //
 // # Who may talk
 //

@@ -10,7 +10,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// An Allocate that is answered while a server drains, whichever plugin asks, is in the ledger that it leaves behind.
+// An Allocate that is answered while a server drains, whichever plugin asks, is in the ledger that it leaves
+// behind.
 func TestLedgerHasWhatTheDrainAnswered(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{gpus, vfs} {
@@ -36,7 +37,9 @@ func drains(t *testing.T, name string) bool {
 	client, stopClient := start(t, dir)
 	defer stopClient()
 	members[vfs] = client.Member(vfs, device.VF)
-	members[vfs].Publish(device.Announcement{Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	members[vfs].Publish(device.Announcement{
+		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
+	})
 	await(t, dir, connected(gpus, vfs))
 	c := server.serving.Load().coordinator
 	recorded, began, goOn := c.Recorded, make(chan struct{}), make(chan struct{})

@@ -49,7 +49,9 @@ func newPairOfNodes(t testing.TB) *pairOfNodes {
 	p := &pairOfNodes{members: map[string]*Member{}, ids: map[string][]string{}}
 	dir := filepath.Join(shortDir(t), "run")
 	for name, kind := range map[string]device.Kind{gpus: device.GPU, vfs: device.VF} {
-		node, _ := startWith(t, Config{RunDir: dir, SysRoot: sys, Log: slog.New(slog.NewTextHandler(devNull(t), nil))})
+		node, _ := startWith(t, Config{
+			RunDir: dir, SysRoot: sys, Log: slog.New(slog.NewTextHandler(devNull(t), nil)),
+		})
 		p.members[name] = node.Member(name, kind)
 		p.members[name].Publish(all[name])
 		for _, d := range all[name].Devices {
@@ -108,7 +110,8 @@ func TestNodesStayFlat(t *testing.T) {
 	}
 }
 
-// BenchmarkAdmission is a container with two GPUs and two VFs over the coordination socket: two questions and two Allocates.
+// BenchmarkAdmission is a container with two GPUs and two VFs over the coordination socket: two questions and
+// two Allocates.
 func BenchmarkAdmission(b *testing.B) {
 	p := newPairOfNodes(b)
 	for b.Loop() {

@@ -17,8 +17,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// FuzzMessages sends a server whatever fits on the wire: kinds says which call each message is of. Nothing may end the server or leave
-// the ledger in disorder, and it can always tell its status and write its checkpoint.
+// FuzzMessages sends a server whatever fits on the wire: kinds says which call each message is of. Nothing
+// may end the server or leave the ledger in disorder, and it can always tell its status and write its
+// checkpoint.
 func FuzzMessages(f *testing.F) {
 	encode := func(m proto.Message) []byte {
 		content, err := proto.Marshal(m)
@@ -28,17 +29,26 @@ func FuzzMessages(f *testing.F) {
 		return content
 	}
 	one := func(id, address string) *api.Device { return &api.Device{Id: id, Address: address, Healthy: true} }
-	gpu := encode(&api.Announcement{Resource: gpus, Kind: "gpu", Devices: []*api.Device{one("g", "0000:11:00.0"), one("h", "0000:2f:00.0")}})
-	vf := encode(&api.Announcement{Resource: vfs, Kind: "vf", Devices: []*api.Device{one("v", "0000:0c:00.1"), one("w", "0000:2a:00.1")}})
+	gpu := encode(&api.Announcement{
+		Resource: gpus, Kind: "gpu", Devices: []*api.Device{one("g", "0000:11:00.0"), one("h", "0000:2f:00.0")},
+	})
+	vf := encode(&api.Announcement{
+		Resource: vfs, Kind: "vf", Devices: []*api.Device{one("v", "0000:0c:00.1"), one("w", "0000:2a:00.1")},
+	})
 	ask := encode(&api.PreferRequest{Resource: gpus, Available: []string{"g", "h"}, Size: 1})
-	add := encode(&api.PreferRequest{Resource: gpus, Available: []string{"g", "h"}, MustInclude: []string{"g"}, Size: 2})
+	add := encode(&api.PreferRequest{
+		Resource: gpus, Available: []string{"g", "h"}, MustInclude: []string{"g"}, Size: 2,
+	})
 	take := encode(&api.AllocatedRequest{Resource: gpus, Devices: []string{"g"}})
 	f.Add([]byte{0, 0, 1, 2}, gpu, vf, ask, take)
 	f.Add([]byte{0, 2, 1, 3}, gpu, take, add, encode(&api.ExplainRequest{Namespace: "team", Pod: "pod"}))
 	f.Add([]byte{2, 0, 2, 1}, take, gpu, take, ask)
 	f.Fuzz(func(t *testing.T, kinds, a, b, c, d []byte) {
 		pod := kubelet.Pod{Namespace: "team", Name: "pod"}
-		view := kubelet.View{Pods: []kubelet.Pod{pod}, Containers: map[kubelet.Container]kubelet.Devices{{Pod: pod, Name: "c"}: {gpus: {"h"}, vfs: {"v"}}}}
+		view := kubelet.View{
+			Pods:       []kubelet.Pod{pod},
+			Containers: map[kubelet.Container]kubelet.Devices{{Pod: pod, Name: "c"}: {gpus: {"h"}, vfs: {"v"}}},
+		}
 		look := func(context.Context) (kubelet.View, error) { return view, nil }
 		dir := t.TempDir()
 		coordinator, err := admission.New(admission.Config{

@@ -13,19 +13,20 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// handout is what a plugin gave a container last. The plugin of the other kind reads it where the coordinator is late: from a file in the
-// run folder, which takes no server, and no word between the two. One that is lost or damaged costs one good pair.
+// handout is what a plugin gave a container last. The plugin of the other kind reads it where the coordinator
+// is late: from a file in the run folder, which takes no server, and no word between the two. One that is
+// lost or damaged costs one good pair.
 type handout struct {
 	At      time.Time          `json:"at"`
 	Devices []placement.Device `json:"devices"`
 }
 
-// handoutTTL is how long the second half of a container is awaited after the first. The kubelet asks for it at once, and takes a
-// fraction of this on the busiest machine.
+// handoutTTL is how long the second half of a container is awaited after the first. The kubelet asks for it
+// at once, and takes a fraction of this on the busiest machine.
 const handoutTTL = 10 * time.Second
 
-// handoutLimit bounds the writing and the reading. The folder is in memory, where both take microseconds, or as long as others keep a busy
-// machine from getting on with it; a pair is lost where it ends too early.
+// handoutLimit bounds the writing and the reading. The folder is in memory, where both take microseconds, or
+// as long as others keep a busy machine from getting on with it; a pair is lost where it ends too early.
 const handoutLimit = time.Second
 
 // handoutFile is where the plugins of a kind write.
@@ -73,8 +74,9 @@ func readHandouts(log *slog.Logger, runDir string) map[device.Kind]func() (hando
 	return read
 }
 
-// counterparts are the devices of the other kind which the container that is asked for, or was given devices just now, most likely has:
-// those given last, unless a container was given some of this resource since, which then was the same one.
+// counterparts are the devices of the other kind which the container that is asked for, or was given devices
+// just now, most likely has: those given last, unless a container was given some of this resource since,
+// which then was the same one.
 func (m *Member) counterparts() []placement.Device {
 	last, err := m.node.handouts[m.kind.Other()]()
 	m.node.mu.Lock()

@@ -15,16 +15,18 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
-// What a client may send. The largest nodes known have 63 GPU partitions and some hundred VFs, but eight GPUs that 2,000 containers
-// share each are 16,000 devices. So many fit, all held, into a checkpoint, and the kubelet takes no more than some 40,000 in one
-// message. It takes a resource name of up to 317 bytes and device IDs of 63.
+// What a client may send. The largest nodes known have 63 GPU partitions and some hundred VFs, but eight GPUs
+// that 2,000 containers share each are 16,000 devices. So many fit, all held, into a checkpoint, and the
+// kubelet takes no more than some 40,000 in one message. It takes a resource name of up to 317 bytes and
+// device IDs of 63.
 const (
 	maxMessage = 4 << 20 // bytes
 	maxLinks   = 1 << 14
 	maxName    = 512 // bytes of a name or an ID
 )
 
-// maxAnswer is how many bytes a server may answer: Status tells of all devices of all resources, and who holds them.
+// maxAnswer is how many bytes a server may answer: Status tells of all devices of all resources, and who
+// holds them.
 const maxAnswer = 64 << 20
 
 // How many clients there may be: two plugins, with one connection each, and people.
@@ -90,7 +92,8 @@ func checkIDs(resource string, lists ...[]string) error {
 	}
 	for _, ids := range lists {
 		if len(ids) > admission.MaxDevices {
-			return status.Errorf(codes.InvalidArgument, "%d devices of %s, more than %d", len(ids), resource, admission.MaxDevices)
+			return status.Errorf(codes.InvalidArgument, "%d devices of %s, more than %d", len(ids), resource,
+				admission.MaxDevices)
 		}
 		for _, id := range ids {
 			if id == "" || len(id) > maxName {
@@ -101,7 +104,8 @@ func checkIDs(resource string, lists ...[]string) error {
 	return nil
 }
 
-// checkAnnouncement makes sure that an announcement is within the limits. A client checks it before a server does.
+// checkAnnouncement makes sure that an announcement is within the limits. A client checks it before a server
+// does.
 func checkAnnouncement(m *api.Announcement) error {
 	ids := make([]string, 0, min(len(m.GetDevices()), admission.MaxDevices+1))
 	for _, d := range m.GetDevices() {
@@ -114,7 +118,8 @@ func checkAnnouncement(m *api.Announcement) error {
 		return status.Errorf(codes.InvalidArgument, "%d links, more than %d", len(m.GetLinks()), maxLinks)
 	}
 	if size := proto.Size(m); size > maxMessage {
-		return status.Errorf(codes.InvalidArgument, "%d devices of %s in %d bytes, more than %d", len(ids), m.GetResource(), size, maxMessage)
+		return status.Errorf(codes.InvalidArgument, "%d devices of %s in %d bytes, more than %d", len(ids),
+			m.GetResource(), size, maxMessage)
 	}
 	return nil
 }

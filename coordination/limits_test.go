@@ -43,29 +43,35 @@ func (b *logBuffer) String() string {
 func shared(devices int) (a device.Announcement) {
 	for i := range devices {
 		a.Devices = append(a.Devices, device.Device{
-			ID: fmt.Sprintf("MIG-GPU-b1028956-cfa2-0990-bf4a-5da9abb51763/12/%d::%05d", i%7, i), Address: topology.Address{Bus: 1}, NUMA: topology.Node(0), Healthy: true,
+			ID:      fmt.Sprintf("MIG-GPU-b1028956-cfa2-0990-bf4a-5da9abb51763/12/%d::%05d", i%7, i),
+			Address: topology.Address{Bus: 1}, NUMA: topology.Node(0), Healthy: true,
 		})
 	}
 	return a
 }
 
-// TestMostDevices: as many devices as a resource may have, all of them held, are announced, known to whoever serves next, and told to
-// people. A resource that has more is placed by its plugin alone, which says so once; the plugin's others are as ever.
+// TestMostDevices: as many devices as a resource may have, all of them held, are announced, known to whoever
+// serves next, and told to people. A resource that has more is placed by its plugin alone, which says so
+// once; the plugin's others are as ever.
 func TestMostDevices(t *testing.T) {
 	runDir := filepath.Join(shortDir(t), "run")
 	log := &logBuffer{}
 	_, stopFirst := start(t, runDir)
 	node, _ := startWith(t, Config{RunDir: runDir, Log: slog.New(slog.NewTextHandler(log, nil))})
-	tooMany, most, vfs := node.Member("nvidia.com/gpu.shared", device.GPU), node.Member("nvidia.com/gpu", device.GPU), node.Member("nvidia.com/vf", device.VF)
+	tooMany, most, vfs := node.Member("nvidia.com/gpu.shared", device.GPU),
+		node.Member("nvidia.com/gpu", device.GPU), node.Member("nvidia.com/vf", device.VF)
 	all := shared(admission.MaxDevices)
 	tooMany.Publish(shared(admission.MaxDevices + 1))
 	most.Publish(all)
-	vfs.Publish(device.Announcement{Devices: []device.Device{{ID: "vf", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	vfs.Publish(device.Announcement{
+		Devices: []device.Device{{ID: "vf", Address: topology.Address{Bus: 2}, Healthy: true}},
+	})
 	for _, m := range []*Member{tooMany, most, vfs} {
 		m.AwaitTaken(t.Context())
 	}
 	await(t, runDir, connected("nvidia.com/gpu", "nvidia.com/vf"))
-	if log.count("16385 devices of nvidia.com/gpu.shared, more than 16384") != 1 || log.count("lost the coordination server") > 0 {
+	if log.count("16385 devices of nvidia.com/gpu.shared, more than 16384") != 1 ||
+		log.count("lost the coordination server") > 0 {
 		t.Errorf("log:\n%s", log)
 	}
 	ids := make([]string, 0, len(all.Devices))
@@ -74,7 +80,9 @@ func TestMostDevices(t *testing.T) {
 	}
 	for len(ids) > 0 {
 		n := min(len(ids), 512)
-		if _, err := node.client.Allocated(t.Context(), &api.AllocatedRequest{Resource: "nvidia.com/gpu", Devices: ids[:n]}); err != nil {
+		if _, err := node.client.Allocated(t.Context(), &api.AllocatedRequest{
+			Resource: "nvidia.com/gpu", Devices: ids[:n],
+		}); err != nil {
 			t.Fatal(err)
 		}
 		ids = ids[n:]

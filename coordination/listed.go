@@ -12,9 +12,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Needed are the devices of a resource that the kubelet may look up, by its checkpoint: those that it counts as healthy, and those that
-// containers hold. From 1.34 on its process ends when one of them is no longer listed (allDevices is looked up without a check,
-// pkg/kubelet/cm/devicemanager/manager.go).
+// Needed are the devices of a resource that the kubelet may look up, by its checkpoint: those that it counts
+// as healthy, and those that containers hold. From 1.34 on its process ends when one of them is no longer
+// listed (allDevices is looked up without a check, pkg/kubelet/cm/devicemanager/manager.go).
 func (n *Node) Needed(resource string) (map[string]bool, error) {
 	recorded, err := kubelet.ReadCheckpoint(n.config.KubeletDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -27,9 +27,9 @@ func (n *Node) Needed(resource string) (map[string]bool, error) {
 	return needed, nil
 }
 
-// Listed is every device of a resource that the kubelet needs from this plugin's earlier life (see Needed). A plugin that no longer finds one
-// keeps it in its list, unhealthy. None of them is known to be healthy. Where the kubelet's checkpoint cannot be read they are all that
-// the ledger's checkpoint has.
+// Listed is every device of a resource that the kubelet needs from this plugin's earlier life (see Needed). A
+// plugin that no longer finds one keeps it in its list, unhealthy. None of them is known to be healthy. Where
+// the kubelet's checkpoint cannot be read they are all that the ledger's checkpoint has.
 func (n *Node) Listed(resource string) []device.Device {
 	known := map[string]device.Device{}
 	recorded, err := kubelet.ReadCheckpoint(n.config.KubeletDir)

@@ -16,8 +16,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Devices that a container holds, or that the kubelet counts as healthy, are known to a plugin that no longer finds them after its restart.
-// Others are forgotten.
+// Devices that a container holds, or that the kubelet counts as healthy, are known to a plugin that no longer
+// finds them after its restart. Others are forgotten.
 func TestListedOutlivesAPlugin(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	node, stop := start(t, dir)
@@ -31,7 +31,8 @@ func TestListedOutlivesAPlugin(t *testing.T) {
 	again, _ := start(t, dir)
 	plugins := filepath.Join(again.config.KubeletDir, "device-plugins")
 	record := `{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"amd.com/gpu","DeviceIDs":{"1":["gpu1"],"0":["gpu0"]}}],"RegisteredDevices":{"amd.com/gpu":["gpu2"]}}}`
-	if err := errors.Join(os.Mkdir(plugins, 0o700), os.WriteFile(filepath.Join(plugins, "kubelet_internal_checkpoint"), []byte(record), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(plugins, 0o700),
+		os.WriteFile(filepath.Join(plugins, "kubelet_internal_checkpoint"), []byte(record), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	want := []device.Device{
@@ -39,17 +40,20 @@ func TestListedOutlivesAPlugin(t *testing.T) {
 		{ID: "gpu2"},
 		{ID: "gpu0", Address: topology.Address{Bus: 1}, NUMA: topology.Node(0)},
 	}
-	if diff := cmp.Diff(want, again.Listed(gpus), cmpopts.EquateComparable(topology.NUMANode{}, topology.Address{})); diff != "" {
+	if diff := cmp.Diff(want, again.Listed(gpus),
+		cmpopts.EquateComparable(topology.NUMANode{}, topology.Address{})); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
 	needed, err := again.Needed(gpus)
-	if diff := cmp.Diff(map[string]bool{"gpu0": true, "gpu1": true, "gpu2": true}, needed); diff != "" || err != nil {
+	if diff := cmp.Diff(map[string]bool{"gpu0": true, "gpu1": true, "gpu2": true}, needed); diff != "" ||
+		err != nil {
 		t.Errorf("needed (-want +got): %v\n%s", err, diff)
 	}
 	// The server that comes after knows what is held too, as unhealthy.
 	again.Member(gpus, device.GPU).Publish(device.Announcement{})
 	status := await(t, dir, connected(gpus))
-	if devices := status.GetResources()[0].GetDevices(); len(devices) != 1 || devices[0].GetDevice().GetHealthy() {
+	if devices := status.GetResources()[0].GetDevices(); len(devices) != 1 ||
+		devices[0].GetDevice().GetHealthy() {
 		t.Errorf("devices %v", devices)
 	}
 }
@@ -64,14 +68,17 @@ func TestRunDirIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, _ := start(t, dir)
-	second.Member(vfs, device.VF).Publish(device.Announcement{Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	second.Member(vfs, device.VF).Publish(device.Announcement{
+		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
+	})
 	await(t, dir, func(s *api.StatusResponse) bool { return connected(gpus, vfs)(s) })
 }
 
 // The errors come over the socket as sentences.
 func TestExplainOverTheSocket(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
-	if _, err := Explain(t.Context(), dir, "team", "train", ""); err == nil || !strings.Contains(err.Error(), "nobody answers") {
+	if _, err := Explain(t.Context(), dir, "team", "train", ""); err == nil ||
+		!strings.Contains(err.Error(), "nobody answers") {
 		t.Errorf("nobody serves: %v", err)
 	}
 	node, _ := start(t, dir)
@@ -79,10 +86,12 @@ func TestExplainOverTheSocket(t *testing.T) {
 	member.Publish(oneGPU)
 	await(t, dir, connected(gpus))
 	_, err := Explain(t.Context(), dir, "team", "train", "")
-	if want := "explain pod team/train: it is in none of the last 256 decisions, and this kubelet does not tell"; err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := "explain pod team/train: it is in none of the last 256 decisions, and this kubelet " +
+		"does not tell"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("no such pod: %v", err)
 	}
-	if _, err := Explain(t.Context(), dir, "", "", ""); err == nil || !strings.Contains(err.Error(), "which pod") {
+	if _, err := Explain(t.Context(), dir, "", "", ""); err == nil ||
+		!strings.Contains(err.Error(), "which pod") {
 		t.Errorf("no name: %v", err)
 	}
 }

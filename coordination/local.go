@@ -20,29 +20,35 @@ type answerer interface {
 	Pair(context.Context, *api.PairRequest, ...grpc.CallOption) (*api.PairResponse, error)
 }
 
-// local asks the server of this process, which takes half of the questions off the socket. The answers are those that the socket
-// would bring: after the same checks, at the same deadline, and as messages of the asker's own. Once the server ends it is the next one
-// at the socket that is asked.
+// local asks the server of this process, which takes half of the questions off the socket. The answers are
+// those that the socket would bring: after the same checks, at the same deadline, and as messages of the
+// asker's own. Once the server ends it is the next one at the socket that is asked.
 type local struct {
 	server *server
 	next   answerer
 }
 
-func (l local) Prefer(ctx context.Context, q *api.PreferRequest, options ...grpc.CallOption) (*api.PreferResponse, error) {
+func (l local) Prefer(
+	ctx context.Context, q *api.PreferRequest, options ...grpc.CallOption,
+) (*api.PreferResponse, error) {
 	if !l.server.calls.begin() {
 		return l.next.Prefer(ctx, q, options...)
 	}
 	return directly(ctx, l.server, q, l.server.Prefer)
 }
 
-func (l local) Allocated(ctx context.Context, q *api.AllocatedRequest, options ...grpc.CallOption) (*api.AllocatedResponse, error) {
+func (l local) Allocated(
+	ctx context.Context, q *api.AllocatedRequest, options ...grpc.CallOption,
+) (*api.AllocatedResponse, error) {
 	if !l.server.calls.begin() {
 		return l.next.Allocated(ctx, q, options...)
 	}
 	return directly(ctx, l.server, q, l.server.Allocated)
 }
 
-func (l local) Pair(ctx context.Context, q *api.PairRequest, options ...grpc.CallOption) (*api.PairResponse, error) {
+func (l local) Pair(
+	ctx context.Context, q *api.PairRequest, options ...grpc.CallOption,
+) (*api.PairResponse, error) {
 	if !l.server.calls.begin() {
 		return l.next.Pair(ctx, q, options...)
 	}
@@ -75,7 +81,8 @@ func (c *calls) end() {
 	}
 }
 
-// drain lets no more calls begin, and waits until those in flight have ended, for limit at the most. It is called once.
+// drain lets no more calls begin, and waits until those in flight have ended, for limit at the most. It is
+// called once.
 func (c *calls) drain(limit time.Duration) {
 	c.mu.Lock()
 	c.drained, c.last = true, make(chan struct{})
@@ -89,8 +96,11 @@ func (c *calls) drain(limit time.Duration) {
 	}
 }
 
-// directly calls a method of a server, of which the call has begun, and stops waiting for it when ctx is done.
-func directly[Q, A proto.Message](ctx context.Context, s *server, q Q, method func(context.Context, Q) (A, error)) (none A, err error) {
+// directly calls a method of a server, of which the call has begun, and stops waiting for it when ctx is
+// done.
+func directly[Q, A proto.Message](
+	ctx context.Context, s *server, q Q, method func(context.Context, Q) (A, error),
+) (none A, err error) {
 	type result struct {
 		answer A
 		err    error

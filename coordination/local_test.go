@@ -30,7 +30,8 @@ func serverAndClient(t *testing.T) (server *Node, members map[string]*Member, lo
 	client, _ := startWith(t, Config{RunDir: dir, Log: logger})
 	members[vfs] = client.Member(vfs, device.VF)
 	members[vfs].Publish(device.Announcement{Devices: []device.Device{
-		{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}, {ID: "vf1", Address: topology.Address{Bus: 3}, Healthy: true},
+		{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true},
+		{ID: "vf1", Address: topology.Address{Bus: 3}, Healthy: true},
 	}})
 	await(t, dir, connected(gpus, vfs))
 	return server, members, log
@@ -38,7 +39,8 @@ func serverAndClient(t *testing.T) (server *Node, members map[string]*Member, lo
 
 var offered = map[string][]string{gpus: {"a", "b", "gpu0"}, vfs: {"vf0", "vf1"}}
 
-// A mistake that makes the coordinator panic costs one answer, which the plugin gives itself; the daemon and the coordinator live on.
+// A mistake that makes the coordinator panic costs one answer, which the plugin gives itself; the daemon and
+// the coordinator live on.
 func TestPanicCostsOneAnswer(t *testing.T) {
 	server, members, log := serverAndClient(t)
 	c := server.serving.Load().coordinator
@@ -57,7 +59,8 @@ func TestPanicCostsOneAnswer(t *testing.T) {
 	if n := strings.Count(text, "a mistake"); n != 2 {
 		t.Errorf("%d panics were logged", n)
 	}
-	if together, alone := strings.Count(text, "source=coordinator"), strings.Count(text, "source=local"); together < 1 || alone < 2 {
+	if together, alone := strings.Count(text, "source=coordinator"),
+		strings.Count(text, "source=local"); together < 1 || alone < 2 {
 		t.Errorf("%d answers of the coordinator, %d without it", together, alone)
 	}
 }
@@ -84,7 +87,8 @@ func hang(n *Node) (letGo func()) {
 	}
 }
 
-// The server of one's own process refuses what the socket refuses, ends at the deadline, and keeps no list of the asker's.
+// The server of one's own process refuses what the socket refuses, ends at the deadline, and keeps no list of
+// the asker's.
 func TestOwnServer(t *testing.T) {
 	server, _, _ := serverAndClient(t)
 	own, err := server.server()
@@ -94,7 +98,9 @@ func TestOwnServer(t *testing.T) {
 	if _, err := own.Pair(t.Context(), &api.PairRequest{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := own.Allocated(t.Context(), &api.AllocatedRequest{Devices: make([]string, admission.MaxDevices+1)}); status.Code(err) != codes.InvalidArgument {
+	if _, err := own.Allocated(t.Context(), &api.AllocatedRequest{
+		Devices: make([]string, admission.MaxDevices+1),
+	}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("too many devices: %v", err)
 	}
 	question := &api.PreferRequest{Resource: gpus, Available: slices.Clone(offered[gpus]), Size: 2}

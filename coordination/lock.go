@@ -11,8 +11,8 @@ import (
 // errLocked means that the other plugin serves.
 var errLocked = errors.New("lock is held")
 
-// tryLock takes <run-dir>/lock without waiting. The kernel gives it back when the process ends, however it ends. The
-// file itself stays: removing it would let two processes lock two files of one name.
+// tryLock takes <run-dir>/lock without waiting. The kernel gives it back when the process ends, however it
+// ends. The file itself stays: removing it would let two processes lock two files of one name.
 func tryLock(runDir string) (release func(), err error) {
 	name := filepath.Join(runDir, "lock")
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)

@@ -11,8 +11,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
-// machine is the PCI tree as this process has read it last. A node with a thousand VFs takes a tenth of a second of processor time to
-// read, so that every change is read once: by the plugin that looks for its devices, or else because of what is announced.
+// machine is the PCI tree as this process has read it last. A node with a thousand VFs takes a tenth of a
+// second of processor time to read, so that every change is read once: by the plugin that looks for its
+// devices, or else because of what is announced.
 type machine struct {
 	root string
 	file *nccl.File // nil for none
@@ -49,8 +50,9 @@ func (m *machine) newest() *topology.Tree {
 	return m.tree
 }
 
-// refresh makes the newest tree at least as new as an announcement. Devices change when the machine does, so that it is read for what
-// another process announces; this one's plugins read it themselves, or announce a device that it lacks.
+// refresh makes the newest tree at least as new as an announcement. Devices change when the machine does, so
+// that it is read for what another process announces; this one's plugins read it themselves, or announce a
+// device that it lacks.
 func (m *machine) refresh(a device.Announcement) error {
 	if a.Own && covers(m.newest(), a.Devices) {
 		return nil

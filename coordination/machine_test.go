@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// The tree is read again for what another process announces, and for a healthy device that it lacks; not for what was announced by a
-// plugin that has read it.
+// The tree is read again for what another process announces, and for a healthy device that it lacks; not for
+// what was announced by a plugin that has read it.
 func TestTreeIsReadOncePerChange(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "sys")
 	recorded, err := machines.Load("oci-mi300x-derived", 0)

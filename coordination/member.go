@@ -17,15 +17,15 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// The kubelet asks while it holds every other pod start of the node up, without a deadline of its own. A takeover by the
-// other plugin fits into these.
+// The kubelet asks while it holds every other pod start of the node up, without a deadline of its own. A
+// takeover by the other plugin fits into these.
 const (
 	preferTimeout    = 80 * time.Millisecond
 	allocatedTimeout = 80 * time.Millisecond
 )
 
-// Member is one resource of one plugin taking part in coordination. Its methods never fail and never block for longer
-// than their deadline: with the coordinator away they answer from what this plugin knows alone.
+// Member is one resource of one plugin taking part in coordination. Its methods never fail and never block
+// for longer than their deadline: with the coordinator away they answer from what this plugin knows alone.
 type Member struct {
 	node     *Node
 	resource string
@@ -48,7 +48,8 @@ func (m *Member) Publish(a device.Announcement) {
 	}
 	m.node.mu.Lock()
 	defer m.node.mu.Unlock()
-	if m.message != nil && slices.Equal(a.Devices, m.announcement.Devices) && slices.Equal(a.Links, m.announcement.Links) {
+	if m.message != nil && slices.Equal(a.Devices, m.announcement.Devices) &&
+		slices.Equal(a.Links, m.announcement.Links) {
 		return
 	}
 	m.announcement, m.message, m.taken = a, m.encode(a), make(chan struct{})
@@ -62,11 +63,12 @@ func (m *Member) encode(a device.Announcement) *api.Announcement {
 	return message
 }
 
-// takeTimeout is how long the coordinator may take for an announcement. It reads the PCI tree, and may have to be found first.
+// takeTimeout is how long the coordinator may take for an announcement. It reads the PCI tree, and may have
+// to be found first.
 const takeTimeout = time.Second
 
-// AwaitTaken waits until the coordinator goes by what was published last, a second at the most: before that the kubelet must not know of
-// a new device, for it would ask about one that is nowhere.
+// AwaitTaken waits until the coordinator goes by what was published last, a second at the most: before that
+// the kubelet must not know of a new device, for it would ask about one that is nowhere.
 func (m *Member) AwaitTaken(ctx context.Context) {
 	m.node.mu.Lock()
 	taken := m.taken
@@ -82,14 +84,16 @@ func (m *Member) AwaitTaken(ctx context.Context) {
 	}
 }
 
-// Prefer answers GetPreferredAllocation within 100 ms: size of the available IDs, the mustInclude ones among them.
+// Prefer answers GetPreferredAllocation within 100 ms: size of the available IDs, the mustInclude ones among
+// them.
 func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
 	decision := m.log.With("size", size, "available", len(available), "must_include", len(mustInclude))
 	ctx, cancel := context.WithTimeout(ctx, preferTimeout)
 	defer cancel()
 	answer, err := m.ask(ctx, available, mustInclude, size)
 	if err == nil {
-		decision.Info("prefer", "chosen", answer.GetDevices(), "source", "coordinator", "reason", answer.GetReason())
+		decision.Info("prefer", "chosen", answer.GetDevices(), "source", "coordinator",
+			"reason", answer.GetReason())
 		return answer.GetDevices()
 	}
 	m.node.observer().Alone(admission.PreferCall)
@@ -98,7 +102,9 @@ func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, si
 	return chosen
 }
 
-func (m *Member) ask(ctx context.Context, available, mustInclude []string, size int) (*api.PreferResponse, error) {
+func (m *Member) ask(
+	ctx context.Context, available, mustInclude []string, size int,
+) (*api.PreferResponse, error) {
 	server, err := m.node.server()
 	if err != nil {
 		return nil, err
@@ -116,7 +122,8 @@ func (m *Member) tell(ctx context.Context, ids []string) (*api.AllocatedResponse
 	if err != nil {
 		return nil, err
 	}
-	return server.Allocated(ctx, &api.AllocatedRequest{Resource: m.resource, Devices: ids, Returns: true}, grpc.WaitForReady(true))
+	return server.Allocated(ctx, &api.AllocatedRequest{Resource: m.resource, Devices: ids, Returns: true},
+		grpc.WaitForReady(true))
 }
 
 // placed are devices as placement knows them. One that was not announced is nowhere.
@@ -140,10 +147,11 @@ func (m *Member) devices() (map[string]device.Device, []topology.Link) {
 	return known, m.announcement.Links
 }
 
-// Allocated reports what the kubelet took, and returns the same IDs in the order in which the container should list
-// them, so that its i-th GPU pairs with its i-th VF; where the coordinator does not answer, by what this plugin knows alone. An error is
-// the coordinator's refusal, a sentence for the pod's owner, and never anything else: the kubelet is to fail the pod with it.
-// Call Returned when the Allocate of the kubelet ends.
+// Allocated reports what the kubelet took, and returns the same IDs in the order in which the container
+// should list them, so that its i-th GPU pairs with its i-th VF; where the coordinator does not answer, by
+// what this plugin knows alone. An error is the coordinator's refusal, a sentence for the pod's owner, and
+// never anything else: the kubelet is to fail the pod with it. Call Returned when the Allocate of the kubelet
+// ends.
 func (m *Member) Allocated(ctx context.Context, ids []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, allocatedTimeout)
 	defer cancel()
@@ -165,8 +173,8 @@ func (m *Member) Allocated(ctx context.Context, ids []string) ([]string, error) 
 	return order, nil
 }
 
-// Returned tells the coordinator that the kubelet is about to have its answer to the Allocate of some devices, whatever that is. It does
-// not wait.
+// Returned tells the coordinator that the kubelet is about to have its answer to the Allocate of some
+// devices, whatever that is. It does not wait.
 func (m *Member) Returned(ids []string) {
 	if own := m.node.serving.Load(); own != nil {
 		own.coordinator.Returned(m.resource, ids)

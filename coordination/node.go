@@ -28,8 +28,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
-// How soon the other plugin takes over from a dead server: it tries for the lock every electionStep for electionBurst after
-// the connection broke, and every electionPause in any case.
+// How soon the other plugin takes over from a dead server: it tries for the lock every electionStep for
+// electionBurst after the connection broke, and every electionPause in any case.
 const (
 	electionStep  = 10 * time.Millisecond
 	electionBurst = time.Second
@@ -37,7 +37,9 @@ const (
 )
 
 // reconnect is the pause between attempts to reach the server; it is short because a takeover is.
-var reconnect = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 200 * time.Millisecond}
+var reconnect = backoff.Config{
+	BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 200 * time.Millisecond,
+}
 
 // Config says where things are.
 type Config struct {
@@ -58,7 +60,8 @@ type Intent struct {
 	Policy   intent.Policy    // what pods may say
 }
 
-// Node is a plugin's part in the coordination of its node: always a client, and the server while it holds the lock.
+// Node is a plugin's part in the coordination of its node: always a client, and the server while it holds the
+// lock.
 type Node struct {
 	config   Config
 	machine  *machine
@@ -80,8 +83,8 @@ type Node struct {
 	changed chan struct{} // closed and replaced on every announcement
 }
 
-// New prepares the run folder, reads the PCI tree and makes a client; it starts nothing. It fails where the run folder cannot be used,
-// and says what to do about it.
+// New prepares the run folder, reads the PCI tree and makes a client; it starts nothing. It fails where the
+// run folder cannot be used, and says what to do about it.
 func New(config Config) (*Node, error) {
 	if err := checkRunDir(config.RunDir); err != nil {
 		return nil, err
@@ -121,7 +124,8 @@ func New(config Config) (*Node, error) {
 	}, nil
 }
 
-// dial makes a client of the coordination socket. It connects when it is first used, and again whenever it has to.
+// dial makes a client of the coordination socket. It connects when it is first used, and again whenever it
+// has to.
 func dial(runDir string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("unix:"+SocketPath(runDir),
 		grpc.WithTransportCredentials(peerCredentials{}),
@@ -133,23 +137,27 @@ func dial(runDir string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// Status asks the server of a run folder for everything it knows. It fails where none serves, nor takes over within a second.
+// Status asks the server of a run folder for everything it knows. It fails where none serves, nor takes over
+// within a second.
 func Status(ctx context.Context, runDir string) (*api.StatusResponse, error) {
 	return call(ctx, runDir, func(client api.CoordinationClient) (*api.StatusResponse, error) {
 		return client.Status(ctx, &api.StatusRequest{})
 	})
 }
 
-// Explain asks the server of a run folder what was decided for a pod; namespace and container can be empty, for any.
+// Explain asks the server of a run folder what was decided for a pod; namespace and container can be empty,
+// for any.
 func Explain(ctx context.Context, runDir, namespace, pod, container string) (*api.ExplainResponse, error) {
 	return call(ctx, runDir, func(client api.CoordinationClient) (*api.ExplainResponse, error) {
 		return client.Explain(ctx, &api.ExplainRequest{Namespace: namespace, Pod: pod, Container: container})
 	})
 }
 
-// call asks the server of a run folder one thing. Where none serves there may be one in a moment: a plugin is replaced, and the other
-// takes over.
-func call[T any](ctx context.Context, runDir string, ask func(api.CoordinationClient) (T, error)) (answer T, err error) {
+// call asks the server of a run folder one thing. Where none serves there may be one in a moment: a plugin is
+// replaced, and the other takes over.
+func call[T any](
+	ctx context.Context, runDir string, ask func(api.CoordinationClient) (T, error),
+) (answer T, err error) {
 	conn, err := dial(runDir)
 	if err != nil {
 		return answer, err
@@ -165,7 +173,8 @@ func call[T any](ctx context.Context, runDir string, ask func(api.CoordinationCl
 	case codes.Unavailable:
 		return answer, unanswered(runDir)
 	case codes.Unimplemented:
-		return answer, fmt.Errorf("ask %s: the running plugin is of an older version that does not tell this", SocketPath(runDir))
+		return answer, fmt.Errorf("ask %s: the running plugin is of an older version that does not tell this",
+			SocketPath(runDir))
 	default:
 		return answer, fmt.Errorf("ask %s: %w", SocketPath(runDir), err)
 	}
@@ -182,8 +191,8 @@ func awaitServer(ctx context.Context, conn *grpc.ClientConn) {
 	}
 }
 
-// ReadTree reads the PCI tree as sysfs has it; devices are placed by it from now on. A plugin that looks for its devices in this tree
-// spares the others a reading.
+// ReadTree reads the PCI tree as sysfs has it; devices are placed by it from now on. A plugin that looks for
+// its devices in this tree spares the others a reading.
 func (n *Node) ReadTree() (*topology.Tree, error) { return n.machine.read() }
 
 // Member makes the part of one resource, at any time.
@@ -221,8 +230,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// stayElected serves whenever it gets the lock. A run folder that is removed, full or read-only while it runs is logged once; the
-// plugin then goes on alone and tries again.
+// stayElected serves whenever it gets the lock. A run folder that is removed, full or read-only while it runs
+// is logged once; the plugin then goes on alone and tries again.
 func (n *Node) stayElected(ctx context.Context) {
 	var burst time.Time
 	var complaint string
@@ -230,7 +239,8 @@ func (n *Node) stayElected(ctx context.Context) {
 		n.turn()
 		err := survive.Do(n.config.Log, func() error { return n.serveIfElected(ctx) })
 		if err != nil && !errors.Is(err, errLocked) && err.Error() != complaint {
-			n.config.Log.Error("go on without serving coordination until that is possible", "run_dir", n.config.RunDir, "error", err)
+			n.config.Log.Error("go on without serving coordination until that is possible",
+				"run_dir", n.config.RunDir, "error", err)
 		}
 		complaint = ""
 		if err != nil && !errors.Is(err, errLocked) {
@@ -268,11 +278,12 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 	}
 	defer pods.Close()
 	config := admission.Config{
-		RunDir:    n.config.RunDir,
-		Refresh:   n.machine.refresh,
-		Newest:    n.machine.newest,
-		Get:       pods.Get,
-		Recorded:  bounded.Read(n.config.Log, bounded.FileTimeout, kubelet.NewCheckpointReader(n.config.KubeletDir).Read),
+		RunDir:  n.config.RunDir,
+		Refresh: n.machine.refresh,
+		Newest:  n.machine.newest,
+		Get:     pods.Get,
+		Recorded: bounded.Read(n.config.Log, bounded.FileTimeout,
+			kubelet.NewCheckpointReader(n.config.KubeletDir).Read),
 		Granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(n.config.KubeletDir) },
 		Pods:      n.sources.Pods,
 		Alignment: n.config.Intent.Policy.Alignment,
@@ -299,9 +310,9 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 // writeTimeout is how long the last checkpoint may take when a server stops.
 const writeTimeout = time.Second
 
-// serve answers and writes checkpoints until ctx is done, the work beside panics, or the socket is no longer the one in the run
-// folder: then nobody new finds it, and there can be a second server soon. It ends in order: nobody asks any more, what was asked is
-// answered, nothing changes any more, the ledger is saved.
+// serve answers and writes checkpoints until ctx is done, the work beside panics, or the socket is no longer
+// the one in the run folder: then nobody new finds it, and there can be a second server soon. It ends in
+// order: nobody asks any more, what was asked is answered, nothing changes any more, the ledger is saved.
 func (n *Node) serve(ctx context.Context, c *admission.Coordinator, listener *net.UnixListener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -346,8 +357,8 @@ func (n *Node) serve(ctx context.Context, c *admission.Coordinator, listener *ne
 	return errors.Join(err, removeSocket(n.config.RunDir))
 }
 
-// stayJoined keeps a Join stream open and announces every member over it. A server of a foreign protocol, or one that refuses an
-// announcement, is left alone for an electionPause: it may be replaced.
+// stayJoined keeps a Join stream open and announces every member over it. A server of a foreign protocol, or
+// one that refuses an announcement, is left alone for an electionPause: it may be replaced.
 func (n *Node) stayJoined(ctx context.Context) {
 	var complaint string
 	for {
@@ -363,7 +374,8 @@ func (n *Node) stayJoined(ctx context.Context) {
 			}
 		case refused(err):
 			if reason != complaint {
-				n.config.Log.Error("place devices without the other plugin: the server refuses what is announced", "reason", reason)
+				n.config.Log.Error("place devices without the other plugin: the server refuses what is announced",
+					"reason", reason)
 			}
 			complaint = reason
 		default:
@@ -384,7 +396,8 @@ func (n *Node) stayJoined(ctx context.Context) {
 	}
 }
 
-// joinPause is how long to wait before the next Join. What would most likely end in the same way again is not tried soon.
+// joinPause is how long to wait before the next Join. What would most likely end in the same way again is not
+// tried soon.
 func joinPause(err error) time.Duration {
 	if status.Code(err) == codes.Unimplemented || refused(err) || survive.Panicked(err) {
 		return electionPause
@@ -425,7 +438,8 @@ func (n *Node) join(ctx context.Context) error {
 				continue
 			}
 			if err := checkAnnouncement(a); err != nil {
-				n.config.Log.Error("place the devices of a resource without the other plugin", "resource", a.GetResource(),
+				n.config.Log.Error("place the devices of a resource without the other plugin",
+					"resource", a.GetResource(),
 					"reason", status.Convert(err).Message())
 				sent[a.GetResource()] = a
 				n.letGo(a)
@@ -442,8 +456,11 @@ func (n *Node) join(ctx context.Context) error {
 	}
 }
 
-// tellReturned tells a server of Allocates that have returned, if it listens, until there is something to announce or ctx is done.
-func (n *Node) tellReturned(ctx context.Context, stream api.Coordination_JoinClient, listens bool, changed <-chan struct{}) error {
+// tellReturned tells a server of Allocates that have returned, if it listens, until there is something to
+// announce or ctx is done.
+func (n *Node) tellReturned(
+	ctx context.Context, stream api.Coordination_JoinClient, listens bool, changed <-chan struct{},
+) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -475,8 +492,11 @@ func hear(stream api.Coordination_JoinClient, acknowledged chan<- struct{}) erro
 	}
 }
 
-// announce sends an announcement and waits until the server goes by it, which it acknowledges; nil where it is too old to.
-func (n *Node) announce(ctx context.Context, stream api.Coordination_JoinClient, a *api.Announcement, acknowledged <-chan struct{}) error {
+// announce sends an announcement and waits until the server goes by it, which it acknowledges; nil where it
+// is too old to.
+func (n *Node) announce(
+	ctx context.Context, stream api.Coordination_JoinClient, a *api.Announcement, acknowledged <-chan struct{},
+) error {
 	if err := stream.Send(a); err != nil {
 		<-ctx.Done() // the stream tells why
 		return context.Cause(ctx)
@@ -508,7 +528,8 @@ func (n *Node) letGo(a *api.Announcement) {
 	}
 }
 
-// announcements returns the newest of every member that has one, and a channel that is closed once there is a newer one.
+// announcements returns the newest of every member that has one, and a channel that is closed once there is a
+// newer one.
 func (n *Node) announcements() ([]*api.Announcement, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

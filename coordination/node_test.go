@@ -131,7 +131,11 @@ func connected(names ...string) func(*api.StatusResponse) bool {
 	}
 }
 
-var oneGPU = device.Announcement{Devices: []device.Device{{ID: "gpu0", Address: topology.Address{Bus: 1}, NUMA: topology.Node(0), Healthy: true}}}
+var oneGPU = device.Announcement{
+	Devices: []device.Device{
+		{ID: "gpu0", Address: topology.Address{Bus: 1}, NUMA: topology.Node(0), Healthy: true},
+	},
+}
 
 func TestTheOtherPluginTakesOver(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
@@ -141,7 +145,9 @@ func TestTheOtherPluginTakesOver(t *testing.T) {
 
 	second, _ := start(t, dir)
 	member := second.Member(vfs, device.VF)
-	member.Publish(device.Announcement{Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	member.Publish(device.Announcement{
+		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
+	})
 	await(t, dir, connected(gpus, vfs))
 
 	stopFirst()
@@ -151,7 +157,8 @@ func TestTheOtherPluginTakesOver(t *testing.T) {
 	}
 }
 
-// A rolling update with surge: the new plugin has joined when the old one goes, and the resource is still connected.
+// A rolling update with surge: the new plugin has joined when the old one goes, and the resource is still
+// connected.
 func TestResourceIsGoneWithItsLastPlugin(t *testing.T) {
 	var p peers
 	var gone []string
@@ -169,7 +176,12 @@ func TestResourceIsGoneWithItsLastPlugin(t *testing.T) {
 
 func TestMemberAnswersAlone(t *testing.T) {
 	// The node does not run: nobody serves.
-	node, err := New(Config{RunDir: filepath.Join(shortDir(t), "run"), SysRoot: sysRoot(t), KubeletDir: shortDir(t), Log: slog.New(slog.DiscardHandler)})
+	node, err := New(Config{
+		RunDir:     filepath.Join(shortDir(t), "run"),
+		SysRoot:    sysRoot(t),
+		KubeletDir: shortDir(t),
+		Log:        slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +192,8 @@ func TestMemberAnswersAlone(t *testing.T) {
 	if !slices.Contains(got, "c") || len(got) != 2 {
 		t.Errorf("prefer 2 of a, b, c with c: %v", got)
 	}
-	if got, err := member.Allocated(t.Context(), []string{"b", "a"}); err != nil || !slices.Equal(got, []string{"a", "b"}) {
+	if got, err := member.Allocated(t.Context(), []string{"b", "a"}); err != nil ||
+		!slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("allocated: %v, %v", got, err)
 	}
 }
@@ -189,7 +202,9 @@ func TestRunDirIsOursAlone(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	_, stop := start(t, dir)
 	await(t, dir, func(*api.StatusResponse) bool { return true })
-	for name, mode := range map[string]os.FileMode{dir: 0o700, SocketPath(dir): 0o600, filepath.Join(dir, "lock"): 0o600} {
+	for name, mode := range map[string]os.FileMode{
+		dir: 0o700, SocketPath(dir): 0o600, filepath.Join(dir, "lock"): 0o600,
+	} {
 		info, err := os.Stat(name)
 		if err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s: %v, %v; want %v", name, info.Mode(), err, mode)
@@ -212,8 +227,11 @@ func TestBadRunDir(t *testing.T) {
 	if err := os.Symlink(base, link); err != nil {
 		t.Fatal(err)
 	}
-	for name, dir := range map[string]string{"a file": file, "a link": link, "below a file": filepath.Join(file, "x")} {
-		if _, err := New(Config{RunDir: dir, SysRoot: sysRoot(t)}); err == nil || !strings.Contains(err.Error(), dir) {
+	for name, dir := range map[string]string{
+		"a file": file, "a link": link, "below a file": filepath.Join(file, "x"),
+	} {
+		if _, err := New(Config{RunDir: dir, SysRoot: sysRoot(t)}); err == nil ||
+			!strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: error %v does not name %s", name, err, dir)
 		}
 	}
@@ -224,14 +242,17 @@ func TestBadRunDir(t *testing.T) {
 	if err := os.WriteFile(SocketPath(base), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Config{RunDir: base, SysRoot: sysRoot(t)}); err == nil || !strings.Contains(err.Error(), "remove it") {
+	if _, err := New(Config{RunDir: base, SysRoot: sysRoot(t)}); err == nil ||
+		!strings.Contains(err.Error(), "remove it") {
 		t.Errorf("file in the socket's place: %v", err)
 	}
 	full := filepath.Join(base, "full")
-	if err := errors.Join(os.Mkdir(full, 0o700), os.Symlink("/dev/full", filepath.Join(full, "lock"))); err != nil {
+	if err := errors.Join(os.Mkdir(full, 0o700),
+		os.Symlink("/dev/full", filepath.Join(full, "lock"))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Config{RunDir: full, SysRoot: sysRoot(t)}); err == nil || !strings.Contains(err.Error(), full) || !strings.Contains(err.Error(), "--run-dir") {
+	if _, err := New(Config{RunDir: full, SysRoot: sysRoot(t)}); err == nil ||
+		!strings.Contains(err.Error(), full) || !strings.Contains(err.Error(), "--run-dir") {
 		t.Errorf("a link in the lock's place: %v", err)
 	}
 	if _, err := listen(base); err == nil || !strings.Contains(err.Error(), "something else than a socket") {
@@ -258,7 +279,8 @@ func TestForeignRunDir(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = syscall.Unmount(dir, 0) })
-			if _, err := New(Config{RunDir: dir, SysRoot: sysRoot(t)}); err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "--run-dir") {
+			if _, err := New(Config{RunDir: dir, SysRoot: sysRoot(t)}); err == nil ||
+				!strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "--run-dir") {
 				t.Errorf("error %v does not name %s and what to do", err, dir)
 			}
 		})

@@ -11,12 +11,13 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// pairTimeout is longer than the others: without an answer the container lacks what it is told, not only the best devices.
+// pairTimeout is longer than the others: without an answer the container lacks what it is told, not only the
+// best devices.
 const pairTimeout = 400 * time.Millisecond
 
-// Pair tells for every GPU of the node which of the VFs that were just reported with Allocated serves it, nothing where the
-// coordinator does not answer. A pairs file with these VFs gets the GPUs of the container: now, or before the Allocate that
-// gives it them is answered.
+// Pair tells for every GPU of the node which of the VFs that were just reported with Allocated serves it,
+// nothing where the coordinator does not answer. A pairs file with these VFs gets the GPUs of the container:
+// now, or before the Allocate that gives it them is answered.
 func (m *Member) Pair(ctx context.Context, ids []string, file string) []pairs.Served {
 	ctx, cancel := context.WithTimeout(ctx, pairTimeout)
 	defer cancel()
@@ -39,5 +40,6 @@ func (m *Member) askPair(ctx context.Context, ids []string, file string) (*api.P
 	if err != nil {
 		return nil, err
 	}
-	return server.Pair(ctx, &api.PairRequest{Resource: m.resource, Devices: ids, File: file}, grpc.WaitForReady(true))
+	return server.Pair(ctx, &api.PairRequest{Resource: m.resource, Devices: ids, File: file},
+		grpc.WaitForReady(true))
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// A mistake in what looks at files and sources of intent costs what they would have told: the coordinator answers without it.
+// A mistake in what looks at files and sources of intent costs what they would have told: the coordinator
+// answers without it.
 func TestPanicCostsOneSource(t *testing.T) {
 	server, members, log := serverAndClient(t)
 	c := server.serving.Load().coordinator
@@ -26,7 +27,9 @@ func TestPanicCostsOneSource(t *testing.T) {
 		func() { c.Pods = func(context.Context) (intent.Answer, bool) { panic("a mistake") } },
 		func() {
 			c.Pods = nil
-			c.Recorded = bounded.Read(c.Log, bounded.FileTimeout, func() (kubelet.Checkpoint, error) { panic("a mistake") })
+			c.Recorded = bounded.Read(c.Log, bounded.FileTimeout, func() (kubelet.Checkpoint, error) {
+				panic("a mistake")
+			})
 		},
 		func() { c.Recorded = recorded },
 	} {
@@ -77,23 +80,29 @@ func (m mistaken) Handle(ctx context.Context, r slog.Record) error {
 	return m.Handler.Handle(ctx, r)
 }
 
-// A server whose work beside the answers panics gives the service up, and the next one goes on from the checkpoint.
+// A server whose work beside the answers panics gives the service up, and the next one goes on from the
+// checkpoint.
 func TestPanicCostsOneServer(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "run")
 	log, logger := newLog()
-	server, _ := startWith(t, Config{RunDir: dir, Log: slog.New(mistaken{logger.Handler(), "go on without a checkpoint"})})
+	server, _ := startWith(t, Config{
+		RunDir: dir, Log: slog.New(mistaken{logger.Handler(), "go on without a checkpoint"}),
+	})
 	gpu := server.Member(gpus, device.GPU)
 	gpu.Publish(threeGPUs)
 	await(t, dir, connected(gpus))
 	client, _ := startWith(t, Config{RunDir: dir, Log: logger})
 	vf := client.Member(vfs, device.VF)
-	vf.Publish(device.Announcement{Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	vf.Publish(device.Announcement{
+		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
+	})
 	await(t, dir, connected(gpus, vfs))
 	if _, err := vf.Allocated(t.Context(), []string{"vf0"}); err != nil {
 		t.Fatal(err)
 	}
 	before := server.serving.Load()
-	for os.MkdirAll(filepath.Join(dir, "ledger.json.new", "in the way"), 0o700) != nil { // a file is being written there
+	// a file is being written there
+	for os.MkdirAll(filepath.Join(dir, "ledger.json.new", "in the way"), 0o700) != nil {
 		runtime.Gosched()
 	}
 	before.coordinator.Leave("no such") // something to write

@@ -38,8 +38,8 @@ func (p *peers) join(ctx context.Context) *joined {
 	return j
 }
 
-// leave calls gone with every resource of a plugin that no other one has: while a rolling update starts the new plugin before it
-// ends the old one there are two.
+// leave calls gone with every resource of a plugin that no other one has: while a rolling update starts the
+// new plugin before it ends the old one there are two.
 func (p *peers) leave(j *joined, gone func(resource string)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

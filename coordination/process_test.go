@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// child runs this test binary in a role, with a run folder. It ends when its standard input is closed, at the latest with the test.
+// child runs this test binary in a role, with a run folder. It ends when its standard input is closed, at the
+// latest with the test.
 func child(t *testing.T, role, runDir string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -19,7 +20,8 @@ func child(t *testing.T, role, runDir string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), "TANDEM_TEST_ROLE="+role, "TANDEM_TEST_RUN_DIR="+runDir, "TANDEM_TEST_SYS="+sysRoot(t), "TANDEM_TEST_KUBELET="+shortDir(t))
+	cmd.Env = append(os.Environ(), "TANDEM_TEST_ROLE="+role, "TANDEM_TEST_RUN_DIR="+runDir,
+		"TANDEM_TEST_SYS="+sysRoot(t), "TANDEM_TEST_KUBELET="+shortDir(t))
 	cmd.Stderr = os.Stderr
 	return cmd
 }
@@ -27,8 +29,9 @@ func child(t *testing.T, role, runDir string) *exec.Cmd {
 // serveForTest is a plugin without devices that serves until its standard input ends.
 func serveForTest() int {
 	node, err := New(Config{
-		RunDir: os.Getenv("TANDEM_TEST_RUN_DIR"), SysRoot: os.Getenv("TANDEM_TEST_SYS"), KubeletDir: os.Getenv("TANDEM_TEST_KUBELET"),
-		Log: slog.New(slog.DiscardHandler),
+		RunDir: os.Getenv("TANDEM_TEST_RUN_DIR"), SysRoot: os.Getenv("TANDEM_TEST_SYS"),
+		KubeletDir: os.Getenv("TANDEM_TEST_KUBELET"),
+		Log:        slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -16,9 +16,12 @@ func TestRole(t *testing.T) {
 	first.Member(gpus, device.GPU).Publish(oneGPU)
 	await(t, dir, connected(gpus))
 	second, _ := start(t, dir)
-	second.Member(vfs, device.VF).Publish(device.Announcement{Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	second.Member(vfs, device.VF).Publish(device.Announcement{
+		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
+	})
 	await(t, dir, connected(gpus, vfs))
-	if first.Role() != Serves || second.Role() != Joined || len(first.Resources()) != 2 || second.Resources() != nil {
+	if first.Role() != Serves || second.Role() != Joined || len(first.Resources()) != 2 ||
+		second.Resources() != nil {
 		t.Errorf("%s with %v and %s with %v", first.Role(), first.Resources(), second.Role(), second.Resources())
 	}
 	for _, n := range []*Node{first, second} {

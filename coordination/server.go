@@ -32,10 +32,11 @@ type server struct {
 	calls       calls // of this process's own plugins
 }
 
-// serve answers on a listener until ctx is done. Then it has this process's plugins turned away, and returns once all calls in
-// flight are answered, or after stopTimeout.
+// serve answers on a listener until ctx is done. Then it has this process's plugins turned away, and returns
+// once all calls in flight are answered, or after stopTimeout.
 func (s *server) serve(ctx context.Context, listener *net.UnixListener, turnAway func()) error {
-	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}), survivingCalls(s.log), survivingStreams(s.log))...)
+	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}), survivingCalls(s.log),
+		survivingStreams(s.log))...)
 	api.RegisterCoordinationServer(g, s)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(newLimitedListener(listener)) }()
@@ -59,7 +60,9 @@ func (s *server) serve(ctx context.Context, listener *net.UnixListener, turnAway
 
 // survivingCalls has a panic cost one answer, in whose place the asker chooses alone.
 func survivingCalls(log *slog.Logger) grpc.ServerOption {
-	return grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+	return grpc.ChainUnaryInterceptor(func(
+		ctx context.Context, q any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
+	) (answer any, err error) {
 		err = survive.Do(log, func() (err error) {
 			answer, err = handle(ctx, q)
 			return err
@@ -70,12 +73,15 @@ func survivingCalls(log *slog.Logger) grpc.ServerOption {
 
 // survivingStreams has a panic cost one announcement; its plugin joins again.
 func survivingStreams(log *slog.Logger) grpc.ServerOption {
-	return grpc.ChainStreamInterceptor(func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	return grpc.ChainStreamInterceptor(func(
+		server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler,
+	) error {
 		return survive.Do(log, func() error { return handle(server, stream) })
 	})
 }
 
-// Join takes announcements until the plugin goes. One that speaks another protocol is told so, and works alone.
+// Join takes announcements until the plugin goes. One that speaks another protocol is told so, and works
+// alone.
 func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
 	welcome := &api.Welcome{Protocol: protocol.major, Minor: protocol.minor}
 	if err := stream.Send(welcome); err != nil {
@@ -132,7 +138,8 @@ func (s *server) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferR
 	if err := checkIDs(q.GetResource(), q.GetAvailable(), q.GetMustInclude()); err != nil {
 		return nil, err
 	}
-	ids, reason, err := s.coordinator.Prefer(ctx, q.GetResource(), q.GetAvailable(), q.GetMustInclude(), int(q.GetSize()))
+	ids, reason, err := s.coordinator.Prefer(ctx, q.GetResource(), q.GetAvailable(), q.GetMustInclude(),
+		int(q.GetSize()))
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}

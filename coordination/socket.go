@@ -14,17 +14,19 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// socketName is the socket below the run folder. It does not live below the kubelet's folders: the kubelet deletes
-// every socket in device-plugins when it starts.
+// socketName is the socket below the run folder. It does not live below the kubelet's folders: the kubelet
+// deletes every socket in device-plugins when it starts.
 const socketName = "coordination.sock"
 
-// maxSocketPath is the longest path a socket can be bound to: sun_path in unix(7) holds 108 bytes, the last one zero.
+// maxSocketPath is the longest path a socket can be bound to: sun_path in unix(7) holds 108 bytes, the last
+// one zero.
 const maxSocketPath = 107
 
 // SocketPath returns where the coordination socket is for a run folder (/run/tandem).
 func SocketPath(runDir string) string { return filepath.Join(runDir, socketName) }
 
-// prepareRunDir makes the run folder if need be, and makes sure that it is a folder of ours that nobody else can enter.
+// prepareRunDir makes the run folder if need be, and makes sure that it is a folder of ours that nobody else
+// can enter.
 func prepareRunDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return unusable(dir, err)
@@ -35,7 +37,8 @@ func prepareRunDir(dir string) error {
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || !ok || int(stat.Uid) != os.Geteuid() {
-		return fmt.Errorf("use run folder %s: it has to be a folder owned by user %d, not a link; remove it or choose another --run-dir", dir, os.Geteuid())
+		return fmt.Errorf("use run folder %s: it has to be a folder owned by user %d, not a link; "+
+			"remove it or choose another --run-dir", dir, os.Geteuid())
 	}
 	if info.Mode().Perm() == 0o700 {
 		return nil
@@ -47,7 +50,8 @@ func prepareRunDir(dir string) error {
 }
 
 func unusable(dir string, err error) error {
-	return fmt.Errorf("use run folder %s: %w; it has to be writable and have space: make it so or choose another --run-dir", dir, err)
+	return fmt.Errorf("use run folder %s: %w; it has to be writable and have space: make it so or choose "+
+		"another --run-dir", dir, err)
 }
 
 // checkRunDir prepares the run folder and makes sure that the lock and the socket can be made in it.
@@ -69,9 +73,10 @@ func checkRunDir(dir string) error {
 // errReplaced means that the socket in the run folder is gone or another's.
 var errReplaced = errors.New("the coordination socket was removed or replaced")
 
-// awaitReplaced looks at the socket until ctx is done, or it is not the one that was there first, which is an error: whenever the file
-// changes, as it does when it is removed or another is put in its place, and every electionPause, which is for the folders above it and for
-// where files cannot be watched. It calls looked each time.
+// awaitReplaced looks at the socket until ctx is done, or it is not the one that was there first, which is an
+// error: whenever the file changes, as it does when it is removed or another is put in its place, and every
+// electionPause, which is for the folders above it and for where files cannot be watched. It calls looked
+// each time.
 func awaitReplaced(ctx context.Context, runDir string, looked func()) error {
 	ours, err := os.Lstat(SocketPath(runDir))
 	if err != nil {
@@ -100,10 +105,12 @@ func awaitReplaced(ctx context.Context, runDir string, looked func()) error {
 	}
 }
 
-// CheckSocketPlace makes sure that a socket can be bound to a path: it is short enough and nothing but a socket is there.
+// CheckSocketPlace makes sure that a socket can be bound to a path: it is short enough and nothing but a
+// socket is there.
 func CheckSocketPlace(name string) error {
 	if len(name) > maxSocketPath {
-		return fmt.Errorf("bind %s: the path has %d bytes, a socket's may have %d; choose a shorter --run-dir", name, len(name), maxSocketPath)
+		return fmt.Errorf("bind %s: the path has %d bytes, a socket's may have %d; choose a shorter --run-dir",
+			name, len(name), maxSocketPath)
 	}
 	switch info, err := os.Lstat(name); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -116,8 +123,8 @@ func CheckSocketPlace(name string) error {
 	return nil
 }
 
-// listen binds the coordination socket. Only the holder of the lock may call it: a socket that is there is a dead one's. To remove
-// it is the caller's, who learns when another took its place.
+// listen binds the coordination socket. Only the holder of the lock may call it: a socket that is there is a
+// dead one's. To remove it is the caller's, who learns when another took its place.
 func listen(runDir string) (*net.UnixListener, error) {
 	name := SocketPath(runDir)
 	if err := CheckSocketPlace(name); err != nil {

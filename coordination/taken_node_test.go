@@ -22,7 +22,9 @@ func TestReturned(t *testing.T) {
 	await(t, dir, connected(gpus))
 	client, _ := start(t, dir)
 	vf := client.Member(vfs, device.VF)
-	vf.Publish(device.Announcement{Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}}})
+	vf.Publish(device.Announcement{
+		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
+	})
 	await(t, dir, connected(gpus, vfs))
 	c := server.serving.Load().coordinator
 	var looks atomic.Int32
@@ -56,7 +58,9 @@ func TestAwaitTaken(t *testing.T) {
 		<-read
 		return refresh(a)
 	}
-	members[vfs].Publish(device.Announcement{Devices: []device.Device{{ID: "vf2", Address: topology.Address{Bus: 4}, Healthy: true}}})
+	members[vfs].Publish(device.Announcement{
+		Devices: []device.Device{{ID: "vf2", Address: topology.Address{Bus: 4}, Healthy: true}},
+	})
 	<-reading
 	select {
 	case <-members[vfs].taken:

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// unanswered says why the server of a run folder does not answer: the folder and the socket are for root and the plugins' user, and
-// where others ask, nothing is known of a server.
+// unanswered says why the server of a run folder does not answer: the folder and the socket are for root and
+// the plugins' user, and where others ask, nothing is known of a server.
 func unanswered(runDir string) error {
 	socket := SocketPath(runDir)
 	conn, err := net.DialTimeout("unix", socket, time.Second)
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("ask %s: user %d has no right to; be root, or ask in a plugin's pod: %w", socket, os.Geteuid(), fs.ErrPermission)
+		return fmt.Errorf("ask %s: user %d has no right to; be root, or ask in a plugin's pod: %w",
+			socket, os.Geteuid(), fs.ErrPermission)
 	}
 	if err == nil {
 		conn.Close()

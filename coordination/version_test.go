@@ -140,7 +140,8 @@ func TestClientsOfOtherVersions(t *testing.T) {
 		}
 		if tc.code == codes.OK {
 			got := await(t, dir, connected(gpus))
-			if len(got.GetPeers()) != 1 || got.GetPeers()[0].GetVersion().GetMinor() != versionOf(tc.version).minor || !got.GetPeers()[0].GetServes() {
+			if len(got.GetPeers()) != 1 || got.GetPeers()[0].GetVersion().GetMinor() != versionOf(tc.version).minor ||
+				!got.GetPeers()[0].GetServes() {
 				t.Errorf("version %v: peers %v", tc.version, got.GetPeers())
 			}
 			if versionOf(tc.version).acknowledges() {
@@ -157,7 +158,8 @@ func TestClientsOfOtherVersions(t *testing.T) {
 			await(t, dir, connected())
 			continue
 		}
-		if _, err := stream.Recv(); status.Code(err) != tc.code || !strings.Contains(err.Error(), "same version of Tandem") {
+		if _, err := stream.Recv(); status.Code(err) != tc.code ||
+			!strings.Contains(err.Error(), "same version of Tandem") {
 			t.Errorf("version %v: %v", tc.version, err)
 		}
 	}

@@ -34,8 +34,8 @@ const (
 // wish is what a container asks for.
 type wish struct{ gpus, vfs int }
 
-// admission plays the kubelet towards a coordinator: it picks NUMA nodes, asks in random order, does not ask where there is no
-// choice, and shows pods in PodResources as the kubelet does.
+// admission plays the kubelet towards a coordinator: it picks NUMA nodes, asks in random order, does not ask
+// where there is no choice, and shows pods in PodResources as the kubelet does.
 type admission struct {
 	t            *testing.T
 	random       *rand.Rand
@@ -51,15 +51,17 @@ type admission struct {
 	all          map[string][]device.Device
 	recordedPods map[kubelet.Pod]map[string]kubelet.Devices // as pods, init containers kept
 	kubeletDir   string                                     // "" if there is no checkpoint
-	rails        []string                                   // resource names of VFs, one for each PF; none: one for all
-	specs        []intent.Pod                               // what a source of intent tells; it does where source is set
-	source       intent.Source
-	crashes      bool        // the server dies now and then, and the other plugin takes over
-	files        *pairsFiles // nil if no container wants one
-	names        int         // names that pods share in mixedLoad; 0: each has its own
-	created      int         // pods so far
-	uids         map[kubelet.Pod]string
-	guessed      bool // the container got its VFs first and without a question: their order can only be guessed
+	// resource names of VFs, one for each PF; none: one for all
+	rails []string
+	// what a source of intent tells; it does where source is set
+	specs   []intent.Pod
+	source  intent.Source
+	crashes bool        // the server dies now and then, and the other plugin takes over
+	files   *pairsFiles // nil if no container wants one
+	names   int         // names that pods share in mixedLoad; 0: each has its own
+	created int         // pods so far
+	uids    map[kubelet.Pod]string
+	guessed bool // the container got its VFs first and without a question: their order can only be guessed
 }
 
 func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bool, seed uint64) *admission {
@@ -72,7 +74,14 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &admission{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), pods: map[kubelet.Pod]map[string]kubelet.Devices{}, recordedPods: map[kubelet.Pod]map[string]kubelet.Devices{}, uids: map[kubelet.Pod]string{}}
+	a := &admission{
+		t:            t,
+		random:       rand.New(rand.NewPCG(seed, 1)),
+		now:          time.Unix(1000, 0),
+		pods:         map[kubelet.Pod]map[string]kubelet.Devices{},
+		recordedPods: map[kubelet.Pod]map[string]kubelet.Devices{},
+		uids:         map[kubelet.Pod]string{},
+	}
 	a.coordinator = &Coordinator{Config: Config{
 		Refresh:  func(device.Announcement) error { return nil },
 		Newest:   func() *topology.Tree { return tree },
@@ -179,7 +188,9 @@ func (a *admission) tell(pod kubelet.Pod, containers ...container) {
 		if c.name == "init" {
 			role = intent.Init
 		}
-		told.Containers = append(told.Containers, intent.Container{Name: c.name, Role: role, Requests: a.requests(c.wish)})
+		told.Containers = append(told.Containers, intent.Container{
+			Name: c.name, Role: role, Requests: a.requests(c.wish),
+		})
 	}
 	for i := range a.specs { // the kubelet starts what it has admitted, but not at once
 		a.specs[i].Started = a.specs[i].Started || a.random.IntN(2) == 0
@@ -213,7 +224,8 @@ func (a *admission) record() {
 	for pod, containers := range a.recordedPods {
 		for container, devices := range containers {
 			for name, ids := range devices {
-				file.Data.PodDeviceEntries = append(file.Data.PodDeviceEntries, entry{a.uids[pod], container, name, map[int][]string{-1: ids}})
+				file.Data.PodDeviceEntries = append(file.Data.PodDeviceEntries,
+					entry{a.uids[pod], container, name, map[int][]string{-1: ids}})
 			}
 		}
 	}
@@ -221,7 +233,8 @@ func (a *admission) record() {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(a.kubeletDir, "device-plugins", "kubelet_internal_checkpoint"), content, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(a.kubeletDir, "device-plugins", "kubelet_internal_checkpoint"), content,
+		0o600); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -279,7 +292,8 @@ func (a *admission) remove(pod kubelet.Pod) {
 	a.t.Logf("remove %v %v", pod, a.pods[pod])
 	defer func() {
 		for name, free := range a.free {
-			a.free[name] = slices.CompactFunc(slices.SortedFunc(slices.Values(free), device.Compare), func(x, y device.Device) bool { return x == y })
+			a.free[name] = slices.CompactFunc(slices.SortedFunc(slices.Values(free), device.Compare),
+				func(x, y device.Device) bool { return x == y })
 		}
 	}()
 	for _, devices := range a.pods[pod] {
@@ -333,8 +347,8 @@ func (a *admission) nodes(w wish, reused kubelet.Devices) ([]int, bool) {
 	return nodes.Numbers(), admitted
 }
 
-// admit gives a container what it wishes, in random order of its resources. It reports whether the kubelet would, and
-// fails the test if the pairs are not the best that there were.
+// admit gives a container what it wishes, in random order of its resources. It reports whether the kubelet
+// would, and fails the test if the pairs are not the best that there were.
 func (a *admission) admit(pod kubelet.Pod, container string, w wish) bool {
 	a.reuse(pod)
 	nodes, ok := a.nodes(w, a.pods[pod]["init"])
@@ -363,7 +377,8 @@ func (a *admission) admit(pod kubelet.Pod, container string, w wish) bool {
 	}
 	if _, inherits := a.pods[pod]["init"]; a.source != "" && container != "init" && !inherits {
 		if got := a.left(); got != left {
-			a.t.Errorf("%v/%s %v in order %v on nodes %v: leaves %d pairs, best %d", pod, container, w, order, nodes, got, left)
+			a.t.Errorf("%v/%s %v in order %v on nodes %v: leaves %d pairs, best %d",
+				pod, container, w, order, nodes, got, left)
 		}
 	}
 	if container != "init" {
@@ -375,11 +390,13 @@ func (a *admission) admit(pod kubelet.Pod, container string, w wish) bool {
 	a.files.check(a, a.pods[pod][container])
 	if w.gpus > 0 && w.vfs > 0 {
 		if got := a.levels(a.pods[pod][container]); got != best {
-			a.t.Errorf("%v/%s %v in order %v on nodes %v: pairs %v, best %v", pod, container, w, order, nodes, got, best)
+			a.t.Errorf("%v/%s %v in order %v on nodes %v: pairs %v, best %v",
+				pod, container, w, order, nodes, got, best)
 		} else if len(a.rails) > 0 || w.gpus != w.vfs {
 			return true // there are several lists, or none that is read side by side
 		} else if got := a.listed(a.pods[pod][container]); got != best && !a.guessed {
-			a.t.Errorf("%v/%s %v in order %v on nodes %v: pairs as listed %v, best %v", pod, container, w, order, nodes, got, best)
+			a.t.Errorf("%v/%s %v in order %v on nodes %v: pairs as listed %v, best %v",
+				pod, container, w, order, nodes, got, best)
 		}
 	}
 	return true
@@ -393,7 +410,9 @@ func (a *admission) aligned(name string, nodes []int) []device.Device {
 }
 
 // give is the kubelet's devicesToAllocate and Allocate.
-func (a *admission) give(pod kubelet.Pod, container, name string, aligned []device.Device, must []string, count int) {
+func (a *admission) give(
+	pod kubelet.Pod, container, name string, aligned []device.Device, must []string, count int,
+) {
 	a.random.Shuffle(len(aligned), func(i, j int) { aligned[i], aligned[j] = aligned[j], aligned[i] })
 	available := slices.Clone(must)
 	for _, d := range aligned {
@@ -404,14 +423,17 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []devi
 	_, topologyKnown := a.all[name][0].NUMA.Number()
 	ids := available[:count]
 	if len(must) < count && (len(available) > count || !topologyKnown) {
-		answer, why, err := a.coordinator.prefer(a.t.Context(), question{resource: name, available: available, mustInclude: must, size: count})
+		answer, why, err := a.coordinator.prefer(a.t.Context(), question{
+			resource: name, available: available, mustInclude: must, size: count,
+		})
 		if err != nil || len(answer) != count {
 			a.t.Fatalf("prefer %d %s of %v: %v, %v", count, name, available, answer, err)
 		}
 		ids = answer
 		a.t.Logf("%v/%s prefer %d %s: %v %s", pod, container, count, name, ids, why)
 	} else {
-		alone := a.kubeletDir == "" && a.source == "" // then a plan for a pod that wanted no GPUs can pass for one of this pod's
+		// then a plan for a pod that wanted no GPUs can pass for one of this pod's
+		alone := a.kubeletDir == "" && a.source == ""
 		a.guessed = a.guessed || kindOf(name) == device.VF && (alone || len(a.pods[pod][container][gpus]) == 0)
 		a.t.Logf("%v/%s skip %d %s: %v", pod, container, count, name, ids)
 	}
@@ -425,7 +447,9 @@ func (a *admission) give(pod kubelet.Pod, container, name string, aligned []devi
 	ids = listed
 	a.pods[pod][container][name] = ids
 	a.files.pair(a, name, ids)
-	a.free[name] = slices.DeleteFunc(a.free[name], func(d device.Device) bool { return slices.Contains(ids, d.ID) })
+	a.free[name] = slices.DeleteFunc(a.free[name], func(d device.Device) bool {
+		return slices.Contains(ids, d.ID)
+	})
 	a.now = a.now.Add(followWindow / 4)
 }
 
@@ -572,8 +596,8 @@ var setups = []setup{
 	{"amd-mi250-16gcd-8nic", 2, false},
 }
 
-// With the request known the first question is answered for all of it: not only are the pairs the best, also as many as can be are left
-// for others, whatever the container wants.
+// With the request known the first question is answered for all of it: not only are the pairs the best, also
+// as many as can be are left for others, whatever the container wants.
 func TestWithIntentEveryChoiceIsTheBest(t *testing.T) {
 	for _, source := range []intent.Source{intent.PodsAPI, intent.APIServer} {
 		for _, setup := range setups {
@@ -598,7 +622,8 @@ func TestWithIntentEveryChoiceIsTheBest(t *testing.T) {
 	}
 }
 
-// mixedLoad admits and removes pods at random: pairs, GPUs alone, VFs alone, neither, and pods of two containers.
+// mixedLoad admits and removes pods at random: pairs, GPUs alone, VFs alone, neither, and pods of two
+// containers.
 func (a *admission) mixedLoad(steps int) {
 	mix := []wish{{1, 1}, {2, 2}, {4, 4}, {1, 0}, {2, 0}, {0, 1}, {0, 2}, {0, 0}}
 	if a.source != "" {
@@ -695,7 +720,8 @@ func TestAfterARefusedPod(t *testing.T) {
 	}
 }
 
-// PodResources never shows an init container. What it got when nothing could be read is its own while the kubelet is not done with it.
+// PodResources never shows an init container. What it got when nothing could be read is its own while the
+// kubelet is not done with it.
 func TestInitContainerAfterALateLook(t *testing.T) {
 	for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
 		a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
@@ -735,8 +761,8 @@ func TestNothingFollowsAPodThatIsGone(t *testing.T) {
 	}
 }
 
-// What the kubelet offers of a pod that is gone tells that all that the pod had is free, also where PodResources does not answer: after the
-// kubelet has started again the connection to it takes a moment.
+// What the kubelet offers of a pod that is gone tells that all that the pod had is free, also where
+// PodResources does not answer: after the kubelet has started again the connection to it takes a moment.
 func TestGonePodWithoutALook(t *testing.T) {
 	for seed := range uint64(20) {
 		a := newAdmission(t, "oci-mi300x-derived", 4, seed%4 > 0, seed)

@@ -26,9 +26,9 @@ func (r refusal) full() string {
 	return r.said + "; held by " + strings.Join(r.owners, ", ")
 }
 
-// misaligned says why a container must not have the devices that it is being given: alignment is required of its pod, and
-// not all its pairs are on one switch each. It is said when the container has all that it wants, or at once where that is known and
-// the best plan for the rest does not do; never on a guess.
+// misaligned says why a container must not have the devices that it is being given: alignment is required of
+// its pod, and not all its pairs are on one switch each. It is said when the container has all that it wants,
+// or at once where that is known and the best plan for the rest does not do; never on a guess.
 func (d *deciding) misaligned(g grant) refusal {
 	if !d.requires(g.allocation) {
 		return refusal{}
@@ -41,10 +41,12 @@ func (d *deciding) misaligned(g grant) refusal {
 	if apart < 0 {
 		return refusal{}
 	}
-	return d.refusal(pairs, pairs[apart], fmt.Sprintf("%d %s %s", len(g.ids), g.name, strings.Join(g.ids, ", ")), g.allocation)
+	return d.refusal(pairs, pairs[apart], fmt.Sprintf("%d %s %s", len(g.ids), g.name, strings.Join(g.ids, ", ")),
+		g.allocation)
 }
 
-// requires reports whether alignment is required of an allocation's container, whichever it is of those that it can be.
+// requires reports whether alignment is required of an allocation's container, whichever it is of those that
+// it can be.
 func (d *deciding) requires(a *allocation) bool {
 	switch {
 	case a.asker == nil:
@@ -56,18 +58,21 @@ func (d *deciding) requires(a *allocation) bool {
 	}
 }
 
-// pairsOf are those of the devices of an allocation; nil while it is not known to be complete. Sure is whether it is known to be one
-// container's.
+// pairsOf are those of the devices of an allocation; nil while it is not known to be complete. Sure is
+// whether it is known to be one container's.
 func (d *deciding) pairsOf(a *allocation, sure bool) []placement.Pair {
 	l := d.ledger
 	gpus, vfs := l.latestOfKind(a, device.GPU), l.latestOfKind(a, device.VF)
 	switch {
 	case a.asker != nil && !l.complete(a):
 		return nil
-	case a.asker == nil && (!sure || len(gpus) == 0 || len(vfs) == 0 || len(vfs) < len(gpus) && len(l.ofKind(device.VF)) > 1):
+	case a.asker == nil &&
+		(!sure || len(gpus) == 0 || len(vfs) == 0 || len(vfs) < len(gpus) && len(l.ofKind(device.VF)) > 1):
 		return nil // VFs of other resources may come
 	}
-	choice, err := placement.Choose(d.tree, placement.Request{GPUs: []placement.Half{device.All(gpus)}, VFs: []placement.Half{device.All(vfs)}})
+	choice, err := placement.Choose(d.tree, placement.Request{
+		GPUs: []placement.Half{device.All(gpus)}, VFs: []placement.Half{device.All(vfs)},
+	})
 	if err != nil {
 		return nil
 	}
@@ -84,8 +89,8 @@ func (l *ledger) complete(a *allocation) bool {
 	return true
 }
 
-// latest lists what the newest Allocate of a resource gave an allocation. It gives all that a container has of the resource, also what it
-// takes over from an init container; the rest stays with the pod unused.
+// latest lists what the newest Allocate of a resource gave an allocation. It gives all that a container has
+// of the resource, also what it takes over from an init container; the rest stays with the pod unused.
 func (l *ledger) latest(a *allocation, name string) []device.Device {
 	if a == nil {
 		return nil
@@ -118,8 +123,10 @@ func (d *deciding) refusal(pairs []placement.Pair, apart placement.Pair, what st
 		}
 	}
 	free, all, owners := d.vfsNear(apart.GPU.Address, a)
-	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free",
-		what, together, len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level, d.tree.Switch(apart.GPU.Address), free, all)
+	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: "+
+		"GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free",
+		what, together, len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level,
+		d.tree.Switch(apart.GPU.Address), free, all)
 	if len(owners) > 0 {
 		sentence += ", the rest is held"
 	}
@@ -134,7 +141,8 @@ func (d *deciding) whoRequires() string {
 	return fmt.Sprintf("without annotation %s: %s the pod would start", intent.AlignmentKey, intent.Required)
 }
 
-// vfsNear counts the VFs on one switch with a GPU, and says who holds those that are not free, but for an allocation's own.
+// vfsNear counts the VFs on one switch with a GPU, and says who holds those that are not free, but for an
+// allocation's own.
 func (d *deciding) vfsNear(gpu topology.Address, own *allocation) (free, all int, owners []string) {
 	l := d.ledger
 	for _, r := range l.ofKind(device.VF) {

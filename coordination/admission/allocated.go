@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// record is the newest Allocate, and whom the kubelet's checkpoint showed with its devices at that time. As soon as it
-// shows anybody else the kubelet is done with the container.
+// record is the newest Allocate, and whom the kubelet's checkpoint showed with its devices at that time. As
+// soon as it shows anybody else the kubelet is done with the container.
 type record struct {
 	resource string
 	ids      []string
@@ -36,10 +36,13 @@ type grant struct {
 // sure is whether the kubelet's checkpoint shows that all of the allocation is one container's.
 func (g grant) sure() bool { return g.progress == open }
 
-// Allocated records what the kubelet took and returns it in the order in which the container should list it; or it says why
-// the container must not have it, in one sentence. Once ctx is done nothing is refused: the plugin has let the container
-// have its devices. The error is errClosed: what the kubelet took is not in the ledger.
-func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (order []string, refusal string, err error) {
+// Allocated records what the kubelet took and returns it in the order in which the container should list it;
+// or it says why the container must not have it, in one sentence. Once ctx is done nothing is refused: the
+// plugin has let the container have its devices. The error is errClosed: what the kubelet took is not in the
+// ledger.
+func (c *Coordinator) Allocated(
+	ctx context.Context, name string, ids []string,
+) (order []string, refusal string, err error) {
 	defer c.touched()
 	checkpoint, unread := c.Recorded()
 	looking, cancel := context.WithTimeout(ctx, lookTimeout) // for all looks together
@@ -49,7 +52,8 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 	err = c.decide(func(d *deciding) error {
 		refusable := ctx.Err() == nil
 		if double.said != "" && !refusable {
-			d.error("a container has a device that it should have been refused: the coordinator was late", "reason", double.full())
+			d.error("a container has a device that it should have been refused: the coordinator was late",
+				"reason", double.full())
 		} else if double.said != "" {
 			d.refuse(nil, name, ids, RefusedDouble, double)
 			refusal = double.said
@@ -61,7 +65,9 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 			return nil
 		}
 		reached := d.reached(checkpoint, unread)
-		d.last = record{resource: name, ids: slices.Clone(ids), holders: checkpoint.Holders(name, ids), known: unread == nil}
+		d.last = record{
+			resource: name, ids: slices.Clone(ids), holders: checkpoint.Holders(name, ids), known: unread == nil,
+		}
 		g := d.take(reached, name, ids, answer, shown)
 		if apart := d.misaligned(g); apart.said != "" && refusable {
 			d.takeBack(g, apart)
@@ -75,7 +81,9 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 }
 
 // take puts devices into the ledger, for the container that they most likely are for.
-func (d *deciding) take(reached progress, name string, ids []string, answer *intent.Answer, shown *kubelet.View) grant {
+func (d *deciding) take(
+	reached progress, name string, ids []string, answer *intent.Answer, shown *kubelet.View,
+) grant {
 	l := d.ledger
 	if answer != nil {
 		l.bury(*answer)
@@ -107,7 +115,8 @@ func (d *deciding) takeBack(g grant, why refusal) {
 	d.refuse(g.allocation, g.name, g.ids, RefusedAlignment, why)
 }
 
-// keep tells everybody who is to know of a grant, and returns its devices in the order in which the container should list them.
+// keep tells everybody who is to know of a grant, and returns its devices in the order in which the container
+// should list them.
 func (d *deciding) keep(g grant) (order []string) {
 	l, before := d.ledger, g.before
 	if g.plan != nil || before == nil || !before.lacks(g.name) || !l.sameNodes(before, g.name, g.ids) {
@@ -120,22 +129,25 @@ func (d *deciding) keep(g grant) (order []string) {
 	return order
 }
 
-// refuse takes note that the kubelet is about to fail a container, and why: nothing follows for it. Of one that the ledger does not know
-// a is nil.
+// refuse takes note that the kubelet is about to fail a container, and why: nothing follows for it. Of one
+// that the ledger does not know a is nil.
 func (d *deciding) refuse(a *allocation, name string, ids []string, outcome Outcome, why refusal) {
 	d.ledger.plan, d.last.refused = nil, true
 	var container *kubelet.Container
 	if a != nil {
 		container = knowledge{asker: a.asker}.container(a)
 	}
-	d.error("refuse", "resource", name, "devices", ids, "outcome", outcome, "reason", why.said, "held_by", why.owners)
+	d.error("refuse", "resource", name, "devices", ids, "outcome", outcome, "reason", why.said, "held_by",
+		why.owners)
 	d.given = &handover{d.ledger.now(), container, name, ids, why.full()}
 	d.report(Verdict{Resource: name, Outcome: outcome, Refusal: why.said}, a)
 }
 
-// unplanned is what the pods of the node ask for, where no plan says who is being given devices: the kubelet did not ask, or did not
-// take what it was told. PodResources List is never read here.
-func (c *Coordinator) unplanned(ctx context.Context, name string, ids []string) (*intent.Answer, *kubelet.View) {
+// unplanned is what the pods of the node ask for, where no plan says who is being given devices: the kubelet
+// did not ask, or did not take what it was told. PodResources List is never read here.
+func (c *Coordinator) unplanned(
+	ctx context.Context, name string, ids []string,
+) (*intent.Answer, *kubelet.View) {
 	if c.current().ledger.planned(name, ids) {
 		return nil, nil
 	}
@@ -149,8 +161,9 @@ func (c *Coordinator) unplanned(ctx context.Context, name string, ids []string) 
 // maxWaiting bounds the pods that are asked about one by one.
 const maxWaiting = 4
 
-// waiting shows those of the pods that wait for so many devices, by the API server, which the kubelet knows: it takes a pod in just before its
-// admission, and the API server has it long before. Nil where that cannot be told.
+// waiting shows those of the pods that wait for so many devices, by the API server, which the kubelet knows:
+// it takes a pod in just before its admission, and the API server has it long before. Nil where that cannot
+// be told.
 func (c *Coordinator) waiting(ctx context.Context, pods []intent.Pod, name string, count int) *kubelet.View {
 	all := &kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
 	asked := 0
@@ -172,7 +185,8 @@ func (c *Coordinator) waiting(ctx context.Context, pods []intent.Pod, name strin
 	return all
 }
 
-// reached is the progress of the container of the newest Allocate. Once the kubelet is done with it the checkpoint tells its name.
+// reached is the progress of the container of the newest Allocate. Once the kubelet is done with it the
+// checkpoint tells its name.
 func (d *deciding) reached(now kubelet.Checkpoint, err error) progress {
 	if errors.Is(err, bounded.ErrHangs) {
 		d.warn("judge who asks without the kubelet's checkpoint", "error", err)
@@ -186,7 +200,8 @@ func (d *deciding) reached(now kubelet.Checkpoint, err error) progress {
 	return reached
 }
 
-// container names the container that a checkpoint shows with the newest Allocate and did not before, "" for none.
+// container names the container that a checkpoint shows with the newest Allocate and did not before, "" for
+// none.
 func (r record) container(now kubelet.Checkpoint) (uid, name string) {
 	for _, holder := range now.Holders(r.resource, r.ids) {
 		if !slices.Contains(r.holders, holder) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// How much a ledger holds. The largest nodes known have 63 GPU partitions and some hundred VFs, but eight GPUs that
-// 2,000 containers share each are 16,000 devices. So many fit, all held, into a checkpoint.
+// How much a ledger holds. The largest nodes known have 63 GPU partitions and some hundred VFs, but eight
+// GPUs that 2,000 containers share each are 16,000 devices. So many fit, all held, into a checkpoint.
 const (
 	MaxDevices   = 1 << 14 // of one resource
 	MaxResources = 64
@@ -25,12 +25,12 @@ func (l *ledger) room(name string, more int) error {
 	return nil
 }
 
-// announceTimeout is how long a question waits for what the plugin announces about its devices: it tells the kubelet of them at the same
-// moment, and the kubelet can be faster.
+// announceTimeout is how long a question waits for what the plugin announces about its devices: it tells the
+// kubelet of them at the same moment, and the kubelet can be faster.
 const announceTimeout = 30 * time.Millisecond
 
-// answerable waits until a question can be answered, or says why it cannot, before the kubelet is bothered with it. Resources never
-// go away, so that what is answerable stays so.
+// answerable waits until a question can be answered, or says why it cannot, before the kubelet is bothered
+// with it. Resources never go away, so that what is answerable stays so.
 func (c *Coordinator) answerable(ctx context.Context, q question) error {
 	announced, err := c.lacking(q)
 	if err == nil {
@@ -49,7 +49,8 @@ func (c *Coordinator) answerable(ctx context.Context, q question) error {
 	return nil
 }
 
-// lacking says what has not been announced that a question is about, and then returns a channel that the next announcement closes.
+// lacking says what has not been announced that a question is about, and then returns a channel that the next
+// announcement closes.
 func (c *Coordinator) lacking(q question) (announced <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +67,8 @@ func (l *ledger) lacking(q question) error {
 	case r == nil:
 		return fmt.Errorf("choose %s: no plugin has announced it", q.resource)
 	case len(q.available) > len(r.devices) || len(q.mustInclude) > len(r.devices):
-		return fmt.Errorf("choose among %d devices of %s: only %d were announced", len(q.available), q.resource, len(r.devices))
+		return fmt.Errorf("choose among %d devices of %s: only %d were announced",
+			len(q.available), q.resource, len(r.devices))
 	}
 	return nil
 }

@@ -50,6 +50,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	}
 	l := a.coordinator.current().ledger
 	if len(l.resources) > MaxResources || len(l.holders) > MaxResources || len(l.holders["many"]) > MaxDevices {
-		t.Errorf("%d resources, %d with holders, %d devices", len(l.resources), len(l.holders), len(l.holders["many"]))
+		t.Errorf("%d resources, %d with holders, %d devices", len(l.resources), len(l.holders),
+			len(l.holders["many"]))
 	}
 }

@@ -17,8 +17,9 @@ type asker struct {
 	pod    intent.Pod       // without its containers, of which a pod can have thousands
 	index  int              // of the container among those of its pod
 	wants  intent.Container // the container, of its requests those for resources that a plugin has announced
-	exact  bool             // what it wants is certain; else other containers that want something else may be asking
-	pods   []kubelet.Pod    // of which one is its own: that of every container that may be asking
+	// what it wants is certain; else other containers that want something else may be asking
+	exact bool
+	pods  []kubelet.Pod // of which one is its own: that of every container that may be asking
 }
 
 func (a *asker) container() kubelet.Container {
@@ -29,7 +30,8 @@ func (a *asker) requests() map[string]int { return a.wants.Requests }
 
 func (a *asker) role() intent.Role { return a.wants.Role }
 
-// lasting is what of an asker is kept with what it was given: what its annotations say is over with its admission.
+// lasting is what of an asker is kept with what it was given: what its annotations say is over with its
+// admission.
 func (a *asker) lasting() *asker {
 	kept := *a
 	kept.pod.Chosen, kept.pod.Remarks = nil, nil
@@ -41,8 +43,8 @@ func (a *asker) is(b *asker) bool {
 	return a != nil && b != nil && a.pod.UID == b.pod.UID && a.container() == b.container()
 }
 
-// isOf reports whether an allocation is a container's own: PodResources shows it, or it was seen to be given. A pod that was created anew
-// under its name is another one.
+// isOf reports whether an allocation is a container's own: PodResources shows it, or it was seen to be given.
+// A pod that was created anew under its name is another one.
 func (a *allocation) isOf(who *asker) bool {
 	if uid := a.podUID(); uid != "" && uid != who.pod.UID {
 		return false
@@ -71,15 +73,19 @@ func (a *asker) describe() string {
 	return strings.Join(append([]string{text}, a.pod.Remarks...), "; ")
 }
 
-// identify finds the container that asks. The kubelet admits one pod at a time, so that of all pods that have not started at most one has a
-// container that lacks what it wants, and PodResources shows that pod already. Where more remain (PodResources is not read;
-// a kubelet before 1.34, which shows a rejected pod for a moment longer), it matters only if they want different things. Then the
-// kubelet's order decides: a pod that has arrived since the look before, or else the youngest, since
-// a batch of new pods is admitted by age (HandlePodAdditions in pkg/kubelet/kubelet.go), and its containers in the
-// order in which they are given devices. The API server knows pods before the kubelet does: of those the oldest comes first.
+// identify finds the container that asks. The kubelet admits one pod at a time, so that of all pods that have
+// not started at most one has a container that lacks what it wants, and PodResources shows that pod already.
+// Where more remain (PodResources is not read; a kubelet before 1.34, which shows a rejected pod for a moment
+// longer), it matters only if they want different things. Then the kubelet's order decides: a pod that has
+// arrived since the look before, or else the youngest, since a batch of new pods is admitted by age
+// (HandlePodAdditions in pkg/kubelet/kubelet.go), and its containers in the order in which they are given
+// devices. The API server knows pods before the kubelet does: of those the oldest comes first.
 //
-// Open is who got the newest Allocate, if the kubelet's checkpoint shows that it is not done with it; else nil.
-func (l *ledger) identify(q question, view *kubelet.View, answer intent.Answer, candidates []asker, open *asker) *asker {
+// Open is who got the newest Allocate, if the kubelet's checkpoint shows that it is not done with it; else
+// nil.
+func (l *ledger) identify(
+	q question, view *kubelet.View, answer intent.Answer, candidates []asker, open *asker,
+) *asker {
 	if len(candidates) == 0 {
 		return nil
 	}
@@ -93,7 +99,8 @@ func (l *ledger) identify(q question, view *kubelet.View, answer intent.Answer, 
 		return cmp.Or(first(a.is(open), b.is(open)), byArrival, byAge)
 	})
 	differs := func(other asker) bool { return !sameWish(&likeliest, &other) }
-	likeliest.exact = likeliest.is(open) && open.exact || !slices.ContainsFunc(candidates, differs) && !l.othersMayAsk(q, view, answer)
+	likeliest.exact = likeliest.is(open) && open.exact ||
+		!slices.ContainsFunc(candidates, differs) && !l.othersMayAsk(q, view, answer)
 	for _, candidate := range candidates {
 		if !likeliest.is(open) || candidate.is(open) {
 			likeliest.pods = append(likeliest.pods, candidate.pod.Pod)
@@ -102,8 +109,9 @@ func (l *ledger) identify(q question, view *kubelet.View, answer intent.Answer, 
 	return &likeliest
 }
 
-// othersMayAsk reports whether a container can be asking that is none of the candidates: one of which the API server has not told yet, or one
-// that has started, and for which the kubelet's pod workers allocate anew since its record was lost.
+// othersMayAsk reports whether a container can be asking that is none of the candidates: one of which the API
+// server has not told yet, or one that has started, and for which the kubelet's pod workers allocate anew
+// since its record was lost.
 func (l *ledger) othersMayAsk(q question, view *kubelet.View, answer intent.Answer) bool {
 	if len(q.mustInclude) > 0 { // it takes over from an init container of its pod
 		held := l.holders[q.resource][q.mustInclude[0]]
@@ -155,11 +163,13 @@ func first(a, b bool) int {
 
 // sameWish reports whether it makes no difference which of two containers asks.
 func sameWish(a, b *asker) bool {
-	return maps.Equal(a.requests(), b.requests()) && a.pod.Alignment == b.pod.Alignment && slices.Equal(a.pod.Chosen, b.pod.Chosen)
+	return maps.Equal(a.requests(), b.requests()) && a.pod.Alignment == b.pod.Alignment &&
+		slices.Equal(a.pod.Chosen, b.pod.Chosen)
 }
 
-// candidates lists the containers that can be asking: one for each pod that has not started, the first that lacks what is asked for. The kubelet
-// gives a pod's containers their devices one after the other, so those before one that has some are done.
+// candidates lists the containers that can be asking: one for each pod that has not started, the first that
+// lacks what is asked for. The kubelet gives a pod's containers their devices one after the other, so those
+// before one that has some are done.
 func (l *ledger) candidates(q question, view *kubelet.View, answer intent.Answer) []asker {
 	var found []asker
 	for _, pod := range answer.Pods {
@@ -192,8 +202,8 @@ func (l *ledger) askerOf(source intent.Source, pod intent.Pod, index int) asker 
 	return a
 }
 
-// inAdmission reports whether the kubelet can be admitting a pod: it has not started it, PodResources shows it, and devices that it must
-// be given again are of its init containers.
+// inAdmission reports whether the kubelet can be admitting a pod: it has not started it, PodResources shows
+// it, and devices that it must be given again are of its init containers.
 func (l *ledger) inAdmission(pod intent.Pod, q question, view *kubelet.View) bool {
 	switch {
 	case pod.Started:
@@ -208,7 +218,8 @@ func (l *ledger) inAdmission(pod intent.Pod, q question, view *kubelet.View) boo
 	}
 }
 
-// isOpen reports whether the kubelet's checkpoint shows that it is not done with the container of an allocation, the newest one.
+// isOpen reports whether the kubelet's checkpoint shows that it is not done with the container of an
+// allocation, the newest one.
 func (d *deciding) isOpen(newest *allocation) bool { return newest != nil && d.progress == open }
 
 // open is who got an allocation, if the kubelet is not done with it.
@@ -219,9 +230,10 @@ func (d *deciding) open(newest *allocation) *asker {
 	return newest.asker
 }
 
-// narrow leaves those candidates that the container of an allocation can be, to which the question adds by the order of the questions: where the
-// checkpoint proves that, nobody asks who does not want what it has. If whoever it was given to is none of them it was given to
-// another one: that was the likeliest of several. The API server can still show an earlier pod of that name.
+// narrow leaves those candidates that the container of an allocation can be, to which the question adds by
+// the order of the questions: where the checkpoint proves that, nobody asks who does not want what it has. If
+// whoever it was given to is none of them it was given to another one: that was the likeliest of several. The
+// API server can still show an earlier pod of that name.
 func (d *deciding) narrow(candidates []asker, following *allocation) []asker {
 	is := func(a asker) bool { return a.is(following.asker) }
 	if !d.isOpen(following) || slices.ContainsFunc(candidates, is) {
@@ -245,8 +257,9 @@ func (l *ledger) possible(asks *asker, view *kubelet.View) []kubelet.Pod {
 	}
 }
 
-// given lists the resources of which a container has devices: those that PodResources shows, and those that it was seen to be given, without
-// those that its init container was. PodResources does not show init containers.
+// given lists the resources of which a container has devices: those that PodResources shows, and those that
+// it was seen to be given, without those that its init container was. PodResources does not show init
+// containers.
 func (l *ledger) given(a *asker, view *kubelet.View) map[string]bool {
 	given := map[string]bool{}
 	if view != nil {
@@ -268,15 +281,17 @@ func (l *ledger) given(a *asker, view *kubelet.View) map[string]bool {
 	return given
 }
 
-// holderOf is the allocation of a container, or that of its pod's init containers, whose devices it takes over; a new one if there is
-// neither. Newest is the one that the container would follow by the order of the questions, nil where it follows none.
+// holderOf is the allocation of a container, or that of its pod's init containers, whose devices it takes
+// over; a new one if there is neither. Newest is the one that the container would follow by the order of the
+// questions, nil where it follows none.
 func (l *ledger) holderOf(a *asker, newest *allocation) *allocation {
 	var inherited *allocation
 	for held := range l.allocations() {
 		switch {
 		case held.isOf(a):
 			return held
-		case held.asker != nil && held.asker.pod.UID == a.pod.UID && held.asker.role() == intent.Init && held.asker.index < a.index:
+		case held.asker != nil && held.asker.pod.UID == a.pod.UID && held.asker.role() == intent.Init &&
+			held.asker.index < a.index:
 			if inherited == nil || held.sequence() > inherited.sequence() {
 				inherited = held
 			}
@@ -302,9 +317,10 @@ func (a *asker) asksForAll(held *allocation) bool {
 	return true
 }
 
-// bury frees the devices of pods that a source no longer shows: the kubelet forgets them with the pod. Two pods of one name never live
-// at the same time. The API server's list can be behind the kubelet's, so that it proves a pod gone only by another one of its name. A pod
-// that is gone was not seen: the next one of its name is new.
+// bury frees the devices of pods that a source no longer shows: the kubelet forgets them with the pod. Two
+// pods of one name never live at the same time. The API server's list can be behind the kubelet's, so that it
+// proves a pod gone only by another one of its name. A pod that is gone was not seen: the next one of its
+// name is new.
 func (l *ledger) bury(answer intent.Answer) {
 	alive, named := map[string]bool{}, map[kubelet.Pod]bool{}
 	for _, pod := range answer.Pods {

@@ -12,7 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// told is an admission of which a source of intent tells, on two NUMA nodes of four switches with a GPU and four VFs each.
+// told is an admission of which a source of intent tells, on two NUMA nodes of four switches with a GPU and
+// four VFs each.
 func told(t *testing.T) *admission {
 	t.Helper()
 	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
@@ -34,7 +35,9 @@ func (a *admission) ask(name string, node, size int) ([]string, string) {
 	for _, d := range a.aligned(name, []int{node}) {
 		offered = append(offered, d.ID)
 	}
-	ids, why, err := a.coordinator.prefer(a.t.Context(), question{resource: name, available: offered, size: size})
+	ids, why, err := a.coordinator.prefer(a.t.Context(), question{
+		resource: name, available: offered, size: size,
+	})
 	if err != nil || len(ids) != size {
 		a.t.Fatalf("prefer %d %s: %v, %v", size, name, ids, err)
 	}
@@ -65,7 +68,9 @@ func (a *admission) take(pod kubelet.Pod, name string, ids []string) (refusal st
 		a.pods[pod]["c"] = kubelet.Devices{}
 	}
 	a.pods[pod]["c"][name] = ids
-	a.free[name] = slices.DeleteFunc(a.free[name], func(d device.Device) bool { return slices.Contains(ids, d.ID) })
+	a.free[name] = slices.DeleteFunc(a.free[name], func(d device.Device) bool {
+		return slices.Contains(ids, d.ID)
+	})
 	return ""
 }
 
@@ -83,7 +88,8 @@ func TestASchedulersChoiceIsHonoured(t *testing.T) {
 	first := a.pending("first", wish{1, 1})
 	first.Chosen = []string{"0000:46:00.0"}
 	vf, why := a.ask(vfs, 0, 1) // the other half first
-	wantWords(t, why, "pods-api: team/first/c wants 1 amd.com/gpu, 1 nvidia.com/vf, first half", "1 devices as the scheduler chose", "1 PIX")
+	wantWords(t, why, "pods-api: team/first/c wants 1 amd.com/gpu, 1 nvidia.com/vf, first half",
+		"1 devices as the scheduler chose", "1 PIX")
 	a.take(first.Pod, vfs, vf)
 	gpu, _ := a.ask(gpus, 0, 1)
 	a.take(first.Pod, gpus, gpu)
@@ -96,13 +102,15 @@ func TestASchedulersChoiceIsHonoured(t *testing.T) {
 	second := a.pending("second", wish{2, 0})
 	second.Chosen = []string{"0000:5d:00.0", "0000:46:00.0", "0000:8b:00.0", "GPU-unknown"}
 	gpu, why = a.ask(gpus, 0, 2)
-	wantWords(t, why, "1 devices as the scheduler chose", "0000:46:00.0 is held by team/first/c", "0000:8b:00.0 is not among what the kubelet offers", "GPU-unknown is no device")
+	wantWords(t, why, "1 devices as the scheduler chose", "0000:46:00.0 is held by team/first/c",
+		"0000:8b:00.0 is not among what the kubelet offers", "GPU-unknown is no device")
 	if !slices.Contains(gpu, "0000:5d:00.0") {
 		t.Errorf("got %v", gpu)
 	}
 }
 
-// A pod is refused as soon as it is known that its pairs cannot be on one switch each, whichever half comes first.
+// A pod is refused as soon as it is known that its pairs cannot be on one switch each, whichever half comes
+// first.
 func TestRequiredAlignment(t *testing.T) {
 	for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
 		for _, known := range []bool{true, false} {
@@ -136,11 +144,13 @@ func TestRequiredAlignment(t *testing.T) {
 					break
 				}
 			}
-			wantWords(t, refusal, "refuse 4 ", "only 3 of 4 pairs", "GPU 0000:11:00.0", "NODE", "switch 0000:", "0 of 4 VFs are free, the rest is held")
+			wantWords(t, refusal, "refuse 4 ", "only 3 of 4 pairs", "GPU 0000:11:00.0", "NODE", "switch 0000:",
+				"0 of 4 VFs are free, the rest is held")
 			if strings.Contains(refusal, "greedy") {
 				t.Errorf("%q names another pod", refusal)
 			}
-			if told, err := a.coordinator.explain(t.Context(), podName{pod: "strict"}); known && (err != nil || !strings.HasSuffix(told[len(told)-1].GetRefusal(), "held by team/greedy/c")) {
+			if told, err := a.coordinator.explain(t.Context(), podName{pod: "strict"}); known &&
+				(err != nil || !strings.HasSuffix(told[len(told)-1].GetRefusal(), "held by team/greedy/c")) {
 				t.Errorf("explain does not tell who holds the rest: %v, %v", told, err)
 			}
 			asks := "without annotation " + intent.AlignmentKey + ": required the pod would start"
@@ -195,7 +205,8 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 			Containers: []intent.Container{{Name: "c", Requests: map[string]int{gpus: w.gpus, vfs: w.vfs}}},
 		}
 	}
-	old, young, other := pod("old", time.Hour, wish{1, 0}), pod("young", time.Minute, wish{1, 1}), pod("other", time.Second, wish{0, 1})
+	old, young, other := pod("old", time.Hour, wish{1, 0}), pod("young", time.Minute, wish{1, 1}),
+		pod("other", time.Second, wish{0, 1})
 	twin := pod("twin", time.Second, wish{1, 1})
 	started := pod("started", 0, wish{1, 1})
 	started.Started = true
@@ -210,15 +221,23 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 		want    string // "" for nobody
 		exact   bool
 	}{
-		"nobody wants any":                           {pods: []intent.Pod{other}, source: intent.PodsAPI},
-		"one does":                                   {pods: []intent.Pod{other, young}, source: intent.PodsAPI, want: "young", exact: true},
-		"one has started":                            {pods: []intent.Pod{started, old}, source: intent.PodsAPI, want: "old", exact: true},
-		"one has started and lost its devices":       {pods: []intent.Pod{lost, old}, source: intent.PodsAPI, want: "old"},
-		"the youngest":                               {pods: []intent.Pod{old, young}, source: intent.Kubelet, want: "young"},
-		"it makes no difference":                     {pods: []intent.Pod{young, twin}, source: intent.Kubelet, want: "twin", exact: true},
-		"one that has just come":                     {pods: []intent.Pod{old, young}, source: intent.Kubelet, view: viewed, arrived: []kubelet.Pod{old.Pod}, want: "old"},
-		"the API server knows of more":               {pods: []intent.Pod{old, young, twin}, source: intent.APIServer, view: &kubelet.View{Pods: []kubelet.Pod{old.Pod}}, want: "old", exact: true},
-		"the API server's oldest, with nothing else": {pods: []intent.Pod{old, young}, source: intent.APIServer, want: "old"},
+		"nobody wants any": {pods: []intent.Pod{other}, source: intent.PodsAPI},
+		"one does": {pods: []intent.Pod{other, young}, source: intent.PodsAPI,
+			want: "young", exact: true},
+		"one has started": {pods: []intent.Pod{started, old}, source: intent.PodsAPI,
+			want: "old", exact: true},
+		"one has started and lost its devices": {pods: []intent.Pod{lost, old},
+			source: intent.PodsAPI, want: "old"},
+		"the youngest": {pods: []intent.Pod{old, young}, source: intent.Kubelet,
+			want: "young"},
+		"it makes no difference": {pods: []intent.Pod{young, twin}, source: intent.Kubelet,
+			want: "twin", exact: true},
+		"one that has just come": {pods: []intent.Pod{old, young}, source: intent.Kubelet,
+			view: viewed, arrived: []kubelet.Pod{old.Pod}, want: "old"},
+		"the API server knows of more": {pods: []intent.Pod{old, young, twin},
+			source: intent.APIServer, view: &kubelet.View{Pods: []kubelet.Pod{old.Pod}}, want: "old", exact: true},
+		"the API server's oldest, with nothing else": {pods: []intent.Pod{old, young},
+			source: intent.APIServer, want: "old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -256,27 +275,30 @@ func TestDevicesGivenWithoutAQuestion(t *testing.T) {
 	}
 }
 
-// The API server can be behind: it shows a pod when half of its first container's devices are given, and then the one of before, which had
-// the same name and wanted something else. The checkpoint proves whose the question is.
+// The API server can be behind: it shows a pod when half of its first container's devices are given, and then
+// the one of before, which had the same name and wanted something else. The checkpoint proves whose the
+// question is.
 func TestAPIServerShowsAnEarlierPod(t *testing.T) {
 	a := told(t)
 	a.source = intent.APIServer
 	pod := a.add("again")
 	ids, _ := a.ask(gpus, 0, 1)
 	a.take(pod, gpus, ids)
-	a.specs = append(a.specs, intent.Pod{Pod: pod, UID: "earlier", Created: a.now, Containers: []intent.Container{
-		{Name: "other", Requests: a.requests(wish{0, 1})},
-	}})
+	a.specs = append(a.specs,
+		intent.Pod{Pod: pod, UID: "earlier", Created: a.now, Containers: []intent.Container{
+			{Name: "other", Requests: a.requests(wish{0, 1})},
+		}})
 	a.now = a.now.Add(2 * followWindow) // the plan alone does not tell any more
 	chosen, why := a.ask(vfs, 0, 1)
 	wantWords(t, why, "second half")
-	if d := a.coordinator.current().tree.Distance(a.address(gpus, ids[0]), a.address(vfs, chosen[0])); !d.Level.SameSwitch() {
+	if d := a.coordinator.current().tree.Distance(a.address(gpus, ids[0]),
+		a.address(vfs, chosen[0])); !d.Level.SameSwitch() {
 		t.Errorf("GPU %s and VF %s are %s apart: %s", ids[0], chosen[0], d.Level, why)
 	}
 }
 
-// A source of intent works again just when the kubelet gives the last devices of a node without a question. They can be those of the
-// pod before, of which nobody told, until a look shows that it has its own.
+// A source of intent works again just when the kubelet gives the last devices of a node without a question.
+// They can be those of the pod before, of which nobody told, until a look shows that it has its own.
 func TestSourceWorksAgainBetweenPods(t *testing.T) {
 	for seed := range uint64(10) {
 		a := told(t)
@@ -288,7 +310,8 @@ func TestSourceWorksAgainBetweenPods(t *testing.T) {
 		a.admit(before, "c", wish{4, 4})
 		a.source = source
 		last := a.add("last")
-		a.tell(last, container{"init", wish{1, 1}}, container{"c", wish{1, 1}}) // PodResources does not show the former
+		// PodResources does not show the former
+		a.tell(last, container{"init", wish{1, 1}}, container{"c", wish{1, 1}})
 		for i := range a.specs {
 			a.specs[i].Started = a.specs[i].Name == "three"
 			a.specs[i].Created = a.now
@@ -300,16 +323,20 @@ func TestSourceWorksAgainBetweenPods(t *testing.T) {
 		}
 		a.allocated(gpus, given)
 		a.now = a.now.Add(2 * followWindow)
-		node, _ := a.all[gpus][slices.IndexFunc(a.all[gpus], func(d device.Device) bool { return d.ID == given[0] })].NUMA.Number()
+		node, _ := a.all[gpus][slices.IndexFunc(a.all[gpus], func(d device.Device) bool {
+			return d.ID == given[0]
+		})].NUMA.Number()
 		chosen, why := a.ask(vfs, node, 1)
 		wantWords(t, why, "team/last/init wants 1 amd.com/gpu, 1 nvidia.com/vf, second half")
-		if d := a.coordinator.current().tree.Distance(a.address(gpus, given[0]), a.address(vfs, chosen[0])); !d.Level.SameSwitch() {
+		if d := a.coordinator.current().tree.Distance(a.address(gpus, given[0]),
+			a.address(vfs, chosen[0])); !d.Level.SameSwitch() {
 			t.Errorf("GPU %s and VF %s are %s apart: %s", given[0], chosen[0], d.Level, why)
 		}
 	}
 }
 
-// An app container takes all over from its init container, without a question. Both halves are its own, and none is the next container's.
+// An app container takes all over from its init container, without a question. Both halves are its own, and
+// none is the next container's.
 func TestDevicesTakenOverWithoutAQuestion(t *testing.T) {
 	for seed := range uint64(4) { // in either order
 		a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)

@@ -17,14 +17,16 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// checkpointVersion is that of the format below. A file of another version is set aside: what it held is rebuilt from the kubelet.
+// checkpointVersion is that of the format below. A file of another version is set aside: what it held is
+// rebuilt from the kubelet.
 const checkpointVersion = 3
 
-// maxCheckpoint bounds a checkpoint file, in bytes: a thousand devices take about 250 KiB, so that it is good for three or four resources
-// of maxDevices.
+// maxCheckpoint bounds a checkpoint file, in bytes: a thousand devices take about 250 KiB, so that it is good
+// for three or four resources of maxDevices.
 const maxCheckpoint = 16 << 20
 
-// maxCandidates bounds the pods of which one may own an allocation, in a checkpoint: among more than these none is known.
+// maxCandidates bounds the pods of which one may own an allocation, in a checkpoint: among more than these
+// none is known.
 const maxCandidates = 64
 
 // envelope is the checkpoint file.
@@ -36,7 +38,8 @@ type envelope struct {
 
 // checkpoint is the ledger as it is written down: enough to go on in the middle of an admission.
 type checkpoint struct {
-	Boot        string            `json:"boot"` // /proc/sys/kernel/random/boot_id: after a reboot the devices can be others
+	// /proc/sys/kernel/random/boot_id: after a reboot the devices can be others
+	Boot        string            `json:"boot"`
 	Sequence    int               `json:"sequence"`
 	Foreseen    bool              `json:"foreseen,omitempty"`
 	Resources   []savedResource   `json:"resources"`
@@ -126,7 +129,10 @@ func (s *state) save() checkpoint {
 		if !holds {
 			holder = -1
 		}
-		c.Plan = &savedPlan{maps.Clone(p.devices), holder, p.after, p.expires, p.holder.looked, savePods(p.holder.candidates), p.asker.save()}
+		c.Plan = &savedPlan{
+			maps.Clone(p.devices), holder, p.after, p.expires, p.holder.looked, savePods(p.holder.candidates),
+			p.asker.save(),
+		}
 	}
 	return c
 }
@@ -187,7 +193,8 @@ func saveDevices(devices map[string]device.Device) []savedDevice {
 	return saved
 }
 
-// restore takes a checkpoint over into a new coordinator. It fails, and changes nothing, where the checkpoint contradicts itself.
+// restore takes a checkpoint over into a new coordinator. It fails, and changes nothing, where the checkpoint
+// contradicts itself.
 func (c *Coordinator) restore(s checkpoint) error {
 	l := newLedger(c.current().ledger.now)
 	l.sequence, l.foreseen, l.arrived = s.Sequence, s.Foreseen, s.Arrived
@@ -205,8 +212,8 @@ func (c *Coordinator) restore(s checkpoint) error {
 	restored := make([]*allocation, 0, len(s.Allocations))
 	for _, saved := range s.Allocations {
 		a := &allocation{
-			owner: saved.Owner, uid: saved.UID, candidates: saved.Candidates, looked: saved.Looked, unasked: saved.Unasked,
-			asker: saved.Asker.restore(), since: saved.Since,
+			owner: saved.Owner, uid: saved.UID, candidates: saved.Candidates, looked: saved.Looked,
+			unasked: saved.Unasked, asker: saved.Asker.restore(), since: saved.Since,
 		}
 		for name, ids := range saved.Devices {
 			for id, sequence := range ids {
@@ -221,11 +228,16 @@ func (c *Coordinator) restore(s checkpoint) error {
 	if err := l.restorePlan(s.Plan, restored); err != nil {
 		return err
 	}
-	c.state.Store(&state{tree: c.current().tree, ledger: l, last: record{s.Last.Resource, s.Last.IDs, s.Last.Holders, s.Last.Known, s.Last.Refused}})
+	c.state.Store(&state{
+		tree:   c.current().tree,
+		ledger: l,
+		last:   record{s.Last.Resource, s.Last.IDs, s.Last.Holders, s.Last.Known, s.Last.Refused},
+	})
 	return nil
 }
 
-// restorePlan takes a plan over unless it has expired, or claims to last longer than any does: then the clock was changed.
+// restorePlan takes a plan over unless it has expired, or claims to last longer than any does: then the clock
+// was changed.
 func (l *ledger) restorePlan(s *savedPlan, restored []*allocation) error {
 	if s == nil {
 		return nil
@@ -266,8 +278,9 @@ func (r savedResource) devices() ([]device.Device, error) {
 	return devices, nil
 }
 
-// reconcile releases what the ledger believes to be held and the kubelet's own record shows with nobody, except the newest
-// allocation, with which the kubelet may not be done. PodResources alone does not tell a pod from the one before of the same name.
+// reconcile releases what the ledger believes to be held and the kubelet's own record shows with nobody,
+// except the newest allocation, with which the kubelet may not be done. PodResources alone does not tell a
+// pod from the one before of the same name.
 func (l *ledger) reconcile(now kubelet.Checkpoint) {
 	newest := l.newest()
 	for a := range l.allocations() {
@@ -281,8 +294,9 @@ func (l *ledger) reconcile(now kubelet.Checkpoint) {
 	}
 }
 
-// adopt fills an empty ledger with what the kubelet's record shows as held, by containers that are not known yet. Some of it can be free
-// again (the kubelet does not write that down at once): the first look at PodResources tells.
+// adopt fills an empty ledger with what the kubelet's record shows as held, by containers that are not known
+// yet. Some of it can be free again (the kubelet does not write that down at once): the first look at
+// PodResources tells.
 func (l *ledger) adopt(now kubelet.Checkpoint) {
 	containers := now.Containers()
 	for _, container := range slices.Sorted(maps.Keys(containers)) {
@@ -314,7 +328,8 @@ func decodeCheckpoint(content []byte) (checkpoint, error) {
 		return checkpoint{}, fmt.Errorf("parse checkpoint: %w", err)
 	}
 	if e.Version != checkpointVersion {
-		return checkpoint{}, fmt.Errorf("parse checkpoint: it has version %d, this is %d", e.Version, checkpointVersion)
+		return checkpoint{}, fmt.Errorf("parse checkpoint: it has version %d, this is %d",
+			e.Version, checkpointVersion)
 	}
 	if sum := crc32.ChecksumIEEE(e.Ledger); sum != e.Checksum {
 		return checkpoint{}, fmt.Errorf("parse checkpoint: checksum is %d, should be %d", sum, e.Checksum)

@@ -21,7 +21,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// maybeCrash replaces the coordinator, one time in four, by one that starts from what the old one has written down.
+// maybeCrash replaces the coordinator, one time in four, by one that starts from what the old one has written
+// down.
 func (a *admission) maybeCrash() {
 	if !a.crashes || a.random.IntN(4) > 0 {
 		return
@@ -70,7 +71,8 @@ func TestCrashesCostNoPair(t *testing.T) {
 	}
 }
 
-// What a source told of an ordinary pod, one that says nothing of alignment, can be read back, with whose the devices are.
+// What a source told of an ordinary pod, one that says nothing of alignment, can be read back, with whose the
+// devices are.
 func TestLedgerOfAnOrdinaryPodIsReadBack(t *testing.T) {
 	t.Parallel()
 	for _, alignment := range []intent.Alignment{"", intent.Preferred, intent.Required} {
@@ -88,7 +90,8 @@ func TestLedgerOfAnOrdinaryPodIsReadBack(t *testing.T) {
 			t.Fatalf("alignment %q: %v", alignment, err)
 		}
 		held := next.current().ledger.holders[vfs][ids[0]]
-		if held == nil || held.asker == nil || held.asker.container().String() != "team/ordinary/c" || held.asker.pod.Alignment != alignment {
+		if held == nil || held.asker == nil || held.asker.container().String() != "team/ordinary/c" ||
+			held.asker.pod.Alignment != alignment {
 			t.Errorf("alignment %q: held by %+v", alignment, held)
 		}
 	}
@@ -145,7 +148,8 @@ func TestLedgerIsRebuiltFromTheKubelet(t *testing.T) {
 	}
 	(&deciding{state: a.coordinator.current()}).observe(view, question{})
 	(&deciding{state: &state{ledger: fresh}, progress: complete}).observe(view, question{})
-	if diff := cmp.Diff(owners(a.coordinator.current().ledger), owners(fresh)); diff != "" || len(fresh.allocations()) != 3 {
+	if diff := cmp.Diff(owners(a.coordinator.current().ledger), owners(fresh)); diff != "" ||
+		len(fresh.allocations()) != 3 {
 		t.Errorf("owners (-known +rebuilt):\n%s", diff)
 	}
 	checkLedger(t, fresh)
@@ -185,7 +189,8 @@ func TestStoreKeepsToItsFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	old.write(exampleCheckpoint(time.Now()))
-	if _, err := os.Lstat(filepath.Join(dir, checkpointName)); !errors.Is(err, fs.ErrNotExist) || strings.Count(log.String(), "\n") != 1 {
+	if _, err := os.Lstat(filepath.Join(dir, checkpointName)); !errors.Is(err, fs.ErrNotExist) ||
+		strings.Count(log.String(), "\n") != 1 {
 		t.Errorf("checkpoint of the old server: %v, log %q", err, log.String())
 	}
 }
@@ -197,13 +202,16 @@ func exampleCheckpoint(now time.Time) checkpoint {
 		Boot:     bootID(),
 		Sequence: 2,
 		Resources: []savedResource{
-			{Name: gpus, Kind: device.GPU, Devices: []savedDevice{{"0000:11:00.0", "0000:11:00.0", &node}, {"0000:2f:00.0", "0000:2f:00.0", nil}}},
+			{Name: gpus, Kind: device.GPU,
+				Devices: []savedDevice{{"0000:11:00.0", "0000:11:00.0", &node}, {"0000:2f:00.0", "0000:2f:00.0", nil}}},
 			{Name: vfs, Kind: device.VF, Devices: []savedDevice{{"0000:0c:00.1", "0000:0c:00.1", &node}}},
 		},
-		Allocations: []savedAllocation{{Devices: map[string]map[string]int{gpus: {"0000:11:00.0": 2}}, Owner: &owner, Looked: true}},
-		Seen:        []kubelet.Pod{owner.Pod},
-		Plan:        &savedPlan{Devices: map[string][]string{vfs: {"0000:0c:00.1"}}, Expires: now.Add(time.Second)},
-		Last:        savedRecord{Resource: gpus, IDs: []string{"0000:11:00.0"}, Known: true},
+		Allocations: []savedAllocation{
+			{Devices: map[string]map[string]int{gpus: {"0000:11:00.0": 2}}, Owner: &owner, Looked: true},
+		},
+		Seen: []kubelet.Pod{owner.Pod},
+		Plan: &savedPlan{Devices: map[string][]string{vfs: {"0000:0c:00.1"}}, Expires: now.Add(time.Second)},
+		Last: savedRecord{Resource: gpus, IDs: []string{"0000:11:00.0"}, Known: true},
 	}
 }
 
@@ -229,17 +237,20 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 		put    func(name string) error
 		reason string
 	}{
-		"empty":         {put(nil, 0o600), "parse"},
-		"truncated":     {put(good[:len(good)/2], 0o600), "parse"},
-		"changed":       {put(bytes.Replace(good, []byte("train"), []byte("trail"), 1), 0o600), "checksum"},
-		"other version": {put(bytes.Replace(good, []byte(`"version":3`), []byte(`"version":4`), 1), 0o600), "version 4"},
+		"empty":     {put(nil, 0o600), "parse"},
+		"truncated": {put(good[:len(good)/2], 0o600), "parse"},
+		"changed":   {put(bytes.Replace(good, []byte("train"), []byte("trail"), 1), 0o600), "checksum"},
+		"other version": {put(bytes.Replace(good, []byte(`"version":3`), []byte(`"version":4`), 1), 0o600),
+			"version 4"},
 		"contradiction": {put(contradiction, 0o600), "held twice"},
 		"writable":      {put(good, 0o622), "nobody else can write"},
 		"too large":     {put(make([]byte, maxCheckpoint+1), 0o600), "more than"},
 		"link":          {func(name string) error { return os.Symlink("/dev/zero", name) }, "symbolic links"},
 		"folder":        {func(name string) error { return os.Mkdir(name, 0o700) }, "has to be a file"},
 		"pipe":          {func(name string) error { return syscall.Mkfifo(name, 0o600) }, "has to be a file"},
-		"foreign":       {func(name string) error { return errors.Join(put(good, 0o600)(name), os.Chown(name, 4242, 4242)) }, "has to be a file of user"},
+		"foreign": {func(name string) error {
+			return errors.Join(put(good, 0o600)(name), os.Chown(name, 4242, 4242))
+		}, "has to be a file of user"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -251,11 +262,16 @@ func TestBadCheckpointIsSetAside(t *testing.T) {
 			}
 			var log bytes.Buffer
 			store := openStore(t, dir, slog.New(slog.NewTextHandler(&log, nil)))
-			c := &Coordinator{Config: Config{Log: store.log, Recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil }}}
+			c := &Coordinator{
+				Config: Config{
+					Log: store.log, Recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil },
+				},
+			}
 			c.startAt(nil, time.Now)
 			c.store = store
 			c.recover()
-			if len(c.current().ledger.holders) > 0 || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), tc.reason) {
+			if len(c.current().ledger.holders) > 0 || strings.Count(log.String(), "\n") != 1 ||
+				!strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), tc.reason) {
 				t.Errorf("ledger %v, log %q, want a warning with %q", c.current().ledger.holders, log.String(), tc.reason)
 			}
 			if _, err := os.Lstat(filepath.Join(dir, badName)); err != nil {
@@ -322,7 +338,8 @@ func TestFullDisk(t *testing.T) {
 	for range 3 {
 		store.write(large)
 	}
-	if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "no space left on device") {
+	if lines := strings.Count(log.String(), "\n"); lines != 1 ||
+		!strings.Contains(log.String(), "no space left on device") {
 		t.Errorf("log %q", log.String())
 	}
 	if c, ok := store.load(); !ok || len(c.Arrived) > 0 {

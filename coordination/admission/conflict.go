@@ -8,14 +8,16 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// maxSuspects bounds the pods that one Allocate asks the kubelet about: its limiter allows 10 calls at once, to the whole node.
+// maxSuspects bounds the pods that one Allocate asks the kubelet about: its limiter allows 10 calls at once,
+// to the whole node.
 const maxSuspects = 8
 
 // conflict says why a container must not have devices that the kubelet is giving it: another pod has one of
-// them at this moment, so that the kubelet is handing it out twice (kubernetes PR 137534). The ledger alone does not
-// decide: it can be behind, and the containers of one pod share devices. The kubelet is asked about the pods that the ledger thinks
-// of, with Get, which is safe while an Allocate is in flight. It shows no plain init containers, whose devices go to
-// the next container of their pod. Where it cannot be asked before ctx is done the container gets the devices, and the log has an error.
+// them at this moment, so that the kubelet is handing it out twice (kubernetes PR 137534). The ledger alone
+// does not decide: it can be behind, and the containers of one pod share devices. The kubelet is asked about
+// the pods that the ledger thinks of, with Get, which is safe while an Allocate is in flight. It shows no
+// plain init containers, whose devices go to the next container of their pod. Where it cannot be asked before
+// ctx is done the container gets the devices, and the log has an error.
 func (c *Coordinator) conflict(ctx context.Context, name string, ids []string) refusal {
 	suspects := c.current().ledger.suspects(name, ids)
 	if len(suspects) == 0 {
@@ -25,14 +27,16 @@ func (c *Coordinator) conflict(ctx context.Context, name string, ids []string) r
 		view, err := c.Get(ctx, s.pod)
 		if err != nil {
 			if s.owner {
-				c.Log.Error("cannot tell whether the kubelet gives a device out twice: give it", "resource", name, "devices", ids,
+				c.Log.Error("cannot tell whether the kubelet gives a device out twice: give it",
+					"resource", name, "devices", ids,
 					"owner", s.pod.Namespace+"/"+s.pod.Name, "error", err)
 			}
 			continue
 		}
 		if holder, id, held := view.HolderOf(name, ids); held {
 			return refusal{fmt.Sprintf("refuse %s %s: another pod has it and the kubelet gave it out a second time "+
-				"(kubernetes PR 137534); create this pod again and it gets another device", name, id), []string{holder.String()}}
+				"(kubernetes PR 137534); create this pod again and it gets another device", name, id),
+				[]string{holder.String()}}
 		}
 	}
 	return refusal{}
@@ -44,8 +48,9 @@ type suspect struct {
 	owner bool // PodResources has shown it with one of them
 }
 
-// suspects lists the pods that hold devices as far as the ledger knows, other than the one that they were planned for. A plan for other
-// devices says nothing: it can be that of the pod before, which has been given all of it.
+// suspects lists the pods that hold devices as far as the ledger knows, other than the one that they were
+// planned for. A plan for other devices says nothing: it can be that of the pod before, which has been given
+// all of it.
 func (l *ledger) suspects(name string, ids []string) []suspect {
 	var found []suspect
 	add := func(pod kubelet.Pod, owner bool) {

@@ -18,11 +18,13 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 		between func(a *admission, first kubelet.Pod)
 		refused bool
 	}{
-		"it is held":             {func(*admission, kubelet.Pod) {}, true},
-		"its pod is gone":        {func(a *admission, first kubelet.Pod) { a.remove(first) }, false},
-		"its pod is a namesake":  {func(a *admission, first kubelet.Pod) { a.remove(first); a.add(first.Name) }, false},
-		"the kubelet is silent":  {func(a *admission, _ kubelet.Pod) { a.away = true }, false},
-		"the kubelet restarted":  {func(a *admission, _ kubelet.Pod) { a.coordinator.current().last = record{} }, true},
+		"it is held":      {func(*admission, kubelet.Pod) {}, true},
+		"its pod is gone": {func(a *admission, first kubelet.Pod) { a.remove(first) }, false},
+		"its pod is a namesake": {func(a *admission, first kubelet.Pod) { a.remove(first); a.add(first.Name) },
+			false},
+		"the kubelet is silent": {func(a *admission, _ kubelet.Pod) { a.away = true }, false},
+		"the kubelet restarted": {func(a *admission, _ kubelet.Pod) { a.coordinator.current().last = record{} },
+			true},
 		"no look came before it": {func(a *admission, _ kubelet.Pod) { a.forgetOwners() }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +43,9 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 			before := a.coordinator.current().ledger.sequence
 			order, refusal := a.allocated(vfs, taken[:1])
 			if tc.refused {
-				if want := "refuse nvidia.com/vf " + taken[0] + ": another pod has it"; !strings.HasPrefix(refusal, want) || strings.Contains(refusal, "first") || order != nil {
+				if want := "refuse nvidia.com/vf " + taken[0] +
+					": another pod has it"; !strings.HasPrefix(refusal, want) || strings.Contains(refusal, "first") ||
+					order != nil {
 					t.Errorf("answer %v, refusal %q, want %q", order, refusal, want)
 				}
 				if a.coordinator.current().ledger.sequence != before {
@@ -54,7 +58,8 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 	}
 }
 
-// The kubelet gives a device out again as soon as its pod has it, and asks nothing: the plan for that pod still stands.
+// The kubelet gives a device out again as soon as its pod has it, and asks nothing: the plan for that pod
+// still stands.
 func TestDeviceOfThePodBeforeIsRefused(t *testing.T) {
 	for seed := range uint64(4) { // either half first
 		a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)
@@ -63,14 +68,16 @@ func TestDeviceOfThePodBeforeIsRefused(t *testing.T) {
 			t.Fatal("not admitted")
 		}
 		for name, ids := range a.pods[first]["worker"] {
-			if _, refusal := a.allocated(name, ids[:1]); refusal == "" && a.coordinator.current().ledger.holders[name][ids[0]].owner != nil {
+			if _, refusal := a.allocated(name, ids[:1]); refusal == "" &&
+				a.coordinator.current().ledger.holders[name][ids[0]].owner != nil {
 				t.Errorf("seed %d: %s %s is given out twice", seed, name, ids[0])
 			}
 		}
 	}
 }
 
-// forgetOwners makes the ledger know the owners by candidates alone, as before the first look after an admission.
+// forgetOwners makes the ledger know the owners by candidates alone, as before the first look after an
+// admission.
 func (a *admission) forgetOwners() {
 	for held := range a.coordinator.current().ledger.allocations() {
 		held.candidates, held.owner = []kubelet.Pod{held.owner.Pod}, nil
@@ -90,8 +97,8 @@ func TestSamePodIsNoConflict(t *testing.T) {
 	}
 }
 
-// The kubelet offers a VF that a living pod has, and does not answer List this time: the VF is the last choice, keeps its owner, and is
-// refused as Get confirms.
+// The kubelet offers a VF that a living pod has, and does not answer List this time: the VF is the last
+// choice, keeps its owner, and is refused as Get confirms.
 func TestDoubleWhileListFails(t *testing.T) {
 	t.Parallel()
 	for _, others := range []int{8, 2} { // free ones that are offered beside it, to a pod that wants four
@@ -109,9 +116,13 @@ func TestDoubleWhileListFails(t *testing.T) {
 			a.recordedPods[second] = a.pods[second]
 			a.record()
 			a.pending("third", wish{0, 4})
-			a.coordinator.Look = func(context.Context) (kubelet.View, error) { return kubelet.View{}, errors.New("the kubelet is busy") }
+			a.coordinator.Look = func(context.Context) (kubelet.View, error) {
+				return kubelet.View{}, errors.New("the kubelet is busy")
+			}
 			offered := append(slices.Clone(held), ids(a.aligned(vfs, []int{0}))[:others]...)
-			chosen, _, err := a.coordinator.prefer(t.Context(), question{resource: vfs, available: offered, size: min(4, len(offered))})
+			chosen, _, err := a.coordinator.prefer(t.Context(), question{
+				resource: vfs, available: offered, size: min(4, len(offered)),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +130,8 @@ func TestDoubleWhileListFails(t *testing.T) {
 			if in := slices.Contains(chosen, held[0]); in != (others < 4) {
 				t.Errorf("%s: chosen %v, with the one in use %t", setup, chosen, in)
 			}
-			if got := a.coordinator.current().ledger.holders[vfs][held[0]]; got == nil || got.ownerName() != "team/owner/c" {
+			if got := a.coordinator.current().ledger.holders[vfs][held[0]]; got == nil ||
+				got.ownerName() != "team/owner/c" {
 				t.Errorf("%s: the ledger has forgotten the owner", setup)
 			}
 			if _, refusal := a.allocated(vfs, chosen); (refusal != "") != (others < 4) {

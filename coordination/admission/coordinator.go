@@ -23,15 +23,21 @@ import (
 
 // Config is what a coordinator reads, and whom it tells. The functions are called from several goroutines.
 type Config struct {
-	RunDir    string                                                   // of the ledger's checkpoint and of pairs files
-	Refresh   func(device.Announcement) error                          // makes the newest tree as new as an announcement
-	Newest    func() *topology.Tree                                    // that was read
-	Look      func(context.Context) (kubelet.View, error)              // at all pods: not while devices are being allocated; nil: never
-	Get       func(context.Context, kubelet.Pod) (kubelet.View, error) // at one pod, at any time
-	Recorded  func() (kubelet.Checkpoint, error)
-	Granted   func() ([]kubelet.Granted, error)           // what the checkpoint says of containers
-	Pods      func(context.Context) (intent.Answer, bool) // what pods ask for; false where no source tells; nil: never
-	Alignment intent.Alignment                            // of pods that say nothing
+	// of the ledger's checkpoint and of pairs files
+	RunDir string
+	// makes the newest tree as new as an announcement
+	Refresh func(device.Announcement) error
+	// that was read
+	Newest func() *topology.Tree
+	// at all pods: not while devices are being allocated; nil: never
+	Look func(context.Context) (kubelet.View, error)
+	// at one pod, at any time
+	Get      func(context.Context, kubelet.Pod) (kubelet.View, error)
+	Recorded func() (kubelet.Checkpoint, error)
+	Granted  func() ([]kubelet.Granted, error) // what the checkpoint says of containers
+	// what pods ask for; false where no source tells; nil: never
+	Pods      func(context.Context) (intent.Answer, bool)
+	Alignment intent.Alignment // of pods that say nothing
 	Log       *slog.Logger
 	Observer  Observer // nil for none
 
@@ -100,8 +106,9 @@ func (c *Coordinator) Close() { c.locked(func() { c.closed = true }) }
 
 // question is a GetPreferredAllocation as the kubelet asks it.
 type question struct {
-	resource    string
-	available   []string // free in the kubelet's eyes, on the NUMA nodes it chose; the must-include ones among them
+	resource string
+	// free in the kubelet's eyes, on the NUMA nodes it chose; the must-include ones among them
+	available   []string
 	mustInclude []string
 	size        int
 }
@@ -137,7 +144,8 @@ func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcem
 // Leave notes that the plugin of a resource is gone.
 func (c *Coordinator) Leave(name string) {
 	defer c.touched()
-	_ = c.decide(func(d *deciding) error { d.ledger.leave(name); return nil }) // of a server that has ended nobody is told
+	// of a server that has ended nobody is told
+	_ = c.decide(func(d *deciding) error { d.ledger.leave(name); return nil })
 }
 
 // Begin notes an Allocate of which the plugin will tell when it returns.
@@ -146,9 +154,10 @@ func (c *Coordinator) Begin(resource string, ids []string) { c.inFlight.Begin(re
 // Returned notes that the kubelet is about to have its answer to an Allocate.
 func (c *Coordinator) Returned(resource string, ids []string) { c.inFlight.End(resource, ids) }
 
-// Prefer chooses devices for a GetPreferredAllocation and plans for the half of the request that has not been asked. The reason says
-// what was known and what came of it. Where the ledger has changed since the kubelet was read it is read again, and
-// where ctx is done nothing is changed: the asker has answered without us, and the kubelet goes by that.
+// Prefer chooses devices for a GetPreferredAllocation and plans for the half of the request that has not been
+// asked. The reason says what was known and what came of it. Where the ledger has changed since the kubelet
+// was read it is read again, and where ctx is done nothing is changed: the asker has answered without us, and
+// the kubelet goes by that.
 func (c *Coordinator) Prefer(
 	ctx context.Context, resource string, available, mustInclude []string, size int,
 ) (ids []string, reason string, err error) {
@@ -216,8 +225,8 @@ func (d *deciding) choose(q question, asked time.Time, now seen) (ids []string, 
 	return l.plan.devices[q.resource], known.String() + "; " + choice.Reason, nil
 }
 
-// asking finds who asks, and what that container was given already: an allocation to add to, new and empty for its first half. A
-// source of intent knows best; without one it is the order of the questions that tells.
+// asking finds who asks, and what that container was given already: an allocation to add to, new and empty
+// for its first half. A source of intent knows best; without one it is the order of the questions that tells.
 func (d *deciding) asking(q question, view *kubelet.View, answer *intent.Answer) (*allocation, knowledge) {
 	l := d.ledger
 	if view == nil && answer == nil && d.progress == open && l.foresees(q, d.at) {
@@ -258,12 +267,13 @@ type offer struct {
 	free []string
 }
 
-// usable returns what may be chosen of the available IDs. What no living container has comes first. What the kubelet offers is free,
-// whatever we thought, unless PodResources shows at this moment that a container has it: then the kubelet is about to hand it out twice
-// (kubernetes PR 137534). What PodResources shows with nobody is of a pod that is gone: the kubelet frees all of a pod's devices at
-// once. Of the asking container itself, the holder, one device goes back alone. While PodResources does not answer the kubelet may be
-// right or wrong: what we have with somebody counts as free for others, but is chosen only where the rest is too few, and keeps
-// its holder until its Allocate, when that is asked for (conflict.go).
+// usable returns what may be chosen of the available IDs. What no living container has comes first. What the
+// kubelet offers is free, whatever we thought, unless PodResources shows at this moment that a container has
+// it: then the kubelet is about to hand it out twice (kubernetes PR 137534). What PodResources shows with
+// nobody is of a pod that is gone: the kubelet frees all of a pod's devices at once. Of the asking container
+// itself, the holder, one device goes back alone. While PodResources does not answer the kubelet may be right
+// or wrong: what we have with somebody counts as free for others, but is chosen only where the rest is too
+// few, and keeps its holder until its Allocate, when that is asked for (conflict.go).
 func (d *deciding) usable(q question, view *kubelet.View, holder *allocation) offer {
 	l := d.ledger
 	o := offer{must: q.mustInclude}
@@ -275,7 +285,8 @@ func (d *deciding) usable(q question, view *kubelet.View, holder *allocation) of
 			continue
 		case a == nil:
 		case view != nil && a.owner != nil && slices.Contains(view.Containers[*a.owner][q.resource], id):
-			d.warn("kubelet offers a device that is in use", "resource", q.resource, "device", id, "owner", a.owner.String())
+			d.warn("kubelet offers a device that is in use", "resource", q.resource, "device", id, "owner",
+				a.owner.String())
 			held = append(held, id)
 			continue
 		case view == nil && a != holder:

@@ -12,8 +12,11 @@ import (
 
 // VFs without a NUMA node that are asked for first go where the container's CPUs will be: the GPUs will too.
 func TestVFsGoWhereTheCPUsAre(t *testing.T) {
-	all := map[int]topology.CPUSet{0: {0: true, 1: true, 2: true, 3: true}, 1: {4: true, 5: true, 6: true, 7: true}}
-	allocatable := topology.CPUSet{1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true} // 0 is the system's
+	all := map[int]topology.CPUSet{
+		0: {0: true, 1: true, 2: true, 3: true}, 1: {4: true, 5: true, 6: true, 7: true},
+	}
+	// 0 is the system's
+	allocatable := topology.CPUSet{1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true}
 	for name, c := range map[string]struct {
 		cpus        int
 		exclusive   topology.CPUSet
@@ -22,15 +25,16 @@ func TestVFsGoWhereTheCPUsAre(t *testing.T) {
 		want        int // NUMA node
 		asked       bool
 	}{
-		"none of its own":            {0, nil, allocatable, nil, 0, false},
-		"as many as either has":      {3, nil, allocatable, nil, 0, true},
-		"more than the first has":    {4, nil, allocatable, nil, 1, true},
-		"the first has given some":   {2, topology.CPUSet{1: true, 2: true}, allocatable, nil, 1, true},
-		"the second has given some":  {2, topology.CPUSet{4: true, 5: true, 6: true}, allocatable, nil, 0, true},
-		"more than either has":       {4, topology.CPUSet{4: true}, allocatable, nil, 0, true},
-		"the policy is not static":   {4, nil, nil, nil, 0, true},
-		"the kubelet does not say":   {4, nil, nil, errors.New("no such method"), 0, true},
-		"all of both, as they stand": {8, nil, topology.CPUSet{0: true, 1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true}, nil, 0, true},
+		"none of its own":           {0, nil, allocatable, nil, 0, false},
+		"as many as either has":     {3, nil, allocatable, nil, 0, true},
+		"more than the first has":   {4, nil, allocatable, nil, 1, true},
+		"the first has given some":  {2, topology.CPUSet{1: true, 2: true}, allocatable, nil, 1, true},
+		"the second has given some": {2, topology.CPUSet{4: true, 5: true, 6: true}, allocatable, nil, 0, true},
+		"more than either has":      {4, topology.CPUSet{4: true}, allocatable, nil, 0, true},
+		"the policy is not static":  {4, nil, nil, nil, 0, true},
+		"the kubelet does not say":  {4, nil, nil, errors.New("no such method"), 0, true},
+		"all of both, as they stand": {8, nil,
+			topology.CPUSet{0: true, 1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true}, nil, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAdmission(t, "oci-mi300x-derived", 4, true, 1)
@@ -46,13 +50,18 @@ func TestVFsGoWhereTheCPUsAre(t *testing.T) {
 				return view, err
 			}
 			asked := false
-			a.coordinator.AllocatableCPUs = func(context.Context) (topology.CPUSet, error) { asked = true; return c.allocatable, c.err }
+			a.coordinator.AllocatableCPUs = func(context.Context) (topology.CPUSet, error) {
+				asked = true
+				return c.allocatable, c.err
+			}
 			a.coordinator.NodeCPUs = func() map[int]topology.CPUSet { return all }
 			var available []string
 			for _, d := range a.all[vfs] {
 				available = append(available, d.ID)
 			}
-			chosen, why, err := a.coordinator.prefer(t.Context(), question{resource: vfs, available: available, size: 2})
+			chosen, why, err := a.coordinator.prefer(t.Context(), question{
+				resource: vfs, available: available, size: 2,
+			})
 			if err != nil || len(chosen) != 2 || asked != c.asked {
 				t.Fatalf("%v, %v, CPUs asked for: %t", chosen, err, asked)
 			}
@@ -75,12 +84,17 @@ func TestCPUsOfHintedDevices(t *testing.T) {
 	pod := kubelet.Pod{Namespace: "team", Name: "pod"}
 	a.source, a.order = intent.PodsAPI, []kubelet.Pod{pod}
 	a.pods[pod] = map[string]kubelet.Devices{"c": {}}
-	a.specs = []intent.Pod{{Pod: pod, UID: "uid", Containers: []intent.Container{{Name: "c", Requests: map[string]int{vfs: 1}, CPUs: 1}}}}
+	a.specs = []intent.Pod{
+		{Pod: pod, UID: "uid",
+			Containers: []intent.Container{{Name: "c", Requests: map[string]int{vfs: 1}, CPUs: 1}}},
+	}
 	a.coordinator.AllocatableCPUs = func(context.Context) (topology.CPUSet, error) {
 		t.Error("the kubelet is asked for CPUs")
 		return nil, nil
 	}
-	if _, _, err := a.coordinator.prefer(t.Context(), question{resource: vfs, available: []string{a.all[vfs][0].ID, a.all[vfs][1].ID}, size: 1}); err != nil {
+	if _, _, err := a.coordinator.prefer(t.Context(), question{
+		resource: vfs, available: []string{a.all[vfs][0].ID, a.all[vfs][1].ID}, size: 1,
+	}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// Whatever happens between what a question reads and what it decides, and in whichever order decisions are committed:
-// nothing that the kubelet gave is lost, and no device has two owners.
+// Whatever happens between what a question reads and what it decides, and in whichever order decisions are
+// committed: nothing that the kubelet gave is lost, and no device has two owners.
 func TestNoOrderOfCommitsLosesADevice(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -33,7 +33,8 @@ func TestNoOrderOfCommitsLosesADevice(t *testing.T) {
 			d.check(seed)
 		}
 		if d.moved == 0 || d.gaveUp == 0 || d.given == 0 {
-			t.Errorf("seed %d: %d ledgers moved, %d askers gave up, %d devices were given", seed, d.moved, d.gaveUp, d.given)
+			t.Errorf("seed %d: %d ledgers moved, %d askers gave up, %d devices were given",
+				seed, d.moved, d.gaveUp, d.given)
 		}
 	}
 }
@@ -118,7 +119,8 @@ func (d *disorder) meanwhile() {
 	}
 }
 
-// check compares the ledger with what the kubelet gave: all of that has a holder, and after a look the right one.
+// check compares the ledger with what the kubelet gave: all of that has a holder, and after a look the right
+// one.
 func (d *disorder) check(seed uint64) {
 	d.t.Helper()
 	if err := d.coordinator.Check(); err != nil {
@@ -169,7 +171,9 @@ func TestDecisionWorksOnACopy(t *testing.T) {
 		}
 		anyOrder := cmp.Options{
 			cmpopts.SortSlices(func(a, b savedResource) bool { return a.Name < b.Name }),
-			cmpopts.SortSlices(func(a, b savedAllocation) bool { return fmt.Sprint(a.Devices) < fmt.Sprint(b.Devices) }),
+			cmpopts.SortSlices(func(a, b savedAllocation) bool {
+				return fmt.Sprint(a.Devices) < fmt.Sprint(b.Devices)
+			}),
 			cmpopts.SortSlices(func(a, b kubelet.Pod) bool { return a.Name < b.Name }),
 			cmpopts.IgnoreFields(savedPlan{}, "Holder"), // an index among allocations in any order
 		}

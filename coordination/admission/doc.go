@@ -1,64 +1,68 @@
-// Package admission decides which devices a container gets that the kubelet is admitting, and keeps the ledger of which
-// device is whose.
+// Package admission decides which devices a container gets that the kubelet is admitting, and keeps the
+// ledger of which device is whose.
 //
 // # One decision
 //
-// A question is read, decided and committed. What it needs to know is read first, without a lock: the kubelet's
-// checkpoint, PodResources, what the pods want, the CPUs (Coordinator.read). Then the decision is made, from that and
-// from a copy of the state, and reads nothing else (deciding.choose). It becomes the state of all in one step, unless
-// the asker has gone or the ledger has moved since the question was read: then it is read again (Coordinator.decide).
-// The log, the observer and files come after that. An Allocate goes the same way (Coordinator.Allocated). So nobody sees
-// half of a decision, nothing is locked while something is read or written, and whoever only looks (Status, Explain, the
-// checkpoint) looks at the state that was committed last.
+// A question is read, decided and committed. What it needs to know is read first, without a lock: the
+// kubelet's checkpoint, PodResources, what the pods want, the CPUs (Coordinator.read). Then the decision is
+// made, from that and from a copy of the state, and reads nothing else (deciding.choose). It becomes the
+// state of all in one step, unless the asker has gone or the ledger has moved since the question was read:
+// then it is read again (Coordinator.decide). The log, the observer and files come after that. An Allocate
+// goes the same way (Coordinator.Allocated). So nobody sees half of a decision, nothing is locked while
+// something is read or written, and whoever only looks (Status, Explain, the checkpoint) looks at the state
+// that was committed last.
 //
 // # The ledger
 //
-// It learns of a device taken from Allocated and from PodResources, and of a device free from the IDs that the kubelet
-// offers and from PodResources. There is no other sign: the kubelet has no Deallocate.
+// It learns of a device taken from Allocated and from PodResources, and of a device free from the IDs that
+// the kubelet offers and from PodResources. There is no other sign: the kubelet has no Deallocate.
 //
-// A device that another pod has at that moment, as PodResources Get confirms, is refused in Allocate with a sentence
-// (conflict.go): the kubelet can hand one out twice (kubernetes PR 137534). Where the kubelet cannot confirm it (Get is
-// on from 1.34) the container gets the device and the log has an error.
+// A device that another pod has at that moment, as PodResources Get confirms, is refused in Allocate with a
+// sentence (conflict.go): the kubelet can hand one out twice (kubernetes PR 137534). Where the kubelet cannot
+// confirm it (Get is on from 1.34) the container gets the device and the log has an error.
 //
-// A plan is kept for the half that was not asked. It is replaced by the next question, since the kubelet admits one
-// container at a time, and expires by itself.
+// A plan is kept for the half that was not asked. It is replaced by the next question, since the kubelet
+// admits one container at a time, and expires by itself.
 //
 // # Who is asking
 //
-// The kubelet does not say. It writes its device checkpoint once all resources of a container are allocated, before it
-// turns to the next container. So a question belongs to the container of the newest Allocate if, and only if, the
-// checkpoint still shows the devices of that Allocate with whom it showed them then (kubelet.ReadCheckpoint). That costs
-// the kubelet nothing and is exact.
+// The kubelet does not say. It writes its device checkpoint once all resources of a container are allocated,
+// before it turns to the next container. So a question belongs to the container of the newest Allocate if,
+// and only if, the checkpoint still shows the devices of that Allocate with whom it showed them then
+// (kubelet.ReadCheckpoint). That costs the kubelet nothing and is exact.
 //
-// Where a source of intent tells what the pods of the node want (package intent), the container itself is known: the one
-// that lacks what is asked for, of the one pod that has not been admitted. The first question is then answered for all
-// that the container wants, one half for each resource name, and what it does not want is not planned for (asker.go,
-// wanted.go). The same tells whom the kubelet gives devices without a question, what a scheduler chose, and whether the
-// pod is to be refused when its pairs cannot be on one switch each (alignment.go). And where VFs have no NUMA node, the
-// CPUs that the container is to have alone say which one its GPUs will be on (read.go).
+// Where a source of intent tells what the pods of the node want (package intent), the container itself is
+// known: the one that lacks what is asked for, of the one pod that has not been admitted. The first question
+// is then answered for all that the container wants, one half for each resource name, and what it does not
+// want is not planned for (asker.go, wanted.go). The same tells whom the kubelet gives devices without a
+// question, what a scheduler chose, and whether the pod is to be refused when its pairs cannot be on one
+// switch each (alignment.go). And where VFs have no NUMA node, the CPUs that the container is to have alone
+// say which one its GPUs will be on (read.go).
 //
-// PodResources List, read inside GetPreferredAllocation (never while an Allocate of either plugin is open, which can make
-// the kubelet hand a device out twice: package inflight), shows the owners and which devices became free. It also shows every
-// pod from just before its admission, so that without the checkpoint pods that are new since the last look still tell a
-// new pod from the second half of the one before; only where that leaves two containers possible does the time since the
-// last Allocate decide, and the log says so (observe.go). Where the checkpoint proves that the second half is asked for
-// which the plan of the first one foresees, neither it nor a source of intent is asked again (read.go).
+// PodResources List, read inside GetPreferredAllocation (never while an Allocate of either plugin is open,
+// which can make the kubelet hand a device out twice: package inflight), shows the owners and which devices
+// became free. It also shows every pod from just before its admission, so that without the checkpoint pods
+// that are new since the last look still tell a new pod from the second half of the one before; only where
+// that leaves two containers possible does the time since the last Allocate decide, and the log says so
+// (observe.go). Where the checkpoint proves that the second half is asked for which the plan of the first one
+// foresees, neither it nor a source of intent is asked again (read.go).
 //
 // # What outlives a process
 //
-// The ledger is written to <run-dir>/ledger.json after every change, by a goroutine of its own (store.go). Whoever
-// serves next goes on from there, in the middle of an admission if need be: reconciled with the kubelet's own device
-// checkpoint, then with PodResources and the plugins that join (store.go). A file that is damaged, of another version
-// or not ours alone is set aside as ledger.json.bad; without one the kubelet tells who holds what.
+// The ledger is written to <run-dir>/ledger.json after every change, by a goroutine of its own (store.go).
+// Whoever serves next goes on from there, in the middle of an admission if need be: reconciled with the
+// kubelet's own device checkpoint, then with PodResources and the plugins that join (store.go). A file that
+// is damaged, of another version or not ours alone is set aside as ledger.json.bad; without one the kubelet
+// tells who holds what.
 //
-// The last 256 decisions are kept in memory, for "tandem explain" (package history). Whoever counts them is told when they
-// are committed (observer.go). People are told of devices as free once their containers have ended, which the kubelet is
-// asked about (ended.go); the ledger keeps them until the kubelet frees them.
+// The last 256 decisions are kept in memory, for "tandem explain" (package history). Whoever counts them is
+// told when they are committed (observer.go). People are told of devices as free once their containers have
+// ended, which the kubelet is asked about (ended.go); the ledger keeps them until the kubelet frees them.
 //
 // # What a container is told
 //
-// A container can ask for its pairs in a file (package pairs). The RDMA plugin mounts it with the VFs in it; the
-// coordinator adds the GPUs before it answers the Allocated that completes the container, in whichever order the halves
-// come (pairs.go). The kubelet's checkpoint keeps the mount for as long as the container lives, so the files are tidied
-// by it.
+// A container can ask for its pairs in a file (package pairs). The RDMA plugin mounts it with the VFs in it;
+// the coordinator adds the GPUs before it answers the Allocated that completes the container, in whichever
+// order the halves come (pairs.go). The kubelet's checkpoint keeps the mount for as long as the container
+// lives, so the files are tidied by it.
 package admission

@@ -12,14 +12,17 @@ import (
 )
 
 const (
-	endedFresh = 5 * time.Second // how old it may be for metrics what was found of containers that have ended: anybody can ask for those
-	endedLimit = time.Second     // for asking the kubelet about all of them
-	endedBurst = 5               // pods that the kubelet is asked about at once; its limiter has as many more for an admission
+	// how old it may be for metrics what was found of containers that have ended: anybody can ask for those
+	endedFresh = 5 * time.Second
+	// for asking the kubelet about all of them
+	endedLimit = time.Second
+	// pods that the kubelet is asked about at once; its limiter has as many more for an admission
+	endedBurst = 5
 	endedPause = 20 * time.Millisecond
 )
 
-// endings are the allocations whose containers have ended. The kubelet frees their devices when it next needs some, and until then the ledger
-// has them with their owners; people are told that they are free.
+// endings are the allocations whose containers have ended. The kubelet frees their devices when it next needs
+// some, and until then the ledger has them with their owners; people are told that they are free.
 type endings struct {
 	mu    sync.Mutex
 	found time.Time
@@ -38,7 +41,8 @@ func (c *Coordinator) ended(ctx context.Context, fresh time.Duration) map[int]bo
 	ctx, cancel := context.WithTimeout(ctx, endedLimit)
 	defer cancel()
 	if held := c.current().ledger.owned(); len(held) > 0 {
-		if answer := c.askedFor(ctx); answer != nil && answer.Source != intent.APIServer { // whose list can be ahead of the kubelet's, and behind
+		// whose list can be ahead of the kubelet's, and behind
+		if answer := c.askedFor(ctx); answer != nil && answer.Source != intent.APIServer {
 			e.gone = notAmong(held, answer.Pods)
 		} else {
 			e.gone = c.notShown(ctx, held)
@@ -74,8 +78,9 @@ func (l *ledger) owned() []holding {
 	return all
 }
 
-// suspected lists the few allocations to ask the kubelet about where it does not list all pods: first those of which it offers a device, which
-// have ended unless it hands that out twice; and others too, where it was to list them.
+// suspected lists the few allocations to ask the kubelet about where it does not list all pods: first those
+// of which it offers a device, which have ended unless it hands that out twice; and others too, where it was
+// to list them.
 func (l *ledger) suspected(q question, others bool) []holding {
 	offered := func(h holding) bool {
 		return slices.ContainsFunc(h.devices[q.resource], func(id string) bool {
@@ -104,8 +109,9 @@ func notAmong(held []holding, pods []intent.Pod) map[int]bool {
 	return gone
 }
 
-// notShown are those whose container PodResources does not show any more with a device of theirs. It is asked with Get, which frees nothing,
-// pod by pod and not too fast; of those that it does not tell about before ctx is done nothing is said.
+// notShown are those whose container PodResources does not show any more with a device of theirs. It is asked
+// with Get, which frees nothing, pod by pod and not too fast; of those that it does not tell about before ctx
+// is done nothing is said.
 func (c *Coordinator) notShown(ctx context.Context, held []holding) map[int]bool {
 	gone := map[int]bool{}
 	for i, h := range held {

@@ -12,7 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// What pods have that have ended is free for people, though the kubelet has not needed it since, and the ledger has it still.
+// What pods have that have ended is free for people, though the kubelet has not needed it since, and the
+// ledger has it still.
 func TestEndedPodsHaveNothing(t *testing.T) {
 	t.Parallel()
 	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
@@ -45,7 +46,8 @@ func TestEndedPodsHaveNothing(t *testing.T) {
 
 func (a *admission) allocatedByStatus() int {
 	count := 0
-	for _, r := range a.coordinator.current().status(kubelet.View{}, a.coordinator.ended(a.t.Context(), 0)).GetResources() {
+	for _, r := range a.coordinator.current().status(kubelet.View{},
+		a.coordinator.ended(a.t.Context(), 0)).GetResources() {
 		for _, d := range r.GetDevices() {
 			if d.GetAllocated() {
 				count++
@@ -79,7 +81,8 @@ func TestMetricsAskNowAndThen(t *testing.T) {
 	}
 }
 
-// A pod ends between an init container and the next one of its pod, for which PodResources must not be listed: what it had is free.
+// A pod ends between an init container and the next one of its pod, for which PodResources must not be
+// listed: what it had is free.
 func TestPodEndsBeforeATakeover(t *testing.T) {
 	t.Parallel()
 	asked, wrong := 0, 0

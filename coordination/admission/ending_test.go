@@ -8,8 +8,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// A pod that ends while another is admitted is free for PodResources and not yet for the kubelet, which has settled the NUMA nodes with
-// it: VFs that are asked for first go where GPUs were free before. The next pod gets what has become free.
+// A pod that ends while another is admitted is free for PodResources and not yet for the kubelet, which has
+// settled the NUMA nodes with it: VFs that are asked for first go where GPUs were free before. The next pod
+// gets what has become free.
 func TestPodEndsDuringAnAdmission(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*admission){

@@ -17,7 +17,8 @@ import (
 type podName struct{ namespace, pod, container string }
 
 func (n podName) accepts(c kubelet.Container) bool {
-	return n.pod == c.Pod.Name && (n.namespace == "" || n.namespace == c.Namespace) && (n.container == "" || n.container == c.Name)
+	return n.pod == c.Pod.Name && (n.namespace == "" || n.namespace == c.Namespace) &&
+		(n.container == "" || n.container == c.Name)
 }
 
 func (n podName) String() string {
@@ -35,9 +36,12 @@ func (n podName) whole() string {
 	return "pod " + n.String()
 }
 
-// Explain tells what was decided for a pod; namespace and container can be "", for any. The kubelet is asked about it with Get, which frees nothing, so that the newest
-// pod is known too. The error says why there is nothing to tell.
-func (c *Coordinator) Explain(ctx context.Context, namespace, pod, container string) ([]*api.Decision, error) {
+// Explain tells what was decided for a pod; namespace and container can be "", for any. The kubelet is asked
+// about it with Get, which frees nothing, so that the newest pod is known too. The error says why there is
+// nothing to tell.
+func (c *Coordinator) Explain(
+	ctx context.Context, namespace, pod, container string,
+) ([]*api.Decision, error) {
 	return c.explain(ctx, podName{namespace, pod, container})
 }
 
@@ -48,12 +52,14 @@ func (c *Coordinator) explain(ctx context.Context, name podName) ([]*api.Decisio
 	var ours bool
 	c.locked(func() {
 		c.history.Resolve(view)
-		found, containers, ours = c.history.Of(name.accepts), c.containersOf(name, view), c.current().ledger.holds(name, view)
+		found, containers, ours = c.history.Of(name.accepts), c.containersOf(name, view),
+			c.current().ledger.holds(name, view)
 	})
 	switch {
 	case len(found) > 0:
 	case len(containers) > 0 && name.container != "" && !slices.Contains(containers, name.container):
-		return nil, fmt.Errorf("explain %s: it is none of the containers that are known of this pod: %s", name.whole(), strings.Join(containers, ", "))
+		return nil, fmt.Errorf("explain %s: it is none of the containers that are known of this pod: %s",
+			name.whole(), strings.Join(containers, ", "))
 	default:
 		return nil, nothingToTell(name, view, known, ours)
 	}
@@ -61,7 +67,8 @@ func (c *Coordinator) explain(ctx context.Context, name podName) ([]*api.Decisio
 		name.namespace = found[0].Container.Namespace
 		for _, e := range found {
 			if e.Container.Namespace != name.namespace {
-				return nil, fmt.Errorf("explain %s: there is one in %s and one in %s; say NAMESPACE/%[1]s", name.pod, name.namespace, e.Container.Namespace)
+				return nil, fmt.Errorf("explain %s: there is one in %s and one in %s; say NAMESPACE/%[1]s",
+					name.pod, name.namespace, e.Container.Namespace)
 			}
 		}
 	}
@@ -96,7 +103,8 @@ func (c *Coordinator) containersOf(name podName, view kubelet.View) []string {
 	return slices.Sorted(maps.Keys(known))
 }
 
-// holds reports whether a view shows a device of a resource that the plugins offer with one of these containers.
+// holds reports whether a view shows a device of a resource that the plugins offer with one of these
+// containers.
 func (l *ledger) holds(name podName, view kubelet.View) bool {
 	for container, devices := range view.Containers {
 		for resource, ids := range devices {
@@ -112,13 +120,17 @@ func nothingToTell(name podName, view kubelet.View, known, ours bool) error {
 	pod := name.whole()
 	switch {
 	case !known:
-		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and this kubelet does not tell about single pods (it does from 1.34 on)", pod, history.Most)
+		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and this kubelet does not tell "+
+			"about single pods (it does from 1.34 on)", pod, history.Most)
 	case len(view.Pods) == 0 && name.namespace == "":
-		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and namespace default has no such pod on this node", pod, history.Most)
+		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and namespace default has no such "+
+			"pod on this node", pod, history.Most)
 	case len(view.Pods) == 0:
-		return fmt.Errorf("explain %s: this node has no such pod, and it is in none of the last %d decisions", pod, history.Most)
+		return fmt.Errorf("explain %s: this node has no such pod, and it is in none of the last %d decisions",
+			pod, history.Most)
 	case ours:
-		return fmt.Errorf("explain %s: it was decided before the last %d decisions, or before the plugin that serves now began", pod, history.Most)
+		return fmt.Errorf("explain %s: it was decided before the last %d decisions, or before the plugin that "+
+			"serves now began", pod, history.Most)
 	default:
 		return errors.New("explain " + pod + ": it holds no device of these plugins")
 	}

@@ -29,15 +29,18 @@ func TestExplain(t *testing.T) {
 			}
 			for _, d := range decisions {
 				held := a.pods[pod]["worker"][d.GetResource()]
-				if !device.SameSet(d.GetAllocated(), held) || d.GetContainer().GetPod() != pod.Name || d.GetRefusal() != "" {
+				if !device.SameSet(d.GetAllocated(), held) || d.GetContainer().GetPod() != pod.Name ||
+					d.GetRefusal() != "" {
 					t.Errorf("%s holds %v: %v", pod.Name, held, d)
 				}
-				if d.GetAsked() && (!device.SameSet(d.GetChosen(), held) || len(d.GetPairs()) != 2 || d.GetPairs()[0].GetDistance() != "PIX" || d.GetKnown() == "") {
+				if d.GetAsked() && (!device.SameSet(d.GetChosen(), held) || len(d.GetPairs()) != 2 ||
+					d.GetPairs()[0].GetDistance() != "PIX" || d.GetKnown() == "") {
 					t.Errorf("%s was asked for: %v", pod.Name, d)
 				}
 			}
 			first := decisions[0]
-			if other := map[string]string{gpus: vfs, vfs: gpus}[first.GetResource()]; first.GetAsked() && !device.SameSet(first.GetPlanned()[other].GetIds(), decisions[1].GetAllocated()) {
+			if other := map[string]string{gpus: vfs, vfs: gpus}[first.GetResource()]; first.GetAsked() &&
+				!device.SameSet(first.GetPlanned()[other].GetIds(), decisions[1].GetAllocated()) {
 				t.Errorf("planned %v, then allocated %v", first.GetPlanned(), decisions[1].GetAllocated())
 			}
 			taken := uint32(0)
@@ -63,27 +66,33 @@ func TestNothingToExplain(t *testing.T) {
 		a.coordinator.history.Give(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
 	}
 	for name, want := range map[podName]string{
-		{"team", "gone", ""}:   "this node has no such pod",
-		{"", "gone", ""}:       "namespace default has no such pod",
-		{"team", "idle", ""}:   "holds no device",
-		{"team", "idle", "c"}:  "explain container c of pod team/idle: it holds no device",
-		{"team", "train", "x"}: "explain container x of pod team/train: it is none of the containers that are known of this pod: worker",
-		{"team", "train", ""}:  "before the last 256 decisions",
+		{"team", "gone", ""}:  "this node has no such pod",
+		{"", "gone", ""}:      "namespace default has no such pod",
+		{"team", "idle", ""}:  "holds no device",
+		{"team", "idle", "c"}: "explain container c of pod team/idle: it holds no device",
+		{"team", "train",
+			"x"}: "explain container x of pod team/train: it is none of the containers that are known of " +
+			"this pod: worker",
+		{"team", "train", ""}: "before the last 256 decisions",
 	} {
 		if _, err := a.coordinator.explain(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", name, err, want)
 		}
 	}
 	a.admit(a.add("two"), "sidecar", wish{1, 0})
-	a.coordinator.history.Give(a.now, &kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "two"}, Name: "init"}, gpus, []string{"z"}, "")
-	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil || !strings.HasSuffix(err.Error(), "known of this pod: init, sidecar") {
+	a.coordinator.history.Give(a.now,
+		&kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "two"}, Name: "init"}, gpus, []string{"z"}, "")
+	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil ||
+		!strings.HasSuffix(err.Error(), "known of this pod: init, sidecar") {
 		t.Errorf("a container that neither the kubelet nor a decision knows: %v", err)
 	}
 	a.away = true
-	if _, err := a.coordinator.explain(t.Context(), podName{"team", "train", ""}); err == nil || !strings.Contains(err.Error(), "1.34") {
+	if _, err := a.coordinator.explain(t.Context(), podName{"team", "train", ""}); err == nil ||
+		!strings.Contains(err.Error(), "1.34") {
 		t.Errorf("kubelet without Get: %v", err)
 	}
-	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil || !strings.HasSuffix(err.Error(), "known of this pod: init, sidecar") {
+	if _, err := a.coordinator.explain(t.Context(), podName{"team", "two", "x"}); err == nil ||
+		!strings.HasSuffix(err.Error(), "known of this pod: init, sidecar") {
 		t.Errorf("a container that no decision knows, kubelet without Get: %v", err)
 	}
 	twin := func(namespace string) *kubelet.Container {
@@ -91,10 +100,12 @@ func TestNothingToExplain(t *testing.T) {
 	}
 	a.coordinator.history.Give(a.now, twin("a"), gpus, []string{"x"}, "")
 	a.coordinator.history.Give(a.now, twin("b"), gpus, []string{"y"}, "")
-	if _, err := a.coordinator.explain(t.Context(), podName{"", "twin", ""}); err == nil || !strings.Contains(err.Error(), "NAMESPACE/twin") {
+	if _, err := a.coordinator.explain(t.Context(), podName{"", "twin", ""}); err == nil ||
+		!strings.Contains(err.Error(), "NAMESPACE/twin") {
 		t.Errorf("two pods of one name: %v", err)
 	}
-	if found, err := a.coordinator.explain(t.Context(), podName{"b", "twin", ""}); err != nil || !slices.Equal(found[0].GetAllocated(), []string{"y"}) {
+	if found, err := a.coordinator.explain(t.Context(), podName{"b", "twin", ""}); err != nil ||
+		!slices.Equal(found[0].GetAllocated(), []string{"y"}) {
 		t.Errorf("twin of b: %v, %v", found, err)
 	}
 }
@@ -109,7 +120,8 @@ func TestExplainAfterReuse(t *testing.T) {
 	a.remove(first)
 	a.admit(a.add("second"), "worker", wish{8, 8})
 	decisions, err := a.coordinator.explain(t.Context(), podName{"", "second", ""})
-	if len(decisions) != 0 && decisions[0].GetContainer().GetPod() != "second" || errors.Is(err, nil) && len(decisions) != 2 {
+	if len(decisions) != 0 && decisions[0].GetContainer().GetPod() != "second" ||
+		errors.Is(err, nil) && len(decisions) != 2 {
 		t.Errorf("second: %v, %v", decisions, err)
 	}
 }

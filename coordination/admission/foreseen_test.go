@@ -38,7 +38,8 @@ func watched(t *testing.T, source intent.Source) (a *admission, looks *atomic.In
 	return a, looks
 }
 
-// The plan for the second half of a container tells all there is to know of it, and its container is named all the same.
+// The plan for the second half of a container tells all there is to know of it, and its container is named
+// all the same.
 func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 	for source, want := range map[intent.Source]struct {
 		looks int32
@@ -59,7 +60,8 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 			a.take(pod, order[0], ids)
 			planned := slices.Clone(a.coordinator.current().ledger.plan.devices[order[1]])
 			ids, why := a.ask(order[1], 1, 2)
-			for _, r := range a.coordinator.current().status(a.coordinator.newestPods(t.Context()), nil).GetResources() {
+			for _, r := range a.coordinator.current().status(a.coordinator.newestPods(t.Context()),
+				nil).GetResources() {
 				for _, d := range r.GetDevices() {
 					if d.GetAllocated() && d.GetOwner().GetPod() != pod.Name {
 						t.Errorf("%q: %s is %v's", source, d.GetDevice().GetId(), d.GetOwner())
@@ -67,7 +69,8 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 				}
 			}
 			if looks.Load() != want.looks || !device.SameSet(ids, planned) {
-				t.Errorf("%q: %d looks at both halves, want %d; %v, planned %v", source, looks.Load(), want.looks, ids, planned)
+				t.Errorf("%q: %d looks at both halves, want %d; %v, planned %v",
+					source, looks.Load(), want.looks, ids, planned)
 			}
 			wantWords(t, why, want.why)
 			a.take(pod, order[1], ids)
@@ -79,23 +82,42 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 func TestSecondHalfIsLookedAtWhereItMatters(t *testing.T) {
 	// Each changes something after the first half, of two GPUs, and returns how many VFs are asked for then.
 	for name, change := range map[string]func(a *admission, pod kubelet.Pod) int{
-		"another number":         func(*admission, kubelet.Pod) int { return 1 },
-		"a moment later":         func(a *admission, _ kubelet.Pod) int { a.now = a.now.Add(followWindow); return 2 },
+		"another number": func(*admission, kubelet.Pod) int { return 1 },
+		"a moment later": func(a *admission, _ kubelet.Pod) int {
+			a.now = a.now.Add(followWindow)
+			return 2
+		},
 		"after the plan":         func(a *admission, _ kubelet.Pod) int { a.now = a.now.Add(planTTL); return 2 },
 		"after another question": func(a *admission, _ kubelet.Pod) int { a.ask(vfs, 1, 2); return 2 },
-		"after another Allocate": func(a *admission, pod kubelet.Pod) int { a.take(pod, gpus, []string{a.free[gpus][0].ID}); return 2 },
+		"after another Allocate": func(a *admission, pod kubelet.Pod) int {
+			a.take(pod, gpus, []string{a.free[gpus][0].ID})
+			return 2
+		},
 		"the plan is not offered": func(a *admission, _ kubelet.Pod) int {
 			a.withdraw(a.coordinator.current().ledger.plan.devices[vfs][0])
 			return 2
 		},
-		"no checkpoint":           func(a *admission, _ kubelet.Pod) int { a.coordinator.Recorded = unreadable; return 2 },
-		"the kubelet has gone on": func(a *admission, pod kubelet.Pod) int { a.recordedPods[pod] = a.pods[pod]; a.record(); return 2 },
+		"no checkpoint": func(a *admission, _ kubelet.Pod) int {
+			a.coordinator.Recorded = unreadable
+			return 2
+		},
+		"the kubelet has gone on": func(a *admission, pod kubelet.Pod) int {
+			a.recordedPods[pod] = a.pods[pod]
+			a.record()
+			return 2
+		},
 		"PodResources was away": func(a *admission, _ kubelet.Pod) int {
 			a.coordinator.current().ledger.plan.holder.looked = false
 			return 2
 		},
-		"one of several pods":       func(a *admission, pod kubelet.Pod) int { a.mayBe(pod, kubelet.Pod{Name: "other"}); return 2 },
-		"something held is offered": func(a *admission, _ kubelet.Pod) int { a.hold(a.aligned(vfs, []int{1})[0].ID); return 2 },
+		"one of several pods": func(a *admission, pod kubelet.Pod) int {
+			a.mayBe(pod, kubelet.Pod{Name: "other"})
+			return 2
+		},
+		"something held is offered": func(a *admission, _ kubelet.Pod) int {
+			a.hold(a.aligned(vfs, []int{1})[0].ID)
+			return 2
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, looks := watched(t, "")
@@ -148,8 +170,8 @@ func (a *admission) mayBe(pods ...kubelet.Pod) {
 	a.coordinator.current().ledger.newest().candidates = pods
 }
 
-// A pod that is deleted and created anew under its name holds nothing of what it had before, also where PodResources did not answer while
-// the kubelet admitted it, and others came with it.
+// A pod that is deleted and created anew under its name holds nothing of what it had before, also where
+// PodResources did not answer while the kubelet admitted it, and others came with it.
 func TestPodOfTheSameNameAfterALateLook(t *testing.T) {
 	for _, others := range []int{0, 1, 3} {
 		for _, late := range []string{gpus, vfs} {

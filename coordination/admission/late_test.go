@@ -13,7 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// A question whose asker has given up, or during which the kubelet allocates, decides nothing by what it read before.
+// A question whose asker has given up, or during which the kubelet allocates, decides nothing by what it read
+// before.
 func TestLateQuestionChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -107,10 +108,12 @@ func TestLateRefusalIsNone(t *testing.T) {
 		defer cancel()
 		return get(ctx, pod)
 	}
-	if order, refusal, err := a.coordinator.Allocated(ctx, vfs, taken); refusal != "" || len(order) != 1 || err != nil {
+	if order, refusal, err := a.coordinator.Allocated(ctx, vfs, taken); refusal != "" || len(order) != 1 ||
+		err != nil {
 		t.Errorf("answer %v, %q, %v", order, refusal, err)
 	}
-	if held := a.coordinator.current().ledger.holders[vfs][taken[0]]; held.owner != nil && held.owner.Pod == first {
+	if held := a.coordinator.current().ledger.holders[vfs][taken[0]]; held.owner != nil &&
+		held.owner.Pod == first {
 		t.Error("the ledger does not know that the kubelet has given the device out again")
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// planTTL is how long a plan stands that nobody claims. The kubelet asks for the second half of a container within
-// milliseconds of the first; an admission that fails in between leaves its plan behind.
+// planTTL is how long a plan stands that nobody claims. The kubelet asks for the second half of a container
+// within milliseconds of the first; an admission that fails in between leaves its plan behind.
 const planTTL = 2 * time.Second
 
 // resource is what its plugin announced of one resource name.
@@ -34,12 +34,17 @@ type allocation struct {
 	candidates []kubelet.Pod             // while the owner is not known: the pods that it can be
 	container  string                    // its name, once the kubelet's checkpoint has shown it
 	uid        string                    // of its pod, likewise
-	asker      *asker                    // the container that it was given to, nil where no source of intent told
-	since      int                       // sequence of the first Allocate for the asker: what it has from before was its init container's
-	looked     bool                      // PodResources was read before its first device was given
-	unasked    bool                      // the kubelet had no choice for its first devices: they were all that was free on its nodes
-	doubtful   bool                      // the kubelet has offered a device of it, and nothing told whether its container lives: see usable
-	ending     bool                      // its container ended while the kubelet was asking for another: see withheld
+	// the container that it was given to, nil where no source of intent told
+	asker *asker
+	// sequence of the first Allocate for the asker: what it has from before was its init container's
+	since  int
+	looked bool // PodResources was read before its first device was given
+	// the kubelet had no choice for its first devices: they were all that was free on its nodes
+	unasked bool
+	// the kubelet has offered a device of it, and nothing told whether its container lives: see usable
+	doubtful bool
+	// its container ended while the kubelet was asking for another: see withheld
+	ending bool
 }
 
 // progress tells whether the kubelet is done with a container. It decides who is asking: see observe.go.
@@ -73,15 +78,18 @@ type ledger struct {
 	now       func() time.Time
 	resources map[string]*resource
 	holders   map[string]map[string]*allocation // resource → device ID → who has it; absent is free
-	version   int                               // grows with every question and Allocate: what was read before is of an older one
-	ids       int                               // of allocations, the highest
-	sequence  int                               // of the newest Allocate
-	allocated time.Time                         // when that was
-	foreseen  bool                              // whether it fulfilled a plan, so that the allocation's candidates are right
-	plan      *plan
-	seen      map[kubelet.Pod]bool       // the pods of the last look at PodResources
-	apps      map[kubelet.Container]bool // and its containers: it shows all but init containers
-	arrived   []kubelet.Pod              // the pods that were new when last some were: one of them is, or was last, being admitted
+	// grows with every question and Allocate: what was read before is of an older one
+	version   int
+	ids       int       // of allocations, the highest
+	sequence  int       // of the newest Allocate
+	allocated time.Time // when that was
+	// whether it fulfilled a plan, so that the allocation's candidates are right
+	foreseen bool
+	plan     *plan
+	seen     map[kubelet.Pod]bool       // the pods of the last look at PodResources
+	apps     map[kubelet.Container]bool // and its containers: it shows all but init containers
+	// the pods that were new when last some were: one of them is, or was last, being admitted
+	arrived []kubelet.Pod
 }
 
 func newLedger(now func() time.Time) *ledger {
@@ -93,10 +101,17 @@ func newLedger(now func() time.Time) *ledger {
 	}
 }
 
-// announce replaces what is known of a resource. A device that is announced no more stays while somebody holds it, unhealthy: the
-// container lives on, and the kubelet must not see the device vanish when the plugin starts anew.
+// announce replaces what is known of a resource. A device that is announced no more stays while somebody
+// holds it, unhealthy: the container lives on, and the kubelet must not see the device vanish when the plugin
+// starts anew.
 func (l *ledger) announce(name string, kind device.Kind, a device.Announcement) {
-	r := &resource{name: name, kind: kind, devices: make(map[string]device.Device, len(a.Devices)), links: a.Links, joined: true}
+	r := &resource{
+		name:    name,
+		kind:    kind,
+		devices: make(map[string]device.Device, len(a.Devices)),
+		links:   a.Links,
+		joined:  true,
+	}
 	if before := l.resources[name]; before != nil {
 		for id, d := range before.devices {
 			if d.Healthy = false; l.holders[name][id] != nil && len(r.devices) < MaxDevices {
@@ -120,8 +135,8 @@ func (l *ledger) leave(name string) {
 	}
 }
 
-// allocate records that the kubelet gave a container devices of a resource, and returns everything the container has. Found is
-// the container where no plan tells, nil where no source of intent does either.
+// allocate records that the kubelet gave a container devices of a resource, and returns everything the
+// container has. Found is the container where no plan tells, nil where no source of intent does either.
 func (l *ledger) allocate(name string, ids []string, found *asker) *allocation {
 	l.foreseen = l.planned(name, ids)
 	a := l.holderFor(name, ids, found)
@@ -153,15 +168,17 @@ func (l *ledger) planned(name string, ids []string) bool {
 	return p != nil && device.SameSet(p.devices[name], ids)
 }
 
-// holderFor finds the allocation that newly given devices belong to: that of the plan they fulfil; that of the container which a
-// source of intent found; the newest one, if they were in it (an app container takes over from its init container); else a new one.
-// What two new ones are of the same container, because the kubelet asked for neither half, the next look at PodResources shows.
+// holderFor finds the allocation that newly given devices belong to: that of the plan they fulfil; that of
+// the container which a source of intent found; the newest one, if they were in it (an app container takes
+// over from its init container); else a new one. What two new ones are of the same container, because the
+// kubelet asked for neither half, the next look at PodResources shows.
 func (l *ledger) holderFor(name string, ids []string, found *asker) *allocation {
 	if l.planned(name, ids) {
 		return l.plan.holder
 	}
 	newest := l.newest()
-	if newest != nil && (l.isApp(newest) || !slices.ContainsFunc(ids, func(id string) bool { return l.holders[name][id] == newest })) {
+	if newest != nil && (l.isApp(newest) ||
+		!slices.ContainsFunc(ids, func(id string) bool { return l.holders[name][id] == newest })) {
 		newest = nil
 	}
 	if found != nil {
@@ -177,8 +194,8 @@ func (l *ledger) holderFor(name string, ids []string, found *asker) *allocation 
 	return &allocation{unasked: true}
 }
 
-// isApp reports whether an allocation is known to be that of an app container. Only what an init container has goes to another container
-// of its pod; what is given again was an app container's of a pod that is gone.
+// isApp reports whether an allocation is known to be that of an app container. Only what an init container
+// has goes to another container of its pod; what is given again was an app container's of a pod that is gone.
 func (l *ledger) isApp(a *allocation) bool {
 	if a.owner != nil {
 		return true
@@ -268,7 +285,8 @@ func (l *ledger) check() error {
 	return nil
 }
 
-// newest returns the allocation that got the newest Allocate, nil where we have seen none, or know it to be gone.
+// newest returns the allocation that got the newest Allocate, nil where we have seen none, or know it to be
+// gone.
 func (l *ledger) newest() *allocation {
 	for a := range l.allocations() {
 		if l.sequence > 0 && a.sequence() == l.sequence && !a.doubtful {
@@ -292,7 +310,8 @@ func (l *ledger) isFree(name, id string) bool {
 	return a == nil || a.doubtful
 }
 
-// free lists a resource's healthy devices that are free, by address and ID; none of a resource that is not ours.
+// free lists a resource's healthy devices that are free, by address and ID; none of a resource that is not
+// ours.
 func (l *ledger) free(r *resource) []device.Device {
 	if r == nil {
 		return nil
@@ -337,8 +356,9 @@ func (l *ledger) heldOfKind(a *allocation, kind device.Kind) []device.Device {
 	return held
 }
 
-// sameNodes reports whether devices can belong to the container of an allocation as far as NUMA tells: the Topology Manager
-// gives all resources of a container that have TopologyInfo the same nodes, so sets with no node in common are of two containers.
+// sameNodes reports whether devices can belong to the container of an allocation as far as NUMA tells: the
+// Topology Manager gives all resources of a container that have TopologyInfo the same nodes, so sets with no
+// node in common are of two containers.
 func (l *ledger) sameNodes(a *allocation, name string, ids []string) bool {
 	mine := l.nodes(name, ids)
 	for other, held := range a.devices {

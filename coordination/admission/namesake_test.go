@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// A pod is not its predecessor of the same name, as StatefulSets and jobs make them: it ran on another NUMA node, and the kubelet gives its
-// successor all GPUs of this one without a question.
+// A pod is not its predecessor of the same name, as StatefulSets and jobs make them: it ran on another NUMA
+// node, and the kubelet gives its successor all GPUs of this one without a question.
 func TestPodIsNotItsPredecessor(t *testing.T) {
 	t.Parallel()
 	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
@@ -25,7 +25,8 @@ func TestPodIsNotItsPredecessor(t *testing.T) {
 					a.uids[spec.Pod] = uid
 					a.admitAllGPUs(spec.Pod, node)
 					if seen.last.Outcome != Aligned {
-						t.Errorf("source %q, alignment %q, PodResources away %t: %s on node %d is %s", source, alignment, away, uid, node, seen.last.Outcome)
+						t.Errorf("source %q, alignment %q, PodResources away %t: %s on node %d is %s",
+							source, alignment, away, uid, node, seen.last.Outcome)
 					}
 				}
 				other := a.pending("other", wish{4, 4}).Pod
@@ -46,7 +47,8 @@ func TestPodIsNotItsPredecessor(t *testing.T) {
 	}
 }
 
-// admitAllGPUs admits a pod of four GPUs and four VFs on a NUMA node where just four GPUs are free, of which the kubelet does not ask.
+// admitAllGPUs admits a pod of four GPUs and four VFs on a NUMA node where just four GPUs are free, of which
+// the kubelet does not ask.
 func (a *admission) admitAllGPUs(pod kubelet.Pod, node int) {
 	a.t.Helper()
 	refusal := a.take(pod, gpus, ids(a.aligned(gpus, []int{node})))

@@ -9,14 +9,15 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// followWindow is how soon after an Allocate the same container's next question comes: the kubelet does nothing slow in
-// between (0.3 ms were measured on two busy cores), while another pod has to be set up first. It decides only where
-// the kubelet's checkpoint cannot be read and PodResources leaves two containers possible.
+// followWindow is how soon after an Allocate the same container's next question comes: the kubelet does
+// nothing slow in between (0.3 ms were measured on two busy cores), while another pod has to be set up first.
+// It decides only where the kubelet's checkpoint cannot be read and PodResources leaves two containers
+// possible.
 const followWindow = time.Millisecond
 
-// observe takes over what a look at PodResources shows: owners become known, what their containers no longer hold becomes
-// free. It returns the pods that have come since the look before; the kubelet lists a pod from just before its admission,
-// so if there are any, the container that is asking belongs to one of them.
+// observe takes over what a look at PodResources shows: owners become known, what their containers no longer
+// hold becomes free. It returns the pods that have come since the look before; the kubelet lists a pod from
+// just before its admission, so if there are any, the container that is asking belongs to one of them.
 func (d *deciding) observe(view kubelet.View, q question) (arrived []kubelet.Pod) {
 	l := d.ledger
 	arrived = l.arrivals(view)
@@ -44,7 +45,8 @@ func (d *deciding) observe(view kubelet.View, q question) (arrived []kubelet.Pod
 	return arrived
 }
 
-// arrivals lists the pods that the last look did not show, and those that have been deleted and created anew under their name.
+// arrivals lists the pods that the last look did not show, and those that have been deleted and created anew
+// under their name.
 func (l *ledger) arrivals(view kubelet.View) []kubelet.Pod {
 	renewed := map[kubelet.Pod]bool{}
 	for a := range l.allocations() {
@@ -54,12 +56,15 @@ func (l *ledger) arrivals(view kubelet.View) []kubelet.Pod {
 			}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(view.Pods), func(p kubelet.Pod) bool { return l.seen[p] && !renewed[p] })
+	return slices.DeleteFunc(slices.Clone(view.Pods), func(p kubelet.Pod) bool {
+		return l.seen[p] && !renewed[p]
+	})
 }
 
-// lost reports whether an allocation's container is gone, and the pods that can be others of its pod's name, if they are shown. Running
-// containers never lose a device, and PodResources lists every container but init containers, those without devices too. So where the
-// owner is not known yet the name tells: it is an app container if one of that name was ever listed.
+// lost reports whether an allocation's container is gone, and the pods that can be others of its pod's name,
+// if they are shown. Running containers never lose a device, and PodResources lists every container but init
+// containers, those without devices too. So where the owner is not known yet the name tells: it is an app
+// container if one of that name was ever listed.
 func (l *ledger) lost(a *allocation, view kubelet.View) (renewed []kubelet.Pod, lost bool) {
 	if a.owner != nil {
 		return []kubelet.Pod{a.owner.Pod}, !shows(view, *a.owner, a)
@@ -74,7 +79,8 @@ func (l *ledger) lost(a *allocation, view kubelet.View) (renewed []kubelet.Pod, 
 	return a.candidates, app
 }
 
-// namesApp reports whether the last look showed an app container of a name. Init containers seldom have the name of one.
+// namesApp reports whether the last look showed an app container of a name. Init containers seldom have the
+// name of one.
 func (l *ledger) namesApp(name string) bool {
 	for c := range l.apps {
 		if c.Name == name {
@@ -84,8 +90,8 @@ func (l *ledger) namesApp(name string) bool {
 	return false
 }
 
-// confirm makes a container the owner of the devices that PodResources shows it with. Devices that were taken for those of
-// another container move over.
+// confirm makes a container the owner of the devices that PodResources shows it with. Devices that were taken
+// for those of another container move over.
 func (l *ledger) confirm(c kubelet.Container, devices kubelet.Devices) {
 	own := l.ownedBy(c, devices)
 	for name, ids := range devices {
@@ -112,8 +118,9 @@ func (l *ledger) confirm(c kubelet.Container, devices kubelet.Devices) {
 	}
 }
 
-// split takes those devices out of a container's allocation that were given after all that PodResources shows it with: they
-// were only thought to be its other half. Unshown devices given before stay: they are left over from its pod's init container.
+// split takes those devices out of a container's allocation that were given after all that PodResources shows
+// it with: they were only thought to be its other half. Unshown devices given before stay: they are left over
+// from its pod's init container.
 func (l *ledger) split(a *allocation, shown kubelet.Devices) {
 	newest := 0
 	for name, ids := range shown {
@@ -131,7 +138,8 @@ func (l *ledger) split(a *allocation, shown kubelet.Devices) {
 	}
 }
 
-// ownedBy finds the allocation of a container: the one it is known to own, else the newest without owner that has one of its devices.
+// ownedBy finds the allocation of a container: the one it is known to own, else the newest without owner that
+// has one of its devices.
 func (l *ledger) ownedBy(c kubelet.Container, devices kubelet.Devices) *allocation {
 	var own *allocation
 	for name, ids := range devices {
@@ -154,10 +162,10 @@ func (a *allocation) mayBelong(pod kubelet.Pod) bool {
 	return a.candidates == nil || slices.Contains(a.candidates, pod)
 }
 
-// sweep releases what PodResources no longer shows. Devices of init containers are never shown: an allocation without
-// owner stands while its pod can still be in admission, and what the app containers did not take over of it stays
-// with the pod for its life. What the kubelet gave last, without a question, to a container that it is not done with, stands too, and so
-// does what it withholds from the question.
+// sweep releases what PodResources no longer shows. Devices of init containers are never shown: an allocation
+// without owner stands while its pod can still be in admission, and what the app containers did not take over
+// of it stays with the pod for its life. What the kubelet gave last, without a question, to a container that
+// it is not done with, stands too, and so does what it withholds from the question.
 func (d *deciding) sweep(view kubelet.View, arrived []kubelet.Pod, q question) {
 	l := d.ledger
 	inAdmission := &allocation{unasked: true}
@@ -182,9 +190,10 @@ func (d *deciding) sweep(view kubelet.View, arrived []kubelet.Pod, q question) {
 	}
 }
 
-// withheld reports whether the kubelet still counts on the container of an allocation that PodResources no longer shows: one that ended
-// after the kubelet had put the question together, and so after it had settled the NUMA nodes of the container that asks. Then a
-// device of it is not offered, although others beside it are. That is so for one question only.
+// withheld reports whether the kubelet still counts on the container of an allocation that PodResources no
+// longer shows: one that ended after the kubelet had put the question together, and so after it had settled
+// the NUMA nodes of the container that asks. Then a device of it is not offered, although others beside it
+// are. That is so for one question only.
 func (l *ledger) withheld(a *allocation, q question) bool {
 	r := l.resources[q.resource]
 	if a.ending || r == nil {
@@ -201,10 +210,10 @@ func (l *ledger) withheld(a *allocation, q question) bool {
 	return false
 }
 
-// mayLive reports whether an allocation that PodResources does not show can be held all the same: nothing new has come
-// since it was given, or all the pods that it can belong to are still there. One of which no pod is known was given without
-// a question or a look: it is an init container's of the pod in admission, or of a pod that is gone. If the kubelet is not done with the
-// container it is the former.
+// mayLive reports whether an allocation that PodResources does not show can be held all the same: nothing new
+// has come since it was given, or all the pods that it can belong to are still there. One of which no pod is
+// known was given without a question or a look: it is an init container's of the pod in admission, or of a
+// pod that is gone. If the kubelet is not done with the container it is the former.
 func (d *deciding) mayLive(a *allocation, view kubelet.View, arrived []kubelet.Pod) bool {
 	l := d.ledger
 	switch {
@@ -215,14 +224,18 @@ func (d *deciding) mayLive(a *allocation, view kubelet.View, arrived []kubelet.P
 	case len(arrived) == 0:
 		return true
 	default:
-		return !slices.ContainsFunc(a.candidates, func(p kubelet.Pod) bool { return !slices.Contains(view.Pods, p) })
+		return !slices.ContainsFunc(a.candidates, func(p kubelet.Pod) bool {
+			return !slices.Contains(view.Pods, p)
+		})
 	}
 }
 
-// recent reports whether the newest Allocate was so fresh when a question came that it can still be the same container's.
+// recent reports whether the newest Allocate was so fresh when a question came that it can still be the same
+// container's.
 func (l *ledger) recent(asked time.Time) bool { return asked.Sub(l.allocated) < followWindow }
 
-// following finds the allocation to which the question adds by the order of the questions, nil where it starts anew; and why.
+// following finds the allocation to which the question adds by the order of the questions, nil where it
+// starts anew; and why.
 func (d *deciding) following(q question, view *kubelet.View) (*allocation, string) {
 	l := d.ledger
 	if len(q.mustInclude) > 0 {
@@ -249,14 +262,17 @@ func (d *deciding) following(q question, view *kubelet.View) (*allocation, strin
 // firstHalf is why the asking container has no devices yet.
 const firstHalf = "first half"
 
-// takesOver is why the devices of an init container count as the asking container's: they go to the next one of its pod.
+// takesOver is why the devices of an init container count as the asking container's: they go to the next one
+// of its pod.
 const takesOver = "takes over from an init container"
 
-// follows reports whether the container that asks for a resource is the one that was given the newest allocation, so that
-// its devices are the other half of this request. The second result says why, for people.
+// follows reports whether the container that asks for a resource is the one that was given the newest
+// allocation, so that its devices are the other half of this request. The second result says why, for people.
 //
 // looked is whether PodResources was just read, arrived the pods that it newly showed.
-func (d *deciding) follows(newest *allocation, name string, available []string, looked bool, arrived []kubelet.Pod) (bool, string) {
+func (d *deciding) follows(
+	newest *allocation, name string, available []string, looked bool, arrived []kubelet.Pod,
+) (bool, string) {
 	l := d.ledger
 	switch {
 	case newest == nil:
@@ -282,7 +298,9 @@ func (d *deciding) follows(newest *allocation, name string, available []string, 
 }
 
 // guess is follows without the kubelet's checkpoint.
-func (d *deciding) guess(newest *allocation, name string, available []string, looked bool, arrived []kubelet.Pod) (bool, string) {
+func (d *deciding) guess(
+	newest *allocation, name string, available []string, looked bool, arrived []kubelet.Pod,
+) (bool, string) {
 	l := d.ledger
 	switch {
 	case !looked:
@@ -292,8 +310,8 @@ func (d *deciding) guess(newest *allocation, name string, available []string, lo
 	case newest.others(arrived) == len(arrived):
 		return false, "new pod"
 	case newest.unasked && l.nodesOverlap(newest, name, available):
-		// Both want the same nodes, and the newest allocation took all that was free there. If something is free again, time
-		// has passed; if not, a new pod that asks there wants no pair, and following does it no harm.
+		// Both want the same nodes, and the newest allocation took all that was free there. If something is free
+		// again, time has passed; if not, a new pod that asks there wants no pair, and following does it no harm.
 		return !l.othersFree(newest), "several new pods, judged by what is free"
 	default:
 		// Nothing was read when the newest allocation began, so the other new pods came either before it (and asked
@@ -302,12 +320,13 @@ func (d *deciding) guess(newest *allocation, name string, available []string, lo
 	}
 }
 
-// others counts the newly shown pods that the allocation does not explain: its own pod is new too if nothing was read
-// before its first device was given.
+// others counts the newly shown pods that the allocation does not explain: its own pod is new too if nothing
+// was read before its first device was given.
 func (a *allocation) others(arrived []kubelet.Pod) int {
 	own := 0
 	switch {
-	case a.owner != nil && slices.Contains(arrived, a.owner.Pod), a.owner == nil && !a.looked && len(arrived) > 0:
+	case a.owner != nil && slices.Contains(arrived, a.owner.Pod),
+		a.owner == nil && !a.looked && len(arrived) > 0:
 		own = 1
 	}
 	return len(arrived) - own
@@ -331,8 +350,9 @@ func (l *ledger) othersFree(a *allocation) bool {
 	return false
 }
 
-// settle drops what an allocation is thought to have of a resource and its owner is not shown with, when the owner may be
-// asking for it: a container that took devices over from an init container is asked with must-include devices instead.
+// settle drops what an allocation is thought to have of a resource and its owner is not shown with, when the
+// owner may be asking for it: a container that took devices over from an init container is asked with
+// must-include devices instead.
 func (l *ledger) settle(a *allocation, name string, view kubelet.View) {
 	if a == nil || a.owner == nil || len(view.Containers[*a.owner][name]) > 0 {
 		return
@@ -377,5 +397,6 @@ func shows(view kubelet.View, c kubelet.Container, a *allocation) bool {
 }
 
 func compareContainers(a, b kubelet.Container) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name),
+		cmp.Compare(a.Name, b.Name))
 }

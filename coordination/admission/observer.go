@@ -10,10 +10,11 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Observer is told what a plugin's part in the coordination does, for those who count it. The kubelet waits meanwhile: its
-// methods return at once.
+// Observer is told what a plugin's part in the coordination does, for those who count it. The kubelet waits
+// meanwhile: its methods return at once.
 type Observer interface {
-	Asked(source intent.Source)    // the coordinator answered a question; what it knew of the request came from there
+	// the coordinator answered a question; what it knew of the request came from there
+	Asked(source intent.Source)
 	Planned(resources int)         // it keeps devices of so many resources for the rest of a container
 	PlanEnded(outcome PlanOutcome) // what became of those of one resource
 	Allocated(Verdict)             // it answered an Allocate
@@ -35,11 +36,12 @@ type Outcome string
 
 // The outcomes.
 const (
-	Granted          Outcome = "granted"           // the container has no pairs, or not all of its devices yet
-	Aligned          Outcome = "aligned"           // it is complete: all its pairs are on one switch each
-	Degraded         Outcome = "degraded"          // it is complete, and they are not
-	RefusedDouble    Outcome = "refused_double"    // another pod has a device of it
-	RefusedAlignment Outcome = "refused_alignment" // its pairs are required to be on one switch each, and cannot be
+	Granted       Outcome = "granted"        // the container has no pairs, or not all of its devices yet
+	Aligned       Outcome = "aligned"        // it is complete: all its pairs are on one switch each
+	Degraded      Outcome = "degraded"       // it is complete, and they are not
+	RefusedDouble Outcome = "refused_double" // another pod has a device of it
+	// its pairs are required to be on one switch each, and cannot be
+	RefusedAlignment Outcome = "refused_alignment"
 )
 
 // Outcomes are all that there are.
@@ -141,8 +143,8 @@ func (d *deciding) report(v Verdict, a *allocation) {
 	d.words.Allocated(v)
 }
 
-// promise is what a plan keeps for the rest of a container until it is known what became of it. It only counts: a plan is replaced by
-// that of the container's next question, which says the same.
+// promise is what a plan keeps for the rest of a container until it is known what became of it. It only
+// counts: a plan is replaced by that of the container's next question, which says the same.
 type promise struct {
 	holder  *allocation
 	devices map[string][]string // by resource

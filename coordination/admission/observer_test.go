@@ -22,7 +22,12 @@ type tallied struct {
 }
 
 func newTallied() *tallied {
-	return &tallied{asked: map[intent.Source]int{}, ended: map[PlanOutcome]int{}, outcomes: map[Outcome]int{}, alone: map[Call]int{}}
+	return &tallied{
+		asked:    map[intent.Source]int{},
+		ended:    map[PlanOutcome]int{},
+		outcomes: map[Outcome]int{},
+		alone:    map[Call]int{},
+	}
 }
 
 func (c *tallied) Asked(source intent.Source)    { c.asked[source]++ }
@@ -37,7 +42,8 @@ func (c *tallied) Allocated(v Verdict) {
 	c.last = v
 }
 
-// Every pair is counted once, at its distance, whatever the kind of container and whichever half came first; so is every plan.
+// Every pair is counted once, at its distance, whatever the kind of container and whichever half came first;
+// so is every plan.
 func TestWhatIsObservedIsWhatHappened(t *testing.T) {
 	wishes := []wish{{1, 1}, {2, 2}, {4, 4}, {1, 0}, {0, 1}, {2, 1}}
 	for seed := range uint64(30) {
@@ -61,7 +67,8 @@ func TestWhatIsObservedIsWhatHappened(t *testing.T) {
 				}
 			}
 			if seen.levels != want || seen.outcomes[Aligned]+seen.outcomes[Degraded] != complete {
-				t.Errorf("seed %d, source %q: pairs %v of containers %v, want %v of %d", seed, source, seen.levels, seen.outcomes, want, complete)
+				t.Errorf("seed %d, source %q: pairs %v of containers %v, want %v of %d",
+					seed, source, seen.levels, seen.outcomes, want, complete)
 			}
 			for s := range seen.asked {
 				if s != source && source != "" {
@@ -74,7 +81,8 @@ func TestWhatIsObservedIsWhatHappened(t *testing.T) {
 			for n := range maps.Values(seen.ended) {
 				ended += n
 			}
-			if ended != seen.planned || seen.ended[Kept] == 0 || source != "" && (seen.ended[Overruled] > 0 || seen.ended[Dropped] > 0) {
+			if ended != seen.planned || seen.ended[Kept] == 0 ||
+				source != "" && (seen.ended[Overruled] > 0 || seen.ended[Dropped] > 0) {
 				t.Errorf("seed %d, source %q: %d plans, ended %v", seed, source, seen.planned, seen.ended)
 			}
 		}
@@ -93,7 +101,8 @@ func TestRefusalsAreObserved(t *testing.T) {
 	if !a.admit(a.add("other"), "worker", wish{1, 1}) {
 		t.Fatal("not admitted")
 	}
-	if _, refusal := a.allocated(vfs, taken[:1]); refusal == "" || seen.last.Refusal != refusal || seen.outcomes[RefusedDouble] != 1 {
+	if _, refusal := a.allocated(vfs, taken[:1]); refusal == "" || seen.last.Refusal != refusal ||
+		seen.outcomes[RefusedDouble] != 1 {
 		t.Errorf("refusal %q was observed as %+v", refusal, seen.last)
 	}
 }
@@ -116,7 +125,8 @@ func TestRefusedAlignmentNamesThePod(t *testing.T) {
 	}
 	_, refusal := a.allocated(vfs, []string{far.ID})
 	v := seen.last
-	if refusal == "" || v.Outcome != RefusedAlignment || v.Refusal != refusal || v.PodUID != a.uids[pod] || v.Container == nil || *v.Container != (kubelet.Container{Pod: pod, Name: "worker"}) {
+	if refusal == "" || v.Outcome != RefusedAlignment || v.Refusal != refusal || v.PodUID != a.uids[pod] ||
+		v.Container == nil || *v.Container != (kubelet.Container{Pod: pod, Name: "worker"}) {
 		t.Errorf("refusal %q was observed as %+v", refusal, v)
 	}
 }

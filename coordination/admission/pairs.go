@@ -15,9 +15,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// pairing is what the kubelet has given to the container that it is admitting. A pairs file is asked for with the VFs, and is
-// complete when the GPUs are there too, whichever comes first: whoever reports the last half has it written before
-// the kubelet gets its answer, and so before the container starts.
+// pairing is what the kubelet has given to the container that it is admitting. A pairs file is asked for with
+// the VFs, and is complete when the GPUs are there too, whichever comes first: whoever reports the last half
+// has it written before the kubelet gets its answer, and so before the container starts.
 type pairing struct {
 	allocation *allocation
 	before     *allocation // see inPairOrder
@@ -36,8 +36,8 @@ func (d *deciding) admit(reached progress, a, before *allocation, name string, i
 	}
 }
 
-// goesOn reports whether devices are given to the same container as those before: the kubelet is not done with it, and either
-// the ledger holds them together or they were given without a question.
+// goesOn reports whether devices are given to the same container as those before: the kubelet is not done
+// with it, and either the ledger holds them together or they were given without a question.
 func (d *deciding) goesOn(reached progress, a *allocation, name string) bool {
 	if d.pairing.given == nil || reached == complete || len(d.pairing.given[name]) > 0 {
 		return false
@@ -84,8 +84,9 @@ func (l *ledger) ofAll(ids kubelet.Devices) []pairs.Device {
 	return all
 }
 
-// served pairs all GPUs of the node with the VFs of a container: its own GPUs, or those it will most likely get, as placement
-// pairs them; any other one with the VF that is nearest, so that whichever the container has, a VF is named for it.
+// served pairs all GPUs of the node with the VFs of a container: its own GPUs, or those it will most likely
+// get, as placement pairs them; any other one with the VF that is nearest, so that whichever the container
+// has, a VF is named for it.
 func (d *deciding) served(name string, ids []string) []pairs.Served {
 	vfs := device.All(d.ledger.devicesOf(name, ids))
 	best := map[topology.Address]string{}
@@ -114,7 +115,8 @@ func (d *deciding) served(name string, ids []string) []pairs.Served {
 	return served
 }
 
-// gpusOf are the GPUs of the container that VFs were just given to: those it has, those planned for it, or those beside the VFs.
+// gpusOf are the GPUs of the container that VFs were just given to: those it has, those planned for it, or
+// those beside the VFs.
 func (d *deciding) gpusOf(name string, ids []string) placement.Half {
 	l := d.ledger
 	var gpus []device.Device
@@ -159,8 +161,8 @@ func (l *ledger) gpuAddresses() []topology.Address {
 // tidyPause is that between two looks for files of containers that have ended.
 const tidyPause = 10 * time.Minute
 
-// StayTidy tidies up from time to time until ctx is done: containers end without a word to a device plugin, and nothing else may happen
-// on the node.
+// StayTidy tidies up from time to time until ctx is done: containers end without a word to a device plugin,
+// and nothing else may happen on the node.
 func (c *Coordinator) StayTidy(ctx context.Context) error {
 	ticker := time.NewTicker(tidyPause)
 	defer ticker.Stop()

@@ -42,7 +42,9 @@ func (f *pairsFiles) pair(a *admission, name string, ids []string) {
 	f.newest = filepath.Join(f.dir, fmt.Sprint(len(f.written), ".json"))
 	var all []pairs.VF
 	for _, id := range ids {
-		all = append(all, pairs.VF{ID: id, Address: a.address(vfs, id), Resource: vfs, RDMA: "rdma of " + id, Netdev: "netdev of " + id})
+		all = append(all, pairs.VF{
+			ID: id, Address: a.address(vfs, id), Resource: vfs, RDMA: "rdma of " + id, Netdev: "netdev of " + id,
+		})
 	}
 	if err := pairs.New(all).Write(f.newest); err != nil {
 		a.t.Fatal(err)
@@ -85,7 +87,8 @@ func (f *pairsFiles) check(a *admission, devices kubelet.Devices) {
 		}
 		seen[gpus] = append(seen[gpus], p.GPU.ID)
 		d := a.coordinator.current().tree.Distance(p.GPU.Address, p.VF.Address)
-		if got[d.Level]++; p.Distance != d.Level.String() || d.Level.SameSwitch() && d.Bridges > 0 && p.Switch == nil {
+		if got[d.Level]++; p.Distance != d.Level.String() ||
+			d.Level.SameSwitch() && d.Bridges > 0 && p.Switch == nil {
 			a.t.Errorf("pair %+v is %v apart", p, d)
 		}
 		agree = agree && slices.Contains(f.served, pairs.Served{GPU: p.GPU.Address, VF: p.VF.ID})
@@ -110,8 +113,8 @@ func (f *pairsFiles) check(a *admission, devices kubelet.Devices) {
 	}
 }
 
-// Whatever order the kubelet asks in, and for init containers and pods of two containers too, a container's pairs file is
-// complete and true once the kubelet has all answers, and stays as it is.
+// Whatever order the kubelet asks in, and for init containers and pods of two containers too, a container's
+// pairs file is complete and true once the kubelet has all answers, and stays as it is.
 func TestPairsFiles(t *testing.T) {
 	for _, exclude := range []bool{false, true} {
 		var checked, mapped int
@@ -129,8 +132,8 @@ func TestPairsFiles(t *testing.T) {
 	}
 }
 
-// A boot takes the files, a container runtime makes a folder of one, a daemon dies before the GPUs are in it: the
-// checkpoint still says which containers there are. The file of one that is gone goes, but not at once.
+// A boot takes the files, a container runtime makes a folder of one, a daemon dies before the GPUs are in it:
+// the checkpoint still says which containers there are. The file of one that is gone goes, but not at once.
 func TestTidyPairs(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 	c := a.coordinator
@@ -140,8 +143,10 @@ func TestTidyPairs(t *testing.T) {
 	file := filepath.Join(dir, "kept.json")
 	c.Granted = func() ([]kubelet.Granted, error) {
 		return []kubelet.Granted{
-			{Container: "u/c", Devices: kubelet.Devices{gpus: {gpu.ID}, vfs: {vf.ID}}, Mounts: []string{"/etc/other", file}},
-			{Container: "u/gone", Devices: kubelet.Devices{"no.plugin/any": {"x"}}, Mounts: []string{filepath.Join(dir, "unknown.json")}},
+			{Container: "u/c", Devices: kubelet.Devices{gpus: {gpu.ID}, vfs: {vf.ID}},
+				Mounts: []string{"/etc/other", file}},
+			{Container: "u/gone", Devices: kubelet.Devices{"no.plugin/any": {"x"}},
+				Mounts: []string{filepath.Join(dir, "unknown.json")}},
 		}, nil
 	}
 	for _, before := range []struct {
@@ -152,7 +157,8 @@ func TestTidyPairs(t *testing.T) {
 		{"a boot", func() error { return nil }, "mlx5_10"},
 		{"a boot and a container runtime", func() error { return os.Mkdir(file, 0o700) }, "mlx5_10"},
 		{"a daemon's death", func() error {
-			return pairs.New([]pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs, RDMA: "seen before"}}).Write(file)
+			return pairs.New([]pairs.VF{{ID: vf.ID, Address: vf.Address, Resource: vfs, RDMA: "seen before"}}).
+				Write(file)
 		}, "seen before"},
 	} {
 		if err := os.RemoveAll(file); err != nil {
@@ -165,12 +171,15 @@ func TestTidyPairs(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := pairs.Read(file)
-		if err != nil || len(got.Pairs) != 1 || got.Pairs[0].GPU == nil || got.Pairs[0].GPU.ID != gpu.ID || got.Pairs[0].VF.ID != vf.ID || got.Pairs[0].VF.RDMA == "" {
+		if err != nil || len(got.Pairs) != 1 || got.Pairs[0].GPU == nil || got.Pairs[0].GPU.ID != gpu.ID ||
+			got.Pairs[0].VF.ID != vf.ID || got.Pairs[0].VF.RDMA == "" {
 			t.Errorf("after %s: %+v, %v", before.name, got, err)
 		}
 	}
 	old, young := filepath.Join(dir, "old.json"), filepath.Join(dir, "young.json")
-	for name, age := range map[string]time.Duration{old: tidyPause + time.Minute, young: time.Minute, file: time.Hour} {
+	for name, age := range map[string]time.Duration{
+		old: tidyPause + time.Minute, young: time.Minute, file: time.Hour,
+	} {
 		if err := pairs.New(nil).Write(name); err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +232,9 @@ func TestStayTidy(t *testing.T) {
 }
 
 func TestReadGranted(t *testing.T) {
-	answer, err := proto.Marshal(&v1beta1.ContainerAllocateResponse{Mounts: []*v1beta1.Mount{{HostPath: "/run/tandem/pairs/x.json"}}})
+	answer, err := proto.Marshal(&v1beta1.ContainerAllocateResponse{
+		Mounts: []*v1beta1.Mount{{HostPath: "/run/tandem/pairs/x.json"}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +263,10 @@ func TestReadGranted(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := kubelet.ReadGranted(dir)
-	want := []kubelet.Granted{{Container: "u/c", Devices: map[string][]string{vfs: {"a", "b"}, gpus: {"g"}}, Mounts: []string{"/run/tandem/pairs/x.json"}}}
+	want := []kubelet.Granted{
+		{Container: "u/c", Devices: map[string][]string{vfs: {"a", "b"}, gpus: {"g"}},
+			Mounts: []string{"/run/tandem/pairs/x.json"}},
+	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v, %s", err, diff)
 	}

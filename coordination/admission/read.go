@@ -12,7 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// lookTimeout bounds a look at PodResources. It is answered in about a millisecond; the kubelet's limiter can make it wait.
+// lookTimeout bounds a look at PodResources. It is answered in about a millisecond; the kubelet's limiter can
+// make it wait.
 const lookTimeout = 50 * time.Millisecond
 
 // seen is what the kubelet and the sources of intent know when it asks.
@@ -21,8 +22,9 @@ type seen struct {
 	checkpointErr error
 	view          *kubelet.View  // nil where PodResources could not be read, or not safely
 	answer        *intent.Answer // nil where no source tells
-	gone          map[int]bool   // allocations that PodResources, which could not list all pods, shows to have ended
-	cpus          *cpus          // nil where they do not matter, or are not known
+	// allocations that PodResources, which could not list all pods, shows to have ended
+	gone map[int]bool
+	cpus *cpus // nil where they do not matter, or are not known
 }
 
 // read reads what a question needs.
@@ -33,20 +35,23 @@ func (c *Coordinator) read(ctx context.Context, s *state, asked time.Time, q que
 	return c.lookFor(ctx, s, q)
 }
 
-// glance reads the kubelet's checkpoint alone, and reports whether that is enough to answer a question: it is the one that the plan is
-// kept for, and the checkpoint proves that the kubelet is not done with the container that got the newest Allocate.
+// glance reads the kubelet's checkpoint alone, and reports whether that is enough to answer a question: it is
+// the one that the plan is kept for, and the checkpoint proves that the kubelet is not done with the
+// container that got the newest Allocate.
 //
 // A look at PodResources and the sources of intent would tell nothing then that decides:
 //
-//   - Who asks: the container that got the newest Allocate, of the one pod that the look at its first half left. Had the kubelet given it up,
-//     after an error of the other plugin's, the next pod would not ask that soon, for just what is planned.
-//   - What is free: the kubelet offers nothing that the ledger has with anybody. Where it does, something became free
-//     or it hands a device out twice, and PodResources tells which.
+//   - Who asks: the container that got the newest Allocate, of the one pod that the look at its first half
+//     left. Had the kubelet given it up, after an error of the other plugin's, the next pod would not ask
+//     that soon, for just what is planned.
+//   - What is free: the kubelet offers nothing that the ledger has with anybody. Where it does, something
+//     became free or it hands a device out twice, and PodResources tells which.
 //   - What else the container wants: nothing is left but what is asked for.
 //
-// What a look leaves behind for later questions is the same too. The pods of the first half's look count as seen, this container's among
-// them, and those that have come since as new with the next: the kubelet takes none in while it admits one. The owner's name comes with
-// the next look, and that shows as well if the pod has been created anew under its name (lost in observe.go).
+// What a look leaves behind for later questions is the same too. The pods of the first half's look count as
+// seen, this container's among them, and those that have come since as new with the next: the kubelet takes
+// none in while it admits one. The owner's name comes with the next look, and that shows as well if the pod
+// has been created anew under its name (lost in observe.go).
 func (c *Coordinator) glance(s *state, asked time.Time, q question) (now seen, enough bool) {
 	if !s.ledger.foresees(q, asked) {
 		return now, false
@@ -55,7 +60,8 @@ func (c *Coordinator) glance(s *state, asked time.Time, q question) (now seen, e
 	return now, s.last.progress(now.checkpoint, now.checkpointErr) == open
 }
 
-// lookFor reads everything at once. PodResources is read where that is safe: not while devices of this very container may be in flight.
+// lookFor reads everything at once. PodResources is read where that is safe: not while devices of this very
+// container may be in flight.
 func (c *Coordinator) lookFor(ctx context.Context, before *state, q question) (s seen) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -101,17 +107,19 @@ func (c *Coordinator) holdings(ctx context.Context) *kubelet.View {
 	return &view
 }
 
-// cpus are the node's as the kubelet's static CPU policy sees them: those of every NUMA node and, of those that it can give to a container
-// alone, those that nobody has.
+// cpus are the node's as the kubelet's static CPU policy sees them: those of every NUMA node and, of those
+// that it can give to a container alone, those that nobody has.
 type cpus struct {
 	nodes map[int]topology.CPUSet
 	free  topology.CPUSet
 }
 
-// cpusFor reads what is known of CPUs where it can matter: the devices that are offered do not tell the NUMA nodes, and a pod that may be
-// asking wants CPUs of its own. The kubelet gives a container its devices before its CPUs, but decides on the nodes by both.
+// cpusFor reads what is known of CPUs where it can matter: the devices that are offered do not tell the NUMA
+// nodes, and a pod that may be asking wants CPUs of its own. The kubelet gives a container its devices before
+// its CPUs, but decides on the nodes by both.
 func (c *Coordinator) cpusFor(ctx context.Context, s *state, q question, now seen) *cpus {
-	if c.AllocatableCPUs == nil || now.view == nil || now.answer == nil || !wantsCPUs(now.answer.Pods) || s.ledger.offersNodes(q) {
+	if c.AllocatableCPUs == nil || now.view == nil || now.answer == nil || !wantsCPUs(now.answer.Pods) ||
+		s.ledger.offersNodes(q) {
 		return nil
 	}
 	allocatable, err := c.AllocatableCPUs(ctx)
@@ -141,21 +149,25 @@ func (l *ledger) offersNodes(q question) bool {
 	return len(l.nodes(q.resource, q.available)) > 0
 }
 
-// foresees reports whether a question is for all that the plan is still kept for, directly after an Allocate of the rest of it. What it
-// was made from is known to be right: PodResources was read, and one pod remains.
+// foresees reports whether a question is for all that the plan is still kept for, directly after an Allocate
+// of the rest of it. What it was made from is known to be right: PodResources was read, and one pod remains.
 func (l *ledger) foresees(q question, asked time.Time) bool {
 	p := l.livePlan()
-	if p == nil || !l.foreseen || p.after != l.sequence-1 || !l.recent(asked) || !p.holder.looked || !p.holder.identified() {
+	if p == nil || !l.foreseen || p.after != l.sequence-1 || !l.recent(asked) || !p.holder.looked ||
+		!p.holder.identified() {
 		return false
 	}
 	planned := p.devices[q.resource]
 	offered := func(id string) bool { return slices.Contains(q.available, id) }
 	held := func(id string) bool { return l.holders[q.resource][id] != nil }
 	return len(p.devices) == 1 && len(planned) == q.size && len(q.mustInclude) == 0 &&
-		!slices.ContainsFunc(planned, func(id string) bool { return !offered(id) }) && !slices.ContainsFunc(q.available, held)
+		!slices.ContainsFunc(planned, func(id string) bool {
+			return !offered(id)
+		}) && !slices.ContainsFunc(q.available, held)
 }
 
-// identified reports whether it is known whose an allocation is: of one pod, if not yet of which of its containers.
+// identified reports whether it is known whose an allocation is: of one pod, if not yet of which of its
+// containers.
 func (a *allocation) identified() bool { return a.owner != nil || len(a.candidates) == 1 }
 
 // knowledge is that of the question which led to the plan.

@@ -10,9 +10,12 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// request puts a question to placement: all that the container wants, where a source of intent tells; else the half that is asked, and the
-// other half, given to the container before or as it will most likely be asked for. The remark is for people.
-func (d *deciding) request(r *resource, usable offer, q question, holder *allocation, a *asker) (placement.Request, string) {
+// request puts a question to placement: all that the container wants, where a source of intent tells; else
+// the half that is asked, and the other half, given to the container before or as it will most likely be
+// asked for. The remark is for people.
+func (d *deciding) request(
+	r *resource, usable offer, q question, holder *allocation, a *asker,
+) (placement.Request, string) {
 	l := d.ledger
 	var request placement.Request
 	var remark string
@@ -50,8 +53,8 @@ func (l *ledger) beside(kind device.Kind, holder *allocation) (spare, taken []pl
 	return spare, taken
 }
 
-// askedHalf is the half of the question: what must be in it, what the container has of the same kind under other resource
-// names (VFs of other rails), and what can be chosen.
+// askedHalf is the half of the question: what must be in it, what the container has of the same kind under
+// other resource names (VFs of other rails), and what can be chosen.
 func (l *ledger) askedHalf(r *resource, usable offer, q question, holder *allocation) placement.Half {
 	half := offeredHalf(r, usable, q.size)
 	for _, d := range l.heldOfKind(holder, r.kind) {
@@ -63,8 +66,8 @@ func (l *ledger) askedHalf(r *resource, usable offer, q question, holder *alloca
 	return half
 }
 
-// otherHalf is what the container has of the other kind. Where it has nothing yet, or is taking over from an init
-// container, as many as are asked for now are planned: pairs are the common request.
+// otherHalf is what the container has of the other kind. Where it has nothing yet, or is taking over from an
+// init container, as many as are asked for now are planned: pairs are the common request.
 func (l *ledger) otherHalf(r *resource, q question, asked placement.Half, holder *allocation) placement.Half {
 	kind := r.kind.Other()
 	half := device.All(l.heldOfKind(holder, kind))
@@ -79,7 +82,9 @@ func (l *ledger) otherHalf(r *resource, q question, asked placement.Half, holder
 // expected lists the free devices of a kind that the kubelet will offer the container that asks now.
 func (l *ledger) expected(kind device.Kind, q question, count int) []placement.Device {
 	of := l.ofKind(kind)
-	nodes, admitted := l.nodesOf(q, func() (hints.Mask, bool) { return hints.Restricted.Nodes(l.demand(count, of...)) })
+	nodes, admitted := l.nodesOf(q, func() (hints.Mask, bool) {
+		return hints.Restricted.Nodes(l.demand(count, of...))
+	})
 	if !admitted {
 		return nil
 	}
@@ -90,9 +95,19 @@ func (l *ledger) expected(kind device.Kind, q question, count int) []placement.D
 	return free
 }
 
-// newPlan keeps a choice: the answer to the question, and what is left for the other resources of the request.
-func (l *ledger) newPlan(choice placement.Choice, r *resource, q question, holder *allocation, a *asker) *plan {
-	p := &plan{devices: map[string][]string{}, holder: holder, asker: a, pairs: choice.Pairs, after: l.sequence, expires: l.now().Add(planTTL)}
+// newPlan keeps a choice: the answer to the question, and what is left for the other resources of the
+// request.
+func (l *ledger) newPlan(
+	choice placement.Choice, r *resource, q question, holder *allocation, a *asker,
+) *plan {
+	p := &plan{
+		devices: map[string][]string{},
+		holder:  holder,
+		asker:   a,
+		pairs:   choice.Pairs,
+		after:   l.sequence,
+		expires: l.now().Add(planTTL),
+	}
 	offered := map[string]bool{}
 	for _, id := range slices.Concat(q.available, q.mustInclude) {
 		offered[id] = true
@@ -107,7 +122,9 @@ func (l *ledger) newPlan(choice placement.Choice, r *resource, q question, holde
 		}
 	}
 	maps.DeleteFunc(p.devices, func(name string, ids []string) bool {
-		return name != r.name && !slices.ContainsFunc(ids, func(id string) bool { return l.holders[name][id] != holder })
+		return name != r.name && !slices.ContainsFunc(ids, func(id string) bool {
+			return l.holders[name][id] != holder
+		})
 	})
 	return p
 }
@@ -122,10 +139,13 @@ func (l *ledger) resourceOf(id, other string) string {
 	return ""
 }
 
-// inPairOrder orders what a container was given of a resource so that its i-th GPU pairs with its i-th VF: GPUs by address,
-// as the vendors' runtimes enumerate them, VFs by the GPU they serve. If a question preceded, the plan has the order. If the
-// kubelet asked for nothing, the GPUs are those of the allocation before, or the nearest: it will most likely give them next.
-func (l *ledger) inPairOrder(tree *topology.Tree, planned []string, a, before *allocation, name string, ids []string) []string {
+// inPairOrder orders what a container was given of a resource so that its i-th GPU pairs with its i-th VF:
+// GPUs by address, as the vendors' runtimes enumerate them, VFs by the GPU they serve. If a question
+// preceded, the plan has the order. If the kubelet asked for nothing, the GPUs are those of the allocation
+// before, or the nearest: it will most likely give them next.
+func (l *ledger) inPairOrder(
+	tree *topology.Tree, planned []string, a, before *allocation, name string, ids []string,
+) []string {
 	r := l.resources[name]
 	switch {
 	case r == nil:
@@ -136,7 +156,9 @@ func (l *ledger) inPairOrder(tree *topology.Tree, planned []string, a, before *a
 	taken := device.All(l.devicesOf(name, ids))
 	request := placement.Request{GPUs: []placement.Half{taken}}
 	if r.kind == device.VF {
-		request = placement.Request{GPUs: []placement.Half{l.gpusBeside(r, ids, a, before)}, VFs: []placement.Half{taken}}
+		request = placement.Request{
+			GPUs: []placement.Half{l.gpusBeside(r, ids, a, before)}, VFs: []placement.Half{taken},
+		}
 	}
 	choice, err := placement.Choose(tree, request)
 	if err != nil {
@@ -151,9 +173,9 @@ func (l *ledger) inPairOrder(tree *topology.Tree, planned []string, a, before *a
 	return ordered
 }
 
-// gpusBeside are the GPUs that VFs given without a question most likely serve: those of their container, as far as they are
-// known, then those that are free on the VFs' NUMA nodes, then the others there. Nothing was read just now, so that what was
-// given last to a container that is gone still counts as held.
+// gpusBeside are the GPUs that VFs given without a question most likely serve: those of their container, as
+// far as they are known, then those that are free on the VFs' NUMA nodes, then the others there. Nothing was
+// read just now, so that what was given last to a container that is gone still counts as held.
 func (l *ledger) gpusBeside(r *resource, ids []string, a, before *allocation) placement.Half {
 	held := l.latestOfKind(a, device.GPU)
 	if len(held) == 0 {
@@ -169,7 +191,8 @@ func (l *ledger) gpusBeside(r *resource, ids []string, a, before *allocation) pl
 	return half
 }
 
-// onNodes lists the healthy devices of a kind on NUMA nodes, free ones and others; on all where there are no nodes.
+// onNodes lists the healthy devices of a kind on NUMA nodes, free ones and others; on all where there are no
+// nodes.
 func (l *ledger) onNodes(kind device.Kind, nodes map[int]bool) (free, taken []placement.Device) {
 	for _, r := range l.ofKind(kind) {
 		for id, d := range r.devices {

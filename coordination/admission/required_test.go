@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// scarce leaves two VFs on NUMA node 0 beside its four GPUs, so that the kubelet asks nothing for a container that wants both, and
-// returns what it will give.
+// scarce leaves two VFs on NUMA node 0 beside its four GPUs, so that the kubelet asks nothing for a container
+// that wants both, and returns what it will give.
 func scarce(t *testing.T, source intent.Source) (*admission, map[string][]string) {
 	t.Helper()
 	a := told(t)
@@ -27,8 +27,8 @@ func scarce(t *testing.T, source intent.Source) (*admission, map[string][]string
 	return a, map[string][]string{gpus: ids(a.aligned(gpus, []int{0})), vfs: ids(a.aligned(vfs, []int{0}))}
 }
 
-// A pod that may have any pairs is not refused for the annotation of another one that may be asking as well: one that was just
-// refused, one that the kubelet has not seen yet, or one that waits behind it.
+// A pod that may have any pairs is not refused for the annotation of another one that may be asking as well:
+// one that was just refused, one that the kubelet has not seen yet, or one that waits behind it.
 func TestNobodyIsRefusedForAnother(t *testing.T) {
 	t.Parallel()
 	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer} {
@@ -36,7 +36,8 @@ func TestNobodyIsRefusedForAnother(t *testing.T) {
 			for _, age := range []time.Duration{time.Hour, -time.Hour} {
 				a, given := scarce(t, source)
 				strict := intent.Pod{
-					Pod: kubelet.Pod{Namespace: "other", Name: "strict"}, UID: "uid-strict", Created: a.now.Add(-age), Alignment: intent.Required,
+					Pod: kubelet.Pod{Namespace: "other", Name: "strict"}, UID: "uid-strict", Created: a.now.Add(-age),
+					Alignment:  intent.Required,
 					Containers: []intent.Container{{Name: "c", Requests: a.requests(wish{4, 2})}},
 				}
 				a.specs = append(a.specs, strict)
@@ -73,15 +74,17 @@ func TestStrictPodIsRefused(t *testing.T) {
 			if refusals == 0 {
 				t.Errorf("%s, %v: not refused", source, order)
 			}
-			if held := a.coordinator.current().ledger.holders[vfs]; slices.ContainsFunc(given[vfs], func(id string) bool { return held[id] != nil }) && order[1] == vfs {
+			if held := a.coordinator.current().
+				ledger.holders[vfs]; slices.ContainsFunc(given[vfs], func(id string) bool { return held[id] != nil }) &&
+				order[1] == vfs {
 				t.Errorf("%s, %v: the ledger has refused VFs as given", source, order)
 			}
 		}
 	}
 }
 
-// A pod that asks for it gets the devices of one that has just ended, though PodResources does not list all pods: it is asked about the
-// one that the ledger has them with. All other GPUs are taken.
+// A pod that asks for it gets the devices of one that has just ended, though PodResources does not list all
+// pods: it is asked about the one that the ledger has them with. All other GPUs are taken.
 func TestStrictPodAfterOneThatEnded(t *testing.T) {
 	t.Parallel()
 	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer} {

@@ -13,8 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// state is all that a decision goes by. Once others can see it nothing in it changes: a decision works on a copy,
-// which becomes the next state when it is committed.
+// state is all that a decision goes by. Once others can see it nothing in it changes: a decision works on a
+// copy, which becomes the next state when it is committed.
 type state struct {
 	tree    *topology.Tree
 	ledger  *ledger
@@ -70,8 +70,8 @@ func (a *allocation) clone() *allocation {
 	return &next
 }
 
-// deciding is a decision in progress. What it changes is its own copy of the state; what it has to say waits until
-// that is committed.
+// deciding is a decision in progress. What it changes is its own copy of the state; what it has to say waits
+// until that is committed.
 type deciding struct {
 	*state
 	alignment intent.Alignment // of pods that say nothing
@@ -105,9 +105,9 @@ func (d *deciding) error(text string, args ...any) {
 // current is the state as it was committed last.
 func (c *Coordinator) current() *state { return c.state.Load() }
 
-// decide has one decision made and commits it; where it fails nothing has changed. Decisions are made one after the
-// other, and read nothing but what they are given. The log, the observer and files come after the commit, before
-// decide returns.
+// decide has one decision made and commits it; where it fails nothing has changed. Decisions are made one
+// after the other, and read nothing but what they are given. The log, the observer and files come after the
+// commit, before decide returns.
 func (c *Coordinator) decide(make func(*deciding) error) error {
 	d, err := c.commit(make)
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// newestPods asks the kubelet about the pods of which one got the newest Allocate, where no look has shown yet which. It is asked
-// with Get, which frees nothing; where that fails, whose the newest devices are stays open.
+// newestPods asks the kubelet about the pods of which one got the newest Allocate, where no look has shown
+// yet which. It is asked with Get, which frees nothing; where that fails, whose the newest devices are stays
+// open.
 func (c *Coordinator) newestPods(ctx context.Context) kubelet.View {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -40,8 +41,8 @@ func (c *Coordinator) Resources() []*api.Resource {
 	return c.current().status(kubelet.View{}, c.ended(context.Background(), endedFresh)).GetResources()
 }
 
-// status tells what the ledger holds, but for what containers have that have ended, and of devices whose owner it does not know, what a
-// view shows.
+// status tells what the ledger holds, but for what containers have that have ended, and of devices whose
+// owner it does not know, what a view shows.
 func (s *state) status(view kubelet.View, ended map[int]bool) *api.StatusResponse {
 	answer := &api.StatusResponse{}
 	for _, name := range slices.Sorted(maps.Keys(s.ledger.resources)) {

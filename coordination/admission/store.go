@@ -16,15 +16,16 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
-// checkpointName is the checkpoint below the run folder; badName is where one goes that cannot be trusted. Only one is kept.
+// checkpointName is the checkpoint below the run folder; badName is where one goes that cannot be trusted.
+// Only one is kept.
 const (
 	checkpointName = "ledger.json"
 	badName        = "ledger.json.bad"
 	tempName       = "ledger.json.new"
 )
 
-// store keeps a coordinator's ledger in the run folder. It writes in a goroutine of its own, always the newest state:
-// no answer waits for it.
+// store keeps a coordinator's ledger in the run folder. It writes in a goroutine of its own, always the
+// newest state: no answer waits for it.
 type store struct {
 	dir  string
 	root *os.Root // the same folder, also if it was replaced: what is then at the path is another server's
@@ -45,7 +46,8 @@ func newStore(runDir string, log *slog.Logger) (*store, error) {
 
 func (s *store) close() { s.root.Close() }
 
-// bootID identifies the running kernel's boot; "" where it cannot be read, which is then the same after every boot.
+// bootID identifies the running kernel's boot; "" where it cannot be read, which is then the same after every
+// boot.
 func bootID() string {
 	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(id))
@@ -73,21 +75,24 @@ func (s *store) run(ctx context.Context, save func() checkpoint) error {
 	}
 }
 
-// write replaces the file. A failure costs nothing but what a crash would then lose; it is logged when it begins and when it ends.
+// write replaces the file. A failure costs nothing but what a crash would then lose; it is logged when it
+// begins and when it ends.
 func (s *store) write(c checkpoint) {
 	c.Boot = s.boot
 	err := writeCheckpoint(s.root, c)
 	switch {
 	case err != nil && !s.failing:
-		s.log.Error("go on without a checkpoint of the ledger; free space or repair the run folder", "run_dir", s.dir, "error", err)
+		s.log.Error("go on without a checkpoint of the ledger; free space or repair the run folder",
+			"run_dir", s.dir, "error", err)
 	case err == nil && s.failing:
 		s.log.Info("the ledger has a checkpoint again", "run_dir", s.dir)
 	}
 	s.failing = err != nil
 }
 
-// writeCheckpoint writes a checkpoint so that at any time, whichever process dies, the file is the old one or the new one as a whole.
-// It does not wait for the disk: what a crash of the node could lose is of a boot that is over.
+// writeCheckpoint writes a checkpoint so that at any time, whichever process dies, the file is the old one or
+// the new one as a whole. It does not wait for the disk: what a crash of the node could lose is of a boot
+// that is over.
 func writeCheckpoint(root *os.Root, c checkpoint) error {
 	content, err := c.encode()
 	if err != nil {
@@ -111,7 +116,8 @@ func writeCheckpoint(root *os.Root, c checkpoint) error {
 	return root.Rename(tempName, checkpointName)
 }
 
-// load reads the checkpoint of an earlier server; false where there is none. One that cannot be trusted is set aside.
+// load reads the checkpoint of an earlier server; false where there is none. One that cannot be trusted is
+// set aside.
 func (s *store) load() (checkpoint, bool) {
 	c, err := readCheckpoint(s.dir)
 	switch {
@@ -131,7 +137,8 @@ func (s *store) load() (checkpoint, bool) {
 func (s *store) setAside(reason error) {
 	bad := filepath.Join(s.dir, badName)
 	err := os.Rename(filepath.Join(s.dir, checkpointName), bad)
-	s.log.Warn("set the checkpoint aside; who holds what is read from the kubelet", "file", bad, "reason", reason, "error", err)
+	s.log.Warn("set the checkpoint aside; who holds what is read from the kubelet",
+		"file", bad, "reason", reason, "error", err)
 }
 
 // readCheckpoint reads a run folder's checkpoint, if it is a plain file of ours that nobody else can write.
@@ -146,8 +153,10 @@ func readCheckpoint(dir string) (checkpoint, error) {
 	if err != nil {
 		return checkpoint{}, fmt.Errorf("look at checkpoint: %w", err)
 	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return checkpoint{}, fmt.Errorf("trust %s: it has to be a file of user %d that nobody else can write", name, os.Geteuid())
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() ||
+		int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return checkpoint{}, fmt.Errorf("trust %s: it has to be a file of user %d that nobody else can write",
+			name, os.Geteuid())
 	}
 	if info.Size() > maxCheckpoint {
 		return checkpoint{}, fmt.Errorf("trust %s: it has %d bytes, more than %d", name, info.Size(), maxCheckpoint)
@@ -159,8 +168,8 @@ func readCheckpoint(dir string) (checkpoint, error) {
 	return decodeCheckpoint(content)
 }
 
-// recover goes on where an earlier server ended: with its checkpoint, if there is one to trust, reconciled with the kubelet's own
-// record. The first look at PodResources and the plugins that join do the rest.
+// recover goes on where an earlier server ended: with its checkpoint, if there is one to trust, reconciled
+// with the kubelet's own record. The first look at PodResources and the plugins that join do the rest.
 func (c *Coordinator) recover() {
 	s := c.store
 	saved, restored := s.load()

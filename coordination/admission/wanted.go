@@ -18,9 +18,10 @@ type wanted struct {
 	half     placement.Half
 }
 
-// wantedBy lists what the asking container wants of every resource. Of the one that is asked for the kubelet says what can be had; of the
-// others it is what is free on the NUMA nodes that it will offer. What the container has already, or
-// takes over from an init container, is held; where that is more than it wants the kubelet takes any of it.
+// wantedBy lists what the asking container wants of every resource. Of the one that is asked for the kubelet
+// says what can be had; of the others it is what is free on the NUMA nodes that it will offer. What the
+// container has already, or takes over from an init container, is held; where that is more than it wants the
+// kubelet takes any of it.
 func (d *deciding) wantedBy(a *asker, r *resource, usable offer, q question, holder *allocation) []wanted {
 	l := d.ledger
 	var all []wanted
@@ -57,8 +58,9 @@ func offeredHalf(r *resource, usable offer, size int) placement.Half {
 	return half
 }
 
-// nodesOf are the NUMA nodes from which the asking container will get its devices. The devices that the kubelet offers show them; where
-// those have none (excludeTopology), what the Topology Manager will choose for its demands is predicted, and false says that it will refuse.
+// nodesOf are the NUMA nodes from which the asking container will get its devices. The devices that the
+// kubelet offers show them; where those have none (excludeTopology), what the Topology Manager will choose
+// for its demands is predicted, and false says that it will refuse.
 func (l *ledger) nodesOf(q question, predict func() (hints.Mask, bool)) (map[int]bool, bool) {
 	nodes := l.nodes(q.resource, q.available)
 	if len(nodes) > 0 {
@@ -71,13 +73,14 @@ func (l *ledger) nodesOf(q question, predict func() (hints.Mask, bool)) (map[int
 	return nodes, admitted
 }
 
-// predict tells the NUMA nodes of a container whose whole request is known. Where its devices and CPUs do not fit together, as far as is
-// known of the CPUs, the devices alone decide.
+// predict tells the NUMA nodes of a container whose whole request is known. Where its devices and CPUs do not
+// fit together, as far as is known of the CPUs, the devices alone decide.
 func (d *deciding) predict(a *asker, holder *allocation) (nodes hints.Mask, admitted bool) {
 	l := d.ledger
 	demands := l.demands(a, holder)
 	if count := a.wants.CPUs; count > 0 && d.cpus != nil {
-		nodes, admitted = hints.Restricted.Nodes(append(slices.Clip(demands), hints.CPUs(count, d.cpus.nodes, d.cpus.free))...)
+		nodes, admitted = hints.Restricted.Nodes(append(slices.Clip(demands),
+			hints.CPUs(count, d.cpus.nodes, d.cpus.free))...)
 	}
 	if !admitted {
 		nodes, admitted = hints.Restricted.Nodes(demands...)
@@ -117,7 +120,8 @@ func (l *ledger) demand(count int, of ...*resource) hints.Demand {
 	return demand
 }
 
-// freeOn lists the free devices of a resource on NUMA nodes, those of unknown node included; all where there are no nodes.
+// freeOn lists the free devices of a resource on NUMA nodes, those of unknown node included; all where there
+// are no nodes.
 func (l *ledger) freeOn(r *resource, nodes map[int]bool) []placement.Device {
 	var free []placement.Device
 	for _, d := range l.free(r) {
@@ -128,7 +132,8 @@ func (l *ledger) freeOn(r *resource, nodes map[int]bool) []placement.Device {
 	return free
 }
 
-// heldBy lists what a container has of a resource, or can take over from the holder, its pod's init containers.
+// heldBy lists what a container has of a resource, or can take over from the holder, its pod's init
+// containers.
 func (l *ledger) heldBy(a *asker, holder *allocation, r *resource) []placement.Device {
 	if holder.isOf(a) {
 		return device.All(l.latest(holder, r.name)).Held
@@ -140,7 +145,8 @@ func (l *ledger) heldBy(a *asker, holder *allocation, r *resource) []placement.D
 	return all
 }
 
-// honour makes the devices that a scheduler chose part of the halves, as far as they can be had, and says for people what came of it.
+// honour makes the devices that a scheduler chose part of the halves, as far as they can be had, and says for
+// people what came of it.
 func (l *ledger) honour(a *asker, all []wanted) string {
 	if len(a.pod.Chosen) == 0 {
 		return ""
@@ -170,8 +176,8 @@ func (l *ledger) honour(a *asker, all []wanted) string {
 // maxMissing is how many devices a remark names: a pod can choose some hundred.
 const maxMissing = 4
 
-// choose moves the free devices with a name from what may be chosen to what is decided, while there is room. The second result says
-// whether the container has one of that name already.
+// choose moves the free devices with a name from what may be chosen to what is decided, while there is room.
+// The second result says whether the container has one of that name already.
 func choose(name string, all []wanted) (moved int, held bool) {
 	address, err := topology.ParseAddress(name)
 	named := func(d placement.Device) bool { return d.ID == name || err == nil && d.Address == address }
@@ -195,7 +201,8 @@ func lacking(all []wanted) bool {
 	return slices.ContainsFunc(all, func(w wanted) bool { return len(w.half.Held) < w.half.Count })
 }
 
-// whyNot says why a device that a scheduler chose cannot be had; "" where another container of the pod has it.
+// whyNot says why a device that a scheduler chose cannot be had; "" where another container of the pod has
+// it.
 func (l *ledger) whyNot(name string, a *asker, all []wanted) string {
 	address, err := topology.ParseAddress(name)
 	for _, w := range all {

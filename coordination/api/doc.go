@@ -1,2 +1,3 @@
-// Package api is the protocol of the coordination socket: coordination.proto and what "make generate" makes of it.
+// Package api is the protocol of the coordination socket: coordination.proto and what "make generate" makes
+// of it.
 package api

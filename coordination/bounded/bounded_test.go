@@ -49,7 +49,8 @@ func TestHangs(t *testing.T) {
 // What a call returns is handed on, an answer that is there as well as the deadline included.
 func TestAnswers(t *testing.T) {
 	turn, broken := make(Turn, 1), errors.New("broken")
-	if _, err := Wait(t.Context(), Go(t.Context(), turn, func() (int, error) { return 0, broken })); !errors.Is(err, broken) {
+	if _, err := Wait(t.Context(),
+		Go(t.Context(), turn, func() (int, error) { return 0, broken })); !errors.Is(err, broken) {
 		t.Errorf("error %v", err)
 	}
 	done, cancel := context.WithCancel(t.Context())

@@ -9,15 +9,15 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
-// FileTimeout bounds the reading of a file on the way to an answer. It takes a tenth of a millisecond; a disk that
-// hangs takes for ever.
+// FileTimeout bounds the reading of a file on the way to an answer. It takes a tenth of a millisecond; a disk
+// that hangs takes for ever.
 const FileTimeout = 25 * time.Millisecond
 
 // ErrHangs means that reading took too long.
 var ErrHangs = errors.New("reading does not end; is the disk all right?")
 
-// Read makes a function that reads as read does, but gives up after a time. One reading is in progress at most: as
-// long as one hangs the others wait for it. A panic in read is its error.
+// Read makes a function that reads as read does, but gives up after a time. One reading is in progress at
+// most: as long as one hangs the others wait for it. A panic in read is its error.
 func Read[T any](log *slog.Logger, limit time.Duration, read func() (T, error)) func() (T, error) {
 	turn := make(Turn, 1)
 	surviving := func() (value T, err error) {

@@ -11,7 +11,8 @@ import (
 // Decode reads an announcement as it is sent.
 func Decode(m *api.Announcement) (Announcement, error) {
 	if m.GetResource() == "" || (Kind(m.GetKind()) != GPU && Kind(m.GetKind()) != VF) {
-		return Announcement{}, fmt.Errorf("announce %q: kind %q is neither %s nor %s", m.GetResource(), m.GetKind(), GPU, VF)
+		return Announcement{}, fmt.Errorf("announce %q: kind %q is neither %s nor %s",
+			m.GetResource(), m.GetKind(), GPU, VF)
 	}
 	var a Announcement
 	for _, d := range m.GetDevices() {
@@ -31,7 +32,9 @@ func Decode(m *api.Announcement) (Announcement, error) {
 		if err := errors.Join(err, err2); err != nil {
 			return Announcement{}, fmt.Errorf("announce link of %s: %w", m.GetResource(), err)
 		}
-		a.Links = append(a.Links, topology.Link{A: from, B: to, Type: topology.LinkType(l.GetType()), Hops: int(l.GetHops()), Count: int(l.GetCount())})
+		a.Links = append(a.Links, topology.Link{
+			A: from, B: to, Type: topology.LinkType(l.GetType()), Hops: int(l.GetHops()), Count: int(l.GetCount()),
+		})
 	}
 	return a, nil
 }
@@ -43,7 +46,9 @@ func Encode(resource string, kind Kind, a Announcement) *api.Announcement {
 		m.Devices = append(m.Devices, d.Encode())
 	}
 	for _, l := range a.Links {
-		m.Links = append(m.Links, &api.Link{A: l.A.String(), B: l.B.String(), Type: string(l.Type), Hops: uint32(l.Hops), Count: uint32(l.Count)})
+		m.Links = append(m.Links, &api.Link{
+			A: l.A.String(), B: l.B.String(), Type: string(l.Type), Hops: uint32(l.Hops), Count: uint32(l.Count),
+		})
 	}
 	return m
 }

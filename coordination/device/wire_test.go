@@ -12,10 +12,13 @@ func TestAnnouncementRoundTrip(t *testing.T) {
 	t.Parallel()
 	want := Announcement{
 		Devices: []Device{
-			{ID: "a", Address: topology.Address{Domain: 0x10000, Bus: 0xff, Device: 0x1f, Function: 7}, NUMA: topology.Node(0), Healthy: true},
+			{ID: "a", Address: topology.Address{Domain: 0x10000, Bus: 0xff, Device: 0x1f, Function: 7},
+				NUMA: topology.Node(0), Healthy: true},
 			{ID: "b", Address: topology.Address{Bus: 1}},
 		},
-		Links: []topology.Link{{A: topology.Address{Bus: 1}, B: topology.Address{Bus: 2}, Type: topology.XGMI, Hops: 1, Count: 4}},
+		Links: []topology.Link{
+			{A: topology.Address{Bus: 1}, B: topology.Address{Bus: 2}, Type: topology.XGMI, Hops: 1, Count: 4},
+		},
 	}
 	got, err := Decode(Encode("amd.com/gpu", GPU, want))
 	if err != nil {

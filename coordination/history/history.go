@@ -11,12 +11,12 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Most bounds the log of decisions. 256 are at least 64 admissions of two containers with two resources each; one takes
-// a few KiB.
+// Most bounds the log of decisions. 256 are at least 64 admissions of two containers with two resources each;
+// one takes a few KiB.
 const Most = 256
 
-// Decision is one question with the Allocate that followed, or an Allocate without a question. Nothing in it changes but what
-// is not known at first: the container, and the Allocate.
+// Decision is one question with the Allocate that followed, or an Allocate without a question. Nothing in it
+// changes but what is not known at first: the container, and the Allocate.
 type Decision struct {
 	At          time.Time
 	Took        time.Duration
@@ -66,7 +66,9 @@ func (d *Log) Add(e *Decision) {
 }
 
 // Give notes an Allocate with the question that it answers, if there was one.
-func (d *Log) Give(now time.Time, container *kubelet.Container, resource string, ids []string, refusal string) {
+func (d *Log) Give(
+	now time.Time, container *kubelet.Container, resource string, ids []string, refusal string,
+) {
 	var e *Decision
 	if n := len(d.entries); n > 0 {
 		e = d.entries[n-1]
@@ -87,8 +89,8 @@ func (d *Log) Give(now time.Time, container *kubelet.Container, resource string,
 	}
 }
 
-// Resolve takes the containers of decisions from a look at the kubelet; of several that share a device it is the first by name. A
-// device that was given twice since is the last one's.
+// Resolve takes the containers of decisions from a look at the kubelet; of several that share a device it is
+// the first by name. A device that was given twice since is the last one's.
 func (d *Log) Resolve(view kubelet.View) {
 	var resolved []*Decision
 	for container, devices := range view.Containers {
@@ -170,7 +172,9 @@ func (e *Decision) within(name string) placement.Request {
 	return r
 }
 
-func (e *Decision) narrowed(halves []placement.Half, spare []placement.Device, name string) ([]placement.Half, []placement.Device) {
+func (e *Decision) narrowed(
+	halves []placement.Half, spare []placement.Device, name string,
+) ([]placement.Half, []placement.Device) {
 	narrow := slices.Clone(halves)
 	spare = slices.Clone(spare)
 	for i, half := range halves {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// What is kept of decisions is of those in the log, also where devices come again and where every one is another.
+// What is kept of decisions is of those in the log, also where devices come again and where every one is
+// another.
 func TestDecisionsAreForgotten(t *testing.T) {
 	t.Parallel()
 	var d Log

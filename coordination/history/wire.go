@@ -40,7 +40,8 @@ func (e *Decision) Encode() *api.Decision {
 	if e.Asked {
 		for _, o := range e.options() {
 			m.Options = append(m.Options, &api.Option{
-				Switch: o.name, FreeGpus: uint32(o.gpus), FreeVfs: uint32(o.vfs), TakenGpus: uint32(o.takenGPUs), TakenVfs: uint32(o.takenVFs), Result: o.result,
+				Switch: o.name, FreeGpus: uint32(o.gpus), FreeVfs: uint32(o.vfs), TakenGpus: uint32(o.takenGPUs),
+				TakenVfs: uint32(o.takenVFs), Result: o.result,
 			})
 		}
 	}

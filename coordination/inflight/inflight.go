@@ -10,23 +10,26 @@ import (
 )
 
 const (
-	// returnTimeout is how long a look waits for an Allocate that is still open. Where the kubelet asks for the next resource of a
-	// container, the plugin's word that the one before has returned is on its way.
+	// returnTimeout is how long a look waits for an Allocate that is still open. Where the kubelet asks for the
+	// next resource of a container, the plugin's word that the one before has returned is on its way.
 	returnTimeout = 10 * time.Millisecond
-	// maxOpen is how long an Allocate counts as open. No plugin takes longer: its word was lost, with the plugin or with a server.
+	// maxOpen is how long an Allocate counts as open. No plugin takes longer: its word was lost, with the plugin
+	// or with a server.
 	maxOpen = time.Second
 )
 
-// Allocates are those that the kubelet waits for. PodResources must not be listed meanwhile: the kubelet would forget the devices of
-// such an Allocate, and hand them out again (kubernetes PR 137534). Within an admission there is none when the kubelet asks, but its pod
-// workers allocate too, for containers whose record it has lost.
+// Allocates are those that the kubelet waits for. PodResources must not be listed meanwhile: the kubelet
+// would forget the devices of such an Allocate, and hand them out again (kubernetes PR 137534). Within an
+// admission there is none when the kubelet asks, but its pod workers allocate too, for containers whose
+// record it has lost.
 type Allocates struct {
 	now func() time.Time
 
 	mu    sync.Mutex
 	since map[allocate]time.Time // by one of their devices
-	early map[allocate]time.Time // when plugins said of others that they have returned: a server that was stopped can hear that first
-	ended chan struct{}          // closed when the next one ends; nil where nobody waits
+	// when plugins said of others that they have returned: a server that was stopped can hear that first
+	early map[allocate]time.Time
+	ended chan struct{} // closed when the next one ends; nil where nobody waits
 }
 
 // New is none, by a clock.
@@ -63,7 +66,8 @@ func (f *Allocates) End(resource string, ids []string) {
 	}
 }
 
-// Forget ends those of a resource: its plugin has just joined, and what it said before may have gone to another server.
+// Forget ends those of a resource: its plugin has just joined, and what it said before may have gone to
+// another server.
 func (f *Allocates) Forget(resource string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

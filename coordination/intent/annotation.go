@@ -13,11 +13,13 @@ const Domain = "tandem.dev"
 
 // Tandem's annotations of a pod.
 const (
-	// AlignmentKey is "required" or "preferred": whether a container is refused when its pairs are not all on one switch each. It
-	// stands above the daemons' --alignment, but lifts "required" only in the namespaces that an administrator names.
+	// AlignmentKey is "required" or "preferred": whether a container is refused when its pairs are not all on
+	// one switch each. It stands above the daemons' --alignment, but lifts "required" only in the namespaces
+	// that an administrator names.
 	AlignmentKey = Domain + "/alignment"
-	// DevicesKey has the devices that a scheduler chose for the pod, GPUs and VFs alike: PCI addresses or device IDs with
-	// commas between ("0000:11:00.0,0000:2f:00.0"). A container takes from it, in this order, as many as it asks for of those that are free.
+	// DevicesKey has the devices that a scheduler chose for the pod, GPUs and VFs alike: PCI addresses or device
+	// IDs with commas between ("0000:11:00.0,0000:2f:00.0"). A container takes from it, in this order, as many
+	// as it asks for of those that are free.
 	DevicesKey = Domain + "/devices"
 )
 
@@ -55,20 +57,21 @@ var choosers = []struct {
 	{"hami.io/amd-devices-allocated", hami},
 	// Volcano's deviceshare plugin writes HAMi's format (pkg/scheduler/api/devices/nvidia/vgpu/utils.go).
 	{"volcano.sh/vgpu-ids-new", hami},
-	// Koordinator: PCI addresses of VFs (apis/extension/device_share.go, DeviceAllocations). It names GPUs by a number of its own
-	// agent's ("minor"), which says nothing here: they are chosen beside the VFs.
+	// Koordinator: PCI addresses of VFs (apis/extension/device_share.go, DeviceAllocations). It names GPUs by a
+	// number of its own agent's ("minor"), which says nothing here: they are chosen beside the VFs.
 	{"scheduling.koordinator.sh/device-allocated", koordinator},
 }
 
-// What a pod's annotations may say. A node has some hundred devices; the API server lets annotations be 256 KiB long.
+// What a pod's annotations may say. A node has some hundred devices; the API server lets annotations be 256
+// KiB long.
 const (
 	maxAnnotation = 16 << 10 // bytes of one that is read
 	maxChosen     = 256      // devices
 	maxName       = 128      // bytes of a device's name
 )
 
-// readAnnotations takes over what the pod's annotations say, as far as the policy lets them. One that cannot be read is as if it were
-// not there, with a remark.
+// readAnnotations takes over what the pod's annotations say, as far as the policy lets them. One that cannot
+// be read is as if it were not there, with a remark.
 func (p *Pod) readAnnotations(annotations map[string]string, policy Policy) {
 	if text, ok := annotations[AlignmentKey]; ok {
 		p.align(text, policy)
@@ -100,8 +103,9 @@ func (p *Pod) align(text string, policy Policy) {
 	switch {
 	case wanted == cmp.Or(policy.Alignment, Preferred):
 	case wanted == Preferred && !policy.OptOut.Has(p.Namespace):
-		p.Remarks = append(p.Remarks, fmt.Sprintf("annotation %s: this node does not let namespace %s lift --alignment=%s",
-			AlignmentKey, p.Namespace, policy.Alignment))
+		p.Remarks = append(p.Remarks,
+			fmt.Sprintf("annotation %s: this node does not let namespace %s lift --alignment=%s",
+				AlignmentKey, p.Namespace, policy.Alignment))
 	default:
 		p.Alignment = wanted
 	}
@@ -132,7 +136,8 @@ func choose(text string, read func(string) ([]string, error), allowed bool) ([]s
 
 // list reads names with commas or white space between.
 func list(text string) ([]string, error) {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }), nil
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }),
+		nil
 }
 
 // hami reads "uuid,type,memory,cores:" for each device, with ";" after each container.
@@ -148,7 +153,8 @@ func hami(text string) ([]string, error) {
 	return ids, nil
 }
 
-// koordinator reads the addresses of VFs from {"rdma":[{"minor":0,"extension":{"vfs":[{"busID":"0000:01:00.2"}]}}]}.
+// koordinator reads the addresses of VFs from
+// {"rdma":[{"minor":0,"extension":{"vfs":[{"busID":"0000:01:00.2"}]}}]}.
 func koordinator(text string) ([]string, error) {
 	var allocations struct {
 		RDMA []struct {

@@ -24,8 +24,8 @@ type watcher struct {
 	broken   atomic.Pointer[error] // why the newest attempt to list or watch failed; nil from the first list on
 }
 
-// newWatcher makes a watch on the pods of a node; run starts it. client-go's clientset would bring every API of Kubernetes along, in
-// 23 MB of binary; a REST client that knows pods alone does.
+// newWatcher makes a watch on the pods of a node; run starts it. client-go's clientset would bring every API
+// of Kubernetes along, in 23 MB of binary; a REST client that knows pods alone does.
 func newWatcher(config *rest.Config, node string, policy Policy) (*watcher, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
@@ -38,7 +38,8 @@ func newWatcher(config *rest.Config, node string, policy Policy) (*watcher, erro
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API server: %w", err)
 	}
-	ofNode := cache.NewListWatchFromClient(client, "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", node))
+	ofNode := cache.NewListWatchFromClient(client, "pods", metav1.NamespaceAll,
+		fields.OneTermEqualSelector("spec.nodeName", node))
 	w := &watcher{ofNode: ofNode, policy: policy}
 	return w, w.renew()
 }
@@ -100,7 +101,8 @@ func slim(object any) (any, error) {
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		CreationTimestamp: pod.CreationTimestamp, Annotations: known(pod.Annotations),
 	}
-	kept.Spec.InitContainers, kept.Spec.Containers = slimmed(pod.Spec.InitContainers), slimmed(pod.Spec.Containers)
+	kept.Spec.InitContainers, kept.Spec.Containers = slimmed(pod.Spec.InitContainers),
+		slimmed(pod.Spec.Containers)
 	return kept, nil
 }
 
@@ -122,7 +124,11 @@ func known(annotations map[string]string) map[string]string {
 func slimmed(containers []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
 	for _, c := range containers {
-		kept = append(kept, corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy, Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits}})
+		kept = append(kept, corev1.Container{
+			Name:          c.Name,
+			RestartPolicy: c.RestartPolicy,
+			Resources:     corev1.ResourceRequirements{Limits: c.Resources.Limits},
+		})
 	}
 	return kept
 }

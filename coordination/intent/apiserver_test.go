@@ -24,7 +24,8 @@ func quantity(t *testing.T, text string) resource.Quantity {
 	return q
 }
 
-// cluster is an API server with pods: it streams those there are, says that these were all, and then those that come.
+// cluster is an API server with pods: it streams those there are, says that these were all, and then those
+// that come.
 type cluster struct {
 	t    *testing.T
 	pods []corev1.Pod
@@ -43,7 +44,11 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if query.Get("watch") == "" {
 		w.Header().Set("Content-Type", "application/json")
-		if err := json.NewEncoder(w).Encode(corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: c.pods}); err != nil {
+		if err := json.NewEncoder(w).Encode(corev1.PodList{
+			TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"},
+			ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+			Items:    c.pods,
+		}); err != nil {
 			c.t.Error(err)
 		}
 		return
@@ -62,7 +67,8 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			send("ADDED", pod)
 		}
 		bookmark := corev1.Pod{}
-		bookmark.ResourceVersion, bookmark.Annotations = "1", map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		bookmark.ResourceVersion, bookmark.Annotations = "1",
+			map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 		send("BOOKMARK", bookmark)
 	}
 	for {
@@ -79,7 +85,12 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // watch opens the API server alone as a source, and stops it with the test.
 func watch(t *testing.T, server *httptest.Server) *Sources {
 	t.Helper()
-	s, err := Open(Config{Choice: Choice{APIServer}, Node: "node-1", APIServer: &rest.Config{Host: server.URL}, Log: slog.New(slog.DiscardHandler)})
+	s, err := Open(Config{
+		Choice:    Choice{APIServer},
+		Node:      "node-1",
+		APIServer: &rest.Config{Host: server.URL},
+		Log:       slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +123,8 @@ func TestAPIServer(t *testing.T) {
 		t.Fatalf("answer %v, %v", answer, ok)
 	}
 	for _, pod := range answer.Pods {
-		if pod.Name == "train-0" && (len(pod.Containers) != 3 || pod.Alignment != Required || pod.Containers[1].Role != Sidecar) {
+		if pod.Name == "train-0" &&
+			(len(pod.Containers) != 3 || pod.Alignment != Required || pod.Containers[1].Role != Sidecar) {
 			t.Errorf("pod %v", pod)
 		}
 	}
@@ -129,7 +141,9 @@ func TestAPIServer(t *testing.T) {
 
 // An API server that is away costs a question its deadline once, and no more.
 func TestAPIServerIsNotWaitedFor(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	}))
 	s := watch(t, server)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()

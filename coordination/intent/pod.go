@@ -13,13 +13,14 @@ import (
 // Pod is a pod of this node that has not ended.
 type Pod struct {
 	kubelet.Pod
-	UID        string
-	Created    time.Time
-	Started    bool        // the kubelet has begun to run it: its admission is over
-	Containers []Container // in the order in which the kubelet gives them devices: init containers first, sidecars among them
-	Alignment  Alignment   // "" where the pod says nothing, or nothing else than what every pod gets
-	Chosen     []string    // devices that a scheduler chose: PCI addresses or device IDs, in its order
-	Remarks    []string    // what of its annotations could not be read, for people
+	UID     string
+	Created time.Time
+	Started bool // the kubelet has begun to run it: its admission is over
+	// in the order in which the kubelet gives them devices: init containers first, sidecars among them
+	Containers []Container
+	Alignment  Alignment // "" where the pod says nothing, or nothing else than what every pod gets
+	Chosen     []string  // devices that a scheduler chose: PCI addresses or device IDs, in its order
+	Remarks    []string  // what of its annotations could not be read, for people
 }
 
 // Container is a container of a pod and what it asks of device plugins.
@@ -27,7 +28,8 @@ type Container struct {
 	Name     string
 	Role     Role
 	Requests map[string]int // devices wanted, by resource name; extended resources only, none that is 0
-	CPUs     int            // that the kubelet's static CPU policy gives it alone; 0 where it shares them with others
+	// that the kubelet's static CPU policy gives it alone; 0 where it shares them with others
+	CPUs int
 }
 
 // Role says what becomes of a container's devices.
@@ -69,16 +71,21 @@ func newPod(p *corev1.Pod, policy Policy) Pod {
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			role = Sidecar
 		}
-		pod.Containers = append(pod.Containers, Container{Name: c.Name, Role: role, Requests: requests(p, &c), CPUs: exclusive(p, &c)})
+		pod.Containers = append(pod.Containers, Container{
+			Name: c.Name, Role: role, Requests: requests(p, &c), CPUs: exclusive(p, &c),
+		})
 	}
 	for _, c := range p.Spec.Containers {
-		pod.Containers = append(pod.Containers, Container{Name: c.Name, Requests: requests(p, &c), CPUs: exclusive(p, &c)})
+		pod.Containers = append(pod.Containers, Container{
+			Name: c.Name, Requests: requests(p, &c), CPUs: exclusive(p, &c),
+		})
 	}
 	pod.readAnnotations(p.Annotations, policy)
 	return pod
 }
 
-// uid is the UID by which the kubelet knows a pod: of a static pod not that of its mirror, which the API server has.
+// uid is the UID by which the kubelet knows a pod: of a static pod not that of its mirror, which the API
+// server has.
 func uid(p *corev1.Pod) string {
 	if static, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {
 		return static
@@ -86,8 +93,9 @@ func uid(p *corev1.Pod) string {
 	return string(p.UID)
 }
 
-// requests are the limits of a container that device plugins fulfil: the kubelet's device manager goes by limits, which for
-// extended resources equal the requests, and passes over those that the scheduler backed with a ResourceClaim (DRA).
+// requests are the limits of a container that device plugins fulfil: the kubelet's device manager goes by
+// limits, which for extended resources equal the requests, and passes over those that the scheduler backed
+// with a ResourceClaim (DRA).
 func requests(p *corev1.Pod, c *corev1.Container) map[string]int {
 	wanted := map[string]int{}
 	for name, quantity := range c.Resources.Limits {
@@ -100,8 +108,8 @@ func requests(p *corev1.Pod, c *corev1.Container) map[string]int {
 	return wanted
 }
 
-// exclusive counts the CPUs of a container that it has alone where the kubelet's CPU policy is static: whole ones, of a pod of
-// class Guaranteed (guaranteedCPUs in pkg/kubelet/cm/cpumanager/policy_static.go).
+// exclusive counts the CPUs of a container that it has alone where the kubelet's CPU policy is static: whole
+// ones, of a pod of class Guaranteed (guaranteedCPUs in pkg/kubelet/cm/cpumanager/policy_static.go).
 func exclusive(p *corev1.Pod, c *corev1.Container) int {
 	cpus := c.Resources.Requests.Cpu()
 	if !guaranteed(p) || cpus.MilliValue()%1000 != 0 || cpus.Value() > maxRequest {
@@ -110,8 +118,9 @@ func exclusive(p *corev1.Pod, c *corev1.Container) int {
 	return int(cpus.Value())
 }
 
-// guaranteed reports whether every container of a pod is sure of all the CPU and memory that it may use, which makes its class
-// Guaranteed (ComputePodQOS in pkg/apis/core/v1/helper/qos). What is given to the pod as a whole is not looked at.
+// guaranteed reports whether every container of a pod is sure of all the CPU and memory that it may use,
+// which makes its class Guaranteed (ComputePodQOS in pkg/apis/core/v1/helper/qos). What is given to the pod
+// as a whole is not looked at.
 func guaranteed(p *corev1.Pod) bool {
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {

@@ -35,10 +35,13 @@ func recorded(t testing.TB) []corev1.Pod {
 func TestPods(t *testing.T) {
 	t.Parallel()
 	list := recorded(t)
-	list[2].Spec.Containers[0].Resources.Limits = corev1.ResourceList{"amd.com/gpu": quantity(t, "2"), "nvidia.com/vf": quantity(t, "0")}
-	list[2].Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{RequestMappings: []corev1.ContainerExtendedResourceRequest{
-		{ContainerName: "other", ResourceName: "amd.com/gpu"},
-	}}
+	list[2].Spec.Containers[0].Resources.Limits = corev1.ResourceList{
+		"amd.com/gpu": quantity(t, "2"), "nvidia.com/vf": quantity(t, "0"),
+	}
+	list[2].Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
+		RequestMappings: []corev1.ContainerExtendedResourceRequest{
+			{ContainerName: "other", ResourceName: "amd.com/gpu"},
+		}}
 	claimed := *list[2].DeepCopy()
 	claimed.Status.ExtendedResourceClaimStatus.RequestMappings[0].ContainerName = "c"
 	want := []Pod{
@@ -71,19 +74,25 @@ func TestPods(t *testing.T) {
 
 func TestExclusiveCPUs(t *testing.T) {
 	resources := func(cpu, memory string) corev1.ResourceRequirements {
-		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+		list := corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+		}
 		return corev1.ResourceRequirements{Requests: list, Limits: list}
 	}
 	unlimited := resources("2", "1Gi")
 	unlimited.Limits = nil
 	less := resources("2", "1Gi")
-	less.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	less.Requests = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi"),
+	}
 	for name, c := range map[string]struct {
 		containers []corev1.ResourceRequirements
 		want       []int
 	}{
-		"whole CPUs":                 {[]corev1.ResourceRequirements{resources("2", "1Gi")}, []int{2}},
-		"a part of a CPU":            {[]corev1.ResourceRequirements{resources("1500m", "1Gi"), resources("1", "1Gi")}, []int{0, 1}},
+		"whole CPUs": {[]corev1.ResourceRequirements{resources("2", "1Gi")}, []int{2}},
+		"a part of a CPU": {[]corev1.ResourceRequirements{
+			resources("1500m", "1Gi"), resources("1", "1Gi"),
+		}, []int{0, 1}},
 		"no limit":                   {[]corev1.ResourceRequirements{unlimited}, []int{0}},
 		"more at times":              {[]corev1.ResourceRequirements{less}, []int{0}},
 		"one that is sure of little": {[]corev1.ResourceRequirements{resources("2", "1Gi"), {}}, []int{0, 0}},
@@ -112,17 +121,29 @@ func TestAnnotations(t *testing.T) {
 		"required":                {map[string]string{AlignmentKey: "required"}, Required, nil, 0},
 		"preferred, as every pod": {map[string]string{AlignmentKey: "preferred"}, "", nil, 0},
 		"misspelt":                {map[string]string{AlignmentKey: "always"}, "", nil, 1},
-		"own":                     {map[string]string{DevicesKey: "0000:11:00.0, GPU-0fc3eda5\n"}, "", []string{"0000:11:00.0", "GPU-0fc3eda5"}, 0},
+		"own": {map[string]string{DevicesKey: "0000:11:00.0, GPU-0fc3eda5\n"}, "",
+			[]string{"0000:11:00.0", "GPU-0fc3eda5"}, 0},
 		"HAMi, two containers": {
-			map[string]string{"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,3000,30:GPU-2,NVIDIA,3000,30:;GPU-3,NVIDIA,0,0:;"}, "", []string{"GPU-1", "GPU-2", "GPU-3"}, 0,
+			map[string]string{
+				"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,3000,30:GPU-2,NVIDIA,3000,30:;GPU-3,NVIDIA,0,0:;",
+			}, "", []string{"GPU-1", "GPU-2", "GPU-3"}, 0,
 		},
-		"HAMi, none":                {map[string]string{"hami.io/vgpu-devices-allocated": ";;"}, "", nil, 0},
-		"HAMi, something else":      {map[string]string{"hami.io/amd-devices-allocated": "GPU-1:;"}, "", nil, 1},
-		"Volcano":                   {map[string]string{"volcano.sh/vgpu-ids-new": "GPU-1,NVIDIA,1126,0:"}, "", []string{"GPU-1"}, 0},
-		"own stands above HAMi's":   {map[string]string{"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,0,0:;", DevicesKey: "GPU-9"}, "", []string{"GPU-9"}, 0},
-		"an empty one does not":     {map[string]string{"volcano.sh/vgpu-ids-new": "GPU-1,NVIDIA,1126,0:", DevicesKey: " "}, "", []string{"GPU-1"}, 0},
-		"Koordinator":               {map[string]string{koordinatorKey: `{"gpu":[{"minor":0}],"rdma":[{"minor":0,"extension":{"vfs":[{"minor":-1,"busID":"0000:01:00.2"}]}}]}`}, "", []string{"0000:01:00.2"}, 0},
-		"Koordinator, GPUs alone":   {map[string]string{koordinatorKey: `{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-core":"50"}}]}`}, "", nil, 0},
+		"HAMi, none":           {map[string]string{"hami.io/vgpu-devices-allocated": ";;"}, "", nil, 0},
+		"HAMi, something else": {map[string]string{"hami.io/amd-devices-allocated": "GPU-1:;"}, "", nil, 1},
+		"Volcano": {map[string]string{"volcano.sh/vgpu-ids-new": "GPU-1,NVIDIA,1126,0:"}, "",
+			[]string{"GPU-1"}, 0},
+		"own stands above HAMi's": {map[string]string{
+			"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,0,0:;", DevicesKey: "GPU-9",
+		}, "", []string{"GPU-9"}, 0},
+		"an empty one does not": {map[string]string{
+			"volcano.sh/vgpu-ids-new": "GPU-1,NVIDIA,1126,0:", DevicesKey: " ",
+		}, "", []string{"GPU-1"}, 0},
+		"Koordinator": {map[string]string{
+			koordinatorKey: `{"gpu":[{"minor":0}],"rdma":[{"minor":0,"extension":{"vfs":[{"minor":-1,"busID":"0000:01:00.2"}]}}]}`,
+		}, "", []string{"0000:01:00.2"}, 0},
+		"Koordinator, GPUs alone": {map[string]string{
+			koordinatorKey: `{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-core":"50"}}]}`,
+		}, "", nil, 0},
 		"Koordinator, no JSON":      {map[string]string{koordinatorKey: `{rdma":[{}]}`}, "", nil, 1},
 		"what others wrote is kept": {map[string]string{"kubernetes.io/config.source": "api"}, "", nil, 0},
 	} {
@@ -186,11 +207,13 @@ func FuzzPod(f *testing.F) {
 }
 
 func FuzzAnnotations(f *testing.F) {
-	f.Add("required", "0000:11:00.0,GPU-1", "GPU-1,NVIDIA,1,2:;", `{"rdma":[{"extension":{"vfs":[{"busID":"0000:01:00.2"}]}}]}`)
+	f.Add("required", "0000:11:00.0,GPU-1", "GPU-1,NVIDIA,1,2:;",
+		`{"rdma":[{"extension":{"vfs":[{"busID":"0000:01:00.2"}]}}]}`)
 	f.Fuzz(func(t *testing.T, alignment, own, hami, koordinator string) {
 		var pod Pod
 		pod.readAnnotations(map[string]string{
-			AlignmentKey: alignment, DevicesKey: own, "hami.io/vgpu-devices-allocated": hami, koordinatorKey: koordinator,
+			AlignmentKey: alignment, DevicesKey: own, "hami.io/vgpu-devices-allocated": hami,
+			koordinatorKey: koordinator,
 		}, Policy{Choose: AllNamespaces})
 		if pod.Alignment != "" && pod.Alignment != Required && pod.Alignment != Preferred {
 			t.Errorf("alignment %q", pod.Alignment)
@@ -218,16 +241,22 @@ func TestLongAnnotations(t *testing.T) {
 		"too many":           {DevicesKey, strings.Repeat("a,", maxChosen+1), 0, "names 257 devices"},
 		"all that there can": {DevicesKey, strings.Repeat("a,", 131000), 0, "bytes, more than"},
 		"a long name":        {DevicesKey, strings.Repeat("a", maxName+1), 0, "has 129 bytes"},
-		"HAMi, too many":     {"hami.io/vgpu-devices-allocated", strings.Repeat("GPU-1,NVIDIA,0,0:", maxChosen+1), 0, "names 257 devices"},
-		"HAMi, a long field": {"hami.io/vgpu-devices-allocated", strings.Repeat("GPU", 4000), 0, "is not uuid,type,memory,cores"},
-		"Koordinator":        {koordinatorKey, `{"rdma":[` + strings.Repeat(" ", maxAnnotation) + `]}`, 0, "bytes, more than"},
-		"alignment":          {AlignmentKey, strings.Repeat("required", 1000), 0, "want preferred or required"},
+		"HAMi, too many": {"hami.io/vgpu-devices-allocated", strings.Repeat("GPU-1,NVIDIA,0,0:", maxChosen+1),
+			0, "names 257 devices"},
+		"HAMi, a long field": {"hami.io/vgpu-devices-allocated", strings.Repeat("GPU", 4000), 0,
+			"is not uuid,type,memory,cores"},
+		"Koordinator": {koordinatorKey, `{"rdma":[` + strings.Repeat(" ", maxAnnotation) + `]}`, 0,
+			"bytes, more than"},
+		"alignment": {AlignmentKey, strings.Repeat("required", 1000), 0, "want preferred or required"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pod := newPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: known(map[string]string{tc.key: tc.text})}}, Policy{Choose: AllNamespaces})
+			pod := newPod(&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Annotations: known(map[string]string{tc.key: tc.text})},
+			}, Policy{Choose: AllNamespaces})
 			said := strings.Join(pod.Remarks, "; ")
-			if len(pod.Chosen) != tc.chosen || (tc.remark == "") != (said == "") || !strings.Contains(said, tc.remark) || len(said) > 300 {
+			if len(pod.Chosen) != tc.chosen || (tc.remark == "") != (said == "") ||
+				!strings.Contains(said, tc.remark) || len(said) > 300 {
 				t.Errorf("%d devices, said %q, want %d and %q", len(pod.Chosen), said, tc.chosen, tc.remark)
 			}
 		})
@@ -245,19 +274,22 @@ func TestPolicy(t *testing.T) {
 		chosen    int
 		remarks   int
 	}{
-		"nobody chooses":            {Policy{}, "", 0, 1},
-		"all choose":                {Policy{Choose: AllNamespaces}, "", 1, 0},
-		"these choose":              {Policy{Choose: some}, "", 1, 0},
-		"others choose":             {Policy{Choose: Namespaces{names: []string{"other"}}}, "", 0, 1},
-		"required for all":          {strict, "", 1, 1},
-		"all may lift it":           {Policy{Alignment: Required, Choose: AllNamespaces, OptOut: AllNamespaces}, Preferred, 1, 0},
-		"these may lift it":         {Policy{Alignment: Required, Choose: AllNamespaces, OptOut: some}, Preferred, 1, 0},
+		"nobody chooses":   {Policy{}, "", 0, 1},
+		"all choose":       {Policy{Choose: AllNamespaces}, "", 1, 0},
+		"these choose":     {Policy{Choose: some}, "", 1, 0},
+		"others choose":    {Policy{Choose: Namespaces{names: []string{"other"}}}, "", 0, 1},
+		"required for all": {strict, "", 1, 1},
+		"all may lift it": {Policy{Alignment: Required, Choose: AllNamespaces, OptOut: AllNamespaces},
+			Preferred, 1, 0},
+		"these may lift it": {Policy{Alignment: Required, Choose: AllNamespaces, OptOut: some},
+			Preferred, 1, 0},
 		"preferred is nothing else": {Policy{Alignment: Preferred, Choose: AllNamespaces}, "", 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			annotations := map[string]string{AlignmentKey: "preferred", DevicesKey: "GPU-1"}
-			pod := newPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Annotations: annotations}}, tc.policy)
+			pod := newPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Annotations: annotations}},
+				tc.policy)
 			if pod.Alignment != tc.alignment || len(pod.Chosen) != tc.chosen || len(pod.Remarks) != tc.remarks {
 				t.Errorf("got %q, %v, remarks %q", pod.Alignment, pod.Chosen, pod.Remarks)
 			}
@@ -267,7 +299,9 @@ func TestPolicy(t *testing.T) {
 
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{"all": "all", "none": "none", "team": "team", " team, research": "team,research"} {
+	for text, want := range map[string]string{
+		"all": "all", "none": "none", "team": "team", " team, research": "team,research",
+	} {
 		var n Namespaces
 		if err := n.UnmarshalText([]byte(text)); err != nil {
 			t.Errorf("%q: %v", text, err)
@@ -287,7 +321,11 @@ func TestNamespaces(t *testing.T) {
 // A static pod has the UID by which the kubelet knows it, not its mirror's.
 func TestStaticPod(t *testing.T) {
 	t.Parallel()
-	mirror := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "mirror", Annotations: known(map[string]string{corev1.MirrorPodAnnotationKey: "static"})}}
+	mirror := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			UID: "mirror", Annotations: known(map[string]string{corev1.MirrorPodAnnotationKey: "static"}),
+		},
+	}
 	if got := newPod(mirror, Policy{}).UID; got != "static" {
 		t.Errorf("UID %q", got)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
-// A source that fails is left alone for firstPause, and for twice as long each time that it fails again: one that was slow once is asked for
-// the next pod.
+// A source that fails is left alone for firstPause, and for twice as long each time that it fails again: one
+// that was slow once is asked for the next pod.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = time.Minute
@@ -26,7 +26,8 @@ const (
 // connectTimeout is for the first look at the sources, for which nobody waits.
 const connectTimeout = 5 * time.Second
 
-// maxAsking bounds the questions to one source that have no answer yet: both plugins can ask at once, one question can be given up.
+// maxAsking bounds the questions to one source that have no answer yet: both plugins can ask at once, one
+// question can be given up.
 const maxAsking = 4
 
 // Config says which sources may be used and how to reach them.
@@ -115,20 +116,25 @@ func openWatcher(config Config) (*watcher, error) {
 	return newWatcher(config.APIServer, config.Node, config.Policy)
 }
 
-func (s *Sources) add(name Source, log *slog.Logger, pods func(context.Context) ([]Pod, error), closer func() error) {
+func (s *Sources) add(
+	name Source, log *slog.Logger, pods func(context.Context) ([]Pod, error), closer func() error,
+) {
 	s.sources = append(s.sources, &source{name: name, log: log, pods: pods})
 	s.closers = append(s.closers, closer)
 }
 
-func reduced(list func(context.Context) ([]corev1.Pod, error), policy Policy) func(context.Context) ([]Pod, error) {
+func reduced(
+	list func(context.Context) ([]corev1.Pod, error), policy Policy,
+) func(context.Context) ([]Pod, error) {
 	return func(ctx context.Context) ([]Pod, error) {
 		pods, err := list(ctx)
 		return newPods(pods, policy), err
 	}
 }
 
-// Run keeps up what has to be between questions, until ctx is done: a watch, where there is one. Else it asks once, so that the first
-// question does not wait for a connection to be made, and so that people read at the start what does not work. It may be called again.
+// Run keeps up what has to be between questions, until ctx is done: a watch, where there is one. Else it asks
+// once, so that the first question does not wait for a connection to be made, and so that people read at the
+// start what does not work. It may be called again.
 func (s *Sources) Run(ctx context.Context) error {
 	if s.watcher != nil {
 		return s.watcher.run(ctx)
@@ -148,9 +154,9 @@ func (s *Sources) Close() error {
 	return errors.Join(failed...)
 }
 
-// Pods asks the best source that does not fail, and returns false if all do or none is chosen. Each has an equal share of the time that
-// ctx leaves, so that one that hangs leaves time to the next. A source that fails is not asked again for a while, so that it
-// costs no time either.
+// Pods asks the best source that does not fail, and returns false if all do or none is chosen. Each has an
+// equal share of the time that ctx leaves, so that one that hangs leaves time to the next. A source that
+// fails is not asked again for a while, so that it costs no time either.
 func (s *Sources) Pods(ctx context.Context) (Answer, bool) {
 	for i, source := range s.sources {
 		if !source.ready() {
@@ -168,8 +174,8 @@ func (s *Sources) Pods(ctx context.Context) (Answer, bool) {
 	return Answer{}, false
 }
 
-// ask asks with one of several shares of the time that is left. A source that does not heed its deadline, because a disk hangs, is left
-// behind, and not asked again until it has come back.
+// ask asks with one of several shares of the time that is left. A source that does not heed its deadline,
+// because a disk hangs, is left behind, and not asked again until it has come back.
 func (s *source) ask(ctx context.Context, shares int) ([]Pod, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -220,7 +226,8 @@ func (s *source) note(err error) {
 		s.pause, s.retry = 0, time.Time{}
 		return
 	case s.pause == 0:
-		s.log.Warn("source of intent does not work: do without it, and try it again now and then", "source", s.name, "error", err)
+		s.log.Warn("source of intent does not work: do without it, and try it again now and then",
+			"source", s.name, "error", err)
 	}
 	s.pause = min(max(2*s.pause, firstPause), maxPause)
 	s.retry = time.Now().Add(s.pause)

@@ -36,7 +36,9 @@ func (f *flaky) pods(ctx context.Context) ([]Pod, error) {
 func among(best, next *flaky) (*Sources, *bytes.Buffer) {
 	var lines bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&lines, nil))
-	return &Sources{sources: []*source{{name: PodsAPI, log: log, pods: best.pods}, {name: Kubelet, log: log, pods: next.pods}}}, &lines
+	return &Sources{
+		sources: []*source{{name: PodsAPI, log: log, pods: best.pods}, {name: Kubelet, log: log, pods: next.pods}},
+	}, &lines
 }
 
 // within asks as the coordinator does, and says how long it took.
@@ -84,7 +86,8 @@ func TestRunAsksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		best, next := &flaky{err: errors.New("no socket")}, &flaky{slow: time.Second}
 		s, lines := among(best, next)
-		if err := s.Run(t.Context()); err != nil || best.asked != 1 || next.asked != 1 || !strings.Contains(lines.String(), "no socket") {
+		if err := s.Run(t.Context()); err != nil || best.asked != 1 || next.asked != 1 ||
+			!strings.Contains(lines.String(), "no socket") {
 			t.Errorf("asked %d and %d times: %v\n%s", best.asked, next.asked, err, lines)
 		}
 		if got, took := within(t, s, 50*time.Millisecond); got != Kubelet || took > 0 {
@@ -110,7 +113,8 @@ func TestPausesGrow(t *testing.T) {
 			<-time.After(firstPause)
 		}
 		// After 0, 1, 3, 7, … 511 and 1023 pauses, which are 102 s, then every minute.
-		if len(asked) != 19 || asked[1] != firstPause || asked[5] != 31*firstPause || asked[10] != 1023*firstPause || asked[18]-asked[17] != maxPause {
+		if len(asked) != 19 || asked[1] != firstPause || asked[5] != 31*firstPause ||
+			asked[10] != 1023*firstPause || asked[18]-asked[17] != maxPause {
 			t.Errorf("asked at %v", asked)
 		}
 		if n := strings.Count(lines.String(), "\n"); n != 2 {
@@ -180,9 +184,12 @@ func TestOpen(t *testing.T) {
 		"default":                 {Config{Choice: Default}, ""},
 		"nothing":                 {Config{Choice: Choice{}}, ""},
 		"the kubelet, no address": {Config{Choice: Choice{PodsAPI, Kubelet}}, "--kubelet-address"},
-		"the kubelet":             {Config{Choice: Choice{Kubelet}, Kubelet: kubelet.Endpoint{Address: "10.0.0.7"}}, ""},
-		"API server, no name":     {Config{Choice: Choice{PodsAPI, APIServer}}, "--node-name"},
-		"API server, no account":  {Config{Choice: Choice{APIServer}, Node: "node-1"}, "automountServiceAccountToken"},
+		"the kubelet": {Config{
+			Choice: Choice{Kubelet}, Kubelet: kubelet.Endpoint{Address: "10.0.0.7"},
+		}, ""},
+		"API server, no name": {Config{Choice: Choice{PodsAPI, APIServer}}, "--node-name"},
+		"API server, no account": {Config{Choice: Choice{APIServer}, Node: "node-1"},
+			"automountServiceAccountToken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.config.KubeletDir, tc.config.Log = t.TempDir(), log

@@ -11,18 +11,21 @@ import (
 	"strconv"
 )
 
-// Checkpoint is the device manager's record of who holds which devices, as the kubelet last wrote it to disk. It is written
-// when all resources of a container have been allocated, before the next container's turn (allocateContainerResources in
-// pkg/kubelet/cm/devicemanager/manager.go), and when a plugin's device list changes. Devices that have become free stay in it until the
-// next write. Reading it asks nothing of the kubelet.
+// Checkpoint is the device manager's record of who holds which devices, as the kubelet last wrote it to disk.
+// It is written when all resources of a container have been allocated, before the next container's turn
+// (allocateContainerResources in pkg/kubelet/cm/devicemanager/manager.go), and when a plugin's device list
+// changes. Devices that have become free stay in it until the next write. Reading it asks nothing of the
+// kubelet.
 type Checkpoint struct {
 	holders map[string]map[string][]string // resource → device ID → "pod UID/container"
-	nodes   map[string]map[string]int      // resource → device ID → NUMA node, of the devices that are held and have one
-	healthy map[string][]string            // resource → device IDs
+	// resource → device ID → NUMA node, of the devices that are held and have one
+	nodes   map[string]map[string]int
+	healthy map[string][]string // resource → device IDs
 }
 
-// checkpointFile is the file's format, as far as it matters here (pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go). Its
-// entries are entry, or more of what the kubelet wrote.
+// checkpointFile is the file's format, as far as it matters here
+// (pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go). Its entries are entry, or more of what the kubelet
+// wrote.
 type checkpointFile[Entry any] struct {
 	Data struct {
 		PodDeviceEntries  []Entry
@@ -51,8 +54,9 @@ func ReadCheckpoint(kubeletDir string) (Checkpoint, error) {
 	return NewCheckpointReader(kubeletDir).Read()
 }
 
-// CheckpointReader reads the checkpoint below a kubelet folder again and again, and parses it where it has changed: not while the kubelet
-// is asking for one container. It is for one reader at a time, who changes nothing of what it returns.
+// CheckpointReader reads the checkpoint below a kubelet folder again and again, and parses it where it has
+// changed: not while the kubelet is asking for one container. It is for one reader at a time, who changes
+// nothing of what it returns.
 type CheckpointReader struct {
 	dir     string
 	content []byte
@@ -101,7 +105,11 @@ func parseCheckpoint(content []byte) (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	c := Checkpoint{holders: map[string]map[string][]string{}, nodes: map[string]map[string]int{}, healthy: file.Data.RegisteredDevices}
+	c := Checkpoint{
+		holders: map[string]map[string][]string{},
+		nodes:   map[string]map[string]int{},
+		healthy: file.Data.RegisteredDevices,
+	}
 	for _, e := range file.Data.PodDeviceEntries {
 		if c.holders[e.ResourceName] == nil {
 			c.holders[e.ResourceName], c.nodes[e.ResourceName] = map[string][]string{}, map[string]int{}
@@ -139,8 +147,8 @@ func (c Checkpoint) Containers() map[string]Devices {
 // Registered lists the healthy devices of every resource that a plugin has registered.
 func (c Checkpoint) Registered() map[string][]string { return c.healthy }
 
-// Listed is every device of a resource that the kubelet can have in mind: the healthy ones of the plugin's last list and all
-// that are held. The value is the NUMA node, -1 where the checkpoint does not tell it.
+// Listed is every device of a resource that the kubelet can have in mind: the healthy ones of the plugin's
+// last list and all that are held. The value is the NUMA node, -1 where the checkpoint does not tell it.
 func (c Checkpoint) Listed(resource string) map[string]int {
 	listed := map[string]int{}
 	for _, id := range c.healthy[resource] {
@@ -153,8 +161,9 @@ func (c Checkpoint) Listed(resource string) map[string]int {
 	return listed
 }
 
-// Holders lists the containers that the checkpoint shows with any of the devices, "pod UID/container", sorted. More than
-// one can be shown with a device: an init container and the app container after it, or a pod that is gone.
+// Holders lists the containers that the checkpoint shows with any of the devices, "pod UID/container",
+// sorted. More than one can be shown with a device: an init container and the app container after it, or a
+// pod that is gone.
 func (c Checkpoint) Holders(resource string, ids []string) []string {
 	var holders []string
 	for _, id := range ids {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// written is a checkpoint as a kubelet 1.36 writes it: an init container, the app container that took its GPU over, and a
-// VF without NUMA node.
+// written is a checkpoint as a kubelet 1.36 writes it: an init container, the app container that took its GPU
+// over, and a VF without NUMA node.
 const written = `{"Data":{"PodDeviceEntries":[
 {"PodUID":"u1","ContainerName":"init","ResourceName":"amd.com/gpu","DeviceIDs":{"0":["0000:11:00.0"]},"AllocResp":"EgA="},
 {"PodUID":"u1","ContainerName":"app","ResourceName":"amd.com/gpu","DeviceIDs":{"0":["0000:11:00.0"],"1":["0000:8b:00.0"]},"AllocResp":"EgA="},

@@ -19,7 +19,9 @@ import (
 const maxMessage = 16 << 20
 
 // reconnect keeps the pause short that a restarting kubelet leaves behind; gRPC's own goes up to two minutes.
-var reconnect = backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
+var reconnect = backoff.Config{
+	BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
+}
 
 // refill is how long the kubelet's limiter takes to allow one more call.
 const refill = 10 * time.Millisecond
@@ -58,8 +60,8 @@ func patiently[T any](ctx context.Context, conn *connection, ask func() (T, erro
 	}
 }
 
-// reach ends the pause that a failed attempt to connect left behind, once the kubelet serves again: it may be about to admit a pod.
-// A kubelet that does not serve costs an attempt to connect, not a wait.
+// reach ends the pause that a failed attempt to connect left behind, once the kubelet serves again: it may be
+// about to admit a pod. A kubelet that does not serve costs an attempt to connect, not a wait.
 func (c *connection) reach(ctx context.Context) {
 	if c.GetState() != connectivity.TransientFailure {
 		return

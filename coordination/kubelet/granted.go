@@ -8,8 +8,8 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Granted is what a container was given, as the checkpoint has it. The kubelet keeps the plugins' answers and gives them to the
-// container again whenever it starts it, after a boot too, without asking a plugin.
+// Granted is what a container was given, as the checkpoint has it. The kubelet keeps the plugins' answers and
+// gives them to the container again whenever it starts it, after a boot too, without asking a plugin.
 type Granted struct {
 	Container string              // "pod UID/container"
 	Devices   map[string][]string // IDs by resource, sorted

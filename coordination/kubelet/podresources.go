@@ -42,7 +42,8 @@ type PodResources struct {
 	conn   *connection
 }
 
-// NewPodResources makes a client for the socket below a kubelet folder (/var/lib/kubelet). It connects when it is first asked.
+// NewPodResources makes a client for the socket below a kubelet folder (/var/lib/kubelet). It connects when
+// it is first asked.
 func NewPodResources(kubeletDir string) (*PodResources, error) {
 	socket := filepath.Join(kubeletDir, "pod-resources", "kubelet.sock")
 	conn, err := dial(socket)
@@ -55,8 +56,8 @@ func NewPodResources(kubeletDir string) (*PodResources, error) {
 // Close ends the connection.
 func (p *PodResources) Close() error { return p.conn.Close() }
 
-// List asks for all pods and their devices. Where the kubelet's limiter refuses it asks again, until ctx is done.
-// Call it only inside a GetPreferredAllocation whose must-include is empty: see the package comment.
+// List asks for all pods and their devices. Where the kubelet's limiter refuses it asks again, until ctx is
+// done. Call it only inside a GetPreferredAllocation whose must-include is empty: see the package comment.
 func (p *PodResources) List(ctx context.Context) (View, error) {
 	answer, err := patiently(ctx, p.conn, func() (*podresources.ListPodResourcesResponse, error) {
 		return p.client.List(ctx, &podresources.ListPodResourcesRequest{})
@@ -67,12 +68,15 @@ func (p *PodResources) List(ctx context.Context) (View, error) {
 	return newView(answer.GetPodResources()...), nil
 }
 
-// Get asks for one pod; the view is empty where the kubelet knows no such pod, or one that has ended. It may be called at any
-// time: unlike List it frees nothing (Get in pkg/kubelet/apis/podresources/server_v1.go). Kubelets before 1.34 have it only
-// behind the gate KubeletPodResourcesGet and answer with an error without it.
+// Get asks for one pod; the view is empty where the kubelet knows no such pod, or one that has ended. It may
+// be called at any time: unlike List it frees nothing (Get in pkg/kubelet/apis/podresources/server_v1.go).
+// Kubelets before 1.34 have it only behind the gate KubeletPodResourcesGet and answer with an error without
+// it.
 func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
 	answer, err := patiently(ctx, p.conn, func() (*podresources.GetPodResourcesResponse, error) {
-		return p.client.Get(ctx, &podresources.GetPodResourcesRequest{PodNamespace: pod.Namespace, PodName: pod.Name})
+		return p.client.Get(ctx, &podresources.GetPodResourcesRequest{
+			PodNamespace: pod.Namespace, PodName: pod.Name,
+		})
 	})
 	switch {
 	case err == nil:
@@ -84,8 +88,8 @@ func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
 	}
 }
 
-// AllocatableCPUs lists the CPUs that the static CPU policy can give to containers alone, given away or not: all but those reserved for
-// the system. With another policy there are none. It may be called at any time.
+// AllocatableCPUs lists the CPUs that the static CPU policy can give to containers alone, given away or not:
+// all but those reserved for the system. With another policy there are none. It may be called at any time.
 func (p *PodResources) AllocatableCPUs(ctx context.Context) (topology.CPUSet, error) {
 	answer, err := patiently(ctx, p.conn, func() (*podresources.AllocatableResourcesResponse, error) {
 		return p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
@@ -98,10 +102,12 @@ func (p *PodResources) AllocatableCPUs(ctx context.Context) (topology.CPUSet, er
 	return set, nil
 }
 
-// notFound reports whether an error says that there is no such pod. The kubelet says so with a text and no code.
+// notFound reports whether an error says that there is no such pod. The kubelet says so with a text and no
+// code.
 func notFound(err error) bool {
 	s, _ := status.FromError(err)
-	return s.Code() == codes.NotFound || s.Code() == codes.Unknown && strings.HasSuffix(s.Message(), " not found")
+	return s.Code() == codes.NotFound ||
+		s.Code() == codes.Unknown && strings.HasSuffix(s.Message(), " not found")
 }
 
 func addCPUs(set topology.CPUSet, ids []int64) {

@@ -29,7 +29,9 @@ type limited struct {
 	refuse int
 }
 
-func (l *limited) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+func (l *limited) List(
+	context.Context, *podresources.ListPodResourcesRequest,
+) (*podresources.ListPodResourcesResponse, error) {
 	if l.refuse > 0 {
 		l.refuse--
 		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
@@ -46,7 +48,9 @@ func (l *limited) List(context.Context, *podresources.ListPodResourcesRequest) (
 	}}, nil
 }
 
-func (l *limited) Get(ctx context.Context, q *podresources.GetPodResourcesRequest) (*podresources.GetPodResourcesResponse, error) {
+func (l *limited) Get(
+	ctx context.Context, q *podresources.GetPodResourcesRequest,
+) (*podresources.GetPodResourcesResponse, error) {
 	all, err := l.List(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -62,7 +66,9 @@ func (l *limited) Get(ctx context.Context, q *podresources.GetPodResourcesReques
 	return nil, fmt.Errorf("pod %s in namespace %s not found", q.GetPodName(), q.GetPodNamespace())
 }
 
-func (l *limited) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+func (l *limited) GetAllocatableResources(
+	context.Context, *podresources.AllocatableResourcesRequest,
+) (*podresources.AllocatableResourcesResponse, error) {
 	if l.refuse > 0 {
 		l.refuse--
 		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
@@ -130,7 +136,10 @@ func TestRightAfterAStart(t *testing.T) {
 			_, err := p.Get(ctx, Pod{"team", "train"})
 			return err
 		},
-		"AllocatableCPUs": func(ctx context.Context, p *PodResources) error { _, err := p.AllocatableCPUs(ctx); return err },
+		"AllocatableCPUs": func(ctx context.Context, p *PodResources) error {
+			_, err := p.AllocatableCPUs(ctx)
+			return err
+		},
 	}
 	for name, ask := range questions {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +185,8 @@ func TestListAsksAgainWhenItIsLimited(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("view (-want +got):\n%s", diff)
 	}
-	if name := (Container{Pod: train, Name: "worker"}).String(); name != "team/train/worker" || !slices.Contains(got.Pods, idle) {
+	if name := (Container{Pod: train, Name: "worker"}).String(); name != "team/train/worker" ||
+		!slices.Contains(got.Pods, idle) {
 		t.Errorf("container is called %s", name)
 	}
 }

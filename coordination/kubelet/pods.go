@@ -21,21 +21,26 @@ const port = "10250"
 
 // Endpoint says how to reach the kubelet's HTTPS server.
 type Endpoint struct {
-	Address string // of this node, with or without a port
-	Name    string // the node's: the kubelet's own certificates bear it; "" to look for the address in the certificate
-	Token   string // file with the service account's token; it is read for every question, since tokens are renewed
-	CA      string // file with the certificates that may have signed the kubelet's, or with that itself where it is self-signed
+	// of this node, with or without a port
+	Address string
+	// the node's: the kubelet's own certificates bear it; "" to look for the address in the certificate
+	Name string
+	// file with the service account's token; it is read for every question, since tokens are renewed
+	Token string
+	// file with the certificates that may have signed the kubelet's, or with that itself where it is self-signed
+	CA string
 }
 
-// HTTPS asks the kubelet's HTTPS server for its pods: GET /pods, which every version has. The account needs the right nodes/pods (get),
-// before Kubernetes 1.33 nodes/proxy. It shows what the Pods API does, but the phase of a pod
-// comes from the API server and lags behind (GetPods in pkg/kubelet/kubelet_getters.go).
+// HTTPS asks the kubelet's HTTPS server for its pods: GET /pods, which every version has. The account needs
+// the right nodes/pods (get), before Kubernetes 1.33 nodes/proxy. It shows what the Pods API does, but the
+// phase of a pod comes from the API server and lags behind (GetPods in pkg/kubelet/kubelet_getters.go).
 type HTTPS struct {
 	endpoint Endpoint
 	url      string
 
-	mu     sync.Mutex
-	client *http.Client // nil until the first question, and after one that failed: the CA file is then read again
+	mu sync.Mutex
+	// nil until the first question, and after one that failed: the CA file is then read again
+	client *http.Client
 }
 
 // NewHTTPS makes a client. It reads files and connects when it is asked.
@@ -87,7 +92,8 @@ func (h *HTTPS) get(ctx context.Context) ([]byte, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s; the account needs the right to get nodes/pods, or nodes/proxy before Kubernetes 1.33", response.Status)
+		return nil, fmt.Errorf("%s; the account needs the right to get nodes/pods, or nodes/proxy before "+
+			"Kubernetes 1.33", response.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxMessage+1))
 	if len(body) > maxMessage {
@@ -96,7 +102,8 @@ func (h *HTTPS) get(ctx context.Context) ([]byte, error) {
 	return body, err
 }
 
-// connect makes the client that trusts the CA file alone. The token goes to nobody whose certificate is not signed by it.
+// connect makes the client that trusts the CA file alone. The token goes to nobody whose certificate is not
+// signed by it.
 func (h *HTTPS) connect() (*http.Client, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,7 +19,8 @@ import (
 	podsv1alpha1 "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// recordedPods is an answer to GET /pods as a kubelet encodes it (encodePods in pkg/kubelet/server/server.go).
+// recordedPods is an answer to GET /pods as a kubelet encodes it (encodePods in
+// pkg/kubelet/server/server.go).
 func recordedPods(t *testing.T) []byte {
 	t.Helper()
 	content, err := os.ReadFile("testdata/pods.json")
@@ -31,7 +32,8 @@ func recordedPods(t *testing.T) []byte {
 
 func wantPods(t *testing.T, got []corev1.Pod) {
 	t.Helper()
-	if len(got) != 3 || got[0].Name != "train-0" || got[0].Spec.Containers[0].Resources.Limits.Name("amd.com/gpu", "").Value() != 4 {
+	if len(got) != 3 || got[0].Name != "train-0" ||
+		got[0].Spec.Containers[0].Resources.Limits.Name("amd.com/gpu", "").Value() != 4 {
 		t.Errorf("pods %v", got)
 	}
 }
@@ -44,7 +46,9 @@ type podManager struct {
 	broken bool
 }
 
-func (m *podManager) ListPods(context.Context, *podsv1alpha1.ListPodsRequest) (*podsv1alpha1.ListPodsResponse, error) {
+func (m *podManager) ListPods(
+	context.Context, *podsv1alpha1.ListPodsRequest,
+) (*podsv1alpha1.ListPodsResponse, error) {
 	if m.refuse > 0 {
 		m.refuse--
 		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
@@ -94,7 +98,8 @@ func TestPodsAPI(t *testing.T) {
 		}
 		wantPods(t, got)
 	}
-	if _, err := askPodsAPI(t, t.Context(), servePods(t, podsSockets[0], &podManager{broken: true})); err == nil {
+	if _, err := askPodsAPI(t, t.Context(),
+		servePods(t, podsSockets[0], &podManager{broken: true})); err == nil {
 		t.Error("what is no pod was decoded")
 	}
 	if _, err := askPodsAPI(t, t.Context(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "1.37") {
@@ -147,7 +152,12 @@ func write(t *testing.T, file string, content []byte) {
 func TestHTTPS(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t)
-	endpoint := Endpoint{Address: s.server.Listener.Addr().String(), Name: "example.com", Token: filepath.Join(t.TempDir(), "token"), CA: s.ca}
+	endpoint := Endpoint{
+		Address: s.server.Listener.Addr().String(),
+		Name:    "example.com",
+		Token:   filepath.Join(t.TempDir(), "token"),
+		CA:      s.ca,
+	}
 	write(t, endpoint.Token, []byte("first\n"))
 	client := NewHTTPS(endpoint)
 	defer client.Close()
@@ -200,7 +210,8 @@ func TestHTTPSTrustsNobodyElse(t *testing.T) {
 func TestHTTPSPort(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
-		"10.0.0.7": "https://10.0.0.7:10250/pods", "fd00::7": "https://[fd00::7]:10250/pods", "10.0.0.7:10255": "https://10.0.0.7:10255/pods",
+		"10.0.0.7": "https://10.0.0.7:10250/pods", "fd00::7": "https://[fd00::7]:10250/pods",
+		"10.0.0.7:10255": "https://10.0.0.7:10255/pods",
 	} {
 		if got := NewHTTPS(Endpoint{Address: address}).url; got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)

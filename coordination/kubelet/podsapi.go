@@ -15,15 +15,16 @@ import (
 // (pkg/kubelet/kubelet_getters.go, getPodsAPIDir), and where KEP-4188 says.
 var podsSockets = []string{"pods-api/pods-api.sock", "pods/kubelet.sock"}
 
-// PodsAPI is a client of the kubelet's Pods API (KEP-4188; feature gate PodsAPI, on by default from 1.37), version v1alpha1. It
-// lists what the pod manager holds: a pod is there from just before its admission, with its whole spec. Listing changes nothing in the
-// kubelet, unlike PodResources.
+// PodsAPI is a client of the kubelet's Pods API (KEP-4188; feature gate PodsAPI, on by default from 1.37),
+// version v1alpha1. It lists what the pod manager holds: a pod is there from just before its admission, with
+// its whole spec. Listing changes nothing in the kubelet, unlike PodResources.
 type PodsAPI struct {
 	dir   string
 	conns []*connection // by podsSockets
 }
 
-// NewPodsAPI makes a client for the sockets below a kubelet folder (/var/lib/kubelet). It connects when it is first asked.
+// NewPodsAPI makes a client for the sockets below a kubelet folder (/var/lib/kubelet). It connects when it is
+// first asked.
 func NewPodsAPI(kubeletDir string) (*PodsAPI, error) {
 	p := &PodsAPI{dir: kubeletDir}
 	for _, socket := range podsSockets {
@@ -47,8 +48,8 @@ func (p *PodsAPI) Close() error {
 	return first
 }
 
-// Pods lists all pods that the kubelet knows, those that have ended included. Where the kubelet's limiter refuses it asks again, until
-// ctx is done.
+// Pods lists all pods that the kubelet knows, those that have ended included. Where the kubelet's limiter
+// refuses it asks again, until ctx is done.
 func (p *PodsAPI) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	conn, err := p.served()
 	if err != nil {
@@ -69,7 +70,8 @@ func (p *PodsAPI) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list, nil
 }
 
-// served is the connection to the first socket that is there. A kubelet without Pods API costs a stat, not a wait.
+// served is the connection to the first socket that is there. A kubelet without Pods API costs a stat, not a
+// wait.
 func (p *PodsAPI) served() (*connection, error) {
 	for i, socket := range podsSockets {
 		info, err := os.Stat(filepath.Join(p.dir, socket))
@@ -77,6 +79,7 @@ func (p *PodsAPI) served() (*connection, error) {
 			return p.conns[i], nil
 		}
 	}
-	return nil, fmt.Errorf("find %s in %s: no socket; kubelets serve the Pods API from 1.37 on, or with the feature gate PodsAPI",
+	return nil, fmt.Errorf("find %s in %s: no socket; kubelets serve the Pods API from 1.37 on, "+
+		"or with the feature gate PodsAPI",
 		podsSockets[0], p.dir)
 }

@@ -34,7 +34,9 @@ func compose(tree *topology.Tree, all []Device, vfs []VF) File {
 		return VF{ID: id, Address: byID[id].Address, Resource: byID[id].Resource}
 	}
 	file := New(nil)
-	choice, err := placement.Choose(tree, placement.Request{GPUs: []placement.Half{device.All(gpus)}, VFs: []placement.Half{device.All(functions)}})
+	choice, err := placement.Choose(tree, placement.Request{
+		GPUs: []placement.Half{device.All(gpus)}, VFs: []placement.Half{device.All(functions)},
+	})
 	if err != nil || len(choice.Pairs) == 0 { // no GPU
 		for _, d := range functions {
 			file.Pairs = append(file.Pairs, Pair{VF: vf(d.ID)})

@@ -10,8 +10,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// File is what a container finds in /run/tandem/pairs.json: its GPUs with the VFs that serve them, in the order in which
-// both are listed to it. Keys are added to it, never changed.
+// File is what a container finds in /run/tandem/pairs.json: its GPUs with the VFs that serve them, in the
+// order in which both are listed to it. Keys are added to it, never changed.
 type File struct {
 	Version int    `json:"version"` // 1
 	Pairs   []Pair `json:"pairs"`
@@ -19,7 +19,8 @@ type File struct {
 
 const version = 1
 
-// Pair is a VF with a GPU that it serves. Where there are more of one than of the other, some are named several times.
+// Pair is a VF with a GPU that it serves. Where there are more of one than of the other, some are named
+// several times.
 type Pair struct {
 	GPU      *GPU              `json:"gpu"` // null in a container without GPUs
 	VF       VF                `json:"vf"`
@@ -66,7 +67,8 @@ func Read(name string) (File, error) {
 	return p, nil
 }
 
-// Write puts a pairs file in place. A container that runs keeps the file that it was started with; one that starts gets this one.
+// Write puts a pairs file in place. A container that runs keeps the file that it was started with; one that
+// starts gets this one.
 func (p File) Write(name string) error {
 	content, err := json.MarshalIndent(p, "", "  ")
 	if err == nil {

@@ -13,11 +13,12 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// unclaimed is how long a pairs file stays that the kubelet's checkpoint does not have: it may be of a container that is
-// being admitted.
+// unclaimed is how long a pairs file stays that the kubelet's checkpoint does not have: it may be of a
+// container that is being admitted.
 const unclaimed = 10 * time.Minute
 
-// Folder is that of the pairs files of a node. All that is written in it after a plugin has made a file is written here.
+// Folder is that of the pairs files of a node. All that is written in it after a plugin has made a file is
+// written here.
 type Folder struct {
 	path string
 	log  *slog.Logger
@@ -27,8 +28,8 @@ type Folder struct {
 // NewFolder is the folder at a path. It need not be there.
 func NewFolder(path string, log *slog.Logger) *Folder { return &Folder{path: path, log: log} }
 
-// Complete writes what a container has into its pairs files; they all get everything, since the kubelet mounts but one of
-// them. The VFs are named as the files have them.
+// Complete writes what a container has into its pairs files; they all get everything, since the kubelet
+// mounts but one of them. The VFs are named as the files have them.
 func (f *Folder) Complete(files []string, tree *topology.Tree, all []Device) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,10 +52,12 @@ func (f *Folder) Complete(files []string, tree *topology.Tree, all []Device) {
 	}
 }
 
-// Tidy makes the pairs files those of the containers that there are. A boot takes the files, not the containers: the
-// kubelet starts them with the answers it keeps. The files of containers that are gone are removed. The containers are those
-// that the kubelet's checkpoint has, where it could be read.
-func (f *Folder) Tidy(tree *topology.Tree, containers []kubelet.Granted, devices func(kubelet.Devices) []Device) {
+// Tidy makes the pairs files those of the containers that there are. A boot takes the files, not the
+// containers: the kubelet starts them with the answers it keeps. The files of containers that are gone are
+// removed. The containers are those that the kubelet's checkpoint has, where it could be read.
+func (f *Folder) Tidy(
+	tree *topology.Tree, containers []kubelet.Granted, devices func(kubelet.Devices) []Device,
+) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	kept := map[string]bool{}
@@ -79,13 +82,14 @@ func (f *Folder) Tidy(tree *topology.Tree, containers []kubelet.Granted, devices
 	}
 }
 
-// restore writes a container's pairs file where it is missing, or lacks GPUs that the container has. Where a container
-// runtime has made a folder of a missing file, the folder goes.
+// restore writes a container's pairs file where it is missing, or lacks GPUs that the container has. Where a
+// container runtime has made a folder of a missing file, the folder goes.
 func (f *Folder) restore(file string, tree *topology.Tree, container kubelet.Granted, all []Device) {
 	before, err := Read(file)
 	hasGPU := slices.ContainsFunc(all, func(d Device) bool { return d.Kind == device.GPU })
 	hasVF := slices.ContainsFunc(all, func(d Device) bool { return d.Kind == device.VF })
-	complete := err == nil && !(hasGPU && slices.ContainsFunc(before.Pairs, func(p Pair) bool { return p.GPU == nil }))
+	complete := err == nil &&
+		!(hasGPU && slices.ContainsFunc(before.Pairs, func(p Pair) bool { return p.GPU == nil }))
 	if complete || !hasVF {
 		return
 	}

@@ -1,4 +1,5 @@
-// Package survive keeps a daemon alive when a part of it makes a mistake: what a panic costs is one answer or one attempt.
+// Package survive keeps a daemon alive when a part of it makes a mistake: what a panic costs is one answer or
+// one attempt.
 package survive
 
 import (
@@ -13,7 +14,8 @@ import (
 // panicked is what a panic is to whoever asked for the work, on either side of a socket.
 var panicked = status.New(codes.Internal, "internal error")
 
-// Do calls a function. A panic is logged, with where it happened, and becomes an error of which [Panicked] reports true.
+// Do calls a function. A panic is logged, with where it happened, and becomes an error of which [Panicked]
+// reports true.
 //
 // Every goroutine of the coordination that does more than to hand something on runs its work in it.
 func Do(log *slog.Logger, work func() error) (err error) {
@@ -26,8 +28,8 @@ func Do(log *slog.Logger, work func() error) (err error) {
 	return work()
 }
 
-// Panicked reports whether an error is that of a panic, here or at the other end of a socket. gRPC has the same code for faults of the
-// transport.
+// Panicked reports whether an error is that of a panic, here or at the other end of a socket. gRPC has the
+// same code for faults of the transport.
 func Panicked(err error) bool {
 	var of interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &of) {

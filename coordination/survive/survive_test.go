@@ -26,10 +26,12 @@ func TestDo(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		err := Do(slog.New(slog.NewTextHandler(&log, nil)), tc.work)
-		if Panicked(err) != tc.panicked || Panicked(fmt.Errorf("wrapped: %w", errors.Join(err, nil))) != tc.panicked {
+		if Panicked(err) != tc.panicked ||
+			Panicked(fmt.Errorf("wrapped: %w", errors.Join(err, nil))) != tc.panicked {
 			t.Errorf("%s: %v", name, err)
 		}
-		if strings.Contains(log.String(), "a mistake") != tc.panicked || strings.Contains(log.String(), "survive_test.go") != tc.panicked {
+		if strings.Contains(log.String(), "a mistake") != tc.panicked ||
+			strings.Contains(log.String(), "survive_test.go") != tc.panicked {
 			t.Errorf("%s: log %q", name, log.String())
 		}
 	}

@@ -26,24 +26,59 @@ func TestRestricted(t *testing.T) {
 		want    []int
 		refused bool
 	}{
-		"taken over from a node with no room":      {demands: []Demand{{Count: 2, All: eight, Free: on(1, 0, 1), Reused: on(1, 1)}}, refused: true},
-		"taken over from the other node":           {demands: []Demand{{Count: 2, All: eight, Free: on(4, 0, 1), Reused: on(1, 1)}}, want: []int{1}},
-		"nothing asked":                            {},
-		"no node known":                            {demands: []Demand{{Count: 4, All: on(8, -1), Free: on(8, -1)}}},
-		"the lowest node wins a tie":               {demands: []Demand{{Count: 4, All: eight, Free: eight}}, want: []int{0}},
-		"a full node is passed over":               {demands: []Demand{{Count: 4, All: eight, Free: on(4, 1)}}, want: []int{1}},
-		"more than a node holds takes both":        {demands: []Demand{{Count: 5, All: eight, Free: eight}}, want: []int{0, 1}},
-		"8+8 with one VF per PF":                   {demands: []Demand{{Count: 8, All: eight, Free: eight}, {Count: 8, All: eight, Free: eight}}, want: []int{0, 1}},
-		"8+8 with four VFs per PF is refused":      {demands: []Demand{{Count: 8, All: eight, Free: eight}, {Count: 8, All: thirtyTwo, Free: thirtyTwo}}, refused: true},
-		"8+8 with VFs that tell no node":           {demands: []Demand{{Count: 8, All: eight, Free: eight}, {Count: 8, All: on(32, -1), Free: on(32, -1)}}, want: []int{0, 1}},
-		"2+2 with one free on each node refused":   {demands: []Demand{{Count: 2, All: eight, Free: on(1, 0, 1)}, {Count: 2, All: eight, Free: eight}}, refused: true},
-		"both kinds have to fit on one node":       {demands: []Demand{{Count: 4, All: eight, Free: on(4, 0)}, {Count: 4, All: eight, Free: on(4, 1)}}, refused: true},
-		"more nodes than the kubelet allows":       {demands: []Demand{{Count: 1, All: on(1, 0, 1, 2, 3, 4, 5, 6, 7, 8), Free: nil}}, refused: true},
-		"node numbers may have holes":              {demands: []Demand{{Count: 2, All: on(2, 0, 8), Free: on(2, 8)}}, want: []int{8}},
-		"more than there is":                       {demands: []Demand{{Count: 9, All: eight, Free: eight}}, refused: true},
-		"a resource of which nothing is asked":     {demands: []Demand{{Count: 4, All: eight, Free: eight}, {Count: 0, All: eight, Free: nil}}, want: []int{0}},
-		"none of what has nodes is asked":          {demands: []Demand{{Count: 4, All: on(8, -1), Free: on(8, -1)}, {Count: 0, All: eight, Free: eight}}},
-		"three nodes, two needed, the lowest pair": {demands: []Demand{{Count: 4, All: on(2, 0, 1, 2), Free: on(2, 1, 2)}}, want: []int{1, 2}},
+		"taken over from a node with no room": {
+			demands: []Demand{{Count: 2, All: eight, Free: on(1, 0, 1), Reused: on(1, 1)}}, refused: true,
+		},
+		"taken over from the other node": {
+			demands: []Demand{{Count: 2, All: eight, Free: on(4, 0, 1), Reused: on(1, 1)}}, want: []int{1},
+		},
+		"nothing asked": {},
+		"no node known": {
+			demands: []Demand{{Count: 4, All: on(8, -1), Free: on(8, -1)}},
+		},
+		"the lowest node wins a tie": {demands: []Demand{{Count: 4, All: eight, Free: eight}},
+			want: []int{0}},
+		"a full node is passed over": {demands: []Demand{{Count: 4, All: eight, Free: on(4, 1)}},
+			want: []int{1}},
+		"more than a node holds takes both": {demands: []Demand{{Count: 5, All: eight, Free: eight}},
+			want: []int{0, 1}},
+		"8+8 with one VF per PF": {
+			demands: []Demand{{Count: 8, All: eight, Free: eight}, {Count: 8, All: eight, Free: eight}},
+			want:    []int{0, 1},
+		},
+		"8+8 with four VFs per PF is refused": {
+			demands: []Demand{{Count: 8, All: eight, Free: eight}, {Count: 8, All: thirtyTwo, Free: thirtyTwo}},
+			refused: true,
+		},
+		"8+8 with VFs that tell no node": {
+			demands: []Demand{{Count: 8, All: eight, Free: eight}, {Count: 8, All: on(32, -1), Free: on(32, -1)}},
+			want:    []int{0, 1},
+		},
+		"2+2 with one free on each node refused": {
+			demands: []Demand{{Count: 2, All: eight, Free: on(1, 0, 1)}, {Count: 2, All: eight, Free: eight}},
+			refused: true,
+		},
+		"both kinds have to fit on one node": {
+			demands: []Demand{{Count: 4, All: eight, Free: on(4, 0)}, {Count: 4, All: eight, Free: on(4, 1)}},
+			refused: true,
+		},
+		"more nodes than the kubelet allows": {
+			demands: []Demand{{Count: 1, All: on(1, 0, 1, 2, 3, 4, 5, 6, 7, 8), Free: nil}}, refused: true,
+		},
+		"node numbers may have holes": {
+			demands: []Demand{{Count: 2, All: on(2, 0, 8), Free: on(2, 8)}}, want: []int{8},
+		},
+		"more than there is": {demands: []Demand{{Count: 9, All: eight, Free: eight}},
+			refused: true},
+		"a resource of which nothing is asked": {
+			demands: []Demand{{Count: 4, All: eight, Free: eight}, {Count: 0, All: eight, Free: nil}}, want: []int{0},
+		},
+		"none of what has nodes is asked": {
+			demands: []Demand{{Count: 4, All: on(8, -1), Free: on(8, -1)}, {Count: 0, All: eight, Free: eight}},
+		},
+		"three nodes, two needed, the lowest pair": {
+			demands: []Demand{{Count: 4, All: on(2, 0, 1, 2), Free: on(2, 1, 2)}}, want: []int{1, 2},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
