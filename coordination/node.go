@@ -300,54 +300,68 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 	}
 	c, err := admission.New(config)
 	if err != nil {
-		listener.Close()
-		return err
+		return errors.Join(err, listener.Close(), removeSocket(n.config.RunDir))
 	}
 	n.config.Log.Info("serve coordination", "socket", SocketPath(n.config.RunDir))
 	return n.serve(ctx, c, listener)
 }
 
-// writeTimeout is how long the last checkpoint may take when a server stops.
-const writeTimeout = time.Second
+// endTimeout is how long the work beside the answers, and then the last checkpoint, may take to end when a server
+// stops. A disk that hangs is left behind.
+const endTimeout = time.Second
+
+// awaitEnd waits for work to end, for endTimeout at the most.
+func awaitEnd(work *sync.WaitGroup) {
+	ended := make(chan struct{})
+	go func() {
+		work.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(endTimeout):
+	}
+}
 
 // serve answers and writes checkpoints until ctx is done, the work beside panics, or the socket is no longer
 // the one in the run folder: then nobody new finds it, and there can be a second server soon. It ends in
-// order: nobody asks any more, what was asked is answered, nothing changes any more, the ledger is saved.
+// order: nobody asks any more, what was asked is answered, nothing changes any more, the work beside has ended,
+// the ledger is saved.
 func (n *Node) serve(ctx context.Context, c *admission.Coordinator, listener *net.UnixListener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	writing, save := context.WithCancel(context.WithoutCancel(ctx))
 	defer save()
-	beside := func(work func() error) (ended <-chan struct{}) {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
+	var others sync.WaitGroup
+	beside := func(work func() error) {
+		others.Go(func() {
 			if err := survive.Do(n.config.Log, work); err != nil {
 				cancel(err)
 			}
-		}()
-		return done
+		})
 	}
-	written := beside(func() error { return c.Save(writing) })
 	beside(func() error { return c.StayTidy(ctx) })
 	beside(func() error { return awaitReplaced(ctx, n.config.RunDir, n.turn) })
-	watched := beside(func() error {
+	beside(func() error {
 		if err := n.sources.Run(ctx); err != nil {
 			n.config.Log.Error("do without the API server", "error", err)
 		}
 		return nil
+	})
+	var saving sync.WaitGroup
+	saving.Go(func() {
+		if err := survive.Do(n.config.Log, func() error { return c.Save(writing) }); err != nil {
+			cancel(err)
+		}
 	})
 	own := &server{coordinator: c, log: n.config.Log}
 	n.serving.Store(own)
 	err := own.serve(ctx, listener, func() { n.serving.Store(nil) })
 	c.Close()
 	cancel(nil)
-	<-watched
+	awaitEnd(&others)
 	save()
-	select {
-	case <-written:
-	case <-time.After(writeTimeout): // a disk that hangs is left behind
-	}
+	awaitEnd(&saving)
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errReplaced):
 		return cause // what is at the path now is another's
