@@ -23,6 +23,7 @@ func TestNoOrderOfCommitsLosesADevice(t *testing.T) {
 		a.keepCheckpoint()
 		d := &disorder{admission: a, random: rand.New(rand.NewPCG(seed, 7))}
 		look := a.coordinator.Look
+		a.coordinator.Pods = nil // nobody else reads what goes on meanwhile
 		a.coordinator.Look = func(ctx context.Context) (kubelet.View, error) {
 			view, err := look(ctx)
 			d.meanwhile() // what was read is older than this

@@ -277,3 +277,27 @@ func TestReadGranted(t *testing.T) {
 		t.Errorf("half a checkpoint: %v", err)
 	}
 }
+
+// A write of a pairs file that is slow writes what came meanwhile too, and not what it began with.
+func TestASlowWriteHasWhatCameSince(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+	a.keepCheckpoint()
+	c := a.coordinator
+	gpu, vf := a.all[gpus][0], a.all[vfs][0]
+	a.allocated(vfs, []string{vf.ID})
+	slow := c.current().clone()
+	slow.pairing.files = []string{"pairs.json"}
+	c.state.Store(slow)
+	if got := c.handed(slow); len(got) != 1 || got[0].ID != vf.ID {
+		t.Errorf("the container has %v, want the VF", got)
+	}
+	a.allocated(gpus, []string{gpu.ID})
+	if got := c.handed(slow); len(got) != 2 {
+		t.Errorf("the container has %v, want both halves", got)
+	}
+	c.state.Store(&state{tree: slow.tree, ledger: newLedger(time.Now)})
+	if got := c.handed(slow); len(got) != 1 {
+		t.Errorf("another container is being admitted; the first one has %v, want the VF", got)
+	}
+}

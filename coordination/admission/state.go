@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -120,9 +121,17 @@ func (c *Coordinator) decide(make func(*deciding) error) error {
 		tell(c.watcher())
 	}
 	if d.pairs != nil {
-		c.pairs.Complete(d.pairs.files, d.tree, d.ledger.ofAll(d.pairs.given))
+		c.pairs.Complete(d.pairs.files, d.tree, func() []pairs.Device { return c.handed(d.state) })
 	}
 	return nil
+}
+
+// handed is what the container of a state has been given, with what came since.
+func (c *Coordinator) handed(s *state) []pairs.Device {
+	if now := c.current(); slices.Equal(now.pairing.files, s.pairing.files) {
+		s = now
+	}
+	return s.ledger.ofAll(s.pairing.given)
 }
 
 // commit makes a decision, and its state that of all.

@@ -29,8 +29,9 @@ type Folder struct {
 func NewFolder(path string, log *slog.Logger) *Folder { return &Folder{path: path, log: log} }
 
 // Complete writes what a container has into its pairs files; they all get everything, since the kubelet
-// mounts but one of them. The VFs are named as the files have them.
-func (f *Folder) Complete(files []string, tree *topology.Tree, all []Device) {
+// mounts but one of them. The VFs are named as the files have them. What the container has is asked for when it is
+// this write's turn, so that the last one has everything.
+func (f *Folder) Complete(files []string, tree *topology.Tree, all func() []Device) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var vfs []VF
@@ -44,7 +45,7 @@ func (f *Folder) Complete(files []string, tree *topology.Tree, all []Device) {
 			vfs = append(vfs, p.VF)
 		}
 	}
-	content := compose(tree, all, vfs)
+	content := compose(tree, all(), vfs)
 	for _, file := range files {
 		if err := content.Write(file); err != nil {
 			f.log.Error("a container's pairs file is incomplete", "error", err)
