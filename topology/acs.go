@@ -9,13 +9,13 @@ import (
 	"slices"
 )
 
-// ACS is what the Access Control Services of a port do to traffic between the devices below it (PCI Express Base
-// Specification, section "ACS Extended Capability"; PCI_ACS_… in include/uapi/linux/pci_regs.h).
+// ACS is what the Access Control Services of a port do to traffic between the devices below it (PCI Express
+// Base Specification, section "ACS Extended Capability"; PCI_ACS_… in include/uapi/linux/pci_regs.h).
 type ACS int
 
 // What can be known of a port.
 const (
-	ACSUnknown  ACS = iota // its configuration space could not be read beyond the first 64 bytes: that takes CAP_SYS_ADMIN
+	ACSUnknown  ACS = iota // its configuration space cannot be read beyond 64 bytes: that takes CAP_SYS_ADMIN
 	ACSOff                 // it has none, or they let requests and completions pass to other ports
 	ACSRedirect            // requests or completions are sent up to the root complex, whose IOMMU is to see them
 )
@@ -36,8 +36,8 @@ const (
 	noCapability   = 0xffffffff // what a device that is gone reads as
 )
 
-// readACS reads the file config of a port, no more of it than it needs: every four bytes are a request to the port. A root or
-// downstream port decides for traffic that comes up through it.
+// readACS reads the file config of a port, no more of it than it needs: every four bytes are a request to the
+// port. A root or downstream port decides for traffic that comes up through it.
 func readACS(sys fs.FS, port Address) (ACS, error) {
 	config, err := sys.Open(path.Join(pciDevices, port.String(), "config"))
 	if err != nil {
@@ -51,7 +51,8 @@ func readACS(sys fs.FS, port Address) (ACS, error) {
 	return parseACS(at), nil
 }
 
-// parseACS walks the list of extended capabilities: a header of ID (16 bits), version (4) and offset of the next one (12).
+// parseACS walks the list of extended capabilities: a header of ID (16 bits), version (4) and offset of the
+// next one (12).
 func parseACS(config io.ReaderAt) ACS {
 	var capability [8]byte
 	read := func(offset int) bool {
@@ -79,8 +80,9 @@ func parseACS(config io.ReaderAt) ACS {
 	return ACSOff
 }
 
-// PathBelow lists the bridges between two functions and the lowest bridge that they share, that one left out: the ports that
-// decide whether their traffic turns round there. It is nil where they share none, and for functions of one card.
+// PathBelow lists the bridges between two functions and the lowest bridge that they share, that one left out:
+// the ports that decide whether their traffic turns round there. It is nil where they share none, and for
+// functions of one card.
 func (t *Tree) PathBelow(a, b Address) []Address {
 	da, db := t.devices[a], t.devices[b]
 	if da == nil || db == nil || da.Function().slot() == db.Function().slot() {
@@ -97,8 +99,9 @@ func (t *Tree) PathBelow(a, b Address) []Address {
 	return slices.Concat(above[common:], below[common:])
 }
 
-// Redirected tells how many of a function's SharedBridges, from the top, lie above a port that redirects what the function sends: its
-// traffic with others below these bridges does not turn round there but goes up to the host bridge.
+// Redirected tells how many of a function's SharedBridges, from the top, lie above a port that redirects what
+// the function sends: its traffic with others below these bridges does not turn round there but goes up to
+// the host bridge.
 func (t *Tree) Redirected(a Address) int { return t.redirected[a] }
 
 // aboveRedirect counts the shared ones of a function's bridges that lie above the lowest one that redirects.

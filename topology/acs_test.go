@@ -8,8 +8,8 @@ import (
 	"testing/fstest"
 )
 
-// config is a configuration space of this size with extended capabilities: at these offsets, with these IDs, and what follows the
-// header.
+// config is a configuration space of this size with extended capabilities: at these offsets, with these IDs,
+// and what follows the header.
 func config(size int, capabilities ...[3]uint32) []byte {
 	c := make([]byte, size)
 	for i, capability := range capabilities {
@@ -40,12 +40,15 @@ func TestParseACS(t *testing.T) {
 		{"nothing", nil, ACSUnknown},
 		{"conventional PCI", config(256), ACSOff},
 		{"no capability", config(4096), ACSOff},
-		{"none of them ACS", config(4096, [3]uint32{0x100, 0x0001, 0xffffffff}, [3]uint32{0x148, 0x0003, 0xffffffff}), ACSOff},
+		{"none of them ACS",
+			config(4096, [3]uint32{0x100, 0x0001, 0xffffffff}, [3]uint32{0x148, 0x0003, 0xffffffff}), ACSOff},
 		{"off", config(4096, [3]uint32{0x100, 0x0001, 0}, [3]uint32{0x148, extendedACS, 0x005f}), ACSOff},
 		{"validation alone", config(4096, [3]uint32{0x100, extendedACS, 0x005f | 1<<control}), ACSOff},
 		{"requests", config(4096, [3]uint32{0x100, extendedACS, 0x005f | 0x4<<control}), ACSRedirect},
-		{"completions", config(4096, [3]uint32{0x100, 0x0001, 0}, [3]uint32{0x150, extendedACS, 0x8 << control}), ACSRedirect},
-		{"as the kernel sets it with an IOMMU", config(4096, [3]uint32{0x100, extendedACS, 0x005f | 0x1d<<control}), ACSRedirect},
+		{"completions", config(4096, [3]uint32{0x100, 0x0001, 0}, [3]uint32{0x150, extendedACS, 0x8 << control}),
+			ACSRedirect},
+		{"as the kernel sets it with an IOMMU", config(4096, [3]uint32{0x100, extendedACS, 0x005f | 0x1d<<control}),
+			ACSRedirect},
 		{"cut off", config(4096, [3]uint32{0x100, extendedACS, 0x1d << control})[:0x104], ACSOff},
 		{"a loop", loop, ACSOff},
 		{"gone", gone, ACSUnknown},
@@ -64,7 +67,9 @@ func FuzzParseACS(f *testing.F) {
 func TestReadACS(t *testing.T) {
 	t.Parallel()
 	port := Address{Bus: 0x80, Device: 1}
-	sys := fstest.MapFS{pciDevices + "/0000:80:01.0/config": {Data: config(4096, [3]uint32{0x100, extendedACS, 0x1d << 16})}}
+	sys := fstest.MapFS{
+		pciDevices + "/0000:80:01.0/config": {Data: config(4096, [3]uint32{0x100, extendedACS, 0x1d << 16})},
+	}
 	if got, err := readACS(sys, port); got != ACSRedirect || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
@@ -76,7 +81,8 @@ func TestReadACS(t *testing.T) {
 // Two devices of one switch, a device of another below the same root port, and one elsewhere.
 func TestPathBelow(t *testing.T) {
 	t.Parallel()
-	root, upstream, left, right, other := Address{Bus: 1}, Address{Bus: 2}, Address{Bus: 3}, Address{Bus: 3, Device: 1}, Address{Bus: 4}
+	root, upstream, left, right, other := Address{Bus: 1}, Address{Bus: 2}, Address{Bus: 3},
+		Address{Bus: 3, Device: 1}, Address{Bus: 4}
 	devices := map[Address]*Device{}
 	add := func(bus uint8, bridges ...Address) Address {
 		a := Address{Bus: bus}
@@ -85,7 +91,9 @@ func TestPathBelow(t *testing.T) {
 	}
 	gpu, nic := add(0x10, root, upstream, left), add(0x11, root, upstream, right)
 	far, away := add(0x12, root, other), add(0x13, Address{Bus: 9})
-	devices[Address{Bus: 0x11, Function: 1}] = &Device{Address: Address{Bus: 0x11, Function: 1}, PF: nic, bridges: []Address{{Bus: 0x77}}}
+	devices[Address{Bus: 0x11, Function: 1}] = &Device{
+		Address: Address{Bus: 0x11, Function: 1}, PF: nic, bridges: []Address{{Bus: 0x77}},
+	}
 	tree := newTree(devices, nil)
 	for _, c := range []struct {
 		a, b Address

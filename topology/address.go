@@ -16,9 +16,9 @@ type Address struct {
 	Function uint8  // 0 to 7
 }
 
-// ParseAddress reads an address as the kernel prints it, "0000:81:00.0" (pci_setup_device in drivers/pci/probe.c:
-// "%04x:%02x:%02x.%d"). The domain may have up to eight hex digits; upper case is accepted. The domain is never
-// optional: two devices can differ in it alone.
+// ParseAddress reads an address as the kernel prints it, "0000:81:00.0" (pci_setup_device in
+// drivers/pci/probe.c: "%04x:%02x:%02x.%d"). The domain may have up to eight hex digits; upper case is
+// accepted. The domain is never optional: two devices can differ in it alone.
 func ParseAddress(s string) (Address, error) {
 	bad := func() (Address, error) {
 		return Address{}, fmt.Errorf("parse PCI address %q: want domain:bus:device.function, as in 0000:81:00.0", s)
@@ -26,7 +26,8 @@ func ParseAddress(s string) (Address, error) {
 	domain, rest, ok := strings.Cut(s, ":")
 	bus, rest, ok2 := strings.Cut(rest, ":")
 	device, function, ok3 := strings.Cut(rest, ".")
-	if !ok || !ok2 || !ok3 || len(domain) < 4 || len(domain) > 8 || len(bus) != 2 || len(device) != 2 || len(function) != 1 {
+	if !ok || !ok2 || !ok3 || len(domain) < 4 || len(domain) > 8 || len(bus) != 2 || len(device) != 2 ||
+		len(function) != 1 {
 		return bad()
 	}
 	// A wide domain has no leading zero, or one address could be written in two ways.
@@ -63,7 +64,8 @@ func (a Address) Compare(b Address) int {
 	return cmp.Compare(a.number(), b.number())
 }
 
-// number has the parts of an address in one, so that comparing, which placement does ten thousand times, is one step.
+// number has the parts of an address in one, so that comparing, which placement does ten thousand times, is
+// one step.
 func (a Address) number() uint64 {
 	return uint64(a.Domain)<<24 | uint64(a.Bus)<<16 | uint64(a.Device)<<8 | uint64(a.Function)
 }

@@ -35,8 +35,8 @@ func TestParseAddressErrors(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"", "81:00.0", "0000:81:00", "0000:81:00.", "0000:81:00.8", "0000:81:20.0", "0000:181:00.0", "000:81:00.0",
-		"00000:81:00.0", "100000000:81:00.0", "0000:81:00.0 ", " 0000:81:00.0", "0000:81:00.0\n", "0000:8x:00.0", "0000:81:00:0",
-		"+000:81:00.0", "0x00:81:00.0", "0000:_1:00.0", "0000:81:00.00", "0000.81.00.0",
+		"00000:81:00.0", "100000000:81:00.0", "0000:81:00.0 ", " 0000:81:00.0", "0000:81:00.0\n", "0000:8x:00.0",
+		"0000:81:00:0", "+000:81:00.0", "0x00:81:00.0", "0000:_1:00.0", "0000:81:00.00", "0000.81.00.0",
 	} {
 		a, err := topology.ParseAddress(text)
 		if err == nil {
@@ -47,7 +47,8 @@ func TestParseAddressErrors(t *testing.T) {
 
 func TestAddressOrder(t *testing.T) {
 	t.Parallel()
-	ascending := addresses("0000:00:00.0", "0000:00:00.7", "0000:00:01.0", "0000:01:00.0", "0001:00:00.0", "10000:00:00.0")
+	ascending := addresses("0000:00:00.0", "0000:00:00.7", "0000:00:01.0", "0000:01:00.0", "0001:00:00.0",
+		"10000:00:00.0")
 	if !slices.IsSortedFunc(ascending, topology.Address.Compare) {
 		t.Error("Compare is not by domain, bus, device and function")
 	}
@@ -55,12 +56,15 @@ func TestAddressOrder(t *testing.T) {
 
 func TestAddressInJSON(t *testing.T) {
 	t.Parallel()
-	text, err := json.Marshal(map[topology.Address]topology.Address{address("0000:81:00.0"): address("10000:82:1f.7")})
+	text, err := json.Marshal(map[topology.Address]topology.Address{
+		address("0000:81:00.0"): address("10000:82:1f.7"),
+	})
 	if want := `{"0000:81:00.0":"10000:82:1f.7"}`; err != nil || string(text) != want {
 		t.Errorf("Marshal = %s, %v; want %s", text, err, want)
 	}
 	var back map[topology.Address]topology.Address
-	if err := json.Unmarshal(text, &back); err != nil || back[address("0000:81:00.0")] != address("10000:82:1f.7") {
+	if err := json.Unmarshal(text, &back); err != nil ||
+		back[address("0000:81:00.0")] != address("10000:82:1f.7") {
 		t.Errorf("Unmarshal = %v, %v", back, err)
 	}
 	if err := json.Unmarshal([]byte(`"0000:81:00"`), new(topology.Address)); err == nil {

@@ -14,7 +14,8 @@ import (
 // CPUSet is a set of CPU numbers.
 type CPUSet map[int]bool
 
-// ParseCPUSet reads the kernel's list format, "0-3,8" (Documentation/admin-guide/cputopology.rst). Other text is an error.
+// ParseCPUSet reads the kernel's list format, "0-3,8" (Documentation/admin-guide/cputopology.rst). Other text
+// is an error.
 func ParseCPUSet(list string) (CPUSet, error) {
 	set := CPUSet{}
 	list = strings.TrimSpace(list)

@@ -8,7 +8,9 @@ import (
 )
 
 func TestCPUSet(t *testing.T) {
-	for list, want := range map[string]string{"": "", "0": "0", "0-3,8": "0-3,8", "8,0-1,2-3\n": "0-3,8", "5,3": "3,5"} {
+	for list, want := range map[string]string{
+		"": "", "0": "0", "0-3,8": "0-3,8", "8,0-1,2-3\n": "0-3,8", "5,3": "3,5",
+	} {
 		set, err := topology.ParseCPUSet(list)
 		if err != nil || set.String() != want {
 			t.Errorf("%q: %q, %v, want %q", list, set, err, want)

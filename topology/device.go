@@ -19,20 +19,23 @@ const (
 // IsNetwork reports whether this is a network controller (base class 02), Ethernet and InfiniBand alike.
 func (c Class) IsNetwork() bool { return c>>16 == baseNetwork }
 
-// IsGPU reports whether a function of this class can be a GPU: a display controller (base class 03) or a processing
-// accelerator (12), which MI200 and later report. The vendor has to be looked at too: a BMC's VGA is a display controller.
+// IsGPU reports whether a function of this class can be a GPU: a display controller (base class 03) or a
+// processing accelerator (12), which MI200 and later report. The vendor has to be looked at too: a BMC's VGA
+// is a display controller.
 func (c Class) IsGPU() bool { return c>>16 == baseDisplay || c>>16 == baseAccelerator }
 
 func (c Class) isBridge() bool { return c>>16 == baseBridge }
 
-// PCIeLink is the PCI Express link of a function; a zero field was not there to be read. Sources are the sysfs files
-// current_link_speed, max_link_speed, current_link_width and max_link_width (Documentation/ABI/testing/sysfs-bus-pci).
+// PCIeLink is the PCI Express link of a function; a zero field was not there to be read. Sources are the
+// sysfs files current_link_speed, max_link_speed, current_link_width and max_link_width
+// (Documentation/ABI/testing/sysfs-bus-pci).
 type PCIeLink struct {
 	Speed, MaxSpeed float64 // transfers per second and lane, in GT/s
 	Width, MaxWidth int     // lanes
 }
 
-// Degraded reports whether the link runs slower or narrower than it could. Unknown figures are not held against it.
+// Degraded reports whether the link runs slower or narrower than it could. Unknown figures are not held
+// against it.
 func (l PCIeLink) Degraded() bool {
 	return (l.Speed > 0 && l.Speed < l.MaxSpeed) || (l.Width > 0 && l.Width < l.MaxWidth)
 }
@@ -67,8 +70,10 @@ func (d *Device) Function() Address {
 	return d.Address
 }
 
-// RootComplex names the root complex as sysfs does, "pci0000:80" (pci_register_host_bridge in drivers/pci/probe.c).
+// RootComplex names the root complex as sysfs does, "pci0000:80" (pci_register_host_bridge in
+// drivers/pci/probe.c).
 func (d *Device) RootComplex() string { return d.rootComplex }
 
-// Bridges returns the bridges above the function, from the root port down. Empty for a function on the root bus.
+// Bridges returns the bridges above the function, from the root port down. Empty for a function on the root
+// bus.
 func (d *Device) Bridges() []Address { return slices.Clone(d.bridges) }

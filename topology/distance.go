@@ -9,15 +9,15 @@ import (
 // Level says in one word how far apart two functions are. A smaller Level is nearer.
 type Level int
 
-// The ladder, nearest first, in the words of the legend of "nvidia-smi topo -m". GPUDirect RDMA works over PIX and PXB;
-// NCCL turns it off beyond (NCCL_NET_GDR_LEVEL, default PXB).
+// The ladder, nearest first, in the words of the legend of "nvidia-smi topo -m". GPUDirect RDMA works over
+// PIX and PXB; NCCL turns it off beyond (NCCL_NET_GDR_LEVEL, default PXB).
 const (
 	PIX  Level = iota // the lowest switch above either card is the same one
 	PXB               // a bridge further up is shared, below the host bridge
 	PHB               // the host bridge (root complex) alone is shared
 	NODE              // same NUMA node, different host bridges
 	SYS               // different NUMA nodes
-	UNK               // cannot be told: a NUMA node is unknown on a machine with several, and no bridge is shared
+	UNK               // cannot be told: no bridge is shared, and one of several NUMA nodes is unknown
 )
 
 // Levels is the number of levels; a Level is an index below it.
@@ -60,8 +60,9 @@ func (d Distance) Compare(e Distance) int {
 	return cmp.Or(cmp.Compare(d.Level, e.Level), cmp.Compare(d.Bridges, e.Bridges))
 }
 
-// Distance tells how far apart two functions are; it is the same both ways. A VF is where its PF is. A function is PIX
-// to itself and to others of its card, with no bridge crossed. A function that the tree does not hold is UNK.
+// Distance tells how far apart two functions are; it is the same both ways. A VF is where its PF is. A
+// function is PIX to itself and to others of its card, with no bridge crossed. A function that the tree does
+// not hold is UNK.
 func (t *Tree) Distance(a, b Address) Distance {
 	da, db := t.devices[a], t.devices[b]
 	if da == nil || db == nil {

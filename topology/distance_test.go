@@ -190,7 +190,8 @@ func TestDistanceOfVFs(t *testing.T) {
 	})
 }
 
-// TestDistanceOfVFWithoutPF: a VF in a virtual machine has physfn pointing nowhere, or none; it is where it is.
+// TestDistanceOfVFWithoutPF: a VF in a virtual machine has physfn pointing nowhere, or none; it is where it
+// is.
 func TestDistanceOfVFWithoutPF(t *testing.T) {
 	t.Parallel()
 	sys := sysfs("0-1",

@@ -22,8 +22,8 @@ func (t *Tree) Place(a Address) (Place, bool) {
 	return Place{RootComplex: d.rootComplex, Bridges: slices.Clone(d.bridges), NUMA: d.NUMA}, true
 }
 
-// Move returns the same functions with some of them at other places, for a machine whose sysfs does not tell how it is built. The VFs
-// of a PF go with it. What the tree does not hold stays out.
+// Move returns the same functions with some of them at other places, for a machine whose sysfs does not tell
+// how it is built. The VFs of a PF go with it. What the tree does not hold stays out.
 func (t *Tree) Move(to map[Address]Place) *Tree {
 	devices := maps.Clone(t.devices)
 	for address, place := range to {

@@ -14,8 +14,8 @@ import (
 // pciDevices is where the kernel lists every PCI function, each a link to its place in the tree.
 const pciDevices = "bus/pci/devices"
 
-// Read reads the PCI tree below a sysfs root: os.DirFS("/sys") on a live node, a recorded machine elsewhere. The file
-// system has to report links (fs.ReadLinkFS). Per function it reads
+// Read reads the PCI tree below a sysfs root: os.DirFS("/sys") on a live node, a recorded machine elsewhere.
+// The file system has to report links (fs.ReadLinkFS). Per function it reads
 //
 //	bus/pci/devices/<BDF>                      the link: the chain of bridges, without privilege
 //	  class, vendor, device, numa_node
@@ -26,8 +26,9 @@ const pciDevices = "bus/pci/devices"
 //	  net/, infiniband/                        names only, not of a bridge
 //	devices/system/node/online                 NUMA nodes
 //
-// (Documentation/ABI/testing/sysfs-bus-pci). A file that is absent is an unknown value. A function that vanishes while
-// it is read is left out. A file that is there and cannot be read or understood is an error that names file and function.
+// (Documentation/ABI/testing/sysfs-bus-pci). A file that is absent is an unknown value. A function that
+// vanishes while it is read is left out. A file that is there and cannot be read or understood is an error
+// that names file and function.
 func Read(sys fs.FS) (*Tree, error) {
 	entries, err := fs.ReadDir(sys, pciDevices)
 	if err != nil {
@@ -54,8 +55,8 @@ func Read(sys fs.FS) (*Tree, error) {
 // errVanished is a function that was listed and is no longer there.
 var errVanished = errors.New("device vanished")
 
-// Gone reports whether an error means that the file's device is no longer there: sysfs answers ENOENT once the
-// directory is removed and ENODEV while it is going.
+// Gone reports whether an error means that the file's device is no longer there: sysfs answers ENOENT once
+// the directory is removed and ENODEV while it is going.
 func Gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }
 
 func readDevice(sys fs.FS, name string) (*Device, error) {
@@ -85,8 +86,9 @@ func readDevice(sys fs.FS, name string) (*Device, error) {
 	return d, nil
 }
 
-// parseChain splits the target of a link in bus/pci/devices, "../../../devices/pci0000:80/0000:80:01.0/0000:81:00.0",
-// into the root complex and the bridges above the function. Where root complexes nest (VMD) the innermost counts.
+// parseChain splits the target of a link in bus/pci/devices,
+// "../../../devices/pci0000:80/0000:80:01.0/0000:81:00.0", into the root complex and the bridges above the
+// function. Where root complexes nest (VMD) the innermost counts.
 func parseChain(target string) (rootComplex string, bridges []Address) {
 	for element := range strings.SplitSeq(path.Dir(target), "/") {
 		if isRootComplex(element) {
@@ -98,7 +100,8 @@ func parseChain(target string) (rootComplex string, bridges []Address) {
 	return rootComplex, bridges
 }
 
-// isRootComplex recognises "pci%04x:%02x", the name that pci_register_host_bridge gives (drivers/pci/probe.c).
+// isRootComplex recognises "pci%04x:%02x", the name that pci_register_host_bridge gives
+// (drivers/pci/probe.c).
 func isRootComplex(element string) bool {
 	number, ok := strings.CutPrefix(element, "pci")
 	if !ok {
@@ -130,7 +133,8 @@ func (r *reader) attributes(d *Device) {
 	}
 }
 
-// links asks for no more than a function of this kind can have: every name that is looked for in vain takes its time.
+// links asks for no more than a function of this kind can have: every name that is looked for in vain takes
+// its time.
 func (r *reader) links(d *Device) {
 	d.Driver = r.link("driver")
 	if d.Class.isBridge() {
@@ -186,7 +190,8 @@ func (r *reader) numa(file string) NUMANode {
 	return n
 }
 
-// linkSpeed reads "32.0 GT/s PCIe"; anything else, as "Unknown", is an unknown speed (pci_speed_string in drivers/pci/probe.c).
+// linkSpeed reads "32.0 GT/s PCIe"; anything else, as "Unknown", is an unknown speed (pci_speed_string in
+// drivers/pci/probe.c).
 func (r *reader) linkSpeed(file string) float64 {
 	number, _, ok := strings.Cut(r.optional(file), " GT/s")
 	speed, err := strconv.ParseFloat(number, 64)
@@ -196,7 +201,8 @@ func (r *reader) linkSpeed(file string) float64 {
 	return speed
 }
 
-// linkWidth reads a number of lanes; 255 stands for an unknown width (PCIE_LNK_WIDTH_UNKNOWN in include/linux/pci.h).
+// linkWidth reads a number of lanes; 255 stands for an unknown width (PCIE_LNK_WIDTH_UNKNOWN in
+// include/linux/pci.h).
 func (r *reader) linkWidth(file string) int {
 	width, err := strconv.Atoi(r.optional(file))
 	if err != nil || width <= 0 || width >= 255 {
@@ -205,8 +211,8 @@ func (r *reader) linkWidth(file string) int {
 	return width
 }
 
-// optional is text for the link files: they are read from the device itself, which may refuse (EINVAL, EIO) without being
-// unusable for placement.
+// optional is text for the link files: they are read from the device itself, which may refuse (EINVAL, EIO)
+// without being unusable for placement.
 func (r *reader) optional(file string) string {
 	content, err := fs.ReadFile(r.sys, path.Join(r.dir, file))
 	if err != nil {

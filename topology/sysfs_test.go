@@ -41,7 +41,8 @@ func TestReadDevice(t *testing.T) {
 		t.Fatal("no 0000:81:00.0")
 	}
 	got := []any{
-		d.Class, d.Vendor, d.Product, d.Driver, d.NUMA.String(), d.PCIe, d.VFs, d.Netdevs, d.RDMA, d.IsVF(), d.PCIe.Degraded(),
+		d.Class, d.Vendor, d.Product, d.Driver, d.NUMA.String(), d.PCIe, d.VFs, d.Netdevs, d.RDMA, d.IsVF(),
+		d.PCIe.Degraded(),
 	}
 	want := []any{
 		topology.Class(0x020000), uint16(0x15b3), uint16(0x1021), "mlx5_core", "1",
@@ -62,7 +63,8 @@ func TestReadAbsent(t *testing.T) {
 	file(sys, nicDir+"/current_link_speed", "Unknown")
 	file(sys, nicDir+"/current_link_width", "255")
 	d, _ := tree(t, sys).Device(address("0000:81:00.0"))
-	if _, known := d.NUMA.Number(); known || d.Vendor != 0 || d.Driver != "" || d.PCIe != (topology.PCIeLink{}) || d.Netdevs != nil {
+	if _, known := d.NUMA.Number(); known || d.Vendor != 0 || d.Driver != "" ||
+		d.PCIe != (topology.PCIeLink{}) || d.Netdevs != nil {
 		t.Errorf("got %+v", d)
 	}
 	if d.PCIe.Degraded() {
@@ -76,14 +78,20 @@ func TestReadErrors(t *testing.T) {
 		about, name, content, want string
 	}{
 		{"class", nicDir + "/class", "network", `read class of 0000:81:00.0: parse "network": invalid syntax`},
-		{"wide vendor", nicDir + "/vendor", "0x115b3", `read vendor of 0000:81:00.0: parse "0x115b3": value out of range`},
+		{"wide vendor", nicDir + "/vendor", "0x115b3",
+			`read vendor of 0000:81:00.0: parse "0x115b3": value out of range`},
 		{"numa_node", nicDir + "/numa_node", "one", `read numa_node of 0000:81:00.0: parse "one": invalid syntax`},
-		{"PF", nicDir + "/physfn", "-> ../pf0", `read physfn of 0000:81:00.0: parse PCI address "pf0": want domain:bus:device.function, as in 0000:81:00.0`},
-		{"VF", nicDir + "/virtfn0", "-> ../vf0", `read virtfn0 of 0000:81:00.0: parse PCI address "vf0": want domain:bus:device.function, as in 0000:81:00.0`},
-		{"device name", "bus/pci/devices/dummy", "-> ../../../devices/dummy", `list PCI devices: parse PCI address "dummy": want domain:bus:device.function, as in 0000:81:00.0`},
+		{"PF", nicDir + "/physfn", "-> ../pf0",
+			`read physfn of 0000:81:00.0: parse PCI address "pf0": want domain:bus:device.function, as in 0000:81:00.0`},
+		{"VF", nicDir + "/virtfn0", "-> ../vf0",
+			`read virtfn0 of 0000:81:00.0: parse PCI address "vf0": want domain:bus:device.function, as in 0000:81:00.0`},
+		{"device name", "bus/pci/devices/dummy", "-> ../../../devices/dummy",
+			`list PCI devices: parse PCI address "dummy": want domain:bus:device.function, as in 0000:81:00.0`},
 		{"NUMA nodes", "devices/system/node/online", "0-", `read devices/system/node/online: parse list "0-"`},
-		{"NUMA nodes backwards", "devices/system/node/online", "3-1", `read devices/system/node/online: parse list "3-1"`},
-		{"too many NUMA nodes", "devices/system/node/online", "0-9999999", `read devices/system/node/online: parse list "0-9999999"`},
+		{"NUMA nodes backwards", "devices/system/node/online", "3-1",
+			`read devices/system/node/online: parse list "3-1"`},
+		{"too many NUMA nodes", "devices/system/node/online", "0-9999999",
+			`read devices/system/node/online: parse list "0-9999999"`},
 	} {
 		t.Run(test.about, func(t *testing.T) {
 			t.Parallel()
@@ -99,7 +107,8 @@ func TestReadErrors(t *testing.T) {
 			}
 		})
 	}
-	if _, err := topology.Read(fstest.MapFS{}); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "list PCI devices: ") {
+	if _, err := topology.Read(fstest.MapFS{}); !errors.Is(err, fs.ErrNotExist) ||
+		!strings.HasPrefix(err.Error(), "list PCI devices: ") {
 		t.Errorf("a root without PCI: %v", err)
 	}
 }
@@ -121,7 +130,8 @@ func (f failing) ReadFile(name string) ([]byte, error) {
 func TestReadUnreadable(t *testing.T) {
 	t.Parallel()
 	_, err := topology.Read(failing{oneNIC(), "0000:81:00.0/numa_node", syscall.EIO})
-	const want = "read numa_node of 0000:81:00.0: read bus/pci/devices/0000:81:00.0/numa_node: input/output error"
+	const want = "read numa_node of 0000:81:00.0: read bus/pci/devices/0000:81:00.0/numa_node: " +
+		"input/output error"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v\n want %s", err, want)
 	}
@@ -189,7 +199,8 @@ func (v vanishing) Stat(name string) (fs.FileInfo, error) {
 	return v.MapFS.Stat(name)
 }
 
-// TestReadVanishing takes a device away after every possible number of reads: it is there whole or not at all.
+// TestReadVanishing takes a device away after every possible number of reads: it is there whole or not at
+// all.
 func TestReadVanishing(t *testing.T) {
 	t.Parallel()
 	seen := map[bool]bool{}

@@ -32,7 +32,9 @@ func newTree(devices map[Address]*Device, nodes []int) *Tree {
 	cards := t.cardsBelow()
 	for address, device := range devices {
 		bridges := t.pluggedIn(device).bridges
-		t.shared[address] = slices.DeleteFunc(slices.Clone(bridges), func(bridge Address) bool { return cards[bridge].single() })
+		t.shared[address] = slices.DeleteFunc(slices.Clone(bridges), func(bridge Address) bool {
+			return cards[bridge].single()
+		})
 		if n := t.aboveRedirect(bridges, t.shared[address]); n > 0 {
 			t.redirected[address] = n
 		}
@@ -57,11 +59,12 @@ func (t *Tree) Device(a Address) (*Device, bool) {
 	return d, ok
 }
 
-// NUMANodes returns the node's online NUMA nodes, ascending; those that devices name where sysfs does not list them.
+// NUMANodes returns the node's online NUMA nodes, ascending; those that devices name where sysfs does not
+// list them.
 func (t *Tree) NUMANodes() []int { return slices.Clone(t.nodes) }
 
-// SharedBridges returns the bridges above a function that other cards hang on too, from the top down: its chain with the
-// bridges of its own card left out. The last one is the switch that the card is plugged into.
+// SharedBridges returns the bridges above a function that other cards hang on too, from the top down: its
+// chain with the bridges of its own card left out. The last one is the switch that the card is plugged into.
 func (t *Tree) SharedBridges(a Address) []Address { return slices.Clone(t.shared[a]) }
 
 // Switch names the switch that a device hangs on: the topmost bridge that it shares with another card, so that devices of one
@@ -82,8 +85,8 @@ func (t *Tree) AppendSharedBridges(to []Address, a Address) []Address {
 	return append(to, t.shared[a]...)
 }
 
-// pluggedIn is the function that is plugged into the tree: the PF of a VF, whatever bus the VF's own number names and whatever
-// its own numa_node says.
+// pluggedIn is the function that is plugged into the tree: the PF of a VF, whatever bus the VF's own number
+// names and whatever its own numa_node says.
 func (t *Tree) pluggedIn(d *Device) *Device {
 	if pf, ok := t.devices[d.PF]; ok && d.IsVF() {
 		return pf

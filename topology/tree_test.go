@@ -20,8 +20,9 @@ const (
 	nvme   = "0x010802"
 )
 
-// sysfs makes a machine. The first argument is the list of NUMA nodes, "" for none. Each other one is a function: its place below
-// devices, its class and its NUMA node, "-" for no file. Bridges on the way need no line of their own.
+// sysfs makes a machine. The first argument is the list of NUMA nodes, "" for none. Each other one is a
+// function: its place below devices, its class and its NUMA node, "-" for no file. Bridges on the way need no
+// line of their own.
 func sysfs(nodes string, functions ...string) fstest.MapFS {
 	sys := fstest.MapFS{}
 	if nodes != "" {
@@ -98,7 +99,10 @@ func TestTree(t *testing.T) {
 	for d := range tr.Devices() {
 		all = append(all, d.Address.String())
 	}
-	want := []string{"0000:80:01.0", "0000:81:00.0", "0000:82:00.0", "0000:82:01.0", "0000:83:00.0", "0000:84:00.0", "10000:00:1f.7"}
+	want := []string{
+		"0000:80:01.0", "0000:81:00.0", "0000:82:00.0", "0000:82:01.0", "0000:83:00.0", "0000:84:00.0",
+		"10000:00:1f.7",
+	}
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Errorf("devices (-want +got):\n%s", diff)
 	}
@@ -118,10 +122,12 @@ func TestTree(t *testing.T) {
 	if diff := cmp.Diff(addresses("0000:80:01.0", "0000:81:00.0"), tr.SharedBridges(d.Address)); diff != "" {
 		t.Errorf("shared bridges (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(addresses("0000:00:01.0", "0000:80:01.0", "0000:81:00.0"), tr.AppendSharedBridges(addresses("0000:00:01.0"), d.Address)); diff != "" {
+	if diff := cmp.Diff(addresses("0000:00:01.0", "0000:80:01.0", "0000:81:00.0"),
+		tr.AppendSharedBridges(addresses("0000:00:01.0"), d.Address)); diff != "" {
 		t.Errorf("shared bridges appended (-want +got):\n%s", diff)
 	}
-	if wide, _ := tr.Device(address("10000:00:1f.7")); wide.RootComplex() != "pci10000:00" || len(wide.Bridges()) != 0 {
+	if wide, _ := tr.Device(address("10000:00:1f.7")); wide.RootComplex() != "pci10000:00" ||
+		len(wide.Bridges()) != 0 {
 		t.Errorf("10000:00:1f.7 is on %s below %v", wide.RootComplex(), wide.Bridges())
 	}
 	if _, ok := tr.Device(address("0000:00:1f.7")); ok {

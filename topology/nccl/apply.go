@@ -7,8 +7,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Apply returns a tree with its functions where the file has them; all functions of a card go where one is. It fails where a card would be
-// in two places, and where the file has none of the tree's functions and is another machine's.
+// Apply returns a tree with its functions where the file has them; all functions of a card go where one is.
+// It fails where a card would be in two places, and where the file has none of the tree's functions and is
+// another machine's.
 func (f *File) Apply(t *topology.Tree) (*topology.Tree, error) {
 	p := &placer{tree: t, roots: map[*element]string{}, elements: map[topology.Address]*element{}}
 	for _, e := range f.leaves {
@@ -17,7 +18,8 @@ func (f *File) Apply(t *topology.Tree) (*topology.Tree, error) {
 		}
 	}
 	if len(p.elements) == 0 {
-		return nil, fmt.Errorf("apply topology file %s: this machine has none of its %d PCI functions; is it for another one?", f.name, len(f.leaves))
+		return nil, fmt.Errorf("apply topology file %s: this machine has none of its %d PCI functions; "+
+			"is it for another one?", f.name, len(f.leaves))
 	}
 	places := map[topology.Address]topology.Place{}
 	for d := range t.Devices() {
@@ -44,7 +46,8 @@ func (p *placer) claim(e *element) error {
 	at := slot(d.Function())
 	if other := p.elements[at]; other != nil {
 		if other.parent != e.parent || other.numa != e.numa {
-			return fmt.Errorf("line %d: <pci busid=%q>: it is on the same card as %s in line %d, which is below another bridge or NUMA node",
+			return fmt.Errorf("line %d: <pci busid=%q>: it is on the same card as %s in line %d, "+
+				"which is below another bridge or NUMA node",
 				e.line, e.address, other.address, other.line)
 		}
 		return nil
@@ -68,8 +71,8 @@ func (p *placer) place(d *topology.Device, e *element) topology.Place {
 	return place
 }
 
-// below is the way down to what hangs on a bridge of the file. One that the machine has too hangs where the machine has it, unless the file
-// has it elsewhere.
+// below is the way down to what hangs on a bridge of the file. One that the machine has too hangs where the
+// machine has it, unless the file has it elsewhere.
 func (p *placer) below(bridge *element) (rootComplex string, bridges []topology.Address) {
 	if place, ok := p.tree.Place(bridge.address); ok && bridge.within(place.Bridges) {
 		return place.RootComplex, append(place.Bridges, bridge.address)

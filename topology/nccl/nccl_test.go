@@ -67,8 +67,8 @@ func written(t testing.TB, tree *topology.Tree, functions ...topology.Address) s
 	return text.String()
 }
 
-// A file made of a machine puts the machine's devices back onto its switches when they have been taken off them, and changes nothing of
-// the machine itself.
+// A file made of a machine puts the machine's devices back onto its switches when they have been taken off
+// them, and changes nothing of the machine itself.
 func TestRoundTrip(t *testing.T) {
 	for _, name := range machines.Names() {
 		tree := read(t, name, 1)
@@ -88,7 +88,8 @@ func TestRoundTrip(t *testing.T) {
 				if got := same.Distance(g, n); got != want {
 					t.Errorf("%s: %s to %s is %v with its own file, was %v", name, g, n, got, want)
 				}
-				if got := restored.Distance(g, n).Level; want.Level.SameSwitch() && got != want.Level || got.SameSwitch() != want.Level.SameSwitch() {
+				if got := restored.Distance(g, n).Level; want.Level.SameSwitch() && got != want.Level ||
+					got.SameSwitch() != want.Level.SameSwitch() {
 					t.Errorf("%s: %s to %s is %s of the file, was %s", name, g, n, got, want.Level)
 				}
 			}
@@ -96,17 +97,24 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// azure is a file as Azure gives it to ND H100 v5 guests, with this many GPUs below each of its bridges, for the recorded flat guest.
+// azure is a file as Azure gives it to ND H100 v5 guests, with this many GPUs below each of its bridges, for
+// the recorded flat guest.
 func azure(perBridge int) string {
 	var text strings.Builder
 	text.WriteString("<!-- made up -->\n<system version=\"1\">\n")
 	for node := range 2 {
-		fmt.Fprintf(&text, `  <cpu numaid="%d" affinity="ffffffff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143">`+"\n", node)
+		fmt.Fprintf(&text,
+			`  <cpu numaid="%d" affinity="ffffffff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143">`+
+				"\n", node)
 		for bridge := range 4 / perBridge {
-			fmt.Fprintf(&text, `    <pci busid="ffff:ff:%02x.0" class="0x060400" link_speed="32.0 GT/s PCIe" link_width="16">`+"\n", node*4+bridge+1)
+			fmt.Fprintf(&text,
+				`    <pci busid="ffff:ff:%02x.0" class="0x060400" link_speed="32.0 GT/s PCIe" link_width="16">`+"\n",
+				node*4+bridge+1)
 			for i := range perBridge {
 				at := node*4 + bridge*perBridge + i
-				fmt.Fprintf(&text, `      <pci busid="0000:%02x:00.0" class="0x030200"/><pci busid="0000:%02x:00.0" class="0x020700"/>`+"\n", 0x05+at, 0x0d+at)
+				fmt.Fprintf(&text,
+					`      <pci busid="0000:%02x:00.0" class="0x030200"/><pci busid="0000:%02x:00.0" class="0x020700"/>`+
+						"\n", 0x05+at, 0x0d+at)
 			}
 			text.WriteString("    </pci>\n")
 		}
@@ -134,7 +142,8 @@ func TestFlatGuest(t *testing.T) {
 			}
 		}
 		if before != 0 || after != near {
-			t.Errorf("%d a bridge: %d pairs on one switch without the file, %d with it; want 0 and %d", perBridge, before, after, near)
+			t.Errorf("%d a bridge: %d pairs on one switch without the file, %d with it; want 0 and %d",
+				perBridge, before, after, near)
 		}
 		if d, _ := tree.Device(gpus[7]); d.NUMA != topology.Node(1) {
 			t.Errorf("the last GPU is on NUMA node %s", d.NUMA)
@@ -168,18 +177,23 @@ func half(count int, list []topology.Address) []placement.Half {
 	return []placement.Half{h}
 }
 
-// A file may name a part of the machine only. What it names below a bridge that the machine shows too stays beside what it does not name.
+// A file may name a part of the machine only. What it names below a bridge that the machine shows too stays
+// beside what it does not name.
 func TestPart(t *testing.T) {
 	tree := read(t, "nv-h100-aws-p5", 0)
 	gpus, nics := functions(tree)
 	want := tree.Distance(gpus[0], nics[0])
 	d, _ := tree.Device(nics[0])
 	bridge := d.Bridges()[1] // the upstream port
-	text := fmt.Sprintf(`<system version="1"><cpu numaid="0"><pci busid="%s"><pci busid="%s"><nic><net name="rdmap79s0"/></nic></pci></pci></cpu></system>`, bridge, nics[0])
+	text := fmt.Sprintf(
+		`<system version="1"><cpu numaid="0"><pci busid="%s"><pci busid="%s"><nic><net name="rdmap79s0"/></nic></pci></pci></cpu></system>`,
+		bridge, nics[0])
 	if got := apply(t, text, tree).Distance(gpus[0], nics[0]); got != want || !got.Level.SameSwitch() {
 		t.Errorf("%s to %s is %v, was %v", gpus[0], nics[0], got, want)
 	}
-	elsewhere := fmt.Sprintf(`<system version="1"><cpu numaid="1"><pci busid="ffff:ff:01.0"><pci busid="%s"/><pci busid="%s"/></pci></cpu></system>`, nics[0], gpus[7])
+	elsewhere := fmt.Sprintf(
+		`<system version="1"><cpu numaid="1"><pci busid="ffff:ff:01.0"><pci busid="%s"/><pci busid="%s"/></pci></cpu></system>`,
+		nics[0], gpus[7])
 	moved := apply(t, elsewhere, tree)
 	if got := moved.Distance(gpus[7], nics[0]).Level; got != topology.PIX {
 		t.Errorf("%s to %s is %s", gpus[7], nics[0], got)
@@ -192,7 +206,8 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// A file for a pod has its GPU and its VF below the switch of both, and the address under which NCCL looks for a VF.
+// A file for a pod has its GPU and its VF below the switch of both, and the address under which NCCL looks
+// for a VF.
 func TestWrite(t *testing.T) {
 	tree := read(t, "oci-mi300x-derived", 2)
 	gpu, vf := topology.Address{Bus: 0x11}, topology.Address{Bus: 0x0c, Function: 2}
@@ -225,18 +240,22 @@ func TestErrors(t *testing.T) {
 		{"<cpu numaid=\"0\"/>", `want one element <system> around all others, got 0`},
 		{"<system version=\"2\"/>", `line 1: <system version="2">: want 1, the only version that there is`},
 		{"<system/>", `line 1: <system version="">: want 1`},
-		{"<system version=\"1\">\n<cpu/></system>", `line 2: <cpu numaid="">: want the number of a NUMA node, or -1`},
+		{"<system version=\"1\">\n<cpu/></system>",
+			`line 2: <cpu numaid="">: want the number of a NUMA node, or -1`},
 		{"<system version=\"1\"><cpu numaid=\"zero\"/></system>", `line 1: <cpu numaid="zero">: want`},
 		{in(`<pci/>`), `line 3: <pci busid="">: parse PCI address`},
 		{in(`<pci busid="11:00.0"/>`), `line 3: <pci busid="11:00.0">: parse PCI address`},
-		{in("<pci busid=\"0000:11:00.0\"/>\n<pci busid=\"0000:11:00.0\"/>"), `line 4: <pci busid="0000:11:00.0">: it is in line 3 already`},
+		{in("<pci busid=\"0000:11:00.0\"/>\n<pci busid=\"0000:11:00.0\"/>"),
+			`line 4: <pci busid="0000:11:00.0">: it is in line 3 already`},
 		{in(`<pci busid="0000:11:00.0">`), `element <pci> closed by </cpu>`},
 		{in(strings.Repeat(`<pci busid="0000:11:00.0">`, 2)), `it is in line 3 already`},
 		{in(deep(80)), `it is 64 elements deep`},
 		{"<system version=\"1\">" + strings.Repeat(" ", maxBytes), `it has more than 1048576 bytes`},
-		{in(`<pci busid="0001:00:00.0"/>`), `apply topology file topo.xml: this machine has none of its 1 PCI functions; is it for another one?`},
+		{in(`<pci busid="0001:00:00.0"/>`),
+			`apply topology file topo.xml: this machine has none of its 1 PCI functions; is it for another one?`},
 		{
-			in("<pci busid=\"0000:11:00.0\"/>\n<pci busid=\"ffff:ff:01.0\"><pci busid=\"0000:11:00.1\"/></pci>") + " ", "",
+			in("<pci busid=\"0000:11:00.0\"/>\n<pci busid=\"ffff:ff:01.0\"><pci busid=\"0000:11:00.1\"/></pci>") + " ",
+			"",
 		},
 	} {
 		f, err := Read("topo.xml", strings.NewReader(c.text))
@@ -246,7 +265,8 @@ func TestErrors(t *testing.T) {
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%.80q: %v", c.text, err)
-		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "topo.xml")):
+		case c.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "topo.xml")):
 			t.Errorf("%.80q: %v; want %q", c.text, err, c.want)
 		}
 	}

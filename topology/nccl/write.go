@@ -36,8 +36,8 @@ type pci struct {
 	bridge bool
 }
 
-// Write writes a file with these functions of a tree, each below the switches that it shares with other cards. It fails where the tree
-// lacks one, and where NCCL cannot read its address.
+// Write writes a file with these functions of a tree, each below the switches that it shares with other
+// cards. It fails where the tree lacks one, and where NCCL cannot read its address.
 func Write(w io.Writer, t *topology.Tree, functions []topology.Address) error {
 	s := &system{Version: 1}
 	for _, address := range functions {
@@ -46,7 +46,8 @@ func Write(w io.Writer, t *topology.Tree, functions []topology.Address) error {
 			return fmt.Errorf("write topology file: this machine has no PCI function %s", address)
 		}
 		if address.Domain > 0xffff {
-			return fmt.Errorf("write topology file: the domain of %s has more than the four digits that NCCL reads", address)
+			return fmt.Errorf("write topology file: the domain of %s has more than the four digits that NCCL reads",
+				address)
 		}
 		list := s.below(t, address)
 		add(list, newPCI(d, address))
@@ -69,8 +70,8 @@ func Write(w io.Writer, t *topology.Tree, functions []topology.Address) error {
 	return err
 }
 
-// merged is where NCCL looks for a NIC: with NCCL_IB_MERGE_VFS, which is on by default, the functions of one bus are one device
-// (ncclIbGetPciPath in src/transport/net_ib of NCCL).
+// merged is where NCCL looks for a NIC: with NCCL_IB_MERGE_VFS, which is on by default, the functions of one
+// bus are one device (ncclIbGetPciPath in src/transport/net_ib of NCCL).
 func merged(a topology.Address) topology.Address {
 	a.Device, a.Function = 0, 0
 	return a
@@ -107,14 +108,20 @@ func add(list *[]*pci, e *pci) *pci {
 
 // newPCI tells of a function what NCCL would read in sysfs; what is not known is left for it to read.
 func newPCI(d *topology.Device, address topology.Address) *pci {
-	e := &pci{BusID: address, Class: fmt.Sprintf("0x%06x", uint32(d.Class)), Vendor: fmt.Sprintf("0x%04x", d.Vendor), Device: fmt.Sprintf("0x%04x", d.Product)}
+	e := &pci{
+		BusID:  address,
+		Class:  fmt.Sprintf("0x%06x", uint32(d.Class)),
+		Vendor: fmt.Sprintf("0x%04x", d.Vendor),
+		Device: fmt.Sprintf("0x%04x", d.Product),
+	}
 	if d.PCIe.MaxSpeed > 0 && d.PCIe.MaxWidth > 0 {
 		e.Speed, e.Width = fmt.Sprintf("%.1f GT/s PCIe", d.PCIe.MaxSpeed), d.PCIe.MaxWidth
 	}
 	return e
 }
 
-// tidy sorts elements, and leaves out bridges with nothing but one other bridge in them: NCCL has no root ports either.
+// tidy sorts elements, and leaves out bridges with nothing but one other bridge in them: NCCL has no root
+// ports either.
 func tidy(list []*pci) []*pci {
 	for i, e := range list {
 		e.PCI = tidy(e.PCI)

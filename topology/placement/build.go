@@ -52,7 +52,8 @@ func (p *places) pooled(pools []solver.Pool, of *side, i, resource int, t solver
 	return pools
 }
 
-// addVF puts the i-th VF on its PF; one that may not be chosen is counted only, one of another container as the PF's load too.
+// addVF puts the i-th VF on its PF; one that may not be chosen is counted only, one of another container as
+// the PF's load too.
 func (p *places) addVF(vfs *side, i int) {
 	resource, t := vfs.at(i)
 	address := vfs.devices[i].Address
@@ -124,8 +125,8 @@ func (p *places) locate(a topology.Address) *spot {
 	return above.direct
 }
 
-// complex finds the root complex of a device, most likely that of the device before. It has the NUMA node of the first of its
-// devices that knows one.
+// complex finds the root complex of a device, most likely that of the device before. It has the NUMA node of
+// the first of its devices that knows one.
 func (p *places) complex(d *topology.Device) *spot {
 	i := len(p.complexes) - 1
 	for i >= 0 && p.complexes[i].name != d.RootComplex() {

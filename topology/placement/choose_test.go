@@ -43,7 +43,8 @@ func compareWithOracle(t *testing.T, tree *topology.Tree, r Request) bool {
 	want, gpus, vfs := o.best()
 	value := o.judge(got.GPUs, got.VFs, got.Pairs)
 	if value.compare(want) != 0 || !got.Optimal {
-		t.Errorf("%d+%d: got %+v (%v)\nwant %+v\ngot  %v\n     %v\nwant %v\n     %v", len(gpus), len(vfs), value, got.Reason, want,
+		t.Errorf("%d+%d: got %+v (%v)\nwant %+v\ngot  %v\n     %v\nwant %v\n     %v",
+			len(gpus), len(vfs), value, got.Reason, want,
 			got.GPUs, got.VFs, gpus, vfs)
 		return false
 	}

@@ -19,7 +19,9 @@ func device(t testing.TB, id, address string) Device {
 }
 
 func TestTooFew(t *testing.T) {
-	free := []Device{device(t, "a", "0000:01:00.0"), device(t, "a", "0000:02:00.0"), device(t, "b", "0000:03:00.0")}
+	free := []Device{
+		device(t, "a", "0000:01:00.0"), device(t, "a", "0000:02:00.0"), device(t, "b", "0000:03:00.0"),
+	}
 	_, err := Choose(nil, Request{GPUs: []Half{{Count: 3, Held: free[:1], Free: free}}})
 	if want := "choose 3 GPUs: 1 held and 1 free"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -58,7 +60,8 @@ func TestUnknownDevicesPair(t *testing.T) {
 }
 
 func TestNaturalOrder(t *testing.T) {
-	want := strings.Fields("02 2 a a1 a01b a02 a2 a10 a10b b xcp_2 xcp_10 xcp_99999999999999999998 xcp_99999999999999999999")
+	want := strings.Fields("02 2 a a1 a01b a02 a2 a10 a10b b xcp_2 xcp_10 xcp_99999999999999999998 " +
+		"xcp_99999999999999999999")
 	got := slices.Clone(want)
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 20 {
@@ -82,7 +85,8 @@ func FuzzEqualsOracle(f *testing.F) {
 	})
 }
 
-// FuzzWeirdInput asks nonsense: it is answered, or refused for too few devices, and the order of the lists still means nothing.
+// FuzzWeirdInput asks nonsense: it is answered, or refused for too few devices, and the order of the lists
+// still means nothing.
 func FuzzWeirdInput(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, int8(seed), int8(3-seed))
@@ -93,7 +97,10 @@ func FuzzWeirdInput(f *testing.F) {
 		tree := w.tree(t, same)
 		some := func() (list []Device) {
 			for range r.IntN(25) {
-				d := Device{ID: string(rune('a' + r.IntN(26))), Address: topology.Address{Bus: uint8(r.IntN(8)), Device: uint8(r.IntN(32)), Function: uint8(r.IntN(8))}}
+				d := Device{
+					ID:      string(rune('a' + r.IntN(26))),
+					Address: topology.Address{Bus: uint8(r.IntN(8)), Device: uint8(r.IntN(32)), Function: uint8(r.IntN(8))},
+				}
 				if all := slices.Concat(w.gpus, w.vfs); r.IntN(4) > 0 && len(all) > 0 {
 					d = all[r.IntN(len(all))]
 				}
@@ -107,9 +114,17 @@ func FuzzWeirdInput(f *testing.F) {
 			}
 			return halves
 		}
-		q := Request{GPUs: several(n), VFs: several(m), Links: w.links, Spare: Devices{some(), some()}, Taken: Devices{some(), some()}}
+		q := Request{
+			GPUs:  several(n),
+			VFs:   several(m),
+			Links: w.links,
+			Spare: Devices{some(), some()},
+			Taken: Devices{some(), some()},
+		}
 		for range r.IntN(5) {
-			q.Links = append(q.Links, topology.Link{A: topology.Address{Bus: uint8(r.IntN(8))}, Hops: r.IntN(9) - 4, Count: r.IntN(999) - 99})
+			q.Links = append(q.Links, topology.Link{
+				A: topology.Address{Bus: uint8(r.IntN(8))}, Hops: r.IntN(9) - 4, Count: r.IntN(999) - 99,
+			})
 		}
 		got, err := Choose(tree, q)
 		if err == nil && (len(got.GPUs) < wanted(q.GPUs) || len(got.VFs) < wanted(q.VFs)) {

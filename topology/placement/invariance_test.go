@@ -11,7 +11,9 @@ import (
 )
 
 // forRandomRequests calls f with made-up machines and requests.
-func forRandomRequests(t *testing.T, worlds int, f func(t *testing.T, r *rand.Rand, w *world, tree *topology.Tree, q Request)) {
+func forRandomRequests(
+	t *testing.T, worlds int, f func(t *testing.T, r *rand.Rand, w *world, tree *topology.Tree, q Request),
+) {
 	t.Helper()
 	for seed := range uint64(worlds) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -42,8 +44,8 @@ func shuffled[T any](r *rand.Rand, list []T) []T {
 }
 
 func equalChoices(a, b Choice) bool {
-	return slices.Equal(a.GPUs, b.GPUs) && slices.Equal(a.VFs, b.VFs) && slices.Equal(a.Pairs, b.Pairs) && a.Left == b.Left &&
-		a.Optimal == b.Optimal && a.Reason == b.Reason
+	return slices.Equal(a.GPUs, b.GPUs) && slices.Equal(a.VFs, b.VFs) && slices.Equal(a.Pairs, b.Pairs) &&
+		a.Left == b.Left && a.Optimal == b.Optimal && a.Reason == b.Reason
 }
 
 // TestOrderOfListsMeansNothing shuffles every list of a request and names some devices twice.
@@ -66,7 +68,9 @@ func TestOrderOfListsMeansNothing(t *testing.T) {
 			}
 		}
 		q.Spare = Devices{again(q.Spare.GPUs), append(again(q.Spare.VFs), allFree(q.VFs)...)}
-		q.Taken = Devices{append(again(q.Taken.GPUs), q.Spare.GPUs...), append(again(q.Taken.VFs), allFree(q.VFs)...)}
+		q.Taken = Devices{
+			append(again(q.Taken.GPUs), q.Spare.GPUs...), append(again(q.Taken.VFs), allFree(q.VFs)...),
+		}
 		q.Links = shuffled(r, q.Links)
 		for i := range q.Links {
 			if l := &q.Links[i]; r.IntN(2) == 0 {
@@ -105,8 +109,8 @@ func renamed(q Request, rename func(topology.Address) topology.Address) Request 
 	return q
 }
 
-// TestRenumberedBuses gives the buses other numbers: in the same order the very same devices are chosen, in another order a choice that is
-// worth the same.
+// TestRenumberedBuses gives the buses other numbers: in the same order the very same devices are chosen, in
+// another order a choice that is worth the same.
 func TestRenumberedBuses(t *testing.T) {
 	forRandomRequests(t, 60, func(t *testing.T, r *rand.Rand, w *world, tree *topology.Tree, q Request) {
 		want := mustChoose(t, tree, q)
@@ -128,7 +132,8 @@ func TestRenumberedBuses(t *testing.T) {
 		mixed, other := w.tree(t, mix), renamed(q, mix)
 		got = mustChoose(t, mixed, other)
 		before, after := newOracle(tree, q), newOracle(mixed, other)
-		if a, b := before.judge(want.GPUs, want.VFs, want.Pairs), after.judge(got.GPUs, got.VFs, got.Pairs); a.compare(b) != 0 && got.Optimal && want.Optimal {
+		a, b := before.judge(want.GPUs, want.VFs, want.Pairs), after.judge(got.GPUs, got.VFs, got.Pairs)
+		if a.compare(b) != 0 && got.Optimal && want.Optimal {
 			t.Errorf("got %+v, want %+v", b, a)
 		}
 	})
@@ -167,8 +172,8 @@ func TestRowsMakeNoDifference(t *testing.T) {
 	})
 }
 
-// TestBeyondTheBounds lets the search run out of steps: the answer is well formed, is not called the best where it is not, and has most of
-// the PIX pairs that there could be.
+// TestBeyondTheBounds lets the search run out of steps: the answer is well formed, is not called the best
+// where it is not, and has most of the PIX pairs that there could be.
 func TestBeyondTheBounds(t *testing.T) {
 	pix, most, least := map[int]int{}, 0, map[int]int{0: 80, 30: 80, 600: 80, 2400: 85}
 	forRandomRequests(t, 150, func(t *testing.T, _ *rand.Rand, _ *world, tree *topology.Tree, q Request) {

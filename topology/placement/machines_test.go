@@ -60,7 +60,9 @@ func (m *recorded) mesh(t *testing.T, links string) {
 		if _, err := fmt.Sscanf(l, "%x-%x:%d", &a, &b, &count); err != nil {
 			t.Fatal(err)
 		}
-		m.links = append(m.links, topology.Link{A: topology.Address{Bus: a}, B: topology.Address{Bus: b}, Type: topology.XGMI, Hops: 1, Count: count})
+		m.links = append(m.links, topology.Link{
+			A: topology.Address{Bus: a}, B: topology.Address{Bus: b}, Type: topology.XGMI, Hops: 1, Count: count,
+		})
 	}
 }
 
@@ -68,12 +70,14 @@ func (m *recorded) mesh(t *testing.T, links string) {
 const mi250 = `0e-11:4 0e-4e:2 0e-8f:1 11-51:1 11-92:1 11-97:1 16-19:4 16-56:1 16-92:1 16-97:1 19-59:2 19-9a:1 4e-51:4 4e-56:1
 	51-56:1 51-59:1 56-59:4 8f-92:4 8f-cf:2 92-d2:1 97-9a:4 97-d7:1 9a-da:2 cf-d2:4 cf-d7:1 d2-d7:1 d2-da:1 d7-da:4`
 
-// request asks for n GPUs and m VFs. What others have, named by ID or by a prefix of it, is not free and weighs on its PF;
-// what is held is held.
+// request asks for n GPUs and m VFs. What others have, named by ID or by a prefix of it, is not free and
+// weighs on its PF; what is held is held.
 func (m *recorded) request(n, v int, taken, held, only string) Request {
 	r := Request{GPUs: []Half{{Count: n}}, VFs: []Half{{Count: v}}, Links: m.links}
 	named := func(names string, d Device) bool {
-		return slices.ContainsFunc(strings.Fields(names), func(name string) bool { return d.ID == name || strings.HasPrefix(d.ID, name+":") })
+		return slices.ContainsFunc(strings.Fields(names), func(name string) bool {
+			return d.ID == name || strings.HasPrefix(d.ID, name+":")
+		})
 	}
 	for _, half := range []struct {
 		all   []Device
@@ -111,7 +115,8 @@ func TestRecordedMachines(t *testing.T) {
 		{machine: "oci-mi300x-derived", vfs: 1, name: "half a machine", n: 4, m: 4, numa: "1",
 			want: "8b:00.0-86:00.1 PIX, aa:00.0-a5:00.1 PIX, c2:00.0-bd:00.1 PIX, da:00.0-d5:00.1 PIX"},
 		{machine: "oci-mi300x-derived", vfs: 1, name: "all", n: 8, m: 8,
-			want: "11:00.0-0c:00.1 PIX, 2f:00.0-2a:00.1 PIX, 46:00.0-41:00.1 PIX, 5d:00.0-58:00.1 PIX, 8b:00.0-86:00.1 PIX, aa:00.0-a5:00.1 PIX, c2:00.0-bd:00.1 PIX, da:00.0-d5:00.1 PIX"},
+			want: "11:00.0-0c:00.1 PIX, 2f:00.0-2a:00.1 PIX, 46:00.0-41:00.1 PIX, 5d:00.0-58:00.1 PIX, " +
+				"8b:00.0-86:00.1 PIX, aa:00.0-a5:00.1 PIX, c2:00.0-bd:00.1 PIX, da:00.0-d5:00.1 PIX"},
 		{machine: "oci-mi300x-derived", vfs: 4, name: "one", n: 1, m: 1,
 			want: "11:00.0-0c:00.1 PIX"},
 		{machine: "oci-mi300x-derived", vfs: 1, name: "GPU only, from the broken NUMA node", n: 1, taken: "5d 58",
@@ -122,9 +127,11 @@ func TestRecordedMachines(t *testing.T) {
 			want: "41:00.1"},
 		{machine: "oci-mi300x-derived", vfs: 1, name: "VFs second, after the GPUs", n: 2, m: 2, held: "2f 5d",
 			want: "2f:00.0-2a:00.1 PIX, 5d:00.0-58:00.1 PIX"},
-		{machine: "oci-mi300x-derived", vfs: 4, name: "GPUs second, after the VFs", n: 2, m: 2, held: "58:00.1 41:00.1",
+		{machine: "oci-mi300x-derived", vfs: 4, name: "GPUs second, after the VFs", n: 2, m: 2,
+			held: "58:00.1 41:00.1",
 			want: "46:00.0-41:00.1 PIX, 5d:00.0-58:00.1 PIX"},
-		{machine: "oci-mi300x-derived", vfs: 4, name: "two GPUs for the VF that is there", n: 2, m: 1, held: "58:00.1",
+		{machine: "oci-mi300x-derived", vfs: 4, name: "two GPUs for the VF that is there", n: 2, m: 1,
+			held: "58:00.1",
 			want: "11:00.0-58:00.1 NODE, 5d:00.0-58:00.1 PIX"},
 		{machine: "oci-mi300x-derived", vfs: 4, name: "whole NUMA nodes stay whole", n: 2, taken: "aa",
 			want: "8b:00.0, c2:00.0"},
@@ -139,15 +146,21 @@ func TestRecordedMachines(t *testing.T) {
 		{machine: "amd-mi250-16gcd-8nic", vfs: 4, name: "linked GPUs rather than a PF for each", n: 4, m: 4,
 			want: "4e:00.0-4b:00.1 PIX, 51:00.0-4b:00.2 PIX, 56:00.0-5a:00.1 PIX, 59:00.0-5a:00.2 PIX"},
 		{machine: "amd-mi250-16gcd-8nic", vfs: 4, name: "half of the mesh", n: 8, m: 8,
-			want: "0e:00.0-0b:00.1 PIX, 11:00.0-0b:00.2 PIX, 16:00.0-1a:00.1 PIX, 19:00.0-1a:00.2 PIX, 4e:00.0-4b:00.1 PIX, 51:00.0-4b:00.2 PIX, 56:00.0-5a:00.1 PIX, 59:00.0-5a:00.2 PIX"},
-		{machine: "amd-mi300x-smc-thor2-cpx-derived", vfs: 4, name: "partitions of one card", n: 3, m: 1, taken: "xcp_0 xcp_1 xcp_2 xcp_3 xcp_4 xcp_5",
-			want: "xcp_56-e6:00.1 PIX, xcp_57-e6:00.1 PIX, xcp_58-e6:00.1 PIX"},
-		{machine: "amd-mi300x-smc-thor2-cpx-derived", vfs: 4, name: "a broken card first", n: 1, m: 1, taken: "xcp_20",
-			want: "xcp_16-43:00.1 PIX"},
+			want: "0e:00.0-0b:00.1 PIX, 11:00.0-0b:00.2 PIX, 16:00.0-1a:00.1 PIX, 19:00.0-1a:00.2 PIX, " +
+				"4e:00.0-4b:00.1 PIX, 51:00.0-4b:00.2 PIX, 56:00.0-5a:00.1 PIX, 59:00.0-5a:00.2 PIX"},
+		{machine: "amd-mi300x-smc-thor2-cpx-derived", vfs: 4, name: "partitions of one card", n: 3, m: 1,
+			taken: "xcp_0 xcp_1 xcp_2 xcp_3 xcp_4 xcp_5",
+			want:  "xcp_56-e6:00.1 PIX, xcp_57-e6:00.1 PIX, xcp_58-e6:00.1 PIX"},
+		{machine: "amd-mi300x-smc-thor2-cpx-derived", vfs: 4, name: "a broken card first", n: 1, m: 1,
+			taken: "xcp_20",
+			want:  "xcp_16-43:00.1 PIX"},
 		{machine: "amd-mi300x-smc-thor2-cpx-derived", vfs: 4, name: "cards for VFs", n: 10, m: 2,
-			want: "xcp_32-86:00.1 PIX, xcp_33-86:00.1 PIX, xcp_34-86:00.1 PIX, xcp_35-86:00.1 PIX, xcp_36-86:00.1 PIX, xcp_40-a3:00.1 PIX, xcp_41-a3:00.1 PIX, xcp_42-a3:00.1 PIX, xcp_43-a3:00.1 PIX, xcp_44-a3:00.1 PIX"},
+			want: "xcp_32-86:00.1 PIX, xcp_33-86:00.1 PIX, xcp_34-86:00.1 PIX, xcp_35-86:00.1 PIX, xcp_36-86:00.1 " +
+				"PIX, xcp_40-a3:00.1 PIX, xcp_41-a3:00.1 PIX, xcp_42-a3:00.1 PIX, xcp_43-a3:00.1 PIX, " +
+				"xcp_44-a3:00.1 PIX"},
 		{machine: "nv-h100-aws-p5", vfs: 1, name: "four NICs for a GPU", n: 2, m: 8, taken: "60",
-			want: "53:00.0-4f:00.1 PIX, 75:00.0-71:00.1 PIX, 53:00.0-50:00.1 PIX, 75:00.0-72:00.1 PIX, 53:00.0-51:00.1 PIX, 75:00.0-73:00.1 PIX, 53:00.0-52:00.1 PIX, 75:00.0-74:00.1 PIX"},
+			want: "53:00.0-4f:00.1 PIX, 75:00.0-71:00.1 PIX, 53:00.0-50:00.1 PIX, 75:00.0-72:00.1 PIX, " +
+				"53:00.0-51:00.1 PIX, 75:00.0-73:00.1 PIX, 53:00.0-52:00.1 PIX, 75:00.0-74:00.1 PIX"},
 		{machine: "nv-h800-8x8", vfs: 2, name: "three", n: 3, m: 3, taken: "0e",
 			want: "34:00.0-35:00.1 PIX, 48:00.0-47:00.1 PIX, 5a:00.0-5b:00.1 PIX"},
 		{machine: "nv-h200-vm-flat", vfs: 1, name: "no switch: side by side", n: 3, m: 3,
@@ -178,7 +191,8 @@ func TestRecordedMachines(t *testing.T) {
 	}
 }
 
-// TestRecordedMachinesEqualOracle compares with exhaustive search for small requests while others hold devices.
+// TestRecordedMachinesEqualOracle compares with exhaustive search for small requests while others hold
+// devices.
 func TestRecordedMachinesEqualOracle(t *testing.T) {
 	for _, name := range machines.Names() {
 		m := load(t, name, 2)

@@ -17,9 +17,9 @@ type area struct {
 	of       map[int]int // by resource
 }
 
-// order is where a choice lies, level by level from the root of the tree down, on each level from the highest address to the lowest:
-// how many GPUs and VFs, and of which resources. The least is lowest. Places with nothing but one place in them do not count, NUMA nodes and
-// cards excepted.
+// order is where a choice lies, level by level from the root of the tree down, on each level from the highest
+// address to the lowest: how many GPUs and VFs, and of which resources. The least is lowest. Places with
+// nothing but one place in them do not count, NUMA nodes and cards excepted.
 func (o *oracle) order(gpus, vfs []Device) []int {
 	root := &area{}
 	resources := 0
@@ -38,7 +38,9 @@ func (o *oracle) order(gpus, vfs []Device) []int {
 	for level := []*area{root.reduce()}; len(level) > 0; {
 		var below []*area
 		for _, a := range level {
-			children := slices.SortedFunc(maps.Values(a.children), func(a, b *area) int { return b.first.Compare(a.first) })
+			children := slices.SortedFunc(maps.Values(a.children), func(a, b *area) int {
+				return b.first.Compare(a.first)
+			})
 			for _, c := range children {
 				c = c.reduce()
 				counts = append(counts, c.taken[:]...)

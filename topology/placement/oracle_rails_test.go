@@ -7,7 +7,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// sameIndex is the best of all sets of VFs that take as many of every resource from every PF as the given one does: the last criterion.
+// sameIndex is the best of all sets of VFs that take as many of every resource from every PF as the given one
+// does: the last criterion.
 func (o *oracle) sameIndex(vfs []Device) []Device {
 	type source struct {
 		half int
@@ -15,7 +16,9 @@ func (o *oracle) sameIndex(vfs []Device) []Device {
 	}
 	missing := map[source]int{}
 	of := func(d Device) source {
-		i := slices.IndexFunc(o.r.VFs, func(h Half) bool { return slices.Contains(h.Held, d) || slices.Contains(h.Free, d) })
+		i := slices.IndexFunc(o.r.VFs, func(h Half) bool {
+			return slices.Contains(h.Held, d) || slices.Contains(h.Free, d)
+		})
 		return source{i, o.function(d)}
 	}
 	kept := allHeld(o.r.VFs)
@@ -47,8 +50,8 @@ func (o *oracle) sameIndex(vfs []Device) []Device {
 	return slices.SortedFunc(slices.Values(best), byAddress)
 }
 
-// indices lists the indices of VFs: those on the most PFs first, then the lowest. Where there are more PFs with one the number is less,
-// so that the least list is the best.
+// indices lists the indices of VFs: those on the most PFs first, then the lowest. Where there are more PFs
+// with one the number is less, so that the least list is the best.
 func (o *oracle) indices(vfs []Device) []int {
 	on := map[int]int{}
 	for i, d := range vfs {

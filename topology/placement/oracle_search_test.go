@@ -7,7 +7,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// best looks at every choice and returns the value of the best and, of those worth the same, the one with the lowest addresses.
+// best looks at every choice and returns the value of the best and, of those worth the same, the one with the
+// lowest addresses.
 func (o *oracle) best() (verdict, []Device, []Device) {
 	var best verdict
 	var bestGPUs, bestVFs []Device
@@ -80,9 +81,11 @@ func (o *oracle) sets(halves []Half, place func(Device) topology.Address) [][]De
 	return sets
 }
 
-// setsOf lists all sets of a half. Devices with one place differ in nothing but their names: of those the lowest are taken.
+// setsOf lists all sets of a half. Devices with one place differ in nothing but their names: of those the
+// lowest are taken.
 func (o *oracle) setsOf(h Half, place func(Device) topology.Address) [][]Device {
-	held, free := slices.SortedFunc(slices.Values(h.Held), byAddress), slices.SortedFunc(slices.Values(h.Free), byAddress)
+	held, free := slices.SortedFunc(slices.Values(h.Held), byAddress),
+		slices.SortedFunc(slices.Values(h.Free), byAddress)
 	var sets [][]Device
 	var grow func(set, rest []Device)
 	grow = func(set, rest []Device) {

@@ -8,8 +8,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// oracle finds the best choice by looking at every one. It shares no code with the package: distances come from the tree, pairs from
-// trying all assignments, and everything is counted on lists of devices.
+// oracle finds the best choice by looking at every one. It shares no code with the package: distances come
+// from the tree, pairs from trying all assignments, and everything is counted on lists of devices.
 type oracle struct {
 	tree  *topology.Tree
 	r     Request
@@ -41,13 +41,17 @@ func (a verdict) compare(b verdict) int {
 			return c
 		}
 	}
-	return cmp.Or(cmp.Compare(a.detour, b.detour), cmp.Compare(a.bridges, b.bridges), cmp.Compare(b.left, a.left), cmp.Compare(b.later, a.later), cmp.Compare(a.links, b.links), cmp.Compare(a.pcie, b.pcie),
-		cmp.Compare(a.shared, b.shared), slices.Compare(b.whole[:], a.whole[:]), cmp.Compare(a.load, b.load), cmp.Compare(a.crowded, b.crowded))
+	return cmp.Or(cmp.Compare(a.detour, b.detour), cmp.Compare(a.bridges, b.bridges),
+		cmp.Compare(b.left, a.left), cmp.Compare(b.later, a.later), cmp.Compare(a.links, b.links),
+		cmp.Compare(a.pcie, b.pcie), cmp.Compare(a.shared, b.shared), slices.Compare(b.whole[:], a.whole[:]),
+		cmp.Compare(a.load, b.load), cmp.Compare(a.crowded, b.crowded))
 }
 
 // pairsOnly compares the first criterion alone.
 func (a verdict) pairsOnly(b verdict) int {
-	return verdict{levels: a.levels, detour: a.detour, bridges: a.bridges}.compare(verdict{levels: b.levels, detour: b.detour, bridges: b.bridges})
+	return verdict{levels: a.levels, detour: a.detour, bridges: a.bridges}.compare(verdict{
+		levels: b.levels, detour: b.detour, bridges: b.bridges,
+	})
 }
 
 // judge values a choice with its pairs.
@@ -83,8 +87,9 @@ func (o *oracle) distance(a, b Device) step {
 	return s
 }
 
-// redirects tells whether the switch where two devices meet has a port on it, or further below, that redirects: one above a device of the
-// request that hangs on the same switch or, where they meet at a bridge further up, anywhere below that bridge.
+// redirects tells whether the switch where two devices meet has a port on it, or further below, that
+// redirects: one above a device of the request that hangs on the same switch or, where they meet at a bridge
+// further up, anywhere below that bridge.
 func (o *oracle) redirects(a, b Device, level topology.Level) bool {
 	above := o.tree.SharedBridges(b.Address)
 	var meet topology.Address
@@ -93,7 +98,8 @@ func (o *oracle) redirects(a, b Device, level topology.Level) bool {
 			meet = bridge
 		}
 	}
-	return slices.ContainsFunc(slices.Concat(allOf(o.r.GPUs, o.r.Spare.GPUs, o.r.Taken.GPUs), allOf(o.r.VFs, o.r.Spare.VFs, o.r.Taken.VFs)), func(d Device) bool {
+	gpus, vfs := allOf(o.r.GPUs, o.r.Spare.GPUs, o.r.Taken.GPUs), allOf(o.r.VFs, o.r.Spare.VFs, o.r.Taken.VFs)
+	return slices.ContainsFunc(slices.Concat(gpus, vfs), func(d Device) bool {
 		shared := o.tree.SharedBridges(d.Address)
 		if at := slices.Index(shared, meet); at < 0 || level == topology.PIX && at != len(shared)-1 {
 			return false
@@ -189,12 +195,18 @@ func (o *oracle) left(gpus, vfs []Device, v *verdict) {
 		at(switches, group).gpus++
 		at(nodes, node).gpus++
 	})
-	count(slices.Concat(allFree(o.r.VFs), o.r.Spare.VFs), vfs, func(_ Device, _, group, _ string) { at(switches, group).vfs++ })
+	count(slices.Concat(allFree(o.r.VFs), o.r.Spare.VFs), vfs, func(_ Device, _, group, _ string) {
+		at(switches, group).vfs++
+	})
 	delete(nodes, "")
 	later, all := map[string]*free{}, map[string]*free{}
 	everything := func(places map[string]*free, taken Devices) {
-		count(allOf(o.r.GPUs, o.r.Spare.GPUs, o.r.Taken.GPUs), taken.GPUs, func(_ Device, _, group, _ string) { at(places, group).gpus++ })
-		count(allOf(o.r.VFs, o.r.Spare.VFs, o.r.Taken.VFs), taken.VFs, func(_ Device, _, group, _ string) { at(places, group).vfs++ })
+		count(allOf(o.r.GPUs, o.r.Spare.GPUs, o.r.Taken.GPUs), taken.GPUs, func(_ Device, _, group, _ string) {
+			at(places, group).gpus++
+		})
+		count(allOf(o.r.VFs, o.r.Spare.VFs, o.r.Taken.VFs), taken.VFs, func(_ Device, _, group, _ string) {
+			at(places, group).vfs++
+		})
 	}
 	everything(later, Devices{gpus, vfs})
 	everything(all, Devices{})

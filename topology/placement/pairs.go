@@ -31,8 +31,8 @@ func newMatcher(p *places, s *solver.Shares) *matcher {
 	}
 }
 
-// match makes the pairs below a place: as many as possible at every place, from the groups up, each device's first pair before any
-// second one, the lowest GPU with the lowest VF. What finds no partner below stays.
+// match makes the pairs below a place: as many as possible at every place, from the groups up, each device's
+// first pair before any second one, the lowest GPU with the lowest VF. What finds no partner below stays.
 func (m *matcher) match(n *solver.Place) {
 	fromGPUs, fromVFs := len(m.gpus), len(m.vfs)
 	if n.Kind == solver.Group {

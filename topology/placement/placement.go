@@ -25,8 +25,8 @@ type Devices struct {
 	GPUs, VFs []Device
 }
 
-// Request is the whole question. The order of its lists means nothing. A device that is in several is held if it is in Held, else to be
-// chosen if it is in Free, else spare if it is in Spare.
+// Request is the whole question. The order of its lists means nothing. A device that is in several is held if
+// it is in Held, else to be chosen if it is in Free, else spare if it is in Spare.
 type Request struct {
 	GPUs, VFs []Half          // one for each resource asked of; none where nothing of the kind is
 	Links     []topology.Link // direct links between GPUs
@@ -50,12 +50,13 @@ type Choice struct {
 	Reason  string   // one sentence with numbers, for logs and people
 }
 
-// Choose chooses Count devices of every half, all together. Everything held is kept, also where Count is smaller. It is an error when
-// held and free devices of a half are fewer than its Count, and nothing else is: a device that the tree does not hold is UNK to all others.
+// Choose chooses Count devices of every half, all together. Everything held is kept, also where Count is
+// smaller. It is an error when held and free devices of a half are fewer than its Count, and nothing else is:
+// a device that the tree does not hold is UNK to all others.
 //
-// The lists are ordered so that a container that walks both side by side meets the pairs: the i-th VF serves the i-th GPU.
-// With more VFs than GPUs the others follow round by round, in the order of the GPUs they serve; with fewer, a VF stands where the first
-// of its GPUs puts it. Pairs are in the same order.
+// The lists are ordered so that a container that walks both side by side meets the pairs: the i-th VF serves
+// the i-th GPU. With more VFs than GPUs the others follow round by round, in the order of the GPUs they
+// serve; with fewer, a VF stands where the first of its GPUs puts it. Pairs are in the same order.
 func Choose(t *topology.Tree, r Request) (Choice, error) {
 	return choose(t, r, solver.Effort{Steps: solver.MaxSteps, Rows: solver.ManyPairs})
 }
@@ -100,8 +101,8 @@ func prepare(t *topology.Tree, r Request, e solver.Effort) (*attempt, error) {
 	return &attempt{gpus: gpus, vfs: vfs, links: r.Links, places: p, solver: s}, nil
 }
 
-// mark finds what to choose and marks it in the places. It reports whether that is proven the best, and whether there was room and time
-// to find anything.
+// mark finds what to choose and marks it in the places. It reports whether that is proven the best, and
+// whether there was room and time to find anything.
 func (a *attempt) mark() (optimal, ok bool) {
 	if a.solver.GPUs+a.solver.VFs == 0 {
 		return true, true

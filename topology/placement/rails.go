@@ -5,9 +5,10 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// rails picks the VFs of the PFs whose numbers are settled: those of one index on many PFs, as NCCL expects of rails and planes. The index
-// that most PFs can give is taken from all of them, the lowest where several are as good, and so on. With what is held counted in, no
-// other picks have an index on more PFs, then a lower such index, then a next index on more PFs …
+// rails picks the VFs of the PFs whose numbers are settled: those of one index on many PFs, as NCCL expects
+// of rails and planes. The index that most PFs can give is taken from all of them, the lowest where several
+// are as good, and so on. With what is held counted in, no other picks have an index on more PFs, then a
+// lower such index, then a next index on more PFs …
 type rails struct {
 	pools  []railed
 	counts []int32 // by index: the PFs that can give it
@@ -50,7 +51,8 @@ func (p *places) alignRails() {
 	}
 }
 
-// setIndices looks devices up in the list of a PF's VFs. Both lists ascend, so the next is most likely right behind the last one found.
+// setIndices looks devices up in the list of a PF's VFs. Both lists ascend, so the next is most likely right
+// behind the last one found.
 func (f *railed) setIndices(vfs []topology.Address) {
 	next := 0
 	for i, d := range f.devices {
@@ -71,7 +73,8 @@ func (f *railed) gives(i int) bool {
 	return f.indices[i] != noIndex && (i < f.Held || f.picked < f.Taken)
 }
 
-// pick picks the VFs of one index. It reports whether there is more to pick: where no index is on two PFs, the lowest VFs will do.
+// pick picks the VFs of one index. It reports whether there is more to pick: where no index is on two PFs,
+// the lowest VFs will do.
 func (r *rails) pick() bool {
 	clear(r.counts)
 	missing := false

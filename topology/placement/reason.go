@@ -18,7 +18,8 @@ func (c *Choice) reason(s *solver.Shares, p *places, redirected int) string {
 		b = appendCount(b, s.Pairs, "pair")
 		b = c.appendLevels(append(b, ": "...))
 		if redirected > 0 {
-			b = append(strconv.AppendInt(append(b, ", "...), int64(redirected), 10), " of them by way of the host bridge (ACS)"...)
+			b = append(strconv.AppendInt(append(b, ", "...), int64(redirected), 10),
+				" of them by way of the host bridge (ACS)"...)
 		}
 		b = appendCount(append(b, "; VFs on "...), p.pfsTaken(), "PF")
 	case s.GPUs > 0:

@@ -7,8 +7,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// redirectingWorld is a machine with three switches, a GPU and a PF with two VFs on each, every one on a port of its own. A port of the first
-// switch redirects; the PF of the second one has a degraded link.
+// redirectingWorld is a machine with three switches, a GPU and a PF with two VFs on each, every one on a port
+// of its own. A port of the first switch redirects; the PF of the second one has a degraded link.
 func redirectingWorld() *world {
 	w := &world{nodes: 1}
 	for i := range uint8(3) {
@@ -20,7 +20,9 @@ func redirectingWorld() *world {
 		add(function{address: toPF, bridges: []topology.Address{upstream}, class: "0x060400"})
 		add(function{address: at(4), bridges: []topology.Address{upstream, toGPU}, class: "0x120000"})
 		w.gpus = append(w.gpus, Device{ID: fmt.Sprintf("GPU %d", i), Address: at(4)})
-		pf := function{address: at(5), bridges: []topology.Address{upstream, toPF}, class: "0x020000", degraded: i == 1}
+		pf := function{
+			address: at(5), bridges: []topology.Address{upstream, toPF}, class: "0x020000", degraded: i == 1,
+		}
 		add(pf)
 		for v := range uint8(2) {
 			vf := function{address: at(5), bridges: pf.bridges, class: pf.class, pf: pf.address}
@@ -44,16 +46,21 @@ func TestRedirect(t *testing.T) {
 		taken []Device // VFs
 		want  string
 	}{
-		{name: "the highest address rather than the redirect or the degraded link", gpus: w.gpus, vfs: w.vfs, n: 1, m: 1,
+		{name: "the highest address rather than the redirect or the degraded link", gpus: w.gpus, vfs: w.vfs,
+			n: 1, m: 1,
 			want: "GPU 2-VF 2.0 PIX. 1 pair: 1 PIX; VFs on 1 PF; 2 same-switch pairs left"},
 		{name: "the degraded link rather than the redirect", gpus: w.gpus, vfs: w.vfs, n: 2, m: 2,
 			want: "GPU 1-VF 1.0 PIX, GPU 2-VF 2.0 PIX. 2 pairs: 2 PIX; VFs on 2 PFs; 1 same-switch pair left"},
 		{name: "a detour is said", gpus: w.gpus, vfs: w.vfs, n: 3, m: 3,
-			want: "GPU 0-VF 0.0 PIX, GPU 1-VF 1.0 PIX, GPU 2-VF 2.0 PIX. 3 pairs: 3 PIX, 1 of them by way of the host bridge (ACS); VFs on 3 PFs; 0 same-switch pairs left"},
-		{name: "the redirect rather than a GPU of another switch", gpus: w.gpus, vfs: w.vfs[:2], n: 1, m: 1, taken: w.vfs[2:],
-			want: "GPU 0-VF 0.0 PIX. 1 pair: 1 PIX, 1 of them by way of the host bridge (ACS); VFs on 1 PF; 0 same-switch pairs left"},
+			want: "GPU 0-VF 0.0 PIX, GPU 1-VF 1.0 PIX, GPU 2-VF 2.0 PIX. 3 pairs: 3 PIX, 1 of them by way of the " +
+				"host bridge (ACS); VFs on 3 PFs; 0 same-switch pairs left"},
+		{name: "the redirect rather than a GPU of another switch", gpus: w.gpus, vfs: w.vfs[:2], n: 1, m: 1,
+			taken: w.vfs[2:],
+			want: "GPU 0-VF 0.0 PIX. 1 pair: 1 PIX, 1 of them by way of the host bridge (ACS); VFs on 1 PF; " +
+				"0 same-switch pairs left"},
 		{name: "no other GPU", gpus: w.gpus[:1], vfs: w.vfs, n: 1, m: 1,
-			want: "GPU 0-VF 0.0 PIX. 1 pair: 1 PIX, 1 of them by way of the host bridge (ACS); VFs on 1 PF; 0 same-switch pairs left"},
+			want: "GPU 0-VF 0.0 PIX. 1 pair: 1 PIX, 1 of them by way of the host bridge (ACS); VFs on 1 PF; " +
+				"0 same-switch pairs left"},
 		{name: "nothing to redirect without VFs", gpus: w.gpus, vfs: w.vfs, n: 1,
 			want: "GPU 0. 1 GPU on 1 switch; 2 same-switch pairs left"},
 	} {

@@ -9,17 +9,20 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// side is all that is asked of a kind made ready: no device twice; held ones first, resource by resource, then those that may be
-// chosen, resource by resource, then spare ones, then those of other containers; each part in ascending order.
+// side is all that is asked of a kind made ready: no device twice; held ones first, resource by resource,
+// then those that may be chosen, resource by resource, then spare ones, then those of other containers; each
+// part in ascending order.
 type side struct {
-	wanted  []int // by resource, at least the number of its held devices
-	count   int   // the sum of them
-	ends    []int // where the held devices of each resource end, then where those that may be chosen do, then where the spare ones do
+	wanted []int // by resource, at least the number of its held devices
+	count  int   // the sum of them
+	// where the held devices of each resource end, then where those that may be chosen do, then where the spare
+	// ones do
+	ends    []int
 	devices []Device
 }
 
-// ready sorts halves, so that nothing after it depends on the order of the lists. Of devices with one ID a held one is kept, else one
-// that may be chosen, else the one with the lowest address.
+// ready sorts halves, so that nothing after it depends on the order of the lists. Of devices with one ID a
+// held one is kept, else one that may be chosen, else the one with the lowest address.
 func ready(halves []Half, spare, taken []Device, what string) (side, error) {
 	if len(halves) > 1 {
 		halves = inOneOrder(halves)
@@ -29,7 +32,9 @@ func ready(halves []Half, spare, taken []Device, what string) (side, error) {
 		n += len(h.Held) + len(h.Free)
 	}
 	numbers := make([]int, 3*len(halves)+1)
-	s := side{devices: make([]Device, 0, n), wanted: numbers[:len(halves)], ends: numbers[len(halves):len(halves)]}
+	s := side{
+		devices: make([]Device, 0, n), wanted: numbers[:len(halves)], ends: numbers[len(halves):len(halves)],
+	}
 	seen := make(map[string]struct{}, n)
 	for _, h := range halves {
 		s.ends = append(s.ends, s.add(h.Held, seen))
@@ -62,7 +67,8 @@ func inOneOrder(halves []Half) []Half {
 		}
 	}
 	slices.SortFunc(all, func(a, b keyed) int {
-		return cmp.Or(compareDevices(a.lowest, b.lowest), cmp.Compare(a.Count, b.Count), cmp.Compare(len(a.Held), len(b.Held)))
+		return cmp.Or(compareDevices(a.lowest, b.lowest), cmp.Compare(a.Count, b.Count),
+			cmp.Compare(len(a.Held), len(b.Held)))
 	})
 	sorted := make([]Half, len(all))
 	for i, k := range all {
@@ -126,7 +132,8 @@ func (r Request) with(gpus, vfs *side) Request {
 	return r
 }
 
-// add appends a part in ascending order, without the devices that have been seen, and returns how many devices there are now.
+// add appends a part in ascending order, without the devices that have been seen, and returns how many
+// devices there are now.
 func (s *side) add(part []Device, seen map[string]struct{}) int {
 	from := len(s.devices)
 	s.devices = append(s.devices, part...)
@@ -143,7 +150,8 @@ func (s *side) add(part []Device, seen map[string]struct{}) int {
 	return len(s.devices)
 }
 
-// at tells the resource of the i-th device and counts it. Where none is wanted, what may be chosen is as good as spare.
+// at tells the resource of the i-th device and counts it. Where none is wanted, what may be chosen is as good
+// as spare.
 func (s *side) at(i int) (resource int, t solver.Tally) {
 	k := 0
 	for k < len(s.ends) && i >= s.ends[k] {
@@ -161,7 +169,8 @@ func (s *side) at(i int) (resource int, t solver.Tally) {
 	}
 }
 
-// joined appends the i-th device of a list to some of its devices. Where those are the ones right before it, nothing is copied.
+// joined appends the i-th device of a list to some of its devices. Where those are the ones right before it,
+// nothing is copied.
 func joined(some, all []Device, i int) []Device {
 	switch n := len(some); {
 	case n == 0:
@@ -181,7 +190,8 @@ func compareDevices(a, b Device) int {
 	return compareNatural(a.ID, b.ID)
 }
 
-// compareNatural orders strings with the numbers in them as numbers, xcp_2 before xcp_10; equal only for equal strings.
+// compareNatural orders strings with the numbers in them as numbers, xcp_2 before xcp_10; equal only for
+// equal strings.
 func compareNatural(a, b string) int {
 	whole := strings.Compare(a, b)
 	if whole == 0 {

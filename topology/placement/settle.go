@@ -72,8 +72,9 @@ func (p *places) listPFs() {
 	}
 }
 
-// settle counts what is below, leaves out what nothing can be chosen from, sorts the rest by lowest address, and puts a place that has
-// but one child out of the way. It returns what remains of the place, nil for nothing.
+// settle counts what is below, leaves out what nothing can be chosen from, sorts the rest by lowest address,
+// and puts a place that has but one child out of the way. It returns what remains of the place, nil for
+// nothing.
 func (p *places) settle(n *solver.Place, vfs int) *solver.Place {
 	kept := n.Children[:0]
 	for _, child := range n.Children {

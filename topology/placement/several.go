@@ -7,7 +7,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// oneByOne settles one resource after the other, then pairs what was chosen. It is for what takes too long to settle together.
+// oneByOne settles one resource after the other, then pairs what was chosen. It is for what takes too long to
+// settle together.
 func oneByOne(t *topology.Tree, r Request, e solver.Effort) (Choice, error) {
 	e.Steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
 	for i, h := range r.GPUs {
@@ -54,7 +55,9 @@ func (h Half) settled(chosen []Device) Half {
 	for _, d := range slices.Concat(h.Held, h.Free) {
 		own[d.ID] = true
 	}
-	return Half{Count: h.Count, Held: slices.DeleteFunc(slices.Clone(chosen), func(d Device) bool { return !own[d.ID] })}
+	return Half{
+		Count: h.Count, Held: slices.DeleteFunc(slices.Clone(chosen), func(d Device) bool { return !own[d.ID] }),
+	}
 }
 
 // merged is one half in the place of several.

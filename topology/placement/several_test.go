@@ -23,7 +23,8 @@ func byPF(vfs []Device, pf func(Device) topology.Address) (halves []Half) {
 	return halves
 }
 
-// pools splits what may be chosen into a number of resources, one device each in turn, and asks for the numbers given.
+// pools splits what may be chosen into a number of resources, one device each in turn, and asks for the
+// numbers given.
 func pools(free []Device, counts ...int) []Half {
 	halves := make([]Half, len(counts))
 	for i, d := range free {
@@ -48,13 +49,16 @@ func TestSeveralResources(t *testing.T) {
 	}{
 		{"a VF of every rail", mi300x, Request{GPUs: pools(mi300x.gpus, 8), VFs: byPF(mi300x.vfs, mi300x.pf)},
 			"8 pairs: 8 PIX; VFs on 8 PFs; 0 same-switch pairs left"},
-		{"four GPUs for the VFs of eight rails", mi300x, Request{GPUs: pools(mi300x.gpus, 4), VFs: byPF(mi300x.vfs, mi300x.pf)},
+		{"four GPUs for the VFs of eight rails", mi300x,
+			Request{GPUs: pools(mi300x.gpus, 4), VFs: byPF(mi300x.vfs, mi300x.pf)},
 			"8 pairs: 4 PIX, 4 NODE; VFs on 8 PFs; 4 same-switch pairs left"},
-		{"two rails choose the GPUs", mi300x, Request{GPUs: pools(mi300x.gpus, 2), VFs: byPF(mi300x.vfs[4:8], mi300x.pf)},
+		{"two rails choose the GPUs", mi300x,
+			Request{GPUs: pools(mi300x.gpus, 2), VFs: byPF(mi300x.vfs[4:8], mi300x.pf)},
 			"2 pairs: 2 PIX; VFs on 2 PFs; 0 same-switch pairs left"},
 		{"two pools on every PF", mi300x, Request{GPUs: pools(mi300x.gpus, 4), VFs: pools(mi300x.vfs, 2, 2)},
 			"4 pairs: 4 PIX; VFs on 4 PFs; 4 same-switch pairs left"},
-		{"four kinds of partition on every card", cpx, Request{GPUs: pools(cpx.gpus, 3, 2, 2, 1), VFs: pools(cpx.vfs, 4)},
+		{"four kinds of partition on every card", cpx,
+			Request{GPUs: pools(cpx.gpus, 3, 2, 2, 1), VFs: pools(cpx.vfs, 4)},
 			"8 pairs: 8 PIX; VFs on 2 PFs; 28 same-switch pairs left"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

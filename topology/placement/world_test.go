@@ -77,7 +77,9 @@ func (b *builder) fill(c topology.Address, bus uint8, bridges []topology.Address
 		at := topology.Address{Domain: c.Domain, Bus: bus, Device: uint8(device)}
 		switch k := b.r.IntN(10); {
 		case k < 4 && depth > 0:
-			b.functions = append(b.functions, function{address: at, complex: c, bridges: bridges, class: "0x060400", numa: numa, redirect: b.r.IntN(5) == 0})
+			b.functions = append(b.functions, function{
+				address: at, complex: c, bridges: bridges, class: "0x060400", numa: numa, redirect: b.r.IntN(5) == 0,
+			})
 			b.fill(c, b.bus(c.Domain), append(slices.Clone(bridges), at), numa, depth-1)
 		case k < 7:
 			b.gpu(function{address: at, complex: c, bridges: bridges, class: "0x030200", numa: numa})
@@ -187,7 +189,8 @@ func (w *world) tree(t testing.TB, rename func(topology.Address) topology.Addres
 	return tree
 }
 
-// redirecting is the configuration space of a port with the ACS bits that the kernel sets where there is an IOMMU.
+// redirecting is the configuration space of a port with the ACS bits that the kernel sets where there is an
+// IOMMU.
 func redirecting() string {
 	config := make([]byte, 4096)
 	copy(config[0x100:], "\x0d\x00\x01\x00\x5f\x00\x1d\x00")
@@ -196,7 +199,8 @@ func redirecting() string {
 
 func same(a topology.Address) topology.Address { return a }
 
-// request makes up a request for n GPUs and m VFs: some of them held, some devices taken by others, some spare.
+// request makes up a request for n GPUs and m VFs: some of them held, some devices taken by others, some
+// spare.
 func (w *world) request(r *rand.Rand, n, m int) Request {
 	q := Request{Links: w.links}
 	q.GPUs, q.Spare.GPUs, q.Taken.GPUs = halves(r, w.gpus, n)

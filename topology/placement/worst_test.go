@@ -24,12 +24,15 @@ func (w *world) randomLinks() {
 	}
 }
 
-// BenchmarkWorst looks for the request that takes longest on a machine: halves of any sizes, of one resource or several, links of every kind,
-// VFs everywhere, on half and on an eighth of the PFs, and fragmented. It reports the longest and how many in a hundred were proven the best.
+// BenchmarkWorst looks for the request that takes longest on a machine: halves of any sizes, of one resource
+// or several, links of every kind, VFs everywhere, on half and on an eighth of the PFs, and fragmented. It
+// reports the longest and how many in a hundred were proven the best.
 func BenchmarkWorst(b *testing.B) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // idle cores would help the garbage collector, and their time count
+	// idle cores would help the garbage collector, and their time count
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, s := range []shape{
-		{8, 1, 1, 8}, {8, 2, 1, 16}, {16, 1, 1, 8}, {32, 1, 1, 8}, {8, 4, 1, 16}, {8, 1, 8, 8}, {8, 1, 1, 127}, {8, 1, 8, 127}, {32, 2, 8, 64}, {128, 8, 1, 64},
+		{8, 1, 1, 8}, {8, 2, 1, 16}, {16, 1, 1, 8}, {32, 1, 1, 8}, {8, 4, 1, 16}, {8, 1, 8, 8}, {8, 1, 1, 127},
+		{8, 1, 8, 127}, {32, 2, 8, 64}, {128, 8, 1, 64},
 	} {
 		b.Run(fmt.Sprintf("%d+%d", s.switches*s.gpus*s.partitions, s.switches*s.vfs), func(b *testing.B) {
 			worst, proven, cases := time.Duration(0), 0, 0
@@ -48,7 +51,8 @@ func BenchmarkWorst(b *testing.B) {
 	}
 }
 
-// timed is the processor's time that a choice takes, so that other programs do not count: the least of some tries where it is long.
+// timed is the processor's time that a choice takes, so that other programs do not count: the least of some
+// tries where it is long.
 func timed(b *testing.B, tree *topology.Tree, q Request) (least time.Duration, c Choice) {
 	b.Helper()
 	for try := range 5 {
@@ -119,7 +123,12 @@ func TestAllocations(t *testing.T) {
 	w.allToAll()
 	tree := w.tree(t, same)
 	for _, n := range [][2]int{{1, 1}, {4, 4}, {8, 8}, {3, 5}, {4, 0}} {
-		q := Request{GPUs: []Half{{Count: n[0], Free: w.gpus}}, VFs: []Half{{Count: n[1], Free: w.vfs}}, Links: w.links, Taken: w.taken}
+		q := Request{
+			GPUs:  []Half{{Count: n[0], Free: w.gpus}},
+			VFs:   []Half{{Count: n[1], Free: w.vfs}},
+			Links: w.links,
+			Taken: w.taken,
+		}
 		if got := testing.AllocsPerRun(20, func() { mustChoose(t, tree, q) }); got >= 100 {
 			t.Errorf("%d+%d: %v allocations", n[0], n[1], got)
 		}

@@ -1,10 +1,10 @@
 package recording
 
-// What Capture records, and no more. An element of a pattern is as in path.Match and never matches more than one
-// element; a directory that a whole pattern names is recorded without what it holds.
+// What Capture records, and no more. An element of a pattern is as in path.Match and never matches more than
+// one element; a directory that a whole pattern names is recorded without what it holds.
 
-// pciPatterns are below the directory of every PCI function (Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-net,
-// sysfs-class-infiniband and, for the AMD files, Documentation/gpu/amdgpu).
+// pciPatterns are below the directory of every PCI function (Documentation/ABI/testing/sysfs-bus-pci,
+// sysfs-class-net, sysfs-class-infiniband and, for the AMD files, Documentation/gpu/amdgpu).
 var pciPatterns = []string{
 	"class", "vendor", "device", "subsystem_vendor", "subsystem_device", "acpi_index",
 	"numa_node",
@@ -12,7 +12,8 @@ var pciPatterns = []string{
 	"driver", "iommu_group", "physfn", "virtfn*", // links
 	"sriov_totalvfs", "sriov_numvfs",
 	"net", "net/*",
-	"net/*/type", "net/*/carrier", "net/*/operstate", "net/*/speed", "net/*/phys_port_name", "net/*/phys_switch_id",
+	"net/*/type", "net/*/carrier", "net/*/operstate", "net/*/speed", "net/*/phys_port_name",
+	"net/*/phys_switch_id",
 	"infiniband", "infiniband/*",
 	"infiniband/*/ports/*/state", "infiniband/*/ports/*/phys_state", "infiniband/*/ports/*/link_layer",
 	"infiniband/*/ports/*/rate", "infiniband/*/ports/*/pkeys/0",
@@ -47,6 +48,6 @@ var machinePatterns = []string{
 // linkDirs hold links only. Of those the ones are recorded whose targets are.
 var linkDirs = []string{
 	"bus/pci/drivers/*",
-	"class/drm", "class/infiniband", "class/infiniband_cm", "class/infiniband_mad", "class/infiniband_verbs", "class/kfd",
-	"class/net",
+	"class/drm", "class/infiniband", "class/infiniband_cm", "class/infiniband_mad", "class/infiniband_verbs",
+	"class/kfd", "class/net",
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Builder puts a machine together. Directories on the way to an entry are made as needed. The first error is kept and
-// returned by Machine, so that building stays a list of entries.
+// Builder puts a machine together. Directories on the way to an entry are made as needed. The first error is
+// kept and returned by Machine, so that building stays a list of entries.
 type Builder struct {
 	comments []string
 	root     *node
@@ -49,7 +49,8 @@ func (b *Builder) Replace(name, content string) {
 // Has reports whether there is an entry of this name; links on the way to it are not followed.
 func (b *Builder) Has(name string) bool { return b.lookup(name) != nil }
 
-// Machine returns what was built, or the first error. The Builder can be used on; the machine does not see it.
+// Machine returns what was built, or the first error. The Builder can be used on; the machine does not see
+// it.
 func (b *Builder) Machine() (*Machine, error) {
 	if b.err != nil {
 		return nil, b.err
@@ -138,8 +139,8 @@ func checkPath(name string) error {
 	return nil
 }
 
-// checkTarget refuses a link that is absolute, leads above the root, or goes up again after it went down: through another
-// link that could be anywhere.
+// checkTarget refuses a link that is absolute, leads above the root, or goes up again after it went down:
+// through another link that could be anywhere.
 func checkTarget(name, target string) error {
 	down := strings.Split(target, "/")
 	up := 0

@@ -13,9 +13,9 @@ import (
 
 const pciDevices = "bus/pci/devices"
 
-// Capture records a machine from its sysfs, os.DirFS("/sys") on a live node. It needs no privilege: a file that cannot be
-// read is left out, and a comment in the result counts how many of each name were. Only a machine whose PCI functions
-// cannot be listed is an error.
+// Capture records a machine from its sysfs, os.DirFS("/sys") on a live node. It needs no privilege: a file
+// that cannot be read is left out, and a comment in the result counts how many of each name were. Only a
+// machine whose PCI functions cannot be listed is an error.
 func Capture(sys fs.FS) (*Machine, error) {
 	c := &capture{sys: sys, builder: NewBuilder(), left: map[string]int{}, scrub: newScrubber()}
 	if err := c.functions(); err != nil {
@@ -78,8 +78,8 @@ func (c *capture) copy(dir string, patterns []string) {
 	}
 }
 
-// match compares a name with the first element of each pattern: whether a pattern ends there, and what is left of the
-// others.
+// match compares a name with the first element of each pattern: whether a pattern ends there, and what is
+// left of the others.
 func match(patterns []string, name string) (whole bool, deeper []string) {
 	for _, pattern := range patterns {
 		first, rest, more := strings.Cut(pattern, "/")

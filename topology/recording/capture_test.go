@@ -32,11 +32,12 @@ func live() fstest.MapFS {
 		"devices/pci0000:80/0000:80:01.0/class":                 "0x060400\n",
 		"devices/system/node/online":                            "0-1\n",
 		"devices/virtual/net/veth1/type":                        "1\n",
-		"devices/virtual/kfd/kfd/topology/nodes/1/properties":   "simd_count 304\nhive_id 15188982192727901047\nunique_id 16404946649897475633\n",
-		"devices/virtual/kfd/kfd/topology/nodes/2/properties":   "hive_id 15188982192727901047\nunique_id 0\n",
-		"devices/virtual/kfd/kfd/topology/nodes/3/properties":   "hive_id 0\nunique_id 7\n",
-		"devices/virtual/dmi/id/product_serial":                 "ABC123\n",
-		"kernel/iommu_groups/7/type":                            "DMA\n",
+		"devices/virtual/kfd/kfd/topology/nodes/1/properties": "simd_count 304\nhive_id " +
+			"15188982192727901047\nunique_id 16404946649897475633\n",
+		"devices/virtual/kfd/kfd/topology/nodes/2/properties": "hive_id 15188982192727901047\nunique_id 0\n",
+		"devices/virtual/kfd/kfd/topology/nodes/3/properties": "hive_id 0\nunique_id 7\n",
+		"devices/virtual/dmi/id/product_serial":               "ABC123\n",
+		"kernel/iommu_groups/7/type":                          "DMA\n",
 	} {
 		sys[name] = &fstest.MapFile{Data: []byte(content), Mode: 0o444}
 	}
@@ -57,7 +58,8 @@ func live() fstest.MapFS {
 	return sys
 }
 
-// unreadable refuses to read files that hold "unreadable", as a netdev that is down refuses to tell its speed.
+// unreadable refuses to read files that hold "unreadable", as a netdev that is down refuses to tell its
+// speed.
 type unreadable struct{ fstest.MapFS }
 
 func (u unreadable) ReadFile(name string) ([]byte, error) {
@@ -144,7 +146,8 @@ func TestCaptureOfLayout(t *testing.T) {
 
 func TestCaptureErrors(t *testing.T) {
 	t.Parallel()
-	if _, err := Capture(fstest.MapFS{}); err == nil || !strings.HasPrefix(err.Error(), "capture machine: list PCI devices: ") {
+	if _, err := Capture(fstest.MapFS{}); err == nil ||
+		!strings.HasPrefix(err.Error(), "capture machine: list PCI devices: ") {
 		t.Errorf("a root without PCI: %v", err)
 	}
 	sys := live()

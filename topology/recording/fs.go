@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// FS returns the machine as a read-only file system, the same as os.DirFS of the folder that Layout makes: links are
-// followed wherever they stand in a name. It serves any number of readers at once.
+// FS returns the machine as a read-only file system, the same as os.DirFS of the folder that Layout makes:
+// links are followed wherever they stand in a name. It serves any number of readers at once.
 func (m *Machine) FS() fs.FS { return &tree{root: m.root} }
 
-// maxLinks is how many links one name may lead through, as in the kernel (MAXSYMLINKS in include/linux/namei.h).
+// maxLinks is how many links one name may lead through, as in the kernel (MAXSYMLINKS in
+// include/linux/namei.h).
 const maxLinks = 40
 
 type tree struct{ root *node }
@@ -87,7 +88,8 @@ func (t *tree) ReadLink(name string) (string, error) {
 	return n.text, nil
 }
 
-// find walks a name down from the root. Links on the way are followed, one at the end only where follow says so.
+// find walks a name down from the root. Links on the way are followed, one at the end only where follow says
+// so.
 func (t *tree) find(op, name string, follow bool) (*node, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}

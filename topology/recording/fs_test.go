@@ -62,7 +62,8 @@ func TestFS(t *testing.T) {
 
 func TestFSIsComplete(t *testing.T) {
 	t.Parallel()
-	const tree = header + "\n[a/b]\nacross -> ../../c\nfile = text\n[c/empty]\n[d]\nmany =\n\tx\n\ty\nend 6 entries\n"
+	const tree = header +
+		"\n[a/b]\nacross -> ../../c\nfile = text\n[c/empty]\n[d]\nmany =\n\tx\n\ty\nend 6 entries\n"
 	if err := fstest.TestFS(parse(t, tree).FS(), "a/b/file", "a/b/across", "c/empty", "d/many"); err != nil {
 		t.Error(err)
 	}

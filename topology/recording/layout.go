@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Layout makes a folder of the machine, for programs that want a sysfs root to read. The folder is made if it is not
-// there; one that holds anything is refused. Nothing is written outside it.
+// Layout makes a folder of the machine, for programs that want a sysfs root to read. The folder is made if it
+// is not there; one that holds anything is refused. Nothing is written outside it.
 func (m *Machine) Layout(dir string) error {
 	if err := m.layout(dir); err != nil {
 		return fmt.Errorf("lay out machine in %s: %w", filepath.Clean(dir), err)

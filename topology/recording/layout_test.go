@@ -15,7 +15,9 @@ func TestLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	sys := os.DirFS(dir)
-	for name, want := range map[string]string{"a/b/quoted": "tab\tand \"quotes\"\n", "a/b/with space/b/plain": "0x060400\n"} {
+	for name, want := range map[string]string{
+		"a/b/quoted": "tab\tand \"quotes\"\n", "a/b/with space/b/plain": "0x060400\n",
+	} {
 		if got, err := fs.ReadFile(sys, name); err != nil || string(got) != want {
 			t.Errorf("%s holds %q, %v; want %q", name, got, err, want)
 		}

@@ -16,8 +16,8 @@ type Machine struct {
 // Comments returns the comment lines at the head of the file, without the number sign.
 func (m *Machine) Comments() []string { return slices.Clone(m.comments) }
 
-// Len returns the number of entries as the last line of the file counts them: files, links and the directories that hold
-// one of them or nothing at all.
+// Len returns the number of entries as the last line of the file counts them: files, links and the
+// directories that hold one of them or nothing at all.
 func (m *Machine) Len() int {
 	n := 0
 	m.root.each("", func(section) { n++ }, func(*node) { n++ })
@@ -40,7 +40,9 @@ type node struct {
 func (n *node) isDir() bool { return n.kind == fs.ModeDir }
 
 func (n *node) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(n.children, name, func(c *node, name string) int { return cmp.Compare(c.name, name) })
+	return slices.BinarySearchFunc(n.children, name, func(c *node, name string) int {
+		return cmp.Compare(c.name, name)
+	})
 }
 
 func (n *node) child(name string) *node {

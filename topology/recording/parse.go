@@ -136,7 +136,8 @@ func (p *parser) directory(line string) error {
 	return p.builder.dir(name)
 }
 
-// entry reads a file or a link. Its name is one element: a name with a slash would hide in which directory it is.
+// entry reads a file or a link. Its name is one element: a name with a slash would hide in which directory it
+// is.
 func (p *parser) entry(line string) error {
 	if p.section == "" {
 		return fmt.Errorf("want a directory in brackets first, not %q", line)
@@ -224,7 +225,8 @@ func (p *parser) end(line string) error {
 		return fmt.Errorf("want \"end N entries\", not %q", line)
 	}
 	if count != p.entries {
-		return fmt.Errorf("the file has %d entries where it should have %d: lines are missing or were added", p.entries, count)
+		return fmt.Errorf("the file has %d entries where it should have %d: lines are missing or were added",
+			p.entries, count)
 	}
 	for {
 		line, err := p.next()

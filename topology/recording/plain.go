@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// plainName reports whether a name can stand in the file as it is. Anything else is quoted, "end" too: the last line
-// starts with it.
+// plainName reports whether a name can stand in the file as it is. Anything else is quoted, "end" too: the
+// last line starts with it.
 func plainName(name string) bool {
 	for i, r := range name {
 		switch {
@@ -24,8 +24,8 @@ func plainName(name string) bool {
 
 func plainPath(name string) bool { return plainName(strings.ReplaceAll(name, "/", "")) }
 
-// plainText reports whether a line of text can stand in the file as it is: something to see at both ends and nothing
-// that an editor could change unseen.
+// plainText reports whether a line of text can stand in the file as it is: something to see at both ends and
+// nothing that an editor could change unseen.
 func plainText(text string) bool {
 	if text == "" || text[0] == '"' || text != strings.TrimSpace(text) || !utf8.ValidString(text) {
 		return false

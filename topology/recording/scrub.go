@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// scrubber replaces what would tell one machine of a kind from another. The same thing is replaced by the same thing, so
-// that what belongs together still does.
+// scrubber replaces what would tell one machine of a kind from another. The same thing is replaced by the
+// same thing, so that what belongs together still does.
 type scrubber struct {
 	names      map[string]string // interface names made of an address, by kind of name
 	identities map[string]int    // numbers that identify hardware
@@ -22,7 +22,8 @@ func newScrubber() *scrubber {
 // enx001122334455, ibx…, rocex… (systemd.net-naming-scheme(7), rdma_rename in rdma-core).
 var addressed = regexp.MustCompile(`\b(en|ib|wl|ww|roce|iw|opa|rdma)x([0-9a-f]{12}|[0-9a-f]{16})\b`)
 
-// name replaces addresses in a path, a link target or any other text: enx001122334455 becomes enx000000000001.
+// name replaces addresses in a path, a link target or any other text: enx001122334455 becomes
+// enx000000000001.
 func (s *scrubber) name(text string) string {
 	if !mayBeAddressed(text) {
 		return text

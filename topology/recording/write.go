@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// header is the first line of a machine file; the number changes when older readers would misread newer files.
+// header is the first line of a machine file; the number changes when older readers would misread newer
+// files.
 const header = "# tandem machine v1"
 
 // WriteTo writes the machine file. The same machine always gives the same bytes.

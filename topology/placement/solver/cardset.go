@@ -79,8 +79,9 @@ func (c *cardSet) locality(counts []int) int64 {
 	return sum / 2 // every pair was counted from both ends
 }
 
-// bound is the least locality that a set can have when the missing GPUs come from cards from i on: each is at least as far from
-// the set at hand as the nearest of these cards, and from the other missing ones as the nearest two GPUs of all.
+// bound is the least locality that a set can have when the missing GPUs come from cards from i on: each is at
+// least as far from the set at hand as the nearest of these cards, and from the other missing ones as the
+// nearest two GPUs of all.
 func (c *cardSet) bound(i, missing int, locality int64) int64 {
 	if missing == 0 {
 		return locality

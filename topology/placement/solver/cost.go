@@ -6,8 +6,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// cost is what a choice costs, the most important term first. Less is better, term by term. Every term is a sum over the places of
-// the tree, so costs of disjoint parts add up.
+// cost is what a choice costs, the most important term first. Less is better, term by term. Every term is a
+// sum over the places of the tree, so costs of disjoint parts add up.
 type cost [terms]int64
 
 // The terms, in the order of the objective; the package placement explains them.
@@ -48,8 +48,8 @@ func (c *cost) compare(d *cost) int {
 // beyondPIX is the number of pairs that are not PIX.
 func (c *cost) beyondPIX() int { return int(c[termNear] >> (2 * countBits)) }
 
-// addPairs adds pairs of a level. A pair counts as beyond every level below its own: fewest beyond PIX first, then fewest
-// beyond PXB and so on is the same as most PIX first, then most PXB.
+// addPairs adds pairs of a level. A pair counts as beyond every level below its own: fewest beyond PIX first,
+// then fewest beyond PXB and so on is the same as most PIX first, then most PXB.
 func (c *cost) addPairs(level topology.Level, pairs int64) {
 	near, far := pairWeights(level)
 	c[termNear] += pairs * near
@@ -73,8 +73,9 @@ func pairWeights(level topology.Level) (near, far int64) {
 	}
 }
 
-// breaking is what it costs to take some of the free devices of a place: what the sum over all places of (devices left free)² loses.
-// It costs less where less is free, so that places already broken are used up before whole ones are touched.
+// breaking is what it costs to take some of the free devices of a place: what the sum over all places of
+// (devices left free)² loses. It costs less where less is free, so that places already broken are used up
+// before whole ones are touched.
 func breaking(free, taken int) int64 {
 	return 2*int64(free)*int64(taken) - int64(taken)*int64(taken)
 }

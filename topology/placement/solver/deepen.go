@@ -7,8 +7,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// run finds a choice and marks it in the places. It reports whether the choice is proven the best, and whether there is one: there is,
-// unless several resources of a kind take too long.
+// run finds a choice and marks it in the places. It reports whether the choice is proven the best, and
+// whether there is one: there is, unless several resources of a kind take too long.
 func (s *Solver) run() (optimal, ok bool) {
 	found := s.deepen()
 	further := s.most / 4 // for another attempt, and for the search after it
@@ -30,8 +30,9 @@ func (s *Solver) run() (optimal, ok bool) {
 	return false, true
 }
 
-// deepen solves with ever more pairs beyond PIX allowed, from the fewest that there can be: a tight limit leaves little to try, and a
-// choice found under it is the best of all, since every better one is within the limit too.
+// deepen solves with ever more pairs beyond PIX allowed, from the fewest that there can be: a tight limit
+// leaves little to try, and a choice found under it is the best of all, since every better one is within the
+// limit too.
 func (s *Solver) deepen() bool {
 	s.budget = s.most
 	s.root.boundPIX(&s.Shares)
@@ -44,7 +45,8 @@ func (s *Solver) deepen() bool {
 	}
 }
 
-// boundPIX sets for every place how many PIX pairs it can have at most: what each of its switches could make if the others let it.
+// boundPIX sets for every place how many PIX pairs it can have at most: what each of its switches could make
+// if the others let it.
 func (n *Place) boundPIX(s *Shares) {
 	n.mostPIX = 0
 	for _, child := range n.Children {
@@ -57,7 +59,8 @@ func (n *Place) boundPIX(s *Shares) {
 	}
 }
 
-// mostPIX bounds the PIX pairs that all switches make together: no more devices of the smaller half than are wanted take part.
+// mostPIX bounds the PIX pairs that all switches make together: no more devices of the smaller half than are
+// wanted take part.
 func (s *Solver) mostPIX() int {
 	each, wanted := max(s.PerGPU, s.PerVF)+min(s.extras, 1), min(s.GPUs, s.VFs)
 	pix := 0
@@ -104,8 +107,8 @@ func (n *Place) pin(on bool) {
 	}
 }
 
-// spread marks some choice at once, without search: it fills child after child with GPUs and VFs that make PIX pairs there, then with
-// what is still wanted. It is for machines beyond any that exists.
+// spread marks some choice at once, without search: it fills child after child with GPUs and VFs that make
+// PIX pairs there, then with what is still wanted. It is for machines beyond any that exists.
 func (n *Place) spread(s *Shares, gpus, vfs int) {
 	n.Chosen = Counts{GPUs: gpus, VFs: vfs}
 	for _, child := range n.Children {

@@ -37,8 +37,8 @@ func (s *Solver) bounds(t span) bounds {
 	return b
 }
 
-// open makes an empty grid for what two tables make together. The numbers of VFs are counted from the fewest that so many GPUs can
-// have under the limit, so that a tight limit makes a narrow grid.
+// open makes an empty grid for what two tables make together. The numbers of VFs are counted from the fewest
+// that so many GPUs can have under the limit, so that a tight limit makes a narrow grid.
 func (g *grid) open(a, b bounds) {
 	s := g.solver
 	if s.mixing.any() {
@@ -94,9 +94,9 @@ func (g *grid) mixedSlot(e Counts) *int32 {
 	return &g.slots[i]
 }
 
-// combine keeps the entry that two make together, unless it is beyond the limit or costs more than one with the same counts. Of two that
-// cost the same the one stands that takes less from the last child: fewer GPUs, then fewer VFs, then fewer extras. So the lowest addresses
-// are taken first.
+// combine keeps the entry that two make together, unless it is beyond the limit or costs more than one with
+// the same counts. Of two that cost the same the one stands that takes less from the last child: fewer GPUs,
+// then fewer VFs, then fewer extras. So the lowest addresses are taken first.
 func (g *grid) combine(i, j int32) {
 	s := g.solver
 	a, b := &s.entries[i], &s.entries[j]

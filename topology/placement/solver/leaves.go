@@ -99,14 +99,15 @@ func lost(gpus, vfs, takenGPUs, takenVFs int) int64 {
 	return int64(min(gpus, vfs) - min(gpus-takenGPUs, vfs-takenVFs))
 }
 
-// lostLater is what a group loses for later when some of its GPUs and VFs are taken: free GPUs and free VFs that have a partner, free or
-// not, and pairs of all that other containers leave one day.
+// lostLater is what a group loses for later when some of its GPUs and VFs are taken: free GPUs and free VFs
+// that have a partner, free or not, and pairs of all that other containers leave one day.
 func (n *Place) lostLater(gpus, vfs int) int64 {
 	return lost(n.GPUs.Free(), n.VFs.all(), gpus, 0) + lost(n.GPUs.all(), n.VFs.Free(), 0, vfs) +
 		lost(n.GPUs.all()-n.GPUs.Held, n.VFs.all()-n.VFs.Held, gpus, vfs)
 }
 
-// extrasRange is how many extras some GPUs and VFs can have. Those elsewhere must be able to take the rest, one each.
+// extrasRange is how many extras some GPUs and VFs can have. Those elsewhere must be able to take the rest,
+// one each.
 func (s *Solver) extrasRange(gpus, vfs int) (low, high int) {
 	high = s.mostExtras(gpus, vfs)
 	if s.loose {

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// mix counts the devices of every resource in one number, a field for each, so that two add up at once. The bit above each field, its
-// guard, is free for the carry. Where a kind has one resource only, its devices are counted as such, and it has no fields.
+// mix counts the devices of every resource in one number, a field for each, so that two add up at once. The
+// bit above each field, its guard, is free for the carry. Where a kind has one resource only, its devices are
+// counted as such, and it has no fields.
 type mix uint64
 
 // field is where a mix has the number of a resource.
@@ -21,9 +22,10 @@ type mixing struct {
 	gpus, vfs           bool    // whether the kind has several resources
 	gpuFields, vfFields []field // by resource
 	guards              mix     // all guards
-	slack               mix     // what must be added to each field for its guard to tell that there are more than wanted
-	wanted              mix
-	vfMask              mix // the fields of VFs
+	// what must be added to each field for its guard to tell that there are more than wanted
+	slack  mix
+	wanted mix
+	vfMask mix // the fields of VFs
 }
 
 // mixBits bounds the fields and their guards.

@@ -7,9 +7,10 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// How far apart two GPUs are, as two numbers to be added up over all pairs of a set, the first for links, the second for PCI Express
-// where links make no difference. They share an int64, which has room for 2,000 chosen GPUs. GPUs of one card are at 0; a direct link
-// costs linkHop per hop and saves one for every parallel link; a missing one is worse than any.
+// How far apart two GPUs are, as two numbers to be added up over all pairs of a set, the first for links, the
+// second for PCI Express where links make no difference. They share an int64, which has room for 2,000 chosen
+// GPUs. GPUs of one card are at 0; a direct link costs linkHop per hop and saves one for every parallel link;
+// a missing one is worse than any.
 const (
 	linkHop      = 100
 	mostHops     = 9
@@ -19,8 +20,8 @@ const (
 	linkShift    = 32
 )
 
-// apart is the locality of two GPUs that meet at a place and are so far apart by links. By PCI Express it is the level first; below the
-// host bridge the more bridges they share, the nearer they are.
+// apart is the locality of two GPUs that meet at a place and are so far apart by links. By PCI Express it is
+// the level first; below the host bridge the more bridges they share, the nearer they are.
 func (n *Place) apart(link int64) int64 {
 	d := levelStep * int64(n.Level)
 	if n.Level == topology.PXB {
@@ -89,7 +90,8 @@ func each(links []Link) []Link {
 	return slices.CompactFunc(links, func(x, y Link) bool { return x.a == y.a && x.b == y.b })
 }
 
-// settleNear sets how near GPUs are that meet, and reports whether at every place all that meet have a link or none.
+// settleNear sets how near GPUs are that meet, and reports whether at every place all that meet have a link
+// or none.
 func (n *Place) settleNear() bool {
 	regular, crossing, below := true, 0, 0
 	for _, child := range n.Children {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// mix lays out the fields for what is asked and lists what every card and every group can give. It reports whether there was
-// room and time for that. A kind of which one resource is asked at most has none.
+// mix lays out the fields for what is asked and lists what every card and every group can give. It reports
+// whether there was room and time for that. A kind of which one resource is asked at most has none.
 func (s *Solver) mix(gpus, vfs []Resource) bool {
 	m := &s.mixing
 	m.gpus, m.vfs = len(gpus) > 0, len(vfs) > 0
@@ -33,8 +33,8 @@ func (s *Solver) mix(gpus, vfs []Resource) bool {
 // supply is what a part of the tree has of a resource.
 type supply struct{ held, most int }
 
-// offerBelow lists what every card and group below a place can give, and what the places must. It returns what the place has, by
-// resource, GPUs before VFs.
+// offerBelow lists what every card and group below a place can give, and what the places must. It returns
+// what the place has, by resource, GPUs before VFs.
 func (s *Solver) offerBelow(n *Place) []supply {
 	m := &s.mixing
 	n.mixed = new(mixed)
@@ -68,7 +68,8 @@ func add(has []supply, pools []Pool) {
 	}
 }
 
-// floor is the fewest of each resource that have to come from a part of the tree: those held there, and those that the rest does not have.
+// floor is the fewest of each resource that have to come from a part of the tree: those held there, and those
+// that the rest does not have.
 func (m *mixing) floor(has []supply) mix {
 	sum := mix(0)
 	for i, f := range slices.Concat(m.gpuFields, m.vfFields) {
@@ -82,7 +83,8 @@ func (m *mixing) reaching(offers []offer, floor mix) []offer {
 	return slices.DeleteFunc(slices.Clone(offers), func(o offer) bool { return !m.reaches(o.mix, floor) })
 }
 
-// offersOf lists all ways to take devices from pools, nothing where there are more of them than there is time for.
+// offersOf lists all ways to take devices from pools, nothing where there are more of them than there is time
+// for.
 func (s *Solver) offersOf(pools []Pool, fields []field) []offer {
 	offers := []offer{{}}
 	for _, l := range pools {
@@ -105,11 +107,13 @@ func (s *Solver) offersOf(pools []Pool, fields []field) []offer {
 }
 
 func inOfferOrder(offers []offer) {
-	slices.SortFunc(offers, func(a, b offer) int { return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(a.mix, b.mix)) })
+	slices.SortFunc(offers, func(a, b offer) int {
+		return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(a.mix, b.mix))
+	})
 }
 
-// stage finds for the PFs of a group, one after the other, the cheapest way to give each mix of VFs. Of ways that cost the same
-// it takes less from the later PF.
+// stage finds for the PFs of a group, one after the other, the cheapest way to give each mix of VFs. Of ways
+// that cost the same it takes less from the later PF.
 func (s *Solver) stage(n *Place) {
 	n.offers = []offer{{}}
 	for _, f := range n.PFs {
@@ -121,7 +125,13 @@ func (s *Solver) stage(n *Place) {
 		var stage []offer
 		for _, last := range gives {
 			for i, before := range n.offers {
-				o := offer{count: before.count + last.count, mix: before.mix + last.mix, cost: before.cost, last: last.mix, before: i}
+				o := offer{
+					count:  before.count + last.count,
+					mix:    before.mix + last.mix,
+					cost:   before.cost,
+					last:   last.mix,
+					before: i,
+				}
 				if !s.mixing.fits(o.mix) {
 					continue
 				}

@@ -6,8 +6,9 @@ import "slices"
 type row struct {
 	gpus, extras int
 	entries      []int32 // ascending by VFs
-	costs        []cost  // without the pairs made below: what a merge makes of two rows depends on their sum alone
-	convex       bool
+	// without the pairs made below: what a merge makes of two rows depends on their sum alone
+	costs  []cost
+	convex bool
 }
 
 // rowRoom is where the rows of two tables are while they are combined.
@@ -28,7 +29,8 @@ func (r *rowRoom) row(gpus, extras, entries int) row {
 	return row{gpus: gpus, extras: extras, entries: r.entries[from:from:to], costs: r.costs[from:from:to]}
 }
 
-// rows splits a table into rows for a merge at a place. Many are convex: each further VF costs no less than the one before.
+// rows splits a table into rows for a merge at a place. Many are convex: each further VF costs no less than
+// the one before.
 func (s *Solver) rows(n *Place, t span) []row {
 	b := s.bounds(t)
 	width := b.highExtras + 1
@@ -59,7 +61,8 @@ func (s *Solver) rows(n *Place, t span) []row {
 	return rows
 }
 
-// convex reports whether each further VF of a row costs no less than the one before it, and no number of VFs is missing.
+// convex reports whether each further VF of a row costs no less than the one before it, and no number of VFs
+// is missing.
 func (s *Solver) convex(r *row) bool {
 	for k := 1; k < len(r.entries); k++ {
 		if s.vfsAt(r, k) != s.vfsAt(r, k-1)+1 {
@@ -102,8 +105,9 @@ func (g *grid) mergeRows(before, last span, lowGPUs, lowVFs int) {
 	}
 }
 
-// rowMerge combines two rows. Where one is convex, the best way to get some VFs from both takes no fewer from the other row than the
-// best way to get fewer VFs does. So halves of the numbers of VFs need look at disjoint parts of the other row only.
+// rowMerge combines two rows. Where one is convex, the best way to get some VFs from both takes no fewer from
+// the other row than the best way to get fewer VFs does. So halves of the numbers of VFs need look at
+// disjoint parts of the other row only.
 type rowMerge struct {
 	*grid
 	any, convex *row
@@ -124,7 +128,8 @@ func (m *rowMerge) all() {
 	}
 }
 
-// walk combines two convex rows: the next VF comes from where it costs less, and from the children before where both cost the same.
+// walk combines two convex rows: the next VF comes from where it costs less, and from the children before
+// where both cost the same.
 func (m *rowMerge) walk() {
 	s := m.solver
 	before, last := m.any, m.convex
@@ -135,7 +140,8 @@ func (m *rowMerge) walk() {
 		}
 		moreBefore, moreLast := i+1 < len(before.entries), k+1 < len(last.entries)
 		switch {
-		case moreBefore && moreLast && compareSums(&before.costs[i+1], &last.costs[k], &before.costs[i], &last.costs[k+1]) <= 0:
+		case moreBefore && moreLast &&
+			compareSums(&before.costs[i+1], &last.costs[k], &before.costs[i], &last.costs[k+1]) <= 0:
 			i++
 		case moreLast:
 			k++
@@ -156,7 +162,8 @@ func (m *rowMerge) run() {
 	m.divide(low, high, 0, lastAny)
 }
 
-// divide finds the best way for each number of VFs from low to high, with one of the entries from first to last.
+// divide finds the best way for each number of VFs from low to high, with one of the entries from first to
+// last.
 func (m *rowMerge) divide(low, high, first, last int) {
 	if low > high || m.solver.budget < 0 {
 		return
@@ -178,8 +185,8 @@ func (m *rowMerge) rest(vfs, i int) int {
 	return vfs - m.solver.vfsAt(m.any, i) - m.solver.vfsAt(m.convex, 0)
 }
 
-// best finds the entry from first to last that is best for a number of VFs, -1 for none. Of those that cost the same it is the one that
-// takes least from the last child.
+// best finds the entry from first to last that is best for a number of VFs, -1 for none. Of those that cost
+// the same it is the one that takes least from the last child.
 func (m *rowMerge) best(vfs, first, last int) int {
 	best := -1
 	for i := first; i <= last; i++ {

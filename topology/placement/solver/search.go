@@ -11,9 +11,10 @@ import (
 // largest machine with links that follow no order of the tree has 16.
 const MaxCards = 256
 
-// search finds the set of GPUs that are nearest to each other, among those with the best pairs. The tables cannot do that where links
-// follow no order of the tree, as in a cube mesh: how near two GPUs are depends on which two they are. So it goes through the
-// sets, leaves out what cannot be better than the best so far, and solves the VFs of the rest.
+// search finds the set of GPUs that are nearest to each other, among those with the best pairs. The tables
+// cannot do that where links follow no order of the tree, as in a cube mesh: how near two GPUs are depends on
+// which two they are. So it goes through the sets, leaves out what cannot be better than the best so far, and
+// solves the VFs of the rest.
 type search struct {
 	*Solver
 	cardSet
@@ -35,8 +36,8 @@ type share struct {
 	gpus  int
 }
 
-// refine improves the choice that is marked in the places and marks the result. It reports whether that is the best of all sets,
-// provided that the choice it began with has the best pairs.
+// refine improves the choice that is marked in the places and marks the result. It reports whether that is
+// the best of all sets, provided that the choice it began with has the best pairs.
 func (s *Solver) refine(links []Link) bool {
 	if len(s.cards) > MaxCards {
 		return false
@@ -88,8 +89,8 @@ func (f *search) solveFor(counts []int) (cost, bool) {
 	return c, ok
 }
 
-// allows reports whether the best pairs and the most pairs left can be had when the group of card i gives as many GPUs as in the set at hand. This
-// spares going one by one through the sets that cannot have them.
+// allows reports whether the best pairs and the most pairs left can be had when the group of card i gives as
+// many GPUs as in the set at hand. This spares going one by one through the sets that cannot have them.
 func (f *search) allows(i int) bool {
 	of := share{group: f.cards[i].Parent}
 	for j := of.group.cardLow; j < of.group.cardHigh; j++ {
@@ -156,8 +157,8 @@ func (f *search) swap(out, in int) bool {
 	return better
 }
 
-// visit tries all sets that take the cards from i on into the set at hand, except those that cannot be better than the best. It reports
-// whether it got through before the steps were spent.
+// visit tries all sets that take the cards from i on into the set at hand, except those that cannot be better
+// than the best. It reports whether it got through before the steps were spent.
 func (f *search) visit(i, missing int, locality int64) bool {
 	if f.left -= 1 + len(f.cards)/4; f.left < 0 {
 		return false
@@ -184,9 +185,10 @@ func (f *search) visit(i, missing int, locality int64) bool {
 	return true
 }
 
-// appendOrder describes what is marked for comparing answers that cost the same: level by level from the root down, from the highest
-// address to the lowest, how many GPUs, VFs and extras are taken, and of which resources. The least is the answer with the lowest addresses. The queue is room to
-// work in, and returned for the next time.
+// appendOrder describes what is marked for comparing answers that cost the same: level by level from the root
+// down, from the highest address to the lowest, how many GPUs, VFs and extras are taken, and of which
+// resources. The least is the answer with the lowest addresses. The queue is room to work in, and returned
+// for the next time.
 func (n *Place) appendOrder(order []int, queue []*Place) ([]int, []*Place) {
 	queue = append(queue[:0], n)
 	for i := 0; i < len(queue); i++ {

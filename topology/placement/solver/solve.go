@@ -1,7 +1,7 @@
 package solver
 
-// solve finds the best choice with at most limit pairs beyond PIX and marks it in the places. It reports whether there is one
-// and it was found before the budget was spent.
+// solve finds the best choice with at most limit pairs beyond PIX and marks it in the places. It reports
+// whether there is one and it was found before the budget was spent.
 func (s *Solver) solve(limit int) (cost, bool) {
 	s.limit = limit
 	s.entries, s.costs = s.entries[:0], s.costs[:0]
@@ -63,13 +63,14 @@ func (s *Solver) table(n *Place) span {
 	return t
 }
 
-// fewest is how many of a half have to come from a part of the tree: those held there, and those that the rest does not have.
+// fewest is how many of a half have to come from a part of the tree: those held there, and those that the
+// rest does not have.
 func fewest(wanted int, part, all Tally) int {
 	return max(part.Held, wanted-(all.Most-part.Most))
 }
 
-// meet adds pairs that are made at a place: their level, whether they are redirected, and the bridges they save against going up to
-// the root complex.
+// meet adds pairs that are made at a place: their level, whether they are redirected, and the bridges they
+// save against going up to the root complex.
 func (s *Solver) meet(n *Place, c *cost, pairs int64) {
 	c.addPairs(n.Level, pairs)
 	if n.Level.SameSwitch() {
@@ -77,8 +78,9 @@ func (s *Solver) meet(n *Place, c *cost, pairs int64) {
 	}
 }
 
-// within reports whether a part of the tree that has made some pairs beyond PIX can still become part of a choice within the limit.
-// Devices without a partner in it will make pairs beyond PIX too, and the rest of the tree can have so many PIX pairs only.
+// within reports whether a part of the tree that has made some pairs beyond PIX can still become part of a
+// choice within the limit. Devices without a partner in it will make pairs beyond PIX too, and the rest of
+// the tree can have so many PIX pairs only.
 func (s *Solver) within(part *Content, beyond, ofGPUs, ofVFs int) bool {
 	pix := min(ofGPUs, ofVFs) - beyond
 	return beyond+max(ofGPUs-ofVFs, ofVFs-ofGPUs) <= s.limit &&
@@ -98,7 +100,8 @@ func (s *Solver) merge(n *Place, k int, part Content, before, last span) span {
 	if n.Kind == Group {
 		lowVFs = 0 // VFs are added when the cards have been merged
 	}
-	if pairs := int(before.to-before.from) * int(last.to-last.from); pairs > s.manyPairs && s.budget >= 0 && !s.mixing.any() {
+	if pairs := int(before.to-before.from) * int(last.to-last.from); pairs > s.manyPairs && s.budget >= 0 &&
+		!s.mixing.any() {
 		g.mergeRows(before, last, lowGPUs, lowVFs)
 		return g.collect()
 	}

@@ -28,8 +28,8 @@ type Solver struct {
 	rowRoom rowRoom
 }
 
-// entry is the best way to take some GPUs, VFs and extras from a place, or from its first few children. Entries of one place
-// are in ascending order of GPUs, VFs and extras.
+// entry is the best way to take some GPUs, VFs and extras from a place, or from its first few children.
+// Entries of one place are in ascending order of GPUs, VFs and extras.
 type entry struct {
 	Counts
 	before, last int32 // made of: an entry for the children before the last, and one of the last child
@@ -41,8 +41,8 @@ type priced struct {
 	cost cost
 }
 
-// span is a table: a range of the solver's entries. Entries stay, to be followed back; what they cost is needed until the table above is
-// made, so costs are a stack.
+// span is a table: a range of the solver's entries. Entries stay, to be followed back; what they cost is
+// needed until the table above is made, so costs are a stack.
 type span struct {
 	from, to int32
 	costs    int32 // where the costs begin
@@ -131,7 +131,8 @@ func (t span) withGPUs(entries []entry, low, high int) (from, to int32) {
 	return first(low), first(high + 1)
 }
 
-// fewestVFs is how many VFs must at least be taken beside so many GPUs for no more pairs to be beyond PIX than the limit allows.
+// fewestVFs is how many VFs must at least be taken beside so many GPUs for no more pairs to be beyond PIX
+// than the limit allows.
 func (s *Solver) fewestVFs(gpus int) int {
 	if s.Pairs == 0 {
 		return 0
