@@ -35,18 +35,23 @@ type instant struct {
 	v1beta1.UnimplementedDevicePluginServer
 }
 
-func (instant) GetPreferredAllocation(_ context.Context, q *v1beta1.PreferredAllocationRequest) (*v1beta1.PreferredAllocationResponse, error) {
+func (instant) GetPreferredAllocation(
+	_ context.Context, q *v1beta1.PreferredAllocationRequest,
+) (*v1beta1.PreferredAllocationResponse, error) {
 	c := q.GetContainerRequests()[0]
-	return &v1beta1.PreferredAllocationResponse{ContainerResponses: []*v1beta1.ContainerPreferredAllocationResponse{
-		{DeviceIDs: c.GetAvailableDeviceIDs()[:c.GetAllocationSize()]},
-	}}, nil
+	return &v1beta1.PreferredAllocationResponse{
+		ContainerResponses: []*v1beta1.ContainerPreferredAllocationResponse{
+			{DeviceIDs: c.GetAvailableDeviceIDs()[:c.GetAllocationSize()]},
+		}}, nil
 }
 
 func (instant) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
 	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: true}, nil
 }
 
-func (instant) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
+func (instant) ListAndWatch(
+	_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse],
+) error {
 	<-stream.Context().Done()
 	return nil
 }
@@ -62,12 +67,15 @@ func serveInstant(ctx context.Context, dir string) error {
 	defer server.Stop()
 	v1beta1.RegisterDevicePluginServer(server, instant{})
 	go func() { _ = server.Serve(listener) }()
-	conn, err := grpc.NewClient("unix:"+filepath.Join(kubelettest.Plugins(dir), "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+filepath.Join(kubelettest.Plugins(dir), "kubelet.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	request := &v1beta1.RegisterRequest{Version: v1beta1.Version, Endpoint: name, ResourceName: "example.com/instant"}
+	request := &v1beta1.RegisterRequest{
+		Version: v1beta1.Version, Endpoint: name, ResourceName: "example.com/instant",
+	}
 	if _, err := v1beta1.NewRegistrationClient(conn).Register(ctx, request); err != nil {
 		return err
 	}

@@ -92,7 +92,8 @@ func TestDaemonsAreWatched(t *testing.T) {
 	all := n.addresses(t)
 	until(t, "both plugins are connected", func() bool {
 		now := scrape(t, all...)
-		return now[`tandem_resource_connected{resource="`+gpus+`"}`] == 1 && now[`tandem_resource_connected{resource="`+vfs+`"}`] == 1
+		return now[`tandem_resource_connected{resource="`+gpus+`"}`] == 1 &&
+			now[`tandem_resource_connected{resource="`+vfs+`"}`] == 1
 	})
 	const pods = 4
 	for round := range pods {
@@ -100,7 +101,9 @@ func TestDaemonsAreWatched(t *testing.T) {
 	}
 	scrape(t, all...) // the outcomes of a resource are there from the second time on
 	got := scrape(t, all...)
-	if late := got[`tandem_answers_alone_total{call="prefer"}`] + got[`tandem_answers_alone_total{call="allocate"}`] + got[`tandem_questions_total{source="inference"}`]; late > 0 {
+	if late := got[`tandem_answers_alone_total{call="prefer"}`] +
+		got[`tandem_answers_alone_total{call="allocate"}`] +
+		got[`tandem_questions_total{source="inference"}`]; late > 0 {
 		t.Skipf("this computer is too busy: %v answers did not come in time", late)
 	}
 	for series, want := range map[string]float64{
@@ -125,10 +128,11 @@ func TestDaemonsAreWatched(t *testing.T) {
 		`tandem_devices{resource="` + vfs + `",state="free"}`:                                   30,
 		`tandem_devices{resource="` + vfs + `",state="unhealthy"}`:                              0,
 		`tandem_devices_stranded{resource="` + gpus + `"}`:                                      0,
-		`tandem_devices_stranded{resource="` + vfs + `"}`:                                       6, // on the switches of the two GPUs that are given
-		`tandem_kubelet_registered{resource="` + vfs + `"}`:                                     1,
-		`tandem_kubelet_registrations_total{resource="` + gpus + `"}`:                           1,
-		`tandem_events_total{outcome="dropped"}`:                                                0,
+		// on the switches of the two GPUs that are given
+		`tandem_devices_stranded{resource="` + vfs + `"}`:             6,
+		`tandem_kubelet_registered{resource="` + vfs + `"}`:           1,
+		`tandem_kubelet_registrations_total{resource="` + gpus + `"}`: 1,
+		`tandem_events_total{outcome="dropped"}`:                      0,
 	} {
 		if value, ok := got[series]; !ok || value != want {
 			t.Errorf("%s is %v (%v), want %v", series, value, ok, want)
@@ -160,7 +164,8 @@ func (n *node) probe(t *testing.T, addresses []string, path string, code int) {
 	}
 }
 
-// A daemon that starts is not ready before the kubelet knows its devices, from its first answer on: a rollout waits for that.
+// A daemon that starts is not ready before the kubelet knows its devices, from its first answer on: a rollout
+// waits for that.
 func TestReadyOnceTheKubeletKnows(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4)
 	n.flags = append(n.flags, "--health-probe-bind-address=127.0.0.1:0")

@@ -57,20 +57,25 @@ type pods struct {
 	last *podresources.PodResources
 }
 
-func (p *pods) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+func (p *pods) List(
+	context.Context, *podresources.ListPodResourcesRequest,
+) (*podresources.ListPodResourcesResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	answer := &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{p.last}}
 	for i := range 30 {
 		answer.PodResources = append(answer.PodResources, &podresources.PodResources{
-			Name: fmt.Sprint("other-", i), Namespace: "team", Containers: []*podresources.ContainerResources{{Name: "c"}},
+			Name: fmt.Sprint("other-", i), Namespace: "team",
+			Containers: []*podresources.ContainerResources{{Name: "c"}},
 		})
 	}
 	return answer, nil
 }
 
 // Get knows the last pod alone.
-func (p *pods) Get(_ context.Context, q *podresources.GetPodResourcesRequest) (*podresources.GetPodResourcesResponse, error) {
+func (p *pods) Get(
+	_ context.Context, q *podresources.GetPodResourcesRequest,
+) (*podresources.GetPodResourcesResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if q.GetPodName() != p.last.GetName() {
@@ -83,15 +88,23 @@ func (p *pods) Get(_ context.Context, q *podresources.GetPodResourcesRequest) (*
 func (p *pods) begin(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last = &podresources.PodResources{Name: name, Namespace: "team", Containers: []*podresources.ContainerResources{{Name: "worker"}}}
+	p.last = &podresources.PodResources{
+		Name: name, Namespace: "team", Containers: []*podresources.ContainerResources{{Name: "worker"}},
+	}
 }
 
 func (p *pods) give(resource string, ids []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.last.GetContainers()[0]
-	devices := append(slices.Clone(before.GetDevices()), &podresources.ContainerDevices{ResourceName: resource, DeviceIds: ids})
-	p.last = &podresources.PodResources{Name: p.last.GetName(), Namespace: "team", Containers: []*podresources.ContainerResources{{Name: "worker", Devices: devices}}}
+	devices := append(slices.Clone(before.GetDevices()), &podresources.ContainerDevices{
+		ResourceName: resource, DeviceIds: ids,
+	})
+	p.last = &podresources.PodResources{
+		Name:       p.last.GetName(),
+		Namespace:  "team",
+		Containers: []*podresources.ContainerResources{{Name: "worker", Devices: devices}},
+	}
 }
 
 // newNode lays a machine out, with VFs on every PF, and starts the kubelet.
@@ -104,13 +117,18 @@ func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 	}
 	root := t.TempDir()
 	const resources = `{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`
-	if err := errors.Join(recorded.Layout(filepath.Join(root, "sys")), os.Mkdir(filepath.Join(root, "dev"), 0o700),
+	if err := errors.Join(recorded.Layout(filepath.Join(root, "sys")),
+		os.Mkdir(filepath.Join(root, "dev"), 0o700),
 		os.WriteFile(filepath.Join(root, "config.json"), []byte(resources), 0o600),
-		os.WriteFile(kubelet.CheckpointPath(dir), []byte(`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":0}`), 0o600)); err != nil {
+		os.WriteFile(kubelet.CheckpointPath(dir),
+			[]byte(`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":0}`), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	n := &node{root: root, dir: dir, plugins: map[string]*kubelettest.Plugin{}, ids: map[string][]string{}}
-	n.flags = []string{"--sysfs-root=" + filepath.Join(root, "sys"), "--dev-root=" + filepath.Join(root, "dev"), "--kubelet-dir=" + dir, "--run-dir=" + inMemory(t, "run")}
+	n.flags = []string{
+		"--sysfs-root=" + filepath.Join(root, "sys"), "--dev-root=" + filepath.Join(root, "dev"),
+		"--kubelet-dir=" + dir, "--run-dir=" + inMemory(t, "run"),
+	}
 	n.logs = inMemory(t, "logs")
 	n.pods.begin("none")
 	servePods(t, dir, &n.pods)
@@ -118,7 +136,8 @@ func newNode(t testing.TB, machine string, vfsPerPF int) *node {
 	return n
 }
 
-// inMemory makes a folder in memory, where this computer has a place for it: as /run is, and a pod's log, which is a pipe.
+// inMemory makes a folder in memory, where this computer has a place for it: as /run is, and a pod's log,
+// which is a pipe.
 func inMemory(t testing.TB, name string) string {
 	t.Helper()
 	memory := "/dev/shm"
@@ -177,7 +196,8 @@ func servePods(t testing.TB, dir string, p *pods) {
 func (n *node) build(t testing.TB, name string) (binary string) {
 	t.Helper()
 	binary = filepath.Join(n.root, name)
-	if output, err := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", binary, "../cmd/"+name).CombinedOutput(); err != nil {
+	if output, err := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", binary,
+		"../cmd/"+name).CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", name, err, output)
 	}
 	return binary
@@ -201,7 +221,8 @@ func (n *node) run(t testing.TB, binary string) (daemon *exec.Cmd, stop func()) 
 	}
 	daemon = exec.Command(binary, n.flags...)
 	if filepath.Base(binary) == "tandem-rdma" {
-		daemon.Args = append(daemon.Args, "--config-file="+filepath.Join(n.root, "config.json"), "--resource-prefix=nvidia.com", "--devinfo-dir="+filepath.Join(n.root, "devinfo"))
+		daemon.Args = append(daemon.Args, "--config-file="+filepath.Join(n.root, "config.json"),
+			"--resource-prefix=nvidia.com", "--devinfo-dir="+filepath.Join(n.root, "devinfo"))
 	}
 	daemon.Stderr = log
 	if err := daemon.Start(); err != nil {
@@ -241,8 +262,8 @@ func (n *node) admit(t testing.TB, round int) [2]time.Duration {
 	return took
 }
 
-// record writes the kubelet's checkpoint, as the kubelet does when it is done with a container: the devices of the last pod, and all
-// that there are.
+// record writes the kubelet's checkpoint, as the kubelet does when it is done with a container: the devices
+// of the last pod, and all that there are.
 func (n *node) record(t testing.TB, uid string) {
 	t.Helper()
 	type entry struct {
@@ -257,7 +278,8 @@ func (n *node) record(t testing.TB, uid string) {
 		Checksum uint64
 	}
 	for _, d := range n.pods.last.GetContainers()[0].GetDevices() {
-		saved.Data.PodDeviceEntries = append(saved.Data.PodDeviceEntries, entry{uid, "worker", d.GetResourceName(), map[int][]string{0: d.GetDeviceIds()}})
+		saved.Data.PodDeviceEntries = append(saved.Data.PodDeviceEntries,
+			entry{uid, "worker", d.GetResourceName(), map[int][]string{0: d.GetDeviceIds()}})
 	}
 	saved.Data.RegisteredDevices = n.ids
 	content, err := json.Marshal(saved)
@@ -300,7 +322,8 @@ func (n *node) measure(t testing.TB) []process {
 	return all
 }
 
-// maxResident is what a daemon may keep in memory, in KiB; more than two thirds of it is its program, which the kernel can drop.
+// maxResident is what a daemon may keep in memory, in KiB; more than two thirds of it is its program, which
+// the kernel can drop.
 const maxResident = 40 << 10
 
 // A daemon takes no more after many admissions than after a few.
@@ -315,15 +338,19 @@ func TestDaemonsStayFlat(t *testing.T) {
 		n.admit(t, warm+round)
 	}
 	for i, now := range n.measure(t) {
-		t.Logf("%s after %d admissions: %d descriptors, %d threads, %.1f MiB resident; %d, %d, %.1f after %d", filepath.Base(n.daemons[i].Path), *rounds,
-			now.descriptors, now.threads, float64(now.resident)/1024, before[i].descriptors, before[i].threads, float64(before[i].resident)/1024, warm)
-		if now.descriptors > before[i].descriptors+2 || now.threads > before[i].threads+5 || now.resident > maxResident || now.resident > before[i].resident*5/4 {
+		t.Logf("%s after %d admissions: %d descriptors, %d threads, %.1f MiB resident; %d, %d, %.1f after %d",
+			filepath.Base(n.daemons[i].Path), *rounds,
+			now.descriptors, now.threads, float64(now.resident)/1024, before[i].descriptors, before[i].threads,
+			float64(before[i].resident)/1024, warm)
+		if now.descriptors > before[i].descriptors+2 || now.threads > before[i].threads+5 ||
+			now.resident > maxResident || now.resident > before[i].resident*5/4 {
 			t.Errorf("%s grows from %+v to %+v", n.daemons[i].Path, before[i], now)
 		}
 	}
 }
 
-// TestDaemonsIdle: while nothing happens the daemons do next to nothing. The longer it looks, the more it can tell.
+// TestDaemonsIdle: while nothing happens the daemons do next to nothing. The longer it looks, the more it can
+// tell.
 func TestDaemonsIdle(t *testing.T) {
 	n := newPair(t)
 	var busy []string
@@ -360,7 +387,8 @@ const windows = 20
 // maxIdle is the share of a core that a daemon may take while nothing happens.
 const maxIdle = 0.001
 
-// processorTimes are what the daemons' threads have run so far (Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat).
+// processorTimes are what the daemons' threads have run so far (Documentation/scheduler/sched-stats.rst,
+// /proc/<pid>/schedstat).
 func (n *node) processorTimes(t testing.TB) []time.Duration {
 	t.Helper()
 	var all []time.Duration
@@ -387,8 +415,8 @@ func (n *node) processorTimes(t testing.TB) []time.Duration {
 	return all
 }
 
-// BenchmarkStart measures the time from the start of a daemon to the kubelet's first list of devices, on the machines with the most of
-// them.
+// BenchmarkStart measures the time from the start of a daemon to the kubelet's first list of devices, on the
+// machines with the most of them.
 func BenchmarkStart(b *testing.B) {
 	for _, c := range []struct {
 		daemon, machine string
@@ -416,9 +444,10 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkVanished measures the time from the end of a VF, one of 1016, to the list in which the kubelet sees it unhealthy, and back, with
-// all VFs under one name and with a name for each of the eight PFs. A tenth of a second of it is waited for more changes to come. What the
-// daemon's processor time of it is does not depend on what else the computer does.
+// BenchmarkVanished measures the time from the end of a VF, one of 1016, to the list in which the kubelet
+// sees it unhealthy, and back, with all VFs under one name and with a name for each of the eight PFs. A tenth
+// of a second of it is waited for more changes to come. What the daemon's processor time of it is does not
+// depend on what else the computer does.
 func BenchmarkVanished(b *testing.B) {
 	n := newNode(b, "oci-mi300x-derived", 127)
 	pfs, err := filepath.Glob(filepath.Join(n.root, "sys/bus/pci/devices/*/virtfn0"))
@@ -436,7 +465,8 @@ func BenchmarkVanished(b *testing.B) {
 				}
 				list = append(list, fmt.Sprintf(`{"resourceName": "vf%d", "selectors": %s}`, i, selectors))
 			}
-			if err := os.WriteFile(filepath.Join(n.root, "config.json"), []byte(`{"resourceList": [`+strings.Join(list, ",")+`]}`), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(n.root, "config.json"),
+				[]byte(`{"resourceList": [`+strings.Join(list, ",")+`]}`), 0o600); err != nil {
 				b.Fatal(err)
 			}
 			daemon, stop := n.run(b, binary)
@@ -469,16 +499,17 @@ func (n *node) vanish(b *testing.B, resource string) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		for list := kubelettest.Await(b, n.plugins[resource].Lists); (list[0].GetHealth() == v1beta1.Unhealthy) != gone; {
+		for list := kubelettest.Await(b,
+			n.plugins[resource].Lists); (list[0].GetHealth() == v1beta1.Unhealthy) != gone; {
 			list = kubelettest.Await(b, n.plugins[resource].Lists)
 		}
 	}
 	b.ReportMetric(float64((n.processorTimes(b)[0]-before).Milliseconds())/float64(b.N), "cpu-ms/op")
 }
 
-// BenchmarkRound measures a GetPreferredAllocation from the kubelet's call to the answer: through the plugin's socket, the
-// coordination socket and PodResources, for the first and for the second half of a container, next to a plugin that answers at once. Every
-// plugin is a process of its own.
+// BenchmarkRound measures a GetPreferredAllocation from the kubelet's call to the answer: through the
+// plugin's socket, the coordination socket and PodResources, for the first and for the second half of a
+// container, next to a plugin that answers at once. Every plugin is a process of its own.
 func BenchmarkRound(b *testing.B) {
 	n := newPair(b)
 	n.admit(b, 1)
@@ -508,7 +539,8 @@ func BenchmarkRound(b *testing.B) {
 	})
 }
 
-// report gives the median and the 99th percentile of one question, in nanoseconds. Which is what their names begin with.
+// report gives the median and the 99th percentile of one question, in nanoseconds. Which is what their names
+// begin with.
 func report(b *testing.B, which string, took []time.Duration) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2]), which+"p50-ns")

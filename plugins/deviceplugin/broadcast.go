@@ -21,7 +21,9 @@ type broadcast struct {
 
 // newBroadcast starts with the devices that the kubelet was told of before this process started.
 func newBroadcast(before []Device) *broadcast {
-	b := &broadcast{devices: make(map[string]Device, len(before)), gone: map[string]time.Time{}, changed: make(chan struct{})}
+	b := &broadcast{
+		devices: make(map[string]Device, len(before)), gone: map[string]time.Time{}, changed: make(chan struct{}),
+	}
 	for _, d := range before {
 		b.devices[d.ID] = d
 	}
@@ -63,8 +65,9 @@ func (b *broadcast) hasGone() bool {
 	return len(b.gone) > 0
 }
 
-// retire takes those devices out of the list that have been gone for retireAfter and that the kubelet does not need, and returns their
-// IDs. Where some stay the list is sent again: the kubelet then writes down who holds what, which it does not when a pod ends.
+// retire takes those devices out of the list that have been gone for retireAfter and that the kubelet does
+// not need, and returns their IDs. Where some stay the list is sent again: the kubelet then writes down who
+// holds what, which it does not when a pod ends.
 func (b *broadcast) retire(needed map[string]bool) (retired []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,20 +83,22 @@ func (b *broadcast) retire(needed map[string]bool) (retired []string) {
 	return retired
 }
 
-// latest returns the newest list sorted by ID, whether there is one yet, and a channel that is closed once it is no
-// longer the newest.
+// latest returns the newest list sorted by ID, whether there is one yet, and a channel that is closed once it
+// is no longer the newest.
 func (b *broadcast) latest() (list *v1beta1.ListAndWatchResponse, published bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list = &v1beta1.ListAndWatchResponse{Devices: make([]*v1beta1.Device, 0, len(b.devices))}
-	for _, d := range slices.SortedFunc(maps.Values(b.devices), func(d, e Device) int { return cmp.Compare(d.ID, e.ID) }) {
+	for _, d := range slices.SortedFunc(maps.Values(b.devices),
+		func(d, e Device) int { return cmp.Compare(d.ID, e.ID) }) {
 		list.Devices = append(list.Devices, wireDevice(d))
 	}
 	return list, b.published, b.changed
 }
 
-// wireDevice translates a device. One without NUMA nodes has no topology at all: any TopologyInfo, even one with node
-// -1, makes the Topology Manager refuse the pod under restricted (pkg/kubelet/cm/devicemanager/topology_hints.go).
+// wireDevice translates a device. One without NUMA nodes has no topology at all: any TopologyInfo, even one
+// with node -1, makes the Topology Manager refuse the pod under restricted
+// (pkg/kubelet/cm/devicemanager/topology_hints.go).
 func wireDevice(d Device) *v1beta1.Device {
 	wire := &v1beta1.Device{ID: d.ID, Health: v1beta1.Unhealthy}
 	if d.Healthy {

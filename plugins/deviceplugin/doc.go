@@ -6,9 +6,8 @@
 //	     ├─ folder: something in device-plugins/ changed, look again
 //	     └─ for ever: wait for kubelet.sock ─▶ new socket ─▶ serve ─▶ Register ─▶ attend
 //	                  ▲                                                             │
-//	                  └── pause, 100 ms to 30 s; none for a new kubelet.sock ◀──────┘ stream ended, kubelet.sock new,
-//	                                                                                  our socket gone, or another plugin
-//	                                                                                  took over and is gone (guard.go)
+//	                  └── pause, 100 ms to 30 s; none for a new kubelet.sock ◀──────┘ stream ended,
+//	                      kubelet.sock new, our socket gone, or another plugin took over and is gone (guard.go)
 //
 // Where the kubelet's plugin watcher finds the plugin instead (watcher.go) nothing waits for kubelet.sock:
 // the new socket is served in plugins_registry, and the kubelet comes when it comes.

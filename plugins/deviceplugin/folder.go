@@ -14,13 +14,15 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// kubeletSocket is where the kubelet takes registrations (KubeletSocket in k8s.io/kubelet's v1beta1/constants.go).
+// kubeletSocket is where the kubelet takes registrations (KubeletSocket in k8s.io/kubelet's
+// v1beta1/constants.go).
 const kubeletSocket = "kubelet.sock"
 
 // pollPause is the pause between two looks at a folder that cannot be watched.
 const pollPause = time.Second
 
-// folder is the kubelet's folder for device plugins. What counts is what is in it; an event is only a reason to look.
+// folder is the kubelet's folder for device plugins. What counts is what is in it; an event is only a reason
+// to look.
 type folder struct {
 	dir     string
 	opened  os.FileInfo
@@ -28,19 +30,21 @@ type folder struct {
 	look    chan struct{}     // holds a token when something in the folder may have changed
 }
 
-// identity tells one kubelet.sock from a later one at the same path. The time belongs to it because an inode number is
-// used again.
+// identity tells one kubelet.sock from a later one at the same path. The time belongs to it because an inode
+// number is used again.
 type identity struct {
 	device, inode uint64
 	made          syscall.Timespec
 }
 
-// openFolder opens a folder. Where the kernel has no watch left for it, whoever uses them up, it is looked at from time to time.
+// openFolder opens a folder. Where the kernel has no watch left for it, whoever uses them up, it is looked at
+// from time to time.
 func openFolder(dir string, log *slog.Logger) (*folder, error) {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("open %s: the folder does not exist: check that a kubelet runs on this node and that --kubelet-dir is its root folder", dir)
+		return nil, fmt.Errorf("open %s: the folder does not exist: check that a kubelet runs on this node and "+
+			"that --kubelet-dir is its root folder", dir)
 	case err != nil:
 		return nil, fmt.Errorf("open folder: %w", err)
 	case !info.IsDir():
@@ -48,7 +52,8 @@ func openFolder(dir string, log *slog.Logger) (*folder, error) {
 	}
 	f := &folder{dir: dir, opened: info, look: make(chan struct{}, 1)}
 	if f.watcher, err = watch(dir); err != nil {
-		log.Warn("cannot watch the kubelet's folder: look at it from time to time; more of fs.inotify.max_user_instances may help",
+		log.Warn("cannot watch the kubelet's folder: look at it from time to time; more of "+
+			"fs.inotify.max_user_instances may help",
 			"folder", dir, "interval", pollPause, "error", err)
 	}
 	return f, nil
@@ -75,8 +80,8 @@ func (f *folder) close() error {
 	return nil
 }
 
-// run makes tokens until ctx is done. Once the folder itself is gone there is nothing left to look at: whoever starts this process again
-// has it look for a new one.
+// run makes tokens until ctx is done. Once the folder itself is gone there is nothing left to look at:
+// whoever starts this process again has it look for a new one.
 func (f *folder) run(ctx context.Context) error {
 	follow := f.follow
 	if f.watcher == nil {
@@ -174,7 +179,8 @@ func (f *folder) awaitKubelet(ctx context.Context) (identity, bool) {
 	}
 }
 
-// awaitNewKubelet waits until there is a kubelet.sock other than the one known, or the time is over, or ctx is done.
+// awaitNewKubelet waits until there is a kubelet.sock other than the one known, or the time is over, or ctx
+// is done.
 func (f *folder) awaitNewKubelet(ctx context.Context, known identity, limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

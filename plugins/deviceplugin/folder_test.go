@@ -20,7 +20,8 @@ func unwatched(t *testing.T) *folder {
 	return &folder{dir: dir, opened: info, look: make(chan struct{}, 1)}
 }
 
-// A folder that cannot be watched is looked at: a kubelet.sock is seen within the pause, and one that takes its place too.
+// A folder that cannot be watched is looked at: a kubelet.sock is seen within the pause, and one that takes
+// its place too.
 func TestFolderWithoutWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := unwatched(t)

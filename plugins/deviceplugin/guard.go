@@ -28,10 +28,12 @@ const (
 
 // guard looks whether the kubelet still goes by a registration.
 //
-// Another plugin that registers the same resource later takes it over without a word to this one, whose stream stays open. Before 1.37 the
-// kubelet forgets the devices when that plugin goes; from then on it comes back to this one, but keeps the other's list
-// (PluginDisconnected in pkg/kubelet/cm/devicemanager/manager.go). So what the kubelet has to give is compared with what it was told, twice
-// before it is believed. While the other plugin lives nothing is done: before 1.37 each of two that register in turn ends the other's stream.
+// Another plugin that registers the same resource later takes it over without a word to this one, whose
+// stream stays open. Before 1.37 the kubelet forgets the devices when that plugin goes; from then on it comes
+// back to this one, but keeps the other's list (PluginDisconnected in
+// pkg/kubelet/cm/devicemanager/manager.go). So what the kubelet has to give is compared with what it was
+// told, twice before it is believed. While the other plugin lives nothing is done: before 1.37 each of two
+// that register in turn ends the other's stream.
 type guard struct {
 	*Server
 	socket  string
@@ -48,7 +50,9 @@ type guard struct {
 }
 
 func (s *Server) newGuard(socket string) *guard {
-	g := &guard{Server: s, socket: socket, changed: make(chan struct{}, 1), lost: make(chan error, 1), cancel: func() {}}
+	g := &guard{
+		Server: s, socket: socket, changed: make(chan struct{}, 1), lost: make(chan error, 1), cancel: func() {},
+	}
 	if info, err := os.Lstat(socket); err == nil {
 		g.made = info.ModTime()
 	}
@@ -157,11 +161,13 @@ func (g *guard) awaitGone() error {
 func (g *guard) lose(rivals sockets) {
 	g.rivals = rivals
 	paths := slices.Sorted(maps.Keys(rivals))
-	g.observer.Unregistered(g.resource.Name(), fmt.Errorf("another plugin has taken it over, at one of %v", paths))
+	g.observer.Unregistered(g.resource.Name(),
+		fmt.Errorf("another plugin has taken it over, at one of %v", paths))
 	g.log.Error("another plugin has taken the resource over: remove it from this node", "at_one_of", paths)
 }
 
-// has asks the kubelet which healthy devices it has. Where that cannot be asked it is what the kubelet was told.
+// has asks the kubelet which healthy devices it has. Where that cannot be asked it is what the kubelet was
+// told.
 func (g *guard) has(ctx context.Context) ([]string, error) {
 	if g.allocatable == nil {
 		return g.healthy(), nil

@@ -216,7 +216,8 @@ func TestGuard(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &watched{t: t, dir: dir, has: []string{"b", "a"}}
 				server := &Server{
-					resource: w, devices: newBroadcast(nil), kubeletDir: dir, allocatable: w.allocatable, observer: w, log: slog.New(slog.DiscardHandler),
+					resource: w, devices: newBroadcast(nil), kubeletDir: dir, allocatable: w.allocatable, observer: w,
+					log: slog.New(slog.DiscardHandler),
 				}
 				server.devices.publish([]Device{{ID: "a", Healthy: true}, {ID: "b", Healthy: true}, {ID: "c"}})
 				const own = "amd.com_gpu-BBBBBBBBBBBB.sock"

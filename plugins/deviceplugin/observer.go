@@ -8,8 +8,9 @@ import (
 
 // Observer is told how a Server fares. Its methods return at once.
 type Observer interface {
-	// Offered: the resource has devices, so that the kubelet is to know it; Registered: the kubelet asked for them; Unregistered: it
-	// goes by them no longer. It will be told again, when another plugin that took the resource over is gone.
+	// Offered: the resource has devices, so that the kubelet is to know it; Registered: the kubelet asked for
+	// them; Unregistered: it goes by them no longer. It will be told again, when another plugin that took the
+	// resource over is gone.
 	Offered(resource string)
 	Registered(resource string)
 	Unregistered(resource string, cause error)

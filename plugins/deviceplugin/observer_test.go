@@ -51,7 +51,8 @@ func TestObserver(t *testing.T) {
 		return slices.Clone(available[:size])
 	}
 	server, err := deviceplugin.New(deviceplugin.Options{
-		KubeletDir: dir, Registration: deviceplugin.Auto, Preferred: true, Observer: seen, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		KubeletDir: dir, Registration: deviceplugin.Auto, Preferred: true, Observer: seen,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}, preferring{f})
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 // sockets are sockets by path, with the times when they were made: one that is made anew is another.
 type sockets map[string]time.Time
 
-// others finds the sockets of other plugins in both folders, whatever resource they are for: a socket does not say. This program's own
-// for other resources are left out.
+// others finds the sockets of other plugins in both folders, whatever resource they are for: a socket does
+// not say. This program's own for other resources are left out.
 func (g *guard) others() sockets {
 	found := sockets{}
 	for _, dir := range []string{"device-plugins", registryFolder} {
@@ -33,7 +33,8 @@ func (g *guard) others() sockets {
 	return found
 }
 
-// named are those whose name is one for a resource, and that were made after a time: the kubelet goes by the plugin that registered last.
+// named are those whose name is one for a resource, and that were made after a time: the kubelet goes by the
+// plugin that registered last.
 func (s sockets) named(resource string, after time.Time) sockets {
 	named := maps.Clone(s)
 	maps.DeleteFunc(named, func(path string, made time.Time) bool {
@@ -55,8 +56,9 @@ func (s sockets) living() sockets {
 // ownForm is how this program's sockets are called.
 var ownForm = regexp.MustCompile("^(.*)" + suffix + "$")
 
-// namedAfter reports whether a socket, by its path, has a name that plugins give to those of a resource: of vendor.com/kind they are vendor.com_kind and
-// vendor-kind, and another instance of this program has one like ours.
+// namedAfter reports whether a socket, by its path, has a name that plugins give to those of a resource: of
+// vendor.com/kind they are vendor.com_kind and vendor-kind, and another instance of this program has one like
+// ours.
 func namedAfter(path, resource string) bool {
 	dir, socket := filepath.Split(path)
 	if own := ownForm.FindStringSubmatch(socket); own != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/bounded"
 )
 
-// preferLimit is how long a Preferrer may think. The kubelet has no deadline of its own and starts no other pod
-// meanwhile (pkg/kubelet/cm/devicemanager/endpoint.go). What it chooses alone is looked for at half of that: it is ready when the
-// time is over, and costs nothing where answers come as they should.
+// preferLimit is how long a Preferrer may think. The kubelet has no deadline of its own and starts no other
+// pod meanwhile (pkg/kubelet/cm/devicemanager/endpoint.go). What it chooses alone is looked for at half of
+// that: it is ready when the time is over, and costs nothing where answers come as they should.
 const (
 	preferLimit = 100 * time.Millisecond
 	aloneAfter  = preferLimit / 2
@@ -41,8 +41,8 @@ func newQuestion(request *v1beta1.ContainerPreferredAllocationRequest) question 
 	}
 }
 
-// prefer asks the Preferrer and makes an answer that the kubelet can use of whatever comes back. Where nothing does, however busy the
-// machine is, it is what the Preferrer chooses alone.
+// prefer asks the Preferrer and makes an answer that the kubelet can use of whatever comes back. Where
+// nothing does, however busy the machine is, it is what the Preferrer chooses alone.
 func (s *Server) prefer(ctx context.Context, q question) []string {
 	began := time.Now()
 	defer func() { s.observer.Preferred(s.resource.Name(), time.Since(began)) }()
@@ -82,8 +82,8 @@ func (s *Server) await(ctx context.Context, q question) ([]string, error) {
 	return chosen, nil
 }
 
-// ask puts the question to the Preferrer, one question at a time: a Preferrer that hangs in spite of ctx keeps one
-// goroutine, however often it is asked.
+// ask puts the question to the Preferrer, one question at a time: a Preferrer that hangs in spite of ctx
+// keeps one goroutine, however often it is asked.
 func (s *Server) ask(ctx context.Context, q question) <-chan bounded.Result[[]string] {
 	return bounded.Go(ctx, s.asking, func() (chosen []string, err error) {
 		err = s.surviving("prefer", func() {
@@ -113,16 +113,18 @@ func (s *Server) surviving(what string, do func()) (err error) {
 	return nil
 }
 
-// repair returns an answer as the kubelet wants it: exactly size devices, or all there are; the must-include ones among
-// them, which count as available; none twice. What is missing is filled up in the order of the IDs, since the kubelet
-// would fill it up at random.
+// repair returns an answer as the kubelet wants it: exactly size devices, or all there are; the must-include
+// ones among them, which count as available; none twice. What is missing is filled up in the order of the
+// IDs, since the kubelet would fill it up at random.
 func (q question) repair(chosen []string) []string {
 	open := map[string]bool{}
 	for _, id := range slices.Concat(q.available, q.mustInclude) {
 		open[id] = true
 	}
 	kept := slices.DeleteFunc(unique(chosen), func(id string) bool { return !open[id] })
-	missing := slices.DeleteFunc(slices.Clone(q.mustInclude), func(id string) bool { return slices.Contains(kept, id) })
+	missing := slices.DeleteFunc(slices.Clone(q.mustInclude), func(id string) bool {
+		return slices.Contains(kept, id)
+	})
 	if len(missing) == 0 && len(kept) == q.size {
 		return kept
 	}

@@ -14,12 +14,14 @@ import (
 // registerLimit bounds a Register call. The kubelet calls us back inside it.
 const registerLimit = 10 * time.Second
 
-// register tells the kubelet of a socket in its folder. The socket has to be served already: before it answers, the
-// kubelet asks there for our options and does not look at those in the request (pkg/kubelet/cm/devicemanager/manager.go).
+// register tells the kubelet of a socket in its folder. The socket has to be served already: before it
+// answers, the kubelet asks there for our options and does not look at those in the request
+// (pkg/kubelet/cm/devicemanager/manager.go).
 func (s *Server) register(ctx context.Context, socket string) error {
 	ctx, cancel := context.WithTimeout(ctx, registerLimit)
 	defer cancel()
-	conn, err := grpc.NewClient("unix:"+s.dir+"/"+kubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+s.dir+"/"+kubeletSocket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return fmt.Errorf("open kubelet.sock: %w", err)
 	}
@@ -39,16 +41,17 @@ func (s *Server) register(ctx context.Context, socket string) error {
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 30 * time.Second
-	// stableAfter is longer than longestPause: two instances that end each other's registration (a rolling update with
-	// surge, on a kubelet before 1.37) then never take their own turns for stability and slow each other down.
+	// stableAfter is longer than longestPause: two instances that end each other's registration (a rolling
+	// update with surge, on a kubelet before 1.37) then never take their own turns for stability and slow each
+	// other down.
 	stableAfter = 2 * longestPause
 )
 
 // backoff counts the time between two registrations. The zero value is ready.
 type backoff struct{ pause time.Duration }
 
-// next returns how long to wait after a session that lasted this long: twice the time before, with up to a quarter
-// more so that two plugins do not stay in step.
+// next returns how long to wait after a session that lasted this long: twice the time before, with up to a
+// quarter more so that two plugins do not stay in step.
 func (b *backoff) next(lasted time.Duration) time.Duration {
 	switch {
 	case b.pause == 0 || lasted >= stableAfter:

@@ -20,26 +20,26 @@ type Device struct {
 type Resource interface {
 	// Name is the resource name, "amd.com/gpu".
 	Name() string
-	// Watch calls publish with the full list of devices, once at the start and again on every change, until ctx is
-	// done. A device that was published stays in the list: once it is gone it is unhealthy.
+	// Watch calls publish with the full list of devices, once at the start and again on every change, until ctx
+	// is done. A device that was published stays in the list: once it is gone it is unhealthy.
 	Watch(ctx context.Context, publish func([]Device)) error
 	// Allocate gives a container the devices with these IDs. An error makes the kubelet fail the pod.
 	Allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error)
 }
 
-// Preferrer is a Resource that has a preference among its free devices. The kubelet is told of GetPreferredAllocation
-// if, and only if, a Resource implements it.
+// Preferrer is a Resource that has a preference among its free devices. The kubelet is told of
+// GetPreferredAllocation if, and only if, a Resource implements it.
 type Preferrer interface {
 	// Prefer picks size of the available devices, the mustInclude ones among them. It cannot fail: an error from
 	// GetPreferredAllocation would make the kubelet fail the pod. It answers within 100 ms.
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
-	// Alone picks as Prefer does, by what the plugin knows itself: it asks nobody and waits for nothing. It is asked where Prefer has not
-	// answered in time, also while that goes on.
+	// Alone picks as Prefer does, by what the plugin knows itself: it asks nobody and waits for nothing. It is
+	// asked where Prefer has not answered in time, also while that goes on.
 	Alone(available, mustInclude []string, size int) []string
 }
 
-// CheckName says what is wrong with a resource's name, which the kubelet would refuse, whatever else is right with the resource
-// (IsExtendedResourceName in pkg/apis/core/v1/helper/helpers.go).
+// CheckName says what is wrong with a resource's name, which the kubelet would refuse, whatever else is right
+// with the resource (IsExtendedResourceName in pkg/apis/core/v1/helper/helpers.go).
 func CheckName(name string) error {
 	const quota = "requests." // under which Kubernetes counts a resource
 	if problems := content.IsLabelKey(quota + name); len(problems) > 0 || !strings.Contains(name, "/") {

@@ -27,7 +27,8 @@ const (
 )
 
 // Run offers the resource to the kubelet until ctx is done; then it returns nil. It returns an error when the
-// kubelet's folder cannot be used or the Resource gives up. A kubelet that is away, restarts or refuses is none.
+// kubelet's folder cannot be used or the Resource gives up. A kubelet that is away, restarts or refuses is
+// none.
 func (s *Server) Run(ctx context.Context) error {
 	folder, err := openFolder(s.dir, s.log)
 	if err != nil {
@@ -51,7 +52,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// stayRegistered registers, and again whenever a registration fails or ends. It starts once there is a device list.
+// stayRegistered registers, and again whenever a registration fails or ends. It starts once there is a device
+// list.
 func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
 	if _, published, changed := s.devices.latest(); !published {
 		select {
@@ -83,8 +85,8 @@ func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
 	}
 }
 
-// awaitKubelet waits for kubelet.sock, however long that takes. For the plugin watcher there is nothing to wait for: it
-// finds what is there when it starts.
+// awaitKubelet waits for kubelet.sock, however long that takes. For the plugin watcher there is nothing to
+// wait for: it finds what is there when it starts.
 func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (identity, bool) {
 	kubelet, ok := folder.kubelet()
 	if ok || s.watched {
@@ -94,7 +96,8 @@ func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (identity, bo
 	return folder.awaitKubelet(ctx)
 }
 
-// session is the life of one socket: listen, serve, register or be found, until a reason to do all of that anew.
+// session is the life of one socket: listen, serve, register or be found, until a reason to do all of that
+// anew.
 func (s *Server) session(ctx context.Context, folder *folder, kubelet identity) error {
 	listener, err := listen(s.dir, s.resource.Name())
 	if err != nil {
@@ -102,7 +105,9 @@ func (s *Server) session(ctx context.Context, folder *folder, kubelet identity) 
 	}
 	stopping, began, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	server := grpc.NewServer()
-	v1beta1.RegisterDevicePluginServer(server, &service{Server: s, stopping: stopping, streamBegan: once(began), streamEnded: once(ended)})
+	v1beta1.RegisterDevicePluginServer(server, &service{
+		Server: s, stopping: stopping, streamBegan: once(began), streamEnded: once(ended),
+	})
 	found, served := make(chan error, 1), make(chan error, 1)
 	if s.watched {
 		registration.RegisterRegistrationServer(server, &introduction{resource: s.resource.Name(), found: found})

@@ -23,7 +23,8 @@ func TestRegisters(t *testing.T) {
 	stop := start(t, dir, preferring{newFake("b", "a")})
 
 	plugin := kubelettest.Await(t, kubelet.Plugins)
-	if r := plugin.Request; r.GetVersion() != v1beta1.Version || r.GetResourceName() != resource || !r.GetOptions().GetGetPreferredAllocationAvailable() {
+	if r := plugin.Request; r.GetVersion() != v1beta1.Version || r.GetResourceName() != resource ||
+		!r.GetOptions().GetGetPreferredAllocationAvailable() {
 		t.Errorf("request %v", r)
 	}
 	if o := plugin.Options; !o.GetGetPreferredAllocationAvailable() || o.GetPreStartRequired() {
@@ -51,7 +52,8 @@ func TestListsWhatWasListed(t *testing.T) {
 	dir := kubelettest.Dir(t)
 	kubelet := kubelettest.Start(t, dir)
 	f := newFake("a")
-	start(t, dir, f, deviceplugin.Device{ID: "a", Healthy: true}, deviceplugin.Device{ID: "b", Healthy: true, Nodes: []int{1}})
+	start(t, dir, f, deviceplugin.Device{ID: "a", Healthy: true},
+		deviceplugin.Device{ID: "b", Healthy: true, Nodes: []int{1}})
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	list := kubelettest.Await(t, plugin.Lists)
 	if got := ids(list); got != "a b!" || len(list[1].GetTopology().GetNodes()) != 1 {
@@ -76,7 +78,9 @@ func TestRegistersAgain(t *testing.T) {
 	t.Attr("parity", "all/reregister-on-stream-end")
 	t.Attr("parity", "sriov/kubelet-restart-legacy")
 	for name, disturb := range map[string]func(*testing.T, *kubelettest.Kubelet, *kubelettest.Plugin){
-		"stream ended":          func(_ *testing.T, _ *kubelettest.Kubelet, p *kubelettest.Plugin) { p.EndStream() },
+		"stream ended": func(_ *testing.T, _ *kubelettest.Kubelet, p *kubelettest.Plugin) {
+			p.EndStream()
+		},
 		"connection lost":       func(_ *testing.T, _ *kubelettest.Kubelet, p *kubelettest.Plugin) { p.Close() },
 		"kubelet.sock replaced": func(_ *testing.T, k *kubelettest.Kubelet, _ *kubelettest.Plugin) { k.Recreate() },
 		"socket deleted": func(t *testing.T, _ *kubelettest.Kubelet, p *kubelettest.Plugin) {
@@ -179,7 +183,8 @@ func TestRemovesStaleSockets(t *testing.T) {
 		touch("example.com_thing_two-AAAAAAAAAAAA.sock", false),
 	}
 	start(t, dir, newFake("a"))
-	// Whoever waits for the kubelet has cleaned up: kubelettest.Start would remove all sockets, so it is put there by hand.
+	// Whoever waits for the kubelet has cleaned up: kubelettest.Start would remove all sockets, so it is put
+	// there by hand.
 	kubelet := kubelettest.Rejoin(t, dir)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	want := append(kept, filepath.Base(plugin.Socket), "kubelet.sock")
@@ -188,8 +193,8 @@ func TestRemovesStaleSockets(t *testing.T) {
 	}
 }
 
-// The longest names that Kubernetes allows are longer than a socket's may be: each has sockets of its own all the same, which a
-// process that comes later finds and removes.
+// The longest names that Kubernetes allows are longer than a socket's may be: each has sockets of its own all
+// the same, which a process that comes later finds and removes.
 func TestLongNames(t *testing.T) {
 	longest := strings.Repeat("example.", 30) + "com/" + strings.Repeat("x", 62)
 	dir := kubelettest.Dir(t)
@@ -254,7 +259,8 @@ func TestBadInput(t *testing.T) {
 		name, dir, resource string
 		want                []string
 	}{
-		{"no folder", filepath.Join(t.TempDir(), "none"), resource, []string{"none/device-plugins", "--kubelet-dir"}},
+		{"no folder", filepath.Join(t.TempDir(), "none"), resource,
+			[]string{"none/device-plugins", "--kubelet-dir"}},
 		{"long path", long, resource, []string{"107", "--kubelet-dir"}},
 		{"no vendor", "/tmp", "thing", []string{`"thing"`, "vendor.com/kind"}},
 		{"path in name", "/tmp", "example.com/../thing", []string{"vendor.com/kind"}},
@@ -262,7 +268,8 @@ func TestBadInput(t *testing.T) {
 		{"Kubernetes' own", "/tmp", "example.kubernetes.io/thing", []string{"kubernetes.io/"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: c.dir, Log: logger(t)}, named{newFake("a"), c.resource})
+			server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: c.dir, Log: logger(t)},
+				named{newFake("a"), c.resource})
 			if err == nil {
 				err = server.Run(context.Background())
 			}
@@ -281,7 +288,8 @@ func TestBadInput(t *testing.T) {
 func TestResourceGivesUp(t *testing.T) {
 	dir := kubelettest.Dir(t)
 	cause := errors.New("no more devices")
-	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Log: logger(t)}, failing{newFake("a"), cause})
+	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Log: logger(t)},
+		failing{newFake("a"), cause})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,9 +20,9 @@ type Options struct {
 	KubeletDir   string // the kubelet's root folder; sockets are in device-plugins or plugins_registry below it
 	Registration Registration
 	Preferred    bool     // offer GetPreferredAllocation, where the Resource is a Preferrer
-	Listed       []Device // that an earlier process told the kubelet of; unhealthy from now on unless the Resource publishes them
-	// Needed tells which devices of the resource the kubelet may look up: those it counts as healthy, and those that containers hold. Others
-	// leave the list some time after they are gone. Nil: none ever does.
+	Listed       []Device // that an earlier process told the kubelet of; unhealthy unless the Resource has them
+	// Needed tells which devices of the resource the kubelet may look up: those it counts as healthy, and those
+	// that containers hold. Others leave the list some time after they are gone. Nil: none ever does.
 	Needed func() (map[string]bool, error)
 	// Allocatable tells which devices of a resource the kubelet has to give; nil where that is not known.
 	Allocatable func(ctx context.Context, resource string) (ids []string, err error)
@@ -92,12 +92,16 @@ type service struct {
 }
 
 // GetDevicePluginOptions is called by the kubelet while it handles our Register.
-func (s *service) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
+func (s *service) GetDevicePluginOptions(
+	context.Context, *v1beta1.Empty,
+) (*v1beta1.DevicePluginOptions, error) {
 	return s.options(), nil
 }
 
 // ListAndWatch sends the full device list, once and again on every change.
-func (s *service) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
+func (s *service) ListAndWatch(
+	_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse],
+) error {
 	s.streamBegan()
 	err := s.list(stream)
 	select {
@@ -131,17 +135,23 @@ func (s *service) list(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchRes
 const maxList = 4 << 20
 
 // send sends a list. Of one that is too long the kubelet would say nothing but that the stream ended.
-func (s *service) send(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse], list *v1beta1.ListAndWatchResponse) error {
+func (s *service) send(
+	stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse], list *v1beta1.ListAndWatchResponse,
+) error {
 	if size := proto.Size(list); size > maxList {
-		s.log.Error("the kubelet cannot take so long a list of devices: offer fewer, such as fewer replicas of each GPU",
+		s.log.Error("the kubelet cannot take so long a list of devices: offer fewer, such as fewer "+
+			"replicas of each GPU",
 			"devices", len(list.GetDevices()), "bytes", size, "limit", maxList)
-		return status.Errorf(codes.ResourceExhausted, "%d devices in %d bytes, more than %d", len(list.GetDevices()), size, maxList)
+		return status.Errorf(codes.ResourceExhausted, "%d devices in %d bytes, more than %d",
+			len(list.GetDevices()), size, maxList)
 	}
 	return stream.Send(list)
 }
 
 // GetPreferredAllocation never fails: an error would make the kubelet fail the pod.
-func (s *service) GetPreferredAllocation(ctx context.Context, request *v1beta1.PreferredAllocationRequest) (*v1beta1.PreferredAllocationResponse, error) {
+func (s *service) GetPreferredAllocation(
+	ctx context.Context, request *v1beta1.PreferredAllocationRequest,
+) (*v1beta1.PreferredAllocationResponse, error) {
 	answer := &v1beta1.PreferredAllocationResponse{}
 	for _, container := range request.GetContainerRequests() {
 		question := newQuestion(container)
@@ -151,9 +161,11 @@ func (s *service) GetPreferredAllocation(ctx context.Context, request *v1beta1.P
 	return answer, nil
 }
 
-// Allocate answers with one response per container, whatever the Resource returns: the kubelet loses track of the
-// devices when one is missing (pkg/kubelet/cm/devicemanager/manager.go, allocateContainerResources).
-func (s *service) Allocate(ctx context.Context, request *v1beta1.AllocateRequest) (*v1beta1.AllocateResponse, error) {
+// Allocate answers with one response per container, whatever the Resource returns: the kubelet loses track of
+// the devices when one is missing (pkg/kubelet/cm/devicemanager/manager.go, allocateContainerResources).
+func (s *service) Allocate(
+	ctx context.Context, request *v1beta1.AllocateRequest,
+) (*v1beta1.AllocateResponse, error) {
 	answer := &v1beta1.AllocateResponse{}
 	for _, container := range request.GetContainerRequests() {
 		response, err := s.allocate(ctx, unique(container.GetDevicesIds()))
@@ -166,7 +178,9 @@ func (s *service) Allocate(ctx context.Context, request *v1beta1.AllocateRequest
 }
 
 // allocate asks the Resource. A panic in it costs one pod, not the daemon.
-func (s *Server) allocate(ctx context.Context, ids []string) (response *v1beta1.ContainerAllocateResponse, err error) {
+func (s *Server) allocate(
+	ctx context.Context, ids []string,
+) (response *v1beta1.ContainerAllocateResponse, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.log.Error("allocate panicked", "devices", ids, "panic", cause, "stack", stack())
@@ -181,7 +195,9 @@ func (s *Server) allocate(ctx context.Context, ids []string) (response *v1beta1.
 }
 
 // PreStartContainer does nothing; the kubelet is told not to call it.
-func (s *service) PreStartContainer(context.Context, *v1beta1.PreStartContainerRequest) (*v1beta1.PreStartContainerResponse, error) {
+func (s *service) PreStartContainer(
+	context.Context, *v1beta1.PreStartContainerRequest,
+) (*v1beta1.PreStartContainerResponse, error) {
 	return &v1beta1.PreStartContainerResponse{}, nil
 }
 

@@ -70,11 +70,15 @@ func TestListTooLong(t *testing.T) {
 	<-many.lists
 	var list []deviceplugin.Device
 	for i := range 80_000 {
-		list = append(list, deviceplugin.Device{ID: fmt.Sprintf("GPU-b1028956-cfa2-0990-bf4a-5da9abb51763::%06d", i), Healthy: true, Nodes: []int{0}})
+		list = append(list, deviceplugin.Device{
+			ID: fmt.Sprintf("GPU-b1028956-cfa2-0990-bf4a-5da9abb51763::%06d", i), Healthy: true, Nodes: []int{0},
+		})
 	}
 	many.lists <- list
 	lines, log := io.Pipe()
-	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Log: slog.New(slog.NewTextHandler(log, nil))}, named{many, "example.com/many"})
+	server, err := deviceplugin.New(deviceplugin.Options{
+		KubeletDir: dir, Log: slog.New(slog.NewTextHandler(log, nil)),
+	}, named{many, "example.com/many"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +103,8 @@ func TestListTooLong(t *testing.T) {
 	if list, ok := <-plugin.Lists; ok {
 		t.Errorf("%d devices were sent", len(list))
 	}
-	if line := kubelettest.Await(t, said); !strings.Contains(line, "devices=80000") || !strings.Contains(line, "limit=4194304") {
+	if line := kubelettest.Await(t, said); !strings.Contains(line, "devices=80000") ||
+		!strings.Contains(line, "limit=4194304") {
 		t.Error(line)
 	}
 	start(t, dir, newFake("a")) // another resource is as ever
@@ -115,12 +120,17 @@ func TestListTooLong(t *testing.T) {
 func TestTopologyInfo(t *testing.T) {
 	f := newFake()
 	<-f.lists
-	f.lists <- []deviceplugin.Device{{ID: "none", Healthy: true}, {ID: "one", Nodes: []int{0}}, {ID: "two", Healthy: true, Nodes: []int{1, 3}}}
+	f.lists <- []deviceplugin.Device{
+		{ID: "none", Healthy: true},
+		{ID: "one", Nodes: []int{0}},
+		{ID: "two", Healthy: true, Nodes: []int{1, 3}},
+	}
 	got := kubelettest.Await(t, connect(t, f).Lists)
 	want := []*v1beta1.Device{
 		{ID: "none", Health: "Healthy"},
 		{ID: "one", Health: "Unhealthy", Topology: &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: 0}}}},
-		{ID: "two", Health: "Healthy", Topology: &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: 1}, {ID: 3}}}},
+		{ID: "two", Health: "Healthy",
+			Topology: &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: 1}, {ID: 3}}}},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
@@ -167,10 +177,13 @@ func TestAnswersOfPrefer(t *testing.T) {
 	}
 }
 
-// What a Preferrer chooses alone is the answer where nothing comes back from it, whatever keeps it; and where that fails too the IDs are in order.
+// What a Preferrer chooses alone is the answer where nothing comes back from it, whatever keeps it; and where
+// that fails too the IDs are in order.
 func TestPreferHangsOrPanics(t *testing.T) {
 	highest := func(available, mustInclude []string, size int) []string {
-		free := slices.DeleteFunc(slices.Clone(available), func(id string) bool { return slices.Contains(mustInclude, id) })
+		free := slices.DeleteFunc(slices.Clone(available), func(id string) bool {
+			return slices.Contains(mustInclude, id)
+		})
 		slices.SortFunc(free, func(a, b string) int { return strings.Compare(b, a) })
 		return append(slices.Clone(mustInclude), free[:size-len(mustInclude)]...)
 	}
@@ -229,19 +242,24 @@ func TestAllocate(t *testing.T) {
 	if got, err := plugin.Allocate(t.Context(), "nil"); err != nil || got == nil {
 		t.Errorf("nil answer: %v, %v", got, err)
 	}
-	if _, err := plugin.Allocate(t.Context(), "error"); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "default/other") {
+	if _, err := plugin.Allocate(t.Context(), "error"); status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "default/other") {
 		t.Errorf("error: %v", err)
 	}
-	if _, err := plugin.Allocate(t.Context(), "panic"); status.Code(err) != codes.Internal || errors.Is(err, context.Canceled) {
+	if _, err := plugin.Allocate(t.Context(), "panic"); status.Code(err) != codes.Internal ||
+		errors.Is(err, context.Canceled) {
 		t.Errorf("panic: %v", err)
 	}
-	answer, err := plugin.Client.Allocate(t.Context(), &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{
-		{DevicesIds: []string{"a"}}, {DevicesIds: []string{"b"}},
-	}})
+	answer, err := plugin.Client.Allocate(t.Context(),
+		&v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{
+			{DevicesIds: []string{"a"}}, {DevicesIds: []string{"b"}},
+		}})
 	if err != nil || len(answer.GetContainerResponses()) != 2 {
 		t.Errorf("two containers: %v, %v", answer, err)
 	}
-	if _, err := plugin.Client.PreStartContainer(t.Context(), &v1beta1.PreStartContainerRequest{DevicesIds: []string{"a"}}); err != nil {
+	if _, err := plugin.Client.PreStartContainer(t.Context(), &v1beta1.PreStartContainerRequest{
+		DevicesIds: []string{"a"},
+	}); err != nil {
 		t.Errorf("PreStartContainer: %v", err)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// maxSocketPath is the longest path of a unix socket: sun_path in include/uapi/linux/un.h, less the final NUL.
+// maxSocketPath is the longest path of a unix socket: sun_path in include/uapi/linux/un.h, less the final
+// NUL.
 const maxSocketPath = 107
 
 // suffix is what newSocketName adds to a resource's name, and suffixLength how long that is.
@@ -24,8 +25,9 @@ const (
 	suffixLength = len("-ABCDEFGHIJKL.sock")
 )
 
-// socketPrefix is the part of a socket's name that all sockets of a resource in a folder share: "amd.com_gpu". Where a path would be too
-// long it is the beginning of that, and a hash: the kubelet takes names of resources that are longer than a socket's may be.
+// socketPrefix is the part of a socket's name that all sockets of a resource in a folder share:
+// "amd.com_gpu". Where a path would be too long it is the beginning of that, and a hash: the kubelet takes
+// names of resources that are longer than a socket's may be.
 func socketPrefix(dir, resource string) string {
 	prefix := strings.ReplaceAll(resource, "/", "_")
 	room := maxSocketPath - len(dir) - len("/") - suffixLength
@@ -37,16 +39,17 @@ func socketPrefix(dir, resource string) string {
 	return prefix[:max(0, min(len(prefix), room-len(hash)))] + hash
 }
 
-// newSocketName makes a name that no socket had before: from 1.37 on the kubelet never lets go of a name under which
-// a registration went wrong (pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go). The process number would not do: it
-// is 1 in every container.
+// newSocketName makes a name that no socket had before: from 1.37 on the kubelet never lets go of a name
+// under which a registration went wrong (pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go). The process
+// number would not do: it is 1 in every container.
 func newSocketName(dir, resource string) string {
 	return socketPrefix(dir, resource) + "-" + rand.Text()[:12] + ".sock"
 }
 
 func checkSocketPath(path string) error {
 	if len(path) > maxSocketPath {
-		return fmt.Errorf("socket path %s has %d bytes and a socket may have %d: use a shorter --kubelet-dir", path, len(path), maxSocketPath)
+		return fmt.Errorf("socket path %s has %d bytes and a socket may have %d: use a shorter --kubelet-dir",
+			path, len(path), maxSocketPath)
 	}
 	return nil
 }
@@ -64,8 +67,8 @@ func listen(dir, resource string) (net.Listener, error) {
 	return listener, nil
 }
 
-// removeStale removes the sockets that earlier processes left for the same resource. One that somebody still listens
-// on is another instance's: it stays.
+// removeStale removes the sockets that earlier processes left for the same resource. One that somebody still
+// listens on is another instance's: it stays.
 func removeStale(dir, resource string) (removed []string, err error) {
 	ours := regexp.MustCompile("^" + regexp.QuoteMeta(socketPrefix(dir, resource)) + suffix + "$")
 	entries, err := os.ReadDir(dir)

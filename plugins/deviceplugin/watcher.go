@@ -10,17 +10,19 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// registryFolder is where the kubelet's plugin watcher looks for sockets (DefaultKubeletPluginsRegistrationDirName in
-// pkg/kubelet/config/defaults.go). The kubelet removes none of them when it starts.
+// registryFolder is where the kubelet's plugin watcher looks for sockets
+// (DefaultKubeletPluginsRegistrationDirName in pkg/kubelet/config/defaults.go). The kubelet removes none of
+// them when it starts.
 const registryFolder = "plugins_registry"
 
-// Registration is how the kubelet gets to know a plugin: one way at a time, for it would take two for two plugins.
+// Registration is how the kubelet gets to know a plugin: one way at a time, for it would take two for two
+// plugins.
 type Registration string
 
 // The ways. Auto is what the SR-IOV network device plugin does, which has no flag for it.
 const (
 	Register Registration = "register" // the plugin calls Register at device-plugins/kubelet.sock
-	Watcher  Registration = "watcher"  // the kubelet's plugin watcher finds the plugin's socket in plugins_registry
+	Watcher  Registration = "watcher"  // the kubelet's plugin watcher finds its socket in plugins_registry
 	Auto     Registration = "auto"     // Watcher where the folder plugins_registry exists, else Register
 )
 
@@ -51,8 +53,8 @@ type introduction struct {
 	found    chan<- error // has room for the first answer
 }
 
-// GetInfo says who is there. The endpoint is left empty, which stands for the socket on which the kubelet asks: it may
-// know our folder by another path than we do.
+// GetInfo says who is there. The endpoint is left empty, which stands for the socket on which the kubelet
+// asks: it may know our folder by another path than we do.
 func (i *introduction) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{
 		Type:              registration.DevicePlugin,
@@ -62,7 +64,9 @@ func (i *introduction) GetInfo(context.Context, *registration.InfoRequest) (*reg
 }
 
 // NotifyRegistrationStatus is told what the kubelet made of it.
-func (i *introduction) NotifyRegistrationStatus(_ context.Context, status *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+func (i *introduction) NotifyRegistrationStatus(
+	_ context.Context, status *registration.RegistrationStatus,
+) (*registration.RegistrationStatusResponse, error) {
 	var refused error
 	if !status.GetPluginRegistered() {
 		refused = fmt.Errorf("the kubelet refused the plugin: %s", status.GetError())

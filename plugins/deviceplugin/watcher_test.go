@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 )
 
-// Where the folder of the plugin watcher exists the plugin waits there to be found, and registers nowhere else: two
-// registrations would be two plugins to the kubelet.
+// Where the folder of the plugin watcher exists the plugin waits there to be found, and registers nowhere
+// else: two registrations would be two plugins to the kubelet.
 func TestIsFoundByTheWatcher(t *testing.T) {
 	t.Attr("parity", "sriov/plugins-registry-mode")
 	dir := kubelettest.Dir(t)
@@ -24,7 +24,8 @@ func TestIsFoundByTheWatcher(t *testing.T) {
 	if r := plugin.Request; r.GetVersion() != v1beta1.Version || r.GetResourceName() != resource {
 		t.Errorf("introduced as %v", r)
 	}
-	if !socketNames.MatchString(filepath.Base(plugin.Socket)) || filepath.Dir(plugin.Socket) != kubelettest.Registry(dir) {
+	if !socketNames.MatchString(filepath.Base(plugin.Socket)) ||
+		filepath.Dir(plugin.Socket) != kubelettest.Registry(dir) {
 		t.Errorf("socket %s", plugin.Socket)
 	}
 	if info, err := os.Stat(plugin.Socket); err != nil || info.Mode().Perm() != 0o600 {
@@ -96,8 +97,8 @@ func TestWatcherRefuses(t *testing.T) {
 	}
 }
 
-// A kubelet that is away is waited for on one and the same socket, however long that takes; one that comes back finds a
-// new one.
+// A kubelet that is away is waited for on one and the same socket, however long that takes; one that comes
+// back finds a new one.
 func TestWatcherComesLateAndComesBack(t *testing.T) {
 	dir := kubelettest.Dir(t)
 	if err := os.Mkdir(kubelettest.Registry(dir), 0o750); err != nil {
@@ -120,7 +121,9 @@ func TestWatcherComesLateAndComesBack(t *testing.T) {
 }
 
 func TestRegistration(t *testing.T) {
-	for _, way := range []deviceplugin.Registration{deviceplugin.Register, deviceplugin.Watcher, deviceplugin.Auto} {
+	for _, way := range []deviceplugin.Registration{
+		deviceplugin.Register, deviceplugin.Watcher, deviceplugin.Auto,
+	} {
 		var read deviceplugin.Registration
 		text, err := way.MarshalText()
 		if err == nil {

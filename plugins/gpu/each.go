@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Each runs work for every resource name, for those that appear later when they do, until ctx is done or one of them fails.
-// A name stays when the last of its devices is gone: the kubelet must not see them vanish.
+// Each runs work for every resource name, for those that appear later when they do, until ctx is done or one
+// of them fails. A name stays when the last of its devices is gone: the kubelet must not see them vanish.
 func (g *GPUs) Each(ctx context.Context, work func(ctx context.Context, name string) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	begun := map[string]bool{}

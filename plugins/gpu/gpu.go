@@ -1,9 +1,9 @@
 // Package gpu offers a node's GPUs to the kubelet.
 //
-// What is the vendor's own, finding devices and saying what a container needs to use them, is behind [Backend]; packages
-// amd and nvidia are two. Everything else is here once: [GPUs] discovers at the start, again on every pulse or event, and remembers
-// what is gone, and a [Plugin] per resource name tells the kubelet and the coordinator, asks the coordinator which
-// devices to prefer, and answers Allocate.
+// What is the vendor's own, finding devices and saying what a container needs to use them, is behind
+// [Backend]; packages amd and nvidia are two. Everything else is here once: [GPUs] discovers at the start,
+// again on every pulse or event, and remembers what is gone, and a [Plugin] per resource name tells the
+// kubelet and the coordinator, asks the coordinator which devices to prefer, and answers Allocate.
 package gpu
 
 import (
@@ -14,10 +14,11 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Backend is one vendor's driver as sysfs or the vendor's library shows it. Its methods are never called at the same time
-// but for Allocate.
+// Backend is one vendor's driver as sysfs or the vendor's library shows it. Its methods are never called at
+// the same time but for Allocate.
 type Backend interface {
-	// Discover lists the devices as they are now. Resources that have none are listed too when they are to be offered.
+	// Discover lists the devices as they are now. Resources that have none are listed too when they are to be
+	// offered.
 	Discover() (Inventory, error)
 	// Links lists the direct connections between the cards, none where the vendor has none.
 	Links() ([]topology.Link, error)
@@ -31,17 +32,19 @@ type Watcher interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
-// Refuser is a Backend that refuses what its vendor's own plugin refuses. An error makes the kubelet fail the pod.
+// Refuser is a Backend that refuses what its vendor's own plugin refuses. An error makes the kubelet fail the
+// pod.
 type Refuser interface {
-	// Refuse is asked before anything is allocated: about these devices, and those IDs that are no device of the resource.
+	// Refuse is asked before anything is allocated: about these devices, and those IDs that are no device of the
+	// resource.
 	Refuse(resource string, devices []Device, unknown []string) error
 }
 
-// Narrower is a Backend with a rule of its own for which devices of a resource to prefer, such as to spread containers
-// over the cards that they share.
+// Narrower is a Backend with a rule of its own for which devices of a resource to prefer, such as to spread
+// containers over the cards that they share.
 type Narrower interface {
-	// Narrow leaves out of available what the rule forbids. What is left, mustInclude with it, is enough for size devices if
-	// available was.
+	// Narrow leaves out of available what the rule forbids. What is left, mustInclude with it, is enough for
+	// size devices if available was.
 	Narrow(devices []Device, available, mustInclude []string, size int) []string
 }
 
@@ -49,7 +52,7 @@ type Narrower interface {
 type Inventory struct {
 	Resources map[string][]Device // by resource name, "amd.com/gpu"
 	Notes     []string            // what was left out or is not as it should be, and why; for the log
-	Partial   bool                // the driver is away, or does not tell of a GPU: what is missing is unhealthy, and not gone
+	Partial   bool                // the driver is away, or hides a GPU: what is missing is unhealthy, not gone
 }
 
 // Device is a GPU, or a part of one, that can be given to a container.
@@ -58,7 +61,7 @@ type Device struct {
 	Card    topology.Address
 	NUMA    topology.NUMANode
 	Nodes   []string // paths of its device nodes, on the host and in the container alike
-	Index   string   // the vendor's number for it, "0" or, of a part, "0:1"; empty where containers are not told it
+	Index   string   // the vendor's number, "0" or, of a part, "0:1"; empty where containers are not told it
 	VRAM    uint64   // bytes of its card's memory; 0 for unknown
 	Healthy bool
 	Gone    bool // it was found before and is no longer; set by GPUs alone

@@ -30,8 +30,8 @@ type GPUs struct {
 	changed   chan struct{} // closed and replaced on every change
 }
 
-// Discover finds the GPUs. It starts nothing; Run discovers again on every pulse, never when pulse is 0, and when a
-// Watcher says so.
+// Discover finds the GPUs. It starts nothing; Run discovers again on every pulse, never when pulse is 0, and
+// when a Watcher says so.
 func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, error) {
 	found, err := backend.Discover()
 	if err != nil {
@@ -89,8 +89,8 @@ func (g *GPUs) rediscover(ctx context.Context, due <-chan struct{}) {
 	}
 }
 
-// refresh discovers again. When that fails everything stays as it was: a pod that holds a device is not helped by taking
-// the device away.
+// refresh discovers again. When that fails everything stays as it was: a pod that holds a device is not
+// helped by taking the device away.
 func (g *GPUs) refresh() {
 	found, err := g.backend.Discover()
 	if err != nil {
@@ -138,7 +138,8 @@ func (g *GPUs) report(notes []string) {
 	g.notes = notes
 }
 
-// latest returns a resource's devices, the links, and a channel that is closed once either is no longer the newest.
+// latest returns a resource's devices, the links, and a channel that is closed once either is no longer the
+// newest.
 func (g *GPUs) latest(resource string) ([]Device, []topology.Link, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -148,8 +149,8 @@ func (g *GPUs) latest(resource string) ([]Device, []topology.Link, <-chan struct
 // change is one device that is not as it was.
 type change struct{ resource, device, what string }
 
-// merge lays what was found over what was known. A known device that was not found stays and is unhealthy: containers that hold it are
-// answered for it, and its driver may come back. Neither argument is changed.
+// merge lays what was found over what was known. A known device that was not found stays and is unhealthy:
+// containers that hold it are answered for it, and its driver may come back. Neither argument is changed.
 func merge(known map[string][]Device, inventory Inventory) (map[string][]Device, []change) {
 	found := inventory.Resources
 	merged := make(map[string][]Device, len(found))
@@ -166,7 +167,9 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 			d.Healthy, d.Gone = false, !inventory.Partial
 			return d
 		})
-		merged[resource] = slices.SortedFunc(maps.Values(now), func(a, b Device) int { return cmp.Compare(a.ID, b.ID) })
+		merged[resource] = slices.SortedFunc(maps.Values(now), func(a, b Device) int {
+			return cmp.Compare(a.ID, b.ID)
+		})
 		for _, d := range merged[resource] {
 			if what := difference(before, d); what != "" {
 				changes = append(changes, change{resource, d.ID, what})
@@ -189,7 +192,8 @@ func difference(before map[string]Device, now Device) string {
 		return "gone"
 	case was.Gone && !now.Gone:
 		return "there again"
-	case was.Card != now.Card || was.NUMA != now.NUMA || was.Index != now.Index || !slices.Equal(was.Nodes, now.Nodes):
+	case was.Card != now.Card || was.NUMA != now.NUMA || was.Index != now.Index ||
+		!slices.Equal(was.Nodes, now.Nodes):
 		return "moved"
 	default:
 		return ""

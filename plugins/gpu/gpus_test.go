@@ -120,7 +120,9 @@ func TestPulse(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-		for part, want := range map[string]int{"as always": 1, "input/output error": 1, "healthy again": 2, "appeared": 1} {
+		for part, want := range map[string]int{
+			"as always": 1, "input/output error": 1, "healthy again": 2, "appeared": 1,
+		} {
 			if got := strings.Count(log.String(), part); got != want {
 				t.Errorf("%q logged %d times, want %d:\n%s", part, got, want, &log)
 			}
@@ -231,9 +233,10 @@ func TestGoneOrUnhealthy(t *testing.T) {
 		healthy []bool
 		gone    []bool
 	}{
-		"one is gone":         {Inventory{Resources: one}, []bool{true, false}, []bool{false, true}},
-		"one does not answer": {Inventory{Resources: one, Partial: true}, []bool{true, false}, []bool{false, false}},
-		"the driver is away":  {Inventory{Partial: true}, []bool{false, false}, []bool{false, false}},
+		"one is gone": {Inventory{Resources: one}, []bool{true, false}, []bool{false, true}},
+		"one does not answer": {Inventory{Resources: one, Partial: true}, []bool{true, false},
+			[]bool{false, false}},
+		"the driver is away": {Inventory{Partial: true}, []bool{false, false}, []bool{false, false}},
 	} {
 		merged, changes := merge(known, tc.found)
 		for i, d := range merged["amd.com/gpu"] {

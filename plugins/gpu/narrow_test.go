@@ -59,7 +59,9 @@ func TestNarrowTakesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	runDir := filepath.Join(dir, "run")
-	node, err := coordination.New(coordination.Config{RunDir: runDir, SysRoot: twoGPUs(t), KubeletDir: dir, Log: log})
+	node, err := coordination.New(coordination.Config{
+		RunDir: runDir, SysRoot: twoGPUs(t), KubeletDir: dir, Log: log,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,9 @@ func TestRefuserAndNarrower(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "bus/pci/devices"), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	node, err := coordination.New(coordination.Config{RunDir: filepath.Join(dir, "run"), SysRoot: dir, KubeletDir: dir, Log: log})
+	node, err := coordination.New(coordination.Config{
+		RunDir: filepath.Join(dir, "run"), SysRoot: dir, KubeletDir: dir, Log: log,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

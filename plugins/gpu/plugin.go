@@ -73,9 +73,9 @@ func (p *Plugin) narrow(available, mustInclude []string, size int) []string {
 	return narrower.Narrow(devices, available, mustInclude, size)
 }
 
-// Allocate answers in the order that pairs the i-th GPU with the i-th VF. It refuses what the backend or the coordinator
-// refuses and nothing else: a device that went away is answered as it was, and an ID that was never a device is left out, as
-// in AMD's own plugin, unless the backend refuses it, as NVIDIA's does.
+// Allocate answers in the order that pairs the i-th GPU with the i-th VF. It refuses what the backend or the
+// coordinator refuses and nothing else: a device that went away is answered as it was, and an ID that was
+// never a device is left out, as in AMD's own plugin, unless the backend refuses it, as NVIDIA's does.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
 	devices, unknown := p.find(ids)
 	if refuser, ok := p.gpus.backend.(Refuser); ok {

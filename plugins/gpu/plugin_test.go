@@ -57,7 +57,8 @@ func twoGPUs(t *testing.T) string {
 		link("../../../"+dir, "bus/pci/devices/"+address)
 		link("../../../../"+dir, "bus/pci/drivers/amdgpu/"+address)
 		write(fmt.Sprintf("class/kfd/kfd/topology/nodes/%d/properties", i),
-			fmt.Sprintf("simd_count 304\ndomain 0\nlocation_id %d\ndrm_render_minor %d", []int{0x1900, 0xa700}[i], i+128))
+			fmt.Sprintf("simd_count 304\ndomain 0\nlocation_id %d\ndrm_render_minor %d",
+				[]int{0x1900, 0xa700}[i], i+128))
 	}
 	return root
 }
@@ -90,8 +91,8 @@ func (l *lines) with(t *testing.T, msg string) (found []map[string]any) {
 	return found
 }
 
-// run starts what tandem-gpu starts and returns it as the kubelet sees it, and the plugin itself: that answers what the kubelet hears of
-// it in time, however slow the computer is.
+// run starts what tandem-gpu starts and returns it as the kubelet sees it, and the plugin itself: that
+// answers what the kubelet hears of it in time, however slow the computer is.
 func run(t *testing.T, root string, log *slog.Logger) (*kubelettest.Plugin, *gpu.Plugin) {
 	t.Helper()
 	dir := kubelettest.Dir(t)
@@ -104,7 +105,9 @@ func run(t *testing.T, root string, log *slog.Logger) (*kubelettest.Plugin, *gpu
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, err := coordination.New(coordination.Config{RunDir: filepath.Join(dir, "run"), SysRoot: root, KubeletDir: dir, Log: log})
+	node, err := coordination.New(coordination.Config{
+		RunDir: filepath.Join(dir, "run"), SysRoot: root, KubeletDir: dir, Log: log,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,24 +136,29 @@ func TestPluginUnderKubelet(t *testing.T) {
 	t.Attr("parity", "amd/allocate-devices")
 	var log lines
 	plugin, itself := run(t, twoGPUs(t), slog.New(slog.NewJSONHandler(&log, nil)))
-	if plugin.Request.GetResourceName() != "amd.com/gpu" || !plugin.Options.GetGetPreferredAllocationAvailable() {
+	if plugin.Request.GetResourceName() != "amd.com/gpu" ||
+		!plugin.Options.GetGetPreferredAllocationAvailable() {
 		t.Errorf("registered as %v", plugin.Request)
 	}
 	var seen []string
 	for _, d := range kubelettest.Await(t, plugin.Lists) {
-		seen = append(seen, fmt.Sprint(d.GetID(), " ", d.GetHealth(), " ", len(d.GetTopology().GetNodes()), " ", d.GetTopology() != nil))
+		seen = append(seen, fmt.Sprint(d.GetID(), " ", d.GetHealth(), " ", len(d.GetTopology().GetNodes()), " ",
+			d.GetTopology() != nil))
 	}
-	if got, want := strings.Join(seen, ", "), "0000:19:00.0 Healthy 1 true, 0000:a7:00.0 Healthy 0 false"; got != want {
+	if got, want := strings.Join(seen, ", "),
+		"0000:19:00.0 Healthy 1 true, 0000:a7:00.0 Healthy 0 false"; got != want {
 		t.Errorf("devices %s, want %s", got, want)
 	}
-	if chosen, err := plugin.Prefer(t.Context(), []string{"0000:a7:00.0", "0000:19:00.0"}, nil, 1); err != nil || len(chosen) != 1 {
+	if chosen, err := plugin.Prefer(t.Context(), []string{"0000:a7:00.0", "0000:19:00.0"}, nil, 1); err != nil ||
+		len(chosen) != 1 {
 		t.Fatalf("preferred %v, %v", chosen, err)
 	}
 	answer, err := plugin.Allocate(t.Context(), "0000:19:00.0", "0000:a7:00.0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := paths(answer), "/dev/kfd /dev/dri/card1 /dev/dri/renderD128 /dev/dri/card2 /dev/dri/renderD129"; got != want {
+	if got, want := paths(answer),
+		"/dev/kfd /dev/dri/card1 /dev/dri/renderD128 /dev/dri/card2 /dev/dri/renderD129"; got != want {
 		t.Errorf("devices %s, want %s", got, want)
 	}
 	if answer, err = plugin.Allocate(t.Context(), "0000:ff:00.0"); err != nil || paths(answer) != "/dev/kfd" {
@@ -158,13 +166,15 @@ func TestPluginUnderKubelet(t *testing.T) {
 	}
 
 	allocated := log.with(t, "allocate")
-	if len(allocated) != 2 || fmt.Sprint(allocated[0]["resource"], allocated[0]["devices"]) != "amd.com/gpu[0000:19:00.0 0000:a7:00.0]" ||
+	if len(allocated) != 2 ||
+		fmt.Sprint(allocated[0]["resource"], allocated[0]["devices"]) != "amd.com/gpu[0000:19:00.0 0000:a7:00.0]" ||
 		fmt.Sprint(allocated[1]["unknown"]) != "[0000:ff:00.0]" {
 		t.Errorf("allocate lines %v", allocated)
 	}
 	chosen := itself.Prefer(t.Context(), []string{"0000:a7:00.0", "0000:19:00.0"}, nil, 2)
 	preferred := log.with(t, "prefer")
-	if !slices.ContainsFunc(preferred, func(line map[string]any) bool { return fmt.Sprint(line["chosen"]) == fmt.Sprint(chosen) }) {
+	if !slices.ContainsFunc(preferred,
+		func(line map[string]any) bool { return fmt.Sprint(line["chosen"]) == fmt.Sprint(chosen) }) {
 		t.Errorf("prefer lines %v, chosen %v", preferred, chosen)
 	}
 }

@@ -31,8 +31,8 @@ func recorded(t *testing.T, name string) string {
 	return root
 }
 
-// grown is twoGPUs with more of them: GPU k is 0000:<10+k>:00.0, on NUMA node k/4, and has an XGMI link to every other of
-// its hive of four in io_links alone, as on kernels without p2p_links; or none.
+// grown is twoGPUs with more of them: GPU k is 0000:<10+k>:00.0, on NUMA node k/4, and has an XGMI link to
+// every other of its hive of four in io_links alone, as on kernels without p2p_links; or none.
 func grown(t *testing.T, gpus int, linked bool) string {
 	t.Helper()
 	root := t.TempDir()
@@ -66,10 +66,12 @@ func grown(t *testing.T, gpus int, linked bool) string {
 		link("../../../"+dir, "bus/pci/devices/"+address)
 		link("../../../../"+dir, "bus/pci/drivers/amdgpu/"+address)
 		const node = "class/kfd/kfd/topology/nodes/%d/"
-		write(fmt.Sprintf("simd_count 304\ndomain 0\nlocation_id %d\ndrm_render_minor %d", (16+k)<<8, 128+k), node+"properties", k)
+		write(fmt.Sprintf("simd_count 304\ndomain 0\nlocation_id %d\ndrm_render_minor %d", (16+k)<<8, 128+k),
+			node+"properties", k)
 		for other := range gpus {
 			if linked && other != k && other/4 == k/4 {
-				write(fmt.Sprintf("type 11\nnode_from %d\nnode_to %d\nweight 15", k, other), node+"io_links/%d/properties", k, other)
+				write(fmt.Sprintf("type 11\nnode_from %d\nnode_to %d\nweight 15", k, other),
+					node+"io_links/%d/properties", k, other)
 			}
 		}
 	}
@@ -152,7 +154,8 @@ func TestPreferPartitions(t *testing.T) {
 	if _, err := a.Allocate(t.Context(), broken[3:]...); err != nil {
 		t.Fatal(err)
 	}
-	if got := a.prefer(t, slices.Concat(whole, broken[:3]), 3); !slices.Equal(got, slices.Sorted(slices.Values(broken[:3]))) {
+	if got := a.prefer(t, slices.Concat(whole, broken[:3]), 3); !slices.Equal(got,
+		slices.Sorted(slices.Values(broken[:3]))) {
 		t.Errorf("three of eight and three: %v", got)
 	}
 }
@@ -172,9 +175,12 @@ func TestPreferLinks(t *testing.T) {
 		from               string
 		want               string
 	}{
-		{"amd/preferred-weights", "the better link", "amd-mi250-16gcd-8nic", "0000:0e:00.0 0000:4e:00.0 0000:8f:00.0 0000:11:00.0", "0000:0e:00.0 0000:11:00.0"},
-		{"amd/preferred-weights", "the same NUMA node", "16", "0000:10:00.0 0000:14:00.0 0000:18:00.0 0000:1b:00.0", "0000:18:00.0 0000:1b:00.0"},
-		{"amd/preferred-missing-link", "one of two hives", "8 linked", "0000:10:00.0 0000:14:00.0 0000:17:00.0", "0000:14:00.0 0000:17:00.0"},
+		{"amd/preferred-weights", "the better link", "amd-mi250-16gcd-8nic",
+			"0000:0e:00.0 0000:4e:00.0 0000:8f:00.0 0000:11:00.0", "0000:0e:00.0 0000:11:00.0"},
+		{"amd/preferred-weights", "the same NUMA node", "16", "0000:10:00.0 0000:14:00.0 0000:18:00.0 0000:1b:00.0",
+			"0000:18:00.0 0000:1b:00.0"},
+		{"amd/preferred-missing-link", "one of two hives", "8 linked", "0000:10:00.0 0000:14:00.0 0000:17:00.0",
+			"0000:14:00.0 0000:17:00.0"},
 	} {
 		t.Run(c.row+"/"+c.name, func(t *testing.T) {
 			var root string
@@ -196,8 +202,8 @@ func TestPreferLinks(t *testing.T) {
 	}
 }
 
-// TestPreferUnknown: an ID that was never announced, as after a change of the partitioning, is better than none and worse
-// than any other.
+// TestPreferUnknown: an ID that was never announced, as after a change of the partitioning, is better than
+// none and worse than any other.
 func TestPreferUnknown(t *testing.T) {
 	t.Attr("parity", "amd/preferred-unknown-id")
 	t.Attr("parity", "amd/options-fallback")
@@ -210,8 +216,8 @@ func TestPreferUnknown(t *testing.T) {
 	}
 }
 
-// TestPreferSpeed asks what takes AMD's own plugin seconds, or is beyond it. The fastest of ten answers counts, so that what
-// else the computer does stays out of it.
+// TestPreferSpeed asks what takes AMD's own plugin seconds, or is beyond it. The fastest of ten answers
+// counts, so that what else the computer does stays out of it.
 func TestPreferSpeed(t *testing.T) {
 	for name, c := range map[string]struct {
 		root string

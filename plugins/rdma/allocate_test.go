@@ -138,7 +138,10 @@ func TestAllocateGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:86:02.3","rdma-device":"mlx5_5"}}`, string(content)); diff != "" {
+	if diff := cmp.Diff(
+		`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:86:02.3","rdma-device":"mlx5_5"}}`,
+		string(content),
+	); diff != "" {
 		t.Error(diff)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode() != 0o444 {
@@ -183,41 +186,61 @@ func TestAllocateAnswers(t *testing.T) {
 		info     string
 		nodes    []string
 	}{
-		{"a plain netdev", function(nil), devices("infiniband/rdma_cm"), `{"resourceName": "a"}`, `{"generic":{"deviceID":"0000:85:00.0"}}`, nil},
-		{"isRdma of no interest", function(functions.Facts{"rdma": "mlx5_1"}), nil, `{"resourceName": "a"}`, `{"generic":{"deviceID":"0000:85:00.0"}}`, nil},
-		{"no rdma_cm", function(functions.Facts{"rdma": "mlx5_1"}), nil, `{"resourceName": "a", "selectors": {"isRdma": true}}`,
+		{"a plain netdev", function(nil), devices("infiniband/rdma_cm"), `{"resourceName": "a"}`,
+			`{"generic":{"deviceID":"0000:85:00.0"}}`, nil},
+		{"isRdma of no interest", function(functions.Facts{"rdma": "mlx5_1"}), nil, `{"resourceName": "a"}`,
+			`{"generic":{"deviceID":"0000:85:00.0"}}`, nil},
+		{"no rdma_cm", function(functions.Facts{"rdma": "mlx5_1"}), nil,
+			`{"resourceName": "a", "selectors": {"isRdma": true}}`,
 			`{"generic":{"deviceID":"0000:85:00.0"},"rdma":{"issm":"/dev/infiniband/issm1","rdma_dev":"mlx5_1","umad":"/dev/infiniband/umad1","uverbs":"/dev/infiniband/uverbs1"}}`,
 			[]string{"/dev/infiniband/issm1", "/dev/infiniband/umad1", "/dev/infiniband/uverbs1"}},
-		{"two RDMA devices, two ports, an old kernel", two, devices("infiniband/rdma_cm"), `{"resourceName": "a", "selectors": {"isRdma": true}}`,
+		{"two RDMA devices, two ports, an old kernel", two, devices("infiniband/rdma_cm"),
+			`{"resourceName": "a", "selectors": {"isRdma": true}}`,
 			`{"generic":{"deviceID":"0000:85:00.0"},"rdma":{"issm":"/dev/infiniband/issm9","rdma_cm":"/dev/infiniband/rdma_cm","rdma_dev":"mlx5_10","umad":"/dev/infiniband/umad9","uverbs":"/dev/infiniband/uverbs9"}}`,
-			[]string{"/dev/infiniband/ucm3", "/dev/infiniband/issm10", "/dev/infiniband/umad10", "/dev/infiniband/umad11", "/dev/infiniband/uverbs10", "/dev/infiniband/rdma_cm",
-				"/dev/infiniband/issm9", "/dev/infiniband/umad9", "/dev/infiniband/uverbs9"}},
+			[]string{"/dev/infiniband/ucm3", "/dev/infiniband/issm10", "/dev/infiniband/umad10",
+				"/dev/infiniband/umad11", "/dev/infiniband/uverbs10", "/dev/infiniband/rdma_cm", "/dev/infiniband/issm9",
+				"/dev/infiniband/umad9", "/dev/infiniband/uverbs9"}},
 		{"the RDMA device is in a container", func() functions.Sysfs {
 			s := function(nil)
 			s.Write(functions.Dir(id)+"/mlx5_core.rdma.0/uevent", "")
 			return s
 		}(), devices("infiniband/rdma_cm"),
-			`{"resourceName": "a", "selectors": {"isRdma": true}}`, `{"generic":{"deviceID":"0000:85:00.0"},"rdma":{}}`, nil},
+			`{"resourceName": "a", "selectors": {"isRdma": true}}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"rdma":{}}`, nil},
 		{"vfio", function(functions.Facts{"driver": "vfio-pci", "iommu": "31"}), nil, `{"resourceName": "a"}`,
-			`{"generic":{"deviceID":"0000:85:00.0"},"vfio":{"dev-mount":"/dev/vfio/31","mount":"/dev/vfio/vfio"}}`, []string{"/dev/vfio/vfio", "/dev/vfio/31"}},
+			`{"generic":{"deviceID":"0000:85:00.0"},"vfio":{"dev-mount":"/dev/vfio/31","mount":"/dev/vfio/vfio"}}`,
+			[]string{"/dev/vfio/vfio", "/dev/vfio/31"}},
 		{"vfio without an IOMMU", noiommu, nil, `{"resourceName": "a"}`,
-			`{"generic":{"deviceID":"0000:85:00.0"},"vfio":{"dev-mount":"/dev/vfio/31","mount":"/dev/vfio/vfio"}}`, []string{"/dev/vfio/vfio", "/dev/vfio/noiommu-31 /dev/vfio/31 rw"}},
+			`{"generic":{"deviceID":"0000:85:00.0"},"vfio":{"dev-mount":"/dev/vfio/31","mount":"/dev/vfio/vfio"}}`,
+			[]string{"/dev/vfio/vfio", "/dev/vfio/noiommu-31 /dev/vfio/31 rw"}},
 		{"vfio without a group", function(functions.Facts{"driver": "vfio-pci"}), nil, `{"resourceName": "a"}`,
 			`{"generic":{"deviceID":"0000:85:00.0"},"vfio":{"mount":"/dev/vfio/vfio"}}`, []string{"/dev/vfio/vfio"}},
-		{"uio", uio, nil, `{"resourceName": "a"}`, `{"generic":{"deviceID":"0000:85:00.0"},"uio":{"mount":"/dev/uio1"}}`, []string{"/dev/uio1"}},
-		{"uio without a device", function(functions.Facts{"driver": "uio"}), nil, `{"resourceName": "a"}`, `{"generic":{"deviceID":"0000:85:00.0"},"uio":{}}`, nil},
-		{"vhost", function(nil), devices("vhost-net", "net/tun"), `{"resourceName": "a", "selectors": {"needVhostNet": true}}`,
-			`{"generic":{"deviceID":"0000:85:00.0"},"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"}}`, []string{"/dev/vhost-net", "/dev/net/tun"}},
-		{"vhost without tun", function(nil), devices("vhost-net"), `{"resourceName": "a", "selectors": {"needVhostNet": true}}`,
-			`{"generic":{"deviceID":"0000:85:00.0"},"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"}}`, nil},
-		{"no vhost", function(nil), devices("net/tun"), `{"resourceName": "a", "selectors": {"needVhostNet": true}}`, `{"generic":{"deviceID":"0000:85:00.0"}}`, nil},
-		{"vhost vDPA", vdpa("vhost_vdpa", "vhost-vdpa-7"), nil, `{"resourceName": "a", "selectors": {"vdpaType": "vhost"}}`,
-			`{"generic":{"deviceID":"0000:85:00.0"},"vdpa":{"mount":"/dev/vhost-vdpa-7"}}`, []string{"/dev/vhost-vdpa-7"}},
+		{"uio", uio, nil, `{"resourceName": "a"}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"uio":{"mount":"/dev/uio1"}}`, []string{"/dev/uio1"}},
+		{"uio without a device", function(functions.Facts{"driver": "uio"}), nil, `{"resourceName": "a"}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"uio":{}}`, nil},
+		{"vhost", function(nil), devices("vhost-net", "net/tun"),
+			`{"resourceName": "a", "selectors": {"needVhostNet": true}}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"}}`,
+			[]string{"/dev/vhost-net", "/dev/net/tun"}},
+		{"vhost without tun", function(nil), devices("vhost-net"),
+			`{"resourceName": "a", "selectors": {"needVhostNet": true}}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"}}`,
+			nil},
+		{"no vhost", function(nil), devices("net/tun"),
+			`{"resourceName": "a", "selectors": {"needVhostNet": true}}`,
+			`{"generic":{"deviceID":"0000:85:00.0"}}`, nil},
+		{"vhost vDPA", vdpa("vhost_vdpa", "vhost-vdpa-7"), nil,
+			`{"resourceName": "a", "selectors": {"vdpaType": "vhost"}}`,
+			`{"generic":{"deviceID":"0000:85:00.0"},"vdpa":{"mount":"/dev/vhost-vdpa-7"}}`,
+			[]string{"/dev/vhost-vdpa-7"}},
 		{"virtio vDPA", vdpa("virtio_vdpa", ""), nil, `{"resourceName": "a", "selectors": {"vdpaType": "virtio"}}`,
 			`{"generic":{"deviceID":"0000:85:00.0"},"vdpa":{}}`, nil},
-		{"additionalInfo", function(nil), nil, `{"resourceName": "a", "additionalInfo": {"*": {"token": "x<y", "mtu": "9000"}, "0000:85:00.0": {"mtu": "1500"}, "0000:85:00.1": {"mtu": "1"}}}`,
+		{"additionalInfo", function(nil), nil,
+			`{"resourceName": "a", "additionalInfo": {"*": {"token": "x<y", "mtu": "9000"}, "0000:85:00.0": {"mtu": "1500"}, "0000:85:00.1": {"mtu": "1"}}}`,
 			`{"extra":{"mtu":"1500","token":"x\u003cy"},"generic":{"deviceID":"0000:85:00.0"}}`, nil},
-		{"empty additionalInfo", function(nil), nil, `{"resourceName": "a", "additionalInfo": {}}`, `{"extra":{},"generic":{"deviceID":"0000:85:00.0"}}`, nil},
+		{"empty additionalInfo", function(nil), nil, `{"resourceName": "a", "additionalInfo": {}}`,
+			`{"extra":{},"generic":{"deviceID":"0000:85:00.0"}}`, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, _ := offered(t, c.sys, c.dev, "intel.com", resources(c.resource))
@@ -242,11 +265,12 @@ func TestAllocateAnswers(t *testing.T) {
 	}
 }
 
-// A sub-function has its own name for an ID; what the configuration says of its function counts for it, and Multus knows
-// it without a file.
+// A sub-function has its own name for an ID; what the configuration says of its function counts for it, and
+// Multus knows it without a file.
 func TestAllocateSubfunction(t *testing.T) {
 	t.Attr("parity", "sriov/device-id-aux")
-	p, _ := offered(t, functions.Example(), devices("infiniband/rdma_cm"), "nvidia.com", resources(`{"resourceName": "bf2_sf",
+	p, _ := offered(t, functions.Example(), devices("infiniband/rdma_cm"), "nvidia.com",
+		resources(`{"resourceName": "bf2_sf",
 		"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"], "isRdma": true}, "additionalInfo": {"0000:84:00.0": {"k": "v"}}}`))
 	got, err := p.Allocate(t.Context(), []string{"mlx5_core.sf.2"})
 	if err != nil {
@@ -259,7 +283,8 @@ func TestAllocateSubfunction(t *testing.T) {
 	}, got.Envs); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"/dev/infiniband/uverbs70 /dev/infiniband/uverbs70 rw", "/dev/infiniband/rdma_cm /dev/infiniband/rdma_cm rw"}, nodes(got)); diff != "" {
+	if diff := cmp.Diff([]string{"/dev/infiniband/uverbs70 /dev/infiniband/uverbs70 rw",
+		"/dev/infiniband/rdma_cm /dev/infiniband/rdma_cm rw"}, nodes(got)); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := os.Stat(p.host.DevinfoDir); err == nil {
@@ -273,7 +298,8 @@ func TestVDPADevinfo(t *testing.T) {
 		"vhost":  `{"type":"vdpa","version":"1.1.0","vdpa":{"parent-device":"vdpa0","driver":"vhost","path":"/dev/vhost-vdpa-0","pci-address":"0000:81:00.1"}}`,
 		"virtio": `{"type":"vdpa","version":"1.1.0","vdpa":{"parent-device":"vdpa1","driver":"virtio","pci-address":"0000:81:00.2"}}`,
 	} {
-		p, _ := offered(t, functions.Example(), nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"vdpaType": "`+kind+`"}}`))
+		p, _ := offered(t, functions.Example(), nil, "intel.com",
+			resources(`{"resourceName": "a", "selectors": {"vdpaType": "`+kind+`"}}`))
 		pool, _ := p.vfs.latest(p.name)
 		if _, err := p.Allocate(t.Context(), ids(pool)); err != nil {
 			t.Fatal(err)
@@ -294,7 +320,8 @@ func TestAllocateOrder(t *testing.T) {
 	t.Attr("parity", "sriov/multus-order")
 	s := functions.New()
 	s.PF(0x81, "ens1", 3, nil)
-	p, member := offered(t, s, devices("infiniband/rdma_cm"), "openshift.io", resources(`{"resourceName": "vf_pool", "selectors": {"isRdma": true}}`))
+	p, member := offered(t, s, devices("infiniband/rdma_cm"), "openshift.io",
+		resources(`{"resourceName": "vf_pool", "selectors": {"isRdma": true}}`))
 	got, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.3"})
 	if err != nil {
 		t.Fatal(err)
@@ -307,8 +334,9 @@ func TestAllocateOrder(t *testing.T) {
 		paths = append(paths, d.ContainerPath)
 	}
 	if diff := cmp.Diff([]string{
-		"/dev/infiniband/issm1293", "/dev/infiniband/umad1293", "/dev/infiniband/uverbs1293", "/dev/infiniband/rdma_cm",
-		"/dev/infiniband/issm1291", "/dev/infiniband/umad1291", "/dev/infiniband/uverbs1291",
+		"/dev/infiniband/issm1293", "/dev/infiniband/umad1293", "/dev/infiniband/uverbs1293",
+		"/dev/infiniband/rdma_cm", "/dev/infiniband/issm1291", "/dev/infiniband/umad1291",
+		"/dev/infiniband/uverbs1291",
 	}, paths); diff != "" {
 		t.Error(diff)
 	}

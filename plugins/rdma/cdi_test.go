@@ -16,7 +16,9 @@ import (
 )
 
 // withCDI offers a machine through CDI.
-func withCDI(t *testing.T, s functions.Sysfs, dev fstest.MapFS, prefix, list string, field bool) (*Plugin, string) {
+func withCDI(
+	t *testing.T, s functions.Sysfs, dev fstest.MapFS, prefix, list string, field bool,
+) (*Plugin, string) {
 	t.Helper()
 	p, _ := offered(t, s, dev, prefix, list)
 	dir := t.TempDir()
@@ -26,7 +28,8 @@ func withCDI(t *testing.T, s functions.Sysfs, dev fstest.MapFS, prefix, list str
 	return p, dir
 }
 
-// The bytes that the stock plugin gives for the same device: the spec with its name and mode, and the annotation.
+// The bytes that the stock plugin gives for the same device: the spec with its name and mode, and the
+// annotation.
 func TestCDIGolden(t *testing.T) {
 	t.Attr("parity", "sriov/cdi-mode")
 	p, dir := withCDI(t, rdmaVF(), devices("infiniband/rdma_cm"), "nvidia.com", resources(rdmaPool), false)
@@ -40,7 +43,8 @@ func TestCDIGolden(t *testing.T) {
 		path := "/dev/infiniband/" + node
 		nodes.WriteString("    - hostPath: " + path + "\n      path: " + path + "\n      permissions: rw\n")
 	}
-	want := "---\ncdiVersion: 0.5.0\ncontainerEdits: {}\ndevices:\n- containerEdits:\n    deviceNodes:\n" + nodes.String() +
+	want := "---\ncdiVersion: 0.5.0\ncontainerEdits: {}\ndevices:\n- containerEdits:\n    deviceNodes:\n" +
+		nodes.String() +
 		"  name: 0000:86:02.3\nkind: nvidia.com/net-pci\n"
 	if diff := cmp.Diff(want, string(content)); diff != "" {
 		t.Error(diff)
@@ -52,10 +56,12 @@ func TestCDIGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]string{"cdi.k8s.io/nvidia.com_net-pci": "nvidia.com/net-pci=0000:86:02.3"}, got.Annotations); diff != "" {
+	if diff := cmp.Diff(map[string]string{"cdi.k8s.io/nvidia.com_net-pci": "nvidia.com/net-pci=0000:86:02.3"},
+		got.Annotations); diff != "" {
 		t.Error(diff)
 	}
-	if len(got.Devices)+len(got.Mounts)+len(got.CdiDevices) > 0 || got.Envs["PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF"] != "0000:86:02.3" {
+	if len(got.Devices)+len(got.Mounts)+len(got.CdiDevices) > 0 ||
+		got.Envs["PCIDEVICE_NVIDIA_COM_SRIOV-RDMA-VF"] != "0000:86:02.3" {
 		t.Errorf("answer %v", got)
 	}
 	if _, err := os.Stat(p.host.DevinfoPath(p.name, "0000:86:02.3")); err != nil {
@@ -63,14 +69,17 @@ func TestCDIGolden(t *testing.T) {
 	}
 }
 
-// What a runtime makes of specs and answer: the device nodes of the devices named, whichever way they are named.
+// What a runtime makes of specs and answer: the device nodes of the devices named, whichever way they are
+// named.
 func TestCDIResolves(t *testing.T) {
 	t.Attr("parity", "sriov/cdi-collision")
 	s := functions.New()
 	s.PF(0x81, "ens1", 4, nil)
 	two := resources(`{"resourceName": "a", "selectors": {"isRdma": true, "pfNames": ["ens1#0-1"]}}`,
 		`{"resourceName": "b", "selectors": {"isRdma": true}}`)
-	keys := map[string]string{"intel.com/a": "cdi.k8s.io/intel.com_net-pci", "intel.com/b": "cdi.k8s.io/intel.com_net-pci_b"}
+	keys := map[string]string{
+		"intel.com/a": "cdi.k8s.io/intel.com_net-pci", "intel.com/b": "cdi.k8s.io/intel.com_net-pci_b",
+	}
 	dir := t.TempDir()
 	for _, field := range []bool{false, true} {
 		for i, id := range []string{"0000:81:00.2", "0000:81:00.3"} {
@@ -115,16 +124,19 @@ func TestCDIWithoutNodes(t *testing.T) {
 	t.Attr("parity", "sriov/cdi-empty-edits")
 	s := functions.New()
 	s.PF(0x81, "ens1", 2, nil)
-	for _, class := range []string{"infiniband", "infiniband_verbs", "infiniband_mad"} { // of a driver that is being bound
+	// of a driver that is being bound
+	for _, class := range []string{"infiniband", "infiniband_verbs", "infiniband_mad"} {
 		s.Remove(functions.Dir("0000:81:00.2") + "/" + class)
 	}
 	s.Write(functions.Dir("0000:81:00.2")+"/mlx5_core.rdma.2/uevent", "")
-	p, _ := withCDI(t, s, nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`), false)
+	p, _ := withCDI(t, s, nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`),
+		false)
 	got, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]string{"cdi.k8s.io/intel.com_net-pci": "intel.com/net-pci=0000:81:00.1"}, got.Annotations); diff != "" {
+	if diff := cmp.Diff(map[string]string{"cdi.k8s.io/intel.com_net-pci": "intel.com/net-pci=0000:81:00.1"},
+		got.Annotations); diff != "" {
 		t.Error(diff)
 	}
 	p, folder := withCDI(t, s, nil, "intel.com", resources(`{"resourceName": "a"}`), false)
@@ -136,8 +148,8 @@ func TestCDIWithoutNodes(t *testing.T) {
 	}
 }
 
-// A container that holds a VF in exclusive mode may start again after the plugin did, with the answer that the kubelet keeps: the
-// spec has its VF.
+// A container that holds a VF in exclusive mode may start again after the plugin did, with the answer that
+// the kubelet keeps: the spec has its VF.
 func TestCDIOfHeldVF(t *testing.T) {
 	for _, exclusive := range []bool{false, true} {
 		s := rdmaVF()
@@ -153,7 +165,8 @@ func TestCDIOfHeldVF(t *testing.T) {
 	}
 }
 
-// Device nodes are numbered anew when a driver is bound: the spec says what is true at the time of the Allocate.
+// Device nodes are numbered anew when a driver is bound: the spec says what is true at the time of the
+// Allocate.
 func TestCDISpecIsRenewed(t *testing.T) {
 	s := rdmaVF()
 	p, folder := withCDI(t, s, nil, "intel.com", resources(rdmaPool), false)
@@ -165,7 +178,8 @@ func TestCDISpecIsRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"))
-	if err != nil || strings.Count(string(content), "uverbs77") != 2 || strings.Contains(string(content), "uverbs5") {
+	if err != nil || strings.Count(string(content), "uverbs77") != 2 ||
+		strings.Contains(string(content), "uverbs5") {
 		t.Errorf("spec %s, %v", content, err)
 	}
 }
@@ -199,8 +213,8 @@ func TestCDICleanUp(t *testing.T) {
 	}
 }
 
-// While the folder of the specs cannot be written an Allocate is an error that says so. Once it can, the next Allocate writes the spec
-// of all devices of the pool: running pods refer to those that nobody asks for.
+// While the folder of the specs cannot be written an Allocate is an error that says so. Once it can, the next
+// Allocate writes the spec of all devices of the pool: running pods refer to those that nobody asks for.
 func TestCDIFolderThatCanBeWrittenLater(t *testing.T) {
 	t.Attr("parity", "sriov/cdi-mode")
 	s := functions.New()
@@ -221,7 +235,8 @@ func TestCDIFolderThatCanBeWrittenLater(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.prepare(pool)
-			if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1"}); err == nil || !strings.Contains(err.Error(), "write CDI spec") {
+			if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1"}); err == nil ||
+				!strings.Contains(err.Error(), "write CDI spec") {
 				t.Errorf("without a folder: error %v", err)
 			}
 			if err := os.Remove(dir); err != nil {

@@ -19,20 +19,22 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
-// Events calls changed whenever the machine may have changed, until ctx is done, and once as soon as it notices changes: of those
-// before nothing tells. It returns an error when it cannot tell.
+// Events calls changed whenever the machine may have changed, until ctx is done, and once as soon as it
+// notices changes: of those before nothing tells. It returns an error when it cannot tell.
 type Events func(ctx context.Context, changed func()) error
 
-// MachineEvents are those of the machine below a sysfs root. For /sys they come from the kernel over netlink: sysfs itself tells
-// nobody of devices that come and go, since inotify sees what processes do to files and these come from inside the kernel.
-// For any other root, a folder, it is the other way round.
+// MachineEvents are those of the machine below a sysfs root. For /sys they come from the kernel over netlink:
+// sysfs itself tells nobody of devices that come and go, since inotify sees what processes do to files and
+// these come from inside the kernel. For any other root, a folder, it is the other way round.
 func MachineEvents(sysfsRoot string, c *pools.Config) Events {
 	if filepath.Clean(sysfsRoot) != "/sys" {
 		return func(ctx context.Context, changed func()) error { return folderEvents(ctx, sysfsRoot, changed) }
 	}
 	return func(ctx context.Context, changed func()) error {
 		g, ctx := errgroup.WithContext(ctx)
-		g.Go(func() error { return kernelEvents(ctx, syscall.NETLINK_KOBJECT_UEVENT, ueventGroup, concerns, changed) })
+		g.Go(func() error {
+			return kernelEvents(ctx, syscall.NETLINK_KOBJECT_UEVENT, ueventGroup, concerns, changed)
+		})
 		if c.Checks(func(h pools.Health) bool { return h.CheckPF }) {
 			any := func([]byte) bool { return true }
 			g.Go(func() error { return kernelEvents(ctx, syscall.NETLINK_ROUTE, linkGroup, any, changed) })
@@ -43,12 +45,16 @@ func MachineEvents(sysfsRoot string, c *pools.Config) Events {
 
 const (
 	ueventGroup = 1 // multicast group of the kernel's own events; 2 is udev's (lib/kobject_uevent.c)
-	linkGroup   = 1 // RTMGRP_LINK of include/uapi/linux/rtnetlink.h: a netdev gets or loses carrier, among others
+	// RTMGRP_LINK of include/uapi/linux/rtnetlink.h: a netdev gets or loses carrier, among others
+	linkGroup = 1
 )
 
 // kernelEvents reads the messages of a netlink multicast group.
-func kernelEvents(ctx context.Context, protocol int, group uint32, concerns func([]byte) bool, changed func()) error {
-	fd, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, protocol)
+func kernelEvents(
+	ctx context.Context, protocol int, group uint32, concerns func([]byte) bool, changed func(),
+) error {
+	fd, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK,
+		protocol)
 	if err != nil {
 		return fmt.Errorf("open netlink socket: %w", err)
 	}
@@ -75,8 +81,9 @@ func kernelEvents(ctx context.Context, protocol int, group uint32, concerns func
 	}
 }
 
-// concerns reports whether a uevent is about something that pools are made of: a PCI function, its driver, netdev, RDMA, vDPA
-// or auxiliary device. A message is a list of KEY=value that end with NUL (Documentation/ABI/testing/sysfs-uevent).
+// concerns reports whether a uevent is about something that pools are made of: a PCI function, its driver,
+// netdev, RDMA, vDPA or auxiliary device. A message is a list of KEY=value that end with NUL
+// (Documentation/ABI/testing/sysfs-uevent).
 func concerns(message []byte) bool {
 	for field := range bytes.SplitSeq(message, []byte{0}) {
 		key, value, _ := strings.Cut(string(field), "=")

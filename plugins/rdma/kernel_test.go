@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 )
 
-// follow counts what the kernel of this machine tells of from now on, for the time of a test. There is one socket, or, where carriers
-// are watched, there are two.
+// follow counts what the kernel of this machine tells of from now on, for the time of a test. There is one
+// socket, or, where carriers are watched, there are two.
 func follow(t *testing.T, list string, sockets int) <-chan struct{} {
 	t.Helper()
 	told := make(chan struct{}, 1024)
@@ -45,7 +45,8 @@ func provoke(t *testing.T, told <-chan struct{}, file, text string) {
 	kubelettest.Await(t, told)
 }
 
-// The real kernel tells of a PCI function, which root can make it do (Documentation/ABI/testing/sysfs-uevent).
+// The real kernel tells of a PCI function, which root can make it do
+// (Documentation/ABI/testing/sysfs-uevent).
 func TestKernelTellsOfPCI(t *testing.T) {
 	files, err := filepath.Glob("/sys/bus/pci/devices/*/uevent")
 	if err != nil || len(files) == 0 {
@@ -54,8 +55,8 @@ func TestKernelTellsOfPCI(t *testing.T) {
 	provoke(t, follow(t, resources(`{"resourceName": "a", "checkHealthOnPf": true}`), 2), files[0], "change")
 }
 
-// The real kernel tells of a NIC that comes: one of netdevsim, where there is such a thing. Its VFs are no PCI functions, so that
-// nothing is selected.
+// The real kernel tells of a NIC that comes: one of netdevsim, where there is such a thing. Its VFs are no
+// PCI functions, so that nothing is selected.
 func TestKernelTellsOfNetdevsim(t *testing.T) {
 	const bus = "/sys/bus/netdevsim"
 	if _, err := os.Stat(bus); err != nil {

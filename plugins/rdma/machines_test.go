@@ -27,27 +27,35 @@ func TestPluginOnSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	sys := machine.FS()
-	vfs := find(t, sys, resources(`{"resourceName": "mlnx", "resourcePrefix": "nvidia.com", "selectors": {"vendors": ["15b3"], "IsRdma": true}}`), "intel.com", nil)
+	vfs := find(t, sys,
+		resources(`{"resourceName": "mlnx", "resourcePrefix": "nvidia.com", "selectors": {"vendors": ["15b3"], "IsRdma": true}}`),
+		"intel.com", nil)
 	log := slog.New(slog.DiscardHandler)
-	host := grants.Host{Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: filepath.Join(t.TempDir(), "dp")}
+	host := grants.Host{
+		Sys: sys, Dev: devices("infiniband/rdma_cm"), DevinfoDir: filepath.Join(t.TempDir(), "dp"),
+	}
 	dir := kubelettest.Dir(t)
 	kubelet := kubelettest.Start(t, dir)
-	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Preferred: true, Log: log}, NewPlugin("nvidia.com/mlnx", vfs, host, newRecorder(), log))
+	server, err := deviceplugin.New(deviceplugin.Options{KubeletDir: dir, Preferred: true, Log: log},
+		NewPlugin("nvidia.com/mlnx", vfs, host, newRecorder(), log))
 	if err != nil {
 		t.Fatal(err)
 	}
 	serve(t, server)
 	registered := kubelettest.Await(t, kubelet.Plugins)
-	if registered.Request.GetResourceName() != "nvidia.com/mlnx" || !registered.Options.GetGetPreferredAllocationAvailable() {
+	if registered.Request.GetResourceName() != "nvidia.com/mlnx" ||
+		!registered.Options.GetGetPreferredAllocationAvailable() {
 		t.Errorf("registered %v with %v", registered.Request, registered.Options)
 	}
 	list := kubelettest.Await(t, registered.Lists)
-	if len(list) != 8 || list[0].GetID() != "0000:0c:00.1" || list[0].GetTopology().GetNodes()[0].GetID() != 0 || list[7].GetTopology().GetNodes()[0].GetID() != 1 {
+	if len(list) != 8 || list[0].GetID() != "0000:0c:00.1" || list[0].GetTopology().GetNodes()[0].GetID() != 0 ||
+		list[7].GetTopology().GetNodes()[0].GetID() != 1 {
 		t.Errorf("device list %v", list)
 	}
-	answer, err := registered.Client.Allocate(t.Context(), &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{
-		{DevicesIds: []string{"0000:0c:00.1", "0000:2a:00.1"}},
-	}})
+	answer, err := registered.Client.Allocate(t.Context(),
+		&v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{
+			{DevicesIds: []string{"0000:0c:00.1", "0000:2a:00.1"}},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +93,8 @@ func manyVFs(b *testing.B) fs.FS {
 	return os.DirFS(root)
 }
 
-// From reading the machine to the first device list, with the files for Multus: all that is done before registration.
+// From reading the machine to the first device list, with the files for Multus: all that is done before
+// registration.
 func BenchmarkStart1016(b *testing.B) {
 	sys := manyVFs(b)
 	for b.Loop() {
@@ -107,7 +116,8 @@ func BenchmarkStart1016(b *testing.B) {
 
 // What the daemon does when the machine may have changed.
 func BenchmarkRescan1016(b *testing.B) {
-	vfs := find(b, manyVFs(b), resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`), "intel.com", nil)
+	vfs := find(b, manyVFs(b),
+		resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`), "intel.com", nil)
 	for b.Loop() {
 		if err := vfs.scan(); err != nil {
 			b.Fatal(err)

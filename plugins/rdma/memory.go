@@ -12,11 +12,11 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// memory is what the daemon has to know of the time before its start, in one file of the run folder: until the node boots. Then
-// the kubelet's checkpoint alone says which devices containers hold.
+// memory is what the daemon has to know of the time before its start, in one file of the run folder: until
+// the node boots. Then the kubelet's checkpoint alone says which devices containers hold.
 type memory struct {
-	// Listed are all devices that the kubelet was told of, by resource name. One that is gone has to stay in the list: the
-	// kubelet dies of a device that a container holds and that is no longer listed.
+	// Listed are all devices that the kubelet was told of, by resource name. One that is gone has to stay in the
+	// list: the kubelet dies of a device that a container holds and that is no longer listed.
 	Listed map[string]map[string]listed `json:"listed"`
 	// Hidden is what containers may hide of devices, by ID.
 	Hidden map[string]pools.Hidden `json:"hidden"`
@@ -52,8 +52,8 @@ func readMemory(file string) (*memory, error) {
 	return m, nil
 }
 
-// keep forgets the devices that were listed and that no container holds: nobody misses them. One that a container holds and
-// that is not known is known from its ID.
+// keep forgets the devices that were listed and that no container holds: nobody misses them. One that a
+// container holds and that is not known is known from its ID.
 func (m *memory) keep(held map[string][]string) {
 	for resource, devices := range m.Listed {
 		for id := range devices {

@@ -29,7 +29,10 @@ func TestPairOptions(t *testing.T) {
 		want   map[string]string
 	}{
 		{`{}`, served, map[string]string{}},
-		{`{"alias": true}`, served, map[string]string{"PCIDEVICE_NVIDIA_COM_SRIOV_RDMA_VF": "0000:86:02.3", "PCIDEVICE_NVIDIA_COM_SRIOV_RDMA_VF_INFO": ""}},
+		{`{"alias": true}`, served,
+			map[string]string{
+				"PCIDEVICE_NVIDIA_COM_SRIOV_RDMA_VF": "0000:86:02.3", "PCIDEVICE_NVIDIA_COM_SRIOV_RDMA_VF_INFO": "",
+			}},
 		{`{` + all("VLLM_GPU_NIC_PCIE_MAPPING", "VLLM_NIC_SELECTION_VARS") + `}`, served, map[string]string{
 			"VLLM_GPU_NIC_PCIE_MAPPING": "0000:87:00.0=0000:86:02.3,0000:88:00.0=0000:86:02.3",
 			"VLLM_NIC_SELECTION_VARS":   "UCX_NET_DEVICES:1,NVSHMEM_HCA_LIST:1,NCCL_IB_HCA:1",
@@ -44,7 +47,8 @@ func TestPairOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, member := offered(t, rdmaVF(), devices("infiniband/rdma_cm"), "nvidia.com", resources(`{"tandem": `+c.tandem+`, `+rdmaPool[1:]))
+		p, member := offered(t, rdmaVF(), devices("infiniband/rdma_cm"), "nvidia.com",
+			resources(`{"tandem": `+c.tandem+`, `+rdmaPool[1:]))
 		member.served = c.served
 		got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"})
 		if err != nil {
@@ -70,17 +74,20 @@ func TestPairVariablesOrder(t *testing.T) {
 	s.PF(0x81, "ens1", 3, nil)
 	s.Remove(functions.Dir("0000:81:00.2") + "/infiniband")
 	s.Remove(functions.Dir("0000:81:00.2") + "/infiniband_verbs")
-	p, _ := offered(t, s, nil, "intel.com", resources(`{"resourceName": "a", "tandem": {"variables": ["UCX_NET_DEVICES", "NCCL_IB_HCA"]}}`))
+	p, _ := offered(t, s, nil, "intel.com",
+		resources(`{"resourceName": "a", "tandem": {"variables": ["UCX_NET_DEVICES", "NCCL_IB_HCA"]}}`))
 	got, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2", "0000:81:00.3"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Envs["UCX_NET_DEVICES"] != "mlx5_1293:1,mlx5_1291:1" || got.Envs["NCCL_IB_HCA"] != "=mlx5_1293,mlx5_1291" {
+	if got.Envs["UCX_NET_DEVICES"] != "mlx5_1293:1,mlx5_1291:1" ||
+		got.Envs["NCCL_IB_HCA"] != "=mlx5_1293,mlx5_1291" {
 		t.Errorf("%v", got.Envs)
 	}
 }
 
-// The pairs file is there and complete as far as this plugin goes before the coordinator is asked; every container has its own.
+// The pairs file is there and complete as far as this plugin goes before the coordinator is asked; every
+// container has its own.
 func TestPairsFileIsMounted(t *testing.T) {
 	p, member := offered(t, rdmaVF(), nil, "nvidia.com", resources(`{"tandem": {"pairs": true}, `+rdmaPool[1:]))
 	p.host.PairsDir = t.TempDir() + "/pairs"
@@ -89,13 +96,15 @@ func TestPairsFileIsMounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got.Mounts) != 1 || got.Mounts[0].ContainerPath != "/run/tandem/pairs.json" || !got.Mounts[0].ReadOnly {
+		if len(got.Mounts) != 1 || got.Mounts[0].ContainerPath != "/run/tandem/pairs.json" ||
+			!got.Mounts[0].ReadOnly {
 			t.Fatalf("mounts %v", got.Mounts)
 		}
 		file := got.Mounts[0].HostPath
 		written, err := pairs.Read(file)
 		want := pairs.New([]pairs.VF{{
-			ID: "0000:86:02.3", Address: topology.Address{Bus: 0x86, Device: 2, Function: 3}, Resource: "nvidia.com/sriov-rdma-vf", RDMA: "mlx5_5", Netdev: "ens1v0",
+			ID: "0000:86:02.3", Address: topology.Address{Bus: 0x86, Device: 2, Function: 3},
+			Resource: "nvidia.com/sriov-rdma-vf", RDMA: "mlx5_5", Netdev: "ens1v0",
 		}})
 		if diff := cmp.Diff(want, written); diff != "" || err != nil {
 			t.Errorf("%v, %s", err, diff)
@@ -112,7 +121,8 @@ func TestPairsFileIsMounted(t *testing.T) {
 	}
 	// Where the file cannot be written the container gets its devices all the same.
 	p.host.PairsDir = "/dev/null/pairs"
-	if got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err != nil || len(got.Mounts) > 0 || len(got.Devices) == 0 {
+	if got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err != nil || len(got.Mounts) > 0 ||
+		len(got.Devices) == 0 {
 		t.Errorf("answer %v, %v", got, err)
 	}
 }

@@ -51,8 +51,8 @@ func NewPlugin(name string, vfs *VFs, host grants.Host, member Member, log *slog
 // Name is the resource name, "intel.com/mlnx_vf".
 func (p *Plugin) Name() string { return p.name }
 
-// Watch publishes the devices to the coordinator and the kubelet, at the start and whenever they changed. As long as there
-// has never been one, the resource is not offered, so that the node does not have it at all.
+// Watch publishes the devices to the coordinator and the kubelet, at the start and whenever they changed. As
+// long as there has never been one, the resource is not offered, so that the node does not have it at all.
 func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
 	for {
 		pool, changed := p.vfs.latest(p.name)
@@ -81,8 +81,8 @@ func (p *Plugin) prepare(pool pools.Pool) {
 	}
 }
 
-// list is what there is of a pool. What is no longer found stays in the kubelet's list as long as the kubelet needs it, without a word
-// from here.
+// list is what there is of a pool. What is no longer found stays in the kubelet's list as long as the kubelet
+// needs it, without a word from here.
 func list(pool pools.Pool) (announced []device.Device, listed []deviceplugin.Device) {
 	for _, d := range pool.Devices {
 		if d.Missing() {
@@ -97,15 +97,20 @@ func list(pool pools.Pool) (announced []device.Device, listed []deviceplugin.Dev
 
 // Prefer leaves the choice to the coordinator.
 func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
-	return p.present(available, mustInclude, func(available []string) []string { return p.member.Prefer(ctx, available, mustInclude, size) })
+	return p.present(available, mustInclude, func(available []string) []string {
+		return p.member.Prefer(ctx, available, mustInclude, size)
+	})
 }
 
 // Alone chooses without the coordinator.
 func (p *Plugin) Alone(available, mustInclude []string, size int) []string {
-	return p.present(available, mustInclude, func(available []string) []string { return p.member.Alone(available, mustInclude, size) })
+	return p.present(available, mustInclude, func(available []string) []string {
+		return p.member.Alone(available, mustInclude, size)
+	})
 }
 
-// present chooses devices. Where the choice has one that has vanished, of which the kubelet learns only later, it chooses again without those.
+// present chooses devices. Where the choice has one that has vanished, of which the kubelet learns only
+// later, it chooses again without those.
 func (p *Plugin) present(available, mustInclude []string, choose func(available []string) []string) []string {
 	chosen := choose(available)
 	if len(p.vanished(chosen, mustInclude)) == 0 {
@@ -131,8 +136,8 @@ func (p *Plugin) vanished(ids, mustInclude []string) map[string]bool {
 	return vanished
 }
 
-// Allocate gives a container its devices. Everything that can fail comes before the coordinator is told that they are
-// taken: an error means for the kubelet that they are not.
+// Allocate gives a container its devices. Everything that can fail comes before the coordinator is told that
+// they are taken: an error means for the kubelet that they are not.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
 	pool, _ := p.vfs.latest(p.name)
 	given, err := p.give(pool, ids)

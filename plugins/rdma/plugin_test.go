@@ -27,11 +27,14 @@ func onDisk(t *testing.T, s functions.Sysfs, list string) (*Plugin, *recorder, s
 	root := s.Folder(t)
 	vfs := find(t, os.DirFS(root), list, "intel.com", MachineEvents(root, config(t, list)))
 	member := newRecorder()
-	host := grants.Host{Sys: os.DirFS(root), Dev: os.DirFS(t.TempDir()), DevinfoDir: filepath.Join(t.TempDir(), "dp")}
+	host := grants.Host{
+		Sys: os.DirFS(root), Dev: os.DirFS(t.TempDir()), DevinfoDir: filepath.Join(t.TempDir(), "dp"),
+	}
 	return NewPlugin("intel.com/a", vfs, host, member, slog.New(slog.DiscardHandler)), member, root
 }
 
-// watch runs Watch for the time of a test, and looks for changes. It returns what is published to the kubelet.
+// watch runs Watch for the time of a test, and looks for changes. It returns what is published to the
+// kubelet.
 func watch(t *testing.T, p *Plugin) <-chan []deviceplugin.Device {
 	t.Helper()
 	lists := make(chan []deviceplugin.Device, 16)
@@ -67,7 +70,10 @@ func TestWatchPublishesTwice(t *testing.T) {
 	if p.Name() != "intel.com/a" {
 		t.Errorf("resource name %s", p.Name())
 	}
-	want := []deviceplugin.Device{{ID: "0000:81:00.1", Healthy: true, Nodes: []int{1}}, {ID: "0000:82:00.1", Healthy: true}}
+	want := []deviceplugin.Device{
+		{ID: "0000:81:00.1", Healthy: true, Nodes: []int{1}},
+		{ID: "0000:82:00.1", Healthy: true},
+	}
 	if diff := cmp.Diff(want, <-watch(t, p)); diff != "" {
 		t.Error(diff)
 	}
@@ -75,7 +81,8 @@ func TestWatchPublishesTwice(t *testing.T) {
 		t.Error("the kubelet knows of devices that the coordinator may not know yet")
 	}
 	announced := []device.Device{
-		{ID: "0000:81:00.1", Address: topology.Address{Bus: 0x81, Function: 1}, NUMA: topology.Node(1), Healthy: true},
+		{ID: "0000:81:00.1", Address: topology.Address{Bus: 0x81, Function: 1}, NUMA: topology.Node(1),
+			Healthy: true},
 		{ID: "0000:82:00.1", Address: topology.Address{Bus: 0x82, Function: 1}, Healthy: true},
 	}
 	same := cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })
@@ -98,7 +105,8 @@ func TestWatchWithoutTopology(t *testing.T) {
 	}
 }
 
-// A VF that vanished is an error for who was to get it, and is no longer told of: whether it stays in the kubelet's list is the list's business.
+// A VF that vanished is an error for who was to get it, and is no longer told of: whether it stays in the
+// kubelet's list is the list's business.
 func TestAllocateOfVanishedVF(t *testing.T) {
 	s := functions.New()
 	s.PF(0x81, "ens1", 3, nil)
@@ -109,14 +117,16 @@ func TestAllocateOfVanishedVF(t *testing.T) {
 	unplug(t, root, "0000:81:00.2")
 	unplug(t, root, "0000:81:00.3")
 	const want = "allocate intel.com/a: device 0000:81:00.2 is gone: the node has no such function any more"
-	if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"}); err == nil || err.Error() != want {
+	if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"}); err == nil ||
+		err.Error() != want {
 		t.Errorf("error %v; want %s", err, want)
 	}
 	list, announced := kubelettest.Await(t, lists), kubelettest.Await(t, member.published).Devices
 	for len(list) > 1 { // the two may be noticed one by one
 		list, announced = kubelettest.Await(t, lists), kubelettest.Await(t, member.published).Devices
 	}
-	if diff := cmp.Diff([]deviceplugin.Device{{ID: "0000:81:00.1", Healthy: true, Nodes: []int{0}}}, list); diff != "" {
+	if diff := cmp.Diff([]deviceplugin.Device{{ID: "0000:81:00.1", Healthy: true, Nodes: []int{0}}},
+		list); diff != "" {
 		t.Error(diff)
 	}
 	if len(announced) != 1 || !announced[0].Healthy {
@@ -138,7 +148,8 @@ func TestPreferWithoutVanishedVFs(t *testing.T) {
 	p, member, root := onDisk(t, s, resources(`{"resourceName": "a"}`))
 	unplug(t, root, "0000:81:00.1")
 	unplug(t, root, "0000:81:00.3")
-	got := p.Prefer(t.Context(), []string{"0000:81:00.1", "0000:81:00.2", "0000:81:00.3", "0000:81:00.4"}, []string{"0000:81:00.3"}, 2)
+	got := p.Prefer(t.Context(), []string{"0000:81:00.1", "0000:81:00.2", "0000:81:00.3", "0000:81:00.4"},
+		[]string{"0000:81:00.3"}, 2)
 	if diff := cmp.Diff([]string{"0000:81:00.2", "0000:81:00.3"}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -150,7 +161,8 @@ func TestPreferWithoutVanishedVFs(t *testing.T) {
 func TestAllocateErrors(t *testing.T) {
 	p, member, _ := onDisk(t, rdmaVF(), resources(`{"resourceName": "a"}`))
 	const unknown = "allocate intel.com/a: device 0000:86:02.4 is not one of this resource"
-	if _, err := p.Allocate(t.Context(), []string{"0000:86:02.3", "0000:86:02.4"}); err == nil || err.Error() != unknown {
+	if _, err := p.Allocate(t.Context(), []string{"0000:86:02.3", "0000:86:02.4"}); err == nil ||
+		err.Error() != unknown {
 		t.Errorf("error %v; want %s", err, unknown)
 	}
 	// A file where the folder for device-info files should be.
@@ -161,7 +173,8 @@ func TestAllocateErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	const unwritable = "allocate intel.com/a: write device-info of 0000:86:02.3: "
-	if _, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err == nil || !strings.HasPrefix(err.Error(), unwritable) {
+	if _, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err == nil ||
+		!strings.HasPrefix(err.Error(), unwritable) {
 		t.Errorf("error %v; want %s…", err, unwritable)
 	}
 	if len(member.allocated) > 0 {
@@ -173,7 +186,8 @@ func TestAllocateErrors(t *testing.T) {
 func TestAllocateReturnsTheRefusal(t *testing.T) {
 	p, member, _ := onDisk(t, rdmaVF(), resources(`{"resourceName": "a"}`))
 	member.refusal = errors.New("refuse intel.com/a 0000:86:02.3: container worker of pod team/train has it")
-	if answer, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); !errors.Is(err, member.refusal) || answer != nil {
+	if answer, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); !errors.Is(err, member.refusal) ||
+		answer != nil {
 		t.Errorf("answer %v, error %v", answer, err)
 	}
 }
@@ -238,13 +252,15 @@ func TestAllocateLog(t *testing.T) {
 	if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff("level=INFO msg=allocate resource=intel.com/a devices=\"[0000:81:00.2 0000:81:00.1]\"\n", log.String()); diff != "" {
+	if diff := cmp.Diff("level=INFO msg=allocate resource=intel.com/a devices=\"[0000:81:00.2 0000:81:00.1]\"\n",
+		log.String()); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// A boot takes the files for Multus and not the pods, whose devices nobody allocates again: the files are there before
-// the kubelet hears of the devices. What is there already may know more, of a device in a container, and stays.
+// A boot takes the files for Multus and not the pods, whose devices nobody allocates again: the files are
+// there before the kubelet hears of the devices. What is there already may know more, of a device in a
+// container, and stays.
 func TestDevinfoAfterABoot(t *testing.T) {
 	t.Attr("parity", "sriov/devinfo-file")
 	s := functions.New()
@@ -260,7 +276,8 @@ func TestDevinfoAfterABoot(t *testing.T) {
 	<-watch(t, p)
 	for file, want := range map[string]string{
 		kept: "kept",
-		p.host.DevinfoPath("intel.com/a", "0000:81:00.1"): `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:81:00.1","rdma-device":"mlx5_1291"}}`,
+		p.host.DevinfoPath("intel.com/a",
+			"0000:81:00.1"): `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:81:00.1","rdma-device":"mlx5_1291"}}`,
 	} {
 		if content, err := os.ReadFile(file); err != nil || string(content) != want {
 			t.Errorf("%s: %s, %v; want %s", file, content, err, want)

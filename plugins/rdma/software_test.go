@@ -17,8 +17,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// The devices in software that a kernel can make are no PCI functions. Here they hang on made-up ones, by links into the /sys of this
-// machine: what is read of them, below the function, is the kernel's own.
+// The devices in software that a kernel can make are no PCI functions. Here they hang on made-up ones, by
+// links into the /sys of this machine: what is read of them, below the function, is the kernel's own.
 const (
 	softPF, softVF = "0000:81:00.0", "0000:81:00.1"
 	softNetdev     = "tandem0"
@@ -65,8 +65,9 @@ func linkInto(t *testing.T, folder, live string, wanted func(name string) bool) 
 	return names
 }
 
-// A VF with an RDMA device of the real kernel: its link type is what netlink says, which the stock plugin asks; its device nodes are
-// those of that device; its partition key is the default one; its port follows the netdev, and the kernel tells of that.
+// A VF with an RDMA device of the real kernel: its link type is what netlink says, which the stock plugin
+// asks; its device nodes are those of that device; its partition key is the default one; its port follows the
+// netdev, and the kernel tells of that.
 func TestSoftwareRDMA(t *testing.T) {
 	for _, kind := range []string{"rxe", "siw"} {
 		t.Run(kind, func(t *testing.T) {
@@ -77,8 +78,12 @@ func TestSoftwareRDMA(t *testing.T) {
 			s.Function(softVF, functions.Facts{"pf": softPF})
 			root := s.Folder(t)
 			vf := filepath.Join(root, functions.Dir(softVF))
-			linkInto(t, filepath.Join(vf, "net"), "/sys/class/net", func(name string) bool { return name == softNetdev })
-			linkInto(t, filepath.Join(vf, "infiniband"), "/sys/class/infiniband", func(name string) bool { return name == softRDMA })
+			linkInto(t, filepath.Join(vf, "net"), "/sys/class/net", func(name string) bool {
+				return name == softNetdev
+			})
+			linkInto(t, filepath.Join(vf, "infiniband"), "/sys/class/infiniband", func(name string) bool {
+				return name == softRDMA
+			})
 			nodes := map[string][]string{}
 			for _, class := range []string{"infiniband_verbs", "infiniband_mad"} {
 				nodes[class] = linkInto(t, filepath.Join(vf, class), "/sys/class/"+class, func(name string) bool {
@@ -87,7 +92,8 @@ func TestSoftwareRDMA(t *testing.T) {
 				})
 			}
 
-			list := resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["` + linkByNetlink(t).EncapType + `"]}, "checkHealthOnRdmaPort": true}`)
+			list := resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["` +
+				linkByNetlink(t).EncapType + `"]}, "checkHealthOnRdmaPort": true}`)
 			vfs := find(t, os.DirFS(root), list, "intel.com", nil)
 			if diff := cmp.Diff([]string{softVF}, state(vfs, "intel.com/a")); diff != "" {
 				t.Fatal(diff)
@@ -98,7 +104,8 @@ func TestSoftwareRDMA(t *testing.T) {
 				t.Errorf("RDMA devices %v, nodes %v", granted.RDMA, nodes)
 			}
 			for _, name := range slices.Concat(nodes["infiniband_verbs"], nodes["infiniband_mad"]) {
-				if !slices.ContainsFunc(nodesOf(granted), func(node string) bool { return node == "/dev/infiniband/"+name }) {
+				if !slices.ContainsFunc(nodesOf(granted),
+					func(node string) bool { return node == "/dev/infiniband/"+name }) {
 					t.Errorf("the container gets %v, and not %s", nodesOf(granted), name)
 				}
 			}
@@ -112,7 +119,8 @@ func TestSoftwareRDMA(t *testing.T) {
 			if err := vfs.scan(); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]string{softVF + " the RDMA port is not active"}, state(vfs, "intel.com/a")); diff != "" {
+			if diff := cmp.Diff([]string{softVF + " the RDMA port is not active"},
+				state(vfs, "intel.com/a")); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -13,8 +13,9 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// VFs are the pools of a machine as they are now: found at the start, and looked for again whenever the machine changes. They
-// remember what was listed before, for a device that is gone stays in its pool as unhealthy.
+// VFs are the pools of a machine as they are now: found at the start, and looked for again whenever the
+// machine changes. They remember what was listed before, for a device that is gone stays in its pool as
+// unhealthy.
 type VFs struct {
 	finder pools.Finder
 	config *pools.Config
@@ -33,11 +34,12 @@ type VFs struct {
 	changed  chan struct{} // closed and replaced on every change
 }
 
-// FindVFs finds the pools of a configuration. The file is where to keep what has to be known after a restart. Held are the
-// devices that containers hold, by resource; nil where that is not known. Events tell of changes, nil for nothing that does.
-// Run looks for changes.
+// FindVFs finds the pools of a configuration. The file is where to keep what has to be known after a restart.
+// Held are the devices that containers hold, by resource; nil where that is not known. Events tell of
+// changes, nil for nothing that does. Run looks for changes.
 func FindVFs(
-	finder pools.Finder, config *pools.Config, file string, held map[string][]string, events Events, log *slog.Logger,
+	finder pools.Finder, config *pools.Config, file string, held map[string][]string, events Events,
+	log *slog.Logger,
 ) (*VFs, error) {
 	memory, err := readMemory(file)
 	if err != nil {
@@ -72,7 +74,9 @@ func (v *VFs) Names() []string { return slices.Clone(v.names) }
 func (v *VFs) Found() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(v.names), func(name string) bool { return len(v.pools[name].Devices) == 0 })
+	return slices.DeleteFunc(slices.Clone(v.names), func(name string) bool {
+		return len(v.pools[name].Devices) == 0
+	})
 }
 
 // latest returns a pool as it is now, and a channel that is closed once it may no longer be.
@@ -171,8 +175,8 @@ func (v *VFs) report(pool pools.Pool) bool {
 	return len(appeared)+len(recovered)+len(faults) > 0
 }
 
-// save writes the memory where it changed, once the kubelet is told: a disk takes its time. Without it a restart knows less, so that
-// is no reason to stop.
+// save writes the memory where it changed, once the kubelet is told: a disk takes its time. Without it a
+// restart knows less, so that is no reason to stop.
 func (v *VFs) save() {
 	content, err := json.Marshal(v.memory)
 	if err == nil && !bytes.Equal(content, v.written) {

@@ -85,7 +85,8 @@ func TestHiddenFactsAreOfOneDriver(t *testing.T) {
 	}
 }
 
-// A device that was listed is listed for ever: the kubelet dies of one that a container holds and that is no longer there.
+// A device that was listed is listed for ever: the kubelet dies of one that a container holds and that is no
+// longer there.
 func TestRestartWithoutVFs(t *testing.T) {
 	s := functions.New()
 	s.PF(0x81, "ens1", 2, functions.Facts{"numa_node": "1"})
@@ -97,12 +98,14 @@ func TestRestartWithoutVFs(t *testing.T) {
 		t.Error(diff)
 	}
 	pool, _ := after.latest("intel.com/a")
-	if node, known := pool.Devices[1].NUMA.Number(); node != 1 || !known || pool.Devices[1].PF != pool.Devices[0].PF {
+	if node, known := pool.Devices[1].NUMA.Number(); node != 1 || !known ||
+		pool.Devices[1].PF != pool.Devices[0].PF {
 		t.Errorf("the device that is gone is %+v", pool.Devices[1])
 	}
 }
 
-// Of what was listed before, only what containers hold is listed on; what they hold is listed whether it was known or not.
+// Of what was listed before, only what containers hold is listed on; what they hold is listed whether it was
+// known or not.
 func TestRestartKeepsWhatIsHeld(t *testing.T) {
 	s := functions.New()
 	s.PF(0x81, "ens1", 3, nil)
@@ -116,7 +119,8 @@ func TestRestartKeepsWhatIsHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"0000:81:00.1", "0000:81:00.3 gone", "0000:99:00.1 gone"}, state(after, "intel.com/a")); diff != "" {
+	if diff := cmp.Diff([]string{"0000:81:00.1", "0000:81:00.3 gone", "0000:99:00.1 gone"},
+		state(after, "intel.com/a")); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -137,7 +141,8 @@ func TestUnreadableMemory(t *testing.T) {
 	var log strings.Builder
 	vfs.log, vfs.written = slog.New(slog.NewTextHandler(&log, nil)), nil
 	vfs.file = filepath.Join(vfs.file, "below a file")
-	if err := vfs.scan(); err != nil || !strings.Contains(log.String(), "after a restart devices that containers hold may be missing") {
+	if err := vfs.scan(); err != nil ||
+		!strings.Contains(log.String(), "after a restart devices that containers hold may be missing") {
 		t.Errorf("scan: %v, log %s", err, &log)
 	}
 }
@@ -165,7 +170,8 @@ func TestRescan(t *testing.T) {
 			[]string{"0000:81:00.1", "0000:81:00.2 no longer selected by the resource"}, []string{"0000:81:00.2"}},
 		{"and back", func() { driver("mlx5_core") },
 			[]string{"0000:81:00.1", "0000:81:00.2"}, []string{"0000:81:00.2 no longer selected by the resource"}},
-		{"it vanishes", func() { s.Remove(functions.Dir("0000:81:00.2")); s.Remove(sysfs.PCIDevices + "/0000:81:00.2") },
+		{"it vanishes",
+			func() { s.Remove(functions.Dir("0000:81:00.2")); s.Remove(sysfs.PCIDevices + "/0000:81:00.2") },
 			[]string{"0000:81:00.1", "0000:81:00.2 gone"}, []string{"0000:81:00.2 gone"}},
 		{"it comes back", func() { s.PF(0x81, "ens1", 2, nil) },
 			[]string{"0000:81:00.1", "0000:81:00.2"}, []string{"0000:81:00.2 no longer selected by the resource"}},
@@ -198,15 +204,31 @@ func TestHealth(t *testing.T) {
 		change    func(functions.Sysfs)
 		want      string
 	}{
-		{"nothing to read", `"checkHealthOnPf": true, "checkHealthOnRdmaPort": true, "checkHealthOnDeviceExist": true`, func(functions.Sysfs) {}, ""},
-		{"no check", `"checkHealthOnPf": false`, func(s functions.Sysfs) { carrier(s, "0"); port(s, vf, "mlx5_1291", "1: DOWN") }, ""},
+		{"nothing to read",
+			`"checkHealthOnPf": true, "checkHealthOnRdmaPort": true, "checkHealthOnDeviceExist": true`,
+			func(functions.Sysfs) {}, ""},
+		{"no check",
+			`"checkHealthOnPf": false`,
+			func(s functions.Sysfs) { carrier(s, "0"); port(s, vf, "mlx5_1291", "1: DOWN") }, ""},
 		{"carrier", `"checkHealthOnPf": true`, func(s functions.Sysfs) { carrier(s, "1") }, ""},
-		{"no carrier", `"CheckHealthOnPf": true`, func(s functions.Sysfs) { carrier(s, "0") }, "no carrier on the PF"},
-		{"PF is down", `"checkHealthOnPf": true`, func(s functions.Sysfs) { s.Write(functions.Dir("0000:81:00.0")+"/net/ens1/operstate", "down") }, "no carrier on the PF"},
-		{"port active", `"checkHealthOnRdmaPort": true`, func(s functions.Sysfs) { port(s, vf, "mlx5_1291", "4: ACTIVE") }, ""},
-		{"port down", `"checkHealthOnRdmaPort": true`, func(s functions.Sysfs) { port(s, vf, "mlx5_1291", "1: DOWN") }, "the RDMA port is not active"},
-		{"port deferred", `"checkHealthOnRdmaPort": true`, func(s functions.Sysfs) { port(s, vf, "mlx5_1291", "5: ACTIVE_DEFER") }, "the RDMA port is not active"},
-		{"in a container", `"checkHealthOnRdmaPort": true`, func(s functions.Sysfs) { s.Hide(vf, true); port(s, "0000:81:00.0", "mlx5_1290", "1: DOWN") }, "the RDMA port is not active"},
+		{"no carrier", `"CheckHealthOnPf": true`, func(s functions.Sysfs) { carrier(s, "0") },
+			"no carrier on the PF"},
+		{"PF is down",
+			`"checkHealthOnPf": true`,
+			func(s functions.Sysfs) { s.Write(functions.Dir("0000:81:00.0")+"/net/ens1/operstate", "down") },
+			"no carrier on the PF"},
+		{"port active",
+			`"checkHealthOnRdmaPort": true`, func(s functions.Sysfs) { port(s, vf, "mlx5_1291", "4: ACTIVE") }, ""},
+		{"port down",
+			`"checkHealthOnRdmaPort": true`, func(s functions.Sysfs) { port(s, vf, "mlx5_1291", "1: DOWN") },
+			"the RDMA port is not active"},
+		{"port deferred",
+			`"checkHealthOnRdmaPort": true`, func(s functions.Sysfs) { port(s, vf, "mlx5_1291", "5: ACTIVE_DEFER") },
+			"the RDMA port is not active"},
+		{"in a container",
+			`"checkHealthOnRdmaPort": true`,
+			func(s functions.Sysfs) { s.Hide(vf, true); port(s, "0000:81:00.0", "mlx5_1290", "1: DOWN") },
+			"the RDMA port is not active"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := functions.New()
@@ -218,7 +240,8 @@ func TestHealth(t *testing.T) {
 			if err := vfs.scan(); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]string{strings.TrimSpace(vf + " " + c.want)}, state(vfs, "intel.com/a")); diff != "" {
+			if diff := cmp.Diff([]string{strings.TrimSpace(vf + " " + c.want)},
+				state(vfs, "intel.com/a")); diff != "" {
 				t.Error(diff)
 			}
 			vfs.finder.Sys = before
@@ -254,7 +277,9 @@ func TestWhenToLook(t *testing.T) {
 		}, longest},
 		{"no events", "", nil, interval},
 		{"no more events", "", func(context.Context, func()) error { return os.ErrClosed }, interval},
-		{"ports", `, "checkHealthOnRdmaPort": true`, func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }, interval},
+		{"ports",
+			`, "checkHealthOnRdmaPort": true`,
+			func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }, interval},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := functions.New()
@@ -262,7 +287,8 @@ func TestWhenToLook(t *testing.T) {
 			list := resources(`{"resourceName": "a"` + c.config + `}`)
 			parsed, file := config(t, list), filepath.Join(t.TempDir(), "vfs.json")
 			synctest.Test(t, func(t *testing.T) {
-				vfs, err := FindVFs(pools.Finder{Sys: s.FS(), Prefix: "intel.com"}, parsed, file, nil, c.events, slog.New(slog.DiscardHandler))
+				vfs, err := FindVFs(pools.Finder{Sys: s.FS(), Prefix: "intel.com"}, parsed, file, nil, c.events,
+					slog.New(slog.DiscardHandler))
 				if err != nil {
 					t.Fatal(err)
 				}

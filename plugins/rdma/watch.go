@@ -53,7 +53,8 @@ func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
 		case <-ticks:
 		case err := <-deaf:
 			if ctx.Err() == nil {
-				v.log.Warn("no events from the kernel: look for changes from time to time", "interval", interval, "error", err)
+				v.log.Warn("no events from the kernel: look for changes from time to time",
+					"interval", interval, "error", err)
 			}
 			ticks, deaf = ticker.C, nil
 			continue

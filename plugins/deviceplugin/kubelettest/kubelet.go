@@ -1,5 +1,6 @@
-// Package kubelettest is the kubelet's side of the device plugin API for tests: a Registration server on a real unix
-// socket that calls back as the kubelet does. It decides nothing; the real managers are driven in test/kubelet.
+// Package kubelettest is the kubelet's side of the device plugin API for tests: a Registration server on a
+// real unix socket that calls back as the kubelet does. It decides nothing; the real managers are driven in
+// test/kubelet.
 package kubelettest
 
 import (
@@ -62,7 +63,8 @@ type Kubelet struct {
 	refuse chan error
 }
 
-// Start removes all sockets as the kubelet does when it starts, and takes registrations until the test ends or Stop.
+// Start removes all sockets as the kubelet does when it starts, and takes registrations until the test ends
+// or Stop.
 func Start(t testing.TB, dir string) *Kubelet {
 	t.Helper()
 	removeSockets(t, Plugins(dir))
@@ -102,7 +104,8 @@ func (k *Kubelet) Recreate() {
 // Refuse makes the next registration fail.
 func (k *Kubelet) Refuse(err error) { k.refuse <- err }
 
-// Stop ends the kubelet as a crash does: its socket stays behind, dead. Plugins that were not received are let go.
+// Stop ends the kubelet as a crash does: its socket stays behind, dead. Plugins that were not received are
+// let go.
 func (k *Kubelet) Stop() {
 	k.server.Stop()
 	for {

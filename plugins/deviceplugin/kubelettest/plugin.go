@@ -53,10 +53,13 @@ func connect(ctx context.Context, socket string, request *v1beta1.RegisterReques
 // dial tries again soon: a socket is there a moment before anybody listens on it.
 func dial(socket string) (*grpc.ClientConn, error) {
 	soon := grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 2, MaxDelay: 100 * time.Millisecond},
+		Backoff: backoff.Config{
+			BaseDelay: 10 * time.Millisecond, Multiplier: 2, MaxDelay: 100 * time.Millisecond,
+		},
 		MinConnectTimeout: answerTime,
 	}
-	return grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(soon))
+	return grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(soon))
 }
 
 // AwaitRemoved waits until the plugin has taken its socket away.

@@ -29,7 +29,8 @@ type Watcher struct {
 	refuse chan string
 }
 
-// StartWatcher looks at the sockets in the registry folder, which it makes, and at every new one, until the test ends.
+// StartWatcher looks at the sockets in the registry folder, which it makes, and at every new one, until the
+// test ends.
 func StartWatcher(t *testing.T, dir string) *Watcher {
 	t.Helper()
 	if err := os.MkdirAll(Registry(dir), 0o750); err != nil {
@@ -76,8 +77,8 @@ func (w *Watcher) Refuse(why string) { w.refuse <- why }
 // pkg/kubelet/pluginmanager/operationexecutor). The event of its creation comes before anybody listens on it.
 const answerTime = 10 * time.Second
 
-// find does what the kubelet does with a socket: it asks who is there, calls the plugin and says what came of it. Every
-// socket is a job of its own: a dead one keeps no other waiting.
+// find does what the kubelet does with a socket: it asks who is there, calls the plugin and says what came of
+// it. Every socket is a job of its own: a dead one keeps no other waiting.
 func (w *Watcher) find(socket string) {
 	ctx, cancel := context.WithTimeout(w.ctx, answerTime)
 	defer cancel()
@@ -114,7 +115,9 @@ func (w *Watcher) connect(ctx context.Context, socket string, info *registration
 	if info.GetEndpoint() != "" {
 		socket = info.GetEndpoint()
 	}
-	request := &v1beta1.RegisterRequest{Version: info.GetSupportedVersions()[0], Endpoint: filepath.Base(socket), ResourceName: info.GetName()}
+	request := &v1beta1.RegisterRequest{
+		Version: info.GetSupportedVersions()[0], Endpoint: filepath.Base(socket), ResourceName: info.GetName(),
+	}
 	p, err := connect(ctx, socket, request)
 	if err != nil {
 		return err

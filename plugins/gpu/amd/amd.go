@@ -1,15 +1,17 @@
 // Package amd finds AMD GPUs in sysfs, as the kernel's amdgpu and amdkfd drivers show them.
 //
-// A whole GPU, and the first partition of a partitioned one, is a PCI function; its device ID is its address. The other
-// partitions are platform devices, amdgpu_xcp_<n> (amdgpu_xcp.<n> on some kernels), that hang on no PCI device. Only the
-// KFD topology says of which card they are: the partition has a KFD node with the same render minor, whose location_id is
-// the card's bus, device and, in the low three bits, the number of the partition.
+// A whole GPU, and the first partition of a partitioned one, is a PCI function; its device ID is its address.
+// The other partitions are platform devices, amdgpu_xcp_<n> (amdgpu_xcp.<n> on some kernels), that hang on no
+// PCI device. Only the KFD topology says of which card they are: the partition has a KFD node with the same
+// render minor, whose location_id is the card's bus, device and, in the low three bits, the number of the
+// partition.
 //
-// Two other sources are heeded where they are there: AMD's metrics exporter (package exporter) for health, and libamd_smi
-// (package smi) for memory errors, and to be compared with sysfs at the start. Sysfs is enough and counts.
+// Two other sources are heeded where they are there: AMD's metrics exporter (package exporter) for health,
+// and libamd_smi (package smi) for memory errors, and to be compared with sysfs at the start. Sysfs is enough
+// and counts.
 //
-// Device IDs, resource names and the answer to Allocate are those of AMD's own plugin, so that a node can change from
-// one to the other under running pods.
+// Device IDs, resource names and the answer to Allocate are those of AMD's own plugin, so that a node can
+// change from one to the other under running pods.
 package amd
 
 import (
@@ -33,7 +35,7 @@ type Naming string
 // The two ways, as the flag -resource_naming_strategy of AMD's own plugin spells them.
 const (
 	Single Naming = "single" // amd.com/gpu for all; partitions of different kinds are refused
-	Mixed  Naming = "mixed"  // amd.com/<compute>_<memory>, "amd.com/cpx_nps4"; amd.com/gpu where there are no partitions
+	Mixed  Naming = "mixed"  // amd.com/<compute>_<memory>, "amd.com/cpx_nps4"; amd.com/gpu without partitions
 )
 
 const (
@@ -65,14 +67,19 @@ func New(sys fs.FS, naming Naming) (*Backend, error) {
 // Heed has every later Discover ask a source of health too. It is called name in the log.
 func (b *Backend) Heed(name string, source Health) { b.health[name] = source }
 
-// Discover reads every GPU and partition. It fails where a file is there and cannot be read, where partitions of different kinds are to
-// go under one name, and where amdgpu has never been loaded; once it was, there is no driver while it is not.
+// Discover reads every GPU and partition. It fails where a file is there and cannot be read, where partitions
+// of different kinds are to go under one name, and where amdgpu has never been loaded; once it was, there is
+// no driver while it is not.
 func (b *Backend) Discover() (gpu.Inventory, error) {
 	if _, err := fs.Stat(b.sys, module); errors.Is(err, fs.ErrNotExist) {
 		if b.found {
-			return gpu.Inventory{Partial: true, Notes: []string{"the amdgpu driver is no longer loaded: all GPUs are unhealthy until it is"}}, nil
+			return gpu.Inventory{
+				Partial: true,
+				Notes:   []string{"the amdgpu driver is no longer loaded: all GPUs are unhealthy until it is"},
+			}, nil
 		}
-		return gpu.Inventory{}, fmt.Errorf("find AMD GPUs: the amdgpu driver is not loaded (no %s): load it, or keep tandem-gpu off this node", module)
+		return gpu.Inventory{}, fmt.Errorf("find AMD GPUs: the amdgpu driver is not loaded (no %s): load it, "+
+			"or keep tandem-gpu off this node", module)
 	}
 	b.found = true
 	nodes, notes, err := readNodes(b.sys)
@@ -111,7 +118,8 @@ func (b *Backend) resources(parts []part) (map[string][]gpu.Device, error) {
 		for _, kind := range slices.Sorted(maps.Keys(examples)) {
 			kinds = append(kinds, fmt.Sprintf("%s is %s", examples[kind], kind))
 		}
-		return nil, fmt.Errorf("name resources: GPUs are partitioned differently (%s): partition them alike, or use --resource_naming_strategy=%s", strings.Join(kinds, ", "), Mixed)
+		return nil, fmt.Errorf("name resources: GPUs are partitioned differently (%s): partition them alike, "+
+			"or use --resource_naming_strategy=%s", strings.Join(kinds, ", "), Mixed)
 	}
 	resources := map[string][]gpu.Device{}
 	for _, p := range parts {
@@ -133,8 +141,9 @@ func (b *Backend) Links() ([]topology.Link, error) {
 	return append(links, b.links...), err
 }
 
-// Allocate gives the container /dev/kfd and the card and render node of every device, for reading and writing, and
-// nothing else: no environment variable, since AMD's container runtime would act on AMD_VISIBLE_DEVICES a second time.
+// Allocate gives the container /dev/kfd and the card and render node of every device, for reading and
+// writing, and nothing else: no environment variable, since AMD's container runtime would act on
+// AMD_VISIBLE_DEVICES a second time.
 func (b *Backend) Allocate(devices []gpu.Device) *v1beta1.ContainerAllocateResponse {
 	answer := &v1beta1.ContainerAllocateResponse{Devices: []*v1beta1.DeviceSpec{deviceNode("/dev/kfd")}}
 	for _, d := range devices {

@@ -40,10 +40,14 @@ func TestDiscover(t *testing.T) {
 	got := discover(t, twoCards().fs(), Single)
 	first, second := topology.Address{Bus: 0x19}, topology.Address{Bus: 0xa7}
 	want := gpu.Inventory{Resources: map[string][]gpu.Device{"amd.com/gpu": {
-		{ID: "0000:19:00.0", Card: first, NUMA: topology.Node(0), Nodes: []string{"/dev/dri/card1", "/dev/dri/renderD128"}, Healthy: true},
-		{ID: "0000:a7:00.0", Card: second, NUMA: topology.Node(1), Nodes: []string{"/dev/dri/card2", "/dev/dri/renderD129"}, Healthy: true},
-		{ID: "amdgpu_xcp.3", Card: second, NUMA: topology.Node(1), Nodes: []string{"/dev/dri/card5", "/dev/dri/renderD132"}, Healthy: true},
-		{ID: "amdgpu_xcp_0", Card: second, NUMA: topology.Node(1), Nodes: []string{"/dev/dri/card3", "/dev/dri/renderD130"}, Healthy: true},
+		{ID: "0000:19:00.0", Card: first, NUMA: topology.Node(0),
+			Nodes: []string{"/dev/dri/card1", "/dev/dri/renderD128"}, Healthy: true},
+		{ID: "0000:a7:00.0", Card: second, NUMA: topology.Node(1),
+			Nodes: []string{"/dev/dri/card2", "/dev/dri/renderD129"}, Healthy: true},
+		{ID: "amdgpu_xcp.3", Card: second, NUMA: topology.Node(1),
+			Nodes: []string{"/dev/dri/card5", "/dev/dri/renderD132"}, Healthy: true},
+		{ID: "amdgpu_xcp_0", Card: second, NUMA: topology.Node(1),
+			Nodes: []string{"/dev/dri/card3", "/dev/dri/renderD130"}, Healthy: true},
 	}}}
 	if diff := cmp.Diff(want, got, addresses); diff != "" {
 		t.Error(diff)
@@ -54,7 +58,8 @@ func TestResourceNames(t *testing.T) {
 	t.Attr("parity", "amd/resource-name-single")
 	t.Attr("parity", "amd/resource-name-mixed")
 	cpx := twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4"))
-	both := twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4")).add(partitioned("0000:19:00.0", "SPX", "NPS1"))
+	both := twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4")).
+		add(partitioned("0000:19:00.0", "SPX", "NPS1"))
 	half := twoCards().add(sysfs{"devices/pci0000:00/0000:a7:00.0/current_compute_partition": "CPX"})
 	none := sysfs{"module/amdgpu/refcnt": "0"}
 	for _, c := range []struct {
@@ -158,7 +163,8 @@ func TestDriverGoesAndReturns(t *testing.T) {
 	}
 	loaded := maps.Clone(sys)
 	maps.DeleteFunc(sys, func(file string, _ *fstest.MapFile) bool {
-		return strings.HasPrefix(file, "module/") || strings.HasPrefix(file, "class/kfd") || strings.Contains(file, "/drm/")
+		return strings.HasPrefix(file, "module/") || strings.HasPrefix(file, "class/kfd") ||
+			strings.Contains(file, "/drm/")
 	})
 	without, err := backend.Discover()
 	if err != nil || len(without.Resources) > 0 || len(without.Notes) != 1 {
@@ -231,15 +237,24 @@ func TestBadMachines(t *testing.T) {
 		want []string
 	}{
 		{"driver not loaded", fstest.MapFS{}, []string{"module/amdgpu", "not loaded"}},
-		{"unreadable file", failing{MapFS: twoCards().fs(), file: numa, err: syscall.EIO}, []string{"numa_node", "0000:19:00.0", "input/output error"}},
-		{"no number", twoCards().add(sysfs{"devices/pci0000:00/0000:19:00.0/numa_node": "first"}).fs(), []string{"numa_node", "0000:19:00.0", `"first"`}},
-		{"unreadable driver", failing{MapFS: twoCards().fs(), file: functions, err: syscall.EACCES}, []string{"list AMD GPUs", "permission denied"}},
-		{"unreadable platform", failing{MapFS: twoCards().fs(), file: platform, err: syscall.EACCES}, []string{"list AMD GPU partitions", "permission denied"}},
-		{"different partitions", twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4")).add(partitioned("0000:19:00.0", "SPX", "NPS1")).fs(),
+		{"unreadable file", failing{MapFS: twoCards().fs(), file: numa, err: syscall.EIO},
+			[]string{"numa_node", "0000:19:00.0", "input/output error"}},
+		{"no number", twoCards().add(sysfs{"devices/pci0000:00/0000:19:00.0/numa_node": "first"}).fs(),
+			[]string{"numa_node", "0000:19:00.0", `"first"`}},
+		{"unreadable driver", failing{MapFS: twoCards().fs(), file: functions, err: syscall.EACCES},
+			[]string{"list AMD GPUs", "permission denied"}},
+		{"unreadable platform", failing{MapFS: twoCards().fs(), file: platform, err: syscall.EACCES},
+			[]string{"list AMD GPU partitions", "permission denied"}},
+		{"different partitions",
+			twoCards().add(partitioned("0000:a7:00.0", "CPX", "NPS4")).
+				add(partitioned("0000:19:00.0", "SPX", "NPS1")).fs(),
 			[]string{"0000:19:00.0 is spx_nps1", "amdgpu_xcp_0 is cpx_nps4", "--resource_naming_strategy=mixed"}},
-		{"KFD node without properties", twoCards().add(sysfs{kfdFile(5, "gpu_id"): "1"}).fs(), []string{"KFD node 5", "properties"}},
-		{"KFD property", twoCards().add(sysfs{kfdFile(1, "properties"): "simd_count many"}).fs(), []string{"KFD node 1", "simd_count", `"many"`}},
-		{"KFD link without properties", twoCards().add(sysfs{kfdFile(1, "p2p_links/0/x"): ""}).fs(), []string{"link 0 of KFD node 1"}},
+		{"KFD node without properties", twoCards().add(sysfs{kfdFile(5, "gpu_id"): "1"}).fs(),
+			[]string{"KFD node 5", "properties"}},
+		{"KFD property", twoCards().add(sysfs{kfdFile(1, "properties"): "simd_count many"}).fs(),
+			[]string{"KFD node 1", "simd_count", `"many"`}},
+		{"KFD link without properties", twoCards().add(sysfs{kfdFile(1, "p2p_links/0/x"): ""}).fs(),
+			[]string{"link 0 of KFD node 1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			backend, err := New(c.sys, Single)
@@ -259,7 +274,8 @@ func TestBadMachines(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(fstest.MapFS{}, "double"); err == nil || !strings.Contains(err.Error(), "--resource_naming_strategy") {
+	if _, err := New(fstest.MapFS{}, "double"); err == nil ||
+		!strings.Contains(err.Error(), "--resource_naming_strategy") {
 		t.Errorf("naming: %v", err)
 	}
 }
@@ -306,17 +322,22 @@ func TestDeviceVanishesWhileRead(t *testing.T) {
 			t.Error("a vanished GPU is listed")
 		}
 	}
-	removed := failing{MapFS: twoCards().fs(), file: "module/amdgpu/drivers/pci:amdgpu/0000:19:00.0/numa_node", err: syscall.ENODEV}
+	removed := failing{
+		MapFS: twoCards().fs(), file: "module/amdgpu/drivers/pci:amdgpu/0000:19:00.0/numa_node",
+		err: syscall.ENODEV,
+	}
 	if d := discover(t, removed, Single).Resources["amd.com/gpu"][0]; d.NUMA != (topology.NUMANode{}) {
 		t.Errorf("%+v", d)
 	}
 }
 
-// golden is the answer of AMD's own plugin on the wire for 0000:19:00.0 (card1, renderD128) and amdgpu_xcp_3 (card5,
-// renderD132): DeviceSpecs (field 3) of container path, host path and permissions; nothing else.
+// golden is the answer of AMD's own plugin on the wire for 0000:19:00.0 (card1, renderD128) and amdgpu_xcp_3
+// (card5, renderD132): DeviceSpecs (field 3) of container path, host path and permissions; nothing else.
 func golden() []byte {
 	var wire []byte
-	for _, path := range []string{"/dev/kfd", "/dev/dri/card1", "/dev/dri/renderD128", "/dev/dri/card5", "/dev/dri/renderD132"} {
+	for _, path := range []string{
+		"/dev/kfd", "/dev/dri/card1", "/dev/dri/renderD128", "/dev/dri/card5", "/dev/dri/renderD132",
+	} {
 		n := byte(len(path))
 		wire = append(wire, 0x1a, 2*(2+n)+4, 0x0a, n)
 		wire = append(wire, path...)
@@ -360,7 +381,8 @@ func TestAllocateGolden(t *testing.T) {
 	if diff := cmp.Diff(golden(), wire); diff != "" {
 		t.Error(diff)
 	}
-	if answer := backend.Allocate(nil); len(answer.GetDevices()) != 1 || answer.GetDevices()[0].GetHostPath() != "/dev/kfd" {
+	if answer := backend.Allocate(nil); len(answer.GetDevices()) != 1 ||
+		answer.GetDevices()[0].GetHostPath() != "/dev/kfd" {
 		t.Errorf("no device: %v", answer)
 	}
 }

@@ -16,9 +16,11 @@ import (
 
 // Where the kernel shows GPUs, below the sysfs root.
 const (
-	module    = "module/amdgpu"
-	functions = module + "/drivers/pci:amdgpu" // one link per PCI function that amdgpu drives, named by its address
-	platform  = "devices/platform"             // partitions, amdgpu_xcp_<n> (drivers/gpu/drm/amd/amdxcp/amdgpu_xcp_drv.c)
+	module = "module/amdgpu"
+	// one link per PCI function that amdgpu drives, named by its address
+	functions = module + "/drivers/pci:amdgpu"
+	// partitions, amdgpu_xcp_<n> (drivers/gpu/drm/amd/amdxcp/amdgpu_xcp_drv.c)
+	platform = "devices/platform"
 )
 
 // Where containers find device nodes, whatever --dev-root says: these paths are for the container runtime.
@@ -92,9 +94,12 @@ func readCard(sys fs.FS, address topology.Address) (part, error) {
 // partitionName matches both names that kernels give partitions.
 var partitionName = regexp.MustCompile(`^amdgpu_xcp[._][0-9]+$`)
 
-// readPartitions reads the partitions beyond each card's first. More of them are there than work: those that the KFD
-// topology does not know are left out. A partition has the NUMA node and the partitioning of its card.
-func readPartitions(sys fs.FS, cards map[topology.Address]part, nodes []node) (parts []part, notes []string, err error) {
+// readPartitions reads the partitions beyond each card's first. More of them are there than work: those that
+// the KFD topology does not know are left out. A partition has the NUMA node and the partitioning of its
+// card.
+func readPartitions(
+	sys fs.FS, cards map[topology.Address]part, nodes []node,
+) (parts []part, notes []string, err error) {
 	entries, err := fs.ReadDir(sys, platform)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("list AMD GPU partitions: %w", err)
@@ -109,10 +114,13 @@ func readPartitions(sys fs.FS, cards map[topology.Address]part, nodes []node) (p
 		if err != nil {
 			return nil, nil, err
 		}
-		i := slices.IndexFunc(nodes, func(n node) bool { return n.gpu && slices.Contains(paths, renderNode+strconv.Itoa(n.render)) })
+		i := slices.IndexFunc(nodes, func(n node) bool {
+			return n.gpu && slices.Contains(paths, renderNode+strconv.Itoa(n.render))
+		})
 		if i < 0 {
 			if hidden && len(paths) > 0 {
-				notes = append(notes, id+": left out: the kernel hides the KFD topology from a container without access to the GPUs; run it privileged")
+				notes = append(notes, id+": left out: the kernel hides the KFD topology from a container without access "+
+					"to the GPUs; run it privileged")
 			}
 			continue
 		}
@@ -127,8 +135,8 @@ func readPartitions(sys fs.FS, cards map[topology.Address]part, nodes []node) (p
 	return parts, notes, nil
 }
 
-// drmNodes returns the device nodes of the DRM minors below a device, the card first, as the kernel names them
-// (drm_minor_alloc in drivers/gpu/drm/drm_drv.c). None where there is no drm folder.
+// drmNodes returns the device nodes of the DRM minors below a device, the card first, as the kernel names
+// them (drm_minor_alloc in drivers/gpu/drm/drm_drv.c). None where there is no drm folder.
 func drmNodes(sys fs.FS, dir string) ([]string, error) {
 	entries, err := fs.ReadDir(sys, path.Join(dir, "drm"))
 	if errors.Is(err, fs.ErrNotExist) {

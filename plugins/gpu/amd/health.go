@@ -12,22 +12,24 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// How long each source of health may take to answer. The first answer is waited for at the start, before the GPUs are
-// offered; later ones hold up nothing but the next.
+// How long each source of health may take to answer. The first answer is waited for at the start, before the
+// GPUs are offered; later ones hold up nothing but the next.
 const (
 	firstPatience = 500 * time.Millisecond
 	patience      = 5 * time.Second // as AMD's own plugin (internal/pkg/exporter/health.go)
 )
 
-// verdicts says of devices, by their IDs, whether they are healthy. Of those that are not in it nothing is known.
+// verdicts says of devices, by their IDs, whether they are healthy. Of those that are not in it nothing is
+// known.
 type verdicts map[string]bool
 
 // Health is a source of health beside sysfs. It returns nil where the source is not there.
 type Health func(ctx context.Context) (map[string]bool, error)
 
-// judge decides which devices are healthy, and says why others are not. A device needs a render node; where no GPU is in
-// the KFD topology, none can be used for compute, whatever it looks like in PCI; and another source may know of a fault that
-// does not show in sysfs. Each of them can find a device unhealthy and none of them overrules another.
+// judge decides which devices are healthy, and says why others are not. A device needs a render node; where
+// no GPU is in the KFD topology, none can be used for compute, whatever it looks like in PCI; and another
+// source may know of a fault that does not show in sysfs. Each of them can find a device unhealthy and none
+// of them overrules another.
 func (b *Backend) judge(resources map[string][]gpu.Device, nodes []node) (notes []string) {
 	usable := slices.ContainsFunc(nodes, func(n node) bool { return n.gpu || n.hidden })
 	if !usable {

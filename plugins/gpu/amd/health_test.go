@@ -35,7 +35,9 @@ func TestOtherSourcesOfHealth(t *testing.T) {
 	var found map[string]bool
 	var problem error
 	backend.Heed("the first", func(context.Context) (map[string]bool, error) { return found, problem })
-	backend.Heed("the second", func(context.Context) (map[string]bool, error) { return map[string]bool{"0000:A7:00.0": true}, nil })
+	backend.Heed("the second", func(context.Context) (map[string]bool, error) {
+		return map[string]bool{"0000:A7:00.0": true}, nil
+	})
 	for _, c := range []struct {
 		name  string
 		found map[string]bool
@@ -45,11 +47,15 @@ func TestOtherSourcesOfHealth(t *testing.T) {
 	}{
 		{"knows nothing", nil, nil, nil, ""},
 		{"all is well", map[string]bool{"0000:19:00.0": true}, nil, nil, ""},
-		{"a GPU", map[string]bool{"0000:19:00.0": false}, nil, []string{"0000:19:00.0"}, "0000:19:00.0: unhealthy, says the first"},
+		{"a GPU", map[string]bool{"0000:19:00.0": false}, nil, []string{"0000:19:00.0"},
+			"0000:19:00.0: unhealthy, says the first"},
 		{"well again", map[string]bool{"0000:19:00.0": true}, nil, nil, ""},
-		{"a card with its partitions", map[string]bool{"0000:A7:00.0": false}, nil, []string{"0000:a7:00.0", "amdgpu_xcp.3", "amdgpu_xcp_0"}, "amdgpu_xcp_0: unhealthy, says the first"},
-		{"a card without one partition", map[string]bool{"0000:a7:00.0": false, "amdgpu_xcp_0": true}, nil, []string{"0000:a7:00.0", "amdgpu_xcp.3"}, "says the first"},
-		{"no answer", map[string]bool{"0000:19:00.0": false}, errors.New("away"), nil, "health of the GPUs is judged without the first: away"},
+		{"a card with its partitions", map[string]bool{"0000:A7:00.0": false}, nil,
+			[]string{"0000:a7:00.0", "amdgpu_xcp.3", "amdgpu_xcp_0"}, "amdgpu_xcp_0: unhealthy, says the first"},
+		{"a card without one partition", map[string]bool{"0000:a7:00.0": false, "amdgpu_xcp_0": true}, nil,
+			[]string{"0000:a7:00.0", "amdgpu_xcp.3"}, "says the first"},
+		{"no answer", map[string]bool{"0000:19:00.0": false}, errors.New("away"), nil,
+			"health of the GPUs is judged without the first: away"},
 		{"strangers", map[string]bool{"0000:ff:00.0": false, "": false}, nil, nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

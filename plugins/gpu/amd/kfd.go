@@ -21,14 +21,15 @@ const kfdNodes = "class/kfd/kfd/topology/nodes"
 type node struct {
 	number int
 	gpu    bool
-	hidden bool // the kernel shows a GPU only to those whose device cgroup lets them use it (kfd_devcgroup_check_permission)
+	// the kernel shows a GPU only to those whose device cgroup lets them use it (kfd_devcgroup_check_permission)
+	hidden bool
 	card   topology.Address
 	render int // minor of its render node
 }
 
-// readNodes reads the nodes in the order of their numbers. The kernel numbers them without a gap (kfd_build_sysfs_node_entry);
-// a gap is there for a moment while the partitioning of a GPU changes, and costs the devices of the missing nodes alone. No
-// KFD, no nodes.
+// readNodes reads the nodes in the order of their numbers. The kernel numbers them without a gap
+// (kfd_build_sysfs_node_entry); a gap is there for a moment while the partitioning of a GPU changes, and
+// costs the devices of the missing nodes alone. No KFD, no nodes.
 func readNodes(sys fs.FS) (nodes []node, notes []string, err error) {
 	numbers, err := numbered(sys, kfdNodes)
 	if err != nil {
@@ -37,7 +38,8 @@ func readNodes(sys fs.FS) (nodes []node, notes []string, err error) {
 	next := 0
 	for _, number := range numbers {
 		if number != next {
-			notes = append(notes, fmt.Sprintf("KFD topology: node %d is there and node %d before it is missing, with its partition and links, if it has any: reload amdgpu if this lasts", number, number-1))
+			notes = append(notes, fmt.Sprintf("KFD topology: node %d is there and node %d before it is missing, "+
+				"with its partition and links, if it has any: reload amdgpu if this lasts", number, number-1))
 		}
 		next = number + 1
 		n, err := readNode(sys, number)
@@ -66,8 +68,8 @@ func readNode(sys fs.FS, number int) (node, error) {
 	}, nil
 }
 
-// CardAddress decodes location_id: bus in bits 8 to 15, device in 3 to 7. The low three bits are the function, 0 for every
-// GPU, or on a partitioned one the number of the partition; both are masked.
+// CardAddress decodes location_id: bus in bits 8 to 15, device in 3 to 7. The low three bits are the
+// function, 0 for every GPU, or on a partitioned one the number of the partition; both are masked.
 func CardAddress(domain, location uint64) topology.Address {
 	return topology.Address{Domain: uint32(domain), Bus: uint8(location >> 8), Device: uint8(location>>3) & 0x1f}
 }
@@ -91,8 +93,8 @@ func numbered(sys fs.FS, dir string) ([]int, error) {
 	return numbers, nil
 }
 
-// readProperties reads the numbers of these names from a properties file: a line for each, the name, a blank, the number
-// (sysfs_show_32bit_prop in kfd_topology.c). What is absent is 0.
+// readProperties reads the numbers of these names from a properties file: a line for each, the name, a blank,
+// the number (sysfs_show_32bit_prop in kfd_topology.c). What is absent is 0.
 func readProperties(sys fs.FS, file string, names ...string) (map[string]uint64, error) {
 	content, err := fs.ReadFile(sys, file)
 	if err != nil {

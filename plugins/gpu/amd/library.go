@@ -20,18 +20,20 @@ type Library interface {
 
 // Facts is what the library says.
 type Facts struct {
-	VRAM    map[topology.Address]uint64    // bytes of every card it knows; 0 where it cannot tell
-	Weights map[[2]topology.Address]uint64 // of the way between two cards, the lower first, as in the KFD topology
+	VRAM map[topology.Address]uint64 // bytes of every card it knows; 0 where it cannot tell
+	// of the way between two cards, the lower first, as in the KFD topology
+	Weights map[[2]topology.Address]uint64
 }
 
-// startPatience is how long the library may take to initialise itself and answer, once, before GPUs are offered.
+// startPatience is how long the library may take to initialise itself and answer, once, before GPUs are
+// offered.
 const startPatience = 2 * time.Second
 
 // mostXGMI is the weight up to which a multiple of weightXGMI can only be hops of XGMI.
 const mostXGMI = 3 * weightXGMI
 
-// Consult asks the library, once. What sysfs says is what counts: of what the library says differently there are notes with
-// the next Discover, and links that sysfs does not show are added to those it shows.
+// Consult asks the library, once. What sysfs says is what counts: of what the library says differently there
+// are notes with the next Discover, and links that sysfs does not show are added to those it shows.
 func (b *Backend) Consult(name string, library Library) {
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
 	defer cancel()
@@ -80,14 +82,18 @@ func (b *Backend) compare(facts Facts) (differences []string, err error) {
 	for _, l := range links {
 		pair := [2]topology.Address{l.A, l.B}
 		if weight, ok := facts.Weights[pair]; ok && hops(int(weight)) != l.Hops {
-			differences = append(differences, fmt.Sprintf("%s and %s are %d hops apart, it says weight %d", l.A, l.B, l.Hops, weight))
+			differences = append(differences,
+				fmt.Sprintf("%s and %s are %d hops apart, it says weight %d", l.A, l.B, l.Hops, weight))
 		}
 		delete(facts.Weights, pair)
 	}
 	for pair, weight := range facts.Weights {
-		// Few XGMI hops. A way over PCI Express weighs 20, the distance of the NUMA nodes if they are two, and 20 (kfd_crat.c).
+		// Few XGMI hops. A way over PCI Express weighs 20, the distance of the NUMA nodes if they are two, and 20
+		// (kfd_crat.c).
 		if weight > 0 && weight <= mostXGMI && weight%weightXGMI == 0 {
-			b.links = append(b.links, topology.Link{A: pair[0], B: pair[1], Type: topology.XGMI, Hops: hops(int(weight)), Count: 1})
+			b.links = append(b.links, topology.Link{
+				A: pair[0], B: pair[1], Type: topology.XGMI, Hops: hops(int(weight)), Count: 1,
+			})
 		}
 	}
 	slices.SortFunc(b.links, func(a, b topology.Link) int { return cmp.Or(a.A.Compare(b.A), a.B.Compare(b.B)) })
@@ -95,7 +101,8 @@ func (b *Backend) compare(facts Facts) (differences []string, err error) {
 	return differences, nil
 }
 
-// ReadVRAM reads the size of a card's memory in bytes (mem_info_vram_total, amdgpu_vram_mgr.c); 0 where it is not known.
+// ReadVRAM reads the size of a card's memory in bytes (mem_info_vram_total, amdgpu_vram_mgr.c); 0 where it is
+// not known.
 func ReadVRAM(sys fs.FS, card topology.Address) (uint64, error) {
 	text, err := read(sys, path.Join("bus/pci/devices", card.String(), "mem_info_vram_total"))
 	if err != nil || text == "" {

@@ -21,8 +21,9 @@ const (
 	weightWithin = 13 // KFD_CRAT_INTRA_SOCKET_WEIGHT, of a hop between partitions of a card
 )
 
-// ReadLinks reads the XGMI links between cards from the KFD topology: io_links to neighbours, p2p_links to what is farther.
-// Links between partitions count for their cards; of several between the same two the best does. Without KFD there are none.
+// ReadLinks reads the XGMI links between cards from the KFD topology: io_links to neighbours, p2p_links to
+// what is farther. Links between partitions count for their cards; of several between the same two the best
+// does. Without KFD there are none.
 func ReadLinks(sys fs.FS) ([]topology.Link, error) {
 	nodes, _, err := readNodes(sys)
 	if err != nil {
@@ -49,7 +50,9 @@ func ReadLinks(sys fs.FS) ([]topology.Link, error) {
 }
 
 // addLinks reads one folder of links of a GPU. One to what is no GPU, or not there, is none between cards.
-func addLinks(sys fs.FS, dir string, gpus map[uint64]node, from node, links map[[2]topology.Address]topology.Link) error {
+func addLinks(
+	sys fs.FS, dir string, gpus map[uint64]node, from node, links map[[2]topology.Address]topology.Link,
+) error {
 	numbers, err := numbered(sys, dir)
 	if err != nil {
 		return err
@@ -86,8 +89,8 @@ func addLink(links map[[2]topology.Address]topology.Link, a, b topology.Address,
 	}
 }
 
-// hops is the number of cards on the way, the last one included. Between partitions of different cards the weight holds the
-// way out of the one card and into the other too.
+// hops is the number of cards on the way, the last one included. Between partitions of different cards the
+// weight holds the way out of the one card and into the other too.
 func hops(weight int) int {
 	if weight%weightXGMI != 0 {
 		weight -= 2 * weightWithin

@@ -35,7 +35,8 @@ func TestRecordedMachines(t *testing.T) {
 		{"amd-mi250-16gcd-8nic", map[string]int{"amd.com/gpu": 16}, map[string]int{"amd.com/gpu": 16}, 28},
 		{"amd-mi300x-cpx-kfd", map[string]int{"amd.com/gpu": 63}, map[string]int{"amd.com/cpx_nps1": 63}, 28},
 		{"amd-mi300x-smc-thor2", map[string]int{"amd.com/gpu": 8}, map[string]int{"amd.com/spx_nps1": 8}, 28},
-		{"amd-mi300x-smc-thor2-cpx-derived", map[string]int{"amd.com/gpu": 63}, map[string]int{"amd.com/cpx_nps1": 63}, 28},
+		{"amd-mi300x-smc-thor2-cpx-derived", map[string]int{"amd.com/gpu": 63},
+			map[string]int{"amd.com/cpx_nps1": 63}, 28},
 		{"oci-mi300x-derived", map[string]int{"amd.com/gpu": 8}, map[string]int{"amd.com/spx_nps1": 8}, 28},
 	} {
 		t.Run(c.machine, func(t *testing.T) {
@@ -133,7 +134,9 @@ func TestLinksOfMI250(t *testing.T) {
 	for _, l := range links {
 		count[l.A.String()+" "+l.B.String()] = l.Count
 	}
-	for pair, want := range map[string]int{"0000:0e:00.0 0000:11:00.0": 4, "0000:0e:00.0 0000:4e:00.0": 2, "0000:0e:00.0 0000:8f:00.0": 1} {
+	for pair, want := range map[string]int{
+		"0000:0e:00.0 0000:11:00.0": 4, "0000:0e:00.0 0000:4e:00.0": 2, "0000:0e:00.0 0000:8f:00.0": 1,
+	} {
 		if count[pair] != want {
 			t.Errorf("%s: %d links, want %d", pair, count[pair], want)
 		}

@@ -60,12 +60,15 @@ func partitioned(address, compute, memory string) sysfs {
 
 // cpuNode and gpuNode are KFD nodes.
 func cpuNode(number int) sysfs {
-	return sysfs{kfdFile(number, "properties"): "cpu_cores_count 96\nsimd_count 0\nlocation_id 0\ndrm_render_minor 0"}
+	return sysfs{
+		kfdFile(number, "properties"): "cpu_cores_count 96\nsimd_count 0\nlocation_id 0\ndrm_render_minor 0",
+	}
 }
 
 func gpuNode(number, domain, location, render int) sysfs {
 	return sysfs{kfdFile(number, "properties"): fmt.Sprintf(
-		"cpu_cores_count 0\nsimd_count 152\nvendor_id 4098\nlocation_id %d\ndomain %d\ndrm_render_minor %d\nunique_id 12345678901234567890\nnum_xcc 1",
+		"cpu_cores_count 0\nsimd_count 152\nvendor_id 4098\nlocation_id %d\ndomain %d\n"+
+			"drm_render_minor %d\nunique_id 12345678901234567890\nnum_xcc 1",
 		location, domain, render)}
 }
 
@@ -76,11 +79,13 @@ func kfdFile(number int, file string) string {
 // link is a KFD link.
 func link(folder string, from, index, to, kind, weight, least, most int) sysfs {
 	return sysfs{kfdFile(from, fmt.Sprintf("%s/%d/properties", folder, index)): fmt.Sprintf(
-		"type %d\nversion_major 0\nnode_from %d\nnode_to %d\nweight %d\nmin_bandwidth %d\nmax_bandwidth %d\nflags 1",
+		"type %d\nversion_major 0\nnode_from %d\nnode_to %d\nweight %d\n"+
+			"min_bandwidth %d\nmax_bandwidth %d\nflags 1",
 		kind, from, to, weight, least, most)}
 }
 
-// twoCards is a node with a whole GPU on NUMA node 0 and one in four parts on node 1, of which the last is not in KFD.
+// twoCards is a node with a whole GPU on NUMA node 0 and one in four parts on node 1, of which the last is
+// not in KFD.
 func twoCards() sysfs {
 	return sysfs{}.
 		add(function("0000:19:00.0", "0", "card1", "renderD128")).

@@ -29,11 +29,13 @@ var controlNodes = []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvid
 // Refuse refuses IDs that are not offered and, where the file says so, more than one replica for a container.
 func (b *Backend) Refuse(resource string, devices []gpu.Device, unknown []string) error {
 	if len(unknown) > 0 {
-		return fmt.Errorf("invalid allocation request for %q: invalid request: unknown device: %s", resource, unknown[0])
+		return fmt.Errorf("invalid allocation request for %q: invalid request: unknown device: %s",
+			resource, unknown[0])
 	}
 	replica := slices.ContainsFunc(devices, func(d gpu.Device) bool { return isReplica(d.ID) })
 	if b.config.Sharing.RefuseMany && replica && len(devices) > 1 {
-		return fmt.Errorf("invalid allocation request for %q: invalid request: maximum request size for shared resources is 1; found %d", resource, len(devices))
+		return fmt.Errorf("invalid allocation request for %q: invalid request: maximum request size for shared "+
+			"resources is 1; found %d", resource, len(devices))
 	}
 	return nil
 }
@@ -46,7 +48,9 @@ func (b *Backend) Allocate(devices []gpu.Device) *v1beta1.ContainerAllocateRespo
 	if some {
 		b.addCDI(answer, ids)
 	}
-	for name, enabled := range map[string]bool{"NVIDIA_GDRCOPY": b.config.GDRCopy, "NVIDIA_GDS": b.config.GDS, "NVIDIA_MOFED": b.config.MOFED} {
+	for name, enabled := range map[string]bool{
+		"NVIDIA_GDRCOPY": b.config.GDRCopy, "NVIDIA_GDS": b.config.GDS, "NVIDIA_MOFED": b.config.MOFED,
+	} {
 		if enabled {
 			answer.Envs[name] = "enabled"
 		}
@@ -69,7 +73,8 @@ func (b *Backend) Allocate(devices []gpu.Device) *v1beta1.ContainerAllocateRespo
 	return answer
 }
 
-// ids are what the container runtime knows the devices by, every one once however many of its replicas are given.
+// ids are what the container runtime knows the devices by, every one once however many of its replicas are
+// given.
 func (b *Backend) ids(devices []gpu.Device) []string {
 	var ids []string
 	for _, d := range devices {
@@ -99,7 +104,9 @@ func (b *Backend) addCDI(answer *v1beta1.ContainerAllocateResponse, ids []string
 		return
 	}
 	if slices.Contains(b.config.DeviceList, settings.ListCDIAnnotations) {
-		answer.Annotations = map[string]string{b.config.AnnotationPrefix + cdiWriter + uuid.NewString(): strings.Join(names, ",")}
+		answer.Annotations = map[string]string{
+			b.config.AnnotationPrefix + cdiWriter + uuid.NewString(): strings.Join(names, ","),
+		}
 	}
 	if slices.Contains(b.config.DeviceList, settings.ListCDICRI) {
 		for _, name := range names {

@@ -26,7 +26,8 @@ const goldenUUID = "GPU-b1028956-cfa2-0990-bf4a-5da9abb51763"
 
 // field is a field of a message on the wire: tag, length, content.
 func field(number protowire.Number, parts ...string) string {
-	return string(protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), strings.Join(parts, "")))
+	return string(protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType),
+		strings.Join(parts, "")))
 }
 
 // The fields of a ContainerAllocateResponse (k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1/api.proto).
@@ -55,22 +56,37 @@ func TestGolden(t *testing.T) {
 	}{
 		{"nvidia/allocate-envvar", nil, "", env("NVIDIA_VISIBLE_DEVICES", goldenUUID)},
 		{"nvidia/allocate-volume-mounts", []string{"--device-list-strategy=volume-mounts"}, "",
-			env("NVIDIA_VISIBLE_DEVICES", "/var/run/nvidia-container-devices") + mount("/var/run/nvidia-container-devices/"+goldenUUID, "/dev/null")},
+			env("NVIDIA_VISIBLE_DEVICES", "/var/run/nvidia-container-devices") +
+				mount("/var/run/nvidia-container-devices/"+goldenUUID, "/dev/null")},
 		{"nvidia/allocate-cdi-annotations", []string{"--device-list-strategy=cdi-annotations"}, "",
 			annotation("cdi.k8s.io/nvidia-device-plugin_"+anyUUID, "k8s.device-plugin.nvidia.com/gpu="+goldenUUID)},
-		{"nvidia/allocate-cdi-annotations", []string{"--device-list-strategy=cdi-annotations", "--cdi-annotation-prefix=nvidia.cdi.k8s.io/"}, "",
-			annotation("nvidia.cdi.k8s.io/nvidia-device-plugin_"+anyUUID, "k8s.device-plugin.nvidia.com/gpu="+goldenUUID)},
-		{"nvidia/allocate-cdi-cri", []string{"--device-list-strategy=cdi-cri"}, "", cdiDevice("k8s.device-plugin.nvidia.com/gpu=" + goldenUUID)},
-		{"nvidia/device-id-replica", nil, "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}", env("NVIDIA_VISIBLE_DEVICES", goldenUUID)},
-		{"nvidia/allocate-index-strategy", []string{"--device-id-strategy=index"}, "", env("NVIDIA_VISIBLE_DEVICES", "2")},
-		{"nvidia/allocate-feature-envs", []string{"--gds-enabled"}, "", env("NVIDIA_GDS", "enabled") + env("NVIDIA_VISIBLE_DEVICES", goldenUUID)},
+		{"nvidia/allocate-cdi-annotations",
+			[]string{"--device-list-strategy=cdi-annotations", "--cdi-annotation-prefix=nvidia.cdi.k8s.io/"}, "",
+			annotation("nvidia.cdi.k8s.io/nvidia-device-plugin_"+anyUUID,
+				"k8s.device-plugin.nvidia.com/gpu="+goldenUUID)},
+		{"nvidia/allocate-cdi-cri", []string{"--device-list-strategy=cdi-cri"}, "",
+			cdiDevice("k8s.device-plugin.nvidia.com/gpu=" + goldenUUID)},
+		{"nvidia/device-id-replica", nil,
+			"sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}",
+			env("NVIDIA_VISIBLE_DEVICES", goldenUUID)},
+		{"nvidia/allocate-index-strategy", []string{"--device-id-strategy=index"}, "",
+			env("NVIDIA_VISIBLE_DEVICES", "2")},
+		{"nvidia/allocate-feature-envs", []string{"--gds-enabled"}, "",
+			env("NVIDIA_GDS", "enabled") + env("NVIDIA_VISIBLE_DEVICES", goldenUUID)},
 		{"nvidia/allocate-feature-envs", []string{"--gdrcopy-enabled", "--device-list-strategy=cdi-cri"}, "",
-			env("NVIDIA_GDRCOPY", "enabled") + cdiDevice("k8s.device-plugin.nvidia.com/gpu="+goldenUUID) + cdiDevice("k8s.device-plugin.nvidia.com/gdrcopy=all")},
-		{"nvidia/mofed-warning", []string{"--mofed-enabled"}, "", env("NVIDIA_MOFED", "enabled") + env("NVIDIA_VISIBLE_DEVICES", goldenUUID)},
-		{"nvidia/imex", []string{"--imex-channel-ids=0"}, "", env("NVIDIA_IMEX_CHANNELS", "0") + env("NVIDIA_VISIBLE_DEVICES", goldenUUID)},
-		{"nvidia/allocate-pass-device-specs", []string{"--pass-device-specs", "--nvidia-dev-root=/run/nvidia/driver"}, "",
-			env("NVIDIA_VISIBLE_DEVICES", goldenUUID) + deviceNode("/dev/nvidiactl", "/run/nvidia/driver/dev/nvidiactl") + deviceNode("/dev/nvidia-uvm", "/run/nvidia/driver/dev/nvidia-uvm") +
-				deviceNode("/dev/nvidia-uvm-tools", "/run/nvidia/driver/dev/nvidia-uvm-tools") + deviceNode("/dev/nvidia2", "/run/nvidia/driver/dev/nvidia2")},
+			env("NVIDIA_GDRCOPY", "enabled") + cdiDevice("k8s.device-plugin.nvidia.com/gpu="+goldenUUID) +
+				cdiDevice("k8s.device-plugin.nvidia.com/gdrcopy=all")},
+		{"nvidia/mofed-warning", []string{"--mofed-enabled"}, "",
+			env("NVIDIA_MOFED", "enabled") + env("NVIDIA_VISIBLE_DEVICES", goldenUUID)},
+		{"nvidia/imex", []string{"--imex-channel-ids=0"}, "",
+			env("NVIDIA_IMEX_CHANNELS", "0") + env("NVIDIA_VISIBLE_DEVICES", goldenUUID)},
+		{"nvidia/allocate-pass-device-specs",
+			[]string{"--pass-device-specs", "--nvidia-dev-root=/run/nvidia/driver"}, "",
+			env("NVIDIA_VISIBLE_DEVICES", goldenUUID) +
+				deviceNode("/dev/nvidiactl", "/run/nvidia/driver/dev/nvidiactl") +
+				deviceNode("/dev/nvidia-uvm", "/run/nvidia/driver/dev/nvidia-uvm") +
+				deviceNode("/dev/nvidia-uvm-tools", "/run/nvidia/driver/dev/nvidia-uvm-tools") +
+				deviceNode("/dev/nvidia2", "/run/nvidia/driver/dev/nvidia2")},
 	} {
 		t.Run(c.row+" "+strings.Join(c.args, " "), func(t *testing.T) {
 			t.Attr("parity", c.row)
@@ -79,7 +95,9 @@ func TestGolden(t *testing.T) {
 				args = append(args, "--config-file="+write(t, c.file))
 			}
 			backend, inventory := n.discover(t, args...)
-			given := slices.DeleteFunc(inventory.Resources["nvidia.com/gpu"], func(d gpu.Device) bool { return original(d.ID) != goldenUUID })
+			given := slices.DeleteFunc(inventory.Resources["nvidia.com/gpu"], func(d gpu.Device) bool {
+				return original(d.ID) != goldenUUID
+			})
 			wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(backend.Allocate(given))
 			if err != nil {
 				t.Fatal(err)
@@ -91,11 +109,13 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestEveryStrategy checks the answer for every set of device list strategies × ID strategy × MIG strategy × sharing against
-// what each of them adds by itself.
+// TestEveryStrategy checks the answer for every set of device list strategies × ID strategy × MIG strategy ×
+// sharing against what each of them adds by itself.
 func TestEveryStrategy(t *testing.T) {
 	t.Attr("parity", "nvidia/allocate-envvar")
-	lists := []string{settings.ListEnvVar, settings.ListVolumeMounts, settings.ListCDIAnnotations, settings.ListCDICRI}
+	lists := []string{
+		settings.ListEnvVar, settings.ListVolumeMounts, settings.ListCDIAnnotations, settings.ListCDICRI,
+	}
 	for _, mig := range []string{settings.MIGNone, settings.MIGSingle, settings.MIGMixed} {
 		layout := sevenths
 		if mig == settings.MIGMixed {
@@ -105,7 +125,9 @@ func TestEveryStrategy(t *testing.T) {
 		for _, sharing := range []string{"", "renameByDefault: false", "renameByDefault: true"} {
 			args := []string{"--mig-strategy=" + mig}
 			if sharing != "" {
-				args = append(args, "--config-file="+write(t, "sharing: {timeSlicing: {"+sharing+", resources: [{name: gpu, replicas: 3}, {name: mig-1g.10gb, replicas: 2}]}}"))
+				args = append(args, "--config-file="+
+					write(t, "sharing: {timeSlicing: {"+sharing+
+						", resources: [{name: gpu, replicas: 3}, {name: mig-1g.10gb, replicas: 2}]}}"))
 			}
 			discovered, inventory := n.discover(t, args...)
 			for set := 1; set < 1<<len(lists); set++ {
@@ -142,7 +164,8 @@ func compare(t *testing.T, got, want *v1beta1.ContainerAllocateResponse) {
 	}
 }
 
-// expected is the answer put together another way: from the machine's description and not from what was discovered.
+// expected is the answer put together another way: from the machine's description and not from what was
+// discovered.
 func (n *node) expected(devices []gpu.Device, lists []string, id string) *v1beta1.ContainerAllocateResponse {
 	var ids, nodes []string
 	once := func(list *[]string, item string) {
@@ -156,7 +179,10 @@ func (n *node) expected(devices []gpu.Device, lists []string, id string) *v1beta
 	for i, g := range n.Machine.GPUs {
 		paths[g.UUID], indices[g.UUID] = []string{fmt.Sprintf("/dev/nvidia%d", i)}, fmt.Sprint(i)
 		for j, s := range g.Slices {
-			paths[s.UUID] = []string{paths[g.UUID][0], fmt.Sprintf("/dev/nvidia-caps/nvidia-cap%d", minor), fmt.Sprintf("/dev/nvidia-caps/nvidia-cap%d", minor+1)}
+			paths[s.UUID] = []string{
+				paths[g.UUID][0], fmt.Sprintf("/dev/nvidia-caps/nvidia-cap%d", minor),
+				fmt.Sprintf("/dev/nvidia-caps/nvidia-cap%d", minor+1),
+			}
 			indices[s.UUID] = fmt.Sprint(i, ":", j)
 			minor += 2
 		}
@@ -187,10 +213,14 @@ func (n *node) expected(devices []gpu.Device, lists []string, id string) *v1beta
 			plain = true
 			want.Envs["NVIDIA_VISIBLE_DEVICES"] = "/var/run/nvidia-container-devices"
 			for _, id := range ids {
-				want.Mounts = append(want.Mounts, &v1beta1.Mount{ContainerPath: "/var/run/nvidia-container-devices/" + id, HostPath: "/dev/null"})
+				want.Mounts = append(want.Mounts, &v1beta1.Mount{
+					ContainerPath: "/var/run/nvidia-container-devices/" + id, HostPath: "/dev/null",
+				})
 			}
 		case settings.ListCDIAnnotations:
-			want.Annotations = map[string]string{"cdi.k8s.io/nvidia-device-plugin_" + anyUUID: strings.Join(names, ",")}
+			want.Annotations = map[string]string{
+				"cdi.k8s.io/nvidia-device-plugin_" + anyUUID: strings.Join(names, ","),
+			}
 		case settings.ListCDICRI:
 			for _, name := range names {
 				want.CdiDevices = append(want.CdiDevices, &v1beta1.CDIDevice{Name: name})
@@ -199,7 +229,9 @@ func (n *node) expected(devices []gpu.Device, lists []string, id string) *v1beta
 	}
 	for _, node := range nodes {
 		if plain {
-			want.Devices = append(want.Devices, &v1beta1.DeviceSpec{ContainerPath: node, HostPath: node, Permissions: "rw"})
+			want.Devices = append(want.Devices, &v1beta1.DeviceSpec{
+				ContainerPath: node, HostPath: node, Permissions: "rw",
+			})
 		}
 	}
 	return want
@@ -218,10 +250,12 @@ func TestRefusals(t *testing.T) {
 		want    string
 	}{
 		{&Backend{}, two, nil, ""},
-		{strict, two, nil, `invalid allocation request for "nvidia.com/gpu": invalid request: maximum request size for shared resources is 1; found 2`},
+		{strict, two, nil,
+			`invalid allocation request for "nvidia.com/gpu": invalid request: maximum request size for shared resources is 1; found 2`},
 		{strict, two[:1], nil, ""},
 		{strict, whole, nil, ""},
-		{&Backend{}, two, []string{"GPU-3"}, `invalid allocation request for "nvidia.com/gpu": invalid request: unknown device: GPU-3`},
+		{&Backend{}, two, []string{"GPU-3"},
+			`invalid allocation request for "nvidia.com/gpu": invalid request: unknown device: GPU-3`},
 	} {
 		err := c.backend.Refuse("nvidia.com/gpu", c.devices, c.unknown)
 		if got := fmt.Sprint(err); got != c.want && !(err == nil && c.want == "") {
@@ -238,7 +272,8 @@ func TestIMEXChannels(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := settings.Config{ContainerDriverRoot: root, IMEXChannels: []int{0}}
-	if found, err := findChannels(&config, dev); err != nil || len(found) != 0 || len(config.Warnings) != 1 || !strings.Contains(config.Warnings[0], channelFile) {
+	if found, err := findChannels(&config, dev); err != nil || len(found) != 0 || len(config.Warnings) != 1 ||
+		!strings.Contains(config.Warnings[0], channelFile) {
 		t.Errorf("missing: %v, %v, %v", found, err, config.Warnings)
 	}
 	config.IMEXRequired = true
@@ -248,7 +283,8 @@ func TestIMEXChannels(t *testing.T) {
 	if err := os.WriteFile(channelFile, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := findChannels(&config, dev); err == nil || !strings.Contains(err.Error(), "not a character device") {
+	if _, err := findChannels(&config, dev); err == nil ||
+		!strings.Contains(err.Error(), "not a character device") {
 		t.Errorf("a file: %v", err)
 	}
 	if err := os.Remove(channelFile); err != nil {
@@ -258,15 +294,24 @@ func TestIMEXChannels(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, err := findChannels(&config, dev)
-	if err != nil || len(found) != 1 || found[0].path() != "/dev/nvidia-caps-imex-channels/channel0" || found[0].hostPath != channelFile {
+	if err != nil || len(found) != 1 || found[0].path() != "/dev/nvidia-caps-imex-channels/channel0" ||
+		found[0].hostPath != channelFile {
 		t.Errorf("there: %v, %v", found, err)
 	}
-	backend := &Backend{config: settings.Config{DeviceList: []string{settings.ListVolumeMounts, settings.ListCDICRI}, PassDeviceSpecs: true}, machine: Machine{DevRoot: root}, channels: found}
+	backend := &Backend{
+		config: settings.Config{
+			DeviceList: []string{settings.ListVolumeMounts, settings.ListCDICRI}, PassDeviceSpecs: true,
+		},
+		machine:  Machine{DevRoot: root},
+		channels: found,
+	}
 	answer := backend.Allocate([]gpu.Device{{ID: goldenUUID, Nodes: []string{"/dev/nvidia0"}}})
-	if mounts := answer.GetMounts(); len(mounts) != 2 || mounts[1].GetContainerPath() != "/var/run/nvidia-container-devices/imex/0" {
+	if mounts := answer.GetMounts(); len(mounts) != 2 ||
+		mounts[1].GetContainerPath() != "/var/run/nvidia-container-devices/imex/0" {
 		t.Errorf("mounts %v", mounts)
 	}
-	if devices := answer.GetCdiDevices(); len(devices) != 2 || devices[1].GetName() != "k8s.device-plugin.nvidia.com/imex-channel=0" {
+	if devices := answer.GetCdiDevices(); len(devices) != 2 ||
+		devices[1].GetName() != "k8s.device-plugin.nvidia.com/imex-channel=0" {
 		t.Errorf("CDI devices %v", devices)
 	}
 	if nodes := answer.GetDevices(); len(nodes) != 2 || nodes[1].GetContainerPath() != found[0].path() {

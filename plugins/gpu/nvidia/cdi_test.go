@@ -15,10 +15,13 @@ import (
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
 
-// install puts what a driver installs below the driver root: a few libraries and programs, and device nodes, which take root.
+// install puts what a driver installs below the driver root: a few libraries and programs, and device nodes,
+// which take root.
 func (n *node) install(t *testing.T) {
 	t.Helper()
-	for _, file := range []string{"usr/lib64/libcuda.so.570.86.15", "usr/lib64/libnvidia-ptxjitcompiler.so.570.86.15", "usr/bin/nvidia-smi"} {
+	for _, file := range []string{
+		"usr/lib64/libcuda.so.570.86.15", "usr/lib64/libnvidia-ptxjitcompiler.so.570.86.15", "usr/bin/nvidia-smi",
+	} {
 		path := filepath.Join(n.Root, file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			t.Fatal(err)
@@ -27,7 +30,10 @@ func (n *node) install(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	nodes := []string{"nvidiactl", "nvidia-uvm", "gdrdrv", "infiniband/rdma_cm", "infiniband/uverbs0", "infiniband/uverbs1", "nvidia-caps-imex-channels/channel0"}
+	nodes := []string{
+		"nvidiactl", "nvidia-uvm", "gdrdrv", "infiniband/rdma_cm", "infiniband/uverbs0", "infiniband/uverbs1",
+		"nvidia-caps-imex-channels/channel0",
+	}
 	for i := range n.Machine.GPUs {
 		nodes = append(nodes, "nvidia"+string(rune('0'+i)))
 	}
@@ -97,17 +103,21 @@ func TestCDI(t *testing.T) {
 	t.Attr("parity", "nvidia/cdi-spec-file")
 	n := record(t, "nv-a100pcie-cx6dx-vf-partial", nil)
 	n.install(t)
-	backend, _ := n.discover(t, "--device-list-strategy=cdi-cri,cdi-annotations", "--driver-root=/run/nvidia/driver", "--gdrcopy-enabled", "--gds-enabled", "--mofed-enabled", "--imex-channel-ids=0")
+	backend, _ := n.discover(t, "--device-list-strategy=cdi-cri,cdi-annotations",
+		"--driver-root=/run/nvidia/driver", "--gdrcopy-enabled", "--gds-enabled", "--mofed-enabled",
+		"--imex-channel-ids=0")
 	s := n.specification(t, "gpu")
 	if got := s.names(); !slices.Equal(got, n.uuids(0, 1, 2, 3)) {
 		t.Errorf("devices %v, want %v", got, n.uuids(0, 1, 2, 3))
 	}
 	third := slices.Index(s.names(), n.Machine.GPUs[2].UUID)
-	if node := s.Devices[third].ContainerEdits.DeviceNodes[0]; node.Path != "/dev/nvidia2" || node.HostPath != "/run/nvidia/driver/dev/nvidia2" {
+	if node := s.Devices[third].ContainerEdits.DeviceNodes[0]; node.Path != "/dev/nvidia2" ||
+		node.HostPath != "/run/nvidia/driver/dev/nvidia2" {
 		t.Errorf("device node %+v", node)
 	}
 	if !slices.ContainsFunc(s.ContainerEdits.Mounts, func(m struct{ HostPath, ContainerPath string }) bool {
-		return m.HostPath == "/run/nvidia/driver/usr/lib64/libcuda.so.570.86.15" && m.ContainerPath == "/usr/lib64/libcuda.so.570.86.15"
+		return m.HostPath == "/run/nvidia/driver/usr/lib64/libcuda.so.570.86.15" &&
+			m.ContainerPath == "/usr/lib64/libcuda.so.570.86.15"
 	}) {
 		t.Errorf("mounts %+v", s.ContainerEdits.Mounts)
 	}

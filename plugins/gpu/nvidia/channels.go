@@ -46,7 +46,8 @@ func findChannels(config *settings.Config, devRoot string) ([]channel, error) {
 			continue
 		}
 		if config.IMEXRequired {
-			return nil, fmt.Errorf("find IMEX channel %s: %w: make it (nvidia-modprobe -i 0:1), or set imex.required to false", c.id, err)
+			return nil, fmt.Errorf("find IMEX channel %s: %w: make it (nvidia-modprobe -i 0:1), "+
+				"or set imex.required to false", c.id, err)
 		}
 		config.Warnings = append(config.Warnings, fmt.Sprintf("IMEX channel %s is left out: %v", c.id, err))
 	}

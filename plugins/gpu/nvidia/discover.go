@@ -106,7 +106,8 @@ func (d *discovery) numa(address topology.Address) topology.NUMANode {
 func (d *discovery) addSlices(c *card) error {
 	if len(c.slices) == 0 {
 		if d.config.MIGStrategy == settings.MIGSingle {
-			return fmt.Errorf("offer MIG devices: MIG is on and there is no MIG device on GPU %s: make some (nvidia-smi mig -cgi), turn MIG off, or use --mig-strategy=mixed", c)
+			return fmt.Errorf("offer MIG devices: MIG is on and there is no MIG device on GPU %s: make some "+
+				"(nvidia-smi mig -cgi), turn MIG off, or use --mig-strategy=mixed", c)
 		}
 		d.note("GPU %s: MIG is on and there is no MIG device", c)
 	}
@@ -118,7 +119,8 @@ func (d *discovery) addSlices(c *card) error {
 			d.note("MIG device %d of GPU %s: left out, or unhealthy if it was offered: %v", s.index, c, s.err)
 			continue
 		case d.config.MIGStrategy == settings.MIGMixed && !s.profile.whole:
-			d.note("MIG device %d of GPU %s: left out: its profile %s shares a GPU instance", s.index, c, s.profile.name)
+			d.note("MIG device %d of GPU %s: left out: its profile %s shares a GPU instance",
+				s.index, c, s.profile.name)
 			continue
 		case d.config.MIGStrategy == settings.MIGMixed:
 			resource = settings.Vendor + "mig-" + strings.ReplaceAll(s.profile.name, "+", ".")
@@ -162,7 +164,8 @@ func (d *discovery) capabilities(c *card, s *slice) []string {
 	return both
 }
 
-// migMinors lists the minor number of every MIG capability (NVIDIA's MIG user guide, "device nodes and capabilities").
+// migMinors lists the minor number of every MIG capability (NVIDIA's MIG user guide, "device nodes and
+// capabilities").
 const migMinors = "driver/nvidia-caps/mig-minors"
 
 func readCapabilities(proc fs.FS) (map[string]string, error) {
@@ -202,12 +205,14 @@ func uniform(cards []card) error {
 			case first == nil:
 				first, owner = s, c
 			case s.profile.attributes != first.profile.attributes:
-				return fmt.Errorf("offer MIG devices as %s: they differ: %s on GPU %s, %s on GPU %s: %s", wholeGPUs, first.profile.name, owner, s.profile.name, c, remedy)
+				return fmt.Errorf("offer MIG devices as %s: they differ: %s on GPU %s, %s on GPU %s: %s",
+					wholeGPUs, first.profile.name, owner, s.profile.name, c, remedy)
 			}
 		}
 	}
 	if divided != nil && undivided != nil {
-		return fmt.Errorf("offer MIG devices as %s: MIG is on for GPU %s and off for GPU %s: %s", wholeGPUs, divided, undivided, remedy)
+		return fmt.Errorf("offer MIG devices as %s: MIG is on for GPU %s and off for GPU %s: %s",
+			wholeGPUs, divided, undivided, remedy)
 	}
 	return nil
 }

@@ -38,17 +38,21 @@ func TestRecordedMachines(t *testing.T) {
 			n := record(t, c.machine, nil)
 			backend, inventory := n.discover(t)
 			devices := inventory.Resources["nvidia.com/gpu"]
-			if len(devices) != len(n.Machine.GPUs) || len(inventory.Resources) != 1 || inventory.Partial || len(inventory.Notes) != 0 {
-				t.Fatalf("%d devices of %d, resources %v, notes %v", len(devices), len(n.Machine.GPUs), inventory.Resources, inventory.Notes)
+			if len(devices) != len(n.Machine.GPUs) || len(inventory.Resources) != 1 || inventory.Partial ||
+				len(inventory.Notes) != 0 {
+				t.Fatalf("%d devices of %d, resources %v, notes %v", len(devices), len(n.Machine.GPUs),
+					inventory.Resources, inventory.Notes)
 			}
 			var numa []string
 			for i, d := range devices {
 				numa = append(numa, d.NUMA.String())
 				want := gpu.Device{
 					ID: n.Machine.GPUs[i].UUID, Card: n.Machine.GPUs[i].Address, NUMA: d.NUMA,
-					Nodes: []string{fmt.Sprintf("/dev/nvidia%d", i)}, Index: fmt.Sprint(i), VRAM: n.Machine.GPUs[i].Memory << 20, Healthy: true,
+					Nodes: []string{fmt.Sprintf("/dev/nvidia%d", i)}, Index: fmt.Sprint(i),
+					VRAM: n.Machine.GPUs[i].Memory << 20, Healthy: true,
 				}
-				if diff := cmp.Diff(want, d, cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })); diff != "" {
+				if diff := cmp.Diff(want, d,
+					cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })); diff != "" {
 					t.Error(diff)
 				}
 				if d.VRAM>>30 != c.memory {
@@ -71,7 +75,8 @@ func TestRecordedMachines(t *testing.T) {
 	}
 }
 
-// bridged is a machine of four A100 with NVLink bridges between two and two, of which one has lost half its links.
+// bridged is a machine of four A100 with NVLink bridges between two and two, of which one has lost half its
+// links.
 func bridged(m *nvml.Machine) {
 	join := func(a, b, there, back int) {
 		m.GPUs[a].Links = map[topology.Address]int{m.GPUs[b].Address: there}
@@ -92,12 +97,14 @@ func TestBridges(t *testing.T) {
 	for _, l := range links {
 		got = append(got, fmt.Sprint(l.A, " ", l.B, " ", l.Count))
 	}
-	if want := []string{"0000:9b:00.0 0000:9c:00.0 12", "0000:9d:00.0 0000:9e:00.0 6"}; !slices.Equal(got, want) {
+	want := []string{"0000:9b:00.0 0000:9c:00.0 12", "0000:9d:00.0 0000:9e:00.0 6"}
+	if !slices.Equal(got, want) {
 		t.Errorf("links %v, want %v", got, want)
 	}
 }
 
-// summary writes an inventory as "gpu 8, mig-1g.10gb 7!": how many devices under every name, ! for unhealthy ones among them.
+// summary writes an inventory as "gpu 8, mig-1g.10gb 7!": how many devices under every name, ! for unhealthy
+// ones among them.
 func summary(inventory gpu.Inventory) string {
 	var words []string
 	for _, resource := range slices.Sorted(maps.Keys(inventory.Resources)) {
@@ -105,7 +112,8 @@ func summary(inventory gpu.Inventory) string {
 		if slices.ContainsFunc(inventory.Resources[resource], func(d gpu.Device) bool { return !d.Healthy }) {
 			mark = "!"
 		}
-		words = append(words, fmt.Sprint(strings.TrimPrefix(resource, settings.Vendor), " ", len(inventory.Resources[resource]), mark))
+		words = append(words,
+			fmt.Sprint(strings.TrimPrefix(resource, settings.Vendor), " ", len(inventory.Resources[resource]), mark))
 	}
 	return strings.Join(words, ", ")
 }
@@ -117,7 +125,8 @@ func sevenths(m *nvml.Machine) { // all GPUs in seven
 	}
 }
 
-func various(m *nvml.Machine) { // GPU 0 in seven, GPU 1 in two of three and one with media engines, the others whole
+// GPU 0 in seven, GPU 1 in two of three and one with media engines, the others whole
+func various(m *nvml.Machine) {
 	m.GPUs[0].Split(7, 0, 9984)
 	m.GPUs[1].Split(2, 2, 40320)
 	m.GPUs[1].Split(1, 7, 9984)
@@ -151,10 +160,13 @@ func TestMIGStrategies(t *testing.T) {
 		{"sevenths", sevenths, settings.MIGSingle, "gpu 56"},
 		{"sevenths", sevenths, settings.MIGMixed, "mig-1g.10gb 56"},
 		{"various", various, settings.MIGNone, "gpu 8"},
-		{"various", various, settings.MIGSingle, "error: differ: 1g.10gb on GPU 0 (0000:0f:00.0), 3g.40gb on GPU 1"},
+		{"various", various, settings.MIGSingle,
+			"error: differ: 1g.10gb on GPU 0 (0000:0f:00.0), 3g.40gb on GPU 1"},
 		{"various", various, settings.MIGMixed, "gpu 6, mig-1g.10gb 7, mig-1g.10gb.me 1, mig-3g.40gb 2"},
-		{"one of another kind", two, settings.MIGSingle, "error: differ: 1g.10gb on GPU 0 (0000:0f:00.0), 3g.40gb on GPU 5"},
-		{"some whole", func(m *nvml.Machine) { m.GPUs[2].Split(7, 0, 9984) }, settings.MIGSingle, "error: MIG is on for GPU 2 (0000:44:00.0) and off for GPU 7 (0000:d8:00.0)"},
+		{"one of another kind", two, settings.MIGSingle,
+			"error: differ: 1g.10gb on GPU 0 (0000:0f:00.0), 3g.40gb on GPU 5"},
+		{"some whole", func(m *nvml.Machine) { m.GPUs[2].Split(7, 0, 9984) }, settings.MIGSingle,
+			"error: MIG is on for GPU 2 (0000:44:00.0) and off for GPU 7 (0000:d8:00.0)"},
 		{"without devices", empty, settings.MIGSingle, "error: no MIG device on GPU 3 (0000:5b:00.0)"},
 		{"without devices", empty, settings.MIGMixed, "gpu 7"},
 		{"shared GPU instance", halved, settings.MIGMixed, "gpu 7"},
@@ -163,7 +175,8 @@ func TestMIGStrategies(t *testing.T) {
 			n := record(t, "nv-h100-oci", c.layout)
 			if want, bad := strings.CutPrefix(c.want, "error: "); bad {
 				err := n.fails(t, "--mig-strategy="+c.strategy)
-				if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--mig-strategy=mixed") {
+				if err == nil || !strings.Contains(err.Error(), want) ||
+					!strings.Contains(err.Error(), "--mig-strategy=mixed") {
 					t.Errorf("error %v, want %q", err, want)
 				}
 				return
@@ -187,7 +200,8 @@ func TestMIGDevice(t *testing.T) {
 		Nodes: []string{"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap19", "/dev/nvidia-caps/nvidia-cap20"},
 		Index: "1:1", VRAM: 81559 << 20, Healthy: true,
 	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, got,
+		cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
 	if !strings.HasPrefix(got.ID, "MIG-") {
@@ -198,13 +212,16 @@ func TestMIGDevice(t *testing.T) {
 func TestLostGPU(t *testing.T) {
 	n := record(t, "nv-h100-oci", func(m *nvml.Machine) { m.GPUs[3].State = nvml.GPUIsLost })
 	_, inventory := n.discover(t)
-	if got := summary(inventory); got != "gpu 7" || !inventory.Partial || len(inventory.Notes) != 1 || !strings.Contains(inventory.Notes[0], "GPU 3: left out") {
+	if got := summary(inventory); got != "gpu 7" || !inventory.Partial || len(inventory.Notes) != 1 ||
+		!strings.Contains(inventory.Notes[0], "GPU 3: left out") {
 		t.Errorf("%s, notes %q", got, inventory.Notes)
 	}
 }
 
 func TestWideDomain(t *testing.T) {
-	for id, want := range map[string]string{"00000000:0F:00.0": "0000:0f:00.0", "00010000:C1:00.0": "10000:c1:00.0", "0000A9E1:00:00.0": "a9e1:00:00.0"} {
+	for id, want := range map[string]string{
+		"00000000:0F:00.0": "0000:0f:00.0", "00010000:C1:00.0": "10000:c1:00.0", "0000A9E1:00:00.0": "a9e1:00:00.0",
+	} {
 		got, err := parseBusID(id)
 		if err != nil || got.String() != want {
 			t.Errorf("%s: %s, %v, want %s", id, got, err, want)
@@ -214,7 +231,8 @@ func TestWideDomain(t *testing.T) {
 
 func TestSharing(t *testing.T) {
 	n := record(t, "nv-a100pcie-cx6dx-vf-partial", nil)
-	file := write(t, "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 3}\n    - {name: nvidia.com/mig-1g.10gb, replicas: 2}\n")
+	file := write(t, "version: v1\nsharing:\n  timeSlicing:\n    resources:\n"+
+		"    - {name: nvidia.com/gpu, replicas: 3}\n    - {name: nvidia.com/mig-1g.10gb, replicas: 2}\n")
 	_, inventory := n.discover(t, "--config-file="+file)
 	var ids []string
 	for _, d := range inventory.Resources["nvidia.com/gpu"] {
@@ -227,10 +245,12 @@ func TestSharing(t *testing.T) {
 	for _, g := range n.Machine.GPUs {
 		want = append(want, g.UUID+"::0", g.UUID+"::1", g.UUID+"::2")
 	}
-	if !slices.Equal(ids, want) || !slices.Equal(inventory.Notes, []string{"sharing.timeSlicing: nvidia.com/mig-1g.10gb has no device here"}) {
+	if !slices.Equal(ids, want) ||
+		!slices.Equal(inventory.Notes, []string{"sharing.timeSlicing: nvidia.com/mig-1g.10gb has no device here"}) {
 		t.Errorf("%v, notes %v", ids, inventory.Notes)
 	}
-	file = write(t, `{"sharing": {"timeSlicing": {"renameByDefault": true, "resources": [{"name": "gpu", "replicas": 10}]}}}`)
+	file = write(t,
+		`{"sharing": {"timeSlicing": {"renameByDefault": true, "resources": [{"name": "gpu", "replicas": 10}]}}}`)
 	if _, inventory = n.discover(t, "--config-file="+file); summary(inventory) != "gpu.shared 40" {
 		t.Errorf("renamed: %s", summary(inventory))
 	}

@@ -102,7 +102,8 @@ func (n *node) fails(t *testing.T, args ...string) error {
 	return err
 }
 
-// watch runs the backend's Watch until the test ends and returns a channel that gets a token when it is time to discover.
+// watch runs the backend's Watch until the test ends and returns a channel that gets a token when it is time
+// to discover.
 func watch(t *testing.T, backend *Backend) <-chan struct{} {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

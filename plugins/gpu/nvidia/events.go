@@ -15,7 +15,9 @@ type listener struct {
 }
 
 // wanted are the events that change what is offered, or its health.
-const wanted = uint64(nvml.EventTypeXidCriticalError | nvml.EventMigConfigChange | nvml.EventTypeGpuRecoveryAction)
+const wanted = uint64(
+	nvml.EventTypeXidCriticalError | nvml.EventMigConfigChange | nvml.EventTypeGpuRecoveryAction,
+)
 
 func (m *management) events(cards []card) (eventSet, map[string]error, error) {
 	m.mu.Lock()

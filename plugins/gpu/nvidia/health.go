@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// waitLimit is how long one wait for events lasts, and so the longest that an end of the plugin takes. Waiting costs
-	// nothing: it is the driver that wakes us.
+	// waitLimit is how long one wait for events lasts, and so the longest that an end of the plugin takes.
+	// Waiting costs nothing: it is the driver that wakes us.
 	waitLimit  = time.Second
 	firstPause = 100 * time.Millisecond // after NVML failed; doubled up to the time between two rechecks
 )
 
-// Watch waits for events until ctx is done: Xids, which make a GPU unhealthy, a GPU divided anew, a GPU that recovered, a GPU or
-// the driver that went away. A look at what is broken, at times, is for drivers that do not tell of a recovery.
+// Watch waits for events until ctx is done: Xids, which make a GPU unhealthy, a GPU divided anew, a GPU that
+// recovered, a GPU or the driver that went away. A look at what is broken, at times, is for drivers that do
+// not tell of a recovery.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	if b.config.Xids.Off() {
 		<-ctx.Done()
@@ -34,7 +35,8 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 		if time.Since(began) > 2*waitLimit {
 			pause = firstPause
 		}
-		// Either a GPU or the driver is gone. Discovering says which, and entering NVML anew finds a driver that is back.
+		// Either a GPU or the driver is gone. Discovering says which, and entering NVML anew finds a driver that is
+		// back.
 		changed()
 		select {
 		case <-ctx.Done():
@@ -50,8 +52,8 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// listen hands on events until it is time to listen anew, since other GPUs answer than before, or some could not be watched.
-// It reports false when waiting failed.
+// listen hands on events until it is time to listen anew, since other GPUs answer than before, or some could
+// not be watched. It reports false when waiting failed.
 func (b *Backend) listen(ctx context.Context, changed func()) bool {
 	cards := b.cards()
 	set, deaf, err := b.lib.events(cards)
@@ -129,11 +131,13 @@ func (b *Backend) take(e event) bool {
 	}
 }
 
-// struck lists what an Xid is about: a MIG device where the driver tells which, and otherwise the whole GPU. An Xid of a GPU
-// that has no name any more is that of a GPU that does not answer, which discovery sees; all GPUs are struck where there is none.
+// struck lists what an Xid is about: a MIG device where the driver tells which, and otherwise the whole GPU.
+// An Xid of a GPU that has no name any more is that of a GPU that does not answer, which discovery sees; all
+// GPUs are struck where there is none.
 func (b *Backend) struck(e event) []string {
 	if e.uuid == "" {
-		if now, err := b.lib.cards(); err != nil || slices.ContainsFunc(now, func(c card) bool { return c.err != nil }) {
+		if now, err := b.lib.cards(); err != nil ||
+			slices.ContainsFunc(now, func(c card) bool { return c.err != nil }) {
 			return nil
 		}
 	}

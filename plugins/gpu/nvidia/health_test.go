@@ -26,7 +26,8 @@ func discoverUntil(t *testing.T, backend *Backend, due <-chan struct{}, want ...
 	}
 }
 
-// unhealthy discovers and returns the IDs of unhealthy devices; of resources that were there and are no longer "gone".
+// unhealthy discovers and returns the IDs of unhealthy devices; of resources that were there and are no
+// longer "gone".
 func unhealthy(t *testing.T, backend *Backend) []string {
 	t.Helper()
 	inventory, err := backend.Discover()
@@ -134,7 +135,8 @@ func TestGPULostAndBack(t *testing.T) {
 		<-due
 		unhealthy(t, backend)
 	}
-	n.Event(t, n.Machine.GPUs[0].UUID, nvml.Xid, 48, nvml.None, nvml.None) // the others are listened to as before
+	// the others are listened to as before
+	n.Event(t, n.Machine.GPUs[0].UUID, nvml.Xid, 48, nvml.None, nvml.None)
 	discoverUntil(t, backend, due, n.Machine.GPUs[0].UUID)
 	n.Machine.GPUs[5].State = 0
 	n.Update(t)

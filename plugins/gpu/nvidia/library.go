@@ -8,11 +8,11 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// library is NVIDIA's driver as far as this package needs it: everything about all GPUs at once, and events. Nothing of it
-// is called while the kubelet waits for an answer.
+// library is NVIDIA's driver as far as this package needs it: everything about all GPUs at once, and events.
+// Nothing of it is called while the kubelet waits for an answer.
 type library interface {
-	// cards lists the GPUs in NVML's order. A GPU that does not answer is in the list with its err; an error means that
-	// NVML as a whole does not answer.
+	// cards lists the GPUs in NVML's order. A GPU that does not answer is in the list with its err; an error
+	// means that NVML as a whole does not answer.
 	cards() ([]card, error)
 	// events starts to listen to these GPUs. Those that cannot be listened to are returned with the reason.
 	events([]card) (eventSet, map[string]error, error)
@@ -106,11 +106,12 @@ const libraryName = "libnvidia-ml.so.1"
 
 // libraryFolders are where distributions install the driver, in the order in which NVIDIA's own plugin looks.
 var libraryFolders = []string{
-	"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
+	"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "lib64", "lib/x86_64-linux-gnu",
+	"lib/aarch64-linux-gnu",
 }
 
-// findLibrary returns the path of NVML below a driver root. Where there is none, it is the bare name: the container runtime
-// may have put the library on the loader's path.
+// findLibrary returns the path of NVML below a driver root. Where there is none, it is the bare name: the
+// container runtime may have put the library on the loader's path.
 func findLibrary(root string) string {
 	if root == "" || root == "/" {
 		return libraryName

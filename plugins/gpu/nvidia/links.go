@@ -2,8 +2,8 @@ package nvidia
 
 import "github.com/tandem-k8s/tandem/topology"
 
-// links lists which GPUs are connected by NVLink, and by how many. NVSwitches connect every GPU with every other that is
-// linked to them; what a GPU has of such links it has to each of the others.
+// links lists which GPUs are connected by NVLink, and by how many. NVSwitches connect every GPU with every
+// other that is linked to them; what a GPU has of such links it has to each of the others.
 func links(cards []card) []topology.Link {
 	var list []topology.Link
 	for i := range cards {
@@ -20,7 +20,9 @@ func links(cards []card) []topology.Link {
 			if a.address.Compare(b.address) > 0 {
 				a, b = b, a
 			}
-			list = append(list, topology.Link{A: a.address, B: b.address, Type: topology.NVLink, Hops: 1, Count: count})
+			list = append(list, topology.Link{
+				A: a.address, B: b.address, Type: topology.NVLink, Hops: 1, Count: count,
+			})
 		}
 	}
 	return list

@@ -5,5 +5,6 @@ package nvidia
 import "fmt"
 
 func open(string) (library, error) {
-	return nil, fmt.Errorf("%w: this tandem-gpu was built without a C compiler and cannot open NVIDIA's library: build it with one (CGO_ENABLED=1)", ErrNoDriver)
+	return nil, fmt.Errorf("%w: this tandem-gpu was built without a C compiler and cannot open NVIDIA's "+
+		"library: build it with one (CGO_ENABLED=1)", ErrNoDriver)
 }

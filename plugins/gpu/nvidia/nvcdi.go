@@ -49,7 +49,9 @@ func (m *management) writeSpecs(s specs) (extras []string, err error) {
 }
 
 // writeSpec writes one file. It reports false where there is nothing to describe.
-func (m *management) writeSpec(s specs, mode, class string, ids []string, options ...nvcdi.Option) (bool, error) {
+func (m *management) writeSpec(
+	s specs, mode, class string, ids []string, options ...nvcdi.Option,
+) (bool, error) {
 	lib, err := nvcdi.New(append([]nvcdi.Option{
 		nvcdi.WithDeviceLib(m.devices),
 		nvcdi.WithNvmlLib(m.api),
@@ -78,9 +80,12 @@ func (s specs) writeChannels() error {
 	var devices []format.Device
 	for _, c := range s.channels {
 		node := &format.DeviceNode{Path: c.path(), HostPath: c.hostPath}
-		devices = append(devices, format.Device{Name: c.id, ContainerEdits: format.ContainerEdits{DeviceNodes: []*format.DeviceNode{node}}})
+		devices = append(devices, format.Device{
+			Name: c.id, ContainerEdits: format.ContainerEdits{DeviceNodes: []*format.DeviceNode{node}},
+		})
 	}
-	content, err := spec.New(spec.WithDeviceSpecs(devices), spec.WithVendor(cdiVendor), spec.WithClass(cdiChannel))
+	content, err := spec.New(spec.WithDeviceSpecs(devices), spec.WithVendor(cdiVendor),
+		spec.WithClass(cdiChannel))
 	if err != nil {
 		return fmt.Errorf("describe IMEX channels for CDI: %w", err)
 	}
@@ -117,7 +122,8 @@ func (s specs) onHost() transform.Transformer {
 	if s.devRoot() == s.config.ContainerDriverRoot {
 		return files
 	}
-	return transform.Merge(files, replace(path.Join(s.devRoot(), "dev"), path.Join(strings.TrimSuffix(s.config.HostDevRoot, "/dev"), "dev")))
+	return transform.Merge(files,
+		replace(path.Join(s.devRoot(), "dev"), path.Join(strings.TrimSuffix(s.config.HostDevRoot, "/dev"), "dev")))
 }
 
 // quiet is the logger of NVIDIA's library: what it says of every file is for debugging.

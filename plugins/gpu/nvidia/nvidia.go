@@ -1,8 +1,8 @@
 // Package nvidia finds NVIDIA GPUs through the driver's own library, NVML.
 //
-// NVML is read when the plugin starts and when one of its events says that something changed; the kubelet's questions are
-// answered from what was read then. A GPU that does not answer is left out or, once it was offered, unhealthy, and the
-// others are as they were.
+// NVML is read when the plugin starts and when one of its events says that something changed; the kubelet's
+// questions are answered from what was read then. A GPU that does not answer is left out or, once it was
+// offered, unhealthy, and the others are as they were.
 //
 //	backend.go   what is known of the node
 //	library.go   what is asked of NVML, as plain data; nvml.go and events.go ask it
@@ -10,13 +10,14 @@
 //	sharing.go   every device several times over
 //	links.go     NVLinks to links between cards
 //	health.go    Xids and what the driver says about recovery; marks.go what is broken
-//	allocate.go  what a container is given; cdi.go, specs.go and nvcdi.go the specifications that it may refer to
+//	allocate.go  what a container is given; cdi.go, specs.go and nvcdi.go the specifications it may refer to
 //	policy.go    which card the next part is taken from
 //
 // What flags, environment and configuration file say together is package settings.
 //
-// Device IDs, resource names, flags, configuration files and the answers to the kubelet are those of NVIDIA's own plugin
-// (github.com/NVIDIA/k8s-device-plugin), so that a node can change from one to the other under running pods.
+// Device IDs, resource names, flags, configuration files and the answers to the kubelet are those of NVIDIA's
+// own plugin (github.com/NVIDIA/k8s-device-plugin), so that a node can change from one to the other under
+// running pods.
 package nvidia
 
 import (
@@ -51,13 +52,14 @@ func Open(config settings.Config, machine Machine, log *slog.Logger) (*Backend, 
 		return b, nil
 	}
 	if some, _ := config.CDI(); some { // nothing to wait for, as with NVIDIA's own plugin
-		err = errors.New(config.Source("device-list-strategy") + " has a strategy of CDI, which needs NVML: " + err.Error())
+		err = errors.New(config.Source("device-list-strategy") + " has a strategy of CDI, which needs NVML: " +
+			err.Error())
 	}
 	return nil, err
 }
 
-// Discover reads NVML. It fails when that fails for the first time, and where the GPUs do not go with the MIG strategy;
-// later all GPUs are unhealthy while NVML does not answer.
+// Discover reads NVML. It fails when that fails for the first time, and where the GPUs do not go with the MIG
+// strategy; later all GPUs are unhealthy while NVML does not answer.
 func (b *Backend) Discover() (gpu.Inventory, error) {
 	cards, err := b.lib.cards()
 	if err != nil && !b.read {
@@ -65,7 +67,10 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 	}
 	if err != nil {
 		b.remember(nil)
-		return gpu.Inventory{Partial: true, Notes: []string{fmt.Sprintf("NVML does not answer (%v): all GPUs are unhealthy until it does", err)}}, nil
+		return gpu.Inventory{
+			Partial: true,
+			Notes:   []string{fmt.Sprintf("NVML does not answer (%v): all GPUs are unhealthy until it does", err)},
+		}, nil
 	}
 	d := discovery{config: &b.config, machine: b.machine, broken: b.forgive(cards)}
 	inventory, err := d.inventory(cards)

@@ -40,9 +40,11 @@ func (m *management) enter() error {
 		m.entered = true
 		return nil
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return fmt.Errorf("%w: %s cannot be opened: install NVIDIA's driver, mount its root at --driver-root-ctr-path, or make nvidia the container runtime of this pod", ErrNoDriver, m.path)
+		return fmt.Errorf("%w: %s cannot be opened: install NVIDIA's driver, mount its root at "+
+			"--driver-root-ctr-path, or make nvidia the container runtime of this pod", ErrNoDriver, m.path)
 	default:
-		return fmt.Errorf("%w: %s says %q: load NVIDIA's driver, or keep this plugin off the node", ErrNoDriver, m.path, word(ret))
+		return fmt.Errorf("%w: %s says %q: load NVIDIA's driver, or keep this plugin off the node",
+			ErrNoDriver, m.path, word(ret))
 	}
 }
 

@@ -7,10 +7,11 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
-// Narrow keeps to the policy for what shares a GPU, replicas and MIG devices: distributed takes them from the GPU of which
-// least is in use, packed from the one of which most is. Among GPUs that are equal in this the coordinator is free to choose,
-// unless the request is for more than these have to give. As in NVIDIA's own plugin what is used of a MIG device is counted by
-// itself, so that MIG devices that are not replicated are all equal.
+// Narrow keeps to the policy for what shares a GPU, replicas and MIG devices: distributed takes them from the
+// GPU of which least is in use, packed from the one of which most is. Among GPUs that are equal in this the
+// coordinator is free to choose, unless the request is for more than these have to give. As in NVIDIA's own
+// plugin what is used of a MIG device is counted by itself, so that MIG devices that are not replicated are
+// all equal.
 func (b *Backend) Narrow(devices []gpu.Device, available, mustInclude []string, size int) []string {
 	if !slices.ContainsFunc(available, isReplica) {
 		return available

@@ -28,12 +28,19 @@ func TestNarrow(t *testing.T) {
 		size            int
 		narrowed        []string
 	}{
-		{settings.PolicyDistributed, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"b::0", "c::0"}},
-		{settings.PolicyDistributed, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 3, []string{"b::0", "b::1", "c::0"}},
-		{settings.PolicyPacked, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"a::1"}},
-		{settings.PolicyPacked, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 3, []string{"a::1", "b::0", "b::1"}},
-		{settings.PolicyPacked, []string{"b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1, []string{"b::0", "c::0"}},
-		{settings.PolicyDistributed, []string{"b::0", "b::1", "c::0"}, []string{"b::0"}, 2, []string{"b::0", "b::1", "c::0"}}, // of b and c two are in use each
+		{settings.PolicyDistributed, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1,
+			[]string{"b::0", "c::0"}},
+		{settings.PolicyDistributed, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 3,
+			[]string{"b::0", "b::1", "c::0"}},
+		{settings.PolicyPacked, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1,
+			[]string{"a::1"}},
+		{settings.PolicyPacked, []string{"a::1", "b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 3,
+			[]string{"a::1", "b::0", "b::1"}},
+		{settings.PolicyPacked, []string{"b::0", "b::1", "b::2", "c::0", "c::1", "c::2"}, nil, 1,
+			[]string{"b::0", "c::0"}},
+		// of b and c two are in use each
+		{settings.PolicyDistributed, []string{"b::0", "b::1", "c::0"}, []string{"b::0"}, 2,
+			[]string{"b::0", "b::1", "c::0"}},
 		{settings.PolicyDistributed, []string{"GPU-1", "GPU-2"}, nil, 1, []string{"GPU-1", "GPU-2"}},
 		{settings.PolicyDistributed, []string{"a::0", "z::0", "a::0"}, nil, 2, []string{"a::0"}},
 	} {
@@ -46,8 +53,8 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestNarrowIsGreedy checks against choosing one by one, as NVIDIA's own plugin does: whatever is chosen of what Narrow
-// leaves, at every step none of the GPUs not chosen from was better.
+// TestNarrowIsGreedy checks against choosing one by one, as NVIDIA's own plugin does: whatever is chosen of
+// what Narrow leaves, at every step none of the GPUs not chosen from was better.
 func TestNarrowIsGreedy(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -69,15 +76,19 @@ func TestNarrowIsGreedy(t *testing.T) {
 		}
 		size := len(must) + random.IntN(len(available)-len(must)+1)
 		backend := &Backend{config: settings.Config{SharedPolicy: policy}}
-		rest := slices.DeleteFunc(backend.Narrow(devices, available, must, size), func(id string) bool { return slices.Contains(must, id) })
+		rest := slices.DeleteFunc(backend.Narrow(devices, available, must, size), func(id string) bool {
+			return slices.Contains(must, id)
+		})
 		random.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
 		chosen := slices.Concat(must, rest)
 		if len(chosen) < size {
 			t.Fatalf("%s: %d of %v with %v: only %v", policy, size, available, must, chosen)
 		}
 		chosen = chosen[:size]
-		if got, want := levels(devices, available, chosen), greedy(devices, available, must, size, policy); !slices.Equal(got, want) {
-			t.Fatalf("%s: %d of %v with %v: %v uses GPUs as %v, one by one as %v", policy, size, available, must, chosen, got, want)
+		if got, want := levels(devices, available, chosen),
+			greedy(devices, available, must, size, policy); !slices.Equal(got, want) {
+			t.Fatalf("%s: %d of %v with %v: %v uses GPUs as %v, one by one as %v",
+				policy, size, available, must, chosen, got, want)
 		}
 	}
 }
@@ -110,11 +121,13 @@ func greedy(devices []gpu.Device, available, must []string, size int, policy str
 			}
 			used := 0
 			for _, d := range devices {
-				if original(d.ID) == original(id) && (!slices.Contains(available, d.ID) || slices.Contains(chosen, d.ID)) {
+				if original(d.ID) == original(id) &&
+					(!slices.Contains(available, d.ID) || slices.Contains(chosen, d.ID)) {
 					used++
 				}
 			}
-			if best == "" || (policy == settings.PolicyPacked && used > bestUsed) || (policy == settings.PolicyDistributed && used < bestUsed) {
+			if best == "" || (policy == settings.PolicyPacked && used > bestUsed) ||
+				(policy == settings.PolicyDistributed && used < bestUsed) {
 				best, bestUsed = id, used
 			}
 		}

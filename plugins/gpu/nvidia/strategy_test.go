@@ -31,8 +31,8 @@ func read(t *testing.T, file string) string {
 	return string(content)
 }
 
-// TestNoStrategy: null is nothing said, and an empty list is no way at all to tell containers of their GPUs: they get what does not
-// depend on a way.
+// TestNoStrategy: null is nothing said, and an empty list is no way at all to tell containers of their GPUs:
+// they get what does not depend on a way.
 func TestNoStrategy(t *testing.T) {
 	t.Attr("parity", "nvidia/config-v1")
 	for list, want := range map[string]map[string]string{
@@ -51,7 +51,8 @@ func TestNoStrategy(t *testing.T) {
 		}
 		b := &Backend{config: config, machine: Machine{DevRoot: t.TempDir()}}
 		answer := b.Allocate([]gpu.Device{{ID: "GPU-1", Nodes: []string{"/dev/nvidia0"}}})
-		if !maps.Equal(answer.GetEnvs(), want) || (len(answer.GetDevices()) > 0) != (list == "null") || len(answer.GetMounts())+len(answer.GetCdiDevices()) > 0 {
+		if !maps.Equal(answer.GetEnvs(), want) || (len(answer.GetDevices()) > 0) != (list == "null") ||
+			len(answer.GetMounts())+len(answer.GetCdiDevices()) > 0 {
 			t.Errorf("%s: %v", list, answer)
 		}
 	}

@@ -15,8 +15,9 @@ type Host struct {
 // kubelet. Names and files are those of the stock plugin (pkg/cdi/cdi.go), so that it and its operator clean
 // up after this one and the other way round.
 type CDI struct {
-	Dirs  []string // folders of CDI specs: cleaned up in all of them, written to in the last
-	Field bool     // name devices in the field CDIDevices of the answer; else in an annotation, as the stock plugin does
+	Dirs []string // folders of CDI specs: cleaned up in all of them, written to in the last
+	// name devices in the field CDIDevices of the answer; else in an annotation, as the stock plugin does
+	Field bool
 }
 
 // has reports whether there is a device node, named without /dev.

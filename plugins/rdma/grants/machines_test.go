@@ -27,7 +27,9 @@ func TestNodesOfRecordedMachines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			host := Host{Sys: machine.FS(), Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}}, DevinfoDir: t.TempDir()}
+			host := Host{
+				Sys: machine.FS(), Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}}, DevinfoDir: t.TempDir(),
+			}
 			seen := map[string]bool{}
 			for d := range tree.Devices() {
 				if !d.IsVF() || d.Driver == "" || len(d.RDMA) == 0 {

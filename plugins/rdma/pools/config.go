@@ -93,7 +93,8 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 		r.DeviceType = NetDevice
 	}
 	if !slices.Contains([]DeviceType{NetDevice, Accelerator, AuxNetDevice}, r.DeviceType) {
-		return fmt.Errorf("%s: deviceType %q is unknown; want %s, %s or %s", name, r.DeviceType, NetDevice, Accelerator, AuxNetDevice)
+		return fmt.Errorf("%s: deviceType %q is unknown; want %s, %s or %s",
+			name, r.DeviceType, NetDevice, Accelerator, AuxNetDevice)
 	}
 	switch {
 	case r.Name == "":
@@ -101,7 +102,8 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 	case !stockName.MatchString(r.Name):
 		return invalid("%s: resourceName may have letters, digits, - and _", name)
 	}
-	if slices.ContainsFunc(c.Resources, func(o ResourceConfig) bool { return o.Name == r.Name && o.Prefix == r.Prefix }) {
+	if slices.ContainsFunc(c.Resources,
+		func(o ResourceConfig) bool { return o.Name == r.Name && o.Prefix == r.Prefix }) {
 		return invalid("%s: resourceName is there twice", name)
 	}
 	c.warnUnknown(name+": ", raw, r)

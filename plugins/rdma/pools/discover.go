@@ -122,7 +122,9 @@ func (r *ResourceConfig) offers(f *function) bool {
 // network function is in use, and no candidate for netDevice, if it is a PF that has VFs or if the node
 // itself needs its netdev.
 func findCandidates(m *machine, c *Config, needed map[topology.Address]bool) []*function {
-	anySF := slices.ContainsFunc(c.Resources, func(r ResourceConfig) bool { return r.DeviceType == AuxNetDevice })
+	anySF := slices.ContainsFunc(c.Resources, func(r ResourceConfig) bool {
+		return r.DeviceType == AuxNetDevice
+	})
 	var candidates []*function
 	for d := range m.tree.Devices() {
 		if d.Driver == "" {
@@ -167,10 +169,12 @@ func (f Finder) names(c *Config) ([]string, error) {
 		}
 		name := prefix + "/" + r.Name
 		if !resourcePrefix.MatchString(prefix) {
-			return nil, invalid("resource %q: resourcePrefix %q is not a lower-case domain name such as intel.com", r.Name, prefix)
+			return nil, invalid("resource %q: resourcePrefix %q is not a lower-case domain name such as intel.com",
+				r.Name, prefix)
 		}
 		if slices.Contains(names, name) {
-			return nil, invalid("resource %q: resourceName is there twice, once with resourcePrefix %s", r.Name, prefix)
+			return nil, invalid("resource %q: resourceName is there twice, once with resourcePrefix %s",
+				r.Name, prefix)
 		}
 		names = append(names, name)
 	}

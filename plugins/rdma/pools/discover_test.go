@@ -60,7 +60,8 @@ func TestNUMA(t *testing.T) {
 		for _, d := range pools[0].Devices {
 			got = append(got, d.NUMA)
 		}
-		if diff := cmp.Diff(c.want, got, cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })); diff != "" {
+		if diff := cmp.Diff(c.want, got,
+			cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })); diff != "" {
 			t.Errorf("%s: %s", c.resource, diff)
 		}
 	}
@@ -73,26 +74,34 @@ func TestNodeNeedsNetdev(t *testing.T) {
 	s.Symlink("class/net/eth0", "../../"+functions.Dir("0000:89:00.0")+"/virtio0/net/eth0")
 	s.Function("0000:89:00.1", functions.Facts{"driver": "virtio-pci"})
 	s.Symlink("class/net/bond0", "../../devices/virtual/net/bond0")
-	f := Finder{Sys: s.FS(), Prefix: "intel.com", Reserved: func() ([]string, error) { return []string{"ens5", "ens1v0", "eth0", "bond0", "gone"}, nil }}
-	pools, _, err := f.Find(config(t, resources(`{"resourceName": "a", "selectors": {"drivers": ["e1000e", "mlx5_core", "virtio-pci"]}}`)))
+	f := Finder{
+		Sys:      s.FS(),
+		Prefix:   "intel.com",
+		Reserved: func() ([]string, error) { return []string{"ens5", "ens1v0", "eth0", "bond0", "gone"}, nil },
+	}
+	pools, _, err := f.Find(config(t,
+		resources(`{"resourceName": "a", "selectors": {"drivers": ["e1000e", "mlx5_core", "virtio-pci"]}}`)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"0000:81:00.2", "0000:81:00.3", "0000:81:00.4", "0000:83:00.1", "0000:84:00.0", "0000:89:00.1"}, ids(pools[0])); diff != "" {
+	if diff := cmp.Diff([]string{"0000:81:00.2", "0000:81:00.3", "0000:81:00.4", "0000:83:00.1", "0000:84:00.0",
+		"0000:89:00.1"}, ids(pools[0])); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestFindErrors(t *testing.T) {
 	for _, c := range []struct{ list, prefix, want string }{
-		{resources(`{"resourceName": "a"}`, `{"resourceName": "b"}`, `{"resourceName": "a", "resourcePrefix": "intel.com"}`), "intel.com",
+		{resources(`{"resourceName": "a"}`, `{"resourceName": "b"}`,
+			`{"resourceName": "a", "resourcePrefix": "intel.com"}`), "intel.com",
 			`read configuration config.json: resource "a": resourceName is there twice, once with resourcePrefix intel.com`},
 		{resources(`{"resourceName": "a"}`), "Intel.com",
 			`read configuration config.json: resource "a": resourcePrefix "Intel.com" is not a lower-case domain name such as intel.com`},
 		{resources(`{"resourceName": "a"}`), "intel.com/x",
 			`read configuration config.json: resource "a": resourcePrefix "intel.com/x" is not a lower-case domain name such as intel.com`},
 	} {
-		if _, err := poolsOf(functions.New().FS(), config(t, c.list), c.prefix); err == nil || err.Error() != c.want {
+		if _, err := poolsOf(functions.New().FS(), config(t, c.list), c.prefix); err == nil ||
+			err.Error() != c.want {
 			t.Errorf("error %v; want %s", err, c.want)
 		}
 	}
@@ -102,7 +111,8 @@ func TestUnreadableMachine(t *testing.T) {
 	s := functions.Example()
 	s.Write(functions.Dir("0000:85:00.0")+"/vendor", "Intel")
 	const want = `read vendor of 0000:85:00.0: parse "Intel": invalid syntax`
-	if _, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a"}`)), "intel.com"); err == nil || err.Error() != want {
+	if _, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a"}`)), "intel.com"); err == nil ||
+		err.Error() != want {
 		t.Errorf("error %v; want %s", err, want)
 	}
 }

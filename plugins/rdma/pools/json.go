@@ -21,7 +21,8 @@ func explain(err error, content []byte) error {
 	case errors.As(err, &mismatch) && mismatch.Field == "":
 		return fmt.Errorf("want %s, found %s", inWords(mismatch.Type), mismatch.Value)
 	case errors.As(err, &mismatch):
-		key := mismatch.Field[strings.LastIndexByte(mismatch.Field, '.')+1:] // embedded structs are part of the field's path
+		// embedded structs are part of the field's path
+		key := mismatch.Field[strings.LastIndexByte(mismatch.Field, '.')+1:]
 		return fmt.Errorf("%s: want %s, found %s", key, inWords(mismatch.Type), mismatch.Value)
 	default:
 		return err

@@ -33,7 +33,8 @@ func load(t testing.TB, name string, vfsPerPF int) (fs.FS, map[topology.Address]
 	return machine.FS(), vfs
 }
 
-// On every recorded machine each PF gives a pool of its VFs, and all of them together are the pool of every VF.
+// On every recorded machine each PF gives a pool of its VFs, and all of them together are the pool of every
+// VF.
 func TestRecordedMachines(t *testing.T) {
 	for _, name := range machines.Names() {
 		t.Run(name, func(t *testing.T) {

@@ -34,7 +34,7 @@ type Device struct {
 	NUMA     topology.NUMANode // unknown too where the resource has excludeTopology
 	Aux      string            // of a sub-function: the name of its auxiliary device
 	Fault    string            // why it is unhealthy, for people; "" for a healthy device
-	Selector *Selector         // the one that selected it; its options apply. nil for one that is no longer found
+	Selector *Selector         // the one that selected it; its options apply. nil where it is found no more
 	Visible  *Hidden           // what containers would hide of it; nil where it may be in one
 }
 

@@ -14,7 +14,8 @@ type ResourceConfig struct {
 	DeviceType      DeviceType                   `json:"deviceType"`
 	ExcludeTopology bool                         `json:"excludeTopology"` // tell nobody the NUMA node
 	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`  // PCI address or "*" to key and value
-	Selectors       []Selector                   `json:"-"`               // one that selects is enough; never empty
+	// one that selects is enough; never empty
+	Selectors []Selector `json:"-"`
 
 	// The keys that the stock plugin does not have are read apart: a mistake in them costs them alone.
 	Health `json:"-"`
@@ -25,9 +26,10 @@ type ResourceConfig struct {
 // traffic to other VFs of its PF while the PF has no carrier, and the stock plugin looks at none of them. The
 // first two keys are those of its pull request 640.
 type Health struct {
-	CheckPF     bool `json:"checkHealthOnPf"`          // unhealthy while the PF's netdev has no carrier
-	CheckDevice bool `json:"checkHealthOnDeviceExist"` // accepted; a device that is gone is unhealthy in any case
-	CheckPort   bool `json:"checkHealthOnRdmaPort"`    // unhealthy while port 1 of the RDMA device is not active
+	CheckPF bool `json:"checkHealthOnPf"` // unhealthy while the PF's netdev has no carrier
+	// accepted; a device that is gone is unhealthy in any case
+	CheckDevice bool `json:"checkHealthOnDeviceExist"`
+	CheckPort   bool `json:"checkHealthOnRdmaPort"` // unhealthy while port 1 of the RDMA device is not active
 }
 
 // stockName is what the stock plugin accepts, and ends over anything else (pkg/utils/utils.go,

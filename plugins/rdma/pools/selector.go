@@ -47,7 +47,8 @@ type addressSelector struct {
 
 // networkSelector is for netDevice and auxNetDevice.
 type networkSelector struct {
-	PFNames      []vfItem `json:"pfNames"`      // netdev of the PF, with the indexes of VFs or the numbers of sub-functions
+	// netdev of the PF, with the indexes of VFs or the numbers of sub-functions
+	PFNames      []vfItem `json:"pfNames"`
 	RootDevices  []vfItem `json:"rootDevices"`  // address of the PF, likewise
 	LinkTypes    []string `json:"linkTypes"`    // ether, infiniband
 	IsRDMA       bool     `json:"isRdma"`       // devices with an RDMA device, which the container gets too
@@ -59,7 +60,8 @@ type vfSelector struct {
 	ACPIIndexes []string `json:"acpiIndexes"` // acpi_index of the function
 	DDPProfiles []string `json:"ddpProfiles"` // of Intel NICs: the name of the loaded DDP package
 	PKeys       []string `json:"pKeys"`       // partition key 0 of port 1, InfiniBand only
-	VDPAType    string   `json:"vdpaType"`    // functions with a vDPA device for virtio or vhost, which the container gets too
+	// functions with a vDPA device for virtio or vhost, which the container gets too
+	VDPAType string `json:"vdpaType"`
 }
 
 // sfSelector is for auxNetDevice.

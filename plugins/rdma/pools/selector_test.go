@@ -57,7 +57,9 @@ func TestSelectors(t *testing.T) {
 		{`[{"drivers": ["e1000e"]}, {"pfNames": ["ens1#0"]}]`, []string{vf0, plain}},
 	} {
 		t.Run(c.selectors, func(t *testing.T) {
-			pools, _, err := Finder{Sys: sys, Prefix: "intel.com", DDP: ddp}.Find(config(t, resources(`{"resourceName": "a", "selectors": `+c.selectors+`}`)))
+			pools, _, err := Finder{
+				Sys: sys, Prefix: "intel.com", DDP: ddp,
+			}.Find(config(t, resources(`{"resourceName": "a", "selectors": `+c.selectors+`}`)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +85,8 @@ func TestSubfunctions(t *testing.T) {
 		want      []string
 	}{
 		{`{"auxTypes": ["sf"]}`, []string{first, second}},
-		{`{"auxTypes": ["sf"], "vendors": ["15b3"], "devices": ["101e"], "drivers": ["mlx5_core"]}`, []string{first, second}},
+		{`{"auxTypes": ["sf"], "vendors": ["15b3"], "devices": ["101e"], "drivers": ["mlx5_core"]}`,
+			[]string{first, second}},
 		{`{"auxTypes": ["sf"], "devices": ["1021"]}`, nil},
 		{`{"auxTypes": ["sf"], "pfNames": ["ENS4#80-90"]}`, []string{first}},
 		{`{"auxTypes": ["sf"], "rootDevices": ["0000:84:00.0#0-5"]}`, []string{second}},
@@ -91,7 +94,8 @@ func TestSubfunctions(t *testing.T) {
 		{`{"auxTypes": ["sf"], "linkTypes": ["ether"]}`, []string{first, second}},
 		{`{"auxTypes": ["sf"], "linkTypes": ["infiniband"]}`, nil},
 		{`{"auxTypes": ["sf"], "isRdma": true}`, []string{first, second}},
-		{`{"auxTypes": ["sf"], "pciAddresses": ["0000:81:00.1"]}`, []string{first, second}}, // no key of sub-functions: ignored
+		// no key of sub-functions: ignored
+		{`{"auxTypes": ["sf"], "pciAddresses": ["0000:81:00.1"]}`, []string{first, second}},
 	} {
 		list := resources(`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": ` + c.selectors + `}`)
 		pools, err := poolsOf(functions.Example().FS(), config(t, list), "intel.com")
@@ -110,7 +114,8 @@ func TestAccelerators(t *testing.T) {
 		want      []string
 	}{
 		{`{}`, []string{"0000:87:00.0"}},
-		{`{"vendors": ["8086"], "devices": ["4940"], "drivers": ["qat"], "pciAddresses": ["0000:87:00.0"]}`, []string{"0000:87:00.0"}},
+		{`{"vendors": ["8086"], "devices": ["4940"], "drivers": ["qat"], "pciAddresses": ["0000:87:00.0"]}`,
+			[]string{"0000:87:00.0"}},
 		{`{"vendors": ["15b3"]}`, nil},
 		{`{"isRdma": true}`, []string{"0000:87:00.0"}}, // no key of accelerators: ignored
 	} {
@@ -135,7 +140,8 @@ func TestPFNameInSwitchdevMode(t *testing.T) {
 		s.Write(functions.Dir("0000:81:00.0")+"/net/"+name+"/phys_switch_id", "c2cfc60003a1420c")
 		s.Write(functions.Dir("0000:81:00.0")+"/net/"+name+"/phys_port_name", port)
 	}
-	pools, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1np0"]}}`)), "intel.com")
+	pools, err := poolsOf(s.FS(),
+		config(t, resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1np0"]}}`)), "intel.com")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +150,8 @@ func TestPFNameInSwitchdevMode(t *testing.T) {
 	}
 }
 
-// In exclusive mode the RDMA device of a VF in a container is not visible on the node. The VF stays in its pool.
+// In exclusive mode the RDMA device of a VF in a container is not visible on the node. The VF stays in its
+// pool.
 func TestRDMADeviceInContainer(t *testing.T) {
 	t.Attr("parity", "sriov/sel-isRdma")
 	t.Attr("parity", "sriov/restart-with-vfs-in-pods")
@@ -156,7 +163,8 @@ func TestRDMADeviceInContainer(t *testing.T) {
 	s.Function("0000:81:00.3", functions.Facts{"pf": "0000:81:00.0"})
 	s.Symlink(functions.Dir("0000:81:00.0")+"/virtfn2", "../0000:81:00.3")
 	s.Write(functions.Dir("0000:81:00.3")+"/mlx5_core.eth.3/uevent", "")
-	pools, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`)), "intel.com")
+	pools, err := poolsOf(s.FS(), config(t,
+		resources(`{"resourceName": "a", "selectors": {"isRdma": true, "linkTypes": ["ether"]}}`)), "intel.com")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +178,8 @@ func TestVFIndexWithGap(t *testing.T) {
 	s := functions.New()
 	s.PF(0x81, "ens1", 4, nil)
 	delete(s, functions.Dir("0000:81:00.0")+"/virtfn1")
-	pools, err := poolsOf(s.FS(), config(t, resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#0-2"]}}`)), "intel.com")
+	pools, err := poolsOf(s.FS(),
+		config(t, resources(`{"resourceName": "a", "selectors": {"pfNames": ["ens1#0-2"]}}`)), "intel.com")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,9 +18,9 @@ import (
 // Socket is where the exporter listens.
 const Socket = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
 
-// Health returns the health of the GPUs that the exporter watches, by device ID; nil where there is no exporter. Only what
-// it calls unhealthy is: "unknown" is said of a GPU that it does not test. It comes and goes on its own, so that every
-// question opens a connection.
+// Health returns the health of the GPUs that the exporter watches, by device ID; nil where there is no
+// exporter. Only what it calls unhealthy is: "unknown" is said of a GPU that it does not test. It comes and
+// goes on its own, so that every question opens a connection.
 func Health(ctx context.Context, socket string) (map[string]bool, error) {
 	if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -57,7 +57,9 @@ func TestHealth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]bool{"0000:19:00.0": true, "0000:a7:00.0": false, "0000:b7:00.0": true, "0000:c7:00.0": true}
+	want := map[string]bool{
+		"0000:19:00.0": true, "0000:a7:00.0": false, "0000:b7:00.0": true, "0000:c7:00.0": true,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -96,7 +98,8 @@ func TestWire(t *testing.T) {
 		t.Errorf("method %s, want %s", got, want)
 	}
 	var response GPUStateResponse
-	state := "\x0a\x010\x12\x04uuid\x1a\x09unhealthy\x22\x03pod\x2a\x0c0000:19:00.0" // ID, UUID, Health, AssociatedWorkload, Device
+	// ID, UUID, Health, AssociatedWorkload, Device
+	state := "\x0a\x010\x12\x04uuid\x1a\x09unhealthy\x22\x03pod\x2a\x0c0000:19:00.0"
 	if err := proto.Unmarshal([]byte("\x0a"+string(rune(len(state)))+state), &response); err != nil {
 		t.Fatal(err)
 	}

@@ -34,8 +34,8 @@ func (l *Library) Facts(ctx context.Context) (amd.Facts, error) {
 	})
 }
 
-// Uncorrectable counts the memory errors of each card that could not be corrected, since its driver was loaded. Cards
-// without ECC are left out.
+// Uncorrectable counts the memory errors of each card that could not be corrected, since its driver was
+// loaded. Cards without ECC are left out.
 func (l *Library) Uncorrectable(ctx context.Context) (map[topology.Address]uint64, error) {
 	return ask(ctx, l, func() (map[topology.Address]uint64, error) {
 		cards, err := l.cards()
@@ -77,7 +77,8 @@ func (l *Library) cards() (map[topology.Address]handle, error) {
 	return cards, nil
 }
 
-// Errors is a source of health: a card is unhealthy when its uncorrectable errors have grown since the last question.
+// Errors is a source of health: a card is unhealthy when its uncorrectable errors have grown since the last
+// question.
 func (l *Library) Errors() amd.Health {
 	var before map[topology.Address]uint64
 	return func(ctx context.Context) (map[string]bool, error) {

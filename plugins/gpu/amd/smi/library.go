@@ -1,8 +1,9 @@
-// Package smi asks AMD's system management library, libamd_smi, where it is installed. It is loaded at run time without cgo, and
-// one that does not answer is left alone: the caller has waited long enough, its thread has not.
+// Package smi asks AMD's system management library, libamd_smi, where it is installed. It is loaded at run
+// time without cgo, and one that does not answer is left alone: the caller has waited long enough, its thread
+// has not.
 //
-// Functions and types are those of amd_smi/amdsmi.h (ROCm/amdsmi), of which only what all its versions agree on is used. The kind of a
-// link is not among that: the numbers for PCI Express and XGMI changed places.
+// Functions and types are those of amd_smi/amdsmi.h (ROCm/amdsmi), of which only what all its versions agree
+// on is used. The kind of a link is not among that: the numbers for PCI Express and XGMI changed places.
 package smi
 
 import (
@@ -22,8 +23,8 @@ const (
 	memoryVRAM = 0      // AMDSMI_MEM_TYPE_VRAM
 )
 
-// errorCount is amdsmi_error_count_t, counts of 64 bits of which that of uncorrectable errors is the second, with room for what
-// later versions may add.
+// errorCount is amdsmi_error_count_t, counts of 64 bits of which that of uncorrectable errors is the second,
+// with room for what later versions may add.
 type errorCount [32]uint64
 
 func (e *errorCount) uncorrectable() uint64 { return e[1] }
@@ -73,7 +74,8 @@ func Open(name string) (*Library, error) {
 
 var errBusy = errors.New("libamd_smi has not answered an earlier question yet")
 
-// ask lets a function use the library, and no other at the same time, and waits for its answer until ctx is done.
+// ask lets a function use the library, and no other at the same time, and waits for its answer until ctx is
+// done.
 func ask[T any](ctx context.Context, l *Library, question func() (T, error)) (answer T, err error) {
 	if l.turn.Busy() {
 		return answer, errBusy

@@ -62,7 +62,9 @@ func notes(t *testing.T, backend *amd.Backend, library amd.Library) []string {
 
 // TestAgreesWithSysfs: the library and sysfs say the same of every recorded machine.
 func TestAgreesWithSysfs(t *testing.T) {
-	for _, name := range []string{"oci-mi300x-derived", "amd-mi250-16gcd-8nic", "amd-mi300x-cpx-kfd", "amd-mi300x-smc-thor2"} {
+	for _, name := range []string{
+		"oci-mi300x-derived", "amd-mi250-16gcd-8nic", "amd-mi300x-cpx-kfd", "amd-mi300x-smc-thor2",
+	} {
 		t.Run(name, func(t *testing.T) {
 			backend, description := machine(t, name)
 			before, err := backend.Links()
@@ -89,11 +91,13 @@ func TestDisagrees(t *testing.T) {
 		from, to string // in the description
 		want     string
 	}{
-		"memory": {" 206141652992 0\n", " 68702699520 0\n", "0000:11:00.0 has 206141652992 bytes of VRAM, it says 68702699520"},
+		"memory": {" 206141652992 0\n", " 68702699520 0\n",
+			"0000:11:00.0 has 206141652992 bytes of VRAM, it says 68702699520"},
 		"weight": {" 15\n", " 30\n", "0000:11:00.0 and 0000:2f:00.0 are 1 hops apart, it says weight 30"},
 		"cards":  {"processor 0 4352", "processor 0 4608", "0000:12:00.0 is not driven by amdgpu, and known to it"},
-		"fails":  {"processor", "status amdsmi_init 10\nprocessor", "of no use: amdsmi_init: status 10; sysfs is read alone"},
-		"empty":  {"processor", "-", "libamd_smi knows no GPU"},
+		"fails": {"processor", "status amdsmi_init 10\nprocessor",
+			"of no use: amdsmi_init: status 10; sysfs is read alone"},
+		"empty": {"processor", "-", "libamd_smi knows no GPU"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			backend, description := machine(t, "oci-mi300x-derived")
@@ -108,8 +112,8 @@ func TestDisagrees(t *testing.T) {
 	}
 }
 
-// TestLinksThatSysfsHides: where the KFD topology shows no link, the library's links are what there is; those over PCI
-// Express are none.
+// TestLinksThatSysfsHides: where the KFD topology shows no link, the library's links are what there is; those
+// over PCI Express are none.
 func TestLinksThatSysfsHides(t *testing.T) {
 	m, err := machines.Load("oci-mi300x-derived", 0)
 	if err != nil {
@@ -133,13 +137,16 @@ func TestLinksThatSysfsHides(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	library, _ := open(t, "processor 0 4352 0 0\nprocessor 1 12032 0 0\nprocessor 2 17920 0 0\nweight 4352 12032 15\nweight 4352 17920 40\nweight 12032 17920 60\n")
+	library, _ := open(t, "processor 0 4352 0 0\nprocessor 1 12032 0 0\nprocessor 2 17920 0 0\n"+
+		"weight 4352 12032 15\nweight 4352 17920 40\nweight 12032 17920 60\n")
 	notes(t, backend, library)
 	got, err := backend.Links()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []topology.Link{{A: topology.Address{Bus: 0x11}, B: topology.Address{Bus: 0x2f}, Type: topology.XGMI, Hops: 1, Count: 1}}
+	want := []topology.Link{
+		{A: topology.Address{Bus: 0x11}, B: topology.Address{Bus: 0x2f}, Type: topology.XGMI, Hops: 1, Count: 1},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -183,7 +190,8 @@ func TestHangs(t *testing.T) {
 }
 
 func TestNoLibrary(t *testing.T) {
-	if _, err := smi.Open("libamd_smi-that-is-not-there.so"); err == nil || !strings.Contains(err.Error(), "load libamd_smi-that-is-not-there.so") {
+	if _, err := smi.Open("libamd_smi-that-is-not-there.so"); err == nil ||
+		!strings.Contains(err.Error(), "load libamd_smi-that-is-not-there.so") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := smi.Open("libc.so.6"); err == nil || !strings.Contains(err.Error(), "it has no amdsmi_") {

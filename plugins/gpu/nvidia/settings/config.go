@@ -135,7 +135,8 @@ func (c *Config) oneOf(name, value string, known ...string) error {
 		return nil
 	}
 	last := len(known) - 1
-	return fmt.Errorf("%s is %q: want %s or %s", c.Source(name), value, strings.Join(known[:last], ", "), known[last])
+	return fmt.Errorf("%s is %q: want %s or %s", c.Source(name), value, strings.Join(known[:last], ", "),
+		known[last])
 }
 
 // warn collects what deserves a word in the log.
@@ -148,7 +149,8 @@ func (c *Config) warn() {
 	}
 	if len(c.DeviceList) == 0 {
 		c.Warnings = append(c.Warnings, c.Source("device-list-strategy")+
-			" is empty: containers are not told of their GPUs, as by NVIDIA's own plugin: leave it out for "+ListEnvVar)
+			" is empty: containers are not told of their GPUs, as by NVIDIA's own plugin: leave it out for "+
+			ListEnvVar)
 	}
 	c.Warnings = append(c.Warnings, c.Xids.malformed...)
 }

@@ -50,27 +50,71 @@ func TestEverySetting(t *testing.T) {
 		want                  [3]any
 		get                   func(Config) any
 	}{
-		{[]string{"mig-strategy"}, []string{"MIG_STRATEGY"}, "flags.migStrategy", "none", "single", "mixed", "none", [3]any{"single", "mixed", "none"}, func(c Config) any { return c.MIGStrategy }},
-		{[]string{"fail-on-init-error"}, []string{"FAIL_ON_INIT_ERROR"}, "flags.failOnInitError", true, "true", "false", "true", [3]any{true, false, true}, func(c Config) any { return c.FailOnInitError }},
-		{[]string{"driver-root", "nvidia-driver-root"}, []string{"NVIDIA_DRIVER_ROOT"}, "flags.nvidiaDriverRoot", "/", "/a", "/b", "/c", [3]any{"/a", "/b", "/c"}, func(c Config) any { return c.DriverRoot }},
-		{[]string{"dev-root", "nvidia-dev-root"}, []string{"NVIDIA_DEV_ROOT"}, "flags.nvidiaDevRoot", "/", "/a", "/b", "/c", [3]any{"/a", "/b", "/c"}, func(c Config) any { return c.HostDevRoot }},
-		{[]string{"pass-device-specs"}, []string{"PASS_DEVICE_SPECS"}, "flags.plugin.passDeviceSpecs", false, "true", "false", "true", [3]any{true, false, true}, func(c Config) any { return c.PassDeviceSpecs }},
-		{[]string{"device-list-strategy"}, []string{"DEVICE_LIST_STRATEGY"}, "flags.plugin.deviceListStrategy", "[envvar]", "cdi-cri,volume-mounts", "envvar, cdi-cri", "volume-mounts", [3]any{"[cdi-cri volume-mounts]", "[envvar cdi-cri]", "[volume-mounts]"}, func(c Config) any { return fmt.Sprint(c.DeviceList) }},
-		{[]string{"device-id-strategy"}, []string{"DEVICE_ID_STRATEGY"}, "flags.plugin.deviceIDStrategy", "uuid", "index", "uuid", "index", [3]any{"index", "uuid", "index"}, func(c Config) any { return c.DeviceID }},
-		{[]string{"gdrcopy-enabled"}, []string{"GDRCOPY_ENABLED"}, "flags.gdrcopyEnabled", false, "true", "false", "true", [3]any{true, false, true}, func(c Config) any { return c.GDRCopy }},
-		{[]string{"gds-enabled"}, []string{"GDS_ENABLED"}, "flags.gdsEnabled", false, "true", "", "true", [3]any{true, false, true}, func(c Config) any { return c.GDS }},
-		{[]string{"mofed-enabled"}, []string{"MOFED_ENABLED"}, "flags.mofedEnabled", false, "1", "0", "true", [3]any{true, false, true}, func(c Config) any { return c.MOFED }},
-		{[]string{"cdi-annotation-prefix"}, []string{"CDI_ANNOTATION_PREFIX"}, "flags.plugin.cdiAnnotationPrefix", "cdi.k8s.io/", "a/", "b/", "c/", [3]any{"a/", "b/", "c/"}, func(c Config) any { return c.AnnotationPrefix }},
-		{[]string{"nvidia-cdi-hook-path", "nvidia-ctk-path"}, []string{"NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"}, "flags.plugin.nvidiaCTKPath", "/usr/bin/nvidia-ctk", "/a", "/b", "/c", [3]any{"/a", "/b", "/c"}, func(c Config) any { return c.CDIHook }},
-		{[]string{"driver-root-ctr-path", "container-driver-root"}, []string{"DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"}, "flags.plugin.containerDriverRoot", "/driver-root", "/a", "/b", "/c", [3]any{"/a", "/b", "/c"}, func(c Config) any { return c.ContainerDriverRoot }},
-		{[]string{"mps-root"}, []string{"MPS_ROOT"}, "flags.mpsRoot", nil, "/a", "/b", "/c", [3]any{nil, nil, nil}, func(Config) any { return nil }},
-		{[]string{"shared-devices-allocation-policy"}, []string{"SHARED_DEVICES_ALLOCATION_POLICY"}, "flags.plugin.sharedDevicesAllocationPolicy", "distributed", "packed", "distributed", "packed", [3]any{"packed", "distributed", "packed"}, func(c Config) any { return c.SharedPolicy }},
-		{[]string{"device-discovery-strategy"}, []string{"DEVICE_DISCOVERY_STRATEGY"}, "flags.deviceDiscoveryStrategy", "auto", "nvml", "auto", "nvml", [3]any{"nvml", "auto", "nvml"}, func(c Config) any { return c.Discovery }},
-		{[]string{"imex-channel-ids"}, []string{"IMEX_CHANNEL_IDS"}, "imex.channelIDs", "[]", "0", "", "[0]", [3]any{"[0]", "[]", "[0]"}, func(c Config) any { return fmt.Sprint(c.IMEXChannels) }},
-		{[]string{"imex-required"}, []string{"IMEX_REQUIRED"}, "imex.required", false, "true", "false", "true", [3]any{true, false, true}, func(c Config) any { return c.IMEXRequired }},
-		{[]string{"kubelet-socket"}, []string{"KUBELET_SOCKET"}, "", "/var/lib/kubelet/device-plugins/kubelet.sock", "/a/device-plugins/kubelet.sock", "", "", [3]any{"/a/device-plugins/kubelet.sock", "", nil}, func(c Config) any { return c.KubeletSocket }},
-		{[]string{"cdi-feature-flags"}, []string{"CDI_FEATURE_FLAGS"}, "", "[]", "a,b", "c", "", [3]any{"[a b]", "[c]", nil}, func(c Config) any { return fmt.Sprint(c.CDIFeatures) }},
-		{[]string{"cdi-disable-hooks"}, []string{"CDI_DISABLE_HOOKS"}, "", "[]", "a,b", "all", "", [3]any{"[a b]", "[all]", nil}, func(c Config) any { return fmt.Sprint(c.CDIDisabledHooks) }},
+		{[]string{"mig-strategy"}, []string{"MIG_STRATEGY"}, "flags.migStrategy",
+			"none", "single", "mixed", "none",
+			[3]any{"single", "mixed", "none"}, func(c Config) any { return c.MIGStrategy }},
+		{[]string{"fail-on-init-error"}, []string{"FAIL_ON_INIT_ERROR"}, "flags.failOnInitError",
+			true, "true", "false", "true",
+			[3]any{true, false, true}, func(c Config) any { return c.FailOnInitError }},
+		{[]string{"driver-root", "nvidia-driver-root"}, []string{"NVIDIA_DRIVER_ROOT"}, "flags.nvidiaDriverRoot",
+			"/", "/a", "/b", "/c",
+			[3]any{"/a", "/b", "/c"}, func(c Config) any { return c.DriverRoot }},
+		{[]string{"dev-root", "nvidia-dev-root"}, []string{"NVIDIA_DEV_ROOT"}, "flags.nvidiaDevRoot",
+			"/", "/a", "/b", "/c",
+			[3]any{"/a", "/b", "/c"}, func(c Config) any { return c.HostDevRoot }},
+		{[]string{"pass-device-specs"}, []string{"PASS_DEVICE_SPECS"}, "flags.plugin.passDeviceSpecs",
+			false, "true", "false", "true",
+			[3]any{true, false, true}, func(c Config) any { return c.PassDeviceSpecs }},
+		{[]string{"device-list-strategy"}, []string{"DEVICE_LIST_STRATEGY"}, "flags.plugin.deviceListStrategy",
+			"[envvar]", "cdi-cri,volume-mounts", "envvar, cdi-cri", "volume-mounts",
+			[3]any{"[cdi-cri volume-mounts]", "[envvar cdi-cri]", "[volume-mounts]"},
+			func(c Config) any { return fmt.Sprint(c.DeviceList) }},
+		{[]string{"device-id-strategy"}, []string{"DEVICE_ID_STRATEGY"}, "flags.plugin.deviceIDStrategy",
+			"uuid", "index", "uuid", "index",
+			[3]any{"index", "uuid", "index"}, func(c Config) any { return c.DeviceID }},
+		{[]string{"gdrcopy-enabled"}, []string{"GDRCOPY_ENABLED"}, "flags.gdrcopyEnabled",
+			false, "true", "false", "true",
+			[3]any{true, false, true}, func(c Config) any { return c.GDRCopy }},
+		{[]string{"gds-enabled"}, []string{"GDS_ENABLED"}, "flags.gdsEnabled",
+			false, "true", "", "true",
+			[3]any{true, false, true}, func(c Config) any { return c.GDS }},
+		{[]string{"mofed-enabled"}, []string{"MOFED_ENABLED"}, "flags.mofedEnabled",
+			false, "1", "0", "true",
+			[3]any{true, false, true}, func(c Config) any { return c.MOFED }},
+		{[]string{"cdi-annotation-prefix"}, []string{"CDI_ANNOTATION_PREFIX"}, "flags.plugin.cdiAnnotationPrefix",
+			"cdi.k8s.io/", "a/", "b/", "c/",
+			[3]any{"a/", "b/", "c/"}, func(c Config) any { return c.AnnotationPrefix }},
+		{[]string{"nvidia-cdi-hook-path", "nvidia-ctk-path"}, []string{"NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"},
+			"flags.plugin.nvidiaCTKPath", "/usr/bin/nvidia-ctk", "/a", "/b", "/c",
+			[3]any{"/a", "/b", "/c"}, func(c Config) any { return c.CDIHook }},
+		{[]string{"driver-root-ctr-path", "container-driver-root"},
+			[]string{"DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"}, "flags.plugin.containerDriverRoot",
+			"/driver-root", "/a", "/b", "/c",
+			[3]any{"/a", "/b", "/c"}, func(c Config) any { return c.ContainerDriverRoot }},
+		{[]string{"mps-root"}, []string{"MPS_ROOT"}, "flags.mpsRoot",
+			nil, "/a", "/b", "/c",
+			[3]any{nil, nil, nil}, func(Config) any { return nil }},
+		{[]string{"shared-devices-allocation-policy"}, []string{"SHARED_DEVICES_ALLOCATION_POLICY"},
+			"flags.plugin.sharedDevicesAllocationPolicy", "distributed", "packed", "distributed", "packed",
+			[3]any{"packed", "distributed", "packed"}, func(c Config) any { return c.SharedPolicy }},
+		{[]string{"device-discovery-strategy"}, []string{"DEVICE_DISCOVERY_STRATEGY"},
+			"flags.deviceDiscoveryStrategy", "auto", "nvml", "auto", "nvml",
+			[3]any{"nvml", "auto", "nvml"}, func(c Config) any { return c.Discovery }},
+		{[]string{"imex-channel-ids"}, []string{"IMEX_CHANNEL_IDS"}, "imex.channelIDs",
+			"[]", "0", "", "[0]",
+			[3]any{"[0]", "[]", "[0]"}, func(c Config) any { return fmt.Sprint(c.IMEXChannels) }},
+		{[]string{"imex-required"}, []string{"IMEX_REQUIRED"}, "imex.required",
+			false, "true", "false", "true",
+			[3]any{true, false, true}, func(c Config) any { return c.IMEXRequired }},
+		{[]string{"kubelet-socket"}, []string{"KUBELET_SOCKET"}, "",
+			"/var/lib/kubelet/device-plugins/kubelet.sock", "/a/device-plugins/kubelet.sock", "", "",
+			[3]any{"/a/device-plugins/kubelet.sock", "", nil}, func(c Config) any { return c.KubeletSocket }},
+		{[]string{"cdi-feature-flags"}, []string{"CDI_FEATURE_FLAGS"}, "",
+			"[]", "a,b", "c", "",
+			[3]any{"[a b]", "[c]", nil}, func(c Config) any { return fmt.Sprint(c.CDIFeatures) }},
+		{[]string{"cdi-disable-hooks"}, []string{"CDI_DISABLE_HOOKS"}, "",
+			"[]", "a,b", "all", "",
+			[3]any{"[a b]", "[all]", nil}, func(c Config) any { return fmt.Sprint(c.CDIDisabledHooks) }},
 	} {
 		t.Run(c.flags[0], func(t *testing.T) {
 			check := func(how string, args []string, env map[string]string, file string, want any) {
@@ -93,7 +137,8 @@ func TestEverySetting(t *testing.T) {
 				check(variable, nil, map[string]string{variable: c.variable}, file, c.want[1])
 			}
 			for _, flag := range c.flags {
-				check("--"+flag, []string{"--" + flag + "=" + c.flag}, map[string]string{c.env[0]: c.variable}, file, c.want[0])
+				check("--"+flag, []string{"--" + flag + "=" + c.flag}, map[string]string{c.env[0]: c.variable}, file,
+					c.want[0])
 			}
 		})
 	}
@@ -121,32 +166,61 @@ func TestFiles(t *testing.T) {
 		err        []string // parts
 	}{
 		{name: "empty", want: "{map[] false false}", file: "{}"},
-		{name: "JSON", file: `{"version": "v1", "sharing": {"timeSlicing": {"failRequestsGreaterThanOne": true, "resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}}`, want: "{map[nvidia.com/gpu:4] false true}"},
-		{name: "lists", file: "flags: {plugin: {deviceListStrategy: [envvar, cdi-cri]}}", want: "{map[] false false}"},
-		{name: "other programs' keys", file: "flags: {useNodeFeatureAPI: true, gfd: {oneshot: false, sleepInterval: 60s}}\nfuture: 1", want: "{map[] false false}"},
+		{name: "JSON",
+			file: `{"version": "v1", "sharing": {"timeSlicing": {"failRequestsGreaterThanOne": true, "resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}}`,
+			want: "{map[nvidia.com/gpu:4] false true}"},
+		{name: "lists", file: "flags: {plugin: {deviceListStrategy: [envvar, cdi-cri]}}",
+			want: "{map[] false false}"},
+		{name: "other programs' keys",
+			file: "flags: {useNodeFeatureAPI: true, gfd: {oneshot: false, sleepInterval: 60s}}\nfuture: 1",
+			want: "{map[] false false}"},
 		{name: "other letters", file: "Flags: {MigStrategy: none}", want: "{map[] false false}"},
-		{name: "renamed", file: sharing("renameByDefault: true, resources: [{name: gpu, rename: gpu.shared, replicas: 2, devices: all}]"), want: "{map[nvidia.com/gpu:2] true false}"},
-		{name: "own names", file: sharing("resources: [{name: gpu, rename: part, replicas: 2}, {name: mig-1g.10gb, replicas: 3, rename: half}]"), want: "{map[nvidia.com/gpu:2 nvidia.com/mig-1g.10gb:3] false false}", warnings: []string{"rename"}},
-		{name: "some devices", file: sharing("resources: [{name: gpu, replicas: 2, devices: [0, \"1:0\", GPU-b1028956-cfa2-0990-bf4a-5da9abb51763]}]"), want: "{map[nvidia.com/gpu:2] false false}", warnings: []string{"devices"}},
-		{name: "resources", file: "resources: {gpus: [{pattern: '*', name: nvidia.com/mine}]}", want: "{map[] false false}", warnings: []string{"resources is not supported"}},
+		{name: "renamed",
+			file: sharing("renameByDefault: true, resources: [{name: gpu, rename: gpu.shared, " +
+				"replicas: 2, devices: all}]"), want: "{map[nvidia.com/gpu:2] true false}"},
+		{name: "own names",
+			file: sharing("resources: [{name: gpu, rename: part, replicas: 2}, {name: mig-1g.10gb, " +
+				"replicas: 3, rename: half}]"), want: "{map[nvidia.com/gpu:2 nvidia.com/mig-1g.10gb:3] false false}",
+			warnings: []string{"rename"}},
+		{name: "some devices",
+			file: sharing("resources: [{name: gpu, replicas: 2, devices: [0, \"1:0\", " +
+				"GPU-b1028956-cfa2-0990-bf4a-5da9abb51763]}]"), want: "{map[nvidia.com/gpu:2] false false}",
+			warnings: []string{"devices"}},
+		{name: "resources", file: "resources: {gpus: [{pattern: '*', name: nvidia.com/mine}]}",
+			want: "{map[] false false}", warnings: []string{"resources is not supported"}},
 		{name: "version", file: "version: v2", err: []string{`version is "v2"`, "want v1"}},
 		{name: "no YAML", file: "flags: [", err: []string{"read the configuration", "config.yaml"}},
 		{name: "type", file: "flags: {failOnInitError: maybe}", err: []string{"failOnInitError"}},
-		{name: "list type", file: "flags: {plugin: {deviceListStrategy: 3}}", err: []string{"neither a string nor a list"}},
-		{name: "no strategy", file: "flags: {plugin: {deviceListStrategy: []}}", want: "{map[] false false}", warnings: []string{"is empty: containers are not told"}},
-		{name: "no strategies, said so", file: "flags: {plugin: {deviceListStrategy: null, deviceIDStrategy: null}, failOnInitError: null}", want: "{map[] false false}"},
-		{name: "empty strategy", file: "flags: {plugin: {deviceListStrategy: ''}}", err: []string{`deviceListStrategy of`, `is ""`}},
-		{name: "one string of two", file: "flags: {plugin: {deviceListStrategy: 'envvar,cdi-cri'}}", err: []string{`"envvar,cdi-cri"`}},
-		{name: "no resources", file: sharing("renameByDefault: true"), err: []string{"sharing.timeSlicing.resources is empty"}},
+		{name: "list type", file: "flags: {plugin: {deviceListStrategy: 3}}",
+			err: []string{"neither a string nor a list"}},
+		{name: "no strategy", file: "flags: {plugin: {deviceListStrategy: []}}", want: "{map[] false false}",
+			warnings: []string{"is empty: containers are not told"}},
+		{name: "no strategies, said so",
+			file: "flags: {plugin: {deviceListStrategy: null, deviceIDStrategy: null}, failOnInitError: null}",
+			want: "{map[] false false}"},
+		{name: "empty strategy", file: "flags: {plugin: {deviceListStrategy: ''}}",
+			err: []string{`deviceListStrategy of`, `is ""`}},
+		{name: "one string of two", file: "flags: {plugin: {deviceListStrategy: 'envvar,cdi-cri'}}",
+			err: []string{`"envvar,cdi-cri"`}},
+		{name: "no resources", file: sharing("renameByDefault: true"),
+			err: []string{"sharing.timeSlicing.resources is empty"}},
 		{name: "no name", file: sharing("resources: [{replicas: 2}]"), err: []string{"resources[0].name"}},
-		{name: "bad name", file: sharing("resources: [{name: gpu}, {name: GPU, replicas: 2}]"), err: []string{"replicas of nvidia.com/gpu"}},
-		{name: "worse name", file: sharing("resources: [{name: GPU, replicas: 2}]"), err: []string{`"GPU" is not a name`}},
-		{name: "long name", file: sharing("resources: [{name: " + strings.Repeat("a", 60) + ", replicas: 2}]"), err: []string{"more than 63"}},
-		{name: "one replica", file: sharing("resources: [{name: gpu, replicas: 1}]"), err: []string{"replicas of nvidia.com/gpu has to be 2 or more"}},
-		{name: "devices", file: sharing("resources: [{name: gpu, replicas: 2, devices: some}]"), err: []string{`"some" is not`}},
-		{name: "devices list", file: sharing("resources: [{name: gpu, replicas: 2, devices: [first]}]"), err: []string{"first is no index"}},
-		{name: "no devices", file: sharing("resources: [{name: gpu, replicas: 2, devices: 0}]"), err: []string{"0 is not"}},
-		{name: "MPS", file: "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", err: []string{"sharing.mps"}},
+		{name: "bad name", file: sharing("resources: [{name: gpu}, {name: GPU, replicas: 2}]"),
+			err: []string{"replicas of nvidia.com/gpu"}},
+		{name: "worse name", file: sharing("resources: [{name: GPU, replicas: 2}]"),
+			err: []string{`"GPU" is not a name`}},
+		{name: "long name", file: sharing("resources: [{name: " + strings.Repeat("a", 60) + ", replicas: 2}]"),
+			err: []string{"more than 63"}},
+		{name: "one replica", file: sharing("resources: [{name: gpu, replicas: 1}]"),
+			err: []string{"replicas of nvidia.com/gpu has to be 2 or more"}},
+		{name: "devices", file: sharing("resources: [{name: gpu, replicas: 2, devices: some}]"),
+			err: []string{`"some" is not`}},
+		{name: "devices list", file: sharing("resources: [{name: gpu, replicas: 2, devices: [first]}]"),
+			err: []string{"first is no index"}},
+		{name: "no devices", file: sharing("resources: [{name: gpu, replicas: 2, devices: 0}]"),
+			err: []string{"0 is not"}},
+		{name: "MPS", file: "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
+			err: []string{"sharing.mps"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config, err := load(t, nil, nil, c.file)
@@ -198,7 +272,8 @@ func TestIgnoredXids(t *testing.T) {
 		{"48", "all", nil, []uint64{13, 48, 79}, false},
 		{"48,many", "48", []uint64{13}, []uint64{48, 79}, false},
 	} {
-		config, err := load(t, nil, map[string]string{"DP_DISABLE_HEALTHCHECKS": c.disable, "DP_ENABLE_HEALTHCHECKS": c.enable}, "")
+		config, err := load(t, nil,
+			map[string]string{"DP_DISABLE_HEALTHCHECKS": c.disable, "DP_ENABLE_HEALTHCHECKS": c.enable}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +288,8 @@ func TestIgnoredXids(t *testing.T) {
 			}
 		}
 		if config.Xids.Off() != c.off || (len(config.Warnings) > 0) != strings.Contains(c.disable, "many") {
-			t.Errorf("disable %q, enable %q: off %t, warnings %q", c.disable, c.enable, config.Xids.Off(), config.Warnings)
+			t.Errorf("disable %q, enable %q: off %t, warnings %q", c.disable, c.enable, config.Xids.Off(),
+				config.Warnings)
 		}
 	}
 }

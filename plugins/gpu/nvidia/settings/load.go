@@ -137,7 +137,8 @@ func (f *Flags) fromFile(c *Config) error {
 		}
 	}
 	if len(content.Resources.GPUs)+len(content.Resources.MIGs) > 0 {
-		c.Warnings = append(c.Warnings, c.File+": resources is not supported and is ignored, as by NVIDIA's own plugin")
+		c.Warnings = append(c.Warnings,
+			c.File+": resources is not supported and is ignored, as by NVIDIA's own plugin")
 	}
 	var warnings []string
 	c.Sharing, warnings, err = content.sharing(c.File)

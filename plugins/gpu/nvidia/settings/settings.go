@@ -70,7 +70,9 @@ func numbers(values []string) ([]int, error) {
 	return list, nil
 }
 
-func textual(key, preset, usage string, env, names []string, said func(*file) *string, to func(*Config) *string) setting {
+func textual(
+	key, preset, usage string, env, names []string, said func(*file) *string, to func(*Config) *string,
+) setting {
 	return setting{names: names, env: env, key: key, usage: usage, kind: plain, preset: []string{preset},
 		file: func(f *file) []string {
 			if said(f) == nil {
@@ -82,8 +84,11 @@ func textual(key, preset, usage string, env, names []string, said func(*file) *s
 	}
 }
 
-func truth(key string, preset bool, usage string, env, names []string, said func(*file) *bool, to func(*Config) *bool) setting {
-	return setting{names: names, env: env, key: key, usage: usage, kind: boolean, preset: []string{strconv.FormatBool(preset)},
+func truth(
+	key string, preset bool, usage string, env, names []string, said func(*file) *bool, to func(*Config) *bool,
+) setting {
+	return setting{names: names, env: env, key: key, usage: usage, kind: boolean,
+		preset: []string{strconv.FormatBool(preset)},
 		file: func(f *file) []string {
 			if said(f) == nil {
 				return nil
@@ -94,7 +99,10 @@ func truth(key string, preset bool, usage string, env, names []string, said func
 	}
 }
 
-func several(key string, preset []string, usage string, env, names []string, said func(*file) []string, to func(*Config) *[]string) setting {
+func several(
+	key string, preset []string, usage string, env, names []string, said func(*file) []string,
+	to func(*Config) *[]string,
+) setting {
 	return setting{names: names, env: env, key: key, usage: usage, kind: list, preset: preset, file: said,
 		apply: func(c *Config, values []string) { *to(c) = values },
 	}
@@ -110,24 +118,31 @@ func names(list ...string) []string { return list }
 // api/config/v1/flags.go in NVIDIA/k8s-device-plugin).
 func settings() []setting {
 	return []setting{
-		textual("flags.migStrategy", MIGNone, "how MIG devices are offered: none, single (as nvidia.com/gpu) or mixed (as nvidia.com/mig-<profile>)",
+		textual("flags.migStrategy", MIGNone,
+			"how MIG devices are offered: none, single (as nvidia.com/gpu) or mixed (as nvidia.com/mig-<profile>)",
 			names("MIG_STRATEGY"), names("mig-strategy"),
 			func(f *file) *string { return f.Flags.MIGStrategy }, func(c *Config) *string { return &c.MIGStrategy }),
-		truth("flags.failOnInitError", true, "end with an error where NVIDIA's driver is not there; otherwise wait, offering nothing",
+		truth("flags.failOnInitError", true,
+			"end with an error where NVIDIA's driver is not there; otherwise wait, offering nothing",
 			names("FAIL_ON_INIT_ERROR"), names("fail-on-init-error"),
-			func(f *file) *bool { return f.Flags.FailOnInitError }, func(c *Config) *bool { return &c.FailOnInitError }),
+			func(f *file) *bool { return f.Flags.FailOnInitError },
+			func(c *Config) *bool { return &c.FailOnInitError }),
 		textual("flags.nvidiaDriverRoot", "/", "root of NVIDIA's driver on the host, / or /run/nvidia/driver",
 			names("NVIDIA_DRIVER_ROOT"), names("driver-root", "nvidia-driver-root"),
 			func(f *file) *string { return f.Flags.DriverRoot }, func(c *Config) *string { return &c.DriverRoot }),
-		textual("flags.nvidiaDevRoot", "", "root of NVIDIA's device nodes on the host; the driver's where it is empty",
+		textual("flags.nvidiaDevRoot", "",
+			"root of NVIDIA's device nodes on the host; the driver's where it is empty",
 			names("NVIDIA_DEV_ROOT"), names("nvidia-dev-root", "dev-root"),
 			func(f *file) *string { return f.Flags.DevRoot }, func(c *Config) *string { return &c.HostDevRoot }),
 		truth("flags.plugin.passDeviceSpecs", false, "name the device nodes to the kubelet too",
 			names("PASS_DEVICE_SPECS"), names("pass-device-specs"),
-			func(f *file) *bool { return f.Flags.Plugin.PassDeviceSpecs }, func(c *Config) *bool { return &c.PassDeviceSpecs }),
-		several("flags.plugin.deviceListStrategy", []string{ListEnvVar}, "how a container is given its GPUs: envvar, volume-mounts, cdi-annotations, cdi-cri, or several of them",
+			func(f *file) *bool { return f.Flags.Plugin.PassDeviceSpecs },
+			func(c *Config) *bool { return &c.PassDeviceSpecs }),
+		several("flags.plugin.deviceListStrategy", []string{ListEnvVar},
+			"how a container is given its GPUs: envvar, volume-mounts, cdi-annotations, cdi-cri, or several of them",
 			names("DEVICE_LIST_STRATEGY"), names("device-list-strategy"),
-			func(f *file) []string { return f.Flags.Plugin.DeviceList }, func(c *Config) *[]string { return &c.DeviceList }),
+			func(f *file) []string { return f.Flags.Plugin.DeviceList },
+			func(c *Config) *[]string { return &c.DeviceList }),
 		textual("flags.plugin.deviceIDStrategy", IDUUID, "how a container is told which GPUs: uuid or index",
 			names("DEVICE_ID_STRATEGY"), names("device-id-strategy"),
 			func(f *file) *string { return f.Flags.Plugin.DeviceID }, func(c *Config) *string { return &c.DeviceID }),
@@ -137,40 +152,53 @@ func settings() []setting {
 		truth("flags.gdsEnabled", false, "give containers GPUDirect Storage",
 			names("GDS_ENABLED"), names("gds-enabled"),
 			func(f *file) *bool { return f.Flags.GDS }, func(c *Config) *bool { return &c.GDS }),
-		truth("flags.mofedEnabled", false, "give containers all InfiniBand device nodes of the node, which breaks the isolation of VFs",
+		truth("flags.mofedEnabled", false,
+			"give containers all InfiniBand device nodes of the node, which breaks the isolation of VFs",
 			names("MOFED_ENABLED"), names("mofed-enabled"),
 			func(f *file) *bool { return f.Flags.MOFED }, func(c *Config) *bool { return &c.MOFED }),
-		textual("flags.plugin.cdiAnnotationPrefix", defaultAnnotationPrefix, "prefix of the annotations of cdi-annotations",
+		textual("flags.plugin.cdiAnnotationPrefix", defaultAnnotationPrefix,
+			"prefix of the annotations of cdi-annotations",
 			names("CDI_ANNOTATION_PREFIX"), names("cdi-annotation-prefix"),
-			func(f *file) *string { return f.Flags.Plugin.AnnotationPrefix }, func(c *Config) *string { return &c.AnnotationPrefix }),
-		textual("flags.plugin.nvidiaCTKPath", "/usr/bin/nvidia-ctk", "path on the host of the program that CDI hooks run",
+			func(f *file) *string { return f.Flags.Plugin.AnnotationPrefix },
+			func(c *Config) *string { return &c.AnnotationPrefix }),
+		textual("flags.plugin.nvidiaCTKPath", "/usr/bin/nvidia-ctk",
+			"path on the host of the program that CDI hooks run",
 			names("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"), names("nvidia-cdi-hook-path", "nvidia-ctk-path"),
 			func(f *file) *string { return f.Flags.Plugin.CTKPath }, func(c *Config) *string { return &c.CDIHook }),
 		textual("flags.plugin.containerDriverRoot", "/driver-root", "the driver root as this process sees it",
-			names("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"), names("driver-root-ctr-path", "container-driver-root"),
-			func(f *file) *string { return f.Flags.Plugin.ContainerDriverRoot }, func(c *Config) *string { return &c.ContainerDriverRoot }),
+			names("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"),
+			names("driver-root-ctr-path", "container-driver-root"),
+			func(f *file) *string { return f.Flags.Plugin.ContainerDriverRoot },
+			func(c *Config) *string { return &c.ContainerDriverRoot }),
 		textual("flags.mpsRoot", "", "accepted and not used: MPS is not supported",
 			names("MPS_ROOT"), names("mps-root"),
 			func(f *file) *string { return f.Flags.MPSRoot }, func(*Config) *string { return new(string) }),
-		textual("flags.plugin.sharedDevicesAllocationPolicy", PolicyDistributed, "which GPU the next replica or MIG device is taken from: distributed or packed",
+		textual("flags.plugin.sharedDevicesAllocationPolicy", PolicyDistributed,
+			"which GPU the next replica or MIG device is taken from: distributed or packed",
 			names("SHARED_DEVICES_ALLOCATION_POLICY"), names("shared-devices-allocation-policy"),
-			func(f *file) *string { return f.Flags.Plugin.SharedPolicy }, func(c *Config) *string { return &c.SharedPolicy }),
+			func(f *file) *string { return f.Flags.Plugin.SharedPolicy },
+			func(c *Config) *string { return &c.SharedPolicy }),
 		textual("flags.deviceDiscoveryStrategy", "auto", "how GPUs are found: auto or nvml",
 			names("DEVICE_DISCOVERY_STRATEGY"), names("device-discovery-strategy"),
 			func(f *file) *string { return f.Flags.Discovery }, func(c *Config) *string { return &c.Discovery }),
-		{key: "imex.channelIDs", names: names("imex-channel-ids"), env: names("IMEX_CHANNEL_IDS"), kind: integer, preset: []string{},
-			usage: "IMEX channels to give containers: none, or 0",
-			file:  func(f *file) []string { return f.IMEX.channels() },
-			apply: func(c *Config, values []string) { c.IMEXChannels, _ = numbers(values) }},
+		{key: "imex.channelIDs", names: names("imex-channel-ids"), env: names("IMEX_CHANNEL_IDS"), kind: integer,
+			preset: []string{},
+			usage:  "IMEX channels to give containers: none, or 0",
+			file:   func(f *file) []string { return f.IMEX.channels() },
+			apply:  func(c *Config, values []string) { c.IMEXChannels, _ = numbers(values) }},
 		truth("imex.required", false, "end with an error where an IMEX channel is not there",
 			names("IMEX_REQUIRED"), names("imex-required"),
 			func(f *file) *bool { return f.IMEX.Required }, func(c *Config) *bool { return &c.IMEXRequired }),
-		textual("", "/var/lib/kubelet/device-plugins/kubelet.sock", "the kubelet's socket; nothing is offered where it is empty",
-			names("KUBELET_SOCKET"), names("kubelet-socket"), notInFile, func(c *Config) *string { return &c.KubeletSocket }),
+		textual("", "/var/lib/kubelet/device-plugins/kubelet.sock",
+			"the kubelet's socket; nothing is offered where it is empty",
+			names("KUBELET_SOCKET"), names("kubelet-socket"),
+			notInFile, func(c *Config) *string { return &c.KubeletSocket }),
 		several("", []string{}, "feature flags of NVIDIA's CDI library",
-			names("CDI_FEATURE_FLAGS"), names("cdi-feature-flags"), nil, func(c *Config) *[]string { return &c.CDIFeatures }),
+			names("CDI_FEATURE_FLAGS"), names("cdi-feature-flags"),
+			nil, func(c *Config) *[]string { return &c.CDIFeatures }),
 		several("", []string{}, "hooks to leave out of CDI specifications, or all",
-			names("CDI_DISABLE_HOOKS"), names("cdi-disable-hooks"), nil, func(c *Config) *[]string { return &c.CDIDisabledHooks }),
+			names("CDI_DISABLE_HOOKS"), names("cdi-disable-hooks"),
+			nil, func(c *Config) *[]string { return &c.CDIDisabledHooks }),
 		textual("", "", "a file of NVIDIA's own plugin, version v1, in YAML or JSON",
 			names("CONFIG_FILE"), names("config-file"), notInFile, func(c *Config) *string { return &c.File }),
 	}

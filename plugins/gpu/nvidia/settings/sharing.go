@@ -41,13 +41,17 @@ func (r *replicated) sharing(path string) (Sharing, []string, error) {
 		return Sharing{}, nil, fmt.Errorf("read the configuration %s: %s", path, fmt.Sprintf(format, args...))
 	}
 	if len(r.Resources) == 0 {
-		return bad("sharing.timeSlicing.resources is empty: name the resources to share, or remove sharing.timeSlicing")
+		return bad("sharing.timeSlicing.resources is empty: name the resources to share, " +
+			"or remove sharing.timeSlicing")
 	}
-	s := Sharing{Replicas: map[string]int{}, Rename: r.RenameByDefault, RefuseMany: r.RefuseMany != nil && *r.RefuseMany}
+	s := Sharing{
+		Replicas: map[string]int{}, Rename: r.RenameByDefault, RefuseMany: r.RefuseMany != nil && *r.RefuseMany,
+	}
 	var warnings []string
 	ignored := func(key string) {
-		warnings = append(warnings, fmt.Sprintf("%s: sharing.timeSlicing.resources[].%s is not supported and is ignored, "+
-			"as by NVIDIA's own plugin", path, key))
+		warnings = append(warnings,
+			fmt.Sprintf("%s: sharing.timeSlicing.resources[].%s is not supported and is ignored, "+
+				"as by NVIDIA's own plugin", path, key))
 	}
 	for i, resource := range r.Resources {
 		name, err := resourceName(resource.Name)
@@ -61,7 +65,8 @@ func (r *replicated) sharing(path string) (Sharing, []string, error) {
 			return bad("sharing.timeSlicing.resources[%d].devices of %s: %v", i, name, err)
 		}
 		rename := strings.TrimPrefix(resource.Rename, Vendor)
-		if resource.Rename != "" && (!r.RenameByDefault || rename != strings.TrimPrefix(name, Vendor)+SharedSuffix) {
+		if resource.Rename != "" &&
+			(!r.RenameByDefault || rename != strings.TrimPrefix(name, Vendor)+SharedSuffix) {
 			ignored("rename")
 		}
 		if resource.Devices != nil && resource.Devices != "all" {
@@ -83,14 +88,16 @@ func resourceName(name string) (string, error) {
 	case len(Vendor+name) > maxName:
 		return "", fmt.Errorf("%s%s has more than %d characters", Vendor, name, maxName)
 	case !subdomain.MatchString(name):
-		return "", fmt.Errorf("%q is not a name for a resource: want lower-case letters, digits, dots and dashes", name)
+		return "", fmt.Errorf("%q is not a name for a resource: want lower-case letters, digits, dots and dashes",
+			name)
 	}
 	return Vendor + name, nil
 }
 
 const uuidPattern = `[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`
 
-var deviceReference = regexp.MustCompile(`^(\d+(:\d+)?|GPU-` + uuidPattern + `|MIG-` + uuidPattern + `|MIG-GPU-` + uuidPattern + `/\d+/\d+)$`)
+var deviceReference = regexp.MustCompile(`^(\d+(:\d+)?|GPU-` + uuidPattern + `|MIG-` + uuidPattern +
+	`|MIG-GPU-` + uuidPattern + `/\d+/\d+)$`)
 
 // checkDevices refuses what NVIDIA's own plugin refuses, although neither of us looks at it.
 func checkDevices(devices any) error {

@@ -36,7 +36,9 @@ func readXids(env func(string) (string, bool)) IgnoredXids {
 	return x
 }
 
-func (x *IgnoredXids) parse(env func(string) (string, bool), variable string) (numbers map[uint64]bool, all bool) {
+func (x *IgnoredXids) parse(
+	env func(string) (string, bool), variable string,
+) (numbers map[uint64]bool, all bool) {
 	value, _ := env(variable)
 	numbers = map[uint64]bool{}
 	for word := range strings.SplitSeq(strings.ToLower(value), ",") {
