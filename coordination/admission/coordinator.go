@@ -23,26 +23,30 @@ import (
 
 // Config is what a coordinator reads, and whom it tells. The functions are called from several goroutines.
 type Config struct {
-	// of the ledger's checkpoint and of pairs files
-	RunDir string
-	// makes the newest tree as new as an announcement
-	Refresh func(device.Announcement) error
-	// that was read
-	Newest func() *topology.Tree
-	// at all pods: not while devices are being allocated; nil: never
-	Look func(context.Context) (kubelet.View, error)
-	// at one pod, at any time
-	Get      func(context.Context, kubelet.Pod) (kubelet.View, error)
-	Recorded func() (kubelet.Checkpoint, error)
-	Granted  func() ([]kubelet.Granted, error) // what the checkpoint says of containers
-	// what pods ask for; false where no source tells; nil: never
-	Pods      func(context.Context) (intent.Answer, bool)
+	RunDir    string           // folder of the ledger's checkpoint and of pairs files
 	Alignment intent.Alignment // of pods that say nothing
 	Log       *slog.Logger
 	Observer  Observer // nil for none
 
-	AllocatableCPUs func(context.Context) (topology.CPUSet, error) // that containers can have alone; nil: never
-	NodeCPUs        func() map[int]topology.CPUSet                 // by NUMA node
+	// Refresh reads the PCI tree where an announcement tells of what the newest one lacks.
+	Refresh func(device.Announcement) error
+	// Newest is the tree that was read last.
+	Newest func() *topology.Tree
+	// Look shows all pods by PodResources List. It is not called while devices are being allocated. Nil for
+	// never.
+	Look func(context.Context) (kubelet.View, error)
+	// Get shows one pod by PodResources Get. It is safe at any time.
+	Get func(context.Context, kubelet.Pod) (kubelet.View, error)
+	// Recorded reads the kubelet's checkpoint: who has which device.
+	Recorded func() (kubelet.Checkpoint, error)
+	// Granted reads what the checkpoint has of containers: their devices and mounts.
+	Granted func() ([]kubelet.Granted, error)
+	// Pods tells what the pods of the node ask for, false where no source does. Nil for never.
+	Pods func(context.Context) (intent.Answer, bool)
+	// AllocatableCPUs are those that containers can have alone. Nil for never.
+	AllocatableCPUs func(context.Context) (topology.CPUSet, error)
+	// NodeCPUs are all CPUs by NUMA node.
+	NodeCPUs func() map[int]topology.CPUSet
 }
 
 // Coordinator answers for both plugins: it turns the kubelet's separate questions into one decision.

@@ -5,12 +5,12 @@
 //
 // A question is read, decided and committed. What it needs to know is read first, without a lock: the
 // kubelet's checkpoint, PodResources, what the pods want, the CPUs (Coordinator.read). Then the decision is
-// made, from that and from a copy of the state, and reads nothing else (deciding.choose). It becomes the
-// state of all in one step, unless the asker has gone or the ledger has moved since the question was read:
-// then it is read again (Coordinator.decide). The log, the observer and files come after that. An Allocate
-// goes the same way (Coordinator.Allocated). So nobody sees half of a decision, nothing is locked while
-// something is read or written, and whoever only looks (Status, Explain, the checkpoint) looks at the state
-// that was committed last.
+// made, from that and from a copy of the state, and reads nothing else but the clock (deciding.choose). It
+// becomes the state of all in one step, unless the asker has gone or the ledger has moved since the question
+// was read: then it is read again (Coordinator.decide). The log, the observer and files come after that. An
+// Allocate goes the same way (Coordinator.Allocated). So nobody sees half of a decision, nothing is locked
+// while something is read or written, and whoever only looks (Status, Explain, the checkpoint) looks at the
+// state that was committed last.
 //
 // # The ledger
 //

@@ -40,7 +40,7 @@ const (
 	Aligned       Outcome = "aligned"        // it is complete: all its pairs are on one switch each
 	Degraded      Outcome = "degraded"       // it is complete, and they are not
 	RefusedDouble Outcome = "refused_double" // another pod has a device of it
-	// its pairs are required to be on one switch each, and cannot be
+	// RefusedAlignment: its pairs are required to be on one switch each, and cannot be
 	RefusedAlignment Outcome = "refused_alignment"
 )
 

@@ -107,10 +107,10 @@ func (d *deciding) error(text string, args ...any) {
 func (c *Coordinator) current() *state { return c.state.Load() }
 
 // decide has one decision made and commits it; where it fails nothing has changed. Decisions are made one
-// after the other, and read nothing but what they are given. The log, the observer and files come after the
-// commit, before decide returns.
-func (c *Coordinator) decide(make func(*deciding) error) error {
-	d, err := c.commit(make)
+// after the other, and read nothing but what they are given and the clock. The log, the observer and files
+// come after the commit, before decide returns.
+func (c *Coordinator) decide(work func(*deciding) error) error {
+	d, err := c.commit(work)
 	if err != nil {
 		return err
 	}
@@ -135,14 +135,14 @@ func (c *Coordinator) handed(s *state) []pairs.Device {
 }
 
 // commit makes a decision, and its state that of all.
-func (c *Coordinator) commit(make func(*deciding) error) (*deciding, error) {
+func (c *Coordinator) commit(work func(*deciding) error) (*deciding, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, errClosed
 	}
 	d := &deciding{state: c.current().clone(), alignment: c.Alignment}
-	if err := make(d); err != nil {
+	if err := work(d); err != nil {
 		return nil, err
 	}
 	c.state.Store(d.state)

@@ -16,7 +16,8 @@ type Pod struct {
 	UID     string
 	Created time.Time
 	Started bool // the kubelet has begun to run it: its admission is over
-	// in the order in which the kubelet gives them devices: init containers first, sidecars among them
+	// Containers are in the order in which the kubelet gives them devices: init containers first, sidecars among
+	// them.
 	Containers []Container
 	Alignment  Alignment // "" where the pod says nothing, or nothing else than what every pod gets
 	Chosen     []string  // devices that a scheduler chose: PCI addresses or device IDs, in its order
@@ -28,7 +29,7 @@ type Container struct {
 	Name     string
 	Role     Role
 	Requests map[string]int // devices wanted, by resource name; extended resources only, none that is 0
-	// that the kubelet's static CPU policy gives it alone; 0 where it shares them with others
+	// CPUs are those that the kubelet's static CPU policy gives it alone; 0 where it shares them with others.
 	CPUs int
 }
 
