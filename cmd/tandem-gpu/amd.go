@@ -23,11 +23,16 @@ type amdFlags struct {
 }
 
 func (f *amdFlags) register(set *pflag.FlagSet) {
-	set.StringVar(&f.naming, "resource_naming_strategy", string(amd.Single), "single (amd.com/gpu) or mixed (amd.com/cpx_nps4)")
-	set.Var((*seconds)(&f.pulse), "pulse", "seconds between two looks at the GPUs' health and partitioning; 0 is one look, at the start")
-	set.Var(newWord(&f.driverType, "container", "container", ""), "driver_type", "container; the virtual machines' types of AMD's plugin are not offered")
-	set.StringVar(&f.exporterSocket, "amd-exporter-socket", exporter.Socket, "where the AMD Device Metrics Exporter listens, which is asked for health on every pulse")
-	set.StringVar(&f.library, "amd-smi-library", "libamd_smi.so", "AMD's system management library, used where it is installed; empty for never")
+	set.StringVar(&f.naming, "resource_naming_strategy", string(amd.Single),
+		"single (amd.com/gpu) or mixed (amd.com/cpx_nps4)")
+	set.Var((*seconds)(&f.pulse), "pulse",
+		"seconds between two looks at the GPUs' health and partitioning; 0 is one look, at the start")
+	set.Var(newWord(&f.driverType, "container", "container", ""), "driver_type",
+		"container; the virtual machines' types of AMD's plugin are not offered")
+	set.StringVar(&f.exporterSocket, "amd-exporter-socket", exporter.Socket,
+		"where the AMD Device Metrics Exporter listens, which is asked for health on every pulse")
+	set.StringVar(&f.library, "amd-smi-library", "libamd_smi.so",
+		"AMD's system management library, used where it is installed; empty for never")
 }
 
 // backend makes what finds the GPUs below a sysfs root.

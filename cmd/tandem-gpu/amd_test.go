@@ -56,8 +56,8 @@ func unhealthy(list []*v1beta1.Device) string {
 	return strings.Join(ids, " ")
 }
 
-// TestPartitioningChanges: the name of the new partitioning is offered without a restart, the old one's devices stay listed,
-// and both resources see every change.
+// TestPartitioningChanges: the name of the new partitioning is offered without a restart, the old one's
+// devices stay listed, and both resources see every change.
 func TestPartitioningChanges(t *testing.T) {
 	t.Attr("parity", "amd/resource-name-mixed")
 	t.Attr("parity", "amd/health-all-resources")
@@ -76,7 +76,8 @@ func TestPartitioningChanges(t *testing.T) {
 		t.Errorf("registered %s", got)
 	}
 	awaitHealth(t, spx, "0000:11:00.0")
-	if devices := kubelettest.Await(t, cpx.Lists); len(devices) != 1 || devices[0].GetHealth() != v1beta1.Healthy {
+	if devices := kubelettest.Await(t, cpx.Lists); len(devices) != 1 ||
+		devices[0].GetHealth() != v1beta1.Healthy {
 		t.Errorf("devices %v", devices)
 	}
 	for _, address := range []string{"0000:11:00.0", "0000:2f:00.0"} {
@@ -88,24 +89,28 @@ func TestPartitioningChanges(t *testing.T) {
 	awaitHealth(t, cpx, "0000:11:00.0")
 }
 
-// TestResourceLeftOut: a partitioning whose name Kubernetes does not take costs the GPUs that have it, no others.
+// TestResourceLeftOut: a partitioning whose name Kubernetes does not take costs the GPUs that have it, no
+// others.
 func TestResourceLeftOut(t *testing.T) {
 	flags := layout(t, "oci-mi300x-derived")
-	replace(t, filepath.Join(flags.SysfsRoot, "bus/pci/drivers/amdgpu/0000:11:00.0/current_compute_partition"), "A NEW WAY")
+	replace(t, filepath.Join(flags.SysfsRoot, "bus/pci/drivers/amdgpu/0000:11:00.0/current_compute_partition"),
+		"A NEW WAY")
 	kubelet := kubelettest.Start(t, flags.KubeletDir)
 	var log bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() { result <- run(ctx, flags, named(amd.Mixed), slog.New(slog.NewTextHandler(&log, nil))) }()
 	plugin := kubelettest.Await(t, kubelet.Plugins)
-	if devices := kubelettest.Await(t, plugin.Lists); plugin.Request.GetResourceName() != "amd.com/spx_nps1" || len(devices) != 7 {
+	if devices := kubelettest.Await(t, plugin.Lists); plugin.Request.GetResourceName() != "amd.com/spx_nps1" ||
+		len(devices) != 7 {
 		t.Errorf("%s has %d devices", plugin.Request.GetResourceName(), len(devices))
 	}
 	cancel()
 	if err := kubelettest.Await(t, result); err != nil {
 		t.Error(err)
 	}
-	if text := log.String(); strings.Count(text, "a resource is left out") != 1 || !strings.Contains(text, "amd.com/a new way_nps1") {
+	if text := log.String(); strings.Count(text, "a resource is left out") != 1 ||
+		!strings.Contains(text, "amd.com/a new way_nps1") {
 		t.Errorf("log:\n%s", text)
 	}
 }
@@ -181,7 +186,8 @@ func TestMemoryErrors(t *testing.T) {
 	defer more.Stop()
 	limit := time.After(kubelettest.Limit)
 	for seen, errors := "", 1; seen != "0000:da:00.0"; errors++ {
-		amdsmi.Say(t, own.library, description[:at]+strings.Replace(last, " 0", fmt.Sprint(" ", errors), 1)+description[at+len(last):])
+		amdsmi.Say(t, own.library,
+			description[:at]+strings.Replace(last, " 0", fmt.Sprint(" ", errors), 1)+description[at+len(last):])
 		select {
 		case list := <-plugin.Lists:
 			seen = unhealthy(list)
@@ -193,7 +199,8 @@ func TestMemoryErrors(t *testing.T) {
 	awaitHealth(t, plugin, "")
 }
 
-// away moves files and folders of the machine away, as the kernel takes them away, and returns what brings them back.
+// away moves files and folders of the machine away, as the kernel takes them away, and returns what brings
+// them back.
 func away(t *testing.T, sys string, patterns ...string) (back func()) {
 	t.Helper()
 	var moved []string
@@ -220,15 +227,16 @@ func away(t *testing.T, sys string, patterns ...string) (back func()) {
 	}
 }
 
-// TestSimpleHealth: without the driver none of the GPUs is healthy, nor without a GPU in the KFD topology, and with the next pulse after
-// that all are. Every upgrade of the driver goes through this.
+// TestSimpleHealth: without the driver none of the GPUs is healthy, nor without a GPU in the KFD topology,
+// and with the next pulse after that all are. Every upgrade of the driver goes through this.
 func TestSimpleHealth(t *testing.T) {
 	t.Attr("parity", "amd/health-simple")
 	flags := layout(t, "oci-mi300x-derived")
 	for name, gone := range map[string][]string{
-		"no KFD":       {"class/kfd"},
-		"unbound":      {"class/kfd", "bus/pci/drivers/amdgpu/0000:*"},
-		"rmmod amdgpu": {"class/kfd", "bus/pci/drivers/amdgpu/0000:*/drm", "bus/pci/drivers/amdgpu", "module/amdgpu"},
+		"no KFD":  {"class/kfd"},
+		"unbound": {"class/kfd", "bus/pci/drivers/amdgpu/0000:*"},
+		"rmmod amdgpu": {"class/kfd", "bus/pci/drivers/amdgpu/0000:*/drm", "bus/pci/drivers/amdgpu",
+			"module/amdgpu"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kubelet := kubelettest.Start(t, flags.KubeletDir)
@@ -244,7 +252,8 @@ func TestSimpleHealth(t *testing.T) {
 				back()
 				awaitHealth(t, plugin, "")
 			}
-			if answer, err := plugin.Allocate(t.Context(), all...); err != nil || len(answer.GetDevices()) != 1+2*len(all) {
+			if answer, err := plugin.Allocate(t.Context(), all...); err != nil ||
+				len(answer.GetDevices()) != 1+2*len(all) {
 				t.Errorf("answer %v, %v", answer, err)
 			}
 		})
@@ -259,7 +268,8 @@ func TestFlagsOfAMD(t *testing.T) {
 	}{
 		{"amd/flag-pulse", []string{"--pulse=30"}, ""},
 		{"amd/flag-pulse", []string{"--pulse=0"}, ""},
-		{"amd/flag-pulse", []string{"--pulse=-1"}, "want a number of seconds, or 0 for never"}, // for AMD's own plugin it is never
+		// for AMD's own plugin it is never
+		{"amd/flag-pulse", []string{"--pulse=-1"}, "want a number of seconds, or 0 for never"},
 		{"amd/flag-pulse", []string{"--pulse=soon"}, "want a number of seconds"},
 		{"amd/flag-naming", []string{"--resource_naming_strategy=mixed"}, ""},
 		{"amd/flag-naming", []string{"--resource_naming_strategy=double"}, "want single or mixed"},
@@ -276,15 +286,16 @@ func TestFlagsOfAMD(t *testing.T) {
 			if err == nil {
 				_, err = f.backend(os.DirFS(t.TempDir()), slog.New(slog.DiscardHandler))
 			}
-			if err != nil && c.want == "" || err == nil && c.want != "" || err != nil && !strings.Contains(err.Error(), c.want) {
+			if err != nil && c.want == "" || err == nil && c.want != "" ||
+				err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
 		})
 	}
 }
 
-// TestWithoutKFD: AMD's own plugin stays without a resource where there is no /sys/class/kfd; ours offers what cannot be
-// used, says why, and ends on neither.
+// TestWithoutKFD: AMD's own plugin stays without a resource where there is no /sys/class/kfd; ours offers
+// what cannot be used, says why, and ends on neither.
 func TestWithoutKFD(t *testing.T) {
 	flags := layout(t, "oci-mi300x-derived")
 	hide(t, filepath.Join(flags.SysfsRoot, "class/kfd"))

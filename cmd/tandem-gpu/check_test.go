@@ -24,8 +24,9 @@ type kernelGPU struct {
 	numa    string // what sysfs says, "-1" for unknown
 }
 
-// kernelGPUs reads /proc/driver/nvidia/gpus/<address>/information, by UUID ("The /proc filesystem interface" in the README of
-// NVIDIA's driver), and numa_node in sysfs. GPUs that the driver was told to leave alone are left out.
+// kernelGPUs reads /proc/driver/nvidia/gpus/<address>/information, by UUID ("The /proc filesystem interface"
+// in the README of NVIDIA's driver), and numa_node in sysfs. GPUs that the driver was told to leave alone are
+// left out.
 func kernelGPUs(t *testing.T, sysfs, proc string) map[string]kernelGPU {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(proc, "driver/nvidia/gpus/*/information"))
@@ -54,20 +55,24 @@ func kernelGPUs(t *testing.T, sysfs, proc string) map[string]kernelGPU {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gpus[said["GPU UUID"]] = kernelGPU{address: address, minor: said["Device Minor"], numa: strings.TrimSpace(string(numa))}
+		gpus[said["GPU UUID"]] = kernelGPU{
+			address: address, minor: said["Device Minor"], numa: strings.TrimSpace(string(numa)),
+		}
 	}
 	return gpus
 }
 
-// check has a tandem-gpu offer a node's GPUs and give each to a container, compares that with what the kernel knows of them, and
-// returns the paths of the device nodes that the containers get.
+// check has a tandem-gpu offer a node's GPUs and give each to a container, compares that with what the kernel
+// knows of them, and returns the paths of the device nodes that the containers get.
 func check(t *testing.T, kubeletDir, sysfs, proc string, args ...string) (nodes []string) {
 	t.Helper()
 	kubelet := kubelettest.Start(t, kubeletDir)
-	execute(t, "tandem-gpu", nil, append(args, "--kubelet-dir="+kubeletDir, "--vendor=nvidia", "--pass-device-specs")...)
+	execute(t, "tandem-gpu", nil,
+		append(args, "--kubelet-dir="+kubeletDir, "--vendor=nvidia", "--pass-device-specs")...)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	devices := kubelettest.Await(t, plugin.Lists)
-	gpus := kernelGPUs(t, sysfs, proc) // not before NVML runs: the driver does not know the UUID of a GPU that was never used
+	// not before NVML runs: the driver does not know the UUID of a GPU that was never used
+	gpus := kernelGPUs(t, sysfs, proc)
 	if len(devices) != len(gpus) || len(gpus) == 0 {
 		t.Errorf("%s has %d devices, the kernel %d GPUs", plugin.Request.GetResourceName(), len(devices), len(gpus))
 	}
@@ -100,7 +105,8 @@ func check(t *testing.T, kubeletDir, sysfs, proc string, args ...string) (nodes 
 	return nodes
 }
 
-// TestThisMachine checks discovery and Allocate against the NVML and the sysfs of the machine that the test runs on.
+// TestThisMachine checks discovery and Allocate against the NVML and the sysfs of the machine that the test
+// runs on.
 func TestThisMachine(t *testing.T) {
 	if os.Getenv("GPU_CHECK") == "" {
 		t.Skip("for machines with NVIDIA GPUs: make gpu-check")
@@ -121,7 +127,8 @@ func TestCheck(t *testing.T) {
 			proc := filepath.Join(n.dir, "proc")
 			for _, g := range n.Machine.GPUs {
 				write(t, filepath.Join(proc, "driver/nvidia/gpus", g.Address.String(), "information"), fmt.Sprintf(
-					"Model: \t\t %s\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\nGPU Excluded:\t No\n", g.Name, g.UUID, g.Address, g.Minor))
+					"Model: \t\t %s\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\nGPU Excluded:\t No\n",
+					g.Name, g.UUID, g.Address, g.Minor))
 			}
 			check(t, n.dir, filepath.Join(n.dir, "sys"), proc, n.tandem()...)
 		})

@@ -18,8 +18,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// image is a node's root folder as a container of our image has it: the image's files, the machine in /sys and the kubelet
-// in /var/lib/kubelet.
+// image is a node's root folder as a container of our image has it: the image's files, the machine in /sys
+// and the kubelet in /var/lib/kubelet.
 type image struct {
 	root    string
 	workdir string
@@ -119,8 +119,8 @@ func (i image) libraries(t *testing.T, program string) {
 	}
 }
 
-// start runs a command in the image until the test ends; then it has to end on SIGTERM, with success unless it is a shell's.
-// Without capabilities it has those of a container whose securityContext drops ALL.
+// start runs a command in the image until the test ends; then it has to end on SIGTERM, with success unless
+// it is a shell's. Without capabilities it has those of a container whose securityContext drops ALL.
 func (i image) start(t *testing.T, capabilities bool, command ...string) {
 	t.Helper()
 	path := command[0]
@@ -133,7 +133,8 @@ func (i image) start(t *testing.T, capabilities bool, command ...string) {
 			t.Skip("setpriv (util-linux) is not installed")
 		}
 		i.install(t, setpriv)
-		command = append([]string{setpriv, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", path}, command[1:]...)
+		command = append([]string{setpriv, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", path},
+			command[1:]...)
 		path = setpriv
 	}
 	c := exec.Command(path, command[1:]...)
@@ -168,19 +169,28 @@ func (i image) start(t *testing.T, capabilities bool, command ...string) {
 }
 
 // TestCommandsOfAMD starts the plugin as AMD's manifests do (ROCm/k8s-device-plugin: k8s-ds-amdgpu-dp.yaml,
-// k8s-ds-amdgpu-dp-health.yaml, helm/amd-gpu) and as its GPU operator does (ROCm/gpu-operator: internal/plugin/plugin.go).
+// k8s-ds-amdgpu-dp-health.yaml, helm/amd-gpu) and as its GPU operator does (ROCm/gpu-operator:
+// internal/plugin/plugin.go).
 func TestCommandsOfAMD(t *testing.T) {
 	i := newImage(t, "oci-mi300x-derived")
 	for _, c := range []struct {
 		row, name    string
 		capabilities bool
-		command      []string // the image's where there is none; in /root, which manifests name and which is the image's
+		// the image's where there is none; in /root, which manifests name and which is the image's
+		command []string
 	}{
 		{"amd/image-shape", "manifest", true, nil},
 		{"amd/helm-unprivileged", "chart", false, nil},
-		{"amd/flag-pulse", "manifest with health", true, []string{"./k8s-device-plugin", "-logtostderr=true", "-stderrthreshold=INFO", "-pulse=10"}},
-		{"amd/image-shape", "operator", true, []string{"/bin/sh", "-c", "./k8s-device-plugin -logtostderr=true -stderrthreshold=INFO -v=5 -pulse=30"}},
-		{"amd/flag-driver-type", "operator with arguments", true, []string{"/bin/sh", "-c", "./k8s-device-plugin -logtostderr=true -stderrthreshold=INFO -v=5 -pulse=30 -driver_type=container -resource_naming_strategy=single"}},
+		{"amd/flag-pulse", "manifest with health", true,
+			[]string{"./k8s-device-plugin", "-logtostderr=true", "-stderrthreshold=INFO", "-pulse=10"}},
+		{"amd/image-shape", "operator", true,
+			[]string{"/bin/sh", "-c", "./k8s-device-plugin -logtostderr=true -stderrthreshold=INFO -v=5 -pulse=30"}},
+		{"amd/flag-driver-type", "operator with arguments", true,
+			[]string{
+				"/bin/sh", "-c",
+				"./k8s-device-plugin -logtostderr=true -stderrthreshold=INFO -v=5 -pulse=30 -driver_type=container " +
+					"-resource_naming_strategy=single",
+			}},
 	} {
 		t.Run(c.row+"/"+c.name, func(t *testing.T) {
 			kubelet := kubelettest.Start(t, filepath.Join(i.root, "var/lib/kubelet"))
@@ -196,7 +206,8 @@ func TestCommandsOfAMD(t *testing.T) {
 			if len(devices) != 8 || devices[0].GetHealth() != v1beta1.Healthy {
 				t.Errorf("devices %v", devices)
 			}
-			if answer, err := plugin.Allocate(t.Context(), devices[0].GetID()); err != nil || len(answer.GetDevices()) != 3 {
+			if answer, err := plugin.Allocate(t.Context(), devices[0].GetID()); err != nil ||
+				len(answer.GetDevices()) != 3 {
 				t.Errorf("allocate: %v, %v", answer, err)
 			}
 		})

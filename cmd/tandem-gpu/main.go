@@ -1,5 +1,6 @@
 // Command tandem-gpu is a Kubernetes device plugin for GPUs. It offers what AMD's and NVIDIA's own plugins
-// offer, under the same names, and places a container's GPUs on the PCIe switches of the VFs that tandem-rdma gives it.
+// offer, under the same names, and places a container's GPUs on the PCIe switches of the VFs that tandem-rdma
+// gives it.
 package main
 
 import (
@@ -41,7 +42,8 @@ func main() {
 	amd.register(own)
 	nvidia.register(own, stock)
 	var vendor string
-	own.Var(newWord(&vendor, vendorAuto, vendorAMD, vendorNVIDIA, vendorAuto), "vendor", "whose GPUs are offered: amd, nvidia, or auto for those whose driver is in use")
+	own.Var(newWord(&vendor, vendorAuto, vendorAMD, vendorNVIDIA, vendorAuto), "vendor",
+		"whose GPUs are offered: amd, nvidia, or auto for those whose driver is in use")
 	set := pflag.NewFlagSet("tandem-gpu", pflag.ContinueOnError)
 	for _, flags := range inOrder(program, own, stock) {
 		set.AddFlagSet(flags) // where both have a flag the first one's counts
@@ -81,7 +83,9 @@ func run(ctx context.Context, flags daemon.Flags, amd amdFlags, log *slog.Logger
 }
 
 // serve offers what a backend finds until ctx is done.
-func serve(ctx context.Context, flags daemon.Flags, backend gpu.Backend, pulse time.Duration, log *slog.Logger) error {
+func serve(
+	ctx context.Context, flags daemon.Flags, backend gpu.Backend, pulse time.Duration, log *slog.Logger,
+) error {
 	gpus, err := gpu.Discover(backend, pulse, log)
 	if err != nil {
 		return err
@@ -94,5 +98,7 @@ func serve(ctx context.Context, flags daemon.Flags, backend gpu.Backend, pulse t
 		return flags.Offer(ctx, log, node, gpu.NewPlugin(name, gpus, node.Member(name, device.GPU), log))
 	}
 	flags.Begin(gpus.Names()...)
-	return flags.Serve(ctx, log, node, nil, gpus.Run, func(ctx context.Context) error { return gpus.Each(ctx, offer) })
+	return flags.Serve(ctx, log, node, nil, gpus.Run, func(ctx context.Context) error {
+		return gpus.Each(ctx, offer)
+	})
 }

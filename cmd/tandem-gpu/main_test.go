@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// layout makes the folders of a node: a recorded machine and a kubelet. It writes thousands of files; share it.
+// layout makes the folders of a node: a recorded machine and a kubelet. It writes thousands of files; share
+// it.
 func layout(t *testing.T, machine string) daemon.Flags {
 	t.Helper()
 	m, err := machines.Load(machine, 1)
@@ -35,7 +36,13 @@ func layout(t *testing.T, machine string) daemon.Flags {
 		t.Fatal(err)
 	}
 	dir := kubelettest.Dir(t)
-	flags := daemon.Flags{SysfsRoot: filepath.Join(dir, "sys"), DevRoot: filepath.Join(dir, "dev"), KubeletDir: dir, RunDir: filepath.Join(dir, "run"), PreferredAllocation: true}
+	flags := daemon.Flags{
+		SysfsRoot:           filepath.Join(dir, "sys"),
+		DevRoot:             filepath.Join(dir, "dev"),
+		KubeletDir:          dir,
+		RunDir:              filepath.Join(dir, "run"),
+		PreferredAllocation: true,
+	}
 	if err := m.Layout(flags.SysfsRoot); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +91,8 @@ func TestRecordedMachines(t *testing.T) {
 	}{
 		{"oci-mi300x-derived", map[amd.Naming]string{amd.Single: "amd.com/gpu", amd.Mixed: "amd.com/spx_nps1"}, 8},
 		{"amd-mi250-16gcd-8nic", map[amd.Naming]string{amd.Single: "amd.com/gpu", amd.Mixed: "amd.com/gpu"}, 16},
-		{"amd-mi300x-smc-thor2-cpx-derived", map[amd.Naming]string{amd.Single: "amd.com/gpu", amd.Mixed: "amd.com/cpx_nps1"}, 63},
+		{"amd-mi300x-smc-thor2-cpx-derived",
+			map[amd.Naming]string{amd.Single: "amd.com/gpu", amd.Mixed: "amd.com/cpx_nps1"}, 63},
 	} {
 		flags := layout(t, c.machine)
 		for naming, resource := range c.resource {
@@ -98,7 +106,8 @@ func TestRecordedMachines(t *testing.T) {
 					t.Errorf("registered %s, want %s", got, resource)
 				}
 				// What follows the stock name tells one registration from the next.
-				if got, want := plugin.Request.GetEndpoint(), strings.ReplaceAll(resource, "/", "_"); !strings.HasPrefix(got, want) {
+				if got, want := plugin.Request.GetEndpoint(),
+					strings.ReplaceAll(resource, "/", "_"); !strings.HasPrefix(got, want) {
 					t.Errorf("socket %s, want %s", got, want)
 				}
 				devices := kubelettest.Await(t, plugin.Lists)
@@ -128,7 +137,8 @@ func allocateAll(t *testing.T, plugin *kubelettest.Plugin, devices []*v1beta1.De
 	for _, d := range answer.GetDevices() {
 		seen[d.GetHostPath()] = true
 	}
-	if want := 1 + 2*len(ids); len(seen) != want || len(answer.GetDevices()) != want || len(answer.GetEnvs()) > 0 {
+	if want := 1 + 2*len(ids); len(seen) != want || len(answer.GetDevices()) != want ||
+		len(answer.GetEnvs()) > 0 {
 		t.Errorf("%d device nodes, %d different ones, want %d", len(answer.GetDevices()), len(seen), want)
 	}
 }
@@ -187,10 +197,16 @@ func TestBadInput(t *testing.T) {
 		naming  amd.Naming
 		want    []string
 	}{
-		{"", "no sysfs", func(_ *testing.T, f *daemon.Flags) { f.SysfsRoot += "-none" }, amd.Single, []string{"--sysfs-root", "sys-none"}},
-		{"amd/no-driver", "no driver", func(t *testing.T, f *daemon.Flags) { hide(t, filepath.Join(f.SysfsRoot, "module/amdgpu")) }, amd.Single, []string{"amdgpu", "not loaded"}},
-		{"amd/flag-naming", "naming", func(*testing.T, *daemon.Flags) {}, "double", []string{"--resource_naming_strategy", "double"}},
-		{"", "no kubelet folder", func(t *testing.T, f *daemon.Flags) { hide(t, kubelettest.Plugins(f.KubeletDir)) }, amd.Single, []string{"--kubelet-dir", "device-plugins"}},
+		{"", "no sysfs", func(_ *testing.T, f *daemon.Flags) { f.SysfsRoot += "-none" }, amd.Single,
+			[]string{"--sysfs-root", "sys-none"}},
+		{"amd/no-driver",
+			"no driver", func(t *testing.T, f *daemon.Flags) { hide(t, filepath.Join(f.SysfsRoot, "module/amdgpu")) },
+			amd.Single, []string{"amdgpu", "not loaded"}},
+		{"amd/flag-naming", "naming", func(*testing.T, *daemon.Flags) {}, "double",
+			[]string{"--resource_naming_strategy", "double"}},
+		{"",
+			"no kubelet folder", func(t *testing.T, f *daemon.Flags) { hide(t, kubelettest.Plugins(f.KubeletDir)) },
+			amd.Single, []string{"--kubelet-dir", "device-plugins"}},
 		{"amd/resource-name-single", "mixed partitions", func(t *testing.T, f *daemon.Flags) {
 			file := filepath.Join(f.SysfsRoot, "bus/pci/drivers/amdgpu/0000:11:00.0/current_compute_partition")
 			hide(t, file)

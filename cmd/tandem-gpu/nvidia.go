@@ -31,10 +31,12 @@ func (f *nvidiaFlags) register(own, stock *pflag.FlagSet) {
 	own.StringVar(&f.procRoot, "proc-root", "/proc", "folder to read the device nodes of MIG devices from")
 	own.StringVar(&f.cdiRoot, "cdi-root", "/var/run/cdi", "folder of the CDI specifications that are written")
 	f.recheck = 30 * time.Second
-	own.Var((*pause)(&f.recheck), "nvidia-recheck", "time between two looks at a GPU that is broken, healthy ones are not looked at, or for a driver that is not there")
+	own.Var((*pause)(&f.recheck), "nvidia-recheck", "time between two looks at a GPU that is broken, "+
+		"healthy ones are not looked at, or for a driver that is not there")
 }
 
-// unread says that the file of --config-file is not read, for GPUs that are not NVIDIA's. One that is not there is a mistake all the same.
+// unread says that the file of --config-file is not read, for GPUs that are not NVIDIA's. One that is not
+// there is a mistake all the same.
 func (f *nvidiaFlags) unread(log *slog.Logger) error {
 	file := f.stock.File()
 	if file == "" {
@@ -50,8 +52,8 @@ func (f *nvidiaFlags) unread(log *slog.Logger) error {
 // errReload says that SIGHUP came.
 var errReload = errors.New("reload")
 
-// run offers NVIDIA's GPUs until ctx is done, and starts over on every SIGHUP: config-manager sends it when it has changed
-// the configuration.
+// run offers NVIDIA's GPUs until ctx is done, and starts over on every SIGHUP: config-manager sends it when
+// it has changed the configuration.
 func (f *nvidiaFlags) run(ctx context.Context, flags daemon.Flags, log *slog.Logger) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
@@ -108,8 +110,11 @@ func (f *nvidiaFlags) once(ctx context.Context, flags daemon.Flags, log *slog.Lo
 	return serve(ctx, flags, backend, 0, log)
 }
 
-// open enters NVML. Where the driver is not there, and that is to be no failure, it waits for it: an operator installs it later.
-func (f *nvidiaFlags) open(ctx context.Context, config settings.Config, machine nvidia.Machine, flags daemon.Flags, log *slog.Logger) (*nvidia.Backend, error) {
+// open enters NVML. Where the driver is not there, and that is to be no failure, it waits for it: an operator
+// installs it later.
+func (f *nvidiaFlags) open(
+	ctx context.Context, config settings.Config, machine nvidia.Machine, flags daemon.Flags, log *slog.Logger,
+) (*nvidia.Backend, error) {
 	backend, err := nvidia.Open(config, machine, log)
 	if !errors.Is(err, nvidia.ErrNoDriver) || config.FailOnInitError {
 		return backend, err
@@ -130,5 +135,7 @@ func (f *nvidiaFlags) open(ctx context.Context, config settings.Config, machine 
 }
 
 func (f *nvidiaFlags) machine(sys fs.FS, flags daemon.Flags) nvidia.Machine {
-	return nvidia.Machine{Sys: sys, Proc: os.DirFS(f.procRoot), DevRoot: flags.DevRoot, CDIRoot: f.cdiRoot, Recheck: f.recheck}
+	return nvidia.Machine{
+		Sys: sys, Proc: os.DirFS(f.procRoot), DevRoot: flags.DevRoot, CDIRoot: f.cdiRoot, Recheck: f.recheck,
+	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
 
-// entrypoint does what the NVIDIA GPU operator has the plugin's container do (assets/state-device-plugin/0400_configmap.yaml
-// in NVIDIA/gpu-operator): wait for the driver's validation, read where the driver is, look for modules, become the plugin.
+// entrypoint does what the NVIDIA GPU operator has the plugin's container do
+// (assets/state-device-plugin/0400_configmap.yaml in NVIDIA/gpu-operator): wait for the driver's validation,
+// read where the driver is, look for modules, become the plugin.
 const entrypoint = `
 until [ -f "$VALIDATION" ]; do sleep 1; done
 set -o allexport
@@ -24,7 +25,8 @@ if cat /proc/modules | grep -q "^nothing_of_this_name "; then export MOFED_ENABL
 exec nvidia-device-plugin "$@"
 `
 
-// TestUnderTheOperator starts the plugin as the GPU operator and the chart do: by a script, without any capability.
+// TestUnderTheOperator starts the plugin as the GPU operator and the chart do: by a script, without any
+// capability.
 func TestUnderTheOperator(t *testing.T) {
 	t.Attr("parity", "nvidia/securitycontext")
 	setpriv, err := exec.LookPath("setpriv")
@@ -33,7 +35,8 @@ func TestUnderTheOperator(t *testing.T) {
 	}
 	n := nvidiaNode(t, "nv-h100-oci", nil)
 	validation := filepath.Join(n.dir, "driver-ready")
-	write(t, validation, "DRIVER_ROOT_CTR_PATH="+n.Root+"\nNVIDIA_DRIVER_ROOT=/run/nvidia/driver\nNVIDIA_DEV_ROOT=/\n")
+	write(t, validation,
+		"DRIVER_ROOT_CTR_PATH="+n.Root+"\nNVIDIA_DRIVER_ROOT=/run/nvidia/driver\nNVIDIA_DEV_ROOT=/\n")
 	dir, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -48,8 +51,10 @@ func TestUnderTheOperator(t *testing.T) {
 	}
 	kubelet := kubelettest.Start(t, n.dir)
 	startProcess(t, setpriv, []string{
-		"VALIDATION=" + validation, "PATH=" + dir + ":" + os.Getenv("PATH"), "PASS_DEVICE_SPECS=true", "FAIL_ON_INIT_ERROR=true", "NVIDIA_MIG_MONITOR_DEVICES=all",
-		"KUBELET_SOCKET=" + filepath.Join(kubelettest.Plugins(n.dir), "kubelet.sock"), "DEVICE_LIST_STRATEGY=volume-mounts", "MIG_STRATEGY=single",
+		"VALIDATION=" + validation, "PATH=" + dir + ":" + os.Getenv("PATH"), "PASS_DEVICE_SPECS=true",
+		"FAIL_ON_INIT_ERROR=true", "NVIDIA_MIG_MONITOR_DEVICES=all",
+		"KUBELET_SOCKET=" + filepath.Join(kubelettest.Plugins(n.dir), "kubelet.sock"),
+		"DEVICE_LIST_STRATEGY=volume-mounts", "MIG_STRATEGY=single",
 	}, args...)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	devices := await(t, plugin, "8")
@@ -59,8 +64,8 @@ func TestUnderTheOperator(t *testing.T) {
 	}
 }
 
-// TestMIGThroughCDI has NVIDIA's CDI library find the device nodes of MIG devices. It reads the real /proc/driver, so that the
-// test puts another folder there, which takes a mount namespace of its own.
+// TestMIGThroughCDI has NVIDIA's CDI library find the device nodes of MIG devices. It reads the real
+// /proc/driver, so that the test puts another folder there, which takes a mount namespace of its own.
 func TestMIGThroughCDI(t *testing.T) {
 	t.Attr("parity", "nvidia/cdi-spec-file")
 	n := nvidiaNode(t, "nv-h100-oci", func(m *nvml.Machine) { m.GPUs[0].Split(2, 2, 40320) })
@@ -70,7 +75,8 @@ func TestMIGThroughCDI(t *testing.T) {
 	}
 	const namespace = `mount --bind "$0" /proc/driver && exec "$@"`
 	driver := filepath.Join(n.dir, "proc/driver")
-	if output, err := exec.Command("unshare", "--mount", "sh", "-c", namespace, driver, "true").CombinedOutput(); err != nil {
+	if output, err := exec.Command("unshare", "--mount", "sh", "-c", namespace, driver,
+		"true").CombinedOutput(); err != nil {
 		t.Skipf("no mount namespace can be made here: %v: %s", err, output)
 	}
 	for _, file := range []string{"usr/lib64/libcuda.so.570.86.15", "dev/placeholder"} {
@@ -81,12 +87,17 @@ func TestMIGThroughCDI(t *testing.T) {
 	if err := os.MkdirAll(nodes, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	for _, node := range []string{"nvidia0", "nvidia-caps/nvidia-cap3", "nvidia-caps/nvidia-cap4", "nvidia-caps/nvidia-cap5", "nvidia-caps/nvidia-cap6"} {
-		if output, err := exec.Command("mknod", filepath.Join(n.Root, "dev", node), "c", "195", "0").CombinedOutput(); err != nil {
+	for _, node := range []string{
+		"nvidia0", "nvidia-caps/nvidia-cap3", "nvidia-caps/nvidia-cap4", "nvidia-caps/nvidia-cap5",
+		"nvidia-caps/nvidia-cap6",
+	} {
+		if output, err := exec.Command("mknod", filepath.Join(n.Root, "dev", node), "c", "195",
+			"0").CombinedOutput(); err != nil {
 			t.Skipf("device nodes cannot be made here: %v: %s", err, output)
 		}
 	}
-	args := append([]string{"--mount", "sh", "-c", namespace, driver, filepath.Join(dir, "tandem-gpu")}, n.tandem("--device-list-strategy=cdi-cri", "--mig-strategy=mixed")...)
+	args := append([]string{"--mount", "sh", "-c", namespace, driver, filepath.Join(dir, "tandem-gpu")},
+		n.tandem("--device-list-strategy=cdi-cri", "--mig-strategy=mixed")...)
 	startProcess(t, "unshare", nil, args...)
 	kubelettest.Await(t, kubelet.Plugins)
 	kubelettest.Await(t, kubelet.Plugins)
@@ -94,7 +105,10 @@ func TestMIGThroughCDI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{`"name":"` + n.Machine.GPUs[0].Slices[1].UUID, `"path":"/dev/nvidia-caps/nvidia-cap5"`, `"name":"` + n.Machine.GPUs[1].UUID} {
+	for _, part := range []string{
+		`"name":"` + n.Machine.GPUs[0].Slices[1].UUID, `"path":"/dev/nvidia-caps/nvidia-cap5"`,
+		`"name":"` + n.Machine.GPUs[1].UUID,
+	} {
 		if !strings.Contains(string(content), part) {
 			t.Errorf("the specification lacks %s:\n%s", part, content)
 		}

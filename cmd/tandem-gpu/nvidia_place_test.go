@@ -31,7 +31,8 @@ func bridge(m *nvml.Machine) {
 	}
 }
 
-// patience is how long a plugin waits for the coordinator; then it answers the kubelet as well as it can alone.
+// patience is how long a plugin waits for the coordinator; then it answers the kubelet as well as it can
+// alone.
 const patience = 80 * time.Millisecond
 
 // ask returns which devices are preferred.
@@ -58,11 +59,13 @@ func give(t *testing.T, plugin *kubelettest.Plugin, available []string, size int
 	return chosen
 }
 
-// inTime skips the test on a computer too busy to answer in time: what is given then is not what would be chosen.
+// inTime skips the test on a computer too busy to answer in time: what is given then is not what would be
+// chosen.
 func inTime(t *testing.T, began time.Time) {
 	t.Helper()
 	if took := time.Since(began); took >= patience {
-		t.Skipf("this computer is too busy: an answer took %s, and tandem-gpu waits %s for the coordinator", took, patience)
+		t.Skipf("this computer is too busy: an answer took %s, and tandem-gpu waits %s for the coordinator",
+			took, patience)
 	}
 }
 
@@ -113,10 +116,12 @@ func TestPrefersLinks(t *testing.T) {
 	}
 }
 
-// TestSixteenGPUs asks for every number of 16 GPUs; what NVIDIA's own plugin needs up to 25 s for takes a few milliseconds.
+// TestSixteenGPUs asks for every number of 16 GPUs; what NVIDIA's own plugin needs up to 25 s for takes a few
+// milliseconds.
 func TestSixteenGPUs(t *testing.T) {
 	t.Attr("parity", "nvidia/preferred-16gpu")
-	n := nvidiaNode(t, "amd-mi250-16gcd-8nic", nil) // the tree of the only recorded machine with 16, with other GPUs
+	// the tree of the only recorded machine with 16, with other GPUs
+	n := nvidiaNode(t, "amd-mi250-16gcd-8nic", nil)
 	tree, err := topology.Read(os.DirFS(filepath.Join(n.dir, "sys")))
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +129,8 @@ func TestSixteenGPUs(t *testing.T) {
 	for d := range tree.Devices() {
 		if d.Driver == "amdgpu" {
 			n.Machine.GPUs = append(n.Machine.GPUs, nvml.GPU{
-				UUID: "GPU-" + nvml.MadeUp(d.Address.String()), Address: d.Address, Minor: len(n.Machine.GPUs), Memory: 32768, MIG: -1, Switch: 6, Name: "Tesla V100-SXM3-32GB",
+				UUID: "GPU-" + nvml.MadeUp(d.Address.String()), Address: d.Address, Minor: len(n.Machine.GPUs),
+				Memory: 32768, MIG: -1, Switch: 6, Name: "Tesla V100-SXM3-32GB",
 			})
 		}
 	}
@@ -153,7 +159,8 @@ func TestSixteenGPUs(t *testing.T) {
 	}
 }
 
-// TestPairs gives containers a GPU, a replica or a MIG device, and then has tandem-rdma choose a VF: it is on the same switch.
+// TestPairs gives containers a GPU, a replica or a MIG device, and then has tandem-rdma choose a VF: it is on
+// the same switch.
 func TestPairs(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -162,7 +169,8 @@ func TestPairs(t *testing.T) {
 		resource string
 	}{
 		{"whole GPUs", nil, "{}", "nvidia.com/gpu"},
-		{"replicas", nil, "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}", "nvidia.com/gpu"},
+		{"replicas", nil, "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}",
+			"nvidia.com/gpu"},
 		{"MIG devices", func(m *nvml.Machine) {
 			for i := range m.GPUs {
 				m.GPUs[i].Split(2, 2, 40320)
@@ -199,7 +207,8 @@ func TestPairs(t *testing.T) {
 				if d := tree.Distance(n.card(t, chosen[0]), address); !d.Level.SameSwitch() {
 					t.Errorf("%s and %s are %s", chosen[0], vf[0], d.Level)
 				}
-				held = append(held, entry{"pod", fmt.Sprint("c", len(held)), c.resource, map[string][]string{"-1": chosen}},
+				held = append(held,
+					entry{"pod", fmt.Sprint("c", len(held)), c.resource, map[string][]string{"-1": chosen}},
 					entry{"pod", fmt.Sprint("c", len(held)), "nvidia.com/vf", map[string][]string{"-1": vf}})
 				n.checkpoint(t, held)
 				rest = slices.DeleteFunc(rest, func(id string) bool { return id == chosen[0] })
@@ -215,8 +224,8 @@ type entry struct {
 	DeviceIDs                           map[string][]string
 }
 
-// checkpoint is what the kubelet does once all resources of a container are allocated, by which the next container is told
-// from this one.
+// checkpoint is what the kubelet does once all resources of a container are allocated, by which the next
+// container is told from this one.
 func (n *node) checkpoint(t *testing.T, held []entry) {
 	t.Helper()
 	content, err := json.Marshal(map[string]any{"Data": map[string]any{"PodDeviceEntries": held}})
@@ -279,9 +288,12 @@ func (n *node) vfs(t *testing.T, kubelet *kubelettest.Kubelet) *kubelettest.Plug
 		t.Fatalf("build tandem-rdma: %v\n%s", err, output)
 	}
 	file := filepath.Join(n.dir, "config.json")
-	write(t, file, `{"resourceList": [{"resourceName": "vf", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
-	execute(t, "tandem-rdma", nil, "--kubelet-dir="+n.dir, "--run-dir="+filepath.Join(n.dir, "run"), "--sysfs-root="+filepath.Join(n.dir, "sys"),
-		"--dev-root="+filepath.Join(n.dir, "dev"), "--config-file="+file, "--resource-prefix=nvidia.com", "--devinfo-dir="+filepath.Join(n.dir, "devinfo"))
+	write(t, file,
+		`{"resourceList": [{"resourceName": "vf", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
+	execute(t, "tandem-rdma", nil, "--kubelet-dir="+n.dir, "--run-dir="+filepath.Join(n.dir, "run"),
+		"--sysfs-root="+filepath.Join(n.dir, "sys"),
+		"--dev-root="+filepath.Join(n.dir, "dev"), "--config-file="+file, "--resource-prefix=nvidia.com",
+		"--devinfo-dir="+filepath.Join(n.dir, "devinfo"))
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	if name := plugin.Request.GetResourceName(); name != "nvidia.com/vf" {
 		t.Fatal(fmt.Sprint("registered ", name))

@@ -159,7 +159,8 @@ func TestDriverUnloads(t *testing.T) {
 	n.Machine.Error = nvml.DriverNotLoaded
 	n.Update(t)
 	await(t, plugin, "8, 8 unhealthy")
-	if answer, err := plugin.Allocate(t.Context(), devices[0].GetID()); err != nil || answer.GetEnvs()["NVIDIA_VISIBLE_DEVICES"] != devices[0].GetID() {
+	if answer, err := plugin.Allocate(t.Context(), devices[0].GetID()); err != nil ||
+		answer.GetEnvs()["NVIDIA_VISIBLE_DEVICES"] != devices[0].GetID() {
 		t.Errorf("allocate without a driver: %v, %v", answer, err)
 	}
 	n.Machine.Error = 0
@@ -175,17 +176,25 @@ func TestStockName(t *testing.T) {
 	t.Attr("parity", "nvidia/shared-rename")
 	n := nvidiaNode(t, "nv-h100-oci", nil)
 	file := filepath.Join(n.dir, "config.yaml")
-	write(t, file, "version: v1\nflags: {migStrategy: mixed, plugin: {deviceListStrategy: volume-mounts, deviceIDStrategy: uuid}}")
+	write(t, file, "version: v1\nflags: {migStrategy: mixed, plugin: {deviceListStrategy: volume-mounts, "+
+		"deviceIDStrategy: uuid}}")
 	kubelet := kubelettest.Start(t, n.dir)
-	variables := []string{"CONFIG_FILE=" + file, "KUBELET_SOCKET=" + filepath.Join(kubelettest.Plugins(n.dir), "kubelet.sock"), "DEVICE_ID_STRATEGY=index", "NVIDIA_DEV_ROOT=/run/nvidia/driver"}
-	p := execute(t, stockNVIDIA, variables, append(n.args, "--dev-root=/elsewhere", "--pass-device-specs=true")...)
+	variables := []string{
+		"CONFIG_FILE=" + file, "KUBELET_SOCKET=" + filepath.Join(kubelettest.Plugins(n.dir), "kubelet.sock"),
+		"DEVICE_ID_STRATEGY=index", "NVIDIA_DEV_ROOT=/run/nvidia/driver",
+	}
+	p := execute(t, stockNVIDIA, variables,
+		append(n.args, "--dev-root=/elsewhere", "--pass-device-specs=true")...)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	devices := kubelettest.Await(t, plugin.Lists)
 	answer, err := plugin.Allocate(t.Context(), devices[0].GetID())
-	if err != nil || len(answer.GetMounts()) != 1 || !strings.HasPrefix(answer.GetMounts()[0].GetContainerPath(), "/var/run/nvidia-container-devices/") || strings.Contains(answer.GetMounts()[0].GetContainerPath(), "GPU-") {
+	if err != nil || len(answer.GetMounts()) != 1 ||
+		!strings.HasPrefix(answer.GetMounts()[0].GetContainerPath(), "/var/run/nvidia-container-devices/") ||
+		strings.Contains(answer.GetMounts()[0].GetContainerPath(), "GPU-") {
 		t.Errorf("answer %v, %v", answer, err)
 	}
-	if specs := answer.GetDevices(); len(specs) == 0 || !strings.HasPrefix(specs[len(specs)-1].GetHostPath(), "/elsewhere/dev/nvidia") {
+	if specs := answer.GetDevices(); len(specs) == 0 ||
+		!strings.HasPrefix(specs[len(specs)-1].GetHostPath(), "/elsewhere/dev/nvidia") {
 		t.Errorf("device nodes %v", specs)
 	}
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.Process.Pid))
@@ -193,7 +202,8 @@ func TestStockName(t *testing.T) {
 		t.Errorf("argv[0] %q, %v", name, err)
 	}
 	for _, c := range []struct{ file, resource, devices string }{
-		{"sharing: {timeSlicing: {renameByDefault: true, resources: [{name: nvidia.com/gpu, replicas: 2}]}}", "nvidia.com/gpu.shared", "16"},
+		{"sharing: {timeSlicing: {renameByDefault: true, resources: [{name: nvidia.com/gpu, replicas: 2}]}}",
+			"nvidia.com/gpu.shared", "16"},
 		{"{}", "nvidia.com/gpu", "8"},
 	} {
 		write(t, file, c.file)
@@ -231,20 +241,31 @@ func TestNVIDIABadInput(t *testing.T) {
 		want []string
 	}{
 		{"version", []string{config("version: v2")}, []string{"version", "v2", "want v1"}},
-		{"list strategy", []string{"--device-list-strategy=envvar,cdi"}, []string{"--device-list-strategy", `"cdi"`, "cdi-cri"}},
-		{"list strategy in the file", []string{config("flags: {plugin: {deviceListStrategy: [cdi]}}")}, []string{"flags.plugin.deviceListStrategy of ", "envvar"}},
+		{"list strategy", []string{"--device-list-strategy=envvar,cdi"},
+			[]string{"--device-list-strategy", `"cdi"`, "cdi-cri"}},
+		{"list strategy in the file", []string{config("flags: {plugin: {deviceListStrategy: [cdi]}}")},
+			[]string{"flags.plugin.deviceListStrategy of ", "envvar"}},
 		{"ID strategy", []string{"--device-id-strategy=name"}, []string{"--device-id-strategy", "uuid or index"}},
 		{"MIG strategy", []string{"--mig-strategy=all"}, []string{"--mig-strategy", "none, single or mixed"}},
-		{"replicas", []string{config("sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 1}]}}")}, []string{"replicas", "nvidia.com/gpu", "2 or more"}},
-		{"MIG here, none there", []string{"--mig-strategy=single"}, []string{"GPU 1 (0000:9c:00.0)", "--mig-strategy=mixed"}},
+		{"replicas", []string{config("sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 1}]}}")},
+			[]string{"replicas", "nvidia.com/gpu", "2 or more"}},
+		{"MIG here, none there", []string{"--mig-strategy=single"},
+			[]string{"GPU 1 (0000:9c:00.0)", "--mig-strategy=mixed"}},
 		{"IMEX", []string{"--imex-channel-ids=0,1"}, []string{"--imex-channel-ids", "0 alone"}},
-		{"IMEX channel missing", []string{"--imex-channel-ids=0", "--imex-required"}, []string{"IMEX channel 0", "nvidia-modprobe"}},
-		{"no NVML", []string{none}, []string{"enter NVML: libnvidia-ml.so.1 cannot be opened", "--driver-root-ctr-path"}},
-		{"no NVML for CDI", []string{none, "--device-list-strategy=cdi-cri", "--fail-on-init-error=false"}, []string{"--device-list-strategy", "NVML"}},
-		{"MPS", []string{config("sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}")}, []string{"sharing.mps", "timeSlicing"}},
-		{"no file", []string{"--config-file=" + filepath.Join(n.dir, "none.yaml")}, []string{"read the configuration", "none.yaml"}},
-		{"socket elsewhere", []string{"--kubelet-socket=/tmp/kubelet.sock"}, []string{"--kubelet-socket", "device-plugins"}},
-		{"device nodes", []string{"--dev-root=/nope"}, []string{"open --dev-root: stat /nope: no such file or directory"}},
+		{"IMEX channel missing", []string{"--imex-channel-ids=0", "--imex-required"},
+			[]string{"IMEX channel 0", "nvidia-modprobe"}},
+		{"no NVML", []string{none},
+			[]string{"enter NVML: libnvidia-ml.so.1 cannot be opened", "--driver-root-ctr-path"}},
+		{"no NVML for CDI", []string{none, "--device-list-strategy=cdi-cri", "--fail-on-init-error=false"},
+			[]string{"--device-list-strategy", "NVML"}},
+		{"MPS", []string{config("sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}")},
+			[]string{"sharing.mps", "timeSlicing"}},
+		{"no file", []string{"--config-file=" + filepath.Join(n.dir, "none.yaml")},
+			[]string{"read the configuration", "none.yaml"}},
+		{"socket elsewhere", []string{"--kubelet-socket=/tmp/kubelet.sock"},
+			[]string{"--kubelet-socket", "device-plugins"}},
+		{"device nodes", []string{"--dev-root=/nope"},
+			[]string{"open --dev-root: stat /nope: no such file or directory"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			execute(t, "tandem-gpu", nil, n.tandem(c.args...)...).exits(t, 1, c.want...)
@@ -264,7 +285,8 @@ func TestNVIDIABadInput(t *testing.T) {
 	}
 	t.Run("no NVML, and no failing", func(t *testing.T) {
 		kubelet := kubelettest.Start(t, n.dir)
-		p := execute(t, "tandem-gpu", nil, n.tandem(none, "--fail-on-init-error=false", "--health-probe-bind-address=127.0.0.1:0")...)
+		p := execute(t, "tandem-gpu", nil,
+			n.tandem(none, "--fail-on-init-error=false", "--health-probe-bind-address=127.0.0.1:0")...)
 		for !strings.Contains(p.text(), "nothing is offered") {
 			select {
 			case <-p.done:
@@ -274,7 +296,8 @@ func TestNVIDIABadInput(t *testing.T) {
 			case <-time.After(10 * time.Millisecond):
 			}
 		}
-		for _, probe := range []string{"/healthz", "/readyz"} { // or it would be started again and again, for nothing
+		// or it would be started again and again, for nothing
+		for _, probe := range []string{"/healthz", "/readyz"} {
 			if code := p.get(t, probe); code != http.StatusOK {
 				t.Errorf("%s: %d", probe, code)
 			}
@@ -286,13 +309,15 @@ func TestNVIDIABadInput(t *testing.T) {
 	})
 }
 
-// TestNVIDIADriverComesLater: where that is to be no failure, GPUs are offered once the driver is there, without SIGHUP or a restart.
+// TestNVIDIADriverComesLater: where that is to be no failure, GPUs are offered once the driver is there,
+// without SIGHUP or a restart.
 func TestNVIDIADriverComesLater(t *testing.T) {
 	t.Attr("parity", "nvidia/fail-on-init-error")
 	n := nvidiaNode(t, "nv-h100-oci", nil)
 	root := filepath.Join(t.TempDir(), "driver")
 	kubelet := kubelettest.Start(t, n.dir)
-	p := execute(t, "tandem-gpu", []string{"FAIL_ON_INIT_ERROR=false"}, n.tandem("--vendor=nvidia", "--driver-root-ctr-path="+root)...)
+	p := execute(t, "tandem-gpu", []string{"FAIL_ON_INIT_ERROR=false"},
+		n.tandem("--vendor=nvidia", "--driver-root-ctr-path="+root)...)
 	for !strings.Contains(p.text(), "nothing is offered until NVIDIA's driver is there") {
 		select {
 		case <-p.done:
@@ -308,15 +333,21 @@ func TestNVIDIADriverComesLater(t *testing.T) {
 	await(t, kubelettest.Await(t, kubelet.Plugins), "8")
 }
 
-// TestFileForNVIDIA: AMD's GPUs have no configuration file. One that is there is for other nodes, and one that is not is a mistake.
+// TestFileForNVIDIA: AMD's GPUs have no configuration file. One that is there is for other nodes, and one
+// that is not is a mistake.
 func TestFileForNVIDIA(t *testing.T) {
 	flags := layout(t, "oci-mi300x-derived")
 	if err := os.MkdirAll(flags.DevRoot, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--sysfs-root=" + flags.SysfsRoot, "--dev-root=" + flags.DevRoot, "--kubelet-dir=" + flags.KubeletDir, "--run-dir=" + flags.RunDir}
-	execute(t, "tandem-gpu", nil, append(args, "--config-file=/nope")...).exits(t, 1, "--config-file, which is for NVIDIA GPUs", "/nope: no such file")
-	execute(t, "tandem-gpu", nil, append(args, "--dev-root=/nope")...).exits(t, 1, "open --dev-root: stat /nope: no such file or directory")
+	args := []string{
+		"--sysfs-root=" + flags.SysfsRoot, "--dev-root=" + flags.DevRoot, "--kubelet-dir=" + flags.KubeletDir,
+		"--run-dir=" + flags.RunDir,
+	}
+	execute(t, "tandem-gpu", nil, append(args, "--config-file=/nope")...).exits(t, 1,
+		"--config-file, which is for NVIDIA GPUs", "/nope: no such file")
+	execute(t, "tandem-gpu", nil, append(args, "--dev-root=/nope")...).exits(t, 1,
+		"open --dev-root: stat /nope: no such file or directory")
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write(t, file, "version: v1")
 	kubelet := kubelettest.Start(t, flags.KubeletDir)
@@ -331,7 +362,9 @@ func TestDetect(t *testing.T) {
 	file := &fstest.MapFile{}
 	amd := fstest.MapFS{"bus/pci/drivers/amdgpu/0000:11:00.0": file}
 	nvidia := fstest.MapFS{"bus/pci/drivers/nvidia/0000:11:00.0": file}
-	both := fstest.MapFS{"bus/pci/drivers/nvidia/0000:11:00.0": file, "bus/pci/drivers/amdgpu/0000:12:00.0": file}
+	both := fstest.MapFS{
+		"bus/pci/drivers/nvidia/0000:11:00.0": file, "bus/pci/drivers/amdgpu/0000:12:00.0": file,
+	}
 	unused := fstest.MapFS{"bus/pci/drivers/nvidia/bind": file}
 	for _, c := range []struct {
 		sys           fstest.MapFS
@@ -351,7 +384,8 @@ func TestDetect(t *testing.T) {
 			t.Errorf("%s --vendor=%s: %s, %v, want %s", c.program, c.flag, got, err, c.want)
 		}
 	}
-	if _, err := detect(both, "tandem-gpu", "auto"); err == nil || !strings.Contains(err.Error(), "--vendor=nvidia") {
+	if _, err := detect(both, "tandem-gpu", "auto"); err == nil ||
+		!strings.Contains(err.Error(), "--vendor=nvidia") {
 		t.Errorf("both: %v", err)
 	}
 }

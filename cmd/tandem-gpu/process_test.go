@@ -29,7 +29,8 @@ var program = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	built = dir
-	if output, err := exec.Command("go", "build", "-o", filepath.Join(dir, "tandem-gpu"), ".").CombinedOutput(); err != nil {
+	if output, err := exec.Command("go", "build", "-o", filepath.Join(dir, "tandem-gpu"),
+		".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build tandem-gpu: %w\n%s", err, output)
 	}
 	return dir, os.Symlink("tandem-gpu", filepath.Join(dir, stockNVIDIA))
@@ -165,7 +166,8 @@ func nvidiaNode(t *testing.T, machine string, change func(*nvml.Machine)) *node 
 		write(t, filepath.Join(n.dir, "dev", name), "")
 	}
 	n.args = []string{
-		"--sysfs-root=" + flags.SysfsRoot, "--run-dir=" + flags.RunDir, "--proc-root=" + proc, "--cdi-root=" + filepath.Join(n.dir, "cdi"),
+		"--sysfs-root=" + flags.SysfsRoot, "--run-dir=" + flags.RunDir, "--proc-root=" + proc,
+		"--cdi-root=" + filepath.Join(n.dir, "cdi"),
 		"--driver-root-ctr-path=" + n.Root, "--nvidia-recheck=200ms",
 	}
 	return n
@@ -173,7 +175,8 @@ func nvidiaNode(t *testing.T, machine string, change func(*nvml.Machine)) *node 
 
 // tandem is the arguments of tandem-gpu under its own name.
 func (n *node) tandem(args ...string) []string {
-	return append(append([]string{"--kubelet-dir=" + n.dir, "--dev-root=" + filepath.Join(n.dir, "dev")}, n.args...), args...)
+	return append(append([]string{"--kubelet-dir=" + n.dir, "--dev-root=" + filepath.Join(n.dir, "dev")},
+		n.args...), args...)
 }
 
 func write(t *testing.T, file, content string) {

@@ -15,8 +15,9 @@ const (
 	vendorAuto   = "auto"
 )
 
-// stockNVIDIA is what NVIDIA's own plugin is called. Under this name, by a link to it, tandem-gpu stands in for that plugin:
-// manifests need no change, and NVIDIA's config-manager, which looks for a process of this name, finds it.
+// stockNVIDIA is what NVIDIA's own plugin is called. Under this name, by a link to it, tandem-gpu stands in
+// for that plugin: manifests need no change, and NVIDIA's config-manager, which looks for a process of this
+// name, finds it.
 const stockNVIDIA = "nvidia-device-plugin"
 
 // stockAMD is what AMD's own plugin is called.
@@ -30,7 +31,8 @@ func inOrder(program string, own, stock *pflag.FlagSet) []*pflag.FlagSet {
 	return []*pflag.FlagSet{own, stock}
 }
 
-// detect decides whose GPUs are offered: by the --vendor flag, the program's name, or the driver that is bound to devices.
+// detect decides whose GPUs are offered: by the --vendor flag, the program's name, or the driver that is
+// bound to devices.
 func detect(sys fs.FS, program, flag string) (string, error) {
 	switch {
 	case flag == vendorAMD || flag == vendorNVIDIA:
@@ -43,7 +45,8 @@ func detect(sys fs.FS, program, flag string) (string, error) {
 	amd, nvidia := binds(sys, "amdgpu"), binds(sys, "nvidia")
 	switch {
 	case amd && nvidia:
-		return "", fmt.Errorf("find GPUs: the drivers amdgpu and nvidia are both in use: say which GPUs to offer with --vendor=%s or --vendor=%s", vendorAMD, vendorNVIDIA)
+		return "", fmt.Errorf("find GPUs: the drivers amdgpu and nvidia are both in use: say which GPUs to offer "+
+			"with --vendor=%s or --vendor=%s", vendorAMD, vendorNVIDIA)
 	case nvidia:
 		return vendorNVIDIA, nil
 	default:

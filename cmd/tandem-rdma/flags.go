@@ -23,18 +23,24 @@ type options struct {
 }
 
 func (o *options) register(set *pflag.FlagSet) {
-	set.StringVar(&o.configFile, "config-file", "/etc/pcidp/config.json", "file that says which devices belong to which resource")
+	set.StringVar(&o.configFile, "config-file", "/etc/pcidp/config.json",
+		"file that says which devices belong to which resource")
 	set.StringVar(&o.prefix, "resource-prefix", "intel.com", "prefix of the resources that name none")
-	set.StringVar(&o.devinfoDir, "devinfo-dir", "/var/run/k8s.cni.cncf.io/devinfo/dp", "folder for the files that tell Multus about devices")
-	set.BoolVar(&o.useCDI, "use-cdi", false, "give device nodes to containers through CDI, named in an annotation")
-	set.BoolVar(&o.cdiDevices, "cdi-devices", false, "with --use-cdi: name them in the field CDIDevices instead, which every kubelet from 1.31 on hands on")
-	set.StringSliceVar(&o.cdiDirs, "cdi-dirs", grants.CDIDirs, "folders of CDI specs; they are written to the last")
+	set.StringVar(&o.devinfoDir, "devinfo-dir", "/var/run/k8s.cni.cncf.io/devinfo/dp",
+		"folder for the files that tell Multus about devices")
+	set.BoolVar(&o.useCDI, "use-cdi", false,
+		"give device nodes to containers through CDI, named in an annotation")
+	set.BoolVar(&o.cdiDevices, "cdi-devices", false,
+		"with --use-cdi: name them in the field CDIDevices instead, which every kubelet from 1.31 on hands on")
+	set.StringSliceVar(&o.cdiDirs, "cdi-dirs", grants.CDIDirs,
+		"folders of CDI specs; they are written to the last")
 	o.registerStock(set)
 }
 
 // registerStock adds what the entrypoint.sh of the stock plugin takes beside the flags of glog.
 func (o *options) registerStock(set *pflag.FlagSet) {
-	set.StringVar(&o.logDir, "log-dir", "", "accepted for manifests of the stock plugin: logs go to standard error")
+	set.StringVar(&o.logDir, "log-dir", "",
+		"accepted for manifests of the stock plugin: logs go to standard error")
 	// Entrypoint and plugin share --log-level; here it is a word too.
 	level := set.Lookup("log-level")
 	level.Value = verbosity{level.Value}
@@ -53,8 +59,9 @@ type orPreset struct {
 // Set takes a value, or the preset.
 func (o orPreset) Set(text string) error { return o.Value.Set(cmp.Or(text, o.preset)) }
 
-// verbosity reads numbers as well as words: --log-level=10 is what the manifests of the stock plugin pass, and the default of its
-// entrypoint. Without any word that is the usual amount of detail, so every number is info.
+// verbosity reads numbers as well as words: --log-level=10 is what the manifests of the stock plugin pass,
+// and the default of its entrypoint. Without any word that is the usual amount of detail, so every number is
+// info.
 type verbosity struct{ pflag.Value }
 
 // Set reads a number or a word.

@@ -1,5 +1,6 @@
-// Command tandem-rdma is a Kubernetes device plugin for RDMA VFs. It offers what the SR-IOV network device plugin offers,
-// under the same names, and places a container's VFs on the PCIe switches of the GPUs that tandem-gpu gives it.
+// Command tandem-rdma is a Kubernetes device plugin for RDMA VFs. It offers what the SR-IOV network device
+// plugin offers, under the same names, and places a container's VFs on the PCIe switches of the GPUs that
+// tandem-gpu gives it.
 package main
 
 import (
@@ -66,10 +67,12 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 		return err
 	}
 	finder := pools.Finder{
-		Sys: sys, Prefix: own.prefix, Tree: node.ReadTree, Reserved: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot),
+		Sys: sys, Prefix: own.prefix, Tree: node.ReadTree, Reserved: rdma.DefaultRoutes(flags.SysfsRoot),
+		DDP: rdma.DDPProfiles(flags.SysfsRoot),
 	}
 	known := filepath.Join(flags.RunDir, "vfs.json")
-	vfs, err := rdma.FindVFs(finder, config, known, held(flags.KubeletDir, log), rdma.MachineEvents(flags.SysfsRoot, config), log)
+	vfs, err := rdma.FindVFs(finder, config, known, held(flags.KubeletDir, log),
+		rdma.MachineEvents(flags.SysfsRoot, config), log)
 	if err != nil {
 		return err
 	}
@@ -107,8 +110,8 @@ func held(kubeletDir string, log *slog.Logger) map[string][]string {
 	return devices
 }
 
-// exit gives an error about the configuration the exit code that the stock plugin has for it: success where it could not be
-// read at all, so that a node for which there is none yet is no failure.
+// exit gives an error about the configuration the exit code that the stock plugin has for it: success where
+// it could not be read at all, so that a node for which there is none yet is no failure.
 func exit(err error) error {
 	if invalid := (*pools.InvalidError)(nil); errors.As(err, &invalid) {
 		return err

@@ -20,7 +20,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// The test binary is the daemon too, when this variable says so, and when the other one does, one that has no inotify.
+// The test binary is the daemon too, when this variable says so, and when the other one does, one that has no
+// inotify.
 const (
 	asDaemon  = "TANDEM_RDMA_TEST_MAIN"
 	noInotify = "TANDEM_RDMA_TEST_NO_INOTIFY"
@@ -137,14 +138,16 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
-// TestLongName: the longest names that Kubernetes allows are offered beside others, whose sockets have shorter names.
+// TestLongName: the longest names that Kubernetes allows are offered beside others, whose sockets have
+// shorter names.
 func TestLongName(t *testing.T) {
 	t.Attr("parity", "sriov/resource-name")
 	n := newNode(t, "oci-mi300x-derived", 1)
 	long := strings.Repeat("x", 63)
 	n.write(t, "config.json", `{"resourceList": [
 		{"resourceName": "`+long+`", "selectors": {"pciAddresses": ["0000:0c:00.1"]}},
-		{"resourceName": "far", "resourcePrefix": "`+strings.Repeat("a", 245)+`", "selectors": {"pciAddresses": ["0000:2a:00.1"]}},
+		{"resourceName": "far", "resourcePrefix": "`+strings.Repeat("a", 245)+
+		`", "selectors": {"pciAddresses": ["0000:2a:00.1"]}},
 		{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
 	kubelet := kubelettest.Start(t, n.kubelet)
 	cmd, stderr := n.daemon(t.Context())
@@ -167,8 +170,8 @@ func TestLongName(t *testing.T) {
 	}
 }
 
-// TestWithoutInotify: other programs of a node use up its inotify instances. The daemon sees a kubelet that comes late and one that
-// comes back all the same.
+// TestWithoutInotify: other programs of a node use up its inotify instances. The daemon sees a kubelet that
+// comes late and one that comes back all the same.
 func TestWithoutInotify(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 1)
 	n.write(t, "config.json", `{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"]}}]}`)
@@ -195,13 +198,15 @@ func TestWithoutInotify(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil || strings.Count(stderr.String(), "cannot watch the kubelet's folder") != 1 {
+	if err := cmd.Wait(); err != nil ||
+		strings.Count(stderr.String(), "cannot watch the kubelet's folder") != 1 {
 		t.Errorf("ended with %v:\n%s", err, stderr)
 	}
 }
 
-// What the daemon cannot start with is one sentence at the end of standard error. Over a configuration that cannot be read it
-// ends as if all were done, and over one that cannot be in failure, as the stock plugin does.
+// What the daemon cannot start with is one sentence at the end of standard error. Over a configuration that
+// cannot be read it ends as if all were done, and over one that cannot be in failure, as the stock plugin
+// does.
 func TestDaemonCannotStart(t *testing.T) {
 	t.Attr("parity", "sriov/config-json")
 	t.Attr("parity", "sriov/resource-name")
@@ -213,17 +218,24 @@ func TestDaemonCannotStart(t *testing.T) {
 		want         string
 	}{
 		{"no file", "", 0, "read configuration " + config + ": no such file or directory"},
-		{"empty file", "\n", 0, "read configuration " + config + `: the file is empty; want {"resourceList": [...]}`},
-		{"empty list", `{"resourceList": []}`, 0, "read configuration " + config + ": resourceList is missing or empty"},
-		{"not JSON", "hello", 0, "read configuration " + config + ": not JSON: line 1: invalid character 'h' looking for beginning of value"},
+		{"empty file", "\n", 0,
+			"read configuration " + config + `: the file is empty; want {"resourceList": [...]}`},
+		{"empty list", `{"resourceList": []}`, 0,
+			"read configuration " + config + ": resourceList is missing or empty"},
+		{"not JSON", "hello", 0,
+			"read configuration " + config +
+				": not JSON: line 1: invalid character 'h' looking for beginning of value"},
 		{"wrong type", `{"resourceList": [{"resourceName": "a", "excludeTopology": 1}]}`, 0,
 			"read configuration " + config + `: resource "a": excludeTopology: want true or false, found number`},
 		{"unknown deviceType", `{"resourceList": [{"resourceName": "a", "deviceType": "nic"}]}`, 0,
-			"read configuration " + config + `: resource "a": deviceType "nic" is unknown; want netDevice, accelerator or auxNetDevice`},
+			"read configuration " + config +
+				`: resource "a": deviceType "nic" is unknown; want netDevice, accelerator or auxNetDevice`},
 		{"twice", `{"resourceList": [{"resourceName": "a"}, {"resourceName": "a"}]}`, 1,
 			"read configuration " + config + `: resource "a": resourceName is there twice`},
-		{"twice with the prefix", `{"resourceList": [{"resourceName": "a"}, {"resourceName": "a", "resourcePrefix": "nvidia.com"}]}`, 1,
-			"read configuration " + config + `: resource "a": resourceName is there twice, once with resourcePrefix nvidia.com`},
+		{"twice with the prefix",
+			`{"resourceList": [{"resourceName": "a"}, {"resourceName": "a", "resourcePrefix": "nvidia.com"}]}`, 1,
+			"read configuration " + config +
+				`: resource "a": resourceName is there twice, once with resourcePrefix nvidia.com`},
 		{"name", `{"resourceList": [{"resourceName": "a/b"}]}`, 1,
 			"read configuration " + config + `: resource "a/b": resourceName may have letters, digits, - and _`},
 		{"both", `{"resourceList": [{"resourceName": "a", "selectors": {"isRdma": true, "vdpaType": "vhost"}}]}`, 1,
@@ -246,7 +258,8 @@ func TestDaemonCannotStart(t *testing.T) {
 	}
 }
 
-// The command lines of the stock plugin's manifests, of its operator and of its binary, and those that are wrong.
+// The command lines of the stock plugin's manifests, of its operator and of its binary, and those that are
+// wrong.
 func TestCommandLines(t *testing.T) {
 	t.Attr("parity", "sriov/flags-entrypoint")
 	t.Attr("parity", "sriov/flags-binary")
@@ -259,9 +272,11 @@ func TestCommandLines(t *testing.T) {
 		{[]string{"--log-level=10", "--resource-prefix=openshift.io", "--use-cdi"}, 0, "config.use-cdi=true"},
 		{[]string{"--log-level=10", "--resource-prefix=openshift.io"}, 0, "config.resource-prefix=openshift.io"},
 		{[]string{"-v", "10", "--logtostderr", "-use-cdi"}, 0, "config.use-cdi=true"},
-		{[]string{"-v=10", "--log_dir", "/var/log/x", "--alsologtostderr", "-stderrthreshold=INFO"}, 0, "config.resource-prefix=nvidia.com"},
+		{[]string{"-v=10", "--log_dir", "/var/log/x", "--alsologtostderr", "-stderrthreshold=INFO"}, 0,
+			"config.resource-prefix=nvidia.com"},
 		{[]string{"--resource-prefix="}, 0, "config.resource-prefix=intel.com"},
-		{[]string{"--resource-prefix", "", "--config-file=", "--sysfs-root=/nope"}, 1, "config.config-file=/etc/pcidp/config.json config.resource-prefix=intel.com"},
+		{[]string{"--resource-prefix", "", "--config-file=", "--sysfs-root=/nope"}, 1,
+			"config.config-file=/etc/pcidp/config.json config.resource-prefix=intel.com"},
 		{[]string{"--log-level=loud"}, 1, "--log-level"},
 		{[]string{"--dev-root=/nope"}, 1, "open --dev-root: stat /nope: no such file or directory"},
 		{[]string{"--dev-root=/dev/null"}, 1, "open --dev-root: /dev/null is not a folder"},
@@ -283,7 +298,8 @@ func TestSignals(t *testing.T) {
 	t.Attr("parity", "sriov/socket-name")
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP} {
 		n := newNode(t, "oci-mi300x-derived", 1)
-		n.write(t, "config.json", `{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
+		n.write(t, "config.json",
+			`{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
 		n.write(t, "cdi/sriov-dp-old.yaml", "")
 		kubelet := kubelettest.Start(t, n.kubelet)
 		cmd, stderr := n.daemon(t.Context(), "--use-cdi")
@@ -291,7 +307,8 @@ func TestSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 		plugin := kubelettest.Await(t, kubelet.Plugins)
-		if name := filepath.Base(plugin.Socket); !strings.HasPrefix(name, "nvidia.com_rdma") || !strings.HasSuffix(name, ".sock") {
+		if name := filepath.Base(plugin.Socket); !strings.HasPrefix(name, "nvidia.com_rdma") ||
+			!strings.HasSuffix(name, ".sock") {
 			t.Errorf("socket %s", name)
 		}
 		kubelettest.Await(t, plugin.Lists)
@@ -311,18 +328,20 @@ func TestSignals(t *testing.T) {
 		if files := n.files(t, "devinfo"); len(files) != 8 {
 			t.Errorf("%s left %v for Multus; want a file for each of 8 VFs", signal, files)
 		}
-		if sockets, _ := filepath.Glob(filepath.Join(kubelettest.Plugins(n.kubelet), "nvidia.com_rdma*")); len(sockets) > 0 {
+		if sockets, _ := filepath.Glob(filepath.Join(kubelettest.Plugins(n.kubelet),
+			"nvidia.com_rdma*")); len(sockets) > 0 {
 			t.Errorf("%s left sockets %v", signal, sockets)
 		}
 	}
 }
 
-// The machine changes while the daemon runs: a resource that had no device is offered once it has one, and a VF that is
-// gone is unhealthy.
+// The machine changes while the daemon runs: a resource that had no device is offered once it has one, and a
+// VF that is gone is unhealthy.
 func TestMachineChanges(t *testing.T) {
 	t.Attr("parity", "sriov/empty-pool")
 	n := newNode(t, "oci-mi300x-derived", 1)
-	n.write(t, "config.json", `{"resourceList": [{"resourceName": "rdma", "selectors": {"pciAddresses": ["0000:0c:00.1"]}}]}`)
+	n.write(t, "config.json",
+		`{"resourceList": [{"resourceName": "rdma", "selectors": {"pciAddresses": ["0000:0c:00.1"]}}]}`)
 	link := n.path("sys/bus/pci/devices/0000:0c:00.1")
 	target, err := os.Readlink(link)
 	if err == nil {

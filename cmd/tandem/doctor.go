@@ -63,10 +63,13 @@ func (x *examiner) register(cmd *cobra.Command) {
 	flags.StringVar(&x.node.KubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's root folder")
 	flags.StringVar(&x.node.RunDir, "run-dir", "/run/tandem", "the plugins' --run-dir")
 	flags.StringVar(&x.node.ProcRoot, "proc-root", "/proc", "folder where the running kubelet's command line is")
-	flags.StringVar(&x.node.Config, "kubelet-config", "", "the kubelet's configuration (default what its command line says, or config.yaml in --kubelet-dir)")
-	flags.StringVar(&x.node.ConfigDir, "kubelet-config-dir", "", "folder with drop-ins of that configuration (default what its command line says)")
+	flags.StringVar(&x.node.Config, "kubelet-config", "",
+		"the kubelet's configuration (default what its command line says, or config.yaml in --kubelet-dir)")
+	flags.StringVar(&x.node.ConfigDir, "kubelet-config-dir", "",
+		"folder with drop-ins of that configuration (default what its command line says)")
 	registerTopologyFile(flags, &x.from.TopologyFile)
-	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, to select VFs (default those that the running tandem-rdma offers)")
+	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, "+
+		"to select VFs (default those that the running tandem-rdma offers)")
 	flags.IntVar(&x.node.CPUs, "cpus", 0, "whole CPUs that containers ask for beside GPUs and VFs")
 	flags.VarP(&x.format, "output", "o", x.format.usage())
 	x.fix.register(flags)
@@ -132,9 +135,11 @@ func (x *examiner) readMachine() (*machine.Node, error) {
 	return n, nil
 }
 
-// readVFs are the VFs that the configuration selects, or those that the running tandem-rdma offers, or those of all NICs with RDMA: a guess, and
-// why it is one.
-func (x *examiner) readVFs(ctx context.Context, n *machine.Node) (vfs []doctor.Device, guess string, err error) {
+// readVFs are the VFs that the configuration selects, or those that the running tandem-rdma offers, or those
+// of all NICs with RDMA: a guess, and why it is one.
+func (x *examiner) readVFs(
+	ctx context.Context, n *machine.Node,
+) (vfs []doctor.Device, guess string, err error) {
 	if x.config == "" {
 		vfs, err := doctor.RunningVFs(ctx, x.node.RunDir, n.Tree)
 		if err == nil {
@@ -159,7 +164,8 @@ type fixer struct{ fix, apply, rollback bool }
 
 func (f *fixer) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.fix, "fix-kubelet", false, "show how the kubelet's configuration has to change")
-	flags.BoolVar(&f.apply, "apply", false, "with --fix-kubelet: change it, after a copy to FILE"+doctor.Backup+"; where the kubelet has a folder of drop-ins, by "+doctor.DropIn+" there")
+	flags.BoolVar(&f.apply, "apply", false, "with --fix-kubelet: change it, after a copy to FILE"+doctor.Backup+
+		"; where the kubelet has a folder of drop-ins, by "+doctor.DropIn+" there")
 	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "put that copy back, and remove that drop-in")
 }
 

@@ -125,7 +125,8 @@ func (s *sick) kubelet(oldNew ...string) {
 
 func (s *sick) cpuState(policy, shared string) {
 	s.t.Helper()
-	s.write("kubelet/cpu_manager_state", fmt.Sprintf(`{"policyName":%q,"defaultCpuSet":%q,"checksum":1}`, policy, shared))
+	s.write("kubelet/cpu_manager_state",
+		fmt.Sprintf(`{"policyName":%q,"defaultCpuSet":%q,"checksum":1}`, policy, shared))
 }
 
 // allCPUs are those of all nodes, in the kernel's list format.
@@ -175,7 +176,8 @@ func (s *sick) with(args ...string) { s.args = append(s.args, args...) }
 // command is tandem doctor on the node.
 func (s *sick) command(args ...string) []string {
 	return slices.Concat([]string{
-		"doctor", "--sysfs-root", s.path("sys"), "--dev-root", s.path("dev"), "--kubelet-dir", s.path("kubelet"), "--run-dir", s.path("run"),
+		"doctor", "--sysfs-root", s.path("sys"), "--dev-root", s.path("dev"), "--kubelet-dir", s.path("kubelet"),
+		"--run-dir", s.path("run"),
 		"--proc-root", s.path("proc"), "--config", s.path("config.json"),
 	}, s.args, args)
 }
@@ -231,7 +233,8 @@ func (s *sick) withoutVFs(pf string) {
 
 func (s *sick) checkpoint(registered string) {
 	s.t.Helper()
-	s.write("kubelet/device-plugins/kubelet_internal_checkpoint", `{"Data":{"PodDeviceEntries":null,"RegisteredDevices":`+registered+`},"Checksum":1}`)
+	s.write("kubelet/device-plugins/kubelet_internal_checkpoint",
+		`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":`+registered+`},"Checksum":1}`)
 }
 
 // noExclusion offers VFs with their NUMA nodes.

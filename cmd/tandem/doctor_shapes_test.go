@@ -35,7 +35,9 @@ func (s *sick) offer(node func(bus string) *uint32, away bool) {
 	o := offering{away: away, vfs: []*api.DeviceStatus{{Device: gone}}}
 	for _, function := range functions {
 		address := filepath.Base(filepath.Dir(function))
-		o.vfs = append(o.vfs, &api.DeviceStatus{Device: &api.Device{Id: address, Address: address, Healthy: true, Numa: node(address[5:7])}})
+		o.vfs = append(o.vfs, &api.DeviceStatus{
+			Device: &api.Device{Id: address, Address: address, Healthy: true, Numa: node(address[5:7])},
+		})
 	}
 	serveAs(s.t, s.path("run"), o)
 }
@@ -62,7 +64,8 @@ func TestDoctorAsksTheRunningPlugin(t *testing.T) {
 	}{
 		"without nodes": {noNode, false, "", ""},
 		"with nodes":    {socket, false, string(doctor.Error), "VFs: 16 on node 0, 16 on node 1"},
-		"away":          {noNode, true, string(doctor.Unknown), "no --config, and no tandem-rdma is running: these are the VFs of all NICs"},
+		"away": {noNode, true, string(doctor.Unknown),
+			"no --config, and no tandem-rdma is running: these are the VFs of all NICs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +87,8 @@ func TestDoctorAsksTheRunningPlugin(t *testing.T) {
 	}
 }
 
-// TestDoctorKnowsTheCPUs: where the devices alone fit and the CPUs do not, these are the cause, and the numbers that it names do fit.
+// TestDoctorKnowsTheCPUs: where the devices alone fit and the CPUs do not, these are the cause, and the
+// numbers that it names do fit.
 func TestDoctorKnowsTheCPUs(t *testing.T) {
 	t.Parallel()
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 4))
@@ -98,10 +102,12 @@ func TestDoctorKnowsTheCPUs(t *testing.T) {
 		found := findings(cpus)
 		check(t, found, "refused-shapes", "Containers that ask for "+shapes+" and for "+cpus+" CPUs are refused")
 		text := string(doctor.Report(found))
-		if found[0].Severity != doctor.Error || strings.Contains(text, "excludeTopology") || !strings.Contains(text, "CPUs for containers: 111 on node 0, 112 on node 1") {
+		if found[0].Severity != doctor.Error || strings.Contains(text, "excludeTopology") ||
+			!strings.Contains(text, "CPUs for containers: 111 on node 0, 112 on node 1") {
 			t.Errorf("%s CPUs:\n%s", cpus, text)
 		}
-		fits := regexp.MustCompile(regexp.QuoteMeta(shapes) + `: admitted with (\d+)-(\d+) CPUs`).FindStringSubmatch(text)
+		fits := regexp.MustCompile(regexp.QuoteMeta(shapes) + `: admitted with (\d+)-(\d+) CPUs`).
+			FindStringSubmatch(text)
 		if fits == nil {
 			t.Fatalf("%s CPUs: which number is admitted?\n%s", cpus, text)
 		}
@@ -120,7 +126,8 @@ func TestDoctorFixesWhatThereIs(t *testing.T) {
 	s.write(s.device(ociGPU0, "numa_node"), "-1\n")
 	found := s.findings()
 	check(t, found, "numa-node refused-shapes", "1 without a node, 3 on node 0, 4 on node 1")
-	if text := string(doctor.Report(found)); strings.Contains(text, "excludeTopology") || !strings.Contains(text, "a NUMA node for every GPU") {
+	if text := string(doctor.Report(found)); strings.Contains(text, "excludeTopology") ||
+		!strings.Contains(text, "a NUMA node for every GPU") {
 		t.Errorf("found\n%s", text)
 	}
 }

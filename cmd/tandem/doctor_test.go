@@ -11,15 +11,19 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
 
-// TestDoctorIsSilent on healthy nodes: those of the recorded machines whose GPUs share switches with NICs that can have VFs.
+// TestDoctorIsSilent on healthy nodes: those of the recorded machines whose GPUs share switches with NICs
+// that can have VFs.
 func TestDoctorIsSilent(t *testing.T) {
 	t.Parallel()
-	for _, machine := range []string{"oci-mi300x-derived", "amd-mi250-16gcd-8nic", "amd-mi300x-smc-thor2", "nv-h100-oci", "nv-h800-8x8"} {
+	for _, machine := range []string{
+		"oci-mi300x-derived", "amd-mi250-16gcd-8nic", "amd-mi300x-smc-thor2", "nv-h100-oci", "nv-h800-8x8",
+	} {
 		t.Run(machine, func(t *testing.T) {
 			t.Parallel()
 			s := layOut(t, sysfs(t, machine, 4))
 			code, stdout, stderr := run(s.command()...)
-			if code != exitOK || stderr != "" || stdout != "Nothing stands between this node and GPUs and VFs on the same switch.\n" {
+			if code != exitOK || stderr != "" ||
+				stdout != "Nothing stands between this node and GPUs and VFs on the same switch.\n" {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
 		})
@@ -33,7 +37,9 @@ func TestDoctorTakesTopologyFile(t *testing.T) {
 	var file strings.Builder
 	file.WriteString(`<system version="1"><cpu numaid="0">`)
 	for i := range 8 {
-		fmt.Fprintf(&file, `<pci busid="ffff:ff:%02x.0"><pci busid="0000:%02x:00.0"/><pci busid="0000:%02x:00.0"/></pci>`, i+1, i+0x05, i+0x0d)
+		fmt.Fprintf(&file,
+			`<pci busid="ffff:ff:%02x.0"><pci busid="0000:%02x:00.0"/><pci busid="0000:%02x:00.0"/></pci>`, i+1,
+			i+0x05, i+0x0d)
 	}
 	s.write("topo.xml", file.String()+`</cpu></system>`)
 	check(t, s.findings(), "no-shared-switch", "No GPU shares a switch")
@@ -55,10 +61,15 @@ var faults = []struct {
 	want  string // IDs of findings, sorted
 	about string // in the evidence or the summary
 }{
-	{"policy none", func(s *sick) { s.kubelet("topologyManagerPolicy: restricted", "topologyManagerPolicy: none") }, "topology-policy", "topologyManagerPolicy: none"},
-	{"policy not set", func(s *sick) { s.kubelet("topologyManagerPolicy: restricted\n", "") }, "topology-policy", "not set"},
-	{"policy best-effort", func(s *sick) { s.kubelet("restricted", "best-effort") }, "topology-policy", "best-effort"},
-	{"policy single-numa-node", func(s *sick) { s.kubelet("restricted", "single-numa-node") }, "topology-policy", "single-numa-node"},
+	{"policy none", func(s *sick) {
+		s.kubelet("topologyManagerPolicy: restricted", "topologyManagerPolicy: none")
+	}, "topology-policy", "topologyManagerPolicy: none"},
+	{"policy not set", func(s *sick) { s.kubelet("topologyManagerPolicy: restricted\n", "") }, "topology-policy",
+		"not set"},
+	{"policy best-effort", func(s *sick) { s.kubelet("restricted", "best-effort") }, "topology-policy",
+		"best-effort"},
+	{"policy single-numa-node", func(s *sick) { s.kubelet("restricted", "single-numa-node") }, "topology-policy",
+		"single-numa-node"},
 	{"policy misspelt", func(s *sick) { s.kubelet("restricted", "strict") }, "topology-policy", "strict"},
 	{"policy by the kubelet's flag", func(s *sick) {
 		s.write("proc/812/comm", "kubelet\n")
@@ -76,26 +87,34 @@ var faults = []struct {
 		s.with("--kubelet-config-dir", s.path("kubelet.d"))
 	}, "topology-policy", "cloud.conf"},
 	{"somebody else's configuration", func(s *sick) {
-		s.write("kubelet/config.yaml", "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n")
+		s.write("kubelet/config.yaml",
+			"apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n")
 	}, "kubelet-config", "kind is KubeProxyConfiguration"},
-	{"broken configuration", func(s *sick) { s.write("kubelet/config.yaml", "topologyManagerPolicy: [") }, "kubelet-config", "config.yaml"},
-	{"ten NUMA nodes", func(s *sick) { s.write("sys/devices/system/node/online", "0-9\n") }, "many-numa-nodes", "10 NUMA nodes"},
+	{"broken configuration", func(s *sick) { s.write("kubelet/config.yaml", "topologyManagerPolicy: [") },
+		"kubelet-config", "config.yaml"},
+	{"ten NUMA nodes", func(s *sick) { s.write("sys/devices/system/node/online", "0-9\n") }, "many-numa-nodes",
+		"10 NUMA nodes"},
 
 	{"CPU manager none", func(s *sick) {
 		s.kubelet("cpuManagerPolicy: static", "cpuManagerPolicy: none")
 		s.cpuState("none", "")
 	}, "cpu-manager", "cpuManagerPolicy: none"},
-	{"no reserved CPUs", func(s *sick) { s.kubelet("reservedSystemCPUs: \"0\"\n", "") }, "reserved-cpus", "not set"},
+	{"no reserved CPUs", func(s *sick) { s.kubelet("reservedSystemCPUs: \"0\"\n", "") }, "reserved-cpus",
+		"not set"},
 	{"reserved CPUs that are not there", func(s *sick) {
 		s.kubelet(`"0"`, `"0,999"`)
 		s.cpuState("static", s.allCPUs()+",999")
 	}, "cpu-state reserved-cpus", "999"},
-	{"a node's CPUs all reserved", func(s *sick) { s.kubelet(`"0"`, `"56-111,168-223"`) }, "reserved-cpus", "node 1"},
+	{"a node's CPUs all reserved", func(s *sick) { s.kubelet(`"0"`, `"56-111,168-223"`) }, "reserved-cpus",
+		"node 1"},
 	{"CPU state of another policy", func(s *sick) { s.cpuState("none", "") }, "cpu-state", "policyName none"},
-	{"CPU state damaged", func(s *sick) { s.write("kubelet/cpu_manager_state", "{") }, "cpu-state", "cpu_manager_state"},
-	{"CPU state of fewer CPUs", func(s *sick) { s.cpuState("static", "0-7") }, "cpu-state", "not those of the machine"},
+	{"CPU state damaged", func(s *sick) { s.write("kubelet/cpu_manager_state", "{") }, "cpu-state",
+		"cpu_manager_state"},
+	{"CPU state of fewer CPUs", func(s *sick) { s.cpuState("static", "0-7") }, "cpu-state",
+		"not those of the machine"},
 	{"reserved CPU given away", func(s *sick) {
-		s.write("kubelet/cpu_manager_state", `{"policyName":"static","defaultCpuSet":"1-111","entries":{"uid":{"main":"0"}},"checksum":1}`)
+		s.write("kubelet/cpu_manager_state",
+			`{"policyName":"static","defaultCpuSet":"1-111","entries":{"uid":{"main":"0"}},"checksum":1}`)
 	}, "cpu-state", "reserved: 0"},
 	{"memory manager without reserved memory", func(s *sick) {
 		s.kubelet("cpuManagerPolicy: static", "cpuManagerPolicy: static\nmemoryManagerPolicy: Static")
@@ -105,8 +124,10 @@ var faults = []struct {
 		s.write("kubelet/memory_manager_state", `{"policyName":"Static","entries":{}}`)
 	}, "memory-state", "Static"},
 
-	{"GPU without NUMA node", func(s *sick) { s.write(s.device(ociGPU0, "numa_node"), "-1\n") }, "numa-node refused-shapes", ociGPU0},
-	{"NIC without NUMA node", func(s *sick) { s.write(s.device(ociPF0, "numa_node"), "-1\n") }, "numa-node", ociPF0},
+	{"GPU without NUMA node", func(s *sick) { s.write(s.device(ociGPU0, "numa_node"), "-1\n") },
+		"numa-node refused-shapes", ociGPU0},
+	{"NIC without NUMA node", func(s *sick) { s.write(s.device(ociPF0, "numa_node"), "-1\n") }, "numa-node",
+		ociPF0},
 	{"GPU for virtual machines", func(s *sick) {
 		s.remove(s.device(ociGPU0, "driver"))
 		s.link("sys/bus/pci/drivers/vfio-pci", s.device(ociGPU0, "driver"))
@@ -117,8 +138,11 @@ var faults = []struct {
 		s.withoutVFs(ociPF0)
 		s.write(s.device(ociPF0, "sriov_totalvfs"), "0\n")
 	}, "sriov-off", "sriov_totalvfs 0"},
-	{"VF without driver", func(s *sick) { s.remove(s.device(ociVF0, "driver")) }, "far-shapes vf-driver", ociVF0},
-	{"VF without RDMA", func(s *sick) { s.remove(s.device(ociVF0, "infiniband"), s.device(ociVF0, "infiniband_verbs")) }, "far-shapes vf-rdma", ociVF0},
+	{"VF without driver", func(s *sick) { s.remove(s.device(ociVF0, "driver")) }, "far-shapes vf-driver",
+		ociVF0},
+	{"VF without RDMA", func(s *sick) {
+		s.remove(s.device(ociVF0, "infiniband"), s.device(ociVF0, "infiniband_verbs"))
+	}, "far-shapes vf-rdma", ociVF0},
 	{"NIC link slow", func(s *sick) {
 		s.write(s.device(ociPF1, "current_link_speed"), "16.0 GT/s PCIe\n")
 		s.write(s.device(ociPF1, "max_link_speed"), "32.0 GT/s PCIe\n")
@@ -127,26 +151,32 @@ var faults = []struct {
 		s.write(s.device(ociGPU1, "current_link_width"), "8\n")
 		s.write(s.device(ociGPU1, "max_link_width"), "16\n")
 	}, "degraded-link", "x8 of x16"},
-	{"ACS redirects requests", func(s *sick) { s.write(s.device(ociPort0, "config"), acsConfig(0x001d)) }, "acs-redirect", ociPort0},
-	{"ACS not readable", func(s *sick) { s.write(s.device(ociPort0, "config"), acsConfig(0)[:64]) }, "acs-redirect", "64 bytes"},
+	{"ACS redirects requests", func(s *sick) { s.write(s.device(ociPort0, "config"), acsConfig(0x001d)) },
+		"acs-redirect", ociPort0},
+	{"ACS not readable", func(s *sick) { s.write(s.device(ociPort0, "config"), acsConfig(0)[:64]) },
+		"acs-redirect", "64 bytes"},
 	{"no /dev/kfd", func(s *sick) { s.remove("dev/kfd") }, "device-nodes", "/dev/kfd"},
 	{"no render node", func(s *sick) { s.remove("dev/dri/renderD128") }, "device-nodes", "renderD128"},
 	{"no uverbs node of a VF", func(s *sick) { s.remove("dev/infiniband/uverbs8") }, "device-nodes", ociVF0},
 	{"no rdma_cm", func(s *sick) { s.remove("dev/infiniband/rdma_cm") }, "device-nodes", "rdma_cm"},
 
-	{"kubelet away", func(s *sick) { s.remove("kubelet/device-plugins/kubelet.sock") }, "kubelet-socket", "no such file"},
+	{"kubelet away", func(s *sick) { s.remove("kubelet/device-plugins/kubelet.sock") }, "kubelet-socket",
+		"no such file"},
 	{"kubelet's socket left over", func(s *sick) {
 		s.remove("kubelet/device-plugins/kubelet.sock")
 		s.write("kubelet/device-plugins/kubelet.sock", "")
 	}, "kubelet-socket", "connection refused"},
 	{"no pod-resources", func(s *sick) { s.remove("kubelet/pod-resources") }, "pod-resources", "pod-resources"},
-	{"NVIDIA's plugin runs", func(s *sick) { s.listen("kubelet/device-plugins/nvidia-gpu.sock") }, "stock-plugin", "NVIDIA"},
-	{"AMD's plugin runs", func(s *sick) { s.listen("kubelet/device-plugins/amd.com_gpu") }, "stock-plugin", "AMD"},
+	{"NVIDIA's plugin runs", func(s *sick) { s.listen("kubelet/device-plugins/nvidia-gpu.sock") },
+		"stock-plugin", "NVIDIA"},
+	{"AMD's plugin runs", func(s *sick) { s.listen("kubelet/device-plugins/amd.com_gpu") }, "stock-plugin",
+		"AMD"},
 	{"SR-IOV plugin runs", func(s *sick) {
 		s.checkpoint(`{"tandem.dev/rdma_vf": ["` + ociVF0 + `"]}`)
 		s.listen("kubelet/plugins_registry/tandem.dev_rdma_vf.sock")
 	}, "stock-plugin", "SR-IOV"},
-	{"checkpoint damaged", func(s *sick) { s.write("kubelet/device-plugins/kubelet_internal_checkpoint", "{") }, "checkpoint", "unexpected end"},
+	{"checkpoint damaged", func(s *sick) { s.write("kubelet/device-plugins/kubelet_internal_checkpoint", "{") },
+		"checkpoint", "unexpected end"},
 	{"VF under two names", func(s *sick) {
 		s.checkpoint(`{"tandem.dev/rdma_vf": ["` + ociVF0 + `"], "intel.com/vf": ["` + ociVF0 + `"]}`)
 	}, "offered-twice", "intel.com/vf, tandem.dev/rdma_vf"},
@@ -155,11 +185,13 @@ var faults = []struct {
 			`{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"tandem.dev/rdma_vf","DeviceIDs":{"0":["0000:0c:00.7"]}}]}}`)
 	}, "device-gone", "0000:0c:00.7"},
 	{"run folder is a file", func(s *sick) { s.write("run", "") }, "run-folder", "no folder"},
-	{"coordination socket is a file", func(s *sick) { s.write("run/coordination.sock", "") }, "run-folder", "something else than a socket"},
+	{"coordination socket is a file", func(s *sick) { s.write("run/coordination.sock", "") }, "run-folder",
+		"something else than a socket"},
 
 	{"CPUs of another shape", func(s *sick) { s.with("--cpus", "2") }, "refused-shapes", "for 2 CPUs"},
 	{"pool with VFs of few NICs", func(s *sick) {
-		s.write("config.json", strings.Replace(everyVF, `"isRdma": true`, `"isRdma": true, "rootDevices": ["0000:0c:00.0#0-1", "0000:2a:00.0#0-1"]`, 1))
+		s.write("config.json", strings.Replace(everyVF, `"isRdma": true`,
+			`"isRdma": true, "rootDevices": ["0000:0c:00.0#0-1", "0000:2a:00.0#0-1"]`, 1))
 	}, "far-shapes", "2 of 3 pairs"},
 }
 
@@ -201,7 +233,8 @@ func check(t *testing.T, findings []doctor.Finding, want, about string) {
 	for _, f := range findings {
 		ids = append(ids, f.ID)
 		told = told || strings.Contains(f.Summary+strings.Join(f.Evidence, "\n"), about)
-		if f.Summary == "" || len(f.Evidence) == 0 || f.Why == "" || len(f.Fix) == 0 || !strings.HasSuffix(f.Summary, ".") {
+		if f.Summary == "" || len(f.Evidence) == 0 || f.Why == "" || len(f.Fix) == 0 ||
+			!strings.HasSuffix(f.Summary, ".") {
 			t.Errorf("the finding is not complete: %+v", f)
 		}
 	}

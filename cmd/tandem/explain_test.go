@@ -7,12 +7,18 @@ import (
 
 func TestExplainUsage(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"explain"}, {"explain", "a", "b"}, {"explain", "a/b/c"}, {"explain", "a/"}} {
+	for _, args := range [][]string{
+		{"explain"},
+		{"explain", "a", "b"},
+		{"explain", "a/b/c"},
+		{"explain", "a/"},
+	} {
 		if code, _, stderr := run(args...); code != exitUsage || !strings.Contains(stderr, "POD") {
 			t.Errorf("%v: exit code %d, %q", args, code, stderr)
 		}
 	}
-	if code, _, stderr := run("explain", "train", "--run-dir", t.TempDir()); code != exitError || !strings.Contains(stderr, "nobody answers") {
+	if code, _, stderr := run("explain", "train", "--run-dir", t.TempDir()); code != exitError ||
+		!strings.Contains(stderr, "nobody answers") {
 		t.Errorf("no plugin: exit code %d, %q", code, stderr)
 	}
 }

@@ -24,7 +24,9 @@ func writeNCCL(w io.Writer, m *topo.Matrix, n *machine.Node, from *machine.Sourc
 	return nccl.Write(w, n.Tree, functions)
 }
 
-func functions(n *machine.Node, m *topo.Matrix, from *machine.Source, only []string) (functions []topology.Address, err error) {
+func functions(
+	n *machine.Node, m *topo.Matrix, from *machine.Source, only []string,
+) (functions []topology.Address, err error) {
 	switch {
 	case len(only) == 0:
 		for _, g := range m.GPUs {
@@ -34,7 +36,9 @@ func functions(n *machine.Node, m *topo.Matrix, from *machine.Source, only []str
 			functions = append(functions, nic.Address)
 		}
 	case slices.Equal(only, []string{ofContainer}):
-		c := &verify.Container{Environment: os.Environ(), SysfsRoot: from.SysfsRoot, DevRoot: "/dev", ProcRoot: "/proc"}
+		c := &verify.Container{
+			Environment: os.Environ(), SysfsRoot: from.SysfsRoot, DevRoot: "/dev", ProcRoot: "/proc",
+		}
 		return c.Functions(n.Sys, n.Tree)
 	default:
 		for _, text := range only {

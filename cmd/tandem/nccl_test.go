@@ -11,7 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// A topology file that one machine's topo wrote places the same devices of a guest that shows no switch, for topo and plan alike.
+// A topology file that one machine's topo wrote places the same devices of a guest that shows no switch, for
+// topo and plan alike.
 func TestTopologyFile(t *testing.T) {
 	t.Parallel()
 	file := write(t, "topo.xml", `<system version="1"><cpu numaid="0">
@@ -20,12 +21,14 @@ func TestTopologyFile(t *testing.T) {
 	distance := func(args ...string) topology.Level {
 		t.Helper()
 		var m topo.Matrix
-		if err := json.Unmarshal([]byte(succeed(t, append([]string{"topo", "-o", "json", "--machine", guest}, args...)...)), &m); err != nil {
+		text := succeed(t, append([]string{"topo", "-o", "json", "--machine", guest}, args...)...)
+		if err := json.Unmarshal([]byte(text), &m); err != nil {
 			t.Fatal(err)
 		}
 		return m.Distances[7].Distance // of the first GPU and the last NIC
 	}
-	if before, after := distance(), distance("--topology-file", file); before != topology.PHB || after != topology.PIX {
+	if before, after := distance(), distance("--topology-file", file); before != topology.PHB ||
+		after != topology.PIX {
 		t.Errorf("%s without the file, %s with it", before, after)
 	}
 	planned := succeed(t, "plan", "--gpus", "1", "--vfs", "1", "--machine", guest, "--topology-file", file)
@@ -43,15 +46,18 @@ func TestTopoNCCL(t *testing.T) {
 	t.Parallel()
 	whole := succeed(t, "topo", "-o", "nccl", "--machine", recorded("oci-mi300x-derived"))
 	golden(t, "topo-oci-mi300x-derived.xml", whole)
-	part := succeed(t, "topo", "-o", "nccl", "--machine", recorded("oci-mi300x-derived"), "--devices", "0000:11:00.0,0000:0c:00.0")
+	part := succeed(t, "topo", "-o", "nccl", "--machine", recorded("oci-mi300x-derived"), "--devices",
+		"0000:11:00.0,0000:0c:00.0")
 	if strings.Count(part, "<pci ") != 3 || strings.Count(whole, "<pci ") != 24 {
 		t.Errorf("the part:\n%s", part)
 	}
 	for args, want := range map[string]string{
 		"topo --devices 0000:11:00.0": "tandem topo: --devices belongs to -o nccl; see",
 		"topo -o nccl --devices GPU0": `tandem topo: --devices: parse PCI address "GPU0"`,
-		"topo -o nccl --devices 0000:fe:00.0 --machine " + recorded("oci-mi300x-derived"): "tandem topo: write topology file: this machine has no PCI function 0000:fe:00.0",
-		"topo -o nccl --devices container --machine " + recorded("nv-h800-8x8"):           "tandem topo: find the container's devices: it has none",
+		"topo -o nccl --devices 0000:fe:00.0 --machine " + recorded("oci-mi300x-derived"): "" +
+			"tandem topo: write topology file: this machine has no PCI function 0000:fe:00.0",
+		"topo -o nccl --devices container --machine " + recorded("nv-h800-8x8"): "" +
+			"tandem topo: find the container's devices: it has none",
 	} {
 		if code, _, stderr := run(strings.Fields(args)...); code == exitOK || !strings.HasPrefix(stderr, want) {
 			t.Errorf("tandem %s: exit code %d, %q", args, code, stderr)
@@ -71,11 +77,13 @@ func TestContainerFunctions(t *testing.T) {
 		c.Environment = append(c.Environment, name+"="+value)
 	}
 	functions, err := c.Functions(n.Sys, n.Tree)
-	if err != nil || len(functions) != 2 || functions[0].String() != "0000:11:00.0" || functions[1].String() != "0000:0c:00.1" {
+	if err != nil || len(functions) != 2 || functions[0].String() != "0000:11:00.0" ||
+		functions[1].String() != "0000:0c:00.1" {
 		t.Errorf("%v, %v", functions, err)
 	}
 	c.Environment = []string{"PCIDEVICE_X=0000:fe:00.0"}
-	if functions, err := c.Functions(n.Sys, n.Tree); err == nil || !strings.Contains(err.Error(), "PCIDEVICE_X names 0000:fe:00.0") {
+	if functions, err := c.Functions(n.Sys, n.Tree); err == nil ||
+		!strings.Contains(err.Error(), "PCIDEVICE_X names 0000:fe:00.0") {
 		t.Errorf("%v, %v", functions, err)
 	}
 }

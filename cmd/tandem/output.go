@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Formats of an answer: for people, for programs, as a picture, as a page around it, as a topology file of NCCL.
+// Formats of an answer: for people, for programs, as a picture, as a page around it, as a topology file of
+// NCCL.
 const (
 	asTable = "table"
 	asJSON  = "json"

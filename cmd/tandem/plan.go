@@ -48,8 +48,10 @@ selects, of all its resources together.`,
 	registerSource(cmd.Flags(), &from)
 	cmd.Flags().UintVar(&q.GPUs, "gpus", 0, "GPUs wanted; partitions where GPUs are partitioned")
 	cmd.Flags().UintVar(&q.VFs, "vfs", 0, "VFs wanted")
-	cmd.Flags().StringSliceVar(&q.Used, "used", nil, "devices that are taken: addresses, as the kernel or lspci writes them, or IDs of partitions")
-	cmd.Flags().StringVar(&q.Config, "config", "", "config.json of the SR-IOV network device plugin, to select VFs")
+	cmd.Flags().StringSliceVar(&q.Used, "used", nil,
+		"devices that are taken: addresses, as the kernel or lspci writes them, or IDs of partitions")
+	cmd.Flags().StringVar(&q.Config, "config", "",
+		"config.json of the SR-IOV network device plugin, to select VFs")
 	cmd.Flags().VarP(&format, "output", "o", format.usage())
 	return cmd
 }

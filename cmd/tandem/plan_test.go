@@ -15,7 +15,8 @@ import (
 func planned(t *testing.T, args ...string) plan.Plan {
 	t.Helper()
 	var p plan.Plan
-	if err := json.Unmarshal([]byte(succeed(t, append([]string{"plan", "-o", "json"}, args...)...)), &p); err != nil {
+	text := succeed(t, append([]string{"plan", "-o", "json"}, args...)...)
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -33,7 +34,8 @@ func levels(p plan.Plan) map[string]int {
 func TestPlanOutput(t *testing.T) {
 	t.Parallel()
 	file := withVFs(t, "oci-mi300x-derived", 2)
-	golden(t, "plan-2-2.txt", succeed(t, "plan", "--gpus", "2", "--vfs", "2", "--used", "0000:11:00.0,0000:41:00.1", "--machine", file))
+	golden(t, "plan-2-2.txt",
+		succeed(t, "plan", "--gpus", "2", "--vfs", "2", "--used", "0000:11:00.0,0000:41:00.1", "--machine", file))
 	golden(t, "plan-2-2.json", succeed(t, "plan", "--gpus", "2", "--vfs", "2", "-o", "json", "--machine", file))
 	golden(t, "plan-gpus.txt", succeed(t, "plan", "--gpus", "2", "--machine", file))
 	golden(t, "plan-vfs.txt", succeed(t, "plan", "--vfs", "2", "--machine", file))
@@ -54,12 +56,23 @@ func TestPlanOfUsers(t *testing.T) {
 		nodes []int
 		note  bool
 	}{
-		{"4+4, one VF per PF", []string{"--gpus", "4", "--vfs", "4", "--machine", one}, map[string]int{"PIX": 4}, []int{0}, false},
-		{"8+8, one VF per PF", []string{"--gpus", "8", "--vfs", "8", "--machine", one}, map[string]int{"PIX": 8}, []int{0, 1}, false},
-		{"8+8, four VFs per PF", []string{"--gpus", "8", "--vfs", "8", "--machine", four}, map[string]int{"PIX": 8}, []int{}, true},
-		{"the same by a configuration", []string{"--gpus", "8", "--vfs", "8", "--machine", four, "--config", config("false")}, map[string]int{"PIX": 8}, []int{}, true},
-		{"VFs without NUMA nodes", []string{"--gpus", "8", "--vfs", "8", "--machine", four, "--config", config("true")}, map[string]int{"PIX": 8}, []int{0, 1}, false},
-		{"one node taken", []string{"--gpus", "1", "--vfs", "1", "--machine", one, "--used", "0000:0c:00.1,0000:2a:00.1,0000:41:00.1,0000:58:00.1"}, map[string]int{"PIX": 1}, []int{1}, false},
+		{"4+4, one VF per PF", []string{"--gpus", "4", "--vfs", "4", "--machine", one}, map[string]int{"PIX": 4},
+			[]int{0}, false},
+		{"8+8, one VF per PF", []string{"--gpus", "8", "--vfs", "8", "--machine", one}, map[string]int{"PIX": 8},
+			[]int{0, 1}, false},
+		{"8+8, four VFs per PF", []string{"--gpus", "8", "--vfs", "8", "--machine", four}, map[string]int{"PIX": 8},
+			[]int{}, true},
+		{"the same by a configuration",
+			[]string{"--gpus", "8", "--vfs", "8", "--machine", four, "--config", config("false")},
+			map[string]int{"PIX": 8}, []int{}, true},
+		{"VFs without NUMA nodes",
+			[]string{"--gpus", "8", "--vfs", "8", "--machine", four, "--config", config("true")},
+			map[string]int{"PIX": 8}, []int{0, 1}, false},
+		{"one node taken",
+			[]string{
+				"--gpus", "1", "--vfs", "1", "--machine", one, "--used",
+				"0000:0c:00.1,0000:2a:00.1,0000:41:00.1,0000:58:00.1",
+			}, map[string]int{"PIX": 1}, []int{1}, false},
 	} {
 		t.Run(test.about, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +115,8 @@ func TestPlanOfPartitions(t *testing.T) {
 	if len(p.GPUs) != 63 || len(p.VFs) != 0 || len(p.Pairs) != 0 {
 		t.Errorf("%d GPUs, %d VFs, %d pairs; want 63, 0, 0", len(p.GPUs), len(p.VFs), len(p.Pairs))
 	}
-	p = planned(t, "--gpus", "1", "--used", "0000:05:00.0,amdgpu_xcp_0", "--machine", recorded("amd-mi300x-cpx-kfd"))
+	p = planned(t, "--gpus", "1", "--used", "0000:05:00.0,amdgpu_xcp_0", "--machine",
+		recorded("amd-mi300x-cpx-kfd"))
 	if len(p.GPUs) != 1 || p.GPUs[0] == "0000:05:00.0" || p.GPUs[0] == "amdgpu_xcp_0" {
 		t.Errorf("GPUs %v", p.GPUs)
 	}
@@ -111,9 +125,12 @@ func TestPlanOfPartitions(t *testing.T) {
 func TestPlanConfigErrors(t *testing.T) {
 	t.Parallel()
 	oci := recorded("oci-mi300x-derived")
-	for _, config := range []string{"none.json", write(t, "empty.json", ""), write(t, "not.json", "resourceList:")} {
+	for _, config := range []string{
+		"none.json", write(t, "empty.json", ""), write(t, "not.json", "resourceList:"),
+	} {
 		code, stdout, stderr := run("plan", "--vfs", "1", "--machine", oci, "--config", config)
-		if code != exitError || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, config) {
+		if code != exitError || stdout != "" || strings.Count(stderr, "\n") != 1 ||
+			!strings.Contains(stderr, config) {
 			t.Errorf("%s: exit code %d, standard error %q", config, code, stderr)
 		}
 	}

@@ -17,14 +17,15 @@ import (
 	"github.com/tandem-k8s/tandem/test/docs"
 )
 
-// TestDocumentedCommands runs every command of tandem that the documents show, as it stands there, on a node with plugins and in a pod
-// on it, and compares what it prints where that is shown too.
+// TestDocumentedCommands runs every command of tandem that the documents show, as it stands there, on a node
+// with plugins and in a pod on it, and compares what it prints where that is shown too.
 func TestDocumentedCommands(t *testing.T) {
 	commands, err := docs.Of("../..", "tandem")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shown := slices.DeleteFunc(slices.Clone(commands), func(c docs.Command) bool { return c.Output == "" }); len(shown) < 3 {
+	if shown := slices.DeleteFunc(slices.Clone(commands),
+		func(c docs.Command) bool { return c.Output == "" }); len(shown) < 3 {
 		t.Errorf("the outputs of %d commands are shown", len(shown))
 	}
 	sys := sysfs(t, "oci-mi300x-derived", 4)
@@ -63,7 +64,8 @@ func runDocumented(t *testing.T, c docs.Command, args []string) {
 		return
 	}
 	code, stdout, stderr := run(args...)
-	if code != exitOK && (code != exitFound && code != exitUnknown || args[0] != "doctor") || stdout+stderr == "" {
+	if code != exitOK && (code != exitFound && code != exitUnknown || args[0] != "doctor") ||
+		stdout+stderr == "" {
 		t.Errorf("%s: exit code %d\n%s%s", c, code, stdout, stderr)
 	}
 	if diff := cmp.Diff(c.Output, stdout); c.Output != "" && diff != "" {
@@ -71,15 +73,19 @@ func runDocumented(t *testing.T, c docs.Command, args []string) {
 	}
 }
 
-// roots are the flags that say where the node is, of those that the command has and the document does not set.
+// roots are the flags that say where the node is, of those that the command has and the document does not
+// set.
 func roots(t *testing.T, c docs.Command, at func(string) string) (flags []string) {
 	t.Helper()
 	cmd, _, err := newRoot().Find(c.Args)
 	if err != nil {
 		t.Fatalf("%s: %v", c, err)
 	}
-	for flag, folder := range map[string]string{"sysfs-root": "sys", "dev-root": "dev", "proc-root": "proc", "kubelet-dir": "kubelet", "run-dir": "run"} {
-		if cmd.Flags().Lookup(flag) != nil && (flag != "sysfs-root" || !slices.Contains(c.Args, "--machine") && cmd.Name() != "simulate") {
+	for flag, folder := range map[string]string{
+		"sysfs-root": "sys", "dev-root": "dev", "proc-root": "proc", "kubelet-dir": "kubelet", "run-dir": "run",
+	} {
+		if cmd.Flags().Lookup(flag) != nil &&
+			(flag != "sysfs-root" || !slices.Contains(c.Args, "--machine") && cmd.Name() != "simulate") {
 			flags = append(flags, "--"+flag, at(folder))
 		}
 	}
@@ -120,7 +126,9 @@ func (plugins) Status(context.Context, *api.StatusRequest) (*api.StatusResponse,
 	resource := func(name, kind string, addresses ...string) *api.Resource {
 		r := &api.Resource{Name: name, Kind: kind, Connected: true}
 		for _, a := range addresses {
-			r.Devices = append(r.Devices, &api.DeviceStatus{Device: &api.Device{Id: a, Address: a, Healthy: true}, Allocated: true, Owner: owner})
+			r.Devices = append(r.Devices, &api.DeviceStatus{
+				Device: &api.Device{Id: a, Address: a, Healthy: true}, Allocated: true, Owner: owner,
+			})
 		}
 		return r
 	}
@@ -131,7 +139,8 @@ func (plugins) Status(context.Context, *api.StatusRequest) (*api.StatusResponse,
 
 func (plugins) Explain(_ context.Context, r *api.ExplainRequest) (*api.ExplainResponse, error) {
 	return &api.ExplainResponse{Decisions: []*api.Decision{{
-		Container: &api.Owner{Namespace: r.GetNamespace(), Pod: r.GetPod(), Container: "worker"}, Resource: "amd.com/gpu", Asked: true, Size: 2,
-		Chosen: []string{ociGPU0, ociGPU1}, Allocated: []string{ociGPU0, ociGPU1},
+		Container: &api.Owner{Namespace: r.GetNamespace(), Pod: r.GetPod(), Container: "worker"},
+		Resource:  "amd.com/gpu", Asked: true, Size: 2, Chosen: []string{ociGPU0, ociGPU1},
+		Allocated: []string{ociGPU0, ociGPU1},
 	}}}, nil
 }

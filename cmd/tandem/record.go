@@ -77,7 +77,8 @@ func summarise(machine *recording.Machine, w io.Writer) {
 		names, _ := fs.Glob(machine.FS(), pattern) // the patterns are well formed
 		return len(names)
 	}
-	fmt.Fprintf(w, "recorded %d entries: %d PCI functions, %d NUMA nodes, %d netdevs, %d RDMA devices, %d render nodes, %d KFD nodes\n",
+	fmt.Fprintf(w, "recorded %d entries: %d PCI functions, %d NUMA nodes, %d netdevs, %d RDMA devices, "+
+		"%d render nodes, %d KFD nodes\n",
 		machine.Len(), count("bus/pci/devices/*"), count("devices/system/node/node*"), count("class/net/*"),
 		count("class/infiniband/*"), count("class/drm/renderD*"), count("class/kfd/kfd/topology/nodes/*"))
 	for _, comment := range machine.Comments() {

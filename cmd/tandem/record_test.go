@@ -26,7 +26,8 @@ func TestRecord(t *testing.T) {
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	const summary = "recorded 1572 entries: 112 PCI functions, 2 NUMA nodes, 24 netdevs, 24 RDMA devices, 8 render nodes, 10 KFD nodes\n"
+	const summary = "recorded 1572 entries: 112 PCI functions, 2 NUMA nodes, 24 netdevs, 24 RDMA devices, " +
+		"8 render nodes, 10 KFD nodes\n"
 	if diff := cmp.Diff(summary, stderr); diff != "" {
 		t.Errorf("standard error (-want +got):\n%s", diff)
 	}

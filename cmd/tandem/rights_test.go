@@ -63,23 +63,26 @@ func TestQuestionsWithoutRights(t *testing.T) {
 		s.close(closed)
 		for _, args := range [][]string{{"status"}, {"explain", "team/train-0"}} {
 			code, stdout, stderr := runAsNobody(t, append(args, "--run-dir", s.path("run"))...)
-			if code != exitError || stdout != "" || !strings.Contains(stderr, "has no right to; be root") || strings.Contains(stderr, "nobody answers") {
+			if code != exitError || stdout != "" || !strings.Contains(stderr, "has no right to; be root") ||
+				strings.Contains(stderr, "nobody answers") {
 				t.Errorf("%s closed: %s: exit code %d, %q, %q", closed, args[0], code, stdout, stderr)
 			}
 		}
 	}
 }
 
-// TestDoctorWithoutRights: what may not be read is neither damaged nor missing. Nothing is to be done about it but to be root.
+// TestDoctorWithoutRights: what may not be read is neither damaged nor missing. Nothing is to be done about
+// it but to be root.
 func TestDoctorWithoutRights(t *testing.T) {
 	t.Parallel()
 	sys := sysfs(t, "oci-mi300x-derived", 1)
 	for name, closed := range map[string][]string{
-		"as on a node": {"run", "kubelet/device-plugins", "kubelet/pod-resources", "kubelet/cpu_manager_state", "kubelet/memory_manager_state"},
-		"more":         {"kubelet", "dev"},
-		"drop-ins":     {"drop-ins"},
-		"a drop-in":    {"drop-ins/90-cloud.conf"},
-		"checkpoint":   {"kubelet/device-plugins/kubelet_internal_checkpoint"},
+		"as on a node": {"run", "kubelet/device-plugins", "kubelet/pod-resources", "kubelet/cpu_manager_state",
+			"kubelet/memory_manager_state"},
+		"more":       {"kubelet", "dev"},
+		"drop-ins":   {"drop-ins"},
+		"a drop-in":  {"drop-ins/90-cloud.conf"},
+		"checkpoint": {"kubelet/device-plugins/kubelet_internal_checkpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +94,8 @@ func TestDoctorWithoutRights(t *testing.T) {
 			s.with("--kubelet-config-dir", s.path("drop-ins"))
 			s.close(closed...)
 			code, stdout, stderr := runAsNobody(t, s.command()...)
-			if code != exitUnknown || stderr != "" || strings.Count(stdout, "UNKNOWN no-right: ") != 1 || !strings.Contains(stdout, "\n1 found: ") {
+			if code != exitUnknown || stderr != "" || strings.Count(stdout, "UNKNOWN no-right: ") != 1 ||
+				!strings.Contains(stdout, "\n1 found: ") {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
 			for _, word := range []string{"rm ", "damaged", "No such", "systemctl"} {
@@ -108,13 +112,15 @@ func TestDoctorWithoutRights(t *testing.T) {
 	}
 }
 
-// TestDoctorsOwnFolder: the folder is root's on every node; others who look at it find nothing wrong with that.
+// TestDoctorsOwnFolder: the folder is root's on every node; others who look at it find nothing wrong with
+// that.
 func TestDoctorsOwnFolder(t *testing.T) {
 	t.Parallel()
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
 	s.check(os.Chmod(s.root, 0o755))
 	s.check(os.Mkdir(s.path("run"), 0o755))
-	if code, stdout, stderr := runAsNobody(t, s.command()...); code != exitOK && code != exitUnknown || strings.Contains(stdout, "run-folder") {
+	if code, stdout, stderr := runAsNobody(t, s.command()...); code != exitOK && code != exitUnknown ||
+		strings.Contains(stdout, "run-folder") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 }

@@ -53,6 +53,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{plainflag.Error(err)} })
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // as the daemons print it
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
-	root.AddCommand(newTopo(), newRecord(), newPlan(), newStatus(), newExplain(), newVerify(), newDoctor(), newSimulate())
+	root.AddCommand(newTopo(), newRecord(), newPlan(), newStatus(), newExplain(), newVerify(), newDoctor(),
+		newSimulate())
 	return root
 }

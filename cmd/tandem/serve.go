@@ -25,14 +25,15 @@ func serveStatus(cmd *cobra.Command, address string, v *viewer) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/ shows this node until Ctrl-C\n", listener.Addr())
 	if !live.Loopback(listener.Addr()) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "WARNING: %s is not a loopback address: whoever reaches it over the network reads the names of this node's "+
-			"pods and its hardware, unencrypted and without a password; --serve :PORT serves this host alone\n", listener.Addr())
+		fmt.Fprintf(cmd.ErrOrStderr(), "WARNING: %s is not a loopback address: whoever reaches it over the "+
+			"network reads the names of this node's pods and its hardware, unencrypted and without a password; "+
+			"--serve :PORT serves this host alone\n", listener.Addr())
 	}
 	return live.Serve(ctx, listener, v.from.Title(), v.look)
 }
 
-// viewer makes pictures of what the plugins know. It reads the machine again only when their devices are others, for some of its files
-// are read from the devices themselves.
+// viewer makes pictures of what the plugins know. It reads the machine again only when their devices are
+// others, for some of its files are read from the devices themselves.
 type viewer struct {
 	runDir  string
 	from    machine.Source

@@ -25,7 +25,9 @@ import (
 func join(t *testing.T, runDir, sys, resource string, kind device.Kind, devices ...string) (leave func()) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	node, err := coordination.New(coordination.Config{RunDir: runDir, SysRoot: sys, KubeletDir: t.TempDir(), Log: log})
+	node, err := coordination.New(coordination.Config{
+		RunDir: runDir, SysRoot: sys, KubeletDir: t.TempDir(), Log: log,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,9 @@ func TestLook(t *testing.T) {
 	if err := m.Layout(sys); err != nil {
 		t.Fatal(err)
 	}
-	v := &viewer{runDir: filepath.Join(dir, "run"), from: machine.Source{SysfsRoot: sys}, palette: picture.Palette{}}
+	v := &viewer{
+		runDir: filepath.Join(dir, "run"), from: machine.Source{SysfsRoot: sys}, palette: picture.Palette{},
+	}
 	if _, err := v.look(t.Context()); err == nil || !strings.Contains(err.Error(), "nobody answers") {
 		t.Errorf("without plugins: %v", err)
 	}
@@ -89,7 +93,8 @@ func TestLook(t *testing.T) {
 	expectState(t, look(), "0000:2f:00.0", "amd.com/gpu", picture.Stranded)
 	expectState(t, look(), "0000:0c:00.1", "nvidia.com/vf", picture.Free)
 	expectState(t, look(), "0000:0c:00.2", "", picture.Unknown)
-	if n := look(); len(n.Cards) != 16 || len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "there are 21") { // 6 GPUs, 15 VFs
+	// 6 GPUs, 15 VFs
+	if n := look(); len(n.Cards) != 16 || len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "there are 21") {
 		t.Errorf("%d cards, notes %q", len(n.Cards), n.Notes)
 	}
 	alsoLeave()
@@ -100,7 +105,8 @@ func TestLook(t *testing.T) {
 	defer join(t, v.runDir, sys, "amd.com/gpu", device.GPU, "0000:11:00.0", "0000:2f:00.0")()
 	n := look()
 	expectState(t, n, "0000:11:00.0", "amd.com/gpu", picture.Stranded)
-	expectState(t, n, "0000:0c:00.1", "nvidia.com/vf", picture.Unhealthy) // of the ledger, for nobody says otherwise
+	// of the ledger, for nobody says otherwise
+	expectState(t, n, "0000:0c:00.1", "nvidia.com/vf", picture.Unhealthy)
 	if len(n.Notes) != 2 || !strings.HasPrefix(n.Notes[0], "The plugin of nvidia.com/vf is away") {
 		t.Errorf("notes %q", n.Notes)
 	}
@@ -124,11 +130,13 @@ func expectState(t *testing.T, n *picture.Node, id, resource string, state pictu
 func TestServeErrors(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"status --serve :0 -o json":     "tandem status: --serve and --output exclude each other; see tandem status --help\n",
+		"status --serve :0 -o json": "tandem status: --serve and --output exclude each other; " +
+			"see tandem status --help\n",
 		"status --serve 8080":           `tandem status: listen on "8080": want host:port, or :port on this host: `,
 		"status --serve 192.0.2.1:8080": "tandem status: listen tcp 192.0.2.1:8080: ",
 	} {
-		if code, stdout, stderr := run(strings.Fields(args)...); code == exitOK || stdout != "" || !strings.HasPrefix(stderr, want) {
+		if code, stdout, stderr := run(strings.Fields(args)...); code == exitOK || stdout != "" ||
+			!strings.HasPrefix(stderr, want) {
 			t.Errorf("tandem %s: exit code %d, standard error %q", args, code, stderr)
 		}
 	}

@@ -60,14 +60,21 @@ func aboutPresets() string {
 func (s *simulate) register(flags *pflag.FlagSet) {
 	c := &s.config
 	flags.StringVar(&s.preset, "node", "A", "node to simulate: "+strings.Join(world.Presets(), ", "))
-	flags.StringVar(&s.source.Recording, "machine", "", "recorded machine to simulate instead, a file that tandem record wrote")
+	flags.StringVar(&s.source.Recording, "machine", "",
+		"recorded machine to simulate instead, a file that tandem record wrote")
 	flags.IntVar(&s.vfs, "vfs-per-pf", 8, "VFs on each PF that was not recorded with any")
-	flags.StringVar(&s.policy, "policy", string(hints.Restricted), "the kubelet's Topology Manager policy: restricted, best-effort or none")
-	flags.BoolVar(&c.ExcludeTopology, "exclude-topology", false, "announce VFs without NUMA nodes (excludeTopology)")
-	flags.Float64SliceVar(&c.Loads, "load", []float64{30, 60, 90}, "shares of the GPUs allocated with the stock pair, in percent")
-	flags.StringVar(&s.mix, "mix", world.DefaultMix, "what containers ask for, GPUs+VFs, with a weight where it is not 1, as in 1+1:3")
-	flags.StringSliceVar(&s.ways, "ways", nil, "ways of choosing: "+strings.Join(wayNames(), ", ")+" (default all)")
-	flags.Float64Var(&c.GPUFirst, "gpu-first", 0.5, "probability that the kubelet asks for the GPUs before the VFs")
+	flags.StringVar(&s.policy, "policy", string(hints.Restricted),
+		"the kubelet's Topology Manager policy: restricted, best-effort or none")
+	flags.BoolVar(&c.ExcludeTopology, "exclude-topology", false,
+		"announce VFs without NUMA nodes (excludeTopology)")
+	flags.Float64SliceVar(&c.Loads, "load", []float64{30, 60, 90},
+		"shares of the GPUs allocated with the stock pair, in percent")
+	flags.StringVar(&s.mix, "mix", world.DefaultMix,
+		"what containers ask for, GPUs+VFs, with a weight where it is not 1, as in 1+1:3")
+	flags.StringSliceVar(&s.ways, "ways", nil,
+		"ways of choosing: "+strings.Join(wayNames(), ", ")+" (default all)")
+	flags.Float64Var(&c.GPUFirst, "gpu-first", 0.5,
+		"probability that the kubelet asks for the GPUs before the VFs")
 	flags.IntVar(&c.Seeds, "seeds", 150, "streams of arrivals")
 	flags.IntVar(&c.Arrivals, "arrivals", 1000, "arrivals of a stream that count")
 	flags.IntVar(&c.Warmup, "warmup", 200, "arrivals of a stream before that")

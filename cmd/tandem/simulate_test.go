@@ -12,7 +12,9 @@ import (
 
 // few makes a simulation that takes a moment.
 func few(args ...string) []string {
-	return append([]string{"simulate", "--seeds=2", "--arrivals=60", "--warmup=20", "--load=60", "--ways=stock,tandem"}, args...)
+	return append([]string{
+		"simulate", "--seeds=2", "--arrivals=60", "--warmup=20", "--load=60", "--ways=stock,tandem",
+	}, args...)
 }
 
 func TestSimulate(t *testing.T) {
@@ -21,12 +23,20 @@ func TestSimulate(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{"a preset", few(), []string{"A: 8 GPUs, 64 VFs on 8 PFs; kubelet policy restricted", "60 % of the GPUs", "stock pair", "Tandem, request known"}},
-		{"another", few("--node=b", "--vfs-per-pf=1", "--policy=none", "--mix=1+1:3,2+0"), []string{"B: 8 GPUs, 4 VFs on 4 PFs; kubelet policy none", "1+1:3,2+0"}},
+		{"a preset", few(),
+			[]string{
+				"A: 8 GPUs, 64 VFs on 8 PFs; kubelet policy restricted", "60 % of the GPUs", "stock pair",
+				"Tandem, request known",
+			}},
+		{"another", few("--node=b", "--vfs-per-pf=1", "--policy=none", "--mix=1+1:3,2+0"),
+			[]string{"B: 8 GPUs, 4 VFs on 4 PFs; kubelet policy none", "1+1:3,2+0"}},
 		{"VFs without NUMA nodes", few("--exclude-topology"), []string{"VFs without NUMA nodes"}},
 		{"a recorded machine", few("--machine", recorded("nv-h800-8x8")), []string{"8 GPUs, 64 VFs on 8 PFs"}},
-		{"one with its own VFs", few("--machine", recorded("nv-a100pcie-cx6dx-vf-partial"), "--mix=1+1,1+0", "--policy=best-effort"), []string{"GPUs, "}},
-		{"partitions", few("--machine", recorded("amd-mi300x-smc-thor2-cpx-derived")), []string{"63 GPUs, 80 VFs on 10 PFs"}},
+		{"one with its own VFs",
+			few("--machine", recorded("nv-a100pcie-cx6dx-vf-partial"), "--mix=1+1,1+0", "--policy=best-effort"),
+			[]string{"GPUs, "}},
+		{"partitions", few("--machine", recorded("amd-mi300x-smc-thor2-cpx-derived")),
+			[]string{"63 GPUs, 80 VFs on 10 PFs"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := succeed(t, c.args...)
@@ -42,10 +52,13 @@ func TestSimulate(t *testing.T) {
 func TestSimulateFiles(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "chart.svg")
 	var report report.Report
-	if err := json.Unmarshal([]byte(succeed(t, "simulate", "--seeds=2", "--arrivals=60", "--warmup=20", "--load=60", "-o=json", "--svg", svg, "--seed=3")), &report); err != nil {
+	text := succeed(t, "simulate", "--seeds=2", "--arrivals=60", "--warmup=20", "--load=60", "-o=json",
+		"--svg", svg, "--seed=3")
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
 		t.Fatal(err)
 	}
-	if report.Seed != 3 || len(report.Loads) != 1 || len(report.Loads[0].Ways) != 7 || report.Loads[0].Ways[0].Figures.PIX == nil {
+	if report.Seed != 3 || len(report.Loads) != 1 || len(report.Loads[0].Ways) != 7 ||
+		report.Loads[0].Ways[0].Figures.PIX == nil {
 		t.Errorf("%+v", report)
 	}
 	chart, err := os.ReadFile(svg)

@@ -14,7 +14,8 @@ func registerSource(flags *pflag.FlagSet, s *machine.Source) {
 }
 
 func registerTopologyFile(flags *pflag.FlagSet, file *string) {
-	flags.StringVar(file, "topology-file", "", "topology file of NCCL (NCCL_TOPO_FILE) that says which devices share a switch, where sysfs does not tell")
+	flags.StringVar(file, "topology-file", "",
+		"topology file of NCCL (NCCL_TOPO_FILE) that says which devices share a switch, where sysfs does not tell")
 }
 
 // checkSource refuses two sources at once.

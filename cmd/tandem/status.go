@@ -47,7 +47,8 @@ are of, unless the address says otherwise; from elsewhere a tunnel leads to it (
 	}
 	cmd.Flags().StringVar(&runDir, "run-dir", "/run/tandem", "the plugins' --run-dir")
 	cmd.Flags().VarP(&format, "output", "o", format.usage())
-	cmd.Flags().StringVar(&serve, "serve", "", "show a page at this address instead, HOST:PORT; without a host 127.0.0.1, with port 0 one that is free")
+	cmd.Flags().StringVar(&serve, "serve", "",
+		"show a page at this address instead, HOST:PORT; without a host 127.0.0.1, with port 0 one that is free")
 	cmd.Flags().StringVar(&from.SysfsRoot, "sysfs-root", "/sys", "with --serve: folder to read the machine from")
 	registerTopologyFile(cmd.Flags(), &from.TopologyFile)
 	return cmd

@@ -81,7 +81,9 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"topo", "record", "plan", "verify", "doctor"} {
 		help := succeed(t, command, "--help")
-		for _, want := range []string{"Usage:\n  tandem " + command, "Examples:\n  tandem " + command, "Flags:\n", "Exit codes:\n  0  done\n"} {
+		for _, want := range []string{
+			"Usage:\n  tandem " + command, "Examples:\n  tandem " + command, "Flags:\n", "Exit codes:\n  0  done\n",
+		} {
 			if !strings.Contains(help, want) {
 				t.Errorf("tandem %s --help lacks %q:\n%s", command, want, help)
 			}
@@ -110,25 +112,43 @@ func TestErrors(t *testing.T) {
 		{"guess", 2, `tandem: unknown command "guess"; see tandem --help`},
 		{"topo --colour", 2, `tandem topo: unknown flag: --colour; see tandem topo --help`},
 		{"topo here", 2, `tandem topo: unexpected argument "here"; see tandem topo --help`},
-		{"topo -o xml", 2, `tandem topo: invalid argument "xml" for "-o, --output" flag: want table, json, svg, html or nccl; see tandem topo --help`},
-		{"topo --machine x --sysfs-root y", 2, `tandem topo: --machine and --sysfs-root exclude each other; see tandem topo --help`},
+		{"topo -o xml", 2,
+			`tandem topo: invalid argument "xml" for "-o, --output" flag: want table, json, svg, html or nccl; see tandem topo --help`},
+		{"topo --machine x --sysfs-root y", 2,
+			`tandem topo: --machine and --sysfs-root exclude each other; see tandem topo --help`},
 		{"topo --machine none.txt", 1, `tandem topo: read machine: open none.txt: no such file or directory`},
-		{"topo --machine main.go", 1, `tandem topo: read machine main.go: parse machine file: line 1: this is no machine file: want "# tandem machine v1"`},
-		{"topo --machine " + cut, 1, `tandem topo: read machine ` + cut + `: parse machine file: line 3: the file ends without the line "end N entries": it is cut short`},
-		{"topo --sysfs-root testdata", 1, `tandem topo: read testdata: list PCI devices: open bus/pci/devices: no such file or directory`},
-		{"record --sysfs-root testdata", 1, `tandem record: read testdata: capture machine: list PCI devices: open bus/pci/devices: no such file or directory`},
+		{"topo --machine main.go", 1,
+			`tandem topo: read machine main.go: parse machine file: line 1: this is no machine file: want "# tandem machine v1"`},
+		{"topo --machine " + cut, 1,
+			`tandem topo: read machine ` + cut +
+				`: parse machine file: line 3: the file ends without the line "end N entries": it is cut short`},
+		{"topo --sysfs-root testdata", 1,
+			`tandem topo: read testdata: list PCI devices: open bus/pci/devices: no such file or directory`},
+		{"record --sysfs-root testdata", 1,
+			`tandem record: read testdata: capture machine: list PCI devices: open bus/pci/devices: no such file or directory`},
 		{"plan", 2, `tandem plan: want a number of GPUs, VFs or both: --gpus 1 --vfs 1; see tandem plan --help`},
-		{"plan --gpus -1", 2, `tandem plan: invalid argument "-1" for "--gpus" flag: want a whole number, 0 or more; see tandem plan --help`},
-		{"plan --gpus 99999999999999999999", 2, `tandem plan: invalid argument "99999999999999999999" for "--gpus" flag: the number is too large; see tandem plan --help`},
-		{"plan --gpus 18446744073709551615 --machine " + oci, 1, `tandem plan: choose 18446744073709551615 GPUs and 0 VFs: 8 GPUs and 8 VFs are free`},
-		{"verify --gpus x", 2, `tandem verify: invalid argument "x" for "--gpus" flag: want a whole number; see tandem verify --help`},
-		{"simulate --gpu-first x", 2, `tandem simulate: invalid argument "x" for "--gpu-first" flag: want a number; see tandem simulate --help`},
-		{"simulate --load 30,x", 2, `tandem simulate: invalid argument "30,x" for "--load" flag: want a number; see tandem simulate --help`},
-		{"verify --in-order=x", 2, `tandem verify: invalid argument "x" for "--in-order" flag: want true or false; see tandem verify --help`},
-		{"plan --gpus 9 --vfs 1 --machine " + oci, 1, `tandem plan: choose 9 GPUs and 1 VFs: 8 GPUs and 8 VFs are free`},
-		{"plan --vfs 8 --used 0000:0c:00.0 --machine " + oci, 1, `tandem plan: choose 0 GPUs and 8 VFs: 8 GPUs and 7 VFs are free`},
-		{"plan --vfs 8 --used 0c:00.0 --machine " + oci, 1, `tandem plan: choose 0 GPUs and 8 VFs: 8 GPUs and 7 VFs are free`},
-		{"plan --gpus 1 --used 0000:07:00.0 --machine " + oci, 1, `tandem plan: mark "0000:07:00.0" as used: it is none of the GPUs and VFs to choose from`},
+		{"plan --gpus -1", 2,
+			`tandem plan: invalid argument "-1" for "--gpus" flag: want a whole number, 0 or more; see tandem plan --help`},
+		{"plan --gpus 99999999999999999999", 2,
+			`tandem plan: invalid argument "99999999999999999999" for "--gpus" flag: the number is too large; see tandem plan --help`},
+		{"plan --gpus 18446744073709551615 --machine " + oci, 1,
+			`tandem plan: choose 18446744073709551615 GPUs and 0 VFs: 8 GPUs and 8 VFs are free`},
+		{"verify --gpus x", 2,
+			`tandem verify: invalid argument "x" for "--gpus" flag: want a whole number; see tandem verify --help`},
+		{"simulate --gpu-first x", 2,
+			`tandem simulate: invalid argument "x" for "--gpu-first" flag: want a number; see tandem simulate --help`},
+		{"simulate --load 30,x", 2,
+			`tandem simulate: invalid argument "30,x" for "--load" flag: want a number; see tandem simulate --help`},
+		{"verify --in-order=x", 2,
+			`tandem verify: invalid argument "x" for "--in-order" flag: want true or false; see tandem verify --help`},
+		{"plan --gpus 9 --vfs 1 --machine " + oci, 1,
+			`tandem plan: choose 9 GPUs and 1 VFs: 8 GPUs and 8 VFs are free`},
+		{"plan --vfs 8 --used 0000:0c:00.0 --machine " + oci, 1,
+			`tandem plan: choose 0 GPUs and 8 VFs: 8 GPUs and 7 VFs are free`},
+		{"plan --vfs 8 --used 0c:00.0 --machine " + oci, 1,
+			`tandem plan: choose 0 GPUs and 8 VFs: 8 GPUs and 7 VFs are free`},
+		{"plan --gpus 1 --used 0000:07:00.0 --machine " + oci, 1,
+			`tandem plan: mark "0000:07:00.0" as used: it is none of the GPUs and VFs to choose from`},
 	} {
 		code, stdout, stderr := run(strings.Fields(test.args)...)
 		if code != test.code || stdout != "" {

@@ -64,9 +64,12 @@ round, --topology-file says which devices share a switch where sysfs does not: i
 	registerSource(cmd.Flags(), &from)
 	cmd.Flags().VarP(&format, "output", "o", format.usage())
 	cmd.Flags().StringVar(&runDir, "run-dir", "/run/tandem", "the plugins' --run-dir")
-	cmd.Flags().StringSliceVar(&only, "devices", nil, `with -o nccl: addresses of the GPUs and VFs to write, or "container" for those of the container that this runs in`)
+	cmd.Flags().StringSliceVar(&only, "devices", nil,
+		`with -o nccl: addresses of the GPUs and VFs to write, or "container" for those of the container that this runs in`)
 	cmd.Flags().BoolVar(&all, "all", false, "show NICs without RDMA too")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "show PCIe links, IOMMU groups, RDMA ports, and what ACS does to same-switch pairs (root alone can read that)")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
+		"show PCIe links, IOMMU groups, RDMA ports, and what ACS does to same-switch pairs (root alone "+
+			"can read that)")
 	return cmd
 }
 

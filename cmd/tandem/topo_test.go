@@ -26,13 +26,16 @@ func TestTopoTable(t *testing.T) {
 	} {
 		golden(t, "topo-"+machine+".txt", succeed(t, "topo", "--machine", recorded(machine)))
 	}
-	golden(t, "topo-all-nv-4xrtx6000ada-2cx7.txt", succeed(t, "topo", "--all", "--machine", recorded("nv-4xrtx6000ada-2cx7")))
+	golden(t, "topo-all-nv-4xrtx6000ada-2cx7.txt",
+		succeed(t, "topo", "--all", "--machine", recorded("nv-4xrtx6000ada-2cx7")))
 }
 
 func TestTopoJSON(t *testing.T) {
 	t.Parallel()
-	golden(t, "topo-nv-a100pcie-cx6dx-vf-partial.json", succeed(t, "topo", "-o", "json", "--machine", recorded("nv-a100pcie-cx6dx-vf-partial")))
-	golden(t, "topo-oci-mi300x-derived.json", succeed(t, "topo", "-o", "json", "--machine", recorded("oci-mi300x-derived")))
+	golden(t, "topo-nv-a100pcie-cx6dx-vf-partial.json",
+		succeed(t, "topo", "-o", "json", "--machine", recorded("nv-a100pcie-cx6dx-vf-partial")))
+	golden(t, "topo-oci-mi300x-derived.json",
+		succeed(t, "topo", "-o", "json", "--machine", recorded("oci-mi300x-derived")))
 }
 
 // The picture has every device under the name of the matrix; what it looks like is tested where it is drawn.
@@ -52,7 +55,8 @@ func TestTopoPicture(t *testing.T) {
 	}
 }
 
-// TestTopoAgrees compares with what is known of every machine: the nearest RDMA functions of each GPU and their distance.
+// TestTopoAgrees compares with what is known of every machine: the nearest RDMA functions of each GPU and
+// their distance.
 func TestTopoAgrees(t *testing.T) {
 	t.Parallel()
 	type nearest struct {
@@ -69,7 +73,8 @@ func TestTopoAgrees(t *testing.T) {
 	}
 	for _, machine := range machines.Names() {
 		var m topo.Matrix
-		if err := json.Unmarshal([]byte(succeed(t, "topo", "-o", "json", "--machine", recorded(machine))), &m); err != nil {
+		if err := json.Unmarshal([]byte(succeed(t, "topo", "-o", "json", "--machine", recorded(machine))),
+			&m); err != nil {
 			t.Fatal(err)
 		}
 		vfs := map[topology.Address]bool{} // are nearest functions too, but no NICs

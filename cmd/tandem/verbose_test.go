@@ -12,17 +12,19 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// acsConfig is the configuration space of a port whose ACS control register has this value, with the capability behind another one.
+// acsConfig is the configuration space of a port whose ACS control register has this value, with the
+// capability behind another one.
 func acsConfig(control uint16) string {
 	config := make([]byte, 4096)
-	binary.LittleEndian.PutUint32(config[0x100:], 0x0001|1<<16|0x140<<20) // advanced error reporting, the next at 0x140
+	// advanced error reporting, the next at 0x140
+	binary.LittleEndian.PutUint32(config[0x100:], 0x0001|1<<16|0x140<<20)
 	binary.LittleEndian.PutUint32(config[0x140:], 0x000d|1<<16)
 	binary.LittleEndian.PutUint16(config[0x146:], control)
 	return string(config)
 }
 
-// The first pair's NIC hangs on a port with ACS redirect; the second one's has none; of the third nothing can be read. The
-// first NIC's link is degraded, its port down.
+// The first pair's NIC hangs on a port with ACS redirect; the second one's has none; of the third nothing can
+// be read. The first NIC's link is degraded, its port down.
 func TestTopoVerbose(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -60,7 +62,8 @@ func TestTopoVerbose(t *testing.T) {
 	control("0000:2f:00.0", 0x1)
 	control("0000:2a:00.0", 0x1)
 	for file, content := range map[string]string{
-		"current_link_speed": "16.0 GT/s PCIe\n", "max_link_speed": "32.0 GT/s PCIe\n", "current_link_width": "16\n", "max_link_width": "16\n",
+		"current_link_speed": "16.0 GT/s PCIe\n", "max_link_speed": "32.0 GT/s PCIe\n",
+		"current_link_width": "16\n", "max_link_width": "16\n",
 	} {
 		write(function("0000:0c:00.0")+"/"+file, content)
 	}
@@ -88,7 +91,8 @@ func TestTopoVerbose(t *testing.T) {
 	if plain := string(succeed(t, "topo", "--sysfs-root", root)); strings.Contains(plain, "ACS") {
 		t.Errorf("without -v:\n%s", plain)
 	}
-	if json := string(succeed(t, "topo", "-v", "-o", "json", "--sysfs-root", root)); strings.Count(json, `"acs": "redirect"`) != 1 {
+	if json := string(succeed(t, "topo", "-v", "-o", "json", "--sysfs-root", root)); strings.Count(json,
+		`"acs": "redirect"`) != 1 {
 		t.Errorf("JSON:\n%s", json)
 	}
 }

@@ -45,12 +45,16 @@ container needs no privilege; one that is privileged has the device nodes of all
 	cmd.Flags().StringVar(&v.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
 	registerTopologyFile(cmd.Flags(), &v.Topology)
 	cmd.Flags().StringVar(&v.DevRoot, "dev-root", "/dev", "folder with the device nodes")
-	cmd.Flags().StringVar(&v.ProcRoot, "proc-root", "/proc", "folder with what NVIDIA's driver tells of its GPUs")
-	cmd.Flags().StringVar(&v.PairsFile, "pairs", "/run/tandem/pairs.json", "file in which the plugins tell the container its pairs; it may be absent")
+	cmd.Flags().StringVar(&v.ProcRoot, "proc-root", "/proc",
+		"folder with what NVIDIA's driver tells of its GPUs")
+	cmd.Flags().StringVar(&v.PairsFile, "pairs", "/run/tandem/pairs.json",
+		"file in which the plugins tell the container its pairs; it may be absent")
 	cmd.Flags().IntVar(&v.GPUs, "gpus", -1, "GPUs that there have to be; -1 for one or more")
 	cmd.Flags().IntVar(&v.VFs, "vfs", -1, "VFs that there have to be; -1 for one or more")
-	cmd.Flags().TextVar(&v.Within, "within", topology.PXB, "farthest distance of a pair that is accepted: PIX, PXB, PHB, NODE or SYS")
-	cmd.Flags().BoolVar(&v.InOrder, "in-order", false, "fail also when the i-th VF does not pair with the i-th GPU")
+	cmd.Flags().TextVar(&v.Within, "within", topology.PXB,
+		"farthest distance of a pair that is accepted: PIX, PXB, PHB, NODE or SYS")
+	cmd.Flags().BoolVar(&v.InOrder, "in-order", false,
+		"fail also when the i-th VF does not pair with the i-th GPU")
 	cmd.Flags().VarP(&format, "output", "o", format.usage())
 	return cmd
 }

@@ -64,7 +64,8 @@ func (p *pod) amd(addresses ...string) *pod {
 	return p
 }
 
-// nvidia tells of the GPUs as NVIDIA's driver does, the i-th with the minor i, and gives the container the nodes of some.
+// nvidia tells of the GPUs as NVIDIA's driver does, the i-th with the minor i, and gives the container the
+// nodes of some.
 func (p *pod) nvidia(given ...int) *pod {
 	p.t.Helper()
 	tree, err := topology.Read(os.DirFS(p.path("sys")))
@@ -75,7 +76,8 @@ func (p *pod) nvidia(given ...int) *pod {
 	for d := range tree.Devices() {
 		if machine.IsGPU(d) {
 			p.file(fmt.Sprintf("proc/driver/nvidia/gpus/%s/information", d.Address),
-				fmt.Sprintf("Model: \t\t NVIDIA H800\nGPU UUID: \t GPU-%d\nBus Location: \t %s\nDevice Minor: \t %d\n", minor, d.Address, minor))
+				fmt.Sprintf("Model: \t\t NVIDIA H800\nGPU UUID: \t GPU-%d\nBus Location: \t %s\nDevice Minor: \t %d\n",
+					minor, d.Address, minor))
 			minor++
 		}
 	}
@@ -110,7 +112,10 @@ func (p *pod) verify() (code int, stdout, stderr string) {
 	for name, value := range p.env {
 		p.t.Setenv(name, value)
 	}
-	args := []string{"verify", "--sysfs-root", p.path("sys"), "--dev-root", p.path("dev"), "--proc-root", p.path("proc"), "--pairs", p.path("run/tandem/pairs.json")}
+	args := []string{
+		"verify", "--sysfs-root", p.path("sys"), "--dev-root", p.path("dev"), "--proc-root", p.path("proc"),
+		"--pairs", p.path("run/tandem/pairs.json"),
+	}
 	return run(append(args, p.args...)...)
 }
 
@@ -139,11 +144,14 @@ func TestVerify(t *testing.T) {
 			return oci(t).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1).with("--gpus=2", "--vfs=2", "--in-order")
 		}, ""},
 		{"no VF", func(t *testing.T) *pod { return newPod(t, "nv-a100pcie-cx6dx-vf-partial", 0).nvidia(0) },
-			"the container has no VF: no environment variable PCIDEVICE_* names one; a shell may drop names with a hyphen: run tandem verify without one"},
+			"the container has no VF: no environment variable PCIDEVICE_* names one; a shell may drop names with a " +
+				"hyphen: run tandem verify without one"},
 		{"other switch", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs(ociVF1) },
 			"GPU 0000:11:00.0 and VF 0000:2a:00.1 are NODE apart, farther than PXB"},
-		{"other switch, accepted", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs(ociVF1).with("--within=NODE") }, ""},
-		{"one of two far", func(t *testing.T) *pod { return oci(t).amd(ociGPU0, ociGPU1).vfs("0000:41:00.1", ociVF0) },
+		{"other switch, accepted",
+			func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs(ociVF1).with("--within=NODE") }, ""},
+		{"one of two far",
+			func(t *testing.T) *pod { return oci(t).amd(ociGPU0, ociGPU1).vfs("0000:41:00.1", ociVF0) },
 			"GPU 0000:2f:00.0 and VF 0000:41:00.1 are NODE apart, farther than PXB"},
 		{"crossed", func(t *testing.T) *pod { return oci(t).amd(ociGPU0, ociGPU1).vfs(ociVF1, ociVF0) }, ""},
 		{"crossed, order wanted", func(t *testing.T) *pod {
@@ -151,14 +159,16 @@ func TestVerify(t *testing.T) {
 		}, "the i-th VF does not pair with the i-th GPU: compare the two lists"},
 		{"too few", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs(ociVF0).with("--gpus=2", "--vfs=2") },
 			"the container has 1 GPUs instead of 2; the container has 1 VFs instead of 2"},
-		{"no GPU", func(t *testing.T) *pod { return oci(t).vfs(ociVF0) }, "the container has no GPU: no device node of one is in DEV"},
+		{"no GPU", func(t *testing.T) *pod { return oci(t).vfs(ociVF0) },
+			"the container has no GPU: no device node of one is in DEV"},
 		{"no RDMA node", func(t *testing.T) *pod { return env(oci(t).amd(ociGPU0), "PCIDEVICE_X", ociVF0) },
 			"VF 0000:0c:00.1 has the RDMA device node /dev/infiniband/uverbs8, and it is not in the container"},
 		{"no such VF", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs("0000:ee:00.1", ociVF0) },
 			"PCIDEVICE_TANDEM_DEV_RDMA_VF names 0000:ee:00.1, and this machine has no such PCI function"},
 		{"no address", func(t *testing.T) *pod { return oci(t).amd(ociGPU0).vfs("mlx5_core.sf.4", ociVF0) },
 			`PCIDEVICE_TANDEM_DEV_RDMA_VF names "mlx5_core.sf.4", which is no PCI address`},
-		{"same list twice", func(t *testing.T) *pod { return env(oci(t).amd(ociGPU0).vfs(ociVF0), "PCIDEVICE_ALIAS", ociVF0) }, ""},
+		{"same list twice",
+			func(t *testing.T) *pod { return env(oci(t).amd(ociGPU0).vfs(ociVF0), "PCIDEVICE_ALIAS", ociVF0) }, ""},
 		{"partitions", func(t *testing.T) *pod {
 			p := newPod(t, "amd-mi300x-smc-thor2-cpx-derived", 1)
 			p.file("dev/dri/"+renderNode(t, p, "amdgpu_xcp_1"), "")
@@ -178,7 +188,8 @@ func TestVerify(t *testing.T) {
 			return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), told(ociGPU0, ociGPU0, ociVF1, "NODE"))
 		}, `PAIRS names the VF 0000:2a:00.1, and the container does not have it`},
 		{"pairs.json without GPUs", func(t *testing.T) *pod {
-			return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), `{"version":1,"pairs":[{"gpu":null,"vf":{"id":"0000:0c:00.1","address":"0000:0c:00.1"}}]}`)
+			return pairs(oci(t).amd(ociGPU0).vfs(ociVF0),
+				`{"version":1,"pairs":[{"gpu":null,"vf":{"id":"0000:0c:00.1","address":"0000:0c:00.1"}}]}`)
 		}, ""},
 		{"pairs.json broken", func(t *testing.T) *pod { return pairs(oci(t).amd(ociGPU0).vfs(ociVF0), `[`) },
 			"parse pairs in PAIRS: unexpected end of JSON input"},
@@ -187,22 +198,26 @@ func TestVerify(t *testing.T) {
 			return env(newPod(t, "nv-h800-8x8", 1).nvidia(0), "NVIDIA_VISIBLE_DEVICES", "all").vfs("0000:0e:00.1")
 		}, ""},
 		{"NVIDIA by UUID", func(t *testing.T) *pod {
-			return pairs(env(newPod(t, "nv-h800-8x8", 1).nvidia(0, 1, 2), "NVIDIA_VISIBLE_DEVICES", "GPU-1,GPU-2").vfs("0000:35:00.1", "0000:47:00.1").with("--gpus=2"),
+			return pairs(env(newPod(t, "nv-h800-8x8", 1).nvidia(0, 1, 2), "NVIDIA_VISIBLE_DEVICES",
+				"GPU-1,GPU-2").vfs("0000:35:00.1", "0000:47:00.1").with("--gpus=2"),
 				told("GPU-1", "0000:34:00.0", "0000:35:00.1", "PIX"))
 		}, ""},
 		{"NVIDIA by wrong UUID", func(t *testing.T) *pod {
-			return env(newPod(t, "nv-h800-8x8", 1).nvidia(0), "NVIDIA_VISIBLE_DEVICES", "GPU-0,GPU-9").vfs("0000:0e:00.1")
+			return env(newPod(t, "nv-h800-8x8", 1).nvidia(0), "NVIDIA_VISIBLE_DEVICES",
+				"GPU-0,GPU-9").vfs("0000:0e:00.1")
 		}, "NVIDIA_VISIBLE_DEVICES names GPU-9, and no GPU in PROC/driver/nvidia/gpus has that UUID"},
 		{"NVIDIA without its files", func(t *testing.T) *pod {
 			p := newPod(t, "nv-h800-8x8", 1)
 			p.file("dev/nvidia3", "")
 			return p.vfs("0000:0e:00.1").with("--gpus=0")
-		}, "DEV/nvidia3 is there, and no file PROC/driver/nvidia/gpus/*/information tells which PCI function it is"},
+		},
+			"DEV/nvidia3 is there, and no file PROC/driver/nvidia/gpus/*/information tells which PCI function it is"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := test.pod(t)
 			code, stdout, stderr := p.verify()
-			stderr = strings.NewReplacer(p.path("dev"), "DEV", p.path("proc"), "PROC", p.path("run/tandem/pairs.json"), "PAIRS").Replace(stderr)
+			stderr = strings.NewReplacer(p.path("dev"), "DEV", p.path("proc"), "PROC", p.path("run/tandem/pairs.json"),
+				"PAIRS").Replace(stderr)
 			wantCode, want := exitOK, ""
 			if test.want != "" {
 				wantCode, want = exitError, "tandem verify: "+test.want+"\n"
@@ -220,7 +235,8 @@ func TestVerify(t *testing.T) {
 // told is a pairs.json as tandem-rdma writes it.
 func told(id, gpu, vf, distance string) string {
 	return fmt.Sprintf(`{"version":1,"pairs":[{"gpu":{"id":%q,"address":%q,"resource":"x/gpu"},`+
-		`"vf":{"id":%q,"address":%[3]q,"resource":"x/vf","rdma":"mlx5_8"},"distance":%[4]q,"bridges":3,"switch":"0000:08:00.0"}]}`, id, gpu, vf, distance)
+		`"vf":{"id":%q,"address":%[3]q,"resource":"x/vf","rdma":"mlx5_8"},"distance":%[4]q,"bridges":3,"switch":"0000:08:00.0"}]}`,
+		id, gpu, vf, distance)
 }
 
 // renderNode is that of a partition.

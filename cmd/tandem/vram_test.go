@@ -33,8 +33,8 @@ func (h halves) Discover() (gpu.Inventory, error) {
 func (halves) Links() ([]topology.Link, error)                          { return nil, nil }
 func (halves) Allocate([]gpu.Device) *v1beta1.ContainerAllocateResponse { return nil }
 
-// TestTopoVRAM: the memory of a GPU that sysfs does not tell of comes from the plugin that offers it, that of the card, whatever
-// it is divided into.
+// TestTopoVRAM: the memory of a GPU that sysfs does not tell of comes from the plugin that offers it, that of
+// the card, whatever it is divided into.
 func TestTopoVRAM(t *testing.T) {
 	t.Parallel()
 	sys := sysfs(t, "nv-h100-oci", 0)

@@ -1,5 +1,5 @@
-// Package daemon is what the main functions of tandem-gpu and tandem-rdma have in common: the flags of both, the
-// logger, the help page, the signals and the exit code. What a daemon does is its own.
+// Package daemon is what the main functions of tandem-gpu and tandem-rdma have in common: the flags of both,
+// the logger, the help page, the signals and the exit code. What a daemon does is its own.
 package daemon
 
 import (
@@ -33,7 +33,8 @@ const exitCodes = `Exit codes:
   2  the command line is wrong
 `
 
-// Help is the text of a daemon's --help around the list of its flags, and in what it ends otherwise than others.
+// Help is the text of a daemon's --help around the list of its flags, and in what it ends otherwise than
+// others.
 type Help struct {
 	About    string // what the daemon does
 	Examples string // indented by two spaces
@@ -55,8 +56,8 @@ func (e *ExitError) Unwrap() error { return e.Err }
 // Run is a daemon at work. It returns when ctx is done, or with the reason why it cannot go on.
 type Run func(ctx context.Context, log *slog.Logger) error
 
-// Main is a daemon's main function: it reads the command line into set, of which flags are a part, runs the daemon
-// until a signal comes or it fails, and exits.
+// Main is a daemon's main function: it reads the command line into set, of which flags are a part, runs the
+// daemon until a signal comes or it fails, and exits.
 func Main(set *pflag.FlagSet, flags *Flags, help Help, run Run) {
 	signals := append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}, help.Signals...)
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
@@ -65,7 +66,10 @@ func Main(set *pflag.FlagSet, flags *Flags, help Help, run Run) {
 	os.Exit(code)
 }
 
-func execute(ctx context.Context, set *pflag.FlagSet, args []string, stdout, stderr io.Writer, flags *Flags, help Help, run Run) int {
+func execute(
+	ctx context.Context, set *pflag.FlagSet, args []string, stdout, stderr io.Writer, flags *Flags, help Help,
+	run Run,
+) int {
 	showVersion := set.Bool("version", false, "print the version and exit")
 	set.SetOutput(io.Discard)
 	set.SortFlags = false
@@ -95,12 +99,13 @@ func execute(ctx context.Context, set *pflag.FlagSet, args []string, stdout, std
 	return exitOK
 }
 
-// parse accepts a single dash before a flag's name as well as two, as the stock plugins and their manifests do. There are no
-// names of one letter but -h, and -v where a set has it.
+// parse accepts a single dash before a flag's name as well as two, as the stock plugins and their manifests
+// do. There are no names of one letter but -h, and -v where a set has it.
 func parse(set *pflag.FlagSet, args []string) error {
 	doubled := make([]string, 0, len(args))
 	for _, arg := range args {
-		if name, one := strings.CutPrefix(arg, "-"); one && name != "" && name[0] != '-' && (len(name) > 1 || set.Lookup(name) != nil) {
+		if name, one := strings.CutPrefix(arg, "-"); one && name != "" && name[0] != '-' &&
+			(len(name) > 1 || set.Lookup(name) != nil) {
 			arg = "-" + arg
 		}
 		doubled = append(doubled, arg)
@@ -120,11 +125,14 @@ func stopped(ctx context.Context, err error) bool {
 }
 
 func page(set *pflag.FlagSet, help Help) string {
-	return fmt.Sprintf("%s\n\nUsage:\n  %s [flags]\n\nExamples:\n%s\n\nFlags:\n%sThe flags of glog, which manifests of the stock plugins set, are accepted too.\n\n%s",
-		strings.TrimSpace(help.About), set.Name(), strings.Trim(help.Examples, "\n"), set.FlagUsages(), cmp.Or(help.ExitCodes, exitCodes))
+	return fmt.Sprintf("%s\n\nUsage:\n  %s [flags]\n\nExamples:\n%s\n\nFlags:\n%sThe flags of glog, "+
+		"which manifests of the stock plugins set, are accepted too.\n\n%s",
+		strings.TrimSpace(help.About), set.Name(), strings.Trim(help.Examples, "\n"), set.FlagUsages(),
+		cmp.Or(help.ExitCodes, exitCodes))
 }
 
-// config is the effective configuration, one attribute per flag; of those that the help page hides, per flag that was given.
+// config is the effective configuration, one attribute per flag; of those that the help page hides, per flag
+// that was given.
 func config(set *pflag.FlagSet) slog.Value {
 	var attributes []slog.Attr
 	set.VisitAll(func(f *pflag.Flag) {

@@ -22,14 +22,17 @@ func start(ctx context.Context, run Run, args ...string) (code int, stdout, stde
 	flags.Register(set)
 	set.Uint("number", 0, "a number")
 	var out, problems bytes.Buffer
-	code = execute(ctx, set, args, &out, &problems, &flags, Help{About: "Tests.", Examples: "  tandem-test --number=1"}, run)
+	code = execute(ctx, set, args, &out, &problems, &flags,
+		Help{About: "Tests.", Examples: "  tandem-test --number=1"}, run)
 	return code, out.String(), problems.String()
 }
 
 func TestExitCodes(t *testing.T) {
 	t.Attr("parity", "amd/glog-flags")
 	works := func(context.Context, *slog.Logger) error { return nil }
-	fails := func(context.Context, *slog.Logger) error { return errors.New("read numa_node of 0000:81:00.0: broken") }
+	fails := func(context.Context, *slog.Logger) error {
+		return errors.New("read numa_node of 0000:81:00.0: broken")
+	}
 	never := func(context.Context, *slog.Logger) error { t.Error("ran"); return nil }
 	signalled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -42,28 +45,42 @@ func TestExitCodes(t *testing.T) {
 		stdout, stderr string // parts; an empty one means that nothing may be there
 	}{
 		{"works", t.Context(), works, []string{"--log-level=error"}, 0, "", ""},
-		{"fails", t.Context(), fails, []string{"--log-level=error"}, 1, "", "tandem-test: read numa_node of 0000:81:00.0: broken\n"},
-		{"ended by a signal", signalled, func(ctx context.Context, _ *slog.Logger) error { return fmt.Errorf("serve: %w", ctx.Err()) }, []string{"--log-level=error"}, 0, "", ""},
+		{"fails", t.Context(), fails, []string{"--log-level=error"}, 1, "",
+			"tandem-test: read numa_node of 0000:81:00.0: broken\n"},
+		{"ended by a signal",
+			signalled, func(ctx context.Context, _ *slog.Logger) error { return fmt.Errorf("serve: %w", ctx.Err()) },
+			[]string{"--log-level=error"}, 0, "", ""},
 		{"help", t.Context(), never, []string{"--help"}, 0, "Exit codes:", ""},
 		{"short help", t.Context(), never, []string{"-h"}, 0, "tandem-test --number=1", ""},
 		{"version", t.Context(), never, []string{"--version"}, 0, "tandem-test ", ""},
 		{"unknown flag", t.Context(), never, []string{"--colour=red"}, 2, "", "--colour; see tandem-test --help\n"},
 		{"single dash", t.Context(), works, []string{"-number=3", "-log-level=error"}, 0, "", ""},
-		{"flags of glog", t.Context(), works, []string{"-logtostderr=false", "-stderrthreshold=ERROR", "-v=5", "-vmodule=a=1", "-log_dir", "/tmp", "-alsologtostderr", "--log_backtrace_at=a.go:1"}, 0, "", ""},
+		{"flags of glog", t.Context(), works,
+			[]string{
+				"-logtostderr=false", "-stderrthreshold=ERROR", "-v=5", "-vmodule=a=1", "-log_dir", "/tmp",
+				"-alsologtostderr", "--log_backtrace_at=a.go:1",
+			}, 0, "", ""},
 		{"verbosity apart", t.Context(), works, []string{"-v", "5", "-log-level=error"}, 0, "", ""},
 		{"severity by number", t.Context(), works, []string{"-stderrthreshold=2"}, 0, "", ""},
-		{"all to standard error", t.Context(), works, []string{"-logtostderr", "-stderrthreshold=ERROR", "-v=5"}, 0, "", "start"},
-		{"our own flag is stronger", t.Context(), works, []string{"-stderrthreshold=ERROR", "--log-level=info"}, 0, "", "start"},
+		{"all to standard error", t.Context(), works, []string{"-logtostderr", "-stderrthreshold=ERROR", "-v=5"},
+			0, "", "start"},
+		{"our own flag is stronger", t.Context(), works, []string{"-stderrthreshold=ERROR", "--log-level=info"},
+			0, "", "start"},
 		{"bad severity", t.Context(), never, []string{"-stderrthreshold=LOUD"}, 2, "", "--stderrthreshold"},
 		{"bad verbosity", t.Context(), never, []string{"-v=much"}, 2, "", "--v"},
-		{"bad number", t.Context(), never, []string{"--number=many"}, 2, "", `"--number" flag: want a whole number`},
+		{"bad number", t.Context(), never, []string{"--number=many"}, 2, "",
+			`"--number" flag: want a whole number`},
 		{"negative number", t.Context(), never, []string{"--number", "-3"}, 2, "", "--number"},
 		{"bad level", t.Context(), never, []string{"--log-level=loud"}, 2, "", "--log-level"},
 		{"bad format", t.Context(), never, []string{"--log-format=xml"}, 2, "", "want text or json"},
-		{"bad registration", t.Context(), never, []string{"--registration=twice"}, 2, "", "want auto, register or watcher"},
-		{"address without a port", t.Context(), never, []string{"--metrics-bind-address=9478"}, 2, "", "--metrics-bind-address"},
-		{"address of a name", t.Context(), never, []string{"--health-probe-bind-address=localhost:9477"}, 2, "", "is no IP address"},
-		{"events without a cluster", t.Context(), never, []string{"--intent=api-server", "--log-level=error"}, 1, "", "--intent=api-server: find the API server"},
+		{"bad registration", t.Context(), never, []string{"--registration=twice"}, 2, "",
+			"want auto, register or watcher"},
+		{"address without a port", t.Context(), never, []string{"--metrics-bind-address=9478"}, 2, "",
+			"--metrics-bind-address"},
+		{"address of a name", t.Context(), never, []string{"--health-probe-bind-address=localhost:9477"}, 2, "",
+			"is no IP address"},
+		{"events without a cluster", t.Context(), never, []string{"--intent=api-server", "--log-level=error"}, 1,
+			"", "--intent=api-server: find the API server"},
 		{"argument", t.Context(), never, []string{"now"}, 2, "", `unexpected argument "now"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -100,9 +117,10 @@ func TestStartLineHasTheEffectiveConfig(t *testing.T) {
 	}
 	for flag, want := range map[string]string{
 		"sysfs-root": "/sys", "dev-root": "/dev", "kubelet-dir": "/var/lib/kubelet", "run-dir": "/tmp/run",
-		"log-format": "json", "log-level": "INFO", "preferred-allocation": "false", "registration": "auto", "number": "0",
-		"intent": "pods-api,podresources", "alignment": "preferred", "alignment-opt-out": "none", "device-annotations": "all",
-		"metrics-bind-address": "", "health-probe-bind-address": "", "topology-file": "",
+		"log-format": "json", "log-level": "INFO", "preferred-allocation": "false",
+		"registration": "auto", "number": "0", "intent": "pods-api,podresources", "alignment": "preferred",
+		"alignment-opt-out": "none", "device-annotations": "all", "metrics-bind-address": "",
+		"health-probe-bind-address": "", "topology-file": "",
 	} {
 		if got := line.Config[flag]; got != want {
 			t.Errorf("%s is %q, want %q", flag, got, want)
@@ -119,7 +137,8 @@ func TestSysfs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, root := range []string{filepath.Join(file, "none"), file + "none", file} {
-		if _, err := (Flags{SysfsRoot: root}).Sysfs(); err == nil || !strings.Contains(err.Error(), "--sysfs-root") || !strings.Contains(err.Error(), root) {
+		if _, err := (Flags{SysfsRoot: root}).Sysfs(); err == nil ||
+			!strings.Contains(err.Error(), "--sysfs-root") || !strings.Contains(err.Error(), root) {
 			t.Errorf("%s: %v", root, err)
 		}
 	}
@@ -137,7 +156,8 @@ func TestNoErrorInTheLog(t *testing.T) {
 		var none error
 		log.Warn("line", "error", none, "resource", "gpu")
 		log.Warn("line", "error", errors.New("broken"))
-		if got := out.String(); strings.Count(got, "error") != 1 || !strings.Contains(got, "broken") || !strings.Contains(got, "gpu") {
+		if got := out.String(); strings.Count(got, "error") != 1 || !strings.Contains(got, "broken") ||
+			!strings.Contains(got, "gpu") {
 			t.Errorf("%s: %s", format, got)
 		}
 	}

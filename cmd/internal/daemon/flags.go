@@ -14,8 +14,8 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 )
 
-// Flags are the flags that both daemons have. The four folders are where a live node has them unless told otherwise, so
-// that a recorded machine and a kubelet in a folder serve as well.
+// Flags are the flags that both daemons have. The four folders are where a live node has them unless told
+// otherwise, so that a recorded machine and a kubelet in a folder serve as well.
 type Flags struct {
 	SysfsRoot           string
 	DevRoot             string
@@ -45,12 +45,18 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.StringVar(&f.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
 	set.StringVar(&f.DevRoot, "dev-root", "/dev", "folder with the device nodes")
 	set.StringVar(&f.KubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's root folder")
-	set.StringVar(&f.RunDir, "run-dir", "/run/tandem", "folder of the coordination socket, shared by both daemons")
-	set.StringVar(&f.TopologyFile, "topology-file", "", "topology file of NCCL (NCCL_TOPO_FILE) that says which devices share a switch, on a machine whose sysfs does not: a guest with a flat PCI tree")
+	set.StringVar(&f.RunDir, "run-dir", "/run/tandem",
+		"folder of the coordination socket, shared by both daemons")
+	set.StringVar(&f.TopologyFile, "topology-file", "",
+		"topology file of NCCL (NCCL_TOPO_FILE) that says which devices share a switch, "+
+			"on a machine whose sysfs does not: a guest with a flat PCI tree")
 	set.TextVar(&f.LogFormat, "log-format", Text, "text or json")
 	set.TextVar(&f.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
-	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true, "tell the kubelet which devices to prefer; false leaves it to choose at random")
-	set.TextVar(&f.Registration, "registration", deviceplugin.Auto, "how the kubelet gets to know the plugin: register (at kubelet.sock), watcher (found in plugins_registry) or auto (watcher where that folder exists)")
+	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true,
+		"tell the kubelet which devices to prefer; false leaves it to choose at random")
+	set.TextVar(&f.Registration, "registration", deviceplugin.Auto,
+		"how the kubelet gets to know the plugin: register (at kubelet.sock), watcher (found in plugins_registry) "+
+			"or auto (watcher where that folder exists)")
 	f.glog.register(set)
 	f.registerIntent(set)
 	f.registerWatch(set)
@@ -59,21 +65,28 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 // registerIntent adds the flags that say how the daemon may know what a container asks for.
 func (f *Flags) registerIntent(set *pflag.FlagSet) {
 	set.TextVar(&f.Intent, "intent", intent.Default,
-		"what may be asked what a container wants, the best that answers is used: pods-api (kubelet 1.37), kubelet (its HTTPS server; needs the right nodes/pods), "+
-			"api-server (needs the right to list and watch pods), podresources; none of them leaves order and time")
+		"what may be asked what a container wants, the best that answers is used: pods-api (kubelet 1.37), "+
+			"kubelet (its HTTPS server; needs the right nodes/pods), api-server (needs the right to list and watch "+
+			"pods), podresources; none of them leaves order and time")
 	set.TextVar(&f.Policy.Alignment, "alignment", intent.Preferred,
-		"required refuses a container whose pairs are not all on one switch each; preferred starts it; a pod's annotation "+
+		"required refuses a container whose pairs are not all on one switch each; preferred starts it; "+
+			"a pod's annotation "+
 			intent.AlignmentKey+": required stands above it")
 	set.TextVar(&f.Policy.OptOut, "alignment-opt-out", intent.Namespaces{},
-		"whose pods may lift --alignment=required with the annotation "+intent.AlignmentKey+": preferred: all, none, or namespaces with commas between")
+		"whose pods may lift --alignment=required with the annotation "+intent.AlignmentKey+
+			": preferred: all, none, or namespaces with commas between")
 	set.TextVar(&f.Policy.Choose, "device-annotations", intent.AllNamespaces,
 		"whose pods may say in annotations which devices they want ("+intent.DevicesKey+
 			", and what HAMi, Volcano and Koordinator write): all, none, or namespaces with commas between")
-	set.StringVar(&f.NodeName, "node-name", os.Getenv("NODE_NAME"), "the node's name in Kubernetes, by default $NODE_NAME")
-	set.StringVar(&f.Kubelet.Address, "kubelet-address", os.Getenv("NODE_IP"), "where the kubelet's HTTPS server listens, by default port 10250 of $NODE_IP")
-	set.StringVar(&f.Kubelet.Token, "kubelet-token-file", account+"token", "file with the token for the kubelet's HTTPS server, read for every question")
+	set.StringVar(&f.NodeName, "node-name", os.Getenv("NODE_NAME"),
+		"the node's name in Kubernetes, by default $NODE_NAME")
+	set.StringVar(&f.Kubelet.Address, "kubelet-address", os.Getenv("NODE_IP"),
+		"where the kubelet's HTTPS server listens, by default port 10250 of $NODE_IP")
+	set.StringVar(&f.Kubelet.Token, "kubelet-token-file", account+"token",
+		"file with the token for the kubelet's HTTPS server, read for every question")
 	set.StringVar(&f.Kubelet.CA, "kubelet-ca-file", account+"ca.crt",
-		"file with the CA of the kubelet's certificate; the cluster's where the kubelet has serverTLSBootstrap, else /var/lib/kubelet/pki/kubelet.crt, which it signs itself")
+		"file with the CA of the kubelet's certificate; the cluster's where the kubelet has serverTLSBootstrap, "+
+			"else /var/lib/kubelet/pki/kubelet.crt, which it signs itself")
 }
 
 // LogFormat is how log lines are written.
@@ -99,7 +112,8 @@ func (f *LogFormat) UnmarshalText(text []byte) error {
 	}
 }
 
-// Logger makes the daemon's logger: one line per decision, in the format and from the level that the flags name.
+// Logger makes the daemon's logger: one line per decision, in the format and from the level that the flags
+// name.
 func Logger(f Flags, w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: f.LogLevel, ReplaceAttr: onlyErrors}
 	if f.LogFormat == JSON {

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// glogFlags are the flags of the glog library. The stock plugins have them and manifests set them, so they are accepted; what
-// they say of files and of verbosity means nothing here, where --log-level says what is written and all of it goes to
-// standard error.
+// glogFlags are the flags of the glog library. The stock plugins have them and manifests set them, so they
+// are accepted; what they say of files and of verbosity means nothing here, where --log-level says what is
+// written and all of it goes to standard error.
 type glogFlags struct {
 	toStderr  bool
 	threshold severity
@@ -19,14 +19,19 @@ type glogFlags struct {
 // register adds the flags to a set. The help page does not list them.
 func (g *glogFlags) register(set *pflag.FlagSet) {
 	const ignored = "accepted and ignored"
-	set.BoolVar(&g.toStderr, "logtostderr", false, "all of the log goes to standard error, whatever stderrthreshold says")
-	set.Var(&g.threshold, "stderrthreshold", "without logtostderr, what goes to standard error: INFO, WARNING, ERROR or FATAL")
+	set.BoolVar(&g.toStderr, "logtostderr", false,
+		"all of the log goes to standard error, whatever stderrthreshold says")
+	set.Var(&g.threshold, "stderrthreshold",
+		"without logtostderr, what goes to standard error: INFO, WARNING, ERROR or FATAL")
 	set.Bool("alsologtostderr", false, ignored)
 	set.Int("v", 0, ignored)
 	for _, name := range []string{"vmodule", "log_dir", "log_link", "log_backtrace_at", "logbuflevel"} {
 		set.String(name, "", ignored)
 	}
-	for _, name := range []string{"logtostderr", "stderrthreshold", "alsologtostderr", "v", "vmodule", "log_dir", "log_link", "log_backtrace_at", "logbuflevel"} {
+	for _, name := range []string{
+		"logtostderr", "stderrthreshold", "alsologtostderr", "v", "vmodule", "log_dir", "log_link",
+		"log_backtrace_at", "logbuflevel",
+	} {
 		set.Lookup(name).Hidden = true
 	}
 }
@@ -45,7 +50,12 @@ type severity slog.Level
 var severities = []struct {
 	name  string
 	level slog.Level
-}{{"INFO", slog.LevelInfo}, {"WARNING", slog.LevelWarn}, {"ERROR", slog.LevelError}, {"FATAL", slog.LevelError + 4}}
+}{
+	{"INFO", slog.LevelInfo},
+	{"WARNING", slog.LevelWarn},
+	{"ERROR", slog.LevelError},
+	{"FATAL", slog.LevelError + 4},
+}
 
 // String implements pflag.Value.
 func (s *severity) String() string { return slog.Level(*s).String() }

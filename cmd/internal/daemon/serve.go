@@ -50,8 +50,10 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		Topology:   file,
 		SysRoot:    f.SysfsRoot,
 		KubeletDir: f.KubeletDir,
-		Intent:     coordination.Intent{Sources: f.Intent, Kubelet: endpoint, NodeName: f.NodeName, Policy: f.Policy},
-		Log:        log,
+		Intent: coordination.Intent{
+			Sources: f.Intent, Kubelet: endpoint, NodeName: f.NodeName, Policy: f.Policy,
+		},
+		Log: log,
 	}
 	if f.monitor != nil {
 		config.Observer = f.monitor
@@ -59,14 +61,20 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	return coordination.New(config)
 }
 
-// Begin says which resources have devices, as far as that is known before they are offered. Until then the daemon is not ready.
+// Begin says which resources have devices, as far as that is known before they are offered. Until then the
+// daemon is not ready.
 func (f Flags) Begin(resources ...string) {
-	f.monitor.Begin(slices.DeleteFunc(slices.Clone(resources), func(name string) bool { return deviceplugin.CheckName(name) != nil })...)
+	f.monitor.Begin(slices.DeleteFunc(slices.Clone(resources), func(name string) bool {
+		return deviceplugin.CheckName(name) != nil
+	})...)
 }
 
-// Serve offers every resource to the kubelet and takes part in coordination, until ctx is done or one of them fails.
-// What else the daemon has to do runs beside them.
-func (f Flags) Serve(ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource, beside ...func(context.Context) error) error {
+// Serve offers every resource to the kubelet and takes part in coordination, until ctx is done or one of them
+// fails. What else the daemon has to do runs beside them.
+func (f Flags) Serve(
+	ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource,
+	beside ...func(context.Context) error,
+) error {
 	defer f.monitor.Node(node)()
 	run := append([]func(context.Context) error{node.Run}, beside...)
 	for _, r := range resources {
@@ -79,9 +87,11 @@ func (f Flags) Serve(ctx context.Context, log *slog.Logger, node *coordination.N
 	return g.Wait()
 }
 
-// Offer offers one resource to the kubelet until ctx is done. One that the kubelet would never take is left out: it is no reason to end
-// the others.
-func (f Flags) Offer(ctx context.Context, log *slog.Logger, node *coordination.Node, resource deviceplugin.Resource) error {
+// Offer offers one resource to the kubelet until ctx is done. One that the kubelet would never take is left
+// out: it is no reason to end the others.
+func (f Flags) Offer(
+	ctx context.Context, log *slog.Logger, node *coordination.Node, resource deviceplugin.Resource,
+) error {
 	if err := deviceplugin.CheckName(resource.Name()); err != nil {
 		log.Error("a resource is left out", "error", err)
 		return nil

@@ -25,7 +25,12 @@ func flat(t *testing.T, file string) Flags {
 		t.Fatal(err)
 	}
 	dir := kubelettest.Dir(t)
-	f := Flags{SysfsRoot: filepath.Join(dir, "sys"), RunDir: filepath.Join(dir, "run"), KubeletDir: dir, TopologyFile: filepath.Join(dir, "topo.xml")}
+	f := Flags{
+		SysfsRoot:    filepath.Join(dir, "sys"),
+		RunDir:       filepath.Join(dir, "run"),
+		KubeletDir:   dir,
+		TopologyFile: filepath.Join(dir, "topo.xml"),
+	}
 	if err := m.Layout(f.SysfsRoot); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +40,8 @@ func flat(t *testing.T, file string) Flags {
 	return f
 }
 
-// The coordinator has the devices on the switches of the topology file, and chooses by them: not the first GPU, the one beside the VF.
+// The coordinator has the devices on the switches of the topology file, and chooses by them: not the first
+// GPU, the one beside the VF.
 func TestTopologyFile(t *testing.T) {
 	f := flat(t, `<system version="1"><cpu numaid="0">
 <pci busid="ffff:ff:01.0"><pci busid="0000:05:00.0"/><pci busid="0000:14:00.0"/></pci>
@@ -57,7 +63,8 @@ func TestTopologyFile(t *testing.T) {
 	}
 	var chosen []string
 	for range 20 { // on a busy machine the coordinator may be too late, and Prefer chooses without it
-		if chosen = gpus.Prefer(ctx, []string{"0000:05:00.0", "0000:06:00.0"}, nil, 1); slices.Equal(chosen, []string{"0000:06:00.0"}) {
+		if chosen = gpus.Prefer(ctx, []string{"0000:05:00.0", "0000:06:00.0"}, nil, 1); slices.Equal(chosen,
+			[]string{"0000:06:00.0"}) {
 			break
 		}
 	}
@@ -96,8 +103,10 @@ func announce(t *testing.T, addresses ...string) (a device.Announcement) {
 // What is wrong with the file ends the daemon at its start, in a sentence that names it.
 func TestTopologyFileErrors(t *testing.T) {
 	for file, want := range map[string]string{
-		"<system>": "use --topology-file: read topology file %s: line 1: <system version=\"\">: want 1, the only version that there is",
-		`<system version="1"><cpu numaid="0"><pci busid="0001:00:00.0"/></cpu></system>`: "apply topology file %s: this machine has none of its 1 PCI functions",
+		"<system>": "use --topology-file: read topology file %s: line 1: <system version=\"\">: want 1, " +
+			"the only version that there is",
+		`<system version="1"><cpu numaid="0"><pci busid="0001:00:00.0"/></cpu></system>`: "apply topology file " +
+			"%s: this machine has none of its 1 PCI functions",
 	} {
 		f := flat(t, file)
 		_, err := f.Node(slog.New(slog.DiscardHandler))
@@ -107,7 +116,8 @@ func TestTopologyFileErrors(t *testing.T) {
 	}
 	f := flat(t, "")
 	f.TopologyFile += "x"
-	if _, err := f.Node(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := f.Node(slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), "no such file") {
 		t.Error(err)
 	}
 }

@@ -14,15 +14,18 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
-// registerWatch adds the flags that say how the daemon can be watched. None of the stock plugins can be: the names are those of
-// controller-runtime.
+// registerWatch adds the flags that say how the daemon can be watched. None of the stock plugins can be: the
+// names are those of controller-runtime.
 func (f *Flags) registerWatch(set *pflag.FlagSet) {
-	set.TextVar(&f.Metrics, "metrics-bind-address", monitor.Address(""), "where to serve /metrics to Prometheus, HOST:PORT or :PORT; empty for nowhere")
+	set.TextVar(&f.Metrics, "metrics-bind-address", monitor.Address(""),
+		"where to serve /metrics to Prometheus, HOST:PORT or :PORT; empty for nowhere")
 	set.TextVar(&f.Health, "health-probe-bind-address", monitor.Address(""),
-		"where to serve /healthz (nothing hangs) and /readyz (the kubelet knows all that is offered); can be the same; empty for nowhere")
+		"where to serve /healthz (nothing hangs) and /readyz (the kubelet knows all that is offered); "+
+			"can be the same; empty for nowhere")
 }
 
-// watched runs a daemon with its Monitor beside it and, where the API server is a source of intent, what sends events to it.
+// watched runs a daemon with its Monitor beside it and, where the API server is a source of intent, what
+// sends events to it.
 func (f *Flags) watched(ctx context.Context, name string, log *slog.Logger, run Run) error {
 	var beside sync.WaitGroup
 	serving, stop := context.WithCancel(ctx)
@@ -30,7 +33,9 @@ func (f *Flags) watched(ctx context.Context, name string, log *slog.Logger, run 
 	defer stop()
 	var tell func(admission.Verdict)
 	if f.Intent.Has(intent.APIServer) {
-		sender, err := events.Open(events.Config{Component: name, Node: f.NodeName, Count: func(outcome string) { f.monitor.Event(outcome) }, Log: log})
+		sender, err := events.Open(events.Config{
+			Component: name, Node: f.NodeName, Count: func(outcome string) { f.monitor.Event(outcome) }, Log: log,
+		})
 		if err != nil {
 			return fmt.Errorf("--intent=%s: %w", intent.APIServer, err)
 		}

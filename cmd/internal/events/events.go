@@ -1,8 +1,10 @@
-// Package events tells the owner of a pod, as Kubernetes Events do, that the devices of one of its containers could not be aligned.
+// Package events tells the owner of a pod, as Kubernetes Events do, that the devices of one of its containers
+// could not be aligned.
 //
-// client-go has a recorder for that. It is not used: it keeps a thousand events, tries each for two minutes, drops what is more without
-// a word, and aggregates what is said of one object again and again, for which it needs the right to patch. A container is given
-// its devices once. Here an event waits in a short queue and is sent once; what became of it is counted.
+// client-go has a recorder for that. It is not used: it keeps a thousand events, tries each for two minutes,
+// drops what is more without a word, and aggregates what is said of one object again and again, for which it
+// needs the right to patch. A container is given its devices once. Here an event waits in a short queue and
+// is sent once; what became of it is counted.
 package events
 
 import (
@@ -85,7 +87,8 @@ func Open(config Config) (*Sender, error) {
 	return &Sender{config: config, client: client, queue: make(chan *corev1.Event, maxWaiting)}, nil
 }
 
-// Tell queues an event about an Allocate that came out worse than same-switch pairs, if its pod is known for certain. It never waits.
+// Tell queues an event about an Allocate that came out worse than same-switch pairs, if its pod is known for
+// certain. It never waits.
 func (s *Sender) Tell(v admission.Verdict) {
 	if v.Container == nil || v.PodUID == "" {
 		return
@@ -123,14 +126,17 @@ func summary(v admission.Verdict) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, topology.Level(level)))
 		}
 	}
-	return fmt.Sprintf("%d of %d pairs of a GPU and a VF are on one switch (%s)", together, len(v.Pairs), strings.Join(parts, ", "))
+	return fmt.Sprintf("%d of %d pairs of a GPU and a VF are on one switch (%s)",
+		together, len(v.Pairs), strings.Join(parts, ", "))
 }
 
 func (s *Sender) event(v admission.Verdict, reason, message string) *corev1.Event {
 	now := metav1.Now()
 	pod := v.Container.Pod
 	return &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: util.GenerateEventName(pod.Name, now.UnixNano())},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: util.GenerateEventName(pod.Name, now.UnixNano()),
+		},
 		InvolvedObject: corev1.ObjectReference{
 			Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(v.PodUID),
 		},
@@ -177,6 +183,7 @@ func (s *Sender) send(ctx context.Context, event *corev1.Event) {
 	s.config.Count(Failed)
 	if text := err.Error(); text != s.failed {
 		s.failed = text
-		s.config.Log.Warn("an event about a pod was not taken", "pod", event.Namespace+"/"+event.InvolvedObject.Name, "reason", event.Reason, "error", err)
+		s.config.Log.Warn("an event about a pod was not taken",
+			"pod", event.Namespace+"/"+event.InvolvedObject.Name, "reason", event.Reason, "error", err)
 	}
 }

@@ -46,7 +46,9 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(c.code)
-	_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"events is forbidden","code":403}`))
+	_, _ = w.Write(
+		[]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"events is forbidden","code":403}`),
+	)
 	c.events <- event
 }
 
@@ -57,8 +59,8 @@ func open(t *testing.T, code int) (*Sender, *cluster, chan string) {
 	server := httptest.NewServer(c)
 	outcomes := make(chan string, 4*maxWaiting)
 	s, err := Open(Config{
-		APIServer: &rest.Config{Host: server.URL, QPS: -1, Transport: &http.Transport{}}, Component: "tandem-gpu", Node: "node-1",
-		Count: func(outcome string) { outcomes <- outcome }, Log: slog.New(slog.DiscardHandler),
+		APIServer: &rest.Config{Host: server.URL, QPS: -1, Transport: &http.Transport{}}, Component: "tandem-gpu",
+		Node: "node-1", Count: func(outcome string) { outcomes <- outcome }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -100,18 +102,22 @@ func TestEvents(t *testing.T) {
 	s.Tell(verdict(admission.Degraded))
 	s.Tell(refusal)
 	for _, want := range []struct{ reason, message string }{
-		{"AlignmentDegraded", `container worker: 2 of 4 pairs of a GPU and a VF are on one switch (1 PIX, 1 PXB, 2 NODE); on node node-1 "tandem explain team/train-0" says why`},
+		{"AlignmentDegraded",
+			`container worker: 2 of 4 pairs of a GPU and a VF are on one switch (1 PIX, 1 PXB, 2 NODE); on node node-1 "tandem explain team/train-0" says why`},
 		{"AlignmentRefused", "container worker: refuse 4 amd.com/gpu: held by team/other, held by team/other"},
 	} {
 		got := <-c.events
 		pod := got.InvolvedObject
-		if got.Reason != want.reason || !strings.HasPrefix(got.Message, want.message) || len(got.Message) > maxMessage || got.Type != corev1.EventTypeWarning {
+		if got.Reason != want.reason || !strings.HasPrefix(got.Message, want.message) ||
+			len(got.Message) > maxMessage || got.Type != corev1.EventTypeWarning {
 			t.Errorf("event %s %s (%d bytes): %s", got.Type, got.Reason, len(got.Message), got.Message)
 		}
-		if pod.Kind != "Pod" || pod.Name != "train-0" || pod.Namespace != "team" || pod.UID != "uid-1" || got.Namespace != "team" || !strings.HasPrefix(got.Name, "train-0.") {
+		if pod.Kind != "Pod" || pod.Name != "train-0" || pod.Namespace != "team" || pod.UID != "uid-1" ||
+			got.Namespace != "team" || !strings.HasPrefix(got.Name, "train-0.") {
 			t.Errorf("event %s about %+v", got.Name, pod)
 		}
-		if got.Source.Component != "tandem-gpu" || got.Source.Host != "node-1" || got.Count != 1 || got.FirstTimestamp.IsZero() {
+		if got.Source.Component != "tandem-gpu" || got.Source.Host != "node-1" || got.Count != 1 ||
+			got.FirstTimestamp.IsZero() {
 			t.Errorf("event of %+v, %d times since %v", got.Source, got.Count, got.FirstTimestamp)
 		}
 		if outcome := <-outcomes; outcome != Sent {

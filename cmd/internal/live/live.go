@@ -1,5 +1,6 @@
-// Package live serves one page over HTTP: the picture of a node as it is now. Nothing can be changed through it. The page asks for
-// itself again, and the server asks for the node at most once a second, however many look.
+// Package live serves one page over HTTP: the picture of a node as it is now. Nothing can be changed through
+// it. The page asks for itself again, and the server asks for the node at most once a second, however many
+// look.
 package live
 
 import (
@@ -21,7 +22,8 @@ const (
 	goBack = 2 * time.Second // that requests have to end when the server does
 )
 
-// Listen opens a port. Without a host the address is 127.0.0.1: what nobody asked for is not open to the network.
+// Listen opens a port. Without a host the address is 127.0.0.1: what nobody asked for is not open to the
+// network.
 func Listen(address string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -69,8 +71,8 @@ func Serve(ctx context.Context, listener net.Listener, title string, look Look) 
 	return err
 }
 
-// Handler answers with the page. What listens on loopback answers to loopback's names only: a foreign page in a browser on this host
-// could have its own name point here (DNS rebinding).
+// Handler answers with the page. What listens on loopback answers to loopback's names only: a foreign page in
+// a browser on this host could have its own name point here (DNS rebinding).
 func Handler(title string, look Look, loopback bool) http.Handler {
 	pages := &pages{title: title, look: look}
 	mux := http.NewServeMux()
@@ -103,7 +105,8 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(page))
 }
 
-// now is the page, one for all who ask within a second. Whoever waits for another's question does so no longer than it takes.
+// now is the page, one for all who ask within a second. Whoever waits for another's question does so no
+// longer than it takes.
 func (p *pages) now(ctx context.Context) (page []byte, tag string, code int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

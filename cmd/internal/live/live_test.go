@@ -61,7 +61,8 @@ func ask(h http.Handler, method, url string, headers ...string) *httptest.Respon
 	return w
 }
 
-// Only GET and HEAD of the page, only under a name of loopback where loopback is listened on, and always with the headers.
+// Only GET and HEAD of the page, only under a name of loopback where loopback is listened on, and always with
+// the headers.
 func TestRequests(t *testing.T) {
 	l := &looks{}
 	for _, c := range []struct {
@@ -121,12 +122,14 @@ func TestOneQuestionForAll(t *testing.T) {
 		}
 		tag := first.Header().Get("ETag")
 		<-time.After(fresh)
-		if w := ask(h, "GET", "http://localhost/", "If-None-Match", tag); w.Code != 304 || w.Body.Len() > 0 || l.asked != 2 {
+		if w := ask(h, "GET", "http://localhost/", "If-None-Match", tag); w.Code != 304 || w.Body.Len() > 0 ||
+			l.asked != 2 {
 			t.Errorf("the same again: %d with %d bytes, asked %d times", w.Code, w.Body.Len(), l.asked)
 		}
 		l.state = picture.Allocated
 		<-time.After(fresh)
-		if w := ask(h, "GET", "http://localhost/", "If-None-Match", tag); w.Code != 200 || !strings.Contains(w.Body.String(), ", allocated") {
+		if w := ask(h, "GET", "http://localhost/", "If-None-Match", tag); w.Code != 200 ||
+			!strings.Contains(w.Body.String(), ", allocated") {
 			t.Errorf("changed: %d", w.Code)
 		}
 	})
@@ -142,7 +145,9 @@ func TestAway(t *testing.T) {
 		if w.Code != 503 || w.Header().Get("ETag") != "" || strings.Contains(body, "<svg") {
 			t.Errorf("away: %d, ETag %q", w.Code, w.Header().Get("ETag"))
 		}
-		for _, want := range []string{`Not up to date: ask /run/&lt;x&gt;: nobody answers</p>`, `data-every="2000"`, `<script>`} {
+		for _, want := range []string{
+			`Not up to date: ask /run/&lt;x&gt;: nobody answers</p>`, `data-every="2000"`, `<script>`,
+		} {
 			if !strings.Contains(body, want) {
 				t.Errorf("no %q", want)
 			}
@@ -156,7 +161,9 @@ func TestAway(t *testing.T) {
 }
 
 func TestListen(t *testing.T) {
-	for address, loopback := range map[string]bool{":0": true, "127.0.0.1:0": true, "localhost:0": true, "0.0.0.0:0": false} {
+	for address, loopback := range map[string]bool{
+		":0": true, "127.0.0.1:0": true, "localhost:0": true, "0.0.0.0:0": false,
+	} {
 		listener, err := Listen(address)
 		if err != nil {
 			t.Errorf("%s: %v", address, err)

@@ -12,11 +12,13 @@ import (
 // namespace begins the name of every metric.
 const namespace = "tandem"
 
-// latencies are the buckets of the preferred allocation: a question takes a millisecond or two, and 100 ms at most.
+// latencies are the buckets of the preferred allocation: a question takes a millisecond or two, and 100 ms at
+// most.
 var latencies = []float64{.0005, .001, .002, .003, .005, .01, .02, .05, .1, .2}
 
-// counts are what is counted as it happens. Labels have few values: resource names are at most as many as the coordinator keeps, all
-// others are words of a fixed list, each of which is there from the start so that a first increase can be seen.
+// counts are what is counted as it happens. Labels have few values: resource names are at most as many as the
+// coordinator keeps, all others are words of a fixed list, each of which is there from the start so that a
+// first increase can be seen.
 type counts struct {
 	pairs, allocations, ended, questions, alone, registrations, events *prometheus.CounterVec
 	planned                                                            prometheus.Counter
@@ -27,31 +29,42 @@ type counts struct {
 func newCounts() counts {
 	c := counts{
 		pairs: counter("pairs_total",
-			"Pairs of a GPU and a VF that containers were given, by distance (PIX and PXB are one switch). By the plugin that serves.", "distance"),
+			"Pairs of a GPU and a VF that containers were given, by distance (PIX and PXB are one switch). "+
+				"By the plugin that serves.", "distance"),
 		allocations: counter("allocations_total",
-			"Allocate calls that the coordinator answered. The call that completes a container with pairs is aligned (all on one switch each) or "+
-				"degraded, any other granted; refused_double: another pod has the device; refused_alignment: alignment is required. By the plugin that serves.",
+			"Allocate calls that the coordinator answered. The call that completes a container with pairs is aligned "+
+				"(all on one switch each) or degraded, any other granted; refused_double: another pod has the device; "+
+				"refused_alignment: alignment is required. By the plugin that serves.",
 			"resource", "outcome"),
 		planned: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "plans_total",
 			Help: "Plans made for a resource that a container was not yet asked about. By the plugin that serves."}),
 		ended: counter("plans_ended_total",
-			"Plans by what became of them: kept, overruled (the kubelet gave other devices), dropped (not wanted, or refused), expired. By the plugin that serves.",
+			"Plans by what became of them: kept, overruled (the kubelet gave other devices), dropped (not wanted, "+
+				"or refused), expired. By the plugin that serves.",
 			"outcome"),
 		questions: counter("questions_total",
-			"Questions that the coordinator answered, by what told it who asks and for what; podresources and inference do not know what it wants. By the plugin that serves.", "source"),
+			"Questions that the coordinator answered, by what told it who asks and for what; "+
+				"podresources and inference do not know what it wants. By the plugin that serves.", "source"),
 		alone: counter("answers_alone_total",
-			"Calls of the kubelet's that this plugin answered without the coordinator, so that nothing was paired.", "call"),
+			"Calls of the kubelet's that this plugin answered without the coordinator, so that nothing was paired.",
+			"call"),
 		registrations: counter("kubelet_registrations_total",
 			"Registrations with the kubelet; every one after the first is a re-registration.", "resource"),
-		events: counter("events_total", "Kubernetes Events about pods by what became of them; dropped: too many at once.", "outcome"),
-		prefer: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: "preferred_allocation_duration_seconds",
-			Help: "Time to answer GetPreferredAllocation, for which every other pod start of the node waits.", Buckets: latencies}, []string{"resource"}),
-		build: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info", Help: "1; the version is in the label."}, []string{"version"}),
+		events: counter("events_total",
+			"Kubernetes Events about pods by what became of them; dropped: too many at once.", "outcome"),
+		prefer: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace,
+			Name:    "preferred_allocation_duration_seconds",
+			Help:    "Time to answer GetPreferredAllocation, for which every other pod start of the node waits.",
+			Buckets: latencies}, []string{"resource"}),
+		build: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "build_info", Help: "1; the version is in the label.",
+		}, []string{"version"}),
 	}
 	for level := range topology.Level(topology.Levels) {
 		c.pairs.WithLabelValues(level.String())
 	}
-	start(c.questions, []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer, intent.PodResources, intent.Inference})
+	start(c.questions,
+		[]intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer, intent.PodResources, intent.Inference})
 	start(c.ended, admission.PlanOutcomes)
 	start(c.alone, []admission.Call{admission.PreferCall, admission.AllocatedCall})
 	start(c.events, events.Outcomes)
@@ -69,5 +82,8 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 }
 
 func (c *counts) all() []prometheus.Collector {
-	return []prometheus.Collector{c.pairs, c.allocations, c.planned, c.ended, c.questions, c.alone, c.registrations, c.events, c.prefer, c.build}
+	return []prometheus.Collector{
+		c.pairs, c.allocations, c.planned, c.ended, c.questions, c.alone, c.registrations, c.events, c.prefer,
+		c.build,
+	}
 }

@@ -13,7 +13,8 @@ import (
 // probeTimeout is how long the checks of a probe may take together; the manifests' probes wait for longer.
 const probeTimeout = 2 * time.Second
 
-// alive says what hangs, so that a restart would help; nil if nothing does. A kubelet, a peer or an API server that is away is no reason.
+// alive says what hangs, so that a restart would help; nil if nothing does. A kubelet, a peer or an API
+// server that is away is no reason.
 func (m *Monitor) alive(ctx context.Context) error {
 	m.mu.Lock()
 	var checks []func(context.Context) error
@@ -37,8 +38,8 @@ func (m *Monitor) alive(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// ready says which resource the kubelet does not know although it is to; nil where there is none. One without devices is not
-// registered, so that a node that has nothing to offer is ready, once that is known.
+// ready says which resource the kubelet does not know although it is to; nil where there is none. One without
+// devices is not registered, so that a node that has nothing to offer is ready, once that is known.
 func (m *Monitor) ready(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

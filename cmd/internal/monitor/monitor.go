@@ -1,6 +1,7 @@
-// Package monitor shows what a daemon does to those who watch it: counts for Prometheus on /metrics, and on /healthz and /readyz
-// whether it lives and whether the kubelet knows what it offers. It is told by coordination and deviceplugin, whose observer it is,
-// and looks at their state when it is asked; neither knows of it. Nothing of it is served unless an address is given.
+// Package monitor shows what a daemon does to those who watch it: counts for Prometheus on /metrics, and on
+// /healthz and /readyz whether it lives and whether the kubelet knows what it offers. It is told by
+// coordination and deviceplugin, whose observer it is, and looks at their state when it is asked; neither
+// knows of it. Nothing of it is served unless an address is given.
 package monitor
 
 import (
@@ -44,15 +45,18 @@ type offer struct {
 	cause      error // why it is so no longer; nil for none
 }
 
-// New makes a Monitor of a daemon of a version. Verdict is told of every Allocate that the coordinator answers here, and returns at once;
-// nil for nobody.
+// New makes a Monitor of a daemon of a version. Verdict is told of every Allocate that the coordinator
+// answers here, and returns at once; nil for nobody.
 func New(version string, verdict func(admission.Verdict)) *Monitor {
-	m := &Monitor{registry: prometheus.NewRegistry(), counts: newCounts(), verdict: verdict, offered: map[string]*offer{}}
+	m := &Monitor{
+		registry: prometheus.NewRegistry(), counts: newCounts(), verdict: verdict, offered: map[string]*offer{},
+	}
 	m.counts.build.WithLabelValues(version).Set(1)
 	for _, c := range m.counts.all() {
 		m.registry.MustRegister(c)
 	}
-	m.registry.MustRegister(state{m}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(state{m}, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -71,8 +75,8 @@ func (m *Monitor) setNode(node Node) {
 	m.node = node
 }
 
-// Begin says that the daemon has looked for its devices, and which resources have some, so that the kubelet is to know them. Before that
-// the daemon is not ready.
+// Begin says that the daemon has looked for its devices, and which resources have some, so that the kubelet
+// is to know them. Before that the daemon is not ready.
 func (m *Monitor) Begin(resources ...string) {
 	if m == nil {
 		return
@@ -85,7 +89,8 @@ func (m *Monitor) Begin(resources ...string) {
 	m.begun = true
 }
 
-// Resource makes one of those watched that are offered to the kubelet, until done is called. Alive says what hangs.
+// Resource makes one of those watched that are offered to the kubelet, until done is called. Alive says what
+// hangs.
 func (m *Monitor) Resource(name string, alive func(context.Context) error) (done func()) {
 	if m == nil {
 		return func() {}

@@ -50,7 +50,8 @@ func (fake) Resources() []*api.Resource {
 		return &api.DeviceStatus{Device: &api.Device{Healthy: healthy}, Allocated: allocated, Stranded: stranded}
 	}
 	return []*api.Resource{{Name: "amd.com/gpu", Connected: true, Devices: []*api.DeviceStatus{
-		device(true, false, true), device(true, false, false), device(true, true, false), device(false, true, false),
+		device(true, false, true), device(true, false, false), device(true, true, false),
+		device(false, true, false),
 	}}}
 }
 
@@ -74,7 +75,9 @@ func used() *Monitor {
 	m.PlanEnded(admission.Kept)
 	m.Alone(admission.PreferCall)
 	pair := placement.Pair{Distance: topology.Distance{Level: topology.PHB}}
-	m.Allocated(admission.Verdict{Resource: "amd.com/gpu", Outcome: admission.Degraded, Pairs: []placement.Pair{pair, {}}})
+	m.Allocated(admission.Verdict{
+		Resource: "amd.com/gpu", Outcome: admission.Degraded, Pairs: []placement.Pair{pair, {}},
+	})
 	return m
 }
 
@@ -119,7 +122,8 @@ tandem_plans_total 2
 // show is what Prometheus gets.
 func show(m *Monitor) string {
 	answer := httptest.NewRecorder()
-	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(answer,
+		httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return answer.Body.String()
 }
 
@@ -141,7 +145,8 @@ func TestTable(t *testing.T) {
 	var rows strings.Builder
 	for _, f := range families {
 		if strings.HasPrefix(f.GetName(), namespace+"_") {
-			fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), labels(f), f.GetHelp())
+			fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()),
+				labels(f), f.GetHelp())
 		}
 	}
 	content, err := os.ReadFile(table)
@@ -180,13 +185,18 @@ func TestProbes(t *testing.T) {
 		code  int
 		text  string
 	}{
-		"not begun":          {"/readyz", func(*Monitor) {}, 503, "starting: what there is to offer is not known yet"},
+		"not begun": {"/readyz", func(*Monitor) {}, 503,
+			"starting: what there is to offer is not known yet"},
 		"nothing is offered": {"/readyz", func(m *Monitor) { m.Begin() }, 200, "ok"},
 		"no device":          {"/readyz", func(m *Monitor) { m.Begin(); m.Resource("a/b", nil) }, 200, "ok"},
-		"not offered yet":    {"/readyz", func(m *Monitor) { m.Begin("a/b") }, 503, "a/b is not registered with the kubelet"},
-		"not registered yet": {"/readyz", func(m *Monitor) { m.Begin(); m.Offered("a/b") }, 503, "a/b is not registered with the kubelet"},
-		"registered":         {"/readyz", func(m *Monitor) { m.Begin(); m.Offered("a/b"); m.Registered("a/b") }, 200, "ok"},
-		"one of two":         {"/readyz", func(m *Monitor) { m.Begin(); m.Offered("a/b"); m.Registered("a/b"); m.Offered("a/c") }, 503, "a/c is not registered with the kubelet"},
+		"not offered yet": {"/readyz", func(m *Monitor) { m.Begin("a/b") }, 503,
+			"a/b is not registered with the kubelet"},
+		"not registered yet": {"/readyz", func(m *Monitor) { m.Begin(); m.Offered("a/b") }, 503,
+			"a/b is not registered with the kubelet"},
+		"registered": {"/readyz", func(m *Monitor) { m.Begin(); m.Offered("a/b"); m.Registered("a/b") }, 200, "ok"},
+		"one of two": {"/readyz",
+			func(m *Monitor) { m.Begin(); m.Offered("a/b"); m.Registered("a/b"); m.Offered("a/c") }, 503,
+			"a/c is not registered with the kubelet"},
 		"the kubelet is away": {"/readyz", func(m *Monitor) {
 			m.Begin()
 			m.Offered("a/b")
@@ -199,10 +209,11 @@ func TestProbes(t *testing.T) {
 			m.Unregistered("a/b", errors.New("it went"))
 			m.Registered("a/b")
 		}, 200, "ok"},
-		"its server is gone": {"/readyz", func(m *Monitor) { m.Begin(); done := m.Resource("a/b", nil); m.Offered("a/b"); done() }, 200, "ok"},
-		"starting":           {"/healthz", func(m *Monitor) { m.Offered("a/b") }, 200, "ok"},
-		"alive":              {"/healthz", func(m *Monitor) { m.Node(fake{}) }, 200, "ok"},
-		"hangs":              {"/healthz", func(m *Monitor) { m.Node(fake{hangs: true}) }, 503, "the coordinator hangs"},
+		"its server is gone": {"/readyz",
+			func(m *Monitor) { m.Begin(); done := m.Resource("a/b", nil); m.Offered("a/b"); done() }, 200, "ok"},
+		"starting": {"/healthz", func(m *Monitor) { m.Offered("a/b") }, 200, "ok"},
+		"alive":    {"/healthz", func(m *Monitor) { m.Node(fake{}) }, 200, "ok"},
+		"hangs":    {"/healthz", func(m *Monitor) { m.Node(fake{hangs: true}) }, 503, "the coordinator hangs"},
 		"a question hangs": {"/healthz", func(m *Monitor) {
 			m.Node(fake{})
 			m.Resource("a/b", func(context.Context) error { return errors.New("a preferred allocation of a/b hangs") })
@@ -236,7 +247,8 @@ func TestServe(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		used().Serve(ctx, "127.0.0.1:0", Address(busy.Listener.Addr().String()), slog.New(slog.NewTextHandler(lines, nil)))
+		used().Serve(ctx, "127.0.0.1:0", Address(busy.Listener.Addr().String()),
+			slog.New(slog.NewTextHandler(lines, nil)))
 	}()
 	all := <-lines + <-lines
 	if !strings.Contains(all, "address already in use") || !strings.Contains(all, "not served for now") {
@@ -251,7 +263,8 @@ func TestServe(t *testing.T) {
 		}
 		body, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
-		if err != nil || answer.StatusCode != want || want == 200 && !strings.Contains(string(body), "tandem_build_info{version=\"v1.2.3\"} 1") {
+		if err != nil || answer.StatusCode != want ||
+			want == 200 && !strings.Contains(string(body), "tandem_build_info{version=\"v1.2.3\"} 1") {
 			t.Errorf("%s: %d, want %d: %v\n%s", path, answer.StatusCode, want, err, body)
 		}
 	}
@@ -269,5 +282,6 @@ func (l logged) Write(line []byte) (int, error) {
 }
 
 func TestNothingIsServedByDefault(t *testing.T) {
-	New("v1.2.3", nil).Serve(t.Context(), "", "", slog.New(slog.DiscardHandler)) // returns: there is nothing to serve
+	// returns: there is nothing to serve
+	New("v1.2.3", nil).Serve(t.Context(), "", "", slog.New(slog.DiscardHandler))
 }

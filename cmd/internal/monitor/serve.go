@@ -47,8 +47,9 @@ func (a *Address) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Serve answers until ctx is done: /metrics at one address, /healthz and /readyz at the other, all at one where they are the same. An
-// address that cannot be listened at is logged and tried again: no pod is to wait for its devices because of that.
+// Serve answers until ctx is done: /metrics at one address, /healthz and /readyz at the other, all at one
+// where they are the same. An address that cannot be listened at is logged and tried again: no pod is to wait
+// for its devices because of that.
 func (m *Monitor) Serve(ctx context.Context, metrics, health Address, log *slog.Logger) {
 	muxes := map[Address]*http.ServeMux{}
 	at := func(address Address) *http.ServeMux {
@@ -94,8 +95,9 @@ func listen(ctx context.Context, address string, mux *http.ServeMux, log *slog.L
 func serve(ctx context.Context, listener net.Listener, mux *http.ServeMux) error {
 	server := &http.Server{
 		Handler: mux, MaxHeaderBytes: maxHeader, ConnState: new(visitors).changed,
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout, IdleTimeout: 12 * requestTimeout,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout,
+		IdleTimeout: 12 * requestTimeout,
+		ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()

@@ -11,15 +11,18 @@ import (
 // What is looked at when Prometheus asks.
 var (
 	roleDesc = gauge("coordination_role",
-		"1 for what this plugin is to the coordination of its node: server, client, foreign (the server speaks another protocol) or alone.", "role")
+		"1 for what this plugin is to the coordination of its node: server, client, foreign (the server speaks "+
+			"another protocol) or alone.", "role")
 	connectedDesc = gauge("resource_connected",
-		"1 while the plugin of a resource takes part in the coordination, else 0. By the plugin that serves.", "resource")
+		"1 while the plugin of a resource takes part in the coordination, else 0. By the plugin that serves.",
+		"resource")
 	devicesDesc = gauge("devices",
 		"Devices by state: free, allocated or unhealthy. By the plugin that serves.", "resource", "state")
 	strandedDesc = gauge("devices_stranded",
 		"Free devices on whose switch no device of the other kind is free. By the plugin that serves.", "resource")
 	registeredDesc = gauge("kubelet_registered",
-		"1 while the kubelet goes by the devices of a resource that this plugin offers, else 0: it is away, or another plugin has taken the resource over.", "resource")
+		"1 while the kubelet goes by the devices of a resource that this plugin offers, else 0: it is away, "+
+			"or another plugin has taken the resource over.", "resource")
 )
 
 func gauge(name, help string, labels ...string) *prometheus.Desc {

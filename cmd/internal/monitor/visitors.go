@@ -13,8 +13,9 @@ const (
 	maxServed  = 64 // that are being answered
 )
 
-// visitors are the connections of a server. One too many costs the oldest of its kind, not the new one: whoever opens many, and can be
-// anybody on the network, keeps the kubelet out no longer than it takes to send a line.
+// visitors are the connections of a server. One too many costs the oldest of its kind, not the new one:
+// whoever opens many, and can be anybody on the network, keeps the kubelet out no longer than it takes to
+// send a line.
 type visitors struct {
 	mu              sync.Mutex
 	waiting, served []net.Conn // the oldest first

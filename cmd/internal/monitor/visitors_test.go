@@ -28,13 +28,17 @@ func TestFlood(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- serve(ctx, listener, probed()) }()
 			flood := open(t, listener.Addr(), 6*(maxWaiting+maxServed), sent)
-			answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + listener.Addr().String() + "/healthz")
+			answer, err := (&http.Client{
+				Transport: &http.Transport{DisableKeepAlives: true},
+			}).Get("http://" + listener.Addr().String() + "/healthz")
 			if err != nil {
 				t.Fatal(err)
 			}
 			answer.Body.Close()
-			if peak, most := listener.most(), maxWaiting+maxServed+1; answer.StatusCode != http.StatusOK || peak > most {
-				t.Errorf("the probe got %d beside %d connections at a time, want 200 beside %d", answer.StatusCode, peak, most)
+			if peak, most := listener.most(), maxWaiting+maxServed+1; answer.StatusCode != http.StatusOK ||
+				peak > most {
+				t.Errorf("the probe got %d beside %d connections at a time, want 200 beside %d",
+					answer.StatusCode, peak, most)
 			}
 			cancel()
 			if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
@@ -117,8 +121,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestSlowHeader: a header that does not end is waited for no longer than one needs to send it, byte by byte or not, and one that is
-// too long is refused.
+// TestSlowHeader: a header that does not end is waited for no longer than one needs to send it, byte by byte
+// or not, and one that is too long is refused.
 func TestSlowHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipes := make(pipes)

@@ -71,7 +71,8 @@ func (b *box) child(class, label string) *box {
 	return c
 }
 
-// settle brings boxes into the order of addresses, GPUs before NICs on one switch, and draws what has one box inside as that box.
+// settle brings boxes into the order of addresses, GPUs before NICs on one switch, and draws what has one box
+// inside as that box.
 func (b *box) settle() {
 	for i, c := range b.boxes {
 		c.settle()

@@ -23,7 +23,8 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
 // Policy is the content security policy of every page: it may use what is in it, and ask for itself again.
 var Policy = strings.Join([]string{
-	"default-src 'none'", "script-src " + source(pageScript), "style-src " + source(pageStyle) + " " + source(style), "img-src data:",
+	"default-src 'none'", "script-src " + source(pageScript),
+	"style-src " + source(pageStyle) + " " + source(style), "img-src data:",
 	"connect-src 'self'", "base-uri 'none'", "form-action 'none'",
 }, "; ")
 
@@ -58,7 +59,13 @@ func (p Page) HTML() ([]byte, error) {
 		Rows    []row
 		Notes   []string
 		Every   int64 // milliseconds
-	}{Page: p, Policy: Policy, Style: template.CSS(pageStyle), Script: template.JS(pageScript), Every: p.Renew.Milliseconds()}
+	}{
+		Page:   p,
+		Policy: Policy,
+		Style:  template.CSS(pageStyle),
+		Script: template.JS(pageScript),
+		Every:  p.Renew.Milliseconds(),
+	}
 	if p.Node != nil {
 		view.Picture, view.Rows, view.Notes = template.HTML(p.Node.SVG()), p.Node.tree().rows(), p.Node.Notes
 	}

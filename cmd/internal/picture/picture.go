@@ -1,5 +1,6 @@
-// Package picture draws a node for people: its PCI tree as boxes inside boxes, the GPUs and NICs on their switches, every GPU
-// partition and VF with its state and owner. [Node.SVG] is one self-contained picture, [Page] a page around it.
+// Package picture draws a node for people: its PCI tree as boxes inside boxes, the GPUs and NICs on their
+// switches, every GPU partition and VF with its state and owner. [Node.SVG] is one self-contained picture,
+// [Page] a page around it.
 package picture
 
 import (
@@ -66,7 +67,9 @@ func (d *Device) describe() string {
 	if d.State == Stranded {
 		state = "stranded: free, but no partner is free on its switch"
 	}
-	said := slices.DeleteFunc([]string{d.ID, d.Detail, d.Resource, state, d.Owner}, func(s string) bool { return s == "" })
+	said := slices.DeleteFunc([]string{d.ID, d.Detail, d.Resource, state, d.Owner}, func(s string) bool {
+		return s == ""
+	})
 	return strings.Join(said, ", ")
 }
 
@@ -76,7 +79,8 @@ const colours = 8
 // Palette remembers the colour of every owner, so that it stays the same from picture to picture.
 type Palette map[string]int
 
-// owners lists who has devices, sorted, and gives each a colour that no other one has as long as there are enough.
+// owners lists who has devices, sorted, and gives each a colour that no other one has as long as there are
+// enough.
 func (n *Node) owners() ([]string, Palette) {
 	var owners []string
 	for _, c := range n.Cards {

@@ -16,7 +16,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// draw makes the picture of a machine with all GPUs and the NICs with RDMA; look says the state of each device.
+// draw makes the picture of a machine with all GPUs and the NICs with RDMA; look says the state of each
+// device.
 func draw(t *testing.T, machine string, vfs int, look func(topology.Address) (State, string)) *Node {
 	t.Helper()
 	m, err := machines.Load(machine, vfs)
@@ -35,7 +36,9 @@ func draw(t *testing.T, machine string, vfs int, look func(topology.Address) (St
 	for d := range tree.Devices() {
 		switch {
 		case d.Class.IsGPU() && (d.Vendor == 0x1002 || d.Vendor == 0x10de):
-			n.Cards = append(n.Cards, Card{Kind: GPU, Name: "GPU", Address: d.Address, Devices: []Device{device(d.Address)}})
+			n.Cards = append(n.Cards, Card{
+				Kind: GPU, Name: "GPU", Address: d.Address, Devices: []Device{device(d.Address)},
+			})
 		case d.Class.IsNetwork() && !d.IsVF() && len(d.RDMA) > 0:
 			c := Card{Kind: NIC, Name: "NIC", Detail: d.RDMA[0], Address: d.Address}
 			for _, vf := range d.VFs {
@@ -49,7 +52,8 @@ func draw(t *testing.T, machine string, vfs int, look func(topology.Address) (St
 
 func unknown(topology.Address) (State, string) { return Unknown, "" }
 
-// Every machine gives well-formed XML no wider than a screen, in which no box leaves the one around it or covers a neighbour.
+// Every machine gives well-formed XML no wider than a screen, in which no box leaves the one around it or
+// covers a neighbour.
 func TestEveryMachine(t *testing.T) {
 	for _, name := range machines.Names() {
 		for _, vfs := range []int{1, 127} {
@@ -64,7 +68,8 @@ func TestEveryMachine(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
-				if start, ok := token.(xml.StartElement); ok && attribute(start, "class") == "cell unknown" && attribute(start, "data-key") != "" {
+				if start, ok := token.(xml.StartElement); ok && attribute(start, "class") == "cell unknown" &&
+					attribute(start, "data-key") != "" {
 					cells++
 				}
 			}
@@ -152,7 +157,8 @@ func TestDevices(t *testing.T) {
 	if bytes.Contains(page, []byte("data-every=")) {
 		t.Error("a page of one moment asks for another")
 	}
-	if live, err := (Page{Node: n, Renew: time.Second}).HTML(); err != nil || !bytes.Contains(live, []byte(`data-every="1000"`)) {
+	if live, err := (Page{Node: n, Renew: time.Second}).HTML(); err != nil ||
+		!bytes.Contains(live, []byte(`data-every="1000"`)) {
 		t.Errorf("a live page does not ask again: %v", err)
 	}
 }

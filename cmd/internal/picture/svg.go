@@ -30,11 +30,14 @@ func (n *Node) SVG() []byte {
 		width = max(width, l.x+l.width()+padding)
 	}
 	height := head + root.height + below
-	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="group" aria-label="%s">`+"\n",
+	fmt.Fprintf(c,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="group" aria-label="%s">`+
+			"\n",
 		width, height, html.EscapeString(n.Title))
 	fmt.Fprintf(c, "<style>%s</style>\n", style)
-	c.WriteString(`<defs><pattern id="hatch" width="5" height="5" patternTransform="rotate(45)" patternUnits="userSpaceOnUse">` +
-		`<line class="hatch" x1="0" y1="0" x2="0" y2="5"/></pattern></defs>` + "\n")
+	c.WriteString(
+		`<defs><pattern id="hatch" width="5" height="5" patternTransform="rotate(45)" patternUnits="userSpaceOnUse">` +
+			`<line class="hatch" x1="0" y1="0" x2="0" y2="5"/></pattern></defs>` + "\n")
 	fmt.Fprintf(c, `<rect class="page" width="%d" height="%d"/>`+"\n", width, height)
 	c.text("title", padding, 26, n.Title)
 	c.box(root, 0, head)
@@ -47,7 +50,8 @@ func (n *Node) SVG() []byte {
 func (c *canvas) box(b *box, x, y int) {
 	x, y = x+b.x, y+b.y
 	if b.class != "" {
-		fmt.Fprintf(c, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="6"/>`+"\n", b.class, x, y, b.width, b.height)
+		fmt.Fprintf(c, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="6"/>`+"\n", b.class, x, y,
+			b.width, b.height)
 		c.text("label", x+padding, y+17, b.label)
 	}
 	for _, inner := range b.boxes {
@@ -59,8 +63,9 @@ func (c *canvas) box(b *box, x, y int) {
 	}
 }
 
-// card draws a GPU or NIC: itself in its device's colour where it is one device, else with a cell for each. Tab reaches every
-// card; data-key names what the page's script can show, and from where it can go on to the cells.
+// card draws a GPU or NIC: itself in its device's colour where it is one device, else with a cell for each.
+// Tab reaches every card; data-key names what the page's script can show, and from where it can go on to the
+// cells.
 func (c *canvas) card(b *box, x, y int) {
 	x, y = x+b.x, y+b.y
 	card := b.card
@@ -73,7 +78,8 @@ func (c *canvas) card(b *box, x, y int) {
 	}
 	fmt.Fprintf(c, `<g tabindex="0" role="group" aria-label="%s" data-key="%s"%s><title>%[1]s</title>`+"\n",
 		html.EscapeString(about), html.EscapeString(card.Name), owner)
-	fmt.Fprintf(c, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="4"/>`+"\n", class, x, y, b.width, b.height)
+	fmt.Fprintf(c, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="4"/>`+"\n", class, x, y, b.width,
+		b.height)
 	c.text("name", x+padding, y+17, card.Name)
 	c.text("address", x+padding, y+33, card.Address.String())
 	c.text("detail", x+padding, y+49, fit(card.Detail, cardWidth-2*padding))
@@ -85,7 +91,8 @@ func (c *canvas) card(b *box, x, y int) {
 		about := html.EscapeString(d.describe())
 		fmt.Fprintf(c, `<rect class="cell %s" x="%d" y="%d" width="%d" height="%d" rx="2" `+
 			`tabindex="-1" role="img" aria-label="%s" data-key="%s %s"%s><title>%[6]s</title></rect>`+"\n",
-			c.class(d), x+padding+i%cellsInRow*(cellSize+cellGap), y+cardHead+i/cellsInRow*(cellSize+cellGap), cellSize, cellSize,
+			c.class(d), x+padding+i%cellsInRow*(cellSize+cellGap), y+cardHead+i/cellsInRow*(cellSize+cellGap),
+			cellSize, cellSize,
 			about, html.EscapeString(card.Name), html.EscapeString(d.ID), ownerAttribute(d.Owner))
 	}
 	c.WriteString("</g>\n")
@@ -124,13 +131,16 @@ type look struct {
 
 func (l look) width() int { return cellSize + 6 + labelWidth(l.text) }
 
-// legend lists the looks that the picture may have, and its owners. Where no state is known nothing has a look.
+// legend lists the looks that the picture may have, and its owners. Where no state is known nothing has a
+// look.
 func (n *Node) legend(owners []string, palette Palette) []look {
 	known := slices.ContainsFunc(n.Cards, func(c Card) bool {
 		return slices.ContainsFunc(c.Devices, func(d Device) bool { return d.State != Unknown })
 	})
 	if !known {
-		return []look{{class: "unknown", text: "a VF or a partition; box in box: NUMA node, root complex, switches"}}
+		return []look{
+			{class: "unknown", text: "a VF or a partition; box in box: NUMA node, root complex, switches"},
+		}
 	}
 	looks := []look{
 		{class: "free", text: "free"}, {class: "stranded", text: "free, but no free partner on its switch"},
@@ -138,7 +148,9 @@ func (n *Node) legend(owners []string, palette Palette) []look {
 		{class: "allocated", text: "allocated, owner not known yet"},
 	}
 	for i, owner := range owners {
-		looks = append(looks, look{class: fmt.Sprintf("allocated o%d", palette[owner]), text: owner, owner: owner, first: i == 0})
+		looks = append(looks, look{
+			class: fmt.Sprintf("allocated o%d", palette[owner]), text: owner, owner: owner, first: i == 0,
+		})
 	}
 	return looks
 }
@@ -162,7 +174,8 @@ func flow(looks []look, width int) ([]look, int) {
 // legend draws the looks below the boxes.
 func (c *canvas) legend(looks []look, top int) {
 	for _, l := range looks {
-		fmt.Fprintf(c, `<rect class="cell %s" x="%d" y="%d" width="%d" height="%[4]d" rx="2"%s/>`+"\n", l.class, l.x, top+l.y-11, cellSize, ownerAttribute(l.owner))
+		fmt.Fprintf(c, `<rect class="cell %s" x="%d" y="%d" width="%d" height="%[4]d" rx="2"%s/>`+"\n", l.class,
+			l.x, top+l.y-11, cellSize, ownerAttribute(l.owner))
 		c.text("address", l.x+cellSize+6, top+l.y, l.text)
 	}
 }

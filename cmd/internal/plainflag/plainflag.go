@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Error is an error of pflag's parsing. Where a value is no number, or no truth value, pflag's says what a function of Go's library cannot
-// parse; this one says what is wanted.
+// Error is an error of pflag's parsing. Where a value is no number, or no truth value, pflag's says what a
+// function of Go's library cannot parse; this one says what is wanted.
 func Error(err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError

@@ -18,8 +18,8 @@ func AskStatus(ctx context.Context, runDir string) (*api.StatusResponse, error) 
 	return coordination.Status(ctx, runDir)
 }
 
-// AskDecisions asks them what they decided for a pod and why; an empty namespace or container means any. It waits
-// 5 seconds at most.
+// AskDecisions asks them what they decided for a pod and why; an empty namespace or container means any. It
+// waits 5 seconds at most.
 func AskDecisions(ctx context.Context, runDir, namespace, pod, container string) ([]Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -14,10 +14,11 @@ import (
 
 // Decision is one question of the kubelet and what came of it, as -o json prints it.
 type Decision struct {
-	Time        time.Time           `json:"time"`
-	Container   string              `json:"container"` // namespace/pod/container
-	Resource    string              `json:"resource"`
-	Asked       bool                `json:"asked"` // false: the kubelet had no choice, or was answered without the coordinator
+	Time      time.Time `json:"time"`
+	Container string    `json:"container"` // namespace/pod/container
+	Resource  string    `json:"resource"`
+	// false: the kubelet had no choice, or was answered without the coordinator
+	Asked       bool                `json:"asked"`
 	Size        uint32              `json:"size"`
 	Available   uint32              `json:"available"`
 	MustInclude []string            `json:"mustInclude,omitempty"`
@@ -28,9 +29,10 @@ type Decision struct {
 	Reason      string              `json:"reason,omitempty"`
 	Switches    []Switch            `json:"switches,omitempty"`
 	Took        time.Duration       `json:"tookNanoseconds,omitempty"`
-	Allocated   []string            `json:"allocated,omitempty"` // in the order in which the container lists them
-	AllocatedAt *time.Time          `json:"allocatedAt,omitempty"`
-	Refusal     string              `json:"refusal,omitempty"`
+	// in the order in which the container lists them
+	Allocated   []string   `json:"allocated,omitempty"`
+	AllocatedAt *time.Time `json:"allocatedAt,omitempty"`
+	Refusal     string     `json:"refusal,omitempty"`
 }
 
 // Pair is a GPU and the VF that serves it.
@@ -54,9 +56,10 @@ func newDecisions(answer *api.ExplainResponse) []Decision {
 	decisions := []Decision{}
 	for _, m := range answer.GetDecisions() {
 		d := Decision{
-			Time: time.Unix(0, m.GetTimeUnixNano()), Container: ownerText(m.GetContainer()), Resource: m.GetResource(), Asked: m.GetAsked(),
-			Size: m.GetSize(), Available: m.GetAvailable(), MustInclude: m.GetMustInclude(), Known: m.GetKnown(), Chosen: m.GetChosen(),
-			Reason: m.GetReason(), Took: time.Duration(m.GetTookNano()), Allocated: m.GetAllocated(), Refusal: m.GetRefusal(),
+			Time: time.Unix(0, m.GetTimeUnixNano()), Container: ownerText(m.GetContainer()), Resource: m.GetResource(),
+			Asked: m.GetAsked(), Size: m.GetSize(), Available: m.GetAvailable(), MustInclude: m.GetMustInclude(),
+			Known: m.GetKnown(), Chosen: m.GetChosen(), Reason: m.GetReason(), Took: time.Duration(m.GetTookNano()),
+			Allocated: m.GetAllocated(), Refusal: m.GetRefusal(),
 		}
 		for name, ids := range m.GetPlanned() {
 			if d.Planned == nil {
@@ -68,7 +71,8 @@ func newDecisions(answer *api.ExplainResponse) []Decision {
 			d.Pairs = append(d.Pairs, Pair{p.GetGpu(), p.GetVf(), p.GetDistance()})
 		}
 		for _, o := range m.GetOptions() {
-			d.Switches = append(d.Switches, Switch{o.GetSwitch(), o.GetFreeGpus(), o.GetFreeVfs(), o.GetTakenGpus(), o.GetTakenVfs(), o.GetResult()})
+			d.Switches = append(d.Switches,
+				Switch{o.GetSwitch(), o.GetFreeGpus(), o.GetFreeVfs(), o.GetTakenGpus(), o.GetTakenVfs(), o.GetResult()})
 		}
 		if at := m.GetAllocatedUnixNano(); at != 0 {
 			allocated := time.Unix(0, at)
@@ -102,7 +106,8 @@ func (d Decision) facts(w *tabwriter.Writer) {
 		}
 	}
 	if d.Asked {
-		line("asked", fmt.Sprintf("%d of %d offered, answered after %s", d.Size, d.Available, d.Took.Round(time.Microsecond)))
+		line("asked",
+			fmt.Sprintf("%d of %d offered, answered after %s", d.Size, d.Available, d.Took.Round(time.Microsecond)))
 		line("must include", strings.Join(d.MustInclude, " "))
 		line("known", d.Known)
 		line("chosen", strings.Join(d.Chosen, " "))

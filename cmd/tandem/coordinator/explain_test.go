@@ -17,14 +17,20 @@ func TestExplain(t *testing.T) {
 	owner := &api.Owner{Namespace: "team", Pod: "train", Container: "worker"}
 	decisions := newDecisions(&api.ExplainResponse{Decisions: []*api.Decision{
 		{
-			TimeUnixNano: at.UnixNano(), TookNano: 412000, Container: owner, Resource: "amd.com/gpu", Asked: true, Size: 1, Available: 4, Known: "new pod",
-			Chosen: []string{"g"}, Planned: map[string]*api.DeviceList{"nvidia.com/vf": {Ids: []string{"v"}}}, Reason: "1 pair: 1 PIX",
-			Pairs:     []*api.Pair{{Gpu: "g", Vf: "v", Distance: "PIX"}},
-			Options:   []*api.Option{{Switch: "0000:08:00.0", FreeGpus: 1, FreeVfs: 4, TakenGpus: 1, TakenVfs: 1, Result: "1 pair: 1 PIX"}, {Switch: "0000:09:00.0", FreeGpus: 1}},
+			TimeUnixNano: at.UnixNano(), TookNano: 412000, Container: owner, Resource: "amd.com/gpu", Asked: true,
+			Size: 1, Available: 4, Known: "new pod", Chosen: []string{"g"},
+			Planned: map[string]*api.DeviceList{"nvidia.com/vf": {Ids: []string{"v"}}}, Reason: "1 pair: 1 PIX",
+			Pairs: []*api.Pair{{Gpu: "g", Vf: "v", Distance: "PIX"}},
+			Options: []*api.Option{
+				{Switch: "0000:08:00.0", FreeGpus: 1, FreeVfs: 4, TakenGpus: 1, TakenVfs: 1, Result: "1 pair: 1 PIX"},
+				{Switch: "0000:09:00.0", FreeGpus: 1},
+			},
 			Allocated: []string{"g"}, AllocatedUnixNano: at.UnixNano(),
 		},
-		{TimeUnixNano: at.UnixNano(), Container: owner, Resource: "nvidia.com/vf", Size: 1, Allocated: []string{"v"}, AllocatedUnixNano: at.UnixNano(), Refusal: "it is taken"},
-		{TimeUnixNano: at.UnixNano(), Container: owner, Resource: "nvidia.com/vf", Asked: true, MustInclude: []string{"v"}, Size: 1},
+		{TimeUnixNano: at.UnixNano(), Container: owner, Resource: "nvidia.com/vf", Size: 1,
+			Allocated: []string{"v"}, AllocatedUnixNano: at.UnixNano(), Refusal: "it is taken"},
+		{TimeUnixNano: at.UnixNano(), Container: owner, Resource: "nvidia.com/vf", Asked: true,
+			MustInclude: []string{"v"}, Size: 1},
 	}})
 	want := `1. TIME amd.com/gpu of team/train/worker
    asked      1 of 4 offered, answered after 412µs

@@ -11,13 +11,15 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Fill puts what the plugins know into the picture of the machine. What no plugin offers stays as the machine has it.
+// Fill puts what the plugins know into the picture of the machine. What no plugin offers stays as the machine
+// has it.
 func (s Status) Fill(drawn *picture.Node) {
 	offered := map[topology.Address][]picture.Device{}
 	kinds := map[topology.Address]picture.Kind{}
 	for _, r := range s.Resources {
 		if !r.Connected {
-			drawn.Notes = append(drawn.Notes, fmt.Sprintf("The plugin of %s is away: its devices are shown as they were known last.", r.Name))
+			drawn.Notes = append(drawn.Notes,
+				fmt.Sprintf("The plugin of %s is away: its devices are shown as they were known last.", r.Name))
 		}
 		for _, d := range r.Devices {
 			address, err := topology.ParseAddress(d.Address)
@@ -25,7 +27,8 @@ func (s Status) Fill(drawn *picture.Node) {
 				continue // of a plugin that sent none
 			}
 			offered[address] = append(offered[address], picture.Device{
-				ID: d.ID, Address: address, Detail: picture.Names(drawn.Tree, address), Resource: r.Name, State: picture.State(d.State), Owner: d.Owner,
+				ID: d.ID, Address: address, Detail: picture.Names(drawn.Tree, address), Resource: r.Name,
+				State: picture.State(d.State), Owner: d.Owner,
 			})
 			if r.Kind == string(device.VF) {
 				kinds[address] = picture.NIC
@@ -35,11 +38,14 @@ func (s Status) Fill(drawn *picture.Node) {
 	rest := 0
 	for i := range drawn.Cards {
 		card := &drawn.Cards[i]
-		card.Devices = slices.DeleteFunc(card.Devices, func(d picture.Device) bool { return len(offered[d.Address]) > 0 })
+		card.Devices = slices.DeleteFunc(card.Devices, func(d picture.Device) bool {
+			return len(offered[d.Address]) > 0
+		})
 		rest += len(card.Devices)
 	}
 	if rest > 0 {
-		drawn.Notes = append(drawn.Notes, fmt.Sprintf("Devices that no plugin offers have no state; there are %d.", rest))
+		drawn.Notes = append(drawn.Notes,
+			fmt.Sprintf("Devices that no plugin offers have no state; there are %d.", rest))
 	}
 	for _, address := range slices.SortedFunc(maps.Keys(offered), topology.Address.Compare) {
 		card := card(drawn, kinds[address], address)
@@ -50,7 +56,8 @@ func (s Status) Fill(drawn *picture.Node) {
 	}
 }
 
-// card finds the card of a function, or makes one: for a NIC without RDMA, or what the machine does not have any more.
+// card finds the card of a function, or makes one: for a NIC without RDMA, or what the machine does not have
+// any more.
 func card(drawn *picture.Node, kind picture.Kind, address topology.Address) *picture.Card {
 	if d, ok := drawn.Tree.Device(address); ok {
 		address = d.Function()
@@ -65,6 +72,8 @@ func card(drawn *picture.Node, kind picture.Kind, address topology.Address) *pic
 		}
 	}
 	name := [...]string{picture.GPU: "GPU", picture.NIC: "NIC"}[kind]
-	drawn.Cards = append(drawn.Cards, picture.Card{Kind: kind, Name: fmt.Sprint(name, count), Detail: picture.Names(drawn.Tree, address), Address: address})
+	drawn.Cards = append(drawn.Cards, picture.Card{
+		Kind: kind, Name: fmt.Sprint(name, count), Detail: picture.Names(drawn.Tree, address), Address: address,
+	})
 	return &drawn.Cards[len(drawn.Cards)-1]
 }

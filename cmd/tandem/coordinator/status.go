@@ -1,5 +1,5 @@
-// Package coordinator asks the running plugins over their socket, and puts what they answer into words: JSON for
-// programs, tables and pictures for people.
+// Package coordinator asks the running plugins over their socket, and puts what they answer into words: JSON
+// for programs, tables and pictures for people.
 package coordinator
 
 import (
@@ -15,11 +15,12 @@ import (
 
 // Status is what the coordinator knows, as -o json prints it.
 type Status struct {
-	PID       int64               `json:"pid"`      // of the plugin that serves
-	Protocol  string              `json:"protocol"` // of the plugin that serves
-	Plugins   []Plugin            `json:"plugins"`
-	Resources []Resource          `json:"resources"`
-	Plan      map[string][]string `json:"plan,omitempty"` // by resource: kept for the second half of a container that is being admitted
+	PID       int64      `json:"pid"`      // of the plugin that serves
+	Protocol  string     `json:"protocol"` // of the plugin that serves
+	Plugins   []Plugin   `json:"plugins"`
+	Resources []Resource `json:"resources"`
+	// by resource: kept for the second half of a container that is being admitted
+	Plan map[string][]string `json:"plan,omitempty"`
 }
 
 // Plugin is one of the two processes.
@@ -59,7 +60,9 @@ func NewStatus(answer *api.StatusResponse) Status {
 		if p.GetServes() {
 			role = "serves"
 		}
-		s.Plugins = append(s.Plugins, Plugin{p.GetPid(), role, protocolText(p.GetVersion().GetMajor(), p.GetVersion().GetMinor()), p.GetResources()})
+		s.Plugins = append(s.Plugins, Plugin{
+			p.GetPid(), role, protocolText(p.GetVersion().GetMajor(), p.GetVersion().GetMinor()), p.GetResources(),
+		})
 	}
 	for name, devices := range answer.GetPlan().GetDevices() {
 		if s.Plan == nil {
@@ -70,7 +73,8 @@ func NewStatus(answer *api.StatusResponse) Status {
 	for _, r := range answer.GetResources() {
 		resource := Resource{Name: r.GetName(), Kind: r.GetKind(), Connected: r.GetConnected(), Devices: []Device{}}
 		for _, d := range r.GetDevices() {
-			resource.Devices = append(resource.Devices, newDevice(d, slices.Contains(s.Plan[r.GetName()], d.GetDevice().GetId())))
+			resource.Devices = append(resource.Devices,
+				newDevice(d, slices.Contains(s.Plan[r.GetName()], d.GetDevice().GetId())))
 		}
 		s.Resources = append(s.Resources, resource)
 	}
@@ -81,8 +85,8 @@ func protocolText(major, minor uint32) string { return fmt.Sprintf("%d.%d", majo
 
 func newDevice(d *api.DeviceStatus, planned bool) Device {
 	device := Device{
-		ID: d.GetDevice().GetId(), Address: d.GetDevice().GetAddress(), Switch: d.GetSwitch(), NUMA: d.GetDevice().Numa,
-		State: "free", Owner: ownerText(d.GetOwner()),
+		ID: d.GetDevice().GetId(), Address: d.GetDevice().GetAddress(), Switch: d.GetSwitch(),
+		NUMA: d.GetDevice().Numa, State: "free", Owner: ownerText(d.GetOwner()),
 	}
 	switch {
 	case d.GetAllocated() && !d.GetDevice().GetHealthy():
@@ -127,7 +131,8 @@ func (s Status) Table() []byte {
 		if i > 0 && rows[i-1].Switch == name {
 			name = ""
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, numaText(row.NUMA), row.resource, row.ID, row.Address, row.State, cmp.Or(row.Owner, "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, numaText(row.NUMA), row.resource, row.ID, row.Address,
+			row.State, cmp.Or(row.Owner, "-"))
 	}
 	w.Flush() // into memory
 	return out.Bytes()

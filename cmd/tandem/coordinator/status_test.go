@@ -18,11 +18,13 @@ func TestStatus(t *testing.T) {
 		Pid: 7, Protocol: 1, Minor: 1,
 		Peers: []*api.Peer{
 			{Pid: 0, Version: &api.Version{Major: 1}, Resources: []string{"nvidia.com/vf"}},
-			{Pid: 7, Serves: true, Version: &api.Version{Major: 1, Minor: 1}, Resources: []string{"amd.com/gpu", "amd.com/cpx"}},
+			{Pid: 7, Serves: true, Version: &api.Version{Major: 1, Minor: 1},
+				Resources: []string{"amd.com/gpu", "amd.com/cpx"}},
 		},
 		Resources: []*api.Resource{
 			{Name: "amd.com/gpu", Kind: "gpu", Connected: true, Devices: []*api.DeviceStatus{
-				{Device: device("a", true), Switch: "0000:08:00.0", Allocated: true, Owner: &api.Owner{Namespace: "team", Pod: "train", Container: "worker"}},
+				{Device: device("a", true), Switch: "0000:08:00.0", Allocated: true,
+					Owner: &api.Owner{Namespace: "team", Pod: "train", Container: "worker"}},
 				{Device: device("b", true), Switch: "0000:09:00.0", Stranded: true},
 				{Device: device("c", false), Switch: "0000:08:00.0"},
 				{Device: device("d", false), Switch: "0000:09:00.0", Allocated: true},

@@ -30,8 +30,9 @@ func (e *examination) checkpoint() {
 			ID: "checkpoint", Severity: Warning,
 			Summary:  "The kubelet's device checkpoint cannot be read.",
 			Evidence: []string{fmt.Sprintf("%s: %v", path, err)},
-			Why:      "It tells who is asking where the kubelet has no better way, and a kubelet that cannot read it forgets all allocations when it starts.",
-			Fix:      []string{"drain the node, then: " + restarted("rm "+path)},
+			Why: "It tells who is asking where the kubelet has no better way, and a kubelet that cannot read it " +
+				"forgets all allocations when it starts.",
+			Fix: []string{"drain the node, then: " + restarted("rm "+path)},
 		})
 		return
 	}
@@ -52,8 +53,11 @@ func (e *examination) checkpoint() {
 			ID: "device-gone", Severity: Warning,
 			Summary:  fmt.Sprintf("%s given to pods and not on this machine any more.", isAre(len(gone), "device")),
 			Evidence: some(append(gone, path)),
-			Why:      "The pods cannot be restarted in place; kubelets from 1.34 on crash on a device that vanishes from its plugin's list.",
-			Fix:      []string{"delete the pods; bring the devices back (sriov_numvfs), or drain the node before VFs are changed"},
+			Why: "The pods cannot be restarted in place; kubelets from 1.34 on crash on a device that vanishes " +
+				"from its plugin's list.",
+			Fix: []string{
+				"delete the pods; bring the devices back (sriov_numvfs), or drain the node before VFs are changed",
+			},
 		})
 	}
 }
@@ -89,7 +93,10 @@ func (e *examination) offeredTwice(registered map[string][]string) {
 			Summary:  fmt.Sprintf("%s offered under two names.", isAre(len(list), "device")),
 			Evidence: some(append(list, kubelet.CheckpointPath(e.KubeletDir))),
 			Why:      "The kubelet takes them for different devices and gives them to two pods.",
-			Fix:      []string{"select every VF in one pool only; a name that nobody offers any more goes with the next start of the kubelet"},
+			Fix: []string{
+				"select every VF in one pool only; a name that nobody offers any more goes with the next start " +
+					"of the kubelet",
+			},
 		})
 	}
 }

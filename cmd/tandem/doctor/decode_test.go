@@ -15,15 +15,21 @@ const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfigur
 func TestWrongConfigurations(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
-		header + "topologyManagerPolicyOptions: [a]\n":           "line 3: the value of topologyManagerPolicyOptions cannot be an array",
-		header + "topologyManagerPolicy: [\n":                    "yaml: line 3: did not find expected node content",
-		header + "topologyManagerScope: 'pod\nmaxPods: 1\n":      "yaml: line 3: found unexpected end of stream",
-		header + "maxPods: 110\ntopologyManagerPolicy: {a: b}\n": "line 4: the value of topologyManagerPolicy cannot be an object",
-		"apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\n": "it is no KubeletConfiguration of kubelet.config.k8s.io/v1beta1: " +
+		header + "topologyManagerPolicyOptions: [a]\n": "line 3: the value of topologyManagerPolicyOptions " +
+			"cannot be an array",
+		header + "topologyManagerPolicy: [\n":               "yaml: line 3: did not find expected node content",
+		header + "topologyManagerScope: 'pod\nmaxPods: 1\n": "yaml: line 3: found unexpected end of stream",
+		header + "maxPods: 110\ntopologyManagerPolicy: {a: b}\n": "line 4: the value of topologyManagerPolicy " +
+			"cannot be an object",
+		"apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\n": "" +
+			"it is no KubeletConfiguration of kubelet.config.k8s.io/v1beta1: " +
 			"its kind is KubeProxyConfiguration, its apiVersion kubeproxy.config.k8s.io/v1alpha1",
-		"apiVersion: kubelet.config.k8s.io/v2\nkind: KubeletConfiguration\n": "it is no KubeletConfiguration of kubelet.config.k8s.io/v1beta1: its kind is KubeletConfiguration, its apiVersion kubelet.config.k8s.io/v2",
-		"maxPods: 110\n": "it is no KubeletConfiguration of kubelet.config.k8s.io/v1beta1: its kind is none, its apiVersion none",
-		"{\"kind\": \"Config\", \"apiVersion\": \"v1\"}": "it is no KubeletConfiguration of kubelet.config.k8s.io/v1beta1: its kind is Config, its apiVersion v1",
+		"apiVersion: kubelet.config.k8s.io/v2\nkind: KubeletConfiguration\n": "it is no KubeletConfiguration of " +
+			"kubelet.config.k8s.io/v1beta1: its kind is KubeletConfiguration, its apiVersion kubelet.config.k8s.io/v2",
+		"maxPods: 110\n": "it is no KubeletConfiguration of kubelet.config.k8s.io/v1beta1: its kind is none, " +
+			"its apiVersion none",
+		"{\"kind\": \"Config\", \"apiVersion\": \"v1\"}": "it is no KubeletConfiguration of " +
+			"kubelet.config.k8s.io/v1beta1: its kind is Config, its apiVersion v1",
 		"just words\n": "it is no object of keys and values",
 	} {
 		dir := t.TempDir()

@@ -7,6 +7,7 @@
 // flags, what it does from the files and sockets below its folder. The verdict about request shapes is the
 // Topology Manager's own rule, [hints.Policy.Nodes], with a third demand for the CPUs of a guaranteed pod.
 //
-// A healthy node has no finding. What cannot be read is a finding of its own ([Unknown]) only where it was to be expected. What may not be
-// read is neither damaged nor missing: it is all in one finding, and no fix follows from it.
+// A healthy node has no finding. What cannot be read is a finding of its own ([Unknown]) only where it was to
+// be expected. What may not be read is neither damaged nor missing: it is all in one finding, and no fix
+// follows from it.
 package doctor

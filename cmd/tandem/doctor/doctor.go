@@ -37,18 +37,21 @@ type Device struct {
 
 // Node is what is looked at. The folders are those of a live node or of one that is laid out elsewhere.
 type Node struct {
-	Sys        fs.FS // sysfs
-	Tree       *topology.Tree
-	GPUs, VFs  []Device // what the plugins offer
-	Guess      string   // why the VFs are those of all NICs with RDMA, and not what is offered; "" where they are that
+	Sys       fs.FS // sysfs
+	Tree      *topology.Tree
+	GPUs, VFs []Device // what the plugins offer
+	// why the VFs are those of all NICs with RDMA, and not what is offered; "" where they are that
+	Guess      string
 	Links      []topology.Link
 	DevRoot    string // "/dev"
 	KubeletDir string // "/var/lib/kubelet"
 	RunDir     string // "/run/tandem"
 	ProcRoot   string // "/proc", where the kubelet's command line is; "" for none
-	Config     string // file with the kubelet's configuration; "" for the one that its command line names or <KubeletDir>/config.yaml
-	ConfigDir  string // folder with drop-ins; "" for the one that its command line names
-	CPUs       int    // whole CPUs that containers ask for, for the request shapes; 0 for none
+	// file with the kubelet's configuration; "" for the one that its command line names or
+	// <KubeletDir>/config.yaml
+	Config    string
+	ConfigDir string // folder with drop-ins; "" for the one that its command line names
+	CPUs      int    // whole CPUs that containers ask for, for the request shapes; 0 for none
 }
 
 // Examine goes through all checks.

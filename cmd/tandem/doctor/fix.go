@@ -17,8 +17,8 @@ const Backup = ".before-tandem"
 // ownMode is the mode of the file of our own; it holds no secret.
 const ownMode = 0o644
 
-// Fix shows how the kubelet's configuration has to change and, if it is to be applied, changes it, after a copy to a file
-// with [Backup] behind its name.
+// Fix shows how the kubelet's configuration has to change and, if it is to be applied, changes it, after a
+// copy to a file with [Backup] behind its name.
 func Fix(out io.Writer, n Node, apply bool) error {
 	settings, err := Settings(n)
 	if err != nil {
@@ -43,7 +43,8 @@ func Fix(out io.Writer, n Node, apply bool) error {
 	}
 	fmt.Fprintf(out, "--- %s\n+++ %s, patched\n%s", file, file, config.Diff(before, after))
 	if !apply {
-		fmt.Fprintf(out, "\nNothing was changed. Drain the node, then: tandem doctor --fix-kubelet --apply && systemctl restart kubelet\n")
+		fmt.Fprintf(out, "\nNothing was changed. Drain the node, then: tandem doctor --fix-kubelet --apply && "+
+			"systemctl restart kubelet\n")
 		return nil
 	}
 	if err := change(out, n, before, after); err != nil {
@@ -61,7 +62,8 @@ func change(out io.Writer, n Node, before, after []byte) error {
 		if err := writeDurably(file, after, ownMode); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "\nChanged: %s is our own.\nThe way back: %s --kubelet-config-dir=%s\n", file, wayBack, dir)
+		fmt.Fprintf(out, "\nChanged: %s is our own.\nThe way back: %s --kubelet-config-dir=%s\n", file, wayBack,
+			dir)
 		return nil
 	}
 	if err := keep(file, before); err != nil {
@@ -86,7 +88,8 @@ func keep(file string, content []byte) error {
 	return writeDurably(file+Backup, content, info.Mode().Perm())
 }
 
-// replace gives a file other content, with the mode that it had. A link is followed: what it points at is replaced.
+// replace gives a file other content, with the mode that it had. A link is followed: what it points at is
+// replaced.
 func replace(file string, content []byte) error {
 	target, err := filepath.EvalSymlinks(file)
 	if err != nil {
@@ -99,8 +102,8 @@ func replace(file string, content []byte) error {
 	return writeDurably(target, content, info.Mode().Perm())
 }
 
-// writeDurably writes all of a file or nothing, and waits for the disk: the next thing that happens to this node may be its restart. The files
-// of coordination.ReplaceFile end with the boot and are written without.
+// writeDurably writes all of a file or nothing, and waits for the disk: the next thing that happens to this
+// node may be its restart. The files of coordination.ReplaceFile end with the boot and are written without.
 func writeDurably(file string, content []byte, mode fs.FileMode) error {
 	temporary, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
 	if err != nil {
@@ -142,7 +145,8 @@ func RollBack(out io.Writer, n Node) error {
 		return err
 	}
 	if !removed && !restored {
-		return fmt.Errorf("roll back: nothing was changed by tandem doctor: there is no %s%s%s; where the kubelet reads others: --kubelet-config, --kubelet-config-dir",
+		return fmt.Errorf("roll back: nothing was changed by tandem doctor: there is no %s%s%s; "+
+			"where the kubelet reads others: --kubelet-config, --kubelet-config-dir",
 			config, Backup, orOwn(dir))
 	}
 	return nil

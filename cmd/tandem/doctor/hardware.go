@@ -45,7 +45,9 @@ func (e *examination) ports() []*topology.Device {
 }
 
 func (e *examination) nearGPU(d *topology.Device) bool {
-	return slices.ContainsFunc(e.GPUs, func(g Device) bool { return e.Tree.Distance(g.Address, d.Address).Level.SameSwitch() })
+	return slices.ContainsFunc(e.GPUs, func(g Device) bool {
+		return e.Tree.Distance(g.Address, d.Address).Level.SameSwitch()
+	})
 }
 
 // unknownNodes: on a machine with one node there is nothing to know.
@@ -66,7 +68,8 @@ func (e *examination) unknownNodes() {
 		ID: "numa-node", Severity: Warning,
 		Summary:  fmt.Sprintf("The NUMA node of %s is unknown.", count(len(list), "GPU or NIC")),
 		Evidence: some(list),
-		Why:      "They are offered to the kubelet without a node: a container's CPUs, and the other half of its devices, may come from another socket.",
+		Why: "They are offered to the kubelet without a node: a container's CPUs, " +
+			"and the other half of its devices, may come from another socket.",
 		Fix: []string{
 			"a firmware that tells it (ACPI _PXM), or a hypervisor that passes it on",
 			"until then, after every start: echo NODE > /sys/bus/pci/devices/ADDRESS/numa_node",
@@ -97,7 +100,9 @@ func (e *examination) gpuDrivers() {
 			Summary:  fmt.Sprintf("%s not driven by amdgpu or nvidia.", isAre(len(list), "GPU")),
 			Evidence: some(list),
 			Why:      "A container cannot use it, and it is not offered.",
-			Fix:      []string{"modprobe amdgpu (or nvidia), and take the GPU from a driver for virtual machines (driver_override)"},
+			Fix: []string{
+				"modprobe amdgpu (or nvidia), and take the GPU from a driver for virtual machines (driver_override)",
+			},
 		})
 	}
 }
@@ -126,7 +131,8 @@ func (e *examination) links() {
 	}
 	for _, d := range e.ports() {
 		if l := d.PCIe; l.Degraded() {
-			list = append(list, fmt.Sprintf("NIC %s: %v GT/s x%d of %v GT/s x%d", d.Address, l.Speed, l.Width, l.MaxSpeed, l.MaxWidth))
+			list = append(list,
+				fmt.Sprintf("NIC %s: %v GT/s x%d of %v GT/s x%d", d.Address, l.Speed, l.Width, l.MaxSpeed, l.MaxWidth))
 		}
 	}
 	if len(list) > 0 {
@@ -135,7 +141,9 @@ func (e *examination) links() {
 			Summary:  fmt.Sprintf("%s slower than it could be.", isAre(len(list), "PCIe link")),
 			Evidence: some(list),
 			Why:      "Traffic between GPU and NIC has a fraction of the bandwidth; Tandem takes such NICs last.",
-			Fix:      []string{"reseat the card or its riser, look for AER errors (dmesg), and read current_link_speed again"},
+			Fix: []string{
+				"reseat the card or its riser, look for AER errors (dmesg), and read current_link_speed again",
+			},
 		})
 	}
 }
@@ -176,7 +184,8 @@ func (e *examination) deviceNodes() {
 			Evidence: some(missing),
 			Why:      "A container that is given the device cannot open it.",
 			Fix: []string{
-				"modprobe amdgpu, nvidia, ib_uverbs, rdma_ucm: the one whose node it is; NVIDIA's nodes are made by nvidia-modprobe",
+				"modprobe amdgpu, nvidia, ib_uverbs, rdma_ucm: the one whose node it is; NVIDIA's nodes are made by " +
+					"nvidia-modprobe",
 				"in a container: --dev-root with the node's /dev, as in --dev-root=/host/dev",
 			},
 		})

@@ -11,7 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/config"
 )
 
-// kubeletConfiguration is what the kubelet was told, as far as it matters here: keys of KubeletConfiguration (k8s.io/kubelet/config/v1beta1).
+// kubeletConfiguration is what the kubelet was told, as far as it matters here: keys of KubeletConfiguration
+// (k8s.io/kubelet/config/v1beta1).
 type kubeletConfiguration struct {
 	read           bool              // there was a file
 	files          []string          // that were read, the configuration first
@@ -30,8 +31,8 @@ type kubeletConfiguration struct {
 // DefaultConfig is where kubeadm puts the kubelet's configuration.
 func DefaultConfig(kubeletDir string) string { return filepath.Join(kubeletDir, "config.yaml") }
 
-// Files tells where the kubelet's configuration and its drop-ins are: where the node says, else where the running kubelet's command
-// line says, else where kubeadm puts it.
+// Files tells where the kubelet's configuration and its drop-ins are: where the node says, else where the
+// running kubelet's command line says, else where kubeadm puts it.
 func (n Node) Files() (config, dir string) {
 	flags := runningFlags(n.ProcRoot)
 	config, dir = flags["config"], flags["config-dir"]
@@ -47,8 +48,8 @@ func (n Node) Files() (config, dir string) {
 	return config, dir
 }
 
-// readKubelet reads the configuration as the kubelet does: the file, then the drop-ins in their order, then the flags. That it cannot be
-// read is a finding.
+// readKubelet reads the configuration as the kubelet does: the file, then the drop-ins in their order, then
+// the flags. That it cannot be read is a finding.
 func (e *examination) readKubelet() {
 	k, err := readKubelet(e.Node)
 	var wrong *fileError
@@ -60,7 +61,9 @@ func (e *examination) readKubelet() {
 		Summary:  "The kubelet's configuration cannot be read.",
 		Evidence: []string{wrong.Error()},
 		Why:      "It decides whether GPUs and VFs of a container come from the same NUMA nodes at all.",
-		Fix:      []string{"name the file: tandem doctor --kubelet-config FILE (ps -C kubelet -o args shows --config)"},
+		Fix: []string{
+			"name the file: tandem doctor --kubelet-config FILE (ps -C kubelet -o args shows --config)",
+		},
 	})
 }
 
@@ -82,7 +85,9 @@ func (e *fileError) Unwrap() error { return e.err }
 
 // readKubelet fails with a [fileError].
 func readKubelet(n Node) (kubeletConfiguration, error) {
-	k := kubeletConfiguration{Policy: "none", Scope: "container", CPUPolicy: "none", MemoryPolicy: "None", origin: map[string]string{}}
+	k := kubeletConfiguration{
+		Policy: "none", Scope: "container", CPUPolicy: "none", MemoryPolicy: "None", origin: map[string]string{},
+	}
 	config, dir := n.Files()
 	files, err := dropIns(dir)
 	if err != nil {
@@ -106,8 +111,8 @@ func readKubelet(n Node) (kubeletConfiguration, error) {
 	return k, nil
 }
 
-// dropIns are the files of a folder, "" for none, in the order in which the kubelet merges them (mergeKubeletConfigurations in
-// cmd/kubelet/app/server.go).
+// dropIns are the files of a folder, "" for none, in the order in which the kubelet merges them
+// (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
 func dropIns(dir string) ([]string, error) {
 	if dir == "" {
 		return nil, nil

@@ -24,9 +24,11 @@ func (e *examination) topologyPolicy() {
 	switch e.kubelet.Policy {
 	case "none":
 		f.Severity = Error
-		f.Why = "GPUs, VFs and CPUs of a container are not kept on one NUMA node, and a container is admitted even where its GPUs and VFs cannot be near each other."
+		f.Why = "GPUs, VFs and CPUs of a container are not kept on one NUMA node, and a container is admitted " +
+			"even where its GPUs and VFs cannot be near each other."
 	case "best-effort":
-		f.Why = "A container is admitted even where its GPUs and VFs have to come from different NUMA nodes; then no pair is on one switch."
+		f.Why = "A container is admitted even where its GPUs and VFs have to come from different NUMA nodes; " +
+			"then no pair is on one switch."
 	case "single-numa-node":
 		f.Why = "A container that needs the GPUs of more than one NUMA node is always refused."
 	default:
@@ -43,8 +45,9 @@ func (e *examination) topologyScope() {
 		ID: "topology-scope", Severity: Warning,
 		Summary:  fmt.Sprintf("The kubelet's topologyManagerScope is %s.", e.kubelet.Scope),
 		Evidence: []string{e.kubelet.says("topologyManagerScope", e.kubelet.Scope)},
-		Why:      "All containers of a pod have to fit the same smallest set of NUMA nodes together: pods with sidecars that have CPUs or devices are refused more often, and no pair becomes nearer.",
-		Fix:      []string{fixKubelet + "topologyManagerScope: container"},
+		Why: "All containers of a pod have to fit the same smallest set of NUMA nodes together: pods with " +
+			"sidecars that have CPUs or devices are refused more often, and no pair becomes nearer.",
+		Fix: []string{fixKubelet + "topologyManagerScope: container"},
 	})
 }
 
@@ -57,7 +60,8 @@ func (e *examination) closestNodes() {
 	}
 	e.find(Finding{
 		ID: "closest-nodes", Severity: Warning,
-		Summary: fmt.Sprintf("The kubelet does not prefer NUMA nodes that are close to each other, and there are %d.", nodes),
+		Summary: fmt.Sprintf("The kubelet does not prefer NUMA nodes that are close to each other, "+
+			"and there are %d.", nodes),
 		Evidence: []string{
 			e.kubelet.says("topologyManagerPolicyOptions", fmt.Sprint(e.kubelet.PolicyOptions)),
 			count(nodes, "NUMA node") + " in /sys/devices/system/node/online",
@@ -77,12 +81,14 @@ func (e *examination) manyNodes() {
 	}
 	e.find(Finding{
 		ID: "many-numa-nodes", Severity: Error,
-		Summary:  fmt.Sprintf("The machine has %d NUMA nodes, and the kubelet allows %d.", nodes, max(most, allowed)),
+		Summary: fmt.Sprintf("The machine has %d NUMA nodes, and the kubelet allows %d.",
+			nodes, max(most, allowed)),
 		Evidence: []string{e.kubelet.says("topologyManagerPolicyOptions", fmt.Sprint(e.kubelet.PolicyOptions))},
 		Why:      "With a Topology Manager policy the kubelet does not start.",
 		Fix: []string{
 			"fewer nodes: NPS or sub-NUMA clustering in the firmware",
-			fmt.Sprintf("or, from Kubernetes 1.31 on, topologyManagerPolicyOptions: {%s: \"%d\"}; admission becomes slower with every node", option, nodes),
+			fmt.Sprintf("or, from Kubernetes 1.31 on, topologyManagerPolicyOptions: {%s: \"%d\"}; "+
+				"admission becomes slower with every node", option, nodes),
 		},
 	})
 }
@@ -91,10 +97,13 @@ func (e *examination) memoryManager() {
 	if e.kubelet.MemoryPolicy == "Static" && len(e.kubelet.ReservedMemory) == 0 {
 		e.find(Finding{
 			ID: "reserved-memory", Severity: Error,
-			Summary:  "The kubelet's memory manager is static, and no memory is reserved.",
-			Evidence: []string{e.kubelet.says("memoryManagerPolicy", "Static"), e.kubelet.says("reservedMemory", "none")},
-			Why:      "The kubelet does not start: the static policy wants as much reserved memory as kubeReserved, systemReserved and the eviction limit together.",
-			Fix:      []string{"reservedMemory: [{numaNode: 0, limits: {memory: SUM}}]"},
+			Summary: "The kubelet's memory manager is static, and no memory is reserved.",
+			Evidence: []string{
+				e.kubelet.says("memoryManagerPolicy", "Static"), e.kubelet.says("reservedMemory", "none"),
+			},
+			Why: "The kubelet does not start: the static policy wants as much reserved memory as kubeReserved, " +
+				"systemReserved and the eviction limit together.",
+			Fix: []string{"reservedMemory: [{numaNode: 0, limits: {memory: SUM}}]"},
 		})
 	}
 	e.staleState("memory_manager_state", "memory-state", e.kubelet.MemoryPolicy)
@@ -118,10 +127,14 @@ func (e *examination) cpuManager() {
 	if err != nil || len(reserved) == 0 {
 		e.find(Finding{
 			ID: "reserved-cpus", Severity: Error,
-			Summary:  "The kubelet's CPU manager is static, and no CPU is reserved for the system.",
-			Evidence: []string{e.kubelet.says("reservedSystemCPUs", quoted(e.kubelet.ReservedCPUs)), e.kubelet.says("kubeReserved", fmt.Sprint(e.kubelet.KubeReserved))},
-			Why:      "The kubelet does not start: its static policy wants reservedSystemCPUs, or CPUs in kubeReserved or systemReserved.",
-			Fix:      []string{fixKubelet + "reservedSystemCPUs: \"" + e.suggestedCPUs() + "\""},
+			Summary: "The kubelet's CPU manager is static, and no CPU is reserved for the system.",
+			Evidence: []string{
+				e.kubelet.says("reservedSystemCPUs", quoted(e.kubelet.ReservedCPUs)),
+				e.kubelet.says("kubeReserved", fmt.Sprint(e.kubelet.KubeReserved)),
+			},
+			Why: "The kubelet does not start: its static policy wants reservedSystemCPUs, " +
+				"or CPUs in kubeReserved or systemReserved.",
+			Fix: []string{fixKubelet + "reservedSystemCPUs: \"" + e.suggestedCPUs() + "\""},
 		})
 		return
 	}
@@ -130,8 +143,8 @@ func (e *examination) cpuManager() {
 
 func quoted(s string) string { return strconv.Quote(s) }
 
-// reserved are the CPUs that no container gets: those that are named or, of an amount, the lowest, which is where the static policy
-// mostly takes them (takeByTopology in pkg/kubelet/cm/cpumanager/policy_static.go).
+// reserved are the CPUs that no container gets: those that are named or, of an amount, the lowest, which is
+// where the static policy mostly takes them (takeByTopology in pkg/kubelet/cm/cpumanager/policy_static.go).
 func (e *examination) reserved() (topology.CPUSet, error) {
 	if e.kubelet.ReservedCPUs != "" {
 		return topology.ParseCPUSet(e.kubelet.ReservedCPUs)
@@ -163,20 +176,27 @@ func (e *examination) reservedPlaces(reserved topology.CPUSet) {
 	if missing := reserved.Without(allCPUs(nodes)); len(missing) > 0 {
 		e.find(Finding{
 			ID: "reserved-cpus", Severity: Error,
-			Summary:  fmt.Sprintf("reservedSystemCPUs names CPUs that the machine does not have: %s.", missing),
-			Evidence: []string{e.kubelet.says("reservedSystemCPUs", e.kubelet.ReservedCPUs), "CPUs of this machine: " + allCPUs(nodes).String()},
-			Why:      "The kubelet does not start.",
-			Fix:      []string{"reservedSystemCPUs: \"" + e.suggestedCPUs() + "\""},
+			Summary: fmt.Sprintf("reservedSystemCPUs names CPUs that the machine does not have: %s.", missing),
+			Evidence: []string{
+				e.kubelet.says("reservedSystemCPUs", e.kubelet.ReservedCPUs),
+				"CPUs of this machine: " + allCPUs(nodes).String(),
+			},
+			Why: "The kubelet does not start.",
+			Fix: []string{"reservedSystemCPUs: \"" + e.suggestedCPUs() + "\""},
 		})
 	}
 	for number, set := range nodes {
 		if len(set) > 0 && len(set.Without(reserved)) == 0 {
 			e.find(Finding{
 				ID: "reserved-cpus", Severity: Error,
-				Summary:  fmt.Sprintf("All CPUs of NUMA node %d are reserved for the system.", number),
-				Evidence: []string{e.kubelet.says("reservedSystemCPUs", e.kubelet.ReservedCPUs), fmt.Sprintf("node %d has the CPUs %s", number, set)},
-				Why:      "No guaranteed pod can have its CPUs where the GPUs and VFs of that node are: those are lost to such pods.",
-				Fix:      []string{"spread reservedSystemCPUs over all nodes: \"" + e.suggestedCPUs() + "\""},
+				Summary: fmt.Sprintf("All CPUs of NUMA node %d are reserved for the system.", number),
+				Evidence: []string{
+					e.kubelet.says("reservedSystemCPUs", e.kubelet.ReservedCPUs),
+					fmt.Sprintf("node %d has the CPUs %s", number, set),
+				},
+				Why: "No guaranteed pod can have its CPUs where the GPUs and VFs of that node are: those are lost " +
+					"to such pods.",
+				Fix: []string{"spread reservedSystemCPUs over all nodes: \"" + e.suggestedCPUs() + "\""},
 			})
 		}
 	}
@@ -201,5 +221,6 @@ func (e *examination) suggestedCPUs() string {
 
 // restarted tells how a kubelet takes over a new configuration.
 func restarted(commands ...string) string {
-	return strings.Join(append(append([]string{"systemctl stop kubelet"}, commands...), "systemctl start kubelet"), " && ")
+	return strings.Join(append(append([]string{"systemctl stop kubelet"}, commands...),
+		"systemctl start kubelet"), " && ")
 }

@@ -21,7 +21,8 @@ func (e *examination) refusedShapes(refused []int) {
 		Why:      "Where some GPUs have a NUMA node, the kubelet counts those alone: they are too few.",
 	}
 	if slices.ContainsFunc(e.VFs, hasNode) {
-		f.Why = "Policy restricted wants GPUs and VFs on the same set of NUMA nodes, as small as it can be for each of them; the VFs fit fewer nodes than the GPUs, or the reverse."
+		f.Why = "Policy restricted wants GPUs and VFs on the same set of NUMA nodes, as small as it can be for " +
+			"each of them; the VFs fit fewer nodes than the GPUs, or the reverse."
 		f.Fix = append(f.Fix,
 			`"excludeTopology": true in the pool of VFs (config.json, or SriovNetworkNodePolicy): the kubelet leaves the choice to Tandem`,
 			"or as many VFs on each NUMA node as GPUs: fewer in sriov_numvfs")
@@ -43,13 +44,17 @@ func (e *examination) refusedForCPUs(refused []int) {
 	}
 	f := Finding{
 		ID: "refused-shapes", Severity: Error,
-		Summary:  fmt.Sprintf("Containers that ask for %s and for %s are refused, on an empty node too.", shapeList(refused), count(e.CPUs, "CPU")),
-		Evidence: append([]string{"CPUs for containers: " + e.cpusPerNode(), "GPUs: " + perNode(e.GPUs), "VFs: " + perNode(e.VFs)}, e.admittedCPUs(refused)...),
-		Why: "Policy restricted wants the CPUs of a container from the same set of NUMA nodes as its devices, as small as it can be for each of them; " +
-			"so many CPUs need more nodes than the devices, or fewer.",
+		Summary: fmt.Sprintf("Containers that ask for %s and for %s are refused, on an empty node too.",
+			shapeList(refused), count(e.CPUs, "CPU")),
+		Evidence: append([]string{
+			"CPUs for containers: " + e.cpusPerNode(), "GPUs: " + perNode(e.GPUs), "VFs: " + perNode(e.VFs),
+		}, e.admittedCPUs(refused)...),
+		Why: "Policy restricted wants the CPUs of a container from the same set of NUMA nodes as its devices, " +
+			"as small as it can be for each of them; so many CPUs need more nodes than the devices, or fewer.",
 		Fix: []string{
 			"ask for a number of CPUs with which the shape is admitted",
-			"or for one that is not whole (cpu: 7500m): the CPU manager leaves such a container alone, and its CPUs may be on any node",
+			"or for one that is not whole (cpu: 7500m): the CPU manager leaves such a container alone, " +
+				"and its CPUs may be on any node",
 		},
 	}
 	if !slices.ContainsFunc(refused, func(n int) bool { _, fits := e.affinity(n, 0, e.CPUs); return !fits }) {
@@ -64,8 +69,10 @@ func (e *examination) onGuess(f *Finding) {
 		return
 	}
 	f.Severity = Unknown
-	f.Evidence = append(f.Evidence, e.Guess+": these are the VFs of all NICs with RDMA, as if they were offered with their NUMA nodes")
-	f.Fix = append(f.Fix, "tandem doctor --config config.json tells for the pools that there are, and so does a tandem-rdma that runs")
+	f.Evidence = append(f.Evidence,
+		e.Guess+": these are the VFs of all NICs with RDMA, as if they were offered with their NUMA nodes")
+	f.Fix = append(f.Fix, "tandem doctor --config config.json tells for the pools that there are, "+
+		"and so does a tandem-rdma that runs")
 }
 
 // admittedCPUs says for shapes with how many CPUs they are admitted.

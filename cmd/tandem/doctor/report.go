@@ -26,6 +26,7 @@ func Report(findings []Finding) []byte {
 		out.WriteString("Nothing stands between this node and GPUs and VFs on the same switch.\n")
 		return out.Bytes()
 	}
-	fmt.Fprintf(&out, "%d found: errors %d, warnings %d, unknown %d\n", len(findings), counts[Error], counts[Warning], counts[Unknown])
+	fmt.Fprintf(&out, "%d found: errors %d, warnings %d, unknown %d\n", len(findings), counts[Error],
+		counts[Warning], counts[Unknown])
 	return out.Bytes()
 }

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// denied reports whether an error says that a file, folder or socket may not be looked at, and notes which. What is closed is neither
-// missing nor damaged: it has no finding but [examination.rights].
+// denied reports whether an error says that a file, folder or socket may not be looked at, and notes which.
+// What is closed is neither missing nor damaged: it has no finding but [examination.rights].
 func (e *examination) denied(path string, err error) bool {
 	if !errors.Is(err, fs.ErrPermission) {
 		return false
@@ -37,9 +37,12 @@ func (e *examination) rights() {
 	slices.Sort(e.closed)
 	e.find(Finding{
 		ID: "no-right", Severity: Unknown,
-		Summary:  fmt.Sprintf("User %d has no right to look at %s.", os.Geteuid(), count(len(e.closed), "file or folder")),
+		Summary: fmt.Sprintf("User %d has no right to look at %s.",
+			os.Geteuid(), count(len(e.closed), "file or folder")),
 		Evidence: some(e.closed),
 		Why:      "What they would tell is not in this report.",
-		Fix:      []string{"run tandem doctor as root: sudo tandem doctor", "in a debug container: kubectl debug --profile=sysadmin"},
+		Fix: []string{
+			"run tandem doctor as root: sudo tandem doctor", "in a debug container: kubectl debug --profile=sysadmin",
+		},
 	})
 }

@@ -25,7 +25,8 @@ func Settings(n Node) ([]config.Setting, error) {
 	}
 	if e.kubelet.Policy == "none" { // under which these two are not looked at
 		found["topology-scope"] = e.kubelet.Scope != "container"
-		found["closest-nodes"] = len(e.Tree.NUMANodes()) > 2 && e.kubelet.PolicyOptions["prefer-closest-numa-nodes"] != "true"
+		found["closest-nodes"] = len(e.Tree.NUMANodes()) > 2 &&
+			e.kubelet.PolicyOptions["prefer-closest-numa-nodes"] != "true"
 	}
 	var settings []config.Setting
 	add := func(id, key string, value any) {
@@ -37,20 +38,23 @@ func Settings(n Node) ([]config.Setting, error) {
 	add("topology-scope", "topologyManagerScope", "container")
 	add("closest-nodes", "topologyManagerPolicyOptions", map[string]string{"prefer-closest-numa-nodes": "true"})
 	add("cpu-manager", "cpuManagerPolicy", "static")
-	if reserved, err := e.reserved(); found["reserved-cpus"] || found["cpu-manager"] && (err != nil || len(reserved) == 0) {
+	if reserved, err := e.reserved(); found["reserved-cpus"] ||
+		found["cpu-manager"] && (err != nil || len(reserved) == 0) {
 		settings = append(settings, config.Setting{Key: "reservedSystemCPUs", Value: e.suggestedCPUs()})
 	}
 	return settings, e.above(settings)
 }
 
-// DropIn is the file of our own in the kubelet's folder of drop-ins. Its name puts it behind what others write there.
+// DropIn is the file of our own in the kubelet's folder of drop-ins. Its name puts it behind what others
+// write there.
 const DropIn = "99-tandem.conf"
 
 // NewDropIn is that file without settings.
 const NewDropIn = "# Made by tandem doctor --fix-kubelet. tandem doctor --rollback-kubelet removes it.\n" +
 	"apiVersion: " + config.Version + "\nkind: " + config.Kind + "\n"
 
-// Target is the file that settings go into: the one of our own where the kubelet has a folder of drop-ins, else its configuration.
+// Target is the file that settings go into: the one of our own where the kubelet has a folder of drop-ins,
+// else its configuration.
 func (n Node) Target() (file string, own bool) {
 	config, dir := n.Files()
 	if dir != "" {

@@ -12,8 +12,9 @@ import (
 // mostShapes bounds n of the shapes n+n that are looked at.
 const mostShapes = 64
 
-// shapes goes through the requests 1+1, 2+2 … on an empty node: which of them policy restricted always refuses, for the devices alone or for
-// the CPUs beside them, and of which not all pairs can be on one switch.
+// shapes goes through the requests 1+1, 2+2 … on an empty node: which of them policy restricted always
+// refuses, for the devices alone or for the CPUs beside them, and of which not all pairs can be on one
+// switch.
 func (e *examination) shapes() {
 	if len(e.GPUs) == 0 || len(e.VFs) == 0 {
 		return
@@ -41,7 +42,8 @@ func (e *examination) shapes() {
 	e.farShapes(farthest, apart)
 }
 
-// Affinity tells on which NUMA nodes policy restricted puts a container on an empty node, and whether it admits it at all.
+// Affinity tells on which NUMA nodes policy restricted puts a container on an empty node, and whether it
+// admits it at all.
 func (n Node) Affinity(gpus, vfs int) ([]int, bool) {
 	e := &examination{Node: n}
 	e.kubelet, _ = readKubelet(n) // without it there is no policy
@@ -69,7 +71,8 @@ func demand(devices []Device, count int) hints.Demand {
 	return d
 }
 
-// near is how many of n pairs can be on one switch each, with devices of these NUMA nodes; of all where there are none.
+// near is how many of n pairs can be on one switch each, with devices of these NUMA nodes; of all where there
+// are none.
 func (e *examination) near(n int, nodes []int) int {
 	r := placement.Request{
 		Links: e.Links,
@@ -111,8 +114,10 @@ func (e *examination) farShapes(list []int, apart map[int]int) {
 	first := list[0]
 	f := Finding{
 		ID: "far-shapes", Severity: Warning,
-		Summary: fmt.Sprintf("Of a container that asks for %s not every GPU can have a VF on its switch.", shapeList(list)),
-		Why:     "GPUs and NICs are plugged in that way: some switches have GPUs and no NIC whose VFs are offered, or fewer VFs than GPUs.",
+		Summary: fmt.Sprintf("Of a container that asks for %s not every GPU can have a VF on its switch.",
+			shapeList(list)),
+		Why: "GPUs and NICs are plugged in that way: some switches have GPUs and no NIC whose VFs are offered, " +
+			"or fewer VFs than GPUs.",
 		Fix: []string{
 			"ask for fewer, or make VFs on the NICs near the other GPUs and select them in config.json",
 			"tandem topo shows which NIC is near which GPU",
@@ -125,8 +130,10 @@ func (e *examination) farShapes(list []int, apart map[int]int) {
 	if first == 1 {
 		f.ID, f.Severity = "no-shared-switch", Error
 		f.Summary = "No GPU shares a switch with any VF that is offered."
-		f.Why = "Every transfer between a GPU and a VF crosses the host bridge; NCCL switches GPUDirect RDMA off there. A virtual machine often hides the switches."
-		f.Fix = append(f.Fix, "in a virtual machine: the provider's NCCL topology file, for the daemons (topologyFile in the chart) and for tandem doctor --topology-file; "+
+		f.Why = "Every transfer between a GPU and a VF crosses the host bridge; NCCL switches GPUDirect RDMA off " +
+			"there. A virtual machine often hides the switches."
+		f.Fix = append(f.Fix, "in a virtual machine: the provider's NCCL topology file, "+
+			"for the daemons (topologyFile in the chart) and for tandem doctor --topology-file; "+
 			"or a hypervisor that shows the switches")
 	}
 	e.find(f)

@@ -18,7 +18,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// dialTimeout is how long a socket is given to take a connection: the kernel does that, whatever the process is busy with.
+// dialTimeout is how long a socket is given to take a connection: the kernel does that, whatever the process
+// is busy with.
 const dialTimeout = time.Second
 
 // dial tells why a socket cannot be reached, nil where somebody listens.
@@ -39,7 +40,11 @@ func (e *examination) kubeletSockets() {
 			Summary:  "The kubelet does not take registrations of device plugins.",
 			Evidence: []string{fmt.Sprintf("%s: %v", registration, err)},
 			Why:      "Without it no plugin can offer anything.",
-			Fix:      []string{"systemctl status kubelet", "where the kubelet has another --root-dir: kubeletDir in the chart, --kubelet-dir for the daemons and for tandem doctor"},
+			Fix: []string{
+				"systemctl status kubelet",
+				"where the kubelet has another --root-dir: kubeletDir in the chart, --kubelet-dir for the daemons and " +
+					"for tandem doctor",
+			},
 		})
 		return // what else is missing has the same reason
 	}
@@ -49,8 +54,11 @@ func (e *examination) kubeletSockets() {
 			ID: "pod-resources", Severity: Warning,
 			Summary:  "The kubelet does not tell which pod holds which devices.",
 			Evidence: []string{fmt.Sprintf("%s: %v", owners, err)},
-			Why:      "Tandem then cannot tell when devices have become free, nor which pod is asking, and guesses from the order of questions.",
-			Fix:      []string{"look for KubeletPodResources: false among the kubelet's feature gates (before Kubernetes 1.28)"},
+			Why: "Tandem then cannot tell when devices have become free, nor which pod is asking, " +
+				"and guesses from the order of questions.",
+			Fix: []string{
+				"look for KubeletPodResources: false among the kubelet's feature gates (before Kubernetes 1.28)",
+			},
 		})
 	}
 }
@@ -80,8 +88,12 @@ func (e *examination) stockPlugins() {
 				ID: "stock-plugin", Severity: Error,
 				Summary:  fmt.Sprintf("%s is running on this node.", plugin),
 				Evidence: []string{"somebody listens on " + path},
-				Why:      "Two plugins that offer one resource hand out the same devices to different pods; and when the one ends, the other is signed off (up to Kubernetes 1.36).",
-				Fix:      []string{"remove it from this node before Tandem comes: deployments/MIGRATE.md has the order for its chart, YAML or operator"},
+				Why: "Two plugins that offer one resource hand out the same devices to different pods; " +
+					"and when the one ends, the other is signed off (up to Kubernetes 1.36).",
+				Fix: []string{
+					"remove it from this node before Tandem comes: deployments/MIGRATE.md has the order for its chart, " +
+						"YAML or operator",
+				},
 			})
 		}
 	}
@@ -108,7 +120,8 @@ func stockPlugin(socket string, resources []string) string {
 // askTimeout bounds the questions to the running daemons and to the kubelet.
 const askTimeout = 5 * time.Second
 
-// lostDevices compares what the running daemons offer with what the kubelet has to give, twice where they differ: a list may be on its way.
+// lostDevices compares what the running daemons offer with what the kubelet has to give, twice where they
+// differ: a list may be on its way.
 func (e *examination) lostDevices() {
 	if dial(coordination.SocketPath(e.RunDir)) != nil {
 		return // nothing is offered
@@ -135,16 +148,20 @@ func (e *examination) lostDevices() {
 		ID: "kubelet-devices", Severity: Error,
 		Summary:  "The kubelet does not go by the devices that Tandem offers.",
 		Evidence: lost,
-		Why: "A plugin that registers the same resource later takes its place. When it goes, a kubelet before 1.37 has no devices any more, " +
-			"and a later one keeps the list of the plugin that is gone.",
+		Why: "A plugin that registers the same resource later takes its place. When it goes, " +
+			"a kubelet before 1.37 has no devices any more, and a later one keeps the list of the plugin " +
+			"that is gone.",
 		Fix: []string{
-			"remove the other plugin from this node: deployments/MIGRATE.md has the order for its chart, YAML or operator",
-			"Tandem registers again once it is gone; where it does not within a minute, delete Tandem's pod of that resource on this node",
+			"remove the other plugin from this node: deployments/MIGRATE.md has the order for its chart, " +
+				"YAML or operator",
+			"Tandem registers again once it is gone; where it does not within a minute, delete Tandem's pod of that " +
+				"resource on this node",
 		},
 	})
 }
 
-// lost says for each resource how the kubelet's healthy devices differ from those of its daemon; nothing where either does not answer.
+// lost says for each resource how the kubelet's healthy devices differ from those of its daemon; nothing
+// where either does not answer.
 func (e *examination) lost(ctx context.Context, pods *kubelet.PodResources) (lost []string) {
 	status, err := coordination.Status(ctx, e.RunDir)
 	if err != nil {
@@ -166,7 +183,8 @@ func (e *examination) lost(ctx context.Context, pods *kubelet.PodResources) (los
 			}
 		}
 		if others := len(has[r.GetName()]) - kept; r.GetConnected() && (kept < offered || others > 0) {
-			lost = append(lost, fmt.Sprintf("%s: the kubelet has %d of the %d healthy devices that are offered, and %d others", r.GetName(), kept, offered, others))
+			lost = append(lost, fmt.Sprintf("%s: the kubelet has %d of the %d healthy devices that are offered, "+
+				"and %d others", r.GetName(), kept, offered, others))
 		}
 	}
 	return lost

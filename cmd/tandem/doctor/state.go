@@ -12,14 +12,16 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// stateFile is what the CPU and memory managers leave for their next start (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
+// stateFile is what the CPU and memory managers leave for their next start
+// (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
 type stateFile struct {
 	PolicyName    string                       `json:"policyName"`
 	DefaultCPUSet string                       `json:"defaultCpuSet"`
 	Entries       map[string]map[string]string `json:"entries"` // pod, container, CPUs
 }
 
-// staleState compares the policy that a state file is of with the one that is configured. The file is returned where they agree.
+// staleState compares the policy that a state file is of with the one that is configured. The file is
+// returned where they agree.
 func (e *examination) staleState(name, id, policy string) *stateFile {
 	if !e.kubelet.read {
 		return nil
@@ -49,7 +51,8 @@ func (e *examination) staleState(name, id, policy string) *stateFile {
 	case state.PolicyName != policy:
 		e.find(Finding{
 			ID: id, Severity: Error,
-			Summary:  fmt.Sprintf("The kubelet's %s is of the policy %s, and %s is configured.", name, state.PolicyName, policy),
+			Summary: fmt.Sprintf("The kubelet's %s is of the policy %s, and %s is configured.",
+				name, state.PolicyName, policy),
 			Evidence: []string{fmt.Sprintf("%s: policyName %s", path, state.PolicyName)},
 			Why:      "When it starts next, the kubelet refuses to: the file has to go whenever the policy changes.",
 			Fix:      fix,
@@ -62,7 +65,8 @@ func (e *examination) staleState(name, id, policy string) *stateFile {
 	return nil
 }
 
-// cpuState checks what the static policy checks when it starts (validateState in pkg/kubelet/cm/cpumanager/policy_static.go).
+// cpuState checks what the static policy checks when it starts (validateState in
+// pkg/kubelet/cm/cpumanager/policy_static.go).
 func (e *examination) cpuState() {
 	state := e.staleState("cpu_manager_state", "cpu-state", e.kubelet.CPUPolicy)
 	nodes := topology.CPUs(e.Sys)
@@ -84,7 +88,8 @@ func (e *examination) cpuState() {
 		})
 	}
 	if reserved, err := e.reserved(); err == nil && len(reserved.Without(shared)) > 0 {
-		stale("CPUs that are reserved are given to containers in cpu_manager_state.", "reserved: "+reserved.String())
+		stale("CPUs that are reserved are given to containers in cpu_manager_state.",
+			"reserved: "+reserved.String())
 		return
 	}
 	known := maps.Clone(shared)

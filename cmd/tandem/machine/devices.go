@@ -13,7 +13,8 @@ type Device struct {
 	NUMA topology.NUMANode
 }
 
-// GPUDevices are the GPUs as a plugin offers them: partitions where amdgpu knows of some, whole functions otherwise.
+// GPUDevices are the GPUs as a plugin offers them: partitions where amdgpu knows of some, whole functions
+// otherwise.
 func (n *Node) GPUDevices() []Device {
 	var list []Device
 	for _, d := range n.GPUs {
@@ -32,8 +33,8 @@ func newDevice(d *topology.Device) Device {
 	return Device{Device: placement.Device{ID: d.Address.String(), Address: d.Address}, NUMA: d.NUMA}
 }
 
-// VFDevices are the VFs that a config.json selects or, without one (""), those of all NICs with RDMA. The strings are
-// notes.
+// VFDevices are the VFs that a config.json selects or, without one (""), those of all NICs with RDMA. The
+// strings are notes.
 func (n *Node) VFDevices(config string, from *Source) ([]Device, []string, error) {
 	if config != "" {
 		return n.selected(config, from)

@@ -14,7 +14,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Node is what the commands know of a machine. It is read from sysfs, whoever made the GPUs; see AskVRAM for what is not.
+// Node is what the commands know of a machine. It is read from sysfs, whoever made the GPUs; see AskVRAM for
+// what is not.
 type Node struct {
 	Sys   fs.FS
 	Tree  *topology.Tree
@@ -39,7 +40,9 @@ func Read(s *Source) (*Node, error) {
 	if tree, err = Placed(tree, s.TopologyFile); err != nil {
 		return nil, err
 	}
-	n := &Node{Sys: sys, Tree: tree, Parts: map[topology.Address][]gpu.Device{}, vram: map[topology.Address]uint64{}}
+	n := &Node{
+		Sys: sys, Tree: tree, Parts: map[topology.Address][]gpu.Device{}, vram: map[topology.Address]uint64{},
+	}
 	for d := range tree.Devices() {
 		switch {
 		case IsGPU(d):
@@ -57,8 +60,8 @@ func IsGPU(d *topology.Device) bool {
 	return d.Class.IsGPU() && (d.Vendor == amdVendor || d.Vendor == nvidiaVendor)
 }
 
-// readAMD reads the memory, the partitions and XGMI links of AMD GPUs. Where amdgpu is not loaded or the KFD topology is hidden the
-// matrix is still right, so that errors are notes.
+// readAMD reads the memory, the partitions and XGMI links of AMD GPUs. Where amdgpu is not loaded or the KFD
+// topology is hidden the matrix is still right, so that errors are notes.
 func (n *Node) readAMD() {
 	if _, err := fs.Stat(n.Sys, "module/amdgpu"); errors.Is(err, fs.ErrNotExist) {
 		return
@@ -92,8 +95,8 @@ func (n *Node) readAMD() {
 	}
 }
 
-// AskVRAM has the running plugins tell what sysfs does not, the memory of NVIDIA's GPUs. Without plugins, or the right to ask them,
-// it stays unknown.
+// AskVRAM has the running plugins tell what sysfs does not, the memory of NVIDIA's GPUs. Without plugins, or
+// the right to ask them, it stays unknown.
 func (n *Node) AskVRAM(ctx context.Context, runDir string) {
 	if !slices.ContainsFunc(n.GPUs, func(d *topology.Device) bool { return n.vram[d.Address] == 0 }) {
 		return

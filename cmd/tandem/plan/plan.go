@@ -11,12 +11,13 @@ import (
 
 // Plan is the answer, as JSON has it. The i-th GPU and the i-th VF are a pair.
 type Plan struct {
-	GPUs   []string       `json:"gpus"` // device IDs
-	VFs    []string       `json:"vfs"`
-	Pairs  []machine.Pair `json:"pairs"`
-	Nodes  []int          `json:"nodes"`          // NUMA nodes that the kubelet would choose; none where it has no choice
-	Note   string         `json:"note,omitempty"` // where the kubelet would refuse the container
-	Reason string         `json:"reason"`
+	GPUs  []string       `json:"gpus"` // device IDs
+	VFs   []string       `json:"vfs"`
+	Pairs []machine.Pair `json:"pairs"`
+	// NUMA nodes that the kubelet would choose; none where it has no choice
+	Nodes  []int  `json:"nodes"`
+	Note   string `json:"note,omitempty"` // where the kubelet would refuse the container
+	Reason string `json:"reason"`
 }
 
 // Table is for people.

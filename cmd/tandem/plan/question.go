@@ -20,8 +20,8 @@ type Question struct {
 }
 
 // refused is the note on a request that policy restricted does not admit.
-const refused = "under policy restricted the kubelet refuses this: no set of NUMA nodes is as small as it can be for GPUs and VFs alike; " +
-	"VFs without NUMA nodes (excludeTopology) are admitted"
+const refused = "under policy restricted the kubelet refuses this: no set of NUMA nodes is as small as it " +
+	"can be for GPUs and VFs alike; VFs without NUMA nodes (excludeTopology) are admitted"
 
 // Answer plans as the coordinator does when the kubelet asks it.
 func (q *Question) Answer(from *machine.Source) (*Plan, []string, error) {
@@ -39,7 +39,8 @@ func (q *Question) Answer(from *machine.Source) (*Plan, []string, error) {
 		return nil, nil, err
 	}
 	if uint(gpus.free()) < q.GPUs || uint(vfs.free()) < q.VFs {
-		return nil, nil, fmt.Errorf("choose %d GPUs and %d VFs: %d GPUs and %d VFs are free", q.GPUs, q.VFs, gpus.free(), vfs.free())
+		return nil, nil, fmt.Errorf("choose %d GPUs and %d VFs: %d GPUs and %d VFs are free",
+			q.GPUs, q.VFs, gpus.free(), vfs.free())
 	}
 	mask, admitted := hints.Restricted.Nodes(gpus.demand(q.GPUs), vfs.demand(q.VFs))
 	nodes := mask.Numbers()
@@ -111,8 +112,9 @@ func (list devices) demand(count uint) hints.Demand {
 	return demand
 }
 
-// half is the list's side of the request: what the kubelet would offer on these NUMA nodes, and apart from it what is free
-// elsewhere and what is used. Devices without a NUMA node are offered whatever the nodes; with no nodes all are.
+// half is the list's side of the request: what the kubelet would offer on these NUMA nodes, and apart from it
+// what is free elsewhere and what is used. Devices without a NUMA node are offered whatever the nodes; with
+// no nodes all are.
 func (list devices) half(count uint, nodes []int) (halves []placement.Half, spare, used []placement.Device) {
 	half := placement.Half{Count: int(count)}
 	for _, d := range list {
@@ -147,7 +149,8 @@ func (q *Question) mark(gpus, vfs devices) error {
 	return nil
 }
 
-// canonical writes an address as the kernel does; lspci leaves the domain out where there is only one. What is no address stays.
+// canonical writes an address as the kernel does; lspci leaves the domain out where there is only one. What
+// is no address stays.
 func canonical(id string) string {
 	for _, domain := range []string{"", "0000:"} {
 		if a, err := topology.ParseAddress(domain + id); err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// ahead chooses what makes the most pairs in the long run, by the values of an outlook: this container's pairs and those of the
-// containers to come. Where the outlook says nothing it chooses step by step.
+// ahead chooses what makes the most pairs in the long run, by the values of an outlook: this container's
+// pairs and those of the containers to come. Where the outlook says nothing it chooses step by step.
 type ahead struct {
 	node    *world.Node
 	outlook *outlook

@@ -8,10 +8,11 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// bound computes the most pairs that any choice can make, even one that knows when every container comes and goes. As long as the
-// kubelet decides by numbers alone who is admitted to which NUMA nodes, these admissions are the same whatever is chosen, and the nodes
-// are separate problems: on each, go through all the ways in which its containers can hold its devices. What tells two of
-// them apart is only which containers meet on a switch, so that there are few where a node has few devices.
+// bound computes the most pairs that any choice can make, even one that knows when every container comes and
+// goes. As long as the kubelet decides by numbers alone who is admitted to which NUMA nodes, these admissions
+// are the same whatever is chosen, and the nodes are separate problems: on each, go through all the ways in
+// which its containers can hold its devices. What tells two of them apart is only which containers meet on a
+// switch, so that there are few where a node has few devices.
 type bound struct {
 	node    *world.Node
 	domains []domain // by NUMA node
@@ -26,7 +27,8 @@ func newBound(n *world.Node) *bound {
 	return b
 }
 
-// admit adds a container that was given devices among those free on some NUMA nodes, all of them where it spans several.
+// admit adds a container that was given devices among those free on some NUMA nodes, all of them where it
+// spans several.
 func (b *bound) admit(id int, c world.Container, s *world.State, mask hints.Mask, counts bool) {
 	value := 0
 	if counts && c.Request.Both() {
@@ -35,7 +37,8 @@ func (b *bound) admit(id int, c world.Container, s *world.State, mask hints.Mask
 	}
 	settled := mask.Count() == 1
 	if !settled {
-		settled = c.Request.GPUs == s.FreeAt(world.GPU, mask) && c.Request.VFs == s.FreeAt(world.VF, mask) && mask != 0
+		settled = c.Request.GPUs == s.FreeAt(world.GPU, mask) && c.Request.VFs == s.FreeAt(world.VF, mask) &&
+			mask != 0
 	}
 	for i := range b.domains {
 		var on [2]int

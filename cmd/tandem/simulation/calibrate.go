@@ -13,8 +13,8 @@ const (
 	highestRate      = 1 << 14
 )
 
-// calibrate finds for every load the rate of arrivals at which the stock pair has that share of the GPUs allocated. The other ways
-// get the same arrivals.
+// calibrate finds for every load the rate of arrivals at which the stock pair has that share of the GPUs
+// allocated. The other ways get the same arrivals.
 func (c *Config) calibrate(ctx context.Context) ([]float64, error) {
 	trial := *c
 	trial.Ways = []Way{{Name: "stock", make: stock}}

@@ -22,7 +22,8 @@ type Config struct {
 	Arrivals        int // arrivals that count
 	Ways            []Way
 
-	// Progress is told how many of all trials are done, if it is not nil. It is called from several goroutines, one at a time.
+	// Progress is told how many of all trials are done, if it is not nil. It is called from several goroutines,
+	// one at a time.
 	Progress func(done, all int)
 }
 

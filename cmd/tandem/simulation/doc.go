@@ -1,4 +1,5 @@
-// Package simulation plays random containers that come to a node and leave it again, and compares ways of choosing their GPUs and VFs.
+// Package simulation plays random containers that come to a node and leave it again, and compares ways of
+// choosing their GPUs and VFs.
 //
 // Containers arrive as a Poisson process and stay for exponential times. What each asks for is drawn from a
 // [world.Mix]. One that does not fit by numbers, or that the kubelet refuses, is lost. The rate of arrivals
@@ -9,16 +10,19 @@
 // # Ways of choosing
 //
 //	stock           GPUs by the vendor's policy (package locality), VFs as they come: the plugins as they are
-//	follow          who is asked first chooses as stock does, who is asked second takes the switches of the first
-//	tandem-unknown  package placement, asked as the coordinator does when it cannot read the pod: the other half will be of the same size
+//	follow          who is asked first chooses as stock does, who is asked second takes the same switches
+//	tandem-unknown  package placement, asked as the coordinator does when it cannot read the pod: the other
+//	                half will be of the same size
 //	tandem          package placement, with the whole request known
-//	joint           the best there is for one container at a time (joint.go): most pairs, then most pairs left to be made
+//	joint           the best there is for one container at a time (joint.go): most pairs, then most pairs left
+//	                to be made
 //	keep            the same, and partners are kept for what will come back
-//	ahead           the best there is in the long run (outlook.go), when it is known how often containers come and go, but not when
+//	ahead           the best there is in the long run (outlook.go), when it is known how often
+//	                containers come and go, but not when
 //	whole-node      joint on all NUMA nodes at once, with no kubelet to refuse: what a scheduler could do
 //
-// tandem and the real coordinator ask the same package the same questions. Unlike the coordinator, which may have to infer who is asking,
-// the simulation always knows.
+// tandem and the real coordinator ask the same package the same questions. Unlike the coordinator, which may
+// have to infer who is asking, the simulation always knows.
 //
 // # What can be reached
 //

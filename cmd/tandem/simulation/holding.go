@@ -19,14 +19,16 @@ type domain struct {
 
 // alike reports whether two NUMA nodes have switches of the same sizes.
 func (d *domain) alike(other *domain) bool {
-	return slices.EqualFunc(d.switches, other.switches, func(a, b capacity) bool { return a.gpus == b.gpus && a.vfs == b.vfs })
+	return slices.EqualFunc(d.switches, other.switches, func(a, b capacity) bool {
+		return a.gpus == b.gpus && a.vfs == b.vfs
+	})
 }
 
 // capacity is where the devices of a switch are in a holding.
 type capacity struct{ onSwitch, from, gpus, vfs int }
 
-// holding says which container holds each device, 0 for none. Switches of the same size, and devices of the same kind on
-// one switch, are in ascending order: they are alike.
+// holding says which container holds each device, 0 for none. Switches of the same size, and devices of the
+// same kind on one switch, are in ascending order: they are alike.
 type holding [mostHeld]byte
 
 const (
@@ -71,9 +73,11 @@ func newDomain(n *world.Node, numa int) domain {
 	return d
 }
 
-// place gives a container devices of the i-th switch and of those after it, in all ways that there are, and tells each with the pairs
-// that it makes. Free devices come first on every switch.
-func (d *domain) place(h holding, i int, rest taking, holder byte, pairs int, done func(h holding, pairs int)) {
+// place gives a container devices of the i-th switch and of those after it, in all ways that there are, and
+// tells each with the pairs that it makes. Free devices come first on every switch.
+func (d *domain) place(
+	h holding, i int, rest taking, holder byte, pairs int, done func(h holding, pairs int),
+) {
 	if rest == (taking{}) {
 		done(h, pairs)
 		return

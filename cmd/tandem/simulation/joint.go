@@ -9,12 +9,14 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// jointly finds, for one container at a time, the most pairs and, of the ways to make them, the one that leaves the most same-switch
-// pairs to be made; then GPUs that share switches, then VFs on PFs of their own, then VFs spread over the switches. It counts devices by
-// switch and goes through all numbers that each switch can give. It knows nothing of package placement: it is what that is measured by.
+// jointly finds, for one container at a time, the most pairs and, of the ways to make them, the one that
+// leaves the most same-switch pairs to be made; then GPUs that share switches, then VFs on PFs of their own,
+// then VFs spread over the switches. It counts devices by switch and goes through all numbers that each
+// switch can give. It knows nothing of package placement: it is what that is measured by.
 //
-// It can also keep partners: before GPUs share switches it leaves as many pairs as possible for when what is taken now is free again.
-// So a container without VFs does not take the last GPU of a switch whose VFs are all in use, if it can take one of two elsewhere.
+// It can also keep partners: before GPUs share switches it leaves as many pairs as possible for when what is
+// taken now is free again. So a container without VFs does not take the last GPU of a switch whose VFs are
+// all in use, if it can take one of two elsewhere.
 type jointly struct {
 	node   *world.Node
 	keeps  bool
@@ -87,7 +89,8 @@ func within(n *world.Node, kind world.Kind, devices []int, m hints.Mask) []int {
 	})
 }
 
-// choose answers a question when each half can be chosen from these devices. The score is -1 where they are too few.
+// choose answers a question when each half can be chosen from these devices. The score is -1 where they are
+// too few.
 func (j *jointly) choose(s *world.State, q world.Question, asked, other []int) ([]int, int64) {
 	var may [2][]int
 	may[q.Kind] = asked
@@ -131,7 +134,8 @@ func (j *jointly) at(kind world.Kind, i int) int {
 	return len(j.pools) - 1
 }
 
-// spread orders VFs so that the first ones are on different PFs, those with the most free VFs first, and counts the PFs.
+// spread orders VFs so that the first ones are on different PFs, those with the most free VFs first, and
+// counts the PFs.
 func (j *jointly) spread(vfs []int) int {
 	on := map[int][]int{}
 	for _, i := range vfs {
@@ -197,8 +201,8 @@ func (j *jointly) score(p *pool, g, v int) int64 {
 	return score + int64(g*g)*oneNear
 }
 
-// even grows ever more slowly with the free VFs of a switch, so that the sum over all switches is the largest when VFs are taken where
-// most are free.
+// even grows ever more slowly with the free VFs of a switch, so that the sum over all switches is the largest
+// when VFs are taken where most are free.
 func even(free int) int64 { return int64(free * (4095 - free) / 2) }
 
 // chosen follows the best score back to the devices of a kind.

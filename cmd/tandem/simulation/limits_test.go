@@ -25,7 +25,14 @@ func randomEvents(seed uint64) []event {
 	requests := map[int]world.Request{}
 	free, next := world.Request{GPUs: 4, VFs: 2}, 1
 	for range 11 {
-		r := []world.Request{{GPUs: 1, VFs: 1}, {GPUs: 2, VFs: 2}, {GPUs: 1, VFs: 0}, {GPUs: 2, VFs: 0}, {GPUs: 0, VFs: 1}, {GPUs: 2, VFs: 1}}[rng.IntN(6)]
+		r := []world.Request{
+			{GPUs: 1, VFs: 1},
+			{GPUs: 2, VFs: 2},
+			{GPUs: 1, VFs: 0},
+			{GPUs: 2, VFs: 0},
+			{GPUs: 0, VFs: 1},
+			{GPUs: 2, VFs: 1},
+		}[rng.IntN(6)]
 		if r.GPUs <= free.GPUs && r.VFs <= free.VFs && rng.IntN(3) > 0 {
 			events = append(events, event{request: r, counts: rng.IntN(4) > 0})
 			free = world.Request{GPUs: free.GPUs - r.GPUs, VFs: free.VFs - r.VFs}
@@ -59,7 +66,9 @@ func TestBoundIsTheBestOfAllChoices(t *testing.T) {
 			}
 			number++
 			before := s.Numbers()
-			c, _ := s.Admit(e.request, world.GPU, func(s *world.State, q world.Question, _ *rand.Rand) []int { return q.Available[:q.Size] }, rng)
+			c, _ := s.Admit(e.request, world.GPU, func(s *world.State, q world.Question, _ *rand.Rand) []int {
+				return q.Available[:q.Size]
+			}, rng)
 			b.admit(number, c, &before, 1, e.counts)
 			containers = append(containers, c)
 			if e.counts {
@@ -129,7 +138,8 @@ func TestLikeHoldingsAreOne(t *testing.T) {
 	}
 }
 
-// On node A the best plan for the long run and the step-wise optimum come to the same; where two GPUs share a VF it does not.
+// On node A the best plan for the long run and the step-wise optimum come to the same; where two GPUs share a
+// VF it does not.
 func TestLookingAhead(t *testing.T) {
 	for _, c := range []struct {
 		node  string
@@ -145,7 +155,8 @@ func TestLookingAhead(t *testing.T) {
 			t.Errorf("node %s: %.2f looking ahead, %.2f step by step", c.node, best, step)
 		}
 		if keep > best+0.3 || keep < step-0.3 {
-			t.Errorf("node %s: %.2f with partners kept, %.2f step by step, %.2f looking ahead", c.node, keep, step, best)
+			t.Errorf("node %s: %.2f with partners kept, %.2f step by step, %.2f looking ahead",
+				c.node, keep, step, best)
 		}
 	}
 }

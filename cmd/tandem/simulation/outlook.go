@@ -7,10 +7,11 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
 
-// outlook is what every way of holding the devices of a NUMA node is worth for the pairs of containers to come, when it is known how
-// often each request comes and how long containers stay, but not when. It is worked out for a node to which all arrivals come, as
-// they do to the one with the lowest number under policy restricted: with a plan that is the best there, each holding's value is
-// how many more pairs it leads to than an empty node.
+// outlook is what every way of holding the devices of a NUMA node is worth for the pairs of containers to
+// come, when it is known how often each request comes and how long containers stay, but not when. It is
+// worked out for a node to which all arrivals come, as they do to the one with the lowest number under policy
+// restricted: with a plan that is the best there, each holding's value is how many more pairs it leads to
+// than an empty node.
 type outlook struct {
 	domain     domain
 	symmetries [][]int // orders of the devices under which holdings are alike
@@ -20,7 +21,8 @@ type outlook struct {
 // mostSymmetries bounds the time that it takes to see whether two holdings are alike.
 const mostSymmetries = 64
 
-// newOutlook works it out by value iteration over all holdings; nil where there are too many of them, and where NUMA nodes differ.
+// newOutlook works it out by value iteration over all holdings; nil where there are too many of them, and
+// where NUMA nodes differ.
 func newOutlook(n *world.Node, mix world.Mix, rate float64) *outlook {
 	d := newDomain(n, 0)
 	o := &outlook{domain: d, values: map[holding]float64{}}
@@ -90,7 +92,8 @@ func permutations(first, count int) [][]int {
 	return all
 }
 
-// alike returns one and the same holding for all that differ only in which of like devices are held and in the numbers of the containers.
+// alike returns one and the same holding for all that differ only in which of like devices are held and in
+// the numbers of the containers.
 func (o *outlook) alike(h holding) holding {
 	best := holding{math.MaxUint8}
 	for _, order := range o.symmetries {
@@ -154,7 +157,8 @@ func (m *model) explore(mix world.Mix) bool {
 		}
 		come := make([][]step, len(mix))
 		for k, s := range mix {
-			m.domain.place(h, 0, taking{s.Request.GPUs, s.Request.VFs}, math.MaxUint8, 0, func(after holding, pairs int) {
+			rest := taking{s.Request.GPUs, s.Request.VFs}
+			m.domain.place(h, 0, rest, math.MaxUint8, 0, func(after holding, pairs int) {
 				if next := (step{pairs, m.number(after)}); !slices.Contains(come[k], next) {
 					come[k] = append(come[k], next)
 				}
@@ -207,8 +211,8 @@ func (m *model) iterate() []float64 {
 	return values
 }
 
-// value is what a state is worth one event earlier. Events come at a constant rate, that of all requests and of as many departures as
-// there can be; those that find nobody to leave change nothing.
+// value is what a state is worth one event earlier. Events come at a constant rate, that of all requests and
+// of as many departures as there can be; those that find nobody to leave change nothing.
 func (m *model) value(i int, values []float64) float64 {
 	sum, total := float64(mostHeld-len(m.leave[i]))*values[i], float64(mostHeld)
 	for _, to := range m.leave[i] {

@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// Run plays the same arrivals under every way of choosing, for every load and seed, on all processors. The result depends on the
-// configuration alone.
+// Run plays the same arrivals under every way of choosing, for every load and seed, on all processors. The
+// result depends on the configuration alone.
 func Run(ctx context.Context, c Config) (*report.Report, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -47,20 +47,22 @@ func Run(ctx context.Context, c Config) (*report.Report, error) {
 	return found.report(&c, paces), nil
 }
 
-// paces works out what can be foreseen at each rate, if a way of choosing wants to know: where NUMA nodes are problems of their own, and
-// small ones.
+// paces works out what can be foreseen at each rate, if a way of choosing wants to know: where NUMA nodes are
+// problems of their own, and small ones.
 func (c *Config) paces(rates []float64) []pace {
 	paces := make([]pace, len(rates))
 	for i, rate := range rates {
 		paces[i].rate = rate
-		if c.Policy == hints.Restricted && !c.ExcludeTopology && slices.ContainsFunc(c.Ways, func(w Way) bool { return w.ahead }) {
+		if c.Policy == hints.Restricted && !c.ExcludeTopology &&
+			slices.ContainsFunc(c.Ways, func(w Way) bool { return w.ahead }) {
 			paces[i].outlook = newOutlook(c.Node, c.Mix, rate)
 		}
 	}
 	return paces
 }
 
-// playAll plays a stream under every way of choosing, and finds the bound with the first that the kubelet has a say in.
+// playAll plays a stream under every way of choosing, and finds the bound with the first that the kubelet has
+// a say in.
 func (p *player) playAll(s stream, at pace, found *findings, load, seed int) {
 	c := p.config
 	var b *bound

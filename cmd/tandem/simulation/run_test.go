@@ -27,8 +27,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // small is a configuration that takes well under a second.
 func small(t testing.TB, node string, vfsPerPF int) Config {
 	return Config{
-		Node: presetNode(t, node, vfsPerPF), Policy: hints.Restricted, Mix: mixOf(t, world.DefaultMix), Loads: []float64{60},
-		GPUFirst: 0.5, Seed: 1, Seeds: 4, Warmup: 50, Arrivals: 200, Ways: Ways(),
+		Node: presetNode(t, node, vfsPerPF), Policy: hints.Restricted, Mix: mixOf(t, world.DefaultMix),
+		Loads: []float64{60}, GPUFirst: 0.5, Seed: 1, Seeds: 4, Warmup: 50, Arrivals: 200, Ways: Ways(),
 	}
 }
 
@@ -50,8 +50,9 @@ func figuresOf(t testing.TB, l report.Load, way string) report.Figures {
 	return l.Ways[i].Figures
 }
 
-// What the stock pair does on real kubelet managers and with the vendors' own policies, measured with 150 seeds. A reduced run has to
-// come within its own confidence interval and one point for the mean of the few seeds that the load is calibrated with.
+// What the stock pair does on real kubelet managers and with the vendors' own policies, measured with 150
+// seeds. A reduced run has to come within its own confidence interval and one point for the mean of the few
+// seeds that the load is calibrated with.
 func TestStockFiguresAreReproduced(t *testing.T) {
 	for _, c := range []struct {
 		node      string
@@ -68,10 +69,12 @@ func TestStockFiguresAreReproduced(t *testing.T) {
 		config.Ways = ways(t, "stock")
 		f := figuresOf(t, run(t, config).Loads[0], "stock")
 		if within := 1 + *f.PIX.CI; math.Abs(f.PIX.Mean-c.pix) > within {
-			t.Errorf("node %s, %d VFs, %g %%: %s on one switch, want %.1f ±%.1f", c.node, c.vfs, c.load, f.PIX, c.pix, within)
+			t.Errorf("node %s, %d VFs, %g %%: %s on one switch, want %.1f ±%.1f",
+				c.node, c.vfs, c.load, f.PIX, c.pix, within)
 		}
 		if within := 1 + *f.Full.CI; math.Abs(f.Full.Mean-c.full) > within {
-			t.Errorf("node %s, %d VFs, %g %%: %s fully paired, want %.1f ±%.1f", c.node, c.vfs, c.load, f.Full, c.full, within)
+			t.Errorf("node %s, %d VFs, %g %%: %s fully paired, want %.1f ±%.1f",
+				c.node, c.vfs, c.load, f.Full, c.full, within)
 		}
 		if math.Abs(f.Load.Mean-c.load) > 0.5 {
 			t.Errorf("node %s: %s allocated, want %g", c.node, f.Load, c.load)
@@ -135,7 +138,8 @@ func TestResultDependsOnTheConfigurationAlone(t *testing.T) {
 
 func TestOutput(t *testing.T) {
 	c := small(t, "A", 1)
-	c.Seeds, c.Arrivals, c.Ways = 2, 60, ways(t, "stock", "follow", "joint", "whole-node") // what package placement has no part in
+	// what package placement has no part in
+	c.Seeds, c.Arrivals, c.Ways = 2, 60, ways(t, "stock", "follow", "joint", "whole-node")
 	steps := 0
 	c.Progress = func(done, all int) {
 		if steps++; done != steps || all != 2 {

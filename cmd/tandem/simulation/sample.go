@@ -68,7 +68,9 @@ func wayReport(w Way, mix world.Mix, samples []sample) report.Way {
 	}}
 	for i, share := range mix {
 		from := figures + perRequest*i
-		r.Requests = append(r.Requests, report.Request{Request: share.Request, PIX: at(from), Full: at(from + 1), Refused: at(from + 2)})
+		r.Requests = append(r.Requests, report.Request{
+			Request: share.Request, PIX: at(from), Full: at(from + 1), Refused: at(from + 2),
+		})
 	}
 	return r
 }

@@ -23,7 +23,8 @@ type tally struct {
 // requestTally counts the containers of one request.
 type requestTally struct {
 	arrived, fit, refused, admitted int
-	pix, own, full                  int // same-switch pairs; those with a PF of their own; containers with all pairs on one switch
+	// same-switch pairs; those with a PF of their own; containers with all pairs on one switch
+	pix, own, full int
 }
 
 // arrival counts a container after its admission.
@@ -54,7 +55,8 @@ func (t *tally) arrival(s *world.State, what int, c world.Container, outcome wor
 	}
 }
 
-// locality is how near the GPUs of a container are to each other, as a share of the best that could be had of those free before.
+// locality is how near the GPUs of a container are to each other, as a share of the best that could be had of
+// those free before.
 func (t *tally) locality(s *world.State, c world.Container) float64 {
 	free := slices.Clone(c.Devices[world.GPU])
 	for i := range t.node.Devices[world.GPU] {

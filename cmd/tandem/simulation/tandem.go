@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// tandem asks package placement as the coordinator does: the half that is asked from what the kubelet offers, the other half
-// as it was given or as it will most likely be asked for.
+// tandem asks package placement as the coordinator does: the half that is asked from what the kubelet offers,
+// the other half as it was given or as it will most likely be asked for.
 type tandem struct {
 	node  *world.Node
 	known bool // the pod's spec could be read
@@ -35,7 +35,8 @@ func (t *tandem) prefer(s *world.State, q world.Question, _ *rand.Rand) []int {
 	asked := placement.Half{
 		Count: q.Size,
 		Held:  t.devices(q.Kind, q.Must),
-		Free:  t.devices(q.Kind, slices.DeleteFunc(slices.Clone(q.Available), func(i int) bool { return slices.Contains(q.Must, i) })),
+		Free: t.devices(q.Kind,
+			slices.DeleteFunc(slices.Clone(q.Available), func(i int) bool { return slices.Contains(q.Must, i) })),
 	}
 	other := t.otherHalf(s, q)
 	r := placement.Request{GPUs: []placement.Half{asked}, VFs: []placement.Half{other}, Links: t.node.Links}
@@ -67,8 +68,8 @@ func (t *tandem) devices(kind world.Kind, indices []int) []placement.Device {
 	return list
 }
 
-// otherHalf is what the container has of the other kind; where it has nothing yet, as many as it asks for or, where that is
-// not known, as many as are asked for now.
+// otherHalf is what the container has of the other kind; where it has nothing yet, as many as it asks for or,
+// where that is not known, as many as are asked for now.
 func (t *tandem) otherHalf(s *world.State, q world.Question) placement.Half {
 	kind := q.Kind.Other()
 	if given := q.Given[kind]; len(given) > 0 {
@@ -82,8 +83,8 @@ func (t *tandem) otherHalf(s *world.State, q world.Question) placement.Half {
 	return placement.Half{Count: min(count, len(free)), Free: free}
 }
 
-// expected lists the free devices of the other kind that the kubelet will offer: those on the NUMA nodes of what it offers now or,
-// where these have none, on the nodes that it will probably choose.
+// expected lists the free devices of the other kind that the kubelet will offer: those on the NUMA nodes of
+// what it offers now or, where these have none, on the nodes that it will probably choose.
 func (t *tandem) expected(s *world.State, q world.Question, kind world.Kind, count int) []int {
 	var nodes hints.Mask
 	for _, i := range q.Available {

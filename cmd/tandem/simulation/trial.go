@@ -20,7 +20,8 @@ type trial struct {
 	counts bool // after the warm-up
 }
 
-// player plays trials, one after the other. What the ways of choosing have worked out is kept from trial to trial.
+// player plays trials, one after the other. What the ways of choosing have worked out is kept from trial to
+// trial.
 type player struct {
 	config *Config
 	prefer []world.Prefer
@@ -28,7 +29,8 @@ type player struct {
 	best   *locality.Best
 }
 
-// pace is how often containers arrive, per mean holding time, and what can be foreseen of it, nil for nothing.
+// pace is how often containers arrive, per mean holding time, and what can be foreseen of it, nil for
+// nothing.
 type pace struct {
 	rate    float64
 	outlook *outlook

@@ -19,8 +19,8 @@ type Way struct {
 	make  func(*world.Node) world.Prefer
 }
 
-// Prefer makes the part of the way that answers the kubelet. It remembers what it has worked out and is not for use at the same time.
-// What looks ahead needs to know what will come; here it chooses step by step.
+// Prefer makes the part of the way that answers the kubelet. It remembers what it has worked out and is not
+// for use at the same time. What looks ahead needs to know what will come; here it chooses step by step.
 func (w Way) Prefer(n *world.Node) world.Prefer { return w.make(n) }
 
 // Ways are all of them, in the order of the tables.
@@ -69,8 +69,8 @@ func stock(n *world.Node) world.Prefer {
 	}
 }
 
-// follow is for plugins of which each knows what the other gave: who is asked first chooses as the stock plugin does, and who is
-// asked second takes what shares a switch with that.
+// follow is for plugins of which each knows what the other gave: who is asked first chooses as the stock
+// plugin does, and who is asked second takes what shares a switch with that.
 func follow(n *world.Node) world.Prefer {
 	first := stock(n)
 	return func(s *world.State, q world.Question, rng *rand.Rand) []int {

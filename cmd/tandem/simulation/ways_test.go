@@ -11,9 +11,10 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// On an empty node with four switches per NUMA node the stock pair's pairs are those of two random subsets: n/4 of n pairs are on
-// one switch, that is 25, 50 and 100 % where the halves have as many devices on a switch as the other. With 8 VFs on each PF the VFs
-// are drawn from 32, so that several can fall on one switch.
+// On an empty node with four switches per NUMA node the stock pair's pairs are those of two random subsets:
+// n/4 of n pairs are on one switch, that is 25, 50 and 100 % where the halves have as many devices on a
+// switch as the other. With 8 VFs on each PF the VFs are drawn from 32, so that several can fall on one
+// switch.
 func TestStockPairOnAnEmptyNode(t *testing.T) {
 	node := presetNode(t, "A", 8)
 	rng := newRand(1)
@@ -31,7 +32,8 @@ func TestStockPairOnAnEmptyNode(t *testing.T) {
 		const draws = 20_000
 		pix, full := 0, 0
 		for range draws {
-			container, outcome := world.NewState(node, world.Rules{Policy: c.policy}).Admit(c.request, world.Kind(rng.IntN(2)), prefer, rng)
+			s := world.NewState(node, world.Rules{Policy: c.policy})
+			container, outcome := s.Admit(c.request, world.Kind(rng.IntN(2)), prefer, rng)
 			if outcome != world.Admitted {
 				t.Fatalf("%v: outcome %v", c.request, outcome)
 			}
@@ -74,12 +76,15 @@ func TestVendorKeepsGPUsTogether(t *testing.T) {
 	}
 }
 
-// The step-wise optimum is what everything else is measured by, so it is itself compared with trying everything.
+// The step-wise optimum is what everything else is measured by, so it is itself compared with trying
+// everything.
 func TestJointIsTheBestOfAll(t *testing.T) {
 	rng := newRand(1)
 	for range 3000 {
 		node := presetNode(t, world.Presets()[rng.IntN(3)], 1+rng.IntN(2))
-		s := world.NewState(node, world.Rules{Policy: hints.Policy([]hints.Policy{hints.Restricted, hints.None}[rng.IntN(2)])})
+		s := world.NewState(node, world.Rules{
+			Policy: hints.Policy([]hints.Policy{hints.Restricted, hints.None}[rng.IntN(2)]),
+		})
 		scatter(s, rng, 0.3+0.5*rng.Float64())
 		r := world.Request{GPUs: rng.IntN(4), VFs: rng.IntN(4)}
 		if r.GPUs+r.VFs == 0 || !s.Fits(r) {
@@ -120,13 +125,16 @@ func worth(s *world.State, c world.Container) [2]int {
 	return [2]int{pix, min(s.Free(world.GPU), s.Free(world.VF)) - s.Stranded()}
 }
 
-// Both know the whole request, so both make the most pairs; that is where package placement and this package meet.
+// Both know the whole request, so both make the most pairs; that is where package placement and this package
+// meet.
 func TestTandemMakesAsManyPairs(t *testing.T) {
 	rng := newRand(2)
 	for range 1000 {
 		node := presetNode(t, world.Presets()[rng.IntN(3)], 1+rng.IntN(3))
 		policy := []hints.Policy{hints.Restricted, hints.BestEffort, hints.None}[rng.IntN(3)]
-		s := world.NewState(node, world.Rules{Policy: policy, ExcludeTopology: policy == hints.Restricted && rng.IntN(2) == 0})
+		s := world.NewState(node, world.Rules{
+			Policy: policy, ExcludeTopology: policy == hints.Restricted && rng.IntN(2) == 0,
+		})
 		scatter(s, rng, rng.Float64())
 		r := world.Request{GPUs: 1 + rng.IntN(4), VFs: 1 + rng.IntN(4)}
 		if r.GPUs != r.VFs || !s.Fits(r) {
@@ -184,7 +192,8 @@ func BenchmarkAdmit(b *testing.B) {
 	for _, w := range Ways() {
 		b.Run(w.Name, func(b *testing.B) {
 			node := presetNode(b, "A", 8)
-			s, rng, prefer := world.NewState(node, world.Rules{Policy: hints.Restricted}), rand.New(rand.NewPCG(1, 1)), w.Prefer(node)
+			s, rng, prefer := world.NewState(node, world.Rules{Policy: hints.Restricted}), rand.New(rand.NewPCG(1, 1)),
+				w.Prefer(node)
 			for b.Loop() {
 				c, _ := s.Admit(world.Request{GPUs: 2, VFs: 2}, world.Kind(rng.IntN(2)), prefer, rng)
 				s.Release(c)

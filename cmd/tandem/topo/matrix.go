@@ -1,5 +1,5 @@
-// Package topo measures how near the GPUs and NICs of a machine are to each other, and shows it as a matrix and as a
-// picture.
+// Package topo measures how near the GPUs and NICs of a machine are to each other, and shows it as a matrix
+// and as a picture.
 package topo
 
 import (
@@ -103,7 +103,13 @@ func (m *Matrix) ReadVerbose(n *machine.Node) {
 }
 
 func newGPU(n *machine.Node, d *topology.Device) GPU {
-	e := GPU{ID: d.Address.String(), Address: d.Address, NUMA: machine.Number(d.NUMA), Model: machine.Model(d), VRAM: n.VRAM(d.Address)}
+	e := GPU{
+		ID:      d.Address.String(),
+		Address: d.Address,
+		NUMA:    machine.Number(d.NUMA),
+		Model:   machine.Model(d),
+		VRAM:    n.VRAM(d.Address),
+	}
 	if parts := n.Parts[d.Address]; len(parts) > 1 {
 		for _, part := range parts {
 			e.Partitions = append(e.Partitions, part.ID)

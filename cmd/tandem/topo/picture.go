@@ -19,9 +19,16 @@ func (m *Matrix) Picture(title string, tree *topology.Tree) *picture.Node {
 		drawn.Cards = append(drawn.Cards, card)
 	}
 	for i, nic := range m.NICs {
-		card := picture.Card{Kind: picture.NIC, Name: fmt.Sprintf("NIC%d", i), Detail: cmp.Or(nic.RDMA, nic.Netdev), Address: nic.Address}
+		card := picture.Card{
+			Kind:    picture.NIC,
+			Name:    fmt.Sprintf("NIC%d", i),
+			Detail:  cmp.Or(nic.RDMA, nic.Netdev),
+			Address: nic.Address,
+		}
 		for _, vf := range nic.VFs {
-			card.Devices = append(card.Devices, picture.Device{ID: vf.String(), Address: vf, Detail: picture.Names(tree, vf)})
+			card.Devices = append(card.Devices, picture.Device{
+				ID: vf.String(), Address: vf, Detail: picture.Names(tree, vf),
+			})
 		}
 		drawn.Cards = append(drawn.Cards, card)
 	}

@@ -24,7 +24,8 @@ UNK    unknown
 const xgmiLegend = `XGMI1  direct XGMI link; XGMI2 and on: as many hops
 `
 
-// Table prints the matrix: one line per GPU, one column per GPU and NIC, below them what the short names stand for.
+// Table prints the matrix: one line per GPU, one column per GPU and NIC, below them what the short names
+// stand for.
 func (m *Matrix) Table() []byte {
 	var out bytes.Buffer
 	if len(m.GPUs) > 0 {
@@ -100,7 +101,8 @@ func (m *Matrix) writeNames(out *bytes.Buffer) {
 		fmt.Fprintln(w, "no GPU of AMD or NVIDIA")
 	}
 	for i, n := range m.NICs {
-		fmt.Fprintf(w, "NIC%d\t%s\tNUMA %s\t%s\t%s\t%s\n", i, n.Address, nodeText(n.NUMA), cmp.Or(n.RDMA, "no RDMA"), cmp.Or(n.Netdev, "no netdev"), vfsText(n.VFs))
+		fmt.Fprintf(w, "NIC%d\t%s\tNUMA %s\t%s\t%s\t%s\n", i, n.Address, nodeText(n.NUMA),
+			cmp.Or(n.RDMA, "no RDMA"), cmp.Or(n.Netdev, "no netdev"), vfsText(n.VFs))
 	}
 	if len(m.NICs) == 0 {
 		fmt.Fprintln(w, "no NIC")

@@ -14,7 +14,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Verbose is what else decides how fast a pair is: what its links do now, and whether its traffic takes the short way.
+// Verbose is what else decides how fast a pair is: what its links do now, and whether its traffic takes the
+// short way.
 type Verbose struct {
 	GPUs  []GPUTruth  `json:"gpus"` // in the order of the matrix
 	NICs  []NICTruth  `json:"nics"`
@@ -43,7 +44,8 @@ type LinkTruth struct {
 	Degraded bool    `json:"degraded"`
 }
 
-// PortTruth is a port of an RDMA device, in the words of the kernel (Documentation/ABI/stable/sysfs-class-infiniband).
+// PortTruth is a port of an RDMA device, in the words of the kernel
+// (Documentation/ABI/stable/sysfs-class-infiniband).
 type PortTruth struct {
 	Device string `json:"device"`
 	Port   int    `json:"port"`
@@ -51,8 +53,8 @@ type PortTruth struct {
 	Rate   string `json:"rate"`  // "400 Gb/sec (4X NDR)"
 }
 
-// PairTruth tells what ACS does between a GPU and a NIC of one switch. With redirect on at any port on the way the traffic
-// goes up to the host bridge and down again: the pair is as good as PHB.
+// PairTruth tells what ACS does between a GPU and a NIC of one switch. With redirect on at any port on the
+// way the traffic goes up to the host bridge and down again: the pair is as good as PHB.
 type PairTruth struct {
 	GPU topology.Address   `json:"gpu"`
 	NIC topology.Address   `json:"nic"`
@@ -142,7 +144,8 @@ func (v *Verbose) write(out *bytes.Buffer) {
 	for i, n := range v.NICs {
 		fmt.Fprintf(w, "NIC%d\t%s\t%s", i, n.PCIe, iommuText(n.IOMMU))
 		for _, p := range n.Ports {
-			fmt.Fprintf(w, "\t%s port %d %s, %s", p.Device, p.Port, cmp.Or(p.State, "state unknown"), cmp.Or(p.Rate, "rate unknown"))
+			fmt.Fprintf(w, "\t%s port %d %s, %s", p.Device, p.Port, cmp.Or(p.State, "state unknown"),
+				cmp.Or(p.Rate, "rate unknown"))
 		}
 		fmt.Fprintln(w)
 	}

@@ -35,8 +35,8 @@ func (c *Container) find(sys fs.FS, tree *topology.Tree, r *Verification) error 
 	return nil
 }
 
-// Functions are those of the container's GPUs and VFs. It is an error where they are not what they should be, and where
-// there are none.
+// Functions are those of the container's GPUs and VFs. It is an error where they are not what they should be,
+// and where there are none.
 func (c *Container) Functions(sys fs.FS, tree *topology.Tree) (functions []topology.Address, err error) {
 	var found Verification
 	if err := c.find(sys, tree, &found); err != nil {
@@ -57,8 +57,8 @@ func (c *Container) Functions(sys fs.FS, tree *topology.Tree) (functions []topol
 	return functions, nil
 }
 
-// vfs are what the variables PCIDEVICE_<resource> name, in their order (GetEnvs in pkg/resources/pool_stub.go of the SR-IOV
-// network device plugin). A second variable of each resource ends in _INFO and holds facts.
+// vfs are what the variables PCIDEVICE_<resource> name, in their order (GetEnvs in pkg/resources/pool_stub.go
+// of the SR-IOV network device plugin). A second variable of each resource ends in _INFO and holds facts.
 func (c *Container) vfs(sys fs.FS, tree *topology.Tree, r *Verification) {
 	environment := slices.Sorted(slices.Values(c.Environment))
 	for _, variable := range environment {
@@ -88,10 +88,12 @@ func (c *Container) vf(sys fs.FS, tree *topology.Tree, r *Verification, variable
 		return // a second variable with the same list, or a device of another kind
 	}
 	r.VFs = append(r.VFs, VF{Address: address, RDMA: d.RDMA, Netdevs: d.Netdevs})
-	nodes, _ := fs.ReadDir(sys, path.Join("bus/pci/devices", address.String(), "infiniband_verbs")) // absent without RDMA
+	// absent without RDMA
+	nodes, _ := fs.ReadDir(sys, path.Join("bus/pci/devices", address.String(), "infiniband_verbs"))
 	for _, node := range nodes {
 		if !c.has("infiniband/" + node.Name()) {
-			r.fail("VF %s has the RDMA device node /dev/infiniband/%s, and it is not in the container", address, node.Name())
+			r.fail("VF %s has the RDMA device node /dev/infiniband/%s, and it is not in the container",
+				address, node.Name())
 		}
 	}
 }
@@ -128,8 +130,8 @@ func (c *Container) amd(sys fs.FS, r *Verification) error {
 	return nil
 }
 
-// nvidia adds the GPUs that NVIDIA_VISIBLE_DEVICES names by UUID or, where it holds anything else ("all", "void", indexes, MIG
-// devices, a folder), those whose device nodes are in the container.
+// nvidia adds the GPUs that NVIDIA_VISIBLE_DEVICES names by UUID or, where it holds anything else ("all",
+// "void", indexes, MIG devices, a folder), those whose device nodes are in the container.
 func (c *Container) nvidia(r *Verification) error {
 	gpus, err := c.nvidiaGPUs()
 	if err != nil {
@@ -143,12 +145,14 @@ func (c *Container) nvidia(r *Verification) error {
 	}
 	for _, uuid := range names {
 		if !slices.ContainsFunc(gpus, func(g nvidiaGPU) bool { return g.UUID == uuid }) {
-			r.fail("NVIDIA_VISIBLE_DEVICES names %s, and no GPU in %s/driver/nvidia/gpus has that UUID", uuid, c.ProcRoot)
+			r.fail("NVIDIA_VISIBLE_DEVICES names %s, and no GPU in %s/driver/nvidia/gpus has that UUID",
+				uuid, c.ProcRoot)
 		}
 	}
 	nodes, err := filepath.Glob(filepath.Join(c.DevRoot, "nvidia[0-9]*"))
 	if err == nil && len(nodes) > 0 && len(gpus) == 0 {
-		r.fail("%s is there, and no file %s/driver/nvidia/gpus/*/information tells which PCI function it is", nodes[0], c.ProcRoot)
+		r.fail("%s is there, and no file %s/driver/nvidia/gpus/*/information tells which PCI function it is",
+			nodes[0], c.ProcRoot)
 	}
 	return err
 }
@@ -174,8 +178,9 @@ type nvidiaGPU struct {
 	minor string // of /dev/nvidia<minor>
 }
 
-// nvidiaGPUs reads what NVIDIA's driver tells: /proc/driver/nvidia/gpus/<address>/information holds lines such as
-// "GPU UUID:  GPU-…" and "Device Minor:  0". In a container that NVIDIA's runtime made it has the container's GPUs only.
+// nvidiaGPUs reads what NVIDIA's driver tells: /proc/driver/nvidia/gpus/<address>/information holds lines
+// such as "GPU UUID: GPU-…" and "Device Minor: 0". In a container that NVIDIA's runtime made it has the
+// container's GPUs only.
 func (c *Container) nvidiaGPUs() ([]nvidiaGPU, error) {
 	files, err := filepath.Glob(filepath.Join(c.ProcRoot, "driver/nvidia/gpus/*/information"))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// comparePairs checks that what pairs.json tells, in which tandem-rdma names the container's pairs to it, is what the
-// container has. Without the file nothing is told.
+// comparePairs checks that what pairs.json tells, in which tandem-rdma names the container's pairs to it, is
+// what the container has. Without the file nothing is told.
 func (r *Verification) comparePairs(tree *topology.Tree, file string) {
 	told, err := pairs.Read(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -43,6 +43,7 @@ func (r *Verification) compare(tree *topology.Tree, file string, told pairs.Pair
 		return
 	}
 	if d := tree.Distance(told.GPU.Address, told.VF.Address).Level.String(); d != told.Distance {
-		r.fail("%s tells that GPU %s and VF %s are %s apart, and they are %s", file, told.GPU.ID, told.VF.Address, told.Distance, d)
+		r.fail("%s tells that GPU %s and VF %s are %s apart, and they are %s",
+			file, told.GPU.ID, told.VF.Address, told.Distance, d)
 	}
 }

@@ -48,7 +48,8 @@ func (r *Verification) Table() []byte {
 	}
 	for _, p := range r.Pairs {
 		vf := r.vf(p.VF)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.GPU, p.VF, p.Distance, cmp.Or(strings.Join(vf.RDMA, ","), "-"), cmp.Or(strings.Join(vf.Netdevs, ","), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.GPU, p.VF, p.Distance, cmp.Or(strings.Join(vf.RDMA, ","), "-"),
+			cmp.Or(strings.Join(vf.Netdevs, ","), "-"))
 	}
 	if len(r.Pairs) > 0 {
 		fmt.Fprintln(w)

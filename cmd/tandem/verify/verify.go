@@ -20,8 +20,8 @@ type Check struct {
 	Topology  string         // a topology file; "" for none
 }
 
-// Run looks at the container and says what it has and what is wrong. It is an error only where the container cannot
-// be read.
+// Run looks at the container and says what it has and what is wrong. It is an error only where the container
+// cannot be read.
 func (v *Check) Run() (*Verification, error) {
 	sys := os.DirFS(v.SysfsRoot)
 	tree, err := topology.Read(sys)
@@ -36,7 +36,8 @@ func (v *Check) Run() (*Verification, error) {
 		return nil, err
 	}
 	r.count("GPU", len(r.GPUs), v.GPUs, "no device node of one is in "+v.DevRoot)
-	r.count("VF", len(r.VFs), v.VFs, "no environment variable PCIDEVICE_* names one; a shell may drop names with a hyphen: run tandem verify without one")
+	r.count("VF", len(r.VFs), v.VFs, "no environment variable PCIDEVICE_* names one; "+
+		"a shell may drop names with a hyphen: run tandem verify without one")
 	if err := r.pair(tree, v.Within); err != nil {
 		return nil, err
 	}
@@ -66,7 +67,9 @@ func (r *Verification) pair(tree *topology.Tree, within topology.Level) error {
 	for _, vf := range r.VFs {
 		vfs.Held = append(vfs.Held, placement.Device{ID: vf.Address.String(), Address: vf.Address})
 	}
-	choice, err := placement.Choose(tree, placement.Request{GPUs: []placement.Half{gpus}, VFs: []placement.Half{vfs}})
+	choice, err := placement.Choose(tree, placement.Request{
+		GPUs: []placement.Half{gpus}, VFs: []placement.Half{vfs},
+	})
 	if err != nil {
 		return fmt.Errorf("pair the container's devices: %w", err)
 	}

@@ -10,8 +10,9 @@ import (
 	lenient "sigs.k8s.io/yaml"
 )
 
-// Kind and Version are what a file of the kubelet's configuration says that it is. The kubelet does not start with
-// one that says something else, nor do drop-ins go without (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
+// Kind and Version are what a file of the kubelet's configuration says that it is. The kubelet does not start
+// with one that says something else, nor do drop-ins go without (mergeKubeletConfigurations in
+// cmd/kubelet/app/server.go).
 const (
 	Kind    = "KubeletConfiguration"
 	Version = "kubelet.config.k8s.io/v1beta1"

@@ -2,7 +2,8 @@ package config
 
 import "strings"
 
-// Diff shows what changes between two texts line by line, with two lines of context: "-" for lines that go, "+" for those that come.
+// Diff shows what changes between two texts line by line, with two lines of context: "-" for lines that go,
+// "+" for those that come.
 func Diff(before, after []byte) string {
 	a, b := strings.SplitAfter(string(before), "\n"), strings.SplitAfter(string(after), "\n")
 	lines := script(a, b)

@@ -45,7 +45,8 @@ func put(object *yaml.Node, key string, value any) {
 	fields, nested := value.(map[string]string)
 	if existing == nil {
 		existing = &yaml.Node{}
-		object.Content = append(object.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key}, existing)
+		object.Content = append(object.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key},
+			existing)
 	}
 	if !nested {
 		*existing = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: fmt.Sprint(value)}

@@ -4,7 +4,8 @@ import "go.yaml.in/yaml/v3"
 
 // mapping is the top of the document, nil where it is empty.
 func mapping(document *yaml.Node) *yaml.Node {
-	if document.Kind == yaml.DocumentNode && len(document.Content) == 1 && document.Content[0].Kind == yaml.MappingNode {
+	if document.Kind == yaml.DocumentNode && len(document.Content) == 1 &&
+		document.Content[0].Kind == yaml.MappingNode {
 		return document.Content[0]
 	}
 	return nil

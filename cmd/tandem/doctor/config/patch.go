@@ -9,15 +9,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Setting is a key of the kubelet's configuration and the value that it is to have: a string, or an object of strings, whose other
-// keys stay.
+// Setting is a key of the kubelet's configuration and the value that it is to have: a string, or an object of
+// strings, whose other keys stay.
 type Setting struct {
 	Key   string
 	Value any
 }
 
-// Patch gives a kubelet configuration, YAML or JSON, these settings. Comments, the order of keys and all other keys stay as they are.
-// What would say anything else than that is an error.
+// Patch gives a kubelet configuration, YAML or JSON, these settings. Comments, the order of keys and all
+// other keys stay as they are. What would say anything else than that is an error.
 func Patch(content []byte, settings []Setting) ([]byte, error) {
 	patch := patchYAML
 	if trimmed := bytes.TrimSpace(content); len(trimmed) > 0 && trimmed[0] == '{' {
@@ -33,7 +33,8 @@ func Patch(content []byte, settings []Setting) ([]byte, error) {
 	return patched, nil
 }
 
-// confirm reads both configurations and checks that they differ in the settings alone. Lines of YAML can be more than they seem.
+// confirm reads both configurations and checks that they differ in the settings alone. Lines of YAML can be
+// more than they seem.
 func confirm(before, after []byte, settings []Setting) error {
 	var a, b map[string]any
 	if err := errors.Join(yaml.Unmarshal(before, &a), yaml.Unmarshal(after, &b)); err != nil {

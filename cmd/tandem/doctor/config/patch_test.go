@@ -72,21 +72,31 @@ reservedSystemCPUs: 0,64
 	},
 	{
 		"an option beside, in lines; no newline at the end",
-		"topologyManagerPolicyOptions:\n  max-allowable-numa-nodes: \"16\"\nstaticPodPath: /etc/kubernetes/manifests",
-		"topologyManagerPolicyOptions:\n  prefer-closest-numa-nodes: \"true\"\n  max-allowable-numa-nodes: \"16\"\nstaticPodPath: /etc/kubernetes/manifests\n" +
+		"topologyManagerPolicyOptions:\n  max-allowable-numa-nodes: \"16\"\n" +
+			"staticPodPath: /etc/kubernetes/manifests",
+		"topologyManagerPolicyOptions:\n  prefer-closest-numa-nodes: \"true\"\n" +
+			"  max-allowable-numa-nodes: \"16\"\nstaticPodPath: /etc/kubernetes/manifests\n" +
 			"topologyManagerPolicy: restricted\nreservedSystemCPUs: 0,64\n",
 	},
 	{
 		"JSON",
-		"{\n    \"kind\": \"KubeletConfiguration\",\n    \"maxPods\": 110,\n    \"topologyManagerPolicy\": \"best-effort\",\n    \"evictionHard\": {\n        \"memory.available\": \"100Mi\"\n    },\n    \"clusterDNS\": [\n        \"10.0.0.10\"\n    ],\n    \"serializeImagePulls\": false\n}\n",
-		"{\n    \"kind\": \"KubeletConfiguration\",\n    \"maxPods\": 110,\n    \"topologyManagerPolicy\": \"restricted\",\n    \"evictionHard\": {\n        \"memory.available\": \"100Mi\"\n    },\n    \"clusterDNS\": [\n        \"10.0.0.10\"\n    ],\n    \"serializeImagePulls\": false,\n" +
-			"    \"topologyManagerPolicyOptions\": {\n        \"prefer-closest-numa-nodes\": \"true\"\n    },\n    \"reservedSystemCPUs\": \"0,64\"\n}\n",
+		"{\n    \"kind\": \"KubeletConfiguration\",\n    \"maxPods\": 110,\n    \"topologyManagerPolicy\": " +
+			"\"best-effort\",\n    \"evictionHard\": {\n        \"memory.available\": \"100Mi\"\n    },\n" +
+			"    \"clusterDNS\": [\n        \"10.0.0.10\"\n    ],\n    \"serializeImagePulls\": false\n}\n",
+		"{\n    \"kind\": \"KubeletConfiguration\",\n    \"maxPods\": 110,\n    \"topologyManagerPolicy\": " +
+			"\"restricted\",\n    \"evictionHard\": {\n        \"memory.available\": \"100Mi\"\n    },\n" +
+			"    \"clusterDNS\": [\n        \"10.0.0.10\"\n    ],\n    \"serializeImagePulls\": false,\n" +
+			"    \"topologyManagerPolicyOptions\": {\n        \"prefer-closest-numa-nodes\": \"true\"\n    },\n" +
+			"    \"reservedSystemCPUs\": \"0,64\"\n}\n",
 	},
-	{"nothing at all", "", "topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions:\n  prefer-closest-numa-nodes: \"true\"\nreservedSystemCPUs: 0,64\n"},
+	{"nothing at all", "",
+		"topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions:\n" +
+			"  prefer-closest-numa-nodes: \"true\"\nreservedSystemCPUs: 0,64\n"},
 	{
 		"an end of the document, and Windows' lines",
 		"a: 1\r\ntopologyManagerPolicy: none\r\n...\n",
-		"a: 1\r\ntopologyManagerPolicy: restricted\r\ntopologyManagerPolicyOptions:\n  prefer-closest-numa-nodes: \"true\"\nreservedSystemCPUs: 0,64\n...\n",
+		"a: 1\r\ntopologyManagerPolicy: restricted\r\ntopologyManagerPolicyOptions:\n" +
+			"  prefer-closest-numa-nodes: \"true\"\nreservedSystemCPUs: 0,64\n...\n",
 	},
 }
 
@@ -158,7 +168,8 @@ func TestPatchRefuses(t *testing.T) {
 	}
 }
 
-// FuzzPatch: whatever the kubelet's configuration is, the patched one says what it is to say, or there is an error.
+// FuzzPatch: whatever the kubelet's configuration is, the patched one says what it is to say, or there is an
+// error.
 func FuzzPatch(f *testing.F) {
 	for _, test := range patches {
 		f.Add(test.before)

@@ -11,7 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// patchYAML changes lines, not the document: a document that is written anew loses the look that its owner gave it.
+// patchYAML changes lines, not the document: a document that is written anew loses the look that its owner
+// gave it.
 func patchYAML(content []byte, settings []Setting) ([]byte, error) {
 	for _, s := range settings {
 		var err error
@@ -39,7 +40,8 @@ func setYAML(content []byte, key string, value any) ([]byte, error) {
 		return appendLines(lines, key+":\n"+block(fields, "  ")), nil
 	case existing == nil:
 		return appendLines(lines, fmt.Sprintf("%s: %s\n", key, scalar(value))), nil
-	case nested && existing.Kind == yaml.MappingNode && existing.Style&yaml.FlowStyle == 0 && len(existing.Content) > 0:
+	case nested && existing.Kind == yaml.MappingNode && existing.Style&yaml.FlowStyle == 0 &&
+		len(existing.Content) > 0:
 		return setFields(lines, existing, fields)
 	case nested:
 		return replaceFlow(lines, keyNode, existing, fields)

@@ -8,8 +8,11 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// pairScore is what the vendor's policy gives two GPUs for where they are in the PCI tree: the more, the nearer.
-var pairScore = [topology.Levels]int{topology.PIX: 50, topology.PXB: 40, topology.PHB: 30, topology.NODE: 20, topology.SYS: 10}
+// pairScore is what the vendor's policy gives two GPUs for where they are in the PCI tree: the more, the
+// nearer.
+var pairScore = [topology.Levels]int{
+	topology.PIX: 50, topology.PXB: 40, topology.PHB: 30, topology.NODE: 20, topology.SYS: 10,
+}
 
 // Scores tell of every two GPUs of a node how near they are in the PCI tree; a GPU is its index. Direct links
 // are left out: they are the same between all GPUs of one NVSwitch, and the vendor's policy does not see them
@@ -41,8 +44,8 @@ func (s Scores) Of(gpus []int) int {
 	return sum
 }
 
-// nearest finds the best score that so many of these GPUs can have, exactly where the sets are few, else by adding GPU after GPU
-// to each of them in turn.
+// nearest finds the best score that so many of these GPUs can have, exactly where the sets are few, else by
+// adding GPU after GPU to each of them in turn.
 func (s Scores) nearest(gpus []int, size int) (score int, sets [][]int) {
 	if size == 0 || size > len(gpus) {
 		return 0, nil

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Vendor chooses GPUs as the best-effort policy of NVIDIA's device plugin does: it parts the free GPUs into sets of the size that is
-// asked for, finds the parting whose sets score best in all, and takes the best set of it. Ties are drawn: the list that the kubelet
-// passes has a random order.
+// Vendor chooses GPUs as the best-effort policy of NVIDIA's device plugin does: it parts the free GPUs into
+// sets of the size that is asked for, finds the parting whose sets score best in all, and takes the best set
+// of it. Ties are drawn: the list that the kubelet passes has a random order.
 type Vendor struct {
 	scores Scores
 	memo   map[setKey][][]int
@@ -27,8 +27,8 @@ func (v *Vendor) Choose(available []int, size int, rng *rand.Rand) []int {
 	return sets[rng.IntN(len(sets))]
 }
 
-// mostParted is the most GPUs for which the partings are gone through one by one; 12 have 10,395 of pairs. The policy itself
-// takes seconds to minutes for more; the best set alone stands for it there.
+// mostParted is the most GPUs for which the partings are gone through one by one; 12 have 10,395 of pairs.
+// The policy itself takes seconds to minutes for more; the best set alone stands for it there.
 const mostParted = 10
 
 // sets lists the sets that the policy can answer, each as often as it is the answer.

@@ -27,19 +27,22 @@ const chartStyle = `<style>
 </style>
 `
 
-// SVG draws the report: for every load and way of choosing the pairs on one switch and the containers fully paired, with their
-// confidence intervals. The picture needs nothing beside it.
+// SVG draws the report: for every load and way of choosing the pairs on one switch and the containers fully
+// paired, with their confidence intervals. The picture needs nothing beside it.
 func (r *Report) SVG() []byte {
 	height := headHeight
 	for i := range r.Loads {
 		height += r.Loads[i].chartHeight()
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`+"\n",
+	fmt.Fprintf(&out,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`+
+			"\n",
 		chartWidth, height, chartWidth, height, html.EscapeString("GPUs and VFs on one switch, node "+r.Node))
 	out.WriteString(chartStyle)
 	fmt.Fprintf(&out, `<rect class="page" width="%d" height="%d"/>`+"\n", chartWidth, height)
-	text(&out, "title", 16, 26, "start", fmt.Sprintf("%s: %d GPUs, %d VFs, kubelet policy %s%s", r.Node, r.GPUs, r.VFs, r.Policy, r.hidden()))
+	text(&out, "title", 16, 26, "start",
+		fmt.Sprintf("%s: %d GPUs, %d VFs, kubelet policy %s%s", r.Node, r.GPUs, r.VFs, r.Policy, r.hidden()))
 	r.chartLegend(&out, 48)
 	y := headHeight
 	for i := range r.Loads {
@@ -55,7 +58,8 @@ func (r *Report) chartLegend(out *bytes.Buffer, y int) {
 	text(out, "quiet", 32, y, "start", "pairs on one switch, %")
 	fmt.Fprintf(out, `<rect class="full" x="180" y="%d" width="11" height="11"/>`+"\n", y-10)
 	text(out, "quiet", 196, y, "start", "containers fully paired, %")
-	text(out, "quiet", chartWidth-16, y, "end", fmt.Sprintf("%d seeds × %d arrivals, mean ± 95 %% confidence", r.Seeds, r.Arrivals))
+	text(out, "quiet", chartWidth-16, y, "end",
+		fmt.Sprintf("%d seeds × %d arrivals, mean ± 95 %% confidence", r.Seeds, r.Arrivals))
 }
 
 func (l *Load) chartHeight() int { return blockHead + rowHeight*len(l.Ways) + blockFoot }
@@ -78,7 +82,9 @@ func (l *Load) chart(out *bytes.Buffer, y int) {
 	}
 	if l.Bound != nil {
 		x := atPercent(l.Bound.Mean)
-		fmt.Fprintf(out, `<line class="ahead" x1="%.1f" x2="%.1f" y1="%d" y2="%d"><title>knowing ahead: %s</title></line>`+"\n", x, x, top-4, bottom, l.Bound)
+		fmt.Fprintf(out,
+			`<line class="ahead" x1="%.1f" x2="%.1f" y1="%d" y2="%d"><title>knowing ahead: %s</title></line>`+"\n", x,
+			x, top-4, bottom, l.Bound)
 	}
 }
 
@@ -87,7 +93,8 @@ func chartBar(out *bytes.Buffer, class string, y int, e *Estimate) {
 		return
 	}
 	x := atPercent(e.Mean)
-	fmt.Fprintf(out, `<rect class="%s" x="%d" y="%d" width="%.1f" height="%d"><title>%s</title></rect>`+"\n", class, labelWidth, y, x-labelWidth, barHeight, e)
+	fmt.Fprintf(out, `<rect class="%s" x="%d" y="%d" width="%.1f" height="%d"><title>%s</title></rect>`+"\n",
+		class, labelWidth, y, x-labelWidth, barHeight, e)
 	if e.CI != nil && *e.CI > 0 {
 		fmt.Fprintf(out, `<line class="ci" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>`+"\n",
 			atPercent(max(e.Mean-*e.CI, 0)), atPercent(min(e.Mean+*e.CI, 100)), y+barHeight/2, y+barHeight/2)
@@ -98,5 +105,6 @@ func chartBar(out *bytes.Buffer, class string, y int, e *Estimate) {
 func atPercent(p float64) float64 { return labelWidth + p/100*plotWidth }
 
 func text(out *bytes.Buffer, class string, x, y int, anchor, s string) {
-	fmt.Fprintf(out, `<text class="%s" x="%d" y="%d" text-anchor="%s">%s</text>`+"\n", class, x, y, anchor, html.EscapeString(s))
+	fmt.Fprintf(out, `<text class="%s" x="%d" y="%d" text-anchor="%s">%s</text>`+"\n", class, x, y, anchor,
+		html.EscapeString(s))
 }

@@ -52,8 +52,8 @@ func (e *Estimate) String() string {
 	}
 }
 
-// student is the 97.5 % quantile of Student's t distribution: from a table for few degrees of freedom, by the series of Cornish and
-// Fisher beyond, where it is right to three digits.
+// student is the 97.5 % quantile of Student's t distribution: from a table for few degrees of freedom, by the
+// series of Cornish and Fisher beyond, where it is right to three digits.
 func student(freedom int) float64 {
 	if table := [...]float64{12.706, 4.303, 3.182, 2.776}; freedom <= len(table) {
 		return table[freedom-1]

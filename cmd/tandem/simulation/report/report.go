@@ -29,8 +29,8 @@ type Load struct {
 	Rate float64 `json:"rate"` // arrivals per mean holding time
 	Ways []Way   `json:"ways"`
 
-	// Bound is the PIX share that no choice at all can exceed, even one that knows when every container comes and goes: for the same
-	// admissions on the same NUMA nodes. Null where it cannot be computed.
+	// Bound is the PIX share that no choice at all can exceed, even one that knows when every container comes
+	// and goes: for the same admissions on the same NUMA nodes. Null where it cannot be computed.
 	Bound *Estimate `json:"bound"`
 }
 
@@ -52,12 +52,15 @@ type Request struct {
 
 // Figures are percentages, but for Stranded; null where there was nothing to count.
 type Figures struct {
-	PIX       *Estimate `json:"pix"`       // pairs on one switch, of all pairs asked for; no VF counts twice
-	Full      *Estimate `json:"full"`      // containers with all pairs on one switch, of those that asked for both
+	PIX *Estimate `json:"pix"` // pairs on one switch, of all pairs asked for; no VF counts twice
+	// containers with all pairs on one switch, of those that asked for both
+	Full      *Estimate `json:"full"`
 	OwnPF     *Estimate `json:"ownPF"`     // pairs on one switch that share no PF either, of all pairs
 	CrossNUMA *Estimate `json:"crossNUMA"` // pairs across NUMA nodes, of all pairs
-	Refused   *Estimate `json:"refused"`   // containers refused, of those for which there were enough free devices
-	Locality  *Estimate `json:"locality"`  // how near the GPUs are to each other by PCIe, of the best that was free
-	Stranded  *Estimate `json:"stranded"`  // pairs of free devices that do not share a switch, mean over time
-	Load      *Estimate `json:"load"`      // share of GPUs allocated, mean over time
+	// containers refused, of those for which there were enough free devices
+	Refused *Estimate `json:"refused"`
+	// how near the GPUs are to each other by PCIe, of the best that was free
+	Locality *Estimate `json:"locality"`
+	Stranded *Estimate `json:"stranded"` // pairs of free devices that do not share a switch, mean over time
+	Load     *Estimate `json:"load"`     // share of GPUs allocated, mean over time
 }

@@ -22,9 +22,11 @@ knowing ahead  what no choice can exceed for the same admissions, even one that 
 // Table writes the report for people: a block for every load, a line for every way of choosing.
 func (r *Report) Table() []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s: %d GPUs, %d VFs on %d PFs; kubelet policy %s%s, GPUs asked for first in %g %% of admissions\n",
+	fmt.Fprintf(&out,
+		"%s: %d GPUs, %d VFs on %d PFs; kubelet policy %s%s, GPUs asked for first in %g %% of admissions\n",
 		r.Node, r.GPUs, r.VFs, r.PFs, r.Policy, r.hidden(), 100*r.GPUFirst)
-	fmt.Fprintf(&out, "%s; %d seeds from %d with %d arrivals each after %d; percent, mean ± 95 %% confidence\n", r.Mix, r.Seeds, r.Seed, r.Arrivals, r.Warmup)
+	fmt.Fprintf(&out, "%s; %d seeds from %d with %d arrivals each after %d; percent, mean ± 95 %% confidence\n",
+		r.Mix, r.Seeds, r.Seed, r.Arrivals, r.Warmup)
 	for i := range r.Loads {
 		r.Loads[i].table(&out)
 	}

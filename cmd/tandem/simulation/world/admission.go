@@ -18,7 +18,8 @@ type Question struct {
 	Mask      hints.Mask // the NUMA nodes of the container, which the kubelet does not tell either
 }
 
-// Prefer answers a question: devices of those available. Where they are too few or others the kubelet picks at random.
+// Prefer answers a question: devices of those available. Where they are too few or others the kubelet picks
+// at random.
 type Prefer func(s *State, q Question, rng *rand.Rand) []int
 
 // Outcome is what became of a container.
@@ -31,8 +32,8 @@ const (
 	Admitted
 )
 
-// Admit asks for devices for a container as the kubelet's Topology Manager and device manager do, one half after the other, and takes
-// them.
+// Admit asks for devices for a container as the kubelet's Topology Manager and device manager do, one half
+// after the other, and takes them.
 func (s *State) Admit(r Request, first Kind, prefer Prefer, rng *rand.Rand) (Container, Outcome) {
 	c := Container{Request: r}
 	if !s.Fits(r) {
@@ -53,8 +54,8 @@ func (s *State) Admit(r Request, first Kind, prefer Prefer, rng *rand.Rand) (Con
 	return c, Admitted
 }
 
-// devices chooses as devicesToAllocate of the kubelet's device manager does: those on the container's NUMA nodes first, and the
-// plugin is asked only where they leave a choice.
+// devices chooses as devicesToAllocate of the kubelet's device manager does: those on the container's NUMA
+// nodes first, and the plugin is asked only where they leave a choice.
 func (s *State) devices(q Question, prefer Prefer, rng *rand.Rand) []int {
 	aligned, unaligned, elsewhere := s.Split(q.Kind, q.Mask)
 	if q.Size < len(aligned) {
@@ -70,7 +71,8 @@ func (s *State) devices(q Question, prefer Prefer, rng *rand.Rand) []int {
 	return fill(aligned, q.Size, rng, s.ask(q, prefer, rng), unaligned, elsewhere)
 }
 
-// ask puts a question and leaves out of the answer what was not available, and what is the container's anyway.
+// ask puts a question and leaves out of the answer what was not available, and what is the container's
+// anyway.
 func (s *State) ask(q Question, prefer Prefer, rng *rand.Rand) []int {
 	answer := slices.Sorted(slices.Values(prefer(s, q, rng)))
 	return slices.DeleteFunc(slices.Compact(answer), func(i int) bool {
@@ -96,8 +98,8 @@ func fill(chosen []int, size int, rng *rand.Rand, lists ...[]int) []int {
 	return chosen
 }
 
-// Split is filterByAffinity of the kubelet's device manager: free devices on the given nodes, on others, and on none that it knows.
-// Without nodes all are in the last list.
+// Split is filterByAffinity of the kubelet's device manager: free devices on the given nodes, on others, and
+// on none that it knows. Without nodes all are in the last list.
 func (s *State) Split(kind Kind, mask hints.Mask) (aligned, unaligned, elsewhere []int) {
 	for i, taken := range s.taken[kind] {
 		if taken {

@@ -30,15 +30,20 @@ func TestTopologyManager(t *testing.T) {
 		{"all GPUs and all VFs", 4, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{8, 32}, both, true},
 		{"8+8 with one VF per PF", 1, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{8, 8}, both, true},
 		{"5+5 with one VF per PF", 1, Rules{Policy: hints.Restricted}, [2]int{4, 4}, Request{5, 5}, both, true},
-		{"8+8 without nodes for VFs", 8, Rules{Policy: hints.Restricted, ExcludeTopology: true}, [2]int{4, 4}, Request{8, 8}, both, true},
-		{"0+3 without nodes for VFs", 8, Rules{Policy: hints.Restricted, ExcludeTopology: true}, [2]int{4, 4}, Request{0, 3}, both, true},
+		{"8+8 without nodes for VFs", 8, Rules{Policy: hints.Restricted, ExcludeTopology: true}, [2]int{4, 4},
+			Request{8, 8}, both, true},
+		{"0+3 without nodes for VFs", 8, Rules{Policy: hints.Restricted, ExcludeTopology: true}, [2]int{4, 4},
+			Request{0, 3}, both, true},
 		{"2+2 from two nodes", 8, Rules{Policy: hints.Restricted}, [2]int{1, 1}, Request{2, 2}, both, false},
-		{"2+2 from two nodes, best effort", 8, Rules{Policy: hints.BestEffort}, [2]int{1, 1}, Request{2, 2}, both, true},
+		{"2+2 from two nodes, best effort", 8, Rules{Policy: hints.BestEffort}, [2]int{1, 1},
+			Request{2, 2}, both, true},
 		{"2+2 from two nodes, no policy", 8, Rules{Policy: hints.None}, [2]int{1, 1}, Request{2, 2}, 0, true},
-		{"8+8 with many VFs, best effort", 8, Rules{Policy: hints.BestEffort}, [2]int{4, 4}, Request{8, 8}, both, true},
+		{"8+8 with many VFs, best effort", 8, Rules{Policy: hints.BestEffort}, [2]int{4, 4},
+			Request{8, 8}, both, true},
 		{"4+4 from two nodes", 8, Rules{Policy: hints.Restricted}, [2]int{2, 2}, Request{4, 4}, both, false},
 		{"4+4 where four are free", 8, Rules{Policy: hints.Restricted}, [2]int{3, 4}, Request{4, 4}, 2, true},
-		{"5 GPUs always need two nodes", 8, Rules{Policy: hints.Restricted}, [2]int{1, 4}, Request{5, 0}, both, true},
+		{"5 GPUs always need two nodes", 8, Rules{Policy: hints.Restricted}, [2]int{1, 4},
+			Request{5, 0}, both, true},
 		{"the lower of two nodes", 8, Rules{Policy: hints.Restricted}, [2]int{1, 4}, Request{1, 1}, 1, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -57,7 +62,9 @@ func TestRestrictedIsAsPredicted(t *testing.T) {
 	rng := newRand(1)
 	for range 5000 {
 		vfs := 1 + rng.IntN(4)
-		s := NewState(presetNode(t, Presets()[rng.IntN(3)], vfs), Rules{Policy: hints.Restricted, ExcludeTopology: rng.IntN(4) == 0})
+		s := NewState(presetNode(t, Presets()[rng.IntN(3)], vfs), Rules{
+			Policy: hints.Restricted, ExcludeTopology: rng.IntN(4) == 0,
+		})
 		scatter(s, rng, rng.Float64())
 		r := Request{rng.IntN(9), rng.IntN(9)}
 		if !s.Fits(r) || r.GPUs+r.VFs == 0 {
@@ -69,7 +76,8 @@ func TestRestrictedIsAsPredicted(t *testing.T) {
 			continue // nothing to go by: the kubelet names all nodes, which is as good as none
 		}
 		if admitted != wantAdmitted || admitted && mask != want {
-			t.Fatalf("%v of %d+%d free: nodes %v, admitted %t; predicted %v, %t", r, s.free[GPU], s.free[VF], mask.Numbers(), admitted, want.Numbers(), wantAdmitted)
+			t.Fatalf("%v of %d+%d free: nodes %v, admitted %t; predicted %v, %t",
+				r, s.free[GPU], s.free[VF], mask.Numbers(), admitted, want.Numbers(), wantAdmitted)
 		}
 	}
 }
@@ -97,7 +105,8 @@ func TestWhenThePluginIsAsked(t *testing.T) {
 		{"a choice on the node", Rules{Policy: hints.Restricted}, [2]int{3, 4}, Request{2, 2}, "GPU 3 0, VF 8 0"},
 		{"no choice of GPUs", Rules{Policy: hints.Restricted}, [2]int{2, 4}, Request{2, 2}, "VF 8 0"},
 		{"no policy: always", Rules{Policy: hints.None}, [2]int{1, 1}, Request{2, 2}, "GPU 2 0, VF 16 0"},
-		{"VFs without nodes: always, all of them", Rules{Policy: hints.Restricted, ExcludeTopology: true}, [2]int{2, 4}, Request{2, 2}, "VF 16 0"},
+		{"VFs without nodes: always, all of them", Rules{Policy: hints.Restricted, ExcludeTopology: true},
+			[2]int{2, 4}, Request{2, 2}, "VF 16 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := NewState(presetNode(t, "A", 2), c.rules)
@@ -110,7 +119,8 @@ func TestWhenThePluginIsAsked(t *testing.T) {
 				asked += fmt.Sprintf("%v %d %d", q.Kind, len(q.Available), len(q.Must))
 				return nil
 			}, newRand(1))
-			if asked != c.asked || outcome != Admitted || len(container.Devices[GPU]) != c.request.GPUs || len(container.Devices[VF]) != c.request.VFs {
+			if asked != c.asked || outcome != Admitted || len(container.Devices[GPU]) != c.request.GPUs ||
+				len(container.Devices[VF]) != c.request.VFs {
 				t.Errorf("asked %s, want %s; outcome %v, %v", asked, c.asked, outcome, container)
 			}
 		})
@@ -132,7 +142,8 @@ func TestAnswersAreFilledUp(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := NewState(presetNode(t, "A", 1), Rules{Policy: hints.Restricted})
-			container, _ := s.Admit(Request{GPUs: 2}, GPU, func(*State, Question, *rand.Rand) []int { return c.answer }, newRand(1))
+			container, _ := s.Admit(Request{GPUs: 2},
+				GPU, func(*State, Question, *rand.Rand) []int { return c.answer }, newRand(1))
 			if got := container.Devices[GPU]; !c.want(got) {
 				t.Errorf("got %v", got)
 			}
@@ -145,7 +156,8 @@ func TestReleaseUndoesAdmission(t *testing.T) {
 	rng := newRand(1)
 	var containers []Container
 	for range 2000 {
-		if c, outcome := s.Admit(Request{rng.IntN(5), 1 + rng.IntN(4)}, Kind(rng.IntN(2)), nothing, rng); outcome == Admitted {
+		if c, outcome := s.Admit(Request{rng.IntN(5), 1 + rng.IntN(4)}, Kind(rng.IntN(2)), nothing,
+			rng); outcome == Admitted {
 			containers = append(containers, c)
 		}
 		for len(containers) > 0 && rng.IntN(2) == 0 {
@@ -158,7 +170,8 @@ func TestReleaseUndoesAdmission(t *testing.T) {
 		s.Release(c)
 	}
 	empty := NewState(s.Node, s.rules)
-	if got, want := fmt.Sprint(s.taken, s.free, s.freeAt, s.freeOn), fmt.Sprint(empty.taken, empty.free, empty.freeAt, empty.freeOn); got != want {
+	if got, want := fmt.Sprint(s.taken, s.free, s.freeAt, s.freeOn),
+		fmt.Sprint(empty.taken, empty.free, empty.freeAt, empty.freeOn); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

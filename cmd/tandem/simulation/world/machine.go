@@ -19,7 +19,8 @@ type Machine struct {
 	Links []topology.Link
 }
 
-// Node makes a node with this many VFs on each PF. A PF that was recorded with VFs keeps those and gets no others.
+// Node makes a node with this many VFs on each PF. A PF that was recorded with VFs keeps those and gets no
+// others.
 func (m Machine) Node(vfsPerPF int) (*Node, error) {
 	machine, err := recording.Capture(m.Sys)
 	if err != nil {
@@ -49,7 +50,9 @@ func (m Machine) Node(vfsPerPF int) (*Node, error) {
 }
 
 // vfs lists the VFs of a PF, made up where it has none.
-func (m Machine) vfs(b *sysfs, t *topology.Tree, address topology.Address, count int) ([]placement.Device, error) {
+func (m Machine) vfs(
+	b *sysfs, t *topology.Tree, address topology.Address, count int,
+) ([]placement.Device, error) {
 	pf, ok := t.Device(address)
 	if !ok {
 		return nil, fmt.Errorf("no PCI function %s", address)

@@ -57,11 +57,15 @@ type Device struct {
 	PF     int // of a VF
 }
 
-// New makes a node of a tree and the devices on it that containers can ask for. The order of the lists means nothing.
-func New(name string, tree *topology.Tree, gpus, vfs []placement.Device, links []topology.Link) (*Node, error) {
+// New makes a node of a tree and the devices on it that containers can ask for. The order of the lists means
+// nothing.
+func New(
+	name string, tree *topology.Tree, gpus, vfs []placement.Device, links []topology.Link,
+) (*Node, error) {
 	n := &Node{Name: name, Tree: tree, Links: links, NUMA: tree.NUMANodes()}
 	if len(n.NUMA) > hints.MaxNodes {
-		return nil, fmt.Errorf("simulate %s: %d NUMA nodes, the kubelet allows %d", name, len(n.NUMA), hints.MaxNodes)
+		return nil, fmt.Errorf("simulate %s: %d NUMA nodes, the kubelet allows %d",
+			name, len(n.NUMA), hints.MaxNodes)
 	}
 	if len(gpus) == 0 {
 		return nil, fmt.Errorf("simulate %s: no GPU", name)

@@ -1,7 +1,7 @@
 package world
 
-// Pairs is how many GPUs of a container can have a VF of their own on their switch, how many of them on a PF of their own, and how
-// many a VF of their own on their NUMA node.
+// Pairs is how many GPUs of a container can have a VF of their own on their switch, how many of them on a PF
+// of their own, and how many a VF of their own on their NUMA node.
 func (n *Node) Pairs(c Container) (pix, own, sameNode int) {
 	type place struct{ gpus, vfs, pfs int }
 	switches, numa := map[int]*place{}, map[int]*place{}

@@ -10,7 +10,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
-// preset is a regular machine with two NUMA nodes: switches, each below a root complex of its own, with GPUs and NICs.
+// preset is a regular machine with two NUMA nodes: switches, each below a root complex of its own, with GPUs
+// and NICs.
 type preset struct {
 	switches, gpus, nics int // of the machine; of every switch
 	linked               bool
@@ -29,8 +30,8 @@ func Presets() []string { return []string{"A", "B", "C"} }
 // AboutPreset says in a few words what a preset is.
 func AboutPreset(name string) string { return presets[strings.ToUpper(name)].about }
 
-// NewPreset makes one of three common servers with two NUMA nodes: A, a switch for every GPU and NIC as with MI300X; B, two GPUs
-// sharing a switch with one NIC; C, two GPUs and two NICs on every switch, as with H100.
+// NewPreset makes one of three common servers with two NUMA nodes: A, a switch for every GPU and NIC as with
+// MI300X; B, two GPUs sharing a switch with one NIC; C, two GPUs and two NICs on every switch, as with H100.
 func NewPreset(name string, vfsPerPF int) (*Node, error) {
 	p, ok := presets[strings.ToUpper(name)]
 	if !ok {
@@ -51,8 +52,8 @@ func NewPreset(name string, vfsPerPF int) (*Node, error) {
 	return New(strings.ToUpper(name), tree, gpus, vfs, links)
 }
 
-// build puts the machine's sysfs together: for the i-th switch root complex pciNN:00 with a root port, and below it one bus with the
-// GPUs, the NICs and their VFs.
+// build puts the machine's sysfs together: for the i-th switch root complex pciNN:00 with a root port, and
+// below it one bus with the GPUs, the NICs and their VFs.
 func (p preset) build(vfsPerPF int) (*recording.Machine, []placement.Device, []placement.Device, error) {
 	b := &sysfs{recording.NewBuilder()}
 	var gpus, vfs []placement.Device

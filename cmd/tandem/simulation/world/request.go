@@ -58,7 +58,8 @@ type Share struct {
 // DefaultMix has pairs of four sizes and three kinds of bystander, all as often.
 const DefaultMix = "1+1,2+2,4+4,8+8,1+0,2+0,0+1"
 
-// ParseMix reads requests separated by commas, each with a weight after a colon where it is not 1: "1+1:3,8+8,1+0:0.5".
+// ParseMix reads requests separated by commas, each with a weight after a colon where it is not 1:
+// "1+1:3,8+8,1+0:0.5".
 func ParseMix(s string) (Mix, error) {
 	var mix Mix
 	for part := range strings.SplitSeq(s, ",") {

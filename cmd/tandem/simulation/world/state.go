@@ -88,7 +88,8 @@ func (s *State) Release(c Container) {
 	}
 }
 
-// Stranded is how many pairs the free devices would make were it not for the switches, less those that they do make.
+// Stranded is how many pairs the free devices would make were it not for the switches, less those that they
+// do make.
 func (s *State) Stranded() int {
 	made := 0
 	for i, g := range s.freeOn[GPU] {

@@ -27,8 +27,8 @@ func (b *sysfs) function(parent string, a topology.Address, class string, numa i
 	return dir
 }
 
-// vfs adds VFs to a PF, beside it as the kernel does. Their addresses are the next free ones from slot 10 of its bus on, and on
-// following buses where that is full.
+// vfs adds VFs to a PF, beside it as the kernel does. Their addresses are the next free ones from slot 10 of
+// its bus on, and on following buses where that is full.
 func (b *sysfs) vfs(pfDir string, pf topology.Address, count, numa int) ([]placement.Device, error) {
 	var added []placement.Device
 	routing := int(pf.Bus)<<8 | 0x7f
@@ -36,7 +36,10 @@ func (b *sysfs) vfs(pfDir string, pf topology.Address, count, numa int) ([]place
 		if routing++; routing > 0xffff {
 			return nil, fmt.Errorf("add %d VFs to %s: there is no bus left for so many", count, pf)
 		}
-		a := topology.Address{Domain: pf.Domain, Bus: uint8(routing >> 8), Device: uint8(routing>>3) & 0x1f, Function: uint8(routing) & 7}
+		a := topology.Address{
+			Domain: pf.Domain, Bus: uint8(routing >> 8), Device: uint8(routing>>3) & 0x1f,
+			Function: uint8(routing) & 7,
+		}
 		if b.Has("bus/pci/devices/" + a.String()) {
 			continue
 		}
