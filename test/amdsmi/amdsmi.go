@@ -1,5 +1,6 @@
-// Package amdsmi is libamd_smi without a GPU: a small library in C with the functions that Tandem calls, which says what a text file
-// beside it says. [Describe] makes that text of a recorded machine, and [Build] the library, with the C compiler.
+// Package amdsmi is libamd_smi without a GPU: a small library in C with the functions that Tandem calls,
+// which says what a text file beside it says. [Describe] makes that text of a recorded machine, and [Build]
+// the library, with the C compiler.
 package amdsmi
 
 import (
@@ -18,8 +19,8 @@ import (
 //go:embed library/amdsmi.c
 var source []byte
 
-// Build makes a library that says what description says, for one test, and returns its path. Without a C compiler the test
-// is skipped.
+// Build makes a library that says what description says, for one test, and returns its path. Without a C
+// compiler the test is skipped.
 func Build(t testing.TB, description string) (library string) {
 	t.Helper()
 	compiler, err := exec.LookPath("cc")
@@ -32,7 +33,8 @@ func Build(t testing.TB, description string) (library string) {
 		t.Fatal(err)
 	}
 	library = filepath.Join(dir, "libamd_smi.so")
-	output, err := exec.Command(compiler, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library, file, "-ldl").CombinedOutput()
+	output, err := exec.Command(compiler, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
+		"-o", library, file, "-ldl").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", compiler, err, output)
 	}

@@ -7,16 +7,18 @@ import (
 	"testing"
 )
 
-var slow = flag.Bool("slow", false, "measure what NVIDIA's policy takes seconds for, and nothing else; -benchtime 1x is meant")
+var slow = flag.Bool("slow", false,
+	"measure what NVIDIA's policy takes seconds for, and nothing else; -benchtime 1x is meant")
 
-// BenchmarkChoose asks Tandem and NVIDIA's best-effort policy for GPUs of a free node, and Tandem for as many VFs with them as well
-// (by=tandem-pairs), which NVIDIA's has no notion of.
+// BenchmarkChoose asks Tandem and NVIDIA's best-effort policy for GPUs of a free node, and Tandem for as many
+// VFs with them as well (by=tandem-pairs), which NVIDIA's has no notion of.
 func BenchmarkChoose(b *testing.B) {
 	for _, gpus := range []int{8, 16, 32} {
 		for _, links := range everyLinks {
 			m := linked(b, gpus, links)
 			for _, size := range sizes(gpus) {
-				beside(b, fmt.Sprintf("gpus=%d/links=%s/size=%d", gpus, links, size), m, size, 0, peerCost(gpus, size, links))
+				beside(b, fmt.Sprintf("gpus=%d/links=%s/size=%d", gpus, links, size), m, size, 0,
+					peerCost(gpus, size, links))
 			}
 		}
 	}
@@ -48,9 +50,10 @@ const (
 	endless
 )
 
-// peerCost is known from earlier measurements and does not depend on the links. The policy goes through all ways to divide all free GPUs
-// into sets of the size: 2 million for 2 of 16, 22 million for 3 of 16, 190 thousand billion for 2 of 32. It also goes through 78 million
-// sets to divide 16 GPUs into sets of 15, for it fills up the last set with nothing.
+// peerCost is known from earlier measurements and does not depend on the links. The policy goes through all
+// ways to divide all free GPUs into sets of the size: 2 million for 2 of 16, 22 million for 3 of 16, 190
+// thousand billion for 2 of 32. It also goes through 78 million sets to divide 16 GPUs into sets of 15, for
+// it fills up the last set with nothing.
 func peerCost(gpus, size int, links string) cost {
 	switch {
 	case gpus == 16 && (size == 3 || size == 15) && links != uniform && links != cube:

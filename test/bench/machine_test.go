@@ -121,8 +121,8 @@ func (b *builder) machine(tb testing.TB) *machine {
 	return &b.made
 }
 
-// grow makes up a machine with this many GPUs and eight times as many VFs: root complexes with bridges in up to four levels, uneven, some
-// switches with GPUs or a NIC alone.
+// grow makes up a machine with this many GPUs and eight times as many VFs: root complexes with bridges in up
+// to four levels, uneven, some switches with GPUs or a NIC alone.
 func grow(tb testing.TB, gpus int) *machine {
 	r := rand.New(rand.NewPCG(uint64(gpus), 1))
 	b := newBuilder(4)
@@ -191,7 +191,9 @@ func (m *machine) link(count func(i, j int) int) {
 	for i, a := range m.gpus {
 		for j, b := range m.gpus[:i] {
 			if n := count(i, j); n > 0 && a.Address != b.Address {
-				m.links = append(m.links, topology.Link{A: a.Address, B: b.Address, Type: topology.NVLink, Hops: 1, Count: n})
+				m.links = append(m.links, topology.Link{
+					A: a.Address, B: b.Address, Type: topology.NVLink, Hops: 1, Count: n,
+				})
 			}
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// nvidia is a machine as NVIDIA's device plugin hands it to its allocator. The plugin reads the links anew for every question; here that
-// is not measured.
+// nvidia is a machine as NVIDIA's device plugin hands it to its allocator. The plugin reads the links anew
+// for every question; here that is not measured.
 type nvidia map[string]*gpuallocator.Device
 
 func asNVIDIA(m *machine) nvidia {
@@ -38,7 +38,9 @@ func asNVIDIA(m *machine) nvidia {
 // The allocator's P2PLinkType, which its API does not name.
 const oneNVLink = 7
 
-var overPCIe = map[topology.Level]uint{topology.SYS: 1, topology.NODE: 2, topology.PHB: 3, topology.PXB: 4, topology.PIX: 5}
+var overPCIe = map[topology.Level]uint{
+	topology.SYS: 1, topology.NODE: 2, topology.PHB: 3, topology.PXB: 4, topology.PIX: 5,
+}
 
 func connect(from, to *gpuallocator.Device, linkType uint) {
 	link := gpuallocator.P2PLink{GPU: to}
@@ -105,7 +107,8 @@ func TestNVIDIAAndTandemSeeTheSame(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got, want := score(n.list(ours.GPUs)), score(theirs); len(theirs) != size || got < want {
-					t.Errorf("%s, %d of %d GPUs: %d points, NVIDIA's %d have %d", links, size, len(q.GPUs[0].Free), got, len(theirs), want)
+					t.Errorf("%s, %d of %d GPUs: %d points, NVIDIA's %d have %d",
+						links, size, len(q.GPUs[0].Free), got, len(theirs), want)
 				}
 			}
 		}

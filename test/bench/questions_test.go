@@ -10,9 +10,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// ask measures Choose on questions, one after the other and again. Beside the mean it reports the median, the 99th percentile and
-// the longest of all single decisions, the slowest question when it goes fastest (without what else the computer did), and the share
-// that is proven to be the best.
+// ask measures Choose on questions, one after the other and again. Beside the mean it reports the median, the
+// 99th percentile and the longest of all single decisions, the slowest question when it goes fastest (without
+// what else the computer did), and the share that is proven to be the best.
 func ask(b *testing.B, m *machine, questions []placement.Request) {
 	b.ReportAllocs()
 	watch := newStopwatch(len(questions))
@@ -77,7 +77,8 @@ func (m *machine) request(r *rand.Rand, gpus, vfs int) placement.Request {
 	}
 }
 
-// requests are a number of such requests, each in another order and, where there are holes, with other devices taken by others.
+// requests are a number of such requests, each in another order and, where there are holes, with other
+// devices taken by others.
 func (m *machine) requests(gpus, vfs int, holes float64) []placement.Request {
 	r := rand.New(rand.NewPCG(uint64(gpus), uint64(vfs)))
 	questions := make([]placement.Request, 32)
@@ -98,7 +99,8 @@ func give(r *rand.Rand, all []placement.Device, wanted int, share float64) (free
 	return free, taken
 }
 
-// anyRequest asks for any numbers, with any share of the machine taken, and as often as not on one NUMA node alone.
+// anyRequest asks for any numbers, with any share of the machine taken, and as often as not on one NUMA node
+// alone.
 func (m *machine) anyRequest(r *rand.Rand) placement.Request {
 	q := m.request(r, 0, 0)
 	q.GPUs[0].Free, q.Taken.GPUs = give(r, q.GPUs[0].Free, 1, r.Float64())

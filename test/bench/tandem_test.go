@@ -9,7 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// These are Tandem's alone: no other allocator that can be called from here chooses pairs, or partitions in such numbers in bounded time.
+// These are Tandem's alone: no other allocator that can be called from here chooses pairs, or partitions in
+// such numbers in bounded time.
 
 // BenchmarkVFs asks for pairs on eight GPUs with a PF each.
 func BenchmarkVFs(b *testing.B) {
@@ -18,12 +19,15 @@ func BenchmarkVFs(b *testing.B) {
 		m := shape{switches: 8, numa: 2, gpus: 1, vfs: vfs}.build(b)
 		m.link(allToAll)
 		for pairs := 1; pairs <= 8; pairs++ {
-			b.Run(fmt.Sprintf("vfs-per-pf=%d/pairs=%d", vfs, pairs), func(b *testing.B) { ask(b, m, m.requests(pairs, pairs, 0)) })
+			b.Run(fmt.Sprintf("vfs-per-pf=%d/pairs=%d", vfs, pairs), func(b *testing.B) {
+				ask(b, m, m.requests(pairs, pairs, 0))
+			})
 		}
 	}
 }
 
-// BenchmarkPartitions asks for pairs on eight GPUs with eight partitions each, all of them free or some taken.
+// BenchmarkPartitions asks for pairs on eight GPUs with eight partitions each, all of them free or some
+// taken.
 func BenchmarkPartitions(b *testing.B) {
 	skipIfSlow(b)
 	m := shape{switches: 8, numa: 2, gpus: 1, partitions: 8, vfs: 8}.build(b)
@@ -31,13 +35,16 @@ func BenchmarkPartitions(b *testing.B) {
 	for _, taken := range []float64{0, 0.25} {
 		for _, pairs := range []int{1, 2, 4, 8, 9, 16, 24, 32, 40, 48, 56, 63} {
 			if free := len(m.gpus) - int(taken*float64(len(m.gpus))); pairs <= free {
-				b.Run(fmt.Sprintf("free=%d/pairs=%d", free, pairs), func(b *testing.B) { ask(b, m, m.requests(pairs, pairs, taken)) })
+				b.Run(fmt.Sprintf("free=%d/pairs=%d", free, pairs), func(b *testing.B) {
+					ask(b, m, m.requests(pairs, pairs, taken))
+				})
 			}
 		}
 	}
 }
 
-// BenchmarkInfeasible asks for eight pairs where one switch has no VF left: seven are possible, and one GPU has to go further.
+// BenchmarkInfeasible asks for eight pairs where one switch has no VF left: seven are possible, and one GPU
+// has to go further.
 func BenchmarkInfeasible(b *testing.B) {
 	skipIfSlow(b)
 	for _, vfs := range []int{8, 16, 127} {
@@ -47,7 +54,8 @@ func BenchmarkInfeasible(b *testing.B) {
 	}
 }
 
-// BenchmarkAny asks for anything: numbers of GPUs and VFs that need not be equal, any part of the node free, one NUMA node or all.
+// BenchmarkAny asks for anything: numbers of GPUs and VFs that need not be equal, any part of the node free,
+// one NUMA node or all.
 func BenchmarkAny(b *testing.B) {
 	skipIfSlow(b)
 	for _, c := range []struct {
@@ -110,8 +118,8 @@ func (m *machine) rails() []placement.Half {
 	return halves
 }
 
-// BenchmarkGrowth asks for pairs on larger and larger nodes: regular ones with eight linked GPUs and one PF on a switch, and uneven ones made
-// up at random. A node has eight times as many VFs as GPUs.
+// BenchmarkGrowth asks for pairs on larger and larger nodes: regular ones with eight linked GPUs and one PF
+// on a switch, and uneven ones made up at random. A node has eight times as many VFs as GPUs.
 func BenchmarkGrowth(b *testing.B) {
 	skipIfSlow(b)
 	for gpus := 16; gpus <= 1024; gpus *= 2 {

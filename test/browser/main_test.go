@@ -1,5 +1,6 @@
-// Package browser looks at the page of "tandem status --serve" with Chromium: what it shows of recorded machines, that it follows what
-// happens, that a keyboard reaches every device, and that it is readable. Where no chromium is installed the tests are skipped.
+// Package browser looks at the page of "tandem status --serve" with Chromium: what it shows of recorded
+// machines, that it follows what happens, that a keyboard reaches every device, and that it is readable.
+// Where no chromium is installed the tests are skipped.
 package browser
 
 import (
@@ -61,7 +62,8 @@ func open(t *testing.T, scheme string) *browser {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.WindowSize(1280, 900),
 		chromedp.NoSandbox, chromedp.DisableGPU, // for root, and for a machine without one
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true))
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-sync", true))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
@@ -71,7 +73,8 @@ func open(t *testing.T, scheme string) *browser {
 	b := &browser{Context: ctx, t: t}
 	chromedp.ListenTarget(ctx, b.listen)
 	dark := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
-	b.do(emulation.SetEmulatedMedia().WithFeatures(dark), emulation.SetDeviceMetricsOverride(1280, 900, 1, false),
+	b.do(emulation.SetEmulatedMedia().WithFeatures(dark),
+		emulation.SetDeviceMetricsOverride(1280, 900, 1, false),
 		emulation.SetFocusEmulationEnabled(true))
 	return b
 }
@@ -87,7 +90,8 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-// listen notes errors, the browser's own among them: what the content security policy stops, and what cannot be loaded.
+// listen notes errors, the browser's own among them: what the content security policy stops, and what cannot
+// be loaded.
 func (b *browser) listen(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,7 +142,8 @@ func value[T any](b *browser, expression string) (v T) {
 // await waits until an expression is true.
 func (b *browser) await(expression string) {
 	b.t.Helper()
-	if err := chromedp.Run(b, chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(20*time.Second))); err != nil {
+	if err := chromedp.Run(b,
+		chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(20*time.Second))); err != nil {
 		about := value[string](b, `document.body.innerText.slice(0, 400)`)
 		b.t.Fatalf("%s: %v; the page says %q", expression, err, about)
 	}

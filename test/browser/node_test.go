@@ -70,7 +70,9 @@ func newNode(t *testing.T, machine string, vfs int) *node {
 			nics.Devices = append(nics.Devices, device(d.Address.String(), d.Address))
 		}
 	}
-	n := &node{t: t, dir: dir, answer: &api.StatusResponse{Pid: 7, Protocol: 1, Resources: []*api.Resource{nics}}}
+	n := &node{
+		t: t, dir: dir, answer: &api.StatusResponse{Pid: 7, Protocol: 1, Resources: []*api.Resource{nics}},
+	}
 	if len(gpus.Devices) > 0 {
 		n.answer.Resources = append(n.answer.Resources, gpus)
 	} else {
@@ -103,7 +105,8 @@ func device(id string, address topology.Address) *api.DeviceStatus {
 	return &api.DeviceStatus{Device: &api.Device{Id: id, Address: address.String(), Healthy: true}}
 }
 
-// live gives the devices every look: pods of up to four, some whose owner is not known, stranded, unhealthy and planned ones.
+// live gives the devices every look: pods of up to four, some whose owner is not known, stranded, unhealthy
+// and planned ones.
 func (n *node) live() {
 	plan := &api.Plan{Devices: map[string]*api.DeviceList{}}
 	for _, r := range n.answer.GetResources() {
@@ -120,7 +123,8 @@ func (n *node) live() {
 			}
 		}
 		last := r.GetDevices()[len(r.GetDevices())-1]
-		last.Allocated, last.Device.Healthy, last.Owner = true, false, &api.Owner{Namespace: "team-b", Pod: "serve", Container: "model"}
+		last.Allocated, last.Device.Healthy, last.Owner = true, false,
+			&api.Owner{Namespace: "team-b", Pod: "serve", Container: "model"}
 	}
 	n.answer.Plan = plan
 }
@@ -151,7 +155,8 @@ func (n *node) start() {
 // page starts tandem status --serve and returns where it is, and what ends it.
 func (n *node) page(address string) (url string, end func()) {
 	n.t.Helper()
-	cmd := exec.Command(tandem, "status", "--serve", address, "--run-dir", filepath.Join(n.dir, "run"), "--sysfs-root", filepath.Join(n.dir, "sys"))
+	cmd := exec.Command(tandem, "status", "--serve", address, "--run-dir", filepath.Join(n.dir, "run"),
+		"--sysfs-root", filepath.Join(n.dir, "sys"))
 	cmd.Env = append(os.Environ(), "NODE_NAME=gpu-node-7")
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()

@@ -13,7 +13,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// contrasts lists the texts that are hard to read on what is behind them, by the formula of WCAG 2.2 (at least 4.5 to 1).
+// contrasts lists the texts that are hard to read on what is behind them, by the formula of WCAG 2.2 (at
+// least 4.5 to 1).
 const contrasts = `(() => {
   const light = (colour) => {
     const [r, g, b] = colour.match(/\d+(\.\d+)?/g).map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
@@ -31,10 +32,12 @@ const contrasts = `(() => {
   return bad;
 })()`
 
-// Three machines in the light and in the dark: nothing to complain of, nothing wider than the screen, nothing hard to read, and Tab
-// reaches every card in the order in which they are drawn.
+// Three machines in the light and in the dark: nothing to complain of, nothing wider than the screen, nothing
+// hard to read, and Tab reaches every card in the order in which they are drawn.
 func TestMachines(t *testing.T) {
-	for machine, vfs := range map[string]int{"oci-mi300x-derived": 8, "nv-h100-aws-p5": 1, "amd-mi300x-smc-thor2-cpx-derived": 4} {
+	for machine, vfs := range map[string]int{
+		"oci-mi300x-derived": 8, "nv-h100-aws-p5": 1, "amd-mi300x-smc-thor2-cpx-derived": 4,
+	} {
 		n := newNode(t, machine, vfs)
 		n.live()
 		n.start()
@@ -50,7 +53,9 @@ func TestMachines(t *testing.T) {
 				if wide := value[int](b, `document.documentElement.scrollWidth`); wide > 1280 {
 					t.Errorf("%d pixels wide", wide)
 				}
-				if page := value[string](b, `getComputedStyle(document.body).backgroundColor`); (page == "rgb(255, 255, 255)") != (scheme == "light") {
+				if page := value[string](b,
+					`getComputedStyle(document.body).backgroundColor`); (page == "rgb(255, 255, 255)") !=
+					(scheme == "light") {
 					t.Errorf("the page is %s", page)
 				}
 				if bad := value[[]string](b, contrasts); len(bad) > 0 {
@@ -85,7 +90,8 @@ func (b *browser) tabs() {
 			b.t.Errorf("of %s is told %q", card, about)
 		}
 	}
-	if shown := value[float64](b, `document.activeElement.getBoundingClientRect().top`); shown < 0 || shown > 900 {
+	if shown := value[float64](b, `document.activeElement.getBoundingClientRect().top`); shown < 0 ||
+		shown > 900 {
 		b.t.Errorf("the card in focus is at %v, out of sight", shown)
 	}
 }
@@ -105,7 +111,8 @@ func TestDevices(t *testing.T) {
 	b.do(chromedp.Navigate(url), chromedp.Focus(`[data-key="NIC0"]`))
 	for i, vf := range []string{"0000:0c:00.1", "0000:0c:00.2", "0000:0c:00.3"} {
 		b.do(chromedp.KeyEvent(kb.ArrowRight))
-		if about := b.about(); !strings.HasPrefix(about, vf) || !strings.HasSuffix(about, "example.com/rdma, allocated, team-a/train-0/worker") {
+		if about := b.about(); !strings.HasPrefix(about, vf) ||
+			!strings.HasSuffix(about, "example.com/rdma, allocated, team-a/train-0/worker") {
 			t.Errorf("VF %d is told as %q", i, about)
 		}
 	}
@@ -117,7 +124,8 @@ func TestDevices(t *testing.T) {
 			}
 		}
 	}
-	if marked := value[int](b, `document.querySelectorAll("[data-key].same").length`); marked != held || held < 8 {
+	if marked := value[int](b, `document.querySelectorAll("[data-key].same").length`); marked != held ||
+		held < 8 {
 		t.Errorf("%d devices are marked as the owner's, want %d", marked, held)
 	}
 	if ring := value[string](b, `getComputedStyle(document.activeElement).stroke`); ring != "rgb(9, 105, 218)" {
@@ -127,9 +135,14 @@ func TestDevices(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.ArrowLeft))
 	byKeyboard := b.about()
 	b.do(chromedp.Evaluate(`document.activeElement.blur()`, nil))
-	b.do(chromedp.MouseEvent("mouseMoved", 5, 5), chromedp.Evaluate(`document.getElementById("about").textContent = ""`, nil))
+	b.do(chromedp.MouseEvent("mouseMoved", 5, 5),
+		chromedp.Evaluate(`document.getElementById("about").textContent = ""`, nil))
 	var at struct{ X, Y float64 }
-	b.do(chromedp.Evaluate(`(() => { const r = document.querySelector('[data-key="NIC0 0000:0c:00.2"]').getBoundingClientRect(); return {X: r.x + 5, Y: r.y + 5} })()`, &at))
+	b.do(
+		chromedp.Evaluate(
+			`(() => { const r = document.querySelector('[data-key="NIC0 0000:0c:00.2"]').getBoundingClientRect(); return {X: r.x + 5, Y: r.y + 5} })()`,
+			&at),
+	)
 	b.do(chromedp.MouseEvent("mouseMoved", at.X, at.Y))
 	if about := b.about(); about == "" || about != byKeyboard {
 		t.Errorf("the pointer tells %q, the keyboard %q", about, byKeyboard)
@@ -137,7 +150,8 @@ func TestDevices(t *testing.T) {
 	b.quiet()
 }
 
-// The page follows what happens without being loaded again, keeps the focus where it is, and outlives the plugins and the server.
+// The page follows what happens without being loaded again, keeps the focus where it is, and outlives the
+// plugins and the server.
 func TestLive(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 2)
 	begun := time.Now()
@@ -194,7 +208,8 @@ func TestLive(t *testing.T) {
 // The page of "tandem topo -o html" is a file: it shows the same without a server, and asks nobody.
 func TestFile(t *testing.T) {
 	b := open(t, "light")
-	page, err := exec.Command(tandem, "topo", "-o", "html", "--machine", "../machines/amd-mi250-16gcd-8nic.txt").Output()
+	page, err := exec.Command(tandem, "topo", "-o", "html", "--machine",
+		"../machines/amd-mi250-16gcd-8nic.txt").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

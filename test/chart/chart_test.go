@@ -75,8 +75,8 @@ func TestBaseIsTheDefault(t *testing.T) {
 	}
 }
 
-// plain takes out what a chart and a base say in different ways: labels, the mark of the configuration, the layout of JSON, and the
-// order of flags, mounts and volumes.
+// plain takes out what a chart and a base say in different ways: labels, the mark of the configuration, the
+// layout of JSON, and the order of flags, mounts and volumes.
 func plain(t *testing.T, o object) {
 	t.Helper()
 	for _, path := range [][]string{{"metadata"}, {"spec", "selector"}, {"spec", "template", "metadata"}} {
@@ -102,7 +102,9 @@ func plain(t *testing.T, o object) {
 	}
 	if spec, ok := o.at("spec", "template", "spec").(map[string]any); ok {
 		container := spec["containers"].([]any)[0].(map[string]any)
-		for _, list := range [][]any{spec["volumes"].([]any), container["args"].([]any), container["volumeMounts"].([]any)} {
+		for _, list := range [][]any{
+			spec["volumes"].([]any), container["args"].([]any), container["volumeMounts"].([]any),
+		} {
 			slices.SortFunc(list, func(a, b any) int { return strings.Compare(text(a), text(b)) })
 		}
 	}
@@ -162,9 +164,12 @@ func TestWrongValues(t *testing.T) {
 // TestContradictions: values that would go unheard beside others are refused with a sentence.
 func TestContradictions(t *testing.T) {
 	for values, want := range map[string]string{
-		"metrics: {podMonitor: {enabled: true}}":                                     "metrics.podMonitor.enabled: there are no metrics to scrape without metrics.enabled",
-		"rdma: {existingConfigMap: mine, exports: {pairs: true}}":                    "rdma.exports: the chart does not write the configuration mine of rdma.existingConfigMap",
-		"rdma: {existingConfigMap: mine, exports: {variables: [NCCL_IB_HCA]}}":       "set the key \"tandem\" of its resources there",
+		"metrics: {podMonitor: {enabled: true}}": "metrics.podMonitor.enabled: " +
+			"there are no metrics to scrape without metrics.enabled",
+		"rdma: {existingConfigMap: mine, exports: {pairs: true}}": "rdma.exports: " +
+			"the chart does not write the configuration mine of rdma.existingConfigMap",
+		"rdma: {existingConfigMap: mine, exports: {variables: [NCCL_IB_HCA]}}": "set the key \"tandem\" " +
+			"of its resources there",
 		"rdma: {enabled: false, existingConfigMap: mine, exports: {alias: true}}":    "rdma.exports",
 		"metrics: {enabled: true, podMonitor: {enabled: true}}":                      "",
 		"rdma: {existingConfigMap: mine, exports: {pairs: false, variables: []}}":    "",
@@ -181,7 +186,8 @@ func TestContradictions(t *testing.T) {
 // TestFlagsExist: every flag that a manifest sets is one of the program's.
 func TestFlagsExist(t *testing.T) {
 	bin := t.TempDir()
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", bin+"/", "./cmd/tandem-gpu", "./cmd/tandem-rdma")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", bin+"/", "./cmd/tandem-gpu",
+		"./cmd/tandem-rdma")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -192,7 +198,8 @@ func TestFlagsExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, flag := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`).FindAllStringSubmatch(string(help), -1) {
+		for _, flag := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`).
+			FindAllStringSubmatch(string(help), -1) {
 			known[program] = append(known[program], flag[1])
 		}
 	}

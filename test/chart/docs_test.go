@@ -42,7 +42,8 @@ func TestDocumentedHelm(t *testing.T) {
 		if len(rest) == 2 && rest[0] == "uninstall" {
 			continue
 		}
-		if len(rest) != 3 || !slices.Contains([]string{"install", "upgrade"}, rest[0]) || "../../"+rest[2] != chartDir {
+		if len(rest) != 3 || !slices.Contains([]string{"install", "upgrade"}, rest[0]) ||
+			"../../"+rest[2] != chartDir {
 			t.Errorf("%s: want install or upgrade NAME %s", c, chartDir)
 		}
 		if rendered, err := render(t, text(values)); err != nil || len(parse(t, rendered)) < 2 {
@@ -58,8 +59,8 @@ func set(values map[string]any, flag, text string) error {
 	return strvals.ParseInto(text, values)
 }
 
-// TestDocumentedValues: what the guides say to set, in a command or beside one, are values of the chart too. What stands in one piece of
-// code belongs together.
+// TestDocumentedValues: what the guides say to set, in a command or beside one, are values of the chart too.
+// What stands in one piece of code belongs together.
 func TestDocumentedValues(t *testing.T) {
 	settings := regexp.MustCompile(`(--set(?:-json)?) '?([\w.]+=[^\s']+)`)
 	count := 0
@@ -68,7 +69,8 @@ func TestDocumentedValues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for code := range strings.FieldsFuncSeq(string(content), func(r rune) bool { return r == '`' || r == '\n' }) {
+		for code := range strings.FieldsFuncSeq(string(content),
+			func(r rune) bool { return r == '`' || r == '\n' }) {
 			values := map[string]any{}
 			for _, s := range settings.FindAllStringSubmatch(code, -1) {
 				count++
@@ -90,10 +92,12 @@ func TestDocumentedValues(t *testing.T) {
 }
 
 // verbs of kubectl that the documents use on what others have made.
-var verbs = []string{"apply", "cordon", "describe", "exec", "get", "label", "logs", "patch", "rollout", "set", "uncordon", "wait"}
+var verbs = []string{
+	"apply", "cordon", "describe", "exec", "get", "label", "logs", "patch", "rollout", "set", "uncordon", "wait",
+}
 
-// TestDocumentedKubectl: what the kubectl commands of the documents name is there: folders, files, objects, labels, fields of a patch.
-// make e2e runs kubectl itself, against an API server.
+// TestDocumentedKubectl: what the kubectl commands of the documents name is there: folders, files, objects,
+// labels, fields of a patch. make e2e runs kubectl itself, against an API server.
 func TestDocumentedKubectl(t *testing.T) {
 	base := kustomize(t, "../../deployments/base")
 	var names []string
@@ -121,7 +125,8 @@ func TestDocumentedKubectl(t *testing.T) {
 				t.Errorf("%s: %s has no object", c, arg)
 			case before == "-p":
 				checkPatch(t, c, base, arg)
-			case strings.HasPrefix(key, "tandem.dev/") && (isLabel || strings.HasSuffix(arg, "-")) && !strings.Contains(base, key):
+			case strings.HasPrefix(key, "tandem.dev/") && (isLabel || strings.HasSuffix(arg, "-")) &&
+				!strings.Contains(base, key):
 				t.Errorf("%s: nothing in deployments/base looks at the label %s", c, key)
 			case m != nil && !slices.Contains(names, strings.Replace(m[1], "ds", "daemonset", 1)+"/"+m[2]):
 				t.Errorf("%s: there is no %s", c, arg)
@@ -148,8 +153,8 @@ func manifest(t *testing.T, file string) []object {
 	return parse(t, string(content))
 }
 
-// checkPatch merges a patch of a DaemonSet into one of ours and looks whether Kubernetes knows all the fields. Those of other kinds
-// belong to operators, and are JSON.
+// checkPatch merges a patch of a DaemonSet into one of ours and looks whether Kubernetes knows all the
+// fields. Those of other kinds belong to operators, and are JSON.
 func checkPatch(t *testing.T, c docs.Command, base, patch string) {
 	t.Helper()
 	if !json.Valid([]byte(patch)) {

@@ -42,7 +42,8 @@ func metrics(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	all := map[string][]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(tandem_\\w+)` \\| (\\w+) \\| (.*?) \\|").FindAllStringSubmatch(string(content), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(tandem_\\w+)` \\| (\\w+) \\| (.*?) \\|").
+		FindAllStringSubmatch(string(content), -1) {
 		names := regexp.MustCompile(`\w+`).FindAllString(row[3], -1)
 		if row[2] == "histogram" {
 			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
@@ -61,7 +62,8 @@ func metrics(t *testing.T) map[string][]string {
 // scraped are the labels that Prometheus adds.
 var scraped = []string{"node", "pod", "namespace", "instance", "job"}
 
-// checkQuery makes sure that a query parses, and that its metrics and their labels are there; used is told of each metric.
+// checkQuery makes sure that a query parses, and that its metrics and their labels are there; used is told of
+// each metric.
 func checkQuery(t *testing.T, where, query string, known map[string][]string, used map[string]bool) {
 	t.Helper()
 	expression, err := parser.NewParser(parser.Options{}).ParseExpr(query)
@@ -82,7 +84,8 @@ func checkQuery(t *testing.T, where, query string, known map[string][]string, us
 		have = append(have, names...)
 		used[strings.TrimSuffix(selector.Name, "_bucket")] = true
 		for _, m := range selector.LabelMatchers {
-			if m.Name != model.MetricNameLabel && !slices.Contains(names, m.Name) && !slices.Contains(scraped, m.Name) {
+			if m.Name != model.MetricNameLabel && !slices.Contains(names, m.Name) &&
+				!slices.Contains(scraped, m.Name) {
 				t.Errorf("%s: %s has no label %s", where, selector.Name, m.Name)
 			}
 		}
@@ -131,7 +134,8 @@ func TestAlerts(t *testing.T) {
 					t.Errorf("%s: %s is no line: %q", rule.Alert, key, text)
 				}
 				for _, label := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
-					if by := regexp.MustCompile(`by \(([^)]*)\)`).FindStringSubmatch(rule.Expr.StrVal); !strings.Contains(by[1], label[1]) {
+					if by := regexp.MustCompile(`by \(([^)]*)\)`).
+						FindStringSubmatch(rule.Expr.StrVal); !strings.Contains(by[1], label[1]) {
 						t.Errorf("%s: %s names the label %s, which is not left", rule.Alert, key, label[1])
 					}
 				}
@@ -143,7 +147,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestAlertsAreRules: Prometheus itself reads the spec as a file of rules, templates in the annotations included.
+// TestAlertsAreRules: Prometheus itself reads the spec as a file of rules, templates in the annotations
+// included.
 func TestAlertsAreRules(t *testing.T) {
 	objects := manifest(t, "deployments/monitoring/alerts.yaml")
 	spec, err := yaml.Marshal(objects[0]["spec"])
@@ -151,13 +156,15 @@ func TestAlertsAreRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func(rules string) (*rulefmt.RuleGroups, []error) {
-		return rulefmt.Parse([]byte(rules), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+		return rulefmt.Parse([]byte(rules), false, model.UTF8Validation, parser.NewParser(parser.Options{}),
+			slog.New(slog.DiscardHandler))
 	}
 	groups, problems := read(string(spec))
 	if len(problems) > 0 || len(groups.Groups[0].Rules) < 10 {
 		t.Errorf("%v", problems)
 	}
-	if _, problems := read(strings.Replace(string(spec), "{{ $labels.node }}", "{{ $labels.node }", 1)); len(problems) == 0 {
+	if _, problems := read(strings.Replace(string(spec), "{{ $labels.node }}", "{{ $labels.node }",
+		1)); len(problems) == 0 {
 		t.Error("a broken template passes")
 	}
 }

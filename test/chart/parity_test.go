@@ -53,7 +53,8 @@ func hostPaths(spec, container object) map[string]string {
 
 // labels are those of which a node needs one.
 func labels(spec object) (keys []string) {
-	terms, _ := spec.at("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution").(map[string]any)
+	terms, _ := spec.at("affinity", "nodeAffinity",
+		"requiredDuringSchedulingIgnoredDuringExecution").(map[string]any)
 	for _, term := range terms["nodeSelectorTerms"].([]any) {
 		for _, expression := range term.(map[string]any)["matchExpressions"].([]any) {
 			keys = append(keys, expression.(map[string]any)["key"].(string))
@@ -66,15 +67,22 @@ func labels(spec object) (keys []string) {
 func TestScheduling(t *testing.T) {
 	t.Attr("parity", "nvidia/scheduling")
 	nvidia := []string{"feature.node.kubernetes.io/pci-10de.present", "nvidia.com/gpu.present"}
-	amd := []string{"feature.node.kubernetes.io/pci-1200_1002.present", "feature.node.kubernetes.io/pci-1002.present"}
+	amd := []string{
+		"feature.node.kubernetes.io/pci-1200_1002.present", "feature.node.kubernetes.io/pci-1002.present",
+	}
 	manifests := sources(t)
-	for name, want := range map[string][]string{"base": slices.Concat(amd, nvidia), "default": slices.Concat(amd, nvidia), "nvidia": nvidia} {
+	for name, want := range map[string][]string{
+		"base": slices.Concat(amd, nvidia), "default": slices.Concat(amd, nvidia), "nvidia": nvidia,
+	} {
 		_, spec, _ := daemonSet(t, manifests[name], "tandem-gpu")
 		if got := spec["priorityClassName"]; got != "system-node-critical" {
 			t.Errorf("%s: priority class %v", name, got)
 		}
 		tolerations := text(spec["tolerations"])
-		for _, toleration := range []string{`{"key":"CriticalAddonsOnly","operator":"Exists"}`, `{"effect":"NoSchedule","key":"nvidia.com/gpu","operator":"Exists"}`} {
+		for _, toleration := range []string{
+			`{"key":"CriticalAddonsOnly","operator":"Exists"}`,
+			`{"effect":"NoSchedule","key":"nvidia.com/gpu","operator":"Exists"}`,
+		} {
 			if !strings.Contains(tolerations, toleration) {
 				t.Errorf("%s: the tolerations lack %s: %s", name, toleration, tolerations)
 			}
@@ -117,8 +125,8 @@ func TestFoldersOfGPUPlugins(t *testing.T) {
 	}
 }
 
-// TestShapeOfVFPlugin: the node's network, a root that is read-only, and a mount for whatever folder is written to. The
-// SR-IOV network operator finds the pods by a label.
+// TestShapeOfVFPlugin: the node's network, a root that is read-only, and a mount for whatever folder is
+// written to. The SR-IOV network operator finds the pods by a label.
 func TestShapeOfVFPlugin(t *testing.T) {
 	t.Attr("parity", "sriov/daemonset-shape")
 	for name, objects := range sources(t) {
@@ -143,7 +151,8 @@ func TestShapeOfVFPlugin(t *testing.T) {
 				t.Errorf("%s: %s needs the node's %s, which is %q", name, arg, folder, paths[folder])
 			}
 		}
-		if label := template.at("metadata", "labels", "app"); name == "sriov-operator" && label != "sriov-device-plugin" {
+		if label := template.at("metadata", "labels", "app"); name == "sriov-operator" &&
+			label != "sriov-device-plugin" {
 			t.Errorf("%s: the label app is %v", name, label)
 		}
 	}
@@ -161,7 +170,8 @@ func TestTopologyFileOfBoth(t *testing.T) {
 			}
 			for _, m := range container["volumeMounts"].([]any) {
 				mount := m.(map[string]any)
-				if mount["name"] == "topology" && (mount["readOnly"] != true || !strings.HasPrefix("/topology/topo.xml", mount["mountPath"].(string))) {
+				if mount["name"] == "topology" &&
+					(mount["readOnly"] != true || !strings.HasPrefix("/topology/topo.xml", mount["mountPath"].(string))) {
 					t.Errorf("%s: %s has it as %v", name, daemon, mount)
 				}
 			}

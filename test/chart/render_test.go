@@ -1,5 +1,6 @@
-// Package chart_test checks the manifests with the code of the tools that people install them with: the Helm chart against golden
-// files and against the kustomize base, everything against Kubernetes' published OpenAPI.
+// Package chart_test checks the manifests with the code of the tools that people install them with: the Helm
+// chart against golden files and against the kustomize base, everything against Kubernetes' published
+// OpenAPI.
 package chart_test
 
 import (

@@ -15,7 +15,8 @@ import (
 // versions of Kubernetes whose OpenAPI everything is checked against; it is part of their Go module.
 var versions = []string{"v1.34.4", "v1.35.0", "v1.36.3", "v1.37.1"}
 
-// published returns the schemas of a version, made strict: a field that Kubernetes does not know is a mistake.
+// published returns the schemas of a version, made strict: a field that Kubernetes does not know is a
+// mistake.
 func published(t *testing.T, version string) func(apiVersion, kind string) (*jsonschema.Schema, error) {
 	t.Helper()
 	download := exec.Command("go", "mod", "download", "-json", "k8s.io/kubernetes@"+version)
@@ -51,7 +52,9 @@ func published(t *testing.T, version string) func(apiVersion, kind string) (*jso
 		}
 	}
 	// What the API server takes as a string or a number.
-	for _, name := range []string{"io.k8s.apimachinery.pkg.api.resource.Quantity", "io.k8s.apimachinery.pkg.util.intstr.IntOrString"} {
+	for _, name := range []string{
+		"io.k8s.apimachinery.pkg.api.resource.Quantity", "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+	} {
 		swagger.Definitions[name] = map[string]any{"type": []any{"string", "number"}}
 	}
 	definitions := map[string]any{}
@@ -74,11 +77,12 @@ func published(t *testing.T, version string) func(apiVersion, kind string) (*jso
 
 // kustomizations are the folders that people apply.
 var kustomizations = []string{
-	"deployments/base", "deployments/privileged", "deployments/intent-kubelet", "deployments/intent-api-server", "deployments/kubelet",
-	"deployments/monitoring",
+	"deployments/base", "deployments/privileged", "deployments/intent-kubelet", "deployments/intent-api-server",
+	"deployments/kubelet", "deployments/monitoring",
 }
 
-// manifests are all that there are: what the chart renders for each of the values, what kustomize builds, and the examples.
+// manifests are all that there are: what the chart renders for each of the values, what kustomize builds, and
+// the examples.
 func manifests(t *testing.T) map[string][]object {
 	t.Helper()
 	all := map[string][]object{}

@@ -1,7 +1,7 @@
 // Package docs finds the commands that the documents show, so that tests can run every one of them.
 //
-// A command is what begins with one of [Programs]: on a line of a block of shell ("sh"), behind "$ " on a line of a console, on an
-// indented line, or in backquotes with at least one argument.
+// A command is what begins with one of [Programs]: on a line of a block of shell ("sh"), behind "$ " on a
+// line of a console, on an indented line, or in backquotes with at least one argument.
 package docs
 
 import (
@@ -14,7 +14,9 @@ import (
 )
 
 // Files are the documents, below the root of the repository.
-var Files = []string{"README.md", "CONTRIBUTING.md", "deployments/MIGRATE.md", "deployments/monitoring/METRICS.md"}
+var Files = []string{
+	"README.md", "CONTRIBUTING.md", "deployments/MIGRATE.md", "deployments/monitoring/METRICS.md",
+}
 
 // Programs are those that the documents may tell a reader to run, and where the test is that runs them.
 var Programs = map[string]string{
@@ -26,8 +28,8 @@ var Programs = map[string]string{
 	"make":                        "test/docs/docs_test.go",
 }
 
-// Command is one command with its arguments, as a shell would have split them. Redirections are left out, and so are sudo and the
-// folder of a built program.
+// Command is one command with its arguments, as a shell would have split them. Redirections are left out, and
+// so are sudo and the folder of a built program.
 type Command struct {
 	Where   string // "README.md:12"
 	Program string
@@ -46,7 +48,8 @@ func Of(root, program string) ([]Command, error) {
 	return slices.DeleteFunc(all, func(c Command) bool { return c.Program != program }), err
 }
 
-// All returns the commands of all documents. It is an error if a block of shell has another program than Programs.
+// All returns the commands of all documents. It is an error if a block of shell has another program than
+// Programs.
 func All(root string) (all []Command, err error) {
 	for _, file := range Files {
 		content, err := os.ReadFile(filepath.Join(root, file))
@@ -116,13 +119,14 @@ func unknown(c Command) bool {
 func spans(where, line string) (all []Command) {
 	for _, span := range quoted.FindAllStringSubmatch(line, -1) {
 		commands, _ := split(where, span[1])
-		all = append(all, slices.DeleteFunc(commands, func(c Command) bool { return unknown(c) || len(c.Args) == 0 })...)
+		all = append(all,
+			slices.DeleteFunc(commands, func(c Command) bool { return unknown(c) || len(c.Args) == 0 })...)
 	}
 	return all
 }
 
-// split does what a shell does with quotes, comments, redirections and "&&" or "|"; whole is false where the command goes on in the next
-// line. It knows no more of a shell than the documents use.
+// split does what a shell does with quotes, comments, redirections and "&&" or "|"; whole is false where the
+// command goes on in the next line. It knows no more of a shell than the documents use.
 func split(where, text string) (all []Command, whole bool) {
 	var words []string
 	var word strings.Builder

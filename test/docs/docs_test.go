@@ -13,7 +13,8 @@ import (
 
 const root = "../.."
 
-// TestEveryCommandIsRun: whatever program the documents show, there is a test that takes all of its commands from here.
+// TestEveryCommandIsRun: whatever program the documents show, there is a test that takes all of its commands
+// from here.
 func TestEveryCommandIsRun(t *testing.T) {
 	t.Parallel()
 	all, err := All(root)
@@ -50,7 +51,8 @@ func TestMake(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range commands {
 		for _, arg := range c.Args {
-			if name, _, isVariable := strings.Cut(arg, "="); isVariable && !strings.Contains(string(makefile), "$("+name+")") {
+			if name, _, isVariable := strings.Cut(arg, "="); isVariable &&
+				!strings.Contains(string(makefile), "$("+name+")") {
 				t.Errorf("%s: the Makefile has no %s", c, name)
 			}
 		}
@@ -66,7 +68,8 @@ func TestMake(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	t.Parallel()
-	const text = "Text with `tandem topo -v`, `tandem`, `kubectl apply -k a && kubectl logs -f job/b` and `other x`.\n" +
+	const text = "Text with `tandem topo -v`, `tandem`, `kubectl apply -k a && kubectl logs -f job/b` " +
+		"and `other x`.\n" +
 		"```sh\nmake demo   # a 'comment\nsudo tandem topo -o html >node.html | helm list\n```\n" +
 		"```console\n$ bin/tandem plan\nmake a\n\n  b\n```\n" +
 		"```yaml\nmake: none\n```\n\n" +

@@ -17,12 +17,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// base are the programs that tests run and that every Linux distribution has: those of coreutils, libc-bin, tar and util-linux, which Debian
-// calls essential, and a shell.
+// base are the programs that tests run and that every Linux distribution has: those of coreutils, libc-bin,
+// tar and util-linux, which Debian calls essential, and a shell.
 var base = []string{"chroot", "cp", "ldd", "mknod", "sh", "tar", "unshare"}
 
-// TestNeeds: README, CONTRIBUTING and .ci/run name the same programs, the Go version is that of go.mod, and tests run nothing
-// else without having asked whether it is there (exec.LookPath).
+// TestNeeds: README, CONTRIBUTING and .ci/run name the same programs, the Go version is that of go.mod, and
+// tests run nothing else without having asked whether it is there (exec.LookPath).
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	needed := words(match(t, "README.md", `Linux machine with (Go [^.]*\.\d+, [^.]*)\.`))
@@ -82,7 +82,8 @@ func run(t *testing.T) map[string]string {
 			return err
 		case entry.IsDir() && (name == "test/vm" || name == "bin" || strings.HasPrefix(entry.Name(), ".git")):
 			return filepath.SkipDir
-		case !strings.HasSuffix(name, ".go") || !strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "test/"):
+		case !strings.HasSuffix(name, ".go") ||
+			!strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "test/"):
 			return nil
 		}
 		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)

@@ -26,9 +26,13 @@ func Example() Sysfs {
 	s.Write(Dir("0000:84:00.0")+"/mlx5_core.rdma.2/uevent", "")
 	// A PF without VFs, functions without RDMA, without driver, and of other classes.
 	s.Function("0000:84:00.0", Facts{"netdev": "ens4", "sriov_numvfs": "0", "rdma": "mlx5_92"})
-	s.Function("0000:85:00.0", Facts{"netdev": "ens5", "driver": "e1000e", "vendor": "0x8086", "device": "0x10d3"})
+	s.Function("0000:85:00.0", Facts{
+		"netdev": "ens5", "driver": "e1000e", "vendor": "0x8086", "device": "0x10d3",
+	})
 	s.Function("0000:86:00.0", Facts{"netdev": "", "driver": ""})
-	s.Function("0000:87:00.0", Facts{"class": "0x120000", "driver": "qat", "vendor": "0x8086", "device": "0x4940"})
+	s.Function("0000:87:00.0", Facts{
+		"class": "0x120000", "driver": "qat", "vendor": "0x8086", "device": "0x4940",
+	})
 	s.Function("0000:88:00.0", Facts{"class": "0x030000", "driver": "amdgpu"})
 	return s
 }

@@ -59,7 +59,9 @@ type Facts map[string]string
 // theirs, and the rest are files.
 func (s Sysfs) Function(address string, given Facts) {
 	s.Symlink(path.Join(pciDevices, address), "../../../"+Dir(address))
-	f := Facts{"class": "0x020000", "vendor": "0x15b3", "device": "0x101e", "numa_node": "0", "driver": "mlx5_core"}
+	f := Facts{
+		"class": "0x020000", "vendor": "0x15b3", "device": "0x101e", "numa_node": "0", "driver": "mlx5_core",
+	}
 	maps.Copy(f, given)
 	for name, value := range f {
 		switch {

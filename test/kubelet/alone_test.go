@@ -20,9 +20,10 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// The process that serves the coordination is stopped, and answers nobody any more; it holds the lock on. Each of the two daemons then makes
-// the best choice that it can make alone, however late the machine lets it be: VFs are of as many PFs as can be, and the half that is given
-// second is the best there is for the first. Nothing is excused here.
+// The process that serves the coordination is stopped, and answers nobody any more; it holds the lock on.
+// Each of the two daemons then makes the best choice that it can make alone, however late the machine lets it
+// be: VFs are of as many PFs as can be, and the half that is given second is the best there is for the first.
+// Nothing is excused here.
 func TestMixedLoadAlone(t *testing.T) {
 	for _, setup := range []rig.Setup{
 		{Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true},
@@ -42,7 +43,9 @@ func TestMixedLoadAlone(t *testing.T) {
 				l.step(i)
 			}
 			lines, _ := l.Pair.Log.Since(position)
-			if together := slices.ContainsFunc(lines, func(line pair.Line) bool { return line.Message == "prefer" && line.Source == "coordinator" }); together || l.judged == 0 {
+			if together := slices.ContainsFunc(lines, func(line pair.Line) bool {
+				return line.Message == "prefer" && line.Source == "coordinator"
+			}); together || l.judged == 0 {
 				t.Errorf("%d containers judged, the coordinator answered: %t", l.judged, together)
 			}
 			t.Logf("%d containers with GPUs and VFs, %d in pairs as good as there were", l.judged, l.best)
@@ -53,7 +56,8 @@ func TestMixedLoadAlone(t *testing.T) {
 // roleServer has this test's program serve the coordination in a folder.
 const roleServer = "TANDEM_TEST_SERVE"
 
-// startServer starts a process that serves the coordination, without devices of its own. It ends with the test.
+// startServer starts a process that serves the coordination, without devices of its own. It ends with the
+// test.
 func startServer(t *testing.T, run string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -98,7 +102,9 @@ func serve(run string) error {
 	if err := os.MkdirAll(filepath.Join(empty, "bus/pci/devices"), 0o700); err != nil {
 		return err
 	}
-	n, err := coordination.New(coordination.Config{RunDir: run, SysRoot: empty, KubeletDir: run, Log: slog.New(slog.DiscardHandler)})
+	n, err := coordination.New(coordination.Config{
+		RunDir: run, SysRoot: empty, KubeletDir: run, Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		return err
 	}
@@ -153,7 +159,8 @@ func (l *alone) judge(pod string, p rig.Placement) {
 			pod, p.Container, asked, p.NUMA, reached, followed, p.GPUs, p.VFs, pair.Text(p.Log))
 	}
 	if pfs := l.functions(p.VFs); asked == rig.VF && pfs < p.PFs {
-		l.t.Errorf("pod %s, container %s: VFs %v of %d PFs, want %d\n%s", pod, p.Container, p.VFs, pfs, p.PFs, pair.Text(p.Log))
+		l.t.Errorf("pod %s, container %s: VFs %v of %d PFs, want %d\n%s",
+			pod, p.Container, p.VFs, pfs, p.PFs, pair.Text(p.Log))
 	}
 }
 

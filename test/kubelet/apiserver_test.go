@@ -10,12 +10,15 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/node"
 )
 
-// The API server of a campaign tells of pods before the kubelet admits them. These are its faults: the daemons' list of pods is behind the
-// kubelet's, or ahead of it.
+// The API server of a campaign tells of pods before the kubelet admits them. These are its faults: the
+// daemons' list of pods is behind the kubelet's, or ahead of it.
 
-// changesLate lets the API server's changes come late: within an admission, long after it, and not before the fault ends.
+// changesLate lets the API server's changes come late: within an admission, long after it, and not before the
+// fault ends.
 func changesLate(c *chaos) func() {
-	delay := []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, time.Second, time.Hour}[c.random.IntN(4)]
+	delay := []time.Duration{
+		5 * time.Millisecond, 50 * time.Millisecond, time.Second, time.Hour,
+	}[c.random.IntN(4)]
 	c.did("changes come %v late", delay)
 	c.awaitWatched()
 	before, _ := c.API.Seen()
@@ -35,11 +38,12 @@ func changesLate(c *chaos) func() {
 // connectionsBreak breaks the daemons' connections in the middle of an admission.
 func connectionsBreak(c *chaos) func() { return c.interrupt(c.API.Break) }
 
-// changesForgotten lets the daemons' watches end since what they have seen last is too old: they have to list again.
+// changesForgotten lets the daemons' watches end since what they have seen last is too old: they have to list
+// again.
 func changesForgotten(c *chaos) func() { return c.interrupt(c.API.Compact) }
 
-// interrupt ends the watches with one of the next calls of the kubelet. In every other case the pods after the fault find the daemons
-// watching again.
+// interrupt ends the watches with one of the next calls of the kubelet. In every other case the pods after
+// the fault find the daemons watching again.
 func (c *chaos) interrupt(end func()) func() {
 	c.awaitWatched()
 	before, _ := c.API.Seen()
@@ -83,7 +87,8 @@ func apiServerAway(c *chaos) func() {
 	}
 }
 
-// boundEarly lets the API server have pods that the kubelet is told of later, or never: they are deleted before.
+// boundEarly lets the API server have pods that the kubelet is told of later, or never: they are deleted
+// before.
 func boundEarly(c *chaos) func() {
 	var early []*v1.Pod
 	for i := range 1 + c.random.IntN(4) {
@@ -108,7 +113,8 @@ func (c *chaos) awaitWatched() {
 	}))
 }
 
-// await waits until something is so: longer than client-go leaves an API server alone that was away again and again.
+// await waits until something is so: longer than client-go leaves an API server alone that was away again and
+// again.
 func (c *chaos) await(what string, is func() (bool, <-chan struct{})) error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 3*time.Minute)
 	defer cancel()
@@ -125,7 +131,8 @@ func (c *chaos) await(what string, is func() (bool, <-chan struct{})) error {
 	}
 }
 
-// checkEvents makes sure that the events about pods, where there is an API server to take them, are about pods that there were.
+// checkEvents makes sure that the events about pods, where there is an API server to take them, are about
+// pods that there were.
 func (c *chaos) checkEvents() {
 	c.t.Helper()
 	if c.API == nil {

@@ -24,22 +24,25 @@ var (
 	onlyFault       = flag.String("fault", "", "the only fault of the campaign, by name")
 )
 
-// The fault campaign: pods of all kinds come and go while daemons, kubelet and run folder suffer every fault of faults_test.go,
-// between admissions and in the middle of one. Whatever happens,
+// The fault campaign: pods of all kinds come and go while daemons, kubelet and run folder suffer every fault
+// of faults_test.go, between admissions and in the middle of one. Whatever happens,
 //
-//   - no pod is refused but by the kubelet's own decision, because a daemon that it needs is dead, or because the kubelet gives
-//     out a device that another pod has,
-//   - a pod that asks for alignment is refused where it cannot have it, and only there; no other pod is refused for that,
+//   - no pod is refused but by the kubelet's own decision, because a daemon that it needs is dead, or because
+//     the kubelet gives out a device that another pod has,
+//   - a pod that asks for alignment is refused where it cannot have it, and only there; no other pod is
+//     refused for that,
 //   - no device has two owners,
 //   - a daemon that nobody kills does not end,
-//   - pairs are the best possible again within one admission of the end of the fault, where the daemons know who holds what,
+//   - pairs are the best possible again within one admission of the end of the fault, where the daemons know
+//     who holds what,
 //   - no start finds a ledger that it cannot read, or forgets a device that a pod has,
 //   - at rest no plan stands, and the ledger is what the kubelet knows.
 //
 // A fault counts where it has really happened: the campaign fails if one that was begun never did.
 //
-// The same seed does the same to the node, as far as the kubelet's own order and the machine's speed allow. There is a campaign with every
-// source of intent, with the API server in long ones alone; one of ten admissions is with daemons that the plugin watcher finds: it looks once a second, and faults take as long.
+// The same seed does the same to the node, as far as the kubelet's own order and the machine's speed allow.
+// There is a campaign with every source of intent, with the API server in long ones alone; one of ten
+// admissions is with daemons that the plugin watcher finds: it looks once a second, and faults take as long.
 func TestChaos(t *testing.T) {
 	faults := newDeck(t)
 	watched := *chaosAdmissions / 10
@@ -96,13 +99,15 @@ type chaos struct {
 	trace      []string // what was done, newest last
 	fullest    float64  // of the node, before others have to leave
 
-	freed     int  // the newest admission during which a pod ended: what that had was free to nobody when it was asked for
+	// the newest admission during which a pod ended: what that had was free to nobody when it was asked for
+	freed     int
 	corrupted bool // files in the run folder are, until the next admission
 
 	stopped bool                  // the kubelet is
 	killed  map[*pair.Daemon]bool // and not started again
 	dead    bool                  // a daemon or the kubelet is dead, or was in this admission
-	hook    func(node.Call, bool) // called with every call of the kubelet to a plugin, before (false) and after it
+	// called with every call of the kubelet to a plugin, before (false) and after it
+	hook func(node.Call, bool)
 }
 
 func startChaos(t *testing.T, w world, faults *deck) *chaos {
@@ -189,7 +194,8 @@ func (c *chaos) happened() {
 	c.faults.happened[c.fault] = true
 }
 
-// recover starts what is dead and admits two pairs when all are there again. The second one has to be the best.
+// recover starts what is dead and admits two pairs when all are there again. The second one has to be the
+// best.
 func (c *chaos) recover() {
 	for _, daemon := range []*pair.Daemon{c.Pair.GPU, c.Pair.RDMA} {
 		if !daemon.Running() && !c.killed[daemon] {
@@ -238,7 +244,8 @@ func (c *chaos) rest() {
 	c.waitNoPlan()
 }
 
-// waitNoPlan waits until no plan stands. The socket announces that to nobody, so this asks every few milliseconds.
+// waitNoPlan waits until no plan stands. The socket announces that to nobody, so this asks every few
+// milliseconds.
 func (c *chaos) waitNoPlan() {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -259,10 +266,12 @@ func (c *chaos) waitNoPlan() {
 	}
 }
 
-// next makes a pod of a random kind, or of this one. In every other case it has one of 16 names, where no pod has it.
+// next makes a pod of a random kind, or of this one. In every other case it has one of 16 names, where no pod
+// has it.
 func (c *chaos) next(s *shape) *v1.Pod {
 	name := fmt.Sprint("pod-", c.admissions)
-	if again := fmt.Sprint("again-", c.admissions%16); c.random.IntN(2) == 0 && !slices.ContainsFunc(c.pods, func(p *v1.Pod) bool { return p.Name == again }) {
+	if again := fmt.Sprint("again-", c.admissions%16); c.random.IntN(2) == 0 &&
+		!slices.ContainsFunc(c.pods, func(p *v1.Pod) bool { return p.Name == again }) {
 		name = again
 	}
 	c.admissions++
@@ -303,8 +312,8 @@ func (c *chaos) admitted(pod *v1.Pod, err error) bool {
 
 var taken = regexp.MustCompile(`refuse (\S+) (\S+): `)
 
-// isTaken reports whether a pod was refused because a device has another owner, who does have it: a pod, or another container of the
-// same pod.
+// isTaken reports whether a pod was refused because a device has another owner, who does have it: a pod, or
+// another container of the same pod.
 func (c *chaos) isTaken(rejection *node.Rejection) bool {
 	words := taken.FindStringSubmatch(rejection.Message)
 	if words == nil {
@@ -329,7 +338,8 @@ func (c *chaos) must(err error) {
 }
 
 func (c *chaos) did(format string, args ...any) {
-	c.trace = append(c.trace, fmt.Sprintf("%s admission %d, ", time.Now().UTC().Format("15:04:05.000000"), c.admissions)+fmt.Sprintf(format, args...))
+	c.trace = append(c.trace, fmt.Sprintf("%s admission %d, ", time.Now().UTC().Format("15:04:05.000000"),
+		c.admissions)+fmt.Sprintf(format, args...))
 }
 
 // failIfBroken ends a campaign that has found something, with the way there.
@@ -337,7 +347,8 @@ func (c *chaos) failIfBroken() {
 	c.t.Helper()
 	if c.t.Failed() {
 		lines, _ := c.Pair.Log.Since(max(0, c.Pair.Log.Len()-60))
-		c.t.Fatalf("-seed=%d, admission %d; %v\n%s\n%s", *seed, c.admissions, c, strings.Join(c.trace[max(0, len(c.trace)-30):], "\n"), pair.Text(lines))
+		c.t.Fatalf("-seed=%d, admission %d; %v\n%s\n%s", *seed, c.admissions, c,
+			strings.Join(c.trace[max(0, len(c.trace)-30):], "\n"), pair.Text(lines))
 	}
 }
 
@@ -358,7 +369,8 @@ func (c *chaos) String() string {
 		}
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%d admissions; %d containers with pairs judged, of them %d late and %d with VFs in another order",
+	fmt.Fprintf(&text,
+		"%d admissions; %d containers with pairs judged, of them %d late and %d with VFs in another order",
 		c.admissions, c.count.paired, c.count.late, c.count.guessed)
 	for _, what := range slices.Sorted(maps.Keys(counts)) {
 		fmt.Fprintf(&text, "\n%6d  %s", counts[what], what)

@@ -13,11 +13,12 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/rig"
 )
 
-// Where pods have CPUs of their own, CPUs decide on the NUMA node too. VFs that have none, when they are asked for first, are to be
-// beside the GPUs that come after them all the same.
+// Where pods have CPUs of their own, CPUs decide on the NUMA node too. VFs that have none, when they are
+// asked for first, are to be beside the GPUs that come after them all the same.
 func TestMixedLoadWithCPUs(t *testing.T) {
 	l := &load{t: t, random: rand.New(rand.NewPCG(*seed, 4)), Rig: startRig(t, rig.Setup{
-		Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true, Coordinated: true, PodsAPI: true, ReservedCPUs: "0-1",
+		Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true, Coordinated: true, PodsAPI: true,
+		ReservedCPUs: "0-1",
 	})}
 	most := l.CPUsOfANode()
 	admitted, refused, elsewhere := 0, 0, 0
@@ -25,7 +26,8 @@ func TestMixedLoadWithCPUs(t *testing.T) {
 		for len(l.pods) > 0 && (min(l.Free(l.GPU), l.Free(rig.VF)) < 2 || l.random.IntN(3) == 0) {
 			l.depart(l.random.IntN(len(l.pods)))
 		}
-		pod := withCPUs(shape{app: []want{{1 + i%2, 1 + i%2}}}.pod(fmt.Sprint("pod-", i), l.GPU), 1+l.random.IntN(most))
+		pod := withCPUs(shape{app: []want{{1 + i%2, 1 + i%2}}}.pod(fmt.Sprint("pod-", i), l.GPU),
+			1+l.random.IntN(most))
 		placements, err := l.Admit(deadline(t), pod)
 		var rejection *node.Rejection
 		switch {
@@ -45,7 +47,8 @@ func TestMixedLoadWithCPUs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d admitted, of them %d with VFs first and not on the first node; %d refused; %d containers with pairs judged", admitted, elsewhere, refused, l.count.paired)
+	t.Logf("%d admitted, of them %d with VFs first and not on the first node; %d refused; "+
+		"%d containers with pairs judged", admitted, elsewhere, refused, l.count.paired)
 	if elsewhere == 0 {
 		t.Error("the CPUs never decided")
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/rig"
 )
 
-// Whichever daemon dies, whether or not it served the coordination socket: the other one goes on, and once it is back
-// pods get the best pairs again, beside the pods that were there before.
+// Whichever daemon dies, whether or not it served the coordination socket: the other one goes on, and once it
+// is back pods get the best pairs again, beside the pods that were there before.
 func TestDaemonDies(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -22,7 +22,9 @@ func TestDaemonDies(t *testing.T) {
 		{"both", []string{rig.AMD, rig.VF}, want{0, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := startRig(t, rig.Setup{Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true, Coordinated: true})
+			r := startRig(t, rig.Setup{
+				Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true, Coordinated: true,
+			})
 			admitBest(t, r, "before", want{1, 1})
 			for _, resource := range c.resources {
 				kill(t, r, resource)

@@ -23,8 +23,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// TestDoctorRefusesAsTheKubelet: whether a request is refused on an empty node, and on which NUMA nodes it comes to lie, is what the real
-// managers decide: for every shape up to 8+8, 1 to 8 VFs per PF, with and without NUMA hints for VFs, on every recorded machine.
+// TestDoctorRefusesAsTheKubelet: whether a request is refused on an empty node, and on which NUMA nodes it
+// comes to lie, is what the real managers decide: for every shape up to 8+8, 1 to 8 VFs per PF, with and
+// without NUMA hints for VFs, on every recorded machine.
 func TestDoctorRefusesAsTheKubelet(t *testing.T) {
 	count := countShapes(t)
 	for _, machine := range machines.Names() {
@@ -43,8 +44,8 @@ func TestDoctorRefusesAsTheKubelet(t *testing.T) {
 	}
 }
 
-// TestDoctorRefusesAsTheCPUManager: the same with the CPUs that containers of guaranteed pods ask for, fewer and more than a NUMA node has,
-// while CPU 0 is reserved.
+// TestDoctorRefusesAsTheCPUManager: the same with the CPUs that containers of guaranteed pods ask for, fewer
+// and more than a NUMA node has, while CPU 0 is reserved.
 func TestDoctorRefusesAsTheCPUManager(t *testing.T) {
 	const reserved = "0"
 	count := countShapes(t)
@@ -68,7 +69,9 @@ func TestDoctorRefusesAsTheCPUManager(t *testing.T) {
 					}
 					kubelet := startExamined(t, n, node.Options{NUMA: numa, ReservedCPUs: reserved})
 					most := len(numa[0].CPUs)
-					for _, n.CPUs = range []int{1, most / 2, most - 1, most, most + 1, most*len(numa) - 1, most * len(numa)} {
+					for _, n.CPUs = range []int{
+						1, most / 2, most - 1, most, most + 1, most*len(numa) - 1, most * len(numa),
+					} {
 						for size := 1; size <= min(mostOfAShape, len(n.GPUs), len(n.VFs)); size++ {
 							count(compareShape(t, n, kubelet, size, size))
 						}
@@ -171,7 +174,8 @@ func startExamined(t *testing.T, n doctor.Node, options node.Options) *node.Node
 	return kubelet
 }
 
-// compareShape tells whether the kubelet admits a request, after it has compared that with what the doctor says.
+// compareShape tells whether the kubelet admits a request, after it has compared that with what the doctor
+// says.
 func compareShape(t *testing.T, n doctor.Node, kubelet *node.Node, gpus, vfs int) (admits bool) {
 	t.Helper()
 	nodes, admitted := n.Affinity(gpus, vfs)
@@ -187,7 +191,8 @@ func compareShape(t *testing.T, n doctor.Node, kubelet *node.Node, gpus, vfs int
 		t.Fatal(err)
 	}
 	if admitted != (err == nil) {
-		t.Errorf("%d+%d with %d CPUs: the kubelet says %v, the doctor admitted %t", gpus, vfs, n.CPUs, err, admitted)
+		t.Errorf("%d+%d with %d CPUs: the kubelet says %v, the doctor admitted %t",
+			gpus, vfs, n.CPUs, err, admitted)
 	}
 	if err != nil {
 		return false

@@ -99,11 +99,15 @@ func (p *fakePlugin) register(ctx context.Context, kubelet, endpoint string) err
 	return err
 }
 
-func (p *fakePlugin) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
+func (p *fakePlugin) GetDevicePluginOptions(
+	context.Context, *v1beta1.Empty,
+) (*v1beta1.DevicePluginOptions, error) {
 	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: p.prefer != nil}, nil
 }
 
-func (p *fakePlugin) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
+func (p *fakePlugin) ListAndWatch(
+	_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse],
+) error {
 	if err := stream.Send(&v1beta1.ListAndWatchResponse{Devices: p.devices}); err != nil {
 		return err
 	}
@@ -114,7 +118,9 @@ func (p *fakePlugin) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingS
 	return nil
 }
 
-func (p *fakePlugin) GetPreferredAllocation(_ context.Context, r *v1beta1.PreferredAllocationRequest) (*v1beta1.PreferredAllocationResponse, error) {
+func (p *fakePlugin) GetPreferredAllocation(
+	_ context.Context, r *v1beta1.PreferredAllocationRequest,
+) (*v1beta1.PreferredAllocationResponse, error) {
 	q := r.ContainerRequests[0]
 	chosen := p.prefer(q.AvailableDeviceIDs, q.MustIncludeDeviceIDs, int(q.AllocationSize))
 	return &v1beta1.PreferredAllocationResponse{
@@ -122,7 +128,9 @@ func (p *fakePlugin) GetPreferredAllocation(_ context.Context, r *v1beta1.Prefer
 	}, nil
 }
 
-func (p *fakePlugin) Allocate(_ context.Context, r *v1beta1.AllocateRequest) (*v1beta1.AllocateResponse, error) {
+func (p *fakePlugin) Allocate(
+	_ context.Context, r *v1beta1.AllocateRequest,
+) (*v1beta1.AllocateResponse, error) {
 	p.calls.add(p.resource)
 	response := &v1beta1.ContainerAllocateResponse{Envs: map[string]string{}}
 	for _, id := range r.ContainerRequests[0].DevicesIds {

@@ -17,7 +17,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/pair"
 )
 
-// fault is what can happen to a node. begin lets it come, at once or when the kubelet next calls a plugin, and returns its end.
+// fault is what can happen to a node. begin lets it come, at once or when the kubelet next calls a plugin,
+// and returns its end.
 type fault struct {
 	name  string
 	begin func(*chaos) (end func())
@@ -25,13 +26,18 @@ type fault struct {
 }
 
 var faults = []fault{
-	{name: "daemon killed", begin: func(c *chaos) func() { c.kill(c.oneDaemon()); c.happened(); return nothing }},
-	{name: "both daemons killed", begin: func(c *chaos) func() { c.kill(c.Pair.GPU, c.Pair.RDMA); c.happened(); return nothing }},
-	{name: "daemon killed in an admission", begin: func(c *chaos) func() { c.inAdmission(func() { c.kill(c.oneDaemon()) }); return nothing }},
-	{name: "both daemons killed in an admission", begin: func(c *chaos) func() { c.inAdmission(func() { c.kill(c.Pair.GPU, c.Pair.RDMA) }); return nothing }},
+	{name: "daemon killed",
+		begin: func(c *chaos) func() { c.kill(c.oneDaemon()); c.happened(); return nothing }},
+	{name: "both daemons killed",
+		begin: func(c *chaos) func() { c.kill(c.Pair.GPU, c.Pair.RDMA); c.happened(); return nothing }},
+	{name: "daemon killed in an admission",
+		begin: func(c *chaos) func() { c.inAdmission(func() { c.kill(c.oneDaemon()) }); return nothing }},
+	{name: "both daemons killed in an admission",
+		begin: func(c *chaos) func() { c.inAdmission(func() { c.kill(c.Pair.GPU, c.Pair.RDMA) }); return nothing }},
 	{name: "daemon paused", begin: func(c *chaos) func() { c.happened(); return c.pause(c.oneDaemon()) }},
 	{name: "daemon paused in an admission", begin: pausedInAdmission},
-	{name: "kubelet restarted", begin: func(c *chaos) func() { c.restartKubelet(); c.happened(); return nothing }},
+	{name: "kubelet restarted",
+		begin: func(c *chaos) func() { c.restartKubelet(); c.happened(); return nothing }},
 	{name: "kubelet killed in an admission", begin: kubeletKilledInAdmission},
 	{name: "daemon replaced", begin: func(c *chaos) func() { return c.replace(false) }},
 	{name: "daemon replaced with surge", begin: func(c *chaos) func() { return c.replace(true) }},
@@ -41,7 +47,8 @@ var faults = []fault{
 	{name: "jobs created again on each other's NUMA node", begin: exchange},
 	{name: "PodResources List fails", begin: fail(node.List), fits: sighted},
 	{name: "PodResources List is slow", begin: slow(node.List), fits: sighted},
-	{name: "PodResources List fails after the kubelet has lost sight of a device", begin: failBlind, fits: sighted},
+	{name: "PodResources List fails after the kubelet has lost sight of a device", begin: failBlind,
+		fits: sighted},
 	{name: "Pods API fails", begin: fail(node.ListPods), fits: of("pods-api")},
 	{name: "Pods API is slow", begin: slow(node.ListPods), fits: of("pods-api")},
 	{name: "kubelet's HTTPS server fails", begin: fail(node.GetPods), fits: of("kubelet")},
@@ -54,11 +61,16 @@ var faults = []fault{
 	{name: "fewer VFs for each PF", begin: fewerVFs, fits: severalVFs},
 	{name: "fewer VFs for each PF, and all start anew", begin: restartsFewer, fits: severalVFs},
 	{name: "GPU driver unloaded and loaded", begin: unload},
-	{name: "run folder full", begin: func(c *chaos) func() { return c.withOneKilled(c.fillRunFolder()) }, fits: canMount},
-	{name: "run folder read-only", begin: func(c *chaos) func() { return c.withOneKilled(c.writeProtectRunFolder()) }, fits: canMount},
-	{name: "run folder given to another user", begin: func(c *chaos) func() { return c.withOneKilled(c.giveAwayRunFolder()) }, fits: canMount},
-	{name: "run folder emptied", begin: func(c *chaos) func() { c.emptyRunFolder(); return c.withRestart(nothing) }},
-	{name: "files in run folder corrupted", begin: func(c *chaos) func() { c.corruptRunFolder(); return c.withRestart(nothing) }},
+	{name: "run folder full", begin: func(c *chaos) func() { return c.withOneKilled(c.fillRunFolder()) },
+		fits: canMount},
+	{name: "run folder read-only",
+		begin: func(c *chaos) func() { return c.withOneKilled(c.writeProtectRunFolder()) }, fits: canMount},
+	{name: "run folder given to another user",
+		begin: func(c *chaos) func() { return c.withOneKilled(c.giveAwayRunFolder()) }, fits: canMount},
+	{name: "run folder emptied",
+		begin: func(c *chaos) func() { c.emptyRunFolder(); return c.withRestart(nothing) }},
+	{name: "files in run folder corrupted",
+		begin: func(c *chaos) func() { c.corruptRunFolder(); return c.withRestart(nothing) }},
 }
 
 func nothing() {}
@@ -171,8 +183,8 @@ func (c *chaos) replace(surge bool) (end func()) {
 func registeredOnce(lines []pair.Line) bool  { return registrations(lines) >= 1 }
 func registeredTwice(lines []pair.Line) bool { return registrations(lines) >= 2 }
 
-// foreignVersion replaces one daemon by one of another version, which the other daemon cannot work with: each places devices alone. Either
-// of the two can be the one that serves.
+// foreignVersion replaces one daemon by one of another version, which the other daemon cannot work with: each
+// places devices alone. Either of the two can be the one that serves.
 func foreignVersion(c *chaos) (end func()) {
 	which, other := &c.Pair.GPU, &c.Pair.RDMA
 	if c.random.IntN(2) == 0 {
@@ -203,10 +215,12 @@ func (c *chaos) restart(before, after *pair.Daemon) {
 	c.must(err)
 }
 
-// sighted is for faults that daemons without PodResources do not see: what the kubelet offers is all that they know.
+// sighted is for faults that daemons without PodResources do not see: what the kubelet offers is all that
+// they know.
 func sighted(c *chaos) bool { return !c.blind }
 
-// lookInFlight makes the kubelet lose sight of a device: see doubled_test.go. It finds it again when the next pod ends.
+// lookInFlight makes the kubelet lose sight of a device: see doubled_test.go. It finds it again when the next
+// pod ends.
 func lookInFlight(c *chaos) func() {
 	lister := podResourcesClient(c.t, c.KubeletDir())
 	var gone []*v1.Pod
@@ -247,8 +261,9 @@ func (c *chaos) withRestart(end func()) func() {
 	return end
 }
 
-// withOneKilled also kills, in every other case, one of the daemons, and the other one has to take over. The first comes back when
-// the fault is over: on a run folder that cannot be written a daemon says so and ends at once.
+// withOneKilled also kills, in every other case, one of the daemons, and the other one has to take over. The
+// first comes back when the fault is over: on a run folder that cannot be written a daemon says so and ends
+// at once.
 func (c *chaos) withOneKilled(end func()) func() {
 	if c.random.IntN(2) == 0 {
 		c.kill(c.oneDaemon())
@@ -273,7 +288,8 @@ func smallFolder(t *testing.T) string {
 		t.Logf("run folder is never full: %v", err)
 		return dir
 	}
-	if err := syscall.Mount("", dir, "", syscall.MS_SHARED, ""); err != nil { // with daemons that have mounts of their own
+	// with daemons that have mounts of their own
+	if err := syscall.Mount("", dir, "", syscall.MS_SHARED, ""); err != nil {
 		t.Fatalf("share %s: %v", dir, err)
 	}
 	mountable.Store(true)
@@ -299,13 +315,15 @@ func (c *chaos) fillRunFolder() (end func()) {
 	return func() { c.must(os.Remove(name)) }
 }
 
-// writeProtectRunFolder makes it read-only for everyone who opens something in it from now on. That takes root. It is a mount that is
-// read-only from the start: daemons with mounts of their own get every mount, but not what becomes of it.
+// writeProtectRunFolder makes it read-only for everyone who opens something in it from now on. That takes
+// root. It is a mount that is read-only from the start: daemons with mounts of their own get every mount, but
+// not what becomes of it.
 func (c *chaos) writeProtectRunFolder() (end func()) {
 	dir, protected := c.RunDir(), c.t.TempDir()
 	c.must(syscall.Mount(dir, protected, "", syscall.MS_BIND, ""))
 	c.must(syscall.Mount("", protected, "", syscall.MS_PRIVATE, ""))
-	if err := syscall.Mount("", protected, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+	if err := syscall.Mount("", protected, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY,
+		""); err != nil {
 		c.must(fmt.Errorf("write-protect %s: %w", dir, err))
 	}
 	c.must(syscall.Mount(protected, dir, "", syscall.MS_BIND, ""))

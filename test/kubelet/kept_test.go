@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 )
 
-// checkReadable makes sure that whoever serves could read the ledger that was left behind, unless that was corrupted.
+// checkReadable makes sure that whoever serves could read the ledger that was left behind, unless that was
+// corrupted.
 func (c *chaos) checkReadable() {
 	c.t.Helper()
 	bad := filepath.Join(c.RunDir(), "ledger.json.bad")
@@ -22,8 +23,8 @@ func (c *chaos) checkReadable() {
 	}
 }
 
-// checkKept makes sure that no device that a pod has is free to the coordinator. It learns from PodResources what was given out while it
-// could not be told, when it is asked the next time.
+// checkKept makes sure that no device that a pod has is free to the coordinator. It learns from PodResources
+// what was given out while it could not be told, when it is asked the next time.
 func (c *chaos) checkKept() {
 	c.t.Helper()
 	if c.blind {

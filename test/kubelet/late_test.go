@@ -11,11 +11,12 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/rig"
 )
 
-// On a machine that is busy with other things an answer can miss the fraction of a second for which the daemons let the kubelet
-// wait. What is given then need not be the best, and is counted; everything else is judged. How many are late depends on the
-// machine, and so nothing is judged by that.
+// On a machine that is busy with other things an answer can miss the fraction of a second for which the
+// daemons let the kubelet wait. What is given then need not be the best, and is counted; everything else is
+// judged. How many are late depends on the machine, and so nothing is judged by that.
 
-// isLate reports whether the daemons chose without knowing everything, because an answer did not come in time.
+// isLate reports whether the daemons chose without knowing everything, because an answer did not come in
+// time.
 func isLate(p rig.Placement) bool { return slices.ContainsFunc(p.Log, tellsLateness) }
 
 // signs of an answer that was late, in the daemons' log.
@@ -30,8 +31,9 @@ func tellsLateness(line pair.Line) bool {
 
 // questions counts those to the daemons by what a source of intent told of them.
 type questions struct {
-	told   int
-	late   int         // not told, since the source was late: then, or so short a time ago that it was left alone
+	told int
+	// not told, since the source was late: then, or so short a time ago that it was left alone
+	late   int
 	untold []pair.Line // not told, though it was not late
 }
 
@@ -50,7 +52,8 @@ func countQuestions(lines []pair.Line, source string) (q questions) {
 	return q
 }
 
-// leftAlone reports whether a source was not asked at a moment since it had been late: a daemon says when that begins and when it ends.
+// leftAlone reports whether a source was not asked at a moment since it had been late: a daemon says when
+// that begins and when it ends.
 func leftAlone(lines []pair.Line, source string, at time.Time) bool {
 	since := map[string]bool{} // by daemon
 	for _, line := range lines {

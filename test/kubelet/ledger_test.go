@@ -9,8 +9,8 @@ import (
 )
 
 // checkLedger compares what the coordinator believes with what the kubelet knows. The coordinator learns of
-// departures only when it is asked the next time, so a last pod is admitted first; whose that pod's own devices are
-// it need not know yet.
+// departures only when it is asked the next time, so a last pod is admitted first; whose that pod's own
+// devices are it need not know yet.
 func (l *load) checkLedger() {
 	l.t.Helper()
 	for len(l.pods) > 1 {

@@ -11,8 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/node"
 )
 
-// disturb does something with the kubelet's answers to a question for as long as the fault lasts. A kubelet that restarts meanwhile
-// goes on with it.
+// disturb does something with the kubelet's answers to a question for as long as the fault lasts. A kubelet
+// that restarts meanwhile goes on with it.
 func (c *chaos) disturb(question string, do func(context.Context) error) (end func()) {
 	var asked atomic.Int32
 	c.Node.Disturb(func(ctx context.Context, what string) error {
@@ -34,14 +34,19 @@ func (c *chaos) disturb(question string, do func(context.Context) error) (end fu
 // fail lets the answers to a question be errors.
 func fail(question string) func(*chaos) func() {
 	return func(c *chaos) func() {
-		return c.disturb(question, func(context.Context) error { return status.Error(codes.Unavailable, "disturbed") })
+		return c.disturb(question, func(context.Context) error {
+			return status.Error(codes.Unavailable, "disturbed")
+		})
 	}
 }
 
-// slow lets the answers to a question come late: before the daemons give up, just behind that, and long behind.
+// slow lets the answers to a question come late: before the daemons give up, just behind that, and long
+// behind.
 func slow(question string) func(*chaos) func() {
 	return func(c *chaos) func() {
-		delay := []time.Duration{30 * time.Millisecond, 60 * time.Millisecond, 300 * time.Millisecond}[c.random.IntN(3)]
+		delay := []time.Duration{
+			30 * time.Millisecond, 60 * time.Millisecond, 300 * time.Millisecond,
+		}[c.random.IntN(3)]
 		c.did("%s takes %v", question, delay)
 		return c.disturb(question, func(ctx context.Context) error {
 			timer := time.NewTimer(delay)

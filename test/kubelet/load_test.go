@@ -25,8 +25,9 @@ var (
 	admissions = flag.Int("admissions", 300, "admissions of the mixed load per machine")
 )
 
-// Pods of all kinds come and go on recorded machines. Whatever else is on the node, a container that asks
-// for GPUs and VFs gets the best pairs that are free at that moment on the NUMA nodes that the kubelet has chosen.
+// Pods of all kinds come and go on recorded machines. Whatever else is on the node, a container that asks for
+// GPUs and VFs gets the best pairs that are free at that moment on the NUMA nodes that the kubelet has
+// chosen.
 func TestMixedLoad(t *testing.T) {
 	for _, setup := range []rig.Setup{
 		{Machine: "oci-mi300x-derived", VFsPerPF: 1},
@@ -42,7 +43,8 @@ func TestMixedLoad(t *testing.T) {
 			l := &load{t: t, Rig: startRig(t, setup), random: rand.New(rand.NewPCG(*seed, 0))}
 			start := time.Now()
 			l.run()
-			t.Logf("%v in %v; questions by what was known:%s", l.count, time.Since(start).Round(time.Millisecond), l.known())
+			t.Logf("%v in %v; questions by what was known:%s", l.count, time.Since(start).Round(time.Millisecond),
+				l.known())
 			l.checkJudged()
 			l.checkLedger()
 		})
@@ -63,9 +65,11 @@ func TestMixedLoadWithPodsAPI(t *testing.T) {
 			l.checkLedger()
 			lines, _ := l.Pair.Log.Since(0)
 			q := countQuestions(lines, "pods-api")
-			t.Logf("%v; %d questions answered by what the pod asks for, %d while the Pods API was late", l.count, q.told, q.late)
+			t.Logf("%v; %d questions answered by what the pod asks for, %d while the Pods API was late",
+				l.count, q.told, q.late)
 			if len(q.untold) > 0 {
-				t.Errorf("%d questions answered without what the pod asks for, though it was there:\n%s", len(q.untold), pair.Text(q.untold))
+				t.Errorf("%d questions answered without what the pod asks for, though it was there:\n%s",
+					len(q.untold), pair.Text(q.untold))
 			}
 			if q.told == 0 {
 				t.Error("no question was answered by what the pod asks for")
@@ -112,7 +116,8 @@ type tally struct {
 }
 
 func (c tally) String() string {
-	return fmt.Sprintf("%d pods admitted, %d refused; %d containers with GPUs and VFs, of them %d late and %d with VFs in another order; %d told of their pairs",
+	return fmt.Sprintf("%d pods admitted, %d refused; %d containers with GPUs and VFs, "+
+		"of them %d late and %d with VFs in another order; %d told of their pairs",
 		c.admitted, c.refused, c.paired, c.late, c.guessed, c.told)
 }
 
@@ -153,7 +158,8 @@ func (l *load) depart(i int) {
 	l.pods = slices.Delete(l.pods, i, i+1)
 }
 
-// admit admits a random pod. Only the topology manager may refuse it, since the node has enough devices for it.
+// admit admits a random pod. Only the topology manager may refuse it, since the node has enough devices for
+// it.
 func (l *load) admit(name string) {
 	pod := l.randomPod(name)
 	placements, err := l.Rig.Admit(deadline(l.t), pod)
@@ -175,7 +181,8 @@ func (l *load) admit(name string) {
 	}
 }
 
-// check judges a container with GPUs and VFs. Where the daemons do not know who holds what, they cannot know what is best either.
+// check judges a container with GPUs and VFs. Where the daemons do not know who holds what, they cannot know
+// what is best either.
 func (l *load) check(pod *v1.Pod, p rig.Placement) {
 	if l.blind {
 		return
@@ -198,12 +205,14 @@ func (l *load) check(pod *v1.Pod, p rig.Placement) {
 		l.count.late++
 		return
 	}
-	l.t.Errorf("pod %s, container %s, %v asked first, NUMA nodes %v: %v, in another order %v, with other devices %v\n"+
+	l.t.Errorf("pod %s, container %s, %v asked first, NUMA nodes %v: %v, in another order %v, "+
+		"with other devices %v\n"+
 		"GPUs %v\nVFs %v\n%s",
 		pod.Name, p.Container, p.Asked[0], p.NUMA, p.Pairs, p.Matched, p.Best, p.GPUs, p.VFs, pair.Text(p.Log))
 }
 
-// checkTold judges what a container is told of its pairs. The variables alone can be wrong, where the order of the VFs is a guess.
+// checkTold judges what a container is told of its pairs. The variables alone can be wrong, where the order
+// of the VFs is a guess.
 func (l *load) checkTold(pod *v1.Pod, p rig.Placement) {
 	if p.Told || isLate(p) || p.PairsFile == nil && isGuessed(p) {
 		return
@@ -212,8 +221,9 @@ func (l *load) checkTold(pod *v1.Pod, p rig.Placement) {
 		pod.Name, p.Container, p.Asked[0], p.PairsFile, p.Told, pair.Text(p.Log))
 }
 
-// isGuessed reports whether the container has the best devices and only their order is not that of the pairs, because it was given
-// its VFs first and without a question: nobody could know its GPUs when its VFs were listed.
+// isGuessed reports whether the container has the best devices and only their order is not that of the pairs,
+// because it was given its VFs first and without a question: nobody could know its GPUs when its VFs were
+// listed.
 func isGuessed(p rig.Placement) bool {
 	asked := slices.ContainsFunc(p.Log, func(line pair.Line) bool {
 		return line.Message == "prefer" && line.Resource == rig.VF && sameDevices(line.Chosen, p.VFs)
@@ -222,7 +232,9 @@ func isGuessed(p rig.Placement) bool {
 }
 
 func sameDevices(ids []string, devices []rig.Device) bool {
-	return len(ids) == len(devices) && !slices.ContainsFunc(devices, func(d rig.Device) bool { return !slices.Contains(ids, d.ID) })
+	return len(ids) == len(devices) && !slices.ContainsFunc(devices, func(d rig.Device) bool {
+		return !slices.Contains(ids, d.ID)
+	})
 }
 
 // known counts the questions by what the daemons knew of who asked, one line for each.

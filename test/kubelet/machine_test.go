@@ -5,8 +5,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/rig"
 )
 
-// fewerVFs leaves each PF fewer VFs, some of which pods have, and makes them as many as before. In every other case a daemon is killed
-// meanwhile and started again.
+// fewerVFs leaves each PF fewer VFs, some of which pods have, and makes them as many as before. In every
+// other case a daemon is killed meanwhile and started again.
 func fewerVFs(c *chaos) func() {
 	back := c.lowerVFs()
 	c.happened()
@@ -26,7 +26,8 @@ func (c *chaos) lowerVFs() (back func()) {
 // severalVFs is for faults that leave a PF some of its VFs.
 func severalVFs(c *chaos) bool { return c.world.VFsPerPF > 1 }
 
-// unload takes the GPUs' driver away and brings it back. Meanwhile no GPU is healthy, and pods that want some are refused.
+// unload takes the GPUs' driver away and brings it back. Meanwhile no GPU is healthy, and pods that want some
+// are refused.
 func unload(c *chaos) func() {
 	back, err := c.UnloadGPUDriver()
 	c.must(err)
@@ -37,8 +38,8 @@ func unload(c *chaos) func() {
 	return func() { c.must(back()) }
 }
 
-// restartsFewer leaves each PF fewer VFs and starts all anew. Then the kubelet counts those that there are, and those that containers
-// have by its own record.
+// restartsFewer leaves each PF fewer VFs and starts all anew. Then the kubelet counts those that there are,
+// and those that containers have by its own record.
 func restartsFewer(c *chaos) func() {
 	back := c.lowerVFs()
 	daemons := []*pair.Daemon{c.Pair.GPU, c.Pair.RDMA}
@@ -53,7 +54,8 @@ func restartsFewer(c *chaos) func() {
 	c.must(err)
 	healthy, all := c.Node.Allocatable(rig.VF), c.Node.Capacity(rig.VF)
 	if all > healthy+gone {
-		c.t.Errorf("the kubelet counts %d VFs: %d are there, and containers have %d that are not", all, healthy, gone)
+		c.t.Errorf("the kubelet counts %d VFs: %d are there, and containers have %d that are not",
+			all, healthy, gone)
 	}
 	c.happened()
 	return back

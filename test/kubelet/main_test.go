@@ -19,8 +19,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/node"
 )
 
-// scratch is a folder for everything these tests make. Its name is short, for the sockets in it. It is removed when no
-// goroutine is left: the kubelet writes its checkpoint in the background.
+// scratch is a folder for everything these tests make. Its name is short, for the sockets in it. It is
+// removed when no goroutine is left: the kubelet writes its checkpoint in the background.
 var scratch string
 
 func TestMain(m *testing.M) {
@@ -38,8 +38,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	// The kubelet keeps the connection of a plugin that it has replaced by a newer one, before 1.37, and of one that it finds while it is
-	// being stopped, which ends its process. Its plugin watcher tries for ten seconds to reach a dead socket.
+	// The kubelet keeps the connection of a plugin that it has replaced by a newer one, before 1.37, and of one
+	// that it finds while it is being stopped, which ends its process. Its plugin watcher tries for ten seconds
+	// to reach a dead socket.
 	leaks := []goleak.Option{
 		goleak.IgnoreTopFunction("google.golang.org/grpc/internal/grpcsync.(*CallbackSerializer).run"),
 		goleak.IgnoreTopFunction("google.golang.org/grpc.(*addrConn).resetTransportAndUnlock"),
@@ -51,8 +52,9 @@ func TestMain(m *testing.M) {
 	}))...)
 }
 
-// daemons builds the two daemons from the module above, once, and returns their folder. With the race detector in this
-// test they have it too: a race makes them end with an exit code that is not 0, which fails the test that stops them.
+// daemons builds the two daemons from the module above, once, and returns their folder. With the race
+// detector in this test they have it too: a race makes them end with an exit code that is not 0, which fails
+// the test that stops them.
 func daemons(t *testing.T) string {
 	t.Helper()
 	return built(t, build)
@@ -69,7 +71,8 @@ func built(t *testing.T, build func() (dir string, err error)) string {
 
 var build = sync.OnceValues(func() (string, error) { return compile("bin") })
 
-// foreignDaemons builds the daemons of a Tandem whose protocol is of another major version, once, and returns their folder.
+// foreignDaemons builds the daemons of a Tandem whose protocol is of another major version, once, and returns
+// their folder.
 func foreignDaemons(t *testing.T) string {
 	t.Helper()
 	return built(t, buildForeign)
@@ -93,7 +96,8 @@ var buildForeign = sync.OnceValues(func() (string, error) {
 	}
 	replacement, list := filepath.Join(scratch, "version.go"), filepath.Join(scratch, "overlay.json")
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {own: replacement}})
-	if err := errors.Join(err, os.WriteFile(replacement, foreign, 0o600), os.WriteFile(list, overlay, 0o600)); err != nil {
+	if err := errors.Join(err, os.WriteFile(replacement, foreign, 0o600),
+		os.WriteFile(list, overlay, 0o600)); err != nil {
 		return "", err
 	}
 	return compile("foreign", "-overlay="+list)
@@ -103,8 +107,9 @@ var buildForeign = sync.OnceValues(func() (string, error) {
 func compile(name string, flags ...string) (dir string, err error) {
 	fmt.Fprintln(os.Stderr, "building tandem-gpu and tandem-rdma")
 	dir = filepath.Join(scratch, name)
-	command := exec.Command("go", slices.Concat([]string{"build", fmt.Sprintf("-race=%t", raceDetector), "-o", dir + "/"},
-		flags, []string{"./cmd/tandem-gpu", "./cmd/tandem-rdma"})...)
+	command := exec.Command("go",
+		slices.Concat([]string{"build", fmt.Sprintf("-race=%t", raceDetector), "-o", dir + "/"},
+			flags, []string{"./cmd/tandem-gpu", "./cmd/tandem-rdma"})...)
 	command.Dir = "../.."
 	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build daemons: %w\n%s", err, output)

@@ -94,8 +94,9 @@ func TestNodeAsksResourcesInBothOrders(t *testing.T) {
 	}
 }
 
-// The restricted policy wants the same NUMA nodes from every resource, and as few as the resource needs on an empty
-// machine. Eight GPUs need both nodes; eight VFs do too when there are eight, but not when there are thirty-two.
+// The restricted policy wants the same NUMA nodes from every resource, and as few as the resource needs on an
+// empty machine. Eight GPUs need both nodes; eight VFs do too when there are eight, but not when there are
+// thirty-two.
 func TestNodeAdmitsWhatRestrictedAllows(t *testing.T) {
 	for _, c := range []struct {
 		vfsPerGPU  int
@@ -111,22 +112,23 @@ func TestNodeAdmitsWhatRestrictedAllows(t *testing.T) {
 		{vfsPerGPU: 4, vfTopology: true, size: 8},
 		{vfsPerGPU: 4, vfTopology: false, size: 8, nodes: []int{0, 1}},
 	} {
-		t.Run(fmt.Sprintf("%d+%d, %d VFs per GPU, topology %t", c.size, c.size, c.vfsPerGPU, c.vfTopology), func(t *testing.T) {
-			pair := startFakePair(t, c.vfsPerGPU, c.vfTopology)
-			pod := request("pod", c.size, c.size)
-			err := pair.Admit(pod)
-			if c.nodes == nil {
-				wantRejected(t, err, "TopologyAffinityError")
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := pair.Affinity(pod, "app"); !slices.Equal(got, c.nodes) {
-				t.Errorf("affinity %v, want %v", got, c.nodes)
-			}
-			wantDevices(t, pair, pod, c.size)
-		})
+		t.Run(fmt.Sprintf("%d+%d, %d VFs per GPU, topology %t", c.size, c.size, c.vfsPerGPU, c.vfTopology),
+			func(t *testing.T) {
+				pair := startFakePair(t, c.vfsPerGPU, c.vfTopology)
+				pod := request("pod", c.size, c.size)
+				err := pair.Admit(pod)
+				if c.nodes == nil {
+					wantRejected(t, err, "TopologyAffinityError")
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := pair.Affinity(pod, "app"); !slices.Equal(got, c.nodes) {
+					t.Errorf("affinity %v, want %v", got, c.nodes)
+				}
+				wantDevices(t, pair, pod, c.size)
+			})
 	}
 }
 
@@ -175,7 +177,8 @@ func TestNodeFreesDevicesOfRemovedPods(t *testing.T) {
 func TestNodeGivesAppsTheDevicesOfInitContainers(t *testing.T) {
 	pair := startFakePair(t, 1, true)
 	one := map[string]int{fakeGPU: 1, fakeVF: 1}
-	pod := node.Pod("pod", []v1.Container{node.Container("init", one)}, []v1.Container{node.Container("app", one)})
+	pod := node.Pod("pod", []v1.Container{node.Container("init", one)},
+		[]v1.Container{node.Container("app", one)})
 	if err := pair.Admit(pod); err != nil {
 		t.Fatal(err)
 	}
@@ -187,13 +190,15 @@ func TestNodeGivesAppsTheDevicesOfInitContainers(t *testing.T) {
 	}
 }
 
-// While the second resource is asked, PodResources already shows the devices of the first with their owner. That is
-// what tells a coordinator for whom it is asked.
+// While the second resource is asked, PodResources already shows the devices of the first with their owner.
+// That is what tells a coordinator for whom it is asked.
 func TestPodResourcesShowsPodDuringAdmission(t *testing.T) {
 	pair := startFakePair(t, 1, true)
 	lister := podResourcesClient(t, pair.dir)
 	seen := map[int]bool{} // numbers of devices held by the pod when the third resource was asked
-	third := &fakePlugin{resource: "example.com/third", devices: fakeDevices("third", 2, true), calls: pair.calls}
+	third := &fakePlugin{
+		resource: "example.com/third", devices: fakeDevices("third", 2, true), calls: pair.calls,
+	}
 	third.prefer = func(available, _ []string, size int) []string {
 		if list, err := lister.List(deadline(t), &podresources.ListPodResourcesRequest{}); err == nil {
 			seen[len(list.PodResources[0].Containers[0].Devices)] = true
@@ -208,7 +213,8 @@ func TestPodResourcesShowsPodDuringAdmission(t *testing.T) {
 		if i == 200 {
 			t.Fatalf("200 admissions, devices held when the third resource was asked: %v, want 0 and 1", seen)
 		}
-		pod := node.Pod(fmt.Sprint("pod-", i), nil, []v1.Container{node.Container("app", map[string]int{fakeGPU: 1, third.resource: 1})})
+		pod := node.Pod(fmt.Sprint("pod-", i), nil,
+			[]v1.Container{node.Container("app", map[string]int{fakeGPU: 1, third.resource: 1})})
 		if err := errors.Join(pair.Admit(pod), pair.Remove(pod)); err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +239,8 @@ func TestNodeRemembersDevicesOverRestart(t *testing.T) {
 	if asked := pair.calls.take(); len(asked) > 0 {
 		t.Errorf("asked %v again", asked)
 	}
-	wantRejected(t, pair.Admit(request("late", 1, 1)), "UnexpectedAdmissionError") // no plugin has registered yet
+	// no plugin has registered yet
+	wantRejected(t, pair.Admit(request("late", 1, 1)), "UnexpectedAdmissionError")
 }
 
 func TestPodResourcesIsLimited(t *testing.T) {

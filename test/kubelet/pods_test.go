@@ -49,8 +49,9 @@ func (s shape) needs() want {
 	return want{max(init.gpus, app.gpus), max(init.vfs, app.vfs)}
 }
 
-// shapes are the pods of the mixed load; a shape that stands twice comes twice as often. An init container that has
-// more than the containers after it is left out: which of its devices they get is the kubelet's choice alone.
+// shapes are the pods of the mixed load; a shape that stands twice comes twice as often. An init container
+// that has more than the containers after it is left out: which of its devices they get is the kubelet's
+// choice alone.
 var shapes = []shape{
 	{app: []want{{1, 1}}}, {app: []want{{1, 1}}},
 	{app: []want{{2, 2}}}, {app: []want{{2, 2}}},
@@ -71,8 +72,8 @@ var shapes = []shape{
 	{app: []want{{0, 0}, {1, 1}}},
 }
 
-// randomPod is a pod for which the node has enough free devices, as the scheduler sees to. It knows nothing of NUMA
-// nodes.
+// randomPod is a pod for which the node has enough free devices, as the scheduler sees to. It knows nothing
+// of NUMA nodes.
 func (l *load) randomPod(name string) *v1.Pod {
 	for {
 		s := shapes[l.random.IntN(len(shapes))]

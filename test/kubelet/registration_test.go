@@ -15,8 +15,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/rig"
 )
 
-// bothWays runs a test once with daemons that register at kubelet.sock and once with daemons that the plugin watcher
-// finds.
+// bothWays runs a test once with daemons that register at kubelet.sock and once with daemons that the plugin
+// watcher finds.
 func bothWays(t *testing.T, test func(*testing.T, *rig.Rig)) {
 	for name, watcher := range map[string]bool{"register": false, "watcher": true} {
 		t.Run(name, func(t *testing.T) {
@@ -43,9 +43,10 @@ func sockets(t *testing.T, folder string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return filepath.Base(name) == "kubelet.sock" })
 }
 
-// A kubelet that starts again, three times, asks nobody for the pods that were there. Every time it wipes the sockets in
-// its folder (pkg/kubelet/cm/devicemanager/manager.go, CleanupPluginDirectory), and the daemons come under new names; 1.37 never lets go of a name
-// that comes twice, and would not notice the death of a daemon any more.
+// A kubelet that starts again, three times, asks nobody for the pods that were there. Every time it wipes the
+// sockets in its folder (pkg/kubelet/cm/devicemanager/manager.go, CleanupPluginDirectory), and the daemons
+// come under new names; 1.37 never lets go of a name that comes twice, and would not notice the death of a
+// daemon any more.
 func TestKubeletRestarts(t *testing.T) {
 	bothWays(t, func(t *testing.T, r *rig.Rig) {
 		pod := admitBest(t, r, "before", want{2, 2})
@@ -103,8 +104,9 @@ func TestSocketsAreDeleted(t *testing.T) {
 	})
 }
 
-// In a rolling update with surge the new daemon registers before the old one goes. A kubelet before 1.37 then disconnects
-// the new one, which registers again; a later one goes on with it, and its devices are there all the time.
+// In a rolling update with surge the new daemon registers before the old one goes. A kubelet before 1.37 then
+// disconnects the new one, which registers again; a later one goes on with it, and its devices are there all
+// the time.
 func TestRollingUpdateWithSurge(t *testing.T) {
 	bothWays(t, func(t *testing.T, r *rig.Rig) {
 		pods := []*v1.Pod{admitBest(t, r, "before", want{1, 1})}
@@ -135,10 +137,13 @@ func TestRollingUpdateWithSurge(t *testing.T) {
 	})
 }
 
-// waitRegistered waits until so many registrations have happened since a position in the log, and all devices are there.
+// waitRegistered waits until so many registrations have happened since a position in the log, and all devices
+// are there.
 func waitRegistered(t *testing.T, r *rig.Rig, position, count int) {
 	t.Helper()
-	_, err := r.Pair.Log.Wait(deadline(t), position, func(lines []pair.Line) bool { return registrations(lines) >= count })
+	_, err := r.Pair.Log.Wait(deadline(t), position, func(lines []pair.Line) bool {
+		return registrations(lines) >= count
+	})
 	if err == nil {
 		err = r.WaitReady(deadline(t))
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/rig"
 )
 
-// renew deletes pods and creates them again at once, as a StatefulSet or a training job does: each with its name and a UID of its own.
-// They are judged as any other.
+// renew deletes pods and creates them again at once, as a StatefulSet or a training job does: each with its
+// name and a UID of its own. They are judged as any other.
 func renew(c *chaos) func() {
 	if len(c.pods) == 0 {
 		c.judge(c.next(&shape{app: []want{{2, 2}}}))
@@ -32,8 +32,9 @@ func (c *chaos) again(old *v1.Pod) *v1.Pod {
 	return node.Pod(old.Name, old.Spec.InitContainers, old.Spec.Containers)
 }
 
-// exchange lets two jobs that have a NUMA node each end, and creates them again in the other order: each gets what the other one had, of
-// which the kubelet gives all GPUs without a question. Both ask for alignment, which they can have.
+// exchange lets two jobs that have a NUMA node each end, and creates them again in the other order: each gets
+// what the other one had, of which the kubelet gives all GPUs without a question. Both ask for alignment,
+// which they can have.
 func exchange(c *chaos) func() {
 	half := shape{app: []want{{c.GPUs() / 2, c.GPUs() / 2}}}
 	c.leave()

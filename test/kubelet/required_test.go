@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Pods that ask for alignment come beside pods that do not. The former are refused if, and only if, not all of their pairs can be on
-// one switch each, the latter never.
+// Pods that ask for alignment come beside pods that do not. The former are refused if, and only if, not all
+// of their pairs can be on one switch each, the latter never.
 
 const (
 	alignment = "tandem.dev/alignment"
@@ -54,7 +54,8 @@ func aligned(pairs best.Pairs) bool {
 	return true
 }
 
-// isMisaligned reports whether a pod was refused since it asks for alignment, and judges whether it had to be.
+// isMisaligned reports whether a pod was refused since it asks for alignment, and judges whether it had to
+// be.
 func (c *chaos) isMisaligned(pod *v1.Pod, message string) bool {
 	c.t.Helper()
 	if !strings.Contains(message, misaligned) {
@@ -77,18 +78,21 @@ func (c *chaos) isMisaligned(pod *v1.Pod, message string) bool {
 	container, could, err := c.CouldHave(pod)
 	c.must(err)
 	if aligned(could) {
-		c.t.Errorf("pod %s, container %s could have had %v: %s\n%s", pod.Name, container, could, message, pair.Text(lines))
+		c.t.Errorf("pod %s, container %s could have had %v: %s\n%s",
+			pod.Name, container, could, message, pair.Text(lines))
 	}
 	return true
 }
 
-// checkAligned judges a container that has been admitted, of which the daemons were told that its pod asks for alignment.
+// checkAligned judges a container that has been admitted, of which the daemons were told that its pod asks
+// for alignment.
 func (c *chaos) checkAligned(pod *v1.Pod, p rig.Placement) {
 	untold := func(line pair.Line) bool { return line.Message == "prefer" && !c.isTold(line) }
 	if !isRequired(pod) || !p.IsPaired() || !c.told() || isLate(p) || slices.ContainsFunc(p.Log, untold) {
 		return
 	}
 	if c.saw(asRequired); !aligned(p.Matched) {
-		c.t.Errorf("pod %s asks for alignment, and container %s has %v\n%s", pod.Name, p.Container, p.Matched, pair.Text(p.Log))
+		c.t.Errorf("pod %s asks for alignment, and container %s has %v\n%s",
+			pod.Name, p.Container, p.Matched, pair.Text(p.Log))
 	}
 }

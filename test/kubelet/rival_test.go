@@ -16,8 +16,9 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/rig"
 )
 
-// A plugin of somebody else's offers the GPUs too, before Tandem or after it, and goes. Whether or not its devices have the same IDs, and
-// whatever its socket is called: the node has all its GPUs again, without anybody's help.
+// A plugin of somebody else's offers the GPUs too, before Tandem or after it, and goes. Whether or not its
+// devices have the same IDs, and whatever its socket is called: the node has all its GPUs again, without
+// anybody's help.
 func TestRival(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -41,7 +42,8 @@ func TestRival(t *testing.T) {
 			}
 			position = r.Pair.Log.Len()
 			rival.stop()
-			if c.known || node.Version == "1.36" { // a later one goes on with the same devices as if nothing had happened
+			// a later one goes on with the same devices as if nothing had happened
+			if c.known || node.Version == "1.36" {
 				waitRegistered(t, r, position, 1)
 			}
 			if err := r.WaitReady(deadline(t)); err != nil {
@@ -86,7 +88,9 @@ var watchedRig = rig.Setup{Machine: "oci-mi300x-derived", VFsPerPF: 1, Coordinat
 // newRival is a plugin for the GPUs of a rig, which it has under the same IDs or under others.
 func newRival(t *testing.T, r *rig.Rig, same bool, socket string) *fakePlugin {
 	t.Helper()
-	rival := &fakePlugin{resource: r.GPU, devices: fakeDevices("rival", 2, true), calls: &calls{}, socket: socket}
+	rival := &fakePlugin{
+		resource: r.GPU, devices: fakeDevices("rival", 2, true), calls: &calls{}, socket: socket,
+	}
 	if same {
 		rival.devices = nil
 		for id, nodes := range r.Node.Inventory(r.GPU) {
@@ -114,16 +118,20 @@ func wantTold(t *testing.T, r *rig.Rig, registered bool) {
 	t.Helper()
 	code, text, metric := http.StatusOK, "ok", "1"
 	if !registered {
-		code, text, metric = http.StatusServiceUnavailable, r.GPU+" is not registered with the kubelet: another plugin has taken it over", "0"
+		code, text, metric = http.StatusServiceUnavailable,
+			r.GPU+" is not registered with the kubelet: another plugin has taken it over", "0"
 	}
 	if got, body := get(t, r, "/readyz"); got != code || !strings.HasPrefix(body, text) {
 		t.Errorf("/readyz: %d %s, want %d %s", got, body, code, text)
 	}
-	if _, body := get(t, r, "/metrics"); !strings.Contains(body, fmt.Sprintf("tandem_kubelet_registered{resource=%q} %s\n", r.GPU, metric)) {
+	if _, body := get(t, r, "/metrics"); !strings.Contains(body,
+		fmt.Sprintf("tandem_kubelet_registered{resource=%q} %s\n", r.GPU, metric)) {
 		t.Errorf("the metric is not %s:\n%s", metric, body)
 	}
 	var found []string
-	for _, f := range doctor.Examine(doctor.Node{Sys: r.Sys(), Tree: r.Tree, KubeletDir: r.KubeletDir(), RunDir: r.RunDir()}) {
+	for _, f := range doctor.Examine(doctor.Node{
+		Sys: r.Sys(), Tree: r.Tree, KubeletDir: r.KubeletDir(), RunDir: r.RunDir(),
+	}) {
 		if f.ID == "kubelet-devices" || f.ID == "stock-plugin" {
 			found = append(found, f.Summary)
 		}

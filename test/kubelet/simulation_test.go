@@ -26,9 +26,9 @@ import (
 
 var simulated = flag.Int("simulated", 24000, "admissions that the simulator's kubelet is compared on, in all")
 
-// The simulator's kubelet and the real managers decide alike. Containers of all sizes come and go on the real ones; before each admission
-// the simulator has exactly their state. Admitted or refused, the NUMA nodes, which plugins are asked what, and what the container
-// holds have to be the same.
+// The simulator's kubelet and the real managers decide alike. Containers of all sizes come and go on the real
+// ones; before each admission the simulator has exactly their state. Admitted or refused, the NUMA nodes,
+// which plugins are asked what, and what the container holds have to be the same.
 func TestSimulatorDecidesAsTheKubelet(t *testing.T) {
 	worlds := simulatedWorlds(t)
 	var mu sync.Mutex
@@ -53,7 +53,9 @@ func TestSimulatorDecidesAsTheKubelet(t *testing.T) {
 		}
 	})
 	t.Log(summary(seen))
-	for _, what := range []string{"refused", "admitted", "asked", "asked to complete", "not asked", "answer filled up"} {
+	for _, what := range []string{
+		"refused", "admitted", "asked", "asked to complete", "not asked", "answer filled up",
+	} {
 		if seen[what] == 0 && *simulated >= 1000 {
 			t.Errorf("never %s: that is not compared", what)
 		}
@@ -84,7 +86,8 @@ func simulatedWorlds(t *testing.T) []simulatedWorld {
 		for _, policy := range []hints.Policy{hints.Restricted, hints.BestEffort, hints.None} {
 			for _, exclude := range []bool{false, true} {
 				rules := simulation.Rules{Policy: policy, ExcludeTopology: exclude}
-				worlds = append(worlds, simulatedWorld{fmt.Sprintf("%s, %d VFs", name, n.Count(simulation.VF)), n, nodes, on, rules})
+				worlds = append(worlds,
+					simulatedWorld{fmt.Sprintf("%s, %d VFs", name, n.Count(simulation.VF)), n, nodes, on, rules})
 			}
 		}
 	}
@@ -175,8 +178,8 @@ func startDuel(t *testing.T, w simulatedWorld) *duel {
 		t.Fatal(err)
 	}
 	d := &duel{
-		simulatedWorld: w, t: t, random: rand.New(rand.NewPCG(*seed, 1)), state: simulation.NewState(w.node, w.rules),
-		allocated: &calls{}, seen: map[string]int{},
+		simulatedWorld: w, t: t, random: rand.New(rand.NewPCG(*seed, 1)),
+		state: simulation.NewState(w.node, w.rules), allocated: &calls{}, seen: map[string]int{},
 	}
 	d.kubelet, err = node.Start(dir, node.Options{NUMA: farApart(w.nodes), Policy: string(w.rules.Policy)})
 	if err != nil {
@@ -218,7 +221,9 @@ func (d *duel) startSide(dir string, kind simulation.Kind, resource string) *sid
 		s.numbers[device.ID] = i
 		plugin.devices = append(plugin.devices, device)
 	}
-	plugin.prefer = func(available, must []string, size int) []string { return d.prefer(s, available, must, size) }
+	plugin.prefer = func(available, must []string, size int) []string {
+		return d.prefer(s, available, must, size)
+	}
 	plugin.run(d.t, dir)
 	if err := d.kubelet.WaitAllocatable(deadline(d.t), resource, count); err != nil {
 		d.t.Fatal(err)
@@ -226,13 +231,15 @@ func (d *duel) startSide(dir string, kind simulation.Kind, resource string) *sid
 	return s
 }
 
-// prefer answers the real kubelet: at random, a plugin may prefer what it likes. Sometimes it says too little, and the kubelet has to
-// fill up.
+// prefer answers the real kubelet: at random, a plugin may prefer what it likes. Sometimes it says too
+// little, and the kubelet has to fill up.
 func (d *duel) prefer(s *side, available, must []string, size int) []string {
 	if s.asked != nil {
 		d.t.Errorf("%v asked twice", s.kind)
 	}
-	rest := slices.DeleteFunc(slices.Sorted(slices.Values(available)), func(id string) bool { return slices.Contains(must, id) })
+	rest := slices.DeleteFunc(slices.Sorted(slices.Values(available)), func(id string) bool {
+		return slices.Contains(must, id)
+	})
 	d.random.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
 	answer := slices.Concat(must, rest[:max(0, size-len(must))])
 	if d.random.IntN(8) == 0 {
@@ -375,8 +382,8 @@ func (d *duel) sameVerdict(r simulation.Request, admitted bool, err error) bool 
 	return true
 }
 
-// simulate admits the container on the simulated node, in the order in which the real one went through its resources, and with the same
-// preferences of the plugins. It compares the questions.
+// simulate admits the container on the simulated node, in the order in which the real one went through its
+// resources, and with the same preferences of the plugins. It compares the questions.
 func (d *duel) simulate(r simulation.Request) simulation.Container {
 	d.t.Helper()
 	first := simulation.GPU
@@ -385,7 +392,9 @@ func (d *duel) simulate(r simulation.Request) simulation.Container {
 	}
 	var questions [2]*asked
 	c, outcome := d.state.Admit(r, first, func(_ *simulation.State, q simulation.Question, _ *rand.Rand) []int {
-		questions[q.Kind] = &asked{Kind: q.Kind, Available: q.Available, Must: slices.Sorted(slices.Values(q.Must)), Size: q.Size}
+		questions[q.Kind] = &asked{
+			Kind: q.Kind, Available: q.Available, Must: slices.Sorted(slices.Values(q.Must)), Size: q.Size,
+		}
 		if question := d.sides[q.Kind].asked; question != nil {
 			questions[q.Kind].answer = question.answer
 			return question.answer
@@ -403,8 +412,8 @@ func (d *duel) simulate(r simulation.Request) simulation.Container {
 	return c
 }
 
-// sameDevices compares what the container holds of a kind; where the kubelet has filled up at random, what the plugin has said must
-// be among it.
+// sameDevices compares what the container holds of a kind; where the kubelet has filled up at random, what
+// the plugin has said must be among it.
 func (d *duel) sameDevices(s *side, r simulation.Request, simulated, given []int) {
 	d.t.Helper()
 	switch {

@@ -85,9 +85,12 @@ func newDeck(t *testing.T) *deck {
 	return d
 }
 
-// deal returns one of the faults that have come least often, of those that can come in a campaign; false where none can.
+// deal returns one of the faults that have come least often, of those that can come in a campaign; false
+// where none can.
 func (d *deck) deal(c *chaos) (next fault, ok bool) {
-	fitting := slices.DeleteFunc(slices.Clone(d.faults), func(f fault) bool { return f.fits != nil && !f.fits(c) })
+	fitting := slices.DeleteFunc(slices.Clone(d.faults), func(f fault) bool {
+		return f.fits != nil && !f.fits(c)
+	})
 	c.random.Shuffle(len(fitting), func(i, j int) { fitting[i], fitting[j] = fitting[j], fitting[i] })
 	if len(fitting) == 0 {
 		return fault{}, false

@@ -20,7 +20,8 @@ var expectJSON []byte
 
 // nearest is what expect.json says of a GPU.
 type nearest struct {
-	Distance string             `json:"distance"` // a word of the ladder, "" where the machine has no RDMA function
+	// a word of the ladder, "" where the machine has no RDMA function
+	Distance string             `json:"distance"`
 	Nearest  []topology.Address `json:"nearest"`
 }
 
@@ -116,8 +117,8 @@ func TestFilesAreCanonical(t *testing.T) {
 	}
 }
 
-// TestCaptureKeepsAll: there is nothing in a machine that "tandem record" would not record, VFs included, and it loses
-// nothing of it.
+// TestCaptureKeepsAll: there is nothing in a machine that "tandem record" would not record, VFs included, and
+// it loses nothing of it.
 func TestCaptureKeepsAll(t *testing.T) {
 	t.Parallel()
 	for _, name := range Names() {
@@ -161,7 +162,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 
 func TestLoadUnknown(t *testing.T) {
 	t.Parallel()
-	if _, err := Load("nv-h9000", 0); err == nil || !strings.Contains(err.Error(), `load machine "nv-h9000": there are amd-mi250-16gcd-8nic, `) {
+	if _, err := Load("nv-h9000", 0); err == nil ||
+		!strings.Contains(err.Error(), `load machine "nv-h9000": there are amd-mi250-16gcd-8nic, `) {
 		t.Errorf("Load of an unknown machine: %v", err)
 	}
 }

@@ -15,16 +15,16 @@ import (
 )
 
 // vfDevice is the device ID of VFs by vendor: those of mlx5 (mlx5_core_pci_table in
-// drivers/net/ethernet/mellanox/mlx5/core/main.c) and of Thor 2 (bnxt_pci_tbl in drivers/net/ethernet/broadcom/bnxt/bnxt.c).
-// Other VFs have the ID of their PF.
+// drivers/net/ethernet/mellanox/mlx5/core/main.c) and of Thor 2 (bnxt_pci_tbl in
+// drivers/net/ethernet/broadcom/bnxt/bnxt.c). Other VFs have the ID of their PF.
 var vfDevice = map[uint16]string{0x15b3: "0x101e", 0x14e4: "0x1819"}
 
-// fewestVFs is the least that a PF can have (sriov_totalvfs), as ConnectX cards come from the factory. It fixes where the
-// VFs of a second port start.
+// fewestVFs is the least that a PF can have (sriov_totalvfs), as ConnectX cards come from the factory. It
+// fixes where the VFs of a second port start.
 const fewestVFs = 16
 
-// addVFs adds VFs as the kernel does when their number is written to sriov_numvfs of each PF, one PF after the other
-// (pci_iov_add_virtfn in drivers/pci/iov.c).
+// addVFs adds VFs as the kernel does when their number is written to sriov_numvfs of each PF, one PF after
+// the other (pci_iov_add_virtfn in drivers/pci/iov.c).
 func addVFs(machine *recording.Machine, count int) (*recording.Machine, error) {
 	tree, err := topology.Read(machine.FS())
 	if err != nil {
@@ -51,7 +51,8 @@ func addVFs(machine *recording.Machine, count int) (*recording.Machine, error) {
 	return a.Machine()
 }
 
-// adder adds VFs. It counts the names that are numbered over the whole machine: mlx5_, bnxt_re, uverbs, umad, issm.
+// adder adds VFs. It counts the names that are numbered over the whole machine: mlx5_, bnxt_re, uverbs, umad,
+// issm.
 type adder struct {
 	*recording.Builder
 	sys   fs.FS
@@ -113,14 +114,16 @@ func sameSlot(a, b topology.Address) bool {
 	return a == b
 }
 
-// after returns the address this many functions after function 0 of the PF's slot, across devices as with ARI, and across buses
-// (pci_iov_virtfn_bus and pci_iov_virtfn_devfn).
+// after returns the address this many functions after function 0 of the PF's slot, across devices as with
+// ARI, and across buses (pci_iov_virtfn_bus and pci_iov_virtfn_devfn).
 func after(pf topology.Address, functions int) (topology.Address, error) {
 	routing := int(pf.Bus)<<8 + int(pf.Device)<<3 + functions
 	if routing > 0xffff {
 		return topology.Address{}, errors.New("there is no bus left for so many")
 	}
-	return topology.Address{Domain: pf.Domain, Bus: uint8(routing >> 8), Device: uint8(routing>>3) & 0x1f, Function: uint8(routing) & 7}, nil
+	return topology.Address{
+		Domain: pf.Domain, Bus: uint8(routing >> 8), Device: uint8(routing>>3) & 0x1f, Function: uint8(routing) & 7,
+	}, nil
 }
 
 // place returns the directory of a function in the tree.
@@ -150,7 +153,8 @@ func (a *adder) function(pf *topology.Device, pfDir string, index int, vf topolo
 	return errors.Join(err, a.rdma(pfDir, pf.RDMA[0], dir, index))
 }
 
-// port is the part of a PF's netdev name that its VFs do not have (systemd.net-naming-scheme(7): n<port>, v<number>).
+// port is the part of a PF's netdev name that its VFs do not have (systemd.net-naming-scheme(7): n<port>,
+// v<number>).
 var port = regexp.MustCompile(`np\d+$`)
 
 func (a *adder) netdev(pfDir, pfName, dir string, index int) error {

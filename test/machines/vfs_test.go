@@ -27,13 +27,18 @@ func TestVFAddresses(t *testing.T) {
 		pf             string
 		want           []string
 	}{
-		{"one port: beside the PF", "oci-mi300x-derived", 2, "0000:0c:00.0", []string{"0000:0c:00.1", "0000:0c:00.2"}},
-		{"first of two ports: after both", "amd-mi300x-smc-thor2", 2, "0000:30:00.0", []string{"0000:30:00.2", "0000:30:00.3"}},
-		{"second port: after all of the first", "amd-mi300x-smc-thor2", 2, "0000:30:00.1", []string{"0000:30:02.2", "0000:30:02.3"}},
+		{"one port: beside the PF", "oci-mi300x-derived", 2, "0000:0c:00.0",
+			[]string{"0000:0c:00.1", "0000:0c:00.2"}},
+		{"first of two ports: after both", "amd-mi300x-smc-thor2", 2, "0000:30:00.0",
+			[]string{"0000:30:00.2", "0000:30:00.3"}},
+		{"second port: after all of the first", "amd-mi300x-smc-thor2", 2, "0000:30:00.1",
+			[]string{"0000:30:02.2", "0000:30:02.3"}},
 		{"a device holds eight functions", "nv-h800-8x8", 8, "0000:0e:00.0", []string{
-			"0000:0e:00.1", "0000:0e:00.2", "0000:0e:00.3", "0000:0e:00.4", "0000:0e:00.5", "0000:0e:00.6", "0000:0e:00.7", "0000:0e:01.0",
+			"0000:0e:00.1", "0000:0e:00.2", "0000:0e:00.3", "0000:0e:00.4", "0000:0e:00.5", "0000:0e:00.6",
+			"0000:0e:00.7", "0000:0e:01.0",
 		}},
-		{"recorded VFs stay as they are", "nv-a100pcie-cx6dx-vf-partial", 5, "0000:9a:00.0", []string{"0000:9a:00.2", "0000:9a:00.3"}},
+		{"recorded VFs stay as they are", "nv-a100pcie-cx6dx-vf-partial", 5, "0000:9a:00.0",
+			[]string{"0000:9a:00.2", "0000:9a:00.3"}},
 		{"and no others are added", "nv-a100pcie-cx6dx-vf-partial", 5, "0000:9a:00.1", []string{}},
 	}
 	for _, test := range tests {
@@ -109,7 +114,8 @@ func checkVF(t *testing.T, tree *topology.Tree, vf *topology.Device) {
 	}
 	want := topology.Device{Class: pf.Class, Vendor: pf.Vendor, Driver: pf.Driver, NUMA: pf.NUMA}
 	got := topology.Device{Class: vf.Class, Vendor: vf.Vendor, Driver: vf.Driver, NUMA: vf.NUMA}
-	if want.Class != got.Class || want.Vendor != got.Vendor || want.Driver != got.Driver || want.NUMA != got.NUMA {
+	if want.Class != got.Class || want.Vendor != got.Vendor || want.Driver != got.Driver ||
+		want.NUMA != got.NUMA {
 		t.Errorf("%s is %+v, its PF is %+v", vf.Address, got, want)
 	}
 	if len(vf.Netdevs) != len(pf.Netdevs) {

@@ -1,6 +1,7 @@
-// Package nvml is a stand-in for NVIDIA's management library, for tests on machines without a GPU. The library itself is C
-// (library/nvml.c), is built with cc and opened with dlopen as the real one is; what it shows is a [Machine], which this package
-// makes up for a recorded machine, and writes to the text file that the library reads:
+// Package nvml is a stand-in for NVIDIA's management library, for tests on machines without a GPU. The
+// library itself is C (library/nvml.c), is built with cc and opened with dlopen as the real one is; what it
+// shows is a [Machine], which this package makes up for a recorded machine, and writes to the text file that
+// the library reads:
 //
 //	driver VERSION
 //	error CODE                  every call fails with it, as NVML's return codes are numbered
@@ -10,8 +11,9 @@
 //	link INDEX BUS|switch COUNT
 //	mig INDEX SLOT UUID GI CI GPU-PROFILE COMPUTE-PROFILE MEMORY
 //
-// Memory is in MiB; MIG is -1 for a GPU that has none, 0 for off, 1 for on; STATE is what calls about the GPU return, 0 or
-// 15 for a lost one; RECOVERY is the action that the GPU needs, or -1 where the driver cannot say.
+// Memory is in MiB; MIG is -1 for a GPU that has none, 0 for off, 1 for on; STATE is what calls about the GPU
+// return, 0 or 15 for a lost one; RECOVERY is the action that the GPU needs, or -1 where the driver cannot
+// say.
 package nvml
 
 import (
@@ -82,8 +84,8 @@ var products = map[uint16]product{
 	0x26b1: {"NVIDIA RTX 6000 Ada Generation", 49140, -1, 0},
 }
 
-// Record makes the library's view of a machine's sysfs: the GPUs that the nvidia driver is bound to, in the order of their
-// addresses, with UUIDs made up from those.
+// Record makes the library's view of a machine's sysfs: the GPUs that the nvidia driver is bound to, in the
+// order of their addresses, with UUIDs made up from those.
 func Record(sys fs.FS) (Machine, error) {
 	tree, err := topology.Read(sys)
 	if err != nil {
@@ -96,7 +98,8 @@ func Record(sys fs.FS) (Machine, error) {
 		}
 		p, known := products[d.Product]
 		if !known {
-			return Machine{}, fmt.Errorf("record NVML of %s: PCI device %#x is not in the list of products", d.Address, d.Product)
+			return Machine{}, fmt.Errorf("record NVML of %s: PCI device %#x is not in the list of products",
+				d.Address, d.Product)
 		}
 		m.GPUs = append(m.GPUs, GPU{
 			UUID: "GPU-" + MadeUp(d.Address.String()), Address: d.Address, Minor: len(m.GPUs),
@@ -119,7 +122,8 @@ func (g *GPU) Split(count, profile int, memory uint64) {
 	for range count {
 		n := len(g.Slices)
 		g.Slices = append(g.Slices, Slice{
-			UUID: "MIG-" + MadeUp(fmt.Sprint(g.Address, n)), GI: 7 + n, GPUProfile: profile, ComputeProfile: profile, Memory: memory,
+			UUID: "MIG-" + MadeUp(fmt.Sprint(g.Address, n)), GI: 7 + n, GPUProfile: profile, ComputeProfile: profile,
+			Memory: memory,
 		})
 	}
 }
@@ -140,7 +144,8 @@ func (m Machine) Text() string {
 		fmt.Fprintf(&b, "trace %s\n", m.Trace)
 	}
 	for i, g := range m.GPUs {
-		fmt.Fprintf(&b, "gpu %d %s %s %d %d %d %d %d %s\n", i, g.UUID, BusID(g.Address), g.Minor, g.Memory, g.MIG, g.State, g.Recovery, g.Name)
+		fmt.Fprintf(&b, "gpu %d %s %s %d %d %d %d %d %s\n", i, g.UUID, BusID(g.Address), g.Minor, g.Memory, g.MIG,
+			g.State, g.Recovery, g.Name)
 		if g.Deaf != 0 {
 			fmt.Fprintf(&b, "deaf %d %d\n", i, g.Deaf)
 		}
@@ -151,7 +156,8 @@ func (m Machine) Text() string {
 			fmt.Fprintf(&b, "link %d %s %d\n", i, BusID(peer), count)
 		}
 		for j, s := range g.Slices {
-			fmt.Fprintf(&b, "mig %d %d %s %d %d %d %d %d\n", i, j, s.UUID, s.GI, s.CI, s.GPUProfile, s.ComputeProfile, s.Memory)
+			fmt.Fprintf(&b, "mig %d %d %s %d %d %d %d %d\n", i, j, s.UUID, s.GI, s.CI, s.GPUProfile, s.ComputeProfile,
+				s.Memory)
 		}
 	}
 	return b.String()
@@ -164,7 +170,8 @@ func (m Machine) Minors() string {
 	minor := 3
 	for _, g := range m.GPUs {
 		for _, s := range g.Slices {
-			fmt.Fprintf(&b, "gpu%d/gi%d/access %d\ngpu%d/gi%d/ci%d/access %d\n", g.Minor, s.GI, minor, g.Minor, s.GI, s.CI, minor+1)
+			fmt.Fprintf(&b, "gpu%d/gi%d/access %d\ngpu%d/gi%d/ci%d/access %d\n", g.Minor, s.GI, minor, g.Minor, s.GI,
+				s.CI, minor+1)
 			minor += 2
 		}
 	}

@@ -52,8 +52,8 @@ func Library(t *testing.T) string {
 	return path
 }
 
-// Start installs the stand-in below a temporary driver root and has this process, and those it starts, see the machine. It
-// skips the test where there is no C compiler.
+// Start installs the stand-in below a temporary driver root and has this process, and those it starts, see
+// the machine. It skips the test where there is no C compiler.
 func Start(t *testing.T, m Machine) *Driver {
 	t.Helper()
 	path, dir := Library(t), t.TempDir()

@@ -1,16 +1,16 @@
-// Command parity reads what "go test -json" printed and reports, for every row of checklist.csv that Tandem must or should
-// fulfil, which tests show it and whether they passed.
+// Command parity reads what "go test -json" printed and reports, for every row of checklist.csv that Tandem
+// must or should fulfil, which tests show it and whether they passed.
 //
 //	go test -json ./... | go run ./test/parity
 //
-// checklist.csv lists what the stock device plugins do, with where that can be read. A row is called by its plugin and its
-// feature, "amd/device-id-gpu". A test shows a row in one of two ways: it says so,
+// checklist.csv lists what the stock device plugins do, with where that can be read. A row is called by its
+// plugin and its feature, "amd/device-id-gpu". A test shows a row in one of two ways: it says so,
 //
 //	t.Attr("parity", "amd/device-id-gpu")
 //
-// or the row's name is in its own: t.Run("amd/device-id-gpu", …). A row that no test shows may have its reason in
-// reasons.csv, and one that tests show what holds besides; without a passing test it is open all the same. The exit code is 1
-// when a row that Tandem must fulfil is open.
+// or the row's name is in its own: t.Run("amd/device-id-gpu", …). A row that no test shows may have its
+// reason in reasons.csv, and one that tests show what holds besides; without a passing test it is open all
+// the same. The exit code is 1 when a row that Tandem must fulfil is open.
 package main
 
 import (

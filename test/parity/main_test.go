@@ -14,7 +14,8 @@ var programs = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	output, err := exec.Command("go", "build", "-buildvcs=false", "-o", dir+"/", "../../cmd/tandem-gpu", "../../cmd/tandem-rdma").CombinedOutput()
+	output, err := exec.Command("go", "build", "-buildvcs=false", "-o", dir+"/", "../../cmd/tandem-gpu",
+		"../../cmd/tandem-rdma").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, output)
 	}

@@ -48,7 +48,12 @@ func start(t *testing.T, change func(sys string), names ...string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{dir: kubelettest.Dir(t), running: map[string]*exec.Cmd{}, plugins: map[string]*kubelettest.Plugin{}, lists: map[string][]*v1beta1.Device{}}
+	n := &node{
+		dir:     kubelettest.Dir(t),
+		running: map[string]*exec.Cmd{},
+		plugins: map[string]*kubelettest.Plugin{},
+		lists:   map[string][]*v1beta1.Device{},
+	}
 	if err := errors.Join(m.Layout(n.path("sys")), os.Mkdir(n.path("dev"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +81,10 @@ func (n *node) run(t *testing.T, program string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--sysfs-root=" + n.path("sys"), "--dev-root=" + n.path("dev"), "--kubelet-dir=" + n.dir, "--run-dir=" + n.path("run")}
+	args := []string{
+		"--sysfs-root=" + n.path("sys"), "--dev-root=" + n.path("dev"), "--kubelet-dir=" + n.dir,
+		"--run-dir=" + n.path("run"),
+	}
 	if program == vfProgram {
 		args = append(args, "--config-file="+n.path("config.json"), "--devinfo-dir="+n.path("devinfo"))
 	}
@@ -133,17 +141,21 @@ func (n *node) kill(t *testing.T, program string) {
 	_ = c.Wait()
 }
 
-// pods is the kubelet's PodResources server, as far as the plugins need it: while a container waits for its second resource it
-// shows the first.
+// pods is the kubelet's PodResources server, as far as the plugins need it: while a container waits for its
+// second resource it shows the first.
 type pods struct {
 	podresources.UnimplementedPodResourcesListerServer
 	waiting map[string][]string // devices by resource
 }
 
-func (p *pods) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+func (p *pods) List(
+	context.Context, *podresources.ListPodResourcesRequest,
+) (*podresources.ListPodResourcesResponse, error) {
 	container := &podresources.ContainerResources{Name: "c"}
 	for resource, ids := range p.waiting {
-		container.Devices = append(container.Devices, &podresources.ContainerDevices{ResourceName: resource, DeviceIds: ids})
+		container.Devices = append(container.Devices, &podresources.ContainerDevices{
+			ResourceName: resource, DeviceIds: ids,
+		})
 	}
 	return &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{
 		{Name: "pod", Namespace: "default", Containers: []*podresources.ContainerResources{container}},
@@ -185,7 +197,8 @@ func (n *node) admitted(t *testing.T, pod, container string, devices map[string]
 	if err := os.WriteFile(n.path("checkpoint"), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(n.path("checkpoint"), filepath.Join(kubelettest.Plugins(n.dir), checkpoint)); err != nil {
+	if err := os.Rename(n.path("checkpoint"),
+		filepath.Join(kubelettest.Plugins(n.dir), checkpoint)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -13,10 +13,12 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 )
 
-// nearest is the VF on the switch of each GPU, as Oracle's own SR-IOV policy for the shape and the topology of its twin have it.
+// nearest is the VF on the switch of each GPU, as Oracle's own SR-IOV policy for the shape and the topology
+// of its twin have it.
 var nearest = map[string]string{
-	"0000:11:00.0": "0000:0c:00.1", "0000:2f:00.0": "0000:2a:00.1", "0000:46:00.0": "0000:41:00.1", "0000:5d:00.0": "0000:58:00.1",
-	"0000:8b:00.0": "0000:86:00.1", "0000:aa:00.0": "0000:a5:00.1", "0000:c2:00.0": "0000:bd:00.1", "0000:da:00.0": "0000:d5:00.1",
+	"0000:11:00.0": "0000:0c:00.1", "0000:2f:00.0": "0000:2a:00.1", "0000:46:00.0": "0000:41:00.1",
+	"0000:5d:00.0": "0000:58:00.1", "0000:8b:00.0": "0000:86:00.1", "0000:aa:00.0": "0000:a5:00.1",
+	"0000:c2:00.0": "0000:bd:00.1", "0000:da:00.0": "0000:d5:00.1",
 }
 
 // paired checks that the VFs are those of the GPUs' switches.
@@ -30,7 +32,8 @@ func (n *node) paired(t *testing.T, gpus, vfs []string) {
 	switch {
 	case slices.Equal(want, slices.Sorted(slices.Values(vfs))):
 	case n.slowest >= patience:
-		t.Skipf("this computer is too busy: an answer took %s, and the plugins wait %s for PodResources", n.slowest, patience)
+		t.Skipf("this computer is too busy: an answer took %s, and the plugins wait %s for PodResources",
+			n.slowest, patience)
 	default:
 		t.Errorf("GPUs %v with VFs %v, want %v", gpus, vfs, want)
 	}
@@ -49,7 +52,12 @@ func TestPairs(t *testing.T) {
 	if len(free[gpuName]) != 8 || len(free[vfName]) != 8 {
 		t.Fatalf("devices %v", free)
 	}
-	for i, order := range [][]string{{gpuName, vfName}, {vfName, gpuName}, {gpuName, vfName}, {vfName, gpuName}} {
+	for i, order := range [][]string{
+		{gpuName, vfName},
+		{vfName, gpuName},
+		{gpuName, vfName},
+		{vfName, gpuName},
+	} {
 		got := map[string][]string{}
 		for _, resource := range order {
 			got[resource] = n.prefer(t, resource, free[resource], nil, 2)
@@ -137,7 +145,8 @@ func TestPlanThatCameToNothing(t *testing.T) {
 	n.paired(t, gpus, vfs)
 }
 
-// TestStoppedPeer: each plugin answers in time while the other, which may be the one that coordinates, is stopped.
+// TestStoppedPeer: each plugin answers in time while the other, which may be the one that coordinates, is
+// stopped.
 func TestStoppedPeer(t *testing.T) {
 	t.Attr("parity", "all/preferred-deadline")
 	n := start(t, nil, gpuProgram, vfProgram)
@@ -187,14 +196,16 @@ func TestAlone(t *testing.T) {
 	n.allocate(t, gpuName, n.prefer(t, gpuName, n.ids(gpuName), nil, 4))
 }
 
-// TestNoSharedSwitch: where no free VF is on the GPU's switch, one of its NUMA node, and of the other before none.
+// TestNoSharedSwitch: where no free VF is on the GPU's switch, one of its NUMA node, and of the other before
+// none.
 func TestNoSharedSwitch(t *testing.T) {
 	t.Attr("parity", "pair/no-shared-switch")
 	n := start(t, nil, gpuProgram, vfProgram)
 	gpu := []string{"0000:11:00.0"}
 	n.allocate(t, gpuName, gpu)
 	far := []string{"0000:86:00.1", "0000:a5:00.1"}
-	if got := n.prefer(t, vfName, append(far, "0000:58:00.1"), nil, 1); !slices.Equal(got, []string{"0000:58:00.1"}) {
+	if got := n.prefer(t, vfName, append(far, "0000:58:00.1"), nil, 1); !slices.Equal(got,
+		[]string{"0000:58:00.1"}) {
 		t.Errorf("chosen %v, want the VF of the same NUMA node", got)
 	}
 	if got := n.prefer(t, vfName, far, nil, 1); len(got) != 1 {
@@ -228,8 +239,8 @@ func TestNUMAUnknown(t *testing.T) {
 	}
 }
 
-// TestIDsAndSockets: device IDs are PCI addresses and the same after a restart, and the coordination socket is where the
-// kubelet does not delete it.
+// TestIDsAndSockets: device IDs are PCI addresses and the same after a restart, and the coordination socket
+// is where the kubelet does not delete it.
 func TestIDsAndSockets(t *testing.T) {
 	t.Attr("parity", "all/id-stability")
 	t.Attr("parity", "all/coordination-socket-location")
@@ -241,7 +252,8 @@ func TestIDsAndSockets(t *testing.T) {
 		}
 	}
 	for _, entry := range entries(t, kubelettest.Plugins(n.dir)) {
-		if entry != "kubelet.sock" && entry != checkpoint && !strings.HasPrefix(entry, "amd.com_gpu") && !strings.HasPrefix(entry, "tandem.dev_rdma_vf") {
+		if entry != "kubelet.sock" && entry != checkpoint && !strings.HasPrefix(entry, "amd.com_gpu") &&
+			!strings.HasPrefix(entry, "tandem.dev_rdma_vf") {
 			t.Errorf("%s is in the kubelet's folder", entry)
 		}
 	}

@@ -40,10 +40,16 @@ func TestStates(t *testing.T) {
 		{"named with a blank", []string{"TestA/amd_device-id-gpu pass"}, pass},
 		{"another feature", []string{"TestA/amd/device-id-gpu-2 pass"}, open},
 		{"another plugin", []string{"TestA/nvidia/device-id-gpu pass"}, open},
-		{"two, one fails", []string{"TestA/amd/device-id-gpu pass", "TestB shows amd/device-id-gpu", "TestB fail"}, failed},
+		{"two, one fails",
+			[]string{"TestA/amd/device-id-gpu pass", "TestB shows amd/device-id-gpu", "TestB fail"}, failed},
 		{"does not end", []string{"TestA shows amd/device-id-gpu"}, failed},
-		{"skipped", []string{"TestA shows amd/device-id-gpu", "TestA says a_test.go:3: no C compiler", "TestA says --- SKIP: TestA", "TestA skip"}, skipped},
-		{"one skipped", []string{"TestA shows amd/device-id-gpu", "TestA skip", "TestB/amd/device-id-gpu pass"}, pass},
+		{"skipped",
+			[]string{
+				"TestA shows amd/device-id-gpu", "TestA says a_test.go:3: no C compiler",
+				"TestA says --- SKIP: TestA", "TestA skip",
+			}, skipped},
+		{"one skipped",
+			[]string{"TestA shows amd/device-id-gpu", "TestA skip", "TestB/amd/device-id-gpu pass"}, pass},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -61,11 +67,15 @@ func TestStates(t *testing.T) {
 func TestReport(t *testing.T) {
 	t.Parallel()
 	var table, text bytes.Buffer
-	in := results(t, "TestA shows amd/device-id-gpu", "TestA pass", "TestB shows amd/topology", "TestB says no GPU here", "TestB skip")
-	if err := report(&table, strings.NewReader(in), "table"); err == nil || !strings.Contains(err.Error(), "rows that Tandem must fulfil are open") {
+	in := results(t, "TestA shows amd/device-id-gpu", "TestA pass", "TestB shows amd/topology",
+		"TestB says no GPU here", "TestB skip")
+	if err := report(&table, strings.NewReader(in), "table"); err == nil ||
+		!strings.Contains(err.Error(), "rows that Tandem must fulfil are open") {
 		t.Errorf("error %v", err)
 	}
-	for _, want := range []string{"TestA\n", "TestB (skipped: no GPU here)\n", "no test shows it", "must: ", " 1 pass", "should: "} {
+	for _, want := range []string{
+		"TestA\n", "TestB (skipped: no GPU here)\n", "no test shows it", "must: ", " 1 pass", "should: ",
+	} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("no %q in\n%s", want, &table)
 		}
@@ -101,16 +111,21 @@ func TestReportPasses(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]string{"": "make parity", "FAIL\tgithub.com/x [build failed]\n": "make parity"} {
-		if err := report(&bytes.Buffer{}, strings.NewReader(in), "table"); err == nil || !strings.Contains(err.Error(), want) {
+	for in, want := range map[string]string{
+		"": "make parity", "FAIL\tgithub.com/x [build failed]\n": "make parity",
+	} {
+		if err := report(&bytes.Buffer{}, strings.NewReader(in), "table"); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", in, err)
 		}
 	}
 	in := results(t, "TestA shows amd/device-id-gpus", "TestA pass", "TestB shows amd/labeller", "TestB pass")
-	if err := report(&bytes.Buffer{}, strings.NewReader(in), "table"); err == nil || !strings.Contains(err.Error(), "checklist.csv: amd/device-id-gpus (plugins/gpu/amd TestA)") {
+	if err := report(&bytes.Buffer{}, strings.NewReader(in), "table"); err == nil ||
+		!strings.Contains(err.Error(), "checklist.csv: amd/device-id-gpus (plugins/gpu/amd TestA)") {
 		t.Errorf("misnamed: %v", err)
 	}
-	if err := report(&bytes.Buffer{}, strings.NewReader(""), "xml"); err == nil || !strings.Contains(err.Error(), `-o "xml"`) {
+	if err := report(&bytes.Buffer{}, strings.NewReader(""), "xml"); err == nil ||
+		!strings.Contains(err.Error(), `-o "xml"`) {
 		t.Errorf("format: %v", err)
 	}
 }

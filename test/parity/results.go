@@ -27,8 +27,8 @@ type event struct {
 
 const module = "github.com/tandem-k8s/tandem/"
 
-// readTests reads the results of all tests, in the order in which they began. What is no JSON, as what the linker or make
-// print, is left out.
+// readTests reads the results of all tests, in the order in which they began. What is no JSON, as what the
+// linker or make print, is left out.
 func readTests(in io.Reader) ([]*test, error) {
 	var tests []*test
 	byName := map[string]*test{}
@@ -71,8 +71,9 @@ func (t *test) add(e event) {
 	}
 }
 
-// shows reports whether the test shows the row: it says so, or has the row's name between slashes in its own. Plugin and feature
-// may be separated by a comma or a blank too; the testing package makes blanks underscores.
+// shows reports whether the test shows the row: it says so, or has the row's name between slashes in its own.
+// Plugin and feature may be separated by a comma or a blank too; the testing package makes blanks
+// underscores.
 func (t *test) shows(row string) bool {
 	if slices.Contains(t.rows, row) {
 		return true

@@ -17,8 +17,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/build"
 )
 
-// enter runs this program again in namespaces of its own: what it starts sees no network but its own, and ends with it. The
-// session of its own is for its turn on the CPUs, which the kernel shares out by session.
+// enter runs this program again in namespaces of its own: what it starts sees no network but its own, and
+// ends with it. The session of its own is for its turn on the CPUs, which the kernel shares out by session.
 func enter(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"-run"}, os.Args[1:]...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -56,14 +56,15 @@ func setUp(c *build.Cache) error {
 	return nil
 }
 
-// setUpLoopback makes the network namespace what the cluster needs. What goes to the guest's address comes from another one,
-// since the guest would not answer itself.
+// setUpLoopback makes the network namespace what the cluster needs. What goes to the guest's address comes
+// from another one, since the guest would not answer itself.
 func setUpLoopback() error {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
 		return err
 	}
-	const local = 255 // the routing table of local addresses, and their type is 2 (include/uapi/linux/rtnetlink.h)
+	// the routing table of local addresses, and their type is 2 (include/uapi/linux/rtnetlink.h)
+	const local = 255
 	return errors.Join(netlink.LinkSetUp(loopback), netlink.RouteAdd(&netlink.Route{
 		LinkIndex: loopback.Attrs().Index, Table: local, Type: 2, Scope: netlink.SCOPE_HOST,
 		Dst: &net.IPNet{IP: net.IPv4(10, 0, 2, 15), Mask: net.CIDRMask(32, 32)},
@@ -71,8 +72,9 @@ func setUpLoopback() error {
 	}))
 }
 
-// goFirst has this session go before what else runs on the host: the guest's clock is the host's, and a machine that waits for
-// its turn answers late. Without groups of sessions (autogroup, see sched(7)) it is the process that counts.
+// goFirst has this session go before what else runs on the host: the guest's clock is the host's, and a
+// machine that waits for its turn answers late. Without groups of sessions (autogroup, see sched(7)) it is
+// the process that counts.
 func goFirst() error {
 	const nice = -10
 	err := os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(nice)), 0o644)

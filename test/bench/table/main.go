@@ -1,5 +1,6 @@
-// Command table reads the results of the benchmarks beside it and prints what benchstat has no table for: how many times as long NVIDIA's
-// policy takes, how long Tandem takes for anything, and how that grows with the node.
+// Command table reads the results of the benchmarks beside it and prints what benchstat has no table for: how
+// many times as long NVIDIA's policy takes, how long Tandem takes for anything, and how that grows with the
+// node.
 //
 //	go test -bench . | go run ./table
 package main
@@ -42,14 +43,18 @@ func writeRatios(w io.Writer, r results) {
 	titled := false
 	for _, benchmark := range []string{"Choose", "Holes"} {
 		for _, key := range r.names(benchmark, "by", "tandem") {
-			tandem, nvidia, pairs := r[key.with("by", "tandem")], r[key.with("by", "nvidia")], r[key.with("by", "tandem-pairs")]
+			tandem, nvidia, pairs := r[key.with("by", "tandem")], r[key.with("by", "nvidia")],
+				r[key.with("by", "tandem-pairs")]
 			if !titled {
-				fmt.Fprint(w, "\nTime and memory of one decision, GPUs alone; pairs: Tandem's, with as many VFs. NVIDIA's policy is not run where it takes minutes to years.\n\n")
+				fmt.Fprint(w, "\nTime and memory of one decision, GPUs alone; pairs: Tandem's, "+
+					"with as many VFs. NVIDIA's policy is not run where it takes minutes to years.\n\n")
 				fmt.Fprint(w, "benchmark\tGPUs\tlinks\tsize\tNVIDIA\tTandem\tratio\tpairs\tNVIDIA\tTandem\tratio\t\n")
 				titled = true
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", benchmark, key.get("gpus"), key.get("links"), key.get("size"),
-				duration(nvidia["ns/op"]), duration(tandem["ns/op"]), ratio(nvidia["ns/op"], tandem["ns/op"]), duration(pairs["ns/op"]),
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", benchmark, key.get("gpus"),
+				key.get("links"), key.get("size"),
+				duration(nvidia["ns/op"]), duration(tandem["ns/op"]), ratio(nvidia["ns/op"], tandem["ns/op"]),
+				duration(pairs["ns/op"]),
 				size(nvidia["B/op"]), size(tandem["B/op"]), ratio(nvidia["B/op"], tandem["B/op"]))
 		}
 	}
@@ -61,18 +66,21 @@ func writeAny(w io.Writer, r results) {
 	for _, benchmark := range []string{"VFs", "Partitions", "Rails", "Infeasible", "Any"} {
 		for _, key := range r.names(benchmark, "", "") {
 			if !titled {
-				fmt.Fprint(w, "\nTandem alone. Slowest: the slowest question when it goes fastest, without what else the computer did.\n\n")
+				fmt.Fprint(w, "\nTandem alone. Slowest: the slowest question when it goes fastest, "+
+					"without what else the computer did.\n\n")
 				fmt.Fprint(w, "benchmark\tquestion\tmedian\tp99\tlongest\tslowest\tallocations\toptimal\t\n")
 				titled = true
 			}
 			m := r[key]
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%.0f\t%.1f %%\t\n", benchmark, key.question(), duration(m["p50-ns"]), duration(m["p99-ns"]),
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%.0f\t%.1f %%\t\n", benchmark, key.question(),
+				duration(m["p50-ns"]), duration(m["p99-ns"]),
 				duration(m["max-ns"]), duration(m["worst-ns"]), m["allocs/op"], 100*m["optimal"])
 		}
 	}
 }
 
-// writeGrowth puts node sizes side by side, with the power of the size that the time grows by, and draws them.
+// writeGrowth puts node sizes side by side, with the power of the size that the time grows by, and draws
+// them.
 func writeGrowth(w io.Writer, r results) {
 	columns := map[name]map[int]float64{} // time by tree and request, then by GPUs
 	sizes := map[int]bool{}
@@ -88,7 +96,8 @@ func writeGrowth(w io.Writer, r results) {
 	if len(columns) == 0 {
 		return
 	}
-	fmt.Fprint(w, "\nTime of one decision on larger and larger nodes, with eight VFs for each GPU; ~n^ is the power of the size that it grows by.\n\n\ttree\tGPUs+VFs\t")
+	fmt.Fprint(w, "\nTime of one decision on larger and larger nodes, with eight VFs for each GPU; "+
+		"~n^ is the power of the size that it grows by.\n\n\ttree\tGPUs+VFs\t")
 	for _, gpus := range slices.Sorted(maps.Keys(sizes)) {
 		fmt.Fprintf(w, "%d\t", gpus)
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// writePlot draws times by GPUs on logarithmic axes, a line for each doubling of the time and a letter for each column, in their order. The
-// dots are quadratic growth, from the longest time of the smallest node on.
+// writePlot draws times by GPUs on logarithmic axes, a line for each doubling of the time and a letter for
+// each column, in their order. The dots are quadratic growth, from the longest time of the smallest node on.
 func writePlot(w io.Writer, columns []map[int]float64) {
 	lines, sizes := map[int]map[int]string{}, map[int]bool{}
 	at := func(time float64, gpus int, mark string) {

@@ -48,8 +48,8 @@ func read(in io.Reader) (results, error) {
 	return r, lines.Err()
 }
 
-// names lists the names that a benchmark has results for, in their natural order; if a key is given, those alone that have this value
-// for it, without it.
+// names lists the names that a benchmark has results for, in their natural order; if a key is given, those
+// alone that have this value for it, without it.
 func (r results) names(benchmark, key, value string) []name {
 	var list []name
 	for n := range r {
@@ -67,16 +67,17 @@ func (r results) names(benchmark, key, value string) []name {
 
 // compare orders names part by part, numbers as numbers.
 func (n name) compare(m name) int {
-	return slices.CompareFunc(strings.Split(string(n), "/"), strings.Split(string(m), "/"), func(a, b string) int {
-		_, x, _ := strings.Cut(a, "=")
-		_, y, _ := strings.Cut(b, "=")
-		i, err := strconv.Atoi(x)
-		j, err2 := strconv.Atoi(y)
-		if err == nil && err2 == nil {
-			return i - j
-		}
-		return strings.Compare(a, b)
-	})
+	return slices.CompareFunc(strings.Split(string(n), "/"), strings.Split(string(m), "/"),
+		func(a, b string) int {
+			_, x, _ := strings.Cut(a, "=")
+			_, y, _ := strings.Cut(b, "=")
+			i, err := strconv.Atoi(x)
+			j, err2 := strconv.Atoi(y)
+			if err == nil && err2 == nil {
+				return i - j
+			}
+			return strings.Compare(a, b)
+		})
 }
 
 // get is the value of a key, "" where the name has none.
@@ -102,7 +103,9 @@ func (n name) with(key, value string) name { return name(string(n) + "/" + key +
 
 func (n name) without(key string) name {
 	parts := strings.Split(string(n), "/")
-	return name(strings.Join(slices.DeleteFunc(parts, func(part string) bool { return strings.HasPrefix(part, key+"=") }), "/"))
+	return name(strings.Join(slices.DeleteFunc(parts, func(part string) bool {
+		return strings.HasPrefix(part, key+"=")
+	}), "/"))
 }
 
 // question is what is asked: the keys and values.

@@ -102,7 +102,8 @@ func TestReachableEqualsExhaustiveSearch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := exhaustive(gpus, vfs, level(table)); got != want {
-			t.Fatalf("seed %d, case %d: distances %v, GPUs %v, VFs %v: got %v, want %v", seed, i, table, gpus, vfs, got, want)
+			t.Fatalf("seed %d, case %d: distances %v, GPUs %v, VFs %v: got %v, want %v",
+				seed, i, table, gpus, vfs, got, want)
 		}
 	}
 }

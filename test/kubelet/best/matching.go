@@ -27,8 +27,9 @@ func newMatching(left, right int, weight func(left, right int) int64) *matching 
 	return m
 }
 
-// augment adds one pair by the alternating path that gains the most weight. Beginning with none, that gives the
-// largest weight for every size (Ford and Fulkerson's successive shortest paths, with the longest in their place).
+// augment adds one pair by the alternating path that gains the most weight. Beginning with none, that gives
+// the largest weight for every size (Ford and Fulkerson's successive shortest paths, with the longest in
+// their place).
 func (m *matching) augment() {
 	gain, via := m.paths()
 	end := unmatched
@@ -47,8 +48,8 @@ func (m *matching) augment() {
 // unreached is the gain of a vertex to which no path is known yet.
 const unreached = math.MinInt64
 
-// paths finds, for every right vertex, the alternating path from an unmatched left vertex that gains the most weight:
-// what it gains, and the left vertex before the end (Bellman and Ford).
+// paths finds, for every right vertex, the alternating path from an unmatched left vertex that gains the most
+// weight: what it gains, and the left vertex before the end (Bellman and Ford).
 func (m *matching) paths() (gain []int64, via []int) {
 	gain, via = make([]int64, len(m.right)), make([]int, len(m.right))
 	for r := range gain {
@@ -68,8 +69,8 @@ func (m *matching) paths() (gain []int64, via []int) {
 	return gain, via
 }
 
-// gainAt is the gain of the best known path to a left vertex: none for an unmatched one, where paths begin; for a
-// matched one that of its partner, less the weight of their pair, which the path would give up.
+// gainAt is the gain of the best known path to a left vertex: none for an unmatched one, where paths begin;
+// for a matched one that of its partner, less the weight of their pair, which the path would give up.
 func (m *matching) gainAt(l int, gain []int64) int64 {
 	r := m.left[l]
 	switch {

@@ -1,5 +1,5 @@
-// Package best tells how near to each other the GPUs and VFs of a container could have been at best. It knows the
-// order of distances and nothing of how Tandem chooses, so that it can judge it.
+// Package best tells how near to each other the GPUs and VFs of a container could have been at best. It knows
+// the order of distances and nothing of how Tandem chooses, so that it can judge it.
 package best
 
 import (
@@ -25,8 +25,8 @@ func Count(levels []topology.Level) Pairs {
 	return pairs
 }
 
-// Compare is negative where p is better: where it has more of the nearest pairs, or as many and more of the next
-// nearest.
+// Compare is negative where p is better: where it has more of the nearest pairs, or as many and more of the
+// next nearest.
 func (p Pairs) Compare(q Pairs) int {
 	for level := range p {
 		if c := cmp.Compare(q[level], p[level]); c != 0 {

@@ -1,7 +1,7 @@
-// Command demo shows on recorded machines what the pair does: it admits pods through the real kubelet managers and
-// prints which GPUs and VFs a container gets, how far apart they are, and what the same request gets when the two
-// plugins do not coordinate. It exits with 1 unless every placement is the best there is on the NUMA nodes that the
-// kubelet chose.
+// Command demo shows on recorded machines what the pair does: it admits pods through the real kubelet
+// managers and prints which GPUs and VFs a container gets, how far apart they are, and what the same request
+// gets when the two plugins do not coordinate. It exits with 1 unless every placement is the best there is on
+// the NUMA nodes that the kubelet chose.
 package main
 
 import (
@@ -22,8 +22,8 @@ import (
 )
 
 func main() {
-	// A reader that goes away ("demo | head") must not end the demo before it has cleaned up. The signal is not waited for
-	// either: once it is, sockets whose other side has ended raise it too.
+	// A reader that goes away ("demo | head") must not end the demo before it has cleaned up. The signal is not
+	// waited for either: once it is, sockets whose other side has ended raise it too.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -40,9 +40,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	node.Silence()
 	flags := pflag.NewFlagSet("demo", pflag.ContinueOnError)
 	bin := flags.String("bin", "bin", "folder with tandem-gpu and tandem-rdma")
-	nvml := flags.String("nvml", "", "the stand-in for NVIDIA's library (make nvml); without one the NVIDIA machines are left out")
+	nvml := flags.String("nvml", "",
+		"the stand-in for NVIDIA's library (make nvml); without one the NVIDIA machines are left out")
 	names := flags.StringArray("machine", nil, "recorded machine to show, may be repeated (default all)")
-	width := flags.Int("width", terminalWidth(out), "columns to print; below 100 the two halves of a line go one below the other")
+	width := flags.Int("width", terminalWidth(out),
+		"columns to print; below 100 the two halves of a line go one below the other")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

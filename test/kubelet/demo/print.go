@@ -23,7 +23,8 @@ type printer struct {
 func (p *printer) printf(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
 
 func (p *printer) legend() {
-	p.printf(`The kubelet's own managers (topology manager: policy restricted, scope container) admit pods on recorded
+	p.printf(
+		`The kubelet's own managers (topology manager: policy restricted, scope container) admit pods on recorded
 machines and ask the two plugins in random order. A line below is a pair as a container finds it: its i-th GPU by the device
 node (/dev/dri/renderD* of AMD, /dev/nvidia* of NVIDIA, whose library NVML is a stand-in here), where that GPU is, the i-th VF
 of its variable PCIDEVICE_..., and how far apart they are:
@@ -37,13 +38,15 @@ are still listed in the order of the GPUs, which stock plugins do not do.)
 }
 
 func (p *printer) setup(s setup, r *rig.Rig) {
-	p.printf("\n%s\n%s (%s, %s)\n", p.bold("== "+s.String()), s.about, count(r.GPUs(), "GPU device"), count(r.VFs(), "VF"))
+	p.printf("\n%s\n%s (%s, %s)\n", p.bold("== "+s.String()), s.about, count(r.GPUs(), "GPU device"),
+		count(r.VFs(), "VF"))
 }
 
 // leftOut says which machines are not shown, and why.
 func (p *printer) leftOut(machines []string) {
 	if len(machines) > 0 {
-		p.printf("\n%s\n%s\nNVIDIA GPUs are shown by a stand-in for NVIDIA's library, which is C, and there is no C compiler (--nvml is not given).\n",
+		p.printf("\n%s\n%s\nNVIDIA GPUs are shown by a stand-in for NVIDIA's library, which is C, "+
+			"and there is no C compiler (--nvml is not given).\n",
 			p.bold("== Left out"), strings.Join(machines, "\n"))
 	}
 }
@@ -59,7 +62,8 @@ func (p *printer) result(r result) {
 		if len(tandem) == 0 || len(uncoordinated) == 0 {
 			continue
 		}
-		p.printf("\n  %s, %s asked first (%d of %d pods)\n", r.request(), plural(first), len(tandem), r.tandem.pods())
+		p.printf("\n  %s, %s asked first (%d of %d pods)\n", r.request(), plural(first), len(tandem),
+			r.tandem.pods())
 		p.beside(p.block("Tandem", tandem[0]), p.block("uncoordinated", uncoordinated[0]))
 		for _, placed := range tandem {
 			p.fault(placed)

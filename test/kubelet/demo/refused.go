@@ -10,9 +10,9 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubelet/rig"
 )
 
-// whyRefused explains why an empty node refuses a request: the restricted policy admits a container only if all its
-// resources want the same NUMA nodes, and a resource wants as few as can hold the request on an empty machine. Any
-// other refusal is an error.
+// whyRefused explains why an empty node refuses a request: the restricted policy admits a container only if
+// all its resources want the same NUMA nodes, and a resource wants as few as can hold the request on an empty
+// machine. Any other refusal is an error.
 func whyRefused(r *rig.Rig, rejection *node.Rejection, size int) (string, error) {
 	gpus, vfs := perNode(r.Node.Inventory(r.GPU)), perNode(r.Node.Inventory(rig.VF))
 	g, v := fewest(gpus, size), fewest(vfs, size)

@@ -66,8 +66,8 @@ func request(ctx context.Context, s setup, size int, tandem, uncoordinated *rig.
 	return r, err
 }
 
-// pods is how often a request is tried, and more often until the kubelet has asked either resource first. The rarer
-// order comes in one admission out of five: a hundred in a row without it would be a fault.
+// pods is how often a request is tried, and more often until the kubelet has asked either resource first. The
+// rarer order comes in one admission out of five: a hundred in a row without it would be a fault.
 const (
 	pods    = 20
 	maxPods = 100

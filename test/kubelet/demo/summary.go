@@ -23,7 +23,8 @@ func (r result) request() string {
 
 func (r result) isPaired() bool { return r.setup.VFsPerPF > 0 }
 
-// summary prints the table and what it comes to, and returns an error unless everything is as good as it can be.
+// summary prints the table and what it comes to, and returns an error unless everything is as good as it can
+// be.
 func (p *printer) summary(results []result) error {
 	p.printf("\n%s\nThe pairs of all pods of a request, both orders together.\n\n", p.bold("== Summary"))
 	p.table(results)
@@ -37,7 +38,8 @@ func (p *printer) summary(results []result) error {
 	p.printf("\nOn the same switch (PIX or PXB): %s with Tandem, where %d can be, %s uncoordinated.\n",
 		share(tandem), near(most), share(uncoordinated))
 	if worse > 0 {
-		return fmt.Errorf("%d of %d placements could have been better on the NUMA nodes that the kubelet chose", worse, placed)
+		return fmt.Errorf("%d of %d placements could have been better on the NUMA nodes that the kubelet chose",
+			worse, placed)
 	}
 	if placed == 0 {
 		return errors.New("nothing was placed")
@@ -71,7 +73,8 @@ func (r result) cells() string {
 	case !r.isPaired():
 		return fmt.Sprintf("on %.1f cards\ton %.1f cards\t", r.tandem.cards(), r.uncoordinated.cards())
 	case r.tandem.worse() > 0:
-		return fmt.Sprintf("%v\t%v\tNOT the best: %d pods", r.tandem.pairs(), r.uncoordinated.pairs(), r.tandem.worse())
+		return fmt.Sprintf("%v\t%v\tNOT the best: %d pods", r.tandem.pairs(), r.uncoordinated.pairs(),
+			r.tandem.worse())
 	case near(r.tandem.best()) == 0:
 		return fmt.Sprintf("%v\t%v\tno switch to share", r.tandem.pairs(), r.uncoordinated.pairs())
 	default:

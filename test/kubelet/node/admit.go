@@ -7,7 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Rejection is the kubelet's refusal of a pod, as it would stand in the pod's status. Such a pod has failed for good.
+// Rejection is the kubelet's refusal of a pod, as it would stand in the pod's status. Such a pod has failed
+// for good.
 type Rejection struct {
 	Pod     string
 	Reason  string // "TopologyAffinityError", "UnexpectedAdmissionError"
@@ -18,9 +19,9 @@ func (r *Rejection) Error() string {
 	return fmt.Sprintf("pod %s rejected: %s: %s", r.Pod, r.Reason, r.Message)
 }
 
-// Admit does what HandlePodAdditions in pkg/kubelet/kubelet.go does for one new pod: make it known, then let it pass
-// the admission handlers, one pod at a time. Allocation of all its containers is part of that. The error is a
-// *Rejection.
+// Admit does what HandlePodAdditions in pkg/kubelet/kubelet.go does for one new pod: make it known, then let
+// it pass the admission handlers, one pod at a time. Allocation of all its containers is part of that. The
+// error is a *Rejection.
 func (n *Node) Admit(pod *v1.Pod) error {
 	n.admission.Lock()
 	defer n.admission.Unlock()
@@ -40,8 +41,8 @@ func (n *Node) admit(pod *v1.Pod) error {
 	return nil
 }
 
-// Terminate ends a pod's containers. The kubelet knows it still, as an inactive one. Unlike Remove it may be called
-// at any time, as a container may end at any time.
+// Terminate ends a pod's containers. The kubelet knows it still, as an inactive one. Unlike Remove it may be
+// called at any time, as a container may end at any time.
 func (n *Node) Terminate(pod *v1.Pod) { n.pods.deactivate(pod) }
 
 // Remove ends a pod: its containers stop, then the kubelet forgets it. The kubelet calls no plugin for that.

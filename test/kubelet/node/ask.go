@@ -11,8 +11,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 )
 
-// Allocatable is the number of healthy devices of a resource, allocated ones included, as it would stand in the
-// node's status.
+// Allocatable is the number of healthy devices of a resource, allocated ones included, as it would stand in
+// the node's status.
 func (n *Node) Allocatable(resource string) int {
 	quantity := n.allocatable()[v1.ResourceName(resource)]
 	return int(quantity.Value())
@@ -24,8 +24,8 @@ func (n *Node) Capacity(resource string) int {
 	return int(quantity.Value())
 }
 
-// WaitAllocatable waits until a resource has this many healthy devices. The kubelet announces the change to nobody,
-// so this looks every few milliseconds.
+// WaitAllocatable waits until a resource has this many healthy devices. The kubelet announces the change to
+// nobody, so this looks every few milliseconds.
 func (n *Node) WaitAllocatable(ctx context.Context, resource string, want int) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -42,8 +42,8 @@ func (n *Node) WaitAllocatable(ctx context.Context, resource string, want int) e
 	}
 }
 
-// Inventory lists the healthy devices of a resource, allocated or not, each with the NUMA nodes that its plugin
-// named.
+// Inventory lists the healthy devices of a resource, allocated or not, each with the NUMA nodes that its
+// plugin named.
 func (n *Node) Inventory(resource string) map[string][]int {
 	inventory := map[string][]int{}
 	for id, device := range n.healthy()[resource] {
@@ -56,8 +56,8 @@ func (n *Node) Inventory(resource string) map[string][]int {
 	return inventory
 }
 
-// Devices returns the device IDs that a container of an admitted pod holds, by resource, sorted. The kubelet keeps no
-// order.
+// Devices returns the device IDs that a container of an admitted pod holds, by resource, sorted. The kubelet
+// keeps no order.
 func (n *Node) Devices(pod *v1.Pod, container string) map[string][]string {
 	held := map[string][]string{}
 	for resource, devices := range n.devices.GetDevices(string(pod.UID), container) {
@@ -66,8 +66,8 @@ func (n *Node) Devices(pod *v1.Pod, container string) map[string][]string {
 	return held
 }
 
-// Affinity returns the NUMA nodes that the topology manager chose for a container of an admitted pod, ascending; none
-// means that nothing asked for any.
+// Affinity returns the NUMA nodes that the topology manager chose for a container of an admitted pod,
+// ascending; none means that nothing asked for any.
 func (n *Node) Affinity(pod *v1.Pod, container string) []int {
 	affinity := n.affinity(pod, container).NUMANodeAffinity
 	if affinity == nil {

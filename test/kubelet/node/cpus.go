@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// cpus is the kubelet's static CPU policy as a provider of hints. What its manager adds, which is to tell the runtime of the CPUs again
-// and again and to keep a file, a node without a runtime does without.
+// cpus is the kubelet's static CPU policy as a provider of hints. What its manager adds, which is to tell the
+// runtime of the CPUs again and again and to keep a file, a node without a runtime does without.
 type cpus struct {
 	policy cpumanager.Policy
 	state  state.State
@@ -34,7 +34,8 @@ func newCPUs(machine []cadvisorNode, reserved string, store topologymanager.Stor
 		return nil, err
 	}
 	c := &cpus{state: state.NewMemoryState(klog.Background())}
-	if c.policy, err = cpumanager.NewStaticPolicy(klog.Background(), found, set.Size(), set, store, nil); err != nil {
+	if c.policy, err = cpumanager.NewStaticPolicy(klog.Background(), found, set.Size(), set, store,
+		nil); err != nil {
 		return nil, err
 	}
 	return c, c.policy.Start(klog.Background(), c.state)

@@ -16,8 +16,9 @@ const (
 	GetPods  = "GET /pods"
 )
 
-// Disturb calls a function with every question to the kubelet from now on, when its answer is ready and before it is sent. An error
-// is sent instead. The function may be called from several goroutines at once; nil ends it.
+// Disturb calls a function with every question to the kubelet from now on, when its answer is ready and
+// before it is sent. An error is sent instead. The function may be called from several goroutines at once;
+// nil ends it.
 func (n *Node) Disturb(do func(ctx context.Context, question string) error) {
 	n.disturbance.do.Store(&do)
 }
@@ -34,7 +35,9 @@ func (d *disturbance) ask(ctx context.Context, question string) error {
 	return nil
 }
 
-func (d *disturbance) grpc(ctx context.Context, request any, info *grpc.UnaryServerInfo, answer grpc.UnaryHandler) (any, error) {
+func (d *disturbance) grpc(
+	ctx context.Context, request any, info *grpc.UnaryServerInfo, answer grpc.UnaryHandler,
+) (any, error) {
 	response, err := answer(ctx, request)
 	if disturbed := d.ask(ctx, path.Base(info.FullMethod)); disturbed != nil {
 		return nil, disturbed

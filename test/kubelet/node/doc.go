@@ -1,6 +1,6 @@
 // Package node is a Kubernetes node inside a Go process: the kubelet's own managers on a folder instead of
-// /var/lib/kubelet, without containers, an API server or privileges. Device plugins register with it as with any
-// kubelet.
+// /var/lib/kubelet, without containers, an API server or privileges. Device plugins register with it as with
+// any kubelet.
 //
 //	Node.Admit ── allocation manager (one admission at a time)
 //	              └─ topology manager (hints, merge, admit or refuse)
@@ -9,11 +9,12 @@
 //	plugin manager on <dir>/plugins_registry, where it is wanted: it finds sockets for the device manager
 //	PodResources v1 server with its rate limiter on <dir>/pod-resources/kubelet.sock
 //
-// Everything drawn above is the kubelet's code as k8s.io/kubernetes ships it, the random order in which it visits the
-// resources of a container included. There are two versions of it: 1.36 is that of go.mod, and 1.37 comes with
+// Everything drawn above is the kubelet's code as k8s.io/kubernetes ships it, the random order in which it
+// visits the resources of a container included. There are two versions of it: 1.36 is that of go.mod, and
+// 1.37 comes with
 //
 //	go test -modfile=go.v1.37.mod -tags=kubelet137
 //
-// What stands in for the rest of the kubelet is small: a table of pods for the pod manager and the pod workers ([pods]),
-// and providers that know no CPUs, no memory and no dynamic resources.
+// What stands in for the rest of the kubelet is small: a table of pods for the pod manager and the pod
+// workers ([pods]), and providers that know no CPUs, no memory and no dynamic resources.
 package node

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// HTTPS stands in for the kubelet's HTTPS server: GET /pods for whoever has the token (getPods in pkg/kubelet/server/server.go). It keeps
-// its address when the kubelet starts again.
+// HTTPS stands in for the kubelet's HTTPS server: GET /pods for whoever has the token (getPods in
+// pkg/kubelet/server/server.go). It keeps its address when the kubelet starts again.
 type HTTPS struct {
 	Address string
 	Token   string

@@ -23,8 +23,8 @@ const (
 	Allocate               = "Allocate"
 )
 
-// Intercept calls before and after with every call of the kubelet to a plugin from now on. The kubelet waits for both as it
-// waits for the plugin.
+// Intercept calls before and after with every call of the kubelet to a plugin from now on. The kubelet waits
+// for both as it waits for the plugin.
 func (n *Node) Intercept(before, after func(Call)) {
 	interceptors.mu.Lock()
 	defer interceptors.mu.Unlock()
@@ -39,7 +39,8 @@ var interceptors = struct {
 	byFolder map[string]interceptor
 }{byFolder: map[string]interceptor{}}
 
-// globalDialOptions are those of every client of this process. The kubelet has no door for an interceptor of its calls to plugins.
+// globalDialOptions are those of every client of this process. The kubelet has no door for an interceptor of
+// its calls to plugins.
 //
 //go:linkname globalDialOptions google.golang.org/grpc.globalDialOptions
 var globalDialOptions []grpc.DialOption
@@ -48,10 +49,14 @@ func init() {
 	globalDialOptions = append(globalDialOptions, grpc.WithChainUnaryInterceptor(intercept))
 }
 
-func intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+func intercept(
+	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	options ...grpc.CallOption,
+) error {
 	i := interceptorOf(conn.Target())
 	call := Call{Method: path.Base(method), Socket: path.Base(conn.Target())}
-	if i == nil || path.Dir(method) != "/"+v1beta1.DevicePlugin_ServiceDesc.ServiceName || call.Method != GetPreferredAllocation && call.Method != Allocate {
+	if i == nil || path.Dir(method) != "/"+v1beta1.DevicePlugin_ServiceDesc.ServiceName ||
+		call.Method != GetPreferredAllocation && call.Method != Allocate {
 		return invoke(ctx, method, request, reply, conn, options...)
 	}
 	i.before(call)

@@ -16,8 +16,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/config"
 )
 
-// Version is that of the kubelet whose managers the node has. The files kubelet136.go and kubelet137.go hold all that
-// differs between the two.
+// Version is that of the kubelet whose managers the node has. The files kubelet136.go and kubelet137.go hold
+// all that differs between the two.
 const Version = "1.36"
 
 type (
@@ -26,11 +26,14 @@ type (
 	cadvisorCore    = cadvisor.Core
 )
 
-// newDeviceManager is devicemanager.NewManagerImpl with a socket path of our own: the exported function always takes
-// /var/lib/kubelet. The file linkname.s beside this one lets the compiler accept a function without a body.
+// newDeviceManager is devicemanager.NewManagerImpl with a socket path of our own: the exported function
+// always takes /var/lib/kubelet. The file linkname.s beside this one lets the compiler accept a function
+// without a body.
 //
 //go:linkname newDeviceManager k8s.io/kubernetes/pkg/kubelet/cm/devicemanager.newManagerImpl
-func newDeviceManager(log klog.Logger, socket string, machine []cadvisorNode, store topologymanager.Store) (*devicemanager.ManagerImpl, error)
+func newDeviceManager(
+	log klog.Logger, socket string, machine []cadvisorNode, store topologymanager.Store,
+) (*devicemanager.ManagerImpl, error)
 
 func newTopologyManager(machine []cadvisorNode, o Options) (topologymanager.Manager, error) {
 	return topologymanager.NewManager(machine, o.Policy, o.Scope, o.policyOptions())
@@ -74,7 +77,9 @@ func (n *Node) healthy() devicemanager.ResourceDeviceInstances {
 	return n.devices.GetAllocatableDevices()
 }
 
-func (c *cpus) GetTopologyHints(pod *v1.Pod, container *v1.Container) map[string][]topologymanager.TopologyHint {
+func (c *cpus) GetTopologyHints(
+	pod *v1.Pod, container *v1.Container,
+) map[string][]topologymanager.TopologyHint {
 	return c.policy.GetTopologyHints(klog.Background(), c.state, pod, container)
 }
 

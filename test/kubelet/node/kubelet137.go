@@ -18,8 +18,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 )
 
-// Version is that of the kubelet whose managers the node has. The files kubelet136.go and kubelet137.go hold all that
-// differs between the two.
+// Version is that of the kubelet whose managers the node has. The files kubelet136.go and kubelet137.go hold
+// all that differs between the two.
 const Version = "1.37"
 
 type (
@@ -28,18 +28,22 @@ type (
 	cadvisorCore    = cadvisor.Core
 )
 
-// newDeviceManager is devicemanager.NewManagerImpl with a socket path of our own: the exported function always takes
-// /var/lib/kubelet. The file linkname.s beside this one lets the compiler accept a function without a body.
+// newDeviceManager is devicemanager.NewManagerImpl with a socket path of our own: the exported function
+// always takes /var/lib/kubelet. The file linkname.s beside this one lets the compiler accept a function
+// without a body.
 //
 //go:linkname newDeviceManager k8s.io/kubernetes/pkg/kubelet/cm/devicemanager.newManagerImpl
-func newDeviceManager(log klog.Logger, socket string, machine []cadvisorNode, store topologymanager.Store) (*devicemanager.ManagerImpl, error)
+func newDeviceManager(
+	log klog.Logger, socket string, machine []cadvisorNode, store topologymanager.Store,
+) (*devicemanager.ManagerImpl, error)
 
 func newTopologyManager(machine []cadvisorNode, o Options) (topologymanager.Manager, error) {
 	return topologymanager.NewManager(klog.Background(), machine, o.Policy, o.Scope, o.policyOptions())
 }
 
 func newAllocation(pods *pods, sources config.SourcesReady) allocation.Manager {
-	return allocation.NewInMemoryManager(klog.Background(), nil, nil, pods.GetActivePods, pods.byUID, sources, nil)
+	return allocation.NewInMemoryManager(klog.Background(), nil, nil, pods.GetActivePods, pods.byUID, sources,
+		nil)
 }
 
 func newPodsServer(pods *pods, sources config.SourcesReady) *podsapi.PodsServer {
@@ -78,11 +82,15 @@ func (n *Node) healthy() devicemanager.ResourceDeviceInstances {
 	return n.devices.GetAllocatableDevices(klog.Background())
 }
 
-func (c *cpus) GetTopologyHints(log klog.Logger, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation) map[string][]topologymanager.TopologyHint {
+func (c *cpus) GetTopologyHints(
+	log klog.Logger, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation,
+) map[string][]topologymanager.TopologyHint {
 	return c.policy.GetTopologyHints(log, c.state, pod, container, operation)
 }
 
-func (c *cpus) GetPodTopologyHints(log klog.Logger, pod *v1.Pod, operation lifecycle.Operation) map[string][]topologymanager.TopologyHint {
+func (c *cpus) GetPodTopologyHints(
+	log klog.Logger, pod *v1.Pod, operation lifecycle.Operation,
+) map[string][]topologymanager.TopologyHint {
 	return c.policy.GetPodTopologyHints(log, c.state, pod, operation)
 }
 
@@ -90,7 +98,9 @@ func (c *cpus) AllocatePod(log klog.Logger, pod *v1.Pod, operation lifecycle.Ope
 	return c.policy.AllocatePod(log, c.state, pod, operation)
 }
 
-func (c *cpus) Allocate(ctx context.Context, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation) error {
+func (c *cpus) Allocate(
+	ctx context.Context, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation,
+) error {
 	return c.policy.Allocate(klog.FromContext(ctx), c.state, pod, container, operation)
 }
 

@@ -33,7 +33,8 @@ type Options struct {
 	Watcher bool
 }
 
-// Node is a running node. Its methods may be called from several goroutines, but Restart and Stop want to be alone.
+// Node is a running node. Its methods may be called from several goroutines, but Restart and Stop want to be
+// alone.
 type Node struct {
 	dir     string
 	options Options
@@ -51,8 +52,8 @@ type Node struct {
 	watcher      *watcher // nil without
 }
 
-// Start starts a node in a folder, which takes the place of /var/lib/kubelet. A checkpoint that an earlier node left
-// there is taken over. The path has to be short: a unix socket address has room for 107 bytes.
+// Start starts a node in a folder, which takes the place of /var/lib/kubelet. A checkpoint that an earlier
+// node left there is taken over. The path has to be short: a unix socket address has room for 107 bytes.
 func Start(dir string, options Options) (*Node, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -78,9 +79,10 @@ func (n *Node) Stop() error {
 	return nil
 }
 
-// Restart ends the kubelet and starts it again, with all containers but the init containers still running: the
-// plugins have to register again and the pods are admitted a second time from the checkpoint. The kubelet refuses those
-// pods whose init containers had devices, since no plugin has registered yet and these containers do not run; they are returned.
+// Restart ends the kubelet and starts it again, with all containers but the init containers still running:
+// the plugins have to register again and the pods are admitted a second time from the checkpoint. The kubelet
+// refuses those pods whose init containers had devices, since no plugin has registered yet and these
+// containers do not run; they are returned.
 func (n *Node) Restart() (refused []*v1.Pod, err error) {
 	if err := n.Stop(); err != nil {
 		return nil, err
@@ -101,7 +103,8 @@ func (n *Node) Restart() (refused []*v1.Pod, err error) {
 	return refused, nil
 }
 
-// start puts the managers together in the order of NewContainerManager in pkg/kubelet/cm/container_manager_linux.go.
+// start puts the managers together in the order of NewContainerManager in
+// pkg/kubelet/cm/container_manager_linux.go.
 func (n *Node) start(running containermap.ContainerMap) (err error) {
 	machine := cadvisorNodes(n.options.NUMA)
 	n.topology, err = newTopologyManager(machine, n.options)
@@ -134,7 +137,8 @@ func (n *Node) start(running containermap.ContainerMap) (err error) {
 	}
 	n.stopPodsAPI = func() {}
 	if n.options.PodsAPI {
-		if n.stopPodsAPI, err = servePodsAPI(filepath.Join(n.dir, "pods-api"), n.pods, sources, &n.disturbance); err != nil {
+		if n.stopPodsAPI, err = servePodsAPI(filepath.Join(n.dir, "pods-api"), n.pods, sources,
+			&n.disturbance); err != nil {
 			return err
 		}
 	}
@@ -146,7 +150,8 @@ func (n *Node) start(running containermap.ContainerMap) (err error) {
 	if n.options.Watcher {
 		n.watcher = startWatcher(n.dir, n.devices, sources)
 	}
-	n.podResources, err = servePodResources(filepath.Join(n.dir, "pod-resources"), n.pods, n.devices, n.cpuProvider(), &n.disturbance)
+	n.podResources, err = servePodResources(filepath.Join(n.dir, "pod-resources"), n.pods, n.devices,
+		n.cpuProvider(), &n.disturbance)
 	return err
 }
 
@@ -160,8 +165,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// policyOptions are --topology-manager-policy-options. The kubelet refuses more than eight NUMA nodes unless told
-// otherwise.
+// policyOptions are --topology-manager-policy-options. The kubelet refuses more than eight NUMA nodes unless
+// told otherwise.
 func (o Options) policyOptions() map[string]string {
 	return map[string]string{
 		topologymanager.PreferClosestNUMANodes: "true",
@@ -169,6 +174,6 @@ func (o Options) policyOptions() map[string]string {
 	}
 }
 
-// Silence discards the log of the kubelet's code, which is global to a process and would fill the terminal. Call it
-// first.
+// Silence discards the log of the kubelet's code, which is global to a process and would fill the terminal.
+// Call it first.
 func Silence() { klog.SetLogger(logr.Discard()) }

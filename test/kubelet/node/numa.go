@@ -24,9 +24,9 @@ const (
 	remoteDistance = 20
 )
 
-// ReadNUMA describes the NUMA nodes with these numbers. Distances are read from a sysfs root; a recorded machine
-// without them gets those of a machine whose nodes are all equally far apart. Where no node is known there is one: cAdvisor
-// then takes the sockets for nodes (GetNodesInfo in utils/sysinfo/sysinfo.go).
+// ReadNUMA describes the NUMA nodes with these numbers. Distances are read from a sysfs root; a recorded
+// machine without them gets those of a machine whose nodes are all equally far apart. Where no node is known
+// there is one: cAdvisor then takes the sockets for nodes (GetNodesInfo in utils/sysinfo/sysinfo.go).
 func ReadNUMA(sys fs.FS, numbers []int) ([]NUMA, error) {
 	if len(numbers) == 0 {
 		numbers = []int{0}
@@ -95,8 +95,8 @@ func uniformDistances(self, count int) []uint64 {
 	return distances
 }
 
-// cadvisorNodes puts the nodes in the form in which the kubelet gets them from cAdvisor. Every CPU is a core of its own, and every node
-// a socket.
+// cadvisorNodes puts the nodes in the form in which the kubelet gets them from cAdvisor. Every CPU is a core
+// of its own, and every node a socket.
 func cadvisorNodes(nodes []NUMA) []cadvisorNode {
 	described := make([]cadvisorNode, 0, len(nodes))
 	for _, n := range nodes {

@@ -21,8 +21,11 @@ type podResources struct {
 	done chan struct{}
 }
 
-// servePodResources serves as ListenAndServePodResources in pkg/kubelet/server/server.go does, but can be stopped.
-func servePodResources(dir string, pods *pods, devices *devicemanager.ManagerImpl, cpus server.CPUsProvider, d *disturbance) (*podResources, error) {
+// servePodResources serves as ListenAndServePodResources in pkg/kubelet/server/server.go does, but can be
+// stopped.
+func servePodResources(
+	dir string, pods *pods, devices *devicemanager.ManagerImpl, cpus server.CPUsProvider, d *disturbance,
+) (*podResources, error) {
 	socket := filepath.Join(dir, server.Socket+".sock")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
@@ -36,14 +39,17 @@ func servePodResources(dir string, pods *pods, devices *devicemanager.ManagerImp
 	}
 	ctx := klog.NewContext(context.Background(), klog.Background())
 	limiter := kubeletgrpc.WithRateLimiter(ctx, "podresources", server.DefaultQPS, server.DefaultBurstTokens)
-	p := &podResources{grpc: grpc.NewServer(limiter, grpc.ChainUnaryInterceptor(d.grpc)), done: make(chan struct{})}
-	api.RegisterPodResourcesListerServer(p.grpc, server.NewV1PodResourcesServer(ctx, server.PodResourcesProviders{
-		Pods:             pods,
-		Devices:          deviceProvider{devices},
-		Cpus:             cpus,
-		Memory:           nothing{},
-		DynamicResources: nothing{},
-	}))
+	p := &podResources{
+		grpc: grpc.NewServer(limiter, grpc.ChainUnaryInterceptor(d.grpc)), done: make(chan struct{}),
+	}
+	api.RegisterPodResourcesListerServer(p.grpc,
+		server.NewV1PodResourcesServer(ctx, server.PodResourcesProviders{
+			Pods:             pods,
+			Devices:          deviceProvider{devices},
+			Cpus:             cpus,
+			Memory:           nothing{},
+			DynamicResources: nothing{},
+		}))
 	go p.serve(listener)
 	return p, nil
 }
@@ -61,8 +67,8 @@ func (p *podResources) stop() {
 }
 
 // deviceProvider gives the device manager the form that PodResources wants, as the container manager does
-// (containerDevicesFromResourceDeviceInstances in pkg/kubelet/cm/container_manager.go): one entry per device and NUMA
-// node.
+// (containerDevicesFromResourceDeviceInstances in pkg/kubelet/cm/container_manager.go): one entry per device
+// and NUMA node.
 type deviceProvider struct{ devices *devicemanager.ManagerImpl }
 
 func (d deviceProvider) GetDevices(podUID, container string) []*api.ContainerDevices {
@@ -78,7 +84,9 @@ func containerDevices(instances devicemanager.ResourceDeviceInstances) []*api.Co
 			}
 			for _, node := range device.GetTopology().GetNodes() {
 				topology := &api.TopologyInfo{Nodes: []*api.NUMANode{{ID: node.GetID()}}}
-				all = append(all, &api.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}, Topology: topology})
+				all = append(all, &api.ContainerDevices{
+					ResourceName: resource, DeviceIds: []string{id}, Topology: topology,
+				})
 			}
 		}
 	}

@@ -13,9 +13,10 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
 )
 
-// pods stands in for the pod manager, the pod workers and the status manager: which pods the kubelet knows and which
-// of them are active. A pod is active from before its admission until it has failed or all its containers have
-// stopped; what it held is free only once it is inactive. Lists come in no particular order, as in the kubelet.
+// pods stands in for the pod manager, the pod workers and the status manager: which pods the kubelet knows
+// and which of them are active. A pod is active from before its admission until it has failed or all its
+// containers have stopped; what it held is free only once it is inactive. Lists come in no particular order,
+// as in the kubelet.
 type pods struct {
 	ready atomic.Bool // the pod sources have delivered all pods
 
@@ -86,8 +87,8 @@ func (p *pods) byUID(uid types.UID) (*v1.Pod, bool) {
 	return pod, ok
 }
 
-// running is what the container runtime would list when the kubelet starts again: the app containers of the active
-// pods.
+// running is what the container runtime would list when the kubelet starts again: the app containers of the
+// active pods.
 func (p *pods) running() containermap.ContainerMap {
 	running := containermap.NewContainerMap()
 	for _, pod := range p.GetActivePods() {

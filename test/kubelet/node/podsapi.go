@@ -18,9 +18,11 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/pod"
 )
 
-// servePodsAPI serves as ListenAndServePodsServer in pkg/kubelet/server/server.go does, but can be stopped. Nobody is told of changes
-// (WatchPods).
-func servePodsAPI(dir string, pods *pods, sources config.SourcesReady, d *disturbance) (stop func(), err error) {
+// servePodsAPI serves as ListenAndServePodsServer in pkg/kubelet/server/server.go does, but can be stopped.
+// Nobody is told of changes (WatchPods).
+func servePodsAPI(
+	dir string, pods *pods, sources config.SourcesReady, d *disturbance,
+) (stop func(), err error) {
 	socket := filepath.Join(dir, server.Socket+".sock")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
@@ -34,7 +36,8 @@ func servePodsAPI(dir string, pods *pods, sources config.SourcesReady, d *distur
 	}
 	ctx := klog.NewContext(context.Background(), klog.Background())
 	g := grpc.NewServer(
-		kubeletgrpc.WithRateLimiter(ctx, "pods", server.DefaultQPS, server.DefaultBurstTokens), grpc.ChainUnaryInterceptor(d.grpc))
+		kubeletgrpc.WithRateLimiter(ctx, "pods", server.DefaultQPS, server.DefaultBurstTokens),
+		grpc.ChainUnaryInterceptor(d.grpc))
 	api.RegisterPodsServer(g, newPodsServer(pods, sources))
 	done := make(chan struct{})
 	go func() {
@@ -56,7 +59,8 @@ func (m podManager) GetPods() []*v1.Pod { return m.pods.GetPods() }
 
 func (m podManager) GetPodByUID(uid types.UID) (*v1.Pod, bool) { return m.pods.byUID(uid) }
 
-// GetPodStatus is the status manager's: a pod that has been rejected or has ended is failed, before that it has none.
+// GetPodStatus is the status manager's: a pod that has been rejected or has ended is failed, before that it
+// has none.
 func (p *pods) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,7 +20,8 @@ type watcher struct {
 	done   chan struct{}
 }
 
-// startWatcher starts it as initializeRuntimeDependentModules in pkg/kubelet/kubelet.go does, for device plugins alone.
+// startWatcher starts it as initializeRuntimeDependentModules in pkg/kubelet/kubelet.go does, for device
+// plugins alone.
 func startWatcher(dir string, devices *devicemanager.ManagerImpl, sources config.SourcesReady) *watcher {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Background()))
 	w := &watcher{cancel: cancel, done: make(chan struct{})}

@@ -6,14 +6,15 @@ import (
 	"syscall"
 )
 
-// inPod starts a program where the folder of its first argument lies at the path of a pod's service account, which client-go has built in.
-// The host may not have that path: /run is another one in a mount namespace of the program's own, into which mounts of the host come, but
-// none goes out.
+// inPod starts a program where the folder of its first argument lies at the path of a pod's service account,
+// which client-go has built in. The host may not have that path: /run is another one in a mount namespace of
+// the program's own, into which mounts of the host come, but none goes out.
 const inPod = `account=$1; shift
 mount --make-rslave / && mount -t tmpfs tmpfs /var/run && mkdir -p /var/run/secrets/kubernetes.io &&
 	ln -s "$account" /var/run/secrets/kubernetes.io/serviceaccount && exec "$@"`
 
-// command is a program that finds what a pod's service account is given in a folder; "" is for a program that needs none.
+// command is a program that finds what a pod's service account is given in a folder; "" is for a program that
+// needs none.
 func command(account, path string, args ...string) *exec.Cmd {
 	// A test that dies, even by its own timeout, takes its daemons along.
 	attributes := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -26,7 +27,8 @@ func command(account, path string, args ...string) *exec.Cmd {
 	return command
 }
 
-// CanHaveAccount returns why daemons cannot be given a service account's folder, which takes root; nil if they can.
+// CanHaveAccount returns why daemons cannot be given a service account's folder, which takes root; nil if
+// they can.
 func CanHaveAccount() error {
 	if output, err := command("/", "true").CombinedOutput(); err != nil {
 		return fmt.Errorf("give a program a service account: %w: %s", err, output)

@@ -32,7 +32,8 @@ type Daemon struct {
 // Name is the name of the program.
 func (d *Daemon) Name() string { return filepath.Base(d.path) }
 
-// Another is a second instance of the daemon, as in a rolling update that starts the new one first. It is not running.
+// Another is a second instance of the daemon, as in a rolling update that starts the new one first. It is not
+// running.
 func (d *Daemon) Another() *Daemon {
 	return &Daemon{path: d.path, args: d.args, variables: d.variables, account: d.account, log: d.log}
 }
@@ -88,8 +89,8 @@ func (d *Daemon) Err() error {
 	return d.err
 }
 
-// Stop asks the daemon to end and waits until it has. Ending with another exit code than 0 is an error, and so is
-// taking long.
+// Stop asks the daemon to end and waits until it has. Ending with another exit code than 0 is an error, and
+// so is taking long.
 func (d *Daemon) Stop() error {
 	if err := d.process.Process.Signal(syscall.SIGTERM); err != nil {
 		return d.Err() // it had ended before

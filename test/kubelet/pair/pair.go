@@ -1,5 +1,5 @@
-// Package pair runs the two built daemons as processes of their own, on a machine and a kubelet in folders, and reads
-// what they log.
+// Package pair runs the two built daemons as processes of their own, on a machine and a kubelet in folders,
+// and reads what they log.
 package pair
 
 import (
@@ -49,7 +49,9 @@ func Start(o Options) (*Pair, error) {
 			variables: slices.Concat(o.Variables, variables), account: o.Account, log: log,
 		}
 	}
-	p := &Pair{GPU: daemon("tandem-gpu", o.GPUFlags, o.GPUVariables), RDMA: daemon("tandem-rdma", rdma, nil), Log: log}
+	p := &Pair{
+		GPU: daemon("tandem-gpu", o.GPUFlags, o.GPUVariables), RDMA: daemon("tandem-rdma", rdma, nil), Log: log,
+	}
 	if err := p.GPU.Start(); err != nil {
 		return nil, err
 	}

@@ -33,7 +33,9 @@ func newAdmission(r *Rig, pod *v1.Pod) *admission {
 }
 
 // placement describes what a container got and judges it.
-func (a *admission) placement(ctx context.Context, container string, devices map[string][]string) (Placement, error) {
+func (a *admission) placement(
+	ctx context.Context, container string, devices map[string][]string,
+) (Placement, error) {
 	p := Placement{Container: container, NUMA: a.Node.Affinity(a.pod, container)}
 	if err := a.checkFree(devices); err != nil {
 		return p, err
@@ -80,8 +82,8 @@ func (m *Machine) functions(side best.Side) int {
 	return min(len(pfs), side.Want)
 }
 
-// checkFree finds devices that another container holds. Whether they are healthy still does not matter: their plugin may
-// have died since.
+// checkFree finds devices that another container holds. Whether they are healthy still does not matter: their
+// plugin may have died since.
 func (a *admission) checkFree(devices map[string][]string) error {
 	for resource, ids := range devices {
 		for _, id := range ids {
@@ -114,8 +116,8 @@ func (m *Machine) sameDevices(booked map[string][]string, p Placement) error {
 	return nil
 }
 
-// side is what the kubelet could have given a container of a resource: all that init containers left, and free
-// devices of the NUMA nodes. Where they left more than wanted, it is a choice among that alone.
+// side is what the kubelet could have given a container of a resource: all that init containers left, and
+// free devices of the NUMA nodes. Where they left more than wanted, it is a choice among that alone.
 func (a *admission) side(resource string, want int, numa []int) best.Side {
 	reusable := a.addressesOf(a.reusable[resource])
 	if len(reusable) > want {
@@ -124,8 +126,8 @@ func (a *admission) side(resource string, want int, numa []int) best.Side {
 	return best.Side{Held: reusable, Free: a.addressesOf(a.aligned(resource, numa)), Want: want}
 }
 
-// aligned are the free devices on the NUMA nodes, or all free ones where the resource has no hints or no node was
-// chosen.
+// aligned are the free devices on the NUMA nodes, or all free ones where the resource has no hints or no node
+// was chosen.
 func (a *admission) aligned(resource string, numa []int) []string {
 	inventory := a.Node.Inventory(resource)
 	hinted := false
@@ -140,7 +142,8 @@ func (a *admission) aligned(resource string, numa []int) []string {
 	})
 }
 
-// settle books what a container got: it is no longer free, and after an init container the next ones may reuse it.
+// settle books what a container got: it is no longer free, and after an init container the next ones may
+// reuse it.
 func (a *admission) settle(devices map[string][]string, init bool) {
 	for resource, ids := range devices {
 		taken := func(id string) bool { return slices.Contains(ids, id) }

@@ -11,8 +11,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// readAMD finds the device behind each render node: the name of the device it hangs on, class/drm/<node>/device, is
-// the device ID. For a GPU that is its address; a partition is a platform device, whose card only KFD knows.
+// readAMD finds the device behind each render node: the name of the device it hangs on,
+// class/drm/<node>/device, is the device ID. For a GPU that is its address; a partition is a platform device,
+// whose card only KFD knows.
 func readAMD(sys fs.FS) (map[string]Device, error) {
 	cards, err := readKFD(sys)
 	if err != nil {
@@ -71,10 +72,12 @@ func parseProperties(text string) map[string]uint64 {
 	return properties
 }
 
-// kfdAddress decodes location_id: bus and device as in a PCI address, but the low three bits number the partition;
-// the function is always 0 (kfd_topology.c: pci_dev_id of the device; MI300 adds the partition).
+// kfdAddress decodes location_id: bus and device as in a PCI address, but the low three bits number the
+// partition; the function is always 0 (kfd_topology.c: pci_dev_id of the device; MI300 adds the partition).
 func kfdAddress(domain, location uint64) topology.Address {
-	return topology.Address{Domain: uint32(domain), Bus: uint8(location >> 8), Device: uint8(location >> 3 & 0x1f)}
+	return topology.Address{
+		Domain: uint32(domain), Bus: uint8(location >> 8), Device: uint8(location >> 3 & 0x1f),
+	}
 }
 
 // renderNodes are the render nodes that a container is given, in the order of its device nodes.

@@ -24,7 +24,8 @@ import (
 // nodeName is the node's at the API server.
 const nodeName = "node-1"
 
-// APIServer stands in for the cluster's: it lists and watches the pods of one node for whoever has the token, and takes events about them.
+// APIServer stands in for the cluster's: it lists and watches the pods of one node for whoever has the token,
+// and takes events about them.
 type APIServer struct {
 	server *httptest.Server
 	token  string
@@ -62,17 +63,21 @@ type Seen struct {
 // serveAPI serves until stop. What a pod's service account is given lies in a folder.
 func serveAPI(account string) (*APIServer, error) {
 	a := &APIServer{
-		token: "token", wake: make(chan struct{}), pods: map[types.UID]*v1.Pod{}, names: map[types.UID]string{}, oldest: 1,
+		token: "token", wake: make(chan struct{}), pods: map[types.UID]*v1.Pod{}, names: map[types.UID]string{},
+		oldest: 1,
 		random: rand.New(rand.NewPCG(1, 3)),
 	}
 	a.history = []change{{}} // no resource version is 0
 	a.server = httptest.NewUnstartedServer(a)
 	a.server.EnableHTTP2 = true
-	a.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of connections that are broken
+	// of connections that are broken
+	a.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	a.server.StartTLS()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.server.Certificate().Raw})
 	err := os.Mkdir(account, 0o755)
-	for name, content := range map[string][]byte{"token": []byte(a.token), "ca.crt": ca, "namespace": []byte("tandem")} {
+	for name, content := range map[string][]byte{
+		"token": []byte(a.token), "ca.crt": ca, "namespace": []byte("tandem"),
+	} {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(account, name), content, 0o600)
 		}
@@ -164,7 +169,8 @@ func (a *APIServer) Break() {
 	a.server.CloseClientConnections()
 }
 
-// Compact forgets old changes: who watches is told that its resource version is too old, and has to list again.
+// Compact forgets old changes: who watches is told that its resource version is too old, and has to list
+// again.
 func (a *APIServer) Compact() {
 	a.changed(func() {
 		a.seen.Broken += a.streams
@@ -178,7 +184,8 @@ func (a *APIServer) Away(away bool) { a.changed(func() { a.away = away }) }
 
 // ServeHTTP answers a request.
 func (a *APIServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	pods := r.URL.Path == "/api/v1/pods" && r.Method == http.MethodGet && r.FormValue("fieldSelector") == "spec.nodeName="+nodeName
+	pods := r.URL.Path == "/api/v1/pods" && r.Method == http.MethodGet &&
+		r.FormValue("fieldSelector") == "spec.nodeName="+nodeName
 	switch {
 	case r.Header.Get("Authorization") != "Bearer "+a.token:
 		respond(w, r, failure(http.StatusUnauthorized, metav1.StatusReasonUnauthorized))
@@ -229,7 +236,8 @@ func (a *APIServer) take(r *http.Request) (answer object) {
 		case err != nil:
 			a.seen.Wrong = append(a.seen.Wrong, err)
 		case a.names[about.UID] != name:
-			a.seen.Wrong = append(a.seen.Wrong, fmt.Errorf("event about %s of UID %s, which is %q: %s", name, about.UID, a.names[about.UID], event.Message))
+			a.seen.Wrong = append(a.seen.Wrong, fmt.Errorf("event about %s of UID %s, which is %q: %s",
+				name, about.UID, a.names[about.UID], event.Message))
 		}
 		if answer = event; a.random.IntN(2) == 0 {
 			a.seen.Denied++

@@ -9,12 +9,13 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// vfEnv is the variable in which the SR-IOV plugin lists a container's VFs: the resource name in upper case, dots and
-// slashes replaced.
+// vfEnv is the variable in which the SR-IOV plugin lists a container's VFs: the resource name in upper case,
+// dots and slashes replaced.
 var vfEnv = "PCIDEVICE_" + strings.ToUpper(strings.NewReplacer(".", "_", "/", "_").Replace(VF))
 
-// visibleGPUs are the GPUs that a container finds, in their order there: AMD's in that of the render nodes among its device
-// nodes, NVIDIA's in that of their addresses, whatever the order in which its runtime is told of them.
+// visibleGPUs are the GPUs that a container finds, in their order there: AMD's in that of the render nodes
+// among its device nodes, NVIDIA's in that of their addresses, whatever the order in which its runtime is
+// told of them.
 func (m *Machine) visibleGPUs(response node.Response) ([]Device, error) {
 	told := renderNodes(response)
 	if m.GPU == NVIDIA {

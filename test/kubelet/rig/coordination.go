@@ -28,8 +28,8 @@ func (r *Rig) Status(ctx context.Context) (*api.StatusResponse, error) {
 	return status, nil
 }
 
-// waitJoined waits until both daemons have joined the coordination. The socket announces that to nobody, so this asks
-// every few milliseconds.
+// waitJoined waits until both daemons have joined the coordination. The socket announces that to nobody, so
+// this asks every few milliseconds.
 func (r *Rig) waitJoined(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -41,7 +41,8 @@ func (r *Rig) waitJoined(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for both daemons to join, have %v: %w", status, errors.Join(context.Cause(ctx), err))
+			return fmt.Errorf("wait for both daemons to join, have %v: %w",
+				status, errors.Join(context.Cause(ctx), err))
 		}
 	}
 }

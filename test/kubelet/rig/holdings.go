@@ -10,8 +10,8 @@ import (
 // holding names a device of a resource.
 type holding struct{ resource, id string }
 
-// holdings says which pod holds which device. They are kept apart from the kubelet's own records, so that a device
-// with two owners is found.
+// holdings says which pod holds which device. They are kept apart from the kubelet's own records, so that a
+// device with two owners is found.
 type holdings map[holding]*v1.Pod
 
 func (h holdings) take(pod *v1.Pod, devices map[string][]string) {
@@ -42,8 +42,8 @@ func (r *Rig) Owners(resource string) map[string]string {
 	return owners
 }
 
-// HeldAndGone is the number of VFs that are not there, and that the kubelet's checkpoint shows with a container: a pod has them, or one had
-// them that ended since the kubelet wrote it.
+// HeldAndGone is the number of VFs that are not there, and that the kubelet's checkpoint shows with a
+// container: a pod has them, or one had them that ended since the kubelet wrote it.
 func (r *Rig) HeldAndGone() (int, error) {
 	written, err := kubelet.ReadCheckpoint(r.path("kubelet"))
 	if err != nil {

@@ -35,12 +35,13 @@ func (r *Rig) intentFlags() ([]string, error) {
 		return flags, nil
 	}
 	token, ca := r.path("token"), r.path("ca.crt")
-	return append(flags, "--kubelet-address="+https.Address, "--kubelet-token-file="+token, "--kubelet-ca-file="+ca),
+	return append(flags, "--kubelet-address="+https.Address, "--kubelet-token-file="+token,
+			"--kubelet-ca-file="+ca),
 		errors.Join(os.WriteFile(token, []byte(https.Token), 0o600), os.WriteFile(ca, https.CA, 0o644))
 }
 
-// startAPIServer starts the API server if it is a source of intent. It returns the folder of the daemons' service account, and what they
-// find in their environment.
+// startAPIServer starts the API server if it is a source of intent. It returns the folder of the daemons'
+// service account, and what they find in their environment.
 func (r *Rig) startAPIServer() (account string, variables []string, err error) {
 	if !r.asksAPIServer() {
 		return "", nil, nil
@@ -52,7 +53,8 @@ func (r *Rig) startAPIServer() (account string, variables []string, err error) {
 	return account, r.API.variables(), nil
 }
 
-// admit lets the node admit a pod. The API server has it before, and learns from the kubelet what became of it.
+// admit lets the node admit a pod. The API server has it before, and learns from the kubelet what became of
+// it.
 func (r *Rig) admit(pod *v1.Pod) error {
 	if r.API == nil {
 		return r.Node.Admit(pod)

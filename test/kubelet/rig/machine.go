@@ -9,7 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// The resources that pods ask for. The names of the GPUs are the vendors' own, that of the VFs comes from sriovConfig.
+// The resources that pods ask for. The names of the GPUs are the vendors' own, that of the VFs comes from
+// sriovConfig.
 const (
 	AMD            = "amd.com/gpu"
 	NVIDIA         = "nvidia.com/gpu"
@@ -26,7 +27,8 @@ type Device struct {
 	Name    string           // of a GPU, for people: its address or, of a partition, the device ID
 }
 
-// Machine is what a rig has to know of its machine to judge placements. It is read apart from the daemons' own code.
+// Machine is what a rig has to know of its machine to judge placements. It is read apart from the daemons'
+// own code.
 type Machine struct {
 	Tree *topology.Tree
 	GPU  string            // the resource name of its GPUs, AMD or NVIDIA
@@ -86,7 +88,9 @@ func (m *Machine) sriovConfig(excludeTopology bool) []byte {
 		Selectors       selectors `json:"selectors"`
 		Tandem          tandem    `json:"tandem"`
 	}
-	vfs := resource{Name: vfName, ExcludeTopology: excludeTopology, Selectors: selectors{IsRdma: true}, Tandem: told}
+	vfs := resource{
+		Name: vfName, ExcludeTopology: excludeTopology, Selectors: selectors{IsRdma: true}, Tandem: told,
+	}
 	for _, vf := range m.vfs {
 		vfs.Selectors.Vendors = append(vfs.Selectors.Vendors, fmt.Sprintf("%04x", vf.Vendor))
 		vfs.Selectors.Devices = append(vfs.Selectors.Devices, fmt.Sprintf("%04x", vf.Product))

@@ -20,7 +20,9 @@ func readNVIDIA(sys fs.FS) (map[string]Device, error) {
 	}
 	gpus := map[string]Device{}
 	for _, gpu := range shown.GPUs {
-		gpus[gpu.UUID] = Device{ID: gpu.UUID, Address: gpu.Address, Node: fmt.Sprint("nvidia", gpu.Minor), Name: gpu.Address.String()}
+		gpus[gpu.UUID] = Device{
+			ID: gpu.UUID, Address: gpu.Address, Node: fmt.Sprint("nvidia", gpu.Minor), Name: gpu.Address.String(),
+		}
 	}
 	return gpus, nil
 }
@@ -30,8 +32,8 @@ func uuids(response node.Response) []string {
 	return strings.FieldsFunc(response.Env["NVIDIA_VISIBLE_DEVICES"], func(r rune) bool { return r == ',' })
 }
 
-// installNVML makes a driver root with the stand-in in it, and returns the flags and variables by which tandem-gpu finds it, and
-// the stand-in the machine.
+// installNVML makes a driver root with the stand-in in it, and returns the flags and variables by which
+// tandem-gpu finds it, and the stand-in the machine.
 func (r *Rig) installNVML() (flags, variables []string, err error) {
 	if r.setup.NVML == "" {
 		return nil, nil, errors.New("install NVML: the set-up names no stand-in for it")
@@ -50,5 +52,6 @@ func (r *Rig) installNVML() (flags, variables []string, err error) {
 		os.MkdirAll(libraries, 0o755),
 		os.Symlink(library, filepath.Join(libraries, "libnvidia-ml.so.1")),
 	)
-	return []string{"--driver-root-ctr-path=" + r.path("driver")}, []string{nvml.FileVariable + "=" + r.path("nvml")}, err
+	return []string{"--driver-root-ctr-path=" + r.path("driver")},
+		[]string{nvml.FileVariable + "=" + r.path("nvml")}, err
 }

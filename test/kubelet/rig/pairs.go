@@ -26,8 +26,8 @@ type tandem struct {
 // told is what every container with VFs is told.
 var told = tandem{Pairs: true, Variables: []string{mapping, "NCCL_IB_HCA"}}
 
-// told checks what a container is told of its pairs at the moment at which the kubelet would start it: its pairs file names exactly
-// its devices and pairs them as well as they can be, and its variables say the same.
+// told checks what a container is told of its pairs at the moment at which the kubelet would start it: its
+// pairs file names exactly its devices and pairs them as well as they can be, and its variables say the same.
 func (a *admission) told(p *Placement, response node.Response) {
 	pairs, err := a.pairs(p, response)
 	p.PairsFile, p.Told = err, err == nil && mapped(pairs, strings.Split(response.Env[mapping], ","))
@@ -72,8 +72,8 @@ func (a *admission) pairs(p *Placement, response node.Response) ([]pairs.Pair, e
 	return told.Pairs, nil
 }
 
-// mapped reports whether a mapping names for every GPU a VF that serves it, or that serves another partition of its card: both
-// have one address, and so one entry.
+// mapped reports whether a mapping names for every GPU a VF that serves it, or that serves another partition
+// of its card: both have one address, and so one entry.
 func mapped(all []pairs.Pair, entries []string) bool {
 	for _, pair := range all {
 		serves := func(p pairs.Pair) bool {

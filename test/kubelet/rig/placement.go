@@ -37,9 +37,9 @@ type Placement struct {
 // IsPaired reports whether the container has both GPUs and VFs.
 func (p Placement) IsPaired() bool { return len(p.GPUs) > 0 && len(p.VFs) > 0 }
 
-// Admit lets the node admit a pod and returns a placement for each container with devices, in the order of admission.
-// A refusal by the kubelet is a *node.Rejection. Any other error means that kubelet, daemons or rig contradict each
-// other.
+// Admit lets the node admit a pod and returns a placement for each container with devices, in the order of
+// admission. A refusal by the kubelet is a *node.Rejection. Any other error means that kubelet, daemons or
+// rig contradict each other.
 func (r *Rig) Admit(ctx context.Context, pod *v1.Pod) ([]Placement, error) {
 	position, start := r.Pair.Log.Len(), time.Now()
 	if err := r.admit(pod); err != nil {
@@ -56,7 +56,8 @@ func (r *Rig) Admit(ctx context.Context, pod *v1.Pod) ([]Placement, error) {
 	return placements, nil
 }
 
-// AdmitBlind is Admit for when the daemons or the kubelet may die meanwhile: it finds devices with two owners and judges nothing.
+// AdmitBlind is Admit for when the daemons or the kubelet may die meanwhile: it finds devices with two owners
+// and judges nothing.
 func (r *Rig) AdmitBlind(pod *v1.Pod) error {
 	if err := r.admit(pod); err != nil {
 		return err
@@ -100,7 +101,9 @@ func (r *Rig) place(ctx context.Context, pod *v1.Pod) ([]Placement, error) {
 }
 
 // eachContainer follows an admission container by container and keeps the books.
-func (r *Rig) eachContainer(pod *v1.Pod, judge func(*admission, v1.Container, map[string][]string) error) error {
+func (r *Rig) eachContainer(
+	pod *v1.Pod, judge func(*admission, v1.Container, map[string][]string) error,
+) error {
 	a := newAdmission(r, pod)
 	for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		devices := r.Node.Devices(pod, c.Name)
@@ -116,14 +119,16 @@ func (r *Rig) eachContainer(pod *v1.Pod, judge func(*admission, v1.Container, ma
 	return nil
 }
 
-// readLog finds in the daemons' logs in which order the kubelet allocated the resources of each container. Admissions
-// are serial, so the lines in the order of time are those of the containers one after the other.
+// readLog finds in the daemons' logs in which order the kubelet allocated the resources of each container.
+// Admissions are serial, so the lines in the order of time are those of the containers one after the other.
 func (r *Rig) readLog(ctx context.Context, placements []Placement, position int, start time.Time) error {
 	want := 0
 	for _, p := range placements {
 		want += p.resources()
 	}
-	lines, err := r.Pair.Log.Wait(ctx, position, func(lines []pair.Line) bool { return len(allocations(lines, start)) >= want })
+	lines, err := r.Pair.Log.Wait(ctx, position, func(lines []pair.Line) bool {
+		return len(allocations(lines, start)) >= want
+	})
 	if err != nil {
 		return err
 	}

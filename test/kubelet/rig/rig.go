@@ -1,6 +1,7 @@
-// Package rig puts a whole node together for tests and the demo: a recorded machine laid out in a folder, the real
-// kubelet managers on it (package node) and the two built daemons (package pair). It admits pods and tells, for every
-// container, what it got, what it could have got at best, and in which order the kubelet asked.
+// Package rig puts a whole node together for tests and the demo: a recorded machine laid out in a folder, the
+// real kubelet managers on it (package node) and the two built daemons (package pair). It admits pods and
+// tells, for every container, what it got, what it could have got at best, and in which order the kubelet
+// asked.
 package rig
 
 import (
@@ -73,11 +74,12 @@ type Rig struct {
 	gone  map[string]bool // VFs that are not there at the moment
 }
 
-// startTime bounds the wait for the daemons to register: it takes a fraction of a second unless something is wrong.
+// startTime bounds the wait for the daemons to register: it takes a fraction of a second unless something is
+// wrong.
 const startTime = 20 * time.Second
 
-// Start lays the machine out in a temporary folder and starts node and pair on it. It returns when the kubelet knows
-// all devices.
+// Start lays the machine out in a temporary folder and starts node and pair on it. It returns when the
+// kubelet knows all devices.
 func Start(ctx context.Context, setup Setup) (*Rig, error) {
 	dir, err := makeDir()
 	if err != nil {
@@ -90,8 +92,8 @@ func Start(ctx context.Context, setup Setup) (*Rig, error) {
 	return r, nil
 }
 
-// makeDir makes a temporary folder, in memory where that can be had: a machine is thousands of small files. It does
-// not follow $TMPDIR, since a unix socket's path must stay below 108 bytes.
+// makeDir makes a temporary folder, in memory where that can be had: a machine is thousands of small files.
+// It does not follow $TMPDIR, since a unix socket's path must stay below 108 bytes.
 func makeDir() (string, error) {
 	if dir, err := os.MkdirTemp("/dev/shm", "tandem-"); err == nil {
 		return dir, nil
@@ -124,7 +126,8 @@ func (r *Rig) start(ctx context.Context) error {
 	}
 	r.numa = numa
 	r.Node, err = node.Start(r.path("kubelet"), node.Options{
-		NUMA: numa, ReservedCPUs: r.setup.ReservedCPUs, PodsAPI: r.setup.PodsAPI, Watcher: r.setup.Watcher, HTTPS: r.asksHTTPS(),
+		NUMA: numa, ReservedCPUs: r.setup.ReservedCPUs, PodsAPI: r.setup.PodsAPI, Watcher: r.setup.Watcher,
+		HTTPS: r.asksHTTPS(),
 	})
 	if err != nil {
 		return err
@@ -196,8 +199,8 @@ func (r *Rig) layOut() error {
 
 func (r *Rig) path(name string) string { return filepath.Join(r.dir, name) }
 
-// WaitReady waits until the kubelet knows all devices of the machine and, where they coordinate, both daemons know of
-// each other.
+// WaitReady waits until the kubelet knows all devices of the machine and, where they coordinate, both daemons
+// know of each other.
 func (r *Rig) WaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()

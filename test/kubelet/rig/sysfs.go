@@ -10,7 +10,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// The machine is a folder, and what a driver or the kernel would take out of sysfs is moved to another one for a while.
+// The machine is a folder, and what a driver or the kernel would take out of sysfs is moved to another one
+// for a while.
 
 // away is what is not in a machine's sysfs at the moment: where it was, by where it is.
 type away struct {
@@ -51,8 +52,8 @@ func (a *away) back() error {
 
 const pciDevices = "bus/pci/devices"
 
-// LowerVFs leaves every PF this many VFs, as if sriov_numvfs had been written anew, whoever holds the others. Back makes them as many as
-// before.
+// LowerVFs leaves every PF this many VFs, as if sriov_numvfs had been written anew, whoever holds the others.
+// Back makes them as many as before.
 func (r *Rig) LowerVFs(perPF int) (back func() error, err error) {
 	a, err := r.takeAway()
 	if err != nil {
@@ -87,7 +88,8 @@ func (r *Rig) countVFs(numbers map[string]int, most int) error {
 	return nil
 }
 
-// function takes a VF away: what names it, then its folder, and last its link below bus/pci, which daemons look at.
+// function takes a VF away: what names it, then its folder, and last its link below bus/pci, which daemons
+// look at.
 func (a *away) function(vf *topology.Device, ofPF string) error {
 	name := vf.Address.String()
 	dir := filepath.Join(pciDevices, name)
@@ -128,7 +130,9 @@ func (r *Rig) UnloadGPUDriver() (back func() error, err error) {
 	}
 	names := []string{"class/kfd", "devices/virtual/kfd", "class/drm"}
 	for _, gpu := range bound {
-		for _, file := range []string{"drm", "driver", "current_compute_partition", "current_memory_partition", "mem_info_vram_total"} {
+		for _, file := range []string{
+			"drm", "driver", "current_compute_partition", "current_memory_partition", "mem_info_vram_total",
+		} {
 			names = append(names, filepath.Join(pciDevices, filepath.Base(gpu), file))
 		}
 	}

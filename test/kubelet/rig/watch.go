@@ -65,14 +65,16 @@ type watcher struct {
 	flush   func()
 }
 
-// watch streams the changes from a resource version on or, where the request wants that, all pods that there are first.
+// watch streams the changes from a resource version on or, where the request wants that, all pods that there
+// are first.
 func (a *APIServer) watch(w http.ResponseWriter, r *http.Request) {
 	encoding := encodingFor(r)
 	w.Header().Set("Content-Type", encoding.MediaType+";stream=watch")
 	w.WriteHeader(http.StatusOK)
 	s := watcher{
 		r: r, objects: encoder(encoding.Serializer), flush: w.(http.Flusher).Flush,
-		events: streaming.NewEncoder(encoding.StreamSerializer.Framer.NewFrameWriter(w), encoder(encoding.StreamSerializer.Serializer)),
+		events: streaming.NewEncoder(encoding.StreamSerializer.Framer.NewFrameWriter(w),
+			encoder(encoding.StreamSerializer.Serializer)),
 	}
 	s.flush()
 	a.changed(func() { a.streams++ })
@@ -94,7 +96,8 @@ func (s watcher) sendAll(list *v1.PodList) (version int, err error) {
 		}
 	}
 	end := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		ResourceVersion: list.ResourceVersion, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+		ResourceVersion: list.ResourceVersion,
+		Annotations:     map[string]string{metav1.InitialEventsAnnotationKey: "true"},
 	}}
 	if err := s.send(watch.Bookmark, end); err != nil {
 		return 0, err
@@ -107,7 +110,9 @@ func (s watcher) send(kind watch.EventType, what object) error {
 	if err != nil {
 		return err
 	}
-	if err := s.events.Encode(&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: raw}}); err != nil {
+	if err := s.events.Encode(&metav1.WatchEvent{
+		Type: string(kind), Object: runtime.RawExtension{Raw: raw},
+	}); err != nil {
 		return err
 	}
 	s.flush()
@@ -131,7 +136,8 @@ func (a *APIServer) sendNext(s watcher, version int) (sent int, err error) {
 		}
 		switch {
 		case expired:
-			return 0, errors.Join(s.send(watch.Error, failure(http.StatusGone, metav1.StatusReasonExpired)), errors.New("expired"))
+			return 0, errors.Join(s.send(watch.Error, failure(http.StatusGone, metav1.StatusReasonExpired)),
+				errors.New("expired"))
 		case next != nil && due <= 0:
 			return version + 1, s.send(next.kind, next.pod)
 		}

@@ -41,7 +41,9 @@ func tarball(w io.Writer, files []packed) error {
 		if err != nil {
 			return err
 		}
-		if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(content)), Mode: f.mode}); err != nil {
+		if err := archive.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(content)), Mode: f.mode,
+		}); err != nil {
 			return err
 		}
 		if _, err := archive.Write(content); err != nil {
@@ -51,8 +53,8 @@ func tarball(w io.Writer, files []packed) error {
 	return archive.Close()
 }
 
-// cpio writes the format of an initial RAM disk (Documentation/driver-api/early-userspace/buffer-format.rst), with the
-// folders of the files and a console for the first process.
+// cpio writes the format of an initial RAM disk (Documentation/driver-api/early-userspace/buffer-format.rst),
+// with the folders of the files and a console for the first process.
 func cpio(w io.Writer, files []packed) error {
 	const directory, regular, character = 0o040000, 0o100000, 0o020000
 	e := &cpioWriter{w: w}
@@ -85,7 +87,10 @@ func (e *cpioWriter) entry(name string, mode int64, device int, content []byte) 
 	e.number++
 	var out bytes.Buffer
 	out.WriteString("070701")
-	for _, field := range []int64{int64(e.number), mode, 0, 0, 1, 0, int64(len(content)), 0, 0, int64(device >> 8), int64(device & 0xff), int64(len(name) + 1), 0} {
+	for _, field := range []int64{
+		int64(e.number), mode, 0, 0, 1, 0, int64(len(content)), 0, 0, int64(device >> 8), int64(device & 0xff),
+		int64(len(name) + 1), 0,
+	} {
 		fmt.Fprintf(&out, "%08x", field)
 	}
 	for _, part := range [][]byte{append([]byte(name), 0), content} {

@@ -13,7 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
-// rootDisk packs root, the kubelet and Multus into an ext4 file system of which a run changes nothing. mke2fs makes it without mounting.
+// rootDisk packs root, the kubelet and Multus into an ext4 file system of which a run changes nothing. mke2fs
+// makes it without mounting.
 func (c *Cache) rootDisk(ctx context.Context) error {
 	key, err := hashFiles(c.Path("root.key"), c.Path("kubernetes.key"), c.Path("multus.key"))
 	if err != nil {
@@ -65,7 +66,9 @@ func (c *Cache) initramfs(ctx context.Context) error {
 			kind, file, _ := strings.Cut(strings.TrimSpace(line), " ")
 			if file = strings.TrimSpace(file); kind == "insmod" && !loaded[file] {
 				loaded[file] = true
-				files = append(files, packed{name: fmt.Sprintf("modules/%02d-%s", len(loaded), filepath.Base(file)), from: file, mode: 0o644})
+				files = append(files, packed{
+					name: fmt.Sprintf("modules/%02d-%s", len(loaded), filepath.Base(file)), from: file, mode: 0o644,
+				})
 			}
 		}
 	}

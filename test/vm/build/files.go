@@ -28,7 +28,8 @@ var multusConfig string
 var cniConfig string
 
 // cpuConfig is what the owner of a node with GPUs would add. A machine with a plain kubelet has neither.
-const cpuConfig = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\n"
+const cpuConfig = "apiVersion: kubelet.config.k8s.io/v1beta1\n" +
+	"kind: KubeletConfiguration\ncpuManagerPolicy: static\n"
 
 // shippedKubeletConfig is what users drop into their kubelet's configuration folder.
 const shippedKubeletConfig = "deployments/kubelet/config.yaml"
@@ -74,12 +75,16 @@ func (c *Cache) pauseImage(to string) error {
 	config, err := json.Marshal(map[string]any{
 		"os": "linux", "architecture": "amd64",
 		"config": map[string]any{"Entrypoint": []string{"/pause"}},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))}},
+		"rootfs": map[string]any{
+			"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))},
+		},
 	})
 	if err != nil {
 		return err
 	}
-	manifest, err := json.Marshal([]any{map[string]any{"Config": "config.json", "RepoTags": []string{"pause:e2e"}, "Layers": []string{"layer.tar"}}})
+	manifest, err := json.Marshal([]any{
+		map[string]any{"Config": "config.json", "RepoTags": []string{"pause:e2e"}, "Layers": []string{"layer.tar"}},
+	})
 	if err != nil {
 		return err
 	}

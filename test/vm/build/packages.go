@@ -12,16 +12,19 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
-// What Debian provides. Nothing is installed on the host: packages are unpacked into one folder, which is the guest's
-// root file system, and from which QEMU, etcd, mke2fs and depmod run here.
+// What Debian provides. Nothing is installed on the host: packages are unpacked into one folder, which is the
+// guest's root file system, and from which QEMU, etcd, mke2fs and depmod run here.
 const (
-	backports = "qemu-system-x86 linux-image-amd64" // igb with SR-IOV came with QEMU 8, in Debian 12 there is 7.2
-	stable    = "containerd runc containernetworking-plugins mount busybox-static etcd-server e2fsprogs kmod iproute2"
+	// igb with SR-IOV came with QEMU 8, in Debian 12 there is 7.2
+	backports = "qemu-system-x86 linux-image-amd64"
+	stable    = "containerd runc containernetworking-plugins mount busybox-static etcd-server e2fsprogs " +
+		"kmod iproute2"
 
 	packagesKey = backports + "\n" + stable
 )
 
-// fetchPackages downloads the packages with all that they depend on, as apt resolves it for a machine that has none.
+// fetchPackages downloads the packages with all that they depend on, as apt resolves it for a machine that
+// has none.
 func (c *Cache) fetchPackages(ctx context.Context) error {
 	config, err := c.aptConfig()
 	if err != nil {
@@ -36,14 +39,15 @@ func (c *Cache) fetchPackages(ctx context.Context) error {
 	if err := apt("update"); err != nil {
 		return err
 	}
-	if err := apt(append([]string{"install", "--download-only", "-t", "bookworm-backports"}, strings.Fields(backports)...)...); err != nil {
+	if err := apt(append([]string{"install", "--download-only", "-t", "bookworm-backports"},
+		strings.Fields(backports)...)...); err != nil {
 		return err
 	}
 	return apt(append([]string{"install", "--download-only"}, strings.Fields(stable)...)...)
 }
 
-// aptConfig writes a configuration that keeps apt within the cache: its lists, its downloads, and a status file in which no
-// package is installed. Sources are the machine's own, with backports beside them.
+// aptConfig writes a configuration that keeps apt within the cache: its lists, its downloads, and a status
+// file in which no package is installed. Sources are the machine's own, with backports beside them.
 func (c *Cache) aptConfig() (string, error) {
 	dir := c.Path("apt")
 	for _, sub := range []string{"lists/partial", "archives/partial", "sources"} {
@@ -60,7 +64,8 @@ func (c *Cache) aptConfig() (string, error) {
 			}
 		}
 	}
-	source := fmt.Sprintf("Types: deb\nURIs: %s\nSuites: bookworm bookworm-updates bookworm-backports\nComponents: main\nSigned-By: /usr/share/keyrings/debian-archive-keyring.gpg\n", uri)
+	source := fmt.Sprintf("Types: deb\nURIs: %s\nSuites: bookworm bookworm-updates "+
+		"bookworm-backports\nComponents: main\nSigned-By: /usr/share/keyrings/debian-archive-keyring.gpg\n", uri)
 	config := fmt.Sprintf(`Dir::State::lists "%[1]s/lists";
 Dir::State::status "%[1]s/status";
 Dir::Cache "%[1]s";
@@ -69,7 +74,9 @@ Dir::Etc::sourcelist "/dev/null";
 Dir::Etc::sourceparts "%[1]s/sources";
 APT::Sandbox::User "root";
 `, dir)
-	for name, content := range map[string]string{"sources/debian.sources": source, "apt.conf": config, "status": ""} {
+	for name, content := range map[string]string{
+		"sources/debian.sources": source, "apt.conf": config, "status": "",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			return "", err
 		}
@@ -77,7 +84,8 @@ APT::Sandbox::User "root";
 	return filepath.Join(dir, "apt.conf"), nil
 }
 
-// unpackPackages lays all packages into root. Where both suites gave a version of one, the later is laid over the earlier.
+// unpackPackages lays all packages into root. Where both suites gave a version of one, the later is laid over
+// the earlier.
 func (c *Cache) unpackPackages(ctx context.Context) error {
 	root := c.Path("root")
 	if err := os.RemoveAll(root); err != nil {
@@ -149,7 +157,8 @@ func (c *Cache) Tool(program string, args ...string) *exec.Cmd {
 // toolAs is a tool that goes by what it is called.
 func (c *Cache) toolAs(program, name string, args ...string) *exec.Cmd {
 	root := c.Path("root")
-	libraries := filepath.Join(root, "lib/x86_64-linux-gnu") + ":" + filepath.Join(root, "usr/lib/x86_64-linux-gnu")
+	libraries := filepath.Join(root, "lib/x86_64-linux-gnu") + ":" +
+		filepath.Join(root, "usr/lib/x86_64-linux-gnu")
 	loader := []string{"--library-path", libraries, "--argv0", name, filepath.Join(root, program)}
 	return exec.Command(filepath.Join(root, "lib64/ld-linux-x86-64.so.2"), append(loader, args...)...)
 }

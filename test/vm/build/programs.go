@@ -82,7 +82,8 @@ func (c *Cache) guestPrograms(ctx context.Context) error {
 // Image is the name of Tandem's image as it is imported into the guest.
 const Image = "registry.example/tandem:v1"
 
-// image packs Tandem's image as "make image" does, with the shell of the node's packages: this host may have none.
+// image packs Tandem's image as "make image" does, with the shell of the node's packages: this host may have
+// none.
 func (c *Cache) image(ctx context.Context, bin string) error {
 	_, err := host.Run(ctx, host.InFolder("deployments/image", "go", "run", "-buildvcs=false", ".", "--bin", bin,
 		"--busybox", c.Path("root/bin/busybox"), "--tag", Image, "--tarball", c.Path("image.tar")))

@@ -29,8 +29,10 @@ func Start(ctx context.Context, c *build.Cache) (*Cluster, error) {
 		return k, err
 	}
 	key := run + "/accounts.key"
-	server := k.component("kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--bind-address=127.0.0.1", "--advertise-address=10.0.2.2",
-		"--endpoint-reconciler-type=none", "--cert-dir="+run+"/certificates", "--service-cluster-ip-range=10.96.0.0/16",
+	server := k.component("kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--bind-address=127.0.0.1",
+		"--advertise-address=10.0.2.2",
+		"--endpoint-reconciler-type=none", "--cert-dir="+run+"/certificates",
+		"--service-cluster-ip-range=10.96.0.0/16",
 		"--authorization-mode=Node,RBAC", "--token-auth-file="+run+"/tokens.csv", "--allow-privileged=true",
 		"--kubelet-preferred-address-types=InternalIP", "--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+key, "--service-account-signing-key-file="+key)
@@ -42,9 +44,12 @@ func Start(ctx context.Context, c *build.Cache) (*Cluster, error) {
 	}
 	scheduler := k.component("kube-scheduler", "--kubeconfig="+run+"/scheduler", "--leader-elect=false")
 	// A node that reboots in emulation is away for longer than the controllers would wait.
-	manager := k.component("kube-controller-manager", "--kubeconfig="+run+"/manager", "--leader-elect=false", "--use-service-account-credentials=true",
-		"--service-account-private-key-file="+key, "--node-monitor-grace-period=10m", "--controllers=*,-node-ipam-controller,-cloud-node-lifecycle-controller")
-	return k, errors.Join(k.start("kube-scheduler", scheduler, ""), k.start("kube-controller-manager", manager, ""))
+	manager := k.component("kube-controller-manager", "--kubeconfig="+run+"/manager", "--leader-elect=false",
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file="+key, "--node-monitor-grace-period=10m",
+		"--controllers=*,-node-ipam-controller,-cloud-node-lifecycle-controller")
+	return k, errors.Join(k.start("kube-scheduler", scheduler, ""),
+		k.start("kube-controller-manager", manager, ""))
 }
 
 func (k *Cluster) writeFiles() error {
@@ -54,11 +59,13 @@ func (k *Cluster) writeFiles() error {
 	}
 	server := "https://127.0.0.1:6443"
 	for name, content := range map[string]string{
-		"tokens.csv":   tokens,
-		"accounts.key": string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})),
-		"admin":        kubeconfig(server, adminToken),
-		"scheduler":    kubeconfig(server, schedulerToken),
-		"manager":      kubeconfig(server, managerToken),
+		"tokens.csv": tokens,
+		"accounts.key": string(pem.EncodeToMemory(&pem.Block{
+			Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key),
+		})),
+		"admin":     kubeconfig(server, adminToken),
+		"scheduler": kubeconfig(server, schedulerToken),
+		"manager":   kubeconfig(server, managerToken),
 	} {
 		if err := os.WriteFile(k.cache.Path("run", name), []byte(content), 0o600); err != nil {
 			return err

@@ -148,7 +148,8 @@ func (n *Node) RegisteredAfter(ctx context.Context, before map[string]string, wh
 	defer ticker.Stop()
 	for {
 		now, err := n.Registrations(ctx)
-		if err == nil && !slices.ContainsFunc(which, func(d string) bool { return now[d] == "" || now[d] == before[d] }) {
+		if err == nil &&
+			!slices.ContainsFunc(which, func(d string) bool { return now[d] == "" || now[d] == before[d] }) {
 			return nil
 		}
 		select {

@@ -38,9 +38,9 @@ func (a Ask) Plus(b Ask) Ask { return Ask{GPUs: a.GPUs + b.GPUs, VFs: a.VFs + b.
 // Minus is what is left without b.
 func (a Ask) Minus(b Ask) Ask { return Ask{GPUs: a.GPUs - b.GPUs, VFs: a.VFs - b.VFs} }
 
-// look is what a container does: it writes where sysfs has the devices that it was given, the GPUs as their device nodes
-// show (NVIDIA's: as the environment lists them and the driver tells), the VFs as the environment lists them, and what
-// tandem verify says of them. Lines begin with a word.
+// look is what a container does: it writes where sysfs has the devices that it was given, the GPUs as their
+// device nodes show (NVIDIA's: as the environment lists them and the driver tells), the VFs as the
+// environment lists them, and what tandem verify says of them. Lines begin with a word.
 const look = `
 for node in /dev/dri/renderD*; do
 	[ -e $node ] && echo "gpu ${node##*/} $(readlink -f /sys/class/drm/${node##*/}/device)"
@@ -88,7 +88,9 @@ func (p Pod) manifest(gpuResource string) *corev1.Pod {
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
-		Spec:       corev1.PodSpec{AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &grace},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &grace,
+		},
 	}
 	if p.Networks != "" {
 		pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": p.Networks}

@@ -71,7 +71,8 @@ func (v *View) Pairs() int {
 	return pairs
 }
 
-// switchOf is the part of a device's path that is the way to its switch: host bridge, root port, upstream port.
+// switchOf is the part of a device's path that is the way to its switch: host bridge, root port, upstream
+// port.
 func switchOf(path string) string {
 	elements := strings.Split(path, "/") // "", sys, devices, pci0000:20, 0000:20:00.0, 0000:21:00.0, …
 	return strings.Join(elements[:min(6, len(elements))], "/")

@@ -8,7 +8,8 @@ import (
 
 // at is where a device of this machine is: below a switch of a socket, at a depth of its own.
 func at(socket, port, device string) string {
-	return "/sys/devices/pci0000:" + socket + "/0000:" + socket + ":" + port + "/0000:" + socket + "/0000:" + device
+	return "/sys/devices/pci0000:" + socket + "/0000:" + socket + ":" + port + "/0000:" + socket + "/0000:" +
+		device
 }
 
 func TestPairs(t *testing.T) {
@@ -18,7 +19,8 @@ func TestPairs(t *testing.T) {
 		want      int
 	}{
 		{"one switch", []string{at("20", "00.0", "28:00.0")}, []string{at("20", "00.0", "25:10.0")}, 1},
-		{"two root ports of a socket", []string{at("20", "00.0", "28:00.0")}, []string{at("20", "01.0", "2d:10.0")}, 0},
+		{"two root ports of a socket", []string{at("20", "00.0", "28:00.0")},
+			[]string{at("20", "01.0", "2d:10.0")}, 0},
 		{"two sockets", []string{at("20", "00.0", "28:00.0")}, []string{at("80", "00.0", "85:10.0")}, 0},
 		{"two VFs of one NIC are one pair", []string{at("20", "00.0", "28:00.0"), at("20", "01.0", "30:00.0")},
 			[]string{at("20", "00.0", "25:10.0"), at("20", "00.0", "25:10.2")}, 1},
@@ -34,7 +36,8 @@ func TestPairs(t *testing.T) {
 
 func TestReadLook(t *testing.T) {
 	var v View
-	for line := range strings.Lines(`gpu renderD128 /sys/devices/pci0000:20/0000:20:00.0/0000:21:00.0/0000:28:00.0
+	for line := range strings.Lines(
+		`gpu renderD128 /sys/devices/pci0000:20/0000:20:00.0/0000:21:00.0/0000:28:00.0
 vf 0000:25:10.0 /sys/devices/pci0000:20/0000:20:00.0/0000:21:00.0/0000:25:10.0
 GPU           VF            DISTANCE
 

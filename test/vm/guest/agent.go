@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// serveAgent runs what the host sends, a shell's script for a request, and answers with all that it prints; how it ended
-// is in the trailer.
+// serveAgent runs what the host sends, a shell's script for a request, and answers with all that it prints;
+// how it ended is in the trailer.
 func serveAgent() error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /run", func(w http.ResponseWriter, r *http.Request) {

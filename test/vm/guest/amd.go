@@ -44,12 +44,14 @@ func (l *identity) kfd(address, minor string, index, count int) {
 		numbers = append(numbers, number)
 	}
 	l.file(own+"/gpu_id", strconv.Itoa(1000+index))
-	l.file(own+"/properties", fmt.Sprintf("cpu_cores_count 0\nsimd_count 1216\nvendor_id 4098\ndevice_id 29857\nlocation_id %d\ndomain %d\ndrm_render_minor %s",
+	l.file(own+"/properties", fmt.Sprintf("cpu_cores_count 0\nsimd_count 1216\nvendor_id 4098\n"+
+		"device_id 29857\nlocation_id %d\ndomain %d\ndrm_render_minor %s",
 		numbers[1]<<8|numbers[2]<<3, numbers[0], minor))
 	link := 0
 	for other := range count {
 		if other != index {
-			l.file(fmt.Sprintf("%s/io_links/%d/properties", own, link), fmt.Sprintf("type 11\nnode_from %d\nnode_to %d\nweight 15", index+2, other+2))
+			l.file(fmt.Sprintf("%s/io_links/%d/properties", own, link),
+				fmt.Sprintf("type 11\nnode_from %d\nnode_to %d\nweight 15", index+2, other+2))
 			link++
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// sysroot is /sys as it would be if the display devices were GPUs and the NICs ConnectX-7: the real sysfs, with files
-// that differ laid over it. Containers get it for their /sys (node.go).
+// sysroot is /sys as it would be if the display devices were GPUs and the NICs ConnectX-7: the real sysfs,
+// with files that differ laid over it. Containers get it for their /sys (node.go).
 const (
 	sysroot = "/run/sysroot"
 	layer   = "/run/identity" // on a tmpfs
@@ -117,7 +117,8 @@ func (l *identity) nic(function, product string) {
 	for _, device := range devices {
 		parent, err := os.ReadFile(device + "/parent")
 		l.keep(err)
-		if !slices.ContainsFunc(netdevs, func(n fs.DirEntry) bool { return n.Name() == strings.TrimSpace(string(parent)) }) {
+		if !slices.ContainsFunc(netdevs,
+			func(n fs.DirEntry) bool { return n.Name() == strings.TrimSpace(string(parent)) }) {
 			continue
 		}
 		name := filepath.Base(device)

@@ -1,6 +1,7 @@
-// Command guest is what runs in the virtual machine of test/vm before and beside the node's own programs: its first process.
-// It makes the machine a node with GPUs and RDMA VFs (identity.go), starts containerd and the kubelet, starts them again
-// when they end, and runs scripts for the host (agent.go). With an argument it is one of the small programs below.
+// Command guest is what runs in the virtual machine of test/vm before and beside the node's own programs: its
+// first process. It makes the machine a node with GPUs and RDMA VFs (identity.go), starts containerd and the
+// kubelet, starts them again when they end, and runs scripts for the host (agent.go). With an argument it is
+// one of the small programs below.
 package main
 
 import (
@@ -27,7 +28,8 @@ func main() {
 	}
 }
 
-// boot never returns but with an error: the end of the first process is the kernel's panic, and that is the machine's end.
+// boot never returns but with an error: the end of the first process is the kernel's panic, and that is the
+// machine's end.
 func boot() error {
 	start := time.Now()
 	if err := os.Setenv("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
@@ -64,7 +66,8 @@ func tell(format string, args ...any) {
 	fmt.Fprintf(os.Stdout, "guest: "+format+"\n", args...)
 }
 
-// told is what the host says under a name on the kernel's command line, as in tandem.vfs=4; "" where it says nothing.
+// told is what the host says under a name on the kernel's command line, as in tandem.vfs=4; "" where it says
+// nothing.
 func told(name string) string {
 	line, _ := os.ReadFile("/proc/cmdline") // without it nothing was said
 	for word := range strings.FieldsSeq(string(line)) {

@@ -35,7 +35,8 @@ func setUpNetwork() error {
 	if err != nil {
 		return err
 	}
-	// Else the kernel makes all RDMA devices once more for every network namespace, with 1024 GIDs each, which takes a second here.
+	// Else the kernel makes all RDMA devices once more for every network namespace, with 1024 GIDs each, which
+	// takes a second here.
 	if err := netlink.RdmaSystemSetNetnsMode("exclusive"); err != nil {
 		return fmt.Errorf("keep RDMA devices in their network namespace: %w", err)
 	}
@@ -67,8 +68,8 @@ func createVFs() error {
 	return all.Wait()
 }
 
-// createRDMA puts a software RDMA device over every NIC and VF that has none, under the names that mlx5 would give: NICs first.
-// VFs that were made again get the names that they had.
+// createRDMA puts a software RDMA device over every NIC and VF that has none, under the names that mlx5 would
+// give: NICs first. VFs that were made again get the names that they had.
 func createRDMA() error {
 	number := 0
 	for _, driver := range []string{"igb", "igbvf"} {

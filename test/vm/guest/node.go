@@ -16,8 +16,9 @@ import (
 
 const containerdSocket = "/run/containerd/containerd.sock"
 
-// startContainerd starts it and has it import the images. Every container gets sysroot where the runtime's own specification has a
-// sysfs: manifests are used as they are shipped, and see the machine that the identity makes.
+// startContainerd starts it and has it import the images. Every container gets sysroot where the runtime's
+// own specification has a sysfs: manifests are used as they are shipped, and see the machine that the
+// identity makes.
 func startContainerd() error {
 	if err := writeBaseSpec("/etc/containerd/base.json"); err != nil {
 		return err
@@ -45,12 +46,21 @@ func writeBaseSpec(file string) error {
 		return err
 	}
 	if told("gpus") == nvidia {
-		spec["hooks"] = map[string]any{"createContainer": []any{map[string]any{"path": "/usr/local/bin/guest", "args": []string{"guest", "runtime"}}}}
+		spec["hooks"] = map[string]any{
+			"createContainer": []any{
+				map[string]any{"path": "/usr/local/bin/guest", "args": []string{"guest", "runtime"}},
+			},
+		}
 	}
 	mounts, _ := spec["mounts"].([]any)
 	for i, m := range mounts {
 		if mount, _ := m.(map[string]any); mount["destination"] == "/sys" {
-			mounts[i] = map[string]any{"destination": "/sys", "type": "bind", "source": sysroot, "options": []string{"bind", "nosuid", "noexec", "nodev", "ro"}}
+			mounts[i] = map[string]any{
+				"destination": "/sys",
+				"type":        "bind",
+				"source":      sysroot,
+				"options":     []string{"bind", "nosuid", "noexec", "nodev", "ro"},
+			}
 		}
 	}
 	if content, err = json.Marshal(spec); err != nil {
@@ -70,7 +80,8 @@ func importImages() error {
 		return err
 	}
 	for _, image := range images {
-		if output, err := exec.Command("ctr", "-n", "k8s.io", "images", "import", image).CombinedOutput(); err != nil {
+		if output, err := exec.Command("ctr", "-n", "k8s.io", "images", "import",
+			image).CombinedOutput(); err != nil {
 			return fmt.Errorf("import %s: %w: %s", image, err, output)
 		}
 	}
@@ -104,7 +115,8 @@ func supervise(name string, args ...string) {
 	}()
 }
 
-// waitFor waits until a file is there. Folders are made on the way to it, so that there is nothing else to watch.
+// waitFor waits until a file is there. Folders are made on the way to it, so that there is nothing else to
+// watch.
 func waitFor(file string) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -123,7 +135,8 @@ func waitFor(file string) error {
 
 // printPodResources prints the kubelet's List as JSON. It must not run while pods are admitted.
 func printPodResources() error {
-	connection, err := grpc.NewClient("unix:///var/lib/kubelet/pod-resources/kubelet.sock", grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient("unix:///var/lib/kubelet/pod-resources/kubelet.sock",
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,8 @@ func (l *identity) h100(render string) {
 	l.link("bus/pci/drivers/nvidia/"+filepath.Base(function), function)
 }
 
-// installDriver makes what NVIDIA's driver would beside sysfs: device nodes, /proc/driver/nvidia, and what NVML shows.
+// installDriver makes what NVIDIA's driver would beside sysfs: device nodes, /proc/driver/nvidia, and what
+// NVML shows.
 func installDriver() error {
 	machine, err := nvml.Record(os.DirFS(sysroot))
 	if err != nil {
@@ -46,7 +47,8 @@ func installDriver() error {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return err
 		}
-		information := fmt.Sprintf("Model: \t\t %s\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\n", gpu.Name, gpu.UUID, gpu.Address, gpu.Minor)
+		information := fmt.Sprintf("Model: \t\t %s\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %d\n",
+			gpu.Name, gpu.UUID, gpu.Address, gpu.Minor)
 		if err := os.WriteFile(folder+"/information", []byte(information), 0o444); err != nil {
 			return err
 		}
@@ -57,9 +59,10 @@ func installDriver() error {
 	return machine.Write(driver + "/machine")
 }
 
-// completeContainer gives a container that is being made what NVIDIA's container runtime gives one whose environment names
-// GPUs: the driver's library and its folder in /proc. It runs as a hook "createContainer" of the OCI runtime specification:
-// in the container's mount namespace, before its root is entered. The device nodes are the plugin's to give.
+// completeContainer gives a container that is being made what NVIDIA's container runtime gives one whose
+// environment names GPUs: the driver's library and its folder in /proc. It runs as a hook "createContainer"
+// of the OCI runtime specification: in the container's mount namespace, before its root is entered. The
+// device nodes are the plugin's to give.
 func completeContainer() error {
 	var state struct{ Bundle string }
 	if err := json.NewDecoder(os.Stdin).Decode(&state); err != nil {
@@ -76,14 +79,17 @@ func completeContainer() error {
 	if err := json.Unmarshal(content, &config); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(config.Process.Env, func(v string) bool { return strings.HasPrefix(v, "NVIDIA_VISIBLE_DEVICES=") }) {
+	if !slices.ContainsFunc(config.Process.Env,
+		func(v string) bool { return strings.HasPrefix(v, "NVIDIA_VISIBLE_DEVICES=") }) {
 		return nil
 	}
 	root := config.Root.Path
 	if !filepath.IsAbs(root) {
 		root = filepath.Join(state.Bundle, root)
 	}
-	for from, to := range map[string]string{"/" + library: library, driver + "/machine": "run/nvidia-machine", driver + "/proc/driver": "proc/driver"} {
+	for from, to := range map[string]string{
+		"/" + library: library, driver + "/machine": "run/nvidia-machine", driver + "/proc/driver": "proc/driver",
+	} {
 		if err := bind(from, filepath.Join(root, to)); err != nil {
 			return err
 		}

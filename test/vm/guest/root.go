@@ -86,7 +86,8 @@ func mountAll() error {
 	return syscall.Sethostname([]byte("node"))
 }
 
-// unpackFiles lays the host's files over the root. After a reboot they are there, as the node's users have changed them.
+// unpackFiles lays the host's files over the root. After a reboot they are there, as the node's users have
+// changed them.
 func unpackFiles() error {
 	const done = "/var/lib/unpacked"
 	if _, err := os.Stat(done); err == nil {
@@ -137,7 +138,8 @@ func unpackFile(name string, mode fs.FileMode, content io.Reader) error {
 	return errors.Join(err, file.Close())
 }
 
-// modules are those of the node, and those of the stand-ins: virtio-net is loaded first, so its netdev is eth0.
+// modules are those of the node, and those of the stand-ins: virtio-net is loaded first, so its netdev is
+// eth0.
 var modules = []string{
 	"virtio_net", "overlay", "veth", "bridge", "br_netfilter",
 	"virtio_gpu", "igb", "igbvf", "ib_uverbs", "ib_umad", "rdma_ucm", "rdma_rxe",
@@ -185,14 +187,16 @@ func loadModule(file string) error {
 	}
 	defer module.Close()
 	options := []byte{0}
-	_, _, failed := syscall.Syscall(finitModule, module.Fd(), uintptr(unsafe.Pointer(&options[0])), compressedFile)
+	_, _, failed := syscall.Syscall(finitModule, module.Fd(), uintptr(unsafe.Pointer(&options[0])),
+		compressedFile)
 	if failed != 0 && failed != syscall.EEXIST {
 		return fmt.Errorf("load %s: %w", file, failed)
 	}
 	return nil
 }
 
-// onlineCPUs starts the CPUs that the command line keeps off at first: starting them late makes the boot faster.
+// onlineCPUs starts the CPUs that the command line keeps off at first: starting them late makes the boot
+// faster.
 func onlineCPUs() error {
 	files, err := filepath.Glob("/sys/devices/system/cpu/cpu[1-9]*/online")
 	for _, file := range files {

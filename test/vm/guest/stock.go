@@ -14,8 +14,8 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// serveStock stands in for the stock plugins: the resources that Tandem offers, with the same IDs, and no more than the
-// kubelet asks of a plugin. It registers once, as they do.
+// serveStock stands in for the stock plugins: the resources that Tandem offers, with the same IDs, and no
+// more than the kubelet asks of a plugin. It registers once, as they do.
 func serveStock() error {
 	gpus, err := filepath.Glob("/sys/bus/pci/drivers/amdgpu/0*")
 	if err != nil {
@@ -60,7 +60,8 @@ func (p *stockPlugin) start(ended chan<- error) error {
 	server := grpc.NewServer()
 	v1beta1.RegisterDevicePluginServer(server, p)
 	go func() { ended <- server.Serve(listener) }()
-	connection, err := grpc.NewClient("unix://"+v1beta1.KubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient("unix://"+v1beta1.KubeletSocket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
@@ -73,12 +74,16 @@ func (p *stockPlugin) start(ended chan<- error) error {
 }
 
 // GetDevicePluginOptions wants nothing.
-func (p *stockPlugin) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
+func (p *stockPlugin) GetDevicePluginOptions(
+	context.Context, *v1beta1.Empty,
+) (*v1beta1.DevicePluginOptions, error) {
 	return &v1beta1.DevicePluginOptions{}, nil
 }
 
 // ListAndWatch lists the devices by their addresses, once: nothing changes.
-func (p *stockPlugin) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
+func (p *stockPlugin) ListAndWatch(
+	_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse],
+) error {
 	list := &v1beta1.ListAndWatchResponse{}
 	for _, function := range p.functions {
 		list.Devices = append(list.Devices, &v1beta1.Device{ID: filepath.Base(function), Health: v1beta1.Healthy})
@@ -91,7 +96,9 @@ func (p *stockPlugin) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreaming
 }
 
 // Allocate answers for each container.
-func (p *stockPlugin) Allocate(_ context.Context, request *v1beta1.AllocateRequest) (*v1beta1.AllocateResponse, error) {
+func (p *stockPlugin) Allocate(
+	_ context.Context, request *v1beta1.AllocateRequest,
+) (*v1beta1.AllocateResponse, error) {
 	response := &v1beta1.AllocateResponse{}
 	for _, container := range request.ContainerRequests {
 		answer := &v1beta1.ContainerAllocateResponse{}
@@ -110,7 +117,9 @@ func giveGPUs(answer *v1beta1.ContainerAllocateResponse, ids []string) error {
 			return fmt.Errorf("want one render node of %s: %v %w", id, nodes, err)
 		}
 		node := "/dev/dri/" + filepath.Base(nodes[0])
-		answer.Devices = append(answer.Devices, &v1beta1.DeviceSpec{HostPath: node, ContainerPath: node, Permissions: "rw"})
+		answer.Devices = append(answer.Devices, &v1beta1.DeviceSpec{
+			HostPath: node, ContainerPath: node, Permissions: "rw",
+		})
 	}
 	return nil
 }

@@ -76,7 +76,8 @@ func (v *VM) Collect(folder string) {
 // Keep keeps what tells why a pod did not get what it should have.
 func (v *VM) Keep(ctx context.Context, pod, file string) {
 	v.progress.Say("  %s is not as it should be: see run/%s", pod, filepath.Base(file))
-	v.write(ctx, "tandem explain "+pod+" 2>&1; tandem status 2>&1; "+podLogs+"; echo == kubelet; cat /var/log/kubelet.log", file)
+	v.write(ctx, "tandem explain "+pod+" 2>&1; tandem status 2>&1; "+podLogs+
+		"; echo == kubelet; cat /var/log/kubelet.log", file)
 }
 
 // write keeps what a script in the guest prints.

@@ -16,19 +16,20 @@ type Settings struct {
 	PlainKubelet bool // starts with nothing but its own configuration
 }
 
-// cpu is all that can be emulated but for what makes emulation slower: instructions that copy a byte at a time, a fifth level of page
-// tables, protection that every system call switches, and wide registers, which every change of process has to save.
+// cpu is all that can be emulated but for what makes emulation slower: instructions that copy a byte at a
+// time, a fifth level of page tables, protection that every system call switches, and wide registers, which
+// every change of process has to save.
 const cpu = "max,erms=off,fsrm=off,la57=off,smap=off,smep=off,umip=off,pku=off,xsave=off"
 
-// kernelWords are for a machine that is quickly there. The kernel tries once to find room for what the firmware left
-// (pci=realloc=off): that suffices for the VFs, and it would try for 20 s to find more for I/O ports. The last two lines leave out
-// what costs much in emulation and is not looked at.
+// kernelWords are for a machine that is quickly there. The kernel tries once to find room for what the
+// firmware left (pci=realloc=off): that suffices for the VFs, and it would try for 20 s to find more for I/O
+// ports. The last two lines leave out what costs much in emulation and is not looked at.
 const kernelWords = "console=ttyS0 panic=-1 quiet random.trust_cpu=on nokaslr pci=realloc=off maxcpus=1 " +
 	"mitigations=off lsm= audit=0 psi=0 " +
 	"init_on_alloc=0 transparent_hugepage=never clearcpuid=rep_good "
 
-// isolated leaves the last CPU of each socket to containers that have CPUs of their own: all of them would mostly wait for each other, since
-// the host has fewer.
+// isolated leaves the last CPU of each socket to containers that have CPUs of their own: all of them would
+// mostly wait for each other, since the host has fewer.
 func isolated() string {
 	var last []string
 	for n := range sockets {
@@ -49,8 +50,10 @@ func qemu(c *build.Cache, s Shape, o Settings) *exec.Cmd {
 		"-L", share + "/qemu", "-L", share + "/seabios", "-L", c.Path("root/usr/lib/ipxe/qemu"),
 		"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio",
 		"-accel", "tcg,thread=multi", "-cpu", cpu,
-		"-machine", "q35,smm=off", // else QEMU lays out the memory of every CPU anew whenever a window of a bridge is changed
-		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d", sockets*cores, sockets, cores), "-m", strconv.Itoa(memory) + "M",
+		// else QEMU lays out the memory of every CPU anew whenever a window of a bridge is changed
+		"-machine", "q35,smm=off",
+		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d", sockets*cores, sockets, cores), "-m",
+		strconv.Itoa(memory) + "M",
 		"-kernel", c.Path("root/boot/vmlinuz-" + kernel), "-initrd", c.Path("initramfs.cpio"),
 		"-append", kernelWords + isolated() + slowClock() + words,
 		"-drive", "file=" + c.Path("root.ext4") + ",format=raw,if=none,id=root,snapshot=on,cache=unsafe",
@@ -80,13 +83,14 @@ func qemu(c *build.Cache, s Shape, o Settings) *exec.Cmd {
 	return cmd
 }
 
-// slower is how much slower than the host's the guest's clock is. An emulated CPU is more than ten times slower than a server's,
-// and waits for its turn on a busy host; with a clock that is slower too, time limits of 100 ms mean more nearly what they
-// mean on a server.
+// slower is how much slower than the host's the guest's clock is. An emulated CPU is more than ten times
+// slower than a server's, and waits for its turn on a busy host; with a clock that is slower too, time limits
+// of 100 ms mean more nearly what they mean on a server.
 const slower = 3
 
-// slowClock tells the guest's kernel that the CPU's counter, which is the host's, is faster than it is. What would
-// contradict it is switched off (arch/x86/kernel/tsc.c and apic/apic.c). It is "" where the host does not tell.
+// slowClock tells the guest's kernel that the CPU's counter, which is the host's, is faster than it is. What
+// would contradict it is switched off (arch/x86/kernel/tsc.c and apic/apic.c). It is "" where the host does
+// not tell.
 func slowClock() string {
 	content, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

@@ -1,5 +1,6 @@
-// Command pause is the container of the sandboxes of test/vm: it waits to be told to end, and reaps, since with a shared process
-// namespace it is every process's last parent. Every pod of the emulated machine starts it, so it is a small program of its own.
+// Command pause is the container of the sandboxes of test/vm: it waits to be told to end, and reaps, since
+// with a shared process namespace it is every process's last parent. Every pod of the emulated machine starts
+// it, so it is a small program of its own.
 package main
 
 import (

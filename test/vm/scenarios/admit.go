@@ -7,8 +7,9 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
-// tries is how often a pod is created whose pairs are not as they should be because an answer came late. A plugin has 100 ms,
-// which an emulated machine on a busy host does not always keep; what comes late is said in the result.
+// tries is how often a pod is created whose pairs are not as they should be because an answer came late. A
+// plugin has 100 ms, which an emulated machine on a busy host does not always keep; what comes late is said
+// in the result.
 const tries = 10
 
 // try creates a scenario's pod, judges what became of it, and returns the pod.
@@ -23,8 +24,8 @@ func (t *tester) try(ctx context.Context, s setup, c scenario) (name string, err
 	return name, err
 }
 
-// admit creates a pod, and again where it was not as it should be because an answer was late. Late is how often that was. Every try has
-// a name of its own, as the pods of a ReplicaSet have.
+// admit creates a pod, and again where it was not as it should be because an answer was late. Late is how
+// often that was. Every try has a name of its own, as the pods of a ReplicaSet have.
 func (t *tester) admit(
 	ctx context.Context, s setup, c scenario,
 ) (name string, o *cluster.Outcome, late int, err error) {
@@ -47,9 +48,11 @@ func (t *tester) admit(
 	return name, o, late, err
 }
 
-// unlessLate does something, and again where it did not end well and the daemons say that an answer was late meanwhile. Late is how
-// often that was.
-func (t *tester) unlessLate(ctx context.Context, source, what string, try func() (good bool, err error)) (late int, err error) {
+// unlessLate does something, and again where it did not end well and the daemons say that an answer was late
+// meanwhile. Late is how often that was.
+func (t *tester) unlessLate(
+	ctx context.Context, source, what string, try func() (good bool, err error),
+) (late int, err error) {
 	for ; ; late++ {
 		before, err := t.lateAnswers(ctx, source)
 		if err != nil {
@@ -67,8 +70,8 @@ func (t *tester) unlessLate(ctx context.Context, source, what string, try func()
 	}
 }
 
-// lateAnswers counts the answers of daemons that were not there in time so far, and the decisions for which those of a source were not,
-// which is "" where none has to tell.
+// lateAnswers counts the answers of daemons that were not there in time so far, and the decisions for which
+// those of a source were not, which is "" where none has to tell.
 func (t *tester) lateAnswers(ctx context.Context, source string) (int, error) {
 	late, err := t.node.LateAnswers(ctx)
 	if err != nil || source == "" {

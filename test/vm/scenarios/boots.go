@@ -46,25 +46,44 @@ type phase struct {
 // boots are those that the options ask for.
 func boots(o Options) []boot {
 	if o.Short {
-		shipped := setup{name: "Tandem", deploy: mi300x.deploy, tandem: true, scenarios: []scenario{pair(4), pair(8)}}
+		shipped := setup{
+			name: "Tandem", deploy: mi300x.deploy, tandem: true, scenarios: []scenario{pair(4), pair(8)},
+		}
 		return []boot{{server: mi300x, example: true, phases: []phase{{vfsPerPF: 4, setups: []setup{shipped}}}}}
 	}
 	all := []scenario{pair(1), pair(2), pair(4), pair(8)}
 	shipped := func(s server, more ...scenario) setup {
-		return setup{name: "Tandem, as shipped", deploy: s.deploy, tandem: true, scenarios: slices.Concat(all, more)}
+		return setup{
+			name: "Tandem, as shipped", deploy: s.deploy, tandem: true, scenarios: slices.Concat(all, more),
+		}
 	}
 	known := slices.Clone(telling)
 	for i := range known {
 		known[i].limit = "" // it is the kubelet that tells
 	}
-	intent := setup{name: "Tandem, told by the kubelet", deploy: "intent", tandem: true, source: "kubelet", scenarios: append(known, pair(4))}
-	hints := setup{name: "Tandem, hints for VFs and pairs.json", deploy: "hints", tandem: true, pairsFile: true, scenarios: []scenario{pair(4), pair(8)}}
+	intent := setup{
+		name:      "Tandem, told by the kubelet",
+		deploy:    "intent",
+		tandem:    true,
+		source:    "kubelet",
+		scenarios: append(known, pair(4)),
+	}
+	hints := setup{
+		name:      "Tandem, hints for VFs and pairs.json",
+		deploy:    "hints",
+		tandem:    true,
+		pairsFile: true,
+		scenarios: []scenario{pair(4), pair(8)},
+	}
 	stock := func(scenarios ...scenario) setup {
 		return setup{name: "stock, no preferred allocation", deploy: "stock", scenarios: scenarios}
 	}
 	boots := []boot{
 		{server: mi300x, plain: true, phases: []phase{
-			{vfsPerPF: 4, thorough: true, setups: []setup{stock(pair(2), refusedPair(8)), intent, shipped(mi300x, slices.Concat(kinds, telling)...)}},
+			{vfsPerPF: 4, thorough: true,
+				setups: []setup{
+					stock(pair(2), refusedPair(8)), intent, shipped(mi300x, slices.Concat(kinds, telling)...),
+				}},
 			{vfsPerPF: 1, multus: true, setups: []setup{stock(all...), hints, shipped(mi300x)}},
 		}},
 		{server: h100, example: true, phases: []phase{{vfsPerPF: 2, setups: []setup{shipped(h100)}}}},

@@ -42,11 +42,12 @@ func inGuest(script string) func(context.Context, *cluster.Node) error {
 // lastNIC is the one whose VFs are taken last.
 const lastNIC = "$(ls -d /sys/bus/pci/drivers/igb/0* | tail -n 1)"
 
-// settle has the containers' view of sysfs forget what is gone, which an overlay remembers. Then it tells of a change: of an
-// RDMA device that comes late the kernel would, if the device were the NIC's own.
+// settle has the containers' view of sysfs forget what is gone, which an overlay remembers. Then it tells of
+// a change: of an RDMA device that comes late the kernel would, if the device were the NIC's own.
 const settle = " &&\necho 2 >/proc/sys/vm/drop_caches && echo change >" + lastNIC + "/uevent"
 
-// remakeVFs takes all VFs of a NIC away and makes them again, as it is when their number is changed, or fewer.
+// remakeVFs takes all VFs of a NIC away and makes them again, as it is when their number is changed, or
+// fewer.
 func remakeVFs(fewer int) func(context.Context, *cluster.Node) error {
 	return func(ctx context.Context, n *cluster.Node) error {
 		if _, err := n.Run(ctx, "echo 0 >"+lastNIC+"/sriov_numvfs"+settle); err != nil {
@@ -63,14 +64,15 @@ func remakeVFs(fewer int) func(context.Context, *cluster.Node) error {
 	}
 }
 
-// suffer has faults happen, one after the other, while a pod with two pairs runs. That pod has to live on, with its devices, and a
-// new one after each has to get pairs of what is left.
+// suffer has faults happen, one after the other, while a pod with two pairs runs. That pod has to live on,
+// with its devices, and a new one after each has to get pairs of what is left.
 func (t *tester) suffer(ctx context.Context, s setup, list ...fault) error {
 	holder := t.podName()
 	if _, err := t.node.Create(ctx, pair(2).pod(holder)); err != nil {
 		return err
 	}
-	gone := func() error { return nil } // waits until the pod after the fault before has gone, while the next fault happens
+	// waits until the pod after the fault before has gone, while the next fault happens
+	gone := func() error { return nil }
 	for _, f := range list {
 		if err := t.Stage(ctx, f.name, 10*time.Minute, func(stage context.Context) error {
 			next, err := t.sufferOne(stage, s, f, holder, gone)
@@ -84,7 +86,9 @@ func (t *tester) suffer(ctx context.Context, s setup, list ...fault) error {
 }
 
 // sufferOne returns the pod that came after the fault.
-func (t *tester) sufferOne(ctx context.Context, s setup, f fault, holder string, gone func() error) (next string, err error) {
+func (t *tester) sufferOne(
+	ctx context.Context, s setup, f fault, holder string, gone func() error,
+) (next string, err error) {
 	before, err := t.node.State(ctx, holder)
 	if err != nil {
 		return "", err

@@ -12,8 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// multus has Multus make the networks of a pod that asks for two of them, each with a VF. Which VF each has is what Multus
-// learns from the kubelet and from tandem-rdma's files: they have to be those that the container has.
+// multus has Multus make the networks of a pod that asks for two of them, each with a VF. Which VF each has
+// is what Multus learns from the kubelet and from tandem-rdma's files: they have to be those that the
+// container has.
 func (t *tester) multus(ctx context.Context, s setup) error {
 	const definition = "test/vm/deploy/multus/definition.yaml" // before what is of this kind
 	for _, args := range [][]string{

@@ -22,8 +22,8 @@ var randomSizes = []cluster.Ask{
 // wave is how many pods come at a time at the most, which the kubelet admits one after the other.
 const wave = 3
 
-// random admits pods of random sizes, a few at a time, after others have gone, and counts pairs. What the kubelet refuses because no NUMA
-// node has enough left is no fault.
+// random admits pods of random sizes, a few at a time, after others have gone, and counts pairs. What the
+// kubelet refuses because no NUMA node has enough left is no fault.
 func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	start := time.Now()
 	whole := cluster.Ask{GPUs: t.node.Shape.GPUs(), VFs: t.node.VFs()}
@@ -50,8 +50,9 @@ func (t *tester) random(ctx context.Context, s setup, admissions int) error {
 	return t.node.Remove(ctx, slices.Collect(maps.Keys(c.live))...)
 }
 
-// crowd is the pods of random. While the newest start and look, others leave to make room for the next; but nobody could foresee
-// where a pod gets GPUs if another ended in the midst of its admission, which takes so long here that it would happen.
+// crowd is the pods of random. While the newest start and look, others leave to make room for the next; but
+// nobody could foresee where a pod gets GPUs if another ended in the midst of its admission, which takes so
+// long here that it would happen.
 type crowd struct {
 	*tester
 	setup  setup
@@ -149,7 +150,8 @@ func (c *crowd) settle(ctx context.Context, leaving []string) error {
 	return c.node.Remove(ctx, refused...)
 }
 
-// again has those of the newest come once more, one after the other, that are not as they should be while an answer came late.
+// again has those of the newest come once more, one after the other, that are not as they should be while an
+// answer came late.
 func (c *crowd) again(ctx context.Context) error {
 	late, err := c.lateAnswers(ctx, c.setup.source)
 	if err != nil {
@@ -204,7 +206,8 @@ type tally struct {
 }
 
 func (c tally) String() string {
-	return fmt.Sprintf("%d admitted, %d refused (%s), %d of %d pairs on one switch; %d tried again since an answer came late",
+	return fmt.Sprintf("%d admitted, %d refused (%s), %d of %d pairs on one switch; "+
+		"%d tried again since an answer came late",
 		c.admitted, c.refused, topologyAffinity, c.pairs, c.wanted, c.late)
 }
 

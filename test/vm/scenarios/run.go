@@ -87,8 +87,8 @@ func (t *tester) boot(ctx context.Context, k *cluster.Cluster, b boot, admission
 	return nil
 }
 
-// compareTree adds a row on whether the machine's GPUs and NICs are where those of the recorded server are: at the same
-// addresses, below the same bridges, on the same NUMA nodes.
+// compareTree adds a row on whether the machine's GPUs and NICs are where those of the recorded server are:
+// at the same addresses, below the same bridges, on the same NUMA nodes.
 func (t *tester) compareTree(ctx context.Context, server string) error {
 	start := time.Now()
 	got, err := t.node.Places(ctx)
@@ -149,7 +149,8 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 	}); err != nil {
 		return err
 	}
-	gone := func() error { return nil } // waits until the pod of the scenario before has gone, while the next one comes
+	// waits until the pod of the scenario before has gone, while the next one comes
+	gone := func() error { return nil }
 	for _, c := range s.scenarios {
 		if err := t.Stage(ctx, c.name, 15*time.Minute, func(stage context.Context) error {
 			name, err := t.try(stage, s, c)
@@ -189,11 +190,19 @@ func (t *tester) more(ctx context.Context, b boot, p phase, s setup, admissions 
 			step{"random admissions", time.Hour, func(ctx context.Context) error {
 				return t.random(ctx, s, admissions)
 			}},
-			step{"the stock plugins, and back", 10 * time.Minute, func(ctx context.Context) error { return t.swap(ctx, s) }},
-			step{"a fault that lasts", 10 * time.Minute, func(ctx context.Context) error { return t.suffer(ctx, s, lostVF) }})
+			step{
+				"the stock plugins, and back",
+				10 * time.Minute, func(ctx context.Context) error { return t.swap(ctx, s) },
+			},
+			step{
+				"a fault that lasts",
+				10 * time.Minute,
+				func(ctx context.Context) error { return t.suffer(ctx, s, lostVF) },
+			})
 	}
 	if p.multus {
-		steps = append(steps, step{"Multus", 10 * time.Minute, func(ctx context.Context) error { return t.multus(ctx, s) }})
+		steps = append(steps,
+			step{"Multus", 10 * time.Minute, func(ctx context.Context) error { return t.multus(ctx, s) }})
 	}
 	for _, step := range steps {
 		if err := t.Stage(ctx, step.name, step.limit, step.do); err != nil {

@@ -57,8 +57,8 @@ var telling = []scenario{
 		name: "init container 2+2, then 2+2",
 		asks: []cluster.Ask{{GPUs: 2, VFs: 2, Init: true}, {GPUs: 2, VFs: 2}},
 	},
-	// CPU 0 is the system's, so that these two are on the second socket, and GPUs with them. A VF without a NUMA hint
-	// that is asked for before the GPU is chosen where GPUs alone would go: on the first.
+	// CPU 0 is the system's, so that these two are on the second socket, and GPUs with them. A VF without a NUMA
+	// hint that is asked for before the GPU is chosen where GPUs alone would go: on the first.
 	{
 		name: "Guaranteed, 2 CPUs and 2+2", asks: []cluster.Ask{{GPUs: 2, VFs: 2, CPUs: 2}},
 		limit: "Tandem does not foresee which socket has the CPUs",

@@ -10,8 +10,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
-// swap moves the node to the stand-in for the stock plugins and back to Tandem, as deployments/MIGRATE.md says. Pods of
-// before have to live on each time, with their devices, and new ones have to get theirs.
+// swap moves the node to the stand-in for the stock plugins and back to Tandem, as deployments/MIGRATE.md
+// says. Pods of before have to live on each time, with their devices, and new ones have to get theirs.
 func (t *tester) swap(ctx context.Context, s setup) error {
 	if _, err := t.node.Kubectl(ctx, "", "apply", "-k", "test/vm/deploy/stand-in"); err != nil {
 		return err
@@ -48,7 +48,8 @@ type move struct {
 	next        scenario // what is asked for then
 }
 
-// moved adds a row on one move, with the pod that is created then and is returned. Pods of before have to be what they were.
+// moved adds a row on one move, with the pod that is created then and is returned. Pods of before have to be
+// what they were.
 func (t *tester) moved(ctx context.Context, s, judged setup, m move, before ...string) (string, error) {
 	start := time.Now()
 	was, err := t.states(ctx, before)

@@ -61,8 +61,8 @@ func (t *tester) removing(ctx context.Context, name string) (wait func() error) 
 	return func() error { return <-done }
 }
 
-// told adds a row on which sources told who asks when a plugin was asked: the set-up's most times. One that is late is passed over for the
-// next one, and an emulated machine is slow.
+// told adds a row on which sources told who asks when a plugin was asked: the set-up's most times. One that
+// is late is passed over for the next one, and an emulated machine is slow.
 func (t *tester) told(ctx context.Context, s setup) error {
 	start := time.Now()
 	count, err := t.node.Decisions(ctx)

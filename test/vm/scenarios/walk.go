@@ -89,7 +89,8 @@ func (t *tester) walk(ctx context.Context, part string) error {
 	return nil
 }
 
-// walkBlock goes through a block, and again from its start where it did not end as it should because an answer was late.
+// walkBlock goes through a block, and again from its start where it did not end as it should because an
+// answer was late.
 func (t *tester) walkBlock(ctx context.Context, block walkBlock) error {
 	var rows []Row
 	late, err := t.unlessLate(ctx, "", block[0].command, func() (good bool, err error) {

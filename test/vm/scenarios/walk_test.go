@@ -8,7 +8,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/docs"
 )
 
-// TestWalkIsREADME: what the walk says is README's stands there, and of what README tells to do to a cluster the walk leaves nothing out.
+// TestWalkIsREADME: what the walk says is README's stands there, and of what README tells to do to a cluster
+// the walk leaves nothing out.
 func TestWalkIsREADME(t *testing.T) {
 	t.Parallel()
 	all, err := docs.All("../../..")
@@ -51,7 +52,9 @@ func line(c docs.Command) string { return c.Program + " " + strings.Join(c.Args,
 
 func TestParseWalk(t *testing.T) {
 	t.Parallel()
-	for _, wrong := range []string{"$ before a part\n", "== a\n  exit 1\n", "== a\n$ x\n  exit one\n", "== a\n? x\n", "== a\n$x\n"} {
+	for _, wrong := range []string{
+		"$ before a part\n", "== a\n  exit 1\n", "== a\n$ x\n  exit one\n", "== a\n? x\n", "== a\n$x\n",
+	} {
 		if got, err := parseWalk(wrong); err == nil {
 			t.Errorf("%q: %v", wrong, got)
 		}
@@ -60,7 +63,8 @@ func TestParseWalk(t *testing.T) {
 	if err != nil || len(got) != 1 || len(got["a"]) != 2 || len(got["a"][0]) != 2 {
 		t.Fatalf("%v, %v", got, err)
 	}
-	if x := got["a"][0][0]; x.marker != documented || x.command != "x" || x.exit != 3 || !slices.Equal(x.prints, []string{"y"}) {
+	if x := got["a"][0][0]; x.marker != documented || x.command != "x" || x.exit != 3 ||
+		!slices.Equal(x.prints, []string{"y"}) {
 		t.Errorf("the first is %v", x)
 	}
 	if v := got["a"][1][0]; v.marker != onNode || v.command != "v" {
