@@ -14,8 +14,9 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// busybox stands in for the image's: nsenter runs on a node that is a folder, timeout (of wget) tells how its kubelet is. The kubelet dies of the first
-// restart where the file "dies" says so, and its process is gone too where "kills" does.
+// busybox stands in for the image's: nsenter runs on a node that is a folder, timeout (of wget) tells how its
+// kubelet is. The kubelet dies of the first restart where the file "dies" says so, and its process is gone
+// too where "kills" does.
 const busybox = `#!/bin/sh
 case $1 in
 timeout) [ -e NODE/dead ] || echo ok ;;
@@ -101,8 +102,8 @@ func (n *kubeletNode) run(action string) (done bool, said, log string) {
 	return done, string(out), n.read("log")
 }
 
-// The configuration is changed and put back with one restart each, a node that needs nothing is left alone, and a kubelet that
-// does not bear the change gets its old configuration back.
+// The configuration is changed and put back with one restart each, a node that needs nothing is left alone,
+// and a kubelet that does not bear the change gets its old configuration back.
 func TestKubeletOfNode(t *testing.T) {
 	n := newKubeletNode(t)
 	const fix, back = "tandem doctor --fix-kubelet --apply\n", "tandem doctor --rollback-kubelet\n"
@@ -115,7 +116,8 @@ func TestKubeletOfNode(t *testing.T) {
 		if diff := cmp.Diff(wantLog, log); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", action, diff)
 		}
-		if file := n.read("kubelet/config.yaml"); !strings.HasPrefix(file, unfixed) || strings.Contains(file, "topologyManagerPolicy: restricted") != (wantFile == "fixed") {
+		if file := n.read("kubelet/config.yaml"); !strings.HasPrefix(file, unfixed) ||
+			strings.Contains(file, "topologyManagerPolicy: restricted") != (wantFile == "fixed") {
 			t.Errorf("after %s the file is\n%s", action, file)
 		}
 	}
@@ -124,7 +126,8 @@ func TestKubeletOfNode(t *testing.T) {
 	expect("fix", true, fix, "fixed")
 	expect("back", true, back+"restart\n", "unfixed")
 	n.write("dies", "")
-	expect("fix", false, fix+"restart\ntandem doctor --rollback-kubelet --kubelet-config=/kubelet/config.yaml\nrestart\n", "unfixed")
+	expect("fix", false,
+		fix+"restart\ntandem doctor --rollback-kubelet --kubelet-config=/kubelet/config.yaml\nrestart\n", "unfixed")
 	n.write("dead", "") // of something else
 	n.write("kubelet/config.yaml", fixed)
 	expect("fix", false, fix, "fixed")
@@ -134,13 +137,15 @@ func TestKubeletOfNode(t *testing.T) {
 	expect("back", false, back, "fixed") // there is no earlier file
 }
 
-// A kubelet with a folder of drop-ins gets one more there. When it dies of that, it does not tell any more where the folder is.
+// A kubelet with a folder of drop-ins gets one more there. When it dies of that, it does not tell any more
+// where the folder is.
 func TestDropInOfNode(t *testing.T) {
 	n := newKubeletNode(t)
 	const own = "drop-ins/99-tandem.conf"
 	n.write("drop-ins/10-cloud.conf", strings.Replace(unfixed, "maxPods: 42", "topologyManagerPolicy: none", 1))
 	n.write("proc/7/comm", "kubelet\n")
-	n.write("proc/7/cmdline", "kubelet\x00--config="+n.path("kubelet/config.yaml")+"\x00--config-dir\x00"+n.path("drop-ins")+"\x00")
+	n.write("proc/7/cmdline",
+		"kubelet\x00--config="+n.path("kubelet/config.yaml")+"\x00--config-dir\x00"+n.path("drop-ins")+"\x00")
 	expect := func(action string, wantDone, wantOwn bool, wantLog string) {
 		t.Helper()
 		done, said, log := n.run(action)
@@ -158,7 +163,9 @@ func TestDropInOfNode(t *testing.T) {
 	expect("back", true, false, back+"restart\n")
 	n.write("dies", "")
 	n.write("kills", "") // and its command line is gone with it
-	expect("fix", false, false, fix+"restart\ntandem doctor --rollback-kubelet --kubelet-config=/kubelet/config.yaml --kubelet-config-dir=/drop-ins\nrestart\n")
+	expect("fix", false, false, fix+
+		"restart\ntandem doctor --rollback-kubelet --kubelet-config=/kubelet/config.yaml "+
+		"--kubelet-config-dir=/drop-ins\nrestart\n")
 }
 
 // The nodes are drained one after the other, and the first that does not get well stops the rest.
@@ -193,7 +200,8 @@ esac
 		t.Fatalf("documented are %v, %v", documented, err)
 	}
 	for _, c := range documented {
-		if log, err := roll(c.Args...); err != nil || !strings.HasSuffix(log, "\nuncordon "+c.Args[len(c.Args)-1]+"\n") {
+		if log, err := roll(c.Args...); err != nil ||
+			!strings.HasSuffix(log, "\nuncordon "+c.Args[len(c.Args)-1]+"\n") {
 			t.Errorf("%s: %v\n%s", c, err, log)
 		}
 	}
@@ -201,8 +209,10 @@ esac
 	log, err := roll("fix", "a", "bad", "c")
 	var want strings.Builder
 	for _, node := range []string{"a", "bad"} {
-		fmt.Fprintf(&want, "drain %s --ignore-daemonsets --timeout=30m\nlabel --overwrite node %[1]s tandem.dev/kubelet=fix\n", node)
-		pod := "pod --namespace=kube-system --selector=app.kubernetes.io/name=tandem-kubelet-fix --field-selector=spec.nodeName=" + node
+		fmt.Fprintf(&want,
+			"drain %s --ignore-daemonsets --timeout=30m\nlabel --overwrite node %[1]s tandem.dev/kubelet=fix\n", node)
+		pod := "pod --namespace=kube-system --selector=app.kubernetes.io/name=tandem-kubelet-fix " +
+			"--field-selector=spec.nodeName=" + node
 		fmt.Fprintf(&want, "get %s --output=name\nwait %[1]s --for=condition=Ready --timeout=5m\n", pod)
 		if node == "a" {
 			want.WriteString("wait node a --for=condition=Ready --timeout=5m\nuncordon a\n")

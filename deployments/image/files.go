@@ -17,18 +17,20 @@ type file struct {
 	link string
 }
 
-// applets are the programs that busybox is, as few as will do: what wraps the stock plugins calls sh, cat, grep, lsmod
-// and sleep (the NVIDIA and AMD GPU operators); the Jobs in deployments/examples env, ls and sort; people who look for a
-// device's place readlink.
+// applets are the programs that busybox is, as few as will do: what wraps the stock plugins calls sh, cat,
+// grep, lsmod and sleep (the NVIDIA and AMD GPU operators); the Jobs in deployments/examples env, ls and
+// sort; people who look for a device's place readlink.
 var applets = []string{"sh", "cat", "grep", "lsmod", "sleep", "env", "ls", "sort", "readlink"}
 
 // baseFiles is what the programs stand on: a shell and, where one of them is linked with it, glibc.
 func baseFiles(bin, busybox string) ([]file, error) {
 	switch interpreter, err := loader(busybox); {
 	case err != nil:
-		return nil, fmt.Errorf("find a shell: %w; install the Debian package busybox-static, or name a static busybox with --busybox", err)
+		return nil, fmt.Errorf("find a shell: %w; install the Debian package busybox-static, "+
+			"or name a static busybox with --busybox", err)
 	case interpreter != "":
-		return nil, fmt.Errorf("find a shell: %s is no static program; install the Debian package busybox-static, or name a static busybox with --busybox", busybox)
+		return nil, fmt.Errorf("find a shell: %s is no static program; install the Debian package busybox-static, "+
+			"or name a static busybox with --busybox", busybox)
 	}
 	files := []file{{name: "bin/busybox", from: busybox}}
 	for _, applet := range applets {
@@ -54,7 +56,8 @@ func baseFiles(bin, busybox string) ([]file, error) {
 //go:embed entrypoint.sh
 var entrypointScript string
 
-// programFiles are the programs under their own names and under those by which operators call the stock plugins.
+// programFiles are the programs under their own names and under those by which operators call the stock
+// plugins.
 func programFiles(bin string) []file {
 	return []file{
 		{name: "usr/bin/tandem", from: filepath.Join(bin, "tandem")},

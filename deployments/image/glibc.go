@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// soNames are all of glibc that a GPU vendor's library asks for once a program has opened it (libnvidia-ml.so.1), which
-// the program itself does not tell.
+// soNames are all of glibc that a GPU vendor's library asks for once a program has opened it
+// (libnvidia-ml.so.1), which the program itself does not tell.
 var soNames = []string{"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"}
 
-// glibc returns this machine's glibc for a program that is linked with it, none for a static one. The files stay at their
-// places: the loader searches where it was told when it was built.
+// glibc returns this machine's glibc for a program that is linked with it, none for a static one. The files
+// stay at their places: the loader searches where it was told when it was built.
 func glibc(program string) ([]file, error) {
 	interpreter, err := loader(program)
 	if err != nil || interpreter == "" {

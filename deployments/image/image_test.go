@@ -24,7 +24,8 @@ func packImage(t *testing.T, bin, busybox string) (file, printed string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "image.tar")
 	var out bytes.Buffer
-	if err := run([]string{"--bin", bin, "--busybox", busybox, "--tag", "registry.example/tandem:v1", "--tarball", file}, &out); err != nil {
+	if err := run([]string{"--bin", bin, "--busybox", busybox, "--tag", "registry.example/tandem:v1",
+		"--tarball", file}, &out); err != nil {
 		t.Fatal(err)
 	}
 	return file, strings.ReplaceAll(out.String(), file, "FILE")
@@ -159,16 +160,19 @@ func TestContainerdName(t *testing.T) {
 	}
 }
 
-// TestAsOperatorsCallIt runs the programs from the image's root in the ways in which the stock plugins' operators and
-// manifests start theirs.
+// TestAsOperatorsCallIt runs the programs from the image's root in the ways in which the stock plugins'
+// operators and manifests start theirs.
 func TestAsOperatorsCallIt(t *testing.T) {
 	t.Attr("parity", "amd/image-shape")
 	t.Attr("parity", "nvidia/image-shape")
 	t.Attr("parity", "sriov/flags-entrypoint")
 	root := rootOf(t, programs(t))
 	// As the NVIDIA GPU operator mounts it; see assets/state-device-plugin/0400_configmap.yaml there.
-	script := "#!/bin/sh\nuntil [ -f /run/ready ]; do echo waiting; sleep 5; done\nset -o allexport\ncat /run/ready\n. /run/ready\nexec nvidia-device-plugin --help\n"
-	for name, content := range map[string]string{"bin/entrypoint.sh": script, "run/ready": "NVIDIA_DRIVER_ROOT=/driver-root\n"} {
+	script := "#!/bin/sh\nuntil [ -f /run/ready ]; do echo waiting; sleep 5; done\nset -o allexport\n" +
+		"cat /run/ready\n. /run/ready\nexec nvidia-device-plugin --help\n"
+	for name, content := range map[string]string{
+		"bin/entrypoint.sh": script, "run/ready": "NVIDIA_DRIVER_ROOT=/driver-root\n",
+	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -188,10 +192,14 @@ func TestAsOperatorsCallIt(t *testing.T) {
 		{"", []string{"/bin/sh", "-c", "/bin/entrypoint.sh"}, "NVIDIA_DRIVER_ROOT=/driver-root\n"},
 		{"", []string{"/bin/sh", "-c", "/bin/entrypoint.sh"}, "Usage:\n"},
 		{"/root", []string{"./k8s-device-plugin", "--help"}, "Usage:\n"},
-		{"", []string{"/entrypoint.sh", "--log-dir=sriovdp", "--log-level=10", "--config-file=/etc/pcidp/config.json", "--help"}, "Usage:\n  tandem-rdma "},
+		{"",
+			[]string{
+				"/entrypoint.sh", "--log-dir=sriovdp", "--log-level=10", "--config-file=/etc/pcidp/config.json", "--help",
+			}, "Usage:\n  tandem-rdma "},
 		{"", []string{"/entrypoint.sh", "--log-level=10", "--config-file=/a b/config.json"}, "/a b/config.json"},
 		{"", []string{"/entrypoint.sh", "tandem", "--help"}, "Usage:\n  tandem "},
-		{"", []string{"sh", "-c", "echo a; echo b | cat | grep b; sleep 0; env | sort; readlink /bin/sh"}, "a\nb\nGOMAXPROCS=2\nPATH=/usr/bin:/bin\nPWD=/\nSHLVL=1\nbusybox\n"},
+		{"", []string{"sh", "-c", "echo a; echo b | cat | grep b; sleep 0; env | sort; readlink /bin/sh"},
+			"a\nb\nGOMAXPROCS=2\nPATH=/usr/bin:/bin\nPWD=/\nSHLVL=1\nbusybox\n"},
 		{"", []string{"sh", "-c", "test -x /bin/lsmod && ls -l /bin/lsmod"}, "/bin/lsmod -> busybox\n"},
 	} {
 		if got := in(root, test.dir, test.args...); !strings.Contains(got, test.want) {
@@ -207,10 +215,12 @@ func TestGlibc(t *testing.T) {
 		t.Fatal(err)
 	}
 	source := filepath.Join(t.TempDir(), "gpu.c")
-	if err := os.WriteFile(source, []byte("#include <stdio.h>\nint main() { puts(\"linked\"); return 0; }\n"), 0o600); err != nil {
+	if err := os.WriteFile(source, []byte("#include <stdio.h>\nint main() { puts(\"linked\"); return 0; }\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("gcc", "-o", filepath.Join(bin, "tandem-gpu"), source).CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-o", filepath.Join(bin, "tandem-gpu"),
+		source).CombinedOutput(); err != nil {
 		t.Fatalf("compile: %v\n%s", err, out)
 	}
 	if got := in(rootOf(t, bin), "", "nvidia-device-plugin"); got != "linked\n" {
@@ -234,7 +244,8 @@ func TestDockerfile(t *testing.T) {
 			t.Errorf("Dockerfile lacks %q", want)
 		}
 	}
-	layers := regexp.MustCompile(`(?m)^(COPY|ADD) .*`).FindAllString(string(dockerfile[bytes.LastIndex(dockerfile, []byte("FROM")):]), -1)
+	layers := regexp.MustCompile(`(?m)^(COPY|ADD) .*`).
+		FindAllString(string(dockerfile[bytes.LastIndex(dockerfile, []byte("FROM")):]), -1)
 	if len(layers) != 1 {
 		t.Errorf("the Dockerfile puts more into the image than the rootfs: %q", layers)
 	}

@@ -1,6 +1,6 @@
-// Command image packs the programs of a folder into a container image, a tarball that containerd, Docker, Podman and
-// kind import, without any container engine. The same inputs give the same digest. It is what "make image" runs, and
-// the Dockerfile makes its root of it as well ("make rootfs").
+// Command image packs the programs of a folder into a container image, a tarball that containerd, Docker,
+// Podman and kind import, without any container engine. The same inputs give the same digest. It is what
+// "make image" runs, and the Dockerfile makes its root of it as well ("make rootfs").
 package main
 
 import (
@@ -47,6 +47,7 @@ func run(args []string, stdout io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(stdout, "%s\n%s@%s\n", *tarball, *tag, digest)
-	fmt.Fprintf(stdout, "%.1f MB unpacked, %.1f MB to pull\n", float64(unpacked(base, programFiles(*bin)))/1e6, float64(size)/1e6)
+	fmt.Fprintf(stdout, "%.1f MB unpacked, %.1f MB to pull\n", float64(unpacked(base, programFiles(*bin)))/1e6,
+		float64(size)/1e6)
 	return nil
 }

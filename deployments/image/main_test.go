@@ -64,7 +64,8 @@ func shell(t *testing.T) string {
 }
 
 func build(bin string) error {
-	compile := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", bin+"/", "./cmd/tandem", "./cmd/tandem-gpu", "./cmd/tandem-rdma")
+	compile := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", bin+"/", "./cmd/tandem",
+		"./cmd/tandem-gpu", "./cmd/tandem-rdma")
 	compile.Dir, compile.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := compile.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", err, out)

@@ -19,16 +19,17 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// What a container runs whose manifest names no command: tandem-gpu as AMD's and NVIDIA's own manifests expect of the image or,
-// where there are arguments, tandem-rdma. The Dockerfile says the same.
+// What a container runs whose manifest names no command: tandem-gpu as AMD's and NVIDIA's own manifests
+// expect of the image or, where there are arguments, tandem-rdma. The Dockerfile says the same.
 var (
 	entrypoint = []string{"/entrypoint.sh"}
 	command    = []string{"tandem-gpu"}
 )
 
-// environment is that of every program in the image, and the Dockerfile's too. The kubelet asks a plugin one question after the other, and Go
-// would have it run as many threads at a time as the node has CPUs: on 256 it takes half as much memory again and ten times the
-// threads. Only the environment tells Go early enough (GOMAXPROCS in the documentation of package runtime).
+// environment is that of every program in the image, and the Dockerfile's too. The kubelet asks a plugin one
+// question after the other, and Go would have it run as many threads at a time as the node has CPUs: on 256
+// it takes half as much memory again and ten times the threads. Only the environment tells Go early enough
+// (GOMAXPROCS in the documentation of package runtime).
 var environment = []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2"}
 
 // newImage makes an image with one layer for each list of files.
@@ -63,7 +64,8 @@ func newImage(bin string, layers ...[]file) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// newLayer packs files in the order of the list, without owners and times: the same files give the same layer.
+// newLayer packs files in the order of the list, without owners and times: the same files give the same
+// layer.
 func newLayer(files []file) (v1.Layer, error) {
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)
@@ -96,14 +98,17 @@ func (f file) pack(w *tar.Writer) error {
 }
 
 func packFile(w *tar.Writer, name string, content []byte, mode int64) error {
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(content)), Mode: mode}); err != nil {
+	if err := w.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeReg, Name: name, Size: int64(len(content)), Mode: mode,
+	}); err != nil {
 		return err
 	}
 	_, err := w.Write(content)
 	return err
 }
 
-// writeTarball writes an OCI image layout as a tarball, with the file that older Dockers look for, and returns its size.
+// writeTarball writes an OCI image layout as a tarball, with the file that older Dockers look for, and
+// returns its size.
 func writeTarball(to, tag string, image v1.Image) (int64, error) {
 	reference, err := name.NewTag(tag, name.WeakValidation)
 	if err != nil {
@@ -130,8 +135,8 @@ func writeTarball(to, tag string, image v1.Image) (int64, error) {
 	return pack(dir, to)
 }
 
-// containerdName is what containerd and the kubelet call an image: docker.io is not index.docker.io to them, and an image that is
-// imported under the latter is not there for pods.
+// containerdName is what containerd and the kubelet call an image: docker.io is not index.docker.io to them,
+// and an image that is imported under the latter is not there for pods.
 func containerdName(tag name.Tag) string {
 	if tag.RegistryStr() == name.DefaultRegistry {
 		return "docker.io/" + tag.RepositoryStr() + ":" + tag.TagStr()

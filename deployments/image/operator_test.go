@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// operator starts what "$@" says in the image at $0, on a root that is read-only but for the folders that the SR-IOV network
-// operator's DaemonSet mounts (bindata/manifests/plugins/sriov-device-plugin.yaml there).
+// operator starts what "$@" says in the image at $0, on a root that is read-only but for the folders that the
+// SR-IOV network operator's DaemonSet mounts (bindata/manifests/plugins/sriov-device-plugin.yaml there).
 const operator = `
 root=$0 volumes=$1; shift
 mount --bind "$root" "$root"
@@ -31,14 +31,17 @@ exec chroot "$root" "$@"
 func TestUnderTheSRIOVOperator(t *testing.T) {
 	t.Attr("parity", "sriov/daemonset-shape")
 	root, volumes := rootOf(t, programs(t)), t.TempDir()
-	if out, err := exec.Command("unshare", "--mount", "mount", "-t", "tmpfs", "none", volumes).CombinedOutput(); err != nil {
+	if out, err := exec.Command("unshare", "--mount", "mount", "-t", "tmpfs", "none",
+		volumes).CombinedOutput(); err != nil {
 		t.Skipf("no mount namespace can be made here: %v: %s", err, out)
 	}
 	config := filepath.Join(volumes, "etc/pcidp/node-1")
 	if err := os.MkdirAll(filepath.Dir(config), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(config, []byte(`{"resourceList": [{"resourceName": "vf", "selectors": {"vendors": ["15b3"], "IsRdma": true}}]}`), 0o600); err != nil {
+	if err := os.WriteFile(config,
+		[]byte(`{"resourceList": [{"resourceName": "vf", "selectors": {"vendors": ["15b3"], "IsRdma": true}}]}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	daemon := exec.Command("unshare", "--mount", "sh", "-euc", operator, root, volumes,
@@ -56,7 +59,8 @@ func TestUnderTheSRIOVOperator(t *testing.T) {
 	if err := daemon.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
-	if err := daemon.Wait(); err != nil || !strings.Contains(said, "socket=/var/lib/kubelet/device-plugins/tandem/coordination.sock") {
+	if err := daemon.Wait(); err != nil ||
+		!strings.Contains(said, "socket=/var/lib/kubelet/device-plugins/tandem/coordination.sock") {
 		t.Errorf("%v:\n%s", err, said)
 	}
 }
