@@ -67,8 +67,9 @@ func (t *Tree) NUMANodes() []int { return slices.Clone(t.nodes) }
 // chain with the bridges of its own card left out. The last one is the switch that the card is plugged into.
 func (t *Tree) SharedBridges(a Address) []Address { return slices.Clone(t.shared[a]) }
 
-// Switch names the switch that a device hangs on: the topmost bridge that it shares with another card, so that devices of one
-// name are PIX or PXB to each other; the host bridge where it shares none; "unknown" for a device that the tree does not hold.
+// Switch names the switch that a device hangs on: the topmost bridge that it shares with another card, so
+// that devices of one name are PIX or PXB to each other; the host bridge where it shares none; "unknown" for
+// a device that the tree does not hold.
 func (t *Tree) Switch(a Address) string {
 	d, ok := t.Device(a)
 	if !ok {

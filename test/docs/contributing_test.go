@@ -25,7 +25,8 @@ func TestEveryRoomIsInTheTree(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (name == "bin" || entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".") && name != "."):
+		case entry.IsDir() &&
+			(name == "bin" || entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".") && name != "."):
 			return fs.SkipDir
 		case entry.IsDir() || path.Ext(name) != ".go":
 			return nil
@@ -49,7 +50,8 @@ func TestEveryRoomIsInTheTree(t *testing.T) {
 
 // Every step of the walk through one question names a function that is there.
 func TestTheWalkIsThere(t *testing.T) {
-	steps := regexp.MustCompile("(?m)^\\d+\\. `(\\w+)` in `([\\w./-]+)`").FindAllStringSubmatch(contributing(t), -1)
+	steps := regexp.MustCompile("(?m)^\\d+\\. `(\\w+)` in `([\\w./-]+)`").FindAllStringSubmatch(contributing(t),
+		-1)
 	if len(steps) == 0 || len(steps) > 10 {
 		t.Fatalf("%d steps, want one to ten", len(steps))
 	}

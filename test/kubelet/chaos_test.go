@@ -105,6 +105,7 @@ type chaos struct {
 
 	stopped bool                  // the kubelet is
 	killed  map[*pair.Daemon]bool // and not started again
+	started map[*pair.Daemon]int  // since the last recovery: where their log begins
 	dead    bool                  // a daemon or the kubelet is dead, or was in this admission
 	// called with every call of the kubelet to a plugin, before (false) and after it
 	hook func(node.Call, bool)
@@ -121,8 +122,8 @@ func startChaos(t *testing.T, w world, faults *deck) *chaos {
 		faults: faults,
 		load:   &load{t: t, Rig: r, random: rand.New(rand.NewPCG(*seed, 2))},
 		counts: map[string]int{},
-		killed: map[*pair.Daemon]bool{},
-		hook:   func(node.Call, bool) {},
+		killed: map[*pair.Daemon]bool{}, started: map[*pair.Daemon]int{},
+		hook: func(node.Call, bool) {},
 	}
 	c.blind = setup.Intent != "" && !strings.Contains(setup.Intent, "podresources")
 	r.Node.Intercept(func(call node.Call) { c.hook(call, false) }, func(call node.Call) { c.hook(call, true) })
@@ -205,6 +206,7 @@ func (c *chaos) recover() {
 			c.start(daemon)
 		}
 	}
+	c.waitRegistered()
 	if err := c.WaitReady(deadline(c.t)); err != nil {
 		c.t.Errorf("after the fault: %v", err)
 		return
@@ -227,6 +229,20 @@ func (c *chaos) recover() {
 		}
 	}
 	c.checkKept()
+}
+
+// waitRegistered waits until the kubelet knows the daemons that were started: for a moment it goes on counting the
+// devices of one that was killed.
+func (c *chaos) waitRegistered() {
+	for daemon, position := range c.started {
+		_, err := c.Pair.Log.Wait(deadline(c.t), position, func(lines []pair.Line) bool {
+			return slices.ContainsFunc(lines, func(line pair.Line) bool {
+				return line.Daemon == daemon.Name() && line.Message == "registered"
+			})
+		})
+		c.must(err)
+	}
+	clear(c.started)
 }
 
 // makeRoom lets pods leave until two pairs are free.

@@ -85,11 +85,13 @@ func (c *chaos) kill(daemons ...*pair.Daemon) {
 		c.did("kill %s", daemon.Name())
 		c.must(daemon.Kill())
 		c.killed[daemon] = true
+		delete(c.started, daemon)
 	}
 }
 
 func (c *chaos) start(daemon *pair.Daemon) {
 	delete(c.killed, daemon)
+	c.started[daemon] = c.Pair.Log.Len()
 	c.must(daemon.Start())
 }
 
