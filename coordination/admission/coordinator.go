@@ -211,7 +211,7 @@ func (d *deciding) choose(q question, asked time.Time, now seen) (ids []string, 
 	if d.progress == complete && !d.last.refused {
 		l.reconcile(now.checkpoint)
 	}
-	request, remark := d.request(r, d.usable(q, now.view, holder), q, holder, known.asker)
+	request, remark := d.request(r, d.usable(q, now, holder), q, holder, known.asker)
 	known.Remark = remark
 	choice, err := placement.Choose(d.tree, request)
 	if err != nil {
@@ -275,11 +275,12 @@ type offer struct {
 // kubelet offers is free, whatever we thought, unless PodResources shows at this moment that a container has
 // it: then the kubelet is about to hand it out twice (kubernetes PR 137534). What PodResources shows with
 // nobody is of a pod that is gone: the kubelet frees all of a pod's devices at once. Of the asking container
-// itself, the holder, one device goes back alone. While PodResources does not answer the kubelet may be right
-// or wrong: what we have with somebody counts as free for others, but is chosen only where the rest is too
-// few, and keeps its holder until its Allocate, when that is asked for (conflict.go).
-func (d *deciding) usable(q question, view *kubelet.View, holder *allocation) offer {
-	l := d.ledger
+// itself, the holder, one device goes back alone, and so it does of a container that Get shows to live. While
+// PodResources tells nothing of the owner the kubelet may be right or wrong: what we have with somebody
+// counts as free for others, but is chosen only where the rest is too few, and keeps its holder until its
+// Allocate, when that is asked for (conflict.go).
+func (d *deciding) usable(q question, now seen, holder *allocation) offer {
+	l, view := d.ledger, now.view
 	o := offer{must: q.mustInclude}
 	var held []string
 	for _, id := range q.available {
@@ -288,12 +289,13 @@ func (d *deciding) usable(q question, view *kubelet.View, holder *allocation) of
 		case slices.Contains(q.mustInclude, id):
 			continue
 		case a == nil:
-		case view != nil && a.owner != nil && slices.Contains(view.Containers[*a.owner][q.resource], id):
+		case view != nil && a.owner != nil && slices.Contains(view.Containers[*a.owner][q.resource], id),
+			slices.Contains(now.living[a.id][q.resource], id):
 			d.warn("kubelet offers a device that is in use", "resource", q.resource, "device", id, "owner",
 				a.owner.String())
 			held = append(held, id)
 			continue
-		case view == nil && a != holder:
+		case view == nil && a != holder && now.living[a.id] == nil:
 			a.doubtful = true
 			held = append(held, id)
 			continue

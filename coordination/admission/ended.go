@@ -45,7 +45,7 @@ func (c *Coordinator) ended(ctx context.Context, fresh time.Duration) map[int]bo
 		if answer := c.askedFor(ctx); answer != nil && answer.Source != intent.APIServer {
 			e.gone = notAmong(held, answer.Pods)
 		} else {
-			e.gone = c.notShown(ctx, held)
+			e.gone, _ = c.single(ctx, held)
 		}
 	}
 	e.found = c.now()
@@ -109,25 +109,30 @@ func notAmong(held []holding, pods []intent.Pod) map[int]bool {
 	return gone
 }
 
-// notShown are those whose container PodResources does not show any more with a device of theirs. It is asked
-// with Get, which frees nothing, pod by pod and not too fast; of those that it does not tell about before ctx
-// is done nothing is said.
-func (c *Coordinator) notShown(ctx context.Context, held []holding) map[int]bool {
-	gone := map[int]bool{}
+// single asks the kubelet about allocations, pod by pod and not too fast, with Get, which frees nothing:
+// those are gone whose container it does not show any more with a device of theirs; of the living it tells
+// what they have. Of those that it does not tell about before ctx is done nothing is said.
+func (c *Coordinator) single(
+	ctx context.Context, held []holding,
+) (gone map[int]bool, living map[int]kubelet.Devices) {
+	gone, living = map[int]bool{}, map[int]kubelet.Devices{}
 	for i, h := range held {
 		if i >= endedBurst {
 			select {
 			case <-time.After(endedPause):
 			case <-ctx.Done():
-				return gone
+				return gone, living
 			}
 		}
-		view, err := c.Get(ctx, h.owner.Pod)
-		if err == nil && !h.shown(view) {
+		switch view, err := c.Get(ctx, h.owner.Pod); {
+		case err != nil:
+		case h.shown(view):
+			living[h.allocation] = view.Containers[h.owner]
+		default:
 			gone[h.allocation] = true
 		}
 	}
-	return gone
+	return gone, living
 }
 
 // shown reports whether a view has the container with a device of what it holds.

@@ -147,3 +147,38 @@ func TestPodEndsBeforeATakeover(t *testing.T) {
 		t.Errorf("%d of %d takeovers are not the best", wrong, asked)
 	}
 }
+
+// Of a container that lives the kubelet can offer a device that the ledger has with it by mistake. What else it has is
+// not free, and nothing is planned with it.
+func TestOfferedDeviceOfALivingPod(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+	a.keepCheckpoint()
+	lives := a.add("lives")
+	a.admit(lives, "c", wish{0, 1})
+	own := a.pods[lives]["c"][vfs][0]
+	next := a.add("next")
+	a.admit(next, "init", wish{1, 1})
+	l := a.coordinator.current().ledger
+	near := slices.IndexFunc(a.all[gpus], func(d device.Device) bool {
+		distance := a.coordinator.current().tree.Distance(d.Address, a.address(vfs, own))
+		return distance.Level.SameSwitch()
+	})
+	mistaken := a.all[gpus][near].ID
+	l.give(l.holders[vfs][own], gpus, mistaken, 0)
+	a.recordedPods[lives] = map[string]kubelet.Devices{"c": {vfs: {own}, gpus: {mistaken}}}
+	a.record() // the kubelet has not written down that it is free
+	must := a.pods[next]["init"][gpus]
+	_, why, err := a.coordinator.prefer(t.Context(),
+		question{resource: gpus, available: append(ids(a.free[gpus]), must...), mustInclude: must, size: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := a.coordinator.current().ledger
+	if slices.Contains(now.plan.devices[vfs], own) || now.isFree(vfs, own) {
+		t.Errorf("VF %s counts as free, %v are planned: %s", own, now.plan.devices[vfs], why)
+	}
+	if held := now.holders[gpus][mistaken]; held != nil {
+		t.Errorf("GPU %s is still %s's", mistaken, held.ownerName())
+	}
+}

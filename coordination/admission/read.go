@@ -22,9 +22,11 @@ type seen struct {
 	checkpointErr error
 	view          *kubelet.View  // nil where PodResources could not be read, or not safely
 	answer        *intent.Answer // nil where no source tells
-	// allocations that PodResources, which could not list all pods, shows to have ended
-	gone map[int]bool
-	cpus *cpus // nil where they do not matter, or are not known
+	// what PodResources, which could not list all pods, tells of allocations: that they have ended, or what
+	// their containers have
+	gone   map[int]bool
+	living map[int]kubelet.Devices
+	cpus   *cpus // nil where they do not matter, or are not known
 }
 
 // read reads what a question needs.
@@ -76,7 +78,7 @@ func (c *Coordinator) lookFor(ctx context.Context, before *state, q question) (s
 	}
 	all.Wait()
 	if s.view == nil && (s.answer == nil || s.answer.Source == intent.APIServer) {
-		s.gone = c.notShown(ctx, before.ledger.suspected(q, mayLook))
+		s.gone, s.living = c.single(ctx, before.ledger.suspected(q, mayLook))
 	}
 	s.cpus = c.cpusFor(ctx, before, q, s)
 	return s
