@@ -306,8 +306,8 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 	return n.serve(ctx, c, listener)
 }
 
-// endTimeout is how long the work beside the answers, and then the last checkpoint, may take to end when a server
-// stops. A disk that hangs is left behind.
+// endTimeout is how long the work beside the answers, and then the last checkpoint, may take to end when a
+// server stops. A disk that hangs is left behind.
 const endTimeout = time.Second
 
 // awaitEnd waits for work to end, for endTimeout at the most.
@@ -325,8 +325,8 @@ func awaitEnd(work *sync.WaitGroup) {
 
 // serve answers and writes checkpoints until ctx is done, the work beside panics, or the socket is no longer
 // the one in the run folder: then nobody new finds it, and there can be a second server soon. It ends in
-// order: nobody asks any more, what was asked is answered, nothing changes any more, the work beside has ended,
-// the ledger is saved.
+// order: nobody asks any more, what was asked is answered, nothing changes any more, the work beside has
+// ended, the ledger is saved.
 func (n *Node) serve(ctx context.Context, c *admission.Coordinator, listener *net.UnixListener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -148,8 +148,8 @@ func TestPodEndsBeforeATakeover(t *testing.T) {
 	}
 }
 
-// Of a container that lives the kubelet can offer a device that the ledger has with it by mistake. What else it has is
-// not free, and nothing is planned with it.
+// Of a container that lives the kubelet can offer a device that the ledger has with it by mistake. What else
+// it has is not free, and nothing is planned with it.
 func TestOfferedDeviceOfALivingPod(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)

@@ -9,10 +9,10 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// followWindow is how soon after an Allocate the same container's next question comes: the kubelet does nothing
-// slow in between (0.3 ms were measured on two busy cores), while another pod has to be set up first. Within it a
-// question that the plan foresees needs no look (foresees); and it tells two containers apart where neither the
-// kubelet's checkpoint nor PodResources does.
+// followWindow is how soon after an Allocate the same container's next question comes: the kubelet does
+// nothing slow in between (0.3 ms were measured on two busy cores), while another pod has to be set up first.
+// Within it a question that the plan foresees needs no look (foresees); and it tells two containers apart
+// where neither the kubelet's checkpoint nor PodResources does.
 const followWindow = time.Millisecond
 
 // observe takes over what a look at PodResources shows: owners become known, what their containers no longer

@@ -29,8 +29,8 @@ type Folder struct {
 func NewFolder(path string, log *slog.Logger) *Folder { return &Folder{path: path, log: log} }
 
 // Complete writes what a container has into its pairs files; they all get everything, since the kubelet
-// mounts but one of them. The VFs are named as the files have them. What the container has is asked for when it is
-// this write's turn, so that the last one has everything.
+// mounts but one of them. The VFs are named as the files have them. What the container has is asked for when
+// it is this write's turn, so that the last one has everything.
 func (f *Folder) Complete(files []string, tree *topology.Tree, all func() []Device) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
