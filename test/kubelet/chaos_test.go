@@ -231,8 +231,8 @@ func (c *chaos) recover() {
 	c.checkKept()
 }
 
-// waitRegistered waits until the kubelet knows the daemons that were started: for a moment it goes on counting the
-// devices of one that was killed.
+// waitRegistered waits until the kubelet knows the daemons that were started: for a moment it goes on
+// counting the devices of one that was killed.
 func (c *chaos) waitRegistered() {
 	for daemon, position := range c.started {
 		_, err := c.Pair.Log.Wait(deadline(c.t), position, func(lines []pair.Line) bool {
