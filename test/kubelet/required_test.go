@@ -75,6 +75,10 @@ func (c *chaos) isMisaligned(pod *v1.Pod, message string) bool {
 		c.counts["refused: alignment is required, and a pod ended meanwhile"]++
 		return true
 	}
+	if c.dead { // the kubelet has no devices of it to choose from, so that nobody can tell
+		c.counts["refused: alignment is required, and a daemon or the kubelet is dead"]++
+		return true
+	}
 	container, could, err := c.CouldHave(pod)
 	c.must(err)
 	if aligned(could) {
