@@ -15,10 +15,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
-// What a client may send. The largest nodes known have 63 GPU partitions and some hundred VFs, but eight GPUs
-// that 2,000 containers share each are 16,000 devices. So many fit, all held, into a checkpoint, and the
-// kubelet takes no more than some 40,000 in one message. It takes a resource name of up to 317 bytes and
-// device IDs of 63.
+// What a client may send, beside as many devices as a ledger holds (admission.MaxDevices); the kubelet takes
+// no more than some 40,000 in one message. It takes a resource name of up to 317 bytes and device IDs of 63.
 const (
 	maxMessage = 4 << 20 // bytes
 	maxLinks   = 1 << 14

@@ -340,6 +340,7 @@ func (l *ledger) bury(answer intent.Answer) {
 func (l *ledger) forget(a *allocation) {
 	name, _ := a.containerName()
 	l.drop(a)
+	l.seen = maps.Clone(l.seen) // others see it too
 	delete(l.seen, name.Pod)
 }
 

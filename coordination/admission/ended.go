@@ -52,28 +52,13 @@ func (c *Coordinator) ended(ctx context.Context, fresh time.Duration) map[int]bo
 	return e.gone
 }
 
-// holding is an allocation as it is while nobody looks after it.
-type holding struct {
-	allocation int    // its ID
-	uid        string // of its pod, "" where it is not known
-	owner      kubelet.Container
-	devices    kubelet.Devices
-}
-
 // owned lists the allocations of known owners.
-func (l *ledger) owned() []holding {
-	var all []holding
+func (l *ledger) owned() []*allocation {
+	var all []*allocation
 	for a := range l.allocations() {
-		if a.owner == nil {
-			continue
+		if a.owner != nil {
+			all = append(all, a)
 		}
-		h := holding{a.id, a.podUID(), *a.owner, kubelet.Devices{}}
-		for name, ids := range a.devices {
-			for id := range ids {
-				h.devices[name] = append(h.devices[name], id)
-			}
-		}
-		all = append(all, h)
 	}
 	return all
 }
@@ -81,29 +66,29 @@ func (l *ledger) owned() []holding {
 // suspected lists the few allocations to ask the kubelet about where it does not list all pods: first those
 // of which it offers a device, which have ended unless it hands that out twice; and others too, where it was
 // to list them.
-func (l *ledger) suspected(q question, others bool) []holding {
-	offered := func(h holding) bool {
-		return slices.ContainsFunc(h.devices[q.resource], func(id string) bool {
-			return slices.Contains(q.available, id) && !slices.Contains(q.mustInclude, id)
+func (l *ledger) suspected(q question, others bool) []*allocation {
+	offered := func(a *allocation) bool {
+		return slices.ContainsFunc(q.available, func(id string) bool {
+			return l.holders[q.resource][id] == a && !slices.Contains(q.mustInclude, id)
 		})
 	}
-	held := slices.DeleteFunc(l.owned(), func(h holding) bool { return !others && !offered(h) })
-	slices.SortFunc(held, func(a, b holding) int {
-		return cmp.Or(first(offered(a), offered(b)), compareContainers(a.owner, b.owner))
+	held := slices.DeleteFunc(l.owned(), func(a *allocation) bool { return !others && !offered(a) })
+	slices.SortFunc(held, func(a, b *allocation) int {
+		return cmp.Or(first(offered(a), offered(b)), compareContainers(*a.owner, *b.owner))
 	})
 	return held[:min(len(held), endedBurst)]
 }
 
 // notAmong are those whose pod is not among those that live.
-func notAmong(held []holding, pods []intent.Pod) map[int]bool {
+func notAmong(held []*allocation, pods []intent.Pod) map[int]bool {
 	named, alive := map[kubelet.Pod]bool{}, map[string]bool{}
 	for _, pod := range pods {
 		named[pod.Pod], alive[pod.UID] = true, true
 	}
 	gone := map[int]bool{}
-	for _, h := range held {
-		if !named[h.owner.Pod] || h.uid != "" && !alive[h.uid] {
-			gone[h.allocation] = true
+	for _, a := range held {
+		if uid := a.podUID(); !named[a.owner.Pod] || uid != "" && !alive[uid] {
+			gone[a.id] = true
 		}
 	}
 	return gone
@@ -113,10 +98,10 @@ func notAmong(held []holding, pods []intent.Pod) map[int]bool {
 // those are gone whose container it does not show any more with a device of theirs; of the living it tells
 // what they have. Of those that it does not tell about before ctx is done nothing is said.
 func (c *Coordinator) single(
-	ctx context.Context, held []holding,
+	ctx context.Context, held []*allocation,
 ) (gone map[int]bool, living map[int]kubelet.Devices) {
 	gone, living = map[int]bool{}, map[int]kubelet.Devices{}
-	for i, h := range held {
+	for i, a := range held {
 		if i >= endedBurst {
 			select {
 			case <-time.After(endedPause):
@@ -124,25 +109,13 @@ func (c *Coordinator) single(
 				return gone, living
 			}
 		}
-		switch view, err := c.Get(ctx, h.owner.Pod); {
+		switch view, err := c.Get(ctx, a.owner.Pod); {
 		case err != nil:
-		case h.shown(view):
-			living[h.allocation] = view.Containers[h.owner]
+		case shows(view, *a.owner, a):
+			living[a.id] = view.Containers[*a.owner]
 		default:
-			gone[h.allocation] = true
+			gone[a.id] = true
 		}
 	}
 	return gone, living
-}
-
-// shown reports whether a view has the container with a device of what it holds.
-func (h holding) shown(view kubelet.View) bool {
-	for name, ids := range view.Containers[h.owner] {
-		for _, id := range ids {
-			if slices.Contains(h.devices[name], id) {
-				return true
-			}
-		}
-	}
-	return false
 }

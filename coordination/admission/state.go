@@ -44,7 +44,7 @@ func (s *state) clone() *state {
 // clone copies a ledger, with its allocations as they are copied elsewhere too.
 func (l *ledger) clone(copied func(*allocation) *allocation) *ledger {
 	next := *l
-	next.resources, next.seen = maps.Clone(l.resources), maps.Clone(l.seen)
+	next.resources = maps.Clone(l.resources)
 	next.holders = make(map[string]map[string]*allocation, len(l.holders))
 	for name, holders := range l.holders {
 		next.holders[name] = make(map[string]*allocation, len(holders))
