@@ -25,7 +25,7 @@ export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 # NVIDIA's library is opened at run time, so tandem-gpu needs a C compiler and is linked to the C library. What that library lacks is
 # not called, hence lazy, which the compilers of some distributions (Ubuntu's) have to be told, for tests too. Without a compiler it is
@@ -42,8 +42,8 @@ TAGS      := grpcnotrace
 SMALL      := -ldflags='-s -w $(LAZY)'
 
 .PHONY: build
-build: ## Build tandem, tandem-gpu and tandem-rdma into bin
-	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-rdma
+build: ## Build tandem, tandem-gpu, tandem-rdma and config-manager into bin
+	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-rdma ./cmd/config-manager
 	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem-gpu
 
 .PHONY: nvml
@@ -64,6 +64,14 @@ test: ## Run all tests: own packages with the race detector, then two versions o
 	cd test/browser && go test ./... # nothing where there is no chromium
 	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -count=1 -timeout 60m ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet, 1.37; $(KUBELET)" go test $(KUBELET37) -count=1 -timeout 60m . -admissions=60 -simulated=2400 -chaos=150
+
+# What decides by a machine, and starts no other program.
+ARM := ./topology/... ./coordination/ledger ./coordination/asking ./coordination/store ./coordination/kubelet/... \
+	./plugins/rdma/pools ./plugins/rdma/grants ./plugins/gpu/amd ./plugins/gpu/nvidia/settings ./cmd/tandem/doctor/config
+
+.PHONY: test-arm
+test-arm: ## Run the tests that start no other program as programs for ARM nodes (needs qemu-user-static)
+	CGO_ENABLED=0 GOARCH=arm64 go test -timeout 20m -exec qemu-aarch64-static $(ARM)
 
 .PHONY: browser
 browser: ## Look at the page of "tandem status --serve" with Chromium, and write screenshots into bin/browser (needs chromium)
@@ -149,21 +157,31 @@ e2e: build nvml ## Boot an emulated GPU node of a real cluster, install the pair
 
 .PHONY: generate
 generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the Go code of the gRPC protocols (needs protoc)
-	PATH="$(TOOLS):$$PATH" protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. coordination/api/*.proto plugins/gpu/amd/exporter/*.proto
+	PATH="$(TOOLS):$$PATH" protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. coordination/api/*.proto plugins/gpu/amd/exporter/*.proto plugins/rdma/exporter/*.proto
+
+# Architectures of nodes beside this machine's. Debian's cross compilers (gcc-aarch64-linux-gnu) build their tandem-gpu; without one it
+# has not NVIDIA's library, which leaves it AMD's GPUs. BUSYBOX_arm64 names the program of busybox-static:arm64.
+ALSO         ?=
+CROSS_amd64  := x86_64-linux-gnu-
+CROSS_arm64  := aarch64-linux-gnu-
+commas       = $(shell echo $(1) | tr ' ' ,)
 
 .PHONY: image
-image: build ## Pack the container image IMAGE:TAG into bin/image.tar, without a container engine (needs busybox-static)
-	cd deployments/image && go run -buildvcs=false . --bin $(BIN) --tag $(IMAGE):$(TAG) --tarball $(BIN)/image.tar
+image: build $(ALSO:%=build-%) ## Pack the container image IMAGE:TAG into bin/image.tar, for this machine's architecture and those of ALSO=arm64, without a container engine (needs busybox-static)
+	cd deployments/image && go run -buildvcs=false . --tag $(IMAGE):$(TAG) --tarball $(BIN)/image.tar \
+		--bin $(call commas,$(BIN) $(ALSO:%=$(BIN)/%)) --busybox $(call commas,$(BUSYBOX) $(foreach arch,$(ALSO),$(BUSYBOX_$(arch))))
+
+.PHONY: $(ALSO:%=build-%)
+$(ALSO:%=build-%): build-%:
+	@command -v $(CROSS_$*)gcc >/dev/null || echo "tandem-gpu for $* gets AMD's GPUs alone: there is no $(CROSS_$*)gcc"
+	CGO_ENABLED=0 GOARCH=$* go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem ./cmd/tandem-rdma ./cmd/config-manager
+	CGO_ENABLED=$$(command -v $(CROSS_$*)gcc >/dev/null && echo 1 || echo 0) CC=$(CROSS_$*)gcc GOARCH=$* \
+		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem-gpu
 
 .PHONY: image-test
 image-test: ## Start the programs in the container image's root as operators do (root, busybox-static)
 	@test -x $(BUSYBOX) || { echo "$(BUSYBOX) is missing: install the Debian package busybox-static" >&2; exit 1; }
 	cd deployments/image && BUSYBOX=$(BUSYBOX) go test -count=1 ./...
-	go test -race -count=1 -run '^TestCommandsOfAMD$$' ./cmd/tandem-gpu
-
-.PHONY: rootfs
-rootfs: build ## Write the container image's files into bin/rootfs, for the Dockerfile
-	cd deployments/image && go run -buildvcs=false . --bin $(BIN) --rootfs $(BIN)/rootfs
 
 .PHONY: clean
 clean: ## Remove bin; Go's caches stay
@@ -178,3 +196,10 @@ TOOL_protoc-gen-go-grpc := google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
 $(TOOLS)/%: test/tools/go.mod test/tools/go.sum
 	cd test/tools && $(PROGRESS) "build $*, a minute or two the first time" go build -o $@ $(TOOL_$*)
+
+# Of presets or other files of values: make release.yaml IMAGE=registry.example/tandem TAG=v1 VALUES=deployments/helm/tandem/presets/oci.yaml
+.PHONY: release.yaml
+release.yaml: ## Write the chart's manifests for IMAGE:TAG into bin/release.yaml, for who has no Helm; VALUES names files of values
+	@mkdir -p $(BIN)
+	cd test/chart && go run -buildvcs=false ./release --set image.repository=$(IMAGE) --set-string image.tag=$(TAG) \
+		$(foreach file,$(VALUES),-f $(abspath $(file))) >$(BIN)/release.yaml

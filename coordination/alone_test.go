@@ -33,7 +33,7 @@ func newPairAlone(t *testing.T) *pairAlone {
 		t.Fatal(err)
 	}
 	sys := filepath.Join(t.TempDir(), "sys")
-	if err := recorded.Layout(sys); err != nil {
+	if err := os.CopyFS(sys, recorded.FS()); err != nil {
 		t.Fatal(err)
 	}
 	announced := map[device.Kind]device.Announcement{}

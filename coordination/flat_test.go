@@ -33,7 +33,7 @@ func newPairOfNodes(t testing.TB) *pairOfNodes {
 		t.Fatal(err)
 	}
 	sys := filepath.Join(t.TempDir(), "sys")
-	if err := recorded.Layout(sys); err != nil {
+	if err := os.CopyFS(sys, recorded.FS()); err != nil {
 		t.Fatal(err)
 	}
 	all := map[string]device.Announcement{}

@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -99,7 +99,7 @@ func TestOwnServer(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := own.Allocated(t.Context(), &api.AllocatedRequest{
-		Devices: make([]string, admission.MaxDevices+1),
+		Devices: make([]string, ledger.MaxDevices+1),
 	}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("too many devices: %v", err)
 	}

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -17,7 +18,7 @@ func TestTreeIsReadOncePerChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := recorded.Layout(root); err != nil {
+	if err := os.CopyFS(root, recorded.FS()); err != nil {
 		t.Fatal(err)
 	}
 	announce := func(id string, own, healthy bool) device.Announcement {

@@ -12,16 +12,10 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
-)
-
-// The kubelet asks while it holds every other pod start of the node up, without a deadline of its own. A
-// takeover by the other plugin fits into these.
-const (
-	preferTimeout    = 80 * time.Millisecond
-	allocatedTimeout = 80 * time.Millisecond
 )
 
 // Member is one resource of one plugin taking part in coordination. Its methods never fail and never block
@@ -59,7 +53,7 @@ func (m *Member) Publish(a device.Announcement) {
 
 func (m *Member) encode(a device.Announcement) *api.Announcement {
 	message := device.Encode(m.resource, m.kind, a)
-	message.Version = &api.Version{Major: protocol.major, Minor: protocol.minor}
+	message.Version = &api.Version{Major: protocol.major, Minor: protocol.minor, Build: build()}
 	return message
 }
 
@@ -88,7 +82,7 @@ func (m *Member) AwaitTaken(ctx context.Context) {
 // them.
 func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
 	decision := m.log.With("size", size, "available", len(available), "must_include", len(mustInclude))
-	ctx, cancel := context.WithTimeout(ctx, preferTimeout)
+	ctx, cancel := context.WithTimeout(ctx, bounded.Coordinator)
 	defer cancel()
 	answer, err := m.ask(ctx, available, mustInclude, size)
 	if err == nil {
@@ -122,7 +116,7 @@ func (m *Member) tell(ctx context.Context, ids []string) (*api.AllocatedResponse
 	if err != nil {
 		return nil, err
 	}
-	return server.Allocated(ctx, &api.AllocatedRequest{Resource: m.resource, Devices: ids, Returns: true},
+	return server.Allocated(ctx, &api.AllocatedRequest{Resource: m.resource, Devices: ids},
 		grpc.WaitForReady(true))
 }
 
@@ -153,7 +147,7 @@ func (m *Member) devices() (map[string]device.Device, []topology.Link) {
 // never anything else: the kubelet is to fail the pod with it. Call Returned when the Allocate of the kubelet
 // ends.
 func (m *Member) Allocated(ctx context.Context, ids []string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, allocatedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, bounded.Coordinator)
 	defer cancel()
 	answer, err := m.tell(ctx, ids)
 	if refusal := answer.GetRefusal(); refusal != "" {

@@ -2,29 +2,28 @@ package coordination
 
 import (
 	"context"
-	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// pairTimeout is longer than the others: without an answer the container lacks what it is told, not only the
-// best devices.
-const pairTimeout = 400 * time.Millisecond
-
 // Pair tells for every GPU of the node which of the VFs that were just reported with Allocated serves it,
-// nothing where the coordinator does not answer. A pairs file with these VFs gets the GPUs of the container:
-// now, or before the Allocate that gives it them is answered.
-func (m *Member) Pair(ctx context.Context, ids []string, file string) []pairs.Served {
-	ctx, cancel := context.WithTimeout(ctx, pairTimeout)
+// nothing where the coordinator does not answer. A pairs file of these VFs, where it is named, is written:
+// now, and with the GPUs of the container before the Allocate that gives it them is answered. False says that
+// it is not there yet.
+func (m *Member) Pair(ctx context.Context, vfs []pairs.VF, file string) ([]pairs.Served, bool) {
+	ctx, cancel := context.WithTimeout(ctx, bounded.Pairs)
 	defer cancel()
-	answer, err := m.askPair(ctx, ids, file)
+	answer, err := m.askPair(ctx, vfs, file)
 	if err != nil {
-		m.log.Warn("the container is not told of pairs", "devices", ids, "error", err)
-		return nil
+		m.log.Warn("the container is not told of pairs", "vfs", len(vfs), "error", err)
+		return nil, false
 	}
 	var served []pairs.Served
 	for _, s := range answer.GetServed() {
@@ -32,14 +31,36 @@ func (m *Member) Pair(ctx context.Context, ids []string, file string) []pairs.Se
 			served = append(served, pairs.Served{GPU: gpu, VF: s.GetDevice()})
 		}
 	}
-	return served
+	return served, answer.GetWritten()
 }
 
-func (m *Member) askPair(ctx context.Context, ids []string, file string) (*api.PairResponse, error) {
+func (m *Member) askPair(ctx context.Context, vfs []pairs.VF, file string) (*api.PairResponse, error) {
 	server, err := m.node.server()
 	if err != nil {
 		return nil, err
 	}
-	return server.Pair(ctx, &api.PairRequest{Resource: m.resource, Devices: ids, File: file},
-		grpc.WaitForReady(true))
+	q := &api.PairRequest{Resource: m.resource, File: file}
+	for _, vf := range vfs {
+		q.Devices = append(q.Devices, vf.ID)
+		q.Vfs = append(q.Vfs, &api.PairVF{
+			Device: vf.ID, Address: vf.Address.String(), Rdma: vf.RDMA, Netdev: vf.Netdev,
+		})
+	}
+	return server.Pair(ctx, q, grpc.WaitForReady(true))
+}
+
+// decodeVFs reads what a request says of VFs.
+func decodeVFs(q *api.PairRequest) ([]pairs.VF, error) {
+	var vfs []pairs.VF
+	for _, vf := range q.GetVfs() {
+		address, err := topology.ParseAddress(vf.GetAddress())
+		if err != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "pair %s: %v", vf.GetDevice(), err)
+		}
+		vfs = append(vfs, pairs.VF{
+			ID: vf.GetDevice(), Address: address, Resource: q.GetResource(),
+			RDMA: vf.GetRdma(), Netdev: vf.GetNetdev(),
+		})
+	}
+	return vfs, nil
 }

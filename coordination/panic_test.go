@@ -27,7 +27,7 @@ func TestPanicCostsOneSource(t *testing.T) {
 		func() { c.Pods = func(context.Context) (intent.Answer, bool) { panic("a mistake") } },
 		func() {
 			c.Pods = nil
-			c.Recorded = bounded.Read(c.Log, bounded.FileTimeout, func() (kubelet.Checkpoint, error) {
+			c.Recorded = bounded.Read(c.Log, bounded.File, func() (kubelet.Checkpoint, error) {
 				panic("a mistake")
 			})
 		},

@@ -16,6 +16,7 @@ import (
 type joined struct {
 	pid       int64
 	version   version
+	build     string // its program's version; "" where it does not tell
 	resources []string
 }
 
@@ -26,7 +27,7 @@ type peers struct {
 }
 
 func (p *peers) join(ctx context.Context) *joined {
-	j := &joined{version: version{1, 0}}
+	j := &joined{}
 	if caller, ok := grpcpeer.FromContext(ctx); ok {
 		if known, ok := caller.AuthInfo.(peer); ok {
 			j.pid = int64(known.pid)
@@ -54,7 +55,7 @@ func (p *peers) leave(j *joined, gone func(resource string)) {
 func (p *peers) announced(j *joined, m *api.Announcement) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	j.version = versionOf(m.GetVersion())
+	j.version, j.build = versionOf(m.GetVersion()), m.GetVersion().GetBuild()
 	if !slices.Contains(j.resources, m.GetResource()) {
 		j.resources = append(j.resources, m.GetResource())
 	}
@@ -72,7 +73,7 @@ func (p *peers) encode() []*api.Peer {
 		list = append(list, &api.Peer{
 			Pid:       j.pid,
 			Serves:    j.pid == int64(os.Getpid()),
-			Version:   &api.Version{Major: j.version.major, Minor: j.version.minor},
+			Version:   &api.Version{Major: j.version.major, Minor: j.version.minor, Build: j.build},
 			Resources: slices.Sorted(slices.Values(j.resources)),
 		})
 	}

@@ -109,10 +109,8 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 		if err := s.announce(message, p.pid == int64(os.Getpid())); err != nil {
 			return err
 		}
-		if client.acknowledges() {
-			if err := stream.Send(welcome); err != nil {
-				return err
-			}
+		if err := stream.Send(welcome); err != nil {
+			return err
 		}
 	}
 }
@@ -151,9 +149,7 @@ func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.A
 	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
 		return nil, err
 	}
-	if q.GetReturns() {
-		s.coordinator.Begin(q.GetResource(), q.GetDevices())
-	}
+	s.coordinator.Begin(q.GetResource(), q.GetDevices())
 	order, refusal, err := s.coordinator.Allocated(ctx, q.GetResource(), q.GetDevices())
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
@@ -163,8 +159,13 @@ func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.A
 
 // Pair tells which GPUs VFs serve.
 func (s *server) Pair(_ context.Context, q *api.PairRequest) (*api.PairResponse, error) {
-	answer := &api.PairResponse{}
-	for _, served := range s.coordinator.Pair(q.GetResource(), q.GetDevices(), q.GetFile()) {
+	vfs, err := decodeVFs(q)
+	if err != nil {
+		return nil, err
+	}
+	served, written := s.coordinator.Pair(q.GetResource(), q.GetDevices(), q.GetFile(), vfs)
+	answer := &api.PairResponse{Written: written}
+	for _, served := range served {
 		answer.Served = append(answer.Served, &api.Served{Gpu: served.GPU.String(), Device: served.VF})
 	}
 	return answer, nil

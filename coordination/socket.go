@@ -14,15 +14,14 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// socketName is the socket below the run folder. It does not live below the kubelet's folders: the kubelet
-// deletes every socket in device-plugins when it starts.
+// socketName is the socket below the run folder.
 const socketName = "coordination.sock"
 
 // maxSocketPath is the longest path a socket can be bound to: sun_path in unix(7) holds 108 bytes, the last
 // one zero.
 const maxSocketPath = 107
 
-// SocketPath returns where the coordination socket is for a run folder (/run/tandem).
+// SocketPath returns where the coordination socket is for a run folder.
 func SocketPath(runDir string) string { return filepath.Join(runDir, socketName) }
 
 // prepareRunDir makes the run folder if need be, and makes sure that it is a folder of ours that nobody else

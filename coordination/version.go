@@ -2,6 +2,8 @@ package coordination
 
 import (
 	"fmt"
+	"runtime/debug"
+	"sync"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
@@ -11,15 +13,7 @@ import (
 type version struct{ major, minor uint32 }
 
 // protocol is the version spoken here.
-var protocol = version{1, 4}
-
-// acknowledges reports whether the servers of this version answer each announcement, and the clients await
-// that.
-func (v version) acknowledges() bool { return v.minor >= 3 }
-
-// returns reports whether the servers of this version listen for Allocates that have returned, and the
-// clients say so.
-func (v version) returns() bool { return v.minor >= 4 }
+var protocol = version{2, 1}
 
 func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
 
@@ -33,10 +27,14 @@ func (v version) serves(client version) error {
 		"until both plugins have the same version of Tandem", v, client)
 }
 
-// versionOf is the version that a message carries; the first one carried none.
-func versionOf(m *api.Version) version {
-	if m == nil {
-		return version{1, 0}
+// build is the version of this program, for people; "" where it was built from no module.
+var build = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
 	}
-	return version{m.GetMajor(), m.GetMinor()}
-}
+	return info.Main.Version
+})
+
+// versionOf is the version that a message carries; none is 0.0, which nobody speaks.
+func versionOf(m *api.Version) version { return version{m.GetMajor(), m.GetMinor()} }

@@ -82,21 +82,13 @@ func (b *lockedBuffer) await(t *testing.T, text string) {
 	}
 }
 
-// An older server acknowledges nothing, and is not waited for.
-func TestOlderServer(t *testing.T) {
-	node, _ := start(t, serveOther(t, version{protocol.major, 2}))
-	member := node.Member(gpus, device.GPU)
-	member.Publish(oneGPU)
-	<-member.taken
-}
-
 // Beside a server of another major version a plugin places devices alone, and says so once.
 func TestServerOfAnotherVersion(t *testing.T) {
 	log, logger := newLog()
 	node, _ := startWith(t, Config{RunDir: serveOther(t, version{protocol.major + 1, 0}), Log: logger})
 	member := node.Member(gpus, device.GPU)
 	member.Publish(oneGPU)
-	log.await(t, "the server speaks protocol 2.0 and the client "+protocol.String())
+	log.await(t, "the server speaks protocol 3.0 and the client "+protocol.String())
 	if got := member.Prefer(t.Context(), []string{"gpu0"}, nil, 1); len(got) != 1 {
 		t.Errorf("prefer: %v", got)
 	}
@@ -121,8 +113,9 @@ func TestClientsOfOtherVersions(t *testing.T) {
 		version *api.Version
 		code    codes.Code
 	}{
-		{nil, codes.OK},
-		{&api.Version{Major: protocol.major, Minor: protocol.minor + 1}, codes.OK},
+		{nil, codes.Unimplemented},
+		{&api.Version{Major: protocol.major}, codes.OK},
+		{&api.Version{Major: protocol.major, Minor: protocol.minor + 1, Build: "v9.1.0"}, codes.OK},
 		{&api.Version{Major: protocol.major + 1}, codes.Unimplemented},
 		{&api.Version{Major: protocol.major - 1, Minor: 9}, codes.Unimplemented},
 	} {
@@ -141,13 +134,11 @@ func TestClientsOfOtherVersions(t *testing.T) {
 		if tc.code == codes.OK {
 			got := await(t, dir, connected(gpus))
 			if len(got.GetPeers()) != 1 || got.GetPeers()[0].GetVersion().GetMinor() != versionOf(tc.version).minor ||
-				!got.GetPeers()[0].GetServes() {
+				got.GetPeers()[0].GetVersion().GetBuild() != tc.version.GetBuild() || !got.GetPeers()[0].GetServes() {
 				t.Errorf("version %v: peers %v", tc.version, got.GetPeers())
 			}
-			if versionOf(tc.version).acknowledges() {
-				if _, err := stream.Recv(); err != nil {
-					t.Errorf("version %v: no acknowledgement: %v", tc.version, err)
-				}
+			if _, err := stream.Recv(); err != nil {
+				t.Errorf("version %v: no acknowledgement: %v", tc.version, err)
 			}
 			if err := stream.CloseSend(); err != nil {
 				t.Fatal(err)

@@ -57,7 +57,7 @@ func newKubeletNode(t *testing.T) *kubeletNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Layout(n.path("sys")); err != nil {
+	if err := os.CopyFS(n.path("sys"), m.FS()); err != nil {
 		t.Fatal(err)
 	}
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", n.path("tandem"), "../cmd/tandem")

@@ -85,14 +85,11 @@ func parseACS(config io.ReaderAt) ACS {
 // functions of one card.
 func (t *Tree) PathBelow(a, b Address) []Address {
 	da, db := t.devices[a], t.devices[b]
-	if da == nil || db == nil || da.Function().slot() == db.Function().slot() {
+	if da == nil || db == nil || da.Function().Slot() == db.Function().Slot() {
 		return nil
 	}
 	above, below := t.pluggedIn(da).bridges, t.pluggedIn(db).bridges
-	common := 0
-	for common < min(len(above), len(below)) && above[common] == below[common] {
-		common++
-	}
+	common := shared(above, below)
 	if common == 0 {
 		return nil
 	}

@@ -83,8 +83,8 @@ func (a *Address) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// slot is the address with the function left out: what a card fills.
-func (a Address) slot() Address {
+// Slot is the address with the function left out: what a card fills.
+func (a Address) Slot() Address {
 	a.Function = 0
 	return a
 }

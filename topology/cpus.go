@@ -18,24 +18,16 @@ type CPUSet map[int]bool
 // is an error.
 func ParseCPUSet(list string) (CPUSet, error) {
 	set := CPUSet{}
-	list = strings.TrimSpace(list)
-	if list == "" {
+	if list = strings.TrimSpace(list); list == "" {
 		return set, nil
 	}
-	for part := range strings.SplitSeq(list, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		low, err := strconv.Atoi(first)
-		high := low
-		if err == nil && isRange {
-			high, err = strconv.Atoi(last)
-		}
-		const most = 1 << 16 // more CPUs than a kernel has
-		if err != nil || low < 0 || high < low || high > most {
-			return nil, fmt.Errorf("parse list of CPUs %q", list)
-		}
-		for n := low; n <= high; n++ {
-			set[n] = true
-		}
+	const most = 1 << 16 // more CPUs than a kernel has
+	numbers, ok := parseList(list, most)
+	if !ok {
+		return nil, fmt.Errorf("parse list of CPUs %q", list)
+	}
+	for _, n := range numbers {
+		set[n] = true
 	}
 	return set, nil
 }

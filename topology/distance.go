@@ -68,14 +68,11 @@ func (t *Tree) Distance(a, b Address) Distance {
 	if da == nil || db == nil {
 		return Distance{Level: UNK}
 	}
-	if da.Function().slot() == db.Function().slot() {
+	if da.Function().Slot() == db.Function().Slot() {
 		return Distance{Level: PIX}
 	}
 	above, below := t.shared[a], t.shared[b]
-	common := 0
-	for common < min(len(above), len(below)) && above[common] == below[common] {
-		common++
-	}
+	common := shared(above, below)
 	if common > 0 {
 		d := Distance{Level: PXB, Bridges: len(above) + len(below) - 2*common + 1}
 		if len(above) == common && len(below) == common {
@@ -84,6 +81,15 @@ func (t *Tree) Distance(a, b Address) Distance {
 		return d
 	}
 	return Distance{Level: t.levelAcross(da, db), Bridges: len(above) + len(below)}
+}
+
+// shared counts the bridges that two chains have in common, from the top down.
+func shared(a, b []Address) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // levelAcross is for functions that share no bridge.

@@ -214,10 +214,7 @@ func (r *reader) linkWidth(file string) int {
 // optional is text for the link files: they are read from the device itself, which may refuse (EINVAL, EIO)
 // without being unusable for placement.
 func (r *reader) optional(file string) string {
-	content, err := fs.ReadFile(r.sys, path.Join(r.dir, file))
-	if err != nil {
-		return ""
-	}
+	content, _ := fs.ReadFile(r.sys, path.Join(r.dir, file))
 	return strings.TrimSpace(string(content))
 }
 
@@ -291,19 +288,18 @@ func readNodes(sys fs.FS) ([]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read NUMA nodes: %w", err)
 	}
-	nodes, err := parseList(strings.TrimSpace(string(content)))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", file, err)
+	text := strings.TrimSpace(string(content))
+	const most = 1<<10 - 1 // the kernel allows 1 << 10 (CONFIG_NODES_SHIFT)
+	nodes, ok := parseList(text, most)
+	if !ok {
+		return nil, fmt.Errorf("read %s: parse list %q", file, text)
 	}
 	return nodes, nil
 }
 
-// maxNodes bounds a list of NUMA nodes: the kernel allows 1 << 10 (CONFIG_NODES_SHIFT).
-const maxNodes = 1 << 10
-
-// parseList reads the kernel's list format, "0-3,8" (Documentation/admin-guide/cputopology.rst).
-func parseList(s string) ([]int, error) {
-	var list []int
+// parseList reads the kernel's list format, "0-3,8" (Documentation/admin-guide/cputopology.rst), of numbers
+// up to most; false for anything else.
+func parseList(s string, most int) (list []int, ok bool) {
 	for part := range strings.SplitSeq(s, ",") {
 		first, last, isRange := strings.Cut(part, "-")
 		low, err := strconv.Atoi(first)
@@ -311,12 +307,12 @@ func parseList(s string) ([]int, error) {
 		if err == nil && isRange {
 			high, err = strconv.Atoi(last)
 		}
-		if err != nil || low < 0 || high < low || high >= maxNodes {
-			return nil, fmt.Errorf("parse list %q", s)
+		if err != nil || low < 0 || high < low || high > most {
+			return nil, false
 		}
 		for n := low; n <= high; n++ {
 			list = append(list, n)
 		}
 	}
-	return list, nil
+	return list, true
 }

@@ -116,7 +116,7 @@ func (t *Tree) cardsBelow() map[Address]*occupancy {
 		if d.Class.isBridge() || parents[d.Address] {
 			continue
 		}
-		card := d.Function().slot()
+		card := d.Function().Slot()
 		for _, bridge := range t.pluggedIn(d).bridges {
 			switch o := below[bridge]; {
 			case o == nil:

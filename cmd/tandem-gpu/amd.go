@@ -20,9 +20,11 @@ type amdFlags struct {
 	driverType     string
 	exporterSocket string
 	library        string
+	recheck        time.Duration // between two looks for a driver that is not there
 }
 
 func (f *amdFlags) register(set *pflag.FlagSet) {
+	f.recheck = recheck
 	set.StringVar(&f.naming, "resource_naming_strategy", string(amd.Single),
 		"single (amd.com/gpu) or mixed (amd.com/cpx_nps4)")
 	set.Var((*seconds)(&f.pulse), "pulse",

@@ -8,13 +8,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 )
 
 var help = daemon.Help{
@@ -35,12 +35,12 @@ hang on the same PCIe switches; alone it chooses among GPUs.`,
 func main() {
 	program := filepath.Base(os.Args[0])
 	var flags daemon.Flags
-	var amd amdFlags
-	var nvidia nvidiaFlags
+	var ofAMD amdFlags
+	var ofNVIDIA nvidiaFlags
 	own, stock := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.Register(own)
-	amd.register(own)
-	nvidia.register(own, stock)
+	ofAMD.register(own)
+	ofNVIDIA.register(own, stock)
 	var vendor string
 	own.Var(newWord(&vendor, vendorAuto, vendorAMD, vendorNVIDIA, vendorAuto), "vendor",
 		"whose GPUs are offered: amd, nvidia, or auto for those whose driver is in use")
@@ -56,40 +56,41 @@ func main() {
 		if _, err := flags.Dev(); err != nil {
 			return err
 		}
-		switch found, err := detect(sys, program, vendor); {
+		ofAMD.recheck = ofNVIDIA.recheck
+		look := func() (string, error) { return detect(sys, program, vendor) }
+		switch found, err := awaitDriver(ctx, absence{errNoDriver, ofAMD.recheck}, flags, log, look); {
 		case err != nil:
 			return err
 		case found == vendorNVIDIA:
-			return nvidia.run(ctx, flags, log)
+			return ofNVIDIA.run(ctx, flags, log)
 		default:
-			if err := nvidia.unread(log); err != nil {
+			if err := ofNVIDIA.unread(log); err != nil {
 				return err
 			}
-			return run(ctx, flags, amd, log)
+			return run(ctx, flags, ofAMD, log)
 		}
 	})
 }
 
-func run(ctx context.Context, flags daemon.Flags, amd amdFlags, log *slog.Logger) error {
+func run(ctx context.Context, flags daemon.Flags, own amdFlags, log *slog.Logger) error {
 	sys, err := flags.Sysfs()
 	if err != nil {
 		return err
 	}
-	backend, err := amd.backend(sys, log)
+	backend, err := own.backend(sys, log)
 	if err != nil {
 		return err
 	}
-	return serve(ctx, flags, backend, amd.pulse, log)
+	look := func() (*gpu.GPUs, error) { return gpu.Discover(backend, own.pulse, log) }
+	gpus, err := awaitDriver(ctx, absence{amd.ErrNoDriver, own.recheck}, flags, log, look)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, flags, gpus, log)
 }
 
-// serve offers what a backend finds until ctx is done.
-func serve(
-	ctx context.Context, flags daemon.Flags, backend gpu.Backend, pulse time.Duration, log *slog.Logger,
-) error {
-	gpus, err := gpu.Discover(backend, pulse, log)
-	if err != nil {
-		return err
-	}
+// serve offers GPUs until ctx is done.
+func serve(ctx context.Context, flags daemon.Flags, gpus *gpu.GPUs, log *slog.Logger) error {
 	node, err := flags.Node(log)
 	if err != nil {
 		return err

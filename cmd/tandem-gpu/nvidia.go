@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
@@ -30,9 +31,9 @@ func (f *nvidiaFlags) register(own, stock *pflag.FlagSet) {
 	f.stock = settings.Register(stock)
 	own.StringVar(&f.procRoot, "proc-root", "/proc", "folder to read the device nodes of MIG devices from")
 	own.StringVar(&f.cdiRoot, "cdi-root", "/var/run/cdi", "folder of the CDI specifications that are written")
-	f.recheck = 30 * time.Second
-	own.Var((*pause)(&f.recheck), "nvidia-recheck", "time between two looks at a GPU that is broken, "+
-		"healthy ones are not looked at, or for a driver that is not there")
+	f.recheck = recheck
+	own.Var((*pause)(&f.recheck), "nvidia-recheck", "time between two looks at an NVIDIA GPU that is broken, "+
+		"healthy ones are not looked at, or for a driver that is not there, AMD's too")
 }
 
 // unread says that the file of --config-file is not read, for GPUs that are not NVIDIA's. One that is not
@@ -107,31 +108,22 @@ func (f *nvidiaFlags) once(ctx context.Context, flags daemon.Flags, log *slog.Lo
 	for _, warning := range backend.Warnings() {
 		log.Warn("configuration", "warning", warning)
 	}
-	return serve(ctx, flags, backend, 0, log)
+	gpus, err := gpu.Discover(backend, 0, log)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, flags, gpus, log)
 }
 
-// open enters NVML. Where the driver is not there, and that is to be no failure, it waits for it: an operator
-// installs it later.
+// open enters NVML. Where the driver is not there it waits for it, unless that is to be a failure.
 func (f *nvidiaFlags) open(
 	ctx context.Context, config settings.Config, machine nvidia.Machine, flags daemon.Flags, log *slog.Logger,
 ) (*nvidia.Backend, error) {
-	backend, err := nvidia.Open(config, machine, log)
-	if !errors.Is(err, nvidia.ErrNoDriver) || config.FailOnInitError {
-		return backend, err
+	look := func() (*nvidia.Backend, error) { return nvidia.Open(config, machine, log) }
+	if config.FailOnInitError {
+		return look()
 	}
-	flags.Begin()
-	log.Error("nothing is offered until NVIDIA's driver is there", "error", err, "look_every", f.recheck)
-	ticker := time.NewTicker(f.recheck)
-	defer ticker.Stop()
-	for errors.Is(err, nvidia.ErrNoDriver) {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-ticker.C:
-		}
-		backend, err = nvidia.Open(config, machine, log)
-	}
-	return backend, err
+	return awaitDriver(ctx, absence{nvidia.ErrNoDriver, f.recheck}, flags, log, look)
 }
 
 func (f *nvidiaFlags) machine(sys fs.FS, flags daemon.Flags) nvidia.Machine {

@@ -64,6 +64,46 @@ func TestUnderTheOperator(t *testing.T) {
 	}
 }
 
+// TestOperatorWithCDI: what the operator gives its plugin by default (transformDevicePluginCtrForCDI in
+// controllers/object_controls.go there) makes a specification that is good on the node: the driver's files
+// where the driver container has them, and hooks that the toolkit container has installed.
+func TestOperatorWithCDI(t *testing.T) {
+	t.Attr("parity", "deployer/nvidia-gpu-operator")
+	n := nvidiaNode(t, "nv-h100-oci", nil)
+	installCDI(t, n)
+	const hook = "/usr/local/nvidia/toolkit/nvidia-cdi-hook"
+	kubelet := kubelettest.Start(t, n.dir)
+	execute(t, stockNVIDIA, []string{
+		"CDI_ENABLED=true", "DEVICE_LIST_STRATEGY=cdi-annotations,cdi-cri", "CDI_ANNOTATION_PREFIX=cdi.k8s.io/",
+		"NVIDIA_CDI_HOOK_PATH=" + hook, "NVIDIA_DRIVER_ROOT=/run/nvidia/driver",
+		"NVIDIA_DEV_ROOT=/run/nvidia/driver", "MIG_STRATEGY=single", "FAIL_ON_INIT_ERROR=true",
+		"KUBELET_SOCKET=" + filepath.Join(kubelettest.Plugins(n.dir), "kubelet.sock"),
+	}, n.args...)
+	plugin := kubelettest.Await(t, kubelet.Plugins)
+	id := await(t, plugin, "8")[0].GetID()
+	answer, err := plugin.Allocate(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "k8s.device-plugin.nvidia.com/gpu=" + id
+	if got := answer.GetCdiDevices(); len(got) != 1 || got[0].GetName() != want || len(answer.GetEnvs()) > 0 ||
+		len(answer.GetAnnotations()) != 1 {
+		t.Errorf("answer %v, want %s alone", answer, want)
+	}
+	content, err := os.ReadFile(filepath.Join(n.dir, "cdi/k8s.device-plugin.nvidia.com-gpu.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		`"path":"` + hook + `"`, `"hostPath":"/run/nvidia/driver/usr/lib64/libcuda.so.570.86.15"`,
+		`"hostPath":"/run/nvidia/driver/dev/nvidia7"`, `"name":"` + id + `"`,
+	} {
+		if !strings.Contains(string(content), part) {
+			t.Errorf("the specification lacks %s:\n%s", part, content)
+		}
+	}
+}
+
 // TestMIGThroughCDI has NVIDIA's CDI library find the device nodes of MIG devices. It reads the real
 // /proc/driver, so that the test puts another folder there, which takes a mount namespace of its own.
 func TestMIGThroughCDI(t *testing.T) {

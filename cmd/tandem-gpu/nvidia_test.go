@@ -3,9 +3,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -129,7 +129,7 @@ func TestXidToKubelet(t *testing.T) {
 	file := filepath.Join(n.dir, "config.yaml")
 	write(t, file, "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}")
 	kubelet := kubelettest.Start(t, n.dir)
-	execute(t, "tandem-gpu", nil, n.tandem("--config-file="+file)...)
+	execute(t, "tandem-gpu", nil, n.tandem("--config-file="+file, "--xid-recovery")...)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	await(t, plugin, "32")
 	bad := n.Machine.GPUs[2].UUID
@@ -171,7 +171,6 @@ func TestDriverUnloads(t *testing.T) {
 // TestStockName starts tandem-gpu as manifests start NVIDIA's plugin, and reloads it as config-manager does.
 func TestStockName(t *testing.T) {
 	t.Attr("parity", "nvidia/config-manager-sighup")
-	t.Attr("parity", "nvidia/image-shape") // config-manager in an image of its own
 	t.Attr("parity", "nvidia/kubelet-restart")
 	t.Attr("parity", "nvidia/shared-rename")
 	n := nvidiaNode(t, "nv-h100-oci", nil)
@@ -254,12 +253,16 @@ func TestNVIDIABadInput(t *testing.T) {
 		{"IMEX", []string{"--imex-channel-ids=0,1"}, []string{"--imex-channel-ids", "0 alone"}},
 		{"IMEX channel missing", []string{"--imex-channel-ids=0", "--imex-required"},
 			[]string{"IMEX channel 0", "nvidia-modprobe"}},
-		{"no NVML", []string{none},
+		{"no NVML", []string{none, "--fail-on-init-error"},
 			[]string{"enter NVML: libnvidia-ml.so.1 cannot be opened", "--driver-root-ctr-path"}},
-		{"no NVML for CDI", []string{none, "--device-list-strategy=cdi-cri", "--fail-on-init-error=false"},
-			[]string{"--device-list-strategy", "NVML"}},
+		{"no NVML for CDI", []string{none, "--device-list-strategy=cdi-cri", "--fail-on-init-error"},
+			[]string{"enter NVML: libnvidia-ml.so.1 cannot be opened", "--driver-root-ctr-path"}},
 		{"MPS", []string{config("sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}")},
 			[]string{"sharing.mps", "timeSlicing"}},
+		{"MPS and no NVML",
+			[]string{none, config("sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 3}]}, " +
+				"timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}")},
+			[]string{"sharing.mps is not supported", "NVIDIA's own plugin on this node"}},
 		{"no file", []string{"--config-file=" + filepath.Join(n.dir, "none.yaml")},
 			[]string{"read the configuration", "none.yaml"}},
 		{"socket elsewhere", []string{"--kubelet-socket=/tmp/kubelet.sock"},
@@ -283,54 +286,6 @@ func TestNVIDIABadInput(t *testing.T) {
 			execute(t, "tandem-gpu", nil, n.tandem(c.flag)...).exits(t, 2, name, c.want, "see tandem-gpu --help")
 		})
 	}
-	t.Run("no NVML, and no failing", func(t *testing.T) {
-		kubelet := kubelettest.Start(t, n.dir)
-		p := execute(t, "tandem-gpu", nil,
-			n.tandem(none, "--fail-on-init-error=false", "--health-probe-bind-address=127.0.0.1:0")...)
-		for !strings.Contains(p.text(), "nothing is offered") {
-			select {
-			case <-p.done:
-				t.Fatal("it ended")
-			case <-kubelet.Plugins:
-				t.Fatal("it registered")
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
-		// or it would be started again and again, for nothing
-		for _, probe := range []string{"/healthz", "/readyz"} {
-			if code := p.get(t, probe); code != http.StatusOK {
-				t.Errorf("%s: %d", probe, code)
-			}
-		}
-		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		p.exits(t, 0)
-	})
-}
-
-// TestNVIDIADriverComesLater: where that is to be no failure, GPUs are offered once the driver is there,
-// without SIGHUP or a restart.
-func TestNVIDIADriverComesLater(t *testing.T) {
-	t.Attr("parity", "nvidia/fail-on-init-error")
-	n := nvidiaNode(t, "nv-h100-oci", nil)
-	root := filepath.Join(t.TempDir(), "driver")
-	kubelet := kubelettest.Start(t, n.dir)
-	p := execute(t, "tandem-gpu", []string{"FAIL_ON_INIT_ERROR=false"},
-		n.tandem("--vendor=nvidia", "--driver-root-ctr-path="+root)...)
-	for !strings.Contains(p.text(), "nothing is offered until NVIDIA's driver is there") {
-		select {
-		case <-p.done:
-			t.Fatal("it ended")
-		case <-kubelet.Plugins:
-			t.Fatal("it registered")
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	if err := os.Symlink(n.Root, root); err != nil {
-		t.Fatal(err)
-	}
-	await(t, kubelettest.Await(t, kubelet.Plugins), "8")
 }
 
 // TestFileForNVIDIA: AMD's GPUs have no configuration file. One that is there is for other nodes, and one
@@ -373,7 +328,7 @@ func TestDetect(t *testing.T) {
 	}{
 		{amd, "tandem-gpu", "auto", "amd"},
 		{nvidia, "tandem-gpu", "auto", "nvidia"},
-		{unused, "tandem-gpu", "auto", "amd"},
+		{unused, stockAMD, "auto", "amd"},
 		{both, "tandem-gpu", "amd", "amd"},
 		{both, "tandem-gpu", "nvidia", "nvidia"},
 		{both, stockNVIDIA, "auto", "nvidia"},
@@ -387,5 +342,8 @@ func TestDetect(t *testing.T) {
 	if _, err := detect(both, "tandem-gpu", "auto"); err == nil ||
 		!strings.Contains(err.Error(), "--vendor=nvidia") {
 		t.Errorf("both: %v", err)
+	}
+	if _, err := detect(unused, "tandem-gpu", "auto"); !errors.Is(err, errNoDriver) {
+		t.Errorf("neither: %v", err)
 	}
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -31,8 +33,12 @@ func inOrder(program string, own, stock *pflag.FlagSet) []*pflag.FlagSet {
 	return []*pflag.FlagSet{own, stock}
 }
 
+// errNoDriver says that neither vendor's driver has a device.
+var errNoDriver = errors.New("find GPUs: neither amdgpu nor nvidia drives a device here: " +
+	"load the driver, or keep tandem-gpu off this node")
+
 // detect decides whose GPUs are offered: by the --vendor flag, the program's name, or the driver that is
-// bound to devices.
+// bound to devices. It fails with errNoDriver where none is.
 func detect(sys fs.FS, program, flag string) (string, error) {
 	switch {
 	case flag == vendorAMD || flag == vendorNVIDIA:
@@ -49,13 +55,18 @@ func detect(sys fs.FS, program, flag string) (string, error) {
 			"with --vendor=%s or --vendor=%s", vendorAMD, vendorNVIDIA)
 	case nvidia:
 		return vendorNVIDIA, nil
-	default:
+	case amd:
 		return vendorAMD, nil
+	default:
+		return "", errNoDriver
 	}
 }
 
-// binds reports whether a PCI driver has a device.
+// binds reports whether a PCI driver has a device, and all that it will have.
 func binds(sys fs.FS, driver string) bool {
+	if gpu.Loading(sys, driver) {
+		return false
+	}
 	entries, err := fs.ReadDir(sys, "bus/pci/drivers/"+driver)
 	for _, entry := range entries {
 		if _, notAddress := topology.ParseAddress(entry.Name()); notAddress == nil && err == nil {

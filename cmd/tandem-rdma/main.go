@@ -1,6 +1,6 @@
-// Command tandem-rdma is a Kubernetes device plugin for RDMA VFs. It offers what the SR-IOV network device
-// plugin offers, under the same names, and places a container's VFs on the PCIe switches of the GPUs that
-// tandem-gpu gives it.
+// Command tandem-rdma is a Kubernetes device plugin for RDMA VFs and shared HCAs. It offers what the SR-IOV
+// network device plugin and the RDMA shared device plugin offer, under the same names, and places a
+// container's VFs and HCAs on the PCIe switches of the GPUs that tandem-gpu gives it.
 package main
 
 import (
@@ -24,8 +24,10 @@ import (
 )
 
 var help = daemon.Help{
-	About: `tandem-rdma offers a node's VFs to the kubelet, as the config.json of the SR-IOV network device plugin says. Together
-with tandem-gpu it gives a container VFs and GPUs that hang on the same PCIe switches; alone it chooses among VFs.`,
+	About: `tandem-rdma offers a node's VFs to the kubelet, as the config.json of the SR-IOV network device plugin says, and its
+HCAs to be shared, as that of the RDMA shared device plugin (k8s-rdma-shared-dev-plugin) says: the file has a resourceList,
+a configList or both. Together with tandem-gpu it gives a container VFs and GPUs that hang on the same PCIe switches; alone
+it chooses among VFs.`,
 	Examples: `  tandem-rdma
   tandem-rdma --config-file=/etc/pcidp/config.json --resource-prefix=nvidia.com --log-format=json
   tandem-rdma --sysfs-root=/tmp/node/sys --kubelet-dir=/tmp/node/kubelet --run-dir=/tmp/node/run --devinfo-dir=/tmp/node/devinfo`,
@@ -62,24 +64,31 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	if err != nil {
 		return exit(err)
 	}
+	if some, _ := config.Shares(); some {
+		if err := rdma.CheckSharing(flags.SysfsRoot); err != nil {
+			return err
+		}
+	}
 	node, err := flags.Node(log)
 	if err != nil {
 		return err
 	}
 	finder := pools.Finder{
 		Sys: sys, Prefix: own.prefix, Tree: node.ReadTree, Reserved: rdma.DefaultRoutes(flags.SysfsRoot),
-		DDP: rdma.DDPProfiles(flags.SysfsRoot),
+		DDP: rdma.DDPProfiles(flags.SysfsRoot), Exporter: own.health,
 	}
-	known := filepath.Join(flags.RunDir, "vfs.json")
-	vfs, err := rdma.FindVFs(finder, config, known, held(flags.KubeletDir, log),
-		rdma.MachineEvents(flags.SysfsRoot, config), log)
+	vfs, err := rdma.FindVFs(finder, config, filepath.Join(flags.RunFolder(), memory(config)),
+		held(flags.KubeletDir, log), rdma.MachineEvents(flags.SysfsRoot, config), log)
 	if err != nil {
 		return err
 	}
-	pairs := filepath.Join(flags.RunDir, "pairs")
+	if up := rdma.LinkUp(flags.SysfsRoot); up != nil {
+		vfs.BringUp(up)
+	}
+	pairs := filepath.Join(flags.RunFolder(), "pairs")
 	host := grants.Host{Sys: sys, Dev: dev, DevinfoDir: own.devinfoDir, PairsDir: pairs}
 	specs := grants.CDI{Dirs: own.cdiDirs, Field: own.cdiDevices}
-	if err := specs.CleanUp(); err != nil {
+	if err := cleanUp(&specs, config); err != nil {
 		return err
 	}
 	if own.useCDI {
@@ -91,7 +100,28 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	}
 	flags.Begin(vfs.Found()...)
 	err = flags.Serve(ctx, log, node, resources, vfs.Run)
-	return errors.Join(err, specs.CleanUp())
+	return errors.Join(err, cleanUp(&specs, config))
+}
+
+// memory names the file of what has to be known over a restart. Two DaemonSets may take the places of both
+// stock plugins of a node, with a file each.
+func memory(config *pools.Config) string {
+	if _, all := config.Shares(); all {
+		return "hcas.json"
+	}
+	return "vfs.json"
+}
+
+// cleanUp removes the CDI specs of the stock plugins whose place this daemon takes, and its own.
+func cleanUp(specs *grants.CDI, config *pools.Config) (err error) {
+	some, all := config.Shares()
+	if !all {
+		err = specs.CleanUp()
+	}
+	if some {
+		err = errors.Join(err, specs.CleanUpShared())
+	}
+	return err
 }
 
 // held are the devices that the kubelet's containers hold, by resource; nil where that cannot be told.

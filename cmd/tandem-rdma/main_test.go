@@ -49,7 +49,7 @@ func newNode(t *testing.T, machine string, vfsPerPF int) node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Layout(n.path("sys")); err != nil {
+	if err := os.CopyFS(n.path("sys"), m.FS()); err != nil {
 		t.Fatal(err)
 	}
 	n.write(t, "dev/infiniband/rdma_cm", "")

@@ -11,6 +11,8 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // examiner is the command line of doctor.
@@ -20,6 +22,7 @@ type examiner struct {
 	config string // of the VFs
 	format output
 	fix    fixer
+	pools  selection // what config selects
 }
 
 const doctorExitCodes = `  3  there is an error or a warning
@@ -40,8 +43,12 @@ Request shapes are judged for an empty node by the kubelet's own rules, for the 
 offers them; without it for those that the running tandem-rdma offers. Where none runs they are those of all NICs with RDMA, each
 with its NUMA node, and the verdict is a guess.
 
+Of the pools in config.json it tells which devices each selector rejects and why, the device that came nearest, and keys that nobody
+reads, with the right ones: why a VF is not offered. What a container has is judged by what can be seen of it on the node.
+
 What may not be read is said, and is not taken for damage. It needs root's rights for all that it looks at.`,
 		Example: `  tandem doctor
+  tandem doctor --config /etc/pcidp/config.json
   tandem doctor --config /etc/pcidp/config.json --cpus 16 -o json
   tandem doctor --fix-kubelet
   tandem doctor --fix-kubelet --apply
@@ -60,8 +67,8 @@ func (x *examiner) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&x.from.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
 	flags.StringVar(&x.node.DevRoot, "dev-root", "/dev", "folder with the device nodes")
-	flags.StringVar(&x.node.KubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's root folder")
-	flags.StringVar(&x.node.RunDir, "run-dir", "/run/tandem", "the plugins' --run-dir")
+	flags.StringVar(&x.node.KubeletDir, "kubelet-dir", kubelet.DefaultDir, "the kubelet's root folder")
+	registerRunDir(flags, &x.node.RunDir)
 	flags.StringVar(&x.node.ProcRoot, "proc-root", "/proc", "folder where the running kubelet's command line is")
 	flags.StringVar(&x.node.Config, "kubelet-config", "",
 		"the kubelet's configuration (default what its command line says, or config.yaml in --kubelet-dir)")
@@ -79,6 +86,9 @@ func (x *examiner) run(cmd *cobra.Command) error {
 	if x.node.CPUs < 0 {
 		return usage("--cpus %d: want 0 or more", x.node.CPUs)
 	}
+	if x.node.RunDir == "" {
+		x.node.RunDir = coordination.FindRunDir(x.node.KubeletDir)
+	}
 	if done, err := x.fix.run(cmd, x); done || err != nil {
 		return err
 	}
@@ -86,14 +96,8 @@ func (x *examiner) run(cmd *cobra.Command) error {
 		return err
 	}
 	findings := doctor.Examine(x.node)
-	if x.format.format == asJSON {
-		if findings == nil {
-			findings = []doctor.Finding{}
-		}
-		if err := writeJSON(cmd.OutOrStdout(), findings); err != nil {
-			return err
-		}
-	} else if _, err := cmd.OutOrStdout().Write(doctor.Report(findings)); err != nil {
+	table := func() []byte { return append(x.pools.text(), doctor.Report(findings)...) }
+	if err := x.format.write(cmd.OutOrStdout(), findings, table); err != nil {
 		return err
 	}
 	return verdict(findings)
@@ -121,7 +125,7 @@ func (x *examiner) read(ctx context.Context) error {
 	if x.node.VFs, x.node.Guess, err = x.readVFs(ctx, n); err != nil {
 		return err
 	}
-	x.node.GPUs = offered(n.GPUDevices())
+	x.node.GPUs = n.GPUDevices()
 	return nil
 }
 
@@ -147,16 +151,11 @@ func (x *examiner) readVFs(
 		}
 		guess = "no --config, and " + err.Error()
 	}
-	selected, _, err := n.VFDevices(x.config, &x.from)
-	return offered(selected), guess, err
-}
-
-func offered(list []machine.Device) []doctor.Device {
-	var all []doctor.Device
-	for _, d := range list {
-		all = append(all, doctor.Device(d))
+	vfs, notes, err := n.VFDevices(x.config, &x.from)
+	if err == nil && x.config != "" {
+		x.pools, err = newSelection(n, x.config, &x.from, notes)
 	}
-	return all
+	return vfs, guess, err
 }
 
 // fixer patches the kubelet's configuration.

@@ -45,7 +45,7 @@ func sysfs(t *testing.T, machine string, perPF int) string {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "sys")
-	if err := m.Layout(dir); err != nil {
+	if err := os.CopyFS(dir, m.FS()); err != nil {
 		t.Fatal(err)
 	}
 	return dir

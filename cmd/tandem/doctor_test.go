@@ -188,6 +188,12 @@ var faults = []struct {
 	{"coordination socket is a file", func(s *sick) { s.write("run/coordination.sock", "") }, "run-folder",
 		"something else than a socket"},
 
+	{"daemons in two folders", func(s *sick) {
+		s.remove("kubelet/pod-resources") // which nobody serves here
+		runPlugins(s.t, s.path("run"))
+		runPlugins(s.t, s.path("kubelet/device-plugins/tandem"))
+	}, "pod-resources run-folders", "kubelet/device-plugins/tandem"},
+
 	{"CPUs of another shape", func(s *sick) { s.with("--cpus", "2") }, "refused-shapes", "for 2 CPUs"},
 	{"pool with VFs of few NICs", func(s *sick) {
 		s.write("config.json", strings.Replace(everyVF, `"isRdma": true`,

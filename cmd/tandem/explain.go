@@ -37,15 +37,12 @@ would have given alone. The last decisions are kept in memory, and lost when the
 			if err != nil {
 				return err
 			}
-			if format.format == asJSON {
-				return writeJSON(cmd.OutOrStdout(), decisions)
-			}
-			_, err = cmd.OutOrStdout().Write(coordinator.Explanation(decisions))
-			return err
+			return format.write(cmd.OutOrStdout(), decisions,
+				func() []byte { return coordinator.Explanation(decisions) })
 		},
 	}
 	cmd.Flags().StringVarP(&container, "container", "c", "", "one container of the pod; all without it")
-	cmd.Flags().StringVar(&runDir, "run-dir", "/run/tandem", "the plugins' --run-dir")
+	registerRunDir(cmd.Flags(), &runDir)
 	cmd.Flags().VarP(&format, "output", "o", format.usage())
 	return cmd
 }

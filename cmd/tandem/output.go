@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// Formats of an answer: for people, for programs, as a picture, as a page around it, as a topology file of
-// NCCL.
+// Formats of an answer: for people, with every device, for programs, as a picture, as a page around it, as a
+// topology file of NCCL.
 const (
 	asTable = "table"
+	asWide  = "wide"
 	asJSON  = "json"
 	asSVG   = "svg"
 	asHTML  = "html"
@@ -45,6 +46,15 @@ func (o *output) Type() string { return "FORMAT" }
 func (o *output) usage() string {
 	last := len(o.formats) - 1
 	return strings.Join(o.formats[:last], ", ") + " or " + o.formats[last]
+}
+
+// write writes an answer as JSON or for people.
+func (o *output) write(w io.Writer, answer any, table func() []byte) error {
+	if o.format == asJSON {
+		return writeJSON(w, answer)
+	}
+	_, err := w.Write(table())
+	return err
 }
 
 func writeJSON(w io.Writer, v any) error {

@@ -38,11 +38,7 @@ selects, of all its resources together.`,
 			for _, note := range notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
-			if format.format == asJSON {
-				return writeJSON(cmd.OutOrStdout(), answer)
-			}
-			_, err = cmd.OutOrStdout().Write(answer.Table())
-			return err
+			return format.write(cmd.OutOrStdout(), answer, answer.Table)
 		},
 	}
 	registerSource(cmd.Flags(), &from)

@@ -40,6 +40,9 @@ func TestDocumentedCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(t.TempDir())
+	if err := os.WriteFile("config.json", []byte(everyVF), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range commands {
 		at := node.path
 		if c.Args[0] == "verify" || slices.Contains(c.Args, "container") {

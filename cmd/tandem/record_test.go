@@ -19,7 +19,7 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := m.Layout(dir); err != nil {
+	if err := os.CopyFS(dir, m.FS()); err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := run("record", "--sysfs-root", dir)
@@ -48,7 +48,7 @@ func TestRecordInto(t *testing.T) {
 		t.Fatal(err)
 	}
 	root, file := t.TempDir(), filepath.Join(t.TempDir(), "machine.txt")
-	if err := m.Layout(root); err != nil {
+	if err := os.CopyFS(root, m.FS()); err != nil {
 		t.Fatal(err)
 	}
 	record := func(more ...string) (int, string) {

@@ -35,9 +35,9 @@ func serveStatus(cmd *cobra.Command, address string, v *viewer) error {
 // viewer makes pictures of what the plugins know. It reads the machine again only when their devices are
 // others, for some of its files are read from the devices themselves.
 type viewer struct {
-	runDir  string
-	from    machine.Source
-	palette picture.Palette
+	runDir, kubeletDir string
+	from               machine.Source
+	palette            picture.Palette
 
 	node *machine.Node
 	of   string // the devices of the time when node was read
@@ -45,11 +45,10 @@ type viewer struct {
 
 // look asks the plugins.
 func (v *viewer) look(ctx context.Context) (*picture.Node, error) {
-	answer, err := coordinator.AskStatus(ctx, v.runDir)
+	s, err := coordinator.Look(ctx, v.runDir, v.kubeletDir)
 	if err != nil {
 		return nil, err
 	}
-	s := coordinator.NewStatus(answer)
 	if devices := s.Devices(); v.node == nil || v.of != devices {
 		if v.node, err = machine.Read(&v.from); err != nil {
 			return nil, err

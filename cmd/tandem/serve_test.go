@@ -68,7 +68,7 @@ func TestLook(t *testing.T) {
 	}
 	dir := kubelettest.Dir(t)
 	sys := filepath.Join(dir, "sys")
-	if err := m.Layout(sys); err != nil {
+	if err := os.CopyFS(sys, m.FS()); err != nil {
 		t.Fatal(err)
 	}
 	v := &viewer{

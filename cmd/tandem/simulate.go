@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // simulate is the command line of tandem simulate.
@@ -72,7 +73,7 @@ func (s *simulate) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.mix, "mix", world.DefaultMix,
 		"what containers ask for, GPUs+VFs, with a weight where it is not 1, as in 1+1:3")
 	flags.StringSliceVar(&s.ways, "ways", nil,
-		"ways of choosing: "+strings.Join(wayNames(), ", ")+" (default all)")
+		"ways of choosing: "+strings.Join(simulation.WayNames(), ", ")+" (default all)")
 	flags.Float64Var(&c.GPUFirst, "gpu-first", 0.5,
 		"probability that the kubelet asks for the GPUs before the VFs")
 	flags.IntVar(&c.Seeds, "seeds", 150, "streams of arrivals")
@@ -81,14 +82,6 @@ func (s *simulate) register(flags *pflag.FlagSet) {
 	flags.Uint64Var(&c.Seed, "seed", 1, "where random numbers start; the same seed gives the same result")
 	flags.StringVar(&s.svg, "svg", "", "file to draw a chart into")
 	flags.VarP(&s.output, "output", "o", s.output.usage())
-}
-
-func wayNames() []string {
-	var names []string
-	for _, w := range simulation.Ways() {
-		names = append(names, w.Name)
-	}
-	return names
 }
 
 func (s *simulate) run(cmd *cobra.Command) error {
@@ -113,11 +106,7 @@ func (s *simulate) run(cmd *cobra.Command) error {
 			return fmt.Errorf("draw chart: %w", err)
 		}
 	}
-	if s.output.format == asJSON {
-		return writeJSON(cmd.OutOrStdout(), report)
-	}
-	_, err = cmd.OutOrStdout().Write(report.Table())
-	return err
+	return s.output.write(cmd.OutOrStdout(), report, report.Table)
 }
 
 // parse reads what the flags hold as text, and what can be told to be wrong before anything is read.
@@ -138,7 +127,8 @@ func (s *simulate) parse() (err error) {
 	return c.Check()
 }
 
-// node makes the node: a preset, or a recorded machine with its GPUs and the VFs of its RDMA NICs.
+// node makes the node: a preset, or a recorded machine with its GPUs and the VFs of its RDMA NICs. A PF that
+// was recorded with VFs keeps those and gets no others.
 func (s *simulate) node() (*world.Node, error) {
 	if s.source.Live() {
 		return world.NewPreset(s.preset, s.vfs)
@@ -147,14 +137,24 @@ func (s *simulate) node() (*world.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := world.Machine{Name: s.source.Name(), Sys: n.Sys, Links: n.Links}
+	var gpus, vfs []placement.Device
 	for _, d := range n.GPUDevices() {
-		m.GPUs = append(m.GPUs, d.Device)
+		gpus = append(gpus, d.Device)
 	}
-	for _, d := range n.RDMANICs() {
-		m.PFs = append(m.PFs, d.Address)
+	for _, pf := range n.RDMANICs() {
+		for _, a := range pf.VFs {
+			vfs = append(vfs, placement.Device{ID: a.String(), Address: a})
+		}
+		if len(pf.VFs) > 0 {
+			continue
+		}
+		added, err := world.NewVFs(pf.Address, s.vfs)
+		if err != nil {
+			return nil, fmt.Errorf("simulate %s: %w", s.source.Name(), err)
+		}
+		vfs = append(vfs, added...)
 	}
-	return m.Node(s.vfs)
+	return world.New(s.source.Name(), n.Tree, gpus, vfs, n.Links)
 }
 
 // showProgress draws a bar while the simulation runs, if someone is looking, and returns what takes it away.

@@ -18,6 +18,11 @@ func registerTopologyFile(flags *pflag.FlagSet, file *string) {
 		"topology file of NCCL (NCCL_TOPO_FILE) that says which devices share a switch, where sysfs does not tell")
 }
 
+func registerRunDir(flags *pflag.FlagSet, dir *string) {
+	flags.StringVar(dir, "run-dir", "", "the plugins' --run-dir (default where one of them answers: "+
+		"device-plugins/tandem in the kubelet's folder, or /run/tandem)")
+}
+
 // checkSource refuses two sources at once.
 func checkSource(flags *pflag.FlagSet) error {
 	if flags.Changed("machine") && flags.Changed("sysfs-root") {

@@ -1,11 +1,194 @@
 package main
 
-import "testing"
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
+)
 
 func TestStatusWithoutPlugins(t *testing.T) {
 	t.Parallel()
-	code, stdout, stderr := run("status", "--run-dir", t.TempDir())
-	if code != exitError || stdout != "" || stderr == "" {
-		t.Errorf("exit code %d, standard output %q, standard error %q", code, stdout, stderr)
+	for _, flag := range []string{"--output=table", "--output=wide", "--watch"} {
+		code, stdout, stderr := run("status", "--run-dir", t.TempDir(), flag)
+		if code != exitError || stdout != "" || stderr == "" {
+			t.Errorf("%s: exit code %d, standard output %q, standard error %q", flag, code, stdout, stderr)
+		}
 	}
+}
+
+func TestStatusExclusions(t *testing.T) {
+	t.Parallel()
+	for flags, want := range map[string]string{
+		"--serve :0 -o json": "--serve and --output exclude each other",
+		"--serve :0 --watch": "--serve and --watch exclude each other",
+		"-o svg":             "want table, wide or json",
+	} {
+		code, _, stderr := run(append([]string{"status"}, strings.Fields(flags)...)...)
+		if code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %q", flags, code, stderr)
+		}
+	}
+}
+
+// recordedNode answers for two plugins on a recorded machine.
+type recordedNode struct {
+	api.UnimplementedCoordinationServer
+	answer *api.StatusResponse
+}
+
+func (n recordedNode) Status(context.Context, *api.StatusRequest) (*api.StatusResponse, error) {
+	return n.answer, nil
+}
+
+// onMachine is an answer with the GPUs and VFs of a machine, all of them free.
+func onMachine(t *testing.T, machine string, perPF int) *api.StatusResponse {
+	t.Helper()
+	m, err := machines.Load(machine, perPF)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := topology.Read(m.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpus := &api.Resource{Name: "amd.com/gpu", Kind: "gpu", Connected: true}
+	vfs := &api.Resource{Name: "tandem.dev/rdma_vf", Kind: "vf", Connected: true}
+	for d := range tree.Devices() {
+		one := &api.DeviceStatus{Switch: tree.Switch(d.Address), Device: &api.Device{
+			Id: d.Address.String(), Address: d.Address.String(), Healthy: true,
+		}}
+		if node, known := d.NUMA.Number(); known {
+			number := uint32(node)
+			one.Device.Numa = &number
+		}
+		switch {
+		case d.Class.IsGPU():
+			gpus.Devices = append(gpus.Devices, one)
+		case d.IsVF():
+			vfs.Devices = append(vfs.Devices, one)
+		}
+	}
+	version := &api.Version{Major: 2, Minor: 1, Build: "v1.4.0"}
+	return &api.StatusResponse{
+		Pid: 7, Protocol: 2, Minor: 1, Resources: []*api.Resource{gpus, vfs}, Peers: []*api.Peer{
+			{Pid: 7, Serves: true, Version: version, Resources: []string{gpus.GetName()}},
+			{Pid: 9, Version: version, Resources: []string{vfs.GetName()}},
+		},
+	}
+}
+
+func give(owner string, devices ...*api.DeviceStatus) {
+	name := strings.Split(owner, "/")
+	for _, d := range devices {
+		d.Allocated, d.Owner = true, &api.Owner{Namespace: name[0], Pod: name[1], Container: name[2]}
+	}
+}
+
+// TestStatusOfMachines: what people read of recorded machines in all states.
+func TestStatusOfMachines(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, machine string
+		perPF         int
+		change        func(gpus, vfs *api.Resource, a *api.StatusResponse)
+		kubelet       string // resources that it goes by; "" for one that is away
+	}{
+		{"free", "oci-mi300x-derived", 4, nil, "amd.com/gpu tandem.dev/rdma_vf"},
+		{"used", "oci-mi300x-derived", 4, func(gpus, vfs *api.Resource, a *api.StatusResponse) {
+			g, v := gpus.GetDevices(), vfs.GetDevices()
+			give("team/train-0/worker", g[0], g[1], v[0], v[4])
+			give("team/train-1/worker", g[2], g[3], v[8], v[1]) // one VF is on another switch
+			give("infer/one/main", v[2])
+			give("infer/two/main", v[3])
+			g[4].Device.Healthy = false
+			ended := &api.Owner{Namespace: "team", Pod: "over", Container: "worker"}
+			v[16].Ended, g[5].Ended = ended, ended
+			a.Plan = &api.Plan{Devices: map[string]*api.DeviceList{
+				vfs.GetName(): {Ids: []string{v[24].GetDevice().GetId()}},
+			}}
+		}, "amd.com/gpu"},
+		{"stale", "oci-mi300x-derived", 1, func(_, vfs *api.Resource, a *api.StatusResponse) {
+			vfs.Connected = false
+			a.Peers = a.GetPeers()[:1]
+		}, ""},
+		{"no-numa", "nv-a100pcie-cx6dx-vf-partial", 0, nil, "amd.com/gpu tandem.dev/rdma_vf"},
+		{"no-switch", "nv-h200-vm-flat", 1, func(gpus, vfs *api.Resource, _ *api.StatusResponse) {
+			give("team/train-0/worker", gpus.GetDevices()[0], vfs.GetDevices()[0])
+		}, "amd.com/gpu tandem.dev/rdma_vf"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			answer := onMachine(t, c.machine, c.perPF)
+			if c.change != nil {
+				c.change(answer.GetResources()[0], answer.GetResources()[1], answer)
+			}
+			root := t.TempDir()
+			serveAs(t, filepath.Join(root, "run"), recordedNode{answer: answer})
+			kubeletDir := filepath.Join(root, "kubelet")
+			serveKubelet(t, kubeletDir, strings.Fields(c.kubelet))
+			ask := []string{"status", "--run-dir", filepath.Join(root, "run"), "--kubelet-dir", kubeletDir}
+			for file, format := range map[string]string{"": "table", "-wide": "wide"} {
+				shown := strings.ReplaceAll(succeed(t, append(ask, "-o", format)...), root, "ROOT")
+				golden(t, "status-"+c.name+file+".txt", shown)
+			}
+			var s coordinator.Status
+			if err := json.Unmarshal([]byte(succeed(t, append(ask, "-o", "json")...)), &s); err != nil {
+				t.Fatal(err)
+			}
+			if s.Kubelet == nil || (s.Kubelet.State == coordinator.KubeletUp) != (c.kubelet != "") ||
+				s.Totals.GPUs.All != len(answer.GetResources()[0].GetDevices()) {
+				t.Errorf("JSON has %+v, %+v", s.Kubelet, s.Totals)
+			}
+		})
+	}
+}
+
+// allocatable is a kubelet that has one device of each resource.
+type allocatable struct {
+	podresources.UnimplementedPodResourcesListerServer
+	resources []string
+}
+
+func (a allocatable) GetAllocatableResources(
+	context.Context, *podresources.AllocatableResourcesRequest,
+) (*podresources.AllocatableResourcesResponse, error) {
+	answer := &podresources.AllocatableResourcesResponse{}
+	for _, name := range a.resources {
+		answer.Devices = append(answer.Devices,
+			&podresources.ContainerDevices{ResourceName: name, DeviceIds: []string{"one"}})
+	}
+	return answer, nil
+}
+
+// serveKubelet makes a folder of the kubelet's, and a kubelet that goes by some resources; with none it is
+// away.
+func serveKubelet(t *testing.T, dir string, resources []string) {
+	t.Helper()
+	socket := filepath.Join(dir, "pod-resources", "kubelet.sock")
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if len(resources) == 0 {
+		return
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(server, allocatable{resources: resources})
+	go func() { _ = server.Serve(listener) }() // until stopped
+	t.Cleanup(server.Stop)
 }

@@ -14,7 +14,7 @@ import (
 func newTopo() *cobra.Command {
 	var from machine.Source
 	var runDir string
-	var all, verbose bool
+	var all, verbose, nearest bool
 	var only []string
 	format := oneOf(asTable, asJSON, asSVG, asHTML, asNCCL)
 	cmd := &cobra.Command{
@@ -28,6 +28,7 @@ With -o nccl it writes a topology file for NCCL and RCCL (NCCL_TOPO_FILE), of th
 round, --topology-file says which devices share a switch where sysfs does not: in guests with a flat PCI tree.`,
 		Example: `  tandem topo
   sudo tandem topo -v
+  tandem topo --nearest
   tandem topo -o json
   tandem topo -o html >node.html
   tandem topo -o nccl --devices container >/tmp/topo.xml
@@ -40,6 +41,9 @@ round, --topology-file says which devices share a switch where sysfs does not: i
 			}
 			if len(only) > 0 && format.format != asNCCL {
 				return usage("--devices belongs to -o nccl")
+			}
+			if nearest && (verbose || format.format != asTable) {
+				return usage("--nearest excludes --verbose and other outputs than %s", asTable)
 			}
 			n, err := machine.Read(&from)
 			if err != nil {
@@ -55,6 +59,10 @@ round, --topology-file says which devices share a switch where sysfs does not: i
 			if format.format == asNCCL {
 				return writeNCCL(cmd.OutOrStdout(), m, n, &from, only)
 			}
+			if nearest {
+				_, err := cmd.OutOrStdout().Write(m.Nearest())
+				return err
+			}
 			if verbose {
 				m.ReadVerbose(n)
 			}
@@ -63,10 +71,11 @@ round, --topology-file says which devices share a switch where sysfs does not: i
 	}
 	registerSource(cmd.Flags(), &from)
 	cmd.Flags().VarP(&format, "output", "o", format.usage())
-	cmd.Flags().StringVar(&runDir, "run-dir", "/run/tandem", "the plugins' --run-dir")
+	registerRunDir(cmd.Flags(), &runDir)
 	cmd.Flags().StringSliceVar(&only, "devices", nil,
 		`with -o nccl: addresses of the GPUs and VFs to write, or "container" for those of the container that this runs in`)
 	cmd.Flags().BoolVar(&all, "all", false, "show NICs without RDMA too")
+	cmd.Flags().BoolVar(&nearest, "nearest", false, "show a line for each GPU: the NICs that are nearest to it")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,
 		"show PCIe links, IOMMU groups, RDMA ports, and what ACS does to same-switch pairs (root alone "+
 			"can read that)")

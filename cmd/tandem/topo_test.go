@@ -30,6 +30,25 @@ func TestTopoTable(t *testing.T) {
 		succeed(t, "topo", "--all", "--machine", recorded("nv-4xrtx6000ada-2cx7")))
 }
 
+func TestTopoNearest(t *testing.T) {
+	t.Parallel()
+	for _, machine := range []string{
+		"oci-mi300x-derived",
+		"amd-mi300x-smc-thor2-cpx-derived", // a NIC far from every GPU
+		"nv-h100-aws-p5",                   // four NICs for each GPU
+		"nv-a100pcie-cx6dx-vf-partial",     // no NUMA nodes
+		"amd-mi300x-cpx-kfd",               // no NIC
+	} {
+		golden(t, "topo-nearest-"+machine+".txt", succeed(t, "topo", "--nearest", "--machine", recorded(machine)))
+	}
+	for _, flags := range []string{"-v", "-o json", "-o svg"} {
+		code, _, stderr := run(append([]string{"topo", "--nearest"}, strings.Fields(flags)...)...)
+		if code != exitUsage || !strings.Contains(stderr, "--nearest excludes") {
+			t.Errorf("%s: exit code %d, %q", flags, code, stderr)
+		}
+	}
+}
+
 func TestTopoJSON(t *testing.T) {
 	t.Parallel()
 	golden(t, "topo-nv-a100pcie-cx6dx-vf-partial.json",
@@ -107,6 +126,14 @@ func TestTopoAgrees(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", machine, diff)
 		}
+		lines := strings.Split(strings.TrimSpace(string(m.Nearest())), "\n")
+		for i, g := range m.GPUs {
+			shown := strings.Fields(lines[i+1])
+			if near := want[g.Address]; shown[1] != g.Address.String() || len(near.Nearest) > 0 &&
+				(shown[3] != near.Distance || shown[4] != near.Nearest[0].String()) {
+				t.Errorf("%s: %q, want %+v", machine, lines[i+1], near)
+			}
+		}
 	}
 }
 
@@ -119,7 +146,7 @@ func TestTopoOfFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := m.Layout(dir); err != nil {
+	if err := os.CopyFS(dir, m.FS()); err != nil {
 		t.Fatal(err)
 	}
 	want := succeed(t, "topo", "--machine", recorded(machine))
@@ -142,7 +169,7 @@ func TestTopoWithoutKFD(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := broken.Layout(dir); err != nil {
+	if err := os.CopyFS(dir, broken.FS()); err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := run("topo", "--sysfs-root", dir)

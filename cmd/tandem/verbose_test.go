@@ -30,7 +30,7 @@ func TestTopoVerbose(t *testing.T) {
 	root := t.TempDir()
 	m, err := machines.Load("oci-mi300x-derived", 1)
 	if err == nil {
-		err = m.Layout(root)
+		err = os.CopyFS(root, m.FS())
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -31,11 +31,7 @@ container needs no privilege; one that is privileged has the device nodes of all
 			if err != nil {
 				return err
 			}
-			if format.format == asJSON {
-				err = writeJSON(cmd.OutOrStdout(), result)
-			} else {
-				_, err = cmd.OutOrStdout().Write(result.Table())
-			}
+			err = format.write(cmd.OutOrStdout(), result, result.Table)
 			if err == nil && len(result.Failures) > 0 {
 				err = errors.New(strings.Join(result.Failures, "; "))
 			}

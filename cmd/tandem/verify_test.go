@@ -32,7 +32,7 @@ func newPod(t *testing.T, machine string, perPF int) *pod {
 		t.Fatal(err)
 	}
 	p := &pod{t: t, root: t.TempDir(), env: map[string]string{}}
-	if err := m.Layout(p.path("sys")); err != nil {
+	if err := os.CopyFS(p.path("sys"), m.FS()); err != nil {
 		t.Fatal(err)
 	}
 	p.file("dev/null", "")
@@ -169,6 +169,17 @@ func TestVerify(t *testing.T) {
 			`PCIDEVICE_TANDEM_DEV_RDMA_VF names "mlx5_core.sf.4", which is no PCI address`},
 		{"same list twice",
 			func(t *testing.T) *pod { return env(oci(t).amd(ociGPU0).vfs(ociVF0), "PCIDEVICE_ALIAS", ociVF0) }, ""},
+		{"PFs of their own", func(t *testing.T) *pod {
+			p := newPod(t, "oci-mi300x-derived", 0).amd(ociGPU0, ociGPU1).vfs(ociPF0, ociPF1)
+			return pairs(p.with("--vfs=2", "--in-order"), told(ociGPU0, ociGPU0, ociPF0, "PIX"))
+		}, ""},
+		{"a PF on another switch",
+			func(t *testing.T) *pod { return newPod(t, "oci-mi300x-derived", 0).amd(ociGPU0).vfs(ociPF1) },
+			"GPU 0000:11:00.0 and VF 0000:2a:00.0 are NODE apart, farther than PXB"},
+		{"an HCA for two GPUs", func(t *testing.T) *pod {
+			return newPod(t, "amd-mi250-16gcd-8nic", 0).amd("0000:4e:00.0", "0000:51:00.0").
+				vfs("0000:4b:00.0", "0000:4b:00.0").with("--gpus=2", "--vfs=2", "--in-order")
+		}, ""},
 		{"partitions", func(t *testing.T) *pod {
 			p := newPod(t, "amd-mi300x-smc-thor2-cpx-derived", 1)
 			p.file("dev/dri/"+renderNode(t, p, "amdgpu_xcp_1"), "")

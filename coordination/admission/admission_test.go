@@ -15,12 +15,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/inflight"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/coordination/store"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -114,8 +117,9 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 
 // startAt has a coordinator begin with an empty ledger.
 func (c *Coordinator) startAt(tree *topology.Tree, now func() time.Time) *Coordinator {
-	c.state.Store(&state{tree: tree, ledger: newLedger(now)})
-	c.store, c.inFlight = &store{changed: make(chan struct{}, 1)}, inflight.New(now)
+	c.now = now
+	c.state.Store(&state{tree: tree, ledger: ledger.New()})
+	c.store, c.inFlight = new(store.Store[checkpoint]), inflight.New(now)
 	c.pairs = pairs.NewFolder("", slog.New(slog.DiscardHandler)) // of no file
 	return c
 }
@@ -151,7 +155,7 @@ func (a *admission) splitRails() {
 		}
 	}
 	delete(a.all, vfs)
-	delete(a.coordinator.current().ledger.resources, vfs)
+	a.coordinator.startAt(a.coordinator.current().tree, a.coordinator.now)
 	a.freeAll()
 	a.announce()
 }
@@ -284,7 +288,7 @@ func (a *admission) add(name string) kubelet.Pod {
 	a.missed = false
 	a.pods[pod], a.uids[pod] = map[string]kubelet.Devices{}, fmt.Sprint("uid-", a.created)
 	a.order = append(a.order, pod)
-	a.now = a.now.Add(followWindow)
+	a.now = a.now.Add(asking.FollowWindow)
 	return pod
 }
 
@@ -423,8 +427,8 @@ func (a *admission) give(
 	_, topologyKnown := a.all[name][0].NUMA.Number()
 	ids := available[:count]
 	if len(must) < count && (len(available) > count || !topologyKnown) {
-		answer, why, err := a.coordinator.prefer(a.t.Context(), question{
-			resource: name, available: available, mustInclude: must, size: count,
+		answer, why, err := a.coordinator.prefer(a.t.Context(), asking.Question{
+			Resource: name, Available: available, MustInclude: must, Size: count,
 		})
 		if err != nil || len(answer) != count {
 			a.t.Fatalf("prefer %d %s of %v: %v, %v", count, name, available, answer, err)
@@ -437,7 +441,7 @@ func (a *admission) give(
 		a.guessed = a.guessed || kindOf(name) == device.VF && (alone || len(a.pods[pod][container][gpus]) == 0)
 		a.t.Logf("%v/%s skip %d %s: %v", pod, container, count, name, ids)
 	}
-	a.now = a.now.Add(followWindow / 4)
+	a.now = a.now.Add(asking.FollowWindow / 4)
 	a.maybeCrash()
 	listed, refusal := a.allocated(name, ids)
 	if !device.SameSet(listed, ids) {
@@ -450,7 +454,7 @@ func (a *admission) give(
 	a.free[name] = slices.DeleteFunc(a.free[name], func(d device.Device) bool {
 		return slices.Contains(ids, d.ID)
 	})
-	a.now = a.now.Add(followWindow / 4)
+	a.now = a.now.Add(asking.FollowWindow / 4)
 }
 
 type levels [topology.Levels]int
@@ -551,10 +555,19 @@ func levelsOf(choice placement.Choice) levels {
 	return l
 }
 
+// heldOf lists the devices of a resource that somebody holds.
+func (c *Coordinator) heldOf(name string) []string {
+	var held []string
+	for _, a := range c.current().ledger.Allocations() {
+		held = append(held, slices.Collect(maps.Keys(a.Devices[name]))...)
+	}
+	return held
+}
+
 // checkLedger checks what must hold for a ledger at any time.
-func checkLedger(t *testing.T, l *ledger) {
+func checkLedger(t *testing.T, l *ledger.Ledger) {
 	t.Helper()
-	if err := l.check(); err != nil {
+	if err := l.Check(); err != nil {
 		t.Error(err)
 	}
 }
@@ -689,10 +702,10 @@ func TestPodsOfOneName(t *testing.T) {
 		pod := a.add("last")
 		a.pods[pod]["c0"] = kubelet.Devices{}
 		a.give(pod, "c0", gpus, a.free[gpus], nil, 1)
-		for name, holders := range a.coordinator.current().ledger.holders {
-			for id, held := range holders {
-				if slices.ContainsFunc(a.free[name], func(d device.Device) bool { return d.ID == id }) {
-					t.Errorf("seed %d: %s %s is free, the ledger has it with %s", seed, name, id, held.ownerName())
+		for name, free := range a.free {
+			for _, d := range free {
+				if held := a.coordinator.current().ledger.Holder(name, d.ID); held != nil {
+					t.Errorf("seed %d: %s %s is free, the ledger has it with %s", seed, name, d.ID, held.OwnerName())
 				}
 			}
 		}
@@ -711,10 +724,10 @@ func TestAfterARefusedPod(t *testing.T) {
 		next := a.add("next")
 		a.pods[next]["c0"] = kubelet.Devices{}
 		a.give(next, "c0", vfs, a.aligned(vfs, []int{1}), nil, 1)
-		if held := a.coordinator.current().ledger.holders[gpus]; len(held) > 0 {
+		if held := a.coordinator.heldOf(gpus); len(held) > 0 {
 			t.Errorf("seed %d: the refused pod still holds %v", seed, held)
 		}
-		if got := a.coordinator.current().ledger.newest(); len(got.devices[gpus]) > 0 {
+		if got := a.coordinator.current().ledger.Newest(); len(got.Devices[gpus]) > 0 {
 			t.Errorf("seed %d: the next pod's VF was taken for the refused pod's other half", seed)
 		}
 	}
@@ -755,7 +768,7 @@ func TestNothingFollowsAPodThatIsGone(t *testing.T) {
 		a.away = false
 		a.freeAll()
 		a.pods[a.add("set-0")]["c0"] = kubelet.Devices{}
-		if _, why := a.ask(vfs, 0, 2); strings.Contains(why, takesOver) {
+		if _, why := a.ask(vfs, 0, 2); strings.Contains(why, asking.TakesOver) {
 			t.Fatalf("a new pod's container is taken for that of another one: %s", why)
 		}
 	}

@@ -2,39 +2,31 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
-	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/asking"
 
 	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
 )
-
-// record is the newest Allocate, and whom the kubelet's checkpoint showed with its devices at that time. As
-// soon as it shows anybody else the kubelet is done with the container.
-type record struct {
-	resource string
-	ids      []string
-	holders  []string
-	known    bool
-	refused  bool // its container was refused after it: nothing follows
-}
 
 // grant is an Allocate as it becomes part of the ledger.
 type grant struct {
-	name       string
-	ids        []string
-	progress   progress    // of the container of the Allocate before
-	before     *allocation // the newest one until then
-	plan       *plan       // that it fulfils, nil for none
-	planned    []string    // the IDs in the order of that plan
-	allocation *allocation
+	name     string
+	ids      []string
+	progress asking.Progress    // of the container of the Allocate before
+	before   *ledger.Allocation // the newest one until then
+	plan     *plan              // that it fulfils, nil for none
+	planned  []string           // the IDs in the order of that plan
+	holder   *ledger.Allocation
 }
 
-// sure is whether the kubelet's checkpoint shows that all of the allocation is one container's.
-func (g grant) sure() bool { return g.progress == open }
+// sure is whether the kubelet's checkpoint shows that all of the holder is one container's.
+func (g grant) sure() bool { return g.progress == asking.Open }
 
 // Allocated records what the kubelet took and returns it in the order in which the container should list it;
 // or it says why the container must not have it, in one sentence. Once ctx is done nothing is refused: the
@@ -45,7 +37,7 @@ func (c *Coordinator) Allocated(
 ) (order []string, refusal string, err error) {
 	defer c.touched()
 	checkpoint, unread := c.Recorded()
-	looking, cancel := context.WithTimeout(ctx, lookTimeout) // for all looks together
+	looking, cancel := context.WithTimeout(ctx, bounded.Look) // for all looks together
 	defer cancel()
 	double := c.conflict(looking, name, ids)
 	answer, shown := c.unplanned(looking, name, ids)
@@ -59,15 +51,13 @@ func (c *Coordinator) Allocated(
 			refusal = double.said
 			return nil
 		}
-		if err := d.ledger.room(name, len(ids)); err != nil {
+		if err := d.ledger.Room(name, len(ids)); err != nil {
 			d.error("forget an allocation", "resource", name, "devices", ids, "error", err)
 			order = slices.Sorted(slices.Values(ids))
 			return nil
 		}
 		reached := d.reached(checkpoint, unread)
-		d.last = record{
-			resource: name, ids: slices.Clone(ids), holders: checkpoint.Holders(name, ids), known: unread == nil,
-		}
+		d.given.newest = allocate{name, slices.Clone(ids), checkpoint.Holders(name, ids), unread == nil}
 		g := d.take(reached, name, ids, answer, shown)
 		if apart := d.misaligned(g); apart.said != "" && refusable {
 			d.takeBack(g, apart)
@@ -82,64 +72,104 @@ func (c *Coordinator) Allocated(
 
 // take puts devices into the ledger, for the container that they most likely are for.
 func (d *deciding) take(
-	reached progress, name string, ids []string, answer *intent.Answer, shown *kubelet.View,
+	reached asking.Progress, name string, ids []string, answer *intent.Answer, shown *kubelet.View,
 ) grant {
 	l := d.ledger
+	d.progress = reached
+	evidence := d.evidence(shown, answer)
 	if answer != nil {
-		l.bury(*answer)
+		evidence.Bury()
 	}
-	g := grant{name: name, ids: ids, progress: reached, before: l.newest()}
-	if p := l.livePlan(); p != nil && l.sequence > p.after && reached == complete {
-		l.plan = nil // the rest of it was not wanted
+	g := grant{name: name, ids: ids, progress: reached, before: l.Newest()}
+	d.fulfil(name, ids)
+	if p := d.livePlan(); p != nil && l.Sequence() > p.after && reached == asking.Complete {
+		d.endPlan(Dropped) // the rest of it was not wanted
 	}
-	if l.planned(name, ids) {
-		g.plan = l.livePlan()
-		g.planned = g.plan.devices[name]
+	if p := d.livePlan(); p.keeps(name, ids) {
+		g.plan, g.planned = p, p.devices[name]
 	}
-	var found *asker
-	if answer != nil {
-		d.progress = reached
-		q := question{resource: name, size: len(ids)}
-		found = l.identify(q, shown, *answer, l.candidates(q, shown, *answer), d.open(g.before))
+	found := evidence.Receives(asking.Question{Resource: name, Size: len(ids)}, g.before)
+	g.holder = d.holderFor(g, evidence, found)
+	if g.plan != nil {
+		found = g.plan.asker
 	}
-	d.promise.given(&d.words, name, ids, l.now())
-	g.allocation = l.allocate(name, ids, found)
+	if p := d.livePlan(); p != nil {
+		delete(p.devices, name) // fulfilled, or overruled
+	}
+	d.version++
+	d.given.at, d.given.foreseen, d.given.refused = d.now(), g.plan != nil, false
+	l.Allocate(g.holder, name, ids, found.To())
 	return g
+}
+
+// holderFor finds the allocation that newly given devices belong to: that of the plan they fulfil; that of
+// the container which a source of intent found; the newest one, if they were in it (an app container takes
+// over from its init container); else a new one. What two new ones are of the same container, because the
+// kubelet asked for neither half, the next look at PodResources shows.
+func (d *deciding) holderFor(
+	g grant, evidence *asking.Evidence, found *asking.Asker,
+) *ledger.Allocation {
+	if g.plan != nil {
+		return g.plan.holder
+	}
+	newest := g.before
+	in := func(id string) bool { return d.ledger.Holder(g.name, id) == newest }
+	if newest != nil && (d.looked.IsApp(newest) || !slices.ContainsFunc(g.ids, in)) {
+		newest = nil
+	}
+	if found != nil {
+		held := evidence.HolderOf(found, newest)
+		if held.Devices == nil {
+			held.Unasked, held.Candidates = true, found.Pods
+		}
+		return held
+	}
+	if newest != nil {
+		return newest
+	}
+	return &ledger.Allocation{Unasked: true}
 }
 
 // takeBack undoes take: the container is refused.
 func (d *deciding) takeBack(g grant, why refusal) {
 	for _, id := range g.ids {
-		d.ledger.release(g.name, id)
+		d.ledger.Release(g.name, id)
 	}
-	d.refuse(g.allocation, g.name, g.ids, RefusedAlignment, why)
+	d.refuse(g.holder, g.name, g.ids, RefusedAlignment, why)
 }
 
 // keep tells everybody who is to know of a grant, and returns its devices in the order in which the container
 // should list them.
 func (d *deciding) keep(g grant) (order []string) {
 	l, before := d.ledger, g.before
-	if g.plan != nil || before == nil || !before.lacks(g.name) || !l.sameNodes(before, g.name, g.ids) {
+	if g.plan != nil || before == nil || !before.Lacks(g.name) || !l.SameNodes(before, g.name, g.ids) {
 		before = nil
 	}
-	order = l.inPairOrder(d.tree, g.planned, g.allocation, before, g.name, g.ids)
-	d.given = &handover{l.now(), knowledge{asker: g.allocation.asker}.container(g.allocation), g.name, order, ""}
-	d.admit(g.progress, g.allocation, before, g.name, order)
+	order = d.inPairOrder(g, before)
+	d.handed = &handover{d.now(), asking.Likely(g.holder.Recipient, g.holder), g.name, order, ""}
+	if !d.goesOn(g.progress, g.holder, g.name) {
+		d.given.devices, d.given.files, d.given.vfs = kubelet.Devices{}, nil, nil
+	}
+	d.given.holder, d.given.before, d.given.devices[g.name] = g.holder, before, order
+	if r := l.Resource(g.name); r != nil && r.Kind == device.GPU {
+		d.paired = len(d.given.files) > 0
+	}
 	d.reportGranted(g)
 	return order
 }
 
 // refuse takes note that the kubelet is about to fail a container, and why: nothing follows for it. Of one
 // that the ledger does not know a is nil.
-func (d *deciding) refuse(a *allocation, name string, ids []string, outcome Outcome, why refusal) {
-	d.ledger.plan, d.last.refused = nil, true
+func (d *deciding) refuse(a *ledger.Allocation, name string, ids []string, outcome Outcome, why refusal) {
+	d.endPlan(Dropped)
+	d.given.refused = true
 	var container *kubelet.Container
 	if a != nil {
-		container = knowledge{asker: a.asker}.container(a)
+		container = asking.Likely(a.Recipient, a)
 	}
 	d.error("refuse", "resource", name, "devices", ids, "outcome", outcome, "reason", why.said, "held_by",
 		why.owners)
-	d.given = &handover{d.ledger.now(), container, name, ids, why.full()}
+	d.handed = &handover{d.now(), container, name, ids, why.full()}
 	d.report(Verdict{Resource: name, Outcome: outcome, Refusal: why.said}, a)
 }
 
@@ -148,7 +178,7 @@ func (d *deciding) refuse(a *allocation, name string, ids []string, outcome Outc
 func (c *Coordinator) unplanned(
 	ctx context.Context, name string, ids []string,
 ) (*intent.Answer, *kubelet.View) {
-	if c.current().ledger.planned(name, ids) {
+	if c.current().plan.live(c.now()).keeps(name, ids) {
 		return nil, nil
 	}
 	answer := c.askedFor(ctx)
@@ -183,45 +213,4 @@ func (c *Coordinator) waiting(ctx context.Context, pods []intent.Pod, name strin
 		maps.Copy(all.Containers, view.Containers)
 	}
 	return all
-}
-
-// reached is the progress of the container of the newest Allocate. Once the kubelet is done with it the
-// checkpoint tells its name.
-func (d *deciding) reached(now kubelet.Checkpoint, err error) progress {
-	if errors.Is(err, bounded.ErrHangs) {
-		d.warn("judge who asks without the kubelet's checkpoint", "error", err)
-	}
-	reached, newest := d.last.progress(now, err), d.ledger.newest()
-	if reached == complete && newest != nil && newest.container == "" {
-		if uid, name := d.last.container(now); name != "" {
-			newest.uid, newest.container = uid, name
-		}
-	}
-	return reached
-}
-
-// container names the container that a checkpoint shows with the newest Allocate and did not before, "" for
-// none.
-func (r record) container(now kubelet.Checkpoint) (uid, name string) {
-	for _, holder := range now.Holders(r.resource, r.ids) {
-		if !slices.Contains(r.holders, holder) {
-			uid, name, _ = strings.Cut(holder, "/")
-			return uid, name
-		}
-	}
-	return "", ""
-}
-
-// progress tells how far the kubelet is with the container of the newest Allocate.
-func (r record) progress(now kubelet.Checkpoint, err error) progress {
-	switch {
-	case r.refused:
-		return complete
-	case !r.known || err != nil:
-		return unknown
-	case slices.Equal(r.holders, now.Holders(r.resource, r.ids)):
-		return open
-	default:
-		return complete
-	}
 }

@@ -5,14 +5,16 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
 )
 
 // The kubelet can ask before the announcement of the plugin that it asks has arrived.
 func TestQuestionWaitsForTheAnnouncement(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-	delete(a.coordinator.current().ledger.resources, gpus)
-	q := question{resource: gpus, available: []string{a.all[gpus][0].ID, a.all[gpus][1].ID}, size: 1}
+	a.coordinator.startAt(a.coordinator.current().tree, a.coordinator.now)
+	q := asking.Question{Resource: gpus, Available: []string{a.all[gpus][0].ID, a.all[gpus][1].ID}, Size: 1}
 	synctest.Test(t, func(t *testing.T) {
 		if _, _, err := a.coordinator.prefer(t.Context(), q); err == nil {
 			t.Error("a question about what nobody announces is answered")
@@ -41,16 +43,23 @@ func TestQuestionWaitsForTheAnnouncement(t *testing.T) {
 // What the flood cannot show: the ledger does not grow without end.
 func TestLedgerIsBounded(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-	for i := range 2 * MaxResources {
+	for i := range 2 * ledger.MaxResources {
 		_ = a.coordinator.Announce(fmt.Sprint("resource-", i), device.VF, device.Announcement{})
 		a.allocated(fmt.Sprint("other-", i), []string{"x"})
 	}
-	for i := range 2 * MaxDevices {
+	for i := range 2 * ledger.MaxDevices {
 		a.allocated("many", []string{fmt.Sprint(i)})
 	}
 	l := a.coordinator.current().ledger
-	if len(l.resources) > MaxResources || len(l.holders) > MaxResources || len(l.holders["many"]) > MaxDevices {
-		t.Errorf("%d resources, %d with holders, %d devices", len(l.resources), len(l.holders),
-			len(l.holders["many"]))
+	holding := map[string]bool{}
+	for _, held := range l.Allocations() {
+		for name := range held.Devices {
+			holding[name] = true
+		}
+	}
+	many := a.coordinator.heldOf("many")
+	if len(l.Resources()) > ledger.MaxResources || len(holding) > ledger.MaxResources ||
+		len(many) > ledger.MaxDevices {
+		t.Errorf("%d resources, %d with holders, %d devices", len(l.Resources()), len(holding), len(many))
 	}
 }

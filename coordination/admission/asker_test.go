@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -35,8 +35,8 @@ func (a *admission) ask(name string, node, size int) ([]string, string) {
 	for _, d := range a.aligned(name, []int{node}) {
 		offered = append(offered, d.ID)
 	}
-	ids, why, err := a.coordinator.prefer(a.t.Context(), question{
-		resource: name, available: offered, size: size,
+	ids, why, err := a.coordinator.prefer(a.t.Context(), asking.Question{
+		Resource: name, Available: offered, Size: size,
 	})
 	if err != nil || len(ids) != size {
 		a.t.Fatalf("prefer %d %s: %v, %v", size, name, ids, err)
@@ -196,69 +196,6 @@ func TestPreferredAlignmentStandsAboveTheFlag(t *testing.T) {
 	}
 }
 
-// Kubelets before 1.34 show a pod that they have just rejected like one that waits.
-func TestWhoAsksOfSeveral(t *testing.T) {
-	t.Parallel()
-	pod := func(name string, age time.Duration, w wish) intent.Pod {
-		return intent.Pod{
-			Pod: kubelet.Pod{Namespace: "team", Name: name}, UID: name, Created: time.Unix(1000, 0).Add(-age),
-			Containers: []intent.Container{{Name: "c", Requests: map[string]int{gpus: w.gpus, vfs: w.vfs}}},
-		}
-	}
-	old, young, other := pod("old", time.Hour, wish{1, 0}), pod("young", time.Minute, wish{1, 1}),
-		pod("other", time.Second, wish{0, 1})
-	twin := pod("twin", time.Second, wish{1, 1})
-	started := pod("started", 0, wish{1, 1})
-	started.Started = true
-	lost := pod("lost", 0, wish{1, 1}) // the kubelet has no record of its devices any more
-	lost.Started = true
-	viewed := &kubelet.View{Pods: []kubelet.Pod{old.Pod, young.Pod}}
-	for name, tc := range map[string]struct {
-		pods    []intent.Pod
-		source  intent.Source
-		view    *kubelet.View
-		arrived []kubelet.Pod
-		want    string // "" for nobody
-		exact   bool
-	}{
-		"nobody wants any": {pods: []intent.Pod{other}, source: intent.PodsAPI},
-		"one does": {pods: []intent.Pod{other, young}, source: intent.PodsAPI,
-			want: "young", exact: true},
-		"one has started": {pods: []intent.Pod{started, old}, source: intent.PodsAPI,
-			want: "old", exact: true},
-		"one has started and lost its devices": {pods: []intent.Pod{lost, old},
-			source: intent.PodsAPI, want: "old"},
-		"the youngest": {pods: []intent.Pod{old, young}, source: intent.Kubelet,
-			want: "young"},
-		"it makes no difference": {pods: []intent.Pod{young, twin}, source: intent.Kubelet,
-			want: "twin", exact: true},
-		"one that has just come": {pods: []intent.Pod{old, young}, source: intent.Kubelet,
-			view: viewed, arrived: []kubelet.Pod{old.Pod}, want: "old"},
-		"the API server knows of more": {pods: []intent.Pod{old, young, twin},
-			source: intent.APIServer, view: &kubelet.View{Pods: []kubelet.Pod{old.Pod}}, want: "old", exact: true},
-		"the API server's oldest, with nothing else": {pods: []intent.Pod{old, young},
-			source: intent.APIServer, want: "old"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(time.Now)
-			l.announce(gpus, device.GPU, device.Announcement{})
-			l.announce(vfs, device.VF, device.Announcement{})
-			l.arrived = tc.arrived
-			owner := started.Of(0)
-			l.give(&allocation{owner: &owner}, gpus, "its own", 0)
-			q, answer := question{resource: gpus, size: 1}, intent.Answer{Source: tc.source, Pods: tc.pods}
-			got := l.identify(q, tc.view, answer, l.candidates(q, tc.view, answer), nil)
-			switch {
-			case (got == nil) != (tc.want == ""):
-				t.Errorf("asks %v, want %q", got, tc.want)
-			case got != nil && (got.pod.Pod.Name != tc.want || got.exact != tc.exact):
-				t.Errorf("asks %s, want %q, exact %v", got.describe(), tc.want, tc.exact)
-			}
-		})
-	}
-}
-
 // The kubelet gives what it has no choice of without a question. Who it is for is known all the same.
 func TestDevicesGivenWithoutAQuestion(t *testing.T) {
 	a := told(t)
@@ -270,8 +207,8 @@ func TestDevicesGivenWithoutAQuestion(t *testing.T) {
 	a.take(pod.Pod, gpus, onNode)
 	_, why := a.ask(vfs, 0, 2)
 	wantWords(t, why, "team/all/c wants 4 amd.com/gpu, 2 nvidia.com/vf, second half")
-	if held := a.coordinator.current().ledger.newest(); held.ownerName() != "team/all/c" {
-		t.Errorf("held by %s", held.ownerName())
+	if held := a.coordinator.current().ledger.Newest(); held.OwnerName() != "team/all/c" {
+		t.Errorf("held by %s", held.OwnerName())
 	}
 }
 
@@ -288,7 +225,7 @@ func TestAPIServerShowsAnEarlierPod(t *testing.T) {
 		intent.Pod{Pod: pod, UID: "earlier", Created: a.now, Containers: []intent.Container{
 			{Name: "other", Requests: a.requests(wish{0, 1})},
 		}})
-	a.now = a.now.Add(2 * followWindow) // the plan alone does not tell any more
+	a.now = a.now.Add(2 * asking.FollowWindow) // the plan alone does not tell any more
 	chosen, why := a.ask(vfs, 0, 1)
 	wantWords(t, why, "second half")
 	if d := a.coordinator.current().tree.Distance(a.address(gpus, ids[0]),
@@ -322,7 +259,7 @@ func TestSourceWorksAgainBetweenPods(t *testing.T) {
 			t.Fatalf("%v are free", given)
 		}
 		a.allocated(gpus, given)
-		a.now = a.now.Add(2 * followWindow)
+		a.now = a.now.Add(2 * asking.FollowWindow)
 		node, _ := a.all[gpus][slices.IndexFunc(a.all[gpus], func(d device.Device) bool {
 			return d.ID == given[0]
 		})].NUMA.Number()
@@ -349,9 +286,9 @@ func TestDevicesTakenOverWithoutAQuestion(t *testing.T) {
 			if !a.admit(pod, c.name, c.wish) {
 				t.Fatalf("%s is not admitted", c.name)
 			}
-			held := a.coordinator.current().ledger.newest()
-			if held.ownerName() != "team/pod/"+c.name || held.lacks(gpus) || held.lacks(vfs) {
-				t.Errorf("seed %d: %s holds %v, want both halves for %s", seed, held.ownerName(), held.devices, c.name)
+			held := a.coordinator.current().ledger.Newest()
+			if held.OwnerName() != "team/pod/"+c.name || held.Lacks(gpus) || held.Lacks(vfs) {
+				t.Errorf("seed %d: %s holds %v, want both halves for %s", seed, held.OwnerName(), held.Devices, c.name)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -23,8 +24,9 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 		"its pod is a namesake": {func(a *admission, first kubelet.Pod) { a.remove(first); a.add(first.Name) },
 			false},
 		"the kubelet is silent": {func(a *admission, _ kubelet.Pod) { a.away = true }, false},
-		"the kubelet restarted": {func(a *admission, _ kubelet.Pod) { a.coordinator.current().last = record{} },
-			true},
+		"the kubelet restarted": {func(a *admission, _ kubelet.Pod) {
+			a.coordinator.current().given.newest = allocate{}
+		}, true},
 		"no look came before it": {func(a *admission, _ kubelet.Pod) { a.forgetOwners() }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +42,7 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 				t.Fatal("not admitted")
 			}
 			tc.between(a, first)
-			before := a.coordinator.current().ledger.sequence
+			before := a.coordinator.current().ledger.Sequence()
 			order, refusal := a.allocated(vfs, taken[:1])
 			if tc.refused {
 				if want := "refuse nvidia.com/vf " + taken[0] +
@@ -48,7 +50,7 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 					order != nil {
 					t.Errorf("answer %v, refusal %q, want %q", order, refusal, want)
 				}
-				if a.coordinator.current().ledger.sequence != before {
+				if a.coordinator.current().ledger.Sequence() != before {
 					t.Error("what was refused is in the ledger")
 				}
 			} else if refusal != "" || len(order) != 1 {
@@ -69,7 +71,7 @@ func TestDeviceOfThePodBeforeIsRefused(t *testing.T) {
 		}
 		for name, ids := range a.pods[first]["worker"] {
 			if _, refusal := a.allocated(name, ids[:1]); refusal == "" &&
-				a.coordinator.current().ledger.holders[name][ids[0]].owner != nil {
+				a.coordinator.current().ledger.Holder(name, ids[0]).Owner != nil {
 				t.Errorf("seed %d: %s %s is given out twice", seed, name, ids[0])
 			}
 		}
@@ -79,8 +81,8 @@ func TestDeviceOfThePodBeforeIsRefused(t *testing.T) {
 // forgetOwners makes the ledger know the owners by candidates alone, as before the first look after an
 // admission.
 func (a *admission) forgetOwners() {
-	for held := range a.coordinator.current().ledger.allocations() {
-		held.candidates, held.owner = []kubelet.Pod{held.owner.Pod}, nil
+	for _, held := range a.coordinator.current().ledger.Allocations() {
+		held.Candidates, held.Owner = []kubelet.Pod{held.Owner.Pod}, nil
 	}
 }
 
@@ -120,8 +122,8 @@ func TestDoubleWhileListFails(t *testing.T) {
 				return kubelet.View{}, errors.New("the kubelet is busy")
 			}
 			offered := append(slices.Clone(held), ids(a.aligned(vfs, []int{0}))[:others]...)
-			chosen, _, err := a.coordinator.prefer(t.Context(), question{
-				resource: vfs, available: offered, size: min(4, len(offered)),
+			chosen, _, err := a.coordinator.prefer(t.Context(), asking.Question{
+				Resource: vfs, Available: offered, Size: min(4, len(offered)),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -130,8 +132,8 @@ func TestDoubleWhileListFails(t *testing.T) {
 			if in := slices.Contains(chosen, held[0]); in != (others < 4) {
 				t.Errorf("%s: chosen %v, with the one in use %t", setup, chosen, in)
 			}
-			if got := a.coordinator.current().ledger.holders[vfs][held[0]]; got == nil ||
-				got.ownerName() != "team/owner/c" {
+			if got := a.coordinator.current().ledger.Holder(vfs, held[0]); got == nil ||
+				got.OwnerName() != "team/owner/c" {
 				t.Errorf("%s: the ledger has forgotten the owner", setup)
 			}
 			if _, refusal := a.allocated(vfs, chosen); (refusal != "") != (others < 4) {

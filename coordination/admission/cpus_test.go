@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
@@ -59,8 +60,8 @@ func TestVFsGoWhereTheCPUsAre(t *testing.T) {
 			for _, d := range a.all[vfs] {
 				available = append(available, d.ID)
 			}
-			chosen, why, err := a.coordinator.prefer(t.Context(), question{
-				resource: vfs, available: available, size: 2,
+			chosen, why, err := a.coordinator.prefer(t.Context(), asking.Question{
+				Resource: vfs, Available: available, Size: 2,
 			})
 			if err != nil || len(chosen) != 2 || asked != c.asked {
 				t.Fatalf("%v, %v, CPUs asked for: %t", chosen, err, asked)
@@ -92,8 +93,8 @@ func TestCPUsOfHintedDevices(t *testing.T) {
 		t.Error("the kubelet is asked for CPUs")
 		return nil, nil
 	}
-	if _, _, err := a.coordinator.prefer(t.Context(), question{
-		resource: vfs, available: []string{a.all[vfs][0].ID, a.all[vfs][1].ID}, size: 1,
+	if _, _, err := a.coordinator.prefer(t.Context(), asking.Question{
+		Resource: vfs, Available: []string{a.all[vfs][0].ID, a.all[vfs][1].ID}, Size: 1,
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
 )
 
 // Whatever happens between what a question reads and what it decides, and in whichever order decisions are
@@ -72,7 +75,7 @@ func (d *disorder) half(pod kubelet.Pod, name string) {
 	ctx, cancel := context.WithCancel(d.t.Context())
 	defer cancel()
 	d.cancel = cancel
-	chosen, _, err := d.coordinator.prefer(ctx, question{resource: name, available: offered, size: size})
+	chosen, _, err := d.coordinator.prefer(ctx, asking.Question{Resource: name, Available: offered, Size: size})
 	if err != nil || d.random.IntN(4) == 0 { // the plugin chose alone, or the kubelet chooses otherwise
 		d.random.Shuffle(len(offered), func(i, j int) { offered[i], offered[j] = offered[j], offered[i] })
 		chosen = offered[:size]
@@ -115,7 +118,7 @@ func (d *disorder) meanwhile() {
 	case 4:
 		d.coordinator.Leave(vfs)
 	}
-	if d.coordinator.current().ledger.version != before.ledger.version {
+	if d.coordinator.current().version != before.version {
 		d.moved++
 	}
 }
@@ -128,22 +131,31 @@ func (d *disorder) check(seed uint64) {
 		d.t.Errorf("seed %d: %v", seed, err)
 	}
 	before, after := d.coordinator.current(), d.coordinator.current().clone()
-	(&deciding{state: after}).observe(d.view(), question{})
-	if err := after.ledger.check(); err != nil {
+	look(after, d.view())
+	if err := after.ledger.Check(); err != nil {
 		d.t.Errorf("seed %d, after a look: %v", seed, err)
 	}
 	for pod, containers := range d.pods {
 		for name, given := range containers["c"] {
 			for _, id := range given {
-				if before.ledger.holders[name][id] == nil {
+				if before.ledger.Holder(name, id) == nil {
 					d.t.Errorf("seed %d: %s of %s is lost, %v has it", seed, id, name, pod)
 				}
-				if held := after.ledger.holders[name][id]; held == nil || held.owner == nil || held.owner.Pod != pod {
-					d.t.Errorf("seed %d: after a look %s of %s is %s's, %v has it", seed, id, name, held.ownerName(), pod)
+				if held := after.ledger.Holder(name, id); held == nil || held.Owner == nil || held.Owner.Pod != pod {
+					d.t.Errorf("seed %d: after a look %s of %s is %s's, %v has it", seed, id, name, held.OwnerName(), pod)
 				}
 			}
 		}
 	}
+}
+
+// sameSaved compares what is written down of states: pods have no order.
+var sameSaved = cmp.Options{
+	cmpopts.SortSlices(func(a, b kubelet.Pod) bool { return a.Name < b.Name }),
+	cmp.Transformer("json", func(r ledger.SavedResource) string {
+		content, err := json.Marshal(r)
+		return fmt.Sprint(string(content), err)
+	}),
 }
 
 // A decision changes nothing that others see before it is committed, nor where it fails.
@@ -154,31 +166,27 @@ func TestDecisionWorksOnACopy(t *testing.T) {
 		a.keepCheckpoint()
 		a.mixedLoad(30)
 		before := a.coordinator.current()
-		saved := before.save()
+		saved := before.save(a.now)
 		failure := errors.New("on purpose")
 		err := a.coordinator.decide(func(d *deciding) error {
-			for name := range d.ledger.resources {
-				d.ledger.leave(name)
+			for _, r := range d.ledger.Resources() {
+				d.ledger.Leave(r.Name)
 			}
-			for held := range d.ledger.allocations() {
-				d.ledger.forget(held)
+			for _, held := range d.ledger.Allocations() {
+				d.evidence(nil, nil).Forget(held)
 			}
-			d.ledger.plan, d.ledger.seen, d.last = nil, nil, record{}
-			d.pairing.given, d.promise.devices = nil, map[string][]string{gpus: {"x"}}
+			if d.plan != nil {
+				clear(d.plan.devices)
+				clear(d.plan.promised)
+			}
+			clear(d.given.devices)
+			d.plan, d.looked.Pods, d.given = nil, nil, given{}
 			return failure
 		})
 		if !errors.Is(err, failure) || a.coordinator.current() != before {
 			t.Fatalf("seed %d: %v, or the state is another one", seed, err)
 		}
-		anyOrder := cmp.Options{
-			cmpopts.SortSlices(func(a, b savedResource) bool { return a.Name < b.Name }),
-			cmpopts.SortSlices(func(a, b savedAllocation) bool {
-				return fmt.Sprint(a.Devices) < fmt.Sprint(b.Devices)
-			}),
-			cmpopts.SortSlices(func(a, b kubelet.Pod) bool { return a.Name < b.Name }),
-			cmpopts.IgnoreFields(savedPlan{}, "Holder"), // an index among allocations in any order
-		}
-		if diff := cmp.Diff(saved, before.save(), anyOrder); diff != "" {
+		if diff := cmp.Diff(saved, before.save(a.now), sameSaved); diff != "" {
 			t.Errorf("seed %d: the state has changed (-before +after):\n%s", seed, diff)
 		}
 	}

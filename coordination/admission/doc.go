@@ -1,5 +1,4 @@
-// Package admission decides which devices a container gets that the kubelet is admitting, and keeps the
-// ledger of which device is whose.
+// Package admission decides which devices a container gets that the kubelet is admitting.
 //
 // # One decision
 //
@@ -12,13 +11,18 @@
 // while something is read or written, and whoever only looks (Status, Explain, the checkpoint) looks at the
 // state that was committed last.
 //
-// # The ledger
+// # What is known
 //
-// It learns of a device taken from Allocated and from PodResources, and of a device free from the IDs that
-// the kubelet offers and from PodResources. There is no other sign: the kubelet has no Deallocate.
+// A state has four records (state.go): which device is whose (package ledger), what the looks at PodResources
+// have shown (asking.Looked), what is planned for the container that asks (plan.go), and what the container
+// of the newest Allocate was given (given.go). The last two are often of one container, and need not be: the
+// kubelet can ask for the next one first.
+//
+// The ledger learns of a device taken from Allocated and from PodResources, and of a device free from the IDs
+// that the kubelet offers and from PodResources. There is no other sign: the kubelet has no Deallocate.
 //
 // A device that another pod has at that moment, as PodResources Get confirms, is refused in Allocate with a
-// sentence (conflict.go): the kubelet can hand one out twice (kubernetes PR 137534). Where the kubelet cannot
+// sentence (refusal.go): the kubelet can hand one out twice (kubernetes PR 137534). Where the kubelet cannot
 // confirm it (Get is on from 1.34) the container gets the device and the log has an error.
 //
 // A plan is kept for the half that was not asked. It is replaced by the next question, since the kubelet
@@ -26,38 +30,29 @@
 //
 // # Who is asking
 //
-// The kubelet does not say. It writes its device checkpoint once all resources of a container are allocated,
-// before it turns to the next container. So a question belongs to the container of the newest Allocate if,
-// and only if, the checkpoint still shows the devices of that Allocate with whom it showed them then
-// (kubelet.ReadCheckpoint). That costs the kubelet nothing and is exact.
+// The kubelet does not say: package asking finds out, from the kubelet's checkpoint, PodResources and what
+// the pods want. Where the container is known the first question is answered for all that it wants, one half
+// for each resource name, and what it does not want is not planned for (wanted.go). The same tells whom the
+// kubelet gives devices without a question, what a scheduler chose, and whether the pod is to be refused when
+// its pairs cannot be on one switch each (refusal.go). And where VFs have no NUMA node, the CPUs that the
+// container is to have alone say which one its GPUs will be on (read.go).
 //
-// Where a source of intent tells what the pods of the node want (package intent), the container itself is
-// known: the one that lacks what is asked for, of the one pod that has not been admitted. The first question
-// is then answered for all that the container wants, one half for each resource name, and what it does not
-// want is not planned for (asker.go, wanted.go). The same tells whom the kubelet gives devices without a
-// question, what a scheduler chose, and whether the pod is to be refused when its pairs cannot be on one
-// switch each (alignment.go). And where VFs have no NUMA node, the CPUs that the container is to have alone
-// say which one its GPUs will be on (read.go).
-//
-// PodResources List, read inside GetPreferredAllocation (never while an Allocate of either plugin is open,
-// which can make the kubelet hand a device out twice: package inflight), shows the owners and which devices
-// became free. It also shows every pod from just before its admission, so that without the checkpoint pods
-// that are new since the last look still tell a new pod from the second half of the one before; only where
-// that leaves two containers possible does the time since the last Allocate decide, and the log says so
-// (observe.go). Where the checkpoint proves that the second half is asked for which the plan of the first one
-// foresees, neither it nor a source of intent is asked again (read.go).
+// PodResources List is read inside GetPreferredAllocation, and never while an Allocate of either plugin is
+// open, which can make the kubelet hand a device out twice (package inflight). Where the checkpoint proves
+// that the second half is asked for which the plan of the first one foresees, neither it nor a source of
+// intent is asked again, and the choice of the first half stands (read.go, prefer.go).
 //
 // # What outlives a process
 //
-// The ledger is written to <run-dir>/ledger.json after every change, by a goroutine of its own (store.go).
-// Whoever serves next goes on from there, in the middle of an admission if need be: reconciled with the
-// kubelet's own device checkpoint, then with PodResources and the plugins that join (store.go). A file that
-// is damaged, of another version or not ours alone is set aside as ledger.json.bad; without one the kubelet
-// tells who holds what.
+// The state is written to <run-dir>/ledger.json after every change, by a goroutine of its own (package
+// store). Whoever serves next goes on from there, in the middle of an admission if need be: reconciled with
+// the kubelet's own device checkpoint, then with PodResources and the plugins that join (checkpoint.go). A
+// file that is damaged, of another version or not ours alone is set aside as ledger.json.bad; without one the
+// kubelet tells who holds what.
 //
 // The last 256 decisions are kept in memory, for "tandem explain" (package history). Whoever counts them is
 // told when they are committed (observer.go). People are told of devices as free once their containers have
-// ended, which the kubelet is asked about (ended.go); the ledger keeps them until the kubelet frees them.
+// ended, which the kubelet is asked about (status.go); the ledger keeps them until the kubelet frees them.
 //
 // # What a container is told
 //

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -34,7 +36,10 @@ func TestEndedPodsHaveNothing(t *testing.T) {
 		if got := a.allocatedByStatus(); got != 4 {
 			t.Errorf("source %q: one pod has ended: %d devices are allocated, want 4", source, got)
 		}
-		if held := len(a.coordinator.current().ledger.holders[gpus]); held != 3 {
+		if got := a.endedByStatus(); got != "team/ends/c team/ends/c" {
+			t.Errorf("source %q: status says of the ended pod %q", source, got)
+		}
+		if held := len(a.coordinator.heldOf(gpus)); held != 3 {
 			t.Errorf("source %q: the ledger has %d GPUs as given", source, held)
 		}
 		a.away, a.source = true, "" // nobody tells
@@ -44,9 +49,22 @@ func TestEndedPodsHaveNothing(t *testing.T) {
 	}
 }
 
+// endedByStatus names whose devices are free only for people.
+func (a *admission) endedByStatus() string {
+	var owners []string
+	for _, r := range a.coordinator.Status(a.t.Context()).GetResources() {
+		for _, d := range r.GetDevices() {
+			if o := d.GetEnded(); o != nil && !d.GetAllocated() && d.GetOwner() == nil {
+				owners = append(owners, o.GetNamespace()+"/"+o.GetPod()+"/"+o.GetContainer())
+			}
+		}
+	}
+	return strings.Join(owners, " ")
+}
+
 func (a *admission) allocatedByStatus() int {
 	count := 0
-	for _, r := range a.coordinator.current().status(kubelet.View{},
+	for _, r := range a.coordinator.current().status(a.now, kubelet.View{},
 		a.coordinator.ended(a.t.Context(), 0)).GetResources() {
 		for _, d := range r.GetDevices() {
 			if d.GetAllocated() {
@@ -103,7 +121,7 @@ func TestPodEndsBeforeATakeover(t *testing.T) {
 			continue
 		}
 		l, init := a.coordinator.current().ledger, a.pods[next]["init"]
-		if l.holders[gpus][init[gpus][0]] != l.holders[vfs][init[vfs][0]] {
+		if l.Holder(gpus, init[gpus][0]) != l.Holder(vfs, init[vfs][0]) {
 			continue // nobody asked for either, so that nobody knows that they are one container's
 		}
 		for range 2 {
@@ -165,20 +183,20 @@ func TestOfferedDeviceOfALivingPod(t *testing.T) {
 		return distance.Level.SameSwitch()
 	})
 	mistaken := a.all[gpus][near].ID
-	l.give(l.holders[vfs][own], gpus, mistaken, 0)
+	l.Give(l.Holder(vfs, own), gpus, mistaken, 0)
 	a.recordedPods[lives] = map[string]kubelet.Devices{"c": {vfs: {own}, gpus: {mistaken}}}
 	a.record() // the kubelet has not written down that it is free
 	must := a.pods[next]["init"][gpus]
 	_, why, err := a.coordinator.prefer(t.Context(),
-		question{resource: gpus, available: append(ids(a.free[gpus]), must...), mustInclude: must, size: 2})
+		asking.Question{Resource: gpus, Available: append(ids(a.free[gpus]), must...), MustInclude: must, Size: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := a.coordinator.current().ledger
-	if slices.Contains(now.plan.devices[vfs], own) || now.isFree(vfs, own) {
-		t.Errorf("VF %s counts as free, %v are planned: %s", own, now.plan.devices[vfs], why)
+	plan, now := a.coordinator.current().plan, a.coordinator.current().ledger
+	if slices.Contains(plan.devices[vfs], own) || now.IsFree(vfs, own) {
+		t.Errorf("VF %s counts as free, %v are planned: %s", own, plan.devices[vfs], why)
 	}
-	if held := now.holders[gpus][mistaken]; held != nil {
-		t.Errorf("GPU %s is still %s's", mistaken, held.ownerName())
+	if held := now.Holder(gpus, mistaken); held != nil {
+		t.Errorf("GPU %s is still %s's", mistaken, held.OwnerName())
 	}
 }

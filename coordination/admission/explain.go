@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -53,7 +54,7 @@ func (c *Coordinator) explain(ctx context.Context, name podName) ([]*api.Decisio
 	c.locked(func() {
 		c.history.Resolve(view)
 		found, containers, ours = c.history.Of(name.accepts), c.containersOf(name, view),
-			c.current().ledger.holds(name, view)
+			c.current().ledger.Holds(view, name.accepts)
 	})
 	switch {
 	case len(found) > 0:
@@ -81,7 +82,7 @@ func (c *Coordinator) explain(ctx context.Context, name podName) ([]*api.Decisio
 
 // lookAt asks the kubelet for a pod; false where it cannot tell.
 func (c *Coordinator) lookAt(ctx context.Context, name podName) (kubelet.View, bool) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, bounded.Look)
 	defer cancel()
 	if name.namespace == "" {
 		name.namespace = "default"
@@ -101,19 +102,6 @@ func (c *Coordinator) containersOf(name podName, view kubelet.View) []string {
 		known[e.Container.Name] = true
 	}
 	return slices.Sorted(maps.Keys(known))
-}
-
-// holds reports whether a view shows a device of a resource that the plugins offer with one of these
-// containers.
-func (l *ledger) holds(name podName, view kubelet.View) bool {
-	for container, devices := range view.Containers {
-		for resource, ids := range devices {
-			if name.accepts(container) && l.resources[resource] != nil && len(ids) > 0 {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func nothingToTell(name podName, view kubelet.View, known, ours bool) error {

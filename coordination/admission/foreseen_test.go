@@ -10,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // watched counts the looks of an admission at PodResources and at what pods ask for.
@@ -58,9 +61,9 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 				t.Errorf("%q: %d looks at the first half, want %d", source, looks.Load(), want.looks)
 			}
 			a.take(pod, order[0], ids)
-			planned := slices.Clone(a.coordinator.current().ledger.plan.devices[order[1]])
+			planned := slices.Clone(a.coordinator.current().plan.devices[order[1]])
 			ids, why := a.ask(order[1], 1, 2)
-			for _, r := range a.coordinator.current().status(a.coordinator.newestPods(t.Context()),
+			for _, r := range a.coordinator.current().status(a.now, a.coordinator.newestPods(t.Context()),
 				nil).GetResources() {
 				for _, d := range r.GetDevices() {
 					if d.GetAllocated() && d.GetOwner().GetPod() != pod.Name {
@@ -78,13 +81,47 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 	}
 }
 
+// What the plan was made from is what a choice for the second half alone would lead to.
+func TestSecondHalfIsChosenAsIfAnew(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for seed := range uint64(10) {
+		for _, setup := range setups {
+			a := newAdmission(t, setup.machine, setup.vfsPerPF, setup.excludeTopology, seed)
+			a.source = []intent.Source{"", intent.PodsAPI}[seed%2]
+			a.keepCheckpoint()
+			a.mixedLoad(60)
+			everyone := func(kubelet.Container) bool { return true }
+			for _, e := range a.coordinator.history.Of(everyone) {
+				if !e.Asked {
+					continue
+				}
+				again, err := placement.Choose(e.Tree, e.Request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(again.Pairs, e.Choice.Pairs) || again.Reason != e.Choice.Reason {
+					t.Errorf("%s, seed %d: %v (%s), want %v (%s)", setup.name(), seed, e.Choice.Pairs, e.Choice.Reason,
+						again.Pairs, again.Reason)
+				}
+				if len(e.Planned) == 0 && len(e.Choice.Pairs) > 0 {
+					checked++
+				}
+			}
+		}
+	}
+	if checked < 100 {
+		t.Errorf("%d second halves", checked)
+	}
+}
+
 // Whatever is not as the plan foresees is looked at.
 func TestSecondHalfIsLookedAtWhereItMatters(t *testing.T) {
 	// Each changes something after the first half, of two GPUs, and returns how many VFs are asked for then.
 	for name, change := range map[string]func(a *admission, pod kubelet.Pod) int{
 		"another number": func(*admission, kubelet.Pod) int { return 1 },
 		"a moment later": func(a *admission, _ kubelet.Pod) int {
-			a.now = a.now.Add(followWindow)
+			a.now = a.now.Add(asking.FollowWindow)
 			return 2
 		},
 		"after the plan":         func(a *admission, _ kubelet.Pod) int { a.now = a.now.Add(planTTL); return 2 },
@@ -94,7 +131,7 @@ func TestSecondHalfIsLookedAtWhereItMatters(t *testing.T) {
 			return 2
 		},
 		"the plan is not offered": func(a *admission, _ kubelet.Pod) int {
-			a.withdraw(a.coordinator.current().ledger.plan.devices[vfs][0])
+			a.withdraw(a.coordinator.current().plan.devices[vfs][0])
 			return 2
 		},
 		"no checkpoint": func(a *admission, _ kubelet.Pod) int {
@@ -107,7 +144,7 @@ func TestSecondHalfIsLookedAtWhereItMatters(t *testing.T) {
 			return 2
 		},
 		"PodResources was away": func(a *admission, _ kubelet.Pod) int {
-			a.coordinator.current().ledger.plan.holder.looked = false
+			a.coordinator.current().plan.holder.Looked = false
 			return 2
 		},
 		"one of several pods": func(a *admission, pod kubelet.Pod) int {
@@ -163,11 +200,13 @@ func (a *admission) withdraw(id string) {
 }
 
 // hold has the ledger take a VF for an unknown pod's.
-func (a *admission) hold(id string) { a.coordinator.current().ledger.give(&allocation{}, vfs, id, 0) }
+func (a *admission) hold(id string) {
+	a.coordinator.current().ledger.Give(&ledger.Allocation{}, vfs, id, 0)
+}
 
 // mayBe leaves open which of several pods got the newest Allocate.
 func (a *admission) mayBe(pods ...kubelet.Pod) {
-	a.coordinator.current().ledger.newest().candidates = pods
+	a.coordinator.current().ledger.Newest().Candidates = pods
 }
 
 // A pod that is deleted and created anew under its name holds nothing of what it had before, also where
@@ -187,7 +226,7 @@ func TestPodOfTheSameNameAfterALateLook(t *testing.T) {
 					held := map[string][]string{}
 					for _, name := range []string{gpus, vfs} {
 						a.away = name == late
-						a.now = a.now.Add(time.Duration(a.random.IntN(2)) * followWindow) // it may not have to look
+						a.now = a.now.Add(time.Duration(a.random.IntN(2)) * asking.FollowWindow) // it may not have to look
 						held[name], _ = a.ask(name, 1, 2)
 						a.take(pod, name, held[name])
 					}
@@ -198,13 +237,13 @@ func TestPodOfTheSameNameAfterALateLook(t *testing.T) {
 					pod = a.add("set-0")
 					a.pods[pod]["c"] = kubelet.Devices{}
 					_, why := a.ask(gpus, 0, 2)
-					if strings.Contains(why, takesOver) {
+					if strings.Contains(why, asking.TakesOver) {
 						t.Errorf("the new pod's container is taken for the old one's next: %s", why)
 					}
 					for name, ids := range held {
 						for _, id := range ids {
-							if a := a.coordinator.current().ledger.holders[name][id]; a != nil {
-								t.Errorf("%s %s is held by %s, a pod that is gone", name, id, a.ownerName())
+							if a := a.coordinator.current().ledger.Holder(name, id); a != nil {
+								t.Errorf("%s %s is held by %s, a pod that is gone", name, id, a.OwnerName())
 							}
 						}
 					}

@@ -7,8 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
 )
 
 // A kubelet that answers nothing at all costs a question the time of one look, and an Allocate too.
@@ -28,16 +30,16 @@ func TestHungLooksAreWaitedForTogether(t *testing.T) {
 		}
 		begun := time.Now()
 		ids, _ := a.ask(gpus, 0, 2)
-		if took := time.Since(begun); took != lookTimeout {
+		if took := time.Since(begun); took != bounded.Look {
 			t.Errorf("a question took %v", took)
 		}
 		owner := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "other"}, Name: "c"}
-		a.coordinator.current().ledger.give(&allocation{owner: &owner}, gpus, ids[0], 0)
+		a.coordinator.current().ledger.Give(&ledger.Allocation{Owner: &owner}, gpus, ids[0], 0)
 		begun = time.Now()
 		if _, refusal := a.allocated(gpus, []string{ids[0], "unplanned"}); refusal != "" {
 			t.Error(refusal)
 		}
-		if took := time.Since(begun); took != lookTimeout {
+		if took := time.Since(begun); took != bounded.Look {
 			t.Errorf("an Allocate took %v", took)
 		}
 	})

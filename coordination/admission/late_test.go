@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
@@ -50,7 +50,7 @@ func TestLateQuestionChangesNothing(t *testing.T) {
 			defer cancel()
 			answered := make(chan error, 1)
 			go func() {
-				_, _, err := a.coordinator.prefer(ctx, question{resource: gpus, available: offered, size: 2})
+				_, _, err := a.coordinator.prefer(ctx, asking.Question{Resource: gpus, Available: offered, Size: 2})
 				answered <- err
 			}()
 			<-asked
@@ -61,17 +61,16 @@ func TestLateQuestionChangesNothing(t *testing.T) {
 			if refusal := a.take(pod, gpus, given); refusal != "" {
 				t.Fatal(refusal)
 			}
-			saved := a.coordinator.current().save()
+			saved := a.coordinator.current().save(a.now)
 			close(goOn)
 			if err := <-answered; (err != nil) != tc.giveUp {
 				t.Errorf("late answer: %v", err)
 			}
-			anyOrder := cmpopts.SortSlices(func(a, b savedResource) bool { return a.Name < b.Name })
-			if diff := cmp.Diff(saved, a.coordinator.current().save(), anyOrder); tc.giveUp && diff != "" {
+			if diff := cmp.Diff(saved, a.coordinator.current().save(a.now), sameSaved); tc.giveUp && diff != "" {
 				t.Errorf("the late question changed the ledger (-before +after):\n%s", diff)
 			}
 			for _, id := range given {
-				if a.coordinator.current().ledger.holders[gpus][id] == nil {
+				if a.coordinator.current().ledger.Holder(gpus, id) == nil {
 					t.Errorf("%s is given to nobody", id)
 				}
 			}
@@ -112,8 +111,8 @@ func TestLateRefusalIsNone(t *testing.T) {
 		err != nil {
 		t.Errorf("answer %v, %q, %v", order, refusal, err)
 	}
-	if held := a.coordinator.current().ledger.holders[vfs][taken[0]]; held.owner != nil &&
-		held.owner.Pod == first {
+	if held := a.coordinator.current().ledger.Holder(vfs, taken[0]); held.Owner != nil &&
+		held.Owner.Pod == first {
 		t.Error("the ledger does not know that the kubelet has given the device out again")
 	}
 }

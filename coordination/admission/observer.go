@@ -2,11 +2,12 @@ package admission
 
 import (
 	"slices"
-	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/asking"
+
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -115,79 +116,30 @@ func OrNobody(o Observer) Observer {
 
 // reportGranted tells of an Allocate that was granted.
 func (d *deciding) reportGranted(g grant) {
-	v := Verdict{Resource: g.name, Outcome: Granted, Pairs: d.pairsOf(g.allocation, g.sure())}
+	v := Verdict{Resource: g.name, Outcome: Granted, Pairs: d.pairsOf(g.holder, g.sure())}
 	if len(v.Pairs) > 0 {
 		v.Outcome = Aligned
 		if slices.ContainsFunc(v.Pairs, func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() }) {
 			v.Outcome = Degraded
 		}
 	}
-	d.report(v, g.allocation)
+	d.report(v, g.holder)
 }
 
 // report tells of an Allocate. Of a container that the ledger does not know a is nil.
-func (d *deciding) report(v Verdict, a *allocation) {
+func (d *deciding) report(v Verdict, a *ledger.Allocation) {
 	l := d.ledger
-	if l.resources[v.Resource] == nil {
+	if l.Resource(v.Resource) == nil {
 		v.Resource = ""
 	}
 	if a != nil {
-		v.Container = knowledge{asker: a.asker}.container(a)
-		if v.Container != nil && a.asker != nil && a.asker.pod.Pod == v.Container.Pod {
-			v.PodUID = a.asker.pod.UID
+		v.Container = asking.Likely(a.Recipient, a)
+		if v.Container != nil && a.Recipient != nil && a.Recipient.Pod == v.Container.Pod {
+			v.PodUID = a.Recipient.UID
 		}
 	}
-	if l.livePlan() == nil {
-		d.promise.end(&d.words, Dropped)
+	if d.livePlan() == nil {
+		d.endPromise(Dropped)
 	}
 	d.words.Allocated(v)
-}
-
-// promise is what a plan keeps for the rest of a container until it is known what became of it. It only
-// counts: a plan is replaced by that of the container's next question, which says the same.
-type promise struct {
-	holder  *allocation
-	devices map[string][]string // by resource
-	expires time.Time
-}
-
-// asked takes over the plan that a question has led to.
-func (p *promise) asked(to Observer, name string, made *plan, now time.Time) {
-	p.expire(to, now)
-	if p.holder == made.holder && p.devices[name] != nil {
-		return // the rest of the same container
-	}
-	p.end(to, Dropped)
-	*p = promise{holder: made.holder, devices: made.others(name), expires: made.expires}
-	if len(p.devices) > 0 {
-		to.Planned(len(p.devices))
-	}
-}
-
-// given notes what the kubelet gave.
-func (p *promise) given(to Observer, name string, ids []string, now time.Time) {
-	p.expire(to, now)
-	promised := p.devices[name]
-	if promised == nil {
-		return
-	}
-	delete(p.devices, name)
-	if device.SameSet(promised, ids) {
-		to.PlanEnded(Kept)
-	} else {
-		to.PlanEnded(Overruled)
-	}
-}
-
-func (p *promise) expire(to Observer, now time.Time) {
-	if !now.Before(p.expires) {
-		p.end(to, Expired)
-	}
-}
-
-func (p *promise) end(to Observer, outcome PlanOutcome) {
-	for range p.devices {
-		to.PlanEnded(outcome)
-	}
-	p.devices = nil
 }

@@ -76,7 +76,7 @@ func TestWhatIsObservedIsWhatHappened(t *testing.T) {
 				}
 			}
 			a.now = a.now.Add(planTTL)
-			a.coordinator.current().promise.expire(seen, a.now)
+			_ = a.coordinator.decide(func(d *deciding) error { d.expirePlan(); return nil })
 			ended := 0
 			for n := range maps.Values(seen.ended) {
 				ended += n

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 )
 
@@ -46,10 +47,13 @@ func (f *pairsFiles) pair(a *admission, name string, ids []string) {
 			ID: id, Address: a.address(vfs, id), Resource: vfs, RDMA: "rdma of " + id, Netdev: "netdev of " + id,
 		})
 	}
+	var written bool
+	if f.served, written = a.coordinator.Pair(vfs, ids, f.newest, all); written {
+		return
+	}
 	if err := pairs.New(all).Write(f.newest); err != nil {
 		a.t.Fatal(err)
 	}
-	f.served = a.coordinator.Pair(vfs, ids, f.newest)
 }
 
 // check looks at the file of a container that has all its devices, and that those of others are as they were.
@@ -120,7 +124,7 @@ func TestPairsFiles(t *testing.T) {
 		var checked, mapped int
 		for seed := range uint64(10) {
 			a := newAdmission(t, "oci-mi300x-derived", 4, exclude, seed)
-			a.files = &pairsFiles{dir: t.TempDir(), written: map[string][]byte{}}
+			a.files = &pairsFiles{dir: filepath.Join(t.TempDir(), "pairs"), written: map[string][]byte{}}
 			a.keepCheckpoint()
 			a.mixedLoad(300)
 			checked, mapped = checked+a.files.checked, mapped+a.files.mapped
@@ -287,7 +291,7 @@ func TestASlowWriteHasWhatCameSince(t *testing.T) {
 	gpu, vf := a.all[gpus][0], a.all[vfs][0]
 	a.allocated(vfs, []string{vf.ID})
 	slow := c.current().clone()
-	slow.pairing.files = []string{"pairs.json"}
+	slow.given.files = []string{filepath.Join(t.TempDir(), "pairs.json")}
 	c.state.Store(slow)
 	if got := c.handed(slow); len(got) != 1 || got[0].ID != vf.ID {
 		t.Errorf("the container has %v, want the VF", got)
@@ -296,7 +300,7 @@ func TestASlowWriteHasWhatCameSince(t *testing.T) {
 	if got := c.handed(slow); len(got) != 2 {
 		t.Errorf("the container has %v, want both halves", got)
 	}
-	c.state.Store(&state{tree: slow.tree, ledger: newLedger(time.Now)})
+	c.state.Store(&state{tree: slow.tree, ledger: ledger.New()})
 	if got := c.handed(slow); len(got) != 1 {
 		t.Errorf("another container is being admitted; the first one has %v, want the VF", got)
 	}

@@ -2,19 +2,17 @@ package admission
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
+
+	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/survive"
 	"github.com/tandem-k8s/tandem/topology"
 )
-
-// lookTimeout bounds a look at PodResources. It is answered in about a millisecond; the kubelet's limiter can
-// make it wait.
-const lookTimeout = 50 * time.Millisecond
 
 // seen is what the kubelet and the sources of intent know when it asks.
 type seen struct {
@@ -30,7 +28,7 @@ type seen struct {
 }
 
 // read reads what a question needs.
-func (c *Coordinator) read(ctx context.Context, s *state, asked time.Time, q question) seen {
+func (c *Coordinator) read(ctx context.Context, s *state, asked time.Time, q asking.Question) seen {
 	if now, enough := c.glance(s, asked, q); enough {
 		return now
 	}
@@ -53,32 +51,33 @@ func (c *Coordinator) read(ctx context.Context, s *state, asked time.Time, q que
 // What a look leaves behind for later questions is the same too. The pods of the first half's look count as
 // seen, this container's among them, and those that have come since as new with the next: the kubelet takes
 // none in while it admits one. The owner's name comes with the next look, and that shows as well if the pod
-// has been created anew under its name (lost in observe.go).
-func (c *Coordinator) glance(s *state, asked time.Time, q question) (now seen, enough bool) {
-	if !s.ledger.foresees(q, asked) {
+// has been created anew under its name (Looked.lost in package asking).
+func (c *Coordinator) glance(s *state, asked time.Time, q asking.Question) (now seen, enough bool) {
+	if !s.foresees(q, asked) {
 		return now, false
 	}
 	now.checkpoint, now.checkpointErr = c.Recorded()
-	return now, s.last.progress(now.checkpoint, now.checkpointErr) == open
+	return now, s.given.progress(now.checkpoint, now.checkpointErr) == asking.Open
 }
 
-// lookFor reads everything at once. PodResources is read where that is safe: not while devices of this very
-// container may be in flight.
-func (c *Coordinator) lookFor(ctx context.Context, before *state, q question) (s seen) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+// lookFor reads everything, what the pods want beside the rest; the kubelet's checkpoint takes no time to
+// speak of. PodResources is read where that is safe: not while devices of this very container may be in
+// flight.
+func (c *Coordinator) lookFor(ctx context.Context, before *state, q asking.Question) (s seen) {
+	ctx, cancel := context.WithTimeout(ctx, bounded.Look)
 	defer cancel()
 	var all sync.WaitGroup
 	all.Go(func() {
 		_ = survive.Do(c.Log, func() error { s.answer = c.askedFor(ctx); return nil }) // do without it
 	})
-	all.Go(func() { s.checkpoint, s.checkpointErr = c.Recorded() })
-	mayLook := len(q.mustInclude) == 0 && c.Look != nil
+	s.checkpoint, s.checkpointErr = c.Recorded()
+	mayLook := len(q.MustInclude) == 0 && c.Look != nil
 	if mayLook {
 		s.view = c.holdings(ctx)
 	}
 	all.Wait()
 	if s.view == nil && (s.answer == nil || s.answer.Source == intent.APIServer) {
-		s.gone, s.living = c.single(ctx, before.ledger.suspected(q, mayLook))
+		s.gone, s.living = c.single(ctx, before.suspected(q, mayLook))
 	}
 	s.cpus = c.cpusFor(ctx, before, q, s)
 	return s
@@ -119,9 +118,9 @@ type cpus struct {
 // cpusFor reads what is known of CPUs where it can matter: the devices that are offered do not tell the NUMA
 // nodes, and a pod that may be asking wants CPUs of its own. The kubelet gives a container its devices before
 // its CPUs, but decides on the nodes by both.
-func (c *Coordinator) cpusFor(ctx context.Context, s *state, q question, now seen) *cpus {
+func (c *Coordinator) cpusFor(ctx context.Context, s *state, q asking.Question, now seen) *cpus {
 	if c.AllocatableCPUs == nil || now.view == nil || now.answer == nil || !wantsCPUs(now.answer.Pods) ||
-		s.ledger.offersNodes(q) {
+		len(s.ledger.Nodes(q.Resource, q.Available)) > 0 {
 		return nil
 	}
 	allocatable, err := c.AllocatableCPUs(ctx)
@@ -144,38 +143,4 @@ func wantsCPUs(pods []intent.Pod) bool {
 		}
 	}
 	return false
-}
-
-// offersNodes reports whether the devices that are offered tell from which NUMA nodes.
-func (l *ledger) offersNodes(q question) bool {
-	return len(l.nodes(q.resource, q.available)) > 0
-}
-
-// foresees reports whether a question is for all that the plan is still kept for, directly after an Allocate
-// of the rest of it. What it was made from is known to be right: PodResources was read, and one pod remains.
-func (l *ledger) foresees(q question, asked time.Time) bool {
-	p := l.livePlan()
-	if p == nil || !l.foreseen || p.after != l.sequence-1 || !l.recent(asked) || !p.holder.looked ||
-		!p.holder.identified() {
-		return false
-	}
-	planned := p.devices[q.resource]
-	offered := func(id string) bool { return slices.Contains(q.available, id) }
-	held := func(id string) bool { return l.holders[q.resource][id] != nil }
-	return len(p.devices) == 1 && len(planned) == q.size && len(q.mustInclude) == 0 &&
-		!slices.ContainsFunc(planned, func(id string) bool {
-			return !offered(id)
-		}) && !slices.ContainsFunc(q.available, held)
-}
-
-// identified reports whether it is known whose an allocation is: of one pod, if not yet of which of its
-// containers.
-func (a *allocation) identified() bool { return a.owner != nil || len(a.candidates) == 1 }
-
-// knowledge is that of the question which led to the plan.
-func (p *plan) knowledge() knowledge {
-	if p.asker != nil {
-		return knowledge{Source: p.asker.source, Why: p.asker.half(p.holder), asker: p.asker}
-	}
-	return knowledge{Source: intent.PodResources, Why: "second half of " + p.holder.ownerName()}
 }

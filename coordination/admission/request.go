@@ -1,12 +1,13 @@
 package admission
 
 import (
-	"maps"
 	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/asking"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
-	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -14,52 +15,39 @@ import (
 // the half that is asked, and the other half, given to the container before or as it will most likely be
 // asked for. The remark is for people.
 func (d *deciding) request(
-	r *resource, usable offer, q question, holder *allocation, a *asker,
+	r *ledger.Resource, usable offer, q asking.Question, holder *ledger.Allocation, a *asking.Asker,
 ) (placement.Request, string) {
 	l := d.ledger
 	var request placement.Request
 	var remark string
 	if a != nil {
 		all := d.wantedBy(a, r, usable, q, holder)
-		remark = l.honour(a, all)
+		remark = d.honour(a, all)
 		for _, w := range all {
-			w.resource.kind.AddTo(&request, w.half)
+			w.resource.Kind.AddTo(&request, w.half)
 		}
 	} else {
-		asked := l.askedHalf(r, usable, q, holder)
-		r.kind.AddTo(&request, asked)
-		r.kind.Other().AddTo(&request, l.otherHalf(r, q, asked, holder))
+		asked := d.askedHalf(r, usable, q, holder)
+		r.Kind.AddTo(&request, asked)
+		r.Kind.Other().AddTo(&request, d.otherHalf(r, q, asked, holder))
 	}
-	for _, gpus := range l.ofKind(device.GPU) {
-		request.Links = append(request.Links, gpus.links...)
+	for _, gpus := range l.OfKind(device.GPU) {
+		request.Links = append(request.Links, gpus.Links...)
 	}
-	request.Spare.GPUs, request.Taken.GPUs = l.beside(device.GPU, holder)
-	request.Spare.VFs, request.Taken.VFs = l.beside(device.VF, holder)
+	request.Spare.GPUs, request.Taken.GPUs = l.Beside(device.GPU, holder)
+	request.Spare.VFs, request.Taken.VFs = l.Beside(device.VF, holder)
 	return request, remark
-}
-
-// beside lists all devices of a kind that are free, and all that other containers have.
-func (l *ledger) beside(kind device.Kind, holder *allocation) (spare, taken []placement.Device) {
-	for _, r := range l.ofKind(kind) {
-		for _, d := range l.free(r) {
-			spare = append(spare, d.Placed())
-		}
-		for id, a := range l.holders[r.name] {
-			if a != holder && !a.doubtful {
-				taken = append(taken, r.device(id).Placed())
-			}
-		}
-	}
-	return spare, taken
 }
 
 // askedHalf is the half of the question: what must be in it, what the container has of the same kind under
 // other resource names (VFs of other rails), and what can be chosen.
-func (l *ledger) askedHalf(r *resource, usable offer, q question, holder *allocation) placement.Half {
-	half := offeredHalf(r, usable, q.size)
-	for _, d := range l.heldOfKind(holder, r.kind) {
-		if _, same := holder.devices[r.name][d.ID]; !same {
-			half.Held = append(half.Held, d.Placed())
+func (d *deciding) askedHalf(
+	r *ledger.Resource, usable offer, q asking.Question, holder *ledger.Allocation,
+) placement.Half {
+	half := offeredHalf(r, usable, q.Size)
+	for _, held := range d.ledger.Held(holder, r.Kind) {
+		if _, same := holder.Devices[r.Name][held.ID]; !same {
+			half.Held = append(half.Held, held.Placed())
 			half.Count++
 		}
 	}
@@ -68,99 +56,56 @@ func (l *ledger) askedHalf(r *resource, usable offer, q question, holder *alloca
 
 // otherHalf is what the container has of the other kind. Where it has nothing yet, or is taking over from an
 // init container, as many as are asked for now are planned: pairs are the common request.
-func (l *ledger) otherHalf(r *resource, q question, asked placement.Half, holder *allocation) placement.Half {
-	kind := r.kind.Other()
-	half := device.All(l.heldOfKind(holder, kind))
-	if half.Count > 0 && len(q.mustInclude) == 0 {
+func (d *deciding) otherHalf(
+	r *ledger.Resource, q asking.Question, asked placement.Half, holder *ledger.Allocation,
+) placement.Half {
+	kind := r.Kind.Other()
+	half := device.All(d.ledger.Held(holder, kind))
+	if half.Count > 0 && len(q.MustInclude) == 0 {
 		return half
 	}
-	half.Free = l.expected(kind, q, asked.Count-half.Count)
+	half.Free = d.expected(kind, q, asked.Count-half.Count)
 	half.Count = max(half.Count, min(asked.Count, half.Count+len(half.Free)))
 	return half
 }
 
 // expected lists the free devices of a kind that the kubelet will offer the container that asks now.
-func (l *ledger) expected(kind device.Kind, q question, count int) []placement.Device {
-	of := l.ofKind(kind)
-	nodes, admitted := l.nodesOf(q, func() (hints.Mask, bool) {
-		return hints.Restricted.Nodes(l.demand(count, of...))
+func (d *deciding) expected(kind device.Kind, q asking.Question, count int) []placement.Device {
+	l := d.ledger
+	of := l.OfKind(kind)
+	nodes, admitted := d.nodesOf(q, func() (hints.Mask, bool) {
+		return hints.Restricted.Nodes(l.Demand(count, of...))
 	})
 	if !admitted {
 		return nil
 	}
 	var free []placement.Device
 	for _, other := range of {
-		free = append(free, l.freeOn(other, nodes)...)
+		free = append(free, l.FreeOn(other, nodes)...)
 	}
 	return free
-}
-
-// newPlan keeps a choice: the answer to the question, and what is left for the other resources of the
-// request.
-func (l *ledger) newPlan(
-	choice placement.Choice, r *resource, q question, holder *allocation, a *asker,
-) *plan {
-	p := &plan{
-		devices: map[string][]string{},
-		holder:  holder,
-		asker:   a,
-		pairs:   choice.Pairs,
-		after:   l.sequence,
-		expires: l.now().Add(planTTL),
-	}
-	offered := map[string]bool{}
-	for _, id := range slices.Concat(q.available, q.mustInclude) {
-		offered[id] = true
-	}
-	for _, d := range slices.Concat(choice.GPUs, choice.VFs) {
-		name := r.name
-		if !offered[d.ID] {
-			name = l.resourceOf(d.ID, r.name)
-		}
-		if name != "" {
-			p.devices[name] = append(p.devices[name], d.ID)
-		}
-	}
-	maps.DeleteFunc(p.devices, func(name string, ids []string) bool {
-		return name != r.name && !slices.ContainsFunc(ids, func(id string) bool {
-			return l.holders[name][id] != holder
-		})
-	})
-	return p
-}
-
-// resourceOf finds the resource that a device ID belongs to, other than one; IDs are unique on a node.
-func (l *ledger) resourceOf(id, other string) string {
-	for _, name := range slices.Sorted(maps.Keys(l.resources)) {
-		if _, ok := l.resources[name].devices[id]; ok && name != other {
-			return name
-		}
-	}
-	return ""
 }
 
 // inPairOrder orders what a container was given of a resource so that its i-th GPU pairs with its i-th VF:
 // GPUs by address, as the vendors' runtimes enumerate them, VFs by the GPU they serve. If a question
 // preceded, the plan has the order. If the kubelet asked for nothing, the GPUs are those of the allocation
 // before, or the nearest: it will most likely give them next.
-func (l *ledger) inPairOrder(
-	tree *topology.Tree, planned []string, a, before *allocation, name string, ids []string,
-) []string {
-	r := l.resources[name]
+func (d *deciding) inPairOrder(g grant, before *ledger.Allocation) []string {
+	r, ids := d.ledger.Resource(g.name), g.ids
 	switch {
 	case r == nil:
 		return slices.Sorted(slices.Values(ids))
-	case r.kind == device.VF && device.SameSet(planned, ids):
-		return slices.Clone(planned)
+	case r.Kind == device.VF && device.SameSet(g.planned, ids):
+		return slices.Clone(g.planned)
 	}
-	taken := device.All(l.devicesOf(name, ids))
+	taken := device.All(r.Select(ids))
 	request := placement.Request{GPUs: []placement.Half{taken}}
-	if r.kind == device.VF {
+	if r.Kind == device.VF {
 		request = placement.Request{
-			GPUs: []placement.Half{l.gpusBeside(r, ids, a, before)}, VFs: []placement.Half{taken},
+			GPUs: []placement.Half{d.gpusBeside(r, ids, g.holder, before)}, VFs: []placement.Half{taken},
 		}
 	}
-	choice, err := placement.Choose(tree, request)
+	choice, err := placement.Choose(d.tree, request)
 	if err != nil {
 		return slices.Sorted(slices.Values(ids))
 	}
@@ -176,13 +121,14 @@ func (l *ledger) inPairOrder(
 // gpusBeside are the GPUs that VFs given without a question most likely serve: those of their container, as
 // far as they are known, then those that are free on the VFs' NUMA nodes, then the others there. Nothing was
 // read just now, so that what was given last to a container that is gone still counts as held.
-func (l *ledger) gpusBeside(r *resource, ids []string, a, before *allocation) placement.Half {
-	held := l.latestOfKind(a, device.GPU)
+func (d *deciding) gpusBeside(r *ledger.Resource, ids []string, a, before *ledger.Allocation) placement.Half {
+	l := d.ledger
+	held := l.LatestOf(a, device.GPU)
 	if len(held) == 0 {
-		held = l.latestOfKind(before, device.GPU)
+		held = l.LatestOf(before, device.GPU)
 	}
 	half := device.All(held)
-	free, taken := l.onNodes(device.GPU, l.nodes(r.name, ids))
+	free, taken := l.OnNodes(device.GPU, l.Nodes(r.Name, ids))
 	if len(half.Held)+len(free) < len(ids) {
 		half.Held, free = append(half.Held, free...), taken
 	}
@@ -191,20 +137,49 @@ func (l *ledger) gpusBeside(r *resource, ids []string, a, before *allocation) pl
 	return half
 }
 
-// onNodes lists the healthy devices of a kind on NUMA nodes, free ones and others; on all where there are no
-// nodes.
-func (l *ledger) onNodes(kind device.Kind, nodes map[int]bool) (free, taken []placement.Device) {
-	for _, r := range l.ofKind(kind) {
-		for id, d := range r.devices {
-			n, known := d.NUMA.Number()
-			switch {
-			case !d.Healthy || known && len(nodes) > 0 && !nodes[n]:
-			case l.isFree(r.name, id):
-				free = append(free, d.Placed())
-			default:
-				taken = append(taken, d.Placed())
-			}
+// offer is what the kubelet lets us choose from.
+type offer struct {
+	must []string // these have to be chosen
+	free []string
+}
+
+// usable returns what may be chosen of the available IDs. What no living container has comes first. What the
+// kubelet offers is free, whatever we thought, unless PodResources shows at this moment that a container has
+// it: then the kubelet is about to hand it out twice (kubernetes PR 137534). What PodResources shows with
+// nobody is of a pod that is gone: the kubelet frees all of a pod's devices at once. Of the asking container
+// itself, the holder, one device goes back alone, and so it does of a container that Get shows to live. While
+// PodResources tells nothing of the owner the kubelet may be right or wrong: what we have with somebody
+// counts as free for others, but is chosen only where the rest is too few, and keeps its holder until its
+// Allocate, when that is asked for (refusal.go).
+func (d *deciding) usable(q asking.Question, now seen, holder *ledger.Allocation) offer {
+	l, view := d.ledger, now.view
+	o := offer{must: q.MustInclude}
+	var held []string
+	for _, id := range q.Available {
+		a := l.Holder(q.Resource, id)
+		switch {
+		case slices.Contains(q.MustInclude, id):
+			continue
+		case a == nil:
+		case view != nil && a.Owner != nil && slices.Contains(view.Containers[*a.Owner][q.Resource], id),
+			slices.Contains(now.living[a.ID][q.Resource], id):
+			d.warn("kubelet offers a device that is in use", "resource", q.Resource, "device", id, "owner",
+				a.Owner.String())
+			held = append(held, id)
+			continue
+		case view == nil && a != holder && now.living[a.ID] == nil:
+			a.Doubtful = true
+			held = append(held, id)
+			continue
+		case view == nil || a.Owner != nil:
+			l.Release(q.Resource, id)
+		default:
+			l.Drop(a)
 		}
+		o.free = append(o.free, id)
 	}
-	return free, taken
+	if len(o.must)+len(o.free) < q.Size {
+		o.must, o.free = slices.Concat(o.must, o.free), held
+	}
+	return o
 }

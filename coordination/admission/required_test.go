@@ -74,8 +74,8 @@ func TestStrictPodIsRefused(t *testing.T) {
 			if refusals == 0 {
 				t.Errorf("%s, %v: not refused", source, order)
 			}
-			if held := a.coordinator.current().
-				ledger.holders[vfs]; slices.ContainsFunc(given[vfs], func(id string) bool { return held[id] != nil }) &&
+			held := a.coordinator.heldOf(vfs)
+			if slices.ContainsFunc(given[vfs], func(id string) bool { return slices.Contains(held, id) }) &&
 				order[1] == vfs {
 				t.Errorf("%s, %v: the ledger has refused VFs as given", source, order)
 			}
@@ -100,7 +100,7 @@ func TestStrictPodAfterOneThatEnded(t *testing.T) {
 					t.Fatal("not admitted")
 				}
 			}
-			(&deciding{state: a.coordinator.current()}).observe(a.view(), question{}) // the owners are known
+			look(a.coordinator.current(), a.view()) // the owners are known
 			a.remove(ends)
 			a.unlisted = true
 			strict := a.pending("strict", wish{1, 2})

@@ -7,9 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
+
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -17,57 +20,33 @@ import (
 // state is all that a decision goes by. Once others can see it nothing in it changes: a decision works on a
 // copy, which becomes the next state when it is committed.
 type state struct {
+	version int // grows with every question and Allocate: what was read before is of an older one
 	tree    *topology.Tree
-	ledger  *ledger
-	last    record
-	pairing pairing
-	promise promise
+	ledger  *ledger.Ledger
+	looked  asking.Looked
+	plan    *plan // for the container that asks; nil for none
+	given   given
 }
 
 // clone copies what a decision can change.
 func (s *state) clone() *state {
-	copies := map[*allocation]*allocation{nil: nil}
-	copied := func(a *allocation) *allocation {
+	copies := map[*ledger.Allocation]*ledger.Allocation{nil: nil}
+	copied := func(a *ledger.Allocation) *ledger.Allocation {
 		if _, known := copies[a]; !known {
-			copies[a] = a.clone()
+			copies[a] = a.Clone()
 		}
 		return copies[a]
 	}
 	next := *s
-	next.ledger = s.ledger.clone(copied)
-	next.pairing.allocation, next.pairing.before = copied(s.pairing.allocation), copied(s.pairing.before)
-	next.pairing.given, next.pairing.files = maps.Clone(s.pairing.given), slices.Clone(s.pairing.files)
-	next.promise.holder, next.promise.devices = copied(s.promise.holder), maps.Clone(s.promise.devices)
-	return &next
-}
-
-// clone copies a ledger, with its allocations as they are copied elsewhere too.
-func (l *ledger) clone(copied func(*allocation) *allocation) *ledger {
-	next := *l
-	next.resources = maps.Clone(l.resources)
-	next.holders = make(map[string]map[string]*allocation, len(l.holders))
-	for name, holders := range l.holders {
-		next.holders[name] = make(map[string]*allocation, len(holders))
-		for id, a := range holders {
-			next.holders[name][id] = copied(a)
-		}
+	next.ledger = s.ledger.Clone(copied)
+	if s.plan != nil {
+		p := *s.plan
+		p.devices, p.promised, p.holder = maps.Clone(p.devices), maps.Clone(p.promised), copied(p.holder)
+		next.plan = &p
 	}
-	if l.plan != nil {
-		plan := *l.plan
-		plan.devices, plan.holder = maps.Clone(plan.devices), copied(plan.holder)
-		next.plan = &plan
-	}
-	return &next
-}
-
-func (a *allocation) clone() *allocation {
-	next := *a
-	if a.devices != nil {
-		next.devices = make(map[string]map[string]int, len(a.devices))
-	}
-	for name, ids := range a.devices {
-		next.devices[name] = maps.Clone(ids)
-	}
+	next.given.holder, next.given.before = copied(s.given.holder), copied(s.given.before)
+	next.given.devices, next.given.vfs = maps.Clone(s.given.devices), slices.Clone(s.given.vfs)
+	next.given.files = slices.Clone(s.given.files)
 	return &next
 }
 
@@ -75,17 +54,18 @@ func (a *allocation) clone() *allocation {
 // until that is committed.
 type deciding struct {
 	*state
+	now       func() time.Time
 	alignment intent.Alignment // of pods that say nothing
 	at        time.Time        // when the question came
-	progress  progress         // of the container that got the newest Allocate, when it came
+	progress  asking.Progress  // of the container that got the newest Allocate, when it came
 	cpus      *cpus            // then; nil where they do not matter, or are not known
 
-	view  *kubelet.View     // that was looked at: it names the containers of earlier decisions
-	asked *history.Decision // the question that was answered, nil for none
-	given *handover         // the Allocate that was answered, nil for none
-	notes []note            // for the log
-	words words             // for the observer
-	pairs *pairing          // of which the files are to be written, nil for none
+	view   *kubelet.View     // that was looked at: it names the containers of earlier decisions
+	asked  *history.Decision // the question that was answered, nil for none
+	handed *handover         // the Allocate that was answered, nil for none
+	notes  []note            // for the log
+	words  words             // for the observer
+	paired bool              // the pairs files of the container are to be written
 }
 
 // note is a line for the log.
@@ -111,27 +91,33 @@ func (c *Coordinator) current() *state { return c.state.Load() }
 // come after the commit, before decide returns.
 func (c *Coordinator) decide(work func(*deciding) error) error {
 	d, err := c.commit(work)
-	if err != nil {
-		return err
+	if err == nil {
+		c.tell(d)
 	}
+	return err
+}
+
+// tell says what a decision had to say. False means that not all pairs files are as they should be.
+func (c *Coordinator) tell(d *deciding) bool {
 	for _, n := range d.notes {
 		c.Log.Log(context.Background(), n.level, n.text, n.args...)
 	}
 	for _, tell := range d.words {
 		tell(c.watcher())
 	}
-	if d.pairs != nil {
-		c.pairs.Complete(d.pairs.files, d.tree, func() []pairs.Device { return c.handed(d.state) })
+	if !d.paired {
+		return true
 	}
-	return nil
+	all := func() []pairs.Device { return c.handed(d.state) }
+	return c.pairs.Complete(d.given.files, d.given.vfs, d.tree, all)
 }
 
 // handed is what the container of a state has been given, with what came since.
 func (c *Coordinator) handed(s *state) []pairs.Device {
-	if now := c.current(); slices.Equal(now.pairing.files, s.pairing.files) {
+	if now := c.current(); slices.Equal(now.given.files, s.given.files) {
 		s = now
 	}
-	return s.ledger.ofAll(s.pairing.given)
+	return s.ledger.OfAll(s.given.devices)
 }
 
 // commit makes a decision, and its state that of all.
@@ -141,12 +127,12 @@ func (c *Coordinator) commit(work func(*deciding) error) (*deciding, error) {
 	if c.closed {
 		return nil, errClosed
 	}
-	d := &deciding{state: c.current().clone(), alignment: c.Alignment}
+	d := &deciding{state: c.current().clone(), now: c.now, alignment: c.Alignment}
 	if err := work(d); err != nil {
 		return nil, err
 	}
 	c.state.Store(d.state)
-	d.tell(&c.history)
+	d.remember(&c.history)
 	return d, nil
 }
 
@@ -159,15 +145,15 @@ type handover struct {
 	refusal   string // "" for none
 }
 
-// tell notes a decision that was committed.
-func (d *deciding) tell(log *history.Log) {
+// remember notes a decision that was committed.
+func (d *deciding) remember(log *history.Log) {
 	if d.view != nil {
 		log.Resolve(*d.view)
 	}
 	if d.asked != nil {
 		log.Add(d.asked)
 	}
-	if g := d.given; g != nil {
+	if g := d.handed; g != nil {
 		log.Give(g.at, g.container, g.resource, g.ids, g.refusal)
 	}
 }
@@ -178,6 +164,3 @@ func (c *Coordinator) locked(do func()) {
 	defer c.mu.Unlock()
 	do()
 }
-
-// now is the time by the coordinator's clock.
-func (c *Coordinator) now() time.Time { return c.current().ledger.now() }

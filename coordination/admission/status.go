@@ -4,22 +4,29 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/asking"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
 )
 
 // newestPods asks the kubelet about the pods of which one got the newest Allocate, where no look has shown
 // yet which. It is asked with Get, which frees nothing; where that fails, whose the newest devices are stays
 // open.
 func (c *Coordinator) newestPods(ctx context.Context) kubelet.View {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, bounded.Look)
 	defer cancel()
 	var pods []kubelet.Pod
-	if newest := c.current().ledger.newest(); newest != nil && newest.owner == nil {
-		pods = newest.candidates[:min(len(newest.candidates), maxSuspects)]
+	if newest := c.current().ledger.Newest(); newest != nil && newest.Owner == nil {
+		pods = newest.Candidates[:min(len(newest.Candidates), maxSuspects)]
 	}
 	all := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
 	for _, pod := range pods {
@@ -33,22 +40,22 @@ func (c *Coordinator) newestPods(ctx context.Context) kubelet.View {
 // Status is that of the state, with what the kubelet tells at this moment.
 func (c *Coordinator) Status(ctx context.Context) *api.StatusResponse {
 	newest, ended := c.newestPods(ctx), c.ended(ctx, 0)
-	return c.current().status(newest, ended)
+	return c.current().status(c.now(), newest, ended)
 }
 
 // Resources are those of both plugins with their devices. The kubelet may be asked, for a second at the most.
 func (c *Coordinator) Resources() []*api.Resource {
-	return c.current().status(kubelet.View{}, c.ended(context.Background(), endedFresh)).GetResources()
+	return c.current().status(c.now(), kubelet.View{}, c.ended(context.Background(), endedFresh)).GetResources()
 }
 
 // status tells what the ledger holds, but for what containers have that have ended, and of devices whose
 // owner it does not know, what a view shows.
-func (s *state) status(view kubelet.View, ended map[int]bool) *api.StatusResponse {
+func (s *state) status(now time.Time, view kubelet.View, ended map[int]bool) *api.StatusResponse {
 	answer := &api.StatusResponse{}
-	for _, name := range slices.Sorted(maps.Keys(s.ledger.resources)) {
-		answer.Resources = append(answer.Resources, s.resourceStatus(s.ledger.resources[name], view, ended))
+	for _, r := range s.ledger.Resources() {
+		answer.Resources = append(answer.Resources, s.resourceStatus(r, view, ended))
 	}
-	if p := s.ledger.livePlan(); p != nil {
+	if p := s.plan.live(now); p != nil {
 		answer.Plan = &api.Plan{Devices: map[string]*api.DeviceList{}, ExpiresUnixNano: p.expires.UnixNano()}
 		for name, ids := range p.devices {
 			answer.Plan.Devices[name] = &api.DeviceList{Ids: slices.Clone(ids)}
@@ -57,16 +64,22 @@ func (s *state) status(view kubelet.View, ended map[int]bool) *api.StatusRespons
 	return answer
 }
 
-func (s *state) resourceStatus(r *resource, view kubelet.View, ended map[int]bool) *api.Resource {
-	l, partners := s.ledger, s.partners(r.kind, ended)
-	m := &api.Resource{Name: r.name, Kind: string(r.kind), Connected: r.joined}
-	for _, d := range slices.SortedFunc(maps.Values(r.devices), device.Compare) {
+func (s *state) resourceStatus(r *ledger.Resource, view kubelet.View, ended map[int]bool) *api.Resource {
+	l, partners := s.ledger, s.partners(r.Kind, ended)
+	m := &api.Resource{Name: r.Name, Kind: string(r.Kind), Connected: r.Joined}
+	for _, d := range slices.SortedFunc(maps.Values(r.Devices), device.Compare) {
 		device := &api.DeviceStatus{Device: d.Encode(), Switch: s.tree.Switch(d.Address)}
-		if a := l.holders[r.name][d.ID]; a != nil && !ended[a.id] {
+		switch a := l.Holder(r.Name, d.ID); {
+		case a == nil:
+		case ended[a.ID]:
+			if a.Owner != nil {
+				device.Ended = history.Owner(*a.Owner)
+			}
+		default:
 			device.Allocated = true
-			if a.owner != nil {
-				device.Owner = history.Owner(*a.owner)
-			} else if owner, _, shown := view.HolderOf(r.name, []string{d.ID}); shown {
+			if a.Owner != nil {
+				device.Owner = history.Owner(*a.Owner)
+			} else if owner, _, shown := view.HolderOf(r.Name, []string{d.ID}); shown {
 				device.Owner = history.Owner(owner)
 			}
 		}
@@ -79,9 +92,9 @@ func (s *state) resourceStatus(r *resource, view kubelet.View, ended map[int]boo
 // partners are the switches with a free device of the other kind.
 func (s *state) partners(kind device.Kind, ended map[int]bool) map[string]bool {
 	l, switches := s.ledger, map[string]bool{}
-	for _, r := range l.ofKind(kind.Other()) {
-		for id, d := range r.devices {
-			if a := l.holders[r.name][id]; d.Healthy && (l.isFree(r.name, id) || ended[a.id]) {
+	for _, r := range l.OfKind(kind.Other()) {
+		for id, d := range r.Devices {
+			if a := l.Holder(r.Name, id); d.Healthy && (l.IsFree(r.Name, id) || ended[a.ID]) {
 				switches[s.tree.Switch(d.Address)] = true
 			}
 		}
@@ -90,4 +103,112 @@ func (s *state) partners(kind device.Kind, ended map[int]bool) map[string]bool {
 }
 
 // Check says what is wrong with the ledger, nil where nothing is.
-func (c *Coordinator) Check() error { return c.current().ledger.check() }
+func (c *Coordinator) Check() error { return c.current().ledger.Check() }
+
+const (
+	// how old it may be for metrics what was found of containers that have ended: anybody can ask for those
+	endedFresh = 5 * time.Second
+	// for asking the kubelet about all of them
+	endedLimit = time.Second
+	// pods that the kubelet is asked about at once; its limiter has as many more for an admission
+	endedBurst = 5
+	endedPause = 20 * time.Millisecond
+)
+
+// endings are the allocations whose containers have ended. The kubelet frees their devices when it next needs
+// some, and until then the ledger has them with their owners; people are told that they are free.
+type endings struct {
+	mu    sync.Mutex
+	found time.Time
+	gone  map[int]bool // by their IDs
+}
+
+// ended looks which containers have ended, unless that was done so short a time ago.
+func (c *Coordinator) ended(ctx context.Context, fresh time.Duration) map[int]bool {
+	e := &c.endings
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c.now().Sub(e.found) < fresh {
+		return e.gone
+	}
+	e.gone = nil
+	ctx, cancel := context.WithTimeout(ctx, endedLimit)
+	defer cancel()
+	if held := c.current().ledger.Owned(); len(held) > 0 {
+		// whose list can be ahead of the kubelet's, and behind
+		if answer := c.askedFor(ctx); answer != nil && answer.Source != intent.APIServer {
+			e.gone = notAmong(held, answer.Pods)
+		} else {
+			e.gone, _ = c.single(ctx, held)
+		}
+	}
+	e.found = c.now()
+	return e.gone
+}
+
+// suspected lists the few allocations to ask the kubelet about where it does not list all pods: first those
+// of which it offers a device, which have ended unless it hands that out twice; and others too, where it was
+// to list them.
+func (s *state) suspected(q asking.Question, others bool) []*ledger.Allocation {
+	offered := func(a *ledger.Allocation) bool {
+		return slices.ContainsFunc(q.Available, func(id string) bool {
+			return s.ledger.Holder(q.Resource, id) == a && !slices.Contains(q.MustInclude, id)
+		})
+	}
+	held := s.ledger.Owned()
+	slices.SortFunc(held, func(a, b *ledger.Allocation) int {
+		return ledger.CompareContainers(*a.Owner, *b.Owner)
+	})
+	var first, rest []*ledger.Allocation
+	for _, a := range held {
+		switch {
+		case offered(a):
+			first = append(first, a)
+		case others:
+			rest = append(rest, a)
+		}
+	}
+	all := slices.Concat(first, rest)
+	return all[:min(len(all), endedBurst)]
+}
+
+// notAmong are those whose pod is not among those that live.
+func notAmong(held []*ledger.Allocation, pods []intent.Pod) map[int]bool {
+	named, alive := map[kubelet.Pod]bool{}, map[string]bool{}
+	for _, pod := range pods {
+		named[pod.Pod], alive[pod.UID] = true, true
+	}
+	gone := map[int]bool{}
+	for _, a := range held {
+		if uid := a.PodUID(); !named[a.Owner.Pod] || uid != "" && !alive[uid] {
+			gone[a.ID] = true
+		}
+	}
+	return gone
+}
+
+// single asks the kubelet about allocations, pod by pod and not too fast, with Get, which frees nothing:
+// those are gone whose container it does not show any more with a device of theirs; of the living it tells
+// what they have. Of those that it does not tell about before ctx is done nothing is said.
+func (c *Coordinator) single(
+	ctx context.Context, held []*ledger.Allocation,
+) (gone map[int]bool, living map[int]kubelet.Devices) {
+	gone, living = map[int]bool{}, map[int]kubelet.Devices{}
+	for i, a := range held {
+		if i >= endedBurst {
+			select {
+			case <-time.After(endedPause):
+			case <-ctx.Done():
+				return gone, living
+			}
+		}
+		switch view, err := c.Get(ctx, a.Owner.Pod); {
+		case err != nil:
+		case a.ShownBy(view, *a.Owner):
+			living[a.ID] = view.Containers[*a.Owner]
+		default:
+			gone[a.ID] = true
+		}
+	}
+	return gone, living
+}

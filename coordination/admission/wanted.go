@@ -6,15 +6,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/coordination/asking"
+
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // wanted is what a container wants of one resource, and what it can have of it.
 type wanted struct {
-	resource *resource
+	resource *ledger.Resource
 	half     placement.Half
 }
 
@@ -22,22 +25,24 @@ type wanted struct {
 // says what can be had; of the others it is what is free on the NUMA nodes that it will offer. What the
 // container has already, or takes over from an init container, is held; where that is more than it wants the
 // kubelet takes any of it.
-func (d *deciding) wantedBy(a *asker, r *resource, usable offer, q question, holder *allocation) []wanted {
+func (d *deciding) wantedBy(
+	a *asking.Asker, r *ledger.Resource, usable offer, q asking.Question, holder *ledger.Allocation,
+) []wanted {
 	l := d.ledger
 	var all []wanted
-	nodes, admitted := l.nodesOf(q, func() (hints.Mask, bool) { return d.predict(a, holder) })
-	for _, name := range slices.Sorted(maps.Keys(a.requests())) {
-		other := l.resources[name]
+	nodes, admitted := d.nodesOf(q, func() (hints.Mask, bool) { return d.predict(a, holder) })
+	for _, name := range slices.Sorted(maps.Keys(a.Requests)) {
+		other := l.Resource(name)
 		switch other {
 		case nil: // another plugin's
 		case r:
-			all = append(all, wanted{r, offeredHalf(r, usable, q.size)})
+			all = append(all, wanted{r, offeredHalf(r, usable, q.Size)})
 		default:
-			half := placement.Half{Count: a.requests()[name], Held: l.heldBy(a, holder, other)}
+			half := placement.Half{Count: a.Requests[name], Held: d.heldBy(a, holder, other)}
 			if len(half.Held) > half.Count {
 				half.Held, half.Free = nil, half.Held
 			} else if admitted {
-				half.Free = l.freeOn(other, nodes)
+				half.Free = l.FreeOn(other, nodes)
 			}
 			half.Count = min(half.Count, len(half.Held)+len(half.Free))
 			all = append(all, wanted{other, half})
@@ -47,13 +52,13 @@ func (d *deciding) wantedBy(a *asker, r *resource, usable offer, q question, hol
 }
 
 // offeredHalf is the half that is asked for.
-func offeredHalf(r *resource, usable offer, size int) placement.Half {
+func offeredHalf(r *ledger.Resource, usable offer, size int) placement.Half {
 	half := placement.Half{Count: size}
 	for _, id := range usable.must {
-		half.Held = append(half.Held, r.device(id).Placed())
+		half.Held = append(half.Held, r.Device(id).Placed())
 	}
 	for _, id := range usable.free {
-		half.Free = append(half.Free, r.device(id).Placed())
+		half.Free = append(half.Free, r.Device(id).Placed())
 	}
 	return half
 }
@@ -61,8 +66,8 @@ func offeredHalf(r *resource, usable offer, size int) placement.Half {
 // nodesOf are the NUMA nodes from which the asking container will get its devices. The devices that the
 // kubelet offers show them; where those have none (excludeTopology), what the Topology Manager will choose
 // for its demands is predicted, and false says that it will refuse.
-func (l *ledger) nodesOf(q question, predict func() (hints.Mask, bool)) (map[int]bool, bool) {
-	nodes := l.nodes(q.resource, q.available)
+func (d *deciding) nodesOf(q asking.Question, predict func() (hints.Mask, bool)) (map[int]bool, bool) {
+	nodes := d.ledger.Nodes(q.Resource, q.Available)
 	if len(nodes) > 0 {
 		return nodes, true
 	}
@@ -75,10 +80,9 @@ func (l *ledger) nodesOf(q question, predict func() (hints.Mask, bool)) (map[int
 
 // predict tells the NUMA nodes of a container whose whole request is known. Where its devices and CPUs do not
 // fit together, as far as is known of the CPUs, the devices alone decide.
-func (d *deciding) predict(a *asker, holder *allocation) (nodes hints.Mask, admitted bool) {
-	l := d.ledger
-	demands := l.demands(a, holder)
-	if count := a.wants.CPUs; count > 0 && d.cpus != nil {
+func (d *deciding) predict(a *asking.Asker, holder *ledger.Allocation) (nodes hints.Mask, admitted bool) {
+	demands := d.demands(a, holder)
+	if count := a.CPUs; count > 0 && d.cpus != nil {
 		nodes, admitted = hints.Restricted.Nodes(append(slices.Clip(demands),
 			hints.CPUs(count, d.cpus.nodes, d.cpus.free))...)
 	}
@@ -89,77 +93,52 @@ func (d *deciding) predict(a *asker, holder *allocation) (nodes hints.Mask, admi
 }
 
 // demands are those of a container whose whole request is known.
-func (l *ledger) demands(a *asker, holder *allocation) []hints.Demand {
+func (d *deciding) demands(a *asking.Asker, holder *ledger.Allocation) []hints.Demand {
+	l := d.ledger
 	var demands []hints.Demand
-	for name, count := range a.requests() {
-		other := l.resources[name]
+	for name, count := range a.Requests {
+		other := l.Resource(name)
 		if other == nil {
 			continue
 		}
-		demand := l.demand(count, other)
-		for id := range holder.devices[name] {
-			demand.Reused.Add(other.device(id).NUMA)
-			demand.Free.Add(other.device(id).NUMA)
+		demand := l.Demand(count, other)
+		for id := range holder.Devices[name] {
+			demand.Reused.Add(other.Device(id).NUMA)
+			demand.Free.Add(other.Device(id).NUMA)
 		}
 		demands = append(demands, demand)
 	}
 	return demands
 }
 
-// demand is a number of devices of some resources as the Topology Manager looks at it.
-func (l *ledger) demand(count int, of ...*resource) hints.Demand {
-	demand := hints.Demand{Count: count}
-	for _, r := range of {
-		for _, d := range r.devices {
-			demand.All.Add(d.NUMA)
-		}
-		for _, d := range l.free(r) {
-			demand.Free.Add(d.NUMA)
-		}
-	}
-	return demand
-}
-
-// freeOn lists the free devices of a resource on NUMA nodes, those of unknown node included; all where there
-// are no nodes.
-func (l *ledger) freeOn(r *resource, nodes map[int]bool) []placement.Device {
-	var free []placement.Device
-	for _, d := range l.free(r) {
-		if n, known := d.NUMA.Number(); !known || len(nodes) == 0 || nodes[n] {
-			free = append(free, d.Placed())
-		}
-	}
-	return free
-}
-
 // heldBy lists what a container has of a resource, or can take over from the holder, its pod's init
 // containers.
-func (l *ledger) heldBy(a *asker, holder *allocation, r *resource) []placement.Device {
-	if holder.isOf(a) {
-		return device.All(l.latest(holder, r.name)).Held
+func (d *deciding) heldBy(a *asking.Asker, holder *ledger.Allocation, r *ledger.Resource) []placement.Device {
+	if holder.IsOf(&a.Recipient) {
+		return device.All(d.ledger.Latest(holder, r.Name)).Held
 	}
 	var all []placement.Device
-	for id := range holder.devices[r.name] {
-		all = append(all, r.device(id).Placed())
+	for id := range holder.Devices[r.Name] {
+		all = append(all, r.Device(id).Placed())
 	}
 	return all
 }
 
 // honour makes the devices that a scheduler chose part of the halves, as far as they can be had, and says for
 // people what came of it.
-func (l *ledger) honour(a *asker, all []wanted) string {
-	if len(a.pod.Chosen) == 0 {
+func (d *deciding) honour(a *asking.Asker, all []wanted) string {
+	if len(a.Chosen) == 0 {
 		return ""
 	}
 	taken := 0
 	var missing []string
-	for _, name := range a.pod.Chosen {
+	for _, name := range a.Chosen {
 		n, held := choose(name, all)
 		taken += n
 		if n > 0 || held || !lacking(all) {
 			continue
 		}
-		if why := l.whyNot(name, a, all); why != "" {
+		if why := d.whyNot(name, a, all); why != "" {
 			missing = append(missing, name+" "+why)
 		}
 	}
@@ -203,19 +182,19 @@ func lacking(all []wanted) bool {
 
 // whyNot says why a device that a scheduler chose cannot be had; "" where another container of the pod has
 // it.
-func (l *ledger) whyNot(name string, a *asker, all []wanted) string {
+func (d *deciding) whyNot(name string, a *asking.Asker, all []wanted) string {
 	address, err := topology.ParseAddress(name)
 	for _, w := range all {
-		for id, d := range w.resource.devices {
-			if id != name && (err != nil || d.Address != address) {
+		for id, device := range w.resource.Devices {
+			if id != name && (err != nil || device.Address != address) {
 				continue
 			}
-			switch held := l.holders[w.resource.name][id]; {
-			case held != nil && held.asker != nil && held.asker.pod.UID == a.pod.UID:
+			switch held := d.ledger.Holder(w.resource.Name, id); {
+			case held != nil && held.Recipient != nil && held.Recipient.UID == a.UID:
 				return ""
 			case held != nil:
-				return "is held by " + held.ownerName()
-			case !d.Healthy:
+				return "is held by " + held.OwnerName()
+			case !device.Healthy:
 				return "is unhealthy"
 			default:
 				return "is not among what the kubelet offers"

@@ -29,8 +29,8 @@ type Announcement struct {
 	Kind     string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`         // "gpu" or "vf"
 	Devices  []*Device              `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"`
 	Links    []*Link                `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`     // between GPUs
-	Version  *Version               `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"` // of the plugin's protocol; absent is 1.0
-	// From 1.4 on: the devices of an Allocate that the plugin has now answered. Such a message announces nothing and has no answer.
+	Version  *Version               `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"` // of the plugin's protocol
+	// The devices of an Allocate that the plugin has now answered. Such a message announces nothing and has no answer.
 	Returned      []string `protobuf:"bytes,6,rep,name=returned,proto3" json:"returned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -113,6 +113,7 @@ type Version struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Major         uint32                 `protobuf:"varint,1,opt,name=major,proto3" json:"major,omitempty"`
 	Minor         uint32                 `protobuf:"varint,2,opt,name=minor,proto3" json:"minor,omitempty"`
+	Build         string                 `protobuf:"bytes,3,opt,name=build,proto3" json:"build,omitempty"` // version of the program that speaks it; empty where it does not tell
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -159,6 +160,13 @@ func (x *Version) GetMinor() uint32 {
 		return x.Minor
 	}
 	return 0
+}
+
+func (x *Version) GetBuild() string {
+	if x != nil {
+		return x.Build
+	}
+	return ""
 }
 
 type Device struct {
@@ -489,7 +497,6 @@ type AllocatedRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resource      string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Devices       []string               `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"`
-	Returns       bool                   `protobuf:"varint,3,opt,name=returns,proto3" json:"returns,omitempty"` // from 1.4 on: the plugin says on its Join stream when the kubelet has its answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -536,13 +543,6 @@ func (x *AllocatedRequest) GetDevices() []string {
 		return x.Devices
 	}
 	return nil
-}
-
-func (x *AllocatedRequest) GetReturns() bool {
-	if x != nil {
-		return x.Returns
-	}
-	return false
 }
 
 type AllocatedResponse struct {
@@ -856,12 +856,14 @@ func (x *Resource) GetDevices() []*DeviceStatus {
 }
 
 type DeviceStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Device        *Device                `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
-	Allocated     bool                   `protobuf:"varint,2,opt,name=allocated,proto3" json:"allocated,omitempty"`
-	Owner         *Owner                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`        // absent where it is free or not known
-	Switch        string                 `protobuf:"bytes,4,opt,name=switch,proto3" json:"switch,omitempty"`      // the topmost bridge that it shares with another card, or the host bridge ("pci0000:80")
-	Stranded      bool                   `protobuf:"varint,5,opt,name=stranded,proto3" json:"stranded,omitempty"` // free, and no device of the other kind is free on its switch
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Device    *Device                `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
+	Allocated bool                   `protobuf:"varint,2,opt,name=allocated,proto3" json:"allocated,omitempty"`
+	Owner     *Owner                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`        // absent where it is free or not known
+	Switch    string                 `protobuf:"bytes,4,opt,name=switch,proto3" json:"switch,omitempty"`      // the topmost bridge that it shares with another card, or the host bridge ("pci0000:80")
+	Stranded  bool                   `protobuf:"varint,5,opt,name=stranded,proto3" json:"stranded,omitempty"` // free, and no device of the other kind is free on its switch
+	// Whose container has ended: the device is free for people, and the kubelet has it as given until it needs some.
+	Ended         *Owner `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -929,6 +931,13 @@ func (x *DeviceStatus) GetStranded() bool {
 		return x.Stranded
 	}
 	return false
+}
+
+func (x *DeviceStatus) GetEnded() *Owner {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
 }
 
 type Owner struct {
@@ -1514,9 +1523,10 @@ type PairRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Devices  []string               `protobuf:"bytes,2,rep,name=devices,proto3" json:"devices,omitempty"` // as reported with Allocated
-	// A pairs file that the container will see, with the VFs in it; "" for none. The server writes the GPUs into it, now or
-	// before it answers the Allocated that reports them.
-	File          string `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`
+	// A pairs file that the container will see; "" for none. The server writes it: with the VFs now, and with the GPUs too,
+	// now or before it answers the Allocated that reports them.
+	File          string    `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`
+	Vfs           []*PairVF `protobuf:"bytes,4,rep,name=vfs,proto3" json:"vfs,omitempty"` // what the file says of the VFs, in their order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1572,16 +1582,92 @@ func (x *PairRequest) GetFile() string {
 	return ""
 }
 
+func (x *PairRequest) GetVfs() []*PairVF {
+	if x != nil {
+		return x.Vfs
+	}
+	return nil
+}
+
+type PairVF struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Device        string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // PCI function
+	Rdma          string                 `protobuf:"bytes,3,opt,name=rdma,proto3" json:"rdma,omitempty"`       // "mlx5_5"; empty for none
+	Netdev        string                 `protobuf:"bytes,4,opt,name=netdev,proto3" json:"netdev,omitempty"`   // as the node calls it; empty for none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PairVF) Reset() {
+	*x = PairVF{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PairVF) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PairVF) ProtoMessage() {}
+
+func (x *PairVF) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PairVF.ProtoReflect.Descriptor instead.
+func (*PairVF) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *PairVF) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *PairVF) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *PairVF) GetRdma() string {
+	if x != nil {
+		return x.Rdma
+	}
+	return ""
+}
+
+func (x *PairVF) GetNetdev() string {
+	if x != nil {
+		return x.Netdev
+	}
+	return ""
+}
+
 type PairResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Served        []*Served              `protobuf:"bytes,1,rep,name=served,proto3" json:"served,omitempty"` // one for every GPU of the node; empty where the server does not know the container
+	Served        []*Served              `protobuf:"bytes,1,rep,name=served,proto3" json:"served,omitempty"`    // one for every GPU of the node; empty where the server does not know the container
+	Written       bool                   `protobuf:"varint,2,opt,name=written,proto3" json:"written,omitempty"` // the file
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PairResponse) Reset() {
 	*x = PairResponse{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[23]
+	mi := &file_coordination_api_coordination_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1679,7 @@ func (x *PairResponse) String() string {
 func (*PairResponse) ProtoMessage() {}
 
 func (x *PairResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[23]
+	mi := &file_coordination_api_coordination_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1692,7 @@ func (x *PairResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PairResponse.ProtoReflect.Descriptor instead.
 func (*PairResponse) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{23}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PairResponse) GetServed() []*Served {
@@ -1614,6 +1700,13 @@ func (x *PairResponse) GetServed() []*Served {
 		return x.Served
 	}
 	return nil
+}
+
+func (x *PairResponse) GetWritten() bool {
+	if x != nil {
+		return x.Written
+	}
+	return false
 }
 
 type Served struct {
@@ -1626,7 +1719,7 @@ type Served struct {
 
 func (x *Served) Reset() {
 	*x = Served{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[24]
+	mi := &file_coordination_api_coordination_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1638,7 +1731,7 @@ func (x *Served) String() string {
 func (*Served) ProtoMessage() {}
 
 func (x *Served) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[24]
+	mi := &file_coordination_api_coordination_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1651,7 +1744,7 @@ func (x *Served) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Served.ProtoReflect.Descriptor instead.
 func (*Served) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{24}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Served) GetGpu() string {
@@ -1679,10 +1772,11 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\adevices\x18\x03 \x03(\v2\x1e.tandem.coordination.v1.DeviceR\adevices\x122\n" +
 	"\x05links\x18\x04 \x03(\v2\x1c.tandem.coordination.v1.LinkR\x05links\x129\n" +
 	"\aversion\x18\x05 \x01(\v2\x1f.tandem.coordination.v1.VersionR\aversion\x12\x1a\n" +
-	"\breturned\x18\x06 \x03(\tR\breturned\"5\n" +
+	"\breturned\x18\x06 \x03(\tR\breturned\"K\n" +
 	"\aVersion\x12\x14\n" +
 	"\x05major\x18\x01 \x01(\rR\x05major\x12\x14\n" +
-	"\x05minor\x18\x02 \x01(\rR\x05minor\"\x82\x01\n" +
+	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x14\n" +
+	"\x05build\x18\x03 \x01(\tR\x05build\"\x82\x01\n" +
 	"\x06Device\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x17\n" +
@@ -1706,11 +1800,10 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x04size\x18\x04 \x01(\rR\x04size\"B\n" +
 	"\x0ePreferResponse\x12\x18\n" +
 	"\adevices\x18\x01 \x03(\tR\adevices\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"b\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"H\n" +
 	"\x10AllocatedRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
-	"\adevices\x18\x02 \x03(\tR\adevices\x12\x18\n" +
-	"\areturns\x18\x03 \x01(\bR\areturns\"G\n" +
+	"\adevices\x18\x02 \x03(\tR\adevices\"G\n" +
 	"\x11AllocatedResponse\x12\x18\n" +
 	"\adevices\x18\x01 \x03(\tR\adevices\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\"\x0f\n" +
@@ -1731,13 +1824,14 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tconnected\x18\x03 \x01(\bR\tconnected\x12>\n" +
-	"\adevices\x18\x04 \x03(\v2$.tandem.coordination.v1.DeviceStatusR\adevices\"\xcd\x01\n" +
+	"\adevices\x18\x04 \x03(\v2$.tandem.coordination.v1.DeviceStatusR\adevices\"\x82\x02\n" +
 	"\fDeviceStatus\x126\n" +
 	"\x06device\x18\x01 \x01(\v2\x1e.tandem.coordination.v1.DeviceR\x06device\x12\x1c\n" +
 	"\tallocated\x18\x02 \x01(\bR\tallocated\x123\n" +
 	"\x05owner\x18\x03 \x01(\v2\x1d.tandem.coordination.v1.OwnerR\x05owner\x12\x16\n" +
 	"\x06switch\x18\x04 \x01(\tR\x06switch\x12\x1a\n" +
-	"\bstranded\x18\x05 \x01(\bR\bstranded\"U\n" +
+	"\bstranded\x18\x05 \x01(\bR\bstranded\x123\n" +
+	"\x05ended\x18\x06 \x01(\v2\x1d.tandem.coordination.v1.OwnerR\x05ended\"U\n" +
 	"\x05Owner\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x1c\n" +
@@ -1790,13 +1884,20 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\n" +
 	"taken_gpus\x18\x04 \x01(\rR\ttakenGpus\x12\x1b\n" +
 	"\ttaken_vfs\x18\x05 \x01(\rR\btakenVfs\x12\x16\n" +
-	"\x06result\x18\x06 \x01(\tR\x06result\"W\n" +
+	"\x06result\x18\x06 \x01(\tR\x06result\"\x89\x01\n" +
 	"\vPairRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
 	"\adevices\x18\x02 \x03(\tR\adevices\x12\x12\n" +
-	"\x04file\x18\x03 \x01(\tR\x04file\"F\n" +
+	"\x04file\x18\x03 \x01(\tR\x04file\x120\n" +
+	"\x03vfs\x18\x04 \x03(\v2\x1e.tandem.coordination.v1.PairVFR\x03vfs\"f\n" +
+	"\x06PairVF\x12\x16\n" +
+	"\x06device\x18\x01 \x01(\tR\x06device\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04rdma\x18\x03 \x01(\tR\x04rdma\x12\x16\n" +
+	"\x06netdev\x18\x04 \x01(\tR\x06netdev\"`\n" +
 	"\fPairResponse\x126\n" +
-	"\x06served\x18\x01 \x03(\v2\x1e.tandem.coordination.v1.ServedR\x06served\"2\n" +
+	"\x06served\x18\x01 \x03(\v2\x1e.tandem.coordination.v1.ServedR\x06served\x12\x18\n" +
+	"\awritten\x18\x02 \x01(\bR\awritten\"2\n" +
 	"\x06Served\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device2\xa4\x04\n" +
@@ -1820,7 +1921,7 @@ func file_coordination_api_coordination_proto_rawDescGZIP() []byte {
 	return file_coordination_api_coordination_proto_rawDescData
 }
 
-var file_coordination_api_coordination_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_coordination_api_coordination_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_coordination_api_coordination_proto_goTypes = []any{
 	(*Announcement)(nil),      // 0: tandem.coordination.v1.Announcement
 	(*Version)(nil),           // 1: tandem.coordination.v1.Version
@@ -1845,10 +1946,11 @@ var file_coordination_api_coordination_proto_goTypes = []any{
 	(*Pair)(nil),              // 20: tandem.coordination.v1.Pair
 	(*Option)(nil),            // 21: tandem.coordination.v1.Option
 	(*PairRequest)(nil),       // 22: tandem.coordination.v1.PairRequest
-	(*PairResponse)(nil),      // 23: tandem.coordination.v1.PairResponse
-	(*Served)(nil),            // 24: tandem.coordination.v1.Served
-	nil,                       // 25: tandem.coordination.v1.Plan.DevicesEntry
-	nil,                       // 26: tandem.coordination.v1.Decision.PlannedEntry
+	(*PairVF)(nil),            // 23: tandem.coordination.v1.PairVF
+	(*PairResponse)(nil),      // 24: tandem.coordination.v1.PairResponse
+	(*Served)(nil),            // 25: tandem.coordination.v1.Served
+	nil,                       // 26: tandem.coordination.v1.Plan.DevicesEntry
+	nil,                       // 27: tandem.coordination.v1.Decision.PlannedEntry
 }
 var file_coordination_api_coordination_proto_depIdxs = []int32{
 	2,  // 0: tandem.coordination.v1.Announcement.devices:type_name -> tandem.coordination.v1.Device
@@ -1861,32 +1963,34 @@ var file_coordination_api_coordination_proto_depIdxs = []int32{
 	13, // 7: tandem.coordination.v1.Resource.devices:type_name -> tandem.coordination.v1.DeviceStatus
 	2,  // 8: tandem.coordination.v1.DeviceStatus.device:type_name -> tandem.coordination.v1.Device
 	14, // 9: tandem.coordination.v1.DeviceStatus.owner:type_name -> tandem.coordination.v1.Owner
-	25, // 10: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
-	19, // 11: tandem.coordination.v1.ExplainResponse.decisions:type_name -> tandem.coordination.v1.Decision
-	14, // 12: tandem.coordination.v1.Decision.container:type_name -> tandem.coordination.v1.Owner
-	26, // 13: tandem.coordination.v1.Decision.planned:type_name -> tandem.coordination.v1.Decision.PlannedEntry
-	20, // 14: tandem.coordination.v1.Decision.pairs:type_name -> tandem.coordination.v1.Pair
-	21, // 15: tandem.coordination.v1.Decision.options:type_name -> tandem.coordination.v1.Option
-	24, // 16: tandem.coordination.v1.PairResponse.served:type_name -> tandem.coordination.v1.Served
-	16, // 17: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
-	16, // 18: tandem.coordination.v1.Decision.PlannedEntry.value:type_name -> tandem.coordination.v1.DeviceList
-	0,  // 19: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
-	5,  // 20: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
-	7,  // 21: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
-	22, // 22: tandem.coordination.v1.Coordination.Pair:input_type -> tandem.coordination.v1.PairRequest
-	9,  // 23: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
-	17, // 24: tandem.coordination.v1.Coordination.Explain:input_type -> tandem.coordination.v1.ExplainRequest
-	4,  // 25: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
-	6,  // 26: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
-	8,  // 27: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
-	23, // 28: tandem.coordination.v1.Coordination.Pair:output_type -> tandem.coordination.v1.PairResponse
-	10, // 29: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
-	18, // 30: tandem.coordination.v1.Coordination.Explain:output_type -> tandem.coordination.v1.ExplainResponse
-	25, // [25:31] is the sub-list for method output_type
-	19, // [19:25] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	14, // 10: tandem.coordination.v1.DeviceStatus.ended:type_name -> tandem.coordination.v1.Owner
+	26, // 11: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
+	19, // 12: tandem.coordination.v1.ExplainResponse.decisions:type_name -> tandem.coordination.v1.Decision
+	14, // 13: tandem.coordination.v1.Decision.container:type_name -> tandem.coordination.v1.Owner
+	27, // 14: tandem.coordination.v1.Decision.planned:type_name -> tandem.coordination.v1.Decision.PlannedEntry
+	20, // 15: tandem.coordination.v1.Decision.pairs:type_name -> tandem.coordination.v1.Pair
+	21, // 16: tandem.coordination.v1.Decision.options:type_name -> tandem.coordination.v1.Option
+	23, // 17: tandem.coordination.v1.PairRequest.vfs:type_name -> tandem.coordination.v1.PairVF
+	25, // 18: tandem.coordination.v1.PairResponse.served:type_name -> tandem.coordination.v1.Served
+	16, // 19: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	16, // 20: tandem.coordination.v1.Decision.PlannedEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	0,  // 21: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
+	5,  // 22: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
+	7,  // 23: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
+	22, // 24: tandem.coordination.v1.Coordination.Pair:input_type -> tandem.coordination.v1.PairRequest
+	9,  // 25: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
+	17, // 26: tandem.coordination.v1.Coordination.Explain:input_type -> tandem.coordination.v1.ExplainRequest
+	4,  // 27: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
+	6,  // 28: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
+	8,  // 29: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
+	24, // 30: tandem.coordination.v1.Coordination.Pair:output_type -> tandem.coordination.v1.PairResponse
+	10, // 31: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
+	18, // 32: tandem.coordination.v1.Coordination.Explain:output_type -> tandem.coordination.v1.ExplainResponse
+	27, // [27:33] is the sub-list for method output_type
+	21, // [21:27] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_coordination_api_coordination_proto_init() }
@@ -1901,7 +2005,7 @@ func file_coordination_api_coordination_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_api_coordination_proto_rawDesc), len(file_coordination_api_coordination_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -36,8 +36,8 @@ const (
 // Coordination is served by whichever plugin holds <run-dir>/lock, for both plugins and for people.
 type CoordinationClient interface {
 	// Join keeps a plugin connected. Each message announces one resource in full and replaces what was announced of it
-	// before. The server answers once, when it is ready to be asked, and from 1.3 on again for each announcement, in their
-	// order, when it goes by it.
+	// before. The server answers once, when it is ready to be asked, and again for each announcement, in their order, when
+	// it goes by it.
 	Join(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Announcement, Welcome], error)
 	// Prefer answers GetPreferredAllocation for all resources at once: the devices for this resource, and a plan for
 	// the half of the container's request that has not been asked yet.
@@ -130,8 +130,8 @@ func (c *coordinationClient) Explain(ctx context.Context, in *ExplainRequest, op
 // Coordination is served by whichever plugin holds <run-dir>/lock, for both plugins and for people.
 type CoordinationServer interface {
 	// Join keeps a plugin connected. Each message announces one resource in full and replaces what was announced of it
-	// before. The server answers once, when it is ready to be asked, and from 1.3 on again for each announcement, in their
-	// order, when it goes by it.
+	// before. The server answers once, when it is ready to be asked, and again for each announcement, in their order, when
+	// it goes by it.
 	Join(grpc.BidiStreamingServer[Announcement, Welcome]) error
 	// Prefer answers GetPreferredAllocation for all resources at once: the devices for this resource, and a plan for
 	// the half of the container's request that has not been asked yet.

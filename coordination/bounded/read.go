@@ -9,10 +9,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
-// FileTimeout bounds the reading of a file on the way to an answer. It takes a tenth of a millisecond; a disk
-// that hangs takes for ever.
-const FileTimeout = 25 * time.Millisecond
-
 // ErrHangs means that reading took too long.
 var ErrHangs = errors.New("reading does not end; is the disk all right?")
 

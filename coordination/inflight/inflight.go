@@ -7,16 +7,13 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/bounded"
 )
 
-const (
-	// returnTimeout is how long a look waits for an Allocate that is still open. Where the kubelet asks for the
-	// next resource of a container, the plugin's word that the one before has returned is on its way.
-	returnTimeout = 10 * time.Millisecond
-	// maxOpen is how long an Allocate counts as open. No plugin takes longer: its word was lost, with the plugin
-	// or with a server.
-	maxOpen = time.Second
-)
+// maxOpen is how long an Allocate counts as open. No plugin takes longer: its word was lost, with the plugin
+// or with a server.
+const maxOpen = time.Second
 
 // Allocates are those that the kubelet waits for. PodResources must not be listed meanwhile: the kubelet
 // would forget the devices of such an Allocate, and hand them out again (kubernetes PR 137534). Within an
@@ -80,7 +77,7 @@ func (f *Allocates) Forget(resource string) {
 
 // Settle waits until no Allocate is open, for a moment. It reports whether there is none.
 func (f *Allocates) Settle(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, returnTimeout)
+	ctx, cancel := context.WithTimeout(ctx, bounded.Returned)
 	defer cancel()
 	for {
 		ended := f.open()

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/bounded"
 )
 
 const (
@@ -37,7 +39,7 @@ func TestReturnedBeforeItBegan(t *testing.T) {
 // A look waits a moment for the word that an Allocate has returned.
 func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 	t.Parallel()
-	for wait, want := range map[time.Duration]bool{returnTimeout / 2: true, 2 * returnTimeout: false} {
+	for wait, want := range map[time.Duration]bool{bounded.Returned / 2: true, 2 * bounded.Returned: false} {
 		synctest.Test(t, func(t *testing.T) {
 			f := New(time.Now)
 			f.Begin(gpus, []string{"b", "a"})
@@ -48,7 +50,7 @@ func TestLookWaitsForAnAllocateToReturn(t *testing.T) {
 				f.End(gpus, []string{"a", "b"})
 			}()
 			began := time.Now()
-			if got := f.Settle(t.Context()); got != want || time.Since(began) > returnTimeout {
+			if got := f.Settle(t.Context()); got != want || time.Since(began) > bounded.Returned {
 				t.Errorf("settled %t after %s, want %t", got, time.Since(began), want)
 			}
 			synctest.Wait()

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -24,17 +23,11 @@ type watcher struct {
 	broken   atomic.Pointer[error] // why the newest attempt to list or watch failed; nil from the first list on
 }
 
-// newWatcher makes a watch on the pods of a node; run starts it. client-go's clientset would bring every API
-// of Kubernetes along, in 23 MB of binary; a REST client that knows pods alone does.
+// newWatcher makes a watch on the pods of a node; run starts it.
 func newWatcher(config *rest.Config, node string, policy Policy) (*watcher, error) {
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
 	config = rest.CopyConfig(config)
-	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType = runtime.ContentTypeProtobuf
-	client, err := rest.RESTClientFor(config)
+	client, err := NewClient(config, &corev1.Pod{}, &corev1.PodList{})
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API server: %w", err)
 	}

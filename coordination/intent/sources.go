@@ -106,14 +106,11 @@ func openWatcher(config Config) (*watcher, error) {
 	if config.Node == "" {
 		return nil, errors.New("the node's name is not known; set --node-name, or NODE_NAME from spec.nodeName")
 	}
-	if config.APIServer == nil {
-		inCluster, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, fmt.Errorf("find the API server, set automountServiceAccountToken: true: %w", err)
-		}
-		config.APIServer = inCluster
+	server, err := ServerConfig(config.APIServer)
+	if err != nil {
+		return nil, err
 	}
-	return newWatcher(config.APIServer, config.Node, config.Policy)
+	return newWatcher(server, config.Node, config.Policy)
 }
 
 func (s *Sources) add(

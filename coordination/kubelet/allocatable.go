@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Allocatable lists all devices that the kubelet has to give, healthy ones whether they are given or not. It
 // may be called at any time.
 func (p *PodResources) Allocatable(ctx context.Context) (Devices, error) {
-	answer, err := patiently(ctx, p.conn, func() (*podresources.AllocatableResourcesResponse, error) {
-		return p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
-	})
+	answer, err := p.allocatable(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("get allocatable devices of PodResources: %w", err)
 	}
@@ -21,4 +21,22 @@ func (p *PodResources) Allocatable(ctx context.Context) (Devices, error) {
 		devices[d.GetResourceName()] = append(devices[d.GetResourceName()], d.GetDeviceIds()...)
 	}
 	return devices, nil
+}
+
+// AllocatableCPUs lists the CPUs that the static CPU policy can give to containers alone, given away or not:
+// all but those reserved for the system. With another policy there are none. It may be called at any time.
+func (p *PodResources) AllocatableCPUs(ctx context.Context) (topology.CPUSet, error) {
+	answer, err := p.allocatable(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("get allocatable CPUs of PodResources: %w", err)
+	}
+	set := topology.CPUSet{}
+	addCPUs(set, answer.GetCpuIds())
+	return set, nil
+}
+
+func (p *PodResources) allocatable(ctx context.Context) (*podresources.AllocatableResourcesResponse, error) {
+	return patiently(ctx, p.conn, func() (*podresources.AllocatableResourcesResponse, error) {
+		return p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	})
 }

@@ -42,11 +42,18 @@ type PodResources struct {
 	conn   *connection
 }
 
+// DefaultDir is the kubelet's root folder where nothing else is said (--root-dir).
+const DefaultDir = "/var/lib/kubelet"
+
+// PodResourcesSocket is where the kubelet of a folder answers PodResources.
+func PodResourcesSocket(kubeletDir string) string {
+	return filepath.Join(kubeletDir, "pod-resources", "kubelet.sock")
+}
+
 // NewPodResources makes a client for the socket below a kubelet folder (/var/lib/kubelet). It connects when
 // it is first asked.
 func NewPodResources(kubeletDir string) (*PodResources, error) {
-	socket := filepath.Join(kubeletDir, "pod-resources", "kubelet.sock")
-	conn, err := dial(socket)
+	conn, err := dial(PodResourcesSocket(kubeletDir))
 	if err != nil {
 		return nil, fmt.Errorf("open PodResources client: %w", err)
 	}
@@ -86,20 +93,6 @@ func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
 	default:
 		return View{}, fmt.Errorf("get PodResources of %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-}
-
-// AllocatableCPUs lists the CPUs that the static CPU policy can give to containers alone, given away or not:
-// all but those reserved for the system. With another policy there are none. It may be called at any time.
-func (p *PodResources) AllocatableCPUs(ctx context.Context) (topology.CPUSet, error) {
-	answer, err := patiently(ctx, p.conn, func() (*podresources.AllocatableResourcesResponse, error) {
-		return p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("get allocatable CPUs of PodResources: %w", err)
-	}
-	set := topology.CPUSet{}
-	addCPUs(set, answer.GetCpuIds())
-	return set, nil
 }
 
 // notFound reports whether an error says that there is no such pod. The kubelet says so with a text and no

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -39,13 +40,11 @@ func NewPodsAPI(kubeletDir string) (*PodsAPI, error) {
 
 // Close ends the connections.
 func (p *PodsAPI) Close() error {
-	var first error
+	var failed error
 	for _, conn := range p.conns {
-		if err := conn.Close(); err != nil && first == nil {
-			first = err
-		}
+		failed = errors.Join(failed, conn.Close())
 	}
-	return first
+	return failed
 }
 
 // Pods lists all pods that the kubelet knows, those that have ended included. Where the kubelet's limiter

@@ -3,8 +3,10 @@ package pairs
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/topology"
@@ -67,10 +69,11 @@ func Read(name string) (File, error) {
 	return p, nil
 }
 
-// Write puts a pairs file in place. A container that runs keeps the file that it was started with; one that
-// starts gets this one.
+// Write puts a pairs file in place, and makes its folder. A container that runs keeps the file that it was
+// started with; one that starts gets this one.
 func (p File) Write(name string) error {
 	content, err := json.MarshalIndent(p, "", "  ")
+	err = errors.Join(err, os.MkdirAll(filepath.Dir(name), 0o700))
 	if err == nil {
 		err = file.Replace(name, append(content, '\n'), 0o444)
 	}

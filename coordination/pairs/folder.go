@@ -17,8 +17,8 @@ import (
 // container that is being admitted.
 const unclaimed = 10 * time.Minute
 
-// Folder is that of the pairs files of a node. All that is written in it after a plugin has made a file is
-// written here.
+// Folder is that of the pairs files of a node. All that is in it is written here, but for the files of
+// containers that were given VFs while no coordinator answered.
 type Folder struct {
 	path string
 	log  *slog.Logger
@@ -29,28 +29,21 @@ type Folder struct {
 func NewFolder(path string, log *slog.Logger) *Folder { return &Folder{path: path, log: log} }
 
 // Complete writes what a container has into its pairs files; they all get everything, since the kubelet
-// mounts but one of them. The VFs are named as the files have them. What the container has is asked for when
-// it is this write's turn, so that the last one has everything.
-func (f *Folder) Complete(files []string, tree *topology.Tree, all func() []Device) {
+// mounts but one of them. The VFs are named as they are handed over. What the container has is asked for when
+// it is this write's turn, so that the last one has everything. False means that a file is not written, which
+// is logged.
+func (f *Folder) Complete(files []string, vfs []VF, tree *topology.Tree, all func() []Device) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var vfs []VF
-	for _, file := range files {
-		before, err := Read(file)
-		if err != nil {
-			f.log.Error("a container's pairs file is incomplete", "error", err)
-			return
-		}
-		for _, p := range before.Pairs {
-			vfs = append(vfs, p.VF)
-		}
-	}
+	complete := true
 	content := compose(tree, all(), vfs)
 	for _, file := range files {
 		if err := content.Write(file); err != nil {
 			f.log.Error("a container's pairs file is incomplete", "error", err)
+			complete = false
 		}
 	}
+	return complete
 }
 
 // Tidy makes the pairs files those of the containers that there are. A boot takes the files, not the
@@ -105,10 +98,6 @@ func (f *Folder) restore(file string, tree *topology.Tree, container kubelet.Gra
 	}
 	if info, err := os.Lstat(file); err == nil && info.IsDir() {
 		_ = os.Remove(file) // fails where it is not empty, and so is not what we mean
-	}
-	if err := os.MkdirAll(f.path, 0o700); err != nil {
-		f.log.Error("a container's pairs file is missing", "container", container.Container, "error", err)
-		return
 	}
 	if err := compose(tree, all, vfs).Write(file); err != nil {
 		f.log.Error("a container's pairs file is missing", "container", container.Container, "error", err)

@@ -1,14 +1,14 @@
 #!/bin/sh
-# The SR-IOV network operator starts its plugin with arguments only, those of the stock image's script of this name.
-# What starts with a dash is for tandem-rdma; anything else is a command.
+# Many manifests of the stock plugins name no program. What starts with a dash is for tandem-rdma: the SR-IOV network operator and the
+# stock DaemonSet give arguments only, those of the stock image's script of this name. Anything else is a command.
 set -eu
 case ${1-} in
--*) ;;
-*) exec "$@" ;;
+-*) exec tandem-rdma "$@" ;;
+?*) exec "$@" ;;
 esac
-# The operator's DaemonSet has no volume at /run/tandem, and a root that is read-only. The two daemons meet in a folder below one that it
-# does mount; the kubelet empties that one when it starts, but not folders in it.
-if [ ! -d /run/tandem ]; then
-	set -- --run-dir=/var/lib/kubelet/device-plugins/tandem "$@"
+# Nothing is said at all: AMD's network operator mounts the configuration of the VFs and the manifests of the shared RDMA plugin theirs;
+# those of GPUs mount neither.
+if [ -d /etc/pcidp ] || [ -d /k8s-rdma-shared-dev-plugin ]; then
+	exec tandem-rdma
 fi
-exec tandem-rdma "$@"
+exec tandem-gpu

@@ -32,6 +32,9 @@ func baseFiles(bin, busybox string) ([]file, error) {
 		return nil, fmt.Errorf("find a shell: %s is no static program; install the Debian package busybox-static, "+
 			"or name a static busybox with --busybox", busybox)
 	}
+	if err := sameArchitecture(busybox, filepath.Join(bin, "tandem-gpu")); err != nil {
+		return nil, err
+	}
 	files := []file{{name: "bin/busybox", from: busybox}}
 	for _, applet := range applets {
 		files = append(files, file{name: "bin/" + applet, link: "busybox"})
@@ -63,11 +66,17 @@ func programFiles(bin string) []file {
 		{name: "usr/bin/tandem", from: filepath.Join(bin, "tandem")},
 		{name: "usr/bin/tandem-gpu", from: filepath.Join(bin, "tandem-gpu")},
 		{name: "usr/bin/tandem-rdma", from: filepath.Join(bin, "tandem-rdma")},
-		// The NVIDIA GPU operator and NVIDIA's chart; config-manager looks for a process of this name.
+		// NVIDIA's GPU operator and chart, which take both from one image: config-manager tells the process of this
+		// name, and that of GPU feature discovery, when the node's configuration is another.
+		{name: "usr/bin/config-manager", from: filepath.Join(bin, "config-manager")},
 		{name: "usr/bin/nvidia-device-plugin", link: "tandem-gpu"},
-		// The AMD GPU operator: "./k8s-device-plugin" in /root.
+		// AMD's GPU operator, and its manifest with health: "./k8s-device-plugin" in /root.
 		{name: "root/k8s-device-plugin", link: "../usr/bin/tandem-gpu"},
-		// The SR-IOV network operator, and the stock DaemonSet, give arguments only.
+		// What the scripts of the SR-IOV plugin's image and of AMD's end in.
+		{name: "usr/bin/sriovdp", link: "tandem-rdma"},
+		// NVIDIA's network operator, for the shared RDMA plugin.
+		{name: "bin/k8s-rdma-shared-dp", link: "../usr/bin/tandem-rdma"},
+		// Manifests that name no program.
 		{name: "entrypoint.sh", text: entrypointScript},
 	}
 }
@@ -102,35 +111,6 @@ func folders(files []file) []string {
 	}
 	sort.Strings(list)
 	return list
-}
-
-// layOut writes the files below a folder.
-func layOut(dir string, files []file) error {
-	for _, folder := range folders(files) {
-		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
-			return err
-		}
-	}
-	for _, f := range files {
-		if err := f.write(filepath.Join(dir, f.name)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (f file) write(to string) error {
-	if err := os.RemoveAll(to); err != nil {
-		return err
-	}
-	if f.link != "" {
-		return os.Symlink(f.link, to)
-	}
-	content, err := f.content()
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, content, f.mode())
 }
 
 // unpacked is the size of all files.

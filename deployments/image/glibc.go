@@ -5,12 +5,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
 // soNames are all of glibc that a GPU vendor's library asks for once a program has opened it
 // (libnvidia-ml.so.1), which the program itself does not tell.
 var soNames = []string{"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"}
+
+// crossFolders are where Debian has the glibc of another architecture, for its cross compilers, and where the
+// loader in it searches all the same: the folder of that architecture's own machines.
+var crossFolders = map[string]struct{ from, to string }{
+	"amd64": {"/usr/x86_64-linux-gnu/lib", "lib/x86_64-linux-gnu"},
+	"arm64": {"/usr/aarch64-linux-gnu/lib", "lib/aarch64-linux-gnu"},
+}
 
 // glibc returns this machine's glibc for a program that is linked with it, none for a static one. The files
 // stay at their places: the loader searches where it was told when it was built.
@@ -19,7 +27,7 @@ func glibc(program string) ([]file, error) {
 	if err != nil || interpreter == "" {
 		return nil, err
 	}
-	real, err := filepath.EvalSymlinks(interpreter)
+	real, folder, err := findLoader(program, interpreter)
 	if err != nil {
 		return nil, fmt.Errorf("find the loader: %w", err)
 	}
@@ -29,10 +37,23 @@ func glibc(program string) ([]file, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find glibc: %w", err)
 		}
-		folder := strings.TrimPrefix(strings.TrimPrefix(filepath.Dir(real), "/usr"), "/")
 		files = append(files, file{name: folder + "/" + name, from: library})
 	}
 	return files, nil
+}
+
+// findLoader finds a program's loader on this machine, and the folder that it searches for libraries.
+func findLoader(program, interpreter string) (real, folder string, err error) {
+	arch, err := architecture(program)
+	if err != nil {
+		return "", "", err
+	}
+	if real, err = filepath.EvalSymlinks(interpreter); err == nil && arch == runtime.GOARCH {
+		return real, strings.TrimPrefix(strings.TrimPrefix(filepath.Dir(real), "/usr"), "/"), nil
+	}
+	cross := crossFolders[arch]
+	real, err = filepath.EvalSymlinks(filepath.Join(cross.from, filepath.Base(interpreter)))
+	return real, cross.to, err
 }
 
 // loader is the program's interpreter, "/lib64/ld-linux-x86-64.so.2"; "" for a static program.
@@ -73,4 +94,21 @@ func architecture(program string) (string, error) {
 	default:
 		return "", fmt.Errorf("read %s: it is for %s; want x86-64 or arm64", program, headers.Machine)
 	}
+}
+
+// sameArchitecture makes sure that a shell runs where a program does.
+func sameArchitecture(busybox, program string) error {
+	has, err := architecture(busybox)
+	if err != nil {
+		return err
+	}
+	want, err := architecture(program)
+	if err != nil {
+		return err
+	}
+	if has != want {
+		return fmt.Errorf("%s is for %s and %s for %s: "+
+			"name the busybox of Debian's busybox-static:%s with --busybox", busybox, has, program, want, want)
+	}
+	return nil
 }

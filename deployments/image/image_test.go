@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"errors"
 	"fmt"
@@ -9,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,8 +65,14 @@ func TestTarball(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What manifests take for granted that name neither.
-	if c := content.Config; c.User != "" && c.User != "0" || c.WorkingDir != "/root" {
-		t.Errorf("user %q, folder %q; want root in /root", c.User, c.WorkingDir)
+	if c := content.Config; c.User != "" && c.User != "0" || c.WorkingDir != "/root" || len(c.Cmd) > 0 {
+		t.Errorf("user %q, folder %q, arguments %q; want root in /root and none", c.User, c.WorkingDir, c.Cmd)
+	}
+	// With them NVIDIA's runtime gives the container the driver's library.
+	for _, want := range []string{"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"} {
+		if !slices.Contains(content.Config.Env, want) {
+			t.Errorf("the environment %q lacks %s", content.Config.Env, want)
+		}
 	}
 	root := t.TempDir()
 	unpack(t, file, filepath.Join(root, "oci"))
@@ -98,8 +103,16 @@ func unpack(t *testing.T, file, dir string) {
 	}
 }
 
-// rootOf unpacks the layers of the image one over the other, as a runtime does.
+// rootOf unpacks an image with the programs of a folder.
 func rootOf(t *testing.T, bin string) string {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "root")
+	unpackImage(t, bin, root)
+	return root
+}
+
+// unpackImage unpacks the layers of an image one over the other, as a runtime does.
+func unpackImage(t *testing.T, bin, root string) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("chroot is root's")
@@ -113,7 +126,6 @@ func rootOf(t *testing.T, bin string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := filepath.Join(t.TempDir(), "root")
 	for i, layer := range layers {
 		content, err := layer.Uncompressed()
 		if err != nil {
@@ -130,7 +142,6 @@ func rootOf(t *testing.T, bin string) string {
 		}
 		unpack(t, packed, root)
 	}
-	return root
 }
 
 // in runs a command in the image.
@@ -198,8 +209,16 @@ func TestAsOperatorsCallIt(t *testing.T) {
 			}, "Usage:\n  tandem-rdma "},
 		{"", []string{"/entrypoint.sh", "--log-level=10", "--config-file=/a b/config.json"}, "/a b/config.json"},
 		{"", []string{"/entrypoint.sh", "tandem", "--help"}, "Usage:\n  tandem "},
+		{"", []string{"/entrypoint.sh"}, "tandem-gpu: "},
+		{"", []string{"sh", "-c", "busybox mkdir /etc/pcidp; /entrypoint.sh; busybox rmdir /etc/pcidp"},
+			"tandem-rdma: "},
+		{"", []string{"sh", "-c", "busybox mkdir /k8s-rdma-shared-dev-plugin; /entrypoint.sh; " +
+			"busybox rmdir /k8s-rdma-shared-dev-plugin"}, "tandem-rdma: "},
+		{"", []string{"/usr/bin/sriovdp", "-v", "10", "--logtostderr", "--help"}, "Usage:\n  tandem-rdma "},
+		{"", []string{"/bin/k8s-rdma-shared-dp", "--help"}, "Usage:\n  tandem-rdma "},
 		{"", []string{"sh", "-c", "echo a; echo b | cat | grep b; sleep 0; env | sort; readlink /bin/sh"},
-			"a\nb\nGOMAXPROCS=2\nPATH=/usr/bin:/bin\nPWD=/\nSHLVL=1\nbusybox\n"},
+			"a\nb\nGOMAXPROCS=2\nNVIDIA_DRIVER_CAPABILITIES=compute,utility\nNVIDIA_VISIBLE_DEVICES=all\n" +
+				"PATH=/usr/bin:/bin\nPWD=/\nSHLVL=1\nbusybox\n"},
 		{"", []string{"sh", "-c", "test -x /bin/lsmod && ls -l /bin/lsmod"}, "/bin/lsmod -> busybox\n"},
 	} {
 		if got := in(root, test.dir, test.args...); !strings.Contains(got, test.want) {
@@ -225,55 +244,6 @@ func TestGlibc(t *testing.T) {
 	}
 	if got := in(rootOf(t, bin), "", "nvidia-device-plugin"); got != "linked\n" {
 		t.Errorf("a program that is linked with glibc prints %q", got)
-	}
-}
-
-// TestDockerfile keeps the two ways of making the image alike.
-func TestDockerfile(t *testing.T) {
-	dockerfile, err := os.ReadFile("../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		fmt.Sprintf("ENTRYPOINT [%q]\n", entrypoint[0]),
-		fmt.Sprintf("CMD [%q]\n", command[0]),
-		"COPY --from=build /src/bin/rootfs/ /\n",
-		"ENV " + strings.Join(environment, " ") + "\n",
-	} {
-		if !strings.Contains(string(dockerfile), want) {
-			t.Errorf("Dockerfile lacks %q", want)
-		}
-	}
-	layers := regexp.MustCompile(`(?m)^(COPY|ADD) .*`).
-		FindAllString(string(dockerfile[bytes.LastIndex(dockerfile, []byte("FROM")):]), -1)
-	if len(layers) != 1 {
-		t.Errorf("the Dockerfile puts more into the image than the rootfs: %q", layers)
-	}
-}
-
-// TestRootfs compares the folder that the Dockerfile copies with what is in the layers.
-func TestRootfs(t *testing.T) {
-	bin := programs(t)
-	dir := filepath.Join(t.TempDir(), "rootfs")
-	if err := run([]string{"--bin", bin, "--busybox", standIn(bin), "--rootfs", dir}, io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	base, err := baseFiles(bin, standIn(bin))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range append(base, programFiles(bin)...) {
-		info, err := os.Lstat(filepath.Join(dir, f.name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		header, err := tar.FileInfoHeader(info, f.link)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f.link == "" && header.Mode != int64(f.mode()) {
-			t.Errorf("%s has the mode %o, want %o", f.name, header.Mode, f.mode())
-		}
 	}
 }
 

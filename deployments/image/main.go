@@ -1,6 +1,6 @@
 // Command image packs the programs of a folder into a container image, a tarball that containerd, Docker,
 // Podman and kind import, without any container engine. The same inputs give the same digest. It is what
-// "make image" runs, and the Dockerfile makes its root of it as well ("make rootfs").
+// "make image" runs.
 package main
 
 import (
@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 func main() {
@@ -19,35 +22,38 @@ func main() {
 
 func run(args []string, stdout io.Writer) error {
 	set := flag.NewFlagSet("image", flag.ContinueOnError)
-	bin := set.String("bin", "", "folder with tandem, tandem-gpu and tandem-rdma")
-	busybox := set.String("busybox", "/bin/busybox", "static busybox, of the Debian package busybox-static")
+	bins := set.String("bin", "", "folder with tandem, tandem-gpu, tandem-rdma and config-manager; "+
+		"several, with commas between, of one architecture each")
+	shells := set.String("busybox", "/bin/busybox", "static busybox, of the Debian package busybox-static; "+
+		"as many as folders, in the same order")
 	tag := set.String("tag", "tandem:latest", "name of the image")
 	tarball := set.String("tarball", "", "file to write the image to")
-	rootfs := set.String("rootfs", "", "folder to write the image's files to, instead")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
-	base, err := baseFiles(*bin, *busybox)
-	if err != nil {
-		return err
+	folders, busyboxes := strings.Split(*bins, ","), strings.Split(*shells, ",")
+	if len(folders) != len(busyboxes) {
+		return fmt.Errorf("--bin names %d folders and --busybox %d programs: want one for each",
+			len(folders), len(busyboxes))
 	}
-	if *rootfs != "" {
-		return layOut(*rootfs, append(base, programFiles(*bin)...))
+	var images []v1.Image
+	var content int64
+	for i, bin := range folders {
+		base, err := baseFiles(bin, busyboxes[i])
+		if err != nil {
+			return err
+		}
+		image, err := newImage(bin, base, programFiles(bin))
+		if err != nil {
+			return err
+		}
+		images, content = append(images, image), content+unpacked(base, programFiles(bin))
 	}
-	image, err := newImage(*bin, base, programFiles(*bin))
-	if err != nil {
-		return err
-	}
-	size, err := writeTarball(*tarball, *tag, image)
-	if err != nil {
-		return err
-	}
-	digest, err := image.Digest()
+	size, digest, err := writeTarball(*tarball, *tag, images)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "%s\n%s@%s\n", *tarball, *tag, digest)
-	fmt.Fprintf(stdout, "%.1f MB unpacked, %.1f MB to pull\n", float64(unpacked(base, programFiles(*bin)))/1e6,
-		float64(size)/1e6)
+	fmt.Fprintf(stdout, "%.1f MB unpacked, %.1f MB to pull\n", float64(content)/1e6, float64(size)/1e6)
 	return nil
 }

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// built are the three programs, built once for all tests that change nothing about them.
+// built is the folder of the programs that are built once, for all tests that change nothing about them, and
+// of the image's root with them.
 var built struct {
 	once sync.Once
 	dir  string
@@ -18,28 +19,32 @@ var built struct {
 }
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(asContainer); text != "" {
+		fmt.Fprintln(os.Stderr, "start the container:", enter(text))
+		os.Exit(1)
+	}
 	code := m.Run()
 	_ = os.RemoveAll(built.dir)
 	os.Exit(code)
 }
 
-// programs is a folder with the three programs. Nobody writes to it.
+// programs is a folder with the programs. Nobody writes to it.
 func programs(t *testing.T) string {
 	t.Helper()
 	built.once.Do(func() {
 		if built.dir, built.err = os.MkdirTemp("", "tandem-image"); built.err == nil {
-			built.err = build(built.dir)
+			built.err = build(filepath.Join(built.dir, "bin"), "0")
 		}
 	})
 	ready(t, built.err)
-	return built.dir
+	return filepath.Join(built.dir, "bin")
 }
 
-// freshPrograms builds the three programs for one test.
+// freshPrograms builds the programs for one test.
 func freshPrograms(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	ready(t, build(bin))
+	ready(t, build(bin, "0"))
 	return bin
 }
 
@@ -63,10 +68,10 @@ func shell(t *testing.T) string {
 	return busybox
 }
 
-func build(bin string) error {
+func build(bin, cgo string) error {
 	compile := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", bin+"/", "./cmd/tandem",
-		"./cmd/tandem-gpu", "./cmd/tandem-rdma")
-	compile.Dir, compile.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+		"./cmd/tandem-gpu", "./cmd/tandem-rdma", "./cmd/config-manager")
+	compile.Dir, compile.Env = "../..", append(os.Environ(), "CGO_ENABLED="+cgo)
 	if out, err := compile.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", err, out)
 	}

@@ -18,6 +18,9 @@ import (
 // v1beta1/constants.go).
 const kubeletSocket = "kubelet.sock"
 
+// pluginsFolder is where the sockets of plugins and the kubelet's own are, below the kubelet's root folder.
+const pluginsFolder = "device-plugins"
+
 // pollPause is the pause between two looks at a folder that cannot be watched.
 const pollPause = time.Second
 
@@ -40,6 +43,27 @@ type identity struct {
 // openFolder opens a folder. Where the kernel has no watch left for it, whoever uses them up, it is looked at
 // from time to time.
 func openFolder(dir string, log *slog.Logger) (*folder, error) {
+	info, err := statFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := &folder{dir: dir, opened: info, look: make(chan struct{}, 1)}
+	if f.watcher, err = watch(dir); err != nil {
+		log.Warn("cannot watch the kubelet's folder: look at it from time to time; more of "+
+			"fs.inotify.max_user_instances may help",
+			"folder", dir, "interval", pollPause, "error", err)
+	}
+	return f, nil
+}
+
+// CheckFolder makes sure that a kubelet's root folder has the one for device plugins, and says what to look
+// at where it has not.
+func CheckFolder(kubeletDir string) error {
+	_, err := statFolder(filepath.Join(kubeletDir, pluginsFolder))
+	return err
+}
+
+func statFolder(dir string) (os.FileInfo, error) {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -50,13 +74,7 @@ func openFolder(dir string, log *slog.Logger) (*folder, error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("open %s: not a folder: check --kubelet-dir", dir)
 	}
-	f := &folder{dir: dir, opened: info, look: make(chan struct{}, 1)}
-	if f.watcher, err = watch(dir); err != nil {
-		log.Warn("cannot watch the kubelet's folder: look at it from time to time; more of "+
-			"fs.inotify.max_user_instances may help",
-			"folder", dir, "interval", pollPause, "error", err)
-	}
-	return f, nil
+	return info, nil
 }
 
 func watch(dir string) (*fsnotify.Watcher, error) {

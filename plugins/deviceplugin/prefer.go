@@ -12,14 +12,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/bounded"
 )
 
-// preferLimit is how long a Preferrer may think. The kubelet has no deadline of its own and starts no other
-// pod meanwhile (pkg/kubelet/cm/devicemanager/endpoint.go). What it chooses alone is looked for at half of
-// that: it is ready when the time is over, and costs nothing where answers come as they should.
-const (
-	preferLimit = 100 * time.Millisecond
-	aloneAfter  = preferLimit / 2
-)
-
 // Why an answer is not that of the Preferrer.
 var (
 	errWrong = errors.New("wrong answer")
@@ -49,7 +41,7 @@ func (s *Server) prefer(ctx context.Context, q question) []string {
 	if s.preferrer == nil {
 		return q.repair(nil)
 	}
-	ctx, cancel := context.WithTimeout(ctx, preferLimit)
+	ctx, cancel := context.WithTimeout(ctx, bounded.Question)
 	defer cancel()
 	given, problem := s.await(ctx, q)
 	chosen := q.repair(given)
@@ -72,7 +64,7 @@ func (s *Server) await(ctx context.Context, q question) ([]string, error) {
 			return s.alone(q), a.Err
 		}
 		return a.Value, nil
-	case <-time.After(aloneAfter):
+	case <-time.After(bounded.Alone):
 	}
 	alone := s.alone(q)
 	chosen, err := bounded.Wait(ctx, answers)

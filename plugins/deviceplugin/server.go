@@ -56,7 +56,7 @@ func New(options Options, resource Resource) (*Server, error) {
 		asking:      make(bounded.Turn, 1),
 		devices:     newBroadcast(options.Listed),
 		watched:     options.Registration.watched(options.KubeletDir),
-		dir:         filepath.Join(options.KubeletDir, "device-plugins"),
+		dir:         filepath.Join(options.KubeletDir, pluginsFolder),
 		kubeletDir:  options.KubeletDir,
 		needed:      options.Needed,
 		allocatable: options.Allocatable,

@@ -25,7 +25,7 @@ func recorded(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	root := t.TempDir()
-	if err := m.Layout(root); err != nil {
+	if err := os.CopyFS(root, m.FS()); err != nil {
 		t.Fatal(err)
 	}
 	return root

@@ -26,7 +26,8 @@ type recorder struct {
 	available []string
 	allocated [][]string
 	returned  [][]string
-	paired    []string // pairs files
+	paired    []string                               // pairs files
+	writes    func(file string, vfs []pairs.VF) bool // nil where no coordinator does
 	served    []pairs.Served
 	refusal   error
 }
@@ -58,9 +59,9 @@ func (r *recorder) Allocated(_ context.Context, ids []string) ([]string, error) 
 
 func (r *recorder) Returned(ids []string) { r.returned = append(r.returned, ids) }
 
-func (r *recorder) Pair(_ context.Context, _ []string, file string) []pairs.Served {
+func (r *recorder) Pair(_ context.Context, vfs []pairs.VF, file string) ([]pairs.Served, bool) {
 	r.paired = append(r.paired, file)
-	return r.served
+	return r.served, r.writes != nil && r.writes(file, vfs)
 }
 
 // devices are device nodes: names below /dev.

@@ -82,8 +82,8 @@ func kernelEvents(
 }
 
 // concerns reports whether a uevent is about something that pools are made of: a PCI function, its driver,
-// netdev, RDMA, vDPA or auxiliary device. A message is a list of KEY=value that end with NUL
-// (Documentation/ABI/testing/sysfs-uevent).
+// netdev, RDMA device or a character device of that, vDPA or auxiliary device. A message is a list of
+// KEY=value that end with NUL (Documentation/ABI/testing/sysfs-uevent).
 func concerns(message []byte) bool {
 	for field := range bytes.SplitSeq(message, []byte{0}) {
 		key, value, _ := strings.Cut(string(field), "=")
@@ -93,7 +93,9 @@ func concerns(message []byte) bool {
 				return false
 			}
 		case "SUBSYSTEM":
-			return slices.Contains([]string{"pci", "net", "infiniband", "vdpa", "auxiliary"}, value)
+			return slices.Contains([]string{
+				"pci", "net", "infiniband", "infiniband_verbs", "infiniband_mad", "vdpa", "auxiliary",
+			}, value)
 		}
 	}
 	return false

@@ -87,7 +87,7 @@ func manyVFs(b *testing.B) fs.FS {
 		b.Fatal(err)
 	}
 	root := b.TempDir()
-	if err := machine.Layout(root); err != nil {
+	if err := os.CopyFS(root, machine.FS()); err != nil {
 		b.Fatal(err)
 	}
 	return os.DirFS(root)

@@ -28,6 +28,7 @@ type listed struct {
 	PF      topology.Address  `json:"pf,omitzero"`
 	NUMA    topology.NUMANode `json:"numa,omitzero"`
 	Aux     string            `json:"aux,omitempty"`
+	HCA     string            `json:"hca,omitempty"`
 }
 
 func newMemory() *memory {
@@ -64,14 +65,14 @@ func (m *memory) keep(held map[string][]string) {
 	}
 	for resource, ids := range held {
 		for _, id := range ids {
-			address, err := topology.ParseAddress(id)
-			if _, known := m.Listed[resource][id]; known || err != nil {
+			d, ok := pools.FromID(id)
+			if _, known := m.Listed[resource][id]; known || !ok {
 				continue
 			}
 			if m.Listed[resource] == nil {
 				m.Listed[resource] = map[string]listed{}
 			}
-			m.Listed[resource][id] = listed{Address: address}
+			m.Listed[resource][id] = listed{Address: d.Address, HCA: d.HCA}
 		}
 	}
 }
@@ -82,7 +83,7 @@ func (m *memory) remember(pool pools.Pool) {
 		m.Listed[pool.Name] = map[string]listed{}
 	}
 	for _, d := range pool.Devices {
-		m.Listed[pool.Name][d.ID] = listed{Address: d.Address, PF: d.PF, NUMA: d.NUMA, Aux: d.Aux}
+		m.Listed[pool.Name][d.ID] = listed{Address: d.Address, PF: d.PF, NUMA: d.NUMA, Aux: d.Aux, HCA: d.HCA}
 		if d.Visible != nil {
 			m.Hidden[d.ID] = *d.Visible
 		}
@@ -93,7 +94,7 @@ func (m *memory) remember(pool pools.Pool) {
 func (m *memory) devices(resource string) map[string]pools.Device {
 	devices := make(map[string]pools.Device, len(m.Listed[resource]))
 	for id, l := range m.Listed[resource] {
-		devices[id] = pools.Device{ID: id, Address: l.Address, PF: l.PF, NUMA: l.NUMA, Aux: l.Aux}
+		devices[id] = pools.Device{ID: id, Address: l.Address, PF: l.PF, NUMA: l.NUMA, Aux: l.Aux, HCA: l.HCA}
 	}
 	return devices
 }

@@ -86,8 +86,7 @@ func TestPairVariablesOrder(t *testing.T) {
 	}
 }
 
-// The pairs file is there and complete as far as this plugin goes before the coordinator is asked; every
-// container has its own.
+// Without the coordinator the pairs file is complete as far as this plugin goes; every container has its own.
 func TestPairsFileIsMounted(t *testing.T) {
 	p, member := offered(t, rdmaVF(), nil, "nvidia.com", resources(`{"tandem": {"pairs": true}, `+rdmaPool[1:]))
 	p.host.PairsDir = t.TempDir() + "/pairs"
@@ -119,6 +118,27 @@ func TestPairsFileIsMounted(t *testing.T) {
 	if member.paired[0] == member.paired[1] {
 		t.Errorf("two containers share %s", member.paired[0])
 	}
+	// What the coordinator has written stays, whether its answer was late or not.
+	for _, inTime := range []bool{true, false} {
+		full := pairs.New([]pairs.VF{{ID: "and more"}})
+		member.writes = func(file string, vfs []pairs.VF) bool {
+			if len(vfs) != 1 || vfs[0].RDMA != "mlx5_5" {
+				t.Errorf("the coordinator was told of VFs %v", vfs)
+			}
+			if err := full.Write(file); err != nil {
+				t.Error(err)
+			}
+			return inTime
+		}
+		got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"})
+		if err != nil || len(got.Mounts) != 1 {
+			t.Fatal(got, err)
+		}
+		if written, err := pairs.Read(got.Mounts[0].HostPath); err != nil || !cmp.Equal(full, written) {
+			t.Errorf("in time %v: %v, %v; want %v", inTime, written, err, full)
+		}
+	}
+	member.writes = nil
 	// Where the file cannot be written the container gets its devices all the same.
 	p.host.PairsDir = "/dev/null/pairs"
 	if got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err != nil || len(got.Mounts) > 0 ||

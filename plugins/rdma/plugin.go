@@ -24,7 +24,7 @@ type Member interface {
 	Alone(available, mustInclude []string, size int) []string
 	Allocated(ctx context.Context, ids []string) ([]string, error)
 	Returned(ids []string)
-	Pair(ctx context.Context, ids []string, file string) []pairs.Served
+	Pair(ctx context.Context, vfs []pairs.VF, file string) (served []pairs.Served, written bool)
 }
 
 var (
@@ -140,7 +140,8 @@ func (p *Plugin) vanished(ids, mustInclude []string) map[string]bool {
 // they are taken: an error means for the kubelet that they are not.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
 	pool, _ := p.vfs.latest(p.name)
-	given, err := p.give(pool, ids)
+	beside := pool.Beside(ids)
+	given, err := p.give(pool, slices.Concat(ids, beside))
 	if err == nil {
 		err = p.spec.Write(p.host, pool, given)
 	}
@@ -152,7 +153,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.Container
 	if err != nil {
 		return nil, err
 	}
-	response, err := p.host.Answer(pool, order, given)
+	response, err := p.host.Answer(pool, slices.Concat(order, beside), given)
 	if err != nil {
 		return nil, err
 	}
@@ -185,11 +186,13 @@ func (p *Plugin) give(pool pools.Pool, ids []string) (map[string]*grants.Grant, 
 func (p *Plugin) pair(
 	ctx context.Context, pool pools.Pool, order []string, response *v1beta1.ContainerAllocateResponse,
 ) {
-	pairs, err := p.host.Pairs(pool, order, response)
-	if err != nil {
+	pairs := p.host.Pairs(pool, order)
+	if pairs == nil {
+		return
+	}
+	served, written := p.member.Pair(ctx, pairs.VFs, pairs.File)
+	if err := pairs.Mount(written, response); err != nil {
 		p.log.Error("a container is not told of pairs", "error", err)
 	}
-	if pairs != nil {
-		pairs.Tell(p.member.Pair(ctx, order, pairs.File), response)
-	}
+	pairs.Tell(served, response)
 }

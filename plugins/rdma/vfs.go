@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tandem-k8s/tandem/coordination/file"
@@ -56,6 +57,9 @@ func FindVFs(
 	for _, warning := range config.Warnings {
 		log.Warn("configuration", "file", config.File, "note", warning)
 	}
+	if finder.Tree != nil {
+		v.finder.Tree = sync.OnceValues(finder.Tree) // the start reads it once
+	}
 	if err := v.scan(); err != nil {
 		return nil, err
 	}
@@ -64,7 +68,30 @@ func FindVFs(
 			log.Warn("no device: resource is not offered until there is one", "resource", name)
 		}
 	}
+	v.explain()
+	v.finder = finder
 	return v, nil
+}
+
+// explain tells of the devices that selectors rejected.
+func (v *VFs) explain() {
+	f := v.finder
+	f.Known = v.memory.Hidden
+	choices, err := f.Explain(v.config)
+	if err != nil {
+		v.log.Warn("cannot tell what selectors reject", "error", err)
+		return
+	}
+	for _, c := range choices {
+		var misses []string
+		for _, miss := range c.Nearest {
+			misses = append(misses, miss.String())
+		}
+		if c.Rejected > 0 {
+			v.log.Info("rejected", "resource", c.Resource, "selector", c.Selector, "selected", c.Selected,
+				"rejected", c.Rejected, "by", c.Summary(), "nearest", strings.Join(misses, "; "))
+		}
+	}
 }
 
 // Names are the resource names in the order of the configuration, those of empty pools included.
@@ -153,11 +180,11 @@ func (v *VFs) report(pool pools.Pool) bool {
 		was, known := before[d.ID]
 		switch {
 		case d.Fault != "" && (!known || was.Fault != d.Fault):
-			faults[d.Fault] = append(faults[d.Fault], d.ID)
+			faults[d.Fault] = append(faults[d.Fault], d.Name())
 		case !known:
 			appeared = append(appeared, d.ID)
 		case was.Fault != d.Fault:
-			recovered = append(recovered, d.ID)
+			recovered = append(recovered, d.Name())
 		case was.NUMA != d.NUMA, was.PF != d.PF:
 			appeared = append(appeared, d.ID)
 		}
@@ -167,10 +194,10 @@ func (v *VFs) report(pool pools.Pool) bool {
 		log.Info("discover", "devices", len(pool.Devices), "new", len(appeared))
 	}
 	if len(recovered) > 0 {
-		log.Info("healthy again", "devices", recovered)
+		log.Info("healthy again", "devices", slices.Compact(recovered))
 	}
 	for fault, ids := range faults {
-		log.Warn("unhealthy", "cause", fault, "devices", ids)
+		log.Warn("unhealthy", "cause", fault, "devices", slices.Compact(ids))
 	}
 	return len(appeared)+len(recovered)+len(faults) > 0
 }

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"maps"
@@ -40,10 +41,35 @@ func state(v *VFs, name string) []string {
 	return lines
 }
 
+// What selectors reject is told at the start, and not again when the machine is looked at again.
+func TestRejectedIsTold(t *testing.T) {
+	var log bytes.Buffer
+	c := config(t, `{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"], "drivers": ["ice"]}}],
+		"configList": [{"resourceName": "b", "rdmaHcaMax": 1, "selectors": {"ifNames": ["ens1"], "vendors": ["8086"]}}]}`)
+	finder := pools.Finder{Sys: functions.Example().FS(), Prefix: "intel.com"}
+	vfs, err := FindVFs(finder, c, filepath.Join(t.TempDir(), "vfs.json"), nil, nil,
+		slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.scan(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`msg=rejected resource=intel.com/a selector=1 selected=1 rejected=8 by="vendors 7 (1 alone), drivers 7 (1 alone)" ` +
+			`nearest="0000:82:00.2: vendors: want 8086, it has 15b3; 0000:85:00.0: drivers: want ice, it has e1000e"`,
+		`msg=rejected resource=rdma/b selector=1 selected=0 rejected=11 by="vendors 10 (1 alone), ifNames 10 (1 alone)" `,
+	} {
+		if strings.Count(log.String(), want) != 1 {
+			t.Errorf("not told once: %s\n%s", want, log.String())
+		}
+	}
+}
+
 // What a container holds stays listed over a restart of the daemon, whatever its namespaces hide.
 func TestRestartWithVFsInContainers(t *testing.T) {
 	t.Attr("parity", "sriov/restart-with-vfs-in-pods")
-	const eth, ib = "0000:81:00.1", "0000:83:00.1"
+	const eth, ib, pf = "0000:81:00.1", "0000:83:00.1", "0000:84:00.0"
 	machine := func() functions.Sysfs {
 		s := functions.Example()
 		s.Netdev(ib, "ibs3v0", "32")
@@ -57,6 +83,7 @@ func TestRestartWithVFsInContainers(t *testing.T) {
 		{"InfiniBand", `{"linkTypes": ["infiniband"], "isRdma": true}`, ib},
 		{"partition key", `{"pKeys": ["0x8001"]}`, ib},
 		{"vendor", `{"vendors": ["15b3"], "pciAddresses": ["0000:81:00.1"]}`, eth},
+		{"PF without VFs", `{"isRdma": true, "linkTypes": ["ether"], "pciAddresses": ["0000:84:00.0"]}`, pf},
 	} {
 		for _, mode := range []string{"shared", "exclusive"} {
 			t.Run(c.name+" "+mode, func(t *testing.T) {
@@ -279,6 +306,9 @@ func TestWhenToLook(t *testing.T) {
 		{"no more events", "", func(context.Context, func()) error { return os.ErrClosed }, interval},
 		{"ports",
 			`, "checkHealthOnRdmaPort": true`,
+			func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }, interval},
+		{"the metrics exporter",
+			`, "enableExporterHealthCheck": true`,
 			func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }, interval},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -28,7 +29,7 @@ func (v *VFs) Look() {
 }
 
 // Run looks for changes until ctx is done: when events tell of one, and otherwise, or where ports are to be
-// watched, from time to time, for the state of an RDMA port changes without an event.
+// watched or the metrics exporter is asked, from time to time, for neither tells of changes.
 func (v *VFs) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	deaf := make(chan error, 1)
@@ -40,10 +41,11 @@ func (v *VFs) Run(ctx context.Context) error {
 }
 
 func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
-	ticker := time.NewTicker(interval)
+	pause := v.pause()
+	ticker := time.NewTicker(cmp.Or(pause, interval))
 	defer ticker.Stop()
 	ticks := ticker.C
-	if v.events != nil && !v.config.Checks(func(h pools.Health) bool { return h.CheckPort }) {
+	if pause == 0 {
 		ticks = nil
 	}
 	for {
@@ -56,6 +58,7 @@ func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
 				v.log.Warn("no events from the kernel: look for changes from time to time",
 					"interval", interval, "error", err)
 			}
+			ticker.Reset(interval)
 			ticks, deaf = ticker.C, nil
 			continue
 		case <-ctx.Done():
@@ -65,6 +68,15 @@ func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
 			v.log.Warn("keep the devices as they were found before", "error", err)
 		}
 	}
+}
+
+// pause is that between two looks where nothing tells of a change; 0 for none, as long as there are events.
+func (v *VFs) pause() time.Duration {
+	asked := func(h pools.Health) bool { return h.CheckPort || h.CheckExporter }
+	if v.events == nil || v.config.Checks(asked) {
+		return interval
+	}
+	return v.config.Interval
 }
 
 // settle waits until no more changes come.

@@ -53,7 +53,7 @@ func newNode(t *testing.T, machine string, vfs int) *node {
 		t.Fatal(err)
 	}
 	dir := kubelettest.Dir(t)
-	if err := m.Layout(filepath.Join(dir, "sys")); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "sys"), m.FS()); err != nil {
 		t.Fatal(err)
 	}
 	tree, err := topology.Read(m.FS())

@@ -116,7 +116,7 @@ func text(value any) string {
 }
 
 func TestLint(t *testing.T) {
-	for name, values := range cases(t) {
+	for name, values := range everyValues(t) {
 		given := map[string]any{}
 		if err := yaml.Unmarshal([]byte(values), &given); err != nil {
 			t.Fatal(err)
@@ -150,6 +150,9 @@ func TestWrongValues(t *testing.T) {
 		"metrics: {podMonitor: {interval: often}}":           "/metrics/podMonitor/interval",
 		"livenessProbe: {httpGet: {port: 1}}":                "/livenessProbe",
 		"rdma: {exports: {variables: [NCCL]}}":               "/rdma/exports/variables/0",
+		"gpu: {deviceListStrategy: cdi}":                     "/gpu/deviceListStrategy",
+		"gpu: {devRoot: dev}":                                "/gpu/devRoot",
+		"rdma: {config: {resourceList: null}}":               "/rdma/config",
 	} {
 		_, err := render(t, values)
 		switch {
@@ -170,7 +173,11 @@ func TestContradictions(t *testing.T) {
 			"the chart does not write the configuration mine of rdma.existingConfigMap",
 		"rdma: {existingConfigMap: mine, exports: {variables: [NCCL_IB_HCA]}}": "set the key \"tandem\" " +
 			"of its resources there",
-		"rdma: {enabled: false, existingConfigMap: mine, exports: {alias: true}}":    "rdma.exports",
+		"rdma: {enabled: false, existingConfigMap: mine, exports: {alias: true}}": "rdma.exports",
+		"gpu: {deviceListStrategy: 'envvar,cdi-cri'}": "gpu.deviceListStrategy: a CDI specification names " +
+			"the driver's files, which tandem-gpu has to see: set gpu.driverRoot too",
+		"gpu: {deviceListStrategy: cdi-cri, driverRoot: /}":                          "",
+		"gpu: {vendor: amd, deviceListStrategy: cdi-cri}":                            "",
 		"metrics: {enabled: true, podMonitor: {enabled: true}}":                      "",
 		"rdma: {existingConfigMap: mine, exports: {pairs: false, variables: []}}":    "",
 		"rdma: {exports: {pairs: true, variables: [NCCL_IB_HCA, UCX_NET_DEVICES]}}":  "",
@@ -213,7 +220,7 @@ func TestFlagsExist(t *testing.T) {
 		}
 	}
 	streams := []string{kustomize(t, "../../deployments/base"), kustomize(t, "../../deployments/privileged")}
-	for _, values := range cases(t) {
+	for _, values := range everyValues(t) {
 		rendered, err := render(t, values)
 		if err != nil {
 			t.Fatal(err)

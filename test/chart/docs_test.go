@@ -10,9 +10,11 @@ import (
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/strvals"
 	"sigs.k8s.io/yaml"
 
+	helm "github.com/tandem-k8s/tandem/test/chart/render"
 	"github.com/tandem-k8s/tandem/test/docs"
 )
 
@@ -20,13 +22,22 @@ import (
 func TestDocumentedHelm(t *testing.T) {
 	for _, c := range documented(t, "helm") {
 		values, rest := map[string]any{}, []string{}
+		for i, arg := range c.Args {
+			if arg == "-f" {
+				of, err := helm.Values(filepath.Join("../..", c.Args[i+1]))
+				if err != nil {
+					t.Errorf("%s: %v", c, err)
+				}
+				values = loader.MergeMaps(values, of)
+			}
+		}
 		for i := 0; i < len(c.Args); i++ {
 			var err error
 			switch arg := c.Args[i]; arg {
 			case "--set", "--set-json":
 				i++
 				err = set(values, arg, c.Args[i])
-			case "-n":
+			case "-n", "-f":
 				i++
 			case "--reuse-values":
 			default:

@@ -125,6 +125,30 @@ func TestFoldersOfGPUPlugins(t *testing.T) {
 	}
 }
 
+// TestFolderOfCDI: both daemons write where the container runtime reads, whatever that is called.
+func TestFolderOfCDI(t *testing.T) {
+	t.Attr("parity", "nvidia/cdi-spec-file")
+	const folder = "/run/cdi-of-mine"
+	both := []string{"tandem-gpu", "tandem-rdma"}
+	for values, daemons := range map[string][]string{
+		"cdi: {enabled: true, dir: " + folder + "}":                                       both,
+		"{cdi: {dir: " + folder + "}, gpu: {deviceListStrategy: cdi-cri, driverRoot: /}}": both[:1],
+	} {
+		rendered, err := render(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range daemons {
+			_, spec, container := daemonSet(t, parse(t, rendered), name)
+			flag := map[string]string{"tandem-gpu": "--cdi-root=", "tandem-rdma": "--cdi-dirs=/etc/cdi,"}[name]
+			if got := hostPaths(spec, container)[folder]; got != folder ||
+				!strings.Contains(text(container["args"]), `"`+flag+folder+`"`) {
+				t.Errorf("%s: %s has %q: %s", values, name, got, text(container["args"]))
+			}
+		}
+	}
+}
+
 // TestShapeOfVFPlugin: the node's network, a root that is read-only, and a mount for whatever folder is
 // written to. The SR-IOV network operator finds the pods by a label.
 func TestShapeOfVFPlugin(t *testing.T) {

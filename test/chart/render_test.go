@@ -10,14 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/common"
-	"helm.sh/helm/v4/pkg/chart/common/util"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
-	"helm.sh/helm/v4/pkg/engine"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	helm "github.com/tandem-k8s/tandem/test/chart/render"
 )
 
 const (
@@ -54,7 +52,7 @@ func render(t *testing.T, values string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return join(c, files), nil
+	return helm.Manifests(c, files), nil
 }
 
 // renderFile renders one template.
@@ -69,33 +67,15 @@ func renderFile(t *testing.T, values, name string) string {
 
 func renderAll(t *testing.T, values string) (*chart.Chart, map[string]string, error) {
 	t.Helper()
-	c, err := loader.Load(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	given := map[string]any{}
 	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
 		t.Fatal(err)
 	}
-	options := common.ReleaseOptions{Name: "tandem", Namespace: namespace, IsInstall: true}
-	all, err := util.ToRenderValues(c, given, options, common.DefaultCapabilities)
-	if err != nil {
-		return c, nil, err
+	c, files, err := helm.Files(chartDir, namespace, given)
+	if c == nil {
+		t.Fatal(err)
 	}
-	files, err := engine.Render(c, all)
 	return c, files, err
-}
-
-// join puts the rendered files together in the order of the templates, empty ones left out.
-func join(c *chart.Chart, files map[string]string) string {
-	var out strings.Builder
-	for _, template := range c.Templates {
-		text := strings.TrimSpace(files[c.Name()+"/"+template.Name])
-		if text != "" && strings.HasSuffix(template.Name, ".yaml") {
-			out.WriteString("---\n" + text + "\n")
-		}
-	}
-	return out.String()
 }
 
 // parse splits a stream of manifests, sorted by kind and name.

@@ -86,7 +86,7 @@ var kustomizations = []string{
 func manifests(t *testing.T) map[string][]object {
 	t.Helper()
 	all := map[string][]object{}
-	for name, values := range cases(t) {
+	for name, values := range everyValues(t) {
 		rendered, err := render(t, values)
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 
 // base are the programs that tests run and that every Linux distribution has: those of coreutils, libc-bin,
 // tar and util-linux, which Debian calls essential, and a shell.
-var base = []string{"chroot", "cp", "ldd", "mknod", "sh", "tar", "unshare"}
+var base = []string{"chroot", "cp", "ldconfig", "ldd", "mknod", "nsenter", "sh", "tar", "unshare"}
 
 // TestNeeds: README, CONTRIBUTING and .ci/run name the same programs, the Go version is that of go.mod, and
 // tests run nothing else without having asked whether it is there (exec.LookPath).

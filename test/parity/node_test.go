@@ -54,7 +54,7 @@ func start(t *testing.T, change func(sys string), names ...string) *node {
 		plugins: map[string]*kubelettest.Plugin{},
 		lists:   map[string][]*v1beta1.Device{},
 	}
-	if err := errors.Join(m.Layout(n.path("sys")), os.Mkdir(n.path("dev"), 0o700)); err != nil {
+	if err := errors.Join(os.CopyFS(n.path("sys"), m.FS()), os.Mkdir(n.path("dev"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {

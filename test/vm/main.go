@@ -40,6 +40,8 @@ func main() {
 	flag.StringVar(&o.Machine, "machine", "", "only one kind of machine, mi300x or h100; empty for both")
 	flag.IntVar(&o.VFs, "vfs", 0,
 		"only what is tried with so many VFs per PF, 4 or 1 (mi300x) or 2 (h100); 0 for all")
+	flag.StringVar(&o.Setup, "setup", "",
+		`only set-ups with this in their name, as in "operator", and nothing beside their pods`)
 	flag.BoolVar(&o.run, "run", false, "run with what was built; only for the program itself")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -88,7 +90,7 @@ func (o options) main(ctx context.Context) error {
 	}
 	defer locked.Close()
 	if err := c.All(ctx, build.Options{
-		Bin: o.bin, User: !o.Short, Node: cluster.NodeName, Kubeconfig: cluster.NodeKubeconfig(),
+		Bin: o.bin, User: !o.Short && o.Setup == "", Node: cluster.NodeName, Kubeconfig: cluster.NodeKubeconfig(),
 	}); err != nil {
 		return err
 	}

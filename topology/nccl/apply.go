@@ -23,7 +23,7 @@ func (f *File) Apply(t *topology.Tree) (*topology.Tree, error) {
 	}
 	places := map[topology.Address]topology.Place{}
 	for d := range t.Devices() {
-		if e, ok := p.elements[slot(d.Function())]; ok && d.Function() == d.Address {
+		if e, ok := p.elements[d.Function().Slot()]; ok && d.Function() == d.Address {
 			places[d.Address] = p.place(d, e)
 		}
 	}
@@ -43,7 +43,7 @@ func (p *placer) claim(e *element) error {
 	if !ok || isBridge(d) {
 		return nil
 	}
-	at := slot(d.Function())
+	at := d.Function().Slot()
 	if other := p.elements[at]; other != nil {
 		if other.parent != e.parent || other.numa != e.numa {
 			return fmt.Errorf("line %d: <pci busid=%q>: it is on the same card as %s in line %d, "+
@@ -100,11 +100,6 @@ func (e *element) top() *element {
 		e = e.parent
 	}
 	return e
-}
-
-func slot(a topology.Address) topology.Address {
-	a.Function = 0
-	return a
 }
 
 func isBridge(d *topology.Device) bool { return d.Class>>16 == 0x06 }

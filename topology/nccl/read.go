@@ -46,7 +46,10 @@ func Load(name string) (*File, error) {
 func Read(name string, content io.Reader) (*File, error) {
 	limited := &io.LimitedReader{R: content, N: maxBytes + 1}
 	r := &reader{decoder: xml.NewDecoder(limited), seen: map[topology.Address]*element{}}
-	err := r.read()
+	err := r.read(inside{})
+	if err == nil && r.systems != 1 {
+		err = fmt.Errorf("want one element <system> around all others, got %d", r.systems)
+	}
 	if limited.N == 0 {
 		err = fmt.Errorf("it has more than %d bytes", maxBytes)
 	}
@@ -66,99 +69,84 @@ func Read(name string, content io.Reader) (*File, error) {
 type reader struct {
 	decoder *xml.Decoder
 	systems int
-	open    []string   // names of the elements that it is in
-	above   []*element // of those, the <pci>
-	numa    topology.NUMANode
 	all     []*element
 	seen    map[topology.Address]*element
 }
 
-func (r *reader) read() error {
+// inside is where an element is.
+type inside struct {
+	name  string // of the element around it, "" for none
+	depth int
+	numa  topology.NUMANode
+	pci   *element // above it; nil below <cpu>
+}
+
+// read goes through what is in an element.
+func (r *reader) read(in inside) error {
 	for {
 		token, err := r.decoder.Token()
 		if errors.Is(err, io.EOF) {
-			break
+			return nil // of the file: the decoder sees to it that elements end
 		}
 		if err != nil {
 			return err
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
-			err = r.start(t)
+			if err := r.enter(t, in); err != nil {
+				return err
+			}
 		case xml.EndElement:
-			r.end(t)
+			return nil
 		}
+	}
+}
+
+// enter reads an element, or passes over it where NCCL does.
+func (r *reader) enter(t xml.StartElement, in inside) (err error) {
+	name := t.Name.Local
+	switch in.name + " " + name {
+	case " system":
+		r.systems++
+		if attribute(t, "version") != "1" {
+			return r.wrong(t, "version", errors.New("want 1, the only version that there is"))
+		}
+	case "system cpu":
+		number, err := strconv.ParseInt(attribute(t, "numaid"), 10, 16)
 		if err != nil {
+			return r.wrong(t, "numaid", errors.New("want the number of a NUMA node, or -1"))
+		}
+		in.numa = topology.Node(int(number))
+	case "cpu pci", "pci pci":
+		if in.depth == maxDepth {
+			return r.wrong(t, "", fmt.Errorf("it is %d elements deep", maxDepth))
+		}
+		if in.pci, err = r.pci(t, in); err != nil {
 			return err
 		}
-	}
-	if r.systems != 1 {
-		return fmt.Errorf("want one element <system> around all others, got %d", r.systems)
-	}
-	return nil
-}
-
-// start enters an element, or passes over it where NCCL does.
-func (r *reader) start(t xml.StartElement) error {
-	parent := ""
-	if len(r.open) > 0 {
-		parent = r.open[len(r.open)-1]
-	}
-	known := map[string]bool{" system": true, "system cpu": true, "cpu pci": true, "pci pci": true}
-	name := t.Name.Local
-	if !known[parent+" "+name] {
+	default:
 		return r.decoder.Skip()
 	}
-	if len(r.open) == maxDepth {
-		return r.wrong(t, "", fmt.Errorf("it is %d elements deep", maxDepth))
-	}
-	r.open = append(r.open, name)
-	switch name {
-	case "system":
-		r.systems++
-		if version := attribute(t, "version"); version != "1" {
-			return r.wrong(t, "version", fmt.Errorf("want 1, the only version that there is"))
-		}
-	case "cpu":
-		return r.cpu(t)
-	case "pci":
-		return r.pci(t)
-	}
-	return nil
+	in.name = name
+	in.depth++
+	return r.read(in)
 }
 
-func (r *reader) end(t xml.EndElement) {
-	if t.Name.Local == "pci" {
-		r.above = r.above[:len(r.above)-1]
-	}
-	r.open = r.open[:len(r.open)-1]
-}
-
-func (r *reader) cpu(t xml.StartElement) error {
-	number, err := strconv.ParseInt(attribute(t, "numaid"), 10, 16)
-	if err != nil {
-		return r.wrong(t, "numaid", errors.New("want the number of a NUMA node, or -1"))
-	}
-	r.numa = topology.Node(int(number))
-	return nil
-}
-
-func (r *reader) pci(t xml.StartElement) error {
+func (r *reader) pci(t xml.StartElement, in inside) (*element, error) {
 	address, err := topology.ParseAddress(attribute(t, "busid"))
 	if err != nil {
-		return r.wrong(t, "busid", err)
+		return nil, r.wrong(t, "busid", err)
 	}
 	if other := r.seen[address]; other != nil {
-		return r.wrong(t, "busid", fmt.Errorf("it is in line %d already", other.line))
+		return nil, r.wrong(t, "busid", fmt.Errorf("it is in line %d already", other.line))
 	}
-	e := &element{address: address, numa: r.numa}
+	e := &element{address: address, parent: in.pci, numa: in.numa}
 	e.line, _ = r.decoder.InputPos()
-	if n := len(r.above); n > 0 {
-		e.parent = r.above[n-1]
-		e.parent.bridge = true
+	if in.pci != nil {
+		in.pci.bridge = true
 	}
-	r.above, r.all, r.seen[address] = append(r.above, e), append(r.all, e), e
-	return nil
+	r.all, r.seen[address] = append(r.all, e), e
+	return e, nil
 }
 
 // wrong says what is wrong with an element.

@@ -18,10 +18,10 @@ func (p *places) addAll(gpus, vfs *side) {
 
 // addGPU puts the i-th GPU on its card; one that may not be chosen is counted only.
 func (p *places) addGPU(gpus *side, i int) {
-	resource, t := gpus.at(i)
+	resource, t := gpus.parts[i].resource, gpus.parts[i].tally
 	address := gpus.devices[i].Address
 	function := p.function(address)
-	s := p.site(slotOf(function))
+	s := p.site(function.Slot())
 	if s.card == nil {
 		s.card = p.new(solver.Card, p.group(p.site(function), address))
 	}
@@ -55,7 +55,7 @@ func (p *places) pooled(pools []solver.Pool, of *side, i, resource int, t solver
 // addVF puts the i-th VF on its PF; one that may not be chosen is counted only, one of another container as
 // the PF's load too.
 func (p *places) addVF(vfs *side, i int) {
-	resource, t := vfs.at(i)
+	resource, t := vfs.parts[i].resource, vfs.parts[i].tally
 	address := vfs.devices[i].Address
 	function := p.function(address)
 	s := p.site(function)

@@ -1,13 +1,11 @@
 package placement
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
 // forRandomRequests calls f with made-up machines and requests.
@@ -161,17 +159,6 @@ func TestOneMoreDeviceIsNoWorse(t *testing.T) {
 	})
 }
 
-// TestRowsMakeNoDifference combines all tables row by row, and none.
-func TestRowsMakeNoDifference(t *testing.T) {
-	forRandomRequests(t, 150, func(t *testing.T, _ *rand.Rand, _ *world, tree *topology.Tree, q Request) {
-		rows, err := choose(tree, q, solver.Effort{Steps: solver.MaxSteps})
-		pairs, err2 := choose(tree, q, solver.Effort{Steps: solver.MaxSteps, Rows: math.MaxInt})
-		if err != nil || err2 != nil || rows.Optimal && pairs.Optimal && !equalChoices(rows, pairs) {
-			t.Errorf("got %+v, %v by rows, %+v, %v without", rows, err, pairs, err2)
-		}
-	})
-}
-
 // TestBeyondTheBounds lets the search run out of steps: the answer is well formed, is not called the best
 // where it is not, and has most of the PIX pairs that there could be.
 func TestBeyondTheBounds(t *testing.T) {
@@ -182,8 +169,7 @@ func TestBeyondTheBounds(t *testing.T) {
 		value := o.judge(want.GPUs, want.VFs, want.Pairs)
 		most += value.levels[topology.PIX]
 		for steps := range least {
-			got := chooseWithin(t, tree, q, solver.Effort{Steps: steps, Rows: solver.ManyPairs})
-			chooseWithin(t, tree, q, solver.Effort{Steps: steps})
+			got := chooseWithin(t, tree, q, steps)
 			v := o.judge(got.GPUs, got.VFs, got.Pairs)
 			if v.compare(value) < 0 || got.Optimal && v.compare(value) != 0 {
 				t.Errorf("%d steps: got %+v, best is %+v", steps, v, value)
@@ -199,12 +185,12 @@ func TestBeyondTheBounds(t *testing.T) {
 	t.Logf("PIX pairs by steps: %v; best: %d", pix, most)
 }
 
-// chooseWithin chooses with less effort; the answer is well formed all the same.
-func chooseWithin(t *testing.T, tree *topology.Tree, q Request, e solver.Effort) Choice {
+// chooseWithin chooses with fewer steps; the answer is well formed all the same.
+func chooseWithin(t *testing.T, tree *topology.Tree, q Request, steps int) Choice {
 	t.Helper()
-	got, err := choose(tree, q, e)
+	got, err := choose(tree, q, steps)
 	if err != nil || !wellFormed(t, q, got) {
-		t.Fatalf("%+v: %v", e, err)
+		t.Fatalf("%d steps: %v", steps, err)
 	}
 	return got
 }

@@ -58,18 +58,18 @@ type Choice struct {
 // the i-th GPU. With more VFs than GPUs the others follow round by round, in the order of the GPUs they
 // serve; with fewer, a VF stands where the first of its GPUs puts it. Pairs are in the same order.
 func Choose(t *topology.Tree, r Request) (Choice, error) {
-	return choose(t, r, solver.Effort{Steps: solver.MaxSteps, Rows: solver.ManyPairs})
+	return choose(t, r, solver.MaxSteps)
 }
 
-// choose is Choose with some effort.
-func choose(t *topology.Tree, r Request, e solver.Effort) (Choice, error) {
-	a, err := prepare(t, r, e)
+// choose is Choose with so many steps for each attempt.
+func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
+	a, err := prepare(t, r, steps)
 	if err != nil {
 		return Choice{}, err
 	}
 	optimal, ok := a.mark()
 	if !ok {
-		return oneByOne(t, r.with(&a.gpus, &a.vfs), e)
+		return oneByOne(t, r.with(&a.gpus, &a.vfs), steps)
 	}
 	return a.choice(optimal), nil
 }
@@ -83,7 +83,7 @@ type attempt struct {
 }
 
 // prepare puts the devices of a request in their places.
-func prepare(t *topology.Tree, r Request, e solver.Effort) (*attempt, error) {
+func prepare(t *topology.Tree, r Request, steps int) (*attempt, error) {
 	gpus, err := ready(r.GPUs, r.Spare.GPUs, r.Taken.GPUs, "GPUs")
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func prepare(t *topology.Tree, r Request, e solver.Effort) (*attempt, error) {
 	}
 	p := newPlaces(t, len(gpus.devices)+len(vfs.devices))
 	p.addAll(&gpus, &vfs)
-	s := solver.New(p.root, solver.NewShares(gpus.count, vfs.count), e)
+	s := solver.New(p.root, solver.NewShares(gpus.count, vfs.count), steps)
 	return &attempt{gpus: gpus, vfs: vfs, links: r.Links, places: p, solver: s}, nil
 }
 

@@ -126,11 +126,6 @@ func (p *places) site(a topology.Address) *site {
 	return s
 }
 
-func slotOf(function topology.Address) topology.Address {
-	function.Function = 0
-	return function
-}
-
 // links finds the cards of direct links between GPUs, of those that can be chosen.
 func (p *places) links(links []topology.Link) []solver.Link {
 	found := make([]solver.Link, 0, len(links))
@@ -145,7 +140,7 @@ func (p *places) links(links []topology.Link) []solver.Link {
 
 // cardOf finds the card of a GPU that can be chosen, nil for any other.
 func (p *places) cardOf(a topology.Address) *spot {
-	if s := p.sites[slotOf(p.function(a))]; s != nil && s.card != nil && s.card.GPUs.Most > 0 {
+	if s := p.sites[p.function(a).Slot()]; s != nil && s.card != nil && s.card.GPUs.Most > 0 {
 		return s.card
 	}
 	return nil

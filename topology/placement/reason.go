@@ -1,7 +1,7 @@
 package placement
 
 import (
-	"strconv"
+	"fmt"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/topology"
@@ -10,32 +10,29 @@ import (
 
 // reason says in one sentence what was chosen, "4 pairs: 4 PIX; VFs on 4 PFs; 12 same-switch pairs left".
 func (c *Choice) reason(s *solver.Shares, p *places, redirected int) string {
-	b := make([]byte, 0, 128)
+	var text string
 	switch {
 	case s.GPUs+s.VFs == 0:
 		return "nothing asked for"
 	case s.Pairs > 0:
-		b = appendCount(b, s.Pairs, "pair")
-		b = c.appendLevels(append(b, ": "...))
+		text = count(s.Pairs, "pair") + ": " + Levels(c.Pairs)
 		if redirected > 0 {
-			b = append(strconv.AppendInt(append(b, ", "...), int64(redirected), 10),
-				" of them by way of the host bridge (ACS)"...)
+			text += fmt.Sprintf(", %d of them by way of the host bridge (ACS)", redirected)
 		}
-		b = appendCount(append(b, "; VFs on "...), p.pfsTaken(), "PF")
+		text += "; VFs on " + count(p.pfsTaken(), "PF")
 	case s.GPUs > 0:
-		b = appendCount(b, s.GPUs, "GPU")
+		text = count(s.GPUs, "GPU")
 		if n := p.switchesTaken(); n > 0 {
-			b = appendCount(append(b, " on "...), n, "switch")
+			text += " on " + count(n, "switch")
 		}
 	default:
-		b = appendCount(b, s.VFs, "VF")
-		b = appendCount(append(b, " on "...), p.pfsTaken(), "PF")
+		text = count(s.VFs, "VF") + " on " + count(p.pfsTaken(), "PF")
 	}
-	b = append(appendCount(append(b, "; "...), c.Left, "same-switch pair"), " left"...)
+	text += "; " + count(c.Left, "same-switch pair") + " left"
 	if !c.Optimal {
-		b = append(b, "; too large to prove it the best"...)
+		text += "; too large to prove it the best"
 	}
-	return string(b)
+	return text
 }
 
 // left is how many same-switch pairs can still be made when what is marked is taken.
@@ -71,32 +68,29 @@ func (p *places) switchesTaken() int {
 	return n
 }
 
-// appendLevels lists how many pairs there are of each level, "3 PIX, 1 NODE".
-func (c *Choice) appendLevels(b []byte) []byte {
+// Levels lists how many pairs there are of each level, "3 PIX, 1 NODE".
+func Levels(pairs []Pair) string {
 	var n [topology.Levels]int
-	for _, p := range c.Pairs {
+	for _, p := range pairs {
 		n[p.Distance.Level]++
 	}
-	between := ""
+	var parts []string
 	for level, k := range n {
 		if k > 0 {
-			b = append(strconv.AppendInt(append(b, between...), int64(k), 10), ' ')
-			b = append(b, topology.Level(level).String()...)
-			between = ", "
+			parts = append(parts, fmt.Sprintf("%d %s", k, topology.Level(level)))
 		}
 	}
-	return b
+	return strings.Join(parts, ", ")
 }
 
-// appendCount puts a number before a word.
-func appendCount(b []byte, n int, word string) []byte {
-	b = append(append(strconv.AppendInt(b, int64(n), 10), ' '), word...)
+// count puts a number before a word.
+func count(n int, word string) string {
 	switch {
 	case n == 1:
-		return b
-	case strings.HasSuffix(word, "ch"):
-		return append(b, "es"...)
+	case word == "switch":
+		word = "switches"
 	default:
-		return append(b, 's')
+		word += "s"
 	}
+	return fmt.Sprintf("%d %s", n, word)
 }

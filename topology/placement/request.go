@@ -13,16 +13,21 @@ import (
 // then those that may be chosen, resource by resource, then spare ones, then those of other containers; each
 // part in ascending order.
 type side struct {
-	wanted []int // by resource, at least the number of its held devices
-	count  int   // the sum of them
-	// where the held devices of each resource end, then where those that may be chosen do, then where the spare
-	// ones do
-	ends    []int
+	wanted  []int // by resource, at least the number of its held devices
+	count   int   // the sum of them
 	devices []Device
+	parts   []part // of each device
+}
+
+// part is what devices are for: of which resource, and how they count.
+type part struct {
+	resource int
+	tally    solver.Tally
 }
 
 // ready sorts halves, so that nothing after it depends on the order of the lists. Of devices with one ID a
-// held one is kept, else one that may be chosen, else the one with the lowest address.
+// held one is kept, else one that may be chosen, else the one with the lowest address. Of a resource of which
+// none is wanted, what may be chosen is as good as spare.
 func ready(halves []Half, spare, taken []Device, what string) (side, error) {
 	if len(halves) > 1 {
 		halves = inOneOrder(halves)
@@ -31,25 +36,24 @@ func ready(halves []Half, spare, taken []Device, what string) (side, error) {
 	for _, h := range halves {
 		n += len(h.Held) + len(h.Free)
 	}
-	numbers := make([]int, 3*len(halves)+1)
-	s := side{
-		devices: make([]Device, 0, n), wanted: numbers[:len(halves)], ends: numbers[len(halves):len(halves)],
-	}
+	s := side{devices: make([]Device, 0, n), parts: make([]part, 0, n), wanted: make([]int, len(halves))}
 	seen := make(map[string]struct{}, n)
-	for _, h := range halves {
-		s.ends = append(s.ends, s.add(h.Held, seen))
+	for i, h := range halves {
+		s.wanted[i] = s.add(h.Held, part{i, solver.Tally{Held: 1, Most: 1}}, seen)
 	}
 	for i, h := range halves {
-		held, before := s.held(i), len(s.devices)
-		s.ends = append(s.ends, s.add(h.Free, seen))
+		held, p := s.wanted[i], part{i, solver.Tally{Most: 1}}
 		s.wanted[i] = max(h.Count, held)
 		s.count += s.wanted[i]
-		if free := len(s.devices) - before; s.wanted[i] > held+free {
+		if s.wanted[i] == 0 {
+			p = part{0, solver.Tally{Spare: 1}}
+		}
+		if free := s.add(h.Free, p, seen); s.wanted[i] > held+free {
 			return side{}, fmt.Errorf("choose %d %s: %d held and %d free", s.wanted[i], what, held, free)
 		}
 	}
-	s.ends = append(s.ends, s.add(spare, seen))
-	s.add(taken, seen)
+	s.add(spare, part{0, solver.Tally{Spare: 1}}, seen)
+	s.add(taken, part{0, solver.Tally{Taken: 1}}, seen)
 	return s, nil
 }
 
@@ -77,20 +81,6 @@ func inOneOrder(halves []Half) []Half {
 	return sorted
 }
 
-// held is how many devices of a resource are held.
-func (s *side) held(resource int) int {
-	if resource == 0 {
-		return s.ends[0]
-	}
-	return s.ends[resource] - s.ends[resource-1]
-}
-
-// free is how many devices of a resource may be chosen.
-func (s *side) free(resource int) int {
-	k := len(s.wanted) + resource
-	return s.ends[k] - s.ends[k-1]
-}
-
 // resources are what is asked of each resource where devices of several are wanted, nil elsewhere.
 func (s *side) resources() []solver.Resource {
 	several := 0
@@ -102,27 +92,32 @@ func (s *side) resources() []solver.Resource {
 	}
 	resources := make([]solver.Resource, len(s.wanted))
 	for i, wanted := range s.wanted {
-		resources[i] = solver.Resource{Wanted: wanted, Most: s.held(i) + s.free(i)}
+		resources[i].Wanted = wanted
+	}
+	for _, p := range s.parts {
+		resources[p.resource].Most += p.tally.Most
 	}
 	return resources
 }
 
 // halves are what was made ready.
 func (s *side) halves() (halves []Half, spare, taken []Device) {
-	from := 0
-	next := func(i int) []Device {
-		part := s.devices[from:s.ends[i]]
-		from = s.ends[i]
-		return part
+	for _, wanted := range s.wanted {
+		halves = append(halves, Half{Count: wanted})
 	}
-	for i, wanted := range s.wanted {
-		halves = append(halves, Half{Count: wanted, Held: next(i)})
+	for i, p := range s.parts {
+		list := &taken
+		switch {
+		case p.tally.Held > 0:
+			list = &halves[p.resource].Held
+		case p.tally.Most > 0:
+			list = &halves[p.resource].Free
+		case p.tally.Spare > 0:
+			list = &spare
+		}
+		*list = append(*list, s.devices[i])
 	}
-	for i := range halves {
-		halves[i].Free = next(len(halves) + i)
-	}
-	spare = next(2 * len(halves))
-	return halves, spare, s.devices[from:]
+	return halves, spare, taken
 }
 
 // with is the request after it was made ready.
@@ -132,41 +127,23 @@ func (r Request) with(gpus, vfs *side) Request {
 	return r
 }
 
-// add appends a part in ascending order, without the devices that have been seen, and returns how many
-// devices there are now.
-func (s *side) add(part []Device, seen map[string]struct{}) int {
+// add appends a part in ascending order, without the devices that have been seen, and returns how many they
+// are.
+func (s *side) add(list []Device, p part, seen map[string]struct{}) int {
 	from := len(s.devices)
-	s.devices = append(s.devices, part...)
-	part = s.devices[from:]
-	slices.SortFunc(part, compareDevices)
-	kept := part[:0]
-	for _, d := range part {
+	s.devices = append(s.devices, list...)
+	list = s.devices[from:]
+	slices.SortFunc(list, compareDevices)
+	kept := list[:0]
+	for _, d := range list {
 		before := len(seen)
 		if seen[d.ID] = struct{}{}; len(seen) > before {
 			kept = append(kept, d)
+			s.parts = append(s.parts, p)
 		}
 	}
 	s.devices = s.devices[:from+len(kept)]
-	return len(s.devices)
-}
-
-// at tells the resource of the i-th device and counts it. Where none is wanted, what may be chosen is as good
-// as spare.
-func (s *side) at(i int) (resource int, t solver.Tally) {
-	k := 0
-	for k < len(s.ends) && i >= s.ends[k] {
-		k++
-	}
-	switch resource = k - len(s.wanted); {
-	case k < len(s.wanted):
-		return k, solver.Tally{Held: 1, Most: 1}
-	case resource < len(s.wanted) && s.wanted[resource] > 0:
-		return resource, solver.Tally{Most: 1}
-	case k < len(s.ends):
-		return 0, solver.Tally{Spare: 1}
-	default:
-		return 0, solver.Tally{Taken: 1}
-	}
+	return len(kept)
 }
 
 // joined appends the i-th device of a list to some of its devices. Where those are the ones right before it,
@@ -197,6 +174,14 @@ func compareNatural(a, b string) int {
 	if whole == 0 {
 		return 0
 	}
+	same := 0 // up to a number: replicas of a device have all but that in common
+	for same < min(len(a), len(b)) && a[same] == b[same] {
+		same++
+	}
+	for same > 0 && digits(a[same-1:]) > 0 {
+		same--
+	}
+	a, b = a[same:], b[same:]
 	for a != "" && b != "" {
 		da, db := digits(a), digits(b)
 		if da == 0 || db == 0 {

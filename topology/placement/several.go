@@ -4,15 +4,14 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
 // oneByOne settles one resource after the other, then pairs what was chosen. It is for what takes too long to
 // settle together.
-func oneByOne(t *topology.Tree, r Request, e solver.Effort) (Choice, error) {
-	e.Steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
+func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
+	steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
 	for i, h := range r.GPUs {
-		marked, err := markFor(t, Request{[]Half{next(r.GPUs, i)}, merged(r.VFs), r.Links, r.Spare, r.Taken}, e)
+		marked, err := markFor(t, Request{[]Half{next(r.GPUs, i)}, merged(r.VFs), r.Links, r.Spare, r.Taken}, steps)
 		if err != nil {
 			return Choice{}, err
 		}
@@ -20,21 +19,21 @@ func oneByOne(t *topology.Tree, r Request, e solver.Effort) (Choice, error) {
 	}
 	r.Links = nil // what they decide is settled
 	for i, h := range r.VFs {
-		marked, err := markFor(t, Request{merged(r.GPUs), []Half{next(r.VFs, i)}, nil, r.Spare, r.Taken}, e)
+		marked, err := markFor(t, Request{merged(r.GPUs), []Half{next(r.VFs, i)}, nil, r.Spare, r.Taken}, steps)
 		if err != nil {
 			return Choice{}, err
 		}
 		r.VFs[i], r.Spare.VFs = h.settled(marked.VFs), slices.Concat(r.Spare.VFs, h.Free)
 	}
 	r.GPUs, r.VFs = merged(r.GPUs), merged(r.VFs)
-	c, err := choose(t, r, e)
+	c, err := choose(t, r, steps)
 	c.Optimal = false
 	return c, err
 }
 
 // markFor is what to choose for a request of one resource of each kind at most.
-func markFor(t *topology.Tree, r Request, e solver.Effort) (Devices, error) {
-	a, err := prepare(t, r, e)
+func markFor(t *topology.Tree, r Request, steps int) (Devices, error) {
+	a, err := prepare(t, r, steps)
 	if err != nil {
 		return Devices{}, err
 	}

@@ -27,9 +27,6 @@ func (b *Builder) Comment(lines ...string) {
 	}
 }
 
-// Dir adds a directory. It is no error if there is one already.
-func (b *Builder) Dir(name string) { b.keep(b.dir(name)) }
-
 // File adds a file with this content.
 func (b *Builder) File(name, content string) { b.keep(b.add(name, &node{text: content})) }
 

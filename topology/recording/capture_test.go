@@ -132,7 +132,7 @@ func TestCaptureOfLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := first.Layout(dir); err != nil {
+	if err := os.CopyFS(dir, first.FS()); err != nil {
 		t.Fatal(err)
 	}
 	second, err := Capture(os.DirFS(dir))

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// FS returns the machine as a read-only file system, the same as os.DirFS of the folder that Layout makes:
-// links are followed wherever they stand in a name. It serves any number of readers at once.
+// FS returns the machine as a read-only file system. Links are followed wherever they stand in a name. It
+// serves any number of readers at once.
 func (m *Machine) FS() fs.FS { return &tree{root: m.root} }
 
 // maxLinks is how many links one name may lead through, as in the kernel (MAXSYMLINKS in
@@ -22,8 +22,6 @@ type tree struct{ root *node }
 var _ interface {
 	fs.ReadLinkFS
 	fs.ReadDirFS
-	fs.ReadFileFS
-	fs.StatFS
 } = (*tree)(nil)
 
 // Open implements fs.FS.
@@ -50,26 +48,9 @@ func (t *tree) ReadDir(name string) ([]fs.DirEntry, error) {
 	return n.entries(), nil
 }
 
-// ReadFile implements fs.ReadFileFS.
-func (t *tree) ReadFile(name string) ([]byte, error) {
-	n, err := t.find("read", name, true)
-	if err != nil {
-		return nil, err
-	}
-	if n.isDir() {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EISDIR}
-	}
-	return []byte(n.text), nil
-}
-
-// Stat implements fs.StatFS.
-func (t *tree) Stat(name string) (fs.FileInfo, error) { return t.stat("stat", name, true) }
-
 // Lstat implements fs.ReadLinkFS.
-func (t *tree) Lstat(name string) (fs.FileInfo, error) { return t.stat("lstat", name, false) }
-
-func (t *tree) stat(op, name string, follow bool) (fs.FileInfo, error) {
-	n, err := t.find(op, name, follow)
+func (t *tree) Lstat(name string) (fs.FileInfo, error) {
+	n, err := t.find("lstat", name, false)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +143,6 @@ func (i info) IsDir() bool                { return i.isDir() }
 func (i info) Sys() any                   { return nil }
 func (i info) Type() fs.FileMode          { return i.kind }
 func (i info) Info() (fs.FileInfo, error) { return i, nil }
-func (i info) String() string             { return fs.FormatFileInfo(i) }
 
 func (i info) Mode() fs.FileMode {
 	switch i.kind {

@@ -1,7 +1,6 @@
 package recording
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -12,60 +11,44 @@ import (
 
 // Parse reads a machine file. Its errors are one sentence and name the line.
 func Parse(r io.Reader) (*Machine, error) {
-	p := &parser{in: bufio.NewReader(r), builder: NewBuilder(), sections: map[string]bool{}}
-	err := p.file()
-	if err == nil {
-		return p.builder.Machine()
+	content, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("read machine file: %w", err)
 	}
-	var read readError
-	if errors.As(err, &read) {
-		return nil, fmt.Errorf("read machine file: %w", read.err)
+	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
+	if len(content) == 0 {
+		lines = nil
 	}
-	return nil, fmt.Errorf("parse machine file: line %d: %w", max(p.number, 1), err)
+	p := &parser{lines: lines, builder: NewBuilder(), sections: map[string]bool{}}
+	if err := p.file(); err != nil {
+		return nil, fmt.Errorf("parse machine file: line %d: %w", max(p.number, 1), err)
+	}
+	return p.builder.Machine()
 }
 
-// parser reads line by line, one line ahead.
+// parser goes from line to line.
 type parser struct {
-	in       *bufio.Reader
+	lines    []string
 	number   int // of the line read last
-	ahead    *string
 	builder  *Builder
 	section  string
 	sections map[string]bool
 	entries  int
 }
 
-// readError is an error of the reader, not of the text.
-type readError struct{ err error }
-
-func (e readError) Error() string { return e.err.Error() }
-
 // errEnd is the end of the text.
 var errEnd = errors.New(`the file ends without the line "end N entries": it is cut short`)
 
-// next returns the next line without its newline, or errEnd. The number stays that of the last line there is.
+// next returns the next line, or errEnd. The number stays that of the last line there is.
 func (p *parser) next() (string, error) {
-	if p.ahead != nil {
-		line := *p.ahead
-		p.ahead = nil
-		p.number++
-		return line, nil
-	}
-	line, err := p.in.ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", readError{err}
-	}
-	if line == "" {
+	if p.number == len(p.lines) {
 		return "", errEnd
 	}
 	p.number++
-	return strings.TrimSuffix(line, "\n"), nil
+	return p.lines[p.number-1], nil
 }
 
-func (p *parser) unread(line string) {
-	p.ahead = &line
-	p.number--
-}
+func (p *parser) unread() { p.number-- }
 
 func (p *parser) file() error {
 	if err := p.head(); err != nil {
@@ -111,7 +94,7 @@ func (p *parser) head() error {
 		}
 		comment, ok := strings.CutPrefix(line, "#")
 		if !ok {
-			p.unread(line)
+			p.unread()
 			return nil
 		}
 		p.builder.Comment(strings.TrimPrefix(comment, " "))
@@ -203,7 +186,7 @@ func (p *parser) indented() (string, error) {
 		}
 		text, ok := strings.CutPrefix(line, "\t")
 		if !ok {
-			p.unread(line)
+			p.unread()
 			break
 		}
 		if !plainText(text) {

@@ -201,7 +201,7 @@ func TestBuilder(t *testing.T) {
 	b := parse(t, example).Build()
 	b.Replace("e/1", "2\n")
 	b.File("e/new", "")
-	b.Dir("e")
+	b.keep(b.dir("e"))
 	m, err := b.Machine()
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 package recording
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,21 +15,19 @@ const header = "# tandem machine v1"
 
 // WriteTo writes the machine file. The same machine always gives the same bytes.
 func (m *Machine) WriteTo(w io.Writer) (int64, error) {
-	counter := &countingWriter{w: w}
-	out := bufio.NewWriter(counter)
-	fmt.Fprintln(out, header)
+	var out bytes.Buffer
+	fmt.Fprintln(&out, header)
 	for _, comment := range m.comments {
 		if comment != "" {
 			comment = " " + comment
 		}
-		fmt.Fprintln(out, "#"+comment)
+		fmt.Fprintln(&out, "#"+comment)
 	}
 	m.root.each("",
-		func(s section) { fmt.Fprintf(out, "[%s]\n", quotePath(s.dir)) },
-		func(n *node) { writeEntry(out, n) })
-	fmt.Fprintf(out, "end %d entries\n", m.Len())
-	err := out.Flush()
-	return counter.n, err
+		func(s section) { fmt.Fprintf(&out, "[%s]\n", quotePath(s.dir)) },
+		func(n *node) { writeEntry(&out, n) })
+	fmt.Fprintf(&out, "end %d entries\n", m.Len())
+	return out.WriteTo(w)
 }
 
 func writeEntry(out io.Writer, n *node) {
@@ -46,15 +44,4 @@ func writeEntry(out io.Writer, n *node) {
 	default:
 		fmt.Fprintf(out, "%s =\n\t%s\n", name, strings.Join(lines, "\n\t"))
 	}
-}
-
-type countingWriter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *countingWriter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
 }

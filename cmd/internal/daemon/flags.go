@@ -44,9 +44,10 @@ const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 func (f *Flags) Register(set *pflag.FlagSet) {
 	set.StringVar(&f.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
 	set.StringVar(&f.DevRoot, "dev-root", "/dev", "folder with the device nodes")
-	set.StringVar(&f.KubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's root folder")
-	set.StringVar(&f.RunDir, "run-dir", "/run/tandem",
-		"folder of the coordination socket, shared by both daemons")
+	set.StringVar(&f.KubeletDir, "kubelet-dir", kubelet.DefaultDir, "the kubelet's root folder")
+	set.StringVar(&f.RunDir, "run-dir", "",
+		"folder of the coordination socket, shared by both daemons "+
+			"(default device-plugins/tandem in --kubelet-dir, which the pods of both mount, whoever deploys them)")
 	set.StringVar(&f.TopologyFile, "topology-file", "",
 		"topology file of NCCL (NCCL_TOPO_FILE) that says which devices share a switch, "+
 			"on a machine whose sysfs does not: a guest with a flat PCI tree")

@@ -45,8 +45,13 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 			return nil, fmt.Errorf("use --topology-file: %w", err)
 		}
 	}
+	if f.RunDir == "" {
+		if err := deviceplugin.CheckFolder(f.KubeletDir); err != nil {
+			return nil, err
+		}
+	}
 	config := coordination.Config{
-		RunDir:     f.RunDir,
+		RunDir:     f.RunFolder(),
 		Topology:   file,
 		SysRoot:    f.SysfsRoot,
 		KubeletDir: f.KubeletDir,
@@ -76,7 +81,10 @@ func (f Flags) Serve(
 	beside ...func(context.Context) error,
 ) error {
 	defer f.monitor.Node(node)()
-	run := append([]func(context.Context) error{node.Run}, beside...)
+	run := append([]func(context.Context) error{
+		node.Run,
+		func(ctx context.Context) error { return f.tellAlone(ctx, log, node, alone) },
+	}, beside...)
 	for _, r := range resources {
 		run = append(run, func(ctx context.Context) error { return f.Offer(ctx, log, node, r) })
 	}

@@ -31,7 +31,7 @@ func flat(t *testing.T, file string) Flags {
 		KubeletDir:   dir,
 		TopologyFile: filepath.Join(dir, "topo.xml"),
 	}
-	if err := m.Layout(f.SysfsRoot); err != nil {
+	if err := os.CopyFS(f.SysfsRoot, m.FS()); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(f.TopologyFile, []byte(file), 0o600); err != nil {

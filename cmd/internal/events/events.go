@@ -16,14 +16,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record/util"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
-	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 const (
@@ -67,20 +66,11 @@ type Sender struct {
 
 // Open makes a Sender; Run sends.
 func Open(config Config) (*Sender, error) {
-	if config.APIServer == nil {
-		inCluster, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, fmt.Errorf("find the API server, set automountServiceAccountToken: true: %w", err)
-		}
-		config.APIServer = inCluster
+	server, err := intent.ServerConfig(config.APIServer)
+	if err != nil {
+		return nil, err
 	}
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Event{})
-	server := rest.CopyConfig(config.APIServer)
-	server.APIPath, server.GroupVersion = "/api", &corev1.SchemeGroupVersion
-	server.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientFor(server)
+	client, err := intent.NewClient(server, &corev1.Event{})
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API server for events: %w", err)
 	}
@@ -112,22 +102,14 @@ func (s *Sender) Tell(v admission.Verdict) {
 
 // summary says how far apart the pairs are.
 func summary(v admission.Verdict) string {
-	var levels [topology.Levels]int
 	together := 0
 	for _, p := range v.Pairs {
-		levels[p.Distance.Level]++
 		if p.Distance.Level.SameSwitch() {
 			together++
 		}
 	}
-	var parts []string
-	for level, n := range levels {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, topology.Level(level)))
-		}
-	}
 	return fmt.Sprintf("%d of %d pairs of a GPU and a VF are on one switch (%s)",
-		together, len(v.Pairs), strings.Join(parts, ", "))
+		together, len(v.Pairs), placement.Levels(v.Pairs))
 }
 
 func (s *Sender) event(v admission.Verdict, reason, message string) *corev1.Event {

@@ -6,16 +6,25 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // timeout is how long to wait for the plugins: they answer in milliseconds.
 const timeout = 5 * time.Second
 
-// AskStatus asks the plugins whose run folder this is for all that they know. It waits 5 seconds at most.
+// AskStatus asks the plugins whose run folder this is, "" for one that is found, for all that they know. It
+// waits 5 seconds at most.
 func AskStatus(ctx context.Context, runDir string) (*api.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return coordination.Status(ctx, runDir)
+	return coordination.Status(ctx, found(runDir))
+}
+
+func found(runDir string) string {
+	if runDir != "" {
+		return runDir
+	}
+	return coordination.FindRunDir(kubelet.DefaultDir)
 }
 
 // AskDecisions asks them what they decided for a pod and why; an empty namespace or container means any. It
@@ -23,9 +32,21 @@ func AskStatus(ctx context.Context, runDir string) (*api.StatusResponse, error) 
 func AskDecisions(ctx context.Context, runDir, namespace, pod, container string) ([]Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	answer, err := coordination.Explain(ctx, runDir, namespace, pod, container)
+	answer, err := coordination.Explain(ctx, found(runDir), namespace, pod, container)
 	if err != nil {
 		return nil, err
 	}
 	return newDecisions(answer), nil
+}
+
+// Look asks the plugins and the kubelet how the node is. It fails where no plugin answers; a kubelet that
+// does not is part of the answer.
+func Look(ctx context.Context, runDir, kubeletDir string) (Status, error) {
+	answer, err := AskStatus(ctx, runDir)
+	if err != nil {
+		return Status{}, err
+	}
+	s := NewStatus(answer)
+	s.AskKubelet(ctx, kubeletDir)
+	return s, nil
 }

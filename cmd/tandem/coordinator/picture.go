@@ -14,6 +14,10 @@ import (
 // Fill puts what the plugins know into the picture of the machine. What no plugin offers stays as the machine
 // has it.
 func (s Status) Fill(drawn *picture.Node) {
+	if k := s.Kubelet; k != nil && k.State == KubeletDown {
+		drawn.Notes = append(drawn.Notes,
+			fmt.Sprintf("The kubelet is down: %s. Owners are those known last.", k.Why))
+	}
 	offered := map[topology.Address][]picture.Device{}
 	kinds := map[topology.Address]picture.Kind{}
 	for _, r := range s.Resources {

@@ -3,14 +3,13 @@
 package coordinator
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
 )
 
 // Status is what the coordinator knows, as -o json prints it.
@@ -20,7 +19,11 @@ type Status struct {
 	Plugins   []Plugin   `json:"plugins"`
 	Resources []Resource `json:"resources"`
 	// by resource: kept for the second half of a container that is being admitted
-	Plan map[string][]string `json:"plan,omitempty"`
+	Plan     map[string][]string `json:"plan,omitempty"`
+	Totals   Totals              `json:"totals"`
+	Degraded []Degraded          `json:"degraded,omitempty"` // by container
+	// what the kubelet itself says; nil where it was not asked
+	Kubelet *Kubelet `json:"kubelet,omitempty"`
 }
 
 // Plugin is one of the two processes.
@@ -28,6 +31,7 @@ type Plugin struct {
 	PID       int64    `json:"pid"` // 0 where it cannot be seen from the serving one
 	Role      string   `json:"role"`
 	Protocol  string   `json:"protocol"`
+	Version   string   `json:"version,omitempty"` // of the program
 	Resources []string `json:"resources"`
 }
 
@@ -37,6 +41,8 @@ type Resource struct {
 	Kind      string   `json:"kind"`
 	Connected bool     `json:"connected"` // its plugin is there now
 	Devices   []Device `json:"devices"`
+	// whether the kubelet goes by the devices of the resource; nil where that is not known
+	Registered *bool `json:"registered,omitempty"`
 }
 
 // Device is a GPU or VF, what became of it and who has it.
@@ -47,7 +53,19 @@ type Device struct {
 	NUMA    *uint32 `json:"numa"` // as told to the kubelet
 	State   string  `json:"state"`
 	Owner   string  `json:"owner,omitempty"` // namespace/pod/container, as far as it is known
+	// the container that had it: it has ended, and the kubelet takes the device back when it next needs some
+	Ended string `json:"ended,omitempty"`
 }
+
+// The states of a device.
+const (
+	free               = "free"
+	stranded           = "stranded" // free, and nothing of the other kind is free on its switch
+	planned            = "planned"
+	allocated          = "allocated"
+	unhealthy          = "unhealthy"
+	allocatedUnhealthy = "allocated, unhealthy"
+)
 
 // NewStatus is the answer to a question for all devices.
 func NewStatus(answer *api.StatusResponse) Status {
@@ -61,7 +79,8 @@ func NewStatus(answer *api.StatusResponse) Status {
 			role = "serves"
 		}
 		s.Plugins = append(s.Plugins, Plugin{
-			p.GetPid(), role, protocolText(p.GetVersion().GetMajor(), p.GetVersion().GetMinor()), p.GetResources(),
+			PID: p.GetPid(), Role: role, Version: p.GetVersion().GetBuild(), Resources: p.GetResources(),
+			Protocol: protocolText(p.GetVersion().GetMajor(), p.GetVersion().GetMinor()),
 		})
 	}
 	for name, devices := range answer.GetPlan().GetDevices() {
@@ -78,29 +97,31 @@ func NewStatus(answer *api.StatusResponse) Status {
 		}
 		s.Resources = append(s.Resources, resource)
 	}
+	s.Totals, s.Degraded = s.totals(), s.degraded()
 	return s
 }
 
 func protocolText(major, minor uint32) string { return fmt.Sprintf("%d.%d", major, minor) }
 
-func newDevice(d *api.DeviceStatus, planned bool) Device {
-	device := Device{
+func newDevice(d *api.DeviceStatus, inPlan bool) Device {
+	one := Device{
 		ID: d.GetDevice().GetId(), Address: d.GetDevice().GetAddress(), Switch: d.GetSwitch(),
-		NUMA: d.GetDevice().Numa, State: "free", Owner: ownerText(d.GetOwner()),
+		NUMA: d.GetDevice().Numa, State: free, Owner: ownerText(d.GetOwner()),
+		Ended: ownerText(d.GetEnded()),
 	}
 	switch {
 	case d.GetAllocated() && !d.GetDevice().GetHealthy():
-		device.State = "allocated, unhealthy"
+		one.State = allocatedUnhealthy
 	case d.GetAllocated():
-		device.State = "allocated"
+		one.State = allocated
 	case !d.GetDevice().GetHealthy():
-		device.State = "unhealthy"
-	case planned:
-		device.State = "planned"
+		one.State = unhealthy
+	case inPlan:
+		one.State = planned
 	case d.GetStranded():
-		device.State = "stranded"
+		one.State = stranded
 	}
-	return device
+	return one
 }
 
 func ownerText(o *api.Owner) string {
@@ -110,60 +131,27 @@ func ownerText(o *api.Owner) string {
 	return o.GetNamespace() + "/" + o.GetPod() + "/" + o.GetContainer()
 }
 
-// Table has the plugins, then the devices by switch.
-func (s Status) Table() []byte {
-	var out bytes.Buffer
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PLUGIN\tROLE\tPROTOCOL\tRESOURCES")
-	for _, p := range s.Plugins {
-		pid := "in another PID namespace"
-		if p.PID != 0 {
-			pid = fmt.Sprint("PID ", p.PID)
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", pid, p.Role, p.Protocol, strings.Join(p.Resources, " "))
-	}
-	fmt.Fprintln(w)
-	w.Flush() // into memory
-	fmt.Fprintln(w, "SWITCH\tNUMA\tRESOURCE\tDEVICE\tADDRESS\tSTATE\tOWNER")
-	rows := s.rows()
-	for i, row := range rows {
-		name := row.Switch
-		if i > 0 && rows[i-1].Switch == name {
-			name = ""
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, numaText(row.NUMA), row.resource, row.ID, row.Address,
-			row.State, cmp.Or(row.Owner, "-"))
-	}
-	w.Flush() // into memory
-	return out.Bytes()
-}
-
+// row is a device with what is to be known of its resource.
 type row struct {
 	Device
 	resource string
+	kind     device.Kind
+	stale    bool // its plugin is away: it is as it was known last
 }
+
+// free reports whether a container can get it now.
+func (r row) free() bool { return !r.stale && (r.State == free || r.State == stranded) }
 
 // rows are the devices of all resources by switch; within one they keep their order.
 func (s Status) rows() []row {
 	var rows []row
 	for _, r := range s.Resources {
-		name := r.Name
-		if !r.Connected {
-			name += " (plugin away)"
-		}
 		for _, d := range r.Devices {
-			rows = append(rows, row{d, name})
+			rows = append(rows, row{d, r.Name, device.Kind(r.Kind), !r.Connected})
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.Switch, b.Switch) })
 	return rows
-}
-
-func numaText(node *uint32) string {
-	if node == nil {
-		return "-"
-	}
-	return fmt.Sprint(*node)
 }
 
 // Devices names all that the plugins have.

@@ -22,32 +22,26 @@ func (e *examination) accessControl() {
 				fmt.Sprintf("switch port %s: its configuration space is hidden beyond the first 64 bytes", port))
 		}
 	}
-	if len(redirecting) > 0 {
-		e.find(Finding{
-			ID: "acs-redirect", Severity: Warning,
-			Summary: fmt.Sprintf("%s traffic between GPUs and NICs to the root complex (ACS).",
-				redirects(len(redirecting))),
-			Evidence: some(redirecting),
-			Why: "Although they share a switch, every transfer goes up to the CPU and back: GPUDirect " +
-				"RDMA is slow.",
-			Fix: []string{
-				"on bare metal: ACS off in the BIOS, or at every start: setpci -s PORT ECAP_ACS+0x6.w=0000",
-				"machines that pass devices to guests need ACS: there use ATS and the direct translated bit",
-			},
-		})
-	}
-	if len(unread) > 0 {
-		e.find(Finding{
-			ID: "acs-redirect", Severity: Unknown,
-			Summary:  "Whether switches redirect traffic to the root complex (ACS) cannot be told.",
-			Evidence: some(unread),
-			Why:      "Redirected traffic goes up to the CPU and back, even where GPU and NIC share a switch.",
-			Fix: []string{
-				"run tandem doctor with CAP_SYS_ADMIN: the kernel shows others the first 64 bytes of the " +
-					"configuration space",
-			},
-		})
-	}
+	e.findIn(redirecting, Finding{
+		ID: "acs-redirect", Severity: Warning,
+		Summary: fmt.Sprintf("%s traffic between GPUs and NICs to the root complex (ACS).",
+			redirects(len(redirecting))),
+		Why: "Although they share a switch, every transfer goes up to the CPU and back: GPUDirect " +
+			"RDMA is slow.",
+		Fix: []string{
+			"on bare metal: ACS off in the BIOS, or at every start: setpci -s PORT ECAP_ACS+0x6.w=0000",
+			"machines that pass devices to guests need ACS: there use ATS and the direct translated bit",
+		},
+	})
+	e.findIn(unread, Finding{
+		ID: "acs-redirect", Severity: Unknown,
+		Summary: "Whether switches redirect traffic to the root complex (ACS) cannot be told.",
+		Why:     "Redirected traffic goes up to the CPU and back, even where GPU and NIC share a switch.",
+		Fix: []string{
+			"run tandem doctor with CAP_SYS_ADMIN: the kernel shows others the first 64 bytes of the " +
+				"configuration space",
+		},
+	})
 }
 
 func redirects(n int) string {

@@ -19,7 +19,7 @@ func allCPUs(nodes map[int]topology.CPUSet) topology.CPUSet {
 	return all
 }
 
-// cores reads an amount of CPU as Kubernetes writes it, "500m" or "2", rounded up to whole CPUs.
+// cores reads an amount of CPU as Kubernetes writes it, "500m" or "2", rounded up to whole CPUs; 0 for none.
 func cores(amount any) int {
 	text := strings.TrimSpace(fmt.Sprint(amount))
 	milli := 1.0

@@ -5,8 +5,8 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // Severity says how much a finding matters.
@@ -30,10 +30,7 @@ type Finding struct {
 }
 
 // Device is a GPU or VF as the kubelet is told of it.
-type Device struct {
-	placement.Device
-	NUMA topology.NUMANode // unknown too where the pool has excludeTopology
-}
+type Device = offer.Device
 
 // Node is what is looked at. The folders are those of a live node or of one that is laid out elsewhere.
 type Node struct {
@@ -45,7 +42,7 @@ type Node struct {
 	Links      []topology.Link
 	DevRoot    string // "/dev"
 	KubeletDir string // "/var/lib/kubelet"
-	RunDir     string // "/run/tandem"
+	RunDir     string // "/var/lib/kubelet/device-plugins/tandem"
 	ProcRoot   string // "/proc", where the kubelet's command line is; "" for none
 	// file with the kubelet's configuration; "" for the one that its command line names or
 	// <KubeletDir>/config.yaml
@@ -54,15 +51,15 @@ type Node struct {
 	CPUs      int    // whole CPUs that containers ask for, for the request shapes; 0 for none
 }
 
-// Examine goes through all checks.
+// Examine goes through all checks. A node where nothing is found has an empty list, which is not nil.
 func Examine(n Node) []Finding {
-	e := &examination{Node: n}
+	e := &examination{Node: n, findings: []Finding{}}
 	e.readKubelet()
 	for _, check := range []func(){
 		e.topologyPolicy, e.topologyScope, e.closestNodes, e.manyNodes, e.cpuManager, e.cpuState, e.memoryManager,
 		e.unknownNodes, e.gpuDrivers, e.nothingOffered, e.virtualFunctions, e.links, e.accessControl, e.deviceNodes,
 		e.shapes,
-		e.kubeletSockets, e.stockPlugins, e.lostDevices, e.checkpoint, e.runFolder,
+		e.kubeletSockets, e.stockPlugins, e.lostDevices, e.checkpoint, e.runFolder, e.apart,
 		e.rights,
 	} {
 		check()
@@ -79,6 +76,14 @@ type examination struct {
 }
 
 func (e *examination) find(f Finding) { e.findings = append(e.findings, f) }
+
+// findIn finds something where a list has anything, which is the evidence.
+func (e *examination) findIn(list []string, f Finding) {
+	if len(list) > 0 {
+		f.Evidence = some(list)
+		e.find(f)
+	}
+}
 
 // some lists a few of many.
 func some(list []string) []string {

@@ -61,13 +61,9 @@ func (e *examination) unknownNodes() {
 			list = append(list, fmt.Sprintf("/sys/bus/pci/devices/%s/numa_node: -1", d.Address))
 		}
 	}
-	if len(list) == 0 {
-		return
-	}
-	e.find(Finding{
+	e.findIn(list, Finding{
 		ID: "numa-node", Severity: Warning,
-		Summary:  fmt.Sprintf("The NUMA node of %s is unknown.", count(len(list), "GPU or NIC")),
-		Evidence: some(list),
+		Summary: fmt.Sprintf("The NUMA node of %s is unknown.", count(len(list), "GPU or NIC")),
 		Why: "They are offered to the kubelet without a node: a container's CPUs, " +
 			"and the other half of its devices, may come from another socket.",
 		Fix: []string{
@@ -94,17 +90,14 @@ func (e *examination) gpuDrivers() {
 			list = append(list, fmt.Sprintf("%s: driver %s", d.Address, orNone(d.Driver)))
 		}
 	}
-	if len(list) > 0 {
-		e.find(Finding{
-			ID: "gpu-driver", Severity: Error,
-			Summary:  fmt.Sprintf("%s not driven by amdgpu or nvidia.", isAre(len(list), "GPU")),
-			Evidence: some(list),
-			Why:      "A container cannot use it, and it is not offered.",
-			Fix: []string{
-				"modprobe amdgpu (or nvidia), and take the GPU from a driver for virtual machines (driver_override)",
-			},
-		})
-	}
+	e.findIn(list, Finding{
+		ID: "gpu-driver", Severity: Error,
+		Summary: fmt.Sprintf("%s not driven by amdgpu or nvidia.", isAre(len(list), "GPU")),
+		Why:     "A container cannot use it, and it is not offered.",
+		Fix: []string{
+			"modprobe amdgpu (or nvidia), and take the GPU from a driver for virtual machines (driver_override)",
+		},
+	})
 }
 
 func orNone(name string) string {
@@ -135,17 +128,14 @@ func (e *examination) links() {
 				fmt.Sprintf("NIC %s: %v GT/s x%d of %v GT/s x%d", d.Address, l.Speed, l.Width, l.MaxSpeed, l.MaxWidth))
 		}
 	}
-	if len(list) > 0 {
-		e.find(Finding{
-			ID: "degraded-link", Severity: Warning,
-			Summary:  fmt.Sprintf("%s slower than it could be.", isAre(len(list), "PCIe link")),
-			Evidence: some(list),
-			Why:      "Traffic between GPU and NIC has a fraction of the bandwidth; Tandem takes such NICs last.",
-			Fix: []string{
-				"reseat the card or its riser, look for AER errors (dmesg), and read current_link_speed again",
-			},
-		})
-	}
+	e.findIn(list, Finding{
+		ID: "degraded-link", Severity: Warning,
+		Summary: fmt.Sprintf("%s slower than it could be.", isAre(len(list), "PCIe link")),
+		Why:     "Traffic between GPU and NIC has a fraction of the bandwidth; Tandem takes such NICs last.",
+		Fix: []string{
+			"reseat the card or its riser, look for AER errors (dmesg), and read current_link_speed again",
+		},
+	})
 }
 
 // deviceNodes: what containers are given has to be there.
@@ -177,19 +167,17 @@ func (e *examination) deviceNodes() {
 		}
 	}
 	slices.Sort(missing)
-	if missing = slices.Compact(missing); len(missing) > 0 {
-		e.find(Finding{
-			ID: "device-nodes", Severity: Error,
-			Summary:  fmt.Sprintf("%s missing.", isAre(len(missing), "device node")),
-			Evidence: some(missing),
-			Why:      "A container that is given the device cannot open it.",
-			Fix: []string{
-				"modprobe amdgpu, nvidia, ib_uverbs, rdma_ucm: the one whose node it is; NVIDIA's nodes are made by " +
-					"nvidia-modprobe",
-				"in a container: --dev-root with the node's /dev, as in --dev-root=/host/dev",
-			},
-		})
-	}
+	missing = slices.Compact(missing)
+	e.findIn(missing, Finding{
+		ID: "device-nodes", Severity: Error,
+		Summary: fmt.Sprintf("%s missing.", isAre(len(missing), "device node")),
+		Why:     "A container that is given the device cannot open it.",
+		Fix: []string{
+			"modprobe amdgpu, nvidia, ib_uverbs, rdma_ucm: the one whose node it is; NVIDIA's nodes are made by " +
+				"nvidia-modprobe",
+			"in a container: --dev-root with the node's /dev, as in --dev-root=/host/dev",
+		},
+	})
 }
 
 func (e *examination) names(a topology.Address, dir string) []string {

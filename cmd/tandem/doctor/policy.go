@@ -129,7 +129,7 @@ func (e *examination) cpuManager() {
 			ID: "reserved-cpus", Severity: Error,
 			Summary: "The kubelet's CPU manager is static, and no CPU is reserved for the system.",
 			Evidence: []string{
-				e.kubelet.says("reservedSystemCPUs", quoted(e.kubelet.ReservedCPUs)),
+				e.kubelet.says("reservedSystemCPUs", strconv.Quote(e.kubelet.ReservedCPUs)),
 				e.kubelet.says("kubeReserved", fmt.Sprint(e.kubelet.KubeReserved)),
 			},
 			Why: "The kubelet does not start: its static policy wants reservedSystemCPUs, " +
@@ -141,15 +141,13 @@ func (e *examination) cpuManager() {
 	e.reservedPlaces(reserved)
 }
 
-func quoted(s string) string { return strconv.Quote(s) }
-
 // reserved are the CPUs that no container gets: those that are named or, of an amount, the lowest, which is
 // where the static policy mostly takes them (takeByTopology in pkg/kubelet/cm/cpumanager/policy_static.go).
 func (e *examination) reserved() (topology.CPUSet, error) {
 	if e.kubelet.ReservedCPUs != "" {
 		return topology.ParseCPUSet(e.kubelet.ReservedCPUs)
 	}
-	amount := cores(orZero(e.kubelet.KubeReserved["cpu"])) + cores(orZero(e.kubelet.SystemReserved["cpu"]))
+	amount := cores(e.kubelet.KubeReserved["cpu"]) + cores(e.kubelet.SystemReserved["cpu"])
 	set := topology.CPUSet{}
 	all := allCPUs(topology.CPUs(e.Sys))
 	for n := 0; len(set) < amount && len(set) < len(all); n++ {
@@ -158,13 +156,6 @@ func (e *examination) reserved() (topology.CPUSet, error) {
 		}
 	}
 	return set, nil
-}
-
-func orZero(amount any) any {
-	if amount == nil {
-		return "0"
-	}
-	return amount
 }
 
 // reservedPlaces: CPUs that are not there, and NUMA nodes of which nothing is left.

@@ -2,8 +2,10 @@ package doctor
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -51,7 +53,7 @@ func (n Node) Affinity(gpus, vfs int) ([]int, bool) {
 }
 
 func (e *examination) affinity(gpus, vfs, cpus int) ([]int, bool) {
-	demands := []hints.Demand{demand(e.GPUs, gpus), demand(e.VFs, vfs)}
+	demands := []hints.Demand{offer.Demand(e.GPUs, gpus), offer.Demand(e.VFs, vfs)}
 	if cpus > 0 && e.kubelet.CPUPolicy == "static" {
 		if reserved, err := e.reserved(); err == nil {
 			nodes := topology.CPUs(e.Sys)
@@ -62,23 +64,12 @@ func (e *examination) affinity(gpus, vfs, cpus int) ([]int, bool) {
 	return nodes.Numbers(), admitted
 }
 
-func demand(devices []Device, count int) hints.Demand {
-	d := hints.Demand{Count: count}
-	for _, device := range devices {
-		d.All.Add(device.NUMA)
-	}
-	d.Free = d.All
-	return d
-}
-
 // near is how many of n pairs can be on one switch each, with devices of these NUMA nodes; of all where there
 // are none.
 func (e *examination) near(n int, nodes []int) int {
-	r := placement.Request{
-		Links: e.Links,
-		GPUs:  []placement.Half{half(e.GPUs, n, nodes)},
-		VFs:   []placement.Half{half(e.VFs, n, nodes)},
-	}
+	r := placement.Request{Links: e.Links}
+	r.GPUs, _, _ = offer.Half(e.GPUs, n, nodes)
+	r.VFs, _, _ = offer.Half(e.VFs, n, nodes)
 	choice, err := placement.Choose(e.Tree, r)
 	if err != nil {
 		return 0
@@ -92,26 +83,10 @@ func (e *examination) near(n int, nodes []int) int {
 	return near
 }
 
-func half(devices []Device, count int, nodes []int) placement.Half {
-	h := placement.Half{Count: count}
-	for _, d := range devices {
-		number, known := d.NUMA.Number()
-		on := len(nodes) == 0 || !known
-		for _, node := range nodes {
-			on = on || node == number
-		}
-		if on {
-			h.Free = append(h.Free, d.Device)
-		}
-	}
-	return h
-}
-
 func (e *examination) farShapes(list []int, apart map[int]int) {
 	if len(list) == 0 {
 		return
 	}
-	first := list[0]
 	f := Finding{
 		ID: "far-shapes", Severity: Warning,
 		Summary: fmt.Sprintf("Of a container that asks for %s not every GPU can have a VF on its switch.",
@@ -127,7 +102,7 @@ func (e *examination) farShapes(list []int, apart map[int]int) {
 		f.Evidence = append(f.Evidence, fmt.Sprintf("%d+%d: %d of %d pairs on one switch", n, n, apart[n], n))
 	}
 	f.Evidence = some(f.Evidence)
-	if first == 1 {
+	if list[0] == 1 {
 		f.ID, f.Severity = "no-shared-switch", Error
 		f.Summary = "No GPU shares a switch with any VF that is offered."
 		f.Why = "Every transfer between a GPU and a VF crosses the host bridge; NCCL switches GPUDirect RDMA off " +
@@ -141,18 +116,12 @@ func (e *examination) farShapes(list []int, apart map[int]int) {
 
 // shapeList is "1+1, 3+3 to 8+8".
 func shapeList(list []int) string {
-	var parts []string
-	for i := 0; i < len(list); {
-		k := i
-		for k+1 < len(list) && list[k+1] == list[k]+1 {
-			k++
-		}
-		part := fmt.Sprintf("%d+%d", list[i], list[i])
-		if k > i {
-			part += fmt.Sprintf(" to %d+%d", list[k], list[k])
-		}
-		parts = append(parts, part)
-		i = k + 1
+	numbers := topology.CPUSet{} // which writes them as ranges
+	for _, n := range list {
+		numbers[n] = true
 	}
-	return strings.Join(parts, ", ")
+	shapes := number.ReplaceAllString(numbers.String(), "$0+$0")
+	return strings.NewReplacer("-", " to ", ",", ", ").Replace(shapes)
 }
+
+var number = regexp.MustCompile(`\d+`)

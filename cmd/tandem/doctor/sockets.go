@@ -48,7 +48,7 @@ func (e *examination) kubeletSockets() {
 		})
 		return // what else is missing has the same reason
 	}
-	owners := filepath.Join(e.KubeletDir, "pod-resources", "kubelet.sock")
+	owners := kubelet.PodResourcesSocket(e.KubeletDir)
 	if err := dial(owners); err != nil && !e.denied(owners, err) {
 		e.find(Finding{
 			ID: "pod-resources", Severity: Warning,
@@ -188,6 +188,27 @@ func (e *examination) lost(ctx context.Context, pods *kubelet.PodResources) (los
 		}
 	}
 	return lost
+}
+
+// apart: each of the daemons serves the other one, in a folder of its own.
+func (e *examination) apart() {
+	if dial(coordination.SocketPath(e.RunDir)) != nil {
+		return
+	}
+	for _, other := range coordination.RunDirs(e.KubeletDir) {
+		if other == e.RunDir || dial(coordination.SocketPath(other)) != nil {
+			continue
+		}
+		e.find(Finding{
+			ID: "run-folders", Severity: Error,
+			Summary:  "The two daemons do not meet.",
+			Evidence: []string{fmt.Sprintf("one serves in %s and another in %s", e.RunDir, other)},
+			Why:      "Each of them chooses for itself, and pairs are a matter of luck.",
+			Fix: []string{
+				"tell both the same --run-dir, or none: they meet in " + coordination.RunDir(e.KubeletDir) + " then",
+			},
+		})
+	}
 }
 
 // runFolder: where the two daemons meet has to be root's alone, which they see to when they can.

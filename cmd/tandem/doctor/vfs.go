@@ -99,17 +99,14 @@ func (e *examination) notCreated(list []string, others int) {
 }
 
 func (e *examination) vfFinding(id string, severity Severity, list []string, what, why, fix string) {
-	if len(list) == 0 {
-		return
-	}
 	subject, rest, _ := strings.Cut(what, " ")
 	if len(list) > 1 {
 		subject += "s"
 		rest = strings.Replace(strings.Replace(rest, "has ", "have ", 1), "its switch", "their switches", 1)
 	}
-	e.find(Finding{
+	e.findIn(list, Finding{
 		ID: id, Severity: severity,
-		Summary:  fmt.Sprintf("%d %s %s.", len(list), subject, rest),
-		Evidence: some(list), Why: why, Fix: []string{fix},
+		Summary: fmt.Sprintf("%d %s %s.", len(list), subject, rest),
+		Why:     why, Fix: []string{fix},
 	})
 }

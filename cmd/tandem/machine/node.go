@@ -127,11 +127,3 @@ func (n *Node) VRAM(gpu topology.Address) *uint64 {
 	}
 	return nil
 }
-
-// Number is a NUMA node for JSON: null where it is unknown.
-func Number(n topology.NUMANode) *int {
-	if value, known := n.Number(); known {
-		return &value
-	}
-	return nil
-}

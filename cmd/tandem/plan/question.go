@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -29,24 +30,23 @@ func (q *Question) Answer(from *machine.Source) (*Plan, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	gpus := devicesOf(n.GPUDevices())
-	selected, notes, err := n.VFDevices(q.Config, from)
+	gpus := n.GPUDevices()
+	vfs, notes, err := n.VFDevices(q.Config, from)
 	if err != nil {
 		return nil, nil, err
 	}
-	vfs := devicesOf(selected)
 	if err := q.mark(gpus, vfs); err != nil {
 		return nil, nil, err
 	}
-	if uint(gpus.free()) < q.GPUs || uint(vfs.free()) < q.VFs {
+	if free(gpus) < q.GPUs || free(vfs) < q.VFs {
 		return nil, nil, fmt.Errorf("choose %d GPUs and %d VFs: %d GPUs and %d VFs are free",
-			q.GPUs, q.VFs, gpus.free(), vfs.free())
+			q.GPUs, q.VFs, free(gpus), free(vfs))
 	}
-	mask, admitted := hints.Restricted.Nodes(gpus.demand(q.GPUs), vfs.demand(q.VFs))
+	mask, admitted := hints.Restricted.Nodes(offer.Demand(gpus, int(q.GPUs)), offer.Demand(vfs, int(q.VFs)))
 	nodes := mask.Numbers()
 	r := placement.Request{Links: n.Links}
-	r.GPUs, r.Spare.GPUs, r.Taken.GPUs = gpus.half(q.GPUs, nodes)
-	r.VFs, r.Spare.VFs, r.Taken.VFs = vfs.half(q.VFs, nodes)
+	r.GPUs, r.Spare.GPUs, r.Taken.GPUs = offer.Half(gpus, int(q.GPUs), nodes)
+	r.VFs, r.Spare.VFs, r.Taken.VFs = offer.Half(vfs, int(q.VFs), nodes)
 	choice, err := placement.Choose(n.Tree, r)
 	if err != nil {
 		return nil, nil, err
@@ -73,68 +73,20 @@ func planOf(c placement.Choice, nodes []int) *Plan {
 	return p
 }
 
-// device is a GPU or VF, and whether it is taken.
-type device struct {
-	machine.Device
-	used bool
-}
-
-// devices are all GPUs, or all VFs.
-type devices []device
-
-func devicesOf(list []machine.Device) devices {
-	all := make(devices, len(list))
-	for i, d := range list {
-		all[i].Device = d
-	}
-	return all
-}
-
-func (list devices) free() int {
-	free := 0
+func free(list []offer.Device) uint {
+	free := uint(0)
 	for _, d := range list {
-		if !d.used {
+		if !d.Used {
 			free++
 		}
 	}
 	return free
 }
 
-// demand is what the Topology Manager sees of the list.
-func (list devices) demand(count uint) hints.Demand {
-	demand := hints.Demand{Count: int(count)}
-	for _, d := range list {
-		demand.All.Add(d.NUMA)
-		if !d.used {
-			demand.Free.Add(d.NUMA)
-		}
-	}
-	return demand
-}
-
-// half is the list's side of the request: what the kubelet would offer on these NUMA nodes, and apart from it
-// what is free elsewhere and what is used. Devices without a NUMA node are offered whatever the nodes; with
-// no nodes all are.
-func (list devices) half(count uint, nodes []int) (halves []placement.Half, spare, used []placement.Device) {
-	half := placement.Half{Count: int(count)}
-	for _, d := range list {
-		number, known := d.NUMA.Number()
-		switch {
-		case d.used:
-			used = append(used, d.Device.Device)
-		case known && len(nodes) > 0 && !slices.Contains(nodes, number):
-			spare = append(spare, d.Device.Device)
-		default:
-			half.Free = append(half.Free, d.Device.Device)
-		}
-	}
-	return []placement.Half{half}, spare, used
-}
-
 // mark marks the used devices. Addresses may be written in any way that the kernel's address can be.
-func (q *Question) mark(gpus, vfs devices) error {
-	byID := map[string]*device{}
-	for _, list := range []devices{gpus, vfs} {
+func (q *Question) mark(gpus, vfs []offer.Device) error {
+	byID := map[string]*offer.Device{}
+	for _, list := range [][]offer.Device{gpus, vfs} {
 		for i := range list {
 			byID[list[i].ID] = &list[i]
 		}
@@ -144,7 +96,7 @@ func (q *Question) mark(gpus, vfs devices) error {
 		if !ok {
 			return fmt.Errorf("mark %q as used: it is none of the GPUs and VFs to choose from", id)
 		}
-		d.used = true
+		d.Used = true
 	}
 	return nil
 }

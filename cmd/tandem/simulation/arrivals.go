@@ -1,7 +1,9 @@
 package simulation
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 )
@@ -36,7 +38,7 @@ func newStream(c *Config, number int) stream {
 	return s
 }
 
-// departures is a heap of the containers on a node, the next to leave on top.
+// departures are the containers on a node, the next to leave first.
 type departures []departure
 
 type departure struct {
@@ -45,37 +47,13 @@ type departure struct {
 	container world.Container
 }
 
-func (h *departures) push(d departure) {
-	*h = append(*h, d)
-	list := *h
-	for i := len(list) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if list[parent].at <= list[i].at {
-			return
-		}
-		list[parent], list[i] = list[i], list[parent]
-		i = parent
-	}
+func (l *departures) add(d departure) {
+	i, _ := slices.BinarySearchFunc(*l, d, func(a, b departure) int { return cmp.Compare(a.at, b.at) })
+	*l = slices.Insert(*l, i, d)
 }
 
-func (h *departures) pop() departure {
-	list := *h
-	top, last := list[0], len(list)-1
-	list[0] = list[last]
-	list = list[:last]
-	for i := 0; ; {
-		least := i
-		for _, child := range [...]int{2*i + 1, 2*i + 2} {
-			if child < last && list[child].at < list[least].at {
-				least = child
-			}
-		}
-		if least == i {
-			break
-		}
-		list[i], list[least] = list[least], list[i]
-		i = least
-	}
-	*h = list
-	return top
+func (l *departures) next() departure {
+	d := (*l)[0]
+	*l = slices.Delete(*l, 0, 1)
+	return d
 }

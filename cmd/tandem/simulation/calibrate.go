@@ -18,7 +18,7 @@ const (
 func (c *Config) calibrate(ctx context.Context) ([]float64, error) {
 	trial := *c
 	trial.Ways = []Way{{Name: "stock", make: stock}}
-	players := &sync.Pool{New: func() any { return newPlayer(&trial) }}
+	players := trial.players()
 	rates := make([]float64, len(c.Loads))
 	for i, load := range c.Loads {
 		low, high := 0.0, 1.0
@@ -54,12 +54,10 @@ func (c *Config) calibrate(ctx context.Context) ([]float64, error) {
 // measure is the share of GPUs allocated at a rate.
 func (c *Config) measure(ctx context.Context, players *sync.Pool, rate float64) (float64, error) {
 	loads := make([]float64, min(c.Seeds, calibrationSeeds))
-	err := each(ctx, len(loads), func() func(int) {
-		return func(i int) {
-			p := players.Get().(*player)
-			loads[i] = p.play(newStream(c, i), pace{rate: rate}, 0, nil).sample(c.Mix)[figLoad]
-			players.Put(p)
-		}
+	err := each(ctx, len(loads), func(i int) {
+		p := players.Get().(*player)
+		loads[i] = p.play(newStream(c, i), pace{rate: rate}, 0, nil).sample(c.Mix)[figLoad]
+		players.Put(p)
 	})
 	sum := 0.0
 	for _, l := range loads {

@@ -3,22 +3,21 @@ package simulation
 import (
 	"context"
 	"runtime"
-	"sync"
-	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// each does n pieces of work on all processors, each worker with what it makes for itself.
-func each(ctx context.Context, n int, worker func() func(i int)) error {
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0)) {
-		all.Go(func() {
-			do := worker()
-			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+// each does n pieces of work on all processors.
+func each(ctx context.Context, n int, do func(i int)) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		group.Go(func() error {
+			if ctx.Err() == nil {
 				do(i)
 			}
+			return ctx.Err()
 		})
 	}
-	all.Wait()
-	return context.Cause(ctx)
+	return group.Wait()
 }

@@ -27,18 +27,18 @@ func Run(ctx context.Context, c Config) (*report.Report, error) {
 	}
 	paces := c.paces(rates)
 	found := newFindings(&c)
+	players := c.players()
 	done := 0
 	var mu sync.Mutex
-	err = each(ctx, len(c.Loads)*c.Seeds, func() func(int) {
-		p := newPlayer(&c)
-		return func(i int) {
-			load, seed := i/c.Seeds, i%c.Seeds
-			p.playAll(newStream(&c, seed), paces[load], found, load, seed)
-			mu.Lock()
-			defer mu.Unlock()
-			if done++; c.Progress != nil {
-				c.Progress(done, len(c.Loads)*c.Seeds)
-			}
+	err = each(ctx, len(c.Loads)*c.Seeds, func(i int) {
+		load, seed := i/c.Seeds, i%c.Seeds
+		p := players.Get().(*player)
+		p.playAll(newStream(&c, seed), paces[load], found, load, seed)
+		players.Put(p)
+		mu.Lock()
+		defer mu.Unlock()
+		if done++; c.Progress != nil {
+			c.Progress(done, len(c.Loads)*c.Seeds)
 		}
 	})
 	if err != nil {

@@ -22,7 +22,7 @@ type tally struct {
 
 // requestTally counts the containers of one request.
 type requestTally struct {
-	arrived, fit, refused, admitted int
+	fit, refused, admitted int
 	// same-switch pairs; those with a PF of their own; containers with all pairs on one switch
 	pix, own, full int
 }
@@ -30,7 +30,6 @@ type requestTally struct {
 // arrival counts a container after its admission.
 func (t *tally) arrival(s *world.State, what int, c world.Container, outcome world.Outcome) {
 	r := &t.requests[what]
-	r.arrived++
 	if outcome == world.DoesNotFit {
 		return
 	}
@@ -79,7 +78,6 @@ func (t *tally) pass(s *world.State, time float64) {
 }
 
 func (r *requestTally) add(o requestTally) {
-	r.arrived += o.arrived
 	r.fit += o.fit
 	r.refused += o.refused
 	r.admitted += o.admitted

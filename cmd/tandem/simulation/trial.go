@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"math/rand/v2"
+	"sync"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/locality"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
@@ -43,6 +44,9 @@ func newPlayer(c *Config) *player {
 	}
 	return p
 }
+
+// players are for trials that are played at once.
+func (c *Config) players() *sync.Pool { return &sync.Pool{New: func() any { return newPlayer(c) }} }
 
 // choosing is the way's choice at a pace.
 func (p *player) choosing(way int, at pace) world.Prefer {
@@ -92,7 +96,7 @@ func (t *trial) arrive(i int, a arrival, r world.Request) {
 	if outcome != world.Admitted {
 		return
 	}
-	t.leave.push(departure{t.now + a.holds, i, container})
+	t.leave.add(departure{t.now + a.holds, i, container})
 	if t.bound != nil {
 		mask, _ := before.Affinity(r)
 		t.bound.admit(i, container, &before, mask, t.counts)
@@ -102,7 +106,7 @@ func (t *trial) arrive(i int, a arrival, r world.Request) {
 // advance lets time pass: containers leave.
 func (t *trial) advance(to float64) {
 	for len(t.leave) > 0 && t.leave[0].at <= to {
-		d := t.leave.pop()
+		d := t.leave.next()
 		t.pass(d.at)
 		t.state.Release(d.container)
 		if t.bound != nil {

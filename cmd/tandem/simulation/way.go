@@ -37,6 +37,15 @@ func Ways() []Way {
 	}
 }
 
+// WayNames are their names.
+func WayNames() []string {
+	var names []string
+	for _, w := range Ways() {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
 // FindWays finds ways by name, all for an empty list.
 func FindWays(names []string) ([]Way, error) {
 	all := Ways()
@@ -47,11 +56,7 @@ func FindWays(names []string) ([]Way, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(w Way) bool { return w.Name == name })
 		if i < 0 {
-			var known []string
-			for _, w := range all {
-				known = append(known, w.Name)
-			}
-			return nil, fmt.Errorf("find way %q: there are %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("find way %q: there are %s", name, strings.Join(WayNames(), ", "))
 		}
 		found = append(found, all[i])
 	}

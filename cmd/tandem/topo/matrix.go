@@ -19,18 +19,18 @@ type Matrix struct {
 
 // GPU is a GPU of the matrix.
 type GPU struct {
-	ID         string           `json:"id"` // the address; for AMD that is the kubelet's device ID too
-	Address    topology.Address `json:"address"`
-	NUMA       *int             `json:"numa"`
-	Model      string           `json:"model"`
-	VRAM       *uint64          `json:"vram"`                 // bytes
-	Partitions []string         `json:"partitions,omitempty"` // device IDs, where there are several
+	ID         string            `json:"id"` // the address; for AMD that is the kubelet's device ID too
+	Address    topology.Address  `json:"address"`
+	NUMA       topology.NUMANode `json:"numa"`
+	Model      string            `json:"model"`
+	VRAM       *uint64           `json:"vram"`                 // bytes
+	Partitions []string          `json:"partitions,omitempty"` // device IDs, where there are several
 }
 
 // NIC is a NIC of the matrix: a network function that is no VF.
 type NIC struct {
 	Address topology.Address   `json:"address"`
-	NUMA    *int               `json:"numa"`
+	NUMA    topology.NUMANode  `json:"numa"`
 	Netdev  string             `json:"netdev"`
 	RDMA    string             `json:"rdma"`
 	VFs     []topology.Address `json:"vfs"`
@@ -106,7 +106,7 @@ func newGPU(n *machine.Node, d *topology.Device) GPU {
 	e := GPU{
 		ID:      d.Address.String(),
 		Address: d.Address,
-		NUMA:    machine.Number(d.NUMA),
+		NUMA:    d.NUMA,
 		Model:   machine.Model(d),
 		VRAM:    n.VRAM(d.Address),
 	}
@@ -119,7 +119,7 @@ func newGPU(n *machine.Node, d *topology.Device) GPU {
 }
 
 func newNIC(d *topology.Device) NIC {
-	e := NIC{Address: d.Address, NUMA: machine.Number(d.NUMA), VFs: d.VFs}
+	e := NIC{Address: d.Address, NUMA: d.NUMA, VFs: d.VFs}
 	if e.VFs == nil {
 		e.VFs = []topology.Address{}
 	}

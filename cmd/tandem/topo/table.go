@@ -110,11 +110,11 @@ func (m *Matrix) writeNames(out *bytes.Buffer) {
 	_ = w.Flush() // to memory
 }
 
-func nodeText(n *int) string {
-	if n == nil {
-		return "-"
+func nodeText(n topology.NUMANode) string {
+	if number, known := n.Number(); known {
+		return strconv.Itoa(number)
 	}
-	return strconv.Itoa(*n)
+	return "?"
 }
 
 func vfsText(vfs []topology.Address) string {

@@ -58,7 +58,8 @@ func (c *Container) Functions(sys fs.FS, tree *topology.Tree) (functions []topol
 }
 
 // vfs are what the variables PCIDEVICE_<resource> name, in their order (GetEnvs in pkg/resources/pool_stub.go
-// of the SR-IOV network device plugin). A second variable of each resource ends in _INFO and holds facts.
+// of the SR-IOV network device plugin). A second variable of each resource ends in _INFO and holds facts. An
+// HCA that a container was given twice is in one of them twice; what is in several is an alias.
 func (c *Container) vfs(sys fs.FS, tree *topology.Tree, r *Verification) {
 	environment := slices.Sorted(slices.Values(c.Environment))
 	for _, variable := range environment {
@@ -66,13 +67,16 @@ func (c *Container) vfs(sys fs.FS, tree *topology.Tree, r *Verification) {
 		if !strings.HasPrefix(name, "PCIDEVICE_") || strings.HasSuffix(name, "_INFO") {
 			continue
 		}
+		before := slices.Clone(r.VFs)
 		for id := range strings.SplitSeq(value, ",") {
-			c.vf(sys, tree, r, name, strings.TrimSpace(id))
+			c.vf(sys, tree, r, before, name, strings.TrimSpace(id))
 		}
 	}
 }
 
-func (c *Container) vf(sys fs.FS, tree *topology.Tree, r *Verification, variable, id string) {
+func (c *Container) vf(
+	sys fs.FS, tree *topology.Tree, r *Verification, before []VF, variable, id string,
+) {
 	address, err := topology.ParseAddress(id)
 	if err != nil {
 		r.fail("%s names %q, which is no PCI address", variable, id)
@@ -83,9 +87,9 @@ func (c *Container) vf(sys fs.FS, tree *topology.Tree, r *Verification, variable
 		r.fail("%s names %s, and this machine has no such PCI function", variable, address)
 		return
 	}
-	known := slices.ContainsFunc(r.VFs, func(vf VF) bool { return vf.Address == address })
+	known := slices.ContainsFunc(before, func(vf VF) bool { return vf.Address == address })
 	if known || !d.Class.IsNetwork() {
-		return // a second variable with the same list, or a device of another kind
+		return // an alias, or a device of another kind
 	}
 	r.VFs = append(r.VFs, VF{Address: address, RDMA: d.RDMA, Netdevs: d.Netdevs})
 	// absent without RDMA

@@ -54,6 +54,9 @@ type Backend struct {
 	found  bool              // the driver, once at least
 }
 
+// ErrNoDriver says that the amdgpu driver is not there, or not done with looking for its GPUs.
+var ErrNoDriver = errors.New("the amdgpu driver is not loaded")
+
 var _ gpu.Backend = (*Backend)(nil)
 
 // New makes a Backend that reads sys, os.DirFS("/sys") on a live node.
@@ -68,18 +71,18 @@ func New(sys fs.FS, naming Naming) (*Backend, error) {
 func (b *Backend) Heed(name string, source Health) { b.health[name] = source }
 
 // Discover reads every GPU and partition. It fails where a file is there and cannot be read, where partitions
-// of different kinds are to go under one name, and where amdgpu has never been loaded; once it was, there is
-// no driver while it is not.
+// of different kinds are to go under one name, and, with ErrNoDriver, where amdgpu has never been loaded;
+// once it was, there is no driver while it is not.
 func (b *Backend) Discover() (gpu.Inventory, error) {
-	if _, err := fs.Stat(b.sys, module); errors.Is(err, fs.ErrNotExist) {
+	if !loaded(b.sys) {
 		if b.found {
 			return gpu.Inventory{
 				Partial: true,
 				Notes:   []string{"the amdgpu driver is no longer loaded: all GPUs are unhealthy until it is"},
 			}, nil
 		}
-		return gpu.Inventory{}, fmt.Errorf("find AMD GPUs: the amdgpu driver is not loaded (no %s): load it, "+
-			"or keep tandem-gpu off this node", module)
+		return gpu.Inventory{}, fmt.Errorf("find AMD GPUs: %w (no %s): load it, or keep tandem-gpu off this node",
+			ErrNoDriver, module)
 	}
 	b.found = true
 	nodes, notes, err := readNodes(b.sys)

@@ -139,11 +139,22 @@ func TestPartitionOfCardWithoutNUMA(t *testing.T) {
 	}
 }
 
+// TestUnhealthyWithoutKFD: a node of the KFD topology counts that is a GPU's, and every GPU is healthy by it.
 func TestUnhealthyWithoutKFD(t *testing.T) {
+	t.Attr("parity", "amd/health-simple")
 	sys := function("0000:19:00.0", "0", "card1", "renderD128")
-	for name, s := range map[string]sysfs{"no KFD": sys, "CPUs only": maps.Clone(sys).add(cpuNode(0))} {
-		inventory := discover(t, s.fs(), Single)
-		if d := inventory.Resources["amd.com/gpu"][0]; d.Healthy || len(inventory.Notes) != 1 {
+	for name, c := range map[string]struct {
+		sys     sysfs
+		healthy bool
+	}{
+		"no KFD":      {sys, false},
+		"CPUs only":   {maps.Clone(sys).add(cpuNode(0)), false},
+		"GPU":         {maps.Clone(sys).add(cpuNode(0)).add(gpuNode(1, 0, 0x1900, 128)), true},
+		"another GPU": {maps.Clone(sys).add(cpuNode(0)).add(gpuNode(1, 0, 0x2900, 129)), true},
+	} {
+		inventory := discover(t, c.sys.fs(), Single)
+		if d := inventory.Resources["amd.com/gpu"][0]; d.Healthy != c.healthy ||
+			(len(inventory.Notes) == 0) != c.healthy {
 			t.Errorf("%s: %+v, %v", name, d, inventory.Notes)
 		}
 	}
@@ -151,7 +162,6 @@ func TestUnhealthyWithoutKFD(t *testing.T) {
 
 // TestDriverGoesAndReturns: what is found without the driver is nothing, which is no failure to look.
 func TestDriverGoesAndReturns(t *testing.T) {
-	t.Attr("parity", "amd/health-simple")
 	sys := twoCards().fs()
 	backend, err := New(sys, Single)
 	if err != nil {

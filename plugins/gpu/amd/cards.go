@@ -29,6 +29,12 @@ const (
 	renderNode = "/dev/dri/renderD"
 )
 
+// loaded reports whether amdgpu is there, with all of its GPUs.
+func loaded(sys fs.FS) bool {
+	_, err := fs.Stat(sys, module)
+	return !errors.Is(err, fs.ErrNotExist) && !gpu.Loading(sys, path.Base(module))
+}
+
 // part is a device with the partitioning of its card.
 type part struct {
 	gpu.Device

@@ -76,7 +76,7 @@ func TestXids(t *testing.T) {
 func TestRecovery(t *testing.T) {
 	t.Attr("parity", "nvidia/health-recovery")
 	n := record(t, "nv-h100-oci", nil)
-	backend, _ := n.discover(t)
+	backend, _ := n.discover(t, "--xid-recovery")
 	due := watch(t, backend)
 	first, second := &n.Machine.GPUs[1], &n.Machine.GPUs[2]
 	first.Recovery, second.Recovery = 1, 1
@@ -93,10 +93,30 @@ func TestRecovery(t *testing.T) {
 	discoverUntil(t, backend, due)
 }
 
+// TestNoRecovery: unless it is told otherwise the plugin believes no driver that a GPU is well after an Xid.
+func TestNoRecovery(t *testing.T) {
+	t.Attr("parity", "nvidia/health-recovery")
+	n := record(t, "nv-h100-oci", nil)
+	backend, _ := n.discover(t)
+	backend.machine.Recheck = 0
+	bad := n.Machine.GPUs[3].UUID
+	backend.mark(bad, "Xid 48")
+	backend.told(bad)
+	for range 3 {
+		if got := unhealthy(t, backend); !slices.Equal(got, []string{bad}) {
+			t.Fatalf("unhealthy %v, want %s", got, bad)
+		}
+	}
+	anew, _ := n.discover(t)
+	if got := unhealthy(t, anew); len(got) > 0 {
+		t.Errorf("unhealthy after a new start %v", got)
+	}
+}
+
 // However late discovery comes after an error, it shows it.
 func TestErrorIsShownBeforeItIsForgiven(t *testing.T) {
 	n := record(t, "nv-h100-oci", nil)
-	backend, _ := n.discover(t)
+	backend, _ := n.discover(t, "--xid-recovery")
 	backend.machine.Recheck = 0
 	uuid := n.Machine.GPUs[3].UUID
 	backend.mark(uuid, "Xid 48")
@@ -113,7 +133,7 @@ func TestGPUThatCannotBeWatched(t *testing.T) {
 		m.GPUs[1].Deaf = nvml.NotSupported // too old, and taken for healthy
 		m.GPUs[6].Deaf = nvml.GPUIsLost
 	})
-	backend, _ := n.discover(t)
+	backend, _ := n.discover(t, "--xid-recovery")
 	due := watch(t, backend)
 	discoverUntil(t, backend, due, n.Machine.GPUs[6].UUID)
 	n.Event(t, n.Machine.GPUs[0].UUID, nvml.Xid, 48, nvml.None, nvml.None)

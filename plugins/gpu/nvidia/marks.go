@@ -75,15 +75,16 @@ func (b *Backend) ailing() bool {
 	return len(b.broken) > 0
 }
 
-// forgive takes GPUs for healthy again of which the driver says that they need nothing: at once where it told
-// of a change since the error, otherwise after a while; never before a discovery has shown the error, so that
-// the kubelet gets to see it. A driver that cannot say leaves them unhealthy until the plugin starts anew, as
-// with NVIDIA's own. What is broken still is returned.
+// forgive takes GPUs for healthy again, where that is wanted, of which the driver says that they need
+// nothing: at once where it told of a change since the error, otherwise after a while; never before a
+// discovery has shown the error, so that the kubelet gets to see it. Where it is not wanted, and with a
+// driver that cannot say, they are unhealthy until the plugin starts anew, as with NVIDIA's own. What is
+// broken still is returned.
 func (b *Backend) forgive(cards []card) map[string]mark {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range cards {
-		if c.err != nil || c.needs != recoveryNone {
+		if !b.config.XidRecovery || c.err != nil || c.needs != recoveryNone {
 			continue
 		}
 		for _, uuid := range c.uuids() {

@@ -21,7 +21,6 @@
 package nvidia
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -38,7 +37,7 @@ var (
 	_ gpu.Narrower = (*Backend)(nil)
 )
 
-// Open enters NVML. It fails with ErrNoDriver where NVIDIA's driver is not there.
+// Open enters NVML. It fails with ErrNoDriver where NVIDIA's driver is not there, or not loaded completely.
 func Open(config settings.Config, machine Machine, log *slog.Logger) (*Backend, error) {
 	if machine.Recheck == 0 {
 		machine.Recheck = 30 * time.Second
@@ -48,14 +47,13 @@ func Open(config settings.Config, machine Machine, log *slog.Logger) (*Backend, 
 	if b.channels, err = findChannels(&b.config, machine.DevRoot); err != nil {
 		return nil, err
 	}
-	if b.lib, err = open(config.ContainerDriverRoot); err == nil {
-		return b, nil
+	if gpu.Loading(machine.Sys, "nvidia") {
+		return nil, fmt.Errorf("%w: the kernel module nvidia is being loaded", ErrNoDriver)
 	}
-	if some, _ := config.CDI(); some { // nothing to wait for, as with NVIDIA's own plugin
-		err = errors.New(config.Source("device-list-strategy") + " has a strategy of CDI, which needs NVML: " +
-			err.Error())
+	if b.lib, err = open(config.ContainerDriverRoot); err != nil {
+		return nil, err
 	}
-	return nil, err
+	return b, nil
 }
 
 // Discover reads NVML. It fails when that fails for the first time, and where the GPUs do not go with the MIG

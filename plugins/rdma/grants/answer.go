@@ -33,14 +33,32 @@ func (h Host) Answer(
 	}
 	name := variable(pool.Name)
 	response.Envs = map[string]string{name: strings.Join(order, ","), name + "_INFO": string(infoJSON)}
+	if pool.Resource.DeviceType == pools.SharedHCA {
+		response.Envs = map[string]string{name: strings.Join(addresses(pool, order), ",")}
+	}
 	if pool.Resource.Tandem.Alias {
-		response.Envs[shellName(name)] = response.Envs[name]
-		response.Envs[shellName(name)+"_INFO"] = response.Envs[name+"_INFO"]
+		for _, suffix := range []string{"", "_INFO"} {
+			if value, ok := response.Envs[name+suffix]; ok {
+				response.Envs[shellName(name)+suffix] = value
+			}
+		}
 	}
 	if h.CDI != nil {
 		h.CDI.replace(cdiPoolOf(pool), response, order, grants)
 	}
 	return response, nil
+}
+
+// addresses are those of devices, of replicas of one HCA the same. Of a shared HCA a container is told this
+// alone: the RDMA shared device plugin sets no variables, and tandem verify reads this one.
+func addresses(pool pools.Pool, ids []string) []string {
+	var list []string
+	for _, id := range ids {
+		if d, ok := pool.Device(id); ok {
+			list = append(list, d.Address.String())
+		}
+	}
+	return list
 }
 
 // variable names the environment variable with the device IDs of a resource. Of all characters that a shell

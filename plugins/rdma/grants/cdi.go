@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -27,6 +28,9 @@ const cdiVersion = "0.5.0"
 const (
 	cdiPrefix     = "sriov-dp-"
 	cdiAnnotation = "cdi.k8s.io/" // AnnotationPrefix in pkg/cdi/annotations.go of container-device-interface
+	// of the specs of shared HCAs, whatever the prefix of the resource (cdiResourcePrefix in
+	// pkg/resources/server.go of the RDMA shared device plugin)
+	sharedVendor = "nvidia.com"
 )
 
 // cdiPool is a pool in the words of CDI.
@@ -43,7 +47,10 @@ func cdiPoolOf(pool pools.Pool) cdiPool {
 	vendor, resource, _ := strings.Cut(pool.Name, "/")
 	p := cdiPool{vendor: vendor, class: cdiClasses[pool.Resource.DeviceType]}
 	p.file = cdiPrefix + vendor + "-" + p.class + "-" + resource + ".yaml"
-	key := vendor + "_" + p.class
+	if pool.Resource.DeviceType == pools.SharedHCA {
+		p.vendor, p.file = sharedVendor, sharedVendor+"_"+resource+".yaml"
+	}
+	key := p.vendor + "_" + p.class
 	if !pool.First {
 		key += "_" + resource
 	}
@@ -57,16 +64,36 @@ func cdiPoolOf(pool pools.Pool) cdiPool {
 
 var cdiClasses = map[pools.DeviceType]string{
 	pools.NetDevice: "net-pci", pools.AuxNetDevice: "net-sf", pools.Accelerator: "net-accel",
+	pools.SharedHCA: "net-rdma",
 }
 
-// CleanUp removes what this plugin or the stock one has written.
+// CleanUp removes what this plugin or the stock one has written, but for shared HCAs.
 func (c *CDI) CleanUp() error {
+	return c.remove(cdiPrefix+"*", func(string) bool { return true })
+}
+
+// CleanUpShared removes what this plugin or the RDMA shared device plugin has written for shared HCAs. The
+// latter removes all files of its vendor, which NVIDIA's GPUs have as well (CleanupSpecs in pkg/cdi/cdi.go).
+func (c *CDI) CleanUpShared() error {
+	return c.remove(sharedVendor+"_*", func(file string) bool {
+		var spec specs.Spec
+		content, err := os.ReadFile(file)
+		return err == nil && yaml.Unmarshal(content, &spec) == nil &&
+			spec.Kind == sharedVendor+"/"+cdiClasses[pools.SharedHCA]
+	})
+}
+
+// remove removes the specs whose names match a pattern, those that are ours.
+func (c *CDI) remove(pattern string, ours func(file string) bool) error {
 	var problems []error
 	for _, dir := range c.Dirs {
-		specs, err := filepath.Glob(filepath.Join(dir, cdiPrefix+"*"))
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
 		problems = append(problems, err)
-		for _, spec := range specs {
-			if err := os.Remove(spec); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		for _, file := range files {
+			if !ours(file) {
+				continue
+			}
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				problems = append(problems, fmt.Errorf("clean up CDI: %w", err))
 			}
 		}
@@ -87,12 +114,14 @@ func (c *CDI) has(p cdiPool) bool {
 // costs the whole pool (issue 546 there), here it is left out.
 func (c *CDI) write(p cdiPool, devices []pools.Device, grants map[string]*Grant) error {
 	spec := &specs.Spec{Version: cdiVersion, Kind: p.vendor + "/" + p.class}
+	written := map[string]bool{}
 	for _, d := range devices {
 		g := grants[d.ID]
-		if g == nil || len(g.Nodes) == 0 {
+		if g == nil || len(g.Nodes) == 0 || written[g.Name] {
 			continue
 		}
-		device := specs.Device{Name: d.ID}
+		written[g.Name] = true
+		device := specs.Device{Name: g.Name}
 		for _, node := range g.Nodes {
 			device.ContainerEdits.DeviceNodes = append(device.ContainerEdits.DeviceNodes, &specs.DeviceNode{
 				Path: node.GetContainerPath(), HostPath: node.GetHostPath(), Permissions: node.GetPermissions(),
@@ -129,8 +158,9 @@ func (c *CDI) replace(
 	answer.Devices = nil
 	var names []string
 	for _, id := range order {
-		if len(grants[id].Nodes) > 0 {
-			names = append(names, parser.QualifiedName(p.vendor, p.class, id))
+		name := parser.QualifiedName(p.vendor, p.class, grants[id].Name)
+		if len(grants[id].Nodes) > 0 && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	switch {

@@ -14,6 +14,7 @@ import (
 // Grant is what a container gets with one device, looked up when it gets it: the kernel numbers device nodes
 // anew whenever a driver is bound.
 type Grant struct {
+	Name  string                       // what CDI calls it: the same for all replicas of an HCA
 	Info  map[string]map[string]string // provider to key and value, as in the variable …_INFO
 	Nodes []*v1beta1.DeviceSpec
 	RDMA  []string          // names of its RDMA devices, where the resource is of RDMA devices
@@ -27,9 +28,11 @@ func (g *Grant) provide(provider string, info map[string]string, nodes ...*v1bet
 	g.Nodes = append(g.Nodes, nodes...)
 }
 
-// Grant looks up what a container gets with a device.
+// Grant looks up what a container gets with a device. With a replica of a shared HCA it gets the nodes of
+// that HCA alone; the RDMA shared device plugin gives those of all HCAs of the pool (getDevicesSpec in
+// pkg/resources/server.go there).
 func (h Host) Grant(d pools.Device, r *pools.ResourceConfig) *Grant {
-	g := &Grant{Info: map[string]map[string]string{}}
+	g := &Grant{Name: d.Name(), Info: map[string]map[string]string{}}
 	g.provide("generic", map[string]string{"deviceID": d.ID})
 	switch sysfs.Link(h.Sys, sysfs.File(d.Address, "", "driver")) {
 	case "vfio-pci":

@@ -19,9 +19,8 @@ const pairsMount = "/run/tandem/pairs.json"
 
 // Pairs is what a container is told of its pairs.
 type Pairs struct {
-	File string // its pairs file, of VFs alone; "" for none
-
-	vfs       []pairs.VF // in the order in which the container lists them
+	File      string     // its pairs file; "" for none
+	VFs       []pairs.VF // in the order in which the container lists them
 	served    []pairs.Served
 	variables []string
 }
@@ -49,8 +48,8 @@ var pairVariables = map[string]func(Pairs) string{
 // rdma lists the RDMA devices, each with a suffix.
 func (p Pairs) rdma(suffix string) string {
 	var names []string
-	for _, vf := range p.vfs {
-		if vf.RDMA != "" {
+	for _, vf := range p.VFs {
+		if vf.RDMA != "" && !slices.Contains(names, vf.RDMA+suffix) { // replicas of an HCA have one name
 			names = append(names, vf.RDMA+suffix)
 		}
 	}
@@ -61,34 +60,42 @@ func (p Pairs) mapping() string {
 	var mapped []string
 	for _, served := range p.served {
 		its := func(vf pairs.VF) bool { return vf.ID == served.VF }
-		if i := slices.IndexFunc(p.vfs, its); i >= 0 {
-			mapped = append(mapped, served.GPU.String()+"="+p.vfs[i].Address.String())
+		if i := slices.IndexFunc(p.VFs, its); i >= 0 {
+			mapped = append(mapped, served.GPU.String()+"="+p.VFs[i].Address.String())
 		}
 	}
 	return strings.Join(mapped, ",")
 }
 
-// Pairs looks up what a container is told of its pairs, nil where its resource wants nothing of that, and
-// mounts the pairs file. An error means that there is no such file; the rest can be told all the same.
-func (h Host) Pairs(
-	pool pools.Pool, order []string, answer *v1beta1.ContainerAllocateResponse,
-) (*Pairs, error) {
+// Pairs looks up what a container is told of its pairs, nil where its resource wants nothing of that.
+func (h Host) Pairs(pool pools.Pool, order []string) *Pairs {
 	wanted := pool.Resource.Tandem
 	if !wanted.Pairs && len(wanted.Variables) == 0 {
-		return nil, nil
+		return nil
 	}
-	p := &Pairs{vfs: h.pairVFs(pool, order), variables: wanted.Variables}
-	if !wanted.Pairs {
-		return p, nil
+	p := &Pairs{VFs: h.pairVFs(pool, order), variables: wanted.Variables}
+	if wanted.Pairs {
+		// The name is in the kubelet's checkpoint for as long as the container is: see coordination.
+		p.File = filepath.Join(h.PairsDir, rand.Text()+".json")
 	}
-	file, err := h.pairsFile(p.vfs)
-	if err != nil {
-		return p, err
+	return p
+}
+
+// Mount has the container see its pairs file. Where the coordinator has not written it, it is written here,
+// of VFs alone. An error means that there is no such file; the rest can be told all the same.
+func (p *Pairs) Mount(written bool, answer *v1beta1.ContainerAllocateResponse) error {
+	if p.File == "" {
+		return nil
 	}
-	p.File = file
-	mount := &v1beta1.Mount{ContainerPath: pairsMount, HostPath: file, ReadOnly: true}
+	// A coordinator whose answer is late has written more than is known here.
+	if _, err := os.Lstat(p.File); !written && err != nil {
+		if err := pairs.New(p.VFs).Write(p.File); err != nil {
+			return err
+		}
+	}
+	mount := &v1beta1.Mount{ContainerPath: pairsMount, HostPath: p.File, ReadOnly: true}
 	answer.Mounts = append(answer.Mounts, mount)
-	return p, nil
+	return nil
 }
 
 // Tell gives a container the variables that its resource wants, once it is known which GPU each VF serves.
@@ -120,14 +127,4 @@ func (h Host) pairVFs(pool pools.Pool, order []string) []pairs.VF {
 		vfs = append(vfs, vf)
 	}
 	return vfs
-}
-
-// pairsFile makes a container's pairs file, of VFs alone. Its name is in the kubelet's checkpoint for as long
-// as the container is: see coordination.
-func (h Host) pairsFile(vfs []pairs.VF) (string, error) {
-	file := filepath.Join(h.PairsDir, rand.Text()+".json")
-	if err := os.MkdirAll(h.PairsDir, 0o700); err != nil {
-		return "", err
-	}
-	return file, pairs.New(vfs).Write(file)
 }

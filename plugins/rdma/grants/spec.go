@@ -49,11 +49,15 @@ func (s *Spec) Write(h Host, pool pools.Pool, given map[string]*Grant) error {
 
 // all are the grants of all devices of a pool that have no fault.
 func (h Host) all(pool pools.Pool) map[string]*Grant {
-	all := map[string]*Grant{}
+	all, functions := map[string]*Grant{}, map[string]*Grant{}
 	for _, d := range pool.Devices {
-		if d.Fault == "" {
-			all[d.ID] = h.Grant(d, pool.Resource)
+		if d.Fault != "" {
+			continue
 		}
+		if functions[d.File()] == nil { // replicas have one function
+			functions[d.File()] = h.Grant(d, pool.Resource)
+		}
+		all[d.ID] = functions[d.File()]
 	}
 	return all
 }

@@ -9,13 +9,17 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 )
 
-// Config is a configuration in the format of the stock SR-IOV network device plugin, read and checked.
+// Config is a configuration in the format of the stock SR-IOV network device plugin, of the RDMA shared
+// device plugin or of both, read and checked.
 type Config struct {
 	File      string           // where it was read from, for messages
 	Resources []ResourceConfig // in the order of the file; what was left out of it is in Warnings
 	Warnings  []string         // sentences about what the file says and this plugin does not follow
+	// the pause between two looks at the machine where nothing tells of a change; 0 for none
+	Interval time.Duration
 }
 
 // InvalidError is an error about a configuration that was understood: names and selectors that cannot be. The
@@ -54,6 +58,7 @@ func parseConfig(file string, content []byte) (*Config, error) {
 	}
 	var top struct {
 		ResourceList []json.RawMessage `json:"resourceList"`
+		sharedList
 	}
 	if err := json.Unmarshal(content, &top); err != nil {
 		return nil, explain(err, content)
@@ -65,7 +70,10 @@ func parseConfig(file string, content []byte) (*Config, error) {
 			return nil, err
 		}
 	}
-	if len(top.ResourceList) == 0 {
+	if err := c.addShared(top.sharedList); err != nil {
+		return nil, err
+	}
+	if len(top.ResourceList)+len(top.ConfigList) == 0 {
 		return nil, errors.New("resourceList is missing or empty")
 	}
 	if len(c.Resources) == 0 {
@@ -82,10 +90,7 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 		RawTandem    json.RawMessage `json:"tandem"`
 	}
 	err := json.Unmarshal(raw, &r)
-	name := fmt.Sprintf("resource %q", r.Name)
-	if r.Name == "" {
-		name = fmt.Sprintf("resource %d of resourceList", position)
-	}
+	name := label(r.Name, position, "resourceList")
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, explain(err, raw))
 	}
@@ -96,17 +101,10 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 		return fmt.Errorf("%s: deviceType %q is unknown; want %s, %s or %s",
 			name, r.DeviceType, NetDevice, Accelerator, AuxNetDevice)
 	}
-	switch {
-	case r.Name == "":
-		return invalid("%s: resourceName is missing", name)
-	case !stockName.MatchString(r.Name):
-		return invalid("%s: resourceName may have letters, digits, - and _", name)
+	if err := c.checkNew(name, r.ResourceConfig); err != nil {
+		return err
 	}
-	if slices.ContainsFunc(c.Resources,
-		func(o ResourceConfig) bool { return o.Name == r.Name && o.Prefix == r.Prefix }) {
-		return invalid("%s: resourceName is there twice", name)
-	}
-	c.warnUnknown(name+": ", raw, r)
+	c.warnUnknown(name+": ", raw, r, intoSelectors)
 	if err := r.checkName(); err != nil {
 		c.warn("%s is left out: %v", name, err)
 		return nil
@@ -120,15 +118,43 @@ func (c *Config) add(position int, raw json.RawMessage) error {
 		return invalid("%s: %w", name, err)
 	}
 	c.warnAll(name+": selectors: ", selectorWarnings(r.DeviceType, r.Selectors, r.RawSelectors))
+	c.addOwn(name, raw, r.RawTandem, &r.ResourceConfig)
+	c.Resources = append(c.Resources, r.ResourceConfig)
+	return nil
+}
+
+// label names a resource to people, by its position in a list where it has no name.
+func label(resource string, position int, list string) string {
+	if resource == "" {
+		return fmt.Sprintf("resource %d of %s", position, list)
+	}
+	return fmt.Sprintf("resource %q", resource)
+}
+
+// checkNew refuses a resource whose name cannot be, or is there already.
+func (c *Config) checkNew(name string, r ResourceConfig) error {
+	same := func(o ResourceConfig) bool { return o.Name == r.Name && o.Prefix == r.Prefix }
+	switch {
+	case r.Name == "":
+		return invalid("%s: resourceName is missing", name)
+	case !stockName.MatchString(r.Name):
+		return invalid("%s: resourceName may have letters, digits, - and _", name)
+	case slices.ContainsFunc(c.Resources, same):
+		return invalid("%s: resourceName is there twice", name)
+	default:
+		return nil
+	}
+}
+
+// addOwn adds the keys of a resource that the stock plugins do not have.
+func (c *Config) addOwn(name string, raw, rawTandem json.RawMessage, r *ResourceConfig) {
 	if err := json.Unmarshal(raw, &r.Health); err != nil {
 		c.warn("%s: health is not checked: %v", name, explain(err, raw))
 		r.Health = Health{}
 	}
-	tandem, warnings := readTandem(r.RawTandem)
+	tandem, warnings := readTandem(rawTandem)
 	r.Tandem = tandem
 	c.warnAll(name+": ", warnings)
-	c.Resources = append(c.Resources, r.ResourceConfig)
-	return nil
 }
 
 func (c *Config) warn(format string, args ...any) {
@@ -142,11 +168,10 @@ func (c *Config) warnAll(about string, warnings []string) {
 	}
 }
 
-// warnUnknown warns of the keys of a JSON object that the struct it was read into does not have.
-func (c *Config) warnUnknown(where string, object json.RawMessage, into any) {
-	for _, key := range unknownKeys(object, reflect.TypeOf(into)) {
-		c.warn("%skey %q is unknown and ignored", where, key)
-	}
+// warnUnknown warns of the keys of a JSON object that the struct it was read into does not have; others are
+// places where they may belong.
+func (c *Config) warnUnknown(where string, object json.RawMessage, into any, others ...place) {
+	c.warnAll(where, ignored(object, reflect.TypeOf(into), "unknown and ignored", others...))
 }
 
 // Checks reports whether any resource wants a check of health.

@@ -155,16 +155,16 @@ func TestConfigWarnings(t *testing.T) {
 			[]string{`resource "a": health is not checked: checkHealthOnPf: want true or false, found string`}},
 		{"unknown variable",
 			resources(`{"resourceName": "a", "tandem": {"pair": true, "variables": ["NCCL_HCA"]}}`), []string{
-				`resource "a": tandem: key "pair" is unknown and ignored`,
+				`resource "a": tandem: key "pair" is unknown and ignored: want "pairs"`,
 				`resource "a": tandem: variables: "NCCL_HCA" is unknown and left out; want some of NCCL_IB_HCA, NVSHMEM_HCA_LIST, UCX_NET_DEVICES, VLLM_GPU_NIC_PCIE_MAPPING, VLLM_NIC_SELECTION_VARS`,
 			}},
 		{"unknown keys",
 			`{"version": 1, "resourceList": [{"resourceName": "a", "pfNames": [], "selectors": {"pfName": [], "vendor": []}}]}`,
 			[]string{
 				`key "version" is unknown and ignored`,
-				`resource "a": key "pfNames" is unknown and ignored`,
-				`resource "a": selectors: key "pfName" is unknown for deviceType netDevice and ignored`,
-				`resource "a": selectors: key "vendor" is unknown for deviceType netDevice and ignored`,
+				`resource "a": key "pfNames" is unknown and ignored: put it into selectors`,
+				`resource "a": selectors: key "pfName" is unknown for deviceType netDevice and ignored: want "pfNames"`,
+				`resource "a": selectors: key "vendor" is unknown for deviceType netDevice and ignored: want "vendors"`,
 			}},
 		{"pfNames of an accelerator",
 			resources(`{"resourceName": "a", "deviceType": "accelerator", "selectors": {"pfNames": ["x"]}}`),
@@ -201,6 +201,8 @@ func FuzzParseConfig(f *testing.F) {
 		resources(`{"resourceName": "a", "selectors": [{"pfNames": ["x#0-3,7"]}, {"isRdma": true}]}`),
 		resources(`{"resourceName": "a", "deviceType": "accelerator", "additionalInfo": {"*": {"k": "v"}}}`),
 		`{"resourceList": [null]}`,
+		sharing(`{"resourceName": "a", "rdmaHcaMax": 63, "selectors": {"vendors": ["15b3"], "linkTypes": ["ether"]}}`),
+		`{"periodicUpdateInterval": 0, "configList": [{"resourceName": "a", "devices": ["ib0"]}], "resourceList": []}`,
 		`[`,
 	} {
 		f.Add([]byte(seed))

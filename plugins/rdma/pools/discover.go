@@ -23,40 +23,73 @@ type Finder struct {
 	// rdma.DDPProfiles.
 	DDP func(function, pf topology.Address) string
 
+	// Exporter tells the health of NICs by device ID; nil where there is nobody to ask: see package exporter.
+	Exporter func() (map[string]bool, error)
+
 	// Known is what was seen of devices by ID, which containers hide: see Hidden.
 	Known map[string]Hidden
 }
 
 // Find returns the pools that a configuration makes of the machine, in the order of the configuration, empty
 // ones included, and warnings about what in it the machine does not have. A function is in the first resource
-// of the file that selects it, and in no other.
+// of resourceList that selects it, and in no other; an HCA is in every resource of configList that selects
+// it.
 func (f Finder) Find(c *Config) ([]Pool, []string, error) {
-	names, err := f.names(c)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read configuration %s: %w", c.File, err)
-	}
-	tree, err := f.tree()
+	s, err := f.survey(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	needed, err := f.needed()
+	names, candidates := s.names, s.candidates
+	told, err := f.told(c)
+	s.machine.told = told
+	claimed, shared := map[string]bool{}, map[topology.Address]bool{}
+	pools, warnings := make([]Pool, 0, len(c.Resources)), missing(c, candidates)
 	if err != nil {
-		return nil, nil, err
+		warnings = append(warnings, fmt.Sprintf("enableExporterHealthCheck: NICs count as healthy: %v", err))
 	}
-	candidates := findCandidates(f.machine(tree), c, needed)
-	claimed := map[string]bool{}
-	pools := make([]Pool, 0, len(c.Resources))
 	for i := range c.Resources {
 		r := &c.Resources[i]
 		prefix, _, _ := strings.Cut(names[i], "/")
 		same := func(p Pool) bool {
-			return strings.HasPrefix(p.Name, prefix+"/") && p.Resource.DeviceType == r.DeviceType
+			return (strings.HasPrefix(p.Name, prefix+"/") || r.DeviceType == SharedHCA) &&
+				p.Resource.DeviceType == r.DeviceType
 		}
-		first := !slices.ContainsFunc(pools, same)
-		devices := r.claim(candidates, claimed)
-		pools = append(pools, Pool{Name: names[i], Devices: devices, Resource: r, First: first})
+		pool := Pool{Name: names[i], Resource: r, First: !slices.ContainsFunc(pools, same)}
+		if r.DeviceType == SharedHCA {
+			var fewer []string
+			pool.Devices, fewer = r.share(candidates, shared)
+			warnings = append(warnings, fewer...)
+		} else {
+			pool.Devices = r.claim(candidates, claimed)
+		}
+		pools = append(pools, pool)
 	}
-	return pools, missing(c, candidates), nil
+	return pools, warnings, nil
+}
+
+// survey is what there is to choose from, and for whom.
+type survey struct {
+	names      []string // of the resources, in full
+	machine    *machine
+	needed     map[topology.Address]bool // functions that the node itself needs
+	candidates []*function
+}
+
+func (f Finder) survey(c *Config) (*survey, error) {
+	names, err := f.names(c)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration %s: %w", c.File, err)
+	}
+	tree, err := f.tree()
+	if err != nil {
+		return nil, err
+	}
+	needed, err := f.needed()
+	if err != nil {
+		return nil, err
+	}
+	m := f.machine(tree)
+	return &survey{names: names, machine: m, needed: needed, candidates: findCandidates(m, c, needed)}, nil
 }
 
 func (f Finder) machine(tree *topology.Tree) *machine {
@@ -68,6 +101,14 @@ func (f Finder) machine(tree *topology.Tree) *machine {
 		pfNames: map[topology.Address]string{},
 		indexes: map[topology.Address]map[string]int{},
 	}
+}
+
+// told is the health that the metrics exporter tells, where a resource wants that.
+func (f Finder) told(c *Config) (map[string]bool, error) {
+	if f.Exporter == nil || !c.Checks(func(h Health) bool { return h.CheckExporter }) {
+		return nil, nil
+	}
+	return f.Exporter()
 }
 
 func (f Finder) tree() (*topology.Tree, error) {
@@ -103,6 +144,9 @@ func (r *ResourceConfig) device(f *function, s *Selector) Device {
 	return d
 }
 
+// acceleratorClass is the PCI class of processing accelerators.
+const acceleratorClass = 0x12
+
 // offers reports whether a device is of the resource's type. The classes are those of SupportedDevices in
 // pkg/types/types.go of the stock plugin.
 func (r *ResourceConfig) offers(f *function) bool {
@@ -112,7 +156,9 @@ func (r *ResourceConfig) offers(f *function) bool {
 	case AuxNetDevice:
 		return f.aux != ""
 	case Accelerator:
-		return f.aux == "" && f.Class>>16 == 0x12
+		return f.aux == "" && f.Class>>16 == acceleratorClass
+	case SharedHCA: // the node and its VFs may use it too
+		return f.aux == "" && f.Class.IsNetwork() && len(f.RDMA) > 0
 	default:
 		return false
 	}
@@ -181,7 +227,7 @@ func (f Finder) names(c *Config) ([]string, error) {
 	return names, nil
 }
 
-// missing warns of PFs that a configuration names and the machine does not have.
+// missing warns of PFs and netdevs that a configuration names and the machine does not have.
 func missing(c *Config, candidates []*function) []string {
 	var warnings []string
 	absent := func(r *ResourceConfig, key string, items []vfItem, pf func(*function) string) {
@@ -198,6 +244,12 @@ func missing(c *Config, candidates []*function) []string {
 		for _, s := range r.Selectors {
 			absent(r, "pfNames", s.PFNames, (*function).pfName)
 			absent(r, "rootDevices", s.RootDevices, (*function).pfAddress)
+			for _, name := range s.ifNames {
+				has := func(f *function) bool { return r.offers(f) && f.netdev() == name }
+				if !slices.ContainsFunc(candidates, has) {
+					warnings = append(warnings, fmt.Sprintf("resource %q: ifNames: no HCA has the netdev %q", r.Name, name))
+				}
+			}
 		}
 	}
 	return warnings

@@ -6,4 +6,5 @@
 //
 // A [Selector] has the conditions, a function the values that they are compared with. What a container's
 // namespaces hide of a device is taken from what was seen of it before, see [Hidden].
+// [Finder.Explain] tells which devices the selectors reject, and why.
 package pools

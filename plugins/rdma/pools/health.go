@@ -9,8 +9,12 @@ import (
 // fault is why a device is unhealthy, "" where it is healthy. What cannot be read is not held against it.
 func (r *ResourceConfig) fault(f *function) string {
 	switch {
+	case r.DeviceType == SharedHCA && len(sysfs.Names(f.machine.sys, f.file("infiniband_verbs"))) == 0:
+		return "no uverbs device: load the kernel module ib_uverbs"
 	case r.CheckPF && f.noCarrier():
 		return "no carrier on the PF"
+	case r.CheckExporter && f.machine.ill(f.id()):
+		return "unhealthy for the metrics exporter"
 	case r.CheckPort && f.portDown():
 		return "the RDMA port is not active"
 	default:
@@ -18,14 +22,16 @@ func (r *ResourceConfig) fault(f *function) string {
 	}
 }
 
-// noCarrier reads carrier of the PF's netdev. Reading it fails while the netdev is down
-// (Documentation/ABI/testing/ sysfs-class-net): there is no carrier then either.
+// noCarrier reads carrier of the PF's netdev, of a function without a PF that of its own. Reading it fails
+// while the netdev is down (Documentation/ABI/testing/ sysfs-class-net): there is no carrier then either.
 func (f *function) noCarrier() bool {
-	name := f.pfName()
-	if name == "" {
+	netdev := f.file("net", f.netdev())
+	if name := f.pfName(); name != "" {
+		netdev = f.pfNetdev(name, "")
+	} else if _, has := f.parent(); has || f.netdev() == "" {
 		return false
 	}
-	says := func(file string) string { return sysfs.Text(f.machine.sys, f.pfNetdev(name, file)) }
+	says := func(file string) string { return sysfs.Text(f.machine.sys, netdev+"/"+file) }
 	return says("carrier") == "0" || says("operstate") == "down"
 }
 

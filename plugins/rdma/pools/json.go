@@ -35,6 +35,8 @@ func inWords(t reflect.Type) string {
 		return "a string"
 	case t.Kind() == reflect.Bool:
 		return "true or false"
+	case t.Kind() == reflect.Int:
+		return "a whole number"
 	case t.Kind() == reflect.Slice:
 		return "a list"
 	default:

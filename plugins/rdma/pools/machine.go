@@ -16,6 +16,7 @@ type machine struct {
 	tree    *topology.Tree
 	ddp     func(function, pf topology.Address) string
 	known   map[string]Hidden // what was seen of devices by ID, before containers hid it
+	told    map[string]bool   // the health of devices by ID, as the metrics exporter tells it
 	pfNames map[topology.Address]string
 	indexes map[topology.Address]map[string]int
 	vdpa    map[topology.Address]sysfs.VDPADevice // nil until somebody asks
@@ -61,6 +62,12 @@ func (m *machine) vfIndex(pf, vf topology.Address) int {
 func (m *machine) hasVFs(d *topology.Device) bool {
 	numvfs := sysfs.Text(m.sys, sysfs.File(d.Address, "", "sriov_numvfs"))
 	return len(d.VFs) > 0 || (numvfs != "" && numvfs != "0")
+}
+
+// ill reports whether the metrics exporter knows a device and does not call it healthy.
+func (m *machine) ill(id string) bool {
+	healthy, known := m.told[id]
+	return known && !healthy
 }
 
 // vdpaType is the value of vdpaType that a function's vDPA device has; "" for none.

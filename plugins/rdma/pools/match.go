@@ -1,40 +1,101 @@
 package pools
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
-// selects reports whether a device meets every condition. The order is that of the stock plugin
-// (GetFilteredDevices in pkg/netdevice/netDeviceProvider.go), the cheap ones first.
-func (s *Selector) selects(f *function) bool {
-	return allows(s.Vendors, f.vendor) &&
-		allows(s.Devices, f.product) &&
-		allows(s.Drivers, f.driver) &&
-		allows(s.PCIAddresses, f.address) &&
-		allows(s.ACPIIndexes, f.acpiIndex) &&
-		allows(s.AuxTypes, f.auxType) &&
-		allowsVF(s.PFNames, f.pfName, f) &&
-		allowsVF(s.RootDevices, f.pfAddress, f) &&
-		allows(s.LinkTypes, f.linkType) &&
-		allows(s.DDPProfiles, f.ddpProfile) &&
-		allows(s.PKeys, f.pKey) &&
-		(!s.IsRDMA || f.isRDMA()) &&
-		(s.VDPAType == "" || f.vdpaType() == s.VDPAType)
+// condition is one that selectors can have.
+type condition struct {
+	key   string
+	wants func(*Selector) []string // the values that meet it; none where the selector does not have it
+	has   func(*function) string   // the value of a device
+	meets func(*Selector, *function) bool
 }
 
-// allows reports whether a list has no condition, or the value of a function, which is read only if need be.
-// A function without a value meets no condition.
-func allows(list []string, value func() string) bool {
-	if len(list) == 0 {
-		return true
+// conditions are looked at in the order of the stock plugin (GetFilteredDevices in
+// pkg/netdevice/netDeviceProvider.go), the cheap ones first.
+var conditions = []condition{
+	listed("vendors", func(s *Selector) []string { return s.Vendors }, (*function).vendor),
+	listed("devices", func(s *Selector) []string { return s.Devices }, (*function).product),
+	listed("drivers", func(s *Selector) []string { return s.Drivers }, (*function).driver),
+	listed("pciAddresses", func(s *Selector) []string { return s.PCIAddresses }, (*function).address),
+	listed("acpiIndexes", func(s *Selector) []string { return s.ACPIIndexes }, (*function).acpiIndex),
+	listed("auxTypes", func(s *Selector) []string { return s.AuxTypes }, (*function).auxType),
+	listed("ifNames", func(s *Selector) []string { return s.ifNames }, (*function).netdev),
+	ofPF("pfNames", func(s *Selector) []vfItem { return s.PFNames }, (*function).pfName),
+	ofPF("rootDevices", func(s *Selector) []vfItem { return s.RootDevices }, (*function).pfAddress),
+	listed("linkTypes", func(s *Selector) []string { return s.LinkTypes }, (*function).linkType),
+	listed("ddpProfiles", func(s *Selector) []string { return s.DDPProfiles }, (*function).ddpProfile),
+	listed("pKeys", func(s *Selector) []string { return s.PKeys }, (*function).pKey),
+	listed("isRdma", func(s *Selector) []string { return one(s.IsRDMA, "an RDMA device") }, rdmaText),
+	listed("vdpaType", func(s *Selector) []string { return one(s.VDPAType != "", s.VDPAType) },
+		(*function).vdpaType),
+}
+
+// one is a list of one value, or of none.
+func one(there bool, value string) []string {
+	if !there {
+		return nil
 	}
-	v := value()
-	return v != "" && slices.Contains(list, v)
+	return []string{value}
 }
 
-func allowsVF(items []vfItem, pf func() string, f *function) bool {
+func rdmaText(f *function) string {
+	if f.isRDMA() {
+		return "an RDMA device"
+	}
+	return ""
+}
+
+// listed is a condition that any value of a list meets. A function without a value meets it never, and the
+// value is read only if need be.
+func listed(key string, wants func(*Selector) []string, has func(*function) string) condition {
+	return condition{key, wants, has, func(s *Selector, f *function) bool {
+		list := wants(s)
+		if len(list) == 0 {
+			return true
+		}
+		v := has(f)
+		return v != "" && slices.Contains(list, v)
+	}}
+}
+
+// ofPF is a condition about the PF of a VF and its number there.
+func ofPF(key string, items func(*Selector) []vfItem, pf func(*function) string) condition {
+	wants := func(s *Selector) (texts []string) {
+		for _, item := range items(s) {
+			texts = append(texts, item.text)
+		}
+		return texts
+	}
+	has := func(f *function) string {
+		name := pf(f)
+		if index := f.index(); name != "" && index >= 0 {
+			return fmt.Sprintf("%s#%d", name, index)
+		}
+		return name
+	}
+	return condition{key, wants, has, func(s *Selector, f *function) bool {
+		return allowsVF(items(s), pf, f)
+	}}
+}
+
+// selects reports whether a device meets every condition.
+func (s *Selector) selects(f *function) bool {
+	for i := range conditions {
+		if !conditions[i].meets(s, f) {
+			return false
+		}
+	}
+	return true
+}
+
+func allowsVF(items []vfItem, pf func(*function) string, f *function) bool {
 	if len(items) == 0 {
 		return true
 	}
-	name := pf()
+	name := pf(f)
 	if name == "" {
 		return false
 	}

@@ -16,6 +16,15 @@ func (f *function) netdevs() []string {
 	return f.Netdevs
 }
 
+// netdev is the first of them.
+func (f *function) netdev() string {
+	own := f.netdevs()
+	if len(own) == 0 {
+		return ""
+	}
+	return own[0]
+}
+
 // rdma are the names of the device's own RDMA devices, sorted.
 func (f *function) rdma() []string {
 	if f.aux != "" {

@@ -26,9 +26,29 @@ func (p Pool) Device(id string) (d Device, ok bool) {
 	return p.Devices[i], true
 }
 
+// Beside are devices of the pool that stand for the HCAs which some devices do not, one for each that is
+// healthy; none where containers get what they were given alone.
+func (p Pool) Beside(ids []string) (beside []string) {
+	if p.Resource.DeviceType != SharedHCA || !p.Resource.Tandem.AllHCAs {
+		return nil
+	}
+	has := map[string]bool{}
+	for _, d := range p.Devices {
+		has[d.HCA] = has[d.HCA] || slices.Contains(ids, d.ID)
+	}
+	for _, d := range p.Devices {
+		if !has[d.HCA] && d.Fault == "" {
+			has[d.HCA] = true
+			beside = append(beside, d.ID)
+		}
+	}
+	return beside
+}
+
 // Device is one device of a pool, mostly a VF.
 type Device struct {
-	ID       string            // the kubelet's device ID: the full PCI address, or the name of a sub-function
+	// the kubelet's device ID: the full PCI address, or the name of a sub-function; of a replica see replicaID
+	ID       string
 	Address  topology.Address  // the PCI function; that which a sub-function hangs on
 	PF       topology.Address  // of a VF; the zero Address for anything else
 	NUMA     topology.NUMANode // unknown too where the resource has excludeTopology
@@ -36,7 +56,12 @@ type Device struct {
 	Fault    string            // why it is unhealthy, for people; "" for a healthy device
 	Selector *Selector         // the one that selected it; its options apply. nil where it is found no more
 	Visible  *Hidden           // what containers would hide of it; nil where it may be in one
+	// of a replica of a shared HCA: what all replicas of the HCA in this pool are called together
+	HCA string
 }
+
+// Name is what people and container runtimes know a device by: its ID, or the HCA that it is a replica of.
+func (d Device) Name() string { return cmp.Or(d.HCA, d.ID) }
 
 // Missing reports whether a device was found before and is no longer.
 func (d Device) Missing() bool { return d.Selector == nil }

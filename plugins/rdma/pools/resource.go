@@ -7,29 +7,38 @@ import (
 	"strings"
 )
 
-// ResourceConfig is one element of resourceList: which devices one resource name stands for.
+// ResourceConfig is one element of resourceList or configList: which devices one resource name stands for.
 type ResourceConfig struct {
 	Name            string                       `json:"resourceName"`
 	Prefix          string                       `json:"resourcePrefix"` // "" takes the daemon's
 	DeviceType      DeviceType                   `json:"deviceType"`
 	ExcludeTopology bool                         `json:"excludeTopology"` // tell nobody the NUMA node
 	AdditionalInfo  map[string]map[string]string `json:"additionalInfo"`  // PCI address or "*" to key and value
+	// of AMD's network device plugin, which runs "nicctl clear rdma" on bare metal unless this is true; here
+	// that is never done
+	NoDeviceConfig bool `json:"disableDeviceConfig"`
 	// one that selects is enough; never empty
 	Selectors []Selector `json:"-"`
 
 	// The keys that the stock plugin does not have are read apart: a mistake in them costs them alone.
 	Health `json:"-"`
 	Tandem Tandem `json:"-"` // key "tandem"
+
+	// Of SharedHCA: how many containers may share an HCA, and the number of the first of its replicas.
+	Replicas     int `json:"-"`
+	firstReplica int
 }
 
 // Health says which signs of a device's health count beyond its being there. All are opt-in: a VF passes
 // traffic to other VFs of its PF while the PF has no carrier, and the stock plugin looks at none of them. The
-// first two keys are those of its pull request 640.
+// first two keys are those of its pull request 640, the last one is that of AMD's network device plugin.
 type Health struct {
 	CheckPF bool `json:"checkHealthOnPf"` // unhealthy while the PF's netdev has no carrier
 	// accepted; a device that is gone is unhealthy in any case
 	CheckDevice bool `json:"checkHealthOnDeviceExist"`
 	CheckPort   bool `json:"checkHealthOnRdmaPort"` // unhealthy while port 1 of the RDMA device is not active
+	// unhealthy while the metrics exporter says so
+	CheckExporter bool `json:"enableExporterHealthCheck"`
 }
 
 // stockName is what the stock plugin accepts, and ends over anything else (pkg/utils/utils.go,

@@ -30,6 +30,8 @@ type Selector struct {
 	networkSelector
 	vfSelector
 	sfSelector
+
+	ifNames []string // the function's own first netdev; of SharedHCA
 }
 
 // functionSelector has the conditions for any device; those of a sub-function are about the function it hangs
@@ -135,10 +137,8 @@ func selectorWarnings(t DeviceType, selectors []Selector, raw json.RawMessage) (
 	if objects, err := selectorObjects(raw); err == nil {
 		known := reflect.TypeOf((&Selector{}).keys(t)).Elem()
 		for _, object := range objects {
-			for _, key := range unknownKeys(object, known) {
-				const unknown = "key %q is unknown for deviceType %s and ignored"
-				warnings = append(warnings, fmt.Sprintf(unknown, key, t))
-			}
+			text := fmt.Sprintf("unknown for deviceType %s and ignored", t)
+			warnings = append(warnings, ignored(object, known, text, besideThem)...)
 		}
 	}
 	for i := range selectors {

@@ -17,6 +17,9 @@ type Tandem struct {
 	// and digits are _.
 	Alias     bool     `json:"alias"`
 	Variables []string `json:"variables"` // some of PairVariables
+	// AllHCAs gives a container all HCAs of a pool of shared ones, whichever it was given, as the RDMA shared
+	// device plugin does: for pods that ask for one and mean all.
+	AllHCAs bool `json:"allHCAs"`
 }
 
 // PairVariables are the variables that can be asked for, sorted. Package grants has what each of them says.
@@ -33,8 +36,8 @@ func readTandem(raw json.RawMessage) (t Tandem, warnings []string) {
 	if err := json.Unmarshal(raw, &t); err != nil {
 		return Tandem{}, []string{fmt.Sprintf("tandem is left out: %v", explain(err, raw))}
 	}
-	for _, key := range unknownKeys(raw, reflect.TypeFor[Tandem]()) {
-		warnings = append(warnings, fmt.Sprintf("tandem: key %q is unknown and ignored", key))
+	for _, warning := range ignored(raw, reflect.TypeFor[Tandem](), "unknown and ignored") {
+		warnings = append(warnings, "tandem: "+warning)
 	}
 	t.Variables = slices.DeleteFunc(t.Variables, func(variable string) bool {
 		known := slices.Contains(PairVariables, variable)

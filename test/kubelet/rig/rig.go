@@ -185,7 +185,7 @@ func (r *Rig) layOut() error {
 	if err != nil {
 		return err
 	}
-	if err := recorded.Layout(r.path("sys")); err != nil {
+	if err := os.CopyFS(r.path("sys"), recorded.FS()); err != nil {
 		return err
 	}
 	if err := os.Mkdir(r.path("dev"), 0o755); err != nil {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,10 +19,13 @@ type Node struct {
 	*machine.VM
 	Shape    machine.Shape
 	VFsPerPF int
+	pool     string // resource of the VFs, as who installed the plugins names it; "" for VFResource
 }
 
 // VFs is how many the node has.
 func (n *Node) VFs() int { return n.Shape.GPUs() * n.VFsPerPF }
+
+func (n *Node) vfResource() string { return cmp.Or(n.pool, VFResource) }
 
 // Title names the node in results.
 func (n *Node) Title() string { return fmt.Sprintf("%s, %d VFs per PF", n.Shape.Name, n.VFsPerPF) }
@@ -65,6 +69,7 @@ func (n *Node) Install(ctx context.Context, deploy string) error {
 			return err
 		}
 	}
+	n.pool = VFResource
 	after, err := n.generations(ctx)
 	if err != nil {
 		return err
@@ -107,7 +112,7 @@ func (n *Node) Offers(ctx context.Context, resource string, count int) error {
 
 // OffersAll waits until the API server knows the node with all its GPUs and VFs.
 func (n *Node) OffersAll(ctx context.Context) error {
-	return errors.Join(n.Offers(ctx, n.Shape.Resource, n.Shape.GPUs()), n.Offers(ctx, VFResource, n.VFs()))
+	return errors.Join(n.Offers(ctx, n.Shape.Resource, n.Shape.GPUs()), n.Offers(ctx, n.vfResource(), n.VFs()))
 }
 
 // RollOut replaces both daemons at a time, as after a change.
@@ -130,14 +135,18 @@ func (n *Node) RollOut(ctx context.Context) error {
 // Registrations are the log lines with which the plugins last said that the kubelet knows them, "" where
 // there is none.
 func (n *Node) Registrations(ctx context.Context) (map[string]string, error) {
+	daemons := slices.Concat([]string{StandIn}, Daemons, ofOperators())
+	output, err := n.Run(ctx, "for daemon in "+strings.Join(daemons, " ")+`; do
+		last=$(cat /var/log/pods/*_$daemon-*/*/*.log 2>/dev/null | grep msg=registered | sort | tail -n 1)
+		echo "$daemon $last"
+	done`)
+	if err != nil {
+		return nil, err
+	}
 	last := map[string]string{}
-	for _, daemon := range append([]string{StandIn}, Daemons...) {
-		line, err := n.Run(ctx, "cat /var/log/pods/kube-system_"+daemon+"-*/*/*.log 2>/dev/null |"+
-			" grep 'msg=registered' | sort | tail -n 1")
-		if err != nil {
-			return nil, err
-		}
-		last[daemon] = line
+	for line := range strings.Lines(output) {
+		daemon, registration, _ := strings.Cut(strings.TrimSpace(line), " ")
+		last[daemon] = registration
 	}
 	return last, nil
 }
@@ -163,7 +172,7 @@ func (n *Node) RegisteredAfter(ctx context.Context, before map[string]string, wh
 // LateAnswers counts what the daemons say of answers that were not there in time. The logs of daemons that
 // are no more are gone.
 func (n *Node) LateAnswers(ctx context.Context) (int, error) {
-	output, err := n.Run(ctx, "cat /var/log/pods/kube-system_tandem-*/*/*.log 2>/dev/null |"+
+	output, err := n.Run(ctx, "cat /var/log/pods/*/*/*.log 2>/dev/null |"+
 		" grep -c -e 'no answer in time' -e DeadlineExceeded -e source=local; true")
 	if err != nil {
 		return 0, err
@@ -173,7 +182,7 @@ func (n *Node) LateAnswers(ctx context.Context) (int, error) {
 
 // Decisions counts the coordinator's decisions by the source that told who asks.
 func (n *Node) Decisions(ctx context.Context) (map[string]int, error) {
-	lines, err := n.Run(ctx, "cat /var/log/pods/kube-system_tandem-*/*/*.log |"+
+	lines, err := n.Run(ctx, "cat /var/log/pods/*/*/*.log 2>/dev/null |"+
 		" grep -e msg=prefer | grep -e source=coordinator; true")
 	if err != nil {
 		return nil, err

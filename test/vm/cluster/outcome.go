@@ -30,7 +30,7 @@ func (n *Node) Create(ctx context.Context, p Pod) (*Outcome, error) {
 
 // Submit makes a pod.
 func (n *Node) Submit(ctx context.Context, p Pod) error {
-	manifest, err := json.Marshal(p.manifest(n.Shape.Resource))
+	manifest, err := json.Marshal(p.manifest(n.Shape.Resource, n.vfResource()))
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ tandem verify --gpus %d --vfs %d 2>&1
 echo "verify $?"
 %s`
 
-func (a Ask) container(name, gpuResource string) corev1.Container {
+func (a Ask) container(name, gpuResource, vfResource string) corev1.Container {
 	then := "trap exit TERM; sleep 1000000 & wait" // a first process that only sleeps has to be killed
 	if a.Init {
 		then = "exit 0"
@@ -70,7 +70,7 @@ func (a Ask) container(name, gpuResource string) corev1.Container {
 		limits[corev1.ResourceName(gpuResource)] = *resource.NewQuantity(int64(a.GPUs), resource.DecimalSI)
 	}
 	if a.VFs > 0 {
-		limits[VFResource] = *resource.NewQuantity(int64(a.VFs), resource.DecimalSI)
+		limits[corev1.ResourceName(vfResource)] = *resource.NewQuantity(int64(a.VFs), resource.DecimalSI)
 	}
 	if a.CPUs > 0 {
 		limits[corev1.ResourceCPU] = *resource.NewQuantity(int64(a.CPUs), resource.DecimalSI)
@@ -83,7 +83,7 @@ func (a Ask) container(name, gpuResource string) corev1.Container {
 	}
 }
 
-func (p Pod) manifest(gpuResource string) *corev1.Pod {
+func (p Pod) manifest(gpuResource, vfResource string) *corev1.Pod {
 	no, grace := false, int64(1)
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -96,7 +96,7 @@ func (p Pod) manifest(gpuResource string) *corev1.Pod {
 		pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": p.Networks}
 	}
 	for i, a := range p.Asks {
-		container := a.container(fmt.Sprintf("c%d", i), gpuResource)
+		container := a.container(fmt.Sprintf("c%d", i), gpuResource, vfResource)
 		if a.Init {
 			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
 		} else {

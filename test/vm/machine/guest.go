@@ -57,7 +57,7 @@ func (v *VM) Reboot(ctx context.Context) error {
 }
 
 // podLogs prints the logs of all containers.
-const podLogs = "for f in /var/log/pods/*/*/*.log; do echo \"== $f\"; cat $f; done"
+const podLogs = "for f in $(find /var/log/pods -name '*.log'); do echo \"== $f\"; cat $f; done"
 
 // Collect keeps the guest's logs of the kubelet and containerd, and of all containers.
 func (v *VM) Collect(folder string) {

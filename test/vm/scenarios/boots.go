@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/test/vm/cluster"
 	"github.com/tandem-k8s/tandem/test/vm/machine"
 )
 
@@ -13,6 +14,7 @@ type Options struct {
 	Admissions int    // random ones
 	Machine    string // only the one of this name, in any case; "" for all
 	VFs        int    // only phases with so many VFs per PF; 0 for all
+	Setup      string // only set-ups with this in their name, and nothing beside their scenarios; "" for all
 }
 
 // server is a kind of machine, and what is shipped for it.
@@ -43,14 +45,58 @@ type phase struct {
 	setups   []setup
 }
 
+// byOperators is Tandem as operators of the stock plugins start it: nothing is changed but the image.
+var byOperators = setup{
+	name:      "Tandem, by AMD's GPU operator and the SR-IOV network operator",
+	operators: true,
+	tandem:    true,
+	scenarios: []scenario{
+		pair(4), pair(8),
+		// Of two plugins that do not see each other one would begin with the second switch, one with the first.
+		{name: "two containers, 1 GPU and 2+2", asks: []cluster.Ask{{GPUs: 1}, {GPUs: 2, VFs: 2}}},
+	},
+}
+
 // boots are those that the options ask for.
 func boots(o Options) []boot {
+	list := everything()
 	if o.Short {
-		shipped := setup{
-			name: "Tandem", deploy: mi300x.deploy, tandem: true, scenarios: []scenario{pair(4), pair(8)},
-		}
-		return []boot{{server: mi300x, example: true, phases: []phase{{vfsPerPF: 4, setups: []setup{shipped}}}}}
+		list = few()
 	}
+	for i := range list {
+		list[i].choose(o)
+	}
+	return slices.DeleteFunc(list, func(b boot) bool {
+		return len(b.phases) == 0 || o.Machine != "" && !strings.EqualFold(o.Machine, b.Name)
+	})
+}
+
+// choose leaves a boot what the options ask for.
+func (b *boot) choose(o Options) {
+	if o.Setup != "" {
+		b.plain, b.example = false, false
+	}
+	for i := range b.phases {
+		p := &b.phases[i]
+		if o.Setup != "" {
+			p.thorough, p.multus = false, false
+		}
+		p.setups = slices.DeleteFunc(p.setups, func(s setup) bool { return !strings.Contains(s.name, o.Setup) })
+	}
+	b.phases = slices.DeleteFunc(b.phases, func(p phase) bool {
+		return len(p.setups) == 0 || o.VFs != 0 && o.VFs != p.vfsPerPF
+	})
+}
+
+func few() []boot {
+	shipped := setup{
+		name: "Tandem", deploy: mi300x.deploy, tandem: true, scenarios: []scenario{pair(4), pair(8)},
+	}
+	phases := []phase{{vfsPerPF: 4, setups: []setup{byOperators, shipped}}}
+	return []boot{{server: mi300x, example: true, phases: phases}}
+}
+
+func everything() []boot {
 	all := []scenario{pair(1), pair(2), pair(4), pair(8)}
 	shipped := func(s server, more ...scenario) setup {
 		return setup{
@@ -78,22 +124,14 @@ func boots(o Options) []boot {
 	stock := func(scenarios ...scenario) setup {
 		return setup{name: "stock, no preferred allocation", deploy: "stock", scenarios: scenarios}
 	}
-	boots := []boot{
+	return []boot{
 		{server: mi300x, plain: true, phases: []phase{
 			{vfsPerPF: 4, thorough: true,
 				setups: []setup{
-					stock(pair(2), refusedPair(8)), intent, shipped(mi300x, slices.Concat(kinds, telling)...),
+					stock(pair(2), refusedPair(8)), byOperators, intent, shipped(mi300x, slices.Concat(kinds, telling)...),
 				}},
 			{vfsPerPF: 1, multus: true, setups: []setup{stock(all...), hints, shipped(mi300x)}},
 		}},
 		{server: h100, example: true, phases: []phase{{vfsPerPF: 2, setups: []setup{shipped(h100)}}}},
 	}
-	for i := range boots {
-		boots[i].phases = slices.DeleteFunc(boots[i].phases, func(p phase) bool {
-			return o.VFs != 0 && o.VFs != p.vfsPerPF
-		})
-	}
-	return slices.DeleteFunc(boots, func(b boot) bool {
-		return len(b.phases) == 0 || o.Machine != "" && !strings.EqualFold(o.Machine, b.Name)
-	})
 }

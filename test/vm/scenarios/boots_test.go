@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,10 @@ func TestBoots(t *testing.T) {
 		{Options{Machine: "mi300x", VFs: 1}, "MI300X, 1 VFs per PF"},
 		{Options{Machine: "h100", VFs: 1}, ""},
 		{Options{Short: true}, "MI300X, 4 VFs per PF"},
+		{Options{Short: true, Machine: "h100"}, ""},
+		{Options{Setup: "operator"}, "MI300X, 4 VFs per PF"},
+		{Options{Setup: "as shipped"}, "MI300X, 4 VFs per PF, 1 VFs per PF; H100, 2 VFs per PF"},
+		{Options{Setup: "nobody's"}, ""},
 	} {
 		var titles []string
 		for _, b := range boots(c.o) {
@@ -35,5 +40,23 @@ func TestBoots(t *testing.T) {
 		if got := strings.Join(titles, "; "); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.o, got, c.want)
 		}
+	}
+}
+
+// What is chosen by a set-up's name is its pods alone.
+func TestBootsOfOneSetup(t *testing.T) {
+	for _, o := range []Options{{Setup: "operator"}, {Setup: "operator", Short: true}} {
+		list := boots(o)
+		if len(list) != 1 || list[0].plain || list[0].example || len(list[0].phases) != 1 {
+			t.Fatalf("%+v: %+v", o, list)
+		}
+		p := list[0].phases[0]
+		if p.thorough || p.multus || len(p.setups) != 1 || !p.setups[0].operators {
+			t.Errorf("%+v: %+v", o, p)
+		}
+	}
+	if b := boots(Options{})[0]; !b.plain || !b.phases[0].thorough || !b.phases[1].multus ||
+		!slices.ContainsFunc(b.phases[0].setups, func(s setup) bool { return s.operators }) {
+		t.Errorf("without options: %+v", b)
 	}
 }

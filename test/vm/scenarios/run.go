@@ -21,7 +21,8 @@ import (
 func Run(ctx context.Context, c *build.Cache, o Options, report func([]Row) error) error {
 	all := boots(o)
 	if len(all) == 0 {
-		return fmt.Errorf("there is no machine %q with %d VFs per PF", o.Machine, o.VFs)
+		return fmt.Errorf("there is no machine %q with %d VFs per PF and a set-up %q",
+			o.Machine, o.VFs, o.Setup)
 	}
 	var k *cluster.Cluster
 	err := c.Stage(ctx, "control plane", 5*time.Minute, func(ctx context.Context) (err error) {
@@ -78,7 +79,8 @@ func (t *tester) boot(ctx context.Context, k *cluster.Cluster, b boot, admission
 	}
 	// The next machine is another node of the same name.
 	for _, args := range [][]string{
-		{"delete", "-k", "test/vm/deploy/" + b.deploy, "--wait=false"}, {"delete", "node", cluster.NodeName},
+		{"delete", "-k", "test/vm/deploy/" + b.deploy, "--wait=false", "--ignore-not-found"},
+		{"delete", "node", cluster.NodeName},
 	} {
 		if _, err := k.Kubectl(ctx, "", args...); err != nil {
 			return err
@@ -145,6 +147,9 @@ func (t *tester) walkThrough(ctx context.Context, b boot, part string) error {
 // setup goes through the scenarios of one set-up.
 func (t *tester) setup(ctx context.Context, s setup) error {
 	if err := t.Stage(ctx, "install: "+t.title(s), 10*time.Minute, func(ctx context.Context) error {
+		if s.operators {
+			return t.node.InstallOperators(ctx)
+		}
 		return t.node.Install(ctx, s.deploy)
 	}); err != nil {
 		return err
@@ -164,12 +169,18 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 	if err := gone(); err != nil {
 		return err
 	}
+	if s.operators {
+		t.met(ctx, s)
+	}
 	if s.source != "" {
 		if err := t.told(ctx, s); err != nil {
 			return err
 		}
 	}
-	return t.agreed(ctx, s, "after the scenarios")
+	if err := t.agreed(ctx, s, "after the scenarios"); err != nil || !s.operators {
+		return err
+	}
+	return t.Stage(ctx, "the operators go", 10*time.Minute, t.node.RemoveOperators)
 }
 
 // more is what the last set-up of a phase goes through beside its scenarios.

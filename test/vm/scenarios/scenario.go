@@ -24,6 +24,7 @@ func (c scenario) pod(name string) cluster.Pod {
 type setup struct {
 	name      string
 	deploy    string // a folder below deploy
+	operators bool   // instead of deploy, operators of the stock plugins start Tandem's image
 	tandem    bool   // every pair has to be on one switch
 	pairsFile bool   // containers have a pairs.json
 	source    string // that has to tell what containers want, "" for whichever does

@@ -2,7 +2,6 @@ package solver
 
 import (
 	"math"
-	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -36,7 +35,7 @@ func (s *Solver) run() (optimal, ok bool) {
 func (s *Solver) deepen() bool {
 	s.budget = s.most
 	s.root.boundPIX(&s.Shares)
-	fewest := max(s.Pairs-min(s.root.mostPIX, s.mostPIX()), 0)
+	fewest := max(s.Pairs-s.root.mostPIX, 0)
 	for further := 0; ; further = 2*further + 1 {
 		limit := min(fewest+further, s.Pairs)
 		if _, ok := s.solve(limit); ok || s.budget < 0 || limit == s.Pairs {
@@ -56,41 +55,6 @@ func (n *Place) boundPIX(s *Shares) {
 	if n.Kind == Group && n.Level == topology.PIX {
 		g, v := min(n.GPUs.Most, s.GPUs), min(n.VFs.Most, s.VFs)
 		n.mostPIX = min(s.units(g, v, s.mostExtras(g, v)))
-	}
-}
-
-// mostPIX bounds the PIX pairs that all switches make together: no more devices of the smaller half than are
-// wanted take part.
-func (s *Solver) mostPIX() int {
-	each, wanted := max(s.PerGPU, s.PerVF)+min(s.extras, 1), min(s.GPUs, s.VFs)
-	pix := 0
-	var rests []int // what one more device makes where the partners run out
-	s.root.eachSwitch(func(n *Place) {
-		few, many := min(n.GPUs.Most, s.GPUs), min(n.VFs.Most, s.VFs)
-		if s.GPUs > s.VFs {
-			few, many = many, few
-		}
-		served := min(few, many/max(each, 1), wanted)
-		wanted -= served
-		pix += served * each
-		if served < few {
-			rests = append(rests, min(many-served*each, each))
-		}
-	})
-	slices.Sort(rests)
-	for _, rest := range rests[max(len(rests)-wanted, 0):] {
-		pix += rest
-	}
-	return pix
-}
-
-// eachSwitch calls f with every group whose devices are PIX to each other.
-func (n *Place) eachSwitch(f func(*Place)) {
-	for _, child := range n.Children {
-		child.eachSwitch(f)
-	}
-	if n.Kind == Group && n.Level == topology.PIX {
-		f(n)
 	}
 }
 

@@ -12,10 +12,7 @@
 // All criteria of the package placement but the last are sums over places, the fourth where links follow the
 // tree: none, from all to all, or within places. VF indices are looked at last, there, when it is known how
 // many VFs each PF gives: taking index after index, each from all PFs that can give it, is best. To keep
-// tables small, solutions with the fewest conceivable pairs beyond PIX are looked for first. Large tables are
-// combined row by row, a row having as many GPUs throughout. Where each further VF costs no less than the one
-// before, as it does on one switch, the next VF comes from where it costs less: two such rows are combined in
-// one walk, and one such with any other in n log n comparisons.
+// tables small, solutions with the fewest conceivable pairs beyond PIX are looked for first.
 //
 // Where links follow no order of the tree (a cube mesh, MI250), criterion 4 depends on the very set. Then the
 // sets are gone through, with the nearest conceivable completion as a bound and the pairs solved for those

@@ -6,33 +6,29 @@ func (s *Solver) cardTable(n *Place) span {
 	if n.fixedGPUs != anyNumber {
 		low, high = n.fixedGPUs, n.fixedGPUs
 	}
-	t := s.begin()
+	give := func(c Counts) {
+		s.add(entry{Counts: c, cost: cost{termCards: breaking(n.GPUs.Free(), c.GPUs-n.GPUs.Held)}})
+	}
 	if s.mixing.gpus {
 		for _, o := range n.offers {
 			if low <= o.count && o.count <= high {
-				s.pushCard(n, Counts{GPUs: o.count, mix: o.mix})
+				give(Counts{GPUs: o.count, mix: o.mix})
 			}
 		}
-		return s.end(t, t)
+		return s.made()
 	}
 	for g := low; g <= high; g++ {
-		s.pushCard(n, Counts{GPUs: g})
+		give(Counts{GPUs: g})
 	}
-	return s.end(t, t)
-}
-
-func (s *Solver) pushCard(n *Place, c Counts) {
-	s.push(entry{Counts: c}, &cost{termCards: breaking(n.GPUs.Free(), c.GPUs-n.GPUs.Held)})
+	return s.made()
 }
 
 // groupTable adds the VFs of a group to the table of its cards.
 func (s *Solver) groupTable(n *Place, cards span) span {
 	if len(n.Children) == 0 {
-		cards = s.begin()
-		s.push(entry{}, &cost{})
-		cards = s.end(cards, cards)
+		s.add(entry{})
+		cards = s.made()
 	}
-	t := s.begin()
 	for i := cards.from; i < cards.to; i++ {
 		if n.fixedGPUs != anyNumber && n.fixedGPUs != s.entries[i].GPUs {
 			continue
@@ -41,19 +37,16 @@ func (s *Solver) groupTable(n *Place, cards span) span {
 		if s.mixing.vfs {
 			for _, o := range n.offers {
 				if low <= o.count && o.count <= high {
-					s.groupEntries(n, cards, i, o)
+					s.groupEntries(n, i, o)
 				}
 			}
 			continue
 		}
 		for v := low; v <= high; v++ {
-			s.groupEntries(n, cards, i, offer{count: v, cost: n.fillCosts[v-n.VFs.Held]})
+			s.groupEntries(n, i, offer{count: v, cost: n.fillCosts[v-n.VFs.Held]})
 		}
 	}
-	if s.mixing.any() {
-		s.sort(t)
-	}
-	return s.end(t, cards)
+	return s.made()
 }
 
 // vfRange is how many VFs a group can give beside so many GPUs.
@@ -71,13 +64,13 @@ func (s *Solver) vfRange(n *Place, gpus int) (low, high int) {
 }
 
 // groupEntries adds the entries for some GPUs, those of entry i, and some VFs, with every number of extras.
-func (s *Solver) groupEntries(n *Place, cards span, i int32, given offer) {
+func (s *Solver) groupEntries(n *Place, i int32, given offer) {
 	gpus, vfs := s.entries[i].GPUs, given.count
 	low, high := s.extrasRange(gpus, vfs)
 	for x := low; x <= high; x++ {
 		s.budget--
 		ofGPUs, ofVFs := s.units(gpus, vfs, x)
-		c := *s.cost(cards, i)
+		c := s.entries[i].cost
 		s.meet(n, &c, int64(min(ofGPUs, ofVFs)))
 		if !s.within(&n.Content, c.beyondPIX(), ofGPUs, ofVFs) {
 			continue
@@ -90,7 +83,7 @@ func (s *Solver) groupEntries(n *Place, cards span, i int32, given offer) {
 		c[termStranded] += lost(n.GPUs.Free(), n.VFs.Free(), g, v)
 		c[termLater] += n.lostLater(g, v)
 		c[termSwitches] += breaking(n.GPUs.Free(), g)
-		s.push(entry{Counts: Counts{gpus, vfs, x, s.entries[i].mix + given.mix}, before: i}, &c)
+		s.add(entry{Counts: Counts{gpus, vfs, x, s.entries[i].mix + given.mix}, cost: c, before: i})
 	}
 }
 
@@ -124,7 +117,7 @@ func (s *Solver) extrasRange(gpus, vfs int) (low, high int) {
 // breakNode adds what it costs to break a NUMA node.
 func (s *Solver) breakNode(n *Place, t span) {
 	for i := t.from; i < t.to; i++ {
-		e, c := &s.entries[i], s.cost(t, i)
-		c[termNodes] += breaking(n.GPUs.Free(), e.GPUs-n.GPUs.Held)
+		e := &s.entries[i]
+		e.cost[termNodes] += breaking(n.GPUs.Free(), e.GPUs-n.GPUs.Held)
 	}
 }

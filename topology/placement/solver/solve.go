@@ -3,8 +3,7 @@ package solver
 // solve finds the best choice with at most limit pairs beyond PIX and marks it in the places. It reports
 // whether there is one and it was found before the budget was spent.
 func (s *Solver) solve(limit int) (cost, bool) {
-	s.limit = limit
-	s.entries, s.costs = s.entries[:0], s.costs[:0]
+	s.limit, s.entries = limit, s.entries[:0]
 	table := s.table(s.root)
 	if s.budget < 0 {
 		return cost{}, false
@@ -13,7 +12,7 @@ func (s *Solver) solve(limit int) (cost, bool) {
 		e := &s.entries[i]
 		if e.GPUs == s.GPUs && e.VFs == s.VFs && e.mix == s.mixing.wanted && (s.loose || e.Extras == s.extras) {
 			s.choose(s.root, i)
-			return *s.cost(table, i), true
+			return e.cost, true
 		}
 	}
 	return cost{}, false
@@ -51,7 +50,11 @@ func (s *Solver) table(n *Place) span {
 		if i == 0 {
 			t = last
 		} else {
-			t = s.merge(n, i, part, t, last)
+			m := merge{Solver: s, place: n, part: part, before: t, last: last}
+			if s.mixing.any() {
+				m.floor = n.floors[i]
+			}
+			t = m.table()
 		}
 	}
 	switch n.Kind {
@@ -87,42 +90,27 @@ func (s *Solver) within(part *Content, beyond, ofGPUs, ofVFs int) bool {
 		pix+s.root.mostPIX-part.mostPIX >= s.Pairs-s.limit
 }
 
-// merge combines the table of the children before with that of the last, the k-th.
-func (s *Solver) merge(n *Place, k int, part Content, before, last span) span {
-	s.scratch = s.scratch[:0]
-	g := grid{solver: s, place: n, part: part, before: before, last: last}
-	steps := 1
-	if s.mixing.any() {
-		g.floor, steps = n.floors[k], stepsPerMixed
+// fewestVFs is how many VFs must at least be taken beside so many GPUs for no more pairs to be beyond PIX
+// than the limit allows.
+func (s *Solver) fewestVFs(gpus int) int {
+	if s.Pairs == 0 {
+		return 0
 	}
-	g.open(s.bounds(before), s.bounds(last))
-	lowGPUs, lowVFs := fewest(s.GPUs, part.GPUs, s.root.GPUs), fewest(s.VFs, part.VFs, s.root.VFs)
-	if n.Kind == Group {
-		lowVFs = 0 // VFs are added when the cards have been merged
+	_, ofVFs := s.slack()
+	if d := s.PerGPU*gpus - s.limit - ofVFs; d > 0 {
+		return (d + s.PerVF - 1) / s.PerVF
 	}
-	if pairs := int(before.to-before.from) * int(last.to-last.from); pairs > s.manyPairs && s.budget >= 0 &&
-		!s.mixing.any() {
-		g.mergeRows(before, last, lowGPUs, lowVFs)
-		return g.collect()
-	}
-	entries := s.entries
-	for j := last.from; j < last.to; j++ {
-		b := &entries[j]
-		from, to := before.withGPUs(entries, lowGPUs-b.GPUs, s.GPUs-b.GPUs)
-		if s.budget -= steps * int(to-from); s.budget < 0 {
-			break
-		}
-		for i := from; i < to; i++ {
-			if v := entries[i].VFs + b.VFs; lowVFs <= v && v <= s.VFs {
-				g.combine(i, j)
-			}
-		}
-	}
-	return g.collect()
+	return 0
 }
 
-// made is the number of pairs that an entry makes below its place.
-func (s *Solver) made(e *entry) int {
-	ofGPUs, ofVFs := s.units(e.GPUs, e.VFs, e.Extras)
-	return min(ofGPUs, ofVFs)
+// slack is how many extras the GPUs and the VFs of an entry can have at most.
+func (s *Solver) slack() (ofGPUs, ofVFs int) {
+	switch {
+	case !s.loose:
+		return s.GPUExtra, s.VFExtra
+	case s.GPUExtra > 0:
+		return s.GPUs, 0
+	default:
+		return 0, s.VFs
+	}
 }

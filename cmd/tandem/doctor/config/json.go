@@ -5,32 +5,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
-// patchJSON keeps the order of keys as well, through the YAML that JSON is.
+// object is a JSON object that keeps the order of its keys, and its values as they were written.
+type object []field
+
+type field struct {
+	key   string
+	value json.RawMessage
+}
+
 func patchJSON(content []byte, settings []Setting) ([]byte, error) {
 	if !json.Valid(content) {
 		return nil, errors.New("the configuration is no JSON")
 	}
-	var document yaml.Node
-	if err := yaml.Unmarshal(content, &document); err != nil {
-		return nil, err
-	}
-	top := mapping(&document)
-	if top == nil {
-		return nil, errors.New("the configuration is no object")
-	}
+	top := readObject(content)
 	for _, s := range settings {
-		put(top, s.Key, s.Value)
+		top.put(s.Key, s.Value)
 	}
-	var flat, out bytes.Buffer
-	if err := writeNode(&flat, top); err != nil {
-		return nil, err
-	}
-	if err := json.Indent(&out, flat.Bytes(), "", indentOf(content)); err != nil {
+	var out bytes.Buffer
+	if err := json.Indent(&out, top.write(), "", indentOf(content)); err != nil {
 		return nil, err
 	}
 	if bytes.HasSuffix(content, []byte("\n")) {
@@ -39,69 +35,53 @@ func patchJSON(content []byte, settings []Setting) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// put sets a key of an object.
-func put(object *yaml.Node, key string, value any) {
-	existing, _ := lookup(object, key)
-	fields, nested := value.(map[string]string)
-	if existing == nil {
-		existing = &yaml.Node{}
-		object.Content = append(object.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key},
-			existing)
+// readObject reads valid JSON; of anything but an object it is empty.
+func readObject(content []byte) (o object) {
+	d := json.NewDecoder(bytes.NewReader(content))
+	if start, _ := d.Token(); start != json.Delim('{') {
+		return nil
 	}
-	if !nested {
-		*existing = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: fmt.Sprint(value)}
-		return
+	for d.More() {
+		key, _ := d.Token()
+		f := field{key: key.(string)}
+		if d.Decode(&f.value) != nil {
+			break // which valid JSON gives no reason for
+		}
+		o = append(o, f)
 	}
-	if existing.Kind != yaml.MappingNode {
-		*existing = yaml.Node{Kind: yaml.MappingNode}
-	}
-	for _, name := range sorted(fields) {
-		put(existing, name, fields[name])
-	}
+	return o
 }
 
-// writeNode writes JSON.
-func writeNode(out *bytes.Buffer, n *yaml.Node) error {
-	switch n.Kind {
-	case yaml.MappingNode:
-		out.WriteByte('{')
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if i > 0 {
-				out.WriteByte(',')
-			}
-			name, err := json.Marshal(n.Content[i].Value)
-			if err != nil {
-				return err
-			}
-			out.Write(append(name, ':'))
-			if err := writeNode(out, n.Content[i+1]); err != nil {
-				return err
-			}
-		}
-		out.WriteByte('}')
-	case yaml.SequenceNode:
-		out.WriteByte('[')
-		for i, item := range n.Content {
-			if i > 0 {
-				out.WriteByte(',')
-			}
-			if err := writeNode(out, item); err != nil {
-				return err
-			}
-		}
-		out.WriteByte(']')
-	default:
-		if n.Tag != "!!str" {
-			out.WriteString(n.Value) // a number, true, false or null as it was written
-			return nil
-		}
-		text, err := json.Marshal(n.Value)
-		if err != nil {
-			return err
-		}
-		out.Write(text)
+// put sets a key: to a string, or of an object some keys.
+func (o *object) put(key string, value any) {
+	i := slices.IndexFunc(*o, func(f field) bool { return f.key == key })
+	if i < 0 {
+		i = len(*o)
+		*o = append(*o, field{key: key})
 	}
-	return nil
+	fields, nested := value.(map[string]string)
+	if !nested {
+		(*o)[i].value = quote(fmt.Sprint(value))
+		return
+	}
+	inner := readObject((*o)[i].value)
+	for _, name := range sorted(fields) {
+		inner.put(name, fields[name])
+	}
+	(*o)[i].value = inner.write()
+}
+
+func (o object) write() []byte {
+	var parts [][]byte
+	for _, f := range o {
+		parts = append(parts, slices.Concat(quote(f.key), []byte(":"), f.value))
+	}
+	return slices.Concat([]byte("{"), bytes.Join(parts, []byte(",")), []byte("}"))
+}
+
+func quote(text string) []byte {
+	quoted, _ := json.Marshal(text) // any string can be
+	return quoted
 }
 
 // indentOf is the indentation of the first line that has one.

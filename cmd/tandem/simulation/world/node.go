@@ -9,8 +9,10 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/locality"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
@@ -103,10 +105,7 @@ func New(
 func ordered(list []placement.Device) []placement.Device {
 	sorted := slices.Clone(list)
 	slices.SortFunc(sorted, func(a, b placement.Device) int {
-		if c := a.Address.Compare(b.Address); c != 0 {
-			return c
-		}
-		return slices.Compare([]byte(a.ID), []byte(b.ID))
+		return cmp.Or(a.Address.Compare(b.Address), strings.Compare(a.ID, b.ID))
 	})
 	return sorted
 }

@@ -4,32 +4,25 @@ package world
 // of their own, and how many a VF of their own on their NUMA node.
 func (n *Node) Pairs(c Container) (pix, own, sameNode int) {
 	type place struct{ gpus, vfs, pfs int }
-	switches, numa := map[int]*place{}, map[int]*place{}
+	switches, numa := make([]place, n.Switches+1), make([]place, len(n.NUMA)+1) // the first for -1, unknown
 	seen := map[int]bool{}
-	at := func(places map[int]*place, i int) *place {
-		if places[i] == nil {
-			places[i] = &place{}
-		}
-		return places[i]
-	}
 	for _, i := range c.Devices[GPU] {
-		at(switches, n.Devices[GPU][i].Switch).gpus++
-		at(numa, n.Devices[GPU][i].NUMA).gpus++
+		d := n.Devices[GPU][i]
+		switches[d.Switch+1].gpus++
+		numa[d.NUMA+1].gpus++
 	}
 	for _, i := range c.Devices[VF] {
 		d := n.Devices[VF][i]
-		at(switches, d.Switch).vfs++
-		at(numa, d.NUMA).vfs++
+		switches[d.Switch+1].vfs++
+		numa[d.NUMA+1].vfs++
 		if !seen[d.PF] {
 			seen[d.PF] = true
-			at(switches, d.Switch).pfs++
+			switches[d.Switch+1].pfs++
 		}
 	}
-	for i, p := range switches {
-		if i >= 0 {
-			pix += min(p.gpus, p.vfs)
-			own += min(p.gpus, p.pfs)
-		}
+	for _, p := range switches[1:] {
+		pix += min(p.gpus, p.vfs)
+		own += min(p.gpus, p.pfs)
 	}
 	for _, p := range numa {
 		sameNode += min(p.gpus, p.vfs)

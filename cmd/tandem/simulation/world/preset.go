@@ -37,13 +37,21 @@ func NewPreset(name string, vfsPerPF int) (*Node, error) {
 	if !ok {
 		return nil, fmt.Errorf("make node %q: there are %s", name, strings.Join(Presets(), ", "))
 	}
-	machine, gpus, vfs, err := p.build(vfsPerPF)
+	machine, gpus, pfs, err := p.build()
 	if err != nil {
 		return nil, fmt.Errorf("make node %s: %w", name, err)
 	}
 	tree, err := topology.Read(machine.FS())
 	if err != nil {
 		return nil, fmt.Errorf("make node %s: %w", name, err)
+	}
+	var vfs []placement.Device
+	for _, pf := range pfs {
+		added, err := NewVFs(pf, vfsPerPF)
+		if err != nil {
+			return nil, fmt.Errorf("make node %s: %w", name, err)
+		}
+		vfs = append(vfs, added...)
 	}
 	var links []topology.Link
 	if p.linked {
@@ -52,36 +60,57 @@ func NewPreset(name string, vfsPerPF int) (*Node, error) {
 	return New(strings.ToUpper(name), tree, gpus, vfs, links)
 }
 
-// build puts the machine's sysfs together: for the i-th switch root complex pciNN:00 with a root port, and
-// below it one bus with the GPUs, the NICs and their VFs.
-func (p preset) build(vfsPerPF int) (*recording.Machine, []placement.Device, []placement.Device, error) {
-	b := &sysfs{recording.NewBuilder()}
-	var gpus, vfs []placement.Device
+// NewVFs makes VFs of a PF up. Where they are is where it is: nothing else counts. It is an error where there
+// are no numbers for so many, from slot 10 of the PF's bus on.
+func NewVFs(pf topology.Address, count int) ([]placement.Device, error) {
+	if count > 0xff80-int(pf.Bus)<<8 {
+		return nil, fmt.Errorf("add %d VFs to %s: there is no bus left for so many", count, pf)
+	}
+	vfs := make([]placement.Device, count)
+	for i := range vfs {
+		vfs[i] = placement.Device{ID: fmt.Sprintf("%s_%d", pf, i), Address: pf}
+	}
+	return vfs, nil
+}
+
+// The classes of the functions, as sysfs prints them.
+const (
+	bridgeClass  = "0x060400"
+	gpuClass     = "0x120000"
+	networkClass = "0x020000"
+)
+
+// build puts the few files together that the machine's tree is read from: for the i-th switch root complex
+// pciNN:00 with a root port, and below it one bus with the GPUs and the NICs.
+func (p preset) build() (
+	machine *recording.Machine, gpus []placement.Device, pfs []topology.Address, err error,
+) {
+	b := recording.NewBuilder()
 	for i := range p.switches {
 		numa := 2 * i / p.switches
-		root := fmt.Sprintf("devices/pci0000:%02x", 0x10*i)
+		function := func(parent string, a topology.Address, class string) (dir string) {
+			dir = parent + "/" + a.String()
+			b.Link("bus/pci/devices/"+a.String(), "../../../"+dir)
+			b.File(dir+"/class", class+"\n")
+			b.File(dir+"/numa_node", fmt.Sprintln(numa))
+			return dir
+		}
 		port := topology.Address{Bus: uint8(0x10 * i), Device: 1}
-		dir := b.function(root, port, bridgeClass, numa)
-		at := func(slot, function int) topology.Address {
-			return topology.Address{Bus: port.Bus + 1, Device: uint8(slot), Function: uint8(function)}
-		}
-		for g := range p.gpus {
-			b.function(dir, at(g, 0), gpuClass, numa)
-			gpus = append(gpus, placement.Device{ID: at(g, 0).String(), Address: at(g, 0)})
-		}
-		for k := range p.nics {
-			pf := at(p.gpus+k, 0)
-			pfDir := b.function(dir, pf, networkClass, numa)
-			added, err := b.vfs(pfDir, pf, vfsPerPF, numa)
-			if err != nil {
-				return nil, nil, nil, err
+		dir := function(fmt.Sprintf("devices/pci0000:%02x", 0x10*i), port, bridgeClass)
+		for slot := range p.gpus + p.nics {
+			a := topology.Address{Bus: port.Bus + 1, Device: uint8(slot)}
+			if slot < p.gpus {
+				function(dir, a, gpuClass)
+				gpus = append(gpus, placement.Device{ID: a.String(), Address: a})
+			} else {
+				function(dir, a, networkClass)
+				pfs = append(pfs, a)
 			}
-			vfs = append(vfs, added...)
 		}
 	}
 	b.File("devices/system/node/online", "0-1\n")
-	machine, err := b.Machine()
-	return machine, gpus, vfs, err
+	machine, err = b.Machine()
+	return machine, gpus, pfs, err
 }
 
 // allToAll links every two GPUs, as NVSwitch and the xGMI of eight MI300X do.

@@ -24,11 +24,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ .Values.rdma.existingConfigMap | default (printf "%s-rdma" .Release.Name) }}
 {{- end }}
 
+{{/* Where the daemons meet: values.yaml has the reason. */}}
+{{- define "tandem.runDir" -}}
+{{- $shared := printf "%s/device-plugins/tandem" .Values.kubeletDir }}
+{{- .Values.runDir | default (ternary "/run/tandem" $shared (and .Values.gpu.enabled .Values.rdma.enabled)) }}
+{{- end }}
+
 {{/* The flags of both daemons; the folder of the device nodes is each one's own. */}}
 {{- define "tandem.args" -}}
 - --sysfs-root=/sys
 - --kubelet-dir={{ .Values.kubeletDir }}
-- --run-dir={{ .Values.runDir }}
+- --run-dir={{ include "tandem.runDir" . }}
 {{- if include "tandem.topologyVolume" . }}
 - --topology-file=/topology/topo.xml
 {{- end }}
@@ -98,7 +104,7 @@ ports:
 {{/* What both daemons mount. There is no volume for /sys: every container has its own read-only view of the same sysfs. Mounting the
 node's would add what is mounted below it, the cgroup tree among others, and that is writable. */}}
 {{- define "tandem.mounts" -}}
-- {name: run-tandem, mountPath: {{ .Values.runDir }}}
+- {name: run-tandem, mountPath: {{ include "tandem.runDir" . }}}
 - {name: device-plugins, mountPath: {{ .Values.kubeletDir }}/device-plugins}
 - {name: pod-resources, mountPath: {{ .Values.kubeletDir }}/pod-resources, readOnly: true}
 - {name: pods-api, mountPath: {{ .Values.kubeletDir }}/pods-api, readOnly: true}
@@ -112,7 +118,7 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 {{- define "tandem.volumes" -}}
 # Where tandem-gpu and tandem-rdma meet.
 - name: run-tandem
-  hostPath: {path: {{ .Values.runDir }}, type: DirectoryOrCreate}
+  hostPath: {path: {{ include "tandem.runDir" . }}, type: DirectoryOrCreate}
 # Its own socket, and the kubelet's to register at. The folder, not the socket: the kubelet makes a new one when it starts.
 - name: device-plugins
   hostPath: {path: {{ .Values.kubeletDir }}/device-plugins, type: Directory}
@@ -162,7 +168,7 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 {{- $config := deepCopy .Values.rdma.config }}
 {{- with include "tandem.exports" . | fromJson }}
 {{- $exports := . }}
-{{- range $config.resourceList }}
+{{- range concat ($config.resourceList | default list) ($config.configList | default list) }}
 {{- if not (hasKey . "tandem") }}{{ $_ := set . "tandem" $exports }}{{ end }}
 {{- end }}
 {{- end }}

@@ -38,7 +38,7 @@ const defaultAnnotationPrefix = "cdi.k8s.io/"
 // precedence.
 type Config struct {
 	MIGStrategy         string
-	FailOnInitError     bool   // without NVML: end with an error; otherwise wait, offering nothing
+	FailOnInitError     bool   // without NVML at the start: end with an error, otherwise wait
 	DriverRoot          string // of NVIDIA's driver, on the host
 	HostDevRoot         string // of the device nodes, on the host
 	ContainerDriverRoot string // the driver root as this process sees it
@@ -58,6 +58,7 @@ type Config struct {
 	File                string // "" for none
 	Sharing             Sharing
 	Xids                IgnoredXids
+	XidRecovery         bool     // a GPU can be healthy again after an Xid
 	Warnings            []string // what was accepted and has no effect, or has one that may surprise
 
 	said map[string]said // by the name of its flag

@@ -54,8 +54,11 @@ func TestEverySetting(t *testing.T) {
 			"none", "single", "mixed", "none",
 			[3]any{"single", "mixed", "none"}, func(c Config) any { return c.MIGStrategy }},
 		{[]string{"fail-on-init-error"}, []string{"FAIL_ON_INIT_ERROR"}, "flags.failOnInitError",
-			true, "true", "false", "true",
+			false, "true", "false", "true",
 			[3]any{true, false, true}, func(c Config) any { return c.FailOnInitError }},
+		{[]string{"xid-recovery"}, []string{"XID_RECOVERY"}, "",
+			false, "true", "true", "",
+			[3]any{true, true, false}, func(c Config) any { return c.XidRecovery }},
 		{[]string{"driver-root", "nvidia-driver-root"}, []string{"NVIDIA_DRIVER_ROOT"}, "flags.nvidiaDriverRoot",
 			"/", "/a", "/b", "/c",
 			[3]any{"/a", "/b", "/c"}, func(c Config) any { return c.DriverRoot }},
@@ -142,7 +145,7 @@ func TestEverySetting(t *testing.T) {
 			}
 		})
 	}
-	if got := len(settings()); got != 22 { // and config-file, which every test above uses
+	if got := len(settings()); got != 23 { // and config-file, which every test above uses
 		t.Errorf("there are %d settings", got)
 	}
 }

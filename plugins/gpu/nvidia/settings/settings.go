@@ -115,15 +115,18 @@ func notInFile(*file) *string { return nil }
 func names(list ...string) []string { return list }
 
 // settings are the flags, variables and keys of NVIDIA's own plugin (cmd/nvidia-device-plugin/main.go and
-// api/config/v1/flags.go in NVIDIA/k8s-device-plugin).
+// api/config/v1/flags.go in NVIDIA/k8s-device-plugin), and what it has none for.
 func settings() []setting {
 	return []setting{
 		textual("flags.migStrategy", MIGNone,
 			"how MIG devices are offered: none, single (as nvidia.com/gpu) or mixed (as nvidia.com/mig-<profile>)",
 			names("MIG_STRATEGY"), names("mig-strategy"),
 			func(f *file) *string { return f.Flags.MIGStrategy }, func(c *Config) *string { return &c.MIGStrategy }),
-		truth("flags.failOnInitError", true,
-			"end with an error where NVIDIA's driver is not there; otherwise wait, offering nothing",
+		// NVIDIA's own plugin has true where nobody says anything, and is started again and again on a node
+		// without GPU.
+		truth("flags.failOnInitError", false,
+			"end with an error where NVML cannot be entered at the start, as NVIDIA's own plugin does unless it is "+
+				"told false; by default wait for the driver, offering nothing",
 			names("FAIL_ON_INIT_ERROR"), names("fail-on-init-error"),
 			func(f *file) *bool { return f.Flags.FailOnInitError },
 			func(c *Config) *bool { return &c.FailOnInitError }),
@@ -189,6 +192,12 @@ func settings() []setting {
 		truth("imex.required", false, "end with an error where an IMEX channel is not there",
 			names("IMEX_REQUIRED"), names("imex-required"),
 			func(f *file) *bool { return f.IMEX.Required }, func(c *Config) *bool { return &c.IMEXRequired }),
+		// NVIDIA's own plugin has no such setting: it never takes a GPU for healthy again.
+		truth("", false,
+			"take a GPU that had an Xid for healthy again once the driver says that it needs no recovery; "+
+				"otherwise it is unhealthy until the plugin starts anew",
+			names("XID_RECOVERY"), names("xid-recovery"),
+			func(*file) *bool { return nil }, func(c *Config) *bool { return &c.XidRecovery }),
 		textual("", "/var/lib/kubelet/device-plugins/kubelet.sock",
 			"the kubelet's socket; nothing is offered where it is empty",
 			names("KUBELET_SOCKET"), names("kubelet-socket"),

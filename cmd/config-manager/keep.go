@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// keeper puts configurations in place.
+type keeper struct {
+	options
+	proc string // "/proc"
+	log  *slog.Logger
+}
+
+// run puts the configuration of every value of the label in place, or of the first one alone, until ctx is
+// done. It ends at the first that cannot be put in place: whoever deploys it starts it again.
+func (k *keeper) run(ctx context.Context, labels <-chan string) error {
+	k.log.Info("wait for the label", "node", k.nodeName, "label", k.nodeLabel)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case label := <-labels:
+			if err := k.update(label); err != nil || k.oneshot {
+				return err
+			}
+		}
+	}
+}
+
+// update puts the configuration of a value of the label in place, and tells the plugin if it is another one.
+func (k *keeper) update(label string) error {
+	name, err := k.choose(label)
+	if err != nil {
+		return err
+	}
+	source := "/dev/null"
+	if name != "" {
+		source = filepath.Join(k.source, name)
+	}
+	changed, err := link(source, k.target)
+	if err != nil {
+		return err
+	}
+	k.log.Info("configuration", "label", label, "file", source, "changed", changed)
+	if !changed || !k.send {
+		return nil
+	}
+	return k.tell()
+}
+
+// link makes target a link to source, in one step. It reports false where it leads there already.
+func link(source, target string) (changed bool, err error) {
+	wanted, err := filepath.EvalSymlinks(source)
+	if err != nil {
+		return false, fmt.Errorf("find the configuration: %w", err)
+	}
+	switch now, err := filepath.EvalSymlinks(target); {
+	case err == nil && now == wanted:
+		return false, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return false, fmt.Errorf("look at --config-file-dst: %w", err)
+	}
+	next := target + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("put the configuration in place: %w", err)
+	}
+	if err := os.Symlink(source, next); err != nil {
+		return false, fmt.Errorf("put the configuration in place: %w", err)
+	}
+	if err := os.Rename(next, target); err != nil {
+		return false, fmt.Errorf("put the configuration in place: %w", err)
+	}
+	return true, nil
+}
+
+// tell sends the signal to the plugin.
+func (k *keeper) tell() error {
+	processes, err := find(k.proc, k.process)
+	if err != nil {
+		return err
+	}
+	for _, pid := range processes {
+		if err := syscall.Kill(pid, syscall.Signal(k.signal)); err != nil {
+			return fmt.Errorf("send signal %d to process %d, %s: %w", k.signal, pid, k.process, err)
+		}
+		k.log.Info("send signal", "signal", k.signal, "process", k.process, "pid", pid)
+	}
+	return nil
+}

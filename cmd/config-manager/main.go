@@ -1,0 +1,77 @@
+// Command config-manager keeps the configuration of a node's GPU plugin the one that a label of the node
+// names. It is NVIDIA's command of this name to those who deploy it, the GPU operator and NVIDIA's chart: the
+// same flags, variables and effects (cmd/config-manager in NVIDIA/k8s-device-plugin).
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	cmd := newCommand(os.LookupEnv)
+	err := cmd.ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "config-manager:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand(env func(string) (string, bool)) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "config-manager",
+		Short: "Keep the GPU plugin's configuration the one that a label of the node names",
+		Long: `Link the configuration that a label of the node names to where the GPU plugin reads it, and send the plugin a signal
+when the label changes. Flags can be given as variables too: NODE_NAME for --node-name.`,
+		Args: cobra.NoArgs,
+		// The last line on standard error says what is wrong.
+		SilenceUsage: true, SilenceErrors: true,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fromEnvironment(cmd.Flags(), env); err != nil {
+				return err
+			}
+			return o.check()
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := connection(o.kubeconfig)
+			if err != nil {
+				return err
+			}
+			labels, err := watchLabel(cmd.Context(), config, o.nodeName, o.nodeLabel)
+			if err != nil {
+				return err
+			}
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			return (&keeper{options: o, proc: "/proc", log: log}).run(cmd.Context(), labels)
+		},
+	}
+	o.register(cmd.Flags())
+	return cmd
+}
+
+// connection says where the API server is: what a kubeconfig says, or the pod's service account.
+func connection(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("find the API server: %w", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("use --kubeconfig: %w", err)
+	}
+	return config, nil
+}

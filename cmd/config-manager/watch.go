@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// watchLabel hands out the value of a node's label, and every new one, until ctx is done; "" for a node
+// without the label. Of several that come while nobody takes them the last one is handed out.
+func watchLabel(ctx context.Context, config *rest.Config, node, label string) (<-chan string, error) {
+	client, err := nodesClient(config)
+	if err != nil {
+		return nil, err
+	}
+	labels := make(chan string, 1)
+	offer := func(object any) {
+		value := object.(*corev1.Node).Labels[label]
+		select {
+		case <-labels: // out of date
+		default:
+		}
+		labels <- value
+	}
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(client, "nodes", metav1.NamespaceAll,
+			fields.OneTermEqualSelector("metadata.name", node)),
+		ObjectType: &corev1.Node{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: offer,
+			UpdateFunc: func(before, now any) {
+				if before.(*corev1.Node).Labels[label] != now.(*corev1.Node).Labels[label] {
+					offer(now)
+				}
+			},
+		},
+	})
+	go informer.RunWithContext(ctx)
+	return labels, nil
+}
+
+// nodesClient makes a client that knows nodes alone: client-go's clientset would bring every API of
+// Kubernetes along, in 23 MB of binary.
+func nodesClient(config *rest.Config) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{})
+	config = rest.CopyConfig(config)
+	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.ContentType = runtime.ContentTypeProtobuf
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the API server: %w", err)
+	}
+	return client, nil
+}

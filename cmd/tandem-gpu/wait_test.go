@@ -1,0 +1,150 @@
+//go:build cgo
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/nvml"
+)
+
+// waits checks that a daemon waits, with nothing offered, and that no probe has it started again.
+func waits(t *testing.T, p *process, kubelet *kubelettest.Kubelet) {
+	t.Helper()
+	const message = "nothing is offered until the driver is there"
+	for !strings.Contains(p.text(), message) {
+		select {
+		case <-p.done:
+			t.Fatal("it ended")
+		case <-kubelet.Plugins:
+			t.Fatal("it registered")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	for _, probe := range []string{"/healthz", "/readyz"} {
+		if code := p.get(t, probe); code != http.StatusOK {
+			t.Errorf("%s: %d", probe, code)
+		}
+	}
+	t.Cleanup(func() {
+		if n := strings.Count(p.text(), message); n != 1 {
+			t.Errorf("it says %d times that nothing is offered", n)
+		}
+	})
+}
+
+// TestNVIDIADriverComesLater: GPUs are offered once the driver is there, without SIGHUP or a restart.
+func TestNVIDIADriverComesLater(t *testing.T) {
+	t.Attr("parity", "nvidia/fail-on-init-error")
+	n := nvidiaNode(t, "nv-h100-oci", nil)
+	root := filepath.Join(t.TempDir(), "driver")
+	args := n.tandem("--driver-root-ctr-path="+root, "--health-probe-bind-address=127.0.0.1:0")
+	for name, variables := range map[string][]string{
+		"nobody says anything": nil,
+		"no failing":           {"FAIL_ON_INIT_ERROR=false"},
+		"CDI":                  {"DEVICE_LIST_STRATEGY=cdi-annotations,cdi-cri"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "CDI" {
+				installCDI(t, n)
+			}
+			kubelet := kubelettest.Start(t, n.dir)
+			p := execute(t, "tandem-gpu", variables, append(args, "--vendor=nvidia")...)
+			waits(t, p, kubelet)
+			if err := os.Symlink(n.Root, root); err != nil {
+				t.Fatal(err)
+			}
+			await8(t, kubelet)
+			if err := os.Remove(root); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// installCDI gives a driver what a CDI specification has to name.
+func installCDI(t *testing.T, n *node) {
+	t.Helper()
+	write(t, filepath.Join(n.Root, "usr/lib64/libcuda.so.570.86.15"), "")
+	write(t, filepath.Join(n.Root, "dev/placeholder"), "")
+	for i := range n.Machine.GPUs {
+		file := filepath.Join(n.Root, fmt.Sprint("dev/nvidia", i))
+		if err := syscall.Mknod(file, syscall.S_IFCHR|0o666, 195<<8|i); err != nil {
+			t.Skipf("device nodes cannot be made here: mknod: %v", err)
+		}
+	}
+}
+
+// await8 waits for the eight healthy GPUs of a machine.
+func await8(t *testing.T, kubelet *kubelettest.Kubelet) {
+	t.Helper()
+	await(t, kubelettest.Await(t, kubelet.Plugins), "8")
+}
+
+// TestStockNameWaits: under the name of NVIDIA's plugin, as NVIDIA's chart and YAML start it on every node,
+// nothing is offered on one without GPU.
+func TestStockNameWaits(t *testing.T) {
+	t.Attr("parity", "nvidia/fail-on-init-error")
+	n := nvidiaNode(t, "nv-h100-oci", func(m *nvml.Machine) { m.Error = nvml.DriverNotLoaded })
+	kubelet := kubelettest.Start(t, n.dir)
+	p := execute(t, stockNVIDIA, nil, append(n.args, "--health-probe-bind-address=127.0.0.1:0",
+		"--kubelet-socket="+filepath.Join(kubelettest.Plugins(n.dir), "kubelet.sock"))...)
+	waits(t, p, kubelet)
+	n.Machine.Error = 0
+	n.Update(t)
+	await8(t, kubelet)
+}
+
+// TestAMDDriverComesLater: whoever says whose GPUs are offered, they are once their driver has all of them.
+func TestAMDDriverComesLater(t *testing.T) {
+	t.Attr("parity", "amd/no-driver")
+	flags := layout(t, "oci-mi300x-derived")
+	if err := os.MkdirAll(flags.DevRoot, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join(flags.SysfsRoot, "module/amdgpu/initstate")
+	for name, args := range map[string][]string{
+		"auto": nil, "AMD": {"--vendor=amd"}, "stock flags": {"--vendor=amd", "-pulse=0", "-logtostderr=true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			write(t, state, "coming\n")
+			back := away(t, flags.SysfsRoot, "class/kfd", "bus/pci/drivers/amdgpu", "module/amdgpu")
+			kubelet := kubelettest.Start(t, flags.KubeletDir)
+			p := execute(t, "tandem-gpu", nil, append([]string{
+				"--sysfs-root=" + flags.SysfsRoot, "--dev-root=" + flags.DevRoot, "--kubelet-dir=" + flags.KubeletDir,
+				"--run-dir=" + flags.RunDir, "--nvidia-recheck=50ms", "--health-probe-bind-address=127.0.0.1:0",
+			}, args...)...)
+			waits(t, p, kubelet)
+			back()
+			write(t, state, "live\n")
+			await8(t, kubelet)
+		})
+	}
+}
+
+// TestHalfLoadedDriver: a module that is being loaded has bound some of its GPUs and not yet others.
+func TestHalfLoadedDriver(t *testing.T) {
+	for machine, vendor := range map[string]string{"nv-h100-oci": "nvidia", "oci-mi300x-derived": "amd"} {
+		for _, flag := range []string{"--vendor=auto", "--vendor=" + vendor} {
+			t.Run(vendor+flag, func(t *testing.T) {
+				n := nvidiaNode(t, machine, nil)
+				module := map[string]string{"amd": "amdgpu", "nvidia": "nvidia"}[vendor]
+				state := filepath.Join(n.dir, "sys/module", module, "initstate")
+				write(t, state, "coming\n")
+				kubelet := kubelettest.Start(t, n.dir)
+				p := execute(t, "tandem-gpu", nil, n.tandem(flag, "--health-probe-bind-address=127.0.0.1:0")...)
+				waits(t, p, kubelet)
+				write(t, state, "live\n")
+				await8(t, kubelet)
+			})
+		}
+	}
+}

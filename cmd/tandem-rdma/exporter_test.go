@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/plugins/rdma/exporter"
+)
+
+// metrics is AMD's metrics exporter, for which one NIC is not healthy.
+type metrics struct {
+	exporter.UnimplementedMetricsServiceServer
+}
+
+func (metrics) List(context.Context, *emptypb.Empty) (*exporter.NICStateResponse, error) {
+	return &exporter.NICStateResponse{NICState: []*exporter.NICState{
+		{Device: "0000:2a:00.0", Health: "unhealthy"}, {Device: "0000:0c:00.0", Health: "healthy"},
+	}}, nil
+}
+
+// The kubelet is told of the health that the exporter tells, from the first list on.
+func TestMetricsExporter(t *testing.T) {
+	t.Attr("parity", "amdnic/health-exporter")
+	n := newNode(t, "oci-mi300x-derived", 0)
+	n.write(t, "config.json", `{"resourceList": [{"resourceName": "nic", "resourcePrefix": "amd.com",
+		"enableExporterHealthCheck": true, "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
+	socket := filepath.Join(n.kubelet, "exporter")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	exporter.RegisterMetricsServiceServer(server, metrics{})
+	go func() { _ = server.Serve(listener) }()
+	defer server.Stop()
+	kubelet := kubelettest.Start(t, n.kubelet)
+	cmd, stderr := n.daemon(t.Context(), "--amd-exporter-socket="+socket)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	plugin := kubelettest.Await(t, kubelet.Plugins)
+	list := kubelettest.Await(t, plugin.Lists)
+	for _, d := range list {
+		if ill := d.GetID() == "0000:2a:00.0"; ill != (d.GetHealth() == v1beta1.Unhealthy) {
+			t.Errorf("%s is %s", d.GetID(), d.GetHealth())
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || len(list) != 8 {
+		t.Errorf("%d devices; ended with %v:\n%s", len(list), err, stderr)
+	}
+}

@@ -1,0 +1,64 @@
+package coordinator
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// head is a line of totals, then the plugins, then what is not as it should be.
+func (s Status) head(w io.Writer) {
+	t := s.Totals
+	fmt.Fprintf(w, "GPUs free %s, VFs free %s, same-switch pairs left %d, degraded containers %d; kubelet %s\n",
+		t.GPUs, t.VFs, t.Pairs, len(s.Degraded), s.kubeletText())
+	for _, p := range s.Plugins {
+		pid := "in another PID namespace"
+		if p.PID != 0 {
+			pid = fmt.Sprint("PID ", p.PID)
+		}
+		fmt.Fprintf(w, "plugin %s, %s, %s, protocol %s: %s\n", pid, p.Role, cmp.Or(p.Version, "version ?"),
+			p.Protocol, s.registrations(p.Resources))
+	}
+	for _, r := range s.Resources {
+		if !r.Connected {
+			fmt.Fprintf(w, "STALE %s: its plugin is away; %s as they were known last\n", r.Name,
+				several(len(r.Devices), "device"))
+		}
+	}
+	if k := s.Kubelet; k != nil && k.State == KubeletDown {
+		fmt.Fprintf(w, "KUBELET DOWN: %s; owners are those known last\n", k.Why)
+	}
+	for _, d := range s.Degraded {
+		fmt.Fprintln(w, "DEGRADED", d)
+	}
+}
+
+func (s Status) kubeletText() string {
+	switch {
+	case s.Kubelet == nil || s.Kubelet.State == KubeletUnknown:
+		return "?"
+	default:
+		return s.Kubelet.State
+	}
+}
+
+// registrations says of each resource whether the kubelet goes by it.
+func (s Status) registrations(resources []string) string {
+	said := map[string]string{}
+	for _, r := range s.Resources {
+		switch {
+		case r.Registered == nil:
+			said[r.Name] = "registered ?"
+		case *r.Registered:
+			said[r.Name] = "registered"
+		default:
+			said[r.Name] = "NOT REGISTERED"
+		}
+	}
+	var list []string
+	for _, name := range resources {
+		list = append(list, name+" "+cmp.Or(said[name], "registered ?"))
+	}
+	return strings.Join(list, ", ")
+}

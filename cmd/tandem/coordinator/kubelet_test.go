@@ -1,0 +1,96 @@
+package coordinator
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// goesByGPUs is a kubelet that goes by a device of amd.com/gpu.
+type goesByGPUs struct {
+	podresources.UnimplementedPodResourcesListerServer
+}
+
+func (goesByGPUs) GetAllocatableResources(
+	context.Context, *podresources.AllocatableResourcesRequest,
+) (*podresources.AllocatableResourcesResponse, error) {
+	return &podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{
+		{ResourceName: "amd.com/gpu", DeviceIds: []string{"a"}},
+	}}, nil
+}
+
+func TestAskKubelet(t *testing.T) {
+	t.Parallel()
+	yes, no := true, false
+	for name, c := range map[string]struct {
+		kubelet func(t *testing.T, socket string)
+		state   string
+		gpu, vf *bool // registered
+	}{
+		"no folder": {func(*testing.T, string) {}, KubeletUnknown, nil, nil},
+		"no socket": {func(t *testing.T, socket string) { folder(t, socket) }, KubeletDown, nil, nil},
+		"dead": {func(t *testing.T, socket string) {
+			listener := listen(t, socket)
+			listener.SetUnlinkOnClose(false)
+			listener.Close()
+		}, KubeletDown, nil, nil},
+		"silent": {func(t *testing.T, socket string) { listen(t, socket) }, KubeletDown, nil, nil},
+		"up":     {func(t *testing.T, socket string) { serve(t, socket, goesByGPUs{}) }, KubeletUp, &yes, &no},
+		"of before": {func(t *testing.T, socket string) {
+			serve(t, socket, podresources.UnimplementedPodResourcesListerServer{})
+		}, KubeletUp, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			c.kubelet(t, filepath.Join(dir, "pod-resources", "kubelet.sock"))
+			s := Status{Resources: []Resource{
+				{Name: "amd.com/gpu", Devices: []Device{{State: free}}},
+				{Name: "tandem.dev/vf", Devices: []Device{{State: unhealthy}, {State: allocated}}},
+				{Name: "tandem.dev/ill", Devices: []Device{{State: unhealthy}}}, // the kubelet would not tell
+			}}
+			s.AskKubelet(t.Context(), dir)
+			var got []*bool
+			for _, r := range s.Resources {
+				got = append(got, r.Registered)
+			}
+			if diff := cmp.Diff([]*bool{c.gpu, c.vf, nil}, got); diff != "" || s.Kubelet.State != c.state ||
+				(s.Kubelet.Why == "") != (c.state == KubeletUp) {
+				t.Errorf("%+v, registered (-want +got):\n%s", s.Kubelet, diff)
+			}
+		})
+	}
+}
+
+func folder(t *testing.T, socket string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func listen(t *testing.T, socket string) *net.UnixListener {
+	t.Helper()
+	folder(t, socket)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return listener
+}
+
+func serve(t *testing.T, socket string, answers podresources.PodResourcesListerServer) {
+	t.Helper()
+	server := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(server, answers)
+	listener := listen(t, socket)
+	go func() { _ = server.Serve(listener) }() // until stopped
+	t.Cleanup(server.Stop)
+}

@@ -1,0 +1,169 @@
+package coordinator
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// Table is for people who want to see how the node is: the totals, and a line for each switch.
+func (s Status) Table() []byte {
+	var out bytes.Buffer
+	s.head(&out)
+	lines := s.switches()
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	if len(lines) > 0 {
+		fmt.Fprintln(w, "\nSWITCH\tNUMA\tFREE GPUS\tFREE VFS\tOWNERS")
+	}
+	for _, line := range lines {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cmp.Or(line.name, "?"), cmp.Or(strings.Join(line.nodes, ","), "?"),
+			line.gpus, line.vfs, line.remarks())
+	}
+	w.Flush() // into memory
+	return out.Bytes()
+}
+
+// Wide has every device, by switch. Where all IDs are addresses there is no column for those.
+func (s Status) Wide() []byte {
+	var out bytes.Buffer
+	s.head(&out)
+	rows := s.rows()
+	addresses := slices.ContainsFunc(rows, row.addressApart)
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	line := func(name, numa, resource, id, address, state, owner string) {
+		if addresses {
+			id += "\t" + address
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name, numa, resource, id, state, owner)
+	}
+	if len(rows) > 0 {
+		fmt.Fprintln(w)
+		line("SWITCH", "NUMA", "RESOURCE", "DEVICE", "ADDRESS", "STATE", "OWNER")
+	}
+	for i, r := range rows {
+		name, address := cmp.Or(r.Switch, "?"), "-"
+		if i > 0 && rows[i-1].Switch == r.Switch {
+			name = ""
+		}
+		if r.addressApart() {
+			address = r.Address
+		}
+		line(name, numaText(r.NUMA), r.resource, r.ID, address, r.stateText(), r.ownerText())
+	}
+	w.Flush() // into memory
+	return out.Bytes()
+}
+
+// addressApart reports whether the ID does not tell the address.
+func (r row) addressApart() bool { return !strings.Contains(r.ID, r.Address) }
+
+func (r row) stateText() string {
+	if r.stale {
+		return r.State + " (stale)"
+	}
+	return r.State
+}
+
+func (r row) ownerText() string {
+	if r.Ended != "" {
+		return r.Ended + " (ended)"
+	}
+	return cmp.Or(r.Owner, "-")
+}
+
+func numaText(node *uint32) string {
+	if node == nil {
+		return "?"
+	}
+	return fmt.Sprint(*node)
+}
+
+// line is a switch.
+type line struct {
+	counts
+	name   string
+	nodes  []string // NUMA nodes as told to the kubelet, sorted
+	owners []string // sorted
+	marks  map[string]*counts
+}
+
+// marks are the states that are named, in this order.
+var marks = []string{planned, unhealthy, allocatedUnhealthy, "of ended containers", "stale"}
+
+func (s Status) switches() (lines []*line) {
+	for _, r := range s.rows() {
+		if len(lines) == 0 || lines[len(lines)-1].name != r.Switch {
+			lines = append(lines, &line{name: r.Switch, marks: map[string]*counts{}})
+		}
+		lines[len(lines)-1].take(r)
+	}
+	return lines
+}
+
+func (l *line) take(r row) {
+	l.add(r)
+	if r.NUMA != nil {
+		l.nodes = insert(l.nodes, fmt.Sprint(*r.NUMA))
+	}
+	if r.Owner != "" {
+		l.owners = insert(l.owners, r.Owner)
+	}
+	mark := r.State
+	switch {
+	case r.stale:
+		mark = "stale"
+	case r.Ended != "":
+		mark = "of ended containers"
+	}
+	if l.marks[mark] == nil {
+		l.marks[mark] = &counts{}
+	}
+	l.marks[mark].add(r)
+}
+
+// insert adds to a sorted list what it does not have yet.
+func insert(list []string, s string) []string {
+	if i, found := slices.BinarySearch(list, s); !found {
+		return slices.Insert(list, i, s)
+	}
+	return list
+}
+
+// remarks are the owners in short, and what else is to be known of the devices.
+func (l *line) remarks() string {
+	const few = 2
+	said := slices.Clone(l.owners[:min(few, len(l.owners))])
+	if more := len(l.owners) - few; more > 0 {
+		said = append(said, fmt.Sprintf("%d more", more))
+	}
+	for _, mark := range marks {
+		if c := l.marks[mark]; c != nil {
+			said = append(said, "("+c.list()+" "+mark+")")
+		}
+	}
+	return cmp.Or(strings.Join(said, " "), "-")
+}
+
+// list is "1 GPU", "2 VFs" or both.
+func (c *counts) list() string {
+	var parts []string
+	if n := c.gpus.All; n > 0 {
+		parts = append(parts, several(n, "GPU"))
+	}
+	if n := c.vfs.All; n > 0 {
+		parts = append(parts, several(n, "VF"))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// several is "1 GPU" or "2 GPUs".
+func several(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.Itoa(n) + " " + what
+}

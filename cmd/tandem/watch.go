@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// watchPause is the pause between two questions: nothing tells of a change.
+const watchPause = time.Second
+
+// follow shows what there is until a signal comes.
+func (l *looker) follow(cmd *cobra.Command) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	show := func(shown []byte) error {
+		if l.format.format != asJSON { // which is one document after the other
+			fmt.Fprintf(cmd.OutOrStdout(), "--- %s\n", time.Now().Format(time.TimeOnly))
+		}
+		_, err := cmd.OutOrStdout().Write(shown)
+		return err
+	}
+	return watch(ctx, cmd.ErrOrStderr(), l.look, show)
+}
+
+// watch shows what look finds, and again whenever that is something else, until ctx is done. A failure ends
+// it at the start alone: later ones are told, each once, and what comes after them is shown again.
+func watch(
+	ctx context.Context, problems io.Writer, look func(context.Context) ([]byte, error), show func([]byte) error,
+) error {
+	pause := time.NewTicker(watchPause)
+	defer pause.Stop()
+	var shown []byte
+	problem := ""
+	for first := true; ; first = false {
+		now, err := look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && first:
+			return err
+		case err != nil:
+			if text := err.Error(); text != problem {
+				fmt.Fprintln(problems, "not up to date:", text)
+				problem = text
+			}
+		case first || problem != "" || !bytes.Equal(now, shown):
+			if err := show(now); err != nil {
+				return err
+			}
+			shown, problem = now, ""
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-pause.C:
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What is the same is shown once; a failure is told once, and what follows it is shown even if nothing
+// changed.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		answers := strings.Fields("a a b b !one !one !two b b a")
+		const want = "a|b|b|a|"
+		start, asked := time.Now(), 0
+		ctx, cancel := context.WithCancel(t.Context())
+		look := func(context.Context) ([]byte, error) {
+			if asked == len(answers) {
+				cancel()
+				return nil, errors.New("cancelled")
+			}
+			asked++
+			if text, failed := strings.CutPrefix(answers[asked-1], "!"); failed {
+				return nil, errors.New(text)
+			}
+			return []byte(answers[asked-1]), nil
+		}
+		var out, problems bytes.Buffer
+		if err := watch(ctx, &problems, look, func(shown []byte) error {
+			out.Write(append(shown, '|'))
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if out.String() != want || problems.String() != "not up to date: one\nnot up to date: two\n" {
+			t.Errorf("shown %q, want %q; told %q", out.String(), want, problems.String())
+		}
+		if took := time.Since(start); took != time.Duration(len(answers))*watchPause {
+			t.Errorf("%d questions took %s", len(answers)+1, took)
+		}
+	})
+}
+
+// A failure at the start, or to write, ends it.
+func TestWatchEnds(t *testing.T) {
+	t.Parallel()
+	away, full := errors.New("nobody answers"), errors.New("no space left")
+	look := func(context.Context) ([]byte, error) { return []byte("a"), nil }
+	fails := func(context.Context) ([]byte, error) { return nil, away }
+	if err := watch(t.Context(), nil, fails, nil); !errors.Is(err, away) {
+		t.Errorf("the first question fails: %v", err)
+	}
+	if err := watch(t.Context(), nil, look, func([]byte) error { return full }); !errors.Is(err, full) {
+		t.Errorf("nothing can be written: %v", err)
+	}
+}

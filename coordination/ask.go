@@ -1,0 +1,106 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+)
+
+// reconnect is the pause between attempts to reach the server; it is short because a takeover is.
+var reconnect = backoff.Config{
+	BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 200 * time.Millisecond,
+}
+
+// dial makes a client of the coordination socket. It connects when it is first used, and again whenever it
+// has to.
+func dial(runDir string) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("unix:"+SocketPath(runDir),
+		grpc.WithTransportCredentials(peerCredentials{}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}))
+	if err != nil {
+		return nil, fmt.Errorf("open coordination client in %s: %w", runDir, err)
+	}
+	return conn, nil
+}
+
+// Status asks the server of a run folder for everything it knows. It fails where none serves, nor takes over
+// within a second.
+func Status(ctx context.Context, runDir string) (*api.StatusResponse, error) {
+	return call(ctx, runDir, func(client api.CoordinationClient) (*api.StatusResponse, error) {
+		return client.Status(ctx, &api.StatusRequest{})
+	})
+}
+
+// Explain asks the server of a run folder what was decided for a pod; namespace and container can be empty,
+// for any.
+func Explain(ctx context.Context, runDir, namespace, pod, container string) (*api.ExplainResponse, error) {
+	return call(ctx, runDir, func(client api.CoordinationClient) (*api.ExplainResponse, error) {
+		return client.Explain(ctx, &api.ExplainRequest{Namespace: namespace, Pod: pod, Container: container})
+	})
+}
+
+// call asks the server of a run folder one thing. Where none serves there may be one in a moment: a plugin is
+// replaced, and the other takes over.
+func call[T any](
+	ctx context.Context, runDir string, ask func(api.CoordinationClient) (T, error),
+) (answer T, err error) {
+	conn, err := dial(runDir)
+	if err != nil {
+		return answer, err
+	}
+	defer conn.Close()
+	awaitServer(ctx, conn)
+	answer, err = ask(api.NewCoordinationClient(conn))
+	switch status.Code(err) {
+	case codes.OK:
+		return answer, nil
+	case codes.NotFound, codes.InvalidArgument:
+		return answer, errors.New(status.Convert(err).Message())
+	case codes.Unavailable:
+		return answer, unanswered(runDir)
+	case codes.Unimplemented:
+		return answer, fmt.Errorf("ask %s: the running plugin is of an older version that does not tell this",
+			SocketPath(runDir))
+	default:
+		return answer, fmt.Errorf("ask %s: %w", SocketPath(runDir), err)
+	}
+}
+
+// awaitServer connects, if that is possible as long as a takeover can last.
+func awaitServer(ctx context.Context, conn *grpc.ClientConn) {
+	ctx, cancel := context.WithTimeout(ctx, electionBurst)
+	defer cancel()
+	conn.Connect()
+	state := conn.GetState()
+	for state != connectivity.Ready && conn.WaitForStateChange(ctx, state) {
+		state = conn.GetState()
+	}
+}
+
+// unanswered says why the server of a run folder does not answer: the folder and the socket are for root and
+// the plugins' user, and where others ask, nothing is known of a server.
+func unanswered(runDir string) error {
+	socket := SocketPath(runDir)
+	conn, err := net.DialTimeout("unix", socket, time.Second)
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("ask %s: user %d has no right to; be root, or ask in a plugin's pod: %w",
+			socket, os.Geteuid(), fs.ErrPermission)
+	}
+	if err == nil {
+		conn.Close()
+	}
+	return fmt.Errorf("ask %s: nobody answers; is a plugin running on this node, with this --run-dir?", socket)
+}

@@ -1,0 +1,63 @@
+package asking
+
+import (
+	"maps"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
+)
+
+// HolderOf is the allocation of a container, or that of its pod's init containers, whose devices it takes
+// over; a new one if there is neither. Newest is the one that the container would follow by the order of the
+// questions, nil where it follows none.
+func (e *Evidence) HolderOf(a *Asker, newest *ledger.Allocation) *ledger.Allocation {
+	var inherited *ledger.Allocation
+	for _, held := range e.Ledger.Allocations() {
+		switch to := held.Recipient; {
+		case held.IsOf(&a.Recipient):
+			return held
+		case to != nil && to.UID == a.UID && to.Role == intent.Init && to.Index < a.Index:
+			if inherited == nil || held.Sequence() > inherited.Sequence() {
+				inherited = held
+			}
+		}
+	}
+	switch {
+	case inherited != nil:
+		return inherited
+	case newest != nil && newest.Owner == nil && newest.Recipient == nil && a.AsksForAll(newest) &&
+		(newest.UID == "" || newest.UID == a.UID):
+		return newest
+	default:
+		return &ledger.Allocation{}
+	}
+}
+
+// Bury frees the devices of pods that a source no longer shows: the kubelet forgets them with the pod. Two
+// pods of one name never live at the same time. The API server's list can be behind the kubelet's, so that it
+// proves a pod gone only by another one of its name. A pod that is gone was not seen: the next one of its
+// name is new.
+func (e *Evidence) Bury() {
+	answer := e.Answer
+	alive, named := map[string]bool{}, map[kubelet.Pod]bool{}
+	for _, pod := range answer.Pods {
+		alive[pod.UID], named[pod.Pod] = true, true
+	}
+	for _, a := range e.Ledger.Allocations() {
+		uid := a.PodUID()
+		name, known := a.ContainerName()
+		if uid == "" || alive[uid] || answer.Source == intent.APIServer && !(known && named[name.Pod]) {
+			continue
+		}
+		e.Forget(a)
+	}
+}
+
+// Forget frees the devices of a container whose pod is gone.
+func (e *Evidence) Forget(a *ledger.Allocation) {
+	name, _ := a.ContainerName()
+	e.Ledger.Drop(a)
+	e.Looked.Pods = maps.Clone(e.Looked.Pods) // others see it too
+	delete(e.Looked.Pods, name.Pod)
+}

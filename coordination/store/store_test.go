@@ -1,0 +1,195 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// example is what the tests keep.
+type example struct {
+	Pods []string `json:"pods"`
+}
+
+var train = example{[]string{"train"}}
+
+func open(t *testing.T, dir string, log *slog.Logger) *Store[example] {
+	t.Helper()
+	store, err := Open[example](dir, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.root.Close() })
+	return store
+}
+
+// A server whose folder was replaced does not write into that of the next one.
+func TestStoreKeepsToItsFolder(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	old := open(t, dir, slog.New(slog.NewTextHandler(&log, nil)))
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	old.write(train)
+	if _, err := os.Lstat(filepath.Join(dir, FileName)); !errors.Is(err, fs.ErrNotExist) ||
+		strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("checkpoint of the old server: %v, log %q", err, log.String())
+	}
+}
+
+// What cannot be trusted is set aside, with a warning, and the next one is written.
+func TestBadCheckpointIsSetAside(t *testing.T) {
+	t.Parallel()
+	good, err := encode(bootID(), train)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown, err := encode(bootID(), map[string]int{"pods_of_tomorrow": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(content []byte, mode os.FileMode) func(string) error {
+		return func(name string) error {
+			return errors.Join(os.WriteFile(name, content, 0o600), os.Chmod(name, mode))
+		}
+	}
+	version := fmt.Appendf(nil, `"version":%d`, Version)
+	for name, tc := range map[string]struct {
+		put    func(name string) error
+		reason string
+	}{
+		"empty":         {put(nil, 0o600), "parse"},
+		"truncated":     {put(good[:len(good)/2], 0o600), "parse"},
+		"changed":       {put(bytes.Replace(good, []byte("train"), []byte("trail"), 1), 0o600), "checksum"},
+		"other version": {put(bytes.Replace(good, version, []byte(`"version":99`), 1), 0o600), "version 99"},
+		"unknown key":   {put(unknown, 0o600), "pods_of_tomorrow"},
+		"writable":      {put(good, 0o622), "nobody else can write"},
+		"too large":     {put(make([]byte, MaxSize+1), 0o600), "more than"},
+		"link":          {func(name string) error { return os.Symlink("/dev/zero", name) }, "symbolic links"},
+		"folder":        {func(name string) error { return os.Mkdir(name, 0o700) }, "has to be a file"},
+		"pipe":          {func(name string) error { return syscall.Mkfifo(name, 0o600) }, "has to be a file"},
+		"foreign": {func(name string) error {
+			return errors.Join(put(good, 0o600)(name), os.Chown(name, 4242, 4242))
+		}, "has to be a file of user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := tc.put(filepath.Join(dir, FileName)); errors.Is(err, syscall.EPERM) {
+				t.Skip("needs root to make a file of somebody else")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			store := open(t, dir, slog.New(slog.NewTextHandler(&log, nil)))
+			if got, ok := store.Load(); ok || strings.Count(log.String(), "\n") != 1 ||
+				!strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), tc.reason) {
+				t.Errorf("%v, %v, log %q, want a warning with %q", got, ok, log.String(), tc.reason)
+			}
+			if _, err := os.Lstat(filepath.Join(dir, BadName)); err != nil {
+				t.Errorf("it was not kept: %v", err)
+			}
+			store.write(train)
+			if got, err := Read[example](dir); err != nil || !slices.Equal(got.Pods, train.Pods) {
+				t.Errorf("the next one: %v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestCheckpointOfAnotherBootIsLeft(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store := open(t, dir, slog.New(slog.DiscardHandler))
+	store.boot = "before"
+	store.write(train)
+	store.boot = bootID()
+	if c, ok := store.Load(); ok {
+		t.Errorf("loaded %v", c)
+	}
+	if c, err := Read[example](dir); err == nil {
+		t.Errorf("read %v", c)
+	}
+	store.write(train)
+	if _, ok := store.Load(); !ok {
+		t.Error("that of this boot was not loaded")
+	}
+}
+
+// A full disk costs one line in the log, and nothing while it lasts.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16k"); errors.Is(err, syscall.EPERM) {
+		t.Skip("needs the right to mount")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, 0) })
+	var log bytes.Buffer
+	store := open(t, dir, slog.New(slog.NewTextHandler(&log, nil)))
+	store.write(train)
+	filler := filepath.Join(dir, "filler")
+	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("fill the disk: %v", err)
+	}
+	var large example
+	for i := range 600 {
+		large.Pods = append(large.Pods, fmt.Sprint("team/pod-", i))
+	}
+	for range 3 {
+		store.write(large)
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 1 ||
+		!strings.Contains(log.String(), "no space left on device") {
+		t.Errorf("log %q", log.String())
+	}
+	if c, ok := store.Load(); !ok || !slices.Equal(c.Pods, train.Pods) {
+		t.Errorf("the last good checkpoint is gone: %v, %v", c, ok)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, tempName)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("half a checkpoint is left: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	store.write(large)
+	if c, ok := store.Load(); !ok || len(c.Pods) != len(large.Pods) || strings.Count(log.String(), "\n") != 2 {
+		t.Errorf("after the disk has space again: %v, log %q", ok, log.String())
+	}
+}
+
+// Whatever is in the file, reading it ends with a value or an error.
+func FuzzDecode(f *testing.F) {
+	good, err := encode("boot", train)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add(fmt.Appendf(nil, `{"version":%d,"checksum":0,"ledger":{}}`, Version))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		value, boot, err := decode[example](content)
+		if err != nil {
+			return
+		}
+		again, err := encode(boot, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := decode[example](again); err != nil {
+			t.Errorf("what was read cannot be read again: %v", err)
+		}
+	})
+}

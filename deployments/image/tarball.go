@@ -1,0 +1,129 @@
+package main
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// writeTarball writes an OCI image layout as a tarball, with the file that older Dockers look for, and
+// returns its size and the digest of the image. Several images are one for several architectures.
+func writeTarball(to, tag string, images []v1.Image) (size int64, digest v1.Hash, err error) {
+	reference, err := name.NewTag(tag, name.WeakValidation)
+	if err != nil {
+		return 0, digest, fmt.Errorf("name the image: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "tandem-image-")
+	if err != nil {
+		return 0, digest, err
+	}
+	defer os.RemoveAll(dir)
+	if digest, err = writeLayout(dir, reference, images); err != nil {
+		return 0, digest, err
+	}
+	if err := writeDockerManifest(dir, tag, images[0]); err != nil { // it knows one architecture
+		return 0, digest, err
+	}
+	size, err = pack(dir, to)
+	return size, digest, err
+}
+
+// writeLayout writes an OCI image layout into a folder: of an image, or of an index of several.
+func writeLayout(dir string, reference name.Tag, images []v1.Image) (v1.Hash, error) {
+	oci, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	names := layout.WithAnnotations(map[string]string{
+		"io.containerd.image.name":          containerdName(reference),
+		"org.opencontainers.image.ref.name": reference.TagStr(),
+	})
+	if len(images) == 1 {
+		if err := oci.AppendImage(images[0], names); err != nil {
+			return v1.Hash{}, err
+		}
+		return images[0].Digest()
+	}
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, image := range images {
+		config, err := image.ConfigFile()
+		if err != nil {
+			return v1.Hash{}, err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add: image, Descriptor: v1.Descriptor{Platform: config.Platform()},
+		})
+	}
+	if err := oci.AppendIndex(index, names); err != nil {
+		return v1.Hash{}, err
+	}
+	return index.Digest()
+}
+
+// containerdName is what containerd and the kubelet call an image: docker.io is not index.docker.io to them,
+// and an image that is imported under the latter is not there for pods.
+func containerdName(tag name.Tag) string {
+	if tag.RegistryStr() == name.DefaultRegistry {
+		return "docker.io/" + tag.RepositoryStr() + ":" + tag.TagStr()
+	}
+	return tag.Name()
+}
+
+// writeDockerManifest writes manifest.json, which "docker load" understands in every version.
+func writeDockerManifest(dir, tag string, image v1.Image) error {
+	manifest, err := image.Manifest()
+	if err != nil {
+		return err
+	}
+	blob := func(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
+	var entry struct {
+		Config   string
+		RepoTags []string
+		Layers   []string
+	}
+	entry.Config, entry.RepoTags = blob(manifest.Config.Digest), []string{tag}
+	for _, layer := range manifest.Layers {
+		entry.Layers = append(entry.Layers, blob(layer.Digest))
+	}
+	content, err := json.Marshal([]any{entry})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "manifest.json"), content, 0o644)
+}
+
+// pack writes the files of a folder into a tarball, in the order of their names.
+func pack(dir, to string) (size int64, err error) {
+	out, err := os.Create(to)
+	if err != nil {
+		return 0, err
+	}
+	w := tar.NewWriter(out)
+	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		size += int64(len(content))
+		return packFile(w, name, content, 0o644)
+	})
+	for _, end := range []func() error{w.Close, out.Close} {
+		if err == nil {
+			err = end()
+		}
+	}
+	return size, err
+}

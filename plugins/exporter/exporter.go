@@ -1,0 +1,34 @@
+// Package exporter asks the AMD Device Metrics Exporter on this node, for both plugins.
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// Ask asks at a socket; the answer is the zero one where there is none, and so no exporter. It comes and goes
+// on its own, so that every question opens a connection.
+func Ask[A any](
+	ctx context.Context, socket string, ask func(context.Context, grpc.ClientConnInterface) (A, error),
+) (answer A, err error) {
+	if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
+		return answer, nil
+	}
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return answer, fmt.Errorf("open %s: %w", socket, err)
+	}
+	defer conn.Close()
+	answer, err = ask(ctx, conn)
+	if err != nil {
+		return answer, fmt.Errorf("ask %s: %v", socket, status.Code(err))
+	}
+	return answer, nil
+}

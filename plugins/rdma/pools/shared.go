@@ -1,0 +1,155 @@
+package pools
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// SharedHCA is the device type of what configList offers: an HCA, a network function with an RDMA device,
+// that several containers use at a time. No resource of resourceList can name it.
+const SharedHCA DeviceType = "sharedHCA"
+
+// What the RDMA shared device plugin does where its configuration says nothing: rdmaHcaResourcePrefix and
+// defaultPeriodicUpdateInterval in pkg/resources/resources_manager.go.
+const (
+	sharedPrefix   = "rdma"
+	sharedInterval = 60 // seconds
+)
+
+// sharedList are the keys at the top of a configuration of the RDMA shared device plugin
+// (Mellanox/k8s-rdma-shared-dev-plugin, UserConfigList in pkg/types/types.go).
+type sharedList struct {
+	ConfigList []json.RawMessage `json:"configList"`
+	Interval   *int              `json:"periodicUpdateInterval"` // seconds; 0 for never
+}
+
+// sharedResource is one element of configList (UserConfig, same place), with the keys that are this plugin's.
+type sharedResource struct {
+	Name       string          `json:"resourceName"`
+	Prefix     string          `json:"resourcePrefix"`
+	Max        int             `json:"rdmaHcaMax"`
+	Devices    []string        `json:"devices"` // the older word for the selector ifNames
+	Selectors  json.RawMessage `json:"selectors"`
+	NoTopology bool            `json:"excludeTopology"` // as of a resource of resourceList
+	Tandem     json.RawMessage `json:"tandem"`
+	Health     `json:"-"`
+}
+
+// sharedSelector has the conditions for an HCA (Selectors, same place). All lists have to be met, each by any
+// of its values.
+type sharedSelector struct {
+	Vendors   []string `json:"vendors"`
+	DeviceIDs []string `json:"deviceIDs"`
+	Drivers   []string `json:"drivers"`
+	IfNames   []string `json:"ifNames"` // the HCA's first netdev
+	LinkTypes []string `json:"linkTypes"`
+}
+
+// addShared adds the resources of configList. What is wrong with one of them ends the stock plugin in
+// failure.
+func (c *Config) addShared(list sharedList) error {
+	if list.ConfigList == nil {
+		return nil
+	}
+	if len(list.ConfigList) == 0 {
+		return invalid("configList is empty")
+	}
+	seconds := sharedInterval
+	if list.Interval != nil {
+		seconds = *list.Interval
+	}
+	if seconds < 0 || seconds > math.MaxInt32 {
+		return invalid("periodicUpdateInterval is %d; want a number of seconds, or 0 for never", seconds)
+	}
+	c.Interval = time.Duration(seconds) * time.Second
+	first := 0
+	for i, raw := range list.ConfigList {
+		r, err := c.readShared(i+1, raw)
+		if err != nil {
+			return err
+		}
+		r.firstReplica = first
+		first += r.Replicas
+		if err := r.checkName(); err != nil {
+			c.warn("resource %q is left out: %v", r.Name, err)
+			continue
+		}
+		c.Resources = append(c.Resources, r)
+	}
+	return nil
+}
+
+// readShared reads the resource at a position of configList.
+func (c *Config) readShared(position int, raw json.RawMessage) (ResourceConfig, error) {
+	var s sharedResource
+	err := json.Unmarshal(raw, &s)
+	name := label(s.Name, position, "configList")
+	if err != nil {
+		return ResourceConfig{}, invalid("%s: %w", name, explain(err, raw))
+	}
+	r := ResourceConfig{
+		Name: s.Name, Prefix: s.Prefix, DeviceType: SharedHCA, ExcludeTopology: s.NoTopology, Replicas: s.Max,
+	}
+	if r.Prefix == "" {
+		r.Prefix = sharedPrefix
+	}
+	if err := c.checkNew(name, r); err != nil {
+		return r, err
+	}
+	if s.Max < 0 || s.Max > math.MaxInt32 {
+		return r, invalid("%s: rdmaHcaMax is %d; want how many containers may share an HCA", name, s.Max)
+	}
+	if s.Max == 0 {
+		c.warn("%s: rdmaHcaMax is 0 or missing: nothing is offered", name)
+	}
+	c.warnUnknown(name+": ", raw, s, intoSharedSelectors)
+	selector, err := s.selector(c, name)
+	if err != nil {
+		return r, invalid("%s: %w", name, err)
+	}
+	r.Selectors = []Selector{selector}
+	c.addOwn(name, raw, s.Tandem, &r)
+	if r.Tandem.Variables == nil && !r.Tandem.AllHCAs {
+		r.Tandem.Variables = []string{"NCCL_IB_HCA"}
+	}
+	return r, nil
+}
+
+// selector is what selects the HCAs of the resource. As in ValidateConfigs of the stock plugin one of
+// selectors and devices has to be there, and not both.
+func (s *sharedResource) selector(c *Config, name string) (Selector, error) {
+	var keys sharedSelector
+	if len(s.Selectors) > 0 {
+		if err := json.Unmarshal(s.Selectors, &keys); err != nil {
+			return Selector{}, fmt.Errorf("selectors: %w", explain(err, s.Selectors))
+		}
+		c.warnUnknown(name+": selectors: ", s.Selectors, keys, besideSharedOnes)
+	}
+	conditions := slices.Concat(keys.Vendors, keys.DeviceIDs, keys.Drivers, keys.IfNames, keys.LinkTypes)
+	switch {
+	case len(conditions) == 0 && len(s.Devices) == 0:
+		return Selector{}, errors.New(`selectors is missing or empty; name what is shared, as {"ifNames": ["ib0"]}`)
+	case len(conditions) > 0 && len(s.Devices) > 0:
+		return Selector{}, errors.New("selectors and devices exclude each other: " +
+			"put devices into selectors, as ifNames")
+	case len(conditions) == 0:
+		keys.IfNames = s.Devices
+	}
+	var selector Selector
+	selector.functionSelector = functionSelector{
+		Vendors: keys.Vendors, Devices: keys.DeviceIDs, Drivers: keys.Drivers,
+	}
+	selector.LinkTypes, selector.ifNames, selector.IsRDMA = keys.LinkTypes, keys.IfNames, true
+	return selector, nil
+}
+
+// Shares reports whether some of the resources share HCAs, and whether all do.
+func (c *Config) Shares() (some, all bool) {
+	shared := func(r ResourceConfig) bool { return r.DeviceType == SharedHCA }
+	other := func(r ResourceConfig) bool { return !shared(r) }
+	return slices.ContainsFunc(c.Resources, shared), !slices.ContainsFunc(c.Resources, other)
+}

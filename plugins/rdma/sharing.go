@@ -1,0 +1,84 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+)
+
+// CheckSharing reports why no HCA of this machine can be shared: where each RDMA device belongs to one
+// network namespace (exclusive mode) a container does not see those of the node. The RDMA shared device
+// plugin ends over that too (ValidateRdmaSystemMode in pkg/resources/resources_manager.go). The mode is in no
+// sysfs file; for any root but /sys there is nothing to ask. It is no error that the kernel does not tell:
+// then there is no RDMA yet, or no mode.
+func CheckSharing(sysfsRoot string) error {
+	if filepath.Clean(sysfsRoot) != "/sys" {
+		return nil
+	}
+	mode, err := netlink.RdmaSystemGetNetnsMode()
+	if err != nil {
+		return nil
+	}
+	return checkMode(mode)
+}
+
+func checkMode(mode string) error {
+	if mode == "exclusive" {
+		return errors.New("share HCAs: RDMA devices belong to one network namespace each (exclusive mode); " +
+			"run \"rdma system set netns shared\" on the node before there are containers")
+	}
+	return nil
+}
+
+// LinkUp returns what brings a netdev up; nil for any root but /sys, where it would be another machine's.
+func LinkUp(sysfsRoot string) func(netdev string) error {
+	if filepath.Clean(sysfsRoot) != "/sys" {
+		return nil
+	}
+	return func(netdev string) error {
+		link, err := netlink.LinkByName(netdev)
+		if err == nil {
+			err = netlink.LinkSetUp(link)
+		}
+		if err != nil {
+			return fmt.Errorf("bring %s up: %w", netdev, err)
+		}
+		return nil
+	}
+}
+
+// BringUp brings the first netdev of every shared HCA up that is down, once: without it RoCE has no port, and
+// the RDMA shared device plugin does so when it starts (InitServers, same place). A process that may not is
+// told so in the log, and goes on.
+func (v *VFs) BringUp(up func(netdev string) error) {
+	seen := map[string]bool{}
+	for _, name := range v.Names() {
+		pool, _ := v.latest(name)
+		for _, d := range pool.Devices {
+			if pool.Resource.DeviceType != pools.SharedHCA || d.Missing() || seen[d.File()] {
+				continue
+			}
+			seen[d.File()] = true
+			v.bringUp(d, up)
+		}
+	}
+}
+
+func (v *VFs) bringUp(d pools.Device, up func(netdev string) error) {
+	netdevs := sysfs.Names(v.finder.Sys, d.File("net"))
+	if len(netdevs) == 0 || sysfs.Text(v.finder.Sys, d.File("net", netdevs[0], "operstate")) == "up" {
+		return
+	}
+	switch err := up(netdevs[0]); {
+	case errors.Is(err, syscall.EPERM):
+		v.log.Info("a netdev that is down stays down without the capability NET_ADMIN", "netdev", netdevs[0])
+	case err != nil:
+		v.log.Warn("an HCA may have no port", "device", d.Name(), "error", err)
+	}
+}

@@ -1,0 +1,64 @@
+// Package render renders the chart with Helm's own code, as "helm template" does.
+package render
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"sigs.k8s.io/yaml"
+)
+
+// Release is the name of the release that is rendered.
+const Release = "tandem"
+
+// Files renders the chart in a folder, as it is installed in a namespace with these values, and returns the
+// templates' output by "<chart>/templates/<file>". Values that the chart's schema refuses are an error; the
+// chart is returned all the same.
+func Files(dir, namespace string, values map[string]any) (*chart.Chart, map[string]string, error) {
+	c, err := loader.Load(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("load the chart %s: %w", dir, err)
+	}
+	options := common.ReleaseOptions{Name: Release, Namespace: namespace, IsInstall: true}
+	all, err := util.ToRenderValues(c, values, options, common.DefaultCapabilities)
+	if err != nil {
+		return c, nil, err
+	}
+	files, err := engine.Render(c, all)
+	return c, files, err
+}
+
+// Manifests puts the output of Files together in the order of the templates, empty ones and notes left out.
+func Manifests(c *chart.Chart, files map[string]string) string {
+	var out strings.Builder
+	for _, template := range c.Templates {
+		text := strings.TrimSpace(files[c.Name()+"/"+template.Name])
+		if text != "" && strings.HasSuffix(template.Name, ".yaml") {
+			out.WriteString("---\n" + text + "\n")
+		}
+	}
+	return out.String()
+}
+
+// Values reads files as Helm does with -f: what a later one says counts.
+func Values(files ...string) (map[string]any, error) {
+	all := map[string]any{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read values: %w", err)
+		}
+		var values map[string]any
+		if err := yaml.Unmarshal(content, &values); err != nil {
+			return nil, fmt.Errorf("read values %s: %w", file, err)
+		}
+		all = loader.MergeMaps(all, values)
+	}
+	return all, nil
+}

@@ -1,0 +1,175 @@
+package solver
+
+import "slices"
+
+// merge makes the table of the first few children of a place out of that of those before the last, and that
+// of the last.
+type merge struct {
+	*Solver
+	place        *Place
+	part         Content // of the children so far
+	floor        mix
+	before, last span
+
+	// where in the table being made some counts are: by slot, by counts where there are several resources
+	slots           []int32
+	lowGPUs, lowVFs int
+	width           int // slots for the numbers of VFs
+	extra           int // slots for the numbers of extras
+	mixed           map[Counts]*int32
+}
+
+const noEntry = -1
+
+// table combines all entries that can be part of a choice.
+func (m *merge) table() span {
+	steps := 1
+	if m.mixing.any() {
+		steps, m.mixed = stepsPerMixed, map[Counts]*int32{}
+	} else {
+		m.open()
+	}
+	lowGPUs, lowVFs := fewest(m.GPUs, m.part.GPUs, m.root.GPUs), fewest(m.VFs, m.part.VFs, m.root.VFs)
+	if m.place.Kind == Group {
+		lowVFs = 0 // VFs are added when the cards have been merged
+	}
+	for j := m.last.from; j < m.last.to; j++ {
+		gpus, vfs := m.entries[j].GPUs, m.entries[j].VFs
+		t := m.before.withGPUs(m.entries, lowGPUs-gpus, m.GPUs-gpus)
+		if m.budget -= steps * int(t.to-t.from); m.budget < 0 {
+			break
+		}
+		for i := t.from; i < t.to; i++ {
+			if v := m.entries[i].VFs + vfs; lowVFs <= v && v <= m.VFs {
+				m.combine(i, j)
+			}
+		}
+	}
+	if m.mixed != nil {
+		return m.made()
+	}
+	t := m.begin()
+	for _, i := range m.slots { // in order
+		if i != noEntry {
+			m.entries = append(m.entries, m.making[i])
+		}
+	}
+	return m.end(t)
+}
+
+// open makes empty slots for what the two tables make together. The numbers of VFs are counted from the
+// fewest that so many GPUs can have under the limit, so that a tight limit leaves few.
+func (m *merge) open() {
+	a, b := m.bounds(m.before), m.bounds(m.last)
+	m.lowGPUs, m.lowVFs, m.extra = a.lowGPUs+b.lowGPUs, a.lowVFs+b.lowVFs, 1
+	m.width = min(a.highVFs+b.highVFs, m.VFs) - m.lowVFs + 1
+	if m.Pairs > 0 {
+		ofGPUs, ofVFs := m.slack()
+		m.width = min(m.width, (2*m.limit+ofGPUs+ofVFs)/m.PerVF+2)
+	}
+	if !m.loose {
+		m.extra += m.extras
+	}
+	size := max(min(a.highGPUs+b.highGPUs, m.GPUs)-m.lowGPUs+1, 0) * max(m.width, 0) * m.extra
+	if m.budget -= size / slotsPerStep; m.budget < 0 {
+		return
+	}
+	m.slots = slices.Grow(m.room[:0], size)[:size]
+	m.room = m.slots
+	for i := range m.slots {
+		m.slots[i] = noEntry
+	}
+}
+
+// slotsPerStep is how many slots are cleared in the time of a step.
+const slotsPerStep = 4
+
+// bounds is the least and the most that the entries of a table have.
+type bounds struct{ lowGPUs, highGPUs, lowVFs, highVFs int }
+
+func (s *Solver) bounds(t span) bounds {
+	if t.from == t.to {
+		return bounds{}
+	}
+	entries := s.entries[t.from:t.to]
+	b := bounds{lowGPUs: entries[0].GPUs, highGPUs: entries[len(entries)-1].GPUs, lowVFs: entries[0].VFs}
+	for i := range entries {
+		b.lowVFs, b.highVFs = min(b.lowVFs, entries[i].VFs), max(b.highVFs, entries[i].VFs)
+	}
+	return b
+}
+
+// slot is where the index of an entry of the table being made is.
+func (m *merge) slot(c Counts) *int32 {
+	if m.mixed != nil {
+		slot := m.mixed[c]
+		if slot == nil {
+			slot = new(int32)
+			*slot = noEntry
+			m.mixed[c] = slot
+		}
+		return slot
+	}
+	low := m.lowVFs
+	if m.width > 1 {
+		low = max(low, m.fewestVFs(c.GPUs))
+	}
+	i := (c.GPUs-m.lowGPUs)*m.width + c.VFs - low
+	if m.extra > 1 {
+		i = i*m.extra + c.Extras
+	}
+	return &m.slots[i]
+}
+
+// combine keeps the entry that two make together, unless it is beyond the limit or costs more than one with
+// the same counts. Of two that cost the same the one stands that takes less from the last child: fewer GPUs,
+// then fewer VFs, then fewer extras. So the lowest addresses are taken first.
+func (m *merge) combine(i, j int32) {
+	a, b := &m.entries[i], &m.entries[j]
+	t := Counts{a.GPUs + b.GPUs, a.VFs + b.VFs, a.Extras + b.Extras, a.mix + b.mix}
+	if m.mixed != nil && !(m.mixing.fits(t.mix) && m.mixing.reaches(t.mix, m.floor)) {
+		return
+	}
+	pairs := 0
+	if m.place.Kind != Group { // of cards, without VFs, hence without pairs
+		if !m.loose && (t.Extras > m.extras || t.Extras+m.mostExtras(m.GPUs-t.GPUs, m.VFs-t.VFs) < m.extras) {
+			return
+		}
+		ofGPUs, ofVFs := m.units(t.GPUs, t.VFs, t.Extras)
+		pairs = min(ofGPUs, ofVFs) - m.pairsOf(a) - m.pairsOf(b)
+		if beyond := a.cost.beyondPIX() + b.cost.beyondPIX() + pairs; !m.within(&m.part, beyond, ofGPUs, ofVFs) {
+			return
+		}
+	}
+	var here cost
+	m.meet(m.place, &here, int64(pairs))
+	here[termLocality] = int64(a.GPUs*b.GPUs) * m.place.near
+	slot := m.slot(t)
+	if *slot == noEntry {
+		*slot = int32(len(m.making))
+		m.add(entry{Counts: t})
+	} else if than := &m.making[*slot]; !less(&a.cost, &b.cost, &here, &than.cost, j < than.last) {
+		return
+	}
+	e := &m.making[*slot]
+	e.before, e.last = i, j
+	for k := range e.cost {
+		e.cost[k] = a.cost[k] + b.cost[k] + here[k]
+	}
+}
+
+// less reports whether two costs and what is added come to less than another; otherwise says for the same.
+func less(a, b, here, than *cost, otherwise bool) bool {
+	for k := range than {
+		if c := a[k] + b[k] + here[k]; c != than[k] {
+			return c < than[k]
+		}
+	}
+	return otherwise
+}
+
+// pairsOf is the number of pairs that an entry makes below its place.
+func (s *Solver) pairsOf(e *entry) int {
+	ofGPUs, ofVFs := s.units(e.GPUs, e.VFs, e.Extras)
+	return min(ofGPUs, ofVFs)
+}
