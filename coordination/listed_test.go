@@ -94,8 +94,11 @@ func TestExplainOverTheSocket(t *testing.T) {
 		"does not tell"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("no such pod: %v", err)
 	}
-	if _, err := Explain(t.Context(), dir, "", "", ""); err == nil ||
+	if _, err := Explain(t.Context(), dir, "team", "", ""); err == nil ||
 		!strings.Contains(err.Error(), "which pod") {
-		t.Errorf("no name: %v", err)
+		t.Errorf("a namespace alone: %v", err)
+	}
+	if all, err := Explain(t.Context(), dir, "", "", ""); err != nil || len(all.GetDecisions()) != 0 {
+		t.Errorf("no name, and nothing was decided: %v, %v", all, err)
 	}
 }

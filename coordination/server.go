@@ -180,9 +180,12 @@ func (s *server) Status(ctx context.Context, _ *api.StatusRequest) (*api.StatusR
 	return answer, nil
 }
 
-// Explain tells what was decided for a pod, and why.
+// Explain tells what was decided for a pod, and why; without a pod, all that is known.
 func (s *server) Explain(ctx context.Context, q *api.ExplainRequest) (*api.ExplainResponse, error) {
-	if q.GetPod() == "" {
+	switch {
+	case q.GetPod() == "" && q.GetNamespace() == "" && q.GetContainer() == "":
+		return &api.ExplainResponse{Decisions: s.coordinator.Recent()}, nil
+	case q.GetPod() == "":
 		return nil, status.Error(codes.InvalidArgument, "explain which pod?")
 	}
 	if err := checkIDs(q.GetPod()); err != nil {

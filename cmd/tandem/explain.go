@@ -12,37 +12,52 @@ func newExplain() *cobra.Command {
 	var runDir, container string
 	format := oneOf(asTable, asJSON)
 	cmd := &cobra.Command{
-		Use:   "explain [NAMESPACE/]POD",
+		Use:   "explain [[NAMESPACE/]POD]",
 		Short: "Tell why a pod's containers got their devices",
 		Long: `Ask the running plugins over their socket what they decided for a pod: what the kubelet asked, in which order, what was
 known of the container and by which source, what was chosen and planned, and what each switch had free at that time and
-would have given alone. The last decisions are kept in memory, and lost when the plugin that serves ends. It needs the rights of the plugins, root's.`,
-		Example: `  tandem explain train-0
+would have given alone. Without a pod, list all decisions that are known. Those of containers that live are kept when the plugin
+that serves is replaced; of the others the last ones are kept while it runs. It needs the rights of the plugins, root's.`,
+		Example: `  tandem explain
+  tandem explain train-0
   tandem explain team/train-0 --container worker -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
+			if len(args) > 1 || len(args) == 0 && container != "" {
 				return usage("want one pod: [NAMESPACE/]POD")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			namespace, pod, ok := strings.Cut(args[0], "/")
-			if !ok {
-				namespace, pod = "", args[0]
-			}
-			if pod == "" || strings.Contains(pod, "/") {
-				return usage("pod %q: want [NAMESPACE/]POD", args[0])
+			show := coordinator.List
+			var namespace, pod string
+			if len(args) == 1 {
+				show = coordinator.Explanation
+				var err error
+				if namespace, pod, err = splitPod(args[0]); err != nil {
+					return err
+				}
 			}
 			decisions, err := coordinator.AskDecisions(cmd.Context(), runDir, namespace, pod, container)
 			if err != nil {
 				return err
 			}
-			return format.write(cmd.OutOrStdout(), decisions,
-				func() []byte { return coordinator.Explanation(decisions) })
+			return format.write(cmd.OutOrStdout(), decisions, func() []byte { return show(decisions) })
 		},
 	}
 	cmd.Flags().StringVarP(&container, "container", "c", "", "one container of the pod; all without it")
 	registerRunDir(cmd.Flags(), &runDir)
 	cmd.Flags().VarP(&format, "output", "o", format.usage())
 	return cmd
+}
+
+// splitPod reads [NAMESPACE/]POD; the namespace is "" where it is left out.
+func splitPod(name string) (namespace, pod string, err error) {
+	namespace, pod, ok := strings.Cut(name, "/")
+	if !ok {
+		namespace, pod = "", name
+	}
+	if pod == "" || strings.Contains(pod, "/") {
+		return "", "", usage("pod %q: want [NAMESPACE/]POD", name)
+	}
+	return namespace, pod, nil
 }

@@ -8,7 +8,7 @@ import (
 func TestExplainUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"explain"},
+		{"explain", "--container", "worker"},
 		{"explain", "a", "b"},
 		{"explain", "a/b/c"},
 		{"explain", "a/"},

@@ -117,7 +117,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 
 // startAt has a coordinator begin with an empty ledger.
 func (c *Coordinator) startAt(tree *topology.Tree, now func() time.Time) *Coordinator {
-	c.now = now
+	c.now, c.history.Lives = now, c.lives
 	c.state.Store(&state{tree: tree, ledger: ledger.New()})
 	c.store, c.inFlight = new(store.Store[checkpoint]), inflight.New(now)
 	c.pairs = pairs.NewFolder("", slog.New(slog.DiscardHandler)) // of no file
@@ -745,7 +745,7 @@ func TestInitContainerAfterALateLook(t *testing.T) {
 		a.give(pod, "init", order[0], a.aligned(order[0], []int{0}), nil, 1)
 		a.away = false
 		_, why := a.ask(order[1], 0, 1)
-		wantWords(t, why, "second half")
+		wantWords(t, why, " after ")
 	}
 }
 

@@ -88,7 +88,7 @@ func TestASchedulersChoiceIsHonoured(t *testing.T) {
 	first := a.pending("first", wish{1, 1})
 	first.Chosen = []string{"0000:46:00.0"}
 	vf, why := a.ask(vfs, 0, 1) // the other half first
-	wantWords(t, why, "pods-api: team/first/c wants 1 amd.com/gpu, 1 nvidia.com/vf, first half",
+	wantWords(t, why, "team/first/c wants 1 amd.com/gpu, 1 nvidia.com/vf; kubelet asked first for ", "told by pods-api",
 		"1 devices as the scheduler chose", "1 PIX")
 	a.take(first.Pod, vfs, vf)
 	gpu, _ := a.ask(gpus, 0, 1)
@@ -206,7 +206,7 @@ func TestDevicesGivenWithoutAQuestion(t *testing.T) {
 	}
 	a.take(pod.Pod, gpus, onNode)
 	_, why := a.ask(vfs, 0, 2)
-	wantWords(t, why, "team/all/c wants 4 amd.com/gpu, 2 nvidia.com/vf, second half")
+	wantWords(t, why, "team/all/c wants 4 amd.com/gpu, 2 nvidia.com/vf; kubelet asked for ")
 	if held := a.coordinator.current().ledger.Newest(); held.OwnerName() != "team/all/c" {
 		t.Errorf("held by %s", held.OwnerName())
 	}
@@ -227,7 +227,7 @@ func TestAPIServerShowsAnEarlierPod(t *testing.T) {
 		}})
 	a.now = a.now.Add(2 * asking.FollowWindow) // the plan alone does not tell any more
 	chosen, why := a.ask(vfs, 0, 1)
-	wantWords(t, why, "second half")
+	wantWords(t, why, " after ")
 	if d := a.coordinator.current().tree.Distance(a.address(gpus, ids[0]),
 		a.address(vfs, chosen[0])); !d.Level.SameSwitch() {
 		t.Errorf("GPU %s and VF %s are %s apart: %s", ids[0], chosen[0], d.Level, why)
@@ -264,7 +264,7 @@ func TestSourceWorksAgainBetweenPods(t *testing.T) {
 			return d.ID == given[0]
 		})].NUMA.Number()
 		chosen, why := a.ask(vfs, node, 1)
-		wantWords(t, why, "team/last/init wants 1 amd.com/gpu, 1 nvidia.com/vf, second half")
+		wantWords(t, why, "team/last/init wants 1 amd.com/gpu, 1 nvidia.com/vf; kubelet asked for ")
 		if d := a.coordinator.current().tree.Distance(a.address(gpus, given[0]),
 			a.address(vfs, chosen[0])); !d.Level.SameSwitch() {
 			t.Errorf("GPU %s and VF %s are %s apart: %s", given[0], chosen[0], d.Level, why)

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/coordination/store"
@@ -22,6 +22,8 @@ type checkpoint struct {
 	Arrived []kubelet.Pod `json:"arrived,omitempty"`
 	Plan    *savedPlan    `json:"plan,omitempty"`
 	Given   savedGiven    `json:"given"`
+
+	Decisions []history.Saved `json:"decisions,omitempty"` // of the containers that live
 }
 
 type savedPlan struct {
@@ -36,6 +38,20 @@ type savedGiven struct {
 	Newest   allocate `json:"newest"`
 	Foreseen bool     `json:"foreseen,omitempty"`
 	Refused  bool     `json:"refused,omitempty"`
+}
+
+// checkpoint is what is written down now.
+func (c *Coordinator) checkpoint() checkpoint {
+	saved := c.current().save(c.now())
+	var living []history.Decision
+	c.locked(func() { living = c.history.Living() })
+	saved.Decisions = history.Save(living)
+	return saved
+}
+
+// lives reports whether a container has a device.
+func (c *Coordinator) lives(resource, id string) bool {
+	return c.current().ledger.Holder(resource, id) != nil
 }
 
 // save is a state as it is written down.
@@ -74,6 +90,9 @@ func (c *Coordinator) restore(s checkpoint) error {
 		plan:   plan,
 		given:  given{newest: s.Given.Newest, foreseen: s.Given.Foreseen, refused: s.Given.Refused},
 	})
+	if err := c.history.Restore(s.Decisions); err != nil {
+		c.Log.Warn("forget earlier decisions: they are for people alone", "error", err)
+	}
 	return nil
 }
 

@@ -121,7 +121,7 @@ func TestLedgerKeepsNoListsOfPods(t *testing.T) {
 
 func encoded(t *testing.T, c *Coordinator) []byte {
 	t.Helper()
-	content, err := json.Marshal(c.current().save(c.now()))
+	content, err := json.Marshal(c.checkpoint())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,6 +74,7 @@ func New(config Config) (*Coordinator, error) {
 		return nil, err
 	}
 	c := &Coordinator{Config: config, store: store, inFlight: inflight.New(time.Now), now: time.Now}
+	c.history.Lives = c.lives
 	c.pairs = pairs.NewFolder(filepath.Join(config.RunDir, "pairs"), config.Log)
 	c.state.Store(&state{tree: config.Newest(), ledger: ledger.New()})
 	c.recover()
@@ -82,7 +83,7 @@ func New(config Config) (*Coordinator, error) {
 
 // Save writes the ledger down whenever it has changed, and once more when ctx is done. It is called once.
 func (c *Coordinator) Save(ctx context.Context) error {
-	return c.store.Run(ctx, func() checkpoint { return c.current().save(c.now()) })
+	return c.store.Run(ctx, c.checkpoint)
 }
 
 // touched notes that something has changed which a checkpoint holds. It does not block.

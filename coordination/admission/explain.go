@@ -46,6 +46,17 @@ func (c *Coordinator) Explain(
 	return c.explain(ctx, podName{namespace, pod, container})
 }
 
+// Recent tells all decisions that are known, the oldest first; those whose container is not known too.
+func (c *Coordinator) Recent() []*api.Decision {
+	var all []history.Decision
+	c.locked(func() { all = c.history.All() })
+	answer := make([]*api.Decision, 0, len(all))
+	for _, e := range all {
+		answer = append(answer, e.Encode())
+	}
+	return answer
+}
+
 func (c *Coordinator) explain(ctx context.Context, name podName) ([]*api.Decision, error) {
 	view, known := c.lookAt(ctx, name)
 	var found []history.Decision
@@ -117,8 +128,8 @@ func nothingToTell(name podName, view kubelet.View, known, ours bool) error {
 		return fmt.Errorf("explain %s: this node has no such pod, and it is in none of the last %d decisions",
 			pod, history.Most)
 	case ours:
-		return fmt.Errorf("explain %s: it was decided before the last %d decisions, or before the plugin that "+
-			"serves now began", pod, history.Most)
+		return fmt.Errorf("explain %s: it was decided before the last %d decisions, and what was written down of it "+
+			"is lost: after a boot, or a run folder that was removed", pod, history.Most)
 	default:
 		return errors.New("explain " + pod + ": it holds no device of these plugins")
 	}

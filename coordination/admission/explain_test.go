@@ -3,10 +3,15 @@ package admission
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -62,6 +67,7 @@ func TestNothingToExplain(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
 	a.admit(a.add("train"), "worker", wish{1, 1})
 	a.add("idle")
+	a.coordinator.history.Lives = nil // as after a boot
 	for i := range history.Most {
 		a.coordinator.history.Give(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
 	}
@@ -123,5 +129,61 @@ func TestExplainAfterReuse(t *testing.T) {
 	if len(decisions) != 0 && decisions[0].GetContainer().GetPod() != "second" ||
 		errors.Is(err, nil) && len(decisions) != 2 {
 		t.Errorf("second: %v, %v", decisions, err)
+	}
+}
+
+// What was decided for a container that lives is told by the next server too, however much was decided since,
+// and word for word.
+func TestExplainLasts(t *testing.T) {
+	t.Parallel()
+	a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
+	a.keepCheckpoint()
+	for i := range 2 {
+		if !a.admit(a.add(fmt.Sprint("pod-", i)), "worker", wish{2, 2}) {
+			t.Fatal("not admitted")
+		}
+	}
+	explain := func() (told []*api.Decision) {
+		for _, name := range []string{"pod-0", "pod-1"} {
+			decisions, err := a.coordinator.explain(t.Context(), podName{"team", name, ""})
+			if err != nil || len(decisions) != 2 {
+				t.Fatalf("%s: %v, %v", name, decisions, err)
+			}
+			told = append(told, decisions...)
+		}
+		return told
+	}
+	before := explain()
+	for i := range 2 * history.Most {
+		a.coordinator.history.Give(a.now, nil, gpus, []string{fmt.Sprint("other-", i)}, "")
+	}
+	a.crashes, a.random = true, rand.New(certain{})
+	a.maybeCrash()
+	if diff := cmp.Diff(before, explain(), protocmp.Transform()); diff != "" {
+		t.Errorf("the next server tells (-before +after):\n%s", diff)
+	}
+	if all := a.coordinator.Recent(); len(all) != len(before) {
+		t.Errorf("%d decisions are known", len(all))
+	}
+}
+
+// certain is a random source whose numbers are all 0.
+type certain struct{}
+
+func (certain) Uint64() uint64 { return 0 }
+
+// A decision that cannot be read is no reason to lose the others' devices.
+func TestDecisionsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	var log history.Log
+	for _, saved := range [][]history.Saved{
+		{{Fixed: []byte("{")}},
+		{{Fixed: []byte("{}"), Allocated: []string{"x"}}},
+		{{Fixed: []byte(`{"resource": "amd.com/gpu"}`)}},
+		make([]history.Saved, history.Most+1),
+	} {
+		if err := log.Restore(saved); err == nil || len(log.All()) > 0 {
+			t.Errorf("%d decisions: %v", len(saved), err)
+		}
 	}
 }

@@ -1,10 +1,10 @@
 package admission
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/ledger"
@@ -124,6 +124,35 @@ func (d *deciding) reportGranted(g grant) {
 		}
 	}
 	d.report(v, g.holder)
+	if v.Outcome == Degraded {
+		d.warn("pairs are not on one switch each", "container", g.container(), "pairs", described(v.Pairs),
+			"reason", g.why())
+	}
+}
+
+// container names who is given the devices, for people.
+func (g grant) container() string {
+	if c := asking.Likely(g.holder.Recipient, g.holder); c != nil {
+		return c.String()
+	}
+	return "not known yet"
+}
+
+// described says which GPU has which VF, and how far apart they are: "0000:11:00.0-0000:0c:00.1 PIX".
+func described(pairs []placement.Pair) []string {
+	var said []string
+	for _, p := range pairs {
+		said = append(said, fmt.Sprintf("%s-%s %s", p.GPU.ID, p.VF.ID, p.Distance.Level))
+	}
+	return said
+}
+
+// why says why the container has its pairs.
+func (g grant) why() string {
+	if g.plan == nil || g.plan.choice == nil {
+		return "the kubelet had no choice, or chose by itself"
+	}
+	return g.plan.choice.Reason
 }
 
 // report tells of an Allocate. Of a container that the ledger does not know a is nil.

@@ -1,8 +1,10 @@
 package admission
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -104,6 +106,31 @@ func TestRefusalsAreObserved(t *testing.T) {
 	if _, refusal := a.allocated(vfs, taken[:1]); refusal == "" || seen.last.Refusal != refusal ||
 		seen.outcomes[RefusedDouble] != 1 {
 		t.Errorf("refusal %q was observed as %+v", refusal, seen.last)
+	}
+}
+
+// A container whose pairs are not on one switch each is a warning that names it and them.
+func TestDegradedIsAWarning(t *testing.T) {
+	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
+	a.source = intent.PodsAPI
+	a.keepCheckpoint()
+	var said strings.Builder
+	a.coordinator.Log = slog.New(slog.NewTextHandler(&said, nil))
+	pod := a.add("pod")
+	a.tell(pod, container{"worker", wish{1, 1}})
+	gpu := a.all[gpus][0]
+	far := a.all[vfs][slices.IndexFunc(a.all[vfs], func(d device.Device) bool {
+		return !a.coordinator.current().tree.Distance(gpu.Address, d.Address).Level.SameSwitch()
+	})]
+	for resource, id := range map[string]string{gpus: gpu.ID, vfs: far.ID} {
+		if _, refusal := a.allocated(resource, []string{id}); refusal != "" {
+			t.Fatal(refusal)
+		}
+	}
+	for _, want := range []string{"level=WARN", "container=team/pod/worker", gpu.ID + "-" + far.ID, "no choice"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("%q is not in the log:\n%s", want, said.String())
+		}
 	}
 }
 

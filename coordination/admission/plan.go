@@ -60,7 +60,7 @@ func (p *plan) knowledge() asking.Knowledge {
 	if p.asker != nil {
 		return asking.Knowledge{Source: p.asker.Source, Why: p.asker.Half(p.holder), Asker: p.asker}
 	}
-	return asking.Knowledge{Source: intent.PodResources, Why: "second half of " + p.holder.OwnerName()}
+	return asking.Knowledge{Source: intent.PodResources, Why: asking.SecondHalf + " of " + p.holder.OwnerName()}
 }
 
 // foresees reports whether a question is for all that the plan is still kept for, directly after an Allocate

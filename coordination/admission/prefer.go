@@ -97,12 +97,12 @@ func (d *deciding) choose(
 	d.words.Asked(known.Source)
 	d.asked = &history.Decision{
 		At: asked, Took: d.now().Sub(asked), Container: asking.Likely(known.Asker.To(), holder), Asked: true,
-		Known:    known.String(),
+		Known:    known.For(r.Kind),
 		Resource: q.Resource, Size: q.Size, Available: len(q.Available), MustInclude: q.MustInclude,
 		Tree: d.tree, Request: request, Choice: *made, Chosen: p.devices[q.Resource],
 		Planned: p.others(q.Resource),
 	}
-	return p.devices[q.Resource], known.String() + "; " + made.Reason, nil
+	return p.devices[q.Resource], known.For(r.Kind) + "; " + made.Reason, nil
 }
 
 // evidence is what tells who asks or is given devices: what is known already, a look and what the pods want.

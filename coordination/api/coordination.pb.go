@@ -1100,7 +1100,7 @@ func (x *DeviceList) GetIds() []string {
 type ExplainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"` // empty: any
-	Pod           string                 `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
+	Pod           string                 `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`             // empty, with the two others: all decisions that are known
 	Container     string                 `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"` // empty: all of the pod
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1206,7 +1206,7 @@ type Decision struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	TimeUnixNano      int64                  `protobuf:"varint,1,opt,name=time_unix_nano,json=timeUnixNano,proto3" json:"time_unix_nano,omitempty"`
 	TookNano          int64                  `protobuf:"varint,2,opt,name=took_nano,json=tookNano,proto3" json:"took_nano,omitempty"` // from the question to the answer
-	Container         *Owner                 `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"`
+	Container         *Owner                 `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"`                // absent while it is not known
 	Resource          string                 `protobuf:"bytes,4,opt,name=resource,proto3" json:"resource,omitempty"`
 	Asked             bool                   `protobuf:"varint,5,opt,name=asked,proto3" json:"asked,omitempty"`         // false: the kubelet had no choice, or was answered without the coordinator
 	Size              uint32                 `protobuf:"varint,6,opt,name=size,proto3" json:"size,omitempty"`           // devices wanted

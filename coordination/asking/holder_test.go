@@ -57,7 +57,7 @@ func TestHolderOf(t *testing.T) {
 		}
 		l.Allocate(holder, gpus, []string{"gpu0"}, asks.To())
 		again := (&Evidence{Ledger: l}).HolderOf(asks, nil)
-		if again != holder || asks.Half(again) != "second half" {
+		if again != holder || asks.Half(again) != SecondHalf {
 			t.Errorf("after pod %q: its second half is not known: %v", uid, again)
 		}
 	}

@@ -1,13 +1,19 @@
 package asking
 
 import (
+	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/ledger"
 )
 
-// FirstHalf is why the asking container has no devices yet.
-const FirstHalf = "first half"
+// FirstHalf is why the asking container has no devices yet, and SecondHalf why it has some: more may follow.
+const (
+	FirstHalf  = "first half"
+	SecondHalf = "second half"
+)
 
 // TakesOver is why the devices of an init container count as the asking container's: they go to the next one
 // of its pod.
@@ -19,7 +25,7 @@ func (a *Asker) Half(holder *ledger.Allocation) string {
 	case holder.Devices == nil:
 		return FirstHalf
 	case holder.IsOf(&a.Recipient), holder.Owner == nil && holder.Recipient == nil:
-		return "second half"
+		return SecondHalf
 	default:
 		return TakesOver
 	}
@@ -33,19 +39,31 @@ type Knowledge struct {
 	Asker  *Asker // nil where no source of intent told
 }
 
-// String says the source and what it told; "" where nothing was asked.
-func (k Knowledge) String() string {
+// For says what was known of who asks for a kind of devices, and who told it; "" where nothing was asked.
+func (k Knowledge) For(kind device.Kind) string {
 	if k.Source == "" {
 		return ""
 	}
-	text := string(k.Source) + ": " + k.Why
+	var known []string
 	if k.Asker != nil {
-		text = string(k.Source) + ": " + k.Asker.describe() + ", " + k.Why
+		known = append(known, k.Asker.describe())
 	}
+	known = append(known, order(kind, k.Why))
 	if k.Remark != "" {
-		text += "; " + k.Remark
+		known = append(known, k.Remark)
 	}
-	return text
+	return strings.Join(append(known, "told by "+string(k.Source)), "; ")
+}
+
+// order says in which order the kubelet asks for a container's two resources, where that is known.
+func order(kind device.Kind, why string) string {
+	if rest, first := strings.CutPrefix(why, FirstHalf); first {
+		return "kubelet asked first for " + kind.Plural() + rest
+	}
+	if rest, second := strings.CutPrefix(why, SecondHalf); second {
+		return "kubelet asked for " + kind.Plural() + " after " + kind.Other().Plural() + rest
+	}
+	return why
 }
 
 // Likely is the container that asks or is given devices, nil while it is not known.

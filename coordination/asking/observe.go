@@ -132,20 +132,20 @@ func (e *Evidence) follows(
 	case newest == nil:
 		return false, FirstHalf
 	case !newest.Lacks(name):
-		return false, "next container"
+		return false, FirstHalf + ", the next container"
 	case !l.SameNodes(newest, name, available):
-		return false, "next container, on another NUMA node"
+		return false, FirstHalf + ", the next container, on another NUMA node"
 	case e.View != nil && newest.Looked && others(newest, arrived) > 0:
-		return false, "new pod"
+		return false, FirstHalf + ", a new pod has come"
 	}
 	switch e.Progress {
 	case Open:
-		return true, "second half of " + newest.OwnerName()
+		return true, SecondHalf + " of " + newest.OwnerName()
 	case Complete:
 		if e.View != nil && newest.Owner == nil && len(arrived) == 0 {
 			return true, TakesOver // no new pod has come, so the pod's next container is asking
 		}
-		return false, "next container"
+		return false, FirstHalf + ", the next container"
 	default:
 		return e.guess(newest, name, available, arrived)
 	}
@@ -160,9 +160,9 @@ func (e *Evidence) guess(
 	case e.View == nil:
 		return e.Recent, "neither checkpoint nor PodResources read, judged by time"
 	case others(newest, arrived) == 0:
-		return true, "second half of " + newest.OwnerName()
+		return true, SecondHalf + " of " + newest.OwnerName()
 	case others(newest, arrived) == len(arrived):
-		return false, "new pod"
+		return false, FirstHalf + ", a new pod has come"
 	case newest.Unasked && len(l.Nodes(name, available)) > 0 && l.SameNodes(newest, name, available):
 		// Both want the same nodes, and the newest allocation took all that was free there. If something is free
 		// again, time has passed; if not, a new pod that asks there wants no pair, and following does it no harm.

@@ -26,6 +26,14 @@ func (k Kind) Other() Kind {
 	return GPU
 }
 
+// Plural is what people call several devices of the kind.
+func (k Kind) Plural() string {
+	if k == GPU {
+		return "GPUs"
+	}
+	return "VFs"
+}
+
 // Device is a device as its plugin announces it.
 type Device struct {
 	ID      string            // the kubelet's device ID

@@ -4,15 +4,17 @@ package history
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Most bounds the log of decisions. 256 are at least 64 admissions of two containers with two resources each;
-// one takes a few KiB.
+// Most bounds the log of decisions. 256 are at least 64 admissions of two containers with two resources each,
+// and more than the containers that a node runs (the kubelet's maxPods is 110); one takes a few KiB.
 const Most = 256
 
 // Decision is one question with the Allocate that followed, or an Allocate without a question. Nothing in it
@@ -35,12 +37,23 @@ type Decision struct {
 	Allocated   []string
 	Given       time.Time // when the kubelet took them; zero where it has not
 	Refusal     string
+
+	fixed func() *api.Decision // what never changes of it, as it is sent
 }
 
-// Log are the last decisions, the newest at the end. Its user guards it.
+// Log are the last decisions, the oldest first, and those of all containers that live. Its user guards it.
 type Log struct {
+	// Lives reports whether a container has the device; nil for none does.
+	Lives func(resource, id string) bool
+
 	entries []*Decision
 	newest  map[granted]*Decision // by the first device that each gave
+}
+
+// lives reports whether the container has what the decision gave it.
+func (d *Log) lives(e *Decision) bool {
+	first, ok := e.granted()
+	return ok && d.newest[first] == e && d.Lives != nil && d.Lives(first.resource, first.id)
 }
 
 // granted is a device that the kubelet gave somebody.
@@ -54,15 +67,21 @@ func (e *Decision) granted() (granted, bool) {
 	return granted{e.Resource, e.Allocated[0]}, true
 }
 
-// Add notes a decision.
+// Add notes a decision. Where the log is full the oldest goes whose container does not live, or the oldest.
 func (d *Log) Add(e *Decision) {
 	if len(d.entries) == Most {
-		if first, ok := d.entries[0].granted(); ok && d.newest[first] == d.entries[0] {
-			delete(d.newest, first)
-		}
-		d.entries = slices.Delete(d.entries, 0, 1)
+		oldest := max(0, slices.IndexFunc(d.entries, func(e *Decision) bool { return !d.lives(e) }))
+		d.forget(oldest)
 	}
+	e.fixed = sync.OnceValue(e.encode)
 	d.entries = append(d.entries, e)
+}
+
+func (d *Log) forget(i int) {
+	if first, ok := d.entries[i].granted(); ok && d.newest[first] == d.entries[i] {
+		delete(d.newest, first)
+	}
+	d.entries = slices.Delete(d.entries, i, i+1)
 }
 
 // Give notes an Allocate with the question that it answers, if there was one.
@@ -81,6 +100,11 @@ func (d *Log) Give(
 		e.Container = container
 	}
 	e.Given, e.Allocated, e.Refusal = now, slices.Clone(ids), refusal
+	d.index(e)
+}
+
+// index notes which decision gave a device last.
+func (d *Log) index(e *Decision) {
 	if first, ok := e.granted(); ok {
 		if d.newest == nil {
 			d.newest = map[granted]*Decision{}
@@ -108,6 +132,15 @@ func (d *Log) Resolve(view kubelet.View) {
 			}
 		}
 	}
+}
+
+// All are copies of all decisions, the oldest first.
+func (d *Log) All() []Decision {
+	all := make([]Decision, 0, len(d.entries))
+	for _, e := range d.entries {
+		all = append(all, *e)
+	}
+	return all
 }
 
 // Of are copies of the decisions for the containers that a filter accepts, the oldest first.

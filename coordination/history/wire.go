@@ -4,16 +4,31 @@ import (
 	"maps"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // Encode is a decision as it is sent.
 func (e *Decision) Encode() *api.Decision {
+	m := proto.CloneOf(e.fixed())
+	if e.Container != nil {
+		m.Container = Owner(*e.Container)
+	}
+	m.Allocated, m.Refusal = e.Allocated, e.Refusal
+	if !e.Given.IsZero() {
+		m.AllocatedUnixNano = e.Given.UnixNano()
+	}
+	return m
+}
+
+// encode is what never changes of a decision, as it is sent. What each switch would have given takes a choice
+// for each, so that it is found once.
+func (e *Decision) encode() *api.Decision {
 	m := &api.Decision{
 		TimeUnixNano: e.At.UnixNano(),
 		TookNano:     int64(e.Took),
-		Container:    Owner(*e.Container),
 		Resource:     e.Resource,
 		Asked:        e.Asked,
 		Size:         uint32(e.Size),
@@ -22,11 +37,6 @@ func (e *Decision) Encode() *api.Decision {
 		Known:        e.Known,
 		Chosen:       e.Chosen,
 		Reason:       e.Choice.Reason,
-		Allocated:    e.Allocated,
-		Refusal:      e.Refusal,
-	}
-	if !e.Given.IsZero() {
-		m.AllocatedUnixNano = e.Given.UnixNano()
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Planned)) {
 		if m.Planned == nil {

@@ -222,6 +222,9 @@ func (s *source) note(err error) {
 	case err == nil:
 		s.pause, s.retry = 0, time.Time{}
 		return
+	case s.pause == 0 && errors.Is(err, kubelet.ErrNoPodsAPI):
+		s.log.Info("this kubelet has no Pods API: do without it, and look for it now and then",
+			"source", s.name, "reason", err)
 	case s.pause == 0:
 		s.log.Warn("source of intent does not work: do without it, and try it again now and then",
 			"source", s.name, "error", err)

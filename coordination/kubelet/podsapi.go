@@ -24,6 +24,9 @@ type PodsAPI struct {
 	conns []*connection // by podsSockets
 }
 
+// ErrNoPodsAPI says that the kubelet has no Pods API, as those before 1.37 have none.
+var ErrNoPodsAPI = errors.New("no socket")
+
 // NewPodsAPI makes a client for the sockets below a kubelet folder (/var/lib/kubelet). It connects when it is
 // first asked.
 func NewPodsAPI(kubeletDir string) (*PodsAPI, error) {
@@ -78,7 +81,7 @@ func (p *PodsAPI) served() (*connection, error) {
 			return p.conns[i], nil
 		}
 	}
-	return nil, fmt.Errorf("find %s in %s: no socket; kubelets serve the Pods API from 1.37 on, "+
+	return nil, fmt.Errorf("find %s in %s: %w; kubelets serve the Pods API from 1.37 on, "+
 		"or with the feature gate PodsAPI",
-		podsSockets[0], p.dir)
+		podsSockets[0], p.dir, ErrNoPodsAPI)
 }

@@ -27,8 +27,8 @@ func found(runDir string) string {
 	return coordination.FindRunDir(kubelet.DefaultDir)
 }
 
-// AskDecisions asks them what they decided for a pod and why; an empty namespace or container means any. It
-// waits 5 seconds at most.
+// AskDecisions asks them what they decided for a pod and why; an empty namespace or container means any, and
+// without a pod it is all that is known. It waits 5 seconds at most.
 func AskDecisions(ctx context.Context, runDir, namespace, pod, container string) ([]Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

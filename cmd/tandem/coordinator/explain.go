@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -83,6 +84,36 @@ func newDecisions(answer *api.ExplainResponse) []Decision {
 	return decisions
 }
 
+// List is for people: a line for each decision.
+func List(decisions []Decision) []byte {
+	if len(decisions) == 0 {
+		return []byte("no decision is known: the kubelet has not asked yet\n")
+	}
+	var out bytes.Buffer
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TIME\tCONTAINER\tRESOURCE\tDEVICES\tRESULT")
+	for _, d := range decisions {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", d.Time.Format(time.RFC3339), cmp.Or(d.Container, "?"), d.Resource,
+			d.Size, d.result())
+	}
+	w.Flush() // into memory
+	return out.Bytes()
+}
+
+// result is what came of a decision, in a few words.
+func (d Decision) result() string {
+	switch {
+	case d.Refusal != "":
+		return "refused: " + d.Refusal
+	case d.AllocatedAt == nil:
+		return "taken by nobody"
+	case d.Reason != "":
+		return d.Reason
+	default:
+		return "the kubelet had no choice"
+	}
+}
+
 // Explanation is for people: the decisions one after the other, in the order in which the kubelet came.
 func Explanation(decisions []Decision) []byte {
 	var out bytes.Buffer
@@ -109,7 +140,7 @@ func (d Decision) facts(w *tabwriter.Writer) {
 		line("asked",
 			fmt.Sprintf("%d of %d offered, answered after %s", d.Size, d.Available, d.Took.Round(time.Microsecond)))
 		line("must include", strings.Join(d.MustInclude, " "))
-		line("known", d.Known)
+		line("who asked", d.Known)
 		line("chosen", strings.Join(d.Chosen, " "))
 		for _, name := range slices.Sorted(maps.Keys(d.Planned)) {
 			line("planned", name+" "+strings.Join(d.Planned[name], " "))

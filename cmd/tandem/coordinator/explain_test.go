@@ -34,7 +34,7 @@ func TestExplain(t *testing.T) {
 	}})
 	want := `1. TIME amd.com/gpu of team/train/worker
    asked      1 of 4 offered, answered after 412µs
-   known      new pod
+   who asked  new pod
    chosen     g
    planned    nvidia.com/vf v
    result     1 pair: 1 PIX
@@ -59,6 +59,18 @@ func TestExplain(t *testing.T) {
 	want = strings.ReplaceAll(want, "TIME", at.Format(time.RFC3339Nano))
 	if diff := cmp.Diff(want, string(Explanation(decisions))); diff != "" {
 		t.Errorf("explanation (-want +got):\n%s", diff)
+	}
+	list := `TIME  CONTAINER          RESOURCE       DEVICES  RESULT
+AT    team/train/worker  amd.com/gpu    1        1 pair: 1 PIX
+AT    team/train/worker  nvidia.com/vf  1        refused: it is taken
+AT    team/train/worker  nvidia.com/vf  1        taken by nobody
+`
+	got := strings.ReplaceAll(string(List(decisions)), at.Format(time.RFC3339), "AT")
+	if diff := cmp.Diff(strings.Fields(list), strings.Fields(got)); diff != "" {
+		t.Errorf("list (-want +got):\n%s", diff)
+	}
+	if got := string(List(nil)); !strings.Contains(got, "no decision") {
+		t.Errorf("nothing is said as %q", got)
 	}
 	var again []Decision
 	text, err := json.Marshal(decisions)
