@@ -39,7 +39,7 @@ func TestDocumentedHelm(t *testing.T) {
 				err = set(values, arg, c.Args[i])
 			case "-n", "-f":
 				i++
-			case "--reuse-values":
+			case "--reuse-values", "--wait":
 			default:
 				rest = append(rest, arg)
 			}
@@ -75,7 +75,11 @@ func set(values map[string]any, flag, text string) error {
 func TestDocumentedValues(t *testing.T) {
 	settings := regexp.MustCompile(`(--set(?:-json)?) '?([\w.]+=[^\s']+)`)
 	count := 0
-	for _, file := range docs.Files {
+	files, err := docs.Files("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
 		content, err := os.ReadFile(filepath.Join("../..", file))
 		if err != nil {
 			t.Fatal(err)
