@@ -105,10 +105,10 @@ func TestFlags(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	flag := regexp.MustCompile(`(?:^| )--?([a-z][\w-]{2,})`)
+	flag := regexp.MustCompile(`(?:^| )--([a-z][\w-]*)`)
 	count := 0
 	for where, span := range allSpans(t) {
-		if !strings.HasPrefix(span, "-") {
+		if !strings.HasPrefix(span, "--") {
 			continue
 		}
 		name := flag.FindStringSubmatch(span)
