@@ -129,11 +129,20 @@ bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) t
 	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op) /by:(nvidia OR tandem OR tandem-pairs)' -col '/by@(nvidia tandem tandem-pairs)' bench.txt
 	@cd test/bench && go run -buildvcs=false ./table <$(BIN)/bench.txt
 
+# Who waits for the kubelet to be compiled can look at this meanwhile.
+.PHONY: plan
+plan: ## Build tandem alone, within a minute, and show what a container gets on a recorded machine
+	@$(PROGRESS) "build tandem, a minute the first time" \
+		env CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem
+	@echo "A container asks for 4 GPUs and 4 VFs on a recorded server with eight MI300X. Tandem's plan, the pairs on one switch (PIX) each:"; echo
+	@$(BIN)/tandem plan --gpus 4 --vfs 4 --machine test/machines/oci-mi300x-derived.txt
+	@echo
+
 # Without a C compiler the demo leaves the NVIDIA machines out.
 NVML := $(if $(filter 1,$(CC_FOUND)),$(BIN)/nvml/libnvidia-ml.so.1)
 
 .PHONY: demo
-demo: build $(NVML) ## Place pods on every recorded machine through the real kubelet managers and show the pairs
+demo: plan build $(NVML) ## Show a plan, then place pods on every recorded machine through the real kubelet managers and show the pairs
 	cd test/kubelet && $(PROGRESS) "build the demo; $(KUBELET)" go build -buildvcs=false -o $(BIN)/demo ./demo
 	$(BIN)/demo --bin $(BIN) $(addprefix --nvml=,$(NVML))
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,40 @@ func TestPlanOfUsers(t *testing.T) {
 				t.Errorf("note %q", p.Note)
 			}
 		})
+	}
+}
+
+// In the picture the devices of a pair have one colour, a VF that two GPUs share has that of both, and the
+// legend has no more than there is.
+func TestPlanPicture(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		machine, gpus, vfs string
+		want               []string
+	}{
+		{recorded("oci-mi300x-derived"), "2", "2", []string{
+			">2 GPUs and 2 VFs on oci-mi300x-derived</text>",
+			`<rect class="card allocated o0" x="30"`, `<rect class="card allocated o0" x="171"`,
+			">pair 1, PIX</text>", ">pair 2, PIX</text>", ">free</text>",
+		}},
+		{withVFs(t, "oci-mi300x-derived", 2), "1", "2", []string{
+			`class="cell allocated o0"`, `class="card allocated o0"`, ">pair 1, PIX</text>", ">free</text>",
+		}},
+		{withVFs(t, "amd-mi250-16gcd-8nic", 1), "2", "1", []string{">pair 1, PIX</text>"}},
+		{recorded("amd-mi300x-cpx-kfd"), "2", "0", []string{`class="cell allocated o0"`, ">in no pair</text>"}},
+	} {
+		drawn := succeed(t, "plan", "--gpus", test.gpus, "--vfs", test.vfs, "--machine", test.machine, "-o", "svg")
+		for _, want := range test.want {
+			if !strings.Contains(drawn, want) {
+				t.Errorf("%s, %s+%s: no %q", test.machine, test.gpus, test.vfs, want)
+			}
+		}
+		for _, absent := range []string{"unhealthy</text>", "not known yet", "pair 2, PIX</text>"} {
+			if strings.Contains(drawn, absent) && !slices.ContainsFunc(test.want,
+				func(want string) bool { return strings.Contains(want, absent) }) {
+				t.Errorf("%s, %s+%s: %q", test.machine, test.gpus, test.vfs, absent)
+			}
+		}
 	}
 }
 

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -35,15 +38,22 @@ func TestDocumentedCommands(t *testing.T) {
 	for name, value := range inPod.env {
 		t.Setenv(name, value)
 	}
-	recorded, err := filepath.Abs("../../test/machines")
+	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
+	recorded := filepath.Join(root, "test/machines")
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("config.json", []byte(everyVF), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	seen := map[string]bool{}
 	for _, c := range commands {
+		same := fmt.Sprint(c.Args, c.Into, c.Output)
+		if seen[same] {
+			continue
+		}
+		seen[same] = true
 		at := node.path
 		if c.Args[0] == "verify" || slices.Contains(c.Args, "container") {
 			at = inPod.path
@@ -55,16 +65,32 @@ func TestDocumentedCommands(t *testing.T) {
 				args[i] = ":0" // wherever there is room
 			}
 		}
-		runDocumented(t, c, append(args, roots(t, c, at)...))
+		printed := runDocumented(t, c, append(args, roots(t, c, at)...))
+		if c.Into != "" {
+			checkWritten(t, c, filepath.Join(root, c.Into), printed)
+		}
 	}
 }
 
-// runDocumented expects success and an output; of the doctor findings are as good.
-func runDocumented(t *testing.T, c docs.Command, args []string) {
+// checkWritten compares what a command prints with the file of the repository that was made by it, if that is
+// one.
+func checkWritten(t *testing.T, c docs.Command, file, printed string) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err == nil && printed != string(content) {
+		t.Errorf("%s: %s is another; make it anew", c, c.Into)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// runDocumented expects success and an output, which it returns; of the doctor findings are as good.
+func runDocumented(t *testing.T, c docs.Command, args []string) string {
 	t.Helper()
 	if slices.Contains(args, "--serve") {
 		serveOnce(t, args...)
-		return
+		return ""
 	}
 	code, stdout, stderr := run(args...)
 	if code != exitOK && (code != exitFound && code != exitUnknown || args[0] != "doctor") ||
@@ -74,6 +100,7 @@ func runDocumented(t *testing.T, c docs.Command, args []string) {
 	if diff := cmp.Diff(c.Output, stdout); c.Output != "" && diff != "" {
 		t.Errorf("%s: the document shows something else (-document +printed):\n%s", c, diff)
 	}
+	return stdout
 }
 
 // roots are the flags that say where the node is, of those that the command has and the document does not

@@ -39,7 +39,7 @@ func TestDocumentedHelm(t *testing.T) {
 				err = set(values, arg, c.Args[i])
 			case "-n", "-f":
 				i++
-			case "--reuse-values":
+			case "--reuse-values", "--wait":
 			default:
 				rest = append(rest, arg)
 			}
@@ -75,7 +75,11 @@ func set(values map[string]any, flag, text string) error {
 func TestDocumentedValues(t *testing.T) {
 	settings := regexp.MustCompile(`(--set(?:-json)?) '?([\w.]+=[^\s']+)`)
 	count := 0
-	for _, file := range docs.Files {
+	files, err := docs.Files("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
 		content, err := os.ReadFile(filepath.Join("../..", file))
 		if err != nil {
 			t.Fatal(err)
@@ -99,6 +103,40 @@ func TestDocumentedValues(t *testing.T) {
 	}
 	if count < 20 {
 		t.Errorf("the documents set %d values", count)
+	}
+}
+
+// TestNamedValues: values of the chart that the documents name by themselves are there.
+func TestNamedValues(t *testing.T) {
+	values, err := helm.Values(filepath.Join(chartDir, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := docs.Files("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`((?:cdi|gpu|metrics|rdma|topologyFile)\\.[\\w.]+)`")
+	count := 0
+	for _, file := range files {
+		content, err := os.ReadFile(filepath.Join("../..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range named.FindAllStringSubmatch(string(content), -1) {
+			count++
+			at := any(values)
+			for key := range strings.SplitSeq(found[1], ".") {
+				inner, _ := at.(map[string]any)
+				at = inner[key] // nil where there is none
+			}
+			if at == nil {
+				t.Errorf("%s: the chart has no value %s", file, found[1])
+			}
+		}
+	}
+	if count < 10 {
+		t.Errorf("the documents name %d values", count)
 	}
 }
 

@@ -259,16 +259,16 @@ func TestPresetsAreRead(t *testing.T) {
 	}
 }
 
-// TestPresetsAreDocumented: MIGRATE says of each when it is right.
+// TestPresetsAreDocumented: the page for deployers says of each when it is right.
 func TestPresetsAreDocumented(t *testing.T) {
-	content, err := os.ReadFile("../../deployments/MIGRATE.md")
+	content, err := os.ReadFile("../../docs/deployers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name := range presets(t) {
 		if !strings.Contains(string(content), "`"+name+"`") &&
 			!strings.Contains(string(content), "presets/"+name+".yaml") {
-			t.Errorf("MIGRATE.md does not name the preset %s", name)
+			t.Errorf("docs/deployers.md does not name the preset %s", name)
 		}
 	}
 }

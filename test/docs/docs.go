@@ -1,4 +1,5 @@
-// Package docs finds the commands that the documents show, so that tests can run every one of them.
+// Package docs finds the commands that the documents show, so that tests can run every one of them. Its own
+// tests look at what else can go stale: links, snippets of YAML and JSON, flags, paths, the size of README.
 //
 // A command is what begins with one of [Programs]: on a line of a block of shell ("sh"), behind "$ " on a
 // line of a console, on an indented line, or in backquotes with at least one argument.
@@ -13,9 +14,15 @@ import (
 	"strings"
 )
 
-// Files are the documents, below the root of the repository.
-var Files = []string{
-	"README.md", "CONTRIBUTING.md", "deployments/MIGRATE.md", "deployments/monitoring/METRICS.md",
+// Files returns the documents below a root, that of the repository: README.md first, then the others sorted.
+func Files(root string) ([]string, error) {
+	files := []string{"README.md", "CONTRIBUTING.md", "deployments/monitoring/METRICS.md"}
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	for _, page := range pages {
+		files = append(files, "docs/"+filepath.Base(page))
+	}
+	slices.Sort(files[1:])
+	return files, err
 }
 
 // Programs are those that the documents may tell a reader to run, and where the test is that runs them.
@@ -28,12 +35,13 @@ var Programs = map[string]string{
 	"make":                        "test/docs/docs_test.go",
 }
 
-// Command is one command with its arguments, as a shell would have split them. Redirections are left out, and
-// so are sudo and the folder of a built program.
+// Command is one command with its arguments, as a shell would have split them. The sudo before it and the
+// folder of a built program are left out.
 type Command struct {
 	Where   string // "README.md:12"
 	Program string
 	Args    []string
+	Into    string // the file that it writes its output into, "" for none
 	Output  string // that a console shows; "" for none
 }
 
@@ -51,7 +59,11 @@ func Of(root, program string) ([]Command, error) {
 // All returns the commands of all documents. It is an error if a block of shell has another program than
 // Programs.
 func All(root string) (all []Command, err error) {
-	for _, file := range Files {
+	files, err := Files(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
 		content, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			return nil, err
@@ -182,12 +194,19 @@ func split(where, text string) (all []Command, whole bool) {
 
 // command makes one of words; false where there are none.
 func command(where string, words []string) (Command, bool) {
-	words = slices.DeleteFunc(words, func(word string) bool { return strings.HasPrefix(word, ">") })
+	into := ""
+	words = slices.DeleteFunc(words, func(word string) bool {
+		file, redirected := strings.CutPrefix(word, ">")
+		if redirected {
+			into = file
+		}
+		return redirected
+	})
 	if len(words) > 0 && words[0] == "sudo" {
 		words = words[1:]
 	}
 	if len(words) == 0 {
 		return Command{}, false
 	}
-	return Command{Where: where, Program: strings.TrimPrefix(words[0], "bin/"), Args: words[1:]}, true
+	return Command{Where: where, Program: strings.TrimPrefix(words[0], "bin/"), Args: words[1:], Into: into}, true
 }

@@ -75,15 +75,15 @@ func TestFind(t *testing.T) {
 		"```yaml\nmake: none\n```\n\n" +
 		"       kubectl patch x -p '{\"a\":\n         1}'\n\n    helm install \\\n      y\n    no command\n"
 	want := []Command{
-		{"F:1", "tandem", []string{"topo", "-v"}, ""},
-		{"F:1", "kubectl", []string{"apply", "-k", "a"}, ""},
-		{"F:1", "kubectl", []string{"logs", "-f", "job/b"}, ""},
-		{"F:3", "make", []string{"demo"}, ""},
-		{"F:4", "tandem", []string{"topo", "-o", "html"}, ""},
-		{"F:4", "helm", []string{"list"}, ""},
-		{"F:7", "tandem", []string{"plan"}, "make a\n\n  b\n"},
-		{"F:16", "kubectl", []string{"patch", "x", "-p", "{\"a\":\n         1}"}, ""},
-		{"F:19", "helm", []string{"install", "y"}, ""},
+		{"F:1", "tandem", []string{"topo", "-v"}, "", ""},
+		{"F:1", "kubectl", []string{"apply", "-k", "a"}, "", ""},
+		{"F:1", "kubectl", []string{"logs", "-f", "job/b"}, "", ""},
+		{"F:3", "make", []string{"demo"}, "", ""},
+		{"F:4", "tandem", []string{"topo", "-o", "html"}, "node.html", ""},
+		{"F:4", "helm", []string{"list"}, "", ""},
+		{"F:7", "tandem", []string{"plan"}, "", "make a\n\n  b\n"},
+		{"F:16", "kubectl", []string{"patch", "x", "-p", "{\"a\":\n         1}"}, "", ""},
+		{"F:19", "helm", []string{"install", "y"}, "", ""},
 	}
 	got, err := find("F", text)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

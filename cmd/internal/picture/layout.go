@@ -110,7 +110,7 @@ func (b *box) numa() string {
 func (b *box) place(width int) {
 	if b.card != nil {
 		b.width, b.height = cardWidth, cardHead
-		if n := len(b.card.Devices); n > 1 || b.card.Kind == NIC && n > 0 {
+		if n := len(b.card.Devices); n > 0 && !b.card.whole() {
 			rows := (n + cellsInRow - 1) / cellsInRow
 			b.height += rows*(cellSize+cellGap) + padding - cellGap
 		}

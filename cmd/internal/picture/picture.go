@@ -16,7 +16,7 @@ type Node struct {
 	Tree    *topology.Tree
 	Cards   []Card   // in any order
 	Notes   []string // what else is to be known, a sentence each
-	Palette Palette  // of a picture that is drawn again and again; nil for one
+	Palette Palette  // of a picture that is drawn again and again; nil for one, whose legend has no more than it needs
 }
 
 // Kind says which half of a pair a card's devices are.
@@ -35,6 +35,11 @@ type Card struct {
 	Detail  string // model, RDMA device
 	Address topology.Address
 	Devices []Device // what can be given to containers: the GPU or its partitions, the VFs
+}
+
+// whole is whether the card itself is its one device, and not what devices are parts of.
+func (c *Card) whole() bool {
+	return len(c.Devices) == 1 && (c.Kind == GPU || c.Devices[0].Address == c.Address)
 }
 
 // Device is one device as the kubelet knows it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html"
 	"slices"
+	"strings"
 )
 
 //go:embed picture.css
@@ -70,7 +71,7 @@ func (c *canvas) card(b *box, x, y int) {
 	x, y = x+b.x, y+b.y
 	card := b.card
 	class, owner, about := "card", "", fmt.Sprintf("%s %s %s", card.Name, card.Address, card.Detail)
-	whole := card.Kind == GPU && len(card.Devices) == 1
+	whole := card.whole()
 	if whole {
 		class += " " + c.class(&card.Devices[0])
 		owner = ownerAttribute(card.Devices[0].Owner)
@@ -131,8 +132,8 @@ type look struct {
 
 func (l look) width() int { return cellSize + 6 + labelWidth(l.text) }
 
-// legend lists the looks that the picture may have, and its owners. Where no state is known nothing has a
-// look.
+// legend lists the looks that the picture may have, and its owners; of a picture that is drawn once those that
+// it has. Where no state is known nothing has a look.
 func (n *Node) legend(owners []string, palette Palette) []look {
 	known := slices.ContainsFunc(n.Cards, func(c Card) bool {
 		return slices.ContainsFunc(c.Devices, func(d Device) bool { return d.State != Unknown })
@@ -147,12 +148,24 @@ func (n *Node) legend(owners []string, palette Palette) []look {
 		{class: "planned", text: "planned for the container in admission"}, {class: "unhealthy", text: "unhealthy"},
 		{class: "allocated", text: "allocated, owner not known yet"},
 	}
+	if n.Palette == nil {
+		looks = slices.DeleteFunc(looks, func(l look) bool { return !n.has(l.class) })
+	}
 	for i, owner := range owners {
 		looks = append(looks, look{
 			class: fmt.Sprintf("allocated o%d", palette[owner]), text: owner, owner: owner, first: i == 0,
 		})
 	}
 	return looks
+}
+
+// has is whether a device without an owner looks so.
+func (n *Node) has(class string) bool {
+	return slices.ContainsFunc(n.Cards, func(c Card) bool {
+		return slices.ContainsFunc(c.Devices, func(d Device) bool {
+			return d.Owner == "" && slices.Contains(strings.Split(string(d.State), ", "), class)
+		})
+	})
 }
 
 const legendLine = 20

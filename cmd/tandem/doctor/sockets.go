@@ -91,7 +91,7 @@ func (e *examination) stockPlugins() {
 				Why: "Two plugins that offer one resource hand out the same devices to different pods; " +
 					"and when the one ends, the other is signed off (up to Kubernetes 1.36).",
 				Fix: []string{
-					"remove it from this node before Tandem comes: deployments/MIGRATE.md has the order for its chart, " +
+					"remove it from this node before Tandem comes: docs/deployers.md has the order for its chart, " +
 						"YAML or operator",
 				},
 			})
@@ -152,7 +152,7 @@ func (e *examination) lostDevices() {
 			"a kubelet before 1.37 has no devices any more, and a later one keeps the list of the plugin " +
 			"that is gone.",
 		Fix: []string{
-			"remove the other plugin from this node: deployments/MIGRATE.md has the order for its chart, " +
+			"remove the other plugin from this node: docs/deployers.md has the order for its chart, " +
 				"YAML or operator",
 			"Tandem registers again once it is gone; where it does not within a minute, delete Tandem's pod of that " +
 				"resource on this node",

@@ -3,7 +3,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
@@ -24,12 +23,8 @@ type Question struct {
 const refused = "under policy restricted the kubelet refuses this: no set of NUMA nodes is as small as it " +
 	"can be for GPUs and VFs alike; VFs without NUMA nodes (excludeTopology) are admitted"
 
-// Answer plans as the coordinator does when the kubelet asks it.
-func (q *Question) Answer(from *machine.Source) (*Plan, []string, error) {
-	n, err := machine.Read(from)
-	if err != nil {
-		return nil, nil, err
-	}
+// Answer plans for a machine as the coordinator does when the kubelet asks it. The strings are notes.
+func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []string, error) {
 	gpus := n.GPUDevices()
 	vfs, notes, err := n.VFDevices(q.Config, from)
 	if err != nil {
@@ -55,7 +50,7 @@ func (q *Question) Answer(from *machine.Source) (*Plan, []string, error) {
 	if !admitted {
 		p.Note = refused
 	}
-	return p, slices.Concat(n.Notes, notes), nil
+	return p, notes, nil
 }
 
 func planOf(c placement.Choice, nodes []int) *Plan {

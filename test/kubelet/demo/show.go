@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/tandem-k8s/tandem/test/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubelet/rig"
 )
@@ -53,47 +51,43 @@ func start(ctx context.Context, s setup, coordinated bool) (*rig.Rig, error) {
 	return rig.Start(ctx, s.Setup)
 }
 
+// request puts the same pods to both, one after the other on an empty node.
 func request(ctx context.Context, s setup, size int, tandem, uncoordinated *rig.Rig) (result, error) {
-	r := result{setup: s, size: size}
-	var err error
-	if r.tandem, err = try(ctx, tandem, size); err == nil {
-		r.uncoordinated, err = try(ctx, uncoordinated, size)
+	r := result{setup: s, size: size, tandem: newTrials(), uncoordinated: newTrials()}
+	for i := range maxPods {
+		err := errors.Join(ctx.Err(), r.tandem.try(ctx, tandem, size, i))
+		if err == nil {
+			err = r.uncoordinated.try(ctx, uncoordinated, size, i)
+		}
+		var rejection *node.Rejection
+		if errors.As(err, &rejection) {
+			r.refused, err = whyRefused(tandem, rejection, size)
+			return r, err
+		}
+		if err != nil {
+			return r, err
+		}
+		if orders := len(limits(tandem, size)); i+1 >= pods && r.tandem.orders() == orders &&
+			r.uncoordinated.orders() == orders {
+			return r, nil
+		}
 	}
-	var rejection *node.Rejection
-	if errors.As(err, &rejection) {
-		r.refused, err = whyRefused(tandem, rejection, size)
-	}
-	return r, err
+	return r, fmt.Errorf("%d admissions of %d+%d, and the kubelet asked in one order only", maxPods, size, size)
 }
 
-// pods is how often a request is tried, and more often until the kubelet has asked either resource first. The
-// rarer order comes in one admission out of five: a hundred in a row without it would be a fault.
+// pods is how often a request is tried, and more often until the kubelet has asked either resource first, of
+// Tandem and without. The rarer order comes in one admission out of five: a hundred in a row without it would
+// be a fault.
 const (
 	pods    = 20
 	maxPods = 100
 )
 
-// try admits the request on the empty node, one pod after the other.
-func try(ctx context.Context, r *rig.Rig, size int) (trials, error) {
+// limits are what a pod asks for.
+func limits(r *rig.Rig, size int) map[string]int {
 	limits := map[string]int{r.GPU: size}
 	if r.VFs() > 0 {
 		limits[rig.VF] = size
 	}
-	t := trials{first: map[string][]rig.Placement{}}
-	for i := range maxPods {
-		if err := ctx.Err(); err != nil {
-			return t, err
-		}
-		pod := node.Pod(fmt.Sprintf("pod-%d-%d", size, i), nil, []v1.Container{node.Container("app", limits)})
-		placed, err := r.Admit(ctx, pod)
-		if err = errors.Join(err, r.Remove(pod)); err != nil {
-			return t, err
-		}
-		asked := placed[0].Asked[0]
-		t.first[asked] = append(t.first[asked], placed[0])
-		if i+1 >= pods && len(t.first) == len(limits) {
-			return t, nil
-		}
-	}
-	return t, fmt.Errorf("%d admissions of %d+%d, and the kubelet asked in one order only", maxPods, size, size)
+	return limits
 }

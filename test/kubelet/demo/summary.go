@@ -35,8 +35,8 @@ func (p *printer) summary(results []result) error {
 		most = most.Add(r.tandem.best())
 		placed, worse = placed+r.tandem.pods(), worse+r.tandem.worse()
 	}
-	p.printf("\nOn the same switch (PIX or PXB): %s with Tandem, where %d can be, %s uncoordinated.\n",
-		share(tandem), near(most), share(uncoordinated))
+	p.printf("\nOn the same switch (PIX or PXB), of the pairs of the same pods: %s with Tandem, where %d can be, "+
+		"%s uncoordinated.\n", share(tandem), near(most), share(uncoordinated))
 	if worse > 0 {
 		return fmt.Errorf("%d of %d placements could have been better on the NUMA nodes that the kubelet chose",
 			worse, placed)
@@ -82,13 +82,16 @@ func (r result) cells() string {
 	}
 }
 
-// share is "150 of 160 pairs".
+// share is "150 of 160 (93.8 %)".
 func share(pairs best.Pairs) string {
 	all := 0
 	for _, count := range pairs {
 		all += count
 	}
-	return fmt.Sprintf("%d of %d pairs", near(pairs), all)
+	if all == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d of %d (%.1f %%)", near(pairs), all, 100*float64(near(pairs))/float64(all))
 }
 
 // near counts the pairs on one switch.

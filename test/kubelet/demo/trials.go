@@ -1,7 +1,14 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/tandem-k8s/tandem/test/kubelet/best"
+	"github.com/tandem-k8s/tandem/test/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/kubelet/rig"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -10,6 +17,24 @@ import (
 type trials struct {
 	first map[string][]rig.Placement
 }
+
+func newTrials() trials { return trials{map[string][]rig.Placement{}} }
+
+// try admits one pod on the empty node, and removes it.
+func (t trials) try(ctx context.Context, r *rig.Rig, size, number int) error {
+	name := fmt.Sprintf("pod-%d-%d", size, number)
+	pod := node.Pod(name, nil, []v1.Container{node.Container("app", limits(r, size))})
+	placed, err := r.Admit(ctx, pod)
+	if err = errors.Join(err, r.Remove(pod)); err != nil {
+		return err
+	}
+	asked := placed[0].Asked[0]
+	t.first[asked] = append(t.first[asked], placed[0])
+	return nil
+}
+
+// orders is how many orders there were in which the kubelet asked.
+func (t trials) orders() int { return len(t.first) }
 
 // all yields every placement.
 func (t trials) all(yield func(rig.Placement) bool) {

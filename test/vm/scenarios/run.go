@@ -1,5 +1,5 @@
 // Package scenarios is what is tried on machines of a cluster: pods, faults, installations, and a new user's
-// way through README.
+// way through the documents.
 package scenarios
 
 import (
@@ -141,7 +141,7 @@ func (t *tester) walkThrough(ctx context.Context, b boot, part string) error {
 		return nil
 	}
 	walk := func(ctx context.Context) error { return t.walk(ctx, part) }
-	return t.Stage(ctx, "README, "+part, 20*time.Minute, walk)
+	return t.Stage(ctx, "the documents, "+part, 20*time.Minute, walk)
 }
 
 // setup goes through the scenarios of one set-up.

@@ -10,7 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
-// swap moves the node to the stand-in for the stock plugins and back to Tandem, as deployments/MIGRATE.md
+// swap moves the node to the stand-in for the stock plugins and back to Tandem, as docs/deployers.md
 // says. Pods of before have to live on each time, with their devices, and new ones have to get theirs.
 func (t *tester) swap(ctx context.Context, s setup) error {
 	if _, err := t.node.Kubectl(ctx, "", "apply", "-k", "test/vm/deploy/stand-in"); err != nil {
@@ -90,7 +90,7 @@ func (t *tester) states(ctx context.Context, pods []string) (string, error) {
 	return strings.Join(list, ", "), nil
 }
 
-// move is steps 5 and 6 of deployments/MIGRATE.md.
+// move is steps 5 and 6 of docs/deployers.md.
 func (t *tester) move(ctx context.Context, m move) error {
 	before, err := t.node.Registrations(ctx)
 	if err != nil {

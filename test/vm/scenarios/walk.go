@@ -19,7 +19,7 @@ var walkText string
 
 // Markers of the commands in walk.txt.
 const (
-	documented = '$' // README has it
+	documented = '$' // the documents have it
 	beside     = '+' // where kubectl is
 	onNode     = '@'
 )
@@ -72,7 +72,7 @@ func parseWalk(text string) (map[string][]walkBlock, error) {
 	return parts, nil
 }
 
-// walk goes one part of a new user's way, and adds a row for every command of README's.
+// walk goes one part of a new user's way, and adds a row for every command of the documents'.
 func (t *tester) walk(ctx context.Context, part string) error {
 	parts, err := parseWalk(walkText)
 	if err != nil {
@@ -117,7 +117,7 @@ func (t *tester) goThrough(ctx context.Context, block walkBlock) (rows []Row, go
 		}
 		if s.marker == documented || problem != "" {
 			rows = append(rows, Row{
-				Setup: t.node.Title() + ": README", Scenario: s.command, Problem: problem,
+				Setup: t.node.Title() + ": the documents", Scenario: s.command, Problem: problem,
 				took: time.Since(start), note: lastLine(printed),
 			})
 		}
@@ -128,7 +128,7 @@ func (t *tester) goThrough(ctx context.Context, block walkBlock) (rows []Row, go
 	return rows, true, nil
 }
 
-// blanks are what README leaves open, as a shell finds it.
+// blanks are what the documents leave open, as a shell finds it.
 var blanks = strings.NewReplacer(
 	"NODE...", cluster.NodeName,
 	"NODE", cluster.NodeName,

@@ -1,0 +1,46 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/picture"
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
+)
+
+// Picture is the machine with what the container would get: the two devices of a pair have one colour.
+func (p *Plan) Picture(title string, n *machine.Node) *picture.Node {
+	drawn := topo.NewMatrix(n, false).Picture(title, n.Tree)
+	drawn.Title = fmt.Sprintf("%d GPUs and %d VFs on %s", len(p.GPUs), len(p.VFs), title)
+	owners := p.owners()
+	for i := range drawn.Cards {
+		c := &drawn.Cards[i]
+		if c.Kind == picture.NIC && len(c.Devices) == 0 { // it counts itself
+			c.Devices = []picture.Device{{ID: c.Address.String(), Address: c.Address}}
+		}
+		for j := range c.Devices {
+			d := &c.Devices[j]
+			d.State = picture.Free
+			if owner, planned := owners[d.ID]; planned {
+				d.State, d.Owner = picture.Allocated, owner
+			}
+		}
+	}
+	return drawn
+}
+
+// owners says of every planned device which pair it belongs to: the first one, where GPUs share a VF or VFs a
+// GPU.
+func (p *Plan) owners() map[string]string {
+	owners := map[string]string{}
+	for i, pair := range p.Pairs {
+		owner := cmp.Or(owners[pair.GPU], owners[pair.VF], fmt.Sprintf("pair %d, %s", i+1, pair.Distance))
+		owners[pair.GPU], owners[pair.VF] = owner, owner
+	}
+	for _, id := range slices.Concat(p.GPUs, p.VFs) {
+		owners[id] = cmp.Or(owners[id], "in no pair")
+	}
+	return owners
+}
