@@ -155,6 +155,29 @@ e2e: build nvml ## Boot an emulated GPU node of a real cluster, install the pair
 	go build -buildvcs=false -o $(BIN)/e2e ./test/vm
 	$(BIN)/e2e --bin $(BIN) --cache $(VM) $(E2E)
 
+# The control plane of a cluster, by version, from the modules that make e2e builds its own from.
+PLANE       := $(BIN)/controlplane
+PLANES      ?= 1.36.3 1.37.1
+PLANE_PARTS := kube-apiserver kube-scheduler kube-controller-manager
+PLANE_RUN   ?= .
+PLANE_TAKES := the control plane takes half an hour to build the first time
+
+.PHONY: controlplane
+controlplane: build nvml $(PLANE)/etcd $(foreach version,$(PLANES),$(PLANE_PARTS:%=$(PLANE)/$(version)/%)) ## Run tandem-dra around real API servers, schedulers and kubelet DRA managers; PLANE_RUN names tests, PLANES (1.36.3 1.37.1) versions
+	cd test/controlplane && $(PROGRESS) "test/controlplane; $(KUBELET)" go test -count=1 -timeout 90m -v -run '$(PLANE_RUN)' ./... \
+		-programs=$(PLANE) -bin=$(BIN) -versions=$(call commas,$(PLANES))
+
+$(PLANE)/etcd: test/controlplane/etcd/go.mod test/controlplane/etcd/go.sum
+	cd test/controlplane/etcd && CGO_ENABLED=0 $(PROGRESS) "build etcd" go build -trimpath -buildvcs=false -ldflags='-s -w' -o $@ go.etcd.io/etcd/server/v3
+
+$(PLANE)/1.36.3/%: test/vm/kubernetes/go.mod
+	cd test/vm/kubernetes && CGO_ENABLED=0 $(PROGRESS) "build $*; $(PLANE_TAKES)" go build -trimpath -buildvcs=false \
+		-ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3' -o $@ k8s.io/kubernetes/cmd/$*
+
+$(PLANE)/1.37.1/%: test/vm/kubernetes/go.v1.37.mod
+	cd test/vm/kubernetes && CGO_ENABLED=0 $(PROGRESS) "build $*; $(PLANE_TAKES)" go build -modfile=go.v1.37.mod -trimpath -buildvcs=false \
+		-ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v1.37.1' -o $@ k8s.io/kubernetes/cmd/$*
+
 .PHONY: generate
 generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the Go code of the gRPC protocols (needs protoc)
 	PATH="$(TOOLS):$$PATH" protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. coordination/api/*.proto plugins/gpu/amd/exporter/*.proto plugins/rdma/exporter/*.proto
