@@ -30,6 +30,10 @@ type Options struct {
 	Node   string
 	Dir    string               // takes the place of /var/lib/kubelet; its path is short, for the sockets in it
 	Client kubernetes.Interface // with the node's rights
+	// Prepared is told of each pod whose claims are prepared, with the IDs of its containers' CDI devices, before
+	// the pod runs, and Ending of each pod before its claims are unprepared. Pods' goroutines call them.
+	Prepared func(pod *v1.Pod, devices map[string][]string)
+	Ending   func(pod *v1.Pod)
 }
 
 // Kubelet is a running kubelet.

@@ -45,8 +45,8 @@ type Prepared struct {
 
 func newPods(k *Kubelet) *pods { return &pods{kubelet: k, known: map[types.UID]*worker{}} }
 
-// Prepared lists whose claims were prepared so far, pods that are gone among them.
-func (k *Kubelet) Prepared() []Prepared {
+// Log lists whose claims were prepared so far, pods that are gone among them.
+func (k *Kubelet) Log() []Prepared {
 	k.pods.mu.Lock()
 	defer k.pods.mu.Unlock()
 	return slices.Clone(k.pods.prepared)
@@ -123,6 +123,9 @@ func (p *pods) work(ctx context.Context, w *worker) {
 			return
 		}
 	}
+	if told.Devices != nil {
+		_ = until(ctx, func() error { return p.running(ctx, p.newest(w)) })
+	}
 	for p.newest(w).DeletionTimestamp == nil {
 		select {
 		case <-w.news:
@@ -131,6 +134,7 @@ func (p *pods) work(ctx context.Context, w *worker) {
 		}
 	}
 	pod := p.newest(w)
+	p.kubelet.Ending(pod)
 	_ = until(ctx, func() error { return p.kubelet.manager.UnprepareResources(ctx, pod) })
 	_ = until(ctx, func() error { return p.remove(ctx, pod) })
 }
@@ -153,12 +157,10 @@ func (p *pods) prepare(ctx context.Context, pod *v1.Pod, told *Prepared) error {
 			told.Devices[container.Name] = append(told.Devices[container.Name], device.Name)
 		}
 	}
-	if err := p.running(ctx, pod); err != nil {
-		return err
-	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.prepared = append(p.prepared, *told)
+	p.mu.Unlock()
+	p.kubelet.Options.Prepared(pod, told.Devices)
 	return nil
 }
 
@@ -171,6 +173,9 @@ func (p *pods) running(ctx context.Context, pod *v1.Pod) error {
 	}
 	_, err = p.kubelet.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{}, "status")
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
 	return err
 }
 

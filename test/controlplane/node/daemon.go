@@ -71,3 +71,12 @@ func (d *Daemon) Kill() error {
 	<-d.Done()
 	return nil
 }
+
+// Text is the end of what the daemon has logged.
+func (d *Daemon) Text() string {
+	content, err := os.ReadFile(d.Log)
+	if err != nil {
+		return err.Error()
+	}
+	return host.Tail(string(content), 4000)
+}

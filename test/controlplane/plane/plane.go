@@ -3,6 +3,7 @@
 package plane
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -89,27 +90,24 @@ func (p *Plane) end() {
 		running.Stop()
 	}
 	if p.t.Failed() {
-		p.keepLogs()
+		p.Keep(p.path("*.log"))
 	}
 	os.RemoveAll(p.dir)
 }
 
-func (p *Plane) keepLogs() {
+// Keep copies logs of a test that has failed to where the control plane's are.
+func (p *Plane) Keep(pattern string) {
 	to := filepath.Join(p.options.Programs, "logs", strings.ReplaceAll(p.t.Name(), "/", "_"))
-	logs, _ := filepath.Glob(p.path("*.log"))
-	if err := os.MkdirAll(to, 0o755); err != nil {
+	logs, err := filepath.Glob(pattern)
+	err = errors.Join(err, os.MkdirAll(to, 0o755))
+	for _, log := range logs {
+		content, failed := os.ReadFile(log)
+		err = errors.Join(err, failed, os.WriteFile(filepath.Join(to, filepath.Base(log)), content, 0o644))
+	}
+	p.t.Logf("logs are in %s", to)
+	if err != nil {
 		p.t.Log(err)
 	}
-	for _, log := range logs {
-		content, err := os.ReadFile(log)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(to, filepath.Base(log)), content, 0o644)
-		}
-		if err != nil {
-			p.t.Log(err)
-		}
-	}
-	p.t.Logf("the control plane's logs are in %s", to)
 }
 
 // Version is the version of Kubernetes, "1.37.1".
@@ -125,8 +123,8 @@ func (p *Plane) Node(name string) *rest.Config {
 	return config
 }
 
-// As is whoever has a token.
-func (p *Plane) As(token string) *rest.Config { return p.config(token) }
+// Bearer is whoever has a token.
+func (p *Plane) Bearer(token string) *rest.Config { return p.config(token) }
 
 // Kubeconfig writes a file that leads whoever has a token to the API server.
 func (p *Plane) Kubeconfig(token string) string {
