@@ -29,13 +29,19 @@ func startCluster(t testing.TB, o plane.Options) *cluster {
 }
 
 // node makes a node on which pods can be scheduled.
-func (c *cluster) node(name string) *v1.Node {
+func (c *cluster) node(name string) {
 	c.t.Helper()
+	if err := c.tryNode(name); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) tryNode(name string) error {
 	room := v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("1000"), v1.ResourceMemory: resource.MustParse("1Ti"),
 		v1.ResourcePods: resource.MustParse("1000"),
 	}
-	node, err := c.CoreV1().Nodes().Create(c.t.Context(), &v1.Node{
+	_, err := c.CoreV1().Nodes().Create(c.t.Context(), &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},
 		Status: v1.NodeStatus{
 			Capacity: room, Allocatable: room,
@@ -43,12 +49,12 @@ func (c *cluster) node(name string) *v1.Node {
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		c.t.Fatal(err)
+		return fmt.Errorf("create node %s: %w", name, err)
 	}
-	return node
+	return nil
 }
 
-// slices are the ResourceSlices of a node's pool, in order, as the driver's library names them.
+// slicesOf are the ResourceSlices of a node's pool, in order, as the driver's library names them.
 func slicesOf(node string, p pool.Pool) []*resourceapi.ResourceSlice {
 	var list []*resourceapi.ResourceSlice
 	for i, slice := range p.Slices {

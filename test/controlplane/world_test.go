@@ -30,10 +30,10 @@ type worker struct {
 	earlier []kubelet.Prepared
 
 	mu     sync.Mutex
-	given  map[types.UID]node.Given        // by pod, from prepare to unprepare
-	holder map[topology.Address]types.UID  // the pod that has a device
-	wrong  []string                        // what must not be
-	judge  func(*v1.Pod, node.Given) error // whether a pod got what it should
+	given  map[types.UID]node.Given                 // by pod, from prepare to unprepare
+	holder map[topology.Address]types.UID           // the pod that has a device
+	wrong  []string                                 // what must not be
+	judge  func(*worker, *v1.Pod, node.Given) error // whether a pod got what it should
 }
 
 // join adds a node with a recorded machine to the cluster, with this many VFs on each PF.
@@ -49,7 +49,7 @@ func (c *cluster) join(name, machine string, vfs int) *worker {
 	}
 	w := &worker{
 		c: c, t: c.t, name: name, given: map[types.UID]node.Given{}, holder: map[topology.Address]types.UID{},
-		judge: func(*v1.Pod, node.Given) error { return nil },
+		judge: func(*worker, *v1.Pod, node.Given) error { return nil },
 	}
 	c.t.Cleanup(func() { w.leave(dir) })
 	if w.Machine, err = node.LayOut(dir, machine, vfs, library); err != nil {
@@ -137,7 +137,7 @@ func (w *worker) prepared(pod *v1.Pod, devices map[string][]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
-		err = w.judge(pod, given)
+		err = w.judge(w, pod, given)
 	}
 	if err != nil {
 		w.wrong = append(w.wrong, fmt.Sprintf("pod %s on %s: %v", pod.Name, w.name, err))

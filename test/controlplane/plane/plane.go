@@ -25,8 +25,7 @@ type Options struct {
 	Version  string          // "1.37.1"
 	As       string          // an earlier version that the programs emulate, "1.35"; "" for their own
 	Gates    map[string]bool // feature gates of all programs that differ from the version's defaults
-	// Scheduler are flags of the scheduler, beside those that it needs.
-	Scheduler []string
+	Alone    bool            // the API server, without scheduler and controllers
 }
 
 // Plane is a running control plane. Its methods are for the goroutine of the test.
@@ -66,8 +65,10 @@ func Start(t testing.TB, options Options) *Plane {
 		"--listen-client-urls="+p.etcd, "--advertise-client-urls="+p.etcd, "--listen-peer-urls=http://"+ports[1],
 		"--quota-backend-bytes=4000000000")
 	p.StartServer()
-	p.StartScheduler()
-	p.StartControllers()
+	if !options.Alone {
+		p.StartScheduler()
+		p.StartControllers()
+	}
 	return p
 }
 

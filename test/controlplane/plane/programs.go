@@ -36,10 +36,8 @@ func (p *Plane) StartServer() {
 // StartScheduler starts the scheduler. It asks the API server as fast as it can.
 func (p *Plane) StartScheduler() {
 	p.t.Helper()
-	p.component("kube-scheduler", append([]string{
-		"--kubeconfig=" + p.path("scheduler"), "--leader-elect=false", "--secure-port=0",
-		"--kube-api-qps=2000", "--kube-api-burst=4000",
-	}, p.options.Scheduler...)...)
+	p.component("kube-scheduler", "--kubeconfig="+p.path("scheduler"), "--leader-elect=false", "--secure-port=0",
+		"--kube-api-qps=2000", "--kube-api-burst=4000")
 }
 
 // StartControllers starts the controllers that matter to claims, pods and their owners.
