@@ -56,10 +56,16 @@ type Prepared struct {
 	Token   string   `json:"token,omitempty"` // the VF that the device names, where another is handed out
 	Admin   bool     `json:"admin,omitempty"` // for looking at: another claim may have it too
 	Group   string   `json:"group"`           // requests with the same one go to the same containers
+	CDI     []string `json:"cdi,omitempty"`   // what container runtimes are told to add, once for each request
 }
 
 // String names the claim for people: "claim team/train-0".
 func (c Claim) String() string { return "claim " + c.Namespace + "/" + c.Name }
+
+// in reports whether the claim is one of some.
+func (c Claim) in(claims []Claim) bool {
+	return slices.ContainsFunc(claims, func(d Claim) bool { return d.UID == c.UID })
+}
 
 // request is the request of the claim, without the name of a subrequest.
 func (p Prepared) request() string {
@@ -77,4 +83,25 @@ func (p Prepared) holds() []string {
 	default:
 		return slices.Concat(p.GPUs, p.VFs)
 	}
+}
+
+// find is the claim with a UID; without devices where it is not prepared.
+func find(known []Claim, uid types.UID) Claim {
+	if i := slices.IndexFunc(known, func(c Claim) bool { return c.UID == uid }); i >= 0 {
+		return known[i]
+	}
+	return Claim{UID: uid}
+}
+
+// inGroup are the devices that go to the containers of a group.
+func inGroup(claims []Claim, group string) []Prepared {
+	var devices []Prepared
+	for _, c := range claims {
+		for _, d := range c.Devices {
+			if d.Group == group {
+				devices = append(devices, d)
+			}
+		}
+	}
+	return devices
 }

@@ -1,7 +1,6 @@
 package claims
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -181,26 +180,4 @@ func isOwn(pod *corev1.Pod, claim *resourceapi.ResourceClaim) bool {
 		}
 	}
 	return false
-}
-
-// consumer is the one pod that all claims are reserved for.
-func consumer(claims []*resourceapi.ResourceClaim) (name string, uid types.UID, err error) {
-	counts := map[resourceapi.ResourceClaimConsumerReference]int{}
-	for _, claim := range claims {
-		for _, reserved := range claim.Status.ReservedFor {
-			if reserved.APIGroup == "" && reserved.Resource == "pods" {
-				counts[reserved]++
-			}
-		}
-	}
-	var of []resourceapi.ResourceClaimConsumerReference
-	for reserved, count := range counts {
-		if count == len(claims) {
-			of = append(of, reserved)
-		}
-	}
-	if len(of) != 1 {
-		return "", "", fmt.Errorf("find the pod of %d claims: they are reserved for %d pods", len(claims), len(of))
-	}
-	return of[0].Name, of[0].UID, nil
 }

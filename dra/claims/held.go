@@ -4,6 +4,17 @@ package claims
 // ("claim team/train-0"). None where nothing was ever prepared. It changes nothing, and may be asked by other
 // programs.
 func ReadHeld(dir string) (map[string]string, error) {
-	_ = dir
-	return nil, nil
+	claims, err := readCheckpoint(dir)
+	if err != nil {
+		return nil, err
+	}
+	held := map[string]string{}
+	for _, c := range claims {
+		for _, d := range c.Devices {
+			for _, id := range d.holds() {
+				held[id] = c.String()
+			}
+		}
+	}
+	return held, nil
 }

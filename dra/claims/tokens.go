@@ -88,12 +88,13 @@ func (d *decision) serve(c *container, t *token) {
 	t.paired = served > 0
 }
 
-// takeReserved hands the reserved VF of a GPU of the container out for a token of the same resource.
+// takeReserved hands the reserved VF of a GPU of the container out for a token of the same resource, once.
 func (d *decision) takeReserved(c *container, t *token, reserved map[string]string) {
 	for _, gpu := range c.gpus {
 		vf, ok := reserved[gpu]
 		if ok && d.available(vf) && d.vfs[vf].Pool == d.vfs[t.vf()].Pool {
 			t.VFs = []string{vf}
+			delete(reserved, gpu)
 			d.serve(c, t)
 			return
 		}
