@@ -16,6 +16,7 @@ type builder struct {
 	groups  []*group
 	others  []*inventory.VF // that no GPU can be paired with
 	vfs     map[string]*inventory.VF
+	inUse   map[string]bool // IDs of the VFs that claims have
 	units   [][]item
 	notes   []string
 }
@@ -56,7 +57,11 @@ func newItem(t Type, name string, r rank, gpus []*inventory.GPU, vfs []*inventor
 
 func newBuilder(machine inventory.Machine, options Options) *builder {
 	b := &builder{
-		machine: machine, options: options, vfs: map[string]*inventory.VF{}, notes: slices.Clone(machine.Notes),
+		machine: machine, options: options, vfs: map[string]*inventory.VF{}, inUse: map[string]bool{},
+		notes: slices.Clone(machine.Notes),
+	}
+	for _, id := range options.Bound {
+		b.inUse[id] = true
 	}
 	for i := range machine.VFs {
 		b.vfs[machine.VFs[i].ID] = &machine.VFs[i]
@@ -71,10 +76,6 @@ func newBuilder(machine inventory.Machine, options Options) *builder {
 
 // published are the VFs within the limit, and those that a claim has.
 func (b *builder) published() []*inventory.VF {
-	bound := map[string]bool{}
-	for _, id := range b.options.Bound {
-		bound[id] = true
-	}
 	all := make([]*inventory.VF, 0, len(b.vfs))
 	for i := range b.machine.VFs {
 		all = append(all, &b.machine.VFs[i])
@@ -89,7 +90,7 @@ func (b *builder) published() []*inventory.VF {
 	kept := slices.DeleteFunc(slices.Clone(all), func(v *inventory.VF) bool {
 		pf := v.Function().String()
 		perPF[pf]++
-		return perPF[pf] > b.options.VFsPerPF && !bound[v.ID]
+		return perPF[pf] > b.options.VFsPerPF && !b.inUse[v.ID]
 	})
 	if left := len(all) - len(kept); left > 0 {
 		b.note("%d of %d VFs are published, %d of a PF at the most", len(kept), len(all), b.options.VFsPerPF)
@@ -143,7 +144,11 @@ func (b *builder) addSurplus() {
 	surplus = slices.DeleteFunc(append(surplus, b.others...), func(vf *inventory.VF) bool { return paired[vf] })
 	slices.SortStableFunc(surplus, func(v, w *inventory.VF) int { return cmp.Compare(v.Rail, w.Rail) })
 	for _, vf := range surplus {
-		b.addUnit(newItem(VF, vfName(vf), rankVF, nil, []*inventory.VF{vf}))
+		i := newItem(VF, vfName(vf), rankVF, nil, []*inventory.VF{vf})
+		if b.inUse[vf.ID] && b.options.Bound[i.Name] == "" {
+			continue // a claim has it that was allocated another device, which no counter keeps apart from this one
+		}
+		b.addUnit(i)
 	}
 }
 

@@ -27,7 +27,8 @@ func (g *group) same(gpu *inventory.GPU, vf *inventory.VF) bool {
 }
 
 // groups sorts GPUs and VFs under their switches, in the order in which GPUs are published: NUMA node by NUMA
-// node, hive by hive, switch by switch. VFs that no GPU can be paired with are left over.
+// node, hive by hive, switch by switch. VFs that no GPU can be paired with are left over: on a node with
+// RDMA those without it too.
 func groups(machine *inventory.Machine, vfs []*inventory.VF) (found []*group, others []*inventory.VF) {
 	bySwitch := map[string]*group{}
 	for i := range machine.GPUs {
@@ -40,8 +41,12 @@ func groups(machine *inventory.Machine, vfs []*inventory.VF) (found []*group, ot
 		}
 		g.gpus = append(g.gpus, gpu)
 	}
+	rdma := slices.ContainsFunc(vfs, func(vf *inventory.VF) bool { return vf.RDMA != "" })
 	for _, vf := range vfs {
 		g := bySwitch[vf.Switch]
+		if rdma && vf.RDMA == "" {
+			g = nil // for a storage network or the like
+		}
 		if g != nil && slices.ContainsFunc(g.gpus, func(gpu *inventory.GPU) bool { return g.same(gpu, vf) }) {
 			g.vfs = append(g.vfs, vf)
 		} else {

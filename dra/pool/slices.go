@@ -13,7 +13,6 @@ const most = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
 
 // pool writes down what was built.
 func (b *builder) pool() Pool {
-	b.dropBound()
 	p := Pool{Devices: map[string]Device{}}
 	c := &counters{}
 	if b.options.Counters {
@@ -69,30 +68,4 @@ func cut(units [][]item) (all [][]item) {
 		slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.rank, b.rank) })
 	}
 	return all
-}
-
-// dropBound leaves out the devices of which a claim has a VF that got it for another device, unless a counter
-// keeps the two apart.
-func (b *builder) dropBound() {
-	holders := map[string][]string{}
-	for device, vf := range b.options.Bound {
-		holders[vf] = append(holders[vf], device)
-	}
-	if len(holders) == 0 {
-		return
-	}
-	items := map[string]*item{}
-	each(b.units, func(i *item) { items[i.Name] = i })
-	for k, unit := range b.units {
-		b.units[k] = slices.DeleteFunc(slices.Clone(unit), func(i item) bool {
-			return slices.ContainsFunc(i.VFs, func(vf string) bool {
-				apart := func(device string) bool {
-					holder := items[device]
-					return holder != nil && (holder.Name == i.Name || slices.Contains(holder.VFs, vf) ||
-						slices.ContainsFunc(holder.GPUs, func(gpu string) bool { return slices.Contains(i.GPUs, gpu) }))
-				}
-				return len(holders[vf]) > 0 && !slices.ContainsFunc(holders[vf], apart)
-			})
-		})
-	}
 }
