@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -25,7 +26,14 @@ type cluster struct {
 func startCluster(t testing.TB, o plane.Options) *cluster {
 	t.Helper()
 	p := plane.Start(t, o)
-	return &cluster{Plane: p, Interface: p.Client(p.Admin()), t: t}
+	c := &cluster{Plane: p, Interface: p.Client(p.Admin()), t: t}
+	// Pods need it, and its controller may come later.
+	account := &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
+	_, err := c.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // node makes a node on which pods can be scheduled.
