@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ type churn struct {
 	pods    *watched
 	workers []*worker
 	random  *rand.Rand
-	wants   map[string]want // by pod
+	wants   sync.Map // want, by the name of a pod
 	faults  map[string]int
 }
 
@@ -44,19 +45,23 @@ func TestChurn(t *testing.T) {
 		c := startCluster(t, o)
 		c.apply(manifests)
 		c.apply(templates)
-		h := &churn{
-			cluster: c, t: t, pods: c.watch(), random: rand.New(rand.NewPCG(*seed, 0)), wants: map[string]want{},
-			faults: map[string]int{},
-		}
+		h := newChurn(t, c)
 		for i, machine := range []string{"oci-mi300x-derived", "nv-h100-oci", "amd-mi300x-smc-thor2"} {
 			w := c.join(fmt.Sprint("node-", i), machine, 4)
 			w.judge = h.judge
 			h.workers = append(h.workers, w)
 		}
 		h.run(*churned)
-		h.quiet()
+		h.quiet(h.workers...)
 		h.report()
 	})
+}
+
+func newChurn(t *testing.T, c *cluster) *churn {
+	return &churn{
+		cluster: c, t: t, pods: c.watch(), random: rand.New(rand.NewPCG(*seed, 0)),
+		faults: map[string]int{},
+	}
 }
 
 // run lets pods come and go, with a fault for every tenth of them.
@@ -93,10 +98,13 @@ func (h *churn) run(total int) {
 
 // alive are the pods of the test that nobody has deleted yet.
 func (h *churn) alive() []*v1.Pod {
-	return slices.DeleteFunc(h.pods.pods(), func(p *v1.Pod) bool {
-		_, ours := h.wants[p.Name]
-		return !ours || p.DeletionTimestamp != nil
-	})
+	return slices.DeleteFunc(h.pods.pods(), func(p *v1.Pod) bool { return !h.ours(p) || p.DeletionTimestamp != nil })
+}
+
+// ours tells the pods of the test from those of the daemons.
+func (h *churn) ours(p *v1.Pod) bool {
+	_, ours := h.wants.Load(p.Name)
+	return ours
 }
 
 func (h *churn) anyRunning() bool {
@@ -108,7 +116,7 @@ func (h *churn) start(number int) {
 	name := fmt.Sprintf("pod-%03d", number)
 	n := []int{1, 1, 1, 2, 2, 4, 8}[h.random.IntN(7)]
 	pod, wanted := h.ofKind(name, n)
-	h.wants[name] = wanted
+	h.wants.Store(name, wanted)
 	h.create(pod)
 }
 
@@ -127,12 +135,12 @@ func (h *churn) ofKind(name string, n int) (*v1.Pod, want) {
 
 // judge tells whether a pod got what it has to get.
 func (h *churn) judge(w *worker, pod *v1.Pod, given node.Given) error {
-	wanted, ours := h.wants[pod.Name]
+	wanted, ours := h.wants.Load(pod.Name)
 	if !ours {
 		return nil
 	}
 	got := want{gpus: len(given.GPUs), vfs: len(given.VFs), pairs: w.SameSwitch(given)}
-	if got != wanted {
+	if got != wanted.(want) {
 		return fmt.Errorf("wants %+v and got %+v: %v", wanted, got, given)
 	}
 	return nil

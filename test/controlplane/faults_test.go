@@ -3,12 +3,13 @@ package controlplane_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-k8s/tandem/dra/claims"
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
@@ -90,30 +91,20 @@ func (h *churn) must(err error) {
 }
 
 // quiet waits until all pods are gone, and looks for what is left of them.
-func (h *churn) quiet() {
+func (h *churn) quiet(workers ...*worker) {
 	h.t.Helper()
-	if !h.pods.wait(h.t.Context(), func(list []*v1.Pod) bool {
-		for _, pod := range list {
-			if _, ours := h.wants[pod.Name]; ours {
-				return false
-			}
-		}
-		return true
-	}) {
+	if !h.pods.wait(h.t.Context(), func(list []*v1.Pod) bool { return !slices.ContainsFunc(list, h.ours) }) {
 		h.t.Fatalf("pods do not go: %s", h.explain(h.pods.pods()))
 	}
-	for _, w := range h.workers {
+	for _, w := range workers {
 		w.check()
 		files, err := w.Files()
 		if err != nil || len(files) > 0 {
 			h.t.Errorf("CDI files of %s are left behind: %v, %v", w.name, files, err)
 		}
-	}
-	claims, err := h.ResourceV1().ResourceClaims(namespace).List(h.t.Context(), metav1.ListOptions{})
-	h.must(err)
-	for _, claim := range claims.Items {
-		if claim.DeletionTimestamp == nil && claim.Status.Allocation != nil {
-			h.t.Logf("claim %s is still allocated", claim.Name)
+		held, err := claims.ReadHeld(filepath.Join(w.Kubelet(), "plugins", pool.Driver))
+		if err != nil || len(held) > 0 {
+			h.t.Errorf("claims of %s still hold devices: %v, %v", w.name, held, err)
 		}
 	}
 }

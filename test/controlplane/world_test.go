@@ -24,6 +24,7 @@ type worker struct {
 	c       *cluster
 	t       testing.TB
 	name    string
+	dir     string
 	kubelet *kubelet.Kubelet
 	daemon  *node.Daemon
 	starts  int // of daemons
@@ -48,10 +49,10 @@ func (c *cluster) join(name, machine string, vfs int) *worker {
 		c.t.Fatal(err)
 	}
 	w := &worker{
-		c: c, t: c.t, name: name, given: map[types.UID]node.Given{}, holder: map[topology.Address]types.UID{},
+		c: c, t: c.t, name: name, dir: dir, given: map[types.UID]node.Given{}, holder: map[topology.Address]types.UID{},
 		judge: func(*worker, *v1.Pod, node.Given) error { return nil },
 	}
-	c.t.Cleanup(func() { w.leave(dir) })
+	c.t.Cleanup(w.leave)
 	if w.Machine, err = node.LayOut(dir, machine, vfs, library); err != nil {
 		c.t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func (c *cluster) join(name, machine string, vfs int) *worker {
 }
 
 // leave ends what runs on the node. When the test has failed, the daemons' logs are kept.
-func (w *worker) leave(dir string) {
+func (w *worker) leave() {
 	if w.kubelet != nil {
 		w.kubelet.Stop()
 	}
@@ -71,9 +72,20 @@ func (w *worker) leave(dir string) {
 		w.daemon.Stop()
 	}
 	if w.t.Failed() {
-		w.c.Keep(filepath.Join(dir, "*.log"))
+		w.c.Keep(filepath.Join(w.dir, "*.log"))
 	}
-	os.RemoveAll(dir)
+	w.kubelet, w.daemon = nil, nil
+	os.RemoveAll(w.dir)
+}
+
+// socket is where the newest daemon is called.
+func (w *worker) socket() string {
+	w.t.Helper()
+	sockets, err := filepath.Glob(filepath.Join(w.Kubelet(), "plugins", pool.Driver, "dra*.sock"))
+	if err != nil || len(sockets) != 1 {
+		w.t.Fatalf("%s has the sockets %v, %v", w.name, sockets, err)
+	}
+	return sockets[0]
 }
 
 func (w *worker) startKubelet() {
