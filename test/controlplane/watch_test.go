@@ -67,7 +67,11 @@ func (w *watched) pods() []*v1.Pod {
 
 // wait waits until the pods satisfy a condition, and tells whether they did.
 func (w *watched) wait(ctx context.Context, satisfied func([]*v1.Pod) bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	return w.waitFor(ctx, patience, satisfied)
+}
+
+func (w *watched) waitFor(ctx context.Context, limit time.Duration, satisfied func([]*v1.Pod) bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !satisfied(w.pods()) {
 		select {

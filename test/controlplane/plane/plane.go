@@ -52,7 +52,7 @@ func Start(t testing.TB, options Options) *Plane {
 		t.Fatal(err)
 	}
 	p := &Plane{t: t, options: options, dir: dir, running: map[string]*program{}}
-	t.Cleanup(p.end)
+	t.Cleanup(p.End)
 	ports, err := freePorts(3)
 	if err != nil {
 		t.Fatal(err)
@@ -83,16 +83,17 @@ func makeDir() (string, error) {
 
 func (p *Plane) path(name string) string { return filepath.Join(p.dir, name) }
 
-// end stops all programs, those that were started last first.
-func (p *Plane) end() {
+// End stops all programs, those that were started last first, before the test ends.
+func (p *Plane) End() {
 	for _, running := range slices.SortedFunc(maps.Values(p.running), func(a, b *program) int {
 		return b.number - a.number
 	}) {
 		running.Stop()
 	}
-	if p.t.Failed() {
+	if p.t.Failed() && len(p.running) > 0 {
 		p.Keep(p.path("*.log"))
 	}
+	clear(p.running)
 	os.RemoveAll(p.dir)
 }
 
