@@ -1,4 +1,4 @@
-package main
+package gpus
 
 import (
 	"errors"
@@ -11,54 +11,53 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
+// Vendors of GPUs, as --vendor spells them.
 const (
-	vendorAMD    = "amd"
-	vendorNVIDIA = "nvidia"
+	VendorAMD    = "amd"
+	VendorNVIDIA = "nvidia"
 	vendorAuto   = "auto"
 )
 
-// stockNVIDIA is what NVIDIA's own plugin is called. Under this name, by a link to it, tandem-gpu stands in
-// for that plugin: manifests need no change, and NVIDIA's config-manager, which looks for a process of this
-// name, finds it.
-const stockNVIDIA = "nvidia-device-plugin"
-
-// stockAMD is what AMD's own plugin is called.
-const stockAMD = "k8s-device-plugin"
-
-// inOrder puts first whose flags count where a name means two things, which --dev-root does.
-func inOrder(program string, own, stock *pflag.FlagSet) []*pflag.FlagSet {
-	if program == stockNVIDIA {
-		return []*pflag.FlagSet{stock, own}
-	}
-	return []*pflag.FlagSet{own, stock}
+// RegisterVendor adds the flag that says whose GPUs are offered.
+func RegisterVendor(set *pflag.FlagSet, vendor *string) {
+	set.Var(newWord(vendor, vendorAuto, VendorAMD, VendorNVIDIA, vendorAuto), "vendor",
+		"whose GPUs are offered: amd, nvidia, or auto for those whose driver is in use")
 }
 
-// errNoDriver says that neither vendor's driver has a device.
-var errNoDriver = errors.New("find GPUs: neither amdgpu nor nvidia drives a device here: " +
-	"load the driver, or keep tandem-gpu off this node")
+// StockNVIDIA is what NVIDIA's own plugin is called. Under this name, by a link to it, tandem-gpu stands in
+// for that plugin: manifests need no change, and NVIDIA's config-manager, which looks for a process of this
+// name, finds it.
+const StockNVIDIA = "nvidia-device-plugin"
 
-// detect decides whose GPUs are offered: by the --vendor flag, the program's name, or the driver that is
-// bound to devices. It fails with errNoDriver where none is.
-func detect(sys fs.FS, program, flag string) (string, error) {
+// StockAMD is what AMD's own plugin is called.
+const StockAMD = "k8s-device-plugin"
+
+// ErrNoDriver says that neither vendor's driver has a device.
+var ErrNoDriver = errors.New("find GPUs: neither amdgpu nor nvidia drives a device here: " +
+	"load the driver, or keep this daemon off the node")
+
+// Detect decides whose GPUs are offered: by the --vendor flag, the program's name, or the driver that is
+// bound to devices. It fails with ErrNoDriver where none is.
+func Detect(sys fs.FS, program, flag string) (string, error) {
 	switch {
-	case flag == vendorAMD || flag == vendorNVIDIA:
+	case flag == VendorAMD || flag == VendorNVIDIA:
 		return flag, nil
-	case program == stockNVIDIA:
-		return vendorNVIDIA, nil
-	case program == stockAMD:
-		return vendorAMD, nil
+	case program == StockNVIDIA:
+		return VendorNVIDIA, nil
+	case program == StockAMD:
+		return VendorAMD, nil
 	}
 	amd, nvidia := binds(sys, "amdgpu"), binds(sys, "nvidia")
 	switch {
 	case amd && nvidia:
 		return "", fmt.Errorf("find GPUs: the drivers amdgpu and nvidia are both in use: say which GPUs to offer "+
-			"with --vendor=%s or --vendor=%s", vendorAMD, vendorNVIDIA)
+			"with --vendor=%s or --vendor=%s", VendorAMD, VendorNVIDIA)
 	case nvidia:
-		return vendorNVIDIA, nil
+		return VendorNVIDIA, nil
 	case amd:
-		return vendorAMD, nil
+		return VendorAMD, nil
 	default:
-		return "", errNoDriver
+		return "", ErrNoDriver
 	}
 }
 
