@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
@@ -75,11 +76,17 @@ func (f Flags) Begin(resources ...string) {
 }
 
 // Serve offers every resource to the kubelet and takes part in coordination, until ctx is done or one of them
-// fails. What else the daemon has to do runs beside them.
+// fails. What else the daemon has to do runs beside them. Where the DRA driver hands out the node's devices it
+// fails at once.
 func (f Flags) Serve(
 	ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource,
 	beside ...func(context.Context) error,
 ) error {
+	leave, err := coordination.Enter(ctx, mode.DevicePlugin, f.RunFolder(), f.KubeletDir)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	defer f.monitor.Node(node)()
 	run := append([]func(context.Context) error{
 		node.Run,
