@@ -1,5 +1,19 @@
 // Package pool says what a node publishes for the scheduler to choose from, as a pure function of what there
 // is: the devices of its resource pool, the counters they share, and the ResourceSlices that hold them.
+//
+// The scheduler takes the first devices that fit and knows nothing of switches, so a pair is a device:
+//
+//	pair-11-00-0  ─┐ GPU 0000:11:00.0 and a VF of its switch that is reserved for it
+//	gpu-11-00-0   ─┴─ one counter: the GPU alone
+//	vf-0c-00-2        a VF that is reserved for no GPU
+//
+// That is for switches with more VFs than GPUs. On others every combination of a GPU and a VF is a pair, named
+// after both, and the VFs have counters too, so that neither GPU-only nor VF-only claims are refused. Where a
+// cluster has no counters a GPU with its VF is one device, taken as GPU or as pair.
+//
+// What is the same twice is published the same. A device is named after its PCI address: it keeps its name
+// when others come and go. The order is the objective of placement as far as an order can be: pairs that are
+// near each other follow each other, GPUs without a VF come before those with one, VFs go round the PFs.
 package pool
 
 import (
@@ -11,12 +25,25 @@ import (
 // Driver is the name of the DRA driver, and the domain of its attributes.
 const Driver = "tandem.dev"
 
+// Resource names that pods may ask for instead of a claim: the extendedResourceName of the device class. Of
+// GPUs and VFs these are the names that the device plugins have for them.
+const (
+	PairResource   = Driver + "/pair"
+	BundleResource = Driver + "/bundle"
+)
+
 // Options say what can be published on a cluster.
 type Options struct {
-	Counters bool              // devices may share counters: PartitionableDevices, in Kubernetes 1.36 and later
-	Taints   bool              // devices may have taints: DeviceTaints, in 1.36 and later; else what has one is left out
-	VFsPerPF int               // at most so many VFs of a PF; 0 for all
-	Bound    map[string]string // by device: the ID of the VF that a claim really got for it, where that is another one
+	Counters bool // devices may share counters: PartitionableDevices, in Kubernetes 1.36 and later
+	Taints   bool // devices may have taints: DeviceTaints, in 1.36 and later; else what has one is left out
+	VFsPerPF int  // at most so many VFs of a PF, those of the lowest index; 0 for all
+	// PairsAsVFs has Multus find the VFs of pairs under the resource name of the VF, so that networks of the
+	// device plugins need no change. Pods can then not ask for PairResource, only for claims: Multus wants the
+	// name that was asked for.
+	PairsAsVFs bool
+	// Bound are the IDs of the VFs that claims really have, by device: of a pair its VF, also where it is the one
+	// that is published; of a GPU the VF that came with it; of a VF that another was handed out for that one.
+	Bound map[string]string
 }
 
 // Type says what a device of the pool stands for.
@@ -54,6 +81,12 @@ type Slice struct {
 
 // Build makes the pool of a machine. What is the same twice is published the same, in the same order.
 func Build(machine inventory.Machine, options Options) Pool {
-	_, _ = machine, options
-	return Pool{}
+	b := newBuilder(machine, options)
+	if options.Counters {
+		b.addSharing()
+	} else {
+		b.addSingle()
+	}
+	b.addSurplus()
+	return b.pool()
 }
