@@ -54,6 +54,7 @@ type Prepared struct {
 	GPUs    []string `json:"gpus,omitempty"`
 	VFs     []string `json:"vfs,omitempty"`   // those that are really handed out
 	Token   string   `json:"token,omitempty"` // the VF that the device names, where another is handed out
+	With    string   `json:"with,omitempty"`  // of a GPU by itself: its reserved VF, which is handed out for a token
 	Admin   bool     `json:"admin,omitempty"` // for looking at: another claim may have it too
 	Group   string   `json:"group"`           // requests with the same one go to the same containers
 	CDI     []string `json:"cdi,omitempty"`   // what container runtimes are told to add, once for each request

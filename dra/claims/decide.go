@@ -29,9 +29,7 @@ func newDecision(state State, prepared []Claim, groups groups) *decision {
 		d.gpus[g.ID] = g
 	}
 	for _, vf := range state.Machine.VFs {
-		if known, twice := d.vfs[vf.ID]; !twice || known.Missing() { // it has gone over to another pool
-			d.vfs[vf.ID] = vf
-		}
+		d.vfs[vf.ID] = vf
 	}
 	for _, c := range prepared {
 		d.hold(c)
@@ -81,13 +79,13 @@ func (d *decision) check(c Claim) error {
 	for _, p := range c.Devices {
 		for _, id := range p.GPUs {
 			g, ok := d.gpus[id]
-			if err := d.free(c, p, "GPU "+id, id, g.Held, !ok || g.Gone); err != nil {
+			if err := d.free(c, p, "GPU "+id, id, g.Held, !ok); err != nil {
 				return err
 			}
 		}
 		for _, id := range p.VFs {
 			vf, ok := d.vfs[id]
-			if err := d.free(c, p, "VF "+id, id, vf.Held, !ok || vf.Missing()); err != nil {
+			if err := d.free(c, p, "VF "+id, id, vf.Held, !ok); err != nil {
 				return err
 			}
 		}

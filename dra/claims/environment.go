@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -65,7 +66,7 @@ func (p *Preparer) addGPUs(d *decision, e *environment, ordered []placement.Devi
 	byResource := map[string][]gpu.Device{}
 	for _, chosen := range ordered {
 		g, ok := d.gpus[chosen.ID]
-		if !ok || g.Gone || p.GPUs == nil {
+		if !ok || p.GPUs == nil {
 			return fmt.Errorf("find GPU %s: it is gone", chosen.ID)
 		}
 		all = append(all, g.Device)
@@ -95,11 +96,20 @@ func (p *Preparer) addVFs(e *environment, name string, ids []string) (teller, er
 	if !ok {
 		return teller{}, fmt.Errorf("find resource %s: the configuration does not have it any more", name)
 	}
-	order := slices.Concat(ids, pool.Beside(ids))
+	order := make([]string, 0, len(ids))
+	for _, id := range ids {
+		own, ok := idIn(pool, id)
+		if !ok {
+			return teller{}, fmt.Errorf("find VF %s of %s: it is gone", id, name)
+		}
+		order = append(order, own)
+	}
+	told := p.Host.Pairs(pool, order)
+	order = slices.Concat(order, pool.Beside(order))
 	given := make(map[string]*grants.Grant, len(order))
 	for _, id := range order {
-		d, ok := pool.Device(id)
-		if !ok || d.Gone(p.Host.Sys) {
+		d, _ := pool.Device(id)
+		if d.Gone(p.Host.Sys) {
 			return teller{}, fmt.Errorf("find VF %s of %s: it is gone", id, name)
 		}
 		given[id] = p.Host.Grant(d, pool.Resource)
@@ -110,8 +120,27 @@ func (p *Preparer) addVFs(e *environment, name string, ids []string) (teller, er
 		return teller{}, err
 	}
 	e.answers = append(e.answers, answer)
-	return teller{p.Host.Pairs(pool, ids), answer}, nil
+	if told != nil {
+		for i := range told.VFs {
+			told.VFs[i].ID = ids[i]
+		}
+	}
+	return teller{told, answer}, nil
 }
+
+// idIn is the ID by which a pool knows a VF: of an HCA that it shares that of a replica.
+func idIn(pool pools.Pool, id string) (string, bool) {
+	i := slices.IndexFunc(pool.Devices, func(d pools.Device) bool {
+		return d.ID == id || strings.HasPrefix(d.ID, id+replicaMark)
+	})
+	if i < 0 {
+		return "", false
+	}
+	return pool.Devices[i].ID, true
+}
+
+// replicaMark is between the ID of a device and the number of a replica, which package inventory leaves out.
+const replicaMark = "::"
 
 // tell adds what containers are told of their pairs, as far as a resource wants that.
 func (p *Preparer) tell(d *decision, e *environment, tellers []teller, choice placement.Choice) error {

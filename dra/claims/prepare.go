@@ -42,13 +42,12 @@ func (p *Preparer) prepare(
 		return kept, errors.Join(err, undo)
 	}
 	given := slices.Concat(kept, fresh)
-	if len(bound(given)) == 0 {
+	if !redeemed(given...) {
 		return given, nil
 	}
 	if err := p.rebind(ctx, all); err != nil {
 		_, undo := p.forget(all, fresh)
-		unbound := func(c Claim) bool { return len(bound([]Claim{c})) > 0 }
-		return slices.DeleteFunc(kept, unbound), errors.Join(err, undo)
+		return slices.DeleteFunc(kept, func(c Claim) bool { return redeemed(c) }), errors.Join(err, undo)
 	}
 	return given, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -40,9 +41,10 @@ type Options struct {
 	// Pod finds a pod; nil for nobody to ask. It is asked where a claim, or several of a pod, have more than one
 	// request: for which go to the same container. And for its annotation, where a pair is apart.
 	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
-	// Rebind publishes which VF is handed out in place of the one that a device of the pool names: by the name of
-	// the device, the ID of the VF; all of them, and no others. It is called before prepare answers, once what is
-	// bound has changed, and may be called for what is bound already. Nil for nobody to tell.
+	// Rebind publishes the VFs that claims really have, which are what Bound returns: Multus reads there which VF a
+	// device stands for. It is called before prepare answers for a claim with a VF in whose place another is handed
+	// out, also for one that is prepared already, and, without an effect on the answer, once such a claim has been
+	// unprepared. Nil for nobody to tell.
 	Rebind func(ctx context.Context, bound map[string]string) error
 
 	Log *slog.Logger
@@ -116,7 +118,7 @@ func (p *Preparer) Unprepare(
 	for _, claim := range claims {
 		answers[claim.UID] = err
 	}
-	if err == nil && len(bound(gone)) > 0 {
+	if err == nil && redeemed(gone...) {
 		if err := p.rebind(ctx, left); err != nil {
 			p.Log.Warn("what was published for claims that ended is still there", "error", err)
 		}
@@ -127,7 +129,9 @@ func (p *Preparer) Unprepare(
 // Prepared lists the claims that are prepared, by namespace and name.
 func (p *Preparer) Prepared() ([]Claim, error) { return readCheckpoint(p.Dir) }
 
-// Bound are the devices of the pool in whose place another VF is handed out, with the ID of that VF.
+// Bound are the VFs that prepared claims really have, by the device of the pool: of a pair its VF, of a VF the
+// one that was handed out for it, and of a GPU by itself the reserved one that was handed out for a token. See
+// pool.Options.
 func (p *Preparer) Bound() (map[string]string, error) {
 	claims, err := readCheckpoint(p.Dir)
 	return bound(claims), err
@@ -137,12 +141,23 @@ func bound(claims []Claim) map[string]string {
 	bound := map[string]string{}
 	for _, c := range claims {
 		for _, d := range c.Devices {
-			if d.Token != "" {
+			switch {
+			case d.Admin:
+			case len(d.VFs) == 1 && len(d.GPUs) <= 1:
 				bound[d.Device] = d.VFs[0]
+			case d.With != "":
+				bound[d.Device] = d.With
 			}
 		}
 	}
 	return bound
+}
+
+// redeemed reports whether claims have tokens for which other VFs were handed out.
+func redeemed(claims ...Claim) bool {
+	return slices.ContainsFunc(claims, func(c Claim) bool {
+		return slices.ContainsFunc(c.Devices, func(d Prepared) bool { return d.Token != "" })
+	})
 }
 
 // rebind publishes what is bound, with these claims prepared.

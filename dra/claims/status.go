@@ -11,7 +11,6 @@ import (
 	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // deviceData is what a claim's status says of a device in the driver's own words. The API server takes 10 KiB
@@ -57,9 +56,7 @@ func describe(d Prepared, vfs map[string]inventory.VF) []byte {
 		data.GPU, data.VF = first(d.GPUs), first(d.VFs)
 		if vf, ok := vfs[data.VF]; ok {
 			data.RDMA = vf.RDMA
-			if vf.PF != (topology.Address{}) {
-				data.PF = vf.PF.String()
-			}
+			data.PF = vf.Function().String()
 		}
 	}
 	raw, err := json.Marshal(data)

@@ -8,7 +8,7 @@ import (
 
 // container is what the containers of one group have of one claim by itself: GPUs and tokens.
 type container struct {
-	gpus   []string // that no VF serves yet
+	gpus   []*Prepared // that no VF serves yet
 	tokens []*token
 	share  int // GPUs that one VF has to serve
 }
@@ -61,8 +61,8 @@ func (d *decision) containers(devices []Prepared) []*container {
 		}
 		switch {
 		case p.Admin:
-		case len(p.VFs) == 0:
-			c.gpus = append(c.gpus, p.GPUs...)
+		case len(p.VFs) == 0 && len(p.GPUs) == 1:
+			c.gpus = append(c.gpus, p)
 		case len(p.GPUs) == 0 && len(p.VFs) == 1:
 			c.tokens = append(c.tokens, &token{Prepared: p})
 		}
@@ -78,8 +78,8 @@ func (d *decision) containers(devices []Prepared) []*container {
 // on one switch is the same for all on it, so that whichever they are leaves as many pairs.
 func (d *decision) serve(c *container, t *token) {
 	served := 0
-	c.gpus = slices.DeleteFunc(c.gpus, func(gpu string) bool {
-		if served == c.share || !d.sameSwitch(gpu, t.vf()) {
+	c.gpus = slices.DeleteFunc(c.gpus, func(gpu *Prepared) bool {
+		if served == c.share || !d.sameSwitch(gpu.GPUs[0], t.vf()) {
 			return false
 		}
 		served++
@@ -91,10 +91,10 @@ func (d *decision) serve(c *container, t *token) {
 // takeReserved hands the reserved VF of a GPU of the container out for a token of the same resource, once.
 func (d *decision) takeReserved(c *container, t *token, reserved map[string]string) {
 	for _, gpu := range c.gpus {
-		vf, ok := reserved[gpu]
+		vf, ok := reserved[gpu.GPUs[0]]
 		if ok && d.available(vf) && d.vfs[vf].Pool == d.vfs[t.vf()].Pool {
-			t.VFs = []string{vf}
-			delete(reserved, gpu)
+			t.VFs, gpu.With = []string{vf}, vf
+			delete(reserved, gpu.GPUs[0])
 			d.serve(c, t)
 			return
 		}
@@ -109,10 +109,10 @@ func (d *decision) exchange(c *container, t *token, all []*container) {
 	for _, other := range all {
 		for _, u := range other.tokens {
 			if u.paired || other == c || d.vfs[u.vf()].Pool != d.vfs[t.vf()].Pool ||
-				!slices.ContainsFunc(c.gpus, func(gpu string) bool { return d.sameSwitch(gpu, u.vf()) }) {
+				!slices.ContainsFunc(c.gpus, func(gpu *Prepared) bool { return d.sameSwitch(gpu.GPUs[0], u.vf()) }) {
 				continue
 			}
-			useful := slices.ContainsFunc(other.gpus, func(gpu string) bool { return d.sameSwitch(gpu, t.vf()) })
+			useful := slices.ContainsFunc(other.gpus, func(gpu *Prepared) bool { return d.sameSwitch(gpu.GPUs[0], t.vf()) })
 			if found == nil || useful {
 				found, of = u, other
 			}
