@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -39,12 +40,9 @@ func openRoot(flag, dir string) (fs.FS, error) {
 func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	endpoint := f.Kubelet
 	endpoint.Name = f.NodeName
-	var file *nccl.File
-	if f.TopologyFile != "" {
-		var err error
-		if file, err = nccl.Load(f.TopologyFile); err != nil {
-			return nil, fmt.Errorf("use --topology-file: %w", err)
-		}
+	file, err := f.Topology()
+	if err != nil {
+		return nil, err
 	}
 	if f.RunDir == "" {
 		if err := deviceplugin.CheckFolder(f.KubeletDir); err != nil {
@@ -66,6 +64,21 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	}
 	return coordination.New(config)
 }
+
+// Topology is the file that says where devices are; nil for none.
+func (f Flags) Topology() (*nccl.File, error) {
+	if f.TopologyFile == "" {
+		return nil, nil
+	}
+	file, err := nccl.Load(f.TopologyFile)
+	if err != nil {
+		return nil, fmt.Errorf("use --topology-file: %w", err)
+	}
+	return file, nil
+}
+
+// Monitor watches the daemon while it runs.
+func (f Flags) Monitor() *monitor.Monitor { return f.monitor }
 
 // Begin says which resources have devices, as far as that is known before they are offered. Until then the
 // daemon is not ready.

@@ -18,7 +18,7 @@ import (
 type NVIDIA struct {
 	Stock    *settings.Flags
 	procRoot string
-	cdiRoot  string
+	CDIRoot  string        // where CDI specifications are written
 	Recheck  time.Duration // between two looks at a GPU that is broken, or for a driver that is not there
 }
 
@@ -26,7 +26,7 @@ type NVIDIA struct {
 func (f *NVIDIA) Register(own, stock *pflag.FlagSet) {
 	f.Stock = settings.Register(stock)
 	own.StringVar(&f.procRoot, "proc-root", "/proc", "folder to read the device nodes of MIG devices from")
-	own.StringVar(&f.cdiRoot, "cdi-root", "/var/run/cdi", "folder of the CDI specifications that are written")
+	own.StringVar(&f.CDIRoot, "cdi-root", "/var/run/cdi", "folder of the CDI specifications that are written")
 	f.Recheck = recheck
 	own.Var((*pause)(&f.Recheck), "nvidia-recheck", "time between two looks at an NVIDIA GPU that is broken, "+
 		"healthy ones are not looked at, or for a driver that is not there, AMD's too")
@@ -49,6 +49,6 @@ func (f *NVIDIA) Unread(log *slog.Logger) error {
 // Machine is where the node's files are.
 func (f *NVIDIA) Machine(sys fs.FS, flags daemon.Flags) nvidia.Machine {
 	return nvidia.Machine{
-		Sys: sys, Proc: os.DirFS(f.procRoot), DevRoot: flags.DevRoot, CDIRoot: f.cdiRoot, Recheck: f.Recheck,
+		Sys: sys, Proc: os.DirFS(f.procRoot), DevRoot: flags.DevRoot, CDIRoot: f.CDIRoot, Recheck: f.Recheck,
 	}
 }
