@@ -63,3 +63,14 @@ func TestPairs(t *testing.T) {
 		}
 	}
 }
+
+// Who does not want to be told of pairs is not.
+func TestUntold(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, plainVFs, true)
+	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	n.ready(claim)
+	edits := n.edits(claim, "pairs")
+	if len(edits.Mounts) > 0 || len(edits.Env) != 2 || len(names(n.Host.PairsDir)) > 0 {
+		t.Errorf("environment %q, mounts %v, pairs files %v", edits.Env, edits.Mounts, names(n.Host.PairsDir))
+	}
+}
