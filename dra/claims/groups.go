@@ -71,25 +71,29 @@ func plain(claims []*resourceapi.ResourceClaim) bool {
 		!slices.ContainsFunc(all, func(a asked) bool { return ordinal(a) == "" || ordinal(a) != ordinal(all[0]) })
 }
 
-// group finds the groups of claims that one pod has. Where the pod is not known, nil, the requests of a claim
-// are one group, of extended resources those of one container.
+// group finds the groups of claims that one pod has. Where the pod is not known, nil, or none of its containers
+// is known to use a claim, the requests of the claim are one group, of extended resources those of one
+// container.
 func group(claims []*resourceapi.ResourceClaim, pod *corev1.Pod) groups {
 	all := requests(claims)
 	g := groups{}
 	for _, a := range all {
 		g[a] = a
 	}
-	if pod == nil {
-		for _, claim := range claims {
-			g.joinByName(claim, all)
+	found := map[types.UID]bool{}
+	if pod != nil {
+		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			for _, requests := range used(pod, &c, claims, all) {
+				g.join(requests, all)
+				for _, a := range requests {
+					found[a.claim] = true
+				}
+			}
 		}
-		return g
 	}
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		own, shared := used(pod, &c, claims, all)
-		g.join(own, all)
-		for _, requests := range shared {
-			g.join(requests, all)
+	for _, claim := range claims {
+		if !found[claim.UID] {
+			g.joinByName(claim, all)
 		}
 	}
 	return g
@@ -127,25 +131,27 @@ func (g groups) joinByName(claim *resourceapi.ResourceClaim, all []asked) {
 	}
 }
 
-// used are the requests that a container uses: of claims that are the pod's own all together, and by claim
-// those that other pods can have too, which must not show a container what is this pod's alone.
+// used are the requests that a container uses: of claims that are the pod's own all together, and those of each
+// claim that other pods can have too, which must not show a container what is this pod's alone.
 func used(
 	pod *corev1.Pod, c *corev1.Container, claims []*resourceapi.ResourceClaim, all []asked,
-) (own []asked, shared map[types.UID][]asked) {
-	shared = map[types.UID][]asked{}
+) (used [][]asked) {
+	var own []asked
 	for _, claim := range claims {
+		var its []asked
 		names := requestsOf(pod, c, claim)
 		for _, a := range all {
-			switch {
-			case a.claim != claim.UID || !slices.Contains(names, a.request) && !slices.Contains(names, ""):
-			case isOwn(pod, claim):
-				own = append(own, a)
-			default:
-				shared[claim.UID] = append(shared[claim.UID], a)
+			if a.claim == claim.UID && (slices.Contains(names, a.request) || slices.Contains(names, "")) {
+				its = append(its, a)
 			}
 		}
+		if isOwn(pod, claim) {
+			own = append(own, its...)
+		} else {
+			used = append(used, its)
+		}
 	}
-	return own, shared
+	return append(used, own)
 }
 
 // requestsOf names the requests of a claim that a container uses; "" stands for all.
