@@ -80,7 +80,7 @@ func (b *builder) lenient(g *group) (unit []item) {
 	for _, gpu := range g.gpus {
 		unit = append(unit, alone(gpu, rankPairedGPU))
 	}
-	for _, vf := range g.vfs {
+	for _, vf := range byRail(g.vfs) {
 		unit = append(unit, newItem(VF, vfName(vf), rankPairedVF, nil, []*inventory.VF{vf}))
 	}
 	return unit

@@ -32,6 +32,10 @@ const (
 	BundleResource = Driver + "/bundle"
 )
 
+// DefaultVFsPerPF is as many VFs of a PF as are published unless told otherwise: what the scheduler looks at
+// costs it time, and a node runs some 110 pods.
+const DefaultVFsPerPF = 8
+
 // Options say what can be published on a cluster.
 type Options struct {
 	Counters bool // devices may share counters: PartitionableDevices, in Kubernetes 1.36 and later
