@@ -78,7 +78,7 @@ func published(t *testing.T, version string) func(apiVersion, kind string) (*jso
 // kustomizations are the folders that people apply.
 var kustomizations = []string{
 	"deployments/base", "deployments/privileged", "deployments/intent-kubelet", "deployments/intent-api-server",
-	"deployments/kubelet", "deployments/monitoring",
+	"deployments/kubelet", "deployments/monitoring", "deployments/dra", "deployments/dra/claim-templates",
 }
 
 // manifests are all that there are: what the chart renders for each of the values, what kustomize builds, and
