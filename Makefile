@@ -27,7 +27,7 @@ export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
-# NVIDIA's library is opened at run time, so tandem-gpu needs a C compiler and is linked to the C library. What that library lacks is
+# NVIDIA's library is opened at run time, so tandem-gpu and tandem-dra need a C compiler and are linked to the C library. What that library lacks is
 # not called, hence lazy, which the compilers of some distributions (Ubuntu's) have to be told, for tests too. Without a compiler it is
 # built as the others are, and without NVIDIA.
 CC_FOUND  := $(shell command -v $(CC) >/dev/null && echo 1 || echo 0)
@@ -42,9 +42,9 @@ TAGS      := grpcnotrace
 SMALL      := -ldflags='-s -w $(LAZY)'
 
 .PHONY: build
-build: ## Build tandem, tandem-gpu, tandem-rdma and config-manager into bin
+build: ## Build tandem, tandem-gpu, tandem-rdma, tandem-dra and config-manager into bin
 	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-rdma ./cmd/config-manager
-	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem-gpu
+	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem-gpu ./cmd/tandem-dra
 
 .PHONY: nvml
 nvml: $(BIN)/nvml/libnvidia-ml.so.1 ## Build the stand-in for NVIDIA's library that tests use
