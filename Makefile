@@ -27,7 +27,7 @@ export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
-# NVIDIA's library is opened at run time, so tandem-gpu needs a C compiler and is linked to the C library. What that library lacks is
+# NVIDIA's library is opened at run time, so tandem-gpu and tandem-dra need a C compiler and are linked to the C library. What that library lacks is
 # not called, hence lazy, which the compilers of some distributions (Ubuntu's) have to be told, for tests too. Without a compiler it is
 # built as the others are, and without NVIDIA.
 CC_FOUND  := $(shell command -v $(CC) >/dev/null && echo 1 || echo 0)
@@ -42,9 +42,9 @@ TAGS      := grpcnotrace
 SMALL      := -ldflags='-s -w $(LAZY)'
 
 .PHONY: build
-build: ## Build tandem, tandem-gpu, tandem-rdma and config-manager into bin
+build: ## Build tandem, tandem-gpu, tandem-rdma, tandem-dra and config-manager into bin
 	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-rdma ./cmd/config-manager
-	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem-gpu
+	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem-gpu ./cmd/tandem-dra
 
 .PHONY: nvml
 nvml: $(BIN)/nvml/libnvidia-ml.so.1 ## Build the stand-in for NVIDIA's library that tests use
@@ -163,6 +163,29 @@ VM ?= $(BIN)/vm
 e2e: build nvml ## Boot an emulated GPU node of a real cluster, install the pair on it and look at its pods (root, Debian 12); bin/e2e.html, E2E="--short" for less
 	go build -buildvcs=false -o $(BIN)/e2e ./test/vm
 	$(BIN)/e2e --bin $(BIN) --cache $(VM) $(E2E)
+
+# The control plane of a cluster, by version, from the modules that make e2e builds its own from.
+PLANE       := $(BIN)/controlplane
+PLANES      ?= 1.36.3 1.37.1
+PLANE_PARTS := kube-apiserver kube-scheduler kube-controller-manager
+PLANE_RUN   ?= .
+PLANE_TAKES := the control plane takes half an hour to build the first time
+
+.PHONY: controlplane
+controlplane: build nvml $(PLANE)/etcd $(foreach version,$(PLANES),$(PLANE_PARTS:%=$(PLANE)/$(version)/%)) ## Run tandem-dra around real API servers, schedulers and kubelet DRA managers; PLANE_RUN names tests, PLANES (1.36.3 1.37.1) versions
+	cd test/controlplane && $(PROGRESS) "test/controlplane; $(KUBELET)" go test -count=1 -timeout 90m -v -run '$(PLANE_RUN)' ./... \
+		-programs=$(PLANE) -bin=$(BIN) -versions=$(call commas,$(PLANES))
+
+$(PLANE)/etcd: test/controlplane/etcd/go.mod test/controlplane/etcd/go.sum
+	cd test/controlplane/etcd && CGO_ENABLED=0 $(PROGRESS) "build etcd" go build -trimpath -buildvcs=false -ldflags='-s -w' -o $@ go.etcd.io/etcd/server/v3
+
+$(PLANE)/1.36.3/%: test/vm/kubernetes/go.mod
+	cd test/vm/kubernetes && CGO_ENABLED=0 $(PROGRESS) "build $*; $(PLANE_TAKES)" go build -trimpath -buildvcs=false \
+		-ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3' -o $@ k8s.io/kubernetes/cmd/$*
+
+$(PLANE)/1.37.1/%: test/vm/kubernetes/go.v1.37.mod
+	cd test/vm/kubernetes && CGO_ENABLED=0 $(PROGRESS) "build $*; $(PLANE_TAKES)" go build -modfile=go.v1.37.mod -trimpath -buildvcs=false \
+		-ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v1.37.1' -o $@ k8s.io/kubernetes/cmd/$*
 
 .PHONY: generate
 generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate the Go code of the gRPC protocols (needs protoc)

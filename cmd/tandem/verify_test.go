@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -74,7 +74,7 @@ func (p *pod) nvidia(given ...int) *pod {
 	}
 	minor := 0
 	for d := range tree.Devices() {
-		if machine.IsGPU(d) {
+		if gpu.Vendor(d) != "" {
 			p.file(fmt.Sprintf("proc/driver/nvidia/gpus/%s/information", d.Address),
 				fmt.Sprintf("Model: \t\t NVIDIA H800\nGPU UUID: \t GPU-%d\nBus Location: \t %s\nDevice Minor: \t %d\n",
 					minor, d.Address, minor))

@@ -57,12 +57,15 @@ type Inventory struct {
 
 // Device is a GPU, or a part of one, that can be given to a container.
 type Device struct {
-	ID      string // the kubelet's device ID, as the vendor's own plugin makes it
-	Card    topology.Address
-	NUMA    topology.NUMANode
-	Nodes   []string // paths of its device nodes, on the host and in the container alike
-	Index   string   // the vendor's number, "0" or, of a part, "0:1"; empty where containers are not told it
-	VRAM    uint64   // bytes of its card's memory; 0 for unknown
+	ID    string // the kubelet's device ID, as the vendor's own plugin makes it
+	Card  topology.Address
+	NUMA  topology.NUMANode
+	Nodes []string // paths of its device nodes, on the host and in the container alike
+	// of a part: what tells it from the other parts of its card for as long as it exists, "3" or "7-0": lower-case
+	// letters, digits and "-"; "" of a whole card, and of the function that is the first part of one
+	Part    string
+	Index   string // the vendor's number, "0" or, of a part, "0:1"; empty where containers are not told it
+	VRAM    uint64 // bytes of its card's memory; 0 for unknown
 	Healthy bool
 	Gone    bool // it was found before and is no longer; set by GPUs alone
 }

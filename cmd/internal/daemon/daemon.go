@@ -1,5 +1,5 @@
-// Package daemon is what the main functions of tandem-gpu and tandem-rdma have in common: the flags of both,
-// the logger, the help page, the signals and the exit code. What a daemon does is its own.
+// Package daemon is what the main functions of the daemons have in common: the flags, the logger, the help
+// page, the signals and the exit code. What a daemon does is its own.
 package daemon
 
 import (

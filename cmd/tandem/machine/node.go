@@ -45,7 +45,7 @@ func Read(s *Source) (*Node, error) {
 	}
 	for d := range tree.Devices() {
 		switch {
-		case IsGPU(d):
+		case gpu.Vendor(d) != "":
 			n.GPUs = append(n.GPUs, d)
 		case d.Class.IsNetwork() && !d.IsVF():
 			n.NICs = append(n.NICs, d)
@@ -53,11 +53,6 @@ func Read(s *Source) (*Node, error) {
 	}
 	n.readAMD()
 	return n, nil
-}
-
-// IsGPU leaves out the display controllers of board management controllers.
-func IsGPU(d *topology.Device) bool {
-	return d.Class.IsGPU() && (d.Vendor == amdVendor || d.Vendor == nvidiaVendor)
 }
 
 // readAMD reads the memory, the partitions and XGMI links of AMD GPUs. Where amdgpu is not loaded or the KFD

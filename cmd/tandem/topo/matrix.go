@@ -4,6 +4,7 @@ package topo
 
 import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -107,7 +108,7 @@ func newGPU(n *machine.Node, d *topology.Device) GPU {
 		ID:      d.Address.String(),
 		Address: d.Address,
 		NUMA:    d.NUMA,
-		Model:   machine.Model(d),
+		Model:   gpu.Model(d),
 		VRAM:    n.VRAM(d.Address),
 	}
 	if parts := n.Parts[d.Address]; len(parts) > 1 {

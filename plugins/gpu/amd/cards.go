@@ -135,7 +135,7 @@ func readPartitions(
 			notes = append(notes, fmt.Sprintf("%s: left out: its card %s is not driven by amdgpu", id, nodes[i].card))
 			continue
 		}
-		card.ID, card.Nodes = id, paths
+		card.ID, card.Nodes, card.Part = id, paths, strconv.Itoa(nodes[i].part)
 		parts = append(parts, card)
 	}
 	return parts, notes, nil

@@ -24,6 +24,7 @@ type node struct {
 	// the kernel shows a GPU only to those whose device cgroup lets them use it (kfd_devcgroup_check_permission)
 	hidden bool
 	card   topology.Address
+	part   int // of a partitioned card
 	render int // minor of its render node
 }
 
@@ -64,6 +65,7 @@ func readNode(sys fs.FS, number int) (node, error) {
 		number: number,
 		gpu:    p["simd_count"] > 0 || p["drm_render_minor"] > 0,
 		card:   CardAddress(p["domain"], p["location_id"]),
+		part:   int(p["location_id"] & 7),
 		render: int(p["drm_render_minor"]),
 	}, nil
 }

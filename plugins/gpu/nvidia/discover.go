@@ -133,6 +133,7 @@ func (d *discovery) addSlices(c *card) error {
 // slice is the device of a MIG device. It is no better than its GPU.
 func (d *discovery) slice(c *card, s *slice) gpu.Device {
 	device := d.device(c, s.uuid, fmt.Sprintf("%d:%d", c.index, s.index))
+	device.Part = fmt.Sprintf("%d-%d", s.gi, s.ci)
 	for _, id := range []string{s.uuid, c.uuid} {
 		if m, broken := d.broken[id]; broken && device.Healthy {
 			d.note("MIG device %d of GPU %s: unhealthy: %s", s.index, c, m.why)

@@ -86,7 +86,7 @@ func (h Host) uio(g *Grant, a topology.Address) {
 // rdma gives the nodes of all RDMA devices of a function; in switchdev mode there can be several. Of keys
 // that several nodes have, the last one counts.
 func (h Host) rdma(g *Grant, d pools.Device) {
-	g.RDMA = h.rdmaDevices(d)
+	g.RDMA = sysfs.RDMADevices(h.Sys, d.Address, d.Aux)
 	info := map[string]string{}
 	var nodes []*v1beta1.DeviceSpec
 	for _, device := range g.RDMA {

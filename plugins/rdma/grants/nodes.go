@@ -48,23 +48,6 @@ func (h Host) rdmaNodes(d pools.Device, rdma string) []string {
 	return nodes
 }
 
-// rdmaDevices names a device's RDMA devices, sorted. In exclusive mode that of a VF in a container is hidden
-// from the node, its character devices are not, and say whose they are: of the classes in
-// drivers/infiniband/core infiniband alone has namespaces.
-func (h Host) rdmaDevices(d pools.Device) []string {
-	if names := sysfs.Names(h.Sys, d.File("infiniband")); len(names) > 0 {
-		return names
-	}
-	var names []string
-	for _, node := range sysfs.Names(h.Sys, d.File("infiniband_verbs")) {
-		if name := sysfs.Text(h.Sys, d.File("infiniband_verbs", node, "ibdev")); name != "" {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 func number(name, prefix string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, prefix))
 	if err != nil {

@@ -118,7 +118,7 @@ func (h Host) pairVFs(pool pools.Pool, order []string) []pairs.VF {
 			continue
 		}
 		vf := pairs.VF{ID: id, Address: d.Address, Resource: pool.Name}
-		if names := h.rdmaDevices(d); len(names) > 0 {
+		if names := sysfs.RDMADevices(h.Sys, d.Address, d.Aux); len(names) > 0 {
 			vf.RDMA = names[0]
 		}
 		if names := sysfs.Names(h.Sys, d.File("net")); len(names) > 0 {

@@ -3,6 +3,7 @@ package sysfs
 import (
 	"io/fs"
 	"regexp"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -31,4 +32,22 @@ func DefaultPKey(sys fs.FS, a topology.Address) string {
 		return ""
 	}
 	return Text(sys, File(a, "", "infiniband", devices[0], "ports/1/pkeys/0"))
+}
+
+// RDMADevices names the RDMA devices of a function or, where aux is its name, of one of its auxiliary
+// devices, sorted. In exclusive mode that of a VF in a container is hidden from the node, its character
+// devices are not, and say whose they are: of the classes in drivers/infiniband/core infiniband alone has
+// namespaces.
+func RDMADevices(sys fs.FS, a topology.Address, aux string) []string {
+	if names := Names(sys, File(a, aux, "infiniband")); len(names) > 0 {
+		return names
+	}
+	var names []string
+	for _, node := range Names(sys, File(a, aux, "infiniband_verbs")) {
+		if name := Text(sys, File(a, aux, "infiniband_verbs", node, "ibdev")); name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

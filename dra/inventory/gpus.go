@@ -1,0 +1,79 @@
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// addGPUs adds the GPUs of all resources.
+func (b *builder) addGPUs() {
+	seen := map[string]bool{}
+	parts := map[topology.Address]int{}
+	hives := hives(b.Links)
+	for _, resource := range slices.Sorted(maps.Keys(b.GPUs)) {
+		for _, d := range b.GPUs[resource] {
+			id, replica := physical(d.ID)
+			if replica {
+				b.note(fmt.Sprintf("%s: its GPUs are handed out once each: a claim does not share a GPU by time", resource))
+			}
+			if d.Gone || seen[id] {
+				continue
+			}
+			function, ok := b.Tree.Device(d.Card)
+			if !ok {
+				b.note(fmt.Sprintf("GPU %s is left out: sysfs has no PCI function %s", id, d.Card))
+				continue
+			}
+			seen[id] = true
+			parts[d.Card]++
+			d.ID = id
+			b.gpus = append(b.gpus, GPU{
+				Device: d, Resource: resource, Vendor: gpu.Vendor(function), Model: gpu.Model(function),
+				Switch: b.Tree.Switch(d.Card), Hive: hives[d.Card],
+			})
+		}
+	}
+	for i := range b.gpus {
+		b.gpus[i].Parts = parts[b.gpus[i].Card]
+	}
+	slices.SortFunc(b.gpus, compareGPUs)
+}
+
+// compareGPUs orders the parts of a card by number.
+func compareGPUs(a, b GPU) int {
+	return cmp.Or(a.Card.Compare(b.Card), cmp.Compare(len(a.Part), len(b.Part)), cmp.Compare(a.Part, b.Part),
+		cmp.Compare(a.ID, b.ID))
+}
+
+// hives names for every card that has links the lowest card that it can be reached from over links.
+func hives(links []topology.Link) map[topology.Address]string {
+	lowest := map[topology.Address]topology.Address{}
+	root := func(a topology.Address) topology.Address {
+		for lowest[a] != a {
+			a = lowest[a]
+		}
+		return a
+	}
+	for _, link := range links {
+		for _, card := range []topology.Address{link.A, link.B} {
+			if _, ok := lowest[card]; !ok {
+				lowest[card] = card
+			}
+		}
+		a, b := root(link.A), root(link.B)
+		if a.Compare(b) > 0 {
+			a, b = b, a
+		}
+		lowest[b] = a
+	}
+	names := make(map[topology.Address]string, len(lowest))
+	for card := range lowest {
+		names[card] = root(card).String()
+	}
+	return names
+}

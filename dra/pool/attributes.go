@@ -1,0 +1,182 @@
+package pool
+
+import (
+	"strings"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/dynamic-resource-allocation/deviceattribute"
+
+	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Attributes of the driver's own domain. CEL expressions name them with it:
+// device.attributes["tandem.dev"].pcieSwitch.
+const (
+	AttributeType       resourceapi.QualifiedName = "type"       // a Type
+	AttributeSwitch     resourceapi.QualifiedName = "pcieSwitch" // address of the bridge that topology.Tree.Switch names
+	AttributeDistance   resourceapi.QualifiedName = "distance"   // of a pair: "PIX" or "PXB"
+	AttributeResource   resourceapi.QualifiedName = "resource"   // the device plugin's name for the GPU; of a VF for it
+	AttributeVendor     resourceapi.QualifiedName = "vendor"     // "amd" or "nvidia"
+	AttributeModel      resourceapi.QualifiedName = "model"      // "MI300X"
+	AttributeGPU        resourceapi.QualifiedName = "gpu"        // address of the GPU's card
+	AttributePartition  resourceapi.QualifiedName = "partition"  // of a partition: its name within the card
+	AttributePartitions resourceapi.QualifiedName = "partitions" // of a partition or bundle: how many the card has
+	AttributeHive       resourceapi.QualifiedName = "hive"       // lowest address of the GPUs that links connect
+	AttributeLink       resourceapi.QualifiedName = "link"       // the kind of these links: "XGMI" or "NVLINK"
+	AttributeVF         resourceapi.QualifiedName = "vf"         // address of the VF, or a sub-function's name
+	AttributePF         resourceapi.QualifiedName = "pf"         // address of its PF
+	AttributeRail       resourceapi.QualifiedName = "rail"       // its index among the VFs of its PF
+	AttributeRDMA       resourceapi.QualifiedName = "rdmaDevice" // "mlx5_5"
+	AttributeVFResource resourceapi.QualifiedName = "vfResource" // of a pair: the device plugin's name for the VF
+	CapacityMemory      resourceapi.QualifiedName = "memory"     // of a whole GPU, in bytes
+)
+
+// What Multus reads of every device of a claim (pkg/draclient/draclient.go of multus-cni): the network whose
+// resourceName is that gets the ID. Where pods ask for a resource instead of a claim all its devices need
+// both, GPUs too, with the resource that was asked for as the name.
+const (
+	AttributeMultusID       resourceapi.QualifiedName = "k8s.cni.cncf.io/deviceID"
+	AttributeMultusResource resourceapi.QualifiedName = "k8s.cni.cncf.io/resourceName"
+)
+
+// attributes collects what is published of a device. What is unknown is absent.
+type attributes map[resourceapi.QualifiedName]resourceapi.DeviceAttribute
+
+// text adds a string. One that is too long could only be wrong.
+func (a attributes) text(name resourceapi.QualifiedName, value string) {
+	if value != "" && len(value) <= resourceapi.DeviceAttributeMaxValueLength {
+		a[name] = resourceapi.DeviceAttribute{StringValue: &value}
+	}
+}
+
+func (a attributes) number(name resourceapi.QualifiedName, value int) {
+	n := int64(value)
+	a[name] = resourceapi.DeviceAttribute{IntValue: &n}
+}
+
+// attributes are those of a device.
+func (b *builder) attributes(i *item) attributes {
+	a := attributes{}
+	a.text(AttributeType, string(i.Type))
+	var vf *inventory.VF
+	if len(i.vfs) > 0 {
+		vf = i.vfs[0]
+	}
+	switch {
+	case len(i.gpus) > 0:
+		gpu := i.gpus[0]
+		b.addPlace(a, gpu.Card)
+		b.addGPU(a, i)
+		if vf != nil && i.Type != Bundle {
+			a.text(AttributeDistance, b.machine.Tree.Distance(gpu.Card, vf.Address).Level.String())
+			a.text(AttributeVFResource, vf.Pool)
+		}
+	case vf != nil:
+		b.addPlace(a, vf.Address)
+		a.text(AttributeResource, vf.Pool)
+	}
+	if bound := b.vfs[b.options.Bound[i.Name]]; bound != nil && vf != nil {
+		vf = bound
+	}
+	if vf != nil && i.Type != Bundle {
+		addVF(a, vf)
+	}
+	b.addMultus(a, i, vf)
+	return a
+}
+
+// addPlace adds where a function is.
+func (b *builder) addPlace(a attributes, address topology.Address) {
+	a.text(deviceattribute.StandardDeviceAttributePCIBusID, address.String())
+	place, ok := b.machine.Tree.Place(address)
+	if !ok {
+		return
+	}
+	a.text(deviceattribute.StandardDeviceAttributePCIeRoot, place.RootComplex)
+	if node, known := place.NUMA.Number(); known {
+		a.number(deviceattribute.StandardDeviceAttributeNUMANode, node)
+	}
+	// the host bridge is no switch: devices that have nothing else in common have no value in common
+	if name := b.machine.Tree.Switch(address); name != place.RootComplex {
+		a.text(AttributeSwitch, name)
+	}
+}
+
+func (b *builder) addGPU(a attributes, i *item) {
+	gpu := i.gpus[0]
+	a.text(AttributeGPU, gpu.Card.String())
+	a.text(AttributeVendor, gpu.Vendor)
+	a.text(AttributeModel, gpu.Model)
+	a.text(AttributeResource, gpu.Resource)
+	a.text(AttributeHive, gpu.Hive)
+	for _, link := range b.machine.Links {
+		if link.A == gpu.Card || link.B == gpu.Card {
+			a.text(AttributeLink, string(link.Type))
+			break
+		}
+	}
+	if gpu.Whole() {
+		return
+	}
+	a.number(AttributePartitions, gpu.Parts)
+	if i.Type != Bundle {
+		a.text(AttributePartition, part(gpu))
+	}
+}
+
+func addVF(a attributes, vf *inventory.VF) {
+	a.text(AttributeVF, vf.ID)
+	a.text(AttributePF, vf.Function().String())
+	a.text(AttributeRDMA, vf.RDMA)
+	a.number(AttributeRail, vf.Rail)
+}
+
+// addMultus adds what Multus reads. Of a bundle it can be told of one VF.
+func (b *builder) addMultus(a attributes, i *item, vf *inventory.VF) {
+	name, id := "", ""
+	if len(i.gpus) > 0 {
+		name, id = i.gpus[0].Resource, i.gpus[0].Card.String()
+	}
+	if vf != nil {
+		id = vf.ID
+		switch {
+		case i.Type == VF || b.options.PairsAsVFs:
+			name = i.vfs[0].Pool
+		case i.Type == Bundle:
+			name = BundleResource
+		default:
+			name = PairResource
+		}
+	}
+	a.text(AttributeMultusResource, name)
+	a.text(AttributeMultusID, id)
+}
+
+// capacity is the memory of a device that has all of its card's.
+func capacity(i *item) map[resourceapi.QualifiedName]resourceapi.DeviceCapacity {
+	if len(i.gpus) == 0 || i.gpus[0].VRAM == 0 || i.Type != Bundle && !i.gpus[0].Whole() {
+		return nil
+	}
+	bytes := resource.NewQuantity(int64(i.gpus[0].VRAM), resource.BinarySI)
+	return map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{CapacityMemory: {Value: *bytes}}
+}
+
+// label makes a label value of a text: at most 63 letters, digits, "-", "_" and ".", the first and the last
+// of them no punctuation.
+func label(text string) string {
+	const most = 63
+	var out strings.Builder
+	for _, r := range text {
+		ok := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r)
+		switch {
+		case out.Len() == most:
+		case ok:
+			out.WriteRune(r)
+		case !strings.HasSuffix(out.String(), "-"):
+			out.WriteByte('-')
+		}
+	}
+	return strings.Trim(out.String(), "-_.")
+}

@@ -1,0 +1,168 @@
+package pool
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/dra/inventory"
+)
+
+// builder is a pool that is being made.
+type builder struct {
+	machine inventory.Machine
+	options Options
+	groups  []*group
+	others  []*inventory.VF // that no GPU can be paired with
+	vfs     map[string]*inventory.VF
+	inUse   map[string]bool // IDs of the VFs that claims have
+	units   [][]item
+	notes   []string
+}
+
+// item is a device of the pool.
+type item struct {
+	Device
+	gpus []*inventory.GPU
+	vfs  []*inventory.VF
+	rank rank
+}
+
+// rank orders the devices of a slice: claims for pairs are the ones in a hurry.
+type rank int
+
+const (
+	rankBundle rank = iota
+	rankPair
+	rankGPU       // that no VF is near
+	rankPairedGPU // that a pair could have
+	rankVF        // that no pair needs
+	rankPairedVF
+)
+
+func newItem(t Type, name string, r rank, gpus []*inventory.GPU, vfs []*inventory.VF) item {
+	i := item{Device: Device{Name: string(t) + "-" + name, Type: t}, gpus: gpus, vfs: vfs, rank: r}
+	if t == GPUVF {
+		i.Name = string(GPU) + "-" + name // what has it keeps it when the cluster learns to share counters
+	}
+	for _, gpu := range gpus {
+		i.GPUs = append(i.GPUs, gpu.ID)
+	}
+	for _, vf := range vfs {
+		i.VFs = append(i.VFs, vf.ID)
+	}
+	return i
+}
+
+func newBuilder(machine inventory.Machine, options Options) *builder {
+	b := &builder{
+		machine: machine, options: options, vfs: map[string]*inventory.VF{}, inUse: map[string]bool{},
+		notes: slices.Clone(machine.Notes),
+	}
+	for _, id := range options.Bound {
+		b.inUse[id] = true
+	}
+	for i := range machine.VFs {
+		b.vfs[machine.VFs[i].ID] = &machine.VFs[i]
+	}
+	b.groups, b.others = groups(&b.machine, b.published())
+	bound := b.bound()
+	for _, g := range b.groups {
+		g.match(machine.Links, bound)
+	}
+	return b
+}
+
+// published are the VFs within the limit, and those that a claim has.
+func (b *builder) published() []*inventory.VF {
+	all := make([]*inventory.VF, 0, len(b.vfs))
+	for i := range b.machine.VFs {
+		all = append(all, &b.machine.VFs[i])
+	}
+	slices.SortStableFunc(all, func(v, w *inventory.VF) int {
+		return cmp.Or(v.Function().Compare(w.Function()), cmp.Compare(v.Rail, w.Rail))
+	})
+	if b.options.VFsPerPF <= 0 {
+		return all
+	}
+	perPF := map[string]int{}
+	kept := slices.DeleteFunc(slices.Clone(all), func(v *inventory.VF) bool {
+		pf := v.Function().String()
+		perPF[pf]++
+		return perPF[pf] > b.options.VFsPerPF && !b.inUse[v.ID]
+	})
+	if left := len(all) - len(kept); left > 0 {
+		b.note("%d of %d VFs are published, %d of a PF at the most", len(kept), len(all), b.options.VFsPerPF)
+	}
+	return kept
+}
+
+// bound are the VFs that claims have of GPUs, by the GPU.
+func (b *builder) bound() map[string]*inventory.VF {
+	if len(b.options.Bound) == 0 {
+		return nil
+	}
+	bound := map[string]*inventory.VF{}
+	for i := range b.machine.GPUs {
+		gpu := &b.machine.GPUs[i]
+		for _, t := range []Type{Pair, GPU} {
+			if vf := b.vfs[b.options.Bound[string(t)+"-"+gpuName(gpu)]]; vf != nil {
+				bound[gpu.ID] = vf
+			}
+		}
+	}
+	return bound
+}
+
+func (b *builder) note(format string, args ...any) {
+	b.notes = append(b.notes, fmt.Sprintf(format, args...))
+}
+
+// addUnit adds devices that change together, and so belong into one slice.
+func (b *builder) addUnit(items ...item) {
+	if len(items) > 0 {
+		b.units = append(b.units, items)
+	}
+}
+
+// addSurplus adds the VFs that no pair has, round by round over the PFs: what is taken one after the other is
+// of as many PFs as there are, of one index, and near the GPUs that are taken first.
+func (b *builder) addSurplus() {
+	paired := map[*inventory.VF]bool{}
+	for _, unit := range b.units {
+		for _, i := range unit {
+			for _, vf := range i.vfs {
+				paired[vf] = true
+			}
+		}
+	}
+	var surplus []*inventory.VF
+	for _, g := range b.groups {
+		surplus = append(surplus, g.vfs...)
+	}
+	surplus = slices.DeleteFunc(append(surplus, b.others...), func(vf *inventory.VF) bool { return paired[vf] })
+	for _, vf := range byRail(surplus) {
+		i := newItem(VF, vfName(vf), rankVF, nil, []*inventory.VF{vf})
+		if b.inUse[vf.ID] && b.options.Bound[i.Name] == "" {
+			continue // a claim has it that was allocated another device, which no counter keeps apart from this one
+		}
+		b.addUnit(i)
+	}
+}
+
+// byRail sorts VFs by their index within their PF, and those of one index as they were.
+func byRail(vfs []*inventory.VF) []*inventory.VF {
+	return slices.SortedStableFunc(slices.Values(vfs), func(v, w *inventory.VF) int {
+		return cmp.Compare(v.Rail, w.Rail)
+	})
+}
+
+// names lists some of many.
+func names(list []string) string {
+	const most = 8
+	if len(list) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
+	}
+	return strings.Join(list, ", ")
+}

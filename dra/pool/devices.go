@@ -1,0 +1,117 @@
+package pool
+
+import (
+	"slices"
+
+	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// addSharing adds the GPUs and pairs where devices can share counters.
+func (b *builder) addSharing() {
+	b.addAlone()
+	chosen := b.choosePairs()
+	for _, g := range b.groups {
+		if g.strict() {
+			for _, card := range cards(g.gpus) {
+				b.addUnit(b.strict(g, card)...)
+			}
+		} else if len(g.vfs) > 0 {
+			b.addUnit(b.lenient(g, chosen[g])...)
+		}
+	}
+}
+
+// addAlone adds the cards that no VF is near: GPU-only claims take them first.
+func (b *builder) addAlone() {
+	for _, g := range b.groups {
+		if len(g.vfs) > 0 {
+			continue
+		}
+		for _, card := range cards(g.gpus) {
+			var unit []item
+			if isPartitioned(card) {
+				unit = append(unit, newItem(Bundle, addressName(card[0].Card), rankBundle, card, nil))
+			}
+			for _, gpu := range card {
+				unit = append(unit, alone(gpu, rankGPU))
+			}
+			b.addUnit(unit...)
+		}
+	}
+}
+
+// strict are the devices of a card of which every GPU has a VF of its own.
+func (b *builder) strict(g *group, card []*inventory.GPU) (unit []item) {
+	var with, without []*inventory.GPU
+	var vfs []*inventory.VF
+	for _, gpu := range card {
+		vf := g.partner[gpu]
+		if vf == nil {
+			without = append(without, gpu)
+			unit = append(unit, alone(gpu, rankGPU))
+			continue
+		}
+		with, vfs = append(with, gpu), append(vfs, vf)
+		unit = append(unit, newItem(Pair, gpuName(gpu), rankPair, []*inventory.GPU{gpu}, []*inventory.VF{vf}),
+			alone(gpu, rankPairedGPU))
+	}
+	if isPartitioned(card) {
+		all := slices.Concat(with, without)
+		unit = append(unit, newItem(Bundle, addressName(card[0].Card), rankBundle, all, vfs))
+	}
+	return unit
+}
+
+// addSingle adds the GPUs where devices cannot share counters: each in one device, with a VF of its own where
+// there is one for it.
+func (b *builder) addSingle() {
+	var paired, others [][]item
+	for _, g := range b.groups {
+		first := b.firstOfEach(g)
+		for _, gpu := range g.gpus {
+			vf := g.partner[gpu]
+			if vf == nil || first[vf] != gpu {
+				others = append(others, []item{alone(gpu, rankGPU)})
+				continue
+			}
+			both := newItem(GPUVF, gpuName(gpu), rankPairedGPU, []*inventory.GPU{gpu}, []*inventory.VF{vf})
+			paired = append(paired, []item{both})
+		}
+	}
+	b.units = append(b.units, slices.Concat(others, paired)...)
+}
+
+// firstOfEach are the GPUs that get a VF which is the partner of several: the one that has it already, or the
+// first one.
+func (b *builder) firstOfEach(g *group) map[*inventory.VF]*inventory.GPU {
+	first := map[*inventory.VF]*inventory.GPU{}
+	for _, gpu := range g.gpus {
+		vf := g.partner[gpu]
+		if vf != nil && (first[vf] == nil || b.options.Bound[string(GPU)+"-"+gpuName(gpu)] == vf.ID) {
+			first[vf] = gpu
+		}
+	}
+	return first
+}
+
+func alone(gpu *inventory.GPU, r rank) item {
+	return newItem(GPU, gpuName(gpu), r, []*inventory.GPU{gpu}, nil)
+}
+
+// cards sorts GPUs under their cards, in their order.
+func cards(gpus []*inventory.GPU) (sorted [][]*inventory.GPU) {
+	place := map[topology.Address]int{}
+	for _, gpu := range gpus {
+		i, ok := place[gpu.Card]
+		if !ok {
+			i = len(sorted)
+			place[gpu.Card] = i
+			sorted = append(sorted, nil)
+		}
+		sorted[i] = append(sorted[i], gpu)
+	}
+	return sorted
+}
+
+func isPartitioned(card []*inventory.GPU) bool { return len(card) > 1 }

@@ -1,0 +1,150 @@
+package pool
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// group is the GPUs of one switch and the VFs that they can be paired with.
+type group struct {
+	tree *topology.Tree
+	gpus []*inventory.GPU
+	vfs  []*inventory.VF
+	// of every GPU that has a VF on its switch the one that suits it best; they differ where there are enough
+	partner map[*inventory.GPU]*inventory.VF
+}
+
+// strict reports whether every GPU can have a VF of its own and some are left for others.
+func (g *group) strict() bool { return len(g.vfs) > len(g.gpus) }
+
+// same reports whether a GPU and a VF make a pair.
+func (g *group) same(gpu *inventory.GPU, vf *inventory.VF) bool {
+	return g.tree.Distance(gpu.Card, vf.Address).Level.SameSwitch()
+}
+
+// groups sorts GPUs and VFs under their switches, in the order in which GPUs are published: NUMA node by NUMA
+// node, hive by hive, switch by switch. VFs that no GPU can be paired with are left over: on a node with
+// RDMA those without it too.
+func groups(machine *inventory.Machine, vfs []*inventory.VF) (found []*group, others []*inventory.VF) {
+	bySwitch := map[string]*group{}
+	for i := range machine.GPUs {
+		gpu := &machine.GPUs[i]
+		g := bySwitch[gpu.Switch]
+		if g == nil {
+			g = &group{tree: machine.Tree}
+			bySwitch[gpu.Switch] = g
+			found = append(found, g)
+		}
+		g.gpus = append(g.gpus, gpu)
+	}
+	rdma := slices.ContainsFunc(vfs, func(vf *inventory.VF) bool { return vf.RDMA != "" })
+	for _, vf := range vfs {
+		g := bySwitch[vf.Switch]
+		if rdma && vf.RDMA == "" {
+			g = nil // for a storage network or the like
+		}
+		if g != nil && slices.ContainsFunc(g.gpus, func(gpu *inventory.GPU) bool { return g.same(gpu, vf) }) {
+			g.vfs = append(g.vfs, vf)
+		} else {
+			others = append(others, vf)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b *group) int { return comparePlaces(machine.Tree, a.gpus[0], b.gpus[0]) })
+	return found, others
+}
+
+// comparePlaces orders GPUs such that neighbours in the order are neighbours on the machine. Unknown NUMA
+// nodes are last.
+func comparePlaces(tree *topology.Tree, a, b *inventory.GPU) int {
+	return cmp.Or(cmp.Compare(numaOrder(tree, a.Card), numaOrder(tree, b.Card)), cmp.Compare(a.Hive, b.Hive),
+		a.Card.Compare(b.Card))
+}
+
+func numaOrder(tree *topology.Tree, a topology.Address) int {
+	if place, ok := tree.Place(a); ok {
+		if number, known := place.NUMA.Number(); known {
+			return number
+		}
+	}
+	return int(^uint(0) >> 1)
+}
+
+// match finds every GPU its partner, with bound what claims have. Where there are enough VFs each gets its
+// own: what is bound stays, and devices that nobody holds are matched with each other before the rest.
+func (g *group) match(links []topology.Link, bound map[string]*inventory.VF) {
+	g.partner = map[*inventory.GPU]*inventory.VF{}
+	if !g.strict() {
+		g.take(g.pairs(g.gpus, g.vfs, len(g.vfs), links))
+	}
+	taken := map[*inventory.VF]bool{}
+	for _, gpu := range g.gpus {
+		vf := bound[gpu.ID]
+		if slices.Contains(g.vfs, vf) && g.same(gpu, vf) && !taken[vf] {
+			g.partner[gpu], taken[vf] = vf, true
+		}
+	}
+	if !g.strict() {
+		return
+	}
+	for _, held := range []bool{false, true} {
+		gpus := slices.DeleteFunc(slices.Clone(g.gpus), func(gpu *inventory.GPU) bool {
+			return g.partner[gpu] != nil || gpu.Held != "" && !held
+		})
+		vfs := slices.DeleteFunc(slices.Clone(g.vfs), func(vf *inventory.VF) bool {
+			return taken[vf] || vf.Held != "" && !held
+		})
+		n := min(len(gpus), len(vfs))
+		pairs := g.pairs(gpus[:n], vfs, n, links)
+		g.take(pairs)
+		for _, p := range pairs {
+			taken[p.vf] = true
+		}
+	}
+}
+
+func (g *group) take(pairs []pair) {
+	for _, p := range pairs {
+		g.partner[p.gpu] = p.vf
+	}
+}
+
+// pair is a GPU and a VF of its switch.
+type pair struct {
+	gpu *inventory.GPU
+	vf  *inventory.VF
+}
+
+// pairs pairs all of some GPUs with so many of some VFs, as placement does: the nearest, over all PFs, of one
+// index. The smaller half serves equal shares of the larger one.
+func (g *group) pairs(gpus []*inventory.GPU, vfs []*inventory.VF, count int, links []topology.Link) []pair {
+	if len(gpus) == 0 || count == 0 {
+		return nil
+	}
+	gpuByID, vfByID := map[string]*inventory.GPU{}, map[string]*inventory.VF{}
+	gpuHalf := placement.Half{Count: len(gpus)}
+	for _, gpu := range gpus {
+		gpuByID[gpu.ID] = gpu
+		gpuHalf.Free = append(gpuHalf.Free, placement.Device{ID: gpu.ID, Address: gpu.Card})
+	}
+	vfHalf := placement.Half{Count: count}
+	for _, vf := range vfs {
+		vfByID[vf.ID] = vf
+		vfHalf.Free = append(vfHalf.Free, placement.Device{ID: vf.ID, Address: vf.Address})
+	}
+	request := placement.Request{GPUs: []placement.Half{gpuHalf}, VFs: []placement.Half{vfHalf}, Links: links}
+	choice, err := placement.Choose(g.tree, request)
+	if err != nil {
+		return nil // cannot be: it has as many as it is asked for
+	}
+	found := make([]pair, 0, len(choice.Pairs))
+	for _, p := range choice.Pairs {
+		if gpu, vf := gpuByID[p.GPU.ID], vfByID[p.VF.ID]; g.same(gpu, vf) {
+			found = append(found, pair{gpu, vf})
+		}
+	}
+	return found
+}

@@ -1,0 +1,48 @@
+package pool
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// addressName is an address within a DNS label: "11-00-0", with the domain where that is not 0.
+func addressName(a topology.Address) string {
+	name := fmt.Sprintf("%02x-%02x-%d", a.Bus, a.Device, a.Function)
+	if a.Domain != 0 {
+		name = fmt.Sprintf("%04x-%s", a.Domain, name)
+	}
+	return name
+}
+
+// gpuName names a GPU by its card, a partition by its part of it: "11-00-0", "11-00-0-p3".
+func gpuName(g *inventory.GPU) string {
+	name := addressName(g.Card)
+	if !g.Whole() {
+		name += "-p" + part(g)
+	}
+	return name
+}
+
+// The counters of a GPU and of a VF are named after them.
+func gpuCounter(g *inventory.GPU) string { return string(GPU) + "-" + gpuName(g) }
+func vfCounter(v *inventory.VF) string   { return string(VF) + "-" + vfName(v) }
+
+// part is the name of a partition within its card: the card's own function is the first one.
+func part(g *inventory.GPU) string {
+	if g.Part == "" {
+		return "0"
+	}
+	return g.Part
+}
+
+// vfName names a VF by its address, a sub-function by its number too: "0c-00-1", "0c-00-0-sf4".
+func vfName(v *inventory.VF) string {
+	name := addressName(v.Address)
+	if v.Aux != "" {
+		name += "-sf" + v.Aux[strings.LastIndexByte(v.Aux, '.')+1:]
+	}
+	return name
+}

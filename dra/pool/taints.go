@@ -1,0 +1,40 @@
+package pool
+
+import (
+	resourceapi "k8s.io/api/resource/v1"
+)
+
+// Keys of taints. Their effect is NoSchedule: what holds a device keeps it.
+const (
+	TaintUnhealthy    = Driver + "/unhealthy"     // the value says why
+	TaintDevicePlugin = Driver + "/device-plugin" // a pod holds it that got it from a device plugin; the value says which
+)
+
+// taints say why a device cannot be allocated now.
+func taints(i *item) (taints []resourceapi.DeviceTaint) {
+	unhealthy, held := "", ""
+	for _, gpu := range i.gpus {
+		if !gpu.Healthy && unhealthy == "" {
+			unhealthy = gpuCounter(gpu)
+		}
+		if held == "" {
+			held = gpu.Held
+		}
+	}
+	for _, vf := range i.vfs {
+		if vf.Fault != "" && unhealthy == "" {
+			unhealthy = vfCounter(vf) + " " + vf.Fault
+		}
+		if held == "" {
+			held = vf.Held
+		}
+	}
+	for _, taint := range []struct{ key, value string }{{TaintUnhealthy, unhealthy}, {TaintDevicePlugin, held}} {
+		if taint.value != "" {
+			taints = append(taints, resourceapi.DeviceTaint{
+				Key: taint.key, Value: label(taint.value), Effect: resourceapi.DeviceTaintEffectNoSchedule,
+			})
+		}
+	}
+	return taints
+}

@@ -1,0 +1,82 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/tandem-k8s/tandem/test/nvml"
+	"github.com/tandem-k8s/tandem/test/vm/host"
+)
+
+// Daemon is tandem-dra as a process of its own.
+type Daemon struct {
+	*host.Service
+	Log     string // file
+	process *os.Process
+}
+
+// Options say which daemon to start.
+type Options struct {
+	Program    string // tandem-dra
+	Node       string // the node's name
+	Kubeconfig string
+	PodUID     string // of the pod that it would be in; for a rolling update
+	Log        string // file that it writes
+	Flags      []string
+}
+
+// Kubelet is the kubelet's folder, and CDI the one for CDI specs.
+func (m *Machine) Kubelet() string { return m.path("kubelet") }
+
+// CDI is the folder with the CDI specs.
+func (m *Machine) CDI() string { return m.path("cdi") }
+
+// Start starts a daemon on the machine. It dies with this process.
+func (m *Machine) Start(o Options) (*Daemon, error) {
+	flags := []string{
+		"--sysfs-root=" + m.path("sys"), "--dev-root=" + m.path("dev"), "--kubelet-dir=" + m.Kubelet(),
+		"--run-dir=" + m.path("run"), "--devinfo-dir=" + m.path("devinfo"), "--cdi-root=" + m.CDI(),
+		"--config-file=" + m.path("config.json"), "--resource-prefix=tandem.dev", "--log-format=json",
+		"--node-name=" + o.Node, "--kubeconfig=" + o.Kubeconfig,
+	}
+	if m.NVIDIA() {
+		flags = append(flags, "--driver-root-ctr-path="+m.path("driver"))
+	}
+	cmd := exec.Command(o.Program, append(flags, o.Flags...)...)
+	cmd.Env = append(os.Environ(), nvml.FileVariable+"="+m.path("nvml"))
+	if o.PodUID != "" {
+		cmd.Env = append(cmd.Env, "POD_UID="+o.PodUID)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	service, err := host.StartService(cmd, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	return &Daemon{Service: service, Log: o.Log, process: cmd.Process}, nil
+}
+
+// Kill ends the daemon without warning (SIGKILL).
+func (d *Daemon) Kill() error {
+	select {
+	case <-d.Done():
+		return fmt.Errorf("kill the daemon: it had %w", d.Ended())
+	default:
+	}
+	if err := d.process.Kill(); err != nil {
+		return fmt.Errorf("kill %s: %w", filepath.Base(d.Log), err)
+	}
+	<-d.Done()
+	return nil
+}
+
+// Text is the end of what the daemon has logged.
+func (d *Daemon) Text() string {
+	content, err := os.ReadFile(d.Log)
+	if err != nil {
+		return err.Error()
+	}
+	return host.Tail(string(content), 4000)
+}

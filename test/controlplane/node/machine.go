@@ -1,0 +1,122 @@
+// Package node is a node with a recorded machine: its files in a folder, and the built DRA driver on them.
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/nvml"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Machine is a recorded machine in a folder.
+type Machine struct {
+	Name string // of the recording
+	Dir  string // its path is short, for the sockets in it
+	Tree *topology.Tree
+	gpus map[string]topology.Address // by what a container is told: the render node for AMD, the UUID for NVIDIA
+}
+
+// LayOut writes a recorded machine, with this many VFs on each PF whose recording has none, into a folder. The
+// library is the stand-in for NVIDIA's, which machines with NVIDIA GPUs need.
+func LayOut(dir, name string, vfs int, library string) (*Machine, error) {
+	recorded, err := machines.Load(name, vfs)
+	if err != nil {
+		return nil, err
+	}
+	m := &Machine{Name: name, Dir: dir, gpus: map[string]topology.Address{}}
+	if err := os.CopyFS(m.path("sys"), recorded.FS()); err != nil {
+		return nil, fmt.Errorf("lay out %s: %w", name, err)
+	}
+	sys := os.DirFS(m.path("sys"))
+	if m.Tree, err = topology.Read(sys); err != nil {
+		return nil, fmt.Errorf("lay out %s: %w", name, err)
+	}
+	install := m.readAMD
+	if m.NVIDIA() {
+		install = func(sys fs.FS) error { return m.installNVIDIA(sys, library) }
+	}
+	return m, errors.Join(install(sys), os.Mkdir(m.path("dev"), 0o755),
+		os.WriteFile(m.path("config.json"), m.config(), 0o644))
+}
+
+func (m *Machine) path(name string) string { return filepath.Join(m.Dir, name) }
+
+// NVIDIA tells whose GPUs the machine has: NVIDIA's, or AMD's.
+func (m *Machine) NVIDIA() bool { return strings.HasPrefix(m.Name, "nv-") }
+
+// Resource is the name under which the device plugin of the machine's GPUs offers them.
+func (m *Machine) Resource() string {
+	if m.NVIDIA() {
+		return "nvidia.com/gpu"
+	}
+	return "amd.com/gpu"
+}
+
+// GPUs is the number of the machine's GPUs or, where they are partitioned, of their partitions.
+func (m *Machine) GPUs() int { return len(m.gpus) }
+
+// readAMD finds the function behind each render node. A recording with partitions is not read.
+func (m *Machine) readAMD(sys fs.FS) error {
+	links, err := fs.Glob(sys, "class/drm/renderD*")
+	if err != nil {
+		return err
+	}
+	for _, link := range links {
+		target, err := fs.ReadLink(sys, link) // ../../devices/…/0000:11:00.0/drm/renderD128
+		if err != nil {
+			return err
+		}
+		address, err := topology.ParseAddress(path.Base(path.Dir(path.Dir(target))))
+		if err != nil {
+			return fmt.Errorf("read %s: %w", link, err)
+		}
+		m.gpus[path.Base(link)] = address
+	}
+	return nil
+}
+
+// installNVIDIA puts the stand-in for NVIDIA's library where a driver has its own.
+func (m *Machine) installNVIDIA(sys fs.FS, library string) error {
+	shown, err := nvml.Record(sys)
+	if err != nil {
+		return err
+	}
+	for _, gpu := range shown.GPUs {
+		m.gpus[gpu.UUID] = gpu.Address
+	}
+	libraries := m.path("driver/usr/lib64")
+	return errors.Join(shown.Write(m.path("nvml")), os.MkdirAll(libraries, 0o755),
+		os.Symlink(library, filepath.Join(libraries, "libnvidia-ml.so.1")))
+}
+
+// config offers all VFs of the machine as one resource.
+func (m *Machine) config() []byte {
+	vendors, devices := []string{}, []string{}
+	for device := range m.Tree.Devices() {
+		if device.IsVF() {
+			vendors = append(vendors, fmt.Sprintf("%04x", device.Vendor))
+			devices = append(devices, fmt.Sprintf("%04x", device.Product))
+		}
+	}
+	slices.Sort(vendors)
+	slices.Sort(devices)
+	text, err := json.Marshal(map[string]any{"resourceList": []any{map[string]any{
+		"resourceName": "rdma_vf",
+		"selectors": map[string]any{
+			"vendors": slices.Compact(vendors), "devices": slices.Compact(devices), "isRdma": true,
+		},
+	}}})
+	if err != nil {
+		panic(err) // strings and booleans can be encoded
+	}
+	return text
+}
