@@ -208,5 +208,6 @@ func command(where string, words []string) (Command, bool) {
 	if len(words) == 0 {
 		return Command{}, false
 	}
-	return Command{Where: where, Program: strings.TrimPrefix(words[0], "bin/"), Args: words[1:], Into: into}, true
+	program := strings.TrimPrefix(words[0], "bin/")
+	return Command{Where: where, Program: program, Args: words[1:], Into: into}, true
 }

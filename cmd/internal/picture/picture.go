@@ -12,11 +12,13 @@ import (
 
 // Node is what a picture shows.
 type Node struct {
-	Title   string
-	Tree    *topology.Tree
-	Cards   []Card   // in any order
-	Notes   []string // what else is to be known, a sentence each
-	Palette Palette  // of a picture that is drawn again and again; nil for one, whose legend has no more than it needs
+	Title string
+	Tree  *topology.Tree
+	Cards []Card   // in any order
+	Notes []string // what else is to be known, a sentence each
+	// Palette is that of a picture that is drawn again and again; nil for one, whose legend has no more than it
+	// needs.
+	Palette Palette
 }
 
 // Kind says which half of a pair a card's devices are.

@@ -132,8 +132,8 @@ type look struct {
 
 func (l look) width() int { return cellSize + 6 + labelWidth(l.text) }
 
-// legend lists the looks that the picture may have, and its owners; of a picture that is drawn once those that
-// it has. Where no state is known nothing has a look.
+// legend lists the looks that the picture may have, and its owners; of a picture that is drawn once those
+// that it has. Where no state is known nothing has a look.
 func (n *Node) legend(owners []string, palette Palette) []look {
 	known := slices.ContainsFunc(n.Cards, func(c Card) bool {
 		return slices.ContainsFunc(c.Devices, func(d Device) bool { return d.State != Unknown })

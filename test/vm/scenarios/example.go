@@ -15,8 +15,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/build"
 )
 
-// example applies the Job that docs/install.md tells users to try last, waits until it has ended and reads what it
-// printed, as a user would. Its image is named as in their registry.
+// example applies the Job that docs/install.md tells users to try last, waits until it has ended and reads
+// what it printed, as a user would. Its image is named as in their registry.
 func (t *tester) example(ctx context.Context, s setup, job string) error {
 	content, err := os.ReadFile(job)
 	if err != nil {

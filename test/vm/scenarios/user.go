@@ -26,7 +26,8 @@ func (t *tester) asUser(ctx context.Context, script string) (string, error) {
 	return string(output), err
 }
 
-// layOutUser copies what a user works with, with the image's name put in where the documents and the files say so.
+// layOutUser copies what a user works with, with the image's name put in where documents and files
+// say so.
 func (t *tester) layOutUser() error {
 	name, tag, _ := strings.Cut(build.Image, ":")
 	own := strings.NewReplacer(

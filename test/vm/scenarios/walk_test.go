@@ -8,11 +8,11 @@ import (
 	"github.com/tandem-k8s/tandem/test/docs"
 )
 
-// pages are those by which a new user gets to know Tandem. Of the others docs/deployers.md is for clusters that
-// have the stock plugins; its moves are scenarios of their own.
+// pages are those by which a new user gets to know Tandem. Of the others docs/deployers.md is for clusters
+// that have the stock plugins; its moves are scenarios of their own.
 var pages = []string{
-	"README.md", "docs/install.md", "docs/tune.md", "docs/troubleshoot.md", "docs/tools.md", "docs/how-it-works.md",
-	"docs/cluster.md", "docs/limits.md", "docs/performance.md", "docs/glossary.md",
+	"README.md", "docs/install.md", "docs/tune.md", "docs/troubleshoot.md", "docs/tools.md",
+	"docs/how-it-works.md", "docs/cluster.md", "docs/limits.md", "docs/performance.md", "docs/glossary.md",
 }
 
 // TestWalkIsDocumented: what the walk says is the documents' stands there, and of what they tell to do to a
