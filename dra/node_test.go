@@ -148,15 +148,15 @@ func (n *node) start(config dra.Config) (stop func()) {
 	return stop
 }
 
-// kubelet is the kubelet's side of a driver: it knows the sockets that are in its registry.
-type kubelet struct {
+// caller is the kubelet's side of a driver: it knows the sockets that are in its registry.
+type caller struct {
 	drapb.DRAPluginClient
 	*grpc.ClientConn
 	services []string
 }
 
 // register finds a driver in the registry, the one of a pod with that UID, and tells it that it is known.
-func (n *node) register(podUID string) *kubelet {
+func (n *node) register(podUID string) *caller {
 	n.t.Helper()
 	var socket string
 	await(n.t, "the driver is in the registry", func() bool {
@@ -176,7 +176,7 @@ func (n *node) register(podUID string) *kubelet {
 		n.t.Fatal(err)
 	}
 	conn := n.dial(info.GetEndpoint())
-	return &kubelet{drapb.NewDRAPluginClient(conn), conn, info.GetSupportedVersions()}
+	return &caller{drapb.NewDRAPluginClient(conn), conn, info.GetSupportedVersions()}
 }
 
 func (n *node) dial(socket string) *grpc.ClientConn {
@@ -190,7 +190,7 @@ func (n *node) dial(socket string) *grpc.ClientConn {
 }
 
 // prepare asks for a claim, and returns the CDI devices or what was wrong.
-func (k *kubelet) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) (cdi []string, wrong string) {
+func (k *caller) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) (cdi []string, wrong string) {
 	ctx, cancel := context.WithTimeout(ctx, kubelettest.Limit)
 	defer cancel()
 	answer, err := k.NodePrepareResources(ctx, &drapb.NodePrepareResourcesRequest{Claims: []*drapb.Claim{{
@@ -207,7 +207,7 @@ func (k *kubelet) prepare(ctx context.Context, claim *resourceapi.ResourceClaim)
 }
 
 // unprepare gives a claim back, and returns what was wrong.
-func (k *kubelet) unprepare(ctx context.Context, claim *resourceapi.ResourceClaim) (wrong string) {
+func (k *caller) unprepare(ctx context.Context, claim *resourceapi.ResourceClaim) (wrong string) {
 	answer, err := k.NodeUnprepareResources(ctx, &drapb.NodeUnprepareResourcesRequest{Claims: []*drapb.Claim{{
 		Namespace: claim.Namespace, Name: claim.Name, Uid: string(claim.UID),
 	}}})
