@@ -9,7 +9,7 @@ import (
 )
 
 // Formats of an answer: for people, with every device, for programs, as a picture, as a page around it, as a
-// topology file of NCCL.
+// topology file of NCCL, as the objects that the DRA driver publishes.
 const (
 	asTable = "table"
 	asWide  = "wide"
@@ -17,6 +17,7 @@ const (
 	asSVG   = "svg"
 	asHTML  = "html"
 	asNCCL  = "nccl"
+	asSlice = "resourceslices"
 )
 
 // output is the flag -o of a command: one of the formats that it can write, the first unless told otherwise.

@@ -16,7 +16,8 @@ func newTopo() *cobra.Command {
 	var runDir string
 	var all, verbose, nearest bool
 	var only []string
-	format := oneOf(asTable, asJSON, asSVG, asHTML, asNCCL)
+	var published published
+	format := oneOf(asTable, asJSON, asSVG, asHTML, asNCCL, asSlice)
 	cmd := &cobra.Command{
 		Use:   "topo",
 		Short: "Show how near GPUs and NICs are to each other",
@@ -25,13 +26,17 @@ alone: for AMD and NVIDIA alike, without a vendor's tools or libraries. VFs are 
 NVIDIA GPU has is in no file: tandem-gpu tells root, where it runs.
 
 With -o nccl it writes a topology file for NCCL and RCCL (NCCL_TOPO_FILE), of the whole node or of a container's devices. The other way
-round, --topology-file says which devices share a switch where sysfs does not: in guests with a flat PCI tree.`,
+round, --topology-file says which devices share a switch where sysfs does not: in guests with a flat PCI tree.
+
+With -o resourceslices it writes the ResourceSlices that tandem-dra would publish of the node. How NVIDIA's GPUs are divided is in no file,
+so there they are whole.`,
 		Example: `  tandem topo
   sudo tandem topo -v
   tandem topo --nearest
   tandem topo -o json
   tandem topo -o html >node.html
   tandem topo -o nccl --devices container >/tmp/topo.xml
+  tandem topo -o resourceslices --config /etc/pcidp/config.json
   tandem topo --topology-file /opt/microsoft/ndv5-topo.xml
   tandem topo --machine test/machines/oci-mi300x-derived.txt`,
 		Args: noArguments,
@@ -41,6 +46,9 @@ round, --topology-file says which devices share a switch where sysfs does not: i
 			}
 			if len(only) > 0 && format.format != asNCCL {
 				return usage("--devices belongs to -o nccl")
+			}
+			if err := published.check(cmd.Flags(), format.format); err != nil {
+				return err
 			}
 			if nearest && (verbose || format.format != asTable) {
 				return usage("--nearest excludes --verbose and other outputs than %s", asTable)
@@ -54,6 +62,9 @@ round, --topology-file says which devices share a switch where sysfs does not: i
 			}
 			for _, note := range n.Notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
+			}
+			if format.format == asSlice {
+				return published.write(cmd.OutOrStdout(), cmd.ErrOrStderr(), n, &from)
 			}
 			m := topo.NewMatrix(n, all)
 			if format.format == asNCCL {
@@ -74,6 +85,7 @@ round, --topology-file says which devices share a switch where sysfs does not: i
 	registerRunDir(cmd.Flags(), &runDir)
 	cmd.Flags().StringSliceVar(&only, "devices", nil,
 		`with -o nccl: addresses of the GPUs and VFs to write, or "container" for those of the container that this runs in`)
+	published.register(cmd.Flags())
 	cmd.Flags().BoolVar(&all, "all", false, "show NICs without RDMA too")
 	cmd.Flags().BoolVar(&nearest, "nearest", false, "show a line for each GPU: the NICs that are nearest to it")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false,

@@ -20,16 +20,17 @@ const DefaultPool = "tandem.dev/rdma_vf"
 func Read(sys fs.FS, tree *topology.Tree, offered []pools.Pool) (Machine, error) {
 	s := Sources{Sys: sys, Tree: tree, GPUs: map[string][]gpu.Device{}, Pools: offered}
 	var notes []string
-	if backend, err := amd.New(sys, amd.Mixed); err != nil {
-		return Machine{}, err
-	} else if found, err := backend.Discover(); err == nil {
+	switch found, err := readAMD(sys); {
+	case err == nil:
 		s.GPUs, notes = found.Resources, found.Notes
-		if s.Links, err = backend.Links(); err != nil {
-			return Machine{}, fmt.Errorf("read links of GPUs: %w", err)
-		}
-	} else if !errors.Is(err, amd.ErrNoDriver) {
+	case !errors.Is(err, amd.ErrNoDriver):
 		return Machine{}, err
 	}
+	links, err := amd.ReadLinks(sys)
+	if err != nil {
+		return Machine{}, fmt.Errorf("read links of GPUs: %w", err)
+	}
+	s.Links = links
 	addUnread(s.GPUs, tree)
 	if offered == nil {
 		s.Pools = []pools.Pool{{Name: DefaultPool, Devices: allRDMA(tree)}}
@@ -37,6 +38,23 @@ func Read(sys fs.FS, tree *topology.Tree, offered []pools.Pool) (Machine, error)
 	machine := New(s)
 	machine.Notes = append(machine.Notes, notes...)
 	return machine, nil
+}
+
+// readAMD reads AMD's GPUs under one resource name where they go under one, as they do unless told otherwise.
+func readAMD(sys fs.FS) (gpu.Inventory, error) {
+	found, err := readNamed(sys, amd.Single)
+	if err != nil && !errors.Is(err, amd.ErrNoDriver) {
+		return readNamed(sys, amd.Mixed)
+	}
+	return found, err
+}
+
+func readNamed(sys fs.FS, naming amd.Naming) (gpu.Inventory, error) {
+	backend, err := amd.New(sys, naming)
+	if err != nil {
+		return gpu.Inventory{}, err
+	}
+	return backend.Discover()
 }
 
 // addUnread adds the GPUs that no driver told of, as whole GPUs.

@@ -142,14 +142,20 @@ func (b *builder) addSurplus() {
 		surplus = append(surplus, g.vfs...)
 	}
 	surplus = slices.DeleteFunc(append(surplus, b.others...), func(vf *inventory.VF) bool { return paired[vf] })
-	slices.SortStableFunc(surplus, func(v, w *inventory.VF) int { return cmp.Compare(v.Rail, w.Rail) })
-	for _, vf := range surplus {
+	for _, vf := range byRail(surplus) {
 		i := newItem(VF, vfName(vf), rankVF, nil, []*inventory.VF{vf})
 		if b.inUse[vf.ID] && b.options.Bound[i.Name] == "" {
 			continue // a claim has it that was allocated another device, which no counter keeps apart from this one
 		}
 		b.addUnit(i)
 	}
+}
+
+// byRail sorts VFs by their index within their PF, and those of one index as they were.
+func byRail(vfs []*inventory.VF) []*inventory.VF {
+	return slices.SortedStableFunc(slices.Values(vfs), func(v, w *inventory.VF) int {
+		return cmp.Compare(v.Rail, w.Rail)
+	})
 }
 
 // names lists some of many.

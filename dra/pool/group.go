@@ -73,13 +73,12 @@ func numaOrder(tree *topology.Tree, a topology.Address) int {
 	return int(^uint(0) >> 1)
 }
 
-// match finds every GPU its partner. Where they are strict what is bound stays, and devices that nobody holds
-// are matched with each other before the rest.
+// match finds every GPU its partner, with bound what claims have. Where there are enough VFs each gets its
+// own: what is bound stays, and devices that nobody holds are matched with each other before the rest.
 func (g *group) match(links []topology.Link, bound map[string]*inventory.VF) {
 	g.partner = map[*inventory.GPU]*inventory.VF{}
 	if !g.strict() {
 		g.take(g.pairs(g.gpus, g.vfs, len(g.vfs), links))
-		return
 	}
 	taken := map[*inventory.VF]bool{}
 	for _, gpu := range g.gpus {
@@ -87,6 +86,9 @@ func (g *group) match(links []topology.Link, bound map[string]*inventory.VF) {
 		if slices.Contains(g.vfs, vf) && g.same(gpu, vf) && !taken[vf] {
 			g.partner[gpu], taken[vf] = vf, true
 		}
+	}
+	if !g.strict() {
+		return
 	}
 	for _, held := range []bool{false, true} {
 		gpus := slices.DeleteFunc(slices.Clone(g.gpus), func(gpu *inventory.GPU) bool {

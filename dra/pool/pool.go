@@ -8,8 +8,9 @@
 //	vf-0c-00-2        a VF that is reserved for no GPU
 //
 // That is for switches with more VFs than GPUs. On others every combination of a GPU and a VF is a pair, named
-// after both, and the VFs have counters too, so that neither GPU-only nor VF-only claims are refused. Where a
-// cluster has no counters a GPU with its VF is one device, taken as GPU or as pair.
+// after both, and the VFs have counters too, so that neither GPU-only nor VF-only claims are refused. Where
+// the combinations are more than the scheduler can go through, only some are pairs. Where a cluster has no
+// counters a GPU with its VF is one device, taken as GPU or as pair.
 //
 // What is the same twice is published the same. A device is named after its PCI address: it keeps its name
 // when others come and go. The order is the objective of placement as far as an order can be: pairs that are
@@ -31,6 +32,10 @@ const (
 	PairResource   = Driver + "/pair"
 	BundleResource = Driver + "/bundle"
 )
+
+// DefaultVFsPerPF is as many VFs of a PF as are published unless told otherwise: what the scheduler looks at
+// costs it time, and a node runs some 110 pods.
+const DefaultVFsPerPF = 8
 
 // Options say what can be published on a cluster.
 type Options struct {

@@ -49,21 +49,30 @@ func (n *Node) VFDevices(config string, from *Source) ([]offer.Device, []string,
 
 // selected are the devices of all pools of the configuration, each once.
 func (n *Node) selected(file string, from *Source) ([]offer.Device, []string, error) {
-	config, err := pools.ReadConfig(file)
-	if err != nil {
-		return nil, nil, err
-	}
-	pools, warnings, err := n.finder(from).Find(config)
+	found, notes, err := n.pools(file, from)
 	if err != nil {
 		return nil, nil, err
 	}
 	var list []offer.Device
-	for _, pool := range pools {
+	for _, pool := range found {
 		for _, d := range pool.Devices {
 			list = append(list, offer.New(d.ID, d.Address, d.NUMA))
 		}
 	}
-	return list, append(config.Warnings, warnings...), nil
+	return list, notes, nil
+}
+
+// pools are those of the configuration. The strings are notes.
+func (n *Node) pools(file string, from *Source) ([]pools.Pool, []string, error) {
+	config, err := pools.ReadConfig(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, warnings, err := n.finder(from).Find(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	return found, append(config.Warnings, warnings...), nil
 }
 
 func (n *Node) finder(from *Source) pools.Finder {

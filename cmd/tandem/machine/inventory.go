@@ -1,0 +1,30 @@
+package machine
+
+import (
+	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+)
+
+// Inventory is the machine as the DRA driver knows it, with the VFs that a config.json selects or, without
+// one (""), those of all NICs with RDMA.
+func (n *Node) Inventory(config string, from *Source) (inventory.Machine, error) {
+	var offered []pools.Pool
+	var notes []string
+	if config != "" {
+		var err error
+		if offered, notes, err = n.pools(config, from); err != nil {
+			return inventory.Machine{}, err
+		}
+	}
+	found, err := inventory.Read(n.Sys, n.Tree, offered)
+	if err != nil {
+		return inventory.Machine{}, err
+	}
+	for i := range found.GPUs {
+		if gpu := &found.GPUs[i]; gpu.VRAM == 0 {
+			gpu.VRAM = n.vram[gpu.Card]
+		}
+	}
+	found.Notes = append(found.Notes, notes...)
+	return found, nil
+}

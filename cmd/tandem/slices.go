@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
+	"github.com/tandem-k8s/tandem/dra/pool"
+)
+
+// published are the flags that say what the DRA driver would publish.
+type published struct {
+	config     string
+	noCounters bool
+	perPF      int
+}
+
+// ofSlices are their names.
+var ofSlices = []string{"config", "no-counters", "vfs-per-pf"}
+
+func (p *published) register(flags *pflag.FlagSet) {
+	flags.StringVar(&p.config, "config", "", "with -o resourceslices: config.json of the SR-IOV network device plugin, to "+
+		"select VFs (default all VFs of NICs with RDMA)")
+	flags.BoolVar(&p.noCounters, "no-counters", false, "with -o resourceslices: for Kubernetes 1.34 and 1.35, or without "+
+		"the feature DRAPartitionableDevices: devices share no counters")
+	flags.IntVar(&p.perPF, "vfs-per-pf", pool.DefaultVFsPerPF, "with -o resourceslices: the most VFs of a PF, 0 for all")
+}
+
+// check refuses the flags with other outputs, and what they cannot be.
+func (p *published) check(flags *pflag.FlagSet, format string) error {
+	for _, name := range ofSlices {
+		if flags.Changed(name) && format != asSlice {
+			return usage("--%s belongs to -o %s", name, asSlice)
+		}
+	}
+	if p.perPF < 0 {
+		return usage("--vfs-per-pf %d: want 0, for all, or more", p.perPF)
+	}
+	return nil
+}
+
+// write writes the ResourceSlices of a machine as YAML, and notes on what they leave out.
+func (p *published) write(out, notes io.Writer, n *machine.Node, from *machine.Source) error {
+	inventory, err := n.Inventory(p.config, from)
+	if err != nil {
+		return err
+	}
+	built := pool.Build(inventory, pool.Options{
+		Counters: !p.noCounters, Taints: !p.noCounters, VFsPerPF: p.perPF,
+	})
+	for _, note := range built.Notes {
+		fmt.Fprintln(notes, "note:", note)
+	}
+	for i, object := range built.ResourceSlices(from.Title()) {
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", object.Name, err)
+		}
+		if i > 0 {
+			fmt.Fprintln(out, "---")
+		}
+		if _, err := out.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
