@@ -29,7 +29,7 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "tandem.serviceAccount
 
 {{/* Values that only the device plugins hear. */}}
 {{- define "tandem.draRefuse" -}}
-{{- range $key := list "intent" "alignmentOptOut" "deviceAnnotations" }}
+{{- range $key := list "intent" "deviceAnnotations" }}
 {{- if index $.Values $key }}
 {{- fail (printf "%s: that is for the device plugins: in mode dra the scheduler chooses, and knows what it chooses for; leave %s empty" $key $key) }}
 {{- end }}
