@@ -5,8 +5,8 @@
 //
 //   - A switch has more VFs than GPUs: each GPU has a VF of its own, which goes with that GPU or stays where it
 //     is. The other VFs are for whoever asks for VFs alone.
-//   - A switch has as many VFs as GPUs, or fewer: any GPU with any VF of the switch is a pair. Beyond 16
-//     combinations, as partitions have, each GPU goes with one VF, and VFs are shared evenly.
+//   - A switch has as many VFs as GPUs, or fewer: any GPU with any VF of the switch is a pair. Where a node has
+//     more sets of them than the scheduler can go through, some pairs only are published, of each VF one at least.
 //   - Where devices cannot share counters, each GPU has a VF of its own as long as there are some.
 //
 // So what a claim could have on a switch follows from counting what is free there, and on the machine from adding

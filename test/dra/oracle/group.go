@@ -53,7 +53,7 @@ func groups(m inventory.Machine, published map[string]bool) ([]*group, error) {
 }
 
 // assign fills in which VF goes with which GPU, and checks that what is published is what the rules say.
-func (g *group) assign(devices map[string]pool.Device, counters bool) error {
+func (g *group) assign(devices map[string]pool.Device, counters, all bool) error {
 	got, gpus := map[pool.Type]int{}, map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(devices)) {
 		d := devices[name]
@@ -76,7 +76,7 @@ func (g *group) assign(devices map[string]pool.Device, counters bool) error {
 		}
 	}
 	g.strict = !counters || len(g.vfs) > len(g.gpus)
-	if want := g.want(counters); !maps.Equal(got, want) {
+	if want := g.want(counters, all, got); !maps.Equal(got, want) {
 		return fmt.Errorf("the switch of %s publishes %v, want %v", g.at, got, want)
 	}
 	if len(gpus) != len(g.gpus) {
@@ -85,24 +85,51 @@ func (g *group) assign(devices map[string]pool.Device, counters bool) error {
 	return g.checkVFs()
 }
 
-// most is how many combinations of GPUs and VFs of a switch are published. Beyond, a GPU goes with one VF.
-const most = 16
-
-// want is how many devices of each type the rules say.
-func (g *group) want(counters bool) map[pool.Type]int {
+// want is how many devices of each type the rules say. Where not all pairs are published that there are it is at
+// least one of each VF, and no GPU is in two.
+func (g *group) want(counters, all bool, got map[pool.Type]int) map[pool.Type]int {
 	gpus, vfs := len(g.gpus), len(g.vfs)
 	paired := min(gpus, vfs)
 	want := map[pool.Type]int{pool.GPU: gpus, pool.Pair: paired, pool.VF: vfs - paired, pool.Bundle: len(g.bundles)}
 	switch {
 	case !counters:
 		want = map[pool.Type]int{pool.GPUVF: paired, pool.GPU: gpus - paired, pool.VF: vfs - paired}
-	case !g.strict && gpus*vfs <= most:
+	case !g.strict && all:
 		want[pool.Pair], want[pool.VF] = gpus*vfs, vfs
 	case !g.strict:
-		want[pool.Pair], want[pool.VF] = gpus, vfs
+		want[pool.Pair], want[pool.VF] = min(max(got[pool.Pair], vfs), gpus), vfs
 	}
 	maps.DeleteFunc(want, func(_ pool.Type, count int) bool { return count == 0 })
 	return want
+}
+
+// most is how many sets of pairs of such switches there are on a node whose pairs are all published.
+const most = 1 << 13
+
+// few reports whether the pairs of switches that reserve no VF make so few sets that all are published.
+func few(groups []*group) bool {
+	sets := 1
+	for _, g := range groups {
+		if len(g.vfs) <= len(g.gpus) {
+			sets *= matchings(len(g.gpus), len(g.vfs))
+		}
+		if sets > most {
+			return false
+		}
+	}
+	return true
+}
+
+// matchings is how many sets of pairs there are of GPUs and VFs, each in one pair of a set at the most.
+func matchings(gpus, vfs int) int {
+	if gpus == 0 || vfs == 0 {
+		return 1
+	}
+	without := matchings(gpus-1, vfs)
+	if without > most {
+		return without
+	}
+	return without + vfs*matchings(gpus-1, vfs-1)
 }
 
 // checkVFs checks that no VF can be had both ways where none may, and that every VF can be had.

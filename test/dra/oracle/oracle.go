@@ -54,7 +54,7 @@ func New(m inventory.Machine, options pool.Options, p pool.Pool) (*Oracle, error
 		}
 	}
 	for _, g := range list {
-		if err := g.assign(p.Devices, options.Counters); err != nil {
+		if err := g.assign(p.Devices, options.Counters, few(list)); err != nil {
 			return nil, err
 		}
 	}
