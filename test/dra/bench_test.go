@@ -68,15 +68,16 @@ func capacityClaim(name string, pairs int) *resourceapi.ResourceClaim {
 	})
 }
 
-// BenchmarkClaim asks for pairs on a free node, and for one on each GPU where the VFs of one switch are all taken
-// (free=false). by is the way that the node's devices are published. Beside the mean of one Allocate it reports the
-// median, and the steps of the search, which are the same on every computer.
+// BenchmarkClaim asks for pairs on a free node, and for one on each GPU where the VFs of one switch are
+// all taken (free=false). by is the way that the node's devices are published. Beside the mean of one
+// Allocate it reports the median, and the steps of the search, which are the same on every computer.
 func BenchmarkClaim(b *testing.B) {
 	for _, c := range []struct {
 		machine  string
 		vfsPerPF int
 		pairs    []int
-		missing  int // how many there are not, once a switch has no VF left; 0 for a search that is endless in every way
+		// how many there are not, once a switch has no VF left; 0 for a search that is endless in every way
+		missing int
 	}{
 		{"oci-mi300x-derived", 1, []int{1, 4, 8}, 8},
 		{"oci-mi300x-derived", 8, []int{1, 4, 8}, 8},

@@ -19,15 +19,16 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// These bound the search for what there is, and for what there is not. The first is a search that takes the
-// scheduler some 10 ms; one that takes more is a finding.
+// These bound the search for what there is, and for what there is not. The first is a search that takes
+// the scheduler some 10 ms; one that takes more is a finding.
 const (
 	found   = 5_000
 	missing = 2_000
 )
 
-// Claims come and go at random, on every machine in every form. What the allocator finds is never a pair on two
-// switches, and never anything that another claim has; and it finds something whenever there is something.
+// Claims come and go at random, on every machine in every form. What the allocator finds is never a
+// pair on two switches, and never anything that another claim has; and it finds something whenever
+// there is something.
 func TestRandomClaims(t *testing.T) {
 	cases := everyCase()
 	for i, c := range cases {
@@ -60,8 +61,8 @@ func (c situation) String() string {
 	return fmt.Sprintf("%s/vfs=%d/%s", c.machine, c.vfsPerPF, form)
 }
 
-// everyCase is all machines with some VFs and forms that the scheduler's version knows. The order is such that a
-// few sequences have a bit of all.
+// everyCase is all machines with some VFs and forms that the scheduler's version knows. The order is
+// such that a few sequences have a bit of all.
 func everyCase() []situation {
 	var list []situation
 	for _, vfs := range []int{1, 2, 4, 8} {
@@ -166,7 +167,8 @@ func (q *sequence) leave(i int) {
 	q.live = slices.Delete(q.live, i, i+1)
 }
 
-// randomClaim asks for anything that people ask for: mostly one kind of device, small counts more often.
+// randomClaim asks for anything that people ask for: mostly one kind of device, small counts more
+// often.
 func randomClaim(r *rand.Rand) claim.Spec {
 	count := func() int { return []int{1, 1, 1, 2, 2, 3, 4, 4, 5, 8}[r.IntN(10)] }
 	switch r.IntN(12) {
@@ -183,7 +185,8 @@ func randomClaim(r *rand.Rand) claim.Spec {
 	case 6:
 		return claim.Spec{Pairs: count(), Near: true}
 	case 7:
-		return claim.Spec{Pairs: count(), Same: []resourceapi.FullyQualifiedName{claim.NUMANode, claim.Hive}[r.IntN(2)]}
+		same := []resourceapi.FullyQualifiedName{claim.NUMANode, claim.Hive}
+		return claim.Spec{Pairs: count(), Same: same[r.IntN(2)]}
 	case 8:
 		return claim.Spec{Pairs: min(4, count()), Distinct: scheduler.Minor >= 36}
 	default:
@@ -194,7 +197,9 @@ func randomClaim(r *rand.Rand) claim.Spec {
 // build is pool.Build, which a test of the tests replaces.
 var build = pool.Build
 
-var shipped = sync.OnceValues(func() (scheduler.Classes, error) { return scheduler.ReadClasses(deviceClasses) })
+var shipped = sync.OnceValues(func() (scheduler.Classes, error) {
+	return scheduler.ReadClasses(deviceClasses)
+})
 
 func classes(tb testing.TB) scheduler.Classes {
 	tb.Helper()

@@ -16,10 +16,11 @@ import (
 	"github.com/tandem-k8s/tandem/test/dra/scheduler"
 )
 
-// A claim takes GPUs of another vendor's driver and a VF for each from this one. All that both publish is the PCIe
-// root: GPU and VF then have the same root, always, and the same switch where each root has one switch. Other
-// NICs on the root, or a root without switches, make it a matter of chance. Selectors on the VF's attributes, which
-// say its switch and PF, are the claim's way out; a switch that both publish is the driver's.
+// A claim takes GPUs of another vendor's driver and a VF for each from this one. All that both publish
+// is the PCIe root: GPU and VF then have the same root, always, and the same switch where each root has
+// one switch. Other NICs on the root, or a root without switches, make it a matter of chance. Selectors
+// on the VF's attributes, which say its switch and PF, are the claim's way out; a switch that both
+// publish is the driver's.
 func TestForeignGPUs(t *testing.T) {
 	const noStorage = `device.attributes["tandem.dev"].pf != "0000:30:00.0" && device.attributes["tandem.dev"].pf != "0000:30:00.1"`
 	const busy = `device.attributes["tandem.dev"].pf == "0000:23:00.0"` // the NIC of the GPU on the same root
@@ -33,7 +34,8 @@ func TestForeignGPUs(t *testing.T) {
 	}{
 		{"a switch on each root", "gpu.nvidia.com", "nv-h100-oci", claim.PCIeRoot, false, "", "", 8, 8},
 		{"a storage NIC on one root", "gpu.amd.com", "amd-mi300x-smc-thor2", claim.PCIeRoot, false, busy, "", 8, 7},
-		{"not the storage NIC", "gpu.amd.com", "amd-mi300x-smc-thor2", claim.PCIeRoot, false, busy, noStorage, 7, 7},
+		{"not the storage NIC", "gpu.amd.com", "amd-mi300x-smc-thor2", claim.PCIeRoot, false,
+			busy, noStorage, 7, 7},
 		{"one root for all", "gpu.nvidia.com", "nv-h200-vm-flat", claim.PCIeRoot, false, "", "", 8, 0},
 		{"both publish the switch", "gpu.amd.com", "amd-mi300x-smc-thor2", claim.PCIeSwitch, true, busy, "", 7, 7},
 		{"one publishes the switch", "gpu.amd.com", "amd-mi300x-smc-thor2", claim.PCIeSwitch, false, "", "", 0, 0},
@@ -118,7 +120,8 @@ func newForeign(t *testing.T, m inventory.Machine, driver, machine string, told 
 // choose has a request be for devices that an expression selects.
 func choose(request *resourceapi.ExactDeviceRequest, expression string) {
 	if expression != "" {
-		request.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: expression}}}
+		selector := resourceapi.CELDeviceSelector{Expression: expression}
+		request.Selectors = []resourceapi.DeviceSelector{{CEL: &selector}}
 	}
 }
 

@@ -14,12 +14,13 @@ import (
 	"github.com/tandem-k8s/tandem/test/dra/scheduler"
 )
 
-// bystanders are pairs among claims for GPUs and VFs alone, which leave the other half of a pair behind.
+// bystanders are pairs among claims for GPUs and VFs alone, which leave the other half of a pair
+// behind.
 const bystanders = "1+1:2,2+2,4+4,1+0:2,2+0,0+1:2,0+2"
 
-// The scheduler takes devices in the order in which they are published. No other order of GPUs, VFs and pairs,
-// each forwards or backwards, leaves clearly less of them stranded: GPUs and VFs that are free on different
-// switches.
+// The scheduler takes devices in the order in which they are published. No other order of GPUs, VFs and
+// pairs, each forwards or backwards, leaves clearly less of them stranded: GPUs and VFs that are free
+// on different switches.
 func TestOrderStrandsLeast(t *testing.T) {
 	if scheduler.Minor < 36 {
 		t.Skip("slices have no order before 1.36")
@@ -32,7 +33,8 @@ func TestOrderStrandsLeast(t *testing.T) {
 		machine  string
 		vfsPerPF int
 	}{
-		{"oci-mi300x-derived", 1}, {"oci-mi300x-derived", 2}, {"amd-mi250-16gcd-8nic", 1}, {"amd-mi250-16gcd-8nic", 2},
+		{"oci-mi300x-derived", 1}, {"oci-mi300x-derived", 2},
+		{"amd-mi250-16gcd-8nic", 1}, {"amd-mi250-16gcd-8nic", 2},
 	} {
 		t.Run(fmt.Sprintf("%s/vfs=%d", c.machine, c.vfsPerPF), func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +61,8 @@ func TestOrderStrandsLeast(t *testing.T) {
 	}
 }
 
-// reordered are the same devices: pairs first, then GPUs, then VFs, those of some types from last to first.
+// reordered are the same devices: pairs first, then GPUs, then VFs, those of some types from last to
+// first.
 func reordered(contents []pool.Slice, backwards []pool.Type) []pool.Slice {
 	byType := map[pool.Type][]resourceapi.Device{}
 	var changed []pool.Slice

@@ -21,8 +21,8 @@ import (
 
 var arrivals = flag.Int("arrivals", 300, "containers that come to each machine in TestSimulatedMix")
 
-// The containers of tandem simulate, as claims: what is published as pairs starts as many of them as GPUs and VFs
-// that constraints match, and every pair is on one switch.
+// The containers of tandem simulate, as claims: what is published as pairs starts as many of them as
+// GPUs and VFs that constraints match, and every pair is on one switch.
 func TestSimulatedMix(t *testing.T) {
 	mix, err := world.ParseMix(world.DefaultMix)
 	if err != nil {
@@ -45,7 +45,8 @@ func TestSimulatedMix(t *testing.T) {
 				t.Parallel()
 				rate := load * float64(len(m.GPUs)) / meanGPUs(mix)
 				counters := scheduler.Minor >= 36
-				pairs := newSimulated(t, m, build(m, pool.Options{Counters: counters, Taints: counters}).Slices, pairRequest)
+				ours := build(m, pool.Options{Counters: counters, Taints: counters})
+				pairs := newSimulated(t, m, ours.Slices, pairRequest)
 				plain := newSimulated(t, m, form.Plain(m), plainRequest)
 				for _, s := range []*simulated{pairs, plain} {
 					s.play(mix, rate, rand.New(rand.NewPCG(*seed, uint64(c.vfsPerPF))))
@@ -94,7 +95,8 @@ type departure struct {
 }
 
 func (s *simulated) String() string {
-	return fmt.Sprintf("%d of %d started, %d refused though there were enough devices; %d of %d pairs on one switch; "+
+	return fmt.Sprintf("%d of %d started, %d refused though there were enough devices; "+
+		"%d of %d pairs on one switch; "+
 		"%.0f %% of GPUs in use, %.2f stranded", s.started, *arrivals, s.fitting-s.started, s.near, s.pairs,
 		100*s.busy/s.spent, s.stranded/s.spent)
 }
@@ -142,7 +144,8 @@ func plainRequest(name string, r world.Request) *resourceapi.ResourceClaim {
 	return c
 }
 
-// play lets containers come as a Poisson process and stay for exponential times, as package simulation does.
+// play lets containers come as a Poisson process and stay for exponential times, as package simulation
+// does.
 func (s *simulated) play(mix world.Mix, rate float64, r *rand.Rand) {
 	now := 0.0
 	for i := range *arrivals {

@@ -30,9 +30,10 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// Pods that know nothing of pairs, and ask for GPUs and VFs apart, get pairs when their claims are prepared: the
-// scheduler's choice is mended, beside claims for pairs and for anything else. Nothing is handed out twice. Where
-// VFs are too few for each GPU to have one of its own, the pairs are those that the scheduler's choice makes.
+// Pods that know nothing of pairs, and ask for GPUs and VFs apart, get pairs when their claims are
+// prepared: the scheduler's choice is mended, beside claims for pairs and for anything else. Nothing is
+// handed out twice. Where VFs are too few for each GPU to have one of its own, the pairs are those that
+// the scheduler's choice makes.
 func TestUnchangedPods(t *testing.T) {
 	for _, vfs := range []int{1, 2, 8} {
 		for _, name := range machines.Names() {

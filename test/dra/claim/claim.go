@@ -95,22 +95,24 @@ func (s Spec) Claim(name string) *resourceapi.ResourceClaim {
 	return New(name, devices)
 }
 
-// Unchanged is the claim that the scheduler writes for a pod whose container asks for extended resources, in the
-// order of their names. The classes are those of the resources.
+// Unchanged is the claim that the scheduler writes for a pod whose container asks for extended
+// resources, in the order of their names. The classes are those of the resources.
 func Unchanged(name string, gpuClass string, gpus int, vfClass string, vfs int) *resourceapi.ResourceClaim {
 	return New(name, resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{
 		Request("container-0-request-0", gpuClass, gpus), Request("container-0-request-1", vfClass, vfs),
 	}})
 }
 
-// Plain asks for a number of pairs by constraints alone: for each pair a GPU and a VF that have the same switch.
+// Plain asks for a number of pairs by constraints alone: for each pair a GPU and a VF that have the
+// same switch.
 func Plain(name string, pairs int) *resourceapi.ResourceClaim {
 	return Matched(name, pairs, PCIeSwitch, func(*resourceapi.ExactDeviceRequest) {})
 }
 
 // Matched is Plain with any attribute. edit may change the request for each VF.
 func Matched(
-	name string, pairs int, attribute resourceapi.FullyQualifiedName, edit func(vf *resourceapi.ExactDeviceRequest),
+	name string, pairs int, attribute resourceapi.FullyQualifiedName,
+	edit func(vf *resourceapi.ExactDeviceRequest),
 ) *resourceapi.ResourceClaim {
 	var devices resourceapi.DeviceClaim
 	for i := range pairs {

@@ -16,8 +16,8 @@ import (
 // Capacity is the name of the capacity of a PF, its VFs.
 const Capacity = resourceapi.QualifiedName("vfs")
 
-// Plain publishes each GPU and each VF as a device that says on which switch it is; pairs are for constraints of
-// the claim to find.
+// Plain publishes each GPU and each VF as a device that says on which switch it is; pairs are for
+// constraints of the claim to find.
 func Plain(m inventory.Machine) []pool.Slice {
 	devices := gpus(m)
 	for i, vf := range m.VFs {
@@ -63,8 +63,11 @@ func gpus(m inventory.Machine) []resourceapi.Device {
 	return devices
 }
 
-// device has the attributes of Tandem's own devices that constraints need. What is on no switch has none.
-func device(m inventory.Machine, name string, kind pool.Type, at topology.Address, on string) resourceapi.Device {
+// device has the attributes of Tandem's own devices that constraints need. What is on no switch has
+// none.
+func device(
+	m inventory.Machine, name string, kind pool.Type, at topology.Address, on string,
+) resourceapi.Device {
 	d := resourceapi.Device{Name: name, Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
 		"type": text(string(kind)),
 	}}

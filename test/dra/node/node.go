@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Read is a recorded machine with so many VFs on each PF (see machines.Load), all of which are handed out: a PF
-// without VFs is handed out itself.
+// Read is a recorded machine with so many VFs on each PF (see machines.Load), all of which are handed
+// out: a PF without VFs is handed out itself.
 func Read(name string, vfsPerPF int) (inventory.Machine, error) {
 	recorded, err := machines.Load(name, vfsPerPF)
 	if err != nil {

@@ -48,8 +48,8 @@ func (o *Oracle) Exists(s claim.Spec) bool {
 	return false
 }
 
-// choices are the sets of switches that the pairs can come from: one for each value of the attribute that they
-// have to have in common.
+// choices are the sets of switches that the pairs can come from: one for each value of the attribute
+// that they have to have in common.
 func (o *Oracle) choices(s claim.Spec) []func(*group) bool {
 	if s.Same == "" {
 		return []func(*group) bool{func(*group) bool { return true }}
@@ -83,8 +83,8 @@ func (g *group) value(s claim.Spec) (value string, known bool) {
 	}
 }
 
-// ways are what can be had of a switch, with so many pairs at the most. What is less than one of them can be had
-// as well.
+// ways are what can be had of a switch, with so many pairs at the most. What is less than one of them
+// can be had as well.
 func (o *Oracle) ways(g *group, pairs int) []counts {
 	var list []counts
 	for bundles := range subsets(o.untouched(g)) {
@@ -94,16 +94,17 @@ func (o *Oracle) ways(g *group, pairs int) []counts {
 				used[id] = true
 			}
 		}
+		free := func(id string) bool { return o.holder[id] == "" && !used[id] }
 		left := func(ids []string) (n int) {
 			for _, id := range ids {
-				if o.holder[id] == "" && !used[id] {
+				if free(id) {
 					n++
 				}
 			}
 			return n
 		}
 		gpus, vfs := left(g.gpus), left(g.alone)
-		for p := range min(pairs, matching(g.pairs, func(id string) bool { return o.holder[id] == "" && !used[id] })) + 1 {
+		for p := range min(pairs, matching(g.pairs, free)) + 1 {
 			fromAlone := p
 			if g.strict {
 				fromAlone = 0

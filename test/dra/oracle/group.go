@@ -39,7 +39,8 @@ func groups(m inventory.Machine, published map[string]bool) ([]*group, error) {
 	for _, gpu := range m.GPUs {
 		g := find(gpu.Card)
 		if len(g.gpus) > 0 && (g.numa != gpu.NUMA || g.hive != gpu.Hive) {
-			return nil, fmt.Errorf("GPU %s is on another NUMA node or in another hive than %s of its switch", gpu.ID, g.gpus[0])
+			const apart = "GPU %s is on another NUMA node or in another hive than %s of its switch"
+			return nil, fmt.Errorf(apart, gpu.ID, g.gpus[0])
 		}
 		g.gpus, g.numa, g.hive = append(g.gpus, gpu.ID), gpu.NUMA, gpu.Hive
 	}
@@ -52,7 +53,8 @@ func groups(m inventory.Machine, published map[string]bool) ([]*group, error) {
 	return list, nil
 }
 
-// assign fills in which VF goes with which GPU, and checks that what is published is what the rules say.
+// assign fills in which VF goes with which GPU, and checks that what is published is what the rules
+// say.
 func (g *group) assign(devices map[string]pool.Device, counters, all bool) error {
 	got, gpus := map[pool.Type]int{}, map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(devices)) {
@@ -85,12 +87,14 @@ func (g *group) assign(devices map[string]pool.Device, counters, all bool) error
 	return g.checkVFs()
 }
 
-// want is how many devices of each type the rules say. Where not all pairs are published that there are it is at
-// least one of each VF, and no GPU is in two.
+// want is how many devices of each type the rules say. Where not all pairs are published that there are
+// it is at least one of each VF, and no GPU is in two.
 func (g *group) want(counters, all bool, got map[pool.Type]int) map[pool.Type]int {
 	gpus, vfs := len(g.gpus), len(g.vfs)
 	paired := min(gpus, vfs)
-	want := map[pool.Type]int{pool.GPU: gpus, pool.Pair: paired, pool.VF: vfs - paired, pool.Bundle: len(g.bundles)}
+	want := map[pool.Type]int{
+		pool.GPU: gpus, pool.Pair: paired, pool.VF: vfs - paired, pool.Bundle: len(g.bundles),
+	}
 	switch {
 	case !counters:
 		want = map[pool.Type]int{pool.GPUVF: paired, pool.GPU: gpus - paired, pool.VF: vfs - paired}

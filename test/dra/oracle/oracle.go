@@ -23,8 +23,8 @@ type Oracle struct {
 	claims  map[string][]string // by claim: the IDs that it has
 }
 
-// New checks that what is published follows the rules, and is complete, of a machine that nobody has anything
-// of.
+// New checks that what is published follows the rules, and is complete, of a machine that nobody has
+// anything of.
 func New(m inventory.Machine, options pool.Options, p pool.Pool) (*Oracle, error) {
 	published := map[string]bool{}
 	for _, d := range p.Devices {

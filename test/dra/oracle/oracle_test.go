@@ -24,8 +24,8 @@ func read(t *testing.T, name string, vfsPerPF int) inventory.Machine {
 	return m
 }
 
-// What counting says there is, trying all sets of devices finds too, and nothing else: on machines with few GPUs,
-// in any state.
+// What counting says there is, trying all sets of devices finds too, and nothing else: on machines with
+// few GPUs, in any state.
 func TestExistsIsWhatTryingAllFinds(t *testing.T) {
 	for _, c := range []struct {
 		machine  string
@@ -67,8 +67,9 @@ func (o *Oracle) occupy(r *rand.Rand) {
 	}
 }
 
-// try goes through all sets of devices that have nothing in common. In a set come the pairs first, then the GPUs.
-func (o *Oracle) try(s claim.Spec, taken []pool.Device, names []string) bool {
+// try goes through all sets of devices that have nothing in common. In a set come the pairs first, then
+// the GPUs.
+func (o *Oracle) try(s claim.Spec, set []pool.Device, names []string) bool {
 	kind, next := pool.VF, s
 	switch {
 	case s.Pairs > 0:
@@ -85,9 +86,13 @@ func (o *Oracle) try(s claim.Spec, taken []pool.Device, names []string) bool {
 	for _, name := range names {
 		d := o.devices[name]
 		fits := d.Type == kind || d.Type == pool.GPUVF && kind != pool.VF
-		free := !slices.ContainsFunc(slices.Concat(d.GPUs, d.VFs), func(id string) bool { return o.holder[id] != "" })
-		set := append(slices.Clone(taken), d)
-		if fits && free && disjoint(set) && (!s.Distinct || kind != pool.Pair || o.distinct(set)) && o.try(next, set, names) {
+		taken := func(id string) bool { return o.holder[id] != "" }
+		if !fits || slices.ContainsFunc(slices.Concat(d.GPUs, d.VFs), taken) {
+			continue
+		}
+		larger := append(slices.Clone(set), d)
+		distinct := !s.Distinct || kind != pool.Pair || o.distinct(larger)
+		if distinct && disjoint(larger) && o.try(next, larger, names) {
 			return true
 		}
 	}
@@ -186,7 +191,9 @@ func TestWrongAnswersAreFound(t *testing.T) {
 
 func results(request string, devices ...string) (list []resourceapi.DeviceRequestAllocationResult) {
 	for _, d := range devices {
-		list = append(list, resourceapi.DeviceRequestAllocationResult{Request: request, Driver: pool.Driver, Device: d})
+		list = append(list, resourceapi.DeviceRequestAllocationResult{
+			Request: request, Driver: pool.Driver, Device: d,
+		})
 	}
 	return list
 }

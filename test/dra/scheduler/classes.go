@@ -37,7 +37,7 @@ func ReadClasses(file string) (Classes, error) {
 		return nil, fmt.Errorf("read classes: %w", err)
 	}
 	classes := Classes{}
-	for _, document := range strings.Split("\n"+string(content), "\n---") {
+	for document := range strings.SplitSeq("\n"+string(content), "\n---") {
 		var class resourceapi.DeviceClass
 		if err := yaml.Unmarshal([]byte(document), &class); err != nil {
 			return nil, fmt.Errorf("read classes %s: %w", file, err)

@@ -13,8 +13,8 @@ import (
 // NodeName is the name of the node, and of a driver's pool on it.
 const NodeName = "node-1"
 
-// Publish makes the ResourceSlices of a driver's pool on the node as the kubeletplugin helper does: numbered
-// names, one generation, the number of slices in each.
+// Publish makes the ResourceSlices of a driver's pool on the node as the kubeletplugin helper does:
+// numbered names, one generation, the number of slices in each.
 func Publish(driver string, contents []pool.Slice) []*resourceapi.ResourceSlice {
 	published := make([]*resourceapi.ResourceSlice, len(contents))
 	for i, content := range contents {
@@ -22,8 +22,10 @@ func Publish(driver string, contents []pool.Slice) []*resourceapi.ResourceSlice 
 		published[i] = &resourceapi.ResourceSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%03x-%s-%s-x", i, driver, NodeName)},
 			Spec: resourceapi.ResourceSliceSpec{
-				Driver:         driver,
-				Pool:           resourceapi.ResourcePool{Name: NodeName, Generation: 1, ResourceSliceCount: int64(len(contents))},
+				Driver: driver,
+				Pool: resourceapi.ResourcePool{
+					Name: NodeName, Generation: 1, ResourceSliceCount: int64(len(contents)),
+				},
 				NodeName:       &name,
 				Devices:        content.Devices,
 				SharedCounters: content.SharedCounters,

@@ -40,8 +40,8 @@ func New(slices []*resourceapi.ResourceSlice, classes Classes, features structur
 	}
 }
 
-// Allocate finds devices for a claim, and takes nothing; nil where there are none. The search ends with the
-// context, whose error it then returns.
+// Allocate finds devices for a claim, and takes nothing; nil where there are none. The search ends with
+// the context, whose error it then returns.
 func (s *Scheduler) Allocate(
 	ctx context.Context, claim *resourceapi.ResourceClaim,
 ) (*resourceapi.AllocationResult, error) {
@@ -56,8 +56,9 @@ func (s *Scheduler) Allocate(
 	return &results[0], nil
 }
 
-// Within is Allocate with a search of so many steps at the most, and how many it took. A step is one device that
-// is looked for. Steps are the same on every computer, time is not. Beyond them the error is ErrSteps.
+// Within is Allocate with a search of so many steps at the most, and how many it took. A step is one
+// device that is looked for. Steps are the same on every computer, time is not. Beyond them the error
+// is ErrSteps.
 func (s *Scheduler) Within(
 	most int, claim *resourceapi.ResourceClaim,
 ) (result *resourceapi.AllocationResult, steps int, err error) {
@@ -92,8 +93,8 @@ func (s *Scheduler) Release(result *resourceapi.AllocationResult) {
 	}
 }
 
-// counting is a context that ends after it was asked so many times whether it has ended: the allocator asks once
-// for each device that it looks for.
+// counting is a context that ends after it was asked so many times whether it has ended: the allocator
+// asks once for each device that it looks for.
 type counting struct {
 	context.Context
 	left int
