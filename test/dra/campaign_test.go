@@ -10,7 +10,6 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/dra/pool"
 	"github.com/tandem-k8s/tandem/test/dra/claim"
 	"github.com/tandem-k8s/tandem/test/dra/node"
@@ -89,16 +88,25 @@ func (c situation) play(t *testing.T, runs int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	contents := scheduler.Publish(pool.Driver, p.Slices)
+	contents, sum := scheduler.Publish(pool.Driver, p.Slices), tally{}
 	for run := range runs {
 		r := rand.New(rand.NewPCG(*seed, uint64(run)))
 		if scheduler.Minor < 36 { // slices have no order yet
 			r.Shuffle(len(contents), func(i, j int) { contents[i], contents[j] = contents[j], contents[i] })
 		}
 		s := scheduler.New(contents, classes(t), scheduler.Defaults())
-		q := &sequence{t: t, rng: r, scheduler: s, oracle: judge, machine: machine, form: c}
+		q := &sequence{t: t, rng: r, scheduler: s, oracle: judge, tally: &sum}
 		q.play(60)
 	}
+	t.Log(sum)
+}
+
+// tally counts what became of claims.
+type tally struct{ found, missing, endless, reserved int }
+
+func (t tally) String() string {
+	return fmt.Sprintf("%d claims found; %d not, for there was none, %d of them because of VFs that are reserved; "+
+		"%d such searches cut short", t.found, t.missing, t.reserved, t.endless)
 }
 
 // sequence is claims that come to a node and leave it again.
@@ -107,8 +115,7 @@ type sequence struct {
 	rng       *rand.Rand
 	scheduler *scheduler.Scheduler
 	oracle    *oracle.Oracle
-	machine   inventory.Machine
-	form      situation
+	tally     *tally
 	live      []living
 	next      int
 }
@@ -137,14 +144,19 @@ func (q *sequence) come(spec claim.Spec) {
 	q.next++
 	name := fmt.Sprintf("claim-%d", q.next)
 	exists := q.oracle.Exists(spec)
-	most := missing
-	if exists {
-		most = found
+	most := found
+	if !exists {
+		most = missing
+		q.tally.missing++
+		if q.oracle.Unreserved(spec) {
+			q.tally.reserved++
+		}
 	}
 	result, steps, err := q.scheduler.Within(most, spec.Claim(name))
 	switch {
 	case errors.Is(err, scheduler.ErrSteps) && !exists:
-		return // it would look on for a while, in vain
+		q.tally.endless++ // it would look on for a while, in vain
+		return
 	case err != nil:
 		q.t.Fatalf("%v (%v): after %d steps: %v", spec, q.live, steps, err)
 	case result == nil && exists:
@@ -157,6 +169,7 @@ func (q *sequence) come(spec claim.Spec) {
 	if err := q.oracle.Take(name, spec, result.Devices.Results); err != nil {
 		q.t.Fatal(err)
 	}
+	q.tally.found++
 	q.scheduler.Take(result)
 	q.live = append(q.live, living{name, result})
 }

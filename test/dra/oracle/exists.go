@@ -21,11 +21,16 @@ func (c counts) capped(more, want counts) counts {
 }
 
 // Exists reports whether what a claim asks for can be had now.
-func (o *Oracle) Exists(s claim.Spec) bool {
+func (o *Oracle) Exists(s claim.Spec) bool { return o.exists(s, o.groups) }
+
+// Unreserved reports whether it could be had if no VF were reserved, and all pairs were published.
+func (o *Oracle) Unreserved(s claim.Spec) bool { return o.exists(s, o.unreserved) }
+
+func (o *Oracle) exists(s claim.Spec, groups []*group) bool {
 	want := counts{s.Pairs, s.GPUs, s.VFs, s.Bundles}
-	for _, fits := range o.choices(s) {
+	for _, fits := range choices(s, groups) {
 		reached := map[counts]bool{{}: true}
-		for _, g := range o.groups {
+		for _, g := range groups {
 			most := 0
 			if fits(g) {
 				most = s.Pairs
@@ -50,13 +55,13 @@ func (o *Oracle) Exists(s claim.Spec) bool {
 
 // choices are the sets of switches that the pairs can come from: one for each value of the attribute
 // that they have to have in common.
-func (o *Oracle) choices(s claim.Spec) []func(*group) bool {
+func choices(s claim.Spec, groups []*group) []func(*group) bool {
 	if s.Same == "" {
 		return []func(*group) bool{func(*group) bool { return true }}
 	}
 	var list []func(*group) bool
 	seen := map[string]bool{}
-	for _, g := range o.groups {
+	for _, g := range groups {
 		value, known := g.value(s)
 		if !known || seen[value] {
 			continue

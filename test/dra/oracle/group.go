@@ -161,6 +161,16 @@ func (g *group) checkVFs() error {
 	return nil
 }
 
+// unreserved is the switch if its VFs went with any of its GPUs, or alone.
+func (g *group) unreserved() *group {
+	all := *g
+	all.alone, all.strict, all.pairs = g.vfs, false, map[string][]string{}
+	for _, gpu := range g.gpus {
+		all.pairs[gpu] = g.vfs
+	}
+	return &all
+}
+
 // has reports whether a device is of this switch.
 func (g *group) has(d pool.Device) bool {
 	if len(d.GPUs) > 0 {

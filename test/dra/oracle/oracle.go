@@ -18,9 +18,11 @@ type Oracle struct {
 	machine inventory.Machine
 	devices map[string]pool.Device
 	groups  []*group
-	of      map[string]*group   // by ID of a GPU or VF
-	holder  map[string]string   // by ID: the claim that has it
-	claims  map[string][]string // by claim: the IDs that it has
+	// the same without reserved VFs, with all pairs
+	unreserved []*group
+	of         map[string]*group   // by ID of a GPU or VF
+	holder     map[string]string   // by ID: the claim that has it
+	claims     map[string][]string // by claim: the IDs that it has
 }
 
 // New checks that what is published follows the rules, and is complete, of a machine that nobody has
@@ -57,6 +59,7 @@ func New(m inventory.Machine, options pool.Options, p pool.Pool) (*Oracle, error
 		if err := g.assign(p.Devices, options.Counters, few(list)); err != nil {
 			return nil, err
 		}
+		o.unreserved = append(o.unreserved, g.unreserved())
 	}
 	return o, nil
 }
