@@ -98,7 +98,7 @@ func (h *churn) quiet(workers ...*worker) {
 	}
 	for _, w := range workers {
 		w.check()
-		files, err := w.Files()
+		files, err := w.ClaimFiles()
 		if err != nil || len(files) > 0 {
 			h.t.Errorf("CDI files of %s are left behind: %v, %v", w.name, files, err)
 		}

@@ -35,7 +35,7 @@ func TestEachKind(t *testing.T) {
 						h.once(w, kind, pod, want{gpus: n, vfs: n, pairs: n})
 					}
 				}
-				w.leave()
+				w.retire()
 			})
 		}
 	})

@@ -37,8 +37,16 @@ type spec struct {
 	} `json:"devices"`
 }
 
-// Files are the names of all files in the folder of CDI specs.
-func (m *Machine) Files() ([]string, error) {
+// gpuSpec is the CDI spec of all of a node's NVIDIA GPUs, which is there as long as the node.
+const gpuSpec = "k8s.device-plugin.nvidia.com-gpu.json"
+
+// ClaimFiles are the names of the files in the folder of CDI specs that are there for claims.
+func (m *Machine) ClaimFiles() ([]string, error) {
+	names, err := m.files()
+	return slices.DeleteFunc(names, func(name string) bool { return name == gpuSpec }), err
+}
+
+func (m *Machine) files() ([]string, error) {
 	entries, err := os.ReadDir(m.CDI())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -54,7 +62,7 @@ func (m *Machine) Files() ([]string, error) {
 // a spec, what a spec mounts has to be there.
 func (m *Machine) Give(devices []string) (Given, error) {
 	var given Given
-	names, err := m.Files()
+	names, err := m.files()
 	if err != nil {
 		return given, err
 	}
@@ -93,11 +101,12 @@ func (m *Machine) Give(devices []string) (Given, error) {
 		}
 	}
 	for _, id := range devices {
-		vendor, name, _ := strings.Cut(id, "=")
-		if gpu, ok := m.gpus[name]; ok && vendor == "nvidia.com/gpu" {
-			given.addGPU(gpu)
-		} else if !known[id] {
+		kind, name, _ := strings.Cut(id, "=")
+		if !known[id] {
 			return given, fmt.Errorf("CDI device %s is in no spec of %s", id, names)
+		}
+		if gpu, ok := m.gpus[name]; ok && strings.HasSuffix(kind, "nvidia.com/gpu") {
+			given.addGPU(gpu)
 		}
 	}
 	return given, given.read(m, environment)

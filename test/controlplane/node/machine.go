@@ -44,7 +44,7 @@ func LayOut(dir, name string, vfs int, library string) (*Machine, error) {
 	if m.NVIDIA() {
 		install = func(sys fs.FS) error { return m.installNVIDIA(sys, library) }
 	}
-	return m, errors.Join(install(sys), os.Mkdir(m.path("dev"), 0o755),
+	return m, errors.Join(install(sys), os.Mkdir(m.path("dev"), 0o755), os.Mkdir(m.path("run"), 0o755),
 		os.WriteFile(m.path("config.json"), m.config(), 0o644))
 }
 
@@ -95,7 +95,9 @@ func (m *Machine) installNVIDIA(sys fs.FS, library string) error {
 	}
 	libraries := m.path("driver/usr/lib64")
 	return errors.Join(shown.Write(m.path("nvml")), os.MkdirAll(libraries, 0o755),
-		os.Symlink(library, filepath.Join(libraries, "libnvidia-ml.so.1")))
+		os.Symlink(library, filepath.Join(libraries, "libnvidia-ml.so.1")),
+		os.WriteFile(filepath.Join(libraries, "libnvidia-ml.so."+shown.Driver), nil, 0o755),
+		os.WriteFile(filepath.Join(libraries, "libcuda.so."+shown.Driver), nil, 0o755))
 }
 
 // config offers all VFs of the machine as one resource.
