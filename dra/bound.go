@@ -57,7 +57,8 @@ func (d *Driver) rebind(ctx context.Context, bound map[string]string) error {
 	if len(want) == 0 {
 		return nil
 	}
-	if _, err := watchtools.UntilWithSync(ctx, source, &resourceapi.ResourceSlice{}, nil, shown); err != nil {
+	if _, err := watchtools.UntilWithSync(ctx, cache.ToListWatcherWithWatchListSemantics(source, d.Client),
+		&resourceapi.ResourceSlice{}, nil, shown); err != nil {
 		return fmt.Errorf("wait until the API server has %d devices with the VFs that are handed out for them: %w",
 			len(want), err)
 	}

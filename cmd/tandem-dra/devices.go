@@ -57,8 +57,12 @@ func isAbsent(err error) bool {
 		errors.Is(err, nvidia.ErrNoDriver)
 }
 
-// findGPUs finds the node's GPUs. Their vendor's library is in use until leave is called.
+// findGPUs finds the node's GPUs; nil where they are not wanted. Their vendor's library is in use until leave is
+// called.
 func (o *options) findGPUs(sys fs.FS, log *slog.Logger) (found *gpu.GPUs, leave func(), err error) {
+	if o.vendor == gpus.VendorNone {
+		return nil, func() {}, nil
+	}
 	vendor, err := gpus.Detect(sys, "tandem-dra", o.vendor)
 	if err != nil {
 		return nil, nil, err

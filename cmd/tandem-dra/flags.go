@@ -45,7 +45,7 @@ func (o *options) register(set *pflag.FlagSet) {
 		"take claims back and do nothing else: for a node that has gone back to the device plugins and on which pods "+
 			"with claims still run")
 	o.RegisterDriver(set)
-	gpus.RegisterVendor(set, &o.vendor)
+	gpus.RegisterVendorOrNone(set, &o.vendor)
 	o.amd.Register(set)
 	preset(set, "pulse", pulse)
 	stock := pflag.NewFlagSet("", pflag.ContinueOnError)

@@ -25,6 +25,9 @@ const (
 	DRA          Mode = "dra"
 )
 
+// Driver is the name of the DRA driver; its folder below the kubelet's is plugins/<Driver>.
+const Driver = "tandem.dev"
+
 // Modes are all that there are.
 var Modes = []Mode{DevicePlugin, DRA}
 

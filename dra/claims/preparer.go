@@ -90,31 +90,13 @@ func (c Claim) answer() []kubeletplugin.Device {
 	return devices
 }
 
-// Unprepare takes the devices of claims back. A claim that is not prepared is none the worse.
+// Unprepare takes the devices of claims back. A claim that is not prepared is none the worse. Of claims that
+// share containers all have to end in one call, as all claims of a pod do: what is left has their devices too.
 func (p *Preparer) Unprepare(
 	ctx context.Context, claims []kubeletplugin.NamespacedObject,
 ) map[types.UID]error {
+	gone, left, err := p.unprepare(claims)
 	answers := make(map[types.UID]error, len(claims))
-	release, err := lock(p.Dir)
-	if err != nil {
-		for _, claim := range claims {
-			answers[claim.UID] = err
-		}
-		return answers
-	}
-	defer release()
-	known, err := p.known()
-	for _, claim := range claims {
-		answers[claim.UID] = err
-	}
-	if err != nil {
-		return answers
-	}
-	var gone []Claim
-	for _, claim := range claims {
-		gone = append(gone, find(known, claim.UID))
-	}
-	left, err := p.forget(known, gone)
 	for _, claim := range claims {
 		answers[claim.UID] = err
 	}

@@ -6,7 +6,28 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 )
+
+// unprepare unprepares claims, under the lock. It returns them, as far as they were prepared, and those that are
+// left.
+func (p *Preparer) unprepare(claims []kubeletplugin.NamespacedObject) (gone, left []Claim, err error) {
+	release, err := lock(p.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer release()
+	known, err := p.known()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, claim := range claims {
+		gone = append(gone, find(known, claim.UID))
+	}
+	left, err = p.forget(known, gone)
+	return gone, left, err
+}
 
 // forget unprepares claims: their files go first, so that the checkpoint has all that there are. It returns
 // the claims that are left.

@@ -119,7 +119,8 @@ func TestTokens(t *testing.T) {
 		all           int
 	}{
 		{"two containers", "oci-mi300x-derived", 4, 0, [][2]int{{2, 2}, {2, 2}}, 4, 4},
-		{"fewer VFs than GPUs: each serves its share", "amd-mi300x-smc-thor2-cpx-derived", 4, 0, [][2]int{{8, 2}}, 8, 8},
+		{"fewer VFs than GPUs: each serves its share", "amd-mi300x-smc-thor2-cpx-derived", 16, 0,
+			[][2]int{{12, 3}}, 12, 12},
 		{"more VFs than GPUs", "oci-mi300x-derived", 4, 0, [][2]int{{1, 3}}, 1, 3},
 		{"VFs alone", "oci-mi300x-derived", 4, 0, [][2]int{{0, 3}}, 0, 0},
 		{"GPUs in one container, VFs in the other", "oci-mi300x-derived", 4, 0, [][2]int{{2, 0}, {0, 2}}, 0, 0},

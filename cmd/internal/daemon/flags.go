@@ -33,6 +33,7 @@ type Flags struct {
 	Metrics             monitor.Address
 	Health              monitor.Address
 
+	probe   monitor.Probe
 	glog    glogFlags
 	monitor *monitor.Monitor // nil until the daemon runs
 }
@@ -61,6 +62,9 @@ func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
 	f.registerPolicy(set)
 	f.registerNodeName(set)
 	f.registerWatch(set)
+	set.TextVar(&f.probe, "probe", monitor.NoProbe,
+		"ask the daemon that serves at --health-probe-bind-address for healthz or readyz, and end: 0 where all is "+
+			"well, else 1 and what is not")
 }
 
 // registerPlaces adds the flags that say where things are and how it is logged.

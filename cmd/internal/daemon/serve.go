@@ -57,7 +57,8 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		Intent: coordination.Intent{
 			Sources: f.Intent, Kubelet: endpoint, NodeName: f.NodeName, Policy: f.Policy,
 		},
-		Log: log,
+		Withheld: newWithheld(f.KubeletDir, log),
+		Log:      log,
 	}
 	if f.monitor != nil {
 		config.Observer = f.monitor

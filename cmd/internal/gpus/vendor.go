@@ -15,6 +15,7 @@ import (
 const (
 	VendorAMD    = "amd"
 	VendorNVIDIA = "nvidia"
+	VendorNone   = "none" // another driver has the GPUs; of the DRA driver alone
 	vendorAuto   = "auto"
 )
 
@@ -22,6 +23,12 @@ const (
 func RegisterVendor(set *pflag.FlagSet, vendor *string) {
 	set.Var(newWord(vendor, vendorAuto, VendorAMD, VendorNVIDIA, vendorAuto), "vendor",
 		"whose GPUs are offered: amd, nvidia, or auto for those whose driver is in use")
+}
+
+// RegisterVendorOrNone adds the same flag for a daemon that has VFs too.
+func RegisterVendorOrNone(set *pflag.FlagSet, vendor *string) {
+	set.Var(newWord(vendor, vendorAuto, VendorAMD, VendorNVIDIA, VendorNone, vendorAuto), "vendor",
+		"whose GPUs are offered: amd, nvidia, auto for those whose driver is in use, or none where another driver has them")
 }
 
 // StockNVIDIA is what NVIDIA's own plugin is called. Under this name, by a link to it, tandem-gpu stands in
