@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/tandem-k8s/tandem/test/vm/build"
+	"github.com/tandem-k8s/tandem/test/vm/cluster"
 )
 
 // enter runs this program again in namespaces of its own: what it starts sees no network but its own, and
@@ -57,7 +58,8 @@ func setUp(c *build.Cache) error {
 }
 
 // setUpLoopback makes the network namespace what the cluster needs. What goes to the guest's address comes
-// from another one, since the guest would not answer itself.
+// from another one, since the guest would not answer itself. The API server has the address of its Service:
+// the guest's packets to it arrive here, as all that do not stay there, and nothing has to proxy them.
 func setUpLoopback() error {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -65,11 +67,16 @@ func setUpLoopback() error {
 	}
 	// the routing table of local addresses, and their type is 2 (include/uapi/linux/rtnetlink.h)
 	const local = 255
-	return errors.Join(netlink.LinkSetUp(loopback), netlink.RouteAdd(&netlink.Route{
-		LinkIndex: loopback.Attrs().Index, Table: local, Type: 2, Scope: netlink.SCOPE_HOST,
-		Dst: &net.IPNet{IP: net.IPv4(10, 0, 2, 15), Mask: net.CIDRMask(32, 32)},
-		Src: net.IPv4(127, 0, 0, 1),
-	}))
+	service, err := netlink.ParseAddr(cluster.ServiceIP + "/32")
+	if err != nil {
+		return err
+	}
+	return errors.Join(netlink.LinkSetUp(loopback), netlink.AddrAdd(loopback, service),
+		netlink.RouteAdd(&netlink.Route{
+			LinkIndex: loopback.Attrs().Index, Table: local, Type: 2, Scope: netlink.SCOPE_HOST,
+			Dst: &net.IPNet{IP: net.IPv4(10, 0, 2, 15), Mask: net.CIDRMask(32, 32)},
+			Src: net.IPv4(127, 0, 0, 1),
+		}))
 }
 
 // goFirst has this session go before what else runs on the host: the guest's clock is the host's, and a

@@ -5,7 +5,6 @@ package build
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -23,6 +22,9 @@ func (c *Cache) All(ctx context.Context, o Options) error {
 		return err
 	}
 	if err := c.kubernetes(ctx); err != nil {
+		return err
+	}
+	if err := c.containerd(ctx); err != nil {
 		return err
 	}
 	if err := c.multus(ctx); err != nil {
@@ -52,18 +54,19 @@ func (c *Cache) All(ctx context.Context, o Options) error {
 
 // Missing reports what would have to be downloaded or built for long, "" for nothing.
 func (c *Cache) Missing() (string, error) {
-	kubernetes, err := moduleKey(kubernetesModule)
-	multus, other := moduleKey(multusModule)
-	switch {
-	case errors.Join(err, other) != nil:
-		return "", errors.Join(err, other)
-	case !c.has("packages", packagesKey) || !c.has("root", packagesKey):
+	if !c.has("packages", packagesKey) || !c.has("root", packagesKey) {
 		return "packages", nil
-	case !c.has("kubernetes", kubernetes):
-		return "kubernetes", nil
-	case !c.has("multus", multus):
-		return "multus", nil
-	default:
-		return "", nil
 	}
+	for _, built := range []struct{ thing, module string }{
+		{"kubernetes", kubernetesModule}, {"containerd", containerdModule}, {"multus", multusModule},
+	} {
+		key, err := moduleKey(built.module)
+		if err != nil {
+			return "", err
+		}
+		if !c.has(built.thing, key) {
+			return built.thing, nil
+		}
+	}
+	return "", nil
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
-// rootDisk packs root, the kubelet and Multus into an ext4 file system of which a run changes nothing. mke2fs
-// makes it without mounting.
+// rootDisk packs root, the kubelet, containerd and Multus into an ext4 file system of which a run changes
+// nothing. mke2fs makes it without mounting.
 func (c *Cache) rootDisk(ctx context.Context) error {
-	key, err := hashFiles(c.Path("root.key"), c.Path("kubernetes.key"), c.Path("multus.key"))
+	key, err := hashFiles(c.Path("root.key"), c.Path("kubernetes.key"), c.Path("containerd.key"),
+		c.Path("multus.key"))
 	if err != nil {
 		return err
 	}
@@ -27,6 +28,12 @@ func (c *Cache) rootDisk(ctx context.Context) error {
 			copyFile(c.Path("multus"), filepath.Join(root, "usr/lib/cni/multus"), 0o755),
 		); err != nil {
 			return err
+		}
+		for _, program := range containerPrograms {
+			to := filepath.Join(root, "usr/local/bin", program)
+			if err := copyFile(c.Path("containerd", program), to, 0o755); err != nil {
+				return err
+			}
 		}
 		if err := os.Remove(disk); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -17,7 +17,7 @@ import (
 const (
 	// igb with SR-IOV came with QEMU 8, in Debian 12 there is 7.2
 	backports = "qemu-system-x86 linux-image-amd64"
-	stable    = "containerd runc containernetworking-plugins mount busybox-static etcd-server e2fsprogs " +
+	stable    = "runc containernetworking-plugins mount busybox-static etcd-server e2fsprogs " +
 		"kmod iproute2"
 
 	packagesKey = backports + "\n" + stable

@@ -14,9 +14,13 @@ import (
 // components are the programs of Kubernetes, named as their folders in k8s.io/kubernetes/cmd.
 var components = []string{"kubelet", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl"}
 
-// What Kubernetes, Multus and Helm are built from, Multus' thin plugin, and Helm's command line.
+// containerPrograms are the programs of containerd: the daemon, what stays with a container, and its command line.
+var containerPrograms = []string{"containerd", "containerd-shim-runc-v2", "ctr"}
+
+// What Kubernetes, containerd, Multus and Helm are built from, Multus' thin plugin, and Helm's command line.
 const (
 	kubernetesModule = "test/vm/kubernetes"
+	containerdModule = "test/vm/containerd"
 	multusModule     = "test/vm/multus"
 	multusProgram    = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus"
 	helmModule       = "test/vm/helm"
@@ -43,6 +47,26 @@ func (c *Cache) kubernetes(ctx context.Context) error {
 			c.Say("build %s", component)
 			program := "k8s.io/kubernetes/cmd/" + component
 			if err := goBuild(ctx, kubernetesModule, program, c.Path("kubernetes")+"/", stamp); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// containerd builds the container runtime: Debian 12's is too old for CDI, by which DRA drivers give devices.
+func (c *Cache) containerd(ctx context.Context) error {
+	key, err := moduleKey(containerdModule)
+	if err != nil {
+		return err
+	}
+	return c.make(ctx, "containerd", key, 20*time.Minute, func(ctx context.Context) error {
+		if err := os.MkdirAll(c.Path("containerd"), 0o755); err != nil {
+			return err
+		}
+		for _, program := range containerPrograms {
+			program = "github.com/containerd/containerd/v2/cmd/" + program
+			if err := goBuild(ctx, containerdModule, program, c.Path("containerd")+"/", "-s -w"); err != nil {
 				return err
 			}
 		}

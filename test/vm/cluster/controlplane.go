@@ -16,6 +16,9 @@ import (
 	"github.com/tandem-k8s/tandem/test/vm/host"
 )
 
+// ServiceIP is the address at which pods find the API server: the first of its Services'.
+const ServiceIP = "10.96.0.1"
+
 // Start starts etcd, API server, scheduler and controllers, and waits until the API server is ready.
 func Start(ctx context.Context, c *build.Cache) (*Cluster, error) {
 	k := &Cluster{cache: c}
@@ -29,14 +32,14 @@ func Start(ctx context.Context, c *build.Cache) (*Cluster, error) {
 		return k, err
 	}
 	key := run + "/accounts.key"
-	server := k.component("kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--bind-address=127.0.0.1",
+	server := k.component("kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--secure-port=443",
 		"--advertise-address=10.0.2.2",
 		"--endpoint-reconciler-type=none", "--cert-dir="+run+"/certificates",
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--authorization-mode=Node,RBAC", "--token-auth-file="+run+"/tokens.csv", "--allow-privileged=true",
 		"--kubelet-preferred-address-types=InternalIP", "--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+key, "--service-account-signing-key-file="+key)
-	if err := k.start("kube-apiserver", server, "127.0.0.1:6443"); err != nil {
+	if err := k.start("kube-apiserver", server, "127.0.0.1:443"); err != nil {
 		return k, err
 	}
 	if err := k.retry(ctx, "get", "--raw", "/readyz"); err != nil {
@@ -46,7 +49,8 @@ func Start(ctx context.Context, c *build.Cache) (*Cluster, error) {
 	// A node that reboots in emulation is away for longer than the controllers would wait.
 	manager := k.component("kube-controller-manager", "--kubeconfig="+run+"/manager", "--leader-elect=false",
 		"--use-service-account-credentials=true",
-		"--service-account-private-key-file="+key, "--node-monitor-grace-period=10m",
+		"--service-account-private-key-file="+key, "--root-ca-file="+run+"/certificates/apiserver.crt",
+		"--node-monitor-grace-period=10m",
 		"--controllers=*,-node-ipam-controller,-cloud-node-lifecycle-controller")
 	return k, errors.Join(k.start("kube-scheduler", scheduler, ""),
 		k.start("kube-controller-manager", manager, ""))
@@ -57,7 +61,7 @@ func (k *Cluster) writeFiles() error {
 	if err != nil {
 		return err
 	}
-	server := "https://127.0.0.1:6443"
+	server := "https://127.0.0.1"
 	for name, content := range map[string]string{
 		"tokens.csv": tokens,
 		"accounts.key": string(pem.EncodeToMemory(&pem.Block{

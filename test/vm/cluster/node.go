@@ -33,6 +33,12 @@ func (n *Node) Title() string { return fmt.Sprintf("%s, %d VFs per PF", n.Shape.
 // Daemons are the DaemonSets of Tandem, and their programs.
 var Daemons = []string{"tandem-gpu", "tandem-rdma"}
 
+// Labels by which a node is in a mode (docs/dra.md).
+const (
+	ModePlugins = "tandem.dev/mode=device-plugin"
+	ModeDRA     = "tandem.dev/mode=dra"
+)
+
 // StandIn is the DaemonSet of deploy/stand-in.
 const StandIn = "stock"
 
@@ -62,7 +68,7 @@ func (n *Node) Install(ctx context.Context, deploy string) error {
 		return err
 	}
 	for _, args := range [][]string{
-		{"label", "--overwrite", "node", NodeName, "tandem.dev/node=true"},
+		{"label", "--overwrite", "node", NodeName, "tandem.dev/node=true", ModePlugins},
 		{"apply", "-k", "test/vm/deploy/" + deploy},
 	} {
 		if _, err := n.Kubectl(ctx, "", args...); err != nil {
@@ -132,12 +138,12 @@ func (n *Node) RollOut(ctx context.Context) error {
 	return n.RegisteredAfter(ctx, before, Daemons...)
 }
 
-// Registrations are the log lines with which the plugins last said that the kubelet knows them, "" where
-// there is none.
+// Registrations are the log lines with which the plugins and the driver last said that the kubelet knows
+// them, "" where there is none.
 func (n *Node) Registrations(ctx context.Context) (map[string]string, error) {
-	daemons := slices.Concat([]string{StandIn}, Daemons, ofOperators())
+	daemons := slices.Concat([]string{StandIn, Driver}, Daemons, ofOperators())
 	output, err := n.Run(ctx, "for daemon in "+strings.Join(daemons, " ")+`; do
-		last=$(cat /var/log/pods/*_$daemon-*/*/*.log 2>/dev/null | grep msg=registered | sort | tail -n 1)
+		last=$(cat /var/log/pods/*_$daemon-*/*/*.log 2>/dev/null | grep -e msg=registered -e 'the kubelet knows' | sort | tail -n 1)
 		echo "$daemon $last"
 	done`)
 	if err != nil {

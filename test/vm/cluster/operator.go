@@ -21,8 +21,8 @@ type operator struct {
 	config               string // ConfigMap that the pod mounts, with a key for each node; "" for none
 }
 
-// NVIDIA's is not among them: it names devices to the container runtime by CDI alone, and containerd 1.6 does
-// not know that.
+// NVIDIA's is not among them: it names devices to the container runtime by CDI alone, and what it tells of
+// them is made of a real driver's files.
 var operators = []operator{
 	{"kube-amd-gpu", "default-device-plugin", "amd-gpu-operator.yaml", ""},
 	{"sriov-network-operator", "sriov-device-plugin", "sriov-network-operator.yaml", "vfs"},

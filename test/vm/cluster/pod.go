@@ -25,7 +25,21 @@ type Ask struct {
 	GPUs, VFs int
 	Init      bool
 	CPUs      int // whole ones, for a Guaranteed pod; 0 for a Burstable one
+	Way       Way
 }
+
+// Way is how a container asks for GPUs and VFs.
+type Way int
+
+// The ways, as docs/dra.md has them. By pairs it gets as many VFs as GPUs.
+const (
+	ByResources Way = iota // one for GPUs and one for VFs
+	ByTemplate             // a claim, made from one of deployments/dra/claim-templates
+	ByPair                 // the resource tandem.dev/pair
+)
+
+// pairResource is what a class of devices has for its extended resource.
+const pairResource = "tandem.dev/pair"
 
 func (a Ask) String() string { return fmt.Sprintf("%d+%d", a.GPUs, a.VFs) }
 
@@ -66,11 +80,19 @@ func (a Ask) container(name, gpuResource, vfResource string) corev1.Container {
 		then = "exit 0"
 	}
 	limits, requests := corev1.ResourceList{}, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m")}
-	if a.GPUs > 0 {
-		limits[corev1.ResourceName(gpuResource)] = *resource.NewQuantity(int64(a.GPUs), resource.DecimalSI)
-	}
-	if a.VFs > 0 {
-		limits[corev1.ResourceName(vfResource)] = *resource.NewQuantity(int64(a.VFs), resource.DecimalSI)
+	var claims []corev1.ResourceClaim
+	switch a.Way {
+	case ByTemplate:
+		claims = []corev1.ResourceClaim{{Name: name}}
+	case ByPair:
+		gpuResource, vfResource = pairResource, ""
+		fallthrough
+	case ByResources:
+		for name, count := range map[string]int{gpuResource: a.GPUs, vfResource: a.VFs} {
+			if name != "" && count > 0 {
+				limits[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
+			}
+		}
 	}
 	if a.CPUs > 0 {
 		limits[corev1.ResourceCPU] = *resource.NewQuantity(int64(a.CPUs), resource.DecimalSI)
@@ -79,7 +101,7 @@ func (a Ask) container(name, gpuResource, vfResource string) corev1.Container {
 	}
 	return corev1.Container{
 		Name: name, Image: build.Image, Command: []string{"sh", "-c", fmt.Sprintf(look, a.GPUs, a.VFs, then)},
-		Resources: corev1.ResourceRequirements{Limits: limits, Requests: requests},
+		Resources: corev1.ResourceRequirements{Limits: limits, Requests: requests, Claims: claims},
 	}
 }
 
@@ -97,6 +119,11 @@ func (p Pod) manifest(gpuResource, vfResource string) *corev1.Pod {
 	}
 	for i, a := range p.Asks {
 		container := a.container(fmt.Sprintf("c%d", i), gpuResource, vfResource)
+		if a.Way == ByTemplate {
+			template := fmt.Sprintf("tandem-pairs-%d", a.GPUs)
+			pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims,
+				corev1.PodResourceClaim{Name: container.Name, ResourceClaimTemplateName: &template})
+		}
 		if a.Init {
 			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
 		} else {

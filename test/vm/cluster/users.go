@@ -30,4 +30,4 @@ current-context: vm
 }
 
 // NodeKubeconfig is what the node's kubelet reaches the API server with.
-func NodeKubeconfig() string { return kubeconfig("https://10.0.2.2:6443", nodeToken) }
+func NodeKubeconfig() string { return kubeconfig("https://10.0.2.2", nodeToken) }

@@ -22,6 +22,7 @@ func TestBoots(t *testing.T) {
 		{Options{Short: true}, "MI300X, 4 VFs per PF"},
 		{Options{Short: true, Machine: "h100"}, ""},
 		{Options{Setup: "operator"}, "MI300X, 4 VFs per PF"},
+		{Options{Setup: "dra"}, "MI300X, 4 VFs per PF"},
 		{Options{Setup: "as shipped"}, "MI300X, 4 VFs per PF, 1 VFs per PF; H100, 2 VFs per PF"},
 		{Options{Setup: "nobody's"}, ""},
 	} {

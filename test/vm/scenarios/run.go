@@ -146,14 +146,46 @@ func (t *tester) walkThrough(ctx context.Context, b boot, part string) error {
 
 // setup goes through the scenarios of one set-up.
 func (t *tester) setup(ctx context.Context, s setup) error {
-	if err := t.Stage(ctx, "install: "+t.title(s), 10*time.Minute, func(ctx context.Context) error {
+	if err := t.install(ctx, s); err != nil {
+		return err
+	}
+	if err := t.scenarios(ctx, s); err != nil {
+		return err
+	}
+	if s.operators {
+		t.met(ctx, s)
+	}
+	if s.source != "" {
+		if err := t.told(ctx, s); err != nil {
+			return err
+		}
+	}
+	const when = "after the scenarios"
+	if s.driver {
+		err := t.agreedOnClaims(ctx, s, when)
+		return errors.Join(err, t.Stage(ctx, "the driver goes", 10*time.Minute, t.node.RemoveDriver))
+	}
+	if err := t.agreed(ctx, s, when); err != nil || !s.operators {
+		return err
+	}
+	return t.Stage(ctx, "the operators go", 10*time.Minute, t.node.RemoveOperators)
+}
+
+// install has the node run as a set-up says.
+func (t *tester) install(ctx context.Context, s setup) error {
+	if s.driver {
+		return t.intoDRA(ctx, s)
+	}
+	return t.Stage(ctx, "install: "+t.title(s), 10*time.Minute, func(ctx context.Context) error {
 		if s.operators {
 			return t.node.InstallOperators(ctx)
 		}
 		return t.node.Install(ctx, s.deploy)
-	}); err != nil {
-		return err
-	}
+	})
+}
+
+// scenarios tries those of a set-up, one after the other.
+func (t *tester) scenarios(ctx context.Context, s setup) error {
 	// waits until the pod of the scenario before has gone, while the next one comes
 	gone := func() error { return nil }
 	for _, c := range s.scenarios {
@@ -166,21 +198,7 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 			return err
 		}
 	}
-	if err := gone(); err != nil {
-		return err
-	}
-	if s.operators {
-		t.met(ctx, s)
-	}
-	if s.source != "" {
-		if err := t.told(ctx, s); err != nil {
-			return err
-		}
-	}
-	if err := t.agreed(ctx, s, "after the scenarios"); err != nil || !s.operators {
-		return err
-	}
-	return t.Stage(ctx, "the operators go", 10*time.Minute, t.node.RemoveOperators)
+	return gone()
 }
 
 // more is what the last set-up of a phase goes through beside its scenarios.

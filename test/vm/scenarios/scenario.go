@@ -25,6 +25,7 @@ type setup struct {
 	name      string
 	deploy    string // a folder below deploy
 	operators bool   // instead of deploy, operators of the stock plugins start Tandem's image
+	driver    bool   // instead of deploy, the node moves to mode dra
 	tandem    bool   // every pair has to be on one switch
 	pairsFile bool   // containers have a pairs.json
 	source    string // that has to tell what containers want, "" for whichever does

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,21 +17,21 @@ func (t *tester) swap(ctx context.Context, s setup) error {
 	if _, err := t.node.Kubectl(ctx, "", "apply", "-k", "test/vm/deploy/stand-in"); err != nil {
 		return err
 	}
-	ofTandem := t.podName()
-	if _, err := t.node.Create(ctx, pair(2).pod(ofTandem)); err != nil {
+	ofTandem, err := t.hold(ctx, pair(2))
+	if err != nil {
 		return err
 	}
 	stock := setup{scenarios: s.scenarios}
 	standIn := []string{cluster.StandIn}
 	away := move{
-		"from Tandem to the stock plugins, then 1+1", "tandem.dev/node-", standIn, cluster.Daemons, pair(1),
+		"from Tandem to the stock plugins, then 1+1", "tandem.dev/node-", standIn, cluster.Daemons, nil, pair(1),
 	}
 	ofStock, err := t.moved(ctx, s, stock, away, ofTandem)
 	if err != nil {
 		return err
 	}
 	back := move{
-		"from the stock plugins to Tandem, then 2+2", "tandem.dev/node=true", cluster.Daemons, standIn, pair(2),
+		"from the stock plugins to Tandem, then 2+2", "tandem.dev/node=true", cluster.Daemons, standIn, nil, pair(2),
 	}
 	next, err := t.moved(ctx, s, s, back, ofTandem, ofStock)
 	if err != nil {
@@ -38,36 +39,72 @@ func (t *tester) swap(ctx context.Context, s setup) error {
 	}
 	_, err = t.node.Kubectl(ctx, "", "delete", "-k", "test/vm/deploy/stand-in")
 	return errors.Join(
-		t.agreed(ctx, s, "after the stock plugins"), err, t.node.Remove(ctx, ofTandem, ofStock, next))
+		t.agreed(ctx, s, "after the stock plugins"), err, t.node.Remove(ctx, ofTandem.pod, ofStock.pod, next.pod))
 }
 
 // move is a label of the node by which some plugins come and others go.
 type move struct {
 	name, label string
 	come, gone  []string // DaemonSets
-	next        scenario // what is asked for then
+	// offers waits until the API server knows what there is then; nil where that are all GPUs and VFs.
+	offers func(context.Context) error
+	next   scenario // what is asked for then
+}
+
+// holder is a pod that lives on, and what it saw.
+type holder struct {
+	pod string
+	saw *cluster.Outcome
+}
+
+// hold creates a pod that lives on.
+func (t *tester) hold(ctx context.Context, c scenario) (holder, error) {
+	h := holder{pod: t.podName()}
+	var err error
+	h.saw, err = t.node.Create(ctx, c.pod(h.pod))
+	return h, err
+}
+
+// shared is a device that two pods have, "" where there is none.
+func shared(pods []holder) string {
+	owners := map[string]string{}
+	for _, p := range pods {
+		for _, v := range p.saw.Containers {
+			for _, device := range slices.Concat(v.GPUs, v.VFs) {
+				if other := owners[device]; other != "" {
+					return fmt.Sprintf("%s and %s both have %s", other, p.pod, device)
+				}
+				owners[device] = p.pod
+			}
+		}
+	}
+	return ""
 }
 
 // moved adds a row on one move, with the pod that is created then and is returned. Pods of before have to be
-// what they were.
-func (t *tester) moved(ctx context.Context, s, judged setup, m move, before ...string) (string, error) {
+// what they were, and to have their devices for themselves.
+func (t *tester) moved(ctx context.Context, s, judged setup, m move, before ...holder) (next holder, err error) {
 	start := time.Now()
 	was, err := t.states(ctx, before)
 	if err != nil {
-		return "", err
+		return next, err
 	}
 	if err := t.move(ctx, m); err != nil {
-		return "", err
+		return next, err
 	}
-	next, o, late, err := t.admit(ctx, judged, m.next)
+	late := 0
+	next.pod, next.saw, late, err = t.admit(ctx, judged, m.next)
 	if err != nil {
-		return "", err
+		return next, err
 	}
-	r := Row{Setup: t.title(s), Scenario: m.name, outcome: o, Problem: judge(judged, m.next, o)}
+	r := Row{Setup: t.title(s), Scenario: m.name, outcome: next.saw, Problem: judge(judged, m.next, next.saw)}
 	is, err := t.states(ctx, before)
+	two := shared(append(slices.Clip(before), next))
 	switch {
 	case err != nil:
-		return "", err
+		return next, err
+	case two != "":
+		r.Problem = two
 	case is != was:
 		r.Problem = fmt.Sprintf("the running pods were %s and are %s", was, is)
 	default:
@@ -78,19 +115,19 @@ func (t *tester) moved(ctx context.Context, s, judged setup, m move, before ...s
 	return next, nil
 }
 
-func (t *tester) states(ctx context.Context, pods []string) (string, error) {
+func (t *tester) states(ctx context.Context, pods []holder) (string, error) {
 	var list []string
-	for _, pod := range pods {
-		state, err := t.node.State(ctx, pod)
+	for _, p := range pods {
+		state, err := t.node.State(ctx, p.pod)
 		if err != nil {
 			return "", err
 		}
-		list = append(list, pod+" is "+state)
+		list = append(list, p.pod+" is "+state)
 	}
 	return strings.Join(list, ", "), nil
 }
 
-// move is steps 5 and 6 of docs/deployers.md.
+// move is steps 5 and 6 of docs/deployers.md, and step 3 of docs/dra.md.
 func (t *tester) move(ctx context.Context, m move) error {
 	before, err := t.node.Registrations(ctx)
 	if err != nil {
@@ -112,7 +149,11 @@ func (t *tester) move(ctx context.Context, m move) error {
 			return err
 		}
 	}
-	if err := t.node.OffersAll(ctx); err != nil {
+	offers := m.offers
+	if offers == nil {
+		offers = t.node.OffersAll
+	}
+	if err := offers(ctx); err != nil {
 		return err
 	}
 	_, err = t.node.Kubectl(ctx, "", "uncordon", cluster.NodeName)
