@@ -11,7 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// extended is a claim that the scheduler makes of extended resources, of so many GPUs and VFs for each container.
+// extended is a claim that the scheduler makes of extended resources, of so many GPUs and VFs for each
+// container.
 func (n *node) extended(name string, containers ...[2]int) *claimOf {
 	var wants []want
 	for i, c := range containers {
@@ -25,8 +26,8 @@ func (n *node) extended(name string, containers ...[2]int) *claimOf {
 	return claim
 }
 
-// A pod that asks for GPUs and VFs in the old way gets a pair for each, wherever the VFs suffice, whichever the
-// scheduler took: on all machines whose GPUs have VFs reserved for them, after others have taken some.
+// A pod that asks for GPUs and VFs in the old way gets a pair for each, wherever the VFs suffice, whichever
+// the scheduler took: on all machines whose GPUs have VFs reserved for them, after others have taken some.
 func TestTokensBecomePairs(t *testing.T) {
 	split := 0 // pairs that the scheduler made, by itself
 	for _, machine := range machines.Names() {
