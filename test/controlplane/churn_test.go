@@ -3,8 +3,11 @@ package controlplane_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,7 +31,8 @@ type churn struct {
 	pods    *watched
 	workers []*worker
 	random  *rand.Rand
-	wants   sync.Map // want, by the name of a pod
+	wants   sync.Map  // want, by the name of a pod
+	trouble time.Time // of the first fault
 	faults  map[string]int
 }
 
@@ -64,7 +68,7 @@ func newChurn(t *testing.T, c *cluster) *churn {
 	}
 }
 
-// run lets pods come and go, with a fault for every tenth of them.
+// run lets pods come and go: a third of them in peace, then with a fault for every fifth.
 func (h *churn) run(total int) {
 	const alive = 16
 	created, deleted := 0, 0
@@ -75,7 +79,7 @@ func (h *churn) run(total int) {
 		case created < total && len(now) < alive:
 			h.start(created)
 			created++
-			if created%10 == 0 {
+			if created > total/3 && created%5 == 0 {
 				h.fault()
 			}
 		case len(running) > 0:
@@ -113,24 +117,13 @@ func (h *churn) anyRunning() bool {
 
 // start creates a pod of a random kind.
 func (h *churn) start(number int) {
-	name := fmt.Sprintf("pod-%03d", number)
 	n := []int{1, 1, 1, 2, 2, 4, 8}[h.random.IntN(7)]
-	pod, wanted := h.ofKind(name, n)
-	h.wants.Store(name, wanted)
+	kinds := h.kinds(h.workers[h.random.IntN(len(h.workers))], n)
+	kind := slices.Sorted(maps.Keys(kinds))[h.random.IntN(len(kinds))]
+	pod := kinds[kind]
+	pod.Name = fmt.Sprintf("%s-%03d", kind, number)
+	h.wants.Store(pod.Name, want{gpus: n, vfs: n, pairs: n})
 	h.create(pod)
-}
-
-func (h *churn) ofKind(name string, n int) (*v1.Pod, want) {
-	pairs := want{gpus: n, vfs: n, pairs: n}
-	switch h.random.IntN(3) {
-	case 0:
-		return templatePod(name, fmt.Sprint("tandem-pairs-", n)), pairs
-	case 1:
-		return resourcesPod(name, map[string]int{"tandem.dev/pair": n}), pairs
-	default: // as for the device plugins
-		gpu := []string{"amd.com/gpu", "nvidia.com/gpu"}[h.random.IntN(2)]
-		return resourcesPod(name, map[string]int{gpu: n, "tandem.dev/rdma_vf": n}), pairs
-	}
 }
 
 // judge tells whether a pod got what it has to get.
@@ -170,24 +163,46 @@ func (h *churn) explain(pods []*v1.Pod) string {
 	return text
 }
 
-// report tells how long it took to prepare claims where nothing was in the way.
+// report tells how long it took to prepare claims, and what was in the way.
 func (h *churn) report() {
-	var took []time.Duration
-	tries := 0
+	var all []time.Duration
+	quiet, tries, reasons := map[string][]time.Duration{}, 0, map[string]int{}
 	for _, w := range h.workers {
 		for _, prepared := range w.log() {
-			if tries = max(tries, prepared.Tries); prepared.Tries == 1 && prepared.Devices != nil {
-				took = append(took, prepared.Took)
+			if prepared.Devices == nil || prepared.Cached {
+				continue
+			}
+			tries = max(tries, prepared.Tries)
+			for _, failed := range prepared.Failed {
+				reasons[reason(failed)]++
+			}
+			if all = append(all, prepared.Took); prepared.At.Before(h.trouble) {
+				kind, _, _ := strings.Cut(prepared.Name, "-")
+				quiet[kind] = append(quiet[kind], prepared.Took)
 			}
 		}
 	}
-	slices.Sort(took)
-	if len(took) == 0 {
-		h.t.Fatal("nothing was prepared")
+	for _, kind := range slices.Sorted(maps.Keys(quiet)) {
+		h.t.Logf("prepared before the first fault, %s: %s", kind, spread(quiet[kind]))
 	}
+	h.t.Logf("prepared in all: %s; up to %d tries; faults: %v", spread(all), tries, h.faults)
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		h.t.Logf("%d times: %s", reasons[reason], reason)
+	}
+}
+
+// identity is what differs in sentences that say the same: UIDs, names of claims and of sockets.
+var identity = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|(template|pair|near|unchanged)-\d+-[a-z0-9-]+|/dev/shm/\S+|127\.0\.0\.1:\d+`)
+
+func reason(failed string) string { return identity.ReplaceAllString(failed, "…") }
+
+func spread(took []time.Duration) string {
+	if len(took) == 0 {
+		return "none"
+	}
+	slices.Sort(took)
 	at := func(share float64) time.Duration {
 		return took[int(share*float64(len(took)-1))].Round(100 * time.Microsecond)
 	}
-	h.t.Logf("%d pods prepared at the first try: p50 %v, p99 %v, at most %v; others took up to %d tries; faults: %v",
-		len(took), at(0.5), at(0.99), at(1), tries, h.faults)
+	return fmt.Sprintf("%d pods, p50 %v, p99 %v, at most %v", len(took), at(0.5), at(0.99), at(1))
 }

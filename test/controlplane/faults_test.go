@@ -24,6 +24,9 @@ func (h *churn) fault() {
 		{"API server away", h.serverAway},
 	}
 	kind := kinds[h.random.IntN(len(kinds))]
+	if len(h.faults) == 0 {
+		h.trouble = time.Now()
+	}
 	h.faults[kind.name]++
 	kind.do(h.workers[h.random.IntN(len(h.workers))])
 }

@@ -36,9 +36,11 @@ type worker struct {
 
 // Prepared tells of claims that were prepared for a pod.
 type Prepared struct {
-	Pod     types.UID
+	Name    string
+	Cached  bool                // an earlier kubelet had prepared them: the driver was not asked
 	Devices map[string][]string // IDs of CDI devices, by container
 	Tries   int
+	At      time.Time     // when they were
 	Took    time.Duration // the last try
 	Failed  []string      // what earlier ones said
 }
@@ -141,12 +143,12 @@ func (p *pods) work(ctx context.Context, w *worker) {
 
 func (p *pods) prepare(ctx context.Context, pod *v1.Pod, told *Prepared) error {
 	start := time.Now()
-	told.Pod = pod.UID
+	told.Name, told.Cached = pod.Name, pod.Status.Phase == v1.PodRunning
 	told.Tries++
 	if err := p.kubelet.manager.PrepareResources(ctx, pod); err != nil {
 		return err
 	}
-	told.Took = time.Since(start)
+	told.At, told.Took = time.Now(), time.Since(start)
 	told.Devices = map[string][]string{}
 	for _, container := range pod.Spec.Containers {
 		info, err := p.kubelet.manager.GetResources(pod, &container)
