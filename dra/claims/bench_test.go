@@ -16,9 +16,9 @@ func BenchmarkPrepare(b *testing.B) {
 		vfs   int
 		claim func(*node) *claimOf
 	}{
-		{"8 pairs of 64 VFs", 8, func(n *node) *claimOf { return n.need("train", want{"pairs", pool.Pair, 8}) }},
+		{"8 pairs of 64 VFs", 8, pairsOf(8)},
 		{"8 GPUs and 8 VFs of 64", 8, func(n *node) *claimOf { return n.extended("train", [2]int{8, 8}) }},
-		{"8 pairs of 1016 VFs", 127, func(n *node) *claimOf { return n.need("train", want{"pairs", pool.Pair, 8}) }},
+		{"8 pairs of 1016 VFs", 127, pairsOf(8)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			n := newNode(b, "oci-mi300x-derived", c.vfs, toldVFs, true)

@@ -18,10 +18,10 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	claims := []Claim{
 		{UID: "b", Namespace: "team", Name: "b", Devices: []Prepared{
-			{Request: "vfs", Pool: "node", Device: "vf-0c-00-2", VFs: []string{"<0000:0c:00.1>"}, Token: "0000:0c:00.2",
-				Group: "b-vfs", CDI: []string{"tandem.dev/claim=b-vfs"}},
-			{Request: "gpus", Pool: "node", Device: "gpu-11-00-0", GPUs: []string{"0000:11:00.0"}, With: "0000:0c:00.1",
-				Admin: true, Group: "b-vfs"},
+			{Request: "vfs", Pool: "node", Device: "vf-0c-00-2", VFs: []string{"<0000:0c:00.1>"},
+				Token: "0000:0c:00.2", Group: "b-vfs", CDI: []string{"tandem.dev/claim=b-vfs"}},
+			{Request: "gpus", Pool: "node", Device: "gpu-11-00-0", GPUs: []string{"0000:11:00.0"},
+				With: "0000:0c:00.1", Admin: true, Group: "b-vfs"},
 		}},
 		{UID: "a", Namespace: "team", Name: "a"},
 	}
@@ -45,10 +45,12 @@ func TestCheckpointRoundTrip(t *testing.T) {
 // until they end, also when the process starts again, and what they have nobody else can get.
 func TestDamagedCheckpoint(t *testing.T) {
 	for name, damage := range map[string]func(string) string{
-		"cut short":          func(text string) string { return text[:len(text)/2] },
-		"empty":              func(string) string { return "" },
-		"of another version": func(text string) string { return strings.Replace(text, `"version":1`, `"version":7`, 1) },
-		"changed":            func(text string) string { return strings.Replace(text, "train", "brain", 1) },
+		"cut short": func(text string) string { return text[:len(text)/2] },
+		"empty":     func(string) string { return "" },
+		"of another version": func(text string) string {
+			return strings.Replace(text, `"version":1`, `"version":7`, 1)
+		},
+		"changed": func(text string) string { return strings.Replace(text, "train", "brain", 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

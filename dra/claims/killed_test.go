@@ -166,8 +166,8 @@ func TestEveryWriteOfTheEnd(t *testing.T) {
 	}
 }
 
-// Claims come and go in any order, processes die, writes fail, the node boots: a device is always one claim's,
-// and the files are those of the claims.
+// Claims come and go in any order, processes die, writes fail, the node boots: a device is always one
+// claim's, and the files are those of the claims.
 func TestAnyOrder(t *testing.T) {
 	for seed := range uint64(12) {
 		machine := []string{"oci-mi300x-derived", "amd-mi300x-smc-thor2-cpx-derived", "nv-h800-8x8"}[seed%3]
@@ -248,7 +248,8 @@ func (d *disorder) begin(how manner, write int) {
 		return
 	}
 	prepare := func() {
-		if err := d.Prepare(d.t.Context(), d.state, list(claim))[claim.UID].Err; err != nil && !errors.Is(err, errDisk) {
+		err := d.Prepare(d.t.Context(), d.state, list(claim))[claim.UID].Err
+		if err != nil && !errors.Is(err, errDisk) {
 			d.t.Fatalf("prepare %s: %v", name, err)
 		}
 	}

@@ -94,7 +94,8 @@ func TestNVIDIA(t *testing.T) {
 
 // MIG devices of one GPU are a bundle; of two resources in a container all are in the one variable.
 func TestMIG(t *testing.T) {
-	n := newNVIDIA(t, "nv-h100-oci", func(m *nvml.Machine) { m.GPUs[0].Split(4, 0, 10240) }, "--mig-strategy=mixed")
+	split := func(m *nvml.Machine) { m.GPUs[0].Split(4, 0, 10240) }
+	n := newNVIDIA(t, "nv-h100-oci", split, "--mig-strategy=mixed")
 	claim := n.need("train", want{"bundle", pool.Bundle, 1}, want{"gpu", pool.GPU, 1})
 	n.ready(claim)
 	n.check(claim)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 )
 
-// unprepare unprepares claims, under the lock. It returns them, as far as they were prepared, and those that are
-// left.
+// unprepare unprepares claims, under the lock. It returns them, as far as they were prepared, and those that
+// are left.
 func (p *Preparer) unprepare(claims []kubeletplugin.NamespacedObject) (gone, left []Claim, err error) {
 	release, err := lock(p.Dir)
 	if err != nil {
@@ -65,9 +65,9 @@ func (p *Preparer) save(claims []Claim) error {
 }
 
 // known reads the claims that are prepared. A checkpoint that cannot be read is set aside, and nothing is
-// prepared then but what has a CDI spec, of which no more is known. Nothing is handed out twice for that: what
-// a claim gets nobody else can be allocated. Pods that run keep their files, and the kubelet has the names of
-// their CDI devices.
+// prepared then but what has a CDI spec, of which no more is known. Nothing is handed out twice for that:
+// what a claim gets nobody else can be allocated. Pods that run keep their files, and the kubelet has the
+// names of their CDI devices.
 func (p *Preparer) known() ([]Claim, error) {
 	known, err := readCheckpoint(p.Dir)
 	if !errors.Is(err, errUnreadable) {

@@ -15,13 +15,17 @@ func TestEdits(t *testing.T) {
 	}
 	e := environment{answers: []*v1beta1.ContainerAllocateResponse{
 		{
-			Envs:    map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2", "EMPTY": ""},
-			Devices: []*v1beta1.DeviceSpec{node("/dev/nvidia0", "/driver/dev/nvidia0"), node("/dev/nvidia0", "/other")},
+			Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2", "EMPTY": ""},
+			Devices: []*v1beta1.DeviceSpec{
+				node("/dev/nvidia0", "/driver/dev/nvidia0"), node("/dev/nvidia0", "/other"),
+			},
 			Mounts: []*v1beta1.Mount{
 				{ContainerPath: "/run/gpu", HostPath: "/dev/null"}, {ContainerPath: "/run/gpu", HostPath: "/again"},
 			},
-			CdiDevices:  []*v1beta1.CDIDevice{{Name: "nvidia.com/gpu=0"}, {Name: "nvidia.com/gpu=1"}},
-			Annotations: map[string]string{"cdi.k8s.io/x": "nvidia.com/gpu=1,nvidia.com/gpu=2", "note": "not a device"},
+			CdiDevices: []*v1beta1.CDIDevice{{Name: "nvidia.com/gpu=0"}, {Name: "nvidia.com/gpu=1"}},
+			Annotations: map[string]string{
+				"cdi.k8s.io/x": "nvidia.com/gpu=1,nvidia.com/gpu=2", "note": "not a device",
+			},
 		},
 		{
 			Envs:   map[string]string{"PCIDEVICE_A": "x"},
@@ -30,8 +34,10 @@ func TestEdits(t *testing.T) {
 	}}
 	edits, others := e.edits()
 	if diff := cmp.Diff(specs.ContainerEdits{
-		Env:         []string{"EMPTY=", "NVIDIA_VISIBLE_DEVICES=GPU-1,GPU-2", "PCIDEVICE_A=x"},
-		DeviceNodes: []*specs.DeviceNode{{Path: "/dev/nvidia0", HostPath: "/driver/dev/nvidia0", Permissions: "rw"}},
+		Env: []string{"EMPTY=", "NVIDIA_VISIBLE_DEVICES=GPU-1,GPU-2", "PCIDEVICE_A=x"},
+		DeviceNodes: []*specs.DeviceNode{
+			{Path: "/dev/nvidia0", HostPath: "/driver/dev/nvidia0", Permissions: "rw"},
+		},
 		Mounts: []*specs.Mount{
 			{ContainerPath: "/run/gpu", HostPath: "/dev/null", Options: []string{"rbind", "rprivate", "rw"}},
 			{ContainerPath: "/run/pairs.json", HostPath: "/pairs.json", Options: []string{"rbind", "rprivate", "ro"}},
@@ -39,7 +45,8 @@ func TestEdits(t *testing.T) {
 	}, edits); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"nvidia.com/gpu=0", "nvidia.com/gpu=1", "nvidia.com/gpu=2"}, others); diff != "" {
+	named := []string{"nvidia.com/gpu=0", "nvidia.com/gpu=1", "nvidia.com/gpu=2"}
+	if diff := cmp.Diff(named, others); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -47,7 +54,9 @@ func TestEdits(t *testing.T) {
 // Where all is in CDI devices of others there is no spec of ours: CDI refuses devices without edits.
 func TestNothingToEdit(t *testing.T) {
 	n := newNode(t, "nv-h100-oci", 4, toldVFs, true)
-	c := Claim{UID: "uid", Devices: []Prepared{{Request: "gpus", Device: "gpu", Group: "g"}, {Request: "gpus", Group: "g"}}}
+	c := Claim{UID: "uid", Devices: []Prepared{
+		{Request: "gpus", Device: "gpu", Group: "g"}, {Request: "gpus", Group: "g"},
+	}}
 	environments := map[string]*environment{"g": {answers: []*v1beta1.ContainerAllocateResponse{
 		{CdiDevices: []*v1beta1.CDIDevice{{Name: "nvidia.com/gpu=0"}}},
 	}}}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"path"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,7 +23,8 @@ func TestStatus(t *testing.T) {
 	n.ready(pairs)
 	now := metav1.Now()
 	n.Host.Sys = addressed{n.sys} // recordings have no MAC addresses
-	statuses := append(n.Status(n.state, n.prepared(claim.UID), now), n.Status(n.state, n.prepared(pairs.UID), now)...)
+	statuses := slices.Concat(
+		n.Status(n.state, n.prepared(claim.UID), now), n.Status(n.state, n.prepared(pairs.UID), now))
 	var got []map[string]string
 	for _, s := range statuses {
 		data := map[string]string{}
