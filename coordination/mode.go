@@ -6,6 +6,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
+// PrepareRunDir makes the run folder if need be, and makes sure that it can be used.
+func PrepareRunDir(runDir string) error { return checkRunDir(runDir) }
+
 // Enter puts this process into a mode until leave is called, and prepares the run folder for that. It fails
 // with a *mode.HeldError where the node is in another mode: by the lock files in any folder in which plugins
 // may meet or, of device plugins of a version that had none of these, by their answer.

@@ -181,7 +181,8 @@ func (n *node) register(podUID string) *caller {
 
 func (n *node) dial(socket string) *grpc.ClientConn {
 	n.t.Helper()
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
+	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/dra"
 	"github.com/tandem-k8s/tandem/dra/pool"
@@ -62,6 +63,9 @@ func (o *options) config(log *slog.Logger) (dra.Config, error) {
 		Log: log,
 	}
 	if err := dra.Check(config); err != nil {
+		return config, err
+	}
+	if err := coordination.PrepareRunDir(config.RunDir); err != nil {
 		return config, err
 	}
 	sys, err := o.Sysfs()
