@@ -117,7 +117,7 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	cd test/chart && $(TOOLS)/golangci-lint run ./...
 	cd test/browser && $(TOOLS)/golangci-lint run ./...
 	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet deployments/dra deployments/dra/claim-templates test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus test/vm/deploy/device-plugin test/vm/deploy/dra test/vm/deploy/drain; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
-	@for module in . test/kubelet test/bench test/dra test/controlplane test/chart test/browser test/vm/kubernetes test/vm/containerd test/vm/multus test/vm/helm test/tools deployments/image; do (cd $$module && go mod tidy -diff) || exit 1; done
+	@for module in . test/kubelet test/bench test/dra test/controlplane test/controlplane/etcd test/chart test/browser test/vm/kubernetes test/vm/containerd test/vm/multus test/vm/helm test/tools deployments/image; do (cd $$module && go mod tidy -diff) || exit 1; done
 	cd test/kubelet && go mod tidy -modfile=go.v1.37.mod -diff
 	cd test/dra && go mod tidy -modfile=go.v1.36.mod -diff && go mod tidy -modfile=go.v1.35.mod -diff
 
