@@ -176,7 +176,7 @@ $(ALSO:%=build-%): build-%:
 	@command -v $(CROSS_$*)gcc >/dev/null || echo "tandem-gpu for $* gets AMD's GPUs alone: there is no $(CROSS_$*)gcc"
 	CGO_ENABLED=0 GOARCH=$* go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem ./cmd/tandem-rdma ./cmd/config-manager
 	CGO_ENABLED=$$(command -v $(CROSS_$*)gcc >/dev/null && echo 1 || echo 0) CC=$(CROSS_$*)gcc GOARCH=$* \
-		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem-gpu
+		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem-gpu ./cmd/tandem-dra
 
 .PHONY: image-test
 image-test: ## Start the programs in the container image's root as operators do (root, busybox-static)

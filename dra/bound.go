@@ -20,8 +20,8 @@ import (
 // rebindLimit is how long it may take until the API server has what is bound. The kubelet waits for 45 s.
 const rebindLimit = 20 * time.Second
 
-// rebind publishes which VF is handed out in the place of the one that a device names, and waits until the API
-// server has it: CNI plugins read there which VF a pod gets, as soon as the kubelet has its answer.
+// rebind publishes which VF is handed out in the place of the one that a device names, and waits until the
+// API server has it: CNI plugins read there which VF a pod gets, as soon as the kubelet has its answer.
 func (d *Driver) rebind(ctx context.Context, bound map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, rebindLimit)
 	defer cancel()

@@ -88,6 +88,7 @@ type Driver struct {
 	statuses *statuses // made by Run
 
 	complaints complaints
+	absent     absent // of the goroutine that looks who holds devices
 
 	// of the goroutine of follow, and of Run before there is one
 	machine inventory.Machine // without those who hold devices
@@ -129,7 +130,7 @@ func New(config Config) (*Driver, error) {
 		newest: newLatest(&view{}), holders: newLatest(map[string]string(nil)),
 		build: make(chan struct{}, 1), again: make(chan struct{}, 1),
 		pings: make(chan chan struct{}), fatal: make(chan error, 1),
-		owners: newOwners(),
+		owners: newOwners(), absent: absent{},
 	}
 	d.Host.CDI, d.Host.PairsDir = nil, filepath.Join(config.RunDir, "claim-pairs")
 	d.gates = newGates(config.Client, config.NodeName, config.Log)
@@ -151,9 +152,9 @@ func (d *Driver) pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 	return d.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// Run serves the kubelet and publishes until ctx is done, or it cannot go on. At the start it knows what there
-// is before the kubelet can ask. At the end it takes no more calls, answers those that it has, writes what
-// there is to say of them, and leaves the published slices to whoever follows.
+// Run serves the kubelet and publishes until ctx is done, or it cannot go on. At the start it knows what
+// there is before the kubelet can ask. At the end it takes no more calls, answers those that it has, writes
+// what there is to say of them, and leaves the published slices to whoever follows.
 func (d *Driver) Run(ctx context.Context) error {
 	if !d.Drain {
 		leave, err := coordination.Enter(ctx, mode.DRA, d.RunDir, d.KubeletDir)

@@ -90,7 +90,8 @@ func (d *Driver) put() {
 	}
 	machine, gates := withHolders(d.machine, d.holders.get()), d.gates.features()
 	options := pool.Options{
-		Counters: gates.Counters, Taints: gates.Taints, VFsPerPF: d.VFsPerPF, PairsAsVFs: d.PairsAsVFs, Bound: bound,
+		Counters: gates.Counters, Taints: gates.Taints, VFsPerPF: d.VFsPerPF, PairsAsVFs: d.PairsAsVFs,
+		Bound: bound,
 	}
 	v := &view{
 		State: claims.State{Machine: machine, Pool: pool.Build(machine, options)},
