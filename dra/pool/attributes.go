@@ -15,21 +15,21 @@ import (
 // device.attributes["tandem.dev"].pcieSwitch.
 const (
 	AttributeType       resourceapi.QualifiedName = "type"       // a Type
-	AttributeSwitch     resourceapi.QualifiedName = "pcieSwitch" // address of the bridge that topology.Tree.Switch names
+	AttributeSwitch     resourceapi.QualifiedName = "pcieSwitch" // address of the bridge: topology.Tree.Switch
 	AttributeDistance   resourceapi.QualifiedName = "distance"   // of a pair: "PIX" or "PXB"
-	AttributeResource   resourceapi.QualifiedName = "resource"   // the device plugin's name for the GPU; of a VF for it
+	AttributeResource   resourceapi.QualifiedName = "resource"   // the device plugin's name for the GPU or VF
 	AttributeVendor     resourceapi.QualifiedName = "vendor"     // "amd" or "nvidia"
 	AttributeModel      resourceapi.QualifiedName = "model"      // "MI300X"
 	AttributeGPU        resourceapi.QualifiedName = "gpu"        // address of the GPU's card
 	AttributePartition  resourceapi.QualifiedName = "partition"  // of a partition: its name within the card
-	AttributePartitions resourceapi.QualifiedName = "partitions" // of a partition or bundle: how many the card has
+	AttributePartitions resourceapi.QualifiedName = "partitions" // of a partition or bundle: those of the card
 	AttributeHive       resourceapi.QualifiedName = "hive"       // lowest address of the GPUs that links connect
 	AttributeLink       resourceapi.QualifiedName = "link"       // the kind of these links: "XGMI" or "NVLINK"
 	AttributeVF         resourceapi.QualifiedName = "vf"         // address of the VF, or a sub-function's name
 	AttributePF         resourceapi.QualifiedName = "pf"         // address of its PF
 	AttributeRail       resourceapi.QualifiedName = "rail"       // its index among the VFs of its PF
 	AttributeRDMA       resourceapi.QualifiedName = "rdmaDevice" // "mlx5_5"
-	AttributeVFResource resourceapi.QualifiedName = "vfResource" // of a pair: the device plugin's name for the VF
+	AttributeVFResource resourceapi.QualifiedName = "vfResource" // of a pair: the VF's resource
 	CapacityMemory      resourceapi.QualifiedName = "memory"     // of a whole GPU, in bytes
 )
 
