@@ -85,7 +85,7 @@ type Driver struct {
 	calls    calls
 	handing  sync.WaitGroup // what is handed to the helper
 	owners   *owners
-	statuses *statuses
+	statuses *statuses // made by Run
 
 	complaints complaints
 
@@ -133,7 +133,6 @@ func New(config Config) (*Driver, error) {
 	}
 	d.Host.CDI, d.Host.PairsDir = nil, filepath.Join(config.RunDir, "claim-pairs")
 	d.gates = newGates(config.Client, config.NodeName, config.Log)
-	d.statuses = newStatuses(config.Client, config.Log)
 	options := claims.Options{
 		Dir: PluginDir(config.KubeletDir), CDIDir: config.CDIDir, Host: d.Host, Policy: config.Policy,
 		Pod: d.pod, Rebind: d.rebind, Log: config.Log,
@@ -173,6 +172,8 @@ func (d *Driver) Run(ctx context.Context) error {
 	if err := d.preparer.Restore(ctx, d.newest.get().State); err != nil {
 		d.Log.Error("files of prepared claims may be missing, or left behind", "error", err)
 	}
+	d.statuses = newStatuses(d.Client, d.Log)
+	defer d.statuses.queue.ShutDown()
 	lasting := context.WithoutCancel(ctx) // until the last call is answered
 	serving, stop := context.WithCancel(klog.NewContext(lasting, logr.FromSlogHandler(d.Log.Handler())))
 	defer stop()

@@ -14,9 +14,10 @@ import (
 
 const machine = "oci-mi300x-derived"
 
-// complete reports whether pairs of eight GPUs are published.
+// complete reports whether all devices of eight GPUs with eight VFs each are published.
 func complete(devices map[string]resourceapi.Device, counters int) bool {
-	return ofType(pool.Pair)(devices) == 8 && ofType(pool.GPU)(devices) == 8 && counters > 0
+	return ofType(pool.Pair)(devices) == 8 && ofType(pool.GPU)(devices) == 8 && ofType(pool.VF)(devices) == 7*8 &&
+		counters > 0
 }
 
 func TestPrepare(t *testing.T) {
@@ -177,9 +178,7 @@ func TestNothingNew(t *testing.T) {
 	config, gpus := n.config(c, "")
 	n.start(config)
 	k := n.register("")
-	c.awaitPublished(func(devices map[string]resourceapi.Device, counters int) bool {
-		return complete(devices, counters) && ofType(pool.VF)(devices) == 7*8
-	})
+	c.awaitPublished(complete)
 	written := 0
 	c.change(func() { written = c.written })
 	for range 3 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/dra"
+	"github.com/tandem-k8s/tandem/dra/claims"
 	"github.com/tandem-k8s/tandem/dra/claims/held"
 	"github.com/tandem-k8s/tandem/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
@@ -170,5 +172,31 @@ func TestDrain(t *testing.T) {
 	}
 	if holders, err := held.Read(dra.PluginDir(n.kubelet)); err != nil || len(holders) > 0 {
 		t.Errorf("held %v, %v", holders, err)
+	}
+}
+
+// TestHeldIsWhatClaimsWrite: what the device plugins read is what the driver writes.
+func TestHeldIsWhatClaimsWrite(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	config, _ := n.config(c, "")
+	n.start(config)
+	k := n.register("")
+	devices := c.awaitPublished(complete)
+	token := ""
+	for name := range devices {
+		if strings.HasPrefix(name, "vf-") {
+			token = max(token, name)
+		}
+	}
+	if _, wrong := k.prepare(t.Context(), c.allocate("a", "train-0", "pair-11-00-0", "gpu-2f-00-0", token)); wrong != "" {
+		t.Fatal(wrong)
+	}
+	want, err := claims.ReadHeld(dra.PluginDir(n.kubelet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := held.Read(dra.PluginDir(n.kubelet))
+	if err != nil || !maps.Equal(got, want) || len(got) < 4 {
+		t.Errorf("read %v, %v, want %v", got, err, want)
 	}
 }

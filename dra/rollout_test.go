@@ -82,9 +82,7 @@ func TestTokens(t *testing.T) {
 	n.start(config)
 	k := n.register("")
 	var token string
-	devices := c.awaitPublished(func(devices map[string]resourceapi.Device, counters int) bool {
-		return complete(devices, counters) && ofType(pool.VF)(devices) == 7*8
-	})
+	devices := c.awaitPublished(complete)
 	text := func(devices map[string]resourceapi.Device, device string, name resourceapi.QualifiedName) string {
 		if value := devices[device].Attributes[name].StringValue; value != nil {
 			return *value

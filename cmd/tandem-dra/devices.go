@@ -70,7 +70,7 @@ func (o *options) findGPUs(sys fs.FS, log *slog.Logger) (found *gpu.GPUs, leave 
 	if vendor == gpus.VendorNVIDIA {
 		return o.findNVIDIA(sys, log)
 	}
-	if err := o.nvidia.Unread(log); err != nil {
+	if err := o.nvidia.Unread("--gpu-config-file", log); err != nil {
 		return nil, nil, err
 	}
 	backend, err := o.amd.Backend(sys, log)

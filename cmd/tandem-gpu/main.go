@@ -65,7 +65,7 @@ func main() {
 		case found == gpus.VendorNVIDIA:
 			return ofNVIDIA.run(ctx, flags, log)
 		default:
-			if err := ofNVIDIA.Unread(log); err != nil {
+			if err := ofNVIDIA.Unread("--config-file", log); err != nil {
 				return err
 			}
 			return run(ctx, flags, ofAMD, log)

@@ -32,15 +32,15 @@ func (f *NVIDIA) Register(own, stock *pflag.FlagSet) {
 		"healthy ones are not looked at, or for a driver that is not there, AMD's too")
 }
 
-// Unread says that the file of --config-file is not read, for GPUs that are not NVIDIA's. One that is not
-// there is a mistake all the same.
-func (f *NVIDIA) Unread(log *slog.Logger) error {
+// Unread says that the file of a flag is not read, for GPUs that are not NVIDIA's. One that is not there is a
+// mistake all the same.
+func (f *NVIDIA) Unread(flag string, log *slog.Logger) error {
 	file := f.Stock.File()
 	if file == "" {
 		return nil
 	}
 	if _, err := os.Stat(file); err != nil {
-		return fmt.Errorf("use --config-file, which is for NVIDIA GPUs: %w", err)
+		return fmt.Errorf("use %s, which is for NVIDIA GPUs: %w", flag, err)
 	}
 	log.Warn("the configuration file is not read: it is for NVIDIA GPUs", "file", file)
 	return nil
