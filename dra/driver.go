@@ -32,7 +32,7 @@ type Driver struct {
 	holders  *latest[map[string]string]
 	build    chan struct{}      // holds a token when what there is has to be put together anew
 	again    chan struct{}      // holds a token when it has to be published again, the same as it is
-	pings    chan chan struct{} // answered by follow
+	asks     chan chan struct{} // closed by follow once it has put together anew what there is
 	fatal    chan error         // why the driver cannot go on
 	calls    calls
 	handing  sync.WaitGroup // what is handed to the helper
@@ -44,6 +44,7 @@ type Driver struct {
 
 	// of the goroutine of follow, and of Run before there is one
 	machine inventory.Machine // without those who hold devices
+	looks   int               // that led to it
 	told    []string          // notes that were logged
 }
 
@@ -61,7 +62,7 @@ func New(config Config) (*Driver, error) {
 		Config: config,
 		newest: newLatest(&view{}), holders: newLatest(map[string]string(nil)),
 		build: make(chan struct{}, 1), again: make(chan struct{}, 1),
-		pings: make(chan chan struct{}), fatal: make(chan error, 1),
+		asks: make(chan chan struct{}), fatal: make(chan error, 1),
 		owners: newOwners(), absent: absent{},
 	}
 	d.Host.CDI, d.Host.PairsDir = nil, filepath.Join(config.RunDir, "claim-pairs")

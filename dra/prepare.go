@@ -44,6 +44,7 @@ func (d *Driver) PrepareResourceClaims(
 		d.Observer.Claims(Prepare, took, len(asked), failed)
 	}
 	d.describe(state, asked)
+	d.wake() // what claims have stays published
 	return answers, nil
 }
 
@@ -92,5 +93,6 @@ func (d *Driver) UnprepareResourceClaims(
 	if d.Observer != nil {
 		d.Observer.Claims(Unprepare, took, len(asked), failed)
 	}
+	d.wake()
 	return answers, nil
 }

@@ -23,15 +23,7 @@ var _ coordination.Teller = (*Driver)(nil)
 func (d *Driver) Role() coordination.Role { return coordination.Serves }
 
 // Alive says what hangs, so that a restart would help; nil if nothing does.
-func (d *Driver) Alive(ctx context.Context) error {
-	answer := make(chan struct{})
-	select {
-	case d.pings <- answer:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("put together what the node has: no answer: %w", ctx.Err())
-	}
-}
+func (d *Driver) Alive(ctx context.Context) error { return d.anew(ctx) }
 
 // Status tells of all devices under the resource names that they have in the mode of device plugins, and what
 // the cluster cannot do.
