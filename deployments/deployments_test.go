@@ -50,7 +50,7 @@ func TestConfigIsReadWithoutWarning(t *testing.T) {
 }
 
 func TestExamplesAskForWhatIsOffered(t *testing.T) {
-	offered := []string{gpuResource, "nvidia.com/gpu"}
+	offered := append(extendedResources(t), gpuResource, "nvidia.com/gpu")
 	for _, r := range config(t).Resources {
 		offered = append(offered, r.Prefix+"/"+r.Name)
 	}

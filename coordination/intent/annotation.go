@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
 // Domain is that of Tandem's labels and annotations.
@@ -175,4 +177,14 @@ func koordinator(text string) ([]string, error) {
 		}
 	}
 	return addresses, nil
+}
+
+// AlignmentOf is the alignment of a pod, as far as the policy lets its annotations decide, and a remark, ""
+// for none, where its annotation cannot be read or is not heeded.
+func (p Policy) AlignmentOf(namespace string, annotations map[string]string) (Alignment, string) {
+	pod := Pod{Pod: kubelet.Pod{Namespace: namespace}}
+	if text, ok := annotations[AlignmentKey]; ok {
+		pod.align(text, p)
+	}
+	return cmp.Or(pod.Alignment, p.Alignment, Preferred), strings.Join(pod.Remarks, "; ")
 }

@@ -293,6 +293,17 @@ func TestPolicy(t *testing.T) {
 			if pod.Alignment != tc.alignment || len(pod.Chosen) != tc.chosen || len(pod.Remarks) != tc.remarks {
 				t.Errorf("got %q, %v, remarks %q", pod.Alignment, pod.Chosen, pod.Remarks)
 			}
+			alignment, remark := tc.policy.AlignmentOf("team", map[string]string{AlignmentKey: "preferred"})
+			want := Preferred
+			if tc.alignment == "" && tc.policy.Alignment == Required {
+				want = Required
+			}
+			if alignment != want {
+				t.Errorf("AlignmentOf %q, want %q", alignment, want)
+			}
+			if heeded := alignment == Preferred; heeded != (remark == "") {
+				t.Errorf("AlignmentOf %q with remark %q", alignment, remark)
+			}
 		})
 	}
 }

@@ -15,8 +15,9 @@ type Device struct {
 	Kind     device.Kind
 }
 
-// compose is what a container is told of its devices. The VFs are named with what their plugin knows of them.
-func compose(tree *topology.Tree, all []Device, vfs []VF) File {
+// Compose is what a container is told of its devices: GPUs and VFs, each one once. The VFs are named with what
+// their plugin knows of them.
+func Compose(tree *topology.Tree, all []Device, vfs []VF) File {
 	byID := map[string]Device{}
 	var gpus, functions []device.Device
 	for _, d := range all {

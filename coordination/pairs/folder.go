@@ -36,7 +36,7 @@ func (f *Folder) Complete(files []string, vfs []VF, tree *topology.Tree, all fun
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	complete := true
-	content := compose(tree, all(), vfs)
+	content := Compose(tree, all(), vfs)
 	for _, file := range files {
 		if err := content.Write(file); err != nil {
 			f.log.Error("a container's pairs file is incomplete", "error", err)
@@ -99,7 +99,7 @@ func (f *Folder) restore(file string, tree *topology.Tree, container kubelet.Gra
 	if info, err := os.Lstat(file); err == nil && info.IsDir() {
 		_ = os.Remove(file) // fails where it is not empty, and so is not what we mean
 	}
-	if err := compose(tree, all, vfs).Write(file); err != nil {
+	if err := Compose(tree, all, vfs).Write(file); err != nil {
 		f.log.Error("a container's pairs file is missing", "container", container.Container, "error", err)
 		return
 	}

@@ -37,7 +37,7 @@ type rank int
 const (
 	rankBundle rank = iota
 	rankPair
-	rankGPU       // that no VF is near
+	rankGPU       // that no VF is near or left for
 	rankPairedGPU // that a pair could have
 	rankVF        // that no pair needs
 	rankPairedVF

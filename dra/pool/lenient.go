@@ -102,9 +102,11 @@ func (b *builder) lenient(g *group, pairs []pair) (unit []item) {
 			unit = append(unit, newItem(Bundle, addressName(card[0].Card), rankBundle, card, b.share(g, card)))
 		}
 	}
-	ranks := map[*inventory.GPU]rank{}
+	ranks, served := map[*inventory.GPU]rank{}, map[*inventory.VF]bool{}
 	for _, p := range pairs {
-		ranks[p.gpu] = rankPairedGPU
+		if !served[p.vf] { // else a GPU that is left over once each VF has one: GPU-only claims take these first
+			ranks[p.gpu], served[p.vf] = rankPairedGPU, true
+		}
 		unit = append(unit, namedPair(p.gpu, p.vf))
 	}
 	for _, gpu := range g.gpus {

@@ -215,6 +215,30 @@ func TestNoPulse(t *testing.T) {
 	})
 }
 
+// All shows what was found, and the answer is the backend's.
+func TestAll(t *testing.T) {
+	backend := &scripted{links: []topology.Link{{}}}
+	backend.find(map[string]string{"amd.com/gpu": "b a", "amd.com/cpx_nps4": "c"}, nil)
+	gpus, err := Discover(backend, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, links, changed := gpus.All()
+	if len(all) != 2 || len(all["amd.com/gpu"]) != 2 || all["amd.com/gpu"][0].ID != "a" || len(links) != 1 {
+		t.Errorf("%v, links %v", all, links)
+	}
+	backend.find(map[string]string{"amd.com/gpu": "a"}, nil)
+	gpus.refresh()
+	select {
+	case <-changed:
+	default:
+		t.Error("nobody is told that two are gone")
+	}
+	if err := gpus.Refuse("amd.com/gpu", nil, []string{"x"}); err != nil {
+		t.Errorf("refused by a backend that refuses nothing: %v", err)
+	}
+}
+
 func TestDiscoverFails(t *testing.T) {
 	backend := &scripted{err: errors.New("no driver")}
 	if _, err := Discover(backend, 0, slog.New(slog.DiscardHandler)); !errors.Is(err, backend.err) {

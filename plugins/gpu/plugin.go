@@ -78,10 +78,8 @@ func (p *Plugin) narrow(available, mustInclude []string, size int) []string {
 // never a device is left out, as in AMD's own plugin, unless the backend refuses it, as NVIDIA's does.
 func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
 	devices, unknown := p.find(ids)
-	if refuser, ok := p.gpus.backend.(Refuser); ok {
-		if err := refuser.Refuse(p.name, devices, unknown); err != nil {
-			return nil, err
-		}
+	if err := p.gpus.Refuse(p.name, devices, unknown); err != nil {
+		return nil, err
 	}
 	defer p.member.Returned(ids)
 	ordered, err := p.member.Allocated(ctx, ids)
@@ -94,7 +92,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.Container
 	} else {
 		p.log.Info("allocate", "devices", ordered)
 	}
-	return p.gpus.backend.Allocate(devices), nil
+	return p.gpus.Answer(devices), nil
 }
 
 // find looks the devices up, in the order of their IDs.

@@ -106,6 +106,26 @@ func (v *VFs) Found() []string {
 	})
 }
 
+// All are the pools as they are now, in the order of the configuration, empty ones and devices that are gone
+// included, and a channel that is closed once they may no longer be. Nobody may change them.
+func (v *VFs) All() ([]pools.Pool, <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all := make([]pools.Pool, 0, len(v.names))
+	for _, name := range v.names {
+		all = append(all, v.pools[name])
+	}
+	return all, v.changed
+}
+
+// Pool is a pool as it is now; false for a name that the configuration does not have.
+func (v *VFs) Pool(name string) (pools.Pool, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	pool, ok := v.pools[name]
+	return pool, ok
+}
+
 // latest returns a pool as it is now, and a channel that is closed once it may no longer be.
 func (v *VFs) latest(name string) (pools.Pool, <-chan struct{}) {
 	v.mu.Lock()

@@ -203,9 +203,17 @@ func TestRescan(t *testing.T) {
 		{"it comes back", func() { s.PF(0x81, "ens1", 2, nil) },
 			[]string{"0000:81:00.1", "0000:81:00.2"}, []string{"0000:81:00.2 no longer selected by the resource"}},
 	} {
+		_, changed := vfs.All()
 		step.do()
 		if err := vfs.scan(); err != nil {
 			t.Fatal(err)
+		}
+		select {
+		case <-changed:
+		default:
+			if step.what != "start" {
+				t.Errorf("%s: nobody is told", step.what)
+			}
 		}
 		if diff := cmp.Diff(step.netdev, state(vfs, "intel.com/netdev")); diff != "" {
 			t.Errorf("%s: netdev: %s", step.what, diff)
@@ -213,6 +221,14 @@ func TestRescan(t *testing.T) {
 		if diff := cmp.Diff(step.dpdk, state(vfs, "intel.com/dpdk")); diff != "" {
 			t.Errorf("%s: dpdk: %s", step.what, diff)
 		}
+	}
+	all, _ := vfs.All()
+	one, known := vfs.Pool("intel.com/netdev")
+	if len(all) != 2 || all[0].Name != one.Name || len(all[1].Devices) != 1 || !known {
+		t.Errorf("all pools %+v, one %+v", all, one)
+	}
+	if _, known := vfs.Pool("intel.com/other"); known {
+		t.Error("a pool of a name that nobody configured")
 	}
 }
 

@@ -66,12 +66,27 @@ func TestBaseIsTheDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chart, base := parse(t, rendered), parse(t, kustomize(t, "../../deployments/base"))
+	same(t, parse(t, kustomize(t, "../../deployments/base")), parse(t, rendered))
+}
+
+// TestDRAIsTheChartsMode: the same for mode dra.
+func TestDRAIsTheChartsMode(t *testing.T) {
+	both := draManifests(t)
+	for _, o := range both["chart"] {
+		if o.at("kind") == "ResourceClaimTemplate" {
+			delete(o["metadata"].(map[string]any), "namespace")
+		}
+	}
+	same(t, both["kustomize"], both["chart"])
+}
+
+func same(t *testing.T, base, chart []object) {
+	t.Helper()
 	for _, o := range slices.Concat(chart, base) {
 		plain(t, o)
 	}
 	if diff := cmp.Diff(base, chart); diff != "" {
-		t.Errorf("chart without values and deployments/base (-base +chart):\n%s", diff)
+		t.Errorf("what kustomize builds and what the chart renders (-base +chart):\n%s", diff)
 	}
 }
 
@@ -153,6 +168,10 @@ func TestWrongValues(t *testing.T) {
 		"gpu: {deviceListStrategy: cdi}":                     "/gpu/deviceListStrategy",
 		"gpu: {devRoot: dev}":                                "/gpu/devRoot",
 		"rdma: {config: {resourceList: null}}":               "/rdma/config",
+		"mode: both":                                         "/mode",
+		"dra: {vfsPerPF: -1}":                                "/dra/vfsPerPF",
+		"dra: {gpuResources: [gpu]}":                         "/dra/gpuResources/0",
+		"dra: {claimTemplates: {namespaces: [Team]}}":        "/dra/claimTemplates/namespaces/0",
 	} {
 		_, err := render(t, values)
 		switch {
@@ -176,6 +195,13 @@ func TestContradictions(t *testing.T) {
 		"rdma: {enabled: false, existingConfigMap: mine, exports: {alias: true}}": "rdma.exports",
 		"gpu: {deviceListStrategy: 'envvar,cdi-cri'}": "gpu.deviceListStrategy: a CDI specification names " +
 			"the driver's files, which tandem-gpu has to see: set gpu.driverRoot too",
+		"{mode: dra, intent: [api-server]}":       "intent: that is for the device plugins",
+		"{mode: dra, deviceAnnotations: [team]}":  "deviceAnnotations: that is for the device plugins",
+		"{mode: dra, preferredAllocation: false}": "preferredAllocation: that is for the device plugins",
+		"{mode: dra, alignmentOptOut: [team]}":    "",
+		"{mode: dra, rdma: {existingConfigMap: m}}": "dra.vfResources: the chart does not read the configuration m " +
+			"of rdma.existingConfigMap",
+		"{mode: dra, rdma: {existingConfigMap: m}, dra: {vfResources: [a.b/c]}}":     "",
 		"gpu: {deviceListStrategy: cdi-cri, driverRoot: /}":                          "",
 		"gpu: {vendor: amd, deviceListStrategy: cdi-cri}":                            "",
 		"metrics: {enabled: true, podMonitor: {enabled: true}}":                      "",

@@ -78,7 +78,7 @@ func published(t *testing.T, version string) func(apiVersion, kind string) (*jso
 // kustomizations are the folders that people apply.
 var kustomizations = []string{
 	"deployments/base", "deployments/privileged", "deployments/intent-kubelet", "deployments/intent-api-server",
-	"deployments/kubelet", "deployments/monitoring",
+	"deployments/kubelet", "deployments/monitoring", "deployments/dra", "deployments/dra/claim-templates",
 }
 
 // manifests are all that there are: what the chart renders for each of the values, what kustomize builds, and
@@ -97,7 +97,7 @@ func manifests(t *testing.T) map[string][]object {
 		all["kustomize "+dir] = parse(t, kustomize(t, "../../"+dir))
 	}
 	examples, err := filepath.Glob("../../deployments/examples/*.yaml")
-	if err != nil || len(examples) != 8 {
+	if err != nil || len(examples) != 10 {
 		t.Fatalf("examples %q: %v", examples, err)
 	}
 	for _, file := range examples {

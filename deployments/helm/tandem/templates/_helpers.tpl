@@ -11,8 +11,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ .Values.image.repository }}:{{ .Values.image.tag }}
 {{- end }}
 
+{{/* The first part of the names of objects that both modes have: two releases, one for each, may meet in a namespace. */}}
 {{- define "tandem.serviceAccount" -}}
-{{ .Values.serviceAccount.name | default .Release.Name }}
+{{ .Values.serviceAccount.name | default (ternary (include "tandem.dra" .) .Release.Name (eq .Values.mode "dra")) }}
 {{- end }}
 
 {{/* Whether an intent source needs the account's token. */}}
@@ -21,13 +22,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{- define "tandem.configMap" -}}
-{{ .Values.rdma.existingConfigMap | default (printf "%s-rdma" .Release.Name) }}
+{{ .Values.rdma.existingConfigMap | default (ternary (include "tandem.dra" .) (printf "%s-rdma" .Release.Name) (eq .Values.mode "dra")) }}
 {{- end }}
 
 {{/* Where the daemons meet: values.yaml has the reason. */}}
 {{- define "tandem.runDir" -}}
 {{- $shared := printf "%s/device-plugins/tandem" .Values.kubeletDir }}
-{{- .Values.runDir | default (ternary "/run/tandem" $shared (and .Values.gpu.enabled .Values.rdma.enabled)) }}
+{{- .Values.runDir | default (ternary "/run/tandem" $shared (or (eq .Values.mode "dra") (and .Values.gpu.enabled .Values.rdma.enabled))) }}
 {{- end }}
 
 {{/* The flags of both daemons; the folder of the device nodes is each one's own. */}}
@@ -173,4 +174,32 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 {{- end }}
 {{- end }}
 {{- toPrettyJson $config }}
+{{- end }}
+
+{{/* By which labels nodes have GPUs of the vendor. */}}
+{{- define "tandem.gpuTerms" -}}
+{{- if ne .Values.gpu.vendor "nvidia" }}
+# Node Feature Discovery: a device of AMD's in class 12 (MI300 and later), 0380 (MI200) or 0300, or of whatever
+# class where labels are by vendor alone.
+- matchExpressions:
+    - {key: feature.node.kubernetes.io/pci-1200_1002.present, operator: In, values: ["true"]}
+- matchExpressions:
+    - {key: feature.node.kubernetes.io/pci-0380_1002.present, operator: In, values: ["true"]}
+- matchExpressions:
+    - {key: feature.node.kubernetes.io/pci-0300_1002.present, operator: In, values: ["true"]}
+- matchExpressions:
+    - {key: feature.node.kubernetes.io/pci-1002.present, operator: In, values: ["true"]}
+{{- end }}
+{{- if ne .Values.gpu.vendor "amd" }}
+# Node Feature Discovery: a device of NVIDIA's in class 0302 or 0300, or of whatever class; and the label of GPU
+# Feature Discovery.
+- matchExpressions:
+    - {key: feature.node.kubernetes.io/pci-0302_10de.present, operator: In, values: ["true"]}
+- matchExpressions:
+    - {key: feature.node.kubernetes.io/pci-0300_10de.present, operator: In, values: ["true"]}
+- matchExpressions:
+    - {key: feature.node.kubernetes.io/pci-10de.present, operator: In, values: ["true"]}
+- matchExpressions:
+    - {key: nvidia.com/gpu.present, operator: In, values: ["true"]}
+{{- end }}
 {{- end }}

@@ -1,0 +1,54 @@
+{{/* What belongs to the DRA driver is called after it: tandem-dra for the releases tandem and tandem-dra. */}}
+{{- define "tandem.dra" -}}
+{{ trimSuffix "-dra" .Release.Name }}-dra
+{{- end }}
+
+{{/* The name of what is in no namespace. */}}
+{{- define "tandem.draCluster" -}}
+{{ .Release.Namespace }}-{{ include "tandem.dra" . }}
+{{- end }}
+
+{{/* Who tandem-dra is to the API server. */}}
+{{- define "tandem.draUser" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "tandem.serviceAccount" . }}
+{{- end }}
+
+{{/* Resource names of VFs that pods ask for, as JSON: those of values, else those of the configuration. */}}
+{{- define "tandem.vfResources" -}}
+{{- $names := .Values.dra.vfResources }}
+{{- if not $names }}
+{{- if .Values.rdma.existingConfigMap }}
+{{- fail (printf "dra.vfResources: the chart does not read the configuration %s of rdma.existingConfigMap: name its resources here, so that pods may ask for them" .Values.rdma.existingConfigMap) }}
+{{- end }}
+{{- range concat (.Values.rdma.config.resourceList | default list) (.Values.rdma.config.configList | default list) }}
+{{- $names = append $names (printf "%s/%s" (.resourcePrefix | default $.Values.rdma.resourcePrefix) .resourceName) }}
+{{- end }}
+{{- end }}
+{{- uniq $names | toJson }}
+{{- end }}
+
+{{/* Values that only the device plugins hear. */}}
+{{- define "tandem.draRefuse" -}}
+{{- range $key := list "intent" "deviceAnnotations" }}
+{{- if index $.Values $key }}
+{{- fail (printf "%s: that is for the device plugins: in mode dra the scheduler chooses, and knows what it chooses for; leave %s empty" $key $key) }}
+{{- end }}
+{{- end }}
+{{- if not .Values.preferredAllocation }}
+{{- fail "preferredAllocation: that is for the device plugins: in mode dra the scheduler chooses; leave preferredAllocation true" }}
+{{- end }}
+{{- end }}
+
+{{/* The head of a claim template, up to what is asked for. */}}
+{{- define "tandem.claimTemplate" }}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata:
+  name: tandem-{{ .name }}
+  namespace: {{ .namespace }}
+  labels: {{- include "tandem.labels" .root | nindent 4 }}
+spec:
+  spec:
+    devices:
+{{- end }}

@@ -1,0 +1,120 @@
+package claims
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// Parameters are what a claim or a device class can say to this driver, as the parameters of its opaque
+// configuration.
+type Parameters struct {
+	APIVersion string           `json:"apiVersion,omitempty"` // "tandem.dev/v1"
+	Kind       string           `json:"kind,omitempty"`       // "ClaimParameters"
+	Alignment  intent.Alignment `json:"alignment,omitempty"`  // "required": all pairs on one switch each, or no start
+}
+
+// The API version and kind of Parameters; either may be left out.
+const (
+	ParametersVersion = pool.Driver + "/v1"
+	ParametersKind    = "ClaimParameters"
+)
+
+// demandOf reports whether a claim requires alignment by itself.
+func demandOf(claim *resourceapi.ResourceClaim) (bool, error) {
+	if claim.Status.Allocation == nil {
+		return false, nil
+	}
+	required := false
+	for _, config := range claim.Status.Allocation.Devices.Config {
+		if config.Opaque == nil || config.Opaque.Driver != pool.Driver {
+			continue
+		}
+		read, err := readParameters(config.Opaque.Parameters.Raw)
+		if err != nil {
+			return false, fmt.Errorf("read the parameters of driver %s in claim %s/%s: %w",
+				pool.Driver, claim.Namespace, claim.Name, err)
+		}
+		required = required || read.Alignment == intent.Required
+	}
+	return required, nil
+}
+
+func readParameters(raw []byte) (read Parameters, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&read); err != nil {
+		return read, fmt.Errorf(`%w; want {"alignment": "required"}`, err)
+	}
+	if v, k := read.APIVersion, read.Kind; v != "" && v != ParametersVersion || k != "" && k != ParametersKind {
+		return read, fmt.Errorf("want apiVersion %s and kind %s, not %s and %s", ParametersVersion, ParametersKind, v, k)
+	}
+	return read, nil
+}
+
+// lists are the devices of containers that have the same ones, as placement lays them out.
+func (d *decision) lists(devices []Prepared) (placement.Choice, error) {
+	var gpus, vfs placement.Half
+	for _, p := range devices {
+		for _, id := range p.GPUs {
+			gpus.Held = append(gpus.Held, placement.Device{ID: id, Address: d.gpus[id].Card})
+		}
+		for _, id := range p.VFs {
+			vfs.Held = append(vfs.Held, placement.Device{ID: id, Address: d.vfs[id].Address})
+		}
+	}
+	gpus.Count, vfs.Count = len(gpus.Held), len(vfs.Held)
+	choice, err := placement.Choose(d.state.Machine.Tree, placement.Request{
+		GPUs: []placement.Half{gpus}, VFs: []placement.Half{vfs}, Links: d.state.Machine.Links,
+	})
+	if err != nil {
+		return choice, fmt.Errorf("order the devices of a container: %w", err)
+	}
+	return choice, nil
+}
+
+// misaligned says why a claim is not prepared for which alignment is required: not all pairs of containers
+// with these devices are on one switch each. It is nil where they are. Otherwise is what would let them start.
+func (d *decision) misaligned(c Claim, devices []Prepared, otherwise string) error {
+	choice, err := d.lists(devices)
+	if err != nil {
+		return err
+	}
+	isApart := func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() }
+	first := slices.IndexFunc(choice.Pairs, isApart)
+	if first < 0 {
+		return nil
+	}
+	together := 0
+	for _, p := range choice.Pairs {
+		if !isApart(p) {
+			together++
+		}
+	}
+	apart := choice.Pairs[first]
+	free, all := d.vfsNear(apart.GPU)
+	return fmt.Errorf("refuse %s: alignment is required and only %d of %d pairs are on one switch: GPU %s and VF %s "+
+		"are %s apart; below switch %s %d of %d VFs are free; ask for devices of class pair.%s, which are on one "+
+		"switch always; %s", c, together, len(choice.Pairs), apart.GPU.Address, apart.VF.Address,
+		apart.Distance.Level, d.state.Machine.Tree.Switch(apart.GPU.Address), free, all, pool.Driver, otherwise)
+}
+
+// vfsNear counts the VFs on one switch with a GPU.
+func (d *decision) vfsNear(gpu placement.Device) (free, all int) {
+	for id := range d.vfs {
+		if d.sameSwitch(gpu.ID, id) {
+			all++
+			if d.available(id) {
+				free++
+			}
+		}
+	}
+	return free, all
+}

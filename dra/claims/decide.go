@@ -1,0 +1,163 @@
+package claims
+
+import (
+	"fmt"
+	"slices"
+
+	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/dra/pool"
+)
+
+// decision is what is handed out for claims, one after the other. It is pure.
+type decision struct {
+	state  State
+	gpus   map[string]inventory.GPU // by ID
+	vfs    map[string]inventory.VF
+	groups groups
+	held   map[string]string // who has a device, by ID: other claims, those decided before included
+}
+
+func newDecision(state State, prepared []Claim, groups groups) *decision {
+	d := &decision{
+		state: state, groups: groups, held: map[string]string{},
+		gpus: make(map[string]inventory.GPU, len(state.Machine.GPUs)),
+		vfs:  make(map[string]inventory.VF, len(state.Machine.VFs)),
+	}
+	for _, g := range state.Machine.GPUs {
+		d.gpus[g.ID] = g
+	}
+	for _, vf := range state.Machine.VFs {
+		d.vfs[vf.ID] = vf
+	}
+	for _, c := range prepared {
+		d.hold(c)
+	}
+	return d
+}
+
+// hold has a claim keep its devices.
+func (d *decision) hold(c Claim) {
+	for _, p := range c.Devices {
+		for _, id := range p.holds() {
+			d.held[id] = c.String()
+		}
+	}
+}
+
+// decide says what is handed out for a claim, or in one sentence why it cannot be.
+func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
+	decided := Claim{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name}
+	for _, result := range results(claim) {
+		device, ok := d.state.Pool.Devices[result.Device]
+		if !ok {
+			return Claim{}, fmt.Errorf("%s was allocated device %s, and the node has no such device any more: "+
+				"delete the pod, so that another one is allocated", decided, result.Device)
+		}
+		p := Prepared{
+			Request: result.Request, Pool: result.Pool, Device: result.Device,
+			GPUs: slices.Clone(device.GPUs), VFs: distinct(device.VFs),
+			Admin: result.AdminAccess != nil && *result.AdminAccess,
+		}
+		p.Group = d.groups.of(claim.UID, p.request())
+		if device.Type == pool.GPUVF && asksForGPU(claim, result.Request) {
+			p.VFs = nil
+		}
+		decided.Devices = append(decided.Devices, p)
+	}
+	d.redeem(decided.Devices)
+	if err := d.check(decided); err != nil {
+		return Claim{}, err
+	}
+	d.hold(decided)
+	return decided, nil
+}
+
+// check is the last line of defence: nobody gets what is not there, or what somebody else has.
+func (d *decision) check(c Claim) error {
+	for _, p := range c.Devices {
+		for _, id := range p.GPUs {
+			g, ok := d.gpus[id]
+			if err := d.free(c, p, "GPU "+id, id, g.Held, !ok); err != nil {
+				return err
+			}
+		}
+		for _, id := range p.VFs {
+			vf, ok := d.vfs[id]
+			if err := d.free(c, p, "VF "+id, id, vf.Held, !ok); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d *decision) free(c Claim, p Prepared, what, id, heldOutside string, gone bool) error {
+	holder := d.held[id]
+	switch {
+	case gone:
+		return fmt.Errorf("%s was allocated device %s, and its %s is gone: delete the pod, so that another device "+
+			"is allocated", c, p.Device, what)
+	case p.Admin:
+		return nil
+	case holder != "":
+		return fmt.Errorf("%s was allocated device %s, and its %s is in use by %s: delete the pod, or the pod of "+
+			"the other claim", c, p.Device, what, holder)
+	case heldOutside != "":
+		return fmt.Errorf("%s was allocated device %s, and its %s is in use by %s: it is handed out once that ends",
+			c, p.Device, what, heldOutside)
+	default:
+		return nil
+	}
+}
+
+// results are the devices of this driver that a claim was allocated.
+func results(claim *resourceapi.ResourceClaim) []resourceapi.DeviceRequestAllocationResult {
+	if claim.Status.Allocation == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(claim.Status.Allocation.Devices.Results),
+		func(r resourceapi.DeviceRequestAllocationResult) bool { return r.Driver != pool.Driver })
+}
+
+// isOf reports whether what was prepared is what a claim was allocated.
+func (c Claim) isOf(claim *resourceapi.ResourceClaim) bool {
+	allocated := results(claim)
+	if c.UID != claim.UID || len(allocated) == 0 || len(allocated) != len(c.Devices) {
+		return false
+	}
+	for i, p := range c.Devices {
+		if r := allocated[i]; p.Request != r.Request || p.Pool != r.Pool || p.Device != r.Device {
+			return false
+		}
+	}
+	return true
+}
+
+// asksForGPU reports whether a request of a claim is for GPUs alone.
+func asksForGPU(claim *resourceapi.ResourceClaim, request string) bool {
+	const class = "gpu." + pool.Driver
+	for _, r := range claim.Spec.Devices.Requests {
+		if r.Exactly != nil && r.Name == request && r.Exactly.DeviceClassName == class {
+			return true
+		}
+		for _, sub := range r.FirstAvailable {
+			if r.Name+"/"+sub.Name == request && sub.DeviceClassName == class {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// distinct leaves every string once.
+func distinct(list []string) []string {
+	var once []string
+	for _, s := range list {
+		if !slices.Contains(once, s) {
+			once = append(once, s)
+		}
+	}
+	return once
+}

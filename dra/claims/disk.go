@@ -1,0 +1,43 @@
+package claims
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/tandem-k8s/tandem/coordination/file"
+)
+
+// disk is what a Preparer does to files.
+type disk interface {
+	// keep replaces a file that has to outlive a power failure.
+	keep(name string, content []byte) error
+	replace(name string, content []byte) error
+	// remove removes a file, if it is there.
+	remove(name string) error
+}
+
+// files are those of the machine.
+type files struct{}
+
+func (files) keep(name string, content []byte) error {
+	if err := file.ReplaceDurably(name, content, 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+func (files) replace(name string, content []byte) error {
+	if err := file.Replace(name, content, 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+func (files) remove(name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove file: %w", err)
+	}
+	return nil
+}

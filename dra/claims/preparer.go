@@ -1,0 +1,172 @@
+package claims
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+)
+
+// GPUs say what containers need to use GPUs: *gpu.GPUs.
+type GPUs interface {
+	Refuse(resource string, devices []gpu.Device, unknown []string) error
+	Answer(devices []gpu.Device) *v1beta1.ContainerAllocateResponse
+}
+
+// VFs know the pools of the node's VFs: *rdma.VFs.
+type VFs interface {
+	Pool(name string) (pools.Pool, bool)
+}
+
+// Options are what a Preparer works with.
+type Options struct {
+	Dir    string      // the driver's own folder, which outlives boots; made where it is not there
+	CDIDir string      // where container runtimes look for CDI specs, /var/run/cdi
+	Host   grants.Host // where files of the machine are; its PairsDir is the Preparer's alone, its CDI is not used
+	GPUs   GPUs        // nil on a node without
+	VFs    VFs         // likewise
+	Policy intent.Policy
+
+	// Pod finds a pod; nil for nobody to ask. It is asked where a claim, or several of a pod, have more than one
+	// request: for which go to the same container. And for its annotation, where a pair is apart.
+	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	// Rebind publishes the VFs that claims really have, which are what Bound returns: Multus reads there which VF a
+	// device stands for. It is called before prepare answers for a claim with a VF in whose place another is handed
+	// out, also for one that is prepared already, and, without an effect on the answer, once such a claim has been
+	// unprepared. Nil for nobody to tell.
+	Rebind func(ctx context.Context, bound map[string]string) error
+
+	Log *slog.Logger
+}
+
+// Preparer prepares and unprepares claims. Several may share a folder, also of several processes.
+type Preparer struct {
+	Options
+	disk disk
+}
+
+// New makes a Preparer. It does nothing before it is asked.
+func New(options Options) *Preparer {
+	options.Host.CDI = nil // device nodes are in the CDI specs of claims
+	return &Preparer{options, files{}}
+}
+
+// Prepare gives the containers of a pod's claims their devices: of those that are not prepared yet, all or
+// none, for without one the pod does not start. It may be asked again for a claim and then says the same.
+func (p *Preparer) Prepare(
+	ctx context.Context, state State, claims []*resourceapi.ResourceClaim,
+) map[types.UID]kubeletplugin.PrepareResult {
+	pod := p.findPod(ctx, state, claims)
+	prepared, err := p.prepare(ctx, state, claims, pod)
+	answers := make(map[types.UID]kubeletplugin.PrepareResult, len(claims))
+	for _, claim := range claims {
+		answers[claim.UID] = kubeletplugin.PrepareResult{Err: err}
+	}
+	for _, c := range prepared {
+		answers[c.UID] = kubeletplugin.PrepareResult{Devices: c.answer()}
+	}
+	return answers
+}
+
+// answer is what the kubelet is told of a claim.
+func (c Claim) answer() []kubeletplugin.Device {
+	devices := make([]kubeletplugin.Device, 0, len(c.Devices))
+	for _, d := range c.Devices {
+		devices = append(devices, kubeletplugin.Device{
+			Requests: []string{d.Request}, PoolName: d.Pool, DeviceName: d.Device, CDIDeviceIDs: d.CDI,
+		})
+	}
+	return devices
+}
+
+// Unprepare takes the devices of claims back. A claim that is not prepared is none the worse.
+func (p *Preparer) Unprepare(
+	ctx context.Context, claims []kubeletplugin.NamespacedObject,
+) map[types.UID]error {
+	answers := make(map[types.UID]error, len(claims))
+	release, err := lock(p.Dir)
+	if err != nil {
+		for _, claim := range claims {
+			answers[claim.UID] = err
+		}
+		return answers
+	}
+	defer release()
+	known, err := p.known()
+	for _, claim := range claims {
+		answers[claim.UID] = err
+	}
+	if err != nil {
+		return answers
+	}
+	var gone []Claim
+	for _, claim := range claims {
+		gone = append(gone, find(known, claim.UID))
+	}
+	left, err := p.forget(known, gone)
+	for _, claim := range claims {
+		answers[claim.UID] = err
+	}
+	if err == nil && redeemed(gone...) {
+		if err := p.rebind(ctx, left); err != nil {
+			p.Log.Warn("what was published for claims that ended is still there", "error", err)
+		}
+	}
+	return answers
+}
+
+// Prepared lists the claims that are prepared, by namespace and name.
+func (p *Preparer) Prepared() ([]Claim, error) { return readCheckpoint(p.Dir) }
+
+// Bound are the VFs that prepared claims really have, by the device of the pool: of a pair its VF, of a VF the
+// one that was handed out for it, and of a GPU by itself the reserved one that was handed out for a token. See
+// pool.Options.
+func (p *Preparer) Bound() (map[string]string, error) {
+	claims, err := readCheckpoint(p.Dir)
+	return bound(claims), err
+}
+
+func bound(claims []Claim) map[string]string {
+	bound := map[string]string{}
+	for _, c := range claims {
+		for _, d := range c.Devices {
+			switch {
+			case d.Admin:
+			case len(d.VFs) == 1 && len(d.GPUs) <= 1:
+				bound[d.Device] = d.VFs[0]
+			case d.With != "":
+				bound[d.Device] = d.With
+			}
+		}
+	}
+	return bound
+}
+
+// redeemed reports whether claims have tokens for which other VFs were handed out.
+func redeemed(claims ...Claim) bool {
+	return slices.ContainsFunc(claims, func(c Claim) bool {
+		return slices.ContainsFunc(c.Devices, func(d Prepared) bool { return d.Token != "" })
+	})
+}
+
+// rebind publishes what is bound, with these claims prepared.
+func (p *Preparer) rebind(ctx context.Context, prepared []Claim) error {
+	if p.Rebind == nil {
+		return nil
+	}
+	if err := p.Rebind(ctx, bound(prepared)); err != nil {
+		return fmt.Errorf("publish which VFs are handed out: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package claims
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/dra/pool"
+)
+
+// apart is a node on which a claim gets a pair that is apart: the VF of the first GPU is taken.
+func apart(t *testing.T) (*node, *claimOf) {
+	t.Helper()
+	n := newNode(t, "oci-mi300x-derived", 1, toldVFs, true)
+	n.allocate(pool.VF, 1)
+	return n, n.extended("train", [2]int{4, 4})
+}
+
+// refused is that a claim is not prepared, for these reasons, and leaves nothing.
+func (n *node) refused(claim *claimOf, reasons ...string) {
+	n.t.Helper()
+	before := n.alive()
+	err := n.Prepare(n.t.Context(), n.state, list(claim))[claim.UID].Err
+	if err == nil {
+		n.t.Fatal("prepared")
+	}
+	for _, reason := range reasons {
+		if !strings.Contains(err.Error(), reason) {
+			n.t.Errorf("error %q, want %q in it", err, reason)
+		}
+	}
+	if lines := strings.Count(err.Error(), "\n"); lines > 0 {
+		n.t.Errorf("error %q has %d lines too many", err, lines)
+	}
+	n.check(before...)
+}
+
+// alive are the claims that are prepared.
+func (n *node) alive() (claims []*claimOf) {
+	n.t.Helper()
+	known, err := n.Prepared()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, c := range known {
+		claims = append(claims, &claimOf{ObjectMeta: metav1.ObjectMeta{UID: c.UID}})
+	}
+	return claims
+}
+
+func (n *node) annotate(annotations map[string]string) {
+	n.pods["team/pod"] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "pod", UID: "pod", Annotations: annotations,
+	}}
+}
+
+func parameters(claim *claimOf, driver, text string) {
+	config := resourceapi.DeviceAllocationConfiguration{}
+	config.Opaque = &resourceapi.OpaqueDeviceConfiguration{
+		Driver: driver, Parameters: runtime.RawExtension{Raw: []byte(text)},
+	}
+	claim.Status.Allocation.Devices.Config = append(claim.Status.Allocation.Devices.Config, config)
+}
+
+// Alignment can be required by the pod, the claim or the node. Then a pair that is apart is refused with the
+// reason, and with what could be otherwise.
+func TestAlignment(t *testing.T) {
+	required := map[string]string{intent.AlignmentKey: "required"}
+	sentence := "refuse claim team/train: alignment is required and only 3 of 4 pairs are on one switch: GPU " +
+		"0000:11:00.0 and VF "
+	for name, c := range map[string]struct {
+		pod        map[string]string // annotations; nil where the pod is not known
+		parameters string
+		policy     intent.Policy
+		want       []string // of the refusal; none where it is prepared
+	}{
+		"nobody asks":        {nil, "", intent.Policy{}, nil},
+		"the pod":            {required, "", intent.Policy{}, []string{sentence, "without annotation tandem.dev/alignment: required the pod would start"}},
+		"the claim":          {nil, `{"alignment": "required"}`, intent.Policy{}, []string{sentence, "in the parameters of the claim or its class"}},
+		"in full":            {nil, `{"apiVersion": "tandem.dev/v1", "kind": "ClaimParameters", "alignment": "required"}`, intent.Policy{}, []string{sentence}},
+		"the node":           {nil, "", intent.Policy{Alignment: intent.Required}, []string{sentence, "--alignment=required asks that of every pod"}},
+		"the claim does not": {nil, `{"alignment": "preferred"}`, intent.Policy{}, nil},
+		"the pod is exempt": {map[string]string{intent.AlignmentKey: "preferred"}, "",
+			intent.Policy{Alignment: intent.Required, OptOut: intent.AllNamespaces}, nil},
+		"the pod would like to be": {map[string]string{intent.AlignmentKey: "preferred"}, "",
+			intent.Policy{Alignment: intent.Required}, []string{sentence}},
+		"misspelt": {nil, `{"alignement": "required"}`, intent.Policy{},
+			[]string{"read the parameters of driver tandem.dev in claim team/train", "alignement", `want {"alignment": "required"}`}},
+		"of another kind": {nil, `{"kind": "GpuConfig"}`, intent.Policy{}, []string{"want apiVersion tandem.dev/v1"}},
+		"a wrong value":   {nil, `{"alignment": "always"}`, intent.Policy{}, []string{"want preferred or required"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n, claim := apart(t)
+			n.Policy = c.policy
+			if c.pod != nil {
+				n.annotate(c.pod)
+			}
+			parameters(claim, "gpu.example.com", `{"not": "ours"}`)
+			if c.parameters != "" {
+				parameters(claim, pool.Driver, c.parameters)
+			}
+			if c.want == nil {
+				n.ready(claim)
+				n.check(claim)
+				return
+			}
+			n.refused(claim, c.want...)
+		})
+	}
+}
+
+// Aligned pairs are not refused, and their pod is not asked for.
+func TestAlignedIsPrepared(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 1, toldVFs, true)
+	n.Policy.Alignment = intent.Required
+	claim := n.need("train", want{"pairs", pool.Pair, 8})
+	n.ready(claim)
+	n.check(claim)
+}
+
+// The last line of defence: what somebody has is handed out to nobody else, and what is gone is not.
+func TestNobodyGetsWhatIsNotFree(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	first := n.need("first", want{"pairs", pool.Pair, 2})
+	n.ready(first)
+	n.release(devicesOf(first)) // the scheduler errs
+	second := n.need("second", want{"pairs", pool.Pair, 1})
+	n.refused(second, "claim team/second was allocated device pair-11-00-0", "is in use by claim team/first")
+
+	admin := true
+	second.Status.Allocation.Devices.Results[0].AdminAccess = &admin
+	n.ready(second) // looks at it
+	n.check(first, second)
+	if err := n.end(second); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := n.end(first); err != nil {
+		t.Fatal(err)
+	}
+	second.Status.Allocation.Devices.Results[0].AdminAccess = nil
+	state := n.state
+	n.state.Machine.GPUs = append(state.Machine.GPUs[:0:0], state.Machine.GPUs...)
+	n.state.Machine.GPUs[0].Held = "pod team/old, by the device plugin"
+	n.refused(second, "is in use by pod team/old, by the device plugin", "handed out once that ends")
+	n.state.Machine.GPUs = state.Machine.GPUs[1:]
+	n.refused(second, "its GPU 0000:11:00.0 is gone: delete the pod")
+	n.state = state
+	second.Status.Allocation.Devices.Results[0].Device = "pair-of-old"
+	n.refused(second, "the node has no such device any more: delete the pod")
+	second.Status.Allocation.Devices.Results[0].Device = "pair-11-00-0"
+	n.ready(second)
+	n.check(second)
+}
+
+// A claim that was allocated anew is prepared anew.
+func TestAllocatedAnew(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	before := n.need("train", want{"pairs", pool.Pair, 2})
+	n.ready(before)
+	after := n.need("train", want{"pairs", pool.Pair, 2})
+	answer := n.ready(after)
+	n.check(after)
+	if answer[0].DeviceName != devicesOf(after)[0] || answer[0].DeviceName == devicesOf(before)[0] {
+		t.Errorf("answer %v", answer)
+	}
+}
+
+// A claim of other drivers' devices alone is none of ours.
+func TestNotOurs(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	claim := n.need("train", want{"pairs", pool.Pair, 1})
+	claim.Status.Allocation.Devices.Results[0].Driver = "gpu.example.com"
+	if devices := n.ready(claim); len(devices) != 0 {
+		t.Errorf("answer %v", devices)
+	}
+	n.check()
+}

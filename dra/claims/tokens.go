@@ -1,0 +1,161 @@
+package claims
+
+import (
+	"slices"
+
+	"github.com/tandem-k8s/tandem/dra/pool"
+)
+
+// container is what the containers of one group have of one claim by itself: GPUs and tokens.
+type container struct {
+	gpus   []*Prepared // that no VF serves yet
+	tokens []*token
+	share  int // GPUs that one VF has to serve
+}
+
+// token is a VF that was allocated by itself. A VF of the same resource may be handed out in its place.
+type token struct {
+	*Prepared
+	paired bool // what is handed out serves a GPU of its container
+}
+
+func (t *token) vf() string { return t.VFs[0] }
+
+// redeem has the tokens of a claim stand for the VFs that make most pairs on one switch each: its own where
+// that does, else the reserved one of a GPU, else one of another container's tokens, in exchange.
+func (d *decision) redeem(devices []Prepared) {
+	all, reserved := d.containers(devices), d.reserved()
+	for _, step := range []func(*container, *token){
+		d.serve,
+		func(c *container, t *token) { d.takeReserved(c, t, reserved) },
+		func(c *container, t *token) { d.exchange(c, t, all) },
+	} {
+		for _, c := range all {
+			for _, t := range c.tokens {
+				if !t.paired && len(c.gpus) > 0 {
+					step(c, t)
+				}
+			}
+		}
+	}
+	for _, c := range all {
+		for _, t := range c.tokens {
+			if named := d.state.Pool.Devices[t.Device].VFs[0]; t.vf() != named {
+				t.Token = named
+			}
+		}
+	}
+}
+
+// containers are those with tokens, in the order of the devices. What is there to be looked at is left as it
+// is named.
+func (d *decision) containers(devices []Prepared) []*container {
+	var order []*container
+	byGroup := map[string]*container{}
+	for i := range devices {
+		p := &devices[i]
+		c := byGroup[p.Group]
+		if c == nil {
+			c = &container{}
+			byGroup[p.Group], order = c, append(order, c)
+		}
+		switch {
+		case p.Admin:
+		case len(p.VFs) == 0 && len(p.GPUs) == 1:
+			c.gpus = append(c.gpus, p)
+		case len(p.GPUs) == 0 && len(p.VFs) == 1:
+			c.tokens = append(c.tokens, &token{Prepared: p})
+		}
+	}
+	order = slices.DeleteFunc(order, func(c *container) bool { return len(c.tokens) == 0 })
+	for _, c := range order {
+		c.share = (len(c.gpus) + len(c.tokens) - 1) / len(c.tokens)
+	}
+	return order
+}
+
+// serve has a token's VF serve its share of those GPUs of its container that are on one switch with it. Being
+// on one switch is the same for all on it, so that whichever they are leaves as many pairs.
+func (d *decision) serve(c *container, t *token) {
+	served := 0
+	c.gpus = slices.DeleteFunc(c.gpus, func(gpu *Prepared) bool {
+		if served == c.share || !d.sameSwitch(gpu.GPUs[0], t.vf()) {
+			return false
+		}
+		served++
+		return true
+	})
+	t.paired = served > 0
+}
+
+// takeReserved hands the reserved VF of a GPU of the container out for a token of the same resource, once.
+func (d *decision) takeReserved(c *container, t *token, reserved map[string]string) {
+	for _, gpu := range c.gpus {
+		vf, ok := reserved[gpu.GPUs[0]]
+		if ok && d.available(vf) && d.vfs[vf].Pool == d.vfs[t.vf()].Pool {
+			t.VFs, gpu.With = []string{vf}, vf
+			delete(reserved, gpu.GPUs[0])
+			d.serve(c, t)
+			return
+		}
+	}
+}
+
+// exchange gives a token another one's VF, if that serves a GPU of its container, and the other one its own.
+// Where several do, one to which this is of use too is best.
+func (d *decision) exchange(c *container, t *token, all []*container) {
+	var found *token
+	var of *container
+	for _, other := range all {
+		for _, u := range other.tokens {
+			if u.paired || other == c || d.vfs[u.vf()].Pool != d.vfs[t.vf()].Pool ||
+				!slices.ContainsFunc(c.gpus, func(gpu *Prepared) bool { return d.sameSwitch(gpu.GPUs[0], u.vf()) }) {
+				continue
+			}
+			useful := slices.ContainsFunc(other.gpus, func(gpu *Prepared) bool { return d.sameSwitch(gpu.GPUs[0], t.vf()) })
+			if found == nil || useful {
+				found, of = u, other
+			}
+		}
+	}
+	if found != nil {
+		found.VFs, t.VFs = t.VFs, found.VFs
+		d.serve(c, t)
+		d.serve(of, found)
+	}
+}
+
+// reserved are the VFs that nobody gets but with one GPU, by the ID of that: those that one pair alone names.
+func (d *decision) reserved() map[string]string {
+	named, pairs := map[string]int{}, map[string]int{}
+	for _, device := range d.state.Pool.Devices {
+		if device.Type == pool.Bundle { // of pairs that are counted by themselves
+			continue
+		}
+		for _, vf := range device.VFs {
+			named[vf]++
+		}
+		for _, gpu := range device.GPUs {
+			pairs[gpu] += len(device.VFs)
+		}
+	}
+	reserved := map[string]string{}
+	for _, device := range d.state.Pool.Devices {
+		if len(device.GPUs) == 1 && len(device.VFs) == 1 && pairs[device.GPUs[0]] == 1 && named[device.VFs[0]] == 1 {
+			reserved[device.GPUs[0]] = device.VFs[0]
+		}
+	}
+	return reserved
+}
+
+// available reports whether a VF can be handed out.
+func (d *decision) available(id string) bool {
+	vf, ok := d.vfs[id]
+	return ok && vf.Fault == "" && vf.Held == "" && d.held[id] == ""
+}
+
+func (d *decision) sameSwitch(gpu, vf string) bool {
+	g, known := d.gpus[gpu]
+	v, too := d.vfs[vf]
+	return known && too && d.state.Machine.Tree.Distance(g.Card, v.Address).Level.SameSwitch()
+}

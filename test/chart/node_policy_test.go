@@ -1,0 +1,140 @@
+package chart_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	rbac "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// oldest is the first version of Kubernetes that mode dra is for.
+var oldest = version.MustParse("1.34")
+
+const draAccount = "system:serviceaccount:kube-system:tandem-dra"
+
+// on is an account whose token was made for a pod on a node; "" for a token of no pod.
+func on(account, node string) user.Info {
+	info := &user.DefaultInfo{Name: account}
+	if node != "" {
+		info.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {node}}
+	}
+	return info
+}
+
+func slice(driver, where string) string {
+	return fmt.Sprintf("{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: x}, "+
+		"spec: {driver: %s, %s, pool: {name: a, generation: 1, resourceSliceCount: 1}}}", driver, where)
+}
+
+// TestOnlyItsOwnSlices: the token of a node's pod is good for the slices of that node and of our driver.
+func TestOnlyItsOwnSlices(t *testing.T) {
+	const elsewhere, noNode = "is for the slices of that node alone", "names no node"
+	const foreign = "devices of the driver tandem.dev alone"
+	mine, other := slice("tandem.dev", "nodeName: a"), slice("tandem.dev", "nodeName: b")
+	for where, objects := range draManifests(t) {
+		policy := policyNamed(t, objects, "tandem-dra-slices")
+		for _, c := range []struct {
+			write write
+			want  string
+		}{
+			{write{on(draAccount, "a"), admission.Create, mine, ""}, ""},
+			{write{on(draAccount, "a"), admission.Update, mine, mine}, ""},
+			{write{on(draAccount, "a"), admission.Delete, "", mine}, ""},
+			{write{on(draAccount, "a"), admission.Create, other, ""}, elsewhere},
+			{write{on(draAccount, "a"), admission.Update, mine, other}, elsewhere},
+			{write{on(draAccount, "a"), admission.Delete, "", other}, elsewhere},
+			{write{on(draAccount, "a"), admission.Create, slice("tandem.dev", "allNodes: true"), ""}, elsewhere},
+			{write{on(draAccount, "a"), admission.Create, slice("gpu.nvidia.com", "nodeName: a"), ""}, foreign},
+			{write{on(draAccount, "a"), admission.Delete, "", slice("gpu.nvidia.com", "nodeName: a")}, foreign},
+			{write{on(draAccount, ""), admission.Create, mine, ""}, noNode},
+			{write{on(draAccount, ""), admission.Create, slice("tandem.dev", "nodeName: ''"), ""}, noNode},
+			{write{on("system:node:b", ""), admission.Delete, "", mine}, ""},
+			{write{on("system:serviceaccount:kube-system:other", "b"), admission.Create, mine, ""}, ""},
+		} {
+			expect(t, where, judge(t, policy, c.write), c.want, fmt.Sprint(c.write))
+		}
+	}
+}
+
+// TestOnlyItsOwnDevicesOfAClaim: what the scheduler decided stays, and what other drivers say.
+func TestOnlyItsOwnDevicesOfAClaim(t *testing.T) {
+	claim := func(status string) string {
+		return "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x, namespace: team}, spec: {}, " +
+			"status: {" + status + "}}"
+	}
+	const allocated = "allocation: {devices: {results: [{driver: tandem.dev, pool: a, device: d, request: r}]}}"
+	const reserved = ", reservedFor: [{resource: pods, name: p, uid: u}]"
+	ours := ", devices: [{driver: tandem.dev, pool: a, device: d}]"
+	theirs := ", devices: [{driver: other.dev, pool: a, device: d}]"
+	for where, objects := range draManifests(t) {
+		policy := policyNamed(t, objects, "tandem-dra-claims")
+		for _, c := range []struct{ before, after, want string }{
+			{allocated + reserved, allocated + reserved + ours, ""},
+			{allocated + reserved + ours, allocated + reserved, ""},
+			{allocated + theirs, allocated + theirs, ""},
+			{allocated, "", "the scheduler allocates and reserves a claim"},
+			{"", allocated, "the scheduler allocates and reserves a claim"},
+			{allocated, allocated + reserved, "the scheduler allocates and reserves a claim"},
+			{allocated, allocated + theirs, "devices of the driver tandem.dev alone"},
+		} {
+			w := write{on(draAccount, "a"), admission.Update, claim(c.after), claim(c.before)}
+			expect(t, where, judge(t, policy, w), c.want, c.before+" -> "+c.after)
+			w.user = on("system:kube-scheduler", "")
+			expect(t, where, judge(t, policy, w), "", "by the scheduler: "+c.after)
+		}
+	}
+}
+
+func expect(t *testing.T, where string, reasons []string, want, what string) {
+	t.Helper()
+	if want == "" && len(reasons) > 0 ||
+		want != "" && !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(r, want) }) {
+		t.Errorf("%s: %s: refused by %q, want %q", where, what, reasons, want)
+	}
+}
+
+// TestLeastRights: these, and no others.
+func TestLeastRights(t *testing.T) {
+	want := map[string]string{
+		"resource.k8s.io/resourceslices":        "get list watch create update delete",
+		"resource.k8s.io/resourceclaims":        "get list watch",
+		"resource.k8s.io/resourceclaims/status": "update patch",
+		"resource.k8s.io/resourceclaims/driver": "associated-node:update associated-node:patch",
+		"/nodes":                                "get",
+		"/pods":                                 "get",
+	}
+	for where, objects := range draManifests(t) {
+		got := map[string]string{}
+		for _, o := range objects {
+			switch o.at("kind") {
+			case "ClusterRole":
+				for _, rule := range decode[rbac.ClusterRole](t, o).Rules {
+					if len(rule.APIGroups) != 1 || len(rule.Resources) != 1 {
+						t.Errorf("%s: one resource to a rule, so that each has its reason: %v", where, rule)
+					}
+					resource := rule.APIGroups[0] + "/" + rule.Resources[0]
+					got[resource] = strings.Join(rule.Verbs, " ")
+					if strings.HasSuffix(resource, "/driver") != (fmt.Sprint(rule.ResourceNames) == "[tandem.dev]") {
+						t.Errorf("%s: %s by the names %q", where, resource, rule.ResourceNames)
+					}
+				}
+			case "ClusterRoleBinding":
+				subjects := decode[rbac.ClusterRoleBinding](t, o).Subjects
+				if len(subjects) != 1 ||
+					"system:serviceaccount:"+subjects[0].Namespace+":"+subjects[0].Name != draAccount {
+					t.Errorf("%s: bound to %v", where, subjects)
+				}
+			case "Role", "RoleBinding":
+				t.Errorf("%s: %s", where, o.name())
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: the rights are %v, want %v", where, got, want)
+		}
+	}
+}
