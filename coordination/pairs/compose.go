@@ -15,8 +15,8 @@ type Device struct {
 	Kind     device.Kind
 }
 
-// Compose is what a container is told of its devices: GPUs and VFs, each one once. The VFs are named with what
-// their plugin knows of them.
+// Compose is what a container is told of its devices: GPUs and VFs, each one once. The VFs are named with
+// what their plugin knows of them.
 func Compose(tree *topology.Tree, all []Device, vfs []VF) File {
 	byID := map[string]Device{}
 	var gpus, functions []device.Device

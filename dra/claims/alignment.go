@@ -16,9 +16,10 @@ import (
 // Parameters are what a claim or a device class can say to this driver, as the parameters of its opaque
 // configuration.
 type Parameters struct {
-	APIVersion string           `json:"apiVersion,omitempty"` // "tandem.dev/v1"
-	Kind       string           `json:"kind,omitempty"`       // "ClaimParameters"
-	Alignment  intent.Alignment `json:"alignment,omitempty"`  // "required": all pairs on one switch each, or no start
+	APIVersion string `json:"apiVersion,omitempty"` // "tandem.dev/v1"
+	Kind       string `json:"kind,omitempty"`       // "ClaimParameters"
+	// "required": all pairs on one switch each, or no start
+	Alignment intent.Alignment `json:"alignment,omitempty"`
 }
 
 // The API version and kind of Parameters; either may be left out.
@@ -54,7 +55,8 @@ func readParameters(raw []byte) (read Parameters, err error) {
 		return read, fmt.Errorf(`%w; want {"alignment": "required"}`, err)
 	}
 	if v, k := read.APIVersion, read.Kind; v != "" && v != ParametersVersion || k != "" && k != ParametersKind {
-		return read, fmt.Errorf("want apiVersion %s and kind %s, not %s and %s", ParametersVersion, ParametersKind, v, k)
+		return read, fmt.Errorf("want apiVersion %s and kind %s, not %s and %s",
+			ParametersVersion, ParametersKind, v, k)
 	}
 	return read, nil
 }
@@ -81,7 +83,8 @@ func (d *decision) lists(devices []Prepared) (placement.Choice, error) {
 }
 
 // misaligned says why a claim is not prepared for which alignment is required: not all pairs of containers
-// with these devices are on one switch each. It is nil where they are. Otherwise is what would let them start.
+// with these devices are on one switch each. It is nil where they are. Otherwise is what would let them
+// start.
 func (d *decision) misaligned(c Claim, devices []Prepared, otherwise string) error {
 	choice, err := d.lists(devices)
 	if err != nil {
@@ -100,9 +103,9 @@ func (d *decision) misaligned(c Claim, devices []Prepared, otherwise string) err
 	}
 	apart := choice.Pairs[first]
 	free, all := d.vfsNear(apart.GPU)
-	return fmt.Errorf("refuse %s: alignment is required and only %d of %d pairs are on one switch: GPU %s and VF %s "+
-		"are %s apart; below switch %s %d of %d VFs are free; ask for devices of class pair.%s, which are on one "+
-		"switch always; %s", c, together, len(choice.Pairs), apart.GPU.Address, apart.VF.Address,
+	return fmt.Errorf("refuse %s: alignment is required and only %d of %d pairs are on one switch: "+
+		"GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free; ask for devices of class pair.%s, "+
+		"which are on one switch always; %s", c, together, len(choice.Pairs), apart.GPU.Address, apart.VF.Address,
 		apart.Distance.Level, d.state.Machine.Tree.Switch(apart.GPU.Address), free, all, pool.Driver, otherwise)
 }
 

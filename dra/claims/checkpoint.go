@@ -20,8 +20,8 @@ const (
 	lockName = "claims.lock"
 )
 
-// checkpointVersion is that of the format. Keys may be added to it: what reads it passes over what it does not
-// know.
+// checkpointVersion is that of the format. Keys may be added to it: what reads it passes over what it does
+// not know.
 const checkpointVersion = 1
 
 // checkpoint is the file.

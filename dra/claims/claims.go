@@ -1,5 +1,5 @@
-// Package claims says what the containers of a claim get, and remembers it: which GPUs and VFs, their CDI spec,
-// what is told of them in the claim's status, until the claim is unprepared.
+// Package claims says what the containers of a claim get, and remembers it: which GPUs and VFs, their CDI
+// spec, what is told of them in the claim's status, until the claim is unprepared.
 //
 //	claims, pool ──decide──▶ Claim ──▶ checkpoint (claims.json)    what is handed out for which device
 //	      pod ──containers──▶  │
@@ -16,10 +16,10 @@
 // device. Requests of one container carry the same, whole environment, for of equal variables in several CDI
 // devices a container keeps one.
 //
-// The order of effects makes that a process can be killed at any time. Prepare writes the checkpoint, durably,
-// then the files, then answers; unprepare removes the files, then writes the checkpoint. What lies between is
-// made good by [Preparer.Restore] or by the kubelet, which asks again. Two processes may share a folder: each
-// reads the checkpoint anew under a lock.
+// The order of effects makes that a process can be killed at any time. Prepare writes the checkpoint,
+// durably, then the files, then answers; unprepare removes the files, then writes the checkpoint. What lies
+// between is made good by [Preparer.Restore] or by the kubelet, which asks again. Two processes may share a
+// folder: each reads the checkpoint anew under a lock.
 package claims
 
 import (
@@ -54,7 +54,7 @@ type Prepared struct {
 	GPUs    []string `json:"gpus,omitempty"`
 	VFs     []string `json:"vfs,omitempty"`   // those that are really handed out
 	Token   string   `json:"token,omitempty"` // the VF that the device names, where another is handed out
-	With    string   `json:"with,omitempty"`  // of a GPU by itself: its reserved VF, which is handed out for a token
+	With    string   `json:"with,omitempty"`  // of a GPU by itself: its reserved VF, handed out for a token
 	Admin   bool     `json:"admin,omitempty"` // for looking at: another claim may have it too
 	Group   string   `json:"group"`           // requests with the same one go to the same containers
 	CDI     []string `json:"cdi,omitempty"`   // what container runtimes are told to add, once for each request

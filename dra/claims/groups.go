@@ -71,9 +71,9 @@ func plain(claims []*resourceapi.ResourceClaim) bool {
 		!slices.ContainsFunc(all, func(a asked) bool { return ordinal(a) == "" || ordinal(a) != ordinal(all[0]) })
 }
 
-// group finds the groups of claims that one pod has. Where the pod is not known, nil, or none of its containers
-// is known to use a claim, the requests of the claim are one group, of extended resources those of one
-// container.
+// group finds the groups of claims that one pod has. Where the pod is not known, nil, or none of its
+// containers is known to use a claim, the requests of the claim are one group, of extended resources those of
+// one container.
 func group(claims []*resourceapi.ResourceClaim, pod *corev1.Pod) groups {
 	all := requests(claims)
 	g := groups{}
@@ -131,8 +131,8 @@ func (g groups) joinByName(claim *resourceapi.ResourceClaim, all []asked) {
 	}
 }
 
-// used are the requests that a container uses: of claims that are the pod's own all together, and those of each
-// claim that other pods can have too, which must not show a container what is this pod's alone.
+// used are the requests that a container uses: of claims that are the pod's own all together, and those of
+// each claim that other pods can have too, which must not show a container what is this pod's alone.
 func used(
 	pod *corev1.Pod, c *corev1.Container, claims []*resourceapi.ResourceClaim, all []asked,
 ) (used [][]asked) {

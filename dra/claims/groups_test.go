@@ -17,7 +17,8 @@ import (
 // that pods share, or "extended".
 func asking(text string) *claimOf {
 	fields := strings.Fields(text)
-	claim := &claimOf{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fields[0], UID: types.UID(fields[0])}}
+	claim := &claimOf{}
+	claim.Namespace, claim.Name, claim.UID = "team", fields[0], types.UID(fields[0])
 	if fields[1] != "-" {
 		claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", UID: "pod"}}
 	}
@@ -142,21 +143,22 @@ func written(g groups, all []asked) (list []string) {
 
 // Claims have a pod in common, or they are of no pod that is known.
 func TestConsumer(t *testing.T) {
-	pod := func(name string) resourceapi.ResourceClaimConsumerReference {
-		return resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: name, UID: types.UID(name)}
+	type reference = resourceapi.ResourceClaimConsumerReference
+	pod := func(name string) reference {
+		return reference{Resource: "pods", Name: name, UID: types.UID(name)}
 	}
-	group := resourceapi.ResourceClaimConsumerReference{APIGroup: "scheduling.k8s.io", Resource: "podgroups", Name: "a"}
+	group := reference{APIGroup: "scheduling.k8s.io", Resource: "podgroups", Name: "a"}
 	for name, c := range map[string]struct {
-		reserved [][]resourceapi.ResourceClaimConsumerReference
+		reserved [][]reference
 		want     string
 	}{
-		"one":                    {[][]resourceapi.ResourceClaimConsumerReference{{pod("a")}}, "a"},
-		"one claim is shared":    {[][]resourceapi.ResourceClaimConsumerReference{{pod("b"), pod("a")}, {pod("a")}}, "a"},
-		"all are shared":         {[][]resourceapi.ResourceClaimConsumerReference{{pod("b"), pod("a")}}, ""},
-		"none in common":         {[][]resourceapi.ResourceClaimConsumerReference{{pod("b")}, {pod("a")}}, ""},
-		"for a group of pods":    {[][]resourceapi.ResourceClaimConsumerReference{{group}}, ""},
-		"reserved for nobody":    {[][]resourceapi.ResourceClaimConsumerReference{nil}, ""},
-		"a group beside the pod": {[][]resourceapi.ResourceClaimConsumerReference{{group, pod("a")}}, "a"},
+		"one":                    {[][]reference{{pod("a")}}, "a"},
+		"one claim is shared":    {[][]reference{{pod("b"), pod("a")}, {pod("a")}}, "a"},
+		"all are shared":         {[][]reference{{pod("b"), pod("a")}}, ""},
+		"none in common":         {[][]reference{{pod("b")}, {pod("a")}}, ""},
+		"for a group of pods":    {[][]reference{{group}}, ""},
+		"reserved for nobody":    {[][]reference{nil}, ""},
+		"a group beside the pod": {[][]reference{{group, pod("a")}}, "a"},
 	} {
 		var claims []*claimOf
 		for _, reserved := range c.reserved {

@@ -13,12 +13,14 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// podLimit is how long the pod of claims is looked for. The kubelet waits for 45 s, and without the pod claims
-// are prepared too.
+// podLimit is how long the pod of claims is looked for. The kubelet waits for 45 s, and without the pod
+// claims are prepared too.
 const podLimit = 5 * time.Second
 
 // findPod finds the pod of claims where it decides something; nil where it does not, or cannot be found.
-func (p *Preparer) findPod(ctx context.Context, state State, claims []*resourceapi.ResourceClaim) *corev1.Pod {
+func (p *Preparer) findPod(
+	ctx context.Context, state State, claims []*resourceapi.ResourceClaim,
+) *corev1.Pod {
 	if p.isPrepared(claims) || plain(claims) && !canBeApart(state, claims) {
 		return nil
 	}

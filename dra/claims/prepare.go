@@ -13,8 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
-// prepare prepares the claims of a pod, under the lock. With an error those are returned that are prepared all
-// the same.
+// prepare prepares the claims of a pod, under the lock. With an error those are returned that are prepared
+// all the same.
 func (p *Preparer) prepare(
 	ctx context.Context, state State, claims []*resourceapi.ResourceClaim, pod *corev1.Pod,
 ) ([]Claim, error) {
@@ -53,7 +53,9 @@ func (p *Preparer) prepare(
 }
 
 // split tells the claims that are prepared from those that have to be.
-func split(known []Claim, claims []*resourceapi.ResourceClaim) (kept []Claim, due []*resourceapi.ResourceClaim) {
+func split(
+	known []Claim, claims []*resourceapi.ResourceClaim,
+) (kept []Claim, due []*resourceapi.ResourceClaim) {
 	for _, claim := range claims {
 		switch was := find(known, claim.UID); {
 		case len(results(claim)) == 0: // nothing of ours
@@ -120,7 +122,8 @@ func (p *Preparer) demands(claim *resourceapi.ResourceClaim, pod *corev1.Pod) (o
 	case cmp.Or(p.Policy.Alignment, intent.Preferred) == intent.Required:
 		return fmt.Sprintf("the driver's flag --alignment=%s asks that of every pod", intent.Required), nil
 	default:
-		return fmt.Sprintf("without annotation %s: %s the pod would start", intent.AlignmentKey, intent.Required), nil
+		const without = "without annotation %s: %s the pod would start"
+		return fmt.Sprintf(without, intent.AlignmentKey, intent.Required), nil
 	}
 }
 

@@ -21,8 +21,8 @@ func (n *node) most(name string) (*resourceapi.ResourceClaim, int) {
 	return nil, 0
 }
 
-// Pairs are handed out as they are named, in one order of GPUs and VFs, on every machine; a second prepare says
-// the same, and afterwards nothing is left.
+// Pairs are handed out as they are named, in one order of GPUs and VFs, on every machine; a second prepare
+// says the same, and afterwards nothing is left.
 func TestPairs(t *testing.T) {
 	for _, machine := range machines.Names() {
 		for _, vfs := range []int{1, 4} {

@@ -33,7 +33,7 @@ type VFs interface {
 type Options struct {
 	Dir    string      // the driver's own folder, which outlives boots; made where it is not there
 	CDIDir string      // where container runtimes look for CDI specs, /var/run/cdi
-	Host   grants.Host // where files of the machine are; its PairsDir is the Preparer's alone, its CDI is not used
+	Host   grants.Host // where files are; its PairsDir is the Preparer's alone, its CDI is not used
 	GPUs   GPUs        // nil on a node without
 	VFs    VFs         // likewise
 	Policy intent.Policy
@@ -41,10 +41,10 @@ type Options struct {
 	// Pod finds a pod; nil for nobody to ask. It is asked where a claim, or several of a pod, have more than one
 	// request: for which go to the same container. And for its annotation, where a pair is apart.
 	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
-	// Rebind publishes the VFs that claims really have, which are what Bound returns: Multus reads there which VF a
-	// device stands for. It is called before prepare answers for a claim with a VF in whose place another is handed
-	// out, also for one that is prepared already, and, without an effect on the answer, once such a claim has been
-	// unprepared. Nil for nobody to tell.
+	// Rebind publishes the VFs that claims really have, which are what Bound returns: Multus reads there which
+	// VF a device stands for. It is called before prepare answers for a claim with a VF in whose place another
+	// is handed out, also for one that is prepared already, and, without an effect on the answer, once such a
+	// claim has been unprepared. Nil for nobody to tell.
 	Rebind func(ctx context.Context, bound map[string]string) error
 
 	Log *slog.Logger
@@ -90,31 +90,14 @@ func (c Claim) answer() []kubeletplugin.Device {
 	return devices
 }
 
-// Unprepare takes the devices of claims back. A claim that is not prepared is none the worse.
+// Unprepare takes the devices of claims back. A claim that is not prepared is none the worse. Of claims that
+// share containers all have to end in one call, as all claims of a pod do: what is left has their devices
+// too.
 func (p *Preparer) Unprepare(
 	ctx context.Context, claims []kubeletplugin.NamespacedObject,
 ) map[types.UID]error {
+	gone, left, err := p.unprepare(claims)
 	answers := make(map[types.UID]error, len(claims))
-	release, err := lock(p.Dir)
-	if err != nil {
-		for _, claim := range claims {
-			answers[claim.UID] = err
-		}
-		return answers
-	}
-	defer release()
-	known, err := p.known()
-	for _, claim := range claims {
-		answers[claim.UID] = err
-	}
-	if err != nil {
-		return answers
-	}
-	var gone []Claim
-	for _, claim := range claims {
-		gone = append(gone, find(known, claim.UID))
-	}
-	left, err := p.forget(known, gone)
 	for _, claim := range claims {
 		answers[claim.UID] = err
 	}
@@ -129,9 +112,9 @@ func (p *Preparer) Unprepare(
 // Prepared lists the claims that are prepared, by namespace and name.
 func (p *Preparer) Prepared() ([]Claim, error) { return readCheckpoint(p.Dir) }
 
-// Bound are the VFs that prepared claims really have, by the device of the pool: of a pair its VF, of a VF the
-// one that was handed out for it, and of a GPU by itself the reserved one that was handed out for a token. See
-// pool.Options.
+// Bound are the VFs that prepared claims really have, by the device of the pool: of a pair its VF, of a VF
+// the one that was handed out for it, and of a GPU by itself the reserved one that was handed out for a
+// token. See pool.Options.
 func (p *Preparer) Bound() (map[string]string, error) {
 	claims, err := readCheckpoint(p.Dir)
 	return bound(claims), err

@@ -6,7 +6,28 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 )
+
+// unprepare unprepares claims, under the lock. It returns them, as far as they were prepared, and those that
+// are left.
+func (p *Preparer) unprepare(claims []kubeletplugin.NamespacedObject) (gone, left []Claim, err error) {
+	release, err := lock(p.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer release()
+	known, err := p.known()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, claim := range claims {
+		gone = append(gone, find(known, claim.UID))
+	}
+	left, err = p.forget(known, gone)
+	return gone, left, err
+}
 
 // forget unprepares claims: their files go first, so that the checkpoint has all that there are. It returns
 // the claims that are left.
@@ -44,9 +65,9 @@ func (p *Preparer) save(claims []Claim) error {
 }
 
 // known reads the claims that are prepared. A checkpoint that cannot be read is set aside, and nothing is
-// prepared then but what has a CDI spec, of which no more is known. Nothing is handed out twice for that: what
-// a claim gets nobody else can be allocated. Pods that run keep their files, and the kubelet has the names of
-// their CDI devices.
+// prepared then but what has a CDI spec, of which no more is known. Nothing is handed out twice for that:
+// what a claim gets nobody else can be allocated. Pods that run keep their files, and the kubelet has the
+// names of their CDI devices.
 func (p *Preparer) known() ([]Claim, error) {
 	known, err := readCheckpoint(p.Dir)
 	if !errors.Is(err, errUnreadable) {

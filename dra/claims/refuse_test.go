@@ -79,20 +79,27 @@ func TestAlignment(t *testing.T) {
 		policy     intent.Policy
 		want       []string // of the refusal; none where it is prepared
 	}{
-		"nobody asks":        {nil, "", intent.Policy{}, nil},
-		"the pod":            {required, "", intent.Policy{}, []string{sentence, "without annotation tandem.dev/alignment: required the pod would start"}},
-		"the claim":          {nil, `{"alignment": "required"}`, intent.Policy{}, []string{sentence, "in the parameters of the claim or its class"}},
-		"in full":            {nil, `{"apiVersion": "tandem.dev/v1", "kind": "ClaimParameters", "alignment": "required"}`, intent.Policy{}, []string{sentence}},
-		"the node":           {nil, "", intent.Policy{Alignment: intent.Required}, []string{sentence, "--alignment=required asks that of every pod"}},
+		"nobody asks": {nil, "", intent.Policy{}, nil},
+		"the pod": {required, "", intent.Policy{},
+			[]string{sentence, "without annotation tandem.dev/alignment: required the pod would start"}},
+		"the claim": {nil, `{"alignment": "required"}`, intent.Policy{},
+			[]string{sentence, "in the parameters of the claim or its class"}},
+		"in full": {nil, `{"apiVersion": "tandem.dev/v1", "kind": "ClaimParameters", "alignment": "required"}`,
+			intent.Policy{}, []string{sentence}},
+		"the node": {nil, "", intent.Policy{Alignment: intent.Required},
+			[]string{sentence, "--alignment=required asks that of every pod"}},
 		"the claim does not": {nil, `{"alignment": "preferred"}`, intent.Policy{}, nil},
 		"the pod is exempt": {map[string]string{intent.AlignmentKey: "preferred"}, "",
 			intent.Policy{Alignment: intent.Required, OptOut: intent.AllNamespaces}, nil},
 		"the pod would like to be": {map[string]string{intent.AlignmentKey: "preferred"}, "",
 			intent.Policy{Alignment: intent.Required}, []string{sentence}},
 		"misspelt": {nil, `{"alignement": "required"}`, intent.Policy{},
-			[]string{"read the parameters of driver tandem.dev in claim team/train", "alignement", `want {"alignment": "required"}`}},
-		"of another kind": {nil, `{"kind": "GpuConfig"}`, intent.Policy{}, []string{"want apiVersion tandem.dev/v1"}},
-		"a wrong value":   {nil, `{"alignment": "always"}`, intent.Policy{}, []string{"want preferred or required"}},
+			[]string{"read the parameters of driver tandem.dev in claim team/train", "alignement",
+				`want {"alignment": "required"}`}},
+		"of another kind": {nil, `{"kind": "GpuConfig"}`, intent.Policy{},
+			[]string{"want apiVersion tandem.dev/v1"}},
+		"a wrong value": {nil, `{"alignment": "always"}`, intent.Policy{},
+			[]string{"want preferred or required"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -58,8 +58,8 @@ func (p *Preparer) specs() ([]types.UID, error) {
 // cdiDevice names the CDI device for a group of a claim's requests, of which this is the first.
 func cdiDevice(claim types.UID, request string) string { return string(claim) + "-" + request }
 
-// writeSpec puts the CDI spec of a claim in place, unless it is there. A group without any edits has no device,
-// for CDI refuses such a one, and where no group has any there is no spec.
+// writeSpec puts the CDI spec of a claim in place, unless it is there. A group without any edits has no
+// device, for CDI refuses such a one, and where no group has any there is no spec.
 func (p *Preparer) writeSpec(c Claim, environments map[string]*environment) error {
 	spec := specs.Spec{Version: cdiVersion, Kind: pool.Driver + "/" + cdiClass}
 	for _, first := range c.firsts() {

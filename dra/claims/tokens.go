@@ -109,10 +109,10 @@ func (d *decision) exchange(c *container, t *token, all []*container) {
 	for _, other := range all {
 		for _, u := range other.tokens {
 			if u.paired || other == c || d.vfs[u.vf()].Pool != d.vfs[t.vf()].Pool ||
-				!slices.ContainsFunc(c.gpus, func(gpu *Prepared) bool { return d.sameSwitch(gpu.GPUs[0], u.vf()) }) {
+				!d.nearAny(c.gpus, u.vf()) {
 				continue
 			}
-			useful := slices.ContainsFunc(other.gpus, func(gpu *Prepared) bool { return d.sameSwitch(gpu.GPUs[0], t.vf()) })
+			useful := d.nearAny(other.gpus, t.vf())
 			if found == nil || useful {
 				found, of = u, other
 			}
@@ -141,8 +141,11 @@ func (d *decision) reserved() map[string]string {
 	}
 	reserved := map[string]string{}
 	for _, device := range d.state.Pool.Devices {
-		if len(device.GPUs) == 1 && len(device.VFs) == 1 && pairs[device.GPUs[0]] == 1 && named[device.VFs[0]] == 1 {
-			reserved[device.GPUs[0]] = device.VFs[0]
+		if len(device.GPUs) != 1 || len(device.VFs) != 1 {
+			continue
+		}
+		if gpu, vf := device.GPUs[0], device.VFs[0]; pairs[gpu] == 1 && named[vf] == 1 {
+			reserved[gpu] = vf
 		}
 	}
 	return reserved
@@ -152,6 +155,11 @@ func (d *decision) reserved() map[string]string {
 func (d *decision) available(id string) bool {
 	vf, ok := d.vfs[id]
 	return ok && vf.Fault == "" && vf.Held == "" && d.held[id] == ""
+}
+
+// nearAny reports whether a VF is on one switch with any of some GPUs.
+func (d *decision) nearAny(gpus []*Prepared, vf string) bool {
+	return slices.ContainsFunc(gpus, func(gpu *Prepared) bool { return d.sameSwitch(gpu.GPUs[0], vf) })
 }
 
 func (d *decision) sameSwitch(gpu, vf string) bool {

@@ -11,7 +11,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
-// extended is a claim that the scheduler makes of extended resources, of so many GPUs and VFs for each container.
+// extended is a claim that the scheduler makes of extended resources, of so many GPUs and VFs for each
+// container.
 func (n *node) extended(name string, containers ...[2]int) *claimOf {
 	var wants []want
 	for i, c := range containers {
@@ -25,8 +26,8 @@ func (n *node) extended(name string, containers ...[2]int) *claimOf {
 	return claim
 }
 
-// A pod that asks for GPUs and VFs in the old way gets a pair for each, wherever the VFs suffice, whichever the
-// scheduler took: on all machines whose GPUs have VFs reserved for them, after others have taken some.
+// A pod that asks for GPUs and VFs in the old way gets a pair for each, wherever the VFs suffice, whichever
+// the scheduler took: on all machines whose GPUs have VFs reserved for them, after others have taken some.
 func TestTokensBecomePairs(t *testing.T) {
 	split := 0 // pairs that the scheduler made, by itself
 	for _, machine := range machines.Names() {
@@ -119,7 +120,8 @@ func TestTokens(t *testing.T) {
 		all           int
 	}{
 		{"two containers", "oci-mi300x-derived", 4, 0, [][2]int{{2, 2}, {2, 2}}, 4, 4},
-		{"fewer VFs than GPUs: each serves its share", "amd-mi300x-smc-thor2-cpx-derived", 4, 0, [][2]int{{8, 2}}, 8, 8},
+		{"fewer VFs than GPUs: each serves its share", "amd-mi300x-smc-thor2-cpx-derived", 16, 0,
+			[][2]int{{12, 3}}, 12, 12},
 		{"more VFs than GPUs", "oci-mi300x-derived", 4, 0, [][2]int{{1, 3}}, 1, 3},
 		{"VFs alone", "oci-mi300x-derived", 4, 0, [][2]int{{0, 3}}, 0, 0},
 		{"GPUs in one container, VFs in the other", "oci-mi300x-derived", 4, 0, [][2]int{{2, 0}, {0, 2}}, 0, 0},
@@ -184,4 +186,27 @@ func TestNotPublished(t *testing.T) {
 		t.Error(err)
 	}
 	n.check()
+}
+
+// A reserved VF that is broken is not handed out, and another one not twice for it.
+func TestBrokenReservedVF(t *testing.T) {
+	n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 16, toldVFs, true)
+	n.allocate(pool.VF, 8) // those that are left are of another switch than the GPUs
+	claim := n.extended("train", [2]int{3, 3})
+	reserved := newDecision(n.state, nil, nil).reserved()
+	broken := reserved[n.state.Pool.Devices[claim.Status.Allocation.Devices.Results[0].Device].GPUs[0]]
+	for i, vf := range n.state.Machine.VFs {
+		if vf.ID == broken {
+			n.state.Machine.VFs[i].Fault = "link is down"
+		}
+	}
+	n.ready(claim)
+	var given []string
+	for _, d := range n.prepared(claim.UID).Devices {
+		given = append(given, d.VFs...)
+	}
+	if len(given) != 3 || len(distinct(given)) != 3 || slices.Contains(given, broken) {
+		t.Errorf("VFs %v, broken %s", given, broken)
+	}
+	n.check(claim)
 }

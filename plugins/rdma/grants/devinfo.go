@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -81,12 +82,16 @@ func (h Host) WriteDevinfo(pool pools.Pool, d pools.Device, g *Grant) error {
 	if pool.Resource.DeviceType != pools.NetDevice {
 		return nil
 	}
+	name := h.DevinfoPath(pool.Name, d.ID)
 	content, err := json.Marshal(newDeviceInfo(d, g))
+	if before, unread := os.ReadFile(name); err == nil && unread == nil && bytes.Equal(before, content) {
+		return nil // as mostly; a write takes many times as long
+	}
 	if err == nil {
 		err = os.MkdirAll(h.DevinfoDir, 0o755)
 	}
 	if err == nil {
-		err = file.Replace(h.DevinfoPath(pool.Name, d.ID), content, 0o444)
+		err = file.Replace(name, content, 0o444)
 	}
 	if err != nil {
 		return fmt.Errorf("write device-info of %s: %w", d.ID, err)
