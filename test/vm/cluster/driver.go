@@ -31,6 +31,20 @@ func (n *Node) RemoveDriver(ctx context.Context) error {
 	return err
 }
 
+// ForgetPlugins has the kubelet forget that there were device plugins, which it would after five minutes. It
+// looks at their devices for pods that ask for the same resources by DRA, and refuses them.
+func (n *Node) ForgetPlugins(ctx context.Context) error {
+	before, err := n.Registrations(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := n.Run(ctx, "rm /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint && "+
+		"systemctl restart kubelet"); err != nil {
+		return err
+	}
+	return errors.Join(n.RegisteredAfter(ctx, before, Driver), n.Publishes(ctx))
+}
+
 // Publishes waits until the API server knows all pairs of the node, all its GPUs, and the VFs that are in no
 // pair.
 func (n *Node) Publishes(ctx context.Context) error {

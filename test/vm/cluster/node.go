@@ -121,21 +121,21 @@ func (n *Node) OffersAll(ctx context.Context) error {
 	return errors.Join(n.Offers(ctx, n.Shape.Resource, n.Shape.GPUs()), n.Offers(ctx, n.vfResource(), n.VFs()))
 }
 
-// RollOut replaces both daemons at a time, as after a change.
-func (n *Node) RollOut(ctx context.Context) error {
+// RollOut replaces daemons at a time, as after a change.
+func (n *Node) RollOut(ctx context.Context, daemons ...string) error {
 	before, err := n.Registrations(ctx)
 	if err != nil {
 		return err
 	}
 	for _, args := range [][]string{{"restart"}, {"status", "--timeout=5m"}} {
-		for _, daemon := range Daemons {
+		for _, daemon := range daemons {
 			rollOut := append([]string{"-n", "kube-system", "rollout"}, append(args, "daemonset/"+daemon)...)
 			if _, err := n.Kubectl(ctx, "", rollOut...); err != nil {
 				return err
 			}
 		}
 	}
-	return n.RegisteredAfter(ctx, before, Daemons...)
+	return n.RegisteredAfter(ctx, before, daemons...)
 }
 
 // Registrations are the log lines with which the plugins and the driver last said that the kubelet knows

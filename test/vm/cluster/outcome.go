@@ -70,6 +70,36 @@ func (k *Cluster) See(ctx context.Context, p Pod, made time.Time) (*Outcome, err
 	return o, nil
 }
 
+// SeeAgain waits until all containers of a pod have been started again, and have had their look.
+func (k *Cluster) SeeAgain(ctx context.Context, name string) (*Outcome, error) {
+	pod, err := k.WatchPod(ctx, name, func(p *corev1.Pod) bool {
+		if p.Status.Phase == corev1.PodFailed {
+			return true
+		}
+		for _, c := range p.Status.ContainerStatuses {
+			if c.RestartCount == 0 || c.State.Running == nil {
+				return false
+			}
+		}
+		return p.Status.Phase == corev1.PodRunning
+	})
+	if err != nil {
+		return nil, err
+	}
+	o := &Outcome{Reason: pod.Status.Reason, Message: pod.Status.Message}
+	if pod.Status.Phase == corev1.PodFailed {
+		return o, nil
+	}
+	for _, c := range pod.Spec.Containers {
+		seen, err := k.look(ctx, name, c.Name)
+		if err != nil {
+			return nil, err
+		}
+		o.Containers = append(o.Containers, *seen)
+	}
+	return o, nil
+}
+
 // Remove deletes pods and waits until they are gone.
 func (k *Cluster) Remove(ctx context.Context, names ...string) error {
 	if len(names) == 0 {

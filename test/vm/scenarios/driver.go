@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tandem-k8s/tandem/test/vm/cluster"
@@ -60,7 +61,7 @@ func (t *tester) intoDRA(ctx context.Context, s setup) error {
 			if ofDriver, err = t.moved(ctx, s, s, toDRA, ofPlugins); err != nil {
 				return err
 			}
-			return t.agreedOnClaims(ctx, s, "with a claim")
+			return t.agreed(ctx, s, "with a claim")
 		}},
 		{"back to the device plugins", func(ctx context.Context) (err error) {
 			next, err = t.moved(ctx, s, s, back, ofPlugins, ofDriver)
@@ -69,7 +70,7 @@ func (t *tester) intoDRA(ctx context.Context, s setup) error {
 		{"the claim is taken back", func(ctx context.Context) error { return t.drained(ctx, s, ofDriver) }},
 		{"to mode dra again", func(ctx context.Context) error {
 			err := t.node.Remove(ctx, ofPlugins.pod, next.pod)
-			return errors.Join(err, t.node.ApplyDriver(ctx, "dra"), t.move(ctx, toDRA))
+			return errors.Join(err, t.node.ApplyDriver(ctx, "dra"), t.move(ctx, toDRA), t.node.ForgetPlugins(ctx))
 		}},
 	} {
 		if err := t.Stage(ctx, stage.name, 15*time.Minute, stage.do); err != nil {
@@ -106,14 +107,49 @@ func (t *tester) drained(ctx context.Context, s setup, h holder) error {
 	return ctx.Err()
 }
 
-// agreedOnClaims adds a row on whether the API server, the driver and the CDI specifications say the same.
-func (t *tester) agreedOnClaims(ctx context.Context, s setup, when string) error {
-	start := time.Now()
-	r := Row{Setup: t.title(s), Scenario: "claims, tandem status and CDI specifications " + when, note: "agree"}
-	if err := t.node.AgreeOnClaims(ctx); err != nil {
-		r.note, r.Problem = "", err.Error()
+// beyondScenarios is what else is tried in mode dra: faults under a pod, and a reboot.
+func (t *tester) beyondScenarios(ctx context.Context, s setup) error {
+	if err := t.suffer(ctx, s, driverFaults...); err != nil {
+		return err
 	}
-	r.took = time.Since(start)
+	return t.Stage(ctx, "node reboot in mode dra", 15*time.Minute, func(ctx context.Context) error {
+		return t.rebooted(ctx, s)
+	})
+}
+
+// rebooted adds a row on a pod with a claim under which the node reboots: its containers start again with what
+// they had, which the driver writes anew.
+func (t *tester) rebooted(ctx context.Context, s setup) error {
+	h, err := t.hold(ctx, s.pair(2))
+	if err != nil {
+		return err
+	}
+	before, err := t.node.Registrations(ctx)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := t.node.Reboot(ctx); err != nil {
+		return err
+	}
+	if err := t.node.RegisteredAfter(ctx, before, cluster.Driver); err != nil {
+		return err
+	}
+	again, err := t.node.SeeAgain(ctx, h.pod)
+	if err != nil {
+		return err
+	}
+	again.Took = time.Since(start)
+	r := Row{Setup: t.title(s), Scenario: "node reboot under a pod with a claim", outcome: again}
+	if r.Problem = judge(s, s.pair(2), again); r.Problem == "" && !slices.EqualFunc(
+		again.Containers, h.saw.Containers, func(a, b cluster.View) bool {
+			return slices.Equal(a.GPUs, b.GPUs) && slices.Equal(a.VFs, b.VFs)
+		}) {
+		r.Problem = "it has other devices than before"
+	}
 	t.add(r)
-	return ctx.Err()
+	if err := t.agreed(ctx, s, "after the reboot"); err != nil {
+		return err
+	}
+	return t.node.Remove(ctx, h.pod)
 }

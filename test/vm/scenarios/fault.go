@@ -21,10 +21,19 @@ var faults = []fault{
 	{"kill -9 of tandem-gpu", inGuest("kill -9 $(pidof tandem-gpu)"), []string{"tandem-gpu"}, 2},
 	{"kill -9 of tandem-rdma", inGuest("kill -9 $(pidof tandem-rdma)"), []string{"tandem-rdma"}, 2},
 	{"kubelet restart", inGuest("systemctl restart kubelet"), cluster.Daemons, 2},
-	{"rolling update", func(ctx context.Context, n *cluster.Node) error { return n.RollOut(ctx) }, nil, 2},
+	{"rolling update", func(ctx context.Context, n *cluster.Node) error { return n.RollOut(ctx, cluster.Daemons...) }, nil, 2},
 	{"VFs made again", remakeVFs(0), nil, 4}, // more than are left of the first socket
 	{"clock ten minutes ahead", inGuest(setClock("+ 600")), nil, 2},
 	{"clock ten minutes back", inGuest(setClock("- 600")), nil, 2},
+}
+
+// driverFaults are those of a node in mode dra.
+var driverFaults = []fault{
+	{"kill -9 of tandem-dra", inGuest("kill -9 $(pidof tandem-dra)"), []string{cluster.Driver}, 2},
+	{"kubelet restart", inGuest("systemctl restart kubelet"), []string{cluster.Driver}, 2},
+	{"rolling update", func(ctx context.Context, n *cluster.Node) error {
+		return n.RollOut(ctx, cluster.Driver)
+	}, nil, 2},
 }
 
 // lostVF lasts until the node starts again.
@@ -68,7 +77,7 @@ func remakeVFs(fewer int) func(context.Context, *cluster.Node) error {
 // with its devices, and a new one after each has to get pairs of what is left.
 func (t *tester) suffer(ctx context.Context, s setup, list ...fault) error {
 	holder := t.podName()
-	if _, err := t.node.Create(ctx, pair(2).pod(holder)); err != nil {
+	if _, err := t.node.Create(ctx, s.pair(2).pod(holder)); err != nil {
 		return err
 	}
 	// waits until the pod after the fault before has gone, while the next fault happens
@@ -103,7 +112,7 @@ func (t *tester) sufferOne(
 	if err := errors.Join(t.node.RegisteredAfter(ctx, registrations, f.anew...), gone()); err != nil {
 		return "", err
 	}
-	then := pair(f.next)
+	then := s.pair(f.next)
 	next, o, late, err := t.admit(ctx, s, then)
 	if err != nil {
 		return "", err

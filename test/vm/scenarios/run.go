@@ -160,15 +160,20 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 			return err
 		}
 	}
-	const when = "after the scenarios"
-	if s.driver {
-		err := t.agreedOnClaims(ctx, s, when)
-		return errors.Join(err, t.Stage(ctx, "the driver goes", 10*time.Minute, t.node.RemoveDriver))
-	}
-	if err := t.agreed(ctx, s, when); err != nil || !s.operators {
+	if err := t.agreed(ctx, s, "after the scenarios"); err != nil {
 		return err
 	}
-	return t.Stage(ctx, "the operators go", 10*time.Minute, t.node.RemoveOperators)
+	switch {
+	case s.operators:
+		return t.Stage(ctx, "the operators go", 10*time.Minute, t.node.RemoveOperators)
+	case s.driver:
+		if err := t.beyondScenarios(ctx, s); err != nil {
+			return err
+		}
+		return t.Stage(ctx, "the driver goes", 10*time.Minute, t.node.RemoveDriver)
+	default:
+		return nil
+	}
 }
 
 // install has the node run as a set-up says.

@@ -39,6 +39,14 @@ func pair(n int) scenario {
 	return scenario{name: a.String(), asks: []cluster.Ask{a}}
 }
 
+// pair is a pod with so many pairs, as a set-up's pods ask for them.
+func (s setup) pair(n int) scenario {
+	if s.driver {
+		return asked(n, cluster.ByTemplate)
+	}
+	return pair(n)
+}
+
 // refusedPair is one that the kubelet refuses even on an empty node.
 func refusedPair(n int) scenario {
 	s := pair(n)

@@ -95,11 +95,16 @@ func (t *tester) met(ctx context.Context, s setup) {
 	t.add(r)
 }
 
-// agreed adds a row on whether the kubelet, the ledger and the API server say the same.
+// agreed adds a row on whether the kubelet, the ledger and the API server say the same; in mode dra, claims,
+// what the driver tells and the CDI specifications.
 func (t *tester) agreed(ctx context.Context, s setup, when string) error {
 	start := time.Now()
 	r := Row{Setup: t.title(s), Scenario: "PodResources, node status and ledger " + when, note: "agree"}
-	if err := t.node.Agree(ctx); err != nil {
+	agree := t.node.Agree
+	if s.driver {
+		r.Scenario, agree = "claims, tandem status and CDI specifications "+when, t.node.AgreeOnClaims
+	}
+	if err := agree(ctx); err != nil {
 		r.note, r.Problem = "", err.Error()
 	}
 	r.took = time.Since(start)
