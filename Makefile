@@ -30,7 +30,7 @@ export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
-# NVIDIA's library is opened at run time, so tandem-gpu needs a C compiler and is linked to the C library. What that library lacks is
+# NVIDIA's library is opened at run time, so tandem-gpu and tandem-dra need a C compiler and are linked to the C library. What that library lacks is
 # not called, hence lazy, which the compilers of some distributions (Ubuntu's) have to be told, for tests too. Without a compiler it is
 # built as the others are, and without NVIDIA.
 CC_FOUND  := $(shell command -v $(CC) >/dev/null && echo 1 || echo 0)
@@ -45,9 +45,9 @@ TAGS      := grpcnotrace
 SMALL      := -ldflags='-s -w $(LAZY)'
 
 .PHONY: build
-build: ## Build tandem, tandem-gpu, tandem-rdma and config-manager into bin
+build: ## Build tandem, tandem-gpu, tandem-rdma, tandem-dra and config-manager into bin
 	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-rdma ./cmd/config-manager
-	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem-gpu
+	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem-gpu ./cmd/tandem-dra
 
 .PHONY: nvml
 nvml: $(BIN)/nvml/libnvidia-ml.so.1 ## Build the stand-in for NVIDIA's library that tests use
@@ -116,7 +116,7 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	cd deployments/image && $(TOOLS)/golangci-lint run ./...
 	cd test/chart && $(TOOLS)/golangci-lint run ./...
 	cd test/browser && $(TOOLS)/golangci-lint run ./...
-	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
+	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet deployments/dra deployments/dra/claim-templates test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
 	@for module in . test/kubelet test/bench test/dra test/chart test/browser test/vm/kubernetes test/vm/multus test/vm/helm test/tools deployments/image; do (cd $$module && go mod tidy -diff) || exit 1; done
 	cd test/kubelet && go mod tidy -modfile=go.v1.37.mod -diff
 	cd test/dra && go mod tidy -modfile=go.v1.36.mod -diff && go mod tidy -modfile=go.v1.35.mod -diff
@@ -191,7 +191,7 @@ $(ALSO:%=build-%): build-%:
 	@command -v $(CROSS_$*)gcc >/dev/null || echo "tandem-gpu for $* gets AMD's GPUs alone: there is no $(CROSS_$*)gcc"
 	CGO_ENABLED=0 GOARCH=$* go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem ./cmd/tandem-rdma ./cmd/config-manager
 	CGO_ENABLED=$$(command -v $(CROSS_$*)gcc >/dev/null && echo 1 || echo 0) CC=$(CROSS_$*)gcc GOARCH=$* \
-		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem-gpu
+		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem-gpu ./cmd/tandem-dra
 
 .PHONY: image-test
 image-test: ## Start the programs in the container image's root as operators do (root, busybox-static)

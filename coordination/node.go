@@ -26,6 +26,7 @@ type Config struct {
 	KubeletDir string     // the kubelet's folder (/var/lib/kubelet)
 	Topology   *nccl.File // says where devices are, above sysfs; nil for none
 	Intent     Intent
+	Withheld   Withheld           // nil for nothing
 	Observer   admission.Observer // nil for none
 	Log        *slog.Logger
 }
@@ -137,6 +138,9 @@ func (n *Node) Run(ctx context.Context) error {
 	var both sync.WaitGroup
 	both.Go(func() { n.stayElected(ctx) })
 	both.Go(func() { n.stayJoined(ctx) })
+	if n.config.Withheld != nil {
+		both.Go(func() { n.config.Withheld.Run(ctx) })
+	}
 	both.Wait()
 	return nil
 }

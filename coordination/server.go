@@ -17,6 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
@@ -175,7 +176,7 @@ func (s *server) Pair(_ context.Context, q *api.PairRequest) (*api.PairResponse,
 func (s *server) Status(ctx context.Context, _ *api.StatusRequest) (*api.StatusResponse, error) {
 	answer := s.coordinator.Status(ctx)
 	answer.Protocol, answer.Minor = protocol.major, protocol.minor
-	answer.Pid = int64(os.Getpid())
+	answer.Pid, answer.Mode = int64(os.Getpid()), string(mode.DevicePlugin)
 	answer.Peers = s.peers.encode()
 	return answer, nil
 }

@@ -13,7 +13,7 @@ import (
 type version struct{ major, minor uint32 }
 
 // protocol is the version spoken here.
-var protocol = version{2, 1}
+var protocol = version{2, 2}
 
 func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
 

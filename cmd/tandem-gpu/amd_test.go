@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd/exporter"
@@ -143,7 +144,7 @@ func TestMetricsExporter(t *testing.T) {
 	flags := layout(t, "oci-mi300x-derived")
 	socket := filepath.Join(flags.KubeletDir, "exporter")
 	own := pulsing(amd.Single, 10*time.Millisecond)
-	own.exporterSocket = socket
+	own.ExporterSocket = socket
 	kubelet := kubelettest.Start(t, flags.KubeletDir)
 	start(t, flags, own)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
@@ -175,18 +176,18 @@ func TestMemoryErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := pulsing(amd.Single, 50*time.Millisecond)
-	own.library = amdsmi.Build(t, description)
+	own.Library = amdsmi.Build(t, description)
 	kubelet := kubelettest.Start(t, flags.KubeletDir)
 	start(t, flags, own)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	awaitHealth(t, plugin, "")
 	const last = "206141652992 0\n" // the memory of the last GPU and its errors
 	at := strings.LastIndex(description, last)
-	more := time.NewTicker(own.pulse / 5)
+	more := time.NewTicker(own.Pulse / 5)
 	defer more.Stop()
 	limit := time.After(kubelettest.Limit)
 	for seen, errors := "", 1; seen != "0000:da:00.0"; errors++ {
-		amdsmi.Say(t, own.library,
+		amdsmi.Say(t, own.Library,
 			description[:at]+strings.Replace(last, " 0", fmt.Sprint(" ", errors), 1)+description[at+len(last):])
 		select {
 		case list := <-plugin.Lists:
@@ -280,11 +281,11 @@ func TestFlagsOfAMD(t *testing.T) {
 		t.Run(c.row+"/"+c.args[0], func(t *testing.T) {
 			set := pflag.NewFlagSet("", pflag.ContinueOnError)
 			set.SetOutput(io.Discard)
-			var f amdFlags
-			f.register(set)
+			var f gpus.AMD
+			f.Register(set)
 			err := set.Parse(c.args)
 			if err == nil {
-				_, err = f.backend(os.DirFS(t.TempDir()), slog.New(slog.DiscardHandler))
+				_, err = f.Backend(os.DirFS(t.TempDir()), slog.New(slog.DiscardHandler))
 			}
 			if err != nil && c.want == "" || err == nil && c.want != "" ||
 				err != nil && !strings.Contains(err.Error(), c.want) {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
+	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
@@ -35,15 +36,14 @@ hang on the same PCIe switches; alone it chooses among GPUs.`,
 func main() {
 	program := filepath.Base(os.Args[0])
 	var flags daemon.Flags
-	var ofAMD amdFlags
-	var ofNVIDIA nvidiaFlags
+	var ofAMD gpus.AMD
+	var ofNVIDIA nvidiaGPUs
 	own, stock := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.Register(own)
-	ofAMD.register(own)
-	ofNVIDIA.register(own, stock)
+	ofAMD.Register(own)
+	ofNVIDIA.Register(own, stock)
 	var vendor string
-	own.Var(newWord(&vendor, vendorAuto, vendorAMD, vendorNVIDIA, vendorAuto), "vendor",
-		"whose GPUs are offered: amd, nvidia, or auto for those whose driver is in use")
+	gpus.RegisterVendor(own, &vendor)
 	set := pflag.NewFlagSet("tandem-gpu", pflag.ContinueOnError)
 	for _, flags := range inOrder(program, own, stock) {
 		set.AddFlagSet(flags) // where both have a flag the first one's counts
@@ -56,15 +56,16 @@ func main() {
 		if _, err := flags.Dev(); err != nil {
 			return err
 		}
-		ofAMD.recheck = ofNVIDIA.recheck
-		look := func() (string, error) { return detect(sys, program, vendor) }
-		switch found, err := awaitDriver(ctx, absence{errNoDriver, ofAMD.recheck}, flags, log, look); {
+		ofAMD.Recheck = ofNVIDIA.Recheck
+		look := func() (string, error) { return gpus.Detect(sys, program, vendor) }
+		switch found, err := gpus.AwaitDriver(ctx, gpus.Absence{Reason: gpus.ErrNoDriver, Every: ofAMD.Recheck}, flags, log,
+			look); {
 		case err != nil:
 			return err
-		case found == vendorNVIDIA:
+		case found == gpus.VendorNVIDIA:
 			return ofNVIDIA.run(ctx, flags, log)
 		default:
-			if err := ofNVIDIA.unread(log); err != nil {
+			if err := ofNVIDIA.Unread("--config-file", log); err != nil {
 				return err
 			}
 			return run(ctx, flags, ofAMD, log)
@@ -72,34 +73,43 @@ func main() {
 	})
 }
 
-func run(ctx context.Context, flags daemon.Flags, own amdFlags, log *slog.Logger) error {
+func run(ctx context.Context, flags daemon.Flags, own gpus.AMD, log *slog.Logger) error {
 	sys, err := flags.Sysfs()
 	if err != nil {
 		return err
 	}
-	backend, err := own.backend(sys, log)
+	backend, err := own.Backend(sys, log)
 	if err != nil {
 		return err
 	}
-	look := func() (*gpu.GPUs, error) { return gpu.Discover(backend, own.pulse, log) }
-	gpus, err := awaitDriver(ctx, absence{amd.ErrNoDriver, own.recheck}, flags, log, look)
+	look := func() (*gpu.GPUs, error) { return gpu.Discover(backend, own.Pulse, log) }
+	found, err := gpus.AwaitDriver(ctx, gpus.Absence{Reason: amd.ErrNoDriver, Every: own.Recheck}, flags, log,
+		look)
 	if err != nil {
 		return err
 	}
-	return serve(ctx, flags, gpus, log)
+	return serve(ctx, flags, found, log)
 }
 
 // serve offers GPUs until ctx is done.
-func serve(ctx context.Context, flags daemon.Flags, gpus *gpu.GPUs, log *slog.Logger) error {
+func serve(ctx context.Context, flags daemon.Flags, found *gpu.GPUs, log *slog.Logger) error {
 	node, err := flags.Node(log)
 	if err != nil {
 		return err
 	}
 	offer := func(ctx context.Context, name string) error {
-		return flags.Offer(ctx, log, node, gpu.NewPlugin(name, gpus, node.Member(name, device.GPU), log))
+		return flags.Offer(ctx, log, node, gpu.NewPlugin(name, found, node.Member(name, device.GPU), log))
 	}
-	flags.Begin(gpus.Names()...)
-	return flags.Serve(ctx, log, node, nil, gpus.Run, func(ctx context.Context) error {
-		return gpus.Each(ctx, offer)
+	flags.Begin(found.Names()...)
+	return flags.Serve(ctx, log, node, nil, found.Run, func(ctx context.Context) error {
+		return found.Each(ctx, offer)
 	})
+}
+
+// inOrder puts first whose flags count where a name means two things, which --dev-root does.
+func inOrder(program string, own, stock *pflag.FlagSet) []*pflag.FlagSet {
+	if program == gpus.StockNVIDIA {
+		return []*pflag.FlagSet{stock, own}
+	}
+	return []*pflag.FlagSet{own, stock}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
+	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/test/machines"
@@ -51,26 +52,26 @@ func layout(t *testing.T, machine string) daemon.Flags {
 }
 
 // defaults are the flags of AMD GPUs as the command line gives them without any.
-func defaults() amdFlags {
-	var f amdFlags
-	f.register(pflag.NewFlagSet("", pflag.ContinueOnError))
+func defaults() gpus.AMD {
+	var f gpus.AMD
+	f.Register(pflag.NewFlagSet("", pflag.ContinueOnError))
 	return f
 }
 
-func named(naming amd.Naming) amdFlags {
+func named(naming amd.Naming) gpus.AMD {
 	f := defaults()
-	f.naming = string(naming)
+	f.Naming = string(naming)
 	return f
 }
 
-func pulsing(naming amd.Naming, pulse time.Duration) amdFlags {
+func pulsing(naming amd.Naming, pulse time.Duration) gpus.AMD {
 	f := named(naming)
-	f.pulse = pulse
+	f.Pulse = pulse
 	return f
 }
 
 // start runs the daemon until the test ends.
-func start(t *testing.T, flags daemon.Flags, own amdFlags) {
+func start(t *testing.T, flags daemon.Flags, own gpus.AMD) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
@@ -73,7 +74,7 @@ func TestOperatorWithCDI(t *testing.T) {
 	installCDI(t, n)
 	const hook = "/usr/local/nvidia/toolkit/nvidia-cdi-hook"
 	kubelet := kubelettest.Start(t, n.dir)
-	execute(t, stockNVIDIA, []string{
+	execute(t, gpus.StockNVIDIA, []string{
 		"CDI_ENABLED=true", "DEVICE_LIST_STRATEGY=cdi-annotations,cdi-cri", "CDI_ANNOTATION_PREFIX=cdi.k8s.io/",
 		"NVIDIA_CDI_HOOK_PATH=" + hook, "NVIDIA_DRIVER_ROOT=/run/nvidia/driver",
 		"NVIDIA_DEV_ROOT=/run/nvidia/driver", "MIG_STRATEGY=single", "FAIL_ON_INIT_ERROR=true",

@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
@@ -182,7 +183,7 @@ func TestStockName(t *testing.T) {
 		"CONFIG_FILE=" + file, "KUBELET_SOCKET=" + filepath.Join(kubelettest.Plugins(n.dir), "kubelet.sock"),
 		"DEVICE_ID_STRATEGY=index", "NVIDIA_DEV_ROOT=/run/nvidia/driver",
 	}
-	p := execute(t, stockNVIDIA, variables,
+	p := execute(t, gpus.StockNVIDIA, variables,
 		append(n.args, "--dev-root=/elsewhere", "--pass-device-specs=true")...)
 	plugin := kubelettest.Await(t, kubelet.Plugins)
 	devices := kubelettest.Await(t, plugin.Lists)
@@ -197,7 +198,7 @@ func TestStockName(t *testing.T) {
 		t.Errorf("device nodes %v", specs)
 	}
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.Process.Pid))
-	if name, _, _ := strings.Cut(string(line), "\x00"); err != nil || name != stockNVIDIA {
+	if name, _, _ := strings.Cut(string(line), "\x00"); err != nil || name != gpus.StockNVIDIA {
 		t.Errorf("argv[0] %q, %v", name, err)
 	}
 	for _, c := range []struct{ file, resource, devices string }{
@@ -328,22 +329,22 @@ func TestDetect(t *testing.T) {
 	}{
 		{amd, "tandem-gpu", "auto", "amd"},
 		{nvidia, "tandem-gpu", "auto", "nvidia"},
-		{unused, stockAMD, "auto", "amd"},
+		{unused, gpus.StockAMD, "auto", "amd"},
 		{both, "tandem-gpu", "amd", "amd"},
 		{both, "tandem-gpu", "nvidia", "nvidia"},
-		{both, stockNVIDIA, "auto", "nvidia"},
-		{amd, stockNVIDIA, "auto", "nvidia"},
-		{nvidia, stockAMD, "auto", "amd"},
+		{both, gpus.StockNVIDIA, "auto", "nvidia"},
+		{amd, gpus.StockNVIDIA, "auto", "nvidia"},
+		{nvidia, gpus.StockAMD, "auto", "amd"},
 	} {
-		if got, err := detect(c.sys, c.program, c.flag); err != nil || got != c.want {
+		if got, err := gpus.Detect(c.sys, c.program, c.flag); err != nil || got != c.want {
 			t.Errorf("%s --vendor=%s: %s, %v, want %s", c.program, c.flag, got, err, c.want)
 		}
 	}
-	if _, err := detect(both, "tandem-gpu", "auto"); err == nil ||
+	if _, err := gpus.Detect(both, "tandem-gpu", "auto"); err == nil ||
 		!strings.Contains(err.Error(), "--vendor=nvidia") {
 		t.Errorf("both: %v", err)
 	}
-	if _, err := detect(unused, "tandem-gpu", "auto"); !errors.Is(err, errNoDriver) {
+	if _, err := gpus.Detect(unused, "tandem-gpu", "auto"); !errors.Is(err, gpus.ErrNoDriver) {
 		t.Errorf("neither: %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
@@ -33,7 +34,7 @@ var program = sync.OnceValues(func() (string, error) {
 		".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build tandem-gpu: %w\n%s", err, output)
 	}
-	return dir, os.Symlink("tandem-gpu", filepath.Join(dir, stockNVIDIA))
+	return dir, os.Symlink("tandem-gpu", filepath.Join(dir, gpus.StockNVIDIA))
 })
 
 // process is a running tandem-gpu.

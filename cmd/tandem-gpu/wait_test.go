@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
@@ -95,7 +96,7 @@ func TestStockNameWaits(t *testing.T) {
 	t.Attr("parity", "nvidia/fail-on-init-error")
 	n := nvidiaNode(t, "nv-h100-oci", func(m *nvml.Machine) { m.Error = nvml.DriverNotLoaded })
 	kubelet := kubelettest.Start(t, n.dir)
-	p := execute(t, stockNVIDIA, nil, append(n.args, "--health-probe-bind-address=127.0.0.1:0",
+	p := execute(t, gpus.StockNVIDIA, nil, append(n.args, "--health-probe-bind-address=127.0.0.1:0",
 		"--kubelet-socket="+filepath.Join(kubelettest.Plugins(n.dir), "kubelet.sock"))...)
 	waits(t, p, kubelet)
 	n.Machine.Error = 0

@@ -2,74 +2,34 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"strconv"
-	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/tandem-k8s/tandem/plugins/rdma/exporter"
+	"github.com/tandem-k8s/tandem/cmd/internal/vfs"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 )
 
 // options are the daemon's own flags.
 type options struct {
-	configFile string
-	prefix     string
-	devinfoDir string
+	vfs.Flags
 	useCDI     bool
 	cdiDevices bool
 	cdiDirs    []string
 	logDir     string
-
-	exporterSocket string
-}
-
-// The folders that manifests of the stock plugins mount the configuration at (DefaultConfigFilePath in
-// pkg/resources/resources_manager.go of the RDMA shared device plugin; entrypoint.sh of the SR-IOV plugin).
-const vfFolder, sharedFolder = "etc/pcidp", "k8s-rdma-shared-dev-plugin"
-
-// configFile is where the plugin looks whose manifest started this program: neither of them says so in its
-// arguments, and the static ones name no program either.
-func configFile(root fs.FS) string {
-	_, noVFs := fs.Stat(root, vfFolder)
-	if _, err := fs.Stat(root, sharedFolder); err == nil && noVFs != nil {
-		return "/" + sharedFolder + "/config.json"
-	}
-	return "/" + vfFolder + "/config.json"
 }
 
 func (o *options) register(set *pflag.FlagSet) {
-	set.StringVar(&o.configFile, "config-file", configFile(os.DirFS("/")),
-		"file that says which devices belong to which resource; in a pod of the RDMA shared device plugin "+
-			"config.json in /"+sharedFolder)
-	set.StringVar(&o.prefix, "resource-prefix", "intel.com", "prefix of the resources that name none")
-	set.StringVar(&o.devinfoDir, "devinfo-dir", "/var/run/k8s.cni.cncf.io/devinfo/dp",
-		"folder for the files that tell Multus about devices")
+	o.Register(set, "amd-exporter-socket")
 	set.BoolVar(&o.useCDI, "use-cdi", false,
 		"give device nodes to containers through CDI, named in an annotation")
 	set.BoolVar(&o.cdiDevices, "cdi-devices", false,
 		"with --use-cdi: name them in the field CDIDevices instead, which every kubelet from 1.31 on hands on")
 	set.StringSliceVar(&o.cdiDirs, "cdi-dirs", grants.CDIDirs,
 		"folders of CDI specs; they are written to the last")
-	set.StringVar(&o.exporterSocket, "amd-exporter-socket", exporter.Socket,
-		"where the AMD Device Metrics Exporter tells the health of NICs; "+
-			"it is asked of resources with enableExporterHealthCheck")
 	o.registerStock(set)
-}
-
-// exporterTimeout is how long the exporter may take. It runs a program for every NIC.
-const exporterTimeout = 5 * time.Second
-
-// health asks the metrics exporter.
-func (o *options) health() (map[string]bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), exporterTimeout)
-	defer cancel()
-	return exporter.Health(ctx, o.exporterSocket)
 }
 
 // registerStock adds what the entrypoint.sh of the stock plugin takes beside the flags of glog.

@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
@@ -60,7 +58,7 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	if err != nil {
 		return err
 	}
-	config, err := pools.ReadConfig(own.configFile)
+	config, err := pools.ReadConfig(own.ConfigFile)
 	if err != nil {
 		return exit(err)
 	}
@@ -73,20 +71,15 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 	if err != nil {
 		return err
 	}
-	finder := pools.Finder{
-		Sys: sys, Prefix: own.prefix, Tree: node.ReadTree, Reserved: rdma.DefaultRoutes(flags.SysfsRoot),
-		DDP: rdma.DDPProfiles(flags.SysfsRoot), Exporter: own.health,
-	}
-	vfs, err := rdma.FindVFs(finder, config, filepath.Join(flags.RunFolder(), memory(config)),
-		held(flags.KubeletDir, log), rdma.MachineEvents(flags.SysfsRoot, config), log)
+	found, err := own.Find(flags, sys, config, node.ReadTree, log)
 	if err != nil {
 		return err
 	}
 	if up := rdma.LinkUp(flags.SysfsRoot); up != nil {
-		vfs.BringUp(up)
+		found.BringUp(up)
 	}
 	pairs := filepath.Join(flags.RunFolder(), "pairs")
-	host := grants.Host{Sys: sys, Dev: dev, DevinfoDir: own.devinfoDir, PairsDir: pairs}
+	host := grants.Host{Sys: sys, Dev: dev, DevinfoDir: own.DevinfoDir, PairsDir: pairs}
 	specs := grants.CDI{Dirs: own.cdiDirs, Field: own.cdiDevices}
 	if err := cleanUp(&specs, config); err != nil {
 		return err
@@ -95,21 +88,12 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 		host.CDI = &specs
 	}
 	var resources []deviceplugin.Resource
-	for _, name := range vfs.Names() {
-		resources = append(resources, rdma.NewPlugin(name, vfs, host, node.Member(name, device.VF), log))
+	for _, name := range found.Names() {
+		resources = append(resources, rdma.NewPlugin(name, found, host, node.Member(name, device.VF), log))
 	}
-	flags.Begin(vfs.Found()...)
-	err = flags.Serve(ctx, log, node, resources, vfs.Run)
+	flags.Begin(found.Found()...)
+	err = flags.Serve(ctx, log, node, resources, found.Run)
 	return errors.Join(err, cleanUp(&specs, config))
-}
-
-// memory names the file of what has to be known over a restart. Two DaemonSets may take the places of both
-// stock plugins of a node, with a file each.
-func memory(config *pools.Config) string {
-	if _, all := config.Shares(); all {
-		return "hcas.json"
-	}
-	return "vfs.json"
 }
 
 // cleanUp removes the CDI specs of the stock plugins whose place this daemon takes, and its own.
@@ -122,22 +106,6 @@ func cleanUp(specs *grants.CDI, config *pools.Config) (err error) {
 		err = errors.Join(err, specs.CleanUpShared())
 	}
 	return err
-}
-
-// held are the devices that the kubelet's containers hold, by resource; nil where that cannot be told.
-func held(kubeletDir string, log *slog.Logger) map[string][]string {
-	containers, err := kubelet.ReadGranted(kubeletDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("cannot tell which devices containers hold", "error", err)
-		return nil
-	}
-	devices := map[string][]string{}
-	for _, container := range containers {
-		for resource, ids := range container.Devices {
-			devices[resource] = append(devices[resource], ids...)
-		}
-	}
-	return devices
 }
 
 // exit gives an error about the configuration the exit code that the stock plugin has for it: success where

@@ -13,6 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
 // examiner is the command line of doctor.
@@ -45,6 +46,9 @@ with its NUMA node, and the verdict is a guess.
 
 Of the pools in config.json it tells which devices each selector rejects and why, the device that came nearest, and keys that nobody
 reads, with the right ones: why a VF is not offered. What a container has is judged by what can be seen of it on the node.
+
+A node in the mode of DRA (tandem-dra) is judged as one: by its devices, by what the API server can do with ResourceSlices, and by whether
+the kubelet finds the driver.
 
 What may not be read is said, and is not taken for damage. It needs root's rights for all that it looks at.`,
 		Example: `  tandem doctor
@@ -96,11 +100,22 @@ func (x *examiner) run(cmd *cobra.Command) error {
 		return err
 	}
 	findings := doctor.Examine(x.node)
-	table := func() []byte { return append(x.pools.text(), doctor.Report(findings)...) }
+	table := func() []byte {
+		return slices.Concat(modeText(x.node.Mode), x.pools.text(), doctor.Report(findings))
+	}
 	if err := x.format.write(cmd.OutOrStdout(), findings, table); err != nil {
 		return err
 	}
 	return verdict(findings)
+}
+
+// modeText says that the node is in the mode of DRA, where other things stand in the way.
+func modeText(m mode.Mode) []byte {
+	if m != mode.DRA {
+		return nil
+	}
+	return []byte("This node is in the mode of DRA: the scheduler allocates, and what the kubelet's managers align is " +
+		"not looked at.\n\n")
 }
 
 // verdict is nil where nothing was found.
@@ -122,6 +137,7 @@ func (x *examiner) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	x.node.Mode, x.node.Notes = doctor.RunningMode(ctx, x.node.RunDir)
 	if x.node.VFs, x.node.Guess, err = x.readVFs(ctx, n); err != nil {
 		return err
 	}

@@ -643,6 +643,8 @@ type StatusResponse struct {
 	Plan          *Plan                  `protobuf:"bytes,4,opt,name=plan,proto3" json:"plan,omitempty"`           // absent when nothing is planned
 	Minor         uint32                 `protobuf:"varint,5,opt,name=minor,proto3" json:"minor,omitempty"`
 	Peers         []*Peer                `protobuf:"bytes,6,rep,name=peers,proto3" json:"peers,omitempty"` // the joined plugins, the serving one among them, by process
+	Mode          string                 `protobuf:"bytes,7,opt,name=mode,proto3" json:"mode,omitempty"`   // in which the node is: "device-plugin" or "dra"; empty from plugins that know the first one alone
+	Notes         []string               `protobuf:"bytes,8,rep,name=notes,proto3" json:"notes,omitempty"` // sentences for people: what the daemon goes without, and why
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -715,6 +717,20 @@ func (x *StatusResponse) GetMinor() uint32 {
 func (x *StatusResponse) GetPeers() []*Peer {
 	if x != nil {
 		return x.Peers
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetNotes() []string {
+	if x != nil {
+		return x.Notes
 	}
 	return nil
 }
@@ -1807,14 +1823,16 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x11AllocatedResponse\x12\x18\n" +
 	"\adevices\x18\x01 \x03(\tR\adevices\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\"\x0f\n" +
-	"\rStatusRequest\"\xfa\x01\n" +
+	"\rStatusRequest\"\xa4\x02\n" +
 	"\x0eStatusResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12>\n" +
 	"\tresources\x18\x03 \x03(\v2 .tandem.coordination.v1.ResourceR\tresources\x120\n" +
 	"\x04plan\x18\x04 \x01(\v2\x1c.tandem.coordination.v1.PlanR\x04plan\x12\x14\n" +
 	"\x05minor\x18\x05 \x01(\rR\x05minor\x122\n" +
-	"\x05peers\x18\x06 \x03(\v2\x1c.tandem.coordination.v1.PeerR\x05peers\"\x89\x01\n" +
+	"\x05peers\x18\x06 \x03(\v2\x1c.tandem.coordination.v1.PeerR\x05peers\x12\x12\n" +
+	"\x04mode\x18\a \x01(\tR\x04mode\x12\x14\n" +
+	"\x05notes\x18\b \x03(\tR\x05notes\"\x89\x01\n" +
 	"\x04Peer\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x03R\x03pid\x12\x16\n" +
 	"\x06serves\x18\x02 \x01(\bR\x06serves\x129\n" +

@@ -33,7 +33,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Coordination is served by whichever plugin holds <run-dir>/lock, for both plugins and for people.
+// Coordination is served by whichever plugin holds <run-dir>/lock, for both plugins and for people. The DRA driver, beside
+// which there are no plugins, answers Status and Explain alone.
 type CoordinationClient interface {
 	// Join keeps a plugin connected. Each message announces one resource in full and replaces what was announced of it
 	// before. The server answers once, when it is ready to be asked, and again for each announcement, in their order, when
@@ -127,7 +128,8 @@ func (c *coordinationClient) Explain(ctx context.Context, in *ExplainRequest, op
 // All implementations must embed UnimplementedCoordinationServer
 // for forward compatibility.
 //
-// Coordination is served by whichever plugin holds <run-dir>/lock, for both plugins and for people.
+// Coordination is served by whichever plugin holds <run-dir>/lock, for both plugins and for people. The DRA driver, beside
+// which there are no plugins, answers Status and Explain alone.
 type CoordinationServer interface {
 	// Join keeps a plugin connected. Each message announces one resource in full and replaces what was announced of it
 	// before. The server answers once, when it is ready to be asked, and again for each announcement, in their order, when

@@ -32,7 +32,7 @@ func foreign(t *testing.T) string {
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	for _, name := range []string{"tandem-gpu", "tandem-rdma", "config-manager"} {
+	for _, name := range []string{"tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager"} {
 		ready(t, os.Link(program, filepath.Join(bin, name)))
 	}
 	return bin

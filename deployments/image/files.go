@@ -66,6 +66,7 @@ func programFiles(bin string) []file {
 		{name: "usr/bin/tandem", from: filepath.Join(bin, "tandem")},
 		{name: "usr/bin/tandem-gpu", from: filepath.Join(bin, "tandem-gpu")},
 		{name: "usr/bin/tandem-rdma", from: filepath.Join(bin, "tandem-rdma")},
+		{name: "usr/bin/tandem-dra", from: filepath.Join(bin, "tandem-dra")},
 		// NVIDIA's GPU operator and chart, which take both from one image: config-manager tells the process of this
 		// name, and that of GPU feature discovery, when the node's configuration is another.
 		{name: "usr/bin/config-manager", from: filepath.Join(bin, "config-manager")},

@@ -199,6 +199,8 @@ func TestAsOperatorsCallIt(t *testing.T) {
 		{"", []string{"tandem", "--help"}, "Usage:\n  tandem "},
 		{"", []string{"tandem-gpu", "--help"}, "Usage:\n  tandem-gpu "},
 		{"", []string{"tandem-rdma", "--help"}, "Usage:\n  tandem-rdma "},
+		{"", []string{"tandem-dra", "--help"}, "Usage:\n  tandem-dra "},
+		{"", []string{"tandem-dra", "--probe=readyz"}, "give --health-probe-bind-address too"},
 		{"", []string{"nvidia-device-plugin", "--help"}, "Usage:\n"},
 		{"", []string{"/bin/sh", "-c", "/bin/entrypoint.sh"}, "NVIDIA_DRIVER_ROOT=/driver-root\n"},
 		{"", []string{"/bin/sh", "-c", "/bin/entrypoint.sh"}, "Usage:\n"},

@@ -22,7 +22,7 @@ func main() {
 
 func run(args []string, stdout io.Writer) error {
 	set := flag.NewFlagSet("image", flag.ContinueOnError)
-	bins := set.String("bin", "", "folder with tandem, tandem-gpu, tandem-rdma and config-manager; "+
+	bins := set.String("bin", "", "folder with tandem, tandem-gpu, tandem-rdma, tandem-dra and config-manager; "+
 		"several, with commas between, of one architecture each")
 	shells := set.String("busybox", "/bin/busybox", "static busybox, of the Debian package busybox-static; "+
 		"as many as folders, in the same order")

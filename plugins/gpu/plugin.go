@@ -32,21 +32,24 @@ func (p *Plugin) Name() string { return p.name }
 func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
 	for {
 		devices, links, changed := p.gpus.latest(p.name)
+		withheld, freed := p.member.Withheld()
 		announcement := device.Announcement{Links: links}
 		list := make([]deviceplugin.Device, 0, len(devices))
 		for _, d := range devices {
 			if d.Gone {
 				continue // the kubelet's list keeps it as long as the kubelet needs it
 			}
+			healthy := d.Healthy && !withheld.Has(d.ID)
 			announcement.Devices = append(announcement.Devices,
-				device.Device{ID: d.ID, Address: d.Card, NUMA: d.NUMA, Healthy: d.Healthy, VRAM: d.VRAM})
-			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: d.Healthy, Nodes: d.NUMA.Numbers()})
+				device.Device{ID: d.ID, Address: d.Card, NUMA: d.NUMA, Healthy: healthy, VRAM: d.VRAM})
+			list = append(list, deviceplugin.Device{ID: d.ID, Healthy: healthy, Nodes: d.NUMA.Numbers()})
 		}
 		p.member.Publish(announcement)
 		p.member.AwaitTaken(ctx)
 		publish(list)
 		select {
 		case <-changed:
+		case <-freed:
 		case <-ctx.Done():
 			return nil
 		}

@@ -19,6 +19,7 @@ import (
 // Member is what a pool needs of coordination: a *coordination.Member.
 type Member interface {
 	Publish(device.Announcement)
+	Withheld() (coordination.Holders, <-chan struct{})
 	AwaitTaken(ctx context.Context)
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
 	Alone(available, mustInclude []string, size int) []string
@@ -56,15 +57,17 @@ func (p *Plugin) Name() string { return p.name }
 func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
 	for {
 		pool, changed := p.vfs.latest(p.name)
+		withheld, freed := p.member.Withheld()
 		if len(pool.Devices) > 0 {
 			p.prepare(pool)
-			announced, listed := list(pool)
+			announced, listed := list(pool, withheld)
 			p.member.Publish(device.Announcement{Devices: announced})
 			p.member.AwaitTaken(ctx)
 			publish(listed)
 		}
 		select {
 		case <-changed:
+		case <-freed:
 		case <-ctx.Done():
 			return nil
 		}
@@ -82,13 +85,15 @@ func (p *Plugin) prepare(pool pools.Pool) {
 }
 
 // list is what there is of a pool. What is no longer found stays in the kubelet's list as long as the kubelet
-// needs it, without a word from here.
-func list(pool pools.Pool) (announced []device.Device, listed []deviceplugin.Device) {
+// needs it, without a word from here. What is withheld cannot be handed out now, as what is unhealthy.
+func list(pool pools.Pool, withheld coordination.Holders) (
+	announced []device.Device, listed []deviceplugin.Device,
+) {
 	for _, d := range pool.Devices {
 		if d.Missing() {
 			continue
 		}
-		healthy := d.Fault == ""
+		healthy := d.Fault == "" && !withheld.Has(d.ID)
 		announced = append(announced, device.Device{ID: d.ID, Address: d.Address, NUMA: d.NUMA, Healthy: healthy})
 		listed = append(listed, deviceplugin.Device{ID: d.ID, Healthy: healthy, Nodes: d.NUMA.Numbers()})
 	}

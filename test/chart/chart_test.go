@@ -195,10 +195,13 @@ func TestContradictions(t *testing.T) {
 		"rdma: {enabled: false, existingConfigMap: mine, exports: {alias: true}}": "rdma.exports",
 		"gpu: {deviceListStrategy: 'envvar,cdi-cri'}": "gpu.deviceListStrategy: a CDI specification names " +
 			"the driver's files, which tandem-gpu has to see: set gpu.driverRoot too",
-		"{mode: dra, intent: [api-server]}":       "intent: that is for the device plugins",
-		"{mode: dra, deviceAnnotations: [team]}":  "deviceAnnotations: that is for the device plugins",
-		"{mode: dra, preferredAllocation: false}": "preferredAllocation: that is for the device plugins",
-		"{mode: dra, alignmentOptOut: [team]}":    "",
+		"{mode: dra, intent: [api-server]}":                  "intent: that is for the device plugins",
+		"{mode: dra, deviceAnnotations: [team]}":             "deviceAnnotations: that is for the device plugins",
+		"{mode: dra, preferredAllocation: false}":            "preferredAllocation: that is for the device plugins",
+		"{mode: dra, rdma: {enabled: false}}":                "rdma.enabled: in mode dra one daemon publishes GPUs and VFs",
+		"{mode: dra, gpu: {vendor: nvidia}}":                 "gpu.driverRoot: in mode dra NVIDIA's GPUs are given by CDI",
+		"{mode: dra, gpu: {vendor: nvidia, enabled: false}}": "",
+		"{mode: dra, alignmentOptOut: [team]}":               "",
 		"{mode: dra, rdma: {existingConfigMap: m}}": "dra.vfResources: the chart does not read the configuration m " +
 			"of rdma.existingConfigMap",
 		"{mode: dra, rdma: {existingConfigMap: m}, dra: {vfResources: [a.b/c]}}":     "",
@@ -220,13 +223,13 @@ func TestContradictions(t *testing.T) {
 func TestFlagsExist(t *testing.T) {
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", bin+"/", "./cmd/tandem-gpu",
-		"./cmd/tandem-rdma")
+		"./cmd/tandem-rdma", "./cmd/tandem-dra")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	known := map[string][]string{}
-	for _, program := range []string{"tandem-gpu", "tandem-rdma"} {
+	for _, program := range []string{"tandem-gpu", "tandem-rdma", "tandem-dra"} {
 		help, err := exec.Command(filepath.Join(bin, program), "--help").Output()
 		if err != nil {
 			t.Fatal(err)
@@ -245,7 +248,10 @@ func TestFlagsExist(t *testing.T) {
 			t.Errorf("%s: %v\n%s", c, err, out)
 		}
 	}
-	streams := []string{kustomize(t, "../../deployments/base"), kustomize(t, "../../deployments/privileged")}
+	var streams []string
+	for _, dir := range []string{"base", "privileged", "dra"} {
+		streams = append(streams, kustomize(t, "../../deployments/"+dir))
+	}
 	for _, values := range everyValues(t) {
 		rendered, err := render(t, values)
 		if err != nil {

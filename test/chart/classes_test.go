@@ -33,8 +33,8 @@ func classes(t *testing.T, objects []object) map[string]resourceapi.DeviceClass 
 	return all
 }
 
-// devices are those that a recorded machine publishes, with counters or without.
-func devices(t *testing.T, machine string, vfsPerPF int, counters bool) (all []resourceapi.Device) {
+// build makes the pool of a recorded machine, with counters and taints or without.
+func build(t *testing.T, machine string, vfsPerPF int, counters bool) drapool.Pool {
 	t.Helper()
 	m, err := machines.Load(machine, vfsPerPF)
 	if err != nil {
@@ -48,7 +48,13 @@ func devices(t *testing.T, machine string, vfsPerPF int, counters bool) (all []r
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range drapool.Build(found, drapool.Options{Counters: counters, Taints: counters}).Slices {
+	return drapool.Build(found, drapool.Options{Counters: counters, Taints: counters})
+}
+
+// devices are those that a recorded machine publishes.
+func devices(t *testing.T, machine string, vfsPerPF int, counters bool) (all []resourceapi.Device) {
+	t.Helper()
+	for _, s := range build(t, machine, vfsPerPF, counters).Slices {
 		all = append(all, s.Devices...)
 	}
 	return all

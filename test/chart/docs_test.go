@@ -137,13 +137,23 @@ func TestDocumentedKubectl(t *testing.T) {
 			case before == "-p":
 				checkPatch(t, c, base, arg)
 			case strings.HasPrefix(key, "tandem.dev/") && (isLabel || strings.HasSuffix(arg, "-")) &&
-				!strings.Contains(base, key):
-				t.Errorf("%s: nothing in deployments/base looks at the label %s", c, key)
+				!strings.Contains(base, key) && !chosen(t, key):
+				t.Errorf("%s: nothing in deployments/base, and no node selector, looks at the label %s", c, key)
 			case m != nil && !slices.Contains(names, strings.Replace(m[1], "ds", "daemonset", 1)+"/"+m[2]):
 				t.Errorf("%s: there is no %s", c, arg)
 			}
 		}
 	}
+}
+
+// chosen reports whether a documented installation chooses nodes by a label.
+func chosen(t *testing.T, label string) bool {
+	t.Helper()
+	return slices.ContainsFunc(documented(t, "helm"), func(c docs.Command) bool {
+		return slices.ContainsFunc(c.Args, func(arg string) bool {
+			return strings.Contains(arg, "nodeSelector") && strings.Contains(arg, `"`+label+`"`)
+		})
+	})
 }
 
 func documented(t *testing.T, program string) []docs.Command {

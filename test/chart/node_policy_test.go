@@ -101,10 +101,10 @@ func expect(t *testing.T, where string, reasons []string, want, what string) {
 // TestLeastRights: these, and no others.
 func TestLeastRights(t *testing.T) {
 	want := map[string]string{
-		"resource.k8s.io/resourceslices":        "get list watch create update delete",
-		"resource.k8s.io/resourceclaims":        "get list watch",
-		"resource.k8s.io/resourceclaims/status": "update patch",
-		"resource.k8s.io/resourceclaims/driver": "associated-node:update associated-node:patch",
+		"resource.k8s.io/resourceslices":        "list watch create update delete",
+		"resource.k8s.io/resourceclaims":        "get",
+		"resource.k8s.io/resourceclaims/status": "patch",
+		"resource.k8s.io/resourceclaims/driver": "associated-node:patch",
 		"/nodes":                                "get",
 		"/pods":                                 "get",
 	}

@@ -15,7 +15,7 @@ import (
 
 // Files are the documents, below the root of the repository.
 var Files = []string{
-	"README.md", "CONTRIBUTING.md", "deployments/MIGRATE.md", "deployments/monitoring/METRICS.md",
+	"README.md", "CONTRIBUTING.md", "deployments/MIGRATE.md", "deployments/monitoring/METRICS.md", "docs/dra.md",
 }
 
 // Programs are those that the documents may tell a reader to run, and where the test is that runs them.

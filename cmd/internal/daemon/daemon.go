@@ -1,5 +1,5 @@
-// Package daemon is what the main functions of tandem-gpu and tandem-rdma have in common: the flags of both,
-// the logger, the help page, the signals and the exit code. What a daemon does is its own.
+// Package daemon is what the main functions of the daemons have in common: the flags, the logger, the help
+// page, the signals and the exit code. What a daemon does is its own.
 package daemon
 
 import (
@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
 )
 
@@ -83,6 +84,13 @@ func execute(
 		return cmp.Or(help.BadUsage, exitUsage)
 	case *showVersion:
 		fmt.Fprintln(stdout, set.Name(), Version())
+		return exitOK
+	}
+	if flags.probe != monitor.NoProbe {
+		if err := monitor.Ask(ctx, flags.Health, flags.probe); err != nil {
+			fmt.Fprintf(stderr, "%s: %v\n", set.Name(), err)
+			return exitError
+		}
 		return exitOK
 	}
 	flags.LogLevel = flags.glog.level(set, flags.LogLevel)

@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 )
 
-// Flags are the flags that both daemons have. The four folders are where a live node has them unless told
+// Flags are the flags that the daemons have. The four folders are where a live node has them unless told
 // otherwise, so that a recorded machine and a kubelet in a folder serve as well.
 type Flags struct {
 	SysfsRoot           string
@@ -33,6 +33,7 @@ type Flags struct {
 	Metrics             monitor.Address
 	Health              monitor.Address
 
+	probe   monitor.Probe
 	glog    glogFlags
 	monitor *monitor.Monitor // nil until the daemon runs
 }
@@ -40,8 +41,34 @@ type Flags struct {
 // account is where Kubernetes puts the token of a pod's service account, and the cluster's CA.
 const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
-// Register adds the flags to a set.
+// Register adds the flags of a device plugin to a set.
 func (f *Flags) Register(set *pflag.FlagSet) {
+	f.registerPlaces(set)
+	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true,
+		"tell the kubelet which devices to prefer; false leaves it to choose at random")
+	set.TextVar(&f.Registration, "registration", deviceplugin.Auto,
+		"how the kubelet gets to know the plugin: register (at kubelet.sock), watcher (found in plugins_registry) "+
+			"or auto (watcher where that folder exists)")
+	f.glog.register(set)
+	f.registerIntent(set)
+	f.registerWatch(set)
+}
+
+// RegisterDriver adds the flags of the DRA driver to a set: those that do not say what the kubelet's device
+// manager is told, or how it is found out what a container asks for.
+func (f *Flags) RegisterDriver(set *pflag.FlagSet) {
+	f.registerPlaces(set)
+	f.glog.register(set)
+	f.registerPolicy(set)
+	f.registerNodeName(set)
+	f.registerWatch(set)
+	set.TextVar(&f.probe, "probe", monitor.NoProbe,
+		"ask the daemon that serves at --health-probe-bind-address for healthz or readyz, and end: 0 where all is "+
+			"well, else 1 and what is not")
+}
+
+// registerPlaces adds the flags that say where things are and how it is logged.
+func (f *Flags) registerPlaces(set *pflag.FlagSet) {
 	set.StringVar(&f.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
 	set.StringVar(&f.DevRoot, "dev-root", "/dev", "folder with the device nodes")
 	set.StringVar(&f.KubeletDir, "kubelet-dir", kubelet.DefaultDir, "the kubelet's root folder")
@@ -53,14 +80,6 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 			"on a machine whose sysfs does not: a guest with a flat PCI tree")
 	set.TextVar(&f.LogFormat, "log-format", Text, "text or json")
 	set.TextVar(&f.LogLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
-	set.BoolVar(&f.PreferredAllocation, "preferred-allocation", true,
-		"tell the kubelet which devices to prefer; false leaves it to choose at random")
-	set.TextVar(&f.Registration, "registration", deviceplugin.Auto,
-		"how the kubelet gets to know the plugin: register (at kubelet.sock), watcher (found in plugins_registry) "+
-			"or auto (watcher where that folder exists)")
-	f.glog.register(set)
-	f.registerIntent(set)
-	f.registerWatch(set)
 }
 
 // registerIntent adds the flags that say how the daemon may know what a container asks for.
@@ -69,18 +88,11 @@ func (f *Flags) registerIntent(set *pflag.FlagSet) {
 		"what may be asked what a container wants, the best that answers is used: pods-api (kubelet 1.37), "+
 			"kubelet (its HTTPS server; needs the right nodes/pods), api-server (needs the right to list and watch "+
 			"pods), podresources; none of them leaves order and time")
-	set.TextVar(&f.Policy.Alignment, "alignment", intent.Preferred,
-		"required refuses a container whose pairs are not all on one switch each; preferred starts it; "+
-			"a pod's annotation "+
-			intent.AlignmentKey+": required stands above it")
-	set.TextVar(&f.Policy.OptOut, "alignment-opt-out", intent.Namespaces{},
-		"whose pods may lift --alignment=required with the annotation "+intent.AlignmentKey+
-			": preferred: all, none, or namespaces with commas between")
+	f.registerPolicy(set)
 	set.TextVar(&f.Policy.Choose, "device-annotations", intent.AllNamespaces,
 		"whose pods may say in annotations which devices they want ("+intent.DevicesKey+
 			", and what HAMi, Volcano and Koordinator write): all, none, or namespaces with commas between")
-	set.StringVar(&f.NodeName, "node-name", os.Getenv("NODE_NAME"),
-		"the node's name in Kubernetes, by default $NODE_NAME")
+	f.registerNodeName(set)
 	set.StringVar(&f.Kubelet.Address, "kubelet-address", os.Getenv("NODE_IP"),
 		"where the kubelet's HTTPS server listens, by default port 10250 of $NODE_IP")
 	set.StringVar(&f.Kubelet.Token, "kubelet-token-file", account+"token",
@@ -88,6 +100,22 @@ func (f *Flags) registerIntent(set *pflag.FlagSet) {
 	set.StringVar(&f.Kubelet.CA, "kubelet-ca-file", account+"ca.crt",
 		"file with the CA of the kubelet's certificate; the cluster's where the kubelet has serverTLSBootstrap, "+
 			"else /var/lib/kubelet/pki/kubelet.crt, which it signs itself")
+}
+
+// registerPolicy adds the flags that say what a container must get.
+func (f *Flags) registerPolicy(set *pflag.FlagSet) {
+	set.TextVar(&f.Policy.Alignment, "alignment", intent.Preferred,
+		"required refuses a container whose pairs are not all on one switch each; preferred starts it; "+
+			"a pod's annotation "+
+			intent.AlignmentKey+": required stands above it")
+	set.TextVar(&f.Policy.OptOut, "alignment-opt-out", intent.Namespaces{},
+		"whose pods may lift --alignment=required with the annotation "+intent.AlignmentKey+
+			": preferred: all, none, or namespaces with commas between")
+}
+
+func (f *Flags) registerNodeName(set *pflag.FlagSet) {
+	set.StringVar(&f.NodeName, "node-name", os.Getenv("NODE_NAME"),
+		"the node's name in Kubernetes, by default $NODE_NAME")
 }
 
 // LogFormat is how log lines are written.

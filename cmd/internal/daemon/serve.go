@@ -10,9 +10,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
@@ -38,12 +40,9 @@ func openRoot(flag, dir string) (fs.FS, error) {
 func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	endpoint := f.Kubelet
 	endpoint.Name = f.NodeName
-	var file *nccl.File
-	if f.TopologyFile != "" {
-		var err error
-		if file, err = nccl.Load(f.TopologyFile); err != nil {
-			return nil, fmt.Errorf("use --topology-file: %w", err)
-		}
+	file, err := f.Topology()
+	if err != nil {
+		return nil, err
 	}
 	if f.RunDir == "" {
 		if err := deviceplugin.CheckFolder(f.KubeletDir); err != nil {
@@ -58,13 +57,29 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		Intent: coordination.Intent{
 			Sources: f.Intent, Kubelet: endpoint, NodeName: f.NodeName, Policy: f.Policy,
 		},
-		Log: log,
+		Withheld: newWithheld(f.KubeletDir, log),
+		Log:      log,
 	}
 	if f.monitor != nil {
 		config.Observer = f.monitor
 	}
 	return coordination.New(config)
 }
+
+// Topology is the file that says where devices are; nil for none.
+func (f Flags) Topology() (*nccl.File, error) {
+	if f.TopologyFile == "" {
+		return nil, nil
+	}
+	file, err := nccl.Load(f.TopologyFile)
+	if err != nil {
+		return nil, fmt.Errorf("use --topology-file: %w", err)
+	}
+	return file, nil
+}
+
+// Monitor watches the daemon while it runs.
+func (f Flags) Monitor() *monitor.Monitor { return f.monitor }
 
 // Begin says which resources have devices, as far as that is known before they are offered. Until then the
 // daemon is not ready.
@@ -75,11 +90,17 @@ func (f Flags) Begin(resources ...string) {
 }
 
 // Serve offers every resource to the kubelet and takes part in coordination, until ctx is done or one of them
-// fails. What else the daemon has to do runs beside them.
+// fails. What else the daemon has to do runs beside them. Where the DRA driver hands out the node's devices it
+// fails at once.
 func (f Flags) Serve(
 	ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource,
 	beside ...func(context.Context) error,
 ) error {
+	leave, err := coordination.Enter(ctx, mode.DevicePlugin, f.RunFolder(), f.KubeletDir)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	defer f.monitor.Node(node)()
 	run := append([]func(context.Context) error{
 		node.Run,

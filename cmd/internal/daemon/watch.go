@@ -21,7 +21,7 @@ func (f *Flags) registerWatch(set *pflag.FlagSet) {
 		"where to serve /metrics to Prometheus, HOST:PORT or :PORT; empty for nowhere")
 	set.TextVar(&f.Health, "health-probe-bind-address", monitor.Address(""),
 		"where to serve /healthz (nothing hangs) and /readyz (the kubelet knows all that is offered); "+
-			"can be the same; empty for nowhere")
+			"HOST:PORT, :PORT or unix:PATH; can be the same; empty for nowhere")
 }
 
 // watched runs a daemon with its Monitor beside it and, where the API server is a source of intent, what

@@ -20,10 +20,10 @@ var latencies = []float64{.0005, .001, .002, .003, .005, .01, .02, .05, .1, .2}
 // coordinator keeps, all others are words of a fixed list, each of which is there from the start so that a
 // first increase can be seen.
 type counts struct {
-	pairs, allocations, ended, questions, alone, registrations, events *prometheus.CounterVec
-	planned                                                            prometheus.Counter
-	prefer                                                             *prometheus.HistogramVec
-	build                                                              *prometheus.GaugeVec
+	pairs, allocations, ended, questions, alone, registrations, events, claims *prometheus.CounterVec
+	planned                                                                    prometheus.Counter
+	prefer, claim                                                              *prometheus.HistogramVec
+	build                                                                      *prometheus.GaugeVec
 }
 
 func newCounts() counts {
@@ -56,6 +56,13 @@ func newCounts() counts {
 			Name:    "preferred_allocation_duration_seconds",
 			Help:    "Time to answer GetPreferredAllocation, for which every other pod start of the node waits.",
 			Buckets: latencies}, []string{"resource"}),
+		claims: counter("claims_total",
+			"Claims that the kubelet had prepared or unprepared by the DRA driver, by what became of them: done, or failed, "+
+				"after which the kubelet asks again.", "call", "outcome"),
+		claim: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace,
+			Name:    "claims_duration_seconds",
+			Help:    "Time to prepare or unprepare the claims of a pod, for which its start or end waits.",
+			Buckets: latencies}, []string{"call"}),
 		build: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "build_info", Help: "1; the version is in the label.",
 		}, []string{"version"}),
@@ -84,6 +91,6 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 func (c *counts) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.pairs, c.allocations, c.planned, c.ended, c.questions, c.alone, c.registrations, c.events, c.prefer,
-		c.build,
+		c.build, c.claims, c.claim,
 	}
 }

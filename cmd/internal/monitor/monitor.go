@@ -168,3 +168,10 @@ func (m *Monitor) Allocated(v admission.Verdict) {
 		m.verdict(v)
 	}
 }
+
+// Claims implements dra.Observer.
+func (m *Monitor) Claims(call string, took time.Duration, claims, failed int) {
+	m.counts.claims.WithLabelValues(call, "done").Add(float64(claims - failed))
+	m.counts.claims.WithLabelValues(call, "failed").Add(float64(failed))
+	m.counts.claim.WithLabelValues(call).Observe(took.Seconds())
+}

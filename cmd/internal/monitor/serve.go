@@ -6,7 +6,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,16 +25,34 @@ const (
 	retryListen    = 5 * time.Second
 )
 
-// Address is where to listen, "127.0.0.1:9477" or ":9478"; "" for nowhere.
+// Address is where to listen, "127.0.0.1:9477" or ":9478", or a socket in the file system, "unix:/run/probe.sock";
+// "" for nowhere.
 type Address string
+
+// unix begins the address of a socket in the file system: two pods in the node's network, one of which is about
+// to follow the other, cannot have the same port.
+const unix = "unix:"
+
+// split is what package net calls a network, and the address in it.
+func (a Address) split() (network, address string) {
+	if path, ok := strings.CutPrefix(string(a), unix); ok {
+		return "unix", path
+	}
+	return "tcp", string(a)
+}
 
 // MarshalText prints the address as the flag spells it.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a), nil }
 
-// UnmarshalText accepts HOST:PORT, :PORT and the empty text.
+// UnmarshalText accepts HOST:PORT, :PORT, unix:PATH and the empty text.
 func (a *Address) UnmarshalText(text []byte) error {
 	*a = Address(text)
-	if *a == "" {
+	switch network, path := a.split(); {
+	case *a == "":
+		return nil
+	case network == "unix" && !filepath.IsAbs(path):
+		return fmt.Errorf("want unix:PATH with a path that begins with /, not %q", path)
+	case network == "unix":
 		return nil
 	}
 	host, port, err := net.SplitHostPort(string(text))
@@ -66,16 +87,20 @@ func (m *Monitor) Serve(ctx context.Context, metrics, health Address, log *slog.
 	delete(muxes, "")
 	var all sync.WaitGroup
 	for address, mux := range muxes {
-		all.Go(func() { listen(ctx, string(address), mux, log) })
+		all.Go(func() { listen(ctx, address, mux, log) })
 	}
 	all.Wait()
 }
 
 // listen serves at an address until ctx is done.
-func listen(ctx context.Context, address string, mux *http.ServeMux, log *slog.Logger) {
+func listen(ctx context.Context, at Address, mux *http.ServeMux, log *slog.Logger) {
+	network, address := at.split()
 	complained := false
 	for ctx.Err() == nil {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if info, err := os.Lstat(address); network == "unix" && err == nil && info.Mode().Type() == os.ModeSocket {
+			_ = os.Remove(address) // of this daemon before it was started again; if it stays, Listen says so
+		}
+		listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
 		if err == nil {
 			log.Info("serve metrics and probes", "address", listener.Addr().String())
 			complained = false

@@ -115,6 +115,9 @@ func (d Decision) facts(w *tabwriter.Writer) {
 			line("planned", name+" "+strings.Join(d.Planned[name], " "))
 		}
 		line("result", d.Reason)
+	} else if d.Known != "" { // by the scheduler
+		line("claim", d.Known)
+		line("result", d.Reason)
 	} else {
 		line("not asked", "the kubelet had no choice, or was answered without the coordinator")
 	}

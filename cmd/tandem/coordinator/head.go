@@ -17,8 +17,14 @@ func (s Status) head(w io.Writer) {
 		if p.PID != 0 {
 			pid = fmt.Sprint("PID ", p.PID)
 		}
-		fmt.Fprintf(w, "plugin %s, %s, %s, protocol %s: %s\n", pid, p.Role, cmp.Or(p.Version, "version ?"),
-			p.Protocol, s.registrations(p.Resources))
+		version := cmp.Or(p.Version, "version ?")
+		if s.isDRA() {
+			fmt.Fprintf(w, "mode dra: the scheduler allocates; driver %s, %s, protocol %s: %s\n", pid, version, p.Protocol,
+				strings.Join(p.Resources, ", "))
+			continue
+		}
+		fmt.Fprintf(w, "plugin %s, %s, %s, protocol %s: %s\n", pid, p.Role, version, p.Protocol,
+			s.registrations(p.Resources))
 	}
 	for _, r := range s.Resources {
 		if !r.Connected {
@@ -28,6 +34,9 @@ func (s Status) head(w io.Writer) {
 	}
 	if k := s.Kubelet; k != nil && k.State == KubeletDown {
 		fmt.Fprintf(w, "KUBELET DOWN: %s; owners are those known last\n", k.Why)
+	}
+	for _, note := range s.Notes {
+		fmt.Fprintln(w, "NOTE", note)
 	}
 	for _, d := range s.Degraded {
 		fmt.Fprintln(w, "DEGRADED", d)

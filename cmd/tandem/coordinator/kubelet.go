@@ -40,7 +40,7 @@ func (s *Status) AskKubelet(ctx context.Context, dir string) {
 	defer cancel()
 	devices, state := askKubelet(ctx, dir)
 	s.Kubelet = &state
-	if devices == nil {
+	if devices == nil || s.isDRA() { // the kubelet allocates nothing then
 		return
 	}
 	for i := range s.Resources {

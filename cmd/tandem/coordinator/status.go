@@ -10,12 +10,14 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
 // Status is what the coordinator knows, as -o json prints it.
 type Status struct {
 	PID       int64      `json:"pid"`      // of the plugin that serves
 	Protocol  string     `json:"protocol"` // of the plugin that serves
+	Mode      string     `json:"mode"`     // of the node: "device-plugin" or "dra"
 	Plugins   []Plugin   `json:"plugins"`
 	Resources []Resource `json:"resources"`
 	// by resource: kept for the second half of a container that is being admitted
@@ -24,6 +26,7 @@ type Status struct {
 	Degraded []Degraded          `json:"degraded,omitempty"` // by container
 	// what the kubelet itself says; nil where it was not asked
 	Kubelet *Kubelet `json:"kubelet,omitempty"`
+	Notes   []string `json:"notes,omitempty"` // what the daemon goes without, and why
 }
 
 // Plugin is one of the two processes.
@@ -71,6 +74,7 @@ const (
 func NewStatus(answer *api.StatusResponse) Status {
 	s := Status{
 		PID: answer.GetPid(), Protocol: protocolText(answer.GetProtocol(), answer.GetMinor()),
+		Mode: cmp.Or(answer.GetMode(), string(mode.DevicePlugin)), Notes: answer.GetNotes(),
 		Plugins: []Plugin{}, Resources: []Resource{},
 	}
 	for _, p := range answer.GetPeers() {
@@ -101,6 +105,9 @@ func NewStatus(answer *api.StatusResponse) Status {
 	return s
 }
 
+// isDRA reports whether the node is in the mode of DRA.
+func (s Status) isDRA() bool { return s.Mode == string(mode.DRA) }
+
 func protocolText(major, minor uint32) string { return fmt.Sprintf("%d.%d", major, minor) }
 
 func newDevice(d *api.DeviceStatus, inPlan bool) Device {
@@ -127,6 +134,9 @@ func newDevice(d *api.DeviceStatus, inPlan bool) Device {
 func ownerText(o *api.Owner) string {
 	if o == nil {
 		return ""
+	}
+	if o.GetNamespace() == "" {
+		return o.GetPod() + "/" + o.GetContainer() // of which no more is known
 	}
 	return o.GetNamespace() + "/" + o.GetPod() + "/" + o.GetContainer()
 }

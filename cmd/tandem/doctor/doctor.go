@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -47,21 +48,27 @@ type Node struct {
 	// file with the kubelet's configuration; "" for the one that its command line names or
 	// <KubeletDir>/config.yaml
 	Config    string
-	ConfigDir string // folder with drop-ins; "" for the one that its command line names
-	CPUs      int    // whole CPUs that containers ask for, for the request shapes; 0 for none
+	ConfigDir string    // folder with drop-ins; "" for the one that its command line names
+	CPUs      int       // whole CPUs that containers ask for, for the request shapes; 0 for none
+	Mode      mode.Mode // that the node is in, "" for none: see RunningMode
+	Notes     []string  // what the DRA driver goes without
 }
 
 // Examine goes through all checks. A node where nothing is found has an empty list, which is not nil.
 func Examine(n Node) []Finding {
 	e := &examination{Node: n, findings: []Finding{}}
 	e.readKubelet()
-	for _, check := range []func(){
+	checks := []func(){
 		e.topologyPolicy, e.topologyScope, e.closestNodes, e.manyNodes, e.cpuManager, e.cpuState, e.memoryManager,
 		e.unknownNodes, e.gpuDrivers, e.nothingOffered, e.virtualFunctions, e.links, e.accessControl, e.deviceNodes,
 		e.shapes,
-		e.kubeletSockets, e.stockPlugins, e.lostDevices, e.checkpoint, e.runFolder, e.apart,
+		e.kubeletSockets, e.stockPlugins, e.lostDevices, e.checkpoint, e.runFolder, e.apart, e.bothModes,
 		e.rights,
-	} {
+	}
+	if e.Mode == mode.DRA {
+		checks = e.draChecks()
+	}
+	for _, check := range checks {
 		check()
 	}
 	return e.findings

@@ -52,6 +52,18 @@ func ReadConfig(path string) (*Config, error) {
 	return c, nil
 }
 
+// Default is the configuration of a node that has none: all VFs with RDMA, and the NICs with RDMA that have
+// none, as one resource.
+func Default() *Config {
+	const builtIn = `{"resourceList": [{"resourceName": "rdma_vf", "resourcePrefix": "tandem.dev", ` +
+		`"selectors": {"isRdma": true}}]}`
+	c, err := parseConfig("(built in)", []byte(builtIn))
+	if err != nil {
+		panic(err) // it is a constant
+	}
+	return c
+}
+
 func parseConfig(file string, content []byte) (*Config, error) {
 	if len(bytes.TrimSpace(content)) == 0 {
 		return nil, errors.New(`the file is empty; want {"resourceList": [...]}`)

@@ -34,6 +34,12 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "tandem.serviceAccount
 {{- fail (printf "%s: that is for the device plugins: in mode dra the scheduler chooses, and knows what it chooses for; leave %s empty" $key $key) }}
 {{- end }}
 {{- end }}
+{{- if not .Values.rdma.enabled }}
+{{- fail "rdma.enabled: in mode dra one daemon publishes GPUs and VFs: leave rdma.enabled true; nodes without the VFs of rdma.config publish GPUs alone" }}
+{{- end }}
+{{- if and .Values.gpu.enabled (eq .Values.gpu.vendor "nvidia") (not .Values.gpu.driverRoot) }}
+{{- fail "gpu.driverRoot: in mode dra NVIDIA's GPUs are given by CDI, which names the driver's files, and tandem-dra has to see them: set it to / where the node itself has the driver" }}
+{{- end }}
 {{- if not .Values.preferredAllocation }}
 {{- fail "preferredAllocation: that is for the device plugins: in mode dra the scheduler chooses; leave preferredAllocation true" }}
 {{- end }}

@@ -1,4 +1,4 @@
-package main
+package gpus
 
 import (
 	"context"
@@ -13,57 +13,58 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd/smi"
 )
 
-// amdFlags are the flags of AMD's own plugin, and what it has no flag for.
-type amdFlags struct {
-	naming         string
-	pulse          time.Duration
+// AMD are the flags of AMD's own plugin, and what it has no flag for.
+type AMD struct {
+	Naming         string
+	Pulse          time.Duration // between two looks, 0 for one look alone
 	driverType     string
-	exporterSocket string
-	library        string
-	recheck        time.Duration // between two looks for a driver that is not there
+	ExporterSocket string
+	Library        string
+	Recheck        time.Duration // between two looks for a driver that is not there
 }
 
-func (f *amdFlags) register(set *pflag.FlagSet) {
-	f.recheck = recheck
-	set.StringVar(&f.naming, "resource_naming_strategy", string(amd.Single),
+// Register adds the flags to a set.
+func (f *AMD) Register(set *pflag.FlagSet) {
+	f.Recheck = recheck
+	set.StringVar(&f.Naming, "resource_naming_strategy", string(amd.Single),
 		"single (amd.com/gpu) or mixed (amd.com/cpx_nps4)")
-	set.Var((*seconds)(&f.pulse), "pulse",
+	set.Var((*seconds)(&f.Pulse), "pulse",
 		"seconds between two looks at the GPUs' health and partitioning; 0 is one look, at the start")
 	set.Var(newWord(&f.driverType, "container", "container", ""), "driver_type",
 		"container; the virtual machines' types of AMD's plugin are not offered")
-	set.StringVar(&f.exporterSocket, "amd-exporter-socket", exporter.Socket,
+	set.StringVar(&f.ExporterSocket, "amd-exporter-socket", exporter.Socket,
 		"where the AMD Device Metrics Exporter listens, which is asked for health on every pulse")
-	set.StringVar(&f.library, "amd-smi-library", "libamd_smi.so",
+	set.StringVar(&f.Library, "amd-smi-library", "libamd_smi.so",
 		"AMD's system management library, used where it is installed; empty for never")
 }
 
-// backend makes what finds the GPUs below a sysfs root.
-func (f *amdFlags) backend(sys fs.FS, log *slog.Logger) (*amd.Backend, error) {
-	backend, err := amd.New(sys, amd.Naming(f.naming))
+// Backend makes what finds the GPUs below a sysfs root.
+func (f *AMD) Backend(sys fs.FS, log *slog.Logger) (*amd.Backend, error) {
+	backend, err := amd.New(sys, amd.Naming(f.Naming))
 	if err != nil {
 		return nil, err
 	}
-	if f.pulse > 0 { // one look would leave a GPU unhealthy for ever
+	if f.Pulse > 0 { // one look would leave a GPU unhealthy for ever
 		backend.Heed("the metrics exporter", func(ctx context.Context) (map[string]bool, error) {
-			return exporter.Health(ctx, f.exporterSocket)
+			return exporter.Health(ctx, f.ExporterSocket)
 		})
 	}
-	if f.library != "" {
+	if f.Library != "" {
 		f.consult(backend, log)
 	}
 	return backend, nil
 }
 
 // consult adds the library, where there is one, to what backend reads in sysfs.
-func (f *amdFlags) consult(backend *amd.Backend, log *slog.Logger) {
+func (f *AMD) consult(backend *amd.Backend, log *slog.Logger) {
 	const name = "libamd_smi"
-	library, err := smi.Open(f.library)
+	library, err := smi.Open(f.Library)
 	if err != nil {
 		log.Info("read AMD GPUs from sysfs alone", "reason", err)
 		return
 	}
 	backend.Consult(name, library)
-	if f.pulse > 0 {
+	if f.Pulse > 0 {
 		backend.Heed(name+"'s count of uncorrectable memory errors", library.Errors())
 	}
 }

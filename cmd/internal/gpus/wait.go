@@ -1,4 +1,4 @@
-package main
+package gpus
 
 import (
 	"context"
@@ -14,27 +14,27 @@ import (
 // network namespace.
 const recheck = 30 * time.Second
 
-// absence is what may be waited for.
-type absence struct {
-	reason error         // what a look fails with while it is absent
-	every  time.Duration // between two looks
+// Absence is what may be waited for.
+type Absence struct {
+	Reason error         // what a look fails with while it is absent
+	Every  time.Duration // between two looks
 }
 
-// awaitDriver looks until what is looked for is there, or the look fails for another reason. It says once
+// AwaitDriver looks until what is looked for is there, or the look fails for another reason. It says once
 // that nothing is offered meanwhile. To end would be no help: the daemon would be started again, later and
 // later.
-func awaitDriver[T any](
-	ctx context.Context, a absence, flags daemon.Flags, log *slog.Logger, look func() (T, error),
+func AwaitDriver[T any](
+	ctx context.Context, a Absence, flags daemon.Flags, log *slog.Logger, look func() (T, error),
 ) (T, error) {
 	found, err := look()
-	if !errors.Is(err, a.reason) {
+	if !errors.Is(err, a.Reason) {
 		return found, err
 	}
 	flags.Begin()
-	log.Warn("nothing is offered until the driver is there", "reason", err, "look_every", a.every)
-	ticker := time.NewTicker(a.every)
+	log.Warn("nothing is offered until the driver is there", "reason", err, "look_every", a.Every)
+	ticker := time.NewTicker(a.Every)
 	defer ticker.Stop()
-	for errors.Is(err, a.reason) {
+	for errors.Is(err, a.Reason) {
 		select {
 		case <-ctx.Done():
 			return found, ctx.Err()

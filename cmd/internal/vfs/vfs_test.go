@@ -1,28 +1,30 @@
-package main
+package vfs_test
 
 import (
 	"testing"
 	"testing/fstest"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/vfs"
 )
 
 // The pods of the stock plugins are told apart by what they mount.
 func TestConfigFile(t *testing.T) {
 	t.Attr("parity", "shared/flags")
-	const vfs, shared = "etc/pcidp/config.json", "k8s-rdma-shared-dev-plugin/config.json"
+	const inPod, shared = "etc/pcidp/config.json", "k8s-rdma-shared-dev-plugin/config.json"
 	for _, c := range []struct {
 		mounted []string
 		want    string
 	}{
-		{nil, vfs},
-		{[]string{vfs}, vfs},
+		{nil, inPod},
+		{[]string{inPod}, inPod},
 		{[]string{shared}, shared},
-		{[]string{vfs, shared}, vfs},
+		{[]string{inPod, shared}, inPod},
 	} {
 		root := fstest.MapFS{}
 		for _, file := range c.mounted {
 			root[file] = &fstest.MapFile{}
 		}
-		if got := configFile(root); got != "/"+c.want {
+		if got := vfs.ConfigFile(root); got != "/"+c.want {
 			t.Errorf("with %q the configuration is %s, want /%s", c.mounted, got, c.want)
 		}
 	}

@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/dra/claims/held"
+)
+
+// withheldPause is the pause between two looks at what claims still hold.
+const withheldPause = 5 * time.Second
+
+// withheld are the devices that pods have by a claim, from a time when the node was in the mode of DRA. They
+// are unhealthy for the kubelet's device manager until the claim is unprepared.
+type withheld struct {
+	dir string // the DRA driver's
+	log *slog.Logger
+
+	mu        sync.Mutex
+	holders   coordination.Holders
+	changed   chan struct{}
+	complaint string
+}
+
+// newWithheld looks for the first time.
+func newWithheld(kubeletDir string, log *slog.Logger) *withheld {
+	w := &withheld{
+		dir: filepath.Join(kubeletDir, "plugins", mode.Driver), log: log, changed: make(chan struct{}),
+	}
+	w.look()
+	return w
+}
+
+// Latest implements coordination.Withheld.
+func (w *withheld) Latest() (coordination.Holders, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.holders, w.changed
+}
+
+// Run looks from time to time until ctx is done. A file that cannot be read leaves it as it was.
+func (w *withheld) Run(ctx context.Context) {
+	tick := time.NewTicker(withheldPause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			w.look()
+		}
+	}
+}
+
+func (w *withheld) look() {
+	holders, err := held.Read(w.dir)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err != nil && err.Error() != w.complaint:
+		w.complaint = err.Error()
+		w.log.Error("which devices claims hold is as it was known before", "error", err)
+	case err == nil && !maps.Equal(holders, w.holders):
+		w.log.Warn("devices are withheld: pods have them by a claim, of the time when this node was in the mode of DRA",
+			"devices", len(holders))
+		w.holders, w.complaint = holders, ""
+		close(w.changed)
+		w.changed = make(chan struct{})
+	}
+}

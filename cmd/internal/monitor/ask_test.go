@@ -1,0 +1,80 @@
+package monitor
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// await asks until the answer has a text in it, "" for none: the daemon has to begin to listen first.
+func await(t *testing.T, at Address, what Probe, want string) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := Ask(t.Context(), at, what)
+		if err == nil && want == "" || err != nil && want != "" && strings.Contains(err.Error(), want) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatalf("%s: %v, want %q", what, err, want)
+		}
+	}
+}
+
+// Two daemons in one network namespace each answer for themselves, also at a socket that is left of an earlier
+// process.
+func TestAsk(t *testing.T) {
+	dir := t.TempDir()
+	older, newer := Address("unix:"+filepath.Join(dir, "older.sock")), Address("unix:"+filepath.Join(dir, "newer.sock"))
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "newer.sock")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.SetUnlinkOnClose(false)
+	left.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	var served sync.WaitGroup
+	defer served.Wait()
+	defer stop()
+	serve := func(at Address) *Monitor {
+		m := New("test", nil)
+		served.Go(func() { m.Serve(ctx, "", at, slog.New(slog.DiscardHandler)) })
+		return m
+	}
+	serve(older).Begin()
+	m := serve(newer)
+	await(t, older, Ready, "")
+	await(t, newer, Ready, "what there is to offer is not known yet")
+	await(t, newer, Alive, "")
+	m.Begin()
+	await(t, newer, Ready, "")
+	if err := Ask(t.Context(), Address("unix:"+filepath.Join(dir, "none.sock")), Alive); err == nil {
+		t.Error("a daemon that is not there is alive")
+	}
+	if err := Ask(t.Context(), "", Alive); err == nil || !strings.Contains(err.Error(), "--health-probe-bind-address") {
+		t.Error(err)
+	}
+}
+
+func TestProbeWords(t *testing.T) {
+	var p Probe
+	if err := p.UnmarshalText([]byte("livez")); err == nil {
+		t.Error("livez is taken")
+	}
+	var a Address
+	for text, ok := range map[string]bool{
+		"unix:/run/probe.sock": true, "unix:probe.sock": false, "unix:": false, ":9477": true, "": true,
+	} {
+		if err := a.UnmarshalText([]byte(text)); (err == nil) != ok {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

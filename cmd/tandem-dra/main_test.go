@@ -1,0 +1,300 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/machines"
+)
+
+// asDaemon has the test binary be the daemon.
+const asDaemon = "TANDEM_DRA_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asDaemon) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// node is a node in a folder.
+type node struct{ root, kubelet string }
+
+func newNode(t *testing.T, machine string) node {
+	t.Helper()
+	n := node{root: t.TempDir(), kubelet: kubelettest.Dir(t)}
+	m, err := machines.Load(machine, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(n.root, "sys"), m.FS()); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{filepath.Join(n.root, "dev"), filepath.Join(n.kubelet, "plugins_registry")} {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+// kubeconfig leads to an API server.
+func (n node) kubeconfig(t *testing.T, server string) string {
+	t.Helper()
+	content, err := json.Marshal(map[string]any{
+		"clusters":        []any{map[string]any{"name": "c", "cluster": map[string]any{"server": server}}},
+		"contexts":        []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c"}}},
+		"current-context": "c",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(n.root, "kubeconfig")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func (n node) args(more ...string) []string {
+	return append([]string{
+		"--sysfs-root=" + filepath.Join(n.root, "sys"), "--dev-root=" + filepath.Join(n.root, "dev"),
+		"--kubelet-dir=" + n.kubelet, "--run-dir=" + filepath.Join(n.kubelet, "run"),
+		"--cdi-root=" + filepath.Join(n.root, "cdi"), "--devinfo-dir=" + filepath.Join(n.root, "devinfo"),
+		"--node-name=node-1",
+	}, more...)
+}
+
+// process is a running tandem-dra.
+type process struct {
+	*exec.Cmd
+	done chan struct{} // closed when it ended
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+// Write collects the log.
+func (p *process) Write(line []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(line)
+}
+
+func (p *process) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(os.Args[0], args...), done: make(chan struct{})}
+	p.Args[0] = "tandem-dra"
+	p.Env = append(os.Environ(), asDaemon+"=1", "NODE_NAME=", "POD_UID=")
+	p.Stdout, p.Stderr = p, p
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = p.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = p.Process.Signal(syscall.SIGTERM)
+		<-p.done
+		if t.Failed() {
+			t.Logf("log:\n%s", p.text())
+		}
+	})
+	return p
+}
+
+// exits waits for the end and checks what its last line says.
+func (p *process) exits(t *testing.T, code int, parts ...string) {
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(kubelettest.Limit):
+		t.Fatal("it does not end")
+	}
+	if got := p.ProcessState.ExitCode(); got != code {
+		t.Errorf("exit code %d, want %d", got, code)
+	}
+	lines := strings.Split(strings.TrimSpace(p.text()), "\n")
+	for _, part := range parts {
+		if last := lines[len(lines)-1]; !strings.Contains(last, part) {
+			t.Errorf("last line %q lacks %q", last, part)
+		}
+	}
+}
+
+// awaitSocket waits for the driver's registration socket.
+func (n node) awaitSocket(t *testing.T, p *process) string {
+	t.Helper()
+	socket := filepath.Join(n.kubelet, "plugins_registry", "tandem.dev-reg.sock")
+	for began := time.Now(); ; {
+		if _, err := os.Stat(socket); err == nil {
+			return socket
+		}
+		select {
+		case <-p.done:
+			t.Fatal("it ended")
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Since(began) > kubelettest.Limit {
+			t.Fatal("no socket")
+		}
+	}
+}
+
+func dial(t *testing.T, socket string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// TestProcess: without an API server it serves the kubelet and tells its status; it ends on a signal and
+// leaves no socket.
+func TestProcess(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived")
+	p := start(t, n.args("--kubeconfig="+n.kubeconfig(t, "http://127.0.0.1:1"))...)
+	socket := n.awaitSocket(t, p)
+	info, err := registerapi.NewRegistrationClient(dial(t, socket)).GetInfo(t.Context(), &registerapi.InfoRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := drapb.NewDRAPluginClient(dial(t, info.GetEndpoint()))
+	claim := &drapb.Claim{Namespace: "team", Name: "a", Uid: "uid-a"}
+	answer, err := driver.NodeUnprepareResources(t.Context(),
+		&drapb.NodeUnprepareResourcesRequest{Claims: []*drapb.Claim{claim}})
+	if err != nil || answer.GetClaims()["uid-a"].GetError() != "" {
+		t.Errorf("%v, %v", answer, err)
+	}
+	status, err := coordination.Status(t.Context(), filepath.Join(n.kubelet, "run"))
+	for began := time.Now(); err != nil && time.Since(began) < kubelettest.Limit; {
+		status, err = coordination.Status(t.Context(), filepath.Join(n.kubelet, "run"))
+	}
+	if err != nil || status.GetMode() != string(mode.DRA) || len(status.GetResources()) != 2 ||
+		status.GetResources()[1].GetName() != "tandem.dev/rdma_vf" || len(status.GetResources()[1].GetDevices()) != 16 {
+		t.Errorf("%v, %v", status, err)
+	}
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.exits(t, 0)
+	for _, name := range []string{socket, info.GetEndpoint(), coordination.SocketPath(filepath.Join(n.kubelet, "run"))} {
+		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left behind: %v", name, err)
+		}
+	}
+}
+
+// TestReady: it is ready once the kubelet knows it.
+func TestReady(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived")
+	p := start(t, n.args("--kubeconfig="+n.kubeconfig(t, "http://127.0.0.1:1"),
+		"--health-probe-bind-address=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0")...)
+	registration := registerapi.NewRegistrationClient(dial(t, n.awaitSocket(t, p)))
+	_, address, _ := strings.Cut(p.text(), `msg="serve metrics and probes" address=`)
+	address, _, _ = strings.Cut(address, "\n")
+	get := func() int {
+		answer, err := http.Get("http://" + address + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		return answer.StatusCode
+	}
+	if code := get(); code != http.StatusServiceUnavailable {
+		t.Errorf("before it is known: %d", code)
+	}
+	if _, err := registration.NotifyRegistrationStatus(t.Context(),
+		&registerapi.RegistrationStatus{PluginRegistered: true}); err != nil {
+		t.Fatal(err)
+	}
+	if code := get(); code != http.StatusOK {
+		t.Errorf("once it is known: %d", code)
+	}
+}
+
+// TestGPUsComeLater: VFs are served without GPUs, and these too once there is a driver.
+func TestGPUsComeLater(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived")
+	drivers := filepath.Join(n.root, "sys", "bus/pci/drivers")
+	if err := os.Rename(filepath.Join(drivers, "amdgpu"), filepath.Join(n.root, "amdgpu")); err != nil {
+		t.Fatal(err)
+	}
+	start(t, n.args("--kubeconfig="+n.kubeconfig(t, "http://127.0.0.1:1"), "--nvidia-recheck=50ms")...)
+	await := func(resources int) {
+		t.Helper()
+		for began := time.Now(); ; {
+			status, err := coordination.Status(t.Context(), filepath.Join(n.kubelet, "run"))
+			if err == nil && len(status.GetResources()) == resources {
+				return
+			}
+			if time.Since(began) > kubelettest.Limit {
+				t.Fatalf("%v, %v", status, err)
+			}
+		}
+	}
+	await(1)
+	if err := os.Rename(filepath.Join(n.root, "amdgpu"), filepath.Join(drivers, "amdgpu")); err != nil {
+		t.Fatal(err)
+	}
+	await(2)
+}
+
+// TestBadInput: one sentence says what is wrong and what to do.
+func TestBadInput(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived")
+	away := "--kubeconfig=" + n.kubeconfig(t, "http://127.0.0.1:1")
+	held := filepath.Join(n.root, "held")
+	leave, err := coordination.Enter(t.Context(), mode.DevicePlugin, held, n.kubelet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(leave)
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want []string
+	}{
+		"no node name":          {[]string{"--node-name=", away}, 1, []string{"--node-name", "NODE_NAME"}},
+		"no kubelet":            {[]string{"--kubelet-dir=/none", away}, 1, []string{"--kubelet-dir", "plugins_registry"}},
+		"no API server":         {nil, 1, []string{"automountServiceAccountToken"}},
+		"no kubeconfig":         {[]string{"--kubeconfig=/none"}, 1, []string{"--kubeconfig", "/none"}},
+		"no sysfs":              {[]string{"--sysfs-root=/none", away}, 1, []string{"--sysfs-root"}},
+		"no such configuration": {[]string{"--config-file=/none", away}, 1, []string{"/none"}},
+		"no such flag":          {[]string{"--pairs"}, 2, []string{"--pairs", "--help"}},
+		"the other mode":        {[]string{"--run-dir=" + held, away}, 1, []string{"device plugins", "docs/dra.md"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start(t, n.args(c.args...)...).exits(t, c.code, c.want...)
+		})
+	}
+}

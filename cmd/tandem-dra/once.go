@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/dra"
+	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+)
+
+// once serves with the configuration as it is now. Where there is no driver of GPUs it serves with VFs alone,
+// and anew is called once there is one.
+func (o *options) once(ctx context.Context, anew func(), log *slog.Logger) error {
+	config, err := o.config(log)
+	if err != nil {
+		return err
+	}
+	found, leave, err := o.findGPUs(config.Host.Sys, log)
+	g, ctx := errgroup.WithContext(ctx)
+	switch {
+	case err == nil:
+		defer leave()
+		config.GPUs = found
+	case isAbsent(err):
+		log.Warn("no GPU is published until a driver is there", "reason", err, "look_every", o.nvidia.Recheck)
+		g.Go(func() error {
+			o.awaitGPUs(ctx, config.Host.Sys, anew, log)
+			return nil
+		})
+	default:
+		return err
+	}
+	if m := o.Monitor(); m != nil {
+		m.Offered(pool.Driver) // it is not ready before the kubelet knows it
+	}
+	o.Begin()
+	driver, err := dra.New(config)
+	if err != nil {
+		return err
+	}
+	defer o.Monitor().Node(driver)()
+	defer o.Monitor().Resource(pool.Driver, nil)()
+	g.Go(func() error { return driver.Run(ctx) })
+	return g.Wait()
+}
+
+// config is what the driver works with, but for its GPUs.
+func (o *options) config(log *slog.Logger) (dra.Config, error) {
+	config := dra.Config{
+		NodeName: o.NodeName, PodUID: o.podUID, KubeletDir: o.KubeletDir, RunDir: o.RunFolder(),
+		CDIDir: o.nvidia.CDIRoot, Policy: o.Policy, VFsPerPF: o.vfsPerPF, PairsAsVFs: o.pairsAsVFs, Drain: o.drain,
+		Log: log,
+	}
+	if err := dra.Check(config); err != nil {
+		return config, err
+	}
+	if err := coordination.PrepareRunDir(config.RunDir); err != nil {
+		return config, err
+	}
+	sys, err := o.Sysfs()
+	if err != nil {
+		return config, err
+	}
+	dev, err := o.Dev()
+	if err != nil {
+		return config, err
+	}
+	file, err := o.Topology()
+	if err != nil {
+		return config, err
+	}
+	if config.Client, err = client(o.kubeconfig); err != nil {
+		return config, err
+	}
+	t := trees{sys, file}
+	if config.VFs, err = o.findVFs(t, log); err != nil {
+		return config, err
+	}
+	config.Tree = t.placed
+	config.Host = grants.Host{Sys: sys, Dev: dev, DevinfoDir: o.vfs.DevinfoDir}
+	if m := o.Monitor(); m != nil {
+		config.Observer = m
+	}
+	return config, nil
+}
+
+// What the API server may be asked a second: a pod that starts costs some three questions, and a node starts
+// its pods at once.
+const (
+	questions = 50
+	burst     = 100
+)
+
+// client makes a client of the API server.
+func client(kubeconfig string) (kubernetes.Interface, error) {
+	config, err := intent.ServerConfig(nil)
+	if kubeconfig != "" {
+		if config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+			err = fmt.Errorf("use --kubeconfig: %w", err)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = questions, burst
+	config.UserAgent = "tandem-dra/" + daemon.Version()
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the API server: %w", err)
+	}
+	return client, nil
+}

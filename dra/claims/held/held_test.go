@@ -1,0 +1,29 @@
+package held_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/dra/claims/held"
+)
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	if got, err := held.Read(dir); err != nil || len(got) > 0 {
+		t.Errorf("nothing was ever prepared: %v, %v", got, err)
+	}
+	for content, want := range map[string]string{
+		`{"version":1,`:                           "unexpected end",
+		`{"version":2,"checksum":0,"claims":[]}`:  "version 2",
+		`{"version":1,"checksum":99,"claims":[]}`: "checksum",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, held.FileName), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := held.Read(dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v lacks %q", content, err, want)
+		}
+	}
+}

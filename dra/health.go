@@ -1,0 +1,103 @@
+package dra
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+
+	"github.com/tandem-k8s/tandem/dra/pool"
+)
+
+// The kubelet takes the health of a device for unknown when it has not heard of it for the lease; it is told
+// again long before.
+const (
+	healthLease = 60 * time.Second
+	healthPause = 20 * time.Second
+)
+
+// WatchHealthStatus tells the kubelet of the health of all devices, again whenever something has changed, and
+// from time to time, until ctx is done.
+func (d *Driver) WatchHealthStatus(
+	ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport,
+) error {
+	again := time.NewTicker(healthPause)
+	defer again.Stop()
+	for {
+		v, changed := d.newest.watch()
+		report := kubeletplugin.DeviceHealthReport{Devices: d.health(v)}
+		select {
+		case <-ctx.Done():
+			return nil
+		case reports <- report:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-again.C:
+		}
+	}
+}
+
+// health is that of every device that is published, and of those that claims have and that are not.
+func (d *Driver) health(v *view) []kubeletplugin.DeviceHealth {
+	causes := map[string]string{}
+	for _, g := range v.State.Machine.GPUs {
+		if !g.Healthy {
+			causes[g.ID] = "GPU " + g.ID + " is unhealthy"
+		}
+	}
+	for _, vf := range v.State.Machine.VFs {
+		if vf.Fault != "" {
+			causes[vf.ID] = "VF " + vf.ID + ": " + vf.Fault
+		}
+	}
+	now := time.Now()
+	told := map[string]kubeletplugin.DeviceHealth{}
+	tell := func(name, cause string) {
+		health := kubeletplugin.DeviceHealth{
+			PoolName: d.NodeName, DeviceName: name, Health: kubeletplugin.HealthStatusHealthy,
+			LastUpdated: now, HealthCheckTimeout: healthLease, Message: cause,
+		}
+		if cause != "" {
+			health.Health = kubeletplugin.HealthStatusUnhealthy
+		}
+		told[name] = health
+	}
+	for name, device := range v.State.Pool.Devices {
+		tell(name, cause(device, causes))
+	}
+	prepared, err := d.preparer.Prepared()
+	if err != nil {
+		d.complain("the health of devices that are not published is not told", err)
+	}
+	for _, claim := range prepared {
+		for _, given := range claim.Devices {
+			if _, published := v.State.Pool.Devices[given.Device]; published {
+				continue
+			}
+			if other, there := v.others[given.Device]; there {
+				tell(given.Device, cause(other, causes))
+			} else {
+				tell(given.Device, "the node no longer has it")
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(told), func(a, b kubeletplugin.DeviceHealth) int {
+		return cmp.Compare(a.DeviceName, b.DeviceName)
+	})
+}
+
+// cause says why a device is unhealthy; "" for one that is not.
+func cause(device pool.Device, causes map[string]string) string {
+	for _, id := range slices.Concat(device.GPUs, device.VFs) {
+		if causes[id] != "" {
+			return causes[id]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,34 @@
+package dra
+
+import "sync"
+
+// latest is a value of which only the newest counts.
+type latest[T any] struct {
+	mu      sync.Mutex
+	value   T
+	changed chan struct{} // closed and replaced with every value
+}
+
+func newLatest[T any](value T) *latest[T] {
+	return &latest[T]{value: value, changed: make(chan struct{})}
+}
+
+func (l *latest[T]) set(value T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.value = value
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *latest[T]) get() T {
+	value, _ := l.watch()
+	return value
+}
+
+// watch returns the value, and a channel that is closed once it is no longer the newest.
+func (l *latest[T]) watch() (T, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.value, l.changed
+}

@@ -1,0 +1,146 @@
+package dra
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/dra/claims"
+)
+
+// maxRefused is how many refused prepares are remembered.
+const maxRefused = 64
+
+// outcome is what became of preparing a claim.
+type outcome struct {
+	UID             types.UID
+	Namespace, Name string
+	Pods            []string // that the claim is reserved for, by name
+	Asked           time.Time
+	Took            time.Duration
+	Refused         string // why it was not prepared; "" where it was
+}
+
+// owners know what became of claims, for people. It is memory alone: what was before this process is asked of
+// the API server.
+type owners struct {
+	mu      sync.Mutex
+	given   map[types.UID]outcome
+	refused []outcome // the oldest first, each claim once
+}
+
+func newOwners() *owners { return &owners{given: map[types.UID]outcome{}} }
+
+func podsOf(claim *resourceapi.ResourceClaim) (pods []string) {
+	for _, reserved := range claim.Status.ReservedFor {
+		if reserved.APIGroup == "" && reserved.Resource == "pods" {
+			pods = append(pods, reserved.Name)
+		}
+	}
+	return pods
+}
+
+// asked notes that a claim was to be prepared.
+func (o *owners) asked(claim *resourceapi.ResourceClaim, at time.Time, took time.Duration, err error) {
+	one := outcome{
+		UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podsOf(claim), Asked: at, Took: took,
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.refused = slices.DeleteFunc(o.refused, func(other outcome) bool { return other.UID == claim.UID })
+	if err == nil {
+		o.given[claim.UID] = one
+		return
+	}
+	one.Refused = err.Error()
+	o.refused = append(o.refused, one)
+	o.refused = o.refused[max(0, len(o.refused)-maxRefused):]
+}
+
+// forget notes that a claim was taken back.
+func (o *owners) forget(uid types.UID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.given, uid)
+	o.refused = slices.DeleteFunc(o.refused, func(other outcome) bool { return other.UID == uid })
+}
+
+// of is what is known of a prepared claim, its pods above all.
+func (o *owners) of(c claims.Claim) outcome {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	known, ok := o.given[c.UID]
+	if !ok {
+		known = outcome{UID: c.UID, Namespace: c.Namespace, Name: c.Name}
+	}
+	return known
+}
+
+// refusals are the claims that were refused last, the newest last.
+func (o *owners) refusals() []outcome {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.refused)
+}
+
+// learn notes for which pods a claim was prepared before this process was there.
+func (o *owners) learn(claim *resourceapi.ResourceClaim) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if known := o.given[claim.UID]; known.Asked.IsZero() {
+		o.given[claim.UID] = outcome{
+			UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podsOf(claim),
+		}
+	}
+}
+
+// ownersRetry is the pause after the API server did not tell.
+const ownersRetry = 5 * time.Second
+
+// findOwners asks the API server for which pods those claims are that were prepared before this process was
+// there, until that is known of all.
+func (d *Driver) findOwners(ctx context.Context) {
+	for {
+		left := 0
+		prepared, err := d.preparer.Prepared()
+		if err != nil {
+			left++
+		}
+		for _, c := range prepared {
+			if known := d.owners.of(c); len(known.Pods) > 0 {
+				continue
+			}
+			claim, err := d.Client.ResourceV1().ResourceClaims(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+			switch {
+			case err == nil && claim.UID == c.UID:
+				d.owners.learn(claim)
+			case err == nil, apierrors.IsNotFound(err): // it is gone; the kubelet will have it unprepared
+			default:
+				left++
+			}
+		}
+		if left == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(ownersRetry):
+		}
+	}
+}
+
+// owner is the pod of a claim, as far as it is known: the first by name of several.
+func (o outcome) owner() string {
+	if len(o.Pods) == 0 {
+		return ""
+	}
+	return slices.MinFunc(o.Pods, cmp.Compare)
+}

@@ -1,0 +1,71 @@
+package dra
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+)
+
+// publish publishes the newest view until ctx is done: what the cluster can do has to be known first. Views
+// between are left out, and so is one that says the same.
+func (d *Driver) publish(ctx context.Context, helper *kubeletplugin.Helper) error {
+	var published resourceslice.DriverResources
+	begun, again := false, false
+	for {
+		v, changed := d.newest.watch()
+		resources := d.resources(v)
+		if v.Gates.Known && (again || !begun || !reflect.DeepEqual(published, resources)) {
+			published, begun = resources, true
+			d.Log.Info("publish", "devices", len(v.State.Pool.Devices), "slices", len(v.State.Pool.Slices),
+				"counters", v.Gates.Counters, "taints", v.Gates.Taints)
+			if err := d.hand(ctx, helper, *published.DeepCopy()); err != nil {
+				return err
+			}
+		}
+		again = false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-d.again:
+			again = true
+		}
+	}
+}
+
+// hand hands resources to the helper, which keeps them, and changes them where a field is dropped. The first
+// time that waits for the API server, which the end of ctx does not: only the end of the helper ends it.
+func (d *Driver) hand(
+	ctx context.Context, helper *kubeletplugin.Helper, resources resourceslice.DriverResources,
+) error {
+	handed := make(chan error, 1)
+	d.handing.Go(func() { handed <- helper.PublishResources(ctx, resources) })
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-handed:
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("publish the node's devices: %w", err)
+		}
+		return nil
+	}
+}
+
+// resources are what is published of a view: one pool, which is called as the node. A driver that drains
+// publishes none, which removes what there was.
+func (d *Driver) resources(v *view) resourceslice.DriverResources {
+	if d.Drain {
+		return resourceslice.DriverResources{}
+	}
+	var slices []resourceslice.Slice
+	for _, s := range v.State.Pool.Slices {
+		slices = append(slices, resourceslice.Slice{Devices: s.Devices, SharedCounters: s.SharedCounters})
+	}
+	if len(slices) == 0 { // a pool without devices says that the driver is there
+		slices = append(slices, resourceslice.Slice{})
+	}
+	return resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{d.NodeName: {Slices: slices}}}
+}

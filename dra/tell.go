@@ -1,0 +1,220 @@
+package dra
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/dra/claims"
+	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+var _ coordination.Teller = (*Driver)(nil)
+
+// Role is what the driver is to its node.
+func (d *Driver) Role() coordination.Role { return coordination.Serves }
+
+// Alive says what hangs, so that a restart would help; nil if nothing does.
+func (d *Driver) Alive(ctx context.Context) error {
+	answer := make(chan struct{})
+	select {
+	case d.pings <- answer:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("put together what the node has: no answer: %w", ctx.Err())
+	}
+}
+
+// Status tells of all devices under the resource names that they have in the mode of device plugins, and what
+// the cluster cannot do.
+func (d *Driver) Status(context.Context) *api.StatusResponse {
+	v := d.newest.get()
+	return &api.StatusResponse{Resources: d.resourcesOf(v), Notes: v.notes()}
+}
+
+// Resources are the devices of the newest view.
+func (d *Driver) Resources() []*api.Resource { return d.resourcesOf(d.newest.get()) }
+
+func (d *Driver) resourcesOf(v *view) []*api.Resource {
+	taken := d.taken()
+	byName := map[string]*api.Resource{}
+	add := func(name string, kind device.Kind, one device.Device, at, held string) {
+		if byName[name] == nil {
+			byName[name] = &api.Resource{Name: name, Kind: string(kind), Connected: true}
+		}
+		status := &api.DeviceStatus{Device: one.Encode(), Switch: at}
+		status.Owner, status.Allocated = taken[one.ID], taken[one.ID] != nil
+		if held != "" && !status.Allocated {
+			status.Owner, status.Allocated = holder(held), true
+		}
+		byName[name].Devices = append(byName[name].Devices, status)
+	}
+	for _, g := range v.State.Machine.GPUs {
+		add(g.Resource, device.GPU,
+			device.Device{ID: g.ID, Address: g.Card, NUMA: g.NUMA, Healthy: g.Healthy, VRAM: g.VRAM}, g.Switch, g.Held)
+	}
+	for _, vf := range v.State.Machine.VFs {
+		add(vf.Pool, device.VF,
+			device.Device{ID: vf.ID, Address: vf.Address, NUMA: vf.NUMA, Healthy: vf.Fault == ""}, vf.Switch, vf.Held)
+	}
+	resources := slices.SortedFunc(maps.Values(byName), func(a, b *api.Resource) int {
+		return cmp.Compare(a.GetName(), b.GetName())
+	})
+	markStranded(resources)
+	return resources
+}
+
+// taken are the owners of the devices that claims hold, by device ID.
+func (d *Driver) taken() map[string]*api.Owner {
+	prepared, err := d.preparer.Prepared()
+	if err != nil {
+		d.complain("nobody is told who holds which device", err)
+	}
+	taken := map[string]*api.Owner{}
+	for _, c := range prepared {
+		owner := ownerOf(d.owners.of(c))
+		for _, p := range c.Devices {
+			for _, id := range slices.Concat(p.GPUs, p.VFs, []string{p.Token}) {
+				if id != "" {
+					taken[id] = owner
+				}
+			}
+		}
+	}
+	return taken
+}
+
+// ownerOf is who holds a claim's devices, as far as it is known. Which of its containers have them a claim
+// does not tell: its name stands for them.
+func ownerOf(o outcome) *api.Owner {
+	return &api.Owner{Namespace: o.Namespace, Pod: cmp.Or(o.owner(), "?"), Container: "claim " + o.Name}
+}
+
+// holder is who holds a device that a device plugin gave: "pod team/train-0, by a device plugin".
+func holder(text string) *api.Owner {
+	who, _, _ := strings.Cut(text, ", ")
+	namespace, pod, known := strings.Cut(strings.TrimPrefix(who, "pod "), "/")
+	if !known {
+		return &api.Owner{Pod: who, Container: "by a device plugin"}
+	}
+	return &api.Owner{Namespace: namespace, Pod: pod, Container: "by a device plugin"}
+}
+
+// markStranded marks the free devices on whose switch no device of the other kind is free.
+func markStranded(resources []*api.Resource) {
+	free := map[string]map[string]bool{} // by kind, switches
+	each := func(do func(kind string, d *api.DeviceStatus)) {
+		for _, r := range resources {
+			for _, d := range r.GetDevices() {
+				if d.GetDevice().GetHealthy() && !d.GetAllocated() {
+					do(r.GetKind(), d)
+				}
+			}
+		}
+	}
+	each(func(kind string, d *api.DeviceStatus) {
+		if free[kind] == nil {
+			free[kind] = map[string]bool{}
+		}
+		free[kind][d.GetSwitch()] = true
+	})
+	each(func(kind string, d *api.DeviceStatus) {
+		d.Stranded = !free[string(device.Kind(kind).Other())][d.GetSwitch()]
+	})
+}
+
+// Explain tells what a pod's claims were given, and what was refused.
+func (d *Driver) Explain(_ context.Context, namespace, pod, _ string) ([]*api.Decision, error) {
+	its := func(o outcome) bool {
+		return (namespace == "" || o.Namespace == namespace) && slices.Contains(o.Pods, pod)
+	}
+	prepared, err := d.preparer.Prepared()
+	if err != nil {
+		return nil, err
+	}
+	v := d.newest.get()
+	var decisions []*api.Decision
+	for _, c := range prepared {
+		if o := d.owners.of(c); its(o) {
+			decisions = append(decisions, given(v.State.Machine, c, o)...)
+		}
+	}
+	for _, o := range d.owners.refusals() {
+		if its(o) {
+			one := decision(o)
+			one.Refusal = o.Refused
+			decisions = append(decisions, one)
+		}
+	}
+	if len(decisions) == 0 {
+		return nil, fmt.Errorf("no claim of pod %s is prepared here, nor was one refused: the scheduler chooses the "+
+			"devices of a claim, and kubectl describe tells why it has not", strings.TrimPrefix(namespace+"/"+pod, "/"))
+	}
+	return decisions, nil
+}
+
+func decision(o outcome) *api.Decision {
+	one := &api.Decision{TookNano: int64(o.Took), Container: ownerOf(o), Known: "claim " + o.Namespace + "/" + o.Name}
+	if !o.Asked.IsZero() {
+		one.TimeUnixNano = o.Asked.UnixNano()
+	}
+	return one
+}
+
+// given are the requests of a prepared claim.
+func given(machine inventory.Machine, c claims.Claim, o outcome) (decisions []*api.Decision) {
+	byRequest := map[string]*api.Decision{}
+	for _, p := range c.Devices {
+		one := byRequest[p.Request]
+		if one == nil {
+			one = decision(o)
+			one.Resource = "request " + p.Request
+			one.AllocatedUnixNano = max(one.TimeUnixNano, time.Unix(0, 1).UnixNano())
+			byRequest[p.Request] = one
+			decisions = append(decisions, one)
+		}
+		one.Size++
+		one.Chosen = append(one.Chosen, p.Device)
+		one.Allocated = append(one.Allocated, slices.Concat(p.GPUs, p.VFs)...)
+		one.Pairs = append(one.Pairs, pairs(machine, p)...)
+	}
+	for _, one := range decisions {
+		one.Reason = "the scheduler chose " + strings.Join(one.GetChosen(), " ")
+	}
+	return decisions
+}
+
+// pairs are those of a device that is one or several.
+func pairs(machine inventory.Machine, p claims.Prepared) (pairs []*api.Pair) {
+	for i := range min(len(p.GPUs), len(p.VFs)) {
+		pairs = append(pairs, &api.Pair{Gpu: p.GPUs[i], Vf: p.VFs[i], Distance: distance(machine, p.GPUs[i], p.VFs[i])})
+	}
+	return pairs
+}
+
+// distance is that of a GPU and a VF; "" where the node has one of them no longer.
+func distance(machine inventory.Machine, gpu, vf string) string {
+	var a, b topology.Address
+	for _, g := range machine.GPUs {
+		if g.ID == gpu {
+			a = g.Card
+		}
+	}
+	for _, v := range machine.VFs {
+		if v.ID == vf {
+			b = v.Address
+		}
+	}
+	if a == (topology.Address{}) || b == (topology.Address{}) {
+		return ""
+	}
+	return machine.Tree.Distance(a, b).Level.String()
+}
