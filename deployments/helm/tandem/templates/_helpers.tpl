@@ -109,6 +109,7 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 - {name: device-plugins, mountPath: {{ .Values.kubeletDir }}/device-plugins}
 - {name: pod-resources, mountPath: {{ .Values.kubeletDir }}/pod-resources, readOnly: true}
 - {name: pods-api, mountPath: {{ .Values.kubeletDir }}/pods-api, readOnly: true}
+- {name: claims, mountPath: {{ .Values.kubeletDir }}/plugins/tandem.dev, readOnly: true}
 {{- if .Values.topologyFile.hostPath }}
 - {name: topology, mountPath: /topology/topo.xml, readOnly: true}
 {{- else if .Values.topologyFile.existingConfigMap }}
@@ -129,6 +130,9 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 # Asked what the pod that is being admitted wants. Kubelets before 1.37 have no such folder, and do not mind an empty one.
 - name: pods-api
   hostPath: {path: {{ .Values.kubeletDir }}/pods-api, type: DirectoryOrCreate}
+# Which devices pods have by claims, where the node was in mode dra (docs/dra.md): they are not given a second time.
+- name: claims
+  hostPath: {path: {{ .Values.kubeletDir }}/plugins/tandem.dev, type: DirectoryOrCreate}
 {{- include "tandem.topologyVolume" . }}
 {{- end }}
 
