@@ -166,8 +166,14 @@ func (h *churn) explain(pods []*v1.Pod) string {
 // report tells how long it took to prepare claims, and what was in the way.
 func (h *churn) report() {
 	var all []time.Duration
-	quiet, tries, reasons := map[string][]time.Duration{}, 0, map[string]int{}
+	told, quiet, tries, reasons := map[string][]time.Duration{}, map[string][]time.Duration{}, 0, map[string]int{}
 	for _, w := range h.workers {
+		prepares, err := w.Prepares()
+		h.must(err)
+		for claim, took := range prepares {
+			kind, _, _ := strings.Cut(strings.TrimPrefix(claim, namespace+"/"), "-")
+			told[kind] = append(told[kind], took)
+		}
 		for _, prepared := range w.log() {
 			if prepared.Devices == nil || prepared.Cached {
 				continue
@@ -181,6 +187,9 @@ func (h *churn) report() {
 				quiet[kind] = append(quiet[kind], prepared.Took)
 			}
 		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(told)) {
+		h.t.Logf("prepared, as the daemons tell, %s: %s", kind, spread(told[kind]))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(quiet)) {
 		h.t.Logf("prepared before the first fault, %s: %s", kind, spread(quiet[kind]))
@@ -204,5 +213,5 @@ func spread(took []time.Duration) string {
 	at := func(share float64) time.Duration {
 		return took[int(share*float64(len(took)-1))].Round(100 * time.Microsecond)
 	}
-	return fmt.Sprintf("%d pods, p50 %v, p99 %v, at most %v", len(took), at(0.5), at(0.99), at(1))
+	return fmt.Sprintf("%d, p50 %v, p99 %v, at most %v", len(took), at(0.5), at(0.99), at(1))
 }

@@ -59,16 +59,22 @@ func (h *churn) once(w *worker, kind string, pod *v1.Pod, wanted want) {
 	h.t.Helper()
 	pod.Name = fmt.Sprintf("%s-%d", kind, wanted.pairs)
 	h.wants.Store(pod.Name, wanted)
+	pod = h.runs(w, pod)
+	h.again(w, h.claimOf(pod))
+	h.end(pod)
+	h.quiet(w)
+	h.wants.Delete(pod.Name)
+}
+
+// runs creates a pod, and waits until it runs. No other does.
+func (h *churn) runs(w *worker, pod *v1.Pod) *v1.Pod {
+	h.t.Helper()
 	pod = h.create(pod)
 	if !h.pods.wait(h.t.Context(), func([]*v1.Pod) bool { return h.anyRunning() }) {
 		h.t.Fatalf("pod %s does not run: %s", pod.Name, h.explain(h.alive()))
 	}
 	w.check()
-	claim := h.claimOf(pod)
-	h.again(w, claim)
-	h.end(pod)
-	h.quiet(w)
-	h.wants.Delete(pod.Name)
+	return pod
 }
 
 // claimOf is the claim of a pod.

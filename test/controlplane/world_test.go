@@ -139,15 +139,16 @@ func (w *worker) startDaemon() *node.Daemon {
 	return started
 }
 
-// ready waits until the kubelet knows the driver and the API server has all of its slices.
+// ready waits until the newest daemon is ready, and the API server has all slices of the node.
 func (w *worker) ready() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
-	if err := w.kubelet.Registered(ctx, pool.Driver); err != nil {
-		w.t.Fatalf("%s: %v; the daemon's log is\n%s", w.name, err, w.daemon.Text())
+	err := kubelet.Until(ctx, func() error { return w.daemon.Ready(ctx) })
+	if err == nil {
+		err = w.c.published(ctx, w.name)
 	}
-	if err := w.c.published(ctx, w.name); err != nil {
+	if err != nil {
 		w.t.Fatalf("%s: %v; the daemon's log is\n%s", w.name, err, w.daemon.Text())
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"k8s.io/klog/v2"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/dra"
-	draplugin "k8s.io/kubernetes/pkg/kubelet/cm/dra/plugin"
 	"k8s.io/kubernetes/pkg/kubelet/config"
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager"
 )
@@ -87,23 +86,14 @@ func (k *Kubelet) node(ctx context.Context) (*v1.Node, error) {
 	return k.Client.CoreV1().Nodes().Get(ctx, k.Node, metav1.GetOptions{})
 }
 
-// Registered waits until a driver has registered.
-func (k *Kubelet) Registered(ctx context.Context, driver string) error {
-	plugins := k.manager.GetWatcherHandler().(*draplugin.DRAPluginManager)
-	return until(ctx, func() error {
-		_, err := plugins.GetPlugin(driver)
-		return err
-	})
-}
-
 // Silence discards the log of the kubelet's code, which is global to a process. Call it first.
 func Silence() { klog.SetLogger(logr.Discard()) }
 
 // again is how long the kubelet waits before it tries anew what failed. The real one waits longer.
 const again = 100 * time.Millisecond
 
-// until tries until it succeeds or the context ends.
-func until(ctx context.Context, try func() error) error {
+// Until tries until it succeeds or the context ends.
+func Until(ctx context.Context, try func() error) error {
 	ticker := time.NewTicker(again)
 	defer ticker.Stop()
 	for {

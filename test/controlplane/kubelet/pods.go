@@ -126,7 +126,7 @@ func (p *pods) work(ctx context.Context, w *worker) {
 		}
 	}
 	if told.Devices != nil {
-		_ = until(ctx, func() error { return p.running(ctx, p.newest(w)) })
+		_ = Until(ctx, func() error { return p.running(ctx, p.newest(w)) })
 	}
 	for p.newest(w).DeletionTimestamp == nil {
 		select {
@@ -137,8 +137,8 @@ func (p *pods) work(ctx context.Context, w *worker) {
 	}
 	pod := p.newest(w)
 	p.kubelet.Ending(pod)
-	_ = until(ctx, func() error { return p.kubelet.manager.UnprepareResources(ctx, pod) })
-	_ = until(ctx, func() error { return p.remove(ctx, pod) })
+	_ = Until(ctx, func() error { return p.kubelet.manager.UnprepareResources(ctx, pod) })
+	_ = Until(ctx, func() error { return p.remove(ctx, pod) })
 }
 
 func (p *pods) prepare(ctx context.Context, pod *v1.Pod, told *Prepared) error {

@@ -1,11 +1,15 @@
 package node
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/tandem-k8s/tandem/test/nvml"
 	"github.com/tandem-k8s/tandem/test/vm/host"
@@ -16,6 +20,7 @@ type Daemon struct {
 	*host.Service
 	Log     string // file
 	process *os.Process
+	probe   *exec.Cmd // what a kubelet would run to ask whether it is ready
 }
 
 // Options say which daemon to start.
@@ -42,6 +47,8 @@ func (m *Machine) Start(o Options) (*Daemon, error) {
 		"--config-file=" + m.path("config.json"), "--resource-prefix=tandem.dev", "--log-format=json",
 		"--node-name=" + o.Node, "--kubeconfig=" + o.Kubeconfig,
 	}
+	probes := "--health-probe-bind-address=unix:" + o.Log + ".sock"
+	flags = append(flags, probes)
 	if m.NVIDIA() {
 		flags = append(flags, "--driver-root-ctr-path="+m.path("driver"))
 	}
@@ -55,7 +62,16 @@ func (m *Machine) Start(o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Daemon{Service: service, Log: o.Log, process: cmd.Process}, nil
+	return &Daemon{
+		Service: service, Log: o.Log, process: cmd.Process, probe: exec.Command(o.Program, "--probe=readyz", probes),
+	}, nil
+}
+
+// Ready asks the daemon whether it is ready, as the readiness probe of its pod does: whoever updates it waits
+// for that before the old one ends.
+func (d *Daemon) Ready(ctx context.Context) error {
+	_, err := host.Run(ctx, exec.Command(d.probe.Path, d.probe.Args[1:]...))
+	return err
 }
 
 // Kill ends the daemon without warning (SIGKILL).
@@ -70,6 +86,32 @@ func (d *Daemon) Kill() error {
 	}
 	<-d.Done()
 	return nil
+}
+
+// Prepares tells how long the daemons say that preparing took, by the name of the claim.
+func (m *Machine) Prepares() (map[string]time.Duration, error) {
+	logs, err := filepath.Glob(m.path("*.log"))
+	if err != nil {
+		return nil, err
+	}
+	took := map[string]time.Duration{}
+	for _, log := range logs {
+		content, err := os.ReadFile(log)
+		if err != nil {
+			return nil, err
+		}
+		for line := range bytes.Lines(content) {
+			var said struct {
+				Message string        `json:"msg"`
+				Claim   string        `json:"claim"`
+				Took    time.Duration `json:"took"`
+			}
+			if json.Unmarshal(line, &said) == nil && said.Message == "prepare" {
+				took[said.Claim] = said.Took
+			}
+		}
+	}
+	return took, nil
 }
 
 // Text is the end of what the daemon has logged.
