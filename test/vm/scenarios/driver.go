@@ -70,7 +70,7 @@ func (t *tester) intoDRA(ctx context.Context, s setup) error {
 		{"the claim is taken back", func(ctx context.Context) error { return t.drained(ctx, s, ofDriver) }},
 		{"to mode dra again", func(ctx context.Context) error {
 			err := t.node.Remove(ctx, ofPlugins.pod, next.pod)
-			return errors.Join(err, t.node.ApplyDriver(ctx, "dra"), t.move(ctx, toDRA), t.node.ForgetPlugins(ctx))
+			return errors.Join(err, t.node.ApplyDriver(ctx, "dra"), t.move(ctx, toDRA), t.node.RestartKubelet(ctx))
 		}},
 	} {
 		if err := t.Stage(ctx, stage.name, 15*time.Minute, stage.do); err != nil {
