@@ -129,3 +129,17 @@ func TestFoldersOfDRA(t *testing.T) {
 		}
 	}
 }
+
+// TestDevicePluginsSeeClaims: on a node that was in mode dra both plugins see what its claims still hold.
+func TestDevicePluginsSeeClaims(t *testing.T) {
+	const folder = "/var/lib/kubelet/plugins/tandem.dev"
+	all := sources(t)
+	for _, name := range []string{"base", "default"} {
+		for _, daemon := range []string{"tandem-gpu", "tandem-rdma"} {
+			_, spec, container := daemonSet(t, all[name], daemon)
+			if got := hostPaths(spec, container)[folder]; got != folder {
+				t.Errorf("%s: %s has %q in %s", name, daemon, got, folder)
+			}
+		}
+	}
+}

@@ -130,7 +130,7 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 # Asked what the pod that is being admitted wants. Kubelets before 1.37 have no such folder, and do not mind an empty one.
 - name: pods-api
   hostPath: {path: {{ .Values.kubeletDir }}/pods-api, type: DirectoryOrCreate}
-# What pods still have by a claim, from a time when the node was in mode dra (docs/dra.md): it is not given to others.
+# Which devices pods have by claims, where the node was in mode dra (docs/dra.md): they are not given a second time.
 - name: claims
   hostPath: {path: {{ .Values.kubeletDir }}/plugins/tandem.dev, type: DirectoryOrCreate}
 {{- include "tandem.topologyVolume" . }}
