@@ -5,7 +5,6 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/dynamic-resource-allocation/deviceattribute"
 
 	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/topology"
@@ -31,6 +30,14 @@ const (
 	AttributeRDMA       resourceapi.QualifiedName = "rdmaDevice" // "mlx5_5"
 	AttributeVFResource resourceapi.QualifiedName = "vfResource" // of a pair: the VF's resource
 	CapacityMemory      resourceapi.QualifiedName = "memory"     // of a whole GPU, in bytes
+)
+
+// The attributes that all drivers publish alike (k8s.io/dynamic-resource-allocation/deviceattribute, which knows
+// all three from 1.37 on).
+const (
+	AttributePCIBusID resourceapi.QualifiedName = "resource.kubernetes.io/pciBusID"
+	AttributePCIeRoot resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"
+	AttributeNUMANode resourceapi.QualifiedName = "resource.kubernetes.io/numaNode"
 )
 
 // What Multus reads of every device of a claim (pkg/draclient/draclient.go of multus-cni): the network whose
@@ -89,14 +96,14 @@ func (b *builder) attributes(i *item) attributes {
 
 // addPlace adds where a function is.
 func (b *builder) addPlace(a attributes, address topology.Address) {
-	a.text(deviceattribute.StandardDeviceAttributePCIBusID, address.String())
+	a.text(AttributePCIBusID, address.String())
 	place, ok := b.machine.Tree.Place(address)
 	if !ok {
 		return
 	}
-	a.text(deviceattribute.StandardDeviceAttributePCIeRoot, place.RootComplex)
+	a.text(AttributePCIeRoot, place.RootComplex)
 	if node, known := place.NUMA.Number(); known {
-		a.number(deviceattribute.StandardDeviceAttributeNUMANode, node)
+		a.number(AttributeNUMANode, node)
 	}
 	// the host bridge is no switch: devices that have nothing else in common have no value in common
 	if name := b.machine.Tree.Switch(address); name != place.RootComplex {
