@@ -12,6 +12,7 @@ COUNT     ?= 6
 BENCHTIME ?= 50ms
 OUTPUT    ?= table
 ADMISSIONS ?= 10000
+SEQUENCES  ?= 10000
 BUSYBOX   ?= /bin/busybox
 SEED      ?= 1
 
@@ -20,6 +21,8 @@ STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
 PROGRESS  := $(CURDIR)/test/tools/progress.sh
 KUBELET   := the kubelet's code takes minutes to compile the first time, seconds after that
 KUBELET37 := -modfile=go.v1.37.mod -tags=kubelet137
+DRA36     := -modfile=go.v1.36.mod -tags=kubernetes136
+DRA35     := -modfile=go.v1.35.mod -tags=kubernetes135
 
 export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
 
@@ -62,6 +65,8 @@ test: ## Run all tests: own packages with the race detector, then two versions o
 	cd deployments/image && go test ./...
 	cd test/chart && go test ./...
 	cd test/browser && go test ./... # nothing where there is no chromium
+	cd test/dra && go test ./...
+	cd test/dra && go test $(DRA36) -sequences=150 . && go test $(DRA35) -sequences=150 .
 	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -count=1 -timeout 60m ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet, 1.37; $(KUBELET)" go test $(KUBELET37) -count=1 -timeout 60m . -admissions=60 -simulated=2400 -chaos=150
 
@@ -95,18 +100,26 @@ chaos: ## Admit ADMISSIONS (10000) pods under faults, half on each version of th
 	cd test/kubelet && $(PROGRESS) "kubelet 1.37 under faults; $(KUBELET)" \
 		go test $(KUBELET37) -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
 
+.PHONY: claims
+claims: ## Allocate SEQUENCES (10000) random sequences of claims with the scheduler's allocators of 1.35 to 1.37, and judge them; SEED (1) repeats
+	cd test/dra && go test -count=1 -timeout 3h -run '^TestRandomClaims$$' . -sequences=$(SEQUENCES) -seed=$(SEED)
+	cd test/dra && go test $(DRA36) -count=1 -timeout 3h -run '^TestRandomClaims$$' . -sequences=$(SEQUENCES) -seed=$(SEED)
+	cd test/dra && go test $(DRA35) -count=1 -timeout 3h -run '^TestRandomClaims$$' . -sequences=$(SEQUENCES) -seed=$(SEED)
+
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files
 	$(TOOLS)/golangci-lint run ./...
 	cd test/kubelet && $(PROGRESS) "lint test/kubelet; $(KUBELET)" $(TOOLS)/golangci-lint run ./...
 	cd test/kubelet && go vet $(KUBELET37) ./...
 	cd test/bench && $(TOOLS)/golangci-lint run ./...
+	cd test/dra && $(TOOLS)/golangci-lint run ./... && go vet $(DRA36) ./... && go vet $(DRA35) ./...
 	cd deployments/image && $(TOOLS)/golangci-lint run ./...
 	cd test/chart && $(TOOLS)/golangci-lint run ./...
 	cd test/browser && $(TOOLS)/golangci-lint run ./...
 	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet deployments/dra deployments/dra/claim-templates test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus test/vm/deploy/device-plugin test/vm/deploy/dra test/vm/deploy/drain; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
-	@for module in . test/kubelet test/bench test/chart test/browser test/vm/kubernetes test/vm/containerd test/vm/multus test/vm/helm test/tools deployments/image; do (cd $$module && go mod tidy -diff) || exit 1; done
+	@for module in . test/kubelet test/bench test/dra test/chart test/browser test/vm/kubernetes test/vm/containerd test/vm/multus test/vm/helm test/tools deployments/image; do (cd $$module && go mod tidy -diff) || exit 1; done
 	cd test/kubelet && go mod tidy -modfile=go.v1.37.mod -diff
+	cd test/dra && go mod tidy -modfile=go.v1.36.mod -diff && go mod tidy -modfile=go.v1.35.mod -diff
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
@@ -124,6 +137,8 @@ bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) t
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) ./... | tee $(BIN)/bench.txt
 	cd test/bench && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) . | tee -a $(BIN)/bench.txt
 	cd test/bench && $(PROGRESS) "what takes others seconds, once" go test -run '^$$' -bench '$(BENCH)' -slow -benchtime 1x . | tee -a $(BIN)/bench.txt
+	cd test/dra && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) . | tee -a $(BIN)/bench.txt
+	cd test/dra && $(PROGRESS) "what takes plain devices seconds, once" go test -run '^$$' -bench '$(BENCH)' -slow -benchtime 1x . | tee -a $(BIN)/bench.txt
 	@! grep -q '^FAIL' $(BIN)/bench.txt
 	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op OR allocs/op)' $$(ls bench.before.txt 2>/dev/null) bench.txt
 	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op) /by:(nvidia OR tandem OR tandem-pairs)' -col '/by@(nvidia tandem tandem-pairs)' bench.txt

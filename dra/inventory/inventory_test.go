@@ -55,8 +55,8 @@ func TestRead(t *testing.T) {
 			len(machine.GPUs), len(machine.VFs), len(machine.Links), machine.Notes)
 	}
 	g, v := machine.GPUs[1], machine.VFs[3]
-	if g.ID != "0000:2f:00.0" || g.Resource != "amd.com/gpu" || g.Vendor != "amd" || g.Model != "MI300X" || !g.Whole() ||
-		g.Hive != "0000:11:00.0" || g.Switch != v.Switch || !g.Healthy {
+	if g.ID != "0000:2f:00.0" || g.Resource != "amd.com/gpu" || g.Vendor != "amd" || g.Model != "MI300X" ||
+		!g.Whole() || g.Hive != "0000:11:00.0" || g.Switch != v.Switch || !g.Healthy {
 		t.Errorf("the second GPU is %+v", g)
 	}
 	if v.ID != "0000:2a:00.2" || v.Rail != 1 || v.RDMA != "mlx5_11" || v.Pool != inventory.DefaultPool ||
@@ -79,7 +79,8 @@ func TestPartitionsAreOfTheirCard(t *testing.T) {
 			t.Errorf("%s is a GPU of %d parts", g.ID, g.Parts)
 		}
 	}
-	if got := cards[address(t, "0000:05:00.0")]; !slices.Equal(got, []string{"", "1", "2", "3", "4", "5", "6", "7"}) {
+	want := []string{"", "1", "2", "3", "4", "5", "6", "7"}
+	if got := cards[address(t, "0000:05:00.0")]; !slices.Equal(got, want) {
 		t.Errorf("the parts of the first card are %q", got)
 	}
 	if len(cards) != 8 {
@@ -113,7 +114,7 @@ func TestADeviceIsThereOnce(t *testing.T) {
 			{Name: "intel.com/fpga", Devices: []pools.Device{vf}, Resource: accelerators},
 		},
 	})
-	if len(machine.GPUs) != 1 || machine.GPUs[0].ID != "GPU-1" || machine.GPUs[0].Healthy || !machine.GPUs[0].Whole() {
+	if got := machine.GPUs; len(got) != 1 || got[0].ID != "GPU-1" || got[0].Healthy || !got[0].Whole() {
 		t.Errorf("the GPUs are %+v", machine.GPUs)
 	}
 	var vfs []string

@@ -32,8 +32,8 @@ const (
 	CapacityMemory      resourceapi.QualifiedName = "memory"     // of a whole GPU, in bytes
 )
 
-// The attributes that all drivers publish alike (k8s.io/dynamic-resource-allocation/deviceattribute, which knows
-// all three from 1.37 on).
+// The attributes that all drivers publish alike (k8s.io/dynamic-resource-allocation/deviceattribute, which
+// knows all three from 1.37 on).
 const (
 	AttributePCIBusID resourceapi.QualifiedName = "resource.kubernetes.io/pciBusID"
 	AttributePCIeRoot resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"

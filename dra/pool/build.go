@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	resourceapi "k8s.io/api/resource/v1"
+
 	"github.com/tandem-k8s/tandem/dra/inventory"
 )
 
@@ -35,7 +37,7 @@ type rank int
 const (
 	rankBundle rank = iota
 	rankPair
-	rankGPU       // that no VF is near
+	rankGPU       // that no VF is near or left for
 	rankPairedGPU // that a pair could have
 	rankVF        // that no pair needs
 	rankPairedVF
@@ -66,12 +68,31 @@ func newBuilder(machine inventory.Machine, options Options) *builder {
 	for i := range machine.VFs {
 		b.vfs[machine.VFs[i].ID] = &machine.VFs[i]
 	}
+	b.noteLongNames()
 	b.groups, b.others = groups(&b.machine, b.published())
 	bound := b.bound()
 	for _, g := range b.groups {
 		g.match(machine.Links, bound, b.inUse)
 	}
 	return b
+}
+
+// noteLongNames tells of resources that are published without their name.
+func (b *builder) noteLongNames() {
+	var long []string
+	check := func(resource string) {
+		if len(resource) > resourceapi.DeviceAttributeMaxValueLength && !slices.Contains(long, resource) {
+			long = append(long, resource)
+			b.note("resource %s: a name of more than %d characters is not published: Multus does not find its devices",
+				resource, resourceapi.DeviceAttributeMaxValueLength)
+		}
+	}
+	for _, gpu := range b.machine.GPUs {
+		check(gpu.Resource)
+	}
+	for _, vf := range b.machine.VFs {
+		check(vf.Pool)
+	}
 }
 
 // published are the VFs within the limit, and those that a claim has.

@@ -15,7 +15,7 @@ import (
 // A taint changes one slice: where more change the scheduler cannot use the node meanwhile.
 func TestAFaultChangesOneSlice(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, machine inventory.Machine, options pool.Options) {
+	everywhere(t, few, func(t *testing.T, machine inventory.Machine, options pool.Options) {
 		before := pool.Build(machine, options)
 		changed := func(what string, after pool.Pool) {
 			t.Helper()
@@ -102,7 +102,7 @@ func TestNoPairWithAVFThatIsHeld(t *testing.T) {
 // Names stay when other devices go, and what claims have is nobody else's.
 func TestNamesStay(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, machine inventory.Machine, options pool.Options) {
+	everywhere(t, few, func(t *testing.T, machine inventory.Machine, options pool.Options) {
 		if len(machine.GPUs) == 0 {
 			return
 		}

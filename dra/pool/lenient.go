@@ -102,16 +102,37 @@ func (b *builder) lenient(g *group, pairs []pair) (unit []item) {
 			unit = append(unit, newItem(Bundle, addressName(card[0].Card), rankBundle, card, b.share(g, card)))
 		}
 	}
-	ranks := map[*inventory.GPU]rank{}
 	for _, p := range pairs {
-		ranks[p.gpu] = rankPairedGPU
 		unit = append(unit, namedPair(p.gpu, p.vf))
 	}
-	for _, gpu := range g.gpus {
-		unit = append(unit, alone(gpu, max(ranks[gpu], rankGPU)))
-	}
+	unit = append(unit, leftoverFirst(g.gpus, pairs)...)
 	for _, vf := range byRail(g.vfs) {
 		unit = append(unit, aloneVF(vf, rankPairedVF))
+	}
+	return unit
+}
+
+// leftoverFirst are the GPUs by themselves. GPU-only claims take first those that are left over once each VF
+// has one. Partitions they take card by card: whole cards stay free, and a card's own VFs are as near.
+func leftoverFirst(gpus []*inventory.GPU, pairs []pair) (unit []item) {
+	first, served := map[*inventory.GPU]bool{}, map[*inventory.VF]bool{}
+	for _, p := range pairs {
+		if !served[p.vf] {
+			first[p.gpu], served[p.vf] = true, true
+		}
+	}
+	for _, card := range cards(gpus) {
+		for _, leftover := range []bool{true, false} {
+			for _, gpu := range card {
+				switch {
+				case first[gpu] == leftover:
+				case leftover && !isPartitioned(card):
+					unit = append(unit, alone(gpu, rankGPU))
+				default:
+					unit = append(unit, alone(gpu, rankPairedGPU))
+				}
+			}
+		}
 	}
 	return unit
 }

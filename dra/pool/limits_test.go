@@ -16,7 +16,7 @@ import (
 
 func TestPoolsKeepTheLimitsOfTheAPI(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, machine inventory.Machine, options pool.Options) {
+	everywhere(t, andMany, func(t *testing.T, machine inventory.Machine, options pool.Options) {
 		check(t, pool.Build(machine, options), options)
 	})
 }

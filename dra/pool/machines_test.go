@@ -46,10 +46,19 @@ var forms = map[string]pool.Options{
 	"plain":    {},
 }
 
-// everywhere runs a test on every recorded machine, with few and many VFs, in both forms.
-func everywhere(t *testing.T, test func(t *testing.T, machine inventory.Machine, options pool.Options)) {
+// The numbers of VFs that every PF has. Many make tests slow.
+var (
+	few     = []int{0, 1, 2, 4, 8}
+	andMany = []int{0, 1, 2, 4, 8, 64}
+)
+
+// everywhere runs a test on every recorded machine, with these numbers of VFs, in both forms.
+func everywhere(
+	t *testing.T, perPF []int, test func(t *testing.T, machine inventory.Machine, options pool.Options),
+) {
+	t.Helper()
 	for _, name := range machines.Names() {
-		for _, vfs := range []int{0, 1, 2, 4, 8, 64} {
+		for _, vfs := range perPF {
 			machine := load(t, name, vfs)
 			for form, options := range forms {
 				t.Run(fmt.Sprintf("%s/%d/%s", name, vfs, form), func(t *testing.T) {

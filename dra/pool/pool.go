@@ -14,7 +14,8 @@
 //
 // What is the same twice is published the same. A device is named after its PCI address: it keeps its name
 // when others come and go. The order is the objective of placement as far as an order can be: pairs that are
-// near each other follow each other, GPUs without a VF come before those with one, VFs go round the PFs.
+// near each other follow each other, GPUs that no VF is left for come before the others, VFs go round the
+// PFs.
 package pool
 
 import (

@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -78,11 +79,12 @@ func TestAttributes(t *testing.T) {
 	p := pool.Build(load(t, "oci-mi300x-derived", 3), sharing)
 	d := device(t, p, "pair-11-00-0")
 	place := map[string]string{
-		"pcieSwitch": "0000:07:00.0", "resource.kubernetes.io/numaNode": "0", "resource.kubernetes.io/pcieRoot": "pci0000:07",
+		"pcieSwitch": "0000:07:00.0", "resource.kubernetes.io/numaNode": "0",
+		"resource.kubernetes.io/pcieRoot": "pci0000:07",
 	}
 	gpu := map[string]string{
-		"gpu": "0000:11:00.0", "vendor": "amd", "model": "MI300X", "resource": "amd.com/gpu", "hive": "0000:11:00.0",
-		"link": "XGMI", "resource.kubernetes.io/pciBusID": "0000:11:00.0",
+		"gpu": "0000:11:00.0", "vendor": "amd", "model": "MI300X", "resource": "amd.com/gpu",
+		"hive": "0000:11:00.0", "link": "XGMI", "resource.kubernetes.io/pciBusID": "0000:11:00.0",
 	}
 	vf := map[string]string{"pf": "0000:0c:00.0"}
 	for _, c := range []struct {
@@ -105,9 +107,7 @@ func TestAttributes(t *testing.T) {
 	} {
 		want := map[string]string{}
 		for _, part := range c.want {
-			for name, value := range part {
-				want[name] = value
-			}
+			maps.Copy(want, part)
 		}
 		if diff := cmp.Diff(want, values(device(t, p, c.device))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.device, diff)
@@ -123,7 +123,7 @@ func TestUnknownIsAbsent(t *testing.T) {
 	t.Parallel()
 	p := pool.Build(load(t, "nv-h200-vm-flat", 1), sharing)
 	for _, name := range published(p) {
-		for _, attribute := range []resourceapi.QualifiedName{pool.AttributeSwitch, "resource.kubernetes.io/numaNode"} {
+		for _, attribute := range []resourceapi.QualifiedName{pool.AttributeSwitch, pool.AttributeNUMANode} {
 			if a, ok := device(t, p, name).Attributes[attribute]; ok {
 				t.Errorf("%s has %s %v", name, attribute, a)
 			}
@@ -134,10 +134,28 @@ func TestUnknownIsAbsent(t *testing.T) {
 func TestNetworksOfPairs(t *testing.T) {
 	t.Parallel()
 	p := pool.Build(load(t, "oci-mi300x-derived", 3), pool.Options{Counters: true, PairsAsVFs: true})
-	for name, want := range map[string]string{"pair-11-00-0": "tandem.dev/rdma_vf", "gpu-11-00-0": "amd.com/gpu"} {
+	for name, want := range map[string]string{
+		"pair-11-00-0": "tandem.dev/rdma_vf", "gpu-11-00-0": "amd.com/gpu",
+	} {
 		if got := values(device(t, p, name))[string(pool.AttributeMultusResource)]; got != want {
 			t.Errorf("Multus finds %s under %s, want %s", name, got, want)
 		}
+	}
+}
+
+func TestNamesThatCannotBePublished(t *testing.T) {
+	t.Parallel()
+	machine := load(t, "oci-mi300x-derived", 2)
+	machine.VFs = slices.Clone(machine.VFs)
+	for i := range machine.VFs {
+		machine.VFs[i].Pool = "intel.com/" + strings.Repeat("x", 60)
+	}
+	p := pool.Build(machine, sharing)
+	if name, ok := device(t, p, "vf-0c-00-2").Attributes[pool.AttributeMultusResource]; ok {
+		t.Errorf("a name of 70 characters is published: %v", name)
+	}
+	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "more than 64 characters") {
+		t.Errorf("notes are %q", p.Notes)
 	}
 }
 
@@ -185,10 +203,12 @@ func TestBundles(t *testing.T) {
 		}
 	}
 	got := values(device(t, p, "bundle-05-00-0"))
-	if got["partitions"] != "8" || got["k8s.cni.cncf.io/resourceName"] != "tandem.dev/bundle" || got["vf"] != "" {
+	network := got[string(pool.AttributeMultusResource)]
+	if got["partitions"] != "8" || network != pool.BundleResource || got["vf"] != "" {
 		t.Errorf("a bundle has the attributes %v", got)
 	}
-	if plain := byType(pool.Build(load(t, "amd-mi300x-smc-thor2-cpx-derived", 64), pool.Options{})); plain[pool.Bundle] > 0 {
+	plain := byType(pool.Build(load(t, "amd-mi300x-smc-thor2-cpx-derived", 64), pool.Options{}))
+	if plain[pool.Bundle] > 0 {
 		t.Errorf("there are bundles where nothing keeps them apart from partitions: %v", plain)
 	}
 }
@@ -220,7 +240,8 @@ func TestFewVFs(t *testing.T) {
 		if got := byType(p)[pool.Pair]; got != c.pairs {
 			t.Errorf("%s with %d VFs for each PF has %d pairs of %d, want %d", c.machine, c.vfs, got, all, c.pairs)
 		}
-		if told := slices.ContainsFunc(p.Notes, func(note string) bool { return strings.HasPrefix(note, "switch ") }); told != (c.pairs < all) {
+		told := slices.ContainsFunc(p.Notes, func(note string) bool { return strings.HasPrefix(note, "switch ") })
+		if told != (c.pairs < all) {
 			t.Errorf("%s: %d of %d pairs, and the notes are %q", c.machine, c.pairs, all, p.Notes)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 func TestDevicesThatShareAreNotAllocatedTogether(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, machine inventory.Machine, options pool.Options) {
+	everywhere(t, few, func(t *testing.T, machine inventory.Machine, options pool.Options) {
 		checkSharing(t, machine, options)
 	})
 }
@@ -62,7 +62,7 @@ func checkSharing(t testing.TB, machine inventory.Machine, options pool.Options)
 
 func TestPairsAreOfOneSwitch(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, machine inventory.Machine, options pool.Options) {
+	everywhere(t, few, func(t *testing.T, machine inventory.Machine, options pool.Options) {
 		gpus, vfs := map[string]inventory.GPU{}, map[string]inventory.VF{}
 		for _, gpu := range machine.GPUs {
 			gpus[gpu.ID] = gpu
@@ -107,7 +107,7 @@ func TestPairsAreOfOneSwitch(t *testing.T) {
 
 func TestEveryDeviceIsPublished(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, machine inventory.Machine, options pool.Options) {
+	everywhere(t, few, func(t *testing.T, machine inventory.Machine, options pool.Options) {
 		published := map[string]bool{}
 		for _, d := range pool.Build(machine, options).Devices {
 			for _, id := range slices.Concat(d.GPUs, d.VFs) {

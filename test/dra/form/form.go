@@ -1,0 +1,96 @@
+// Package form publishes a machine in the ways that there are beside Tandem's, to compare them with it.
+package form
+
+import (
+	"fmt"
+	"slices"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Capacity is the name of the capacity of a PF, its VFs.
+const Capacity = resourceapi.QualifiedName("vfs")
+
+// Plain publishes each GPU and each VF as a device that says on which switch it is; pairs are for
+// constraints of the claim to find.
+func Plain(m inventory.Machine) []pool.Slice {
+	devices := gpus(m)
+	for i, vf := range m.VFs {
+		devices = append(devices, device(m, fmt.Sprintf("vf-%d", i), pool.VF, vf.Address, vf.Switch))
+	}
+	return cut(devices)
+}
+
+// PFs publishes each PF as one device with its VFs as a capacity that claims consume.
+func PFs(m inventory.Machine) []pool.Slice {
+	devices := gpus(m)
+	var pfs []topology.Address
+	count := map[topology.Address]int64{}
+	for _, vf := range m.VFs {
+		pf := vf.PF
+		if pf == (topology.Address{}) {
+			pf = vf.Address
+		}
+		if count[pf]++; count[pf] == 1 {
+			pfs = append(pfs, pf)
+		}
+	}
+	for i, pf := range pfs {
+		d := device(m, fmt.Sprintf("pf-%d", i), pool.VF, pf, m.Tree.Switch(pf))
+		many, one := true, resource.MustParse("1")
+		d.AllowMultipleAllocations = &many
+		d.Capacity = map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{Capacity: {
+			Value: *resource.NewQuantity(count[pf], resource.DecimalSI),
+			RequestPolicy: &resourceapi.CapacityRequestPolicy{
+				Default: &one, ValidValues: []resource.Quantity{one},
+			},
+		}}
+		devices = append(devices, d)
+	}
+	return cut(devices)
+}
+
+func gpus(m inventory.Machine) []resourceapi.Device {
+	var devices []resourceapi.Device
+	for i, gpu := range m.GPUs {
+		devices = append(devices, device(m, fmt.Sprintf("gpu-%d", i), pool.GPU, gpu.Card, gpu.Switch))
+	}
+	return devices
+}
+
+// device has the attributes of Tandem's own devices that constraints need. What is on no switch has
+// none.
+func device(
+	m inventory.Machine, name string, kind pool.Type, at topology.Address, on string,
+) resourceapi.Device {
+	d := resourceapi.Device{Name: name, Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+		"type": text(string(kind)),
+	}}
+	if len(m.Tree.SharedBridges(at)) > 0 {
+		d.Attributes["pcieSwitch"] = text(on)
+	}
+	if function, ok := m.Tree.Device(at); ok {
+		d.Attributes["resource.kubernetes.io/pcieRoot"] = text(function.RootComplex())
+		if number, known := function.NUMA.Number(); known {
+			node := int64(number)
+			d.Attributes["resource.kubernetes.io/numaNode"] = resourceapi.DeviceAttribute{IntValue: &node}
+		}
+	}
+	return d
+}
+
+func text(s string) resourceapi.DeviceAttribute { return resourceapi.DeviceAttribute{StringValue: &s} }
+
+// cut makes slices of so many devices as a slice can hold.
+func cut(devices []resourceapi.Device) []pool.Slice {
+	var contents []pool.Slice
+	for part := range slices.Chunk(devices, resourceapi.ResourceSliceMaxDevices) {
+		contents = append(contents, pool.Slice{Devices: part})
+	}
+	return contents
+}

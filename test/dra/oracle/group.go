@@ -1,0 +1,180 @@
+package oracle
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// group is the GPUs and VFs of one switch.
+type group struct {
+	at      topology.Address // one of its cards
+	gpus    []string
+	vfs     []string
+	pairs   map[string][]string // by GPU: the VFs that go with it
+	alone   []string            // VFs that go alone
+	strict  bool                // VFs go with a GPU or alone, none both ways
+	bundles []pool.Device
+	numa    topology.NUMANode // of its GPUs
+	hive    string            // likewise
+}
+
+// groups sorts GPUs, and those VFs that are published, by switch.
+func groups(m inventory.Machine, published map[string]bool) ([]*group, error) {
+	var list []*group
+	find := func(at topology.Address) *group {
+		for _, g := range list {
+			if g.at == at || m.Tree.Distance(g.at, at).Level.SameSwitch() {
+				return g
+			}
+		}
+		g := &group{at: at, pairs: map[string][]string{}}
+		list = append(list, g)
+		return g
+	}
+	for _, gpu := range m.GPUs {
+		g := find(gpu.Card)
+		if len(g.gpus) > 0 && (g.numa != gpu.NUMA || g.hive != gpu.Hive) {
+			const apart = "GPU %s is on another NUMA node or in another hive than %s of its switch"
+			return nil, fmt.Errorf(apart, gpu.ID, g.gpus[0])
+		}
+		g.gpus, g.numa, g.hive = append(g.gpus, gpu.ID), gpu.NUMA, gpu.Hive
+	}
+	for _, vf := range m.VFs {
+		if published[vf.ID] {
+			g := find(vf.Address)
+			g.vfs = append(g.vfs, vf.ID)
+		}
+	}
+	return list, nil
+}
+
+// assign fills in which VF goes with which GPU, and checks that what is published is what the rules
+// say.
+func (g *group) assign(devices map[string]pool.Device, counters, all bool) error {
+	got, gpus := map[pool.Type]int{}, map[string]int{}
+	for _, name := range slices.Sorted(maps.Keys(devices)) {
+		d := devices[name]
+		if !g.has(d) {
+			continue
+		}
+		got[d.Type]++
+		switch d.Type {
+		case pool.Bundle:
+			g.bundles = append(g.bundles, d)
+		case pool.VF:
+			g.alone = append(g.alone, d.VFs[0])
+		case pool.GPU:
+			gpus[d.GPUs[0]]++
+		case pool.Pair:
+			g.pairs[d.GPUs[0]] = append(g.pairs[d.GPUs[0]], d.VFs[0])
+		case pool.GPUVF:
+			gpus[d.GPUs[0]]++
+			g.pairs[d.GPUs[0]] = append(g.pairs[d.GPUs[0]], d.VFs[0])
+		}
+	}
+	g.strict = !counters || len(g.vfs) > len(g.gpus)
+	if want := g.want(counters, all, got); !maps.Equal(got, want) {
+		return fmt.Errorf("the switch of %s publishes %v, want %v", g.at, got, want)
+	}
+	if len(gpus) != len(g.gpus) {
+		return fmt.Errorf("the switch of %s publishes GPUs %v, want each once", g.at, gpus)
+	}
+	return g.checkVFs()
+}
+
+// want is how many devices of each type the rules say. Where not all pairs are published that there are
+// it is at least one of each VF, and no GPU is in two.
+func (g *group) want(counters, all bool, got map[pool.Type]int) map[pool.Type]int {
+	gpus, vfs := len(g.gpus), len(g.vfs)
+	paired := min(gpus, vfs)
+	want := map[pool.Type]int{
+		pool.GPU: gpus, pool.Pair: paired, pool.VF: vfs - paired, pool.Bundle: len(g.bundles),
+	}
+	switch {
+	case !counters:
+		want = map[pool.Type]int{pool.GPUVF: paired, pool.GPU: gpus - paired, pool.VF: vfs - paired}
+	case !g.strict && all:
+		want[pool.Pair], want[pool.VF] = gpus*vfs, vfs
+	case !g.strict:
+		want[pool.Pair], want[pool.VF] = min(max(got[pool.Pair], vfs), gpus), vfs
+	}
+	maps.DeleteFunc(want, func(_ pool.Type, count int) bool { return count == 0 })
+	return want
+}
+
+// most is how many sets of pairs of such switches there are on a node whose pairs are all published.
+const most = 1 << 13
+
+// few reports whether the pairs of switches that reserve no VF make so few sets that all are published.
+func few(groups []*group) bool {
+	sets := 1
+	for _, g := range groups {
+		if len(g.vfs) <= len(g.gpus) {
+			sets *= matchings(len(g.gpus), len(g.vfs))
+		}
+		if sets > most {
+			return false
+		}
+	}
+	return true
+}
+
+// matchings is how many sets of pairs there are of GPUs and VFs, each in one pair of a set at the most.
+func matchings(gpus, vfs int) int {
+	if gpus == 0 || vfs == 0 {
+		return 1
+	}
+	without := matchings(gpus-1, vfs)
+	if without > most {
+		return without
+	}
+	return without + vfs*matchings(gpus-1, vfs-1)
+}
+
+// checkVFs checks that no VF can be had both ways where none may, and that every VF can be had.
+func (g *group) checkVFs() error {
+	seen := map[string]int{}
+	for _, vfs := range g.pairs {
+		for _, vf := range vfs {
+			seen[vf]++
+			if g.strict && seen[vf] > 1 {
+				return fmt.Errorf("VF %s goes with two GPUs", vf)
+			}
+		}
+	}
+	for _, vf := range g.alone {
+		if seen[vf] > 0 && g.strict {
+			return fmt.Errorf("VF %s goes with a GPU and alone", vf)
+		}
+		seen[vf]++
+	}
+	for _, vf := range g.vfs {
+		if seen[vf] == 0 || !g.strict && !slices.Contains(g.alone, vf) {
+			return fmt.Errorf("VF %s cannot be had", vf)
+		}
+	}
+	return nil
+}
+
+// unreserved is the switch if its VFs went with any of its GPUs, or alone.
+func (g *group) unreserved() *group {
+	all := *g
+	all.alone, all.strict, all.pairs = g.vfs, false, map[string][]string{}
+	for _, gpu := range g.gpus {
+		all.pairs[gpu] = g.vfs
+	}
+	return &all
+}
+
+// has reports whether a device is of this switch.
+func (g *group) has(d pool.Device) bool {
+	if len(d.GPUs) > 0 {
+		return slices.Contains(g.gpus, d.GPUs[0])
+	}
+	return slices.Contains(g.vfs, d.VFs[0])
+}

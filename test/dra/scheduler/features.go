@@ -1,0 +1,17 @@
+//go:build !kubernetes135 && !kubernetes136
+
+package scheduler
+
+import "k8s.io/dynamic-resource-allocation/structured"
+
+// Minor is the version of Kubernetes whose allocator this is, 1.37.
+const Minor = 37
+
+// Defaults are the features of a scheduler of that version whose gates nobody has set
+// (pkg/features/kube_features.go).
+func Defaults() structured.Features {
+	return structured.Features{
+		AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true,
+		DeviceBindingAndStatus: true, ConsumableCapacity: true, FractionalCapacityRange: true,
+	}
+}
