@@ -31,8 +31,8 @@ func (n *Node) RemoveDriver(ctx context.Context) error {
 	return err
 }
 
-// RestartKubelet does so, and waits until it knows the driver anew. A kubelet that has had device plugins looks
-// at their devices for pods that ask for the same resources by DRA, and refuses them.
+// RestartKubelet does so, and waits until it knows the driver anew. A kubelet that has had device plugins
+// looks at their devices for pods that ask for the same resources by DRA, and refuses them.
 func (n *Node) RestartKubelet(ctx context.Context) error {
 	before, err := n.Registrations(ctx)
 	if err != nil {

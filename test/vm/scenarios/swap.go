@@ -83,7 +83,9 @@ func shared(pods []holder) string {
 
 // moved adds a row on one move, with the pod that is created then and is returned. Pods of before have to be
 // what they were, and to have their devices for themselves.
-func (t *tester) moved(ctx context.Context, s, judged setup, m move, before ...holder) (next holder, err error) {
+func (t *tester) moved(
+	ctx context.Context, s, judged setup, m move, before ...holder,
+) (next holder, err error) {
 	start := time.Now()
 	was, err := t.states(ctx, before)
 	if err != nil {
