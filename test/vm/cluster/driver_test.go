@@ -7,7 +7,7 @@ import (
 
 func TestClaimsOf(t *testing.T) {
 	t.Parallel()
-	got := claimsOf("nvidia.yaml\ntandem.dev-claim_8a2c.json\ntandem.dev-claim_17.json\n.tandem.dev-claim_9.tmp\n")
+	got := claimsOf("nvidia.yaml\ntandem.dev-claim_8a2c.json\ntandem.dev-claim_17.json\n.tandem.dev-claim_9\n")
 	if !slices.Equal(got, []string{"8a2c", "17"}) {
 		t.Errorf("%q", got)
 	}
