@@ -14,7 +14,7 @@ import (
 // components are the programs of Kubernetes, named as their folders in k8s.io/kubernetes/cmd.
 var components = []string{"kubelet", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl"}
 
-// containerPrograms are the programs of containerd: the daemon, what stays with a container, and its command line.
+// containerPrograms are containerd's: the daemon, what stays with a container, and its command line.
 var containerPrograms = []string{"containerd", "containerd-shim-runc-v2", "ctr"}
 
 // What Kubernetes, containerd, Multus and Helm are built from, Multus' thin plugin, and Helm's command line.

@@ -31,15 +31,14 @@ func (n *Node) RemoveDriver(ctx context.Context) error {
 	return err
 }
 
-// ForgetPlugins has the kubelet forget that there were device plugins, which it would after five minutes. It
+// RestartKubelet does so, and waits until it knows the driver anew. A kubelet that has had device plugins
 // looks at their devices for pods that ask for the same resources by DRA, and refuses them.
-func (n *Node) ForgetPlugins(ctx context.Context) error {
+func (n *Node) RestartKubelet(ctx context.Context) error {
 	before, err := n.Registrations(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := n.Run(ctx, "rm /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint && "+
-		"systemctl restart kubelet"); err != nil {
+	if _, err := n.Run(ctx, "systemctl restart kubelet"); err != nil {
 		return err
 	}
 	return errors.Join(n.RegisteredAfter(ctx, before, Driver), n.Publishes(ctx))

@@ -143,7 +143,8 @@ func (n *Node) RollOut(ctx context.Context, daemons ...string) error {
 func (n *Node) Registrations(ctx context.Context) (map[string]string, error) {
 	daemons := slices.Concat([]string{StandIn, Driver}, Daemons, ofOperators())
 	output, err := n.Run(ctx, "for daemon in "+strings.Join(daemons, " ")+`; do
-		last=$(cat /var/log/pods/*_$daemon-*/*/*.log 2>/dev/null | grep -e msg=registered -e 'the kubelet knows' | sort | tail -n 1)
+		last=$(cat /var/log/pods/*_$daemon-*/*/*.log 2>/dev/null |
+			grep -e msg=registered -e 'the kubelet knows' | sort | tail -n 1)
 		echo "$daemon $last"
 	done`)
 	if err != nil {

@@ -27,13 +27,15 @@ func asked(n int, way cluster.Way) scenario {
 	c := pair(n)
 	c.asks[0].Way = way
 	c.name += map[cluster.Way]string{
-		cluster.ByResources: ", unchanged", cluster.ByTemplate: " by a claim", cluster.ByPair: " by tandem.dev/pair",
+		cluster.ByResources: ", unchanged",
+		cluster.ByTemplate:  " by a claim",
+		cluster.ByPair:      " by tandem.dev/pair",
 	}[way]
 	return c
 }
 
-// intoDRA moves the node from the device plugins to mode dra, back, and to it again, as docs/dra.md says. Pods
-// of before have to live on each time, with their devices, and new ones have to get other ones.
+// intoDRA moves the node from the device plugins to mode dra, back, and to it again, as docs/dra.md says.
+// Pods of before have to live on each time, with their devices, and new ones have to get other ones.
 func (t *tester) intoDRA(ctx context.Context, s setup) error {
 	if err := t.Stage(ctx, "install both modes: "+t.title(s), 10*time.Minute, func(ctx context.Context) error {
 		return errors.Join(t.node.Install(ctx, "device-plugin"), t.node.ApplyDriver(ctx, "dra"))
@@ -70,7 +72,7 @@ func (t *tester) intoDRA(ctx context.Context, s setup) error {
 		{"the claim is taken back", func(ctx context.Context) error { return t.drained(ctx, s, ofDriver) }},
 		{"to mode dra again", func(ctx context.Context) error {
 			err := t.node.Remove(ctx, ofPlugins.pod, next.pod)
-			return errors.Join(err, t.node.ApplyDriver(ctx, "dra"), t.move(ctx, toDRA), t.node.ForgetPlugins(ctx))
+			return errors.Join(err, t.node.ApplyDriver(ctx, "dra"), t.move(ctx, toDRA), t.node.RestartKubelet(ctx))
 		}},
 	} {
 		if err := t.Stage(ctx, stage.name, 15*time.Minute, stage.do); err != nil {
@@ -117,8 +119,8 @@ func (t *tester) beyondScenarios(ctx context.Context, s setup) error {
 	})
 }
 
-// rebooted adds a row on a pod with a claim under which the node reboots: its containers start again with what
-// they had, which the driver writes anew.
+// rebooted adds a row on a pod with a claim under which the node reboots: its containers start again with
+// what they had, which the driver writes anew.
 func (t *tester) rebooted(ctx context.Context, s setup) error {
 	h, err := t.hold(ctx, s.pair(2))
 	if err != nil {

@@ -21,7 +21,7 @@ var faults = []fault{
 	{"kill -9 of tandem-gpu", inGuest("kill -9 $(pidof tandem-gpu)"), []string{"tandem-gpu"}, 2},
 	{"kill -9 of tandem-rdma", inGuest("kill -9 $(pidof tandem-rdma)"), []string{"tandem-rdma"}, 2},
 	{"kubelet restart", inGuest("systemctl restart kubelet"), cluster.Daemons, 2},
-	{"rolling update", func(ctx context.Context, n *cluster.Node) error { return n.RollOut(ctx, cluster.Daemons...) }, nil, 2},
+	{"rolling update", rollOut(cluster.Daemons...), nil, 2},
 	{"VFs made again", remakeVFs(0), nil, 4}, // more than are left of the first socket
 	{"clock ten minutes ahead", inGuest(setClock("+ 600")), nil, 2},
 	{"clock ten minutes back", inGuest(setClock("- 600")), nil, 2},
@@ -31,9 +31,7 @@ var faults = []fault{
 var driverFaults = []fault{
 	{"kill -9 of tandem-dra", inGuest("kill -9 $(pidof tandem-dra)"), []string{cluster.Driver}, 2},
 	{"kubelet restart", inGuest("systemctl restart kubelet"), []string{cluster.Driver}, 2},
-	{"rolling update", func(ctx context.Context, n *cluster.Node) error {
-		return n.RollOut(ctx, cluster.Driver)
-	}, nil, 2},
+	{"rolling update", rollOut(cluster.Driver), nil, 2},
 }
 
 // lostVF lasts until the node starts again.
@@ -46,6 +44,10 @@ func inGuest(script string) func(context.Context, *cluster.Node) error {
 		_, err := n.Run(ctx, script)
 		return err
 	}
+}
+
+func rollOut(daemons ...string) func(context.Context, *cluster.Node) error {
+	return func(ctx context.Context, n *cluster.Node) error { return n.RollOut(ctx, daemons...) }
 }
 
 // lastNIC is the one whose VFs are taken last.

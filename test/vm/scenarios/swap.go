@@ -24,14 +24,16 @@ func (t *tester) swap(ctx context.Context, s setup) error {
 	stock := setup{scenarios: s.scenarios}
 	standIn := []string{cluster.StandIn}
 	away := move{
-		"from Tandem to the stock plugins, then 1+1", "tandem.dev/node-", standIn, cluster.Daemons, nil, pair(1),
+		"from Tandem to the stock plugins, then 1+1", "tandem.dev/node-",
+		standIn, cluster.Daemons, nil, pair(1),
 	}
 	ofStock, err := t.moved(ctx, s, stock, away, ofTandem)
 	if err != nil {
 		return err
 	}
 	back := move{
-		"from the stock plugins to Tandem, then 2+2", "tandem.dev/node=true", cluster.Daemons, standIn, nil, pair(2),
+		"from the stock plugins to Tandem, then 2+2", "tandem.dev/node=true",
+		cluster.Daemons, standIn, nil, pair(2),
 	}
 	next, err := t.moved(ctx, s, s, back, ofTandem, ofStock)
 	if err != nil {
@@ -83,7 +85,9 @@ func shared(pods []holder) string {
 
 // moved adds a row on one move, with the pod that is created then and is returned. Pods of before have to be
 // what they were, and to have their devices for themselves.
-func (t *tester) moved(ctx context.Context, s, judged setup, m move, before ...holder) (next holder, err error) {
+func (t *tester) moved(
+	ctx context.Context, s, judged setup, m move, before ...holder,
+) (next holder, err error) {
 	start := time.Now()
 	was, err := t.states(ctx, before)
 	if err != nil {
