@@ -3,6 +3,7 @@ package dra
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -26,6 +27,9 @@ func (d *Driver) PrepareResourceClaims(
 		return nil, errDrains
 	}
 	began := time.Now()
+	if err := d.learn(ctx); err != nil {
+		return nil, err
+	}
 	state := d.newest.get().stateFor(asked)
 	answers := d.preparer.Prepare(ctx, state, asked)
 	took, failed := time.Since(began), 0
@@ -46,6 +50,18 @@ func (d *Driver) PrepareResourceClaims(
 	d.describe(state, asked)
 	d.wake() // what claims have stays published
 	return answers, nil
+}
+
+// learn asks the API server what it can do, where it has not told since the start: what devices stand for
+// depends on it.
+func (d *Driver) learn(ctx context.Context) error {
+	if d.newest.get().Gates.Known {
+		return nil
+	}
+	if err := d.gates.ask(ctx); err != nil {
+		return fmt.Errorf("prepare claims: %w", err)
+	}
+	return d.anew(ctx)
 }
 
 func deviceNames(devices []kubeletplugin.Device) []string {

@@ -58,6 +58,9 @@ func TestAway(t *testing.T) {
 	if _, wrong := n.register("").prepare(t.Context(), claim); wrong != "" {
 		t.Fatal(wrong)
 	}
+	devices := c.awaitPublished(complete)
+	token := farVF(devices, "gpu-2f-00-0")
+	reserved := text(devices, "pair-2f-00-0", pool.AttributeVF)
 	stop()
 	c.change(func() { c.away = true })
 	n.start(config)
@@ -69,11 +72,37 @@ func TestAway(t *testing.T) {
 		t.Errorf("prepare: %q", wrong)
 	}
 	c.change(func() { c.away = false })
-	c.awaitPublished(complete)
+	// before the driver has looked again what the API server can do
+	if _, wrong := k.prepare(t.Context(), c.allocate("b", "train-1", "gpu-2f-00-0", token)); wrong != "" {
+		t.Error(wrong)
+	}
+	if now, _ := c.published(); text(now, token, pool.AttributeMultusID) != reserved {
+		t.Errorf("for the token %s is handed out, want %s", text(now, token, pool.AttributeMultusID), reserved)
+	}
 	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
 		t.Error(wrong)
 	}
+	c.awaitPublished(complete)
 	c.awaitStatus("a", "pair-11-00-0")
+}
+
+// text is an attribute of a device that is published.
+func text(devices map[string]resourceapi.Device, device string, name resourceapi.QualifiedName) string {
+	if value := devices[device].Attributes[name].StringValue; value != nil {
+		return *value
+	}
+	return ""
+}
+
+// farVF names a VF that is not on the switch of a GPU.
+func farVF(devices map[string]resourceapi.Device, gpu string) (token string) {
+	for name := range devices {
+		if strings.HasPrefix(name, "vf-") &&
+			text(devices, name, pool.AttributeSwitch) != text(devices, gpu, pool.AttributeSwitch) {
+			token = name
+		}
+	}
+	return token
 }
 
 // TestTokens: where a token stands for another VF, the API server has that before the kubelet has its answer,
@@ -83,20 +112,8 @@ func TestTokens(t *testing.T) {
 	config, _ := n.config(c, "")
 	n.start(config)
 	k := n.register("")
-	var token string
 	devices := c.awaitPublished(complete)
-	text := func(devices map[string]resourceapi.Device, device string, name resourceapi.QualifiedName) string {
-		if value := devices[device].Attributes[name].StringValue; value != nil {
-			return *value
-		}
-		return ""
-	}
-	for name := range devices {
-		if strings.HasPrefix(name, "vf-") && text(devices, name, pool.AttributeSwitch) !=
-			text(devices, "gpu-11-00-0", pool.AttributeSwitch) {
-			token = name
-		}
-	}
+	token := farVF(devices, "gpu-11-00-0")
 	own := text(devices, token, pool.AttributeMultusID)
 	reserved := text(devices, "pair-11-00-0", pool.AttributeVF)
 	claim := c.allocate("a", "train-0", "gpu-11-00-0", token)

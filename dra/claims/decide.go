@@ -3,6 +3,7 @@ package claims
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
 
@@ -135,16 +136,20 @@ func (c Claim) isOf(claim *resourceapi.ResourceClaim) bool {
 	return true
 }
 
-// asksForGPU reports whether a request of a claim is for GPUs alone.
+// asksForGPU reports whether a request of a claim is for GPUs alone: its class is one of ours that is not of
+// pairs, "gpu.tandem.dev" or that of a GPU's resource name. Whoever selects by a class of their own is given
+// the VF too.
 func asksForGPU(claim *resourceapi.ResourceClaim, request string) bool {
-	const class = "gpu." + pool.Driver
+	alone := func(class string) bool {
+		return strings.HasSuffix(class, "."+pool.Driver) && class != "pair."+pool.Driver
+	}
 	for _, r := range claim.Spec.Devices.Requests {
-		if r.Exactly != nil && r.Name == request && r.Exactly.DeviceClassName == class {
-			return true
+		if r.Exactly != nil && r.Name == request {
+			return alone(r.Exactly.DeviceClassName)
 		}
 		for _, sub := range r.FirstAvailable {
-			if r.Name+"/"+sub.Name == request && sub.DeviceClassName == class {
-				return true
+			if r.Name+"/"+sub.Name == request {
+				return alone(sub.DeviceClassName)
 			}
 		}
 	}
