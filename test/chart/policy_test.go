@@ -54,8 +54,8 @@ type write struct {
 	object, older string // YAML; older is what is there already; "" for none
 }
 
-// judge is what the API server does with a policy: the reasons why it refuses, none where it does not. It knows
-// two ways to show an object to an expression, which have to agree.
+// judge is what the API server does with a policy: the reasons why it refuses, none where it does not. It
+// knows two ways to show an object to an expression, which have to agree.
 func judge(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy, w write) []string {
 	t.Helper()
 	validator := compile(t, policy)
@@ -94,7 +94,8 @@ func (w write) judged(t *testing.T, validator validating.Validator, typed bool) 
 	}
 	attributes.VersionedObject.UseSchemalessTypeRef = typed
 	attributes.VersionedOldObject.UseSchemalessTypeRef = typed
-	result := validator.Validate(t.Context(), resource, attributes, nil, nil, celconfig.RuntimeCELCostBudget, nil)
+	const budget = celconfig.RuntimeCELCostBudget
+	result := validator.Validate(t.Context(), resource, attributes, nil, nil, budget, nil)
 	for _, d := range result.Decisions {
 		if d.Evaluation == validating.EvalError {
 			t.Errorf("%s: %s", w.object, d.Message)

@@ -28,7 +28,8 @@ func RegisterVendor(set *pflag.FlagSet, vendor *string) {
 // RegisterVendorOrNone adds the same flag for a daemon that has VFs too.
 func RegisterVendorOrNone(set *pflag.FlagSet, vendor *string) {
 	set.Var(newWord(vendor, vendorAuto, VendorAMD, VendorNVIDIA, VendorNone, vendorAuto), "vendor",
-		"whose GPUs are offered: amd, nvidia, auto for those whose driver is in use, or none where another driver has them")
+		"whose GPUs are offered: amd, nvidia, auto for those whose driver is in use, or none where another driver "+
+			"has them")
 }
 
 // StockNVIDIA is what NVIDIA's own plugin is called. Under this name, by a link to it, tandem-gpu stands in
