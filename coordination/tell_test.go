@@ -21,7 +21,8 @@ import (
 type knowing struct{ name string }
 
 func (k knowing) Status(context.Context) *api.StatusResponse {
-	return &api.StatusResponse{Resources: []*api.Resource{{Name: k.name, Kind: "gpu"}}, Notes: []string{"a note"}}
+	resources := []*api.Resource{{Name: k.name, Kind: "gpu"}}
+	return &api.StatusResponse{Resources: resources, Notes: []string{"a note"}}
 }
 
 func (k knowing) Explain(_ context.Context, namespace, pod, _ string) ([]*api.Decision, error) {
@@ -107,7 +108,7 @@ func TestTellTurnsPluginsAway(t *testing.T) {
 		_, joined = stream.Recv()
 	}
 	for _, err := range []error{preferred, allocated, paired, joined} {
-		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "tandem-dra off this node") {
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "take tandem-dra off") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -129,7 +130,8 @@ func TestEnter(t *testing.T) {
 	dir := serveOld(t)
 	_, err := Enter(t.Context(), mode.DRA, dir, kubelet)
 	held := (*mode.HeldError)(nil)
-	if !errors.As(err, &held) || held.Mode != mode.DevicePlugin || !strings.Contains(err.Error(), SocketPath(dir)) {
+	if !errors.As(err, &held) || held.Mode != mode.DevicePlugin ||
+		!strings.Contains(err.Error(), SocketPath(dir)) {
 		t.Fatalf("%v", err)
 	}
 	leave, err := Enter(t.Context(), mode.DevicePlugin, dir, kubelet) // the other plugin is no reason

@@ -26,8 +26,8 @@ import (
 
 const nodeName = "node-1"
 
-// cluster is an API server with one node: client-go's stand-in, with names that are made, with fields that are
-// dropped, and with dry runs.
+// cluster is an API server with one node: client-go's stand-in, with names that are made, with fields that
+// are dropped, and with dry runs.
 type cluster struct {
 	*fake.Clientset
 	t testing.TB
@@ -139,7 +139,8 @@ func (c *cluster) published() (devices map[string]resourceapi.Device, counters i
 		return devices, 0
 	}
 	for _, slice := range list.Items {
-		if slice.Spec.Driver != pool.Driver || slice.Spec.Pool.Name != nodeName || *slice.Spec.NodeName != nodeName {
+		if slice.Spec.Driver != pool.Driver || slice.Spec.Pool.Name != nodeName ||
+			*slice.Spec.NodeName != nodeName {
 			c.t.Errorf("slice %s", slice.Name)
 		}
 		counters += len(slice.Spec.SharedCounters)

@@ -2,9 +2,7 @@ package dra
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,60 +13,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/klog/v2"
 
 	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/dra/claims"
 	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/dra/pool"
-	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/rdma"
-	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
-	"github.com/tandem-k8s/tandem/topology"
-)
-
-// Config says what a Driver works with.
-type Config struct {
-	NodeName   string // in Kubernetes; the pool is called so too
-	PodUID     string // of the pod that the driver runs in; "" where no other one follows it without a gap
-	KubeletDir string // the kubelet's root folder
-	RunDir     string // the run folder: coordination.RunDir
-	CDIDir     string // where container runtimes look for CDI specs, /var/run/cdi
-	Client     kubernetes.Interface
-
-	GPUs *gpu.GPUs // nil for none; run by the driver, as the VFs are
-	VFs  *rdma.VFs // nil for none
-	// Tree reads the PCI tree, with the devices where they are in truth.
-	Tree func() (*topology.Tree, error)
-	Host grants.Host // where files of the machine are; PairsDir and CDI are the driver's
-
-	Policy     intent.Policy // what pods may say of their alignment
-	VFsPerPF   int           // VFs that are published of a PF at the most; 0 for all
-	PairsAsVFs bool          // see pool.Options
-	// Drain takes claims back and does nothing else: for a node in the mode of device plugins on which pods with
-	// claims still run.
-	Drain bool
-
-	Observer Observer // nil for none
-	Log      *slog.Logger
-}
-
-// Observer is told what a Driver does. Its methods return at once and may be called at the same time.
-type Observer interface {
-	// Registered says that the kubelet knows the driver.
-	Registered(driver string)
-	// Claims says that the kubelet had claims prepared or unprepared (the call), and how many could not be.
-	Claims(call string, took time.Duration, claims, failed int)
-}
-
-// The calls that an Observer is told of.
-const (
-	Prepare   = "prepare"
-	Unprepare = "unprepare"
 )
 
 // Driver is the DRA driver of a node. It is made with New and does nothing before Run.
@@ -80,7 +32,7 @@ type Driver struct {
 	holders  *latest[map[string]string]
 	build    chan struct{}      // holds a token when what there is has to be put together anew
 	again    chan struct{}      // holds a token when it has to be published again, the same as it is
-	pings    chan chan struct{} // answered by follow
+	asks     chan chan struct{} // closed by follow once it has put together anew what there is
 	fatal    chan error         // why the driver cannot go on
 	calls    calls
 	handing  sync.WaitGroup // what is handed to the helper
@@ -88,33 +40,15 @@ type Driver struct {
 	statuses *statuses // made by Run
 
 	complaints complaints
+	absent     absent // of the goroutine that looks who holds devices
 
 	// of the goroutine of follow, and of Run before there is one
 	machine inventory.Machine // without those who hold devices
+	looks   int               // that led to it
 	told    []string          // notes that were logged
 }
 
 var _ kubeletplugin.DRAPlugin = (*Driver)(nil)
-
-// PluginDir is the driver's own folder below the kubelet's, which outlives boots: its socket, and the claims
-// that are prepared ([claims.ReadHeld]).
-func PluginDir(kubeletDir string) string { return filepath.Join(kubeletDir, "plugins", pool.Driver) }
-
-// registryDir is where the kubelet finds plugins that are no device plugins.
-func registryDir(kubeletDir string) string { return filepath.Join(kubeletDir, "plugins_registry") }
-
-// Check says in one sentence what is wrong with where a Driver is to work; nil where nothing is.
-func Check(config Config) error {
-	if config.NodeName == "" {
-		return errors.New("publish the node's devices: the node's name is not known: " +
-			"say --node-name, or set NODE_NAME from spec.nodeName")
-	}
-	if _, err := os.Stat(registryDir(config.KubeletDir)); err != nil {
-		return fmt.Errorf("find the kubelet's registry of plugins: %w: check that a kubelet runs on this node and "+
-			"that --kubelet-dir is its root folder", err)
-	}
-	return nil
-}
 
 // New makes a Driver. It makes the driver's folder, and starts nothing.
 func New(config Config) (*Driver, error) {
@@ -128,8 +62,8 @@ func New(config Config) (*Driver, error) {
 		Config: config,
 		newest: newLatest(&view{}), holders: newLatest(map[string]string(nil)),
 		build: make(chan struct{}, 1), again: make(chan struct{}, 1),
-		pings: make(chan chan struct{}), fatal: make(chan error, 1),
-		owners: newOwners(),
+		asks: make(chan chan struct{}), fatal: make(chan error, 1),
+		owners: newOwners(), absent: absent{},
 	}
 	d.Host.CDI, d.Host.PairsDir = nil, filepath.Join(config.RunDir, "claim-pairs")
 	d.gates = newGates(config.Client, config.NodeName, config.Log)
@@ -151,9 +85,9 @@ func (d *Driver) pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 	return d.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// Run serves the kubelet and publishes until ctx is done, or it cannot go on. At the start it knows what there
-// is before the kubelet can ask. At the end it takes no more calls, answers those that it has, writes what
-// there is to say of them, and leaves the published slices to whoever follows.
+// Run serves the kubelet and publishes until ctx is done, or it cannot go on. At the start it knows what
+// there is before the kubelet can ask. At the end it takes no more calls, answers those that it has, writes
+// what there is to say of them, and leaves the published slices to whoever follows.
 func (d *Driver) Run(ctx context.Context) error {
 	if !d.Drain {
 		leave, err := coordination.Enter(ctx, mode.DRA, d.RunDir, d.KubeletDir)

@@ -1,6 +1,7 @@
 package dra_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,8 +17,8 @@ const machine = "oci-mi300x-derived"
 
 // complete reports whether all devices of eight GPUs with eight VFs each are published.
 func complete(devices map[string]resourceapi.Device, counters int) bool {
-	return ofType(pool.Pair)(devices) == 8 && ofType(pool.GPU)(devices) == 8 && ofType(pool.VF)(devices) == 7*8 &&
-		counters > 0
+	return ofType(pool.Pair)(devices) == 8 && ofType(pool.GPU)(devices) == 8 &&
+		ofType(pool.VF)(devices) == 7*8 && counters > 0
 }
 
 func TestPrepare(t *testing.T) {
@@ -36,7 +37,7 @@ func TestPrepare(t *testing.T) {
 	if wrong != "" || len(cdi) == 0 {
 		t.Fatalf("%v, %s", cdi, wrong)
 	}
-	if again, wrong := k.prepare(t.Context(), claim); wrong != "" || strings.Join(again, " ") != strings.Join(cdi, " ") {
+	if again, wrong := k.prepare(t.Context(), claim); wrong != "" || !slices.Equal(again, cdi) {
 		t.Errorf("asked again it says %v, %s", again, wrong)
 	}
 	if got := n.specs(); len(got) != 1 || !strings.Contains(got[0], string(claim.UID)) {
@@ -81,7 +82,8 @@ func TestGates(t *testing.T) {
 		{"v1.35.0", []string{"DRAPartitionableDevices", "DRADeviceTaints"},
 			[]string{"DRAPartitionableDevices", "DRADeviceTaints"}},
 		{"v1.37.1", []string{"DRAPartitionableDevices"}, []string{"DRAPartitionableDevices"}},
-		{"v1.34.2+k3s1", []string{"DRADeviceTaints"}, []string{"DRADeviceTaints"}}, // a gate that somebody switched on
+		// somebody switched a gate on
+		{"v1.34.2+k3s1", []string{"DRADeviceTaints"}, []string{"DRADeviceTaints"}},
 	} {
 		t.Run(test.server+" "+strings.Join(test.off, " "), func(t *testing.T) {
 			c, n := newCluster(t, test.server, test.off...), newNode(t, machine, 8)
@@ -110,7 +112,8 @@ func TestGates(t *testing.T) {
 					t.Errorf("notes %q lack %s", answer.GetNotes(), gate)
 				}
 			}
-			if _, wrong := n.register("").prepare(t.Context(), c.allocate("a", "train-0", "pair-11-00-0")); wrong != "" {
+			claim := c.allocate("a", "train-0", "pair-11-00-0")
+			if _, wrong := n.register("").prepare(t.Context(), claim); wrong != "" {
 				t.Errorf("a claim that was allocated when the cluster could do something else: %s", wrong)
 			}
 		})
@@ -186,7 +189,8 @@ func TestNothingNew(t *testing.T) {
 		if _, wrong := k.prepare(t.Context(), c.allocate("four", "train-0", "pair-11-00-0")); wrong != "" {
 			t.Error(wrong)
 		}
-		if err := c.ResourceV1().ResourceClaims("team").Delete(t.Context(), "four", metav1.DeleteOptions{}); err != nil {
+		err := c.ResourceV1().ResourceClaims("team").Delete(t.Context(), "four", metav1.DeleteOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

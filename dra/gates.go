@@ -37,15 +37,15 @@ type features struct {
 // notes say which gates are off, and what that costs.
 func (f features) notes() (notes []string) {
 	off := func(gate, cost string) {
-		notes = append(notes, fmt.Sprintf("feature gate %s of the API server (%s) is off, by default it is on from "+
-			"Kubernetes 1.36 on: %s", gate, f.Server, cost))
+		notes = append(notes, fmt.Sprintf("feature gate %s of the API server (%s) is off, by default it is on "+
+			"from Kubernetes 1.36 on: %s", gate, f.Server, cost))
 	}
 	if f.Known && !f.Counters {
 		off(gateCounters, "each GPU is one device with its VF, so that a claim for a GPU alone leaves a VF idle, "+
 			"and there are no bundles")
 	}
 	if f.Known && !f.Taints {
-		off(gateTaints, "devices that are unhealthy, or that pods have from device plugins, are not published at all")
+		off(gateTaints, "devices that are unhealthy, or that pods have from device plugins, are not published")
 	}
 	return notes
 }
@@ -102,8 +102,10 @@ func (g *gates) ask(ctx context.Context) error {
 		return err
 	}
 	taints, err := g.try(ctx, resourceapi.ResourceSliceSpec{Devices: []resourceapi.Device{{
-		Name:   "probe",
-		Taints: []resourceapi.DeviceTaint{{Key: pool.TaintUnhealthy, Effect: resourceapi.DeviceTaintEffectNoSchedule}},
+		Name: "probe",
+		Taints: []resourceapi.DeviceTaint{
+			{Key: pool.TaintUnhealthy, Effect: resourceapi.DeviceTaintEffectNoSchedule},
+		},
 	}}})
 	if err != nil {
 		return err
@@ -122,7 +124,9 @@ func (g *gates) ask(ctx context.Context) error {
 
 // try has the API server look at a slice. It returns what that would keep of it; nil where it refuses to try,
 // which tells nothing.
-func (g *gates) try(ctx context.Context, spec resourceapi.ResourceSliceSpec) (*resourceapi.ResourceSlice, error) {
+func (g *gates) try(
+	ctx context.Context, spec resourceapi.ResourceSliceSpec,
+) (*resourceapi.ResourceSlice, error) {
 	spec.Driver, spec.NodeName = pool.Driver, &g.nodeName
 	spec.Pool = resourceapi.ResourcePool{Name: g.nodeName, Generation: 1, ResourceSliceCount: 1}
 	kept, err := g.client.ResourceV1().ResourceSlices().Create(ctx, &resourceapi.ResourceSlice{

@@ -24,6 +24,9 @@ const (
 func (d *Driver) WatchHealthStatus(
 	ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport,
 ) error {
+	if d.Drain { // it does not know the devices
+		return kubeletplugin.ErrHealthNotSupported
+	}
 	again := time.NewTicker(healthPause)
 	defer again.Stop()
 	for {

@@ -52,7 +52,7 @@ func (d *Driver) findHolders(ctx context.Context) {
 		d.complain("who holds devices of device plugins is as it was known before", err)
 		return
 	}
-	known := d.ids()
+	known, before := d.ids(), d.holders.get()
 	holders := map[string]string{}
 	for _, container := range recorded {
 		uid, _, _ := strings.Cut(container.Container, "/")
@@ -62,13 +62,39 @@ func (d *Driver) findHolders(ctx context.Context) {
 		if living, err := d.living(ctx, known); err != nil {
 			d.complain("devices are held by whom the kubelet's checkpoint names", err)
 		} else {
-			holders = living
+			holders = d.absent.filter(holders, living, before)
 		}
 	}
-	if !maps.Equal(holders, d.holders.get()) {
+	if !maps.Equal(holders, before) {
 		d.Log.Info("devices that pods have from device plugins", "devices", len(holders))
 		d.holders.set(holders)
 	}
+}
+
+// patience is how many looks in a row have to show that nobody holds a device any more: a kubelet that starts
+// knows its pods only once the API server has told it of them.
+const patience = 3
+
+// absent counts looks by device: those in a row in which a device that was held is held by nobody who lives.
+type absent map[string]int
+
+// filter are the devices of the kubelet's record that are held: by somebody who lives, or by somebody who did
+// a short time ago. What was not held before, as at the start, is free at once where nobody lives who has it.
+func (a absent) filter(recorded, living, before map[string]string) map[string]string {
+	holders := map[string]string{}
+	for id := range recorded {
+		switch {
+		case living[id] != "":
+			holders[id] = living[id]
+			delete(a, id)
+		case before[id] != "" && a[id]+1 < patience:
+			holders[id] = before[id]
+			a[id]++
+		default:
+			delete(a, id)
+		}
+	}
+	return holders
 }
 
 // living are the devices that living pods have from device plugins.

@@ -47,7 +47,8 @@ func TestOneMode(t *testing.T) {
 	leave()
 	stop := n.start(config)
 	n.register("")
-	if _, err := coordination.Enter(t.Context(), mode.DevicePlugin, n.run(), n.kubelet); !errors.As(err, &notHere) {
+	_, err = coordination.Enter(t.Context(), mode.DevicePlugin, n.run(), n.kubelet)
+	if !errors.As(err, &notHere) {
 		t.Errorf("device plugins beside it: %v", err)
 	}
 	stop()
@@ -89,7 +90,9 @@ func (n *node) hold(recorded []string, living ...*podresources.PodResources) {
 	go func() { served <- g.Serve(listener) }()
 	n.t.Cleanup(func() {
 		g.Stop()
-		kubelettest.Await(n.t, served)
+		if err := kubelettest.Await(n.t, served); err != nil {
+			n.t.Error(err)
+		}
 	})
 }
 
@@ -103,8 +106,8 @@ func (n *node) write(name, content string) {
 	}
 }
 
-// TestHeldByDevicePlugins: what a living pod has from a device plugin is tainted, and not given away; what the
-// checkpoint alone shows is free.
+// TestHeldByDevicePlugins: what a living pod has from a device plugin is tainted, and not given away; what
+// the checkpoint alone shows is free.
 func TestHeldByDevicePlugins(t *testing.T) {
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
 	n.hold([]string{"0000:11:00.0", "0000:2f:00.0"}, &podresources.PodResources{
@@ -141,7 +144,8 @@ func TestHeldByDevicePlugins(t *testing.T) {
 	}
 }
 
-// TestDrain: on a node that has gone back to device plugins the driver takes claims back and publishes nothing.
+// TestDrain: on a node that has gone back to device plugins the driver takes claims back and publishes
+// nothing.
 func TestDrain(t *testing.T) {
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
 	config, _ := n.config(c, "")
@@ -188,7 +192,8 @@ func TestHeldIsWhatClaimsWrite(t *testing.T) {
 			token = max(token, name)
 		}
 	}
-	if _, wrong := k.prepare(t.Context(), c.allocate("a", "train-0", "pair-11-00-0", "gpu-2f-00-0", token)); wrong != "" {
+	claim := c.allocate("a", "train-0", "pair-11-00-0", "gpu-2f-00-0", token)
+	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
 		t.Fatal(wrong)
 	}
 	want, err := claims.ReadHeld(dra.PluginDir(n.kubelet))

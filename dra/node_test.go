@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -114,8 +113,9 @@ func (n *node) config(c *cluster, podUID string) (dra.Config, *shown) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	vfs, err := rdma.FindVFs(pools.Finder{Sys: n.sys, Prefix: "tandem.dev"}, pools.Default(), n.path("vfs.json"), nil,
-		func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }, log)
+	quiet := func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil }
+	vfs, err := rdma.FindVFs(pools.Finder{Sys: n.sys, Prefix: "tandem.dev"}, pools.Default(),
+		n.path("vfs.json"), nil, quiet, log)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -230,5 +230,3 @@ func (n *node) specs() (names []string) {
 	}
 	return names
 }
-
-var _ = time.Second

@@ -17,8 +17,8 @@ import (
 var errDrains = errors.New("prepare claim: this node is in the mode of device plugins, and its driver " +
 	"takes claims back alone: the pod has to go to another node")
 
-// PrepareResourceClaims gives the containers of a pod's claims their devices. The claims of one call are those
-// of one pod.
+// PrepareResourceClaims gives the containers of a pod's claims their devices. The claims of one call are
+// those of one pod.
 func (d *Driver) PrepareResourceClaims(
 	ctx context.Context, asked []*resourceapi.ResourceClaim,
 ) (map[types.UID]kubeletplugin.PrepareResult, error) {
@@ -44,6 +44,7 @@ func (d *Driver) PrepareResourceClaims(
 		d.Observer.Claims(Prepare, took, len(asked), failed)
 	}
 	d.describe(state, asked)
+	d.wake() // what claims have stays published
 	return answers, nil
 }
 
@@ -92,5 +93,6 @@ func (d *Driver) UnprepareResourceClaims(
 	if d.Observer != nil {
 		d.Observer.Claims(Unprepare, took, len(asked), failed)
 	}
+	d.wake()
 	return answers, nil
 }

@@ -1,15 +1,16 @@
 package dra_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/dra"
 	"github.com/tandem-k8s/tandem/dra/pool"
-
-	resourceapi "k8s.io/api/resource/v1"
 )
 
 // TestRollout: the next pod of the driver starts before this one ends; either answers, and one goes on where
@@ -28,10 +29,11 @@ func TestRollout(t *testing.T) {
 	after, _ := n.config(c, "uid-after")
 	n.start(after)
 	k := n.register("uid-after")
-	if again, wrong := k.prepare(t.Context(), claim); wrong != "" || strings.Join(again, " ") != strings.Join(cdi, " ") {
+	if again, wrong := k.prepare(t.Context(), claim); wrong != "" || !slices.Equal(again, cdi) {
 		t.Errorf("the next pod says %v, %s, and the one before %v", again, wrong, cdi)
 	}
-	if _, wrong := k.prepare(t.Context(), c.allocate("b", "train-1", "gpu-11-00-0")); !strings.Contains(wrong, "team/a") {
+	other := c.allocate("b", "train-1", "gpu-11-00-0")
+	if _, wrong := k.prepare(t.Context(), other); !strings.Contains(wrong, "team/a") {
 		t.Errorf("the GPU is given away again: %q", wrong)
 	}
 	stop()
@@ -95,7 +97,8 @@ func TestTokens(t *testing.T) {
 			token = name
 		}
 	}
-	own, reserved := text(devices, token, pool.AttributeMultusID), text(devices, "pair-11-00-0", pool.AttributeVF)
+	own := text(devices, token, pool.AttributeMultusID)
+	reserved := text(devices, "pair-11-00-0", pool.AttributeVF)
 	claim := c.allocate("a", "train-0", "gpu-11-00-0", token)
 	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
 		t.Fatal(wrong)

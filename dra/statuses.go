@@ -135,8 +135,10 @@ func (s *statuses) one(ctx context.Context, uid types.UID) {
 		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	switch {
 	case err == nil:
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is another claim, or none
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
+		// it is another claim or none, or it has another allocation by now
+		s.log.Debug("the status of a claim is not written", "claim", *claim.Namespace+"/"+*claim.Name, "error", err)
+	case apierrors.IsForbidden(err):
 		s.log.Warn("the status of a claim does not tell its devices", "claim", *claim.Namespace+"/"+*claim.Name,
 			"driver", pool.Driver, "error", err)
 	default:

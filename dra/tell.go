@@ -23,15 +23,7 @@ var _ coordination.Teller = (*Driver)(nil)
 func (d *Driver) Role() coordination.Role { return coordination.Serves }
 
 // Alive says what hangs, so that a restart would help; nil if nothing does.
-func (d *Driver) Alive(ctx context.Context) error {
-	answer := make(chan struct{})
-	select {
-	case d.pings <- answer:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("put together what the node has: no answer: %w", ctx.Err())
-	}
-}
+func (d *Driver) Alive(ctx context.Context) error { return d.anew(ctx) }
 
 // Status tells of all devices under the resource names that they have in the mode of device plugins, and what
 // the cluster cannot do.
@@ -155,14 +147,17 @@ func (d *Driver) Explain(_ context.Context, namespace, pod, _ string) ([]*api.De
 		}
 	}
 	if len(decisions) == 0 {
-		return nil, fmt.Errorf("no claim of pod %s is prepared here, nor was one refused: the scheduler chooses the "+
-			"devices of a claim, and kubectl describe tells why it has not", strings.TrimPrefix(namespace+"/"+pod, "/"))
+		return nil, fmt.Errorf("no claim of pod %s is prepared here, nor was one refused: the scheduler chooses "+
+			"the devices of a claim, and kubectl describe tells why it has not",
+			strings.TrimPrefix(namespace+"/"+pod, "/"))
 	}
 	return decisions, nil
 }
 
 func decision(o outcome) *api.Decision {
-	one := &api.Decision{TookNano: int64(o.Took), Container: ownerOf(o), Known: "claim " + o.Namespace + "/" + o.Name}
+	one := &api.Decision{
+		TookNano: int64(o.Took), Container: ownerOf(o), Known: "claim " + o.Namespace + "/" + o.Name,
+	}
 	if !o.Asked.IsZero() {
 		one.TimeUnixNano = o.Asked.UnixNano()
 	}
@@ -195,7 +190,8 @@ func given(machine inventory.Machine, c claims.Claim, o outcome) (decisions []*a
 // pairs are those of a device that is one or several.
 func pairs(machine inventory.Machine, p claims.Prepared) (pairs []*api.Pair) {
 	for i := range min(len(p.GPUs), len(p.VFs)) {
-		pairs = append(pairs, &api.Pair{Gpu: p.GPUs[i], Vf: p.VFs[i], Distance: distance(machine, p.GPUs[i], p.VFs[i])})
+		gpu, vf := p.GPUs[i], p.VFs[i]
+		pairs = append(pairs, &api.Pair{Gpu: gpu, Vf: vf, Distance: distance(machine, gpu, vf)})
 	}
 	return pairs
 }

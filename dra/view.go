@@ -2,6 +2,7 @@ package dra
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -19,6 +20,9 @@ type view struct {
 	State claims.State
 	Gates features // with which it was built
 	Bound map[string]string
+	// what else it was made of
+	looks   int
+	holders map[string]string
 	// others are devices that are not published, by name: those that would be if the cluster could do something
 	// else, and those that are left out because it lacks taints.
 	others map[string]pool.Device
@@ -65,7 +69,8 @@ func (d *Driver) follow(ctx context.Context, now sources) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case answer := <-d.pings:
+		case answer := <-d.asks:
+			d.put()
 			close(answer)
 			continue
 		case <-d.build:
@@ -79,22 +84,41 @@ func (d *Driver) follow(ctx context.Context, now sources) error {
 			seen.machine = d.machine
 		}
 		now, d.machine = seen, seen.machine
+		d.looks++
 	}
 }
 
-// put makes a new view of what was looked at.
+// anew has what there is put together, and waits for that.
+func (d *Driver) anew(ctx context.Context) error {
+	answer := make(chan struct{})
+	select {
+	case d.asks <- answer:
+	case <-ctx.Done():
+		return fmt.Errorf("put together what the node has: no answer: %w", ctx.Err())
+	}
+	<-answer
+	return nil
+}
+
+// put makes a new view of what was looked at, unless it would be the same.
 func (d *Driver) put() {
 	bound, err := d.preparer.Bound()
 	if err != nil {
 		d.complain("publish without what is bound by prepared claims", err)
 	}
-	machine, gates := withHolders(d.machine, d.holders.get()), d.gates.features()
+	holders, gates, last := d.holders.get(), d.gates.features(), d.newest.get()
+	if last.State.Pool.Devices != nil && last.looks == d.looks && last.Gates == gates &&
+		maps.Equal(last.holders, holders) && maps.Equal(last.Bound, bound) {
+		return
+	}
+	machine := withHolders(d.machine, holders)
 	options := pool.Options{
-		Counters: gates.Counters, Taints: gates.Taints, VFsPerPF: d.VFsPerPF, PairsAsVFs: d.PairsAsVFs, Bound: bound,
+		Counters: gates.Counters, Taints: gates.Taints, VFsPerPF: d.VFsPerPF, PairsAsVFs: d.PairsAsVFs,
+		Bound: bound,
 	}
 	v := &view{
 		State: claims.State{Machine: machine, Pool: pool.Build(machine, options)},
-		Gates: gates, Bound: bound, others: map[string]pool.Device{},
+		Gates: gates, Bound: bound, looks: d.looks, holders: holders, others: map[string]pool.Device{},
 	}
 	options.Taints = true
 	for _, counters := range []bool{!gates.Counters, gates.Counters} {

@@ -57,10 +57,10 @@ func isAbsent(err error) bool {
 		errors.Is(err, nvidia.ErrNoDriver)
 }
 
-// findGPUs finds the node's GPUs; nil where they are not wanted. Their vendor's library is in use until leave is
-// called.
+// findGPUs finds the node's GPUs; nil where they are not wanted, as to take claims back. Their vendor's
+// library is in use until leave is called.
 func (o *options) findGPUs(sys fs.FS, log *slog.Logger) (found *gpu.GPUs, leave func(), err error) {
-	if o.vendor == gpus.VendorNone {
+	if o.vendor == gpus.VendorNone || o.drain {
 		return nil, func() {}, nil
 	}
 	vendor, err := gpus.Detect(sys, "tandem-dra", o.vendor)
@@ -106,8 +106,8 @@ func (o *options) findNVIDIA(sys fs.FS, log *slog.Logger) (found *gpu.GPUs, leav
 	return found, backend.Close, nil
 }
 
-// awaitGPUs looks for GPUs until they can be found or ctx is done, and says so then. A failure of another kind
-// is for who starts over: it says why.
+// awaitGPUs looks for GPUs until they can be found or ctx is done, and says so then. A failure of another
+// kind is for who starts over: it says why.
 func (o *options) awaitGPUs(ctx context.Context, sys fs.FS, found func(), log *slog.Logger) {
 	tick := time.NewTicker(o.nvidia.Recheck)
 	defer tick.Stop()

@@ -42,8 +42,8 @@ func (o *options) register(set *pflag.FlagSet) {
 		"have Multus find the VFs of pairs under the VFs' resource name, so that networks of the device plugins "+
 			"need no change; pods can then not ask for tandem.dev/pair, only for claims")
 	set.BoolVar(&o.drain, "drain", false,
-		"take claims back and do nothing else: for a node that has gone back to the device plugins and on which pods "+
-			"with claims still run")
+		"take claims back and do nothing else: for a node that has gone back to the device plugins and on which "+
+			"pods with claims still run")
 	o.RegisterDriver(set)
 	gpus.RegisterVendorOrNone(set, &o.vendor)
 	o.amd.Register(set)

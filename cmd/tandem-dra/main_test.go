@@ -183,7 +183,8 @@ func TestProcess(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived")
 	p := start(t, n.args("--kubeconfig="+n.kubeconfig(t, "http://127.0.0.1:1"))...)
 	socket := n.awaitSocket(t, p)
-	info, err := registerapi.NewRegistrationClient(dial(t, socket)).GetInfo(t.Context(), &registerapi.InfoRequest{})
+	registration := registerapi.NewRegistrationClient(dial(t, socket))
+	info, err := registration.GetInfo(t.Context(), &registerapi.InfoRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,15 +199,18 @@ func TestProcess(t *testing.T) {
 	for began := time.Now(); err != nil && time.Since(began) < kubelettest.Limit; {
 		status, err = coordination.Status(t.Context(), filepath.Join(n.kubelet, "run"))
 	}
-	if err != nil || status.GetMode() != string(mode.DRA) || len(status.GetResources()) != 2 ||
-		status.GetResources()[1].GetName() != "tandem.dev/rdma_vf" || len(status.GetResources()[1].GetDevices()) != 16 {
-		t.Errorf("%v, %v", status, err)
+	if err != nil || status.GetMode() != string(mode.DRA) || len(status.GetResources()) != 2 {
+		t.Fatalf("%v, %v", status, err)
+	}
+	if vfs := status.GetResources()[1]; vfs.GetName() != "tandem.dev/rdma_vf" || len(vfs.GetDevices()) != 16 {
+		t.Errorf("%v", vfs)
 	}
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	p.exits(t, 0)
-	for _, name := range []string{socket, info.GetEndpoint(), coordination.SocketPath(filepath.Join(n.kubelet, "run"))} {
+	told := coordination.SocketPath(filepath.Join(n.kubelet, "run"))
+	for _, name := range []string{socket, info.GetEndpoint(), told} {
 		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left behind: %v", name, err)
 		}
@@ -283,14 +287,18 @@ func TestBadInput(t *testing.T) {
 		code int
 		want []string
 	}{
-		"no node name":          {[]string{"--node-name=", away}, 1, []string{"--node-name", "NODE_NAME"}},
-		"no kubelet":            {[]string{"--kubelet-dir=/none", away}, 1, []string{"--kubelet-dir", "plugins_registry"}},
+		"no node name": {[]string{"--node-name=", away}, 1, []string{"--node-name", "NODE_NAME"}},
+		"no kubelet": {
+			[]string{"--kubelet-dir=/none", away}, 1, []string{"--kubelet-dir", "plugins_registry"},
+		},
 		"no API server":         {nil, 1, []string{"automountServiceAccountToken"}},
 		"no kubeconfig":         {[]string{"--kubeconfig=/none"}, 1, []string{"--kubeconfig", "/none"}},
 		"no sysfs":              {[]string{"--sysfs-root=/none", away}, 1, []string{"--sysfs-root"}},
 		"no such configuration": {[]string{"--config-file=/none", away}, 1, []string{"/none"}},
 		"no such flag":          {[]string{"--pairs"}, 2, []string{"--pairs", "--help"}},
-		"the other mode":        {[]string{"--run-dir=" + held, away}, 1, []string{"device plugins", "docs/dra.md"}},
+		"the other mode": {
+			[]string{"--run-dir=" + held, away}, 1, []string{"device plugins", "docs/dra.md"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

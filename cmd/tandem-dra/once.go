@@ -84,8 +84,10 @@ func (o *options) config(log *slog.Logger) (dra.Config, error) {
 		return config, err
 	}
 	t := trees{sys, file}
-	if config.VFs, err = o.findVFs(t, log); err != nil {
-		return config, err
+	if !o.drain {
+		if config.VFs, err = o.findVFs(t, log); err != nil {
+			return config, err
+		}
 	}
 	config.Tree = t.placed
 	config.Host = grants.Host{Sys: sys, Dev: dev, DevinfoDir: o.vfs.DevinfoDir}

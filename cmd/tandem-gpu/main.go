@@ -58,8 +58,8 @@ func main() {
 		}
 		ofAMD.Recheck = ofNVIDIA.Recheck
 		look := func() (string, error) { return gpus.Detect(sys, program, vendor) }
-		switch found, err := gpus.AwaitDriver(ctx, gpus.Absence{Reason: gpus.ErrNoDriver, Every: ofAMD.Recheck}, flags, log,
-			look); {
+		none := gpus.Absence{Reason: gpus.ErrNoDriver, Every: ofAMD.Recheck}
+		switch found, err := gpus.AwaitDriver(ctx, none, flags, log, look); {
 		case err != nil:
 			return err
 		case found == gpus.VendorNVIDIA:

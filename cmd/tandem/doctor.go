@@ -114,8 +114,8 @@ func modeText(m mode.Mode) []byte {
 	if m != mode.DRA {
 		return nil
 	}
-	return []byte("This node is in the mode of DRA: the scheduler allocates, and what the kubelet's managers align is " +
-		"not looked at.\n\n")
+	return []byte("This node is in the mode of DRA: the scheduler allocates, and what the kubelet's managers " +
+		"align is not looked at.\n\n")
 }
 
 // verdict is nil where nothing was found.

@@ -22,11 +22,14 @@ type published struct {
 var ofSlices = []string{"config", "no-counters", "vfs-per-pf"}
 
 func (p *published) register(flags *pflag.FlagSet) {
-	flags.StringVar(&p.config, "config", "", "with -o resourceslices: config.json of the SR-IOV network device plugin, to "+
-		"select VFs (default all VFs of NICs with RDMA)")
-	flags.BoolVar(&p.noCounters, "no-counters", false, "with -o resourceslices: for Kubernetes 1.34 and 1.35, or without "+
-		"the feature DRAPartitionableDevices: devices share no counters")
-	flags.IntVar(&p.perPF, "vfs-per-pf", pool.DefaultVFsPerPF, "with -o resourceslices: the most VFs of a PF, 0 for all")
+	flags.StringVar(&p.config, "config", "",
+		"with -o resourceslices: config.json of the SR-IOV network device plugin, to select VFs "+
+			"(default all VFs of NICs with RDMA)")
+	flags.BoolVar(&p.noCounters, "no-counters", false,
+		"with -o resourceslices: for Kubernetes 1.34 and 1.35, or without the feature DRAPartitionableDevices: "+
+			"devices share no counters")
+	flags.IntVar(&p.perPF, "vfs-per-pf", pool.DefaultVFsPerPF,
+		"with -o resourceslices: the most VFs of a PF, 0 for all")
 }
 
 // check refuses the flags with other outputs, and what they cannot be.

@@ -13,7 +13,8 @@ import (
 // resourceSlices reads what the command writes.
 func resourceSlices(t *testing.T, flags ...string) (objects []resourceapi.ResourceSlice) {
 	t.Helper()
-	for _, text := range strings.Split(succeed(t, append([]string{"topo", "-o", "resourceslices"}, flags...)...), "---\n") {
+	written := succeed(t, append([]string{"topo", "-o", "resourceslices"}, flags...)...)
+	for text := range strings.SplitSeq(written, "---\n") {
 		var object resourceapi.ResourceSlice
 		if err := yaml.UnmarshalStrict([]byte(text), &object); err != nil {
 			t.Fatalf("%v of\n%s", err, text)

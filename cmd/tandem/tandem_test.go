@@ -113,7 +113,7 @@ func TestErrors(t *testing.T) {
 		{"topo --colour", 2, `tandem topo: unknown flag: --colour; see tandem topo --help`},
 		{"topo here", 2, `tandem topo: unexpected argument "here"; see tandem topo --help`},
 		{"topo -o xml", 2,
-			`tandem topo: invalid argument "xml" for "-o, --output" flag: want table, json, svg, html or nccl; see tandem topo --help`},
+			`tandem topo: invalid argument "xml" for "-o, --output" flag: want table, json, svg, html, nccl or resourceslices; see tandem topo --help`},
 		{"topo --machine x --sysfs-root y", 2,
 			`tandem topo: --machine and --sysfs-root exclude each other; see tandem topo --help`},
 		{"topo --machine none.txt", 1, `tandem topo: read machine: open none.txt: no such file or directory`},

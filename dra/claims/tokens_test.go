@@ -187,3 +187,26 @@ func TestNotPublished(t *testing.T) {
 	}
 	n.check()
 }
+
+// A reserved VF that is broken is not handed out, and another one not twice for it.
+func TestBrokenReservedVF(t *testing.T) {
+	n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 16, toldVFs, true)
+	n.allocate(pool.VF, 8) // those that are left are of another switch than the GPUs
+	claim := n.extended("train", [2]int{3, 3})
+	reserved := newDecision(n.state, nil, nil).reserved()
+	broken := reserved[n.state.Pool.Devices[claim.Status.Allocation.Devices.Results[0].Device].GPUs[0]]
+	for i, vf := range n.state.Machine.VFs {
+		if vf.ID == broken {
+			n.state.Machine.VFs[i].Fault = "link is down"
+		}
+	}
+	n.ready(claim)
+	var given []string
+	for _, d := range n.prepared(claim.UID).Devices {
+		given = append(given, d.VFs...)
+	}
+	if len(given) != 3 || len(distinct(given)) != 3 || slices.Contains(given, broken) {
+		t.Errorf("VFs %v, broken %s", given, broken)
+	}
+	n.check(claim)
+}

@@ -19,7 +19,8 @@ func (b *builder) addGPUs() {
 		for _, d := range b.GPUs[resource] {
 			id, replica := physical(d.ID)
 			if replica {
-				b.note(fmt.Sprintf("%s: its GPUs are handed out once each: a claim does not share a GPU by time", resource))
+				const once = "%s: its GPUs are handed out once each: a claim does not share a GPU by time"
+				b.note(fmt.Sprintf(once, resource))
 			}
 			if d.Gone || seen[id] {
 				continue

@@ -22,10 +22,11 @@ type GPU struct {
 	Resource   string // under which the device plugin offers it, "amd.com/gpu"
 	Vendor     string // "amd" or "nvidia"
 	Model      string // "MI300X"; its PCI IDs where the model is not known
-	Switch     string // the topmost bridge that it shares with another card, or its host bridge: topology.Tree.Switch
+	Switch     string // the topmost bridge that it shares with another card, or its host bridge
 	Hive       string // the lowest address of the GPUs that links connect it with; "" without links
 	Parts      int    // of its card, 1 for a whole GPU
-	Held       string // who holds it that is no claim, for people: "pod team/train-0, by the device plugin"; "" for nobody
+	// who holds it that is no claim, for people: "pod team/train-0, by the device plugin"; "" for nobody
+	Held string
 }
 
 // Whole reports whether it is a GPU and not a partition of one.

@@ -5,7 +5,6 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/dynamic-resource-allocation/deviceattribute"
 
 	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/topology"
@@ -15,22 +14,30 @@ import (
 // device.attributes["tandem.dev"].pcieSwitch.
 const (
 	AttributeType       resourceapi.QualifiedName = "type"       // a Type
-	AttributeSwitch     resourceapi.QualifiedName = "pcieSwitch" // address of the bridge that topology.Tree.Switch names
+	AttributeSwitch     resourceapi.QualifiedName = "pcieSwitch" // address of the bridge: topology.Tree.Switch
 	AttributeDistance   resourceapi.QualifiedName = "distance"   // of a pair: "PIX" or "PXB"
-	AttributeResource   resourceapi.QualifiedName = "resource"   // the device plugin's name for the GPU; of a VF for it
+	AttributeResource   resourceapi.QualifiedName = "resource"   // the device plugin's name for the GPU or VF
 	AttributeVendor     resourceapi.QualifiedName = "vendor"     // "amd" or "nvidia"
 	AttributeModel      resourceapi.QualifiedName = "model"      // "MI300X"
 	AttributeGPU        resourceapi.QualifiedName = "gpu"        // address of the GPU's card
 	AttributePartition  resourceapi.QualifiedName = "partition"  // of a partition: its name within the card
-	AttributePartitions resourceapi.QualifiedName = "partitions" // of a partition or bundle: how many the card has
+	AttributePartitions resourceapi.QualifiedName = "partitions" // of a partition or bundle: those of the card
 	AttributeHive       resourceapi.QualifiedName = "hive"       // lowest address of the GPUs that links connect
 	AttributeLink       resourceapi.QualifiedName = "link"       // the kind of these links: "XGMI" or "NVLINK"
 	AttributeVF         resourceapi.QualifiedName = "vf"         // address of the VF, or a sub-function's name
 	AttributePF         resourceapi.QualifiedName = "pf"         // address of its PF
 	AttributeRail       resourceapi.QualifiedName = "rail"       // its index among the VFs of its PF
 	AttributeRDMA       resourceapi.QualifiedName = "rdmaDevice" // "mlx5_5"
-	AttributeVFResource resourceapi.QualifiedName = "vfResource" // of a pair: the device plugin's name for the VF
+	AttributeVFResource resourceapi.QualifiedName = "vfResource" // of a pair: the VF's resource
 	CapacityMemory      resourceapi.QualifiedName = "memory"     // of a whole GPU, in bytes
+)
+
+// The attributes that all drivers publish alike (k8s.io/dynamic-resource-allocation/deviceattribute, which knows
+// all three from 1.37 on).
+const (
+	AttributePCIBusID resourceapi.QualifiedName = "resource.kubernetes.io/pciBusID"
+	AttributePCIeRoot resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"
+	AttributeNUMANode resourceapi.QualifiedName = "resource.kubernetes.io/numaNode"
 )
 
 // What Multus reads of every device of a claim (pkg/draclient/draclient.go of multus-cni): the network whose
@@ -89,14 +96,14 @@ func (b *builder) attributes(i *item) attributes {
 
 // addPlace adds where a function is.
 func (b *builder) addPlace(a attributes, address topology.Address) {
-	a.text(deviceattribute.StandardDeviceAttributePCIBusID, address.String())
+	a.text(AttributePCIBusID, address.String())
 	place, ok := b.machine.Tree.Place(address)
 	if !ok {
 		return
 	}
-	a.text(deviceattribute.StandardDeviceAttributePCIeRoot, place.RootComplex)
+	a.text(AttributePCIeRoot, place.RootComplex)
 	if node, known := place.NUMA.Number(); known {
-		a.number(deviceattribute.StandardDeviceAttributeNUMANode, node)
+		a.number(AttributeNUMANode, node)
 	}
 	// the host bridge is no switch: devices that have nothing else in common have no value in common
 	if name := b.machine.Tree.Switch(address); name != place.RootComplex {

@@ -69,7 +69,7 @@ func newBuilder(machine inventory.Machine, options Options) *builder {
 	b.groups, b.others = groups(&b.machine, b.published())
 	bound := b.bound()
 	for _, g := range b.groups {
-		g.match(machine.Links, bound)
+		g.match(machine.Links, bound, b.inUse)
 	}
 	return b
 }
@@ -96,23 +96,6 @@ func (b *builder) published() []*inventory.VF {
 		b.note("%d of %d VFs are published, %d of a PF at the most", len(kept), len(all), b.options.VFsPerPF)
 	}
 	return kept
-}
-
-// bound are the VFs that claims have of GPUs, by the GPU.
-func (b *builder) bound() map[string]*inventory.VF {
-	if len(b.options.Bound) == 0 {
-		return nil
-	}
-	bound := map[string]*inventory.VF{}
-	for i := range b.machine.GPUs {
-		gpu := &b.machine.GPUs[i]
-		for _, t := range []Type{Pair, GPU} {
-			if vf := b.vfs[b.options.Bound[string(t)+"-"+gpuName(gpu)]]; vf != nil {
-				bound[gpu.ID] = vf
-			}
-		}
-	}
-	return bound
 }
 
 func (b *builder) note(format string, args ...any) {
@@ -143,7 +126,7 @@ func (b *builder) addSurplus() {
 	}
 	surplus = slices.DeleteFunc(append(surplus, b.others...), func(vf *inventory.VF) bool { return paired[vf] })
 	for _, vf := range byRail(surplus) {
-		i := newItem(VF, vfName(vf), rankVF, nil, []*inventory.VF{vf})
+		i := aloneVF(vf, rankVF)
 		if b.inUse[vf.ID] && b.options.Bound[i.Name] == "" {
 			continue // a claim has it that was allocated another device, which no counter keeps apart from this one
 		}

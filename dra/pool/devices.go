@@ -53,8 +53,7 @@ func (b *builder) strict(g *group, card []*inventory.GPU) (unit []item) {
 			continue
 		}
 		with, vfs = append(with, gpu), append(vfs, vf)
-		unit = append(unit, newItem(Pair, gpuName(gpu), rankPair, []*inventory.GPU{gpu}, []*inventory.VF{vf}),
-			alone(gpu, rankPairedGPU))
+		unit = append(unit, reservedPair(gpu, vf), alone(gpu, rankPairedGPU))
 	}
 	if isPartitioned(card) {
 		all := slices.Concat(with, without)
@@ -97,6 +96,20 @@ func (b *builder) firstOfEach(g *group) map[*inventory.VF]*inventory.GPU {
 
 func alone(gpu *inventory.GPU, r rank) item {
 	return newItem(GPU, gpuName(gpu), r, []*inventory.GPU{gpu}, nil)
+}
+
+func aloneVF(vf *inventory.VF, r rank) item {
+	return newItem(VF, vfName(vf), r, nil, []*inventory.VF{vf})
+}
+
+// reservedPair is a GPU with the VF that is reserved for it: it is named after the GPU, whichever VF that is.
+func reservedPair(gpu *inventory.GPU, vf *inventory.VF) item {
+	return newItem(Pair, gpuName(gpu), rankPair, []*inventory.GPU{gpu}, []*inventory.VF{vf})
+}
+
+// namedPair is a GPU with one of several VFs: it is named after both.
+func namedPair(gpu *inventory.GPU, vf *inventory.VF) item {
+	return newItem(Pair, gpuName(gpu)+"-"+vfName(vf), rankPair, []*inventory.GPU{gpu}, []*inventory.VF{vf})
 }
 
 // cards sorts GPUs under their cards, in their order.

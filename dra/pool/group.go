@@ -2,6 +2,7 @@ package pool
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/dra/inventory"
@@ -53,7 +54,9 @@ func groups(machine *inventory.Machine, vfs []*inventory.VF) (found []*group, ot
 			others = append(others, vf)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b *group) int { return comparePlaces(machine.Tree, a.gpus[0], b.gpus[0]) })
+	slices.SortStableFunc(found, func(a, b *group) int {
+		return comparePlaces(machine.Tree, a.gpus[0], b.gpus[0])
+	})
 	return found, others
 }
 
@@ -70,12 +73,12 @@ func numaOrder(tree *topology.Tree, a topology.Address) int {
 			return number
 		}
 	}
-	return int(^uint(0) >> 1)
+	return math.MaxInt
 }
 
 // match finds every GPU its partner, with bound what claims have. Where there are enough VFs each gets its
-// own: what is bound stays, and devices that nobody holds are matched with each other before the rest.
-func (g *group) match(links []topology.Link, bound map[string]*inventory.VF) {
+// own: what is bound stays, and devices that nobody has are matched with each other before the rest.
+func (g *group) match(links []topology.Link, bound map[string]*inventory.VF, inUse map[string]bool) {
 	g.partner = map[*inventory.GPU]*inventory.VF{}
 	if !g.strict() {
 		g.take(g.pairs(g.gpus, g.vfs, len(g.vfs), links))
@@ -95,7 +98,7 @@ func (g *group) match(links []topology.Link, bound map[string]*inventory.VF) {
 			return g.partner[gpu] != nil || gpu.Held != "" && !held
 		})
 		vfs := slices.DeleteFunc(slices.Clone(g.vfs), func(vf *inventory.VF) bool {
-			return taken[vf] || vf.Held != "" && !held
+			return taken[vf] || (vf.Held != "" || inUse[vf.ID]) && !held
 		})
 		n := min(len(gpus), len(vfs))
 		pairs := g.pairs(gpus[:n], vfs, n, links)

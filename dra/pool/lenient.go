@@ -32,8 +32,12 @@ func (b *builder) choosePairs() map[*group][]pair {
 			chosen[g] = append(chosen[g], g.rest()...)
 			continue
 		}
-		b.note("%s: %d pairs are published, of the %d that %d GPUs and %d VFs could make: the scheduler could not tell in "+
-			"time when there are not enough", g.gpus[0].Switch, len(chosen[g]), len(g.gpus)*len(g.vfs), len(g.gpus), len(g.vfs))
+		const some = "switch %s: %d pairs of %d GPUs and %d VFs are published: with all %d the scheduler could " +
+			"not tell in time that there are not enough"
+		gpus, vfs := len(g.gpus), len(g.vfs)
+		if len(chosen[g]) < gpus*vfs {
+			b.note(some, g.gpus[0].Switch, len(chosen[g]), gpus, vfs, gpus*vfs)
+		}
 	}
 	return chosen
 }
@@ -101,14 +105,13 @@ func (b *builder) lenient(g *group, pairs []pair) (unit []item) {
 	ranks := map[*inventory.GPU]rank{}
 	for _, p := range pairs {
 		ranks[p.gpu] = rankPairedGPU
-		name := gpuName(p.gpu) + "-" + vfName(p.vf)
-		unit = append(unit, newItem(Pair, name, rankPair, []*inventory.GPU{p.gpu}, []*inventory.VF{p.vf}))
+		unit = append(unit, namedPair(p.gpu, p.vf))
 	}
 	for _, gpu := range g.gpus {
 		unit = append(unit, alone(gpu, max(ranks[gpu], rankGPU)))
 	}
 	for _, vf := range byRail(g.vfs) {
-		unit = append(unit, newItem(VF, vfName(vf), rankPairedVF, nil, []*inventory.VF{vf}))
+		unit = append(unit, aloneVF(vf, rankPairedVF))
 	}
 	return unit
 }

@@ -67,7 +67,9 @@ func check(t testing.TB, p pool.Pool, options pool.Options) {
 	}
 }
 
-func checkDevice(t testing.TB, d resourceapi.Device, sets map[string]resourceapi.CounterSet, options pool.Options) {
+func checkDevice(
+	t testing.TB, d resourceapi.Device, sets map[string]resourceapi.CounterSet, options pool.Options,
+) {
 	t.Helper()
 	isLabel(t, d.Name)
 	most(t, "attributes of "+d.Name, len(d.Attributes)+len(d.Capacity),

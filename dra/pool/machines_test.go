@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/dra/inventory"
@@ -10,8 +11,19 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
+// loaded are the machines that were read, by name and number of VFs. They never change.
+var loaded sync.Map
+
 // load reads a recorded machine with this many VFs on each PF.
 func load(t testing.TB, name string, vfs int) inventory.Machine {
+	t.Helper()
+	read, _ := loaded.LoadOrStore(fmt.Sprint(name, vfs), sync.OnceValue(func() inventory.Machine {
+		return readMachine(t, name, vfs)
+	}))
+	return read.(func() inventory.Machine)()
+}
+
+func readMachine(t testing.TB, name string, vfs int) inventory.Machine {
 	t.Helper()
 	recorded, err := machines.Load(name, vfs)
 	if err != nil {

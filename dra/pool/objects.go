@@ -10,6 +10,7 @@ import (
 // ResourceSlices are the objects of a pool as they are published for a node the first time. The controller of
 // k8s.io/dynamic-resource-allocation, which publishes them, ends the names at random.
 func (p Pool) ResourceSlices(node string) []resourceapi.ResourceSlice {
+	count := int64(len(p.Slices))
 	objects := make([]resourceapi.ResourceSlice, 0, len(p.Slices))
 	for i, s := range p.Slices {
 		objects = append(objects, resourceapi.ResourceSlice{
@@ -17,7 +18,7 @@ func (p Pool) ResourceSlices(node string) []resourceapi.ResourceSlice {
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%05d-%s-%s", i, node, Driver)},
 			Spec: resourceapi.ResourceSliceSpec{
 				Driver:         Driver,
-				Pool:           resourceapi.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: int64(len(p.Slices))},
+				Pool:           resourceapi.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: count},
 				NodeName:       &node,
 				Devices:        s.Devices,
 				SharedCounters: s.SharedCounters,

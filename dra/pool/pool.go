@@ -7,10 +7,10 @@
 //	gpu-11-00-0   ─┴─ one counter: the GPU alone
 //	vf-0c-00-2        a VF that is reserved for no GPU
 //
-// That is for switches with more VFs than GPUs. On others every combination of a GPU and a VF is a pair, named
-// after both, and the VFs have counters too, so that neither GPU-only nor VF-only claims are refused. Where
-// the combinations are more than the scheduler can go through, only some are pairs. Where a cluster has no
-// counters a GPU with its VF is one device, taken as GPU or as pair.
+// That is for switches with more VFs than GPUs. On others every combination of a GPU and a VF is a pair,
+// named after both, and the VFs have counters too, so that neither GPU-only nor VF-only claims are refused.
+// Where the combinations are more than the scheduler can go through, only some are pairs. Where a cluster has
+// no counters a GPU with its VF is one device, taken as GPU or as pair.
 //
 // What is the same twice is published the same. A device is named after its PCI address: it keeps its name
 // when others come and go. The order is the objective of placement as far as an order can be: pairs that are
@@ -46,8 +46,9 @@ type Options struct {
 	// device plugins need no change. Pods can then not ask for PairResource, only for claims: Multus wants the
 	// name that was asked for.
 	PairsAsVFs bool
-	// Bound are the IDs of the VFs that claims really have, by device: of a pair its VF, also where it is the one
-	// that is published; of a GPU the VF that came with it; of a VF that another was handed out for that one.
+	// Bound are the IDs of the VFs that claims really have, by device: of a pair its VF, also where it is the
+	// one that is published; of a GPU the VF that came with it; of a VF that another was handed out for that
+	// one. None of them is published for somebody else.
 	Bound map[string]string
 }
 
@@ -59,7 +60,7 @@ const (
 	GPU    Type = "gpu"    // a GPU alone
 	VF     Type = "vf"     // a VF alone
 	Pair   Type = "pair"   // a GPU and a VF of its switch
-	GPUVF  Type = "gpu-vf" // a GPU with its VF that is handed out as either of the two, where counters cannot be shared
+	GPUVF  Type = "gpu-vf" // a GPU with its VF, handed out as a GPU or a pair: where counters cannot be shared
 	Bundle Type = "bundle" // all partitions of a GPU, each with a VF where there are enough
 )
 
@@ -93,5 +94,8 @@ func Build(machine inventory.Machine, options Options) Pool {
 		b.addSingle()
 	}
 	b.addSurplus()
+	if options.Counters {
+		b.addBound()
+	}
 	return b.pool()
 }

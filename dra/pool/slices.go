@@ -24,27 +24,32 @@ func (b *builder) pool() Pool {
 	var leftOut []string
 	for _, items := range cut(b.units) {
 		var s Slice
-		for _, i := range items {
-			taints := taints(&i)
-			if len(taints) > 0 && !b.options.Taints {
-				leftOut = append(leftOut, i.Name)
+		for i := range items {
+			d := b.device(&items[i], c)
+			if len(d.Taints) > 0 && !b.options.Taints {
+				leftOut = append(leftOut, d.Name)
 				continue
 			}
-			p.Devices[i.Name] = i.Device
-			s.Devices = append(s.Devices, resourceapi.Device{
-				Name: i.Name, Attributes: b.attributes(&i), Capacity: capacity(&i), ConsumesCounters: c.consumed(&i),
-				Taints: taints,
-			})
+			p.Devices[d.Name] = items[i].Device
+			s.Devices = append(s.Devices, d)
 		}
 		if len(s.Devices) > 0 {
 			p.Slices = append(p.Slices, s)
 		}
 	}
 	if len(leftOut) > 0 {
-		b.note("left out while they are unhealthy or held, since the cluster has no taints for devices: %s", names(leftOut))
+		b.note("%s: left out until healthy and free: the cluster has no taints for devices", names(leftOut))
 	}
 	p.Notes = b.notes
 	return p
+}
+
+// device is a device as it is published.
+func (b *builder) device(i *item, c *counters) resourceapi.Device {
+	return resourceapi.Device{
+		Name: i.Name, Attributes: b.attributes(i), Capacity: capacity(i), ConsumesCounters: c.consumed(i),
+		Taints: taints(i),
+	}
 }
 
 // cut cuts the devices into as few slices as keep together what changes together.

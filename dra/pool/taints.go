@@ -6,8 +6,8 @@ import (
 
 // Keys of taints. Their effect is NoSchedule: what holds a device keeps it.
 const (
-	TaintUnhealthy    = Driver + "/unhealthy"     // the value says why
-	TaintDevicePlugin = Driver + "/device-plugin" // a pod holds it that got it from a device plugin; the value says which
+	TaintUnhealthy    = Driver + "/unhealthy"     // the value says what of it, and why
+	TaintDevicePlugin = Driver + "/device-plugin" // a pod has it from a device plugin; the value says which
 )
 
 // taints say why a device cannot be allocated now.

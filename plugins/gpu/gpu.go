@@ -61,8 +61,8 @@ type Device struct {
 	Card  topology.Address
 	NUMA  topology.NUMANode
 	Nodes []string // paths of its device nodes, on the host and in the container alike
-	// of a part: what tells it from the other parts of its card for as long as it exists, "3" or "7-0": lower-case
-	// letters, digits and "-"; "" of a whole card, and of the function that is the first part of one
+	// of a part: what tells it from the other parts of its card for as long as it exists, "3" or "7-0": digits
+	// and "-"; "" of a whole card, and of the function that is the first part of one
 	Part    string
 	Index   string // the vendor's number, "0" or, of a part, "0:1"; empty where containers are not told it
 	VRAM    uint64 // bytes of its card's memory; 0 for unknown

@@ -89,9 +89,9 @@ func (f Flags) Begin(resources ...string) {
 	})...)
 }
 
-// Serve offers every resource to the kubelet and takes part in coordination, until ctx is done or one of them
-// fails. What else the daemon has to do runs beside them. Where the DRA driver hands out the node's devices it
-// fails at once.
+// Serve offers every resource to the kubelet and takes part in coordination, until ctx is done or one of
+// them fails. What else the daemon has to do runs beside them. Where the DRA driver hands out the node's
+// devices it fails at once.
 func (f Flags) Serve(
 	ctx context.Context, log *slog.Logger, node *coordination.Node, resources []deviceplugin.Resource,
 	beside ...func(context.Context) error,

@@ -67,8 +67,8 @@ func (w *withheld) look() {
 		w.complaint = err.Error()
 		w.log.Error("which devices claims hold is as it was known before", "error", err)
 	case err == nil && !maps.Equal(holders, w.holders):
-		w.log.Warn("devices are withheld: pods have them by a claim, of the time when this node was in the mode of DRA",
-			"devices", len(holders))
+		w.log.Warn("devices are withheld as long as pods have them by a claim, of the time when this node was "+
+			"in the mode of DRA", "devices", len(holders))
 		w.holders, w.complaint = holders, ""
 		close(w.changed)
 		w.changed = make(chan struct{})

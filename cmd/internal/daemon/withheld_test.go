@@ -35,8 +35,8 @@ func claimed(t *testing.T, kubeletDir string, gpus ...string) {
 	}
 }
 
-// TestWithheld: what a claim holds is withheld until the claim is unprepared; replicas go with their device; a
-// file that cannot be read changes nothing.
+// TestWithheld: what a claim holds is withheld until the claim is unprepared; replicas go with their device;
+// a file that cannot be read changes nothing.
 func TestWithheld(t *testing.T) {
 	dir := t.TempDir()
 	if holders, _ := newWithheld(dir, slog.New(slog.DiscardHandler)).Latest(); len(holders) > 0 {

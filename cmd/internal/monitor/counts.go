@@ -57,8 +57,8 @@ func newCounts() counts {
 			Help:    "Time to answer GetPreferredAllocation, for which every other pod start of the node waits.",
 			Buckets: latencies}, []string{"resource"}),
 		claims: counter("claims_total",
-			"Claims that the kubelet had prepared or unprepared by the DRA driver, by what became of them: done, or failed, "+
-				"after which the kubelet asks again.", "call", "outcome"),
+			"Claims that the kubelet had prepared or unprepared by the DRA driver, by what became of them: done, or "+
+				"failed, after which the kubelet asks again.", "call", "outcome"),
 		claim: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace,
 			Name:    "claims_duration_seconds",
 			Help:    "Time to prepare or unprepare the claims of a pod, for which its start or end waits.",

@@ -17,10 +17,10 @@ func TestStatusOfDRA(t *testing.T) {
 		Peers: []*api.Peer{{Pid: 7, Serves: true, Version: &api.Version{Major: 2, Minor: 2, Build: "v1.4.0"},
 			Resources: []string{"amd.com/gpu"}}},
 		Resources: []*api.Resource{{Name: "amd.com/gpu", Kind: "gpu", Connected: true, Devices: []*api.DeviceStatus{
-			{Device: &api.Device{Id: "a", Address: "0000:11:00.0", Healthy: true}, Switch: "0000:08:00.0", Allocated: true,
-				Owner: &api.Owner{Namespace: "team", Pod: "train-0", Container: "claim pairs"}},
-			{Device: &api.Device{Id: "b", Address: "0000:12:00.0", Healthy: true}, Switch: "0000:09:00.0", Allocated: true,
-				Owner: &api.Owner{Pod: "a pod with UID 1", Container: "by a device plugin"}},
+			{Device: &api.Device{Id: "a", Address: "0000:11:00.0", Healthy: true}, Switch: "0000:08:00.0",
+				Allocated: true, Owner: &api.Owner{Namespace: "team", Pod: "train-0", Container: "claim pairs"}},
+			{Device: &api.Device{Id: "b", Address: "0000:12:00.0", Healthy: true}, Switch: "0000:09:00.0",
+				Allocated: true, Owner: &api.Owner{Pod: "a pod with UID 1", Container: "by a device plugin"}},
 		}}},
 	})
 	s.Kubelet = &Kubelet{State: KubeletUp}
@@ -47,8 +47,8 @@ func TestExplanationOfDRA(t *testing.T) {
 		{Container: owner, Known: "claim team/pairs", TimeUnixNano: 1, Refusal: "it is gone"},
 	}})))
 	for _, want := range []string{
-		"request pairs of team/train-0/claim pairs", "result     the scheduler chose pair-11-00-0", "allocated  a b",
-		"PIX", "refused  it is gone",
+		"request pairs of team/train-0/claim pairs", "result     the scheduler chose pair-11-00-0",
+		"allocated  a b", "PIX", "refused  it is gone",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s\nlacks %q", text, want)

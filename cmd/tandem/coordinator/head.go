@@ -19,8 +19,8 @@ func (s Status) head(w io.Writer) {
 		}
 		version := cmp.Or(p.Version, "version ?")
 		if s.isDRA() {
-			fmt.Fprintf(w, "mode dra: the scheduler allocates; driver %s, %s, protocol %s: %s\n", pid, version, p.Protocol,
-				strings.Join(p.Resources, ", "))
+			fmt.Fprintf(w, "mode dra: the scheduler allocates; driver %s, %s, protocol %s: %s\n", pid, version,
+				p.Protocol, strings.Join(p.Resources, ", "))
 			continue
 		}
 		fmt.Fprintf(w, "plugin %s, %s, %s, protocol %s: %s\n", pid, p.Role, version, p.Protocol,

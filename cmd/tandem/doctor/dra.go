@@ -60,7 +60,9 @@ func (e *examination) draSocket() {
 		Summary:  "The kubelet cannot find the DRA driver.",
 		Evidence: []string{evidence},
 		Why:      "No pod with a claim starts on this node, and none of them ends.",
-		Fix:      []string{"look at the log of tandem-dra on this node; its --kubelet-dir has to be the kubelet's --root-dir"},
+		Fix: []string{
+			"look at the log of tandem-dra on this node; its --kubelet-dir has to be the kubelet's --root-dir",
+		},
 	})
 }
 
@@ -78,8 +80,8 @@ func (e *examination) draGates() {
 		Evidence: off,
 		Why:      "Tandem publishes a simpler form then: pairs stay on one switch, and more devices stay idle.",
 		Fix: []string{
-			"Kubernetes 1.36 or later; before, --feature-gates=DRAPartitionableDevices=true,DRADeviceTaints=true for " +
-				"kube-apiserver, kube-scheduler, kube-controller-manager and kubelet",
+			"Kubernetes 1.36 or later; before, --feature-gates=DRAPartitionableDevices=true,DRADeviceTaints=true " +
+				"for kube-apiserver, kube-scheduler, kube-controller-manager and kubelet",
 		},
 	})
 }
@@ -105,6 +107,8 @@ func (e *examination) bothModes() {
 		Summary:  "Device plugins and the DRA driver both hand out this node's devices.",
 		Evidence: seen,
 		Why:      "A device can be given to two pods.",
-		Fix:      []string{"take one of them off this node: docs/dra.md has the order; tell all the same --run-dir"},
+		Fix: []string{
+			"take one of them off this node: docs/dra.md has the order; tell all the same --run-dir",
+		},
 	})
 }

@@ -198,7 +198,7 @@ func TestMIGDevice(t *testing.T) {
 	want := gpu.Device{
 		ID: n.Machine.GPUs[1].Slices[1].UUID, Card: n.Machine.GPUs[1].Address, NUMA: topology.Node(0),
 		Nodes: []string{"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap19", "/dev/nvidia-caps/nvidia-cap20"},
-		Part: "8-0", Index: "1:1", VRAM: 81559 << 20, Healthy: true,
+		Part:  "8-0", Index: "1:1", VRAM: 81559 << 20, Healthy: true,
 	}
 	if diff := cmp.Diff(want, got,
 		cmp.Comparer(func(a, b topology.NUMANode) bool { return a == b })); diff != "" {

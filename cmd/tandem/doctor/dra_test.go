@@ -1,0 +1,85 @@
+package doctor_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// found are the IDs of what is found on a node.
+func found(n doctor.Node) (ids []string) {
+	for _, f := range doctor.Examine(n) {
+		ids = append(ids, f.ID)
+	}
+	return ids
+}
+
+// TestDRA: in the mode of DRA it counts whether the kubelet finds the driver and what the API server can do,
+// and not what the kubelet's managers align.
+func TestDRA(t *testing.T) {
+	m, err := machines.Load("oci-mi300x-derived", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := topology.Read(m.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := doctor.Node{
+		Sys: m.FS(), Tree: tree, DevRoot: t.TempDir(), KubeletDir: kubelettest.Dir(t), RunDir: t.TempDir(),
+		Notes: []string{"feature gate DRAPartitionableDevices of the API server is off", "another note"},
+	}
+	if ids := found(n); slices.Contains(ids, "dra-socket") || !slices.Contains(ids, "kubelet-socket") {
+		t.Errorf("in the mode of device plugins it finds %q", ids)
+	}
+	n.Mode = mode.DRA
+	ids := found(n)
+	for id, want := range map[string]bool{
+		"dra-socket": true, "dra-gates": true, "modes": false, "kubelet-socket": false, "topology-policy": false,
+	} {
+		if slices.Contains(ids, id) != want {
+			t.Errorf("it finds %q; %s: want %v", ids, id, want)
+		}
+	}
+	registry := filepath.Join(n.KubeletDir, "plugins_registry")
+	if err := os.Mkdir(registry, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", filepath.Join(registry, "tandem.dev-reg.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	n.Notes = n.Notes[1:]
+	if ids := found(n); slices.Contains(ids, "dra-socket") || slices.Contains(ids, "dra-gates") {
+		t.Errorf("where all is well it finds %q", ids)
+	}
+	inDRA, err := mode.Enter(mode.DRA, n.RunDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inDRA()
+	other := filepath.Join(kubelettest.Plugins(n.KubeletDir), "tandem")
+	if err := os.Mkdir(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	inPlugins, err := mode.Enter(mode.DevicePlugin, other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inPlugins()
+	if ids := found(n); !slices.Contains(ids, "modes") {
+		t.Errorf("both modes at once: it finds %q", ids)
+	}
+	if running, _ := doctor.RunningMode(t.Context(), n.RunDir); running != mode.DRA {
+		t.Errorf("running mode %q", running)
+	}
+}

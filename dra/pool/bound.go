@@ -1,0 +1,62 @@
+package pool
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/dra/inventory"
+)
+
+// bound are the VFs that claims have with GPUs, by the GPU's ID.
+func (b *builder) bound() map[string]*inventory.VF {
+	bound := map[string]*inventory.VF{}
+	for i := range b.machine.GPUs {
+		gpu := &b.machine.GPUs[i]
+		for name, id := range b.options.Bound {
+			if vf := b.vfs[id]; vf != nil && (name == alone(gpu, 0).Name || isPair(name, gpu, vf)) {
+				bound[gpu.ID] = vf
+			}
+		}
+	}
+	return bound
+}
+
+// isPair reports whether a device is the pair of a GPU and a VF, under either of the names that it may have.
+func isPair(name string, gpu *inventory.GPU, vf *inventory.VF) bool {
+	return name == reservedPair(gpu, vf).Name || name == namedPair(gpu, vf).Name
+}
+
+// addBound adds the devices that claims have and that would not be published any more: the scheduler would
+// not know what they consume. They can be allocated no more than others that share with them.
+func (b *builder) addBound() {
+	published := map[string]bool{}
+	each(b.units, func(i *item) { published[i.Name] = true })
+	for _, name := range slices.Sorted(maps.Keys(b.options.Bound)) {
+		if published[name] {
+			continue
+		}
+		if i, ok := b.named(name, b.vfs[b.options.Bound[name]]); ok {
+			b.addUnit(i)
+		}
+	}
+}
+
+// named makes the device that a claim has, and reports whether the machine still has what it stands for.
+func (b *builder) named(name string, has *inventory.VF) (item, bool) {
+	for i := range b.machine.VFs {
+		if vf := aloneVF(&b.machine.VFs[i], rankVF); vf.Name == name {
+			return vf, true
+		}
+	}
+	for i := range b.machine.GPUs {
+		gpu := &b.machine.GPUs[i]
+		if has == nil || !isPair(name, gpu, has) {
+			continue
+		}
+		if p := reservedPair(gpu, has); p.Name == name {
+			return p, true
+		}
+		return namedPair(gpu, has), true
+	}
+	return item{}, false
+}

@@ -1,0 +1,158 @@
+package pool_test
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/dra/pool"
+)
+
+// A taint changes one slice: where more change the scheduler cannot use the node meanwhile.
+func TestAFaultChangesOneSlice(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, machine inventory.Machine, options pool.Options) {
+		before := pool.Build(machine, options)
+		changed := func(what string, after pool.Pool) {
+			t.Helper()
+			n := 0
+			for i, slice := range after.Slices {
+				if len(after.Slices) == len(before.Slices) && !reflect.DeepEqual(slice, before.Slices[i]) {
+					n++
+				}
+			}
+			if lost := len(before.Slices) - len(after.Slices); n > 1 || lost > 1 {
+				t.Errorf("%s: %d slices changed, %d are gone", what, n, lost)
+			}
+		}
+		for i := 0; i < len(machine.GPUs); i += 1 + len(machine.GPUs)/4 {
+			m := machine
+			m.GPUs = slices.Clone(m.GPUs)
+			m.GPUs[i].Healthy = false
+			changed(m.GPUs[i].ID, pool.Build(m, options))
+		}
+		for i := 0; i < len(machine.VFs); i += 1 + len(machine.VFs)/4 {
+			m := machine
+			m.VFs = slices.Clone(m.VFs)
+			m.VFs[i].Fault = "the PF has no carrier"
+			changed(m.VFs[i].ID, pool.Build(m, options))
+		}
+	})
+}
+
+func TestTaints(t *testing.T) {
+	t.Parallel()
+	machine := load(t, "oci-mi300x-derived", 2)
+	machine.GPUs, machine.VFs = slices.Clone(machine.GPUs), slices.Clone(machine.VFs)
+	machine.GPUs[0].Healthy = false
+	machine.GPUs[1].Held = "pod team/train-0, by the device plugin"
+	machine.VFs[1].Fault = "the PF has no carrier" // 0000:0c:00.2
+	p := pool.Build(machine, sharing)
+	unhealthy := taint("tandem.dev/unhealthy", "gpu-11-00-0")
+	held := taint("tandem.dev/device-plugin", "pod-team-train-0-by-the-device-plugin")
+	for name, want := range map[string][]resourceapi.DeviceTaint{
+		"pair-11-00-0": {unhealthy},
+		"gpu-11-00-0":  {unhealthy},
+		"vf-0c-00-2":   {taint("tandem.dev/unhealthy", "vf-0c-00-2-the-PF-has-no-carrier")},
+		"pair-2f-00-0": {held},
+		"gpu-2f-00-0":  {held},
+		"pair-46-00-0": nil,
+		"vf-2a-00-2":   nil,
+	} {
+		if diff := cmp.Diff(want, device(t, p, name).Taints); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+
+	without := pool.Build(machine, pool.Options{Counters: true})
+	left := published(without)
+	for _, name := range []string{"pair-11-00-0", "gpu-11-00-0", "vf-0c-00-2", "pair-2f-00-0", "gpu-2f-00-0"} {
+		if slices.Contains(left, name) {
+			t.Errorf("%s is published without its taint", name)
+		}
+	}
+	if len(left) != len(published(p))-5 || len(without.Notes) != 1 {
+		t.Errorf("%d of %d devices are left; the notes are %q", len(left), len(published(p)), without.Notes)
+	}
+}
+
+func taint(key, value string) resourceapi.DeviceTaint {
+	return resourceapi.DeviceTaint{Key: key, Value: value, Effect: resourceapi.DeviceTaintEffectNoSchedule}
+}
+
+// A GPU that is free gets a VF that is free.
+func TestNoPairWithAVFThatIsHeld(t *testing.T) {
+	t.Parallel()
+	machine := load(t, "oci-mi300x-derived", 2)
+	machine.VFs = slices.Clone(machine.VFs)
+	machine.VFs[0].Held = "pod team/serve-0, by the device plugin"
+	p := pool.Build(machine, sharing)
+	if got := p.Devices["pair-11-00-0"].VFs; !slices.Equal(got, []string{"0000:0c:00.2"}) {
+		t.Errorf("the pair has %v", got)
+	}
+	if got := device(t, p, "vf-0c-00-1").Taints; len(got) != 1 {
+		t.Errorf("the VF that is held has the taints %v", got)
+	}
+}
+
+// Names stay when other devices go, and what claims have is nobody else's.
+func TestNamesStay(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, machine inventory.Machine, options pool.Options) {
+		if len(machine.GPUs) == 0 {
+			return
+		}
+		before := pool.Build(machine, options)
+		bound := map[string]string{}
+		for _, name := range allocate(before, published(before)) {
+			if d := before.Devices[name]; len(d.VFs) == 1 {
+				bound[name] = d.VFs[0]
+			}
+		}
+		gone := machine.GPUs[0]
+		machine.GPUs = machine.GPUs[1:]
+		options.Bound = bound
+		after := pool.Build(machine, options)
+		for name, d := range before.Devices {
+			if _, inUse := bound[name]; !inUse || slices.Contains(d.GPUs, gone.ID) {
+				continue
+			}
+			if got := after.Devices[name]; !slices.Equal(got.GPUs, d.GPUs) || !slices.Equal(got.VFs, d.VFs) {
+				t.Errorf("%s was %v, and is %v", name, d, got)
+			}
+		}
+	})
+}
+
+// Of a VF that another one was handed out for Multus is told the other one.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	machine := load(t, "oci-mi300x-derived", 3)
+	options := sharing
+	// a pod has the GPU 2f and, in the place of a VF of another switch, its reserved one
+	options.Bound = map[string]string{"vf-0c-00-2": "0000:2a:00.1", "gpu-2f-00-0": "0000:2a:00.1"}
+	p := pool.Build(machine, options)
+	got := values(device(t, p, "vf-0c-00-2"))
+	want := map[string]string{
+		"k8s.cni.cncf.io/deviceID": "0000:2a:00.1", "vf": "0000:2a:00.1", "pf": "0000:2a:00.0",
+		"k8s.cni.cncf.io/resourceName": "tandem.dev/rdma_vf", "pcieSwitch": "0000:07:00.0",
+	}
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s is %s, want %s", name, got[name], value)
+		}
+	}
+	if d := p.Devices["vf-0c-00-2"]; !slices.Equal(d.VFs, []string{"0000:0c:00.2"}) {
+		t.Errorf("the device stands for %v", d.VFs)
+	}
+	if d := p.Devices["pair-2f-00-0"]; !slices.Equal(d.VFs, []string{"0000:2a:00.1"}) {
+		t.Errorf("the pair of the GPU has %v", d.VFs)
+	}
+	if got, want := published(p), published(pool.Build(machine, sharing)); !slices.Equal(got, want) {
+		t.Errorf("other devices are published: %s", cmp.Diff(want, got))
+	}
+}
