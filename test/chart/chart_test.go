@@ -195,15 +195,17 @@ func TestContradictions(t *testing.T) {
 		"rdma: {enabled: false, existingConfigMap: mine, exports: {alias: true}}": "rdma.exports",
 		"gpu: {deviceListStrategy: 'envvar,cdi-cri'}": "gpu.deviceListStrategy: a CDI specification names " +
 			"the driver's files, which tandem-gpu has to see: set gpu.driverRoot too",
-		"{mode: dra, intent: [api-server]}":                  "intent: that is for the device plugins",
-		"{mode: dra, deviceAnnotations: [team]}":             "deviceAnnotations: that is for the device plugins",
-		"{mode: dra, preferredAllocation: false}":            "preferredAllocation: that is for the device plugins",
-		"{mode: dra, rdma: {enabled: false}}":                "rdma.enabled: in mode dra one daemon publishes GPUs and VFs",
-		"{mode: dra, gpu: {vendor: nvidia}}":                 "gpu.driverRoot: in mode dra NVIDIA's GPUs are given by CDI",
+		"{mode: dra, intent: [api-server]}":       "intent: that is for the device plugins",
+		"{mode: dra, deviceAnnotations: [team]}":  "deviceAnnotations: that is for the device plugins",
+		"{mode: dra, preferredAllocation: false}": "preferredAllocation: that is for the device plugins",
+		"{mode: dra, rdma: {enabled: false}}": "rdma.enabled: " +
+			"in mode dra one daemon publishes GPUs and VFs",
+		"{mode: dra, gpu: {vendor: nvidia}}": "gpu.driverRoot: " +
+			"in mode dra NVIDIA's GPUs are given by CDI",
 		"{mode: dra, gpu: {vendor: nvidia, enabled: false}}": "",
 		"{mode: dra, alignmentOptOut: [team]}":               "",
-		"{mode: dra, rdma: {existingConfigMap: m}}": "dra.vfResources: the chart does not read the configuration m " +
-			"of rdma.existingConfigMap",
+		"{mode: dra, rdma: {existingConfigMap: m}}": "dra.vfResources: " +
+			"the chart does not read the configuration m of rdma.existingConfigMap",
 		"{mode: dra, rdma: {existingConfigMap: m}, dra: {vfResources: [a.b/c]}}":     "",
 		"gpu: {deviceListStrategy: cdi-cri, driverRoot: /}":                          "",
 		"gpu: {vendor: amd, deviceListStrategy: cdi-cri}":                            "",

@@ -162,7 +162,9 @@ func TestClassesCost(t *testing.T) {
 		if len(expressions) > most {
 			t.Errorf("%s: %d expressions: %q", where, len(expressions), slices.Sorted(maps.Keys(expressions)))
 		}
-		for _, resource := range []string{drapool.PairResource, drapool.BundleResource, "amd.com/gpu", inventory.DefaultPool} {
+		for _, resource := range []string{
+			drapool.PairResource, drapool.BundleResource, "amd.com/gpu", inventory.DefaultPool,
+		} {
 			if names[resource] == "" {
 				t.Errorf("%s: a pod that asks for %s gets nothing", where, resource)
 			}
@@ -223,10 +225,10 @@ func TestClaimTemplates(t *testing.T) {
 			}
 			for _, c := range asked.Constraints {
 				attribute := string(*cmp.Or(c.MatchAttribute, c.DistinctAttribute))
-				attribute = strings.TrimPrefix(attribute, drapool.Driver+"/")
+				own := resourceapi.QualifiedName(strings.TrimPrefix(attribute, drapool.Driver+"/"))
 				for _, d := range devices(t, "oci-mi300x-derived", 8, true) {
-					if _, ok := d.Attributes[resourceapi.QualifiedName(attribute)]; !ok && strings.HasPrefix(d.Name, "pair-") {
-						t.Errorf("%s: %s: %s has no attribute %s", where, name, d.Name, attribute)
+					if _, ok := d.Attributes[own]; !ok && strings.HasPrefix(d.Name, "pair-") {
+						t.Errorf("%s: %s: %s has no attribute %s", where, name, d.Name, own)
 					}
 				}
 			}

@@ -42,8 +42,8 @@ func TestCounts(t *testing.T) {
 			{"", ""},
 		} {
 			devices := "{devices: {requests: [" + c.requests + "]}}"
-			claim := "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x, namespace: team}, spec: " +
-				devices + "}"
+			claim := "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x, namespace: team}, " +
+				"spec: " + devices + "}"
 			template := "{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, " +
 				"metadata: {name: x, namespace: team}, spec: {spec: " + devices + "}}"
 			for _, text := range []string{claim, template} {
@@ -71,7 +71,8 @@ func TestCountsOfPods(t *testing.T) {
 				"{name: b, resources: {limits: {tandem.dev/pair: '8'}}}]", refused},
 			{"containers: [{name: a, resources: {limits: {tandem.dev/pair: '8'}}}], " +
 				"initContainers: [{name: b, resources: {limits: {tandem.dev/pair: '8'}}}]", ""},
-			{"containers: [{name: a}], initContainers: [{name: b, resources: {limits: {tandem.dev/pair: 16}}}]", refused},
+			{"containers: [{name: a}], " +
+				"initContainers: [{name: b, resources: {limits: {tandem.dev/pair: 16}}}]", refused},
 		} {
 			pod := "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: team}, spec: {" + c.spec + "}}"
 			expect(t, where, judge(t, policy, write{on("jane", ""), admission.Create, pod, ""}), c.want, pod)

@@ -13,9 +13,10 @@ func draDaemonSets(t *testing.T) map[string]appsv1.DaemonSet {
 	streams := map[string]string{"kustomize": kustomize(t, "../../deployments/dra")}
 	for name, values := range map[string]string{
 		"default": "mode: dra",
-		"amd":     "{mode: dra, gpu: {vendor: amd, privileged: true}, metrics: {enabled: true, podMonitor: {enabled: true}}}",
-		"nvidia":  "{mode: dra, gpu: {vendor: nvidia, driverRoot: /run/nvidia/driver}, kubeletDir: /opt/kubelet}",
-		"vfs":     "{mode: dra, gpu: {enabled: false}, runDir: /run/other, cdi: {dir: /etc/cdi}}",
+		"amd": "{mode: dra, gpu: {vendor: amd, privileged: true}, " +
+			"metrics: {enabled: true, podMonitor: {enabled: true}}}",
+		"nvidia": "{mode: dra, gpu: {vendor: nvidia, driverRoot: /run/nvidia/driver}, kubeletDir: /opt/kubelet}",
+		"vfs":    "{mode: dra, gpu: {enabled: false}, runDir: /run/other, cdi: {dir: /etc/cdi}}",
 	} {
 		rendered, err := render(t, values)
 		if err != nil {
@@ -37,8 +38,8 @@ func draDaemonSets(t *testing.T) map[string]appsv1.DaemonSet {
 	return all
 }
 
-// TestNoGapInARollout: two pods may be on a node at a time, so that nothing of them may be a port of the node,
-// and each is asked at a socket of its own.
+// TestNoGapInARollout: two pods may be on a node at a time, so that nothing of them may be a port of the
+// node, and each is asked at a socket of its own.
 func TestNoGapInARollout(t *testing.T) {
 	for name, d := range draDaemonSets(t) {
 		spec, c := d.Spec.Template.Spec, d.Spec.Template.Spec.Containers[0]
@@ -110,7 +111,8 @@ func TestFoldersOfDRA(t *testing.T) {
 			}
 		}
 		for _, folder := range []string{
-			kubelet + "/plugins/tandem.dev", kubelet + "/plugins_registry", run, cdi, "/var/run/k8s.cni.cncf.io/devinfo/dp",
+			kubelet + "/plugins/tandem.dev", kubelet + "/plugins_registry", run, cdi,
+			"/var/run/k8s.cni.cncf.io/devinfo/dp",
 		} {
 			if !written[folder] {
 				t.Errorf("%s: %s cannot be written to", name, folder)
@@ -120,12 +122,13 @@ func TestFoldersOfDRA(t *testing.T) {
 		if len(written) > 0 {
 			t.Errorf("%s: nobody needs to write to %v", name, written)
 		}
-		if s := c.SecurityContext; !*s.ReadOnlyRootFilesystem || name != "amd" &&
-			(*s.Privileged || *s.AllowPrivilegeEscalation || s.Capabilities.Drop[0] != "ALL" || len(s.Capabilities.Add) > 0) {
+		if s := c.SecurityContext; !*s.ReadOnlyRootFilesystem || name != "amd" && (*s.Privileged ||
+			*s.AllowPrivilegeEscalation || s.Capabilities.Drop[0] != "ALL" || len(s.Capabilities.Add) > 0) {
 			t.Errorf("%s: the rights are %v", name, s)
 		}
 		if spec.HostPID || spec.HostIPC || !*spec.AutomountServiceAccountToken {
-			t.Errorf("%s: host PID %t, IPC %t, token %t", name, spec.HostPID, spec.HostIPC, *spec.AutomountServiceAccountToken)
+			t.Errorf("%s: host PID %t, IPC %t, token %t", name, spec.HostPID, spec.HostIPC,
+				*spec.AutomountServiceAccountToken)
 		}
 	}
 }

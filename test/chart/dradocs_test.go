@@ -46,8 +46,9 @@ func TestSnippetsOfDRA(t *testing.T) {
 			t.Errorf("%v:\n%s", err, s[1])
 		}
 		for _, r := range claim.Devices.Requests {
-			if _, ok := known[r.Exactly.DeviceClassName]; !ok && strings.HasSuffix(r.Exactly.DeviceClassName, "tandem.dev") {
-				t.Errorf("there is no class %s", r.Exactly.DeviceClassName)
+			class := r.Exactly.DeviceClassName
+			if _, ok := known[class]; !ok && strings.HasSuffix(class, "tandem.dev") {
+				t.Errorf("there is no class %s", class)
 			}
 		}
 	}

@@ -64,8 +64,8 @@ func TestOnlyItsOwnSlices(t *testing.T) {
 // TestOnlyItsOwnDevicesOfAClaim: what the scheduler decided stays, and what other drivers say.
 func TestOnlyItsOwnDevicesOfAClaim(t *testing.T) {
 	claim := func(status string) string {
-		return "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x, namespace: team}, spec: {}, " +
-			"status: {" + status + "}}"
+		return "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x, namespace: team}, " +
+			"spec: {}, status: {" + status + "}}"
 	}
 	const allocated = "allocation: {devices: {results: [{driver: tandem.dev, pool: a, device: d, request: r}]}}"
 	const reserved = ", reservedFor: [{resource: pods, name: p, uid: u}]"

@@ -31,7 +31,8 @@ func (p *Probe) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Ask asks the daemon that serves its probes at an address. It returns nil where all is well, else what is not.
+// Ask asks the daemon that serves its probes at an address. It returns nil where all is well, else what is
+// not.
 func Ask(ctx context.Context, at Address, what Probe) error {
 	network, address := at.split()
 	if address == "" {

@@ -29,11 +29,12 @@ func await(t *testing.T, at Address, what Probe, want string) {
 	}
 }
 
-// Two daemons in one network namespace each answer for themselves, also at a socket that is left of an earlier
-// process.
+// Two daemons in one network namespace each answer for themselves, also at a socket that is left of an
+// earlier process.
 func TestAsk(t *testing.T) {
 	dir := t.TempDir()
-	older, newer := Address("unix:"+filepath.Join(dir, "older.sock")), Address("unix:"+filepath.Join(dir, "newer.sock"))
+	at := func(name string) Address { return Address(unix + filepath.Join(dir, name)) }
+	older, newer := at("older.sock"), at("newer.sock")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "newer.sock")})
 	if err != nil {
 		t.Fatal(err)
@@ -56,10 +57,11 @@ func TestAsk(t *testing.T) {
 	await(t, newer, Alive, "")
 	m.Begin()
 	await(t, newer, Ready, "")
-	if err := Ask(t.Context(), Address("unix:"+filepath.Join(dir, "none.sock")), Alive); err == nil {
+	if err := Ask(t.Context(), at("none.sock"), Alive); err == nil {
 		t.Error("a daemon that is not there is alive")
 	}
-	if err := Ask(t.Context(), "", Alive); err == nil || !strings.Contains(err.Error(), "--health-probe-bind-address") {
+	const flag = "--health-probe-bind-address"
+	if err := Ask(t.Context(), "", Alive); err == nil || !strings.Contains(err.Error(), flag) {
 		t.Error(err)
 	}
 }

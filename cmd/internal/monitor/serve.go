@@ -25,12 +25,12 @@ const (
 	retryListen    = 5 * time.Second
 )
 
-// Address is where to listen, "127.0.0.1:9477" or ":9478", or a socket in the file system, "unix:/run/probe.sock";
-// "" for nowhere.
+// Address is where to listen, "127.0.0.1:9477" or ":9478", or a socket in the file system,
+// "unix:/run/probe.sock"; "" for nowhere.
 type Address string
 
-// unix begins the address of a socket in the file system: two pods in the node's network, one of which is about
-// to follow the other, cannot have the same port.
+// unix begins the address of a socket in the file system: two pods in the node's network, one of which is
+// about to follow the other, cannot have the same port.
 const unix = "unix:"
 
 // split is what package net calls a network, and the address in it.
