@@ -42,13 +42,13 @@ const noRelation = "no relationship found between node"
 // update starts a new daemon and ends the old one while pods come, and lets them go.
 func (h *churn) update(w *worker, number int) {
 	h.t.Helper()
-	done := make(chan struct{})
-	old := w.daemon
-	w.daemon = w.startDaemon()
+	done := make(chan error, 1)
+	old, next := w.daemon, w.startDaemon()
+	w.daemon = next
 	go func() {
-		defer close(done)
-		w.ready()
+		err := w.waitReady(next)
 		old.Stop()
+		done <- err
 	}()
 	kinds := h.kinds(w, 1)
 	for i := 0; ; i++ {
@@ -58,10 +58,9 @@ func (h *churn) update(w *worker, number int) {
 		h.wants.Store(pod.Name, want{gpus: 1, vfs: 1, pairs: 1})
 		h.end(h.runs(w, pod))
 		select {
-		case <-done:
-			if i >= 3 {
-				return
-			}
+		case err := <-done:
+			h.must(err)
+			return
 		default:
 		}
 	}

@@ -142,15 +142,22 @@ func (w *worker) startDaemon() *node.Daemon {
 // ready waits until the newest daemon is ready, and the API server has all slices of the node.
 func (w *worker) ready() {
 	w.t.Helper()
+	if err := w.waitReady(w.daemon); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *worker) waitReady(daemon *node.Daemon) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
-	err := kubelet.Until(ctx, func() error { return w.daemon.Ready(ctx) })
+	err := kubelet.Until(ctx, func() error { return daemon.Ready(ctx) })
 	if err == nil {
 		err = w.c.published(ctx, w.name)
 	}
 	if err != nil {
-		w.t.Fatalf("%s: %v; the daemon's log is\n%s", w.name, err, w.daemon.Text())
+		return fmt.Errorf("%s: %w; the daemon's log is\n%s", w.name, err, daemon.Text())
 	}
+	return nil
 }
 
 // prepared looks at what a pod is given, which nobody else may have.
