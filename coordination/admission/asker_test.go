@@ -88,7 +88,8 @@ func TestASchedulersChoiceIsHonoured(t *testing.T) {
 	first := a.pending("first", wish{1, 1})
 	first.Chosen = []string{"0000:46:00.0"}
 	vf, why := a.ask(vfs, 0, 1) // the other half first
-	wantWords(t, why, "team/first/c wants 1 amd.com/gpu, 1 nvidia.com/vf; kubelet asked first for ", "told by pods-api",
+	wantWords(t, why, "team/first/c wants 1 amd.com/gpu, 1 nvidia.com/vf; kubelet asked first for ",
+		"told by pods-api",
 		"1 devices as the scheduler chose", "1 PIX")
 	a.take(first.Pod, vfs, vf)
 	gpu, _ := a.ask(gpus, 0, 1)

@@ -128,8 +128,8 @@ func nothingToTell(name podName, view kubelet.View, known, ours bool) error {
 		return fmt.Errorf("explain %s: this node has no such pod, and it is in none of the last %d decisions",
 			pod, history.Most)
 	case ours:
-		return fmt.Errorf("explain %s: it was decided before the last %d decisions, and what was written down of it "+
-			"is lost: after a boot, or a run folder that was removed", pod, history.Most)
+		return fmt.Errorf("explain %s: it was decided before the last %d decisions, and what was written down of "+
+			"it is lost: after a boot, or a run folder that was removed", pod, history.Most)
 	default:
 		return errors.New("explain " + pod + ": it holds no device of these plugins")
 	}

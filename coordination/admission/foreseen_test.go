@@ -48,8 +48,9 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 		looks int32
 		why   string
 	}{
-		"":             {1, "kubelet asked for VFs after GPUs of a container of team/pod; told by podresources"},
-		intent.PodsAPI: {2, "team/pod/c wants 2 amd.com/gpu, 2 nvidia.com/vf; kubelet asked for VFs after GPUs; told by pods-api"},
+		"": {1, "kubelet asked for VFs after GPUs of a container of team/pod; told by podresources"},
+		intent.PodsAPI: {2, "team/pod/c wants 2 amd.com/gpu, 2 nvidia.com/vf; kubelet asked for VFs after GPUs; " +
+			"told by pods-api"},
 	} {
 		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
 			a, looks := watched(t, source)

@@ -127,7 +127,9 @@ func TestDegradedIsAWarning(t *testing.T) {
 			t.Fatal(refusal)
 		}
 	}
-	for _, want := range []string{"level=WARN", "container=team/pod/worker", gpu.ID + "-" + far.ID, "no choice"} {
+	for _, want := range []string{
+		"level=WARN", "container=team/pod/worker", gpu.ID + "-" + far.ID, "no choice",
+	} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("%q is not in the log:\n%s", want, said.String())
 		}
