@@ -48,9 +48,8 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 		looks int32
 		why   string
 	}{
-		"": {1, "kubelet asked for VFs after GPUs of a container of team/pod; told by podresources"},
-		intent.PodsAPI: {2, "team/pod/c wants 2 amd.com/gpu, 2 nvidia.com/vf; kubelet asked for VFs after GPUs; " +
-			"told by pods-api"},
+		"":             {1, "%s of a container of team/pod; told by podresources"},
+		intent.PodsAPI: {2, "team/pod/c wants 2 amd.com/gpu, 2 nvidia.com/vf; %s; told by pods-api"},
 	} {
 		for _, order := range [][]string{{gpus, vfs}, {vfs, gpus}} {
 			a, looks := watched(t, source)
@@ -76,7 +75,10 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 				t.Errorf("%q: %d looks at both halves, want %d; %v, planned %v",
 					source, looks.Load(), want.looks, ids, planned)
 			}
-			wantWords(t, why, want.why)
+			asked := map[string]string{
+				gpus: "kubelet asked for GPUs after VFs", vfs: "kubelet asked for VFs after GPUs",
+			}
+			wantWords(t, why, fmt.Sprintf(want.why, asked[order[1]]))
 			a.take(pod, order[1], ids)
 		}
 	}

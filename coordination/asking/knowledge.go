@@ -52,7 +52,20 @@ func (k Knowledge) For(kind device.Kind) string {
 	if k.Remark != "" {
 		known = append(known, k.Remark)
 	}
-	return strings.Join(append(known, "told by "+string(k.Source)), "; ")
+	source := "told by " + string(k.Source)
+	return shortened(strings.Join(known, "; "), maxKnown-len(source)) + "; " + source
+}
+
+// maxKnown bounds what is said of who asks, in bytes: pods can ask for as many resources as they like, and it
+// is written down with the decision.
+const maxKnown = 512
+
+// shortened is a text, cut where it is longer than so many bytes.
+func shortened(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + " …"
 }
 
 // order says in which order the kubelet asks for a container's two resources, where that is known.

@@ -44,9 +44,9 @@ func TestDiscover(t *testing.T) {
 			Nodes: []string{"/dev/dri/card1", "/dev/dri/renderD128"}, Healthy: true},
 		{ID: "0000:a7:00.0", Card: second, NUMA: topology.Node(1),
 			Nodes: []string{"/dev/dri/card2", "/dev/dri/renderD129"}, Healthy: true},
-		{ID: "amdgpu_xcp.3", Card: second, NUMA: topology.Node(1),
+		{ID: "amdgpu_xcp.3", Card: second, NUMA: topology.Node(1), Part: "3",
 			Nodes: []string{"/dev/dri/card5", "/dev/dri/renderD132"}, Healthy: true},
-		{ID: "amdgpu_xcp_0", Card: second, NUMA: topology.Node(1),
+		{ID: "amdgpu_xcp_0", Card: second, NUMA: topology.Node(1), Part: "1",
 			Nodes: []string{"/dev/dri/card3", "/dev/dri/renderD130"}, Healthy: true},
 	}}}
 	if diff := cmp.Diff(want, got, addresses); diff != "" {
