@@ -41,7 +41,7 @@ func countQuestions(lines []pair.Line, source string) (q questions) {
 	for _, line := range lines {
 		switch {
 		case line.Message != "prefer":
-		case strings.HasPrefix(line.Reason, source+": default/"):
+		case line.ToldBy(source):
 			q.told++
 		case tellsLateness(line) || leftAlone(lines, source, line.Time):
 			q.late++

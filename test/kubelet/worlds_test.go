@@ -47,7 +47,7 @@ func (c *chaos) told() bool { return c.world.source != "" }
 
 // isTold reports whether the source told of who asks.
 func (c *chaos) isTold(question pair.Line) bool {
-	return strings.HasPrefix(question.Reason, c.world.source+": default/")
+	return question.ToldBy(c.world.source)
 }
 
 // checkSource makes sure that the source of this world was there: it told of questions.

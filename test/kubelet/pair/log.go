@@ -85,3 +85,8 @@ func Text(lines []Line) string {
 	}
 	return text.String()
 }
+
+// ToldBy reports whether a source of intent told which container asked.
+func (l Line) ToldBy(source string) bool {
+	return strings.HasPrefix(l.Reason, "default/") && strings.Contains(l.Reason, "; told by "+source)
+}
