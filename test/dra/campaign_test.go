@@ -107,8 +107,8 @@ func (c situation) play(t *testing.T, runs int) {
 type tally struct{ found, missing, endless, reserved int }
 
 func (t tally) String() string {
-	return fmt.Sprintf("%d claims found; %d not, for there was none, %d of them because of VFs that are reserved; "+
-		"%d such searches cut short", t.found, t.missing, t.reserved, t.endless)
+	return fmt.Sprintf("%d claims found; %d not, for there was none, %d of them because of VFs that are "+
+		"reserved; %d such searches cut short", t.found, t.missing, t.reserved, t.endless)
 }
 
 // sequence is claims that come to a node and leave it again.

@@ -56,7 +56,7 @@ func TestSimulatedMix(t *testing.T) {
 				if pairs.near < pairs.pairs {
 					t.Errorf("%d of %d pairs are on one switch", pairs.near, pairs.pairs)
 				}
-				// without counters the VF of a GPU is nobody else's, which refuses VF-only containers where there are few
+				// without counters the VF of a GPU is nobody else's, which refuses VF-only containers
 				if tolerated := *arrivals / 50; counters && pairs.refused() > plain.refused()+tolerated {
 					t.Errorf("%d refused, %d with plain devices", pairs.refused(), plain.refused())
 				}
