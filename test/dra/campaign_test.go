@@ -20,8 +20,8 @@ import (
 
 // These bound the search for what there is, and for what there is not. The first is a search that takes the
 // scheduler some 10 ms; one that takes more is a finding. Before 1.36 it tries all orders of the devices of a
-// request, where it now tries all sets: for eight pairs on one NUMA node, where the first one has seven, 14,000
-// steps.
+// request, where it now tries all sets: for eight pairs on one NUMA node, where the first one has seven,
+// 14,000 steps.
 var (
 	found   = map[bool]int{true: 5_000, false: 300_000}[scheduler.Minor >= 36]
 	missing = 2_000
