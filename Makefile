@@ -5,7 +5,7 @@
 BIN       := $(CURDIR)/bin
 TOOLS     := $(BIN)/tools
 IMAGE     ?= tandem
-TAG       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+TAG       ?=
 FUZZTIME  ?= 30s
 BENCH     ?= .
 COUNT     ?= 6
@@ -22,6 +22,7 @@ PROGRESS  := $(CURDIR)/test/tools/progress.sh
 KUBELET   := the kubelet's code takes minutes to compile the first time, seconds after that
 KUBELET37 := -modfile=go.v1.37.mod -tags=kubelet137
 DRA36     := -modfile=go.v1.36.mod -tags=kubernetes136
+SCHED36   := -modfile=go.v1.36.mod -tags=kubernetes136
 DRA35     := -modfile=go.v1.35.mod -tags=kubernetes135
 
 export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
@@ -45,9 +46,20 @@ TAGS      := grpcnotrace
 SMALL      := -ldflags='-s -w $(LAZY)'
 
 .PHONY: build
-build: ## Build tandem, tandem-gpu, tandem-rdma, tandem-dra and config-manager into bin
+build: ## Build tandem (also as kubectl-tandem), tandem-gpu, tandem-rdma, tandem-dra and config-manager into bin
 	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem ./cmd/tandem-rdma ./cmd/config-manager
+	ln -sf tandem $(BIN)/kubectl-tandem
 	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem-gpu ./cmd/tandem-dra
+
+# The scheduler of Kubernetes 1.37, or of 1.36 with SCHEDULER=1.36.3; both serve clusters of one version before and after.
+SCHEDULER ?= 1.37.1
+SCHEDULER_MOD = $(if $(filter 1.36.%,$(SCHEDULER)),$(SCHED36))
+SCHEDULER_BUILD = cd cmd/tandem-scheduler && CGO_ENABLED=0 $(PROGRESS) "build tandem-scheduler; it takes minutes the first time" \
+	go build -trimpath -buildvcs=$(STAMP) -ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v$(1)'
+
+.PHONY: tandem-scheduler
+tandem-scheduler: ## Build tandem-scheduler into bin: kube-scheduler SCHEDULER (1.37.1 or 1.36.3) with the plugin
+	$(call SCHEDULER_BUILD,$(SCHEDULER)) $(SCHEDULER_MOD) -o $(BIN)/ .
 
 .PHONY: nvml
 nvml: $(BIN)/nvml/libnvidia-ml.so.1 ## Build the stand-in for NVIDIA's library that tests use
@@ -63,10 +75,12 @@ test: ## Run all tests: own packages with the race detector, then two versions o
 	go test -race -timeout 60m ./...
 	cd test/bench && go test ./...
 	cd deployments/image && go test ./...
+	cd deployments/release && go test ./...
 	cd test/chart && go test ./...
 	cd test/browser && go test ./... # nothing where there is no chromium
 	cd test/dra && go test ./...
 	cd test/dra && go test $(DRA36) -sequences=150 . && go test $(DRA35) -sequences=150 .
+	cd cmd/tandem-scheduler && $(PROGRESS) "cmd/tandem-scheduler; the scheduler's code takes minutes to compile the first time" go test ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -count=1 -timeout 60m ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet, 1.37; $(KUBELET)" go test $(KUBELET37) -count=1 -timeout 60m . -admissions=60 -simulated=2400 -chaos=150
 
@@ -79,8 +93,8 @@ test-arm: ## Run the tests that start no other program as programs for ARM nodes
 	CGO_ENABLED=0 GOARCH=arm64 go test -timeout 20m -exec qemu-aarch64-static $(ARM)
 
 .PHONY: browser
-browser: ## Look at the page of "tandem status --serve" with Chromium, and write screenshots into bin/browser (needs chromium)
-	cd test/browser && go test -count=1 -v -screenshots=$(BIN)/browser ./...
+browser: ## Look at the page of "tandem status --serve" with Chromium, write screenshots into bin/browser and those of docs (needs chromium)
+	cd test/browser && go test -count=1 -v -screenshots=$(BIN)/browser -documents=$(CURDIR)/docs ./...
 
 .PHONY: race
 race: ## Run all tests with the race detector, the kubelet's managers included
@@ -114,11 +128,14 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	cd test/bench && $(TOOLS)/golangci-lint run ./...
 	cd test/dra && $(TOOLS)/golangci-lint run ./... && go vet $(DRA36) ./... && go vet $(DRA35) ./...
 	cd deployments/image && $(TOOLS)/golangci-lint run ./...
+	cd deployments/release && $(TOOLS)/golangci-lint run ./...
+	cd cmd/tandem-scheduler && $(TOOLS)/golangci-lint run ./... && go vet $(SCHED36) ./...
 	cd test/chart && $(TOOLS)/golangci-lint run ./...
 	cd test/browser && $(TOOLS)/golangci-lint run ./...
-	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet deployments/dra deployments/dra/claim-templates test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus test/vm/deploy/device-plugin test/vm/deploy/dra test/vm/deploy/drain; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
-	@for module in . test/kubelet test/bench test/dra test/controlplane test/controlplane/etcd test/chart test/browser test/vm/kubernetes test/vm/containerd test/vm/multus test/vm/helm test/tools deployments/image; do (cd $$module && go mod tidy -diff) || exit 1; done
+	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet deployments/dra deployments/dra/claim-templates deployments/scheduler deployments/publish test/vm/deploy/published test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus test/vm/deploy/device-plugin test/vm/deploy/dra test/vm/deploy/drain; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
+	@for module in . cmd/tandem-scheduler test/kubelet test/bench test/dra test/controlplane test/controlplane/etcd test/chart test/descheduler test/browser test/vm/kubernetes test/vm/containerd test/vm/multus test/vm/helm test/tools deployments/image deployments/release; do (cd $$module && go mod tidy -diff) || exit 1; done
 	cd test/kubelet && go mod tidy -modfile=go.v1.37.mod -diff
+	cd cmd/tandem-scheduler && go mod tidy -modfile=go.v1.36.mod -diff
 	cd test/vm/kubernetes && go mod tidy -modfile=go.v1.37.mod -diff
 	cd test/dra && go mod tidy -modfile=go.v1.36.mod -diff && go mod tidy -modfile=go.v1.35.mod -diff
 
@@ -184,16 +201,35 @@ e2e: build nvml ## Boot an emulated GPU node of a real cluster, install the pair
 PLANE       := $(BIN)/controlplane
 PLANES      ?= 1.36.3 1.37.1
 PLANE_PARTS := kube-apiserver kube-scheduler kube-controller-manager
+PLANE_ALL   := $(PLANE_PARTS) tandem-scheduler
 PLANE_RUN   ?= .
+PLANE_FLAGS ?=
 PLANE_TAKES := the control plane takes half an hour to build the first time
 
 .PHONY: controlplane
-controlplane: build nvml $(PLANE)/etcd $(foreach version,$(PLANES),$(PLANE_PARTS:%=$(PLANE)/$(version)/%)) ## Run tandem-dra around real API servers, schedulers and kubelet DRA managers; PLANE_RUN names tests, PLANES (1.36.3 1.37.1) versions
-	cd test/controlplane && $(PROGRESS) "test/controlplane; $(KUBELET)" go test -count=1 -timeout 90m -v -run '$(PLANE_RUN)' ./... \
-		-programs=$(PLANE) -bin=$(BIN) -versions=$(call commas,$(PLANES))
+controlplane: build nvml $(PLANE)/etcd $(foreach version,$(PLANES),$(PLANE_ALL:%=$(PLANE)/$(version)/%)) ## Run tandem-dra around real API servers, schedulers and kubelet DRA managers; PLANE_RUN names tests, PLANE_FLAGS are theirs (-nodes=1000), PLANES (1.36.3 1.37.1) versions
+	cd test/controlplane && $(PROGRESS) "test/controlplane; $(KUBELET)" go test -count=1 -timeout 90m -v -run '$(PLANE_RUN)' . \
+		-programs=$(PLANE) -bin=$(BIN) -versions=$(call commas,$(PLANES)) $(PLANE_FLAGS)
+
+.PHONY: schedulers
+schedulers: $(PLANE)/etcd $(foreach version,$(PLANES),$(PLANE_ALL:%=$(PLANE)/$(version)/%)) ## Compare the default schedulers with tandem-scheduler on real control planes with nodes whose kubelets are the model; PLANE_RUN, PLANE_FLAGS (-load=1500, -many=5000 -many-pods=300) and PLANES as for controlplane
+	cd test/controlplane && $(PROGRESS) "test/controlplane/scheduling" go test -count=1 -timeout 90m -v -run '$(PLANE_RUN)' ./scheduling \
+		-programs=$(PLANE) -versions=$(call commas,$(PLANES)) $(PLANE_FLAGS)
+
+.PHONY: descheduler
+descheduler: ## Run the descheduler with the policy that the documents give for refused pods
+	cd test/descheduler && $(PROGRESS) "build the descheduler's plugins" go test -count=1 ./...
 
 $(PLANE)/etcd: test/controlplane/etcd/go.mod test/controlplane/etcd/go.sum
 	cd test/controlplane/etcd && CGO_ENABLED=0 $(PROGRESS) "build etcd" go build -trimpath -buildvcs=false -ldflags='-s -w' -o $@ go.etcd.io/etcd/server/v3
+
+# The plugin changes, so go build is always asked.
+.PHONY: $(PLANES:%=$(PLANE)/%/tandem-scheduler)
+$(PLANE)/1.36.3/tandem-scheduler:
+	$(call SCHEDULER_BUILD,1.36.3) $(SCHED36) -o $@ .
+
+$(PLANE)/1.37.1/tandem-scheduler:
+	$(call SCHEDULER_BUILD,1.37.1) -o $@ .
 
 $(PLANE)/1.36.3/%: test/vm/kubernetes/go.mod
 	cd test/vm/kubernetes && CGO_ENABLED=0 $(PROGRESS) "build $*; $(PLANE_TAKES)" go build -trimpath -buildvcs=false \
@@ -215,16 +251,47 @@ CROSS_arm64  := aarch64-linux-gnu-
 commas       = $(shell echo $(1) | tr ' ' ,)
 
 .PHONY: image
-image: build $(ALSO:%=build-%) ## Pack the container image IMAGE:TAG into bin/image.tar, for this machine's architecture and those of ALSO=arm64, without a container engine (needs busybox-static)
-	cd deployments/image && go run -buildvcs=false . --tag $(IMAGE):$(TAG) --tarball $(BIN)/image.tar \
+image: build $(ALSO:%=build-%) ## Pack the container image IMAGE:TAG (the version's tag without TAG) into bin/image.tar, for this machine's architecture and those of ALSO=arm64, without a container engine (needs busybox-static)
+	cd deployments/image && go run -buildvcs=false . --tag $(IMAGE)$(addprefix :,$(TAG)) --tarball $(BIN)/image.tar \
 		--bin $(call commas,$(BIN) $(ALSO:%=$(BIN)/%)) --busybox $(call commas,$(BUSYBOX) $(foreach arch,$(ALSO),$(BUSYBOX_$(arch))))
 
-.PHONY: $(ALSO:%=build-%)
-$(ALSO:%=build-%): build-%:
+.PHONY: build-amd64 build-arm64
+build-amd64 build-arm64: build-%:
 	@command -v $(CROSS_$*)gcc >/dev/null || echo "tandem-gpu for $* gets AMD's GPUs alone: there is no $(CROSS_$*)gcc"
 	CGO_ENABLED=0 GOARCH=$* go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem ./cmd/tandem-rdma ./cmd/config-manager
 	CGO_ENABLED=$$(command -v $(CROSS_$*)gcc >/dev/null && echo 1 || echo 0) CC=$(CROSS_$*)gcc GOARCH=$* \
 		go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/$*/ ./cmd/tandem-gpu ./cmd/tandem-dra
+
+# What a release has, for the two architectures of nodes: HERE is this machine's, THERE the other one.
+RELEASE  := $(BIN)/release
+REGISTRY ?= ghcr.io/tandem-k8s
+HERE      = $(shell go env GOARCH)
+THERE     = $(filter-out $(HERE),amd64 arm64)
+SHELLS    = $(BUSYBOX) $(BUSYBOX_$(THERE))
+
+.PHONY: release
+release: release-needs build ## Make a release in bin/release: image, chart, release.yaml, archives, packages, SBOM, checksums (needs busybox-static of both architectures and the cross compiler)
+	$(MAKE) build-$(THERE)
+	rm -rf $(RELEASE) && mkdir -p $(RELEASE)
+	cd deployments/image && go run -buildvcs=false . --tag $(REGISTRY)/tandem --tarball $(RELEASE)/image.tar \
+		--bin $(BIN),$(BIN)/$(THERE) --busybox $(call commas,$(SHELLS))
+	cd test/chart && $(PROGRESS) "pack the chart; Helm takes minutes to compile the first time" \
+		go run -buildvcs=false ./pack --program $(BIN)/tandem --out $(RELEASE)
+	cd test/chart && go run -buildvcs=false ./release --chart $(RELEASE)/tandem-*.tgz --set image.repository=$(REGISTRY)/tandem >$(RELEASE)/release.yaml
+	cd deployments/release && go run -buildvcs=false . --bin $(BIN),$(BIN)/$(THERE) --image $(RELEASE)/image.tar --out $(RELEASE)
+
+# Everybody gets the same from a release, or nobody does: nothing is left out here because a program is missing.
+.PHONY: release-needs
+release-needs:
+	@for compiler in $(CC) $(CROSS_$(THERE))gcc; do command -v $$compiler >/dev/null || \
+		{ echo "$$compiler is missing: install Debian's gcc and gcc-$(subst _,-,$(patsubst %-,%,$(CROSS_$(THERE))))" >&2; exit 1; }; done
+	@test $(words $(SHELLS)) = 2 || { echo "give BUSYBOX_$(THERE), the program of Debian's busybox-static:$(THERE)" >&2; exit 1; }
+	@for shell in $(SHELLS); do test -x $$shell || { echo "$$shell is missing: it is in Debian's busybox-static" >&2; exit 1; }; done
+
+.PHONY: image-scheduler
+image-scheduler: tandem-scheduler ## Pack tandem-scheduler into bin/image-scheduler.tar, as IMAGE-scheduler:TAG
+	cd deployments/image && go run -buildvcs=false . --scheduler $(BIN)/tandem-scheduler --tag $(IMAGE)-scheduler$(addprefix :,$(TAG)) \
+		--tarball $(BIN)/image-scheduler.tar
 
 .PHONY: image-test
 image-test: ## Start the programs in the container image's root as operators do (root, busybox-static)
@@ -247,7 +314,7 @@ $(TOOLS)/%: test/tools/go.mod test/tools/go.sum
 
 # Of presets or other files of values: make release.yaml IMAGE=registry.example/tandem TAG=v1 VALUES=deployments/helm/tandem/presets/oci.yaml
 .PHONY: release.yaml
-release.yaml: ## Write the chart's manifests for IMAGE:TAG into bin/release.yaml, for who has no Helm; VALUES names files of values
+release.yaml: ## Write the chart's manifests for IMAGE:TAG (the version's tag without TAG) into bin/release.yaml, for who has no Helm; VALUES names files of values
 	@mkdir -p $(BIN)
 	cd test/chart && go run -buildvcs=false ./release --set image.repository=$(IMAGE) --set-string image.tag=$(TAG) \
 		$(foreach file,$(VALUES),-f $(abspath $(file))) >$(BIN)/release.yaml

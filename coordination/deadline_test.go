@@ -108,7 +108,7 @@ func TestAnswersBesideABadServer(t *testing.T) {
 				t.Errorf("answered after %s", took)
 			}
 			took := shortest(func() {
-				if _, err := member.Allocated(t.Context(), []string{"gpu0"}); err != nil {
+				if _, _, err := member.Allocated(t.Context(), []string{"gpu0"}); err != nil {
 					t.Error(err)
 				}
 			})

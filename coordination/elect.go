@@ -145,13 +145,16 @@ func (n *Node) serve(ctx context.Context, c *admission.Coordinator, listener *ne
 		}
 		return nil
 	})
+	if n.config.Publisher != nil {
+		others.Go(func() { n.publish(ctx, c) })
+	}
 	var saving sync.WaitGroup
 	saving.Go(func() {
 		if err := survive.Do(n.config.Log, func() error { return c.Save(writing) }); err != nil {
 			cancel(err)
 		}
 	})
-	own := &server{coordinator: c, log: n.config.Log}
+	own := &server{coordinator: c, notes: n.notes, log: n.config.Log}
 	n.serving.Store(own)
 	err := own.serve(ctx, listener, func() { n.serving.Store(nil) })
 	c.Close()

@@ -64,7 +64,7 @@ func FuzzMessages(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &server{coordinator: coordinator, log: slog.New(slog.DiscardHandler)}
+		s := &server{coordinator: coordinator, notes: (&Node{}).notes, log: slog.New(slog.DiscardHandler)}
 		for i, message := range [][]byte{a, b, c, d} {
 			if i < len(kinds) {
 				s.take(t, kinds[i], message)

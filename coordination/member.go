@@ -145,26 +145,29 @@ func (m *Member) devices() (map[string]device.Device, []topology.Link) {
 // should list them, so that its i-th GPU pairs with its i-th VF; where the coordinator does not answer, by
 // what this plugin knows alone. An error is the coordinator's refusal, a sentence for the pod's owner, and
 // never anything else: the kubelet is to fail the pod with it. Call Returned when the Allocate of the kubelet
-// ends.
-func (m *Member) Allocated(ctx context.Context, ids []string) ([]string, error) {
+// ends. The attribute is for the log: the container that has the devices, as far as it is known.
+func (m *Member) Allocated(ctx context.Context, ids []string) (order []string, to slog.Attr, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bounded.Coordinator)
 	defer cancel()
 	answer, err := m.tell(ctx, ids)
 	if refusal := answer.GetRefusal(); refusal != "" {
 		m.log.Error("refuse", "devices", ids, "reason", refusal)
-		return nil, status.Error(codes.FailedPrecondition, refusal)
+		return nil, to, status.Error(codes.FailedPrecondition, refusal)
 	}
-	order := answer.GetDevices()
+	order = answer.GetDevices()
 	if err != nil {
 		m.node.observer().Alone(admission.AllocatedCall)
 		order = m.inPairOrder(ids)
 		m.log.Warn("list devices without the coordinator", "devices", order, "error", err)
 	}
 	m.handed(ids)
-	if !device.SameSet(order, ids) {
-		return slices.Sorted(slices.Values(ids)), nil
+	if o := answer.GetContainer(); o != nil {
+		to = slog.String("container", o.GetNamespace()+"/"+o.GetPod()+"/"+o.GetContainer())
 	}
-	return order, nil
+	if !device.SameSet(order, ids) {
+		order = slices.Sorted(slices.Values(ids))
+	}
+	return order, to, nil
 }
 
 // Returned tells the coordinator that the kubelet is about to have its answer to the Allocate of some

@@ -28,6 +28,7 @@ type Config struct {
 	Intent     Intent
 	Withheld   Withheld           // nil for nothing
 	Observer   admission.Observer // nil for none
+	Publisher  Publisher          // nil for none
 	Log        *slog.Logger
 }
 

@@ -97,7 +97,7 @@ func TestPanicCostsOneServer(t *testing.T) {
 		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
 	})
 	await(t, dir, connected(gpus, vfs))
-	if _, err := vf.Allocated(t.Context(), []string{"vf0"}); err != nil {
+	if _, _, err := vf.Allocated(t.Context(), []string{"vf0"}); err != nil {
 		t.Fatal(err)
 	}
 	before := server.serving.Load()

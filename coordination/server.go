@@ -28,6 +28,7 @@ const stopTimeout = 50 * time.Millisecond
 type server struct {
 	api.UnimplementedCoordinationServer
 	coordinator *admission.Coordinator
+	notes       func() []string // for people
 	log         *slog.Logger
 	peers       peers
 	calls       calls // of this process's own plugins
@@ -151,11 +152,15 @@ func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.A
 		return nil, err
 	}
 	s.coordinator.Begin(q.GetResource(), q.GetDevices())
-	order, refusal, err := s.coordinator.Allocated(ctx, q.GetResource(), q.GetDevices())
+	taken, err := s.coordinator.Allocated(ctx, q.GetResource(), q.GetDevices())
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	return &api.AllocatedResponse{Devices: order, Refusal: refusal}, nil
+	answer := &api.AllocatedResponse{Devices: taken.Order, Refusal: taken.Refusal}
+	if to := taken.Container; to != nil {
+		answer.Container = &api.Owner{Namespace: to.Pod.Namespace, Pod: to.Pod.Name, Container: to.Name}
+	}
+	return answer, nil
 }
 
 // Pair tells which GPUs VFs serve.
@@ -177,7 +182,7 @@ func (s *server) Status(ctx context.Context, _ *api.StatusRequest) (*api.StatusR
 	answer := s.coordinator.Status(ctx)
 	answer.Protocol, answer.Minor = protocol.major, protocol.minor
 	answer.Pid, answer.Mode = int64(os.Getpid()), string(mode.DevicePlugin)
-	answer.Peers = s.peers.encode()
+	answer.Peers, answer.Notes = s.peers.encode(), s.notes()
 	return answer, nil
 }
 

@@ -2,10 +2,9 @@ package coordination
 
 import (
 	"fmt"
-	"runtime/debug"
-	"sync"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
+	program "github.com/tandem-k8s/tandem/version"
 )
 
 // version is one of coordination.proto. The minor number grows with every addition, the major one with every
@@ -13,7 +12,7 @@ import (
 type version struct{ major, minor uint32 }
 
 // protocol is the version spoken here.
-var protocol = version{2, 2}
+var protocol = version{2, 3}
 
 func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
 
@@ -27,14 +26,8 @@ func (v version) serves(client version) error {
 		"until both plugins have the same version of Tandem", v, client)
 }
 
-// build is the version of this program, for people; "" where it was built from no module.
-var build = sync.OnceValue(func() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	return info.Main.Version
-})
+// build is the version of this program, for people.
+var build = program.Text
 
 // versionOf is the version that a message carries; none is 0.0, which nobody speaks.
 func versionOf(m *api.Version) version { return version{m.GetMajor(), m.GetMinor()} }

@@ -59,7 +59,7 @@ const (
 )
 
 // PluginDir is the driver's own folder below the kubelet's, which outlives boots: its socket, and the claims
-// that are prepared ([claims.ReadHeld]).
+// that are prepared (package claims/held).
 func PluginDir(kubeletDir string) string { return filepath.Join(kubeletDir, "plugins", pool.Driver) }
 
 // registryDir is where the kubelet finds plugins that are no device plugins.

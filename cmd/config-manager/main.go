@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tandem-k8s/tandem/version"
 )
 
 func main() {
@@ -34,7 +36,8 @@ func newCommand(env func(string) (string, bool)) *cobra.Command {
 		Short: "Keep the GPU plugin's configuration the one that a label of the node names",
 		Long: `Link the configuration that a label of the node names to where the GPU plugin reads it, and send the plugin a signal
 when the label changes. Flags can be given as variables too: NODE_NAME for --node-name.`,
-		Args: cobra.NoArgs,
+		Version: version.Text(),
+		Args:    cobra.NoArgs,
 		// The last line on standard error says what is wrong.
 		SilenceUsage: true, SilenceErrors: true,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,6 +59,7 @@ when the label changes. Flags can be given as variables too: NODE_NAME for --nod
 			return (&keeper{options: o, proc: "/proc", log: log}).run(cmd.Context(), labels)
 		},
 	}
+	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	o.register(cmd.Flags())
 	return cmd
 }

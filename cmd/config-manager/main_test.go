@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tandem-k8s/tandem/test/apiserver"
+	"github.com/tandem-k8s/tandem/version"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -101,6 +102,21 @@ func TestInit(t *testing.T) {
 				t.Errorf("the plugin reads %q, %v; want %q", content, err, c.want)
 			}
 		})
+	}
+}
+
+// TestVersion: the one of all programs; a variable of this name is somebody else's.
+func TestVersion(t *testing.T) {
+	cmd := newCommand(func(name string) (string, bool) { return "3.2", name == "VERSION" })
+	var out bytes.Buffer
+	cmd.SetArgs([]string{"--version"})
+	cmd.SetOut(&out)
+	if err := cmd.Execute(); err != nil || out.String() != "config-manager "+version.Text()+"\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	if err := fromEnvironment(cmd.Flags(), func(string) (string, bool) { return "3.2", true }); err == nil ||
+		strings.Contains(err.Error(), "$VERSION") {
+		t.Errorf("%v, want an error about another variable", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -50,7 +51,8 @@ func fromEnvironment(set *pflag.FlagSet, env func(string) (string, bool)) error 
 	set.VisitAll(func(f *pflag.Flag) {
 		variable := strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 		value, there := env(variable)
-		if problem != nil || f.Changed || f.Name == "help" || !there || value == "" {
+		if problem != nil || f.Changed || !there || value == "" ||
+			slices.Contains([]string{"help", "version"}, f.Name) {
 			return
 		}
 		if err := set.Set(f.Name, value); err != nil {

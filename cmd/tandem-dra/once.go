@@ -11,12 +11,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/dra"
 	"github.com/tandem-k8s/tandem/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/version"
 )
 
 // once serves with the configuration as it is now. Where there is no driver of GPUs it serves with VFs alone,
@@ -117,7 +117,7 @@ func client(kubeconfig string) (kubernetes.Interface, error) {
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = questions, burst
-	config.UserAgent = "tandem-dra/" + daemon.Version()
+	config.UserAgent = "tandem-dra/" + version.Text()
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	client, err := kubernetes.NewForConfig(config)

@@ -82,7 +82,7 @@ func (x *examiner) register(cmd *cobra.Command) {
 	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, "+
 		"to select VFs (default those that the running tandem-rdma offers)")
 	flags.IntVar(&x.node.CPUs, "cpus", 0, "whole CPUs that containers ask for beside GPUs and VFs")
-	flags.VarP(&x.format, "output", "o", x.format.usage())
+	x.format.register(cmd)
 	x.fix.register(flags)
 }
 
@@ -103,7 +103,7 @@ func (x *examiner) run(cmd *cobra.Command) error {
 	table := func() []byte {
 		return slices.Concat(modeText(x.node.Mode), x.pools.text(), doctor.Report(findings))
 	}
-	if err := x.format.write(cmd.OutOrStdout(), findings, table); err != nil {
+	if err := x.format.write(cmd.OutOrStdout(), doctor.Findings{Findings: findings}, table); err != nil {
 		return err
 	}
 	return verdict(findings)

@@ -186,11 +186,11 @@ func (s *sick) command(args ...string) []string {
 func (s *sick) findings() []doctor.Finding {
 	s.t.Helper()
 	code, stdout, stderr := run(s.command("-o", "json")...)
-	var findings []doctor.Finding
-	if err := json.Unmarshal([]byte(stdout), &findings); err != nil {
+	var found doctor.Findings
+	if err := json.Unmarshal([]byte(stdout), &found); err != nil || found.Findings == nil {
 		s.t.Fatalf("%v: exit code %d, %s%s", err, code, stdout, stderr)
 	}
-	want := exitOK
+	findings, want := found.Findings, exitOK
 	if len(findings) > 0 {
 		want = exitUnknown
 	}

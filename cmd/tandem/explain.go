@@ -41,12 +41,16 @@ that serves is replaced; of the others the last ones are kept while it runs. It 
 			if err != nil {
 				return err
 			}
-			return format.write(cmd.OutOrStdout(), decisions, func() []byte { return show(decisions) })
+			all := coordinator.Decisions{Decisions: decisions}
+			return format.write(cmd.OutOrStdout(), all, func() []byte { return show(decisions) })
 		},
 	}
+	cmd.ValidArgsFunction = first(func(cmd *cobra.Command, _ string) ([]string, error) {
+		return coordinator.Pods(cmd.Context(), runDir)
+	})
 	cmd.Flags().StringVarP(&container, "container", "c", "", "one container of the pod; all without it")
 	registerRunDir(cmd.Flags(), &runDir)
-	cmd.Flags().VarP(&format, "output", "o", format.usage())
+	format.register(cmd)
 	return cmd
 }
 

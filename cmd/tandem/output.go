@@ -6,6 +6,10 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 )
 
 // Formats of an answer: for people, with every device, for programs, as a picture, as a page around it, as a
@@ -49,12 +53,34 @@ func (o *output) usage() string {
 	return strings.Join(o.formats[:last], ", ") + " or " + o.formats[last]
 }
 
+// register makes it the flag -o.
+func (o *output) register(cmd *cobra.Command) {
+	cmd.Flags().VarP(o, "output", "o", o.usage())
+	complete(cmd, "output", fixed(o.formats...))
+}
+
 // write writes an answer as JSON or for people.
 func (o *output) write(w io.Writer, answer any, table func() []byte) error {
 	if o.format == asJSON {
 		return writeJSON(w, answer)
 	}
 	_, err := w.Write(table())
+	return err
+}
+
+// draws reports whether the format is a picture.
+func (o *output) draws() bool { return o.format == asSVG || o.format == asHTML }
+
+// draw writes a node as a picture, or as a page around it.
+func (o *output) draw(w io.Writer, n *picture.Node) error {
+	drawn := n.SVG()
+	if o.format == asHTML {
+		var err error
+		if drawn, err = (picture.Page{Title: n.Title, Node: n}).HTML(); err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(drawn)
 	return err
 }
 

@@ -13,7 +13,7 @@ import (
 func newPlan() *cobra.Command {
 	var from machine.Source
 	var q plan.Question
-	format := oneOf(asTable, asJSON, asSVG)
+	format := oneOf(asTable, asJSON, asSVG, asHTML)
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Tell which GPUs and VFs a container would get",
@@ -22,7 +22,7 @@ kubelet's Topology Manager would give it under policy restricted. Without --conf
 RDMA, and a NIC that has no VF counts itself; with it they are what the config.json of the SR-IOV network device plugin
 selects, of all its resources together.
 
-With -o svg it draws the machine; the two devices of a pair have one colour.`,
+With -o svg or html it draws the machine; the two devices of a pair have one colour.`,
 		Example: `  tandem plan --gpus 2 --vfs 2
   tandem plan --gpus 4 --vfs 4 --used 0000:11:00.0,0000:0c:00.1 --config /etc/pcidp/config.json
   tandem plan --gpus 8 --vfs 8 --machine test/machines/oci-mi300x-derived.txt -o json
@@ -46,20 +46,19 @@ With -o svg it draws the machine; the two devices of a pair have one colour.`,
 			for _, note := range slices.Concat(n.Notes, notes) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
-			if format.format == asSVG {
-				_, err := cmd.OutOrStdout().Write(answer.Picture(from.Title(), n).SVG())
-				return err
+			if format.draws() {
+				return format.draw(cmd.OutOrStdout(), answer.Picture(from.Title(), n))
 			}
 			return format.write(cmd.OutOrStdout(), answer, answer.Table)
 		},
 	}
-	registerSource(cmd.Flags(), &from)
+	registerSource(cmd, &from)
 	cmd.Flags().UintVar(&q.GPUs, "gpus", 0, "GPUs wanted; partitions where GPUs are partitioned")
 	cmd.Flags().UintVar(&q.VFs, "vfs", 0, "VFs wanted")
 	cmd.Flags().StringSliceVar(&q.Used, "used", nil,
 		"devices that are taken: addresses, as the kernel or lspci writes them, or IDs of partitions")
 	cmd.Flags().StringVar(&q.Config, "config", "",
 		"config.json of the SR-IOV network device plugin, to select VFs")
-	cmd.Flags().VarP(&format, "output", "o", format.usage())
+	format.register(cmd)
 	return cmd
 }

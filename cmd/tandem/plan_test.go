@@ -101,7 +101,7 @@ func TestPlanPicture(t *testing.T) {
 	}{
 		{recorded("oci-mi300x-derived"), "2", "2", []string{
 			">2 GPUs and 2 VFs on oci-mi300x-derived</text>",
-			`<rect class="card allocated o0" x="30"`, `<rect class="card allocated o0" x="171"`,
+			`<rect class="card allocated o0" x="30"`, `<rect class="card allocated o0" x="164"`, ">p1</text>",
 			">pair 1, PIX</text>", ">pair 2, PIX</text>", ">free</text>",
 		}},
 		{withVFs(t, "oci-mi300x-derived", 2), "1", "2", []string{

@@ -7,13 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
+	"github.com/tandem-k8s/tandem/version"
 )
 
 // execute runs one command and returns its exit code.
-func execute(args []string, stdout, stderr io.Writer) int {
-	root := newRoot()
+func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -35,25 +34,29 @@ func execute(args []string, stdout, stderr io.Writer) int {
 }
 
 func newRoot() *cobra.Command {
-	root := &cobra.Command{
-		Use:           "tandem",
-		Short:         "Show, record and plan GPUs and RDMA VFs on the same PCIe switch",
-		Version:       daemon.Version(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage("unknown command %q", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	root := rooted(&cobra.Command{
+		Use:   "tandem",
+		Short: "Show, record and plan GPUs and RDMA VFs on the same PCIe switch",
+	})
+	root.AddCommand(newTopo(), newRecord(), newPlan(), newStatus(), newExplain(), newVerify(), newDoctor(),
+		newSimulate())
+	return root
+}
+
+// rooted gives a command what both faces of the program have in common.
+func rooted(root *cobra.Command) *cobra.Command {
+	root.Version = version.Text()
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usage("unknown command %q", args[0])
+		}
+		return nil
 	}
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{plainflag.Error(err)} })
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // as the daemons print it
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
-	root.AddCommand(newTopo(), newRecord(), newPlan(), newStatus(), newExplain(), newVerify(), newDoctor(),
-		newSimulate())
 	return root
 }

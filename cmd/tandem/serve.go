@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -29,7 +31,7 @@ func serveStatus(cmd *cobra.Command, address string, v *viewer) error {
 			"network reads the names of this node's pods and its hardware, unencrypted and without a password; "+
 			"--serve :PORT serves this host alone\n", listener.Addr())
 	}
-	return live.Serve(ctx, listener, v.from.Title(), v.look)
+	return live.Serve(ctx, listener, v.from.Title(), v.look, v.explain)
 }
 
 // viewer makes pictures of what the plugins know. It reads the machine again only when their devices are
@@ -43,20 +45,36 @@ type viewer struct {
 	of   string // the devices of the time when node was read
 }
 
-// look asks the plugins.
+// look asks the plugins. Where none answers the picture is what sysfs alone tells.
 func (v *viewer) look(ctx context.Context) (*picture.Node, error) {
-	s, err := coordinator.Look(ctx, v.runDir, v.kubeletDir)
-	if err != nil {
-		return nil, err
-	}
+	s, away := coordinator.Look(ctx, v.runDir, v.kubeletDir)
 	if devices := s.Devices(); v.node == nil || v.of != devices {
-		if v.node, err = machine.Read(&v.from); err != nil {
-			return nil, err
+		node, err := machine.Read(&v.from)
+		if err != nil {
+			return nil, errors.Join(away, err)
 		}
-		v.of = devices
+		v.node, v.of = node, devices
 	}
 	drawn := topo.NewMatrix(v.node, false).Picture(v.from.Title(), v.node.Tree)
+	if away != nil {
+		drawn.Notes = append(drawn.Notes,
+			"This is what the machine has, by sysfs alone; who has its devices is not known.")
+		return drawn, away
+	}
 	drawn.Palette = v.palette
 	s.Fill(drawn)
 	return drawn, nil
+}
+
+// explain asks the plugins what they decided for an owner, as the picture names it.
+func (v *viewer) explain(ctx context.Context, owner string) (string, error) {
+	parts := strings.Split(owner, "/")
+	if len(parts) == 2 { // whose namespace is not known
+		parts = append([]string{""}, parts...)
+	}
+	if len(parts) != 3 {
+		return "", fmt.Errorf("explain %q: want NAMESPACE/POD/CONTAINER", owner)
+	}
+	decisions, err := coordinator.AskDecisions(ctx, v.runDir, parts[0], parts[1], parts[2])
+	return string(coordinator.Explanation(decisions)), err
 }

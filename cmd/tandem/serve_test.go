@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -74,8 +75,9 @@ func TestLook(t *testing.T) {
 	v := &viewer{
 		runDir: filepath.Join(dir, "run"), from: machine.Source{SysfsRoot: sys}, palette: picture.Palette{},
 	}
-	if _, err := v.look(t.Context()); err == nil || !strings.Contains(err.Error(), "nobody answers") {
-		t.Errorf("without plugins: %v", err)
+	if n, err := v.look(t.Context()); err == nil || !strings.Contains(err.Error(), "nobody answers") ||
+		n == nil || len(n.Cards) != 16 || len(n.Notes) != 1 {
+		t.Errorf("without plugins: %+v, %v", n, err)
 	}
 	leave := join(t, v.runDir, sys, "amd.com/gpu", device.GPU, "0000:11:00.0", "0000:2f:00.0")
 	look := func() *picture.Node {
@@ -88,6 +90,17 @@ func TestLook(t *testing.T) {
 	}
 	expectState(t, look(), "0000:11:00.0", "amd.com/gpu", picture.Stranded)
 	expectState(t, look(), "0000:46:00.0", "", picture.Unknown)
+	if n := look(); !slices.Contains(n.Summary, "GPUs free 2/2") {
+		t.Errorf("summary %q", n.Summary)
+	}
+	for owner, want := range map[string]string{
+		"a/b": "container b of pod a: it is in none", "a/b/c": "container c of pod a/b: it is in none",
+		"a": "want NAMESPACE/POD/CONTAINER",
+	} {
+		if _, err := v.explain(t.Context(), owner); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("explain %s: %v, want %q", owner, err, want)
+		}
+	}
 	alsoLeave := join(t, v.runDir, sys, "nvidia.com/vf", device.VF, "0000:0c:00.1")
 	expectState(t, look(), "0000:11:00.0", "amd.com/gpu", picture.Free)
 	expectState(t, look(), "0000:2f:00.0", "amd.com/gpu", picture.Stranded)
@@ -159,7 +172,7 @@ func serveOnce(t *testing.T, args ...string) string {
 	var stderr bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- execute(args, out, &stderr)
+		code <- execute(newRoot(), args, out, &stderr)
 		out.Close()
 	}()
 	line, err := bufio.NewReader(stdout).ReadString('\n')

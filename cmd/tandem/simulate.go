@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/cluster"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -27,6 +27,10 @@ type simulate struct {
 	svg    string
 	output output
 	config simulation.Config
+
+	nodes      int // 0 for one node by itself
+	schedulers []string
+	burst      int
 }
 
 func newSimulate() *cobra.Command {
@@ -38,15 +42,21 @@ func newSimulate() *cobra.Command {
 ways of choosing their GPUs and VFs. All ways get the same arrivals. It tells how many GPUs get a VF of their own on their
 switch, how many containers are refused, and what is left, with 95 % confidence intervals over the seeds.
 
+With --nodes it plays a cluster of such nodes, under several schedulers: the kubelet of the node that a scheduler chooses may refuse
+the pod, and its job makes another one. It tells what each scheduler costs in refusals, pairs and waiting. Devices are chosen there as
+Tandem does, or as the one of --ways says.
+
 The node is one of three common servers or a recorded machine:
 ` + aboutPresets(),
 		Example: `  tandem simulate
   tandem simulate --node B --vfs-per-pf 1 --load 60 --svg node-b.svg
-  tandem simulate --machine test/machines/nv-h100-aws-p5.txt --policy best-effort -o json`,
+  tandem simulate --machine test/machines/nv-h100-aws-p5.txt --policy best-effort -o json
+  tandem simulate --nodes 100 --vfs-per-pf 1 --load 60,90
+  tandem simulate --nodes 100 --vfs-per-pf 1 --load 90 --burst 16 --schedulers least,most,tandem --ways stock`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
-	s.register(cmd.Flags())
+	s.register(cmd)
 	return cmd
 }
 
@@ -58,35 +68,53 @@ func aboutPresets() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-func (s *simulate) register(flags *pflag.FlagSet) {
+func (s *simulate) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	c := &s.config
 	flags.StringVar(&s.preset, "node", "A", "node to simulate: "+strings.Join(world.Presets(), ", "))
 	flags.StringVar(&s.source.Recording, "machine", "",
 		"recorded machine to simulate instead, a file that tandem record wrote")
 	flags.IntVar(&s.vfs, "vfs-per-pf", 8, "VFs on each PF that was not recorded with any")
 	flags.StringVar(&s.policy, "policy", string(hints.Restricted),
-		"the kubelet's Topology Manager policy: restricted, best-effort or none")
+		"the kubelet's Topology Manager policy: restricted, best-effort, single-numa-node or none")
 	flags.BoolVar(&c.ExcludeTopology, "exclude-topology", false,
 		"announce VFs without NUMA nodes (excludeTopology)")
 	flags.Float64SliceVar(&c.Loads, "load", []float64{30, 60, 90},
-		"shares of the GPUs allocated with the stock pair, in percent")
+		"shares of the GPUs allocated with the stock pair, in percent; with --nodes, of all GPUs asked for")
 	flags.StringVar(&s.mix, "mix", world.DefaultMix,
 		"what containers ask for, GPUs+VFs, with a weight where it is not 1, as in 1+1:3")
 	flags.StringSliceVar(&s.ways, "ways", nil,
 		"ways of choosing: "+strings.Join(simulation.WayNames(), ", ")+" (default all)")
 	flags.Float64Var(&c.GPUFirst, "gpu-first", 0.5,
 		"probability that the kubelet asks for the GPUs before the VFs")
-	flags.IntVar(&c.Seeds, "seeds", 150, "streams of arrivals")
-	flags.IntVar(&c.Arrivals, "arrivals", 1000, "arrivals of a stream that count")
-	flags.IntVar(&c.Warmup, "warmup", 200, "arrivals of a stream before that")
+	flags.IntVar(&s.nodes, "nodes", 0, "play a cluster of so many nodes")
+	flags.StringSliceVar(&s.schedulers, "schedulers", nil,
+		"with --nodes: who chooses the node: "+strings.Join(cluster.SchedulerNames(), ", ")+" (default all)")
+	flags.IntVar(&s.burst, "burst", 1, "with --nodes: equal pods that come at once")
+	flags.IntVar(&c.Seeds, "seeds", 150, "streams of arrivals; with --nodes the default is 4")
+	flags.IntVar(&c.Arrivals, "arrivals", 1000,
+		"arrivals of a stream that count; with --nodes the default is 5000")
+	flags.IntVar(&c.Warmup, "warmup", 200, "arrivals of a stream before that; with --nodes the default is 1000")
 	flags.Uint64Var(&c.Seed, "seed", 1, "where random numbers start; the same seed gives the same result")
 	flags.StringVar(&s.svg, "svg", "", "file to draw a chart into")
-	flags.VarP(&s.output, "output", "o", s.output.usage())
+	s.output.register(cmd)
+	completeMachines(cmd)
+	complete(cmd, "node", fixed(world.Presets()...))
+	complete(cmd, "policy", fixed(string(hints.Restricted), string(hints.BestEffort), string(hints.None)))
+	complete(cmd, "ways", fixed(simulation.WayNames()...))
 }
 
 func (s *simulate) run(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("machine") && cmd.Flags().Changed("node") {
 		return usage("--machine and --node exclude each other")
+	}
+	if s.nodes > 0 || cmd.Flags().Changed("nodes") {
+		return s.runCluster(cmd)
+	}
+	for _, flag := range []string{"schedulers", "burst"} {
+		if cmd.Flags().Changed(flag) {
+			return usage("--%s is for a cluster: give --nodes too", flag)
+		}
 	}
 	if err := s.parse(); err != nil {
 		return usageError{err}
@@ -95,7 +123,7 @@ func (s *simulate) run(cmd *cobra.Command) error {
 	if s.config.Node, err = s.node(); err != nil {
 		return err
 	}
-	done := s.showProgress(cmd.ErrOrStderr())
+	done := showProgress(cmd.ErrOrStderr(), &s.config.Progress)
 	report, err := simulation.Run(cmd.Context(), s.config)
 	done()
 	if err != nil {
@@ -158,7 +186,7 @@ func (s *simulate) node() (*world.Node, error) {
 }
 
 // showProgress draws a bar while the simulation runs, if someone is looking, and returns what takes it away.
-func (s *simulate) showProgress(w io.Writer) (done func()) {
+func showProgress(w io.Writer, progress *func(done, all int)) (done func()) {
 	file, ok := w.(*os.File)
 	if !ok {
 		return func() {}
@@ -168,7 +196,7 @@ func (s *simulate) showProgress(w io.Writer) (done func()) {
 	}
 	const width = 40
 	shown := -1
-	s.config.Progress = func(done, all int) {
+	*progress = func(done, all int) {
 		if percent := 100 * done / all; percent != shown {
 			shown = percent
 			filled := width * done / all

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/cluster"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/report"
 )
 
@@ -67,12 +68,36 @@ func TestSimulateFiles(t *testing.T) {
 	}
 }
 
+func TestSimulateCluster(t *testing.T) {
+	few := []string{"simulate", "--nodes=4", "--seeds=2", "--arrivals=60", "--warmup=20", "--load=60"}
+	got := succeed(t, append(few, "--schedulers=most,tandem", "--machine", recorded("nv-h100-aws-p5"))...)
+	for _, want := range []string{"4 nodes of ", "MostAllocated", "tandem-scheduler"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	var report cluster.Report
+	text := succeed(t, append(few, "-o=json", "--ways=stock")...)
+	validate(t, "simulate-nodes", text)
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		t.Fatal(err)
+	}
+	if all := report.Loads[0].Schedulers; report.Nodes != 4 || len(all) != 5 || all[4].Figures.PIX == nil {
+		t.Errorf("%+v", report)
+	}
+}
+
 func TestSimulateErrors(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
 		want string
 	}{
+		{[]string{"simulate", "--nodes=0"}, exitUsage, "1 to 5000 nodes"},
+		{[]string{"simulate", "--nodes=2", "--schedulers=best"}, exitUsage, `scheduler "best"`},
+		{[]string{"simulate", "--nodes=2", "--ways=stock,tandem"}, exitUsage, "one way"},
+		{[]string{"simulate", "--nodes=2", "--svg=x"}, exitUsage, "--svg"},
+		{few("--burst=2"), exitUsage, "--nodes"},
 		{few("--policy=strict"), exitUsage, "strict"},
 		{few("--mix=1"), exitUsage, `parse request "1"`},
 		{few("--load=0"), exitUsage, "load 0"},

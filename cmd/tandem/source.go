@@ -1,16 +1,19 @@
 package main
 
 import (
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 )
 
 // registerSource is for commands that read this node or a recorded machine.
-func registerSource(flags *pflag.FlagSet, s *machine.Source) {
+func registerSource(cmd *cobra.Command, s *machine.Source) {
+	flags := cmd.Flags()
 	flags.StringVar(&s.Recording, "machine", "", "recorded machine to read, a file that tandem record wrote")
 	flags.StringVar(&s.SysfsRoot, "sysfs-root", "/sys", "folder to read the machine from")
 	registerTopologyFile(flags, &s.TopologyFile)
+	completeMachines(cmd)
 }
 
 func registerTopologyFile(flags *pflag.FlagSet, file *string) {

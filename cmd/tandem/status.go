@@ -5,7 +5,6 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
@@ -47,14 +46,15 @@ are of, unless the address says otherwise; from elsewhere a tunnel leads to it (
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd) },
 	}
-	l.register(cmd.Flags())
+	l.register(cmd)
 	return cmd
 }
 
-func (l *looker) register(flags *pflag.FlagSet) {
+func (l *looker) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	registerRunDir(flags, &l.runDir)
 	flags.StringVar(&l.kubeletDir, "kubelet-dir", kubelet.DefaultDir, "the kubelet's root folder")
-	flags.VarP(&l.format, "output", "o", l.format.usage())
+	l.format.register(cmd)
 	flags.BoolVarP(&l.watch, "watch", "w", false, "show it again whenever something has changed, until Ctrl-C")
 	flags.StringVar(&l.serve, "serve", "",
 		"show a page at this address instead, HOST:PORT; without a host 127.0.0.1, with port 0 one that is free")

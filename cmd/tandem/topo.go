@@ -2,11 +2,9 @@ package main
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/topo"
 )
@@ -77,11 +75,14 @@ so there they are whole.`,
 			if verbose {
 				m.ReadVerbose(n)
 			}
-			return writeTopo(cmd.OutOrStdout(), m, n, from.Title(), format.format)
+			if format.draws() {
+				return format.draw(cmd.OutOrStdout(), m.Picture(from.Title(), n.Tree))
+			}
+			return format.write(cmd.OutOrStdout(), m, m.Table)
 		},
 	}
-	registerSource(cmd.Flags(), &from)
-	cmd.Flags().VarP(&format, "output", "o", format.usage())
+	registerSource(cmd, &from)
+	format.register(cmd)
 	registerRunDir(cmd.Flags(), &runDir)
 	cmd.Flags().StringSliceVar(&only, "devices", nil,
 		`with -o nccl: addresses of the GPUs and VFs to write, or "container" for those of the container that this runs in`)
@@ -92,24 +93,4 @@ so there they are whole.`,
 		"show PCIe links, IOMMU groups, RDMA ports, and what ACS does to same-switch pairs (root alone "+
 			"can read that)")
 	return cmd
-}
-
-func writeTopo(w io.Writer, m *topo.Matrix, n *machine.Node, title, format string) error {
-	switch format {
-	case asJSON:
-		return writeJSON(w, m)
-	case asSVG:
-		_, err := w.Write(m.Picture(title, n.Tree).SVG())
-		return err
-	case asHTML:
-		page, err := picture.Page{Title: title, Node: m.Picture(title, n.Tree)}.HTML()
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(page)
-		return err
-	default:
-		_, err := w.Write(m.Table())
-		return err
-	}
 }

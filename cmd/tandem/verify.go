@@ -49,8 +49,9 @@ container needs no privilege; one that is privileged has the device nodes of all
 	cmd.Flags().IntVar(&v.VFs, "vfs", -1, "VFs that there have to be; -1 for one or more")
 	cmd.Flags().TextVar(&v.Within, "within", topology.PXB,
 		"farthest distance of a pair that is accepted: PIX, PXB, PHB, NODE or SYS")
+	complete(cmd, "within", fixed("PIX", "PXB", "PHB", "NODE", "SYS"))
 	cmd.Flags().BoolVar(&v.InOrder, "in-order", false,
 		"fail also when the i-th VF does not pair with the i-th GPU")
-	cmd.Flags().VarP(&format, "output", "o", format.usage())
+	format.register(cmd)
 	return cmd
 }

@@ -270,11 +270,11 @@ func TestVerifyOutput(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &result); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"failures", "gpus", "in_order", "pairs", "pairs_file", "vfs"}
+	want := []string{"failures", "gpus", "inOrder", "pairs", "pairsFile", "version", "vfs"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(result))); diff != "" {
 		t.Errorf("keys of the JSON (-want +got):\n%s", diff)
 	}
-	if result["in_order"] != true || result["pairs_file"] != "absent" {
-		t.Errorf("in_order %v, pairs_file %v", result["in_order"], result["pairs_file"])
+	if result["inOrder"] != true || result["pairsFile"] != "absent" {
+		t.Errorf("inOrder %v, pairsFile %v", result["inOrder"], result["pairsFile"])
 	}
 }

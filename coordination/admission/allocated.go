@@ -28,13 +28,16 @@ type grant struct {
 // sure is whether the kubelet's checkpoint shows that all of the holder is one container's.
 func (g grant) sure() bool { return g.progress == asking.Open }
 
-// Allocated records what the kubelet took and returns it in the order in which the container should list it;
-// or it says why the container must not have it, in one sentence. Once ctx is done nothing is refused: the
-// plugin has let the container have its devices. The error is errClosed: what the kubelet took is not in the
-// ledger.
-func (c *Coordinator) Allocated(
-	ctx context.Context, name string, ids []string,
-) (order []string, refusal string, err error) {
+// Taken is the answer to an Allocate.
+type Taken struct {
+	Order     []string           // the devices as the container should list them
+	Container *kubelet.Container // that they are for; nil where that is not known
+	Refusal   string             // why the container must not have them, in one sentence; "" where it may
+}
+
+// Allocated records what the kubelet took. Once ctx is done nothing is refused: the plugin has let the
+// container have its devices. The error is errClosed: what the kubelet took is not in the ledger.
+func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (taken Taken, err error) {
 	defer c.touched()
 	checkpoint, unread := c.Recorded()
 	looking, cancel := context.WithTimeout(ctx, bounded.Look) // for all looks together
@@ -48,12 +51,12 @@ func (c *Coordinator) Allocated(
 				"reason", double.full())
 		} else if double.said != "" {
 			d.refuse(nil, name, ids, RefusedDouble, double)
-			refusal = double.said
+			taken.Refusal = double.said
 			return nil
 		}
 		if err := d.ledger.Room(name, len(ids)); err != nil {
 			d.error("forget an allocation", "resource", name, "devices", ids, "error", err)
-			order = slices.Sorted(slices.Values(ids))
+			taken.Order = slices.Sorted(slices.Values(ids))
 			return nil
 		}
 		reached := d.reached(checkpoint, unread)
@@ -61,13 +64,13 @@ func (c *Coordinator) Allocated(
 		g := d.take(reached, name, ids, answer, shown)
 		if apart := d.misaligned(g); apart.said != "" && refusable {
 			d.takeBack(g, apart)
-			refusal = apart.said
+			taken.Refusal = apart.said
 			return nil
 		}
-		order = d.keep(g)
+		taken.Order, taken.Container = d.keep(g), asking.Likely(g.holder.Recipient, g.holder)
 		return nil
 	})
-	return order, refusal, err
+	return taken, err
 }
 
 // take puts devices into the ledger, for the container that they most likely are for.

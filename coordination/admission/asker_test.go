@@ -47,11 +47,12 @@ func (a *admission) ask(name string, node, size int) ([]string, string) {
 // allocated is an Allocate of the kubelet's.
 func (a *admission) allocated(name string, ids []string) (order []string, refusal string) {
 	a.t.Helper()
-	order, refusal, err := a.coordinator.Allocated(a.t.Context(), name, ids)
+	taken, err := a.coordinator.Allocated(a.t.Context(), name, ids)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return order, refusal
+	a.named = append(a.named, taken.Container)
+	return taken.Order, taken.Refusal
 }
 
 // take is the Allocate after a question.

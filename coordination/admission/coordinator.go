@@ -128,12 +128,7 @@ func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcem
 	if err != nil {
 		return err
 	}
-	c.locked(func() {
-		if c.announced != nil {
-			close(c.announced)
-			c.announced = nil
-		}
-	})
+	c.tellAnnounced()
 	c.tidy()
 	return nil
 }
@@ -143,6 +138,7 @@ func (c *Coordinator) Leave(name string) {
 	defer c.touched()
 	// of a server that has ended nobody is told
 	_ = c.decide(func(d *deciding) error { d.ledger.Leave(name); return nil })
+	c.tellAnnounced()
 }
 
 // Begin notes an Allocate of which the plugin will tell when it returns.

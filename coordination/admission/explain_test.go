@@ -116,6 +116,33 @@ func TestNothingToExplain(t *testing.T) {
 	}
 }
 
+// The answer to an Allocate names the container that has the devices, or nobody: never another one.
+func TestAllocateNamesTheContainer(t *testing.T) {
+	t.Parallel()
+	known := 0
+	for seed := range uint64(6) {
+		a := newAdmission(t, "oci-mi300x-derived", 4, false, seed)
+		for i := range 3 {
+			pod := a.add(fmt.Sprint("pod-", i))
+			a.named = nil
+			if !a.admit(pod, "worker", wish{2, 2}) || len(a.named) != 2 {
+				t.Fatalf("seed %d: %d Allocates", seed, len(a.named))
+			}
+			for _, c := range a.named {
+				if c != nil && *c != (kubelet.Container{Pod: pod, Name: "worker"}) {
+					t.Errorf("seed %d: pod-%d is called %v", seed, i, *c)
+				}
+				if c != nil {
+					known++
+				}
+			}
+		}
+	}
+	if known < 10 { // second halves that the kubelet asked for: by then it shows who has the first one
+		t.Errorf("%d of 36 Allocates named their container", known)
+	}
+}
+
 // A device that went from one pod to another is explained to each of them with its own decision.
 func TestExplainAfterReuse(t *testing.T) {
 	t.Parallel()

@@ -107,9 +107,9 @@ func TestLateRefusalIsNone(t *testing.T) {
 		defer cancel()
 		return get(ctx, pod)
 	}
-	if order, refusal, err := a.coordinator.Allocated(ctx, vfs, taken); refusal != "" || len(order) != 1 ||
-		err != nil {
-		t.Errorf("answer %v, %q, %v", order, refusal, err)
+	if answer, err := a.coordinator.Allocated(ctx, vfs, taken); answer.Refusal != "" ||
+		len(answer.Order) != 1 || err != nil {
+		t.Errorf("answer %+v, %v", answer, err)
 	}
 	if held := a.coordinator.current().ledger.Holder(vfs, taken[0]); held.Owner != nil &&
 		held.Owner.Pod == first {

@@ -146,10 +146,10 @@ func (c *Coordinator) answerable(ctx context.Context, q asking.Question) error {
 func (c *Coordinator) lacking(q asking.Question) (announced <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err = c.current().lacking(q); err != nil && c.announced == nil {
-		c.announced = make(chan struct{})
+	if err = c.current().lacking(q); err == nil {
+		return nil, nil
 	}
-	return c.announced, err
+	return c.nextAnnounced(), err
 }
 
 // lacking says what has not been announced that a question is about.

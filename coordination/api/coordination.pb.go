@@ -551,6 +551,7 @@ type AllocatedResponse struct {
 	Devices []string `protobuf:"bytes,1,rep,name=devices,proto3" json:"devices,omitempty"`
 	// One sentence for people that says why the container must not have them and what to do; empty: granted.
 	Refusal       string `protobuf:"bytes,2,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	Container     *Owner `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"` // that they are for, as far as it is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -597,6 +598,13 @@ func (x *AllocatedResponse) GetRefusal() string {
 		return x.Refusal
 	}
 	return ""
+}
+
+func (x *AllocatedResponse) GetContainer() *Owner {
+	if x != nil {
+		return x.Container
+	}
+	return nil
 }
 
 type StatusRequest struct {
@@ -1819,10 +1827,11 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"H\n" +
 	"\x10AllocatedRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
-	"\adevices\x18\x02 \x03(\tR\adevices\"G\n" +
+	"\adevices\x18\x02 \x03(\tR\adevices\"\x84\x01\n" +
 	"\x11AllocatedResponse\x12\x18\n" +
 	"\adevices\x18\x01 \x03(\tR\adevices\x12\x18\n" +
-	"\arefusal\x18\x02 \x01(\tR\arefusal\"\x0f\n" +
+	"\arefusal\x18\x02 \x01(\tR\arefusal\x12;\n" +
+	"\tcontainer\x18\x03 \x01(\v2\x1d.tandem.coordination.v1.OwnerR\tcontainer\"\x0f\n" +
 	"\rStatusRequest\"\xa4\x02\n" +
 	"\x0eStatusResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
@@ -1974,41 +1983,42 @@ var file_coordination_api_coordination_proto_depIdxs = []int32{
 	2,  // 0: tandem.coordination.v1.Announcement.devices:type_name -> tandem.coordination.v1.Device
 	3,  // 1: tandem.coordination.v1.Announcement.links:type_name -> tandem.coordination.v1.Link
 	1,  // 2: tandem.coordination.v1.Announcement.version:type_name -> tandem.coordination.v1.Version
-	12, // 3: tandem.coordination.v1.StatusResponse.resources:type_name -> tandem.coordination.v1.Resource
-	15, // 4: tandem.coordination.v1.StatusResponse.plan:type_name -> tandem.coordination.v1.Plan
-	11, // 5: tandem.coordination.v1.StatusResponse.peers:type_name -> tandem.coordination.v1.Peer
-	1,  // 6: tandem.coordination.v1.Peer.version:type_name -> tandem.coordination.v1.Version
-	13, // 7: tandem.coordination.v1.Resource.devices:type_name -> tandem.coordination.v1.DeviceStatus
-	2,  // 8: tandem.coordination.v1.DeviceStatus.device:type_name -> tandem.coordination.v1.Device
-	14, // 9: tandem.coordination.v1.DeviceStatus.owner:type_name -> tandem.coordination.v1.Owner
-	14, // 10: tandem.coordination.v1.DeviceStatus.ended:type_name -> tandem.coordination.v1.Owner
-	26, // 11: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
-	19, // 12: tandem.coordination.v1.ExplainResponse.decisions:type_name -> tandem.coordination.v1.Decision
-	14, // 13: tandem.coordination.v1.Decision.container:type_name -> tandem.coordination.v1.Owner
-	27, // 14: tandem.coordination.v1.Decision.planned:type_name -> tandem.coordination.v1.Decision.PlannedEntry
-	20, // 15: tandem.coordination.v1.Decision.pairs:type_name -> tandem.coordination.v1.Pair
-	21, // 16: tandem.coordination.v1.Decision.options:type_name -> tandem.coordination.v1.Option
-	23, // 17: tandem.coordination.v1.PairRequest.vfs:type_name -> tandem.coordination.v1.PairVF
-	25, // 18: tandem.coordination.v1.PairResponse.served:type_name -> tandem.coordination.v1.Served
-	16, // 19: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
-	16, // 20: tandem.coordination.v1.Decision.PlannedEntry.value:type_name -> tandem.coordination.v1.DeviceList
-	0,  // 21: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
-	5,  // 22: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
-	7,  // 23: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
-	22, // 24: tandem.coordination.v1.Coordination.Pair:input_type -> tandem.coordination.v1.PairRequest
-	9,  // 25: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
-	17, // 26: tandem.coordination.v1.Coordination.Explain:input_type -> tandem.coordination.v1.ExplainRequest
-	4,  // 27: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
-	6,  // 28: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
-	8,  // 29: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
-	24, // 30: tandem.coordination.v1.Coordination.Pair:output_type -> tandem.coordination.v1.PairResponse
-	10, // 31: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
-	18, // 32: tandem.coordination.v1.Coordination.Explain:output_type -> tandem.coordination.v1.ExplainResponse
-	27, // [27:33] is the sub-list for method output_type
-	21, // [21:27] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	14, // 3: tandem.coordination.v1.AllocatedResponse.container:type_name -> tandem.coordination.v1.Owner
+	12, // 4: tandem.coordination.v1.StatusResponse.resources:type_name -> tandem.coordination.v1.Resource
+	15, // 5: tandem.coordination.v1.StatusResponse.plan:type_name -> tandem.coordination.v1.Plan
+	11, // 6: tandem.coordination.v1.StatusResponse.peers:type_name -> tandem.coordination.v1.Peer
+	1,  // 7: tandem.coordination.v1.Peer.version:type_name -> tandem.coordination.v1.Version
+	13, // 8: tandem.coordination.v1.Resource.devices:type_name -> tandem.coordination.v1.DeviceStatus
+	2,  // 9: tandem.coordination.v1.DeviceStatus.device:type_name -> tandem.coordination.v1.Device
+	14, // 10: tandem.coordination.v1.DeviceStatus.owner:type_name -> tandem.coordination.v1.Owner
+	14, // 11: tandem.coordination.v1.DeviceStatus.ended:type_name -> tandem.coordination.v1.Owner
+	26, // 12: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
+	19, // 13: tandem.coordination.v1.ExplainResponse.decisions:type_name -> tandem.coordination.v1.Decision
+	14, // 14: tandem.coordination.v1.Decision.container:type_name -> tandem.coordination.v1.Owner
+	27, // 15: tandem.coordination.v1.Decision.planned:type_name -> tandem.coordination.v1.Decision.PlannedEntry
+	20, // 16: tandem.coordination.v1.Decision.pairs:type_name -> tandem.coordination.v1.Pair
+	21, // 17: tandem.coordination.v1.Decision.options:type_name -> tandem.coordination.v1.Option
+	23, // 18: tandem.coordination.v1.PairRequest.vfs:type_name -> tandem.coordination.v1.PairVF
+	25, // 19: tandem.coordination.v1.PairResponse.served:type_name -> tandem.coordination.v1.Served
+	16, // 20: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	16, // 21: tandem.coordination.v1.Decision.PlannedEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	0,  // 22: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
+	5,  // 23: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
+	7,  // 24: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
+	22, // 25: tandem.coordination.v1.Coordination.Pair:input_type -> tandem.coordination.v1.PairRequest
+	9,  // 26: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
+	17, // 27: tandem.coordination.v1.Coordination.Explain:input_type -> tandem.coordination.v1.ExplainRequest
+	4,  // 28: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
+	6,  // 29: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
+	8,  // 30: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
+	24, // 31: tandem.coordination.v1.Coordination.Pair:output_type -> tandem.coordination.v1.PairResponse
+	10, // 32: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
+	18, // 33: tandem.coordination.v1.Coordination.Explain:output_type -> tandem.coordination.v1.ExplainResponse
+	28, // [28:34] is the sub-list for method output_type
+	22, // [22:28] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_coordination_api_coordination_proto_init() }

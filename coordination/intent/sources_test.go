@@ -3,9 +3,21 @@ package intent
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+
 	"log/slog"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,4 +216,64 @@ func TestOpen(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A kubelet that has signed its certificate itself costs one line in the log, and the token goes nowhere:
+// the chart chooses this source where it does not know the certificates.
+func TestASelfSignedKubeletIsSaidOnce(t *testing.T) {
+	var asked atomic.Int32
+	count := func(http.ResponseWriter, *http.Request) { asked.Add(1) }
+	server := httptest.NewUnstartedServer(http.HandlerFunc(count))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.StartTLS()
+	defer server.Close()
+	dir := t.TempDir()
+	token, ca := filepath.Join(dir, "token"), filepath.Join(dir, "ca.crt")
+	for file, content := range map[string][]byte{token: []byte("secret"), ca: clusterCA(t)} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var lines bytes.Buffer
+	s, err := Open(Config{
+		Choice: Choice{PodsAPI, Kubelet, PodResources}, KubeletDir: dir,
+		Kubelet: kubelet.Endpoint{Address: server.Listener.Addr().String(), Token: token, CA: ca},
+		Log:     slog.New(slog.NewTextHandler(&lines, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range 20 {
+		for _, source := range s.sources {
+			source.retry = time.Time{} // the pause is over
+		}
+		if answer, ok := s.Pods(t.Context()); ok {
+			t.Fatalf("%s answers", answer.Source)
+		}
+	}
+	said := strings.Split(strings.TrimSpace(lines.String()), "\n")
+	if len(said) != 2 || !strings.Contains(said[0], "level=INFO msg=\"this kubelet has no Pods API") ||
+		!strings.Contains(said[1], "level=WARN msg=\"source of intent does not work") ||
+		!strings.Contains(said[1], "--kubelet-ca-file") {
+		t.Errorf("the log has %q", said)
+	}
+	if asked.Load() != 0 {
+		t.Errorf("the kubelet was asked %d times, with the token", asked.Load())
+	}
+}
+
+// clusterCA is a certificate that has not signed the kubelet's.
+func clusterCA(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true}
+	signed, err := x509.CreateCertificate(rand.Reader, ca, ca, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})
 }

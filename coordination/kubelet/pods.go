@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -31,9 +32,7 @@ type Endpoint struct {
 	CA string
 }
 
-// HTTPS asks the kubelet's HTTPS server for its pods: GET /pods, which every version has. The account needs
-// the right nodes/pods (get), before Kubernetes 1.33 nodes/proxy. It shows what the Pods API does, but the
-// phase of a pod comes from the API server and lags behind (GetPods in pkg/kubelet/kubelet_getters.go).
+// HTTPS asks the kubelet's HTTPS server, which every version has.
 type HTTPS struct {
 	endpoint Endpoint
 	url      string
@@ -49,7 +48,7 @@ func NewHTTPS(endpoint Endpoint) *HTTPS {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		address = net.JoinHostPort(address, port)
 	}
-	return &HTTPS{endpoint: endpoint, url: "https://" + address + "/pods"}
+	return &HTTPS{endpoint: endpoint, url: "https://" + address}
 }
 
 // Close ends the connections.
@@ -58,12 +57,13 @@ func (h *HTTPS) Close() error {
 	return nil
 }
 
-// Pods lists all pods that the kubelet knows, those that have ended included.
+// Pods lists all pods that the kubelet knows, those that have ended included: GET /pods. The account needs
+// the right nodes/pods (get), before Kubernetes 1.33 nodes/proxy. It shows what the Pods API does, but the
+// phase of a pod comes from the API server and lags behind (GetPods in pkg/kubelet/kubelet_getters.go).
 func (h *HTTPS) Pods(ctx context.Context) ([]corev1.Pod, error) {
-	body, err := h.get(ctx)
+	body, err := h.get(ctx, "/pods", "nodes/pods")
 	if err != nil {
-		h.forget()
-		return nil, fmt.Errorf("get %s: %w", h.url, err)
+		return nil, err
 	}
 	var list corev1.PodList
 	if err := json.Unmarshal(body, &list); err != nil {
@@ -72,12 +72,28 @@ func (h *HTTPS) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-func (h *HTTPS) get(ctx context.Context) ([]byte, error) {
+// Configz is the kubelet's configuration as it goes by it, JSON (pkg/kubelet/server/server.go): GET /configz.
+// The account needs the right nodes/configz (get), before Kubernetes 1.33 nodes/proxy.
+func (h *HTTPS) Configz(ctx context.Context) ([]byte, error) {
+	return h.get(ctx, "/configz", "nodes/configz")
+}
+
+// get asks for a path, for which the account needs a right.
+func (h *HTTPS) get(ctx context.Context, path, right string) ([]byte, error) {
+	body, err := h.request(ctx, h.url+path, right)
+	if err != nil {
+		h.forget()
+		return nil, fmt.Errorf("get %s: %w", h.url+path, err)
+	}
+	return body, nil
+}
+
+func (h *HTTPS) request(ctx context.Context, url, right string) ([]byte, error) {
 	client, err := h.connect()
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -87,13 +103,17 @@ func (h *HTTPS) get(ctx context.Context) ([]byte, error) {
 	}
 	request.Header.Set("Authorization", "Bearer "+string(bytes.TrimSpace(token)))
 	response, err := client.Do(request)
+	if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
+		return nil, fmt.Errorf("%w: %s has not signed it; name a file that has with --kubelet-ca-file, of a "+
+			"kubelet that signs its own the certificate itself", err, h.endpoint.CA)
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s; the account needs the right to get nodes/pods, or nodes/proxy before "+
-			"Kubernetes 1.33", response.Status)
+		return nil, fmt.Errorf("%s; the account needs the right to get %s, or nodes/proxy before Kubernetes 1.33",
+			response.Status, right)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxMessage+1))
 	if len(body) > maxMessage {

@@ -210,8 +210,8 @@ func TestHTTPSTrustsNobodyElse(t *testing.T) {
 func TestHTTPSPort(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
-		"10.0.0.7": "https://10.0.0.7:10250/pods", "fd00::7": "https://[fd00::7]:10250/pods",
-		"10.0.0.7:10255": "https://10.0.0.7:10255/pods",
+		"10.0.0.7": "https://10.0.0.7:10250", "fd00::7": "https://[fd00::7]:10250",
+		"10.0.0.7:10255": "https://10.0.0.7:10255",
 	} {
 		if got := NewHTTPS(Endpoint{Address: address}).url; got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)

@@ -45,10 +45,14 @@ func (l *Ledger) Latest(a *Allocation, name string) []device.Device {
 	return latest
 }
 
-// LatestOf is Latest for all resources of a kind.
+// LatestOf is Latest for all resources of a kind that the recipient asks for, where it is known: what it does
+// not ask for is left of its pod's init containers.
 func (l *Ledger) LatestOf(a *Allocation, kind device.Kind) []device.Device {
 	var latest []device.Device
 	for _, r := range l.OfKind(kind) {
+		if a != nil && a.Recipient != nil && a.Recipient.Requests[r.Name] == 0 {
+			continue
+		}
 		latest = append(latest, l.Latest(a, r.Name)...)
 	}
 	return latest

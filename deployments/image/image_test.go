@@ -250,13 +250,14 @@ func TestGlibc(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	bin, static := t.TempDir(), standIn(programs(t))
+	empty, bin := t.TempDir(), programs(t)
+	static := standIn(bin)
 	for _, test := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"--bin", bin, "--busybox", static, "--tarball", bin + "/i.tar"}, "run make build"},
-		{[]string{"--bin", bin, "--busybox", bin + "/none"}, "install the Debian package busybox-static"},
+		{[]string{"--bin", empty, "--busybox", static, "--tarball", empty + "/i.tar"}, "run make build"},
+		{[]string{"--bin", bin, "--busybox", empty + "/none"}, "install the Debian package busybox-static"},
 		{[]string{"--bin", bin, "--busybox", "/bin/true"}, "/bin/true is no static program"},
 	} {
 		if err := run(test.args, io.Discard); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -26,16 +26,26 @@ func run(args []string, stdout io.Writer) error {
 		"several, with commas between, of one architecture each")
 	shells := set.String("busybox", "/bin/busybox", "static busybox, of the Debian package busybox-static; "+
 		"as many as folders, in the same order")
-	tag := set.String("tag", "tandem:latest", "name of the image")
+	tag := set.String("tag", "tandem", "name of the image; without a tag behind a colon "+
+		"it gets that of the version")
+	scheduler := set.String("scheduler", "", "tandem-scheduler, for an image that has nothing else")
 	tarball := set.String("tarball", "", "file to write the image to")
 	if err := set.Parse(args); err != nil {
 		return err
+	}
+	if *scheduler != "" {
+		return packScheduler(*scheduler, *tag, *tarball, stdout)
 	}
 	folders, busyboxes := strings.Split(*bins, ","), strings.Split(*shells, ",")
 	if len(folders) != len(busyboxes) {
 		return fmt.Errorf("--bin names %d folders and --busybox %d programs: want one for each",
 			len(folders), len(busyboxes))
 	}
+	labels, err := labelsOf(folders)
+	if err != nil {
+		return err
+	}
+	reference := withTag(*tag, labels)
 	var images []v1.Image
 	var content int64
 	for i, bin := range folders {
@@ -43,17 +53,17 @@ func run(args []string, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		image, err := newImage(bin, base, programFiles(bin))
+		image, err := newImage(bin, labels, base, programFiles(bin))
 		if err != nil {
 			return err
 		}
 		images, content = append(images, image), content+unpacked(base, programFiles(bin))
 	}
-	size, digest, err := writeTarball(*tarball, *tag, images)
+	size, digest, err := writeTarball(*tarball, reference, labels, images)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%s\n%s@%s\n", *tarball, *tag, digest)
+	fmt.Fprintf(stdout, "%s\n%s@%s\n", *tarball, reference, digest)
 	fmt.Fprintf(stdout, "%.1f MB unpacked, %.1f MB to pull\n", float64(content)/1e6, float64(size)/1e6)
 	return nil
 }

@@ -30,13 +30,13 @@ var environment = []string{
 	"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
 }
 
-// newImage makes an image with one layer for each list of files.
-func newImage(bin string, layers ...[]file) (v1.Image, error) {
+// newImage makes an image with these labels and one layer for each list of files.
+func newImage(bin string, labels map[string]string, layers ...[]file) (v1.Image, error) {
 	arch, err := architecture(filepath.Join(bin, "tandem-gpu"))
 	if err != nil {
 		return nil, err
 	}
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image := emptyImage()
 	for _, files := range layers {
 		layer, err := newLayer(files)
 		if err != nil {
@@ -56,9 +56,13 @@ func newImage(bin string, layers ...[]file) (v1.Image, error) {
 		Env:        environment,
 		Entrypoint: entrypoint,
 		WorkingDir: "/root",
-		Labels:     map[string]string{"org.opencontainers.image.title": "tandem"},
+		Labels:     labels,
 	}
 	return mutate.ConfigFile(image, config)
+}
+
+func emptyImage() v1.Image {
+	return mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 }
 
 // newLayer packs files in the order of the list, without owners and times: the same files give the same

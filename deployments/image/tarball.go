@@ -17,8 +17,11 @@ import (
 )
 
 // writeTarball writes an OCI image layout as a tarball, with the file that older Dockers look for, and
-// returns its size and the digest of the image. Several images are one for several architectures.
-func writeTarball(to, tag string, images []v1.Image) (size int64, digest v1.Hash, err error) {
+// returns its size and the digest of the image. Several images are one for several architectures; labels are
+// the annotations of that.
+func writeTarball(
+	to, tag string, labels map[string]string, images []v1.Image,
+) (size int64, digest v1.Hash, err error) {
 	reference, err := name.NewTag(tag, name.WeakValidation)
 	if err != nil {
 		return 0, digest, fmt.Errorf("name the image: %w", err)
@@ -28,7 +31,7 @@ func writeTarball(to, tag string, images []v1.Image) (size int64, digest v1.Hash
 		return 0, digest, err
 	}
 	defer os.RemoveAll(dir)
-	if digest, err = writeLayout(dir, reference, images); err != nil {
+	if digest, err = writeLayout(dir, reference, labels, images); err != nil {
 		return 0, digest, err
 	}
 	if err := writeDockerManifest(dir, tag, images[0]); err != nil { // it knows one architecture
@@ -39,7 +42,9 @@ func writeTarball(to, tag string, images []v1.Image) (size int64, digest v1.Hash
 }
 
 // writeLayout writes an OCI image layout into a folder: of an image, or of an index of several.
-func writeLayout(dir string, reference name.Tag, images []v1.Image) (v1.Hash, error) {
+func writeLayout(
+	dir string, reference name.Tag, labels map[string]string, images []v1.Image,
+) (v1.Hash, error) {
 	oci, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return v1.Hash{}, err
@@ -64,6 +69,7 @@ func writeLayout(dir string, reference name.Tag, images []v1.Image) (v1.Hash, er
 			Add: image, Descriptor: v1.Descriptor{Platform: config.Platform()},
 		})
 	}
+	index = mutate.Annotations(index, labels).(v1.ImageIndex) // of an index Annotations makes an index
 	if err := oci.AppendIndex(index, names); err != nil {
 		return v1.Hash{}, err
 	}

@@ -8,6 +8,8 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/dra/claims/held"
 )
 
 // check is what holds whatever was done: a device is one claim's, and the files are those of the claims that
@@ -35,9 +37,9 @@ func (n *node) check(alive ...*resourceapi.ResourceClaim) {
 		}
 	}
 	n.same("prepared claims", got, want)
-	held, err := ReadHeld(n.Dir)
-	if err != nil || len(held) != len(holders) {
-		n.t.Errorf("held %v, %v; want %v", held, err, holders)
+	told, err := held.Read(n.Dir)
+	if err != nil || len(told) != len(holders) {
+		n.t.Errorf("held %v, %v; want %v", told, err, holders)
 	}
 	var specs, groups, files []string
 	for _, name := range names(n.CDIDir) {

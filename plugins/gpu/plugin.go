@@ -85,15 +85,15 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.Container
 		return nil, err
 	}
 	defer p.member.Returned(ids)
-	ordered, err := p.member.Allocated(ctx, ids)
+	ordered, to, err := p.member.Allocated(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	devices, unknown = p.find(ordered)
 	if len(unknown) > 0 {
-		p.log.Warn("allocate", "devices", ordered, "unknown", unknown)
+		p.log.Warn("allocate", "devices", ordered, "unknown", unknown, to)
 	} else {
-		p.log.Info("allocate", "devices", ordered)
+		p.log.Info("allocate", "devices", ordered, to)
 	}
 	return p.gpus.Answer(devices), nil
 }

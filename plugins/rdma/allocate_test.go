@@ -22,6 +22,7 @@ import (
 
 // recorder is a coordinator that keeps what it is told. Its order is the reverse of the kubelet's.
 type recorder struct {
+	to        slog.Attr // the container that has what was allocated
 	published chan device.Announcement
 	awaited   atomic.Int32 // that it takes over what was published
 	available []string
@@ -50,14 +51,14 @@ func (r *recorder) Alone(available, _ []string, size int) []string {
 	return available[:min(size, len(available))]
 }
 
-func (r *recorder) Allocated(_ context.Context, ids []string) ([]string, error) {
+func (r *recorder) Allocated(_ context.Context, ids []string) ([]string, slog.Attr, error) {
 	if r.refusal != nil {
-		return nil, r.refusal
+		return nil, slog.Attr{}, r.refusal
 	}
 	r.allocated = append(r.allocated, ids)
 	order := slices.Clone(ids)
 	slices.Reverse(order)
-	return order, nil
+	return order, r.to, nil
 }
 
 func (r *recorder) Returned(ids []string) { r.returned = append(r.returned, ids) }

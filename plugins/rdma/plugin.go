@@ -23,7 +23,7 @@ type Member interface {
 	AwaitTaken(ctx context.Context)
 	Prefer(ctx context.Context, available, mustInclude []string, size int) []string
 	Alone(available, mustInclude []string, size int) []string
-	Allocated(ctx context.Context, ids []string) ([]string, error)
+	Allocated(ctx context.Context, ids []string) (order []string, to slog.Attr, err error)
 	Returned(ids []string)
 	Pair(ctx context.Context, vfs []pairs.VF, file string) (served []pairs.Served, written bool)
 }
@@ -154,7 +154,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.Container
 		return nil, fmt.Errorf("allocate %s: %w", p.name, err)
 	}
 	defer p.member.Returned(ids)
-	order, err := p.member.Allocated(ctx, ids)
+	order, to, err := p.member.Allocated(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.Container
 		return nil, err
 	}
 	p.pair(ctx, pool, order, response)
-	p.log.Info("allocate", "devices", order)
+	p.log.Info("allocate", "devices", order, to)
 	return response, nil
 }
 

@@ -235,13 +235,14 @@ func TestAcceleratorHasNoDevinfo(t *testing.T) {
 	}
 }
 
-// One line per Allocate, with the IDs in the order of the answer.
+// One line per Allocate, with the IDs in the order of the answer, and the container where it is known.
 func TestAllocateLog(t *testing.T) {
 	s := functions.New()
 	s.PF(0x81, "ens1", 2, nil)
 	p, _, _ := onDisk(t, s, resources(`{"resourceName": "a"}`))
 	var log strings.Builder
-	p = NewPlugin(p.name, p.vfs, p.host, newRecorder(), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
+	member := newRecorder()
+	p = NewPlugin(p.name, p.vfs, p.host, member, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -249,11 +250,14 @@ func TestAllocateLog(t *testing.T) {
 			return a
 		},
 	})))
-	if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"}); err != nil {
-		t.Fatal(err)
+	for _, to := range []slog.Attr{{}, slog.String("container", "team/train-0/worker")} {
+		member.to = to
+		if _, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if diff := cmp.Diff("level=INFO msg=allocate resource=intel.com/a devices=\"[0000:81:00.2 0000:81:00.1]\"\n",
-		log.String()); diff != "" {
+	const line = `level=INFO msg=allocate resource=intel.com/a devices="[0000:81:00.2 0000:81:00.1]"`
+	if diff := cmp.Diff(line+"\n"+line+" container=team/train-0/worker\n", log.String()); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -21,7 +21,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-var screenshots = flag.String("screenshots", "", "folder to write screenshots into")
+var (
+	screenshots = flag.String("screenshots", "", "folder to write screenshots into")
+	documents   = flag.String("documents", "", "folder to write the screenshots of the documents into")
+)
 
 var tandem string // the program
 
@@ -149,18 +152,39 @@ func (b *browser) await(expression string) {
 	}
 }
 
+// size makes the tab so wide.
+func (b *browser) size(width int) {
+	b.t.Helper()
+	b.do(emulation.SetDeviceMetricsOverride(int64(width), 900, 1, false))
+}
+
 // screenshot writes the whole page where the flag says.
 func (b *browser) screenshot(name string) {
 	b.t.Helper()
-	if *screenshots == "" {
+	b.write(*screenshots, name)
+}
+
+// document does so for a document, where the other flag says: as high as the page is, and at a time that is
+// always the same.
+func (b *browser) document(name string) {
+	b.t.Helper()
+	height := value[float64](b, `document.querySelector("main").getBoundingClientRect().height`)
+	b.do(chromedp.Evaluate(`part("live").textContent = "as of 12:00:00"`, nil),
+		emulation.SetDeviceMetricsOverride(1280, int64(height)+32, 1, false))
+	b.write(*documents, name)
+}
+
+func (b *browser) write(dir, name string) {
+	b.t.Helper()
+	if dir == "" {
 		return
 	}
 	var png []byte
 	b.do(chromedp.FullScreenshot(&png, 100))
-	if err := os.MkdirAll(*screenshots, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		b.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(*screenshots, name+".png"), png, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644); err != nil {
 		b.t.Fatal(err)
 	}
 }

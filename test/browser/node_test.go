@@ -45,6 +45,15 @@ func (n *node) Status(context.Context, *api.StatusRequest) (*api.StatusResponse,
 	return n.answer, nil
 }
 
+// Explain tells of a decision for whoever is asked about.
+func (n *node) Explain(_ context.Context, r *api.ExplainRequest) (*api.ExplainResponse, error) {
+	return &api.ExplainResponse{Decisions: []*api.Decision{{
+		TimeUnixNano: 1, Asked: true, Size: 2, Available: 8, Resource: "amd.com/gpu",
+		Container: &api.Owner{Namespace: r.GetNamespace(), Pod: r.GetPod(), Container: r.GetContainer()},
+		Chosen:    []string{"0000:11:00.0", "0000:2f:00.0"}, Reason: "2 pairs: 2 PIX; VFs on 2 PFs",
+	}}}, nil
+}
+
 func newNode(t *testing.T, machine string, vfs int) *node {
 	t.Helper()
 	chromium(t) // or skip, before there is work
@@ -127,6 +136,25 @@ func (n *node) live() {
 			&api.Owner{Namespace: "team-b", Pod: "serve", Container: "model"}
 	}
 	n.answer.Plan = plan
+}
+
+// switches tells of every device on which switch it is, as the plugins do.
+func (n *node) switches() {
+	tree, err := topology.Read(os.DirFS(filepath.Join(n.dir, "sys")))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, r := range n.answer.GetResources() {
+		for _, d := range r.GetDevices() {
+			address, err := topology.ParseAddress(d.GetDevice().GetAddress())
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			if bridges := tree.SharedBridges(address); len(bridges) > 0 {
+				d.Switch = bridges[len(bridges)-1].String()
+			}
+		}
+	}
 }
 
 func (n *node) give(d *api.DeviceStatus, pod string) {

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,21 +23,29 @@ const contrasts = `(() => {
   };
   const bad = [];
   for (const g of document.querySelectorAll("svg g")) {
+    if (!g.checkVisibility()) continue;
     const behind = getComputedStyle(g.querySelector("rect")).fill;
     if (behind.startsWith("url")) continue; // a hatch
     for (const text of g.querySelectorAll("text")) {
-      const [a, b] = [light(behind), light(getComputedStyle(text).fill)].sort((x, y) => y - x);
+      const cell = text.matches(".initials") ? getComputedStyle(text.previousElementSibling).fill : behind;
+      const [a, b] = [light(cell), light(getComputedStyle(text).fill)].sort((x, y) => y - x);
       if ((a + 0.05) / (b + 0.05) < 4.5) bad.push(text.textContent + " " + ((a + 0.05) / (b + 0.05)).toFixed(1));
     }
   }
   return bad;
 })()`
 
-// Three machines in the light and in the dark: nothing to complain of, nothing wider than the screen, nothing
-// hard to read, and Tab reaches every card in the order in which they are drawn.
+// small is the least size of a text on the screen, in pixels.
+const small = `Math.min(...[...document.querySelectorAll("svg text")].filter((t) => t.checkVisibility()).map((t) =>
+  parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a))`
+
+// Machines in the light and in the dark, on screens of 500, 1280 and 1920 pixels: nothing to complain of,
+// nothing wider than the screen, nothing too small or hard to read, and Tab reaches every card in the order
+// in which they are drawn.
 func TestMachines(t *testing.T) {
 	for machine, vfs := range map[string]int{
-		"oci-mi300x-derived": 8, "nv-h100-aws-p5": 1, "amd-mi300x-smc-thor2-cpx-derived": 4,
+		"oci-mi300x-derived": 8, "nv-h100-aws-p5": 1, "nv-h100-oci": 2, "amd-mi250-16gcd-8nic": 4,
+		"amd-mi300x-smc-thor2-cpx-derived": 4,
 	} {
 		n := newNode(t, machine, vfs)
 		n.live()
@@ -50,9 +59,6 @@ func TestMachines(t *testing.T) {
 				if title := value[string](b, `document.title`); title != "gpu-node-7" {
 					t.Errorf("title %q", title)
 				}
-				if wide := value[int](b, `document.documentElement.scrollWidth`); wide > 1280 {
-					t.Errorf("%d pixels wide", wide)
-				}
 				if page := value[string](b,
 					`getComputedStyle(document.body).backgroundColor`); (page == "rgb(255, 255, 255)") !=
 					(scheme == "light") {
@@ -61,12 +67,19 @@ func TestMachines(t *testing.T) {
 				if bad := value[[]string](b, contrasts); len(bad) > 0 {
 					t.Errorf("hard to read: %q", bad)
 				}
-				b.tabs()
-				b.do(chromedp.Evaluate(`document.activeElement.blur()`, nil))
-				b.screenshot(machine + "-" + scheme)
-				b.do(chromedp.Evaluate(`document.querySelector("details").open = true`, nil))
-				if wide := value[int](b, `document.documentElement.scrollWidth`); wide > 1280 {
-					t.Errorf("%d pixels wide with the table", wide)
+				for _, width := range []int{500, 1280, 1920} {
+					b.size(width)
+					b.do(chromedp.Navigate(url))
+					if size := value[float64](b, small); size < 11 {
+						t.Errorf("on %d pixels a text is %.1f high", width, size)
+					}
+					b.tabs()
+					b.do(chromedp.Evaluate(`document.activeElement.blur()`, nil))
+					b.screenshot(fmt.Sprintf("%s-%s-%d", machine, scheme, width))
+					b.do(chromedp.Evaluate(`document.querySelector("details").open = true`, nil))
+					if wide := value[int](b, `document.documentElement.scrollWidth`); wide > width {
+						t.Errorf("%d pixels wide on %d", wide, width)
+					}
 				}
 				b.quiet()
 			})
@@ -77,7 +90,8 @@ func TestMachines(t *testing.T) {
 // tabs goes from card to card, and reads what is told of each.
 func (b *browser) tabs() {
 	b.t.Helper()
-	cards := value[[]string](b, `[...document.querySelectorAll("g[data-key]")].map((g) => g.dataset.key)`)
+	cards := value[[]string](b, `[...document.querySelectorAll("g[data-key]")].filter((g) => g.checkVisibility()).map((g) => g.dataset.key)`)
+	cards = slices.Compact(cards)
 	if len(cards) < 16 || !slices.Contains(cards, "GPU0") || !slices.Contains(cards, "NIC7") {
 		b.t.Fatalf("cards %q", cards)
 	}
@@ -86,7 +100,7 @@ func (b *browser) tabs() {
 		if at := value[string](b, `document.activeElement.dataset.key ?? ""`); at != card {
 			b.t.Fatalf("Tab is at %q, want %q", at, card)
 		}
-		if about := b.about(); !strings.HasPrefix(about, card+" ") {
+		if about := b.about(); !strings.HasPrefix(about, strings.TrimPrefix(card, "owner ")) {
 			b.t.Errorf("of %s is told %q", card, about)
 		}
 	}
@@ -108,7 +122,7 @@ func TestDevices(t *testing.T) {
 	n.start()
 	url, _ := n.page(":0")
 	b := open(t, "light")
-	b.do(chromedp.Navigate(url), chromedp.Focus(`[data-key="NIC0"]`))
+	b.do(chromedp.Navigate(url), chromedp.Focus(`.wide [data-key="NIC0"]`))
 	for i, vf := range []string{"0000:0c:00.1", "0000:0c:00.2", "0000:0c:00.3"} {
 		b.do(chromedp.KeyEvent(kb.ArrowRight))
 		if about := b.about(); !strings.HasPrefix(about, vf) ||
@@ -124,9 +138,16 @@ func TestDevices(t *testing.T) {
 			}
 		}
 	}
-	if marked := value[int](b, `document.querySelectorAll("[data-key].same").length`); marked != held ||
+	if marked := value[int](b, `document.querySelectorAll(".wide [data-key].same:not([role=button])").length`); marked != held ||
 		held < 8 {
 		t.Errorf("%d devices are marked as the owner's, want %d", marked, held)
+	}
+	for _, owned := range []string{"GPU1", "owner team-a/train-0/worker"} {
+		if width := value[string](b, fmt.Sprintf(
+			`getComputedStyle(document.querySelector('.wide [data-key="%s"] > rect')).strokeWidth`, owned,
+		)); width != "2.5px" {
+			t.Errorf("the edge of %s, of the same owner, is %s", owned, width)
+		}
 	}
 	if ring := value[string](b, `getComputedStyle(document.activeElement).stroke`); ring != "rgb(9, 105, 218)" {
 		t.Errorf("the device in focus has the edge %s", ring)
@@ -140,7 +161,7 @@ func TestDevices(t *testing.T) {
 	var at struct{ X, Y float64 }
 	b.do(
 		chromedp.Evaluate(
-			`(() => { const r = document.querySelector('[data-key="NIC0 0000:0c:00.2"]').getBoundingClientRect(); return {X: r.x + 5, Y: r.y + 5} })()`,
+			`(() => { const r = document.querySelector('.wide [data-key="NIC0 0000:0c:00.2"]').getBoundingClientRect(); return {X: r.x + 5, Y: r.y + 5} })()`,
 			&at),
 	)
 	b.do(chromedp.MouseEvent("mouseMoved", at.X, at.Y))
@@ -164,13 +185,16 @@ func TestLive(t *testing.T) {
 	)
 	b.do(chromedp.Navigate(url), chromedp.Evaluate(`window.same = true`, nil))
 	b.await(`document.getElementById("problem").textContent.includes("nobody answers")`)
+	if cards := value[int](b, `document.querySelectorAll(".wide g[data-key]").length`); cards != 16 {
+		t.Errorf("%d cards are drawn by sysfs while the plugins are away", cards)
+	}
 	b.screenshot("away-dark")
 
 	n.start()
-	b.await(`!` + isStale + ` && document.querySelectorAll("rect.cell.stranded, rect.cell.free").length >= 16`)
-	b.do(chromedp.Focus(`[data-key="NIC0 0000:0c:00.1"]`))
+	b.await(`!` + isStale + ` && document.querySelectorAll(".wide rect.cell.stranded, .wide rect.cell.free").length >= 16`)
+	b.do(chromedp.Focus(`.wide [data-key="NIC0 0000:0c:00.1"]`))
 	n.give(n.answer.GetResources()[0].GetDevices()[0], "train-0")
-	b.await(`document.querySelector('[data-key="NIC0 0000:0c:00.1"]').classList.contains("allocated")`)
+	b.await(`document.querySelector('.wide [data-key="NIC0 0000:0c:00.1"]').classList.contains("allocated")`)
 	if at := value[string](b, `document.activeElement.dataset.key ?? ""`); at != "NIC0 0000:0c:00.1" {
 		t.Errorf("the focus is at %q", at)
 	}
@@ -181,7 +205,7 @@ func TestLive(t *testing.T) {
 
 	n.server.Stop()
 	b.await(isStale + ` && document.getElementById("problem").textContent.includes("nobody answers")`)
-	if pictures := value[int](b, `document.querySelectorAll("svg").length`); pictures != 1 {
+	if pictures := value[int](b, `document.querySelectorAll("#picture .wide svg").length`); pictures != 1 {
 		t.Errorf("%d pictures while the plugins are away", pictures)
 	}
 	b.screenshot("stale-dark")

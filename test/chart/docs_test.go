@@ -18,9 +18,18 @@ import (
 	"github.com/tandem-k8s/tandem/test/docs"
 )
 
+// Where a release is, beside its image (values.yaml).
+const (
+	releasedChart = "oci://ghcr.io/tandem-k8s/charts/tandem"
+	released      = "https://github.com/tandem-k8s/tandem/releases/download/v"
+)
+
 // TestDocumentedHelm renders the chart as every helm command of the documents does.
 func TestDocumentedHelm(t *testing.T) {
 	for _, c := range documented(t, "helm") {
+		if slices.Contains(c.Args, "--repo") {
+			continue // a chart of others
+		}
 		values, rest := map[string]any{}, []string{}
 		for i, arg := range c.Args {
 			if arg == "-f" {
@@ -37,9 +46,9 @@ func TestDocumentedHelm(t *testing.T) {
 			case "--set", "--set-json":
 				i++
 				err = set(values, arg, c.Args[i])
-			case "-n", "-f":
+			case "-n", "-f", "--version":
 				i++
-			case "--reuse-values", "--wait":
+			case "--reuse-values", "--reset-then-reuse-values", "--wait":
 			default:
 				rest = append(rest, arg)
 			}
@@ -50,11 +59,11 @@ func TestDocumentedHelm(t *testing.T) {
 		if !slices.Contains(c.Args, "-n") {
 			t.Errorf("%s: in which namespace?", c)
 		}
-		if len(rest) == 2 && rest[0] == "uninstall" {
+		if len(rest) == 2 && (rest[0] == "uninstall" || rest[0] == "test") {
 			continue
 		}
 		if len(rest) != 3 || !slices.Contains([]string{"install", "upgrade"}, rest[0]) ||
-			"../../"+rest[2] != chartDir {
+			"../../"+rest[2] != chartDir && rest[2] != releasedChart {
 			t.Errorf("%s: want install or upgrade NAME %s", c, chartDir)
 		}
 		if rendered, err := render(t, text(values)); err != nil || len(parse(t, rendered)) < 2 {
@@ -143,9 +152,11 @@ func TestNamedValues(t *testing.T) {
 	}
 }
 
-// verbs of kubectl that the documents use on what others have made.
+// verbs of kubectl that the documents use on what others have made, and its plugin, whose commands the tests
+// of cmd/tandem run.
 var verbs = []string{
-	"apply", "cordon", "describe", "exec", "get", "label", "logs", "patch", "rollout", "set", "uncordon", "wait",
+	"apply", "cordon", "describe", "exec", "get", "label", "logs", "patch", "rollout", "set",
+	"tandem", "uncordon", "wait",
 }
 
 // TestDocumentedKubectl: what the kubectl commands of the documents name is there: folders, files, objects,
@@ -173,6 +184,8 @@ func TestDocumentedKubectl(t *testing.T) {
 			switch {
 			case before == "-k" && !slices.Contains(kustomizations, arg):
 				t.Errorf("%s: %s is none of %q", c, arg, kustomizations)
+			case before == "-f" && strings.HasPrefix(arg, released) && strings.HasSuffix(arg, "/release.yaml"):
+				// make release makes it
 			case before == "-f" && m == nil && len(manifest(t, arg)) == 0:
 				t.Errorf("%s: %s has no object", c, arg)
 			case before == "-p":

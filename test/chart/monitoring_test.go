@@ -16,7 +16,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const monitoringDir = "../../deployments/monitoring/"
+// monitoringDir has what is counted, alertsDir what is done with it.
+const (
+	monitoringDir = "../../deployments/monitoring/"
+	alertsDir     = chartDir + "/monitoring/"
+)
 
 // operators strictly reads the kinds of the Prometheus operator; of others it says false.
 func operators(o object) (known bool, err error) {
@@ -104,7 +108,7 @@ func checkQuery(t *testing.T, where, query string, known map[string][]string, us
 }
 
 func TestAlerts(t *testing.T) {
-	content, err := os.ReadFile(monitoringDir + "alerts.yaml")
+	content, err := os.ReadFile(alertsDir + "alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +154,7 @@ func TestAlerts(t *testing.T) {
 // TestAlertsAreRules: Prometheus itself reads the spec as a file of rules, templates in the annotations
 // included.
 func TestAlertsAreRules(t *testing.T) {
-	objects := manifest(t, "deployments/monitoring/alerts.yaml")
+	objects := manifest(t, "deployments/helm/tandem/monitoring/alerts.yaml")
 	spec, err := yaml.Marshal(objects[0]["spec"])
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +175,7 @@ func TestAlertsAreRules(t *testing.T) {
 
 // TestDashboard: every query parses and asks for what there is, and every metric can be seen.
 func TestDashboard(t *testing.T) {
-	content, err := os.ReadFile(monitoringDir + "dashboard.json")
+	content, err := os.ReadFile(alertsDir + "dashboard.json")
 	if err != nil {
 		t.Fatal(err)
 	}

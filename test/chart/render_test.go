@@ -67,15 +67,21 @@ func renderFile(t *testing.T, values, name string) string {
 
 func renderAll(t *testing.T, values string) (*chart.Chart, map[string]string, error) {
 	t.Helper()
-	given := map[string]any{}
-	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
-		t.Fatal(err)
-	}
-	c, files, err := helm.Files(chartDir, namespace, given)
+	c, files, err := helm.Files(chartDir, namespace, helm.Newest, given(t, values))
 	if c == nil {
 		t.Fatal(err)
 	}
 	return c, files, err
+}
+
+// given reads values in YAML.
+func given(t *testing.T, text string) map[string]any {
+	t.Helper()
+	values := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
 }
 
 // parse splits a stream of manifests, sorted by kind and name.

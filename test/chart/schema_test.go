@@ -79,6 +79,8 @@ func published(t *testing.T, version string) func(apiVersion, kind string) (*jso
 var kustomizations = []string{
 	"deployments/base", "deployments/privileged", "deployments/intent-kubelet", "deployments/intent-api-server",
 	"deployments/kubelet", "deployments/monitoring", "deployments/dra", "deployments/dra/claim-templates",
+	"deployments/publish",
+	"deployments/scheduler",
 }
 
 // manifests are all that there are: what the chart renders for each of the values, what kustomize builds, and

@@ -9,7 +9,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-k8s/tandem/dra/claims"
+	"github.com/tandem-k8s/tandem/dra/claims/held"
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
@@ -105,9 +105,9 @@ func (h *churn) quiet(workers ...*worker) {
 		if err != nil || len(files) > 0 {
 			h.t.Errorf("CDI files of %s are left behind: %v, %v", w.name, files, err)
 		}
-		held, err := claims.ReadHeld(filepath.Join(w.Kubelet(), "plugins", pool.Driver))
-		if err != nil || len(held) > 0 {
-			h.t.Errorf("claims of %s still hold devices: %v, %v", w.name, held, err)
+		told, err := held.Read(filepath.Join(w.Kubelet(), "plugins", pool.Driver))
+		if err != nil || len(told) > 0 {
+			h.t.Errorf("claims of %s still hold devices: %v, %v", w.name, told, err)
 		}
 	}
 }

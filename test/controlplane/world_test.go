@@ -128,7 +128,7 @@ func (w *worker) startDaemon() *node.Daemon {
 		w.t.Fatal(err)
 	}
 	w.starts++
-	pod := w.c.daemonPod(fmt.Sprintf("tandem-dra-%s-%d", w.name, w.starts), w.name)
+	pod := w.c.daemonPod(fmt.Sprintf("tandem-dra-%s-%d", w.name, w.starts), w.name, w.Folders()...)
 	started, err := w.Start(node.Options{
 		Program: program, Node: w.name, Kubeconfig: w.c.Kubeconfig(w.c.token(pod)), PodUID: string(pod.UID),
 		Log: filepath.Join(w.Dir, fmt.Sprintf("%s-%02d.log", w.name, w.starts)),
@@ -210,9 +210,11 @@ func (w *worker) check() {
 func (w *worker) log() []kubelet.Prepared { return append(w.earlier, w.kubelet.Log()...) }
 
 // daemonPod is the pod of a DaemonSet in which the daemon would be. It is bound to its node from the start.
-func (c *cluster) daemonPod(name, node string) *v1.Pod {
+func (c *cluster) daemonPod(name, node string, flags ...string) *v1.Pod {
 	c.t.Helper()
 	pod := podOf(name)
+	pod.Labels = map[string]string{"app.kubernetes.io/name": "tandem-dra"}
+	pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args = []string{"tandem-dra"}, flags
 	pod.Namespace, pod.Spec.ServiceAccountName, pod.Spec.NodeName = daemonNamespace, daemonAccount, node
 	pod.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
 	return c.create(pod)

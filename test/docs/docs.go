@@ -33,6 +33,12 @@ var Programs = map[string]string{
 	"kubectl":                     "test/chart/docs_test.go",
 	"deployments/kubelet/roll.sh": "deployments/kubelet_test.go",
 	"make":                        "test/docs/docs_test.go",
+	"apt-get":                     "deployments/release/docs_test.go",
+	"cosign":                      "deployments/release/docs_test.go",
+	"curl":                        "deployments/release/docs_test.go",
+	"dnf":                         "deployments/release/docs_test.go",
+	"sha256sum":                   "deployments/release/docs_test.go",
+	"tar":                         "deployments/release/docs_test.go",
 }
 
 // Command is one command with its arguments, as a shell would have split them. The sudo before it and the

@@ -89,7 +89,7 @@ func TestFind(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	for _, wrong := range []string{"```sh\ncurl x\n```\n", "    tandem 'x\n"} {
+	for _, wrong := range []string{"```sh\nwget x\n```\n", "    tandem 'x\n"} {
 		if got, err := find("F", wrong); err == nil {
 			t.Errorf("%q: %v", wrong, got)
 		}

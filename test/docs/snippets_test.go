@@ -84,8 +84,8 @@ func TestKeys(t *testing.T) {
 
 // foreign are the flags of other programs that the documents name.
 var foreign = []string{
-	"config-dir", // the kubelet's
-	"set",        // Helm's
+	"config-dir",                                     // the kubelet's
+	"set", "reset-then-reuse-values", "reuse-values", // Helm's
 }
 
 // TestFlags: flags in backquotes without their program are those of one of ours.

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -19,6 +18,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
+	"github.com/tandem-k8s/tandem/version"
 )
 
 // Exit codes.
@@ -83,7 +83,7 @@ func execute(
 		fmt.Fprintf(stderr, "%s: %v; see %s --help\n", set.Name(), err, set.Name())
 		return cmp.Or(help.BadUsage, exitUsage)
 	case *showVersion:
-		fmt.Fprintln(stdout, set.Name(), Version())
+		fmt.Fprintln(stdout, set.Name(), version.Text())
 		return exitOK
 	}
 	if flags.probe != monitor.NoProbe {
@@ -95,7 +95,7 @@ func execute(
 	}
 	flags.LogLevel = flags.glog.level(set, flags.LogLevel)
 	log := Logger(*flags, stderr)
-	log.Info("start", "version", Version(), "config", config(set))
+	log.Info("start", "version", version.Text(), "config", config(set))
 	if err := flags.watched(ctx, set.Name(), log, run); err != nil && !stopped(ctx, err) {
 		fmt.Fprintf(stderr, "%s: %v\n", set.Name(), err)
 		if exit := (*ExitError)(nil); errors.As(err, &exit) {
@@ -149,13 +149,4 @@ func config(set *pflag.FlagSet) slog.Value {
 		}
 	})
 	return slog.GroupValue(attributes...)
-}
-
-// Version is the module version that the Go command recorded, "(devel)" for a build without one.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(unknown)"
-	}
-	return info.Main.Version
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/version"
 )
 
 // start runs a daemon called tandem-test with a flag of its own, --number.
@@ -52,7 +54,7 @@ func TestExitCodes(t *testing.T) {
 			[]string{"--log-level=error"}, 0, "", ""},
 		{"help", t.Context(), never, []string{"--help"}, 0, "Exit codes:", ""},
 		{"short help", t.Context(), never, []string{"-h"}, 0, "tandem-test --number=1", ""},
-		{"version", t.Context(), never, []string{"--version"}, 0, "tandem-test ", ""},
+		{"version", t.Context(), never, []string{"--version"}, 0, "tandem-test " + version.Text() + "\n", ""},
 		{"unknown flag", t.Context(), never, []string{"--colour=red"}, 2, "", "--colour; see tandem-test --help\n"},
 		{"single dash", t.Context(), works, []string{"-number=3", "-log-level=error"}, 0, "", ""},
 		{"flags of glog", t.Context(), works,
@@ -81,6 +83,9 @@ func TestExitCodes(t *testing.T) {
 			"is no IP address"},
 		{"events without a cluster", t.Context(), never, []string{"--intent=api-server", "--log-level=error"}, 1,
 			"", "--intent=api-server: find the API server"},
+		{"unknown target", t.Context(), never, []string{"--publish=tandem,everything"}, 2, "",
+			`"--publish" flag: unknown target "everything"`},
+		{"labels beside none", t.Context(), never, []string{"--publish=kubenexus"}, 2, "", "name one of them too"},
 		{"argument", t.Context(), never, []string{"now"}, 2, "", `unexpected argument "now"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -121,12 +126,14 @@ func TestStartLineHasTheEffectiveConfig(t *testing.T) {
 		"registration": "auto", "number": "0", "intent": "pods-api,podresources", "alignment": "preferred",
 		"alignment-opt-out": "none", "device-annotations": "all", "metrics-bind-address": "",
 		"health-probe-bind-address": "", "topology-file": "",
+		"publish": "", "kubelet-config": "", "kubelet-config-dir": "",
+		"nfd-features-dir": "/etc/kubernetes/node-feature-discovery/features.d",
 	} {
 		if got := line.Config[flag]; got != want {
 			t.Errorf("%s is %q, want %q", flag, got, want)
 		}
 	}
-	if line.Msg != "start" || len(line.Config) != 20 {
+	if line.Msg != "start" || len(line.Config) != 24 {
 		t.Errorf("line %q", first)
 	}
 }

@@ -33,6 +33,8 @@ type Flags struct {
 	Metrics             monitor.Address
 	Health              monitor.Address
 
+	publishing publishing
+
 	probe   monitor.Probe
 	glog    glogFlags
 	monitor *monitor.Monitor // nil until the daemon runs
@@ -51,6 +53,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 			"or auto (watcher where that folder exists)")
 	f.glog.register(set)
 	f.registerIntent(set)
+	f.publishing.register(set)
 	f.registerWatch(set)
 }
 

@@ -49,6 +49,10 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 			return nil, err
 		}
 	}
+	publisher, err := f.publisher(log)
+	if err != nil {
+		return nil, err
+	}
 	config := coordination.Config{
 		RunDir:     f.RunFolder(),
 		Topology:   file,
@@ -57,8 +61,9 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 		Intent: coordination.Intent{
 			Sources: f.Intent, Kubelet: endpoint, NodeName: f.NodeName, Policy: f.Policy,
 		},
-		Withheld: newWithheld(f.KubeletDir, log),
-		Log:      log,
+		Withheld:  newWithheld(f.KubeletDir, log),
+		Publisher: publisher,
+		Log:       log,
 	}
 	if f.monitor != nil {
 		config.Observer = f.monitor

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/version"
 )
 
 // registerWatch adds the flags that say how the daemon can be watched. None of the stock plugins can be: the
@@ -42,7 +43,7 @@ func (f *Flags) watched(ctx context.Context, name string, log *slog.Logger, run 
 		tell = sender.Tell
 		beside.Go(func() { sender.Run(serving) })
 	}
-	f.monitor = monitor.New(Version(), tell)
+	f.monitor = monitor.New(version.Text(), tell)
 	beside.Go(func() { f.monitor.Serve(serving, f.Metrics, f.Health, log) })
 	return run(ctx, log)
 }

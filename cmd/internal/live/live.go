@@ -41,13 +41,16 @@ func Loopback(address net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// Look tells what the node is like now.
+// Look tells what the node is like now. With an error it may tell what is known in spite of it.
 type Look func(context.Context) (*picture.Node, error)
 
+// Explain tells people what was decided for an owner of devices.
+type Explain func(ctx context.Context, owner string) (string, error)
+
 // Serve answers on a listener until ctx is done.
-func Serve(ctx context.Context, listener net.Listener, title string, look Look) error {
+func Serve(ctx context.Context, listener net.Listener, title string, look Look, explain Explain) error {
 	server := &http.Server{
-		Handler:           Handler(title, look, Loopback(listener.Addr())),
+		Handler:           Handler(title, look, explain, Loopback(listener.Addr())),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       5 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -71,12 +74,14 @@ func Serve(ctx context.Context, listener net.Listener, title string, look Look) 
 	return err
 }
 
-// Handler answers with the page. What listens on loopback answers to loopback's names only: a foreign page in
-// a browser on this host could have its own name point here (DNS rebinding).
-func Handler(title string, look Look, loopback bool) http.Handler {
+// Handler answers with the page, and with what was decided for an owner. What listens on loopback answers to
+// loopback's names only: a foreign page in a browser on this host could have its own name point here (DNS
+// rebinding).
+func Handler(title string, look Look, explain Explain, loopback bool) http.Handler {
 	pages := &pages{title: title, look: look}
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", pages)
+	mux.Handle("GET /explain", &explanations{explain: explain})
 	return harden(mux, loopback)
 }
 

@@ -51,6 +51,46 @@ func (l *looks) look(context.Context) (*picture.Node, error) {
 	return n, nil
 }
 
+// told explains to anybody but to "team/away/main".
+func told(_ context.Context, owner string) (string, error) {
+	if owner == "team/away/main" {
+		return "", errors.New("nobody answers")
+	}
+	return "1. " + owner + " <got> two pairs\n", nil
+}
+
+// What was decided for an owner is told as plain text, whatever it is.
+func TestExplain(t *testing.T) {
+	h := Handler("node", (&looks{}).look, told, true)
+	const explain, wanted = "http://localhost/explain", "want ?owner=NAMESPACE/POD/CONTAINER\n"
+	for _, c := range []struct {
+		method, url, body string
+		code              int
+	}{
+		{"GET", explain + "?owner=team%2Ftrain-0%2Fmain", "1. team/train-0/main <got> two pairs\n", 200},
+		{"GET", "http://localhost/explain?owner=team/away/main", "nobody answers\n", 503},
+		{"GET", explain, wanted, 400},
+		{"GET", explain + "?owner=" + strings.Repeat("x", 400), wanted, 400},
+		{"POST", "http://localhost/explain?owner=a/b/c", "Method Not Allowed\n", 405},
+	} {
+		w := ask(h, c.method, c.url)
+		if w.Code != c.code || w.Body.String() != c.body {
+			t.Errorf("%s %s: %d %q", c.method, c.url, w.Code, w.Body)
+		}
+		if kind := w.Header().Get("Content-Type"); kind != "text/plain; charset=utf-8" {
+			t.Errorf("%s is %q", c.url, kind)
+		}
+		for name, want := range headers {
+			if got := w.Header().Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", c.url, name, got, want)
+			}
+		}
+	}
+	if w := ask(h, "GET", "http://evil.example/explain?owner=a/b/c"); w.Code != 421 {
+		t.Errorf("under a foreign name: %d", w.Code)
+	}
+}
+
 func ask(h http.Handler, method, url string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, url, nil)
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -93,7 +133,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "http://node-7.example:8080/", false, 200},
 		{"POST", "http://node-7.example:8080/", false, 405},
 	} {
-		w := ask(Handler("node", l.look, c.loopback), c.method, c.url)
+		w := ask(Handler("node", l.look, told, c.loopback), c.method, c.url)
 		if w.Code != c.code {
 			t.Errorf("%s %s: %d, want %d", c.method, c.url, w.Code, c.code)
 		}
@@ -112,7 +152,7 @@ func TestRequests(t *testing.T) {
 func TestOneQuestionForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &looks{state: picture.Free}
-		h := Handler("node", l.look, true)
+		h := Handler("node", l.look, told, true)
 		first := ask(h, "GET", "http://localhost/")
 		for range 100 {
 			ask(h, "GET", "http://localhost/")
@@ -139,10 +179,10 @@ func TestOneQuestionForAll(t *testing.T) {
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &looks{err: errors.New("ask /run/<x>: nobody answers")}
-		h := Handler("node", l.look, true)
+		h := Handler("node", l.look, told, true)
 		w := ask(h, "GET", "http://localhost/")
 		body := w.Body.String()
-		if w.Code != 503 || w.Header().Get("ETag") != "" || strings.Contains(body, "<svg") {
+		if w.Code != 503 || w.Header().Get("ETag") != "" || strings.Contains(body, "viewBox") {
 			t.Errorf("away: %d, ETag %q", w.Code, w.Header().Get("ETag"))
 		}
 		for _, want := range []string{
@@ -189,7 +229,7 @@ func TestServe(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, listener, "node", (&looks{}).look) }()
+	go func() { ended <- Serve(ctx, listener, "node", (&looks{}).look, told) }()
 	client := &http.Client{Transport: &http.Transport{}}
 	answer, err := client.Get("http://" + listener.Addr().String())
 	if err != nil {
@@ -209,7 +249,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener.Close()
-	if err := Serve(t.Context(), listener, "node", (&looks{}).look); err == nil {
+	if err := Serve(t.Context(), listener, "node", (&looks{}).look, told); err == nil {
 		t.Error("a closed listener is no error")
 	}
 }

@@ -3,6 +3,7 @@ package monitor
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tandem-k8s/tandem/cluster/publish"
 	"github.com/tandem-k8s/tandem/cmd/internal/events"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -20,11 +21,18 @@ var latencies = []float64{.0005, .001, .002, .003, .005, .01, .02, .05, .1, .2}
 // coordinator keeps, all others are words of a fixed list, each of which is there from the start so that a
 // first increase can be seen.
 type counts struct {
-	pairs, allocations, ended, questions, alone, registrations, events, claims *prometheus.CounterVec
-	planned                                                                    prometheus.Counter
-	prefer, claim                                                              *prometheus.HistogramVec
-	build                                                                      *prometheus.GaugeVec
+	pairs, allocations, ended, questions, alone *prometheus.CounterVec
+	registrations, events, claims, published    *prometheus.CounterVec
+	planned                                     prometheus.Counter
+	prefer, claim                               *prometheus.HistogramVec
+	build                                       *prometheus.GaugeVec
 }
+
+// What became of a write.
+const (
+	publishWritten = "written"
+	publishFailed  = "failed"
+)
 
 func newCounts() counts {
 	c := counts{
@@ -59,6 +67,9 @@ func newCounts() counts {
 		claims: counter("claims_total",
 			"Claims that the kubelet had prepared or unprepared by the DRA driver, by what became of them: done, or "+
 				"failed, after which the kubelet asks again.", "call", "outcome"),
+		published: counter("publish_total",
+			"Writes of what is published of the node (--publish), by target and what became of them: written or "+
+				"failed; what is there already is not written. By the plugin that serves.", "target", "outcome"),
 		claim: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace,
 			Name:    "claims_duration_seconds",
 			Help:    "Time to prepare or unprepare the claims of a pod, for which its start or end waits.",
@@ -66,6 +77,12 @@ func newCounts() counts {
 		build: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "build_info", Help: "1; the version is in the label.",
 		}, []string{"version"}),
+	}
+	for _, target := range publish.All {
+		if target != publish.KubeNexus { // which has labels beside another's
+			c.published.WithLabelValues(string(target), publishWritten)
+			c.published.WithLabelValues(string(target), publishFailed)
+		}
 	}
 	for level := range topology.Level(topology.Levels) {
 		c.pairs.WithLabelValues(level.String())
@@ -91,6 +108,6 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 func (c *counts) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		c.pairs, c.allocations, c.planned, c.ended, c.questions, c.alone, c.registrations, c.events, c.prefer,
-		c.build, c.claims, c.claim,
+		c.build, c.claims, c.claim, c.published,
 	}
 }

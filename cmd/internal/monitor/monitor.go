@@ -158,6 +158,18 @@ func (m *Monitor) Event(outcome string) {
 	m.counts.events.WithLabelValues(outcome).Inc()
 }
 
+// Published implements publish.Observer.
+func (m *Monitor) Published(target string, err error) {
+	if m == nil {
+		return
+	}
+	outcome := publishWritten
+	if err != nil {
+		outcome = publishFailed
+	}
+	m.counts.published.WithLabelValues(target, outcome).Inc()
+}
+
 // Allocated implements admission.Observer.
 func (m *Monitor) Allocated(v admission.Verdict) {
 	m.counts.allocations.WithLabelValues(v.Resource, string(v.Outcome)).Inc()

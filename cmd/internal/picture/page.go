@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 )
@@ -21,7 +22,7 @@ var pageScript string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// Policy is the content security policy of every page: it may use what is in it, and ask for itself again.
+// Policy is the content security policy of every page: it may use what is in it, and ask its server again.
 var Policy = strings.Join([]string{
 	"default-src 'none'", "script-src " + source(pageScript),
 	"style-src " + source(pageStyle) + " " + source(style), "img-src data:",
@@ -42,48 +43,79 @@ type Page struct {
 	Renew   time.Duration // a page that is looked at asks for itself again after so long; 0 for never
 }
 
-// row is a device in the table of a page.
-type row struct {
-	Card   *Card
-	Device *Device
+// layout is the picture for a width of screen; the style sheet shows one of them.
+type layout struct {
+	Class   string
+	Picture template.HTML
 }
 
 // HTML writes the page.
 func (p Page) HTML() ([]byte, error) {
 	view := struct {
 		Page
-		Policy  string
-		Style   template.CSS
-		Script  template.JS
-		Picture template.HTML
-		Rows    []row
-		Notes   []string
-		Every   int64 // milliseconds
+		Policy   string
+		Style    template.CSS
+		Script   template.JS
+		Preamble template.HTML
+		Layouts  []layout
+		Table    table
+		Notes    []string
+		Every    int64 // milliseconds
 	}{
-		Page:   p,
-		Policy: Policy,
-		Style:  template.CSS(pageStyle),
-		Script: template.JS(pageScript),
-		Every:  p.Renew.Milliseconds(),
+		Page:     p,
+		Policy:   Policy,
+		Style:    template.CSS(pageStyle),
+		Script:   template.JS(pageScript),
+		Preamble: template.HTML(preamble),
+		Every:    p.Renew.Milliseconds(),
 	}
 	if p.Node != nil {
-		view.Picture, view.Rows, view.Notes = template.HTML(p.Node.SVG()), p.Node.tree().rows(), p.Node.Notes
+		view.Layouts = []layout{
+			{"wide", template.HTML(p.Node.draw(wide, ""))},
+			{"middle", template.HTML(p.Node.draw(middle, ""))},
+			{"narrow", template.HTML(p.Node.draw(narrow, ""))},
+		}
+		view.Table, view.Notes = newTable(p.Node.tree().rows()), p.Node.Notes
 	}
 	var out bytes.Buffer
 	err := pageTemplate.Execute(&out, view)
 	return out.Bytes(), err
 }
 
+// table has the columns in which something stands.
+type table struct {
+	Head []string
+	Rows [][]string
+}
+
+func newTable(rows [][]string) table {
+	all := table{
+		[]string{"Card", "Address", "Model", "Device", "Names", "Resource", "State", "Owner"}, rows,
+	}
+	for i := len(all.Head) - 1; i >= 0; i-- {
+		if slices.ContainsFunc(all.Rows, func(row []string) bool { return row[i] != "" }) {
+			continue
+		}
+		all.Head = slices.Delete(all.Head, i, i+1)
+		for j := range all.Rows {
+			all.Rows[j] = slices.Delete(all.Rows[j], i, i+1)
+		}
+	}
+	return all
+}
+
 // rows lists the devices in the order in which they are drawn.
-func (b *box) rows() []row {
-	var rows []row
+func (b *box) rows() (rows [][]string) {
 	for _, inner := range b.boxes {
-		if inner.card == nil {
+		card := inner.card
+		if card == nil {
 			rows = append(rows, inner.rows()...)
 			continue
 		}
-		for i := range inner.card.Devices {
-			rows = append(rows, row{inner.card, &inner.card.Devices[i]})
+		for _, d := range card.Devices {
+			rows = append(rows, []string{
+				card.Name, card.Address.String(), card.Detail, d.ID, d.Detail, d.Resource, string(d.State), d.Owner,
+			})
 		}
 	}
 	return rows

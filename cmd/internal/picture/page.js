@@ -13,7 +13,9 @@ function tell(element) {
     device.classList.toggle("same", device.dataset.owner === owner);
   }
 }
-const find = (key) => picture.querySelector(`[data-key="${CSS.escape(key)}"]`);
+// The picture is there for several widths of screen, and one of them is shown.
+const visible = () => [...picture.children].find((layout) => getComputedStyle(layout).display !== "none") ?? picture;
+const find = (key) => visible().querySelector(`[data-key="${CSS.escape(key)}"]`);
 for (const event of ["pointerover", "focusin"]) {
   picture.addEventListener(event, (e) => tell(e.target.closest("[data-key]")));
 }
@@ -22,13 +24,34 @@ for (const event of ["pointerover", "focusin"]) {
 picture.addEventListener("keydown", (event) => {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
-  const all = [...picture.querySelectorAll("[data-key]")];
+  const all = [...visible().querySelectorAll("[data-key]")];
   const next = all[all.indexOf(event.target.closest("[data-key]")) + step];
   if (next) {
     event.preventDefault();
     next.focus();
   }
 });
+
+// A click on what an owner has, or Enter, shows what was decided for it. A file has nobody to ask.
+async function explain(owner) {
+  if (!every || !owner) return;
+  part("explain").hidden = false;
+  part("explained").textContent = owner;
+  part("explanation").textContent = "…";
+  let text;
+  try {
+    const answer = await fetch("explain?" + new URLSearchParams({ owner }), { signal: AbortSignal.timeout(10000) });
+    text = await answer.text();
+  } catch {
+    text = "tandem status --serve does not answer";
+  }
+  if (part("explained").textContent === owner) part("explanation").textContent = text;
+}
+picture.addEventListener("click", (event) => explain(event.target.closest("[data-owner]")?.dataset.owner));
+picture.addEventListener("keydown", (event) => {
+  if (event.key === "Enter") explain(event.target.closest("[data-owner]")?.dataset.owner);
+});
+part("close").addEventListener("click", () => { part("explain").hidden = true; });
 
 // A live page asks for itself again, and puts the parts that change in the place of its own. The picture of the past stays until
 // there is a new one.

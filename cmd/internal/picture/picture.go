@@ -12,10 +12,11 @@ import (
 
 // Node is what a picture shows.
 type Node struct {
-	Title string
-	Tree  *topology.Tree
-	Cards []Card   // in any order
-	Notes []string // what else is to be known, a sentence each
+	Title   string
+	Summary []string // what is most important, in a few words each
+	Tree    *topology.Tree
+	Cards   []Card   // in any order
+	Notes   []string // what else is to be known, a sentence each
 	// Palette is that of a picture that is drawn again and again; nil for one, whose legend has no more than it
 	// needs.
 	Palette Palette
@@ -78,52 +79,6 @@ func (d *Device) describe() string {
 		return s == ""
 	})
 	return strings.Join(said, ", ")
-}
-
-// colours is how many owners can be told apart by colour; more of them share.
-const colours = 8
-
-// Palette remembers the colour of every owner, so that it stays the same from picture to picture.
-type Palette map[string]int
-
-// owners lists who has devices, sorted, and gives each a colour that no other one has as long as there are
-// enough.
-func (n *Node) owners() ([]string, Palette) {
-	var owners []string
-	for _, c := range n.Cards {
-		for _, d := range c.Devices {
-			if d.Owner != "" {
-				owners = append(owners, d.Owner)
-			}
-		}
-	}
-	slices.Sort(owners)
-	owners = slices.Compact(owners)
-	palette := n.Palette
-	if palette == nil {
-		palette = Palette{}
-	}
-	palette.assign(owners)
-	return owners, palette
-}
-
-// assign forgets owners that are gone and gives new ones the colour that the fewest have.
-func (p Palette) assign(owners []string) {
-	var used [colours]int
-	for owner, colour := range p {
-		if slices.Contains(owners, owner) {
-			used[colour]++
-		} else {
-			delete(p, owner)
-		}
-	}
-	for _, owner := range owners {
-		if _, known := p[owner]; !known {
-			colour := slices.Index(used[:], slices.Min(used[:]))
-			p[owner] = colour
-			used[colour]++
-		}
-	}
 }
 
 // Names are those of the RDMA devices and netdevs of a function.

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -82,12 +80,14 @@ func TestEveryMachine(t *testing.T) {
 			if cells != want {
 				t.Errorf("%s: %d VFs drawn, want %d", name, cells, want)
 			}
-			root := n.tree()
-			root.place(pageWidth)
-			if root.width > pageWidth {
-				t.Errorf("%s is %d wide", name, root.width)
+			for _, limit := range []int{wide, middle, narrow} {
+				root := n.tree()
+				root.place(limit)
+				if root.width > limit {
+					t.Errorf("%s is %d wide, want at most %d", name, root.width, limit)
+				}
+				inside(t, name, root)
 			}
-			inside(t, name, root)
 		}
 	}
 }
@@ -105,11 +105,11 @@ func inside(t *testing.T, name string, b *box) {
 	t.Helper()
 	for i, c := range b.boxes {
 		if c.x < 0 || c.y < 0 || c.x+c.width > b.width || c.y+c.height > b.height {
-			t.Errorf("%s: %q leaves %q", name, c.label, b.label)
+			t.Errorf("%s: %q leaves %q", name, c.title, b.title)
 		}
 		for _, d := range b.boxes[:i] {
 			if c.x < d.x+d.width && d.x < c.x+c.width && c.y < d.y+d.height && d.y < c.y+c.height {
-				t.Errorf("%s: %q covers %q", name, c.label, d.label)
+				t.Errorf("%s: %q covers %q", name, c.title, d.title)
 			}
 		}
 		inside(t, name, c)
@@ -142,13 +142,15 @@ func TestDevices(t *testing.T) {
 		"<title>oci-mi300x-derived &lt;&amp;&gt;</title>",
 		"0000:11:00.0, allocated, team/train/&lt;worker&gt;",
 		"0000:0c:00.1, stranded: free",
-		`class="card allocated o1"`, `class="cell allocated unhealthy o0"`,
+		`class="card allocated o1"`, `class="cell allocated unhealthy o0"`, `<text class="name end"`, ">tr</text>",
 		"0000:2f:00.0, unhealthy",
 		"0000:46:00.0, planned",
-		"<td>0000:11:00.0</td><td></td><td></td><td>allocated</td><td>team/train/&lt;worker&gt;</td>",
-		"<td>0000:0c:00.1</td><td></td><td></td><td>stranded</td>",
-		"<td>0000:58:00.1</td><td></td><td></td><td>free</td>",
-		`<text class="address" x="30" y=`,
+		"<td>0000:11:00.0</td><td>allocated</td><td>team/train/&lt;worker&gt;</td>",
+		"<td>0000:0c:00.1</td><td>stranded</td><td></td>",
+		"<td>0000:58:00.1</td><td>free</td><td></td>",
+		"<th>Device</th><th>State</th><th>Owner</th></tr>", // no column without a value
+		`<text class="place" x="30" y="`, ">Switch 0</text>", ">0000:08:00.0</text>",
+		"<title>pci0000:07 › 0000:07:00.0 › 0000:08:00.0</title>",
 	} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("no %q", want)
@@ -182,23 +184,5 @@ func TestPolicy(t *testing.T) {
 		if bytes.Contains(page, []byte(outside)) {
 			t.Errorf("the page has %q", outside)
 		}
-	}
-}
-
-// An owner keeps its colour while others come and go, and eight have one each.
-func TestPalette(t *testing.T) {
-	p := Palette{}
-	p.assign([]string{"b", "c"})
-	p.assign([]string{"a", "b", "c"})
-	if diff := cmp.Diff(Palette{"b": 0, "c": 1, "a": 2}, p); diff != "" {
-		t.Errorf("one more (-want +got):\n%s", diff)
-	}
-	p.assign([]string{"a", "c", "d", "e", "f", "g", "h", "i"})
-	used := map[int]bool{}
-	for _, colour := range p {
-		used[colour] = true
-	}
-	if len(used) != colours || p["a"] != 2 || p["c"] != 1 || len(p) != colours {
-		t.Errorf("one gone, five new: %v", p)
 	}
 }

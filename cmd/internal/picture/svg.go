@@ -5,12 +5,15 @@ import (
 	_ "embed"
 	"fmt"
 	"html"
-	"slices"
-	"strings"
 )
 
 //go:embed picture.css
 var style string
+
+// preamble is what all pictures of a page share.
+var preamble = "<style>" + style + "</style>\n" +
+	`<defs><pattern id="hatch" width="5" height="5" patternTransform="rotate(45)" patternUnits="userSpaceOnUse">` +
+	`<line class="hatch" x1="0" y1="0" x2="0" y2="5"/></pattern></defs>` + "\n"
 
 // canvas is a picture being drawn.
 type canvas struct {
@@ -18,29 +21,30 @@ type canvas struct {
 	palette Palette
 }
 
-// SVG draws the node. The picture needs nothing beside it; it is light or dark as the viewer is.
-func (n *Node) SVG() []byte {
+// SVG draws the node for a wide screen. The picture needs nothing beside it; it is light or dark as the
+// viewer is.
+func (n *Node) SVG() []byte { return n.draw(wide, preamble) }
+
+// draw draws the node no wider than that, where a switch allows it.
+func (n *Node) draw(limit int, shared string) []byte {
 	root := n.tree()
-	root.place(pageWidth)
-	owners, palette := n.owners()
+	root.place(limit)
+	owners, palette := n.owners(root)
 	c := &canvas{palette: palette}
-	const head = 40
-	width := max(root.width, 2*padding+labelWidth(n.Title)*4/3)
-	legend, below := flow(n.legend(owners, palette), max(width, pageWidth/2))
-	for _, l := range legend {
-		width = max(width, l.x+l.width()+padding)
-	}
+	width := max(root.width, min(limit, middle))
+	summary := lines(n.Summary, width-2*padding)
+	head := titleHead + len(summary)*textLine
+	legend, below := flow(n.legend(owners, palette), width)
 	height := head + root.height + below
 	fmt.Fprintf(c,
 		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="group" aria-label="%s">`+
-			"\n",
-		width, height, html.EscapeString(n.Title))
-	fmt.Fprintf(c, "<style>%s</style>\n", style)
-	c.WriteString(
-		`<defs><pattern id="hatch" width="5" height="5" patternTransform="rotate(45)" patternUnits="userSpaceOnUse">` +
-			`<line class="hatch" x1="0" y1="0" x2="0" y2="5"/></pattern></defs>` + "\n")
+			"\n%s",
+		width, height, html.EscapeString(n.Title), shared)
 	fmt.Fprintf(c, `<rect class="page" width="%d" height="%d"/>`+"\n", width, height)
-	c.text("title", padding, 26, n.Title)
+	c.text("title", padding, titleHead-14, fit(n.Title, (width-2*padding)*3/4)) // it is larger
+	for i, line := range summary {
+		c.text("summary", padding, titleHead-14+(i+1)*textLine, line)
+	}
 	c.box(root, 0, head)
 	c.legend(legend, head+root.height)
 	c.WriteString("</svg>\n")
@@ -51,13 +55,14 @@ func (n *Node) SVG() []byte {
 func (c *canvas) box(b *box, x, y int) {
 	x, y = x+b.x, y+b.y
 	if b.class != "" {
-		fmt.Fprintf(c, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="6"/>`+"\n", b.class, x, y,
-			b.width, b.height)
-		c.text("label", x+padding, y+17, b.label)
+		fmt.Fprintf(c, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="6"><title>%s</title></rect>`+"\n",
+			b.class, x, y, b.width, b.height, html.EscapeString(b.path))
+		c.text("place", x+padding, y+17, b.title)
+		c.end("label", x+b.width-padding, y+17, b.detail)
 	}
 	for _, inner := range b.boxes {
 		if inner.card != nil {
-			c.card(inner, x, y)
+			c.card(inner, b, x, y)
 		} else {
 			c.box(inner, x, y)
 		}
@@ -67,36 +72,63 @@ func (c *canvas) box(b *box, x, y int) {
 // card draws a GPU or NIC: itself in its device's colour where it is one device, else with a cell for each.
 // Tab reaches every card; data-key names what the page's script can show, and from where it can go on to the
 // cells.
-func (c *canvas) card(b *box, x, y int) {
+func (c *canvas) card(b, at *box, x, y int) {
 	x, y = x+b.x, y+b.y
 	card := b.card
-	class, owner, about := "card", "", fmt.Sprintf("%s %s %s", card.Name, card.Address, card.Detail)
+	class, owner := "card", ""
+	about := fmt.Sprintf("%s %s %s, %s %s", card.Name, card.Address, card.Detail, at.title, at.path)
 	whole := card.whole()
 	if whole {
 		class += " " + c.class(&card.Devices[0])
-		owner = ownerAttribute(card.Devices[0].Owner)
+		owner = card.Devices[0].Owner
 		about += ": " + card.Devices[0].describe()
 	}
 	fmt.Fprintf(c, `<g tabindex="0" role="group" aria-label="%s" data-key="%s"%s><title>%[1]s</title>`+"\n",
-		html.EscapeString(about), html.EscapeString(card.Name), owner)
+		html.EscapeString(about), html.EscapeString(card.Name), ownerAttribute(owner))
 	fmt.Fprintf(c, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="4"/>`+"\n", class, x, y, b.width,
 		b.height)
 	c.text("name", x+padding, y+17, card.Name)
 	c.text("address", x+padding, y+33, card.Address.String())
 	c.text("detail", x+padding, y+49, fit(card.Detail, cardWidth-2*padding))
-	for i := range card.Devices {
-		if whole {
-			break
+	if whole {
+		if owner != "" {
+			c.end("name", x+b.width-padding, y+17, c.palette[owner].initials)
 		}
-		d := &card.Devices[i]
-		about := html.EscapeString(d.describe())
-		fmt.Fprintf(c, `<rect class="cell %s" x="%d" y="%d" width="%d" height="%d" rx="2" `+
-			`tabindex="-1" role="img" aria-label="%s" data-key="%s %s"%s><title>%[6]s</title></rect>`+"\n",
-			c.class(d), x+padding+i%cellsInRow*(cellSize+cellGap), y+cardHead+i/cellsInRow*(cellSize+cellGap),
-			cellSize, cellSize,
-			about, html.EscapeString(card.Name), html.EscapeString(d.ID), ownerAttribute(d.Owner))
+	} else {
+		c.cells(card, x, y)
 	}
 	c.WriteString("</g>\n")
+}
+
+// cells draws the devices of a card.
+func (c *canvas) cells(card *Card, x, y int) {
+	for i := range card.Devices {
+		d := &card.Devices[i]
+		cellX := x + padding + i%cellsInRow*(cellWidth+cellGap)
+		cellY := y + cardHead + i/cellsInRow*(cellHeight+cellGap)
+		attributes := fmt.Sprintf(` tabindex="-1" role="img" aria-label="%s" data-key="%s %s"%s`,
+			html.EscapeString(d.describe()), html.EscapeString(card.Name), html.EscapeString(d.ID),
+			ownerAttribute(d.Owner))
+		c.cell(c.class(d), cellX, cellY, attributes, html.EscapeString(d.describe()))
+		if d.Owner != "" {
+			c.initials(cellX, cellY, d.Owner)
+		}
+	}
+}
+
+func (c *canvas) cell(class string, x, y int, attributes string, title ...string) {
+	fmt.Fprintf(c, `<rect class="cell %s" x="%d" y="%d" width="%d" height="%d" rx="2"%s>`,
+		class, x, y, cellWidth, cellHeight, attributes)
+	for _, t := range title {
+		fmt.Fprintf(c, "<title>%s</title>", t)
+	}
+	c.WriteString("</rect>\n")
+}
+
+// initials writes into a cell who has the device.
+func (c *canvas) initials(x, y int, owner string) {
+	fmt.Fprintf(c, `<text class="initials" x="%d" y="%d">%s</text>`+"\n", x+cellWidth/2, y+cellHeight-4,
+		html.EscapeString(c.palette[owner].initials))
 }
 
 // ownerAttribute is by what the page's script finds all devices of an owner.
@@ -117,80 +149,9 @@ func (c *canvas) class(d *Device) string {
 		class = "allocated unhealthy"
 	}
 	if d.Owner != "" {
-		class += fmt.Sprintf(" o%d", c.palette[d.Owner])
+		class += fmt.Sprintf(" o%d", c.palette[d.Owner].colour)
 	}
 	return class
-}
-
-// look is an entry of the legend: a cell and what it means.
-type look struct {
-	class, text string
-	owner       string // "" for a look that is not an owner's
-	first       bool   // of a line
-	x, y        int
-}
-
-func (l look) width() int { return cellSize + 6 + labelWidth(l.text) }
-
-// legend lists the looks that the picture may have, and its owners; of a picture that is drawn once those
-// that it has. Where no state is known nothing has a look.
-func (n *Node) legend(owners []string, palette Palette) []look {
-	known := slices.ContainsFunc(n.Cards, func(c Card) bool {
-		return slices.ContainsFunc(c.Devices, func(d Device) bool { return d.State != Unknown })
-	})
-	if !known {
-		return []look{
-			{class: "unknown", text: "a VF or a partition; box in box: NUMA node, root complex, switches"},
-		}
-	}
-	looks := []look{
-		{class: "free", text: "free"}, {class: "stranded", text: "free, but no free partner on its switch"},
-		{class: "planned", text: "planned for the container in admission"}, {class: "unhealthy", text: "unhealthy"},
-		{class: "allocated", text: "allocated, owner not known yet"},
-	}
-	if n.Palette == nil {
-		looks = slices.DeleteFunc(looks, func(l look) bool { return !n.has(l.class) })
-	}
-	for i, owner := range owners {
-		looks = append(looks, look{
-			class: fmt.Sprintf("allocated o%d", palette[owner]), text: owner, owner: owner, first: i == 0,
-		})
-	}
-	return looks
-}
-
-// has is whether a device without an owner looks so.
-func (n *Node) has(class string) bool {
-	return slices.ContainsFunc(n.Cards, func(c Card) bool {
-		return slices.ContainsFunc(c.Devices, func(d Device) bool {
-			return d.Owner == "" && slices.Contains(strings.Split(string(d.State), ", "), class)
-		})
-	})
-}
-
-const legendLine = 20
-
-// flow sets the looks in lines, and returns how high all of them are.
-func flow(looks []look, width int) ([]look, int) {
-	x, y := padding, legendLine
-	for i := range looks {
-		l := &looks[i]
-		if l.first || x > padding && x+l.width() > width-padding {
-			x, y = padding, y+legendLine
-		}
-		l.x, l.y = x, y
-		x += l.width() + 2*padding
-	}
-	return looks, y + padding
-}
-
-// legend draws the looks below the boxes.
-func (c *canvas) legend(looks []look, top int) {
-	for _, l := range looks {
-		fmt.Fprintf(c, `<rect class="cell %s" x="%d" y="%d" width="%d" height="%[4]d" rx="2"%s/>`+"\n", l.class,
-			l.x, top+l.y-11, cellSize, ownerAttribute(l.owner))
-		c.text("address", l.x+cellSize+6, top+l.y, l.text)
-	}
 }
 
 func (c *canvas) text(class string, x, y int, s string) {
@@ -199,9 +160,12 @@ func (c *canvas) text(class string, x, y int, s string) {
 	}
 }
 
+// end writes a text that ends at x.
+func (c *canvas) end(class string, x, y int, s string) { c.text(class+" end", x, y, s) }
+
 // fit cuts a text that is wider than there is room.
 func fit(s string, width int) string {
-	if r := []rune(s); labelWidth(s) > width {
+	if r := []rune(s); textWidth(s) > width {
 		return string(r[:max(width*2/13-1, 0)]) + "…"
 	}
 	return s

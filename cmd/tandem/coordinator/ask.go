@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination"
@@ -37,6 +38,21 @@ func AskDecisions(ctx context.Context, runDir, namespace, pod, container string)
 		return nil, err
 	}
 	return newDecisions(answer), nil
+}
+
+// Pods are the pods of which decisions are known, as namespace/pod, sorted.
+func Pods(ctx context.Context, runDir string) ([]string, error) {
+	decisions, err := AskDecisions(ctx, runDir, "", "", "")
+	if err != nil {
+		return nil, err
+	}
+	var pods []string
+	for _, d := range decisions {
+		if names := strings.Split(d.Container, "/"); len(names) == 3 && names[0] != "" {
+			pods = insert(pods, names[0]+"/"+names[1])
+		}
+	}
+	return pods, nil
 }
 
 // Look asks the plugins and the kubelet how the node is. It fails where no plugin answers; a kubelet that

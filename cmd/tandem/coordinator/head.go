@@ -9,9 +9,8 @@ import (
 
 // head is a line of totals, then the plugins, then what is not as it should be.
 func (s Status) head(w io.Writer) {
-	t := s.Totals
-	fmt.Fprintf(w, "GPUs free %s, VFs free %s, same-switch pairs left %d, degraded containers %d; kubelet %s\n",
-		t.GPUs, t.VFs, t.Pairs, len(s.Degraded), s.kubeletText())
+	parts := s.summary()
+	fmt.Fprintf(w, "%s; %s\n", strings.Join(parts[:len(parts)-1], ", "), parts[len(parts)-1])
 	for _, p := range s.Plugins {
 		pid := "in another PID namespace"
 		if p.PID != 0 {
@@ -40,6 +39,16 @@ func (s Status) head(w io.Writer) {
 	}
 	for _, d := range s.Degraded {
 		fmt.Fprintln(w, "DEGRADED", d)
+	}
+}
+
+// summary is the totals, then the kubelet.
+func (s Status) summary() []string {
+	t := s.Totals
+	return []string{
+		fmt.Sprintf("GPUs free %s", t.GPUs), fmt.Sprintf("VFs free %s", t.VFs),
+		fmt.Sprintf("same-switch pairs left %d", t.Pairs), fmt.Sprintf("degraded containers %d", len(s.Degraded)),
+		"kubelet " + s.kubeletText(),
 	}
 }
 

@@ -14,9 +14,13 @@ import (
 // Fill puts what the plugins know into the picture of the machine. What no plugin offers stays as the machine
 // has it.
 func (s Status) Fill(drawn *picture.Node) {
+	drawn.Summary = s.summary()
 	if k := s.Kubelet; k != nil && k.State == KubeletDown {
 		drawn.Notes = append(drawn.Notes,
 			fmt.Sprintf("The kubelet is down: %s. Owners are those known last.", k.Why))
+	}
+	for _, d := range s.Degraded {
+		drawn.Notes = append(drawn.Notes, fmt.Sprintf("Degraded: %s.", d))
 	}
 	offered := map[topology.Address][]picture.Device{}
 	kinds := map[topology.Address]picture.Kind{}
@@ -24,6 +28,9 @@ func (s Status) Fill(drawn *picture.Node) {
 		if !r.Connected {
 			drawn.Notes = append(drawn.Notes,
 				fmt.Sprintf("The plugin of %s is away: its devices are shown as they were known last.", r.Name))
+		}
+		if r.Registered != nil && !*r.Registered {
+			drawn.Notes = append(drawn.Notes, fmt.Sprintf("The kubelet does not go by the devices of %s.", r.Name))
 		}
 		for _, d := range r.Devices {
 			address, err := topology.ParseAddress(d.Address)

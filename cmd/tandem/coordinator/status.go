@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/mode"
@@ -15,11 +16,12 @@ import (
 
 // Status is what the coordinator knows, as -o json prints it.
 type Status struct {
-	PID       int64      `json:"pid"`      // of the plugin that serves
-	Protocol  string     `json:"protocol"` // of the plugin that serves
-	Mode      string     `json:"mode"`     // of the node: "device-plugin" or "dra"
-	Plugins   []Plugin   `json:"plugins"`
-	Resources []Resource `json:"resources"`
+	Version   document.V1 `json:"version"`
+	PID       int64       `json:"pid"`      // of the plugin that serves
+	Protocol  string      `json:"protocol"` // of the plugin that serves
+	Mode      string      `json:"mode"`     // of the node: "device-plugin" or "dra"
+	Plugins   []Plugin    `json:"plugins"`
+	Resources []Resource  `json:"resources"`
 	// by resource: kept for the second half of a container that is being admitted
 	Plan     map[string][]string `json:"plan,omitempty"`
 	Totals   Totals              `json:"totals"`

@@ -16,6 +16,13 @@ type Totals struct {
 	Pairs int   `json:"pairs"` // that the free devices make on one switch each
 }
 
+// Add counts those of another node too.
+func (t *Totals) Add(other Totals) {
+	t.GPUs.Free, t.GPUs.All = t.GPUs.Free+other.GPUs.Free, t.GPUs.All+other.GPUs.All
+	t.VFs.Free, t.VFs.All = t.VFs.Free+other.VFs.Free, t.VFs.All+other.VFs.All
+	t.Pairs += other.Pairs
+}
+
 // Count is of devices of one kind.
 type Count struct {
 	Free int `json:"free"` // those that a container can get now

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/topology"
@@ -19,6 +20,12 @@ const (
 	Warning Severity = "warning" // some pods, some devices or some of the speed are lost
 	Unknown Severity = "unknown" // what would tell could not be read
 )
+
+// Findings are all that was found, as -o json prints it.
+type Findings struct {
+	Version  document.V1 `json:"version"`
+	Findings []Finding   `json:"findings"`
+}
 
 // Finding is one thing that stands in the way.
 type Finding struct {

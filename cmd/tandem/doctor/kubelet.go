@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/config"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
 // kubeletConfiguration is what the kubelet was told, as far as it matters here: keys of KubeletConfiguration
@@ -29,7 +29,9 @@ type kubeletConfiguration struct {
 }
 
 // DefaultConfig is where kubeadm puts the kubelet's configuration.
-func DefaultConfig(kubeletDir string) string { return filepath.Join(kubeletDir, "config.yaml") }
+func DefaultConfig(kubeletDir string) string {
+	return filepath.Join(kubeletDir, configuration.FileName)
+}
 
 // Files tells where the kubelet's configuration and its drop-ins are: where the node says, else where the
 // running kubelet's command line says, else where kubeadm puts it.
@@ -52,8 +54,8 @@ func (n Node) Files() (config, dir string) {
 // the flags. That it cannot be read is a finding.
 func (e *examination) readKubelet() {
 	k, err := readKubelet(e.Node)
-	var wrong *fileError
-	if e.kubelet = k; !errors.As(err, &wrong) || e.denied(wrong.file, wrong.err) {
+	var wrong *configuration.FileError
+	if e.kubelet = k; !errors.As(err, &wrong) || e.denied(wrong.File, wrong.Err) {
 		return
 	}
 	e.find(Finding{
@@ -67,29 +69,13 @@ func (e *examination) readKubelet() {
 	})
 }
 
-// fileError says what is wrong with a file of the configuration.
-type fileError struct {
-	file string
-	err  error
-}
-
-func (e *fileError) Error() string {
-	var path *fs.PathError
-	if errors.As(e.err, &path) {
-		return fmt.Sprintf("%s: %v", e.file, path.Err) // which names the file too
-	}
-	return fmt.Sprintf("%s: %v", e.file, e.err)
-}
-
-func (e *fileError) Unwrap() error { return e.err }
-
-// readKubelet fails with a [fileError].
+// readKubelet fails with a [configuration.FileError].
 func readKubelet(n Node) (kubeletConfiguration, error) {
 	k := kubeletConfiguration{
 		Policy: "none", Scope: "container", CPUPolicy: "none", MemoryPolicy: "None", origin: map[string]string{},
 	}
 	config, dir := n.Files()
-	files, err := dropIns(dir)
+	files, err := configuration.DropIns(dir)
 	if err != nil {
 		return kubeletConfiguration{}, err
 	}
@@ -99,37 +85,16 @@ func readKubelet(n Node) (kubeletConfiguration, error) {
 			continue
 		}
 		if err != nil {
-			return kubeletConfiguration{}, &fileError{file, err}
+			return kubeletConfiguration{}, &configuration.FileError{File: file, Err: err}
 		}
 		k.files = append(k.files, file)
 	}
 	k.read = len(k.files) > 0
 	if !k.read {
-		return k, &fileError{config, fs.ErrNotExist}
+		return k, &configuration.FileError{File: config, Err: fs.ErrNotExist}
 	}
 	k.override(runningFlags(n.ProcRoot))
 	return k, nil
-}
-
-// dropIns are the files of a folder, "" for none, in the order in which the kubelet merges them
-// (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
-func dropIns(dir string) ([]string, error) {
-	if dir == "" {
-		return nil, nil
-	}
-	var files []string
-	at := dir
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		at = path
-		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".conf" {
-			files = append(files, path)
-		}
-		return err
-	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, &fileError{at, err}
-	}
-	return files, nil
 }
 
 func (k *kubeletConfiguration) merge(file string) error {
@@ -137,7 +102,7 @@ func (k *kubeletConfiguration) merge(file string) error {
 	if err != nil {
 		return err
 	}
-	keys, err := config.Decode(content, k)
+	keys, err := configuration.Decode(content, k)
 	for _, key := range keys {
 		k.origin[key] = file
 	}

@@ -24,7 +24,10 @@ func (e *examination) refusedShapes(refused []int) {
 		f.Why = "Policy restricted wants GPUs and VFs on the same set of NUMA nodes, as small as it can be for " +
 			"each of them; the VFs fit fewer nodes than the GPUs, or the reverse."
 		f.Fix = append(f.Fix,
-			`"excludeTopology": true in the pool of VFs (config.json, or SriovNetworkNodePolicy): the kubelet leaves the choice to Tandem`,
+			`"excludeTopology": true in the pool of VFs (config.json, or SriovNetworkNodePolicy): `+
+				"the kubelet leaves the choice to Tandem. The price: it no longer sees where VFs are used up, and a "+
+				"container of 2 GPUs and 2 VFs can get far pairs on the NUMA node that it picks while another one "+
+				"has near ones. Worth it where containers ask for the sizes above",
 			"or as many VFs on each NUMA node as GPUs: fewer in sriov_numvfs")
 	}
 	if slices.ContainsFunc(e.GPUs, hasNode) && !allHaveNodes(e.GPUs) {

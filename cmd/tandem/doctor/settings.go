@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/config"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
 // Settings are what a node needs that the kubelet's configuration does not have yet.
@@ -51,7 +52,7 @@ const DropIn = "99-tandem.conf"
 
 // NewDropIn is that file without settings.
 const NewDropIn = "# Made by tandem doctor --fix-kubelet. tandem doctor --rollback-kubelet removes it.\n" +
-	"apiVersion: " + config.Version + "\nkind: " + config.Kind + "\n"
+	"apiVersion: " + configuration.Version + "\nkind: " + configuration.Kind + "\n"
 
 // Target is the file that settings go into: the one of our own where the kubelet has a folder of drop-ins,
 // else its configuration.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
@@ -14,6 +15,10 @@ import (
 func (p *Plan) Picture(title string, n *machine.Node) *picture.Node {
 	drawn := topo.NewMatrix(n, false).Picture(title, n.Tree)
 	drawn.Title = fmt.Sprintf("%d GPUs and %d VFs on %s", len(p.GPUs), len(p.VFs), title)
+	drawn.Summary = strings.Split(p.Reason, "; ")
+	if p.Note != "" {
+		drawn.Notes = append(drawn.Notes, p.Note)
+	}
 	owners := p.owners()
 	for i := range drawn.Cards {
 		c := &drawn.Cards[i]

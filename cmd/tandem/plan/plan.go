@@ -6,14 +6,16 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 )
 
 // Plan is the answer, as JSON has it. The i-th GPU and the i-th VF are a pair.
 type Plan struct {
-	GPUs  []string       `json:"gpus"` // device IDs
-	VFs   []string       `json:"vfs"`
-	Pairs []machine.Pair `json:"pairs"`
+	Version document.V1    `json:"version"`
+	GPUs    []string       `json:"gpus"` // device IDs
+	VFs     []string       `json:"vfs"`
+	Pairs   []machine.Pair `json:"pairs"`
 	// NUMA nodes that the kubelet would choose; none where it has no choice
 	Nodes  []int  `json:"nodes"`
 	Note   string `json:"note,omitempty"` // where the kubelet would refuse the container

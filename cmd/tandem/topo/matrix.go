@@ -3,6 +3,7 @@
 package topo
 
 import (
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
@@ -10,10 +11,11 @@ import (
 
 // Matrix is the answer, as JSON has it.
 type Matrix struct {
+	Version      document.V1   `json:"version"`
 	GPUs         []GPU         `json:"gpus"`
 	NICs         []NIC         `json:"nics"`
 	Distances    []Distance    `json:"distances"`
-	GPUDistances []GPUDistance `json:"gpu_distances"`
+	GPUDistances []GPUDistance `json:"gpuDistances"`
 	Links        []Link        `json:"links"`
 	Verbose      *Verbose      `json:"verbose,omitempty"`
 }

@@ -10,7 +10,7 @@ import (
 
 // Picture is the node with the cards of the matrix, under the names that the matrix gives them.
 func (m *Matrix) Picture(title string, tree *topology.Tree) *picture.Node {
-	drawn := &picture.Node{Title: title, Tree: tree}
+	drawn := &picture.Node{Title: title, Tree: tree, Summary: m.summary()}
 	for i, g := range m.GPUs {
 		card := picture.Card{Kind: picture.GPU, Name: fmt.Sprintf("GPU%d", i), Detail: g.Model, Address: g.Address}
 		for _, id := range g.devices() {
@@ -33,6 +33,28 @@ func (m *Matrix) Picture(title string, tree *topology.Tree) *picture.Node {
 		drawn.Cards = append(drawn.Cards, card)
 	}
 	return drawn
+}
+
+// summary counts what there is, and which GPUs can have a pair on one switch.
+func (m *Matrix) summary() []string {
+	vfs, near := 0, map[topology.Address]bool{}
+	for _, nic := range m.NICs {
+		vfs += len(nic.VFs)
+	}
+	for _, d := range m.Distances {
+		if d.Distance.SameSwitch() {
+			near[d.GPU] = true
+		}
+	}
+	parts, devices := []string{fmt.Sprintf("GPUs %d", len(m.GPUs))}, 0
+	for _, g := range m.GPUs {
+		devices += len(g.devices())
+	}
+	if devices > len(m.GPUs) {
+		parts = append(parts, fmt.Sprintf("partitions %d", devices))
+	}
+	return append(parts, fmt.Sprintf("NICs %d", len(m.NICs)), fmt.Sprintf("VFs %d", vfs),
+		fmt.Sprintf("GPUs with a NIC on their switch %d", len(near)))
 }
 
 // devices are the IDs of what can be given to containers: the partitions, or the GPU itself.

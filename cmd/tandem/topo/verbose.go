@@ -26,7 +26,7 @@ type Verbose struct {
 type GPUTruth struct {
 	Address topology.Address `json:"address"`
 	PCIe    LinkTruth        `json:"pcie"`
-	IOMMU   string           `json:"iommu_group"` // "" for none
+	IOMMU   string           `json:"iommuGroup"` // "" for none
 }
 
 // NICTruth is the same of a NIC, and its ports.
@@ -38,9 +38,9 @@ type NICTruth struct {
 // LinkTruth is a PCIe link; zero is unknown. Of a VF it is that of the PF.
 type LinkTruth struct {
 	Speed    float64 `json:"gts"`
-	MaxSpeed float64 `json:"max_gts"`
+	MaxSpeed float64 `json:"maxGts"`
 	Width    int     `json:"lanes"`
-	MaxWidth int     `json:"max_lanes"`
+	MaxWidth int     `json:"maxLanes"`
 	Degraded bool    `json:"degraded"`
 }
 
@@ -59,7 +59,7 @@ type PairTruth struct {
 	GPU topology.Address   `json:"gpu"`
 	NIC topology.Address   `json:"nic"`
 	ACS topology.ACS       `json:"acs"`
-	At  []topology.Address `json:"redirect_at"` // ports that redirect
+	At  []topology.Address `json:"redirectAt"` // ports that redirect
 
 	gpu, nic int // positions in the matrix
 	word     topology.Level

@@ -7,17 +7,19 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Verification is what a container has, and whether it is what it should be, as JSON has it.
 type Verification struct {
+	Version   document.V1    `json:"version"`
 	GPUs      []GPU          `json:"gpus"`
 	VFs       []VF           `json:"vfs"`
 	Pairs     []machine.Pair `json:"pairs"`
-	InOrder   bool           `json:"in_order"`   // as many VFs as GPUs, and the i-th VF pairs with the i-th GPU
-	PairsFile string         `json:"pairs_file"` // "agrees", "differs" or "absent"
+	InOrder   bool           `json:"inOrder"`   // as many VFs as GPUs, and the i-th VF pairs with the i-th GPU
+	PairsFile string         `json:"pairsFile"` // "agrees", "differs" or "absent"
 	Failures  []string       `json:"failures"`
 }
 

@@ -5,6 +5,7 @@ import "github.com/tandem-k8s/tandem/topology"
 // Demand is one resource of a container as the Topology Manager looks at it.
 type Demand struct {
 	Count  int     // devices wanted
+	Named  bool    // the container names the resource: of one of which it wants 0 the kubelet wants one node
 	All    PerNode // every device of the resource, allocated and unhealthy ones too
 	Free   PerNode // those that can be had now, the Reused ones among them
 	Reused PerNode // those that are taken over from an init container: the nodes must have them all

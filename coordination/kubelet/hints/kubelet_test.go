@@ -1,6 +1,7 @@
 package hints
 
 import (
+	"fmt"
 	"math/bits"
 	"math/rand/v2"
 	"testing"
@@ -13,28 +14,38 @@ import (
 func TestAsTheKubeletMerges(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 0))
-	outcomes := map[bool]int{}
+	outcomes := map[string]int{}
 	for range 100_000 {
 		machine := machines[rng.IntN(len(machines))]
 		demands := make([]Demand, 1+rng.IntN(3))
 		for i := range demands {
 			demands[i] = randomDemand(rng, machine)
 		}
-		merged := merge(machine, demands)
-		for _, policy := range []Policy{Restricted, BestEffort} {
-			want, wantAdmitted := merged.nodes, merged.preferred || policy == BestEffort
-			got, admitted := policy.Nodes(demands...)
-			if got == 0 && admitted {
+		var lists []List
+		for range rng.IntN(3) {
+			lists = append(lists, randomList(rng, machine))
+		}
+		rule := Rule{Machine: machine, Distances: randomDistances(rng, machine)}
+		for _, rule.Policy = range []Policy{Restricted, BestEffort, SingleNUMANode} {
+			merged := merge(rule, demands, lists)
+			want, wantAdmitted := merged.Nodes, merged.Preferred || rule.Policy == BestEffort
+			got, admitted := rule.Nodes(demands, lists...)
+			if got == 0 && admitted && rule.Policy != SingleNUMANode {
 				got = machine
 			}
 			if admitted != wantAdmitted || admitted && got != want {
-				t.Fatalf("%s, nodes %v, %+v:\ngot %v, %t; the kubelet %v, %t",
-					policy, machine.Numbers(), demands, got.Numbers(), admitted, want.Numbers(), wantAdmitted)
+				t.Fatalf("%s, nodes %v, %v, %+v, %+v:\ngot %v, %t; the kubelet %v, %t", rule.Policy, machine.Numbers(),
+					rule.Distances, demands, lists, got.Numbers(), admitted, want.Numbers(), wantAdmitted)
 			}
-			outcomes[admitted && merged.preferred]++
+			outcomes[fmt.Sprintf("%s preferred %t", rule.Policy, admitted && merged.Preferred)]++
 		}
 	}
-	if outcomes[true] < 10_000 || outcomes[false] < 10_000 {
+	for what, n := range outcomes {
+		if n < 5000 {
+			t.Errorf("there is little to compare: %s %d times", what, n)
+		}
+	}
+	if len(outcomes) != 6 {
 		t.Errorf("there is little to compare: %v", outcomes)
 	}
 }
@@ -62,24 +73,56 @@ func randomDemand(rng *rand.Rand, machine Mask) Demand {
 	if rng.IntN(8) == 0 {
 		d = Demand{} // excludeTopology
 	}
-	d.Count = 1 + rng.IntN(5)
+	d.Count, d.Named = rng.IntN(6), true
 	return d
 }
 
-// hint is TopologyHint, with 0 for no affinity.
-type hint struct {
-	nodes     Mask
-	preferred bool
+// randomList are hints of a CPU or memory manager: none, no possible ones, or sets of nodes of which some are
+// preferred.
+func randomList(rng *rand.Rand, machine Mask) List {
+	switch rng.IntN(8) {
+	case 0:
+		return nil
+	case 1:
+		return List{}
+	case 2:
+		return List{{Preferred: rng.IntN(2) == 0}}
+	}
+	list := List{}
+	width := 1 + rng.IntN(2)
+	eachMask(machine.Numbers(), func(m Mask) {
+		if rng.IntN(4) > 0 {
+			list = append(list, Hint{m, m.Count() == width})
+		}
+	})
+	return list
+}
+
+// randomDistances are none, or such that many are the same; the kubelet looks them up by the numbers of the
+// nodes, so that these must have no holes.
+func randomDistances(rng *rand.Rand, machine Mask) [][]int {
+	count := machine.Count()
+	if machine != 1<<count-1 || rng.IntN(2) == 0 {
+		return nil
+	}
+	distances := make([][]int, count)
+	for a := range distances {
+		for range count {
+			distances[a] = append(distances[a], 20+rng.IntN(3))
+		}
+		distances[a][a] = 10
+	}
+	return distances
 }
 
 // deviceHints is generateDeviceTopologyHints, with what GetTopologyHints and filterProvidersHints make of no
 // hint.
-func deviceHints(d Demand) []hint {
+func deviceHints(d Demand) []Hint {
 	bearing := d.All.nodes()
 	if bearing == 0 {
-		return []hint{{0, true}}
+		return []Hint{{0, true}}
 	}
-	var list []hint
+	var list []Hint
 	width := bearing.Count()
 	eachMask(bearing.Numbers(), func(m Mask) {
 		if d.All.On(m) >= d.Count {
@@ -91,14 +134,14 @@ func deviceHints(d Demand) []hint {
 			}
 		}
 		if d.Free.On(m) >= d.Count {
-			list = append(list, hint{nodes: m})
+			list = append(list, Hint{Nodes: m})
 		}
 	})
 	for i := range list {
-		list[i].preferred = list[i].nodes.Count() == width
+		list[i].Preferred = list[i].Nodes.Count() == width
 	}
 	if len(list) == 0 {
-		return []hint{{0, false}}
+		return []Hint{{0, false}}
 	}
 	return list
 }
@@ -118,95 +161,5 @@ func eachMask(numbers []int, visit func(Mask)) {
 			}
 			visit(m)
 		}
-	}
-}
-
-// merge is HintMerger.Merge.
-func merge(machine Mask, demands []Demand) hint {
-	var all [][]hint
-	most := 0 // maxOfMinAffinityCounts
-	for _, d := range demands {
-		list := deviceHints(d)
-		narrowest := Mask(0)
-		for _, h := range list {
-			if h.nodes != 0 && (narrowest == 0 || h.nodes.Narrower(narrowest)) {
-				narrowest = h.nodes
-			}
-		}
-		most = max(most, narrowest.Count())
-		all = append(all, list)
-	}
-	var best hint
-	var permute func(i int, chosen []hint)
-	permute = func(i int, chosen []hint) {
-		if i == len(all) {
-			best = compare(best, mergePermutation(machine, chosen), most)
-			return
-		}
-		for _, h := range all[i] {
-			permute(i+1, append(chosen, h))
-		}
-	}
-	permute(0, nil)
-	if best.nodes == 0 {
-		return hint{machine, false}
-	}
-	return best
-}
-
-// mergePermutation is the function of that name.
-func mergePermutation(machine Mask, permutation []hint) hint {
-	merged := hint{machine, true}
-	first := Mask(0)
-	for _, h := range permutation {
-		if h.nodes != 0 {
-			if first == 0 {
-				first = h.nodes
-			}
-			merged.nodes &= h.nodes
-			merged.preferred = merged.preferred && h.nodes == first
-		}
-		merged.preferred = merged.preferred && h.preferred
-	}
-	return merged
-}
-
-// compare is HintMerger.compare, case by case.
-func compare(current, candidate hint, most int) hint {
-	narrower := func() hint {
-		if candidate.nodes.Narrower(current.nodes) {
-			return candidate
-		}
-		return current
-	}
-	have, get := current.nodes.Count(), candidate.nodes.Count()
-	switch {
-	case get == 0:
-		return current
-	case have == 0:
-		return candidate
-	case !current.preferred && candidate.preferred:
-		return candidate
-	case current.preferred && !candidate.preferred:
-		return current
-	case current.preferred && candidate.preferred:
-		return narrower()
-	case have > most: // case 1
-		return narrower()
-	case have == most: // case 2
-		if get != most {
-			return current
-		}
-		return narrower()
-	case get > most: // case 3a
-		return current
-	case get == most: // case 3b
-		return candidate
-	case get > have: // case 3ca
-		return candidate
-	case get < have: // case 3cb
-		return current
-	default: // case 3cc
-		return narrower()
 	}
 }

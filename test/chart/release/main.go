@@ -49,7 +49,7 @@ func (c choice) write(w io.Writer) error {
 			return fmt.Errorf("read --set-string %s: %w", setting, err)
 		}
 	}
-	chart, files, err := render.Files(c.chart, c.namespace, values)
+	chart, files, err := render.Files(c.chart, c.namespace, render.Newest, values)
 	if err != nil {
 		return fmt.Errorf("render the chart: %w", err)
 	}

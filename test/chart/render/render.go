@@ -17,16 +17,30 @@ import (
 // Release is the name of the release that is rendered.
 const Release = "tandem"
 
-// Files renders the chart in a folder, as it is installed in a namespace with these values, and returns the
-// templates' output by "<chart>/templates/<file>". Values that the chart's schema refuses are an error; the
-// chart is returned all the same.
-func Files(dir, namespace string, values map[string]any) (*chart.Chart, map[string]string, error) {
+// tests is where a chart has what "helm test" starts.
+const tests = "templates/tests/"
+
+// Newest is the newest version of Kubernetes that the chart is for.
+const Newest = "v1.37.0"
+
+// Files renders the chart in a folder, as it is installed in a namespace of a cluster of this version with
+// these values, and returns the templates' output by "<chart>/templates/<file>". Values that the chart's
+// schema refuses are an error; the chart is returned all the same.
+func Files(
+	dir, namespace, version string, values map[string]any,
+) (*chart.Chart, map[string]string, error) {
 	c, err := loader.Load(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("load the chart %s: %w", dir, err)
 	}
 	options := common.ReleaseOptions{Name: Release, Namespace: namespace, IsInstall: true}
-	all, err := util.ToRenderValues(c, values, options, common.DefaultCapabilities)
+	capabilities := common.DefaultCapabilities.Copy()
+	kubernetes, err := common.ParseKubeVersion(version)
+	if err != nil {
+		return c, nil, fmt.Errorf("read the version %q of Kubernetes: %w", version, err)
+	}
+	capabilities.KubeVersion = *kubernetes
+	all, err := util.ToRenderValues(c, values, options, capabilities)
 	if err != nil {
 		return c, nil, err
 	}
@@ -34,12 +48,13 @@ func Files(dir, namespace string, values map[string]any) (*chart.Chart, map[stri
 	return c, files, err
 }
 
-// Manifests puts the output of Files together in the order of the templates, empty ones and notes left out.
+// Manifests puts the output of Files together in the order of the templates. Empty ones, notes and what "helm
+// test" starts are left out.
 func Manifests(c *chart.Chart, files map[string]string) string {
 	var out strings.Builder
 	for _, template := range c.Templates {
 		text := strings.TrimSpace(files[c.Name()+"/"+template.Name])
-		if text != "" && strings.HasSuffix(template.Name, ".yaml") {
+		if text != "" && strings.HasSuffix(template.Name, ".yaml") && !strings.HasPrefix(template.Name, tests) {
 			out.WriteString("---\n" + text + "\n")
 		}
 	}

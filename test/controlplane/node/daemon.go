@@ -33,20 +33,45 @@ type Options struct {
 	Flags      []string
 }
 
-// Kubelet is the kubelet's folder, and CDI the one for CDI specs.
+// Kubelet is the kubelet's folder.
 func (m *Machine) Kubelet() string { return m.path("kubelet") }
+
+// Folders are the flags of all daemons that say where the machine is.
+func (m *Machine) Folders() []string {
+	return []string{
+		"--sysfs-root=" + m.path("sys"), "--dev-root=" + m.path("dev"), "--kubelet-dir=" + m.Kubelet(),
+		"--run-dir=" + m.path("run"),
+	}
+}
+
+// StartPlugins starts tandem-gpu and tandem-rdma on the machine, from a folder with both. They die with this
+// process.
+func (m *Machine) StartPlugins(bin string) (started []*host.Service, err error) {
+	for program, flags := range map[string][]string{
+		"tandem-gpu": {}, "tandem-rdma": {
+			"--config-file=" + m.path("config.json"), "--resource-prefix=tandem.dev",
+			"--devinfo-dir=" + m.path("devinfo"),
+		},
+	} {
+		cmd := exec.Command(filepath.Join(bin, program), append(m.Folders(), flags...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		service, err := host.StartService(cmd, m.path(program+".log"))
+		if err != nil {
+			return started, err
+		}
+		started = append(started, service)
+	}
+	return started, nil
+}
 
 // CDI is the folder with the CDI specs.
 func (m *Machine) CDI() string { return m.path("cdi") }
 
 // Start starts a daemon on the machine. It dies with this process.
 func (m *Machine) Start(o Options) (*Daemon, error) {
-	flags := []string{
-		"--sysfs-root=" + m.path("sys"), "--dev-root=" + m.path("dev"), "--kubelet-dir=" + m.Kubelet(),
-		"--run-dir=" + m.path("run"), "--devinfo-dir=" + m.path("devinfo"), "--cdi-root=" + m.CDI(),
-		"--config-file=" + m.path("config.json"), "--resource-prefix=tandem.dev", "--log-format=json",
-		"--node-name=" + o.Node, "--kubeconfig=" + o.Kubeconfig,
-	}
+	flags := append(m.Folders(), "--devinfo-dir="+m.path("devinfo"), "--cdi-root="+m.CDI(),
+		"--config-file="+m.path("config.json"), "--resource-prefix=tandem.dev", "--log-format=json",
+		"--node-name="+o.Node, "--kubeconfig="+o.Kubeconfig)
 	probes := "--health-probe-bind-address=unix:" + o.Log + ".sock"
 	flags = append(flags, probes)
 	if m.NVIDIA() {

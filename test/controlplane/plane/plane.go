@@ -25,6 +25,7 @@ type Options struct {
 	Version  string          // "1.37.1"
 	As       string          // an earlier version that the programs emulate, "1.35"; "" for their own
 	Gates    map[string]bool // feature gates of all programs that differ from the version's defaults
+	APIs     []string        // on or off, "scheduling.k8s.io/v1beta1=true"
 	Alone    bool            // the API server, without scheduler and controllers
 }
 

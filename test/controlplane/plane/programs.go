@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,7 +31,7 @@ func (p *Plane) StartServer() {
 		// No kubelet says that nodes are ready.
 		"--disable-admission-plugins=TaintNodesByCondition",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+key,
-		"--service-account-signing-key-file="+key)
+		"--service-account-signing-key-file="+key, "--runtime-config="+strings.Join(p.options.APIs, ","))
 	p.waitReady()
 }
 
@@ -38,6 +40,23 @@ func (p *Plane) StartScheduler() {
 	p.t.Helper()
 	p.component("kube-scheduler", "--kubeconfig="+p.path("scheduler"), "--leader-elect=false", "--secure-port=0",
 		"--kube-api-qps=2000", "--kube-api-burst=4000")
+}
+
+// StartSchedulerWith starts a scheduler of that name with profiles, a list in YAML as they are in a
+// KubeSchedulerConfiguration. Everything else in its configuration is as StartScheduler has it.
+func (p *Plane) StartSchedulerWith(name, profiles string) {
+	p.t.Helper()
+	file := p.path(fmt.Sprintf("%s-%d.yaml", name, p.starts))
+	config := fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: %q, qps: 2000, burst: 4000}
+leaderElection: {leaderElect: false}
+profiles:
+%s`, p.path("scheduler"), profiles)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	p.component(name, "--config="+file, "--secure-port=0")
 }
 
 // StartControllers starts the controllers that matter to claims, pods and their owners.

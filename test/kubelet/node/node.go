@@ -23,6 +23,8 @@ type Options struct {
 	NUMA   []NUMA // the machine's NUMA nodes, at least one
 	Policy string // --topology-manager-policy; "restricted" when empty
 	Scope  string // --topology-manager-scope; "container" when empty
+	// PolicyOptions are --topology-manager-policy-options; the closest NUMA nodes are preferred when nil.
+	PolicyOptions map[string]string
 	// ReservedCPUs, --reserved-cpus, takes the static CPU policy; "" is the policy none.
 	ReservedCPUs string
 
@@ -168,6 +170,9 @@ func (o Options) withDefaults() Options {
 // policyOptions are --topology-manager-policy-options. The kubelet refuses more than eight NUMA nodes unless
 // told otherwise.
 func (o Options) policyOptions() map[string]string {
+	if o.PolicyOptions != nil {
+		return o.PolicyOptions
+	}
 	return map[string]string{
 		topologymanager.PreferClosestNUMANodes: "true",
 		topologymanager.MaxAllowableNUMANodes:  fmt.Sprint(max(8, len(o.NUMA))),

@@ -30,6 +30,9 @@ func (c *Cache) All(ctx context.Context, o Options) error {
 	if err := c.multus(ctx); err != nil {
 		return err
 	}
+	if err := c.Stage(ctx, "tandem-scheduler", 30*time.Minute, c.scheduler); err != nil {
+		return err
+	}
 	if o.User {
 		if err := c.user(ctx); err != nil {
 			return err

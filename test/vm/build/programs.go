@@ -24,6 +24,7 @@ const (
 	multusModule     = "test/vm/multus"
 	multusProgram    = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus"
 	helmModule       = "test/vm/helm"
+	schedulerModule  = "cmd/tandem-scheduler"
 	helmProgram      = "helm.sh/helm/v4/cmd/helm"
 )
 
@@ -85,12 +86,20 @@ func (c *Cache) multus(ctx context.Context) error {
 	})
 }
 
-func goBuild(ctx context.Context, module, program, to, flags string) error {
-	cmd := host.InFolder(module,
-		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", to, program)
+func goBuild(ctx context.Context, module, program, to, flags string, more ...string) error {
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", to}, more...)
+	cmd := host.InFolder(module, "go", append(args, program)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	_, err := host.Run(ctx, cmd)
 	return err
+}
+
+// Scheduler is the file of tandem-scheduler, in the cluster's own version of Kubernetes.
+const Scheduler = "tandem-scheduler"
+
+func (c *Cache) scheduler(ctx context.Context) error {
+	return goBuild(ctx, schedulerModule, ".", c.Path(Scheduler), "-s -w", "-modfile=go.v1.36.mod",
+		"-tags=kubernetes136")
 }
 
 // guestPrograms builds what runs in the machine and is the test's own.

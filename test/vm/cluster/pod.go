@@ -18,6 +18,8 @@ type Pod struct {
 	Name     string
 	Asks     []Ask
 	Networks string // of Multus, "" for none
+	// who chooses the node, "" for the cluster's own scheduler
+	Scheduler string
 }
 
 // Ask is what one container wants.
@@ -111,6 +113,7 @@ func (p Pod) manifest(gpuResource, vfResource string) *corev1.Pod {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
 		Spec: corev1.PodSpec{
+			SchedulerName:                p.Scheduler,
 			AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &grace,
 		},
 	}

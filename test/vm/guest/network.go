@@ -20,8 +20,11 @@ const (
 )
 
 func setUpNetwork() error {
-	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
-		return err
+	// Pods have addresses of QEMU's network, for which the guest answers: so they reach the API server.
+	for _, setting := range []string{"ip_forward", "conf/all/proxy_arp"} {
+		if err := os.WriteFile("/proc/sys/net/ipv4/"+setting, []byte("1"), 0o644); err != nil {
+			return err
+		}
 	}
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {

@@ -128,7 +128,7 @@ func everything() []boot {
 		{server: mi300x, plain: true, phases: []phase{
 			{vfsPerPF: 4, thorough: true,
 				setups: []setup{
-					stock(pair(2), refusedPair(8)), byOperators, byDriver, intent,
+					stock(pair(2), refusedPair(8)), byOperators, byDriver, published, intent,
 					shipped(mi300x, slices.Concat(kinds, telling)...),
 				}},
 			{vfsPerPF: 1, multus: true, setups: []setup{stock(all...), hints, shipped(mi300x)}},

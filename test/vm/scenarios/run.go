@@ -149,11 +149,23 @@ func (t *tester) setup(ctx context.Context, s setup) error {
 	if err := t.install(ctx, s); err != nil {
 		return err
 	}
+	if s.scheduler {
+		stop, err := t.node.StartScheduler()
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	if err := t.scenarios(ctx, s); err != nil {
 		return err
 	}
 	if s.operators {
 		t.met(ctx, s)
+	}
+	if s.scheduler {
+		if err := t.scheduled(ctx, s); err != nil {
+			return err
+		}
 	}
 	if s.source != "" {
 		if err := t.told(ctx, s); err != nil {

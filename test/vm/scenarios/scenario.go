@@ -9,15 +9,16 @@ import (
 
 // scenario is a pod, and what has to become of it.
 type scenario struct {
-	name     string
-	asks     []cluster.Ask
-	networks string // of Multus, "" for none
-	refused  string // the kubelet's reason; "" where it has to be admitted
-	limit    string // why pairs may be far from each other all the same; "" where they may not
+	name      string
+	asks      []cluster.Ask
+	networks  string // of Multus, "" for none
+	scheduler string // that chooses the node, "" for the cluster's own
+	refused   string // the kubelet's reason; "" where it has to be admitted
+	limit     string // why pairs may be far from each other all the same; "" where they may not
 }
 
 func (c scenario) pod(name string) cluster.Pod {
-	return cluster.Pod{Name: name, Asks: c.asks, Networks: c.networks}
+	return cluster.Pod{Name: name, Asks: c.asks, Networks: c.networks, Scheduler: c.scheduler}
 }
 
 // setup is a way to run the node.
@@ -26,6 +27,7 @@ type setup struct {
 	deploy    string // a folder below deploy
 	operators bool   // instead of deploy, operators of the stock plugins start Tandem's image
 	driver    bool   // instead of deploy, the node moves to mode dra
+	scheduler bool   // tandem-scheduler runs beside the cluster's own
 	tandem    bool   // every pair has to be on one switch
 	pairsFile bool   // containers have a pairs.json
 	source    string // that has to tell what containers want, "" for whichever does

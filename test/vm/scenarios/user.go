@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/test/vm/build"
 	"github.com/tandem-k8s/tandem/test/vm/host"
+	"github.com/tandem-k8s/tandem/version"
 )
 
 // userFolder is where the user's copy of the repository is.
@@ -31,8 +32,8 @@ func (t *tester) asUser(ctx context.Context, script string) (string, error) {
 func (t *tester) layOutUser() error {
 	name, tag, _ := strings.Cut(build.Image, ":")
 	own := strings.NewReplacer(
-		"newName: tandem\n", "newName: "+name+"\n",
-		"newTag: latest\n", "newTag: "+tag+"\n",
+		"newName: ghcr.io/tandem-k8s/tandem\n", "newName: "+name+"\n",
+		"newTag: "+version.Of(nil)+"\n", "newTag: "+tag+"\n",
 		"image: tandem #", "image: "+build.Image+" #",
 	)
 	return errors.Join(

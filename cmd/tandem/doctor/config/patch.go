@@ -1,4 +1,4 @@
-// Package config reads and patches files of the kubelet's configuration, whatever node they are of.
+// Package config patches files of the kubelet's configuration, whatever node they are of.
 package config
 
 import (

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
 // patchYAML changes lines, not the document: a document that is written anew loses the look that its owner
@@ -29,12 +31,12 @@ func setYAML(content []byte, key string, value any) ([]byte, error) {
 		return nil, err
 	}
 	lines := strings.SplitAfter(string(content), "\n")
-	at := mapping(&document)
+	at := configuration.Mapping(&document)
 	if at == nil && strings.TrimSpace(string(content)) != "" && document.Kind != 0 {
 		return nil, errors.New("the configuration is no object")
 	}
 	fields, nested := value.(map[string]string)
-	existing, keyNode := lookup(at, key)
+	existing, keyNode := configuration.Lookup(at, key)
 	switch {
 	case existing == nil && nested:
 		return appendLines(lines, key+":\n"+block(fields, "  ")), nil
@@ -129,7 +131,7 @@ func column(line string, column int) int {
 func setFields(lines []string, object *yaml.Node, fields map[string]string) ([]byte, error) {
 	first, missing := object.Content[0], map[string]string{}
 	for _, key := range sorted(fields) {
-		value, _ := lookup(object, key)
+		value, _ := configuration.Lookup(object, key)
 		if value == nil {
 			missing[key] = fields[key]
 			continue

@@ -2,12 +2,14 @@
 package report
 
 import (
+	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
 // Report is what a simulation found.
 type Report struct {
+	Version         document.V1  `json:"version"`
 	Node            string       `json:"node"`
 	GPUs            int          `json:"gpus"`
 	VFs             int          `json:"vfs"`

@@ -1,6 +1,6 @@
 {{/* What belongs to the DRA driver is called after it: tandem-dra for the releases tandem and tandem-dra. */}}
 {{- define "tandem.dra" -}}
-{{ trimSuffix "-dra" .Release.Name }}-dra
+{{ trimSuffix "-dra" (include "tandem.name" .) }}-dra
 {{- end }}
 
 {{/* The name of what is in no namespace. */}}

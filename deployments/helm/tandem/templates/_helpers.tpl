@@ -3,26 +3,64 @@
 app.kubernetes.io/part-of: tandem
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+app.kubernetes.io/version: {{ include "tandem.version" . | quote }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* The version as a tag or a label, in which no plus can be: version.Tag in Go. */}}
+{{- define "tandem.version" -}}
+{{ .Chart.AppVersion | replace "+" "_" }}
+{{- end }}
+
+{{/* The first part of the names of objects. */}}
+{{- define "tandem.name" -}}
+{{ .Values.nameOverride | default .Release.Name }}
+{{- end }}
+
+{{/* The resource of VFs that "helm test" asks for; empty where only an existing ConfigMap knows it. */}}
+{{- define "tandem.testVFs" -}}
+{{- $first := dict }}
+{{- if not .Values.rdma.existingConfigMap }}{{ $first = first (.Values.rdma.config.resourceList | default (list dict)) }}{{ end }}
+{{- $name := "" }}
+{{- with $first.resourceName }}{{ $name = printf "%s/%s" ($first.resourcePrefix | default $.Values.rdma.resourcePrefix) . }}{{ end }}
+{{- .Values.test.vfResource | default $name }}
 {{- end }}
 
 {{- define "tandem.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag }}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default (include "tandem.version" .) }}
+{{- with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
 {{/* The first part of the names of objects that both modes have: two releases, one for each, may meet in a namespace. */}}
 {{- define "tandem.serviceAccount" -}}
-{{ .Values.serviceAccount.name | default (ternary (include "tandem.dra" .) .Release.Name (eq .Values.mode "dra")) }}
+{{ .Values.serviceAccount.name | default (ternary (include "tandem.dra" .) (include "tandem.name" .) (eq .Values.mode "dra")) }}
+{{- end }}
+
+{{/* The intent sources, with commas between; empty for the daemons' default. values.yaml has the reason for the other one. */}}
+{{- define "tandem.intent" -}}
+{{- if .Values.intent }}
+{{- join "," .Values.intent }}
+{{- else if and (eq .Values.mode "device-plugin") (semverCompare ">=1.33.0-0 <1.37.0-0" .Capabilities.KubeVersion.Version) }}
+{{- "pods-api,kubelet,podresources" }}
+{{- end }}
+{{- end }}
+
+{{- define "tandem.asksKubelet" -}}
+{{ has "kubelet" (splitList "," (include "tandem.intent" .)) }}
 {{- end }}
 
 {{/* Whether an intent source needs the account's token. */}}
+{{- define "tandem.intentToken" -}}
+{{ or (eq (include "tandem.asksKubelet" .) "true") (has "api-server" .Values.intent) }}
+{{- end }}
+
+{{/* Whether anything needs the account's token. */}}
 {{- define "tandem.token" -}}
-{{ or (has "kubelet" .Values.intent) (has "api-server" .Values.intent) }}
+{{ or (eq (include "tandem.intentToken" .) "true") (not (empty .Values.publish)) }}
 {{- end }}
 
 {{- define "tandem.configMap" -}}
-{{ .Values.rdma.existingConfigMap | default (ternary (include "tandem.dra" .) (printf "%s-rdma" .Release.Name) (eq .Values.mode "dra")) }}
+{{ .Values.rdma.existingConfigMap | default (ternary (include "tandem.dra" .) (printf "%s-rdma" (include "tandem.name" .)) (eq .Values.mode "dra")) }}
 {{- end }}
 
 {{/* Where the daemons meet: values.yaml has the reason. */}}
@@ -48,8 +86,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if not .Values.preferredAllocation }}
 - --preferred-allocation=false
 {{- end }}
-{{- with .Values.intent }}
-- --intent={{ join "," . }}
+{{- with include "tandem.intent" . }}
+- --intent={{ . }}
 {{- end }}
 {{- with .Values.alignment }}
 - --alignment={{ . }}
@@ -59,6 +97,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- with .Values.deviceAnnotations }}
 - --device-annotations={{ join "," . }}
+{{- end }}
+{{- with .Values.publish }}
+- --publish={{ join "," . }}
 {{- end }}
 {{- end }}
 
@@ -110,6 +151,12 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 - {name: pod-resources, mountPath: {{ .Values.kubeletDir }}/pod-resources, readOnly: true}
 - {name: pods-api, mountPath: {{ .Values.kubeletDir }}/pods-api, readOnly: true}
 - {name: claims, mountPath: {{ .Values.kubeletDir }}/plugins/tandem.dev, readOnly: true}
+{{- if and .Values.publish .Values.publishKubeletDir }}
+- {name: kubelet, mountPath: {{ .Values.kubeletDir }}, readOnly: true}
+{{- end }}
+{{- if has "nfd-file" .Values.publish }}
+- {name: features, mountPath: /etc/kubernetes/node-feature-discovery/features.d}
+{{- end }}
 {{- if .Values.topologyFile.hostPath }}
 - {name: topology, mountPath: /topology/topo.xml, readOnly: true}
 {{- else if .Values.topologyFile.existingConfigMap }}
@@ -133,6 +180,16 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 # Which devices pods have by claims, where the node was in mode dra (docs/dra.md): they are not given a second time.
 - name: claims
   hostPath: {path: {{ .Values.kubeletDir }}/plugins/tandem.dev, type: DirectoryOrCreate}
+{{- if and .Values.publish .Values.publishKubeletDir }}
+# Its configuration, and which CPUs and memory containers have.
+- name: kubelet
+  hostPath: {path: {{ .Values.kubeletDir }}, type: Directory}
+{{- end }}
+{{- if has "nfd-file" .Values.publish }}
+# What Node Feature Discovery makes labels of.
+- name: features
+  hostPath: {path: /etc/kubernetes/node-feature-discovery/features.d, type: DirectoryOrCreate}
+{{- end }}
 {{- include "tandem.topologyVolume" . }}
 {{- end }}
 

@@ -1,0 +1,188 @@
+package machine
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// Domains of functions that the object does not name: none of a machine has such high numbers, as those of
+// VMD and Hyper-V are made of 16 bits and a few more.
+const (
+	unnamed   = 0xf0000000 // and the numbers of switch, resource and function: functions without address
+	otherCard = 0xff000000 // a card below each bridge, which is what makes it one that cards share
+	ownPort   = 0xfe000000 // a port of a function's own that redirects
+)
+
+// builder makes the functions of the tree.
+type builder struct {
+	spec      *v1alpha1.Spec
+	spots     [][]spotOf
+	functions []*topology.Device
+	at        []topology.Place
+	byAddress map[topology.Address]*topology.Device
+	cards     map[string]bool // bridges that have their other card, by path
+	vfs       map[topology.Address]int
+}
+
+// resource makes the functions of a resource's devices.
+func (b *builder) resource(i int) ([]placement.Device, error) {
+	r := &b.spec.Resources[i]
+	functions, err := functionsOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Addresses) != 0 && len(r.Addresses) != len(functions) {
+		return nil, fmt.Errorf("%d addresses of %d functions", len(r.Addresses), len(functions))
+	}
+	degraded, err := Numbers(r.Degraded, len(functions))
+	if err != nil {
+		return nil, fmt.Errorf("read degraded functions: %w", err)
+	}
+	slow := map[int]bool{}
+	for _, f := range degraded {
+		slow[f] = true
+	}
+	devices := make([]placement.Device, r.Devices)
+	for f, members := range functions {
+		if len(members) == 0 {
+			continue
+		}
+		spot := b.spots[i][members[0]]
+		address := topology.Address{Domain: unnamed + uint32(spot.at<<12+i<<8+f)}
+		if len(r.Addresses) > 0 {
+			if address, err = topology.ParseAddress(r.Addresses[f]); err != nil {
+				return nil, err
+			}
+		}
+		function := b.function(address, spot)
+		if slow[f] {
+			function.PCIe = topology.PCIeLink{Width: 1, MaxWidth: 2}
+		}
+		for _, n := range members {
+			devices[n] = placement.Device{ID: fmt.Sprintf("%s/%d", r.Name, n), Address: address}
+			if r.Kind == v1alpha1.VF {
+				devices[n].Address = b.vf(function, spot)
+			}
+		}
+	}
+	return devices, nil
+}
+
+// functionsOf lists the devices of each physical function.
+func functionsOf(r *v1alpha1.Resource) ([][]int, error) {
+	var functions [][]int
+	for _, set := range r.Functions {
+		members, err := Numbers(set, r.Devices)
+		if err != nil {
+			return nil, fmt.Errorf("read functions: %w", err)
+		}
+		functions = append(functions, members)
+	}
+	if len(functions) > 0 {
+		return functions, nil
+	}
+	for n := range r.Devices {
+		functions = append(functions, []int{n})
+	}
+	return functions, nil
+}
+
+// function makes a physical function, once.
+func (b *builder) function(address topology.Address, s spotOf) *topology.Device {
+	if f := b.byAddress[address]; f != nil {
+		return f
+	}
+	f := &topology.Device{Address: address}
+	b.byAddress[address] = f
+	b.put(f, b.placed(s))
+	return f
+}
+
+// placed is the place of a function that hangs at a spot, with the ports that redirect.
+func (b *builder) placed(s spotOf) topology.Place {
+	place := s.place
+	for i := range place.Bridges {
+		b.share(place, i)
+	}
+	switch {
+	case s.redirected == 0:
+	case s.redirected < len(place.Bridges):
+		b.redirect(place.Bridges[s.redirected], topology.Place{
+			RootComplex: place.RootComplex, Bridges: place.Bridges[:s.redirected], NUMA: place.NUMA,
+		})
+	default:
+		own := unused(ownPort, len(b.functions))
+		b.redirect(own, place)
+		place.Bridges = append(place.Bridges[:len(place.Bridges):len(place.Bridges)], own)
+	}
+	return place
+}
+
+// share puts a card below a bridge: those of the object have others than the devices.
+func (b *builder) share(place topology.Place, bridge int) {
+	path := fmt.Sprint(place.RootComplex, place.Bridges[:bridge+1])
+	if b.cards[path] {
+		return
+	}
+	b.cards[path] = true
+	for range 2 { // one alone would be taken for part of the device
+		b.put(&topology.Device{Address: unused(otherCard, len(b.functions))}, topology.Place{
+			RootComplex: place.RootComplex, Bridges: place.Bridges[:bridge+1],
+		})
+	}
+}
+
+func (b *builder) redirect(port topology.Address, place topology.Place) {
+	if b.byAddress[port] == nil {
+		d := &topology.Device{Address: port, Class: topology.PortClass, ACS: topology.ACSRedirect}
+		b.byAddress[port] = d
+		b.put(d, place)
+	}
+}
+
+// put makes a function part of the tree, unless it is on no switch: then nothing is known of its place.
+func (b *builder) put(d *topology.Device, at topology.Place) {
+	if at.RootComplex == "" {
+		return
+	}
+	b.functions, b.at = append(b.functions, d), append(b.at, at)
+}
+
+// unused is an address that no other has, in a slot of its own.
+func unused(domain uint32, number int) topology.Address {
+	return topology.Address{Domain: domain + uint32(number)}
+}
+
+// vf makes the next VF of a PF. It follows the PFs of its bus and their VFs.
+func (b *builder) vf(pf *topology.Device, s spotOf) topology.Address {
+	if b.vfs == nil {
+		b.vfs = b.lastOfBus()
+	}
+	bus := topology.Address{Domain: pf.Address.Domain, Bus: pf.Address.Bus}
+	b.vfs[bus]++
+	n := b.vfs[bus]
+	address := topology.Address{
+		Domain: bus.Domain, Bus: bus.Bus + uint8(n>>8), Device: uint8(n >> 3 & 31), Function: uint8(n & 7),
+	}
+	pf.VFs = append(pf.VFs, address)
+	b.put(&topology.Device{Address: address, PF: pf.Address}, s.place)
+	return address
+}
+
+// lastOfBus is, for each bus, the last device and function number that the object names there.
+func (b *builder) lastOfBus() map[topology.Address]int {
+	last := map[topology.Address]int{}
+	for _, r := range b.spec.Resources {
+		for _, name := range r.Addresses {
+			if a, err := topology.ParseAddress(strings.TrimSpace(name)); err == nil {
+				bus := topology.Address{Domain: a.Domain, Bus: a.Bus}
+				last[bus] = max(last[bus], int(a.Device)<<3|int(a.Function))
+			}
+		}
+	}
+	return last
+}

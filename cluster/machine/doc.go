@@ -1,0 +1,7 @@
+// Package machine translates where devices are, from a node's PCI tree to the published object and back. The
+// tree that is made of the object has no more than the devices and the bridges that they share, and that is
+// all that placement looks at: for it the two trees are the same, which the test shows on recorded machines.
+//
+// VFs get addresses behind that of their PF, in the order of their numbers, as the kernel gives them: the
+// object has those of the PFs alone.
+package machine

@@ -1,0 +1,130 @@
+package machine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Device is a device of the object and its PCI function; of a partition, that of its card.
+type Device struct {
+	Resource string
+	Number   int
+	Address  topology.Address
+}
+
+// unknown is the path of devices that the tree does not hold.
+const unknown = "unknown"
+
+// Switches tells where devices are: what the object says of its switches, by path. Devices that the tree does
+// not hold are alone at a place of the name "unknown".
+func Switches(tree *topology.Tree, devices []Device) []v1alpha1.Switch {
+	groups := map[string][]*spot{}
+	for _, s := range spots(tree, devices) {
+		groups[s.top] = append(groups[s.top], s)
+	}
+	var switches []v1alpha1.Switch
+	for _, top := range slices.Sorted(maps.Keys(groups)) {
+		switches = append(switches, newSwitch(top, groups[top]))
+	}
+	slices.SortFunc(switches, func(a, b v1alpha1.Switch) int { return cmp.Compare(a.Path, b.Path) })
+	return switches
+}
+
+// spot is where devices hang that share all their bridges.
+type spot struct {
+	top        string // the switch: the topmost bridge that they share, else the root complex
+	chain      []string
+	redirected int
+	numa       topology.NUMANode
+	devices    map[string]topology.CPUSet
+}
+
+func spots(tree *topology.Tree, devices []Device) []*spot {
+	type key struct {
+		chain      string
+		redirected int
+	}
+	found := map[key]*spot{}
+	var order []*spot
+	for _, d := range devices {
+		chain := []string{unknown}
+		if function, ok := tree.Device(d.Address); ok {
+			chain[0] = function.RootComplex()
+		}
+		for _, bridge := range tree.SharedBridges(d.Address) {
+			chain = append(chain, bridge.String())
+		}
+		k := key{strings.Join(chain, "/"), tree.Redirected(d.Address)}
+		s := found[k]
+		if s == nil {
+			s = &spot{
+				top: tree.Switch(d.Address), chain: chain, redirected: k.redirected,
+				devices: map[string]topology.CPUSet{},
+			}
+			found[k] = s
+			order = append(order, s)
+		}
+		if place, _ := tree.Place(d.Address); s.numa == (topology.NUMANode{}) {
+			s.numa = place.NUMA
+		}
+		if s.devices[d.Resource] == nil {
+			s.devices[d.Resource] = topology.CPUSet{}
+		}
+		s.devices[d.Resource][d.Number] = true
+	}
+	return order
+}
+
+// newSwitch is the entry of some spots below one switch.
+func newSwitch(top string, spots []*spot) v1alpha1.Switch {
+	shared := spots[0].chain
+	for _, s := range spots[1:] {
+		n := 0
+		for n < min(len(shared), len(s.chain)) && shared[n] == s.chain[n] {
+			n++
+		}
+		shared = shared[:n]
+	}
+	entry := v1alpha1.Switch{
+		Name: top, Path: strings.Join(shared, "/"), Alone: len(spots[0].chain) == 1,
+		Redirected: spots[0].redirected,
+	}
+	all := map[string]topology.CPUSet{}
+	for _, s := range spots {
+		if number, known := s.numa.Number(); known && entry.NUMA == nil {
+			entry.NUMA = new(number)
+		}
+		entry.Redirected = min(entry.Redirected, s.redirected)
+		for resource, devices := range s.devices {
+			if all[resource] == nil {
+				all[resource] = topology.CPUSet{}
+			}
+			maps.Copy(all[resource], devices)
+		}
+	}
+	entry.Devices = sets(all)
+	for _, s := range spots {
+		if len(s.chain) > len(shared) || s.redirected != entry.Redirected {
+			entry.Below = append(entry.Below, v1alpha1.Below{
+				Path: strings.Join(s.chain[len(shared):], "/"), Redirected: s.redirected, Devices: sets(s.devices),
+			})
+		}
+	}
+	slices.SortFunc(entry.Below, func(a, b v1alpha1.Below) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Redirected, b.Redirected))
+	})
+	return entry
+}
+
+func sets(devices map[string]topology.CPUSet) map[string]v1alpha1.Set {
+	published := make(map[string]v1alpha1.Set, len(devices))
+	for resource, numbers := range devices {
+		published[resource] = v1alpha1.Set(numbers.String())
+	}
+	return published
+}

@@ -1,0 +1,191 @@
+package apiserver_test
+
+import (
+	"io/fs"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/cluster/publish"
+	"github.com/tandem-k8s/tandem/test/machines"
+)
+
+func recordedSys(t testing.TB) fs.FS {
+	t.Helper()
+	sys, err := sysfs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sys
+}
+
+var sysfs = sync.OnceValues(func() (fs.FS, error) {
+	recorded, err := machines.Load("oci-mi300x-derived", 1)
+	if err != nil {
+		return nil, err
+	}
+	return recorded.FS(), nil
+})
+
+// TestCoalesced: what changes within a moment is written once, after that moment; what has not changed is
+// not.
+func TestCoalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, s := newNode(t, "a"), newServer("a")
+		stop := run(t, n.publisher(t, s), n)
+		defer stop()
+		wait(t, time.Second)
+		first, _, _ := s.counts()
+		begin := time.Now()
+		for count := range 8 {
+			n.healthy(count)
+			wait(t, 20*time.Millisecond)
+		}
+		wait(t, time.Second)
+		writes, _, _ := s.counts()
+		if len(first) != 1 || len(writes) != 2 {
+			t.Fatalf("%d writes, then %d", len(first), len(writes)-len(first))
+		}
+		if late := writes[1].Sub(begin); late < publish.Coalesce || late > publish.Coalesce+publish.Jitter {
+			t.Errorf("written after %v", late)
+		}
+		if got := s.at(topologyOf("a"), "spec", "summary", "gpus"); got != "7/7" {
+			t.Errorf("GPUs %v", got)
+		}
+		for range 100 {
+			n.events <- publish.Written
+			wait(t, time.Minute)
+		}
+		if again, _, _ := s.counts(); len(again) != 2 {
+			t.Errorf("%d writes of what is there", len(again)-2)
+		}
+	})
+}
+
+// TestObject: what the object is beside its specification.
+func TestObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, s := newNode(t, "a"), newServer("a")
+		stop := run(t, n.publisher(t, s), n)
+		wait(t, time.Second)
+		stop()
+		want := map[string]any{
+			"name": "a", "labels": map[string]any{"app.kubernetes.io/managed-by": "tandem"},
+			"ownerReferences": []any{map[string]any{
+				"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid-of-a"}},
+		}
+		if diff := cmp.Diff(want, s.at(topologyOf("a"), "metadata")); diff != "" {
+			t.Errorf("metadata (-want +got):\n%s", diff)
+		}
+		if got := s.at(topologyOf("a"), "spec", "kubelet", "version"); got != "v1.37.1" {
+			t.Errorf("version %v", got)
+		}
+	})
+}
+
+// TestStart: whoever starts and finds that all is as it should be writes nothing; and one look is enough.
+func TestStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, s := newNode(t, "a"), newServer("a")
+		run1 := run(t, n.publisher(t, s), n)
+		wait(t, time.Second)
+		run1()
+		_, before, _ := s.counts()
+		run2 := run(t, n.publisher(t, s), n)
+		defer run2()
+		wait(t, time.Hour)
+		if writes, reads, _ := s.counts(); len(writes) != 1 || reads != before+2 {
+			t.Errorf("%d writes, %d reads at the second start", len(writes)-1, reads-before)
+		}
+		// a kubelet that was started anew can be that of a node made anew, whose objects are gone
+		s.set(func(s *server) {
+			delete(s.objects, topologyOf("a"))
+			s.objects["/api/v1/nodes/a"]["metadata"].(map[string]any)["uid"] = "another"
+		})
+		n.events <- publish.Started
+		wait(t, time.Second)
+		if got := s.at(topologyOf("a"), "spec"); got == nil {
+			t.Error("nothing is published of the node that was made anew")
+		}
+	})
+}
+
+// TestTenMinutesAway: while the API server is away and devices change all the time, nothing piles up; and
+// within a second of its return the newest state is published.
+func TestTenMinutesAway(t *testing.T) {
+	for seed := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) { tenMinutesAway(t, rand.New(rand.NewPCG(seed, 0))) })
+	}
+}
+
+func tenMinutesAway(t *testing.T, random *rand.Rand) {
+	n, s := newNode(t, "a"), newServer("a")
+	p := n.publisher(t, s)
+	stop := run(t, p, n)
+	wait(t, time.Second)
+	s.set(func(s *server) { s.away = true })
+	_, _, before := s.counts()
+	for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); {
+		n.healthy(1 + random.IntN(7))
+		wait(t, time.Duration(random.IntN(1000))*time.Millisecond)
+	}
+	n.healthy(8)
+	wait(t, time.Duration(random.IntN(1000))*time.Millisecond)
+	writes, _, tries := s.counts()
+	if len(writes) != 1 || len(tries)-len(before) > 20 {
+		t.Errorf("%d writes, %d requests while nobody can connect", len(writes)-1, len(tries)-len(before))
+	}
+	if notes := p.Notes(); len(notes) != 1 || !strings.Contains(notes[0], errAway.Error()) {
+		t.Errorf("people are told %q", notes)
+	}
+	s.set(func(s *server) { s.away = false })
+	wait(t, time.Second)
+	if notes := p.Notes(); notes != nil {
+		t.Errorf("people are told %q", notes)
+	}
+	if got := s.at(topologyOf("a"), "spec", "summary", "gpus"); got != "8/8" {
+		t.Errorf("GPUs %v a second after its return", got)
+	}
+	stop()
+	if text := n.log.String(); strings.Count(text, "not up to date") != 1 ||
+		strings.Count(text, "published again") != 1 {
+		t.Errorf("log:\n%s", text)
+	}
+	if n.failed == 0 || n.written > 3 { // the last change may have been collected when it returned
+		t.Errorf("%d failed, %d written", n.failed, n.written)
+	}
+}
+
+// TestRefused: an API server that answers and refuses is asked ever more seldom, and not because of changes.
+func TestRefused(t *testing.T) {
+	for _, status := range []int{403, 429, 500, 503} {
+		synctest.Test(t, func(t *testing.T) {
+			n, s := newNode(t, "a"), newServer("a")
+			stop := run(t, n.publisher(t, s), n)
+			defer stop()
+			wait(t, time.Second)
+			s.set(func(s *server) { s.status = status })
+			_, _, before := s.counts()
+			for range 360 {
+				n.healthy(rand.IntN(8))
+				wait(t, 10*time.Second)
+			}
+			_, _, tries := s.counts()
+			// 7 within the first two minutes, and then one every two minutes at most
+			if asked := len(tries) - len(before); asked < 24 || asked > 40 {
+				t.Errorf("%d: asked %d times in an hour", status, asked)
+			}
+			s.set(func(s *server) { s.status = 0 })
+			n.healthy(8)
+			wait(t, publish.MaxPause*5/4)
+			if got := s.at(topologyOf("a"), "spec", "summary", "gpus"); got != "8/8" {
+				t.Errorf("GPUs %v", got)
+			}
+		})
+	}
+}

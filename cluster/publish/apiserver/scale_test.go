@@ -1,0 +1,95 @@
+package apiserver_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/ledger"
+)
+
+var nodes = flag.Int("nodes", 100, "`number` of nodes in TestPublishers")
+
+// TestPublishers counts the writes of nodes that change once a minute each, for two minutes; and when the API
+// server comes back after two. There are as many writes as changes, spread as they are.
+func TestPublishers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := start(t, *nodes)
+		defer stop()
+		wait(t, time.Minute)
+		before, _, _ := s.counts()
+		wait(t, 2*time.Minute)
+		writes, _, _ := s.counts()
+		rate, want := float64(len(writes)-len(before))/120, float64(*nodes)/60
+		if rate > want*1.02 || rate < want*0.98 {
+			t.Errorf("%.2f writes a second of %d nodes, want %.2f", rate, *nodes, want)
+		}
+		s.set(func(s *server) { s.away = true })
+		wait(t, 2*time.Minute)
+		dials := s.dialled()
+		wait(t, time.Second)
+		dials = s.dialled() - dials
+		s.set(func(s *server) { s.away = false })
+		wait(t, time.Minute/2)
+		all, _, _ := s.counts()
+		t.Logf("%d nodes: %.1f writes a second, %d at the most; %d connections tried in a second while it "+
+			"is away; after two minutes %d writes at the most in a second", *nodes, rate,
+			busiest(writes[len(before):]), dials, busiest(all[len(writes):]))
+	})
+}
+
+// start has nodes published until they are stopped.
+func start(t *testing.T, count int) (*server, func()) {
+	var names []string
+	for i := range count {
+		names = append(names, fmt.Sprint("node-", i))
+	}
+	s, first := newServer(names...), newNode(t, "")
+	var stops []func()
+	for _, name := range names {
+		n := &node{name: name, kubeletDir: first.kubeletDir, events: first.events, tree: first.tree,
+			ledger: ledger.New(), changed: make(chan struct{})}
+		n.healthy(8)
+		stops = append(stops, run(t, n.publisher(t, s), n), everyMinute(n))
+	}
+	return s, func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// everyMinute changes a node once a minute, at a second of its own.
+func everyMinute(n *node) (stop func()) {
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		next := time.After(rand.N(time.Minute))
+		for count := 7; ; count = 15 - count {
+			select {
+			case <-ended:
+				return
+			case <-next:
+				n.healthy(count)
+				next = time.After(time.Minute)
+			}
+		}
+	}()
+	return func() {
+		close(ended)
+		<-done
+	}
+}
+
+// busiest is the most in one second.
+func busiest(times []time.Time) (most int) {
+	seconds := map[int64]int{}
+	for _, at := range times {
+		seconds[at.Unix()]++
+		most = max(most, seconds[at.Unix()])
+	}
+	return most
+}

@@ -1,0 +1,152 @@
+package apiserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// server is an API server without a network, which counts what is written.
+type server struct {
+	mu      sync.Mutex
+	away    bool // nobody can connect
+	status  int  // of every answer; 0 for the right one
+	objects map[string]map[string]any
+	conflict,
+	missing map[string]bool // paths that others have written, and that do not exist
+
+	writes []time.Time
+	reads  int
+	tries  []time.Time // requests that came, or would have
+	dials  int
+}
+
+func newServer(nodes ...string) *server {
+	s := &server{objects: map[string]map[string]any{}, conflict: map[string]bool{}, missing: map[string]bool{}}
+	for _, node := range nodes {
+		s.objects["/api/v1/nodes/"+node] = map[string]any{
+			"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": node, "uid": "uid-of-" + node},
+			"status": map[string]any{"nodeInfo": map[string]any{"kubeletVersion": "v1.37.1"}},
+		}
+	}
+	return s
+}
+
+func (s *server) config() *rest.Config {
+	return &rest.Config{Host: "http://api.example", Transport: s, Dial: s.dial}
+}
+
+var errAway = errors.New("connect: connection refused")
+
+func (s *server) dial(context.Context, string, string) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dials++; s.away {
+		return nil, errAway
+	}
+	client, server := net.Pipe()
+	server.Close()
+	return client, nil
+}
+
+// CloseIdleConnections is what is done after a failure; there are none.
+func (s *server) CloseIdleConnections() {}
+
+// RoundTrip answers as the API server would.
+func (s *server) RoundTrip(q *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tries = append(s.tries, time.Now())
+	path := q.URL.Path
+	switch {
+	case s.away:
+		return nil, errAway
+	case s.status != 0:
+		return answer(q, s.status, failure(s.status))
+	case s.missing[path]:
+		return answer(q, http.StatusNotFound, failure(http.StatusNotFound))
+	case q.Method == http.MethodGet:
+		s.reads++
+		object, ok := s.objects[path]
+		if !ok {
+			return answer(q, http.StatusNotFound, failure(http.StatusNotFound))
+		}
+		return answer(q, http.StatusOK, object)
+	case q.Method == http.MethodPatch && q.Header.Get("Content-Type") == "application/apply-patch+yaml":
+		if s.conflict[path] && q.URL.Query().Get("force") != "true" {
+			return answer(q, http.StatusConflict, failure(http.StatusConflict))
+		}
+		var object map[string]any
+		body, err := io.ReadAll(q.Body)
+		if err := errors.Join(err, json.Unmarshal(body, &object)); err != nil {
+			return nil, err
+		}
+		s.objects[path] = object
+		s.writes = append(s.writes, time.Now())
+		return answer(q, http.StatusOK, object)
+	default:
+		return answer(q, http.StatusMethodNotAllowed, failure(http.StatusMethodNotAllowed))
+	}
+}
+
+func failure(code int) map[string]any {
+	reasons := map[int]string{404: "NotFound", 409: "Conflict", 403: "Forbidden"}
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": reasons[code],
+		"message": fmt.Sprint("refused with ", code),
+	}
+}
+
+func answer(q *http.Request, code int, body map[string]any) (*http.Response, error) {
+	content, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: code, Status: fmt.Sprint(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: q,
+		Header: http.Header{"Content-Type": {"application/json"}},
+		Body:   io.NopCloser(strings.NewReader(string(content))), ContentLength: int64(len(content)),
+	}, nil
+}
+
+// set changes how the server is.
+func (s *server) set(change func(*server)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s)
+}
+
+// get is a copy of what counts.
+func (s *server) counts() (writes []time.Time, reads int, tries []time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]time.Time(nil), s.writes...), s.reads, append([]time.Time(nil), s.tries...)
+}
+
+// at is a field of an object, nil where it is not there.
+func (s *server) at(path string, keys ...string) any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var value any = map[string]any(s.objects[path])
+	for _, key := range keys {
+		object, _ := value.(map[string]any)
+		value = object[key]
+	}
+	return value
+}
+
+// dialled is how often it was tried to connect.
+func (s *server) dialled() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dials
+}

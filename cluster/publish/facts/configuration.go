@@ -1,0 +1,101 @@
+package facts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+)
+
+// Files are where the kubelet's configuration is: a file, and a folder of drop-ins, "" for none.
+type Files struct{ Config, Dir string }
+
+// defaults are the kubelet's (SetDefaults_KubeletConfiguration in pkg/kubelet/apis/config/v1beta1).
+func defaults() v1alpha1.Kubelet {
+	return v1alpha1.Kubelet{
+		TopologyManagerPolicy: "none", TopologyManagerScope: "container", CPUManagerPolicy: "none",
+		MemoryManagerPolicy: "None",
+	}
+}
+
+// settings is a KubeletConfiguration, as far as it matters here.
+type settings struct {
+	v1alpha1.Kubelet
+	KubeReserved   map[string]string `json:"kubeReserved"`
+	SystemReserved map[string]string `json:"systemReserved"`
+}
+
+// kubelet is what is published of it. CPUs that are reserved by number only are counted as the kubelet does
+// (NewManager in pkg/kubelet/cm/cpumanager/cpu_manager.go).
+func (s *settings) kubelet() (v1alpha1.Kubelet, error) {
+	k, milli := s.Kubelet, int64(0)
+	if k.CPUManagerPolicy != "static" || k.ReservedSystemCPUs != "" {
+		return k, nil
+	}
+	for key, reserved := range map[string]map[string]string{
+		"kubeReserved": s.KubeReserved, "systemReserved": s.SystemReserved,
+	} {
+		text, given := reserved["cpu"]
+		if !given {
+			continue
+		}
+		quantity, err := resource.ParseQuantity(text)
+		if err != nil {
+			return k, fmt.Errorf("read %s, cpu %q: %w", key, text, err)
+		}
+		milli += quantity.MilliValue()
+	}
+	k.ReservedCPUs = int((milli + 999) / 1000)
+	return k, nil
+}
+
+// read merges the files as the kubelet does. It knows nothing of the kubelet's flags.
+func (f Files) read() (v1alpha1.Kubelet, error) {
+	s, found := settings{Kubelet: defaults()}, false
+	files, err := configuration.DropIns(f.Dir)
+	if err != nil {
+		return v1alpha1.Kubelet{}, err
+	}
+	for _, file := range append([]string{f.Config}, files...) {
+		content, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			_, err = configuration.Decode(content, &s)
+		}
+		if err != nil {
+			return v1alpha1.Kubelet{}, &configuration.FileError{File: file, Err: err}
+		}
+		found = true
+	}
+	if !found {
+		return v1alpha1.Kubelet{}, &configuration.FileError{File: f.Config, Err: fs.ErrNotExist}
+	}
+	return s.kubelet()
+}
+
+// ask reads the kubelet's own word, its flags included (installConfigz in pkg/kubelet/server).
+func ask(ctx context.Context, configz func(context.Context) ([]byte, error)) (v1alpha1.Kubelet, error) {
+	body, err := configz(ctx)
+	if err != nil {
+		return v1alpha1.Kubelet{}, err
+	}
+	answer := struct {
+		Kubelet *settings `json:"kubeletconfig"`
+	}{}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return v1alpha1.Kubelet{}, fmt.Errorf("parse the kubelet's /configz: %w", err)
+	}
+	if answer.Kubelet == nil || answer.Kubelet.TopologyManagerPolicy == "" {
+		return v1alpha1.Kubelet{}, errors.New("parse the kubelet's /configz: it has no topologyManagerPolicy")
+	}
+	return answer.Kubelet.kubelet()
+}

@@ -1,0 +1,54 @@
+package facts
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// NUMANode is a NUMA node of the machine.
+type NUMANode struct {
+	Number    int
+	Distances []int             // to all nodes, in their order; none where sysfs does not tell
+	CPUs      topology.CPUSet   // those that are online
+	Cores     []topology.CPUSet // those with several CPUs, by their lowest CPU
+	Socket    int               // of the CPUs; -1 where it is not known
+	Memory    uint64            // bytes; 0 where sysfs does not tell
+}
+
+// memTotal is a line of a node's meminfo (node_read_meminfo in drivers/base/node.c).
+var memTotal = regexp.MustCompile(`(?m)^Node \d+ MemTotal: +(\d+) kB$`)
+
+// readNUMA reads the NUMA nodes that a tree has (Documentation/ABI/stable/sysfs-devices-node).
+func readNUMA(sys fs.FS, numbers []int) []NUMANode {
+	cpus := topology.CPUs(sys)
+	var nodes []NUMANode
+	for _, number := range slices.Sorted(slices.Values(numbers)) {
+		read := func(name string) string {
+			content, _ := fs.ReadFile(sys, fmt.Sprintf("devices/system/node/node%d/%s", number, name))
+			return string(content)
+		}
+		node := NUMANode{Number: number, CPUs: maps.Clone(cpus[number])}
+		if found := memTotal.FindStringSubmatch(read("meminfo")); found != nil {
+			kilobytes, _ := strconv.ParseUint(found[1], 10, 54) // digits
+			node.Memory = kilobytes * 1024
+		}
+		for word := range strings.FieldsSeq(read("distance")) {
+			if distance, err := strconv.Atoi(word); err == nil {
+				node.Distances = append(node.Distances, distance)
+			}
+		}
+		if len(node.Distances) != len(numbers) { // of nodes that are not online, too
+			node.Distances = nil
+		}
+		node.Cores, node.Socket = readCores(sys, node.CPUs)
+		nodes = append(nodes, node)
+	}
+	return nodes
+}

@@ -1,0 +1,68 @@
+package facts
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// The files that the kubelet's managers leave in its folder for their next start.
+const (
+	CPUStateFile    = "cpu_manager_state"
+	MemoryStateFile = "memory_manager_state"
+)
+
+// CPUState is what the CPU manager has given away (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
+type CPUState struct {
+	Entries map[string]map[string]string `json:"entries"` // pod UID, container, CPUs
+}
+
+// MemoryState is what the memory manager has, and has given away
+// (pkg/kubelet/cm/memorymanager/state/checkpoint.go).
+type MemoryState struct {
+	Machine map[string]struct { // by NUMA node
+		Memory map[string]struct { // by kind: memory, hugepages-2Mi
+			Total          uint64 `json:"total"`
+			SystemReserved uint64 `json:"systemReserved"`
+			Allocatable    uint64 `json:"allocatable"`
+			Free           uint64 `json:"free"`
+		} `json:"memoryMap"`
+	} `json:"machineState"`
+	Entries map[string]map[string][]MemoryBlock `json:"entries"` // pod UID, container
+}
+
+// MemoryBlock is memory that a container has of some NUMA nodes, in bytes.
+type MemoryBlock struct {
+	NUMANodes []int  `json:"numaAffinity"`
+	Type      string `json:"type"`
+	Size      uint64 `json:"size"`
+}
+
+// readState reads one of the files. One that is absent is empty: the kubelet has not started yet.
+func readState(kubeletDir, name string, into any) error {
+	content, err := os.ReadFile(filepath.Join(kubeletDir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(content, into)
+	}
+	if err != nil {
+		return fmt.Errorf("read the kubelet's %s: %w", name, err)
+	}
+	return nil
+}
+
+// held lists what the checkpoint has of each container, in no order.
+func held(checkpoint kubelet.Checkpoint) []Held {
+	var all []Held
+	for name, devices := range checkpoint.Containers() {
+		all = append(all, Held{container(name), devices})
+	}
+	return all
+}

@@ -1,0 +1,147 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tandem-k8s/tandem/coordination/survive"
+)
+
+const (
+	// FirstPause is the pause after a failure, which doubles with each further one.
+	FirstPause = time.Second
+	// MaxPause is the longest one.
+	MaxPause = 2 * time.Minute
+	// writeTimeout is how long a sink may take.
+	writeTimeout = 10 * time.Second
+	// An API server that is away is looked for every reachPause, and by up to reachJitter later.
+	reachPause  = 500 * time.Millisecond
+	reachJitter = 200 * time.Millisecond
+)
+
+// keeper keeps one sink up to date.
+type keeper struct {
+	*Config
+	sink   Sink
+	newest *cell
+	notes  *notes
+
+	pause     time.Duration // after the next failure; 0 while it works
+	complaint complaint     // that was logged last
+}
+
+func (k *keeper) keep(ctx context.Context) {
+	defer k.notes.put(k.sink.Name(), "") // it is the other plugin's then
+	for ctx.Err() == nil {
+		newest, changed := k.newest.get()
+		if newest != nil {
+			err := k.write(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			k.tell(err)
+			if err != nil {
+				k.rest(ctx, err)
+				continue // with what is the newest then
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
+	}
+}
+
+// write has the sink write the newest facts.
+func (k *keeper) write(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	return survive.Do(k.Log, func() error {
+		newest, _ := k.newest.get()
+		written, err := k.sink.Write(ctx, *newest)
+		if written || err != nil {
+			k.Observer.Published(k.sink.Name(), err)
+		}
+		return err
+	})
+}
+
+// complaint is how a sink fails. The words of errors differ from one attempt to the next.
+type complaint int
+
+const (
+	works complaint = iota
+	refused
+	unreached
+)
+
+// tell logs a failure when it begins, or becomes another, and when it ends.
+func (k *keeper) tell(err error) {
+	log, now := k.Log.With("publish", k.sink.Name()), complaintOf(err)
+	switch now {
+	case k.complaint:
+	case works:
+		k.notes.put(k.sink.Name(), "")
+		log.Info("the node is published again")
+	default:
+		k.notes.put(k.sink.Name(), fmt.Sprintf(
+			"what is published of this node by %s is not up to date since %s: %v", k.sink.Name(),
+			time.Now().Format(time.RFC3339), err))
+		log.Warn("what is published of this node is not up to date", "error", err)
+	}
+	if k.complaint = now; now == works {
+		k.pause = 0
+	}
+}
+
+func complaintOf(err error) complaint {
+	var answered apierrors.APIStatus
+	switch {
+	case err == nil:
+		return works
+	case errors.As(err, &answered):
+		return refused
+	default:
+		return unreached
+	}
+}
+
+// rest waits after a failure: as long as the pause is, or as the API server says; or until it can be reached
+// again.
+func (k *keeper) rest(ctx context.Context, err error) {
+	k.pause = min(max(FirstPause, 2*k.pause), MaxPause)
+	pause := k.pause + rand.N(k.pause/4)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		pause = max(pause, time.Duration(seconds)*time.Second)
+	}
+	ctx, cancel := context.WithTimeout(ctx, pause)
+	defer cancel()
+	if k.Reach == nil || complaintOf(err) == refused {
+		<-ctx.Done()
+		return
+	}
+	if k.awaitReturn(ctx) {
+		k.pause = 0 // it may take a moment until it answers
+	}
+}
+
+// awaitReturn waits until ctx is done, or the API server can be reached after it could not, which it reports.
+func (k *keeper) awaitReturn(ctx context.Context) bool {
+	for away := false; ctx.Err() == nil; {
+		err := k.Reach(ctx)
+		if err == nil && away {
+			return true
+		}
+		away = away || err != nil
+		select {
+		case <-ctx.Done():
+		case <-time.After(reachPause + rand.N(reachJitter)):
+		}
+	}
+	return false
+}

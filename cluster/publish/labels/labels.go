@@ -1,0 +1,108 @@
+// Package labels makes of the facts of a node labels for it: what does not change while the node runs.
+package labels
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/cluster/publish/object"
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/device"
+)
+
+// The names of the labels.
+const (
+	Switches     = "tandem.dev/switches"       // with GPUs and VFs
+	Pairs        = "tandem.dev/pairs"          // on one switch each, when the node is empty
+	PairsPerNUMA = "tandem.dev/pairs-per-numa" // the fewest that a NUMA node with pairs has
+	VFHint       = "tandem.dev/vf-hint"        // true where VFs have a NUMA hint
+	GPUModel     = "tandem.dev/gpu-model"      // PCI vendor and device ID, "1002-74a1"
+	GPULinks     = "tandem.dev/gpu-links"      // xgmi, nvlink or none
+)
+
+// Build makes the labels. Devices count whether they are healthy and free or not.
+func Build(f facts.Facts) map[string]string {
+	spec := object.Build(f)
+	kinds, hinted := map[string]v1alpha1.Kind{}, false
+	for _, r := range spec.Resources {
+		kinds[r.Name] = r.Kind
+		hinted = hinted || r.Kind == v1alpha1.VF && len(r.Hints) > 0
+	}
+	pairs, perNUMA := 0, map[int]int{}
+	for _, on := range spec.Switches {
+		has := map[v1alpha1.Kind]int{}
+		for name, devices := range on.Devices {
+			has[kinds[name]] += len(devices.Numbers())
+		}
+		here := min(has[v1alpha1.GPU], has[v1alpha1.VF])
+		if on.Alone || here == 0 {
+			continue
+		}
+		pairs += here
+		if on.NUMA != nil {
+			perNUMA[*on.NUMA] += here
+		}
+	}
+	fewest := 0
+	if len(perNUMA) > 0 {
+		fewest = slices.Min(slices.Collect(maps.Values(perNUMA)))
+	}
+	labels := map[string]string{
+		Switches: strconv.Itoa(spec.Summary.Switches), Pairs: strconv.Itoa(pairs),
+		PairsPerNUMA: strconv.Itoa(fewest), VFHint: strconv.FormatBool(hinted), GPULinks: "none",
+	}
+	var models []string
+	for _, r := range f.Resources {
+		for _, l := range r.Links {
+			labels[GPULinks] = strings.ToLower(string(l.Type))
+		}
+		for _, d := range r.Devices {
+			if found, ok := f.Tree.Device(d.Address); ok && r.Kind == device.GPU {
+				models = append(models, fmt.Sprintf("%04x-%04x", found.Vendor, found.Product))
+			}
+		}
+	}
+	slices.Sort(models)
+	if models = slices.Compact(models); len(models) > 0 {
+		labels[GPUModel] = strings.Join(models, ".")
+	}
+	return valid(labels)
+}
+
+// KubeNexus makes the labels that the scheduler KubeNexus reads of the machine. A list of CPUs is left out
+// where it is no single range: a label's value has no commas.
+func KubeNexus(f facts.Facts) map[string]string {
+	const prefix = "numa.kubenexus.io/"
+	labels := map[string]string{prefix + "node-count": strconv.Itoa(len(f.NUMANodes))}
+	for _, node := range f.NUMANodes {
+		of := fmt.Sprintf("%snode-%d-", prefix, node.Number)
+		if len(node.CPUs) > 0 {
+			labels[of+"cpus"] = node.CPUs.String()
+		}
+		if node.Memory > 0 {
+			labels[of+"memory"] = strconv.FormatUint(node.Memory, 10)
+		}
+	}
+	return valid(labels)
+}
+
+// valid drops what Kubernetes takes for no value of a label.
+func valid(labels map[string]string) map[string]string {
+	maps.DeleteFunc(labels, func(_, value string) bool { return validation.IsValidLabelValue(value) != nil })
+	return labels
+}
+
+// File writes labels as a local feature file of Node Feature Discovery, sorted.
+func File(labels map[string]string) []byte {
+	var text strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		fmt.Fprintf(&text, "%s=%s\n", key, labels[key])
+	}
+	return []byte(text.String())
+}

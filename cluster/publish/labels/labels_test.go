@@ -1,0 +1,63 @@
+package labels_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/cluster/publish/labels"
+	"github.com/tandem-k8s/tandem/test/published"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+func machine(t *testing.T, name string, hints bool) facts.Facts {
+	t.Helper()
+	f, err := published.Facts(name, 2, hints, t.TempDir(), published.Restricted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestBuild(t *testing.T) {
+	f := machine(t, "oci-mi300x-derived", false)
+	gpus := f.Resources[0].Devices
+	gpus[0].Healthy = false // which can change
+	f.Resources[0].Links = []topology.Link{{A: gpus[0].Address, B: gpus[1].Address, Type: topology.XGMI}}
+	for _, c := range []struct {
+		facts facts.Facts
+		want  map[string]string
+	}{
+		{f, map[string]string{"tandem.dev/switches": "8", "tandem.dev/pairs": "8", "tandem.dev/pairs-per-numa": "4",
+			"tandem.dev/vf-hint": "false", "tandem.dev/gpu-model": "1002-74a1", "tandem.dev/gpu-links": "xgmi"}},
+		{machine(t, "nv-4xrtx6000ada-2cx7", true), map[string]string{"tandem.dev/switches": "0",
+			"tandem.dev/pairs": "0", "tandem.dev/pairs-per-numa": "0", "tandem.dev/vf-hint": "true",
+			"tandem.dev/gpu-model": "10de-26b1", "tandem.dev/gpu-links": "none"}},
+	} {
+		if diff := cmp.Diff(c.want, labels.Build(c.facts)); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+}
+
+// TestKubeNexus: CPUs of which some are elsewhere between would make no value of a label.
+func TestKubeNexus(t *testing.T) {
+	f := facts.Facts{NUMANodes: []facts.NUMANode{
+		{Number: 0, CPUs: topology.CPUSet{0: true, 1: true}, Memory: 5},
+		{Number: 1, CPUs: topology.CPUSet{2: true, 4: true}},
+	}}
+	want := map[string]string{
+		"numa.kubenexus.io/node-count": "2", "numa.kubenexus.io/node-0-cpus": "0-1",
+		"numa.kubenexus.io/node-0-memory": "5",
+	}
+	if diff := cmp.Diff(want, labels.KubeNexus(f)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestFile(t *testing.T) {
+	if got := string(labels.File(map[string]string{"b": "2", "a": "1"})); got != "a=1\nb=2\n" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,137 @@
+package object
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+)
+
+// numaNodes are those of the machine, with what the kubelet's managers give to containers alone.
+func numaNodes(f facts.Facts) []v1alpha1.NUMANode {
+	var all []v1alpha1.NUMANode
+	for _, n := range f.NUMANodes {
+		node := v1alpha1.NUMANode{Number: n.Number, Distances: n.Distances}
+		if f.HasCPUs() {
+			node.CPUs = v1alpha1.Set(n.CPUs.String())
+			for _, core := range n.Cores {
+				node.Cores = append(node.Cores, v1alpha1.Set(core.String()))
+			}
+			if n.Socket >= 0 && n.Socket != n.Number {
+				node.Socket = new(n.Socket)
+			}
+		}
+		if machine := f.Memory.Machine[strconv.Itoa(n.Number)]; f.HasMemory() && len(machine.Memory) > 0 {
+			node.Memory = map[string]v1alpha1.Memory{}
+			for kind, m := range machine.Memory {
+				node.Memory[kind] = v1alpha1.Memory{
+					Total: m.Total, SystemReserved: m.SystemReserved, Allocatable: m.Allocatable,
+				}
+			}
+		}
+		all = append(all, node)
+	}
+	return all
+}
+
+// held is what the kubelet has given to pods. Devices that no plugin announces have no number, and are left
+// out.
+func held(f facts.Facts, n numbered) []v1alpha1.Held {
+	pods := map[string]map[string]*v1alpha1.Container{}
+	of := func(c facts.Container) *v1alpha1.Container {
+		if pods[c.PodUID] == nil {
+			pods[c.PodUID] = map[string]*v1alpha1.Container{}
+		}
+		if pods[c.PodUID][c.Name] == nil {
+			pods[c.PodUID][c.Name] = &v1alpha1.Container{Name: c.Name}
+		}
+		return pods[c.PodUID][c.Name]
+	}
+	for _, h := range f.Devices {
+		devices := set{}
+		for resource, ids := range h.Devices {
+			for _, id := range ids {
+				if number, known := n.of[resource][id]; known {
+					devices.add(resource, number)
+				}
+			}
+		}
+		if len(devices) > 0 {
+			of(h.Container).Devices = devices.sets()
+		}
+	}
+	if f.HasCPUs() {
+		for uid, containers := range f.CPUs.Entries {
+			for name, cpus := range containers {
+				of(facts.Container{PodUID: uid, Name: name}).CPUs = v1alpha1.Set(cpus)
+			}
+		}
+	}
+	if f.HasMemory() {
+		for uid, containers := range f.Memory.Entries {
+			for name, blocks := range containers {
+				of(facts.Container{PodUID: uid, Name: name}).Memory = memory(blocks)
+			}
+		}
+	}
+	return ordered(pods)
+}
+
+func memory(blocks []facts.MemoryBlock) []v1alpha1.MemoryBlock {
+	var all []v1alpha1.MemoryBlock
+	for _, b := range blocks {
+		all = append(all, v1alpha1.MemoryBlock{
+			NUMANodes: v1alpha1.SetOf(b.NUMANodes...), Type: b.Type, Size: b.Size,
+		})
+	}
+	slices.SortFunc(all, func(a, b v1alpha1.MemoryBlock) int {
+		return compare(a.Type+" "+string(a.NUMANodes), b.Type+" "+string(b.NUMANodes))
+	})
+	return all
+}
+
+func ordered(pods map[string]map[string]*v1alpha1.Container) []v1alpha1.Held {
+	var all []v1alpha1.Held
+	for _, uid := range slices.Sorted(maps.Keys(pods)) {
+		h := v1alpha1.Held{UID: uid}
+		for _, name := range slices.Sorted(maps.Keys(pods[uid])) {
+			h.Containers = append(h.Containers, *pods[uid][name])
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// summary counts what people ask for first.
+func summary(s v1alpha1.Spec) v1alpha1.Summary {
+	free, kinds := Free(s), map[string]v1alpha1.Kind{}
+	healthy, left := map[v1alpha1.Kind]int{}, map[v1alpha1.Kind]int{}
+	for _, r := range s.Resources {
+		kinds[r.Name] = r.Kind
+		healthy[r.Kind] += r.Devices - len(r.Unhealthy.Numbers())
+		left[r.Kind] += len(free[r.Name])
+	}
+	var counts v1alpha1.Summary
+	for _, on := range s.Switches {
+		has, spare := map[v1alpha1.Kind]int{}, map[v1alpha1.Kind]int{}
+		for name, devices := range on.Devices {
+			for _, number := range devices.Numbers() {
+				has[kinds[name]]++
+				if free[name][number] {
+					spare[kinds[name]]++
+				}
+			}
+		}
+		if on.Alone || has[v1alpha1.GPU] == 0 || has[v1alpha1.VF] == 0 {
+			continue
+		}
+		counts.Switches++
+		counts.FreePairs += min(spare[v1alpha1.GPU], spare[v1alpha1.VF])
+	}
+	counts.GPUs = fmt.Sprintf("%d/%d", left[v1alpha1.GPU], healthy[v1alpha1.GPU])
+	counts.VFs = fmt.Sprintf("%d/%d", left[v1alpha1.VF], healthy[v1alpha1.VF])
+	return counts
+}

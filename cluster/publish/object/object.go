@@ -1,0 +1,64 @@
+// Package object makes of the facts of a node what it publishes, as a pure function.
+package object
+
+import (
+	"slices"
+
+	"github.com/tandem-k8s/tandem/cluster/machine"
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/device"
+)
+
+// Build makes the specification of a node's NodeTopology. Equal facts make an equal one, whatever the order
+// of their lists.
+func Build(f facts.Facts) v1alpha1.Spec {
+	numbers := number(f.Resources)
+	spec := v1alpha1.Spec{Kubelet: f.Kubelet, Resources: []v1alpha1.Resource{}}
+	for _, r := range numbers.resources {
+		spec.Resources = append(spec.Resources, resource(f.Tree, r))
+	}
+	spec.Switches = machine.Switches(f.Tree, places(numbers.resources))
+	spec.NUMANodes = numaNodes(f)
+	spec.Links = links(numbers.resources)
+	spec.Held = held(f, numbers)
+	spec.Summary = summary(spec)
+	return spec
+}
+
+// numbered are the devices with their numbers.
+type numbered struct {
+	resources []facts.Resource
+	of        map[string]map[string]int // by resource and ID
+}
+
+func number(resources []facts.Resource) numbered {
+	n := numbered{slices.Clone(resources), map[string]map[string]int{}}
+	slices.SortFunc(n.resources, func(a, b facts.Resource) int { return compare(a.Name, b.Name) })
+	for i := range n.resources {
+		r := &n.resources[i]
+		r.Devices = slices.SortedFunc(slices.Values(r.Devices), device.Compare)
+		n.of[r.Name] = map[string]int{}
+		for number, d := range r.Devices {
+			n.of[r.Name][d.ID] = number
+		}
+	}
+	return n
+}
+
+// set are the numbers of devices by resource, while they are collected.
+type set map[string][]int
+
+func (s set) add(resource string, number int) { s[resource] = append(s[resource], number) }
+
+// sets writes them down; nothing where there are none.
+func (s set) sets() map[string]v1alpha1.Set {
+	if len(s) == 0 {
+		return nil
+	}
+	written := map[string]v1alpha1.Set{}
+	for name, numbers := range s {
+		written[name] = v1alpha1.SetOf(numbers...)
+	}
+	return written
+}

@@ -1,0 +1,162 @@
+package object_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/cluster/publish/object"
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/published"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+func read(
+	t *testing.T, machine string, vfs int, hints bool, dir string, policy v1alpha1.Kubelet,
+) facts.Facts {
+	t.Helper()
+	f, err := published.Facts(machine, vfs, hints, dir, policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestMachines: what is on which switch agrees with the distances of the tree, for every two devices of every
+// recorded machine.
+func TestMachines(t *testing.T) {
+	for _, name := range machines.Names() {
+		for _, vfs := range []int{1, 8} {
+			f := read(t, name, vfs, true, t.TempDir(), published.Restricted)
+			spec := object.Build(f)
+			type place struct {
+				path  string
+				alone bool
+			}
+			places := map[topology.Address]place{}
+			for _, on := range spec.Switches {
+				for resource, devices := range on.Devices {
+					at := slices.IndexFunc(f.Resources, func(r facts.Resource) bool { return r.Name == resource })
+					for _, number := range devices.Numbers() {
+						places[f.Resources[at].Devices[number].Address] = place{on.Path, on.Alone}
+					}
+				}
+			}
+			for a, of := range places {
+				for b, other := range places {
+					same := of.path == other.path && !of.alone || a == b
+					if want := f.Tree.Distance(a, b).Level.SameSwitch(); same != want && !sameCard(f.Tree, a, b) {
+						t.Errorf("%s: %s and %s on one switch: %v, by the tree %v", name, a, b, same, want)
+					}
+				}
+			}
+			total := 0
+			for _, r := range f.Resources {
+				total += len(r.Devices)
+			}
+			if len(places) != total {
+				t.Errorf("%s: %d of %d devices have a place", name, len(places), total)
+			}
+		}
+	}
+}
+
+// sameCard: functions of one card are near each other, on whatever switch.
+func sameCard(tree *topology.Tree, a, b topology.Address) bool {
+	p, _ := tree.Device(a)
+	q, _ := tree.Device(b)
+	return p.Function().Slot() == q.Function().Slot()
+}
+
+// TestSize: a node is a few kilobytes, which is what every scheduler receives on every change.
+func TestSize(t *testing.T) {
+	for _, name := range machines.Names() {
+		text, err := json.Marshal(object.Build(read(t, name, 8, true, t.TempDir(), published.Restricted)))
+		if err != nil || len(text) > 2560 {
+			t.Errorf("%s takes %d bytes, %v", name, len(text), err)
+		}
+	}
+}
+
+// TestNumbers: a node whose devices are known by heart, with pods on it.
+func TestNumbers(t *testing.T) {
+	dir := t.TempDir()
+	if err := published.WriteCheckpoint(dir,
+		published.Give("b", "main", published.GPUs, "0000:11:00.0", "0000:2f:00.0"),
+		published.Give("b", "main", published.VFs, "0000:0c:00.1"),
+		published.Give("b", "init", published.GPUs, "0000:11:00.0"),
+		published.Give("a", "main", "example.com/else", "x"),
+		published.Give("c", "main", published.GPUs, "0000:ff:00.0"),
+	); err != nil {
+		t.Fatal(err)
+	}
+	f := read(t, "oci-mi300x-derived", 2, true, dir, published.Restricted)
+	f.Resources[0].Devices[7].Healthy = false
+	spec := object.Build(f)
+	want := []v1alpha1.Resource{
+		{Name: published.GPUs, Kind: v1alpha1.GPU, Devices: 8, Unhealthy: "7",
+			Hints: map[string]v1alpha1.Set{"0": "0-3", "1": "4-7"},
+			Addresses: strings.Fields("0000:11:00.0 0000:2f:00.0 0000:46:00.0 0000:5d:00.0 " +
+				"0000:8b:00.0 0000:aa:00.0 0000:c2:00.0 0000:da:00.0")},
+		{Name: published.VFs, Kind: v1alpha1.VF, Devices: 16,
+			Hints:     map[string]v1alpha1.Set{"0": "0-7", "1": "8-15"},
+			Functions: []v1alpha1.Set{"0-1", "2-3", "4-5", "6-7", "8-9", "10-11", "12-13", "14-15"},
+			Addresses: strings.Fields("0000:0c:00.0 0000:2a:00.0 0000:41:00.0 0000:58:00.0 " +
+				"0000:86:00.0 0000:a5:00.0 0000:bd:00.0 0000:d5:00.0")},
+	}
+	if diff := cmp.Diff(want, spec.Resources); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+	first := v1alpha1.Switch{Name: "0000:07:00.0", Path: "pci0000:07/0000:07:00.0/0000:08:00.0", NUMA: new(0),
+		Devices: map[string]v1alpha1.Set{published.GPUs: "0", published.VFs: "0-1"}}
+	if diff := cmp.Diff(first, spec.Switches[0]); diff != "" || len(spec.Switches) != 8 {
+		t.Errorf("%d switches, the first (-want +got):\n%s", len(spec.Switches), diff)
+	}
+	held := []v1alpha1.Held{{UID: "b", Containers: []v1alpha1.Container{
+		{Name: "init", Devices: map[string]v1alpha1.Set{published.GPUs: "0"}},
+		{Name: "main", Devices: map[string]v1alpha1.Set{published.GPUs: "0-1", published.VFs: "0"}},
+	}}}
+	if diff := cmp.Diff(held, spec.Held); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+	counts := v1alpha1.Summary{Switches: 8, GPUs: "5/7", VFs: "15/16", FreePairs: 5}
+	if diff := cmp.Diff(counts, spec.Summary); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+}
+
+// TestOrder: the order in which things are read changes nothing.
+func TestOrder(t *testing.T) {
+	dir := t.TempDir()
+	if err := published.WriteCheckpoint(dir,
+		published.Give("b", "main", published.GPUs, "0000:11:00.0", "0000:2f:00.0"),
+		published.Give("a", "main", published.VFs, "0000:0c:00.1"),
+		published.Give("a", "init", published.VFs, "0000:0c:00.2")); err != nil {
+		t.Fatal(err)
+	}
+	f := read(t, "oci-mi300x-derived", 2, true, dir, published.Restricted)
+	want, random := object.Build(f), rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		mixed := f
+		mixed.Resources = slices.Clone(f.Resources)
+		for i := range mixed.Resources {
+			devices := slices.Clone(mixed.Resources[i].Devices)
+			random.Shuffle(len(devices), func(a, b int) { devices[a], devices[b] = devices[b], devices[a] })
+			mixed.Resources[i].Devices = devices
+		}
+		slices.Reverse(mixed.Resources)
+		mixed.Devices = slices.Clone(f.Devices)
+		random.Shuffle(len(mixed.Devices), func(a, b int) {
+			mixed.Devices[a], mixed.Devices[b] = mixed.Devices[b], mixed.Devices[a]
+		})
+		if diff := cmp.Diff(want, object.Build(mixed)); diff != "" {
+			t.Fatalf("in another order (-first +now):\n%s", diff)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+// Package zones makes of the facts of a node a NodeResourceTopology, as schedulers read it
+// (topology.node.k8s.io/v1alpha2, github.com/k8stopologyawareschedwg/noderesourcetopology-api).
+package zones
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/cluster/publish/object"
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+)
+
+// APIVersion and Kind are those of the object; Collection is its path at the API server.
+const (
+	APIVersion = "topology.node.k8s.io/v1alpha2"
+	Kind       = "NodeResourceTopology"
+	Collection = "/apis/" + APIVersion + "/noderesourcetopologies"
+)
+
+// Topology is a NodeResourceTopology.
+type Topology struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Policies   []string    `json:"topologyPolicies,omitempty"` // the field of v1alpha1, which Koordinator reads
+	Zones      []Zone      `json:"zones"`
+	Attributes []Attribute `json:"attributes,omitempty"`
+}
+
+// The types of zones: NUMA nodes, and switches below them.
+const (
+	NUMAZone   = "Node"
+	SwitchZone = "Switch"
+)
+
+// Zone is a NUMA node, "node-0", or a switch, by its address.
+type Zone struct {
+	Name      string     `json:"name"`
+	Type      string     `json:"type"`
+	Parent    string     `json:"parent,omitempty"`
+	Costs     []Cost     `json:"costs,omitempty"`
+	Resources []Resource `json:"resources,omitempty"`
+}
+
+// Cost is the distance of another zone (SLIT).
+type Cost struct {
+	Name  string `json:"name"`
+	Value int64  `json:"value"`
+}
+
+// Resource is what a zone has: all devices, the healthy ones, and those of them that are free.
+type Resource struct {
+	Name        string            `json:"name"`
+	Capacity    resource.Quantity `json:"capacity"`
+	Allocatable resource.Quantity `json:"allocatable"`
+	Available   resource.Quantity `json:"available"`
+}
+
+// Attribute is a word about the kubelet.
+type Attribute struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Build makes the object but for its metadata. A NUMA node lists every resource that has hints, where it has
+// none of it too, and no other: for a resource that no NUMA node lists a scheduler expects no alignment, as
+// the kubelet does. Switches list what they have.
+func Build(f facts.Facts) *Topology {
+	t := &Topology{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Zones: []Zone{}}
+	t.Policies, t.Attributes = words(f.Kubelet)
+	spec := object.Build(f)
+	free := object.Free(spec)
+	for _, node := range f.NUMANodes {
+		z := Zone{Name: name(node.Number), Type: NUMAZone, Costs: costs(node, f.NUMANodes)}
+		z.Resources = append(z.Resources, own(f, node)...)
+		for _, r := range spec.Resources {
+			if len(r.Hints) > 0 {
+				z.Resources = append(z.Resources, devices(r, r.Hints[strconv.Itoa(node.Number)], free[r.Name]))
+			}
+		}
+		t.Zones = append(t.Zones, z)
+	}
+	for _, on := range spec.Switches {
+		if on.Alone {
+			continue
+		}
+		z := Zone{Name: on.Name, Type: SwitchZone}
+		if on.NUMA != nil {
+			z.Parent = name(*on.NUMA)
+		}
+		for _, r := range spec.Resources {
+			if on.Devices[r.Name] != "" {
+				z.Resources = append(z.Resources, devices(r, on.Devices[r.Name], free[r.Name]))
+			}
+		}
+		t.Zones = append(t.Zones, z)
+	}
+	return t
+}
+
+func name(node int) string { return fmt.Sprint("node-", node) }
+
+func costs(node facts.NUMANode, all []facts.NUMANode) []Cost {
+	var list []Cost
+	for i, distance := range node.Distances {
+		list = append(list, Cost{name(all[i].Number), int64(distance)})
+	}
+	return list
+}
+
+// devices counts those of a resource in a zone.
+func devices(r v1alpha1.Resource, here v1alpha1.Set, free map[int]bool) Resource {
+	unhealthy, healthy, left := r.Unhealthy.Numbers(), 0, 0
+	for _, number := range here.Numbers() {
+		if !slices.Contains(unhealthy, number) {
+			healthy++
+		}
+		if free[number] {
+			left++
+		}
+	}
+	return counted(r.Name, len(here.Numbers()), healthy, left)
+}
+
+func counted(name string, capacity, allocatable, available int) Resource {
+	return Resource{name, quantity(capacity), quantity(allocatable), quantity(available)}
+}
+
+func quantity(count int) resource.Quantity {
+	return *resource.NewQuantity(int64(count), resource.DecimalSI)
+}
+
+// own are the CPUs and the memory of a NUMA node: schedulers need them, whether containers get some of their
+// own or not.
+func own(f facts.Facts, node facts.NUMANode) []Resource {
+	var list []Resource
+	if all := node.CPUs; len(all) > 0 {
+		allocatable, taken := len(all), 0
+		if f.HasCPUs() {
+			taken, allocatable = cpus(f, node)
+		}
+		list = append(list, counted("cpu", len(all), allocatable, max(allocatable-taken, 0)))
+	}
+	machine := f.Memory.Machine[strconv.Itoa(node.Number)]
+	if !f.HasMemory() || len(machine.Memory) == 0 {
+		if node.Memory > 0 {
+			total := bytes(node.Memory)
+			list = append(list, Resource{"memory", total, total, total})
+		}
+		return list
+	}
+	for _, kind := range slices.Sorted(maps.Keys(machine.Memory)) {
+		m := machine.Memory[kind]
+		list = append(list, Resource{kind, bytes(m.Total), bytes(m.Allocatable), bytes(m.Free)})
+	}
+	return list
+}
+
+func bytes(count uint64) resource.Quantity {
+	return *resource.NewQuantity(int64(min(count, 1<<62)), resource.BinarySI)
+}
+
+// cpus counts the CPUs of a NUMA node that containers have, and those that they can have.
+func cpus(f facts.Facts, node facts.NUMANode) (taken, allocatable int) {
+	allocatable = len(node.CPUs)
+	for _, number := range f.Kubelet.ReservedSystemCPUs.Numbers() {
+		if node.CPUs[number] {
+			allocatable--
+		}
+	}
+	for _, containers := range f.CPUs.Entries {
+		for _, set := range containers {
+			for _, number := range v1alpha1.Set(set).Numbers() {
+				if node.CPUs[number] {
+					taken++
+				}
+			}
+		}
+	}
+	return taken, allocatable
+}
+
+// words are the kubelet's policy and scope, in the old spelling and the new one; none where they are not
+// known.
+func words(k v1alpha1.Kubelet) ([]string, []Attribute) {
+	if k.TopologyManagerPolicy == "" {
+		return nil, nil
+	}
+	scope := cmp.Or(k.TopologyManagerScope, "container")
+	attributes := []Attribute{
+		{"topologyManagerPolicy", k.TopologyManagerPolicy}, {"topologyManagerScope", scope},
+	}
+	if most := k.TopologyManagerPolicyOptions["max-allowable-numa-nodes"]; most != "" {
+		attributes = append(attributes, Attribute{"topologyManagerMaxNUMANodes", most})
+	}
+	single := map[string]string{"container": "SingleNUMANodeContainerLevel", "pod": "SingleNUMANodePodLevel"}
+	old := map[string]string{
+		"none": "None", "best-effort": "BestEffort", "restricted": "Restricted", "single-numa-node": single[scope],
+	}[k.TopologyManagerPolicy]
+	if old == "" {
+		return nil, attributes
+	}
+	return []string{old}, attributes
+}

@@ -1,0 +1,20 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is that of the objects here.
+var GroupVersion = schema.GroupVersion{Group: "tandem.dev", Version: "v1alpha1"}
+
+// Plural is the name of the resource in the API server's paths.
+const Plural = "nodetopologies"
+
+// AddToScheme makes the objects known to a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &NodeTopology{}, &NodeTopologyList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}

@@ -1,0 +1,151 @@
+package verdict
+
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+)
+
+// State is what the kubelet of a node has given out at a moment. One goroutine at a time may use it.
+type State struct {
+	node     *Node
+	pods     map[types.UID]*pod
+	taken    set
+	managers Given // nil without
+	err      error // of the managers: then their side is not looked at
+}
+
+// State is what pods hold by the published object, of those that are present: the object shows what the
+// kubelet gave to a pod until it needs the devices, also when the pod is gone.
+func (n *Node) State(present func(uid types.UID) bool) *State {
+	s := n.empty()
+	var object []v1alpha1.Held
+	for i := range n.held {
+		if p := &n.held[i]; present(p.uid) {
+			s.pods[p.uid] = p
+			s.taken.join(p.all)
+			object = append(object, n.object[i])
+		}
+	}
+	s.manage(object)
+	return s
+}
+
+func (n *Node) empty() *State {
+	return &State{node: n, pods: make(map[types.UID]*pod, len(n.held)+1), taken: n.none()}
+}
+
+func (s *State) manage(held []v1alpha1.Held) {
+	if s.node.managers != nil {
+		s.managers, s.err = s.node.managers.Given(held)
+	}
+}
+
+// Err says why CPUs and memory are not looked at though there are managers; nil where they are.
+func (s *State) Err() error { return s.err }
+
+// Clone shares nothing that changes with the original.
+func (s *State) Clone() *State {
+	c := *s
+	c.pods, c.taken = maps.Clone(s.pods), slices.Clone(s.taken)
+	if s.managers != nil {
+		c.managers = s.managers.Clone()
+	}
+	return &c
+}
+
+// Holds reports whether a pod has been given what it asks for: by the published object, or by Admit.
+func (s *State) Holds(uid types.UID) bool { return s.pods[uid] != nil }
+
+// Remove takes everything back from a pod.
+func (s *State) Remove(uid types.UID) {
+	if s.pods[uid] == nil {
+		return
+	}
+	delete(s.pods, uid)
+	clear(s.taken)
+	for _, p := range s.pods {
+		s.taken.join(p.all)
+	}
+	if s.managers != nil {
+		s.managers.Remove(uid)
+	}
+}
+
+// Admit tells what the kubelet says to a pod and, where it admits the pod, gives all its containers their
+// devices. A pod that holds something already keeps that.
+func (s *State) Admit(pod *v1.Pod) Verdict {
+	w := s.node.read(pod)
+	if held := s.pods[pod.UID]; held != nil {
+		return s.node.verdict(&w, held.containers)
+	}
+	t := s.begin(&w)
+	refused := t.admit(true)
+	if refused == nil {
+		v := s.node.verdict(&w, t.given)
+		v.Chance = t.chance
+		s.pods[pod.UID] = t.held()
+		s.taken.join(t.got)
+		s.managers = t.managers
+		return v
+	}
+	return s.refusal(&w, t, refused)
+}
+
+// Ask tells what the kubelet says to a pod and gives nothing. It chooses devices only where the verdict hangs
+// on them, so that Pairs and Containers are not filled in. It takes a fraction of the time of Admit.
+func (s *State) Ask(pod *v1.Pod) Verdict {
+	w := s.node.read(pod)
+	v := Verdict{Admitted: true}
+	for i := range w.containers {
+		v.Wanted += s.node.wanted(&w.containers[i])
+	}
+	if s.pods[pod.UID] != nil {
+		return v
+	}
+	t := s.begin(&w)
+	if refused := t.admit(false); refused != nil {
+		return s.refusal(&w, t, refused)
+	}
+	v.Chance = t.chance
+	return v
+}
+
+// verdict is that on a pod whose containers were given devices.
+func (n *Node) verdict(w *wishes, containers []given) Verdict {
+	v := Verdict{Admitted: true}
+	for i := range w.containers {
+		v.Wanted += n.wanted(&w.containers[i])
+	}
+	for _, g := range containers {
+		c := Container{Name: g.name, Nodes: g.nodes, Devices: map[string][]int{}, Pairs: n.pairs(g.devices)}
+		for i := range n.resources {
+			r := &n.resources[i]
+			for d := range r.count {
+				if g.devices.has(r.from + d) {
+					c.Devices[r.name] = append(c.Devices[r.name], d)
+				}
+			}
+		}
+		v.Pairs += c.Pairs
+		v.Containers = append(v.Containers, c)
+	}
+	return v
+}
+
+// refusal is the verdict on a pod that is refused.
+func (s *State) refusal(w *wishes, t *trial, refused *refused) Verdict {
+	v := Verdict{Required: refused.required != "", Chance: t.chance}
+	for i := range w.containers {
+		v.Wanted += s.node.wanted(&w.containers[i])
+	}
+	empty := s.node.empty()
+	empty.manage(nil)
+	v.Never = empty.begin(w).admit(false) != nil
+	v.Reason = t.reason(refused, v.Never)
+	return v
+}

@@ -1,0 +1,139 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/cluster/publish"
+	"github.com/tandem-k8s/tandem/cluster/publish/apiserver"
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/cluster/publish/labels"
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+)
+
+// publishing are the flags that say what is published of the node.
+type publishing struct {
+	targets  publish.Targets
+	config   facts.Files
+	features string
+}
+
+// featureFile is the name of our file in NFD's folder.
+const featureFile = "tandem"
+
+func (p *publishing) register(set *pflag.FlagSet) {
+	set.TextVar(&p.targets, "publish", publish.Targets{},
+		"what to publish of the node for schedulers, while this daemon serves the coordination: tandem (its "+
+			"NodeTopology), nrt (NodeResourceTopology), nfd (labels by a NodeFeature), nfd-file (labels by a local "+
+			"feature file), kubenexus (more labels), with commas between; empty for nothing")
+	set.StringVar(&p.config.Config, "kubelet-config", "",
+		"the kubelet's configuration, to publish its policy where it cannot be asked at --kubelet-address "+
+			"(default "+configuration.FileName+" in --kubelet-dir)")
+	set.StringVar(&p.config.Dir, "kubelet-config-dir", "", "folder of the kubelet's drop-ins, where it has one")
+	set.StringVar(&p.features, "nfd-features-dir", "/etc/kubernetes/node-feature-discovery/features.d",
+		"folder of local feature files, for --publish=nfd-file")
+}
+
+// publisher makes what publishes the node; nil where nothing is to be.
+func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
+	targets := f.publishing.targets
+	if len(targets) == 0 {
+		return nil, nil
+	}
+	client, sinks, err := f.sinks(log)
+	if err != nil {
+		return nil, fmt.Errorf("--publish: %w", err)
+	}
+	sys, err := f.Sysfs()
+	if err != nil {
+		return nil, err
+	}
+	files := f.publishing.config
+	if files.Config == "" {
+		files.Config = filepath.Join(f.KubeletDir, configuration.FileName)
+	}
+	read := facts.Config{Sys: sys, KubeletDir: f.KubeletDir, Files: files, Log: log}
+	if f.Kubelet.Address != "" {
+		endpoint := f.Kubelet
+		endpoint.Name = f.NodeName
+		read.Configz = kubelet.NewHTTPS(endpoint).Configz
+	}
+	config := publish.Config{
+		Reader: facts.NewReader(read), Sinks: sinks, Watch: publish.Watch(f.KubeletDir, log), Observer: f.monitor,
+		Log: log,
+	}
+	if client != nil {
+		config.Reach = client.Reach
+	}
+	return publish.New(config), nil
+}
+
+// sinks are those of the targets, and the client of the API server where one of them needs it.
+func (f Flags) sinks(log *slog.Logger) (client *apiserver.Client, sinks []publish.Sink, err error) {
+	targets := f.publishing.targets
+	made := func(facts facts.Facts) map[string]string {
+		all := labels.Build(facts)
+		if targets.Has(publish.KubeNexus) {
+			maps.Copy(all, labels.KubeNexus(facts))
+		}
+		return all
+	}
+	for _, target := range targets {
+		if target == publish.NFDFile || target == publish.KubeNexus {
+			continue
+		}
+		if client == nil {
+			if client, err = f.client(); err != nil {
+				return nil, nil, err
+			}
+		}
+		render, shared := apiserver.NodeTopology, false
+		switch target {
+		case publish.NRT:
+			render, shared = apiserver.Zones, true
+		case publish.NFD:
+			namespace, err := namespace()
+			if err != nil {
+				return nil, nil, err
+			}
+			render = apiserver.NodeFeature(namespace, made)
+		}
+		sinks = append(sinks, apiserver.NewSink(string(target), client, shared, render, log))
+	}
+	if targets.Has(publish.NFDFile) {
+		render := func(facts facts.Facts) []byte { return labels.File(made(facts)) }
+		sinks = append(sinks, publish.NewFile(string(publish.NFDFile),
+			filepath.Join(f.publishing.features, featureFile), render))
+	}
+	return client, sinks, nil
+}
+
+func (f Flags) client() (*apiserver.Client, error) {
+	if f.NodeName == "" {
+		return nil, errors.New("the node's name is not known; set --node-name, or NODE_NAME from spec.nodeName")
+	}
+	server, err := intent.ServerConfig(nil)
+	if err != nil {
+		return nil, err
+	}
+	return apiserver.NewClient(server, f.NodeName)
+}
+
+// namespace is that of the pod which this process is in.
+func namespace() (string, error) {
+	name, err := os.ReadFile(account + "namespace")
+	if err != nil {
+		return "", fmt.Errorf("find the pod's namespace: %w", err)
+	}
+	return strings.TrimSpace(string(name)), nil
+}

@@ -1,0 +1,126 @@
+package picture
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// box is a place of the tree, or a card, with where it is drawn.
+type box struct {
+	class         string // of the style sheet: numa, complex, switch, card
+	title, detail string
+	path          string // all bridges that the box stands for, from the root complex down
+	first         topology.Address
+	boxes         []*box
+	card          *Card
+	x, y          int // within the box around it
+	width, height int
+}
+
+// tree builds the boxes: NUMA nodes, their root complexes, the bridges that several cards share, the cards.
+func (n *Node) tree() *box {
+	root := &box{}
+	for i := range n.Cards {
+		c := &n.Cards[i]
+		at := root
+		if d, ok := n.Tree.Device(c.Address); ok {
+			at = at.child("numa", numaTitle(d.NUMA), "").child("complex", "Host bridge", d.RootComplex())
+			for _, bridge := range n.Tree.SharedBridges(c.Address) {
+				at = at.child("switch", "Upper switch", bridge.String())
+			}
+		} else {
+			at = at.child("numa", "Not in the PCI tree", "")
+		}
+		at.boxes = append(at.boxes, &box{class: "card", first: c.Address, card: c})
+	}
+	root.settle()
+	root.number(0)
+	return root
+}
+
+func numaTitle(n topology.NUMANode) string {
+	if number, known := n.Number(); known {
+		return fmt.Sprintf("NUMA node %d", number)
+	}
+	return "NUMA node unknown"
+}
+
+// child finds or makes the box of a place.
+func (b *box) child(class, title, detail string) *box {
+	for _, c := range b.boxes {
+		if c.class == class && c.title == title && c.detail == detail {
+			return c
+		}
+	}
+	c := &box{class: class, title: title, detail: detail, path: detail}
+	b.boxes = append(b.boxes, c)
+	return c
+}
+
+// settle brings boxes into the order of addresses, GPUs before NICs on one switch, and draws what has one box
+// inside as that box.
+func (b *box) settle() {
+	for i, c := range b.boxes {
+		c.settle()
+		if i == 0 || c.first.Compare(b.first) < 0 {
+			b.first = c.first
+		}
+	}
+	slices.SortFunc(b.boxes, func(p, q *box) int {
+		return cmp.Or(cmp.Compare(p.rank(), q.rank()), cmp.Compare(p.numa(), q.numa()), p.first.Compare(q.first))
+	})
+	if (b.class == "complex" || b.class == "switch") && len(b.boxes) == 1 && b.boxes[0].class == "switch" {
+		only := *b.boxes[0]
+		only.path = b.path + " › " + only.path
+		*b = only
+	}
+}
+
+// number names the switches that cards are on, in the order in which they are drawn, and returns the number
+// of the next one.
+func (b *box) number(next int) int {
+	if b.class == "switch" && slices.ContainsFunc(b.boxes, func(c *box) bool { return c.card != nil }) {
+		b.title = fmt.Sprintf("Switch %d", next)
+		next++
+	}
+	for _, c := range b.boxes {
+		next = c.number(next)
+	}
+	return next
+}
+
+// rank puts GPUs first, then NICs, then further bridges.
+func (b *box) rank() int {
+	if b.card == nil {
+		return int(NIC) + 1
+	}
+	return int(b.card.Kind)
+}
+
+// numa is the title of a NUMA node: these go by number.
+func (b *box) numa() string {
+	if b.class == "numa" {
+		return b.title
+	}
+	return ""
+}
+
+// cards are those in the box, in the order in which they are drawn, by the innermost box around them.
+func (b *box) cards() (groups [][]*Card) {
+	var own []*Card
+	for _, c := range b.boxes {
+		if c.card != nil {
+			own = append(own, c.card)
+		}
+	}
+	if len(own) > 0 {
+		groups = append(groups, own)
+	}
+	for _, c := range b.boxes {
+		groups = append(groups, c.cards()...)
+	}
+	return groups
+}

@@ -1,0 +1,39 @@
+//go:build kubernetes136
+
+package managers
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+)
+
+// GetAffinity is what the Topology Manager has decided for the container.
+func (s *store) GetAffinity(string, string) topologymanager.TopologyHint { return s.hint }
+
+// hints are those of both managers, in the order in which the kubelet asks them.
+func (l *live) hints(pod *v1.Pod, c *v1.Container) []map[string][]topologymanager.TopologyHint {
+	var all []map[string][]topologymanager.TopologyHint
+	if p := l.policies.cpus; p != nil && c == nil {
+		all = append(all, p.GetPodTopologyHints(quiet, l.cpus, pod))
+	} else if p != nil {
+		all = append(all, p.GetTopologyHints(quiet, l.cpus, pod, c))
+	}
+	if p := l.policies.memory; p != nil && c == nil {
+		all = append(all, p.GetPodTopologyHints(quiet, l.memory, pod))
+	} else if p != nil {
+		all = append(all, p.GetTopologyHints(quiet, l.memory, pod, c))
+	}
+	return all
+}
+
+func (l *live) allocate(pod *v1.Pod, c *v1.Container) error {
+	if p := l.policies.cpus; p != nil {
+		if err := p.Allocate(quiet, l.cpus, pod, c); err != nil {
+			return err
+		}
+	}
+	if p := l.policies.memory; p != nil {
+		return p.Allocate(quiet, l.memory, pod, c)
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package managers
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/topology"
+	memory "k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
+	"k8s.io/utils/cpuset"
+
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+)
+
+// readCPUs makes what the CPU manager goes by, as Discover in pkg/kubelet/cm/cpumanager/topology does. A core
+// has the name of its lowest CPU.
+func (m *machine) readCPUs(spec *v1alpha1.Spec) error {
+	m.cpus = &topology.CPUTopology{CPUDetails: topology.CPUDetails{}, NumNUMANodes: len(spec.NUMANodes)}
+	sockets, cores := map[int]bool{}, map[int]bool{}
+	for _, n := range spec.NUMANodes {
+		set, err := cpuset.Parse(string(n.CPUs))
+		if err != nil {
+			return fmt.Errorf("read CPUs of NUMA node %d: %w", n.Number, err)
+		}
+		core, err := coresOf(n)
+		if err != nil {
+			return fmt.Errorf("read cores of NUMA node %d: %w", n.Number, err)
+		}
+		socket := n.Number
+		if n.Socket != nil {
+			socket = *n.Socket
+		}
+		sockets[socket] = true
+		for _, cpu := range set.List() {
+			of, several := core[cpu]
+			if !several {
+				of = cpu
+			}
+			cores[of] = true
+			m.cpus.CPUDetails[cpu] = topology.CPUInfo{
+				NUMANodeID: n.Number, SocketID: socket, CoreID: of, UncoreCacheID: socket,
+			}
+		}
+	}
+	m.cpus.NumCPUs, m.cpus.NumCores = len(m.cpus.CPUDetails), len(cores)
+	m.cpus.NumSockets, m.cpus.NumUncoreCache = len(sockets), len(sockets)
+	m.options, m.keeps = spec.Kubelet.CPUManagerPolicyOptions, spec.Kubelet.ReservedCPUs
+	var err error
+	if m.kept, err = cpuset.Parse(string(spec.Kubelet.ReservedSystemCPUs)); err != nil {
+		return fmt.Errorf("read reserved CPUs: %w", err)
+	}
+	if !m.kept.IsEmpty() {
+		m.keeps = m.kept.Size()
+	}
+	return nil
+}
+
+// coresOf names the core of each CPU that has siblings.
+func coresOf(n v1alpha1.NUMANode) (map[int]int, error) {
+	cores := map[int]int{}
+	for _, core := range n.Cores {
+		threads, err := cpuset.Parse(string(core))
+		if err != nil {
+			return nil, err
+		}
+		for _, cpu := range threads.List() {
+			cores[cpu] = threads.List()[0]
+		}
+	}
+	return cores, nil
+}
+
+func (m *machine) readMemory(spec *v1alpha1.Spec) {
+	m.memory, m.system = memory.NUMANodeMap{}, map[int]map[v1.ResourceName]uint64{}
+	for _, n := range spec.NUMANodes {
+		state := &memory.NUMANodeState{MemoryMap: map[v1.ResourceName]*memory.MemoryTable{}, Cells: []int{n.Number}}
+		m.system[n.Number] = map[v1.ResourceName]uint64{}
+		for kind, size := range n.Memory {
+			state.MemoryMap[v1.ResourceName(kind)] = &memory.MemoryTable{
+				TotalMemSize: size.Total, SystemReserved: size.SystemReserved, Allocatable: size.Allocatable,
+				Free: size.Allocatable,
+			}
+			m.system[n.Number][v1.ResourceName(kind)] = size.SystemReserved
+		}
+		m.memory[n.Number] = state
+	}
+}

@@ -1,0 +1,11 @@
+// Package plugin is the scheduler's plugin Tandem. It asks for each node what the kubelet would say to the
+// pod (Filter), and how good the node's devices for it are (Score).
+//
+// It has no state of its own. What a node holds is in its NodeTopology object, which is made ready to be
+// asked when the informer receives it. Pods that the scheduler has sent to the node since are in the
+// framework's NodeInfo, those that preemption would evict are not: so the holdings of pods that are not there
+// are counted out, and pods that hold nothing yet are admitted by simulation, in every order in which the
+// kubelet may see them. Verdicts are remembered as long as neither the object nor the NodeInfo change.
+//
+// Nodes without an object, and those whose kubelet's policy is not known, are never filtered.
+package plugin

@@ -1,0 +1,66 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// stateKey is where a scheduling cycle keeps the pod's wish.
+const stateKey = fwk.StateKey("tandem.dev/wish")
+
+// asked is the wish of the pod that a cycle is for.
+type asked string
+
+// Clone is the framework's: a wish does not change.
+func (a asked) Clone() fwk.StateData { return a }
+
+// PreFilter skips pods that ask for nothing that is published.
+func (p *Plugin) PreFilter(
+	_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
+	if !p.asksForDevices(pod) {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	text, err := wishOf(pod)
+	if err != nil {
+		return nil, fwk.AsStatus(fmt.Errorf("read what pod %s asks for: %w", pod.Name, err))
+	}
+	state.Write(stateKey, asked(text))
+	return nil, nil
+}
+
+// PreFilterExtensions are none: Filter goes by the pods that are in the NodeInfo, from which preemption has
+// taken its victims.
+func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// Filter refuses nodes whose kubelet would refuse the pod, with the kubelet's reason. Where the empty node
+// would refuse it too, preemption need not try.
+func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	object := p.object(info.Node().Name)
+	if object == nil {
+		return nil
+	}
+	wish, err := read(state)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	switch v := object.verdict(info, pod, wish); {
+	case v.Admitted:
+		return nil
+	case v.Never:
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, v.Reason)
+	default:
+		return fwk.NewStatus(fwk.Unschedulable, v.Reason)
+	}
+}
+
+func read(state fwk.CycleState) (asked, error) {
+	data, err := state.Read(stateKey)
+	if err != nil {
+		return "", fmt.Errorf("read the pod's wish: %w", err)
+	}
+	return data.(asked), nil
+}

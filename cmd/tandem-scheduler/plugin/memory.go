@@ -1,0 +1,126 @@
+package plugin
+
+import (
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
+
+	"github.com/tandem-k8s/tandem/cluster/rank"
+	"github.com/tandem-k8s/tandem/cluster/verdict"
+)
+
+// memory is what was told of a version of an object and a generation of the NodeInfo. It spares the same
+// answer for each pod of a job, and for each node to which no pod went.
+type memory struct {
+	mu         sync.Mutex
+	generation int64
+	seen       *seen // nil where nothing was asked yet
+}
+
+// seen is a node with the pods of a NodeInfo.
+type seen struct {
+	held     *verdict.State // what pods hold by the object
+	inFlight []*v1.Pod      // they hold nothing yet; in the order of the NodeInfo
+	after    *verdict.State // when those are admitted
+	room     *rank.Room     // nil until it is asked for
+	answers  map[asked]*answer
+}
+
+type answer struct {
+	verdict verdict.Verdict
+	offer   *rank.Offer // nil until it is asked for
+}
+
+// verdict is what the kubelet says to a pod. It depends on nothing but the arguments and the object.
+func (o *published) verdict(info fwk.NodeInfo, pod *v1.Pod, wish asked) verdict.Verdict {
+	o.memory.mu.Lock()
+	defer o.memory.mu.Unlock()
+	return o.seen(info).answer(pod, wish).verdict
+}
+
+// offer is what the node makes of a pod that its kubelet admits.
+func (o *published) offer(info fwk.NodeInfo, pod *v1.Pod, wish asked) rank.Offer {
+	o.memory.mu.Lock()
+	defer o.memory.mu.Unlock()
+	s := o.seen(info)
+	a := s.answer(pod, wish)
+	if a.offer == nil {
+		a.offer = new(o.kind.offer(s, pod, wish))
+	}
+	return *a.offer
+}
+
+// seen is what is remembered of the node, or begins anew. It is called with the lock held.
+func (o *published) seen(info fwk.NodeInfo) *seen {
+	if generation := info.GetGeneration(); o.memory.seen == nil || o.memory.generation != generation {
+		o.memory.seen, o.memory.generation = o.look(info.GetPods()), generation
+	}
+	return o.memory.seen
+}
+
+// look counts out pods that are gone, and admits those that hold nothing yet.
+func (o *published) look(pods []fwk.PodInfo) *seen {
+	present := sets.New[types.UID]()
+	for _, p := range pods {
+		present.Insert(p.GetPod().UID)
+	}
+	s := &seen{held: o.node.State(present.Has), answers: map[asked]*answer{}}
+	s.after = s.held.Clone()
+	for _, p := range pods {
+		if pod := p.GetPod(); !s.held.Holds(pod.UID) && o.matters(pod) {
+			s.inFlight = append(s.inFlight, pod)
+		}
+	}
+	for _, pod := range byCreation(s.inFlight) {
+		s.after.Admit(pod)
+	}
+	return s
+}
+
+// matters reports whether the kubelet gives a pod something that others cannot have then.
+func (o *published) matters(pod *v1.Pod) bool {
+	return asksAny(pod, o.resources) || o.managed && qos.GetPodQOS(pod) == v1.PodQOSGuaranteed
+}
+
+// wishes is how many different wishes of pods are remembered for a node.
+const wishes = 64
+
+func (s *seen) answer(pod *v1.Pod, wish asked) *answer {
+	a := s.answers[wish]
+	if a == nil {
+		if len(s.answers) >= wishes {
+			clear(s.answers)
+		}
+		a = &answer{verdict: s.ask(pod)}
+		s.answers[wish] = a
+	}
+	return a
+}
+
+// offer admits the pod as the last one, and looks at what is left, unless an equal node has done so.
+func (k *kind) offer(s *seen, pod *v1.Pod, wish asked) rank.Offer {
+	q := question{s.after.Same(), wish}
+	offer, known := k.known(q)
+	if !known {
+		offer = s.offer(pod)
+		k.remember(q, offer)
+	}
+	return offer
+}
+
+func (s *seen) offer(pod *v1.Pod) rank.Offer {
+	if s.room == nil {
+		s.room = new(s.after.Room())
+	}
+	then := s.after.Clone()
+	offer := rank.Offer{Pairs: then.Admit(pod).Pairs, Lost: *s.room}
+	offer.Stranded, offer.Free = then.Stranded(), then.Free()
+	for i, left := range then.Room() {
+		offer.Lost[i] -= left
+	}
+	return offer
+}

@@ -1,0 +1,63 @@
+package plugin
+
+import (
+	"encoding/json"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+)
+
+// asks reports whether a container of a pod asks for a resource.
+func asks(pod *v1.Pod, resource string) bool {
+	for _, containers := range [...][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if _, asked := containers[i].Resources.Limits[v1.ResourceName(resource)]; asked {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func asksAny(pod *v1.Pod, resources map[string]bool) bool {
+	for resource := range resources {
+		if asks(pod, resource) {
+			return true
+		}
+	}
+	return false
+}
+
+// wish is all of a pod that a verdict depends on. Pods with equal wishes get equal verdicts.
+type wish struct {
+	Alignment  string                             `json:"alignment,omitempty"`
+	Resources  *v1.ResourceRequirements           `json:"resources,omitempty"`
+	Claims     *v1.PodExtendedResourceClaimStatus `json:"claims,omitempty"`
+	Containers []container                        `json:"containers"`
+	Overhead   v1.ResourceList                    `json:"overhead,omitempty"`
+	Init       int                                `json:"init"` // so many of the containers
+}
+
+type container struct {
+	Name      string                     `json:"name"`
+	Resources v1.ResourceRequirements    `json:"resources"`
+	Restart   *v1.ContainerRestartPolicy `json:"restart,omitempty"`
+}
+
+// wishOf writes a pod's wish as text.
+func wishOf(pod *v1.Pod) (string, error) {
+	w := wish{
+		Alignment: pod.Annotations[intent.AlignmentKey], Resources: pod.Spec.Resources,
+		Claims: pod.Status.ExtendedResourceClaimStatus, Init: len(pod.Spec.InitContainers),
+		Overhead: pod.Spec.Overhead,
+	}
+	for _, containers := range [...][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			w.Containers = append(w.Containers, container{c.Name, c.Resources, c.RestartPolicy})
+		}
+	}
+	text, err := json.Marshal(w)
+	return string(text), err
+}

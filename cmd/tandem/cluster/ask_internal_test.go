@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilexec "k8s.io/client-go/util/exec"
+)
+
+// answers is an executor whose daemons do, by the names of their pods, what they are told.
+func answers(how map[string]func(ctx context.Context, c command) error) executor {
+	return func(ctx context.Context, in Daemon, c command) error { return how[in.Pod](ctx, c) }
+}
+
+func says(text string) func(context.Context, command) error {
+	return func(_ context.Context, c command) error {
+		fmt.Fprint(c.stdout, text)
+		return nil
+	}
+}
+
+func fails(code int, text string) func(context.Context, command) error {
+	return func(_ context.Context, c command) error {
+		fmt.Fprintf(c.stderr, "a note\n%s\n", text)
+		return utilexec.CodeExitError{Err: errors.New("it ended"), Code: code}
+	}
+}
+
+func hangs(ctx context.Context, _ command) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestOneThatHangs: a daemon that hangs takes its share of the time, and the other one of the node answers.
+func TestOneThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &Cluster{options: Options{Timeout: 10 * time.Second}, exec: answers(
+			map[string]func(context.Context, command) error{"a": hangs, "b": says(`{"mode":"dra"}`), "c": hangs},
+		)}
+		begin := time.Now()
+		n := c.node(t.Context(), "node", []Daemon{{Namespace: "n", Pod: "a"}, {Namespace: "n", Pod: "b"}})
+		if n.Status == nil || n.Status.Mode != "dra" || n.Daemon != "n/b" || time.Since(begin) != 5*time.Second {
+			t.Errorf("after %s: %+v", time.Since(begin), n)
+		}
+		begin = time.Now()
+		n = c.node(t.Context(), "node", []Daemon{
+			{Namespace: "n", Pod: "c"}, {Namespace: "n", Pod: "d", Trouble: "it waits"},
+		})
+		want := "n/c: no answer after 10s; n/d: it waits"
+		if n.Error != want || time.Since(begin) != 10*time.Second {
+			t.Errorf("after %s: %q, want %q", time.Since(begin), n.Error, want)
+		}
+	})
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	c := &Cluster{options: Options{Timeout: time.Minute}, exec: answers(
+		map[string]func(context.Context, command) error{
+			"old":  fails(126, "tandem: not found"),
+			"text": says("no JSON"),
+			"mute": func(context.Context, command) error {
+				return utilexec.CodeExitError{Err: errors.New(""), Code: 9}
+			},
+			"lost": func(context.Context, command) error { return errors.New(`Post "https://a/exec?command=b": refused`) },
+		},
+	)}
+	for pod, want := range map[string]string{
+		"old": "n/old: tandem: not found", "text": "n/text: read the answer: invalid character",
+		"mute": "n/mute: tandem ended with exit code 9", "lost": "n/lost: refused",
+	} {
+		n := c.node(t.Context(), "node", []Daemon{{Namespace: "n", Pod: pod}})
+		if n.Status != nil || !strings.HasPrefix(n.Error, want) {
+			t.Errorf("%s: %q, want %q", pod, n.Error, want)
+		}
+	}
+}
+
+// TestByNode: which pods count, in which order they are asked, and what is read of them.
+func TestByNode(t *testing.T) {
+	t.Parallel()
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	pod := func(name, node string, state corev1.ContainerState) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name},
+			Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c"}}},
+			Status:     corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "c", State: state}}},
+		}
+	}
+	leaving := pod("a-leaving", "one", running)
+	leaving.DeletionTimestamp = &metav1.Time{}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error"}}
+	flagged := pod("flagged", "two", running)
+	flagged.Spec.Containers = []corev1.Container{
+		{Name: "proxy"}, {Name: "c", Command: []string{"tandem-rdma", "--run-dir=/a"}, Args: []string{
+			"--config-file=/etc/$(NODE_NAME).json", "-kubelet-dir=/b", "--use-cdi", "x=y",
+		}},
+	}
+	nodes := byNode([]corev1.Pod{
+		leaving, pod("c", "one", running), pod("b", "one", running), pod("d-ended", "one", ended),
+		pod("nowhere", "", running), flagged, {Spec: corev1.PodSpec{NodeName: "one"}},
+	})
+	var got []string
+	for _, d := range nodes["one"] {
+		got = append(got, d.Pod+" "+d.Trouble)
+	}
+	want := "b |c |a-leaving the pod is being deleted|d-ended its container has ended: Error"
+	if strings.Join(got, "|") != want || len(nodes) != 2 {
+		t.Errorf("%d nodes, %q, want %q", len(nodes), got, want)
+	}
+	two := nodes["two"][0]
+	if fmt.Sprint(two.Container, " ", two.Flags) != "c map[kubelet-dir:/b run-dir:/a]" {
+		t.Errorf("read %+v", two)
+	}
+	if got := two.flags(ofDoctor); fmt.Sprint(got) != "[--kubelet-dir=/b --run-dir=/a]" {
+		t.Errorf("passes on %v", got)
+	}
+}

@@ -1,0 +1,70 @@
+// Package cluster asks the daemons of all nodes of a cluster: it starts the program tandem in their pods
+// through the API server (pods/exec), with the rights of whoever asks. It needs no server of its own.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	_ "k8s.io/client-go/plugin/pkg/client/auth/oidc" // kubeconfigs name it
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
+)
+
+// Options say which cluster is meant, and where in it Tandem's daemons are.
+type Options struct {
+	Kubeconfig string // file; "" for where kubectl looks
+	Context    string // of the kubeconfig; "" for its current one
+	Namespace  string // of the pods that are asked about; "" for that of the context
+	Daemons    string // namespace of Tandem's daemons; "" for all
+	Selector   string // labels of their pods
+	// Timeout is how long a node, or the API server, may take to answer.
+	Timeout time.Duration
+}
+
+// Selector is the label by which the chart and the manifests mark the pods of the daemons.
+const Selector = "app.kubernetes.io/name in (tandem-gpu,tandem-rdma,tandem-dra)"
+
+// Cluster is a cluster, as the caller's rights show it.
+type Cluster struct {
+	options Options
+	server  rest.Interface // of the core group
+	exec    executor
+}
+
+// executor starts a program in the pod of a daemon, and returns when it has ended.
+type executor func(ctx context.Context, in Daemon, c command) error
+
+// command is a program with what it reads and writes.
+type command struct {
+	args           []string
+	stdin          io.Reader // nil for none
+	stdout, stderr io.Writer
+}
+
+// Connect reads the kubeconfig. It asks nobody yet.
+func Connect(o Options) (*Cluster, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.Context}
+	overrides.Context.Namespace = o.Namespace
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	if o.Namespace, _, err = loader.Namespace(); err != nil {
+		return nil, fmt.Errorf("read namespace of kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst = -1, -1 // the number of questions at a time is limited here
+	server, err := intent.NewClient(config, &corev1.Pod{}, &corev1.PodList{})
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the API server: %w", err)
+	}
+	return &Cluster{options: o, server: server, exec: remote(config, server)}, nil
+}

@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Question is about a pod, for Explain.
+type Question struct {
+	Namespace string // "" for that of the kubeconfig
+	Pod       string
+	Container string // "" for all of the pod
+	Node      string // on which the pod is, or was; "" for the one that the API server tells
+	Format    string // "table" or "json"
+}
+
+// Explain finds the node of a pod and returns what "tandem explain" prints there.
+func (c *Cluster) Explain(ctx context.Context, q Question) ([]byte, error) {
+	if q.Namespace == "" {
+		q.Namespace = c.options.Namespace
+	}
+	if q.Node == "" {
+		var err error
+		if q.Node, err = c.nodeOf(ctx, q.Namespace, q.Pod); err != nil {
+			return nil, err
+		}
+	}
+	daemons, err := c.daemons(ctx, q.Node)
+	if err != nil {
+		return nil, err
+	}
+	printed, _, err := c.ask(ctx, daemons[q.Node], func(d Daemon) []string {
+		args := []string{"explain", q.Namespace + "/" + q.Pod, "-o", q.Format}
+		if q.Container != "" {
+			args = append(args, "--container", q.Container)
+		}
+		return append(args, d.flags(map[string]string{"run-dir": "run-dir"})...)
+	}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask node %s: %w", q.Node, err)
+	}
+	return printed, nil
+}
+
+// nodeOf asks the API server where a pod is.
+func (c *Cluster) nodeOf(ctx context.Context, namespace, name string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	var pod corev1.Pod
+	err := c.server.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Into(&pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", fmt.Errorf("find pod %s/%s: it is not there; --node NODE asks a node about a pod that has gone",
+			namespace, name)
+	case err != nil:
+		return "", fmt.Errorf("find pod %s/%s: %w", namespace, name, err)
+	case pod.Spec.NodeName == "":
+		return "", fmt.Errorf("find node of pod %s/%s: it has none yet; kubectl describe pod tells why",
+			namespace, name)
+	}
+	return pod.Spec.NodeName, nil
+}
+
+// Pods are the names of the pods in a namespace, "" for that of the kubeconfig.
+func (c *Cluster) Pods(ctx context.Context, namespace string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	if namespace == "" {
+		namespace = c.options.Namespace
+	}
+	var pods corev1.PodList
+	if err := c.server.Get().Namespace(namespace).Resource("pods").Do(ctx).Into(&pods); err != nil {
+		return nil, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
+	}
+	var names []string
+	for i := range pods.Items {
+		names = append(names, pods.Items[i].Name)
+	}
+	return names, nil
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// validate holds a document against its schema, and shows that the schema refuses what is not in it.
+func validate(t *testing.T, schema, text string) {
+	t.Helper()
+	compiled, err := jsonschema.NewCompiler().Compile(filepath.Join("../../docs/schemas", schema+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("%s: %v: %s", schema, err, text)
+	}
+	if err := compiled.Validate(document); err != nil {
+		t.Errorf("%s: %v", schema, err)
+	}
+	for _, wrong := range changed(t, []byte(text)) {
+		if compiled.Validate(wrong) == nil {
+			t.Errorf("%s: the schema accepts %v", schema, wrong)
+		}
+	}
+}
+
+// TestDocumentsOfMachines: what topo, plan and simulate print of every recorded machine is as their
+// schemas say.
+func TestDocumentsOfMachines(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../test/machines/*.txt")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d machines, %v", len(files), err)
+	}
+	for _, file := range files {
+		_, stdout, _ := run("topo", "-o", "json", "--all", "--machine", file)
+		validate(t, "topo", stdout)
+		code, stdout, _ := run("plan", "--gpus", "1", "--vfs", "1", "-o", "json", "--machine", file)
+		if code == exitOK {
+			validate(t, "plan", stdout)
+		}
+	}
+	root := sysfs(t, "oci-mi300x-derived", 1)
+	validate(t, "topo", succeed(t, "topo", "-v", "-o", "json", "--sysfs-root", root))
+	validate(t, "plan", succeed(t, "plan", "--vfs", "1", "-o", "json", "--sysfs-root", root))
+	for _, vfs := range []string{"1", "0"} {
+		validate(t, "simulate", succeed(t, "simulate", "--seeds", "2", "--arrivals", "50", "--vfs-per-pf", vfs,
+			"-o", "json"))
+	}
+}
+
+// TestDocumentsOfANode: likewise what is printed of a node with plugins, and in a pod.
+func TestDocumentsOfANode(t *testing.T) {
+	t.Parallel()
+	s := theCluster(t)
+	kubeconfig := s.start()
+	_, stdout, _ := plugin(kubeconfig, "status", "-o", "json")
+	validate(t, "cluster-status", stdout)
+	_, stdout, _ = plugin(kubeconfig, "explain", "train-0", "-o", "json")
+	validate(t, "explain", stdout)
+	runDir := filepath.Join(s.root, "run")
+	validate(t, "status", succeed(t, "status", "-o", "json", "--run-dir", runDir, "--kubelet-dir", s.root))
+
+	node := layOut(t, sysfs(t, "oci-mi300x-derived", 4))
+	node.write("kubelet/config.yaml", plainKubelet)
+	_, stdout, _ = run(node.command("-o", "json")...)
+	validate(t, "doctor", stdout)
+	if !strings.Contains(stdout, `"severity"`) {
+		t.Errorf("doctor finds nothing: %s", stdout)
+	}
+}
+
+// TestDocumentOfAPod: it sets the environment.
+func TestDocumentOfAPod(t *testing.T) {
+	pod := newPod(t, "oci-mi300x-derived", 1).amd(ociGPU0, ociGPU1).vfs(ociVF0, ociVF1)
+	_, stdout, _ := pod.with("-o", "json").verify()
+	validate(t, "verify", stdout)
+}
+
+// TestPairsDocument: the file that containers read.
+func TestPairsDocument(t *testing.T) {
+	t.Parallel()
+	address, err := topology.ParseAddress(ociVF0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vf := pairs.VF{ID: ociVF0, Address: address, Resource: "tandem.dev/rdma_vf", RDMA: "mlx5_0"}
+	f := pairs.New([]pairs.VF{vf})
+	f.Pairs = append(f.Pairs, pairs.Pair{
+		GPU: &pairs.GPU{ID: "a", Address: address, Resource: "amd.com/gpu"}, VF: vf, Distance: "PIX", Bridges: 1,
+		Switch: &address,
+	})
+	file := filepath.Join(t.TempDir(), "pairs.json")
+	if err := f.Write(file); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil || !json.Valid(bytes.TrimSpace(content)) {
+		t.Fatal(err)
+	}
+	validate(t, "pairs", string(content))
+}

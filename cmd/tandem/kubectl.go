@@ -1,0 +1,61 @@
+package main
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
+)
+
+// The names under which kubectl finds its plugin tandem, and what completes its command line (kubectl v1.26
+// and later start kubectl_complete-tandem with the arguments so far).
+const (
+	asPlugin     = "kubectl-tandem"
+	asCompletion = "kubectl_complete-tandem"
+)
+
+// program is the command that goes by the name under which the program was started, and its arguments.
+func program(args []string) (*cobra.Command, []string) {
+	switch filepath.Base(args[0]) {
+	case asPlugin:
+		return newKubectl(), args[1:]
+	case asCompletion:
+		return newKubectl(), append([]string{cobra.ShellCompRequestCmd}, args[1:]...)
+	default:
+		return newRoot(), args[1:]
+	}
+}
+
+// newKubectl is the same program as a plugin of kubectl: it asks the nodes of a cluster, not this one.
+func newKubectl() *cobra.Command {
+	root := rooted(&cobra.Command{
+		Use:   asPlugin,
+		Short: "Ask the nodes of a cluster about GPUs and RDMA VFs on the same PCIe switch",
+		Long: `Ask the nodes of a cluster about GPUs and RDMA VFs on the same PCIe switch. It starts the program tandem in the pods of Tandem's
+daemons, as kubectl exec does, with your own rights: to get and list pods, and to get and create pods/exec where the daemons are.`,
+		// The words under which people type it.
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tandem"},
+	})
+	o := cluster.Options{}
+	flags := root.PersistentFlags()
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig to use (default where kubectl looks)")
+	flags.StringVar(&o.Context, "context", "", "context of the kubeconfig (default its current one)")
+	flags.StringVarP(&o.Namespace, "namespace", "n", "", "namespace of the pod that is asked about "+
+		"(default that of the context)")
+	flags.StringVar(&o.Daemons, "tandem-namespace", "", "namespace of Tandem's daemons (default all)")
+	flags.StringVarP(&o.Selector, "selector", "l", cluster.Selector,
+		"labels of the pods of Tandem's daemons, where an operator has made them")
+	flags.DurationVar(&o.Timeout, "timeout", 10*time.Second, "how long a node may take to answer")
+	root.AddCommand(newClusterStatus(&o), newClusterExplain(&o), newClusterDoctor(&o))
+	return root
+}
+
+// connect reads the kubeconfig.
+func connect(o *cluster.Options) (*cluster.Cluster, error) {
+	if o.Timeout <= 0 {
+		return nil, usage("--timeout %s: want more than 0", o.Timeout)
+	}
+	return cluster.Connect(*o)
+}

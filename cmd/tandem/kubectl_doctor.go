@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
+)
+
+func newClusterDoctor(o *cluster.Options) *cobra.Command {
+	format := oneOf(asTable, asJSON)
+	cmd := &cobra.Command{
+		Use:   "doctor NODE",
+		Short: "Say what stands between a node and GPUs and VFs on the same switch",
+		Long: `Start "tandem doctor" in the pod of a daemon on the node. It gets the kubelet's configuration through the API server, where you
+may ask for that (nodes/proxy); files that are not in the daemon's pod it cannot see, and says so. It changes nothing.`,
+		Example: `  kubectl tandem doctor gpu-17
+  kubectl tandem doctor gpu-17 -o json`,
+		Annotations: map[string]string{moreExitCodes: doctorExitCodes},
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("want one node: NODE")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := connect(o)
+			if err != nil {
+				return err
+			}
+			printed, note, err := c.Doctor(cmd.Context(), args[0], format.format)
+			if note != "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
+			}
+			var exit *cluster.ExitError
+			if errors.As(err, &exit) && (exit.Code == exitFound || exit.Code == exitUnknown) && len(printed) > 0 {
+				err = foundError{exit.Code}
+			}
+			if _, failed := cmd.OutOrStdout().Write(printed); failed != nil {
+				return failed
+			}
+			return err
+		},
+		ValidArgsFunction: first(nodes(o)),
+	}
+	format.register(cmd)
+	return cmd
+}
+
+// nodes completes the name of a node that has a daemon.
+func nodes(o *cluster.Options) values {
+	return func(cmd *cobra.Command, _ string) ([]string, error) {
+		c, err := connect(o)
+		if err != nil {
+			return nil, err
+		}
+		daemons, err := c.Daemons(cmd.Context())
+		return slices.Sorted(maps.Keys(daemons)), err
+	}
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/cluster"
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/test/docs"
+)
+
+// plugin runs kubectl tandem.
+func plugin(kubeconfig string, args ...string) (code int, stdout, stderr string) {
+	var out, problems bytes.Buffer
+	root, args := program(append([]string{"/usr/local/bin/" + asPlugin, "--kubeconfig", kubeconfig}, args...))
+	code = execute(root, args, &out, &problems)
+	return code, out.String(), problems.String()
+}
+
+// theCluster has a node with two plugins, one with the DRA driver, one where nobody answers, one whose daemon
+// does not run, and pods.
+func theCluster(t *testing.T) *podServer {
+	s := newPodServer(t)
+	root := s.root
+	used := onMachine(t, "oci-mi300x-derived", 1)
+	gpus, vfs := used.GetResources()[0].GetDevices(), used.GetResources()[1].GetDevices()
+	give("team/train-0/worker", gpus[0], gpus[1], vfs[0], vfs[2]) // one pair is apart
+	serveAs(t, filepath.Join(root, "run"), recordedNode{answer: used})
+	serveKubelet(t, filepath.Join(root, "kubelet"), []string{"amd.com/gpu", "tandem.dev/rdma_vf"})
+	runDir, kubeletDir := filepath.Join(root, "run"), filepath.Join(root, "kubelet")
+	flags := []string{"--run-dir=" + runDir, "--kubelet-dir=" + kubeletDir}
+	s.add("kube-system/tandem-gpu-b", "tandem-gpu", "gpu-1", itself(t), flags...)
+	s.add("kube-system/tandem-rdma-a", "tandem-rdma", "gpu-1", itself(t), flags...)
+	serveAs(t, filepath.Join(root, "explained"), plugins{})
+	s.add("gpu/tandem-dra-a", "tandem-dra", "gpu-0", itself(t), "--run-dir="+filepath.Join(root, "explained"),
+		"--kubelet-dir="+filepath.Join(root, "none"), "--node-name=$(NODE_NAME)")
+	s.add("gpu/tandem-dra-b", "tandem-dra", "gpu-2", itself(t), "--run-dir="+filepath.Join(root, "nowhere"))
+	s.add("gpu/tandem-dra-c", "tandem-dra", "gpu-3", itself(t))
+	s.change("gpu/tandem-dra-c", func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[0].State = corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"},
+		}
+	})
+	s.add("team/train-0", "train", "gpu-0", nil)
+	s.add("team/train-1", "train", "", nil)
+	return s
+}
+
+// TestClusterStatus: every node has its line, also those that do not answer.
+func TestClusterStatus(t *testing.T) {
+	t.Parallel()
+	for _, old := range []bool{false, true} {
+		s := theCluster(t)
+		s.oldRoutes = old
+		kubeconfig := s.start()
+		code, stdout, stderr := plugin(kubeconfig, "status", "--timeout=1m")
+		if code != exitOK || stderr != "" {
+			t.Fatalf("exit code %d, %q", code, stderr)
+		}
+		golden(t, "cluster-status.txt", strings.ReplaceAll(stdout, s.root, "ROOT"))
+		want := map[bool]string{false: "websocket", true: "SPDY/3.1"}[old]
+		if slices.ContainsFunc(s.spoke, func(p string) bool { return p != want }) || len(s.spoke) == 0 {
+			t.Errorf("programs were started over %v, want %s", s.spoke, want)
+		}
+	}
+}
+
+func TestClusterStatusJSON(t *testing.T) {
+	t.Parallel()
+	s := theCluster(t)
+	kubeconfig := s.start()
+	var status cluster.Status
+	code, stdout, stderr := plugin(kubeconfig, "status", "-o", "json", "--tandem-namespace", "kube-system")
+	if err := json.Unmarshal([]byte(stdout), &status); err != nil || code != exitOK {
+		t.Fatalf("exit code %d, %v: %s%s", code, err, stdout, stderr)
+	}
+	if len(status.Nodes) != 1 || status.Nodes[0].Daemon != "kube-system/tandem-gpu-b" ||
+		len(status.Nodes[0].Status.Resources[0].Devices) != 8 {
+		t.Errorf("JSON has %+v", status)
+	}
+}
+
+// TestClusterExplain finds the node of a pod, in the namespace of the context unless it is told another one.
+func TestClusterExplain(t *testing.T) {
+	t.Parallel()
+	kubeconfig := theCluster(t).start()
+	for _, args := range [][]string{
+		{"train-0"}, {"team/train-0"}, {"-n", "team", "train-0"}, {"gone", "--node", "gpu-0"},
+	} {
+		code, stdout, stderr := plugin(kubeconfig, append([]string{"explain"}, args...)...)
+		pod := strings.TrimPrefix(args[len(args)-1], "team/")
+		if args[0] == "gone" {
+			pod = "gone"
+		}
+		if code != exitOK || !strings.Contains(stdout, "amd.com/gpu of team/"+pod+"/worker") {
+			t.Errorf("%v: exit code %d, %q%q", args, code, stdout, stderr)
+		}
+	}
+	for args, want := range map[string]string{
+		"train-1":              "it has none yet",
+		"train-2":              "find pod team/train-2: it is not there",
+		"train-0 --node gpu-9": "no pod in all namespaces on node gpu-9 is labelled",
+		"train-0 --node gpu-2": "gpu/tandem-dra-b: tandem explain: ask ",
+	} {
+		code, stdout, stderr := plugin(kubeconfig, append([]string{"explain"}, strings.Fields(args)...)...)
+		if code != exitError || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %q%q; want %q", args, code, stdout, stderr, want)
+		}
+	}
+}
+
+// TestClusterDoctor: what doctor finds is told with the exit codes that it has on the node, and the kubelet's
+// configuration comes through the API server.
+func TestClusterDoctor(t *testing.T) {
+	t.Parallel()
+	node := layOut(t, sysfs(t, "oci-mi300x-derived", 4))
+	runPlugins(t, node.path("run"))
+	s := newPodServer(t)
+	flags := []string{
+		"--sysfs-root=" + node.path("sys"), "--run-dir=" + node.path("run"), "--kubelet-dir=" + node.path("other"),
+	}
+	s.add("kube-system/tandem-gpu-a", "tandem-gpu", "gpu-1", itself(t), flags...)
+	s.add("kube-system/tandem-rdma-a", "tandem-rdma", "gpu-1", itself(t),
+		append(flags, "--dev-root="+node.path("dev"), "--config-file="+node.path("config.json"))...)
+	kubeconfig := s.start()
+	code, stdout, stderr := plugin(kubeconfig, "doctor", "gpu-1")
+	if code != exitFound || !strings.Contains(stderr, "ask the kubelet of gpu-1 for its configuration") ||
+		!strings.Contains(stdout, "kubelet-config") {
+		t.Errorf("without the right to ask the kubelet: exit code %d, %s%s", code, stdout, stderr)
+	}
+	for policy, want := range map[string]bool{"restricted": false, "best-effort": true} {
+		s.configz["gpu-1"] = fmt.Sprintf(`{"kubeletconfig":{"topologyManagerPolicy":%q,"topologyManagerScope":"container"}}`,
+			policy)
+		code, stdout, stderr = plugin(kubeconfig, "doctor", "gpu-1", "-o", "json")
+		if code != exitFound && code != exitUnknown || stderr != "" ||
+			strings.Contains(stdout, `"kubelet-config"`) || strings.Contains(stdout, `"topology-policy"`) != want {
+			t.Errorf("policy %s: exit code %d, %s%s", policy, code, stdout, stderr)
+		}
+	}
+}
+
+// TestDocumentedPlugin runs every command of kubectl tandem that the documents show.
+func TestDocumentedPlugin(t *testing.T) {
+	t.Parallel()
+	commands, err := docs.Of("../..", "kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := layOut(t, sysfs(t, "oci-mi300x-derived", 4))
+	runPlugins(t, node.path("run"))
+	s := newPodServer(t)
+	s.add("kube-system/tandem-gpu-a", "tandem-gpu", "NODE", itself(t), "--sysfs-root="+node.path("sys"),
+		"--dev-root="+node.path("dev"), "--run-dir="+node.path("run"), "--kubelet-dir="+node.path("kubelet"))
+	s.add("team/train-0", "train", "NODE", nil)
+	kubeconfig := s.start()
+	count := 0
+	for _, c := range commands {
+		if c.Args[0] != "tandem" {
+			continue
+		}
+		count++
+		code, stdout, stderr := plugin(kubeconfig, c.Args[1:]...)
+		if code != exitOK && code != exitFound && code != exitUnknown || stdout == "" {
+			t.Errorf("%s: exit code %d, %s%s", c, code, stdout, stderr)
+		}
+	}
+	if count < 3 {
+		t.Errorf("the documents show %d commands", count)
+	}
+}
+
+func TestClusterUsage(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"explain":             "kubectl tandem explain: want one pod",
+		"explain a/b/c":       "want [NAMESPACE/]POD",
+		"doctor":              "want one node",
+		"status now":          `unexpected argument "now"`,
+		"status -o wide":      "want table or json",
+		"status --timeout=0s": "--timeout 0s: want more than 0",
+		"topo":                `kubectl tandem: unknown command "topo"`,
+	} {
+		code, _, stderr := plugin("none", strings.Fields(args)...)
+		if code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %q; want %q", args, code, stderr, want)
+		}
+	}
+	if code, _, stderr := plugin("/nowhere/config", "status"); code != exitError ||
+		!strings.Contains(stderr, "read kubeconfig: stat /nowhere/config") {
+		t.Errorf("without a kubeconfig: exit code %d, %q", code, stderr)
+	}
+}
+
+// known are plugins that know decisions for two pods, and one for nobody that is known.
+type known struct{ plugins }
+
+func (known) Explain(context.Context, *api.ExplainRequest) (*api.ExplainResponse, error) {
+	decision := func(o *api.Owner) *api.Decision { return &api.Decision{Resource: "amd.com/gpu", Container: o} }
+	train := &api.Owner{Namespace: "team", Pod: "train-0", Container: "worker"}
+	return &api.ExplainResponse{Decisions: []*api.Decision{
+		decision(train), decision(nil), decision(&api.Owner{Namespace: "a", Pod: "one", Container: "c"}),
+		decision(train),
+	}}, nil
+}
+
+// TestCompletion: what a shell is offered, for both names of the program.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	kubeconfig := theCluster(t).start()
+	runDir := filepath.Join(t.TempDir(), "run")
+	serveAs(t, runDir, known{})
+	of := func(name string, args ...string) string {
+		var out, problems bytes.Buffer
+		root, args := program(append([]string{name}, args...))
+		execute(root, args, &out, &problems)
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		return strings.Join(lines[:len(lines)-1], " ") // the last one says how to complete
+	}
+	const k, t1 = asCompletion, "tandem"
+	for _, c := range []struct{ got, want string }{
+		{of(k, "--kubeconfig", kubeconfig, "explain", ""), "train-0 train-1"},
+		{of(k, "--kubeconfig", kubeconfig, "explain", "gpu/"),
+			"gpu/tandem-dra-a gpu/tandem-dra-b gpu/tandem-dra-c"},
+		{of(k, "--kubeconfig", kubeconfig, "explain", "train-0", ""), ""},
+		{of(k, "--kubeconfig", kubeconfig, "doctor", ""), "gpu-0 gpu-1 gpu-2 gpu-3"},
+		{of(k, "--kubeconfig", kubeconfig, "explain", "train-0", "--node", ""), "gpu-0 gpu-1 gpu-2 gpu-3"},
+		{of(k, "--kubeconfig", "none", "doctor", ""), ""},
+		{of(k, "status", "-o", ""), "table json"},
+		{of(t1, "__complete", "status", "-o", ""), "table wide json"},
+		{of(t1, "__complete", "topo", "-o", ""), "table json svg html nccl resourceslices"},
+		{of(t1, "__complete", "explain", "--run-dir", runDir, ""), "a/one team/train-0"},
+		{of(t1, "__complete", "simulate", "--policy", ""), "restricted best-effort none"},
+		{of(t1, "__complete", "simulate", "--node", ""), "A B C"},
+		{of(t1, "__complete", "verify", "--within", "P"), "PIX PXB PHB NODE SYS"},
+		{of(t1, "__complete", "plan", "--machine", ""), "txt"},
+	} {
+		if c.got != c.want {
+			t.Errorf("completes %q, want %q", c.got, c.want)
+		}
+	}
+}

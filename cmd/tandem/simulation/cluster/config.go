@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
+)
+
+// Limit is how many pods of a job the kubelet refuses before the job is lost (backoffLimit of a Job).
+const Limit = 6
+
+// Config says what to simulate.
+type Config struct {
+	Node       *world.Node
+	Nodes      int // how many of it
+	Rules      world.Rules
+	Mix        world.Mix
+	Loads      []float64                      // offered: GPUs that jobs would have if none waited, percent
+	Burst      int                            // equal pods that come at once
+	GPUFirst   float64                        // probability that the kubelet asks for the GPUs first
+	Choose     func(*world.Node) world.Prefer // how devices are chosen on a node
+	Schedulers []Scheduler
+	Seed       uint64
+	Seeds      int
+	Warmup     int // pods before counting starts
+	Arrivals   int // pods that count
+
+	// Progress is told how many of all trials are done, if it is not nil. It is called from several goroutines,
+	// one at a time.
+	Progress func(done, all int)
+}
+
+// Check finds what is wrong with a configuration, the node aside.
+func (c *Config) Check() error {
+	switch {
+	case c.Nodes < 1 || c.Nodes > 5000:
+		return fmt.Errorf("simulate: want 1 to 5000 nodes, not %d", c.Nodes)
+	case len(c.Schedulers) == 0 || len(c.Mix) == 0 || len(c.Loads) == 0:
+		return errors.New("simulate: want at least one load, one request and one scheduler")
+	case c.Seeds < 1 || c.Arrivals < 1 || c.Warmup < 0 || c.Burst < 1:
+		return errors.New("simulate: want at least one seed, one arrival and bursts of one")
+	}
+	for _, load := range c.Loads {
+		if !(load > 0 && load < 100) {
+			return fmt.Errorf("simulate: load %g is not between 0 and 100 percent", load)
+		}
+	}
+	return nil
+}
+
+// rate is how many pods come in an hour where so many percent of the GPUs are asked for; an error where the
+// mix asks for none.
+func (c *Config) rate(load float64) (float64, error) {
+	gpus, weights := 0.0, 0.0
+	for _, s := range c.Mix {
+		gpus += s.Weight * float64(s.Request.GPUs)
+		weights += s.Weight
+	}
+	if gpus == 0 {
+		return 0, fmt.Errorf("simulate: no request of %s asks for GPUs", c.Mix)
+	}
+	return load / 100 * float64(c.Nodes*c.Node.Count(world.GPU)) * weights / gpus, nil
+}

@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"math/rand/v2"
+
+	"github.com/tandem-k8s/tandem/cluster/rank"
+	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/world"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+)
+
+// view is a node as a scheduler sees it for one request. What it has worked out counts until the node
+// changes.
+type view struct {
+	state   *world.State
+	prefer  world.Prefer
+	request world.Request
+
+	verdict *bool
+	offered *rank.Offer
+	width   int
+}
+
+// renew forgets what was worked out: the node has changed.
+func (v *view) renew() { v.verdict, v.offered, v.width = nil, nil, 0 }
+
+// admitted is the kubelet's verdict.
+func (v *view) admitted() bool {
+	if v.verdict == nil {
+		_, admitted := v.state.Affinity(v.request)
+		v.verdict = &admitted
+	}
+	return *v.verdict
+}
+
+// nodes is the smallest number of NUMA nodes whose free devices are enough; all of them where a kind is told
+// without nodes, since then no node lists it.
+func (v *view) nodes() int {
+	if v.width > 0 {
+		return v.width
+	}
+	all := len(v.state.Node.NUMA)
+	v.width = max(all, 1)
+	for m := hints.Mask(1); m < 1<<all; m++ {
+		enough := true
+		for _, kind := range world.Kinds {
+			n := v.request.Of(kind)
+			enough = enough && (n == 0 || v.state.FreeAt(kind, m) >= n)
+		}
+		if enough {
+			v.width = min(v.width, m.Count())
+		}
+	}
+	return v.width
+}
+
+// offer is what the node would make of the request: the pod is admitted, looked at, and taken away again.
+func (v *view) offer() rank.Offer {
+	if v.offered != nil {
+		return *v.offered
+	}
+	s := v.state
+	before, stranded := room(s), s.Stranded()
+	c, _ := s.Admit(v.request, world.GPU, v.prefer, rand.New(rand.NewPCG(0, 0)))
+	pairs, _, _ := s.Node.Pairs(c)
+	after := room(s)
+	o := rank.Offer{
+		Pairs: pairs, Stranded: s.Stranded() - stranded, Free: s.Free(world.GPU) + s.Free(world.VF),
+	}
+	for i := range before {
+		o.Lost[i] = before[i] - after[i]
+	}
+	s.Release(c)
+	v.offered = &o
+	return o
+}
+
+// room is what the free devices make room for.
+func room(s *world.State) rank.Room {
+	n := s.Node
+	pairs := make(hints.PerNode, len(n.NUMA)+1) // the last for switches whose node is not known
+	seen := make([]bool, n.Switches)
+	for _, d := range n.Devices[world.GPU] {
+		if d.Switch < 0 || seen[d.Switch] {
+			continue
+		}
+		seen[d.Switch] = true
+		at := d.NUMA
+		if at < 0 {
+			at = len(pairs) - 1
+		}
+		pairs[at] += min(s.FreeOn(world.GPU, d.Switch), s.FreeOn(world.VF, d.Switch))
+	}
+	return rank.Fit(pairs, func(size int, free hints.PerNode) (hints.Mask, bool) {
+		g, v := s.Demand(world.GPU, size), s.Demand(world.VF, size)
+		g.Free, v.Free = free, free
+		return s.Rules().Policy.Nodes(g, v)
+	})
+}

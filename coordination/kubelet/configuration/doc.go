@@ -1,0 +1,2 @@
+// Package configuration reads files of the kubelet's configuration as the kubelet does.
+package configuration

@@ -1,0 +1,85 @@
+package hints
+
+import "slices"
+
+// need is a resource that has a say: a demand for devices that have NUMA nodes, or hints that a manager of
+// the kubelet has computed.
+type need struct {
+	Demand
+	list  List // nil for a demand
+	nodes Mask // that have any device, free or not; of a list, all that its hints name
+	width int  // the smallest number of nodes whose devices, free or not, are enough
+}
+
+func (n *need) measure() {
+	n.width = n.nodes.Count()
+	for m := range n.nodes.subsets() {
+		if n.width > m.Count() && n.All.On(m) >= n.Count {
+			n.width = m.Count()
+		}
+	}
+}
+
+// hints are the sets of nodes with enough free devices.
+func (n *need) hints() []Mask {
+	var hints []Mask
+	for _, h := range n.list {
+		if h.Nodes != 0 {
+			hints = append(hints, h.Nodes)
+		}
+	}
+	if n.list != nil {
+		return hints
+	}
+	for m := range n.nodes.subsets() {
+		if n.met(m) {
+			hints = append(hints, m)
+		}
+	}
+	return hints
+}
+
+// eachPreferred visits the hints that are preferred.
+func (n *need) eachPreferred(visit func(Mask)) {
+	for _, h := range n.list {
+		if h.Preferred && h.Nodes != 0 {
+			visit(h.Nodes)
+		}
+	}
+	if n.list != nil {
+		return
+	}
+	for m := range n.nodes.subsets() {
+		if n.prefers(m) {
+			visit(m)
+		}
+	}
+}
+
+func (n *need) prefers(m Mask) bool {
+	if n.list != nil {
+		return slices.Contains(n.list, Hint{Nodes: m, Preferred: true})
+	}
+	return m.Count() == n.width && m&^n.nodes == 0 && n.met(m)
+}
+
+func (n *need) met(m Mask) bool { return n.Free.On(m) >= n.Count && n.Reused.On(n.nodes&^m) == 0 }
+
+// meet lists what a set of the one list and a set of the other have in common, each once; the second list
+// where the first is nil.
+func meet(sets, others []Mask) []Mask {
+	if sets == nil {
+		return others
+	}
+	common := []Mask{}
+	seen := map[Mask]bool{}
+	for _, a := range sets {
+		for _, b := range others {
+			if m := a & b; m != 0 && !seen[m] {
+				seen[m] = true
+				common = append(common, m)
+			}
+		}
+	}
+	return common
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"debug/buildinfo"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/version"
+)
+
+// The keys are those of the OCI image specification (annotations.md there).
+const (
+	labelVersion  = "org.opencontainers.image.version"
+	labelRevision = "org.opencontainers.image.revision"
+)
+
+// labelsOf says what the image of the programs in some folders is, and from which source. All have to be of
+// one version.
+func labelsOf(folders []string) (map[string]string, error) {
+	labels := map[string]string{
+		"org.opencontainers.image.title":         "tandem",
+		"org.opencontainers.image.description":   "A container's GPUs and RDMA VFs on the same PCIe switch",
+		"org.opencontainers.image.source":        "https://github.com/tandem-k8s/tandem",
+		"org.opencontainers.image.documentation": "https://github.com/tandem-k8s/tandem/tree/main/docs",
+		// Tandem, busybox and glibc.
+		"org.opencontainers.image.licenses": "Apache-2.0 AND GPL-2.0-only AND LGPL-2.1-or-later",
+	}
+	for i, folder := range folders {
+		program := filepath.Join(folder, "tandem")
+		info, err := buildinfo.ReadFile(program)
+		if err != nil {
+			return nil, fmt.Errorf("read the version of %s: %w; run make build", program, err)
+		}
+		own := version.Of(info)
+		if i > 0 && own != labels[labelVersion] {
+			return nil, fmt.Errorf("%s is of version %s and that in %s of %s: build both from one source",
+				program, own, folders[0], labels[labelVersion])
+		}
+		labels[labelVersion] = own
+		if commit, _ := version.Source(info); commit != "" {
+			labels[labelRevision] = commit
+		}
+	}
+	return labels, nil
+}
+
+// withTag is the name of the image with a tag, that of the version where the name has none.
+func withTag(name string, labels map[string]string) string {
+	if strings.Contains(path.Base(name), ":") {
+		return name
+	}
+	return name + ":" + version.Tag(labels[labelVersion])
+}

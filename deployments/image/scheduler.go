@@ -1,0 +1,78 @@
+package main
+
+import (
+	"debug/buildinfo"
+	"fmt"
+	"io"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/tandem-k8s/tandem/version"
+)
+
+// packScheduler packs tandem-scheduler alone: it runs on other nodes than the plugins, and is larger than
+// they are together.
+func packScheduler(program, tag, tarball string, stdout io.Writer) error {
+	labels, err := schedulerLabels(program)
+	if err != nil {
+		return err
+	}
+	image, err := schedulerImage(program, labels)
+	if err != nil {
+		return err
+	}
+	reference := withTag(tag, labels)
+	size, digest, err := writeTarball(tarball, reference, labels, []v1.Image{image})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%s\n%s@%s\n%.1f MB to pull\n", tarball, reference, digest, float64(size)/1e6)
+	return nil
+}
+
+func schedulerImage(program string, labels map[string]string) (v1.Image, error) {
+	arch, err := architecture(program)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := newLayer([]file{
+		{name: "etc/passwd", text: "nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"},
+		{name: "usr/bin/tandem-scheduler", from: program},
+	})
+	if err != nil {
+		return nil, err
+	}
+	image, err := mutate.AppendLayers(emptyImage(), layer)
+	if err != nil {
+		return nil, fmt.Errorf("add a layer: %w", err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", arch
+	config.Config = v1.Config{
+		Env: []string{"PATH=/usr/bin"}, Entrypoint: []string{"tandem-scheduler"}, User: "65532", Labels: labels,
+	}
+	return mutate.ConfigFile(image, config)
+}
+
+func schedulerLabels(program string) (map[string]string, error) {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return nil, fmt.Errorf("read the version of %s: %w; run make tandem-scheduler", program, err)
+	}
+	labels := map[string]string{
+		"org.opencontainers.image.title":       "tandem-scheduler",
+		"org.opencontainers.image.description": "kube-scheduler with Tandem's plugin",
+		"org.opencontainers.image.source":      "https://github.com/tandem-k8s/tandem",
+		"org.opencontainers.image.licenses":    "Apache-2.0",
+		labelVersion:                           version.Of(info),
+	}
+	if commit, _ := version.Source(info); commit != "" {
+		labels[labelRevision] = commit
+	}
+	return labels, nil
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// file is one file of an archive and of a package.
+type file struct {
+	name      string // in the archive; "" for a file that is not there
+	installed string // by a package; "" likewise
+	packager  string // "deb" or "rpm" for a file of one kind of package; "" for both
+	program   bool
+	link      string // to which file in the same folder it is a link; "" for none
+	content   []byte
+}
+
+// extras are the files that are the same on every architecture.
+func (r release) extras() ([]file, error) {
+	tandem := filepath.Join(r.builds[0].dir, "tandem")
+	var files []file
+	for _, shell := range []struct{ name, file, installed string }{
+		{"bash", "tandem.bash", "/usr/share/bash-completion/completions/tandem"},
+		{"zsh", "_tandem", "/usr/share/zsh/site-functions/_tandem"},
+		{"fish", "tandem.fish", "/usr/share/fish/vendor_completions.d/tandem.fish"},
+	} {
+		content, err := output(tandem, "completion", shell.name)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{name: "completions/" + shell.file, installed: shell.installed, content: content})
+		if shell.name == "zsh" { // Debian's has a place of its own
+			files[len(files)-1].packager = "rpm"
+			files = append(files, file{
+				installed: "/usr/share/zsh/vendor-completions/_tandem", packager: "deb", content: content,
+			})
+		}
+	}
+	page, err := r.manual(tandem)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files,
+		file{name: "man/tandem.1", content: page},
+		file{installed: "/usr/share/man/man1/tandem.1.gz", content: compressed(page)})
+	for _, text := range []file{
+		{name: "LICENSE", installed: "/usr/share/doc/tandem/copyright"},
+		{name: "CHANGELOG.md", installed: "/usr/share/doc/tandem/CHANGELOG.md"},
+	} {
+		if text.content, err = os.ReadFile(filepath.Join(r.root, text.name)); err != nil {
+			return nil, fmt.Errorf("read %s: %w", text.name, err)
+		}
+		files = append(files, text)
+	}
+	return files, nil
+}
+
+// contents are all files for one architecture, the program first.
+func (r release) contents(b build, extras []file) ([]file, error) {
+	program, err := os.ReadFile(filepath.Join(b.dir, "tandem"))
+	if err != nil {
+		return nil, fmt.Errorf("read the program: %w", err)
+	}
+	own := file{name: "tandem", installed: "/usr/bin/tandem", program: true, content: program}
+	// kubectl finds its plugin under the one name, and what completes its command line under the other.
+	plugin := file{name: "kubectl-tandem", installed: "/usr/bin/kubectl-tandem", program: true, link: "tandem"}
+	completer := file{
+		name: "kubectl_complete-tandem", installed: "/usr/bin/kubectl_complete-tandem",
+		program: true, link: "tandem",
+	}
+	return append([]file{own, plugin, completer}, extras...), nil
+}
+
+func (f file) mode() os.FileMode {
+	if f.program {
+		return 0o755
+	}
+	return 0o644
+}
+
+func output(program string, args ...string) ([]byte, error) {
+	cmd := exec.Command(program, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("run %s %s: %w: %s", program, strings.Join(args, " "), err, stderr.String())
+	}
+	return out, nil
+}
+
+// compressed is a text in gzip's format, without name and time.
+func compressed(text []byte) []byte {
+	var out bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is one of gzip's
+	_, _ = w.Write(text)                                    // memory takes it all
+	_ = w.Close()
+	return out.Bytes()
+}

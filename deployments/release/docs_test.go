@@ -1,0 +1,82 @@
+package main
+
+import (
+	"debug/buildinfo"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/test/docs"
+	"github.com/tandem-k8s/tandem/version"
+)
+
+// signed is what the workflow adds to the files of a release.
+const signed = sumsFile + ".sigstore.json"
+
+// TestDocumentedCommands: what the documents do with the files of the next release works on these. What would
+// change this machine or ask another one is not run: the file that it names has to be there.
+func TestDocumentedCommands(t *testing.T) {
+	dir, program := t.TempDir(), bin(t)
+	info, err := buildinfo.ReadFile(filepath.Join(program, "tandem"))
+	ready(t, err)
+	next := strings.TrimSuffix(version.Of(nil), "-dev")
+	r := release{out: dir, root: "../..", version: next, builds: []build{{program, "amd64"}, {program, "arm64"}}}
+	extras, err := r.extras()
+	ready(t, err)
+	for _, b := range r.builds {
+		files, err := r.contents(b, extras)
+		ready(t, err)
+		ready(t, r.archive(b, files))
+		ready(t, r.pack(b, files))
+	}
+	_, err = checksums(dir)
+	ready(t, err)
+	ready(t, os.WriteFile(filepath.Join(dir, signed), nil, 0o600))
+	for _, name := range []string{"apt-get", "cosign", "curl", "dnf", "sha256sum", "tar"} {
+		commands, err := docs.Of("../..", name)
+		ready(t, err)
+		if len(commands) == 0 {
+			t.Errorf("no document shows %s", name)
+		}
+		for _, c := range commands {
+			switch name {
+			case "cosign":
+				checkCosign(t, c)
+			case "sha256sum", "tar":
+				cmd := exec.Command(name, c.Args...)
+				cmd.Dir = dir
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%s: %v\n%s", c, err, out)
+				}
+			default:
+				of, file := path.Split(c.Args[len(c.Args)-1])
+				if _, err := os.Stat(filepath.Join(dir, file)); err != nil || of != "./" && of != download(next) {
+					t.Errorf("%s: a release has no such file: %v", c, err)
+				}
+			}
+		}
+	}
+	unpacked, err := buildinfo.ReadFile(filepath.Join(dir, "tandem"))
+	if err != nil || unpacked.Path != info.Path {
+		t.Errorf("the archive has %v, %v", unpacked, err)
+	}
+}
+
+func download(version string) string { return source + "/releases/download/v" + version + "/" }
+
+// checkCosign expects the workflow of a release as the one that signed.
+func checkCosign(t *testing.T, c docs.Command) {
+	t.Helper()
+	i := slices.Index(c.Args, "--certificate-identity") + 1
+	workflow, tag, _ := strings.Cut(strings.TrimPrefix(c.Args[i], source+"/"), "@refs/tags/v")
+	if _, err := os.Stat("../../" + workflow); err != nil || tag != strings.TrimSuffix(version.Of(nil), "-dev") {
+		t.Errorf("%s: nothing signs as %s: %v", c, c.Args[i], err)
+	}
+	if last := c.Args[len(c.Args)-1]; last != sumsFile && last != "ghcr.io/tandem-k8s/tandem:"+tag {
+		t.Errorf("%s: nobody signs %s", c, last)
+	}
+}

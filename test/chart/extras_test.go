@@ -1,0 +1,113 @@
+package chart_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestMonitoringValues: the chart's alerts and dashboard are those that can be applied without it.
+func TestMonitoringValues(t *testing.T) {
+	rendered, err := render(t,
+		"metrics: {prometheusRule: {enabled: true, labels: {release: mine}}, dashboard: {enabled: true}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]object{}
+	for _, o := range parse(t, rendered) {
+		found[o.name()] = o
+	}
+	rule := found["PrometheusRule/tandem"]
+	if _, err := operators(rule); err != nil || rule.at("metadata", "labels", "release") != "mine" {
+		t.Errorf("the rule is %v: %v", rule, err)
+	}
+	want := manifest(t, "deployments/helm/tandem/monitoring/alerts.yaml")[0]
+	if diff := cmp.Diff(want.at("spec"), rule.at("spec")); diff != "" {
+		t.Errorf("the alerts are others (-want +got):\n%s", diff)
+	}
+	dashboard, err := os.ReadFile(alertsDir + "dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	configMap := found["ConfigMap/tandem-dashboard"]
+	if got, _ := configMap.at("data", "dashboard.json").(string); strings.TrimSpace(got) !=
+		strings.TrimSpace(string(dashboard)) || configMap.at("metadata", "labels", "grafana_dashboard") != "1" {
+		t.Errorf("the dashboard is another one:\n%s", got)
+	}
+}
+
+// TestNameOverride: objects have other names then, and find each other by them.
+func TestNameOverride(t *testing.T) {
+	for _, values := range []string{"intent: [kubelet]", "{mode: dra}"} {
+		names := func(values string) (all []string) {
+			rendered, err := render(t, values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range parse(t, rendered) {
+				all = append(all, o.name())
+				if spec, ok := o.at("spec", "template", "spec", "serviceAccountName").(string); ok {
+					all = append(all, "ServiceAccount/"+spec)
+				}
+				if subject, ok := o.at("subjects").([]any); ok {
+					all = append(all, "ServiceAccount/"+subject[0].(map[string]any)["name"].(string))
+				}
+				if role, ok := o.at("roleRef", "name").(string); ok {
+					all = append(all, "ClusterRole/"+role)
+				}
+			}
+			return all
+		}
+		before := names(values)
+		after := names(strings.Replace("{nameOverride: pair, "+strings.Trim(values, "{}")+"}", "{, ", "{", 1))
+		for i := range before {
+			if strings.HasPrefix(before[i], "DeviceClass/") || strings.Contains(before[i], "-dra-counts") {
+				continue // of the cluster: one of each
+			}
+			before[i] = strings.Replace(before[i], "tandem", "pair", 1)
+		}
+		if diff := cmp.Diff(before, after); diff != "" || len(after) < 6 {
+			t.Errorf("%s (-want +got):\n%s", values, diff)
+		}
+	}
+}
+
+// TestVerifyJob: "helm test" asks for what the chart offers, and nothing of it is installed.
+func TestVerifyJob(t *testing.T) {
+	schema, err := published(t, versions[len(versions)-1])("batch/v1", "Job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for values, want := range map[string]string{
+		"":                                    `{"amd.com/gpu":1,"tandem.dev/rdma_vf":1}`,
+		"{gpu: {vendor: nvidia}}":             `{"nvidia.com/gpu":1,"tandem.dev/rdma_vf":1}`,
+		"{test: {pairs: 4, vfResource: a/b}}": `{"a/b":4,"amd.com/gpu":4}`,
+		"{rdma: {existingConfigMap: a}}":      "",
+		"{rdma: {enabled: false}}":            "",
+		"{mode: dra}":                         "",
+	} {
+		jobs := parse(t, renderFile(t, values, "tests/verify.yaml"))
+		if want == "" {
+			if len(jobs) != 0 {
+				t.Errorf("%s: %v", values, jobs)
+			}
+			continue
+		}
+		if len(jobs) != 1 {
+			t.Fatalf("%s: %d Jobs", values, len(jobs))
+		}
+		if err := schema.Validate(map[string]any(jobs[0])); err != nil {
+			t.Errorf("%s: %v", values, err)
+		}
+		container := object(jobs[0].at("spec", "template", "spec", "containers").([]any)[0].(map[string]any))
+		if got := text(container.at("resources", "limits")); got != want ||
+			jobs[0].at("metadata", "annotations", "helm.sh/hook") != "test" {
+			t.Errorf("%s: asks for %s, want %s", values, got, want)
+		}
+	}
+	if rendered, err := render(t, ""); err != nil || strings.Contains(rendered, "-verify") {
+		t.Errorf("the Job is installed: %v", err)
+	}
+}

@@ -1,0 +1,141 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+)
+
+// namespace has all pods.
+const namespace = "default"
+
+// path is that of the published objects in the API server.
+var path = "/apis/" + v1alpha1.GroupVersion.String() + "/" + v1alpha1.Plural
+
+// writers is how many writes are under way at once. Those for one node or pod are made one after the other.
+const writers = 8
+
+// api writes to the API server.
+type api struct {
+	client kubernetes.Interface
+	rest   rest.Interface
+	writes [writers]chan func(context.Context) error
+	ctx    context.Context
+	mu     sync.Mutex
+	failed error
+}
+
+func newAPI(client kubernetes.Interface) *api {
+	a := &api{client: client, rest: client.Discovery().RESTClient()}
+	for i := range a.writes {
+		a.writes[i] = make(chan func(context.Context) error, 1<<14)
+	}
+	return a
+}
+
+// start starts the writers. What it returns waits for them to end, after the context has, and says what failed
+// before.
+func (a *api) start(ctx context.Context) func() error {
+	a.ctx = ctx
+	var group sync.WaitGroup
+	for _, writes := range a.writes {
+		group.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case write := <-writes:
+					if err := write(ctx); err != nil && ctx.Err() == nil {
+						a.mu.Lock()
+						a.failed = errors.Join(a.failed, err)
+						a.mu.Unlock()
+					}
+				}
+			}
+		})
+	}
+	return func() error {
+		group.Wait()
+		return a.failed
+	}
+}
+
+// later writes when its turn comes.
+func (a *api) later(key string, write func(context.Context) error) {
+	hash := fnv.New32a()
+	hash.Write([]byte(key))
+	select {
+	case a.writes[hash.Sum32()%writers] <- write:
+	case <-a.ctx.Done():
+	}
+}
+
+// phase says in a pod's status what has become of it.
+func (a *api) phase(pod *v1.Pod, phase v1.PodPhase, reason, message string) {
+	status := v1.PodStatus{Phase: phase, Reason: reason, Message: message}
+	a.later(pod.Name, func(ctx context.Context) error {
+		patch, err := json.Marshal(map[string]any{"status": status})
+		if err != nil {
+			return err
+		}
+		_, err = a.client.CoreV1().Pods(namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{}, "status")
+		return err
+	})
+}
+
+// publish writes what the pods of a node hold.
+func (a *api) publish(node string, held []v1alpha1.Held) {
+	a.later(node, func(ctx context.Context) error {
+		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"held": held}})
+		if err != nil {
+			return err
+		}
+		return a.rest.Patch(types.MergePatchType).AbsPath(path, node).Body(patch).Do(ctx).Error()
+	})
+}
+
+// create makes a pod.
+func (a *api) create(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
+	return a.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+}
+
+// again makes a pod when its turn comes.
+func (a *api) again(pod *v1.Pod) {
+	a.later(pod.Name, func(ctx context.Context) error {
+		_, err := a.create(ctx, pod)
+		return err
+	})
+}
+
+// node makes a node on which pods can be scheduled.
+func (a *api) node(ctx context.Context, node *v1.Node) error {
+	if _, err := a.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// object makes what a node publishes.
+func (a *api) object(ctx context.Context, t *v1alpha1.NodeTopology) error {
+	text, err := json.Marshal(runtime.Object(t))
+	if err != nil {
+		return err
+	}
+	if err := a.rest.Post().AbsPath(path).Body(text).Do(ctx).Error(); err != nil {
+		return fmt.Errorf("create NodeTopology %s: %w", t.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+// Package fleet is many nodes of a real control plane. Their kubelets are the model (cluster/verdict): they
+// admit or refuse the pods that are bound to their nodes, say so in the pods' status, end pods after a while,
+// and publish what the pods hold. In the place of a refused pod comes another, as with a Job.
+package fleet
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tandem-k8s/tandem/cluster/verdict"
+	"github.com/tandem-k8s/tandem/test/server"
+)
+
+// Options say what the fleet is.
+type Options struct {
+	Nodes    int
+	VFs      int           // for each NIC
+	Full     float64       // part of the GPUs that pods have from the start, on average
+	Late     time.Duration // from an admission to its report
+	Restarts time.Duration // from one restart of a kubelet to the next one's; 0 for none
+}
+
+// restart is how long a kubelet is away.
+const restart = 3 * time.Second
+
+// backoff is how long a refused pod's next try waits. A Job waits ten times as long, and its pods live longer.
+const backoff = time.Second
+
+// Fleet is the nodes. Run owns all that changes.
+type Fleet struct {
+	options Options
+	api     *api
+	nodes   map[string]*node
+	names   []string
+	pods    map[types.UID]*seen
+	busy    integral
+	done    func(Pod) // told of each pod that ended
+	due     queue
+	bound   chan *v1.Pod
+	calls   chan func()
+}
+
+// seen is a pod of the fleet.
+type seen struct {
+	pod    *v1.Pod
+	node   *node
+	result Pod
+}
+
+// Run keeps the nodes until the context ends. It returns when everything that it started has ended.
+func (f *Fleet) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	written := f.api.start(ctx)
+	factory := informers.NewSharedInformerFactory(f.api.client, 0)
+	informer := factory.Core().V1().Pods().Informer()
+	if _, err := informer.AddEventHandler(f.handler(ctx)); err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	factory.Start(ctx.Done())
+	if f.options.Restarts > 0 {
+		f.at(f.options.Restarts, func() { f.restart(0) })
+	}
+	f.loop(ctx)
+	cancel()
+	factory.Shutdown()
+	return written()
+}
+
+// handler tells of pods that are bound.
+func (f *Fleet) handler(ctx context.Context) cache.ResourceEventHandler {
+	tell := func(object any) {
+		if pod := object.(*v1.Pod); pod.Spec.NodeName != "" && pod.Status.Phase == v1.PodPending {
+			select {
+			case f.bound <- pod:
+			case <-ctx.Done():
+			}
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: tell, UpdateFunc: func(_, now any) { tell(now) }}
+}
+
+// loop does one thing after the other.
+func (f *Fleet) loop(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Reset(f.due.wait(time.Now()))
+		select {
+		case <-ctx.Done():
+			return
+		case call := <-f.calls:
+			call()
+		case pod := <-f.bound:
+			f.receive(pod)
+		case <-timer.C:
+			for len(f.due) > 0 && !f.due[0].at.After(time.Now()) {
+				heap.Pop(&f.due).(task).do()
+			}
+		}
+	}
+}
+
+// at does something after a while.
+func (f *Fleet) at(after time.Duration, do func()) {
+	heap.Push(&f.due, task{time.Now().Add(after), do})
+}
+
+// receive takes a pod that is bound, once.
+func (f *Fleet) receive(pod *v1.Pod) {
+	n := f.nodes[pod.Spec.NodeName]
+	if n == nil || f.pods[pod.UID] != nil {
+		return
+	}
+	f.pods[pod.UID] = &seen{node: n, result: Pod{
+		Job: pod.Labels[jobKey], Try: try(pod), Scheduler: pod.Spec.SchedulerName, Node: n.name, Bound: time.Now(),
+	}}
+	if n.down {
+		n.waiting = append(n.waiting, pod)
+		return
+	}
+	f.admit(n, pod)
+}
+
+// admit has a pod run for its time, or refuses it.
+func (f *Fleet) admit(n *node, pod *v1.Pod) {
+	s := f.pods[pod.UID]
+	v := n.admit(pod)
+	s.result.Verdict = v
+	f.done(s.result)
+	if !v.Admitted {
+		f.api.phase(pod, v1.PodFailed, "TopologyAffinityError", v.Reason)
+		if again := nextTry(pod); again != nil {
+			f.at(backoff, func() { f.api.again(again) })
+		}
+		return
+	}
+	f.busy.change(gpusOf(v))
+	f.api.phase(pod, v1.PodRunning, "", "")
+	if life := lifetime(pod); life > 0 {
+		f.at(life, func() {
+			n.end(pod.UID)
+			f.busy.change(-gpusOf(v))
+			f.api.phase(pod, v1.PodSucceeded, "", "")
+		})
+	}
+	if !n.late {
+		n.late = true
+		f.at(f.options.Late, func() { f.report(n) })
+	}
+}
+
+func (f *Fleet) report(n *node) {
+	n.late = false
+	f.api.publish(n.name, n.report())
+}
+
+// restart takes a kubelet away for a while, then the next one.
+func (f *Fleet) restart(i int) {
+	n := f.nodes[f.names[i%len(f.names)]]
+	n.down = true
+	f.at(restart, func() {
+		for _, pod := range n.back() {
+			f.admit(n, pod)
+		}
+	})
+	f.at(f.options.Restarts, func() { f.restart(i + 1) })
+}
+
+func gpusOf(v verdict.Verdict) int {
+	count := 0
+	for _, c := range v.Containers {
+		count += len(c.Devices[server.GPU])
+	}
+	return count
+}

@@ -1,0 +1,68 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tandem-k8s/tandem/test/server"
+)
+
+// Mix is what pods ask for, each as often as the others.
+var Mix = []Wish{
+	{GPUs: 1, VFs: 1}, {GPUs: 2, VFs: 2}, {GPUs: 4, VFs: 4}, {GPUs: 8, VFs: 8}, {GPUs: 1}, {GPUs: 2}, {VFs: 1},
+}
+
+// Load is pods that come one after the other, or in bursts.
+type Load struct {
+	First      int // number of the first pod
+	Pods       int
+	Burst      int           // so many come at once
+	Every      time.Duration // from one pod to the next, on average
+	Life       time.Duration // on average
+	Schedulers []string      // for one pod after the other
+	Seed       uint64
+}
+
+// Fill is the life of pods with which a load uses a part of the GPUs of some nodes.
+func (l Load) Fill(nodes int, part float64) time.Duration {
+	gpus := 0
+	for _, w := range Mix {
+		gpus += w.GPUs
+	}
+	each := float64(gpus) / float64(len(Mix))
+	return time.Duration(part * float64(nodes*server.GPUs) / each * float64(l.Every))
+}
+
+// Run makes the pods, and tells of each before it is made. It returns when all are made.
+func (l Load) Run(ctx context.Context, f *Fleet, told func(name string, w Wish)) error {
+	random := rand.New(rand.NewPCG(l.Seed, 0))
+	var group errgroup.Group
+	group.SetLimit(writers)
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for i := l.First; i < l.First+l.Pods; i++ {
+		if (i-l.First)%l.Burst == 0 {
+			select {
+			case <-next.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			next.Reset(time.Duration(random.ExpFloat64() * float64(l.Every) * float64(l.Burst)))
+		}
+		name, wish := fmt.Sprintf("pod-%05d", i), l.wish(random, i)
+		told(name, wish)
+		group.Go(func() error { return f.Create(ctx, name, wish) })
+	}
+	return group.Wait()
+}
+
+func (l Load) wish(random *rand.Rand, i int) Wish {
+	w := Mix[random.IntN(len(Mix))]
+	w.Life = time.Duration((0.5 + random.Float64()) * float64(l.Life))
+	w.Scheduler = l.Schedulers[i%len(l.Schedulers)]
+	return w
+}

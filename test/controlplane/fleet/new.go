@@ -1,0 +1,104 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tandem-k8s/tandem/cluster/verdict"
+	"github.com/tandem-k8s/tandem/test/server"
+)
+
+// New makes the nodes and their objects. The definition of the objects has to be there. Run starts the
+// kubelets; they tell of each pod that they admit or refuse.
+func New(ctx context.Context, client kubernetes.Interface, o Options, told func(Pod)) (*Fleet, error) {
+	f := &Fleet{
+		options: o, api: newAPI(client), nodes: map[string]*node{}, pods: map[types.UID]*seen{}, done: told,
+		bound: make(chan *v1.Pod), calls: make(chan func()),
+	}
+	filled := make([][]types.UID, o.Nodes)
+	var group errgroup.Group
+	group.SetLimit(writers)
+	shapes := &verdict.Shapes{}
+	for i := range o.Nodes {
+		t := server.Topology(fmt.Sprintf("node-%04d", i), o.VFs, true)
+		known, err := shapes.New(t, nil)
+		if err != nil {
+			return nil, err
+		}
+		n := newNode(t.Name, known)
+		f.nodes[t.Name] = n
+		f.names = append(f.names, t.Name)
+		group.Go(func() error {
+			if err := f.api.node(ctx, server.Node(t.Name, o.VFs)); err != nil {
+				return err
+			}
+			var err error
+			if filled[i], err = f.fill(ctx, n, rand.New(rand.NewPCG(uint64(i), 0))); err != nil {
+				return err
+			}
+			t.Spec.Held = n.report()
+			return f.api.object(ctx, t)
+		})
+	}
+	err := group.Wait()
+	for _, uids := range filled {
+		for _, uid := range uids {
+			f.pods[uid] = &seen{}
+		}
+	}
+	return f, err
+}
+
+// fill puts pods on a node that stay there for ever, until they have the part of the GPUs that they shall.
+func (f *Fleet) fill(ctx context.Context, n *node, random *rand.Rand) ([]types.UID, error) {
+	var uids []types.UID
+	most := int(math.Round(f.options.Full * server.GPUs * 2 * random.Float64()))
+	for used := 0; used < min(most, server.GPUs); {
+		w := Mix[random.IntN(len(Mix))]
+		w.Node = n.name
+		pod := newPod(fmt.Sprintf("%s-%d", n.name, len(uids)), w)
+		pod.UID = "probe"
+		if used += max(w.GPUs, 1); !n.state.Ask(pod).Admitted {
+			continue
+		}
+		created, err := f.api.create(ctx, pod)
+		if err != nil {
+			return nil, fmt.Errorf("fill %s: %w", n.name, err)
+		}
+		n.admit(created)
+		uids = append(uids, created.UID)
+	}
+	return uids, nil
+}
+
+// GPUs is how many there are.
+func (f *Fleet) GPUs() int { return len(f.nodes) * server.GPUs }
+
+// Create makes a pod.
+func (f *Fleet) Create(ctx context.Context, name string, w Wish) error {
+	_, err := f.api.create(ctx, newPod(name, w))
+	return err
+}
+
+// Use is how many GPU-seconds pods had until now. Run has to be running.
+func (f *Fleet) Use(ctx context.Context) float64 {
+	answer := make(chan float64, 1)
+	call := func() {
+		f.busy.change(0)
+		answer <- f.busy.sum
+	}
+	select {
+	case f.calls <- call:
+		return <-answer
+	case <-ctx.Done():
+		return 0
+	}
+}

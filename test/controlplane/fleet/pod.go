@@ -1,0 +1,83 @@
+package fleet
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-k8s/tandem/cluster/verdict"
+	"github.com/tandem-k8s/tandem/test/server"
+)
+
+// Annotations and labels of the pods.
+const (
+	lifeKey = "test.tandem.dev/life" // how long the pod runs
+	tryKey  = "test.tandem.dev/try"  // how many pods of the job were refused before
+	jobKey  = "test.tandem.dev/job"
+)
+
+// tries is how often a refused pod is replaced: a Job's backoffLimit.
+const tries = 6
+
+// Pod is what has become of a pod that was bound.
+type Pod struct {
+	Job, Scheduler, Node string
+	Try                  int       // how many pods of the job were refused before
+	Bound                time.Time // as the node saw it
+	Verdict              verdict.Verdict
+}
+
+// Wish is what a pod asks for.
+type Wish struct {
+	GPUs, VFs int
+	Life      time.Duration // 0 for ever
+	Scheduler string
+	Node      string // where it is bound already; "" for one to be scheduled
+}
+
+func newPod(name string, w Wish) *v1.Pod {
+	pod := server.Pod(name, w.GPUs, w.VFs)
+	pod.UID = "" // the API server gives it one
+	pod.Labels = map[string]string{jobKey: name}
+	pod.Annotations = map[string]string{lifeKey: w.Life.String(), tryKey: "0"}
+	pod.Spec.SchedulerName, pod.Spec.NodeName = w.Scheduler, w.Node
+	pod.Spec.RestartPolicy = v1.RestartPolicyNever
+	return pod
+}
+
+// nextTry is the pod that comes in the place of a refused one, nil when the job is lost.
+func nextTry(pod *v1.Pod) *v1.Pod {
+	next := try(pod) + 1
+	if next > tries {
+		return nil
+	}
+	again := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: fmt.Sprintf("%s-%d", pod.Labels[jobKey], next), Labels: pod.Labels,
+		Annotations: map[string]string{lifeKey: pod.Annotations[lifeKey], tryKey: fmt.Sprint(next)},
+	}}
+	again.Spec = v1.PodSpec{
+		SchedulerName: pod.Spec.SchedulerName, RestartPolicy: pod.Spec.RestartPolicy,
+		Containers: []v1.Container{{Name: "app", Image: "app", Resources: pod.Spec.Containers[0].Resources}},
+	}
+	return again
+}
+
+func try(pod *v1.Pod) int {
+	n, err := strconv.Atoi(pod.Annotations[tryKey])
+	if err != nil {
+		return tries
+	}
+	return n
+}
+
+// lifetime is how long a pod runs, 0 for ever.
+func lifetime(pod *v1.Pod) time.Duration {
+	life, err := time.ParseDuration(pod.Annotations[lifeKey])
+	if err != nil {
+		return 0
+	}
+	return life
+}

@@ -1,0 +1,48 @@
+package fleet
+
+import "time"
+
+// task is something to do at a time.
+type task struct {
+	at time.Time
+	do func()
+}
+
+// queue has the next task first (container/heap).
+type queue []task
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(x any)        { *q = append(*q, x.(task)) }
+
+// Pop is container/heap's.
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	t := (*q)[last]
+	*q = (*q)[:last]
+	return t
+}
+
+// wait is how long the next task has time.
+func (q queue) wait(now time.Time) time.Duration {
+	if len(q) == 0 {
+		return time.Hour
+	}
+	return q[0].at.Sub(now)
+}
+
+// integral sums a number over time.
+type integral struct {
+	value int
+	sum   float64 // value × seconds
+	since time.Time
+}
+
+func (i *integral) change(by int) {
+	now := time.Now()
+	if !i.since.IsZero() {
+		i.sum += float64(i.value) * now.Sub(i.since).Seconds()
+	}
+	i.value, i.since = i.value+by, now
+}

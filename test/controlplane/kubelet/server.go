@@ -1,0 +1,57 @@
+package kubelet
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/test/podexec"
+)
+
+// Server is what an API server calls on a node: it starts programs in pods, and tells the configuration.
+type Server struct {
+	*httptest.Server
+	Address string // of the host that is no loopback, where it has one: else API servers proxy nothing to it
+	Port    int32
+}
+
+// Serve starts a server. Close ends it.
+func Serve(configuration map[string]any, program podexec.Program) (*Server, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort(address(), "0"))
+	if err != nil {
+		return nil, fmt.Errorf("serve as a kubelet: %w", err)
+	}
+	routes := http.NewServeMux()
+	routes.HandleFunc("/exec/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
+		podexec.Serve(w, r, r.PathValue("pod"), program)
+	})
+	routes.HandleFunc("/configz", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"kubeletconfig": configuration}) // the client may have gone
+	})
+	s := &Server{Server: httptest.NewUnstartedServer(routes)}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Listener.Close()
+	s.Listener = listener
+	s.StartTLS()
+	at := listener.Addr().(*net.TCPAddr)
+	s.Address, s.Port = at.IP.String(), int32(at.Port)
+	return s, nil
+}
+
+// address is one of this host that others could reach, or the loopback's.
+func address() string {
+	addresses, _ := net.InterfaceAddrs() // without any there is the loopback
+	found := ""
+	for _, a := range addresses {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() && !strings.Contains(ip.IP.String(), ":") {
+			found = cmp.Or(found, ip.IP.String())
+		}
+	}
+	return cmp.Or(found, "127.0.0.1")
+}

@@ -1,0 +1,60 @@
+package scheduling
+
+import "github.com/tandem-k8s/tandem/test/controlplane/plane"
+
+// choice is a way to choose nodes.
+type choice struct {
+	name       string
+	schedulers []started
+}
+
+// started is a scheduler that is started.
+type started struct {
+	program, name string // name is what pods say
+	profiles      string // "" for the default configuration
+}
+
+const mostAllocated = `- schedulerName: default-scheduler
+  pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      scoringStrategy:
+        type: MostAllocated
+        resources: [{name: amd.com/gpu, weight: 1}, {name: tandem.dev/rdma_vf, weight: 1}]
+`
+
+const withTandem = `- schedulerName: tandem-scheduler
+  plugins:
+    multiPoint: {enabled: [{name: Tandem, weight: 10000}]}
+`
+
+var (
+	byDefault = started{program: "kube-scheduler", name: "default-scheduler"}
+	byTandem  = started{program: "tandem-scheduler", name: "tandem-scheduler", profiles: withTandem}
+)
+
+var choices = []choice{
+	{"default", []started{byDefault}},
+	{"MostAllocated", []started{{program: "kube-scheduler", name: "default-scheduler", profiles: mostAllocated}}},
+	{"Tandem", []started{byTandem}},
+	{"Tandem and default in turn", []started{byTandem, byDefault}},
+}
+
+// start starts the schedulers.
+func (c choice) start(p *plane.Plane) {
+	for _, s := range c.schedulers {
+		if s.profiles == "" {
+			p.StartScheduler()
+		} else {
+			p.StartSchedulerWith(s.program, s.profiles)
+		}
+	}
+}
+
+func (c choice) names() []string {
+	var names []string
+	for _, s := range c.schedulers {
+		names = append(names, s.name)
+	}
+	return names
+}

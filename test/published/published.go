@@ -1,0 +1,66 @@
+// Package published has recorded machines as the facts that their nodes would publish.
+package published
+
+import (
+	"cmp"
+	"context"
+	"io/fs"
+	"log/slog"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// The names of the resources.
+const (
+	GPUs = "amd.com/gpu"
+	VFs  = "tandem.dev/rdma_vf"
+)
+
+// The vendors of GPUs: a BMC has a display controller too.
+var vendors = []uint16{0x1002, 0x10de}
+
+// Facts are those of a recorded machine with so many VFs on each NIC, of which the kubelet in a folder, ""
+// for an empty one, has given away what its files say. IDs are addresses; VFs have hints where told so.
+func Facts(
+	machine string, vfsPerPF int, hints bool, kubeletDir string, policy v1alpha1.Kubelet,
+) (facts.Facts, error) {
+	recorded, err := machines.Load(machine, vfsPerPF)
+	if err != nil {
+		return facts.Facts{}, err
+	}
+	sys := recorded.FS()
+	tree, err := topology.Read(sys)
+	if err != nil {
+		return facts.Facts{}, err
+	}
+	reader := facts.NewReader(facts.Config{
+		Sys: sys, KubeletDir: kubeletDir, Configz: configz(policy), Log: slog.New(slog.DiscardHandler),
+	})
+	return reader.Read(context.Background(), tree, Resources(sys, tree, hints)), nil
+}
+
+// Resources are the GPUs and VFs of a machine as plugins announce them.
+func Resources(_ fs.FS, tree *topology.Tree, hints bool) []facts.Resource {
+	gpus := facts.Resource{Name: GPUs, Kind: device.GPU}
+	vfs := facts.Resource{Name: VFs, Kind: device.VF}
+	for d := range tree.Devices() {
+		one := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
+		switch {
+		case d.Class.IsGPU() && slices.Contains(vendors, d.Vendor):
+			gpus.Devices = append(gpus.Devices, one)
+		case d.IsVF():
+			if !hints {
+				one.NUMA = topology.NUMANode{}
+			}
+			vfs.Devices = append(vfs.Devices, one)
+		}
+	}
+	return slices.SortedFunc(slices.Values([]facts.Resource{gpus, vfs}), func(a, b facts.Resource) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
+}

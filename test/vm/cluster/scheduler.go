@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-k8s/tandem/test/vm/build"
+	"github.com/tandem-k8s/tandem/test/vm/host"
+)
+
+// Scheduler is the name that pods give who want tandem-scheduler.
+const Scheduler = "tandem-scheduler"
+
+// StartScheduler starts tandem-scheduler beside the cluster's own scheduler. What it returns ends it.
+func (k *Cluster) StartScheduler() (stop func(), err error) {
+	file := k.cache.Path("run", Scheduler+".yaml")
+	config, err := k.schedulerConfig()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(k.cache.Path(build.Scheduler), "--config="+file, "--secure-port=0")
+	s, err := host.StartService(cmd, k.cache.Path("run", Scheduler+".log"))
+	if err != nil {
+		return nil, err
+	}
+	return s.Stop, nil
+}
+
+// schedulerConfig is the one in deployments/scheduler, for a scheduler that is alone and outside the cluster.
+func (k *Cluster) schedulerConfig() ([]byte, error) {
+	content, err := os.ReadFile("deployments/scheduler/config.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var shipped corev1.ConfigMap
+	if err := yaml.Unmarshal(content, &shipped); err != nil {
+		return nil, fmt.Errorf("read the scheduler's ConfigMap: %w", err)
+	}
+	config := map[string]any{}
+	if err := yaml.Unmarshal([]byte(shipped.Data["config.yaml"]), &config); err != nil {
+		return nil, fmt.Errorf("read the scheduler's configuration: %w", err)
+	}
+	config["leaderElection"] = map[string]any{"leaderElect": false}
+	config["clientConnection"] = map[string]any{"kubeconfig": k.cache.Path("run/scheduler")}
+	return yaml.Marshal(config)
+}
+
+// Left waits until the node has published that its free devices make so many same-switch pairs.
+func (k *Cluster) Left(ctx context.Context, pairs int) error {
+	for _, condition := range []string{"create", "jsonpath={.spec.summary.freePairs}=" + fmt.Sprint(pairs)} {
+		_, err := k.Kubectl(ctx, "", "wait", "--timeout=2m", "nodetopology/"+NodeName, "--for="+condition)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Waits waits until a scheduler has said of a pod why it finds no node for it, and returns the sentence.
+func (k *Cluster) Waits(ctx context.Context, name string) (string, error) {
+	pod, err := k.WatchPod(ctx, name, func(p *corev1.Pod) bool {
+		return unscheduled(p) != "" || p.Spec.NodeName != ""
+	})
+	if err != nil {
+		return "", err
+	}
+	if pod.Spec.NodeName != "" {
+		return "", fmt.Errorf("pod %s was sent to %s", name, pod.Spec.NodeName)
+	}
+	return unscheduled(pod), nil
+}
+
+func unscheduled(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return strings.TrimSpace(c.Message)
+		}
+	}
+	return ""
+}
