@@ -15,21 +15,27 @@ import (
 )
 
 // contrasts lists the texts that are hard to read on what is behind them, by the formula of WCAG 2.2 (at
-// least 4.5 to 1).
+// least 4.5 to 1). Behind a text is what was drawn last, before it, where the text has its middle.
 const contrasts = `(() => {
   const light = (colour) => {
     const [r, g, b] = colour.match(/\d+(\.\d+)?/g).map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const bad = [];
-  for (const g of document.querySelectorAll("svg g")) {
-    if (!g.checkVisibility()) continue;
-    const behind = getComputedStyle(g.querySelector("rect")).fill;
-    if (behind.startsWith("url")) continue; // a hatch
-    for (const text of g.querySelectorAll("text")) {
-      const cell = text.matches(".initials") ? getComputedStyle(text.previousElementSibling).fill : behind;
-      const [a, b] = [light(cell), light(getComputedStyle(text).fill)].sort((x, y) => y - x);
-      if ((a + 0.05) / (b + 0.05) < 4.5) bad.push(text.textContent + " " + ((a + 0.05) / (b + 0.05)).toFixed(1));
+  for (const svg of document.querySelectorAll("svg")) {
+    if (!svg.checkVisibility()) continue;
+    const drawn = [];
+    for (const e of svg.querySelectorAll("rect, text")) {
+      const box = e.getBoundingClientRect(), fill = getComputedStyle(e).fill;
+      if (e.matches("rect")) {
+        drawn.push({box, fill});
+        continue;
+      }
+      const x = box.left + box.width / 2, y = box.top + box.height / 2;
+      const behind = drawn.findLast(({box}) => box.left <= x && x <= box.right && box.top <= y && y <= box.bottom);
+      if (behind.fill.startsWith("url")) continue; // a hatch
+      const [a, b] = [light(behind.fill), light(fill)].sort((x, y) => y - x);
+      if ((a + 0.05) / (b + 0.05) < 4.5) bad.push(e.textContent + " " + ((a + 0.05) / (b + 0.05)).toFixed(1));
     }
   }
   return bad;
