@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // keeper puts configurations in place.
@@ -18,17 +19,34 @@ type keeper struct {
 	log  *slog.Logger
 }
 
+// again is how long a configuration that could not be put in place is left alone: a ConfigMap can get what it
+// lacks without a change of the label.
+const again = 30 * time.Second
+
 // run puts the configuration of every value of the label in place, or of the first one alone, until ctx is
-// done. It ends at the first that cannot be put in place: whoever deploys it starts it again.
+// done. It ends at the first that cannot be put in place, and whoever deploys it starts it again; unless it
+// is to wait.
 func (k *keeper) run(ctx context.Context, labels <-chan string) error {
 	k.log.Info("wait for the label", "node", k.nodeName, "label", k.nodeLabel)
+	var label, told string
+	var retry <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case label := <-labels:
-			if err := k.update(label); err != nil || k.oneshot {
-				return err
+		case label = <-labels:
+		case <-retry:
+		}
+		err := k.update(label)
+		switch {
+		case err == nil && !k.oneshot:
+			told, retry = "", nil
+		case err == nil || !k.wait:
+			return err
+		default:
+			if retry = time.After(again); err.Error() != told {
+				told = err.Error()
+				k.log.Error("no change until there is a configuration for the label", "error", err)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
-// Command config-manager keeps the configuration of a node's GPU plugin the one that a label of the node
-// names. It is NVIDIA's command of this name to those who deploy it, the GPU operator and NVIDIA's chart: the
-// same flags, variables and effects (cmd/config-manager in NVIDIA/k8s-device-plugin).
+// Command config-manager keeps the configuration of a node's plugin the one that a label of the node names.
+// It is NVIDIA's command of this name to those who deploy it, the GPU operator and NVIDIA's chart: the same
+// flags, variables and effects (cmd/config-manager in NVIDIA/k8s-device-plugin). Tandem's chart has it beside
+// either plugin.
 package main
 
 import (
@@ -33,9 +34,9 @@ func newCommand(env func(string) (string, bool)) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "config-manager",
-		Short: "Keep the GPU plugin's configuration the one that a label of the node names",
-		Long: `Link the configuration that a label of the node names to where the GPU plugin reads it, and send the plugin a signal
-when the label changes. Flags can be given as variables too: NODE_NAME for --node-name.`,
+		Short: "Keep a plugin's configuration the one that a label of the node names",
+		Long: `Link the configuration that a label of the node names to where tandem-gpu or tandem-rdma reads it, and send the plugin a
+signal when the label changes. Flags can be given as variables too: NODE_NAME for --node-name.`,
 		Version: version.Text(),
 		Args:    cobra.NoArgs,
 		// The last line on standard error says what is wrong.

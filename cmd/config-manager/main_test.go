@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"os/signal"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -158,6 +160,88 @@ func TestFollowsTheLabel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lines are what is logged.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// TestWaits: a value of the label that names no configuration is told, changes nothing, and is forgotten when
+// the next one comes.
+func TestWaits(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		oneshot bool
+		before  string // what the plugin has
+	}{{"init", true, ""}, {"sidecar", false, "# default\n"}} {
+		t.Run(c.name, func(t *testing.T) {
+			api := apiserver.Start(t, "none-such")
+			target := filepath.Join(t.TempDir(), "config.json")
+			source := configMap(t, "default", "mixed")
+			if c.before != "" {
+				check(t, os.Symlink(filepath.Join(source, "default"), target))
+			}
+			set := newOptions(t, pod(api, source, target))
+			set.oneshot, set.wait, set.process = c.oneshot, true, "tandem-rdma"
+			set.send = !c.oneshot
+			config, err := connection(set.kubeconfig)
+			check(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			labels, err := watchLabel(ctx, config, set.nodeName, set.nodeLabel)
+			check(t, err)
+			told := make(chan os.Signal, 8)
+			signal.Notify(told, syscall.SIGHUP)
+			defer signal.Stop(told)
+			said, ended := make(lines, 8), make(chan error, 1)
+			keeper := &keeper{
+				options: set, log: slog.New(slog.NewTextHandler(said, nil)),
+				proc: processes(t, map[int]string{os.Getpid(): "tandem-rdma\x00"}),
+			}
+			go func() { ended <- keeper.run(ctx, labels) }()
+			for want := `names the configuration \"none-such\"`; !strings.Contains(await(t, said), want); {
+			}
+			if content, err := os.ReadFile(target); string(content) != c.before || (err == nil) != (c.before != "") {
+				t.Errorf("the plugin reads %q, %v; want %q", content, err, c.before)
+			}
+			api.Set("mixed")
+			if c.oneshot {
+				check(t, await(t, ended))
+			} else {
+				await(t, told)
+				cancel()
+				check(t, await(t, ended))
+			}
+			if content, err := os.ReadFile(target); err != nil || string(content) != "# mixed\n" {
+				t.Errorf("the plugin reads %q, %v", content, err)
+			}
+		})
+	}
+}
+
+// TestLooksAgain: a configuration that comes after the label is found, and that it lacked is told once.
+func TestLooksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, target := configMap(t, "default"), filepath.Join(t.TempDir(), "config.json")
+		said, labels := make(lines, 8), make(chan string, 1)
+		labels <- "late"
+		keeper := &keeper{
+			options: options{source: source, target: target, oneshot: true, wait: true},
+			log:     slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelError})),
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- keeper.run(t.Context(), labels) }()
+		<-time.After(5 * again)
+		check(t, os.WriteFile(filepath.Join(source, "late"), []byte("# late\n"), 0o600))
+		check(t, <-ended)
+		if content, err := os.ReadFile(target); err != nil || string(content) != "# late\n" || len(said) != 1 {
+			t.Errorf("the plugin reads %q, %v; %d errors are told", content, err, len(said))
+		}
+	})
 }
 
 // TestErrors: what cannot be put in place ends the command with one sentence.

@@ -22,6 +22,7 @@ type options struct {
 	send       bool
 	signal     int
 	process    string
+	wait       bool
 }
 
 func (o *options) register(set *pflag.FlagSet) {
@@ -42,6 +43,9 @@ func (o *options) register(set *pflag.FlagSet) {
 	set.BoolVar(&o.send, "send-signal", true, "send a signal to the plugin when its configuration has changed")
 	set.IntVar(&o.signal, "signal", int(syscall.SIGHUP), "number of that signal")
 	set.StringVar(&o.process, "process-to-signal", stockPlugin, "name of the plugin's process")
+	set.BoolVar(&o.wait, "wait-on-error", false,
+		"where a configuration cannot be put in place say why, leave what there is, and look again from time to "+
+			"time and when the label changes, instead of ending with the error")
 }
 
 // fromEnvironment gives the flags that are not on the command line what their variables say. One that is set

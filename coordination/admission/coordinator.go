@@ -55,7 +55,7 @@ type Coordinator struct {
 
 	store    *store.Store[checkpoint]
 	inFlight *inflight.Allocates
-	endings  endings
+	sight    sight
 
 	now   func() time.Time
 	state atomic.Pointer[state]

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/degraded"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -65,7 +66,7 @@ func (a *admission) endedByStatus() string {
 func (a *admission) allocatedByStatus() int {
 	count := 0
 	for _, r := range a.coordinator.current().status(a.now, kubelet.View{},
-		a.coordinator.ended(a.t.Context(), 0)).GetResources() {
+		a.coordinator.ended(a.t.Context())).GetResources() {
 		for _, d := range r.GetDevices() {
 			if d.GetAllocated() {
 				count++
@@ -73,6 +74,38 @@ func (a *admission) allocatedByStatus() int {
 		}
 	}
 	return count
+}
+
+// Whose the newest devices are is known to those who read the metrics too, although nothing came after them;
+// and that their container has ended.
+func TestMetricsKnowTheNewest(t *testing.T) {
+	t.Parallel()
+	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+		a := told(t)
+		a.source = source
+		a.tell(a.add("first"), container{"c", wish{1, 1}})
+		if !a.admit(a.order[0], "c", wish{1, 1}) {
+			t.Fatal("not admitted")
+		}
+		a.tell(a.add("apart"), container{"c", wish{1, 1}})
+		pod := a.order[1]
+		a.pods[pod]["c"] = kubelet.Devices{}
+		for _, name := range []string{gpus, vfs} {
+			choice := a.free[name]
+			if name == vfs {
+				choice = choice[len(choice)-1:]
+			}
+			a.take(pod, name, []string{choice[0].ID})
+		}
+		if got := degraded.Containers(a.coordinator.Resources()); len(got) != 1 || got[0].Owner.GetPod() != "apart" {
+			t.Errorf("source %q: degraded are %v", source, got)
+		}
+		a.remove(pod)
+		a.now = a.now.Add(seenFresh)
+		if got := degraded.Containers(a.coordinator.Resources()); len(got) != 0 {
+			t.Errorf("source %q: degraded are %v, which has ended", source, got)
+		}
+	}
 }
 
 // Those who read the metrics do not make the kubelet work.
@@ -92,10 +125,10 @@ func TestMetricsAskNowAndThen(t *testing.T) {
 		return get(ctx, pod)
 	}
 	for range 100 {
-		a.coordinator.ended(t.Context(), endedFresh)
+		a.coordinator.Resources()
 	}
-	if asked != 1 {
-		t.Errorf("the kubelet was asked %d times about one pod", asked)
+	if asked != 2 {
+		t.Errorf("the kubelet was asked %d times about two pods", asked)
 	}
 }
 

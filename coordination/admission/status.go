@@ -39,13 +39,14 @@ func (c *Coordinator) newestPods(ctx context.Context) kubelet.View {
 
 // Status is that of the state, with what the kubelet tells at this moment.
 func (c *Coordinator) Status(ctx context.Context) *api.StatusResponse {
-	newest, ended := c.newestPods(ctx), c.ended(ctx, 0)
+	newest, ended := c.seen(ctx, 0)
 	return c.current().status(c.now(), newest, ended)
 }
 
 // Resources are those of both plugins with their devices. The kubelet may be asked, for a second at the most.
 func (c *Coordinator) Resources() []*api.Resource {
-	return c.current().status(c.now(), kubelet.View{}, c.ended(context.Background(), endedFresh)).GetResources()
+	newest, ended := c.seen(context.Background(), seenFresh)
+	return c.current().status(c.now(), newest, ended).GetResources()
 }
 
 // status tells what the ledger holds, but for what containers have that have ended, and of devices whose
@@ -106,8 +107,8 @@ func (s *state) partners(kind device.Kind, ended map[int]bool) map[string]bool {
 func (c *Coordinator) Check() error { return c.current().ledger.Check() }
 
 const (
-	// how old it may be for metrics what was found of containers that have ended: anybody can ask for those
-	endedFresh = 5 * time.Second
+	// how old it may be for metrics what the kubelet was asked: anybody can ask for those
+	seenFresh = 5 * time.Second
 	// for asking the kubelet about all of them
 	endedLimit = time.Second
 	// pods that the kubelet is asked about at once; its limiter has as many more for an admission
@@ -115,35 +116,41 @@ const (
 	endedPause = 20 * time.Millisecond
 )
 
-// endings are the allocations whose containers have ended. The kubelet frees their devices when it next needs
-// some, and until then the ledger has them with their owners; people are told that they are free.
-type endings struct {
-	mu    sync.Mutex
-	found time.Time
-	gone  map[int]bool // by their IDs
+// sight is what the kubelet was last asked for people alone: whose the newest devices are, and which
+// allocations are those of containers that have ended. The kubelet frees their devices when it next needs some,
+// and until then the ledger has them with their owners; people are told that they are free.
+type sight struct {
+	mu     sync.Mutex
+	at     time.Time
+	newest kubelet.View
+	gone   map[int]bool // by their IDs
 }
 
-// ended looks which containers have ended, unless that was done so short a time ago.
-func (c *Coordinator) ended(ctx context.Context, fresh time.Duration) map[int]bool {
-	e := &c.endings
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if c.now().Sub(e.found) < fresh {
-		return e.gone
+// seen looks, unless that was done so short a time ago.
+func (c *Coordinator) seen(ctx context.Context, fresh time.Duration) (newest kubelet.View, ended map[int]bool) {
+	s := &c.sight
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.now().Sub(s.at) >= fresh {
+		s.newest, s.gone = c.newestPods(ctx), c.ended(ctx)
+		s.at = c.now()
 	}
-	e.gone = nil
+	return s.newest, s.gone
+}
+
+// ended are the allocations whose containers have ended.
+func (c *Coordinator) ended(ctx context.Context) (gone map[int]bool) {
 	ctx, cancel := context.WithTimeout(ctx, endedLimit)
 	defer cancel()
 	if held := c.current().ledger.Owned(); len(held) > 0 {
 		// whose list can be ahead of the kubelet's, and behind
 		if answer := c.askedFor(ctx); answer != nil && answer.Source != intent.APIServer {
-			e.gone = notAmong(held, answer.Pods)
+			gone = notAmong(held, answer.Pods)
 		} else {
-			e.gone, _ = c.single(ctx, held)
+			gone, _ = c.single(ctx, held)
 		}
 	}
-	e.found = c.now()
-	return e.gone
+	return gone
 }
 
 // suspected lists the few allocations to ask the kubelet about where it does not list all pods: first those

@@ -149,33 +149,38 @@ func TestLint(t *testing.T) {
 // TestWrongValues: the schema names the value.
 func TestWrongValues(t *testing.T) {
 	for values, want := range map[string]string{
-		"gpu: {vendor: intel}":                               "/gpu/vendor",
-		"topologyFile: {hostPath: topo.xml}":                 "/topologyFile/hostPath",
-		"topologyFile: {hostPath: /a, existingConfigMap: b}": "/topologyFile",
-		"gpu: {pulse: -1}":                                   "/gpu/pulse",
-		"intent: [kublet]":                                   "/intent/0",
-		"alignment: strict":                                  "/alignment",
-		"alignmentOptOut: all":                               "/alignmentOptOut",
-		"deviceAnnotations: [Team]":                          "/deviceAnnotations/0",
-		"log: {level: 10}":                                   "/log/level",
-		"rdma: {exclude: true}":                              "additional properties 'exclude' not allowed",
-		"kubeletDir: var/lib/kubelet":                        "/kubeletDir",
-		"rdma: {config: {resourceList: []}}":                 "/rdma/config/resourceList",
-		"updateStrategy: {type: OnDelete, x: true}":          "",
-		"image: {tag: 1}":                                    "/image/tag",
-		"image: {tag: 0.1.0+1}":                              "/image/tag",
-		"image: {digest: sha256:1}":                          "/image/digest",
-		"metrics: {port: 0}":                                 "/metrics/port",
-		"metrics: {podMonitor: {interval: often}}":           "/metrics/podMonitor/interval",
-		"livenessProbe: {httpGet: {port: 1}}":                "/livenessProbe",
-		"rdma: {exports: {variables: [NCCL]}}":               "/rdma/exports/variables/0",
-		"gpu: {deviceListStrategy: cdi}":                     "/gpu/deviceListStrategy",
-		"gpu: {devRoot: dev}":                                "/gpu/devRoot",
-		"rdma: {config: {resourceList: null}}":               "/rdma/config",
-		"mode: both":                                         "/mode",
-		"dra: {vfsPerPF: -1}":                                "/dra/vfsPerPF",
-		"dra: {gpuResources: [gpu]}":                         "/dra/gpuResources/0",
-		"dra: {claimTemplates: {namespaces: [Team]}}":        "/dra/claimTemplates/namespaces/0",
+		"gpu: {vendor: intel}":                                               "/gpu/vendor",
+		"topologyFile: {hostPath: topo.xml}":                                 "/topologyFile/hostPath",
+		"topologyFile: {hostPath: /a, existingConfigMap: b}":                 "/topologyFile",
+		"gpu: {pulse: -1}":                                                   "/gpu/pulse",
+		"intent: [kublet]":                                                   "/intent/0",
+		"alignment: strict":                                                  "/alignment",
+		"alignmentOptOut: all":                                               "/alignmentOptOut",
+		"deviceAnnotations: [Team]":                                          "/deviceAnnotations/0",
+		"log: {level: 10}":                                                   "/log/level",
+		"rdma: {exclude: true}":                                              "additional properties 'exclude' not allowed",
+		"kubeletDir: var/lib/kubelet":                                        "/kubeletDir",
+		"rdma: {config: {resourceList: []}}":                                 "/rdma/config/resourceList",
+		"updateStrategy: {type: OnDelete, x: true}":                          "",
+		"image: {tag: 1}":                                                    "/image/tag",
+		"image: {tag: 0.1.0+1}":                                              "/image/tag",
+		"image: {digest: sha256:1}":                                          "/image/digest",
+		"metrics: {port: 0}":                                                 "/metrics/port",
+		"metrics: {podMonitor: {interval: often}}":                           "/metrics/podMonitor/interval",
+		"livenessProbe: {httpGet: {port: 1}}":                                "/livenessProbe",
+		"rdma: {exports: {variables: [NCCL]}}":                               "/rdma/exports/variables/0",
+		"gpu: {deviceListStrategy: cdi}":                                     "/gpu/deviceListStrategy",
+		"gpu: {devRoot: dev}":                                                "/gpu/devRoot",
+		"rdma: {config: {resourceList: null}}":                               "/rdma/config",
+		"rdma: {configs: {map: {a: {resourceList: []}}}}":                    "/rdma/configs/map/a",
+		"rdma: {configs: {map: {'a/b': {configList: [{resourceName: x}]}}}}": "invalid propertyName 'a/b'",
+		"rdma: {configs: {fallbackStrategies: [empty]}}":                     "/rdma/configs/fallbackStrategies/0",
+		"gpu: {configs: {fallbackStrategies: [any]}}":                        "/gpu/configs/fallbackStrategies/0",
+		"gpu: {configs: {map: {a: {version: v1}}}}":                          "/gpu/configs/map/a",
+		"mode: both":                                  "/mode",
+		"dra: {vfsPerPF: -1}":                         "/dra/vfsPerPF",
+		"dra: {gpuResources: [gpu]}":                  "/dra/gpuResources/0",
+		"dra: {claimTemplates: {namespaces: [Team]}}": "/dra/claimTemplates/namespaces/0",
 	} {
 		_, err := render(t, values)
 		switch {
@@ -210,7 +215,16 @@ func TestContradictions(t *testing.T) {
 		"{mode: dra, alignmentOptOut: [team]}":               "",
 		"{mode: dra, rdma: {existingConfigMap: m}}": "dra.vfResources: " +
 			"the chart does not read the configuration m of rdma.existingConfigMap",
-		"{mode: dra, rdma: {existingConfigMap: m}, dra: {vfResources: [a.b/c]}}":     "",
+		"{mode: dra, rdma: {existingConfigMap: m}, dra: {vfResources: [a.b/c]}}": "",
+		"gpu: {configs: {name: a, map: {b: c}}}":                                 "gpu.configs: name is an existing ConfigMap, and map makes one",
+		"gpu: {configs: {name: a}, existingConfigMap: b}": "gpu.configs: set either that or " +
+			"gpu.existingConfigMap",
+		"gpu: {vendor: amd, configs: {name: a}}":  "gpu.configs: AMD's plugin has no file of configuration",
+		"{mode: dra, rdma: {configs: {name: a}}}": "rdma.configs: that is for the device plugins",
+		"rdma: {configs: {name: a}, existingConfigMap: b}": "rdma.configs: set either that or " +
+			"rdma.existingConfigMap",
+		"rdma: {configs: {name: a}, exports: {pairs: true}}": "rdma.exports: " +
+			"the chart does not write the configurations a of rdma.configs.name",
 		"gpu: {deviceListStrategy: cdi-cri, driverRoot: /}":                          "",
 		"gpu: {vendor: amd, deviceListStrategy: cdi-cri}":                            "",
 		"metrics: {enabled: true, podMonitor: {enabled: true}}":                      "",
@@ -229,13 +243,13 @@ func TestContradictions(t *testing.T) {
 func TestFlagsExist(t *testing.T) {
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", bin+"/", "./cmd/tandem-gpu",
-		"./cmd/tandem-rdma", "./cmd/tandem-dra")
+		"./cmd/tandem-rdma", "./cmd/tandem-dra", "./cmd/config-manager")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	known := map[string][]string{}
-	for _, program := range []string{"tandem-gpu", "tandem-rdma", "tandem-dra"} {
+	for _, program := range []string{"tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager"} {
 		help, err := exec.Command(filepath.Join(bin, program), "--help").Output()
 		if err != nil {
 			t.Fatal(err)
@@ -269,8 +283,9 @@ func TestFlagsExist(t *testing.T) {
 	for _, stream := range streams {
 		for _, o := range parse(t, stream) {
 			containers, _ := o.at("spec", "template", "spec", "containers").([]any)
-			for _, c := range containers {
-				program := c.(map[string]any)["name"].(string)
+			first, _ := o.at("spec", "template", "spec", "initContainers").([]any)
+			for _, c := range slices.Concat(first, containers) {
+				program := c.(map[string]any)["command"].([]any)[0].(string)
 				for _, arg := range c.(map[string]any)["args"].([]any) {
 					name, _, _ := strings.Cut(strings.TrimLeft(arg.(string), "-"), "=")
 					checked++

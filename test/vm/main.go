@@ -42,6 +42,7 @@ func main() {
 		"only what is tried with so many VFs per PF, 4 or 1 (mi300x) or 2 (h100); 0 for all")
 	flag.StringVar(&o.Setup, "setup", "",
 		`only set-ups with this in their name, as in "operator", and nothing beside their pods`)
+	flag.BoolVar(&o.Walk, "walk", false, "only a new user's way through README and docs")
 	flag.BoolVar(&o.run, "run", false, "run with what was built; only for the program itself")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

@@ -89,6 +89,7 @@ tandem_allocations_total{outcome="refused_alignment",resource="amd.com/gpu"} 0
 tandem_allocations_total{outcome="refused_double",resource="amd.com/gpu"} 0
 tandem_answers_alone_total{call="allocate"} 0
 tandem_answers_alone_total{call="prefer"} 1
+tandem_containers_degraded 0
 tandem_coordination_role{role="alone"} 0
 tandem_coordination_role{role="client"} 0
 tandem_coordination_role{role="foreign"} 0

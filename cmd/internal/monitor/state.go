@@ -6,6 +6,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/degraded"
 )
 
 // What is looked at when Prometheus asks.
@@ -20,6 +21,9 @@ var (
 		"Devices by state: free, allocated or unhealthy. By the plugin that serves.", "resource", "state")
 	strandedDesc = gauge("devices_stranded",
 		"Free devices on whose switch no device of the other kind is free. By the plugin that serves.", "resource")
+	degradedDesc = gauge("containers_degraded",
+		"Containers with GPUs and VFs that are not all paired on one switch each, and that have not ended. "+
+			"By the plugin that serves.")
 	registeredDesc = gauge("kubelet_registered",
 		"1 while the kubelet goes by the devices of a resource that this plugin offers, else 0: it is away, "+
 			"or another plugin has taken the resource over.", "resource")
@@ -34,7 +38,9 @@ type state struct{ *Monitor }
 
 // Describe implements prometheus.Collector.
 func (s state) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{roleDesc, connectedDesc, devicesDesc, strandedDesc, registeredDesc} {
+	for _, d := range []*prometheus.Desc{
+		roleDesc, connectedDesc, devicesDesc, strandedDesc, degradedDesc, registeredDesc,
+	} {
 		descs <- d
 	}
 }
@@ -59,7 +65,11 @@ func (s state) Collect(metrics chan<- prometheus.Metric) {
 	for _, r := range coordination.Roles {
 		send(roleDesc, number(r == role), string(r))
 	}
-	for _, r := range node.Resources() {
+	resources := node.Resources()
+	if role == coordination.Serves {
+		send(degradedDesc, len(degraded.Containers(resources)))
+	}
+	for _, r := range resources {
 		start(s.counts.allocations.MustCurryWith(prometheus.Labels{"resource": r.GetName()}), admission.Outcomes)
 		send(connectedDesc, number(r.GetConnected()), r.GetName())
 		states, stranded := count(r.GetDevices())

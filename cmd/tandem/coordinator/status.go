@@ -103,7 +103,7 @@ func NewStatus(answer *api.StatusResponse) Status {
 		}
 		s.Resources = append(s.Resources, resource)
 	}
-	s.Totals, s.Degraded = s.totals(), s.degraded()
+	s.Totals, s.Degraded = s.totals(), degradedOf(answer.GetResources())
 	return s
 }
 

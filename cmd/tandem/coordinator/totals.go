@@ -2,9 +2,9 @@ package coordinator
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/degraded"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -49,13 +49,6 @@ func (c *counts) add(r row) {
 	}
 }
 
-// isSwitch reports whether devices of the same name in the field switch share one. What hangs on a host
-// bridge alone does not: that is PHB.
-func isSwitch(name string) bool {
-	_, err := topology.ParseAddress(name)
-	return err == nil
-}
-
 func (s Status) totals() (t Totals) {
 	switches, all := map[string]*counts{}, counts{}
 	for _, r := range s.rows() {
@@ -66,7 +59,7 @@ func (s Status) totals() (t Totals) {
 		all.add(r)
 	}
 	for name, c := range switches {
-		if isSwitch(name) {
+		if topology.IsSwitch(name) {
 			t.Pairs += min(c.gpus.Free, c.vfs.Free)
 		}
 	}
@@ -82,49 +75,12 @@ type Degraded struct {
 	Apart     int    `json:"apart"` // GPUs that share no switch with a VF of their own; of shared VFs, with any
 }
 
-// degraded are the containers whose owner is known, sorted.
-func (s Status) degraded() []Degraded {
-	owned := map[string]map[string]*counts{}
-	for _, r := range s.rows() {
-		if r.Owner == "" {
-			continue
-		}
-		if owned[r.Owner] == nil {
-			owned[r.Owner] = map[string]*counts{}
-		}
-		if owned[r.Owner][r.Switch] == nil {
-			owned[r.Owner][r.Switch] = &counts{}
-		}
-		owned[r.Owner][r.Switch].add(r)
-	}
+func degradedOf(resources []*api.Resource) []Degraded {
 	var list []Degraded
-	for _, owner := range slices.Sorted(maps.Keys(owned)) {
-		if d := apart(owned[owner]); d.VFs > 0 && d.Apart > 0 {
-			d.Container = owner
-			list = append(list, d)
-		}
+	for _, c := range degraded.Containers(resources) {
+		list = append(list, Degraded{ownerText(c.Owner), c.GPUs, c.VFs, c.Apart})
 	}
 	return list
-}
-
-// apart counts the GPUs of a container that have no VF on their switch: each its own VF where there are as
-// many, else any, for then a VF serves several GPUs.
-func apart(switches map[string]*counts) (d Degraded) {
-	for _, c := range switches {
-		d.GPUs += c.gpus.All
-		d.VFs += c.vfs.All
-	}
-	for name, c := range switches {
-		switch near := isSwitch(name); {
-		case !near:
-			d.Apart += c.gpus.All
-		case d.VFs >= d.GPUs:
-			d.Apart += max(0, c.gpus.All-c.vfs.All)
-		case c.vfs.All == 0:
-			d.Apart += c.gpus.All
-		}
-	}
-	return d
 }
 
 func (d Degraded) String() string {

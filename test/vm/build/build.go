@@ -34,7 +34,7 @@ func (c *Cache) All(ctx context.Context, o Options) error {
 		return err
 	}
 	if o.User {
-		if err := c.user(ctx); err != nil {
+		if err := c.user(ctx, o.Bin); err != nil {
 			return err
 		}
 	}

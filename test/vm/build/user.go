@@ -14,13 +14,14 @@ import (
 // operator is the module of the Prometheus operator, whose kinds the chart and deployments/monitoring use.
 const operator = "github.com/prometheus-operator/prometheus-operator@v0.93.1"
 
-// user makes what a user has beside kubectl: Helm, and in the cluster the Prometheus operator's kinds.
-func (c *Cache) user(ctx context.Context) error {
+// user makes what a user has beside kubectl: Helm, kubectl's plugin, and in the cluster the Prometheus
+// operator's kinds.
+func (c *Cache) user(ctx context.Context, bin string) error {
 	key, err := moduleKey(helmModule)
 	if err != nil {
 		return err
 	}
-	return c.make(ctx, "user", key+operator, 20*time.Minute, func(ctx context.Context) error {
+	err = c.make(ctx, "user", key+operator, 20*time.Minute, func(ctx context.Context) error {
 		if err := os.MkdirAll(c.Path("user/crds"), 0o755); err != nil {
 			return err
 		}
@@ -29,6 +30,19 @@ func (c *Cache) user(ctx context.Context) error {
 		}
 		return goBuild(ctx, helmModule, helmProgram, c.Path("user/helm"), "-s -w")
 	})
+	if err != nil {
+		return err
+	}
+	return c.plugin(bin)
+}
+
+// plugin puts Tandem's own program where kubectl finds it as its plugin.
+func (c *Cache) plugin(bin string) error {
+	link := c.Path("user/kubectl-tandem")
+	if err := os.RemoveAll(link); err != nil {
+		return err
+	}
+	return os.Symlink(filepath.Join(bin, "tandem"), link)
 }
 
 // operatorKinds copies the definitions of the two kinds out of the operator's module.

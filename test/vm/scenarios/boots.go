@@ -15,6 +15,7 @@ type Options struct {
 	Machine    string // only the one of this name, in any case; "" for all
 	VFs        int    // only phases with so many VFs per PF; 0 for all
 	Setup      string // only set-ups with this in their name, and nothing beside their scenarios; "" for all
+	Walk       bool   // only a new user's way through the documents
 }
 
 // server is a kind of machine, and what is shipped for it.
@@ -37,7 +38,8 @@ type boot struct {
 	phases  []phase
 }
 
-// phase is what is tried between two boots. Its last set-up goes through more than its scenarios.
+// phase is what is tried between two boots. Its last set-up goes through more than its scenarios. Without
+// set-ups there is the walk alone.
 type phase struct {
 	vfsPerPF int
 	thorough bool // what takes longer is tried: faults and random admissions
@@ -67,7 +69,7 @@ func boots(o Options) []boot {
 		list[i].choose(o)
 	}
 	return slices.DeleteFunc(list, func(b boot) bool {
-		return len(b.phases) == 0 || o.Machine != "" && !strings.EqualFold(o.Machine, b.Name)
+		return len(b.phases) == 0 || o.Walk && !b.plain || o.Machine != "" && !strings.EqualFold(o.Machine, b.Name)
 	})
 }
 
@@ -86,6 +88,9 @@ func (b *boot) choose(o Options) {
 	b.phases = slices.DeleteFunc(b.phases, func(p phase) bool {
 		return len(p.setups) == 0 || o.VFs != 0 && o.VFs != p.vfsPerPF
 	})
+	if o.Walk && len(b.phases) > 0 {
+		b.phases = []phase{{vfsPerPF: b.phases[0].vfsPerPF}}
+	}
 }
 
 func few() []boot {

@@ -25,6 +25,10 @@ func TestBoots(t *testing.T) {
 		{Options{Setup: "dra"}, "MI300X, 4 VFs per PF"},
 		{Options{Setup: "as shipped"}, "MI300X, 4 VFs per PF, 1 VFs per PF; H100, 2 VFs per PF"},
 		{Options{Setup: "nobody's"}, ""},
+		{Options{Walk: true}, "MI300X, 4 VFs per PF"},
+		{Options{Walk: true, VFs: 1}, "MI300X, 1 VFs per PF"},
+		{Options{Walk: true, Machine: "h100"}, ""},
+		{Options{Walk: true, Setup: "operator"}, ""},
 	} {
 		var titles []string
 		for _, b := range boots(c.o) {
@@ -55,6 +59,9 @@ func TestBootsOfOneSetup(t *testing.T) {
 		if p.thorough || p.multus || len(p.setups) != 1 || !p.setups[0].operators {
 			t.Errorf("%+v: %+v", o, p)
 		}
+	}
+	if b := boots(Options{Walk: true})[0]; !b.plain || len(b.phases[0].setups) != 0 {
+		t.Errorf("the walk alone: %+v", b)
 	}
 	if b := boots(Options{})[0]; !b.plain || !b.phases[0].thorough || !b.phases[1].multus ||
 		!slices.ContainsFunc(b.phases[0].setups, func(s setup) bool { return s.operators }) {

@@ -128,8 +128,10 @@ func (t *tester) goThrough(ctx context.Context, block walkBlock) (rows []Row, go
 	return rows, true, nil
 }
 
-// blanks are what the documents leave open, as a shell finds it.
+// blanks are what the documents leave open, as a shell finds it; and how long an emulated node may take to
+// answer, which is longer than a server.
 var blanks = strings.NewReplacer(
+	"kubectl tandem ", "kubectl tandem --timeout=2m ",
 	"NODE...", cluster.NodeName,
 	"NODE", cluster.NodeName,
 	" POD ", ` $(kubectl -n kube-system get pod -l app.kubernetes.io/name=tandem-gpu -o name) `,

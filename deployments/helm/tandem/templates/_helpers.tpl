@@ -20,7 +20,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{/* The resource of VFs that "helm test" asks for; empty where only an existing ConfigMap knows it. */}}
 {{- define "tandem.testVFs" -}}
 {{- $first := dict }}
-{{- if not .Values.rdma.existingConfigMap }}{{ $first = first (.Values.rdma.config.resourceList | default (list dict)) }}{{ end }}
+{{- if not (or .Values.rdma.existingConfigMap .Values.rdma.configs.name) }}{{ $first = first (.Values.rdma.config.resourceList | default (list dict)) }}{{ end }}
 {{- $name := "" }}
 {{- with $first.resourceName }}{{ $name = printf "%s/%s" ($first.resourcePrefix | default $.Values.rdma.resourcePrefix) . }}{{ end }}
 {{- .Values.test.vfResource | default $name }}
@@ -56,7 +56,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 
 {{/* Whether anything needs the account's token. */}}
 {{- define "tandem.token" -}}
-{{ or (eq (include "tandem.intentToken" .) "true") (not (empty .Values.publish)) }}
+{{ or (eq (include "tandem.intentToken" .) "true") (not (empty .Values.publish)) (eq (include "tandem.nodesToken" .) "true") }}
 {{- end }}
 
 {{- define "tandem.configMap" -}}
@@ -227,7 +227,12 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 
 {{/* What tandem-rdma offers: the configuration, with the exports in every resource that does not say itself what it exports. */}}
 {{- define "tandem.config" -}}
-{{- $config := deepCopy .Values.rdma.config }}
+{{ include "tandem.exported" (merge (dict "config" .Values.rdma.config) .) }}
+{{- end }}
+
+{{/* One configuration of VFs, as the value config, with the exports. */}}
+{{- define "tandem.exported" -}}
+{{- $config := deepCopy .config }}
 {{- with include "tandem.exports" . | fromJson }}
 {{- $exports := . }}
 {{- range concat ($config.resourceList | default list) ($config.configList | default list) }}

@@ -1,0 +1,51 @@
+package monitor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
+)
+
+// apart is a node on which a container has a GPU and a VF on two switches, until it has ended.
+type apart struct {
+	fake
+	role  coordination.Role
+	ended bool
+}
+
+func (a *apart) Role() coordination.Role { return a.role }
+
+func (a *apart) Resources() []*api.Resource {
+	device := func(at string) *api.DeviceStatus {
+		owner := &api.Owner{Namespace: "team", Pod: "train", Container: "worker"}
+		if a.ended {
+			return &api.DeviceStatus{Switch: at, Ended: owner}
+		}
+		return &api.DeviceStatus{Switch: at, Owner: owner, Allocated: true}
+	}
+	return []*api.Resource{
+		{Name: "amd.com/gpu", Kind: "gpu", Devices: []*api.DeviceStatus{device("0000:08:00.0")}},
+		{Name: "tandem.dev/vf", Kind: "vf", Devices: []*api.DeviceStatus{device("0000:09:00.0")}},
+	}
+}
+
+// Degraded containers are those that live, and one of the two plugins tells of them.
+func TestDegradedContainers(t *testing.T) {
+	for _, c := range []struct {
+		node apart
+		want string
+	}{
+		{apart{role: coordination.Serves}, "\ntandem_containers_degraded 1\n"},
+		{apart{role: coordination.Serves, ended: true}, "\ntandem_containers_degraded 0\n"},
+		{apart{role: coordination.Joined}, ""},
+	} {
+		m := New("v1.2.3", nil)
+		m.Node(&c.node)
+		shown := show(m)
+		if !strings.Contains(shown, c.want) || c.want == "" && strings.Contains(shown, "containers_degraded") {
+			t.Errorf("%s, ended %v: want %q in\n%s", c.node.role, c.node.ended, c.want, shown)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+// Package degraded finds the containers whose GPUs and VFs are not all paired on one switch each, in what the
+// coordinator or the DRA driver tells of its devices. It is a pure function.
+package degraded
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Container is one that lives and has both.
+type Container struct {
+	Owner     *api.Owner
+	GPUs, VFs int
+	Apart     int // GPUs that share no switch with a VF of their own; of shared VFs, with any
+}
+
+// Containers are the degraded ones whose owner is known, by name.
+func Containers(resources []*api.Resource) []Container {
+	var list []Container
+	for _, h := range holdings(resources) {
+		if c := h.container(); c.VFs > 0 && c.Apart > 0 {
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, func(a, b Container) int {
+		return cmp.Or(cmp.Compare(a.Owner.GetNamespace(), b.Owner.GetNamespace()),
+			cmp.Compare(a.Owner.GetPod(), b.Owner.GetPod()),
+			cmp.Compare(a.Owner.GetContainer(), b.Owner.GetContainer()))
+	})
+	return list
+}
+
+// holding is what a container has.
+type holding struct {
+	owner    *api.Owner
+	switches map[string]*counts
+}
+
+// counts are those of one switch.
+type counts struct{ gpus, vfs int }
+
+func holdings(resources []*api.Resource) map[[3]string]*holding {
+	held := map[[3]string]*holding{}
+	for _, r := range resources {
+		for _, d := range r.GetDevices() {
+			owner := d.GetOwner()
+			if owner == nil {
+				continue
+			}
+			name := [3]string{owner.GetNamespace(), owner.GetPod(), owner.GetContainer()}
+			if held[name] == nil {
+				held[name] = &holding{owner, map[string]*counts{}}
+			}
+			held[name].add(device.Kind(r.GetKind()), d.GetSwitch())
+		}
+	}
+	return held
+}
+
+func (h *holding) add(kind device.Kind, at string) {
+	if h.switches[at] == nil {
+		h.switches[at] = &counts{}
+	}
+	if kind == device.GPU {
+		h.switches[at].gpus++
+	} else {
+		h.switches[at].vfs++
+	}
+}
+
+// container counts the GPUs that have no VF on their switch: each its own VF where there are as many, else
+// any, for then a VF serves several GPUs.
+func (h *holding) container() Container {
+	c := Container{Owner: h.owner}
+	for _, n := range h.switches {
+		c.GPUs += n.gpus
+		c.VFs += n.vfs
+	}
+	for name, n := range h.switches {
+		switch near := topology.IsSwitch(name); {
+		case !near:
+			c.Apart += n.gpus
+		case c.VFs >= c.GPUs:
+			c.Apart += max(0, n.gpus-n.vfs)
+		case n.vfs == 0:
+			c.Apart += n.gpus
+		}
+	}
+	return c
+}

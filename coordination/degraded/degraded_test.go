@@ -1,0 +1,71 @@
+package degraded
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+)
+
+const a, b, bridge = "0000:08:00.0", "0000:09:00.0", "pci0000:80"
+
+// on are devices on switches, all of one container; nil for nobody's.
+func on(kind string, owner *api.Owner, switches ...string) *api.Resource {
+	r := &api.Resource{Name: kind, Kind: kind}
+	for _, name := range switches {
+		r.Devices = append(r.Devices, &api.DeviceStatus{Switch: name, Allocated: true, Owner: owner})
+	}
+	return r
+}
+
+func owned(container string) *api.Owner {
+	return &api.Owner{Namespace: "team", Pod: "train", Container: container}
+}
+
+func TestContainers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		gpus, vfs []string
+		want      int // GPUs that have no VF; 0 for a container that is not degraded
+	}{
+		{"pairs", []string{a, b}, []string{b, a}, 0},
+		{"two on one switch", []string{a, a}, []string{a, b}, 1},
+		{"all apart", []string{a, a}, []string{b, b}, 2},
+		{"more VFs than GPUs", []string{a}, []string{b, a}, 0},
+		{"a VF for two", []string{a, a, b, b}, []string{a, b}, 0},
+		{"a VF for four", []string{a, a, b, b}, []string{a}, 2},
+		{"no switch", []string{bridge}, []string{bridge}, 1},
+		{"GPUs alone", []string{a, b}, nil, 0},
+		{"VFs alone", nil, []string{a, b}, 0},
+	} {
+		who := owned("worker")
+		var want []Container
+		if c.want > 0 {
+			want = []Container{{who, len(c.gpus), len(c.vfs), c.want}}
+		}
+		got := Containers([]*api.Resource{on("gpu", who, c.gpus...), on("vf", who, c.vfs...)})
+		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+		nobody := []*api.Resource{on("gpu", nil, c.gpus...), on("vf", nil, c.vfs...)}
+		if got := Containers(nobody); len(got) != 0 {
+			t.Errorf("%s: %v of nobody's devices", c.name, got)
+		}
+	}
+}
+
+// Containers of one pod are counted apart from each other.
+func TestContainersOfAPod(t *testing.T) {
+	t.Parallel()
+	got := Containers([]*api.Resource{
+		on("gpu", owned("z"), a), on("gpu", owned("c"), a), on("gpu", owned("pairs"), b),
+		on("vf", owned("z"), b), on("vf", owned("c"), b), on("vf", owned("pairs"), b),
+	})
+	want := []Container{{owned("c"), 1, 1, 1}, {owned("z"), 1, 1, 1}}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -1,0 +1,158 @@
+package chart_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+)
+
+// configured is a DaemonSet whose configuration a label of the node names.
+type configured struct {
+	pod            object
+	init, sidecar  object
+	daemon, volume object
+}
+
+// byLabel finds it among what is rendered; init is nil where no label is asked.
+func byLabel(t *testing.T, objects []object, daemon string) (c configured) {
+	t.Helper()
+	for _, o := range objects {
+		if o.name() == "DaemonSet/"+daemon {
+			c.pod = o.at("spec", "template", "spec").(map[string]any)
+		}
+	}
+	all, _ := c.pod["initContainers"].([]any)
+	if len(all) == 1 {
+		c.init = all[0].(map[string]any)
+	}
+	for _, other := range c.pod["containers"].([]any) {
+		if container := object(other.(map[string]any)); container["name"] == daemon {
+			c.daemon = container
+		} else {
+			c.sidecar = container
+		}
+	}
+	for _, v := range c.pod["volumes"].([]any) {
+		if v.(map[string]any)["name"] == "available-configs" {
+			c.volume = v.(map[string]any)
+		}
+	}
+	return c
+}
+
+// said is what a container's arguments say.
+func said(c object, name string) string {
+	args, _ := c["args"].([]any)
+	for _, arg := range args {
+		if value, ok := strings.CutPrefix(arg.(string), "--"+name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// TestConfigsByLabel: config-manager links a configuration where the daemon reads it, of a label by either
+// plugin, and what it links is in the pod at the same place.
+func TestConfigsByLabel(t *testing.T) {
+	rendered, err := render(t, cases(t)["configs"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := parse(t, rendered)
+	for daemon, label := range map[string]string{
+		"tandem-gpu": "nvidia.com/device-plugin.config", "tandem-rdma": "tandem.dev/rdma.config",
+	} {
+		c := byLabel(t, objects, daemon)
+		for _, manager := range []object{c.init, c.sidecar} {
+			if said(manager, "node-label") != label || said(manager, "config-file-dst") != said(c.daemon, "config-file") {
+				t.Errorf("%s: %v", daemon, manager["args"])
+			}
+			args := manager["args"].([]any)
+			if !slices.Contains(args, any("--wait-on-error")) ||
+				slices.Contains(args, any("--oneshot")) != (manager["name"] == c.init["name"]) {
+				t.Errorf("%s: %v", daemon, args)
+			}
+			for _, folder := range []string{
+				said(manager, "config-file-srcdir"), filepath.Dir(said(manager, "config-file-dst")),
+			} {
+				if where := mounted(manager, folder); where == "" || where != mounted(c.daemon, folder) {
+					t.Errorf("%s: %s is of the volumes %q and %q", daemon, folder, where, mounted(c.daemon, folder))
+				}
+			}
+		}
+		if said(c.sidecar, "process-to-signal") != daemon || c.pod["shareProcessNamespace"] != true ||
+			c.pod["automountServiceAccountToken"] != true {
+			t.Errorf("%s: config-manager cannot reach the daemon, or the API server", daemon)
+		}
+	}
+	if got := byLabel(t, objects, "tandem-gpu").volume.at("configMap", "name"); got != "plugin-config" {
+		t.Errorf("the configurations of GPUs are %v", got)
+	}
+	if got := byLabel(t, objects, "tandem-rdma").volume.at("configMap", "name"); got != "tandem-rdma" {
+		t.Errorf("the configurations of VFs are %v", got)
+	}
+}
+
+// mounted names the volume that a container has at a folder.
+func mounted(container object, folder string) string {
+	for _, m := range container["volumeMounts"].([]any) {
+		if mount := m.(map[string]any); mount["mountPath"] == folder {
+			return mount["name"].(string)
+		}
+	}
+	return ""
+}
+
+// TestConfigsOfVFs: each configuration can be read, one called default is always there, and exports are in
+// all.
+func TestConfigsOfVFs(t *testing.T) {
+	const other = "other: {resourceList: [{resourceName: a, selectors: {vendors: ['14e4']}}]}"
+	for values, want := range map[string][]string{
+		"{map: {" + other + "}}": {"default", "other"},
+		"{map: {" + strings.Replace(other, "other", "default", 1) + "}}": {"default"},
+	} {
+		rendered, err := render(t, "rdma: {exports: {alias: true}, configs: "+values+"}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range parse(t, rendered) {
+			if o.name() != "ConfigMap/tandem-rdma" {
+				continue
+			}
+			data := o["data"].(map[string]any)
+			if got := slices.Sorted(maps.Keys(data)); !slices.Equal(got, want) {
+				t.Errorf("%s: the configurations are %q, want %q", values, got, want)
+			}
+			for name, content := range data {
+				file := filepath.Join(t.TempDir(), name)
+				if err := os.WriteFile(file, []byte(content.(string)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := pools.ReadConfig(file); err != nil || !strings.Contains(content.(string), `"alias": true`) {
+					t.Errorf("%s: %s: %v\n%s", values, name, err, content)
+				}
+			}
+		}
+	}
+}
+
+// TestNobodyReadsLabelsByDefault: neither the right nor the program is there without configurations to choose
+// among.
+func TestNobodyReadsLabelsByDefault(t *testing.T) {
+	for _, values := range []string{
+		"", "rdma: {existingConfigMap: a}", "gpu: {enabled: false, configs: {name: a}}", "mode: dra",
+	} {
+		rendered, err := render(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(rendered, "config-manager") || strings.Contains(rendered, "-configs\n") {
+			t.Errorf("%s: there is a config-manager:\n%s", values, rendered)
+		}
+	}
+}
