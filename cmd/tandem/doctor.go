@@ -18,12 +18,13 @@ import (
 
 // examiner is the command line of doctor.
 type examiner struct {
-	from   machine.Source
-	node   doctor.Node
-	config string // of the VFs
-	format output
-	fix    fixer
-	pools  selection // what config selects
+	from    machine.Source
+	node    doctor.Node
+	config  string // of the VFs
+	format  output
+	fix     fixer
+	pools   selection // what config selects
+	refused int       // how many pods lie on the node refused; less than 0 to ask the kubelet
 }
 
 const doctorExitCodes = `  3  there is an error or a warning
@@ -49,6 +50,8 @@ reads, with the right ones: why a VF is not offered. What a container has is jud
 
 A node in the mode of DRA (tandem-dra) is judged as one: by its devices, by what the API server can do with ResourceSlices, and by whether
 the kubelet finds the driver.
+
+Pods that the kubelet has refused for their NUMA nodes are counted where the kubelet lists its pods (Kubernetes 1.37 and later).
 
 What may not be read is said, and is not taken for damage. It needs root's rights for all that it looks at.`,
 		Example: `  tandem doctor
@@ -82,6 +85,8 @@ func (x *examiner) register(cmd *cobra.Command) {
 	flags.StringVar(&x.config, "config", "", "config.json of the SR-IOV network device plugin, "+
 		"to select VFs (default those that the running tandem-rdma offers)")
 	flags.IntVar(&x.node.CPUs, "cpus", 0, "whole CPUs that containers ask for beside GPUs and VFs")
+	flags.IntVar(&x.refused, "refused-pods", -1, "how many pods of this node lie there refused with "+
+		"TopologyAffinityError (default those that the kubelet lists, from Kubernetes 1.37 on)")
 	x.format.register(cmd)
 	x.fix.register(flags)
 }
@@ -99,14 +104,15 @@ func (x *examiner) run(cmd *cobra.Command) error {
 	if err := x.read(cmd.Context()); err != nil {
 		return err
 	}
-	findings := doctor.Examine(x.node)
+	found := doctor.Examine(x.node)
 	table := func() []byte {
-		return slices.Concat(modeText(x.node.Mode), x.pools.text(), doctor.Report(findings))
+		return slices.Concat(modeText(x.node.Mode), x.pools.text(), remarkText(found.Remark),
+			doctor.Report(found.Findings))
 	}
-	if err := x.format.write(cmd.OutOrStdout(), doctor.Findings{Findings: findings}, table); err != nil {
+	if err := x.format.write(cmd.OutOrStdout(), found, table); err != nil {
 		return err
 	}
-	return verdict(findings)
+	return verdict(found.Findings)
 }
 
 // modeText says that the node is in the mode of DRA, where other things stand in the way.
@@ -116,6 +122,13 @@ func modeText(m mode.Mode) []byte {
 	}
 	return []byte("This node is in the mode of DRA: the scheduler allocates, and what the kubelet's managers " +
 		"align is not looked at.\n\n")
+}
+
+func remarkText(remark string) []byte {
+	if remark == "" {
+		return nil
+	}
+	return []byte(remark + "\n\n")
 }
 
 // verdict is nil where nothing was found.
@@ -142,6 +155,11 @@ func (x *examiner) read(ctx context.Context) error {
 		return err
 	}
 	x.node.GPUs = n.GPUDevices()
+	if x.refused < 0 {
+		x.node.Refused = doctor.AskRefused(ctx, x.node.KubeletDir)
+	} else {
+		x.node.Refused = doctor.CountedRefused(x.refused)
+	}
 	return nil
 }
 

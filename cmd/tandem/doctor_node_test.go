@@ -11,8 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/podsapi"
 )
 
 // sick is a machine and a kubelet laid out in a folder, healthy until a test changes something.
@@ -20,6 +24,7 @@ type sick struct {
 	t    *testing.T
 	root string // short, for sockets below it
 	args []string
+	pods []corev1.Pod // that its kubelet lists
 }
 
 const kubeletKind = `apiVersion: kubelet.config.k8s.io/v1beta1
@@ -70,7 +75,18 @@ func layOut(t *testing.T, sys string) *sick {
 	s.write("kubelet/memory_manager_state", `{"policyName":"None","machineState":{},"entries":{},"checksum":1}`)
 	s.cpuState("static", s.allCPUs())
 	s.deviceNodes()
+	stop, err := podsapi.Serve(s.path("kubelet"), func() []corev1.Pod { return s.pods })
+	s.check(err)
+	t.Cleanup(stop)
 	return s
+}
+
+// failed is a pod that has failed for a reason.
+func failed(namespace, name, reason string) corev1.Pod {
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Status:     corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason},
+	}
 }
 
 func (s *sick) path(name string) string { return filepath.Join(s.root, name) }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 )
@@ -187,6 +188,15 @@ var faults = []struct {
 	{"run folder is a file", func(s *sick) { s.write("run", "") }, "run-folder", "no folder"},
 	{"coordination socket is a file", func(s *sick) { s.write("run/coordination.sock", "") }, "run-folder",
 		"something else than a socket"},
+
+	{"refused pods", func(s *sick) {
+		s.pods = []corev1.Pod{
+			failed("team", "train-1", "TopologyAffinityError"), failed("team", "train-0", "TopologyAffinityError"),
+			failed("team", "other", "UnexpectedAdmissionError"), {Status: corev1.PodStatus{Phase: corev1.PodRunning}},
+		}
+	}, "refused-pods", "2 pods are still there"},
+	{"refused pods of the API server", func(s *sick) { s.with("--refused-pods", "7") }, "refused-pods",
+		"7 pods are still there"},
 
 	{"daemons in two folders", func(s *sick) {
 		s.remove("kubelet/pod-resources") // which nobody serves here

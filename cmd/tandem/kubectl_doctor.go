@@ -17,7 +17,8 @@ func newClusterDoctor(o *cluster.Options) *cobra.Command {
 		Use:   "doctor NODE",
 		Short: "Say what stands between a node and GPUs and VFs on the same switch",
 		Long: `Start "tandem doctor" in the pod of a daemon on the node. It gets the kubelet's configuration through the API server, where you
-may ask for that (nodes/proxy); files that are not in the daemon's pod it cannot see, and says so. It changes nothing.`,
+may ask for that (nodes/proxy), and the number of pods that the kubelet has refused; files that are not in the daemon's pod it cannot
+see, and says so. It changes nothing.`,
 		Example: `  kubectl tandem doctor gpu-17
   kubectl tandem doctor gpu-17 -o json`,
 		Annotations: map[string]string{moreExitCodes: doctorExitCodes},
@@ -32,8 +33,8 @@ may ask for that (nodes/proxy); files that are not in the daemon's pod it cannot
 			if err != nil {
 				return err
 			}
-			printed, note, err := c.Doctor(cmd.Context(), args[0], format.format)
-			if note != "" {
+			printed, notes, err := c.Doctor(cmd.Context(), args[0], format.format)
+			for _, note := range notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
 			var exit *cluster.ExitError

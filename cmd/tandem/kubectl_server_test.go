@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tandem-k8s/tandem/test/podexec"
@@ -124,11 +125,16 @@ func (s *podServer) list(w http.ResponseWriter, r *http.Request, namespace strin
 	if err != nil {
 		s.t.Error(err)
 	}
-	node, onOne := strings.CutPrefix(query.Get("fieldSelector"), "spec.nodeName=")
+	fieldSelector, err := fields.ParseSelector(query.Get("fieldSelector"))
+	if err != nil {
+		s.t.Error(err)
+	}
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 		if pod := s.pods[name]; (namespace == "" || pod.Namespace == namespace) &&
-			selector.Matches(labels.Set(pod.Labels)) && (!onOne || pod.Spec.NodeName == node) {
+			selector.Matches(labels.Set(pod.Labels)) && fieldSelector.Matches(fields.Set{
+			"spec.nodeName": pod.Spec.NodeName, "status.phase": string(pod.Status.Phase),
+		}) {
 			list.Items = append(list.Items, pod)
 		}
 	}

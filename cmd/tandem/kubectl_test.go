@@ -136,11 +136,17 @@ func TestClusterDoctor(t *testing.T) {
 		!strings.Contains(stdout, "kubelet-config") {
 		t.Errorf("without the right to ask the kubelet: exit code %d, %s%s", code, stdout, stderr)
 	}
+	s.pods["team/train-0"] = failed("team", "train-0", "TopologyAffinityError")
+	s.change("team/train-0", func(p *corev1.Pod) { p.Spec.NodeName = "gpu-1" })
+	s.pods["team/elsewhere"] = failed("team", "elsewhere", "TopologyAffinityError")
+	s.pods["team/ended"] = failed("team", "ended", "Evicted")
+	s.change("team/ended", func(p *corev1.Pod) { p.Spec.NodeName = "gpu-1" })
 	for policy, want := range map[string]bool{"restricted": false, "best-effort": true} {
 		s.configz["gpu-1"] = fmt.Sprintf(`{"kubeletconfig":{"topologyManagerPolicy":%q,"topologyManagerScope":"container"}}`,
 			policy)
 		code, stdout, stderr = plugin(kubeconfig, "doctor", "gpu-1", "-o", "json")
 		if code != exitFound && code != exitUnknown || stderr != "" ||
+			!strings.Contains(stdout, "1 pod is still there") || strings.Contains(stdout, `"remark"`) ||
 			strings.Contains(stdout, `"kubelet-config"`) || strings.Contains(stdout, `"topology-policy"`) != want {
 			t.Errorf("policy %s: exit code %d, %s%s", policy, code, stdout, stderr)
 		}

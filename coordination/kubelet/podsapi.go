@@ -72,6 +72,16 @@ func (p *PodsAPI) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list, nil
 }
 
+// ListPods asks once, over a connection of its own.
+func ListPods(ctx context.Context, kubeletDir string) ([]corev1.Pod, error) {
+	api, err := NewPodsAPI(kubeletDir)
+	if err != nil {
+		return nil, err
+	}
+	defer api.Close()
+	return api.Pods(ctx)
+}
+
 // served is the connection to the first socket that is there. A kubelet without Pods API costs a stat, not a
 // wait.
 func (p *PodsAPI) served() (*connection, error) {

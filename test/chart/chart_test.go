@@ -93,7 +93,7 @@ func same(t *testing.T, base, chart []object) {
 }
 
 // plain takes out what a chart and a base say in different ways: labels, the mark of the configuration, the
-// layout of JSON, and the order of flags, mounts and volumes.
+// layout of JSON and YAML, and the order of flags, mounts and volumes.
 func plain(t *testing.T, o object) {
 	t.Helper()
 	for _, path := range [][]string{{"metadata"}, {"spec", "selector"}, {"spec", "template", "metadata"}} {
@@ -111,7 +111,7 @@ func plain(t *testing.T, o object) {
 	if data, ok := o.at("data").(map[string]any); ok {
 		for key, text := range data {
 			var value any
-			if err := json.Unmarshal([]byte(text.(string)), &value); err != nil {
+			if err := yaml.Unmarshal([]byte(text.(string)), &value); err != nil {
 				t.Fatal(err)
 			}
 			data[key] = value
@@ -181,6 +181,11 @@ func TestWrongValues(t *testing.T) {
 		"dra: {vfsPerPF: -1}":                         "/dra/vfsPerPF",
 		"dra: {gpuResources: [gpu]}":                  "/dra/gpuResources/0",
 		"dra: {claimTemplates: {namespaces: [Team]}}": "/dra/claimTemplates/namespaces/0",
+		"scheduler: {name: Mine}":                     "/scheduler/name",
+		"scheduler: {replicas: 0}":                    "/scheduler/replicas",
+		"scheduler: {weight: 0}":                      "/scheduler/weight",
+		"scheduler: {image: {digest: latest}}":        "/scheduler/image/digest",
+		"scheduler: {enable: true}":                   "additional properties 'enable' not allowed",
 	} {
 		_, err := render(t, values)
 		switch {
@@ -225,6 +230,12 @@ func TestContradictions(t *testing.T) {
 			"rdma.existingConfigMap",
 		"rdma: {configs: {name: a}, exports: {pairs: true}}": "rdma.exports: " +
 			"the chart does not write the configurations a of rdma.configs.name",
+		"scheduler: {enabled: true}": "scheduler.enabled: tandem-scheduler goes by the NodeTopology that each " +
+			"node publishes, and waits for its definition: add tandem to publish (publish={tandem})",
+		"{publish: [nrt, nfd], scheduler: {enabled: true}}": "add tandem to publish",
+		"{mode: dra, publish: [tandem], scheduler: {enabled: true}}": "scheduler.enabled: " +
+			"that is for the device plugins",
+		"{publish: [nrt, tandem], scheduler: {enabled: true}}":                       "",
 		"gpu: {deviceListStrategy: cdi-cri, driverRoot: /}":                          "",
 		"gpu: {vendor: amd, deviceListStrategy: cdi-cri}":                            "",
 		"metrics: {enabled: true, podMonitor: {enabled: true}}":                      "",
@@ -286,6 +297,9 @@ func TestFlagsExist(t *testing.T) {
 			first, _ := o.at("spec", "template", "spec", "initContainers").([]any)
 			for _, c := range slices.Concat(first, containers) {
 				program := c.(map[string]any)["command"].([]any)[0].(string)
+				if program == "tandem-scheduler" {
+					continue // kube-scheduler's flags, and a module of its own, which takes minutes to build
+				}
 				for _, arg := range c.(map[string]any)["args"].([]any) {
 					name, _, _ := strings.Cut(strings.TrimLeft(arg.(string), "-"), "=")
 					checked++

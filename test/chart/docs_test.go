@@ -125,7 +125,7 @@ func TestNamedValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("`((?:cdi|gpu|metrics|rdma|topologyFile)\\.[\\w.]+)`")
+	named := regexp.MustCompile("`((?:cdi|gpu|metrics|rdma|scheduler|topologyFile)\\.[\\w.]+)`")
 	count := 0
 	for _, file := range files {
 		content, err := os.ReadFile(filepath.Join("../..", file))

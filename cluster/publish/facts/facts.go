@@ -16,6 +16,7 @@ type Facts struct {
 	Kubelet   v1alpha1.Kubelet
 
 	Devices []Held      // what the kubelet's device checkpoint says of containers
+	Living  Living      // of the pods that had come by then
 	CPUs    CPUState    // of the kubelet's CPU manager
 	Memory  MemoryState // of its memory manager
 }
@@ -30,6 +31,12 @@ type Resource struct {
 
 // Container is one of a pod.
 type Container struct{ PodUID, Name string }
+
+// Living are the UIDs of pods that have not ended; nil where nobody tells.
+type Living map[string]bool
+
+// Ended reports whether a pod that the kubelet has given devices to is known to have ended.
+func (l Living) Ended(uid string) bool { return l != nil && !l[uid] }
 
 // Held are the devices that the kubelet has given to a container.
 type Held struct {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
@@ -23,7 +25,10 @@ type Config struct {
 	Files      Files
 	// Configz asks the kubelet for its configuration; nil where it cannot be asked. It stands above Files.
 	Configz func(context.Context) ([]byte, error)
-	Log     *slog.Logger
+	// Pods asks the kubelet for its pods; nil where it cannot be asked. It fails while the kubelet does not know
+	// all of them.
+	Pods func(context.Context) ([]corev1.Pod, error)
+	Log  *slog.Logger
 }
 
 // Reader reads facts again and again. It is for one goroutine.
@@ -62,6 +67,9 @@ func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Reso
 	if r.works("checkpoint", err) {
 		f.Devices = held(checkpoint)
 	}
+	if len(f.Devices) > 0 {
+		f.Living = r.living(ctx)
+	}
 	if f.HasCPUs() {
 		r.works(CPUStateFile, readState(r.config.KubeletDir, CPUStateFile, &f.CPUs))
 	}
@@ -69,6 +77,27 @@ func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Reso
 		r.works(MemoryStateFile, readState(r.config.KubeletDir, MemoryStateFile, &f.Memory))
 	}
 	return f
+}
+
+// living asks the kubelet for its pods, among which are all that its checkpoint had before and that have not
+// ended. Kubelets before 1.37 do not tell, which is no reason to complain.
+func (r *Reader) living(ctx context.Context) Living {
+	if r.config.Pods == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	pods, err := r.config.Pods(ctx)
+	if err != nil {
+		return nil
+	}
+	living := Living{}
+	for i := range pods {
+		if phase := pods[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			living[string(pods[i].UID)] = true
+		}
+	}
+	return living
 }
 
 // numaNodes are the machine's. They are read once for each tree, and for each start of the kubelet, which

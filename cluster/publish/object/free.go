@@ -1,11 +1,13 @@
 package object
 
 import (
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 )
 
-// Free are the healthy devices that no pod holds, by resource and number.
-func Free(s v1alpha1.Spec) map[string]map[int]bool {
+// Free are the healthy devices that no pod holds, by resource and number: the kubelet takes from a pod that
+// has ended what it needs for others.
+func Free(s v1alpha1.Spec, living facts.Living) map[string]map[int]bool {
 	free := map[string]map[int]bool{}
 	for _, r := range s.Resources {
 		free[r.Name] = map[int]bool{}
@@ -15,6 +17,9 @@ func Free(s v1alpha1.Spec) map[string]map[int]bool {
 		drop(free[r.Name], r.Unhealthy)
 	}
 	for _, pod := range s.Held {
+		if living.Ended(pod.UID) {
+			continue
+		}
 		for _, container := range pod.Containers {
 			for name, devices := range container.Devices {
 				drop(free[name], devices)

@@ -22,7 +22,7 @@ func Build(f facts.Facts) v1alpha1.Spec {
 	spec.NUMANodes = numaNodes(f)
 	spec.Links = links(numbers.resources)
 	spec.Held = held(f, numbers)
-	spec.Summary = summary(spec)
+	spec.Summary = summary(spec, f.Living)
 	return spec
 }
 

@@ -131,6 +131,35 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// TestEnded: what pods hold that have ended is counted as free, where the kubelet tells; whether one has ended
+// is still for the reader of what is held to see.
+func TestEnded(t *testing.T) {
+	dir := t.TempDir()
+	if err := published.WriteCheckpoint(dir,
+		published.Give("a", "main", published.GPUs, "0000:11:00.0"),
+		published.Give("b", "main", published.GPUs, "0000:2f:00.0", "0000:46:00.0"),
+		published.Give("b", "main", published.VFs, "0000:2a:00.1"),
+	); err != nil {
+		t.Fatal(err)
+	}
+	f := read(t, "oci-mi300x-derived", 1, true, dir, published.Restricted)
+	for _, test := range []struct {
+		living facts.Living
+		want   v1alpha1.Summary
+	}{
+		{nil, v1alpha1.Summary{Switches: 8, GPUs: "5/8", VFs: "7/8", FreePairs: 5}},
+		{facts.Living{"a": true, "b": true}, v1alpha1.Summary{Switches: 8, GPUs: "5/8", VFs: "7/8", FreePairs: 5}},
+		{facts.Living{"a": true}, v1alpha1.Summary{Switches: 8, GPUs: "7/8", VFs: "8/8", FreePairs: 7}},
+		{facts.Living{}, v1alpha1.Summary{Switches: 8, GPUs: "8/8", VFs: "8/8", FreePairs: 8}},
+	} {
+		f.Living = test.living
+		spec := object.Build(f)
+		if diff := cmp.Diff(test.want, spec.Summary); diff != "" || len(spec.Held) != 2 {
+			t.Errorf("living %v: %d pods hold something, summary (-want +got):\n%s", test.living, len(spec.Held), diff)
+		}
+	}
+}
+
 // TestOrder: the order in which things are read changes nothing.
 func TestOrder(t *testing.T) {
 	dir := t.TempDir()

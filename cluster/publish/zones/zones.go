@@ -76,7 +76,7 @@ func Build(f facts.Facts) *Topology {
 	t := &Topology{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Zones: []Zone{}}
 	t.Policies, t.Attributes = words(f.Kubelet)
 	spec := object.Build(f)
-	free := object.Free(spec)
+	free := object.Free(spec, f.Living)
 	for _, node := range f.NUMANodes {
 		z := Zone{Name: name(node.Number), Type: NUMAZone, Costs: costs(node, f.NUMANodes)}
 		z.Resources = append(z.Resources, own(f, node)...)

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cluster/publish"
 	"github.com/tandem-k8s/tandem/cluster/publish/apiserver"
@@ -63,6 +65,7 @@ func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 		files.Config = filepath.Join(f.KubeletDir, configuration.FileName)
 	}
 	read := facts.Config{Sys: sys, KubeletDir: f.KubeletDir, Files: files, Log: log}
+	read.Pods = func(ctx context.Context) ([]corev1.Pod, error) { return kubelet.ListPods(ctx, f.KubeletDir) }
 	if f.Kubelet.Address != "" {
 		endpoint := f.Kubelet
 		endpoint.Name = f.NodeName

@@ -5,6 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
 )
 
@@ -15,19 +19,28 @@ var ofDoctor = map[string]string{
 }
 
 // Doctor returns what "tandem doctor" prints on a node, with an [ExitError] where it has found something. The
-// kubelet's configuration is not in the daemon's pod: the kubelet is asked for it through the API server. Why
-// that could not be done is the note; doctor says then that it does not know the configuration.
-func (c *Cluster) Doctor(ctx context.Context, node, format string) (printed []byte, note string, err error) {
+// kubelet's configuration is not in the daemon's pod: the kubelet is asked for it through the API server. Pods
+// that it has refused are the API server's to tell too. Why one of them could not be asked is a note; doctor
+// says then what it does not know.
+func (c *Cluster) Doctor(
+	ctx context.Context, node, format string,
+) (printed []byte, notes []string, err error) {
 	daemons, err := c.daemons(ctx, node)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	args := []string{"doctor", "-o", format}
 	configuration, err := c.configuration(ctx, node)
 	if err != nil {
-		note = err.Error()
+		notes = append(notes, err.Error())
 	} else {
 		args = append(args, "--kubelet-config=/dev/stdin")
+	}
+	refused, err := c.refused(ctx, node)
+	if err != nil {
+		notes = append(notes, err.Error())
+	} else {
+		args = append(args, fmt.Sprintf("--refused-pods=%d", refused))
 	}
 	printed, _, err = c.ask(ctx, prefer(daemons[node], "config-file"), func(d Daemon) []string {
 		return append(args, d.flags(ofDoctor)...)
@@ -35,7 +48,26 @@ func (c *Cluster) Doctor(ctx context.Context, node, format string) (printed []by
 	if err != nil {
 		err = fmt.Errorf("ask node %s: %w", node, err)
 	}
-	return printed, note, err
+	return printed, notes, err
+}
+
+// refused counts the pods that lie on a node since its kubelet has refused them for their NUMA nodes.
+func (c *Cluster) refused(ctx context.Context, node string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	selector := fields.Set{"spec.nodeName": node, "status.phase": string(corev1.PodFailed)}
+	var pods corev1.PodList
+	err := c.server.Get().Resource("pods").Param("fieldSelector", selector.String()).Do(ctx).Into(&pods)
+	if err != nil {
+		return 0, fmt.Errorf("list failed pods of %s: %w", node, err)
+	}
+	count := 0
+	for i := range pods.Items {
+		if doctor.IsRefused(&pods.Items[i]) {
+			count++
+		}
+	}
+	return count, nil
 }
 
 // configuration is what the kubelet of a node goes by, flags and drop-ins included (/configz), as a file of

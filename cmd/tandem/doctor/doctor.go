@@ -25,6 +25,8 @@ const (
 type Findings struct {
 	Version  document.V1 `json:"version"`
 	Findings []Finding   `json:"findings"`
+	// what could not be looked at, and what is to be expected of it, where that is no finding
+	Remark string `json:"remark,omitempty"`
 }
 
 // Finding is one thing that stands in the way.
@@ -59,16 +61,17 @@ type Node struct {
 	CPUs      int       // whole CPUs that containers ask for, for the request shapes; 0 for none
 	Mode      mode.Mode // that the node is in, "" for none: see RunningMode
 	Notes     []string  // what the DRA driver goes without
+	Refused   Refused   // see AskRefused
 }
 
 // Examine goes through all checks. A node where nothing is found has an empty list, which is not nil.
-func Examine(n Node) []Finding {
+func Examine(n Node) Findings {
 	e := &examination{Node: n, findings: []Finding{}}
 	e.readKubelet()
 	checks := []func(){
 		e.topologyPolicy, e.topologyScope, e.closestNodes, e.manyNodes, e.cpuManager, e.cpuState, e.memoryManager,
 		e.unknownNodes, e.gpuDrivers, e.nothingOffered, e.virtualFunctions, e.links, e.accessControl, e.deviceNodes,
-		e.shapes,
+		e.shapes, e.refusedPods,
 		e.kubeletSockets, e.stockPlugins, e.lostDevices, e.checkpoint, e.runFolder, e.apart, e.bothModes,
 		e.rights,
 	}
@@ -78,7 +81,7 @@ func Examine(n Node) []Finding {
 	for _, check := range checks {
 		check()
 	}
-	return e.findings
+	return Findings{Findings: e.findings, Remark: e.remark}
 }
 
 // examination collects findings.
@@ -86,6 +89,7 @@ type examination struct {
 	Node
 	kubelet  kubeletConfiguration
 	findings []Finding
+	remark   string
 	closed   []string // files and folders that may not be looked at
 }
 

@@ -16,7 +16,7 @@ import (
 
 // found are the IDs of what is found on a node.
 func found(n doctor.Node) (ids []string) {
-	for _, f := range doctor.Examine(n) {
+	for _, f := range doctor.Examine(n).Findings {
 		ids = append(ids, f.ID)
 	}
 	return ids

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+)
+
+// TestDoctorCannotCountRefusedPods: where nobody lists the pods, and the kubelet refuses some, doctor says
+// what is to be expected. That is no finding.
+func TestDoctorCannotCountRefusedPods(t *testing.T) {
+	t.Parallel()
+	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
+	s.remove("kubelet/pods-api")
+	code, stdout, stderr := run(s.command()...)
+	if code != exitOK || stderr != "" || !strings.Contains(stdout, "could not be counted: find pods-api") ||
+		!strings.Contains(stdout, "\n\nNothing stands between") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	for policy, want := range map[string]bool{"restricted": true, "single-numa-node": true, "best-effort": false} {
+		s.kubelet("restricted", policy)
+		_, stdout, _ := run(s.command("-o", "json")...)
+		var found doctor.Findings
+		if err := json.Unmarshal([]byte(stdout), &found); err != nil || (found.Remark != "") != want {
+			t.Errorf("policy %s: %v, the remark is %q", policy, err, found.Remark)
+		}
+	}
+}
+
+// TestDoctorKnowsTheCost: what doctor says of bin packing is what docs/cluster.md has measured: the share of
+// jobs with a refused pod, at 60 % of the GPUs.
+func TestDoctorKnowsTheCost(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
+	s.with("--refused-pods", "1")
+	text := string(doctor.Report(s.findings()))
+	for strategy, sentence := range map[string]string{
+		"LeastAllocated": "and % % where pods are spread", "MostAllocated": "% % of jobs have a refused pod with bin packing",
+	} {
+		row := regexp.MustCompile(`(?m)^\| default scheduler, .` + strategy + `.[^|]*\|[^|]*\| ([\d.]+) /`).
+			FindSubmatch(page)
+		if row == nil {
+			t.Fatalf("docs/cluster.md has no row of the default scheduler with %s", strategy)
+		}
+		if want := strings.Replace(sentence, "%", string(row[1]), 1); !strings.Contains(text, want) {
+			t.Errorf("doctor does not say %q:\n%s", want, text)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+// Package podsapi is a kubelet's Pods API with the pods that a test names.
+package podsapi
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+)
+
+// Socket is where kubelet 1.37 has it, below its folder.
+const Socket = "pods-api/pods-api.sock"
+
+type server struct {
+	v1alpha1.UnimplementedPodsServer
+	pods func() []corev1.Pod
+}
+
+func (s server) ListPods(
+	context.Context, *v1alpha1.ListPodsRequest,
+) (*v1alpha1.ListPodsResponse, error) {
+	answer := &v1alpha1.ListPodsResponse{}
+	for _, pod := range s.pods() {
+		encoded, err := pod.Marshal()
+		if err != nil {
+			return nil, err
+		}
+		answer.Pods = append(answer.Pods, encoded)
+	}
+	return answer, nil
+}
+
+// Serve answers in a kubelet's folder with the pods that there are when it is asked, until stop is called.
+func Serve(kubeletDir string, pods func() []corev1.Pod) (stop func(), err error) {
+	socket := filepath.Join(kubeletDir, Socket)
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		return nil, fmt.Errorf("make folder of the Pods API: %w", err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("serve Pods API: %w", err)
+	}
+	g := grpc.NewServer()
+	v1alpha1.RegisterPodsServer(g, server{pods: pods})
+	var served sync.WaitGroup
+	served.Go(func() { _ = g.Serve(listener) }) // until it is stopped
+	return func() { g.Stop(); served.Wait() }, nil
+}
