@@ -296,11 +296,12 @@ func TestFlagsExist(t *testing.T) {
 			containers, _ := o.at("spec", "template", "spec", "containers").([]any)
 			first, _ := o.at("spec", "template", "spec", "initContainers").([]any)
 			for _, c := range slices.Concat(first, containers) {
-				program := c.(map[string]any)["command"].([]any)[0].(string)
-				if program == "tandem-scheduler" {
+				c := c.(map[string]any)
+				if c["name"] == "tandem-scheduler" {
 					continue // kube-scheduler's flags, and a module of its own, which takes minutes to build
 				}
-				for _, arg := range c.(map[string]any)["args"].([]any) {
+				program := c["command"].([]any)[0].(string)
+				for _, arg := range c["args"].([]any) {
 					name, _, _ := strings.Cut(strings.TrimLeft(arg.(string), "-"), "=")
 					checked++
 					if !slices.Contains(known[program], name) {
