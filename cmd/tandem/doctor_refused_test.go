@@ -21,7 +21,9 @@ func TestDoctorCannotCountRefusedPods(t *testing.T) {
 		!strings.Contains(stdout, "\n\nNothing stands between") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
-	for policy, want := range map[string]bool{"restricted": true, "single-numa-node": true, "best-effort": false} {
+	for policy, want := range map[string]bool{
+		"restricted": true, "single-numa-node": true, "best-effort": false,
+	} {
 		s.kubelet("restricted", policy)
 		_, stdout, _ := run(s.command("-o", "json")...)
 		var found doctor.Findings
@@ -43,7 +45,8 @@ func TestDoctorKnowsTheCost(t *testing.T) {
 	s.with("--refused-pods", "1")
 	text := string(doctor.Report(s.findings()))
 	for strategy, sentence := range map[string]string{
-		"LeastAllocated": "and % % where pods are spread", "MostAllocated": "% % of jobs have a refused pod with bin packing",
+		"LeastAllocated": "and % % where pods are spread",
+		"MostAllocated":  "% % of jobs have a refused pod with bin packing",
 	} {
 		row := regexp.MustCompile(`(?m)^\| default scheduler, .` + strategy + `.[^|]*\|[^|]*\| ([\d.]+) /`).
 			FindSubmatch(page)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	helm "github.com/tandem-k8s/tandem/test/chart/render"
 	"github.com/tandem-k8s/tandem/version"
 )
 
@@ -29,11 +30,11 @@ func TestSchedulerOfKustomize(t *testing.T) {
 func TestSchedulerImage(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
 	for values, want := range map[string]string{
-		"": "ghcr.io/tandem-k8s/tandem-scheduler:" + version.Tag(version.Of(nil)),
-		"image: {repository: registry.example/tandem, tag: v1}":            "registry.example/tandem-scheduler:v1",
-		"image: {tag: v1, digest: " + digest + "}":                         "ghcr.io/tandem-k8s/tandem-scheduler:v1",
-		"scheduler: {image: {repository: a/b, tag: v2}}":                   "a/b:v2",
-		"{image: {tag: v1}, scheduler: {image: {digest: " + digest + "}}}": "ghcr.io/tandem-k8s/tandem-scheduler:v1@" + digest,
+		"":                                  "ghcr.io/tandem-k8s/tandem-scheduler:" + version.Tag(version.Of(nil)),
+		"image: {repository: a/b, tag: v1}": "a/b-scheduler:v1",
+		"image: {repository: a/b, tag: v1, digest: " + digest + "}":              "a/b-scheduler:v1",
+		"scheduler: {image: {repository: a/b, tag: v2}}":                         "a/b:v2",
+		"scheduler: {image: {repository: a/b, tag: v2, digest: " + digest + "}}": "a/b:v2@" + digest,
 	} {
 		all := given(t, values)
 		scheduler, _ := all["scheduler"].(map[string]any)
@@ -51,15 +52,18 @@ func TestSchedulerImage(t *testing.T) {
 // TestSchedulerElsewhere: in another namespace and under another name everything is found by that name, and
 // the API server's role for who may read metrics stays where it is.
 func TestSchedulerElsewhere(t *testing.T) {
-	rendered, err := render(t, "{nameOverride: pair, publish: [nrt, tandem], scheduler: {enabled: true, name: mine}}")
+	values := given(t, "{nameOverride: pair, publish: [nrt, tandem], scheduler: {enabled: true, name: mine}}")
+	c, files, err := helm.Files(chartDir, "gpu", helm.Newest, values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rendered = strings.ReplaceAll(rendered, "/tandem-scheduler", "") // the image, and the folder in the container
+	rendered := helm.Manifests(c, files)
 	for _, want := range []string{
-		"serviceAccountName: pair-scheduler\n", "configMap: {name: pair-scheduler}", "resourceName: pair-scheduler #",
-		"resourceNames: [pair-scheduler]", "schedulerName: mine\n", "name: kube-system-pair-scheduler-as-kube-scheduler\n",
-		"{kind: ServiceAccount, name: pair-scheduler, namespace: kube-system}",
+		"serviceAccountName: pair-scheduler\n", "configMap: {name: pair-scheduler}", "resourceNamespace: gpu\n",
+		"resourceName: pair-scheduler #", "resourceNames: [pair-scheduler]", "schedulerName: mine\n",
+		"name: gpu-pair-scheduler-as-kube-scheduler\n",
+		"{kind: ServiceAccount, name: pair-scheduler, namespace: gpu}",
+		"name: gpu-pair-scheduler-authentication-reader\n  namespace: kube-system\n",
 	} {
 		if !strings.Contains(rendered, want) {
 			t.Errorf("no %q in\n%s", want, rendered)

@@ -131,8 +131,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestEnded: what pods hold that have ended is counted as free, where the kubelet tells; whether one has ended
-// is still for the reader of what is held to see.
+// TestEnded: what pods hold that have ended is counted as free, where the kubelet tells. It stays in what is
+// held all the same.
 func TestEnded(t *testing.T) {
 	dir := t.TempDir()
 	if err := published.WriteCheckpoint(dir,

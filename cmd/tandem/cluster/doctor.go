@@ -19,9 +19,9 @@ var ofDoctor = map[string]string{
 }
 
 // Doctor returns what "tandem doctor" prints on a node, with an [ExitError] where it has found something. The
-// kubelet's configuration is not in the daemon's pod: the kubelet is asked for it through the API server. Pods
-// that it has refused are the API server's to tell too. Why one of them could not be asked is a note; doctor
-// says then what it does not know.
+// kubelet's configuration is not in the daemon's pod: the kubelet is asked for it through the API server,
+// which tells of refused pods too. Why one of them could not be asked is a note; doctor says then what it
+// does not know.
 func (c *Cluster) Doctor(
 	ctx context.Context, node, format string,
 ) (printed []byte, notes []string, err error) {

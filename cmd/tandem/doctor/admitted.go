@@ -62,12 +62,13 @@ const packing = "Where 60 % of the GPUs are busy, 9.5 % of jobs have a refused p
 // refusedPods: a scheduler that counts devices sends pods where enough are free, but not on one set of NUMA
 // nodes.
 func (e *examination) refusedPods() {
+	r := e.Refused
 	switch {
-	case e.Refused.Number > 0:
+	case r.Number > 0:
 		e.find(Finding{
 			ID: "refused-pods", Severity: Warning,
-			Summary:  fmt.Sprintf("%s still there that this kubelet refused: %s.", isAre(e.Refused.Number, "pod"), refusal),
-			Evidence: some(e.Refused.Seen),
+			Summary:  fmt.Sprintf("%s still there that this kubelet refused: %s.", isAre(r.Number, "pod"), refusal),
+			Evidence: some(r.Seen),
 			Why: "The default scheduler counts devices and does not know NUMA nodes. " + packing +
 				" Nobody but the pods' owners removes them before a cluster has 12,500 pods that have ended.",
 			Fix: []string{
@@ -76,7 +77,7 @@ func (e *examination) refusedPods() {
 				"the descheduler removes those that are there: deployments/descheduler/values.yaml",
 			},
 		})
-	case e.Refused.Unknown != "" && (e.kubelet.Policy == "restricted" || e.kubelet.Policy == "single-numa-node"):
-		e.remark = "Pods that this kubelet has refused could not be counted: " + e.Refused.Unknown + ". " + packing
+	case r.Unknown != "" && (e.kubelet.Policy == "restricted" || e.kubelet.Policy == "single-numa-node"):
+		e.remark = "Pods that this kubelet has refused could not be counted: " + r.Unknown + ". " + packing
 	}
 }
