@@ -270,11 +270,15 @@ THERE     = $(filter-out $(HERE),amd64 arm64)
 SHELLS    = $(BUSYBOX) $(BUSYBOX_$(THERE))
 
 .PHONY: release
-release: release-needs build ## Make a release in bin/release: image, chart, release.yaml, archives, packages, SBOM, checksums (needs busybox-static of both architectures and the cross compiler)
+release: release-needs build ## Make a release in bin/release: images, chart, release.yaml, archives, packages, SBOM, checksums (needs busybox-static of both architectures and the cross compiler)
 	$(MAKE) build-$(THERE)
 	rm -rf $(RELEASE) && mkdir -p $(RELEASE)
 	cd deployments/image && go run -buildvcs=false . --tag $(REGISTRY)/tandem --tarball $(RELEASE)/image.tar \
 		--bin $(BIN),$(BIN)/$(THERE) --busybox $(call commas,$(SHELLS))
+	$(MAKE) tandem-scheduler
+	export GOARCH=$(THERE); $(call SCHEDULER_BUILD,$(SCHEDULER)) $(SCHEDULER_MOD) -o $(BIN)/$(THERE)/ .
+	cd deployments/image && go run -buildvcs=false . --scheduler $(BIN)/tandem-scheduler,$(BIN)/$(THERE)/tandem-scheduler \
+		--tag $(REGISTRY)/tandem-scheduler --tarball $(RELEASE)/image-scheduler.tar
 	cd test/chart && $(PROGRESS) "pack the chart; Helm takes minutes to compile the first time" \
 		go run -buildvcs=false ./pack --program $(BIN)/tandem --out $(RELEASE)
 	cd test/chart && go run -buildvcs=false ./release --chart $(RELEASE)/tandem-*.tgz --set image.repository=$(REGISTRY)/tandem >$(RELEASE)/release.yaml

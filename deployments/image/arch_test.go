@@ -42,6 +42,12 @@ func foreign(t *testing.T) string {
 func TestTwoArchitectures(t *testing.T) {
 	own, other := programs(t), foreign(t)
 	file, _ := packImage(t, own+","+other, standIn(own)+","+standIn(other))
+	checkArchitectures(t, file, "registry.example/tandem:v1")
+}
+
+// checkArchitectures: a tarball has one image for each architecture under a name.
+func checkArchitectures(t *testing.T, file, name string) {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "oci")
 	unpack(t, file, dir)
 	outer, err := layout.ImageIndexFromPath(dir)
@@ -49,8 +55,7 @@ func TestTwoArchitectures(t *testing.T) {
 	ready(t, validate.Index(outer))
 	named, err := outer.IndexManifest()
 	ready(t, err)
-	if len(named.Manifests) != 1 ||
-		named.Manifests[0].Annotations["io.containerd.image.name"] != "registry.example/tandem:v1" {
+	if len(named.Manifests) != 1 || named.Manifests[0].Annotations["io.containerd.image.name"] != name {
 		t.Fatalf("the tarball names %v", named.Manifests)
 	}
 	index, err := outer.ImageIndex(named.Manifests[0].Digest)

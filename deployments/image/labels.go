@@ -27,23 +27,32 @@ func labelsOf(folders []string) (map[string]string, error) {
 		// Tandem, busybox and glibc.
 		"org.opencontainers.image.licenses": "Apache-2.0 AND GPL-2.0-only AND LGPL-2.1-or-later",
 	}
-	for i, folder := range folders {
-		program := filepath.Join(folder, "tandem")
+	var programs []string
+	for _, folder := range folders {
+		programs = append(programs, filepath.Join(folder, "tandem"))
+	}
+	return labels, ofSource(labels, programs, "make build")
+}
+
+// ofSource adds from which source programs were built. All have to be of one version; how to build them is
+// said where that cannot be read.
+func ofSource(labels map[string]string, programs []string, build string) error {
+	for i, program := range programs {
 		info, err := buildinfo.ReadFile(program)
 		if err != nil {
-			return nil, fmt.Errorf("read the version of %s: %w; run make build", program, err)
+			return fmt.Errorf("read the version of %s: %w; run %s", program, err, build)
 		}
 		own := version.Of(info)
 		if i > 0 && own != labels[labelVersion] {
-			return nil, fmt.Errorf("%s is of version %s and that in %s of %s: build both from one source",
-				program, own, folders[0], labels[labelVersion])
+			return fmt.Errorf("%s is of version %s and %s of %s: build both from one source",
+				program, own, programs[0], labels[labelVersion])
 		}
 		labels[labelVersion] = own
 		if commit, _ := version.Source(info); commit != "" {
 			labels[labelRevision] = commit
 		}
 	}
-	return labels, nil
+	return nil
 }
 
 // withTag is the name of the image with a tag, that of the version where the name has none.

@@ -28,13 +28,14 @@ func run(args []string, stdout io.Writer) error {
 		"as many as folders, in the same order")
 	tag := set.String("tag", "tandem", "name of the image; without a tag behind a colon "+
 		"it gets that of the version")
-	scheduler := set.String("scheduler", "", "tandem-scheduler, for an image that has nothing else")
+	scheduler := set.String("scheduler", "", "tandem-scheduler, for an image that has nothing else; "+
+		"several, with commas between, of one architecture each")
 	tarball := set.String("tarball", "", "file to write the image to")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
 	if *scheduler != "" {
-		return packScheduler(*scheduler, *tag, *tarball, stdout)
+		return packScheduler(strings.Split(*scheduler, ","), *tag, *tarball, stdout)
 	}
 	folders, busyboxes := strings.Split(*bins, ","), strings.Split(*shells, ",")
 	if len(folders) != len(busyboxes) {

@@ -1,29 +1,30 @@
 package main
 
 import (
-	"debug/buildinfo"
 	"fmt"
 	"io"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-
-	"github.com/tandem-k8s/tandem/version"
 )
 
-// packScheduler packs tandem-scheduler alone: it runs on other nodes than the plugins, and is larger than
-// they are together.
-func packScheduler(program, tag, tarball string, stdout io.Writer) error {
-	labels, err := schedulerLabels(program)
+// packScheduler packs tandem-scheduler alone, for one architecture or several: it runs on other nodes than the
+// plugins, and is larger than they are together.
+func packScheduler(programs []string, tag, tarball string, stdout io.Writer) error {
+	labels, err := schedulerLabels(programs)
 	if err != nil {
 		return err
 	}
-	image, err := schedulerImage(program, labels)
-	if err != nil {
-		return err
+	var images []v1.Image
+	for _, program := range programs {
+		image, err := schedulerImage(program, labels)
+		if err != nil {
+			return err
+		}
+		images = append(images, image)
 	}
 	reference := withTag(tag, labels)
-	size, digest, err := writeTarball(tarball, reference, labels, []v1.Image{image})
+	size, digest, err := writeTarball(tarball, reference, labels, images)
 	if err != nil {
 		return err
 	}
@@ -59,20 +60,12 @@ func schedulerImage(program string, labels map[string]string) (v1.Image, error) 
 	return mutate.ConfigFile(image, config)
 }
 
-func schedulerLabels(program string) (map[string]string, error) {
-	info, err := buildinfo.ReadFile(program)
-	if err != nil {
-		return nil, fmt.Errorf("read the version of %s: %w; run make tandem-scheduler", program, err)
-	}
+func schedulerLabels(programs []string) (map[string]string, error) {
 	labels := map[string]string{
 		"org.opencontainers.image.title":       "tandem-scheduler",
 		"org.opencontainers.image.description": "kube-scheduler with Tandem's plugin",
 		"org.opencontainers.image.source":      "https://github.com/tandem-k8s/tandem",
 		"org.opencontainers.image.licenses":    "Apache-2.0",
-		labelVersion:                           version.Of(info),
 	}
-	if commit, _ := version.Source(info); commit != "" {
-		labels[labelRevision] = commit
-	}
-	return labels, nil
+	return labels, ofSource(labels, programs, "make tandem-scheduler")
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // programs are all that a release has.
-var programs = []string{"tandem", "tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager"}
+var programs = []string{"tandem", "tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager", "tandem-scheduler"}
 
 const (
 	source  = "https://github.com/tandem-k8s/tandem"
@@ -55,7 +55,7 @@ func (r release) modules() (parts []part, commit string, err error) {
 		for _, program := range programs {
 			info, err := buildinfo.ReadFile(filepath.Join(b.dir, program))
 			if err != nil {
-				return nil, "", fmt.Errorf("read what is in %s: %w; run make build", program, err)
+				return nil, "", fmt.Errorf("read what is in %s: %w; run make build tandem-scheduler", program, err)
 			}
 			commit, _ = version.Source(info)
 			parts = append(parts, part{
