@@ -47,7 +47,7 @@ func TestSchedulerOfTwoArchitectures(t *testing.T) {
 	own, other, to := programs(t), foreign(t), filepath.Join(t.TempDir(), "image.tar")
 	ready(t, run([]string{
 		"--scheduler", filepath.Join(own, "tandem") + "," + filepath.Join(other, "tandem"),
-		"--tag", "example/tandem-scheduler:v1", "--tarball", to,
+		"--tag", "registry.example/tandem-scheduler:v1", "--tarball", to,
 	}, t.Output()))
-	checkArchitectures(t, to, "example/tandem-scheduler:v1")
+	checkArchitectures(t, to, "registry.example/tandem-scheduler:v1")
 }
