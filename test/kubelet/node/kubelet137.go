@@ -1,4 +1,4 @@
-//go:build kubelet137
+//go:build !kubernetes136
 
 package node
 
