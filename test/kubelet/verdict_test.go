@@ -113,18 +113,7 @@ func (j *judged) step(name string) {
 // judge compares what is told of a pod with what becomes of it.
 func (j *judged) judge(pod *v1.Pod) {
 	published := &v1alpha1.NodeTopology{Spec: object.Build(j.facts())}
-	m, err := managers.New(&published.Spec)
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	n, err := j.shapes.New(published, m)
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	state := n.State(func(types.UID) bool { return true })
-	if state.Err() != nil {
-		j.t.Fatal(state.Err())
-	}
+	state := j.state(published)
 	asked := state.Ask(pod)
 	told := state.Admit(pod)
 	if asked.Admitted != told.Admitted || asked.Never != told.Never || asked.Reason != told.Reason {
@@ -133,13 +122,15 @@ func (j *judged) judge(pod *v1.Pod) {
 	if (told.Reason == "") != told.Admitted {
 		j.t.Errorf("%+v", told)
 	}
-	alone := n.State(func(types.UID) bool { return false }).Ask(pod)
+	empty := &v1alpha1.NodeTopology{Spec: *published.Spec.DeepCopy()}
+	empty.Spec.Held, empty.Spec.MemoryReserved = nil, nil
+	alone := j.state(empty).Ask(pod)
 	if told.Never && alone.Admitted || !told.Admitted && !told.Never && !alone.Admitted {
 		j.t.Errorf("told %+v, alone %+v", told, alone)
 	}
 	certain := j.certain() && !told.Chance
 	j.late.take()
-	err = j.admit(pod)
+	err := j.admit(pod)
 	if warnings := j.late.take(); len(warnings) > 0 {
 		certain = false
 		j.seen["late"]++
@@ -185,6 +176,23 @@ func (j *judged) compare(
 		}
 		j.given(pod, published, told, certain)
 	}
+}
+
+// state is that of a node as published.
+func (j *judged) state(published *v1alpha1.NodeTopology) *verdict.State {
+	m, err := managers.New(&published.Spec)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	n, err := j.shapes.New(published, m)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	state := n.State(func(types.UID) bool { return true })
+	if state.Err() != nil {
+		j.t.Fatal(state.Err())
+	}
+	return state
 }
 
 // bare is the node when its CPUs and memory are not looked at.
@@ -264,5 +272,6 @@ func (j *judged) describe(published *v1alpha1.NodeTopology) string {
 	for _, h := range published.Spec.Held {
 		fmt.Fprintf(&text, "%+v\n", h)
 	}
+	fmt.Fprintf(&text, "%+v\n", published.Spec.MemoryReserved)
 	return text.String()
 }

@@ -47,9 +47,6 @@ type live struct {
 // that are gone, as the kubelet does.
 func (m *machine) Given(held []v1alpha1.Held) (verdict.Given, error) {
 	r := m.nothing()
-	if len(held) == 0 {
-		return &given{machine: m, before: r}, nil
-	}
 	if m.memory != nil {
 		r.machine = m.used.Clone()
 	}
@@ -68,6 +65,9 @@ func (m *machine) Given(held []v1alpha1.Held) (verdict.Given, error) {
 	}
 	return g, g.err
 }
+
+// Empty is that of verdict.Managers.
+func (m *machine) Empty() verdict.Given { return &given{machine: m, before: m.nothing()} }
 
 // nothing is given out.
 func (m *machine) nothing() *records {
