@@ -17,8 +17,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// The CPUs and the memory of machines are made up, as recordings do not tell cores and memory, and so few that
-// pods have to do without.
+// The CPUs and the memory of machines are made up, as recordings do not tell cores and memory, and so few
+// that pods have to do without.
 const (
 	gigabyte       = 1 << 30
 	reservedMemory = gigabyte // of each NUMA node

@@ -102,10 +102,10 @@ func (n *judgedNode) pairs(devices map[string][]string) int {
 
 // certain reports whether it is known what the coordinator goes by, and nothing is left to chance:
 //
-//   - Under best-effort and none, and for VFs without hints under scope pod or beside a static memory manager,
-//     it makes a difference in which order the kubelet takes the resources of a container, which is chance:
-//     the coordinator predicts NUMA nodes as if the policy were restricted and the scope container, and knows
-//     nothing of memory.
+//   - Under best-effort and none, and for VFs without hints under scope pod or beside a static memory
+//     manager, it makes a difference in which order the kubelet takes the resources of a container, which is
+//     chance: the coordinator predicts NUMA nodes as if the policy were restricted and the scope container,
+//     and knows nothing of memory.
 //   - What init containers of other pods have left over is shown by nobody: the coordinator can take it for
 //     free.
 func (n *judgedNode) certain() bool {

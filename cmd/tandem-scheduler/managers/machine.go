@@ -99,7 +99,8 @@ func (m *machine) readReserved(spec *v1alpha1.Spec) error {
 		for kind, size := range r.Memory {
 			table := node.MemoryMap[v1.ResourceName(kind)]
 			if table == nil || table.Allocatable < size {
-				return fmt.Errorf("read reserved memory of NUMA node %d: it has no %d bytes of %s", r.NUMANode, size, kind)
+				return fmt.Errorf("read reserved memory of NUMA node %d: it has no %d bytes of %s", r.NUMANode, size,
+					kind)
 			}
 			table.Free, table.Reserved = table.Allocatable-size, size
 		}
