@@ -20,7 +20,7 @@ SEED      ?= 1
 STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
 PROGRESS  := $(CURDIR)/test/tools/progress.sh
 KUBELET   := the kubelet's code takes minutes to compile the first time, seconds after that
-KUBELET37 := -modfile=go.v1.37.mod -tags=kubelet137
+KUBELET36 := -modfile=go.v1.36.mod -tags=kubernetes136
 DRA36     := -modfile=go.v1.36.mod -tags=kubernetes136
 SCHED36   := -modfile=go.v1.36.mod -tags=kubernetes136
 DRA35     := -modfile=go.v1.35.mod -tags=kubernetes135
@@ -82,7 +82,7 @@ test: ## Run all tests: own packages with the race detector, then two versions o
 	cd test/dra && go test $(DRA36) -sequences=150 . && go test $(DRA35) -sequences=150 .
 	cd cmd/tandem-scheduler && $(PROGRESS) "cmd/tandem-scheduler; the scheduler's code takes minutes to compile the first time" go test ./...
 	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -count=1 -timeout 60m ./...
-	cd test/kubelet && $(PROGRESS) "test/kubelet, 1.37; $(KUBELET)" go test $(KUBELET37) -count=1 -timeout 60m . -admissions=60 -simulated=2400 -chaos=150
+	cd test/kubelet && $(PROGRESS) "test/kubelet, 1.36; $(KUBELET)" go test $(KUBELET36) -count=1 -timeout 60m . -admissions=60 -simulated=2400 -chaos=150
 
 # What decides by a machine, and starts no other program.
 ARM := ./topology/... ./coordination/ledger ./coordination/asking ./coordination/store ./coordination/kubelet/... \
@@ -110,9 +110,9 @@ parity: ## Report which tests show each row of the parity checklist that Tandem 
 .PHONY: chaos
 chaos: ## Admit ADMISSIONS (10000) pods under faults, half on each version of the real kubelet; SEED (1) repeats a campaign
 	cd test/kubelet && $(PROGRESS) "kubelet 1.36 under faults; $(KUBELET)" \
-		go test -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
+		go test $(KUBELET36) -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
 	cd test/kubelet && $(PROGRESS) "kubelet 1.37 under faults; $(KUBELET)" \
-		go test $(KUBELET37) -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
+		go test -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
 
 .PHONY: claims
 claims: ## Allocate SEQUENCES (10000) random sequences of claims with the scheduler's allocators of 1.35 to 1.37, and judge them; SEED (1) repeats
@@ -124,7 +124,7 @@ claims: ## Allocate SEQUENCES (10000) random sequences of claims with the schedu
 lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files
 	$(TOOLS)/golangci-lint run ./...
 	cd test/kubelet && $(PROGRESS) "lint test/kubelet; $(KUBELET)" $(TOOLS)/golangci-lint run ./...
-	cd test/kubelet && go vet $(KUBELET37) ./...
+	cd test/kubelet && go vet $(KUBELET36) ./...
 	cd test/bench && $(TOOLS)/golangci-lint run ./...
 	cd test/dra && $(TOOLS)/golangci-lint run ./... && go vet $(DRA36) ./... && go vet $(DRA35) ./...
 	cd deployments/image && $(TOOLS)/golangci-lint run ./...
@@ -134,7 +134,7 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	cd test/browser && $(TOOLS)/golangci-lint run ./...
 	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet deployments/dra deployments/dra/claim-templates deployments/scheduler deployments/publish test/vm/deploy/published test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus test/vm/deploy/device-plugin test/vm/deploy/dra test/vm/deploy/drain; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
 	@for module in . cmd/tandem-scheduler test/kubelet test/bench test/dra test/controlplane test/controlplane/etcd test/chart test/descheduler test/browser test/vm/kubernetes test/vm/containerd test/vm/multus test/vm/helm test/tools deployments/image deployments/release; do (cd $$module && go mod tidy -diff) || exit 1; done
-	cd test/kubelet && go mod tidy -modfile=go.v1.37.mod -diff
+	cd test/kubelet && go mod tidy -modfile=go.v1.36.mod -diff
 	cd cmd/tandem-scheduler && go mod tidy -modfile=go.v1.36.mod -diff
 	cd test/vm/kubernetes && go mod tidy -modfile=go.v1.37.mod -diff
 	cd test/dra && go mod tidy -modfile=go.v1.36.mod -diff && go mod tidy -modfile=go.v1.35.mod -diff

@@ -53,6 +53,7 @@ func (s *Spec) DeepCopy() *Spec {
 			c.Devices, c.Memory = maps.Clone(c.Devices), slices.Clone(c.Memory)
 		})
 	})
+	c.MemoryReserved = each(s.MemoryReserved, func(r *MemoryReserved) { r.Memory = maps.Clone(r.Memory) })
 	return &c
 }
 

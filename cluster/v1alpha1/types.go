@@ -26,7 +26,9 @@ type Spec struct {
 	NUMANodes []NUMANode `json:"numaNodes,omitempty"` // of the machine, by number, ascending
 	Links     []Link     `json:"links,omitempty"`     // between GPUs; none where all are linked alike
 	Held      []Held     `json:"held,omitempty"`      // by UID, ascending
-	Summary   Summary    `json:"summary"`
+	// MemoryReserved are the NUMA nodes of which containers have memory, by number, ascending.
+	MemoryReserved []MemoryReserved `json:"memoryReserved,omitempty"`
+	Summary        Summary          `json:"summary"`
 }
 
 // Kubelet is how the kubelet of the node admits pods: fields of its configuration
@@ -159,6 +161,15 @@ type MemoryBlock struct {
 	NUMANodes Set    `json:"numaNodes"`
 	Type      string `json:"type"`
 	Size      uint64 `json:"size"` // bytes
+}
+
+// MemoryReserved is what the memory manager has given away of a NUMA node. What pods hold does not tell that
+// where memory is of several nodes: how much is of which hangs on what was free then.
+type MemoryReserved struct {
+	NUMANode int `json:"numaNode"`
+	// Group are the nodes of the memory that was given last, this one among them (cells).
+	Group  Set               `json:"group"`
+	Memory map[string]uint64 `json:"memory,omitempty"` // bytes by kind
 }
 
 // Summary is for people, and for the columns of kubectl get. It is counted from the rest.

@@ -9,7 +9,8 @@
 //
 // The verdict is the kubelet's. Devices, and so pairs, can differ where chance decides ([Verdict.Chance]),
 // where the coordinator does not know who asks, and under best-effort, none and, for VFs without hints,
-// scope pod: it foresees NUMA nodes as under restricted and scope container. Devices that plugins share out
+// scope pod or a static memory manager: it foresees NUMA nodes as under restricted and scope container, and
+// knows nothing of memory. Devices that plugins share out
 // several times, devices that a scheduler chose (annotation tandem.dev/devices), and resources of other
 // plugins are not looked at, nor is the daemons' flag --alignment, which the object does not tell.
 package verdict

@@ -144,7 +144,9 @@ func (s *State) refusal(w *wishes, t *trial, refused *refused) Verdict {
 		v.Wanted += s.node.wanted(&w.containers[i])
 	}
 	empty := s.node.empty()
-	empty.manage(nil)
+	if s.node.managers != nil {
+		empty.managers = s.node.managers.Empty()
+	}
 	v.Never = empty.begin(w).admit(false) != nil
 	v.Reason = t.reason(refused, v.Never)
 	return v

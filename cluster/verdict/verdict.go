@@ -41,6 +41,9 @@ type Managers interface {
 	// Given is what the managers have given out when the containers hold what the object says. It is an error
 	// where the object cannot be understood.
 	Given(held []v1alpha1.Held) (Given, error)
+	// Empty is what they have given out on the empty node. That can be less than Given of no pods: the kubelet
+	// does not find all of the memory again that containers had of several NUMA nodes.
+	Empty() Given
 }
 
 // Given is what CPU and memory managers have given out.

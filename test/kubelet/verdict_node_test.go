@@ -3,6 +3,7 @@ package kubelet_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -46,12 +47,8 @@ func startJudged(t *testing.T, w *judgedWorld, random *rand.Rand) *judged {
 		t.Fatal(err)
 	}
 	n := &judgedNode{t: t, world: w, dir: dir, random: random, seen: map[string]int{}, late: &tardy{}}
-	n.node, err = node.Start(dir, node.Options{
-		NUMA: w.numa, Policy: w.kubelet.TopologyManagerPolicy, Scope: w.kubelet.TopologyManagerScope,
-		PolicyOptions: w.kubelet.TopologyManagerPolicyOptions,
-	})
-	if err != nil {
-		t.Fatal(err)
+	if n.node, err = node.Start(dir, w.options()); err != nil {
+		t.Fatalf("%v: %v", w, err)
 	}
 	n.coordinator, err = admission.New(admission.Config{
 		RunDir: dir, Log: slog.New(n.late),
@@ -62,6 +59,10 @@ func startJudged(t *testing.T, w *judgedWorld, random *rand.Rand) *judged {
 		Granted:  func() ([]kubelet.Granted, error) { return nil, nil },
 		Get:      n.get,
 		Pods:     n.pods,
+		AllocatableCPUs: func(context.Context) (topology.CPUSet, error) {
+			return setOf(n.node.AllocatableCPUs()), nil
+		},
+		NodeCPUs: w.nodeCPUs,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -155,13 +156,8 @@ func (n *judgedNode) facts() facts.Facts {
 			Name: o.name, Kind: o.kind, Devices: slices.Clone(o.all), Links: o.links,
 		})
 	}
-	for _, numa := range n.world.numa {
-		described := facts.NUMANode{Number: numa.ID}
-		for _, d := range numa.Distances {
-			described.Distances = append(described.Distances, int(d))
-		}
-		f.NUMANodes = append(f.NUMANodes, described)
-	}
+	f.NUMANodes = n.world.numaNodes()
+	n.managed(&f)
 	for _, pod := range n.admitted {
 		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 			if devices := n.node.Devices(pod, c.Name); len(devices) > 0 {
@@ -215,7 +211,9 @@ func (n *judgedNode) pendings() []*v1.Pod {
 }
 
 func (n *judgedNode) view(pods []*v1.Pod) kubelet.View {
-	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	view := kubelet.View{
+		Containers: map[kubelet.Container]kubelet.Devices{}, Exclusive: topology.CPUSet{},
+	}
 	for _, pod := range pods {
 		name := kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name}
 		view.Pods = append(view.Pods, name)
@@ -226,6 +224,7 @@ func (n *judgedNode) view(pods []*v1.Pod) kubelet.View {
 			if devices := n.node.Devices(pod, c.Name); len(devices) > 0 {
 				view.Containers[kubelet.Container{Pod: name, Name: c.Name}] = devices
 			}
+			maps.Copy(view.Exclusive, setOf(n.node.ExclusiveCPUs(pod, c.Name)))
 		}
 	}
 	return view
@@ -263,7 +262,9 @@ func told(pod *v1.Pod, started bool) intent.Pod {
 				delete(wish, name)
 			}
 		}
-		p.Containers = append(p.Containers, intent.Container{Name: c.Name, Role: role, Requests: wish})
+		p.Containers = append(p.Containers, intent.Container{
+			Name: c.Name, Role: role, Requests: wish, CPUs: ownCPUs(pod, &c),
+		})
 	}
 	return p
 }
@@ -271,7 +272,7 @@ func told(pod *v1.Pod, started bool) intent.Pod {
 func wishOf(c *v1.Container) map[string]int {
 	wish := map[string]int{}
 	for name, quantity := range c.Resources.Limits {
-		if name != v1.ResourceCPU && name != v1.ResourceMemory {
+		if strings.Contains(string(name), "/") {
 			wish[string(name)] = int(quantity.Value())
 		}
 	}
@@ -297,9 +298,9 @@ func (n *judgedNode) free(o *offered) int {
 	return free
 }
 
-// fullness is the share of the devices that are taken, of the scarcest resource.
+// fullness is the share that is taken of the scarcest of all: devices of a resource, CPUs, memory.
 func (n *judgedNode) fullness() float64 {
-	full := 0.0
+	full := n.crowding()
 	for i := range n.world.offered {
 		o := &n.world.offered[i]
 		full = max(full, 1-float64(n.free(o))/float64(len(o.all)))

@@ -29,6 +29,9 @@ func (n *judgedNode) randomPod(name string) *v1.Pod {
 		app = append(app, n.randomContainer(fmt.Sprint("app-", i), apps))
 	}
 	pod := node.Pod(name, init, app)
+	if n.random.IntN(3) > 0 {
+		n.claim(pod)
+	}
 	pod.CreationTimestamp.Time = time.Now()
 	if n.random.IntN(4) == 0 {
 		pod.Annotations = map[string]string{intent.AlignmentKey: string(intent.Required)}
@@ -99,9 +102,10 @@ func (n *judgedNode) pairs(devices map[string][]string) int {
 
 // certain reports whether it is known what the coordinator goes by, and nothing is left to chance:
 //
-//   - Under best-effort and none, and for VFs without hints under scope pod, it makes a difference in which
-//     order the kubelet takes the resources of a container, which is chance: the coordinator predicts NUMA
-//     nodes as if the policy were restricted and the scope container.
+//   - Under best-effort and none, and for VFs without hints under scope pod or beside a static memory
+//     manager, it makes a difference in which order the kubelet takes the resources of a container, which is
+//     chance: the coordinator predicts NUMA nodes as if the policy were restricted and the scope container,
+//     and knows nothing of memory.
 //   - What init containers of other pods have left over is shown by nobody: the coordinator can take it for
 //     free.
 func (n *judgedNode) certain() bool {
@@ -112,7 +116,8 @@ func (n *judgedNode) certain() bool {
 	unhinted := slices.ContainsFunc(n.world.offered, func(o offered) bool {
 		return !slices.ContainsFunc(o.all, func(d device.Device) bool { return d.NUMA != topology.NUMANode{} })
 	})
-	return !(unhinted && k.TopologyManagerScope == "pod") && !slices.ContainsFunc(n.admitted, n.leaves)
+	foreseen := k.TopologyManagerScope != "pod" && !n.world.hasMemory()
+	return (!unhinted || foreseen) && !slices.ContainsFunc(n.admitted, n.leaves)
 }
 
 // leaves reports whether a pod has devices that none of its containers uses any more.

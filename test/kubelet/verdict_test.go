@@ -14,21 +14,27 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	features "k8s.io/apiserver/pkg/util/feature"
 
 	"github.com/tandem-k8s/tandem/cluster/publish/object"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/cluster/verdict"
+	"github.com/tandem-k8s/tandem/cmd/tandem-scheduler/managers"
 	"github.com/tandem-k8s/tandem/test/kubelet/node"
 )
 
 var verdicts = flag.Int("verdicts", 2000, "admissions that verdicts on a published node are compared on")
 
-// A node tells its verdict as published, and the real managers with the coordinator behind the plugins
-// decide. Pods of all kinds come and go on nodes of all kinds, devices fall ill and get well. Whether the
-// pod is admitted has to be the same, and whether it never can be; so have the NUMA nodes of its containers,
-// and the same-switch pairs of what they get.
+// A node tells its verdict as published, and the real managers of devices, CPUs and memory with the
+// coordinator behind the plugins decide. Pods of all kinds come and go on nodes of all kinds, devices fall
+// ill and get well. Whether the pod is admitted has to be the same, and whether it never can be; so have the
+// NUMA nodes of its containers, and the same-switch pairs of what they get.
 func TestVerdictIsTheKubelets(t *testing.T) {
 	const stay = 100 // admissions on a node
+	// of the options of the static CPU policy some are for who asks for them: on the node, and in the scheduler
+	if err := features.DefaultMutableFeatureGate.Set("CPUManagerPolicyAlphaOptions=true"); err != nil {
+		t.Fatal(err)
+	}
 	var mu sync.Mutex
 	seen := map[string]int{}
 	t.Run("on", func(t *testing.T) {
@@ -55,12 +61,28 @@ func TestVerdictIsTheKubelets(t *testing.T) {
 		}
 	})
 	t.Logf("kubelet %s: %s", node.Version, summary(seen))
-	for _, what := range []string{"admitted", "refused", "refused for ever", "alignment refused"} {
+	for _, what := range []string{
+		"admitted", "refused", "refused for ever", "alignment refused", withAll, forManagers,
+	} {
 		if seen[what] == 0 && *verdicts >= 2000 {
 			t.Errorf("never %s: that is not compared", what)
 		}
 	}
+	for _, what := range []string{byChance, uncertain} {
+		if seen[what] > max(10, *verdicts/200) {
+			t.Errorf("of %d verdicts %d %s: that is too much to be chance", *verdicts, seen[what], what)
+		}
+	}
 }
+
+// What is counted. Verdicts that hang on chance, or on whom the coordinator takes for the asker, are not
+// compared; but they are few.
+const (
+	byChance    = "other by chance"
+	uncertain   = "alignment of an uncertain asker"
+	withAll     = "with devices, CPUs and memory of one container's own"
+	forManagers = "refused for CPUs or memory"
+)
 
 // judged is a node whose verdicts are compared.
 type judged struct {
@@ -91,11 +113,7 @@ func (j *judged) step(name string) {
 // judge compares what is told of a pod with what becomes of it.
 func (j *judged) judge(pod *v1.Pod) {
 	published := &v1alpha1.NodeTopology{Spec: object.Build(j.facts())}
-	n, err := j.shapes.New(published, nil)
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	state := n.State(func(types.UID) bool { return true })
+	state := j.state(published)
 	asked := state.Ask(pod)
 	told := state.Admit(pod)
 	if asked.Admitted != told.Admitted || asked.Never != told.Never || asked.Reason != told.Reason {
@@ -104,13 +122,15 @@ func (j *judged) judge(pod *v1.Pod) {
 	if (told.Reason == "") != told.Admitted {
 		j.t.Errorf("%+v", told)
 	}
-	alone := n.State(func(types.UID) bool { return false }).Ask(pod)
+	empty := &v1alpha1.NodeTopology{Spec: *published.Spec.DeepCopy()}
+	empty.Spec.Held, empty.Spec.MemoryReserved = nil, nil
+	alone := j.state(empty).Ask(pod)
 	if told.Never && alone.Admitted || !told.Admitted && !told.Never && !alone.Admitted {
 		j.t.Errorf("told %+v, alone %+v", told, alone)
 	}
 	certain := j.certain() && !told.Chance
 	j.late.take()
-	err = j.admit(pod)
+	err := j.admit(pod)
 	if warnings := j.late.take(); len(warnings) > 0 {
 		certain = false
 		j.seen["late"]++
@@ -131,12 +151,15 @@ func (j *judged) compare(
 	if told.Admitted != (err == nil) || !same {
 		switch {
 		case told.Chance:
-			j.seen["other by chance"]++
+			j.seen[byChance]++
 		case !certain && (told.Required || strict): // see coordination/asking: it is no certain asker
-			j.seen["alignment of an uncertain asker"]++
+			j.seen[uncertain]++
 		default:
 			j.t.Errorf("%s\ntold %+v\nthe kubelet says %v\n%s", describe(pod), told, err, j.describe(published))
 		}
+	}
+	if err != nil && j.bare(published).Ask(pod).Admitted {
+		j.seen[forManagers]++
 	}
 	switch {
 	case err != nil && told.Never:
@@ -148,8 +171,37 @@ func (j *judged) compare(
 	default:
 		j.seen["admitted"]++
 		j.admitted = append(j.admitted, pod)
+		if j.hasAll(pod) {
+			j.seen[withAll]++
+		}
 		j.given(pod, published, told, certain)
 	}
+}
+
+// state is that of a node as published.
+func (j *judged) state(published *v1alpha1.NodeTopology) *verdict.State {
+	m, err := managers.New(&published.Spec)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	n, err := j.shapes.New(published, m)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	state := n.State(func(types.UID) bool { return true })
+	if state.Err() != nil {
+		j.t.Fatal(state.Err())
+	}
+	return state
+}
+
+// bare is the node when its CPUs and memory are not looked at.
+func (j *judged) bare(published *v1alpha1.NodeTopology) *verdict.State {
+	n, err := j.shapes.New(published, nil)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return n.State(func(types.UID) bool { return true })
 }
 
 // counts reports whether a reason is that there are too few devices.
@@ -199,7 +251,8 @@ func describe(pod *v1.Pod) string {
 	fmt.Fprint(&text, pod.Annotations)
 	for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		sidecar := i < len(pod.Spec.InitContainers) && c.RestartPolicy != nil
-		fmt.Fprintf(&text, " %s(%t)%v", c.Name, sidecar, wishOf(&c))
+		fmt.Fprintf(&text, " %s(%t)%v %v CPUs %v", c.Name, sidecar, wishOf(&c), c.Resources.Requests.Cpu(),
+			c.Resources.Requests.Memory())
 	}
 	return text.String()
 }
@@ -207,6 +260,9 @@ func describe(pod *v1.Pod) string {
 func (j *judged) describe(published *v1alpha1.NodeTopology) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%v\n", published.Spec.Kubelet)
+	for _, n := range published.Spec.NUMANodes {
+		fmt.Fprintf(&text, "%+v\n", n)
+	}
 	for _, r := range published.Spec.Resources {
 		fmt.Fprintf(&text, "%+v\n", r)
 	}
@@ -216,5 +272,6 @@ func (j *judged) describe(published *v1alpha1.NodeTopology) string {
 	for _, h := range published.Spec.Held {
 		fmt.Fprintf(&text, "%+v\n", h)
 	}
+	fmt.Fprintf(&text, "%+v\n", published.Spec.MemoryReserved)
 	return text.String()
 }

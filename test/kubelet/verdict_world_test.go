@@ -84,6 +84,7 @@ func randomJudgedWorld(t *testing.T, random *rand.Rand) *judgedWorld {
 			return d.Class.IsGPU() && (d.Vendor == 0x1002 || d.Vendor == 0x10de), d.IsVF()
 		})
 	}
+	w.manage(random)
 	w.name = fmt.Sprintf("%s, %d VFs, %v", w.name, vfs, w.kubelet)
 	return w
 }

@@ -30,8 +30,10 @@ type MemoryState struct {
 			Total          uint64 `json:"total"`
 			SystemReserved uint64 `json:"systemReserved"`
 			Allocatable    uint64 `json:"allocatable"`
+			Reserved       uint64 `json:"reserved"`
 			Free           uint64 `json:"free"`
 		} `json:"memoryMap"`
+		Cells []int `json:"cells"` // the nodes of the memory that was given last
 	} `json:"machineState"`
 	Entries map[string]map[string][]MemoryBlock `json:"entries"` // pod UID, container
 }

@@ -37,6 +37,29 @@ func numaNodes(f facts.Facts) []v1alpha1.NUMANode {
 	return all
 }
 
+// memoryReserved is what containers have of the memory of NUMA nodes.
+func memoryReserved(f facts.Facts) []v1alpha1.MemoryReserved {
+	if !f.HasMemory() {
+		return nil
+	}
+	var all []v1alpha1.MemoryReserved
+	for _, n := range f.NUMANodes {
+		machine := f.Memory.Machine[strconv.Itoa(n.Number)]
+		one := v1alpha1.MemoryReserved{
+			NUMANode: n.Number, Group: v1alpha1.SetOf(machine.Cells...), Memory: map[string]uint64{},
+		}
+		for kind, m := range machine.Memory {
+			if m.Reserved > 0 {
+				one.Memory[kind] = m.Reserved
+			}
+		}
+		if len(one.Memory) > 0 || len(machine.Cells) > 1 {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
 // held is what the kubelet has given to pods. Devices that no plugin announces have no number, and are left
 // out.
 func held(f facts.Facts, n numbered) []v1alpha1.Held {

@@ -50,6 +50,10 @@ func TestCPUsAndMemory(t *testing.T) {
 	if diff := cmp.Diff(held, spec.Held); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
+	reserved := []v1alpha1.MemoryReserved{{Group: "0", Memory: map[string]uint64{"memory": 20}}}
+	if diff := cmp.Diff(reserved, spec.MemoryReserved); diff != "" {
+		t.Errorf("reserved (-want +got):\n%s", diff)
+	}
 	node := v1alpha1.NUMANode{Number: 0, Distances: f.NUMANodes[0].Distances, CPUs: "0-3,8",
 		Cores: []v1alpha1.Set{"0,8"}, Socket: new(1),
 		Memory: map[string]v1alpha1.Memory{"memory": {Total: 100, SystemReserved: 10, Allocatable: 90}}}

@@ -21,7 +21,7 @@ func Build(f facts.Facts) v1alpha1.Spec {
 	spec.Switches = machine.Switches(f.Tree, places(numbers.resources))
 	spec.NUMANodes = numaNodes(f)
 	spec.Links = links(numbers.resources)
-	spec.Held = held(f, numbers)
+	spec.Held, spec.MemoryReserved = held(f, numbers), memoryReserved(f)
 	spec.Summary = summary(spec, f.Living)
 	return spec
 }

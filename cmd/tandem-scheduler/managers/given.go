@@ -43,8 +43,34 @@ type live struct {
 	memory memory.State
 }
 
-// Given is that of verdict.Managers.
+// Given is that of verdict.Managers: all that the object tells of is given out, and taken back from the pods
+// that are gone, as the kubelet does.
 func (m *machine) Given(held []v1alpha1.Held) (verdict.Given, error) {
+	r := m.nothing()
+	if m.memory != nil {
+		r.machine = m.used.Clone()
+	}
+	for _, pod := range m.held {
+		for _, c := range pod.Containers {
+			if err := r.take(m, pod.UID, c); err != nil {
+				return nil, fmt.Errorf("read container %s of pod %s: %w", c.Name, pod.UID, err)
+			}
+		}
+	}
+	g := &given{machine: m, before: r}
+	for _, pod := range m.held {
+		if !slices.ContainsFunc(held, func(h v1alpha1.Held) bool { return h.UID == pod.UID }) {
+			g.Remove(types.UID(pod.UID))
+		}
+	}
+	return g, g.err
+}
+
+// Empty is that of verdict.Managers.
+func (m *machine) Empty() verdict.Given { return &given{machine: m, before: m.nothing()} }
+
+// nothing is given out.
+func (m *machine) nothing() *records {
 	r := &records{
 		cpus: cpus.ContainerCPUAssignments{}, memory: memory.ContainerMemoryAssignments{},
 		machine: m.memory.Clone(),
@@ -52,14 +78,7 @@ func (m *machine) Given(held []v1alpha1.Held) (verdict.Given, error) {
 	if m.cpus != nil {
 		r.shared = m.cpus.CPUDetails.CPUs()
 	}
-	for _, pod := range held {
-		for _, c := range pod.Containers {
-			if err := r.take(m, pod.UID, c); err != nil {
-				return nil, fmt.Errorf("read container %s of pod %s: %w", c.Name, pod.UID, err)
-			}
-		}
-	}
-	return &given{machine: m, before: r}, nil
+	return r
 }
 
 // take notes what a container holds.
@@ -87,7 +106,7 @@ func (r *records) take(m *machine, uid string, c v1alpha1.Container) error {
 			return fmt.Errorf("read NUMA nodes of memory: %w", err)
 		}
 		block := memory.Block{NUMAAffinity: nodes.List(), Type: v1.ResourceName(b.Type), Size: b.Size}
-		if err := r.reserve(block); err != nil {
+		if err := r.count(block); err != nil {
 			return err
 		}
 		r.memory[uid][c.Name] = append(r.memory[uid][c.Name], block)
@@ -95,21 +114,14 @@ func (r *records) take(m *machine, uid string, c v1alpha1.Container) error {
 	return nil
 }
 
-// reserve takes a block of memory from its nodes (updateExpectedMachineState of the memory manager).
-func (r *records) reserve(b memory.Block) error {
-	left := b.Size
+// count notes that a block of memory is of its nodes; how much of each is known.
+func (r *records) count(b memory.Block) error {
 	for _, number := range b.NUMAAffinity {
 		node := r.machine[number]
 		if node == nil || node.MemoryMap[b.Type] == nil {
 			return fmt.Errorf("NUMA node %d has no %s", number, b.Type)
 		}
 		node.NumberOfAssignments++
-		node.Cells = b.NUMAAffinity
-		table := node.MemoryMap[b.Type]
-		taken := min(left, table.Free)
-		table.Free -= taken
-		table.Reserved += taken
-		left -= taken
 	}
 	return nil
 }

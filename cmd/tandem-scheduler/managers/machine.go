@@ -14,7 +14,7 @@ import (
 // readCPUs makes what the CPU manager goes by, as Discover in pkg/kubelet/cm/cpumanager/topology does. A core
 // has the name of its lowest CPU.
 func (m *machine) readCPUs(spec *v1alpha1.Spec) error {
-	m.cpus = &topology.CPUTopology{CPUDetails: topology.CPUDetails{}, NumNUMANodes: len(spec.NUMANodes)}
+	m.cpus = &topology.CPUTopology{CPUDetails: topology.CPUDetails{}}
 	sockets, cores := map[int]bool{}, map[int]bool{}
 	for _, n := range spec.NUMANodes {
 		set, err := cpuset.Parse(string(n.CPUs))
@@ -29,19 +29,19 @@ func (m *machine) readCPUs(spec *v1alpha1.Spec) error {
 		if n.Socket != nil {
 			socket = *n.Socket
 		}
-		sockets[socket] = true
 		for _, cpu := range set.List() {
 			of, several := core[cpu]
 			if !several {
 				of = cpu
 			}
-			cores[of] = true
+			cores[of], sockets[socket] = true, true
 			m.cpus.CPUDetails[cpu] = topology.CPUInfo{
 				NUMANodeID: n.Number, SocketID: socket, CoreID: of, UncoreCacheID: socket,
 			}
 		}
 	}
 	m.cpus.NumCPUs, m.cpus.NumCores = len(m.cpus.CPUDetails), len(cores)
+	m.cpus.NumNUMANodes = m.cpus.CPUDetails.NUMANodes().Size()
 	m.cpus.NumSockets, m.cpus.NumUncoreCache = len(sockets), len(sockets)
 	m.options, m.keeps = spec.Kubelet.CPUManagerPolicyOptions, spec.Kubelet.ReservedCPUs
 	var err error
@@ -83,4 +83,27 @@ func (m *machine) readMemory(spec *v1alpha1.Spec) {
 		}
 		m.memory[n.Number] = state
 	}
+}
+
+// readReserved makes of the memory what is left when all is given out that the object tells of.
+func (m *machine) readReserved(spec *v1alpha1.Spec) error {
+	m.used = m.memory.Clone()
+	for _, r := range spec.MemoryReserved {
+		node := m.used[r.NUMANode]
+		group, err := cpuset.Parse(string(r.Group))
+		if node == nil || err != nil || group.IsEmpty() {
+			return fmt.Errorf("read reserved memory of NUMA node %d: no such node, or its group %q is wrong",
+				r.NUMANode, r.Group)
+		}
+		node.Cells = group.List()
+		for kind, size := range r.Memory {
+			table := node.MemoryMap[v1.ResourceName(kind)]
+			if table == nil || table.Allocatable < size {
+				return fmt.Errorf("read reserved memory of NUMA node %d: it has no %d bytes of %s", r.NUMANode, size,
+					kind)
+			}
+			table.Free, table.Reserved = table.Allocatable-size, size
+		}
+	}
+	return nil
 }

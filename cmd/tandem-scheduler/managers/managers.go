@@ -34,12 +34,14 @@ type machine struct {
 	memory  memory.NUMANodeMap // with nothing given out; nil where the memory manager's policy is not Static
 	system  map[int]map[v1.ResourceName]uint64
 	nodes   []int // NUMA nodes
+	held    []v1alpha1.Held
+	used    memory.NUMANodeMap // memory, when all that is held is given out
 }
 
 // New makes the managers of a published node; nil where neither gives containers anything alone. It is an
 // error where the object contradicts itself.
 func New(spec *v1alpha1.Spec) (verdict.Managers, error) {
-	m := &machine{policy: spec.Kubelet.TopologyManagerPolicy}
+	m := &machine{policy: spec.Kubelet.TopologyManagerPolicy, held: spec.Held}
 	for _, n := range spec.NUMANodes {
 		m.nodes = append(m.nodes, n.Number)
 	}
@@ -50,6 +52,9 @@ func New(spec *v1alpha1.Spec) (verdict.Managers, error) {
 	}
 	if spec.Kubelet.MemoryManagerPolicy == memoryStatic {
 		m.readMemory(spec)
+		if err := m.readReserved(spec); err != nil {
+			return nil, err
+		}
 	}
 	if m.cpus == nil && m.memory == nil {
 		return nil, nil

@@ -248,6 +248,12 @@ func (k *kubelet) published() *v1alpha1.NodeTopology {
 		}
 		topology.Spec.Held = append(topology.Spec.Held, held)
 	}
+	for number, node := range k.memory.state.GetMachineState() {
+		topology.Spec.MemoryReserved = append(topology.Spec.MemoryReserved, v1alpha1.MemoryReserved{
+			NUMANode: number, Group: v1alpha1.SetOf(node.Cells...),
+			Memory: map[string]uint64{"memory": node.MemoryMap[v1.ResourceMemory].Reserved},
+		})
+	}
 	return topology
 }
 

@@ -58,7 +58,7 @@ type kinds struct {
 // of is the kind of a node.
 func (k *kinds) of(topology *v1alpha1.NodeTopology) (*kind, error) {
 	spec := topology.Spec
-	spec.Held, spec.Summary = nil, v1alpha1.Summary{}
+	spec.Held, spec.MemoryReserved, spec.Summary = nil, nil, v1alpha1.Summary{}
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return nil, fmt.Errorf("write NodeTopology %s: %w", topology.Name, err)

@@ -57,6 +57,7 @@ func (n *Node) Remove(pod *v1.Pod) error {
 		if err := n.cpus.remove(pod, c.Name); err != nil {
 			return fmt.Errorf("remove pod %s: %w", pod.Name, err)
 		}
+		n.memory.remove(pod, c.Name)
 	}
 	n.removePod(pod)
 	n.pods.remove(pod)

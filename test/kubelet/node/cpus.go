@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	server "k8s.io/kubernetes/pkg/kubelet/apis/podresources"
+	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/topology"
@@ -13,29 +14,30 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// cpus is the kubelet's static CPU policy as a provider of hints. What its manager adds, which is to tell the
-// runtime of the CPUs again and again and to keep a file, a node without a runtime does without.
+// cpus is the kubelet's static CPU policy as a provider of hints, with the file cpu_manager_state. What its
+// manager adds, which is to tell the runtime of the CPUs again and again, a node without a runtime does
+// without.
 type cpus struct {
 	policy cpumanager.Policy
 	state  state.State
 }
 
-func newCPUs(machine []cadvisorNode, reserved string, store topologymanager.Store) (*cpus, error) {
-	set, err := cpuset.Parse(reserved)
+func newCPUs(dir string, machine *cadvisorMachine, o Options, store topologymanager.Store) (*cpus, error) {
+	reserved, err := cpuset.Parse(o.ReservedCPUs)
 	if err != nil {
 		return nil, err
 	}
-	described := &cadvisorMachine{Topology: machine, NumSockets: len(machine)}
-	for _, node := range machine {
-		described.NumCores += len(node.Cores)
-	}
-	found, err := topology.Discover(klog.Background(), described)
+	found, err := topology.Discover(klog.Background(), machine)
 	if err != nil {
 		return nil, err
 	}
-	c := &cpus{state: state.NewMemoryState(klog.Background())}
-	if c.policy, err = cpumanager.NewStaticPolicy(klog.Background(), found, set.Size(), set, store,
-		nil); err != nil {
+	c := &cpus{}
+	if c.policy, err = cpumanager.NewStaticPolicy(klog.Background(), found, reserved.Size(), reserved, store,
+		o.CPUOptions); err != nil {
+		return nil, err
+	}
+	if c.state, err = state.NewCheckpointState(klog.Background(), dir, "cpu_manager_state", c.policy.Name(),
+		containermap.NewContainerMap()); err != nil {
 		return nil, err
 	}
 	return c, c.policy.Start(klog.Background(), c.state)
@@ -65,8 +67,19 @@ func (c *cpus) GetAllocatableCPUs() []int64 {
 	return numbers(c.policy.GetAllocatableCPUs(c.state))
 }
 
+// AllocatableCPUs are those that containers can have alone, given away or not; none under the policy none.
+func (n *Node) AllocatableCPUs() []int64 { return n.cpuProvider().GetAllocatableCPUs() }
+
+// ExclusiveCPUs are those that a container of an admitted pod has alone.
+func (n *Node) ExclusiveCPUs(pod *v1.Pod, container string) []int64 {
+	return n.cpus.exclusive(string(pod.UID), container)
+}
+
 // exclusive is Manager.GetExclusiveCPUs.
 func (c *cpus) exclusive(podUID, container string) []int64 {
+	if c == nil {
+		return nil
+	}
 	set, _ := c.state.GetCPUSet(podUID, container)
 	return numbers(set)
 }

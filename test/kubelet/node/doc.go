@@ -10,11 +10,12 @@
 //	PodResources v1 server with its rate limiter on <dir>/pod-resources/kubelet.sock
 //
 // Everything drawn above is the kubelet's code as k8s.io/kubernetes ships it, the random order in which it
-// visits the resources of a container included. There are two versions of it: 1.36 is that of go.mod, and
-// 1.37 comes with
+// visits the resources of a container included, and so are the static policies of the CPU manager and the
+// memory manager, where they are wanted. There are two versions of it: 1.37 is that of go.mod, and 1.36 comes
+// with
 //
-//	go test -modfile=go.v1.37.mod -tags=kubelet137
+//	go test -modfile=go.v1.36.mod -tags=kubernetes136
 //
 // What stands in for the rest of the kubelet is small: a table of pods for the pod manager and the pod
-// workers ([pods]), and providers that know no CPUs, no memory and no dynamic resources.
+// workers ([pods]), and providers for PodResources that know no memory and no dynamic resources.
 package node

@@ -1,4 +1,4 @@
-//go:build !kubelet137
+//go:build kubernetes136
 
 package node
 
@@ -21,9 +21,10 @@ import (
 const Version = "1.36"
 
 type (
-	cadvisorMachine = cadvisor.MachineInfo
-	cadvisorNode    = cadvisor.Node
-	cadvisorCore    = cadvisor.Core
+	cadvisorMachine   = cadvisor.MachineInfo
+	cadvisorNode      = cadvisor.Node
+	cadvisorCore      = cadvisor.Core
+	cadvisorHugePages = cadvisor.HugePagesInfo
 )
 
 // newDeviceManager is devicemanager.NewManagerImpl with a socket path of our own: the exported function
@@ -93,6 +94,24 @@ func (c *cpus) AllocatePod(pod *v1.Pod) error {
 
 func (c *cpus) Allocate(pod *v1.Pod, container *v1.Container) error {
 	return c.policy.Allocate(klog.Background(), c.state, pod, container)
+}
+
+func (m *memory) GetTopologyHints(
+	pod *v1.Pod, container *v1.Container,
+) map[string][]topologymanager.TopologyHint {
+	return m.policy.GetTopologyHints(klog.Background(), m.state, pod, container)
+}
+
+func (m *memory) GetPodTopologyHints(pod *v1.Pod) map[string][]topologymanager.TopologyHint {
+	return m.policy.GetPodTopologyHints(klog.Background(), m.state, pod)
+}
+
+func (m *memory) AllocatePod(pod *v1.Pod) error {
+	return m.policy.AllocatePod(klog.Background(), m.state, pod)
+}
+
+func (m *memory) Allocate(pod *v1.Pod, container *v1.Container) error {
+	return m.policy.Allocate(klog.Background(), m.state, pod, container)
 }
 
 func (d deviceProvider) UpdateAllocatedDevices() { d.devices.UpdateAllocatedDevices() }

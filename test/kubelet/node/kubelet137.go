@@ -1,4 +1,4 @@
-//go:build kubelet137
+//go:build !kubernetes136
 
 package node
 
@@ -23,9 +23,10 @@ import (
 const Version = "1.37"
 
 type (
-	cadvisorMachine = cadvisor.MachineInfo
-	cadvisorNode    = cadvisor.Node
-	cadvisorCore    = cadvisor.Core
+	cadvisorMachine   = cadvisor.MachineInfo
+	cadvisorNode      = cadvisor.Node
+	cadvisorCore      = cadvisor.Core
+	cadvisorHugePages = cadvisor.HugePagesInfo
 )
 
 // newDeviceManager is devicemanager.NewManagerImpl with a socket path of our own: the exported function
@@ -102,6 +103,28 @@ func (c *cpus) Allocate(
 	ctx context.Context, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation,
 ) error {
 	return c.policy.Allocate(klog.FromContext(ctx), c.state, pod, container, operation)
+}
+
+func (m *memory) GetTopologyHints(
+	log klog.Logger, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation,
+) map[string][]topologymanager.TopologyHint {
+	return m.policy.GetTopologyHints(log, m.state, pod, container, operation)
+}
+
+func (m *memory) GetPodTopologyHints(
+	log klog.Logger, pod *v1.Pod, operation lifecycle.Operation,
+) map[string][]topologymanager.TopologyHint {
+	return m.policy.GetPodTopologyHints(log, m.state, pod, operation)
+}
+
+func (m *memory) AllocatePod(log klog.Logger, pod *v1.Pod, operation lifecycle.Operation) error {
+	return m.policy.AllocatePod(log, m.state, pod, operation)
+}
+
+func (m *memory) Allocate(
+	ctx context.Context, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation,
+) error {
+	return m.policy.Allocate(ctx, m.state, pod, container, operation)
 }
 
 func (d deviceProvider) UpdateAllocatedDevices(log klog.Logger) {

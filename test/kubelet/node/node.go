@@ -27,6 +27,10 @@ type Options struct {
 	PolicyOptions map[string]string
 	// ReservedCPUs, --reserved-cpus, takes the static CPU policy; "" is the policy none.
 	ReservedCPUs string
+	CPUOptions   map[string]string // --cpu-manager-policy-options
+	// ReservedMemory, --reserved-memory of every NUMA node in bytes, takes the static memory policy; 0 is the
+	// policy None.
+	ReservedMemory uint64
 
 	PodsAPI bool // feature gate PodsAPI
 	HTTPS   bool // the kubelet's HTTPS server
@@ -45,7 +49,8 @@ type Node struct {
 	admission    sync.Mutex // the kubelet handles added pods on a single goroutine
 	topology     topologymanager.Manager
 	devices      *devicemanager.ManagerImpl
-	cpus         *cpus // nil without
+	cpus         *cpus   // nil without
+	memory       *memory // nil without
 	allocation   allocation.Manager
 	podResources *podResources
 	stopPodsAPI  func()
@@ -108,8 +113,8 @@ func (n *Node) Restart() (refused []*v1.Pod, err error) {
 // start puts the managers together in the order of NewContainerManager in
 // pkg/kubelet/cm/container_manager_linux.go.
 func (n *Node) start(running containermap.ContainerMap) (err error) {
-	machine := cadvisorNodes(n.options.NUMA)
-	n.topology, err = newTopologyManager(machine, n.options)
+	machine := cadvisorInfo(n.options.NUMA)
+	n.topology, err = newTopologyManager(machine.Topology, n.options)
 	if err != nil {
 		return fmt.Errorf("create topology manager: %w", err)
 	}
@@ -117,16 +122,22 @@ func (n *Node) start(running containermap.ContainerMap) (err error) {
 		return err
 	}
 	socket := filepath.Join(n.dir, "device-plugins", "kubelet.sock")
-	n.devices, err = newDeviceManager(klog.Background(), socket, machine, n.topology)
+	n.devices, err = newDeviceManager(klog.Background(), socket, machine.Topology, n.topology)
 	if err != nil {
 		return fmt.Errorf("create device manager: %w", err)
 	}
 	n.topology.AddHintProvider(klog.Background(), n.devices)
 	if n.options.ReservedCPUs != "" {
-		if n.cpus, err = newCPUs(machine, n.options.ReservedCPUs, n.topology); err != nil {
+		if n.cpus, err = newCPUs(n.dir, machine, n.options, n.topology); err != nil {
 			return fmt.Errorf("create CPU manager: %w", err)
 		}
 		n.topology.AddHintProvider(klog.Background(), n.cpus)
+	}
+	if n.options.ReservedMemory > 0 {
+		if n.memory, err = newMemory(n.dir, machine, n.options.ReservedMemory, n.topology); err != nil {
+			return fmt.Errorf("create memory manager: %w", err)
+		}
+		n.topology.AddHintProvider(klog.Background(), n.memory)
 	}
 
 	sources := config.NewSourcesReady(func(sets.Set[string]) bool { return n.pods.ready.Load() })

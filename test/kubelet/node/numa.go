@@ -16,6 +16,10 @@ type NUMA struct {
 	ID        int
 	Distances []uint64 // to every node in ascending order, itself included (10)
 	CPUs      []int    // ascending; none where the machine does not say
+	Cores     [][]int  // the CPUs of each core; where there are none each CPU is a core
+	Socket    int      // of the CPUs
+	Memory    uint64   // bytes; 0 where the machine does not say
+	HugePages uint64   // of the memory, in pages of 2 MiB
 }
 
 // Distances as firmware gives them for one node (ACPI SLIT) and for another, where a machine does not say.
@@ -44,7 +48,7 @@ func ReadNUMA(sys fs.FS, numbers []int) ([]NUMA, error) {
 		if err != nil {
 			return nil, err
 		}
-		nodes = append(nodes, NUMA{ID: number, Distances: distances, CPUs: cpus})
+		nodes = append(nodes, NUMA{ID: number, Distances: distances, CPUs: cpus, Socket: number})
 	}
 	return nodes, nil
 }
@@ -95,16 +99,37 @@ func uniformDistances(self, count int) []uint64 {
 	return distances
 }
 
-// cadvisorNodes puts the nodes in the form in which the kubelet gets them from cAdvisor. Every CPU is a core
-// of its own, and every node a socket.
-func cadvisorNodes(nodes []NUMA) []cadvisorNode {
-	described := make([]cadvisorNode, 0, len(nodes))
+// cadvisorInfo puts the nodes in the form in which the kubelet gets the machine from cAdvisor.
+func cadvisorInfo(nodes []NUMA) *cadvisorMachine {
+	machine := &cadvisorMachine{}
+	sockets := map[int]bool{}
 	for _, n := range nodes {
-		node := cadvisorNode{Id: n.ID, Distances: n.Distances}
-		for _, cpu := range n.CPUs {
-			node.Cores = append(node.Cores, cadvisorCore{Id: cpu, Threads: []int{cpu}, SocketID: n.ID})
+		node := cadvisorNode{Id: n.ID, Distances: n.Distances, Memory: n.Memory}
+		if n.HugePages > 0 {
+			node.HugePages = []cadvisorHugePages{{PageSize: hugePage >> 10, NumPages: n.HugePages / hugePage}}
 		}
-		described = append(described, node)
+		for _, threads := range n.cores() {
+			node.Cores = append(node.Cores, cadvisorCore{Id: threads[0], Threads: threads, SocketID: n.Socket})
+			machine.NumCores += len(threads) // as cAdvisor counts
+			sockets[n.Socket] = true
+		}
+		machine.Topology = append(machine.Topology, node)
 	}
-	return described
+	machine.NumSockets = len(sockets)
+	return machine
+}
+
+// hugePage is the size of one.
+const hugePage = 2 << 20
+
+// cores are the CPUs by core.
+func (n NUMA) cores() [][]int {
+	if n.Cores != nil {
+		return n.Cores
+	}
+	var cores [][]int
+	for _, cpu := range n.CPUs {
+		cores = append(cores, []int{cpu})
+	}
+	return cores
 }
