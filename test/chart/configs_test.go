@@ -72,7 +72,8 @@ func TestConfigsByLabel(t *testing.T) {
 	} {
 		c := byLabel(t, objects, daemon)
 		for _, manager := range []object{c.init, c.sidecar} {
-			if said(manager, "node-label") != label || said(manager, "config-file-dst") != said(c.daemon, "config-file") {
+			if said(manager, "node-label") != label ||
+				said(manager, "config-file-dst") != said(c.daemon, "config-file") {
 				t.Errorf("%s: %v", daemon, manager["args"])
 			}
 			args := manager["args"].([]any)
@@ -111,10 +112,13 @@ func mounted(container object, folder string) string {
 	return ""
 }
 
-// TestConfigsOfVFs: each configuration is what was given, with the exports; one called default is always there.
+// TestConfigsOfVFs: each configuration is what was given, with the exports; one called default is always
+// there.
 func TestConfigsOfVFs(t *testing.T) {
 	for given, want := range map[string]map[string]string{ // name to keys
-		"other: {resourceList: [{resourceName: a}]}":                              {"default": "resourceList", "other": "resourceList"},
+		"other: {resourceList: [{resourceName: a}]}": {
+			"default": "resourceList", "other": "resourceList",
+		},
 		"default: {configList: [{resourceName: a, selectors: {ifNames: [ib0]}}]}": {"default": "configList"},
 	} {
 		rendered, err := render(t, "rdma: {exports: {alias: true}, configs: {map: {"+given+"}}}")
