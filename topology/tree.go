@@ -81,8 +81,8 @@ func (t *Tree) Switch(a Address) string {
 	return d.RootComplex()
 }
 
-// IsSwitch reports whether devices of which [Tree.Switch] tells this name share a switch. Those that hang on a
-// host bridge alone do not: that is PHB.
+// IsSwitch reports whether devices of which [Tree.Switch] tells this name share a switch. Those that hang on
+// a host bridge alone do not: that is PHB.
 func IsSwitch(name string) bool {
 	_, err := ParseAddress(name)
 	return err == nil

@@ -90,14 +90,11 @@ func TestMetricsKnowTheNewest(t *testing.T) {
 		a.tell(a.add("apart"), container{"c", wish{1, 1}})
 		pod := a.order[1]
 		a.pods[pod]["c"] = kubelet.Devices{}
-		for _, name := range []string{gpus, vfs} {
-			choice := a.free[name]
-			if name == vfs {
-				choice = choice[len(choice)-1:]
-			}
-			a.take(pod, name, []string{choice[0].ID})
-		}
-		if got := degraded.Containers(a.coordinator.Resources()); len(got) != 1 || got[0].Owner.GetPod() != "apart" {
+		farthest := a.free[vfs][len(a.free[vfs])-1]
+		a.take(pod, gpus, []string{a.free[gpus][0].ID})
+		a.take(pod, vfs, []string{farthest.ID})
+		got := degraded.Containers(a.coordinator.Resources())
+		if len(got) != 1 || got[0].Owner.GetPod() != "apart" {
 			t.Errorf("source %q: degraded are %v", source, got)
 		}
 		a.remove(pod)

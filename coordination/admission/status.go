@@ -117,8 +117,8 @@ const (
 )
 
 // sight is what the kubelet was last asked for people alone: whose the newest devices are, and which
-// allocations are those of containers that have ended. The kubelet frees their devices when it next needs some,
-// and until then the ledger has them with their owners; people are told that they are free.
+// allocations are those of containers that have ended. The kubelet frees their devices when it next needs
+// some, and until then the ledger has them with their owners; people are told that they are free.
 type sight struct {
 	mu     sync.Mutex
 	at     time.Time
@@ -127,7 +127,9 @@ type sight struct {
 }
 
 // seen looks, unless that was done so short a time ago.
-func (c *Coordinator) seen(ctx context.Context, fresh time.Duration) (newest kubelet.View, ended map[int]bool) {
+func (c *Coordinator) seen(
+	ctx context.Context, fresh time.Duration,
+) (newest kubelet.View, ended map[int]bool) {
 	s := &c.sight
 	s.mu.Lock()
 	defer s.mu.Unlock()

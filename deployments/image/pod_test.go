@@ -29,8 +29,8 @@ func readSpec(t *testing.T, name string) (spec corev1.PodSpec) {
 	return spec
 }
 
-// start starts a pod: one init container after the other to its end, then the others.
-func (p *pod) start(t *testing.T) {
+// start starts a pod: one init container after the other to its end, then the others, which it returns.
+func (p *pod) start(t *testing.T) (all []*running) {
 	t.Helper()
 	p.volumes = map[string]string{}
 	for _, v := range p.spec.Volumes {
@@ -49,7 +49,9 @@ func (p *pod) start(t *testing.T) {
 		if shared := p.spec.ShareProcessNamespace; first == nil && shared != nil && *shared {
 			first = r
 		}
+		all = append(all, r)
 	}
+	return all
 }
 
 // execute runs a command with what the pod's first container has, to its end, and returns what it prints.

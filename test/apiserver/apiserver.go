@@ -15,10 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Label is the label of the node, and Node the node's name.
+// Labels of the node, which have one value, and the node's name.
 const (
-	Label = "nvidia.com/device-plugin.config"
-	Node  = "node-1"
+	Label     = "nvidia.com/device-plugin.config"
+	RDMALabel = "tandem.dev/rdma.config"
+	Node      = "node-1"
 )
 
 // Server tells of the node, and of every change to its label, over HTTPS on 127.0.0.1.
@@ -113,7 +114,7 @@ func node(value, version string) corev1.Node {
 	n := corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}}
 	n.Name, n.ResourceVersion, n.Labels = Node, version, map[string]string{"kubernetes.io/hostname": Node}
 	if value != "" {
-		n.Labels[Label] = value
+		n.Labels[Label], n.Labels[RDMALabel] = value, value
 	}
 	return n
 }

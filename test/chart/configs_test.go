@@ -1,12 +1,15 @@
 package chart_test
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
@@ -69,7 +72,8 @@ func TestConfigsByLabel(t *testing.T) {
 	} {
 		c := byLabel(t, objects, daemon)
 		for _, manager := range []object{c.init, c.sidecar} {
-			if said(manager, "node-label") != label || said(manager, "config-file-dst") != said(c.daemon, "config-file") {
+			if said(manager, "node-label") != label ||
+				said(manager, "config-file-dst") != said(c.daemon, "config-file") {
 				t.Errorf("%s: %v", daemon, manager["args"])
 			}
 			args := manager["args"].([]any)
@@ -108,37 +112,46 @@ func mounted(container object, folder string) string {
 	return ""
 }
 
-// TestConfigsOfVFs: each configuration can be read, one called default is always there, and exports are in
-// all.
+// TestConfigsOfVFs: each configuration is what was given, with the exports; one called default is always
+// there.
 func TestConfigsOfVFs(t *testing.T) {
-	const other = "other: {resourceList: [{resourceName: a, selectors: {vendors: ['14e4']}}]}"
-	for values, want := range map[string][]string{
-		"{map: {" + other + "}}": {"default", "other"},
-		"{map: {" + strings.Replace(other, "other", "default", 1) + "}}": {"default"},
+	for given, want := range map[string]map[string]string{ // name to keys
+		"other: {resourceList: [{resourceName: a}]}": {
+			"default": "resourceList", "other": "resourceList",
+		},
+		"default: {configList: [{resourceName: a, selectors: {ifNames: [ib0]}}]}": {"default": "configList"},
 	} {
-		rendered, err := render(t, "rdma: {exports: {alias: true}, configs: "+values+"}")
+		rendered, err := render(t, "rdma: {exports: {alias: true}, configs: {map: {"+given+"}}}")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range parse(t, rendered) {
-			if o.name() != "ConfigMap/tandem-rdma" {
-				continue
-			}
-			data := o["data"].(map[string]any)
-			if got := slices.Sorted(maps.Keys(data)); !slices.Equal(got, want) {
-				t.Errorf("%s: the configurations are %q, want %q", values, got, want)
-			}
-			for name, content := range data {
-				file := filepath.Join(t.TempDir(), name)
-				if err := os.WriteFile(file, []byte(content.(string)), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := pools.ReadConfig(file); err != nil || !strings.Contains(content.(string), `"alias": true`) {
-					t.Errorf("%s: %s: %v\n%s", values, name, err, content)
-				}
-			}
+		objects := parse(t, rendered)
+		at := slices.IndexFunc(objects, func(o object) bool { return o.name() == "ConfigMap/tandem-rdma" })
+		got := map[string]string{}
+		for name, content := range objects[at]["data"].(map[string]any) {
+			got[name] = keysOf(t, name, content.(string))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", given, diff)
 		}
 	}
+}
+
+// keysOf are those of a configuration that tandem-rdma can read.
+func keysOf(t *testing.T, name, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pools.ReadConfig(file); err != nil || !strings.Contains(content, `"alias": true`) {
+		t.Errorf("%s: %v\n%s", name, err, content)
+	}
+	var keys map[string]any
+	if err := json.Unmarshal([]byte(content), &keys); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(slices.Sorted(maps.Keys(keys)), " ")
 }
 
 // TestNobodyReadsLabelsByDefault: neither the right nor the program is there without configurations to choose

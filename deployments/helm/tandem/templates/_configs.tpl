@@ -19,7 +19,9 @@
 {{/* The configurations of VFs by name, as JSON, with the exports. */}}
 {{- define "tandem.rdmaConfigs" -}}
 {{- $all := dict }}
-{{- range $name, $config := merge (dict) .Values.rdma.configs.map (dict "default" .Values.rdma.config) }}
+{{- $given := .Values.rdma.configs.map }}
+{{- if not (hasKey $given "default") }}{{ $given = merge (dict "default" .Values.rdma.config) $given }}{{ end }}
+{{- range $name, $config := $given }}
 {{- $_ := set $all $name (include "tandem.exported" (merge (dict "config" $config) $)) }}
 {{- end }}
 {{- toJson $all }}
