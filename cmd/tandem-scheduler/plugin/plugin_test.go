@@ -60,6 +60,7 @@ func start(t *testing.T, published ...*v1alpha1.NodeTopology) *rig {
 		Plugins: &config.Plugins{
 			QueueSort: only(queuesort.Name), Bind: only(defaultbinder.Name),
 			PreFilter: only(Name), Filter: only(Name), PreScore: only(Name), Score: only(Name),
+			Reserve: only(Name),
 		},
 	}, frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSnapshotSharedLister(internalcache.NewSnapshot(nil, nil)))
