@@ -25,6 +25,11 @@ func (s *seen) ask(pod *v1.Pod) verdict.Verdict {
 			return verdict.Verdict{Reason: overtaken}
 		}
 	}
+	for _, order := range s.courses() {
+		if !s.admitsAfter(order, pod) {
+			return verdict.Verdict{Reason: overtaken}
+		}
+	}
 	return v
 }
 
@@ -49,6 +54,39 @@ func (s *seen) admits(order []*v1.Pod, pod *v1.Pod) bool {
 		}
 	}
 	return true
+}
+
+// step is what the kubelet has done, or does, before the pod comes: another one is admitted, or ends.
+type step func(*verdict.State)
+
+// courses are what may have happened on the node since the object was written, where pods have ended since:
+// those on their way may have been admitted before that, and then have other devices than they would get now.
+func (s *seen) courses() [][]step {
+	if len(s.gone) == 0 {
+		return nil
+	}
+	var admissions, ends []step
+	for _, p := range byCreation(s.inFlight) {
+		admissions = append(admissions, func(on *verdict.State) { on.Admit(p) })
+	}
+	for _, uid := range s.gone {
+		ends = append(ends, func(on *verdict.State) { on.Remove(uid) })
+	}
+	all := slices.Concat(admissions, ends)
+	if len(all) <= few+1 {
+		return permutations(all)
+	}
+	slices.Reverse(admissions)
+	return [][]step{all, slices.Concat(admissions, ends)}
+}
+
+// admitsAfter reports whether a pod is admitted when that has happened.
+func (s *seen) admitsAfter(course []step, pod *v1.Pod) bool {
+	on := s.before.Clone()
+	for _, do := range course {
+		do(on)
+	}
+	return on.Ask(pod).Admitted
 }
 
 // few is how many pods on their way are tried in every order.
@@ -77,14 +115,14 @@ func byCreation(pods []*v1.Pod) []*v1.Pod {
 }
 
 // permutations are all orders of a list, which itself comes last.
-func permutations(pods []*v1.Pod) [][]*v1.Pod {
-	if len(pods) < 2 {
-		return [][]*v1.Pod{pods}
+func permutations[T any](list []T) [][]T {
+	if len(list) < 2 {
+		return [][]T{list}
 	}
-	var all [][]*v1.Pod
-	for i := range pods {
-		for _, before := range permutations(slices.Delete(slices.Clone(pods), i, i+1)) {
-			all = append(all, append(before, pods[i]))
+	var all [][]T
+	for i := range list {
+		for _, before := range permutations(slices.Delete(slices.Clone(list), i, i+1)) {
+			all = append(all, append(before, list[i]))
 		}
 	}
 	return all
