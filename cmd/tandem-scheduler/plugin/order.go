@@ -25,8 +25,8 @@ func (s *seen) ask(pod *v1.Pod) verdict.Verdict {
 			return verdict.Verdict{Reason: overtaken}
 		}
 	}
-	for _, order := range s.courses() {
-		if !s.admitsAfter(order, pod) {
+	for _, now := range s.courses() {
+		if !now.Ask(pod).Admitted {
 			return verdict.Verdict{Reason: overtaken}
 		}
 	}
@@ -54,39 +54,6 @@ func (s *seen) admits(order []*v1.Pod, pod *v1.Pod) bool {
 		}
 	}
 	return true
-}
-
-// step is what the kubelet has done, or does, before the pod comes: another one is admitted, or ends.
-type step func(*verdict.State)
-
-// courses are what may have happened on the node since the object was written, where pods have ended since:
-// those on their way may have been admitted before that, and then have other devices than they would get now.
-func (s *seen) courses() [][]step {
-	if len(s.gone) == 0 {
-		return nil
-	}
-	var admissions, ends []step
-	for _, p := range byCreation(s.inFlight) {
-		admissions = append(admissions, func(on *verdict.State) { on.Admit(p) })
-	}
-	for _, uid := range s.gone {
-		ends = append(ends, func(on *verdict.State) { on.Remove(uid) })
-	}
-	all := slices.Concat(admissions, ends)
-	if len(all) <= few+1 {
-		return permutations(all)
-	}
-	slices.Reverse(admissions)
-	return [][]step{all, slices.Concat(admissions, ends)}
-}
-
-// admitsAfter reports whether a pod is admitted when that has happened.
-func (s *seen) admitsAfter(course []step, pod *v1.Pod) bool {
-	on := s.before.Clone()
-	for _, do := range course {
-		do(on)
-	}
-	return on.Ask(pod).Admitted
 }
 
 // few is how many pods on their way are tried in every order.
