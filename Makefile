@@ -51,7 +51,8 @@ build: ## Build tandem (also as kubectl-tandem), tandem-gpu, tandem-rdma, tandem
 	ln -sf tandem $(BIN)/kubectl-tandem
 	CGO_ENABLED=$(CC_FOUND) go build -tags $(TAGS) -trimpath -buildvcs=$(STAMP) $(SMALL) -o $(BIN)/ ./cmd/tandem-gpu ./cmd/tandem-dra
 
-# The scheduler of Kubernetes 1.37, or of 1.36 with SCHEDULER=1.36.3; both serve clusters of one version before and after.
+# The scheduler of Kubernetes 1.37, or of 1.36 with SCHEDULER=1.36.3. None serves an API server of a version before its own: that one does
+# not let it list what is new.
 SCHEDULER ?= 1.37.1
 SCHEDULER_MOD = $(if $(filter 1.36.%,$(SCHEDULER)),$(SCHED36))
 SCHEDULER_BUILD = cd cmd/tandem-scheduler && CGO_ENABLED=0 $(PROGRESS) "build tandem-scheduler; it takes minutes the first time" \

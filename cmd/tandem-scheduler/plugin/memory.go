@@ -26,7 +26,10 @@ type seen struct {
 	held     *verdict.State // what pods hold by the object
 	inFlight []*v1.Pod      // they hold nothing yet; in the order of the NodeInfo
 	after    *verdict.State // when those are admitted
-	room     *rank.Room     // nil until it is asked for
+	before   *verdict.State // what pods hold by the object, those that are gone too
+	gone     []types.UID
+	possible []*verdict.State // what courses has found
+	room     *rank.Room       // nil until it is asked for
 	answers  map[asked]*answer
 }
 
@@ -69,6 +72,12 @@ func (o *published) look(pods []fwk.PodInfo) *seen {
 		present.Insert(p.GetPod().UID)
 	}
 	s := &seen{held: o.node.State(present.Has), answers: map[asked]*answer{}}
+	s.before = o.node.State(func(uid types.UID) bool {
+		if !present.Has(uid) {
+			s.gone = append(s.gone, uid)
+		}
+		return true
+	})
 	s.after = s.held.Clone()
 	for _, p := range pods {
 		if pod := p.GetPod(); !s.held.Holds(pod.UID) && o.matters(pod) {

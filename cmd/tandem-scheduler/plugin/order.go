@@ -25,6 +25,11 @@ func (s *seen) ask(pod *v1.Pod) verdict.Verdict {
 			return verdict.Verdict{Reason: overtaken}
 		}
 	}
+	for _, now := range s.courses() {
+		if !now.Ask(pod).Admitted {
+			return verdict.Verdict{Reason: overtaken}
+		}
+	}
 	return v
 }
 
@@ -77,14 +82,14 @@ func byCreation(pods []*v1.Pod) []*v1.Pod {
 }
 
 // permutations are all orders of a list, which itself comes last.
-func permutations(pods []*v1.Pod) [][]*v1.Pod {
-	if len(pods) < 2 {
-		return [][]*v1.Pod{pods}
+func permutations[T any](list []T) [][]T {
+	if len(list) < 2 {
+		return [][]T{list}
 	}
-	var all [][]*v1.Pod
-	for i := range pods {
-		for _, before := range permutations(slices.Delete(slices.Clone(pods), i, i+1)) {
-			all = append(all, append(before, pods[i]))
+	var all [][]T
+	for i := range list {
+		for _, before := range permutations(slices.Delete(slices.Clone(list), i, i+1)) {
+			all = append(all, append(before, list[i]))
 		}
 	}
 	return all

@@ -15,7 +15,8 @@ const Name = "Tandem"
 
 // Plugin gives the kubelet's verdict, and prefers nodes whose devices make pairs.
 type Plugin struct {
-	objects cache.Indexer // of *published, by node
+	objects cache.Indexer    // of *published, by node
+	nodes   fwk.SharedLister // as the pod that is being scheduled sees them
 }
 
 var (
@@ -23,6 +24,7 @@ var (
 	_ fwk.FilterPlugin      = (*Plugin)(nil)
 	_ fwk.PreScorePlugin    = (*Plugin)(nil)
 	_ fwk.ScorePlugin       = (*Plugin)(nil)
+	_ fwk.ReservePlugin     = (*Plugin)(nil)
 	_ fwk.EnqueueExtensions = (*Plugin)(nil)
 	_ fwk.SignPlugin        = (*Plugin)(nil)
 )
@@ -42,7 +44,7 @@ func newPlugin(ctx context.Context, handle fwk.Handle, objects cache.ListerWatch
 	if err != nil {
 		return nil, fmt.Errorf("watch NodeTopology objects: %w", err)
 	}
-	return &Plugin{objects: shared.GetIndexer()}, nil
+	return &Plugin{objects: shared.GetIndexer(), nodes: handle.SnapshotSharedLister()}, nil
 }
 
 // Name is the plugin's in the scheduler's configuration.

@@ -60,6 +60,7 @@ func start(t *testing.T, published ...*v1alpha1.NodeTopology) *rig {
 		Plugins: &config.Plugins{
 			QueueSort: only(queuesort.Name), Bind: only(defaultbinder.Name),
 			PreFilter: only(Name), Filter: only(Name), PreScore: only(Name), Score: only(Name),
+			Reserve: only(Name),
 		},
 	}, frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSnapshotSharedLister(internalcache.NewSnapshot(nil, nil)))
@@ -202,6 +203,25 @@ func TestRefusedInOneOrder(t *testing.T) {
 	three, four := created(server.Pod("three", 3, 3), 1), created(server.Pod("four", 4, 4), 2)
 	_, got := r.filter(created(server.Pod("small", 1, 1), 3), on("a", server.Pod("held", 1, 1), three, four))
 	want(t, got[0], fwk.Unschedulable, overtaken)
+}
+
+// Of two pods that held a NUMA node between them one is gone. A third one is on its way: if it was admitted
+// before that, it is on the other NUMA node, and none is free.
+func TestAdmittedBeforeAnotherWasGone(t *testing.T) {
+	topology := server.Topology("a", 1, true)
+	server.Hold(topology, "stays", "0-1", "0-1")
+	r := start(t, topology)
+	server.Hold(topology, "gone", "2-3", "2-3")
+	late := start(t, topology)
+	stays, comes := server.Pod("stays", 2, 2), server.Pod("comes", 2, 2)
+	if _, got := r.filter(server.Pod("new", 4, 4), on("a", stays, comes)); !got[0].IsSuccess() {
+		t.Errorf("nobody is gone: %v", got[0])
+	}
+	_, got := late.filter(server.Pod("new", 4, 4), on("a", stays, comes), on("a", stays))
+	want(t, got[0], fwk.Unschedulable, overtaken)
+	if !got[1].IsSuccess() {
+		t.Errorf("none is on its way: %v", got[1])
+	}
 }
 
 func TestRequiredAlignment(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -85,6 +86,9 @@ func (a *api) later(key string, write func(context.Context) error) {
 // phase says in a pod's status what has become of it.
 func (a *api) phase(pod *v1.Pod, phase v1.PodPhase, reason, message string) {
 	status := v1.PodStatus{Phase: phase, Reason: reason, Message: message}
+	if phase == v1.PodRunning {
+		status.StartTime = new(metav1.Now())
+	}
 	a.later(pod.Name, func(ctx context.Context) error {
 		patch, err := json.Marshal(map[string]any{"status": status})
 		if err != nil {
@@ -92,6 +96,17 @@ func (a *api) phase(pod *v1.Pod, phase v1.PodPhase, reason, message string) {
 		}
 		_, err = a.client.CoreV1().Pods(namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
 			metav1.PatchOptions{}, "status")
+		return err
+	})
+}
+
+// remove has a pod go that has ended. Who deletes a pod twice finds nothing.
+func (a *api) remove(pod *v1.Pod) {
+	a.later(pod.Name, func(ctx context.Context) error {
+		err := a.client.CoreV1().Pods(namespace).Delete(ctx, pod.Name, *metav1.NewDeleteOptions(0))
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
 		return err
 	})
 }

@@ -43,7 +43,7 @@ type Fleet struct {
 	busy    integral
 	done    func(Pod) // told of each pod that ended
 	due     queue
-	bound   chan *v1.Pod
+	bound   chan news
 	calls   chan func()
 }
 
@@ -52,6 +52,12 @@ type seen struct {
 	pod    *v1.Pod
 	node   *node
 	result Pod
+}
+
+// news is a pod as an event shows it.
+type news struct {
+	pod *v1.Pod
+	at  time.Time
 }
 
 // Run keeps the nodes until the context ends. It returns when everything that it started has ended.
@@ -74,12 +80,14 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return written()
 }
 
-// handler tells of pods that are bound.
+// handler tells of pods that are bound, and of those that shall go.
 func (f *Fleet) handler(ctx context.Context) cache.ResourceEventHandler {
 	tell := func(object any) {
-		if pod := object.(*v1.Pod); pod.Spec.NodeName != "" && pod.Status.Phase == v1.PodPending {
+		pod := object.(*v1.Pod)
+		comes, goes := pod.Status.Phase == v1.PodPending, pod.DeletionTimestamp != nil
+		if pod.Spec.NodeName != "" && (comes || goes) {
 			select {
-			case f.bound <- pod:
+			case f.bound <- news{pod, time.Now()}:
 			case <-ctx.Done():
 			}
 		}
@@ -98,8 +106,12 @@ func (f *Fleet) loop(ctx context.Context) {
 			return
 		case call := <-f.calls:
 			call()
-		case pod := <-f.bound:
-			f.receive(pod)
+		case told := <-f.bound:
+			if told.pod.DeletionTimestamp != nil {
+				f.evict(told.pod)
+			} else {
+				f.receive(told)
+			}
 		case <-timer.C:
 			for len(f.due) > 0 && !f.due[0].at.After(time.Now()) {
 				heap.Pop(&f.due).(task).do()
@@ -114,13 +126,15 @@ func (f *Fleet) at(after time.Duration, do func()) {
 }
 
 // receive takes a pod that is bound, once.
-func (f *Fleet) receive(pod *v1.Pod) {
+func (f *Fleet) receive(told news) {
+	pod := told.pod
 	n := f.nodes[pod.Spec.NodeName]
 	if n == nil || f.pods[pod.UID] != nil {
 		return
 	}
 	f.pods[pod.UID] = &seen{node: n, result: Pod{
-		Job: pod.Labels[jobKey], Try: try(pod), Scheduler: pod.Spec.SchedulerName, Node: n.name, Bound: time.Now(),
+		Job: pod.Labels[jobKey], UID: pod.UID, Try: try(pod), Scheduler: pod.Spec.SchedulerName, Node: n.name,
+		Bound: told.at,
 	}}
 	if n.down {
 		n.waiting = append(n.waiting, pod)
@@ -132,7 +146,7 @@ func (f *Fleet) receive(pod *v1.Pod) {
 // admit has a pod run for its time, or refuses it.
 func (f *Fleet) admit(n *node, pod *v1.Pod) {
 	s := f.pods[pod.UID]
-	v := n.admit(pod)
+	v := n.admit(pod, s.result.Bound)
 	s.result.Verdict = v
 	f.done(s.result)
 	if !v.Admitted {
@@ -146,15 +160,32 @@ func (f *Fleet) admit(n *node, pod *v1.Pod) {
 	f.api.phase(pod, v1.PodRunning, "", "")
 	if life := lifetime(pod); life > 0 {
 		f.at(life, func() {
-			n.end(pod.UID)
-			f.busy.change(-gpusOf(v))
-			f.api.phase(pod, v1.PodSucceeded, "", "")
+			if n.end(pod.UID) {
+				f.busy.change(-gpusOf(v))
+				f.api.phase(pod, v1.PodSucceeded, "", "")
+			}
 		})
 	}
 	if !n.late {
 		n.late = true
 		f.at(f.options.Late, func() { f.report(n) })
 	}
+}
+
+// evict ends a pod that somebody has deleted, and has it go.
+func (f *Fleet) evict(pod *v1.Pod) {
+	n := f.nodes[pod.Spec.NodeName]
+	if n == nil {
+		return
+	}
+	if n.down {
+		f.at(restart, func() { f.evict(pod) })
+		return
+	}
+	if s := f.pods[pod.UID]; n.end(pod.UID) {
+		f.busy.change(-gpusOf(s.result.Verdict))
+	}
+	f.api.remove(pod)
 }
 
 func (f *Fleet) report(n *node) {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -36,6 +37,9 @@ func (l Load) Fill(nodes int, part float64) time.Duration {
 	each := float64(gpus) / float64(len(Mix))
 	return time.Duration(part * float64(nodes*server.GPUs) / each * float64(l.Every))
 }
+
+// Warm is how many pods it takes until as many end as come: until the longest of the first ones would.
+func (l Load) Warm() int { return int(math.Ceil(1.5 * float64(l.Life) / float64(l.Every))) }
 
 // Run makes the pods, and tells of each before it is made. It returns when all are made.
 func (l Load) Run(ctx context.Context, f *Fleet, told func(name string, w Wish)) error {

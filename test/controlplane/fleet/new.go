@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
@@ -21,7 +20,7 @@ import (
 func New(ctx context.Context, client kubernetes.Interface, o Options, told func(Pod)) (*Fleet, error) {
 	f := &Fleet{
 		options: o, api: newAPI(client), nodes: map[string]*node{}, pods: map[types.UID]*seen{}, done: told,
-		bound: make(chan *v1.Pod), calls: make(chan func()),
+		bound: make(chan news), calls: make(chan func()),
 	}
 	filled := make([][]types.UID, o.Nodes)
 	var group errgroup.Group
@@ -73,7 +72,7 @@ func (f *Fleet) fill(ctx context.Context, n *node, random *rand.Rand) ([]types.U
 		if err != nil {
 			return nil, fmt.Errorf("fill %s: %w", n.name, err)
 		}
-		n.admit(created)
+		n.admit(created, created.CreationTimestamp.Time)
 		uids = append(uids, created.UID)
 	}
 	return uids, nil

@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,33 +14,50 @@ import (
 
 // node is a node as its kubelet knows it. The fleet's loop owns it.
 type node struct {
-	name    string
-	state   *verdict.State
-	held    map[types.UID]v1alpha1.Held // of the pods that run
-	down    bool
-	waiting []*v1.Pod // that came while the kubelet was down
-	late    bool      // a report is due
+	name     string
+	known    *verdict.Node
+	state    *verdict.State
+	history  []event
+	held     map[types.UID]v1alpha1.Held // of the pods that run
+	arrivals map[types.UID]*Arrival
+	down     bool
+	waiting  []*v1.Pod // that came while the kubelet was down
+	late     bool      // a report is due
 }
 
 func newNode(name string, known *verdict.Node) *node {
 	return &node{
-		name: name, state: known.State(func(types.UID) bool { return false }),
-		held: map[types.UID]v1alpha1.Held{},
+		name: name, known: known, state: known.State(nobody), held: map[types.UID]v1alpha1.Held{},
+		arrivals: map[types.UID]*Arrival{},
 	}
 }
 
+// nobody is on the node.
+func nobody(types.UID) bool { return false }
+
 // admit decides on a pod as the kubelet does.
-func (n *node) admit(pod *v1.Pod) verdict.Verdict {
+func (n *node) admit(pod *v1.Pod, bound time.Time) verdict.Verdict {
 	v := n.state.Admit(pod)
+	came := &Arrival{UID: pod.UID, Scheduler: pod.Spec.SchedulerName, Bound: bound, Admitted: v.Admitted}
+	n.history = append(n.history, event{arrival: came, pod: pod})
 	if v.Admitted {
-		n.held[pod.UID] = heldBy(pod.UID, v)
+		n.held[pod.UID], n.arrivals[pod.UID] = heldBy(pod.UID, v), came
 	}
 	return v
 }
 
-func (n *node) end(uid types.UID) {
+// end takes everything back from a pod, and reports whether it ran.
+func (n *node) end(uid types.UID) bool {
+	came := n.arrivals[uid]
+	if came == nil {
+		return false
+	}
+	came.Ended = time.Now()
+	n.history = append(n.history, event{arrival: came, end: true})
 	n.state.Remove(uid)
 	delete(n.held, uid)
+	delete(n.arrivals, uid)
+	return true
 }
 
 // report is what the pods hold, as it is published.

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/cluster/verdict"
 	"github.com/tandem-k8s/tandem/test/server"
@@ -25,6 +26,7 @@ const tries = 6
 // Pod is what has become of a pod that was bound.
 type Pod struct {
 	Job, Scheduler, Node string
+	UID                  types.UID
 	Try                  int       // how many pods of the job were refused before
 	Bound                time.Time // as the node saw it
 	Verdict              verdict.Verdict
@@ -35,6 +37,7 @@ type Wish struct {
 	GPUs, VFs int
 	Life      time.Duration // 0 for ever
 	Scheduler string
+	Priority  string // name of a class; "" for none
 	Node      string // where it is bound already; "" for one to be scheduled
 }
 
@@ -44,7 +47,7 @@ func newPod(name string, w Wish) *v1.Pod {
 	pod.Labels = map[string]string{jobKey: name}
 	pod.Annotations = map[string]string{lifeKey: w.Life.String(), tryKey: "0"}
 	pod.Spec.SchedulerName, pod.Spec.NodeName = w.Scheduler, w.Node
-	pod.Spec.RestartPolicy = v1.RestartPolicyNever
+	pod.Spec.RestartPolicy, pod.Spec.PriorityClassName = v1.RestartPolicyNever, w.Priority
 	return pod
 }
 
@@ -60,7 +63,8 @@ func nextTry(pod *v1.Pod) *v1.Pod {
 	}}
 	again.Spec = v1.PodSpec{
 		SchedulerName: pod.Spec.SchedulerName, RestartPolicy: pod.Spec.RestartPolicy,
-		Containers: []v1.Container{{Name: "app", Image: "app", Resources: pod.Spec.Containers[0].Resources}},
+		PriorityClassName: pod.Spec.PriorityClassName,
+		Containers:        []v1.Container{{Name: "app", Image: "app", Resources: pod.Spec.Containers[0].Resources}},
 	}
 	return again
 }

@@ -170,4 +170,5 @@ type program struct {
 	*host.Service
 	number int // of its start
 	pid    int
+	log    string
 }

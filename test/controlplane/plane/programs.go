@@ -46,17 +46,24 @@ func (p *Plane) StartScheduler() {
 // KubeSchedulerConfiguration. Everything else in its configuration is as StartScheduler has it.
 func (p *Plane) StartSchedulerWith(name, profiles string) {
 	p.t.Helper()
-	file := p.path(fmt.Sprintf("%s-%d.yaml", name, p.starts))
-	config := fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
+	p.StartSchedulerFrom(name, `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-clientConnection: {kubeconfig: %q, qps: 2000, burst: 4000}
 leaderElection: {leaderElect: false}
 profiles:
-%s`, p.path("scheduler"), profiles)
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+`+profiles, p.path("scheduler"))
+}
+
+// StartSchedulerFrom starts a scheduler of that name with a KubeSchedulerConfiguration that does not say how to
+// reach the API server: a kubeconfig does. It asks the API server as fast as it can, whatever else the
+// configuration says.
+func (p *Plane) StartSchedulerFrom(name, configuration, kubeconfig string, flags ...string) {
+	p.t.Helper()
+	file := p.path(fmt.Sprintf("%s-%d.yaml", name, p.starts))
+	configuration += fmt.Sprintf("clientConnection: {kubeconfig: %q, qps: 2000, burst: 4000}\n", kubeconfig)
+	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
-	p.component(name, "--config="+file, "--secure-port=0")
+	p.component(name, slices.Concat([]string{"--config=" + file, "--secure-port=0"}, flags)...)
 }
 
 // StartControllers starts the controllers that matter to claims, pods and their owners.
@@ -81,6 +88,16 @@ func (p *Plane) Stop(name string) {
 	delete(p.running, name)
 }
 
+// Log is what a program that runs has logged.
+func (p *Plane) Log(name string) string {
+	p.t.Helper()
+	content, err := os.ReadFile(p.running[name].log)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(content)
+}
+
 // CPU is how long a program has kept processors busy.
 func (p *Plane) CPU(name string) time.Duration {
 	p.t.Helper()
@@ -102,11 +119,12 @@ func (p *Plane) start(name, path string, args ...string) {
 	p.starts++
 	cmd := exec.Command(path, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	service, err := host.StartService(cmd, p.path(fmt.Sprintf("%02d-%s.log", p.starts, name)))
+	log := p.path(fmt.Sprintf("%02d-%s.log", p.starts, name))
+	service, err := host.StartService(cmd, log)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.running[name] = &program{Service: service, number: p.starts, pid: cmd.Process.Pid}
+	p.running[name] = &program{Service: service, number: p.starts, pid: cmd.Process.Pid, log: log}
 }
 
 // waitReady waits until the API server has done all that it does at its start.

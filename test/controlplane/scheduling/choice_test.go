@@ -1,6 +1,10 @@
 package scheduling
 
-import "github.com/tandem-k8s/tandem/test/controlplane/plane"
+import (
+	"slices"
+
+	"github.com/tandem-k8s/tandem/test/controlplane/plane"
+)
 
 // choice is a way to choose nodes.
 type choice struct {
@@ -12,6 +16,7 @@ type choice struct {
 type started struct {
 	program, name string // name is what pods say
 	profiles      string // "" for the default configuration
+	deployed      bool   // with the configuration and the rights in deployments/scheduler
 }
 
 const mostAllocated = `- schedulerName: default-scheduler
@@ -23,14 +28,9 @@ const mostAllocated = `- schedulerName: default-scheduler
         resources: [{name: amd.com/gpu, weight: 1}, {name: tandem.dev/rdma_vf, weight: 1}]
 `
 
-const withTandem = `- schedulerName: tandem-scheduler
-  plugins:
-    multiPoint: {enabled: [{name: Tandem, weight: 10000}]}
-`
-
 var (
 	byDefault = started{program: "kube-scheduler", name: "default-scheduler"}
-	byTandem  = started{program: "tandem-scheduler", name: "tandem-scheduler", profiles: withTandem}
+	byTandem  = started{program: "tandem-scheduler", name: "tandem-scheduler", deployed: true}
 )
 
 var choices = []choice{
@@ -43,10 +43,13 @@ var choices = []choice{
 // start starts the schedulers.
 func (c choice) start(p *plane.Plane) {
 	for _, s := range c.schedulers {
-		if s.profiles == "" {
-			p.StartScheduler()
-		} else {
+		switch {
+		case s.deployed:
+			p.StartDeployed(s.program, "--vmodule=decision=4")
+		case s.profiles != "":
 			p.StartSchedulerWith(s.program, s.profiles)
+		default:
+			p.StartScheduler()
 		}
 	}
 }
@@ -58,3 +61,5 @@ func (c choice) names() []string {
 	}
 	return names
 }
+
+func (c choice) has(s started) bool { return slices.Contains(c.schedulers, s) }

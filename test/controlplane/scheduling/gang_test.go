@@ -7,7 +7,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -19,10 +18,36 @@ import (
 // podGroups is where each version serves groups of pods.
 var podGroups = map[string]string{"1.36": "scheduling.k8s.io/v1alpha2", "1.37": "scheduling.k8s.io/v1beta1"}
 
-// TestGang has a group of three pods with four pairs each wait on two nodes. By count they fit: eight pairs
-// are free on one node and six on the other. But of the six no four are on one NUMA node, so that the kubelet
-// would refuse the third pod. None is sent before the pod that is in the way on one NUMA node is gone; then
-// all three start with all their pairs.
+// group is pods that start together, and the pods in their way.
+type group struct {
+	name        string
+	pods, pairs int // how many, and of each
+	nodes       int
+	before      []before
+}
+
+// before is a pod on the last node before the group comes.
+type before struct {
+	name  string
+	pairs int // 0 where it is there
+	life  time.Duration
+	phase v1.PodPhase // to be seen before the next one comes
+}
+
+// groups wait. By count the three pods with four pairs fit: eight pairs are free on one node and six on the
+// other. But of the six no four are on one NUMA node, so that the kubelet would refuse the third pod. (The
+// large pod is in the way of the second small one, and gone when the third comes.) Of the three nodes that the
+// other group needs, one has a pod.
+var groups = []group{
+	{"4+4", 3, 4, 2, []before{
+		{"large", 4, time.Second, v1.PodRunning}, {"staying", 1, 0, v1.PodRunning},
+		{"large", 0, 0, v1.PodSucceeded}, {"ending", 1, 30 * time.Second, v1.PodRunning},
+	}},
+	{"8+8", 3, 8, 3, []before{{"ending", 1, 30 * time.Second, v1.PodRunning}}},
+}
+
+// TestGang has groups of pods wait. None is sent before the pod that is in the way is gone; then all start with
+// all their pairs.
 func TestGang(t *testing.T) {
 	eachVersion(t, func(t *testing.T, o plane.Options) {
 		api := podGroups[o.Version[:4]]
@@ -30,31 +55,37 @@ func TestGang(t *testing.T) {
 		if o.Version < "1.37" {
 			o.Gates["GangScheduling"] = true
 		}
-		_, client := startGang(t, o, api)
-		for i := range 3 {
-			create(t, client, gang(i))
-		}
-		for i := range 3 {
-			wait(t, client, gang(i).Name, func(p *v1.Pod) bool {
-				if p.Spec.NodeName != "" {
-					t.Errorf("pod %s is sent to %s before the others can be", p.Name, p.Spec.NodeName)
-				}
-				return refusal(p) != "" || p.Spec.NodeName != ""
-			})
-		}
-		for i := range 3 {
-			wait(t, client, gang(i).Name, func(p *v1.Pod) bool { return p.Status.Phase == v1.PodRunning })
+		for _, g := range groups {
+			t.Run(g.name, func(t *testing.T) { g.run(t, o, api) })
 		}
 	})
 }
 
-// startGang starts two nodes, of which the second has a pod with a pair on each NUMA node, one of which ends.
-func startGang(t *testing.T, o plane.Options, api string) (*plane.Plane, kubernetes.Interface) {
+func (g group) run(t *testing.T, o plane.Options, api string) {
+	client := g.start(t, o, api)
+	for i := range g.pods {
+		create(t, client, g.pod(i))
+	}
+	for i := range g.pods {
+		wait(t, client, g.pod(i).Name, func(p *v1.Pod) bool {
+			if p.Spec.NodeName != "" {
+				t.Errorf("pod %s is sent to %s before the others can be", p.Name, p.Spec.NodeName)
+			}
+			return refusal(p) != "" || p.Spec.NodeName != ""
+		})
+	}
+	for i := range g.pods {
+		wait(t, client, g.pod(i).Name, func(p *v1.Pod) bool { return p.Status.Phase == v1.PodRunning })
+	}
+}
+
+// start starts the nodes, the pods in the way and the scheduler.
+func (g group) start(t *testing.T, o plane.Options, api string) kubernetes.Interface {
 	t.Helper()
 	p, client := start(t, o)
 	told := make(chan fleet.Pod, 100)
 	tell := func(p fleet.Pod) { told <- p }
-	nodes, err := fleet.New(t.Context(), client, fleet.Options{Nodes: 2, VFs: 1}, tell)
+	nodes, err := fleet.New(t.Context(), client, fleet.Options{Nodes: g.nodes, VFs: 1}, tell)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,49 +104,40 @@ func startGang(t *testing.T, o plane.Options, api string) (*plane.Plane, kuberne
 			}
 		}
 	})
-	// The large pod is in the way of the second small one, and gone when the third comes.
-	for _, w := range []struct {
-		name   string
-		pairs  int
-		life   time.Duration
-		before v1.PodPhase // to be seen before the next one comes
-	}{
-		{"large", 4, time.Second, v1.PodRunning}, {"staying", 1, 0, v1.PodRunning},
-		{"large", 0, 0, v1.PodSucceeded}, {"ending", 1, 30 * time.Second, v1.PodRunning},
-	} {
-		if w.pairs > 0 {
-			wish := fleet.Wish{GPUs: w.pairs, VFs: w.pairs, Life: w.life, Node: "node-0001"}
-			if err := nodes.Create(ctx, w.name, wish); err != nil {
+	for _, b := range g.before {
+		if b.pairs > 0 {
+			w := fleet.Wish{GPUs: b.pairs, VFs: b.pairs, Life: b.life, Node: fmt.Sprintf("node-%04d", g.nodes-1)}
+			if err := nodes.Create(ctx, b.name, w); err != nil {
 				t.Fatal(err)
 			}
 		}
-		wait(t, client, w.name, func(p *v1.Pod) bool { return p.Status.Phase == w.before })
+		wait(t, client, b.name, func(p *v1.Pod) bool { return p.Status.Phase == b.phase })
 	}
-	group := fmt.Sprintf(`{"apiVersion": %q, "kind": "PodGroup", "metadata": {"name": "gang"},
-		"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}`, api)
+	object := fmt.Sprintf(`{"apiVersion": %q, "kind": "PodGroup", "metadata": {"name": "gang"},
+		"spec": {"schedulingPolicy": {"gang": {"minCount": %d}}}}`, api, g.pods)
 	err = client.Discovery().RESTClient().Post().AbsPath("/apis/" + api + "/namespaces/default/podgroups").
-		Body([]byte(group)).Do(ctx).Error()
+		Body([]byte(object)).Do(ctx).Error()
 	if err != nil {
 		t.Fatal(err)
 	}
 	choice{schedulers: []started{byTandem}}.start(p)
-	return p, client
+	return client
 }
 
-func gang(i int) *v1.Pod {
-	four := *resource.NewQuantity(4, resource.DecimalSI)
-	asked := v1.ResourceList{server.GPU: four, server.VF: four}
-	name := fmt.Sprint("gang-", i)
-	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test.tandem.dev/job": name}},
-		Spec: v1.PodSpec{
-			SchedulerName: byTandem.name, RestartPolicy: v1.RestartPolicyNever,
-			SchedulingGroup: &v1.PodSchedulingGroup{PodGroupName: new("gang")},
-			Containers: []v1.Container{{
-				Name: "app", Image: "app", Resources: v1.ResourceRequirements{Limits: asked},
-			}},
-		},
-	}
+func (g group) pod(i int) *v1.Pod {
+	pod := scheduled(fmt.Sprint("gang-", i), g.pairs)
+	pod.Spec.SchedulerName = byTandem.name
+	pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("gang")}
+	return pod
+}
+
+// scheduled is a pod that asks for pairs and is to be scheduled once.
+func scheduled(name string, pairs int) *v1.Pod {
+	pod := server.Pod(name, pairs, pairs)
+	pod.UID = "" // the API server gives it one
+	pod.Labels = map[string]string{"test.tandem.dev/job": name}
+	pod.Spec.RestartPolicy = v1.RestartPolicyNever
+	return pod
 }
 
 func create(t *testing.T, client kubernetes.Interface, pod *v1.Pod) {

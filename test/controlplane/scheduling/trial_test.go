@@ -24,13 +24,13 @@ type outcome struct {
 	made     map[string]time.Time // when, by job
 	wishes   map[string]fleet.Wish
 	first    map[string]time.Duration // from the creation of a job's pod to its first node
-	bounds   []fleet.Pod
 	refusals []fleet.Pod
 	hit      map[string]bool // jobs with refusals
 	admitted map[string]fleet.Pod
 
-	busy float64 // part of the GPUs that pods had, after the first third of the pods was made
-	cpu  time.Duration
+	busy   float64 // part of the GPUs that pods had
+	cpu    time.Duration
+	judged judgement
 }
 
 func newOutcome() *outcome {
@@ -53,7 +53,6 @@ func (o *outcome) told(p fleet.Pod) {
 	if !known {
 		return // of another load
 	}
-	o.bounds = append(o.bounds, p)
 	if p.Try == 0 {
 		o.first[p.Job] = p.Bound.Sub(made)
 	}
@@ -65,29 +64,33 @@ func (o *outcome) told(p fleet.Pod) {
 	o.refusals = append(o.refusals, p)
 }
 
-// run runs a trial on a control plane of its own.
+// run runs a trial on a control plane of its own. The outcome is that of the pods that come when as many end;
+// all refusals are judged.
 func (r trial) run(t *testing.T, o plane.Options) *outcome {
 	t.Helper()
 	p, client := start(t, o)
 	defer p.End()
-	result := newOutcome()
-	nodes, err := fleet.New(t.Context(), client, r.fleet, result.told)
+	warm, result := newOutcome(), newOutcome()
+	nodes, err := fleet.New(t.Context(), client, r.fleet, func(pod fleet.Pod) {
+		warm.told(pod)
+		result.told(pod)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- nodes.Run(ctx) }()
 	r.choice.start(p)
-	r.load.Schedulers = r.choice.names()
-	third := r.load
-	third.Pods /= 3
-	if err := third.Run(ctx, nodes, result.make); err != nil {
+	first, rest := r.load, r.load
+	first.Schedulers, rest.Schedulers = r.choice.names(), r.choice.names()
+	first.Pods = r.load.Warm()
+	if err := first.Run(ctx, nodes, warm.make); err != nil {
 		t.Fatal(err)
 	}
 	since, used, spent := time.Now(), nodes.Use(ctx), r.choice.cpu(p)
-	rest := r.load
-	rest.First, rest.Pods, rest.Seed = third.Pods, r.load.Pods-third.Pods, r.load.Seed+1
+	rest.First, rest.Seed = first.Pods, r.load.Seed+1
 	if err := rest.Run(ctx, nodes, result.make); err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +99,13 @@ func (r trial) run(t *testing.T, o plane.Options) *outcome {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+	if r.choice.has(byTandem) {
+		decided, err := decisions(p.Log(byTandem.program))
+		if err != nil || len(decided) == 0 {
+			t.Fatalf("%d decisions are in the log: %v", len(decided), err)
+		}
+		result.judged = judge(slices.Concat(warm.refusals, result.refusals), nodes, decided)
 	}
 	return result
 }

@@ -1,0 +1,44 @@
+package fleet
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/cluster/verdict"
+)
+
+// Arrival is a pod that came to a node.
+type Arrival struct {
+	UID       types.UID
+	Scheduler string
+	Bound     time.Time // as the node saw it
+	Admitted  bool
+	Ended     time.Time // zero while it runs
+}
+
+// event is what a kubelet has done: it has admitted or refused a pod, or the pod has ended.
+type event struct {
+	arrival *Arrival
+	pod     *v1.Pod
+	end     bool
+}
+
+// Replay tells what the kubelet would have said to a pod, had some of those not come that came before it. Run
+// has to have ended.
+func (f *Fleet) Replay(p Pod, without func(Arrival) bool) verdict.Verdict {
+	n := f.nodes[p.Node]
+	state := n.known.State(nobody)
+	for _, e := range n.history {
+		switch {
+		case e.end:
+			state.Remove(e.arrival.UID)
+		case e.arrival.UID == p.UID:
+			return state.Admit(e.pod)
+		case !without(*e.arrival):
+			state.Admit(e.pod)
+		}
+	}
+	return verdict.Verdict{Reason: "the pod has not come"}
+}
