@@ -134,7 +134,7 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	cd test/chart && $(TOOLS)/golangci-lint run ./...
 	cd test/browser && $(TOOLS)/golangci-lint run ./...
 	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet deployments/dra deployments/dra/claim-templates deployments/scheduler deployments/publish test/vm/deploy/published test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus test/vm/deploy/device-plugin test/vm/deploy/dra test/vm/deploy/drain; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
-	@for module in . cmd/tandem-scheduler test/kubelet test/bench test/dra test/controlplane test/controlplane/etcd test/chart test/descheduler test/browser test/vm/kubernetes test/vm/containerd test/vm/multus test/vm/helm test/tools deployments/image deployments/release; do (cd $$module && go mod tidy -diff) || exit 1; done
+	@for module in . cmd/tandem-scheduler test/kubelet test/bench test/dra test/controlplane test/controlplane/etcd test/controlplane/nrtmatch test/controlplane/kueue test/chart test/descheduler test/browser test/vm/kubernetes test/vm/containerd test/vm/multus test/vm/helm test/tools deployments/image deployments/release; do (cd $$module && go mod tidy -diff) || exit 1; done
 	cd test/kubelet && go mod tidy -modfile=go.v1.36.mod -diff
 	cd cmd/tandem-scheduler && go mod tidy -modfile=go.v1.36.mod -diff
 	cd test/vm/kubernetes && go mod tidy -modfile=go.v1.37.mod -diff
@@ -213,7 +213,7 @@ controlplane: build nvml $(PLANE)/etcd $(foreach version,$(PLANES),$(PLANE_ALL:%
 		-programs=$(PLANE) -bin=$(BIN) -versions=$(call commas,$(PLANES)) $(PLANE_FLAGS)
 
 .PHONY: schedulers
-schedulers: $(PLANE)/etcd $(foreach version,$(PLANES),$(PLANE_ALL:%=$(PLANE)/$(version)/%)) ## Compare the default schedulers with tandem-scheduler on real control planes with nodes whose kubelets are the model; PLANE_RUN, PLANE_FLAGS (-load=1500, -many=5000 -many-pods=300) and PLANES as for controlplane
+schedulers: $(PLANE)/etcd $(PLANE)/kueue $(foreach version,$(PLANES),$(PLANE_ALL:%=$(PLANE)/$(version)/%) $(PLANE)/$(version)/nrtmatch) ## Compare the default schedulers and NodeResourceTopologyMatch with tandem-scheduler, before which Kueue stands too, on real control planes with nodes whose kubelets are the model; PLANE_RUN, PLANE_FLAGS (-load=1500, -many=5000 -many-pods=300) and PLANES as for controlplane
 	cd test/controlplane && $(PROGRESS) "test/controlplane/scheduling" go test -count=1 -timeout 90m -v -run '$(PLANE_RUN)' ./scheduling \
 		-programs=$(PLANE) -versions=$(call commas,$(PLANES)) $(PLANE_FLAGS)
 
@@ -223,6 +223,19 @@ descheduler: ## Run the descheduler with the policy that the documents give for 
 
 $(PLANE)/etcd: test/controlplane/etcd/go.mod test/controlplane/etcd/go.sum
 	cd test/controlplane/etcd && CGO_ENABLED=0 $(PROGRESS) "build etcd" go build -trimpath -buildvcs=false -ldflags='-s -w' -o $@ go.etcd.io/etcd/server/v3
+
+$(PLANE)/kueue: test/controlplane/kueue/go.mod test/controlplane/kueue/go.sum
+	cd test/controlplane/kueue && CGO_ENABLED=0 $(PROGRESS) "build Kueue; it takes half an hour the first time" go build -trimpath -buildvcs=false \
+		-ldflags='-s -w -X sigs.k8s.io/kueue/pkg/version.GitVersion=v0.19.2' -o $@ sigs.k8s.io/kueue/cmd/kueue
+
+$(PLANE)/nrtmatch: test/controlplane/nrtmatch/main.go test/controlplane/nrtmatch/go.mod test/controlplane/nrtmatch/go.sum
+	cd test/controlplane/nrtmatch && CGO_ENABLED=0 $(PROGRESS) "build NodeResourceTopologyMatch; $(PLANE_TAKES)" go build -trimpath -buildvcs=false \
+		-ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v1.34.4' -o $@ .
+
+# One scheduler is beside all control planes: it is of no version of theirs.
+$(foreach version,$(PLANES),$(PLANE)/$(version)/nrtmatch): $(PLANE)/nrtmatch
+	@mkdir -p $(@D)
+	ln -sf ../nrtmatch $@
 
 # The plugin changes, so go build is always asked.
 .PHONY: $(PLANES:%=$(PLANE)/%/tandem-scheduler)

@@ -12,9 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/tandem-k8s/tandem/cluster/publish/apiserver"
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
@@ -24,47 +21,22 @@ import (
 	"github.com/tandem-k8s/tandem/test/published"
 )
 
-// TestPublish applies the manifests and publishes nodes as the daemons do, with their tokens.
+// TestPublish applies the manifests and publishes nodes as the daemons do, with their tokens. The definitions
+// of NodeResourceTopology and NodeFeature are those of their projects: the API server refuses what they do
+// not have.
 func TestPublish(t *testing.T) {
 	eachVersion(t, func(t *testing.T, o plane.Options) {
 		o.Alone = true
 		c := startCluster(t, o)
 		c.apply("../../deployments/publish")
-		c.define("topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", "Cluster")
-		c.define("nfd.k8s-sigs.io", "v1alpha1", "nodefeatures", "NodeFeature", "Namespaced")
+		c.apply("../definitions/noderesourcetopology")
+		c.apply("../definitions/nodefeature")
 		for _, name := range append(machines.Names(), "a", "b") {
 			c.node(name)
 		}
 		t.Run("recorded machines", c.recorded)
 		t.Run("another node", c.anotherNode)
 	})
-}
-
-// define makes a kind of objects of which anything is accepted.
-func (c *cluster) define(group, version, plural, kind, scope string) {
-	c.t.Helper()
-	client, err := dynamic.NewForConfig(c.Admin())
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	definitions := schema.GroupVersionResource{
-		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	o := unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": plural + "." + group,
-			"annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, for a test"}},
-		"spec": map[string]any{
-			"group": group, "scope": scope,
-			"names": map[string]any{"plural": plural, "singular": strings.ToLower(kind), "kind": kind},
-			"versions": []any{map[string]any{
-				"name": version, "served": true, "storage": true, "schema": map[string]any{
-					"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-			}},
-		},
-	}}
-	if _, err := client.Resource(definitions).Create(c.t.Context(), &o, metav1.CreateOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
 }
 
 // publisher is a client with the token of the daemon on a node, for objects of a node.

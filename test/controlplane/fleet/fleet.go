@@ -25,6 +25,7 @@ type Options struct {
 	Full     float64       // part of the GPUs that pods have from the start, on average
 	Late     time.Duration // from an admission to its report
 	Restarts time.Duration // from one restart of a kubelet to the next one's; 0 for none
+	Zones    bool          // nodes publish NodeResourceTopology objects too
 }
 
 // restart is how long a kubelet is away.
@@ -37,6 +38,7 @@ const backoff = time.Second
 type Fleet struct {
 	options Options
 	api     *api
+	zones   *zones
 	nodes   map[string]*node
 	names   []string
 	pods    map[types.UID]*seen
@@ -191,6 +193,7 @@ func (f *Fleet) evict(pod *v1.Pod) {
 func (f *Fleet) report(n *node) {
 	n.late = false
 	f.api.publish(n.name, n.report())
+	f.zones.report(f.api, n)
 }
 
 // restart takes a kubelet away for a while, then the next one.

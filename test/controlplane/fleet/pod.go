@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -41,8 +42,11 @@ type Wish struct {
 	Node      string // where it is bound already; "" for one to be scheduled
 }
 
+// newPod makes a Guaranteed pod: there are schedulers that look at NUMA nodes for such pods alone.
 func newPod(name string, w Wish) *v1.Pod {
 	pod := server.Pod(name, w.GPUs, w.VFs)
+	asked := pod.Spec.Containers[0].Resources.Requests // the limits are the same
+	asked[v1.ResourceCPU], asked[v1.ResourceMemory] = resource.MustParse("1"), resource.MustParse("1Gi")
 	pod.UID = "" // the API server gives it one
 	pod.Labels = map[string]string{jobKey: name}
 	pod.Annotations = map[string]string{lifeKey: w.Life.String(), tryKey: "0"}

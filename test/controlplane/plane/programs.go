@@ -67,14 +67,15 @@ func (p *Plane) StartSchedulerFrom(name, configuration, kubeconfig string, flags
 }
 
 // StartControllers starts the controllers that matter to claims, pods and their owners.
-func (p *Plane) StartControllers() {
+func (p *Plane) StartControllers(more ...string) {
 	p.t.Helper()
 	p.component("kube-controller-manager", "--kubeconfig="+p.path("manager"), "--leader-elect=false",
 		"--secure-port=0", "--use-service-account-credentials", "--kube-api-qps=2000", "--kube-api-burst=4000",
 		"--service-account-private-key-file="+p.path("accounts.key"),
 		"--controllers=resourceclaim-controller,device-taint-eviction-controller,"+
 			"garbage-collector-controller,serviceaccount-controller,namespace-controller,"+
-			"pod-garbage-collector-controller,validatingadmissionpolicy-status-controller")
+			strings.Join(append(more, "pod-garbage-collector-controller"), ",")+
+			",validatingadmissionpolicy-status-controller")
 }
 
 // Stop stops a program, "kube-apiserver", as an upgrade does.

@@ -38,6 +38,8 @@ var choices = []choice{
 	{"MostAllocated", []started{{program: "kube-scheduler", name: "default-scheduler", profiles: mostAllocated}}},
 	{"Tandem", []started{byTandem}},
 	{"Tandem and default in turn", []started{byTandem, byDefault}},
+	{"NodeResourceTopologyMatch", []started{byReserving}},
+	{"NodeResourceTopologyMatch, discardReservedNodes", []started{byAsking}},
 }
 
 // start starts the schedulers.

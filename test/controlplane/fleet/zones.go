@@ -1,0 +1,87 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/cluster/publish/apiserver"
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/cluster/publish/object"
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/test/published"
+	"github.com/tandem-k8s/tandem/test/server"
+)
+
+// twin is a recorded machine with the switches of a server. The recording does not tell the memory of its
+// NUMA nodes.
+const (
+	twin   = "oci-mi300x-derived"
+	memory = 512 << 30
+)
+
+// zones make the NodeResourceTopology objects of the nodes. Nil makes none.
+type zones struct {
+	empty facts.Facts // of a node without pods
+}
+
+// newZones are those of servers. The devices have the numbers that they have in server.Topology.
+func newZones(vfs int) (*zones, error) {
+	f, err := published.Facts(twin, vfs, true, "", published.Restricted)
+	if err != nil {
+		return nil, err
+	}
+	same := func(a, b v1alpha1.Resource) bool { return a.Name == b.Name && maps.Equal(a.Hints, b.Hints) }
+	if !slices.EqualFunc(object.Build(f).Resources, server.Topology("", vfs, true).Spec.Resources, same) {
+		return nil, fmt.Errorf("%s is not as a server with %d VFs for each NIC", twin, vfs)
+	}
+	for i := range f.NUMANodes {
+		f.NUMANodes[i].Memory = memory
+	}
+	return &zones{f}, nil
+}
+
+// write writes what the zones of a node have while pods hold that.
+func (z *zones) write(ctx context.Context, a *api, node string, held []v1alpha1.Held) error {
+	if z == nil {
+		return nil
+	}
+	f := z.empty
+	for _, pod := range held {
+		for _, c := range pod.Containers {
+			f.Devices = append(f.Devices, facts.Held{
+				Container: facts.Container{PodUID: pod.UID, Name: c.Name}, Devices: z.ids(c.Devices),
+			})
+		}
+	}
+	o := apiserver.Zones(f, apiserver.Node{Name: node, UID: types.UID(node)}) // no collector compares the UID
+	body, err := json.Marshal(o.Body)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", o, err)
+	}
+	return a.rest.Patch(types.ApplyPatchType).AbsPath(o.String()).Param("fieldManager", apiserver.Manager).
+		Body(body).Do(ctx).Error()
+}
+
+// report writes the zones of a node when their turn comes.
+func (z *zones) report(a *api, n *node) {
+	if z == nil {
+		return
+	}
+	held := n.report()
+	a.later(n.name, func(ctx context.Context) error { return z.write(ctx, a, n.name, held) })
+}
+
+func (z *zones) ids(devices map[string]v1alpha1.Set) map[string][]string {
+	ids := map[string][]string{}
+	for _, r := range z.empty.Resources {
+		for _, number := range devices[r.Name].Numbers() {
+			ids[r.Name] = append(ids[r.Name], r.Devices[number].ID)
+		}
+	}
+	return ids
+}
