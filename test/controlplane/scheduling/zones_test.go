@@ -24,8 +24,8 @@ func matching(args string) started {
 `}
 }
 
-// The plugin reserves what pods ask for until it reads the node anew, or asks for the objects of all nodes for
-// each pod.
+// The plugin reserves what pods ask for until it reads the node anew, or asks for the objects of all nodes
+// for each pod.
 var (
 	byReserving = matching("cacheResyncPeriodSeconds: 1")
 	byAsking    = matching("discardReservedNodes: true")
