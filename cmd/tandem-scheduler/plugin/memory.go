@@ -28,8 +28,7 @@ type seen struct {
 	after    *verdict.State // when those are admitted
 	before   *verdict.State // what pods hold by the object, those that are gone too
 	gone     []types.UID
-	possible []*verdict.State // what courses has found
-	room     *rank.Room       // nil until it is asked for
+	room     *rank.Room // nil until it is asked for
 	answers  map[asked]*answer
 }
 

@@ -14,64 +14,53 @@ import (
 const overtaken = "another pod is on its way to the node, and one of the two may find its devices taken"
 
 // ask is what the kubelet says to a pod that is sent now. Pods that are on their way may be admitted before
-// it or after it; in every order it has to be admitted, and may not have another refused.
+// it or after it, and before others ended or after that; whatever comes first, the pod has to be admitted, and
+// may not have another refused.
 func (s *seen) ask(pod *v1.Pod) verdict.Verdict {
 	v := s.after.Ask(pod)
-	if !v.Admitted || len(s.inFlight) == 0 {
-		return v
-	}
-	for _, order := range orders(s.inFlight, pod) {
-		if !s.admits(order, pod) {
-			return verdict.Verdict{Reason: overtaken}
-		}
-	}
-	for _, now := range s.courses() {
-		if !now.Ask(pod).Admitted {
-			return verdict.Verdict{Reason: overtaken}
-		}
+	if v.Admitted && len(s.inFlight) > 0 && !s.admits(pod) {
+		return verdict.Verdict{Reason: overtaken}
 	}
 	return v
 }
 
-// admits reports whether a pod is admitted in one order, and all those after it that are without it.
-func (s *seen) admits(order []*v1.Pod, pod *v1.Pod) bool {
-	at := slices.Index(order, pod)
-	with := s.held.Clone()
-	for _, before := range order[:at] {
-		with.Admit(before)
+// admits goes through all courses, or through some where they are too many.
+func (s *seen) admits(pod *v1.Pod) bool {
+	bound := append(slices.Clone(s.inFlight), pod)
+	c := courses{pod: pod, steps: slices.Concat(ends(s.gone), admissions(bound)), visited: map[string]bool{}}
+	if len(c.steps) <= s.most() {
+		return c.admit(0, course{without: s.before})
 	}
-	if at == len(order)-1 {
-		return with.Ask(pod).Admitted
-	}
-	without := with.Clone()
-	if !with.Admit(pod).Admitted {
-		return false
-	}
-	for _, after := range order[at+1:] {
-		expected, admitted := without.Admit(after).Admitted, with.Admit(after).Admitted
-		if expected && !admitted {
+	for _, order := range s.orders(bound) {
+		if !c.follow(order, course{without: s.before}) {
 			return false
 		}
 	}
 	return true
 }
 
-// few is how many pods on their way are tried in every order.
-const few = 3
-
-// orders are those in which a kubelet may admit pods that are on their way and one that is sent after them.
-// It receives pods in the order in which they were bound, and takes those that it receives together by the
-// time of their creation, those of one second as it happens (HandlePodAdditions in pkg/kubelet/kubelet.go).
-// More than a few are tried as bound, by creation, and with those of one second the other way round.
-func orders(inFlight []*v1.Pod, pod *v1.Pod) [][]*v1.Pod {
-	bound := append(slices.Clone(inFlight), pod)
-	if len(bound) <= few {
-		return permutations(bound)
+// most is how many steps are tried in every order. Where equal states are seen to be equal there are 2^steps
+// of them or a few times as many, else as many as orders.
+func (s *seen) most() int {
+	if s.before.Same() == "" {
+		return 4
 	}
-	slices.Reverse(bound)
-	reversed := byCreation(bound)
-	slices.Reverse(bound)
-	return [][]*v1.Pod{bound, byCreation(bound), reversed}
+	return 8
+}
+
+// orders are the likeliest ones. A kubelet receives pods in the order in which they were bound, and takes those
+// that it receives together by the time of their creation, those of one second as it happens
+// (HandlePodAdditions in pkg/kubelet/kubelet.go): as bound, by creation, and with those of one second the other
+// way round. Others have ended before all that, or before the last one was bound.
+func (s *seen) orders(bound []*v1.Pod) (all [][]step) {
+	gone := ends(s.gone)
+	reversed := slices.Clone(bound)
+	slices.Reverse(reversed)
+	for _, order := range [][]*v1.Pod{bound, byCreation(bound), byCreation(reversed)} {
+		all = append(all, slices.Concat(gone, admissions(order)))
+	}
+	last := len(bound) - 1
+	return append(all, slices.Concat(admissions(bound[:last]), gone, admissions(bound[last:])))
 }
 
 // byCreation has the pods by the second of their creation, and otherwise leaves them as they are.
@@ -79,18 +68,4 @@ func byCreation(pods []*v1.Pod) []*v1.Pod {
 	return slices.SortedStableFunc(slices.Values(pods), func(a, b *v1.Pod) int {
 		return cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix())
 	})
-}
-
-// permutations are all orders of a list, which itself comes last.
-func permutations[T any](list []T) [][]T {
-	if len(list) < 2 {
-		return [][]T{list}
-	}
-	var all [][]T
-	for i := range list {
-		for _, before := range permutations(slices.Delete(slices.Clone(list), i, i+1)) {
-			all = append(all, append(before, list[i]))
-		}
-	}
-	return all
 }
