@@ -13,6 +13,7 @@ BENCHTIME ?= 50ms
 OUTPUT    ?= table
 ADMISSIONS ?= 10000
 SEQUENCES  ?= 10000
+VERDICTS   ?= 100000
 BUSYBOX   ?= /bin/busybox
 SEED      ?= 1
 
@@ -114,6 +115,13 @@ chaos: ## Admit ADMISSIONS (10000) pods under faults, half on each version of th
 		go test $(KUBELET36) -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
 	cd test/kubelet && $(PROGRESS) "kubelet 1.37 under faults; $(KUBELET)" \
 		go test -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
+
+.PHONY: verdicts
+verdicts: ## Compare VERDICTS (100000) of what schedulers are told with those of the real kubelet's managers, for 1.37 and 1.36; SEED (1) repeats
+	cd test/kubelet && $(PROGRESS) "verdicts of kubelet 1.37; $(KUBELET)" \
+		go test -count=1 -timeout 3h -v -run '^TestVerdictIsTheKubelets$$' . -verdicts=$(VERDICTS) -seed=$(SEED)
+	cd test/kubelet && $(PROGRESS) "verdicts of kubelet 1.36; $(KUBELET)" \
+		go test $(KUBELET36) -count=1 -timeout 3h -v -run '^TestVerdictIsTheKubelets$$' . -verdicts=$(VERDICTS) -seed=$(SEED)
 
 .PHONY: claims
 claims: ## Allocate SEQUENCES (10000) random sequences of claims with the scheduler's allocators of 1.35 to 1.37, and judge them; SEED (1) repeats
