@@ -13,7 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/controlplane/fleet"
 )
 
-var moment = flag.Duration("moment", 200*time.Millisecond,
+var moment = flag.Duration("moment", 2*time.Second,
 	"`time` from the binding of a pod, as a watch tells of it, until a scheduler has to count the pod")
 
 // decision is what tandem-scheduler went by when it chose a pod's node.
