@@ -43,8 +43,8 @@ type courses struct {
 	visited map[string]bool
 }
 
-// admit reports whether all goes well in every order of the steps that are not done, a set of bits. It goes on
-// from each state once, where equal states are seen to be equal.
+// admit reports whether all goes well in every order of the steps that are not done, a set of bits. It goes
+// on from each state once, where equal states are seen to be equal.
 func (c *courses) admit(done int, at course) bool {
 	if key := at.key(done); key != "" {
 		if c.visited[key] {
@@ -90,13 +90,13 @@ func (c *courses) take(s step, at course) (next course, ok bool) {
 	if at.with != nil {
 		next.with = at.with.Clone()
 	}
-	switch {
-	case s.admit == nil:
+	switch s.admit {
+	case nil:
 		next.without.Remove(s.end)
 		if next.with != nil {
 			next.with.Remove(s.end)
 		}
-	case s.admit == c.pod:
+	case c.pod:
 		next.with = at.without.Clone()
 		return next, next.with.Admit(c.pod).Admitted
 	default:

@@ -34,8 +34,8 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 // Unreserve is the framework's: a log is not taken back.
 func (*Plugin) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string) {}
 
-// counted are the pods that a verdict on another one goes by: those that hold devices by the object, and those
-// on their way.
+// counted are the pods that a verdict on another one goes by: those that hold devices by the object, and
+// those on their way.
 func (o *published) counted(info fwk.NodeInfo, other types.UID) (holding, coming []types.UID) {
 	o.memory.mu.Lock()
 	defer o.memory.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 const overtaken = "another pod is on its way to the node, and one of the two may find its devices taken"
 
 // ask is what the kubelet says to a pod that is sent now. Pods that are on their way may be admitted before
-// it or after it, and before others ended or after that; whatever comes first, the pod has to be admitted, and
-// may not have another refused.
+// it or after it, and before others ended or after that. Whatever comes first, the pod has to be admitted,
+// and may not have another refused.
 func (s *seen) ask(pod *v1.Pod) verdict.Verdict {
 	v := s.after.Ask(pod)
 	if v.Admitted && len(s.inFlight) > 0 && !s.admits(pod) {
@@ -48,10 +48,10 @@ func (s *seen) most() int {
 	return 8
 }
 
-// orders are the likeliest ones. A kubelet receives pods in the order in which they were bound, and takes those
-// that it receives together by the time of their creation, those of one second as it happens
-// (HandlePodAdditions in pkg/kubelet/kubelet.go): as bound, by creation, and with those of one second the other
-// way round. Others have ended before all that, or before the last one was bound.
+// orders are the likeliest ones. A kubelet receives pods in the order in which they were bound, and takes
+// those that it receives together by the time of their creation, those of one second as it happens
+// (HandlePodAdditions in pkg/kubelet/kubelet.go): as bound, by creation, and with those of one second the
+// other way round. Others have ended before all that, or before the last one was bound.
 func (s *seen) orders(bound []*v1.Pod) (all [][]step) {
 	gone := ends(s.gone)
 	reversed := slices.Clone(bound)

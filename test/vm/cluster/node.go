@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -197,12 +198,16 @@ func (n *Node) Decisions(ctx context.Context) (map[string]int, error) {
 	return sources(lines), nil
 }
 
-// sources counts lines of a log by the first word of their reason.
+var toldBy = regexp.MustCompile(`told by ([a-z-]+)`)
+
+// sources counts lines of a log by what told who asks, as their reason has it; "" where nothing told.
 func sources(lines string) map[string]int {
 	count := map[string]int{}
 	for line := range strings.Lines(lines) {
-		_, reason, _ := strings.Cut(line, " reason=")
-		source, _, _ := strings.Cut(strings.Trim(reason, `"`), ": ")
+		source := ""
+		if found := toldBy.FindStringSubmatch(line); found != nil {
+			source = found[1]
+		}
 		count[source]++
 	}
 	return count
