@@ -273,5 +273,10 @@ func (j *judged) describe(published *v1alpha1.NodeTopology) string {
 		fmt.Fprintf(&text, "%+v\n", h)
 	}
 	fmt.Fprintf(&text, "%+v\n", published.Spec.MemoryReserved)
+	const newest = 8
+	decisions := j.coordinator.Recent()
+	for _, d := range decisions[max(0, len(decisions)-newest):] {
+		fmt.Fprintf(&text, "decided: %v\n", d)
+	}
 	return text.String()
 }
