@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// packScheduler packs tandem-scheduler alone, for one architecture or several: it runs on other nodes than the
-// plugins, and is larger than they are together.
+// packScheduler packs tandem-scheduler alone, for one architecture or several: it runs on other nodes than
+// the plugins, and is larger than they are together.
 func packScheduler(programs []string, tag, tarball string, stdout io.Writer) error {
 	labels, err := schedulerLabels(programs)
 	if err != nil {
