@@ -18,7 +18,9 @@ import (
 )
 
 // programs are all that a release has.
-var programs = []string{"tandem", "tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager", "tandem-scheduler"}
+var programs = []string{
+	"tandem", "tandem-gpu", "tandem-rdma", "tandem-dra", "config-manager", "tandem-scheduler",
+}
 
 const (
 	source  = "https://github.com/tandem-k8s/tandem"
