@@ -23,12 +23,12 @@ type memory struct {
 
 // seen is a node with the pods of a NodeInfo.
 type seen struct {
+	node     *verdict.Node
 	held     *verdict.State // what pods hold by the object
 	inFlight []*v1.Pod      // they hold nothing yet; in the order of the NodeInfo
 	after    *verdict.State // when those are admitted
-	before   *verdict.State // what pods hold by the object, those that are gone too
-	gone     []types.UID
-	room     *rank.Room // nil until it is asked for
+	gone     []types.UID    // that hold devices by the object
+	room     *rank.Room     // nil until it is asked for
 	answers  map[asked]*answer
 }
 
@@ -70,12 +70,12 @@ func (o *published) look(pods []fwk.PodInfo) *seen {
 	for _, p := range pods {
 		present.Insert(p.GetPod().UID)
 	}
-	s := &seen{held: o.node.State(present.Has), answers: map[asked]*answer{}}
-	s.before = o.node.State(func(uid types.UID) bool {
+	s := &seen{node: o.node, answers: map[asked]*answer{}}
+	s.held = o.node.State(func(uid types.UID) bool {
 		if !present.Has(uid) {
 			s.gone = append(s.gone, uid)
 		}
-		return true
+		return present.Has(uid)
 	})
 	s.after = s.held.Clone()
 	for _, p := range pods {
@@ -87,6 +87,14 @@ func (o *published) look(pods []fwk.PodInfo) *seen {
 		s.after.Admit(pod)
 	}
 	return s
+}
+
+// before is what pods held when the object was written, those that are gone too.
+func (s *seen) before() *verdict.State {
+	if len(s.gone) == 0 {
+		return s.held
+	}
+	return s.node.State(func(types.UID) bool { return true })
 }
 
 // matters reports whether the kubelet gives a pod something that others cannot have then.

@@ -28,21 +28,22 @@ func (s *seen) ask(pod *v1.Pod) verdict.Verdict {
 func (s *seen) admits(pod *v1.Pod) bool {
 	bound := append(slices.Clone(s.inFlight), pod)
 	c := courses{pod: pod, steps: slices.Concat(ends(s.gone), admissions(bound)), visited: map[string]bool{}}
-	if len(c.steps) <= s.most() {
-		return c.admit(0, course{without: s.before})
+	begin := course{without: s.before()}
+	if len(c.steps) <= stepsTried(begin) {
+		return c.admit(0, begin)
 	}
 	for _, order := range s.orders(bound) {
-		if !c.follow(order, course{without: s.before}) {
+		if !c.follow(order, begin) {
 			return false
 		}
 	}
 	return true
 }
 
-// most is how many steps are tried in every order. Where equal states are seen to be equal there are 2^steps
-// of them or a few times as many, else as many as orders.
-func (s *seen) most() int {
-	if s.before.Same() == "" {
+// stepsTried is how many steps are tried in every order. Where equal states are seen to be equal there are
+// 2^steps of them or a few times as many, else as many as orders.
+func stepsTried(begin course) int {
+	if begin.without.Same() == "" {
 		return 4
 	}
 	return 8

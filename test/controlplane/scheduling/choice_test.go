@@ -42,12 +42,15 @@ var choices = []choice{
 	{"NodeResourceTopologyMatch, discardReservedNodes", []started{byAsking}},
 }
 
-// start starts the schedulers.
-func (c choice) start(p *plane.Plane) {
+// logged has tandem-scheduler log its decisions, which costs it a fifth of its time.
+const logged = "--vmodule=decision=4"
+
+// start starts the schedulers. The flags are tandem-scheduler's.
+func (c choice) start(p *plane.Plane, flags ...string) {
 	for _, s := range c.schedulers {
 		switch {
 		case s.deployed:
-			p.StartDeployed(s.program, "--vmodule=decision=4")
+			p.StartDeployed(s.program, flags...)
 		case s.profiles != "":
 			p.StartSchedulerWith(s.program, s.profiles)
 		default:

@@ -83,7 +83,7 @@ func (r trial) run(t *testing.T, o plane.Options) *outcome {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- nodes.Run(ctx) }()
-	r.choice.start(p)
+	r.choice.start(p, logged)
 	first, rest := r.load, r.load
 	first.Schedulers, rest.Schedulers = r.choice.names(), r.choice.names()
 	first.Pods = r.load.Warm()
