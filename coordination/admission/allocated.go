@@ -80,12 +80,15 @@ func (d *deciding) take(
 	l := d.ledger
 	d.progress = reached
 	evidence := d.evidence(shown, answer)
+	if shown == nil { // else it shows no more than some of the pods
+		d.giveUp(evidence)
+	}
 	if answer != nil {
 		evidence.Bury()
 	}
-	g := grant{name: name, ids: ids, progress: reached, before: l.Newest()}
+	g := grant{name: name, ids: ids, progress: d.progress, before: l.Newest()}
 	d.fulfil(name, ids)
-	if p := d.livePlan(); p != nil && l.Sequence() > p.after && reached == asking.Complete {
+	if p := d.livePlan(); p != nil && l.Sequence() > p.after && d.progress == asking.Complete {
 		d.endPlan(Dropped) // the rest of it was not wanted
 	}
 	if p := d.livePlan(); p.keeps(name, ids) {
@@ -101,7 +104,8 @@ func (d *deciding) take(
 	}
 	d.version++
 	d.given.at, d.given.foreseen, d.given.refused = d.now(), g.plan != nil, false
-	l.Allocate(g.holder, name, ids, found.To())
+	d.given.to = found.To()
+	l.Allocate(g.holder, name, ids, d.given.to)
 	return g
 }
 

@@ -25,9 +25,10 @@ type given struct {
 	vfs     []pairs.VF         // what they say of its VFs
 
 	newest   allocate
-	at       time.Time // when that was
-	foreseen bool      // it fulfilled a plan, so that the holder's candidates are right
-	refused  bool      // the container was refused after it: nothing follows
+	at       time.Time         // when that was
+	to       *ledger.Recipient // nil where no source of intent told
+	foreseen bool              // it fulfilled a plan, so that the holder's candidates are right
+	refused  bool              // the container was refused after it: nothing follows
 }
 
 // allocate is an Allocate, and whom the kubelet's checkpoint showed with its devices at that time. As soon as
@@ -78,6 +79,21 @@ func (d *deciding) reached(now kubelet.Checkpoint, err error) asking.Progress {
 		}
 	}
 	return reached
+}
+
+// giveUp takes note that nothing follows for the container of the newest Allocate where the kubelet has
+// failed its pod meanwhile.
+func (d *deciding) giveUp(evidence *asking.Evidence) {
+	if !evidence.GivenUp(d.given.to) {
+		return
+	}
+	for _, a := range d.ledger.Allocations() {
+		if a.Recipient.Is(d.given.to) {
+			evidence.Forget(a)
+		}
+	}
+	d.given.refused = true
+	d.progress, evidence.Progress = asking.Complete, asking.Complete
 }
 
 // recent reports whether the newest Allocate was so fresh when a question came that it can still be the same

@@ -65,6 +65,7 @@ func (d *deciding) choose(
 	d.version++
 	d.at, d.progress, d.cpus = asked, d.reached(now.checkpoint, now.checkpointErr), now.cpus
 	evidence := d.evidence(now.view, now.answer)
+	d.giveUp(evidence)
 	for _, a := range l.Allocations() {
 		if now.gone[a.ID] {
 			evidence.Forget(a)

@@ -3,7 +3,8 @@
 // The kubelet does not say. It writes its device checkpoint once all resources of a container are allocated,
 // before it turns to the next container. So a question belongs to the container of the newest Allocate if,
 // and only if, the checkpoint still shows the devices of that Allocate with whom it showed them then
-// (kubelet.ReadCheckpoint). That costs the kubelet nothing and is exact.
+// (kubelet.ReadCheckpoint). That costs the kubelet nothing and is exact but for one case: where the kubelet
+// fails a pod amid a container it does not write. Then nobody shows the pod any more (Evidence.GivenUp).
 //
 // Where a source of intent tells what the pods of the node want (package intent), the container itself is
 // known: the one that lacks what is asked for, of the one pod that has not been admitted (asker.go).

@@ -2,6 +2,7 @@ package asking
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -51,6 +52,23 @@ func (e *Evidence) Bury() {
 			continue
 		}
 		e.Forget(a)
+	}
+}
+
+// GivenUp reports whether the kubelet has failed the pod of the newest Allocate amid a container: then it
+// does not write its checkpoint, which goes on to show that it is not done with that container. A pod in
+// admission is shown, by PodResources and by all sources but the API server, which can be behind. To is who
+// got that Allocate, nil where no source told.
+func (e *Evidence) GivenUp(to *ledger.Recipient) bool {
+	switch {
+	case to == nil || e.Progress != Open:
+		return false
+	case e.Answer != nil && e.Answer.Source != intent.APIServer && to.Source != intent.APIServer:
+		return !slices.ContainsFunc(e.Answer.Pods, func(p intent.Pod) bool { return p.UID == to.UID })
+	case e.View != nil:
+		return !slices.ContainsFunc(to.Pods, func(p kubelet.Pod) bool { return slices.Contains(e.View.Pods, p) })
+	default:
+		return false
 	}
 }
 

@@ -3,6 +3,7 @@ package asking
 import (
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/ledger"
 )
@@ -58,7 +59,7 @@ func (k Looked) namesApp(name string) bool {
 // lost reports whether an allocation's container is gone, and the pods that can be others of its pod's name,
 // if they are shown. Running containers never lose a device, and PodResources lists every container but init
 // containers, those without devices too. So where the owner is not known yet the name tells: it is an app
-// container if one of that name was ever listed.
+// container if one of that name was ever listed, unless a source has told that it is an init container.
 func (k Looked) lost(a *ledger.Allocation, view kubelet.View) (renewed []kubelet.Pod, lost bool) {
 	if a.Owner != nil {
 		return []kubelet.Pod{a.Owner.Pod}, !a.ShownBy(view, *a.Owner)
@@ -70,7 +71,8 @@ func (k Looked) lost(a *ledger.Allocation, view kubelet.View) (renewed []kubelet
 		}
 		app = app || c.Name == a.Container
 	}
-	return a.Candidates, app
+	isInit := a.Recipient != nil && a.Recipient.Exact && a.Recipient.Role == intent.Init
+	return a.Candidates, app && !isInit
 }
 
 // arrivals lists the pods that the last look did not show, and those that have been deleted and created anew
