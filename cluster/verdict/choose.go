@@ -224,12 +224,7 @@ func (t *trial) misaligned(w *wish, devices set) string {
 	if err != nil {
 		return ""
 	}
-	together := 0
-	for _, p := range choice.Pairs {
-		if p.Distance.Level.SameSwitch() {
-			together++
-		}
-	}
+	together := placement.Together(choice.Pairs)
 	if together == len(choice.Pairs) {
 		return ""
 	}

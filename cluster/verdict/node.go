@@ -177,8 +177,5 @@ func distances(nodes []v1alpha1.NUMANode, most int) [][]int {
 	return by
 }
 
-// Policy is the kubelet's Topology Manager policy; None also where it is not known.
-func (n *Node) Policy() hints.Policy { return n.rule.Policy }
-
 // Resources are the names of the published resources, ascending.
 func (n *Node) Resources() []string { return slices.Sorted(maps.Keys(n.index)) }

@@ -14,6 +14,7 @@ type wishes struct {
 	containers []wish // in the order of admission, those without devices too
 	required   bool   // its alignment
 	several    bool   // containers with devices
+	wanted     int    // pairs
 }
 
 // wish is a container and what it asks for.
@@ -44,6 +45,7 @@ func (n *Node) read(pod *v1.Pod) wishes {
 				}
 			}
 			with += min(len(c.asked), 1)
+			w.wanted += n.wanted(&c)
 			w.containers = append(w.containers, c)
 		}
 	}
@@ -101,7 +103,7 @@ func (w *wishes) total() []ask {
 	return total
 }
 
-// pairs is how many a container asks for.
+// wanted is how many pairs a container asks for.
 func (n *Node) wanted(c *wish) int {
 	var of [2]int
 	for _, a := range c.asked {

@@ -100,10 +100,7 @@ func (s *State) Admit(pod *v1.Pod) Verdict {
 // on them, so that Pairs and Containers are not filled in. It takes a fraction of the time of Admit.
 func (s *State) Ask(pod *v1.Pod) Verdict {
 	w := s.node.read(pod)
-	v := Verdict{Admitted: true}
-	for i := range w.containers {
-		v.Wanted += s.node.wanted(&w.containers[i])
-	}
+	v := Verdict{Admitted: true, Wanted: w.wanted}
 	if s.pods[pod.UID] != nil {
 		return v
 	}
@@ -117,10 +114,7 @@ func (s *State) Ask(pod *v1.Pod) Verdict {
 
 // verdict is that on a pod whose containers were given devices.
 func (n *Node) verdict(w *wishes, containers []given) Verdict {
-	v := Verdict{Admitted: true}
-	for i := range w.containers {
-		v.Wanted += n.wanted(&w.containers[i])
-	}
+	v := Verdict{Admitted: true, Wanted: w.wanted}
 	for _, g := range containers {
 		c := Container{Name: g.name, Nodes: g.nodes, Devices: map[string][]int{}, Pairs: n.pairs(g.devices)}
 		for i := range n.resources {
@@ -139,10 +133,7 @@ func (n *Node) verdict(w *wishes, containers []given) Verdict {
 
 // refusal is the verdict on a pod that is refused.
 func (s *State) refusal(w *wishes, t *trial, refused *refused) Verdict {
-	v := Verdict{Required: refused.required != "", Chance: t.chance}
-	for i := range w.containers {
-		v.Wanted += s.node.wanted(&w.containers[i])
-	}
+	v := Verdict{Required: refused.required != "", Chance: t.chance, Wanted: w.wanted}
 	empty := s.node.empty()
 	if s.node.managers != nil {
 		empty.managers = s.node.managers.Empty()

@@ -88,16 +88,10 @@ func (d *deciding) pairsOf(a *ledger.Allocation, sure bool) []placement.Pair {
 func (d *deciding) refusal(
 	pairs []placement.Pair, apart placement.Pair, what string, a *ledger.Allocation,
 ) refusal {
-	together := 0
-	for _, p := range pairs {
-		if p.Distance.Level.SameSwitch() {
-			together++
-		}
-	}
 	free, all, owners := d.vfsNear(apart.GPU.Address, a)
 	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: "+
 		"GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free",
-		what, together, len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level,
+		what, placement.Together(pairs), len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level,
 		d.tree.Switch(apart.GPU.Address), free, all)
 	if len(owners) > 0 {
 		sentence += ", the rest is held"

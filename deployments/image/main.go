@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -54,7 +55,9 @@ func run(args []string, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		image, err := newImage(bin, labels, base, programFiles(bin))
+		image, err := newImage(filepath.Join(bin, "tandem-gpu"), v1.Config{
+			Env: environment, Entrypoint: entrypoint, WorkingDir: "/root", Labels: labels,
+		}, base, programFiles(bin))
 		if err != nil {
 			return err
 		}

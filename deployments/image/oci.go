@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -30,9 +29,10 @@ var environment = []string{
 	"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
 }
 
-// newImage makes an image with these labels and one layer for each list of files.
-func newImage(bin string, labels map[string]string, layers ...[]file) (v1.Image, error) {
-	arch, err := architecture(filepath.Join(bin, "tandem-gpu"))
+// newImage makes an image for the architecture of a program in it, with the container's settings and one
+// layer for each list of files.
+func newImage(program string, container v1.Config, layers ...[]file) (v1.Image, error) {
+	arch, err := architecture(program)
 	if err != nil {
 		return nil, err
 	}
@@ -52,12 +52,7 @@ func newImage(bin string, labels map[string]string, layers ...[]file) (v1.Image,
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", arch
-	config.Config = v1.Config{
-		Env:        environment,
-		Entrypoint: entrypoint,
-		WorkingDir: "/root",
-		Labels:     labels,
-	}
+	config.Config = container
 	return mutate.ConfigFile(image, config)
 }
 

@@ -5,7 +5,6 @@ import (
 	"io"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
 // packScheduler packs tandem-scheduler alone, for one architecture or several: it runs on other nodes than
@@ -33,31 +32,12 @@ func packScheduler(programs []string, tag, tarball string, stdout io.Writer) err
 }
 
 func schedulerImage(program string, labels map[string]string) (v1.Image, error) {
-	arch, err := architecture(program)
-	if err != nil {
-		return nil, err
-	}
-	layer, err := newLayer([]file{
+	return newImage(program, v1.Config{
+		Env: []string{"PATH=/usr/bin"}, Entrypoint: []string{"tandem-scheduler"}, User: "65532", Labels: labels,
+	}, []file{
 		{name: "etc/passwd", text: "nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"},
 		{name: "usr/bin/tandem-scheduler", from: program},
 	})
-	if err != nil {
-		return nil, err
-	}
-	image, err := mutate.AppendLayers(emptyImage(), layer)
-	if err != nil {
-		return nil, fmt.Errorf("add a layer: %w", err)
-	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", arch
-	config.Config = v1.Config{
-		Env: []string{"PATH=/usr/bin"}, Entrypoint: []string{"tandem-scheduler"}, User: "65532", Labels: labels,
-	}
-	return mutate.ConfigFile(image, config)
 }
 
 func schedulerLabels(programs []string) (map[string]string, error) {

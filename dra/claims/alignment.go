@@ -95,18 +95,13 @@ func (d *decision) misaligned(c Claim, devices []Prepared, otherwise string) err
 	if first < 0 {
 		return nil
 	}
-	together := 0
-	for _, p := range choice.Pairs {
-		if !isApart(p) {
-			together++
-		}
-	}
 	apart := choice.Pairs[first]
 	free, all := d.vfsNear(apart.GPU)
 	return fmt.Errorf("refuse %s: alignment is required and only %d of %d pairs are on one switch: "+
 		"GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free; ask for devices of class pair.%s, "+
-		"which are on one switch always; %s", c, together, len(choice.Pairs), apart.GPU.Address, apart.VF.Address,
-		apart.Distance.Level, d.state.Machine.Tree.Switch(apart.GPU.Address), free, all, pool.Driver, otherwise)
+		"which are on one switch always; %s", c, placement.Together(choice.Pairs), len(choice.Pairs),
+		apart.GPU.Address, apart.VF.Address, apart.Distance.Level,
+		d.state.Machine.Tree.Switch(apart.GPU.Address), free, all, pool.Driver, otherwise)
 }
 
 // vfsNear counts the VFs on one switch with a GPU.

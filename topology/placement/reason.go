@@ -68,6 +68,17 @@ func (p *places) switchesTaken() int {
 	return n
 }
 
+// Together counts the pairs that are on one switch each.
+func Together(pairs []Pair) int {
+	n := 0
+	for _, p := range pairs {
+		if p.Distance.Level.SameSwitch() {
+			n++
+		}
+	}
+	return n
+}
+
 // Levels lists how many pairs there are of each level, "3 PIX, 1 NODE".
 func Levels(pairs []Pair) string {
 	var n [topology.Levels]int

@@ -12,8 +12,6 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-func compare(a, b string) int { return cmp.Compare(a, b) }
-
 func resource(tree *topology.Tree, r facts.Resource) v1alpha1.Resource {
 	var unhealthy []int
 	hints := set{}

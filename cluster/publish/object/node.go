@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
@@ -111,7 +112,7 @@ func memory(blocks []facts.MemoryBlock) []v1alpha1.MemoryBlock {
 		})
 	}
 	slices.SortFunc(all, func(a, b v1alpha1.MemoryBlock) int {
-		return compare(a.Type+" "+string(a.NUMANodes), b.Type+" "+string(b.NUMANodes))
+		return strings.Compare(a.Type+" "+string(a.NUMANodes), b.Type+" "+string(b.NUMANodes))
 	})
 	return all
 }

@@ -3,6 +3,7 @@ package object
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/cluster/machine"
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
@@ -34,7 +35,7 @@ type numbered struct {
 
 func number(resources []facts.Resource) numbered {
 	n := numbered{slices.Clone(resources), map[string]map[string]int{}}
-	slices.SortFunc(n.resources, func(a, b facts.Resource) int { return compare(a.Name, b.Name) })
+	slices.SortFunc(n.resources, func(a, b facts.Resource) int { return strings.Compare(a.Name, b.Name) })
 	for i := range n.resources {
 		r := &n.resources[i]
 		r.Devices = slices.SortedFunc(slices.Values(r.Devices), device.Compare)

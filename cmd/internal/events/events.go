@@ -102,14 +102,8 @@ func (s *Sender) Tell(v admission.Verdict) {
 
 // summary says how far apart the pairs are.
 func summary(v admission.Verdict) string {
-	together := 0
-	for _, p := range v.Pairs {
-		if p.Distance.Level.SameSwitch() {
-			together++
-		}
-	}
 	return fmt.Sprintf("%d of %d pairs of a GPU and a VF are on one switch (%s)",
-		together, len(v.Pairs), placement.Levels(v.Pairs))
+		placement.Together(v.Pairs), len(v.Pairs), placement.Levels(v.Pairs))
 }
 
 func (s *Sender) event(v admission.Verdict, reason, message string) *corev1.Event {

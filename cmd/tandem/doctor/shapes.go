@@ -74,13 +74,7 @@ func (e *examination) near(n int, nodes []int) int {
 	if err != nil {
 		return 0
 	}
-	near := 0
-	for _, p := range choice.Pairs {
-		if p.Distance.Level.SameSwitch() {
-			near++
-		}
-	}
-	return near
+	return placement.Together(choice.Pairs)
 }
 
 func (e *examination) farShapes(list []int, apart map[int]int) {
