@@ -14,20 +14,7 @@ import (
 type step struct {
 	admit *v1.Pod
 	end   types.UID // "" for an admission
-}
-
-func ends(pods []types.UID) (steps []step) {
-	for _, uid := range pods {
-		steps = append(steps, step{end: uid})
-	}
-	return steps
-}
-
-func admissions(pods []*v1.Pod) (steps []step) {
-	for _, pod := range pods {
-		steps = append(steps, step{admit: pod})
-	}
-	return steps
+	wish  string    // of an admission; "" for one of its own
 }
 
 // course is what a node holds after some steps: without the pod that is asked about and, from when that has
@@ -41,11 +28,39 @@ type courses struct {
 	pod     *v1.Pod
 	steps   []step
 	visited map[string]bool
+	left    int // admissions that may be tried yet
+}
+
+// Bounds of a search. Admissions are what takes time: some tens of microseconds each.
+const (
+	maxAdmissions = 400
+	maxSteps      = 63 // bits
+)
+
+// newCourses are those of a node to which pods are on their way.
+func newCourses(s *seen, pod *v1.Pod) *courses {
+	c := &courses{pod: pod, visited: map[string]bool{}, left: maxAdmissions}
+	for _, uid := range s.gone {
+		c.steps = append(c.steps, step{end: uid})
+	}
+	for _, other := range s.inFlight {
+		text, err := wishOf(other)
+		if err != nil {
+			text = "" // equal to none
+		}
+		c.steps = append(c.steps, step{admit: other, wish: text})
+	}
+	c.steps = append(c.steps, step{admit: pod})
+	if len(c.steps) > maxSteps {
+		c.left = 0 // too many to tell them apart
+	}
+	return c
 }
 
 // admit reports whether all goes well in every order of the steps that are not done, a set of bits. It goes
-// on from each state once, where equal states are seen to be equal.
-func (c *courses) admit(done int, at course) bool {
+// on from each state once, where equal states are seen to be equal. Where there are too many orders it says
+// no.
+func (c *courses) admit(done uint64, at course) bool {
 	if key := at.key(done); key != "" {
 		if c.visited[key] {
 			return true
@@ -53,8 +68,14 @@ func (c *courses) admit(done int, at course) bool {
 		c.visited[key] = true
 	}
 	for i, s := range c.steps {
-		if done>>i&1 == 1 || s.admit == c.pod && !c.ended(done) {
+		if !c.comes(i, done) {
 			continue
+		}
+		if s.admit != nil {
+			c.left--
+		}
+		if c.left < 0 {
+			return false
 		}
 		next, ok := c.take(s, at)
 		if !ok || !c.admit(done|1<<i, next) {
@@ -64,24 +85,19 @@ func (c *courses) admit(done int, at course) bool {
 	return true
 }
 
-// ended reports whether the steps that are done have all ends: the pod is sent after those.
-func (c *courses) ended(done int) bool {
-	for i, s := range c.steps {
-		if s.admit == nil && done>>i&1 == 0 {
+// comes reports whether a step can be the next one. The pod is sent after all ends. Of pods with equal wishes
+// it makes no difference which comes first.
+func (c *courses) comes(i int, done uint64) bool {
+	isDone := func(k int) bool { return done>>k&1 == 1 }
+	s := c.steps[i]
+	for k, other := range c.steps {
+		sent := s.admit == c.pod && other.admit == nil
+		equal := k < i && s.wish != "" && s.wish == other.wish
+		if (sent || equal) && !isDone(k) {
 			return false
 		}
 	}
-	return true
-}
-
-// follow reports whether all goes well in one order.
-func (c *courses) follow(order []step, at course) (ok bool) {
-	for _, s := range order {
-		if at, ok = c.take(s, at); !ok {
-			return false
-		}
-	}
-	return true
+	return !isDone(i)
 }
 
 // take goes one step. All goes well unless the pod is refused, or another is that is not without it.
@@ -109,7 +125,7 @@ func (c *courses) take(s step, at course) (next course, ok bool) {
 }
 
 // key is "" where equal states cannot be told.
-func (c course) key(done int) string {
+func (c course) key(done uint64) string {
 	without, with := c.without.Same(), ""
 	if without == "" {
 		return ""

@@ -1,0 +1,61 @@
+package plugin
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/test/server"
+)
+
+// All devices were held, and all who held them are gone. If the two that are on their way came after that,
+// both are on one NUMA node; if each came when the first device of a NUMA node was free, no node has four.
+func TestManyEnds(t *testing.T) {
+	topology := server.Topology("a", 1, true)
+	for i, devices := range []v1alpha1.Set{"0-1", "2-3", "4", "5", "6", "7"} {
+		server.Hold(topology, fmt.Sprint("gone-", i), devices, devices)
+	}
+	r := start(t, topology)
+	one, two := server.Pod("one", 1, 1), server.Pod("two", 2, 2)
+	_, got := r.filter(server.Pod("new", 4, 4), on("a", one, two), on("a"))
+	want(t, got[0], fwk.Unschedulable, overtaken)
+	if !got[1].IsSuccess() {
+		t.Errorf("none is on its way: %v", got[1])
+	}
+}
+
+// Of many pods that ask for the same it makes no difference which comes first; of more than can be told apart
+// it is not known.
+func TestManyPodsOfOneWish(t *testing.T) {
+	r := start(t, server.Topology("a", 8, true))
+	several := func(count int) fwk.NodeInfo {
+		var pods []*v1.Pod
+		for i := range count {
+			pods = append(pods, server.Pod(fmt.Sprint("pod-", i), 0, 1))
+		}
+		return on("a", pods...)
+	}
+	_, got := r.filter(server.Pod("new", 1, 1), several(40), several(63))
+	if !got[0].IsSuccess() {
+		t.Error(got[0])
+	}
+	want(t, got[1], fwk.Unschedulable, overtaken)
+}
+
+// Where there are more orders than can be looked at, the node's next report is waited for.
+func TestManyWishes(t *testing.T) {
+	r := start(t, server.Topology("a", 8, true))
+	var pods []*v1.Pod
+	for i := range 12 {
+		pods = append(pods, server.Pod(fmt.Sprint("pod-", i), 0, 1+i%4))
+		pods[i].Annotations = map[string]string{"tandem.dev/alignment": fmt.Sprint("of its own ", i)}
+	}
+	_, got := r.filter(server.Pod("new", 1, 1), on("a", pods[:4]...), on("a", pods...))
+	if !got[0].IsSuccess() {
+		t.Error(got[0])
+	}
+	want(t, got[1], fwk.Unschedulable, overtaken)
+}
