@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,7 +13,9 @@ import (
 
 // Arrival is a pod that came to a node.
 type Arrival struct {
+	Name      string
 	UID       types.UID
+	Devices   int64 // GPUs and VFs that it asks for
 	Scheduler string
 	Bound     time.Time // as the node saw it
 	Admitted  bool
@@ -41,4 +45,27 @@ func (f *Fleet) Replay(p Pod, without func(Arrival) bool) verdict.Verdict {
 		}
 	}
 	return verdict.Verdict{Reason: "the pod has not come"}
+}
+
+// Before tells what the kubelet did until it decided on a pod, that with it: the newest of it, a line each.
+// Note says more of what came. Run has to have ended.
+func (f *Fleet) Before(p Pod, note func(types.UID) string) string {
+	const most = 24
+	var lines []string
+	for _, e := range f.nodes[p.Node].history {
+		came, what := e.arrival, "refuses"
+		at := came.Bound
+		switch {
+		case e.end:
+			what, at = "is rid of", came.Ended
+		case came.Admitted:
+			what = "admits"
+		}
+		lines = append(lines, fmt.Sprintf("\t%s %s %s: %d devices; %s", at.Format("15:04:05.000"), what, came.Name,
+			came.Devices, note(came.UID)))
+		if !e.end && came.UID == p.UID {
+			break
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-most):], "\n")
 }

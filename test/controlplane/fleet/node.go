@@ -10,6 +10,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/cluster/verdict"
+	"github.com/tandem-k8s/tandem/test/server"
 )
 
 // node is a node as its kubelet knows it. The fleet's loop owns it.
@@ -38,7 +39,10 @@ func nobody(types.UID) bool { return false }
 // admit decides on a pod as the kubelet does.
 func (n *node) admit(pod *v1.Pod, bound time.Time) verdict.Verdict {
 	v := n.state.Admit(pod)
-	came := &Arrival{UID: pod.UID, Scheduler: pod.Spec.SchedulerName, Bound: bound, Admitted: v.Admitted}
+	came := &Arrival{
+		Name: pod.Name, UID: pod.UID, Devices: devices(pod), Scheduler: pod.Spec.SchedulerName, Bound: bound,
+		Admitted: v.Admitted,
+	}
 	n.history = append(n.history, event{arrival: came, pod: pod})
 	if v.Admitted {
 		n.held[pod.UID], n.arrivals[pod.UID] = heldBy(pod.UID, v), came
@@ -91,4 +95,15 @@ func heldBy(uid types.UID, v verdict.Verdict) v1alpha1.Held {
 		held.Containers = append(held.Containers, container)
 	}
 	return held
+}
+
+func devices(pod *v1.Pod) (count int64) {
+	for _, c := range pod.Spec.Containers {
+		for name, quantity := range c.Resources.Limits {
+			if name == server.GPU || name == server.VF {
+				count += quantity.Value()
+			}
+		}
+	}
+	return count
 }

@@ -18,8 +18,22 @@ var moment = flag.Duration("moment", 2*time.Second,
 
 // decision is what tandem-scheduler went by when it chose a pod's node.
 type decision struct {
-	at      time.Time
-	counted sets.Set[types.UID] // pods with devices on that node
+	at              time.Time
+	holding, coming sets.Set[types.UID] // the pods with devices on that node that it counted
+}
+
+func (d decision) counted(uid types.UID) bool { return d.holding.Has(uid) || d.coming.Has(uid) }
+
+// note says what the decision knew of a pod.
+func (d decision) note(uid types.UID) string {
+	switch {
+	case d.holding.Has(uid):
+		return "holding"
+	case d.coming.Has(uid):
+		return "coming"
+	default:
+		return "not counted"
+	}
 }
 
 var decisionLine = regexp.MustCompile(
@@ -34,13 +48,13 @@ func decisions(log string) (map[types.UID]decision, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the time of a decision: %w", err)
 		}
-		d := decision{at: at, counted: sets.New[types.UID]()}
-		for _, list := range found[3:] {
+		d := decision{at: at}
+		for i, pods := range []*sets.Set[types.UID]{&d.holding, &d.coming} {
 			var uids []types.UID
-			if err := json.Unmarshal([]byte(list), &uids); err != nil {
+			if err := json.Unmarshal([]byte(found[3+i]), &uids); err != nil {
 				return nil, fmt.Errorf("read the pods of a decision: %w", err)
 			}
-			d.counted.Insert(uids...)
+			*pods = sets.New(uids...)
 		}
 		all[types.UID(found[2])] = d
 	}
@@ -89,7 +103,7 @@ func (j *judgement) add(p fleet.Pod, nodes *fleet.Fleet, decided map[types.UID]d
 	unseen := 0
 	v := nodes.Replay(p, func(a fleet.Arrival) bool {
 		switch {
-		case d.counted.Has(a.UID):
+		case d.counted(a.UID):
 			return false
 		case !a.Admitted:
 			return true // it took nothing
@@ -102,7 +116,8 @@ func (j *judgement) add(p fleet.Pod, nodes *fleet.Fleet, decided map[types.UID]d
 	})
 	switch {
 	case !v.Admitted:
-		return fmt.Sprintf("without the %d pods that were not counted it is refused too: %s", unseen, v.Reason)
+		return fmt.Sprintf("without the %d pods that were not counted it is refused too: %s; decided at %s by\n%s",
+			unseen, v.Reason, d.at.Format("15:04:05.000"), nodes.Before(p, d.note))
 	case lag > *moment:
 		return fmt.Sprintf("another pod was bound %v before it was decided, and was not counted", lag)
 	case lag > 0:
