@@ -15,10 +15,11 @@ type Facts struct {
 	NUMANodes []NUMANode // by number, ascending
 	Kubelet   v1alpha1.Kubelet
 
-	Devices []Held      // what the kubelet's device checkpoint says of containers
-	Living  Living      // of the pods that had come by then
-	CPUs    CPUState    // of the kubelet's CPU manager
-	Memory  MemoryState // of its memory manager
+	Devices   []Held      // what the kubelet's device checkpoint says of containers
+	Living    Living      // of the pods that had come by then
+	Exclusive Exclusive   // of the same pods
+	CPUs      CPUState    // of the kubelet's CPU manager
+	Memory    MemoryState // of its memory manager
 }
 
 // Resource is what a plugin has announced.
@@ -31,12 +32,6 @@ type Resource struct {
 
 // Container is one of a pod.
 type Container struct{ PodUID, Name string }
-
-// Living are the UIDs of pods that have not ended; nil where nobody tells.
-type Living map[string]bool
-
-// Ended reports whether a pod that the kubelet has given devices to is known to have ended.
-func (l Living) Ended(uid string) bool { return l != nil && !l[uid] }
 
 // Held are the devices that the kubelet has given to a container.
 type Held struct {

@@ -2,11 +2,14 @@ package facts_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -58,4 +61,62 @@ func TestLiving(t *testing.T) {
 			t.Errorf("%s has ended: %t", uid, !want)
 		}
 	}
+}
+
+// TestExclusive: a pod counts from its start until it is gone, if it asks for what no other can have then.
+func TestExclusive(t *testing.T) {
+	tree, err := topology.Read(empty())
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := corev1.PodStatus{Phase: corev1.PodRunning}
+	guaranteed := started
+	guaranteed.QOSClass = corev1.PodQOSGuaranteed
+	var pods []corev1.Pod
+	for name, is := range map[string]struct {
+		status corev1.PodStatus
+		asks   corev1.ResourceName
+		much   string
+	}{
+		"device":       {started, published.GPUs, "1"},
+		"in admission": {corev1.PodStatus{Phase: corev1.PodPending}, published.GPUs, "1"},
+		"ended":        {corev1.PodStatus{Phase: corev1.PodSucceeded}, published.GPUs, "1"},
+		"cpu":          {guaranteed, corev1.ResourceCPU, "2"},
+		"part of one":  {guaranteed, corev1.ResourceCPU, "1500m"},
+		"shared":       {started, corev1.ResourceCPU, "2"},
+		"memory":       {guaranteed, corev1.ResourceMemory, "1Gi"},
+		"huge pages":   {guaranteed, "hugepages-2Mi", "4Mi"},
+		"disk":         {guaranteed, corev1.ResourceEphemeralStorage, "1Gi"},
+		"attached":     {started, "attachable.kubernetes.io/disks", "1"},
+	} {
+		pods = append(pods, corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Status: is.status,
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "idle"}, {Name: "main"}}},
+		})
+		pods[len(pods)-1].Spec.Containers[1].Resources.Requests = corev1.ResourceList{
+			is.asks: resource.MustParse(is.much),
+		}
+	}
+	read := func(pods []corev1.Pod, err error) []string {
+		r := facts.NewReader(facts.Config{
+			Sys: empty(), KubeletDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+			Pods: func(context.Context) ([]corev1.Pod, error) { return pods, err },
+		})
+		var names []string
+		exclusive := r.Read(t.Context(), tree, nil).Exclusive
+		if (exclusive == nil) != (err != nil) {
+			t.Errorf("with error %v these pods are told: %v", err, exclusive)
+		}
+		for _, pod := range exclusive {
+			names = append(names, pod.Name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	want := []string{"cpu", "device", "ended", "huge pages", "memory"}
+	if diff := cmp.Diff(want, read(pods, nil)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	read(nil, nil) // an empty node is no node that does not tell
+	read(pods, errors.New("not now"))
 }

@@ -67,8 +67,8 @@ func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Reso
 	if r.works("checkpoint", err) {
 		f.Devices = held(checkpoint)
 	}
-	if len(f.Devices) > 0 {
-		f.Living = r.living(ctx)
+	if pods := r.pods(ctx); pods != nil {
+		f.Living, f.Exclusive = living(pods), exclusive(pods)
 	}
 	if f.HasCPUs() {
 		r.works(CPUStateFile, readState(r.config.KubeletDir, CPUStateFile, &f.CPUs))
@@ -77,27 +77,6 @@ func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Reso
 		r.works(MemoryStateFile, readState(r.config.KubeletDir, MemoryStateFile, &f.Memory))
 	}
 	return f
-}
-
-// living asks the kubelet for its pods, among which are all that its checkpoint had before and that have not
-// ended. Kubelets before 1.37 do not tell, which is no reason to complain.
-func (r *Reader) living(ctx context.Context) Living {
-	if r.config.Pods == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	pods, err := r.config.Pods(ctx)
-	if err != nil {
-		return nil
-	}
-	living := Living{}
-	for i := range pods {
-		if phase := pods[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
-			living[string(pods[i].UID)] = true
-		}
-	}
-	return living
 }
 
 // numaNodes are the machine's. They are read once for each tree, and for each start of the kubelet, which

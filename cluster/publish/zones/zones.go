@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/k8stopologyawareschedwg/podfingerprint"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -75,6 +76,7 @@ type Attribute struct {
 func Build(f facts.Facts) *Topology {
 	t := &Topology{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Zones: []Zone{}}
 	t.Policies, t.Attributes = words(f.Kubelet)
+	t.Attributes = append(t.Attributes, fingerprint(f.Exclusive)...)
 	spec := object.Build(f)
 	free := object.Free(spec, f.Living)
 	for _, node := range f.NUMANodes {
@@ -103,6 +105,22 @@ func Build(f facts.Facts) *Topology {
 		t.Zones = append(t.Zones, z)
 	}
 	return t
+}
+
+// fingerprint tells which pods have what is not available any more, so that a scheduler that has counted pods
+// out by itself knows when the object has them all (the cache of NodeResourceTopologyMatch).
+func fingerprint(pods facts.Exclusive) []Attribute {
+	if pods == nil {
+		return nil
+	}
+	of := podfingerprint.NewFingerprint(len(pods))
+	for _, pod := range pods {
+		of.Add(pod.Namespace, pod.Name)
+	}
+	return []Attribute{
+		{podfingerprint.Attribute, of.Sign()},
+		{podfingerprint.AttributeMethod, podfingerprint.MethodWithExclusiveResources},
+	}
 }
 
 func name(node int) string { return fmt.Sprint("node-", node) }

@@ -1,9 +1,12 @@
 package zones_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/k8stopologyawareschedwg/podfingerprint"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/publish/zones"
@@ -119,5 +122,42 @@ func TestWords(t *testing.T) {
 			c.old != "" && got.Policies[0] != c.old {
 			t.Errorf("%+v: %v %v", c, got.Policies, got.Attributes)
 		}
+	}
+}
+
+// TestFingerprint: who has counted the same pods finds the same fingerprint, and who counts others does not.
+func TestFingerprint(t *testing.T) {
+	of := func(pods facts.Exclusive) map[string]string {
+		f, err := published.Facts("nv-h800-8x8", 1, true, t.TempDir(), v1alpha1.Kubelet{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Exclusive = pods
+		words := map[string]string{}
+		for _, a := range zones.Build(f).Attributes {
+			words[a.Name] = a.Value
+		}
+		return words
+	}
+	a, b := types.NamespacedName{Namespace: "x", Name: "a"}, types.NamespacedName{Namespace: "y", Name: "b"}
+	words := of(facts.Exclusive{b, a})
+	counted := podfingerprint.NewFingerprint(0)
+	counted.Add("x", "a")
+	err := counted.Check(words[podfingerprint.Attribute])
+	if !errors.Is(err, podfingerprint.ErrSignatureMismatch) {
+		t.Errorf("one pod is as two: %v", err)
+	}
+	counted.Add("y", "b")
+	if err := counted.Check(words[podfingerprint.Attribute]); err != nil {
+		t.Errorf("the same pods: %v", err)
+	}
+	if method := words[podfingerprint.AttributeMethod]; method != podfingerprint.MethodWithExclusiveResources {
+		t.Errorf("method %q", method)
+	}
+	if words := of(nil); len(words) > 0 {
+		t.Errorf("nobody tells of pods, and the object says %v", words)
+	}
+	if words := of(facts.Exclusive{}); len(words) != 2 {
+		t.Errorf("a node without pods says %v", words)
 	}
 }

@@ -1,0 +1,91 @@
+package facts
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Living are the UIDs of pods that have not ended; nil where nobody tells.
+type Living map[string]bool
+
+// Ended reports whether a pod that the kubelet has given devices to is known to have ended.
+func (l Living) Ended(uid string) bool { return l != nil && !l[uid] }
+
+// Exclusive are the pods of the kubelet's that ask for what no other pod can have then; nil where nobody
+// tells. Which they are NodeResourceTopologyMatch says, with whose own list they are compared: those that run
+// and those that have ended, until they are deleted (pkg/noderesourcetopology/podprovider in
+// sigs.k8s.io/scheduler-plugins, informer mode Dedicated).
+type Exclusive []types.NamespacedName
+
+// pods asks the kubelet for its pods, among which are all that its checkpoint had before and that have not
+// ended. Nil where it does not tell: kubelets before 1.37 do not, which is no reason to complain.
+func (r *Reader) pods(ctx context.Context) []corev1.Pod {
+	if r.config.Pods == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	pods, err := r.config.Pods(ctx)
+	if err != nil {
+		return nil
+	}
+	return append([]corev1.Pod{}, pods...)
+}
+
+func living(pods []corev1.Pod) Living {
+	living := Living{}
+	for i := range pods {
+		if phase := pods[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			living[string(pods[i].UID)] = true
+		}
+	}
+	return living
+}
+
+func exclusive(pods []corev1.Pod) Exclusive {
+	list := Exclusive{}
+	for i := range pods {
+		p := &pods[i]
+		if phase := p.Status.Phase; phase != "" && phase != corev1.PodPending && asksExclusive(p) {
+			list = append(list, types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
+		}
+	}
+	return list
+}
+
+// asksExclusive reports whether a container of a pod asks for devices or, in a pod of class Guaranteed, for
+// whole CPUs, memory or huge pages, whichever managers the kubelet has (pkg/noderesourcetopology/
+// resourcerequests in sigs.k8s.io/scheduler-plugins).
+func asksExclusive(pod *corev1.Pod) bool {
+	guaranteed := pod.Status.QOSClass == corev1.PodQOSGuaranteed
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for name, asked := range c.Resources.Requests {
+			if !native(name) || guaranteed && whole(name, asked) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// native reports whether a resource is one of Kubernetes' own (IsNativeResource in pkg/apis/core/v1/helper).
+func native(name corev1.ResourceName) bool {
+	return !strings.Contains(string(name), "/") ||
+		strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
+}
+
+func whole(name corev1.ResourceName, asked resource.Quantity) bool {
+	switch {
+	case name == corev1.ResourceCPU:
+		return asked.MilliValue() > 0 && asked.MilliValue()%1000 == 0
+	case name == corev1.ResourceMemory, strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+		return asked.Value() > 0
+	default:
+		return false
+	}
+}
