@@ -2,6 +2,7 @@ package plugin
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
@@ -43,6 +44,9 @@ func (r *reader) read(received any) (any, error) {
 	}
 	if object.kind, err = r.kinds.of(topology); err != nil {
 		return nil, err
+	}
+	if err := node.State(func(types.UID) bool { return true }).Err(); err != nil {
+		r.logger.Error(err, "The node's CPUs and memory are left out of account", "node", topology.Name)
 	}
 	object.node, object.managed, object.resources = node, managed, map[string]bool{}
 	for _, name := range node.Resources() {
