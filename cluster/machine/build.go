@@ -2,7 +2,8 @@ package machine
 
 import (
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/topology"
@@ -24,8 +25,8 @@ type builder struct {
 	functions []*topology.Device
 	at        []topology.Place
 	byAddress map[topology.Address]*topology.Device
-	cards     map[string]bool // bridges that have their other card, by path
-	vfs       map[topology.Address]int
+	cards     map[string]bool          // bridges that have their other card, by path
+	vfs       map[topology.Address]int // by PF, the device and function number of its newest VF
 }
 
 // resource makes the functions of a resource's devices.
@@ -157,32 +158,48 @@ func unused(domain uint32, number int) topology.Address {
 	return topology.Address{Domain: domain + uint32(number)}
 }
 
-// vf makes the next VF of a PF. It follows the PFs of its bus and their VFs.
+// vf makes the next VF of a PF. It follows the PFs of its bus, and the VFs of those that come before its own.
 func (b *builder) vf(pf *topology.Device, s spotOf) topology.Address {
 	if b.vfs == nil {
-		b.vfs = b.lastOfBus()
+		b.vfs = b.beforeVFs()
 	}
-	bus := topology.Address{Domain: pf.Address.Domain, Bus: pf.Address.Bus}
-	b.vfs[bus]++
-	n := b.vfs[bus]
+	b.vfs[pf.Address]++
+	n := b.vfs[pf.Address]
 	address := topology.Address{
-		Domain: bus.Domain, Bus: bus.Bus + uint8(n>>8), Device: uint8(n >> 3 & 31), Function: uint8(n & 7),
+		Domain: pf.Address.Domain, Bus: pf.Address.Bus + uint8(n>>8),
+		Device: uint8(n >> 3 & 31), Function: uint8(n & 7),
 	}
 	pf.VFs = append(pf.VFs, address)
 	b.put(&topology.Device{Address: address, PF: pf.Address}, s.place)
 	return address
 }
 
-// lastOfBus is, for each bus, the last device and function number that the object names there.
-func (b *builder) lastOfBus() map[topology.Address]int {
-	last := map[topology.Address]int{}
-	for _, r := range b.spec.Resources {
-		for _, name := range r.Addresses {
-			if a, err := topology.ParseAddress(strings.TrimSpace(name)); err == nil {
-				bus := topology.Address{Domain: a.Domain, Bus: a.Bus}
-				last[bus] = max(last[bus], int(a.Device)<<3|int(a.Function))
+// beforeVFs is, for each PF that the object names, the device and function number before that of its first
+// VF.
+func (b *builder) beforeVFs() map[topology.Address]int {
+	last, vfs := map[topology.Address]int{}, map[topology.Address]int{}
+	for i := range b.spec.Resources {
+		r := &b.spec.Resources[i]
+		functions, _ := functionsOf(r) // what is wrong with it is told elsewhere
+		for f, name := range r.Addresses {
+			a, err := topology.ParseAddress(name)
+			if err != nil {
+				continue
+			}
+			last[busOf(a)] = max(last[busOf(a)], int(a.Device)<<3|int(a.Function))
+			if r.Kind == v1alpha1.VF && f < len(functions) {
+				vfs[a] += len(functions[f])
 			}
 		}
 	}
-	return last
+	before := map[topology.Address]int{}
+	for _, pf := range slices.SortedFunc(maps.Keys(vfs), topology.Address.Compare) {
+		before[pf] = last[busOf(pf)]
+		last[busOf(pf)] += vfs[pf]
+	}
+	return before
+}
+
+func busOf(a topology.Address) topology.Address {
+	return topology.Address{Domain: a.Domain, Bus: a.Bus}
 }

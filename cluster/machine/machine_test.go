@@ -21,10 +21,10 @@ import (
 func TestSameChoice(t *testing.T) {
 	t.Parallel()
 	for _, name := range machines.Names() {
-		for _, vfs := range []int{1, 4} {
+		for vfs, rails := range map[int]bool{1: false, 4: false, 8: true} {
 			t.Run(fmt.Sprint(name, "/", vfs), func(t *testing.T) {
 				t.Parallel()
-				w := load(t, name, vfs)
+				w := load(t, name, vfs, rails)
 				random := rand.New(rand.NewPCG(1, uint64(vfs)))
 				for range 100 {
 					w.compare(t, random)
@@ -41,7 +41,9 @@ type world struct {
 	machine   *machine.Machine
 }
 
-func load(t *testing.T, name string, vfs int) *world {
+// load reads a recorded machine. With rails every second PF has a resource of its own, whose name is before
+// that of the others.
+func load(t *testing.T, name string, vfs int, rails bool) *world {
 	t.Helper()
 	recorded, err := machines.Load(name, vfs)
 	if err != nil {
@@ -52,6 +54,9 @@ func load(t *testing.T, name string, vfs int) *world {
 		t.Fatal(err)
 	}
 	w.resources = published.Resources(recorded.FS(), w.tree, true)
+	if rails {
+		w.split()
+	}
 	f := facts.Facts{Tree: w.tree, Resources: w.resources}
 	for _, n := range w.tree.NUMANodes() {
 		f.NUMANodes = append(f.NUMANodes, facts.NUMANode{Number: n})
@@ -61,6 +66,28 @@ func load(t *testing.T, name string, vfs int) *world {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// split makes VFs of every second PF another resource.
+func (w *world) split() {
+	last := len(w.resources) - 1
+	both := w.resources[last]
+	other := facts.Resource{Name: "tandem.dev/rail", Kind: both.Kind}
+	rest := facts.Resource{Name: both.Name, Kind: both.Kind}
+	pfs := map[topology.Address]int{}
+	for _, d := range both.Devices {
+		vf, _ := w.tree.Device(d.Address)
+		pf := vf.Function()
+		if _, seen := pfs[pf]; !seen {
+			pfs[pf] = len(pfs)
+		}
+		if pfs[pf]%2 == 1 {
+			other.Devices = append(other.Devices, d)
+		} else {
+			rest.Devices = append(rest.Devices, d)
+		}
+	}
+	w.resources = append(w.resources[:last], other, rest)
 }
 
 // compare puts the same random question to both trees.
@@ -87,7 +114,8 @@ func (w *world) compare(t *testing.T, random *rand.Rand) {
 			if r.Kind == "gpu" {
 				requests[k].GPUs, requests[k].Taken.GPUs = []placement.Half{halves[k]}, taken[k]
 			} else {
-				requests[k].VFs, requests[k].Taken.VFs = []placement.Half{halves[k]}, taken[k]
+				requests[k].VFs = append(requests[k].VFs, halves[k])
+				requests[k].Taken.VFs = append(requests[k].Taken.VFs, taken[k]...)
 			}
 		}
 	}
