@@ -31,7 +31,7 @@ type courses struct {
 	left    int // admissions that may be tried yet
 }
 
-// Bounds of a search. Admissions are what takes time: some tens of microseconds each.
+// Bounds of a search. Admissions are what takes time: up to 100 µs each.
 const (
 	maxAdmissions = 400
 	maxSteps      = 63 // bits
