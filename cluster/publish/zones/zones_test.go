@@ -142,12 +142,12 @@ func TestFingerprint(t *testing.T) {
 	a, b := types.NamespacedName{Namespace: "x", Name: "a"}, types.NamespacedName{Namespace: "y", Name: "b"}
 	words := of(facts.Exclusive{b, a})
 	counted := podfingerprint.NewFingerprint(0)
-	counted.Add("x", "a")
+	_ = counted.Add("x", "a")
 	err := counted.Check(words[podfingerprint.Attribute])
 	if !errors.Is(err, podfingerprint.ErrSignatureMismatch) {
 		t.Errorf("one pod is as two: %v", err)
 	}
-	counted.Add("y", "b")
+	_ = counted.Add("y", "b")
 	if err := counted.Check(words[podfingerprint.Attribute]); err != nil {
 		t.Errorf("the same pods: %v", err)
 	}

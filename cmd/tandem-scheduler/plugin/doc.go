@@ -5,7 +5,8 @@
 // asked when the informer receives it. Pods that the scheduler has sent to the node since are in the
 // framework's NodeInfo, those that preemption would evict are not: so the holdings of pods that are not there
 // are counted out, and pods that hold nothing yet are admitted by simulation, in every order in which the
-// kubelet may see them; a node for which these are too many is passed over. Verdicts are remembered as long as neither the object nor the NodeInfo change.
+// kubelet may see them; a node for which these are too many is passed over. Verdicts are remembered as long
+// as neither the object nor the NodeInfo change.
 //
 // Nodes without an object, and those whose kubelet's policy is not known, are never filtered.
 package plugin

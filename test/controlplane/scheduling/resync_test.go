@@ -69,7 +69,9 @@ func newZoned(t *testing.T, client kubernetes.Interface) *zoned {
 	if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return &zoned{t: t, client: client, empty: empty, name: node.Name, came: facts.Exclusive{}, runs: map[string][]int{}}
+	return &zoned{
+		t: t, client: client, empty: empty, name: node.Name, came: facts.Exclusive{}, runs: map[string][]int{},
+	}
 }
 
 // publish writes the node's object, each time as another version of it.
