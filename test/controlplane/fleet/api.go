@@ -46,8 +46,8 @@ func newAPI(client kubernetes.Interface) *api {
 	return a
 }
 
-// start starts the writers. What it returns waits for them to end, after the context has, and says what failed
-// before.
+// start starts the writers. What it returns waits for them to end, after the context has, and says what
+// failed before.
 func (a *api) start(ctx context.Context) func() error {
 	a.ctx = ctx
 	var group sync.WaitGroup

@@ -31,7 +31,8 @@ type Options struct {
 // restart is how long a kubelet is away.
 const restart = 3 * time.Second
 
-// backoff is how long a refused pod's next try waits. A Job waits ten times as long, and its pods live longer.
+// backoff is how long a refused pod's next try waits. A Job waits ten times as long, and its pods live
+// longer.
 const backoff = time.Second
 
 // Fleet is the nodes. Run owns all that changes.
@@ -51,7 +52,6 @@ type Fleet struct {
 
 // seen is a pod of the fleet.
 type seen struct {
-	pod    *v1.Pod
 	node   *node
 	result Pod
 }

@@ -30,12 +30,13 @@ const mostAllocated = `- schedulerName: default-scheduler
 
 var (
 	byDefault = started{program: "kube-scheduler", name: "default-scheduler"}
+	byPacking = started{program: "kube-scheduler", name: "default-scheduler", profiles: mostAllocated}
 	byTandem  = started{program: "tandem-scheduler", name: "tandem-scheduler", deployed: true}
 )
 
 var choices = []choice{
 	{"default", []started{byDefault}},
-	{"MostAllocated", []started{{program: "kube-scheduler", name: "default-scheduler", profiles: mostAllocated}}},
+	{"MostAllocated", []started{byPacking}},
 	{"Tandem", []started{byTandem}},
 	{"Tandem and default in turn", []started{byTandem, byDefault}},
 	{"NodeResourceTopologyMatch", []started{byReserving}},

@@ -46,8 +46,8 @@ var groups = []group{
 	{"8+8", 3, 8, 3, []before{{"ending", 1, 30 * time.Second, v1.PodRunning}}},
 }
 
-// TestGang has groups of pods wait. None is sent before the pod that is in the way is gone; then all start with
-// all their pairs.
+// TestGang has groups of pods wait. None is sent before the pod that is in the way is gone; then all start
+// with all their pairs.
 func TestGang(t *testing.T) {
 	eachVersion(t, func(t *testing.T, o plane.Options) {
 		api := podGroups[o.Version[:4]]

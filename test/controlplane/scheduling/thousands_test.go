@@ -68,7 +68,8 @@ func TestThousands(t *testing.T) {
 			t.Error(err)
 		}
 		if n := len(results[1].refusals); n > 0 {
-			t.Errorf("%d pods are refused where Tandem's plugin sent them: %s", n, results[1].refusals[0].Verdict.Reason)
+			t.Errorf("%d pods are refused where Tandem's plugin sent them: %s", n,
+				results[1].refusals[0].Verdict.Reason)
 		}
 	})
 }
