@@ -20,8 +20,8 @@ func (c *cluster) token(pod *v1.Pod) string {
 			Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
 		},
 	}}
-	made, err := c.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(c.t.Context(), pod.Spec.ServiceAccountName,
-		request, metav1.CreateOptions{})
+	made, err := c.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(c.t.Context(),
+		pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -74,7 +74,9 @@ func (h *churn) run(total int) {
 	created, deleted := 0, 0
 	for deleted < total {
 		now := h.alive()
-		running := slices.DeleteFunc(slices.Clone(now), func(p *v1.Pod) bool { return p.Status.Phase != v1.PodRunning })
+		running := slices.DeleteFunc(slices.Clone(now), func(p *v1.Pod) bool {
+			return p.Status.Phase != v1.PodRunning
+		})
 		switch {
 		case created < total && len(now) < alive:
 			h.start(created)
@@ -87,7 +89,8 @@ func (h *churn) run(total int) {
 			deleted++
 		default:
 			before := len(h.alive())
-			if !h.pods.wait(h.t.Context(), func([]*v1.Pod) bool { return h.anyRunning() || len(h.alive()) != before }) {
+			changes := func([]*v1.Pod) bool { return h.anyRunning() || len(h.alive()) != before }
+			if !h.pods.wait(h.t.Context(), changes) {
 				h.t.Fatalf("no pod of %d runs: %s", len(now), h.explain(now))
 			}
 		}
@@ -102,7 +105,9 @@ func (h *churn) run(total int) {
 
 // alive are the pods of the test that nobody has deleted yet.
 func (h *churn) alive() []*v1.Pod {
-	return slices.DeleteFunc(h.pods.pods(), func(p *v1.Pod) bool { return !h.ours(p) || p.DeletionTimestamp != nil })
+	return slices.DeleteFunc(h.pods.pods(), func(p *v1.Pod) bool {
+		return !h.ours(p) || p.DeletionTimestamp != nil
+	})
 }
 
 // ours tells the pods of the test from those of the daemons.
@@ -153,20 +158,21 @@ func (h *churn) end(pod *v1.Pod) {
 
 // explain says why pods do not run, as far as the API server knows.
 func (h *churn) explain(pods []*v1.Pod) string {
-	text := ""
+	var text strings.Builder
 	for _, pod := range pods {
-		text += fmt.Sprintf("\n%s on %q: %v", pod.Name, pod.Spec.NodeName, pod.Status.Conditions)
+		fmt.Fprintf(&text, "\n%s on %q: %v", pod.Name, pod.Spec.NodeName, pod.Status.Conditions)
 	}
 	for _, w := range h.workers {
-		text += fmt.Sprintf("\n%s: %s", w.name, w.daemon.Text())
+		fmt.Fprintf(&text, "\n%s: %s", w.name, w.daemon.Text())
 	}
-	return text
+	return text.String()
 }
 
 // report tells how long it took to prepare claims, and what was in the way.
 func (h *churn) report() {
 	var all []time.Duration
-	told, quiet, tries, reasons := map[string][]time.Duration{}, map[string][]time.Duration{}, 0, map[string]int{}
+	told, quiet := map[string][]time.Duration{}, map[string][]time.Duration{}
+	tries, reasons := 0, map[string]int{}
 	for _, w := range h.workers {
 		prepares, err := w.Prepares()
 		h.must(err)
@@ -201,7 +207,8 @@ func (h *churn) report() {
 }
 
 // identity is what differs in sentences that say the same: UIDs, names of claims and of sockets.
-var identity = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|(template|pair|near|unchanged)-\d+-[a-z0-9-]+|/dev/shm/\S+|127\.0\.0\.1:\d+`)
+var identity = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|(template|pair|near|unchanged)-\d+-[a-z0-9-]+|` +
+	`/dev/shm/\S+|127\.0\.0\.1:\d+`)
 
 func reason(failed string) string { return identity.ReplaceAllString(failed, "…") }
 

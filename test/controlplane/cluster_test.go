@@ -81,7 +81,9 @@ func slicesOf(node string, p pool.Pool) []*resourceapi.ResourceSlice {
 }
 
 // publish creates the slices of a node's pool, and returns what the API server made of them.
-func (c *cluster) publish(ctx context.Context, node string, p pool.Pool) ([]*resourceapi.ResourceSlice, error) {
+func (c *cluster) publish(
+	ctx context.Context, node string, p pool.Pool,
+) ([]*resourceapi.ResourceSlice, error) {
 	var stored []*resourceapi.ResourceSlice
 	for _, slice := range slicesOf(node, p) {
 		created, err := c.ResourceV1().ResourceSlices().Create(ctx, slice, metav1.CreateOptions{})

@@ -10,9 +10,9 @@ import (
 	"github.com/tandem-k8s/tandem/test/controlplane/plane"
 )
 
-// TestGatesOff has the daemon publish where the API server drops shared counters and taints: with the gates off,
-// and as Kubernetes 1.34 and 1.35 have them by default. It notices, says so, and publishes pairs in the form
-// that needs neither; claims for pairs get pairs.
+// TestGatesOff has the daemon publish where the API server drops shared counters and taints: with the gates
+// off, and as Kubernetes 1.34 and 1.35 have them by default. It notices, says so, and publishes pairs in the
+// form that needs neither; claims for pairs get pairs.
 func TestGatesOff(t *testing.T) {
 	eachVersion(t, func(t *testing.T, o plane.Options) {
 		off, old := o, o

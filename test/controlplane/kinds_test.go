@@ -83,7 +83,8 @@ func (h *churn) claimOf(pod *v1.Pod) *resourceapi.ResourceClaim {
 	claims, err := h.ResourceV1().ResourceClaims(namespace).List(h.t.Context(), metav1.ListOptions{})
 	h.must(err)
 	for _, claim := range claims.Items {
-		if slices.ContainsFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == pod.UID }) {
+		owns := func(o metav1.OwnerReference) bool { return o.UID == pod.UID }
+		if slices.ContainsFunc(claim.OwnerReferences, owns) {
 			return &claim
 		}
 	}
@@ -95,14 +96,16 @@ func (h *churn) claimOf(pod *v1.Pod) *resourceapi.ResourceClaim {
 // to the kubelet.
 func (h *churn) again(w *worker, claim *resourceapi.ResourceClaim) {
 	h.t.Helper()
-	connection, err := grpc.NewClient("unix://"+w.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient("unix://"+w.socket(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	h.must(err)
 	defer connection.Close()
 	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
 	defer cancel()
-	answer, err := drapb.NewDRAPluginClient(connection).NodePrepareResources(ctx, &drapb.NodePrepareResourcesRequest{
+	request := &drapb.NodePrepareResourcesRequest{
 		Claims: []*drapb.Claim{{Namespace: claim.Namespace, Name: claim.Name, Uid: string(claim.UID)}},
-	})
+	}
+	answer, err := drapb.NewDRAPluginClient(connection).NodePrepareResources(ctx, request)
 	h.must(err)
 	var devices []string
 	for _, device := range answer.Claims[string(claim.UID)].GetDevices() {

@@ -14,7 +14,8 @@ import (
 )
 
 var (
-	programs = flag.String("programs", "", "`folder` of the control plane's programs; without it nothing is tested")
+	programs = flag.String("programs", "",
+		"`folder` of the control plane's programs; without it nothing is tested")
 	bin      = flag.String("bin", "../../bin", "`folder` of Tandem's own programs")
 	versions = flag.String("versions", "1.36.3,1.37.1", "`list` of the control planes to start")
 )

@@ -142,7 +142,8 @@ func (c *cluster) user(name string, rules ...rbac.PolicyRule) (token string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	made, err := c.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authentication.TokenRequest{}, options)
+	made, err := c.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authentication.TokenRequest{},
+		options)
 	if err != nil {
 		c.t.Fatal(err)
 	}

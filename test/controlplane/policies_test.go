@@ -50,7 +50,8 @@ func (c *cluster) otherNode(t *testing.T) {
 		return daemon.ResourceV1().ResourceSlices().Delete(t.Context(), slicesOf("b", p)[0].Name,
 			metav1.DeleteOptions{})
 	})
-	if _, err := daemon.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	_, err := daemon.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) {
 		t.Errorf("the daemon lists secrets: %v", err)
 	}
 }
@@ -72,8 +73,8 @@ func (c *cluster) tooMany(t *testing.T) {
 		t.Errorf("twelve pairs are refused: %v", err)
 	}
 	pods := func(count int) error {
-		_, err := c.CoreV1().Pods(namespace).Create(t.Context(),
-			resourcesPod("many", map[string]int{"tandem.dev/pair": count}), metav1.CreateOptions{DryRun: []string{"All"}})
+		pod := resourcesPod("many", map[string]int{"tandem.dev/pair": count})
+		_, err := c.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{"All"}})
 		return err
 	}
 	c.refused(t, "more than 12 of tandem.dev/pair", func() error { return pods(13) })

@@ -30,7 +30,8 @@ func machine(t testing.TB, name string, vfs int) inventory.Machine {
 	return read
 }
 
-// plain is how drivers publish a machine that know no pairs: each GPU and each VF for itself, with its switch.
+// plain is how drivers publish a machine that know no pairs: each GPU and each VF for itself, with its
+// switch.
 func plain(m inventory.Machine) pool.Pool {
 	var devices []resourceapi.Device
 	add := func(kind, id, at string) {

@@ -11,7 +11,8 @@ import (
 )
 
 // TestRollingUpdate updates the daemon again and again, as a DaemonSet with maxSurge 1 does, while pods come
-// and go. There is no moment at which the kubelet has nobody to call: every claim is prepared at the first try.
+// and go. There is no moment at which the kubelet has nobody to call: every claim is prepared at the first
+// try.
 func TestRollingUpdate(t *testing.T) {
 	eachVersion(t, func(t *testing.T, o plane.Options) {
 		c := startCluster(t, o)

@@ -39,9 +39,9 @@ type scaled struct {
 const stuck = 30 * time.Second
 
 // TestScale has the scheduler bind pods that ask for 1, 2, 4 and 8 pairs, on many nodes, and compares pairs
-// with GPUs and VFs that are published each for itself. All pods have their claims before the scheduler starts.
-// For single GPUs and VFs the last row has no pods of eight: on a node with one GPU less the scheduler searches
-// for ten seconds, and starts anew.
+// with GPUs and VFs that are published each for itself. All pods have their claims before the scheduler
+// starts. For single GPUs and VFs the last row has no pods of eight: on a node with one GPU less the
+// scheduler searches for ten seconds, and starts anew.
 func TestScale(t *testing.T) {
 	eachVersion(t, func(t *testing.T, o plane.Options) {
 		m := machine(t, "oci-mi300x-derived", 8)
@@ -58,7 +58,8 @@ func TestScale(t *testing.T) {
 		}
 		out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(out, "Kubernetes %s, %d nodes, %d pods\n", o.Version, *scaleNodes, *scalePods)
-		fmt.Fprintln(out, "published\tpairs of a pod\tslices of a node\tKB\tbound\tseconds\tpods/s\tscheduler CPU of a pod")
+		fmt.Fprintln(out, "published\tpairs of a pod\tslices of a node\tKB\tbound\tseconds\tpods/s\t"+
+			"scheduler CPU of a pod")
 		for _, row := range rows {
 			fmt.Fprintf(out, "%s\t%v\t%d\t%.1f\t%d\t%.1f\t%.1f\t%v\n", row.form, row.counts, row.slices,
 				float64(row.size)/1024, row.bound, row.took.Seconds(), float64(row.bound)/row.took.Seconds(),
@@ -69,7 +70,8 @@ func TestScale(t *testing.T) {
 }
 
 func scale(
-	t *testing.T, o plane.Options, name string, p pool.Pool, claim func(int) resourceapi.DeviceClaim, counts ...int,
+	t *testing.T, o plane.Options, name string, p pool.Pool, claim func(int) resourceapi.DeviceClaim,
+	counts ...int,
 ) scaled {
 	t.Helper()
 	c := startCluster(t, o)

@@ -49,7 +49,8 @@ func (c *cluster) join(name, machine string, vfs int) *worker {
 		c.t.Fatal(err)
 	}
 	w := &worker{
-		c: c, t: c.t, name: name, dir: dir, given: map[types.UID]node.Given{}, holder: map[topology.Address]types.UID{},
+		c: c, t: c.t, name: name, dir: dir,
+		given: map[types.UID]node.Given{}, holder: map[topology.Address]types.UID{},
 		judge: func(*worker, *v1.Pod, node.Given) error { return nil },
 	}
 	c.t.Cleanup(w.leave)
@@ -104,7 +105,8 @@ func (w *worker) socket() string {
 func (w *worker) startKubelet() {
 	w.t.Helper()
 	started, err := kubelet.Start(context.Background(), kubelet.Options{
-		Node: w.name, Dir: w.Kubelet(), Client: w.c.Client(w.c.Node(w.name)), Prepared: w.prepared, Ending: w.ending,
+		Node: w.name, Dir: w.Kubelet(), Client: w.c.Client(w.c.Node(w.name)),
+		Prepared: w.prepared, Ending: w.ending,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -177,7 +179,8 @@ func (w *worker) prepared(pod *v1.Pod, devices map[string][]string) {
 	}
 	for _, device := range append(given.GPUs, given.VFs...) {
 		if other, taken := w.holder[device]; taken && other != pod.UID {
-			w.wrong = append(w.wrong, fmt.Sprintf("%s on %s has pod %s, and pod %s too", device, w.name, pod.UID, other))
+			w.wrong = append(w.wrong, fmt.Sprintf("%s on %s has pod %s, and pod %s too", device, w.name,
+				pod.UID, other))
 		}
 		w.holder[device] = pod.UID
 	}

@@ -1,6 +1,6 @@
 // Package kubelet is the part of a kubelet that knows dynamic resources: its DRA manager and its plugin
-// watcher as k8s.io/kubernetes ships them, and as much of its pod workers as it takes to prepare the claims of
-// pods that are bound to the node, and to unprepare them before pods are gone. It starts no container.
+// watcher as k8s.io/kubernetes ships them, and as much of its pod workers as it takes to prepare the claims
+// of pods that are bound to the node, and to unprepare them before pods are gone. It starts no container.
 package kubelet
 
 import (
@@ -29,8 +29,8 @@ type Options struct {
 	Node   string
 	Dir    string               // takes the place of /var/lib/kubelet; its path is short, for the sockets in it
 	Client kubernetes.Interface // with the node's rights
-	// Prepared is told of each pod whose claims are prepared, with the IDs of its containers' CDI devices, before
-	// the pod runs, and Ending of each pod before its claims are unprepared. Pods' goroutines call them.
+	// Prepared is told of each pod whose claims are prepared, with the IDs of its containers' CDI devices,
+	// before the pod runs, and Ending of each pod before its claims are unprepared. Pods' goroutines call them.
 	Prepared func(pod *v1.Pod, devices map[string][]string)
 	Ending   func(pod *v1.Pod)
 }

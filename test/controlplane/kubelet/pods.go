@@ -111,8 +111,8 @@ func (p *pods) newest(w *worker) *v1.Pod {
 	return w.pod
 }
 
-// work prepares the claims of a pod, says that it runs, waits until it is to go, and unprepares them. It tries
-// until that works: a pod is not gone before.
+// work prepares the claims of a pod, says that it runs, waits until it is to go, and unprepares them. It
+// tries until that works: a pod is not gone before.
 func (p *pods) work(ctx context.Context, w *worker) {
 	told := Prepared{}
 	for p.newest(w).DeletionTimestamp == nil {

@@ -4,8 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -35,7 +34,7 @@ func Serve(configuration map[string]any, program podexec.Program) (*Server, erro
 		_ = json.NewEncoder(w).Encode(map[string]any{"kubeletconfig": configuration}) // the client may have gone
 	})
 	s := &Server{Server: httptest.NewUnstartedServer(routes)}
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.Listener.Close()
 	s.Listener = listener
 	s.StartTLS()

@@ -88,7 +88,8 @@ func (m *Machine) Start(o Options) (*Daemon, error) {
 		return nil, err
 	}
 	return &Daemon{
-		Service: service, Log: o.Log, process: cmd.Process, probe: exec.Command(o.Program, "--probe=readyz", probes),
+		Service: service, Log: o.Log, process: cmd.Process,
+		probe: exec.Command(o.Program, "--probe=readyz", probes),
 	}, nil
 }
 

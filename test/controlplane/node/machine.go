@@ -25,8 +25,8 @@ type Machine struct {
 	gpus map[string]topology.Address // by what a container is told: the render node for AMD, the UUID for NVIDIA
 }
 
-// LayOut writes a recorded machine, with this many VFs on each PF whose recording has none, into a folder. The
-// library is the stand-in for NVIDIA's, which machines with NVIDIA GPUs need.
+// LayOut writes a recorded machine, with this many VFs on each PF whose recording has none, into a folder.
+// The library is the stand-in for NVIDIA's, which machines with NVIDIA GPUs need.
 func LayOut(dir, name string, vfs int, library string) (*Machine, error) {
 	recorded, err := machines.Load(name, vfs)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package plane is a Kubernetes control plane for a test: etcd, API server, scheduler and controllers as their
-// maintainers released them, on ports of the loopback device, in a folder of their own.
+// Package plane is a Kubernetes control plane for a test: etcd, API server, scheduler and controllers as
+// their maintainers released them, on ports of the loopback device, in a folder of their own.
 package plane
 
 import (
@@ -44,8 +44,8 @@ type Plane struct {
 // startTime bounds the wait for a program to serve: on a busy host the API server takes half a minute.
 const startTime = 3 * time.Minute
 
-// Start starts a control plane that ends with the test. When the test has failed, the logs are kept beside the
-// programs.
+// Start starts a control plane that ends with the test. When the test has failed, the logs are kept beside
+// the programs.
 func Start(t testing.TB, options Options) *Plane {
 	t.Helper()
 	dir, err := makeDir()
@@ -122,7 +122,9 @@ func (p *Plane) Admin() *rest.Config { return p.config(adminToken) }
 // Node is the kubelet of a node.
 func (p *Plane) Node(name string) *rest.Config {
 	config := p.Admin()
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + name, Groups: []string{"system:nodes"}}
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:node:" + name, Groups: []string{"system:nodes"},
+	}
 	return config
 }
 

@@ -53,8 +53,8 @@ profiles:
 `+profiles, p.path("scheduler"))
 }
 
-// StartSchedulerFrom starts a scheduler of that name with a KubeSchedulerConfiguration that does not say how to
-// reach the API server: a kubeconfig does. It asks the API server as fast as it can, whatever else the
+// StartSchedulerFrom starts a scheduler of that name with a KubeSchedulerConfiguration that does not say how
+// to reach the API server: a kubeconfig does. It asks the API server as fast as it can, whatever else the
 // configuration says.
 func (p *Plane) StartSchedulerFrom(name, configuration, kubeconfig string, flags ...string) {
 	p.t.Helper()
@@ -81,8 +81,8 @@ func (p *Plane) StartControllers(more ...string) {
 // Stop stops a program, "kube-apiserver", as an upgrade does.
 func (p *Plane) Stop(name string) {
 	p.t.Helper()
-	running := p.running[name]
-	if running == nil {
+	running, runs := p.running[name]
+	if !runs {
 		p.t.Fatalf("stop %s: it does not run", name)
 	}
 	running.Stop()
@@ -111,7 +111,8 @@ func (p *Plane) CPU(name string) time.Duration {
 
 func (p *Plane) component(name string, args ...string) {
 	p.t.Helper()
-	p.start(name, filepath.Join(p.options.Programs, p.options.Version, name), slices.Concat(args, p.features())...)
+	program := filepath.Join(p.options.Programs, p.options.Version, name)
+	p.start(name, program, slices.Concat(args, p.features())...)
 }
 
 // start starts a program that dies with this process.

@@ -36,8 +36,8 @@ type before struct {
 
 // groups wait. By count the three pods with four pairs fit: eight pairs are free on one node and six on the
 // other. But of the six no four are on one NUMA node, so that the kubelet would refuse the third pod. (The
-// large pod is in the way of the second small one, and gone when the third comes.) Of the three nodes that the
-// other group needs, one has a pod.
+// large pod is in the way of the second small one, and gone when the third comes.) Of the three nodes that
+// the other group needs, one has a pod.
 var groups = []group{
 	{"4+4", 3, 4, 2, []before{
 		{"large", 4, time.Second, v1.PodRunning}, {"staying", 1, 0, v1.PodRunning},

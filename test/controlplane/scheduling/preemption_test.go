@@ -41,8 +41,8 @@ var contests = []contest{
 
 // TestPreemption has pods of high priority come to full nodes. By counts any two of the four pods there make
 // room for four pairs, and the two of the lowest priority go, which are on two NUMA nodes: the kubelet then
-// refuses the pod. With the plugin those go that have to, which are on one NUMA node, and none where that does
-// not help.
+// refuses the pod. With the plugin those go that have to, which are on one NUMA node, and none where that
+// does not help.
 func TestPreemption(t *testing.T) {
 	eachVersion(t, func(t *testing.T, o plane.Options) {
 		a := newArena(t, o)

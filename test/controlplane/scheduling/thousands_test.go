@@ -16,7 +16,8 @@ import (
 var (
 	manyNodes = flag.Int("many", 200, "`number` of nodes of TestThousands")
 	manyPods  = flag.Int("many-pods", 100, "`number` of pods that each scheduler of TestThousands gets")
-	manyEvery = flag.Duration("many-every", 70*time.Millisecond, "`time` from one pod of TestThousands to the next")
+	manyEvery = flag.Duration("many-every", 70*time.Millisecond,
+		"`time` from one pod of TestThousands to the next")
 )
 
 // TestThousands measures, on many nodes that are half full, how long pods wait for a node and what that costs
