@@ -59,8 +59,10 @@ func (n *node) check(alive ...*resourceapi.ResourceClaim) {
 		files = append(files, strings.TrimSuffix(name, ".json"))
 	}
 	n.same("pairs files", files, groups)
-	if left, _ := filepath.Glob(filepath.Join(n.Dir, ".tandem-*")); len(left) > 0 {
-		n.t.Errorf("left: %v", left)
+	for _, dir := range []string{n.Dir, n.CDIDir, n.Host.PairsDir, n.Host.DevinfoDir} {
+		if left, _ := filepath.Glob(filepath.Join(dir, ".tandem-*")); len(left) > 0 {
+			n.t.Errorf("left: %v", left)
+		}
 	}
 }
 

@@ -182,8 +182,9 @@ func TestRestore(t *testing.T) {
 
 	// What was killed while it wrote has left these; those of other drivers are none of ours.
 	foreign := filepath.Join(n.CDIDir, "nvidia.json")
-	left := []string{
-		n.specPath("uid-gone"), n.pairsPath("uid-gone-pairs"), filepath.Join(n.Dir, ".tandem-123"), foreign,
+	left := []string{n.specPath("uid-gone"), n.pairsPath("uid-gone-pairs"), foreign}
+	for _, dir := range []string{n.Dir, n.CDIDir, n.Host.PairsDir, n.Host.DevinfoDir} {
+		left = append(left, filepath.Join(dir, ".tandem-123"))
 	}
 	for _, name := range left {
 		if err := os.WriteFile(name, nil, 0o600); err != nil {

@@ -35,7 +35,17 @@ func (p *Preparer) Restore(ctx context.Context, state State) error {
 			p.restore(d, known, c, environments)
 		}
 	}
-	return errors.Join(p.tidySpecs(known), p.tidyPairs(known), file.RemoveTemporaries(p.Dir))
+	return errors.Join(p.tidySpecs(known), p.tidyPairs(known), p.tidyTemporaries())
+}
+
+// tidyTemporaries removes what was not put in place. While this process has the lock of the folder, and the
+// mode of the node is DRA, no other daemon of Tandem's writes there.
+func (p *Preparer) tidyTemporaries() error {
+	var problems []error
+	for _, dir := range []string{p.Dir, p.CDIDir, p.Host.PairsDir, p.Host.DevinfoDir} {
+		problems = append(problems, file.RemoveTemporaries(dir))
+	}
+	return errors.Join(problems...)
 }
 
 // tidySpecs removes the CDI specs of claims that are not prepared.
