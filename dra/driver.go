@@ -69,7 +69,7 @@ func New(config Config) (*Driver, error) {
 	d.gates = newGates(config.Client, config.NodeName, config.Log)
 	options := claims.Options{
 		Dir: PluginDir(config.KubeletDir), CDIDir: config.CDIDir, Host: d.Host, Policy: config.Policy,
-		Pod: d.pod, Rebind: d.rebind, Log: config.Log,
+		Alone: !config.Drain, Pod: d.pod, Rebind: d.rebind, Log: config.Log,
 	}
 	if config.GPUs != nil {
 		options.GPUs = config.GPUs

@@ -201,6 +201,25 @@ func TestRestore(t *testing.T) {
 	n.check(claim)
 }
 
+// What a device plugin is writing beside a driver that takes claims back alone is not taken from it.
+func TestRestoreBesidePlugins(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	n.Alone = false
+	for _, dir := range []string{n.CDIDir, n.Host.DevinfoDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(dir, ".tandem-123")
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n.restored()
+		if !exists(name) {
+			t.Errorf("%s is gone", name)
+		}
+	}
+}
+
 // A spec is written when it changes, and else left: runtimes read all of them again for one.
 func TestSpecIsLeft(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)

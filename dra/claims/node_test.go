@@ -150,6 +150,7 @@ func newNodeOf(
 	dir := t.TempDir()
 	n.Preparer = New(Options{
 		Dir: filepath.Join(dir, "plugin"), CDIDir: filepath.Join(dir, "cdi"), GPUs: gpus, VFs: vfs, Log: log,
+		Alone: true,
 		Host: grants.Host{
 			Sys: sys, Dev: fstest.MapFS{"infiniband/rdma_cm": &fstest.MapFile{}},
 			DevinfoDir: filepath.Join(dir, "devinfo"), PairsDir: filepath.Join(dir, "pairs"),

@@ -37,6 +37,9 @@ type Options struct {
 	GPUs   GPUs        // nil on a node without
 	VFs    VFs         // likewise
 	Policy intent.Policy
+	// Alone is whether no device plugin of Tandem's writes CDI specs and device-info files: the mode of the node
+	// is DRA, and this process has it.
+	Alone bool
 
 	// Pod finds a pod; nil for nobody to ask. It is asked where a claim, or several of a pod, have more than one
 	// request: for which go to the same container. And for its annotation, where a pair is apart.

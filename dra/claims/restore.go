@@ -38,11 +38,15 @@ func (p *Preparer) Restore(ctx context.Context, state State) error {
 	return errors.Join(p.tidySpecs(known), p.tidyPairs(known), p.tidyTemporaries())
 }
 
-// tidyTemporaries removes what was not put in place. While this process has the lock of the folder, and the
-// mode of the node is DRA, no other daemon of Tandem's writes there.
+// tidyTemporaries removes what was not put in place. Other Preparers wait for the lock; where device plugins
+// write too, their files stay, which they may be writing at this moment.
 func (p *Preparer) tidyTemporaries() error {
+	dirs := []string{p.Dir}
+	if p.Alone {
+		dirs = append(dirs, p.CDIDir, p.Host.DevinfoDir)
+	}
 	var problems []error
-	for _, dir := range []string{p.Dir, p.CDIDir, p.Host.PairsDir, p.Host.DevinfoDir} {
+	for _, dir := range dirs {
 		problems = append(problems, file.RemoveTemporaries(dir))
 	}
 	return errors.Join(problems...)
