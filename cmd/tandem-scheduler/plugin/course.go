@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,22 +40,31 @@ const (
 
 // newCourses are those of a node to which pods are on their way.
 func newCourses(s *seen, pod *v1.Pod) *courses {
-	c := &courses{pod: pod, visited: map[string]bool{}, left: maxAdmissions}
-	for _, uid := range s.gone {
-		c.steps = append(c.steps, step{end: uid})
+	if s.since == nil {
+		s.since = stepsOf(s.gone, s.inFlight)
 	}
-	for _, other := range s.inFlight {
-		text, err := wishOf(other)
-		if err != nil {
-			text = "" // equal to none
-		}
-		c.steps = append(c.steps, step{admit: other, wish: text})
+	c := &courses{
+		pod: pod, steps: append(slices.Clip(s.since), step{admit: pod}), visited: map[string]bool{},
+		left: maxAdmissions,
 	}
-	c.steps = append(c.steps, step{admit: pod})
 	if len(c.steps) > maxSteps {
 		c.left = 0 // too many to tell them apart
 	}
 	return c
+}
+
+func stepsOf(gone []types.UID, inFlight []*v1.Pod) (steps []step) {
+	for _, uid := range gone {
+		steps = append(steps, step{end: uid})
+	}
+	for _, pod := range inFlight {
+		wish, err := wishOf(pod)
+		if err != nil {
+			wish = "" // equal to none
+		}
+		steps = append(steps, step{admit: pod, wish: wish})
+	}
+	return steps
 }
 
 // admit reports whether all goes well in every order of the steps that are not done, a set of bits. It goes

@@ -28,6 +28,7 @@ type seen struct {
 	inFlight []*v1.Pod      // they hold nothing yet; in the order of the NodeInfo
 	after    *verdict.State // when those are admitted
 	gone     []types.UID    // that hold devices by the object
+	since    []step         // what has come since the object was written; nil until it is asked for
 	room     *rank.Room     // nil until it is asked for
 	answers  map[asked]*answer
 }

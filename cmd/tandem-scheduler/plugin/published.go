@@ -45,8 +45,10 @@ func (r *reader) read(received any) (any, error) {
 	if object.kind, err = r.kinds.of(topology); err != nil {
 		return nil, err
 	}
-	if err := node.State(func(types.UID) bool { return true }).Err(); err != nil {
-		r.logger.Error(err, "The node's CPUs and memory are left out of account", "node", topology.Name)
+	if managed {
+		if err := node.State(func(types.UID) bool { return true }).Err(); err != nil {
+			r.logger.Error(err, "The node's CPUs and memory are left out of account", "node", topology.Name)
+		}
 	}
 	object.node, object.managed, object.resources = node, managed, map[string]bool{}
 	for _, name := range node.Resources() {
