@@ -23,18 +23,15 @@ func (l Living) Ended(uid string) bool { return l != nil && !l[uid] }
 type Exclusive []types.NamespacedName
 
 // pods asks the kubelet for its pods, among which are all that its checkpoint had before and that have not
-// ended. Nil where it does not tell: kubelets before 1.37 do not, which is no reason to complain.
-func (r *Reader) pods(ctx context.Context) []corev1.Pod {
+// ended. It reports whether the kubelet tells: those before 1.37 do not, which is no reason to complain.
+func (r *Reader) pods(ctx context.Context) (pods []corev1.Pod, told bool) {
 	if r.config.Pods == nil {
-		return nil
+		return nil, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	pods, err := r.config.Pods(ctx)
-	if err != nil {
-		return nil
-	}
-	return append([]corev1.Pod{}, pods...)
+	return pods, err == nil
 }
 
 func living(pods []corev1.Pod) Living {

@@ -67,7 +67,7 @@ func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Reso
 	if r.works("checkpoint", err) {
 		f.Devices = held(checkpoint)
 	}
-	if pods := r.pods(ctx); pods != nil {
+	if pods, told := r.pods(ctx); told {
 		f.Living, f.Exclusive = living(pods), exclusive(pods)
 	}
 	if f.HasCPUs() {
