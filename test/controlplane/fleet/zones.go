@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/tandem-k8s/tandem/cluster/publish/apiserver"
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
@@ -59,11 +60,16 @@ func (z *zones) write(ctx context.Context, a *api, node string, held []v1alpha1.
 		}
 	}
 	o := apiserver.Zones(f, apiserver.Node{Name: node, UID: types.UID(node)}) // no collector compares the UID
+	return Apply(ctx, a.rest, o)
+}
+
+// Apply makes an object be as it is given, as a node's publisher does.
+func Apply(ctx context.Context, client rest.Interface, o apiserver.Object) error {
 	body, err := json.Marshal(o.Body)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", o, err)
 	}
-	return a.rest.Patch(types.ApplyPatchType).AbsPath(o.String()).Param("fieldManager", apiserver.Manager).
+	return client.Patch(types.ApplyPatchType).AbsPath(o.String()).Param("fieldManager", apiserver.Manager).
 		Body(body).Do(ctx).Error()
 }
 

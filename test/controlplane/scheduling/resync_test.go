@@ -1,7 +1,6 @@
 package scheduling
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish/apiserver"
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/cluster/publish/zones"
+	"github.com/tandem-k8s/tandem/test/controlplane/fleet"
 	"github.com/tandem-k8s/tandem/test/controlplane/plane"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/test/server"
@@ -94,13 +94,7 @@ func (n *zoned) publish() {
 	object.Body.(*zones.Topology).Annotations = map[string]string{
 		"test.tandem.dev/version": fmt.Sprint(n.version),
 	}
-	body, err := json.Marshal(object.Body)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	write := n.client.Discovery().RESTClient().Patch(types.ApplyPatchType).AbsPath(object.String()).
-		Param("fieldManager", apiserver.Manager).Body(body)
-	if err := write.Do(n.t.Context()).Error(); err != nil {
+	if err := fleet.Apply(n.t.Context(), n.client.Discovery().RESTClient(), object); err != nil {
 		n.t.Fatal(err)
 	}
 }
