@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -168,3 +169,25 @@ func (p pipes) Accept() (net.Conn, error) {
 
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+// A probe that has connected and not asked yet keeps its connection, however many connections become idle meanwhile.
+func TestIdleConnectionsGoFirst(t *testing.T) {
+	t.Parallel()
+	var all visitors
+	probe, other := net.Pipe()
+	defer other.Close()
+	all.changed(probe, http.StateNew)
+	for range 3 * maxWaiting {
+		conn, end := net.Pipe()
+		defer end.Close()
+		for _, state := range []http.ConnState{http.StateNew, http.StateActive, http.StateIdle} {
+			all.changed(conn, state)
+		}
+	}
+	if !slices.Contains(all.fresh, probe) {
+		t.Error("the probe's connection was dropped for idle ones")
+	}
+	if waiting := len(all.idle) + len(all.fresh); waiting != maxWaiting {
+		t.Errorf("%d connections wait, want %d", waiting, maxWaiting)
+	}
+}
