@@ -12,6 +12,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/test/docs"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // busybox stands in for the image's: nsenter runs on a node that is a folder, timeout (of wget) tells how its
@@ -60,9 +61,8 @@ func newKubeletNode(t *testing.T) *kubeletNode {
 	if err := os.CopyFS(n.path("sys"), m.FS()); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", n.path("tandem"), "../cmd/tandem")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build tandem: %v\n%s", err, out)
+	if err := os.Symlink(filepath.Join(programs.Build(t, "tandem"), "tandem"), n.path("tandem")); err != nil {
+		t.Fatal(err)
 	}
 	n.write("busybox", strings.ReplaceAll(busybox, "NODE", n.dir))
 	n.write("kubelet/config.yaml", unfixed)

@@ -25,6 +25,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/programs"
+	"github.com/tandem-k8s/tandem/test/scale"
 )
 
 var (
@@ -192,22 +194,10 @@ func servePods(t testing.TB, dir string, p *pods) {
 	t.Cleanup(server.Stop)
 }
 
-// build builds a daemon as make does.
-func (n *node) build(t testing.TB, name string) (binary string) {
-	t.Helper()
-	binary = filepath.Join(n.root, name)
-	if output, err := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", binary,
-		"../cmd/"+name).CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, output)
-	}
-	return binary
-}
-
-// start builds and starts one daemon, which logs to a file, for the time of a test.
+// start starts one daemon, which logs to a file, for the time of a test.
 func (n *node) start(t testing.TB, name string) {
 	t.Helper()
-	binary := n.build(t, name)
-	daemon, stop := n.run(t, binary)
+	daemon, stop := n.run(t, filepath.Join(programs.Build(t, name), name))
 	n.daemons = append(n.daemons, daemon)
 	t.Cleanup(stop)
 }
@@ -335,17 +325,18 @@ const maxResident = 40 << 10
 // A daemon takes no more after many admissions than after a few.
 func TestDaemonsStayFlat(t *testing.T) {
 	n := newPair(t)
-	warm := max(*rounds/10, 300) // by then the log of decisions is full
+	rounds := scale.Rounds(*rounds)
+	warm := max(rounds/10, 300) // by then the log of decisions is full
 	for round := range warm {
 		n.admit(t, round)
 	}
 	before := n.measure(t)
-	for round := range *rounds {
+	for round := range rounds {
 		n.admit(t, warm+round)
 	}
 	for i, now := range n.measure(t) {
 		t.Logf("%s after %d admissions: %d descriptors, %d threads, %.1f MiB resident; %d, %d, %.1f after %d",
-			filepath.Base(n.daemons[i].Path), *rounds,
+			filepath.Base(n.daemons[i].Path), rounds,
 			now.descriptors, now.threads, float64(now.resident)/1024, before[i].descriptors, before[i].threads,
 			float64(before[i].resident)/1024, warm)
 		if now.descriptors > before[i].descriptors+2 || now.threads > before[i].threads+5 ||
@@ -435,7 +426,7 @@ func BenchmarkStart(b *testing.B) {
 	} {
 		b.Run("daemon="+c.daemon, func(b *testing.B) {
 			n := newNode(b, c.machine, c.vfsPerPF)
-			binary := n.build(b, c.daemon)
+			binary := filepath.Join(programs.Build(b, c.daemon), c.daemon)
 			for b.Loop() {
 				_, stop := n.run(b, binary)
 				n.await(b)
@@ -460,7 +451,7 @@ func BenchmarkVanished(b *testing.B) {
 	if err != nil || len(pfs) != 8 {
 		b.Fatal(pfs, err)
 	}
-	binary := n.build(b, "tandem-rdma")
+	binary := filepath.Join(programs.Build(b, "tandem-rdma"), "tandem-rdma")
 	for _, names := range []int{1, len(pfs)} {
 		b.Run(fmt.Sprint("names=", names), func(b *testing.B) {
 			var list []string

@@ -23,10 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(built) // of "", where nothing was built, that is nothing
-		os.Exit(code)
-	}))
+	goleak.VerifyTestMain(m)
 }
 
 // layout makes the folders of a node: a recorded machine and a kubelet. It writes thousands of files; share

@@ -38,10 +38,7 @@ func TestUnderTheOperator(t *testing.T) {
 	validation := filepath.Join(n.dir, "driver-ready")
 	write(t, validation,
 		"DRIVER_ROOT_CTR_PATH="+n.Root+"\nNVIDIA_DRIVER_ROOT=/run/nvidia/driver\nNVIDIA_DEV_ROOT=/\n")
-	dir, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := program(t)
 	script := filepath.Join(n.dir, "entrypoint.sh")
 	write(t, script, entrypoint)
 	args := []string{"--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "/bin/sh", script}
@@ -110,10 +107,7 @@ func TestOperatorWithCDI(t *testing.T) {
 func TestMIGThroughCDI(t *testing.T) {
 	t.Attr("parity", "nvidia/cdi-spec-file")
 	n := nvidiaNode(t, "nv-h100-oci", func(m *nvml.Machine) { m.GPUs[0].Split(2, 2, 40320) })
-	dir, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := program(t)
 	const namespace = `mount --bind "$0" /proc/driver && exec "$@"`
 	driver := filepath.Join(n.dir, "proc/driver")
 	if output, err := exec.Command("unshare", "--mount", "sh", "-c", namespace, driver,

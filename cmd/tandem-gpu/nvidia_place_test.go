@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -279,14 +278,6 @@ func (n *node) card(t *testing.T, id string) topology.Address {
 // vfs starts tandem-rdma beside tandem-gpu, offering all VFs.
 func (n *node) vfs(t *testing.T, kubelet *kubelettest.Kubelet) *kubelettest.Plugin {
 	t.Helper()
-	dir, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rdma := filepath.Join(dir, "tandem-rdma")
-	if output, err := exec.Command("go", "build", "-o", rdma, "../tandem-rdma").CombinedOutput(); err != nil {
-		t.Fatalf("build tandem-rdma: %v\n%s", err, output)
-	}
 	file := filepath.Join(n.dir, "config.json")
 	write(t, file,
 		`{"resourceList": [{"resourceName": "vf", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)

@@ -18,24 +18,22 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/test/nvml"
+	"github.com/tandem-k8s/tandem/test/programs"
 )
 
-// built is the folder that program makes; TestMain removes it.
-var built string
-
-// program builds tandem-gpu once; the folder has the names of the stock plugin beside it, as the image does.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "tandem-gpu")
-	if err != nil {
-		return "", err
+// program returns a folder with tandem-gpu, tandem-rdma and, as the image has it, the stock plugin's name beside them.
+func program(t *testing.T) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	for link, name := range map[string]string{
+		"tandem-gpu": "tandem-gpu", "tandem-rdma": "tandem-rdma", gpus.StockNVIDIA: "tandem-gpu",
+	} {
+		if err := os.Symlink(filepath.Join(programs.Build(t, name), name), filepath.Join(folder, link)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	built = dir
-	if output, err := exec.Command("go", "build", "-o", filepath.Join(dir, "tandem-gpu"),
-		".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build tandem-gpu: %w\n%s", err, output)
-	}
-	return dir, os.Symlink("tandem-gpu", filepath.Join(dir, gpus.StockNVIDIA))
-})
+	return folder
+}
 
 // process is a running tandem-gpu.
 type process struct {
@@ -62,11 +60,7 @@ func (p *process) text() string {
 // execute starts tandem-gpu under a name, with variables beside this process's, and ends it after the test.
 func execute(t *testing.T, name string, variables []string, args ...string) *process {
 	t.Helper()
-	dir, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{Cmd: exec.Command(filepath.Join(dir, name), args...), done: make(chan struct{})}
+	p := &process{Cmd: exec.Command(filepath.Join(program(t), name), args...), done: make(chan struct{})}
 	p.Args[0] = name
 	p.begin(t, variables)
 	return p

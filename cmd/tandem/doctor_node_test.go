@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,15 +44,32 @@ reservedSystemCPUs: "0"
 // everyVF is a pool with all VFs, without NUMA hints.
 const everyVF = `{"resourceList": [{"resourceName": "rdma_vf", "resourcePrefix": "tandem.dev", "excludeTopology": true, "selectors": {"isRdma": true}}]}`
 
-// sysfs lays a machine out, to be copied: that is faster than to lay it out every time.
+// laidOut are the machines that sysfs has laid out; TestMain removes their folders.
+var laidOut = struct {
+	sync.Mutex
+	folders map[string]string
+}{folders: map[string]string{}}
+
+// sysfs returns the folder of a machine's sysfs, which is written once for all tests: none of them changes it.
 func sysfs(t *testing.T, machine string, perPF int) string {
 	t.Helper()
+	laidOut.Lock()
+	defer laidOut.Unlock()
+	name := fmt.Sprint(machine, perPF)
+	if dir := laidOut.folders[name]; dir != "" {
+		return dir
+	}
 	m, err := machines.Load(machine, perPF)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(t.TempDir(), "sys")
-	if err := os.CopyFS(dir, m.FS()); err != nil {
+	dir, err := os.MkdirTemp("", "sysfs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	laidOut.folders[name] = dir
+	// Others than root read it too (runAsNobody).
+	if err := errors.Join(os.Chmod(dir, 0o755), os.CopyFS(dir, m.FS())); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -65,7 +84,8 @@ func layOut(t *testing.T, sys string) *sick {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	s := &sick{t: t, root: root}
-	if out, err := exec.Command("cp", "-a", sys, s.path("sys")).CombinedOutput(); err != nil {
+	// Links to the files take a tenth of the time of copies: a test that changes a file puts another in its place.
+	if out, err := exec.Command("cp", "-al", sys, s.path("sys")).CombinedOutput(); err != nil {
 		t.Fatalf("copy: %v %s", err, out)
 	}
 	s.write("config.json", everyVF)
@@ -101,6 +121,7 @@ func (s *sick) check(err error) {
 func (s *sick) write(name, content string) {
 	s.t.Helper()
 	s.check(os.MkdirAll(filepath.Dir(s.path(name)), 0o755))
+	s.check(os.RemoveAll(s.path(name))) // which may be a link to the file that other nodes have
 	s.check(os.WriteFile(s.path(name), []byte(content), 0o644))
 }
 

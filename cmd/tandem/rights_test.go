@@ -18,6 +18,9 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	m.Run()
+	for _, dir := range laidOut.folders {
+		_ = os.RemoveAll(dir)
+	}
 }
 
 // runAsNobody runs tandem without root's rights.

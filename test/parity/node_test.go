@@ -21,6 +21,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/programs"
 )
 
 // node is a recorded machine with a kubelet, and the two plugins on it as processes.
@@ -77,10 +78,6 @@ func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
 // run starts a program and waits until its resource has devices.
 func (n *node) run(t *testing.T, program string) {
 	t.Helper()
-	dir, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
 	args := []string{
 		"--sysfs-root=" + n.path("sys"), "--dev-root=" + n.path("dev"), "--kubelet-dir=" + n.dir,
 		"--run-dir=" + n.path("run"),
@@ -88,7 +85,7 @@ func (n *node) run(t *testing.T, program string) {
 	if program == vfProgram {
 		args = append(args, "--config-file="+n.path("config.json"), "--devinfo-dir="+n.path("devinfo"))
 	}
-	c := exec.Command(filepath.Join(dir, program), args...)
+	c := exec.Command(filepath.Join(programs.Build(t, program), program), args...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var log bytes.Buffer
 	c.Stdout, c.Stderr = &log, &log
