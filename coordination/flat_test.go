@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/scale"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -95,15 +96,16 @@ func TestNodesStayFlat(t *testing.T) {
 		}
 		return runtime.NumGoroutine(), len(open), memory.HeapAlloc
 	}
-	for range max(*rounds/10, 2*history.Most) {
+	rounds := scale.Rounds(*rounds)
+	for range max(rounds/10, 2*history.Most) {
 		p.admit(t)
 	}
 	goroutines, descriptors, heap := count()
-	for range *rounds {
+	for range rounds {
 		p.admit(t)
 	}
 	goroutines2, descriptors2, heap2 := count()
-	t.Logf("after %d admissions: %d goroutines (%d before), %d descriptors (%d), %.1f MiB heap (%.1f)", *rounds,
+	t.Logf("after %d admissions: %d goroutines (%d before), %d descriptors (%d), %.1f MiB heap (%.1f)", rounds,
 		goroutines2, goroutines, descriptors2, descriptors, float64(heap2)/(1<<20), float64(heap)/(1<<20))
 	if goroutines2 > goroutines+5 || descriptors2 > descriptors+2 || heap2 > heap+1<<20 {
 		t.Error("something grows")

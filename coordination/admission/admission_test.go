@@ -25,6 +25,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/store"
 	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/scale"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -576,7 +577,7 @@ func checkLedger(t *testing.T, l *ledger.Ledger) {
 func TestEveryContainerGetsTheBestPairs(t *testing.T) {
 	for _, setup := range setups {
 		t.Run(setup.name(), func(t *testing.T) {
-			for seed := range uint64(10) {
+			for seed := range uint64(scale.Rounds(10)) {
 				a := newAdmission(t, setup.machine, setup.vfsPerPF, setup.excludeTopology, seed)
 				if seed%2 == 0 {
 					a.keepCheckpoint()
@@ -616,7 +617,7 @@ func TestWithIntentEveryChoiceIsTheBest(t *testing.T) {
 	for _, source := range []intent.Source{intent.PodsAPI, intent.APIServer} {
 		for _, setup := range setups {
 			t.Run(string(source)+"/"+setup.name(), func(t *testing.T) {
-				for seed := range uint64(25) {
+				for seed := range uint64(scale.Rounds(25)) {
 					a := newAdmission(t, setup.machine, setup.vfsPerPF, setup.excludeTopology, seed)
 					a.source = source
 					if seed%2 == 0 {
@@ -691,7 +692,7 @@ func (a *admission) containers(mix []wish) []container {
 // A pod that is deleted and created again has the name of the one before. When it asks, what the
 // ledger thinks to be held is held.
 func TestPodsOfOneName(t *testing.T) {
-	for seed := range uint64(80) {
+	for seed := range uint64(scale.Rounds(80)) {
 		a := newAdmission(t, "oci-mi300x-derived", 4, seed%2 == 0, seed)
 		a.names, a.late = 4, seed%4 > 1
 		a.keepCheckpoint()

@@ -15,13 +15,14 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/test/scale"
 )
 
 // Whatever happens between what a question reads and what it decides, and in whichever order decisions are
 // committed: nothing that the kubelet gave is lost, and no device has two owners.
 func TestNoOrderOfCommitsLosesADevice(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(60) {
+	for seed := range uint64(scale.Rounds(60)) {
 		a := newAdmission(t, "oci-mi300x-derived", 2, seed%2 == 0, seed)
 		a.keepCheckpoint()
 		d := &disorder{admission: a, random: rand.New(rand.NewPCG(seed, 7))}
@@ -161,7 +162,7 @@ var sameSaved = cmp.Options{
 // A decision changes nothing that others see before it is committed, nor where it fails.
 func TestDecisionWorksOnACopy(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(20) {
+	for seed := range uint64(scale.Rounds(20)) {
 		a := newAdmission(t, "oci-mi300x-derived", 2, false, seed)
 		a.keepCheckpoint()
 		a.mixedLoad(30)

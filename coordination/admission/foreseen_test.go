@@ -15,6 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/test/scale"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -88,7 +89,7 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 func TestSecondHalfIsChosenAsIfAnew(t *testing.T) {
 	t.Parallel()
 	checked := 0
-	for seed := range uint64(10) {
+	for seed := range uint64(scale.Rounds(10)) {
 		for _, setup := range setups {
 			a := newAdmission(t, setup.machine, setup.vfsPerPF, setup.excludeTopology, seed)
 			a.source = []intent.Source{"", intent.PodsAPI}[seed%2]
@@ -113,7 +114,7 @@ func TestSecondHalfIsChosenAsIfAnew(t *testing.T) {
 			}
 		}
 	}
-	if checked < 100 {
+	if checked < scale.Rounds(100) {
 		t.Errorf("%d second halves", checked)
 	}
 }
@@ -176,7 +177,7 @@ func TestSecondHalfIsLookedAtWhereItMatters(t *testing.T) {
 
 // A device that the kubelet offers although a pod has it is left out of the second half, too.
 func TestSecondHalfLeavesOutWhatAnotherPodHas(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(scale.Rounds(20)) {
 		a := newAdmission(t, "oci-mi300x-derived", 4, seed%2 == 0, seed)
 		a.keepCheckpoint()
 		owner := a.add("owner")

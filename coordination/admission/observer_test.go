@@ -10,6 +10,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/scale"
 )
 
 // tallied is an Observer that counts.
@@ -48,7 +49,7 @@ func (c *tallied) Allocated(v Verdict) {
 // so is every plan.
 func TestWhatIsObservedIsWhatHappened(t *testing.T) {
 	wishes := []wish{{1, 1}, {2, 2}, {4, 4}, {1, 0}, {0, 1}, {2, 1}}
-	for seed := range uint64(30) {
+	for seed := range uint64(scale.Rounds(30)) {
 		for _, source := range []intent.Source{intent.PodsAPI, ""} {
 			a := newAdmission(t, "oci-mi300x-derived", 2, seed%2 == 0, seed)
 			a.source = source

@@ -23,6 +23,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/test/scale"
 )
 
 // pairsFiles asks for a pairs file for every container with VFs and checks them all, again and again.
@@ -122,14 +123,14 @@ func (f *pairsFiles) check(a *admission, devices kubelet.Devices) {
 func TestPairsFiles(t *testing.T) {
 	for _, exclude := range []bool{false, true} {
 		var checked, mapped int
-		for seed := range uint64(10) {
+		for seed := range uint64(scale.Rounds(10)) {
 			a := newAdmission(t, "oci-mi300x-derived", 4, exclude, seed)
 			a.files = &pairsFiles{dir: filepath.Join(t.TempDir(), "pairs"), written: map[string][]byte{}}
 			a.keepCheckpoint()
 			a.mixedLoad(300)
 			checked, mapped = checked+a.files.checked, mapped+a.files.mapped
 		}
-		if checked < 500 {
+		if checked < scale.Rounds(500) {
 			t.Errorf("only %d containers with GPUs and VFs", checked)
 		}
 		t.Logf("excludeTopology %v: exported pairs right in %d of %d containers", exclude, mapped, checked)

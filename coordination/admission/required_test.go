@@ -9,6 +9,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/scale"
 )
 
 // scarce leaves two VFs on NUMA node 0 beside its four GPUs, so that the kubelet asks nothing for a container
@@ -88,7 +89,7 @@ func TestStrictPodIsRefused(t *testing.T) {
 func TestStrictPodAfterOneThatEnded(t *testing.T) {
 	t.Parallel()
 	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer} {
-		for seed := range uint64(10) {
+		for seed := range uint64(scale.Rounds(10)) {
 			a := told(t)
 			a.source, a.random = source, rand.New(rand.NewPCG(seed, 2))
 			ends := a.pending("ends", wish{1, 4}).Pod

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/test/scale"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -13,11 +14,8 @@ var worlds = flag.Int("worlds", 1000, "how many made-up machines TestEqualsOracl
 
 // TestEqualsOracle compares with exhaustive search on made-up machines.
 func TestEqualsOracle(t *testing.T) {
-	if testing.Short() {
-		*worlds = min(*worlds, 100)
-	}
 	cases := 0
-	for seed := range uint64(*worlds) {
+	for seed := range uint64(scale.Rounds(*worlds)) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		w := randomWorld(r, 7, 10)
 		tree := w.tree(t, same)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/tandem-k8s/tandem/test/scale"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -15,7 +16,7 @@ func TestAsTheKubeletMerges(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 0))
 	outcomes := map[string]int{}
-	for range 100_000 {
+	for range scale.Rounds(100_000) {
 		machine := machines[rng.IntN(len(machines))]
 		demands := make([]Demand, 1+rng.IntN(3))
 		for i := range demands {
@@ -41,7 +42,7 @@ func TestAsTheKubeletMerges(t *testing.T) {
 		}
 	}
 	for what, n := range outcomes {
-		if n < 5000 {
+		if n < scale.Rounds(5000) {
 			t.Errorf("there is little to compare: %s %d times", what, n)
 		}
 	}
