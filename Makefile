@@ -76,7 +76,6 @@ $(BIN)/nvml/libnvidia-ml.so.1: test/nvml/library/nvml.c go.mod
 test: ## Run all tests: own packages with the race detector, then two versions of the real kubelet around the built plugins
 	go test -race -timeout 60m ./...
 	cd test/bench && go test ./...
-	cd deployments/image && go test ./...
 	cd deployments/release && go test ./...
 	cd test/chart && go test ./...
 	cd test/browser && go test ./... # nothing where there is no chromium
@@ -106,7 +105,7 @@ race: ## Run all tests with the race detector, the kubelet's managers included
 .PHONY: parity
 parity: ## Report which tests show each row of the parity checklist that Tandem must or should fulfil; OUTPUT=json for programs
 	@mkdir -p $(BIN)
-	@for module in . deployments/image test/chart; do (cd $$module && go test -json ./...) || true; done >$(BIN)/parity.json # what failed is in the report
+	@for module in . deployments/release test/chart; do (cd $$module && go test -json ./...) || true; done >$(BIN)/parity.json # what failed is in the report
 	@go run -buildvcs=false ./test/parity -o $(OUTPUT) <$(BIN)/parity.json
 
 .PHONY: chaos
@@ -136,14 +135,13 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, for
 	cd test/kubelet && go vet $(KUBELET36) ./...
 	cd test/bench && $(TOOLS)/golangci-lint run ./...
 	cd test/dra && $(TOOLS)/golangci-lint run ./... && go vet $(DRA36) ./... && go vet $(DRA35) ./...
-	cd deployments/image && $(TOOLS)/golangci-lint run ./...
 	cd deployments/release && $(TOOLS)/golangci-lint run ./...
 	cd cmd/tandem-scheduler && $(TOOLS)/golangci-lint run ./... && go vet $(SCHED36) ./...
 	cd test/controlplane && $(TOOLS)/golangci-lint run ./...
 	cd test/chart && $(TOOLS)/golangci-lint run ./...
 	cd test/browser && $(TOOLS)/golangci-lint run ./...
 	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet deployments/dra deployments/dra/claim-templates deployments/scheduler deployments/publish test/vm/deploy/published test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus test/vm/deploy/device-plugin test/vm/deploy/dra test/vm/deploy/drain; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
-	@for module in . cmd/tandem-scheduler test/kubelet test/bench test/dra test/controlplane test/controlplane/etcd test/controlplane/nrtmatch test/controlplane/kueue test/chart test/descheduler test/browser test/vm/kubernetes test/vm/containerd test/vm/multus test/vm/helm test/tools deployments/image deployments/release; do (cd $$module && go mod tidy -diff) || exit 1; done
+	@for module in . cmd/tandem-scheduler test/kubelet test/bench test/dra test/controlplane test/controlplane/etcd test/controlplane/nrtmatch test/controlplane/kueue test/chart test/descheduler test/browser test/vm/kubernetes test/vm/containerd test/vm/multus test/vm/helm test/tools deployments/release; do (cd $$module && go mod tidy -diff) || exit 1; done
 	cd test/kubelet && go mod tidy -modfile=go.v1.36.mod -diff
 	cd cmd/tandem-scheduler && go mod tidy -modfile=go.v1.36.mod -diff
 	cd test/vm/kubernetes && go mod tidy -modfile=go.v1.37.mod -diff
@@ -275,7 +273,7 @@ commas       = $(shell echo $(1) | tr ' ' ,)
 
 .PHONY: image
 image: build $(ALSO:%=build-%) ## Pack the container image IMAGE:TAG (the version's tag without TAG) into bin/image.tar, for this machine's architecture and those of ALSO=arm64, without a container engine (needs busybox-static)
-	cd deployments/image && go run -buildvcs=false . --tag $(IMAGE)$(addprefix :,$(TAG)) --tarball $(BIN)/image.tar \
+	cd deployments/release && go run -buildvcs=false ./image --tag $(IMAGE)$(addprefix :,$(TAG)) --tarball $(BIN)/image.tar \
 		--bin $(call commas,$(BIN) $(ALSO:%=$(BIN)/%)) --busybox $(call commas,$(BUSYBOX) $(foreach arch,$(ALSO),$(BUSYBOX_$(arch))))
 
 .PHONY: build-amd64 build-arm64
@@ -296,11 +294,11 @@ SHELLS    = $(BUSYBOX) $(BUSYBOX_$(THERE))
 release: release-needs build ## Make a release in bin/release: images, chart, release.yaml, archives, packages, SBOM, checksums (needs busybox-static of both architectures and the cross compiler)
 	$(MAKE) build-$(THERE)
 	rm -rf $(RELEASE) && mkdir -p $(RELEASE)
-	cd deployments/image && go run -buildvcs=false . --tag $(REGISTRY)/tandem --tarball $(RELEASE)/image.tar \
+	cd deployments/release && go run -buildvcs=false ./image --tag $(REGISTRY)/tandem --tarball $(RELEASE)/image.tar \
 		--bin $(BIN),$(BIN)/$(THERE) --busybox $(call commas,$(SHELLS))
 	$(MAKE) tandem-scheduler
 	export GOARCH=$(THERE); $(call SCHEDULER_BUILD,$(SCHEDULER)) $(SCHEDULER_MOD) -o $(BIN)/$(THERE)/ .
-	cd deployments/image && go run -buildvcs=false . --scheduler $(BIN)/tandem-scheduler,$(BIN)/$(THERE)/tandem-scheduler \
+	cd deployments/release && go run -buildvcs=false ./image --scheduler $(BIN)/tandem-scheduler,$(BIN)/$(THERE)/tandem-scheduler \
 		--tag $(REGISTRY)/tandem-scheduler --tarball $(RELEASE)/image-scheduler.tar
 	cd test/chart && $(PROGRESS) "pack the chart; Helm takes minutes to compile the first time" \
 		go run -buildvcs=false ./pack --program $(BIN)/tandem --out $(RELEASE)
@@ -317,13 +315,13 @@ release-needs:
 
 .PHONY: image-scheduler
 image-scheduler: tandem-scheduler ## Pack tandem-scheduler into bin/image-scheduler.tar, as IMAGE-scheduler:TAG
-	cd deployments/image && go run -buildvcs=false . --scheduler $(BIN)/tandem-scheduler --tag $(IMAGE)-scheduler$(addprefix :,$(TAG)) \
+	cd deployments/release && go run -buildvcs=false ./image --scheduler $(BIN)/tandem-scheduler --tag $(IMAGE)-scheduler$(addprefix :,$(TAG)) \
 		--tarball $(BIN)/image-scheduler.tar
 
 .PHONY: image-test
 image-test: ## Start the programs in the container image's root as operators do (root, busybox-static)
 	@test -x $(BUSYBOX) || { echo "$(BUSYBOX) is missing: install the Debian package busybox-static" >&2; exit 1; }
-	cd deployments/image && BUSYBOX=$(BUSYBOX) go test -count=1 ./...
+	cd deployments/release && BUSYBOX=$(BUSYBOX) go test -count=1 ./image
 
 .PHONY: clean
 clean: ## Remove bin; Go's caches stay

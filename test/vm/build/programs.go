@@ -118,8 +118,8 @@ const Image = "registry.example/tandem:v1"
 // image packs Tandem's image as "make image" does, with the shell of the node's packages: this host may have
 // none.
 func (c *Cache) image(ctx context.Context, bin string) error {
-	_, err := host.Run(ctx, host.InFolder("deployments/image", "go", "run", "-buildvcs=false", ".", "--bin", bin,
-		"--busybox", c.Path("root/bin/busybox"), "--tag", Image, "--tarball", c.Path("image.tar")))
+	_, err := host.Run(ctx, host.InFolder("deployments/release", "go", "run", "-buildvcs=false", "./image",
+		"--bin", bin, "--busybox", c.Path("root/bin/busybox"), "--tag", Image, "--tarball", c.Path("image.tar")))
 	return err
 }
 
