@@ -18,7 +18,7 @@ import (
 // chartPod is the pod of one of the chart's DaemonSets, with configurations by the node's label.
 func chartPod(t *testing.T, daemon string) (set appsv1.DaemonSet) {
 	t.Helper()
-	content, err := os.ReadFile("../../../test/chart/testdata/configs.golden.yaml")
+	content, err := os.ReadFile("../../../test/others/chart/testdata/configs.golden.yaml")
 	ready(t, err)
 	for document := range strings.SplitSeq(string(content), "\n---\n") {
 		if strings.Contains(document, "kind: DaemonSet\nmetadata:\n  name: "+daemon+"\n") {
