@@ -21,10 +21,13 @@ SEED      ?= 1
 STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
 PROGRESS  := $(CURDIR)/test/tools/progress.sh
 KUBELET   := the kubelet's code takes minutes to compile the first time, seconds after that
-KUBELET36 := -modfile=go.v1.36.mod -tags=kubernetes136
-DRA36     := -modfile=go.v1.36.mod -tags=kubernetes136
-SCHED36   := -modfile=go.v1.36.mod -tags=kubernetes136
-DRA35     := -modfile=go.v1.35.mod -tags=kubernetes135
+
+# The modules: those with code of ours, and those that pin programs of others. KUBE36 builds one with Kubernetes 1.36, and KUBE35
+# test/kubernetes/dra with the allocator of 1.35.
+MODULES := . cmd/tandem-scheduler deployments/release test/kubernetes test/others
+PINS    := test/descheduler test/kubernetes/controlplane/etcd test/kubernetes/controlplane/nrtmatch test/tools test/vm/kubernetes
+KUBE36  := -modfile=go.v1.36.mod -tags=kubernetes136
+KUBE35  := -modfile=go.v1.35.mod -tags=kubernetes135
 
 export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
 
@@ -55,7 +58,7 @@ build: ## Build tandem (also as kubectl-tandem), tandem-gpu, tandem-rdma, tandem
 # The scheduler of Kubernetes 1.37, or of 1.36 with SCHEDULER=1.36.3. None serves an API server of a version before its own: that one does
 # not let it list what is new.
 SCHEDULER ?= 1.37.1
-SCHEDULER_MOD = $(if $(filter 1.36.%,$(SCHEDULER)),$(SCHED36))
+SCHEDULER_MOD = $(if $(filter 1.36.%,$(SCHEDULER)),$(KUBE36))
 SCHEDULER_BUILD = cd cmd/tandem-scheduler && CGO_ENABLED=0 $(PROGRESS) "build tandem-scheduler; it takes minutes the first time" \
 	go build -trimpath -buildvcs=$(STAMP) -ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v$(1)'
 
@@ -75,16 +78,13 @@ $(BIN)/nvml/libnvidia-ml.so.1: test/nvml/library/nvml.c go.mod
 .PHONY: test
 test: ## Run all tests: own packages with the race detector, then two versions of the real kubelet around the built plugins
 	go test -race -timeout 60m ./...
-	cd test/bench && go test ./...
-	cd deployments/image && go test ./...
 	cd deployments/release && go test ./...
-	cd test/chart && go test ./...
-	cd test/browser && go test ./... # nothing where there is no chromium
-	cd test/dra && go test ./...
-	cd test/dra && go test $(DRA36) -sequences=150 . && go test $(DRA35) -sequences=150 .
+	cd test/others && go test ./... # nothing of browser where there is no chromium
+	cd test/kubernetes && go test ./dra/...
+	cd test/kubernetes && go test $(KUBE36) ./dra -sequences=150 && go test $(KUBE35) ./dra -sequences=150
 	cd cmd/tandem-scheduler && $(PROGRESS) "cmd/tandem-scheduler; the scheduler's code takes minutes to compile the first time" go test ./...
-	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -count=1 -timeout 60m ./...
-	cd test/kubelet && $(PROGRESS) "test/kubelet, 1.36; $(KUBELET)" go test $(KUBELET36) -count=1 -timeout 60m . -admissions=60 -simulated=2400 -chaos=150
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/kubelet; $(KUBELET)" go test -count=1 -timeout 60m ./kubelet/...
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/kubelet, 1.36; $(KUBELET)" go test $(KUBE36) -count=1 -timeout 60m ./kubelet -admissions=60 -simulated=2400 -chaos=150
 
 # What decides by a machine, and starts no other program.
 ARM := ./topology/... ./coordination/ledger ./coordination/asking ./coordination/store ./coordination/kubelet/... \
@@ -96,58 +96,49 @@ test-arm: ## Run the tests that start no other program as programs for ARM nodes
 
 .PHONY: browser
 browser: ## Look at the page of "tandem status --serve" with Chromium, write screenshots into bin/browser and those of docs (needs chromium)
-	cd test/browser && go test -count=1 -v -screenshots=$(BIN)/browser -documents=$(CURDIR)/docs ./...
+	cd test/others && go test -count=1 -v ./browser -screenshots=$(BIN)/browser -documents=$(CURDIR)/docs
 
 .PHONY: race
 race: ## Run all tests with the race detector, the kubelet's managers included
 	go test -race -count=1 ./...
-	cd test/kubelet && $(PROGRESS) "test/kubelet; $(KUBELET)" go test -race -count=1 -timeout 60m ./...
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/kubelet; $(KUBELET)" go test -race -count=1 -timeout 60m ./kubelet/...
 
 .PHONY: parity
 parity: ## Report which tests show each row of the parity checklist that Tandem must or should fulfil; OUTPUT=json for programs
 	@mkdir -p $(BIN)
-	@for module in . deployments/image test/chart; do (cd $$module && go test -json ./...) || true; done >$(BIN)/parity.json # what failed is in the report
+	@{ go test -json ./...; (cd deployments/release && go test -json ./image); (cd test/others && go test -json ./chart/...); } \
+		>$(BIN)/parity.json || true # what failed is in the report
 	@go run -buildvcs=false ./test/parity -o $(OUTPUT) <$(BIN)/parity.json
 
 .PHONY: chaos
 chaos: ## Admit ADMISSIONS (10000) pods under faults, half on each version of the real kubelet; SEED (1) repeats a campaign
-	cd test/kubelet && $(PROGRESS) "kubelet 1.36 under faults; $(KUBELET)" \
-		go test $(KUBELET36) -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
-	cd test/kubelet && $(PROGRESS) "kubelet 1.37 under faults; $(KUBELET)" \
-		go test -count=1 -timeout 2h -v -run '^TestChaos$$' . -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
+	cd test/kubernetes && $(PROGRESS) "kubelet 1.36 under faults; $(KUBELET)" \
+		go test $(KUBE36) -count=1 -timeout 2h -v -run '^TestChaos$$' ./kubelet -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
+	cd test/kubernetes && $(PROGRESS) "kubelet 1.37 under faults; $(KUBELET)" \
+		go test -count=1 -timeout 2h -v -run '^TestChaos$$' ./kubelet -chaos=$$(($(ADMISSIONS) / 2)) -seed=$(SEED)
 
 .PHONY: verdicts
 verdicts: ## Compare VERDICTS (100000) of what schedulers are told with those of the real kubelet's managers, for 1.37 and 1.36; SEED (1) repeats
-	cd test/kubelet && $(PROGRESS) "verdicts of kubelet 1.37; $(KUBELET)" \
-		go test -count=1 -timeout 3h -v -run '^TestVerdictIsTheKubelets$$' . -verdicts=$(VERDICTS) -seed=$(SEED)
-	cd test/kubelet && $(PROGRESS) "verdicts of kubelet 1.36; $(KUBELET)" \
-		go test $(KUBELET36) -count=1 -timeout 3h -v -run '^TestVerdictIsTheKubelets$$' . -verdicts=$(VERDICTS) -seed=$(SEED)
+	cd test/kubernetes && $(PROGRESS) "verdicts of kubelet 1.37; $(KUBELET)" \
+		go test -count=1 -timeout 3h -v -run '^TestVerdictIsTheKubelets$$' ./kubelet -verdicts=$(VERDICTS) -seed=$(SEED)
+	cd test/kubernetes && $(PROGRESS) "verdicts of kubelet 1.36; $(KUBELET)" \
+		go test $(KUBE36) -count=1 -timeout 3h -v -run '^TestVerdictIsTheKubelets$$' ./kubelet -verdicts=$(VERDICTS) -seed=$(SEED)
 
 .PHONY: claims
 claims: ## Allocate SEQUENCES (10000) random sequences of claims with the scheduler's allocators of 1.35 to 1.37, and judge them; SEED (1) repeats
-	cd test/dra && go test -count=1 -timeout 3h -run '^TestRandomClaims$$' . -sequences=$(SEQUENCES) -seed=$(SEED)
-	cd test/dra && go test $(DRA36) -count=1 -timeout 3h -run '^TestRandomClaims$$' . -sequences=$(SEQUENCES) -seed=$(SEED)
-	cd test/dra && go test $(DRA35) -count=1 -timeout 3h -run '^TestRandomClaims$$' . -sequences=$(SEQUENCES) -seed=$(SEED)
+	cd test/kubernetes && go test -count=1 -timeout 3h -run '^TestRandomClaims$$' ./dra -sequences=$(SEQUENCES) -seed=$(SEED)
+	cd test/kubernetes && go test $(KUBE36) -count=1 -timeout 3h -run '^TestRandomClaims$$' ./dra -sequences=$(SEQUENCES) -seed=$(SEED)
+	cd test/kubernetes && go test $(KUBE35) -count=1 -timeout 3h -run '^TestRandomClaims$$' ./dra -sequences=$(SEQUENCES) -seed=$(SEED)
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint $(TOOLS)/kustomize ## Check code, architecture, formatting, manifests and go.mod files
-	$(TOOLS)/golangci-lint run ./...
-	cd test/kubelet && $(PROGRESS) "lint test/kubelet; $(KUBELET)" $(TOOLS)/golangci-lint run ./...
-	cd test/kubelet && go vet $(KUBELET36) ./...
-	cd test/bench && $(TOOLS)/golangci-lint run ./...
-	cd test/dra && $(TOOLS)/golangci-lint run ./... && go vet $(DRA36) ./... && go vet $(DRA35) ./...
-	cd deployments/image && $(TOOLS)/golangci-lint run ./...
-	cd deployments/release && $(TOOLS)/golangci-lint run ./...
-	cd cmd/tandem-scheduler && $(TOOLS)/golangci-lint run ./... && go vet $(SCHED36) ./...
-	cd test/controlplane && $(TOOLS)/golangci-lint run ./...
-	cd test/chart && $(TOOLS)/golangci-lint run ./...
-	cd test/browser && $(TOOLS)/golangci-lint run ./...
+	@set -e; for module in $(MODULES); do echo "lint $$module"; \
+		(cd $$module && $(PROGRESS) "lint $$module; $(KUBELET)" $(TOOLS)/golangci-lint run ./...); done
+	cd cmd/tandem-scheduler && go vet $(KUBE36) ./...
+	cd test/kubernetes && go vet $(KUBE36) ./dra/... ./kubelet/... && go vet $(KUBE35) ./dra/...
 	@for dir in deployments/base deployments/privileged deployments/intent-kubelet deployments/intent-api-server deployments/monitoring deployments/kubelet deployments/dra deployments/dra/claim-templates deployments/scheduler deployments/publish test/vm/deploy/published test/vm/deploy/stock test/vm/deploy/nvidia test/vm/deploy/stand-in test/vm/deploy/intent test/vm/deploy/hints test/vm/deploy/multus test/vm/deploy/device-plugin test/vm/deploy/dra test/vm/deploy/drain; do $(TOOLS)/kustomize build $$dir >/dev/null || exit 1; done
-	@for module in . cmd/tandem-scheduler test/kubelet test/bench test/dra test/controlplane test/controlplane/etcd test/controlplane/nrtmatch test/controlplane/kueue test/chart test/descheduler test/browser test/vm/kubernetes test/vm/containerd test/vm/multus test/vm/helm test/tools deployments/image deployments/release; do (cd $$module && go mod tidy -diff) || exit 1; done
-	cd test/kubelet && go mod tidy -modfile=go.v1.36.mod -diff
-	cd cmd/tandem-scheduler && go mod tidy -modfile=go.v1.36.mod -diff
-	cd test/vm/kubernetes && go mod tidy -modfile=go.v1.37.mod -diff
-	cd test/dra && go mod tidy -modfile=go.v1.36.mod -diff && go mod tidy -modfile=go.v1.35.mod -diff
+	@set -e; for file in $(wildcard $(addsuffix /go*.mod,$(MODULES) $(PINS))); do \
+		(cd $$(dirname $$file) && go mod tidy -modfile=$$(basename $$file) -diff); done
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
@@ -163,14 +154,14 @@ bench: $(TOOLS)/benchstat ## Run the benchmarks that match BENCH (.) COUNT (6) t
 	@mkdir -p $(BIN)
 	@! test -f $(BIN)/bench.txt || mv $(BIN)/bench.txt $(BIN)/bench.before.txt
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) ./... | tee $(BIN)/bench.txt
-	cd test/bench && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) . | tee -a $(BIN)/bench.txt
-	cd test/bench && $(PROGRESS) "what takes others seconds, once" go test -run '^$$' -bench '$(BENCH)' -slow -benchtime 1x . | tee -a $(BIN)/bench.txt
-	cd test/dra && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) . | tee -a $(BIN)/bench.txt
-	cd test/dra && $(PROGRESS) "what takes plain devices seconds, once" go test -run '^$$' -bench '$(BENCH)' -slow -benchtime 1x . | tee -a $(BIN)/bench.txt
+	cd test/others && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) ./bench | tee -a $(BIN)/bench.txt
+	cd test/others && $(PROGRESS) "what takes others seconds, once" go test -run '^$$' -bench '$(BENCH)' -benchtime 1x ./bench -slow | tee -a $(BIN)/bench.txt
+	cd test/kubernetes && go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) ./dra | tee -a $(BIN)/bench.txt
+	cd test/kubernetes && $(PROGRESS) "what takes plain devices seconds, once" go test -run '^$$' -bench '$(BENCH)' -benchtime 1x ./dra -slow | tee -a $(BIN)/bench.txt
 	@! grep -q '^FAIL' $(BIN)/bench.txt
 	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op OR allocs/op)' $$(ls bench.before.txt 2>/dev/null) bench.txt
 	@cd $(BIN) && $(TOOLS)/benchstat -filter '.unit:(sec/op OR B/op) /by:(nvidia OR tandem OR tandem-pairs)' -col '/by@(nvidia tandem tandem-pairs)' bench.txt
-	@cd test/bench && go run -buildvcs=false ./table <$(BIN)/bench.txt
+	@cd test/others && go run -buildvcs=false ./bench/table <$(BIN)/bench.txt
 
 # Who waits for the kubelet to be compiled can look at this meanwhile.
 .PHONY: plan
@@ -186,7 +177,7 @@ NVML := $(if $(filter 1,$(CC_FOUND)),$(BIN)/nvml/libnvidia-ml.so.1)
 
 .PHONY: demo
 demo: plan build $(NVML) ## Show a plan, then place pods on every recorded machine through the real kubelet managers and show the pairs
-	cd test/kubelet && $(PROGRESS) "build the demo; $(KUBELET)" go build -buildvcs=false -o $(BIN)/demo ./demo
+	cd test/kubernetes && $(PROGRESS) "build the demo; $(KUBELET)" go build -buildvcs=false -o $(BIN)/demo ./kubelet/demo
 	$(BIN)/demo --bin $(BIN) $(addprefix --nvml=,$(NVML))
 
 .PHONY: gpu-check
@@ -218,27 +209,36 @@ PLANE_TAKES := the control plane takes half an hour to build the first time
 
 .PHONY: controlplane
 controlplane: build nvml $(PLANE)/etcd $(foreach version,$(PLANES),$(PLANE_ALL:%=$(PLANE)/$(version)/%)) ## Run tandem-dra around real API servers, schedulers and kubelet DRA managers; PLANE_RUN names tests, PLANE_FLAGS are theirs (-nodes=1000), PLANES (1.36.3 1.37.1) versions
-	cd test/controlplane && $(PROGRESS) "test/controlplane; $(KUBELET)" go test -count=1 -timeout 90m -v -run '$(PLANE_RUN)' . \
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/controlplane; $(KUBELET)" go test -count=1 -timeout 90m -v -run '$(PLANE_RUN)' ./controlplane \
 		-programs=$(PLANE) -bin=$(BIN) -versions=$(call commas,$(PLANES)) $(PLANE_FLAGS)
 
 .PHONY: schedulers
 schedulers: $(PLANE)/etcd $(PLANE)/kueue $(foreach version,$(PLANES),$(PLANE_ALL:%=$(PLANE)/$(version)/%) $(PLANE)/$(version)/nrtmatch) ## Compare the default schedulers and NodeResourceTopologyMatch with tandem-scheduler, before which Kueue stands too, on real control planes with nodes whose kubelets are the model; PLANE_RUN, PLANE_FLAGS (-load=1500, -many=5000 -many-pods=300) and PLANES as for controlplane
-	cd test/controlplane && $(PROGRESS) "test/controlplane/scheduling" go test -count=1 -timeout 90m -v -run '$(PLANE_RUN)' ./scheduling \
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/controlplane/scheduling" go test -count=1 -timeout 90m -v -run '$(PLANE_RUN)' ./controlplane/scheduling \
 		-programs=$(PLANE) -versions=$(call commas,$(PLANES)) $(PLANE_FLAGS)
 
 .PHONY: descheduler
 descheduler: ## Run the descheduler with the policy that the documents give for refused pods
 	cd test/descheduler && $(PROGRESS) "build the descheduler's plugins" go test -count=1 ./...
 
-$(PLANE)/etcd: test/controlplane/etcd/go.mod test/controlplane/etcd/go.sum
-	cd test/controlplane/etcd && CGO_ENABLED=0 $(PROGRESS) "build etcd" go build -trimpath -buildvcs=false -ldflags='-s -w' -o $@ go.etcd.io/etcd/server/v3
+$(PLANE)/etcd: test/kubernetes/controlplane/etcd/go.mod test/kubernetes/controlplane/etcd/go.sum
+	cd test/kubernetes/controlplane/etcd && CGO_ENABLED=0 $(PROGRESS) "build etcd" go build -trimpath -buildvcs=false -ldflags='-s -w' -o $@ go.etcd.io/etcd/server/v3
 
-$(PLANE)/kueue: test/controlplane/kueue/go.mod test/controlplane/kueue/go.sum
-	cd test/controlplane/kueue && CGO_ENABLED=0 $(PROGRESS) "build Kueue; it takes half an hour the first time" go build -trimpath -buildvcs=false \
-		-ldflags='-s -w -X sigs.k8s.io/kueue/pkg/version.GitVersion=v0.19.2' -o $@ sigs.k8s.io/kueue/cmd/kueue
+# Kueue's manager and manifests, built in its module's own folder: with the versions that its maintainers released it with.
+KUEUE        := v0.19.2
+KUEUE_FOLDER  = $$(go env GOMODCACHE)/sigs.k8s.io/kueue@$(KUEUE)
 
-$(PLANE)/nrtmatch: test/controlplane/nrtmatch/main.go test/controlplane/nrtmatch/go.mod test/controlplane/nrtmatch/go.sum
-	cd test/controlplane/nrtmatch && CGO_ENABLED=0 $(PROGRESS) "build NodeResourceTopologyMatch; $(PLANE_TAKES)" go build -trimpath -buildvcs=false \
+$(PLANE)/kueue-$(KUEUE)/kueue:
+	go mod download sigs.k8s.io/kueue@$(KUEUE)
+	mkdir -p $(@D) && cp -rT --no-preserve=mode $(KUEUE_FOLDER)/config $(@D)/config
+	cd $(KUEUE_FOLDER) && CGO_ENABLED=0 $(PROGRESS) "build Kueue; it takes half an hour the first time" go build -trimpath -buildvcs=false \
+		-ldflags='-s -w -X sigs.k8s.io/kueue/pkg/version.GitVersion=$(KUEUE)' -o $@ ./cmd/kueue
+
+$(PLANE)/kueue: $(PLANE)/kueue-$(KUEUE)/kueue
+	ln -sfn kueue-$(KUEUE) $@
+
+$(PLANE)/nrtmatch: test/kubernetes/controlplane/nrtmatch/main.go test/kubernetes/controlplane/nrtmatch/go.mod test/kubernetes/controlplane/nrtmatch/go.sum
+	cd test/kubernetes/controlplane/nrtmatch && CGO_ENABLED=0 $(PROGRESS) "build NodeResourceTopologyMatch; $(PLANE_TAKES)" go build -trimpath -buildvcs=false \
 		-ldflags='-s -w -X k8s.io/component-base/version.gitVersion=v1.34.4' -o $@ .
 
 # One scheduler is beside all control planes: it is of no version of theirs.
@@ -249,7 +249,7 @@ $(foreach version,$(PLANES),$(PLANE)/$(version)/nrtmatch): $(PLANE)/nrtmatch
 # The plugin changes, so go build is always asked.
 .PHONY: $(PLANES:%=$(PLANE)/%/tandem-scheduler)
 $(PLANE)/1.36.3/tandem-scheduler:
-	$(call SCHEDULER_BUILD,1.36.3) $(SCHED36) -o $@ .
+	$(call SCHEDULER_BUILD,1.36.3) $(KUBE36) -o $@ .
 
 $(PLANE)/1.37.1/tandem-scheduler:
 	$(call SCHEDULER_BUILD,1.37.1) -o $@ .
@@ -275,7 +275,7 @@ commas       = $(shell echo $(1) | tr ' ' ,)
 
 .PHONY: image
 image: build $(ALSO:%=build-%) ## Pack the container image IMAGE:TAG (the version's tag without TAG) into bin/image.tar, for this machine's architecture and those of ALSO=arm64, without a container engine (needs busybox-static)
-	cd deployments/image && go run -buildvcs=false . --tag $(IMAGE)$(addprefix :,$(TAG)) --tarball $(BIN)/image.tar \
+	cd deployments/release && go run -buildvcs=false ./image --tag $(IMAGE)$(addprefix :,$(TAG)) --tarball $(BIN)/image.tar \
 		--bin $(call commas,$(BIN) $(ALSO:%=$(BIN)/%)) --busybox $(call commas,$(BUSYBOX) $(foreach arch,$(ALSO),$(BUSYBOX_$(arch))))
 
 .PHONY: build-amd64 build-arm64
@@ -296,15 +296,15 @@ SHELLS    = $(BUSYBOX) $(BUSYBOX_$(THERE))
 release: release-needs build ## Make a release in bin/release: images, chart, release.yaml, archives, packages, SBOM, checksums (needs busybox-static of both architectures and the cross compiler)
 	$(MAKE) build-$(THERE)
 	rm -rf $(RELEASE) && mkdir -p $(RELEASE)
-	cd deployments/image && go run -buildvcs=false . --tag $(REGISTRY)/tandem --tarball $(RELEASE)/image.tar \
+	cd deployments/release && go run -buildvcs=false ./image --tag $(REGISTRY)/tandem --tarball $(RELEASE)/image.tar \
 		--bin $(BIN),$(BIN)/$(THERE) --busybox $(call commas,$(SHELLS))
 	$(MAKE) tandem-scheduler
 	export GOARCH=$(THERE); $(call SCHEDULER_BUILD,$(SCHEDULER)) $(SCHEDULER_MOD) -o $(BIN)/$(THERE)/ .
-	cd deployments/image && go run -buildvcs=false . --scheduler $(BIN)/tandem-scheduler,$(BIN)/$(THERE)/tandem-scheduler \
+	cd deployments/release && go run -buildvcs=false ./image --scheduler $(BIN)/tandem-scheduler,$(BIN)/$(THERE)/tandem-scheduler \
 		--tag $(REGISTRY)/tandem-scheduler --tarball $(RELEASE)/image-scheduler.tar
-	cd test/chart && $(PROGRESS) "pack the chart; Helm takes minutes to compile the first time" \
-		go run -buildvcs=false ./pack --program $(BIN)/tandem --out $(RELEASE)
-	cd test/chart && go run -buildvcs=false ./release --chart $(RELEASE)/tandem-*.tgz --set image.repository=$(REGISTRY)/tandem >$(RELEASE)/release.yaml
+	cd test/others && $(PROGRESS) "pack the chart; Helm takes minutes to compile the first time" \
+		go run -buildvcs=false ./chart/pack --program $(BIN)/tandem --out $(RELEASE)
+	cd test/others && go run -buildvcs=false ./chart/release --chart $(RELEASE)/tandem-*.tgz --set image.repository=$(REGISTRY)/tandem >$(RELEASE)/release.yaml
 	cd deployments/release && go run -buildvcs=false . --bin $(BIN),$(BIN)/$(THERE) --image $(RELEASE)/image.tar --out $(RELEASE)
 
 # Everybody gets the same from a release, or nobody does: nothing is left out here because a program is missing.
@@ -317,13 +317,13 @@ release-needs:
 
 .PHONY: image-scheduler
 image-scheduler: tandem-scheduler ## Pack tandem-scheduler into bin/image-scheduler.tar, as IMAGE-scheduler:TAG
-	cd deployments/image && go run -buildvcs=false . --scheduler $(BIN)/tandem-scheduler --tag $(IMAGE)-scheduler$(addprefix :,$(TAG)) \
+	cd deployments/release && go run -buildvcs=false ./image --scheduler $(BIN)/tandem-scheduler --tag $(IMAGE)-scheduler$(addprefix :,$(TAG)) \
 		--tarball $(BIN)/image-scheduler.tar
 
 .PHONY: image-test
 image-test: ## Start the programs in the container image's root as operators do (root, busybox-static)
 	@test -x $(BUSYBOX) || { echo "$(BUSYBOX) is missing: install the Debian package busybox-static" >&2; exit 1; }
-	cd deployments/image && BUSYBOX=$(BUSYBOX) go test -count=1 ./...
+	cd deployments/release && BUSYBOX=$(BUSYBOX) go test -count=1 ./image
 
 .PHONY: clean
 clean: ## Remove bin; Go's caches stay
@@ -343,5 +343,5 @@ $(TOOLS)/%: test/tools/go.mod test/tools/go.sum
 .PHONY: release.yaml
 release.yaml: ## Write the chart's manifests for IMAGE:TAG (the version's tag without TAG) into bin/release.yaml, for who has no Helm; VALUES names files of values
 	@mkdir -p $(BIN)
-	cd test/chart && go run -buildvcs=false ./release --set image.repository=$(IMAGE) --set-string image.tag=$(TAG) \
+	cd test/others && go run -buildvcs=false ./chart/release --set image.repository=$(IMAGE) --set-string image.tag=$(TAG) \
 		$(foreach file,$(VALUES),-f $(abspath $(file))) >$(BIN)/release.yaml

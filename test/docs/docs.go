@@ -28,9 +28,9 @@ func Files(root string) ([]string, error) {
 // Programs are those that the documents may tell a reader to run, and where the test is that runs them.
 var Programs = map[string]string{
 	"tandem":                      "cmd/tandem/readme_test.go",
-	"tandem-gpu":                  "test/chart/chart_test.go",
-	"helm":                        "test/chart/docs_test.go",
-	"kubectl":                     "test/chart/docs_test.go",
+	"tandem-gpu":                  "test/others/chart/chart_test.go",
+	"helm":                        "test/others/chart/docs_test.go",
+	"kubectl":                     "test/others/chart/docs_test.go",
 	"deployments/kubelet/roll.sh": "deployments/kubelet_test.go",
 	"make":                        "test/docs/docs_test.go",
 	"apt-get":                     "deployments/release/docs_test.go",

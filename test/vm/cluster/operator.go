@@ -29,7 +29,7 @@ var operators = []operator{
 }
 
 // operatorSpecs is where the image's own test has the pods.
-const operatorSpecs = "deployments/image/testdata"
+const operatorSpecs = "deployments/release/image/testdata"
 
 // What the SR-IOV network operator makes of a SriovNetworkNodePolicy for ConnectX-7 with isRdma and
 // excludeTopology (createDevicePluginResource of k8snetworkplumbingwg/sriov-network-operator), and the name

@@ -1,0 +1,181 @@
+package controlplane_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-k8s/tandem/cluster/publish/apiserver"
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/cluster/publish/labels"
+	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/test/published"
+)
+
+// TestPublish applies the manifests and publishes nodes as the daemons do, with their tokens. The definitions
+// of NodeResourceTopology and NodeFeature are those of their projects: the API server refuses what they do
+// not have.
+func TestPublish(t *testing.T) {
+	eachVersion(t, func(t *testing.T, o plane.Options) {
+		o.Alone = true
+		c := startCluster(t, o)
+		c.apply("../../../deployments/publish")
+		c.apply("../../definitions/noderesourcetopology")
+		c.apply("../../definitions/nodefeature")
+		for _, name := range append(machines.Names(), "a", "b") {
+			c.node(name)
+		}
+		t.Run("recorded machines", c.recorded)
+		t.Run("another node", c.anotherNode)
+	})
+}
+
+// publisher is a client with the token of the daemon on a node, for objects of a node.
+func (c *cluster) publisher(on, of string) *apiserver.Client {
+	c.t.Helper()
+	pod := c.create(daemonOf(fmt.Sprintf("tandem-%s-%s", on, of), on))
+	client, err := apiserver.NewClient(c.Bearer(c.token(pod)), of)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return client
+}
+
+// sinksOf are all that write to the API server.
+func sinksOf(client *apiserver.Client) []*apiserver.Sink {
+	log := slog.New(slog.DiscardHandler)
+	return []*apiserver.Sink{
+		apiserver.NewSink("tandem", client, false, apiserver.NodeTopology, log),
+		apiserver.NewSink("nrt", client, true, apiserver.Zones, log),
+		apiserver.NewSink("nfd", client, false, apiserver.NodeFeature(daemonNamespace, labels.Build), log),
+	}
+}
+
+func factsOf(t *testing.T, machine string) facts.Facts {
+	t.Helper()
+	f, err := published.Facts(machine, 2, true, t.TempDir(), published.Restricted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// recorded publishes all recorded machines. What is there is not written again, by a daemon that has just
+// started either; and people see the columns.
+func (c *cluster) recorded(t *testing.T) {
+	for _, name := range machines.Names() {
+		f, client := factsOf(t, name), c.publisher(name, name)
+		for _, sink := range sinksOf(client) {
+			eventually(t, func() error { _, err := sink.Write(t.Context(), f); return err })
+		}
+		for _, sink := range sinksOf(client) {
+			if written, err := sink.Write(t.Context(), f); written || err != nil {
+				t.Errorf("%s, %s: written again: %v, %v", name, sink.Name(), written, err)
+			}
+		}
+	}
+	table := c.table(t, "/apis/tandem.dev/v1alpha1/nodetopologies")
+	for _, want := range []string{
+		"Name Policy Switches GPUs VFs Pairs Age", "oci-mi300x-derived restricted 8 8/8 16/16 8 ",
+		"nv-h200-vm-flat restricted 0 8/8 16/16 0 ",
+	} {
+		if !strings.Contains(table, want) {
+			t.Errorf("no %q in\n%s", want, table)
+		}
+	}
+	t.Logf("kubectl get ntopo:\n%s", table)
+}
+
+// anotherNode has the daemon of node a write what is of node b.
+func (c *cluster) anotherNode(t *testing.T) {
+	f := factsOf(t, "oci-mi300x-derived")
+	for _, sink := range sinksOf(c.publisher("a", "b")) {
+		c.refused(t, "the token of tandem on node a is for the objects of that node alone", func() error {
+			_, err := sink.Write(t.Context(), f)
+			return err
+		})
+	}
+	client := c.publisher("a", "a")
+	foreign := apiserver.NodeFeature(daemonNamespace, func(facts.Facts) map[string]string {
+		return map[string]string{"node-restriction.kubernetes.io/team": "another"}
+	})
+	sink := apiserver.NewSink("nfd", client, false, foreign, slog.New(slog.DiscardHandler))
+	c.refused(t, "labels of tandem.dev and numa.kubenexus.io alone", func() error {
+		_, err := sink.Write(t.Context(), f)
+		return err
+	})
+	daemon := c.Client(c.Bearer(c.token(c.create(daemonOf("reader", "a")))))
+	_, err := daemon.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("the daemon lists secrets: %v", err)
+	}
+	if _, err := daemon.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("the daemon lists nodes: %v", err)
+	}
+}
+
+// daemonOf is a pod of the daemons' account.
+func daemonOf(name, node string) *v1.Pod {
+	pod := podOf(name)
+	pod.Namespace, pod.Spec.ServiceAccountName, pod.Spec.NodeName = daemonNamespace, "tandem", node
+	pod.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
+	return pod
+}
+
+// table is what kubectl prints of a list.
+func (c *cluster) table(t *testing.T, path string) string {
+	t.Helper()
+	body, err := c.Discovery().RESTClient().Get().AbsPath(path).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(context.Background()).Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table metav1.Table
+	if err := json.Unmarshal(body, &table); err != nil {
+		t.Fatal(err)
+	}
+	var lines, head []string
+	for _, column := range table.ColumnDefinitions {
+		head = append(head, column.Name)
+	}
+	lines = append(lines, strings.Join(head, " "))
+	for _, row := range table.Rows {
+		lines = append(lines, joined(row.Cells))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func joined(cells []any) string {
+	var words []string
+	for _, cell := range cells {
+		words = append(words, fmt.Sprint(cell))
+	}
+	return strings.Join(words, " ")
+}
+
+// eventually tries until it works: definitions and rights take a moment to count.
+func eventually(t *testing.T, try func() error) {
+	t.Helper()
+	deadline, ticker := time.After(patience), time.NewTicker(200*time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package scheduling
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/manifest"
+	"github.com/tandem-k8s/tandem/test/kubernetes/controlplane/plane"
+)
+
+// Manifests as they are shipped.
+const (
+	definition = "../../../../deployments/publish/crd.yaml"
+	deployed   = "../../../../deployments/scheduler"
+)
+
+// start starts a control plane with what users install for tandem-scheduler. No controller makes pods of its
+// Deployment.
+func start(t *testing.T, o plane.Options) (*plane.Plane, kubernetes.Interface) {
+	t.Helper()
+	p := plane.Start(t, o)
+	client := p.Client(p.Admin())
+	if err := install(t.Context(), p.Admin(), client); err != nil {
+		t.Fatal(err)
+	}
+	return p, client
+}
+
+func install(ctx context.Context, admin *rest.Config, client kubernetes.Interface) error {
+	if err := account(ctx, client); err != nil {
+		return err
+	}
+	if err := manifest.ApplyFile(ctx, admin, definition, ""); err != nil {
+		return err
+	}
+	if err := manifest.ApplyFolder(ctx, admin, deployed, metav1.NamespaceSystem); err != nil {
+		return err
+	}
+	return defined(ctx, client)
+}
+
+// defined waits until the API server serves NodeTopology objects.
+func defined(ctx context.Context, client kubernetes.Interface) error {
+	rest := client.Discovery().RESTClient()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := rest.Get().AbsPath("/apis/"+v1alpha1.GroupVersion.String(), v1alpha1.Plural).Do(ctx).Error()
+		if err == nil || !apierrors.IsNotFound(err) {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// account makes the service account that pods need.
+func account(ctx context.Context, client kubernetes.Interface) error {
+	_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx,
+		&v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,89 @@
+// Command demo shows on recorded machines what the pair does: it admits pods through the real kubelet
+// managers and prints which GPUs and VFs a container gets, how far apart they are, and what the same request
+// gets when the two plugins do not coordinate. It exits with 1 unless every placement is the best there is on
+// the NUMA nodes that the kubelet chose.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
+)
+
+func main() {
+	// A reader that goes away ("demo | head") must not end the demo before it has cleaned up. The signal is not
+	// waited for either: once it is, sockets whose other side has ended raise it too.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	switch err := run(ctx, os.Args[1:], os.Stdout); {
+	case err == nil, errors.Is(err, pflag.ErrHelp):
+	default:
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+// run shows the set-ups of the machines that the command line names, all of them by default.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	node.Silence()
+	flags := pflag.NewFlagSet("demo", pflag.ContinueOnError)
+	bin := flags.String("bin", "bin", "folder with tandem-gpu and tandem-rdma")
+	nvml := flags.String("nvml", "",
+		"the stand-in for NVIDIA's library (make nvml); without one the NVIDIA machines are left out")
+	names := flags.StringArray("machine", nil, "recorded machine to show, may be repeated (default all)")
+	width := flags.Int("width", terminalWidth(out),
+		"columns to print; below 100 the two halves of a line go one below the other")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	chosen, err := choose(*names)
+	if err != nil {
+		return err
+	}
+	p := &printer{out: out, width: *width, colour: isTerminal(out)}
+	p.legend()
+	var shown []result
+	var leftOut []string
+	for _, s := range chosen {
+		s.Bin, s.NVML = *bin, *nvml
+		if s.GPU() == rig.NVIDIA && s.NVML == "" {
+			leftOut = append(leftOut, s.Machine)
+			continue
+		}
+		results, err := show(ctx, p, s)
+		if err != nil {
+			return err
+		}
+		shown = append(shown, results...)
+	}
+	p.leftOut(leftOut)
+	return p.summary(shown)
+}
+
+// choose returns the set-ups of these machines, or all.
+func choose(names []string) ([]setup, error) {
+	if len(names) == 0 {
+		return setups, nil
+	}
+	var chosen []setup
+	for _, name := range names {
+		of := slices.DeleteFunc(slices.Clone(setups), func(s setup) bool { return s.Machine != name })
+		if len(of) == 0 {
+			return nil, fmt.Errorf("no machine %q; there are %s", name, strings.Join(machineNames(), ", "))
+		}
+		chosen = append(chosen, of...)
+	}
+	return chosen, nil
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/best"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// request is what the container asked for.
+func (r result) request() string {
+	switch {
+	case r.isPaired():
+		return fmt.Sprintf("%d+%d", r.size, r.size)
+	case r.size == 1:
+		return "1 GPU"
+	default:
+		return fmt.Sprintf("%d GPUs", r.size)
+	}
+}
+
+func (r result) isPaired() bool { return r.setup.VFsPerPF > 0 }
+
+// summary prints the table and what it comes to, and returns an error unless everything is as good as it can
+// be.
+func (p *printer) summary(results []result) error {
+	p.printf("\n%s\nThe pairs of all pods of a request, both orders together.\n\n", p.bold("== Summary"))
+	p.table(results)
+	var tandem, uncoordinated, most best.Pairs
+	placed, worse := 0, 0
+	for _, r := range results {
+		tandem, uncoordinated = tandem.Add(r.tandem.pairs()), uncoordinated.Add(r.uncoordinated.pairs())
+		most = most.Add(r.tandem.best())
+		placed, worse = placed+r.tandem.pods(), worse+r.tandem.worse()
+	}
+	p.printf("\nOn the same switch (PIX or PXB), of the pairs of the same pods: "+
+		"%s with Tandem, where %d can be, %s uncoordinated.\n", share(tandem), near(most), share(uncoordinated))
+	if worse > 0 {
+		return fmt.Errorf("%d of %d placements could have been better on the NUMA nodes that the kubelet chose",
+			worse, placed)
+	}
+	if placed == 0 {
+		return errors.New("nothing was placed")
+	}
+	p.printf("All %d placements are the best that exist on the NUMA nodes that the kubelet chose.\n", placed)
+	return nil
+}
+
+// table prints a line per set-up and request.
+func (p *printer) table(results []result) {
+	w := tabwriter.NewWriter(p.out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "  machine\trequest\tTandem\tuncoordinated\t")
+	last := ""
+	for _, r := range results {
+		name := r.setup.String()
+		if name == last {
+			name = ""
+		} else {
+			last = name
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", name, r.request(), r.cells())
+	}
+	w.Flush()
+}
+
+// cells are the columns of Tandem, of the uncoordinated pair, and of what is to be said of them.
+func (r result) cells() string {
+	switch {
+	case r.refused != "":
+		return "refused by the kubelet, see above\t\t"
+	case !r.isPaired():
+		return fmt.Sprintf("on %.1f cards\ton %.1f cards\t", r.tandem.cards(), r.uncoordinated.cards())
+	case r.tandem.worse() > 0:
+		return fmt.Sprintf("%v\t%v\tNOT the best: %d pods", r.tandem.pairs(), r.uncoordinated.pairs(),
+			r.tandem.worse())
+	case near(r.tandem.best()) == 0:
+		return fmt.Sprintf("%v\t%v\tno switch to share", r.tandem.pairs(), r.uncoordinated.pairs())
+	default:
+		return fmt.Sprintf("%v\t%v\t", r.tandem.pairs(), r.uncoordinated.pairs())
+	}
+}
+
+// share is "150 of 160 (93.8 %)".
+func share(pairs best.Pairs) string {
+	all := 0
+	for _, count := range pairs {
+		all += count
+	}
+	if all == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d of %d (%.1f %%)", near(pairs), all, 100*float64(near(pairs))/float64(all))
+}
+
+// near counts the pairs on one switch.
+func near(pairs best.Pairs) int {
+	near := 0
+	for level, count := range pairs {
+		if topology.Level(level).SameSwitch() {
+			near += count
+		}
+	}
+	return near
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/best"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// trials are the placements of pods with the same request, by the resource that the kubelet asked first.
+type trials struct {
+	first map[string][]rig.Placement
+}
+
+func newTrials() trials { return trials{map[string][]rig.Placement{}} }
+
+// try admits one pod on the empty node, and removes it.
+func (t trials) try(ctx context.Context, r *rig.Rig, size, number int) error {
+	name := fmt.Sprintf("pod-%d-%d", size, number)
+	pod := node.Pod(name, nil, []v1.Container{node.Container("app", limits(r, size))})
+	placed, err := r.Admit(ctx, pod)
+	if err = errors.Join(err, r.Remove(pod)); err != nil {
+		return err
+	}
+	asked := placed[0].Asked[0]
+	t.first[asked] = append(t.first[asked], placed[0])
+	return nil
+}
+
+// orders is how many orders there were in which the kubelet asked.
+func (t trials) orders() int { return len(t.first) }
+
+// all yields every placement.
+func (t trials) all(yield func(rig.Placement) bool) {
+	for _, placements := range t.first {
+		for _, placed := range placements {
+			if !yield(placed) {
+				return
+			}
+		}
+	}
+}
+
+func (t trials) pods() int {
+	n := 0
+	for range t.all {
+		n++
+	}
+	return n
+}
+
+// worse counts the pods that could have got better pairs.
+func (t trials) worse() int {
+	n := 0
+	for placed := range t.all {
+		if placed.Pairs != placed.Best {
+			n++
+		}
+	}
+	return n
+}
+
+// pairs adds up the pairs of all pods.
+func (t trials) pairs() best.Pairs {
+	var sum best.Pairs
+	for placed := range t.all {
+		sum = sum.Add(placed.Pairs)
+	}
+	return sum
+}
+
+// best adds up the best pairs that all pods could have got.
+func (t trials) best() best.Pairs {
+	var sum best.Pairs
+	for placed := range t.all {
+		sum = sum.Add(placed.Best)
+	}
+	return sum
+}
+
+// cards is the average number of cards that the GPUs or partitions of a pod are on.
+func (t trials) cards() float64 {
+	cards := 0
+	for placed := range t.all {
+		different := map[topology.Address]bool{}
+		for _, gpu := range placed.GPUs {
+			different[gpu.Address] = true
+		}
+		cards += len(different)
+	}
+	return float64(cards) / float64(t.pods())
+}

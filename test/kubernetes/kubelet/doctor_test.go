@@ -1,0 +1,289 @@
+package kubelet_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	kubeletscheme "k8s.io/kubernetes/pkg/kubelet/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig/util/codec"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/config"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// TestDoctorRefusesAsTheKubelet: whether a request is refused on an empty node, and on which NUMA nodes it
+// comes to lie, is what the real managers decide: for every shape up to 8+8, 1 to 8 VFs per PF, with and
+// without NUMA hints for VFs, on every recorded machine.
+func TestDoctorRefusesAsTheKubelet(t *testing.T) {
+	count := countShapes(t)
+	for _, machine := range machines.Names() {
+		for _, perPF := range []int{1, 2, 4, 8} {
+			for _, exclude := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %d VFs per PF, VFs without NUMA %t", machine, perPF, exclude), func(t *testing.T) {
+					t.Parallel() // the kubelet waits for the disk most of the time
+					n := examined(t, machine, perPF, exclude)
+					if len(n.VFs) == 0 {
+						t.Skip("no NIC that can have VFs")
+					}
+					compareShapes(t, n, count)
+				})
+			}
+		}
+	}
+}
+
+// TestDoctorRefusesAsTheCPUManager: the same with the CPUs that containers of guaranteed pods ask for, fewer
+// and more than a NUMA node has, while CPU 0 is reserved.
+func TestDoctorRefusesAsTheCPUManager(t *testing.T) {
+	const reserved = "0"
+	count := countShapes(t)
+	for _, machine := range machines.Names() {
+		for _, perPF := range []int{1, 8} {
+			for _, exclude := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %d VFs per PF, VFs without NUMA %t", machine, perPF, exclude), func(t *testing.T) {
+					t.Parallel()
+					n := examined(t, machine, perPF, exclude)
+					numa, err := node.ReadNUMA(n.Sys, n.Tree.NUMANodes())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if len(n.VFs) == 0 || len(numa[0].CPUs) == 0 {
+						t.Skip("no NIC that can have VFs, or no CPUs recorded")
+					}
+					n.KubeletDir = t.TempDir()
+					config := doctor.NewDropIn + "cpuManagerPolicy: static\nreservedSystemCPUs: \"" + reserved + "\"\n"
+					if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(config), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					kubelet := startExamined(t, n, node.Options{NUMA: numa, ReservedCPUs: reserved})
+					most := len(numa[0].CPUs)
+					for _, n.CPUs = range []int{
+						1, most / 2, most - 1, most, most + 1, most*len(numa) - 1, most * len(numa),
+					} {
+						for size := 1; size <= min(mostOfAShape, len(n.GPUs), len(n.VFs)); size++ {
+							count(compareShape(t, n, kubelet, size, size))
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// examined is a machine as the doctor is told of it.
+func examined(t *testing.T, name string, perPF int, exclude bool) doctor.Node {
+	t.Helper()
+	machine, err := machines.Load(name, perPF)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := topology.Read(machine.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := doctor.Node{Sys: machine.FS(), Tree: tree}
+	for d := range tree.Devices() {
+		device := doctor.Device{Device: placement.Device{ID: d.Address.String(), Address: d.Address}, NUMA: d.NUMA}
+		switch {
+		case d.Class.IsGPU() && (d.Vendor == 0x1002 || d.Vendor == 0x10de):
+			n.GPUs = append(n.GPUs, device)
+		case d.IsVF():
+			if exclude {
+				device.NUMA = topology.NUMANode{}
+			}
+			n.VFs = append(n.VFs, device)
+		}
+	}
+	return n
+}
+
+// mostOfAShape is the most GPUs and the most VFs that are asked for.
+const mostOfAShape = 8
+
+// countShapes counts verdicts, and tells how many there were when the test ends.
+func countShapes(t *testing.T) (count func(admitted bool)) {
+	var admitted, refused atomic.Int64
+	t.Cleanup(func() {
+		t.Logf("%d shapes admitted, %d refused", admitted.Load(), refused.Load())
+	})
+	return func(ok bool) {
+		if ok {
+			admitted.Add(1)
+		} else {
+			refused.Add(1)
+		}
+	}
+}
+
+func compareShapes(t *testing.T, n doctor.Node, count func(bool)) {
+	numa, err := node.ReadNUMA(n.Sys, n.Tree.NUMANodes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet := startExamined(t, n, node.Options{NUMA: numa})
+	for gpus := 1; gpus <= min(mostOfAShape, len(n.GPUs)); gpus++ {
+		for vfs := 1; vfs <= min(mostOfAShape, len(n.VFs)); vfs++ {
+			count(compareShape(t, n, kubelet, gpus, vfs))
+		}
+	}
+}
+
+// startExamined starts a kubelet that knows the GPUs and VFs.
+func startExamined(t *testing.T, n doctor.Node, options node.Options) *node.Node {
+	t.Helper()
+	dir, err := os.MkdirTemp(scratch, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet, err := node.Start(dir, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := kubelet.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	for resource, devices := range map[string][]doctor.Device{fakeGPU: n.GPUs, fakeVF: n.VFs} {
+		plugin := &fakePlugin{resource: resource, calls: &calls{}}
+		for _, d := range devices {
+			device := &v1beta1.Device{ID: d.ID, Health: v1beta1.Healthy}
+			if number, known := d.NUMA.Number(); known {
+				device.Topology = &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: int64(number)}}}
+			}
+			plugin.devices = append(plugin.devices, device)
+		}
+		plugin.prefer = func(available, _ []string, size int) []string { return available[:size] }
+		plugin.run(t, dir)
+		if err := kubelet.WaitAllocatable(deadline(t), resource, len(devices)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return kubelet
+}
+
+// compareShape tells whether the kubelet admits a request, after it has compared that with what the doctor
+// says.
+func compareShape(t *testing.T, n doctor.Node, kubelet *node.Node, gpus, vfs int) (admits bool) {
+	t.Helper()
+	nodes, admitted := n.Affinity(gpus, vfs)
+	container := node.Container("main", map[string]int{fakeGPU: gpus, fakeVF: vfs})
+	if n.CPUs > 0 { // of a guaranteed pod
+		container.Resources.Limits[v1.ResourceCPU] = *resource.NewQuantity(int64(n.CPUs), resource.DecimalSI)
+		container.Resources.Limits[v1.ResourceMemory] = resource.MustParse("1Gi")
+	}
+	pod := node.Pod(fmt.Sprintf("pod-%d-%d", gpus, vfs), nil, []v1.Container{container})
+	err := kubelet.Admit(pod)
+	var rejection *node.Rejection
+	if err != nil && !errors.As(err, &rejection) {
+		t.Fatal(err)
+	}
+	if admitted != (err == nil) {
+		t.Errorf("%d+%d with %d CPUs: the kubelet says %v, the doctor admitted %t",
+			gpus, vfs, n.CPUs, err, admitted)
+	}
+	if err != nil {
+		return false
+	}
+	if given := kubelet.Affinity(pod, "main"); admitted && len(nodes) > 0 {
+		if diff := cmp.Diff(given, nodes); diff != "" {
+			t.Errorf("%d+%d: NUMA nodes (-kubelet +doctor):\n%s", gpus, vfs, diff)
+		}
+	}
+	if err := kubelet.Remove(pod); err != nil {
+		t.Fatal(err)
+	}
+	return true
+}
+
+// kubeletConfigs are configurations as installers write them.
+var kubeletConfigs = map[string]string{
+	"kubeadm": `apiVersion: kubelet.config.k8s.io/v1beta1
+authentication:
+  anonymous:
+    enabled: false
+  x509:
+    clientCAFile: /etc/kubernetes/pki/ca.crt
+cgroupDriver: systemd
+clusterDNS:
+- 10.96.0.10
+containerRuntimeEndpoint: ""
+cpuManagerReconcilePeriod: 0s
+evictionPressureTransitionPeriod: 0s
+kind: KubeletConfiguration
+logging:
+  flushFrequency: 0
+  verbosity: 0
+staticPodPath: /etc/kubernetes/manifests
+`,
+	"policy none, with options": `kind: KubeletConfiguration
+apiVersion: kubelet.config.k8s.io/v1beta1
+topologyManagerPolicy: none # not yet
+topologyManagerScope: "pod"
+topologyManagerPolicyOptions: {max-allowable-numa-nodes: "16"}
+featureGates: {}
+kubeReserved: {cpu: 500m, memory: 1Gi}
+`,
+	"our own drop-in": doctor.NewDropIn,
+	"JSON of a cloud": `{
+  "kind": "KubeletConfiguration",
+  "apiVersion": "kubelet.config.k8s.io/v1beta1",
+  "address": "0.0.0.0",
+  "evictionHard": {"memory.available": "100Mi", "nodefs.available": "10%"},
+  "kubeReserved": {"cpu": "110m", "memory": "1065Mi"},
+  "maxPods": 110,
+  "serializeImagePulls": false
+}`,
+}
+
+// TestPatchedConfigurationsAreTheKubelets: its own decoder takes them, with nothing but the settings changed.
+func TestPatchedConfigurationsAreTheKubelets(t *testing.T) {
+	settings := []config.Setting{
+		{Key: "topologyManagerPolicy", Value: "restricted"},
+		{Key: "topologyManagerScope", Value: "container"},
+		{Key: "topologyManagerPolicyOptions", Value: map[string]string{"prefer-closest-numa-nodes": "true"}},
+		{Key: "cpuManagerPolicy", Value: "static"},
+		{Key: "reservedSystemCPUs", Value: "0,56"},
+	}
+	for name, before := range kubeletConfigs {
+		after, err := config.Patch([]byte(before), settings)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want, got := decode(t, before), decode(t, string(after))
+		if want.TopologyManagerPolicyOptions == nil {
+			want.TopologyManagerPolicyOptions = map[string]string{}
+		}
+		want.TopologyManagerPolicyOptions["prefer-closest-numa-nodes"] = "true"
+		want.TopologyManagerPolicy, want.TopologyManagerScope = "restricted", "container"
+		want.CPUManagerPolicy, want.ReservedSystemCPUs = "static", "0,56"
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func decode(t *testing.T, config string) *kubeletconfig.KubeletConfiguration {
+	t.Helper()
+	_, codecs, err := kubeletscheme.NewSchemeAndCodecs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded, err := codec.DecodeKubeletConfiguration(t.Context(), codecs, []byte(config))
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, config)
+	}
+	return decoded
+}

@@ -1,0 +1,270 @@
+package kubelet_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
+	"github.com/tandem-k8s/tandem/test/nvml"
+)
+
+var (
+	seed       = flag.Uint64("seed", 1, "seed of the mixed load; the kubelet's own order stays random")
+	admissions = flag.Int("admissions", 300, "admissions of the mixed load per machine")
+)
+
+// Pods of all kinds come and go on recorded machines. Whatever else is on the node, a container that asks for
+// GPUs and VFs gets the best pairs that are free at that moment on the NUMA nodes that the kubelet has
+// chosen.
+func TestMixedLoad(t *testing.T) {
+	for _, setup := range []rig.Setup{
+		{Machine: "oci-mi300x-derived", VFsPerPF: 1},
+		{Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true},
+		{Machine: "amd-mi300x-smc-thor2", VFsPerPF: 2},
+		{Machine: "amd-mi250-16gcd-8nic", VFsPerPF: 2},
+		{Machine: "amd-mi300x-cpx-kfd"},
+		{Machine: "amd-mi300x-smc-thor2-cpx-derived", VFsPerPF: 8},
+		{Machine: "nv-h100-oci", VFsPerPF: 1},
+	} {
+		t.Run(setup.String(), func(t *testing.T) {
+			setup.Coordinated = true
+			l := &load{t: t, Rig: startRig(t, setup), random: rand.New(rand.NewPCG(*seed, 0))}
+			start := time.Now()
+			l.run()
+			t.Logf("%v in %v; questions by what was known:%s", l.count, time.Since(start).Round(time.Millisecond),
+				l.known())
+			l.checkJudged()
+			l.checkLedger()
+		})
+	}
+}
+
+// With the kubelet's own Pods API every question for a container is answered with what the pod asks for.
+func TestMixedLoadWithPodsAPI(t *testing.T) {
+	for _, setup := range []rig.Setup{
+		{Machine: "oci-mi300x-derived", VFsPerPF: 1},
+		{Machine: "oci-mi300x-derived", VFsPerPF: 4, ExcludeTopology: true},
+	} {
+		t.Run(setup.String(), func(t *testing.T) {
+			setup.Coordinated, setup.PodsAPI = true, true
+			l := &load{t: t, Rig: startRig(t, setup), random: rand.New(rand.NewPCG(*seed, 0))}
+			l.run()
+			l.checkJudged()
+			l.checkLedger()
+			lines, _ := l.Pair.Log.Since(0)
+			q := countQuestions(lines, "pods-api")
+			t.Logf("%v; %d questions answered by what the pod asks for, %d while the Pods API was late",
+				l.count, q.told, q.late)
+			if len(q.untold) > 0 {
+				t.Errorf("%d questions answered without what the pod asks for, though it was there:\n%s",
+					len(q.untold), pair.Text(q.untold))
+			}
+			if q.told == 0 {
+				t.Error("no question was answered by what the pod asks for")
+			}
+		})
+	}
+}
+
+func startRig(t *testing.T, setup rig.Setup) *rig.Rig {
+	t.Helper()
+	setup.Bin = daemons(t)
+	if setup.GPU() == rig.NVIDIA {
+		setup.NVML = nvml.Library(t)
+	}
+	r, err := rig.Start(t.Context(), setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// load is a node under a mixed load.
+type load struct {
+	*rig.Rig
+	t      *testing.T
+	random *rand.Rand
+	pods   []*v1.Pod
+	count  tally
+	checks int  // of the ledger
+	blind  bool // the daemons do not read PodResources, and learn of no owner
+}
+
+// tally counts what happened.
+type tally struct {
+	admitted, refused int // pods
+	paired            int // containers with GPUs and VFs
+	late, guessed     int // of these, those without the best pairs: see isLate and isGuessed
+	told              int // of these, those whose variables are right: see Placement.Told
+}
+
+func (c tally) String() string {
+	return fmt.Sprintf("%d pods admitted, %d refused; %d containers with GPUs and VFs, "+
+		"of them %d late and %d with VFs in another order; %d told of their pairs",
+		c.admitted, c.refused, c.paired, c.late, c.guessed, c.told)
+}
+
+// run admits pods; before each, others leave until the node is no fuller than wanted, which changes every few
+// admissions from empty to full.
+func (l *load) run() {
+	const phase = 15
+	fullness := 0.0
+	for step := range *admissions {
+		if step%phase == 0 {
+			fullness = l.random.Float64()
+		}
+		for len(l.pods) > 0 && l.fullness() > fullness {
+			l.depart(l.random.IntN(len(l.pods)))
+		}
+		l.admit(fmt.Sprint("pod-", step))
+		if l.t.Failed() {
+			l.t.Fatalf("seed %d, admission %d", *seed, step)
+		}
+	}
+}
+
+// fullness is the share of the node that is in use, by what is scarcest: GPUs, VFs or pods.
+func (l *load) fullness() float64 {
+	const maxPods = 40
+	used := float64(len(l.pods)) / maxPods
+	used = max(used, 1-float64(l.Free(l.GPU))/float64(l.GPUs()))
+	if l.VFs() > 0 {
+		used = max(used, 1-float64(l.Free(rig.VF))/float64(l.VFs()))
+	}
+	return used
+}
+
+func (l *load) depart(i int) {
+	if err := l.Remove(l.pods[i]); err != nil {
+		l.t.Fatal(err)
+	}
+	l.pods = slices.Delete(l.pods, i, i+1)
+}
+
+// admit admits a random pod. Only the topology manager may refuse it, since the node has enough devices for
+// it.
+func (l *load) admit(name string) {
+	pod := l.randomPod(name)
+	placements, err := l.Rig.Admit(deadline(l.t), pod)
+	var rejection *node.Rejection
+	switch {
+	case errors.As(err, &rejection) && rejection.Reason == "TopologyAffinityError":
+		l.count.refused++
+		if err := l.Remove(pod); err != nil {
+			l.t.Fatal(err)
+		}
+		return
+	case err != nil:
+		l.t.Fatalf("seed %d: %v", *seed, err)
+	}
+	l.count.admitted++
+	l.pods = append(l.pods, pod)
+	for _, p := range placements {
+		l.check(pod, p)
+	}
+}
+
+// check judges a container with GPUs and VFs. Where the daemons do not know who holds what, they cannot know
+// what is best either.
+func (l *load) check(pod *v1.Pod, p rig.Placement) {
+	if l.blind {
+		return
+	}
+	l.checkTold(pod, p)
+	if !p.IsPaired() {
+		return
+	}
+	l.count.paired++
+	if p.Told {
+		l.count.told++
+	}
+	switch {
+	case p.Pairs == p.Best:
+		return
+	case isGuessed(p):
+		l.count.guessed++
+		return
+	case isLate(p):
+		l.count.late++
+		return
+	}
+	l.t.Errorf("pod %s, container %s, %v asked first, NUMA nodes %v: %v, in another order %v, "+
+		"with other devices %v\n"+
+		"GPUs %v\nVFs %v\n%s",
+		pod.Name, p.Container, p.Asked[0], p.NUMA, p.Pairs, p.Matched, p.Best, p.GPUs, p.VFs, pair.Text(p.Log))
+}
+
+// checkTold judges what a container is told of its pairs. The variables alone can be wrong, where the order
+// of the VFs is a guess.
+func (l *load) checkTold(pod *v1.Pod, p rig.Placement) {
+	if p.Told || isLate(p) || p.PairsFile == nil && isGuessed(p) {
+		return
+	}
+	l.t.Errorf("pod %s, container %s, %v asked first: pairs file %v, variables as the file says: %v\n%s",
+		pod.Name, p.Container, p.Asked[0], p.PairsFile, p.Told, pair.Text(p.Log))
+}
+
+// isGuessed reports whether the container has the best devices and only their order is not that of the pairs,
+// because it was given its VFs first and without a question: nobody could know its GPUs when its VFs were
+// listed.
+func isGuessed(p rig.Placement) bool {
+	asked := slices.ContainsFunc(p.Log, func(line pair.Line) bool {
+		return line.Message == "prefer" && line.Resource == rig.VF && sameDevices(line.Chosen, p.VFs)
+	})
+	return p.Matched == p.Best && p.Asked[0] == rig.VF && !asked
+}
+
+func sameDevices(ids []string, devices []rig.Device) bool {
+	return len(ids) == len(devices) && !slices.ContainsFunc(devices, func(d rig.Device) bool {
+		return !slices.Contains(ids, d.ID)
+	})
+}
+
+// known counts the questions by what the daemons knew of who asked, one line for each.
+func (l *load) known() string {
+	lines, _ := l.Pair.Log.Since(0)
+	counts, all := map[string]int{}, 0
+	for _, line := range lines {
+		if line.Message != "prefer" {
+			continue
+		}
+		all++
+		known, _, _ := strings.Cut(line.Reason, ";")
+		if line.Source != "coordinator" {
+			known = "no coordinator"
+		}
+		counts[container.ReplaceAllString(known, "a container")]++
+	}
+	var text strings.Builder
+	for _, known := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(&text, "\n%6.1f %%  %s", 100*float64(counts[known])/float64(all), known)
+	}
+	return text.String()
+}
+
+// container is the name of a container in a reason.
+var container = regexp.MustCompile(`\b[a-z0-9.-]+/[a-z0-9.-]+/[a-z0-9.-]+`)
+
+// checkJudged makes sure that not everything was excused.
+func (l *load) checkJudged() {
+	if l.count.paired > 0 && l.count.late == l.count.paired {
+		l.t.Errorf("all %d containers were late: nothing was judged", l.count.paired)
+	}
+}

@@ -1,0 +1,118 @@
+package kubelet_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
+)
+
+// scratch is a folder for everything these tests make. Its name is short, for the sockets in it. It is
+// removed when no goroutine is left: the kubelet writes its checkpoint in the background.
+var scratch string
+
+func TestMain(m *testing.M) {
+	if run := os.Getenv(roleServer); run != "" {
+		if err := serve(run); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	flag.Parse()
+	node.Silence()
+	var err error
+	if scratch, err = os.MkdirTemp("/tmp", "tandem-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	// The kubelet keeps the connection of a plugin that it has replaced by a newer one, before 1.37, and of one
+	// that it finds while it is being stopped, which ends its process. Its plugin watcher tries for ten seconds
+	// to reach a dead socket.
+	leaks := []goleak.Option{
+		goleak.IgnoreTopFunction("google.golang.org/grpc/internal/grpcsync.(*CallbackSerializer).run"),
+		goleak.IgnoreTopFunction("google.golang.org/grpc.(*addrConn).resetTransportAndUnlock"),
+		goleak.IgnoreAnyFunction("k8s.io/kubernetes/pkg/kubelet/pluginmanager/operationexecutor.dial"),
+	}
+	goleak.VerifyTestMain(m, append(leaks, goleak.Cleanup(func(code int) {
+		os.RemoveAll(scratch)
+		os.Exit(code)
+	}))...)
+}
+
+// daemons builds the two daemons from the module above, once, and returns their folder. With the race
+// detector in this test they have it too: a race makes them end with an exit code that is not 0, which fails
+// the test that stops them.
+func daemons(t *testing.T) string {
+	t.Helper()
+	return built(t, build)
+}
+
+func built(t *testing.T, build func() (dir string, err error)) string {
+	t.Helper()
+	dir, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+var build = sync.OnceValues(func() (string, error) { return compile("bin") })
+
+// foreignDaemons builds the daemons of a Tandem whose protocol is of another major version, once, and returns
+// their folder.
+func foreignDaemons(t *testing.T) string {
+	t.Helper()
+	return built(t, buildForeign)
+}
+
+var protocol = regexp.MustCompile(`(?m)^var protocol = version\{(\d+), (\d+)\}$`)
+
+// buildForeign puts another file in the place of the one that says the version.
+var buildForeign = sync.OnceValues(func() (string, error) {
+	own, err := filepath.Abs("../../../coordination/version.go")
+	if err != nil {
+		return "", err
+	}
+	content, err := os.ReadFile(own)
+	if err != nil {
+		return "", err
+	}
+	foreign := protocol.ReplaceAll(content, []byte("var protocol = version{${1}1, $2}"))
+	if bytes.Equal(foreign, content) {
+		return "", fmt.Errorf("%s does not say the version as %s", own, protocol)
+	}
+	replacement, list := filepath.Join(scratch, "version.go"), filepath.Join(scratch, "overlay.json")
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {own: replacement}})
+	if err := errors.Join(err, os.WriteFile(replacement, foreign, 0o600),
+		os.WriteFile(list, overlay, 0o600)); err != nil {
+		return "", err
+	}
+	return compile("foreign", "-overlay="+list)
+})
+
+// compile builds the daemons into a folder.
+func compile(name string, flags ...string) (dir string, err error) {
+	fmt.Fprintln(os.Stderr, "building tandem-gpu and tandem-rdma")
+	dir = filepath.Join(scratch, name)
+	command := exec.Command("go",
+		slices.Concat([]string{"build", fmt.Sprintf("-race=%t", raceDetector), "-o", dir + "/"},
+			flags, []string{"./cmd/tandem-gpu", "./cmd/tandem-rdma"})...)
+	command.Dir = "../../.."
+	if output, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build daemons: %w\n%s", err, output)
+	}
+	return dir, nil
+}

@@ -1,0 +1,156 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/best"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// admission is what may be given to the containers of a pod while it is admitted.
+type admission struct {
+	*Rig
+	pod      *v1.Pod
+	free     map[string][]string // by resource
+	reusable map[string][]string // left by init containers, for the app containers to take first
+}
+
+func newAdmission(r *Rig, pod *v1.Pod) *admission {
+	a := &admission{Rig: r, pod: pod, free: map[string][]string{}, reusable: map[string][]string{}}
+	for _, resource := range []string{r.GPU, VF} {
+		for id := range r.Node.Inventory(resource) {
+			if r.held[holding{resource, id}] == nil {
+				a.free[resource] = append(a.free[resource], id)
+			}
+		}
+	}
+	return a
+}
+
+// placement describes what a container got and judges it.
+func (a *admission) placement(
+	ctx context.Context, container string, devices map[string][]string,
+) (Placement, error) {
+	p := Placement{Container: container, NUMA: a.Node.Affinity(a.pod, container)}
+	if err := a.checkFree(devices); err != nil {
+		return p, err
+	}
+	response, err := a.Node.Response(ctx, a.pod, container)
+	if err != nil {
+		return p, err
+	}
+	if p.GPUs, err = a.visibleGPUs(response); err != nil {
+		return p, err
+	}
+	if p.VFs, err = visibleVFs(response); err != nil {
+		return p, err
+	}
+	if err := a.sameDevices(devices, p); err != nil {
+		return p, err
+	}
+	gpus, vfs := addresses(p.GPUs), addresses(p.VFs)
+	for i := range min(len(gpus), len(vfs)) {
+		p.Levels = append(p.Levels, a.Level(gpus[i], vfs[i]))
+	}
+	p.Pairs = best.Count(p.Levels)
+	if p.Matched, err = best.Reachable(best.Of(gpus), best.Of(vfs), a.Level); err != nil {
+		return p, err
+	}
+	a.told(&p, response)
+	allGPUs, allVFs := a.side(a.GPU, len(gpus), p.NUMA), a.side(VF, len(vfs), p.NUMA)
+	p.PFs = a.functions(allVFs)
+	var errs [3]error
+	p.Best, errs[0] = best.Reachable(allGPUs, allVFs, a.Level)
+	p.ForGPUs, errs[1] = best.Reachable(best.Of(gpus), allVFs, a.Level)
+	p.ForVFs, errs[2] = best.Reachable(allGPUs, best.Of(vfs), a.Level)
+	return p, errors.Join(errs[:]...)
+}
+
+// functions counts the PFs that a side's VFs can be of, each VF of another one where there are enough.
+func (m *Machine) functions(side best.Side) int {
+	pfs := map[topology.Address]bool{}
+	for _, address := range slices.Concat(side.Held, side.Free) {
+		if d, ok := m.Tree.Device(address); ok {
+			pfs[d.PF] = true
+		}
+	}
+	return min(len(pfs), side.Want)
+}
+
+// checkFree finds devices that another container holds. Whether they are healthy still does not matter: their
+// plugin may have died since.
+func (a *admission) checkFree(devices map[string][]string) error {
+	for resource, ids := range devices {
+		for _, id := range ids {
+			if slices.Contains(a.reusable[resource], id) {
+				continue
+			}
+			if pod := a.held[holding{resource, id}]; pod != nil {
+				return fmt.Errorf("got %s %s, which belongs to pod %s", resource, id, pod.Name)
+			}
+			if _, known := a.address[id]; !known {
+				return fmt.Errorf("got %s %s, which the machine does not have", resource, id)
+			}
+		}
+	}
+	return nil
+}
+
+// sameDevices compares the devices that the kubelet has on its books with those that the container finds.
+func (m *Machine) sameDevices(booked map[string][]string, p Placement) error {
+	for resource, visible := range map[string][]Device{m.GPU: p.GPUs, VF: p.VFs} {
+		var ids []string
+		for _, d := range visible {
+			ids = append(ids, d.ID)
+		}
+		slices.Sort(ids)
+		if !slices.Equal(ids, booked[resource]) {
+			return fmt.Errorf("kubelet gave %s %v, container finds %v", resource, booked[resource], ids)
+		}
+	}
+	return nil
+}
+
+// side is what the kubelet could have given a container of a resource: all that init containers left, and
+// free devices of the NUMA nodes. Where they left more than wanted, it is a choice among that alone.
+func (a *admission) side(resource string, want int, numa []int) best.Side {
+	reusable := a.addressesOf(a.reusable[resource])
+	if len(reusable) > want {
+		return best.Side{Free: reusable, Want: want}
+	}
+	return best.Side{Held: reusable, Free: a.addressesOf(a.aligned(resource, numa)), Want: want}
+}
+
+// aligned are the free devices on the NUMA nodes, or all free ones where the resource has no hints or no node
+// was chosen.
+func (a *admission) aligned(resource string, numa []int) []string {
+	inventory := a.Node.Inventory(resource)
+	hinted := false
+	for _, nodes := range inventory {
+		hinted = hinted || len(nodes) > 0
+	}
+	if !hinted || len(numa) == 0 {
+		return a.free[resource]
+	}
+	return slices.DeleteFunc(slices.Clone(a.free[resource]), func(id string) bool {
+		return !slices.ContainsFunc(inventory[id], func(n int) bool { return slices.Contains(numa, n) })
+	})
+}
+
+// settle books what a container got: it is no longer free, and after an init container the next ones may
+// reuse it.
+func (a *admission) settle(devices map[string][]string, init bool) {
+	for resource, ids := range devices {
+		taken := func(id string) bool { return slices.Contains(ids, id) }
+		a.free[resource] = slices.DeleteFunc(a.free[resource], taken)
+		a.reusable[resource] = slices.DeleteFunc(a.reusable[resource], taken)
+		if init {
+			a.reusable[resource] = append(a.reusable[resource], ids...)
+		}
+	}
+}

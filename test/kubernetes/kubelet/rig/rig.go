@@ -1,0 +1,256 @@
+// Package rig puts a whole node together for tests and the demo: a recorded machine laid out in a folder, the
+// real kubelet managers on it (package node) and the two built daemons (package pair). It admits pods and
+// tells, for every container, what it got, what it could have got at best, and in which order the kubelet
+// asked.
+package rig
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
+	"github.com/tandem-k8s/tandem/test/machines"
+)
+
+// Setup is a machine and how its devices are offered.
+type Setup struct {
+	Bin             string // folder with the built daemons
+	Machine         string // a name of test/machines
+	VFsPerPF        int    // for PFs whose recording has none
+	ExcludeTopology bool   // the key of that name in the SR-IOV config: no NUMA hint for VFs
+	Coordinated     bool   // false: the kubelet chooses at random, as with stock plugins
+	PodsAPI         bool   // the kubelet says what its pods want
+	Intent          string // the daemons' --intent, "none" for no source; their default when empty
+	Pulse           bool   // the daemon of AMD's GPUs looks at them every second
+	Watcher         bool   // the kubelet's plugin watcher finds the daemons; else they register at kubelet.sock
+	ReservedCPUs    string // takes the kubelet's static CPU policy
+	RunDir          string // of the coordination socket; one of the rig's own when empty
+	Watched         bool   // the GPUs' daemon serves metrics and probes, at a port that it logs
+	NVML            string // the stand-in for NVIDIA's library, for machines with NVIDIA GPUs
+}
+
+// GPU is the resource name of the machine's GPUs, AMD or NVIDIA; the machine's own name tells.
+func (s Setup) GPU() string {
+	if strings.HasPrefix(s.Machine, "nv-") {
+		return NVIDIA
+	}
+	return AMD
+}
+
+// String is the machine and how many VFs it has.
+func (s Setup) String() string {
+	vfs, hint := fmt.Sprint(s.VFsPerPF, " VFs per PF"), ""
+	switch s.VFsPerPF {
+	case 0:
+		return s.Machine + ", no VFs"
+	case 1:
+		vfs = "1 VF per PF"
+	}
+	if s.ExcludeTopology {
+		hint = " without NUMA hint"
+	}
+	return s.Machine + ", " + vfs + hint
+}
+
+// Rig is a running node with a running pair.
+type Rig struct {
+	*Machine
+	Node  *node.Node
+	Pair  *pair.Pair
+	API   *APIServer // nil unless it is a source of intent
+	numa  []node.NUMA
+	dir   string
+	setup Setup
+	held  holdings
+	gone  map[string]bool // VFs that are not there at the moment
+}
+
+// startTime bounds the wait for the daemons to register: it takes a fraction of a second unless something is
+// wrong.
+const startTime = 20 * time.Second
+
+// Start lays the machine out in a temporary folder and starts node and pair on it. It returns when the
+// kubelet knows all devices.
+func Start(ctx context.Context, setup Setup) (*Rig, error) {
+	dir, err := makeDir()
+	if err != nil {
+		return nil, fmt.Errorf("start rig: %w", err)
+	}
+	r := &Rig{dir: dir, setup: setup, held: holdings{}, gone: map[string]bool{}}
+	if err := r.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", setup.Machine, err), r.Stop())
+	}
+	return r, nil
+}
+
+// makeDir makes a temporary folder, in memory where that can be had: a machine is thousands of small files.
+// It does not follow $TMPDIR, since a unix socket's path must stay below 108 bytes.
+func makeDir() (string, error) {
+	if dir, err := os.MkdirTemp("/dev/shm", "tandem-"); err == nil {
+		return dir, nil
+	}
+	return os.MkdirTemp("/tmp", "tandem-")
+}
+
+// Stop stops the pair and the node and removes the folder.
+func (r *Rig) Stop() error {
+	var errs []error
+	if r.Pair != nil {
+		errs = append(errs, r.Pair.Stop())
+	}
+	if r.Node != nil {
+		errs = append(errs, r.Node.Stop())
+	}
+	if r.API != nil {
+		r.API.stop()
+	}
+	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
+}
+
+func (r *Rig) start(ctx context.Context) error {
+	if err := r.layOut(); err != nil {
+		return err
+	}
+	numa, err := node.ReadNUMA(os.DirFS(r.path("sys")), r.Tree.NUMANodes())
+	if err != nil {
+		return err
+	}
+	r.numa = numa
+	r.Node, err = node.Start(r.path("kubelet"), node.Options{
+		NUMA: numa, ReservedCPUs: r.setup.ReservedCPUs, PodsAPI: r.setup.PodsAPI, Watcher: r.setup.Watcher,
+		HTTPS: r.asksHTTPS(),
+	})
+	if err != nil {
+		return err
+	}
+	if r.setup.Watcher { // the daemons look for the folder, and the kubelet makes it a moment later
+		if err := os.Mkdir(node.Registry(r.path("kubelet")), 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	var flags, variables []string
+	if r.GPU == NVIDIA {
+		if flags, variables, err = r.installNVML(); err != nil {
+			return err
+		}
+	}
+	if r.setup.Watched {
+		flags = append(flags, "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
+	}
+	if r.setup.Pulse && r.GPU == AMD {
+		flags = append(flags, "--pulse=1")
+	}
+	common, err := r.intentFlags()
+	if err != nil {
+		return err
+	}
+	account, told, err := r.startAPIServer()
+	if err != nil {
+		return err
+	}
+	r.Pair, err = pair.Start(pair.Options{
+		Flags:          common,
+		Variables:      told,
+		Account:        account,
+		Bin:            r.setup.Bin,
+		Sysfs:          r.path("sys"),
+		Dev:            r.path("dev"),
+		Kubelet:        r.path("kubelet"),
+		Run:            r.RunDir(),
+		DevInfo:        r.path("devinfo"),
+		Config:         r.path("config.json"),
+		ResourcePrefix: resourcePrefix,
+		Coordinated:    r.setup.Coordinated,
+		GPUFlags:       flags,
+		GPUVariables:   variables,
+	})
+	if err != nil {
+		return err
+	}
+	return r.WaitReady(ctx)
+}
+
+// layOut makes the folders: the machine's sysfs, its device nodes, and the SR-IOV config.
+func (r *Rig) layOut() error {
+	recorded, err := machines.Load(r.setup.Machine, r.setup.VFsPerPF)
+	if err != nil {
+		return err
+	}
+	if err := os.CopyFS(r.path("sys"), recorded.FS()); err != nil {
+		return err
+	}
+	if err := os.Mkdir(r.path("dev"), 0o755); err != nil {
+		return err
+	}
+	if r.Machine, err = readMachine(os.DirFS(r.path("sys")), r.setup.GPU()); err != nil {
+		return err
+	}
+	return os.WriteFile(r.path("config.json"), r.sriovConfig(r.setup.ExcludeTopology), 0o644)
+}
+
+func (r *Rig) path(name string) string { return filepath.Join(r.dir, name) }
+
+// WaitReady waits until the kubelet knows all devices of the machine and, where they coordinate, both daemons
+// know of each other.
+func (r *Rig) WaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	var watchers sync.WaitGroup
+	defer watchers.Wait()
+	defer fail(nil)
+	for _, daemon := range []*pair.Daemon{r.Pair.GPU, r.Pair.RDMA} {
+		watchers.Go(func() { failOnExit(ctx, daemon, fail) })
+	}
+	if err := r.WaitAllocatable(ctx); err != nil || !r.setup.Coordinated {
+		return err
+	}
+	return r.waitJoined(ctx)
+}
+
+// WaitAllocatable waits until the kubelet has all devices to give.
+func (r *Rig) WaitAllocatable(ctx context.Context) error {
+	if err := r.Node.WaitAllocatable(ctx, r.GPU, len(r.gpus)); err != nil {
+		return err
+	}
+	return r.Node.WaitAllocatable(ctx, VF, len(r.vfs)-len(r.gone))
+}
+
+func failOnExit(ctx context.Context, daemon *pair.Daemon, fail context.CancelCauseFunc) {
+	select {
+	case <-daemon.Exited():
+		fail(errors.Join(fmt.Errorf("%s has ended", daemon.Name()), daemon.Err()))
+	case <-ctx.Done():
+	}
+}
+
+// PluginSockets is the folder with the daemons' sockets for the kubelet.
+func (r *Rig) PluginSockets() string { return r.socketFolder(r.setup.Watcher) }
+
+// OtherSockets is the folder for them that this rig does not use.
+func (r *Rig) OtherSockets() string { return r.socketFolder(!r.setup.Watcher) }
+
+func (r *Rig) socketFolder(watcher bool) string {
+	if watcher {
+		return node.Registry(r.path("kubelet"))
+	}
+	return filepath.Join(r.path("kubelet"), "device-plugins")
+}
+
+// Sys is the machine's sysfs.
+func (r *Rig) Sys() fs.FS { return os.DirFS(r.path("sys")) }
+
+// KubeletDir is the kubelet's folder.
+func (r *Rig) KubeletDir() string { return r.path("kubelet") }
+
+// RunDir is the folder of the coordination socket.
+func (r *Rig) RunDir() string { return cmp.Or(r.setup.RunDir, r.path("run")) }

@@ -1,0 +1,309 @@
+package kubelet_test
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// judgedNode is a world with the real managers and the real coordinator, in this process.
+type judgedNode struct {
+	t           *testing.T
+	world       *judgedWorld
+	dir         string
+	node        *node.Node
+	coordinator *admission.Coordinator
+	random      *rand.Rand
+	admitted    []*v1.Pod
+	pending     *v1.Pod // in admission
+	late        *tardy
+	seen        map[string]int
+}
+
+func startJudged(t *testing.T, w *judgedWorld, random *rand.Rand) *judged {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "tandem-") // the kubelet waits for the disk with every pod
+	if err != nil {
+		dir, err = os.MkdirTemp(scratch, "")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &judgedNode{t: t, world: w, dir: dir, random: random, seen: map[string]int{}, late: &tardy{}}
+	if n.node, err = node.Start(dir, w.options()); err != nil {
+		t.Fatalf("%v: %v", w, err)
+	}
+	n.coordinator, err = admission.New(admission.Config{
+		RunDir: dir, Log: slog.New(n.late),
+		Refresh:  func(device.Announcement) error { return nil },
+		Newest:   func() *topology.Tree { return w.tree },
+		Look:     n.look,
+		Recorded: func() (kubelet.Checkpoint, error) { return kubelet.ReadCheckpoint(dir) },
+		Granted:  func() ([]kubelet.Granted, error) { return nil, nil },
+		Get:      n.get,
+		Pods:     n.pods,
+		AllocatableCPUs: func(context.Context) (topology.CPUSet, error) {
+			return setOf(n.node.AllocatableCPUs()), nil
+		},
+		NodeCPUs: w.nodeCPUs,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range w.offered {
+		plugin := &near{resource: o.name, coordinator: n.coordinator}
+		if err := n.node.Connect(t.Context(), o.name, plugin); err != nil {
+			t.Fatal(err)
+		}
+		n.announce(&o)
+	}
+	return &judged{judgedNode: n, t: t, random: random, seen: n.seen}
+}
+
+// tardy notes what the coordinator warns of: on a busy machine it decides without what comes too late.
+type tardy struct {
+	mu    sync.Mutex
+	warns []string
+}
+
+func (l *tardy) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (l *tardy) WithAttrs([]slog.Attr) slog.Handler               { return l }
+func (l *tardy) WithGroup(string) slog.Handler                    { return l }
+
+func (l *tardy) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if strings.HasPrefix(r.Message, "choose without") {
+		l.warns = append(l.warns, r.Message)
+	}
+	return nil
+}
+
+// take returns what came since the last take.
+func (l *tardy) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	warns := l.warns
+	l.warns = nil
+	return warns
+}
+
+func (n *judgedNode) stop() {
+	if err := n.node.Stop(); err != nil {
+		n.t.Error(err)
+	}
+	n.coordinator.Close()
+	os.RemoveAll(n.dir)
+}
+
+// announce tells kubelet and coordinator of a resource's devices.
+func (n *judgedNode) announce(o *offered) {
+	var devices []*v1beta1.Device
+	for _, d := range o.all {
+		told := &v1beta1.Device{ID: d.ID, Health: v1beta1.Unhealthy}
+		if d.Healthy {
+			told.Health = v1beta1.Healthy
+		}
+		if number, known := d.NUMA.Number(); known {
+			told.Topology = &v1beta1.TopologyInfo{Nodes: []*v1beta1.NUMANode{{ID: int64(number)}}}
+		}
+		devices = append(devices, told)
+	}
+	if err := n.coordinator.Announce(o.name, o.kind,
+		device.Announcement{Devices: o.all, Links: o.links}); err != nil {
+		n.t.Fatal(err)
+	}
+	n.node.Announce(o.name, devices)
+}
+
+// sicken makes some devices ill and all others well.
+func (n *judgedNode) sicken() {
+	for i := range n.world.offered {
+		o := &n.world.offered[i]
+		ill := n.random.IntN(2) * n.random.IntN(4)
+		for k := range o.all {
+			o.all[k].Healthy = true
+		}
+		for range ill {
+			o.all[n.random.IntN(len(o.all))].Healthy = false
+		}
+		n.announce(o)
+	}
+}
+
+// facts are what the node would publish.
+func (n *judgedNode) facts() facts.Facts {
+	f := facts.Facts{Tree: n.world.tree, Kubelet: n.world.kubelet}
+	for _, o := range n.world.offered {
+		f.Resources = append(f.Resources, facts.Resource{
+			Name: o.name, Kind: o.kind, Devices: slices.Clone(o.all), Links: o.links,
+		})
+	}
+	f.NUMANodes = n.world.numaNodes()
+	n.managed(&f)
+	for _, pod := range n.admitted {
+		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			if devices := n.node.Devices(pod, c.Name); len(devices) > 0 {
+				f.Devices = append(f.Devices, facts.Held{
+					Container: facts.Container{PodUID: string(pod.UID), Name: c.Name}, Devices: devices,
+				})
+			}
+		}
+	}
+	return f
+}
+
+// admit has the kubelet admit a pod.
+func (n *judgedNode) admit(pod *v1.Pod) error {
+	n.pending = pod
+	err := n.node.Admit(pod)
+	n.pending = nil
+	if err != nil {
+		if err := n.node.Remove(pod); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	return err
+}
+
+func (n *judgedNode) leave(pod *v1.Pod) {
+	if err := n.node.Remove(pod); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// look is PodResources List: it shows no init containers but sidecars.
+func (n *judgedNode) look(context.Context) (kubelet.View, error) {
+	return n.view(append(slices.Clone(n.admitted), n.pendings()...)), nil
+}
+
+func (n *judgedNode) get(_ context.Context, name kubelet.Pod) (kubelet.View, error) {
+	for _, pod := range append(slices.Clone(n.admitted), n.pendings()...) {
+		if pod.Name == name.Name {
+			return n.view([]*v1.Pod{pod}), nil
+		}
+	}
+	return kubelet.View{}, nil
+}
+
+func (n *judgedNode) pendings() []*v1.Pod {
+	if n.pending == nil {
+		return nil
+	}
+	return []*v1.Pod{n.pending}
+}
+
+func (n *judgedNode) view(pods []*v1.Pod) kubelet.View {
+	view := kubelet.View{
+		Containers: map[kubelet.Container]kubelet.Devices{}, Exclusive: topology.CPUSet{},
+	}
+	for _, pod := range pods {
+		name := kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name}
+		view.Pods = append(view.Pods, name)
+		for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			if i < len(pod.Spec.InitContainers) && c.RestartPolicy == nil {
+				continue
+			}
+			if devices := n.node.Devices(pod, c.Name); len(devices) > 0 {
+				view.Containers[kubelet.Container{Pod: name, Name: c.Name}] = devices
+			}
+			maps.Copy(view.Exclusive, setOf(n.node.ExclusiveCPUs(pod, c.Name)))
+		}
+	}
+	return view
+}
+
+// pods is the Pods API.
+func (n *judgedNode) pods(context.Context) (intent.Answer, bool) {
+	answer := intent.Answer{Source: intent.PodsAPI}
+	for _, pod := range n.admitted {
+		answer.Pods = append(answer.Pods, told(pod, true))
+	}
+	for _, pod := range n.pendings() {
+		answer.Pods = append(answer.Pods, told(pod, false))
+	}
+	return answer, true
+}
+
+// told is a pod as a source of intent tells it.
+func told(pod *v1.Pod, started bool) intent.Pod {
+	p := intent.Pod{
+		Pod: kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name}, UID: string(pod.UID), Started: started,
+		Created: pod.CreationTimestamp.Time, Alignment: intent.Alignment(pod.Annotations[intent.AlignmentKey]),
+	}
+	for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		role := intent.App
+		if i < len(pod.Spec.InitContainers) {
+			role = intent.Init
+			if c.RestartPolicy != nil {
+				role = intent.Sidecar
+			}
+		}
+		wish := wishOf(&c)
+		for name, count := range wish {
+			if count == 0 {
+				delete(wish, name)
+			}
+		}
+		p.Containers = append(p.Containers, intent.Container{
+			Name: c.Name, Role: role, Requests: wish, CPUs: ownCPUs(pod, &c),
+		})
+	}
+	return p
+}
+
+func wishOf(c *v1.Container) map[string]int {
+	wish := map[string]int{}
+	for name, quantity := range c.Resources.Limits {
+		if strings.Contains(string(name), "/") {
+			wish[string(name)] = int(quantity.Value())
+		}
+	}
+	return wish
+}
+
+// free is how many healthy devices nobody has.
+func (n *judgedNode) free(o *offered) int {
+	taken := map[string]bool{}
+	for _, pod := range n.admitted {
+		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			for _, id := range n.node.Devices(pod, c.Name)[o.name] {
+				taken[id] = true
+			}
+		}
+	}
+	free := 0
+	for _, d := range o.all {
+		if d.Healthy && !taken[d.ID] {
+			free++
+		}
+	}
+	return free
+}
+
+// fullness is the share that is taken of the scarcest of all: devices of a resource, CPUs, memory.
+func (n *judgedNode) fullness() float64 {
+	full := n.crowding()
+	for i := range n.world.offered {
+		o := &n.world.offered[i]
+		full = max(full, 1-float64(n.free(o))/float64(len(o.all)))
+	}
+	return full
+}

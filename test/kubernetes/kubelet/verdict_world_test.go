@@ -1,0 +1,138 @@
+package kubelet_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// judgedWorld is a machine, what is offered of it, and how its kubelet admits pods.
+type judgedWorld struct {
+	name    string
+	tree    *topology.Tree
+	numa    []node.NUMA
+	offered []offered
+	kubelet v1alpha1.Kubelet
+}
+
+func (w *judgedWorld) String() string { return w.name }
+
+// offered is a resource of the node.
+type offered struct {
+	name  string
+	kind  device.Kind
+	all   []device.Device
+	links []topology.Link
+}
+
+// The resources that pods ask for: NICs can be in two pools.
+const (
+	judgedGPUs = "amd.com/gpu"
+	judgedVFs  = "tandem.dev/rdma_vf"
+	judgedRail = "tandem.dev/rail"
+)
+
+// randomJudgedWorld is a recorded machine or one with four NUMA nodes, with some VFs on each NIC, in one pool
+// or two, with hints or without, whole GPUs or partitions, under any policy and scope.
+func randomJudgedWorld(t *testing.T, random *rand.Rand) *judgedWorld {
+	t.Helper()
+	policies := []string{"restricted", "restricted", "restricted", "best-effort", "single-numa-node", "none"}
+	w := &judgedWorld{kubelet: v1alpha1.Kubelet{
+		TopologyManagerPolicy: policies[random.IntN(len(policies))],
+		TopologyManagerScope:  []string{"container", "container", "pod"}[random.IntN(3)],
+		TopologyManagerPolicyOptions: map[string]string{
+			"prefer-closest-numa-nodes": fmt.Sprint(random.IntN(2) == 0),
+			"max-allowable-numa-nodes":  fmt.Sprint(8 + random.IntN(2)),
+		},
+	}}
+	vfs := []int{1, 1, 2, 4, 8}[random.IntN(5)]
+	if random.IntN(4) == 0 {
+		n, err := quarters([][]int{{0, 1, 2, 3}, {1, 2}}[random.IntN(2)])
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.name, w.tree = "quarters", n.Tree
+		for i := range 4 {
+			distances := slices.Repeat([]uint64{32}, 4)
+			distances[i], distances[i^1] = 10, uint64(12+random.IntN(2)*20)
+			w.numa = append(w.numa, node.NUMA{ID: i, Distances: distances})
+		}
+		w.offerFunctions(random, func(d *topology.Device) (gpu, vf bool) {
+			return d.Address.Device < 3, d.Address.Device == 3
+		})
+	} else {
+		names := machines.Names()
+		w.name = names[random.IntN(len(names))]
+		recorded, err := machines.Load(w.name, vfs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.tree, err = topology.Read(recorded.FS()); err != nil {
+			t.Fatal(err)
+		}
+		if w.numa, err = node.ReadNUMA(recorded.FS(), w.tree.NUMANodes()); err != nil {
+			t.Fatal(err)
+		}
+		w.offerFunctions(random, func(d *topology.Device) (gpu, vf bool) {
+			return d.Class.IsGPU() && (d.Vendor == 0x1002 || d.Vendor == 0x10de), d.IsVF()
+		})
+	}
+	w.manage(random)
+	w.name = fmt.Sprintf("%s, %d VFs, %v", w.name, vfs, w.kubelet)
+	return w
+}
+
+// offerFunctions makes resources of the machine's functions.
+func (w *judgedWorld) offerFunctions(random *rand.Rand, is func(*topology.Device) (gpu, vf bool)) {
+	gpus := offered{name: judgedGPUs, kind: device.GPU}
+	pools := []offered{{name: judgedVFs, kind: device.VF}, {name: judgedRail, kind: device.VF}}
+	partitions := []int{1, 1, 1, 2}[random.IntN(4)]
+	split, hinted := random.IntN(3), [2]bool{random.IntN(2) == 0, random.IntN(2) == 0}
+	pfs := map[topology.Address]int{}
+	for d := range w.tree.Devices() {
+		gpu, vf := is(d)
+		one := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
+		switch {
+		case gpu && partitions == 1:
+			gpus.all = append(gpus.all, one)
+		case gpu:
+			for i := range partitions {
+				one.ID = fmt.Sprintf("%s-%d", d.Address, i)
+				gpus.all = append(gpus.all, one)
+			}
+		case vf:
+			pf := d.Function()
+			if _, seen := pfs[pf]; !seen {
+				pfs[pf] = len(pfs)
+			}
+			pool := 0
+			if split == 2 { // every other NIC is of the other pool
+				pool = pfs[pf] % 2
+			}
+			if !hinted[pool] {
+				one.NUMA = topology.NUMANode{}
+			}
+			pools[pool].all = append(pools[pool].all, one)
+		}
+	}
+	if random.IntN(2) == 0 {
+		for i := range gpus.all[1:] { // a chain: the next card is near
+			a, b := gpus.all[i].Address, gpus.all[i+1].Address
+			if a != b {
+				gpus.links = append(gpus.links, topology.Link{A: a, B: b, Type: topology.XGMI, Hops: 1, Count: 1})
+			}
+		}
+	}
+	for _, o := range append([]offered{gpus}, pools...) {
+		if len(o.all) > 0 {
+			w.offered = append(w.offered, o)
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package chart_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/strvals"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tandem-k8s/tandem/test/docs"
+	helm "github.com/tandem-k8s/tandem/test/others/chart/render"
+)
+
+// Where a release is, beside its image (values.yaml).
+const (
+	releasedChart = "oci://ghcr.io/tandem-k8s/charts/tandem"
+	released      = "https://github.com/tandem-k8s/tandem/releases/download/v"
+)
+
+// TestDocumentedHelm renders the chart as every helm command of the documents does.
+func TestDocumentedHelm(t *testing.T) {
+	for _, c := range documented(t, "helm") {
+		if slices.Contains(c.Args, "--repo") {
+			continue // a chart of others
+		}
+		values, rest := map[string]any{}, []string{}
+		for i, arg := range c.Args {
+			if arg == "-f" {
+				of, err := helm.Values(filepath.Join("../../..", c.Args[i+1]))
+				if err != nil {
+					t.Errorf("%s: %v", c, err)
+				}
+				values = loader.MergeMaps(values, of)
+			}
+		}
+		for i := 0; i < len(c.Args); i++ {
+			var err error
+			switch arg := c.Args[i]; arg {
+			case "--set", "--set-json":
+				i++
+				err = set(values, arg, c.Args[i])
+			case "-n", "-f", "--version":
+				i++
+			case "--reuse-values", "--reset-then-reuse-values", "--wait":
+			default:
+				rest = append(rest, arg)
+			}
+			if err != nil {
+				t.Errorf("%s: %v", c, err)
+			}
+		}
+		if !slices.Contains(c.Args, "-n") {
+			t.Errorf("%s: in which namespace?", c)
+		}
+		if len(rest) == 2 && (rest[0] == "uninstall" || rest[0] == "test") {
+			continue
+		}
+		if len(rest) != 3 || !slices.Contains([]string{"install", "upgrade"}, rest[0]) ||
+			"../../../"+rest[2] != chartDir && rest[2] != releasedChart {
+			t.Errorf("%s: want install or upgrade NAME %s", c, chartDir)
+		}
+		if rendered, err := render(t, text(values)); err != nil || len(parse(t, rendered)) < 2 {
+			t.Errorf("%s: %v", c, err)
+		}
+	}
+}
+
+func set(values map[string]any, flag, text string) error {
+	if flag == "--set-json" {
+		return strvals.ParseJSON(text, values)
+	}
+	return strvals.ParseInto(text, values)
+}
+
+// TestDocumentedValues: what the guides say to set, in a command or beside one, are values of the chart too.
+// What stands in one piece of code belongs together.
+func TestDocumentedValues(t *testing.T) {
+	settings := regexp.MustCompile(`(--set(?:-json)?) '?([\w.]+=[^\s']+)`)
+	count := 0
+	files, err := docs.Files("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(filepath.Join("../../..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for code := range strings.FieldsFuncSeq(string(content),
+			func(r rune) bool { return r == '`' || r == '\n' }) {
+			values := map[string]any{}
+			for _, s := range settings.FindAllStringSubmatch(code, -1) {
+				count++
+				if err := set(values, s[1], s[2]); err != nil {
+					t.Errorf("%s sets %s: %v", file, s[2], err)
+				}
+			}
+			if len(values) == 0 {
+				continue
+			}
+			if _, err := render(t, text(values)); err != nil {
+				t.Errorf("%s: %s: %v", file, code, err)
+			}
+		}
+	}
+	if count < 20 {
+		t.Errorf("the documents set %d values", count)
+	}
+}
+
+// TestNamedValues: values of the chart that the documents name by themselves are there.
+func TestNamedValues(t *testing.T) {
+	values, err := helm.Values(filepath.Join(chartDir, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := docs.Files("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`((?:cdi|gpu|metrics|rdma|scheduler|topologyFile)\\.[\\w.]+)`")
+	count := 0
+	for _, file := range files {
+		content, err := os.ReadFile(filepath.Join("../../..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range named.FindAllStringSubmatch(string(content), -1) {
+			if strings.HasSuffix(found[1], ".tandem.dev") {
+				continue // a DeviceClass
+			}
+			count++
+			at := any(values)
+			for key := range strings.SplitSeq(found[1], ".") {
+				inner, _ := at.(map[string]any)
+				at = inner[key] // nil where there is none
+			}
+			if at == nil {
+				t.Errorf("%s: the chart has no value %s", file, found[1])
+			}
+		}
+	}
+	if count < 10 {
+		t.Errorf("the documents name %d values", count)
+	}
+}
+
+// verbs of kubectl that the documents use on what others have made, and its plugin, whose commands the tests
+// of cmd/tandem run.
+var verbs = []string{
+	"apply", "cordon", "describe", "exec", "get", "label", "logs", "patch", "rollout", "set",
+	"tandem", "uncordon", "wait",
+}
+
+// TestDocumentedKubectl: what the kubectl commands of the documents name is there: folders, files, objects,
+// labels, fields of a patch. make e2e runs kubectl itself, against an API server.
+func TestDocumentedKubectl(t *testing.T) {
+	base := kustomize(t, "../../../deployments/base")
+	var names []string
+	for _, objects := range manifests(t) {
+		for _, o := range objects {
+			names = append(names, strings.ToLower(o.name()))
+		}
+	}
+	object := regexp.MustCompile(`^(ds|daemonset|job)/(tandem.*)$`)
+	for _, c := range documented(t, "kubectl") {
+		if !slices.ContainsFunc(c.Args, func(arg string) bool { return slices.Contains(verbs, arg) }) {
+			t.Errorf("%s: which verb?", c)
+		}
+		for i, arg := range c.Args {
+			before := ""
+			if i > 0 {
+				before = c.Args[i-1]
+			}
+			key, _, isLabel := strings.Cut(strings.TrimSuffix(arg, "-"), "=")
+			m := object.FindStringSubmatch(arg)
+			switch {
+			case before == "-k" && !slices.Contains(kustomizations, arg):
+				t.Errorf("%s: %s is none of %q", c, arg, kustomizations)
+			case before == "-f" && strings.HasPrefix(arg, released) && strings.HasSuffix(arg, "/release.yaml"):
+				// make release makes it
+			case before == "-f" && m == nil && len(manifest(t, arg)) == 0:
+				t.Errorf("%s: %s has no object", c, arg)
+			case before == "-p":
+				checkPatch(t, c, base, arg)
+			case strings.HasPrefix(key, "tandem.dev/") && (isLabel || strings.HasSuffix(arg, "-")) &&
+				!strings.Contains(base, key) && !chosen(t, key):
+				t.Errorf("%s: nothing in deployments/base, and no node selector, looks at the label %s", c, key)
+			case m != nil && !slices.Contains(names, strings.Replace(m[1], "ds", "daemonset", 1)+"/"+m[2]):
+				t.Errorf("%s: there is no %s", c, arg)
+			}
+		}
+	}
+}
+
+// chosen reports whether a documented installation chooses nodes by a label.
+func chosen(t *testing.T, label string) bool {
+	t.Helper()
+	return slices.ContainsFunc(documented(t, "helm"), func(c docs.Command) bool {
+		return slices.ContainsFunc(c.Args, func(arg string) bool {
+			return strings.Contains(arg, "nodeSelector") && strings.Contains(arg, `"`+label+`"`)
+		})
+	})
+}
+
+func documented(t *testing.T, program string) []docs.Command {
+	t.Helper()
+	commands, err := docs.Of("../../..", program)
+	if err != nil || len(commands) == 0 {
+		t.Fatalf("documented are %v, %v", commands, err)
+	}
+	return commands
+}
+
+func manifest(t *testing.T, file string) []object {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("../../..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, string(content))
+}
+
+// checkPatch merges a patch of a DaemonSet into one of ours and looks whether Kubernetes knows all the
+// fields. Those of other kinds belong to operators, and are JSON.
+func checkPatch(t *testing.T, c docs.Command, base, patch string) {
+	t.Helper()
+	if !json.Valid([]byte(patch)) {
+		t.Errorf("%s: the patch is no JSON", c)
+		return
+	}
+	if !slices.Contains(c.Args, "daemonset") {
+		return
+	}
+	for _, o := range parse(t, base) {
+		if o.at("kind") != "DaemonSet" {
+			continue
+		}
+		merged, err := jsonpatch.MergePatch([]byte(text(o)), []byte(patch))
+		var after map[string]any
+		if err == nil {
+			err = yaml.Unmarshal(merged, &after)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", c, err)
+		}
+		schema, err := published(t, versions[len(versions)-1])("apps/v1", "DaemonSet")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(after); err != nil || text(after) == text(o) {
+			t.Errorf("%s: %v", c, err)
+		}
+	}
+}
+
+// TestNotes: what the chart tells after the installation is there.
+func TestNotes(t *testing.T) {
+	for _, vendor := range []string{"auto", "amd", "nvidia"} {
+		notes := renderFile(t, "gpu: {vendor: "+vendor+"}", "NOTES.txt")
+		files := regexp.MustCompile(`(deployments|docs)/\S+\.(yaml|md)`).FindAllString(notes, -1)
+		if len(files) != 2 {
+			t.Errorf("the notes name the files %q:\n%s", files, notes)
+		}
+		for _, file := range files {
+			if _, err := os.Stat(filepath.Join("../../..", file)); err != nil {
+				t.Errorf("the notes name a file that is not there: %v", err)
+			}
+		}
+	}
+}

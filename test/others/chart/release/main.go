@@ -1,0 +1,58 @@
+// Command release writes the manifests of the Helm chart for who has no Helm: kubectl apply -f release.yaml.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+	"helm.sh/helm/v4/pkg/strvals"
+
+	"github.com/tandem-k8s/tandem/test/others/chart/render"
+)
+
+// choice is what the command line says.
+type choice struct {
+	chart, namespace string
+	files, settings  []string
+	texts            []string // settings that are no numbers, whatever they look like
+}
+
+func main() {
+	var c choice
+	pflag.StringVar(&c.chart, "chart", "../../deployments/helm/tandem", "folder of the chart")
+	pflag.StringVarP(&c.namespace, "namespace", "n", "kube-system", "namespace of the objects")
+	pflag.StringArrayVarP(&c.files, "values", "f", nil, "file of values, a preset for instance; again for more")
+	pflag.StringArrayVar(&c.settings, "set", nil, "a value: image.tag=v1; again for more")
+	pflag.StringArrayVar(&c.texts, "set-string", nil, "a value that is text: image.tag=1.2; again for more")
+	pflag.Parse()
+	if err := c.write(os.Stdout); err != nil {
+		fmt.Fprintf(os.Stderr, "release: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// write renders the chart.
+func (c choice) write(w io.Writer) error {
+	values, err := render.Values(c.files...)
+	if err != nil {
+		return err
+	}
+	for _, setting := range c.settings {
+		if err := strvals.ParseInto(setting, values); err != nil {
+			return fmt.Errorf("read --set %s: %w", setting, err)
+		}
+	}
+	for _, setting := range c.texts {
+		if err := strvals.ParseIntoString(setting, values); err != nil {
+			return fmt.Errorf("read --set-string %s: %w", setting, err)
+		}
+	}
+	chart, files, err := render.Files(c.chart, c.namespace, render.Newest, values)
+	if err != nil {
+		return fmt.Errorf("render the chart: %w", err)
+	}
+	_, err = io.WriteString(w, render.Manifests(chart, files))
+	return err
+}

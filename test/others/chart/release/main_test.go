@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/test/others/chart/render"
+)
+
+// TestRelease: the manifests of the chart, with the image, the namespace and the values of the command line.
+func TestRelease(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte("log: {level: debug}\ngpu: {vendor: amd}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := choice{
+		chart: "../../../../deployments/helm/tandem", namespace: "gpus", files: []string{file},
+		settings: []string{"image.repository=registry.example/tandem", "gpu.vendor=nvidia"},
+		texts:    []string{"image.tag=1"},
+	}
+	var got bytes.Buffer
+	if err := c.write(&got); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"image: registry.example/tandem:1\n", "namespace: gpus\n", "- --log-level=debug\n", "- --vendor=nvidia\n",
+	} {
+		if !strings.Contains(got.String(), want) {
+			t.Errorf("there is no %q:\n%s", want, &got)
+		}
+	}
+	if strings.Contains(got.String(), "rollout status") {
+		t.Error("the notes are among the manifests")
+	}
+	kinds := strings.Join(regexp.MustCompile(`(?m)^kind: \w+`).FindAllString(got.String(), -1), " ")
+	if want := "kind: ConfigMap kind: DaemonSet kind: DaemonSet kind: ServiceAccount"; kinds != want {
+		t.Errorf("%s, want %s", kinds, want)
+	}
+}
+
+func TestBadValues(t *testing.T) {
+	for _, c := range []struct {
+		choice choice
+		want   string
+	}{
+		{choice{files: []string{"none.yaml"}}, "none.yaml"},
+		{choice{settings: []string{"log.level"}}, "--set log.level"},
+		{choice{settings: []string{"log.level=loud"}}, "/log/level"},
+		{choice{chart: "none"}, "load the chart none"},
+	} {
+		if c.choice.chart == "" {
+			c.choice.chart = "../../../../deployments/helm/tandem"
+		}
+		if err := c.choice.write(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %s", c.choice, err, c.want)
+		}
+	}
+}
+
+// TestValuesOverride: of two files the later one counts, key by key.
+func TestValuesOverride(t *testing.T) {
+	dir := t.TempDir()
+	files := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
+	for i, content := range []string{"a: {b: 1, c: 2}", "a: {c: 3}"} {
+		if err := os.WriteFile(files[i], []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	values, err := render.Values(files...)
+	a, _ := values["a"].(map[string]any)
+	if err != nil || a["b"] != 1.0 || a["c"] != 3.0 {
+		t.Errorf("%v, %v", values, err)
+	}
+}

@@ -1,0 +1,116 @@
+// Package chart_test checks the manifests with the code of the tools that people install them with: the Helm
+// chart against golden files and against the kustomize base, everything against Kubernetes' published
+// OpenAPI.
+package chart_test
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	helm "github.com/tandem-k8s/tandem/test/others/chart/render"
+)
+
+const (
+	chartDir  = "../../../deployments/helm/tandem"
+	namespace = "kube-system"
+)
+
+// object is one manifest.
+type object map[string]any
+
+// at follows keys and indexes; nil where there is nothing.
+func (o object) at(path ...string) any {
+	var value any = map[string]any(o)
+	for _, key := range path {
+		fields, ok := value.(map[string]any)
+		if !ok {
+			return nil
+		}
+		value = fields[key]
+	}
+	return value
+}
+
+func (o object) name() string {
+	kind, _ := o.at("kind").(string)
+	name, _ := o.at("metadata", "name").(string)
+	return kind + "/" + name
+}
+
+// render is "helm template tandem" with values in YAML.
+func render(t *testing.T, values string) (string, error) {
+	t.Helper()
+	c, files, err := renderAll(t, values)
+	if err != nil {
+		return "", err
+	}
+	return helm.Manifests(c, files), nil
+}
+
+// renderFile renders one template.
+func renderFile(t *testing.T, values, name string) string {
+	t.Helper()
+	c, files, err := renderAll(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files[c.Name()+"/templates/"+name]
+}
+
+func renderAll(t *testing.T, values string) (*chart.Chart, map[string]string, error) {
+	t.Helper()
+	c, files, err := helm.Files(chartDir, namespace, helm.Newest, given(t, values))
+	if c == nil {
+		t.Fatal(err)
+	}
+	return c, files, err
+}
+
+// given reads values in YAML.
+func given(t *testing.T, text string) map[string]any {
+	t.Helper()
+	values := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// parse splits a stream of manifests, sorted by kind and name.
+func parse(t *testing.T, stream string) []object {
+	t.Helper()
+	var objects []object
+	for document := range strings.SplitSeq("\n"+stream, "\n---\n") {
+		var o object
+		if err := yaml.Unmarshal([]byte(document), &o); err != nil {
+			t.Fatalf("%v:\n%s", err, document)
+		}
+		if len(o) > 0 {
+			objects = append(objects, o)
+		}
+	}
+	slices.SortFunc(objects, func(a, b object) int { return strings.Compare(a.name(), b.name()) })
+	return objects
+}
+
+// kustomize is "kustomize build".
+func kustomize(t *testing.T, dir string) string {
+	t.Helper()
+	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := result.AsYaml()
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return string(stream)
+}
