@@ -33,7 +33,7 @@ export GOLANGCI_LINT_CACHE := $(BIN)/cache/golangci-lint
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
 
 # NVIDIA's library is opened at run time, so tandem-gpu and tandem-dra need a C compiler and are linked to the C library. What that library lacks is
 # not called, hence lazy, which the compilers of some distributions (Ubuntu's) have to be told, for tests too. Without a compiler it is
@@ -75,15 +75,47 @@ $(BIN)/nvml/libnvidia-ml.so.1: test/nvml/library/nvml.c go.mod
 	$(CC) -std=c11 -D_GNU_SOURCE -DNVML_NO_UNVERSIONED_FUNC_DEFS -O2 -g -Wall -Wextra -Werror -Wno-sign-compare -fPIC -shared -pthread \
 		-I$$(go list -f '{{.Dir}}' github.com/NVIDIA/go-nvml/pkg/nvml) -Wl,-soname,$(@F) -o $@.$$$$ $< && mv $@.$$$$ $@
 
+# All tests, in parts that may run on several machines: what "make test" has at a tenth is whole here.
+CHECKS := check-own check-release check-others check-dra check-scheduler check-kubelet check-kubelet36
+
+# Tests lay machines out as thousands of small files, in memory where there is room; what the go command works with stays on the disk.
+test race $(CHECKS): export GOTMPDIR := $(or $(GOTMPDIR),$(TMPDIR),/tmp)
+test race $(CHECKS): export TMPDIR := $(or $(TMPDIR),$(shell test/tools/tmpdir.sh))
+
 .PHONY: test
-test: ## Run all tests: own packages with the race detector, then two versions of the real kubelet around the built plugins
-	go test -race -timeout 60m ./...
+test: ## Test every package of the root module, in less than five minutes: oracle, seeds and rounds at a tenth, built daemons around a kubelet that a test plays
+	$(PROGRESS) "the first run compiles what Tandem imports" go test -short -timeout 20m ./...
+
+.PHONY: check
+check: $(CHECKS) ## Run all tests, half an hour: own packages with the race detector, two versions of the real kubelet, three of the allocator, scheduler, image, chart, browser; each check-... alone
+
+.PHONY: check-own
+check-own: ## Run the tests of the root module, whole and with the race detector
+	$(PROGRESS) "own packages with the race detector" go test -race -timeout 60m ./...
+
+.PHONY: check-release
+check-release: ## Run the tests of image and release
 	cd deployments/release && go test ./...
-	cd test/others && go test ./... # nothing of browser where there is no chromium
+
+.PHONY: check-others
+check-others: ## Run the tests beside programs of others: Helm, kustomize, the schemas of Kubernetes, other allocators, Chromium where there is one
+	cd test/others && $(PROGRESS) "test/others; Helm takes minutes to compile the first time" go test ./...
+
+.PHONY: check-dra
+check-dra: ## Run the tests around the scheduler's allocators of Kubernetes 1.35 to 1.37
 	cd test/kubernetes && go test ./dra/...
 	cd test/kubernetes && go test $(KUBE36) ./dra -sequences=150 && go test $(KUBE35) ./dra -sequences=150
+
+.PHONY: check-scheduler
+check-scheduler: ## Run the tests of tandem-scheduler
 	cd cmd/tandem-scheduler && $(PROGRESS) "cmd/tandem-scheduler; the scheduler's code takes minutes to compile the first time" go test ./...
+
+.PHONY: check-kubelet
+check-kubelet: ## Run the managers of kubelet 1.37 around the built plugins
 	cd test/kubernetes && $(PROGRESS) "test/kubernetes/kubelet; $(KUBELET)" go test -count=1 -timeout 60m ./kubelet/...
+
+.PHONY: check-kubelet36
+check-kubelet36: ## Run those of kubelet 1.36, with fewer admissions
 	cd test/kubernetes && $(PROGRESS) "test/kubernetes/kubelet, 1.36; $(KUBELET)" go test $(KUBE36) -count=1 -timeout 60m ./kubelet -admissions=60 -simulated=2400 -chaos=150
 
 # What decides by a machine, and starts no other program.

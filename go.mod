@@ -2,6 +2,9 @@ module github.com/tandem-k8s/tandem
 
 go 1.26.0
 
+// What make builds and a virtual machine runs is there, Go files among it.
+ignore ./bin
+
 require (
 	github.com/NVIDIA/go-nvlib v0.12.0
 	github.com/NVIDIA/go-nvml v0.13.4-0
