@@ -25,7 +25,7 @@ KUBELET   := the kubelet's code takes minutes to compile the first time, seconds
 # The modules: those with code of ours, and those that pin programs of others. KUBE36 builds one with Kubernetes 1.36, and KUBE35
 # test/kubernetes/dra with the allocator of 1.35.
 MODULES := . cmd/tandem-scheduler deployments/release test/kubernetes test/others
-PINS    := test/descheduler test/kubernetes/controlplane/nrtmatch test/tools test/vm/kubernetes
+PINS    := test/descheduler test/kubernetes/controlplane/etcd test/kubernetes/controlplane/nrtmatch test/tools test/vm/kubernetes
 KUBE36  := -modfile=go.v1.36.mod -tags=kubernetes136
 KUBE35  := -modfile=go.v1.35.mod -tags=kubernetes135
 
@@ -224,9 +224,18 @@ descheduler: ## Run the descheduler with the policy that the documents give for 
 $(PLANE)/etcd: test/kubernetes/controlplane/etcd/go.mod test/kubernetes/controlplane/etcd/go.sum
 	cd test/kubernetes/controlplane/etcd && CGO_ENABLED=0 $(PROGRESS) "build etcd" go build -trimpath -buildvcs=false -ldflags='-s -w' -o $@ go.etcd.io/etcd/server/v3
 
-$(PLANE)/kueue: test/kubernetes/controlplane/kueue/go.mod test/kubernetes/controlplane/kueue/go.sum
-	cd test/kubernetes/controlplane/kueue && CGO_ENABLED=0 $(PROGRESS) "build Kueue; it takes half an hour the first time" go build -trimpath -buildvcs=false \
-		-ldflags='-s -w -X sigs.k8s.io/kueue/pkg/version.GitVersion=v0.19.2' -o $@ sigs.k8s.io/kueue/cmd/kueue
+# Kueue's manager and manifests, built in its module's own folder: with the versions that its maintainers released it with.
+KUEUE        := v0.19.2
+KUEUE_FOLDER  = $$(go env GOMODCACHE)/sigs.k8s.io/kueue@$(KUEUE)
+
+$(PLANE)/kueue-$(KUEUE)/kueue:
+	go mod download sigs.k8s.io/kueue@$(KUEUE)
+	mkdir -p $(@D) && cp -rT --no-preserve=mode $(KUEUE_FOLDER)/config $(@D)/config
+	cd $(KUEUE_FOLDER) && CGO_ENABLED=0 $(PROGRESS) "build Kueue; it takes half an hour the first time" go build -trimpath -buildvcs=false \
+		-ldflags='-s -w -X sigs.k8s.io/kueue/pkg/version.GitVersion=$(KUEUE)' -o $@ ./cmd/kueue
+
+$(PLANE)/kueue: $(PLANE)/kueue-$(KUEUE)/kueue
+	ln -sfn kueue-$(KUEUE) $@
 
 $(PLANE)/nrtmatch: test/kubernetes/controlplane/nrtmatch/main.go test/kubernetes/controlplane/nrtmatch/go.mod test/kubernetes/controlplane/nrtmatch/go.sum
 	cd test/kubernetes/controlplane/nrtmatch && CGO_ENABLED=0 $(PROGRESS) "build NodeResourceTopologyMatch; $(PLANE_TAKES)" go build -trimpath -buildvcs=false \

@@ -60,14 +60,14 @@ func (c *Cache) Missing() (string, error) {
 	if !c.has("packages", packagesKey) || !c.has("root", packagesKey) {
 		return "packages", nil
 	}
-	for _, built := range []struct{ thing, module string }{
-		{"kubernetes", kubernetesModule}, {"containerd", containerdModule}, {"multus", multusModule},
+	key, err := kubernetesKey()
+	if err != nil {
+		return "", err
+	}
+	for _, built := range []struct{ thing, key string }{
+		{"kubernetes", key}, {"containerd", containerdModule}, {"multus", multusModule},
 	} {
-		key, err := moduleKey(built.module)
-		if err != nil {
-			return "", err
-		}
-		if !c.has(built.thing, key) {
+		if !c.has(built.thing, built.key) {
 			return built.thing, nil
 		}
 	}

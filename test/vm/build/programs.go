@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -17,20 +19,22 @@ var components = []string{"kubelet", "kube-apiserver", "kube-scheduler", "kube-c
 // containerPrograms are containerd's: the daemon, what stays with a container, and its command line.
 var containerPrograms = []string{"containerd", "containerd-shim-runc-v2", "ctr"}
 
-// What Kubernetes, containerd, Multus and Helm are built from, Multus' thin plugin, and Helm's command line.
+// Modules of this repository that programs are built from.
 const (
 	kubernetesModule = "test/vm/kubernetes"
-	containerdModule = "test/vm/containerd"
-	multusModule     = "test/vm/multus"
-	multusProgram    = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus"
-	helmModule       = "test/vm/helm"
 	schedulerModule  = "cmd/tandem-scheduler"
-	helmProgram      = "helm.sh/helm/v4/cmd/helm"
+)
+
+// Modules of others, whose programs are built as their maintainers released them.
+const (
+	containerdModule = "github.com/containerd/containerd/v2@v2.2.1"
+	multusModule     = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4@v4.2.3"
+	helmModule       = "helm.sh/helm/v4@v4.1.1"
 )
 
 // kubernetes builds the components.
 func (c *Cache) kubernetes(ctx context.Context) error {
-	key, err := moduleKey(kubernetesModule)
+	key, err := kubernetesKey()
 	if err != nil {
 		return err
 	}
@@ -57,17 +61,12 @@ func (c *Cache) kubernetes(ctx context.Context) error {
 
 // containerd builds the container runtime: Debian 12's is too old for CDI, by which DRA drivers give devices.
 func (c *Cache) containerd(ctx context.Context) error {
-	key, err := moduleKey(containerdModule)
-	if err != nil {
-		return err
-	}
-	return c.make(ctx, "containerd", key, 20*time.Minute, func(ctx context.Context) error {
+	return c.make(ctx, "containerd", containerdModule, 20*time.Minute, func(ctx context.Context) error {
 		if err := os.MkdirAll(c.Path("containerd"), 0o755); err != nil {
 			return err
 		}
 		for _, program := range containerPrograms {
-			program = "github.com/containerd/containerd/v2/cmd/" + program
-			if err := goBuild(ctx, containerdModule, program, c.Path("containerd")+"/", "-s -w"); err != nil {
+			if err := c.released(ctx, containerdModule, program, c.Path("containerd")+"/"); err != nil {
 				return err
 			}
 		}
@@ -77,13 +76,33 @@ func (c *Cache) containerd(ctx context.Context) error {
 
 // multus builds Multus.
 func (c *Cache) multus(ctx context.Context) error {
-	key, err := moduleKey(multusModule)
+	return c.make(ctx, "multus", multusModule, 20*time.Minute, func(ctx context.Context) error {
+		return c.released(ctx, multusModule, "multus", c.Path("multus"))
+	})
+}
+
+// released builds a program in cmd of a module of others, in the module's own folder: with the versions, and
+// the sums of them, that its maintainers released it with. "go install" would do the same, but asks the
+// module registry for the list of all versions too, which not every registry has.
+func (c *Cache) released(ctx context.Context, module, program, to string) error {
+	dir, err := c.download(ctx, module)
 	if err != nil {
 		return err
 	}
-	return c.make(ctx, "multus", key, 20*time.Minute, func(ctx context.Context) error {
-		return goBuild(ctx, multusModule, multusProgram, c.Path("multus"), "-s -w")
-	})
+	return goBuild(ctx, dir, "./cmd/"+program, to, "-s -w")
+}
+
+// download reports the folder of a module in Go's cache of modules.
+func (c *Cache) download(ctx context.Context, module string) (string, error) {
+	output, err := host.Run(ctx, host.InFolder(c.Dir, "go", "mod", "download", "-json", module))
+	if err != nil {
+		return "", err
+	}
+	var downloaded struct{ Dir string }
+	if err := json.Unmarshal(output, &downloaded); err != nil {
+		return "", fmt.Errorf("go mod download %s: %w", module, err)
+	}
+	return downloaded.Dir, nil
 }
 
 func goBuild(ctx context.Context, module, program, to, flags string, more ...string) error {
@@ -123,8 +142,10 @@ func (c *Cache) image(ctx context.Context, bin string) error {
 	return err
 }
 
-// moduleKey is what a module makes of its programs.
-func moduleKey(module string) (string, error) { return hashFiles(module+"/go.mod", module+"/go.sum") }
+// kubernetesKey is what the components are made of.
+func kubernetesKey() (string, error) {
+	return hashFiles(kubernetesModule+"/go.mod", kubernetesModule+"/go.sum")
+}
 
 func hashFiles(files ...string) (string, error) {
 	sum := sha256.New()

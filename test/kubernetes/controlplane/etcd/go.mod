@@ -1,5 +1,6 @@
-// What the control plane keeps its objects in: etcd as its maintainers released it, from the module registry alone.
-module github.com/tandem-k8s/tandem/test/controlplane/etcd
+// What the control plane keeps its objects in: etcd as its maintainers released it, from the module registry alone. Its own go.mod
+// replaces its parts by folders beside it, without which nothing but another go.mod builds it.
+module github.com/tandem-k8s/tandem/test/kubernetes/controlplane/etcd
 
 go 1.26.0
 

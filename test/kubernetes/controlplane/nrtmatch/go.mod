@@ -1,6 +1,6 @@
 // NodeResourceTopologyMatch as its maintainers released it, in the scheduler of Kubernetes 1.34: scheduler-plugins is
 // in the module registry up to v0.34.7, and all parts of Kubernetes 1.34 up to 1.34.4.
-module github.com/tandem-k8s/tandem/test/controlplane/nrtmatch
+module github.com/tandem-k8s/tandem/test/kubernetes/controlplane/nrtmatch
 
 go 1.26.0
 

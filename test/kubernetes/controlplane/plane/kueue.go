@@ -52,7 +52,7 @@ func (p *Plane) StartKueue(manifests string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.start("kueue", filepath.Join(p.options.Programs, "kueue"), "--config="+file,
+	p.start("kueue", filepath.Join(p.options.Programs, "kueue", "kueue"), "--config="+file,
 		"--kubeconfig="+p.Kubeconfig(token.Status.Token))
 	err = p.until(ctx, "kueue", func() error { return mountCertificates(ctx, client, certificates) })
 	if err == nil {

@@ -3,7 +3,6 @@ package scheduling
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,23 +46,11 @@ func startQueue(t *testing.T, o plane.Options) *queue {
 	}
 	p.StartControllers("job-controller")
 	choice{schedulers: []started{byTandem}}.start(p)
-	p.StartKueue(kueueManifests(t))
+	p.StartKueue(filepath.Join(*programs, "kueue", "config", "default"))
 	if err := manifest.ApplyFile(t.Context(), p.Admin(), "testdata/kueue.yaml", ""); err != nil {
 		t.Fatal(err)
 	}
 	return q
-}
-
-// kueueManifests are those of the module that the manager is built from.
-func kueueManifests(t *testing.T) string {
-	t.Helper()
-	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue")
-	list.Dir = "../kueue"
-	output, err := list.Output()
-	if err != nil {
-		t.Fatalf("find Kueue's module: %v", err)
-	}
-	return filepath.Join(strings.TrimSpace(string(output)), "config", "default")
 }
 
 // startNodes starts the kubelets. When the test ends they have refused nothing, and every pod has all its

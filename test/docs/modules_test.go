@@ -1,0 +1,51 @@
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The Makefile, which has the modules linted and tidied, and CONTRIBUTING list every module and no other.
+func TestEveryModuleIsListed(t *testing.T) {
+	var modules []string
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "bin" || strings.HasPrefix(entry.Name(), ".") && name != "."):
+			return fs.SkipDir
+		case entry.Name() == "go.mod":
+			modules = append(modules, path.Dir(name))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile(path.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, list := range regexp.MustCompile(`(?m)^(?:MODULES|PINS) *:= (.*)$`).FindAllSubmatch(makefile, -1) {
+		listed = append(listed, strings.Fields(string(list[1]))...)
+	}
+	_, section, _ := strings.Cut(contributing(t), "\n## Modules\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var explained []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(section, -1) {
+		explained = append(explained, row[1])
+	}
+	slices.Sort(modules)
+	for where, list := range map[string][]string{"Makefile": listed, "CONTRIBUTING.md": explained} {
+		slices.Sort(list)
+		if !slices.Equal(list, modules) {
+			t.Errorf("modules of %s:\n%s\nwant\n%s", where, list, modules)
+		}
+	}
+}
