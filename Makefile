@@ -309,6 +309,12 @@ image: build $(ALSO:%=build-%) ## Pack the container image IMAGE:TAG (the versio
 	cd deployments/release && go run -buildvcs=false ./image --tag $(IMAGE)$(addprefix :,$(TAG)) --tarball $(BIN)/image.tar \
 		--bin $(call commas,$(BIN) $(ALSO:%=$(BIN)/%)) --busybox $(call commas,$(BUSYBOX) $(foreach arch,$(ALSO),$(BUSYBOX_$(arch))))
 
+# What the Dockerfile copies.
+.PHONY: image-root
+image-root: build ## Write the files of the container image into bin/root, for the Dockerfile (needs busybox-static)
+	rm -rf $(BIN)/root
+	cd deployments/release && go run -buildvcs=false ./image --bin $(BIN) --busybox $(BUSYBOX) --root $(BIN)/root
+
 .PHONY: build-amd64 build-arm64
 build-amd64 build-arm64: build-%:
 	@command -v $(CROSS_$*)gcc >/dev/null || echo "tandem-gpu for $* gets AMD's GPUs alone: there is no $(CROSS_$*)gcc"

@@ -62,6 +62,7 @@ func TestOneVersion(t *testing.T) {
 		t.Fatalf("VERSION says %q, want 0.x.y or 0.x.y-dev", want)
 	}
 	for name, pattern := range map[string]string{
+		"Dockerfile":                               `image\.version="([^"\n]*)"`,
 		"deployments/helm/tandem/Chart.yaml":       `(?m)^(?:version|appVersion): "?([^"\n]+)"?$`,
 		"deployments/base/kustomization.yaml":      `(?m)^ +newTag: "?([^"\n]+)"?$`,
 		"deployments/dra/kustomization.yaml":       `(?m)^ +newTag: "?([^"\n]+)"?$`,

@@ -37,6 +37,7 @@ var Programs = map[string]string{
 	"cosign":                      "deployments/release/docs_test.go",
 	"curl":                        "deployments/release/docs_test.go",
 	"dnf":                         "deployments/release/docs_test.go",
+	"docker":                      "deployments/release/image/dockerfile_test.go",
 	"sha256sum":                   "deployments/release/docs_test.go",
 	"tar":                         "deployments/release/docs_test.go",
 }

@@ -22,6 +22,15 @@ type file struct {
 // sort; people who look for a device's place readlink.
 var applets = []string{"sh", "cat", "grep", "lsmod", "sleep", "env", "ls", "sort", "readlink"}
 
+// contents are the files of the image, in its layers: what the programs stand on, and the programs.
+func contents(bin, busybox string) (layers [][]file, err error) {
+	base, err := baseFiles(bin, busybox)
+	if err != nil {
+		return nil, err
+	}
+	return [][]file{base, programFiles(bin)}, nil
+}
+
 // baseFiles is what the programs stand on: a shell and, where one of them is linked with it, glibc.
 func baseFiles(bin, busybox string) ([]file, error) {
 	switch interpreter, err := loader(busybox); {

@@ -259,6 +259,9 @@ func TestErrors(t *testing.T) {
 		{[]string{"--bin", empty, "--busybox", static, "--tarball", empty + "/i.tar"}, "run make build"},
 		{[]string{"--bin", bin, "--busybox", empty + "/none"}, "install the Debian package busybox-static"},
 		{[]string{"--bin", bin, "--busybox", "/bin/true"}, "/bin/true is no static program"},
+		{[]string{"--bin", bin, "--busybox", static, "--root", empty}, "file exists"},
+		{[]string{"--bin", bin + "," + bin, "--busybox", static + "," + static, "--root", empty + "/root"},
+			"want one with --root"},
 	} {
 		if err := run(test.args, io.Discard); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("image %q: %v, want %q", test.args, err, test.want)

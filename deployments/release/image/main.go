@@ -1,6 +1,6 @@
 // Command image packs the programs of a folder into a container image, a tarball that containerd, Docker,
 // Podman and kind import, without any container engine. The same inputs give the same digest. It is what
-// "make image" runs.
+// "make image" runs. With --root it writes the files of the image alone, which the Dockerfile copies.
 package main
 
 import (
@@ -32,6 +32,8 @@ func run(args []string, stdout io.Writer) error {
 	scheduler := set.String("scheduler", "", "tandem-scheduler, for an image that has nothing else; "+
 		"several, with commas between, of one architecture each")
 	tarball := set.String("tarball", "", "file to write the image to")
+	root := set.String("root", "", "folder to make and to write the files of the image to, "+
+		"in place of the image itself; for one architecture")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -43,6 +45,12 @@ func run(args []string, stdout io.Writer) error {
 		return fmt.Errorf("--bin names %d folders and --busybox %d programs: want one for each",
 			len(folders), len(busyboxes))
 	}
+	if *root != "" {
+		if len(folders) > 1 {
+			return fmt.Errorf("--bin names %d folders: want one with --root", len(folders))
+		}
+		return writeRoot(*root, folders[0], busyboxes[0])
+	}
 	labels, err := labelsOf(folders)
 	if err != nil {
 		return err
@@ -51,17 +59,17 @@ func run(args []string, stdout io.Writer) error {
 	var images []v1.Image
 	var content int64
 	for i, bin := range folders {
-		base, err := baseFiles(bin, busyboxes[i])
+		layers, err := contents(bin, busyboxes[i])
 		if err != nil {
 			return err
 		}
 		image, err := newImage(filepath.Join(bin, "tandem-gpu"), v1.Config{
 			Env: environment, Entrypoint: entrypoint, WorkingDir: "/root", Labels: labels,
-		}, base, programFiles(bin))
+		}, layers...)
 		if err != nil {
 			return err
 		}
-		images, content = append(images, image), content+unpacked(base, programFiles(bin))
+		images, content = append(images, image), content+unpacked(layers...)
 	}
 	size, digest, err := writeTarball(*tarball, reference, labels, images)
 	if err != nil {

@@ -58,10 +58,13 @@ func ready(t *testing.T, err error) {
 // standIn is a static program in busybox's place, for tests that start nothing in the image.
 func standIn(bin string) string { return filepath.Join(bin, "tandem") }
 
-// shell is the static busybox that BUSYBOX names, else that of Debian. It skips the test where there is none.
+// busyboxPath is the static busybox that BUSYBOX names, else that of Debian, as for make.
+func busyboxPath() string { return cmp.Or(os.Getenv("BUSYBOX"), "/bin/busybox") }
+
+// shell is the static busybox of this machine. It skips the test where there is none.
 func shell(t *testing.T) string {
 	t.Helper()
-	busybox := cmp.Or(os.Getenv("BUSYBOX"), "/bin/busybox")
+	busybox := busyboxPath()
 	if _, err := os.Stat(busybox); err != nil {
 		t.Skipf("nothing can be started in the image: %v; install the Debian package busybox-static", err)
 	}
