@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/dra"
 	"github.com/tandem-k8s/tandem/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/version"
 )
 
@@ -90,7 +91,9 @@ func (o *options) config(log *slog.Logger) (dra.Config, error) {
 		}
 	}
 	config.Tree = t.placed
-	config.Host = grants.Host{Sys: sys, Dev: dev, DevinfoDir: o.vfs.DevinfoDir}
+	config.Host = grants.Host{
+		Sys: sys, SRIOV: sysfs.At(o.SysfsRoot, sys), Dev: dev, DevinfoDir: o.vfs.DevinfoDir,
+	}
 	if m := o.Monitor(); m != nil {
 		config.Observer = m
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
 var help = daemon.Help{
@@ -79,7 +80,9 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 		found.BringUp(up)
 	}
 	pairs := filepath.Join(flags.RunFolder(), "pairs")
-	host := grants.Host{Sys: sys, Dev: dev, DevinfoDir: own.DevinfoDir, PairsDir: pairs}
+	host := grants.Host{
+		Sys: sys, SRIOV: sysfs.At(flags.SysfsRoot, sys), Dev: dev, DevinfoDir: own.DevinfoDir, PairsDir: pairs,
+	}
 	specs := grants.CDI{Dirs: own.cdiDirs, Field: own.cdiDevices}
 	if err := cleanUp(&specs, config); err != nil {
 		return err

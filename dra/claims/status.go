@@ -22,6 +22,8 @@ type deviceData struct {
 	RDMA string   `json:"rdmaDevice,omitempty"`
 	GPUs []string `json:"gpus,omitempty"`
 	VFs  []string `json:"vfs,omitempty"`
+	// the netdev that stands for the VF on the node, where the PF is in switchdev mode
+	Representor string `json:"representor,omitempty"`
 	// the VF that the device names, where another one is handed out
 	Token string `json:"token,omitempty"`
 }
@@ -41,14 +43,14 @@ func (p *Preparer) Status(state State, claim Claim, now metav1.Time) []resourcea
 				Type: "Ready", Status: metav1.ConditionTrue, Reason: "Prepared", LastTransitionTime: now,
 				Message: "prepared on its node",
 			}},
-			Data:        &runtime.RawExtension{Raw: describe(d, vfs)},
+			Data:        &runtime.RawExtension{Raw: p.describe(d, vfs)},
 			NetworkData: p.network(d, vfs),
 		})
 	}
 	return statuses
 }
 
-func describe(d Prepared, vfs map[string]inventory.VF) []byte {
+func (p *Preparer) describe(d Prepared, vfs map[string]inventory.VF) []byte {
 	data := deviceData{Token: d.Token}
 	if len(d.GPUs) > 1 || len(d.VFs) > 1 {
 		data.GPUs, data.VFs = d.GPUs, d.VFs
@@ -57,6 +59,7 @@ func describe(d Prepared, vfs map[string]inventory.VF) []byte {
 		if vf, ok := vfs[data.VF]; ok {
 			data.RDMA = vf.RDMA
 			data.PF = vf.Function().String()
+			data.Representor = p.representor(vf)
 		}
 	}
 	raw, err := json.Marshal(data)
@@ -66,13 +69,24 @@ func describe(d Prepared, vfs map[string]inventory.VF) []byte {
 	return raw
 }
 
+// representor is what a switch in the kernel, such as Open vSwitch, knows a VF by; "" for anything but a VF
+// of a PF in switchdev mode.
+func (p *Preparer) representor(vf inventory.VF) string {
+	functions := p.Host.Functions()
+	pf, ok := functions.PF(vf.Address)
+	if !ok {
+		return ""
+	}
+	return functions.Representor(pf, functions.Index(vf.Address))
+}
+
 // network is the netdev of a device with one VF; nil where it has none, as one that is bound to vfio-pci.
 func (p *Preparer) network(d Prepared, vfs map[string]inventory.VF) *resourceapi.NetworkDeviceData {
 	vf, ok := vfs[first(d.VFs)]
 	if !ok || len(d.VFs) != 1 {
 		return nil
 	}
-	names := sysfs.Names(p.Host.Sys, vf.File("net"))
+	names := p.Host.Functions().Netdevs(vf.Address, vf.Aux)
 	if len(names) == 0 {
 		return nil
 	}

@@ -11,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // A claim's status says what was handed out for each device, and how the node calls it.
@@ -48,6 +51,50 @@ func TestStatus(t *testing.T) {
 		{"device": "pair-2f-00-0", "gpu": "0000:2f:00.0", "vf": "0000:2a:00.1", "pf": "0000:2a:00.0",
 			"rdmaDevice": "mlx5_12", "netdev": "rdma1v0", "address": "02:00:00:00:00:01"},
 	}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Where the PF is in switchdev mode the status names the VF's representor too: what Open vSwitch knows it by.
+func TestStatusInSwitchdevMode(t *testing.T) {
+	recorded, err := machines.Load("oci-mi300x-derived", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	place, err := fs.ReadLink(recorded.FS(), "bus/pci/devices/0000:0c:00.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := recorded.Build()
+	for netdev, port := range map[string]string{"rdma0": "p0", "eth3": "pf0vf0", "eth2": "pf0vf1"} {
+		dir := path.Join("bus/pci/devices", place, "net", netdev)
+		b.File(dir+"/phys_switch_id", "c2cfc60003a1420c\n")
+		b.File(dir+"/phys_port_name", port+"\n")
+	}
+	machine, err := b.Machine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := topology.Read(machine.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend, err := amd.New(machine.FS(), amd.Single)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNodeOf(t, machine.FS(), tree, backend, plainVFs, true)
+	claim := n.need("vfs", want{"vfs", pool.VF, 2})
+	n.ready(claim)
+	got := map[string]string{}
+	for _, s := range n.Status(n.state, n.prepared(claim.UID), metav1.Now()) {
+		var data deviceData
+		if err := json.Unmarshal(s.Data.Raw, &data); err != nil {
+			t.Fatal(err)
+		}
+		got[data.VF] = data.Representor
+	}
+	if diff := cmp.Diff(map[string]string{"0000:0c:00.2": "eth2", "0000:2a:00.2": ""}, got); diff != "" {
 		t.Error(diff)
 	}
 }

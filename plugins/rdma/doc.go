@@ -31,8 +31,9 @@
 // Everything about a device is read below the roots that were passed in. What the stock plugin asks netlink
 // for is below /sys too: the link type in net/<netdev>/type, the mode of the eswitch in phys_switch_id and
 // phys_port_name of the PF's netdevs, the devlink parameter enable_rdma in the RDMA auxiliary device that it
-// stands for, vDPA devices in bus/vdpa. Four things are in no file and are asked for on /sys alone:
-// [DefaultRoutes], [DDPProfiles], [MachineEvents] and [CheckSharing]; and there alone is [LinkUp].
+// stands for, vDPA devices in bus/vdpa. Where the root is /sys, sriovnet reads what SR-IOV makes of a
+// function (sysfs.At). Four things are in no file and are asked for on /sys alone: [DefaultRoutes],
+// [DDPProfiles], [MachineEvents] and [CheckSharing]; and there alone is [LinkUp].
 //
 // Two things have to be known over a restart and are in no file of the kernel's: which devices the kubelet
 // was told of, for one of them must not vanish from the list while a container may hold it, and what the

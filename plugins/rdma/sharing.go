@@ -71,7 +71,7 @@ func (v *VFs) BringUp(up func(netdev string) error) {
 }
 
 func (v *VFs) bringUp(d pools.Device, up func(netdev string) error) {
-	netdevs := sysfs.Names(v.finder.Sys, d.File("net"))
+	netdevs := v.finder.Functions().Netdevs(d.Address, d.Aux)
 	if len(netdevs) == 0 || sysfs.Text(v.finder.Sys, d.File("net", netdevs[0], "operstate")) == "up" {
 		return
 	}

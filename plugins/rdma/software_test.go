@@ -151,7 +151,7 @@ func checkPKey(t *testing.T, root string) {
 		t.Fatal(err)
 	}
 	want, err := os.ReadFile("/sys/class/infiniband/" + softRDMA + "/ports/1/pkeys/0")
-	got := sysfs.DefaultPKey(os.DirFS(root), address)
+	got := sysfs.Files{Sys: os.DirFS(root)}.DefaultPKey(address)
 	if (err == nil) != (got != "") || got != strings.TrimSpace(string(want)) {
 		t.Errorf("partition key %q; the kernel says %q, %v", got, want, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/exporter"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -71,8 +72,8 @@ func (f *Flags) Find(
 	flags daemon.Flags, sys fs.FS, config *pools.Config, tree func() (*topology.Tree, error), log *slog.Logger,
 ) (*rdma.VFs, error) {
 	finder := pools.Finder{
-		Sys: sys, Prefix: f.Prefix, Tree: tree, Reserved: rdma.DefaultRoutes(flags.SysfsRoot),
-		DDP: rdma.DDPProfiles(flags.SysfsRoot), Exporter: f.health,
+		Sys: sys, SRIOV: sysfs.At(flags.SysfsRoot, sys), Prefix: f.Prefix, Tree: tree,
+		Reserved: rdma.DefaultRoutes(flags.SysfsRoot), DDP: rdma.DDPProfiles(flags.SysfsRoot), Exporter: f.health,
 	}
 	return rdma.FindVFs(finder, config, filepath.Join(flags.RunFolder(), memory(config)),
 		held(flags.KubeletDir, log), rdma.MachineEvents(flags.SysfsRoot, config), log)

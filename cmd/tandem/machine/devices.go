@@ -4,6 +4,7 @@ import (
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -79,6 +80,7 @@ func (n *Node) finder(from *Source) pools.Finder {
 	finder := pools.Finder{Sys: n.Sys, Prefix: "intel.com"}
 	if from.Live() {
 		finder.Reserved, finder.DDP = rdma.DefaultRoutes(from.SysfsRoot), rdma.DDPProfiles(from.SysfsRoot)
+		finder.SRIOV = sysfs.At(from.SysfsRoot, n.Sys)
 	}
 	return finder
 }

@@ -34,10 +34,10 @@ func (g *Grant) provide(provider string, info map[string]string, nodes ...*v1bet
 func (h Host) Grant(d pools.Device, r *pools.ResourceConfig) *Grant {
 	g := &Grant{Name: d.Name(), Info: map[string]map[string]string{}}
 	g.provide("generic", map[string]string{"deviceID": d.ID})
-	switch sysfs.Link(h.Sys, sysfs.File(d.Address, "", "driver")) {
-	case "vfio-pci":
+	switch driver := sysfs.Link(h.Sys, sysfs.File(d.Address, "", "driver")); {
+	case h.Functions().VFIO(d.Address):
 		h.vfio(g, d.Address)
-	case "uio", "igb_uio":
+	case driver == "uio", driver == "igb_uio":
 		h.uio(g, d.Address)
 	}
 	if r.AdditionalInfo != nil {

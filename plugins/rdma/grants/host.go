@@ -1,15 +1,24 @@
 package grants
 
-import "io/fs"
+import (
+	"cmp"
+	"io/fs"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+)
 
 // Host is where the files of the machine are.
 type Host struct {
-	Sys        fs.FS  // sysfs
-	Dev        fs.FS  // the device nodes; in answers they are always below /dev
-	DevinfoDir string // where Multus looks for device-info files
-	CDI        *CDI   // nil: device nodes go through the kubelet
-	PairsDir   string // where the pairs files of containers are kept
+	Sys        fs.FS       // sysfs
+	SRIOV      sysfs.SRIOV // tells of functions of SR-IOV; nil for the files of Sys
+	Dev        fs.FS       // the device nodes; in answers they are always below /dev
+	DevinfoDir string      // where Multus looks for device-info files
+	CDI        *CDI        // nil: device nodes go through the kubelet
+	PairsDir   string      // where the pairs files of containers are kept
 }
+
+// Functions tells of the host's functions of SR-IOV.
+func (h Host) Functions() sysfs.SRIOV { return cmp.Or[sysfs.SRIOV](h.SRIOV, sysfs.Files{Sys: h.Sys}) }
 
 // CDI says how device nodes get into containers through the Container Device Interface instead of through the
 // kubelet. Names and files are those of the stock plugin (pkg/cdi/cdi.go), so that it and its operator clean

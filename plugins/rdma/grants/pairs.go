@@ -121,7 +121,7 @@ func (h Host) pairVFs(pool pools.Pool, order []string) []pairs.VF {
 		if names := sysfs.RDMADevices(h.Sys, d.Address, d.Aux); len(names) > 0 {
 			vf.RDMA = names[0]
 		}
-		if names := sysfs.Names(h.Sys, d.File("net")); len(names) > 0 {
+		if names := h.Functions().Netdevs(d.Address, d.Aux); len(names) > 0 {
 			vf.Netdev = names[0]
 		}
 		vfs = append(vfs, vf)

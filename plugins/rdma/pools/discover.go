@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -14,6 +15,9 @@ import (
 type Finder struct {
 	Sys    fs.FS  // sysfs: os.DirFS("/sys") on a live node, a recorded machine elsewhere
 	Prefix string // of resources that name none, "intel.com"
+
+	// SRIOV tells of functions of SR-IOV; nil for the files of Sys: see sysfs.At.
+	SRIOV sysfs.SRIOV
 
 	// Tree reads the PCI tree; nil for topology.Read of Sys.
 	Tree func() (*topology.Tree, error)
@@ -92,9 +96,13 @@ func (f Finder) survey(c *Config) (*survey, error) {
 	return &survey{names: names, machine: m, needed: needed, candidates: findCandidates(m, c, needed)}, nil
 }
 
+// Functions tells of the machine's functions of SR-IOV.
+func (f Finder) Functions() sysfs.SRIOV { return cmp.Or[sysfs.SRIOV](f.SRIOV, sysfs.Files{Sys: f.Sys}) }
+
 func (f Finder) machine(tree *topology.Tree) *machine {
 	return &machine{
 		sys:     f.Sys,
+		sriov:   f.Functions(),
 		tree:    tree,
 		ddp:     f.DDP,
 		known:   f.Known,

@@ -3,8 +3,6 @@ package pools
 import (
 	"cmp"
 	"io/fs"
-	"strconv"
-	"strings"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
@@ -13,6 +11,7 @@ import (
 // machine reads what selectors ask and the tree does not hold, what many functions ask once.
 type machine struct {
 	sys     fs.FS
+	sriov   sysfs.SRIOV
 	tree    *topology.Tree
 	ddp     func(function, pf topology.Address) string
 	known   map[string]Hidden // what was seen of devices by ID, before containers hid it
@@ -30,25 +29,18 @@ func (m *machine) pfName(pf topology.Address) string {
 		return name
 	}
 	if d, ok := m.tree.Device(pf); ok && len(d.Netdevs) > 0 {
-		name = cmp.Or(sysfs.Uplink(m.sys, pf), d.Netdevs[0])
+		name = cmp.Or(m.sriov.Uplink(pf), d.Netdevs[0])
 	}
 	m.pfNames[pf] = name
 	return name
 }
 
-// vfIndex is the number of a VF within its PF, that of the link virtfn<N> (pci_iov_sysfs_link in
-// drivers/pci/iov.c); -1 where it has none. The position in the tree's list of VFs is not enough: where a
-// link is missing the rest would shift.
+// vfIndex is the number of a VF within its PF; -1 where it has none. The position in the tree's list of VFs
+// is not enough: where a link is missing the rest would shift.
 func (m *machine) vfIndex(pf, vf topology.Address) int {
 	indexes, ok := m.indexes[pf]
 	if !ok {
-		indexes = map[string]int{}
-		for _, name := range sysfs.Names(m.sys, sysfs.File(pf, "")) {
-			number, found := strings.CutPrefix(name, "virtfn")
-			if index, err := strconv.Atoi(number); found && err == nil {
-				indexes[sysfs.Link(m.sys, sysfs.File(pf, "", name))] = index
-			}
-		}
+		indexes = sysfs.Indexes(m.sys, pf)
 		m.indexes[pf] = indexes
 	}
 	if index, ok := indexes[vf.String()]; ok {

@@ -11,7 +11,7 @@ import (
 // netdevs are those of the device itself, sorted.
 func (f *function) netdevs() []string {
 	if f.aux != "" {
-		return sysfs.Names(f.machine.sys, f.file("net"))
+		return f.machine.sriov.Netdevs(f.Address, f.aux)
 	}
 	return f.Netdevs
 }
@@ -82,7 +82,7 @@ func (f *function) pKey() string {
 		return ""
 	}
 	before, _ := f.before()
-	return cmp.Or(sysfs.DefaultPKey(f.machine.sys, f.Address), before.PKey)
+	return cmp.Or(f.machine.sriov.DefaultPKey(f.Address), before.PKey)
 }
 
 // ddpProfile is the name of the DDP package that the NIC has loaded.
