@@ -26,8 +26,8 @@ func NewFile(name, path string, render func(facts.Facts) []byte) *File {
 // Name is what --publish calls it.
 func (s *File) Name() string { return s.name }
 
-// Restarted changes nothing.
-func (s *File) Restarted() {}
+// Forget changes nothing: each Write reads the file.
+func (s *File) Forget() {}
 
 // Write replaces the file where its content is another.
 func (s *File) Write(_ context.Context, f facts.Facts) (written bool, err error) {

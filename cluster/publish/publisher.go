@@ -23,6 +23,9 @@ const (
 	Jitter = 100 * time.Millisecond
 	// look is the pause between two looks at what could not be watched. Nothing is written because of it.
 	look = 30 * time.Second
+	// recheck is the pause between two looks at what is published, and by up to a quarter longer. What somebody
+	// has deleted or changed is written again then.
+	recheck = 5 * time.Minute
 )
 
 // Sink is one place where a node is published.
@@ -31,8 +34,9 @@ type Sink interface {
 	Name() string
 	// Write makes what is published there agree with the facts. It reports whether anything had to be written.
 	Write(ctx context.Context, f facts.Facts) (written bool, err error)
-	// Restarted says that the kubelet has been started anew: its node can be another.
-	Restarted()
+	// Forget drops what is remembered of the place, so that the next Write looks there. It may be called while
+	// Write runs.
+	Forget()
 }
 
 // Observer is told what a Publisher does.
@@ -89,6 +93,8 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 	})
 	tick := time.NewTicker(look)
 	defer tick.Stop()
+	check := time.NewTimer(untilRecheck())
+	defer check.Stop()
 	p.collect(ctx, events) // when another plugin served before, all have to announce again
 	for ctx.Err() == nil {
 		announced, changed := plugins.Announced()
@@ -100,6 +106,9 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 			return nil
 		case <-changed:
 		case <-tick.C:
+		case <-check.C:
+			p.forget()
+			check.Reset(untilRecheck())
 		case event := <-events:
 			p.heard(event)
 		}
@@ -128,10 +137,18 @@ func (p *Publisher) heard(event Change) {
 		return
 	}
 	p.config.Reader.Restarted()
+	p.forget() // the node can be another
+}
+
+// forget makes all sinks look at what is published.
+func (p *Publisher) forget() {
 	for _, sink := range p.config.Sinks {
-		sink.Restarted()
+		sink.Forget()
 	}
 }
+
+// untilRecheck is the time until the next look at what is published.
+func untilRecheck() time.Duration { return recheck + rand.N(recheck/4) }
 
 // resources are those that were announced. The kubelet has a resource's devices for unhealthy while its
 // plugin is away.

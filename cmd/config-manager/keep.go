@@ -52,7 +52,10 @@ func (k *keeper) run(ctx context.Context, labels <-chan string) error {
 	}
 }
 
-// update puts the configuration of a value of the label in place, and tells the plugin if it is another one.
+// update puts the configuration of a value of the label in place, and signals the plugin if it is another
+// one, or if an earlier signal has failed. A file beside the target says that a signal is due: it is there
+// from before the change until the signal has been sent, so that neither a failure nor the end of this
+// process leaves the plugin with its old configuration.
 func (k *keeper) update(label string) error {
 	name, err := k.choose(label)
 	if err != nil {
@@ -62,40 +65,63 @@ func (k *keeper) update(label string) error {
 	if name != "" {
 		source = filepath.Join(k.source, name)
 	}
-	changed, err := link(source, k.target)
+	due := k.target + ".signal-due"
+	there, err := leads(k.target, source)
 	if err != nil {
 		return err
 	}
-	k.log.Info("configuration", "label", label, "file", source, "changed", changed)
-	if !changed || !k.send {
+	if !there {
+		if k.send {
+			if err := os.WriteFile(due, nil, 0o600); err != nil {
+				return fmt.Errorf("note that a signal is due: %w", err)
+			}
+		}
+		if err := link(source, k.target); err != nil {
+			return fmt.Errorf("put the configuration in place: %w", err)
+		}
+	}
+	k.log.Info("configuration", "label", label, "file", source, "changed", !there)
+	if !k.send {
 		return nil
 	}
-	return k.tell()
+	switch _, err := os.Stat(due); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("find out if a signal is due: %w", err)
+	}
+	if err := k.tell(); err != nil {
+		return err
+	}
+	if err := os.Remove(due); err != nil {
+		return fmt.Errorf("note that the signal has been sent: %w", err)
+	}
+	return nil
 }
 
-// link makes target a link to source, in one step. It reports false where it leads there already.
-func link(source, target string) (changed bool, err error) {
+// leads reports whether target leads to source already.
+func leads(target, source string) (bool, error) {
 	wanted, err := filepath.EvalSymlinks(source)
 	if err != nil {
 		return false, fmt.Errorf("find the configuration: %w", err)
 	}
-	switch now, err := filepath.EvalSymlinks(target); {
-	case err == nil && now == wanted:
-		return false, nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	now, err := filepath.EvalSymlinks(target)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("look at --config-file-dst: %w", err)
 	}
+	return err == nil && now == wanted, nil
+}
+
+// link makes target a link to source, in one step.
+func link(source, target string) error {
 	next := target + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("put the configuration in place: %w", err)
+		return err
 	}
 	if err := os.Symlink(source, next); err != nil {
-		return false, fmt.Errorf("put the configuration in place: %w", err)
+		return err
 	}
-	if err := os.Rename(next, target); err != nil {
-		return false, fmt.Errorf("put the configuration in place: %w", err)
-	}
-	return true, nil
+	return os.Rename(next, target)
 }
 
 // tell sends the signal to the plugin.

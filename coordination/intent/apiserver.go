@@ -79,7 +79,7 @@ func (w *watcher) pods(ctx context.Context) ([]Pod, error) {
 	return newPods(pods, w.policy), nil
 }
 
-// slim drops what is not looked at before it is kept.
+// slim drops the fields of a pod that newPod does not read, before the pod is kept.
 func slim(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -88,6 +88,8 @@ func slim(object any) (any, error) {
 	kept := &corev1.Pod{Status: corev1.PodStatus{
 		Phase:                       pod.Status.Phase,
 		StartTime:                   pod.Status.StartTime,
+		ContainerStatuses:           begun(pod.Status.ContainerStatuses),
+		InitContainerStatuses:       begun(pod.Status.InitContainerStatuses),
 		ExtendedResourceClaimStatus: pod.Status.ExtendedResourceClaimStatus,
 	}}
 	kept.ObjectMeta = metav1.ObjectMeta{
@@ -96,6 +98,7 @@ func slim(object any) (any, error) {
 	}
 	kept.Spec.InitContainers, kept.Spec.Containers = slimmed(pod.Spec.InitContainers),
 		slimmed(pod.Spec.Containers)
+	kept.Spec.Resources = pod.Spec.Resources
 	return kept, nil
 }
 
@@ -114,13 +117,18 @@ func known(annotations map[string]string) map[string]string {
 	return kept
 }
 
+// begun keeps the fact that there are statuses.
+func begun(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	return make([]corev1.ContainerStatus, min(1, len(statuses)))
+}
+
 func slimmed(containers []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
 	for _, c := range containers {
 		kept = append(kept, corev1.Container{
 			Name:          c.Name,
 			RestartPolicy: c.RestartPolicy,
-			Resources:     corev1.ResourceRequirements{Limits: c.Resources.Limits},
+			Resources:     corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: c.Resources.Requests},
 		})
 	}
 	return kept

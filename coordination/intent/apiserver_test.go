@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,5 +153,70 @@ func TestAPIServerIsNotWaitedFor(t *testing.T) {
 	}
 	if s.sources[0].ready() {
 		t.Error("is asked again at once")
+	}
+}
+
+// TestSlimPodsSayTheSame: what the watch keeps of a pod tells the same as the pod, with every field that the
+// API has.
+func TestSlimPodsSayTheSame(t *testing.T) {
+	list := corev1.ResourceList{
+		"cpu": quantity(t, "16"), "memory": quantity(t, "64Gi"),
+		"amd.com/gpu": quantity(t, "2"), "nvidia.com/vf": quantity(t, "2"),
+	}
+	sure := corev1.ResourceRequirements{Limits: list, Requests: list}
+	always, statuses := corev1.ContainerRestartPolicyAlways, make([]corev1.ContainerStatus, 2)
+	full := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: "train-0", UID: "u", CreationTimestamp: metav1.Unix(1e9, 0),
+			Labels: map[string]string{"app": "train"}, Annotations: map[string]string{
+				AlignmentKey: "required", choosers[0].key: "0000:11:00.0", "example.com/other": "x",
+			},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: "node-1",
+			InitContainers: []corev1.Container{
+				{Name: "sidecar", RestartPolicy: &always, Resources: sure}, {Name: "init", Resources: sure},
+			},
+			Containers: []corev1.Container{
+				{Name: "a", Image: "i", Resources: sure, Env: []corev1.EnvVar{{Name: "A"}}}, {Name: "b", Resources: sure},
+			},
+		},
+	}
+	for what, change := range map[string]func(*corev1.Pod){
+		"guaranteed": func(*corev1.Pod) {},
+		"fraction": func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": quantity(t, "500m")}
+		},
+		"burstable":           func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = nil },
+		"resources of a pod":  func(p *corev1.Pod) { p.Spec.Resources = &sure },
+		"static":              func(p *corev1.Pod) { p.Annotations[corev1.MirrorPodAnnotationKey] = "hash" },
+		"running":             func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning },
+		"started":             func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{} },
+		"with a status":       func(p *corev1.Pod) { p.Status.ContainerStatuses = statuses },
+		"with an init status": func(p *corev1.Pod) { p.Status.InitContainerStatuses = statuses },
+		"ended":               func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded },
+		"by a claim": func(p *corev1.Pod) {
+			p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
+				RequestMappings: []corev1.ContainerExtendedResourceRequest{
+					{ContainerName: "a", ResourceName: "amd.com/gpu"},
+				},
+			}
+		},
+	} {
+		pod := full.DeepCopy()
+		change(pod)
+		kept, err := slim(pod.DeepCopy())
+		if err != nil {
+			t.Fatal(err)
+		}
+		watched, _ := kept.(*corev1.Pod)
+		policy := Policy{Choose: AllNamespaces}
+		told := newPods([]corev1.Pod{*pod}, policy)
+		if diff := cmp.Diff(told, newPods([]corev1.Pod{*watched}, policy)); diff != "" {
+			t.Errorf("%s (-pod +what is kept of it):\n%s", what, diff)
+		}
+		if what == "guaranteed" && told[0].Containers[2].CPUs != 16 {
+			t.Errorf("%s: %+v", what, told)
+		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 )
 
 // DefaultRoutes returns what lists the netdevs that carry an IPv4 default route: the node itself needs them,
-// so they are never offered (HasDefaultRoute in pkg/utils/utils.go of the stock plugin). Routes are in no
-// sysfs file. They are asked of the kernel by netlink, in the network namespace of the process, which has to
-// be the node's own (hostNetwork: true). For any root but /sys the answer would be about another machine, and
-// there is none.
+// so they are never offered (HasDefaultRoute in pkg/utils/utils.go of the stock plugin), and not until a
+// restart of the daemon once the route has gone (VFs.scan). Routes are in no sysfs file. They are asked of
+// the kernel by netlink, in the network namespace of the process, which has to be the node's own
+// (hostNetwork: true). For any root but /sys the answer would be about another machine, and there is none.
 func DefaultRoutes(sysfsRoot string) func() ([]string, error) {
 	if filepath.Clean(sysfsRoot) != "/sys" {
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // VFs are the pools of a machine as they are now: found at the start, and looked for again whenever the
@@ -26,7 +27,8 @@ type VFs struct {
 	look   chan struct{} // holds a token when something may have changed
 
 	memory  *memory
-	written []byte // the memory as it is in the file
+	needed  map[topology.Address]bool // functions that have carried the node's own network since the start
+	written []byte                    // the memory as it is in the file
 
 	mu       sync.Mutex
 	warnings []string
@@ -52,7 +54,8 @@ func FindVFs(
 	}
 	v := &VFs{
 		finder: finder, config: config, file: file, log: log, events: events, look: make(chan struct{}, 1),
-		memory: memory, pools: map[string]pools.Pool{}, changed: make(chan struct{}),
+		memory: memory, needed: map[topology.Address]bool{}, pools: map[string]pools.Pool{},
+		changed: make(chan struct{}),
 	}
 	for _, warning := range config.Warnings {
 		log.Warn("configuration", "file", config.File, "note", warning)
@@ -76,7 +79,7 @@ func FindVFs(
 // explain tells of the devices that selectors rejected.
 func (v *VFs) explain() {
 	f := v.finder
-	f.Known = v.memory.Hidden
+	f.Known, f.Needed = v.memory.Hidden, v.needed
 	choices, err := f.Explain(v.config)
 	if err != nil {
 		v.log.Warn("cannot tell what selectors reject", "error", err)
@@ -133,10 +136,17 @@ func (v *VFs) latest(name string) (pools.Pool, <-chan struct{}) {
 	return v.pools[name], v.changed
 }
 
-// scan finds the pools anew.
+// scan finds the pools anew. A function that has carried the node's own network is not offered until the
+// daemon restarts: its route can be away for a moment, as can its netdev, and nothing tells that from a
+// network which has moved.
 func (v *VFs) scan() error {
 	f := v.finder
-	f.Known = v.memory.Hidden
+	needed, err := f.NodeFunctions()
+	if err != nil {
+		return err
+	}
+	maps.Copy(v.needed, needed)
+	f.Known, f.Needed = v.memory.Hidden, v.needed
 	found, warnings, err := f.Find(v.config)
 	if err != nil {
 		return err
@@ -205,7 +215,7 @@ func (v *VFs) report(pool pools.Pool) bool {
 			appeared = append(appeared, d.ID)
 		case was.Fault != d.Fault:
 			recovered = append(recovered, d.Name())
-		case was.NUMA != d.NUMA, was.PF != d.PF:
+		case !was.Same(d):
 			appeared = append(appeared, d.ID)
 		}
 	}

@@ -2,6 +2,8 @@ package apiserver_test
 
 import (
 	"io/fs"
+	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -12,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tandem-k8s/tandem/cluster/publish"
+	"github.com/tandem-k8s/tandem/cluster/publish/apiserver"
+	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
@@ -88,7 +92,8 @@ func TestObject(t *testing.T) {
 	})
 }
 
-// TestStart: whoever starts and finds that all is as it should be writes nothing; and one look is enough.
+// TestStart: a daemon that starts and finds that all is as it should be writes nothing, and looks at the
+// object and at the Node no more often than every five minutes.
 func TestStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := newNode(t, "a"), newServer("a")
@@ -99,8 +104,8 @@ func TestStart(t *testing.T) {
 		run2 := run(t, n.publisher(t, s), n)
 		defer run2()
 		wait(t, time.Hour)
-		if writes, reads, _ := s.counts(); len(writes) != 1 || reads != before+2 {
-			t.Errorf("%d writes, %d reads at the second start", len(writes)-1, reads-before)
+		if writes, reads, _ := s.counts(); len(writes) != 1 || reads-before < 2+2*9 || reads-before > 2+2*12 {
+			t.Errorf("%d writes, %d reads in the hour after the second start", len(writes)-1, reads-before)
 		}
 		// a kubelet that was started anew can be that of a node made anew, whose objects are gone
 		s.set(func(s *server) {
@@ -113,6 +118,72 @@ func TestStart(t *testing.T) {
 			t.Error("nothing is published of the node that was made anew")
 		}
 	})
+}
+
+// TestDeleted: an object that somebody deletes or changes while nothing changes on the node is written again,
+// whatever is published in it; also one whose Node has been made anew, of which no event came.
+func TestDeleted(t *testing.T) {
+	const featureOfA = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/kube-system/nodefeatures/tandem-a"
+	labels := func(facts.Facts) map[string]string { return map[string]string{"tandem.dev/switches": "8"} }
+	paths := []string{topologyOf("a"), zonesOfA, featureOfA}
+	metadata := func(s *server, path string) map[string]any {
+		return s.objects[path]["metadata"].(map[string]any)
+	}
+	for _, c := range []struct {
+		what   string
+		change func(s *server, path string)
+		writes int
+	}{
+		{"deleted", func(s *server, path string) { delete(s.objects, path) }, 3},
+		{"empty", func(s *server, path string) { s.objects[path]["spec"], s.objects[path]["zones"] = nil, nil }, 3},
+		{"not owned", func(s *server, path string) { delete(metadata(s, path), "ownerReferences") }, 3},
+		{"Node is new", func(s *server, _ string) { metadata(s, "/api/v1/nodes/a")["uid"] = "another" }, 3},
+		{"of no node for NFD", func(s *server, path string) {
+			metadata(s, path)["labels"] = map[string]any{apiserver.ManagedBy: apiserver.Manager, "team": "a"}
+		}, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n, s := newNode(t, "a"), newServer("a")
+			client, err := apiserver.NewClient(s.config(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			log, feature := slog.New(slog.DiscardHandler), apiserver.NodeFeature("kube-system", labels)
+			stop := run(t, n.publisher(t, s,
+				apiserver.NewSink("tandem", client, false, apiserver.NodeTopology, log),
+				apiserver.NewSink("nrt", client, true, apiserver.Zones, log),
+				apiserver.NewSink("nfd", client, false, feature, log)), n)
+			defer stop()
+			wait(t, time.Hour)
+			want := map[string]map[string]any{}
+			s.set(func(s *server) {
+				for _, path := range paths {
+					want[path] = s.objects[path]
+					s.objects[path] = maps.Clone(s.objects[path])
+					s.objects[path]["metadata"] = maps.Clone(metadata(s, path))
+					c.change(s, path)
+				}
+			})
+			wait(t, 7*time.Minute)
+			for _, path := range paths {
+				owners, _ := s.at(path, "metadata", "ownerReferences").([]any)
+				if len(owners) != 1 || owners[0].(map[string]any)["uid"] != s.at("/api/v1/nodes/a", "metadata", "uid") {
+					t.Errorf("%s: %s belongs to %v", c.what, path, owners)
+				}
+				for _, key := range []string{"spec", "zones"} {
+					if diff := cmp.Diff(want[path][key], s.at(path, key)); diff != "" {
+						t.Errorf("%s: %s is not written again: %s (-want +got):\n%.400s", c.what, path, key, diff)
+					}
+				}
+			}
+			if node := s.at(featureOfA, "metadata", "labels", "nfd.node.kubernetes.io/node-name"); node != "a" {
+				t.Errorf("%s: the NodeFeature is of node %v", c.what, node)
+			}
+			if writes, _, _ := s.counts(); len(writes) != 3+c.writes {
+				t.Errorf("%s: %d writes, want %d", c.what, len(writes)-3, c.writes)
+			}
+		})
+	}
 }
 
 // TestTenMinutesAway: while the API server is away and devices change all the time, nothing piles up; and

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -33,8 +34,9 @@ type Sink struct {
 	shared bool // others write such objects too: theirs are left alone
 	log    *slog.Logger
 
-	there  []byte // the body that the API server has; nil where that is not known
-	warned bool   // of another's object
+	there  []byte      // the body that the API server has; nil if unknown
+	warned bool        // of another's object
+	forget atomic.Bool // there is not to be relied on
 }
 
 // NewSink makes a sink that --publish has a name for. What is shared is written only where nobody else has
@@ -48,8 +50,11 @@ func NewSink(
 // Name is what --publish calls it.
 func (s *Sink) Name() string { return s.name }
 
-// Restarted has the node asked for again.
-func (s *Sink) Restarted() { s.client.Forget() }
+// Forget makes the next Write ask for the node and for the object.
+func (s *Sink) Forget() {
+	s.client.Forget()
+	s.forget.Store(true)
+}
 
 // Write applies the object, unless the API server has it as it should be.
 func (s *Sink) Write(ctx context.Context, f facts.Facts) (written bool, err error) {
@@ -61,6 +66,9 @@ func (s *Sink) Write(ctx context.Context, f facts.Facts) (written bool, err erro
 	body, err := json.Marshal(o.Body)
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", o, err)
+	}
+	if s.forget.Swap(false) {
+		s.there = nil
 	}
 	if s.there == nil {
 		if left, err := s.compare(ctx, o, body); left || err != nil {
@@ -129,7 +137,8 @@ func labelled(object map[string]any) bool {
 	return labels[ManagedBy] == Manager
 }
 
-// same reports whether all that we write is there, and nothing else but metadata.
+// same reports whether all that we write is there, and nothing else but metadata. Of the metadata, labels of
+// others do not matter.
 func same(theirs, ours map[string]any) bool {
 	for key := range theirs {
 		if _, written := ours[key]; !written && key != "metadata" {
@@ -143,5 +152,12 @@ func same(theirs, ours map[string]any) bool {
 	}
 	has, _ := theirs["metadata"].(map[string]any)
 	want, _ := ours["metadata"].(map[string]any)
-	return labelled(theirs) && reflect.DeepEqual(has["ownerReferences"], want["ownerReferences"])
+	hasLabels, _ := has["labels"].(map[string]any)
+	wantLabels, _ := want["labels"].(map[string]any)
+	for key, value := range wantLabels {
+		if hasLabels[key] != value {
+			return false
+		}
+	}
+	return reflect.DeepEqual(has["ownerReferences"], want["ownerReferences"])
 }

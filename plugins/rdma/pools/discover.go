@@ -23,6 +23,9 @@ type Finder struct {
 	Tree func() (*topology.Tree, error)
 	// Reserved lists the netdevs that the node itself needs; nil for none: see rdma.DefaultRoutes.
 	Reserved func() ([]string, error)
+	// Needed are the functions that are not to be offered because the node itself needs them; nil for those of
+	// Reserved: see NodeFunctions.
+	Needed map[topology.Address]bool
 	// DDP tells the DDP package that a function or its PF has loaded; nil where there is nobody to ask: see
 	// rdma.DDPProfiles.
 	DDP func(function, pf topology.Address) string
@@ -88,9 +91,11 @@ func (f Finder) survey(c *Config) (*survey, error) {
 	if err != nil {
 		return nil, err
 	}
-	needed, err := f.needed()
-	if err != nil {
-		return nil, err
+	needed := f.Needed
+	if needed == nil {
+		if needed, err = f.NodeFunctions(); err != nil {
+			return nil, err
+		}
 	}
 	m := f.machine(tree)
 	return &survey{names: names, machine: m, needed: needed, candidates: findCandidates(m, c, needed)}, nil
@@ -193,9 +198,9 @@ func findCandidates(m *machine, c *Config, needed map[topology.Address]bool) []*
 	return candidates
 }
 
-// needed returns the functions of the reserved netdevs. The last address on the way to a netdev is its
+// NodeFunctions returns the functions of the reserved netdevs. The last address on the way to a netdev is its
 // function, also for one that does not hang right below (virtio), which the stock plugin hands out.
-func (f Finder) needed() (map[topology.Address]bool, error) {
+func (f Finder) NodeFunctions() (map[topology.Address]bool, error) {
 	needed := map[topology.Address]bool{}
 	if f.Reserved == nil {
 		return needed, nil

@@ -66,6 +66,13 @@ func (d Device) Name() string { return cmp.Or(d.HCA, d.ID) }
 // Missing reports whether a device was found before and is no longer.
 func (d Device) Missing() bool { return d.Selector == nil }
 
+// Same reports whether two devices with one ID are the same device in the same state, for all who are told of
+// devices: a sub-function can get the name that one of another PF has had.
+func (d Device) Same(e Device) bool {
+	d.Selector, d.Visible, e.Selector, e.Visible = nil, nil, nil, nil
+	return d == e
+}
+
 // Gone reports whether the machine no longer has a device.
 func (d Device) Gone(sys fs.FS) bool { return sysfs.Gone(sys, d.File()) }
 

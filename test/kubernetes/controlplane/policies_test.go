@@ -43,6 +43,15 @@ func (c *cluster) otherNode(t *testing.T) {
 		}
 		return err
 	})
+	c.refused(t, "the token of tandem-dra on node a is for the pool of that node alone", func() error {
+		slice := slicesOf("a", p)[0]
+		slice.Name, slice.Spec.Pool.Name = "of-b", "b"
+		_, err := daemon.ResourceV1().ResourceSlices().Create(t.Context(), slice, metav1.CreateOptions{})
+		if err == nil {
+			err = c.ResourceV1().ResourceSlices().Delete(t.Context(), slice.Name, metav1.DeleteOptions{})
+		}
+		return err
+	})
 	if _, err := c.publish(t.Context(), "b", p); err != nil {
 		t.Fatal(err)
 	}

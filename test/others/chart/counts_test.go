@@ -34,6 +34,12 @@ func TestCounts(t *testing.T) {
 			{exactly("gpu.tandem.dev", 12, "") + ", " + exactly("vf.tandem.dev", 11, ""), ""},
 			{exactly("gpu.tandem.dev", 12, "") + ", " + exactly("vf.tandem.dev", 13, ""), "vf.tandem.dev"},
 			{exactly("bundle.tandem.dev", 16, ""), "bundle.tandem.dev"},
+			{exactly("gpu.tandem.dev", 7, "") + ", " + exactly("amd.com-gpu.tandem.dev", 6, ""), "gpu.tandem.dev"},
+			{exactly("amd.com-gpu.tandem.dev", 7, "") + ", " + exactly("nvidia.com-gpu.tandem.dev", 6, ""),
+				"gpu.tandem.dev"},
+			{exactly("vf.tandem.dev", 7, "") + ", " + exactly("tandem.dev-rdma-vf.tandem.dev", 6, ""),
+				"vf.tandem.dev"},
+			{exactly("amd.com-gpu.tandem.dev", 12, "") + ", " + exactly("tandem.dev-rdma-vf.tandem.dev", 11, ""), ""},
 			{exactly("gpu.nvidia.com", 16, ""), ""},
 			{first(near(8), near(6)), ""},
 			{first(near(13), near(1)), pair},
@@ -42,23 +48,52 @@ func TestCounts(t *testing.T) {
 			{"", ""},
 		} {
 			devices := "{devices: {requests: [" + c.requests + "]}}"
-			claim := "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x, namespace: team}, " +
-				"spec: " + devices + "}"
+			claimOf := func(more string) string {
+				return "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x, namespace: team" +
+					more + "}, spec: " + devices + "}"
+			}
+			claim := claimOf("")
 			template := "{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, " +
 				"metadata: {name: x, namespace: team}, spec: {spec: " + devices + "}}"
 			for _, text := range []string{claim, template} {
 				w := write{on("jane", ""), admission.Create, text, ""}
 				expect(t, where, judge(t, policy, w), c.want, text)
-				w.user = on("system:kube-scheduler", "")
-				expect(t, where, judge(t, policy, w), "", "by the scheduler: "+text)
 			}
+			// what a scheduler, whatever it is called, writes for the extended resources of a pod
+			extended := claimOf(", annotations: {resource.kubernetes.io/extended-resource-claim: 'true'}")
+			w := write{on("any-scheduler", ""), admission.Create, extended, ""}
+			expect(t, where, judge(t, policy, w), "", extended)
 		}
 	}
 }
 
-// TestCountsOfPods: the same for pods that ask for pairs without a claim.
+// TestCountsOfEveryClass: the policy knows each class that the manifests have, whatever the resources are
+// called.
+func TestCountsOfEveryClass(t *testing.T) {
+	manifests := draManifests(t)
+	rendered, err := render(t, `{mode: dra, dra: {gpuResources: [amd.com/gpu, amd.com/cpx_nps4], `+
+		`vfResources: [nvidia.com/mlnx_vf, example.com/B]}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests["chart with other resources"] = parse(t, rendered)
+	for where, objects := range manifests {
+		policy, all := policyNamed(t, objects, "dra-counts"), classes(t, objects)
+		if len(all) < 7 {
+			t.Errorf("%s: %d classes", where, len(all))
+		}
+		for class := range all {
+			claim := "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x, namespace: team}, " +
+				"spec: {devices: {requests: [" + exactly(class, 13, "") + "]}}}"
+			w := write{on("jane", ""), admission.Create, claim, ""}
+			expect(t, where, judge(t, policy, w), "more than 12 devices", claim)
+		}
+	}
+}
+
+// TestCountsOfPods: the same for pods that ask for pairs or bundles without a claim.
 func TestCountsOfPods(t *testing.T) {
-	const refused = "more than 12 of tandem.dev/pair"
+	const refused, bundles = "more than 12 of tandem.dev/pair", "more than 12 of tandem.dev/bundle"
 	for where, objects := range draManifests(t) {
 		policy := policyNamed(t, objects, "dra-counts-pods")
 		for _, c := range []struct{ spec, want string }{
@@ -73,6 +108,14 @@ func TestCountsOfPods(t *testing.T) {
 				"initContainers: [{name: b, resources: {limits: {tandem.dev/pair: '8'}}}]", ""},
 			{"containers: [{name: a}], " +
 				"initContainers: [{name: b, resources: {limits: {tandem.dev/pair: 16}}}]", refused},
+			{"containers: [{name: a, resources: {limits: {tandem.dev/bundle: 12}}}]", ""},
+			{"containers: [{name: a, resources: {limits: {tandem.dev/bundle: 16}}}]", bundles},
+			{"containers: [{name: a, resources: {limits: {tandem.dev/pair: 8, tandem.dev/bundle: 8}}}]", ""},
+			{"containers: [{name: a, resources: {limits: {tandem.dev/pair: '8'}}}], " +
+				"initContainers: [{name: b, restartPolicy: Always, resources: {limits: {tandem.dev/pair: 8}}}]", refused},
+			{"containers: [{name: a}], initContainers: [" +
+				"{name: b, restartPolicy: Always, resources: {limits: {tandem.dev/pair: 8}}}, " +
+				"{name: c, resources: {limits: {tandem.dev/pair: 5}}}]", refused},
 		} {
 			pod := "{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: team}, spec: {" + c.spec + "}}"
 			expect(t, where, judge(t, policy, write{on("jane", ""), admission.Create, pod, ""}), c.want, pod)

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// oldest is the first version of Kubernetes that mode dra is for.
-var oldest = version.MustParse("1.34")
+// oldest is the first version of Kubernetes that a policy is for: that of --publish.
+var oldest = version.MustParse("1.30")
 
 const draAccount = "system:serviceaccount:kube-system:tandem-dra"
 
@@ -35,7 +35,14 @@ func slice(driver, where string) string {
 func TestOnlyItsOwnSlices(t *testing.T) {
 	const elsewhere, noNode = "is for the slices of that node alone", "names no node"
 	const foreign = "devices of the driver tandem.dev alone"
+	const pool, holds = "is for the pool of that node alone", "holds up the deletion of nothing else"
 	mine, other := slice("tandem.dev", "nodeName: a"), slice("tandem.dev", "nodeName: b")
+	// What the scheduler knows a device by is the name of the pool, not the node of the slice.
+	theirs := strings.Replace(mine, "pool: {name: a, generation: 1", "pool: {name: b, generation: 9999", 1)
+	owned := func(owner string) string {
+		return strings.Replace(mine, "{name: x}",
+			"{generateName: x-, ownerReferences: [{apiVersion: v1, kind: Node, uid: u, "+owner+"}]}", 1)
+	}
 	for where, objects := range draManifests(t) {
 		policy := policyNamed(t, objects, "tandem-dra-slices")
 		for _, c := range []struct {
@@ -49,6 +56,20 @@ func TestOnlyItsOwnSlices(t *testing.T) {
 			{write{on(draAccount, "a"), admission.Update, mine, other}, elsewhere},
 			{write{on(draAccount, "a"), admission.Delete, "", other}, elsewhere},
 			{write{on(draAccount, "a"), admission.Create, slice("tandem.dev", "allNodes: true"), ""}, elsewhere},
+			{write{on(draAccount, "a"), admission.Create, slice("tandem.dev", "perDeviceNodeSelection: true, "+
+				"devices: [{name: d, nodeName: b}]"), ""}, elsewhere},
+			{write{on(draAccount, "a"), admission.Create, slice("tandem.dev", "nodeSelector: {nodeSelectorTerms: "+
+				"[{matchFields: [{key: metadata.name, operator: In, values: [a, b]}]}]}"), ""}, elsewhere},
+			{write{on(draAccount, "a"), admission.Update, other, mine}, elsewhere},
+			{write{on(draAccount, "a"), admission.Create, theirs, ""}, pool},
+			{write{on(draAccount, "a"), admission.Update, theirs, theirs}, pool},
+			{write{on(draAccount, "a"), admission.Update, theirs, mine}, pool},
+			{write{on(draAccount, "a"), admission.Delete, "", theirs}, ""}, // the fewer of them the better
+			{write{on(draAccount, "b"), admission.Delete, "", theirs}, elsewhere},
+			{write{on(draAccount, "a"), admission.Create, owned("name: a, controller: true"), ""}, ""},
+			{write{on(draAccount, "a"), admission.Create, owned("name: b, blockOwnerDeletion: true"), ""}, holds},
+			{write{on(draAccount, "a"), admission.Update, slice("tandem.dev", "nodeName: a"),
+				slice("gpu.nvidia.com", "nodeName: a")}, foreign},
 			{write{on(draAccount, "a"), admission.Create, slice("gpu.nvidia.com", "nodeName: a"), ""}, foreign},
 			{write{on(draAccount, "a"), admission.Delete, "", slice("gpu.nvidia.com", "nodeName: a")}, foreign},
 			{write{on(draAccount, ""), admission.Create, mine, ""}, noNode},
@@ -61,13 +82,19 @@ func TestOnlyItsOwnSlices(t *testing.T) {
 	}
 }
 
-// TestOnlyItsOwnDevicesOfAClaim: what the scheduler decided stays, and what other drivers say.
+// TestOnlyItsOwnDevicesOfAClaim: what the scheduler decided stays, and what other drivers and other nodes
+// say.
 func TestOnlyItsOwnDevicesOfAClaim(t *testing.T) {
 	claim := func(status string) string {
 		return "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: x, namespace: team}, " +
 			"spec: {}, status: {" + status + "}}"
 	}
+	const refused = "is for the devices of the driver tandem.dev on that node alone"
 	const allocated = "allocation: {devices: {results: [{driver: tandem.dev, pool: a, device: d, request: r}]}}"
+	const elsewhere = "allocation: {devices: {results: [{driver: tandem.dev, pool: b, device: d, request: r}, " +
+		"{driver: other.dev, pool: b, device: e, request: s}]}}, devices: ["
+	onB := func(more string) string { return "{driver: tandem.dev, pool: b, device: d" + more + "}" }
+	const nic = "{driver: other.dev, pool: b, device: e}"
 	const reserved = ", reservedFor: [{resource: pods, name: p, uid: u}]"
 	ours := ", devices: [{driver: tandem.dev, pool: a, device: d}]"
 	theirs := ", devices: [{driver: other.dev, pool: a, device: d}]"
@@ -80,10 +107,21 @@ func TestOnlyItsOwnDevicesOfAClaim(t *testing.T) {
 			{allocated, "", "the scheduler allocates and reserves a claim"},
 			{"", allocated, "the scheduler allocates and reserves a claim"},
 			{allocated, allocated + reserved, "the scheduler allocates and reserves a claim"},
-			{allocated, allocated + theirs, "devices of the driver tandem.dev alone"},
+			{allocated, allocated + theirs, refused},
+			{allocated + theirs, allocated, refused},
+			{allocated + theirs, allocated + strings.Replace(theirs, "device: d", "device: d, data: {a: b}", 1),
+				refused},
+			{allocated + ", devices: [" + nic + ", " + onB("") + "]",
+				allocated + ", devices: [" + onB("") + ", {driver: tandem.dev, pool: a, device: d}, " + nic + "]", ""},
+			{elsewhere + "]", elsewhere + onB(", networkData: {ips: [10.0.0.1/8]}") + "]", refused},
+			{elsewhere + onB("") + "]", elsewhere + onB(", networkData: {ips: [10.0.0.1/8]}") + "]", refused},
+			{elsewhere + onB("") + ", " + nic + "]", elsewhere + nic + "]", refused},
+			{elsewhere + nic + "]", elsewhere + "]", refused},
 		} {
 			w := write{on(draAccount, "a"), admission.Update, claim(c.after), claim(c.before)}
 			expect(t, where, judge(t, policy, w), c.want, c.before+" -> "+c.after)
+			w.user = on(draAccount, "")
+			expect(t, where, judge(t, policy, w), "names no node", "by a token of no pod: "+c.after)
 			w.user = on("system:kube-scheduler", "")
 			expect(t, where, judge(t, policy, w), "", "by the scheduler: "+c.after)
 		}

@@ -7,10 +7,15 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/matching"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -53,7 +58,8 @@ type write struct {
 	object, older string // YAML; older is what is there already; "" for none
 }
 
-// judge is what the API server does with a policy: the reasons why it refuses, none where it does not.
+// judge is what the API server does with a policy: the reasons why it refuses, none where it does not. The
+// write is to the subresource that the policy is for.
 func judge(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy, w write) (reasons []string) {
 	t.Helper()
 	kind := schema.GroupVersionKind{}
@@ -66,6 +72,9 @@ func judge(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy, w write) 
 			t.Fatalf("%s: %v", text, err)
 		}
 		o, k, err := scheme.Codecs.UniversalDeserializer().Decode(content, nil, nil)
+		if runtime.IsNotRegisteredError(err) { // that of a definition
+			o, k, err = unstructured.UnstructuredJSONScheme.Decode(content, nil, nil)
+		}
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -73,12 +82,16 @@ func judge(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy, w write) 
 		return o
 	}
 	after, before := read(w.object), read(w.older)
-	resource := kind.GroupVersion().WithResource(strings.ToLower(kind.Kind) + "s")
+	resource, _ := meta.UnsafeGuessKindToResource(kind)
+	_, subresource, _ := strings.Cut(policy.Spec.MatchConstraints.ResourceRules[0].Resources[0], "/")
 	attributes := &admission.VersionedAttributes{
-		Attributes: admission.NewAttributesRecord(after, before, kind, "team", "x", resource, "", w.operation, nil,
-			false, w.user),
+		Attributes: admission.NewAttributesRecord(after, before, kind, "team", "x", resource, subresource,
+			w.operation, nil, false, w.user),
 		VersionedObject: admission.NewLazyObject(after), VersionedOldObject: admission.NewLazyObject(before),
 		VersionedKind: kind,
+	}
+	if !concerns(t, policy, attributes) {
+		return nil
 	}
 	const budget = celconfig.RuntimeCELCostBudget
 	result := compile(t, policy).Validate(t.Context(), resource, attributes, nil, nil, budget, nil)
@@ -91,6 +104,21 @@ func judge(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy, w write) 
 		}
 	}
 	return reasons
+}
+
+// concerns reports whether the API server asks a policy about a write.
+func concerns(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy, a admission.Attributes) bool {
+	t.Helper()
+	constraints := policy.Spec.MatchConstraints.DeepCopy()
+	constraints.NamespaceSelector, constraints.ObjectSelector = &metav1.LabelSelector{}, &metav1.LabelSelector{}
+	policy.Spec.MatchConstraints = constraints
+	matches, _, _, err := generic.NewPolicyMatcher(matching.NewMatcher(nil, nil)).DefinitionMatches(a,
+		admission.NewObjectInterfacesFromScheme(scheme.Scheme),
+		validating.NewValidatingAdmissionPolicyAccessor(&policy))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return matches
 }
 
 // compile compiles a policy as the API server of the oldest version that we support does. An expression that
@@ -141,7 +169,8 @@ func compile(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy) validat
 		policy.Spec.FailurePolicy, nil)
 }
 
-// policyNamed is a policy of the manifests, by the end of its name. Its binding denies.
+// policyNamed is a policy of the manifests, by the end of its name. Its binding denies, wherever the policy
+// matches.
 func policyNamed(t *testing.T, objects []object, suffix string) admissionv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	var found []admissionv1.ValidatingAdmissionPolicy
@@ -153,7 +182,7 @@ func policyNamed(t *testing.T, objects []object, suffix string) admissionv1.Vali
 			found = append(found, decode[admissionv1.ValidatingAdmissionPolicy](t, o))
 		case o.at("kind") == "ValidatingAdmissionPolicyBinding":
 			b := decode[admissionv1.ValidatingAdmissionPolicyBinding](t, o)
-			bound = b.Spec.PolicyName == b.Name &&
+			bound = b.Spec.PolicyName == b.Name && b.Spec.MatchResources == nil && b.Spec.ParamRef == nil &&
 				fmt.Sprint(b.Spec.ValidationActions) == "[Deny]"
 		}
 	}

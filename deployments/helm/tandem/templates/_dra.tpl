@@ -27,6 +27,11 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "tandem.serviceAccount
 {{- uniq $names | toJson }}
 {{- end }}
 
+{{/* The name of the class for a resource, without the driver's. */}}
+{{- define "tandem.classOf" -}}
+{{ regexReplaceAll "[^a-z0-9.]" (lower .) "-" }}
+{{- end }}
+
 {{/* Values that only the device plugins hear. */}}
 {{- define "tandem.draRefuse" -}}
 {{- range $key := list "intent" "deviceAnnotations" }}

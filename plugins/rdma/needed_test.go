@@ -1,0 +1,98 @@
+package rdma
+
+import (
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
+	"github.com/tandem-k8s/tandem/test/functions"
+)
+
+// TestNodeNetworkForAMoment: a function that has carried the node's default route is not offered while the
+// route, or the netdev itself, is away for a moment; a daemon that starts anew offers it.
+func TestNodeNetworkForAMoment(t *testing.T) {
+	s := functions.New()
+	s.PF(0x81, "ens1", 0, nil)
+	s.PF(0x82, "ens2", 2, nil)
+	routes := []string{"ens1"}
+	finder := pools.Finder{
+		Sys: s.FS(), Prefix: "intel.com", Reserved: func() ([]string, error) { return slices.Clone(routes), nil },
+	}
+	list := resources(`{"resourceName": "a", "selectors": {"vendors": ["15b3"]}}`)
+	vfs, err := FindVFs(finder, config(t, list), filepath.Join(t.TempDir(), "vfs.json"), nil, nil,
+		slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := []string{"0000:82:00.1", "0000:82:00.2"}
+	for _, step := range []struct {
+		what   string
+		change func()
+	}{
+		{"with the route", func() {}},
+		{"without it", func() { routes = nil }},
+		{"with another one", func() { routes = []string{"ens2"} }},
+		{"with a netdev that has not got its name yet", func() {
+			routes = nil
+			s.Remove(functions.Dir("0000:81:00.0") + "/net/ens1")
+			s.Netdev("0000:81:00.0", "eth0", "1")
+		}},
+	} {
+		step.change()
+		if err := vfs.scan(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(others, state(vfs, "intel.com/a")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.what, diff)
+		}
+	}
+	all := append([]string{"0000:81:00.0"}, others...)
+	if diff := cmp.Diff(all, state(restarted(t, vfs), "intel.com/a")); diff != "" {
+		t.Errorf("after a restart (-want +got):\n%s", diff)
+	}
+}
+
+// TestSubfunctionOfAnotherPF: the kernel gives the number of a sub-function that was deleted to the next one,
+// which can be another PF's. The plugin announces it.
+func TestSubfunctionOfAnotherPF(t *testing.T) {
+	const name = "mlx5_core.sf.2"
+	s := functions.New()
+	s.PF(0x81, "ens1", 0, functions.Facts{"numa_node": "0"})
+	s.PF(0x82, "ens2", 0, functions.Facts{"numa_node": "0"})
+	s.Subfunction("0000:81:00.0", name, "88", "ens1s88", "mlx5_70")
+	list := resources(`{"resourceName": "a", "deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"]}}`)
+	vfs := find(t, s.FS(), list, "intel.com", nil)
+	for _, step := range []struct {
+		change  func()
+		address string
+		told    bool
+	}{
+		{func() {}, "0000:81:00.0", false},
+		{func() {
+			s.Remove(functions.Dir("0000:81:00.0") + "/" + name)
+			s.Subfunction("0000:82:00.0", name, "88", "ens2s88", "mlx5_71")
+		}, "0000:82:00.0", true},
+		{func() {}, "0000:82:00.0", false},
+	} {
+		_, changed := vfs.latest("intel.com/a")
+		step.change()
+		if err := vfs.scan(); err != nil {
+			t.Fatal(err)
+		}
+		told := false
+		select {
+		case <-changed:
+			told = true
+		default:
+		}
+		pool, _ := vfs.latest("intel.com/a")
+		if d := pool.Devices[0]; len(pool.Devices) != 1 || d.ID != name || d.Fault != "" ||
+			d.Address.String() != step.address || told != step.told {
+			t.Errorf("%+v, announced %t; want it at %s, announced %t", pool.Devices, told, step.address, step.told)
+		}
+	}
+}
