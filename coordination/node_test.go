@@ -102,7 +102,7 @@ func startWith(t testing.TB, config Config) (*Node, func()) {
 // await polls the status until it is as wanted: the other side of a socket has no event for us.
 func await(t testing.TB, runDir string, wanted func(*api.StatusResponse) bool) *api.StatusResponse {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a busy machine takes its time over 16,384 devices
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // of 16,384 devices on a busy machine too
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -21,14 +21,16 @@ import (
 	"github.com/tandem-k8s/tandem/test/programs"
 )
 
-// program returns a folder with tandem-gpu, tandem-rdma and, as the image has it, the stock plugin's name beside them.
+// program returns a folder with tandem-gpu, tandem-rdma and, as the image has it, the stock plugin's name
+// beside them.
 func program(t *testing.T) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
 	for link, name := range map[string]string{
 		"tandem-gpu": "tandem-gpu", "tandem-rdma": "tandem-rdma", gpus.StockNVIDIA: "tandem-gpu",
 	} {
-		if err := os.Symlink(filepath.Join(programs.Build(t, name), name), filepath.Join(folder, link)); err != nil {
+		built := filepath.Join(programs.Build(t, name), name)
+		if err := os.Symlink(built, filepath.Join(folder, link)); err != nil {
 			t.Fatal(err)
 		}
 	}

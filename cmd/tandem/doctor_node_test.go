@@ -50,7 +50,8 @@ var laidOut = struct {
 	folders map[string]string
 }{folders: map[string]string{}}
 
-// sysfs returns the folder of a machine's sysfs, which is written once for all tests: none of them changes it.
+// sysfs returns the folder of a machine's sysfs, which is written once for all tests: none of them changes
+// it.
 func sysfs(t *testing.T, machine string, perPF int) string {
 	t.Helper()
 	laidOut.Lock()
@@ -84,7 +85,8 @@ func layOut(t *testing.T, sys string) *sick {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	s := &sick{t: t, root: root}
-	// Links to the files take a tenth of the time of copies: a test that changes a file puts another in its place.
+	// Links to the files take a tenth of the time of copies: a test that changes a file puts another in its
+	// place.
 	if out, err := exec.Command("cp", "-al", sys, s.path("sys")).CombinedOutput(); err != nil {
 		t.Fatalf("copy: %v %s", err, out)
 	}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestWorkflowHasEveryPart: the workflow runs each part of "make check" and each other part of .ci/run, but for e2e, once.
+// TestWorkflowHasEveryPart: the workflow runs each part of "make check" and each other part of .ci/run, but
+// for e2e, once.
 func TestWorkflowHasEveryPart(t *testing.T) {
 	t.Parallel()
 	checks := strings.Fields(match(t, "Makefile", `\nCHECKS := (.*)\n`))

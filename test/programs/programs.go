@@ -1,5 +1,6 @@
-// Package programs builds Tandem's programs for tests. The packages of a test run share the programs, which lie in bin/test: the
-// linker of the go command leaves alone what is up to date, so that only the first test that asks waits for it.
+// Package programs builds Tandem's programs for tests. The packages of a test run share the programs, which
+// lie in bin/test: the linker of the go command leaves alone what is up to date, so that only the first
+// test that asks waits for it.
 package programs
 
 import (
@@ -15,8 +16,8 @@ var (
 	built = map[string]bool{}
 )
 
-// Build builds programs of the folder cmd as "make build" does, but for the stamp of the version, and returns the folder that has them
-// by their names.
+// Build builds programs of the folder cmd as "make build" does, but for the stamp of the version, and
+// returns the folder that has them by their names.
 func Build(t testing.TB, names ...string) (folder string) {
 	t.Helper()
 	mu.Lock()

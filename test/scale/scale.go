@@ -1,5 +1,5 @@
-// Package scale is the one place that says how much of a test "go test -short", and with it "make test", runs. Without -short, as
-// "make check" runs them, tests are whole.
+// Package scale is the one place that says how much of a test "go test -short", and with it "make test",
+// runs. Without -short, as "make check" runs them, tests are whole.
 package scale
 
 import "testing"
@@ -7,31 +7,12 @@ import "testing"
 // share is how many rounds of a whole test stand for one round of a short test.
 const share = 10
 
-// Rounds returns the number of rounds, seeds or cases that a test runs which has all of them when it is whole: all, or at least one
-// in ten with -short. A test that loops from 0 to Rounds(all) repeats the first cases of the whole test.
+// Rounds returns the number of rounds, seeds or cases that a test runs which has all of them when it is
+// whole: all, or at least one in ten with -short. A test that loops from 0 to Rounds(all) repeats the first
+// cases of the whole test.
 func Rounds(all int) int {
 	if !testing.Short() {
 		return all
 	}
 	return (all + share - 1) / share
-}
-
-// Sample returns the elements of all that a test goes through: all of them, or with -short every tenth, the first one included.
-func Sample[T any](all []T) []T {
-	if !testing.Short() {
-		return all
-	}
-	var some []T
-	for i := 0; i < len(all); i += share {
-		some = append(some, all[i])
-	}
-	return some
-}
-
-// WholeOnly skips a test that is of use only as a whole: "make check" runs it. The reason says what takes the time.
-func WholeOnly(t testing.TB, reason string) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("part of make check: " + reason)
-	}
 }

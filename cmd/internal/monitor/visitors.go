@@ -13,9 +13,10 @@ const (
 	maxServed  = 64 // that are being answered
 )
 
-// visitors are the connections of a server. A connection too many costs an old one: anybody on the network can open many, and keeps
-// the kubelet out no longer than the kubelet takes to send a line. Idle connections, whose question is answered, go before those
-// that have not asked yet: a client asks again on a new connection where an idle one is closed, and fails where a new one is.
+// visitors are the connections of a server. A connection too many costs an old one: anybody on the network
+// can open many, and keeps the kubelet out no longer than the kubelet takes to send a line. Idle
+// connections, whose question is answered, go before those that have not asked yet: a client asks again on
+// a new connection where an idle one is closed, and fails where a new one is.
 type visitors struct {
 	mu                  sync.Mutex
 	idle, fresh, served []net.Conn // each the oldest first

@@ -170,7 +170,8 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
-// A probe that has connected and not asked yet keeps its connection, however many connections become idle meanwhile.
+// A probe that has connected and not asked yet keeps its connection, however many connections become idle
+// meanwhile.
 func TestIdleConnectionsGoFirst(t *testing.T) {
 	t.Parallel()
 	var all visitors
