@@ -121,7 +121,7 @@ func TestNumbers(t *testing.T) {
 	held := []v1alpha1.Held{{UID: "b", Containers: []v1alpha1.Container{
 		{Name: "init", Devices: map[string]v1alpha1.Set{published.GPUs: "0"}},
 		{Name: "main", Devices: map[string]v1alpha1.Set{published.GPUs: "0-1", published.VFs: "0"}},
-	}}}
+	}}, {UID: "c", Containers: []v1alpha1.Container{{Name: "main"}}}} // its GPU is gone
 	if diff := cmp.Diff(held, spec.Held); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
