@@ -32,7 +32,7 @@ type machine struct {
 	kept    cpuset.CPUSet         // reserved CPUs
 	keeps   int                   // how many there are
 	options map[string]string
-	memory  memory.NUMANodeMap       // with nothing given out; nil where the memory manager's policy is not Static
+	memory  memory.NUMANodeMap       // with nothing given out; nil where the manager's policy is not Static
 	kinds   map[v1.ResourceName]bool // of memory, that any node has
 	system  map[int]map[v1.ResourceName]uint64
 	nodes   []int // NUMA nodes
