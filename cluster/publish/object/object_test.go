@@ -74,10 +74,15 @@ func sameCard(tree *topology.Tree, a, b topology.Address) bool {
 	return p.Function().Slot() == q.Function().Slot()
 }
 
-// TestSize: a node is a few kilobytes, which is what every scheduler receives on every change.
+// TestSize: a node is a few kilobytes, which is what every scheduler receives on every change, and within the
+// limits.
 func TestSize(t *testing.T) {
 	for _, name := range machines.Names() {
-		text, err := json.Marshal(object.Build(read(t, name, 8, true, t.TempDir(), published.Restricted)))
+		spec := object.Build(read(t, name, 8, true, t.TempDir(), published.Restricted))
+		if err := spec.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		text, err := json.Marshal(spec)
 		if err != nil || len(text) > 2560 {
 			t.Errorf("%s takes %d bytes, %v", name, len(text), err)
 		}
