@@ -21,10 +21,59 @@ type schema struct {
 	Properties map[string]schema
 	Items      *schema
 	Additional *schema `json:"additionalProperties"`
+	Enum       []string
+	Format     string
+
+	MaxItems, MaxLength, MaxProperties, Minimum, Maximum *int
+}
+
+// limit is the one that a value of its type needs; nil if it is missing.
+func (s schema) limit() *int {
+	switch {
+	case s.Type == "array":
+		return s.MaxItems
+	case s.Type == "string":
+		return s.MaxLength
+	case s.Additional != nil:
+		return s.MaxProperties
+	case s.Minimum == nil:
+		return nil // no number is negative
+	default:
+		return s.Maximum
+	}
+}
+
+// bounded complains of what has no maximum. Numbers of bytes have none: nothing is made for each byte.
+func bounded(t *testing.T, at string, s schema) {
+	t.Helper()
+	free := s.Type == "boolean" || s.Format == "int64" || s.Enum != nil
+	if fields := s.Type == "object" && s.Additional == nil; !free && !fields && s.limit() == nil {
+		t.Errorf("%s has no limit", at)
+	}
+	for name, p := range s.Properties {
+		bounded(t, at+"."+name, p)
+	}
+	for _, of := range []*schema{s.Items, s.Additional} {
+		if of != nil {
+			bounded(t, at+"[]", *of)
+		}
+	}
+}
+
+// at is the part of a schema below the names of properties; "[]" are the items of a list.
+func (s schema) at(path string) schema {
+	for name := range strings.SplitSeq(path, ".") {
+		name, list := strings.CutSuffix(name, "[]")
+		if s = s.Properties[name]; list {
+			s = *s.Items
+		}
+	}
+	return s
 }
 
 // TestDefinition: the definition of NodeTopology has the fields of the Go type, of the same types, and
-// requires those that are always written. The chart has the same one.
+// requires those that are always written. All that it lets a node write has a maximum, the one that readers
+// have. The chart has the same definition.
 func TestDefinition(t *testing.T) {
 	content, err := os.ReadFile("publish/crd.yaml")
 	if err != nil {
@@ -53,7 +102,24 @@ func TestDefinition(t *testing.T) {
 		s.Versions[0].Name != v1alpha1.GroupVersion.Version || s.Names.Kind != "NodeTopology" {
 		t.Errorf("definition of %+v", s.Names)
 	}
-	agree(t, "spec", s.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"], reflect.TypeFor[v1alpha1.Spec]())
+	spec := s.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	agree(t, "spec", spec, reflect.TypeFor[v1alpha1.Spec]())
+	bounded(t, "spec", spec)
+	for path, want := range map[string]int{
+		"resources": v1alpha1.MaxResources, "resources[].devices": v1alpha1.MaxDevices,
+		"resources[].functions": v1alpha1.MaxFunctions, "resources[].hints": v1alpha1.MaxDeviceNodes,
+		"switches": v1alpha1.MaxPlaces, "switches[].below": v1alpha1.MaxPlaces,
+		"switches[].redirected": v1alpha1.MaxDepth, "numaNodes": v1alpha1.MaxNUMANodes,
+		"numaNodes[].number": v1alpha1.MaxNUMANodes - 1, "numaNodes[].cores": v1alpha1.MaxCPUs,
+		"numaNodes[].memory": v1alpha1.MaxMemoryKinds, "kubelet.reservedCPUs": v1alpha1.MaxCPUs,
+		"kubelet.cpuManagerPolicyOptions": v1alpha1.MaxOptions, "links": v1alpha1.MaxLinks,
+		"held": v1alpha1.MaxPods, "held[].containers": v1alpha1.MaxContainers,
+		"held[].containers[].memory": v1alpha1.MaxMemoryKinds, "memoryReserved": v1alpha1.MaxNUMANodes,
+	} {
+		if got := spec.at(path).limit(); got == nil || *got != want {
+			t.Errorf("spec.%s may be %v, and %d in Go", path, got, want)
+		}
+	}
 }
 
 // agree compares a schema with a Go type.

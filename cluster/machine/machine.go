@@ -21,8 +21,8 @@ type Machine struct {
 	Switches [][]int
 }
 
-// New reads a published object. It is an error where a set, path or address cannot be read or names a device
-// that there is not; the error names it.
+// New reads a published object, which must be valid (Spec.Validate). It is an error where a set, path or
+// address cannot be read or names a device that there is not; the error names it.
 func New(spec *v1alpha1.Spec) (*Machine, error) {
 	b := &builder{spec: spec, byAddress: map[topology.Address]*topology.Device{}, cards: map[string]bool{}}
 	m := &Machine{}
@@ -143,20 +143,12 @@ func readPath(path string, numa topology.NUMANode) (topology.Place, error) {
 
 // Numbers lists the devices of a published set, ascending. It is an error where there are not so many.
 func Numbers(set v1alpha1.Set, devices int) ([]int, error) {
-	if set == "" {
-		return nil, nil
+	ranges, err := set.Ranges(v1alpha1.MaxDevices)
+	if err != nil || len(ranges) == 0 {
+		return nil, err
 	}
-	read, err := topology.ParseCPUSet(string(set))
-	if err != nil {
-		return nil, fmt.Errorf("parse set %q", set)
+	if last := ranges[len(ranges)-1].Last; last >= devices {
+		return nil, fmt.Errorf("device %d of %d", last, devices)
 	}
-	list := make([]int, 0, len(read))
-	for n := range read {
-		if n >= devices {
-			return nil, fmt.Errorf("device %d of %d", n, devices)
-		}
-		list = append(list, n)
-	}
-	slices.Sort(list)
-	return list, nil
+	return set.List(devices)
 }

@@ -13,8 +13,13 @@ import (
 var Sizes = [...]int{8, 4, 2, 1}
 
 // Room is, for each of [Sizes], how many containers with so many pairs the kubelet would still admit one
-// after the other, if nothing else came, so that all their pairs are on one switch each.
+// after the other, if nothing else came, so that all their pairs are on one switch each; mostRoom at the
+// most.
 type Room [len(Sizes)]int
+
+// mostRoom is how many containers of a size are looked at. A machine has fewer pairs, unless its GPUs and
+// NICs are shared out many times.
+const mostRoom = 128
 
 // Fit counts the room that free pairs make, by NUMA node, on the switches there. Admit is what the kubelet
 // says to a container of a size when these are free: on which NUMA nodes it is, or false where it is refused.
@@ -22,7 +27,7 @@ func Fit(pairs hints.PerNode, admit func(size int, pairs hints.PerNode) (hints.M
 	var room Room
 	for i, size := range Sizes {
 		left, free := pairs.On(^hints.Mask(0)), slices.Clone(pairs)
-		for ; left >= size; left -= size {
+		for ; left >= size && room[i] < mostRoom; left -= size {
 			nodes, admitted := admit(size, free)
 			if !admitted {
 				break

@@ -44,4 +44,9 @@ func TestFit(t *testing.T) {
 			t.Errorf("%v: %v, want %v", c.pairs, got, c.want)
 		}
 	}
+	asked := 0
+	got := Fit(hints.PerNode{1 << 15}, func(int, hints.PerNode) (hints.Mask, bool) { asked++; return 1, true })
+	if want := (Room{mostRoom, mostRoom, mostRoom, mostRoom}); got != want || asked != len(Sizes)*mostRoom {
+		t.Errorf("of GPUs that are shared out: %v, asked %d times", got, asked)
+	}
 }

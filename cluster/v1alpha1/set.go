@@ -1,11 +1,17 @@
 package v1alpha1
 
 import (
-	"maps"
+	"cmp"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
+
+// Range is a run of numbers of a set, both ends included.
+type Range struct{ First, Last int }
 
 // SetOf is the set of some numbers, which are 0 or more; their order does not matter.
 func SetOf(numbers ...int) Set {
@@ -16,11 +22,62 @@ func SetOf(numbers ...int) Set {
 	return Set(set.String())
 }
 
-// Numbers are the members, ascending; none of what is not written as a set is. They are below 65,536.
-func (s Set) Numbers() []int {
-	set, err := topology.ParseCPUSet(string(s))
+// Ranges returns the runs of the set, ascending. It is an error if the text is not a set, or if a number is
+// not below limit or is there twice. The time and memory that Ranges takes depend on the length of the text
+// alone.
+func (s Set) Ranges(limit int) ([]Range, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var ranges []Range
+	for part := range strings.SplitSeq(string(s), ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		low, err := strconv.ParseUint(first, 10, 31)
+		high, errHigh := strconv.ParseUint(last, 10, 31)
+		if cmp.Or(err, errHigh) != nil || high < low {
+			return nil, fmt.Errorf("parse set %.40q", s)
+		}
+		if int(high) >= limit {
+			return nil, fmt.Errorf("parse set %.40q: %d is not below %d", s, high, limit)
+		}
+		ranges = append(ranges, Range{int(low), int(high)})
+	}
+	slices.SortFunc(ranges, func(a, b Range) int { return a.First - b.First })
+	for i, r := range ranges[1:] {
+		if r.First <= ranges[i].Last {
+			return nil, fmt.Errorf("parse set %.40q: %d is there twice", s, r.First)
+		}
+	}
+	return ranges, nil
+}
+
+// List returns the members of the set, ascending. It has the errors of [Set.Ranges].
+func (s Set) List(limit int) ([]int, error) {
+	ranges, err := s.Ranges(limit)
 	if err != nil {
+		return nil, err
+	}
+	count := 0
+	for _, r := range ranges {
+		count += r.Last - r.First + 1
+	}
+	list := make([]int, 0, count)
+	for _, r := range ranges {
+		for n := r.First; n <= r.Last; n++ {
+			list = append(list, n)
+		}
+	}
+	return list, nil
+}
+
+// Numbers are the members, ascending; none of what is not written as a set, or has numbers above 65,535.
+func (s Set) Numbers() []int {
+	list, err := s.List(1 << 16)
+	if err != nil || len(list) == 0 {
 		return nil
 	}
-	return slices.Sorted(maps.Keys(set))
+	return list
 }

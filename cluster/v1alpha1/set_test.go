@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -18,5 +19,30 @@ func TestSet(t *testing.T) {
 	}
 	if got := Set("3-1").Numbers(); got != nil {
 		t.Errorf("a range that goes down is %v", got)
+	}
+}
+
+// A set is read in no more time and memory than its text takes, whatever the text says.
+func TestRanges(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[Set][]Range{
+		"": nil, "0-9999": {{0, 9999}}, "7,1-3": {{1, 3}, {7, 7}},
+	} {
+		if got, err := text.Ranges(10_000); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q is %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []Set{
+		"0-10000", "0-9999999999999999999999", "0-3,2", "1,1", "-1", "+1", "1_0", "3-1", "1-", ",", "0x1",
+		Set(strings.Repeat("0-9999,", 100_000) + "0"),
+	} {
+		if got, err := text.Ranges(10_000); err == nil {
+			t.Errorf("%.20q is %v", text, got)
+		} else if len(err.Error()) > 100 {
+			t.Errorf("%.20q: the error has %d characters", text, len(err.Error()))
+		}
+	}
+	if list, err := Set("0-9999").List(10_000); err != nil || len(list) != 10_000 || cap(list) != 10_000 {
+		t.Errorf("%d of %d, %v", len(list), cap(list), err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tandem-k8s/tandem/cluster/machine"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
@@ -62,6 +61,9 @@ func (s *Shapes) New(topology *v1alpha1.NodeTopology, managers Managers) (*Node,
 
 func (s *Shapes) read(topology *v1alpha1.NodeTopology, managers Managers) (*Node, error) {
 	spec := &topology.Spec
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
 	found, err := s.shape(spec)
 	if err != nil {
 		return nil, err
@@ -69,14 +71,13 @@ func (s *Shapes) read(topology *v1alpha1.NodeTopology, managers Managers) (*Node
 	n := &Node{shape: found, name: topology.Name, object: spec.Held, managers: managers, healthy: found.none()}
 	for i := range found.resources {
 		r := &found.resources[i]
-		unhealthy, err := machine.Numbers(spec.Resources[i].Unhealthy, r.count)
+		unhealthy, err := spec.Resources[i].Unhealthy.Ranges(r.count)
 		if err != nil {
 			return nil, fmt.Errorf("read unhealthy devices of %s: %w", r.name, err)
 		}
-		for device := range r.count {
-			if !slices.Contains(unhealthy, device) {
-				n.healthy.add(r.from + device)
-			}
+		n.healthy.join(r.all)
+		for _, u := range unhealthy {
+			n.healthy.drop(r.from+u.First, r.from+u.Last)
 		}
 	}
 	if n.rule, n.scope, err = newRule(spec); err != nil {
@@ -103,12 +104,12 @@ func (n *Node) readHeld(h v1alpha1.Held) (pod, error) {
 				continue
 			}
 			r := &n.resources[i]
-			list, err := machine.Numbers(devices, r.count)
+			ranges, err := devices.Ranges(r.count)
 			if err != nil {
 				return pod{}, fmt.Errorf("read %s of container %s: %w", name, c.Name, err)
 			}
-			for _, device := range list {
-				g.devices.add(r.from + device)
+			for _, have := range ranges {
+				g.devices.fill(r.from+have.First, r.from+have.Last)
 			}
 		}
 		p.all.join(g.devices)

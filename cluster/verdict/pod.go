@@ -30,6 +30,20 @@ type ask struct {
 	count    int // 0 where the container names the resource and wants none
 }
 
+// Concerns reports whether the kubelet gives a pod something that others cannot have then: whether the object
+// shows the pod once the kubelet has admitted it. A pod that asks for 0 devices, or whose devices the
+// scheduler backed with a ResourceClaim, holds nothing.
+func (n *Node) Concerns(pod *v1.Pod) bool {
+	for _, containers := range [...][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if slices.ContainsFunc(n.asked(pod, &containers[i]), func(a ask) bool { return a.count > 0 }) {
+				return true
+			}
+		}
+	}
+	return n.managers != nil && n.managers.Concerns(pod)
+}
+
 // read reads a pod. The device manager goes by limits, which for extended resources equal the requests, and
 // passes over those that the scheduler backed with a ResourceClaim (DRA).
 func (n *Node) read(pod *v1.Pod) wishes {

@@ -9,6 +9,26 @@ func (s set) has(i int) bool { return s[i>>6]>>(i&63)&1 == 1 }
 
 func (s set) add(i int) { s[i>>6] |= 1 << (i & 63) }
 
+// fill adds a run of members, both ends included.
+func (s set) fill(first, last int) {
+	for w := first >> 6; w <= last>>6; w++ {
+		s[w] |= run(w, first, last)
+	}
+}
+
+// drop removes a run, both ends included.
+func (s set) drop(first, last int) {
+	for w := first >> 6; w <= last>>6; w++ {
+		s[w] &^= run(w, first, last)
+	}
+}
+
+// run is the part of a run that is in one word.
+func run(word, first, last int) uint64 {
+	from, to := max(first-word<<6, 0), min(last-word<<6, 63)
+	return ^uint64(0) << from & (^uint64(0) >> (63 - to))
+}
+
 func (s set) count() int {
 	n := 0
 	for _, w := range s {

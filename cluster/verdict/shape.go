@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,7 +12,6 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/machine"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // shape is what of a node stays while pods come and go: its devices and where they are.
@@ -50,11 +50,12 @@ const (
 
 func (s *shape) none() set { return make(set, s.words) }
 
-// Shapes shares what equal nodes have in common, as most nodes of a cluster are equal. It may be used from
-// several goroutines.
+// Shapes shares what equal nodes have in common, as most nodes of a cluster are equal. It keeps nothing that
+// no node uses any more. It may be used from several goroutines.
 type Shapes struct {
 	mu    sync.Mutex
-	known map[string]weak.Pointer[shape]
+	known map[[sha256.Size]byte]weak.Pointer[shape]
+	sweep int // of so many shapes those that are gone are removed
 }
 
 // shape finds or makes the shape of a node.
@@ -78,16 +79,19 @@ func (s *Shapes) shape(spec *v1alpha1.Spec) (*shape, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.known, func(_ string, p weak.Pointer[shape]) bool { return p.Value() == nil })
 	if s.known == nil {
-		s.known = map[string]weak.Pointer[shape]{}
+		s.known = map[[sha256.Size]byte]weak.Pointer[shape]{}
+	}
+	if len(s.known) >= s.sweep {
+		maps.DeleteFunc(s.known, func(_ [sha256.Size]byte, p weak.Pointer[shape]) bool { return p.Value() == nil })
+		s.sweep = 2 * (len(s.known) + 1)
 	}
 	s.known[key] = weak.Make(made)
 	return made, nil
 }
 
-// shapeKey is all of an object that a shape is made of.
-func shapeKey(spec *v1alpha1.Spec) (string, error) {
+// shapeKey is a hash of all of an object that a shape is made of.
+func shapeKey(spec *v1alpha1.Spec) (key [sha256.Size]byte, err error) {
 	fixed := v1alpha1.Spec{Switches: spec.Switches, Links: spec.Links}
 	for _, r := range spec.Resources {
 		r.Unhealthy = ""
@@ -96,8 +100,8 @@ func shapeKey(spec *v1alpha1.Spec) (string, error) {
 	for _, n := range spec.NUMANodes {
 		fixed.NUMANodes = append(fixed.NUMANodes, v1alpha1.NUMANode{Number: n.Number})
 	}
-	key, err := json.Marshal(fixed)
-	return string(key), err
+	text, err := json.Marshal(fixed)
+	return sha256.Sum256(text), err
 }
 
 func newShape(spec *v1alpha1.Spec) (*shape, error) {
@@ -138,45 +142,47 @@ func (s *shape) resource(published *v1alpha1.Resource, from int) (resource, erro
 	default:
 		return r, fmt.Errorf("kind %q: want %s or %s", published.Kind, v1alpha1.GPU, v1alpha1.VF)
 	}
-	for n := range r.count {
-		r.all.add(from + n)
+	if r.count > 0 {
+		r.all.fill(from, from+r.count-1)
 	}
 	for text, devices := range published.Hints {
 		node, err := strconv.Atoi(text)
 		if err != nil || node < 0 || node > 63 {
 			return r, fmt.Errorf("hint of NUMA node %q: want a number from 0 to 63", text)
 		}
-		list, err := machine.Numbers(devices, r.count)
+		ranges, err := devices.Ranges(r.count)
 		if err != nil {
 			return r, fmt.Errorf("read devices of NUMA node %d: %w", node, err)
 		}
 		for len(r.on) <= node {
 			r.on = append(r.on, s.none())
 		}
-		for _, n := range list {
-			r.on[node].add(from + n)
-			r.total.Add(topology.Node(node))
+		for _, there := range ranges {
+			r.on[node].fill(from+there.First, from+there.Last)
 			r.hinted = true
 		}
+	}
+	for _, on := range r.on {
+		r.total = append(r.total, on.count())
 	}
 	return r, nil
 }
 
 // bridge notes what is on the switches.
 func (s *shape) bridge(spec *v1alpha1.Spec) {
-	for i, sw := range spec.Switches {
-		if sw.Alone {
-			continue
-		}
-		b := bridged{[2]set{s.none(), s.none()}}
-		for k, r := range s.resources {
-			for n, at := range s.Machine.Switches[k] {
-				if at == i {
-					b.devices[r.kind].add(r.from + n)
-				}
+	all := make([]bridged, len(spec.Switches))
+	for i := range all {
+		all[i] = bridged{[2]set{s.none(), s.none()}}
+	}
+	for k, r := range s.resources {
+		for n, at := range s.Machine.Switches[k] {
+			if at >= 0 {
+				all[at].devices[r.kind].add(r.from + n)
 			}
 		}
-		if b.devices[gpu].count() > 0 && b.devices[vf].count() > 0 {
+	}
+	for i, b := range all {
+		if !spec.Switches[i].Alone && b.devices[gpu].count() > 0 && b.devices[vf].count() > 0 {
 			s.switches = append(s.switches, b)
 		}
 	}

@@ -44,6 +44,9 @@ type Managers interface {
 	// Empty is what they have given out on the empty node. That can be less than Given of no pods: the kubelet
 	// does not find all of the memory again that containers had of several NUMA nodes.
 	Empty() Given
+	// Concerns reports whether a pod gets CPUs or memory of its own once the kubelet has admitted it: whether
+	// the object will show that the pod holds any.
+	Concerns(pod *v1.Pod) bool
 }
 
 // Given is what CPU and memory managers have given out.

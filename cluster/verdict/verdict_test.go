@@ -129,6 +129,26 @@ func TestNever(t *testing.T) {
 	}
 }
 
+// What pods hold nothing of is never in the kubelet's checkpoint.
+func TestConcerns(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, server(1, true))
+	zero, backed := asking("zero", 0, 0), asking("backed", 1, 0)
+	zero.Spec.Containers[0].Resources.Limits[gpus] = quantity.MustParse("0")
+	backed.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{
+		RequestMappings: []v1.ContainerExtendedResourceRequest{{ContainerName: "app", ResourceName: gpus}},
+	}
+	initial := asking("init", 0, 0)
+	initial.Spec.InitContainers = []v1.Container{container("init", 0, 1)}
+	for pod, want := range map[*v1.Pod]bool{
+		zero: false, backed: false, asking("none", 0, 0): false, initial: true, asking("gpu", 1, 0): true,
+	} {
+		if got := n.Concerns(pod); got != want {
+			t.Errorf("%s: %t", pod.Name, got)
+		}
+	}
+}
+
 func BenchmarkVerdict(b *testing.B) {
 	for _, size := range []int{1, 4} {
 		pod := asking("pod", size, size)

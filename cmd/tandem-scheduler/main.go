@@ -9,11 +9,8 @@ import (
 	_ "k8s.io/component-base/logs/json/register"          // the log format "json"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of the client
 	_ "k8s.io/component-base/metrics/prometheus/version"  // the metric of the version
-	"k8s.io/kubernetes/cmd/kube-scheduler/app"
-
-	"github.com/tandem-k8s/tandem/cmd/tandem-scheduler/plugin"
 )
 
 func main() {
-	os.Exit(cli.Run(app.NewSchedulerCommand(app.WithPlugin(plugin.Name, plugin.New))))
+	os.Exit(cli.Run(newCommand()))
 }

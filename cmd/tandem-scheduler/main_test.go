@@ -1,10 +1,14 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
@@ -54,5 +58,18 @@ func TestConfigurations(t *testing.T) {
 		if lease := c.LeaderElection.ResourceName; (lease == "kube-scheduler") != (name == "default-scheduler") {
 			t.Errorf("%s: the lease is %s", name, lease)
 		}
+	}
+}
+
+// The command has the flags of kube-scheduler, all of them and no other.
+func TestFlags(t *testing.T) {
+	flags := func(cmd *cobra.Command) map[string]string {
+		all := map[string]string{}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { all[f.Name] = f.Usage + f.DefValue })
+		return all
+	}
+	want, got := flags(app.NewSchedulerCommand()), flags(newCommand())
+	if len(got) < 50 || !maps.Equal(got, want) {
+		t.Errorf("%d flags, want %d", len(got), len(want))
 	}
 }

@@ -62,7 +62,7 @@ func memoryReserved(f facts.Facts) []v1alpha1.MemoryReserved {
 }
 
 // held is what the kubelet has given to pods. Devices that no plugin announces have no number, and are left
-// out.
+// out. A container of which all devices are so is there without devices: it is not on its way to the node.
 func held(f facts.Facts, n numbered) []v1alpha1.Held {
 	pods := map[string]map[string]*v1alpha1.Container{}
 	of := func(c facts.Container) *v1alpha1.Container {
@@ -75,15 +75,16 @@ func held(f facts.Facts, n numbered) []v1alpha1.Held {
 		return pods[c.PodUID][c.Name]
 	}
 	for _, h := range f.Devices {
-		devices := set{}
+		devices, ours := set{}, false
 		for resource, ids := range h.Devices {
+			ours = ours || n.of[resource] != nil
 			for _, id := range ids {
 				if number, known := n.of[resource][id]; known {
 					devices.add(resource, number)
 				}
 			}
 		}
-		if len(devices) > 0 {
+		if ours {
 			of(h.Container).Devices = devices.sets()
 		}
 	}

@@ -74,10 +74,15 @@ func sameCard(tree *topology.Tree, a, b topology.Address) bool {
 	return p.Function().Slot() == q.Function().Slot()
 }
 
-// TestSize: a node is a few kilobytes, which is what every scheduler receives on every change.
+// TestSize: a node is a few kilobytes, which is what every scheduler receives on every change, and within the
+// limits.
 func TestSize(t *testing.T) {
 	for _, name := range machines.Names() {
-		text, err := json.Marshal(object.Build(read(t, name, 8, true, t.TempDir(), published.Restricted)))
+		spec := object.Build(read(t, name, 8, true, t.TempDir(), published.Restricted))
+		if err := spec.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		text, err := json.Marshal(spec)
 		if err != nil || len(text) > 2560 {
 			t.Errorf("%s takes %d bytes, %v", name, len(text), err)
 		}
@@ -121,7 +126,7 @@ func TestNumbers(t *testing.T) {
 	held := []v1alpha1.Held{{UID: "b", Containers: []v1alpha1.Container{
 		{Name: "init", Devices: map[string]v1alpha1.Set{published.GPUs: "0"}},
 		{Name: "main", Devices: map[string]v1alpha1.Set{published.GPUs: "0-1", published.VFs: "0"}},
-	}}}
+	}}, {UID: "c", Containers: []v1alpha1.Container{{Name: "main"}}}} // its GPU is gone
 	if diff := cmp.Diff(held, spec.Held); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}

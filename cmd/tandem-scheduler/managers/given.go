@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +34,12 @@ type records struct {
 	shared  cpuset.CPUSet // CPUs that are nobody's own
 	memory  memory.ContainerMemoryAssignments
 	machine memory.NUMANodeMap
+	given   []int // CPUs that containers have, while the object is read; those of several containers repeat
 }
+
+// maxGiven is how many CPUs the object may give to containers: init containers leave theirs to others of the
+// pod.
+const maxGiven = 8 * v1alpha1.MaxCPUs
 
 // live are the managers at work.
 type live struct {
@@ -44,22 +50,31 @@ type live struct {
 }
 
 // Given is that of verdict.Managers: all that the object tells of is given out, and taken back from the pods
-// that are gone, as the kubelet does.
+// that are gone, as the kubelet does. CPUs that are given back are as if nobody had had them; how memory is
+// grouped then depends on who had it.
 func (m *machine) Given(held []v1alpha1.Held) (verdict.Given, error) {
 	r := m.nothing()
 	if m.memory != nil {
 		r.machine = m.used.Clone()
 	}
+	present := make(map[string]bool, len(held))
+	for i := range held {
+		present[held[i].UID] = true
+	}
 	for _, pod := range m.held {
 		for _, c := range pod.Containers {
+			if !present[pod.UID] {
+				c.CPUs = ""
+			}
 			if err := r.take(m, pod.UID, c); err != nil {
 				return nil, fmt.Errorf("read container %s of pod %s: %w", c.Name, pod.UID, err)
 			}
 		}
 	}
+	r.shared, r.given = r.shared.Difference(cpuset.New(r.given...)), nil
 	g := &given{machine: m, before: r}
 	for _, pod := range m.held {
-		if !slices.ContainsFunc(held, func(h v1alpha1.Held) bool { return h.UID == pod.UID }) {
+		if !present[pod.UID] {
 			g.Remove(types.UID(pod.UID))
 		}
 	}
@@ -84,15 +99,18 @@ func (m *machine) nothing() *records {
 // take notes what a container holds.
 func (r *records) take(m *machine, uid string, c v1alpha1.Container) error {
 	if m.cpus != nil && c.CPUs != "" {
-		set, err := cpuset.Parse(string(c.CPUs))
+		list, err := c.CPUs.List(v1alpha1.MaxCPUs)
 		if err != nil {
 			return fmt.Errorf("read CPUs: %w", err)
 		}
+		if r.given = append(r.given, list...); len(r.given) > maxGiven {
+			return fmt.Errorf("read CPUs: containers have more than %d", maxGiven)
+		}
+		set := cpuset.New(list...)
 		if r.cpus[uid] == nil {
 			r.cpus[uid] = map[string]cpuset.CPUSet{}
 		}
 		r.cpus[uid][c.Name] = set
-		r.shared = r.shared.Difference(set)
 	}
 	if m.memory == nil || len(c.Memory) == 0 {
 		return nil
@@ -101,11 +119,11 @@ func (r *records) take(m *machine, uid string, c v1alpha1.Container) error {
 		r.memory[uid] = map[string][]memory.Block{}
 	}
 	for _, b := range c.Memory {
-		nodes, err := cpuset.Parse(string(b.NUMANodes))
+		nodes, err := b.NUMANodes.List(v1alpha1.MaxNUMANodes)
 		if err != nil {
 			return fmt.Errorf("read NUMA nodes of memory: %w", err)
 		}
-		block := memory.Block{NUMAAffinity: nodes.List(), Type: v1.ResourceName(b.Type), Size: b.Size}
+		block := memory.Block{NUMAAffinity: nodes, Type: v1.ResourceName(b.Type), Size: b.Size}
 		if err := r.count(block); err != nil {
 			return err
 		}
@@ -124,6 +142,29 @@ func (r *records) count(b memory.Block) error {
 		node.NumberOfAssignments++
 	}
 	return nil
+}
+
+// Concerns is that of verdict.Managers: what guaranteedCPUs and Allocate of the static policies
+// (pkg/kubelet/cm/cpumanager and memorymanager, policy_static.go) pass over is in no state of the kubelet.
+func (m *machine) Concerns(pod *v1.Pod) bool {
+	if r := pod.Spec.Resources; !concerned(pod) || r != nil && len(r.Requests)+len(r.Limits) > 0 {
+		return false
+	}
+	for _, containers := range [...][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if m.gives(&containers[i]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// gives reports whether a container of a Guaranteed pod gets CPUs or memory of its own.
+func (m *machine) gives(c *v1.Container) bool {
+	cpu := c.Resources.Requests.Cpu()
+	whole := !cpu.IsZero() && cpu.MilliValue()%1000 == 0
+	return m.cpus != nil && whole || m.memory != nil && !c.Resources.Requests.Memory().IsZero()
 }
 
 // Clone is that of verdict.Given.
@@ -172,10 +213,31 @@ func (g *given) work() *live {
 // concerned reports whether a pod can get CPUs or memory of its own.
 func concerned(pod *v1.Pod) bool { return qos.GetPodQOS(pod) == v1.PodQOSGuaranteed }
 
+// lacks returns a kind of memory that a pod asks for and no NUMA node has, "" for none. The kubelet's code
+// panics for such a pod, which other admission handlers refuse before.
+func (m *machine) lacks(pod *v1.Pod) v1.ResourceName {
+	if m.memory == nil {
+		return ""
+	}
+	for _, containers := range [...][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			for kind := range containers[i].Resources.Requests {
+				if strings.HasPrefix(string(kind), v1.ResourceHugePagesPrefix) && !m.kinds[kind] {
+					return kind
+				}
+			}
+		}
+	}
+	return ""
+}
+
 // Hints is that of verdict.Given.
 func (g *given) Hints(pod *v1.Pod, container *v1.Container) []hints.List {
 	if !concerned(pod) {
 		return nil
+	}
+	if g.lacks(pod) != "" {
+		return []hints.List{{}} // no nodes will do
 	}
 	l := g.work()
 	if l == nil {
@@ -213,6 +275,9 @@ func (g *given) Take(pod *v1.Pod, container *v1.Container, best hints.Hint) erro
 	if !concerned(pod) {
 		return nil
 	}
+	if kind := g.lacks(pod); kind != "" {
+		return fmt.Errorf("the node has no %s", kind)
+	}
 	l := g.work()
 	if l == nil {
 		return g.err
@@ -234,14 +299,22 @@ func (g *given) Remove(uid types.UID) {
 		return
 	}
 	if l.cpus != nil {
-		for name := range l.cpus.GetCPUAssignments()[holder] {
-			// it fails for what the state does not hold alone
-			_ = l.policies.cpus.RemoveContainer(quiet, l.cpus, holder, name)
-		}
+		release(l.cpus, holder)
 	}
 	if l.memory != nil {
 		for name := range l.memory.GetMemoryAssignments()[holder] {
 			l.policies.memory.RemoveContainer(quiet, l.memory, holder, name)
 		}
 	}
+}
+
+// release gives a pod's CPUs back, as RemoveContainer of the static policy does, which adds up all CPUs that
+// are given out, for a metric: that takes seconds where many pods hold CPUs.
+func release(s cpus.State, holder string) {
+	released := cpuset.New()
+	for name, set := range s.GetCPUAssignments()[holder] {
+		released = released.Union(set)
+		s.Delete(holder, name)
+	}
+	s.SetDefaultCPUSet(s.GetDefaultCPUSet().Union(released))
 }

@@ -1,6 +1,7 @@
 package managers
 
 import (
+	"errors"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,7 +18,7 @@ func (m *machine) readCPUs(spec *v1alpha1.Spec) error {
 	m.cpus = &topology.CPUTopology{CPUDetails: topology.CPUDetails{}}
 	sockets, cores := map[int]bool{}, map[int]bool{}
 	for _, n := range spec.NUMANodes {
-		set, err := cpuset.Parse(string(n.CPUs))
+		set, err := n.CPUs.List(v1alpha1.MaxCPUs)
 		if err != nil {
 			return fmt.Errorf("read CPUs of NUMA node %d: %w", n.Number, err)
 		}
@@ -29,7 +30,7 @@ func (m *machine) readCPUs(spec *v1alpha1.Spec) error {
 		if n.Socket != nil {
 			socket = *n.Socket
 		}
-		for _, cpu := range set.List() {
+		for _, cpu := range set {
 			of, several := core[cpu]
 			if !several {
 				of = cpu
@@ -42,13 +43,16 @@ func (m *machine) readCPUs(spec *v1alpha1.Spec) error {
 	}
 	m.cpus.NumCPUs, m.cpus.NumCores = len(m.cpus.CPUDetails), len(cores)
 	m.cpus.NumNUMANodes = m.cpus.CPUDetails.NUMANodes().Size()
+	if m.cpus.NumNUMANodes > maxNodes {
+		return fmt.Errorf("read CPUs: %d NUMA nodes, at most %d are looked at", m.cpus.NumNUMANodes, maxNodes)
+	}
 	m.cpus.NumSockets, m.cpus.NumUncoreCache = len(sockets), len(sockets)
 	m.options, m.keeps = spec.Kubelet.CPUManagerPolicyOptions, spec.Kubelet.ReservedCPUs
-	var err error
-	if m.kept, err = cpuset.Parse(string(spec.Kubelet.ReservedSystemCPUs)); err != nil {
+	kept, err := spec.Kubelet.ReservedSystemCPUs.List(v1alpha1.MaxCPUs)
+	if err != nil {
 		return fmt.Errorf("read reserved CPUs: %w", err)
 	}
-	if !m.kept.IsEmpty() {
+	if m.kept = cpuset.New(kept...); !m.kept.IsEmpty() {
 		m.keeps = m.kept.Size()
 	}
 	return nil
@@ -58,22 +62,41 @@ func (m *machine) readCPUs(spec *v1alpha1.Spec) error {
 func coresOf(n v1alpha1.NUMANode) (map[int]int, error) {
 	cores := map[int]int{}
 	for _, core := range n.Cores {
-		threads, err := cpuset.Parse(string(core))
+		threads, err := core.List(v1alpha1.MaxCPUs)
 		if err != nil {
 			return nil, err
 		}
-		for _, cpu := range threads.List() {
-			cores[cpu] = threads.List()[0]
+		if len(cores)+len(threads) > v1alpha1.MaxCPUs {
+			return nil, errors.New("a CPU is in several cores")
+		}
+		for _, cpu := range threads {
+			cores[cpu] = threads[0]
 		}
 	}
 	return cores, nil
 }
 
-func (m *machine) readMemory(spec *v1alpha1.Spec) {
+// readMemory makes what the memory manager goes by: the memory of all nodes, and what is left of it.
+func (m *machine) readMemory(spec *v1alpha1.Spec) error {
+	if len(spec.NUMANodes) > maxNodes {
+		return fmt.Errorf("read memory: %d NUMA nodes, at most %d are looked at", len(spec.NUMANodes), maxNodes)
+	}
+	m.kinds = map[v1.ResourceName]bool{}
+	for _, n := range spec.NUMANodes {
+		for kind := range n.Memory {
+			m.kinds[v1.ResourceName(kind)] = true
+		}
+	}
+	if !m.kinds[v1.ResourceMemory] {
+		return errors.New("read memory: no NUMA node has any")
+	}
 	m.memory, m.system = memory.NUMANodeMap{}, map[int]map[v1.ResourceName]uint64{}
 	for _, n := range spec.NUMANodes {
 		state := &memory.NUMANodeState{MemoryMap: map[v1.ResourceName]*memory.MemoryTable{}, Cells: []int{n.Number}}
 		m.system[n.Number] = map[v1.ResourceName]uint64{}
+		for kind := range m.kinds { // the kubelet's code takes it that all nodes have all kinds
+			state.MemoryMap[kind] = &memory.MemoryTable{}
+		}
 		for kind, size := range n.Memory {
 			state.MemoryMap[v1.ResourceName(kind)] = &memory.MemoryTable{
 				TotalMemSize: size.Total, SystemReserved: size.SystemReserved, Allocatable: size.Allocatable,
@@ -83,6 +106,7 @@ func (m *machine) readMemory(spec *v1alpha1.Spec) {
 		}
 		m.memory[n.Number] = state
 	}
+	return m.readReserved(spec)
 }
 
 // readReserved makes of the memory what is left when all is given out that the object tells of.
@@ -90,12 +114,12 @@ func (m *machine) readReserved(spec *v1alpha1.Spec) error {
 	m.used = m.memory.Clone()
 	for _, r := range spec.MemoryReserved {
 		node := m.used[r.NUMANode]
-		group, err := cpuset.Parse(string(r.Group))
-		if node == nil || err != nil || group.IsEmpty() {
-			return fmt.Errorf("read reserved memory of NUMA node %d: no such node, or its group %q is wrong",
+		group, err := r.Group.List(v1alpha1.MaxNUMANodes)
+		if node == nil || err != nil || len(group) == 0 {
+			return fmt.Errorf("read reserved memory of NUMA node %d: no such node, or its group %.40q is wrong",
 				r.NUMANode, r.Group)
 		}
-		node.Cells = group.List()
+		node.Cells = group
 		for kind, size := range r.Memory {
 			table := node.MemoryMap[v1.ResourceName(kind)]
 			if table == nil || table.Allocatable < size {

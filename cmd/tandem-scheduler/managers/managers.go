@@ -1,6 +1,7 @@
 package managers
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/go-logr/logr"
@@ -31,39 +32,60 @@ type machine struct {
 	kept    cpuset.CPUSet         // reserved CPUs
 	keeps   int                   // how many there are
 	options map[string]string
-	memory  memory.NUMANodeMap // with nothing given out; nil where the memory manager's policy is not Static
+	memory  memory.NUMANodeMap       // with nothing given out; nil where the manager's policy is not Static
+	kinds   map[v1.ResourceName]bool // of memory, that any node has
 	system  map[int]map[v1.ResourceName]uint64
 	nodes   []int // NUMA nodes
 	held    []v1alpha1.Held
 	used    memory.NUMANodeMap // memory, when all that is held is given out
 }
 
-// New makes the managers of a published node; nil where neither gives containers anything alone. It is an
-// error where the object contradicts itself.
+// New returns the managers of a published node, nil if neither gives containers anything alone. The object
+// must be valid (Spec.Validate). A manager whose part of the object is not understood, for example a policy
+// option of a newer kubelet, is left out: the error says why, and the other manager is returned beside it.
 func New(spec *v1alpha1.Spec) (verdict.Managers, error) {
 	m := &machine{policy: spec.Kubelet.TopologyManagerPolicy, held: spec.Held}
 	for _, n := range spec.NUMANodes {
 		m.nodes = append(m.nodes, n.Number)
 	}
-	if spec.Kubelet.CPUManagerPolicy == cpuStatic {
-		if err := m.readCPUs(spec); err != nil {
-			return nil, err
-		}
-	}
-	if spec.Kubelet.MemoryManagerPolicy == memoryStatic {
-		m.readMemory(spec)
-		if err := m.readReserved(spec); err != nil {
-			return nil, err
-		}
-	}
+	err := errors.Join(m.addCPUs(spec), m.addMemory(spec))
 	if m.cpus == nil && m.memory == nil {
-		return nil, nil
-	}
-	if _, err := m.policies(&store{}); err != nil {
 		return nil, err
 	}
-	return m, nil
+	return m, err
 }
+
+func (m *machine) addCPUs(spec *v1alpha1.Spec) error {
+	if spec.Kubelet.CPUManagerPolicy != cpuStatic {
+		return nil
+	}
+	err := m.readCPUs(spec)
+	if err == nil {
+		_, err = m.policies(&store{})
+	}
+	if err != nil {
+		m.cpus = nil
+	}
+	return err
+}
+
+func (m *machine) addMemory(spec *v1alpha1.Spec) error {
+	if spec.Kubelet.MemoryManagerPolicy != memoryStatic {
+		return nil
+	}
+	err := m.readMemory(spec)
+	if err == nil {
+		_, err = m.policies(&store{})
+	}
+	if err != nil {
+		m.memory = nil
+	}
+	return err
+}
+
+// maxNodes is how many NUMA nodes may have CPUs, and how many may have memory: the kubelet's managers try all
+// sets of them for each container.
+const maxNodes = v1alpha1.MaxDeviceNodes
 
 // policies are the kubelet's. They remember what init containers leave to the rest of their pod.
 type policies struct {

@@ -63,6 +63,7 @@ func TestVerdictIsTheKubelets(t *testing.T) {
 				t.Fatalf("%+v\npod %v\ntold %+v\nthe kubelet %+v", topology.Spec, describe(pod), told, result)
 			}
 			outcomes[told.Admitted]++
+			k.concerns(m.(*machine), pod, result.Admit)
 			k.pods = append(k.pods, pod)
 			if !result.Admit {
 				k.remove(len(k.pods) - 1)
@@ -71,6 +72,60 @@ func TestVerdictIsTheKubelets(t *testing.T) {
 	}
 	if outcomes[true] < 300 || outcomes[false] < 300 {
 		t.Errorf("there is little to compare: %v", outcomes)
+	}
+}
+
+// What is not understood of the one manager leaves the other one as it is.
+func TestUnknownParts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil        func(*v1alpha1.Spec)
+		cpus, memory bool
+	}{
+		"nothing": {func(*v1alpha1.Spec) {}, true, true},
+		"an option": {func(s *v1alpha1.Spec) {
+			s.Kubelet.CPUManagerPolicyOptions = map[string]string{"option-of-tomorrow": "true"}
+		}, false, true},
+		"CPUs":          {func(s *v1alpha1.Spec) { s.NUMANodes[0].CPUs = "0-9999999999" }, false, true},
+		"reserved CPUs": {func(s *v1alpha1.Spec) { s.Kubelet.ReservedSystemCPUs = "0-9999999999" }, false, true},
+		"memory": {func(s *v1alpha1.Spec) {
+			s.MemoryReserved = []v1alpha1.MemoryReserved{{NUMANode: 40, Group: "0"}}
+		}, true, false},
+	} {
+		spec := newKubelet(t, rand.New(rand.NewPCG(1, 2))).published().Spec
+		c.spoil(&spec)
+		made, err := New(&spec)
+		m, _ := made.(*machine)
+		if m == nil || m.cpus != nil != c.cpus || m.memory != nil != c.memory || err != nil != (name != "nothing") {
+			t.Errorf("%s: %+v, %v", name, m, err)
+		}
+	}
+}
+
+// A pod that asks for huge pages of which the node has none is refused: the kubelet's code would panic.
+func TestMemoryThatNoNodeHas(t *testing.T) {
+	t.Parallel()
+	topology := newKubelet(t, rand.New(rand.NewPCG(1, 2))).published()
+	topology.Spec.NUMANodes[0].Memory["hugepages-2Mi"] = v1alpha1.Memory{Total: 1 << 30, Allocatable: 1 << 30}
+	m, err := New(&topology.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := verdict.New(topology, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[v1.ResourceName]bool{"hugepages-2Mi": true, "hugepages-1Gi": false} {
+		list := v1.ResourceList{
+			v1.ResourceCPU: resource.MustParse("1"), v1.ResourceMemory: resource.MustParse("1Gi"),
+			kind: resource.MustParse("1Gi"),
+		}
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "new"}, Spec: v1.PodSpec{Containers: []v1.Container{{
+			Name: "app", Resources: v1.ResourceRequirements{Limits: list, Requests: list},
+		}}}}
+		if got := n.State(func(types.UID) bool { return true }).Admit(pod); got.Admitted != want {
+			t.Errorf("%s: %+v", kind, got)
+		}
 	}
 }
 
@@ -216,6 +271,18 @@ func (k *kubelet) start(machine *cadvisor.MachineInfo) {
 	must(k.memory.Start(quiet, k.memory.state))
 	k.manager.AddHintProvider(quiet, k.cpus)
 	k.manager.AddHintProvider(quiet, k.memory)
+}
+
+// concerns checks that the pods that get CPUs or memory are those that the managers are said to concern.
+func (k *kubelet) concerns(m *machine, pod *v1.Pod, admitted bool) {
+	k.t.Helper()
+	_, hasCPUs := k.cpus.state.GetCPUAssignments()[string(pod.UID)]
+	_, hasMemory := k.memory.state.GetMemoryAssignments()[string(pod.UID)]
+	forCPUs, forMemory := (&machine{cpus: m.cpus}).Concerns(pod), (&machine{memory: m.memory}).Concerns(pod)
+	if admitted && (hasCPUs != forCPUs || hasMemory != forMemory) {
+		k.t.Errorf("%s: CPUs %t, memory %t; concerns %t and %t", describe(pod), hasCPUs, hasMemory, forCPUs,
+			forMemory)
+	}
 }
 
 func (k *kubelet) remove(i int) {

@@ -43,14 +43,16 @@ func newCourses(s *seen, pod *v1.Pod) *courses {
 	if s.since == nil {
 		s.since = stepsOf(s.gone, s.inFlight)
 	}
-	c := &courses{
+	return &courses{
 		pod: pod, steps: append(slices.Clip(s.since), step{admit: pod}), visited: map[string]bool{},
 		left: maxAdmissions,
 	}
-	if len(c.steps) > maxSteps {
-		c.left = 0 // too many to tell them apart
-	}
-	return c
+}
+
+// wellFrom reports whether all goes well in every order of the steps. It says no if they are too many to be
+// told apart.
+func (c *courses) wellFrom(before *verdict.State) bool {
+	return len(c.steps) <= maxSteps && c.admit(0, course{without: before})
 }
 
 func stepsOf(gone []types.UID, inFlight []*v1.Pod) (steps []step) {

@@ -27,6 +27,21 @@ func TestManyEnds(t *testing.T) {
 	}
 }
 
+// Of more pods that are gone than can be told apart the node's next report is waited for. It is a node that
+// says which pods hold devices there.
+func TestTooManyEnds(t *testing.T) {
+	topology := withCPUs(server.Topology("a", 8, true)) // no two states are seen to be equal then
+	for i := range 100 {
+		server.Hold(topology, fmt.Sprint("gone-", i), "", v1alpha1.SetOf(i%64))
+	}
+	r := start(t, topology)
+	_, got := r.filter(server.Pod("new", 1, 1), on("a", server.Pod("one", 1, 1)), on("a"))
+	want(t, got[0], fwk.Unschedulable, overtaken)
+	if !got[1].IsSuccess() {
+		t.Errorf("none is on its way: %v", got[1])
+	}
+}
+
 // Of many pods that ask for the same it makes no difference which comes first; of more than can be told apart
 // it is not known.
 func TestManyPodsOfOneWish(t *testing.T) {

@@ -25,7 +25,8 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("look up the pods of node %s: %w", node, err))
 	}
-	holding, coming := object.counted(info, pod.UID)
+	var holding, coming []types.UID
+	object.try(logger, func() { holding, coming = object.counted(info, pod.UID) })
 	logger.Info("Tandem has a node for the pod", "pod", klog.KObj(pod), "podUID", pod.UID, "node", node,
 		"holding", holding, "coming", coming)
 	return nil
@@ -41,7 +42,7 @@ func (o *published) counted(info fwk.NodeInfo, other types.UID) (holding, coming
 	defer o.memory.mu.Unlock()
 	s := o.seen(info)
 	for _, p := range info.GetPods() {
-		if uid := p.GetPod().UID; s.held.Holds(uid) {
+		if uid := kubeletUID(p.GetPod()); s.held.Holds(uid) {
 			holding = append(holding, uid)
 		}
 	}

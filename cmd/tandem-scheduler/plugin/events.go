@@ -5,14 +5,12 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
-	"github.com/tandem-k8s/tandem/cluster/verdict"
 )
 
 // topologies is how the framework names the objects that it shall watch.
@@ -36,43 +34,41 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 }
 
 // afterPod tries a pod again when one has gone from a node that published what it held.
-func (p *Plugin) afterPod(_ klog.Logger, _ *v1.Pod, gone, _ any) (fwk.QueueingHint, error) {
+func (p *Plugin) afterPod(logger klog.Logger, _ *v1.Pod, gone, _ any) (fwk.QueueingHint, error) {
 	other, isPod := gone.(*v1.Pod)
 	if !isPod {
 		return fwk.Queue, fmt.Errorf("a pod is gone: got %T", gone)
 	}
-	if object := p.object(other.Spec.NodeName); object == nil || !object.matters(other) {
+	object, concerned := p.object(other.Spec.NodeName), false
+	if object == nil {
+		return fwk.QueueSkip, nil
+	}
+	if object.try(logger, func() { concerned = object.node.Concerns(other) }) && !concerned {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil
 }
 
-// afterObject tries a pod again when a node, as it has published itself now, would admit it. Pods that were
-// gone from the node before have made their own event.
-func (p *Plugin) afterObject(_ klog.Logger, pod *v1.Pod, _, changed any) (fwk.QueueingHint, error) {
-	node, err := p.node(changed)
-	if err != nil {
-		return fwk.Queue, err
-	}
-	if node.State(func(types.UID) bool { return true }).Ask(pod).Admitted {
-		return fwk.Queue, nil
-	}
-	return fwk.QueueSkip, nil
-}
-
-// node reads an object as the scheduler's own informer has it, unless the plugin's has the same version.
-func (p *Plugin) node(changed any) (*verdict.Node, error) {
-	object, isObject := changed.(*unstructured.Unstructured)
+// afterObject tries a pod again when a node, as it has published itself now, can admit it. It skips no pod
+// that Filter would let pass: what pods hold that are gone is free, as for Filter, and pods on their way to
+// the node only take more, so that they are left out.
+func (p *Plugin) afterObject(logger klog.Logger, pod *v1.Pod, _, changed any) (fwk.QueueingHint, error) {
+	object, isObject := changed.(*published)
 	if !isObject {
-		return nil, fmt.Errorf("a NodeTopology has changed: got %T", changed)
+		return fwk.Queue, fmt.Errorf("a NodeTopology has changed: got %T", changed)
 	}
-	known := p.object(object.GetName())
-	if known != nil && known.ResourceVersion == object.GetResourceVersion() {
-		return known.node, nil
+	there, err := p.pods.ByIndex(byNode, object.Name)
+	if err != nil {
+		return fwk.Queue, fmt.Errorf("list the pods of node %s: %w", object.Name, err)
 	}
-	var topology v1alpha1.NodeTopology
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &topology); err != nil {
-		return nil, fmt.Errorf("read NodeTopology %s: %w", object.GetName(), err)
+	present := make(sets.Set[types.UID], len(there))
+	for _, other := range there {
+		present.Insert(kubeletUID(other.(*v1.Pod)))
 	}
-	return verdict.New(&topology, nil)
+	admitted := false
+	if object.refusal() == nil &&
+		object.try(logger, func() { admitted = object.node.State(present.Has).Ask(pod).Admitted }) && !admitted {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
 }

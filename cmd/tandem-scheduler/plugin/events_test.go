@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -38,6 +36,7 @@ func TestAfterPod(t *testing.T) {
 
 func TestAfterObject(t *testing.T) {
 	r := start(t)
+	r.bind("a", server.Pod("x", 1, 1), server.Pod("y", 1, 1))
 	full, free := server.Topology("a", 1, true), server.Topology("a", 1, true)
 	server.Hold(full, "x", "0", "0")
 	server.Hold(full, "y", "4", "4")
@@ -46,14 +45,52 @@ func TestAfterObject(t *testing.T) {
 		now  *v1alpha1.NodeTopology
 		want fwk.QueueingHint
 	}{{"full", full, fwk.QueueSkip}, {"free", free, fwk.Queue}} {
-		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		object := &unstructured.Unstructured{Object: fields}
+		object := newPublished(t, newReader(klog.Background()), c.now)
 		got, err := r.plugin.afterObject(klog.Background(), server.Pod("waiting", 4, 4), nil, object)
 		if err != nil || got != c.want {
 			t.Errorf("%s: %v, %v", c.name, got, err)
+		}
+	}
+}
+
+// bind puts pods on a node, as the scheduler's informer has them.
+func (r *rig) bind(node string, pods ...*v1.Pod) {
+	r.t.Helper()
+	for _, p := range pods {
+		p.Spec.NodeName = node
+		if err := r.plugin.pods.Add(p); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// The hint skips no pod that Filter would let pass: devices of pods that have ended are free for both.
+func TestAfterObjectAsFilter(t *testing.T) {
+	healthyAgain := server.Topology("a", 1, true)
+	server.Hold(healthyAgain, "gone", "0-3", "0-3")
+	healthyAgain.Spec.Resources[0].Unhealthy = "4"
+	came := server.Topology("a", 1, true) // "comes" was admitted before "gone" ended
+	server.Hold(came, "stays", "6-7", "6-7")
+	server.Hold(came, "gone", "0-3", "0-3")
+	server.Hold(came, "comes", "4-5", "4-5")
+	for name, c := range map[string]struct {
+		now  *v1alpha1.NodeTopology
+		pods []*v1.Pod
+		want fwk.QueueingHint
+	}{
+		"a GPU works again":  {healthyAgain, nil, fwk.Queue},
+		"a pod was admitted": {came, []*v1.Pod{server.Pod("stays", 2, 2), server.Pod("comes", 2, 2)}, fwk.Queue},
+		"nobody is gone": {came, []*v1.Pod{server.Pod("stays", 2, 2), server.Pod("gone", 4, 4)},
+			fwk.QueueSkip},
+		"a pod is on its way": {healthyAgain, []*v1.Pod{server.Pod("comes", 4, 4)}, fwk.Queue},
+	} {
+		r := start(t, c.now)
+		r.bind("a", c.pods...)
+		waiting := server.Pod("waiting", 4, 4)
+		_, filtered := r.filter(waiting, on("a", c.pods...))
+		hint, err := r.plugin.afterObject(klog.Background(), waiting, nil, r.plugin.object("a"))
+		if err != nil || hint != c.want || filtered[0].IsSuccess() && hint == fwk.QueueSkip {
+			t.Errorf("%s: hint %v, %v; Filter says %v", name, hint, err, filtered[0])
 		}
 	}
 }

@@ -5,7 +5,10 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-k8s/tandem/cluster/verdict"
 )
 
 // stateKey is where a scheduling cycle keeps the pod's wish.
@@ -38,8 +41,10 @@ func (*Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter refuses nodes whose kubelet would refuse the pod, with the kubelet's reason. Where the empty node
 // would refuse it too, preemption need not try.
-func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	object := p.object(info.Node().Name)
+func (p *Plugin) Filter(
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
+) *fwk.Status {
+	object := p.found(info.Node().Name)
 	if object == nil {
 		return nil
 	}
@@ -47,7 +52,15 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, in
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	switch v := object.verdict(info, pod, wish); {
+	v := verdict.Verdict{Admitted: true}
+	if object.refusal() == nil {
+		object.try(klog.FromContext(ctx), func() { v = object.verdict(info, pod, wish) })
+	}
+	if refusal := object.refusal(); refusal != nil {
+		p.report(info.Node(), object, refusal)
+		return nil
+	}
+	switch {
 	case v.Admitted:
 		return nil
 	case v.Never:

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -9,69 +10,51 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
 )
 
-// kind is what nodes have in common whose objects are equal but for what is held. Most nodes of a cluster are
-// of one kind, and with the same devices free they offer the same, which takes longer to find out than all
-// else.
-type kind struct {
-	mu     sync.Mutex
-	offers map[question]rank.Offer
+// kind stands for all of an object but what is held: nodes of one kind with the same devices free offer the
+// same. Most nodes of a cluster are of one kind.
+type kind [sha256.Size]byte
+
+// kindOf computes the kind of a node.
+func kindOf(spec *v1alpha1.Spec) (kind, error) {
+	fixed := *spec
+	fixed.Held, fixed.MemoryReserved, fixed.Summary = nil, nil, v1alpha1.Summary{}
+	text, err := json.Marshal(fixed)
+	if err != nil {
+		return kind{}, fmt.Errorf("encode object: %w", err)
+	}
+	return sha256.Sum256(text), nil
 }
 
-// question is what an offer depends on.
+// question is what an offer depends on, and nothing else.
 type question struct {
+	kind  kind
 	taken string // verdict.State.Same
 	wish  asked
 }
 
-// most is how many kinds, and how many offers of a kind, are remembered. Then it begins anew.
-const most = 1 << 16
+// maxOffers is how many offers are remembered for the cluster. Then the cache begins anew.
+const maxOffers = 1 << 16
 
-// known is the offer that was made before, if any.
-func (k *kind) known(q question) (rank.Offer, bool) {
-	if q.taken == "" {
-		return rank.Offer{}, false
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	offer, known := k.offers[q]
+// offerCache remembers what nodes offer, which takes longer to find out than all else. An offer never goes
+// stale, for the question names all that it depends on; it is no longer asked for once no node is as it was.
+type offerCache struct {
+	mu    sync.Mutex
+	known map[question]rank.Offer
+}
+
+// find returns the offer that was made before, if any.
+func (c *offerCache) find(q question) (rank.Offer, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	offer, known := c.known[q]
 	return offer, known
 }
 
-func (k *kind) remember(q question, offer rank.Offer) {
-	if q.taken == "" {
-		return
+func (c *offerCache) remember(q question, offer rank.Offer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= maxOffers {
+		c.known = map[question]rank.Offer{}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.offers) >= most {
-		clear(k.offers)
-	}
-	k.offers[q] = offer
-}
-
-// kinds are those of a cluster. Several informers may use them at once.
-type kinds struct {
-	mu    sync.Mutex
-	known map[string]*kind
-}
-
-// of is the kind of a node.
-func (k *kinds) of(topology *v1alpha1.NodeTopology) (*kind, error) {
-	spec := topology.Spec
-	spec.Held, spec.MemoryReserved, spec.Summary = nil, nil, v1alpha1.Summary{}
-	text, err := json.Marshal(spec)
-	if err != nil {
-		return nil, fmt.Errorf("write NodeTopology %s: %w", topology.Name, err)
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.known == nil || len(k.known) >= most {
-		k.known = map[string]*kind{}
-	}
-	found := k.known[string(text)]
-	if found == nil {
-		found = &kind{offers: map[question]rank.Offer{}}
-		k.known[string(text)] = found
-	}
-	return found, nil
+	c.known[q] = offer
 }

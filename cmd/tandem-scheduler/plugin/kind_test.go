@@ -1,11 +1,16 @@
 package plugin
 
 import (
+	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/tandem-k8s/tandem/cluster/rank"
 	"github.com/tandem-k8s/tandem/test/server"
 )
 
@@ -36,6 +41,48 @@ func TestEqualNodesAnswerOnce(t *testing.T) {
 	}
 	if full, empty := r.offer(pod, on("a", server.Pod("x", 2, 2))), r.offer(pod, on("a")); full == empty {
 		t.Errorf("with and without a pod there the node offers %+v", full)
+	}
+}
+
+// What no object is any more is forgotten: nothing is kept of a version but the hashes of what it offered.
+func TestVersionsAreForgotten(t *testing.T) {
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	r := newReader(klog.Background())
+	pod := server.Pod("new", 1, 1)
+	before, pad := heap(), strings.Repeat("x", 200_000)
+	for i := range 200 {
+		topology := server.Topology("a", 1, true)
+		topology.Spec.Kubelet.Version = fmt.Sprint(i, pad)  // of a kind of its own
+		topology.Spec.Switches[0].Name = fmt.Sprint(i, pad) // and of a shape
+		object := newPublished(t, r, topology)
+		object.offer(on("a"), pod, asked("1"))
+	}
+	if now := heap(); now > before+20<<20 {
+		t.Errorf("%d MiB are kept of 200 versions of an object", (now-before)>>20)
+	}
+	if got := len(r.offers.known); got != 200 {
+		t.Errorf("there is little to forget: %d offers", got)
+	}
+	runtime.KeepAlive(r)
+}
+
+// The cache of offers has a bound, however many wishes and nodes there are.
+func TestOffersAreBounded(t *testing.T) {
+	var c offerCache
+	for i := range 3 * maxOffers / 2 {
+		c.remember(question{taken: "x", wish: asked(fmt.Sprint(i))}, rank.Offer{Free: i})
+	}
+	if len(c.known) > maxOffers {
+		t.Errorf("%d offers", len(c.known))
+	}
+	if offer, known := c.find(question{taken: "x", wish: asked(fmt.Sprint(3*maxOffers/2 - 1))}); !known ||
+		offer.Free != 3*maxOffers/2-1 {
+		t.Errorf("the last one is %+v, %t", offer, known)
 	}
 }
 

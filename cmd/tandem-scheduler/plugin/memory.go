@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
 
 	"github.com/tandem-k8s/tandem/cluster/rank"
 	"github.com/tandem-k8s/tandem/cluster/verdict"
@@ -52,7 +51,7 @@ func (o *published) offer(info fwk.NodeInfo, pod *v1.Pod, wish asked) rank.Offer
 	s := o.seen(info)
 	a := s.answer(pod, wish)
 	if a.offer == nil {
-		a.offer = new(o.kind.offer(s, pod, wish))
+		a.offer = new(o.make(s, pod, wish))
 	}
 	return *a.offer
 }
@@ -69,7 +68,7 @@ func (o *published) seen(info fwk.NodeInfo) *seen {
 func (o *published) look(pods []fwk.PodInfo) *seen {
 	present := sets.New[types.UID]()
 	for _, p := range pods {
-		present.Insert(p.GetPod().UID)
+		present.Insert(kubeletUID(p.GetPod()))
 	}
 	s := &seen{node: o.node, answers: map[asked]*answer{}}
 	s.held = o.node.State(func(uid types.UID) bool {
@@ -80,7 +79,7 @@ func (o *published) look(pods []fwk.PodInfo) *seen {
 	})
 	s.after = s.held.Clone()
 	for _, p := range pods {
-		if pod := p.GetPod(); !s.held.Holds(pod.UID) && o.matters(pod) {
+		if pod := p.GetPod(); !s.held.Holds(kubeletUID(pod)) && o.node.Concerns(pod) {
 			s.inFlight = append(s.inFlight, pod)
 		}
 	}
@@ -98,11 +97,6 @@ func (s *seen) before() *verdict.State {
 	return s.node.State(func(types.UID) bool { return true })
 }
 
-// matters reports whether the kubelet gives a pod something that others cannot have then.
-func (o *published) matters(pod *v1.Pod) bool {
-	return asksAny(pod, o.resources) || o.managed && qos.GetPodQOS(pod) == v1.PodQOSGuaranteed
-}
-
 // wishes is how many different wishes of pods are remembered for a node.
 const wishes = 64
 
@@ -118,13 +112,16 @@ func (s *seen) answer(pod *v1.Pod, wish asked) *answer {
 	return a
 }
 
-// offer admits the pod as the last one, and looks at what is left, unless an equal node has done so.
-func (k *kind) offer(s *seen, pod *v1.Pod, wish asked) rank.Offer {
-	q := question{s.after.Same(), wish}
-	offer, known := k.known(q)
+// make admits the pod as the last one, and looks at what is left, unless an equal node has done so.
+func (o *published) make(s *seen, pod *v1.Pod, wish asked) rank.Offer {
+	q := question{o.kind, s.after.Same(), wish}
+	if q.taken == "" { // nobody can tell whether another node is equal
+		return s.offer(pod)
+	}
+	offer, known := o.offers.find(q)
 	if !known {
 		offer = s.offer(pod)
-		k.remember(q, offer)
+		o.offers.remember(q, offer)
 	}
 	return offer
 }

@@ -18,7 +18,7 @@ const overtaken = "another pod is on its way to the node, and one of the two may
 // and may not have another refused.
 func (s *seen) ask(pod *v1.Pod) verdict.Verdict {
 	v := s.after.Ask(pod)
-	if v.Admitted && len(s.inFlight) > 0 && !newCourses(s, pod).admit(0, course{without: s.before()}) {
+	if v.Admitted && len(s.inFlight) > 0 && !newCourses(s, pod).wellFrom(s.before()) {
 		return verdict.Verdict{Reason: overtaken}
 	}
 	return v

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
@@ -15,9 +15,14 @@ const Name = "Tandem"
 
 // Plugin gives the kubelet's verdict, and prefers nodes whose devices make pairs.
 type Plugin struct {
-	objects cache.Indexer    // of *published, by node
-	nodes   fwk.SharedLister // as the pod that is being scheduled sees them
+	objects cache.Indexer        // of *published, by node; of Objects
+	pods    cache.Indexer        // the scheduler's, which have not ended; by node
+	nodes   fwk.SharedLister     // as the pod that is being scheduled sees them
+	events  events.EventRecorder // nil in tests
 }
+
+// byNode is the index of the scheduler's pods by the node that they are bound to.
+const byNode = "tandem.dev/node"
 
 var (
 	_ fwk.PreFilterPlugin   = (*Plugin)(nil)
@@ -29,22 +34,24 @@ var (
 	_ fwk.SignPlugin        = (*Plugin)(nil)
 )
 
-// New is the framework's factory of plugins. It takes no arguments from the scheduler's configuration. The
-// scheduler starts the informer with its own, and schedules nothing before it has all objects.
-func New(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-	objects, err := listWatch(handle.KubeConfig())
-	if err != nil {
-		return nil, fmt.Errorf("make a client for NodeTopology objects: %w", err)
+func newPlugin(handle fwk.Handle) (*Plugin, error) {
+	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
+	err := pods.AddIndexers(cache.Indexers{byNode: nodeOf})
+	if err != nil && pods.GetIndexer().GetIndexers()[byNode] == nil { // else another profile has added it
+		return nil, fmt.Errorf("index pods by node: %w", err)
 	}
-	return newPlugin(ctx, handle, objects)
+	p := &Plugin{pods: pods.GetIndexer(), nodes: handle.SnapshotSharedLister()}
+	if recorder := handle.EventRecorder(); recorder != nil {
+		p.events = recorder
+	}
+	return p, nil
 }
 
-func newPlugin(ctx context.Context, handle fwk.Handle, objects cache.ListerWatcher) (*Plugin, error) {
-	shared, err := informer(ctx, handle.SharedInformerFactory(), objects)
-	if err != nil {
-		return nil, fmt.Errorf("watch NodeTopology objects: %w", err)
+func nodeOf(object any) ([]string, error) {
+	if pod, isPod := object.(*v1.Pod); isPod && pod.Spec.NodeName != "" {
+		return []string{pod.Spec.NodeName}, nil
 	}
-	return &Plugin{objects: shared.GetIndexer(), nodes: handle.SnapshotSharedLister()}, nil
+	return nil, nil
 }
 
 // Name is the plugin's in the scheduler's configuration.
@@ -69,14 +76,18 @@ func (p *Plugin) asksForDevices(pod *v1.Pod) bool {
 	return false
 }
 
-// object is what a node has published, nil where that is nothing that could be read.
+// object is what a node has published, nil if that is nothing that is understood.
 func (p *Plugin) object(node string) *published {
-	found, exists, err := p.objects.GetByKey(node)
-	if err != nil || !exists {
-		return nil
-	}
-	if object := found.(*published); object.node != nil {
+	if object := p.found(node); object != nil && object.refusal() == nil {
 		return object
+	}
+	return nil
+}
+
+// found is what a node has published, nil for nothing.
+func (p *Plugin) found(node string) *published {
+	if found, exists, err := p.objects.GetByKey(node); err == nil && exists {
+		return found.(*published)
 	}
 	return nil
 }

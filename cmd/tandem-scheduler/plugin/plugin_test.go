@@ -3,11 +3,13 @@ package plugin
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
@@ -43,12 +45,13 @@ func start(t *testing.T, published ...*v1alpha1.NodeTopology) *rig {
 	ctx, cancel := context.WithCancel(ctx)
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	r := &rig{t: t, ctx: ctx}
+	var objects Objects
 	registry := frameworkruntime.Registry{
 		queuesort.Name: queuesort.New, defaultbinder.Name: defaultbinder.New,
 		Name: func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-			var err error
-			r.plugin, err = newPlugin(ctx, handle, listOf(published))
-			return r.plugin, err
+			made, err := objects.New(ctx, nil, handle)
+			r.plugin = made.(*Plugin)
+			return made, err
 		},
 	}
 	only := func(name string) config.PluginSet {
@@ -67,10 +70,19 @@ func start(t *testing.T, published ...*v1alpha1.NodeTopology) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	informer := cache.NewSharedIndexInformer(listOf(t, published), &unstructured.Unstructured{}, 0,
+		cache.Indexers{})
+	if err := objects.watch(ctx, informer); err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { informer.Run(ctx.Done()) })
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
+	cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
 	t.Cleanup(func() {
 		cancel()
+		running.Wait()
 		factory.Shutdown()
 	})
 	return r
@@ -82,15 +94,36 @@ type still struct{ *cache.ListWatch }
 // IsWatchListSemanticsUnSupported has client-go list before it watches.
 func (still) IsWatchListSemanticsUnSupported() bool { return true }
 
-func listOf(objects []*v1alpha1.NodeTopology) cache.ListerWatcher {
-	list := &v1alpha1.NodeTopologyList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+func listOf(t testing.TB, objects []*v1alpha1.NodeTopology) cache.ListerWatcher {
+	list := &unstructured.UnstructuredList{}
+	list.SetResourceVersion("1")
 	for _, o := range objects {
-		list.Items = append(list.Items, *o)
+		list.Items = append(list.Items, *received(t, o))
 	}
 	return still{&cache.ListWatch{
 		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return list.DeepCopyObject(), nil },
 		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
 	}}
+}
+
+// received is an object as the informer receives it.
+func received(t testing.TB, o *v1alpha1.NodeTopology) *unstructured.Unstructured {
+	t.Helper()
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: fields}
+}
+
+// newPublished reads an object.
+func newPublished(t testing.TB, r *reader, o *v1alpha1.NodeTopology) *published {
+	t.Helper()
+	object, err := r.read(received(t, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object.(*published)
 }
 
 // on is a node with pods.

@@ -1,9 +1,11 @@
 package plugin
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
@@ -20,13 +22,14 @@ func asks(pod *v1.Pod, resource string) bool {
 	return false
 }
 
-func asksAny(pod *v1.Pod, resources map[string]bool) bool {
-	for resource := range resources {
-		if asks(pod, resource) {
-			return true
-		}
+// kubeletUID returns the UID under which the kubelet has a pod in its checkpoints. A static pod has that of
+// its file there (ConfigMirrorAnnotationKey in pkg/kubelet/types), and its mirror in the API server another
+// one.
+func kubeletUID(pod *v1.Pod) types.UID {
+	if uid := pod.Annotations[v1.MirrorPodAnnotationKey]; uid != "" {
+		return types.UID(uid)
 	}
-	return false
+	return pod.UID
 }
 
 // wish is all of a pod that a verdict depends on. Pods with equal wishes get equal verdicts.
@@ -45,7 +48,7 @@ type container struct {
 	Restart   *v1.ContainerRestartPolicy `json:"restart,omitempty"`
 }
 
-// wishOf writes a pod's wish as text.
+// wishOf returns a hash of a pod's wish, which is as short for a large pod as for a small one.
 func wishOf(pod *v1.Pod) (string, error) {
 	w := wish{
 		Alignment: pod.Annotations[intent.AlignmentKey], Resources: pod.Spec.Resources,
@@ -59,5 +62,6 @@ func wishOf(pod *v1.Pod) (string, error) {
 		}
 	}
 	text, err := json.Marshal(w)
-	return string(text), err
+	hash := sha256.Sum256(text)
+	return string(hash[:]), err
 }

@@ -1,7 +1,13 @@
 package plugin
 
 import (
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -14,55 +20,97 @@ import (
 // the object's place.
 type published struct {
 	metav1.ObjectMeta
-	node      *verdict.Node // nil where the object cannot be understood
-	kind      *kind
+	node      *verdict.Node // nil if the object was refused when it was read
+	kind      kind
+	offers    *offerCache // of all objects
 	resources map[string]bool
-	managed   bool // whether CPUs and memory matter
 	memory    memory
+	refused   atomic.Pointer[refusal]
+	reported  atomic.Int64 // when the node was last told of the refusal, in nanoseconds; 0 for never
+}
+
+// refusal is why an object is left out of account: it is not valid, or it made the plugin panic.
+type refusal struct{ error }
+
+// refusal returns why the object is left out of account, nil if it is not.
+func (o *published) refusal() error {
+	if r := o.refused.Load(); r != nil {
+		return r
+	}
+	return nil
+}
+
+// try runs a part of the plugin that computes with the object, and reports whether that went well. A panic
+// ends there: a node writes its own object, and must not end the scheduler with it. The object is left out of
+// account from then on, until the node writes another version.
+func (o *published) try(logger klog.Logger, compute func()) (well bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			o.refuse(logger, fmt.Errorf("panic: %v", r), "stack", string(debug.Stack()))
+			well = false
+		}
+	}()
+	compute()
+	return true
+}
+
+func (o *published) refuse(logger klog.Logger, err error, more ...any) {
+	o.refused.Store(&refusal{err})
+	logger.Error(err, "The node's object is left out of account", append([]any{"node", o.Name}, more...)...)
 }
 
 // reader makes objects ready to be asked.
 type reader struct {
 	shapes verdict.Shapes
-	kinds  kinds
+	offers offerCache
 	logger klog.Logger
 }
 
+func newReader(logger klog.Logger) *reader { return &reader{logger: logger} }
+
 // read makes ready what the informer receives. Nodes whose object cannot be understood are as those without.
 func (r *reader) read(received any) (any, error) {
-	topology, isObject := received.(*v1alpha1.NodeTopology)
+	fields, isObject := received.(*unstructured.Unstructured)
 	if !isObject {
 		return received, nil // read before, or the last that was known of an object that is gone
 	}
 	object := &published{ObjectMeta: metav1.ObjectMeta{
-		Name: topology.Name, UID: topology.UID, ResourceVersion: topology.ResourceVersion,
-	}}
-	node, managed, err := r.ready(topology)
-	if err != nil {
-		r.logger.Error(err, "The node's object is left out of account", "node", topology.Name)
-		return object, nil
-	}
-	if object.kind, err = r.kinds.of(topology); err != nil {
-		return nil, err
-	}
-	if managed {
-		if err := node.State(func(types.UID) bool { return true }).Err(); err != nil {
-			r.logger.Error(err, "The node's CPUs and memory are left out of account", "node", topology.Name)
+		Name: fields.GetName(), UID: fields.GetUID(), ResourceVersion: fields.GetResourceVersion(),
+	}, offers: &r.offers}
+	object.try(r.logger, func() {
+		if err := r.ready(object, fields); err != nil {
+			object.refuse(r.logger, err)
 		}
-	}
-	object.node, object.managed, object.resources = node, managed, map[string]bool{}
-	for _, name := range node.Resources() {
-		object.resources[name] = true
-	}
+	})
 	return object, nil
 }
 
-// ready makes a node of an object, and tells whether CPUs and memory matter there.
-func (r *reader) ready(topology *v1alpha1.NodeTopology) (node *verdict.Node, managed bool, err error) {
-	m, err := managers.New(&topology.Spec)
-	if err != nil {
-		return nil, false, err
+// ready makes a node of an object.
+func (r *reader) ready(object *published, fields *unstructured.Unstructured) error {
+	var topology v1alpha1.NodeTopology
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields.Object, &topology); err != nil {
+		return fmt.Errorf("decode NodeTopology: %w", err)
 	}
-	node, err = r.shapes.New(topology, m)
-	return node, m != nil, err
+	if err := topology.Spec.Validate(); err != nil {
+		return err
+	}
+	given, unknown := managers.New(&topology.Spec)
+	node, err := r.shapes.New(&topology, given)
+	if err != nil {
+		return err
+	}
+	if unknown == nil {
+		unknown = node.State(func(types.UID) bool { return true }).Err()
+	}
+	if unknown != nil {
+		r.logger.Error(unknown, "The node's CPUs or memory are left out of account", "node", topology.Name)
+	}
+	if object.kind, err = kindOf(&topology.Spec); err != nil {
+		return err
+	}
+	object.node, object.resources = node, map[string]bool{}
+	for _, name := range node.Resources() {
+		object.resources[name] = true
+	}
+	return nil
 }

@@ -20,10 +20,8 @@ func TestUnreadableCPUs(t *testing.T) {
 		server.Hold(topology, "pod", "0", "0")
 		topology.Spec.Held[0].Containers[0].CPUs = v1alpha1.Set(held)
 		logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
-		r := reader{logger: logger}
-		read, err := r.read(topology)
-		if err != nil || read.(*published).node == nil {
-			t.Fatalf("%+v, %v", read, err)
+		if read := newPublished(t, newReader(logger), topology); read.refusal() != nil {
+			t.Fatal(read.refusal())
 		}
 		told := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 		if strings.Contains(told, "left out of account") != complains {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tandem-k8s/tandem/cluster/rank"
@@ -37,7 +38,7 @@ func (p *Plugin) PreScore(
 
 // Score remembers what a node would make of the pod. How good that is, is seen beside the others.
 func (p *Plugin) Score(
-	_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
+	ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 ) (int64, *fwk.Status) {
 	object := p.object(info.Node().Name)
 	if object == nil {
@@ -51,7 +52,10 @@ func (p *Plugin) Score(
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
-	offer := object.offer(info, pod, wish)
+	var offer rank.Offer
+	if !object.try(klog.FromContext(ctx), func() { offer = object.offer(info, pod, wish) }) {
+		return 0, nil
+	}
 	all := data.(*offers)
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -1,0 +1,209 @@
+package v1alpha1
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Limits of a NodeTopology. The definition of the resource has the same ones, but a reader does not rely on
+// the API server: a node may write its object as it likes, and one node's object must not cost a scheduler
+// more time or memory than a large machine's.
+const (
+	MaxResources = 32
+	MaxDevices   = 1 << 15 // of all resources together; 8 GPUs and 8 HCAs that are shared 2,000 times are 32,000
+	MaxFunctions = 1 << 10 // physical functions of all resources together
+	MaxPlaces    = 256     // switches, and groups of devices below them
+	MaxDepth     = 32      // bridges above a device
+	MaxNUMANodes = 64
+	// MaxDeviceNodes is how many NUMA nodes have devices with hints: the kubelet tries all sets of them.
+	MaxDeviceNodes = 8
+	MaxCPUs        = 1 << 13 // NR_CPUS of the kernel
+	MaxLinks       = 1 << 11
+	MaxOptions     = 32
+	MaxPods        = 1 << 12 // that hold something, ended ones too
+	MaxContainers  = 1 << 12 // of all these pods together
+	MaxMemoryKinds = 16
+	// MaxWords is the size of all sets of devices together, those of hints, switches, pods and containers: 64
+	// devices are a word.
+	MaxWords = 1 << 20
+)
+
+// Validate returns an error if the object has more of something than is allowed, or a number, a name or a
+// path that cannot be. The error names it. Validate does not read sets and addresses.
+func (s *Spec) Validate() error {
+	for _, validate := range [...]func() error{
+		s.validateKubelet, s.validateResources, s.validateSwitches, s.validateNUMANodes, s.validateLinks,
+		s.validateHeld,
+	} {
+		if err := validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// atMost is an error if there is more of something than is allowed.
+func atMost(what string, count, limit int) error {
+	if count > limit {
+		return fmt.Errorf("%d %s: at most %d are allowed", count, what, limit)
+	}
+	return nil
+}
+
+// within is an error if a number is negative or too high.
+func within(what string, number, limit int) error {
+	if number < 0 || number > limit {
+		return fmt.Errorf("%s %d: want a number from 0 to %d", what, number, limit)
+	}
+	return nil
+}
+
+func (s *Spec) validateKubelet() error {
+	k := &s.Kubelet
+	options := max(len(k.TopologyManagerPolicyOptions), len(k.CPUManagerPolicyOptions))
+	return errors.Join(atMost("policy options", options, MaxOptions),
+		within("reserved CPUs", k.ReservedCPUs, MaxCPUs))
+}
+
+// extendedResource is the name of a resource that a device plugin can announce (IsExtendedResourceName of
+// Kubernetes), but for the domain kubernetes.io.
+var extendedResource = regexp.MustCompile(
+	`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+
+// native reports whether a resource is in a domain of Kubernetes.
+func native(name string) bool {
+	domain, _, _ := strings.Cut(name, "/")
+	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
+}
+
+func (s *Spec) validateResources() error {
+	if err := atMost("resources", len(s.Resources), MaxResources); err != nil {
+		return err
+	}
+	devices, functions := 0, 0
+	names, nodes := map[string]bool{}, map[string]bool{}
+	for i := range s.Resources {
+		r := &s.Resources[i]
+		switch {
+		case !extendedResource.MatchString(r.Name) || native(r.Name):
+			return fmt.Errorf("resource %.40q: want the name of an extended resource", r.Name)
+		case names[r.Name]:
+			return fmt.Errorf("resource %s is there twice", r.Name)
+		}
+		names[r.Name] = true
+		if err := within("devices of "+r.Name, r.Devices, MaxDevices); err != nil {
+			return err
+		}
+		devices += r.Devices
+		if len(r.Functions) > 0 {
+			functions += len(r.Functions)
+		} else {
+			functions += r.Devices
+		}
+		for node := range r.Hints {
+			nodes[node] = true
+		}
+		if err := atMost("addresses", len(r.Addresses), MaxFunctions); err != nil {
+			return err
+		}
+	}
+	return errors.Join(atMost("devices", devices, MaxDevices),
+		atMost("physical functions", functions, MaxFunctions),
+		atMost("NUMA nodes with devices", len(nodes), MaxDeviceNodes))
+}
+
+func (s *Spec) validateSwitches() error {
+	places := len(s.Switches)
+	for i := range s.Switches {
+		places += len(s.Switches[i].Below)
+	}
+	if err := atMost("switches and groups below them", places, MaxPlaces); err != nil {
+		return err
+	}
+	for i := range s.Switches {
+		sw := &s.Switches[i]
+		depth, redirected := strings.Count(sw.Path, "/"), sw.Redirected
+		numa := 0
+		if sw.NUMA != nil {
+			numa = *sw.NUMA
+		}
+		if err := errors.Join(
+			within("NUMA node", numa, MaxNUMANodes-1), within("bridges of a path", depth, MaxDepth),
+			within("redirecting bridges", redirected, MaxDepth),
+		); err != nil {
+			return fmt.Errorf("switch %.40q: %w", sw.Name, err)
+		}
+		for _, b := range sw.Below {
+			if err := errors.Join(within("bridges of a path", depth+1+strings.Count(b.Path, "/"), MaxDepth+1),
+				within("redirecting bridges", b.Redirected, 2*MaxDepth)); err != nil {
+				return fmt.Errorf("switch %.40q: %w", sw.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Spec) validateNUMANodes() error {
+	if err := errors.Join(atMost("NUMA nodes", len(s.NUMANodes), MaxNUMANodes),
+		atMost("NUMA nodes with reserved memory", len(s.MemoryReserved), MaxNUMANodes)); err != nil {
+		return err
+	}
+	known := map[int]bool{}
+	for i := range s.NUMANodes {
+		n := &s.NUMANodes[i]
+		if err := errors.Join(within("NUMA node", n.Number, MaxNUMANodes-1),
+			atMost("distances", len(n.Distances), MaxNUMANodes), atMost("cores", len(n.Cores), MaxCPUs),
+			atMost("kinds of memory", len(n.Memory), MaxMemoryKinds)); err != nil {
+			return err
+		}
+		if known[n.Number] {
+			return fmt.Errorf("NUMA node %d is there twice", n.Number)
+		}
+		known[n.Number] = true
+	}
+	return nil
+}
+
+func (s *Spec) validateLinks() error {
+	const most = 1 << 10 // hops, or lanes
+	if err := atMost("links", len(s.Links), MaxLinks); err != nil {
+		return err
+	}
+	for _, l := range s.Links {
+		err := errors.Join(within("hops", l.Hops, most), within("links of two GPUs", l.Count, most))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validateHeld also returns an error if the sets of all devices together are too large.
+func (s *Spec) validateHeld() error {
+	if err := atMost("pods", len(s.Held), MaxPods); err != nil {
+		return err
+	}
+	containers := 0
+	for i := range s.Held {
+		containers += len(s.Held[i].Containers)
+		for k := range s.Held[i].Containers {
+			if err := atMost("blocks of memory", len(s.Held[i].Containers[k].Memory), MaxMemoryKinds); err != nil {
+				return err
+			}
+		}
+	}
+	if err := atMost("containers", containers, MaxContainers); err != nil {
+		return err
+	}
+	words, hints := 0, 0
+	for i := range s.Resources {
+		words += (s.Resources[i].Devices + 63) / 64
+		hints += len(s.Resources[i].Hints)
+	}
+	if sets := 2*len(s.Switches) + hints + len(s.Held) + containers; words*sets > MaxWords {
+		return fmt.Errorf("%d sets of devices, %d words each: too large", sets, words)
+	}
+	return nil
+}

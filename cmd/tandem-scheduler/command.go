@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/cli/globalflag"
+	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/term"
+	"k8s.io/component-base/version/verflag"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	"github.com/tandem-k8s/tandem/cmd/tandem-scheduler/plugin"
+)
+
+// newCommand is app.NewSchedulerCommand, whose run function has no place between the making of the scheduler
+// and its start: the plugin and the hints of the scheduler's queue share one informer, and the scheduler
+// makes it.
+func newCommand() *cobra.Command {
+	opts := options.NewOptions()
+	cmd := &cobra.Command{
+		Use:               "kube-scheduler",
+		Long:              "kube-scheduler with the plugin " + plugin.Name + ".",
+		Args:              noArguments,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return opts.ComponentGlobalsRegistry.Set() },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return start(cmd, opts) },
+	}
+	flags := opts.Flags
+	verflag.AddFlags(flags.FlagSet("global"))
+	globalflag.AddGlobalFlags(flags.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
+	for _, set := range flags.FlagSets {
+		cmd.Flags().AddFlagSet(set)
+	}
+	columns, _, _ := term.TerminalSize(cmd.OutOrStdout())
+	cliflag.SetUsageAndHelpFunc(cmd, *flags, columns)
+	return cmd
+}
+
+func noArguments(cmd *cobra.Command, arguments []string) error {
+	for _, a := range arguments {
+		if a != "" {
+			return fmt.Errorf("%q takes no arguments, got %q", cmd.CommandPath(), arguments)
+		}
+	}
+	return nil
+}
+
+// start is runCommand of the same package: logs and metrics are set up, then the scheduler runs until a
+// signal ends it.
+func start(cmd *cobra.Command, opts *options.Options) error {
+	verflag.PrintAndExitIfRequested()
+	gates := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+	if err := logsapi.ValidateAndApply(opts.Logs, gates); err != nil {
+		return fmt.Errorf("set up logs: %w", err)
+	}
+	cliflag.PrintFlags(cmd.Flags())
+	if err := nameInformers(opts); err != nil {
+		return err
+	}
+	return run(genericapiserver.SetupSignalContext(), opts, func() {
+		gates.(featuregate.MutableFeatureGate).AddMetrics()
+		opts.ComponentGlobalsRegistry.AddMetrics()
+	})
+}
+
+func run(ctx context.Context, opts *options.Options, ready func()) error {
+	var objects plugin.Objects
+	config, scheduler, err := app.Setup(ctx, opts, app.WithPlugin(plugin.Name, objects.New))
+	if err != nil {
+		return err
+	}
+	if err := objects.Watch(ctx, config.DynInformerFactory); err != nil {
+		return err
+	}
+	legacyregistry.RawMustRegister(objects.Metric())
+	ready()
+	return app.Run(ctx, config, scheduler)
+}

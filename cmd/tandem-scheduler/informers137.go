@@ -1,0 +1,18 @@
+//go:build !kubernetes136
+
+package main
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+)
+
+// nameInformers gives the scheduler's informers the name by which metrics tell them apart.
+func nameInformers(opts *options.Options) (err error) {
+	if opts.InformerName, err = cache.NewInformerName("kube-scheduler"); err != nil {
+		return fmt.Errorf("name informers: %w", err)
+	}
+	return nil
+}

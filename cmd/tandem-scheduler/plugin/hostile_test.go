@@ -1,0 +1,197 @@
+package plugin
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/test/server"
+)
+
+// Bounds of what one object may cost a scheduler: to read it, and to ask it once about each of a few pods.
+// The largest objects that are valid take a fifth.
+const (
+	maxTime  = 10 * time.Second // of the process's CPUs
+	maxAlloc = 2 << 30          // bytes, with all that is freed meanwhile
+)
+
+// cost is the CPU time of this process, and the bytes that it has allocated.
+func cost(t testing.TB) (time.Duration, uint64) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), memory.TotalAlloc
+}
+
+// survive reads an object and asks it, as the scheduler does, and fails where that takes too much, or panics.
+// It reports whether the object is understood.
+func survive(t testing.TB, what string, o *v1alpha1.NodeTopology) bool {
+	t.Helper()
+	time0, alloc0 := cost(t)
+	object := newPublished(t, newReader(klog.Logger{}), o)
+	understood := object.refusal() == nil
+	pods := []*v1.Pod{server.Pod("small", 1, 1), server.Pod("large", 8, 8), server.Pod("gpus", 2, 0)}
+	pods = append(pods, guaranteed("cpus", "3"))
+	pods[0].Annotations = map[string]string{"tandem.dev/alignment": "required"}
+	there := []*v1.Pod{server.Pod("pod", 1, 1), server.Pod("comes", 1, 0)}
+	for _, pod := range pods {
+		if object.refusal() != nil {
+			break
+		}
+		wish, err := wishOf(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object.try(klog.Logger{}, func() {
+			info := on("a", there...)
+			if object.verdict(info, pod, asked(wish)).Admitted {
+				object.offer(info, pod, asked(wish))
+			}
+			object.node.State(func(types.UID) bool { return true }).Ask(pod)
+		})
+	}
+	time1, alloc1 := cost(t)
+	if took := time1 - time0; took > maxTime {
+		t.Errorf("%s takes %v of CPU time", what, took)
+	}
+	if got := alloc1 - alloc0; got > maxAlloc {
+		t.Errorf("%s allocates %d MiB", what, got>>20)
+	}
+	if refusal := object.refusal(); refusal != nil && strings.Contains(refusal.Error(), "panic") {
+		t.Errorf("%s: %v", what, refusal)
+	}
+	if testing.Verbose() {
+		t.Logf("%s: %v, %d MiB, refused: %v", what, time1-time0, (alloc1-alloc0)>>20, object.refusal())
+	}
+	return understood
+}
+
+// No object takes the scheduler more time or memory than a large machine's, whatever it says.
+func TestHostileObjects(t *testing.T) {
+	for what, c := range map[string]struct {
+		spoil      func(*v1alpha1.Spec)
+		understood bool // devices may be used all the same
+	}{
+		"so many devices": {spoil: func(s *v1alpha1.Spec) { s.Resources[0].Devices = 1 << 60 }},
+		"40 NUMA nodes": {spoil: func(s *v1alpha1.Spec) {
+			s.Resources[0] = v1alpha1.Resource{
+				Name: server.GPU, Kind: v1alpha1.GPU, Devices: 64, Hints: map[string]v1alpha1.Set{},
+			}
+			s.Switches, s.NUMANodes = nil, nil
+			for i := range 40 {
+				s.Resources[0].Hints[fmt.Sprint(i)] = v1alpha1.SetOf(i)
+				s.NUMANodes = append(s.NUMANodes, v1alpha1.NUMANode{Number: i})
+			}
+		}},
+		"so many CPUs":      {func(s *v1alpha1.Spec) { s.NUMANodes[0].CPUs = "0-3000000" }, true},
+		"far too many CPUs": {func(s *v1alpha1.Spec) { s.NUMANodes[0].CPUs = "0-9999999999" }, true},
+		"CPUs of a pod":     {func(s *v1alpha1.Spec) { s.Held[0].Containers[0].CPUs = "0-9999999999" }, true},
+		"reserved CPUs":     {func(s *v1alpha1.Spec) { s.Kubelet.ReservedSystemCPUs = "0-9999999999" }, true},
+		"a core": {func(s *v1alpha1.Spec) {
+			s.NUMANodes[0].Cores = []v1alpha1.Set{"0-9999999999"}
+		}, true},
+		"a set of sets": {spoil: func(s *v1alpha1.Spec) {
+			s.Resources[0].Functions = make([]v1alpha1.Set, 1<<20)
+		}},
+		"a CPU as resource": {spoil: func(s *v1alpha1.Spec) { s.Resources[0].Name = "cpu" }},
+		"memory of 64 NUMA nodes": {func(s *v1alpha1.Spec) {
+			s.Kubelet.MemoryManagerPolicy = "Static"
+			for i := 2; i < 64; i++ {
+				s.NUMANodes = append(s.NUMANodes, v1alpha1.NUMANode{Number: i, Memory: map[string]v1alpha1.Memory{
+					"memory": {Total: 1 << 40, Allocatable: 1 << 40},
+				}})
+			}
+		}, true},
+		"the largest machine": {largest, true},
+		"the largest machine, best effort": {func(s *v1alpha1.Spec) {
+			largest(s)
+			s.Kubelet.TopologyManagerPolicy = "best-effort"
+		}, true},
+	} {
+		o := withCPUs(server.Topology("a", 1, true))
+		server.Hold(o, "pod", "0", "0")
+		c.spoil(&o.Spec)
+		if got := survive(t, what, o); got != c.understood {
+			t.Errorf("%s: understood is %t", what, got)
+		}
+	}
+}
+
+// largest makes an object of which there cannot be more.
+func largest(s *v1alpha1.Spec) {
+	s.Switches, s.NUMANodes, s.Held = nil, nil, nil
+	for i := range v1alpha1.MaxDeviceNodes {
+		s.NUMANodes = append(s.NUMANodes, v1alpha1.NUMANode{
+			Number: i, CPUs: v1alpha1.Set(fmt.Sprintf("%d-%d", i*1024, i*1024+1023)),
+		})
+	}
+	half := v1alpha1.MaxDevices / 2
+	for i, each := range []int{half / v1alpha1.MaxPlaces, half / v1alpha1.MaxPlaces} {
+		r := &s.Resources[i]
+		r.Devices, r.Hints, r.Functions, r.Addresses = half, map[string]v1alpha1.Set{}, nil, nil
+		for node := range v1alpha1.MaxDeviceNodes {
+			r.Hints[fmt.Sprint(node)] = v1alpha1.Set(fmt.Sprintf("%d-%d", node*half/8, (node+1)*half/8-1))
+		}
+		for f := range v1alpha1.MaxFunctions / 2 {
+			per := half / (v1alpha1.MaxFunctions / 2)
+			r.Functions = append(r.Functions, v1alpha1.Set(fmt.Sprintf("%d-%d", f*per, (f+1)*per-1)))
+			r.Addresses = append(r.Addresses, fmt.Sprintf("%04x:%02x:%02x.%d", f/128+1, f/4, i, f%4))
+		}
+		for at := range v1alpha1.MaxPlaces {
+			if len(s.Switches) <= at {
+				path := []string{fmt.Sprintf("pci0000:%02x", at)}
+				for depth := range v1alpha1.MaxDepth - 1 {
+					path = append(path, fmt.Sprintf("%04x:%02x:00.0", at+1, depth))
+				}
+				s.Switches = append(s.Switches, v1alpha1.Switch{
+					Name: fmt.Sprint(at), Path: strings.Join(path, "/"), NUMA: new(at / 32),
+					Devices: map[string]v1alpha1.Set{},
+				})
+			}
+			s.Switches[at].Devices[r.Name] = v1alpha1.Set(fmt.Sprintf("%d-%d", at*each, (at+1)*each-1))
+		}
+	}
+	for i := range 700 {
+		s.Held = append(s.Held, v1alpha1.Held{UID: fmt.Sprint("pod-", i), Containers: []v1alpha1.Container{{
+			Name: "app", Devices: map[string]v1alpha1.Set{server.GPU: v1alpha1.SetOf(i), server.VF: v1alpha1.SetOf(i)},
+			CPUs: v1alpha1.SetOf(i + 100),
+		}}})
+	}
+}
+
+// FuzzObject spoils an object of a server, as the bytes say, and reads and asks it.
+func FuzzObject(f *testing.F) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 200 {
+		seed := make([]byte, 8+i%24)
+		for i := range seed {
+			seed[i] = byte(random.Uint32())
+		}
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o := withCPUs(server.Topology("a", 2, true))
+		server.Hold(o, "pod", "0-1", "0,3")
+		o.Spec.Held[0].Containers[0].CPUs = "1-3"
+		o.Spec.Kubelet.MemoryManagerPolicy = "Static"
+		for i := range o.Spec.NUMANodes {
+			o.Spec.NUMANodes[i].Memory = map[string]v1alpha1.Memory{
+				"memory": {Total: 2 << 40, SystemReserved: 1 << 30, Allocatable: 1 << 40},
+			}
+		}
+		server.Spoil(&o.Spec, data)
+		survive(t, "this object", o)
+	})
+}

@@ -1,0 +1,125 @@
+package plugin
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/cluster/verdict"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/test/server"
+)
+
+// One node's object cannot end the scheduler: it is refused, and all others are used.
+func TestRefusedObject(t *testing.T) {
+	bad := server.Topology("bad", 1, true)
+	bad.Spec.Resources[0].Devices = 1 << 60
+	full := server.Topology("full", 1, true)
+	server.Hold(full, "a", "0-7", "0-7")
+	r := start(t, bad, full)
+	recorder := events.NewFakeRecorder(10)
+	r.plugin.events = recorder
+	for range 3 {
+		_, got := r.filter(server.Pod("new", 1, 1), on("bad"), on("full", server.Pod("a", 8, 8)))
+		if !got[0].IsSuccess() {
+			t.Errorf("the node is filtered: %v", got[0])
+		}
+		want(t, got[1], fwk.Unschedulable, "only 0 of 8")
+	}
+	if got := <-recorder.Events; !strings.Contains(got, "Warning NodeTopologyRefused") ||
+		!strings.Contains(got, "devices of amd.com/gpu 1152921504606846976") {
+		t.Errorf("event %q", got)
+	}
+	if len(recorder.Events) != 0 {
+		t.Errorf("another event: %q", <-recorder.Events)
+	}
+	if o := (&Objects{store: r.plugin.objects}); o.refused() != 1 {
+		t.Errorf("%d objects are refused", o.refused())
+	}
+}
+
+// panicking are managers that panic for each pod, as nothing should.
+type panicking struct{}
+
+func (panicking) Given([]v1alpha1.Held) (verdict.Given, error)  { return panicking{}, nil }
+func (panicking) Empty() verdict.Given                          { return panicking{} }
+func (panicking) Concerns(*v1.Pod) bool                         { panic("concerns") }
+func (panicking) Clone() verdict.Given                          { return panicking{} }
+func (panicking) Hints(*v1.Pod, *v1.Container) []hints.List     { panic("hints") }
+func (panicking) Take(*v1.Pod, *v1.Container, hints.Hint) error { panic("take") }
+func (panicking) Remove(types.UID)                              { panic("remove") }
+
+// A panic ends at the plugin's edge, whichever of its functions is called. The node is as one without object
+// from then on.
+func TestPanicStays(t *testing.T) {
+	waiting := server.Pod("waiting", 1, 1)
+	for name, call := range map[string]func(*rig, *published){
+		"Filter": func(r *rig, _ *published) {
+			if _, got := r.filter(waiting, on("a")); !got[0].IsSuccess() {
+				t.Errorf("Filter: %v", got[0])
+			}
+		},
+		"the hint of an object": func(r *rig, o *published) {
+			if hint, err := r.plugin.afterObject(klog.Background(), waiting, nil, o); err != nil || hint != fwk.Queue {
+				t.Errorf("hint %v, %v", hint, err)
+			}
+		},
+		"the hint of a pod": func(r *rig, _ *published) {
+			gone := server.Pod("gone", 0, 0)
+			gone.Spec.NodeName = "a"
+			if hint, err := r.plugin.afterPod(klog.Background(), waiting, gone, nil); err != nil || hint != fwk.Queue {
+				t.Errorf("hint %v, %v", hint, err)
+			}
+		},
+		"Score": func(r *rig, _ *published) {
+			state, _ := r.filter(waiting)
+			nodes := []fwk.NodeInfo{on("a")}
+			if status := r.fwk.RunPreScorePlugins(r.ctx, state, waiting, nodes); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			if _, status := r.fwk.RunScorePlugins(r.ctx, state, waiting, nodes); !status.IsSuccess() {
+				t.Errorf("Score: %v", status)
+			}
+		},
+	} {
+		topology := server.Topology("a", 1, true)
+		r := start(t, topology)
+		object := r.plugin.object("a")
+		var err error
+		if object.node, err = verdict.New(topology, panicking{}); err != nil {
+			t.Fatal(err)
+		}
+		call(r, object)
+		if refusal := object.refusal(); refusal == nil || !strings.Contains(refusal.Error(), "panic") {
+			t.Errorf("%s: refused is %v", name, refusal)
+		}
+		if r.plugin.object("a") != nil {
+			t.Errorf("%s: the object is still used", name)
+		}
+	}
+}
+
+// The node is told again as long as its object is refused: an Event is deleted after an hour.
+func TestReportAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recorder := events.NewFakeRecorder(100)
+		p := &Plugin{events: recorder}
+		object := &published{}
+		for range 120 {
+			p.report(server.Node("a", 1), object, errors.New("why"))
+			<-time.After(time.Minute)
+		}
+		if got := len(recorder.Events); got != 4 {
+			t.Errorf("%d events in two hours, want 4", got)
+		}
+	})
+}
