@@ -17,6 +17,7 @@ type Backend struct {
 	lib      library
 	channels []channel // IMEX channels to give containers
 	read     bool      // NVML answered once
+	kind     any       // with --mig-strategy=single, of all GPUs when they were last alike
 	listed   []string  // UUIDs in the CDI specification
 
 	mu     sync.Mutex // never held while NVML is asked
