@@ -2,10 +2,12 @@ package coordination
 
 import (
 	"flag"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -14,6 +16,8 @@ import (
 	"github.com/tandem-k8s/tandem/test/scale"
 	"github.com/tandem-k8s/tandem/topology"
 )
+
+var capacity = flag.Bool("capacity", false, "measure memory on a node with as many devices as it can have")
 
 var rounds = flag.Int("rounds", 1000, "admissions of TestNodesStayFlat, of two questions each")
 
@@ -25,7 +29,13 @@ type pairOfNodes struct {
 
 func newPairOfNodes(t testing.TB) *pairOfNodes {
 	t.Helper()
-	recorded, err := machines.Load("oci-mi300x-derived", 4)
+	return newPairOf(t, 4, map[string]int{gpus: 1, vfs: 1})
+}
+
+// newPairOf is a pair on a machine of which each device is offered so often.
+func newPairOf(t testing.TB, vfsPerPF int, often map[string]int) *pairOfNodes {
+	t.Helper()
+	recorded, err := machines.Load("oci-mi300x-derived", vfsPerPF)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,12 +49,18 @@ func newPairOfNodes(t testing.TB) *pairOfNodes {
 	}
 	all := map[string]device.Announcement{}
 	for d := range tree.Devices() {
-		one := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
-		switch {
-		case d.Class.IsGPU():
-			all[gpus] = device.Announcement{Devices: append(all[gpus].Devices, one)}
-		case d.IsVF():
-			all[vfs] = device.Announcement{Devices: append(all[vfs].Devices, one)}
+		name := vfs
+		if d.Class.IsGPU() {
+			name = gpus
+		} else if !d.IsVF() {
+			continue
+		}
+		for n := range often[name] {
+			one := device.Device{ID: d.Address.String(), Address: d.Address, NUMA: d.NUMA, Healthy: true}
+			if often[name] > 1 {
+				one.ID += fmt.Sprint("::", n)
+			}
+			all[name] = device.Announcement{Devices: append(all[name].Devices, one)}
 		}
 	}
 	p := &pairOfNodes{members: map[string]*Member{}, ids: map[string][]string{}}
@@ -109,6 +125,33 @@ func TestNodesStayFlat(t *testing.T) {
 		goroutines2, goroutines, descriptors2, descriptors, float64(heap2)/(1<<20), float64(heap)/(1<<20))
 	if goroutines2 > goroutines+5 || descriptors2 > descriptors+2 || heap2 > heap+1<<20 {
 		t.Error("something grows")
+	}
+}
+
+// What both plugins' parts take together on a node with as many devices as the kubelet can be told of:
+// eight GPUs of which each is shared by 2,000 containers, and eight HCAs of which each is shared by 1,000.
+// It takes a while.
+func TestMemoryAtCapacity(t *testing.T) {
+	if !*capacity {
+		t.Skip("without -capacity")
+	}
+	p := newPairOf(t, 1, map[string]int{gpus: 2000, vfs: 1000})
+	for n := range history.Most/2 + 1 {
+		if p.admit(t); n > 0 && n < history.Most/2 {
+			continue
+		}
+		runtime.GC()
+		runtime.GC()
+		var memory runtime.MemStats
+		runtime.ReadMemStats(&memory)
+		status, err := os.ReadFile("/proc/self/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, peak, _ := strings.Cut(string(status), "VmHWM:")
+		peak, _, _ = strings.Cut(peak, "\n")
+		t.Logf("after %d admissions: %d MiB live, peak of the process %s", n+1, memory.HeapAlloc>>20,
+			strings.TrimSpace(peak))
 	}
 }
 

@@ -84,29 +84,32 @@ func run(ctx context.Context, flags daemon.Flags, own options, log *slog.Logger)
 		Sys: sys, SRIOV: sysfs.At(flags.SysfsRoot, sys), Dev: dev, DevinfoDir: own.DevinfoDir, PairsDir: pairs,
 	}
 	specs := grants.CDI{Dirs: own.cdiDirs, Field: own.cdiDevices}
-	if err := cleanUp(&specs, config); err != nil {
-		return err
-	}
+	var kept []pools.Pool
 	if own.useCDI {
 		host.CDI = &specs
+		kept, _ = found.All()
+	}
+	if err := cleanUp(&specs, config, kept); err != nil {
+		return err
 	}
 	var resources []deviceplugin.Resource
 	for _, name := range found.Names() {
 		resources = append(resources, rdma.NewPlugin(name, found, host, node.Member(name, device.VF), log))
 	}
 	flags.Begin(found.Found()...)
-	err = flags.Serve(ctx, log, node, resources, found.Run)
-	return errors.Join(err, cleanUp(&specs, config))
+	return flags.Serve(ctx, log, node, resources, found.Run)
 }
 
-// cleanUp removes the CDI specs of the stock plugins whose place this daemon takes, and its own.
-func cleanUp(specs *grants.CDI, config *pools.Config) (err error) {
+// cleanUp removes the CDI specs of the stock plugins whose place this daemon takes, and its own of pools that
+// are no more. When the daemon ends its specs stay, as the files for Multus do: another instance may have
+// taken its place already, and the containers of running pods start again by them while none runs.
+func cleanUp(specs *grants.CDI, config *pools.Config, kept []pools.Pool) (err error) {
 	some, all := config.Shares()
 	if !all {
-		err = specs.CleanUp()
+		err = specs.CleanUp(kept...)
 	}
 	if some {
-		err = errors.Join(err, specs.CleanUpShared())
+		err = errors.Join(err, specs.CleanUpShared(kept...))
 	}
 	return err
 }

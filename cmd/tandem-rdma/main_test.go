@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -292,7 +293,37 @@ func TestCommandLines(t *testing.T) {
 	}
 }
 
-// Each signal of the stock plugin ends the daemon, which leaves no CDI spec and the files for Multus.
+// A second instance may be there before the first one has ended (maxSurge, or a pod that was deleted by
+// force): the first one's end leaves the CDI spec by which containers start again.
+func TestSurgeWithCDI(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 1)
+	n.write(t, "config.json",
+		`{"resourceList": [{"resourceName": "rdma", "selectors": {"vendors": ["15b3"], "isRdma": true}}]}`)
+	kubelet := kubelettest.Start(t, n.kubelet)
+	var instances []*exec.Cmd
+	for range 2 {
+		cmd, _ := n.daemon(t.Context(), "--use-cdi")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		kubelettest.Await(t, kubelettest.Await(t, kubelet.Plugins).Lists)
+		instances = append(instances, cmd)
+	}
+	for _, cmd := range instances {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		if specs := n.files(t, "cdi"); len(specs) != 1 || specs[0] != "sriov-dp-nvidia.com-net-pci-rdma.yaml" {
+			t.Errorf("CDI specs %v", specs)
+		}
+	}
+}
+
+// Each signal of the stock plugin ends the daemon, which leaves what containers need that start again: CDI
+// spec and files for Multus.
 func TestSignals(t *testing.T) {
 	t.Attr("parity", "sriov/signals")
 	t.Attr("parity", "sriov/socket-name")
@@ -322,8 +353,8 @@ func TestSignals(t *testing.T) {
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("after %s: %v\n%s", signal, err, stderr)
 		}
-		if specs := n.files(t, "cdi"); len(specs) > 0 {
-			t.Errorf("%s left CDI specs %v", signal, specs)
+		if left := n.files(t, "cdi"); !slices.Equal(left, specs) {
+			t.Errorf("%s left CDI specs %v", signal, left)
 		}
 		if files := n.files(t, "devinfo"); len(files) != 8 {
 			t.Errorf("%s left %v for Multus; want a file for each of 8 VFs", signal, files)

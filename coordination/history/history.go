@@ -14,8 +14,12 @@ import (
 )
 
 // Most bounds the log of decisions. 256 are at least 64 admissions of two containers with two resources each,
-// and more than the containers that a node runs (the kubelet's maxPods is 110); one takes a few KiB.
+// and more than the containers that a node runs (the kubelet's maxPods is 110).
 const Most = 256
+
+// MostBytes bounds what they take, about. On most nodes 256 take a tenth of it. Where they would take more
+// it is forgotten of the oldest what each switch alone would have given.
+const MostBytes = 16 << 20
 
 // Decision is one question with the Allocate that followed, or an Allocate without a question. Nothing in it
 // changes but what is not known at first: the container, and the Allocate.
@@ -38,7 +42,11 @@ type Decision struct {
 	Given       time.Time // when the kubelet took them; zero where it has not
 	Refusal     string
 
-	fixed func() *api.Decision // what never changes of it, as it is sent
+	folded   *folded              // the request, where its lists are long
+	fixed    func() *api.Decision // what never changes of it, as it is sent
+	cost     int                  // in bytes, its tree aside
+	treeCost int                  // of that, which others may share
+	short    bool                 // tree, request and choice are forgotten
 }
 
 // Log are the last decisions, the oldest first, and those of all containers that live. Its user guards it.
@@ -70,11 +78,71 @@ func (e *Decision) granted() (granted, bool) {
 // Add notes a decision. Where the log is full the oldest goes whose container does not live, or the oldest.
 func (d *Log) Add(e *Decision) {
 	if len(d.entries) == Most {
-		oldest := max(0, slices.IndexFunc(d.entries, func(e *Decision) bool { return !d.lives(e) }))
-		d.forget(oldest)
+		d.forgetOne(Most)
 	}
-	e.fixed = sync.OnceValue(e.encode)
+	if long(e.Request) {
+		e.folded, e.Request = fold(e.Request, e.Choice), placement.Request{}
+	}
+	asked := *e
+	e.fixed = sync.OnceValue(func() *api.Decision { return asked.encode(true) })
+	e.cost, e.treeCost = e.bytes(), d.treeCost(e)
 	d.entries = append(d.entries, e)
+	d.fit()
+}
+
+// forgetOne forgets, of the oldest so many, the oldest whose container does not live, or the oldest.
+func (d *Log) forgetOne(of int) {
+	d.forget(max(0, slices.IndexFunc(d.entries[:of], func(e *Decision) bool { return !d.lives(e) })))
+}
+
+// fit makes the log take no more than it may, as long as it has more than the newest.
+func (d *Log) fit() {
+	for i := 0; len(d.entries) > 1 && d.bytes() > MostBytes; i++ {
+		if last := len(d.entries) - 1; i < last {
+			d.entries[i].shorten()
+		} else {
+			d.forgetOne(last)
+		}
+	}
+}
+
+// bytes is about what the log takes. A tree counts once: decisions that share one follow each other.
+func (d *Log) bytes() int {
+	n := 0
+	var tree *topology.Tree
+	for _, e := range d.entries {
+		n += e.cost
+		if e.Tree != nil && e.Tree != tree {
+			tree = e.Tree
+			n += e.treeCost
+		}
+	}
+	return n
+}
+
+// treeCost is about what the tree of a decision takes.
+func (d *Log) treeCost(e *Decision) int {
+	if n := len(d.entries); n > 0 && d.entries[n-1].Tree == e.Tree {
+		return d.entries[n-1].treeCost
+	}
+	n := 0
+	if e.Tree != nil {
+		for range e.Tree.Devices() {
+			n += treeDeviceBytes
+		}
+	}
+	return n
+}
+
+// shorten forgets what it takes to find out what each switch alone would have given.
+func (e *Decision) shorten() {
+	if e.short {
+		return
+	}
+	m := e.encode(false)
+	e.fixed = func() *api.Decision { return m }
+	e.Tree, e.Request, e.Choice, e.folded = nil, placement.Request{}, placement.Choice{}, nil
+	e.short, e.cost = true, encodedBytes(m)
 }
 
 func (d *Log) forget(i int) {
@@ -162,8 +230,16 @@ type option struct {
 	result              string
 }
 
-// options are the switches with a free device that could be chosen or planned, by name.
-func (e *Decision) options() []option {
+// forgotten is what a switch alone would have given, where that is not known any more.
+const forgotten = "not kept: the decisions since then take the room"
+
+// options are the switches with a free device that could be chosen or planned, by name, with what each alone
+// would have given or without.
+func (e *Decision) options(results bool) []option {
+	request := e.Request
+	if e.folded != nil {
+		request = e.folded.unfold()
+	}
 	found := map[string]*option{}
 	at := func(d placement.Device) *option {
 		name := e.Tree.Switch(d.Address)
@@ -172,14 +248,14 @@ func (e *Decision) options() []option {
 		}
 		return found[name]
 	}
-	for _, d := range freeOf(e.Request.GPUs) {
+	for _, d := range freeOf(request.GPUs) {
 		o := at(d)
 		o.gpus++
 		if slices.Contains(e.Choice.GPUs, d) {
 			o.takenGPUs++
 		}
 	}
-	for _, d := range freeOf(e.Request.VFs) {
+	for _, d := range freeOf(request.VFs) {
 		o := at(d)
 		o.vfs++
 		if slices.Contains(e.Choice.VFs, d) {
@@ -188,7 +264,9 @@ func (e *Decision) options() []option {
 	}
 	sorted := make([]option, 0, len(found))
 	for name, o := range found {
-		if choice, err := placement.Choose(e.Tree, e.within(name)); err == nil {
+		if !results {
+			o.result = forgotten
+		} else if choice, err := placement.Choose(e.Tree, e.within(request, name)); err == nil {
 			o.result = choice.Reason
 		}
 		sorted = append(sorted, *o)
@@ -198,8 +276,7 @@ func (e *Decision) options() []option {
 }
 
 // within is the request as it would have been, had this switch alone had free devices.
-func (e *Decision) within(name string) placement.Request {
-	r := e.Request
+func (e *Decision) within(r placement.Request, name string) placement.Request {
 	r.GPUs, r.Spare.GPUs = e.narrowed(r.GPUs, r.Spare.GPUs, name)
 	r.VFs, r.Spare.VFs = e.narrowed(r.VFs, r.Spare.VFs, name)
 	return r

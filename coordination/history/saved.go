@@ -60,11 +60,12 @@ func (d *Log) Restore(saved []Saved) error {
 		e := &Decision{
 			At: time.Unix(0, m.GetTimeUnixNano()), Container: s.Container, Resource: m.GetResource(),
 			Size: int(m.GetSize()), Asked: m.GetAsked(), Allocated: s.Allocated, Given: s.Given,
-			fixed: func() *api.Decision { return m },
+			fixed: func() *api.Decision { return m }, cost: encodedBytes(m), short: true,
 		}
 		restored.entries = append(restored.entries, e)
 		restored.index(e)
 	}
+	restored.fit()
 	*d = restored
 	return nil
 }

@@ -24,8 +24,8 @@ func (e *Decision) Encode() *api.Decision {
 }
 
 // encode is what never changes of a decision, as it is sent. What each switch would have given takes a choice
-// for each, so that it is found once.
-func (e *Decision) encode() *api.Decision {
+// for each, so that it is found once; or it is left out.
+func (e *Decision) encode(results bool) *api.Decision {
 	m := &api.Decision{
 		TimeUnixNano: e.At.UnixNano(),
 		TookNano:     int64(e.Took),
@@ -48,7 +48,7 @@ func (e *Decision) encode() *api.Decision {
 		m.Pairs = append(m.Pairs, &api.Pair{Gpu: p.GPU.ID, Vf: p.VF.ID, Distance: p.Distance.Level.String()})
 	}
 	if e.Asked {
-		for _, o := range e.options() {
+		for _, o := range e.options(results) {
 			m.Options = append(m.Options, &api.Option{
 				Switch: o.name, FreeGpus: uint32(o.gpus), FreeVfs: uint32(o.vfs), TakenGpus: uint32(o.takenGPUs),
 				TakenVfs: uint32(o.takenVFs), Result: o.result,

@@ -2,8 +2,10 @@ package deviceplugin
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +19,26 @@ type broadcast struct {
 	gone      map[string]time.Time // since when devices of the list are no longer published
 	published bool
 	changed   chan struct{} // closed by the next publish
+	told      []fingerprint // of the lists since the one that the kubelet last had, the newest last
+}
+
+// fingerprint is which devices of a list are healthy: a hash of their IDs.
+type fingerprint [sha256.Size]byte
+
+// mostTold bounds what is known of lists that the kubelet may yet have to take.
+const mostTold = 1000
+
+// standing is how far the kubelet is with the lists.
+type standing int
+
+const (
+	elsewhere standing = iota // it has what it was never told, or no longer is to have
+	behind                    // it has a list before the newest
+	upToDate                  // it has the newest
+)
+
+func newFingerprint(ids []string) fingerprint {
+	return sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(ids)), "\x00")))
 }
 
 // newBroadcast starts with the devices that the kubelet was told of before this process started.
@@ -49,7 +71,44 @@ func (b *broadcast) publish(devices []Device) {
 		return d
 	})
 	b.gone, b.published = gone, true
+	b.told = append(b.told, newFingerprint(b.healthy()))
+	b.told = b.told[max(0, len(b.told)-mostTold):]
 	b.renew()
+}
+
+// healthy are the healthy devices of the newest list. The mutex is held.
+func (b *broadcast) healthy() []string {
+	var ids []string
+	for id, d := range b.devices {
+		if d.Healthy {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// begin says that the kubelet takes lists anew, from having none.
+func (b *broadcast) begin() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.told = []fingerprint{newFingerprint(nil), newFingerprint(b.healthy())}
+}
+
+// standing tells how far a kubelet is that has these devices to give. It takes the lists in their order, so
+// that it will not come back to one before what it has had.
+func (b *broadcast) standing(has []string) standing {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := newFingerprint(has)
+	switch {
+	case now == newFingerprint(b.healthy()):
+		b.told = []fingerprint{now}
+		return upToDate
+	case slices.Contains(b.told, now):
+		return behind
+	default:
+		return elsewhere
+	}
 }
 
 // renew has the list sent again. The mutex is held.

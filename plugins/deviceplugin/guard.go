@@ -24,6 +24,9 @@ const (
 	lookPause = 10 * time.Second // between two looks
 	settle    = time.Second      // from a sign that something has changed to the look at it
 	lookLimit = time.Second      // for one question to the kubelet
+	// behindLimit is how long the kubelet may have one and the same list before the newest. It takes the lists
+	// of all resources one after the other, and writes its checkpoint, with fsync, after each.
+	behindLimit = 30 * time.Second
 )
 
 // guard looks whether the kubelet still goes by a registration.
@@ -32,8 +35,9 @@ const (
 // stream stays open. Before 1.37 the kubelet forgets the devices when that plugin goes; from then on it comes
 // back to this one, but keeps the other's list (PluginDisconnected in
 // pkg/kubelet/cm/devicemanager/manager.go). So what the kubelet has to give is compared with what it was
-// told, twice before it is believed. While the other plugin lives nothing is done: before 1.37 each of two
-// that register in turn ends the other's stream.
+// told, twice before it is believed, and for longer where it is a list before the newest: then the kubelet is
+// behind, and a new registration would put it further behind. While the other plugin lives nothing is done:
+// before 1.37 each of two that register in turn ends the other's stream.
 type guard struct {
 	*Server
 	socket  string
@@ -43,10 +47,12 @@ type guard struct {
 	work    sync.WaitGroup
 	cancel  context.CancelFunc
 
-	listed  sockets // of others, when the kubelet last agreed
-	suspect sockets // those of them that somebody listened on, and all that came since
-	differs bool    // the kubelet did not agree at the last look
-	rivals  sockets // one is of the plugin that took over; nil while the kubelet goes by this one
+	listed  sockets     // of others, when the kubelet last agreed
+	suspect sockets     // those of them that somebody listened on, and all that came since
+	differs bool        // the kubelet did not agree at the last look
+	answer  fingerprint // what the kubelet had at the last look
+	since   time.Time   // since when it has had that and not agreed
+	rivals  sockets     // one is of the plugin that took over; nil while the kubelet goes by this one
 }
 
 func (s *Server) newGuard(socket string) *guard {
@@ -84,6 +90,7 @@ func (g *guard) touch() {
 
 // run returns why to register again, or nil when ctx is done.
 func (g *guard) run(ctx context.Context) error {
+	g.devices.begin()
 	g.listed = g.others()
 	g.suspect = g.listed.living()
 	next := time.Now().Add(settle)
@@ -132,14 +139,18 @@ func (g *guard) look(ctx context.Context) error {
 		g.log.Debug("cannot compare the kubelet's devices with ours", "error", err)
 		return nil
 	}
-	before := g.differs
-	g.differs = !slices.Equal(slices.Sorted(slices.Values(has)), g.healthy())
+	before, standing := g.differs, g.devices.standing(has)
+	if answer := newFingerprint(has); answer != g.answer || !before {
+		g.answer, g.since = answer, time.Now()
+	}
+	g.differs = standing != upToDate
 	switch {
 	case !g.differs && !maps.Equal(others, g.listed):
 		g.listed, g.suspect = others, others.living()
 	case !g.differs:
 	case !before:
 		maps.Copy(g.suspect, others)
+	case standing == behind && time.Since(g.since) < behindLimit:
 	case len(has) == 0:
 		return errForgotten
 	default:

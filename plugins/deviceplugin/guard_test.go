@@ -3,10 +3,12 @@ package deviceplugin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,9 +23,9 @@ type watched struct {
 	t     *testing.T
 	dir   string
 	guard *guard
-	cause error // that the resource is not registered any more; nil while it is
 
 	mu    sync.Mutex
+	cause error    // that the resource is not registered any more; nil while it is
 	has   []string // the kubelet
 	err   error
 	asked int
@@ -35,10 +37,22 @@ func (w *watched) Allocate(context.Context, []string) (*v1beta1.ContainerAllocat
 	return nil, nil
 }
 
-func (w *watched) Offered(string)                     {}
-func (w *watched) Registered(string)                  {}
-func (w *watched) Preferred(string, time.Duration)    {}
-func (w *watched) Unregistered(_ string, cause error) { w.cause = cause }
+func (w *watched) Offered(string)                  {}
+func (w *watched) Registered(string)               {}
+func (w *watched) Preferred(string, time.Duration) {}
+
+func (w *watched) Unregistered(_ string, cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cause = cause
+}
+
+// unregistered is why the resource is not registered any more; nil while it is.
+func (w *watched) unregistered() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cause
+}
 
 func (w *watched) allocatable(context.Context, string) ([]string, error) {
 	w.mu.Lock()
@@ -85,8 +99,8 @@ func (w *watched) wantEnd(want error) {
 func (w *watched) wantRival(socket string) {
 	w.t.Helper()
 	w.wantEnd(nil)
-	if w.cause == nil || !strings.Contains(w.cause.Error(), "/"+socket+"]") {
-		w.t.Errorf("not registered: %v, want one at %s", w.cause, socket)
+	if cause := w.unregistered(); cause == nil || !strings.Contains(cause.Error(), "/"+socket+"]") {
+		w.t.Errorf("not registered: %v, want one at %s", cause, socket)
 	}
 }
 
@@ -94,8 +108,8 @@ func (w *watched) wantRival(socket string) {
 func (w *watched) wantNothing() {
 	w.t.Helper()
 	w.wantEnd(nil)
-	if w.cause != nil {
-		w.t.Errorf("not registered: %v", w.cause)
+	if cause := w.unregistered(); cause != nil {
+		w.t.Errorf("not registered: %v", cause)
 	}
 }
 
@@ -139,6 +153,43 @@ func TestGuard(t *testing.T) {
 			defer w.wantNothing()
 			w.kubeletFails(errors.New("unknown method"))
 			wait(50)
+		},
+		"a kubelet that has not taken the first list yet": func(w *watched) {
+			defer w.wantNothing()
+			w.kubeletHas()
+			<-time.After(behindLimit / 2)
+			w.kubeletHas("a", "b")
+			wait(5)
+		},
+		"a kubelet that is behind with a list": func(w *watched) {
+			defer w.wantNothing()
+			wait(2)
+			w.guard.devices.publish([]Device{{ID: "a", Healthy: true}})
+			w.guard.devices.publish([]Device{{ID: "a", Healthy: true}, {ID: "c", Healthy: true}})
+			<-time.After(behindLimit / 2)
+			w.kubeletHas("a")
+			<-time.After(behindLimit * 3 / 4)
+			w.kubeletHas("a", "c")
+			wait(5)
+		},
+		"a kubelet that never takes a list": func(w *watched) {
+			rival := w.listen("any.sock", 1)
+			wait(2)
+			w.guard.devices.publish([]Device{{ID: "a", Healthy: true}})
+			<-time.After(behindLimit / 2)
+			w.wantNothing()
+			<-time.After(behindLimit)
+			w.wantRival("any.sock")
+			rival.Close()
+			wait(2)
+			w.wantEnd(errRivalGone)
+		},
+		"forgotten amid a burst of lists": func(w *watched) {
+			wait(2)
+			w.guard.devices.publish([]Device{{ID: "a", Healthy: true}})
+			w.kubeletHas()
+			wait(2)
+			w.wantEnd(errForgotten)
 		},
 		"forgotten": func(w *watched) {
 			wait(2)
@@ -204,32 +255,67 @@ func TestGuard(t *testing.T) {
 			wait(5)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			dir, err := os.MkdirTemp("", "g")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { os.RemoveAll(dir) })
-			if err := os.Mkdir(filepath.Join(dir, "device-plugins"), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Test(t, func(t *testing.T) {
-				w := &watched{t: t, dir: dir, has: []string{"b", "a"}}
-				server := &Server{
-					resource: w, devices: newBroadcast(nil), kubeletDir: dir, allocatable: w.allocatable, observer: w,
-					log: slog.New(slog.DiscardHandler),
+		t.Run(name, func(t *testing.T) { guarded(t, story) })
+	}
+}
+
+// guarded tells a story of a plugin whose devices a and b the kubelet has.
+func guarded(t *testing.T, story func(*watched)) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Mkdir(filepath.Join(dir, "device-plugins"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := &watched{t: t, dir: dir, has: []string{"b", "a"}}
+		server := &Server{
+			resource: w, devices: newBroadcast(nil), kubeletDir: dir, allocatable: w.allocatable, observer: w,
+			log: slog.New(slog.DiscardHandler),
+		}
+		server.devices.publish([]Device{{ID: "a", Healthy: true}, {ID: "b", Healthy: true}, {ID: "c"}})
+		const own = "amd.com_gpu-BBBBBBBBBBBB.sock"
+		w.guard = server.newGuard(w.path(own))
+		w.listen(own, 0)
+		w.guard = server.newGuard(w.path(own))
+		w.guard.start(t.Context())
+		defer w.guard.stop()
+		synctest.Wait()
+		story(w)
+		w.wantEnd(nil)
+	})
+}
+
+// A kubelet takes one list after the other and writes its checkpoint in between, which takes longer than the
+// time between two lists while VFs come. Wherever the looks fall, that is no other plugin.
+func TestGuardOfSlowKubelet(t *testing.T) {
+	for offset := range 20 {
+		guarded(t, func(w *watched) {
+			defer w.wantNothing()
+			<-time.After(time.Minute + time.Duration(offset)*lookPause/20)
+			lists := make(chan []string, 20) // what the stream holds
+			taken := make(chan struct{})
+			go func() { // the kubelet
+				defer close(taken)
+				for list := range lists {
+					w.kubeletHas(list...)
+					<-time.After(1500 * time.Millisecond)
 				}
-				server.devices.publish([]Device{{ID: "a", Healthy: true}, {ID: "b", Healthy: true}, {ID: "c"}})
-				const own = "amd.com_gpu-BBBBBBBBBBBB.sock"
-				w.guard = server.newGuard(w.path(own))
-				w.listen(own, 0)
-				w.guard = server.newGuard(w.path(own))
-				w.guard.start(t.Context())
-				defer w.guard.stop()
-				synctest.Wait()
-				story(w)
-				w.wantEnd(nil)
-			})
+			}()
+			list, ids := []Device{{ID: "a", Healthy: true}, {ID: "b", Healthy: true}}, []string{"a", "b"}
+			for n := range 20 {
+				id := fmt.Sprint("vf", n)
+				list, ids = append(list, Device{ID: id, Healthy: true}), append(ids, id)
+				w.guard.devices.publish(list)
+				lists <- slices.Clone(ids)
+				<-time.After(time.Second)
+			}
+			close(lists)
+			<-taken
+			wait(2)
 		})
 	}
 }

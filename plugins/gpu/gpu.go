@@ -1,13 +1,14 @@
 // Package gpu offers a node's GPUs to the kubelet.
 //
 // What is the vendor's own, finding devices and saying what a container needs to use them, is behind
-// [Backend]; packages amd and nvidia are two. Everything else is here once: [GPUs] discovers at the start,
-// again on every pulse or event, and remembers what is gone, and a [Plugin] per resource name tells the
-// kubelet and the coordinator, asks the coordinator which devices to prefer, and answers Allocate.
+// [Backend]; packages amd and nvidia are two. Everything else is here once: [GPUs] discovers at the start and
+// again on every pulse or event, and a [Plugin] per resource name tells the kubelet and the coordinator, asks
+// the coordinator which devices to prefer, and answers Allocate.
 package gpu
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -19,6 +20,8 @@ import (
 type Backend interface {
 	// Discover lists the devices as they are now. Resources that have none are listed too when they are to be
 	// offered.
+	// The first Discover may fail; a later one judges each GPU for itself, so that one which cannot be read, or
+	// cannot be offered beside the others, does not hide what becomes of these.
 	Discover() (Inventory, error)
 	// Links lists the direct connections between the cards, none where the vendor has none.
 	Links() ([]topology.Link, error)
@@ -52,8 +55,14 @@ type Narrower interface {
 type Inventory struct {
 	Resources map[string][]Device // by resource name, "amd.com/gpu"
 	Notes     []string            // what was left out or is not as it should be, and why; for the log
-	Partial   bool                // the driver is away, or hides a GPU: what is missing is unhealthy, not gone
+	// Partial: the driver is away, or a GPU cannot be read. What is missing is unhealthy, not gone, but for
+	// what is missing of the cards in Read, which were read whole.
+	Partial bool
+	Read    []topology.Address
 }
+
+// hides reports whether a device that was not found may be there all the same.
+func (i *Inventory) hides(d Device) bool { return i.Partial && !slices.Contains(i.Read, d.Card) }
 
 // Device is a GPU, or a part of one, that can be given to a container.
 type Device struct {
@@ -67,5 +76,5 @@ type Device struct {
 	Index   string // the vendor's number, "0" or, of a part, "0:1"; empty where containers are not told it
 	VRAM    uint64 // bytes of its card's memory; 0 for unknown
 	Healthy bool
-	Gone    bool // it was found before and is no longer; set by GPUs alone
+	Gone    bool // it was found before and is no longer: set by GPUs alone, which know it until others go
 }

@@ -25,7 +25,7 @@ type GPUs struct {
 	notes     []string // likewise
 
 	mu        sync.Mutex
-	resources map[string][]Device // sorted by ID; a device is never dropped, but marked as gone
+	resources map[string][]Device // sorted by ID: what was found last, and what went last
 	links     []topology.Link
 	changed   chan struct{} // closed and replaced on every change
 }
@@ -89,8 +89,8 @@ func (g *GPUs) rediscover(ctx context.Context, due <-chan struct{}) {
 	}
 }
 
-// refresh discovers again. When that fails everything stays as it was: a pod that holds a device is not
-// helped by taking the device away.
+// refresh discovers again. A Backend that has found GPUs once does not fail; if one does, everything stays as
+// it was: a pod that holds a device is not helped by taking the device away.
 func (g *GPUs) refresh() {
 	found, err := g.backend.Discover()
 	if err != nil {
@@ -149,10 +149,13 @@ func (g *GPUs) latest(resource string) ([]Device, []topology.Link, <-chan struct
 // change is one device that is not as it was.
 type change struct{ resource, device, what string }
 
-// merge lays what was found over what was known. A known device that was not found stays and is unhealthy:
-// containers that hold it are answered for it, and its driver may come back. Neither argument is changed.
+// merge lays what was found over what was known. A known device that was not found stays and is unhealthy
+// while it may be there all the same. One that is gone is known until others go, for an Allocate that was
+// on its way: MIG devices have another ID whenever a GPU is divided anew, and what the kubelet needs of
+// them is in its own list. Neither argument is changed.
 func merge(known map[string][]Device, inventory Inventory) (map[string][]Device, []change) {
 	found := inventory.Resources
+	othersGo := others(known, inventory)
 	merged := make(map[string][]Device, len(found))
 	var changes []change
 	for resource := range found {
@@ -164,9 +167,10 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 	for resource := range merged {
 		before := byID(known[resource])
 		now := deviceplugin.Keep(before, byID(found[resource]), func(d Device) Device {
-			d.Healthy, d.Gone = false, !inventory.Partial
+			d.Healthy, d.Gone = false, d.Gone || !inventory.hides(d)
 			return d
 		})
+		maps.DeleteFunc(now, func(id string, d Device) bool { return othersGo && d.Gone && before[id].Gone })
 		merged[resource] = slices.SortedFunc(maps.Values(now), func(a, b Device) int {
 			return cmp.Compare(a.ID, b.ID)
 		})
@@ -177,6 +181,20 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 		}
 	}
 	return merged, changes
+}
+
+// others reports whether devices are gone that were there at the look before.
+func others(known map[string][]Device, inventory Inventory) bool {
+	for resource, devices := range known {
+		found := byID(inventory.Resources[resource])
+		if slices.ContainsFunc(devices, func(d Device) bool {
+			_, there := found[d.ID]
+			return !there && !d.Gone && !inventory.hides(d)
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 func difference(before map[string]Device, now Device) string {

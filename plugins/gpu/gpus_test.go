@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -93,7 +94,7 @@ func TestPulse(t *testing.T) {
 			{"a", nil, "a b!"},
 			{"", errors.New("read numa_node of b: input/output error"), "a b!"},
 			{"", errors.New("read numa_node of b: input/output error"), "a b!"},
-			{"", nil, "a! b!"},
+			{"", nil, "a!"}, // b went before
 			{"c b", nil, "a! b c"},
 			{"a b c", nil, "a b c"},
 		} {
@@ -121,7 +122,7 @@ func TestPulse(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 		for part, want := range map[string]int{
-			"as always": 1, "input/output error": 1, "healthy again": 2, "appeared": 1,
+			"as always": 1, "input/output error": 1, "healthy again": 1, "appeared": 2,
 		} {
 			if got := strings.Count(log.String(), part); got != want {
 				t.Errorf("%q logged %d times, want %d:\n%s", part, got, want, &log)
@@ -271,6 +272,42 @@ func TestGoneOrUnhealthy(t *testing.T) {
 		back, _ := merge(merged, Inventory{Resources: two})
 		if last := back["amd.com/gpu"][1]; !last.Healthy || last.Gone || len(changes) == 0 {
 			t.Errorf("%s: changes %v, then %+v", name, changes, last)
+		}
+	}
+}
+
+// What is known stays near what is there, however often GPUs are divided anew: MIG devices get another ID
+// each time. What went last is known still, and what may be there all the same.
+func TestGoneAreForgotten(t *testing.T) {
+	t.Parallel()
+	const there = 56
+	var known map[string][]Device
+	for n := range 100 {
+		found := Inventory{Resources: map[string][]Device{"nvidia.com/gpu": nil}}
+		for i := range there {
+			found.Resources["nvidia.com/gpu"] = append(found.Resources["nvidia.com/gpu"],
+				Device{ID: fmt.Sprint("MIG-", n, "-", i), Healthy: true})
+		}
+		known, _ = merge(known, found)
+		known, _ = merge(known, found) // a look at which nothing goes
+		if got := len(known["nvidia.com/gpu"]); got != min(2, n+1)*there {
+			t.Fatalf("after %d divisions %d devices are known, of which %d are there", n+1, got, there)
+		}
+	}
+	silent := topology.Address{Bus: 0x19}
+	hidden := Inventory{Partial: true, Read: []topology.Address{{Bus: 0xa7}}}
+	known = map[string][]Device{"nvidia.com/gpu": {
+		{ID: "a", Card: silent, Healthy: true}, {ID: "b", Card: hidden.Read[0], Healthy: true},
+		{ID: "c", Gone: true},
+	}}
+	for range 3 {
+		known, _ = merge(known, hidden)
+		var state []string
+		for _, d := range known["nvidia.com/gpu"] {
+			state = append(state, fmt.Sprint(d.ID, " ", d.Healthy, " ", d.Gone))
+		}
+		if want := []string{"a false false", "b false true"}; !slices.Equal(state, want) {
+			t.Errorf("one card is silent: %v, want %v", state, want)
 		}
 	}
 }

@@ -1,16 +1,21 @@
 package rdma
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/test/functions"
 )
@@ -184,18 +189,87 @@ func TestCDISpecIsRenewed(t *testing.T) {
 	}
 }
 
-// In a rolling update the old instance may end, and clean up, after the new one has started.
-func TestCDISpecIsRestored(t *testing.T) {
+// The file of the spec is kept what it should be while the plugin runs, whatever becomes of it: the stock
+// plugin and its operator remove it, and device nodes are numbered anew when a driver is bound, which
+// changes nothing else of a device.
+func TestCDISpecIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := rdmaVF()
+		p, folder := withCDI(t, s, nil, "intel.com", resources(rdmaPool), false)
+		file := filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Watch(ctx, func([]deviceplugin.Device) {}) }()
+		synctest.Wait()
+		whole, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(whole), "name: 0000:86:02.3") {
+			t.Fatalf("spec %s, %v", whole, err)
+		}
+		want := func(what, want string) {
+			t.Helper()
+			synctest.Wait()
+			if got, err := os.ReadFile(file); err != nil || string(got) != want {
+				t.Errorf("%s: spec %s, %v", what, got, err)
+			}
+		}
+		for what, harm := range map[string]func() error{
+			"removed":  func() error { return os.Remove(file) },
+			"other":    func() error { return os.WriteFile(file, []byte("---\n"), 0o600) },
+			"cleaned":  func() error { return p.host.CDI.CleanUp() },
+			"of a dir": func() error { return os.RemoveAll(folder) },
+		} {
+			if err := harm(); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(specPause)
+			want(what, string(whole))
+		}
+		for class, node := range map[string]string{"infiniband_mad": "umad", "infiniband_verbs": "uverbs"} {
+			s.Remove(functions.Dir("0000:86:02.3") + "/" + class)
+			s.Write(functions.Dir("0000:86:02.3")+"/"+class+"/"+node+"77/ibdev", "mlx5_5")
+		}
+		if err := p.vfs.scan(); err != nil {
+			t.Fatal(err)
+		}
+		renumbered := strings.NewReplacer("uverbs5", "uverbs77", "umad5", "umad77").Replace(string(whole))
+		issm := "    - hostPath: /dev/infiniband/issm5\n      path: /dev/infiniband/issm5\n      permissions: rw\n"
+		want("numbered anew", strings.Replace(renumbered, issm, "", 1))
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A container may start again whatever is wrong with its VF at that moment.
+func TestCDISpecHasUnhealthyVF(t *testing.T) {
 	p, folder := withCDI(t, rdmaVF(), nil, "intel.com", resources(rdmaPool), false)
-	if err := p.host.CDI.CleanUp(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err != nil {
-		t.Fatal(err)
-	}
+	pool, _ := p.vfs.latest(p.name)
+	pool.Devices = slices.Clone(pool.Devices)
+	pool.Devices[0].Fault = "link down"
+	p.prepare(pool)
 	content, err := os.ReadFile(filepath.Join(folder, "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml"))
 	if err != nil || !strings.Contains(string(content), "name: 0000:86:02.3") {
 		t.Errorf("spec %s, %v", content, err)
+	}
+}
+
+// What is removed at the start are the specs of pools that are no more: those that there are may be in use.
+func TestCDISpecsOfOtherPools(t *testing.T) {
+	p, folder := withCDI(t, rdmaVF(), nil, "intel.com", resources(rdmaPool), false)
+	for _, name := range []string{"sriov-dp-old.yaml", "other.yaml"} {
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, _ := p.vfs.All()
+	if err := p.host.CDI.CleanUp(all...); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(folder, "*"))
+	if err != nil || len(left) != 2 || filepath.Base(left[0]) != "other.yaml" ||
+		filepath.Base(left[1]) != "sriov-dp-intel.com-net-pci-sriov-rdma-vf.yaml" {
+		t.Errorf("left %v, %v", left, err)
 	}
 }
 

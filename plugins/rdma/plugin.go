@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination"
@@ -52,9 +54,18 @@ func NewPlugin(name string, vfs *VFs, host grants.Host, member Member, log *slog
 // Name is the resource name, "intel.com/mlnx_vf".
 func (p *Plugin) Name() string { return p.name }
 
-// Watch publishes the devices to the coordinator and the kubelet, at the start and whenever they changed. As
-// long as there has never been one, the resource is not offered, so that the node does not have it at all.
+// Watch publishes the devices to the coordinator and the kubelet, at the start and whenever they changed,
+// and keeps their CDI spec. As long as there has never been a device, the resource is not offered, so that
+// the node does not have it at all.
 func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { p.keepSpec(ctx); return nil })
+	g.Go(func() error { p.tell(ctx, publish); return nil })
+	return g.Wait()
+}
+
+// tell publishes the devices until ctx is done.
+func (p *Plugin) tell(ctx context.Context, publish func([]deviceplugin.Device)) {
 	for {
 		pool, changed := p.vfs.latest(p.name)
 		withheld, freed := p.member.Withheld()
@@ -69,7 +80,42 @@ func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device))
 		case <-changed:
 		case <-freed:
 		case <-ctx.Done():
-			return nil
+			return
+		}
+	}
+}
+
+// specPause is the pause between two looks at the file of the CDI spec, which anybody may remove.
+const specPause = 5 * time.Second
+
+// keepSpec keeps the CDI spec what it should be until ctx is done. Device nodes are numbered anew when a
+// driver is bound, which changes nothing else of a device: so it is made anew at every look at the machine.
+// A container that starts between the event of the kernel and that look, a second at the most, is given
+// what was there before; so is every container where device nodes do not go through CDI, and while no
+// plugin runs.
+func (p *Plugin) keepSpec(ctx context.Context) {
+	if p.host.CDI == nil {
+		return
+	}
+	ticker := time.NewTicker(specPause)
+	defer ticker.Stop()
+	nothing := map[string]*grants.Grant{}
+	complaint := ""
+	for given := map[string]*grants.Grant(nil); ; {
+		looked := p.vfs.nextLook()
+		pool, _ := p.vfs.latest(p.name)
+		err := p.spec.Write(p.host, pool, given)
+		if text := fmt.Sprint(err); err != nil && text != complaint {
+			p.log.Error("containers may not get device nodes", "error", err)
+		}
+		complaint = fmt.Sprint(err)
+		select {
+		case <-looked:
+			given = nil
+		case <-ticker.C:
+			given = nothing
+		case <-ctx.Done():
+			return
 		}
 	}
 }

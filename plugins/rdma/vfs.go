@@ -35,6 +35,7 @@ type VFs struct {
 	names    []string
 	pools    map[string]pools.Pool
 	changed  chan struct{} // closed and replaced on every change
+	looked   chan struct{} // closed and replaced by every look, whatever it found
 }
 
 // FindVFs finds the pools of a configuration. The file is where to keep what has to be known after a restart.
@@ -55,7 +56,7 @@ func FindVFs(
 	v := &VFs{
 		finder: finder, config: config, file: file, log: log, events: events, look: make(chan struct{}, 1),
 		memory: memory, needed: map[topology.Address]bool{}, pools: map[string]pools.Pool{},
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), looked: make(chan struct{}),
 	}
 	for _, warning := range config.Warnings {
 		log.Warn("configuration", "file", config.File, "note", warning)
@@ -176,10 +177,19 @@ func (v *VFs) take(found []pools.Pool, warnings []string) {
 		v.pools[pool.Name] = pool
 		v.memory.remember(pool)
 	}
+	close(v.looked)
+	v.looked = make(chan struct{})
 	if changed {
 		close(v.changed)
 		v.changed = make(chan struct{})
 	}
+}
+
+// nextLook is a channel that is closed by the next look at the machine.
+func (v *VFs) nextLook() <-chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.looked
 }
 
 // keep adds the devices that were listed in a pool and are no longer found in it.

@@ -51,7 +51,8 @@ type Backend struct {
 	asked  bool              // them, once at least
 	notes  []string          // on the library, for the next Discover
 	links  []topology.Link   // that the library alone knows
-	found  bool              // the driver, once at least
+	found  bool              // GPUs, once at least
+	kind   string            // of all partitioned GPUs when they were last partitioned alike
 }
 
 // ErrNoDriver says that the amdgpu driver is not there, or not done with looking for its GPUs.
@@ -70,9 +71,10 @@ func New(sys fs.FS, naming Naming) (*Backend, error) {
 // Heed has every later Discover ask a source of health too. It is called name in the log.
 func (b *Backend) Heed(name string, source Health) { b.health[name] = source }
 
-// Discover reads every GPU and partition. It fails where a file is there and cannot be read, where partitions
-// of different kinds are to go under one name, and, with ErrNoDriver, where amdgpu has never been loaded;
-// once it was, there is no driver while it is not.
+// Discover reads every GPU and partition. The first one fails where a file is there and cannot be read, where
+// partitions of different kinds are to go under one name, and, with ErrNoDriver, where amdgpu is not loaded.
+// Later ones do not: what cannot be read is missing, GPUs that are no longer partitioned as the others are
+// unhealthy, and there is no driver while it is not loaded.
 func (b *Backend) Discover() (gpu.Inventory, error) {
 	if !loaded(b.sys) {
 		if b.found {
@@ -84,46 +86,75 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 		return gpu.Inventory{}, fmt.Errorf("find AMD GPUs: %w (no %s): load it, or keep tandem-gpu off this node",
 			ErrNoDriver, module)
 	}
-	b.found = true
-	nodes, notes, err := readNodes(b.sys)
-	if err != nil {
+	nodes, notes, ofNodes := readNodes(b.sys)
+	cards, ofCards := readCards(b.sys)
+	partitions, leftOut, ofPartitions := readPartitions(b.sys, cards, nodes)
+	parts := append(slices.Collect(maps.Values(cards)), partitions...)
+	kind, mixture := b.alike(parts)
+	unread := errors.Join(ofNodes, ofCards, ofPartitions)
+	if err := cmp.Or(unread, mixture); err != nil && !b.found {
 		return gpu.Inventory{}, err
 	}
-	cards, err := readCards(b.sys)
-	if err != nil {
-		return gpu.Inventory{}, err
+	b.found, b.kind = true, cmp.Or(kind, b.kind)
+	inventory := gpu.Inventory{
+		Resources: b.resources(parts), Notes: slices.Concat(b.notes, notes, leftOut), Partial: unread != nil,
 	}
-	partitions, leftOut, err := readPartitions(b.sys, cards, nodes)
-	if err != nil {
-		return gpu.Inventory{}, err
-	}
-	inventory := gpu.Inventory{Notes: slices.Concat(b.notes, notes, leftOut)}
 	b.notes = nil
-	inventory.Resources, err = b.resources(append(slices.Collect(maps.Values(cards)), partitions...))
-	if err != nil {
-		return gpu.Inventory{}, err
+	if ofCards != nil && ofNodes == nil && ofPartitions == nil { // else there may be more of every card
+		inventory.Read = slices.SortedFunc(maps.Keys(cards), topology.Address.Compare)
+	}
+	if unread != nil {
+		inventory.Notes = append(inventory.Notes, fmt.Sprintf("what cannot be read is unhealthy: %v", unread))
+	}
+	if mixture != nil {
+		inventory.Notes = append(inventory.Notes,
+			fmt.Sprintf("GPUs that are not %s are unhealthy: %v", b.kind, mixture))
 	}
 	inventory.Notes = append(inventory.Notes, b.judge(inventory.Resources, nodes)...)
+	if mixture != nil {
+		b.setApart(inventory.Resources[whole], parts)
+	}
 	return inventory, nil
 }
 
-// resources sorts the parts under their names.
-func (b *Backend) resources(parts []part) (map[string][]gpu.Device, error) {
-	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.ID, b.ID) })
+// alike is how all GPUs that can be partitioned are, "" where there is none or they differ. In that case it
+// says why they cannot be offered under one name.
+func (b *Backend) alike(parts []part) (kind string, mixture error) {
 	examples := map[string]string{} // of every kind one device
 	for _, p := range parts {
-		if p.kind != "" {
-			examples[p.kind] = p.ID
+		if last := examples[p.kind]; p.kind != "" && p.ID > last {
+			kind, examples[p.kind] = p.kind, p.ID
 		}
 	}
-	if b.naming == Single && len(examples) > 1 {
-		var kinds []string
-		for _, kind := range slices.Sorted(maps.Keys(examples)) {
-			kinds = append(kinds, fmt.Sprintf("%s is %s", examples[kind], kind))
-		}
-		return nil, fmt.Errorf("name resources: GPUs are partitioned differently (%s): partition them alike, "+
-			"or use --resource_naming_strategy=%s", strings.Join(kinds, ", "), Mixed)
+	switch {
+	case b.naming == Mixed:
+		return "", nil
+	case len(examples) <= 1:
+		return kind, nil
 	}
+	var kinds []string
+	for _, kind := range slices.Sorted(maps.Keys(examples)) {
+		kinds = append(kinds, fmt.Sprintf("%s is %s", examples[kind], kind))
+	}
+	return "", fmt.Errorf("name resources: GPUs are partitioned differently (%s): partition them alike, "+
+		"or use --resource_naming_strategy=%s", strings.Join(kinds, ", "), Mixed)
+}
+
+// setApart makes the devices of GPUs unhealthy that are partitioned otherwise than all were when last
+// alike: a container that asks for one must get what the resource has been.
+func (b *Backend) setApart(devices []gpu.Device, parts []part) {
+	for i := range devices {
+		if slices.ContainsFunc(parts, func(p part) bool {
+			return p.ID == devices[i].ID && p.kind != "" && p.kind != b.kind
+		}) {
+			devices[i].Healthy = false
+		}
+	}
+}
+
+// resources sorts the parts under their names.
+func (b *Backend) resources(parts []part) map[string][]gpu.Device {
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.ID, b.ID) })
 	resources := map[string][]gpu.Device{}
 	for _, p := range parts {
 		name := whole
@@ -135,7 +166,7 @@ func (b *Backend) resources(parts []part) (map[string][]gpu.Device, error) {
 	if len(resources) == 0 {
 		resources[whole] = nil
 	}
-	return resources, nil
+	return resources
 }
 
 // Links reads the XGMI links between the cards.

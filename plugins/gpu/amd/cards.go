@@ -41,13 +41,15 @@ type part struct {
 	kind string // "cpx_nps4"; "" for a card that cannot be partitioned
 }
 
-// readCards reads the PCI functions that amdgpu drives. A function that vanishes meanwhile is left out.
+// readCards reads the PCI functions that amdgpu drives. A function that vanishes meanwhile is left out, and
+// so is one that cannot be read, which the error says.
 func readCards(sys fs.FS) (map[topology.Address]part, error) {
 	entries, err := fs.ReadDir(sys, functions)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list AMD GPUs: %w", err)
 	}
 	cards := map[topology.Address]part{}
+	var unread []error
 	for _, entry := range entries {
 		address, err := topology.ParseAddress(entry.Name())
 		if err != nil {
@@ -58,11 +60,12 @@ func readCards(sys fs.FS) (map[topology.Address]part, error) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			unread = append(unread, err)
+			continue
 		}
 		cards[address] = card
 	}
-	return cards, nil
+	return cards, errors.Join(unread...)
 }
 
 // readCard reads one PCI function: numa_node, drm/ and the partitioning
@@ -101,11 +104,11 @@ func readCard(sys fs.FS, address topology.Address) (part, error) {
 var partitionName = regexp.MustCompile(`^amdgpu_xcp[._][0-9]+$`)
 
 // readPartitions reads the partitions beyond each card's first. More of them are there than work: those that
-// the KFD topology does not know are left out. A partition has the NUMA node and the partitioning of its
-// card.
+// the KFD topology does not know are left out, and so are those that cannot be read, which the error says. A
+// partition has the NUMA node and the partitioning of its card.
 func readPartitions(
 	sys fs.FS, cards map[topology.Address]part, nodes []node,
-) (parts []part, notes []string, err error) {
+) (parts []part, notes []string, unread error) {
 	entries, err := fs.ReadDir(sys, platform)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("list AMD GPU partitions: %w", err)
@@ -118,7 +121,8 @@ func readPartitions(
 		}
 		paths, err := drmNodes(sys, path.Join(platform, id))
 		if err != nil {
-			return nil, nil, err
+			unread = errors.Join(unread, err)
+			continue
 		}
 		i := slices.IndexFunc(nodes, func(n node) bool {
 			return n.gpu && slices.Contains(paths, renderNode+strconv.Itoa(n.render))
@@ -138,7 +142,7 @@ func readPartitions(
 		card.ID, card.Nodes, card.Part = id, paths, strconv.Itoa(nodes[i].part)
 		parts = append(parts, card)
 	}
-	return parts, notes, nil
+	return parts, notes, unread
 }
 
 // drmNodes returns the device nodes of the DRM minors below a device, the card first, as the kernel names

@@ -30,8 +30,9 @@ type node struct {
 
 // readNodes reads the nodes in the order of their numbers. The kernel numbers them without a gap
 // (kfd_build_sysfs_node_entry); a gap is there for a moment while the partitioning of a GPU changes, and
-// costs the devices of the missing nodes alone. No KFD, no nodes.
-func readNodes(sys fs.FS) (nodes []node, notes []string, err error) {
+// costs the devices of the missing nodes alone. No KFD, no nodes. A node that cannot be read is left out,
+// which the error says.
+func readNodes(sys fs.FS) (nodes []node, notes []string, unread error) {
 	numbers, err := numbered(sys, kfdNodes)
 	if err != nil {
 		return nil, nil, err
@@ -45,11 +46,12 @@ func readNodes(sys fs.FS) (nodes []node, notes []string, err error) {
 		next = number + 1
 		n, err := readNode(sys, number)
 		if err != nil {
-			return nil, nil, err
+			unread = errors.Join(unread, err)
+			continue
 		}
 		nodes = append(nodes, n)
 	}
-	return nodes, notes, nil
+	return nodes, notes, unread
 }
 
 func readNode(sys fs.FS, number int) (node, error) {

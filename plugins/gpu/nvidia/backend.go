@@ -17,12 +17,13 @@ type Backend struct {
 	lib      library
 	channels []channel // IMEX channels to give containers
 	read     bool      // NVML answered once
-	listed   []string  // UUIDs in the CDI specification
+	kind     any       // with --mig-strategy=single, of all GPUs when they were last alike
 
 	mu     sync.Mutex // never held while NVML is asked
 	known  []card
-	broken map[string]mark // by the UUID of a GPU or MIG device
-	extras []string        // CDI devices that every container gets beside its own
+	broken map[string]mark    // by the UUID of a GPU or MIG device
+	extras []string           // CDI devices that every container gets beside its own
+	files  map[string]written // CDI specifications, by path
 }
 
 // Machine is where the node's files are.

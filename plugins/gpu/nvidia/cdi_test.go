@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -158,5 +160,67 @@ func TestCDIWithLostGPU(t *testing.T) {
 	}
 	if got := n.specification(t, "gpu").names(); !slices.Equal(got, n.uuids(0, 1, 2, 3)) {
 		t.Errorf("devices %v once it answers", got)
+	}
+}
+
+// The specifications are kept what they should be: whoever removes one, and whatever driver is there after it
+// was reloaded, with the same GPUs.
+func TestCDISpecificationsAreKept(t *testing.T) {
+	n := record(t, "nv-a100pcie-cx6dx-vf-partial", nil)
+	n.install(t)
+	backend, _ := n.discover(t, "--device-list-strategy=cdi-cri", "--gdrcopy-enabled")
+	file := func(class string) string {
+		return filepath.Join(n.cdiRoot, "k8s.device-plugin.nvidia.com-"+class+".json")
+	}
+	info := func(class string) os.FileInfo {
+		t.Helper()
+		info, err := os.Stat(file(class))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	before := info("gpu")
+	later(t, backend)
+	if !os.SameFile(before, info("gpu")) {
+		t.Error("written anew although it says the same")
+	}
+	due := watch(t, backend)
+	for name, harm := range map[string]func() error{
+		"removed": func() error { return os.Remove(file("gpu")) },
+		"other":   func() error { return os.WriteFile(file("gdrcopy"), []byte("{}"), 0o600) },
+		"all":     func() error { return os.RemoveAll(n.cdiRoot) },
+	} {
+		for !backend.intact() || len(due) > 0 { // what Watch begins with
+			<-due
+			later(t, backend)
+		}
+		if err := harm(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-due:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: no sign of a change", name)
+		}
+		later(t, backend)
+		if got := n.specification(t, "gpu").names(); !slices.Equal(got, n.uuids(0, 1, 2, 3)) {
+			t.Errorf("%s: devices %v", name, got)
+		}
+		n.specification(t, "gdrcopy")
+	}
+	libraries := filepath.Join(n.Root, "usr/lib64")
+	if err := os.Rename(filepath.Join(libraries, "libcuda.so.570.86.15"),
+		filepath.Join(libraries, "libcuda.so.580.65.06")); err != nil {
+		t.Fatal(err)
+	}
+	n.Machine.Driver = "580.65.06"
+	n.Update(t)
+	later(t, backend)
+	if !slices.ContainsFunc(n.specification(t, "gpu").ContainerEdits.Mounts,
+		func(m struct{ HostPath, ContainerPath string }) bool {
+			return strings.HasSuffix(m.HostPath, "/libcuda.so.580.65.06")
+		}) {
+		t.Error("another driver has another library, and the specification has that of the one before")
 	}
 }

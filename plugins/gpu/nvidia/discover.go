@@ -19,32 +19,29 @@ type discovery struct {
 	config  *settings.Config
 	machine Machine
 	broken  map[string]mark
+	kind    any               // with --mig-strategy=single, of all GPUs when they were last alike
 	caps    map[string]string // MIG capability to device node, read once it is needed
 
 	resources map[string][]gpu.Device
 	notes     []string
 }
 
-func (d *discovery) inventory(cards []card) (gpu.Inventory, error) {
+func (d *discovery) inventory(cards []card) gpu.Inventory {
 	d.resources = map[string][]gpu.Device{}
-	partial := false
+	var read []topology.Address
 	for i := range cards {
 		c := &cards[i]
 		switch {
 		case c.err != nil:
-			partial = true
 			d.note("GPU %s: left out, or unhealthy if it was offered: %v", c, c.err)
+			continue
 		case c.mig && d.config.MIGStrategy != settings.MIGNone:
-			if err := d.addSlices(c); err != nil {
-				return gpu.Inventory{}, err
-			}
+			d.addSlices(c)
 		default:
 			d.add(wholeGPUs, d.whole(c))
 		}
-	}
-	if d.config.MIGStrategy == settings.MIGSingle {
-		if err := uniform(cards); err != nil {
-			return gpu.Inventory{}, err
+		if c.readWhole() {
+			read = append(read, c.address)
 		}
 	}
 	for resource := range d.config.Sharing.Replicas {
@@ -52,7 +49,11 @@ func (d *discovery) inventory(cards []card) (gpu.Inventory, error) {
 			d.note("sharing.timeSlicing: %s has no device here", resource)
 		}
 	}
-	return gpu.Inventory{Resources: share(d.config.Sharing, d.resources), Notes: d.notes, Partial: partial}, nil
+	found := gpu.Inventory{Resources: share(d.config.Sharing, d.resources), Notes: d.notes}
+	if len(read) < len(cards) {
+		found.Partial, found.Read = true, read
+	}
+	return found
 }
 
 func (d *discovery) note(format string, args ...any) {
@@ -86,6 +87,10 @@ func (d *discovery) whole(c *card) gpu.Device {
 		d.note("GPU %s: unhealthy: %s", c, m.why)
 		device.Healthy = false
 	}
+	if d.other(undivided{}) {
+		d.note("GPU %s: unhealthy: MIG is off, as it was not when all GPUs were last alike", c)
+		device.Healthy = false
+	}
 	return device
 }
 
@@ -103,12 +108,8 @@ func (d *discovery) numa(address topology.Address) topology.NUMANode {
 }
 
 // addSlices adds the MIG devices of a GPU.
-func (d *discovery) addSlices(c *card) error {
+func (d *discovery) addSlices(c *card) {
 	if len(c.slices) == 0 {
-		if d.config.MIGStrategy == settings.MIGSingle {
-			return fmt.Errorf("offer MIG devices: MIG is on and there is no MIG device on GPU %s: make some "+
-				"(nvidia-smi mig -cgi), turn MIG off, or use --mig-strategy=mixed", c)
-		}
 		d.note("GPU %s: MIG is on and there is no MIG device", c)
 	}
 	for i := range c.slices {
@@ -127,7 +128,6 @@ func (d *discovery) addSlices(c *card) error {
 		}
 		d.add(resource, d.slice(c, s))
 	}
-	return nil
 }
 
 // slice is the device of a MIG device. It is no better than its GPU.
@@ -139,6 +139,11 @@ func (d *discovery) slice(c *card, s *slice) gpu.Device {
 			d.note("MIG device %d of GPU %s: unhealthy: %s", s.index, c, m.why)
 			device.Healthy = false
 		}
+	}
+	if d.other(s.profile.attributes) {
+		d.note("MIG device %d of GPU %s: unhealthy: it is %s, as none was when all GPUs were last alike",
+			s.index, c, s.profile.name)
+		device.Healthy = false
 	}
 	capabilities := d.capabilities(c, s)
 	if len(capabilities) == 0 && d.config.PassDeviceSpecs {
@@ -184,19 +189,29 @@ func readCapabilities(proc fs.FS) (map[string]string, error) {
 	return caps, nil
 }
 
-// uniform refuses what --mig-strategy=single cannot offer under one name.
-func uniform(cards []card) error {
+// undivided is the kind of a GPU of which MIG is off; that of a MIG device is what its profile has to have in
+// common with another's.
+type undivided struct{}
+
+// other reports whether a device is of another kind than what --mig-strategy=single offers.
+func (d *discovery) other(kind any) bool { return d.kind != nil && d.kind != kind }
+
+// alike is the kind that all GPUs have which answer, and their MIG devices; nil where there is none, or more
+// than one. The error says why --mig-strategy=single cannot offer them.
+func alike(cards []card) (kind any, mixture error) {
 	const remedy = "configure all GPUs alike, or use --mig-strategy=mixed"
 	var first *slice
-	var divided, undivided, owner *card
+	var divided, whole, owner, empty *card
 	for i := range cards {
 		c := &cards[i]
-		if c.err != nil {
+		switch {
+		case c.err != nil:
 			continue
-		}
-		if !c.mig {
-			undivided = c
+		case !c.mig:
+			whole = c
 			continue
+		case len(c.slices) == 0 && empty == nil:
+			empty = c
 		}
 		divided = c
 		for j := range c.slices {
@@ -205,15 +220,26 @@ func uniform(cards []card) error {
 			case s.err != nil:
 			case first == nil:
 				first, owner = s, c
-			case s.profile.attributes != first.profile.attributes:
-				return fmt.Errorf("offer MIG devices as %s: they differ: %s on GPU %s, %s on GPU %s: %s",
+			case s.profile.attributes != first.profile.attributes && mixture == nil:
+				mixture = fmt.Errorf("offer MIG devices as %s: they differ: %s on GPU %s, %s on GPU %s: %s",
 					wholeGPUs, first.profile.name, owner, s.profile.name, c, remedy)
 			}
 		}
 	}
-	if divided != nil && undivided != nil {
-		return fmt.Errorf("offer MIG devices as %s: MIG is on for GPU %s and off for GPU %s: %s",
-			wholeGPUs, divided, undivided, remedy)
+	switch {
+	case mixture != nil:
+	case whole == nil && first != nil:
+		kind = first.profile.attributes
+	case whole != nil && first == nil:
+		kind = undivided{}
 	}
-	return nil
+	switch {
+	case empty != nil:
+		mixture = fmt.Errorf("offer MIG devices: MIG is on and there is no MIG device on GPU %s: make some "+
+			"(nvidia-smi mig -cgi), turn MIG off, or use --mig-strategy=mixed", empty)
+	case mixture == nil && divided != nil && whole != nil:
+		mixture = fmt.Errorf("offer MIG devices as %s: MIG is on for GPU %s and off for GPU %s: %s",
+			wholeGPUs, divided, whole, remedy)
+	}
+	return kind, mixture
 }

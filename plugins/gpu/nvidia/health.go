@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
@@ -18,10 +19,13 @@ const (
 	firstPause = 100 * time.Millisecond // after NVML failed; doubled up to the time between two rechecks
 )
 
-// Watch waits for events until ctx is done: Xids, which make a GPU unhealthy, a GPU divided anew, a GPU that
-// recovered, a GPU or the driver that went away. A look at what is broken, at times, is for drivers that do
-// not tell of a recovery.
+// Watch waits for events until ctx is done: Xids, which make a GPU unhealthy, a GPU divided anew, a GPU
+// that recovered, a GPU or the driver that went away. A look at what is broken, at times, is for drivers
+// that do not tell of a recovery. Beside that it looks whether the CDI specifications are still there.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
+	var specs sync.WaitGroup
+	defer specs.Wait()
+	specs.Go(func() { b.keepSpecs(ctx, changed) })
 	if b.config.Xids.Off() {
 		<-ctx.Done()
 		return nil

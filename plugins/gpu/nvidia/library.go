@@ -16,7 +16,8 @@ type library interface {
 	cards() ([]card, error)
 	// events starts to listen to these GPUs. Those that cannot be listened to are returned with the reason.
 	events([]card) (eventSet, map[string]error, error)
-	// writeSpecs writes the CDI specifications and returns the additional devices that have one.
+	// writeSpecs writes the CDI specifications, where the files do not say the same already, and returns the
+	// additional devices that have one.
 	writeSpecs(specs) (extras []string, err error)
 	// restart leaves NVML and enters it again, which is how it takes notice of a driver that was reloaded.
 	restart() error

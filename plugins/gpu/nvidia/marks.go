@@ -3,12 +3,14 @@ package nvidia
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 )
 
 // mark says that a GPU or a MIG device is broken.
 type mark struct {
 	why   string
+	gpu   string    // the UUID of the GPU, or of that of the MIG device
 	shown time.Time // when a discovery first showed it; zero before
 	told  bool      // the driver has since told that what the GPU needs changed
 	deaf  bool      // it is only that the GPU cannot be watched
@@ -57,10 +59,31 @@ func (c *card) uuids() []string {
 	return list
 }
 
+// readWhole reports whether a GPU and all of its MIG devices answered.
+func (c *card) readWhole() bool {
+	return c.err == nil && !slices.ContainsFunc(c.slices, func(s slice) bool { return s.err != nil })
+}
+
 func (b *Backend) mark(uuid, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.broken[uuid] = mark{why: why}
+	m := mark{why: why}
+	for _, c := range b.known {
+		if slices.Contains(c.uuids(), uuid) {
+			m.gpu = c.uuid
+		}
+	}
+	b.broken[uuid] = m
+}
+
+// outlived drops the marks of MIG devices that are no more. The mutex is held.
+func (b *Backend) outlived(cards []card) {
+	for i := range cards {
+		c := &cards[i]
+		maps.DeleteFunc(b.broken, func(uuid string, m mark) bool {
+			return m.gpu == c.uuid && c.readWhole() && !slices.Contains(c.uuids(), uuid)
+		})
+	}
 }
 
 // ailing reports whether something is broken or does not answer.
@@ -83,6 +106,7 @@ func (b *Backend) ailing() bool {
 func (b *Backend) forgive(cards []card) map[string]mark {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.outlived(cards)
 	for _, c := range cards {
 		if !b.config.XidRecovery || c.err != nil || c.needs != recoveryNone {
 			continue

@@ -3,6 +3,8 @@
 package nvidia
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"path"
@@ -103,14 +105,29 @@ func (s specs) save(content spec.Interface) (bool, error) {
 		return false, fmt.Errorf("write CDI specification: %w", err)
 	}
 	file := path.Join(s.dir, name+".json")
+	now := written{asked: askedFor(content.Raw())}
+	if before := s.before[file]; before.asked == now.asked && before.intact(file) {
+		s.files[file] = before
+		return true, nil
+	}
 	if err := content.Save(file); err != nil {
 		if strings.Contains(err.Error(), "empty device edits") { // nothing of it is installed
-			s.log.Warn("no CDI specification", "file", file, "cause", err)
+			if s.first {
+				s.log.Warn("no CDI specification", "file", file, "cause", err)
+			}
 			return false, nil
 		}
 		return false, fmt.Errorf("write CDI specification %s: %w", file, err)
 	}
+	now.has, _ = sumOf(file)
+	s.files[file] = now
 	return true, nil
+}
+
+// askedFor is the sum of a specification before it is saved, which adds to it.
+func askedFor(content *format.Spec) sum {
+	text, _ := json.Marshal(content) // what has no JSON cannot be saved either
+	return sha256.Sum256(text)
 }
 
 // onHost turns paths as this process sees them into those of the host.

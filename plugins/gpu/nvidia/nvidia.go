@@ -21,6 +21,7 @@
 package nvidia
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -56,8 +57,9 @@ func Open(config settings.Config, machine Machine, log *slog.Logger) (*Backend, 
 	return b, nil
 }
 
-// Discover reads NVML. It fails when that fails for the first time, and where the GPUs do not go with the MIG
-// strategy; later all GPUs are unhealthy while NVML does not answer.
+// Discover reads NVML. The first one fails when that fails, and where the GPUs do not go with the MIG
+// strategy. Later all GPUs are unhealthy while NVML does not answer, and those that are divided otherwise
+// than all were when last alike.
 func (b *Backend) Discover() (gpu.Inventory, error) {
 	cards, err := b.lib.cards()
 	if err != nil && !b.read {
@@ -70,11 +72,15 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 			Notes:   []string{fmt.Sprintf("NVML does not answer (%v): all GPUs are unhealthy until it does", err)},
 		}, nil
 	}
-	d := discovery{config: &b.config, machine: b.machine, broken: b.forgive(cards)}
-	inventory, err := d.inventory(cards)
-	if err != nil {
-		return gpu.Inventory{}, err
+	if b.config.MIGStrategy == settings.MIGSingle {
+		kind, mixture := alike(cards)
+		if mixture != nil && !b.read {
+			return gpu.Inventory{}, mixture
+		}
+		b.kind = cmp.Or(kind, b.kind)
 	}
+	d := discovery{config: &b.config, machine: b.machine, broken: b.forgive(cards), kind: b.kind}
+	inventory := d.inventory(cards)
 	if err := b.describe(cards); err != nil {
 		if !b.read {
 			return gpu.Inventory{}, err

@@ -25,6 +25,9 @@ type specs struct {
 	complete bool     // those are all there are
 	dir      string
 	log      *slog.Logger
+	before   map[string]written // by path
+	files    map[string]written // is given those that there are now, by path
+	first    bool               // nobody has been told yet of what is not there
 }
 
 // modes are what GPUs can be given beside the GPUs themselves, in the order in which containers get them.

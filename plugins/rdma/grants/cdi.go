@@ -67,15 +67,17 @@ var cdiClasses = map[pools.DeviceType]string{
 	pools.SharedHCA: "net-rdma",
 }
 
-// CleanUp removes what this plugin or the stock one has written, but for shared HCAs.
-func (c *CDI) CleanUp() error {
-	return c.remove(cdiPrefix+"*", func(string) bool { return true })
+// CleanUp removes what this plugin or the stock one has written, but for shared HCAs, and for the specs of
+// pools that there are: another instance may be using them, and containers that start again need them.
+func (c *CDI) CleanUp(kept ...pools.Pool) error {
+	return c.remove(cdiPrefix+"*", kept, func(string) bool { return true })
 }
 
-// CleanUpShared removes what this plugin or the RDMA shared device plugin has written for shared HCAs. The
-// latter removes all files of its vendor, which NVIDIA's GPUs have as well (CleanupSpecs in pkg/cdi/cdi.go).
-func (c *CDI) CleanUpShared() error {
-	return c.remove(sharedVendor+"_*", func(file string) bool {
+// CleanUpShared removes what this plugin or the RDMA shared device plugin has written for shared HCAs, but
+// for the specs of pools that there are. That plugin removes all files of its vendor, which NVIDIA's GPUs
+// have as well (CleanupSpecs in pkg/cdi/cdi.go).
+func (c *CDI) CleanUpShared(kept ...pools.Pool) error {
+	return c.remove(sharedVendor+"_*", kept, func(file string) bool {
 		var spec specs.Spec
 		content, err := os.ReadFile(file)
 		return err == nil && yaml.Unmarshal(content, &spec) == nil &&
@@ -83,14 +85,18 @@ func (c *CDI) CleanUpShared() error {
 	})
 }
 
-// remove removes the specs whose names match a pattern, those that are ours.
-func (c *CDI) remove(pattern string, ours func(file string) bool) error {
+// remove removes the specs whose names match a pattern, those that are ours, but for those of some pools.
+func (c *CDI) remove(pattern string, kept []pools.Pool, ours func(file string) bool) error {
 	var problems []error
+	needed := map[string]bool{}
+	for _, pool := range kept {
+		needed[c.path(cdiPoolOf(pool))] = true
+	}
 	for _, dir := range c.Dirs {
 		files, err := filepath.Glob(filepath.Join(dir, pattern))
 		problems = append(problems, err)
 		for _, file := range files {
-			if !ours(file) {
+			if needed[file] || !ours(file) {
 				continue
 			}
 			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -104,15 +110,21 @@ func (c *CDI) remove(pattern string, ours func(file string) bool) error {
 // path is where the spec of a pool is written.
 func (c *CDI) path(p cdiPool) string { return filepath.Join(c.Dirs[len(c.Dirs)-1], p.file) }
 
-// has reports whether a pool has a spec.
-func (c *CDI) has(p cdiPool) bool {
-	_, err := os.Stat(c.path(p))
-	return err == nil
+// read is the spec of a pool as it is; empty where there is none.
+func (c *CDI) read(p cdiPool) ([]byte, error) {
+	content, err := os.ReadFile(c.path(p))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read CDI spec: %w", err)
+	}
+	return content, nil
 }
 
-// write puts the spec of a pool in place. A device without nodes cannot be in a spec; in the stock plugin it
-// costs the whole pool (issue 546 there), here it is left out.
-func (c *CDI) write(p cdiPool, devices []pools.Device, grants map[string]*Grant) error {
+// spec is the spec of a pool; empty for none. A device without nodes cannot be in a spec; in the stock plugin
+// it costs the whole pool (issue 546 there), here it is left out.
+func (p cdiPool) spec(devices []pools.Device, grants map[string]*Grant) ([]byte, error) {
 	spec := &specs.Spec{Version: cdiVersion, Kind: p.vendor + "/" + p.class}
 	written := map[string]bool{}
 	for _, d := range devices {
@@ -129,21 +141,30 @@ func (c *CDI) write(p cdiPool, devices []pools.Device, grants map[string]*Grant)
 		}
 		spec.Devices = append(spec.Devices, device)
 	}
-	name := c.path(p)
 	if len(spec.Devices) == 0 {
+		return nil, nil
+	}
+	// Marshalled by way of JSON, as the library of the stock plugin did: its own marshaller puts the keys in
+	// another order.
+	content, err := yaml.Marshal(spec)
+	if err != nil {
+		return nil, fmt.Errorf("write CDI spec %s: %w", p.file, err)
+	}
+	return append([]byte("---\n"), content...), nil
+}
+
+// write puts the spec of a pool in place, or away where it is empty.
+func (c *CDI) write(p cdiPool, content []byte) error {
+	name := c.path(p)
+	if len(content) == 0 {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("write CDI spec: %w", err)
 		}
 		return nil
 	}
-	// Marshalled by way of JSON, as the library of the stock plugin did: its own marshaller puts the keys in
-	// another order.
-	content, err := yaml.Marshal(spec)
+	err := os.MkdirAll(filepath.Dir(name), 0o755)
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(name), 0o755)
-	}
-	if err == nil {
-		err = file.Replace(name, append([]byte("---\n"), content...), 0o600)
+		err = file.Replace(name, content, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("write CDI spec %s: %w", p.file, err)

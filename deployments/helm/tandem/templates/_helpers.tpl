@@ -143,6 +143,23 @@ ports:
   valueFrom: {fieldRef: {fieldPath: status.hostIP}}
 {{- end }}
 
+{{/* Tells Go's garbage collector of the memory limit of a container: without, it lets the heap grow to twice what is needed, whatever the
+limit is. A fifth is left for what is not Go's heap: the program, the vendor's library, files in memory. Kubernetes can hand on all of a limit
+only. Nothing where there is no limit, or where the environment says otherwise. Of resources and env. */}}
+{{- define "tandem.memoryEnv" -}}
+{{- $limit := dig "limits" "memory" "" (.resources | default dict) | default "" }}
+{{- if kindIs "float64" $limit }}{{ $limit = int64 $limit }}{{ end }}
+{{- $limit = toString $limit }}
+{{- $number := regexFind "^[0-9.]+" $limit }}
+{{- $units := dict "none" 1 "k" 1000 "M" 1000000 "G" 1000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 }}
+{{- $unit := get $units (trimPrefix $number $limit | default "none") }}
+{{- $own := false }}
+{{- range .env }}{{ if eq .name "GOMEMLIMIT" }}{{ $own = true }}{{ end }}{{ end }}
+{{- if and $number $unit (not $own) }}
+- {name: GOMEMLIMIT, value: {{ printf "%dMiB" (int64 (divf (mulf (float64 $number) $unit 0.8) 1048576)) }}}
+{{- end }}
+{{- end }}
+
 {{/* What both daemons mount. There is no volume for /sys: every container has its own read-only view of the same sysfs. Mounting the
 node's would add what is mounted below it, the cgroup tree among others, and that is writable. */}}
 {{- define "tandem.mounts" -}}

@@ -1,0 +1,112 @@
+//go:build cgo
+
+package nvidia
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/test/nvml"
+)
+
+// later discovers again.
+func later(t *testing.T, backend *Backend) gpu.Inventory {
+	t.Helper()
+	inventory, err := backend.Discover()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inventory
+}
+
+// sick are the IDs of the devices that are there and unhealthy.
+func sick(inventory gpu.Inventory) []string {
+	var ids []string
+	for _, devices := range inventory.Resources {
+		for _, d := range devices {
+			if !d.Healthy {
+				ids = append(ids, d.ID)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func slicesOf(g nvml.GPU) []string {
+	var uuids []string
+	for _, s := range g.Slices {
+		uuids = append(uuids, s.UUID)
+	}
+	slices.Sort(uuids)
+	return uuids
+}
+
+// With --mig-strategy=single a GPU that is divided anew is judged for itself, as is what becomes of the
+// others meanwhile; once all GPUs are alike again, all are healthy.
+func TestOneGPUIsDividedAnew(t *testing.T) {
+	n := record(t, "nv-h100-oci", sevenths)
+	backend, _ := n.discover(t, "--mig-strategy=single")
+	all := n.Machine.GPUs
+	step := func(name, want string, unhealthy []string, note string) {
+		t.Helper()
+		n.Update(t)
+		inventory := later(t, backend)
+		if got := summary(inventory); got != want || inventory.Partial ||
+			!slices.Equal(sick(inventory), unhealthy) {
+			t.Errorf("%s: %s, unhealthy %v, want %s, %v; notes %q", name, got, sick(inventory), want, unhealthy,
+				inventory.Notes)
+		}
+		if told := strings.Join(inventory.Notes, "\n"); !strings.Contains(told, note) || note == "" && told != "" {
+			t.Errorf("%s: notes %q, want %q", name, told, note)
+		}
+	}
+	all[3].Slices = nil
+	step("its MIG devices are destroyed", "gpu 49", nil,
+		"GPU 3 (0000:5b:00.0): MIG is on and there is no MIG device")
+	backend.mark(all[0].UUID, "Xid 79")
+	step("another has an Xid meanwhile", "gpu 49!", slicesOf(all[0]),
+		"MIG device 0 of GPU 0 (0000:0f:00.0): unhealthy: Xid 79")
+	delete(backend.broken, all[0].UUID)
+	all[3].Split(2, 2, 40320)
+	step("it is halved", "gpu 51!", slicesOf(all[3]), "unhealthy: it is 3g.40gb")
+	all[3].Slices, all[3].MIG = nil, 0
+	step("its MIG is off", "gpu 50!", []string{all[3].UUID}, "GPU 3 (0000:5b:00.0): unhealthy: MIG is off")
+	for i := range all {
+		all[i].Slices, all[i].MIG = nil, 0
+	}
+	step("that of all is off", "gpu 8", nil, "")
+}
+
+// What is missing of a GPU that answers is gone, whatever another GPU does.
+func TestMissingBesideALostGPU(t *testing.T) {
+	n := record(t, "nv-h100-oci", sevenths)
+	backend, _ := n.discover(t, "--mig-strategy=mixed")
+	n.Machine.GPUs[1].State = nvml.GPUIsLost
+	n.Update(t)
+	inventory := later(t, backend)
+	if !inventory.Partial || len(inventory.Read) != 7 ||
+		slices.Contains(inventory.Read, n.Machine.GPUs[1].Address) {
+		t.Errorf("partial %v, read %v", inventory.Partial, inventory.Read)
+	}
+}
+
+// What an Xid said of a MIG device goes with the device, and not with the GPU's silence.
+func TestMarkGoesWithItsDevice(t *testing.T) {
+	n := record(t, "nv-h100-oci", sevenths)
+	backend, _ := n.discover(t, "--mig-strategy=mixed")
+	backend.mark(n.Machine.GPUs[2].Slices[0].UUID, "Xid 13")
+	backend.mark(n.Machine.GPUs[2].UUID, "Xid 79")
+	n.Machine.GPUs[2].State = nvml.GPUIsLost
+	n.Update(t)
+	if later(t, backend); len(backend.broken) != 2 {
+		t.Errorf("the GPU does not answer: %v", backend.broken)
+	}
+	n.Machine.GPUs[2].State, n.Machine.GPUs[2].Slices = 0, nil
+	n.Update(t)
+	if later(t, backend); len(backend.broken) != 1 || backend.broken[n.Machine.GPUs[2].UUID].why != "Xid 79" {
+		t.Errorf("the MIG device is destroyed: %v", backend.broken)
+	}
+}
