@@ -62,7 +62,8 @@ func build(root, folder, name string) error {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("build %s: lock %s: %w", name, lock.Name(), err)
 	}
-	command := exec.Command("go", "build", "-tags", "grpcnotrace", "-buildvcs=false", "-o", linked, "./cmd/"+name)
+	command := exec.Command("go", "build", "-tags", "grpcnotrace", "-buildvcs=false", "-o", linked,
+		"./cmd/"+name)
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", name, err, output)
