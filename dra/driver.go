@@ -40,7 +40,7 @@ type Driver struct {
 	statuses *statuses // made by Run
 
 	complaints complaints
-	absent     absent // of the goroutine that looks who holds devices
+	recorded   map[string]recordedPod // by UID; of the goroutine that looks who holds devices
 
 	// of the goroutine of follow, and of Run before there is one
 	machine inventory.Machine // without those who hold devices
@@ -63,7 +63,7 @@ func New(config Config) (*Driver, error) {
 		newest: newLatest(&view{}), holders: newLatest(map[string]string(nil)),
 		build: make(chan struct{}, 1), again: make(chan struct{}, 1),
 		asks: make(chan chan struct{}), fatal: make(chan error, 1),
-		owners: newOwners(), absent: absent{},
+		owners: newOwners(), recorded: map[string]recordedPod{},
 	}
 	d.Host.CDI, d.Host.PairsDir = nil, filepath.Join(config.RunDir, "claim-pairs")
 	d.gates = newGates(config.Client, config.NodeName, config.Log)

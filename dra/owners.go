@@ -38,7 +38,7 @@ type owners struct {
 
 func newOwners() *owners { return &owners{given: map[types.UID]outcome{}} }
 
-func podsOf(claim *resourceapi.ResourceClaim) (pods []string) {
+func podNames(claim *resourceapi.ResourceClaim) (pods []string) {
 	for _, reserved := range claim.Status.ReservedFor {
 		if reserved.APIGroup == "" && reserved.Resource == "pods" {
 			pods = append(pods, reserved.Name)
@@ -50,7 +50,7 @@ func podsOf(claim *resourceapi.ResourceClaim) (pods []string) {
 // asked notes that a claim was to be prepared.
 func (o *owners) asked(claim *resourceapi.ResourceClaim, at time.Time, took time.Duration, err error) {
 	one := outcome{
-		UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podsOf(claim), Asked: at, Took: took,
+		UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podNames(claim), Asked: at, Took: took,
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,7 +96,7 @@ func (o *owners) learn(claim *resourceapi.ResourceClaim) {
 	defer o.mu.Unlock()
 	if known := o.given[claim.UID]; known.Asked.IsZero() {
 		o.given[claim.UID] = outcome{
-			UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podsOf(claim),
+			UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podNames(claim),
 		}
 	}
 }
