@@ -32,6 +32,7 @@ type Driver struct {
 	holders  *latest[map[string]string]
 	build    chan struct{}      // holds a token when what there is has to be put together anew
 	again    chan struct{}      // holds a token when it has to be published again, the same as it is
+	refused  chan struct{}      // holds a token when a claim was not prepared
 	asks     chan chan struct{} // closed by follow once it has put together anew what there is
 	fatal    chan error         // why the driver cannot go on
 	calls    calls
@@ -61,7 +62,7 @@ func New(config Config) (*Driver, error) {
 	d := &Driver{
 		Config: config,
 		newest: newLatest(&view{}), holders: newLatest(map[string]string(nil)),
-		build: make(chan struct{}, 1), again: make(chan struct{}, 1),
+		build: make(chan struct{}, 1), again: make(chan struct{}, 1), refused: make(chan struct{}, 1),
 		asks: make(chan chan struct{}), fatal: make(chan error, 1),
 		owners: newOwners(), recorded: map[string]recordedPod{},
 	}
@@ -141,7 +142,7 @@ func (d *Driver) work(ctx context.Context, helper *kubeletplugin.Helper, sources
 	g.Go(func() error { return d.publish(ctx, helper) })
 	g.Go(func() error { d.watchGates(ctx); return nil })
 	g.Go(func() error { d.watchHolders(ctx); return nil })
-	g.Go(func() error { d.findOwners(ctx); return nil })
+	g.Go(func() error { d.watchClaims(ctx); return nil })
 	if d.GPUs != nil {
 		g.Go(func() error { return d.GPUs.Run(ctx) })
 	}

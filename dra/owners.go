@@ -2,14 +2,11 @@ package dra
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"sync"
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/dra/claims"
@@ -97,42 +94,6 @@ func (o *owners) learn(claim *resourceapi.ResourceClaim) {
 	if known := o.given[claim.UID]; known.Asked.IsZero() {
 		o.given[claim.UID] = outcome{
 			UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podNames(claim),
-		}
-	}
-}
-
-// ownersRetry is the pause after the API server did not tell.
-const ownersRetry = 5 * time.Second
-
-// findOwners asks the API server for which pods those claims are that were prepared before this process was
-// there, until that is known of all.
-func (d *Driver) findOwners(ctx context.Context) {
-	for {
-		left := 0
-		prepared, err := d.preparer.Prepared()
-		if err != nil {
-			left++
-		}
-		for _, c := range prepared {
-			if known := d.owners.of(c); len(known.Pods) > 0 {
-				continue
-			}
-			claim, err := d.Client.ResourceV1().ResourceClaims(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
-			switch {
-			case err == nil && claim.UID == c.UID:
-				d.owners.learn(claim)
-			case err == nil, apierrors.IsNotFound(err): // it is gone; the kubelet will have it unprepared
-			default:
-				left++
-			}
-		}
-		if left == 0 {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(ownersRetry):
 		}
 	}
 }
