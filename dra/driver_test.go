@@ -1,6 +1,7 @@
 package dra_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -198,5 +199,45 @@ func TestNothingNew(t *testing.T) {
 		if c.written != written {
 			t.Errorf("%d writes", c.written-written)
 		}
+	})
+}
+
+// TestLateDevices: a claim whose devices come late after a boot has its files as soon as they are there, and
+// until then the kubelet is told that it is not prepared.
+func TestLateDevices(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	config, _ := n.config(c, "")
+	stop := n.start(config)
+	claim := c.allocate("a", "train-0", "pair-11-00-0")
+	if _, wrong := n.register("").prepare(t.Context(), claim); wrong != "" {
+		t.Fatal(wrong)
+	}
+	stop()
+	for _, name := range n.specs() {
+		if err := os.Remove(n.path("cdi/" + name + ".json")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, gpus := n.config(c, "")
+	gpus.hide("0000:11:00.0")
+	if err := gpusAnew(&config, gpus); err != nil {
+		t.Fatal(err)
+	}
+	n.start(config)
+	k := n.register("")
+	if _, wrong := k.prepare(t.Context(), claim); !strings.Contains(wrong, "GPU 0000:11:00.0: it is gone") {
+		t.Errorf("the kubelet is told %q", wrong)
+	}
+	if notes := strings.Join(n.status(t).GetNotes(), "\n"); !strings.Contains(notes, "claim team/a") {
+		t.Errorf("notes %q", notes)
+	}
+	gpus.hide("")
+	gpus.fallIll() // it looks again
+	await(t, "the CDI spec is there", func() bool { return len(n.specs()) == 1 })
+	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
+		t.Error(wrong)
+	}
+	await(t, "it is said no more", func() bool {
+		return !strings.Contains(strings.Join(n.status(t).GetNotes(), "\n"), "claim team/a")
 	})
 }

@@ -34,12 +34,16 @@ func (p *Preparer) prepare(
 	d := newDecision(state, others, group(claims, pod))
 	fresh, err := p.decide(d, due, others, pod)
 	if err != nil {
-		return kept, err
+		return p.complete(kept), err
 	}
 	all := slices.Concat(others, fresh)
-	if err := p.carryOut(d, all, kept, fresh); err != nil {
+	environments, written, err := p.compose(d, all, kept, fresh)
+	if err != nil {
+		return p.complete(kept), err
+	}
+	if err := p.carryOut(all, fresh, written, environments); err != nil {
 		_, undo := p.forget(all, fresh)
-		return kept, errors.Join(err, undo)
+		return p.complete(kept), errors.Join(err, undo)
 	}
 	given := slices.Concat(kept, fresh)
 	if !redeemed(given...) {
@@ -127,28 +131,51 @@ func (p *Preparer) demands(claim *resourceapi.ResourceClaim, pod *corev1.Pod) (o
 	}
 }
 
-// carryOut makes what was decided so: the checkpoint first, for what it does not have is removed. Of the
-// claims that were kept the files are looked after too.
-func (p *Preparer) carryOut(d *decision, all, kept, fresh []Claim) error {
-	environments := map[string]*environment{}
+// compose looks up what the containers of claims get, by group. It returns the claims whose files can be
+// written: all but those that are prepared, have their files, and cannot be looked up any more. It is an
+// error where a file of those is missing: the kubelet does not ask again for a claim that it was told is
+// prepared.
+func (p *Preparer) compose(
+	d *decision, all, kept, fresh []Claim,
+) (environments map[string]*environment, written []Claim, err error) {
+	environments = map[string]*environment{}
 	for _, c := range fresh {
 		if err := p.composeAll(d, all, c, environments); err != nil {
-			return fmt.Errorf("prepare %s: %w", c, err)
+			return nil, nil, fmt.Errorf("prepare %s: %w", c, err)
 		}
 		c.names(environments)
 	}
+	written = slices.Clone(fresh)
+	for _, c := range kept {
+		err := p.composeAll(d, all, c, environments)
+		if err == nil {
+			written = append(written, c)
+		} else if err = p.unrestored(c, err); err != nil {
+			return nil, nil, err
+		}
+	}
+	return environments, written, nil
+}
+
+// complete are those of prepared claims of which no file is missing.
+func (p *Preparer) complete(kept []Claim) []Claim {
+	return slices.DeleteFunc(slices.Clone(kept), func(c Claim) bool { return p.missing(c) != "" })
+}
+
+// carryOut makes what was decided so: the checkpoint first, for the files of claims that it does not have are
+// removed.
+func (p *Preparer) carryOut(
+	all, fresh, written []Claim, environments map[string]*environment,
+) error {
 	if len(fresh) > 0 {
 		if err := p.save(all); err != nil {
 			return err
 		}
 	}
-	for _, c := range fresh {
+	for _, c := range written {
 		if err := p.put(c, environments); err != nil {
 			return err
 		}
-	}
-	for _, c := range kept {
-		p.restore(d, all, c, environments)
 	}
 	return nil
 }
@@ -159,7 +186,7 @@ func (p *Preparer) composeAll(d *decision, all []Claim, c Claim, environments ma
 		if environments[first.Group] != nil {
 			continue
 		}
-		e, err := p.compose(d, first.Group, inGroup(all, first.Group))
+		e, err := p.environment(d, first.Group, inGroup(all, first.Group))
 		if err != nil {
 			return err
 		}
@@ -176,17 +203,4 @@ func (p *Preparer) put(c Claim, environments map[string]*environment) error {
 		}
 	}
 	return p.writeSpec(c, environments)
-}
-
-// restore writes what is missing or not as it should be of the files of a prepared claim. What cannot be
-// looked up any more stays as it is: a container that runs is not helped by less.
-func (p *Preparer) restore(d *decision, all []Claim, c Claim, environments map[string]*environment) {
-	err := p.composeAll(d, all, c, environments)
-	if err == nil {
-		err = p.put(c, environments)
-	}
-	if err != nil {
-		p.Log.Warn("a prepared claim keeps the CDI spec that it has, if any", "claim", c.Namespace+"/"+c.Name,
-			"error", err)
-	}
 }
