@@ -16,7 +16,7 @@ import (
 // prepare prepares the claims of a pod, under the lock. With an error those are returned that are prepared
 // all the same.
 func (p *Preparer) prepare(
-	ctx context.Context, state State, claims []*resourceapi.ResourceClaim, pod *corev1.Pod,
+	ctx context.Context, state State, claims []*resourceapi.ResourceClaim, pods []*corev1.Pod,
 ) ([]Claim, error) {
 	release, err := lock(p.Dir)
 	if err != nil {
@@ -31,13 +31,20 @@ func (p *Preparer) prepare(
 	others := slices.DeleteFunc(slices.Clone(known), func(c Claim) bool {
 		return slices.ContainsFunc(due, func(claim *resourceapi.ResourceClaim) bool { return claim.UID == c.UID })
 	})
-	d := newDecision(state, others, group(claims, pod))
-	fresh, err := p.decide(d, due, others, pod)
+	groups, err := group(claims, pods)
+	if err != nil {
+		return p.complete(kept), err
+	}
+	d := newDecision(state, others, groups)
+	fresh, err := p.decide(d, due, others, pods)
 	if err != nil {
 		return p.complete(kept), err
 	}
 	all := slices.Concat(others, fresh)
 	environments, written, err := p.compose(d, all, kept, fresh)
+	if err == nil {
+		err = conflict(pods, claims, all, environments)
+	}
 	if err != nil {
 		return p.complete(kept), err
 	}
@@ -74,7 +81,7 @@ func split(
 
 // decide says what is handed out for claims, and refuses what must not be.
 func (p *Preparer) decide(
-	d *decision, due []*resourceapi.ResourceClaim, others []Claim, pod *corev1.Pod,
+	d *decision, due []*resourceapi.ResourceClaim, others []Claim, pods []*corev1.Pod,
 ) ([]Claim, error) {
 	var fresh []Claim
 	for _, claim := range due {
@@ -85,7 +92,7 @@ func (p *Preparer) decide(
 		fresh = append(fresh, c)
 	}
 	for i, claim := range due {
-		otherwise, err := p.demands(claim, pod)
+		otherwise, err := p.demands(claim, pods)
 		if err != nil {
 			return nil, err
 		}
@@ -103,19 +110,23 @@ func (p *Preparer) decide(
 }
 
 // demands says what would have to be otherwise for a claim to start without all its pairs being on one switch
-// each; "" where it may.
-func (p *Preparer) demands(claim *resourceapi.ResourceClaim, pod *corev1.Pod) (otherwise string, err error) {
+// each; "" where it may. Of several pods that share the claim each can require it.
+func (p *Preparer) demands(
+	claim *resourceapi.ResourceClaim, pods []*corev1.Pod,
+) (otherwise string, err error) {
 	required, err := demandOf(claim)
 	if err != nil {
 		return "", err
 	}
-	var annotations map[string]string
-	if pod != nil {
-		annotations = pod.Annotations
-	}
-	alignment, remark := p.Policy.AlignmentOf(claim.Namespace, annotations)
-	if remark != "" {
-		p.Log.Warn("pod", "pod", pod.Namespace+"/"+pod.Name, "remark", remark)
+	alignment, _ := p.Policy.AlignmentOf(claim.Namespace, nil)
+	for i, pod := range reservedFor(claim, pods) {
+		asked, remark := p.Policy.AlignmentOf(claim.Namespace, pod.Annotations)
+		if remark != "" {
+			p.Log.Warn("pod", "pod", pod.Namespace+"/"+pod.Name, "remark", remark)
+		}
+		if i == 0 || asked == intent.Required {
+			alignment = asked
+		}
 	}
 	switch {
 	case required:

@@ -41,8 +41,9 @@ type Options struct {
 	// is DRA, and this process has it.
 	Alone bool
 
-	// Pod finds a pod; nil for nobody to ask. It is asked where a claim, or several of a pod, have more than one
-	// request: for which go to the same container. And for its annotation, where a pair is apart.
+	// Pod finds a pod, with the API server's error where there is none. It is asked where a claim, or several of
+	// a pod, have more than one request: for which go to the same container. And for its annotation, where a
+	// pair is apart.
 	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// Rebind publishes the VFs that claims really have, which are what Bound returns: Multus reads there which
 	// VF a device stands for. It is called before prepare answers for a claim with a VF in whose place another
@@ -70,8 +71,11 @@ func New(options Options) *Preparer {
 func (p *Preparer) Prepare(
 	ctx context.Context, state State, claims []*resourceapi.ResourceClaim,
 ) map[types.UID]kubeletplugin.PrepareResult {
-	pod := p.findPod(ctx, state, claims)
-	prepared, err := p.prepare(ctx, state, claims, pod)
+	var prepared []Claim
+	pods, err := p.findPods(ctx, state, claims)
+	if err == nil {
+		prepared, err = p.prepare(ctx, state, claims, pods)
+	}
 	answers := make(map[types.UID]kubeletplugin.PrepareResult, len(claims))
 	for _, claim := range claims {
 		answers[claim.UID] = kubeletplugin.PrepareResult{Err: err}
