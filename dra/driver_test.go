@@ -2,6 +2,7 @@ package dra_test
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	healthpb "k8s.io/kubelet/pkg/apis/dra-health/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/dra"
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
@@ -200,6 +202,29 @@ func TestNothingNew(t *testing.T) {
 			t.Errorf("%d writes", c.written-written)
 		}
 	})
+}
+
+// TestUnknownClaims: while it is not known what claims have nothing is published, and it is said why.
+func TestUnknownClaims(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	unreadable := filepath.Join(dra.PluginDir(n.kubelet), "claims.json")
+	if err := os.MkdirAll(unreadable, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	config, gpus := n.config(c, "")
+	n.start(config)
+	n.register("")
+	await(t, "it is said", func() bool {
+		return strings.Contains(strings.Join(n.status(t).GetNotes(), "\n"), "it is not known what claims have")
+	})
+	if devices, _ := c.published(); len(devices) > 0 {
+		t.Errorf("published are %d devices", len(devices))
+	}
+	if err := os.Remove(unreadable); err != nil {
+		t.Fatal(err)
+	}
+	gpus.fallIll() // it looks again
+	c.awaitPublished(complete)
 }
 
 // TestLateDevices: a claim whose devices come late after a boot has its files as soon as they are there, and

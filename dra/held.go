@@ -29,10 +29,11 @@ func (d *Driver) watchHolders(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		before := d.holders.get()
+		before, v := d.holders.get(), d.newest.get()
 		d.findHolders(ctx)
-		bound, err := d.preparer.Bound()
-		if !maps.Equal(before, d.holders.get()) || err == nil && !maps.Equal(bound, d.newest.get().Bound) {
+		bound, inUse, err := d.preparer.Bound()
+		if !maps.Equal(before, d.holders.get()) ||
+			err == nil && (v.unread != nil || !maps.Equal(bound, v.Bound) || !maps.Equal(inUse, v.inUse)) {
 			d.wake()
 		}
 	}

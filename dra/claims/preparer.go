@@ -119,15 +119,27 @@ func (p *Preparer) Unprepare(
 // Prepared lists the claims that are prepared, by namespace and name.
 func (p *Preparer) Prepared() ([]Claim, error) { return readCheckpoint(p.Dir) }
 
-// Bound are the VFs that prepared claims really have, by the device of the pool: of a pair its VF, of a VF
-// the one that was handed out for it, and of a GPU by itself the reserved one that was handed out for a
-// token. See pool.Options.
-func (p *Preparer) Bound() (map[string]string, error) {
+// Bound returns what prepared claims have, as pool.Options wants it. The VFs that they really have, by the
+// device of the pool: of a pair its VF, of a VF the one that was handed out for it, and of a GPU by itself
+// the reserved one that was handed out for a token. And the devices of the pool by which they have GPUs and
+// VFs, by the ID of these.
+func (p *Preparer) Bound() (bound, inUse map[string]string, err error) {
 	claims, err := readCheckpoint(p.Dir)
-	return bound(claims), err
+	if err != nil {
+		return nil, nil, err
+	}
+	inUse = map[string]string{}
+	for _, c := range claims {
+		for _, d := range c.Devices {
+			for _, id := range d.holds() {
+				inUse[id] = d.Device
+			}
+		}
+	}
+	return boundBy(claims), inUse, nil
 }
 
-func bound(claims []Claim) map[string]string {
+func boundBy(claims []Claim) map[string]string {
 	bound := map[string]string{}
 	for _, c := range claims {
 		for _, d := range c.Devices {
@@ -155,7 +167,7 @@ func (p *Preparer) rebind(ctx context.Context, prepared []Claim) error {
 	if p.Rebind == nil {
 		return nil
 	}
-	if err := p.Rebind(ctx, bound(prepared)); err != nil {
+	if err := p.Rebind(ctx, boundBy(prepared)); err != nil {
 		return fmt.Errorf("publish which VFs are handed out: %w", err)
 	}
 	return nil

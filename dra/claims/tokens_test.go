@@ -70,7 +70,7 @@ func TestTokensBecomePairs(t *testing.T) {
 func (n *node) bindings(claim *claimOf) {
 	n.t.Helper()
 	c := n.prepared(claim.UID)
-	bound, err := n.Bound()
+	bound, _, err := n.Bound()
 	if err != nil {
 		n.t.Fatal(err)
 	}
