@@ -175,7 +175,7 @@ func ofType(t pool.Type) func(map[string]resourceapi.Device) int {
 	}
 }
 
-// allocate adds a claim that was allocated devices, all for one request, and reserved for a pod.
+// allocate adds a claim that was allocated devices, all for one request, and reserved for a pod, and the pod.
 func (c *cluster) allocate(name, pod string, devices ...string) *resourceapi.ResourceClaim {
 	c.t.Helper()
 	claim := &resourceapi.ResourceClaim{
@@ -193,6 +193,10 @@ func (c *cluster) allocate(name, pod string, devices ...string) *resourceapi.Res
 			resourceapi.DeviceRequestAllocationResult{
 				Request: "pairs", Driver: pool.Driver, Pool: nodeName, Device: device,
 			})
+	}
+	owner := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: pod, UID: "pod-uid"}}
+	if err := c.Tracker().Add(owner); err != nil && !errors.IsAlreadyExists(err) {
+		c.t.Fatal(err)
 	}
 	created, err := c.ResourceV1().ResourceClaims("team").Create(c.t.Context(), claim, metav1.CreateOptions{})
 	if err != nil {

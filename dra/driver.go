@@ -30,17 +30,20 @@ type Driver struct {
 	gates    *gates
 	newest   *latest[*view] // what there is; written by the goroutine of follow alone
 	holders  *latest[map[string]string]
-	build    chan struct{}      // holds a token when what there is has to be put together anew
-	again    chan struct{}      // holds a token when it has to be published again, the same as it is
-	asks     chan chan struct{} // closed by follow once it has put together anew what there is
-	fatal    chan error         // why the driver cannot go on
-	calls    calls
-	handing  sync.WaitGroup // what is handed to the helper
-	owners   *owners
-	statuses *statuses // made by Run
+	// why files of prepared claims are missing; nil where none is
+	unrestored *latest[error]
+	build      chan struct{}      // holds a token when what there is has to be put together anew
+	again      chan struct{}      // holds a token when it has to be published again, the same as it is
+	refused    chan struct{}      // holds a token when a claim was not prepared
+	asks       chan chan struct{} // closed by follow once it has put together anew what there is
+	fatal      chan error         // why the driver cannot go on
+	calls      calls
+	handing    sync.WaitGroup // what is handed to the helper
+	owners     *owners
+	statuses   *statuses // made by Run
 
 	complaints complaints
-	absent     absent // of the goroutine that looks who holds devices
+	recorded   map[string]recordedPod // by UID; of the goroutine that looks who holds devices
 
 	// of the goroutine of follow, and of Run before there is one
 	machine inventory.Machine // without those who hold devices
@@ -61,9 +64,10 @@ func New(config Config) (*Driver, error) {
 	d := &Driver{
 		Config: config,
 		newest: newLatest(&view{}), holders: newLatest(map[string]string(nil)),
-		build: make(chan struct{}, 1), again: make(chan struct{}, 1),
+		unrestored: newLatest(error(nil)),
+		build:      make(chan struct{}, 1), again: make(chan struct{}, 1), refused: make(chan struct{}, 1),
 		asks: make(chan chan struct{}), fatal: make(chan error, 1),
-		owners: newOwners(), absent: absent{},
+		owners: newOwners(), recorded: map[string]recordedPod{},
 	}
 	d.Host.CDI, d.Host.PairsDir = nil, filepath.Join(config.RunDir, "claim-pairs")
 	d.gates = newGates(config.Client, config.NodeName, config.Log)
@@ -104,7 +108,8 @@ func (d *Driver) Run(ctx context.Context) error {
 	d.findHolders(ctx)
 	d.put()
 	if err := d.preparer.Restore(ctx, d.newest.get().State); err != nil {
-		d.Log.Error("files of prepared claims may be missing, or left behind", "error", err)
+		d.complain(filesMissing, err)
+		d.unrestored.set(err)
 	}
 	d.statuses = newStatuses(d.Client, d.Log)
 	defer d.statuses.queue.ShutDown()
@@ -141,7 +146,8 @@ func (d *Driver) work(ctx context.Context, helper *kubeletplugin.Helper, sources
 	g.Go(func() error { return d.publish(ctx, helper) })
 	g.Go(func() error { d.watchGates(ctx); return nil })
 	g.Go(func() error { d.watchHolders(ctx); return nil })
-	g.Go(func() error { d.findOwners(ctx); return nil })
+	g.Go(func() error { d.watchClaims(ctx); return nil })
+	g.Go(func() error { d.watchFiles(ctx); return nil })
 	if d.GPUs != nil {
 		g.Go(func() error { return d.GPUs.Run(ctx) })
 	}

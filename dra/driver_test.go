@@ -1,6 +1,8 @@
 package dra_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	healthpb "k8s.io/kubelet/pkg/apis/dra-health/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/dra"
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
@@ -198,5 +201,68 @@ func TestNothingNew(t *testing.T) {
 		if c.written != written {
 			t.Errorf("%d writes", c.written-written)
 		}
+	})
+}
+
+// TestUnknownClaims: while it is not known what claims have nothing is published, and it is said why.
+func TestUnknownClaims(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	unreadable := filepath.Join(dra.PluginDir(n.kubelet), "claims.json")
+	if err := os.MkdirAll(unreadable, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	config, gpus := n.config(c, "")
+	n.start(config)
+	n.register("")
+	await(t, "it is said", func() bool {
+		return strings.Contains(strings.Join(n.status(t).GetNotes(), "\n"), "it is not known what claims have")
+	})
+	if devices, _ := c.published(); len(devices) > 0 {
+		t.Errorf("published are %d devices", len(devices))
+	}
+	if err := os.Remove(unreadable); err != nil {
+		t.Fatal(err)
+	}
+	gpus.fallIll() // it looks again
+	c.awaitPublished(complete)
+}
+
+// TestLateDevices: a claim whose devices come late after a boot has its files as soon as they are there, and
+// until then the kubelet is told that it is not prepared.
+func TestLateDevices(t *testing.T) {
+	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
+	config, _ := n.config(c, "")
+	stop := n.start(config)
+	claim := c.allocate("a", "train-0", "pair-11-00-0")
+	if _, wrong := n.register("").prepare(t.Context(), claim); wrong != "" {
+		t.Fatal(wrong)
+	}
+	stop()
+	for _, name := range n.specs() {
+		if err := os.Remove(n.path("cdi/" + name + ".json")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, gpus := n.config(c, "")
+	gpus.hide("0000:11:00.0")
+	if err := gpusAnew(&config, gpus); err != nil {
+		t.Fatal(err)
+	}
+	n.start(config)
+	k := n.register("")
+	if _, wrong := k.prepare(t.Context(), claim); !strings.Contains(wrong, "GPU 0000:11:00.0: it is gone") {
+		t.Errorf("the kubelet is told %q", wrong)
+	}
+	if notes := strings.Join(n.status(t).GetNotes(), "\n"); !strings.Contains(notes, "claim team/a") {
+		t.Errorf("notes %q", notes)
+	}
+	gpus.hide("")
+	gpus.fallIll() // it looks again
+	await(t, "the CDI spec is there", func() bool { return len(n.specs()) == 1 })
+	if _, wrong := k.prepare(t.Context(), claim); wrong != "" {
+		t.Error(wrong)
+	}
+	await(t, "it is said no more", func() bool {
+		return !strings.Contains(strings.Join(n.status(t).GetNotes(), "\n"), "claim team/a")
 	})
 }

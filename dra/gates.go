@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -56,31 +55,72 @@ type gates struct {
 	nodeName string
 	log      *slog.Logger
 
-	mu      sync.Mutex
-	newest  features
-	dropped []string // gates whose fields were lost although they had seemed to be on
+	mu     sync.Mutex
+	newest features
+	losses map[string]*loss // by gate
 }
 
+// loss is what happened to a gate whose fields were lost although it had seemed to be on: one of several API
+// servers is older, say. It counts as on again once so many trials in a row have kept its fields, twice as
+// many after each further loss, or one of a server of another version.
+type loss struct {
+	times  int    // that fields were lost
+	left   int    // trials until the gate counts as on
+	server string // version of the API server then
+}
+
+// maxTrials is how many trials have to succeed at the most: those of a day.
+const maxTrials = int(24 * time.Hour / gatesPause)
+
 func newGates(client kubernetes.Interface, nodeName string, log *slog.Logger) *gates {
-	return &gates{client: client, nodeName: nodeName, log: log}
+	return &gates{client: client, nodeName: nodeName, log: log, losses: map[string]*loss{}}
 }
 
 func (g *gates) features() features {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.newest
-	now.Counters = now.Counters && !slices.Contains(g.dropped, gateCounters)
-	now.Taints = now.Taints && !slices.Contains(g.dropped, gateTaints)
+	now.Counters = now.Counters && !g.isLost(gateCounters)
+	now.Taints = now.Taints && !g.isLost(gateTaints)
 	return now
 }
+
+// isLost must be called with the mutex.
+func (g *gates) isLost(gate string) bool { return g.losses[gate] != nil && g.losses[gate].left > 0 }
 
 // drop notes that fields of gates were lost. It reports whether that changes what is published.
 func (g *gates) drop(names []string) bool {
 	before := g.features()
 	g.mu.Lock()
-	g.dropped = slices.Compact(slices.Sorted(slices.Values(append(g.dropped, names...))))
+	for _, gate := range names {
+		if g.losses[gate] == nil {
+			g.losses[gate] = &loss{}
+		}
+		l := g.losses[gate]
+		if l.left == 0 { // else what was published before that is told of
+			l.times++
+		}
+		l.server = g.newest.Server
+		l.restart()
+	}
 	g.mu.Unlock()
 	return g.features() != before
+}
+
+// restart has all trials begin anew.
+func (l *loss) restart() { l.left = min(1<<min(l.times, 16), maxTrials) }
+
+// tried notes what a trial of a server of a version kept.
+func (l *loss) tried(kept bool, server string) {
+	switch {
+	case l.left == 0:
+	case !kept:
+		l.restart()
+	case server != l.server:
+		l.left = 0
+	default:
+		l.left--
+	}
 }
 
 // ask asks the API server what it can do. The version says what that is by default; a dry run, in which the
@@ -117,8 +157,14 @@ func (g *gates) ask(ctx context.Context) error {
 		now.Taints = len(taints.Spec.Devices) == 1 && len(taints.Spec.Devices[0].Taints) > 0
 	}
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.newest = now
-	g.mu.Unlock()
+	if l := g.losses[gateCounters]; l != nil && counters != nil {
+		l.tried(now.Counters, now.Server)
+	}
+	if l := g.losses[gateTaints]; l != nil && taints != nil {
+		l.tried(now.Taints, now.Server)
+	}
 	return nil
 }
 

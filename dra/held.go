@@ -18,8 +18,8 @@ const (
 	holdersLimit = 5 * time.Second
 )
 
-// watchHolders looks who holds devices without a claim until ctx is done, and whether another process of this
-// driver has bound others.
+// watchHolders looks who holds devices without a claim until ctx is done, and whether claims have others than
+// is published: another process of this driver may have prepared some.
 func (d *Driver) watchHolders(ctx context.Context) {
 	tick := time.NewTicker(holdersPause)
 	defer tick.Stop()
@@ -29,20 +29,20 @@ func (d *Driver) watchHolders(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		before := d.holders.get()
+		before, v := d.holders.get(), d.newest.get()
 		d.findHolders(ctx)
-		bound, err := d.preparer.Bound()
-		if !maps.Equal(before, d.holders.get()) || err == nil && !maps.Equal(bound, d.newest.get().Bound) {
+		bound, inUse, err := d.preparer.Bound()
+		if !maps.Equal(before, d.holders.get()) ||
+			err == nil && (v.unread != nil || !maps.Equal(bound, v.Bound) || !maps.Equal(inUse, v.inUse)) {
 			d.wake()
 		}
 	}
 }
 
 // findHolders finds out who holds which devices of the node, by device ID, for people: pods that a device
-// plugin gave them before this node went over to DRA. The kubelet's checkpoint has them, and also those that
-// are free and that it will only notice when it next looks; it is asked who lives, which makes it look. As
-// that can make it give a device twice where it is allocating one (see package kubelet), it is asked only as
-// long as there is anything in the checkpoint, which it then writes anew.
+// plugin gave them before this node went over to DRA. The kubelet's own record of devices is the source. It
+// also has pods that have ended, until the kubelet next writes it, which on a node without device plugins can
+// take for ever; so it is asked of which pods that is known.
 func (d *Driver) findHolders(ctx context.Context) {
 	recorded, err := kubelet.ReadGranted(d.KubeletDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,82 +52,61 @@ func (d *Driver) findHolders(ctx context.Context) {
 		d.complain("who holds devices of device plugins is as it was known before", err)
 		return
 	}
-	known, before := d.ids(), d.holders.get()
-	holders := map[string]string{}
-	for _, container := range recorded {
-		uid, _, _ := strings.Cut(container.Container, "/")
-		hold(holders, known, container.Devices, "a pod with UID "+uid)
+	recorded = having(recorded, d.ids())
+	if err := d.findRecordedPods(ctx, recorded); err != nil {
+		d.complain("which pods of the kubelet's record have ended is as it was known before", err)
 	}
-	if len(holders) > 0 {
-		if living, err := d.living(ctx, known); err != nil {
-			d.complain("devices are held by whom the kubelet's checkpoint names", err)
-		} else {
-			holders = d.absent.filter(holders, living, before)
-		}
-	}
-	if !maps.Equal(holders, before) {
+	if holders := holdersOf(recorded, d.recorded); !maps.Equal(holders, d.holders.get()) {
 		d.Log.Info("devices that pods have from device plugins", "devices", len(holders))
 		d.holders.set(holders)
 	}
 }
 
-// patience is how many looks in a row have to show that nobody holds a device any more: a kubelet that starts
-// knows its pods only once the API server has told it of them.
-const patience = 3
+// having are the containers with their devices as far as the node has these: of whatever resource, for
+// another plugin than ours may have given them. A replica stands for its device.
+func having(recorded []kubelet.Granted, known map[string]bool) (ours []kubelet.Granted) {
+	for _, container := range recorded {
+		devices := map[string][]string{}
+		for resource, ids := range container.Devices {
+			for _, id := range ids {
+				if original, _, _ := strings.Cut(id, "::"); known[original] {
+					devices[resource] = append(devices[resource], id)
+				}
+			}
+		}
+		if len(devices) > 0 {
+			ours = append(ours, kubelet.Granted{Container: container.Container, Devices: devices})
+		}
+	}
+	return ours
+}
 
-// absent counts looks by device: those in a row in which a device that was held is held by nobody who lives.
-type absent map[string]int
-
-// filter are the devices of the kubelet's record that are held: by somebody who lives, or by somebody who did
-// a short time ago. What was not held before, as at the start, is free at once where nobody lives who has it.
-func (a absent) filter(recorded, living, before map[string]string) map[string]string {
+// holdersOf says who holds devices by the kubelet's record: every container in it whose pod is not known to
+// have ended.
+func holdersOf(recorded []kubelet.Granted, pods map[string]recordedPod) map[string]string {
 	holders := map[string]string{}
-	for id := range recorded {
-		switch {
-		case living[id] != "":
-			holders[id] = living[id]
-			delete(a, id)
-		case before[id] != "" && a[id]+1 < patience:
-			holders[id] = before[id]
-			a[id]++
-		default:
-			delete(a, id)
+	for _, container := range recorded {
+		uid := podUID(container)
+		who, pod := "a pod with UID "+uid, pods[uid]
+		if pod.Ended {
+			continue
+		}
+		if pod.Name.Name != "" {
+			who = "pod " + pod.Name.Namespace + "/" + pod.Name.Name
+		}
+		for _, ids := range container.Devices {
+			for _, id := range ids {
+				id, _, _ = strings.Cut(id, "::")
+				holders[id] = who + ", by a device plugin"
+			}
 		}
 	}
 	return holders
 }
 
-// living are the devices that living pods have from device plugins.
-func (d *Driver) living(ctx context.Context, known map[string]bool) (map[string]string, error) {
-	pods, err := kubelet.NewPodResources(d.KubeletDir)
-	if err != nil {
-		return nil, err
-	}
-	defer pods.Close()
-	ctx, cancel := context.WithTimeout(ctx, holdersLimit)
-	defer cancel()
-	view, err := pods.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	holders := map[string]string{}
-	for container, devices := range view.Containers {
-		hold(holders, known, devices, "pod "+container.Namespace+"/"+container.Pod.Name)
-	}
-	return holders, nil
-}
-
-// hold notes who has devices, as far as the node has them: of whatever resource, for another plugin than ours
-// may have given them. A replica stands for its device.
-func hold(holders map[string]string, known map[string]bool, devices map[string][]string, who string) {
-	for _, ids := range devices {
-		for _, id := range ids {
-			id, _, _ = strings.Cut(id, "::")
-			if known[id] {
-				holders[id] = who + ", by a device plugin"
-			}
-		}
-	}
+func podUID(container kubelet.Granted) string {
+	uid, _, _ := strings.Cut(container.Container, "/")
+	return uid
 }
 
 // ids are the IDs of the node's devices.

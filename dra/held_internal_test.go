@@ -1,29 +1,282 @@
 package dra
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
 	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 )
 
-// TestAbsent: a device is free once nobody who lives has it, at the start at once, later after some looks.
-func TestAbsent(t *testing.T) {
-	recorded := map[string]string{"a": "a pod with UID 1", "b": "a pod with UID 2"}
-	a, before := absent{}, map[string]string(nil)
-	for step, c := range []struct{ living, want map[string]string }{
-		{map[string]string{"a": "pod x/y"}, map[string]string{"a": "pod x/y"}},
-		{nil, map[string]string{"a": "pod x/y"}}, // the kubelet may have just started
-		{map[string]string{"a": "pod x/y", "b": "pod x/z"}, map[string]string{"a": "pod x/y", "b": "pod x/z"}},
-		{map[string]string{"b": "pod x/z"}, map[string]string{"a": "pod x/y", "b": "pod x/z"}},
-		{map[string]string{"b": "pod x/z"}, map[string]string{"a": "pod x/y", "b": "pod x/z"}},
-		{map[string]string{"b": "pod x/z"}, map[string]string{"b": "pod x/z"}},
-		{map[string]string{"b": "pod x/z"}, map[string]string{"b": "pod x/z"}},
-	} {
-		before = a.filter(recorded, c.living, before)
-		if !maps.Equal(before, c.want) {
-			t.Fatalf("step %d: %v, want %v", step, before, c.want)
+// migrating is a node whose GPUs "a" and "b" pods may have from device plugins, with a kubelet that says what
+// a test tells it.
+type migrating struct {
+	podresources.UnimplementedPodResourcesListerServer
+	pods.UnimplementedPodsServer
+	*Driver
+	t      *testing.T
+	client *fake.Clientset
+
+	mu       sync.Mutex
+	listed   []*podresources.PodResources
+	lists    int
+	known    []*corev1.Pod // of the Pods API
+	starting bool          // the kubelet does not know all its pods
+	away     bool          // the API server
+}
+
+func newMigrating(t *testing.T) *migrating {
+	t.Helper()
+	m := &migrating{t: t, client: fake.NewClientset()}
+	m.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.away, nil, errors.New("the API server is away")
+	})
+	m.Driver = &Driver{
+		Config: Config{
+			KubeletDir: kubelettest.Dir(t), Client: m.client, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		},
+		holders: newLatest(map[string]string(nil)), newest: newLatest(&view{}), recorded: map[string]recordedPod{},
+	}
+	for _, id := range []string{"a", "b"} {
+		m.machine.GPUs = append(m.machine.GPUs, inventory.GPU{Device: gpu.Device{ID: id}})
+	}
+	m.serve(kubelet.PodResourcesSocket(m.KubeletDir), func(g *grpc.Server) {
+		podresources.RegisterPodResourcesListerServer(g, m)
+	})
+	return m
+}
+
+func (m *migrating) serve(socket string, register func(*grpc.Server)) {
+	m.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
+		m.t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	register(g)
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(listener) }()
+	m.t.Cleanup(func() {
+		g.Stop()
+		if err := kubelettest.Await(m.t, served); err != nil {
+			m.t.Error(err)
+		}
+	})
+}
+
+// servePodsAPI makes the kubelet one of 1.37.
+func (m *migrating) servePodsAPI() {
+	m.serve(filepath.Join(m.KubeletDir, "pods-api/pods-api.sock"), func(g *grpc.Server) {
+		pods.RegisterPodsServer(g, m)
+	})
+}
+
+func (m *migrating) List(
+	context.Context, *podresources.ListPodResourcesRequest,
+) (*podresources.ListPodResourcesResponse, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lists++
+	return &podresources.ListPodResourcesResponse{PodResources: m.listed}, nil
+}
+
+func (m *migrating) ListPods(context.Context, *pods.ListPodsRequest) (*pods.ListPodsResponse, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.starting {
+		return nil, status.Error(codes.FailedPrecondition, "Kubelet is initializing")
+	}
+	answer := &pods.ListPodsResponse{}
+	for _, pod := range m.known {
+		encoded, err := pod.Marshal()
+		if err != nil {
+			return nil, err
+		}
+		answer.Pods = append(answer.Pods, encoded)
+	}
+	return answer, nil
+}
+
+func (m *migrating) change(do func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	do()
+}
+
+// record writes the kubelet's record of devices, by UID of the pod; "a::1" is a replica of GPU a.
+func (m *migrating) record(devices map[string]string) {
+	m.t.Helper()
+	var entries []string
+	for _, uid := range slices.Sorted(maps.Keys(devices)) {
+		entries = append(entries, fmt.Sprintf(`{"PodUID":%q,"ContainerName":"main","ResourceName":"amd.com/gpu",`+
+			`"DeviceIDs":{"0":[%q]}}`, uid, devices[uid]))
+	}
+	name := kubelet.CheckpointPath(m.KubeletDir)
+	if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
+		m.t.Fatal(err)
+	}
+	content := `{"Data":{"PodDeviceEntries":[` + strings.Join(entries, ",") + `]}}`
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// shown is a pod in PodResources.
+func shown(name, id string) *podresources.PodResources {
+	return &podresources.PodResources{
+		Namespace: "team", Name: name, Containers: []*podresources.ContainerResources{{
+			Name:    "main",
+			Devices: []*podresources.ContainerDevices{{ResourceName: "amd.com/gpu", DeviceIds: []string{id}}},
+		}},
+	}
+}
+
+func podWith(name, uid string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(uid)}}
+}
+
+// holds is that after some looks these devices are held, "a by team/old-0" or "a by UID 1".
+func (m *migrating) holds(what string, want ...string) {
+	m.t.Helper()
+	for range 5 {
+		m.findHolders(m.t.Context())
+		var got []string
+		for id, who := range m.holders.get() {
+			who, _, _ = strings.Cut(who, ", ")
+			who = strings.TrimPrefix(strings.TrimPrefix(who, "pod "), "a pod with ")
+			got = append(got, id+" by "+who)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			m.t.Fatalf("%s: held are %q, want %q", what, got, want)
 		}
 	}
-	if got := a.filter(map[string]string{}, nil, before); len(got) > 0 {
-		t.Errorf("what is not recorded any more: %v", got)
+}
+
+func (m *migrating) create(pod *corev1.Pod) {
+	m.t.Helper()
+	if _, err := m.client.CoreV1().Pods("team").Create(m.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		m.t.Fatal(err)
 	}
+}
+
+func (m *migrating) remove(name string) {
+	m.t.Helper()
+	if err := m.client.CoreV1().Pods("team").Delete(m.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// On a kubelet without Pods API a device of the record is free once the API server says that its pod is gone,
+// and not because the kubelet does not show the pod.
+func TestHeldByTheRecord(t *testing.T) {
+	m := newMigrating(t)
+	m.holds("no record")
+	m.record(map[string]string{"1": "a::1", "2": "b", "3": "of nobody here"})
+	m.create(podWith("old-0", "1"))
+	m.change(func() { m.listed = []*podresources.PodResources{shown("old-0", "a::1"), shown("old-1", "b")} })
+	m.holds("old-1 is not confirmed", "a by team/old-0", "b by UID 2")
+	m.change(func() { m.listed = nil })
+	m.holds("the kubelet does not know its pods yet", "a by team/old-0", "b by UID 2")
+	m.change(func() { m.away = true })
+	m.holds("nor does the API server tell", "a by team/old-0", "b by UID 2")
+	m.change(func() { m.away = false })
+	m.remove("old-0")
+	m.holds("old-0 is gone", "b by UID 2")
+	m.change(func() { m.away = true })
+	m.holds("and stays so while nobody can be asked", "b by UID 2")
+	m.change(func() { m.away = false })
+	m.create(podWith("old-0", "another"))
+	m.holds("and another one has its name", "b by UID 2")
+	m.record(map[string]string{"1": "a::1"})
+	m.holds("the kubelet wrote its record without the other one")
+	m.record(nil)
+	m.holds("nothing is recorded any more")
+	if len(m.recorded) > 0 {
+		t.Errorf("pods that are not in the record: %v", m.recorded)
+	}
+}
+
+// PodResources is asked no more than is needed: List is not harmless.
+func TestListsOfTheRecord(t *testing.T) {
+	m := newMigrating(t)
+	m.record(map[string]string{"1": "a"})
+	m.create(podWith("old-0", "1"))
+	m.change(func() { m.listed = []*podresources.PodResources{shown("old-0", "a")} })
+	m.holds("named", "a by team/old-0")
+	m.servePodsAPI()
+	m.change(func() { m.known = []*corev1.Pod{podWith("old-0", "1")} })
+	m.record(map[string]string{"2": "b"})
+	m.holds("of a kubelet with Pods API")
+	if m.lists != 1 {
+		t.Errorf("%d lists", m.lists)
+	}
+}
+
+// A static pod has another UID in the API server, and is there also without an object.
+func TestStaticPodInTheRecord(t *testing.T) {
+	m := newMigrating(t)
+	m.record(map[string]string{"hash": "a"})
+	mirror := podWith("static-node", "uid")
+	mirror.Annotations = map[string]string{configHash: "hash"}
+	m.create(mirror)
+	m.change(func() { m.listed = []*podresources.PodResources{shown("static-node", "a")} })
+	m.holds("mirrored", "a by team/static-node")
+	m.remove("static-node")
+	m.holds("somebody deleted the mirror", "a by team/static-node")
+}
+
+// A kubelet with Pods API says which pods have ended, once it knows all.
+func TestHeldByThePodsAPI(t *testing.T) {
+	m := newMigrating(t)
+	m.servePodsAPI()
+	m.record(map[string]string{"1": "a", "2": "b"})
+	old := podWith("old-0", "1")
+	m.change(func() { m.starting = true })
+	m.holds("it starts", "a by UID 1", "b by UID 2")
+	m.change(func() { m.starting, m.known = false, []*corev1.Pod{old} })
+	m.holds("the other one is gone", "a by team/old-0")
+	m.change(func() { m.starting = true })
+	m.holds("it starts again", "a by team/old-0")
+	evicted := old.DeepCopy()
+	evicted.Status.Phase = corev1.PodFailed
+	evicted.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}
+	m.change(func() { m.starting, m.known = false, []*corev1.Pod{evicted} })
+	m.holds("it is evicted, and runs", "a by team/old-0")
+	ended := old.DeepCopy()
+	ended.Status.Phase = corev1.PodSucceeded
+	m.change(func() { m.known = []*corev1.Pod{ended} })
+	m.holds("it has ended, and is there")
 }

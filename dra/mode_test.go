@@ -1,18 +1,15 @@
 package dra_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -20,7 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/dra"
 	"github.com/tandem-k8s/tandem/dra/claims/held"
 	"github.com/tandem-k8s/tandem/dra/pool"
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/podsapi"
 )
 
 // TestOneMode: the driver does not start where device plugins run, nor they where it does.
@@ -56,44 +53,6 @@ func TestOneMode(t *testing.T) {
 	leave()
 }
 
-// lister is a kubelet that tells which pods have devices.
-type lister struct {
-	podresources.UnimplementedPodResourcesListerServer
-	pods []*podresources.PodResources
-}
-
-func (l *lister) List(
-	context.Context, *podresources.ListPodResourcesRequest,
-) (*podresources.ListPodResourcesResponse, error) {
-	return &podresources.ListPodResourcesResponse{PodResources: l.pods}, nil
-}
-
-// hold has the kubelet's checkpoint show devices with a pod, and the kubelet itself those that live.
-func (n *node) hold(recorded []string, living ...*podresources.PodResources) {
-	n.t.Helper()
-	ids := `"` + strings.Join(recorded, `","`) + `"`
-	n.write(kubelet.CheckpointPath(n.kubelet), fmt.Sprintf(`{"Data":{"PodDeviceEntries":[{"PodUID":"uid",`+
-		`"ContainerName":"worker","ResourceName":"amd.com/gpu","DeviceIDs":{"0":[%s]}}]}}`, ids))
-	socket := kubelet.PodResourcesSocket(n.kubelet)
-	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
-		n.t.Fatal(err)
-	}
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	g := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(g, &lister{pods: living})
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(listener) }()
-	n.t.Cleanup(func() {
-		g.Stop()
-		if err := kubelettest.Await(n.t, served); err != nil {
-			n.t.Error(err)
-		}
-	})
-}
-
 func (n *node) write(name, content string) {
 	n.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
@@ -104,18 +63,21 @@ func (n *node) write(name, content string) {
 	}
 }
 
-// TestHeldByDevicePlugins: what a living pod has from a device plugin is tainted, and not given away; what
-// the checkpoint alone shows is free.
+// TestHeldByDevicePlugins: what a living pod has from a device plugin is tainted, and not given away; what a
+// pod had that has ended is free.
 func TestHeldByDevicePlugins(t *testing.T) {
 	c, n := newCluster(t, "v1.37.1"), newNode(t, machine, 8)
-	n.hold([]string{"0000:11:00.0", "0000:2f:00.0"}, &podresources.PodResources{
-		Namespace: "team", Name: "old-0", Containers: []*podresources.ContainerResources{{
-			Name: "worker",
-			Devices: []*podresources.ContainerDevices{
-				{ResourceName: "amd.com/gpu", DeviceIds: []string{"0000:11:00.0"}},
-			},
-		}},
+	n.write(kubelet.CheckpointPath(n.kubelet), `{"Data":{"PodDeviceEntries":[`+
+		`{"PodUID":"old","ContainerName":"worker","ResourceName":"amd.com/gpu","DeviceIDs":{"0":["0000:11:00.0"]}},`+
+		`{"PodUID":"ended","ContainerName":"worker","ResourceName":"amd.com/gpu","DeviceIDs":{"0":["0000:2f:00.0"]}}`+
+		`]}}`)
+	stop, err := podsapi.Serve(n.kubelet, func() []corev1.Pod {
+		return []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "old-0", UID: "old"}}}
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
 	config, _ := n.config(c, "")
 	n.start(config)
 	k := n.register("")

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -63,6 +64,7 @@ type shown struct {
 	*amd.Backend
 	mu      sync.Mutex
 	ill     map[string]bool
+	hidden  string // the ID of one that is not there
 	changed func()
 }
 
@@ -70,12 +72,20 @@ func (s *shown) Discover() (gpu.Inventory, error) {
 	found, err := s.Backend.Discover()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, devices := range found.Resources {
+	for name, devices := range found.Resources {
 		for i := range devices {
 			devices[i].Healthy = !s.ill[devices[i].ID]
 		}
+		found.Resources[name] = slices.DeleteFunc(devices, func(d gpu.Device) bool { return d.ID == s.hidden })
 	}
 	return found, err
+}
+
+// hide has a GPU not be there when it is next looked.
+func (s *shown) hide(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hidden = id
 }
 
 func (s *shown) Watch(ctx context.Context, changed func()) error {

@@ -2,14 +2,11 @@ package dra
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"sync"
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/dra/claims"
@@ -38,7 +35,7 @@ type owners struct {
 
 func newOwners() *owners { return &owners{given: map[types.UID]outcome{}} }
 
-func podsOf(claim *resourceapi.ResourceClaim) (pods []string) {
+func podNames(claim *resourceapi.ResourceClaim) (pods []string) {
 	for _, reserved := range claim.Status.ReservedFor {
 		if reserved.APIGroup == "" && reserved.Resource == "pods" {
 			pods = append(pods, reserved.Name)
@@ -50,7 +47,7 @@ func podsOf(claim *resourceapi.ResourceClaim) (pods []string) {
 // asked notes that a claim was to be prepared.
 func (o *owners) asked(claim *resourceapi.ResourceClaim, at time.Time, took time.Duration, err error) {
 	one := outcome{
-		UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podsOf(claim), Asked: at, Took: took,
+		UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podNames(claim), Asked: at, Took: took,
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,43 +93,7 @@ func (o *owners) learn(claim *resourceapi.ResourceClaim) {
 	defer o.mu.Unlock()
 	if known := o.given[claim.UID]; known.Asked.IsZero() {
 		o.given[claim.UID] = outcome{
-			UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podsOf(claim),
-		}
-	}
-}
-
-// ownersRetry is the pause after the API server did not tell.
-const ownersRetry = 5 * time.Second
-
-// findOwners asks the API server for which pods those claims are that were prepared before this process was
-// there, until that is known of all.
-func (d *Driver) findOwners(ctx context.Context) {
-	for {
-		left := 0
-		prepared, err := d.preparer.Prepared()
-		if err != nil {
-			left++
-		}
-		for _, c := range prepared {
-			if known := d.owners.of(c); len(known.Pods) > 0 {
-				continue
-			}
-			claim, err := d.Client.ResourceV1().ResourceClaims(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
-			switch {
-			case err == nil && claim.UID == c.UID:
-				d.owners.learn(claim)
-			case err == nil, apierrors.IsNotFound(err): // it is gone; the kubelet will have it unprepared
-			default:
-				left++
-			}
-		}
-		if left == 0 {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(ownersRetry):
+			UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podNames(claim),
 		}
 	}
 }

@@ -47,6 +47,9 @@ func (d *Driver) PrepareResourceClaims(
 	if d.Observer != nil {
 		d.Observer.Claims(Prepare, took, len(asked), failed)
 	}
+	if failed > 0 {
+		poke(d.refused)
+	}
 	d.describe(state, asked)
 	d.wake() // what claims have stays published
 	return answers, nil

@@ -9,15 +9,15 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 )
 
-// publish publishes the newest view until ctx is done: what the cluster can do has to be known first. Views
-// between are left out, and so is one that says the same.
+// publish publishes the newest view until ctx is done: what the cluster can do, and what claims have, has to
+// be known first. Views between are left out, and so is one that says the same.
 func (d *Driver) publish(ctx context.Context, helper *kubeletplugin.Helper) error {
 	var published resourceslice.DriverResources
 	begun, again := false, false
 	for {
 		v, changed := d.newest.watch()
 		resources := d.resources(v)
-		if v.Gates.Known && (again || !begun || !reflect.DeepEqual(published, resources)) {
+		if v.isKnown() && (again || !begun || !reflect.DeepEqual(published, resources)) {
 			published, begun = resources, true
 			d.Log.Info("publish", "devices", len(v.State.Pool.Devices), "slices", len(v.State.Pool.Slices),
 				"counters", v.Gates.Counters, "taints", v.Gates.Taints)

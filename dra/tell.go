@@ -29,7 +29,11 @@ func (d *Driver) Alive(ctx context.Context) error { return d.anew(ctx) }
 // the cluster cannot do.
 func (d *Driver) Status(context.Context) *api.StatusResponse {
 	v := d.newest.get()
-	return &api.StatusResponse{Resources: d.resourcesOf(v), Notes: v.notes()}
+	notes := v.notes()
+	if err := d.unrestored.get(); err != nil {
+		notes = append(notes, fmt.Sprintf("%s: %v", filesMissing, err))
+	}
+	return &api.StatusResponse{Resources: d.resourcesOf(v), Notes: notes}
 }
 
 // Resources are the devices of the newest view.

@@ -23,6 +23,9 @@ type view struct {
 	// what else it was made of
 	looks   int
 	holders map[string]string
+	inUse   map[string]string
+	// why it is not known what claims have, and never was: it is not published
+	unread error
 	// others are devices that are not published, by name: those that would be if the cluster could do something
 	// else, and those that are left out because it lacks taints.
 	others map[string]pool.Device
@@ -30,8 +33,15 @@ type view struct {
 
 // notes are what people are told of a view.
 func (v *view) notes() []string {
-	return slices.Concat(v.Gates.notes(), v.State.Pool.Notes)
+	notes := slices.Concat(v.Gates.notes(), v.State.Pool.Notes)
+	if v.unread != nil {
+		notes = append(notes, fmt.Sprintf("nothing is published: it is not known what claims have: %v", v.unread))
+	}
+	return notes
 }
+
+// isKnown reports whether a view can be published.
+func (v *view) isKnown() bool { return v.Gates.Known && v.unread == nil }
 
 // sources are what has been looked at, and what tells that it is no longer so.
 type sources struct {
@@ -102,23 +112,29 @@ func (d *Driver) anew(ctx context.Context) error {
 
 // put makes a new view of what was looked at, unless it would be the same.
 func (d *Driver) put() {
-	bound, err := d.preparer.Bound()
-	if err != nil {
-		d.complain("publish without what is bound by prepared claims", err)
-	}
 	holders, gates, last := d.holders.get(), d.gates.features(), d.newest.get()
+	bound, inUse, unread := d.preparer.Bound()
+	if unread != nil {
+		d.complain("what claims have is as it was known before", unread)
+		bound, inUse = last.Bound, last.inUse
+		if bound != nil {
+			unread = nil
+		}
+	}
 	if last.State.Pool.Devices != nil && last.looks == d.looks && last.Gates == gates &&
-		maps.Equal(last.holders, holders) && maps.Equal(last.Bound, bound) {
+		maps.Equal(last.holders, holders) && maps.Equal(last.Bound, bound) && maps.Equal(last.inUse, inUse) &&
+		(last.unread == nil) == (unread == nil) {
 		return
 	}
 	machine := withHolders(d.machine, holders)
 	options := pool.Options{
 		Counters: gates.Counters, Taints: gates.Taints, VFsPerPF: d.VFsPerPF, PairsAsVFs: d.PairsAsVFs,
-		Bound: bound,
+		Bound: bound, InUse: inUse,
 	}
 	v := &view{
 		State: claims.State{Machine: machine, Pool: pool.Build(machine, options)},
-		Gates: gates, Bound: bound, looks: d.looks, holders: holders, others: map[string]pool.Device{},
+		Gates: gates, Bound: bound, looks: d.looks, holders: holders, inUse: inUse, unread: unread,
+		others: map[string]pool.Device{},
 	}
 	options.Taints = true
 	for _, counters := range []bool{!gates.Counters, gates.Counters} {

@@ -44,6 +44,11 @@ func readCheckpoint(dir string) ([]Claim, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read prepared claims: %w", err)
 	}
+	return decodeCheckpoint(name, content)
+}
+
+// decodeCheckpoint is the inverse of encodeCheckpoint. Its error is errUnreadable.
+func decodeCheckpoint(name string, content []byte) ([]Claim, error) {
 	var file checkpoint
 	var claims []Claim
 	if err := json.Unmarshal(content, &file); err != nil {
@@ -82,9 +87,19 @@ func sorted(claims []Claim) []Claim {
 	})
 }
 
+// ErrBusy says that another Preparer works in the folder.
+var ErrBusy = errors.New("claims are being prepared or unprepared")
+
 // lock waits until no other Preparer works in the folder. The kernel gives the lock back when the process
 // ends, however it ends.
-func lock(dir string) (release func(), err error) {
+func lock(dir string) (release func(), err error) { return lockBy(dir, syscall.LOCK_EX) }
+
+// tryLock is lock that does not wait: its error is ErrBusy then.
+func tryLock(dir string) (release func(), err error) {
+	return lockBy(dir, syscall.LOCK_EX|syscall.LOCK_NB)
+}
+
+func lockBy(dir string, how int) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the driver's folder: %w", err)
 	}
@@ -93,9 +108,12 @@ func lock(dir string) (release func(), err error) {
 		return nil, fmt.Errorf("open lock of claims: %w", err)
 	}
 	for {
-		if err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {
+		if err = syscall.Flock(int(file.Fd()), how); !errors.Is(err, syscall.EINTR) {
 			break
 		}
+	}
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = ErrBusy
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock claims: %w", err), file.Close())

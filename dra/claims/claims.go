@@ -18,8 +18,9 @@
 //
 // The order of effects makes that a process can be killed at any time. Prepare writes the checkpoint,
 // durably, then the files, then answers; unprepare removes the files, then writes the checkpoint. What lies
-// between is made good by [Preparer.Restore] or by the kubelet, which asks again. Two processes may share a
-// folder: each reads the checkpoint anew under a lock.
+// between is made good by [Preparer.Restore] or by the kubelet, which asks again. A claim is answered as
+// prepared only while its files are there. Two processes may share a folder: each reads the checkpoint anew
+// under a lock.
 package claims
 
 import (

@@ -31,8 +31,8 @@ type info struct {
 	grant  *grants.Grant
 }
 
-// compose looks up what containers get that have these devices.
-func (p *Preparer) compose(d *decision, group string, devices []Prepared) (*environment, error) {
+// environment looks up what containers get that have these devices.
+func (p *Preparer) environment(d *decision, group string, devices []Prepared) (*environment, error) {
 	choice, err := d.lists(devices)
 	if err != nil {
 		return nil, err

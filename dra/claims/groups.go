@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -71,18 +72,18 @@ func plain(claims []*resourceapi.ResourceClaim) bool {
 		!slices.ContainsFunc(all, func(a asked) bool { return ordinal(a) == "" || ordinal(a) != ordinal(all[0]) })
 }
 
-// group finds the groups of claims that one pod has. Where the pod is not known, nil, or none of its
-// containers is known to use a claim, the requests of the claim are one group, of extended resources those of
-// one container.
-func group(claims []*resourceapi.ResourceClaim, pod *corev1.Pod) groups {
+// group finds the groups of claims that some pods have. Where none of their containers is known to use a
+// claim that was made for extended resources its requests are one group for each container. It is an error
+// where a container of one pod would get what only other pods ask for.
+func group(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod) (groups, error) {
 	all := requests(claims)
 	g := groups{}
 	for _, a := range all {
 		g[a] = a
 	}
 	found := map[types.UID]bool{}
-	if pod != nil {
-		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+	for _, pod := range pods {
+		for _, c := range containers(pod) {
 			for _, requests := range used(pod, &c, claims, all) {
 				g.join(requests, all)
 				for _, a := range requests {
@@ -92,11 +93,50 @@ func group(claims []*resourceapi.ResourceClaim, pod *corev1.Pod) groups {
 		}
 	}
 	for _, claim := range claims {
-		if !found[claim.UID] {
+		if !found[claim.UID] && isExtended(claim) {
 			g.joinByName(claim, all)
 		}
 	}
-	return g
+	if len(pods) < 2 {
+		return g, nil
+	}
+	return g, g.apart(claims, pods, all)
+}
+
+// apart is an error where one pod uses requests of a claim together, and another one some of them.
+func (g groups) apart(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod, all []asked) error {
+	for _, pod := range pods {
+		uses := map[asked]bool{}
+		for _, c := range containers(pod) {
+			for _, a := range slices.Concat(used(pod, &c, claims, all)...) {
+				uses[a] = true
+			}
+		}
+		for a := range uses {
+			for _, b := range all {
+				if !uses[b] && g.first(a) == g.first(b) {
+					return fmt.Errorf("prepare claim %s: pods share it, and pod %s/%s uses request %s without request %s, "+
+						"which a container of another pod uses together with it: it would get the devices of both; use the "+
+						"same requests in all pods, or a claim for each", nameOf(claims, a.claim), pod.Namespace, pod.Name,
+						a.request, b.request)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func nameOf(claims []*resourceapi.ResourceClaim, uid types.UID) string {
+	for _, claim := range claims {
+		if claim.UID == uid {
+			return claim.Namespace + "/" + claim.Name
+		}
+	}
+	return string(uid)
+}
+
+func containers(pod *corev1.Pod) []corev1.Container {
+	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 }
 
 // ofContainer is how the scheduler names the requests that it makes of a container's extended resources
@@ -114,17 +154,13 @@ func isExtended(claim *resourceapi.ResourceClaim) bool {
 	return claim.Annotations[resourceapi.ExtendedResourceClaimAnnotation] == "true"
 }
 
+// joinByName joins the requests of extended resources that are those of one container.
 func (g groups) joinByName(claim *resourceapi.ResourceClaim, all []asked) {
 	byContainer := map[string][]asked{}
 	for _, a := range all {
-		if a.claim != claim.UID {
-			continue
+		if a.claim == claim.UID {
+			byContainer[ordinal(a)] = append(byContainer[ordinal(a)], a)
 		}
-		name := ""
-		if isExtended(claim) {
-			name = ordinal(a)
-		}
-		byContainer[name] = append(byContainer[name], a)
 	}
 	for _, requests := range byContainer {
 		g.join(requests, all)

@@ -78,7 +78,7 @@ func TestGroups(t *testing.T) {
 	}{
 		{"one request", []string{"a pod x"}, nil, true, "[a/x]"},
 		{"of several alternatives", []string{"a pod x/near x/any"}, nil, true, "[a/x]"},
-		{"two requests, nobody knows of whom", []string{"a pod x y"}, nil, false, "[a/x a/y]"},
+		{"two requests that nobody uses", []string{"a pod x y"}, nil, false, "[a/x] [a/y]"},
 		{"two claims, nobody knows of whom", []string{"a pod x", "b pod x"}, nil, false, "[a/x] [b/x]"},
 		{"a container for each", []string{"a pod x y"}, running("a/x", "a/y"), false, "[a/x] [a/y]"},
 		{"a container for both", []string{"a pod x y"}, running("a/x a/y", ""), false, "[a/x a/y]"},
@@ -113,8 +113,16 @@ func TestGroups(t *testing.T) {
 				t.Errorf("plain: %v", got)
 			}
 			var got []string
+			var pods []*corev1.Pod
+			if c.pod != nil {
+				pods = append(pods, c.pod)
+			}
 			for range 2 {
-				got = written(group(claims, c.pod), requests(claims))
+				g, err := group(claims, pods)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = written(g, requests(claims))
 				slices.Reverse(claims)
 				if text := strings.Join(got, " "); text != c.want {
 					t.Errorf("groups %s, want %s", text, c.want)
@@ -141,8 +149,47 @@ func written(g groups, all []asked) (list []string) {
 	return list
 }
 
-// Claims have a pod in common, or they are of no pod that is known.
-func TestConsumer(t *testing.T) {
+// Several pods that share a claim count all, and none of them gets what only another one asks for.
+func TestGroupsOfSeveralPods(t *testing.T) {
+	for name, c := range map[string]struct {
+		claim string
+		pods  [][]string // the containers of each
+		want  string     // the groups; "" where it is refused
+	}{
+		"a request for each pod":        {"a - x y", [][]string{{"a/x"}, {"a/y"}}, "[a/x] [a/y]"},
+		"both use all":                  {"a - x y", [][]string{{"a"}, {"a/x a/y"}}, "[a/x a/y]"},
+		"a container for each":          {"a - x y", [][]string{{"a/x", "a/y"}, {"a/x", "a/y"}}, "[a/x] [a/y]"},
+		"one does not use it":           {"a - x y", [][]string{{""}, {"a"}}, "[a/x a/y]"},
+		"one has both, another has one": {"a - x y", [][]string{{"a"}, {"a/x"}}, ""},
+		"in containers of its own": {
+			"a - x y z", [][]string{{"a/x a/y", "a/z"}, {"a/x", "a/y"}}, "[a/x a/y] [a/z]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claims := list(asking(c.claim))
+			var pods []*corev1.Pod
+			for _, containers := range c.pods {
+				pods = append(pods, running(containers...))
+			}
+			g, err := group(claims, pods)
+			if c.want == "" {
+				if err == nil || !strings.Contains(err.Error(), "claim team/a: pods share it") {
+					t.Errorf("error %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(written(g, requests(claims)), " "); got != c.want {
+				t.Errorf("groups %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// The pods of claims are all that any of them is reserved for.
+func TestConsumers(t *testing.T) {
 	type reference = resourceapi.ResourceClaimConsumerReference
 	pod := func(name string) reference {
 		return reference{Resource: "pods", Name: name, UID: types.UID(name)}
@@ -153,9 +200,8 @@ func TestConsumer(t *testing.T) {
 		want     string
 	}{
 		"one":                    {[][]reference{{pod("a")}}, "a"},
-		"one claim is shared":    {[][]reference{{pod("b"), pod("a")}, {pod("a")}}, "a"},
-		"all are shared":         {[][]reference{{pod("b"), pod("a")}}, ""},
-		"none in common":         {[][]reference{{pod("b")}, {pod("a")}}, ""},
+		"one claim is shared":    {[][]reference{{pod("b"), pod("a")}, {pod("a")}}, "b a"},
+		"all are shared":         {[][]reference{{pod("b"), pod("a")}}, "b a"},
 		"for a group of pods":    {[][]reference{{group}}, ""},
 		"reserved for nobody":    {[][]reference{nil}, ""},
 		"a group beside the pod": {[][]reference{{group, pod("a")}}, "a"},
@@ -164,9 +210,12 @@ func TestConsumer(t *testing.T) {
 		for _, reserved := range c.reserved {
 			claims = append(claims, &claimOf{Status: resourceapi.ResourceClaimStatus{ReservedFor: reserved}})
 		}
-		got, uid, err := consumer(claims)
-		if got != c.want || string(uid) != c.want || (err == nil) != (c.want != "") {
-			t.Errorf("%s: %q, %q, %v; want %q", name, got, uid, err, c.want)
+		var got []string
+		for _, reserved := range consumers(claims) {
+			got = append(got, reserved.Name)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package claims
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
@@ -53,7 +53,9 @@ type node struct {
 	sys   fs.FS
 	state State
 	pods  map[string]*corev1.Pod
-	asked int // for pods
+	made  []string // names of claims; a pod that is in no test has a container for each
+	asked int      // for pods
+	lost  error    // of the API server when it is asked for a pod
 
 	published map[string]string // what was told to Rebind last
 	refusal   error             // of Rebind
@@ -157,10 +159,16 @@ func newNodeOf(
 		},
 		Pod: func(_ context.Context, namespace, name string) (*corev1.Pod, error) {
 			n.asked++
-			if pod := n.pods[namespace+"/"+name]; pod != nil {
+			switch pod := n.pods[namespace+"/"+name]; {
+			case n.lost != nil:
+				return nil, n.lost
+			case pod != nil:
 				return pod, nil
+			case name == "pod":
+				return running(n.made...), nil
+			default:
+				return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
 			}
-			return nil, errors.New("pod not found")
 		},
 		Rebind: func(_ context.Context, bound map[string]string) error {
 			n.published = bound
@@ -188,6 +196,7 @@ func (n *node) claim(name string, wants ...want) *resourceapi.ResourceClaim {
 			ReservedFor: []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: "pod", UID: "pod"}},
 		},
 	}
+	n.made = append(n.made, name)
 	var devices []string
 	for _, w := range wants {
 		claim.Spec.Devices.Requests = append(claim.Spec.Devices.Requests, resourceapi.DeviceRequest{

@@ -2,77 +2,66 @@ package claims
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/types"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// podLimit is how long the pod of claims is looked for. The kubelet waits for 45 s, and without the pod
-// claims are prepared too.
+// podLimit is how long the pods of claims are looked for. The kubelet waits for 45 s.
 const podLimit = 5 * time.Second
 
-// findPod finds the pod of claims where it decides something; nil where it does not, or cannot be found.
-func (p *Preparer) findPod(
+// findPods finds the pods that claims are reserved for where they decide something; none where they do not.
+// Without them it is not known which devices a container may have: the kubelet asks again after an error.
+func (p *Preparer) findPods(
 	ctx context.Context, state State, claims []*resourceapi.ResourceClaim,
-) *corev1.Pod {
+) ([]*corev1.Pod, error) {
 	if p.isPrepared(claims) || plain(claims) && !canBeApart(state, claims) {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, podLimit)
 	defer cancel()
-	pod, err := p.podOf(ctx, claims)
-	if err != nil {
-		p.Log.Warn("all requests of a claim count as one container's, and no pod's annotation is heeded",
-			"claim", claims[0].Namespace+"/"+claims[0].Name, "error", err)
-		return nil
+	var pods []*corev1.Pod
+	for _, reserved := range consumers(claims) {
+		pod, err := p.Pod(ctx, claims[0].Namespace, reserved.Name)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && pod.UID != reserved.UID: // it has ended
+		case err != nil:
+			return nil, fmt.Errorf("find pod %s/%s: %w", claims[0].Namespace, reserved.Name, err)
+		default:
+			pods = append(pods, pod)
+		}
 	}
-	return pod
+	if len(pods) == 0 {
+		return nil, fmt.Errorf("prepare claim %s/%s: it is not known which of its requests go to which container: "+
+			"it is reserved for no pod that exists", claims[0].Namespace, claims[0].Name)
+	}
+	return pods, nil
 }
 
-func (p *Preparer) podOf(ctx context.Context, claims []*resourceapi.ResourceClaim) (*corev1.Pod, error) {
-	if p.Pod == nil {
-		return nil, errors.New("find the pod of claims: there is nobody to ask")
-	}
-	name, uid, err := consumer(claims)
-	if err != nil {
-		return nil, err
-	}
-	pod, err := p.Pod(ctx, claims[0].Namespace, name)
-	if err != nil {
-		return nil, fmt.Errorf("find pod %s/%s: %w", claims[0].Namespace, name, err)
-	}
-	if pod.UID != uid {
-		return nil, fmt.Errorf("find pod %s/%s: it is another one by now", claims[0].Namespace, name)
-	}
-	return pod, nil
-}
-
-// consumer is the one pod that all claims are reserved for.
-func consumer(claims []*resourceapi.ResourceClaim) (name string, uid types.UID, err error) {
-	counts := map[resourceapi.ResourceClaimConsumerReference]int{}
+// consumers are the pods that claims are reserved for, each once.
+func consumers(claims []*resourceapi.ResourceClaim) (pods []resourceapi.ResourceClaimConsumerReference) {
 	for _, claim := range claims {
 		for _, reserved := range claim.Status.ReservedFor {
-			if reserved.APIGroup == "" && reserved.Resource == "pods" {
-				counts[reserved]++
+			if reserved.APIGroup == "" && reserved.Resource == "pods" && !slices.Contains(pods, reserved) {
+				pods = append(pods, reserved)
 			}
 		}
 	}
-	var of []resourceapi.ResourceClaimConsumerReference
-	for reserved, count := range counts {
-		if count == len(claims) {
-			of = append(of, reserved)
-		}
-	}
-	if len(of) != 1 {
-		return "", "", fmt.Errorf("find the pod of claims: they are reserved for %d pods in common", len(of))
-	}
-	return of[0].Name, of[0].UID, nil
+	return pods
+}
+
+// reservedFor are those of some pods that a claim is reserved for.
+func reservedFor(claim *resourceapi.ResourceClaim, pods []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
+		return !slices.ContainsFunc(claim.Status.ReservedFor,
+			func(r resourceapi.ResourceClaimConsumerReference) bool { return r.UID == pod.UID })
+	})
 }
 
 // isPrepared reports whether there is nothing to decide for claims.

@@ -16,7 +16,7 @@ import (
 // prepare prepares the claims of a pod, under the lock. With an error those are returned that are prepared
 // all the same.
 func (p *Preparer) prepare(
-	ctx context.Context, state State, claims []*resourceapi.ResourceClaim, pod *corev1.Pod,
+	ctx context.Context, state State, claims []*resourceapi.ResourceClaim, pods []*corev1.Pod,
 ) ([]Claim, error) {
 	release, err := lock(p.Dir)
 	if err != nil {
@@ -31,15 +31,26 @@ func (p *Preparer) prepare(
 	others := slices.DeleteFunc(slices.Clone(known), func(c Claim) bool {
 		return slices.ContainsFunc(due, func(claim *resourceapi.ResourceClaim) bool { return claim.UID == c.UID })
 	})
-	d := newDecision(state, others, group(claims, pod))
-	fresh, err := p.decide(d, due, others, pod)
+	groups, err := group(claims, pods)
 	if err != nil {
-		return kept, err
+		return p.complete(kept), err
+	}
+	d := newDecision(state, others, groups)
+	fresh, err := p.decide(d, due, others, pods)
+	if err != nil {
+		return p.complete(kept), err
 	}
 	all := slices.Concat(others, fresh)
-	if err := p.carryOut(d, all, kept, fresh); err != nil {
+	environments, written, err := p.compose(d, all, kept, fresh)
+	if err == nil {
+		err = conflict(pods, claims, all, environments)
+	}
+	if err != nil {
+		return p.complete(kept), err
+	}
+	if err := p.carryOut(all, fresh, written, environments); err != nil {
 		_, undo := p.forget(all, fresh)
-		return kept, errors.Join(err, undo)
+		return p.complete(kept), errors.Join(err, undo)
 	}
 	given := slices.Concat(kept, fresh)
 	if !redeemed(given...) {
@@ -70,7 +81,7 @@ func split(
 
 // decide says what is handed out for claims, and refuses what must not be.
 func (p *Preparer) decide(
-	d *decision, due []*resourceapi.ResourceClaim, others []Claim, pod *corev1.Pod,
+	d *decision, due []*resourceapi.ResourceClaim, others []Claim, pods []*corev1.Pod,
 ) ([]Claim, error) {
 	var fresh []Claim
 	for _, claim := range due {
@@ -81,7 +92,7 @@ func (p *Preparer) decide(
 		fresh = append(fresh, c)
 	}
 	for i, claim := range due {
-		otherwise, err := p.demands(claim, pod)
+		otherwise, err := p.demands(claim, pods)
 		if err != nil {
 			return nil, err
 		}
@@ -99,19 +110,23 @@ func (p *Preparer) decide(
 }
 
 // demands says what would have to be otherwise for a claim to start without all its pairs being on one switch
-// each; "" where it may.
-func (p *Preparer) demands(claim *resourceapi.ResourceClaim, pod *corev1.Pod) (otherwise string, err error) {
+// each; "" where it may. Of several pods that share the claim each can require it.
+func (p *Preparer) demands(
+	claim *resourceapi.ResourceClaim, pods []*corev1.Pod,
+) (otherwise string, err error) {
 	required, err := demandOf(claim)
 	if err != nil {
 		return "", err
 	}
-	var annotations map[string]string
-	if pod != nil {
-		annotations = pod.Annotations
-	}
-	alignment, remark := p.Policy.AlignmentOf(claim.Namespace, annotations)
-	if remark != "" {
-		p.Log.Warn("pod", "pod", pod.Namespace+"/"+pod.Name, "remark", remark)
+	alignment, _ := p.Policy.AlignmentOf(claim.Namespace, nil)
+	for i, pod := range reservedFor(claim, pods) {
+		asked, remark := p.Policy.AlignmentOf(claim.Namespace, pod.Annotations)
+		if remark != "" {
+			p.Log.Warn("pod", "pod", pod.Namespace+"/"+pod.Name, "remark", remark)
+		}
+		if i == 0 || asked == intent.Required {
+			alignment = asked
+		}
 	}
 	switch {
 	case required:
@@ -127,28 +142,51 @@ func (p *Preparer) demands(claim *resourceapi.ResourceClaim, pod *corev1.Pod) (o
 	}
 }
 
-// carryOut makes what was decided so: the checkpoint first, for what it does not have is removed. Of the
-// claims that were kept the files are looked after too.
-func (p *Preparer) carryOut(d *decision, all, kept, fresh []Claim) error {
-	environments := map[string]*environment{}
+// compose looks up what the containers of claims get, by group. It returns the claims whose files can be
+// written: all but those that are prepared, have their files, and cannot be looked up any more. It is an
+// error where a file of those is missing: the kubelet does not ask again for a claim that it was told is
+// prepared.
+func (p *Preparer) compose(
+	d *decision, all, kept, fresh []Claim,
+) (environments map[string]*environment, written []Claim, err error) {
+	environments = map[string]*environment{}
 	for _, c := range fresh {
 		if err := p.composeAll(d, all, c, environments); err != nil {
-			return fmt.Errorf("prepare %s: %w", c, err)
+			return nil, nil, fmt.Errorf("prepare %s: %w", c, err)
 		}
 		c.names(environments)
 	}
+	written = slices.Clone(fresh)
+	for _, c := range kept {
+		err := p.composeAll(d, all, c, environments)
+		if err == nil {
+			written = append(written, c)
+		} else if err = p.unrestored(c, err); err != nil {
+			return nil, nil, err
+		}
+	}
+	return environments, written, nil
+}
+
+// complete are those of prepared claims of which no file is missing.
+func (p *Preparer) complete(kept []Claim) []Claim {
+	return slices.DeleteFunc(slices.Clone(kept), func(c Claim) bool { return p.missing(c) != "" })
+}
+
+// carryOut makes what was decided so: the checkpoint first, for the files of claims that it does not have are
+// removed.
+func (p *Preparer) carryOut(
+	all, fresh, written []Claim, environments map[string]*environment,
+) error {
 	if len(fresh) > 0 {
 		if err := p.save(all); err != nil {
 			return err
 		}
 	}
-	for _, c := range fresh {
+	for _, c := range written {
 		if err := p.put(c, environments); err != nil {
 			return err
 		}
-	}
-	for _, c := range kept {
-		p.restore(d, all, c, environments)
 	}
 	return nil
 }
@@ -159,7 +197,7 @@ func (p *Preparer) composeAll(d *decision, all []Claim, c Claim, environments ma
 		if environments[first.Group] != nil {
 			continue
 		}
-		e, err := p.compose(d, first.Group, inGroup(all, first.Group))
+		e, err := p.environment(d, first.Group, inGroup(all, first.Group))
 		if err != nil {
 			return err
 		}
@@ -176,17 +214,4 @@ func (p *Preparer) put(c Claim, environments map[string]*environment) error {
 		}
 	}
 	return p.writeSpec(c, environments)
-}
-
-// restore writes what is missing or not as it should be of the files of a prepared claim. What cannot be
-// looked up any more stays as it is: a container that runs is not helped by less.
-func (p *Preparer) restore(d *decision, all []Claim, c Claim, environments map[string]*environment) {
-	err := p.composeAll(d, all, c, environments)
-	if err == nil {
-		err = p.put(c, environments)
-	}
-	if err != nil {
-		p.Log.Warn("a prepared claim keeps the CDI spec that it has, if any", "claim", c.Namespace+"/"+c.Name,
-			"error", err)
-	}
 }

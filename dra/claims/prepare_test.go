@@ -51,7 +51,7 @@ func TestPairs(t *testing.T) {
 					if n.asked > 0 || n.published != nil {
 						t.Errorf("asked for %d pods, published %v", n.asked, n.published)
 					}
-					if bound, err := n.Bound(); err != nil || len(bound) != count {
+					if bound, _, err := n.Bound(); err != nil || len(bound) != count {
 						t.Errorf("bound %v, %v", bound, err)
 					}
 					if err := n.end(claim); err != nil {

@@ -41,8 +41,9 @@ type Options struct {
 	// is DRA, and this process has it.
 	Alone bool
 
-	// Pod finds a pod; nil for nobody to ask. It is asked where a claim, or several of a pod, have more than one
-	// request: for which go to the same container. And for its annotation, where a pair is apart.
+	// Pod finds a pod, with the API server's error where there is none. It is asked where a claim, or several of
+	// a pod, have more than one request: for which go to the same container. And for its annotation, where a
+	// pair is apart.
 	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// Rebind publishes the VFs that claims really have, which are what Bound returns: Multus reads there which
 	// VF a device stands for. It is called before prepare answers for a claim with a VF in whose place another
@@ -70,8 +71,11 @@ func New(options Options) *Preparer {
 func (p *Preparer) Prepare(
 	ctx context.Context, state State, claims []*resourceapi.ResourceClaim,
 ) map[types.UID]kubeletplugin.PrepareResult {
-	pod := p.findPod(ctx, state, claims)
-	prepared, err := p.prepare(ctx, state, claims, pod)
+	var prepared []Claim
+	pods, err := p.findPods(ctx, state, claims)
+	if err == nil {
+		prepared, err = p.prepare(ctx, state, claims, pods)
+	}
 	answers := make(map[types.UID]kubeletplugin.PrepareResult, len(claims))
 	for _, claim := range claims {
 		answers[claim.UID] = kubeletplugin.PrepareResult{Err: err}
@@ -115,15 +119,27 @@ func (p *Preparer) Unprepare(
 // Prepared lists the claims that are prepared, by namespace and name.
 func (p *Preparer) Prepared() ([]Claim, error) { return readCheckpoint(p.Dir) }
 
-// Bound are the VFs that prepared claims really have, by the device of the pool: of a pair its VF, of a VF
-// the one that was handed out for it, and of a GPU by itself the reserved one that was handed out for a
-// token. See pool.Options.
-func (p *Preparer) Bound() (map[string]string, error) {
+// Bound returns what prepared claims have, as pool.Options wants it. The VFs that they really have, by the
+// device of the pool: of a pair its VF, of a VF the one that was handed out for it, and of a GPU by itself
+// the reserved one that was handed out for a token. And the devices of the pool by which they have GPUs and
+// VFs, by the ID of these.
+func (p *Preparer) Bound() (bound, inUse map[string]string, err error) {
 	claims, err := readCheckpoint(p.Dir)
-	return bound(claims), err
+	if err != nil {
+		return nil, nil, err
+	}
+	inUse = map[string]string{}
+	for _, c := range claims {
+		for _, d := range c.Devices {
+			for _, id := range d.holds() {
+				inUse[id] = d.Device
+			}
+		}
+	}
+	return boundBy(claims), inUse, nil
 }
 
-func bound(claims []Claim) map[string]string {
+func boundBy(claims []Claim) map[string]string {
 	bound := map[string]string{}
 	for _, c := range claims {
 		for _, d := range c.Devices {
@@ -151,7 +167,7 @@ func (p *Preparer) rebind(ctx context.Context, prepared []Claim) error {
 	if p.Rebind == nil {
 		return nil
 	}
-	if err := p.Rebind(ctx, bound(prepared)); err != nil {
+	if err := p.Rebind(ctx, boundBy(prepared)); err != nil {
 		return fmt.Errorf("publish which VFs are handed out: %w", err)
 	}
 	return nil

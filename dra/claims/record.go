@@ -3,6 +3,7 @@ package claims
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,26 +65,62 @@ func (p *Preparer) save(claims []Claim) error {
 	return p.disk.keep(filepath.Join(p.Dir, FileName), content)
 }
 
-// known reads the claims that are prepared. A checkpoint that cannot be read is set aside, and nothing is
-// prepared then but what has a CDI spec, of which no more is known. Nothing is handed out twice for that:
-// what a claim gets nobody else can be allocated. Pods that run keep their files, and the kubelet has the
-// names of their CDI devices.
+// known reads the claims that are prepared. A checkpoint that cannot be read, or is gone while there are CDI
+// specs, is not an empty one: every claim that has a CDI spec counts as prepared then, and no more is known
+// of it. Nothing is handed out twice for that: the scheduler allocates a claim's devices to nobody else. Pods
+// that run keep their files, and the kubelet has the names of their CDI devices.
 func (p *Preparer) known() ([]Claim, error) {
-	known, err := readCheckpoint(p.Dir)
-	if !errors.Is(err, errUnreadable) {
-		return known, err
+	name := filepath.Join(p.Dir, FileName)
+	content, err := os.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return p.adopt(nil, errors.New("there is none"))
+	case err != nil:
+		return nil, fmt.Errorf("read prepared claims: %w", err)
 	}
-	p.Log.Error("set the checkpoint of claims aside; claims that are prepared keep their files until they end",
-		"file", filepath.Join(p.Dir, BadName), "error", err)
-	with, err := p.specs()
+	known, err := decodeCheckpoint(name, content)
 	if err != nil {
+		return p.adopt(content, err)
+	}
+	return known, nil
+}
+
+// adopt writes a checkpoint of the claims that have a CDI spec, in place of one that is damaged or gone. The
+// damaged one is copied before that, not moved: whenever the process dies or the disk is full, there is one
+// of the two, and the next call starts over.
+func (p *Preparer) adopt(damaged []byte, cause error) ([]Claim, error) {
+	with, err := p.specs()
+	if err != nil || damaged == nil && len(with) == 0 {
 		return nil, err
 	}
+	if damaged != nil {
+		if err := p.disk.keep(filepath.Join(p.Dir, BadName), damaged); err != nil {
+			return nil, fmt.Errorf("keep a copy of the damaged checkpoint: %w", err)
+		}
+	}
+	known := make([]Claim, 0, len(with))
 	for _, uid := range with {
 		known = append(known, Claim{UID: uid})
 	}
-	if err := os.Rename(filepath.Join(p.Dir, FileName), filepath.Join(p.Dir, BadName)); err != nil {
-		return nil, fmt.Errorf("set the checkpoint aside: %w", err)
+	if err := p.save(known); err != nil {
+		return nil, err
 	}
-	return known, p.save(known)
+	p.Log.Error("the checkpoint of claims was replaced; claims with a CDI spec keep their files until they end",
+		"claims", len(known), "copy", filepath.Join(p.Dir, BadName), "error", cause)
+	return known, nil
+}
+
+// dropEmpty forgets the adopted claims whose CDI spec is gone too, as after a boot: nothing is left of them.
+func (p *Preparer) dropEmpty(known []Claim) ([]Claim, error) {
+	left := slices.DeleteFunc(slices.Clone(known), func(c Claim) bool {
+		if len(c.Devices) > 0 {
+			return false
+		}
+		_, err := os.Stat(p.specPath(c.UID))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	if len(left) == len(known) {
+		return known, nil
+	}
+	return left, p.save(left)
 }

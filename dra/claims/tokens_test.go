@@ -20,6 +20,7 @@ func (n *node) extended(name string, containers ...[2]int) *claimOf {
 		wants = append(wants, want{fmt.Sprintf("container-%d-request-1", i), pool.VF, c[1]})
 	}
 	claim := n.claim(name, wants...)
+	n.made = n.made[:len(n.made)-1] // no container names it
 	if claim != nil {
 		claim.Annotations = map[string]string{"resource.kubernetes.io/extended-resource-claim": "true"}
 	}
@@ -69,7 +70,7 @@ func TestTokensBecomePairs(t *testing.T) {
 func (n *node) bindings(claim *claimOf) {
 	n.t.Helper()
 	c := n.prepared(claim.UID)
-	bound, err := n.Bound()
+	bound, _, err := n.Bound()
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -60,3 +60,45 @@ func (b *builder) named(name string, has *inventory.VF) (item, bool) {
 	}
 	return item{}, false
 }
+
+// claimed is what the scheduler knows to be taken: the published devices that claims have, and the counters
+// that these consume.
+type claimed struct {
+	devices, counters map[string]bool
+}
+
+func (b *builder) claimed(c *counters) claimed {
+	names := map[string]bool{}
+	for name := range b.options.Bound {
+		names[name] = true
+	}
+	for _, name := range b.options.InUse {
+		names[name] = true
+	}
+	taken := claimed{map[string]bool{}, map[string]bool{}}
+	each(b.units, func(i *item) {
+		isPublished := b.options.Taints || len(taints(i, "")) == 0
+		if isPublished && names[i.Name] {
+			taken.devices[i.Name] = true
+			for _, counter := range c.of(i) {
+				taken.counters[counter] = true
+			}
+		}
+	})
+	return taken
+}
+
+// inUseBy names the device by which a claim has something of a device that the scheduler would not know to be
+// taken: that of the claim is not published, or stands for something else now. It is "" for all others.
+func (b *builder) inUseBy(i *item, c *counters, taken claimed) string {
+	isTaken := func(counter string) bool { return taken.counters[counter] }
+	if taken.devices[i.Name] || slices.ContainsFunc(c.of(i), isTaken) {
+		return ""
+	}
+	for _, id := range slices.Concat(i.GPUs, i.VFs) {
+		if by := b.options.InUse[id]; by != "" {
+			return by
+		}
+	}
+	return ""
+}

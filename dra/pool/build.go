@@ -130,15 +130,19 @@ func (b *builder) addUnit(items ...item) {
 	}
 }
 
-// addSurplus adds the VFs that no pair has, round by round over the PFs: what is taken one after the other is
-// of as many PFs as there are, of one index, and near the GPUs that are taken first.
+// addSurplus adds the VFs that no pair has, or can have once its GPU is free, round by round over the PFs:
+// what is taken one after the other is of as many PFs as there are, of one index, and near the GPUs that are
+// taken first.
 func (b *builder) addSurplus() {
 	paired := map[*inventory.VF]bool{}
-	for _, unit := range b.units {
-		for _, i := range unit {
-			for _, vf := range i.vfs {
-				paired[vf] = true
-			}
+	each(b.units, func(i *item) {
+		for _, vf := range i.vfs {
+			paired[vf] = true
+		}
+	})
+	for _, g := range b.groups {
+		for _, vf := range g.reserved {
+			paired[vf] = paired[vf] || b.options.Bound[aloneVF(vf, rankVF).Name] == ""
 		}
 	}
 	var surplus []*inventory.VF

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"slices"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -102,24 +103,26 @@ func (c *counters) shared() []resourceapi.CounterSet {
 	return sets
 }
 
+// of names the counters that a device takes.
+func (c *counters) of(i *item) (names []string) {
+	for _, gpu := range i.gpus {
+		names = append(names, gpuCounter(gpu))
+	}
+	for _, vf := range i.vfs {
+		names = append(names, vfCounter(vf))
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return c.set[name] == "" })
+}
+
 // consumed is what a device takes.
 func (c *counters) consumed(i *item) []resourceapi.DeviceCounterConsumption {
 	bySet := map[string]map[string]resourceapi.Counter{}
-	take := func(name string) {
+	for _, name := range c.of(i) {
 		set := c.set[name]
-		if set == "" {
-			return
-		}
 		if bySet[set] == nil {
 			bySet[set] = map[string]resourceapi.Counter{}
 		}
 		bySet[set][name] = one()
-	}
-	for _, gpu := range i.gpus {
-		take(gpuCounter(gpu))
-	}
-	for _, vf := range i.vfs {
-		take(vfCounter(vf))
 	}
 	var consumed []resourceapi.DeviceCounterConsumption
 	for _, set := range c.sets {

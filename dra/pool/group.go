@@ -17,6 +17,8 @@ type group struct {
 	vfs  []*inventory.VF
 	// of every GPU that has a VF on its switch the one that suits it best; they differ where there are enough
 	partner map[*inventory.GPU]*inventory.VF
+	// of a strict group: VFs that are published with a GPU alone, whether or not one has them as its partner now
+	reserved []*inventory.VF
 }
 
 // strict reports whether every GPU can have a VF of its own and some are left for others.
@@ -77,7 +79,8 @@ func numaOrder(tree *topology.Tree, a topology.Address) int {
 }
 
 // match finds every GPU its partner, with bound what claims have. Where there are enough VFs each gets its
-// own: what is bound stays, and devices that nobody has are matched with each other before the rest.
+// own: what is bound stays, a GPU that is free gets a VF that is free, and for one that is not a VF is kept
+// that is reserved.
 func (g *group) match(links []topology.Link, bound map[string]*inventory.VF, inUse map[string]bool) {
 	g.partner = map[*inventory.GPU]*inventory.VF{}
 	if !g.strict() {
@@ -93,18 +96,53 @@ func (g *group) match(links []topology.Link, bound map[string]*inventory.VF, inU
 	if !g.strict() {
 		return
 	}
-	for _, held := range []bool{false, true} {
+	own := g.pairs(g.gpus, g.vfs, len(g.gpus), links)
+	g.reserve(own)
+	isFree := func(vf *inventory.VF) bool { return vf.Held == "" && !inUse[vf.ID] }
+	isReserved := func(vf *inventory.VF) bool { return isFree(vf) && slices.Contains(g.reserved, vf) }
+	for _, p := range own {
+		if p.gpu.Held == "" && g.partner[p.gpu] == nil && !taken[p.vf] && isFree(p.vf) {
+			g.partner[p.gpu], taken[p.vf] = p.vf, true
+		}
+	}
+	for _, step := range []struct {
+		held bool
+		can  func(*inventory.VF) bool
+	}{
+		{false, isReserved}, {false, isFree}, {true, isReserved},
+		{true, func(*inventory.VF) bool { return true }},
+	} {
 		gpus := slices.DeleteFunc(slices.Clone(g.gpus), func(gpu *inventory.GPU) bool {
-			return g.partner[gpu] != nil || gpu.Held != "" && !held
+			return g.partner[gpu] != nil || gpu.Held != "" && !step.held
 		})
 		vfs := slices.DeleteFunc(slices.Clone(g.vfs), func(vf *inventory.VF) bool {
-			return taken[vf] || (vf.Held != "" || inUse[vf.ID]) && !held
+			return taken[vf] || !step.can(vf)
 		})
 		n := min(len(gpus), len(vfs))
 		pairs := g.pairs(gpus[:n], vfs, n, links)
 		g.take(pairs)
 		for _, p := range pairs {
 			taken[p.vf] = true
+		}
+	}
+}
+
+// reserve finds the VFs that are kept for the GPUs, as many as can be paired: those of their own pairs, and
+// others in the place of those that device plugins have. Who holds devices without a claim only ever goes:
+// then none is reserved that was not before, unless it was held. So a VF that was published by itself, which
+// a claim may have been allocated by now, does not become part of a pair.
+func (g *group) reserve(own []pair) {
+	for _, p := range own {
+		if p.vf.Held == "" {
+			g.reserved = append(g.reserved, p.vf)
+		}
+	}
+	isOwn := func(vf *inventory.VF) bool {
+		return slices.ContainsFunc(own, func(p pair) bool { return p.vf == vf })
+	}
+	for _, vf := range byRail(g.vfs) {
+		if len(g.reserved) < len(own) && vf.Held == "" && !isOwn(vf) {
+			g.reserved = append(g.reserved, vf)
 		}
 	}
 }

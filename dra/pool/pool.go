@@ -51,6 +51,10 @@ type Options struct {
 	// one that is published; of a GPU the VF that came with it; of a VF that another was handed out for that
 	// one. None of them is published for somebody else.
 	Bound map[string]string
+	// InUse are the devices by which claims have GPUs and VFs, by the ID of these. The scheduler keeps others
+	// away from them as long as that device is published; where it is not, others that stand for them have a
+	// taint.
+	InUse map[string]string
 }
 
 // Type says what a device of the pool stands for.

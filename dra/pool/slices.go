@@ -21,11 +21,12 @@ func (b *builder) pool() Pool {
 	for sets := range slices.Chunk(c.shared(), resourceapi.ResourceSliceMaxCounterSets) {
 		p.Slices = append(p.Slices, Slice{SharedCounters: sets})
 	}
+	taken := b.claimed(c)
 	var leftOut []string
 	for _, items := range cut(b.units) {
 		var s Slice
 		for i := range items {
-			d := b.device(&items[i], c)
+			d := b.device(&items[i], c, taken)
 			if len(d.Taints) > 0 && !b.options.Taints {
 				leftOut = append(leftOut, d.Name)
 				continue
@@ -45,10 +46,10 @@ func (b *builder) pool() Pool {
 }
 
 // device is a device as it is published.
-func (b *builder) device(i *item, c *counters) resourceapi.Device {
+func (b *builder) device(i *item, c *counters, taken claimed) resourceapi.Device {
 	return resourceapi.Device{
 		Name: i.Name, Attributes: b.attributes(i), Capacity: capacity(i), ConsumesCounters: c.consumed(i),
-		Taints: taints(i),
+		Taints: taints(i, b.inUseBy(i, c, taken)),
 	}
 }
 

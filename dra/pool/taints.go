@@ -8,10 +8,11 @@ import (
 const (
 	TaintUnhealthy    = Driver + "/unhealthy"     // the value says what of it, and why
 	TaintDevicePlugin = Driver + "/device-plugin" // a pod has it from a device plugin; the value says which
+	TaintInUse        = Driver + "/in-use"        // a claim has it by another device, which the value names
 )
 
-// taints say why a device cannot be allocated now.
-func taints(i *item) (taints []resourceapi.DeviceTaint) {
+// taints say why a device cannot be allocated now; inUse is the device by which a claim has it, "" for none.
+func taints(i *item, inUse string) (taints []resourceapi.DeviceTaint) {
 	unhealthy, held := "", ""
 	for _, gpu := range i.gpus {
 		if !gpu.Healthy && unhealthy == "" {
@@ -29,7 +30,9 @@ func taints(i *item) (taints []resourceapi.DeviceTaint) {
 			held = vf.Held
 		}
 	}
-	for _, taint := range []struct{ key, value string }{{TaintUnhealthy, unhealthy}, {TaintDevicePlugin, held}} {
+	for _, taint := range []struct{ key, value string }{
+		{TaintUnhealthy, unhealthy}, {TaintDevicePlugin, held}, {TaintInUse, inUse},
+	} {
 		if taint.value != "" {
 			taints = append(taints, resourceapi.DeviceTaint{
 				Key: taint.key, Value: label(taint.value), Effect: resourceapi.DeviceTaintEffectNoSchedule,

@@ -3,6 +3,7 @@
 package dra_test
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -13,7 +14,9 @@ import (
 	"testing"
 	"testing/fstest"
 
+	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -63,6 +66,7 @@ type mixed struct {
 	state     claims.State
 	classes   [2]string // of the machine's GPUs and VFs as extended resources
 	live      []*resourceapi.ResourceClaim
+	pod       *corev1.Pod // of the newest claim
 
 	came, refused      int
 	all, before, after int // pairs of unchanged pods: possible, as allocated, as prepared
@@ -81,7 +85,8 @@ func newMixed(t *testing.T, name string, vfsPerPF int) *mixed {
 	}
 	p := build(m, pool.Options{Counters: true, Taints: true})
 	dir := t.TempDir()
-	return &mixed{
+	var q *mixed
+	q = &mixed{
 		t: t, state: claims.State{Machine: m, Pool: p}, classes: [2]string{gpus, vfs},
 		scheduler: scheduler.New(scheduler.Publish(pool.Driver, p.Slices), classes(t), scheduler.Defaults()),
 		preparer: claims.New(claims.Options{
@@ -91,7 +96,21 @@ func newMixed(t *testing.T, name string, vfsPerPF int) *mixed {
 				DevinfoDir: filepath.Join(dir, "devinfo"), PairsDir: filepath.Join(dir, "pairs"),
 			},
 			Log: slog.New(slog.DiscardHandler),
+			Pod: func(context.Context, string, string) (*corev1.Pod, error) { return q.pod, nil },
 		}),
+	}
+	return q
+}
+
+// use has a pod with one container that uses all of a claim.
+func (q *mixed) use(c *resourceapi.ResourceClaim) {
+	q.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name, UID: c.UID}}
+	q.pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "all", ResourceClaimName: &c.Name}}
+	q.pod.Spec.Containers = []corev1.Container{{
+		Name: "main", Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "all"}}},
+	}}
+	c.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{
+		{Resource: "pods", Name: q.pod.Name, UID: q.pod.UID},
 	}
 }
 
@@ -152,6 +171,7 @@ func (q *mixed) come(c *resourceapi.ResourceClaim) {
 	}
 	q.scheduler.Take(result)
 	c.Status.Allocation = result
+	q.use(c)
 	answer := q.preparer.Prepare(q.t.Context(), q.state, []*resourceapi.ResourceClaim{c})[c.UID]
 	if answer.Err != nil {
 		q.t.Fatalf("prepare %s: %v", c.Name, answer.Err)

@@ -1,0 +1,144 @@
+package claims
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tandem-k8s/tandem/dra/pool"
+)
+
+// boot takes what is in a tmpfs.
+func (n *node) boot() {
+	n.t.Helper()
+	for _, dir := range []string{n.CDIDir, n.Host.PairsDir, n.Host.DevinfoDir} {
+		if err := os.RemoveAll(dir); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+}
+
+// After a boot VFs can come late: until then the kubelet is not told that a claim is prepared whose CDI spec
+// is not there, for it asks once.
+func TestBootWithLateVFs(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	other := n.need("other", want{"gpu", pool.GPU, 1})
+	n.ready(claim)
+	n.ready(other)
+	n.boot()
+	whole := n.state
+	n.state.Machine.VFs = nil // sriov_numvfs is 0 until somebody writes it
+	n.state.Pool = pool.Build(n.state.Machine, pool.Options{Counters: true, Taints: true})
+	if err := n.Restore(t.Context(), n.state); err == nil || !strings.Contains(err.Error(), "claim team/train") {
+		t.Errorf("restore: %v", err)
+	}
+	if n.Complete() {
+		t.Error("complete without a CDI spec")
+	}
+	answers := n.Prepare(t.Context(), n.state, list(claim, other))
+	if err := answers[claim.UID].Err; err == nil || !strings.Contains(err.Error(), n.specPath(claim.UID)) {
+		t.Errorf("the kubelet is told %v", err)
+	}
+	if err := answers[other.UID].Err; err != nil {
+		t.Errorf("a claim whose CDI spec is there: %v", err)
+	}
+	n.state = whole
+	if err := n.Repair(t.Context(), n.state); err != nil {
+		t.Fatal(err)
+	}
+	if !n.Complete() {
+		t.Error("not complete with the VFs")
+	}
+	n.ready(claim)
+	n.check(claim, other)
+}
+
+// A file that is gone is missed, and comes back.
+func TestComplete(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	claim := n.need("train", want{"pairs", pool.Pair, 2})
+	n.ready(claim)
+	for _, name := range []string{n.specPath(claim.UID), n.pairsPath("uid-train-pairs")} {
+		if !n.Complete() {
+			t.Fatalf("not complete: %s", n.missing(n.prepared(claim.UID)))
+		}
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+		if n.Complete() {
+			t.Errorf("complete without %s", name)
+		}
+		if err := n.Repair(t.Context(), n.state); err != nil {
+			t.Fatal(err)
+		}
+		n.check(claim)
+	}
+}
+
+// Whichever write fails while a damaged checkpoint is replaced, and whenever the process dies, running claims
+// keep their files.
+func TestEveryWriteOfADamagedCheckpoint(t *testing.T) {
+	for how := range manner(manners) {
+		for write := 1; write < 4; write++ {
+			n := newNode(t, "oci-mi300x-derived", 4, plainVFs, true)
+			train := n.need("train", want{"pairs", pool.Pair, 2})
+			n.ready(train)
+			file := filepath.Join(n.Dir, FileName)
+			if err := os.WriteFile(file, []byte(`{"version":1,`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			dead := n.during(how, write, func() { err = n.Restore(t.Context(), n.state) })
+			if write < 3 && !dead && err == nil {
+				t.Errorf("%v at write %d: no error", how, write)
+			}
+			n.spec(train)
+			for range 2 {
+				n.restored()
+				n.check(train)
+			}
+			if bad, err := os.ReadFile(filepath.Join(n.Dir, BadName)); err != nil || string(bad) != `{"version":1,` {
+				t.Errorf("copy %q, %v", bad, err)
+			}
+		}
+	}
+}
+
+// A checkpoint that is gone is not an empty one.
+func TestLostCheckpoint(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
+	train := n.need("train", want{"pairs", pool.Pair, 2})
+	n.ready(train)
+	if err := os.Remove(filepath.Join(n.Dir, FileName)); err != nil {
+		t.Fatal(err)
+	}
+	other := n.need("other", want{"pairs", pool.Pair, 1})
+	n.ready(other)
+	n.restored()
+	n.spec(train)
+	if said := strings.Count(n.log.String(), "the checkpoint of claims was replaced"); said != 1 {
+		t.Errorf("said %d times: %s", said, n.log)
+	}
+	n.boot() // now nothing is left of it
+	n.restored()
+	n.check(other)
+}
+
+// A repair waits for nobody.
+func TestRepairDoesNotWait(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 4, plainVFs, true)
+	release, err := lock(n.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Repair(t.Context(), n.state); !errors.Is(err, ErrBusy) {
+		t.Errorf("beside another call: %v", err)
+	}
+	release()
+	if err := n.Repair(t.Context(), n.state); err != nil {
+		t.Error(err)
+	}
+}

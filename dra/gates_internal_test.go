@@ -1,0 +1,64 @@
+package dra
+
+import (
+	"log/slog"
+	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/version"
+	fakediscovery "k8s.io/client-go/discovery/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// A gate whose fields were lost counts as on again after trials that keep them: more of them after each loss,
+// none that fails in between, and one where the API server is another version.
+func TestLostGateIsTriedAgain(t *testing.T) {
+	client, kept := fake.NewClientset(), true
+	discovery := client.Discovery().(*fakediscovery.FakeDiscovery)
+	discovery.FakedServerVersion = &version.Info{GitVersion: "v1.36.3"}
+	create := func(action clienttesting.Action) (bool, runtime.Object, error) {
+		slice := action.(clienttesting.CreateAction).GetObject().(*resourceapi.ResourceSlice)
+		if !kept {
+			slice.Spec.SharedCounters = nil
+		}
+		return true, slice, nil
+	}
+	client.PrependReactor("create", "resourceslices", create)
+	g := newGates(client, "a", slog.New(slog.DiscardHandler))
+	trials := func(want int) {
+		t.Helper()
+		for n := 1; ; n++ {
+			if err := g.ask(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if now := g.features(); !now.Taints || n > maxTrials {
+				t.Fatalf("after %d trials: %+v", n, now)
+			} else if now.Counters {
+				if n != want {
+					t.Errorf("on after %d trials, want %d", n, want)
+				}
+				return
+			}
+		}
+	}
+	trials(1)
+	for _, want := range []int{2, 4, 8, 16, 32, 64, 128, maxTrials, maxTrials} {
+		if !g.drop([]string{gateCounters}) || g.drop([]string{gateCounters}) {
+			t.Error("what is lost once changes what is published once")
+		}
+		trials(want)
+	}
+	g.drop([]string{gateCounters})
+	for _, keeps := range []bool{true, false, true} {
+		kept = keeps
+		if err := g.ask(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trials(maxTrials - 1)
+	g.drop([]string{gateCounters})
+	discovery.FakedServerVersion = &version.Info{GitVersion: "v1.37.1"}
+	trials(1)
+}

@@ -1,0 +1,107 @@
+package dra
+
+import (
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/tandem-k8s/tandem/dra/claims"
+)
+
+// prepared writes a checkpoint with these claims, each with a GPU of its name.
+func prepared(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	var list []claims.Claim
+	for _, name := range names {
+		list = append(list, claims.Claim{
+			UID: types.UID("uid-" + name), Namespace: "team", Name: name,
+			Devices: []claims.Prepared{{Request: "r", Device: "gpu-" + name, GPUs: []string{name}, Group: name}},
+		})
+	}
+	encoded, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := json.Marshal(map[string]any{
+		"version": 1, "checksum": crc32.ChecksumIEEE(encoded), "claims": json.RawMessage(encoded),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, claims.FileName), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A claim that exists no more is taken back, once the kubelet has had the time to do so; one of which the API
+// server does not tell is not.
+func TestOrphans(t *testing.T) {
+	client, away := fake.NewClientset(), false
+	client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return away, nil, errors.New("the API server is away")
+	})
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	d := &Driver{
+		Config: Config{Client: client, Log: log}, owners: newOwners(), statuses: newStatuses(client, log),
+		preparer: claims.New(claims.Options{Dir: dir, CDIDir: t.TempDir(), Log: log}),
+		build:    make(chan struct{}, 1),
+	}
+	defer d.statuses.queue.ShutDown()
+	prepared(t, dir, "alive", "another", "gone")
+	for name, uid := range map[string]types.UID{"alive": "uid-alive", "another": "of another one"} {
+		claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: uid}}
+		claim.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: "train-0"}}
+		if err := client.Tracker().Add(claim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone, began := orphans{}, time.Now()
+	for _, step := range []struct {
+		after time.Duration
+		away  bool
+		pause time.Duration // at the most
+		left  []string
+	}{
+		{0, true, claimsRetry, []string{"alive", "another", "gone"}},
+		{orphanPatience, false, orphanPause, []string{"alive", "another", "gone"}},
+		{2*orphanPatience - time.Second, false, orphanPause, []string{"alive", "another", "gone"}},
+		{2 * orphanPatience, true, claimsRetry, []string{"alive", "another", "gone"}},
+		{2*orphanPatience + time.Second, false, 2 * claimsPause, []string{"alive"}},
+		{time.Hour, false, 2 * claimsPause, []string{"alive"}},
+	} {
+		away = step.away
+		if pause := d.lookAfterClaims(t.Context(), gone, began.Add(step.after)); pause > step.pause {
+			t.Errorf("after %s: looks again after %s", step.after, pause)
+		}
+		list, err := d.preparer.Prepared()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for _, c := range list {
+			left = append(left, c.Name)
+		}
+		if !slices.Equal(left, step.left) {
+			t.Errorf("after %s: prepared %v, want %v", step.after, left, step.left)
+		}
+	}
+	if len(gone) > 0 {
+		t.Errorf("remembered: %v", gone)
+	}
+	if c := (claims.Claim{UID: "uid-alive"}); d.owners.of(c).owner() != "train-0" {
+		t.Errorf("owner %v", d.owners.of(c))
+	}
+}
