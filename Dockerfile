@@ -1,4 +1,4 @@
-# The image that "make image" packs, for who has a container engine: docker build -t tandem . (or podman, or buildah).
+# The image that "make image" packs, for machines with a container engine: docker build -t tandem . (or podman, or buildah).
 # Its files and settings are listed in deployments/release/image. TestDockerfile there compares the two images.
 
 FROM docker.io/library/golang:1.26-bookworm AS build
@@ -15,7 +15,7 @@ ENV PATH=/usr/bin:/bin \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 WORKDIR /root
 ENTRYPOINT ["/entrypoint.sh"]
-# The commit is for the command to say: --label org.opencontainers.image.revision=$(git rev-parse HEAD)
+# To record the commit, build with --label org.opencontainers.image.revision=$(git rev-parse HEAD)
 LABEL org.opencontainers.image.title="tandem" \
       org.opencontainers.image.description="A container's GPUs and RDMA VFs on the same PCIe switch" \
       org.opencontainers.image.source="https://github.com/tandem-k8s/tandem" \

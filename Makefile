@@ -75,18 +75,21 @@ $(BIN)/nvml/libnvidia-ml.so.1: test/nvml/library/nvml.c go.mod
 	$(CC) -std=c11 -D_GNU_SOURCE -DNVML_NO_UNVERSIONED_FUNC_DEFS -O2 -g -Wall -Wextra -Werror -Wno-sign-compare -fPIC -shared -pthread \
 		-I$$(go list -f '{{.Dir}}' github.com/NVIDIA/go-nvml/pkg/nvml) -Wl,-soname,$(@F) -o $@.$$$$ $< && mv $@.$$$$ $@
 
-# All tests, in parts that may run on several machines: what "make test" has at a tenth is whole here.
+# The parts of "make check", which may run on several machines. Random tests have the full number of cases here.
 CHECKS := check-own check-release check-others check-dra check-scheduler check-kubelet check-kubelet36
 
-# Tests lay machines out as thousands of small files, in memory where there is room.
-test race $(CHECKS): export TMPDIR := $(or $(TMPDIR),$(shell test/tools/tmpdir.sh))
+# Tests lay machines out as thousands of small files, in memory where there is room. That is looked up once, by the first target that asks.
+GIVEN_TMPDIR := $(TMPDIR)
+MEMORY = $(eval MEMORY := $(shell test/tools/tmpdir.sh))$(MEMORY)
+test race $(CHECKS): export TMPDIR = $(or $(GIVEN_TMPDIR),$(MEMORY))
 
 .PHONY: test
-test: ## Test every package of the root module, in less than five minutes: oracle, seeds and rounds at a tenth, built daemons around a kubelet that a test plays
-	$(PROGRESS) "the first run compiles what Tandem imports; make lint vets" go test -short -vet=off -timeout 20m ./...
+test: ## Run the root module's tests in five minutes: the built daemons beside a fake kubelet, a tenth of the random cases
+	$(PROGRESS) "the first run compiles dependencies; packages are printed in order, so that a slow one holds back those behind it" \
+		go test -short -vet=off -timeout 20m ./... # make lint vets
 
 .PHONY: check
-check: $(CHECKS) ## Run all tests, half an hour: own packages with the race detector, two versions of the real kubelet, three of the allocator, scheduler, image, chart, browser; each check-... alone
+check: $(CHECKS) ## Run what make test shortens or leaves out: the parts below, one after the other
 
 .PHONY: check-own
 check-own: ## Run the tests of the root module, whole and with the race detector
@@ -94,7 +97,7 @@ check-own: ## Run the tests of the root module, whole and with the race detector
 
 .PHONY: check-release
 check-release: ## Run the tests of image and release
-	cd deployments/release && go test ./...
+	cd deployments/release && $(PROGRESS) "deployments/release; the image is started in pods of many operators" go test -timeout 30m ./...
 
 .PHONY: check-others
 check-others: ## Run the tests beside programs of others: Helm, kustomize, the schemas of Kubernetes, other allocators, Chromium where there is one
@@ -102,8 +105,9 @@ check-others: ## Run the tests beside programs of others: Helm, kustomize, the s
 
 .PHONY: check-dra
 check-dra: ## Run the tests around the scheduler's allocators of Kubernetes 1.35 to 1.37
-	cd test/kubernetes && go test ./dra/...
-	cd test/kubernetes && go test $(KUBE36) ./dra -sequences=150 && go test $(KUBE35) ./dra -sequences=150
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra" go test ./dra/...
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra, 1.36" go test $(KUBE36) ./dra -sequences=150
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/dra, 1.35" go test $(KUBE35) ./dra -sequences=150
 
 .PHONY: check-scheduler
 check-scheduler: ## Run the tests of tandem-scheduler

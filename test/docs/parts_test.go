@@ -12,7 +12,7 @@ func TestWorkflowHasEveryPart(t *testing.T) {
 	t.Parallel()
 	checks := strings.Fields(match(t, "Makefile", `\nCHECKS := (.*)\n`))
 	var want []string
-	for part := range strings.FieldsSeq(match(t, ".ci/run", `set -- (.*)\n`)) {
+	for part := range strings.FieldsSeq(match(t, ".ci/run", `\nparts=\(([a-z0-9 -]+)\)\n`)) {
 		switch part {
 		case "check":
 			want = append(want, checks...)

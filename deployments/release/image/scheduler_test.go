@@ -16,7 +16,7 @@ func TestScheduler(t *testing.T) {
 	dir := t.TempDir()
 	program, to := filepath.Join(dir, "tandem-scheduler"), filepath.Join(dir, "image.tar")
 	build := exec.Command("go", "build", "-o", program, "./cmd/config-manager")
-	build.Dir = filepath.Join("..", "..")
+	build.Dir = filepath.Join("..", "..", "..")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

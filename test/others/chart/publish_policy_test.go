@@ -19,7 +19,7 @@ func publishManifests(t *testing.T) map[string][]object {
 		t.Fatal(err)
 	}
 	return map[string][]object{
-		"chart": parse(t, rendered), "kustomize": parse(t, kustomize(t, "../../deployments/publish")),
+		"chart": parse(t, rendered), "kustomize": parse(t, kustomize(t, "../../../deployments/publish")),
 	}
 }
 
