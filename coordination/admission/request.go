@@ -164,7 +164,7 @@ func (d *deciding) usable(q asking.Question, now seen, holder *ledger.Allocation
 		case view != nil && a.Owner != nil && slices.Contains(view.Containers[*a.Owner][q.Resource], id),
 			slices.Contains(now.living[a.ID][q.Resource], id):
 			d.warn("kubelet offers a device that is in use", "resource", q.Resource, "device", id, "owner",
-				a.Owner.String())
+				a.OwnerName())
 			held = append(held, id)
 			continue
 		case view == nil && a != holder && now.living[a.ID] == nil:
