@@ -47,10 +47,11 @@ type Question struct {
 type Evidence struct {
 	Ledger   *ledger.Ledger
 	Looked   *Looked
-	Progress Progress            // of the container of the newest Allocate
-	Newest   kubelet.Devices     // that Allocate
-	Foreseen bool                // that Allocate was of what had been planned
-	Recent   bool                // it was so fresh when the question came that this can still be the same container's
+	Progress Progress        // of the container of the newest Allocate
+	Newest   kubelet.Devices // that Allocate
+	Foreseen bool            // that Allocate was of what had been planned
+	// it was so fresh when the question came that this can still be the same container's
+	Recent   bool
 	View     *kubelet.View       // a look at PodResources; nil where there was none
 	Recorded *kubelet.Checkpoint // the kubelet's own record; nil where it cannot be read
 	Answer   *intent.Answer      // nil where no source tells

@@ -6,8 +6,8 @@
 // The kubelet writes down who has which device; what is remembered beside it goes stale. The checkpoint has
 // every container, init containers included, with its pod's UID. It is written when a container has all its
 // devices, before the next container's turn, and when a plugin's device list changes. So it lacks the
-// container in admission, and has pods that have ended since it was written. List has the containers of active
-// pods at this moment, init containers excepted, and no UIDs.
+// container in admission, and has pods that have ended since. List has the containers of active pods at this
+// moment, init containers excepted, and no UIDs.
 //
 // # What counts
 //
@@ -101,8 +101,8 @@ func (h Holders) Held(resource string) map[string]bool {
 	return held
 }
 
-// Find tells who holds what. Left are the Allocates that are not over: all that has to be remembered until the
-// next time.
+// Find tells who holds what. Left are the Allocates that are not over: all that has to be remembered until
+// the next time.
 func Find(s Sources) (found Holders, left []Allocate) {
 	f := finder{
 		Sources: s, byName: map[kubelet.Container]*Holder{}, listed: map[device]kubelet.Container{},

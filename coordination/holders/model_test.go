@@ -215,7 +215,8 @@ func TestModel(t *testing.T) {
 		"all is forgotten":           {forget: 0.1},
 		"the kubelet starts anew":    {restart: 0.05},
 		"all of it": {
-			Trouble: model.Trouble{Fail: 0.1, Change: 0.1, End: 0.1}, away: 0.15, miss: 0.05, forget: 0.1, restart: 0.05,
+			Trouble: model.Trouble{Fail: 0.1, Change: 0.1, End: 0.1},
+			away:    0.15, miss: 0.05, forget: 0.1, restart: 0.05,
 		},
 	} {
 		for _, source := range []intent.Source{"", intent.PodsAPI, intent.APIServer} {

@@ -24,7 +24,8 @@ type Checkpoint struct {
 	// Identity tells this record from those that the kubelet wrote before and writes later.
 	Identity Identity
 
-	holders map[string]map[string][]string // resource → device ID → "pod UID/container"
+	holders    map[string]map[string][]string // resource → device ID → "pod UID/container"
+	containers map[string]Devices             // "pod UID/container" → its devices
 	// resource → device ID → NUMA node, of the devices that are held and have one
 	nodes   map[string]map[string]int
 	healthy map[string][]string // resource → device IDs
@@ -146,19 +147,26 @@ func parseCheckpoint(content []byte) (Checkpoint, error) {
 		return Checkpoint{}, err
 	}
 	c := Checkpoint{
-		holders: map[string]map[string][]string{},
-		nodes:   map[string]map[string]int{},
-		healthy: file.Data.RegisteredDevices,
+		holders:    map[string]map[string][]string{},
+		containers: map[string]Devices{},
+		nodes:      map[string]map[string]int{},
+		healthy:    file.Data.RegisteredDevices,
 	}
 	for _, e := range file.Data.PodDeviceEntries {
+		container := e.container()
+		if c.containers[container] == nil {
+			c.containers[container] = Devices{}
+		}
 		if c.holders[e.ResourceName] == nil {
 			c.holders[e.ResourceName], c.nodes[e.ResourceName] = map[string][]string{}, map[string]int{}
 		}
-		for node, ids := range e.DeviceIDs {
+		for _, node := range slices.Sorted(maps.Keys(e.DeviceIDs)) {
 			number, err := strconv.Atoi(node)
+			ids := e.DeviceIDs[node]
+			c.containers[container][e.ResourceName] = append(c.containers[container][e.ResourceName], ids...)
 			for _, id := range ids {
 				holders := c.holders[e.ResourceName]
-				holders[id] = append(holders[id], e.container())
+				holders[id] = append(holders[id], container)
 				if err == nil && number >= 0 {
 					c.nodes[e.ResourceName][id] = number
 				}
@@ -168,21 +176,9 @@ func parseCheckpoint(content []byte) (Checkpoint, error) {
 	return c, nil
 }
 
-// Containers are the devices by the containers that hold them, "pod UID/container".
-func (c Checkpoint) Containers() map[string]Devices {
-	containers := map[string]Devices{}
-	for resource, devices := range c.holders {
-		for id, holders := range devices {
-			for _, holder := range holders {
-				if containers[holder] == nil {
-					containers[holder] = Devices{}
-				}
-				containers[holder][resource] = append(containers[holder][resource], id)
-			}
-		}
-	}
-	return containers
-}
+// Containers are the devices by the containers that hold them, "pod UID/container". They are not to be
+// changed.
+func (c Checkpoint) Containers() map[string]Devices { return c.containers }
 
 // Registered lists the healthy devices of every resource that a plugin has registered.
 func (c Checkpoint) Registered() map[string][]string { return c.healthy }

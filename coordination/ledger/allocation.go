@@ -25,8 +25,8 @@ type Allocation struct {
 	Looked bool `json:"looked,omitempty"` // PodResources was read before its first device was given
 	// the kubelet had no choice for its first devices: they were all that was free on its nodes
 	Unasked bool `json:"unasked,omitempty"`
-	// its second half was asked for though nothing shows that its container lives: the kubelet can have failed it,
-	// and have asked for another one
+	// its second half was asked for though nothing shows that its container lives: the kubelet can have failed
+	// it, and have asked for another one
 	Guessed bool `json:"-"`
 	// the kubelet has started since it was given, and has not listed its pod yet
 	Unlisted bool `json:"-"`

@@ -83,8 +83,8 @@ func (k *Kubelet) Pods() []*Pod {
 	return slices.DeleteFunc(slices.Clone(k.pods), func(p *Pod) bool { return p.ended })
 }
 
-// Tell is what a source of intent has to tell: the kubelet's own pods. False is a kubelet that does not answer
-// yet.
+// Tell is what a source of intent has to tell: the kubelet's own pods. False is a kubelet that does not
+// answer yet.
 func (k *Kubelet) Tell() (pods []intent.Pod, told bool) {
 	for _, p := range k.Pods() {
 		pods = append(pods, p.told())
@@ -165,7 +165,9 @@ func (k *Kubelet) OfInit(p *Pod, resource, id string) bool {
 // free are the devices that the kubelet takes for free.
 func (k *Kubelet) free(resource string) []device.Device {
 	taken := k.Booked(resource)
-	return slices.DeleteFunc(slices.Clone(k.Devices[resource]), func(d device.Device) bool { return taken[d.ID] })
+	return slices.DeleteFunc(slices.Clone(k.Devices[resource]), func(d device.Device) bool {
+		return taken[d.ID]
+	})
 }
 
 // collect frees what pods had that have ended (UpdateAllocatedDevices).
@@ -194,8 +196,8 @@ func (k *Kubelet) Start() {
 	}
 }
 
-// Restart starts the kubelet anew, from its checkpoint. Its pods come back one by one, with Return; those that
-// it failed do not.
+// Restart starts the kubelet anew, from its checkpoint. Its pods come back one by one, with Return; those
+// that it failed do not.
 func (k *Kubelet) Restart() {
 	k.trace("the kubelet starts anew")
 	k.pods, k.ready, k.lives = k.Pods(), false, k.lives+1

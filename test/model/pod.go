@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -53,17 +54,19 @@ func (p *Pod) Inherits(c *Container) bool {
 
 // String is what a pod asks for.
 func (p *Pod) String() string {
-	text := fmt.Sprintf("%s %s %s", p.Name, p.UID, p.Alignment)
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s %s", p.Name, p.UID, p.Alignment)
 	for _, c := range p.Containers {
-		text += fmt.Sprintf(" %s%v", c.Name, c.Requests)
+		fmt.Fprintf(&text, " %s%v", c.Name, c.Requests)
 	}
-	return text
+	return text.String()
 }
 
 // told is a pod as a source of intent tells it.
 func (p *Pod) told() intent.Pod {
 	pod := intent.Pod{
-		Pod: p.Pod, UID: p.UID, Created: p.created.Truncate(time.Second), Started: p.started, Alignment: p.Alignment,
+		Pod: p.Pod, UID: p.UID, Created: p.created.Truncate(time.Second), Started: p.started,
+		Alignment: p.Alignment,
 	}
 	for _, c := range p.Containers {
 		pod.Containers = append(pod.Containers,
