@@ -175,11 +175,11 @@ func TestPlanOfAFailedPodEnds(t *testing.T) {
 }
 
 // The kubelet offers a GPU of the pod that it has just admitted (kubernetes PR 137534), and List fails: whose
-// the GPU is PodResources has not shown yet, but tells when it is asked about that pod. The VF of that pod is
-// not free, and nothing is planned with it.
+// the GPU is PodResources has not shown yet, but tells when it is asked about that pod, or the kubelet's list
+// of pods tells that it lives. The VF of that pod is not free, and nothing is planned with it.
 func TestOfferedDeviceOfTheNewestPod(t *testing.T) {
 	t.Parallel()
-	for _, source := range []intent.Source{"", intent.APIServer} {
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
 		a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
 		a.source = source
 		a.keepCheckpoint()
@@ -197,10 +197,10 @@ func TestOfferedDeviceOfTheNewestPod(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan := a.coordinator.current().plan; slices.Contains(chosen, gpu) || slices.Contains(plan.devices[vfs], vf) ||
-			a.coordinator.current().ledger.IsFree(vfs, vf) {
+		s := a.coordinator.current()
+		if slices.Contains(chosen, gpu) || slices.Contains(s.plan.devices[vfs], vf) || s.ledger.IsFree(vfs, vf) {
 			t.Errorf("source %q: %v chosen and %v planned beside %s, which has %s and %s: %s", source, chosen,
-				plan.devices, newest.Name, gpu, vf, why)
+				s.plan.devices, newest.Name, gpu, vf, why)
 		}
 	}
 }
