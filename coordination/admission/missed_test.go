@@ -1,7 +1,9 @@
 package admission
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -202,5 +204,55 @@ func TestOfferedDeviceOfTheNewestPod(t *testing.T) {
 			t.Errorf("source %q: %v chosen and %v planned beside %s, which has %s and %s: %s", source, chosen,
 				s.plan.devices, newest.Name, gpu, vf, why)
 		}
+	}
+}
+
+// A kubelet that has just started lists its pods one by one. What it has not listed yet is not free; what it
+// has listed and lists no more is.
+func TestKubeletThatStartsListsItsPodsOneByOne(t *testing.T) {
+	t.Parallel()
+	a := told(t)
+	a.source = ""
+	life, listed := "first", map[string]bool{}
+	a.coordinator.Look = func(context.Context) (kubelet.View, error) {
+		view := a.view()
+		view.Life = life
+		if len(listed) > 0 {
+			hidden := func(p kubelet.Pod) bool { return !listed[p.Name] }
+			view.Pods = slices.DeleteFunc(view.Pods, hidden)
+			maps.DeleteFunc(view.Containers, func(c kubelet.Container, _ kubelet.Devices) bool {
+				return hidden(c.Pod)
+			})
+		}
+		return view, nil
+	}
+	runs := a.pending("runs", wish{1, 1}).Pod
+	if !a.admit(runs, "c", wish{1, 1}) || !a.admit(a.pending("other", wish{1, 1}).Pod, "c", wish{1, 1}) {
+		t.Fatal("not admitted")
+	}
+	has := a.pods[runs]["c"]
+	free := func(asker string) bool {
+		a.pending(asker, wish{1, 0})
+		a.now = a.now.Add(100 * asking.FollowWindow)
+		a.ask(gpus, 1, 1)
+		l := a.coordinator.current().ledger
+		return l.IsFree(gpus, has[gpus][0]) || l.IsFree(vfs, has[vfs][0])
+	}
+	if free("before") {
+		t.Error("free before the kubelet starts anew")
+	}
+	life, listed = "second", map[string]bool{"static": true, "later": true}
+	for _, asker := range []string{"static", "later"} {
+		if free(asker) {
+			t.Errorf("free when %s asks, and the kubelet has not listed its pod yet", asker)
+		}
+	}
+	listed = map[string]bool{"runs": true, "other": true, "last": true, "next": true}
+	if free("last") {
+		t.Error("free though it is listed")
+	}
+	a.remove(runs)
+	if delete(listed, "runs"); !free("next") {
+		t.Error("not free though it is listed no more")
 	}
 }
