@@ -220,6 +220,9 @@ func (f *finder) isGone(h *Holder) bool {
 		_, lives := f.Pods.Names[h.UID]
 		return !lives
 	}
+	if f.shownWithout(h) {
+		return true
+	}
 	for name, ids := range h.Devices {
 		for _, id := range ids {
 			if !f.shows(name, id) && f.offered[device{name, id}] || f.givenSince(h, name, id) ||
@@ -229,6 +232,20 @@ func (f *finder) isGone(h *Holder) bool {
 		}
 	}
 	return false
+}
+
+// shownWithout reports whether List shows a recorded container with none of its devices: it is that of the
+// pod before, of the same name.
+func (f *finder) shownWithout(h *Holder) bool {
+	if f.View == nil {
+		return false
+	}
+	shown, listed := f.View.Containers[kubelet.Container{Pod: h.Pod, Name: h.Name}]
+	for name, ids := range h.Devices {
+		has := func(id string) bool { return slices.Contains(shown[name], id) }
+		listed = listed && !slices.ContainsFunc(ids, has)
+	}
+	return listed
 }
 
 // given reports whether the kubelet has given anybody a device of a recorded container since it wrote the

@@ -122,6 +122,13 @@ func TestFind(t *testing.T) {
 			Sources: holders.Sources{Recorded: two, Pods: living(false, map[string]string{"u2": "b"})},
 			want:    []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
 		},
+		"the API server's list can have the pod before of a name": {
+			Sources: holders.Sources{
+				Recorded: two, Pods: living(false, map[string]string{"u1": "a", "u2": "b"}),
+				View: view(map[string]string{"a/c": "", "b/c": gpus + " g2"}),
+			},
+			want: []string{"g2: u2 b/c"},
+		},
 		"without a list pods are found by what they have": {
 			Sources: holders.Sources{Recorded: two, View: view(map[string]string{"b/c": gpus + " g2", "d/c": ""})},
 			want:    []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
