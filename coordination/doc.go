@@ -44,8 +44,8 @@
 //
 // # What is kept
 //
-// Each thing that survives a call is a copy of a source. These are: what it is a copy of, what bounds it, when
-// it is made anew, and what counts where it and its source differ.
+// Each thing that survives a call is a copy of a source. These are: what it is a copy of, what bounds it,
+// when it is made anew, and what counts where it and its source differ.
 //
 //   - Member.announcement: the plugin's devices; ledger.MaxDevices; with each Publish; the plugin's word.
 //   - Node.machine: sysfs; the machine; with announcements; sysfs, where it can be read.

@@ -109,8 +109,8 @@ func (n *Node) join(ctx context.Context) error {
 	}
 }
 
-// dropReturned forgets which Allocates have returned: a server before was told of those, and the new one would
-// take its next Allocate of the same devices for one of them.
+// dropReturned forgets which Allocates have returned: a server before was told of those, and the new one
+// would take its next Allocate of the same devices for one of them.
 func (n *Node) dropReturned() {
 	for {
 		select {

@@ -48,8 +48,8 @@ func TestReturned(t *testing.T) {
 	}
 }
 
-// The word that an Allocate has returned is for the server that was told of it. The next one does not take its
-// own Allocate of the same devices for that.
+// The word that an Allocate has returned is for the server that was told of it. The next one does not take
+// its own Allocate of the same devices for that.
 func TestReturnedToAnEarlierServer(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(shortDir(t), "run")
