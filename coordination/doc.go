@@ -42,6 +42,44 @@
 // Two versions of Tandem work together while the major number of their protocol is the same (version.go);
 // otherwise each places devices alone and says so.
 //
+// # What is kept
+//
+// Each thing that survives a call is a copy of a source. These are: what it is a copy of, what bounds it,
+// when it is made anew, and what counts where it and its source differ.
+//
+//   - Member.announcement: the plugin's devices; ledger.MaxDevices; with each Publish; the plugin's word.
+//   - Node.machine: sysfs; the machine; with announcements; sysfs, where it can be read.
+//   - Member.last, handout file: the last Allocate; one of a kind; with each Allocate; left out after 10
+//     s.
+//   - Node.returned: Allocates that ended; maxCalls; with each join; open for a second at most.
+//   - Node.foreign, joined: the stream; one; with each attempt to join; the server's word.
+//   - intent's pause of a source: whether it works; a minute; with the next answer; it is asked again.
+//   - intent's watcher: API server's pods; pods of the node; by watch and list; it frees nothing alone.
+//   - kubelet.CheckpointReader: device checkpoint; one file; when its content changes; the file.
+//   - resources of the ledger: announcements; ledger.MaxResources; with each announcement; what is held
+//     stays, unhealthy.
+//   - allocations of the ledger: checkpoint and List; ledger.MaxDevices; with each question; the
+//     kubelet's records.
+//   - Allocation.Recipient: the pod's spec; one a container; never; its admission is over by then.
+//   - Allocation.Unlisted: a kubelet's start; the allocations; with each List; List, once it has the pod.
+//   - asking.Looked: the last List; pods of the node; with each List; List.
+//   - plan: a choice; one, planTTL; with each question; what the kubelet allocates.
+//   - given: the last Allocate; one; with each Allocate; the checkpoint.
+//   - inflight.Allocates: open Allocates; a second; with a plugin's word; List is not read.
+//   - sight, for people: the kubelet's word; the allocations; after seenFresh; the kubelet's word.
+//   - history, for people: decisions; history.Most; never; nobody decides by it.
+//   - ledger.json: all of the above; store.MaxSize; after each change; read once, at a start.
+//   - pairs files: containers' devices; the checkpoint; each Allocate, 10 minutes; the checkpoint.
+//
+// The allocations are a copy that is mended: what the kubelet's records show with a pod that lives and the
+// ledger lacks is put back (heal in package asking), what they disprove is released. A question that the plan
+// foresees needs neither. A server that starts goes on from ledger.json, unless it is of another boot, and
+// from the kubelet's records then.
+//
+// An absence tells something only in a list that is known to be whole. A kubelet that has just started lists
+// its pods one by one: what List has not shown yet since then is not free. The checkpoint, once it has been
+// written again, and a device that the kubelet offers tell that it is, and the kubelet's own list of pods.
+//
 // # Who may talk
 //
 // Root and our own user: the folder has mode 0700, the socket 0600, and both sides check who the other is

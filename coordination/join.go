@@ -80,6 +80,7 @@ func (n *Node) join(ctx context.Context) error {
 	n.foreign.Store(false)
 	n.joined.Store(true)
 	defer n.joined.Store(false)
+	n.dropReturned()
 	acknowledged := make(chan struct{}, 1)
 	go func() { lose(hear(stream, acknowledged)) }()
 	sent := map[string]*api.Announcement{}
@@ -104,6 +105,18 @@ func (n *Node) join(ctx context.Context) error {
 		}
 		if err := n.tellReturned(ctx, stream, changed); err != nil {
 			return err
+		}
+	}
+}
+
+// dropReturned forgets which Allocates have returned: a server before was told of those, and the new one
+// would take its next Allocate of the same devices for one of them.
+func (n *Node) dropReturned() {
+	for {
+		select {
+		case <-n.returned:
+		default:
+			return
 		}
 	}
 }

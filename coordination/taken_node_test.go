@@ -3,6 +3,7 @@ package coordination
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -44,6 +45,52 @@ func TestReturned(t *testing.T) {
 		for looks.Load() == before { // the test's own deadline ends that
 			m.Prefer(t.Context(), []string{id}, nil, 1)
 		}
+	}
+}
+
+// The word that an Allocate has returned is for the server that was told of it. The next one does not take
+// its own Allocate of the same devices for that.
+func TestReturnedToAnEarlierServer(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(shortDir(t), "run")
+	server, _ := start(t, dir)
+	server.Member(gpus, device.GPU).Publish(oneGPU)
+	await(t, dir, connected(gpus))
+	client, err := New(Config{
+		RunDir: dir, SysRoot: sysRoot(t), KubeletDir: shortDir(t), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vf := client.Member(vfs, device.VF)
+	vf.Publish(device.Announcement{
+		Devices: []device.Device{{ID: "vf0", Address: topology.Address{Bus: 2}, Healthy: true}},
+	})
+	vf.Returned([]string{"vf0"})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- client.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	await(t, dir, connected(gpus, vfs))
+	if left := len(client.returned); left > 0 {
+		t.Errorf("%d words are left for the server", left)
+	}
+	c := server.serving.Load().coordinator
+	var looks atomic.Int32
+	c.Look = func(context.Context) (kubelet.View, error) {
+		looks.Add(1)
+		return kubelet.View{}, errors.New("it is counted")
+	}
+	if _, err := vf.tell(t.Context(), []string{"vf0"}); err != nil {
+		t.Fatal(err)
+	}
+	if vf.Prefer(t.Context(), []string{"vf0"}, nil, 1); looks.Load() > 0 {
+		t.Error("the server takes the open Allocate for one that has returned")
 	}
 }
 

@@ -25,8 +25,17 @@ type grant struct {
 	holder   *ledger.Allocation
 }
 
-// sure is whether the kubelet's checkpoint shows that all of the holder is one container's.
-func (g grant) sure() bool { return g.progress == asking.Open }
+// sure is whether all of the holder is one container's: the kubelet's checkpoint shows that it is not done
+// with it, or PodResources has shown what it had when it was asked for the rest.
+func (g grant) sure() bool { return g.progress == asking.Open || g.shown() }
+
+// shown is whether PodResources has shown what the holder had when it was asked for the rest.
+func (g grant) shown() bool { return g.plan != nil && g.plan.shown }
+
+// guessed is whether the kubelet can have failed the pod of the holder's first half, and nothing tells.
+func (g grant) guessed() bool {
+	return g.holder.Recipient == nil && g.holder.Guessed && !g.shown()
+}
 
 // Taken is the answer to an Allocate.
 type Taken struct {
@@ -43,7 +52,7 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 	looking, cancel := context.WithTimeout(ctx, bounded.Look) // for all looks together
 	defer cancel()
 	double := c.conflict(looking, name, ids)
-	answer, shown := c.unplanned(looking, name, ids)
+	answer, shown, gone := c.unplanned(looking, name, ids)
 	err = c.decide(func(d *deciding) error {
 		refusable := ctx.Err() == nil
 		if double.said != "" && !refusable {
@@ -61,7 +70,7 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 		}
 		reached := d.reached(checkpoint, unread)
 		d.given.newest = allocate{name, slices.Clone(ids), checkpoint.Holders(name, ids), unread == nil}
-		g := d.take(reached, name, ids, answer, shown)
+		g := d.take(reached, name, ids, answer, shown, gone)
 		if apart := d.misaligned(g); apart.said != "" && refusable {
 			d.takeBack(g, apart)
 			taken.Refusal = apart.said
@@ -76,12 +85,13 @@ func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) 
 // take puts devices into the ledger, for the container that they most likely are for.
 func (d *deciding) take(
 	reached asking.Progress, name string, ids []string, answer *intent.Answer, shown *kubelet.View,
+	gone *ledger.Allocation,
 ) grant {
 	l := d.ledger
 	d.progress = reached
 	evidence := d.evidence(shown, answer)
-	if shown == nil { // else it shows no more than some of the pods
-		d.giveUp(evidence)
+	if shown == nil || gone != nil { // else it shows no more than some of the pods
+		d.giveUp(evidence, gone != nil && d.plan != nil && d.plan.holder.ID == gone.ID)
 	}
 	if answer != nil {
 		evidence.Bury()
@@ -181,18 +191,37 @@ func (d *deciding) refuse(a *ledger.Allocation, name string, ids []string, outco
 }
 
 // unplanned is what the pods of the node ask for, where no plan says who is being given devices: the kubelet
-// did not ask, or did not take what it was told. PodResources List is never read here.
+// did not ask, or did not take what it was told. A plan says so just after its question, or the Allocate
+// before: else the kubelet can have failed the container that it was made for, and gone is its allocation
+// where the kubelet tells that it has. PodResources List is never read here.
 func (c *Coordinator) unplanned(
 	ctx context.Context, name string, ids []string,
-) (*intent.Answer, *kubelet.View) {
-	if c.current().plan.live(c.now()).keeps(name, ids) {
-		return nil, nil
+) (answer *intent.Answer, shown *kubelet.View, gone *ledger.Allocation) {
+	s, now := c.current(), c.now()
+	p := s.plan.live(now)
+	kept := p.keeps(name, ids)
+	if kept && (p.asked == name || s.recent(now)) {
+		return nil, nil, nil
 	}
-	answer := c.askedFor(ctx)
-	if answer == nil || answer.Source != intent.APIServer {
-		return answer, nil
+	answer = c.askedFor(ctx)
+	if kept && (answer == nil || answer.Source == intent.APIServer) && c.isGone(ctx, p.holder) {
+		gone = p.holder
 	}
-	return answer, c.waiting(ctx, answer.Pods, name, len(ids))
+	if answer != nil && answer.Source == intent.APIServer {
+		shown = c.waiting(ctx, answer.Pods, name, len(ids))
+	}
+	return answer, shown, gone
+}
+
+// isGone reports whether the kubelet tells that it has none of the pods that an allocation can be of.
+func (c *Coordinator) isGone(ctx context.Context, a *ledger.Allocation) bool {
+	pods := a.Pods()
+	for _, pod := range pods {
+		if view, err := c.Get(ctx, pod); err != nil || len(view.Pods) > 0 {
+			return false
+		}
+	}
+	return len(pods) > 0
 }
 
 // maxWaiting bounds the pods that are asked about one by one.

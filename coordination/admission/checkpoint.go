@@ -135,7 +135,7 @@ func (c *Coordinator) recover() {
 	case err != nil:
 		c.Log.Info("go on without the kubelet's device checkpoint", "error", err)
 	case restored:
-		c.current().ledger.Reconcile(now)
+		c.current().ledger.Reconcile(now, nil)
 	default:
 		c.current().ledger.Adopt(now)
 	}

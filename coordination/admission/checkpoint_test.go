@@ -49,7 +49,7 @@ func (a *admission) maybeCrash() {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.coordinator.current().ledger.Reconcile(now)
+	a.coordinator.current().ledger.Reconcile(now, nil)
 	checkLedger(a.t, a.coordinator.current().ledger)
 	a.announce()
 }
@@ -282,7 +282,7 @@ func FuzzCheckpoint(f *testing.F) {
 			return
 		}
 		checkLedger(t, c.current().ledger)
-		c.current().ledger.Reconcile(kubelet.Checkpoint{})
+		c.current().ledger.Reconcile(kubelet.Checkpoint{}, nil)
 		checkLedger(t, c.current().ledger)
 		again, err := json.Marshal(c.current().save(now))
 		if err != nil {

@@ -19,7 +19,9 @@
 // kubelet can ask for the next one first.
 //
 // The ledger learns of a device taken from Allocated and from PodResources, and of a device free from the IDs
-// that the kubelet offers and from PodResources. There is no other sign: the kubelet has no Deallocate.
+// that the kubelet offers, from PodResources and from the pods that the kubelet lists: it has no Deallocate.
+// Whatever it has missed it learns at the next question, from the kubelet's own records, which say who holds
+// what (package holders).
 //
 // A device that another pod has at that moment, as PodResources Get confirms, is refused in Allocate with a
 // sentence (refusal.go): the kubelet can hand one out twice (kubernetes PR 137534). Where the kubelet cannot

@@ -82,16 +82,17 @@ func (d *deciding) reached(now kubelet.Checkpoint, err error) asking.Progress {
 }
 
 // giveUp takes note that nothing follows for the container of the newest Allocate where the kubelet has
-// failed its pod meanwhile.
-func (d *deciding) giveUp(evidence *asking.Evidence) {
-	if !evidence.GivenUp(d.given.to) {
+// failed its pod meanwhile, nor for that of the plan, where it is known that it is gone.
+func (d *deciding) giveUp(evidence *asking.Evidence, gone bool) {
+	if !gone && !evidence.GivenUp(d.given.to) {
 		return
 	}
 	for _, a := range d.ledger.Allocations() {
-		if a.Recipient.Is(d.given.to) {
+		if a.Recipient.Is(d.given.to) || gone && a == d.plan.holder {
 			evidence.Forget(a)
 		}
 	}
+	d.endPlan(Dropped)
 	d.given.refused = true
 	d.progress, evidence.Progress = asking.Complete, asking.Complete
 }

@@ -20,7 +20,9 @@ const planTTL = 2 * time.Second
 // plan is our reservation for the halves of a request that have not been asked yet.
 type plan struct {
 	devices map[string][]string // by resource, in the order of the pairs
+	asked   string              // the resource of the question that it answers
 	holder  *ledger.Allocation  // of what the container was given already; to be filled by its next Allocate
+	shown   bool                // PodResources has shown it with that
 	asker   *asking.Asker       // the container, nil where no source of intent told
 	choice  *placement.Choice   // that all of it comes from; nil for one that was read back
 	after   int                 // sequence of the newest Allocate when it was made
@@ -83,13 +85,16 @@ func (s *state) foresees(q asking.Question, asked time.Time) bool {
 // newPlan keeps a choice: the answer to the question, and what is left for the other resources of the
 // request.
 func (d *deciding) newPlan(
-	choice *placement.Choice, r *ledger.Resource, q asking.Question, holder *ledger.Allocation, a *asking.Asker,
+	choice *placement.Choice, r *ledger.Resource, q asking.Question, holder *ledger.Allocation,
+	known asking.Knowledge,
 ) *plan {
 	l := d.ledger
 	p := &plan{
 		devices: map[string][]string{},
+		asked:   q.Resource,
 		holder:  holder,
-		asker:   a,
+		shown:   known.Shown,
+		asker:   known.Asker,
 		choice:  choice,
 		after:   l.Sequence(),
 		expires: d.now().Add(planTTL),

@@ -65,7 +65,10 @@ func (d *deciding) choose(
 	d.version++
 	d.at, d.progress, d.cpus = asked, d.reached(now.checkpoint, now.checkpointErr), now.cpus
 	evidence := d.evidence(now.view, now.answer)
-	d.giveUp(evidence)
+	if now.checkpointErr == nil {
+		evidence.Recorded = &now.checkpoint
+	}
+	d.giveUp(evidence, false)
 	for _, a := range l.Allocations() {
 		if now.gone[a.ID] {
 			evidence.Forget(a)
@@ -82,7 +85,7 @@ func (d *deciding) choose(
 	}
 	d.view = now.view
 	if d.progress == asking.Complete && !d.given.refused {
-		l.Reconcile(now.checkpoint)
+		l.Reconcile(now.checkpoint, now.view)
 	}
 	request, remark := d.request(r, d.usable(q, now, holder), q, holder, known.Asker)
 	known.Remark = remark
@@ -93,7 +96,7 @@ func (d *deciding) choose(
 		}
 		made = &choice
 	}
-	p := d.newPlan(made, r, q, holder, known.Asker)
+	p := d.newPlan(made, r, q, holder, known)
 	d.follow(p, q.Resource)
 	d.words.Asked(known.Source)
 	d.asked = &history.Decision{
@@ -109,7 +112,8 @@ func (d *deciding) choose(
 // evidence is what tells who asks or is given devices: what is known already, a look and what the pods want.
 func (d *deciding) evidence(view *kubelet.View, answer *intent.Answer) *asking.Evidence {
 	return &asking.Evidence{
-		Ledger: d.ledger, Looked: &d.looked, Progress: d.progress, Foreseen: d.given.foreseen,
+		Ledger: d.ledger, Looked: &d.looked, Progress: d.progress,
+		Newest: kubelet.Devices{d.given.newest.Resource: d.given.newest.IDs}, Foreseen: d.given.foreseen,
 		Recent: d.recent(d.at), View: view, Answer: answer,
 	}
 }

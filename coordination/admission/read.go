@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/coordination/survive"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -25,6 +27,14 @@ type seen struct {
 	gone   map[int]bool
 	living map[int]kubelet.Devices
 	cpus   *cpus // nil where they do not matter, or are not known
+}
+
+// lives reports whether the kubelet's own list of pods has that of an allocation. It frees all that a pod has
+// at once: what it offers of one that lives it has lost sight of.
+func (s seen) lives(a *ledger.Allocation) bool {
+	uid := a.PodUID()
+	return uid != "" && s.answer != nil && s.answer.Source != intent.APIServer &&
+		slices.ContainsFunc(s.answer.Pods, func(p intent.Pod) bool { return p.UID == uid })
 }
 
 // read reads what a question needs.

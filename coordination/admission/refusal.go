@@ -35,7 +35,7 @@ func (r refusal) full() string {
 // its pod, and not all its pairs are on one switch each. It is said when the container has all that it wants,
 // or at once where that is known and the best plan for the rest does not do; never on a guess.
 func (d *deciding) misaligned(g grant) refusal {
-	if !d.requires(g.holder) {
+	if !d.requires(g.holder) || g.guessed() {
 		return refusal{}
 	}
 	pairs := d.pairsOf(g.holder, g.sure())

@@ -149,8 +149,8 @@ type offer struct {
 // nobody is of a pod that is gone: the kubelet frees all of a pod's devices at once. Of the asking container
 // itself, the holder, one device goes back alone, and so it does of a container that Get shows to live. While
 // PodResources tells nothing of the owner the kubelet may be right or wrong: what we have with somebody
-// counts as free for others, but is chosen only where the rest is too few, and keeps its holder until its
-// Allocate, when that is asked for (refusal.go).
+// counts as free for others, unless the kubelet's own list has the pod, but is chosen only where the rest is
+// too few, and keeps its holder until its Allocate, when that is asked for (refusal.go).
 func (d *deciding) usable(q asking.Question, now seen, holder *ledger.Allocation) offer {
 	l, view := d.ledger, now.view
 	o := offer{must: q.MustInclude}
@@ -164,11 +164,11 @@ func (d *deciding) usable(q asking.Question, now seen, holder *ledger.Allocation
 		case view != nil && a.Owner != nil && slices.Contains(view.Containers[*a.Owner][q.Resource], id),
 			slices.Contains(now.living[a.ID][q.Resource], id):
 			d.warn("kubelet offers a device that is in use", "resource", q.Resource, "device", id, "owner",
-				a.Owner.String())
+				a.OwnerName())
 			held = append(held, id)
 			continue
 		case view == nil && a != holder && now.living[a.ID] == nil:
-			a.Doubtful = true
+			a.Doubtful = !now.lives(a)
 			held = append(held, id)
 			continue
 		case view == nil || a.Owner != nil:

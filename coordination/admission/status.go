@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -164,9 +165,9 @@ func (s *state) suspected(q asking.Question, others bool) []*ledger.Allocation {
 			return s.ledger.Holder(q.Resource, id) == a && !slices.Contains(q.MustInclude, id)
 		})
 	}
-	held := s.ledger.Owned()
-	slices.SortFunc(held, func(a, b *ledger.Allocation) int {
-		return ledger.CompareContainers(*a.Owner, *b.Owner)
+	held := s.ledger.Identified()
+	slices.SortStableFunc(held, func(a, b *ledger.Allocation) int {
+		return strings.Compare(a.OwnerName(), b.OwnerName())
 	})
 	var first, rest []*ledger.Allocation
 	for _, a := range held {
@@ -196,8 +197,9 @@ func notAmong(held []*ledger.Allocation, pods []intent.Pod) map[int]bool {
 	return gone
 }
 
-// single asks the kubelet about allocations, pod by pod and not too fast, with Get, which frees nothing:
-// those are gone whose container it does not show any more with a device of theirs; of the living it tells
+// single asks the kubelet about allocations of known pods, pod by pod and not too fast, with Get, which frees
+// nothing: those are gone whose container it does not show any more with a device of theirs or, where the
+// container is not known and can be an init container, whose pod it does not show; of the living it tells
 // what they have. Of those that it does not tell about before ctx is done nothing is said.
 func (c *Coordinator) single(
 	ctx context.Context, held []*ledger.Allocation,
@@ -211,11 +213,13 @@ func (c *Coordinator) single(
 				return gone, living
 			}
 		}
-		switch view, err := c.Get(ctx, a.Owner.Pod); {
-		case err != nil:
-		case a.ShownBy(view, *a.Owner):
-			living[a.ID] = view.Containers[*a.Owner]
-		default:
+		view, err := c.Get(ctx, a.Pods()[0])
+		if err != nil {
+			continue
+		}
+		if shown, lives := a.Shown(view); lives {
+			living[a.ID] = view.Containers[shown]
+		} else if a.Owner != nil || len(view.Pods) == 0 {
 			gone[a.ID] = true
 		}
 	}

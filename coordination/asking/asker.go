@@ -172,7 +172,10 @@ func (e *Evidence) inAdmission(pod intent.Pod, q Question) bool {
 		return slices.Contains(e.View.Pods, pod.Pod)
 	case len(q.MustInclude) > 0:
 		held := e.Ledger.Holder(q.Resource, q.MustInclude[0])
-		return held == nil || held.MayBelong(pod.Pod)
+		if held == nil || held.PodUID() == "" {
+			return held == nil || held.MayBelong(pod.Pod)
+		}
+		return held.PodUID() == pod.UID
 	default:
 		return true
 	}

@@ -47,11 +47,14 @@ type Question struct {
 type Evidence struct {
 	Ledger   *ledger.Ledger
 	Looked   *Looked
-	Progress Progress       // of the container of the newest Allocate
-	Foreseen bool           // that Allocate was of what had been planned
-	Recent   bool           // it was so fresh when the question came that this can still be the same container's
-	View     *kubelet.View  // a look at PodResources; nil where there was none
-	Answer   *intent.Answer // nil where no source tells
+	Progress Progress        // of the container of the newest Allocate
+	Newest   kubelet.Devices // that Allocate
+	Foreseen bool            // that Allocate was of what had been planned
+	// it was so fresh when the question came that this can still be the same container's
+	Recent   bool
+	View     *kubelet.View       // a look at PodResources; nil where there was none
+	Recorded *kubelet.Checkpoint // the kubelet's own record; nil where it cannot be read
+	Answer   *intent.Answer      // nil where no source tells
 }
 
 // Asks finds who asks, and what that container was given already: an allocation to add to, new and empty for
@@ -59,6 +62,7 @@ type Evidence struct {
 func (e *Evidence) Asks(q Question) (*ledger.Allocation, Knowledge) {
 	if e.Answer != nil && e.View == nil {
 		e.Bury()
+		e.heal(q)
 	}
 	newest, why := e.following(q)
 	known := Knowledge{Source: intent.Inference, Why: why}
@@ -78,6 +82,10 @@ func (e *Evidence) Asks(q Question) (*ledger.Allocation, Knowledge) {
 	if holder == nil {
 		holder = &ledger.Allocation{Looked: len(q.MustInclude) > 0}
 	}
+	if known.Asker == nil && holder == newest && holder.Owner == nil && !holder.Looked {
+		holder.Guessed = true
+	}
+	known.Shown = e.View != nil && holder.Owner != nil && holder.ShownBy(*e.View, *holder.Owner)
 	if holder.Owner == nil && holder.Candidates == nil {
 		holder.Candidates = e.possible(known.Asker)
 	}

@@ -37,6 +37,7 @@ type Knowledge struct {
 	Why    string // which half of which container is taken to be asked for
 	Remark string // what came of the devices that a scheduler chose; "" where none did
 	Asker  *Asker // nil where no source of intent told
+	Shown  bool   // PodResources has shown the container with what it has
 }
 
 // For says what was known of who asks for a kind of devices, and who told it; "" where nothing was asked.

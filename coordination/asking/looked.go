@@ -14,11 +14,12 @@ type Looked struct {
 	apps map[kubelet.Container]bool // its containers: it shows all but init containers
 	// the pods that were new when last some were: one of them is, or was last, being admitted
 	Arrived []kubelet.Pod
+	life    string // of the kubelet that showed that
 }
 
 // next is what is known after one more look, which newly showed some pods.
 func (k Looked) next(view kubelet.View, arrived []kubelet.Pod) Looked {
-	next := Looked{map[kubelet.Pod]bool{}, map[kubelet.Container]bool{}, k.Arrived}
+	next := Looked{map[kubelet.Pod]bool{}, map[kubelet.Container]bool{}, k.Arrived, view.Life}
 	for _, pod := range view.Pods {
 		next.Pods[pod] = true
 	}

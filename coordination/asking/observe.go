@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/ledger"
 )
@@ -20,10 +21,31 @@ const FollowWindow = time.Millisecond
 // just before its admission, so if there are any, the container that is asking belongs to one of them.
 func (e *Evidence) Observe(q Question) (arrived []kubelet.Pod) {
 	arrived = e.arrivals()
+	e.await()
 	e.Ledger.Confirm(*e.View)
 	e.sweep(arrived, q)
 	*e.Looked = e.Looked.next(*e.View, arrived)
 	return arrived
+}
+
+// await has a kubelet that has started since the last look list its pods before anything is said of those
+// that it does not show.
+func (e *Evidence) await() {
+	for _, a := range e.Ledger.Allocations() {
+		listed := slices.ContainsFunc(a.Pods(), func(p kubelet.Pod) bool {
+			return slices.Contains(e.View.Pods, p)
+		})
+		a.Unlisted = (a.Unlisted || e.View.Life != e.Looked.life) && !listed && !e.ended(a)
+	}
+}
+
+// ended reports whether the kubelet's own list of pods lacks that of an allocation.
+func (e *Evidence) ended(a *ledger.Allocation) bool {
+	uid := a.PodUID()
+	if uid == "" || e.Answer == nil || e.Answer.Source == intent.APIServer {
+		return false
+	}
+	return !slices.ContainsFunc(e.Answer.Pods, func(p intent.Pod) bool { return p.UID == uid })
 }
 
 // sweep releases what PodResources no longer shows. Devices of init containers are never shown: an allocation
@@ -34,6 +56,9 @@ func (e *Evidence) sweep(arrived []kubelet.Pod, q Question) {
 	l := e.Ledger
 	inAdmission := &ledger.Allocation{Unasked: true}
 	for _, a := range l.Allocations() {
+		if a.Unlisted {
+			continue
+		}
 		if _, lost := e.Looked.lost(a, *e.View); !lost && (a.Owner != nil || e.mayLive(a, arrived)) {
 			a.Ending, a.Doubtful = false, false
 			continue
@@ -108,16 +133,45 @@ func (e *Evidence) following(q Question) (*ledger.Allocation, string) {
 	var arrived []kubelet.Pod
 	if e.View != nil {
 		arrived = e.Observe(q)
+		e.heal(q)
 	}
 	newest := l.Newest()
 	if e.View != nil {
-		l.Settle(newest, q.Resource, *e.View)
+		l.Settle(newest, q.Resource, *e.View, e.Recorded)
+		if open := e.unwritten(q.Resource); open != nil {
+			return open, SecondHalf + " of " + open.OwnerName()
+		}
 	}
 	follows, why := e.follows(newest, q.Resource, q.Available, arrived)
 	if !follows {
 		return nil, why
 	}
 	return newest, why
+}
+
+// unwritten finds the container that lacks a resource and that PodResources shows with devices which the
+// kubelet has not written down: it is the one in admission, whether or not its Allocates were heard of. Nil
+// where there is none or, in the kubelet's books as they are, more than one.
+func (e *Evidence) unwritten(name string) (open *ledger.Allocation) {
+	if e.Recorded == nil {
+		return nil
+	}
+	for c, devices := range e.View.Containers {
+		for resource, ids := range devices {
+			if e.Ledger.Resource(resource) == nil || len(ids) == 0 || e.Recorded.Has(c.Name, resource, ids) {
+				continue
+			}
+			held := e.Ledger.Holder(resource, ids[0])
+			if open != nil && held != open {
+				return nil
+			}
+			open = held
+		}
+	}
+	if open == nil || open.Owner == nil || len(e.View.Containers[*open.Owner][name]) > 0 {
+		return nil
+	}
+	return open
 }
 
 // follows reports whether the container that asks for a resource is the one that was given the newest

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 )
 
 // Checkpoint is the device manager's record of who holds which devices, as the kubelet last wrote it to disk.
@@ -17,10 +21,38 @@ import (
 // changes. Devices that have become free stay in it until the next write. Reading it asks nothing of the
 // kubelet.
 type Checkpoint struct {
-	holders map[string]map[string][]string // resource → device ID → "pod UID/container"
+	// Identity tells this record from those that the kubelet wrote before and writes later.
+	Identity Identity
+
+	holders    map[string]map[string][]string // resource → device ID → "pod UID/container"
+	containers map[string]Devices             // "pod UID/container" → its devices
 	// resource → device ID → NUMA node, of the devices that are held and have one
 	nodes   map[string]map[string]int
 	healthy map[string][]string // resource → device IDs
+}
+
+// Identity tells a file from the one that takes its place: the kubelet replaces its checkpoint as a whole.
+// The time alone is too coarse, and file systems use inodes again. The zero value is that of no file.
+type Identity struct {
+	Inode    uint64
+	Modified int64 // nanoseconds since 1970
+	Size     int64
+	Sum      uint32 // CRC-32 of the content
+}
+
+// identify is the identity of a file that is open, with its content.
+func identify(file *os.File, content []byte) (Identity, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return Identity{}, err
+	}
+	identity := Identity{
+		Modified: info.ModTime().UnixNano(), Size: info.Size(), Sum: crc32.ChecksumIEEE(content),
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		identity.Inode = stat.Ino
+	}
+	return identity, nil
 }
 
 // checkpointFile is the file's format, as far as it matters here
@@ -70,19 +102,28 @@ func NewCheckpointReader(kubeletDir string) *CheckpointReader {
 
 // Read returns the same as [ReadCheckpoint].
 func (r *CheckpointReader) Read() (Checkpoint, error) {
-	content, err := readCheckpoint(r.dir)
+	file, err := os.Open(CheckpointPath(r.dir))
 	if err != nil {
-		return Checkpoint{}, err
+		return Checkpoint{}, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
 	}
-	if r.content != nil && bytes.Equal(content, r.content) {
-		return r.parsed, nil
-	}
-	parsed, err := parseCheckpoint(content)
+	defer file.Close()
+	content, err := io.ReadAll(file)
 	if err != nil {
-		return Checkpoint{}, err
+		return Checkpoint{}, fmt.Errorf("read the kubelet's device checkpoint: %w", err)
 	}
-	r.content, r.parsed = content, parsed
-	return parsed, nil
+	identity, err := identify(file, content)
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("look at the kubelet's device checkpoint: %w", err)
+	}
+	if r.content == nil || !bytes.Equal(content, r.content) {
+		parsed, err := parseCheckpoint(content)
+		if err != nil {
+			return Checkpoint{}, err
+		}
+		r.content, r.parsed = content, parsed
+	}
+	r.parsed.Identity = identity
+	return r.parsed, nil
 }
 
 func readCheckpoint(kubeletDir string) ([]byte, error) {
@@ -106,19 +147,26 @@ func parseCheckpoint(content []byte) (Checkpoint, error) {
 		return Checkpoint{}, err
 	}
 	c := Checkpoint{
-		holders: map[string]map[string][]string{},
-		nodes:   map[string]map[string]int{},
-		healthy: file.Data.RegisteredDevices,
+		holders:    map[string]map[string][]string{},
+		containers: map[string]Devices{},
+		nodes:      map[string]map[string]int{},
+		healthy:    file.Data.RegisteredDevices,
 	}
 	for _, e := range file.Data.PodDeviceEntries {
+		container := e.container()
+		if c.containers[container] == nil {
+			c.containers[container] = Devices{}
+		}
 		if c.holders[e.ResourceName] == nil {
 			c.holders[e.ResourceName], c.nodes[e.ResourceName] = map[string][]string{}, map[string]int{}
 		}
-		for node, ids := range e.DeviceIDs {
+		for _, node := range slices.Sorted(maps.Keys(e.DeviceIDs)) {
 			number, err := strconv.Atoi(node)
+			ids := e.DeviceIDs[node]
+			c.containers[container][e.ResourceName] = append(c.containers[container][e.ResourceName], ids...)
 			for _, id := range ids {
 				holders := c.holders[e.ResourceName]
-				holders[id] = append(holders[id], e.container())
+				holders[id] = append(holders[id], container)
 				if err == nil && number >= 0 {
 					c.nodes[e.ResourceName][id] = number
 				}
@@ -128,21 +176,9 @@ func parseCheckpoint(content []byte) (Checkpoint, error) {
 	return c, nil
 }
 
-// Containers are the devices by the containers that hold them, "pod UID/container".
-func (c Checkpoint) Containers() map[string]Devices {
-	containers := map[string]Devices{}
-	for resource, devices := range c.holders {
-		for id, holders := range devices {
-			for _, holder := range holders {
-				if containers[holder] == nil {
-					containers[holder] = Devices{}
-				}
-				containers[holder][resource] = append(containers[holder][resource], id)
-			}
-		}
-	}
-	return containers
-}
+// Containers are the devices by the containers that hold them, "pod UID/container". They are not to be
+// changed.
+func (c Checkpoint) Containers() map[string]Devices { return c.containers }
 
 // Registered lists the healthy devices of every resource that a plugin has registered.
 func (c Checkpoint) Registered() map[string][]string { return c.healthy }
@@ -159,6 +195,27 @@ func (c Checkpoint) Listed(resource string) map[string]int {
 	}
 	maps.Copy(listed, c.nodes[resource])
 	return listed
+}
+
+// HeldBy reports whether a container of a pod holds a device; of any pod where the UID is "".
+func (c Checkpoint) HeldBy(uid, resource, id string) bool {
+	return slices.ContainsFunc(c.holders[resource][id], func(holder string) bool {
+		pod, _, _ := strings.Cut(holder, "/")
+		return uid == "" || uid == pod
+	})
+}
+
+// Has reports whether a container of some name holds all the devices, whichever pod it is of.
+func (c Checkpoint) Has(container, resource string, ids []string) bool {
+	for _, id := range ids {
+		if !slices.ContainsFunc(c.holders[resource][id], func(holder string) bool {
+			_, name, _ := strings.Cut(holder, "/")
+			return name == container
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // Holders lists the containers that the checkpoint shows with any of the devices, "pod UID/container",

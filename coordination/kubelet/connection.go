@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -42,6 +44,20 @@ func dial(socket string) (*connection, error) {
 		return nil, fmt.Errorf("dial %s: %w", socket, err)
 	}
 	return &connection{ClientConn: conn, socket: socket}, nil
+}
+
+// life tells the process that serves the socket from the one before: it has made a new socket. It is "" where
+// the socket cannot be looked at.
+func (c *connection) life() string {
+	info, err := os.Lstat(c.socket)
+	if err != nil {
+		return ""
+	}
+	life := info.ModTime().String()
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		life = fmt.Sprint(stat.Ino, " ", life)
+	}
+	return life
 }
 
 // patiently asks the kubelet, and again while its limiter refuses, until ctx is done.

@@ -34,6 +34,9 @@ type View struct {
 	Pods       []Pod
 	Containers map[Container]Devices
 	Exclusive  topology.CPUSet // that the static CPU policy has given to containers alone
+	// Life tells the kubelet that answered from the one that it was before it started again; "" where that is not
+	// known. One that has just started lists its pods one by one: it says nothing of those it has not listed yet.
+	Life string
 }
 
 // PodResources is a client of the kubelet's PodResources API, version v1.
@@ -72,7 +75,9 @@ func (p *PodResources) List(ctx context.Context) (View, error) {
 	if err != nil {
 		return View{}, fmt.Errorf("list PodResources: %w", err)
 	}
-	return newView(answer.GetPodResources()...), nil
+	view := newView(answer.GetPodResources()...)
+	view.Life = p.conn.life()
+	return view, nil
 }
 
 // Get asks for one pod; the view is empty where the kubelet knows no such pod, or one that has ended. It may
@@ -124,6 +129,15 @@ func newView(pods ...*podresources.PodResources) View {
 		}
 	}
 	return view
+}
+
+// Shows reports whether a view has a container with a device. A view that is nil shows nothing.
+func (v *View) Shows(resource, id string) bool {
+	if v == nil {
+		return false
+	}
+	_, _, held := v.HolderOf(resource, []string{id})
+	return held
 }
 
 // HolderOf finds a container that the view shows with one of the devices; of several the first by name.

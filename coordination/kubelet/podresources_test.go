@@ -181,6 +181,10 @@ func TestListAsksAgainWhenItIsLimited(t *testing.T) {
 			{Pod: train, Name: "log"}:    {},
 		},
 		Exclusive: topology.CPUSet{4: true, 5: true},
+		Life:      got.Life,
+	}
+	if got.Life == "" {
+		t.Error("nothing tells this kubelet from the next one")
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("view (-want +got):\n%s", diff)

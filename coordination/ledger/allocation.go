@@ -25,6 +25,11 @@ type Allocation struct {
 	Looked bool `json:"looked,omitempty"` // PodResources was read before its first device was given
 	// the kubelet had no choice for its first devices: they were all that was free on its nodes
 	Unasked bool `json:"unasked,omitempty"`
+	// its second half was asked for though nothing shows that its container lives: the kubelet can have failed
+	// it, and have asked for another one
+	Guessed bool `json:"-"`
+	// the kubelet has started since it was given, and has not listed its pod yet
+	Unlisted bool `json:"-"`
 	// the kubelet has offered a device of it, and nothing told whether its container lives
 	Doubtful bool `json:"-"`
 	// its container ended while the kubelet was asking for another
@@ -84,6 +89,14 @@ func (a *Allocation) MayBelong(pod kubelet.Pod) bool {
 // containers.
 func (a *Allocation) Identified() bool { return a.Owner != nil || len(a.Candidates) == 1 }
 
+// Pods are those that an allocation can be of; none where that is not known.
+func (a *Allocation) Pods() []kubelet.Pod {
+	if a.Owner != nil {
+		return []kubelet.Pod{a.Owner.Pod}
+	}
+	return a.Candidates
+}
+
 // IsOf reports whether an allocation is a container's own: PodResources shows it, or it was seen to be given.
 // A pod that was created anew under its name is another one.
 func (a *Allocation) IsOf(who *Recipient) bool {
@@ -125,6 +138,20 @@ func (a *Allocation) OwnerName() string {
 	default:
 		return "an init container"
 	}
+}
+
+// Shown finds the container that a view has with at least one device of an allocation: its owner, where that
+// is known.
+func (a *Allocation) Shown(view kubelet.View) (kubelet.Container, bool) {
+	if a.Owner != nil {
+		return *a.Owner, a.ShownBy(view, *a.Owner)
+	}
+	for c := range view.Containers {
+		if a.ShownBy(view, c) {
+			return c, true
+		}
+	}
+	return kubelet.Container{}, false
 }
 
 // ShownBy reports whether a view has a container with at least one device of an allocation.

@@ -48,7 +48,7 @@ func (l *Ledger) confirm(c kubelet.Container, devices kubelet.Devices) {
 		}
 	}
 	if own != nil {
-		own.Owner, own.Candidates, own.Doubtful = &c, nil, false
+		own.Owner, own.Candidates, own.Doubtful, own.Unlisted = &c, nil, false, false
 		if own.Recipient != nil && own.Recipient.Pod != c.Pod {
 			own.Recipient = nil // it was the likeliest, and another one got them
 		}
@@ -95,14 +95,23 @@ func (l *Ledger) ownedBy(c kubelet.Container, devices kubelet.Devices) *Allocati
 	return own
 }
 
-// Settle drops what an allocation is thought to have of a resource and its owner is not shown with.
-func (l *Ledger) Settle(a *Allocation, name string, view kubelet.View) {
+// Settle drops what an allocation is thought to have of a resource, and neither a view nor the kubelet's own
+// record shows with its owner. The record shows what the init containers of a pod leave it, a view does not.
+// It is nil where it cannot be read.
+func (l *Ledger) Settle(a *Allocation, name string, view kubelet.View, recorded *kubelet.Checkpoint) {
 	if a == nil || a.Owner == nil || len(view.Containers[*a.Owner][name]) > 0 {
 		return
 	}
 	for id := range maps.Clone(a.Devices[name]) {
-		l.Release(name, id)
+		if recorded == nil || !recorded.HeldBy(a.PodUID(), name, id) {
+			l.Release(name, id)
+		}
 	}
+}
+
+// Identified lists the allocations of known pods.
+func (l *Ledger) Identified() []*Allocation {
+	return slices.DeleteFunc(l.Allocations(), func(a *Allocation) bool { return !a.Identified() })
 }
 
 // Owned lists the allocations of known owners.
@@ -111,14 +120,15 @@ func (l *Ledger) Owned() []*Allocation {
 }
 
 // Reconcile releases what the ledger believes to be held and the kubelet's own record shows with nobody,
-// except the newest allocation, with which the kubelet may not be done. PodResources alone does not tell a
-// pod from the one before of the same name.
-func (l *Ledger) Reconcile(now kubelet.Checkpoint) {
+// except the newest allocation, with which the kubelet may not be done, and what a view shows: that of the
+// container in admission, if nobody has told of its first half. The view is nil where nothing was looked at.
+// PodResources alone does not tell a pod from the one before of the same name.
+func (l *Ledger) Reconcile(now kubelet.Checkpoint, view *kubelet.View) {
 	newest := l.Newest()
 	for _, a := range l.Allocations() {
 		for name, ids := range a.Devices {
 			for id := range maps.Clone(ids) {
-				if a != newest && len(now.Holders(name, []string{id})) == 0 {
+				if a != newest && len(now.Holders(name, []string{id})) == 0 && !view.Shows(name, id) {
 					l.Release(name, id)
 				}
 			}

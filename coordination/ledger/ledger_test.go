@@ -185,7 +185,7 @@ func TestReconcileSparesTheNewest(t *testing.T) {
 	ids := devices(1, 2).Devices
 	l.Allocate(&Allocation{}, gpus, []string{ids[0].ID}, nil)
 	l.Allocate(&Allocation{}, gpus, []string{ids[1].ID}, nil)
-	l.Reconcile(kubelet.Checkpoint{})
+	l.Reconcile(kubelet.Checkpoint{}, nil)
 	if l.Holder(gpus, ids[0].ID) != nil || l.Holder(gpus, ids[1].ID) == nil {
 		t.Errorf("held are %v", owners(l))
 	}

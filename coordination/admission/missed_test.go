@@ -1,0 +1,258 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// The coordinator has not heard of the first half of a container: another server did, or the plugin answered
+// alone. PodResources shows it with the container when the second half is asked for.
+func TestMissedAllocate(t *testing.T) {
+	t.Parallel()
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+		for _, alignment := range []intent.Alignment{intent.Preferred, intent.Required} {
+			for nth := range 4 {
+				t.Run(fmt.Sprintf("source %q, %s, GPU %d", source, alignment, nth), func(t *testing.T) {
+					t.Parallel()
+					a := told(t)
+					a.source, a.coordinator.Alignment = source, alignment
+					if !a.admit(a.pending("before", wish{1, 1}).Pod, "c", wish{1, 1}) {
+						t.Fatal("not admitted")
+					}
+					pod := a.pending("pod", wish{1, 1}).Pod
+					gpu := a.aligned(gpus, []int{0})[nth%len(a.aligned(gpus, []int{0}))].ID
+					a.give0(pod, gpus, gpu)
+					a.now = a.now.Add(100 * asking.FollowWindow)
+					chosen, why := a.ask(vfs, 0, 1)
+					if held := a.coordinator.current().ledger.Holder(gpus, gpu); held == nil {
+						t.Errorf("GPU %s is nobody's: %s", gpu, why)
+					}
+					if refusal := a.take(pod, vfs, chosen); refusal != "" {
+						t.Errorf("refused: %s", refusal)
+					}
+					if got := a.levels(a.pods[pod]["c"]); got[0]+got[1] != 1 {
+						t.Errorf("pair %v: %s", got, why)
+					}
+				})
+			}
+		}
+	}
+}
+
+// give0 is an Allocate that the coordinator does not hear of.
+func (a *admission) give0(pod kubelet.Pod, name string, ids ...string) {
+	a.pods[pod]["c"] = kubelet.Devices{name: ids}
+	a.free[name] = slices.DeleteFunc(a.free[name], func(d device.Device) bool {
+		return slices.Contains(ids, d.ID)
+	})
+}
+
+// A pod whose first half was not heard of is refused where it requires alignment and cannot have it.
+func TestMissedAllocateIsEnforced(t *testing.T) {
+	t.Parallel()
+	for _, source := range []intent.Source{"", intent.PodsAPI} {
+		a := told(t)
+		a.source, a.coordinator.Alignment = source, intent.Required
+		greedy := a.pending("greedy", wish{0, 4}).Pod
+		gpu := a.aligned(gpus, []int{0})[0]
+		near := ids(slices.DeleteFunc(a.aligned(vfs, []int{0}), func(d device.Device) bool {
+			return !a.coordinator.current().tree.Distance(gpu.Address, d.Address).Level.SameSwitch()
+		}))
+		a.take(greedy, vfs, near)
+		a.recordedPods[greedy] = a.pods[greedy]
+		a.record()
+		pod := a.pending("pod", wish{1, 1}).Pod
+		a.give0(pod, gpus, gpu.ID)
+		a.now = a.now.Add(100 * asking.FollowWindow)
+		chosen, why := a.ask(vfs, 0, 1)
+		wantWords(t, a.take(pod, vfs, chosen), "0 of 1 pairs")
+		if t.Failed() {
+			t.Fatalf("source %q: %s", source, why)
+		}
+	}
+}
+
+// What an init container was given and no other container took over is its pod's for its life, though
+// PodResources never shows it.
+func TestLeftOverOfAnInitContainer(t *testing.T) {
+	t.Parallel()
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+		a := told(t)
+		a.source = source
+		pod := a.add("check")
+		a.tell(pod, container{"init", wish{2, 0}}, container{"c", wish{0, 1}})
+		a.pods[pod]["c"] = kubelet.Devices{}
+		chosen, _ := a.ask(gpus, 0, 2)
+		if _, refusal := a.allocated(gpus, chosen); refusal != "" {
+			t.Fatal(refusal)
+		}
+		a.pods[pod]["init"] = kubelet.Devices{gpus: chosen}
+		a.free[gpus] = slices.DeleteFunc(a.free[gpus], func(d device.Device) bool {
+			return slices.Contains(chosen, d.ID)
+		})
+		a.recordedPods[pod] = map[string]kubelet.Devices{"init": a.pods[pod]["init"]}
+		a.record()
+		vf, _ := a.ask(vfs, 0, 1)
+		a.take(pod, vfs, vf)
+		a.recordedPods[pod]["c"] = a.pods[pod]["c"]
+		a.record()
+		for i := range 3 {
+			next := a.pending(fmt.Sprint("next-", i), wish{1, 1}).Pod
+			a.now = a.now.Add(100 * asking.FollowWindow)
+			a.ask(gpus, 1, 1)
+			for _, id := range chosen {
+				if a.coordinator.current().ledger.IsFree(gpus, id) {
+					t.Errorf("source %q: GPU %s of the init container is free when %s asks", source, id, next.Name)
+				}
+			}
+			if !a.admit(next, "c", wish{1, 1}) {
+				t.Fatal("not admitted")
+			}
+		}
+	}
+}
+
+// Nobody tells what pods want. The kubelet gives a container GPUs without a question and fails its pod; the
+// next one wants a VF alone. That the GPUs are its own is a guess, for which nobody is refused.
+func TestNobodyIsRefusedOnAGuess(t *testing.T) {
+	t.Parallel()
+	for _, unlisted := range []bool{false, true} {
+		a := told(t)
+		a.coordinator.Alignment = intent.Required
+		a.admit(a.pending("before", wish{1, 0}).Pod, "c", wish{1, 0})
+		a.source, a.unlisted = "", unlisted
+		failed := a.pending("failed", wish{2, 4})
+		a.take(failed.Pod, gpus, ids(a.aligned(gpus, []int{0}))[:2])
+		a.remove(failed.Pod) // no VF is left for it
+		next := a.pending("next", wish{0, 1})
+		a.now = a.now.Add(10 * asking.FollowWindow)
+		chosen, why := a.ask(vfs, 0, 1)
+		if refusal := a.take(next.Pod, vfs, chosen); refusal != "" {
+			t.Errorf("unlisted %t: %s\n%s", unlisted, refusal, why)
+		}
+	}
+}
+
+// The kubelet fails a pod amid a container. The next one gets what was planned for the other half, without a
+// question: it is another container, for people and in its pairs file.
+func TestPlanOfAFailedPodEnds(t *testing.T) {
+	t.Parallel()
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+		a := told(t)
+		a.source = source
+		failed := a.pending("failed", wish{4, 4}).Pod
+		first, _ := a.ask(vfs, 0, 4)
+		a.take(failed, vfs, first)
+		a.remove(failed)
+		a.now = a.now.Add(time.Second)
+		next := a.pending("next", wish{4, 4}).Pod
+		four := ids(a.aligned(gpus, []int{0}))
+		a.take(next, gpus, four)
+		if to := a.named[len(a.named)-1]; to != nil && to.Pod != next {
+			t.Errorf("source %q: the GPUs of next are said to be for %v", source, to)
+		}
+		a.freeAll()
+		a.free[gpus] = slices.DeleteFunc(a.free[gpus], func(d device.Device) bool {
+			return slices.Contains(four, d.ID)
+		})
+		second, _ := a.ask(vfs, 0, 4)
+		a.take(next, vfs, second)
+		var has []string
+		for _, d := range a.coordinator.handed(a.coordinator.current()) {
+			has = append(has, d.ID)
+		}
+		if want := slices.Concat(four, second); !device.SameSet(has, want) {
+			t.Errorf("source %q: the pairs file of next lists %v, it has %v", source, has, want)
+		}
+	}
+}
+
+// The kubelet offers a GPU of the pod that it has just admitted (kubernetes PR 137534), and List fails: whose
+// the GPU is PodResources has not shown yet, but tells when it is asked about that pod, or the kubelet's list
+// of pods tells that it lives. The VF of that pod is not free, and nothing is planned with it.
+func TestOfferedDeviceOfTheNewestPod(t *testing.T) {
+	t.Parallel()
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+		a := newAdmission(t, "oci-mi300x-derived", 1, true, 1)
+		a.source = source
+		a.keepCheckpoint()
+		newest := a.pending("newest", wish{1, 1}).Pod
+		if !a.admit(newest, "c", wish{1, 1}) {
+			t.Fatal("not admitted")
+		}
+		gpu, vf := a.pods[newest]["c"][gpus][0], a.pods[newest]["c"][vfs][0]
+		a.unlisted = true
+		a.pending("next", wish{1, 1})
+		a.now = a.now.Add(100 * asking.FollowWindow)
+		offered := append(ids(a.aligned(gpus, []int{0})), gpu)
+		chosen, why, err := a.coordinator.prefer(t.Context(),
+			asking.Question{Resource: gpus, Available: offered, Size: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := a.coordinator.current()
+		if slices.Contains(chosen, gpu) || slices.Contains(s.plan.devices[vfs], vf) || s.ledger.IsFree(vfs, vf) {
+			t.Errorf("source %q: %v chosen and %v planned beside %s, which has %s and %s: %s", source, chosen,
+				s.plan.devices, newest.Name, gpu, vf, why)
+		}
+	}
+}
+
+// A kubelet that has just started lists its pods one by one. What it has not listed yet is not free; what it
+// has listed and lists no more is.
+func TestKubeletThatStartsListsItsPodsOneByOne(t *testing.T) {
+	t.Parallel()
+	a := told(t)
+	a.source = ""
+	life, listed := "first", map[string]bool{}
+	a.coordinator.Look = func(context.Context) (kubelet.View, error) {
+		view := a.view()
+		view.Life = life
+		if len(listed) > 0 {
+			hidden := func(p kubelet.Pod) bool { return !listed[p.Name] }
+			view.Pods = slices.DeleteFunc(view.Pods, hidden)
+			maps.DeleteFunc(view.Containers, func(c kubelet.Container, _ kubelet.Devices) bool {
+				return hidden(c.Pod)
+			})
+		}
+		return view, nil
+	}
+	runs := a.pending("runs", wish{1, 1}).Pod
+	if !a.admit(runs, "c", wish{1, 1}) || !a.admit(a.pending("other", wish{1, 1}).Pod, "c", wish{1, 1}) {
+		t.Fatal("not admitted")
+	}
+	has := a.pods[runs]["c"]
+	free := func(asker string) bool {
+		a.pending(asker, wish{1, 0})
+		a.now = a.now.Add(100 * asking.FollowWindow)
+		a.ask(gpus, 1, 1)
+		l := a.coordinator.current().ledger
+		return l.IsFree(gpus, has[gpus][0]) || l.IsFree(vfs, has[vfs][0])
+	}
+	if free("before") {
+		t.Error("free before the kubelet starts anew")
+	}
+	life, listed = "second", map[string]bool{"static": true, "later": true}
+	for _, asker := range []string{"static", "later"} {
+		if free(asker) {
+			t.Errorf("free when %s asks, and the kubelet has not listed its pod yet", asker)
+		}
+	}
+	listed = map[string]bool{"runs": true, "other": true, "last": true, "next": true}
+	if free("last") {
+		t.Error("free though it is listed")
+	}
+	a.remove(runs)
+	if delete(listed, "runs"); !free("next") {
+		t.Error("not free though it is listed no more")
+	}
+}

@@ -1,0 +1,278 @@
+package holders_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+const (
+	gpus = "amd.com/gpu"
+	vfs  = "nvidia.com/vf"
+)
+
+// record is a checkpoint with the devices of containers, "uid/container": "resource id,id".
+func record(t testing.TB, containers map[string]string) *kubelet.Checkpoint {
+	t.Helper()
+	type entry struct {
+		PodUID, ContainerName, ResourceName string
+		DeviceIDs                           map[int][]string
+	}
+	var file struct {
+		Data struct{ PodDeviceEntries []entry }
+	}
+	for _, key := range slices.Sorted(maps.Keys(containers)) {
+		uid, name, _ := strings.Cut(key, "/")
+		for resource, ids := range devices(containers[key]) {
+			file.Data.PodDeviceEntries = append(file.Data.PodDeviceEntries,
+				entry{uid, name, resource, map[int][]string{-1: ids}})
+		}
+	}
+	content, err := json.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Dir(kubelet.CheckpointPath(dir)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(kubelet.CheckpointPath(dir), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := kubelet.ReadCheckpoint(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &recorded
+}
+
+// devices reads "resource id,id" with spaces between several.
+func devices(text string) kubelet.Devices {
+	read, words := kubelet.Devices{}, strings.Fields(text)
+	for i := 0; i+1 < len(words); i += 2 {
+		read[words[i]] = strings.Split(words[i+1], ",")
+	}
+	return read
+}
+
+// view is a List with the devices of containers, "pod/container"; "" for none.
+func view(containers map[string]string) *kubelet.View {
+	v := &kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	for _, key := range slices.Sorted(maps.Keys(containers)) {
+		pod, name, _ := strings.Cut(key, "/")
+		if p := (kubelet.Pod{Name: pod}); !slices.Contains(v.Pods, p) {
+			v.Pods = append(v.Pods, p)
+		}
+		v.Containers[kubelet.Container{Pod: kubelet.Pod{Name: pod}, Name: name}] = devices(containers[key])
+	}
+	return v
+}
+
+// living are pods by UID.
+func living(all bool, names map[string]string) *holders.Pods {
+	pods := &holders.Pods{Names: map[string]kubelet.Pod{}, All: all}
+	for uid, name := range names {
+		pods.Names[uid] = kubelet.Pod{Name: name}
+	}
+	return pods
+}
+
+// held is what Find says, as "resource id: who" in order.
+func held(found holders.Holders) (lines []string) {
+	for _, h := range found {
+		for resource, ids := range h.Devices {
+			for _, id := range ids {
+				line := fmt.Sprintf("%s: %s %s/%s", id, h.UID, h.Pod.Name, h.Name)
+				if h.Open {
+					line += " open"
+				}
+				_ = resource
+				lines = append(lines, line)
+			}
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	two := record(t, map[string]string{"u1/c": gpus + " g1 " + vfs + " v1", "u2/c": gpus + " g2"})
+	inits := record(t, map[string]string{"u1/init": gpus + " g1,g2", "u1/c": gpus + " g1 " + vfs + " v1"})
+	for name, tc := range map[string]struct {
+		holders.Sources
+		want []string
+		left int
+	}{
+		"the list of pods says whose pod lives": {
+			Sources: holders.Sources{Recorded: two, Pods: living(true, map[string]string{"u2": "b"})},
+			want:    []string{"g2: u2 b/c"},
+		},
+		"the API server's list can be behind": {
+			Sources: holders.Sources{Recorded: two, Pods: living(false, map[string]string{"u2": "b"})},
+			want:    []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
+		},
+		"the API server's list can have the pod before of a name": {
+			Sources: holders.Sources{
+				Recorded: two, Pods: living(false, map[string]string{"u1": "a", "u2": "b"}),
+				View: view(map[string]string{"a/c": "", "b/c": gpus + " g2"}),
+			},
+			want: []string{"g2: u2 b/c"},
+		},
+		"without a list pods are found by what they have": {
+			Sources: holders.Sources{Recorded: two, View: view(map[string]string{"b/c": gpus + " g2", "d/c": ""})},
+			want:    []string{"g1: u1 /c", "g2: u2 b/c", "v1: u1 /c"},
+		},
+		"what is left of an init container stays with its pod": {
+			Sources: holders.Sources{
+				Recorded: inits, View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
+			},
+			want: []string{"g1: u1 a/c", "g1: u1 a/init", "g2: u1 a/init", "v1: u1 a/c"},
+		},
+		"a device that is offered frees its whole pod": {
+			Sources: holders.Sources{Recorded: two, Asked: holders.Offer{Resource: vfs, Available: []string{"v1"}}},
+			want:    []string{"g2: u2 /c"},
+		},
+		"one that has to be taken frees nobody": {
+			Sources: holders.Sources{
+				Recorded: inits,
+				Asked: holders.Offer{
+					Resource: gpus, Available: []string{"g2", "g3"}, MustInclude: []string{"g2"},
+				},
+			},
+			want: []string{"g1: u1 /c", "g1: u1 /init", "g2: u1 /init", "v1: u1 /c"},
+		},
+		"nor one that List shows": {
+			Sources: holders.Sources{
+				Recorded: two, View: view(map[string]string{"a/c": gpus + " g1 " + vfs + " v1"}),
+				Asked: holders.Offer{Resource: vfs, Available: []string{"v1"}},
+			},
+			want: []string{"g1: u1 a/c", "g2: u2 /c", "v1: u1 a/c"},
+		},
+		"a device that another pod has frees the one before": {
+			Sources: holders.Sources{
+				Recorded: two, View: view(map[string]string{"next/c": gpus + " g1", "b/c": gpus + " g2"}),
+			},
+			want: []string{"g1:  next/c open", "g2: u2 b/c"},
+		},
+		"a container that List shows and the checkpoint does not is in admission": {
+			Sources: holders.Sources{
+				Recorded: two, Pods: living(true, map[string]string{"u1": "a", "u2": "b", "u3": "new"}),
+				View: view(map[string]string{
+					"a/c": gpus + " g1 " + vfs + " v1", "b/c": gpus + " g2", "new/c": gpus + " g3",
+				}),
+			},
+			want: []string{"g1: u1 a/c", "g2: u2 b/c", "g3: u3 new/c open", "v1: u1 a/c"},
+		},
+		"an Allocate that nothing tells of yet": {
+			Sources: holders.Sources{
+				Recorded: two, Pods: living(true, map[string]string{"u2": "b", "u3": "new"}),
+				Allocates: []holders.Allocate{
+					{Resource: gpus, IDs: []string{"g3"}, UID: "u3", Name: "init", Recorded: two.Identity},
+				},
+				Asked: holders.Offer{Resource: vfs},
+			},
+			want: []string{"g2: u2 b/c", "g3: u3 /init open"}, left: 1,
+		},
+		"is over when its pod has ended": {
+			Sources: holders.Sources{
+				Recorded: two, Pods: living(true, map[string]string{"u2": "b"}),
+				Allocates: []holders.Allocate{
+					{Resource: gpus, IDs: []string{"g3"}, UID: "u3", Name: "init", Recorded: two.Identity},
+				},
+			},
+			want: []string{"g2: u2 b/c"},
+		},
+		"when the checkpoint has been written since": {
+			Sources: holders.Sources{
+				Recorded:  two,
+				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: inits.Identity}},
+			},
+			want: []string{"g1: u1 /c", "g2: u2 /c", "v1: u1 /c"},
+		},
+		"when its resource is asked for again": {
+			Sources: holders.Sources{
+				Recorded:  two,
+				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: two.Identity}},
+				Asked:     holders.Offer{Resource: gpus},
+			},
+			want: []string{"g1: u1 /c", "g2: u2 /c", "v1: u1 /c"},
+		},
+		"when List shows it": {
+			Sources: holders.Sources{
+				Recorded: two, View: view(map[string]string{"new/c": gpus + " g3"}),
+				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g3"}, Recorded: two.Identity}},
+			},
+			want: []string{"g1: u1 /c", "g2: u2 /c", "g3:  new/c open", "v1: u1 /c"},
+		},
+		"a pod does not become its successor that was given the same": {
+			Sources: holders.Sources{
+				Recorded:  two,
+				View:      view(map[string]string{"next/c": gpus + " g2"}),
+				Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{"g2"}, Recorded: two.Identity}},
+			},
+			want: []string{"g1: u1 /c", "g2:  next/c open", "v1: u1 /c"},
+		},
+		"without the checkpoint there are List and Allocates": {
+			Sources: holders.Sources{
+				View: view(map[string]string{"a/c": gpus + " g1"}),
+				Allocates: []holders.Allocate{
+					{Resource: vfs, IDs: []string{"v1"}}, {Resource: gpus, IDs: []string{"g1"}},
+				},
+			},
+			want: []string{"g1:  a/c open", "v1:  a/c open"}, left: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found, left := holders.Find(tc.Sources)
+			if diff := cmp.Diff(tc.want, held(found)); diff != "" {
+				t.Errorf("held (-want +got):\n%s", diff)
+			}
+			if len(left) != tc.left {
+				t.Errorf("%v are left, want %d", left, tc.left)
+			}
+			for _, h := range found {
+				for resource, ids := range h.Devices {
+					for _, id := range ids {
+						if !found.Held(resource)[id] || len(found.Of(resource, id)) == 0 {
+							t.Errorf("%s is held, and not said to be", id)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkFind is a question on a node of 100 pods with a GPU and a VF each.
+func BenchmarkFind(b *testing.B) {
+	containers, shown, names := map[string]string{}, map[string]string{}, map[string]string{}
+	for i := range 100 {
+		has := fmt.Sprintf("%s g%d %s v%d", gpus, i, vfs, i)
+		containers[fmt.Sprintf("u%d/c", i)], shown[fmt.Sprintf("p%d/c", i)] = has, has
+		names[fmt.Sprintf("u%d", i)] = fmt.Sprintf("p%d", i)
+	}
+	s := holders.Sources{Recorded: record(b, containers), View: view(shown), Asked: holders.Offer{Resource: gpus}}
+	b.Run("names", func(b *testing.B) {
+		for b.Loop() {
+			holders.Find(s)
+		}
+	})
+	s.Pods = living(true, names)
+	b.Run("UIDs", func(b *testing.B) {
+		for b.Loop() {
+			holders.Find(s)
+		}
+	})
+}

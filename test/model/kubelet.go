@@ -1,0 +1,392 @@
+package model
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+)
+
+// The resources that pods ask for.
+const (
+	GPUs = "amd.com/gpu"
+	VFs  = "nvidia.com/vf"
+)
+
+// Question is a GetPreferredAllocation.
+type Question struct {
+	Resource               string
+	Available, MustInclude []string
+	Size                   int
+}
+
+// Plugins are whom the kubelet asks, on behalf of one container after the other.
+type Plugins interface {
+	// Prefer answers GetPreferredAllocation.
+	Prefer(*Pod, *Container, Question) []string
+	// Allocate is told what the kubelet takes. It returns false to refuse that, which fails the pod.
+	Allocate(pod *Pod, container *Container, resource string, ids []string) bool
+}
+
+// Trouble is how often something goes wrong, from 0 to 1.
+type Trouble struct {
+	Fail   float64 // the kubelet fails a pod amid a container
+	Change float64 // a plugin's list changes amid a container
+	End    float64 // a pod ends while another is admitted
+}
+
+// Kubelet is the model of one. It is for one goroutine.
+type Kubelet struct {
+	Devices map[string][]device.Device // of each resource, all of them healthy
+	None    bool                       // topologyManagerPolicy is none, else restricted
+	Trouble Trouble
+	Now     func() time.Time
+	Trace   []string // what has happened, for people
+
+	dir     string
+	random  *rand.Rand
+	uids    int
+	pods    []*Pod
+	held    map[holder]kubelet.Devices // the kubelet's podDevices
+	written map[holder]kubelet.Devices // as the checkpoint has them
+	ready   bool                       // all pods have come since it started
+	lives   int                        // how often it has started
+}
+
+// holder is a container in the kubelet's books.
+type holder struct{ uid, container string }
+
+func (h holder) compare(other holder) int {
+	return cmp.Or(cmp.Compare(h.uid, other.uid), cmp.Compare(h.container, other.container))
+}
+
+// New makes a kubelet that keeps its checkpoint below a folder.
+func New(dir string, devices map[string][]device.Device, seed uint64) (*Kubelet, error) {
+	k := &Kubelet{
+		Devices: devices, Now: time.Now, dir: dir, random: rand.New(rand.NewPCG(seed, 7)),
+		held: map[holder]kubelet.Devices{}, ready: true,
+	}
+	return k, k.write()
+}
+
+// Pods are those that have not ended, in the order in which they came.
+func (k *Kubelet) Pods() []*Pod {
+	return slices.DeleteFunc(slices.Clone(k.pods), func(p *Pod) bool { return p.ended })
+}
+
+// Tell is what a source of intent has to tell: the kubelet's own pods. False is a kubelet that does not
+// answer yet.
+func (k *Kubelet) Tell() (pods []intent.Pod, told bool) {
+	for _, p := range k.Pods() {
+		pods = append(pods, p.told())
+	}
+	return pods, k.ready
+}
+
+// List is PodResources List, which collects the devices of pods that have ended.
+func (k *Kubelet) List() kubelet.View {
+	k.collect()
+	return k.view(func(*Pod) bool { return true })
+}
+
+// Get is PodResources Get.
+func (k *Kubelet) Get(pod kubelet.Pod) kubelet.View {
+	return k.view(func(p *Pod) bool { return p.Pod == pod })
+}
+
+func (k *Kubelet) view(of func(*Pod) bool) kubelet.View {
+	view := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}, Life: fmt.Sprint(k.lives)}
+	for _, p := range k.Pods() {
+		if !of(p) || !p.listed {
+			continue
+		}
+		view.Pods = append(view.Pods, p.Pod)
+		for _, c := range p.Containers {
+			if c.Role != intent.Init {
+				view.Containers[p.Of(c)] = clone(k.held[holder{p.UID, c.Name}])
+			}
+		}
+	}
+	return view
+}
+
+func clone(devices kubelet.Devices) kubelet.Devices {
+	copied := kubelet.Devices{}
+	for name, ids := range devices {
+		copied[name] = slices.Clone(ids)
+	}
+	return copied
+}
+
+// Holders are the pods that have each device of a resource: the truth.
+func (k *Kubelet) Holders(resource string) map[string]*Pod {
+	holders := map[string]*Pod{}
+	for _, p := range k.Pods() {
+		for _, c := range p.Containers {
+			for _, id := range k.held[holder{p.UID, c.Name}][resource] {
+				holders[id] = p
+			}
+		}
+	}
+	return holders
+}
+
+// Booked are the devices of a resource that the kubelet does not give to others, whether or not their pods
+// have ended.
+func (k *Kubelet) Booked(resource string) map[string]bool {
+	booked := map[string]bool{}
+	for _, devices := range k.held {
+		for _, id := range devices[resource] {
+			booked[id] = true
+		}
+	}
+	return booked
+}
+
+// OfInit reports whether a pod has a device because an init container was given it, and no other container.
+func (k *Kubelet) OfInit(p *Pod, resource, id string) bool {
+	for _, c := range p.Containers {
+		if c.Role != intent.Init && slices.Contains(c.Devices[resource], id) {
+			return false
+		}
+	}
+	return true
+}
+
+// free are the devices that the kubelet takes for free.
+func (k *Kubelet) free(resource string) []device.Device {
+	taken := k.Booked(resource)
+	return slices.DeleteFunc(slices.Clone(k.Devices[resource]), func(d device.Device) bool {
+		return taken[d.ID]
+	})
+}
+
+// collect frees what pods had that have ended (UpdateAllocatedDevices).
+func (k *Kubelet) collect() {
+	if !k.ready {
+		return
+	}
+	active := map[string]bool{}
+	for _, p := range k.Pods() {
+		active[p.UID] = true
+	}
+	maps.DeleteFunc(k.held, func(h holder, _ kubelet.Devices) bool { return !active[h.uid] })
+	k.pods = k.Pods()
+}
+
+// End ends a pod: its containers have stopped. Nobody is told.
+func (k *Kubelet) End(p *Pod) {
+	k.trace("%s ends", p.Name)
+	p.ended = true
+}
+
+// Start starts what has been admitted, one pod in two.
+func (k *Kubelet) Start() {
+	for _, p := range k.pods {
+		p.started = p.started || k.random.IntN(2) == 0
+	}
+}
+
+// Restart starts the kubelet anew, from its checkpoint. Its pods come back one by one, with Return; those
+// that it failed do not.
+func (k *Kubelet) Restart() {
+	k.trace("the kubelet starts anew")
+	k.pods, k.ready, k.lives = k.Pods(), false, k.lives+1
+	clear(k.held)
+	for of, devices := range k.written {
+		k.held[of] = clone(devices)
+	}
+	for _, p := range k.pods {
+		p.listed, p.started = false, true
+	}
+}
+
+// Return has a kubelet that has started take in one more of its pods, or know that all have come.
+func (k *Kubelet) Return() {
+	i := slices.IndexFunc(k.pods, func(p *Pod) bool { return !p.listed })
+	if i < 0 {
+		k.ready = true
+		return
+	}
+	k.trace("%s is listed again", k.pods[i].Name)
+	k.pods[i].listed = true
+}
+
+// Ready reports whether all pods have come since the kubelet started.
+func (k *Kubelet) Ready() bool { return k.ready }
+
+var errRefused = errors.New("refused")
+
+// Admit admits a pod with plugins. Where that fails the pod has failed, with what its containers have.
+func (k *Kubelet) Admit(p *Pod, plugins Plugins) error {
+	k.uids++
+	p.UID, p.created, p.listed = fmt.Sprint("uid-", k.uids), k.Now(), true
+	p.reuse = map[string]map[string]bool{GPUs: {}, VFs: {}}
+	k.pods = append(k.pods, p)
+	k.trace("new: %v", p)
+	for _, c := range p.Containers {
+		c.Devices = kubelet.Devices{}
+		if err := k.admit(p, c, plugins); err != nil {
+			k.trace("%s/%s: %v, with %v", p.Name, c.Name, err, c.Devices)
+			p.ended = true
+			return err
+		}
+	}
+	return nil
+}
+
+// admit is what happens to one container.
+func (k *Kubelet) admit(p *Pod, c *Container, plugins Plugins) error {
+	if !k.None {
+		k.collect()
+	}
+	nodes, err := k.nodes(p, c)
+	if err != nil {
+		return err
+	}
+	k.collect()
+	c.Choice = map[string][]string{}
+	for name := range c.Requests {
+		c.Choice[name] = k.aligned(name, nodes)
+	}
+	names := slices.Sorted(maps.Keys(c.Requests))
+	k.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	for i, name := range names {
+		if i > 0 && k.happens(k.Trouble.Fail) {
+			return errors.New("failed amid the container")
+		}
+		if others := k.others(p); k.happens(k.Trouble.End) && len(others) > 0 {
+			k.End(others[k.random.IntN(len(others))])
+		}
+		if err := k.allocate(p, c, name, nodes, plugins); err != nil {
+			return err
+		}
+		if k.happens(k.Trouble.Change) {
+			k.trace("a plugin's list changes")
+			if err := k.write(); err != nil {
+				return err
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return k.write()
+}
+
+// others are the pods that have not ended, but for one.
+func (k *Kubelet) others(one *Pod) []*Pod {
+	return slices.DeleteFunc(k.Pods(), func(p *Pod) bool { return p == one })
+}
+
+func (k *Kubelet) happens(chance float64) bool { return k.random.Float64() < chance }
+
+// nodes are those that the Topology Manager chooses.
+func (k *Kubelet) nodes(p *Pod, c *Container) ([]int, error) {
+	if k.None {
+		return nil, nil
+	}
+	var demands []hints.Demand
+	for name, count := range c.Requests {
+		demand := hints.Demand{Count: count}
+		for _, d := range k.Devices[name] {
+			demand.All.Add(d.NUMA)
+			if p.reuse[name][d.ID] {
+				demand.Reused.Add(d.NUMA)
+				demand.Free.Add(d.NUMA)
+			}
+		}
+		for _, d := range k.free(name) {
+			demand.Free.Add(d.NUMA)
+		}
+		demands = append(demands, demand)
+	}
+	mask, admitted := hints.Restricted.Nodes(demands...)
+	if !admitted {
+		return nil, errors.New("TopologyAffinityError")
+	}
+	return mask.Numbers(), nil
+}
+
+// aligned are the free devices on NUMA nodes; all where there are no nodes.
+func (k *Kubelet) aligned(name string, nodes []int) []string {
+	var ids []string
+	for _, d := range k.free(name) {
+		if n, known := d.NUMA.Number(); !known || nodes == nil || slices.Contains(nodes, n) {
+			ids = append(ids, d.ID)
+		}
+	}
+	return ids
+}
+
+// allocate gives a container what it asks for of a resource (devicesToAllocate and Allocate).
+func (k *Kubelet) allocate(p *Pod, c *Container, name string, nodes []int, plugins Plugins) error {
+	count := c.Requests[name]
+	var ids []string
+	for _, id := range slices.Sorted(maps.Keys(p.reuse[name])) {
+		if len(ids) < count {
+			ids = append(ids, id)
+		}
+	}
+	c.Reused = c.Reused || len(ids) > 0
+	aligned := k.aligned(name, nodes)
+	hinted := nodes != nil && slices.ContainsFunc(k.Devices[name], func(d device.Device) bool {
+		_, known := d.NUMA.Number()
+		return known
+	})
+	switch {
+	case len(ids) == count:
+		k.trace("%s/%s takes over %s", p.Name, c.Name, short(name, ids))
+	case len(ids)+len(aligned) < count:
+		return fmt.Errorf("too few %s", name)
+	case hinted && len(ids)+len(aligned) == count:
+		ids = append(ids, aligned...)
+		k.trace("%s/%s gets all: %s", p.Name, c.Name, short(name, ids))
+	default:
+		c.Asked = append(c.Asked, name)
+		available := slices.Concat(ids, aligned)
+		k.random.Shuffle(len(available), func(i, j int) {
+			available[i], available[j] = available[j], available[i]
+		})
+		ids = plugins.Prefer(p, c, Question{Resource: name, Available: available, MustInclude: ids, Size: count})
+		if len(ids) != count {
+			return fmt.Errorf("%d of %d %s preferred", len(ids), count, name)
+		}
+		k.trace("%s/%s prefers %s", p.Name, c.Name, short(name, ids))
+	}
+	if !plugins.Allocate(p, c, name, ids) {
+		return errRefused
+	}
+	c.Devices[name] = ids
+	of := holder{p.UID, c.Name}
+	if k.held[of] == nil {
+		k.held[of] = kubelet.Devices{}
+	}
+	k.held[of][name] = ids
+	for _, id := range ids {
+		if c.Role == intent.Init {
+			p.reuse[name][id] = true
+		} else {
+			delete(p.reuse[name], id)
+		}
+	}
+	return nil
+}
+
+// short is devices, for people.
+func short(name string, ids []string) string {
+	return name + " " + strings.Join(slices.Sorted(slices.Values(ids)), " ")
+}
+
+func (k *Kubelet) trace(format string, args ...any) {
+	k.Trace = append(k.Trace, fmt.Sprintf(format, args...))
+}
