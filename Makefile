@@ -19,7 +19,7 @@ SEED      ?= 1
 
 # Go stamps the version from git into the binaries (go version -m), where git can tell it.
 STAMP     := $(if $(shell git rev-parse --verify HEAD 2>/dev/null),true,false)
-PROGRESS  := $(CURDIR)/test/tools/progress.sh
+PROGRESS  := "$(CURDIR)/test/tools/progress.sh"
 KUBELET   := the kubelet's code takes minutes to compile the first time, seconds after that
 
 # The modules: those with code of ours, and those that pin programs of others. KUBE36 builds one with Kubernetes 1.36, and KUBE35

@@ -56,7 +56,7 @@ func sysfs(t *testing.T, machine string, perPF int) string {
 	t.Helper()
 	laidOut.Lock()
 	defer laidOut.Unlock()
-	name := fmt.Sprint(machine, perPF)
+	name := fmt.Sprint(machine, " ", perPF)
 	if dir := laidOut.folders[name]; dir != "" {
 		return dir
 	}
@@ -68,7 +68,7 @@ func sysfs(t *testing.T, machine string, perPF int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	laidOut.folders[name] = dir
+	laidOut.folders[name] = dir // for TestMain, whatever fails now
 	// Others than root read it too (runAsNobody).
 	if err := errors.Join(os.Chmod(dir, 0o755), os.CopyFS(dir, m.FS())); err != nil {
 		t.Fatal(err)

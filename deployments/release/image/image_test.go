@@ -262,6 +262,8 @@ func TestErrors(t *testing.T) {
 		{[]string{"--bin", bin, "--busybox", static, "--root", empty}, "file exists"},
 		{[]string{"--bin", bin + "," + bin, "--busybox", static + "," + static, "--root", empty + "/root"},
 			"want one with --root"},
+		{[]string{"--root", empty + "/root", "--tarball", empty + "/i.tar"}, "without --scheduler and --tarball"},
+		{[]string{"--root", empty + "/root", "--scheduler", static}, "without --scheduler and --tarball"},
 	} {
 		if err := run(test.args, io.Discard); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("image %q: %v, want %q", test.args, err, test.want)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -36,6 +37,9 @@ func run(args []string, stdout io.Writer) error {
 		"in place of the image itself; for one architecture")
 	if err := set.Parse(args); err != nil {
 		return err
+	}
+	if *root != "" && (*scheduler != "" || *tarball != "") {
+		return errors.New("--root writes the files of the plugins' image, without --scheduler and --tarball")
 	}
 	if *scheduler != "" {
 		return packScheduler(strings.Split(*scheduler, ","), *tag, *tarball, stdout)
