@@ -192,7 +192,8 @@ func TestPodEndsBeforeATakeover(t *testing.T) {
 			wrong++
 		}
 	}
-	if asked < scale.Rounds(100) || wrong > max(1, asked/50) { // of what the kubelet does not offer nobody is asked
+	// Nobody is asked for what the kubelet does not offer.
+	if asked < scale.Rounds(100) || wrong > max(1, asked/50) {
 		t.Errorf("%d of %d takeovers are not the best", wrong, asked)
 	}
 }

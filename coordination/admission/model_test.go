@@ -252,8 +252,8 @@ const (
 	stuck       = "free, taken for held"
 )
 
-// troubles are what goes wrong, and what may then be wrong by what the coordinator knows: the UIDs of pods, as
-// the kubelet's own lists tell them, what the API server tells, or the names that PodResources shows.
+// troubles are what goes wrong, and what may then be wrong by what the coordinator knows: the UIDs of pods,
+// as the kubelet's own lists tell them, what the API server tells, or the names that PodResources shows.
 var troubles = map[string]struct {
 	trouble
 	uids, server, names []string
