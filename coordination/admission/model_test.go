@@ -254,8 +254,8 @@ const (
 	stuck       = "free, taken for held"
 )
 
-// troubles are what goes wrong, and what may then be wrong by what the coordinator knows: the UIDs of pods, as
-// the kubelet's own lists tell them, what the API server tells, or the names that PodResources shows.
+// troubles are what goes wrong, and what may then be wrong by what the coordinator knows: the UIDs of pods,
+// as the kubelet's own lists tell them, what the API server tells, or the names that PodResources shows.
 var troubles = map[string]struct {
 	trouble
 	uids, server, names []string
@@ -286,7 +286,7 @@ var troubles = map[string]struct {
 	"the kubelet starts anew": { // and tells of its pods one by one
 		trouble: trouble{restart: 0.05},
 		uids:    []string{stuck, notBest}, server: []string{stuck, notBest},
-		names: []string{stuck, lost, lostInit, notBest, another},
+		names: []string{stuck, lostInit, notBest, another},
 	},
 }
 
