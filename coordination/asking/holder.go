@@ -65,11 +65,27 @@ func (e *Evidence) GivenUp(to *ledger.Recipient) bool {
 		return false
 	case e.Answer != nil && e.Answer.Source != intent.APIServer && to.Source != intent.APIServer:
 		return !slices.ContainsFunc(e.Answer.Pods, func(p intent.Pod) bool { return p.UID == to.UID })
+	case e.succeeded(to):
+		return true
 	case e.View != nil:
 		return !slices.ContainsFunc(to.Pods, func(p kubelet.Pod) bool { return slices.Contains(e.View.Pods, p) })
 	default:
 		return false
 	}
+}
+
+// succeeded reports whether a source tells of another pod of the name, and no more of that pod.
+func (e *Evidence) succeeded(to *ledger.Recipient) (another bool) {
+	if e.Answer == nil {
+		return false
+	}
+	for _, p := range e.Answer.Pods {
+		if p.UID == to.UID {
+			return false
+		}
+		another = another || p.Pod == to.Pod
+	}
+	return another
 }
 
 // Forget frees the devices of a container whose pod is gone.

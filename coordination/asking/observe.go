@@ -29,11 +29,12 @@ func (e *Evidence) Observe(q Question) (arrived []kubelet.Pod) {
 }
 
 // await has a kubelet that has started since the last look list its pods before anything is said of those
-// that it does not show.
+// that it does not show, or of an allocation that can be one of theirs.
 func (e *Evidence) await() {
 	for _, a := range e.Ledger.Allocations() {
-		listed := slices.ContainsFunc(a.Pods(), func(p kubelet.Pod) bool {
-			return slices.Contains(e.View.Pods, p)
+		pods := a.Pods()
+		listed := len(pods) > 0 && !slices.ContainsFunc(pods, func(p kubelet.Pod) bool {
+			return !slices.Contains(e.View.Pods, p)
 		})
 		a.Unlisted = (a.Unlisted || e.View.Life != e.Looked.life) && !listed && !e.ended(a)
 	}

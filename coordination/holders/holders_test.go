@@ -263,7 +263,9 @@ func BenchmarkFind(b *testing.B) {
 		containers[fmt.Sprintf("u%d/c", i)], shown[fmt.Sprintf("p%d/c", i)] = has, has
 		names[fmt.Sprintf("u%d", i)] = fmt.Sprintf("p%d", i)
 	}
-	s := holders.Sources{Recorded: record(b, containers), View: view(shown), Asked: holders.Offer{Resource: gpus}}
+	s := holders.Sources{
+		Recorded: record(b, containers), View: view(shown), Asked: holders.Offer{Resource: gpus},
+	}
 	b.Run("names", func(b *testing.B) {
 		for b.Loop() {
 			holders.Find(s)

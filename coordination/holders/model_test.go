@@ -58,7 +58,8 @@ func newKeeper(t *testing.T, seed uint64, source intent.Source, trouble trouble)
 	}
 	k.None, k.Trouble = seed%3 == 0, trouble.Trouble
 	return &keeper{
-		kubelet: k, reader: kubelet.NewCheckpointReader(dir), random: rand.New(rand.NewPCG(seed, 3)), source: source,
+		kubelet: k, reader: kubelet.NewCheckpointReader(dir), random: rand.New(rand.NewPCG(seed, 3)),
+		source:  source,
 		trouble: trouble, found: map[string]int{}, told: map[string]string{},
 		asked: map[string]bool{},
 	}

@@ -34,8 +34,8 @@ type View struct {
 	Pods       []Pod
 	Containers map[Container]Devices
 	Exclusive  topology.CPUSet // that the static CPU policy has given to containers alone
-	// Life tells the kubelet that answered from the one that it was before it started again; "" where that is not
-	// known. One that has just started lists its pods one by one: it says nothing of those it has not listed yet.
+	// Life tells the kubelet that answered from the one that it was before it started again; "" where that is
+	// not known. One that has just started lists its pods one by one: it says nothing of those to come.
 	Life string
 }
 
