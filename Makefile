@@ -86,7 +86,7 @@ test race $(CHECKS): export TMPDIR = $(or $(GIVEN_TMPDIR),$(MEMORY))
 .PHONY: test
 test: ## Run the root module's tests in five minutes: the built daemons beside a fake kubelet, a tenth of the random cases
 	$(PROGRESS) "the first run compiles dependencies; packages are printed in order, so that a slow one holds back those behind it" \
-		go test -short -vet=off -timeout 20m ./... # make lint vets
+		go test -short -vet=off -tags $(TAGS) -p $$((2 * $$(nproc))) -timeout 20m ./... # make lint vets; many tests wait
 
 .PHONY: check
 check: $(CHECKS) ## Run what make test shortens or leaves out: the parts below, one after the other

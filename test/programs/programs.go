@@ -20,8 +20,10 @@ var (
 	built = map[string]bool{}
 )
 
-// Build builds programs of the folder cmd as "make build" does, but for the stamp of the version, and returns
-// the folder that has them by their names. Other processes may build and start the same programs meanwhile.
+// Build builds programs of the folder cmd from the packages that "make test" has compiled, and returns the
+// folder that has them by their names. "make build" links some of them without the C library, which would
+// compile most packages once more; the image's tests run those. Other processes may build and start the same
+// programs meanwhile.
 func Build(t testing.TB, names ...string) (folder string) {
 	t.Helper()
 	mu.Lock()
@@ -65,9 +67,6 @@ func build(root, folder, name string) error {
 	command := exec.Command("go", "build", "-tags", "grpcnotrace", "-buildvcs=false", "-o", linked,
 		"./cmd/"+name)
 	command.Dir = root
-	if name != "tandem-gpu" && name != "tandem-dra" { // these two open the vendors' libraries
-		command.Env = append(os.Environ(), "CGO_ENABLED=0")
-	}
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", name, err, output)
 	}
