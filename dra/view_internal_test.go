@@ -9,7 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/dra/claims"
 )
 
-// What claims have is known before anything is published, and stays known while the checkpoint cannot be read.
+// What claims have is known before anything is published, and stays known while the checkpoint cannot be
+// read.
 func TestUnreadCheckpoint(t *testing.T) {
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	d := &Driver{

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/device"
@@ -44,13 +45,16 @@ type Trouble struct {
 	End    float64 // a pod ends while another is admitted
 }
 
-// Kubelet is the model of one. It is for one goroutine.
+// Kubelet is the model of one. It is for one goroutine, but for what it answers: plugins may call Tell, List
+// and Get side by side.
 type Kubelet struct {
 	Devices map[string][]device.Device // of each resource, all of them healthy
 	None    bool                       // topologyManagerPolicy is none, else restricted
 	Trouble Trouble
 	Now     func() time.Time
 	Trace   []string // what has happened, for people
+
+	answers sync.Mutex // List changes what the others read
 
 	dir     string
 	random  *rand.Rand
@@ -86,6 +90,8 @@ func (k *Kubelet) Pods() []*Pod {
 // Tell is what a source of intent has to tell: the kubelet's own pods. False is a kubelet that does not
 // answer yet.
 func (k *Kubelet) Tell() (pods []intent.Pod, told bool) {
+	k.answers.Lock()
+	defer k.answers.Unlock()
 	for _, p := range k.Pods() {
 		pods = append(pods, p.told())
 	}
@@ -94,12 +100,16 @@ func (k *Kubelet) Tell() (pods []intent.Pod, told bool) {
 
 // List is PodResources List, which collects the devices of pods that have ended.
 func (k *Kubelet) List() kubelet.View {
+	k.answers.Lock()
+	defer k.answers.Unlock()
 	k.collect()
 	return k.view(func(*Pod) bool { return true })
 }
 
 // Get is PodResources Get.
 func (k *Kubelet) Get(pod kubelet.Pod) kubelet.View {
+	k.answers.Lock()
+	defer k.answers.Unlock()
 	return k.view(func(p *Pod) bool { return p.Pod == pod })
 }
 
