@@ -66,7 +66,7 @@ var twoNUMANodes = []node.NUMA{{ID: 0, Distances: []uint64{10, 32}}, {ID: 1, Dis
 // deadline bounds every wait of these tests: nothing here takes longer unless it hangs.
 func deadline(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
