@@ -160,11 +160,6 @@ func (c *Coordinator) ended(ctx context.Context) (gone map[int]bool) {
 // of which it offers a device, which have ended unless it hands that out twice; and others too, where it was
 // to list them.
 func (s *state) suspected(q asking.Question, others bool) []*ledger.Allocation {
-	offered := func(a *ledger.Allocation) bool {
-		return slices.ContainsFunc(q.Available, func(id string) bool {
-			return s.ledger.Holder(q.Resource, id) == a && !slices.Contains(q.MustInclude, id)
-		})
-	}
 	held := s.ledger.Identified()
 	slices.SortStableFunc(held, func(a, b *ledger.Allocation) int {
 		return strings.Compare(a.OwnerName(), b.OwnerName())
@@ -172,7 +167,7 @@ func (s *state) suspected(q asking.Question, others bool) []*ledger.Allocation {
 	var first, rest []*ledger.Allocation
 	for _, a := range held {
 		switch {
-		case offered(a):
+		case q.Offers(a):
 			first = append(first, a)
 		case others:
 			rest = append(rest, a)

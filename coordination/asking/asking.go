@@ -17,6 +17,7 @@ package asking
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -40,6 +41,14 @@ type Question struct {
 	Available   []string
 	MustInclude []string
 	Size        int
+}
+
+// Offers reports whether the kubelet offers a device of an allocation to another container.
+func (q Question) Offers(a *ledger.Allocation) bool {
+	return slices.ContainsFunc(q.Available, func(id string) bool {
+		_, has := a.Devices[q.Resource][id]
+		return has && !slices.Contains(q.MustInclude, id)
+	})
 }
 
 // Evidence is all that tells who asks. What it tells of who holds what goes into the ledger, and what a look

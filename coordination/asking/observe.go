@@ -29,8 +29,8 @@ func (e *Evidence) Observe(q Question) (arrived []kubelet.Pod) {
 }
 
 // await has a kubelet that has started since the last look list its pods before anything is said of those
-// that it does not show, or of an allocation that can be one of theirs. A device that the kubelet offers tells
-// at once that the pod which had it is gone.
+// that it does not show, or of an allocation that can be one of theirs. A device that the kubelet offers
+// tells at once that the pod which had it is gone.
 func (e *Evidence) await(q Question) {
 	for _, a := range e.Ledger.Allocations() {
 		pods := a.Pods()
@@ -38,18 +38,8 @@ func (e *Evidence) await(q Question) {
 			return !slices.Contains(e.View.Pods, p)
 		})
 		a.Unlisted = (a.Unlisted || e.View.Life != e.Looked.life) && !listed && !e.ended(a) &&
-			!q.offers(a)
+			!q.Offers(a)
 	}
-}
-
-// offers reports whether the kubelet offers a device of an allocation to another container.
-func (q Question) offers(a *ledger.Allocation) bool {
-	for id := range a.Devices[q.Resource] {
-		if slices.Contains(q.Available, id) && !slices.Contains(q.MustInclude, id) {
-			return true
-		}
-	}
-	return false
 }
 
 // ended reports whether the kubelet's own list of pods lacks that of an allocation.
