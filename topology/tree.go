@@ -14,6 +14,7 @@ type Tree struct {
 	shared  map[Address][]Address
 
 	redirected map[Address]int // without those where it is 0
+	upstream   map[Address]Address
 }
 
 // newTree derives what Distance needs once, so that asking is cheap.
@@ -29,6 +30,7 @@ func newTree(devices map[Address]*Device, nodes []int) *Tree {
 	if len(t.nodes) == 0 {
 		t.nodes = knownNodes(devices)
 	}
+	t.upstream = t.upstreamPorts()
 	cards := t.cardsBelow()
 	for address, device := range devices {
 		bridges := t.pluggedIn(device).bridges
@@ -67,18 +69,25 @@ func (t *Tree) NUMANodes() []int { return slices.Clone(t.nodes) }
 // chain with the bridges of its own card left out. The last one is the switch that the card is plugged into.
 func (t *Tree) SharedBridges(a Address) []Address { return slices.Clone(t.shared[a]) }
 
-// Switch names the switch that a device hangs on: the topmost bridge that it shares with another card, so
-// that devices of one name are PIX or PXB to each other; the host bridge where it shares none; "unknown" for
-// a device that the tree does not hold.
+// Switch names the switch that a device hangs on, so that devices of one name are PIX or PXB to each other:
+// the upstream port of the topmost switch that it shares with another card, which is the function that lspci
+// shows as that switch. It is the topmost bridge that they share where that is no root port with a switch
+// below it, as in guests; the host bridge where they share no bridge; and "unknown" for a device that the
+// tree does not hold.
 func (t *Tree) Switch(a Address) string {
 	d, ok := t.Device(a)
 	if !ok {
 		return "unknown"
 	}
-	if shared := t.SharedBridges(a); len(shared) > 0 {
+	shared := t.shared[a]
+	switch {
+	case len(shared) == 0:
+		return d.RootComplex()
+	case len(shared) > 1 && t.upstream[shared[0]] == shared[1]:
+		return shared[1].String()
+	default:
 		return shared[0].String()
 	}
-	return d.RootComplex()
 }
 
 // IsSwitch reports whether devices of which [Tree.Switch] tells this name share a switch. Those that hang on
@@ -134,6 +143,34 @@ func (t *Tree) cardsBelow() map[Address]*occupancy {
 		}
 	}
 	return below
+}
+
+// upstreamPorts finds, below bridges on a root bus, the upstream port of the switch that is in
+// their only slot: a
+// root port leads to one card. Endpoints of the switch itself may be beside it, as further functions.
+func (t *Tree) upstreamPorts() map[Address]Address {
+	ports, several := map[Address]Address{}, map[Address]bool{}
+	slots := map[Address]Address{}
+	for _, d := range t.devices {
+		bridges := t.pluggedIn(d).bridges
+		if len(bridges) == 0 {
+			continue
+		}
+		top, below := bridges[0], d.Function()
+		if len(bridges) > 1 {
+			below = bridges[1]
+			if port, known := ports[top]; known && port != below {
+				several[top] = true
+			}
+			ports[top] = below
+		}
+		if slot, known := slots[top]; known && slot != below.Slot() {
+			several[top] = true
+		}
+		slots[top] = below.Slot()
+	}
+	maps.DeleteFunc(ports, func(top, _ Address) bool { return several[top] })
+	return ports
 }
 
 func knownNodes(devices map[Address]*Device) []int {

@@ -3,12 +3,14 @@ package topology_test
 import (
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -55,6 +57,94 @@ func file(sys fstest.MapFS, name, content string) {
 
 func link(sys fstest.MapFS, name, target string) {
 	sys[name] = &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink}
+}
+
+// TestSwitch: a switch has the name of its upstream port, for all that hang on it and for nothing else.
+func TestSwitch(t *testing.T) {
+	t.Parallel()
+	const port = "pci0000:80/0000:80:01.0"
+	const inner = port + "/0000:81:00.0/0000:82:00.0/0000:83:00.0"
+	for about, c := range map[string]struct {
+		functions []string
+		want      map[string]string
+	}{
+		"a switch": {
+			[]string{port + "/0000:81:00.0/0000:82:00.0/0000:83:00.0 " + gpu + " 0",
+				port + "/0000:81:00.0/0000:82:01.0/0000:84:00.0 " + nic + " 0"},
+			map[string]string{"0000:83:00.0": "0000:81:00.0", "0000:84:00.0": "0000:81:00.0"},
+		},
+		"an endpoint of the switch itself beside its upstream port": {
+			[]string{port + "/0000:81:00.0/0000:82:00.0/0000:83:00.0 " + gpu + " 0",
+				port + "/0000:81:00.1 " + nvme + " 0", port + "/0000:81:00.0/0000:82:01.0/0000:84:00.0 " + nic + " 0"},
+			map[string]string{"0000:83:00.0": "0000:81:00.0", "0000:84:00.0": "0000:81:00.0"},
+		},
+		"cascaded switches, which are PXB to each other": {
+			[]string{
+				inner + "/0000:84:00.0/0000:85:00.0 " + gpu + " 0", inner + "/0000:84:01.0/0000:86:00.0 " + nic + " 0",
+				port + "/0000:81:00.0/0000:82:01.0/0000:87:00.0 " + nic + " 0"},
+			map[string]string{"0000:85:00.0": "0000:81:00.0", "0000:86:00.0": "0000:81:00.0",
+				"0000:87:00.0": "0000:81:00.0"},
+		},
+		"no switch": {
+			[]string{port + "/0000:81:00.0 " + gpu + " 0", "pci0000:80/0000:80:02.0/0000:82:00.0 " + nic + " 0"},
+			map[string]string{"0000:81:00.0": "pci0000:80", "0000:82:00.0": "pci0000:80"},
+		},
+		"a bridge with slots, as in guests": {
+			[]string{port + "/0000:81:01.0 " + gpu + " 0", port + "/0000:81:02.0 " + nic + " 0"},
+			map[string]string{"0000:81:01.0": "0000:80:01.0", "0000:81:02.0": "0000:80:01.0"},
+		},
+		"two switches below such a bridge": {
+			[]string{
+				port + "/0000:81:01.0/0000:82:00.0 " + gpu + " 0", port + "/0000:81:01.0/0000:82:01.0 " + nic + " 0",
+				port + "/0000:81:02.0/0000:83:00.0 " + gpu + " 0", port + "/0000:81:02.0/0000:83:01.0 " + nic + " 0"},
+			map[string]string{"0000:82:00.0": "0000:80:01.0", "0000:83:01.0": "0000:80:01.0"},
+		},
+	} {
+		tree, err := topology.Read(sysfs("0-1", c.functions...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for device, want := range c.want {
+			a, err := topology.ParseAddress(device)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := tree.Switch(a); got != want {
+				t.Errorf("%s: %s hangs on %s, want %s", about, device, got, want)
+			}
+		}
+	}
+}
+
+// TestSwitchOfEveryMachine: devices have the same switch exactly where they are PIX or PXB to each other.
+func TestSwitchOfEveryMachine(t *testing.T) {
+	t.Parallel()
+	for _, name := range machines.Names() {
+		m, err := machines.Load(name, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, err := topology.Read(m.FS())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cards := slices.DeleteFunc(slices.Collect(tree.Devices()), func(d *topology.Device) bool {
+			return !d.Class.IsGPU() && !d.Class.IsNetwork()
+		})
+		for _, a := range cards {
+			on := tree.Switch(a.Address)
+			for _, b := range cards {
+				if a.Function().Slot() == b.Function().Slot() {
+					continue
+				}
+				same := topology.IsSwitch(on) && on == tree.Switch(b.Address)
+				if near := tree.Distance(a.Address, b.Address).Level.SameSwitch(); same != near {
+					t.Errorf("%s: %s on %s and %s on %s: same switch %t", name, a.Address, on, b.Address,
+						tree.Switch(b.Address), near)
+				}
+			}
+		}
+	}
 }
 
 // virtual makes one function the VF of another.

@@ -5,7 +5,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// addAll puts the devices of a request in their places.
+// addAll adds the devices of a request to the tree.
 func (p *places) addAll(gpus, vfs *side) {
 	for i := range gpus.devices {
 		p.addGPU(gpus, i)
@@ -16,7 +16,7 @@ func (p *places) addAll(gpus, vfs *side) {
 	p.finish(vfs.count)
 }
 
-// addGPU puts the i-th GPU on its card; one that may not be chosen is counted only.
+// addGPU adds the i-th GPU to its card; a GPU that may not be chosen is only counted.
 func (p *places) addGPU(gpus *side, i int) {
 	resource, t := gpus.parts[i].resource, gpus.parts[i].tally
 	address := gpus.devices[i].Address
@@ -32,7 +32,7 @@ func (p *places) addGPU(gpus *side, i int) {
 	s.card.GPUs.Add(t)
 }
 
-// pooled puts the i-th device into the pool of its resource.
+// pooled adds the i-th device to the pool of its resource.
 func (p *places) pooled(pools []solver.Pool, of *side, i, resource int, t solver.Tally) []solver.Pool {
 	k := 0
 	for k < len(pools) && pools[k].Resource != resource {
@@ -52,8 +52,8 @@ func (p *places) pooled(pools []solver.Pool, of *side, i, resource int, t solver
 	return pools
 }
 
-// addVF puts the i-th VF on its PF; one that may not be chosen is counted only, one of another container as
-// the PF's load too.
+// addVF adds the i-th VF to its PF; a VF that may not be chosen is only counted, and a VF of another
+// container also adds to the PF's load.
 func (p *places) addVF(vfs *side, i int) {
 	resource, t := vfs.parts[i].resource, vfs.parts[i].tally
 	address := vfs.devices[i].Address
@@ -65,7 +65,7 @@ func (p *places) addVF(vfs *side, i int) {
 	}
 	group.VFs.Add(t)
 	if t.Most == 0 {
-		if s.pf != nil { // any that may be chosen came before
+		if s.pf != nil { // a VF of the PF that may be chosen came before
 			s.pf.Load += t.Taken
 		}
 		return
@@ -83,7 +83,7 @@ func (p *places) addVF(vfs *side, i int) {
 	s.pf.Pools = p.pooled(s.pf.Pools, vfs, i, resource, t)
 }
 
-// group finds the group of a device that is plugged in at a site.
+// group returns the group of a device at a site.
 func (p *places) group(s *site, a topology.Address) *spot {
 	if s.group == nil {
 		s.group = p.locate(a)
@@ -93,7 +93,7 @@ func (p *places) group(s *site, a topology.Address) *spot {
 
 func (p *places) locate(a topology.Address) *spot {
 	d, ok := p.tree.Device(a)
-	if !ok { // alone in the world
+	if !ok { // not in the tree
 		g := p.new(solver.Group, p.world)
 		g.Level = topology.UNK
 		return g
@@ -115,7 +115,7 @@ func (p *places) locate(a topology.Address) *spot {
 	if above.direct == nil {
 		above.direct = p.new(solver.Group, above)
 		above.direct.Depth = above.Depth
-		if above.Kind == solver.Complex { // no switch: they meet in the root complex
+		if above.Kind == solver.Complex { // no switch: the devices meet in the root complex
 			above.direct.Level = topology.PHB
 		}
 	}
@@ -125,8 +125,8 @@ func (p *places) locate(a topology.Address) *spot {
 	return above.direct
 }
 
-// complex finds the root complex of a device, most likely that of the device before. It has the NUMA node of
-// the first of its devices that knows one.
+// complex returns the root complex of a device, which is often that of the previous device. The NUMA node of
+// a root complex is that of its first device with a known node.
 func (p *places) complex(d *topology.Device) *spot {
 	i := len(p.complexes) - 1
 	for i >= 0 && p.complexes[i].name != d.RootComplex() {

@@ -8,20 +8,20 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// unit is one of the pairs that a device takes part in.
+// unit is one participation of a device in a pair.
 type unit struct {
 	device Device
 	turn   int // 0 for the device's first pair, 1 for its second …
 }
 
-// matcher makes the pairs of what is marked.
+// matcher forms the pairs of the marked devices.
 type matcher struct {
 	*solver.Shares
 	places     *places
 	pairs      []Pair
-	redirected int      // of pairs
-	gpus, vfs  []unit   // without a partner so far
-	devices    []Device // for listing those of a group
+	redirected int      // number of redirected pairs
+	gpus, vfs  []unit   // devices without a partner until now
+	devices    []Device // scratch space for the devices of a group
 }
 
 func newMatcher(p *places, s *solver.Shares) *matcher {
@@ -31,8 +31,9 @@ func newMatcher(p *places, s *solver.Shares) *matcher {
 	}
 }
 
-// match makes the pairs below a place: as many as possible at every place, from the groups up, each device's
-// first pair before any second one, the lowest GPU with the lowest VF. What finds no partner below stays.
+// match forms the pairs below a place: as many as possible at every place, from the groups up, the first pair
+// of each device before any second pair, the lowest GPU with the lowest VF. Devices without a partner remain
+// for the place above.
 func (m *matcher) match(n *solver.Place) {
 	fromGPUs, fromVFs := len(m.gpus), len(m.vfs)
 	if n.Kind == solver.Group {
@@ -63,7 +64,8 @@ func compareUnits(a, b unit) int {
 	return compareDevices(a.device, b.device)
 }
 
-// inTurns appends the units of devices that take part in some pairs each and the first few in one more.
+// inTurns appends the units of devices that are each in the given number of pairs, and the first few in one
+// more.
 func inTurns(units []unit, devices []Device, each, extras int) []unit {
 	slices.SortFunc(devices, compareDevices)
 	for i, d := range devices {
@@ -78,7 +80,7 @@ func inTurns(units []unit, devices []Device, each, extras int) []unit {
 	return units
 }
 
-// takenGPUs appends the GPUs that are marked below a place.
+// takenGPUs appends the marked GPUs below a place.
 func (p *places) takenGPUs(n *solver.Place, taken []Device) []Device {
 	for _, child := range n.Children {
 		taken = p.takenGPUs(child, taken)
@@ -86,7 +88,7 @@ func (p *places) takenGPUs(n *solver.Place, taken []Device) []Device {
 	return p.appendTaken(taken, n.Pools)
 }
 
-// takenVFs appends the VFs that are marked below a place.
+// takenVFs appends the marked VFs below a place.
 func (p *places) takenVFs(n *solver.Place, taken []Device) []Device {
 	for _, child := range n.Children {
 		taken = p.takenVFs(child, taken)
@@ -104,7 +106,7 @@ func (p *places) appendTaken(taken []Device, pools []solver.Pool) []Device {
 	return taken
 }
 
-// inOrder sorts pairs as Choose promises, and the VFs as they come in the pairs.
+// inOrder sorts pairs in the order that Choose documents, and the VFs in the order of the pairs.
 func inOrder(t *topology.Tree, pairs []Pair, vfs []Device) {
 	for i := range pairs {
 		pairs[i].Distance = t.Distance(pairs[i].GPU.Address, pairs[i].VF.Address)
@@ -128,10 +130,11 @@ func inOrder(t *topology.Tree, pairs []Pair, vfs []Device) {
 	}
 }
 
-// round puts pairs in the order of the rounds: the first of each GPU, then the second of each that has one …
+// round sorts pairs by rounds: the first pair of each GPU, then the second pair of each GPU that has one, and
+// so on.
 func round(pairs []Pair) {
 	byGPU := slices.Clone(pairs)
-	var turns, from []int // of a pair: which of its GPU's it is; of a round: where it begins
+	var turns, from []int // turns: the round of each pair; from: the first position of each round
 	for i := range byGPU {
 		turn := 0
 		if i > 0 && byGPU[i].GPU == byGPU[i-1].GPU {
@@ -149,4 +152,15 @@ func round(pairs []Pair) {
 		pairs[from[turn]] = byGPU[i]
 		from[turn]++
 	}
+}
+
+// PairsOf returns the pairs of the devices that a container has.
+func PairsOf(t *topology.Tree, gpus, vfs []Device) []Pair {
+	c, err := Choose(t, Request{
+		GPUs: []Half{{Count: len(gpus), Held: gpus}}, VFs: []Half{{Count: len(vfs), Held: vfs}},
+	})
+	if err != nil {
+		return nil // cannot be: all is decided
+	}
+	return c.Pairs
 }

@@ -7,34 +7,34 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// Device is something to place: a GPU, a partition of one, or a VF.
+// Device is a device to place: a GPU, a partition of a GPU, or a VF.
 type Device struct {
 	ID      string           // the kubelet's device ID
-	Address topology.Address // its PCI function; of a partition, the function of its card
+	Address topology.Address // its PCI function; for a partition, the function of its card
 }
 
-// Half is what is asked of one resource: GPUs, partitions of one kind, or the VFs of one pool.
+// Half is the request for one resource: GPUs, partitions of one type, or the VFs of one pool.
 type Half struct {
-	Count int      // devices wanted in all, Held included
-	Held  []Device // already decided: given to the container before, or must-include
+	Count int      // total number of requested devices, including Held
+	Held  []Device // already assigned to the container, or must-include
 	Free  []Device // may be chosen
 }
 
-// Devices are some of each kind.
+// Devices are GPUs and VFs.
 type Devices struct {
 	GPUs, VFs []Device
 }
 
-// Request is the whole question. The order of its lists means nothing. A device that is in several is held if
-// it is in Held, else to be chosen if it is in Free, else spare if it is in Spare.
+// Request is the complete input. The order of its lists has no meaning. A device in several lists is held if
+// it is in Held, otherwise may be chosen if it is in Free, otherwise is spare if it is in Spare.
 type Request struct {
-	GPUs, VFs []Half          // one for each resource asked of; none where nothing of the kind is
+	GPUs, VFs []Half          // one for each requested resource; none if no resource of the kind is requested
 	Links     []topology.Link // direct links between GPUs
-	Spare     Devices         // free and not to be chosen: on other NUMA nodes, of other resources
+	Spare     Devices         // free devices that may not be chosen: on other NUMA nodes, of other resources
 	Taken     Devices         // held by other containers
 }
 
-// Pair is a GPU with a VF that serves it.
+// Pair is a GPU and the VF that serves it.
 type Pair struct {
 	GPU, VF  Device
 	Distance topology.Distance
@@ -43,25 +43,25 @@ type Pair struct {
 // Choice is the answer.
 type Choice struct {
 	GPUs    []Device // ascending by address, then by ID
-	VFs     []Device // the i-th pairs with the i-th GPU; see Choose
-	Pairs   []Pair   // as many as the larger half asks for; none where a half is empty
-	Left    int      // same-switch pairs that can still be made of what stays free, spare devices included
-	Optimal bool     // proven: no better choice exists; false only beyond the bounds that the package names
+	VFs     []Device // the i-th VF pairs with the i-th GPU; see Choose
+	Pairs   []Pair   // as many as the size of the larger half; none if a half is empty
+	Left    int      // same-switch pairs that the remaining free devices can form, including spare devices
+	Optimal bool     // proven: no better choice exists; false only beyond the package's bounds
 	Reason  string   // one sentence with numbers, for logs and people
 }
 
-// Choose chooses Count devices of every half, all together. Everything held is kept, also where Count is
-// smaller. It is an error when held and free devices of a half are fewer than its Count, and nothing else is:
-// a device that the tree does not hold is UNK to all others.
+// Choose chooses Count devices of every half together. All held devices are kept, even if Count is smaller.
+// Choose returns an error only if a half has fewer held and free devices than its Count. A device that is not
+// in the tree has the distance UNK to all others.
 //
-// The lists are ordered so that a container that walks both side by side meets the pairs: the i-th VF serves
-// the i-th GPU. With more VFs than GPUs the others follow round by round, in the order of the GPUs they
-// serve; with fewer, a VF stands where the first of its GPUs puts it. Pairs are in the same order.
+// The order of the lists matches the pairs: the i-th VF serves the i-th GPU. If there are more VFs than GPUs,
+// the other VFs follow round by round, in the order of the GPUs that they serve; if there are fewer, the
+// position of a VF is that of its first GPU. Pairs have the same order.
 func Choose(t *topology.Tree, r Request) (Choice, error) {
 	return choose(t, r, solver.MaxSteps)
 }
 
-// choose is Choose with so many steps for each attempt.
+// choose is Choose with a limit of steps for each attempt.
 func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
 	a, err := prepare(t, r, steps)
 	if err != nil {
@@ -74,7 +74,7 @@ func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
 	return a.choice(optimal), nil
 }
 
-// attempt is a request on the way to its answer.
+// attempt is a request during the search.
 type attempt struct {
 	gpus, vfs side
 	links     []topology.Link
@@ -82,7 +82,7 @@ type attempt struct {
 	solver    solver.Solver
 }
 
-// prepare puts the devices of a request in their places.
+// prepare builds the tree of places of a request.
 func prepare(t *topology.Tree, r Request, steps int) (*attempt, error) {
 	gpus, err := ready(r.GPUs, r.Spare.GPUs, r.Taken.GPUs, "GPUs")
 	if err != nil {
@@ -101,8 +101,8 @@ func prepare(t *topology.Tree, r Request, steps int) (*attempt, error) {
 	return &attempt{gpus: gpus, vfs: vfs, links: r.Links, places: p, solver: s}, nil
 }
 
-// mark finds what to choose and marks it in the places. It reports whether that is proven the best, and
-// whether there was room and time to find anything.
+// mark finds the choice and marks it in the places. It reports whether the choice is proven optimal, and
+// whether the room and the step limit sufficed.
 func (a *attempt) mark() (optimal, ok bool) {
 	if a.solver.GPUs+a.solver.VFs == 0 {
 		return true, true
@@ -114,7 +114,7 @@ func (a *attempt) mark() (optimal, ok bool) {
 	return optimal, ok
 }
 
-// marked lists what is marked, in the order of the tree.
+// marked returns the marked devices, in the order of the tree.
 func (a *attempt) marked() Devices {
 	s, p := &a.solver, a.places
 	if p.root == nil {
@@ -126,7 +126,7 @@ func (a *attempt) marked() Devices {
 	}
 }
 
-// choice lays out what is marked.
+// choice returns the marked choice.
 func (a *attempt) choice(optimal bool) Choice {
 	s, p := &a.solver, a.places
 	marked := a.marked()

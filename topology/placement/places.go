@@ -5,19 +5,19 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// places builds the tree of places, and knows which devices are where.
+// places builds the tree of places and keeps the devices of each place.
 type places struct {
 	tree      *topology.Tree
-	nodes     int           // NUMA nodes of the machine
-	root      *solver.Place // when the tree is built; nil where nothing can be chosen
+	nodes     int           // number of NUMA nodes of the machine
+	root      *solver.Place // set when the tree is complete; nil if no device may be chosen
 	world     *spot
 	system    *spot
 	numa      []numaNode
 	complexes []rootComplex
 	sites     map[topology.Address]*site
 	pfs       []*port
-	all       []*spot    // in the order of making; those with nothing to choose too
-	devices   [][]Device // of every pool, by its number, held ones first
+	all       []*spot    // in the order of creation, including places without devices to choose from
+	devices   [][]Device // of every pool, by its number, held devices first
 	above     []topology.Address
 
 	spotPool  arena[spot]
@@ -28,13 +28,13 @@ type places struct {
 	fillCosts arena[solver.FillCost]
 }
 
-// spot is a place in the making: it knows its parent only.
+// spot is a place under construction, which has only a reference to its parent.
 type spot struct {
 	solver.Place
-	number int // in the order of making
+	number int // in the order of creation
 	above  *spot
-	direct *spot // of a bridge or root complex: the group that hangs on it directly
-	below  int   // children, before they are listed
+	direct *spot // of a bridge or root complex: the group directly below it
+	below  int   // number of children, before they are listed
 }
 
 // port is a PF with VFs that may be chosen.
@@ -44,28 +44,28 @@ type port struct {
 	group   *spot
 }
 
-// site is what is found at a function: its place is looked up once.
+// site caches the places of a PCI function.
 type site struct {
 	bridge *spot // the function as a bridge
-	group  *spot // where the function hangs
-	card   *spot // the card in the slot, kept at the slot's first function
+	group  *spot // the group of the function
+	card   *spot // the card in the slot, stored with the slot's first function
 	pf     *port
 }
 
-// numaNode is a NUMA node that a root complex is on.
+// numaNode is the NUMA node of a root complex.
 type numaNode struct {
 	number int
 	place  *spot
 }
 
-// rootComplex keeps what is known of the NUMA node until all devices have been seen.
+// rootComplex is a root complex whose NUMA node is final after all devices have been added.
 type rootComplex struct {
 	name  string
 	place *spot
 	numa  topology.NUMANode
 }
 
-// arena makes room for many small things at once.
+// arena allocates many small values at once.
 type arena[T any] struct{ free []T }
 
 func (a *arena[T]) take(n int) []T {
@@ -79,7 +79,7 @@ func (a *arena[T]) take(n int) []T {
 }
 
 func newPlaces(t *topology.Tree, devices int) *places {
-	usual := min(devices, 64) // more than that is made room for when it comes
+	usual := min(devices, 64) // room for more devices is allocated on demand
 	p := &places{
 		tree:  t,
 		nodes: len(t.NUMANodes()),
@@ -94,7 +94,7 @@ func newPlaces(t *topology.Tree, devices int) *places {
 	return p
 }
 
-// new makes a place below another.
+// new creates a place below another place.
 func (p *places) new(k solver.Kind, above *spot) *spot {
 	n := &p.spotPool.take(1)[0]
 	n.Place, n.number, n.above = solver.NewPlace(k), len(p.all), above
@@ -102,14 +102,15 @@ func (p *places) new(k solver.Kind, above *spot) *spot {
 	return n
 }
 
-// see notes the address of a device that may be chosen at a place, before the device is counted.
+// see records the address of a device that may be chosen at a place. It must be called before the device is
+// counted.
 func see(n *solver.Place, a topology.Address) {
 	if n.GPUs.Most+n.VFs.Most == 0 || a.Compare(n.First) < 0 {
 		n.First = a
 	}
 }
 
-// function is where a device is plugged in: the PF of a VF, else the device itself.
+// function returns the PCI function that is plugged in: the PF of a VF, otherwise the device itself.
 func (p *places) function(a topology.Address) topology.Address {
 	if d, ok := p.tree.Device(a); ok {
 		return d.Function()
@@ -126,7 +127,7 @@ func (p *places) site(a topology.Address) *site {
 	return s
 }
 
-// links finds the cards of direct links between GPUs, of those that can be chosen.
+// links returns the direct links between cards with GPUs that may be chosen.
 func (p *places) links(links []topology.Link) []solver.Link {
 	found := make([]solver.Link, 0, len(links))
 	for _, l := range links {
@@ -138,7 +139,7 @@ func (p *places) links(links []topology.Link) []solver.Link {
 	return found
 }
 
-// cardOf finds the card of a GPU that can be chosen, nil for any other.
+// cardOf returns the card of a GPU that may be chosen, nil for any other address.
 func (p *places) cardOf(a topology.Address) *spot {
 	if s := p.sites[p.function(a).Slot()]; s != nil && s.card != nil && s.card.GPUs.Most > 0 {
 		return s.card

@@ -5,29 +5,29 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// rails picks the VFs of the PFs whose numbers are settled: those of one index on many PFs, as NCCL expects
-// of rails and planes. The index that most PFs can give is taken from all of them, the lowest where several
-// are as good, and so on. With what is held counted in, no other picks have an index on more PFs, then a
-// lower such index, then a next index on more PFs …
+// rails selects the VFs of PFs with a fixed number of VFs: VFs of one index on many PFs, as NCCL expects of
+// rails and planes. The index that most PFs can give is taken from all of them, the lowest index if several
+// are equal, and so on. With held VFs included, no other selection has an index on more PFs, then a lower
+// such index, then a next index on more PFs, and so on.
 type rails struct {
 	pools  []railed
-	counts []int32 // by index: the PFs that can give it
+	counts []int32 // by index: number of PFs that can give it
 }
 
 // railed is a pool that gives VFs.
 type railed struct {
 	*solver.Pool
 	devices []Device
-	picked  int     // the first so many devices are picked, held ones included
-	indices []int32 // of the devices; noIndex for those counted already and those that have none
+	picked  int     // the first picked devices are selected, including held ones
+	indices []int32 // index of each device; noIndex for devices that are already counted or have no index
 }
 
 const noIndex = -1
 
-// alignRails moves the VFs that are picked of every PF to the front of its list.
+// alignRails moves the selected VFs of every PF to the front of its list.
 func (p *places) alignRails() {
 	if p.pfsTaken() < 2 {
-		return // the lowest are in front
+		return // the lowest VFs are in front
 	}
 	r := rails{pools: make([]railed, 0, len(p.pfs))}
 	indices := 0
@@ -51,8 +51,8 @@ func (p *places) alignRails() {
 	}
 }
 
-// setIndices looks devices up in the list of a PF's VFs. Both lists ascend, so the next is most likely right
-// behind the last one found.
+// setIndices finds the index of each device in the list of a PF's VFs. Both lists ascend, so the search
+// continues after the previous match.
 func (f *railed) setIndices(vfs []topology.Address) {
 	next := 0
 	for i, d := range f.devices {
@@ -68,13 +68,14 @@ func (f *railed) setIndices(vfs []topology.Address) {
 	}
 }
 
-// gives reports whether the pool can give its i-th device: it has to, or it may and is not done.
+// gives reports whether the pool can give its i-th device: a held device, or a free device if more are
+// needed.
 func (f *railed) gives(i int) bool {
 	return f.indices[i] != noIndex && (i < f.Held || f.picked < f.Taken)
 }
 
-// pick picks the VFs of one index. It reports whether there is more to pick: where no index is on two PFs,
-// the lowest VFs will do.
+// pick selects the VFs of one index. It reports whether another index is on two PFs; otherwise the lowest VFs
+// remain selected.
 func (r *rails) pick() bool {
 	clear(r.counts)
 	missing := false
@@ -102,7 +103,7 @@ func (r *rails) pick() bool {
 	return true
 }
 
-// take picks the VF with an index, if the pool can give it.
+// take selects the VF with an index, if the pool can give it.
 func (f *railed) take(index int32) {
 	for i := range f.indices {
 		if f.indices[i] != index || !f.gives(i) {

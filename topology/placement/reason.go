@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// reason says in one sentence what was chosen, "4 pairs: 4 PIX; VFs on 4 PFs; 12 same-switch pairs left".
+// reason describes the choice in one sentence: "4 pairs: 4 PIX; VFs on 4 PFs; 12 same-switch pairs left".
 func (c *Choice) reason(s *solver.Shares, p *places, redirected int) string {
 	var text string
 	switch {
@@ -35,7 +35,7 @@ func (c *Choice) reason(s *solver.Shares, p *places, redirected int) string {
 	return text
 }
 
-// left is how many same-switch pairs can still be made when what is marked is taken.
+// left returns the number of same-switch pairs that remain possible after the marked devices are taken.
 func (p *places) left() int {
 	sum := 0
 	for _, g := range p.all {
@@ -46,7 +46,7 @@ func (p *places) left() int {
 	return sum
 }
 
-// pfsTaken counts the PFs that VFs are taken from.
+// pfsTaken returns the number of PFs with taken VFs.
 func (p *places) pfsTaken() int {
 	n := 0
 	for _, f := range p.pfs {
@@ -57,7 +57,7 @@ func (p *places) pfsTaken() int {
 	return n
 }
 
-// switchesTaken counts the switches that GPUs are taken from.
+// switchesTaken returns the number of switches with taken GPUs.
 func (p *places) switchesTaken() int {
 	n := 0
 	for _, g := range p.all {
@@ -68,7 +68,7 @@ func (p *places) switchesTaken() int {
 	return n
 }
 
-// Together counts the pairs that are on one switch each.
+// Together returns the number of pairs on one switch (PIX or PXB).
 func Together(pairs []Pair) int {
 	n := 0
 	for _, p := range pairs {
@@ -79,7 +79,7 @@ func Together(pairs []Pair) int {
 	return n
 }
 
-// Levels lists how many pairs there are of each level, "3 PIX, 1 NODE".
+// Levels returns the number of pairs of each level, nearest first: "3 PIX, 1 NODE".
 func Levels(pairs []Pair) string {
 	var n [topology.Levels]int
 	for _, p := range pairs {
@@ -94,7 +94,7 @@ func Levels(pairs []Pair) string {
 	return strings.Join(parts, ", ")
 }
 
-// count puts a number before a word.
+// count formats a number with a noun.
 func count(n int, word string) string {
 	switch {
 	case n == 1:

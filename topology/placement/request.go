@@ -9,25 +9,25 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// side is all that is asked of a kind made ready: no device twice; held ones first, resource by resource,
-// then those that may be chosen, resource by resource, then spare ones, then those of other containers; each
-// part in ascending order.
+// side is the normalized request for one kind. Its devices are unique and in this order: held devices by
+// resource, devices that may be chosen by resource, spare devices, devices of other containers; each part
+// ascends.
 type side struct {
 	wanted  []int // by resource, at least the number of its held devices
-	count   int   // the sum of them
+	count   int   // sum of wanted
 	devices []Device
-	parts   []part // of each device
+	parts   []part // the part of each device
 }
 
-// part is what devices are for: of which resource, and how they count.
+// part is the role of a device: its resource and how it counts.
 type part struct {
 	resource int
 	tally    solver.Tally
 }
 
-// ready sorts halves, so that nothing after it depends on the order of the lists. Of devices with one ID a
-// held one is kept, else one that may be chosen, else the one with the lowest address. Of a resource of which
-// none is wanted, what may be chosen is as good as spare.
+// ready normalizes halves, so that later steps do not depend on the order of the lists. Of several devices
+// with one ID it keeps a held device, otherwise one that may be chosen, otherwise the device with the lowest
+// address. If no device of a resource is requested, its free devices count as spare.
 func ready(halves []Half, spare, taken []Device, what string) (side, error) {
 	if len(halves) > 1 {
 		halves = inOneOrder(halves)
@@ -57,7 +57,7 @@ func ready(halves []Half, spare, taken []Device, what string) (side, error) {
 	return s, nil
 }
 
-// inOneOrder sorts halves by the lowest device of each. Those that nothing is wanted of come last.
+// inOneOrder sorts halves by their lowest device. Halves without requested devices come last.
 func inOneOrder(halves []Half) []Half {
 	type keyed struct {
 		Half
@@ -81,7 +81,7 @@ func inOneOrder(halves []Half) []Half {
 	return sorted
 }
 
-// resources are what is asked of each resource where devices of several are wanted, nil elsewhere.
+// resources returns the requested resources if devices of several are requested, otherwise nil.
 func (s *side) resources() []solver.Resource {
 	several := 0
 	for _, wanted := range s.wanted {
@@ -100,7 +100,7 @@ func (s *side) resources() []solver.Resource {
 	return resources
 }
 
-// halves are what was made ready.
+// halves returns the normalized halves, spare devices and taken devices.
 func (s *side) halves() (halves []Half, spare, taken []Device) {
 	for _, wanted := range s.wanted {
 		halves = append(halves, Half{Count: wanted})
@@ -120,15 +120,15 @@ func (s *side) halves() (halves []Half, spare, taken []Device) {
 	return halves, spare, taken
 }
 
-// with is the request after it was made ready.
+// with returns the normalized request.
 func (r Request) with(gpus, vfs *side) Request {
 	r.GPUs, r.Spare.GPUs, r.Taken.GPUs = gpus.halves()
 	r.VFs, r.Spare.VFs, r.Taken.VFs = vfs.halves()
 	return r
 }
 
-// add appends a part in ascending order, without the devices that have been seen, and returns how many they
-// are.
+// add appends a part in ascending order without devices seen before, and returns the number of appended
+// devices.
 func (s *side) add(list []Device, p part, seen map[string]struct{}) int {
 	from := len(s.devices)
 	s.devices = append(s.devices, list...)
@@ -146,8 +146,8 @@ func (s *side) add(list []Device, p part, seen map[string]struct{}) int {
 	return len(kept)
 }
 
-// joined appends the i-th device of a list to some of its devices. Where those are the ones right before it,
-// nothing is copied.
+// joined appends the i-th device of a list to some of its devices. If those are directly before the i-th
+// device it copies nothing.
 func joined(some, all []Device, i int) []Device {
 	switch n := len(some); {
 	case n == 0:
@@ -167,14 +167,14 @@ func compareDevices(a, b Device) int {
 	return compareNatural(a.ID, b.ID)
 }
 
-// compareNatural orders strings with the numbers in them as numbers, xcp_2 before xcp_10; equal only for
-// equal strings.
+// compareNatural compares strings with embedded numbers by value, xcp_2 before xcp_10. It returns 0 only for
+// identical strings.
 func compareNatural(a, b string) int {
 	whole := strings.Compare(a, b)
 	if whole == 0 {
 		return 0
 	}
-	same := 0 // up to a number: replicas of a device have all but that in common
+	same := 0 // common prefix up to a number: replicas of a device differ only in the number
 	for same < min(len(a), len(b)) && a[same] == b[same] {
 		same++
 	}
@@ -200,7 +200,7 @@ func compareNatural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), whole)
 }
 
-// digits counts the decimal digits that a string begins with.
+// digits returns the number of leading decimal digits.
 func digits(s string) int {
 	n := 0
 	for n < len(s) && '0' <= s[n] && s[n] <= '9' {

@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// finish hangs the root complexes below their NUMA nodes and brings everything into order.
+// finish attaches the root complexes to their NUMA nodes and sorts the tree.
 func (p *places) finish(vfs int) {
 	for i := range p.complexes {
 		c := &p.complexes[i]
@@ -22,7 +22,7 @@ func (p *places) finish(vfs int) {
 	}
 }
 
-// node finds the place of a NUMA node; one that is not known is anywhere in the world.
+// node returns the place of a NUMA node; an unknown node is directly below the world.
 func (p *places) node(n topology.NUMANode) *spot {
 	number, known := n.Number()
 	if p.nodes <= 1 {
@@ -40,7 +40,7 @@ func (p *places) node(n topology.NUMANode) *spot {
 	return p.numa[len(p.numa)-1].place
 }
 
-// listChildren gives every place the list of its children.
+// listChildren sets the children of every place.
 func (p *places) listChildren() {
 	for _, n := range p.all[1:] {
 		n.above.below++
@@ -54,7 +54,7 @@ func (p *places) listChildren() {
 	}
 }
 
-// listPFs gives every group the list of its PFs.
+// listPFs sets the PFs of every group.
 func (p *places) listPFs() {
 	slices.SortFunc(p.pfs, func(a, b *port) int {
 		return cmp.Or(cmp.Compare(a.group.number, b.group.number), a.address.Compare(b.address))
@@ -72,9 +72,9 @@ func (p *places) listPFs() {
 	}
 }
 
-// settle counts what is below, leaves out what nothing can be chosen from, sorts the rest by lowest address,
-// and puts a place that has but one child out of the way. It returns what remains of the place, nil for
-// nothing.
+// settle counts the devices below a place, removes places without devices to choose from, sorts the rest by
+// lowest address, and replaces a place that has a single child by that child. It returns the resulting place,
+// or nil.
 func (p *places) settle(n *solver.Place, vfs int) *solver.Place {
 	kept := n.Children[:0]
 	for _, child := range n.Children {

@@ -6,8 +6,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// oneByOne settles one resource after the other, then pairs what was chosen. It is for what takes too long to
-// settle together.
+// oneByOne chooses one resource after another, then pairs the chosen devices. It is the fallback for requests
+// that exceed the step limit.
 func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
 	steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
 	for i, h := range r.GPUs {
@@ -17,7 +17,7 @@ func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
 		}
 		r.GPUs[i], r.Spare.GPUs = h.settled(marked.GPUs), slices.Concat(r.Spare.GPUs, h.Free)
 	}
-	r.Links = nil // what they decide is settled
+	r.Links = nil // links have no influence on the pairs
 	for i, h := range r.VFs {
 		marked, err := markFor(t, Request{merged(r.GPUs), []Half{next(r.VFs, i)}, nil, r.Spare, r.Taken}, steps)
 		if err != nil {
@@ -31,7 +31,7 @@ func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
 	return c, err
 }
 
-// markFor is what to choose for a request of one resource of each kind at most.
+// markFor chooses for a request with at most one resource of each kind.
 func markFor(t *topology.Tree, r Request, steps int) (Devices, error) {
 	a, err := prepare(t, r, steps)
 	if err != nil {
@@ -41,14 +41,14 @@ func markFor(t *topology.Tree, r Request, steps int) (Devices, error) {
 	return a.marked(), nil
 }
 
-// next is the i-th half as one that is asked for beside what is held of the others.
+// next returns the i-th half together with the held devices of the others.
 func next(halves []Half, i int) Half {
 	h := halves[i]
 	held := merged(halves)[0].Held
 	return Half{Count: len(held) + h.Count - len(h.Held), Held: held, Free: h.Free}
 }
 
-// settled is the half when it has its share of what was chosen.
+// settled returns the half with its share of the chosen devices as held devices.
 func (h Half) settled(chosen []Device) Half {
 	own := make(map[string]bool, len(h.Held)+len(h.Free))
 	for _, d := range slices.Concat(h.Held, h.Free) {
@@ -59,7 +59,7 @@ func (h Half) settled(chosen []Device) Half {
 	}
 }
 
-// merged is one half in the place of several.
+// merged merges several halves into one.
 func merged(halves []Half) []Half {
 	var all Half
 	for _, h := range halves {

@@ -14,6 +14,7 @@ import (
 type Builder struct {
 	comments []string
 	root     *node
+	nodes    int // below the root
 	err      error
 }
 
@@ -52,7 +53,7 @@ func (b *Builder) Machine() (*Machine, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
-	return &Machine{comments: slices.Clone(b.comments), root: b.root.clone()}, nil
+	return &Machine{comments: slices.Clone(b.comments), root: b.root.finish()}, nil
 }
 
 func (b *Builder) keep(err error) {
@@ -67,7 +68,7 @@ func (b *Builder) lookup(name string) *node {
 		return n
 	}
 	for element := range strings.SplitSeq(name, "/") {
-		if n = n.child(element); n == nil {
+		if n = n.index[element]; n == nil {
 			return nil
 		}
 	}
@@ -89,12 +90,14 @@ func (b *Builder) mkdir(name string) (*node, error) {
 		return n, nil
 	}
 	for element := range strings.SplitSeq(name, "/") {
-		i, found := n.find(element)
-		if !found {
-			n.children = slices.Insert(n.children, i, &node{name: element, kind: fs.ModeDir})
+		next := n.index[element]
+		if next == nil {
+			next = &node{name: element, kind: fs.ModeDir}
+			if err := b.put(n, next); err != nil {
+				return nil, err
+			}
 		}
-		n = n.children[i]
-		if !n.isDir() {
+		if n = next; !n.isDir() {
 			return nil, fmt.Errorf("%s: %s is not a directory", name, element)
 		}
 	}
@@ -113,11 +116,19 @@ func (b *Builder) add(name string, n *node) error {
 		return err
 	}
 	n.name = path.Base(name)
-	i, found := dir.find(n.name)
-	if found {
+	if dir.index[n.name] != nil {
 		return fmt.Errorf("%s is there twice", name)
 	}
-	dir.children = slices.Insert(dir.children, i, n)
+	return b.put(dir, n)
+}
+
+// put adds to a directory, unless the machine has as much as one may have.
+func (b *Builder) put(dir, n *node) error {
+	if b.nodes == mostNodes {
+		return fmt.Errorf("a machine has %d files, links and directories at most", mostNodes)
+	}
+	b.nodes++
+	dir.put(n)
 	return nil
 }
 
@@ -128,8 +139,11 @@ func (b *Builder) link(name, target string) error {
 	return b.add(name, &node{kind: fs.ModeSymlink, text: target})
 }
 
-// checkPath refuses a name that does not lead straight down from the root.
+// checkPath refuses a name that does not lead straight down from the root, or is too long.
 func checkPath(name string) error {
+	if err := checkLength(name); err != nil {
+		return err
+	}
 	if !fs.ValidPath(name) || strings.ContainsRune(name, 0) {
 		return fmt.Errorf("path %q does not lead down from the root", name)
 	}
@@ -139,6 +153,9 @@ func checkPath(name string) error {
 // checkTarget refuses a link that is absolute, leads above the root, or goes up again after it went down:
 // through another link that could be anywhere.
 func checkTarget(name, target string) error {
+	if err := checkLength(target); err != nil {
+		return err
+	}
 	down := strings.Split(target, "/")
 	up := 0
 	for up < len(down) && down[up] == ".." {

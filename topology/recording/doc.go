@@ -27,5 +27,8 @@
 // Links are relative and lead up first and then down, as all of sysfs does, and never above the root. So
 // nothing in a machine file can reach outside the folder it is laid out in.
 //
+// A machine has limits (limits.go), which sysfs is far from: whoever made a file, reading it takes a bounded
+// time and memory.
+//
 // [Capture] records a list of files and no more. It keeps no MAC address, GUID, serial number or host name.
 package recording

@@ -26,7 +26,9 @@ func (m *Machine) Len() int {
 
 // Build returns a Builder that starts from this machine. The machine itself stays as it is.
 func (m *Machine) Build() *Builder {
-	return &Builder{comments: slices.Clone(m.comments), root: m.root.clone()}
+	b := NewBuilder()
+	b.comments, b.nodes, b.root = slices.Clone(m.comments), m.root.count(), m.root.open()
+	return b
 }
 
 // node is one directory, file or link.
@@ -34,31 +36,57 @@ type node struct {
 	name     string
 	kind     fs.FileMode // fs.ModeDir, fs.ModeSymlink, or 0 for a file
 	text     string      // content of a file, target of a link
-	children []*node     // of a directory, ascending by name
+	children []*node     // of a directory, ascending by name; not of one that is being built
+
+	index map[string]*node // the children of a directory that is being built
 }
 
 func (n *node) isDir() bool { return n.kind == fs.ModeDir }
 
-func (n *node) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(n.children, name, func(c *node, name string) int {
+func (n *node) child(name string) *node {
+	i, ok := slices.BinarySearchFunc(n.children, name, func(c *node, name string) int {
 		return cmp.Compare(c.name, name)
 	})
+	if !ok {
+		return nil
+	}
+	return n.children[i]
 }
 
-func (n *node) child(name string) *node {
-	if i, ok := n.find(name); ok {
-		return n.children[i]
+// open copies a node that is finished into one that is being built.
+func (n *node) open() *node {
+	c := &node{name: n.name, kind: n.kind, text: n.text}
+	for _, child := range n.children {
+		c.put(child.open())
 	}
-	return nil
+	return c
 }
 
-func (n *node) clone() *node {
-	c := *n
-	c.children = make([]*node, len(n.children))
-	for i, child := range n.children {
-		c.children[i] = child.clone()
+// put adds a child to a directory that is being built.
+func (n *node) put(child *node) {
+	if n.index == nil {
+		n.index = map[string]*node{}
 	}
-	return &c
+	n.index[child.name] = child
+}
+
+// finish copies a node that is being built into one with its children in order.
+func (n *node) finish() *node {
+	c := &node{name: n.name, kind: n.kind, text: n.text, children: make([]*node, 0, len(n.index))}
+	for _, child := range n.index {
+		c.children = append(c.children, child.finish())
+	}
+	slices.SortFunc(c.children, func(a, b *node) int { return cmp.Compare(a.name, b.name) })
+	return c
+}
+
+// count is how many nodes there are, without the root.
+func (n *node) count() int {
+	count := len(n.children)
+	for _, child := range n.children {
+		count += child.count()
+	}
+	return count
 }
 
 // section is a directory that gets a line of its own.

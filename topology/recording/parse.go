@@ -11,15 +11,14 @@ import (
 
 // Parse reads a machine file. Its errors are one sentence and name the line.
 func Parse(r io.Reader) (*Machine, error) {
-	content, err := io.ReadAll(r)
+	content, err := read(r)
 	if err != nil {
-		return nil, fmt.Errorf("read machine file: %w", err)
+		return nil, err
 	}
-	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
-	if len(content) == 0 {
-		lines = nil
+	p := &parser{
+		rest: strings.TrimSuffix(content, "\n"), more: content != "", builder: NewBuilder(),
+		sections: map[string]bool{},
 	}
-	p := &parser{lines: lines, builder: NewBuilder(), sections: map[string]bool{}}
 	if err := p.file(); err != nil {
 		return nil, fmt.Errorf("parse machine file: line %d: %w", max(p.number, 1), err)
 	}
@@ -28,8 +27,10 @@ func Parse(r io.Reader) (*Machine, error) {
 
 // parser goes from line to line.
 type parser struct {
-	lines    []string
-	number   int // of the line read last
+	rest     string // after the line read last
+	more     bool   // whether there is a line in rest
+	before   string // rest and the line read last
+	number   int    // of the line read last
 	builder  *Builder
 	section  string
 	sections map[string]bool
@@ -41,14 +42,21 @@ var errEnd = errors.New(`the file ends without the line "end N entries": it is c
 
 // next returns the next line, or errEnd. The number stays that of the last line there is.
 func (p *parser) next() (string, error) {
-	if p.number == len(p.lines) {
+	if !p.more {
 		return "", errEnd
 	}
 	p.number++
-	return p.lines[p.number-1], nil
+	p.before = p.rest
+	var line string
+	line, p.rest, p.more = strings.Cut(p.rest, "\n")
+	return line, nil
 }
 
-func (p *parser) unread() { p.number-- }
+// unread takes the line read last back, once.
+func (p *parser) unread() {
+	p.number--
+	p.rest, p.more = p.before, true
+}
 
 func (p *parser) file() error {
 	if err := p.head(); err != nil {
@@ -85,7 +93,7 @@ func (p *parser) head() error {
 	case !ok:
 		return fmt.Errorf("this is no machine file: want %q", header)
 	case version != "v1":
-		return fmt.Errorf("version %q of the machine file is not known, only v1 is", version)
+		return fmt.Errorf("version %.80q of the machine file is not known, only v1 is", version)
 	}
 	for {
 		line, err := p.next()
@@ -97,6 +105,9 @@ func (p *parser) head() error {
 			p.unread()
 			return nil
 		}
+		if p.number > mostComments {
+			return fmt.Errorf("the file has more than %d lines of comments", mostComments)
+		}
 		p.builder.Comment(strings.TrimPrefix(comment, " "))
 	}
 }
@@ -104,7 +115,7 @@ func (p *parser) head() error {
 func (p *parser) directory(line string) error {
 	name, ok := strings.CutSuffix(line[1:], "]")
 	if !ok {
-		return fmt.Errorf("want a directory in brackets, not %q", line)
+		return fmt.Errorf("want a directory in brackets, not %.80q", line)
 	}
 	name, err := unquote(name, plainPath)
 	if err != nil {
@@ -123,7 +134,7 @@ func (p *parser) directory(line string) error {
 // is.
 func (p *parser) entry(line string) error {
 	if p.section == "" {
-		return fmt.Errorf("want a directory in brackets first, not %q", line)
+		return fmt.Errorf("want a directory in brackets first, not %.80q", line)
 	}
 	if line[0] == '#' {
 		return errors.New("comments stand at the head of the file only")
@@ -133,7 +144,7 @@ func (p *parser) entry(line string) error {
 		return err
 	}
 	if strings.Contains(name, "/") || name == "." || name == ".." {
-		return fmt.Errorf("name %q is not that of an entry of the directory", name)
+		return fmt.Errorf("name %.80q is not that of an entry of the directory", name)
 	}
 	p.entries++
 	name = path.Join(p.section, name)
@@ -142,7 +153,7 @@ func (p *parser) entry(line string) error {
 	}
 	value, ok := strings.CutPrefix(rest, " =")
 	if !ok {
-		return fmt.Errorf("want name = value or name -> target, not %q", line)
+		return fmt.Errorf("want name = value or name -> target, not %.80q", line)
 	}
 	content, err := p.content(value)
 	if err != nil {
@@ -172,7 +183,7 @@ func (p *parser) content(value string) (string, error) {
 		return unquote(value, nil)
 	}
 	if !plainText(value) {
-		return "", fmt.Errorf("value %q has to be quoted", value)
+		return "", fmt.Errorf("value %.80q has to be quoted", value)
 	}
 	return value + "\n", nil
 }
@@ -190,7 +201,7 @@ func (p *parser) indented() (string, error) {
 			break
 		}
 		if !plainText(text) {
-			return "", fmt.Errorf("line %q has to be quoted with all of its file", text)
+			return "", fmt.Errorf("line %.80q has to be quoted with all of its file", text)
 		}
 		content.WriteString(text + "\n")
 	}
@@ -205,7 +216,7 @@ func (p *parser) end(line string) error {
 	number, ok := strings.CutSuffix(strings.TrimPrefix(line, "end "), " entries")
 	count, err := strconv.Atoi(number)
 	if !ok || err != nil {
-		return fmt.Errorf("want \"end N entries\", not %q", line)
+		return fmt.Errorf("want \"end N entries\", not %.80q", line)
 	}
 	if count != p.entries {
 		return fmt.Errorf("the file has %d entries where it should have %d: lines are missing or were added",
@@ -219,7 +230,7 @@ func (p *parser) end(line string) error {
 		case err != nil:
 			return err
 		case line != "":
-			return fmt.Errorf("nothing may follow the last line, but there is %q", line)
+			return fmt.Errorf("nothing may follow the last line, but there is %.80q", line)
 		}
 	}
 }

@@ -72,13 +72,13 @@ func cutName(line string) (name, rest string, err error) {
 	if line[0] != '"' {
 		name, _, _ = strings.Cut(line, " ")
 		if !plainName(name) {
-			return "", "", fmt.Errorf("name %q has to be quoted", name)
+			return "", "", fmt.Errorf("name %.80q has to be quoted", name)
 		}
 		return name, line[len(name):], nil
 	}
 	quoted, err := strconv.QuotedPrefix(line)
 	if err != nil {
-		return "", "", fmt.Errorf("unquote %s: %w", line, err)
+		return "", "", fmt.Errorf("unquote %.80s: %w", line, err)
 	}
 	name, err = unquote(quoted, nil)
 	return name, line[len(quoted):], err
@@ -88,13 +88,13 @@ func cutName(line string) (name, rest string, err error) {
 func unquote(s string, plain func(string) bool) (string, error) {
 	if !strings.HasPrefix(s, `"`) {
 		if !plain(s) {
-			return "", fmt.Errorf("%q has to be quoted", s)
+			return "", fmt.Errorf("%.80q has to be quoted", s)
 		}
 		return s, nil
 	}
 	text, err := strconv.Unquote(s)
 	if err != nil {
-		return "", fmt.Errorf("unquote %s: %w", s, err)
+		return "", fmt.Errorf("unquote %.80s: %w", s, err)
 	}
 	return text, nil
 }

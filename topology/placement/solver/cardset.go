@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// cardSet is a set of GPUs, by card, and how near they are to each other and to all others.
+// cardSet is a set of GPUs, counted by card, with the GPU distances that the search needs.
 type cardSet struct {
-	near   []int64 // from card to card, a square
-	rest   []Tally // GPUs of a card and those after it
-	pull   int64   // how near the nearest two GPUs are
-	counts []int   // the set at hand: how many from each card
-	reach  []int64 // by card: sum over the set at hand of how near it is
+	near   []int64 // distance between two cards, a square matrix
+	rest   []Tally // GPUs of a card and all later cards
+	pull   int64   // the smallest distance of two GPUs
+	counts []int   // the current set: number of GPUs from each card
+	reach  []int64 // by card: sum of its distances to the GPUs of the current set
 }
 
 func newCardSet(cards []*Place, links []Link) cardSet {
@@ -42,7 +42,7 @@ func newCardSet(cards []*Place, links []Link) cardSet {
 	return c
 }
 
-// meeting is the place where the paths of two cards to the root meet.
+// meeting returns the lowest place above both cards.
 func meeting(a, b *Place) *Place {
 	n := a.Parent
 	for b.cardLow < n.cardLow || b.cardLow >= n.cardHigh {
@@ -51,7 +51,7 @@ func meeting(a, b *Place) *Place {
 	return n
 }
 
-// put makes a set the one at hand.
+// put makes counts the current set.
 func (c *cardSet) put(counts []int) {
 	clear(c.counts)
 	clear(c.reach)
@@ -60,7 +60,7 @@ func (c *cardSet) put(counts []int) {
 	}
 }
 
-// take adds GPUs of a card to the set at hand, or takes them away again.
+// take adds n GPUs of card i to the current set; a negative n removes them.
 func (c *cardSet) take(i, n int) {
 	c.counts[i] += n
 	near := c.near[i*len(c.counts):][:len(c.counts)]
@@ -69,19 +69,19 @@ func (c *cardSet) take(i, n int) {
 	}
 }
 
-// locality makes a set the one at hand, and says how near its GPUs are to each other.
+// locality makes counts the current set and returns the sum of the distances of its GPUs.
 func (c *cardSet) locality(counts []int) int64 {
 	c.put(counts)
 	sum := int64(0)
 	for i, n := range counts {
 		sum += int64(n) * c.reach[i]
 	}
-	return sum / 2 // every pair was counted from both ends
+	return sum / 2 // the sum contains each pair twice
 }
 
-// bound is the least locality that a set can have when the missing GPUs come from cards from i on: each is at
-// least as far from the set at hand as the nearest of these cards, and from the other missing ones as the
-// nearest two GPUs of all.
+// bound returns a lower bound for the locality of a set whose missing GPUs come from the cards from i on. The
+// distance of a missing GPU to the current set is at least that of the nearest of these cards; the distance
+// of two missing GPUs is at least the smallest distance of any two GPUs.
 func (c *cardSet) bound(i, missing int, locality int64) int64 {
 	if missing == 0 {
 		return locality

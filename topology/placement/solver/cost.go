@@ -6,33 +6,33 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// cost is what a choice costs, the most important term first. Less is better, term by term. Every term is a
-// sum over the places of the tree, so costs of disjoint parts add up.
+// cost is the cost of a choice, most important term first. Costs compare term by term; less is better. Every
+// term is a sum over the places of the tree, so the costs of disjoint parts add up.
 type cost [terms]int64
 
-// The terms, in the order of the objective; the package placement explains them.
+// The terms, in the order of the objective; package placement defines them.
 const (
 	termNear     = iota // pairs beyond PIX, beyond PXB and beyond PHB, as three numbers of countBits
 	termFar             // pairs beyond NODE and beyond SYS, as two numbers of countBits
 	termBridges         // redirected pairs, and bridges crossed by all pairs, as two numbers
 	termStranded        // same-switch pairs that can no longer be made
-	termLater           // and those that can no longer be made when other containers are gone
+	termLater           // pairs that can no longer be made when other containers have ended
 	termLocality        // GPU to GPU, by links and by PCI Express as two numbers
-	termShared          // VFs of the container that share their PF
-	termCards           // free partitions of cards that get broken
-	termSwitches        // free GPUs of switches that get broken
-	termNodes           // free GPUs of NUMA nodes that get broken
+	termShared          // VFs of the container that share a PF
+	termCards           // free partitions of cards that are broken
+	termSwitches        // free GPUs of switches that are broken
+	termNodes           // free GPUs of NUMA nodes that are broken
 	termLoad            // VFs of other containers on the same PFs
-	termCrowded         // VFs taken where few are free
+	termCrowded         // VFs taken from switches with few free VFs
 	terms
 )
 
 const (
-	countBits    = 20 // the room for one number of pairs in termNear and termFar
-	bridgesShift = 32 // the room for the bridges in termBridges
+	countBits    = 20 // bits of one number of pairs in termNear and termFar
+	bridgesShift = 32 // bits of the bridges in termBridges
 )
 
-// compare is negative where c is less, term by term.
+// compare returns a negative number if c is less than d, term by term.
 func (c *cost) compare(d *cost) int {
 	for i := range c {
 		if c[i] != d[i] {
@@ -45,11 +45,12 @@ func (c *cost) compare(d *cost) int {
 	return 0
 }
 
-// beyondPIX is the number of pairs that are not PIX.
+// beyondPIX returns the number of pairs that are not PIX.
 func (c *cost) beyondPIX() int { return int(c[termNear] >> (2 * countBits)) }
 
-// addPairs adds pairs of a level. A pair counts as beyond every level below its own: fewest beyond PIX first,
-// then fewest beyond PXB and so on is the same as most PIX first, then most PXB.
+// addPairs adds pairs of a level. A pair counts as beyond every level below its own: minimizing first the
+// pairs beyond PIX, then the pairs beyond PXB, is equivalent to maximizing first the PIX pairs, then the PXB
+// pairs.
 func (c *cost) addPairs(level topology.Level, pairs int64) {
 	near, far := pairWeights(level)
 	c[termNear] += pairs * near
@@ -73,17 +74,17 @@ func pairWeights(level topology.Level) (near, far int64) {
 	}
 }
 
-// breaking is what it costs to take some of the free devices of a place: what the sum over all places of
-// (devices left free)² loses. It costs less where less is free, so that places already broken are used up
-// before whole ones are touched.
+// breaking returns the cost of taking devices of a place: the decrease of (free devices)², summed over all
+// places. The cost is lower if fewer devices are free, so the solver uses up broken places before whole
+// places.
 func breaking(free, taken int) int64 {
 	return 2*int64(free)*int64(taken) - int64(taken)*int64(taken)
 }
 
-// FillCost is what VFs cost that are taken from the PFs of one group.
+// FillCost is the cost of VFs taken from the PFs of one group.
 type FillCost struct {
-	shared int64 // each as many as there are of them on its PF before it
-	load   int64 // each the load of its PF
+	shared int64 // for each VF the number of VFs taken from its PF before
+	load   int64 // for each VF the load of its PF
 }
 
 func (c FillCost) compare(d FillCost) int {

@@ -6,11 +6,11 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// run finds a choice and marks it in the places. It reports whether the choice is proven the best, and
-// whether there is one: there is, unless several resources of a kind take too long.
+// run finds a choice and marks it in the places. It reports whether the choice is proven optimal, and whether
+// a choice exists: always, unless several resources of one kind exceed the step limit.
 func (s *Solver) run() (optimal, ok bool) {
 	found := s.deepen()
-	further := s.most / 4 // for another attempt, and for the search after it
+	further := s.most / 4 // for a second attempt, and for the search after it
 	if found || s.mixing.any() {
 		s.most = max(s.budget, further)
 		return found, found
@@ -29,9 +29,9 @@ func (s *Solver) run() (optimal, ok bool) {
 	return false, true
 }
 
-// deepen solves with ever more pairs beyond PIX allowed, from the fewest that there can be: a tight limit
-// leaves little to try, and a choice found under it is the best of all, since every better one is within the
-// limit too.
+// deepen solves with an increasing limit on the pairs beyond PIX, beginning with the minimum: a tight limit
+// leaves few combinations, and a choice found under a limit is optimal, because every better choice is within
+// the same limit.
 func (s *Solver) deepen() bool {
 	s.budget = s.most
 	s.root.boundPIX(&s.Shares)
@@ -44,8 +44,8 @@ func (s *Solver) deepen() bool {
 	}
 }
 
-// boundPIX sets for every place how many PIX pairs it can have at most: what each of its switches could make
-// if the others let it.
+// boundPIX sets for every place an upper bound of its PIX pairs: the sum of the PIX pairs that each switch
+// could have independently of the others.
 func (n *Place) boundPIX(s *Shares) {
 	n.mostPIX = 0
 	for _, child := range n.Children {
@@ -58,7 +58,7 @@ func (n *Place) boundPIX(s *Shares) {
 	}
 }
 
-// pin makes the counts that are marked the only ones to try, or all of them free again.
+// pin restricts the search to the marked counts, or removes the restriction.
 func (n *Place) pin(on bool) {
 	n.fixedGPUs, n.fixedVFs = anyNumber, anyNumber
 	if on && n.Kind == Card {
@@ -71,8 +71,8 @@ func (n *Place) pin(on bool) {
 	}
 }
 
-// spread marks some choice at once, without search: it fills child after child with GPUs and VFs that make
-// PIX pairs there, then with what is still wanted. It is for machines beyond any that exists.
+// spread marks a choice without search: it fills one child after another with GPUs and VFs that form PIX
+// pairs, then with the remaining devices. It is used only for machines far larger than existing ones.
 func (n *Place) spread(s *Shares, gpus, vfs int) {
 	n.Chosen = Counts{GPUs: gpus, VFs: vfs}
 	for _, child := range n.Children {
@@ -80,7 +80,7 @@ func (n *Place) spread(s *Shares, gpus, vfs int) {
 		gpus -= child.GPUs.Held
 		vfs -= child.VFs.Held
 	}
-	if n.Kind == Group { // its children are cards
+	if n.Kind == Group { // the children are cards
 		vfs = 0
 	}
 	for _, pairsOnly := range []bool{true, false} {

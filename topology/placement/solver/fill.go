@@ -2,10 +2,10 @@ package solver
 
 import "slices"
 
-// PlanFill decides from which PF the next VF of a group comes, for as many as there is room for in order,
-// beyond those held: from the one that gives the fewest at that moment, then from the one with the least
-// load, then from the first. As what a PF gives grows with every VF taken, this costs least for any number of
-// VFs. Costs have room for one more than order. The place keeps both.
+// PlanFill decides from which PF the next VF of a group comes, for as many VFs as order has room for, beyond
+// the held ones: from the PF with the fewest taken VFs, then from the PF with the least load, then from the
+// first PF. The cost of a PF grows with every VF taken, so this order is cheapest for any number of VFs.
+// Costs must have one element more than order. The place keeps both slices.
 func (n *Place) PlanFill(order []int32, costs []FillCost) {
 	var c FillCost
 	for _, f := range n.PFs {
@@ -27,19 +27,19 @@ func (n *Place) PlanFill(order []int32, costs []FillCost) {
 	}
 }
 
-// take adds what the next VF of a PF costs.
+// take adds the cost of the next VF of a PF.
 func (c *FillCost) take(f *PF) {
 	c.shared += int64(f.Taken)
 	c.load += int64(f.Load)
 	f.Taken++
 }
 
-// before reports whether the next VF costs less here than on another PF.
+// before reports whether the next VF of f is cheaper than the next VF of g.
 func (f *PF) before(g *PF) bool {
 	return f.Taken < g.Taken || f.Taken == g.Taken && f.Load < g.Load
 }
 
-// countTaken counts the devices that are marked in every pool below a place.
+// countTaken counts the marked devices of every pool below a place.
 func (s *Solver) countTaken(n *Place) {
 	for _, child := range n.Children {
 		s.countTaken(child)
@@ -60,7 +60,7 @@ func (s *Solver) countTaken(n *Place) {
 	}
 }
 
-// takeVFs counts the VFs that are marked of the PFs of a group.
+// takeVFs counts the marked VFs of the PFs of a group.
 func (n *Place) takeVFs() {
 	for _, f := range n.PFs {
 		f.Taken = f.Held
@@ -73,14 +73,14 @@ func (n *Place) takeVFs() {
 	}
 }
 
-// takeGPUs counts the GPUs that are marked in the pools of a card.
+// takeGPUs counts the marked GPUs of the pools of a card.
 func (m *mixing) takeGPUs(card *Place) {
 	for i := range card.Pools {
 		card.Pools[i].Taken = m.gpuFields[card.Pools[i].Resource].taken(card.Chosen.mix)
 	}
 }
 
-// takeVFs counts the VFs that are marked in the pools of a group.
+// takeVFs counts the marked VFs of the pools of a group.
 func (m *mixing) takeVFs(group *Place) {
 	if len(group.PFs) == 0 {
 		return

@@ -1,6 +1,6 @@
 package solver
 
-// cardTable lists how many GPUs a card can give.
+// cardTable returns the table of a card: the numbers of GPUs that it can give.
 func (s *Solver) cardTable(n *Place) span {
 	low, high := fewest(s.GPUs, n.GPUs, s.root.GPUs), min(n.GPUs.Most, s.GPUs)
 	if n.fixedGPUs != anyNumber {
@@ -49,7 +49,7 @@ func (s *Solver) groupTable(n *Place, cards span) span {
 	return s.made()
 }
 
-// vfRange is how many VFs a group can give beside so many GPUs.
+// vfRange returns the range of VFs that a group can give together with a number of GPUs.
 func (s *Solver) vfRange(n *Place, gpus int) (low, high int) {
 	if n.fixedVFs != anyNumber {
 		return n.fixedVFs, n.fixedVFs
@@ -63,7 +63,8 @@ func (s *Solver) vfRange(n *Place, gpus int) (low, high int) {
 	return low, high
 }
 
-// groupEntries adds the entries for some GPUs, those of entry i, and some VFs, with every number of extras.
+// groupEntries adds the entries for the GPUs of entry i and the given VFs, with every possible number of
+// extras.
 func (s *Solver) groupEntries(n *Place, i int32, given offer) {
 	gpus, vfs := s.entries[i].GPUs, given.count
 	low, high := s.extrasRange(gpus, vfs)
@@ -87,20 +88,21 @@ func (s *Solver) groupEntries(n *Place, i int32, given offer) {
 	}
 }
 
-// lost is how many pairs fewer can be made of GPUs and VFs when some are taken.
+// lost returns the decrease of possible pairs of GPUs and VFs when some are taken.
 func lost(gpus, vfs, takenGPUs, takenVFs int) int64 {
 	return int64(min(gpus, vfs) - min(gpus-takenGPUs, vfs-takenVFs))
 }
 
-// lostLater is what a group loses for later when some of its GPUs and VFs are taken: free GPUs and free VFs
-// that have a partner, free or not, and pairs of all that other containers leave one day.
+// lostLater returns the loss of a group for later containers when some of its GPUs and VFs are taken: free
+// GPUs and free VFs with a partner, free or taken, and pairs of all devices that other containers will
+// release.
 func (n *Place) lostLater(gpus, vfs int) int64 {
 	return lost(n.GPUs.Free(), n.VFs.all(), gpus, 0) + lost(n.GPUs.all(), n.VFs.Free(), 0, vfs) +
 		lost(n.GPUs.all()-n.GPUs.Held, n.VFs.all()-n.VFs.Held, gpus, vfs)
 }
 
-// extrasRange is how many extras some GPUs and VFs can have. Those elsewhere must be able to take the rest,
-// one each.
+// extrasRange returns the range of extras that a number of GPUs and VFs can have. The devices elsewhere must
+// be able to take the remaining extras, one each.
 func (s *Solver) extrasRange(gpus, vfs int) (low, high int) {
 	high = s.mostExtras(gpus, vfs)
 	if s.loose {
@@ -114,7 +116,7 @@ func (s *Solver) extrasRange(gpus, vfs int) (low, high int) {
 	return s.extras - s.mostExtras(s.GPUs-gpus, s.VFs-vfs), high
 }
 
-// breakNode adds what it costs to break a NUMA node.
+// breakNode adds the cost of breaking a NUMA node.
 func (s *Solver) breakNode(n *Place, t span) {
 	for i := t.from; i < t.to; i++ {
 		e := &s.entries[i]

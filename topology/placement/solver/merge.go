@@ -2,16 +2,17 @@ package solver
 
 import "slices"
 
-// merge makes the table of the first few children of a place out of that of those before the last, and that
-// of the last.
+// merge builds the table of the first children of a place from the table of the previous children and the
+// table of the last of them.
 type merge struct {
 	*Solver
 	place        *Place
-	part         Content // of the children so far
+	part         Content // of the children merged until now
 	floor        mix
 	before, last span
 
-	// where in the table being made some counts are: by slot, by counts where there are several resources
+	// slots holds the index of an entry in the table under construction, by slot, or by counts if there are
+	// several resources.
 	slots           []int32
 	lowGPUs, lowVFs int
 	width           int // slots for the numbers of VFs
@@ -31,7 +32,7 @@ func (m *merge) table() span {
 	}
 	lowGPUs, lowVFs := fewest(m.GPUs, m.part.GPUs, m.root.GPUs), fewest(m.VFs, m.part.VFs, m.root.VFs)
 	if m.place.Kind == Group {
-		lowVFs = 0 // VFs are added when the cards have been merged
+		lowVFs = 0 // VFs are added after the cards have been merged
 	}
 	for j := m.last.from; j < m.last.to; j++ {
 		gpus, vfs := m.entries[j].GPUs, m.entries[j].VFs
@@ -49,7 +50,7 @@ func (m *merge) table() span {
 		return m.made()
 	}
 	t := m.begin()
-	for _, i := range m.slots { // in order
+	for _, i := range m.slots { // in ascending order
 		if i != noEntry {
 			m.entries = append(m.entries, m.making[i])
 		}
@@ -57,8 +58,8 @@ func (m *merge) table() span {
 	return m.end(t)
 }
 
-// open makes empty slots for what the two tables make together. The numbers of VFs are counted from the
-// fewest that so many GPUs can have under the limit, so that a tight limit leaves few.
+// open creates empty slots for the combined table. The slot of a number of VFs is relative to the fewest VFs
+// that the number of GPUs can have under the limit, so a tight limit needs few slots.
 func (m *merge) open() {
 	a, b := m.bounds(m.before), m.bounds(m.last)
 	m.lowGPUs, m.lowVFs, m.extra = a.lowGPUs+b.lowGPUs, a.lowVFs+b.lowVFs, 1
@@ -81,10 +82,10 @@ func (m *merge) open() {
 	}
 }
 
-// slotsPerStep is how many slots are cleared in the time of a step.
+// slotsPerStep is the number of slots that are cleared in the time of one step.
 const slotsPerStep = 4
 
-// bounds is the least and the most that the entries of a table have.
+// bounds are the minimum and maximum counts of a table's entries.
 type bounds struct{ lowGPUs, highGPUs, lowVFs, highVFs int }
 
 func (s *Solver) bounds(t span) bounds {
@@ -99,7 +100,7 @@ func (s *Solver) bounds(t span) bounds {
 	return b
 }
 
-// slot is where the index of an entry of the table being made is.
+// slot returns the location of an entry's index in the table under construction.
 func (m *merge) slot(c Counts) *int32 {
 	if m.mixed != nil {
 		slot := m.mixed[c]
@@ -121,9 +122,10 @@ func (m *merge) slot(c Counts) *int32 {
 	return &m.slots[i]
 }
 
-// combine keeps the entry that two make together, unless it is beyond the limit or costs more than one with
-// the same counts. Of two that cost the same the one stands that takes less from the last child: fewer GPUs,
-// then fewer VFs, then fewer extras. So the lowest addresses are taken first.
+// combine keeps the entry that results from two entries, unless it exceeds the limit or costs more than
+// another entry with the same counts. Of two entries with the same cost it keeps the one that takes less from
+// the last child: fewer GPUs, then fewer VFs, then fewer extras. The lowest addresses are therefore taken
+// first.
 func (m *merge) combine(i, j int32) {
 	a, b := &m.entries[i], &m.entries[j]
 	t := Counts{a.GPUs + b.GPUs, a.VFs + b.VFs, a.Extras + b.Extras, a.mix + b.mix}
@@ -131,7 +133,7 @@ func (m *merge) combine(i, j int32) {
 		return
 	}
 	pairs := 0
-	if m.place.Kind != Group { // of cards, without VFs, hence without pairs
+	if m.place.Kind != Group { // cards without VFs, hence without pairs
 		if !m.loose && (t.Extras > m.extras || t.Extras+m.mostExtras(m.GPUs-t.GPUs, m.VFs-t.VFs) < m.extras) {
 			return
 		}
@@ -158,7 +160,7 @@ func (m *merge) combine(i, j int32) {
 	}
 }
 
-// less reports whether two costs and what is added come to less than another; otherwise says for the same.
+// less reports whether a + b + here is less than than; it returns otherwise if they are equal.
 func less(a, b, here, than *cost, otherwise bool) bool {
 	for k := range than {
 		if c := a[k] + b[k] + here[k]; c != than[k] {
@@ -168,7 +170,7 @@ func less(a, b, here, than *cost, otherwise bool) bool {
 	return otherwise
 }
 
-// pairsOf is the number of pairs that an entry makes below its place.
+// pairsOf returns the number of pairs that an entry forms below its place.
 func (s *Solver) pairsOf(e *entry) int {
 	ofGPUs, ofVFs := s.units(e.GPUs, e.VFs, e.Extras)
 	return min(ofGPUs, ofVFs)

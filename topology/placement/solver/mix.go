@@ -5,41 +5,41 @@ import (
 	"slices"
 )
 
-// mix counts the devices of every resource in one number, a field for each, so that two add up at once. The
-// bit above each field, its guard, is free for the carry. Where a kind has one resource only, its devices are
-// counted as such, and it has no fields.
+// mix holds the number of devices of every resource in one integer, one field for each resource, so that one
+// addition adds all numbers. The bit above each field, its guard, takes the carry. A kind with only one
+// resource is counted directly and has no fields.
 type mix uint64
 
-// field is where a mix has the number of a resource.
+// field is the position of a resource's number in a mix.
 type field struct {
 	shift  int
 	wanted int
-	most   int // devices in all that may be taken
+	most   int // maximum number of devices
 }
 
-// mixing says how devices are mixed.
+// mixing describes the fields of a mix.
 type mixing struct {
 	gpus, vfs           bool    // whether the kind has several resources
 	gpuFields, vfFields []field // by resource
-	guards              mix     // all guards
-	// what must be added to each field for its guard to tell that there are more than wanted
+	guards              mix     // all guard bits
+	// slack is added to a mix; the guard of a field is then set if the field exceeds the requested number.
 	slack  mix
 	wanted mix
 	vfMask mix // the fields of VFs
 }
 
-// mixBits bounds the fields and their guards.
+// mixBits is the maximum number of bits of the fields and their guards.
 const mixBits = 63
 
-// Resource is what is asked of one resource of a kind of which several are.
+// Resource is the request for one of several resources of a kind.
 type Resource struct {
 	Wanted int
-	Most   int // devices in all that may be taken
+	Most   int // maximum number of devices
 }
 
 func (m *mixing) any() bool { return m.gpus || m.vfs }
 
-// lay makes the fields of a kind, the first resource in the highest.
+// lay assigns the fields of a kind, the first resource in the highest bits.
 func (m *mixing) lay(of []Resource, used *int) []field {
 	fields := make([]field, len(of))
 	for i, r := range slices.Backward(of) {
@@ -55,22 +55,22 @@ func (m *mixing) lay(of []Resource, used *int) []field {
 	return fields
 }
 
-// fits reports whether there are at most as many of each resource as wanted.
+// fits reports whether no resource exceeds the requested number.
 func (m *mixing) fits(x mix) bool { return (x+m.slack)&m.guards == 0 }
 
-// reaches reports whether there are at least as many of each resource.
+// reaches reports whether x has at least floor devices of each resource.
 func (m *mixing) reaches(x, floor mix) bool { return ((x|m.guards)-floor)&m.guards == m.guards }
 
-// taken is how many devices of a resource there are in a mix.
+// taken returns the number of devices of a resource in a mix.
 func (f field) taken(x mix) int {
 	return int(x >> f.shift & (1<<bits.Len(uint(f.wanted)) - 1))
 }
 
-// mixed is what a place has where there are several resources of a kind.
+// mixed is the data of a place that exists only with several resources of a kind.
 type mixed struct {
-	floors []mix     // the fewest of each resource that have to come from its first 1, 2, 3 … children
-	offers []offer   // of a card: the GPUs that it can give; of a group: the VFs
-	stages [][]offer // of a group, by PF: the VFs that it and those before it can give
+	floors []mix     // minimum of each resource that has to come from the first 1, 2, 3 … children
+	offers []offer   // of a card: the possible GPUs; of a group: the possible VFs
+	stages [][]offer // of a group, by PF: the possible VFs of this PF and all previous PFs
 }
 
 // offer is one way to give devices of several resources.
@@ -78,6 +78,6 @@ type offer struct {
 	count  int
 	mix    mix
 	cost   FillCost // of VFs
-	last   mix      // of a group: what comes from the last PF
-	before int      // of a group: what comes from those before, as an index of their stage
+	last   mix      // of a group: the devices of the last PF
+	before int      // of a group: the devices of the previous PFs, as an index of their stage
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// How far apart two GPUs are, as two numbers to be added up over all pairs of a set, the first for links, the
-// second for PCI Express where links make no difference. They share an int64, which has room for 2,000 chosen
-// GPUs. GPUs of one card are at 0; a direct link costs linkHop per hop and saves one for every parallel link;
-// a missing one is worse than any.
+// The distance of two GPUs consists of two numbers that are summed over all pairs of a set: the first for
+// links, the second for PCI Express, which decides if links are equal. Both share an int64, which has room
+// for 2,000 chosen GPUs. The distance of GPUs of one card is 0; a direct link costs linkHop for each hop,
+// less one for every parallel link; a missing link costs more than any link.
 const (
 	linkHop      = 100
 	mostHops     = 9
@@ -20,8 +20,8 @@ const (
 	linkShift    = 32
 )
 
-// apart is the locality of two GPUs that meet at a place and are so far apart by links. By PCI Express it is
-// the level first; below the host bridge the more bridges they share, the nearer they are.
+// apart returns the distance of two GPUs that meet at a place and have the given distance by links. By PCI
+// Express the level counts first; below the host bridge, GPUs with more shared bridges are nearer.
 func (n *Place) apart(link int64) int64 {
 	d := levelStep * int64(n.Level)
 	if n.Level == topology.PXB {
@@ -33,11 +33,11 @@ func (n *Place) apart(link int64) int64 {
 // Link is a direct link between two cards, as numbers in the order of the tree, a before b.
 type Link struct {
 	a, b int
-	link int64 // how far apart it makes two GPUs
+	link int64 // distance of two GPUs with this link
 }
 
-// NewLink is a link between two cards of a tree that [New] knows: the GPUs passed on the way, the last one
-// included, and how many such links there are.
+// NewLink returns a link between two cards of a tree passed to [New]. Hops is the number of GPUs on the way,
+// including the last one; count is the number of parallel links.
 func NewLink(a, b *Place, hops, count int) Link {
 	hops = min(max(hops, 1), mostHops)
 	return Link{
@@ -46,9 +46,9 @@ func NewLink(a, b *Place, hops, count int) Link {
 	}
 }
 
-// measure sets for every place how near two GPUs are that meet there. That works where all of them are
-// equally near: without links, with links from all to all, or within hives that are places. It reports the
-// links where they follow no such order, nil where the places say all.
+// measure sets for every place the distance of two GPUs that meet there. This requires that all of them have
+// the same distance: without links, with links between all GPUs, or within hives that are places. It returns
+// the links if they do not follow the tree, otherwise nil.
 func (s *Solver) measure(links []Link) (irregular []Link) {
 	links = each(links)
 	for _, l := range links {
@@ -69,7 +69,7 @@ func (s *Solver) measure(links []Link) (irregular []Link) {
 	return links
 }
 
-// numberCards gives every place the range of the cards below it.
+// numberCards sets for every place the range of the cards below it.
 func (n *Place) numberCards(cards []*Place) []*Place {
 	n.cardLow = len(cards)
 	if n.Kind == Card {
@@ -82,7 +82,7 @@ func (n *Place) numberCards(cards []*Place) []*Place {
 	return cards
 }
 
-// each keeps every link once: the best where two are named twice.
+// each returns every link once; of duplicates it keeps the best.
 func each(links []Link) []Link {
 	slices.SortFunc(links, func(x, y Link) int {
 		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b), cmp.Compare(x.link, y.link))
@@ -90,8 +90,8 @@ func each(links []Link) []Link {
 	return slices.CompactFunc(links, func(x, y Link) bool { return x.a == y.a && x.b == y.b })
 }
 
-// settleNear sets how near GPUs are that meet, and reports whether at every place all that meet have a link
-// or none.
+// settleNear sets the distance of GPUs that meet at a place, and reports whether at every place either all or
+// none of them have a link.
 func (n *Place) settleNear() bool {
 	regular, crossing, below := true, 0, 0
 	for _, child := range n.Children {

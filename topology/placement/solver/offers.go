@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// mix lays out the fields for what is asked and lists what every card and every group can give. It reports
-// whether there was room and time for that. A kind of which one resource is asked at most has none.
+// mix assigns the fields for the request and lists the possible devices of every card and every group. It
+// reports whether the fields and the step limit suffice. A kind with at most one requested resource has no
+// fields.
 func (s *Solver) mix(gpus, vfs []Resource) bool {
 	m := &s.mixing
 	m.gpus, m.vfs = len(gpus) > 0, len(vfs) > 0
@@ -24,17 +25,17 @@ func (s *Solver) mix(gpus, vfs []Resource) bool {
 	if used > mixBits {
 		return false
 	}
-	s.most /= 2 // the other half is for settling one resource after the other
+	s.most /= 2 // the other half is for choosing one resource after another
 	s.budget = s.most
 	s.offerBelow(s.root)
 	return s.budget >= 0
 }
 
-// supply is what a part of the tree has of a resource.
+// supply is the supply of a resource in a part of the tree.
 type supply struct{ held, most int }
 
-// offerBelow lists what every card and group below a place can give, and what the places must. It returns
-// what the place has, by resource, GPUs before VFs.
+// offerBelow lists the possible devices of every card and group below a place, and the minimum of each place.
+// It returns the supply of the place by resource, GPUs before VFs.
 func (s *Solver) offerBelow(n *Place) []supply {
 	m := &s.mixing
 	n.mixed = new(mixed)
@@ -68,8 +69,8 @@ func add(has []supply, pools []Pool) {
 	}
 }
 
-// floor is the fewest of each resource that have to come from a part of the tree: those held there, and those
-// that the rest does not have.
+// floor returns the minimum of each resource that has to come from a part of the tree: the held devices, and
+// the devices that the rest of the tree lacks.
 func (m *mixing) floor(has []supply) mix {
 	sum := mix(0)
 	for i, f := range slices.Concat(m.gpuFields, m.vfFields) {
@@ -78,13 +79,12 @@ func (m *mixing) floor(has []supply) mix {
 	return sum
 }
 
-// reaching keeps the offers that have enough of each resource.
+// reaching keeps the offers that have at least floor devices of each resource.
 func (m *mixing) reaching(offers []offer, floor mix) []offer {
 	return slices.DeleteFunc(slices.Clone(offers), func(o offer) bool { return !m.reaches(o.mix, floor) })
 }
 
-// offersOf lists all ways to take devices from pools, nothing where there are more of them than there is time
-// for.
+// offersOf lists all ways to take devices from pools. It returns nil if their number exceeds the step limit.
 func (s *Solver) offersOf(pools []Pool, fields []field) []offer {
 	offers := []offer{{}}
 	for _, l := range pools {
@@ -112,8 +112,8 @@ func inOfferOrder(offers []offer) {
 	})
 }
 
-// stage finds for the PFs of a group, one after the other, the cheapest way to give each mix of VFs. Of ways
-// that cost the same it takes less from the later PF.
+// stage finds for one PF of a group after another the cheapest way to give each mix of VFs. Of ways with the
+// same cost it takes fewer VFs from the later PF.
 func (s *Solver) stage(n *Place) {
 	n.offers = []offer{{}}
 	for _, f := range n.PFs {
@@ -151,5 +151,5 @@ func (s *Solver) stage(n *Place) {
 	}
 }
 
-// stepsPerMixed is what it takes to combine two entries of several resources, in steps.
+// stepsPerMixed is the cost of combining two entries of several resources, in steps.
 const stepsPerMixed = 12

@@ -7,27 +7,27 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// MaxCards bounds the cards that are searched for the nearest set: their distances are kept in a square. The
-// largest machine with links that follow no order of the tree has 16.
+// MaxCards limits the number of cards of the search for the nearest set, which keeps their distances in a
+// square matrix. The largest machine with links that do not follow the tree has 16 cards.
 const MaxCards = 256
 
-// search finds the set of GPUs that are nearest to each other, among those with the best pairs. The tables
-// cannot do that where links follow no order of the tree, as in a cube mesh: how near two GPUs are depends on
-// which two they are. So it goes through the sets, leaves out what cannot be better than the best so far, and
-// solves the VFs of the rest.
+// search finds the set of GPUs with the smallest distances among the sets with the best pairs. The tables
+// cannot find it if links do not follow the tree, as in a cube mesh: the distance of two GPUs depends on the
+// individual GPUs. The search enumerates the sets, skips sets that cannot be better than the current best,
+// and solves the VFs of the remaining sets.
 type search struct {
 	*Solver
 	cardSet
-	left int // steps left
+	left int // remaining steps
 
-	allowed map[share]bool // filled as it is asked
-	beyond  int            // most pairs beyond PIX that are of interest
+	allowed map[share]bool // cache, filled on demand
+	beyond  int            // maximum number of pairs beyond PIX
 
 	best       cost
 	bestCounts []int
 	bestOrder  []int
-	order      []int    // room for another
-	queue      []*Place // room to work in
+	order      []int    // scratch space
+	queue      []*Place // scratch space
 }
 
 // share is a number of GPUs from a group.
@@ -36,8 +36,8 @@ type share struct {
 	gpus  int
 }
 
-// refine improves the choice that is marked in the places and marks the result. It reports whether that is
-// the best of all sets, provided that the choice it began with has the best pairs.
+// refine improves the choice that is marked in the places and marks the result. It reports whether the result
+// is the best of all sets, provided that the initial choice has the best pairs.
 func (s *Solver) refine(links []Link) bool {
 	if len(s.cards) > MaxCards {
 		return false
@@ -52,7 +52,7 @@ func (s *Solver) refine(links []Link) bool {
 	}
 	f.best = f.worst()
 	if !f.try(start, f.locality(start)) {
-		return false // too large even with the GPUs given
+		return false // too large even with fixed GPUs
 	}
 	f.exchange()
 	f.put(make([]int, len(s.cards)))
@@ -62,14 +62,14 @@ func (s *Solver) refine(links []Link) bool {
 	return complete
 }
 
-// worst is a cost above all others.
+// worst returns a cost above all others.
 func (f *search) worst() cost {
 	c := cost{termBridges: math.MaxInt64}
 	c.addPairs(topology.UNK, int64(f.Pairs))
 	return c
 }
 
-// solveWithin solves under what is fixed, at the expense of the steps left.
+// solveWithin solves with the fixed counts and deducts the steps used.
 func (f *search) solveWithin() (cost, bool) {
 	f.budget = f.left
 	c, ok := f.solve(f.beyond)
@@ -89,8 +89,8 @@ func (f *search) solveFor(counts []int) (cost, bool) {
 	return c, ok
 }
 
-// allows reports whether the best pairs and the most pairs left can be had when the group of card i gives as
-// many GPUs as in the set at hand. This spares going one by one through the sets that cannot have them.
+// allows reports whether the best pairs and the most remaining pairs are possible if the group of card i
+// gives the number of GPUs of the current set. This skips many sets at once.
 func (f *search) allows(i int) bool {
 	of := share{group: f.cards[i].Parent}
 	for j := of.group.cardLow; j < of.group.cardHigh; j++ {
@@ -107,7 +107,7 @@ func (f *search) allows(i int) bool {
 	return allowed
 }
 
-// try takes a set if it is better than the best so far.
+// try accepts a set if it is better than the current best.
 func (f *search) try(counts []int, locality int64) bool {
 	c, ok := f.solveFor(counts)
 	if !ok {
@@ -128,7 +128,7 @@ func (f *search) try(counts []int, locality int64) bool {
 	return true
 }
 
-// exchange swaps a GPU of the best set for another as long as that makes it better.
+// exchange swaps a GPU of the best set for another GPU as long as that improves the set.
 func (f *search) exchange() {
 	for better := true; better; {
 		better = false
@@ -141,7 +141,7 @@ func (f *search) exchange() {
 	}
 }
 
-// swap tries the set at hand with one GPU taken from another card.
+// swap tries the current set with one GPU moved from card out to card in.
 func (f *search) swap(out, in int) bool {
 	f.left--
 	locality := f.best[termLocality] - f.reach[out] + f.reach[in] - f.near[out*len(f.cards)+in]
@@ -157,8 +157,8 @@ func (f *search) swap(out, in int) bool {
 	return better
 }
 
-// visit tries all sets that take the cards from i on into the set at hand, except those that cannot be better
-// than the best. It reports whether it got through before the steps were spent.
+// visit tries all sets that add the cards from i on to the current set, except sets that cannot be better
+// than the best. It reports whether it finished within the step limit.
 func (f *search) visit(i, missing int, locality int64) bool {
 	if f.left -= 1 + len(f.cards)/4; f.left < 0 {
 		return false
@@ -185,10 +185,10 @@ func (f *search) visit(i, missing int, locality int64) bool {
 	return true
 }
 
-// appendOrder describes what is marked for comparing answers that cost the same: level by level from the root
-// down, from the highest address to the lowest, how many GPUs, VFs and extras are taken, and of which
-// resources. The least is the answer with the lowest addresses. The queue is room to work in, and returned
-// for the next time.
+// appendOrder appends a key of the marked choice that orders answers with the same cost: level by level from
+// the root down, from the highest address to the lowest, the numbers of GPUs, VFs and extras taken, and their
+// resources. The least key belongs to the answer with the lowest addresses. The queue is scratch space and is
+// returned for reuse.
 func (n *Place) appendOrder(order []int, queue []*Place) ([]int, []*Place) {
 	queue = append(queue[:0], n)
 	for i := 0; i < len(queue); i++ {

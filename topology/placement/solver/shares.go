@@ -1,16 +1,17 @@
 package solver
 
-// Shares says how many partners each device serves. The pairs are as many as the larger half; each device of
-// the larger half serves in one, each of the smaller in an equal number, and some, the extras, in one more.
+// Shares is the number of partners of each device. The number of pairs is the size of the larger half. Each
+// device of the larger half is in one pair; each device of the smaller half is in an equal number of pairs,
+// and some of them, the extras, are in one more.
 type Shares struct {
 	GPUs, VFs         int // wanted
-	Pairs             int // 0 where a half is empty
-	PerGPU, PerVF     int // partners of each, without its extra
-	GPUExtra, VFExtra int // how many serve one more, of the smaller half; 0 of the other
-	extras            int // the one of these that is not 0, if any
+	Pairs             int // 0 if a half is empty
+	PerGPU, PerVF     int // partners of each device, without its extra
+	GPUExtra, VFExtra int // number of extras of the smaller half; 0 for the other half
+	extras            int // the nonzero one of GPUExtra and VFExtra, if any
 }
 
-// NewShares are those of so many GPUs and VFs.
+// NewShares returns the shares of the given numbers of GPUs and VFs.
 func NewShares(gpus, vfs int) Shares {
 	s := Shares{GPUs: gpus, VFs: vfs}
 	if gpus == 0 || vfs == 0 {
@@ -27,7 +28,7 @@ func NewShares(gpus, vfs int) Shares {
 	return s
 }
 
-// units is how many pairs g GPUs and v VFs take part in when e of those that may have an extra do.
+// units returns the number of pairs of g GPUs and v VFs if e of the devices that can be extras are extras.
 func (s *Shares) units(g, v, e int) (ofGPUs, ofVFs int) {
 	ofGPUs, ofVFs = s.PerGPU*g, s.PerVF*v
 	if s.GPUExtra > 0 {
@@ -38,10 +39,10 @@ func (s *Shares) units(g, v, e int) (ofGPUs, ofVFs int) {
 	return ofGPUs, ofVFs
 }
 
-// mostExtras is how many extras g GPUs and v VFs can take.
+// mostExtras returns the maximum number of extras among g GPUs and v VFs.
 func (s *Shares) mostExtras(g, v int) int {
 	if s.GPUExtra > 0 {
 		return min(g, s.extras)
 	}
-	return min(v, s.extras) // s.extras is 0 where neither side has any
+	return min(v, s.extras) // s.extras is 0 if neither half has extras
 }

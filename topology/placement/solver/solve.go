@@ -1,7 +1,7 @@
 package solver
 
 // solve finds the best choice with at most limit pairs beyond PIX and marks it in the places. It reports
-// whether there is one and it was found before the budget was spent.
+// whether such a choice exists and was found within the budget.
 func (s *Solver) solve(limit int) (cost, bool) {
 	s.limit, s.entries = limit, s.entries[:0]
 	table := s.table(s.root)
@@ -18,10 +18,10 @@ func (s *Solver) solve(limit int) (cost, bool) {
 	return cost{}, false
 }
 
-// choose follows an entry of a place back to what it was made of.
+// choose traces an entry of a place back to the entries that it consists of.
 func (s *Solver) choose(n *Place, i int32) {
 	n.Chosen = s.entries[i].Counts
-	if n.Kind == Group { // its table is made of that of the cards
+	if n.Kind == Group { // the table of a group is based on the table of its cards
 		i = s.entries[i].before
 	}
 	for k := len(n.Children) - 1; k > 0; k-- {
@@ -33,17 +33,17 @@ func (s *Solver) choose(n *Place, i int32) {
 	}
 }
 
-// stepsPerPlace is the work that a place makes whatever its tables hold, in steps.
+// stepsPerPlace is the fixed cost of a place, in steps.
 const stepsPerPlace = 8
 
-// table makes the table of a place.
+// table builds the table of a place.
 func (s *Solver) table(n *Place) span {
 	s.budget -= stepsPerPlace
 	if n.Kind == Card {
 		return s.cardTable(n)
 	}
 	var t span
-	var part Content // of the children so far
+	var part Content // of the children merged until now
 	for i, child := range n.Children {
 		last := s.table(child)
 		part.Add(child.Content)
@@ -66,14 +66,14 @@ func (s *Solver) table(n *Place) span {
 	return t
 }
 
-// fewest is how many of a half have to come from a part of the tree: those held there, and those that the
-// rest does not have.
+// fewest returns the minimum number of devices that have to come from a part of the tree: the held devices
+// and the devices that the rest of the tree lacks.
 func fewest(wanted int, part, all Tally) int {
 	return max(part.Held, wanted-(all.Most-part.Most))
 }
 
-// meet adds pairs that are made at a place: their level, whether they are redirected, and the bridges they
-// save against going up to the root complex.
+// meet adds the cost of pairs that are formed at a place: their level, whether they are redirected, and the
+// bridges saved compared with the path to the root complex.
 func (s *Solver) meet(n *Place, c *cost, pairs int64) {
 	c.addPairs(n.Level, pairs)
 	if n.Level.SameSwitch() {
@@ -81,17 +81,17 @@ func (s *Solver) meet(n *Place, c *cost, pairs int64) {
 	}
 }
 
-// within reports whether a part of the tree that has made some pairs beyond PIX can still become part of a
-// choice within the limit. Devices without a partner in it will make pairs beyond PIX too, and the rest of
-// the tree can have so many PIX pairs only.
+// within reports whether a part of the tree with the given pairs beyond PIX can be part of a choice within
+// the limit. Devices of the part without a partner add pairs beyond PIX, and the rest of the tree has a
+// limited number of PIX pairs.
 func (s *Solver) within(part *Content, beyond, ofGPUs, ofVFs int) bool {
 	pix := min(ofGPUs, ofVFs) - beyond
 	return beyond+max(ofGPUs-ofVFs, ofVFs-ofGPUs) <= s.limit &&
 		pix+s.root.mostPIX-part.mostPIX >= s.Pairs-s.limit
 }
 
-// fewestVFs is how many VFs must at least be taken beside so many GPUs for no more pairs to be beyond PIX
-// than the limit allows.
+// fewestVFs returns the minimum number of VFs for a number of GPUs such that the pairs beyond PIX stay within
+// the limit.
 func (s *Solver) fewestVFs(gpus int) int {
 	if s.Pairs == 0 {
 		return 0
@@ -103,7 +103,7 @@ func (s *Solver) fewestVFs(gpus int) int {
 	return 0
 }
 
-// slack is how many extras the GPUs and the VFs of an entry can have at most.
+// slack returns the maximum number of extras among the GPUs and VFs of an entry.
 func (s *Solver) slack() (ofGPUs, ofVFs int) {
 	switch {
 	case !s.loose:

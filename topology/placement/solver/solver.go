@@ -1,34 +1,34 @@
 package solver
 
-// MaxSteps bounds the work on one choice: so many pairs of table entries are combined, at 10 to 40 ns each,
-// before it is given up to find the best choice for sure. What is done instead takes half as many again at
-// most. That keeps a choice below 20 ms on a server's core for up to 64 GPUs and 1016 VFs, see
-// BenchmarkWorst; with thousands of devices it takes longer to put them in their places. Requests of eight
-// GPUs take hundreds of steps. Those that need more than the bound want many devices that are mostly far from
-// any partner, in halves of which none is a multiple of the other.
+// MaxSteps limits the work of one choice: the number of combined pairs of table entries, at 10 to 40 ns each,
+// after which the solver gives up the proof of optimality. The fallback takes at most half as many steps.
+// This keeps a choice below 20 ms on a server's core for up to 64 GPUs and 1016 VFs (see BenchmarkWorst);
+// with thousands of devices building the tree takes longer. Requests of eight GPUs take hundreds of steps.
+// Requests that exceed the limit have many devices that are mostly far from any partner, and halves of which
+// neither is a multiple of the other.
 const MaxSteps = 800_000
 
 // Solver finds the cheapest choice by dynamic programming over the tree of places: for every place it keeps
 // the best way to take each number of GPUs, VFs and extras from below it. The costs of disjoint places add
-// up, and how many pairs are made below a place depends on these numbers alone, since on a tree it is best to
-// make every pair as low as possible.
+// up, and the number of pairs below a place depends only on these numbers, because on a tree it is optimal to
+// form every pair as low as possible.
 type Solver struct {
 	Shares
 	mixing mixing
 	root   *Place
 	cards  []*Place // in the order of the tree
-	most   int      // steps for one attempt
-	limit  int      // most pairs beyond PIX that a choice may have
-	loose  bool     // extras follow the VFs rather than being tried in all numbers
-	budget int      // steps left; negative when the search was given up
+	most   int      // steps of one attempt
+	limit  int      // maximum number of pairs beyond PIX
+	loose  bool     // extras follow the VFs instead of being tried in all numbers
+	budget int      // remaining steps; negative after the search was given up
 
-	entries []entry // all tables: they stay, to be followed back
-	making  []entry // the table being made
-	room    []int32 // for its slots
+	entries []entry // all tables, kept for tracing back
+	making  []entry // the table under construction
+	room    []int32 // scratch space for its slots
 }
 
-// New is for a choice from a tree of places that takes so many steps at most in each attempt; the root is nil
-// where there is nothing to choose from.
+// New returns a solver for a tree of places with a limit of steps for each attempt; the root is nil if no
+// device may be chosen.
 func New(root *Place, wanted Shares, steps int) Solver {
 	s := Solver{Shares: wanted, root: root, most: steps, making: make([]entry, 0, 32)}
 	if root != nil {
@@ -38,10 +38,10 @@ func New(root *Place, wanted Shares, steps int) Solver {
 	return s
 }
 
-// Solve finds what to choose and marks it in the places, down to how many devices come from each pool. It
-// reports whether that is proven the best, and whether there was room and time to find anything. Resources
-// are those of a kind of which several are wanted, none for another kind. Links are those between cards with
-// something to choose; their order changes.
+// Solve finds the choice and marks it in the places, down to the number of devices from each pool. It reports
+// whether the choice is proven optimal, and whether the room and the step limit sufficed for any choice.
+// Resources are those of a kind with several requested resources, nil for another kind. Links connect cards
+// with devices to choose from; Solve reorders them.
 func (s *Solver) Solve(gpus, vfs []Resource, links []Link) (optimal, ok bool) {
 	if !s.mix(gpus, vfs) {
 		return false, false

@@ -6,23 +6,23 @@ import (
 	"sort"
 )
 
-// entry is the best way to take some GPUs, VFs and extras from a place, or from its first few children.
+// entry is the best way to take numbers of GPUs, VFs and extras from a place, or from its first children.
 type entry struct {
 	Counts
 	cost         cost
-	before, last int32 // made of: an entry for the children before the last, and one of the last child
+	before, last int32 // the combined entries: of the previous children, and of the last child
 }
 
 // span is a table: a range of the solver's entries, in ascending order of GPUs, VFs and extras.
 type span struct{ from, to int32 }
 
-// add adds an entry to the table being made.
+// add adds an entry to the table under construction.
 func (s *Solver) add(e entry) { s.making = append(s.making, e) }
 
-// stepsPerEntry is what it takes to keep an entry, in steps.
+// stepsPerEntry is the cost of keeping an entry, in steps.
 const stepsPerEntry = 8
 
-// made makes a table of all that was added, in order.
+// made sorts the added entries into a table.
 func (s *Solver) made() span {
 	slices.SortFunc(s.making, func(a, b entry) int { return a.Counts.compare(&b.Counts) })
 	t := s.begin()
@@ -39,7 +39,7 @@ func (s *Solver) end(t span) span {
 	return t
 }
 
-// compare puts the entries of a table in order.
+// compare orders the entries of a table.
 func (c *Counts) compare(d *Counts) int {
 	switch {
 	case c.GPUs != d.GPUs:
@@ -53,7 +53,7 @@ func (c *Counts) compare(d *Counts) int {
 	}
 }
 
-// withGPUs is the part of a table whose entries have a number of GPUs in a range.
+// withGPUs returns the part of a table whose entries have a number of GPUs between low and high.
 func (t span) withGPUs(entries []entry, low, high int) span {
 	first := func(gpus int) int32 {
 		return t.from + int32(sort.Search(int(t.to-t.from), func(i int) bool {

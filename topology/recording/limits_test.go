@@ -1,0 +1,108 @@
+package recording
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// spent is how long the CPU has worked for the calling thread.
+func spent(t *testing.T) time.Duration {
+	t.Helper()
+	const thread = 1 // RUSAGE_THREAD, getrusage(2)
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(thread, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano())
+}
+
+// endless is a file that never ends, as /dev/zero.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.read += len(p)
+	clear(p)
+	return len(p), nil
+}
+
+// TestLimits: what is larger than any machine is refused, with an error that names the limit.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	file := func(lines ...string) io.Reader {
+		return strings.NewReader(header + "\n" + strings.Join(lines, "\n") + "\nend 1 entries\n")
+	}
+	zero := &endless{}
+	for name, c := range map[string]struct {
+		from io.Reader
+		want string
+	}{
+		"no end":    {zero, "read machine file: it is larger than 32 MiB"},
+		"deep":      {file("[a" + strings.Repeat("/a", 64) + "]"), "line 2: the path \"a/a/"},
+		"very deep": {file("[a" + strings.Repeat("/a", 10_000_000) + "]"), "is longer than 4096 bytes"},
+		"long":      {file("[" + strings.Repeat("a", 5000) + "]"), "is longer than 4096 bytes"},
+		"long file": {file("[a]", strings.Repeat("a", 5000)+" = 1"), "line 3: the path \"a/aaa"},
+		"long link": {file("[a]", "b -> ../"+strings.Repeat("c/", 5000)+"c"), "is longer than 4096 bytes"},
+		"comments":  {file(strings.Repeat("#\n", 10_001)), "the file has more than 10000 lines of comments"},
+		"a line":    {file(strings.Repeat("=", 1<<20)), "want a directory in brackets first, not"},
+		"a value":   {file("[a]", "b = "+strings.Repeat("x", 1<<20)+" "), "has to be quoted"},
+	} {
+		_, err := Parse(c.from)
+		if err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 300 {
+			t.Errorf("%s: %.400v, want %q", name, err, c.want)
+		}
+	}
+	if zero.read > 2*mostBytes {
+		t.Errorf("%d bytes were read of a file without an end", zero.read)
+	}
+	parse(t, header+"\n[a"+strings.Repeat("/a", 63)+"]\nend 1 entries\n")
+}
+
+// TestManyEntries: the time to read a machine grows with its size alone, in whatever order the entries are,
+// and there is a bound.
+func TestManyEntries(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	fmt.Fprintln(&text, header+"\n[x]")
+	const most = mostNodes - 1
+	for i := range most {
+		fmt.Fprintf(&text, "f%08d = 1\n", most-i)
+	}
+	fmt.Fprintf(&text, "end %d entries\n", most+1)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	begin := spent(t)
+	if m := parse(t, text.String()); m.Len() != most+1 {
+		t.Errorf("%d entries", m.Len())
+	}
+	if took := spent(t) - begin; took > 5*time.Second { // it takes half a second
+		t.Errorf("%d entries took %s", most, took)
+	}
+	more := strings.Replace(text.String(), "[x]\n", "[x]\none = more\n", 1)
+	if _, err := Parse(strings.NewReader(more)); err == nil ||
+		!strings.Contains(err.Error(), "a machine has 250000 files, links and directories at most") {
+		t.Errorf("one more: %v", err)
+	}
+}
+
+// TestBuildOfLarge: what is added to a machine counts from what it has.
+func TestBuildOfLarge(t *testing.T) {
+	t.Parallel()
+	b := NewBuilder()
+	for i := range mostNodes - 1 {
+		b.File(fmt.Sprintf("x/f%08d", i), "1\n")
+	}
+	m, err := b.Machine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := m.Build()
+	more.File("y", "1\n")
+	if _, err := more.Machine(); err == nil || !strings.Contains(err.Error(), "at most") {
+		t.Errorf("one more: %v", err)
+	}
+}
