@@ -119,11 +119,11 @@ check-kubelet: ## Run the managers of kubelet 1.37 around the built plugins
 
 .PHONY: check-kubelet36
 check-kubelet36: ## Run those of kubelet 1.36, with fewer admissions
-	cd test/kubernetes && $(PROGRESS) "test/kubernetes/kubelet, 1.36; $(KUBELET)" go test $(KUBE36) -count=1 -timeout 60m ./kubelet -admissions=60 -simulated=2400 -chaos=150
+	cd test/kubernetes && $(PROGRESS) "test/kubernetes/kubelet, 1.36; $(KUBELET)" go test $(KUBE36) -count=1 -timeout 60m ./kubelet -admissions=60 -chaos=150
 
 # What decides by a machine, and starts no other program.
-ARM := ./topology/... ./coordination/ledger ./coordination/asking ./coordination/store ./coordination/kubelet/... \
-	./plugins/rdma/pools ./plugins/rdma/grants ./plugins/gpu/amd ./plugins/gpu/nvidia/settings ./cmd/tandem/doctor/config
+ARM := ./topology/... ./coordination/holders ./coordination/resources ./coordination/asking ./coordination/store ./coordination/kubelet/... \
+	./plugins/rdma/pools ./plugins/rdma/grants ./plugins/gpu/amd ./plugins/gpu/nvidia/settings ./cmd/tandem/doctor/settings
 
 .PHONY: test-arm
 test-arm: ## Run the tests that start no other program as programs for ARM nodes (needs qemu-user-static)
@@ -381,8 +381,12 @@ $(TOOLS)/%: test/tools/go.mod test/tools/go.sum
 	cd test/tools && $(PROGRESS) "build $*, a minute or two the first time" go build -o $@ $(TOOL_$*)
 
 # Of presets or other files of values: make release.yaml IMAGE=registry.example/tandem TAG=v1 VALUES=deployments/helm/tandem/presets/oci.yaml
+NAMESPACE    ?= kube-system
+KUBE_VERSION ?= 1.37.0
+
 .PHONY: release.yaml
-release.yaml: ## Write the chart's manifests for IMAGE:TAG (the version's tag without TAG) into bin/release.yaml, for who has no Helm; VALUES names files of values
+release.yaml: ## Write the chart's manifests for IMAGE:TAG (the version's tag without TAG) into bin/release.yaml, for NAMESPACE (kube-system) on KUBE_VERSION (1.37.0); VALUES names files of values
 	@mkdir -p $(BIN)
-	cd test/others && go run -buildvcs=false ./chart/release --set image.repository=$(IMAGE) --set-string image.tag=$(TAG) \
+	cd test/others && go run -buildvcs=false ./chart/release --namespace $(NAMESPACE) --kube-version $(KUBE_VERSION) \
+		--set image.repository=$(IMAGE) --set-string image.tag=$(TAG) \
 		$(foreach file,$(VALUES),-f $(abspath $(file))) >$(BIN)/release.yaml

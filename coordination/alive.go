@@ -9,21 +9,21 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
-// Role is what a plugin is to the coordination of its node at a moment.
+// Role is the current role of a plugin in the coordination of its node.
 type Role string
 
-// The roles.
+// Roles of a plugin.
 const (
-	Serves  Role = "server"  // it holds the lock and answers for both
-	Joined  Role = "client"  // another plugin does
-	Foreign Role = "foreign" // another does, and speaks another protocol: devices are placed without it
-	Apart   Role = "alone"   // nobody does
+	Serves  Role = "server"  // it holds the lock and answers for both plugins
+	Joined  Role = "client"  // another plugin serves
+	Foreign Role = "foreign" // another plugin serves with an incompatible protocol
+	Apart   Role = "alone"   // no plugin serves
 )
 
-// Roles are all that there are.
+// Roles lists all roles.
 var Roles = []Role{Serves, Joined, Foreign, Apart}
 
-// Role tells what the plugin is now.
+// Role returns the plugin's current role.
 func (n *Node) Role() Role {
 	switch {
 	case n.serving.Load() != nil:
@@ -37,8 +37,8 @@ func (n *Node) Role() Role {
 	}
 }
 
-// Resources are those of both plugins with their devices while this one serves; nil while it does not. The
-// kubelet may be asked, for a second at the most.
+// Resources returns the devices of both plugins while this plugin serves, otherwise nil. It may call the
+// kubelet, for at most a second.
 func (n *Node) Resources() []*api.Resource {
 	if own := n.serving.Load(); own != nil {
 		return own.coordinator.Resources()
@@ -46,11 +46,11 @@ func (n *Node) Resources() []*api.Resource {
 	return nil
 }
 
-// stuck is how long the election may take no turn: it takes one every electionPause.
+// stuck is the maximum time between two rounds of the election, which runs every electionPause.
 const stuck = 6 * electionPause
 
-// Alive reports what of this plugin's part hangs so that a restart would help: the election or, while it
-// serves, the coordinator. It waits until ctx is done at most.
+// Alive returns an error if a part of this plugin hangs that a restart would fix: the election or, while the
+// plugin serves, the coordinator. It waits at most until ctx is done.
 func (n *Node) Alive(ctx context.Context) error {
 	if beat := n.beat.Load(); beat != nil && time.Since(*beat) > stuck {
 		return fmt.Errorf("the election of the coordination server has hung since %s", beat.Format(time.RFC3339))
@@ -61,7 +61,7 @@ func (n *Node) Alive(ctx context.Context) error {
 	return nil
 }
 
-// turn notes that the election took a turn.
+// turn records a round of the election.
 func (n *Node) turn() {
 	now := time.Now()
 	n.beat.Store(&now)

@@ -8,10 +8,10 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Alone answers GetPreferredAllocation as Prefer does, without the coordinator and at once: by the PCI tree,
-// by the devices that this plugin offers and by what the other plugin has given last (handout.go). So GPUs
-// are together, VFs are of one PF each and next to a GPU, and the half that is asked second is the best there
-// is for the first.
+// Alone answers GetPreferredAllocation without the coordinator and without waiting: by the PCI tree, this
+// plugin's own devices and the last allocation of the other plugin (handout.go). It keeps GPUs together,
+// takes VFs of separate PFs next to a GPU, and chooses the best second half for the first half of a
+// container.
 func (m *Member) Alone(available, mustInclude []string, size int) []string {
 	chosen, _ := m.choose(available, mustInclude, size)
 	return chosen
@@ -38,10 +38,10 @@ func (m *Member) choose(available, mustInclude []string, size int) ([]string, st
 	return m.own(choice), choice.Reason
 }
 
-// otherHalf is what the container that is asked for has of the other kind, and as many more as make it as
-// large as what is asked for: the container may take over from an init container, or be another one than that
-// which was given devices last. Nobody else's devices can be told from free ones here, so that VFs are chosen
-// as if all GPUs of the machine were. GPUs go by themselves.
+// otherHalf returns the container's devices of the other kind, and as many more as the requested number: the
+// container may take over devices of an init container, or may not be the container of the last allocation.
+// Allocated devices of the other plugin are unknown here, so VFs are chosen as if all GPUs of the machine
+// were free. GPUs are chosen independently of VFs.
 func (m *Member) otherHalf(size int) placement.Half {
 	half := placement.Half{Held: m.counterparts()}
 	half.Count = len(half.Held)
@@ -61,7 +61,7 @@ func (m *Member) otherHalf(size int) placement.Half {
 	return half
 }
 
-// own are the devices of a choice that are of this member's kind.
+// own returns the devices of a choice that are of this member's kind.
 func (m *Member) own(choice placement.Choice) []string {
 	devices := choice.GPUs
 	if m.kind == device.VF {
@@ -74,8 +74,8 @@ func (m *Member) own(choice placement.Choice) []string {
 	return ids
 }
 
-// inPairOrder orders what a container was given as its counterparts are, which were given before; by
-// themselves where there are none.
+// inPairOrder orders a container's devices by their counterparts of the previous allocation, or by address if
+// there are none.
 func (m *Member) inPairOrder(ids []string) []string {
 	before := m.counterparts()
 	_, links := m.devices()
@@ -89,7 +89,7 @@ func (m *Member) inPairOrder(ids []string) []string {
 	return m.own(choice)
 }
 
-// firstOf is the answer when there is nothing to choose by: the mustInclude IDs, then the lowest others.
+// firstOf is the answer without any information: the mustInclude IDs, then the lowest other IDs.
 func firstOf(available, mustInclude []string, size int) []string {
 	ids := slices.Clone(mustInclude)
 	for _, id := range slices.Sorted(slices.Values(available)) {

@@ -18,13 +18,12 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
-// reconnect is the pause between attempts to reach the server; it is short because a takeover is.
+// reconnect is the pause between attempts to connect to the server; a takeover is as short.
 var reconnect = backoff.Config{
 	BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 200 * time.Millisecond,
 }
 
-// dial makes a client of the coordination socket. It connects when it is first used, and again whenever it
-// has to.
+// dial returns a client of the coordination socket. It connects on the first call and reconnects as needed.
 func dial(runDir string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("unix:"+SocketPath(runDir),
 		grpc.WithTransportCredentials(peerCredentials{}),
@@ -36,24 +35,24 @@ func dial(runDir string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// Status asks the server of a run folder for everything it knows. It fails where none serves, nor takes over
-// within a second.
+// Status returns the complete state of the server of a run directory. It returns an error if no plugin serves
+// or takes over within a second.
 func Status(ctx context.Context, runDir string) (*api.StatusResponse, error) {
 	return call(ctx, runDir, func(client api.CoordinationClient) (*api.StatusResponse, error) {
 		return client.Status(ctx, &api.StatusRequest{})
 	})
 }
 
-// Explain asks the server of a run folder what was decided for a pod; namespace and container can be empty,
-// for any.
+// Explain returns the decisions for a pod from the server of a run directory; an empty namespace or container
+// means any.
 func Explain(ctx context.Context, runDir, namespace, pod, container string) (*api.ExplainResponse, error) {
 	return call(ctx, runDir, func(client api.CoordinationClient) (*api.ExplainResponse, error) {
 		return client.Explain(ctx, &api.ExplainRequest{Namespace: namespace, Pod: pod, Container: container})
 	})
 }
 
-// call asks the server of a run folder one thing. Where none serves there may be one in a moment: a plugin is
-// replaced, and the other takes over.
+// call makes one call to the server of a run directory. If no server answers it waits for one: during an
+// update of a plugin the other plugin takes over.
 func call[T any](
 	ctx context.Context, runDir string, ask func(api.CoordinationClient) (T, error),
 ) (answer T, err error) {
@@ -79,7 +78,7 @@ func call[T any](
 	}
 }
 
-// awaitServer connects, if that is possible as long as a takeover can last.
+// awaitServer connects, waiting as long as a takeover can take.
 func awaitServer(ctx context.Context, conn *grpc.ClientConn) {
 	ctx, cancel := context.WithTimeout(ctx, electionBurst)
 	defer cancel()
@@ -90,8 +89,8 @@ func awaitServer(ctx context.Context, conn *grpc.ClientConn) {
 	}
 }
 
-// unanswered says why the server of a run folder does not answer: the folder and the socket are for root and
-// the plugins' user, and where others ask, nothing is known of a server.
+// unanswered explains why the server of a run directory does not answer: only root and the plugins' user may
+// access the directory and the socket, so other users cannot know whether a server exists.
 func unanswered(runDir string) error {
 	socket := SocketPath(runDir)
 	conn, err := net.DialTimeout("unix", socket, time.Second)

@@ -10,37 +10,36 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// peerCredentials lets nobody but root and our own user talk over the socket, on either side. The folder's
-// and the socket's permissions say the same; this holds even if somebody loosens them.
+// peerCredentials admits only root and the process's own user on both sides of the socket. The permissions of
+// the directory and the socket have the same effect; this check holds even if a user relaxes them.
 type peerCredentials struct{}
 
 var _ credentials.TransportCredentials = peerCredentials{}
 
-// ServerHandshake checks who called.
+// ServerHandshake checks the client.
 func (p peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return p.check(conn)
 }
 
-// ClientHandshake checks who serves.
+// ClientHandshake checks the server.
 func (p peerCredentials) ClientHandshake(
 	_ context.Context, _ string, conn net.Conn,
 ) (net.Conn, credentials.AuthInfo, error) {
 	return p.check(conn)
 }
 
-// Info names the protocol.
+// Info returns the name of the protocol.
 func (peerCredentials) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "unix-peer-credentials"}
 }
 
-// Clone returns a copy, which is the same: there is nothing in it.
+// Clone returns an identical copy: the value has no state.
 func (p peerCredentials) Clone() credentials.TransportCredentials { return p }
 
-// OverrideServerName does nothing: there are no names.
+// OverrideServerName does nothing: the protocol has no server names.
 func (peerCredentials) OverrideServerName(string) error { return nil }
 
-// peer is what is known of the other side: that it may talk, and which process it is (0 in a PID namespace
-// that we cannot see).
+// peer identifies the other side: its process ID, or 0 in a PID namespace that is not visible here.
 type peer struct {
 	credentials.CommonAuthInfo
 	pid int32

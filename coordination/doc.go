@@ -7,9 +7,9 @@
 //
 //	kubelet ── GetPreferredAllocation ──▶ tandem-gpu ── Prefer ──▶ coordinator: who asks? what is free?
 //	        ◀─ four GPUs ──────────────── tandem-gpu ◀─ four GPUs ─┘            plan: four VFs
-//	kubelet ── Allocate ────────────────▶ tandem-gpu ── Allocated ▶ coordinator: ledger
+//	kubelet ── Allocate ────────────────▶ tandem-gpu ── Allocated ▶ coordinator
 //	kubelet ── GetPreferredAllocation ──▶ tandem-rdma ─ Prefer ──▶ coordinator: the same container; VFs
-//	kubelet ── Allocate ────────────────▶ tandem-rdma ─ Allocated ▶ coordinator: ledger; the order of the VFs
+//	kubelet ── Allocate ────────────────▶ tandem-rdma ─ Allocated ▶ coordinator: the order of the VFs
 //
 // This package is the plugins' side and the socket. What is decided, and how, is in package admission.
 //
@@ -24,7 +24,7 @@
 // by them ([Member.AwaitTaken]), asks Prefer ([Member.Prefer]) and reports Allocated ([Member.Allocated]).
 //
 // A server ends in order: it turns its own plugins away, answers what is in flight, decides nothing any more,
-// and saves the ledger then. Whoever serves next goes on from there. The kubelet's checkpoint also tells a
+// and writes its file then. Whoever serves next goes on from there. The kubelet's checkpoint also tells a
 // plugin that starts anew where the devices are that have vanished and that the kubelet still needs: they
 // stay listed, as unhealthy ([Node.Listed]).
 //
@@ -47,34 +47,36 @@
 // Each thing that survives a call is a copy of a source. These are: what it is a copy of, what bounds it,
 // when it is made anew, and what counts where it and its source differ.
 //
-//   - Member.announcement: the plugin's devices; ledger.MaxDevices; with each Publish; the plugin's word.
+//   - Member.announcement: the plugin's devices; resources.MaxDevices; with each Publish; the plugin's word.
 //   - Node.machine: sysfs; the machine; with announcements; sysfs, where it can be read.
 //   - Member.last, handout file: the last Allocate; one of a kind; with each Allocate; left out after 10
 //     s.
 //   - Node.returned: Allocates that ended; maxCalls; with each join; open for a second at most.
 //   - Node.foreign, joined: the stream; one; with each attempt to join; the server's word.
-//   - intent's pause of a source: whether it works; a minute; with the next answer; it is asked again.
+//   - intent's failure and pause of a source: its last answer; a minute; with the next; it is asked again.
 //   - intent's watcher: API server's pods; pods of the node; by watch and list; it frees nothing alone.
 //   - kubelet.CheckpointReader: device checkpoint; one file; when its content changes; the file.
-//   - resources of the ledger: announcements; ledger.MaxResources; with each announcement; what is held
+//   - resources: announcements; resources.MaxResources of MaxDevices; with each announcement; what is held
 //     stays, unhealthy.
-//   - allocations of the ledger: checkpoint and List; ledger.MaxDevices; with each question; the
-//     kubelet's records.
-//   - Allocation.Recipient: the pod's spec; one a container; never; its admission is over by then.
-//   - Allocation.Unlisted: a kubelet's start; the allocations; with each List; List, once it has the pod.
-//   - asking.Looked: the last List; pods of the node; with each List; List.
+//   - own Allocates: what plugins report; one a resource, 256 without checkpoint; over with the next
+//     checkpoint; the checkpoint, then List.
+//   - found: who held what at the last question; 4,096 holders beside the checkpoint's; with each question;
+//     the kubelet's records. Nobody is refused by it alone.
+//   - known: names of UIDs, as List or a source has told; pods of checkpoint and source; with each
+//     question; never changes for a UID.
+//   - seen: the last List; pods of the node; with each List; List.
 //   - plan: a choice; one, planTTL; with each question; what the kubelet allocates.
-//   - given: the last Allocate; one; with each Allocate; the checkpoint.
+//   - given: the container of the last Allocate; one; with each Allocate; the checkpoint.
 //   - inflight.Allocates: open Allocates; a second; with a plugin's word; List is not read.
-//   - sight, for people: the kubelet's word; the allocations; after seenFresh; the kubelet's word.
+//   - sight, for people: who holds what; the holders; after seenFresh; the kubelet's records.
 //   - history, for people: decisions; history.Most; never; nobody decides by it.
-//   - ledger.json: all of the above; store.MaxSize; after each change; read once, at a start.
+//   - coordinator.json: all of the above but found; store.MaxSize; after each change; read once, at a start.
 //   - pairs files: containers' devices; the checkpoint; each Allocate, 10 minutes; the checkpoint.
 //
-// The allocations are a copy that is mended: what the kubelet's records show with a pod that lives and the
-// ledger lacks is put back (heal in package asking), what they disprove is released. A question that the plan
-// foresees needs neither. A server that starts goes on from ledger.json, unless it is of another boot, and
-// from the kubelet's records then.
+// Who holds what is no state: package holders finds it at each question, in the kubelet's device checkpoint
+// and List, by the pods that live and the own Allocates that the kubelet has not written down yet. A question
+// that the plan foresees needs no look. A server that starts goes on from coordinator.json, unless it is of
+// another boot; an Allocate in it is over where the checkpoint has been written since.
 //
 // An absence tells something only in a list that is known to be whole. A kubelet that has just started lists
 // its pods one by one: what List has not shown yet since then is not free. The checkpoint, once it has been

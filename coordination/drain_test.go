@@ -10,9 +10,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// An Allocate that is answered while a server drains, whichever plugin asks, is in the ledger that it leaves
-// behind.
-func TestLedgerHasWhatTheDrainAnswered(t *testing.T) {
+// An Allocate that is answered while a server drains, whichever plugin asks, is known to the next
+// one.
+func TestNextServerKnowsWhatTheDrainAnswered(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{gpus, vfs} {
 		answered := false

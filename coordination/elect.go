@@ -84,6 +84,7 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 		Granted:   func() ([]kubelet.Granted, error) { return kubelet.ReadGranted(n.config.KubeletDir) },
 		Pods:      n.sources.Pods,
 		Alignment: n.config.Intent.Policy.Alignment,
+		Policy:    n.policy(),
 		Log:       n.config.Log,
 		Observer:  n.config.Observer,
 	}
@@ -103,7 +104,7 @@ func (n *Node) serveIfElected(ctx context.Context) error {
 	return n.serve(ctx, c, listener)
 }
 
-// endTimeout is how long the work beside the answers, and then the last checkpoint, may take to end when a
+// endTimeout is how long the work beside the answers, and then the last write, may take to end when a
 // server stops. A disk that hangs is left behind.
 const endTimeout = time.Second
 
@@ -120,10 +121,10 @@ func awaitEnd(work *sync.WaitGroup) {
 	}
 }
 
-// serve answers and writes checkpoints until ctx is done, the work beside panics, or the socket is no longer
+// serve answers and writes its file until ctx is done, the work beside panics, or the socket is no longer
 // the one in the run folder: then nobody new finds it, and there can be a second server soon. It ends in
 // order: nobody asks any more, what was asked is answered, nothing changes any more, the work beside has
-// ended, the ledger is saved.
+// ended, what the next server reads is written down.
 func (n *Node) serve(ctx context.Context, c *admission.Coordinator, listener *net.UnixListener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -146,7 +147,7 @@ func (n *Node) serve(ctx context.Context, c *admission.Coordinator, listener *ne
 		return nil
 	})
 	if n.config.Publisher != nil {
-		others.Go(func() { n.publish(ctx, c) })
+		others.Go(func() { n.publish(ctx, published{c, n.sources}) })
 	}
 	var saving sync.WaitGroup
 	saving.Go(func() {
@@ -154,7 +155,9 @@ func (n *Node) serve(ctx context.Context, c *admission.Coordinator, listener *ne
 			cancel(err)
 		}
 	})
-	own := &server{coordinator: c, notes: n.notes, log: n.config.Log}
+	own := &server{
+		coordinator: c, notes: n.notes, violations: n.violations, alignment: n.alignment, log: n.config.Log,
+	}
 	n.serving.Store(own)
 	err := own.serve(ctx, listener, func() { n.serving.Store(nil) })
 	c.Close()

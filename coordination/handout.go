@@ -13,28 +13,28 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// handout is what a plugin gave a container last. The plugin of the other kind reads it where the coordinator
-// is late: from a file in the run folder, which takes no server, and no word between the two. One that is
-// lost or damaged costs one good pair.
+// handout is a plugin's last allocation to a container. The plugin of the other kind reads it if the
+// coordinator is late, from a file in the run directory, without a server or a call between the plugins. A
+// lost or damaged handout costs one good pair.
 type handout struct {
 	At      time.Time          `json:"at"`
 	Devices []placement.Device `json:"devices"`
 }
 
-// handoutTTL is how long the second half of a container is awaited after the first. The kubelet asks for it
-// at once, and takes a fraction of this on the busiest machine.
+// handoutTTL is the maximum time from the first half of a container to the second. The kubelet asks for the
+// second half immediately, within a fraction of this time on the busiest machine.
 const handoutTTL = 10 * time.Second
 
-// handoutLimit bounds the writing and the reading. The folder is in memory, where both take microseconds, or
-// as long as others keep a busy machine from getting on with it; a pair is lost where it ends too early.
+// handoutLimit is the timeout of a write or read. The directory is in memory, where both take microseconds;
+// on a busy machine they can take longer, and a timeout that is too short loses a pair.
 const handoutLimit = time.Second
 
-// handoutFile is where the plugins of a kind write.
+// handoutFile returns the handout file of a kind.
 func handoutFile(runDir string, kind device.Kind) string {
 	return filepath.Join(runDir, "handout-"+string(kind)+".json")
 }
 
-// handed takes note of devices that a container was given.
+// handed records devices that a container got.
 func (m *Member) handed(ids []string) {
 	last := handout{At: time.Now(), Devices: m.placed(ids)}
 	m.node.mu.Lock()
@@ -45,7 +45,7 @@ func (m *Member) handed(ids []string) {
 	}
 }
 
-// writeLast makes the function that writes the last handout.
+// writeLast returns a function that writes the last handout.
 func (m *Member) writeLast() func() (struct{}, error) {
 	return bounded.Read(m.log, handoutLimit, func() (none struct{}, err error) {
 		m.node.mu.Lock()
@@ -59,7 +59,7 @@ func (m *Member) writeLast() func() (struct{}, error) {
 	})
 }
 
-// readHandouts makes the functions that read the last handout of a kind.
+// readHandouts returns functions that read the last handout of each kind.
 func readHandouts(log *slog.Logger, runDir string) map[device.Kind]func() (handout, error) {
 	read := map[device.Kind]func() (handout, error){}
 	for _, kind := range []device.Kind{device.GPU, device.VF} {
@@ -74,9 +74,8 @@ func readHandouts(log *slog.Logger, runDir string) map[device.Kind]func() (hando
 	return read
 }
 
-// counterparts are the devices of the other kind which the container that is asked for, or was given devices
-// just now, most likely has: those given last, unless a container was given some of this resource since,
-// which then was the same one.
+// counterparts returns the devices of the other kind that the current container most likely has: those of the
+// last allocation, unless a container got devices of this resource since, which then was the same container.
 func (m *Member) counterparts() []placement.Device {
 	last, err := m.node.handouts[m.kind.Other()]()
 	m.node.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
-// stayJoined keeps a Join stream open and announces every member over it. A server of a foreign protocol, or
-// one that refuses an announcement, is left alone for an electionPause: it may be replaced.
+// stayJoined keeps a Join stream open and announces every member over it. After an incompatible server, or
+// one that rejects an announcement, it waits for electionPause: the server may be replaced meanwhile.
 func (n *Node) stayJoined(ctx context.Context) {
 	var complaint string
 	for {
@@ -51,8 +51,7 @@ func (n *Node) stayJoined(ctx context.Context) {
 	}
 }
 
-// joinPause is how long to wait before the next Join. What would most likely end in the same way again is not
-// tried soon.
+// joinPause returns the pause before the next Join; it is longer after errors that are likely to recur.
 func joinPause(err error) time.Duration {
 	if status.Code(err) == codes.Unimplemented || refused(err) || survive.Panicked(err) {
 		return electionPause
@@ -60,7 +59,7 @@ func joinPause(err error) time.Duration {
 	return electionStep
 }
 
-// join opens one stream and announces on it until it breaks.
+// join opens one stream and sends announcements until it breaks.
 func (n *Node) join(ctx context.Context) error {
 	ctx, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
@@ -109,8 +108,8 @@ func (n *Node) join(ctx context.Context) error {
 	}
 }
 
-// dropReturned forgets which Allocates have returned: a server before was told of those, and the new one
-// would take its next Allocate of the same devices for one of them.
+// dropReturned clears the reports of returned Allocates: they were meant for the previous server, and the new
+// server would apply them to its next Allocate of the same devices.
 func (n *Node) dropReturned() {
 	for {
 		select {
@@ -121,8 +120,7 @@ func (n *Node) dropReturned() {
 	}
 }
 
-// tellReturned tells a server of Allocates that have returned, until there is something to announce or ctx is
-// done.
+// tellReturned reports returned Allocates to a server until there is something to announce or ctx is done.
 func (n *Node) tellReturned(
 	ctx context.Context, stream api.Coordination_JoinClient, changed <-chan struct{},
 ) error {
@@ -134,14 +132,14 @@ func (n *Node) tellReturned(
 			return nil
 		case message := <-n.returned:
 			if err := stream.Send(message); err != nil {
-				<-ctx.Done() // the stream tells why
+				<-ctx.Done() // the stream has the reason
 				return context.Cause(ctx)
 			}
 		}
 	}
 }
 
-// hear passes on what the server acknowledges, until the stream breaks, and returns why.
+// hear forwards the server's acknowledgements until the stream breaks, and returns the reason.
 func hear(stream api.Coordination_JoinClient, acknowledged chan<- struct{}) error {
 	for {
 		if _, err := stream.Recv(); err != nil {
@@ -149,17 +147,17 @@ func hear(stream api.Coordination_JoinClient, acknowledged chan<- struct{}) erro
 		}
 		select {
 		case acknowledged <- struct{}{}:
-		default: // more than was announced
+		default: // more acknowledgements than announcements
 		}
 	}
 }
 
-// announce sends an announcement and waits until the server goes by it, which it acknowledges.
+// announce sends an announcement and waits for the server's acknowledgement that it uses the announcement.
 func (n *Node) announce(
 	ctx context.Context, stream api.Coordination_JoinClient, a *api.Announcement, acknowledged <-chan struct{},
 ) error {
 	if err := stream.Send(a); err != nil {
-		<-ctx.Done() // the stream tells why
+		<-ctx.Done() // the stream has the reason
 		return context.Cause(ctx)
 	}
 	select {
@@ -171,7 +169,7 @@ func (n *Node) announce(
 	return nil
 }
 
-// letGo lets go who waits for an announcement.
+// letGo releases callers that wait for an announcement.
 func (n *Node) letGo(a *api.Announcement) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -180,15 +178,15 @@ func (n *Node) letGo(a *api.Announcement) {
 			continue
 		}
 		select {
-		case <-m.taken: // by the server before, too
+		case <-m.taken: // already released, possibly by the previous server
 		default:
 			close(m.taken)
 		}
 	}
 }
 
-// announcements returns the newest of every member that has one, and a channel that is closed once there is a
-// newer one.
+// announcements returns the latest announcement of every member, and a channel that is closed after the next
+// one.
 func (n *Node) announcements() ([]*api.Announcement, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,11 +12,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
-// What a client may send, beside as many devices as a ledger holds (ledger.MaxDevices); the kubelet takes
-// no more than some 40,000 in one message. It takes a resource name of up to 317 bytes and device IDs of 63.
+// What a client may send, beside as many devices as a resource can have (resources.MaxDevices); the kubelet
+// takes no more than some 40,000 in one message. It takes a resource name of up to 317 bytes and device IDs
+// of 63.
 const (
 	maxMessage = 4 << 20 // bytes
 	maxLinks   = 1 << 14
@@ -89,9 +90,9 @@ func checkIDs(resource string, lists ...[]string) error {
 		return status.Errorf(codes.InvalidArgument, "resource name of %d bytes", len(resource))
 	}
 	for _, ids := range lists {
-		if len(ids) > ledger.MaxDevices {
+		if len(ids) > resources.MaxDevices {
 			return status.Errorf(codes.InvalidArgument, "%d devices of %s, more than %d", len(ids), resource,
-				ledger.MaxDevices)
+				resources.MaxDevices)
 		}
 		for _, id := range ids {
 			if id == "" || len(id) > maxName {
@@ -105,7 +106,7 @@ func checkIDs(resource string, lists ...[]string) error {
 // checkAnnouncement makes sure that an announcement is within the limits. A client checks it before a server
 // does.
 func checkAnnouncement(m *api.Announcement) error {
-	ids := make([]string, 0, min(len(m.GetDevices()), ledger.MaxDevices+1))
+	ids := make([]string, 0, min(len(m.GetDevices()), resources.MaxDevices+1))
 	for _, d := range m.GetDevices() {
 		ids = append(ids, d.GetId())
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/survive"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -60,8 +60,8 @@ func TestMostDevices(t *testing.T) {
 	node, _ := startWith(t, Config{RunDir: runDir, Log: slog.New(slog.NewTextHandler(log, nil))})
 	tooMany, most, vfs := node.Member("nvidia.com/gpu.shared", device.GPU),
 		node.Member("nvidia.com/gpu", device.GPU), node.Member("nvidia.com/vf", device.VF)
-	all := shared(ledger.MaxDevices)
-	tooMany.Publish(shared(ledger.MaxDevices + 1))
+	all := shared(resources.MaxDevices)
+	tooMany.Publish(shared(resources.MaxDevices + 1))
 	most.Publish(all)
 	vfs.Publish(device.Announcement{
 		Devices: []device.Device{{ID: "vf", Address: topology.Address{Bus: 2}, Healthy: true}},
@@ -95,8 +95,8 @@ func TestMostDevices(t *testing.T) {
 			held++
 		}
 	}
-	if held != ledger.MaxDevices {
-		t.Errorf("%d devices are held, want %d", held, ledger.MaxDevices)
+	if held != resources.MaxDevices {
+		t.Errorf("%d devices are held, want %d", held, resources.MaxDevices)
 	}
 	if log.count("set the checkpoint aside") > 0 {
 		t.Error("the checkpoint is too long to be read")

@@ -29,7 +29,7 @@ func (n *Node) Needed(resource string) (map[string]bool, error) {
 
 // Listed is every device of a resource that the kubelet needs from this plugin's earlier life (see Needed). A
 // plugin that no longer finds one keeps it in its list, unhealthy. None of them is known to be healthy. Where
-// the kubelet's checkpoint cannot be read they are all that the ledger's checkpoint has.
+// the kubelet's checkpoint cannot be read they are all that an earlier server has written down.
 func (n *Node) Listed(resource string) []device.Device {
 	known := map[string]device.Device{}
 	recorded, err := kubelet.ReadCheckpoint(n.config.KubeletDir)

@@ -13,16 +13,16 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
-// answerer is what a member asks: the server at the socket, or the one of its own process.
+// answerer answers a member: the server at the socket, or the server of the same process.
 type answerer interface {
 	Prefer(context.Context, *api.PreferRequest, ...grpc.CallOption) (*api.PreferResponse, error)
 	Allocated(context.Context, *api.AllocatedRequest, ...grpc.CallOption) (*api.AllocatedResponse, error)
 	Pair(context.Context, *api.PairRequest, ...grpc.CallOption) (*api.PairResponse, error)
 }
 
-// local asks the server of this process, which takes half of the questions off the socket. The answers are
-// those that the socket would bring: after the same checks, at the same deadline, and as messages of the
-// asker's own. Once the server ends it is the next one at the socket that is asked.
+// local calls the server of this process without the socket, which avoids half of the socket calls. The
+// results are the same as through the socket: with the same checks and deadlines, and with copied messages.
+// After the server has ended, the member calls the next server at the socket.
 type local struct {
 	server *server
 	next   answerer
@@ -55,15 +55,15 @@ func (l local) Pair(
 	return directly(ctx, l.server, q, l.server.Pair)
 }
 
-// calls counts those in flight, and lets no more begin once it is drained. The zero value is ready.
+// calls counts calls in flight and rejects new calls after drain. The zero value is ready to use.
 type calls struct {
 	mu      sync.Mutex
 	flying  int
 	drained bool
-	last    chan struct{} // closed when the last one ends; nil before drain
+	last    chan struct{} // closed when the last call ends; nil before drain
 }
 
-// begin reports whether a call may begin; end has to follow.
+// begin reports whether a call may begin; the caller must call end.
 func (c *calls) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,8 +81,7 @@ func (c *calls) end() {
 	}
 }
 
-// drain lets no more calls begin, and waits until those in flight have ended, for limit at the most. It is
-// called once.
+// drain rejects new calls and waits for the calls in flight, for at most limit. It must be called only once.
 func (c *calls) drain(limit time.Duration) {
 	c.mu.Lock()
 	c.drained, c.last = true, make(chan struct{})
@@ -96,8 +95,8 @@ func (c *calls) drain(limit time.Duration) {
 	}
 }
 
-// directly calls a method of a server, of which the call has begun, and stops waiting for it when ctx is
-// done.
+// directly calls a method of a server and stops waiting for the result when ctx is done. The caller has
+// called begin.
 func directly[Q, A proto.Message](
 	ctx context.Context, s *server, q Q, method func(context.Context, Q) (A, error),
 ) (none A, err error) {
@@ -106,7 +105,7 @@ func directly[Q, A proto.Message](
 		err    error
 	}
 	results := make(chan result, 1)
-	q = proto.CloneOf(q) // it may be looked at after the deadline, when the asker has gone on
+	q = proto.CloneOf(q) // the method may use it after the deadline, when the caller has continued
 	go func() {
 		defer s.calls.end()
 		var r result

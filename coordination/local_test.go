@@ -14,7 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -99,7 +99,7 @@ func TestOwnServer(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := own.Allocated(t.Context(), &api.AllocatedRequest{
-		Devices: make([]string, ledger.MaxDevices+1),
+		Devices: make([]string, resources.MaxDevices+1),
 	}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("too many devices: %v", err)
 	}

@@ -11,20 +11,20 @@ import (
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
-// machine is the PCI tree as this process has read it last. A node with a thousand VFs takes a tenth of a
-// second of processor time to read, so that every change is read once: by the plugin that looks for its
-// devices, or else because of what is announced.
+// machine is the PCI tree of the last read. Reading a node with a thousand VFs takes a tenth of a second of
+// CPU time, so every change is read only once: by the plugin that scans for its devices, or because of an
+// announcement.
 type machine struct {
 	root string
-	file *nccl.File // nil for none
+	file *nccl.File // may be nil
 
-	reading sync.Mutex // one after the other, so that what is read last stays
+	reading sync.Mutex // serializes reads, so that the last read wins
 
 	mu   sync.Mutex
-	tree *topology.Tree // with the devices where the file has them
+	tree *topology.Tree // with devices moved to their places in the file
 }
 
-// read reads the tree, which is the newest from now on, and returns it as sysfs has it.
+// read reads and stores the tree, and returns it as in sysfs.
 func (m *machine) read() (*topology.Tree, error) {
 	m.reading.Lock()
 	defer m.reading.Unlock()
@@ -50,9 +50,9 @@ func (m *machine) newest() *topology.Tree {
 	return m.tree
 }
 
-// refresh makes the newest tree at least as new as an announcement. Devices change when the machine does, so
-// that it is read for what another process announces; this one's plugins read it themselves, or announce a
-// device that it lacks.
+// refresh makes the tree at least as recent as an announcement. Devices change with the machine, so the tree
+// is read again after an announcement of another process; this process's plugins read the tree themselves, or
+// announce a device that is not in it.
 func (m *machine) refresh(a device.Announcement) error {
 	if a.Own && covers(m.newest(), a.Devices) {
 		return nil
@@ -61,7 +61,7 @@ func (m *machine) refresh(a device.Announcement) error {
 	return err
 }
 
-// covers reports whether a tree has all healthy devices.
+// covers reports whether a tree contains all healthy devices.
 func covers(tree *topology.Tree, devices []device.Device) bool {
 	return !slices.ContainsFunc(devices, func(d device.Device) bool {
 		_, known := tree.Device(d.Address)

@@ -18,23 +18,23 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Member is one resource of one plugin taking part in coordination. Its methods never fail and never block
-// for longer than their deadline: with the coordinator away they answer from what this plugin knows alone.
+// Member is one resource of one plugin in the coordination. Its methods never fail and never block longer
+// than their deadline: without the coordinator they use only this plugin's data.
 type Member struct {
 	node     *Node
 	resource string
 	kind     device.Kind
 	log      *slog.Logger
-	write    func() (struct{}, error) // the last handout, for the other plugin
+	write    func() (struct{}, error) // writes the last handout for the other plugin
 
-	// guarded by node.mu
+	// The following fields are guarded by node.mu.
 	announcement device.Announcement
-	message      *api.Announcement // the announcement as it is sent; nil before the first
-	taken        chan struct{}     // closed when the server has taken it over; nil before the first
-	last         handout           // what a container was given last
+	message      *api.Announcement // the announcement in its wire format; nil before the first announcement
+	taken        chan struct{}     // closed when the server has accepted it; nil before the first one
+	last         handout           // last allocation to a container
 }
 
-// Publish announces the resource's devices; the newest announcement replaces the one before.
+// Publish announces the resource's devices; the latest announcement replaces the previous one.
 func (m *Member) Publish(a device.Announcement) {
 	a.Own = true
 	if err := m.node.machine.refresh(a); err != nil {
@@ -57,12 +57,12 @@ func (m *Member) encode(a device.Announcement) *api.Announcement {
 	return message
 }
 
-// takeTimeout is how long the coordinator may take for an announcement. It reads the PCI tree, and may have
-// to be found first.
+// takeTimeout is the maximum time for the coordinator to accept an announcement. It reads the PCI tree, and
+// may have to be started first.
 const takeTimeout = time.Second
 
-// AwaitTaken waits until the coordinator goes by what was published last, a second at the most: before that
-// the kubelet must not know of a new device, for it would ask about one that is nowhere.
+// AwaitTaken waits until the coordinator uses the last announcement, for at most a second. The kubelet must
+// not learn of a new device before, because it would ask about a device of unknown location.
 func (m *Member) AwaitTaken(ctx context.Context) {
 	m.node.mu.Lock()
 	taken := m.taken
@@ -78,8 +78,8 @@ func (m *Member) AwaitTaken(ctx context.Context) {
 	}
 }
 
-// Prefer answers GetPreferredAllocation within 100 ms: size of the available IDs, the mustInclude ones among
-// them.
+// Prefer answers GetPreferredAllocation within 100 ms: size of the available IDs, including the mustInclude
+// IDs.
 func (m *Member) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
 	decision := m.log.With("size", size, "available", len(available), "must_include", len(mustInclude))
 	ctx, cancel := context.WithTimeout(ctx, bounded.Coordinator)
@@ -120,7 +120,7 @@ func (m *Member) tell(ctx context.Context, ids []string) (*api.AllocatedResponse
 		grpc.WaitForReady(true))
 }
 
-// placed are devices as placement knows them. One that was not announced is nowhere.
+// placed returns devices for package placement. A device that was not announced has no location.
 func (m *Member) placed(ids []string) []placement.Device {
 	known, _ := m.devices()
 	placed := make([]placement.Device, 0, len(ids))
@@ -130,7 +130,7 @@ func (m *Member) placed(ids []string) []placement.Device {
 	return placed
 }
 
-// devices returns what was announced last, by ID, and the links between GPUs.
+// devices returns the devices of the last announcement by ID, and the links between GPUs.
 func (m *Member) devices() (map[string]device.Device, []topology.Link) {
 	m.node.mu.Lock()
 	defer m.node.mu.Unlock()
@@ -141,11 +141,11 @@ func (m *Member) devices() (map[string]device.Device, []topology.Link) {
 	return known, m.announcement.Links
 }
 
-// Allocated reports what the kubelet took, and returns the same IDs in the order in which the container
-// should list them, so that its i-th GPU pairs with its i-th VF; where the coordinator does not answer, by
-// what this plugin knows alone. An error is the coordinator's refusal, a sentence for the pod's owner, and
-// never anything else: the kubelet is to fail the pod with it. Call Returned when the Allocate of the kubelet
-// ends. The attribute is for the log: the container that has the devices, as far as it is known.
+// Allocated reports the devices that the kubelet took. It returns the same IDs in the order in which the
+// container should list them, so that its i-th GPU pairs with its i-th VF; without an answer of the
+// coordinator it uses only this plugin's data. An error is always the coordinator's rejection, with a message
+// for the pod's owner: the kubelet must fail the pod with it. Call Returned when the kubelet's Allocate call
+// ends. The attribute is for the log and names the container, if known.
 func (m *Member) Allocated(ctx context.Context, ids []string) (order []string, to slog.Attr, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bounded.Coordinator)
 	defer cancel()
@@ -170,8 +170,8 @@ func (m *Member) Allocated(ctx context.Context, ids []string) (order []string, t
 	return order, to, nil
 }
 
-// Returned tells the coordinator that the kubelet is about to have its answer to the Allocate of some
-// devices, whatever that is. It does not wait.
+// Returned reports to the coordinator that the kubelet is about to receive the response to an Allocate of
+// these devices. It does not wait.
 func (m *Member) Returned(ids []string) {
 	if own := m.node.serving.Load(); own != nil {
 		own.coordinator.Returned(m.resource, ids)
@@ -179,6 +179,6 @@ func (m *Member) Returned(ids []string) {
 	}
 	select {
 	case m.node.returned <- &api.Announcement{Resource: m.resource, Returned: ids}:
-	default: // the server goes by the time
+	default: // the server uses its timeout
 	}
 }

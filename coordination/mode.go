@@ -6,12 +6,12 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
-// PrepareRunDir makes the run folder if need be, and makes sure that it can be used.
+// PrepareRunDir creates the run directory if necessary and checks that it is usable.
 func PrepareRunDir(runDir string) error { return checkRunDir(runDir) }
 
-// Enter puts this process into a mode until leave is called, and prepares the run folder for that. It fails
-// with a *mode.HeldError where the node is in another mode: by the lock files in any folder in which plugins
-// may meet or, of device plugins of a version that had none of these, by their answer.
+// Enter puts this process into a mode until leave is called, and prepares the run directory. It returns a
+// *mode.HeldError if the node is in another mode, according to the lock files in all directories in which
+// plugins may coordinate or, for older device plugins without lock files, according to their answer.
 func Enter(
 	ctx context.Context, own mode.Mode, runDir, kubeletDir string,
 ) (leave func(), err error) {
@@ -31,19 +31,19 @@ func Enter(
 	return leave, nil
 }
 
-// unlessAnswered fails where somebody serves in a run folder who is in another mode.
+// unlessAnswered returns an error if a server in a run directory is in another mode.
 func unlessAnswered(ctx context.Context, own mode.Mode, runDir string) error {
 	if !Answers(runDir) {
 		return nil
 	}
 	answer, err := Status(ctx, runDir)
 	if err != nil || modeOf(answer.GetMode()) == own {
-		return nil // what does not answer hands nothing out together with others
+		return nil // a process that does not answer takes no part in a coordination
 	}
 	return &mode.HeldError{Mode: modeOf(answer.GetMode()), Seen: "they answer at " + SocketPath(runDir)}
 }
 
-// modeOf is the mode that a server tells; one that tells none is a device plugin.
+// modeOf returns the mode of a server; a server that reports none is a device plugin.
 func modeOf(told string) mode.Mode {
 	if told == "" {
 		return mode.DevicePlugin

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,25 +20,29 @@ import (
 	"github.com/tandem-k8s/tandem/topology/nccl"
 )
 
-// Config says where things are.
+// Config configures a Node.
 type Config struct {
-	RunDir     string     // folder of the lock and the socket, both plugins' own; see RunDir
+	RunDir     string     // directory of the lock and the socket, common to both plugins; see RunDir
 	SysRoot    string     // root of sysfs (/sys)
-	KubeletDir string     // the kubelet's folder (/var/lib/kubelet)
-	Topology   *nccl.File // says where devices are, above sysfs; nil for none
+	KubeletDir string     // the kubelet's directory (/var/lib/kubelet)
+	Topology   *nccl.File // overrides the locations of devices in sysfs; may be nil
 	Intent     Intent
 	Withheld   Withheld           // nil for nothing
 	Observer   admission.Observer // nil for none
 	Publisher  Publisher          // nil for none
-	Log        *slog.Logger
+	// Rejected is told of the pods that the kubelet's Topology Manager has refused a short time ago, and that
+	// ask for a resource of the plugins, again and again while this one serves. It returns at once; nil for
+	// nobody.
+	Rejected func([]intent.Rejected)
+	Log      *slog.Logger
 }
 
-// Intent says what may be looked at to know what containers ask for, and what they must get.
+// Intent configures the sources of pod requests and the policy for annotations.
 type Intent struct {
-	Sources  intent.Choice    // nil for intent.Default
-	Kubelet  kubelet.Endpoint // its HTTPS server, for intent.Kubelet
+	Sources  intent.Choice    // nil means intent.Default
+	Kubelet  kubelet.Endpoint // the kubelet's HTTPS server, for intent.Kubelet
 	NodeName string           // for intent.APIServer
-	Policy   intent.Policy    // what pods may say
+	Policy   intent.Policy    // annotations that pods may use
 }
 
 // Node is a plugin's part in the coordination of its node: always a client, and the server while it holds the
@@ -48,23 +53,23 @@ type Node struct {
 	sources  *intent.Sources
 	conn     *grpc.ClientConn
 	client   api.CoordinationClient
-	lost     chan struct{}                           // the connection to the server broke
+	lost     chan struct{}                           // signals that the connection to the server broke
 	handouts map[device.Kind]func() (handout, error) // of both plugins
 
-	returned chan *api.Announcement // of Allocates that have returned, for the server
+	returned chan *api.Announcement // returned Allocates, for the server
 
-	foreign atomic.Bool // the server speaks another protocol: it is not asked
+	foreign atomic.Bool // the server has an incompatible protocol and is not called
 	joined  atomic.Bool
 	serving atomic.Pointer[server]    // nil while another plugin serves
-	beat    atomic.Pointer[time.Time] // when the election took its last turn
+	beat    atomic.Pointer[time.Time] // time of the last round of the election
 
 	mu      sync.Mutex
 	members []*Member
-	changed chan struct{} // closed and replaced on every announcement
+	changed chan struct{} // closed and replaced after every announcement
 }
 
-// New prepares the run folder, reads the PCI tree and makes a client; it starts nothing. It fails where the
-// run folder cannot be used, and says what to do about it.
+// New prepares the run directory, reads the PCI tree and creates a client; it starts nothing. It returns an
+// error with advice if the run directory is not usable.
 func New(config Config) (*Node, error) {
 	if err := checkRunDir(config.RunDir); err != nil {
 		return nil, err
@@ -76,12 +81,21 @@ func New(config Config) (*Node, error) {
 	if config.Intent.Sources == nil {
 		config.Intent.Sources = intent.Default
 	}
+	n := &Node{
+		config:   config,
+		machine:  machine,
+		lost:     make(chan struct{}, 1),
+		returned: make(chan *api.Announcement, maxCalls),
+		handouts: readHandouts(config.Log, config.RunDir),
+		changed:  make(chan struct{}),
+	}
 	sources, err := intent.Open(intent.Config{
 		Choice:     config.Intent.Sources,
 		KubeletDir: config.KubeletDir,
 		Kubelet:    config.Intent.Kubelet,
 		Node:       config.Intent.NodeName,
 		Policy:     config.Intent.Policy,
+		Rejected:   n.rejected,
 		Log:        config.Log,
 	})
 	if err != nil {
@@ -91,24 +105,31 @@ func New(config Config) (*Node, error) {
 	if err != nil {
 		return nil, errors.Join(err, sources.Close())
 	}
-	return &Node{
-		config:   config,
-		machine:  machine,
-		sources:  sources,
-		conn:     conn,
-		client:   api.NewCoordinationClient(conn),
-		lost:     make(chan struct{}, 1),
-		returned: make(chan *api.Announcement, maxCalls),
-		handouts: readHandouts(config.Log, config.RunDir),
-		changed:  make(chan struct{}),
-	}, nil
+	n.sources, n.conn, n.client = sources, conn, api.NewCoordinationClient(conn)
+	return n, nil
 }
 
-// ReadTree reads the PCI tree as sysfs has it; devices are placed by it from now on. A plugin that looks for
-// its devices in this tree spares the others a reading.
+// rejected hands on those pods that ask for a resource of the plugins.
+func (n *Node) rejected(pods []intent.Rejected) {
+	own := n.serving.Load()
+	if own == nil || n.config.Rejected == nil {
+		return
+	}
+	announced, _ := own.coordinator.Announced()
+	names := map[string]bool{}
+	for _, r := range announced.Resources {
+		names[r.Name] = true
+	}
+	n.config.Rejected(slices.DeleteFunc(pods, func(p intent.Rejected) bool {
+		return !slices.ContainsFunc(p.Resources, func(name string) bool { return names[name] })
+	}))
+}
+
+// ReadTree reads the PCI tree and returns it as in sysfs; later decisions use it. A plugin that scans this
+// tree for its devices avoids another read.
 func (n *Node) ReadTree() (*topology.Tree, error) { return n.machine.read() }
 
-// Member makes the part of one resource, at any time.
+// Member adds a resource. It may be called at any time.
 func (n *Node) Member(resource string, kind device.Kind) *Member {
 	m := &Member{node: n, resource: resource, kind: kind, log: n.config.Log.With("resource", resource)}
 	m.write = m.writeLast()
@@ -118,10 +139,10 @@ func (n *Node) Member(resource string, kind device.Kind) *Member {
 	return m
 }
 
-// errForeign means that there is a server, but it is not to be asked.
+// errForeign means that a server exists and must not be called.
 var errForeign = errors.New("the server speaks another protocol")
 
-// server is whom members ask.
+// server returns the server for members' calls.
 func (n *Node) server() (answerer, error) {
 	if own := n.serving.Load(); own != nil {
 		return local{own, n.client}, nil
@@ -132,7 +153,8 @@ func (n *Node) server() (answerer, error) {
 	return n.client, nil
 }
 
-// Run takes part until ctx is done: joined as a client, and serving while nobody else does.
+// Run takes part in the coordination until ctx is done: as a client, and as the server while no other plugin
+// serves.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.conn.Close()
 	defer n.sources.Close()

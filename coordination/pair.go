@@ -13,10 +13,10 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Pair tells for every GPU of the node which of the VFs that were just reported with Allocated serves it,
-// nothing where the coordinator does not answer. A pairs file of these VFs, where it is named, is written:
-// now, and with the GPUs of the container before the Allocate that gives it them is answered. False says that
-// it is not there yet.
+// Pair returns for every GPU of the node the best of the VFs just reported with Allocated, or nil if the
+// coordinator does not answer. If it names a pairs file, the coordinator writes these VFs to it now, and adds
+// the container's GPUs before it answers the Allocated with these GPUs. It returns false if the file is not
+// written yet.
 func (m *Member) Pair(ctx context.Context, vfs []pairs.VF, file string) ([]pairs.Served, bool) {
 	ctx, cancel := context.WithTimeout(ctx, bounded.Pairs)
 	defer cancel()
@@ -49,7 +49,7 @@ func (m *Member) askPair(ctx context.Context, vfs []pairs.VF, file string) (*api
 	return server.Pair(ctx, q, grpc.WaitForReady(true))
 }
 
-// decodeVFs reads what a request says of VFs.
+// decodeVFs converts the VFs of a request.
 func decodeVFs(q *api.PairRequest) ([]pairs.VF, error) {
 	var vfs []pairs.VF
 	for _, vf := range q.GetVfs() {

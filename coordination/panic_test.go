@@ -14,6 +14,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/store"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -102,7 +103,7 @@ func TestPanicCostsOneServer(t *testing.T) {
 	}
 	before := server.serving.Load()
 	// a file is being written there
-	for os.MkdirAll(filepath.Join(dir, "ledger.json.new", "in the way"), 0o700) != nil {
+	for os.MkdirAll(filepath.Join(dir, store.FileName+".new", "in the way"), 0o700) != nil {
 		runtime.Gosched()
 	}
 	before.coordinator.Leave("no such") // something to write

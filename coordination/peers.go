@@ -12,15 +12,15 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/api"
 )
 
-// joined is a plugin that is connected. Only its Join call changes it, through peers.
+// joined is a connected plugin. Only its Join call changes it, through peers.
 type joined struct {
 	pid       int64
 	version   version
-	build     string // its program's version; "" where it does not tell
+	build     string // version of the plugin's program; "" if not reported
 	resources []string
 }
 
-// peers are the plugins that are connected.
+// peers are the connected plugins.
 type peers struct {
 	mu  sync.Mutex
 	all []*joined
@@ -39,8 +39,8 @@ func (p *peers) join(ctx context.Context) *joined {
 	return j
 }
 
-// leave calls gone with every resource of a plugin that no other one has: while a rolling update starts the
-// new plugin before it ends the old one there are two.
+// leave calls gone with every resource of a plugin that no other plugin has: during a rolling update the new
+// plugin starts before the old one ends.
 func (p *peers) leave(j *joined, gone func(resource string)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +61,7 @@ func (p *peers) announced(j *joined, m *api.Announcement) {
 	}
 }
 
-// encode lists those that have announced something: before that no version is known of them.
+// encode lists the plugins that have announced devices: before an announcement their version is unknown.
 func (p *peers) encode() []*api.Peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,27 +1,40 @@
 package coordination
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
-// Publisher tells others of the node, as long as this plugin serves. Nobody waits for it.
+// Publisher publishes the node while this plugin serves. Nothing waits for it.
 type Publisher interface {
-	// Publish goes on until ctx is done. It may be called again then.
+	// Publish runs until ctx is done. It may be called again after that.
 	Publish(ctx context.Context, plugins Announced) error
-	// Notes are sentences for people about what cannot be published now, sorted; none while all is well.
+	// Notes returns sentences about objects that cannot be published now, sorted; none if all objects are up
+	// to date.
 	Notes() []string
 }
 
-// Announced is what the plugins of the node have told the one that serves.
+// Announced is what the plugins of the node have told the one that serves, and what that knows of the node.
 type Announced interface {
-	// Announced returns the newest, which never changes, and a channel that is closed once there may be a newer.
+	// Announced returns the latest announcements, which never change, and a channel that is closed after the
+	// next one.
 	Announced() (admission.Announced, <-chan struct{})
+	// Enforcement says whether annotations are enforced, and returns a channel that is closed once that changes.
+	Enforcement() (intent.Enforcement, <-chan struct{})
 }
 
-// publish has the node published until ctx is done. What goes wrong with that is no reason not to serve.
+// published is what the plugin that serves knows.
+type published struct {
+	*admission.Coordinator
+	*intent.Sources
+}
+
+// publish publishes the node until ctx is done. Errors do not affect the server.
 func (n *Node) publish(ctx context.Context, plugins Announced) {
 	err := survive.Do(n.config.Log, func() error { return n.config.Publisher.Publish(ctx, plugins) })
 	if err != nil {
@@ -29,10 +42,29 @@ func (n *Node) publish(ctx context.Context, plugins Announced) {
 	}
 }
 
-// notes are what people are told of the publication.
+// notes returns the notes of the publisher.
 func (n *Node) notes() []string {
 	if n.config.Publisher == nil {
 		return nil
 	}
 	return n.config.Publisher.Notes()
+}
+
+// Enforcement says whether the annotations of pods are enforced, by the last answers of the sources of
+// intent; false while this plugin does not serve.
+func (n *Node) Enforcement() (now intent.Enforcement, serves bool) {
+	if n.serving.Load() == nil {
+		return now, false
+	}
+	now, _ = n.sources.Enforcement()
+	return now, true
+}
+
+// alignment is the same with the node's own policy, as it is sent.
+func (n *Node) alignment() *api.Alignment {
+	now, _ := n.sources.Enforcement()
+	return &api.Alignment{
+		Policy:      string(cmp.Or(n.config.Intent.Policy.Alignment, intent.Preferred)),
+		Annotations: now.Enforced(), Source: string(now.Source), Why: now.Why,
+	}
 }

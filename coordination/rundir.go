@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// RunDir is the run folder of plugins that were not told one. It lies below the kubelet's folder for device
-// plugins, which the pod of every device plugin mounts, whoever deploys it: two pods have no other folder in
-// common for certain. When the kubelet starts it deletes the sockets in that folder, but neither folders in
-// it nor what they hold (CleanupPluginDirectory in pkg/kubelet/cm/devicemanager/manager.go).
+// RunDir is the default run directory. It is below the kubelet's device plugin directory, which the pod of
+// every device plugin mounts, whatever deploys it: no other directory is common to both pods for certain.
+// When the kubelet starts it deletes the sockets in that directory, but not subdirectories and their content
+// (CleanupPluginDirectory in pkg/kubelet/cm/devicemanager/manager.go).
 func RunDir(kubeletDir string) string { return filepath.Join(kubeletDir, "device-plugins", "tandem") }
 
-// told is the run folder that Tandem's own manifests tell the plugins.
+// told is the run directory in Tandem's own manifests.
 const told = "/run/tandem"
 
-// RunDirs are the folders in which plugins may meet on a node, the one that needs no telling first.
+// RunDirs are the directories in which the plugins of a node may coordinate, the default first.
 func RunDirs(kubeletDir string) []string { return []string{RunDir(kubeletDir), told} }
 
-// FindRunDir finds the run folder of the plugins that run: one in which somebody answers, or whose socket may
-// not be asked; else one that is there; else the first of RunDirs.
+// FindRunDir returns the run directory of the running plugins: a directory with a server, or with a socket
+// that this process may not access; otherwise an existing directory; otherwise the first of RunDirs.
 func FindRunDir(kubeletDir string) string {
 	places := RunDirs(kubeletDir)
 	for _, right := range []func(string) bool{Answers, isThere} {
@@ -35,7 +35,8 @@ func FindRunDir(kubeletDir string) string {
 	return places[0]
 }
 
-// Answers reports whether a plugin serves in a run folder, or may do so: who asks has no right to see it.
+// Answers reports whether a plugin serves in a run directory, or may serve there if this process has no right
+// to check.
 func Answers(runDir string) bool {
 	conn, err := net.DialTimeout("unix", SocketPath(runDir), time.Second)
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,21 +22,23 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
-// stopTimeout is how long calls in flight get when a server stops; the other plugin then takes over.
+// stopTimeout is the time for calls in flight when a server stops; then the other plugin takes over.
 const stopTimeout = 50 * time.Millisecond
 
-// server puts a coordinator on the socket.
+// server serves a coordinator on the socket.
 type server struct {
 	api.UnimplementedCoordinationServer
 	coordinator *admission.Coordinator
 	notes       func() []string // for people
+	violations  func(context.Context, []*api.Resource) []string
+	alignment   func() *api.Alignment
 	log         *slog.Logger
 	peers       peers
-	calls       calls // of this process's own plugins
+	calls       calls // calls of this process's own plugins
 }
 
-// serve answers on a listener until ctx is done. Then it has this process's plugins turned away, and returns
-// once all calls in flight are answered, or after stopTimeout.
+// serve answers on a listener until ctx is done. It then rejects this process's plugins, and returns when all
+// calls in flight are answered, or after stopTimeout.
 func (s *server) serve(ctx context.Context, listener *net.UnixListener, turnAway func()) error {
 	g := grpc.NewServer(append(limits(), grpc.Creds(peerCredentials{}), survivingCalls(s.log),
 		survivingStreams(s.log))...)
@@ -53,14 +56,14 @@ func (s *server) serve(ctx context.Context, listener *net.UnixListener, turnAway
 		defer kill.Stop()
 		g.GracefulStop()
 		s.calls.drain(stopTimeout)
-		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // stopped before it had begun
+		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // stopped before the start
 			return fmt.Errorf("serve coordination socket: %w", err)
 		}
 		return nil
 	}
 }
 
-// survivingCalls has a panic cost one answer, in whose place the asker chooses alone.
+// survivingCalls limits a panic to one call; the caller then chooses alone.
 func survivingCalls(log *slog.Logger) grpc.ServerOption {
 	return grpc.ChainUnaryInterceptor(func(
 		ctx context.Context, q any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
@@ -73,7 +76,7 @@ func survivingCalls(log *slog.Logger) grpc.ServerOption {
 	})
 }
 
-// survivingStreams has a panic cost one announcement; its plugin joins again.
+// survivingStreams limits a panic to one stream; its plugin joins again.
 func survivingStreams(log *slog.Logger) grpc.ServerOption {
 	return grpc.ChainStreamInterceptor(func(
 		server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler,
@@ -82,8 +85,8 @@ func survivingStreams(log *slog.Logger) grpc.ServerOption {
 	})
 }
 
-// Join takes announcements until the plugin goes. One that speaks another protocol is told so, and works
-// alone.
+// Join accepts announcements until the plugin disconnects. It rejects a plugin with an incompatible protocol,
+// which then works alone.
 func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
 	welcome := &api.Welcome{Protocol: protocol.major, Minor: protocol.minor}
 	if err := stream.Send(welcome); err != nil {
@@ -117,7 +120,7 @@ func (s *server) Join(stream grpc.BidiStreamingServer[api.Announcement, api.Welc
 	}
 }
 
-// announce takes an announcement over, one of this process's own plugins or another's.
+// announce accepts an announcement of this process's plugin or of another process.
 func (s *server) announce(m *api.Announcement, own bool) error {
 	if err := checkAnnouncement(m); err != nil {
 		return err
@@ -146,7 +149,7 @@ func (s *server) Prefer(ctx context.Context, q *api.PreferRequest) (*api.PreferR
 	return &api.PreferResponse{Devices: ids, Reason: reason}, nil
 }
 
-// Allocated records what the kubelet took.
+// Allocated records the devices that the kubelet took.
 func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.AllocatedResponse, error) {
 	if err := checkIDs(q.GetResource(), q.GetDevices()); err != nil {
 		return nil, err
@@ -163,7 +166,7 @@ func (s *server) Allocated(ctx context.Context, q *api.AllocatedRequest) (*api.A
 	return answer, nil
 }
 
-// Pair tells which GPUs VFs serve.
+// Pair returns the GPUs of VFs.
 func (s *server) Pair(_ context.Context, q *api.PairRequest) (*api.PairResponse, error) {
 	vfs, err := decodeVFs(q)
 	if err != nil {
@@ -177,16 +180,17 @@ func (s *server) Pair(_ context.Context, q *api.PairRequest) (*api.PairResponse,
 	return answer, nil
 }
 
-// Status tells everything.
+// Status returns the complete state.
 func (s *server) Status(ctx context.Context, _ *api.StatusRequest) (*api.StatusResponse, error) {
 	answer := s.coordinator.Status(ctx)
 	answer.Protocol, answer.Minor = protocol.major, protocol.minor
 	answer.Pid, answer.Mode = int64(os.Getpid()), string(mode.DevicePlugin)
-	answer.Peers, answer.Notes = s.peers.encode(), s.notes()
+	answer.Peers, answer.Alignment = s.peers.encode(), s.alignment()
+	answer.Notes = slices.Concat(s.notes(), s.violations(ctx, answer.GetResources()))
 	return answer, nil
 }
 
-// Explain tells what was decided for a pod, and why; without a pod, all that is known.
+// Explain returns the decisions for a pod with their reasons; without a pod, all known decisions.
 func (s *server) Explain(ctx context.Context, q *api.ExplainRequest) (*api.ExplainResponse, error) {
 	switch {
 	case q.GetPod() == "" && q.GetNamespace() == "" && q.GetContainer() == "":

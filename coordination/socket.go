@@ -14,18 +14,18 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// socketName is the socket below the run folder.
+// socketName is the name of the socket in the run directory.
 const socketName = "coordination.sock"
 
-// maxSocketPath is the longest path a socket can be bound to: sun_path in unix(7) holds 108 bytes, the last
-// one zero.
+// maxSocketPath is the maximum length of a socket path: sun_path in unix(7) has 108 bytes, including the
+// final zero.
 const maxSocketPath = 107
 
-// SocketPath returns where the coordination socket is for a run folder.
+// SocketPath returns the coordination socket of a run directory.
 func SocketPath(runDir string) string { return filepath.Join(runDir, socketName) }
 
-// prepareRunDir makes the run folder if need be, and makes sure that it is a folder of ours that nobody else
-// can enter.
+// prepareRunDir creates the run directory if necessary, and checks that it belongs to this user and that no
+// other user can enter it.
 func prepareRunDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return unusable(dir, err)
@@ -53,7 +53,7 @@ func unusable(dir string, err error) error {
 		"another --run-dir", dir, err)
 }
 
-// checkRunDir prepares the run folder and makes sure that the lock and the socket can be made in it.
+// checkRunDir prepares the run directory and checks that the lock and the socket can be created in it.
 func checkRunDir(dir string) error {
 	if err := prepareRunDir(dir); err != nil {
 		return err
@@ -69,12 +69,12 @@ func checkRunDir(dir string) error {
 	return CheckSocketPlace(SocketPath(dir))
 }
 
-// errReplaced means that the socket in the run folder is gone or another's.
+// errReplaced means that the socket in the run directory is gone or belongs to another process.
 var errReplaced = errors.New("the coordination socket was removed or replaced")
 
-// awaitReplaced looks at the socket until ctx is done, or it is not the one that was there first, which is an
-// error: whenever the file changes, as it does when it is removed or another is put in its place, and every
-// electionPause, which is for the folders above it and for where files cannot be watched. It calls looked
+// awaitReplaced checks the socket until ctx is done, or until the socket is no longer the initial one, which
+// is an error. It checks after each change of the file, which includes removal and replacement, and every
+// electionPause, for changes of parent directories and for file systems without notification. It calls looked
 // each time.
 func awaitReplaced(ctx context.Context, runDir string, looked func()) error {
 	ours, err := os.Lstat(SocketPath(runDir))
@@ -84,7 +84,7 @@ func awaitReplaced(ctx context.Context, runDir string, looked func()) error {
 	var changed chan fsnotify.Event
 	if watcher, err := fsnotify.NewWatcher(); err == nil {
 		defer watcher.Close()
-		if watcher.Add(SocketPath(runDir)) == nil { // not the folder: every Allocate writes there
+		if watcher.Add(SocketPath(runDir)) == nil { // not the directory: every Allocate writes there
 			changed = watcher.Events
 		}
 	}
@@ -104,8 +104,8 @@ func awaitReplaced(ctx context.Context, runDir string, looked func()) error {
 	}
 }
 
-// CheckSocketPlace makes sure that a socket can be bound to a path: it is short enough and nothing but a
-// socket is there.
+// CheckSocketPlace checks that a socket can be bound to a path: the path is short enough and contains nothing
+// but a socket.
 func CheckSocketPlace(name string) error {
 	if len(name) > maxSocketPath {
 		return fmt.Errorf("bind %s: the path has %d bytes, a socket's may have %d; choose a shorter --run-dir",
@@ -122,8 +122,9 @@ func CheckSocketPlace(name string) error {
 	return nil
 }
 
-// listen binds the coordination socket. Only the holder of the lock may call it: a socket that is there is a
-// dead one's. To remove it is the caller's, who learns when another took its place.
+// listen binds the coordination socket. Only the holder of the lock may call it: an existing socket then
+// belongs to an ended process. The caller removes the socket, because it knows whether another process has
+// replaced it.
 func listen(runDir string) (*net.UnixListener, error) {
 	name := SocketPath(runDir)
 	if err := CheckSocketPlace(name); err != nil {

@@ -16,23 +16,21 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
-// Teller is who knows how the node is where no plugins coordinate anything: the DRA driver. Its methods may
-// be called at the same time.
+// Teller describes the node if no plugins coordinate: the DRA driver. Its methods must be safe for concurrent
+// use.
 type Teller interface {
-	// Status tells of all devices. Protocol, process, peers and mode are filled in for it.
+	// Status returns all devices. The caller fills in protocol, process, peers and mode.
 	Status(ctx context.Context) *api.StatusResponse
-	// Explain tells what was decided for a pod; an empty namespace or container means any. An error says that
-	// there is nothing to tell, and why.
+	// Explain returns the decisions for a pod; an empty namespace or container means any. An error means that
+	// nothing is known, with the reason.
 	Explain(ctx context.Context, namespace, pod, container string) ([]*api.Decision, error)
 }
 
-// takeOver is the pause between two attempts to serve what another process serves: while a rollout replaces
-// it there are two.
+// takeOver is the pause between two attempts to serve while another process serves, as during a rollout.
 const takeOver = time.Second
 
-// Tell answers Status and Explain at the socket of a run folder until ctx is done, and is silent while
-// another process does. A folder that cannot be used is logged once: nothing but being looked at depends on
-// it.
+// Tell answers Status and Explain at the socket of a run directory until ctx is done; while another process
+// serves, it does not. An unusable directory is logged once: only observers need the socket.
 func Tell(ctx context.Context, runDir string, teller Teller, log *slog.Logger) {
 	complaint := ""
 	for ctx.Err() == nil {
@@ -86,12 +84,12 @@ func tell(ctx context.Context, runDir string, teller Teller, log *slog.Logger) e
 		return fmt.Errorf("serve coordination socket: %w", err)
 	}
 	if errors.Is(context.Cause(ctx), errReplaced) {
-		return errReplaced // what is at the path now is another's
+		return errReplaced // the path now belongs to another process
 	}
 	return removeSocket(runDir)
 }
 
-// tellerServer puts a Teller on the socket.
+// tellerServer serves a Teller on the socket.
 type tellerServer struct {
 	api.UnimplementedCoordinationServer
 	teller Teller
@@ -103,27 +101,27 @@ func errNotCoordinated() error {
 		(&mode.HeldError{Mode: mode.DRA, Seen: "it serves here"}).Error())
 }
 
-// Join turns a device plugin away.
+// Join rejects a device plugin.
 func (tellerServer) Join(grpc.BidiStreamingServer[api.Announcement, api.Welcome]) error {
 	return errNotCoordinated()
 }
 
-// Prefer turns a device plugin away.
+// Prefer rejects a device plugin.
 func (tellerServer) Prefer(context.Context, *api.PreferRequest) (*api.PreferResponse, error) {
 	return nil, errNotCoordinated()
 }
 
-// Allocated turns a device plugin away.
+// Allocated rejects a device plugin.
 func (tellerServer) Allocated(context.Context, *api.AllocatedRequest) (*api.AllocatedResponse, error) {
 	return nil, errNotCoordinated()
 }
 
-// Pair turns a device plugin away.
+// Pair rejects a device plugin.
 func (tellerServer) Pair(context.Context, *api.PairRequest) (*api.PairResponse, error) {
 	return nil, errNotCoordinated()
 }
 
-// Status tells everything.
+// Status returns the complete state.
 func (s tellerServer) Status(ctx context.Context, _ *api.StatusRequest) (*api.StatusResponse, error) {
 	answer := s.teller.Status(ctx)
 	answer.Protocol, answer.Minor = protocol.major, protocol.minor
@@ -139,7 +137,7 @@ func (s tellerServer) Status(ctx context.Context, _ *api.StatusRequest) (*api.St
 	return answer, nil
 }
 
-// Explain tells what was decided for a pod.
+// Explain returns the decisions for a pod.
 func (s tellerServer) Explain(ctx context.Context, q *api.ExplainRequest) (*api.ExplainResponse, error) {
 	if q.GetPod() == "" {
 		return nil, status.Error(codes.InvalidArgument, "explain which pod?")

@@ -7,17 +7,17 @@ import (
 	program "github.com/tandem-k8s/tandem/version"
 )
 
-// version is one of coordination.proto. The minor number grows with every addition, the major one with every
-// change that an older plugin would misunderstand.
+// version is a version of coordination.proto. The minor number grows with every addition, the major number
+// with every change that an older plugin would misinterpret.
 type version struct{ major, minor uint32 }
 
-// protocol is the version spoken here.
+// protocol is the version of this program.
 var protocol = version{2, 3}
 
 func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
 
-// serves says why a server of this version cannot serve a client of another; nil where it can. Both sides
-// ask: during a rolling update either can be the newer one.
+// serves returns an error if a server of this version cannot serve a client of another version. Both sides
+// check: during a rolling update either side can be newer.
 func (v version) serves(client version) error {
 	if v.major == client.major {
 		return nil
@@ -29,5 +29,5 @@ func (v version) serves(client version) error {
 // build is the version of this program, for people.
 var build = program.Text
 
-// versionOf is the version that a message carries; none is 0.0, which nobody speaks.
+// versionOf returns the version in a message; a message without one has 0.0, which no program uses.
 func versionOf(m *api.Version) version { return version{m.GetMajor(), m.GetMinor()} }

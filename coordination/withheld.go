@@ -5,28 +5,26 @@ import (
 	"strings"
 )
 
-// Withheld tells which devices plugins must not hand out although they are there: somebody holds them who got
-// them in another way.
+// Withheld lists existing devices that plugins must not assign, because they are assigned in another way.
 type Withheld interface {
-	// Latest returns who holds devices, by device ID, for people, and a channel that is closed once that may be
-	// somebody else.
+	// Latest returns the holders of devices, by device ID, for people, and a channel that is closed after the
+	// next change.
 	Latest() (Holders, <-chan struct{})
-	// Run finds out until ctx is done.
+	// Run updates the list until ctx is done.
 	Run(ctx context.Context)
 }
 
-// Holders are who holds devices, by device ID, for people: "claim team/train-0".
+// Holders maps device IDs to their holders, for people: "claim team/train-0".
 type Holders map[string]string
 
-// Has reports whether somebody holds a device. A replica of a device goes with it: both vendors and the pools
-// put its number behind two colons.
+// Has reports whether a device has a holder. A holder of a device also holds its replicas: both vendors and
+// the pools append the number of a replica after two colons.
 func (h Holders) Has(id string) bool {
 	original, _, _ := strings.Cut(id, "::")
 	return h[original] != ""
 }
 
-// Withheld are the devices that are not to be handed out, and a channel that is closed once they may be
-// others.
+// Withheld returns the devices that must not be assigned, and a channel that is closed after the next change.
 func (m *Member) Withheld() (Holders, <-chan struct{}) {
 	if m.node.config.Withheld == nil {
 		return nil, nil

@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 	"text/template"
 
@@ -31,6 +33,30 @@ func examples() []example {
 			example{"nvidia", "nvidia.com/gpu", "^(PCIDEVICE|NVIDIA_VISIBLE_DEVICES)", "/dev/nvidia[0-9]*", size})
 	}
 	return list
+}
+
+// TestImagesOfExamples: each names a registry. A name without one is that of an image on Docker Hub, which
+// is not the project's.
+func TestImagesOfExamples(t *testing.T) {
+	files, err := filepath.Glob("examples/*.yaml")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("examples %q: %v", files, err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		images := regexp.MustCompile(`(?m)^ +image: (\S+)`).FindAllStringSubmatch(string(content), -1)
+		if len(images) == 0 {
+			t.Errorf("%s has no image", file)
+		}
+		for _, image := range images {
+			if image[1] != "registry.example/tandem:v1" { // the name that docs/install.md uses
+				t.Errorf("%s has the image %s", file, image[1])
+			}
+		}
+	}
 }
 
 // TestExamplesAreAlike keeps the Jobs from drifting apart; -update writes them.

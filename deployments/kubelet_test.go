@@ -1,6 +1,7 @@
 package deployments_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,7 +18,7 @@ import (
 
 // busybox stands in for the image's: nsenter runs on a node that is a folder, timeout (of wget) tells how its
 // kubelet is. The kubelet dies of the first restart where the file "dies" says so, and its process is gone
-// too where "kills" does.
+// too where "kills" does. One that is restarted is young.
 const busybox = `#!/bin/sh
 case $1 in
 timeout) [ -e NODE/dead ] || echo ok ;;
@@ -30,6 +31,7 @@ nsenter)
 		echo restart >>NODE/log
 		rm -f NODE/dead
 		[ ! -e NODE/dies ] || mv NODE/dies NODE/dead
+		echo 5.00 1.00 >NODE/proc/uptime
 		[ ! -e NODE/kills ] || rm -r NODE/proc NODE/kills
 		;;
 	/proc/*/root/usr/bin/tandem\ *)
@@ -47,13 +49,14 @@ const unfixed = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfigu
 
 // kubeletNode is a node on which the script can run.
 type kubeletNode struct {
-	t   *testing.T
-	dir string
+	t     *testing.T
+	dir   string
+	flags string // of tandem doctor, as the DaemonSet has them
 }
 
 func newKubeletNode(t *testing.T) *kubeletNode {
 	t.Helper()
-	n := &kubeletNode{t, t.TempDir()}
+	n := &kubeletNode{t: t, dir: t.TempDir()}
 	m, err := machines.Load("oci-mi300x-derived", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +69,28 @@ func newKubeletNode(t *testing.T) *kubeletNode {
 	}
 	n.write("busybox", strings.ReplaceAll(busybox, "NODE", n.dir))
 	n.write("kubelet/config.yaml", unfixed)
+	n.write("drop-ins/10-cloud.conf", strings.Replace(unfixed, "maxPods: 42", "topologyManagerPolicy: none", 1))
+	n.process("--config="+n.path("kubelet/config.yaml"), "--config-dir", n.path("drop-ins"))
 	return n
+}
+
+// process lays out the kubelet's: root's, in the node's namespaces, and started just now.
+func (n *kubeletNode) process(flags ...string) {
+	n.t.Helper()
+	for name, content := range map[string]string{
+		"uptime": "5.00 1.00\n", "7/comm": "kubelet\n", "7/status": "Uid:\t0\t0\t0\t0\n",
+		"7/stat":    "7 (kubelet) S" + strings.Repeat(" 1", 18) + " 500\n",
+		"7/cmdline": "kubelet\x00" + strings.Join(flags, "\x00") + "\x00",
+	} {
+		n.write("proc/"+name, content)
+	}
+	for _, link := range []string{"1/ns/mnt", "1/ns/pid", "7/ns/mnt", "7/ns/pid", "self/ns/mnt"} {
+		file := n.path("proc/" + link)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.RemoveAll(file),
+			os.Symlink(filepath.Base(link)+":[1]", file)); err != nil {
+			n.t.Fatal(err)
+		}
+	}
 }
 
 func (n *kubeletNode) path(name string) string { return filepath.Join(n.dir, name) }
@@ -86,14 +110,21 @@ func (n *kubeletNode) read(name string) string {
 	return string(content)
 }
 
-// run runs the script as a pod does; done is whether the pod gets ready.
+// run runs the script as a new pod does; done is whether the pod gets ready.
 func (n *kubeletNode) run(action string) (done bool, said, log string) {
 	n.t.Helper()
-	for _, file := range []string{"done", "log"} {
+	for _, file := range []string{"done", "done.begun"} {
 		os.RemoveAll(n.path(file))
 	}
+	return n.again(action)
+}
+
+// again runs it as the container of a pod that is started again does.
+func (n *kubeletNode) again(action string) (done bool, said, log string) {
+	n.t.Helper()
+	os.RemoveAll(n.path("log"))
 	script := exec.Command("sh", "kubelet/node.sh", action, n.path("done"))
-	script.Env = append(os.Environ(), "PATH="+n.dir+":"+os.Getenv("PATH"), "PAUSE=0")
+	script.Env = append(os.Environ(), "PATH="+n.dir+":"+os.Getenv("PATH"), "PAUSE=0", "FLAGS="+n.flags)
 	out, err := script.CombinedOutput()
 	_, missing := os.Stat(n.path("done"))
 	if done = missing == nil; done != (err == nil) {
@@ -102,80 +133,118 @@ func (n *kubeletNode) run(action string) (done bool, said, log string) {
 	return done, string(out), n.read("log")
 }
 
-// The configuration is changed and put back with one restart each, a node that needs nothing is left alone,
-// and a kubelet that does not bear the change gets its old configuration back.
-func TestKubeletOfNode(t *testing.T) {
-	n := newKubeletNode(t)
-	const fix, back = "tandem doctor --fix-kubelet --apply\n", "tandem doctor --rollback-kubelet\n"
-	expect := func(action string, wantDone bool, wantLog, wantFile string) {
-		t.Helper()
-		done, said, log := n.run(action)
-		if done != wantDone {
-			t.Errorf("%s: ready: %t\n%s", action, done, said)
-		}
-		if diff := cmp.Diff(wantLog, log); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", action, diff)
-		}
-		if file := n.read("kubelet/config.yaml"); !strings.HasPrefix(file, unfixed) ||
-			strings.Contains(file, "topologyManagerPolicy: restricted") != (wantFile == "fixed") {
-			t.Errorf("after %s the file is\n%s", action, file)
-		}
-	}
-	expect("fix", true, fix+"restart\n", "fixed")
-	fixed := n.read("kubelet/config.yaml")
-	expect("fix", true, fix, "fixed")
-	expect("back", true, back+"restart\n", "unfixed")
-	n.write("dies", "")
-	expect("fix", false,
-		fix+"restart\ntandem doctor --rollback-kubelet --kubelet-config=/kubelet/config.yaml\nrestart\n", "unfixed")
-	n.write("dead", "") // of something else
-	n.write("kubelet/config.yaml", fixed)
-	expect("fix", false, fix, "fixed")
-	if err := os.Remove(n.path("dead")); err != nil {
-		t.Fatal(err)
-	}
-	expect("back", false, back, "fixed") // there is no earlier file
+// expect is how a run ends.
+type expect struct {
+	done, fixed bool // whether Tandem's file is there
+	log         string
 }
 
-// A kubelet with a folder of drop-ins gets one more there. When it dies of that, it does not tell any more
-// where the folder is.
-func TestDropInOfNode(t *testing.T) {
-	n := newKubeletNode(t)
-	const own = "drop-ins/99-tandem.conf"
-	n.write("drop-ins/10-cloud.conf", strings.Replace(unfixed, "maxPods: 42", "topologyManagerPolicy: none", 1))
-	n.write("proc/7/comm", "kubelet\n")
-	n.write("proc/7/cmdline",
-		"kubelet\x00--config="+n.path("kubelet/config.yaml")+"\x00--config-dir\x00"+n.path("drop-ins")+"\x00")
-	expect := func(action string, wantDone, wantOwn bool, wantLog string) {
-		t.Helper()
-		done, said, log := n.run(action)
-		fixed := strings.Contains(n.read(own), "topologyManagerPolicy: restricted\n")
-		if done != wantDone || fixed != wantOwn || n.read("kubelet/config.yaml") != unfixed {
-			t.Errorf("%s: ready: %t\n%s\n%s:\n%s", action, done, said, own, n.read(own))
-		}
-		if diff := cmp.Diff(wantLog, log); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", action, diff)
-		}
+// own is Tandem's file.
+const own = "drop-ins/99-tandem.conf"
+
+func (n *kubeletNode) check(
+	action string, run func(string) (bool, string, string), want expect,
+) (said string) {
+	n.t.Helper()
+	done, said, log := run(action)
+	fixed := strings.Contains(n.read(own), "topologyManagerPolicy: restricted\n")
+	if done != want.done || fixed != want.fixed || n.read("kubelet/config.yaml") != unfixed {
+		n.t.Errorf("%s: ready: %t\n%s\n%s:\n%s", action, done, said, own, n.read(own))
 	}
-	const fix, back = "tandem doctor --fix-kubelet --apply\n", "tandem doctor --rollback-kubelet\n"
-	expect("fix", true, true, fix+"restart\n")
-	expect("fix", true, true, fix)
-	expect("back", true, false, back+"restart\n")
+	if diff := cmp.Diff(want.log, log); diff != "" {
+		n.t.Errorf("%s (-want +got):\n%s", action, diff)
+	}
+	return said
+}
+
+const (
+	fix, back = "tandem doctor --fix-kubelet --apply\n", "tandem doctor --rollback-kubelet\n"
+	restart   = "restart\n"
+)
+
+// The settings come and go with one restart each, a node that needs nothing is left alone, and a kubelet that
+// does not bear them loses them again, although it does not tell any more where its folder is.
+func TestKubeletOfNode(t *testing.T) {
+	n := newKubeletNode(t)
+	n.check("fix", n.run, expect{true, true, fix + restart})
+	n.check("fix", n.run, expect{true, true, fix})
+	n.check("back", n.run, expect{true, false, back + restart})
+	n.check("back", n.run, expect{true, false, back})
 	n.write("dies", "")
 	n.write("kills", "") // and its command line is gone with it
-	expect("fix", false, false, fix+
-		"restart\ntandem doctor --rollback-kubelet --kubelet-config=/kubelet/config.yaml "+
-		"--kubelet-config-dir=/drop-ins\nrestart\n")
+	n.check("fix", n.run, expect{false, false, fix +
+		"restart\ntandem doctor --rollback-kubelet --kubelet-config-dir=/drop-ins\nrestart\n"})
+}
+
+// A kubelet that is dead of something else gets no other settings for it.
+func TestDeadKubeletOfNode(t *testing.T) {
+	n := newKubeletNode(t)
+	n.check("fix", n.run, expect{true, true, fix + restart})
+	n.write("dead", "")
+	n.check("fix", n.run, expect{false, true, fix})
+}
+
+// CPUs for containers alone are asked for by flags.
+func TestFlagsOfNode(t *testing.T) {
+	n := newKubeletNode(t)
+	n.flags = "--static-cpus"
+	n.check("fix", n.run, expect{true, true, "tandem doctor --fix-kubelet --static-cpus --apply\nrestart\n"})
+	const static = "cpuManagerPolicy: static\nreservedSystemCPUs: \"0,56\"\n"
+	if content := n.read(own); !strings.Contains(content, static) {
+		t.Errorf("the file is\n%s", content)
+	}
+}
+
+// A pod that is killed between the file and the restart leaves a kubelet that still runs with the old
+// settings, and maybe a state of the old policy. Its container does nothing when it is started again; the
+// next pod does the rest.
+func TestInterruptedOfNode(t *testing.T) {
+	n := newKubeletNode(t)
+	n.flags = "--static-cpus"
+	n.check("fix", n.run, expect{true, true, "tandem doctor --fix-kubelet --static-cpus --apply\nrestart\n"})
+	n.check("fix", n.again, expect{done: true, fixed: true}) // it was done
+	n.write("proc/uptime", "7205.00 1.00\n")
+	n.write("kubelet/cpu_manager_state", `{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`)
+	if err := os.Remove(n.path("done")); err != nil {
+		t.Fatal(err)
+	}
+	if said := n.check("fix", n.again, expect{fixed: true}); !strings.Contains(said, "delete this pod") {
+		t.Errorf("the container that is started again says\n%s", said)
+	}
+	n.flags = ""
+	n.check("fix", n.run, expect{true, true, fix + restart})
+	if state := n.read("kubelet/cpu_manager_state"); state != "" {
+		t.Errorf("the state of the other policy is still there: %s", state)
+	}
+}
+
+// Where nothing can be written nothing is restarted.
+func TestUnwritableNode(t *testing.T) {
+	n := newKubeletNode(t)
+	n.write(own+".new/x", "") // stands for a disk that is full or cannot be written
+	if said := n.check("fix", n.run, expect{log: fix}); !strings.Contains(said, "This node needs a person") {
+		t.Errorf("said:\n%s", said)
+	}
+	n.process("--config=" + n.path("kubelet/config.yaml"))
+	if said := n.check("fix", n.run, expect{log: fix}); !strings.Contains(said, "no folder of drop-ins") {
+		t.Errorf("said:\n%s", said)
+	}
 }
 
 // The nodes are drained one after the other, and the first that does not get well stops the rest.
 func TestRoll(t *testing.T) {
 	dir := t.TempDir()
 	kubectl := filepath.Join(dir, "kubectl")
+	// A pod of last month is there until it is deleted; the label brings the next one.
 	const fake = `#!/bin/sh
 echo "$*" >>DIR/log
 case "$*" in
-get*) echo pod/tandem-kubelet-fix-x ;;
+delete*) rm -f DIR/pod ;;
+label*) [ -e DIR/pod ] || echo pod/of-today >DIR/pod ;;
+get*) cat DIR/pod ;;
+wait\ pod*) echo "ready: $(cat DIR/pod)" >>DIR/log ;;
+esac
+case "$*" in
 wait\ pod*nodeName=bad*) exit 1 ;;
 esac
 `
@@ -192,16 +261,22 @@ esac
 		log, _ := os.ReadFile(filepath.Join(dir, "log")) // none where kubectl was not called
 		return string(log), err
 	}
-	if log, err := roll("forth", "a"); err == nil || log != "" {
-		t.Errorf("a wrong action: %v, %s", err, log)
+	for _, wrong := range [][]string{{"forth", "a"}, {"fix"}, {"back"}, nil} {
+		if log, err := roll(wrong...); err == nil || log != "" {
+			t.Errorf("%q: %v, %s", wrong, err, log)
+		}
 	}
 	documented, err := docs.Of("..", "deployments/kubelet/roll.sh")
 	if err != nil || len(documented) < 2 {
 		t.Fatalf("documented are %v, %v", documented, err)
 	}
+	old := filepath.Join(dir, "pod")
 	for _, c := range documented {
+		if err := os.WriteFile(old, []byte("pod/of-last-month\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		if log, err := roll(c.Args...); err != nil ||
-			!strings.HasSuffix(log, "\nuncordon "+c.Args[len(c.Args)-1]+"\n") {
+			!strings.HasSuffix(log, "\nuncordon "+c.Args[len(c.Args)-1]+"\n") || strings.Contains(log, "last-month") {
 			t.Errorf("%s: %v\n%s", c, err, log)
 		}
 	}
@@ -209,11 +284,11 @@ esac
 	log, err := roll("fix", "a", "bad", "c")
 	var want strings.Builder
 	for _, node := range []string{"a", "bad"} {
-		fmt.Fprintf(&want,
-			"drain %s --ignore-daemonsets --timeout=30m\nlabel --overwrite node %[1]s tandem.dev/kubelet=fix\n", node)
 		pod := "pod --namespace=kube-system --selector=app.kubernetes.io/name=tandem-kubelet-fix " +
 			"--field-selector=spec.nodeName=" + node
-		fmt.Fprintf(&want, "get %s --output=name\nwait %[1]s --for=condition=Ready --timeout=5m\n", pod)
+		fmt.Fprintf(&want, "drain %s --ignore-daemonsets --timeout=30m\ndelete %s --timeout=2m\n", node, pod)
+		fmt.Fprintf(&want, "label --overwrite node %s tandem.dev/kubelet=fix\nget %s --output=name\n", node, pod)
+		fmt.Fprintf(&want, "wait %s --for=condition=Ready --timeout=5m\nready: pod/of-today\n", pod)
 		if node == "a" {
 			want.WriteString("wait node a --for=condition=Ready --timeout=5m\nuncordon a\n")
 		}

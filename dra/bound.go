@@ -17,15 +17,15 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// rebindLimit is how long it may take until the API server has what is bound. The kubelet waits for 45 s.
+// rebindLimit is the maximum time until the API server has the bound VFs. The kubelet waits for 45 s.
 const rebindLimit = 20 * time.Second
 
-// rebind publishes which VFs claims really have, and waits until the API server has them: CNI plugins read
-// there which VF a pod gets, as soon as the kubelet has its answer.
+// rebind publishes the VFs that claims actually hold, and waits until the API server has them: CNI plugins
+// read there the VF of a pod immediately after the kubelet's answer.
 func (d *Driver) rebind(ctx context.Context, bound map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, rebindLimit)
 	defer cancel()
-	names := maps.Clone(d.newest.get().Bound) // what was bound is put back
+	names := maps.Clone(d.newest.get().Bound) // restores the values of released devices
 	if err := d.anew(ctx); err != nil {
 		return err
 	}
@@ -47,7 +47,8 @@ func (d *Driver) rebind(ctx context.Context, bound map[string]string) error {
 	return nil
 }
 
-// shown reports whether Multus reads of devices what the newest view has, as far as that has them.
+// shown reports whether the Multus attributes of devices match the current view, for the devices of that
+// view.
 func (d *Driver) shown(names, seen map[string]string) bool {
 	for _, s := range d.newest.get().State.Pool.Slices {
 		for name, id := range multusIDs(s.Devices) {
@@ -59,7 +60,7 @@ func (d *Driver) shown(names, seen map[string]string) bool {
 	return true
 }
 
-// ownSlices lists and watches what is published of the node.
+// ownSlices lists and watches the published slices of the node.
 func (d *Driver) ownSlices() cache.ListerWatcher {
 	selector := fields.Set{
 		resourceapi.ResourceSliceSelectorDriver:   pool.Driver,
@@ -78,7 +79,7 @@ func (d *Driver) ownSlices() cache.ListerWatcher {
 	}, d.Client)
 }
 
-// multusIDs are the IDs that Multus reads of devices, by name.
+// multusIDs returns the Multus device IDs of devices, by name.
 func multusIDs(devices []resourceapi.Device) map[string]string {
 	ids := map[string]string{}
 	for _, device := range devices {

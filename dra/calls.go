@@ -13,14 +13,14 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// calls are those of the kubelet that are being answered. The zero value takes calls.
+// calls are the kubelet's calls in flight. The zero value accepts calls.
 type calls struct {
 	mu     sync.Mutex
 	ended  bool
 	active sync.WaitGroup
 }
 
-// begin takes a call; false once there are to be no more.
+// begin accepts a call; it returns false after close.
 func (c *calls) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -30,7 +30,7 @@ func (c *calls) begin() bool {
 	return !c.ended
 }
 
-// close takes no more calls and waits until the others are answered, for a limit at the most.
+// close rejects new calls and waits for the calls in flight, for at most limit.
 func (c *calls) close(limit time.Duration) {
 	c.mu.Lock()
 	c.ended = true
@@ -42,11 +42,11 @@ func (c *calls) close(limit time.Duration) {
 	}()
 	select {
 	case <-answered:
-	case <-time.After(limit): // what it hangs on hangs with it
+	case <-time.After(limit): // a hanging call ends with the process
 	}
 }
 
-// intercept counts the calls in, and learns from them whether the kubelet knows the driver.
+// intercept counts the calls, and derives from them whether the kubelet knows the driver.
 func (d *Driver) intercept(
 	ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (any, error) {
@@ -60,7 +60,7 @@ func (d *Driver) intercept(
 		if d.Observer != nil {
 			d.Observer.Registered(pool.Driver)
 		}
-		poke(d.again) // a kubelet that starts deletes what was published
+		poke(d.again) // a starting kubelet deletes the published slices
 	}
 	return answer, err
 }

@@ -18,54 +18,54 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Config says what a Driver works with.
+// Config configures a Driver.
 type Config struct {
-	NodeName   string // in Kubernetes; the pool is called so too
-	PodUID     string // of the pod that the driver runs in; "" where no other one follows it without a gap
-	KubeletDir string // the kubelet's root folder
-	RunDir     string // the run folder: coordination.RunDir
-	CDIDir     string // where container runtimes look for CDI specs, /var/run/cdi
+	NodeName   string // node name in Kubernetes, also the name of the pool
+	PodUID     string // UID of the driver's pod; "" if no other pod replaces it without a gap
+	KubeletDir string // the kubelet's root directory
+	RunDir     string // the run directory: coordination.RunDir
+	CDIDir     string // directory of CDI specs, /var/run/cdi
 	Client     kubernetes.Interface
 
-	GPUs *gpu.GPUs // nil for none; run by the driver, as the VFs are
-	VFs  *rdma.VFs // nil for none
-	// Tree reads the PCI tree, with the devices where they are in truth.
+	GPUs *gpu.GPUs // may be nil; run by the driver, like the VFs
+	VFs  *rdma.VFs // may be nil
+	// Tree reads the PCI tree, with devices at their actual locations.
 	Tree func() (*topology.Tree, error)
-	Host grants.Host // where files of the machine are; PairsDir and CDI are the driver's
+	Host grants.Host // locations of files on the machine; the driver sets PairsDir and CDI
 
-	Policy     intent.Policy // what pods may say of their alignment
-	VFsPerPF   int           // VFs that are published of a PF at the most; 0 for all
+	Policy     intent.Policy // alignment annotations that pods may use
+	VFsPerPF   int           // maximum number of published VFs of a PF; 0 for all
 	PairsAsVFs bool          // see pool.Options
-	// Drain takes claims back and does nothing else: for a node in the mode of device plugins on which pods with
+	// Drain unprepares claims and does nothing else: for a node in device plugin mode on which pods with
 	// claims still run.
 	Drain bool
 
-	Observer Observer // nil for none
+	Observer Observer // may be nil
 	Log      *slog.Logger
 }
 
-// Observer is told what a Driver does. Its methods return at once and may be called at the same time.
+// Observer receives events of a Driver. Its methods must return immediately and be safe for concurrent use.
 type Observer interface {
-	// Registered says that the kubelet knows the driver.
+	// Registered reports that the kubelet knows the driver.
 	Registered(driver string)
-	// Claims says that the kubelet had claims prepared or unprepared (the call), and how many could not be.
+	// Claims reports a call of the kubelet to prepare or unprepare claims, and the number of failed claims.
 	Claims(call string, took time.Duration, claims, failed int)
 }
 
-// The calls that an Observer is told of.
+// Calls reported to an Observer.
 const (
 	Prepare   = "prepare"
 	Unprepare = "unprepare"
 )
 
-// PluginDir is the driver's own folder below the kubelet's, which outlives boots: its socket, and the claims
-// that are prepared (package claims/held).
+// PluginDir returns the driver's directory below the kubelet's, which persists over boots: it contains the
+// socket and the prepared claims (package claims/held).
 func PluginDir(kubeletDir string) string { return filepath.Join(kubeletDir, "plugins", pool.Driver) }
 
-// registryDir is where the kubelet finds plugins that are no device plugins.
+// registryDir is the directory in which the kubelet finds plugins other than device plugins.
 func registryDir(kubeletDir string) string { return filepath.Join(kubeletDir, "plugins_registry") }
 
-// Check says in one sentence what is wrong with where a Driver is to work; nil where nothing is.
+// Check returns an error in one sentence if the driver cannot work with the configured paths.
 func Check(config Config) error {
 	if config.NodeName == "" {
 		return errors.New("publish the node's devices: the node's name is not known: " +

@@ -1,12 +1,13 @@
-// Package dra is Tandem's driver for Dynamic Resource Allocation: the third way into a node, beside the two
-// device plugins and never together with them.
+// Package dra is Tandem's driver for Dynamic Resource Allocation, an alternative to the two device plugins; a
+// node never runs both.
 //
-// The scheduler decides here, by what the node publishes, and knows nothing of switches. So the node
-// publishes pairs: a device "pair" is a GPU with a VF of its switch, and a claim for four pairs is a count of
-// four. What is published is a pure function (package pool) of what there is (package inventory). What the
-// containers of a claim get is decided when the kubelet prepares the claim (package claims) and is what the
-// device plugins give: the same code answers. This package puts them together for the life of a node: it
-// publishes, is called by the kubelet, watches health, and keeps device plugins and DRA apart.
+// The scheduler allocates devices from the node's published data and has no model of switches. The node
+// therefore publishes pairs: a device "pair" is a GPU with a VF of its switch, and a claim for four pairs has
+// a count of four. The published data is a pure function (package pool) of the node's devices (package
+// inventory). The access of a claim's containers is determined when the kubelet prepares the claim (package
+// claims) and is the same as with the device plugins, by the same code. Package dra combines these for the
+// lifetime of a node: it publishes, serves the kubelet, watches health, and keeps device plugins and DRA
+// apart.
 //
 //	scheduler                 API server                    this driver                       kubelet
 //	    │                         │ ◀── ResourceSlices ───────── │ inventory → pool               │
@@ -14,7 +15,7 @@
 //	    │ ─── claim: pair-… ────▶ │                              │                                │
 //	    ┆                         ┆                              ┆                                ┆
 //	    │                         │                              │ ◀──── NodePrepareResources ─── │
-//	    │                         │                              │ claims: who gets which VF,     │
+//	    │                         │                              │ claims: VFs of each container, │
 //	    │                         │                              │ CDI spec, checkpoint           │
 //	    │                         │ ◀── status.devices ───────── │ ───── names of CDI devices ──▶ │
 package dra

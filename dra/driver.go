@@ -29,7 +29,8 @@ type Driver struct {
 	preparer *claims.Preparer
 	gates    *gates
 	newest   *latest[*view] // what there is; written by the goroutine of follow alone
-	holders  *latest[map[string]string]
+	// who holds devices without a claim, by device ID; nil while that is not known
+	holders *latest[map[string]string]
 	// why files of prepared claims are missing; nil where none is
 	unrestored *latest[error]
 	build      chan struct{}      // holds a token when what there is has to be put together anew

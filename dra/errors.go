@@ -10,13 +10,13 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 )
 
-// complaints are the last errors of what goes on all the time, so that each is logged once.
+// complaints contains the last errors of continuous activities, so that each error is logged once.
 type complaints struct {
 	mu   sync.Mutex
-	said map[string]string // by the consequence
+	said map[string]string // last error by consequence
 }
 
-// isNew reports whether an error is not the one that was said last of a consequence.
+// isNew reports whether an error differs from the last error with the same consequence.
 func (c *complaints) isNew(consequence string, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -30,15 +30,15 @@ func (c *complaints) isNew(consequence string, err error) bool {
 	return true
 }
 
-// complain logs what an error leads to.
+// complain logs an error with its consequence.
 func (d *Driver) complain(consequence string, err error) {
 	if d.complaints.isNew(consequence, err) {
 		d.Log.Warn(consequence, "error", err)
 	}
 }
 
-// HandleError is told what goes wrong behind the calls: what is published has lost fields, which the cluster
-// does not know; it cannot be written for now; or a socket cannot be served any more, which ends the driver.
+// HandleError receives background errors of the helper: published data has lost fields that the cluster does
+// not support; it cannot be written at the moment; or a socket failed, which ends the driver.
 func (d *Driver) HandleError(_ context.Context, err error, msg string) {
 	if dropped := (*resourceslice.DroppedFieldsError)(nil); errors.As(err, &dropped) {
 		if d.gates.drop(dropped.DisabledFeatures()) {
@@ -49,7 +49,7 @@ func (d *Driver) HandleError(_ context.Context, err error, msg string) {
 	if !errors.Is(err, kubeletplugin.ErrRecoverable) {
 		select {
 		case d.fatal <- fmt.Errorf("%s: %w", msg, err):
-		default: // it ends for another reason already
+		default: // the driver already ends for another reason
 		}
 		return
 	}

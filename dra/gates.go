@@ -17,7 +17,7 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// Feature gates of the API server, and the version from which on they are on by default
+// Feature gates of the API server, and the versions that enable them by default
 // (pkg/features/kube_features.go of Kubernetes).
 const (
 	gateCounters = "DRAPartitionableDevices"
@@ -26,14 +26,14 @@ const (
 
 var onFrom = version.MajorMinor(1, 36)
 
-// features are what a cluster can do with what is published.
+// features are the supported features of a cluster.
 type features struct {
-	Known            bool // the cluster was asked
+	Known            bool // the cluster has answered
 	Counters, Taints bool
 	Server           string // version of the API server
 }
 
-// notes say which gates are off, and what that costs.
+// notes returns the disabled gates and the consequences.
 func (f features) notes() (notes []string) {
 	off := func(gate, cost string) {
 		notes = append(notes, fmt.Sprintf("feature gate %s of the API server (%s) is off, by default it is on "+
@@ -49,7 +49,7 @@ func (f features) notes() (notes []string) {
 	return notes
 }
 
-// gates know what a cluster can do.
+// gates tracks the features of the cluster.
 type gates struct {
 	client   kubernetes.Interface
 	nodeName string
@@ -60,16 +60,16 @@ type gates struct {
 	losses map[string]*loss // by gate
 }
 
-// loss is what happened to a gate whose fields were lost although it had seemed to be on: one of several API
-// servers is older, say. It counts as on again once so many trials in a row have kept its fields, twice as
-// many after each further loss, or one of a server of another version.
+// loss records that fields of an apparently enabled gate were lost, for example because one of several API
+// servers is older. The gate counts as enabled again after a number of consecutive successful trials, which
+// doubles after each loss, or after a successful trial with another API server version.
 type loss struct {
-	times  int    // that fields were lost
-	left   int    // trials until the gate counts as on
-	server string // version of the API server then
+	times  int    // number of losses
+	left   int    // remaining trials until the gate counts as enabled
+	server string // version of the API server at that time
 }
 
-// maxTrials is how many trials have to succeed at the most: those of a day.
+// maxTrials is the maximum number of necessary trials: those of one day.
 const maxTrials = int(24 * time.Hour / gatesPause)
 
 func newGates(client kubernetes.Interface, nodeName string, log *slog.Logger) *gates {
@@ -85,10 +85,10 @@ func (g *gates) features() features {
 	return now
 }
 
-// isLost must be called with the mutex.
+// isLost requires the mutex.
 func (g *gates) isLost(gate string) bool { return g.losses[gate] != nil && g.losses[gate].left > 0 }
 
-// drop notes that fields of gates were lost. It reports whether that changes what is published.
+// drop records that fields of gates were lost. It reports whether that changes the published data.
 func (g *gates) drop(names []string) bool {
 	before := g.features()
 	g.mu.Lock()
@@ -97,7 +97,7 @@ func (g *gates) drop(names []string) bool {
 			g.losses[gate] = &loss{}
 		}
 		l := g.losses[gate]
-		if l.left == 0 { // else what was published before that is told of
+		if l.left == 0 { // otherwise the loss concerns data published earlier
 			l.times++
 		}
 		l.server = g.newest.Server
@@ -107,10 +107,10 @@ func (g *gates) drop(names []string) bool {
 	return g.features() != before
 }
 
-// restart has all trials begin anew.
+// restart restarts all trials.
 func (l *loss) restart() { l.left = min(1<<min(l.times, 16), maxTrials) }
 
-// tried notes what a trial of a server of a version kept.
+// tried records the fields that a trial with an API server version kept.
 func (l *loss) tried(kept bool, server string) {
 	switch {
 	case l.left == 0:
@@ -123,8 +123,8 @@ func (l *loss) tried(kept bool, server string) {
 	}
 }
 
-// ask asks the API server what it can do. The version says what that is by default; a dry run, in which the
-// API server drops the fields that it has not but keeps nothing, says what it is.
+// ask determines the features of the API server. The version gives the defaults; a dry run, in which the API
+// server drops unsupported fields and stores nothing, gives the actual state.
 func (g *gates) ask(ctx context.Context) error {
 	told, err := g.client.Discovery().ServerVersion()
 	if err != nil {
@@ -168,8 +168,8 @@ func (g *gates) ask(ctx context.Context) error {
 	return nil
 }
 
-// try has the API server look at a slice. It returns what that would keep of it; nil where it refuses to try,
-// which tells nothing.
+// try sends a slice to the API server in a dry run. It returns the resulting slice, or nil if the API server
+// rejects the request, which has no meaning for the gates.
 func (g *gates) try(
 	ctx context.Context, spec resourceapi.ResourceSliceSpec,
 ) (*resourceapi.ResourceSlice, error) {
@@ -189,14 +189,13 @@ func (g *gates) try(
 	}
 }
 
-// How often the cluster is asked what it can do: until it answers, and then for what it may have learned.
+// Intervals between requests for the features: until the first answer, and afterwards.
 const (
 	gatesRetry = 2 * time.Second
 	gatesPause = 10 * time.Minute
 )
 
-// watchGates asks the cluster what it can do until ctx is done, and has what there is put together anew when
-// that is something else.
+// watchGates determines the features until ctx is done, and triggers a new view after a change.
 func (d *Driver) watchGates(ctx context.Context) {
 	for {
 		before := d.gates.features()

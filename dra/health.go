@@ -12,19 +12,18 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// The kubelet takes the health of a device for unknown when it has not heard of it for the lease; it is told
-// again long before.
+// The kubelet assumes unknown health of a device after the lease; the driver reports well before.
 const (
 	healthLease = 60 * time.Second
 	healthPause = 20 * time.Second
 )
 
-// WatchHealthStatus tells the kubelet of the health of all devices, again whenever something has changed, and
-// from time to time, until ctx is done.
+// WatchHealthStatus reports the health of all devices to the kubelet, after each change and periodically,
+// until ctx is done.
 func (d *Driver) WatchHealthStatus(
 	ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport,
 ) error {
-	if d.Drain { // it does not know the devices
+	if d.Drain { // devices are not scanned
 		return kubeletplugin.ErrHealthNotSupported
 	}
 	again := time.NewTicker(healthPause)
@@ -46,7 +45,7 @@ func (d *Driver) WatchHealthStatus(
 	}
 }
 
-// health is that of every device that is published, and of those that claims have and that are not.
+// health returns the health of every published device, and of unpublished devices of claims.
 func (d *Driver) health(v *view) []kubeletplugin.DeviceHealth {
 	causes := map[string]string{}
 	for _, g := range v.State.Machine.GPUs {
@@ -95,7 +94,7 @@ func (d *Driver) health(v *view) []kubeletplugin.DeviceHealth {
 	})
 }
 
-// cause says why a device is unhealthy; "" for one that is not.
+// cause returns the reason why a device is unhealthy; "" if it is healthy.
 func cause(device pool.Device, causes map[string]string) string {
 	for _, id := range slices.Concat(device.GPUs, device.VFs) {
 		if causes[id] != "" {

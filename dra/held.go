@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -40,73 +42,86 @@ func (d *Driver) watchHolders(ctx context.Context) {
 }
 
 // findHolders finds out who holds which devices of the node, by device ID, for people: pods that a device
-// plugin gave them before this node went over to DRA. The kubelet's own record of devices is the source. It
-// also has pods that have ended, until the kubelet next writes it, which on a node without device plugins can
-// take for ever; so it is asked of which pods that is known.
+// plugin gave them before this node went over to DRA. The source is the kubelet's own record of devices, read
+// by package holders. The record also has pods that have ended, until the kubelet next writes it, which on a
+// node without device plugins can take for ever; so the driver asks which pods that is known of.
 func (d *Driver) findHolders(ctx context.Context) {
-	recorded, err := kubelet.ReadGranted(d.KubeletDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		recorded, err = nil, nil
-	}
-	if err != nil {
+	recorded, err := kubelet.ReadCheckpoint(d.KubeletDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.complain("who holds devices of device plugins is as it was known before", err)
 		return
 	}
-	recorded = having(recorded, d.ids())
-	if err := d.findRecordedPods(ctx, recorded); err != nil {
+	known := d.ids()
+	if err := d.findRecordedPods(ctx, recorded, podsWith(recorded, known)); err != nil {
 		d.complain("which pods of the kubelet's record have ended is as it was known before", err)
 	}
-	if holders := holdersOf(recorded, d.recorded); !maps.Equal(holders, d.holders.get()) {
-		d.Log.Info("devices that pods have from device plugins", "devices", len(holders))
-		d.holders.set(holders)
+	found, _ := holders.Find(holders.Sources{Recorded: &recorded, Pods: d.living()})
+	before, held := d.holders.get(), heldBy(found, known)
+	if before == nil || !maps.Equal(held, before) {
+		d.Log.Info("devices that pods have from device plugins", "devices", len(held))
+		d.holders.set(held)
 	}
 }
 
-// having are the containers with their devices as far as the node has these: of whatever resource, for
-// another plugin than ours may have given them. A replica stands for its device.
-func having(recorded []kubelet.Granted, known map[string]bool) (ours []kubelet.Granted) {
-	for _, container := range recorded {
-		devices := map[string][]string{}
-		for resource, ids := range container.Devices {
+// podsWith are the pods of the kubelet's record that have devices of the node, by UID: of whatever resource,
+// for another plugin than ours may have given them.
+func podsWith(recorded kubelet.Checkpoint, known map[string]bool) map[string]bool {
+	pods := map[string]bool{}
+	for container, devices := range recorded.Containers() {
+		for _, ids := range devices {
+			if slices.ContainsFunc(ids, func(id string) bool { return known[original(id)] }) {
+				pods[podOf(container)] = true
+			}
+		}
+	}
+	return pods
+}
+
+// podOf is the UID of the pod of a container in the kubelet's record.
+func podOf(container string) string {
+	uid, _, _ := strings.Cut(container, "/")
+	return uid
+}
+
+// errUnrecorded is why nothing is published before the kubelet's record was read once.
+var errUnrecorded = errors.New("it is not known which devices pods have from device plugins: the kubelet's " +
+	"device checkpoint cannot be read")
+
+// living are the pods of the record that are not known to have ended. Those without devices of the node are
+// left out.
+func (d *Driver) living() *holders.Pods {
+	living := &holders.Pods{Names: map[string]kubelet.Pod{}, All: true}
+	for uid, pod := range d.recorded {
+		if !pod.Ended {
+			living.Names[uid] = pod.Name
+		}
+	}
+	return living
+}
+
+// heldBy says who holds devices of the node. A replica stands for its device.
+func heldBy(found holders.Holders, known map[string]bool) map[string]string {
+	held := map[string]string{}
+	for _, h := range found {
+		who := "a pod with UID " + h.UID
+		if h.Pod.Name != "" {
+			who = "pod " + h.Pod.Namespace + "/" + h.Pod.Name
+		}
+		for _, ids := range h.Devices {
 			for _, id := range ids {
-				if original, _, _ := strings.Cut(id, "::"); known[original] {
-					devices[resource] = append(devices[resource], id)
+				if id = original(id); known[id] {
+					held[id] = who + ", by a device plugin"
 				}
 			}
 		}
-		if len(devices) > 0 {
-			ours = append(ours, kubelet.Granted{Container: container.Container, Devices: devices})
-		}
 	}
-	return ours
+	return held
 }
 
-// holdersOf says who holds devices by the kubelet's record: every container in it whose pod is not known to
-// have ended.
-func holdersOf(recorded []kubelet.Granted, pods map[string]recordedPod) map[string]string {
-	holders := map[string]string{}
-	for _, container := range recorded {
-		uid := podUID(container)
-		who, pod := "a pod with UID "+uid, pods[uid]
-		if pod.Ended {
-			continue
-		}
-		if pod.Name.Name != "" {
-			who = "pod " + pod.Name.Namespace + "/" + pod.Name.Name
-		}
-		for _, ids := range container.Devices {
-			for _, id := range ids {
-				id, _, _ = strings.Cut(id, "::")
-				holders[id] = who + ", by a device plugin"
-			}
-		}
-	}
-	return holders
-}
-
-func podUID(container kubelet.Granted) string {
-	uid, _, _ := strings.Cut(container.Container, "/")
-	return uid
+// original is the ID of a device of which an ID may be a replica.
+func original(id string) string {
+	id, _, _ = strings.Cut(id, "::")
+	return id
 }
 
 // ids are the IDs of the node's devices.

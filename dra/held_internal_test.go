@@ -227,6 +227,23 @@ func TestHeldByTheRecord(t *testing.T) {
 	}
 }
 
+// What is known of a pod stays known while its device is away: the API server can confirm an end once.
+func TestHeldDeviceComesBack(t *testing.T) {
+	m := newMigrating(t)
+	m.record(map[string]string{"1": "a"})
+	m.create(podWith("old-0", "1"))
+	m.change(func() { m.listed = []*podresources.PodResources{shown("old-0", "a")} })
+	m.holds("named", "a by team/old-0")
+	m.change(func() { m.listed = nil })
+	m.remove("old-0")
+	m.holds("ended")
+	all := m.machine.GPUs
+	m.machine.GPUs = all[1:]
+	m.holds("its device is away")
+	m.machine.GPUs = all
+	m.holds("its device is back")
+}
+
 // PodResources is asked no more than is needed: List is not harmless.
 func TestListsOfTheRecord(t *testing.T) {
 	m := newMigrating(t)
@@ -254,6 +271,19 @@ func TestStaticPodInTheRecord(t *testing.T) {
 	m.holds("mirrored", "a by team/static-node")
 	m.remove("static-node")
 	m.holds("somebody deleted the mirror", "a by team/static-node")
+}
+
+// A list of the kubelet's without the driver's own pod says nothing.
+func TestListWithoutTheDriver(t *testing.T) {
+	m := newMigrating(t)
+	m.PodUID = "driver"
+	m.servePodsAPI()
+	m.record(map[string]string{"1": "a"})
+	m.holds("an empty list", "a by UID 1")
+	m.change(func() { m.known = []*corev1.Pod{podWith("other", "2")} })
+	m.holds("a list of some pods", "a by UID 1")
+	m.change(func() { m.known = append(m.known, podWith("driver-0", "driver")) })
+	m.holds("the whole list")
 }
 
 // A kubelet with Pods API says which pods have ended, once it knows all.

@@ -2,7 +2,7 @@ package dra
 
 import "sync"
 
-// latest is a value of which only the newest counts.
+// latest holds a value of which only the current one matters.
 type latest[T any] struct {
 	mu      sync.Mutex
 	value   T
@@ -26,7 +26,7 @@ func (l *latest[T]) get() T {
 	return value
 }
 
-// watch returns the value, and a channel that is closed once it is no longer the newest.
+// watch returns the value, and a channel that is closed when it is no longer current.
 func (l *latest[T]) watch() (T, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

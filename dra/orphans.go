@@ -11,13 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/dra/claims"
 )
 
 // How often the API server is asked for the claims that are prepared: in general, while one of them is gone,
-// and after the API server did not tell. A claim that is gone is taken back after orphanPatience: a kubelet
-// that knows of it takes it back itself, at the latest when it next looks through its claims, which it does
-// every minute (reconcileLoop in pkg/kubelet/cm/dra/manager.go).
+// and after the API server did not tell. A claim that is gone is taken back after orphanPatience, unless a
+// pod that it was prepared for runs: a kubelet that knows of it takes it back itself once the pods have
+// ended, at the latest when it next looks through its claims, which it does every minute (reconcileLoop in
+// pkg/kubelet/cm/dra/manager.go).
 const (
 	claimsPause    = 10 * time.Minute
 	orphanPause    = 30 * time.Second
@@ -72,7 +74,7 @@ func (d *Driver) lookAfterClaims(ctx context.Context, gone orphans, now time.Tim
 		if !before {
 			first = now
 		}
-		if now.Sub(first) < orphanPatience || !d.takeBack(ctx, c) {
+		if now.Sub(first) < orphanPatience || d.isUsed(ctx, c) || !d.takeBack(ctx, c) {
 			since[c.UID] = first
 			pause = min(pause, orphanPause)
 		}
@@ -80,6 +82,20 @@ func (d *Driver) lookAfterClaims(ctx context.Context, gone orphans, now time.Tim
 	clear(gone)
 	maps.Copy(gone, since)
 	return pause
+}
+
+// isUsed reports whether a pod that a claim was prepared for runs, or nobody tells that it does not: somebody
+// who deletes a claim by force does not end its pods.
+func (d *Driver) isUsed(ctx context.Context, c claims.Claim) bool {
+	of := d.owners.of(c)
+	for i, name := range of.Pods {
+		pod, err := d.Client.CoreV1().Pods(c.Namespace).Get(ctx, name, metav1.GetOptions{})
+		isGone := apierrors.IsNotFound(err) || err == nil && pod.UID != of.PodUIDs[i]
+		if !isGone && (err != nil || !holders.HasEnded(pod)) {
+			return true
+		}
+	}
+	return false
 }
 
 // takeBack unprepares a claim that exists no more, and reports whether that succeeded.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -104,4 +105,49 @@ func TestOrphans(t *testing.T) {
 	if c := (claims.Claim{UID: "uid-alive"}); d.owners.of(c).owner() != "train-0" {
 		t.Errorf("owner %v", d.owners.of(c))
 	}
+}
+
+// A claim that somebody deleted by force is not taken back as long as a pod that it was prepared for runs.
+func TestOrphanOfARunningPod(t *testing.T) {
+	client := fake.NewClientset()
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	d := &Driver{
+		Config: Config{Client: client, Log: log}, owners: newOwners(), statuses: newStatuses(client, log),
+		preparer: claims.New(claims.Options{Dir: dir, CDIDir: t.TempDir(), Log: log}),
+		build:    make(chan struct{}, 1),
+	}
+	defer d.statuses.queue.ShutDown()
+	prepared(t, dir, "train")
+	claim := &resourceapi.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "uid-train"},
+		Status: resourceapi.ResourceClaimStatus{ReservedFor: []resourceapi.ResourceClaimConsumerReference{
+			{Resource: "pods", Name: "train-0", UID: "uid-pod"},
+		}},
+	}
+	d.owners.learn(claim)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-0", UID: "uid-pod"}}
+	pods := client.CoreV1().Pods("team")
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	gone, now := orphans{}, time.Now()
+	left := func(what string, want int) {
+		t.Helper()
+		for range 3 {
+			now = now.Add(orphanPatience)
+			d.lookAfterClaims(t.Context(), gone, now)
+		}
+		if list, err := d.preparer.Prepared(); err != nil || len(list) != want {
+			t.Errorf("%s: prepared %v, %v; want %d", what, list, err, want)
+		}
+	}
+	left("the pod runs", 1)
+	if err := pods.Delete(t.Context(), "train-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pod.UID = "of the next one"
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	left("another pod has its name", 0)
 }

@@ -19,7 +19,8 @@ const maxRefused = 64
 type outcome struct {
 	UID             types.UID
 	Namespace, Name string
-	Pods            []string // that the claim is reserved for, by name
+	Pods            []string    // that the claim is reserved for, by name
+	PodUIDs         []types.UID // of these
 	Asked           time.Time
 	Took            time.Duration
 	Refused         string // why it was not prepared; "" where it was
@@ -35,20 +36,21 @@ type owners struct {
 
 func newOwners() *owners { return &owners{given: map[types.UID]outcome{}} }
 
-func podNames(claim *resourceapi.ResourceClaim) (pods []string) {
+// newOutcome is what is known of a claim before it was asked for.
+func newOutcome(claim *resourceapi.ResourceClaim) outcome {
+	o := outcome{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name}
 	for _, reserved := range claim.Status.ReservedFor {
 		if reserved.APIGroup == "" && reserved.Resource == "pods" {
-			pods = append(pods, reserved.Name)
+			o.Pods, o.PodUIDs = append(o.Pods, reserved.Name), append(o.PodUIDs, reserved.UID)
 		}
 	}
-	return pods
+	return o
 }
 
 // asked notes that a claim was to be prepared.
 func (o *owners) asked(claim *resourceapi.ResourceClaim, at time.Time, took time.Duration, err error) {
-	one := outcome{
-		UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podNames(claim), Asked: at, Took: took,
-	}
+	one := newOutcome(claim)
+	one.Asked, one.Took = at, took
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.refused = slices.DeleteFunc(o.refused, func(other outcome) bool { return other.UID == claim.UID })
@@ -92,9 +94,7 @@ func (o *owners) learn(claim *resourceapi.ResourceClaim) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if known := o.given[claim.UID]; known.Asked.IsZero() {
-		o.given[claim.UID] = outcome{
-			UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podNames(claim),
-		}
+		o.given[claim.UID] = newOutcome(claim)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 )
 
-// publish publishes the newest view until ctx is done: what the cluster can do, and what claims have, has to
-// be known first. Views between are left out, and so is one that says the same.
+// publish publishes the current view until ctx is done, after the cluster's features and the claims' devices
+// are known. It skips intermediate and identical views.
 func (d *Driver) publish(ctx context.Context, helper *kubeletplugin.Helper) error {
 	var published resourceslice.DriverResources
 	begun, again := false, false
@@ -36,8 +36,8 @@ func (d *Driver) publish(ctx context.Context, helper *kubeletplugin.Helper) erro
 	}
 }
 
-// hand hands resources to the helper, which keeps them, and changes them where a field is dropped. The first
-// time that waits for the API server, which the end of ctx does not: only the end of the helper ends it.
+// hand passes resources to the helper, which keeps them and modifies them when a field is dropped. The first
+// call waits for the API server; only the end of the helper ends this wait, not ctx.
 func (d *Driver) hand(
 	ctx context.Context, helper *kubeletplugin.Helper, resources resourceslice.DriverResources,
 ) error {
@@ -54,8 +54,8 @@ func (d *Driver) hand(
 	}
 }
 
-// resources are what is published of a view: one pool, which is called as the node. A driver that drains
-// publishes none, which removes what there was.
+// resources returns the published data of a view: one pool with the name of the node. A draining driver
+// publishes none, which removes existing slices.
 func (d *Driver) resources(v *view) resourceslice.DriverResources {
 	if d.Drain {
 		return resourceslice.DriverResources{}
@@ -64,7 +64,7 @@ func (d *Driver) resources(v *view) resourceslice.DriverResources {
 	for _, s := range v.State.Pool.Slices {
 		slices = append(slices, resourceslice.Slice{Devices: s.Devices, SharedCounters: s.SharedCounters})
 	}
-	if len(slices) == 0 { // a pool without devices says that the driver is there
+	if len(slices) == 0 { // a pool without devices shows that the driver is running
 		slices = append(slices, resourceslice.Slice{})
 	}
 	return resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{d.NodeName: {Slices: slices}}}

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
@@ -21,79 +22,75 @@ type recordedPod struct {
 	Ended  bool // none of its containers runs, or will
 }
 
-// findRecordedPods finds out what there is to know of the pods in the kubelet's record. That a pod is in no
-// list of a kubelet that starts, or cannot reach the API server, does not say that it has ended. The Pods API
-// says so: it answers once the kubelet knows all its pods. On a kubelet without it the API server does. After
-// an error what was known before counts.
-func (d *Driver) findRecordedPods(ctx context.Context, recorded []kubelet.Granted) error {
-	maps.DeleteFunc(d.recorded, func(uid string, _ recordedPod) bool {
-		return !slices.ContainsFunc(recorded, func(c kubelet.Granted) bool { return podUID(c) == uid })
-	})
-	if len(recorded) == 0 {
+// findRecordedPods finds out what there is to know of those pods in the kubelet's record that have devices of
+// the node: the state beside package holders, which is a pure function. That a pod is in no list of a kubelet
+// that starts, or cannot reach the API server, does not say that it has ended. The Pods API says so: it
+// answers once the kubelet knows all its pods. On a kubelet without it the API server does. After an error
+// what was known before counts; a pod that was not known before has not ended.
+func (d *Driver) findRecordedPods(
+	ctx context.Context, recorded kubelet.Checkpoint, pods map[string]bool,
+) error {
+	all := map[string]bool{} // also those whose devices the node has not at this moment
+	for container := range recorded.Containers() {
+		all[podOf(container)] = true
+	}
+	maps.DeleteFunc(d.recorded, func(uid string, _ recordedPod) bool { return !all[uid] })
+	for uid := range pods {
+		if _, known := d.recorded[uid]; !known {
+			d.recorded[uid] = recordedPod{}
+		}
+	}
+	if len(pods) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, holdersLimit)
 	defer cancel()
 	listed, err := kubelet.ListPods(ctx, d.KubeletDir)
 	switch {
-	case err == nil:
-		maps.Copy(d.recorded, podsOf(recorded, listed))
-		return nil
 	case errors.Is(err, kubelet.ErrNoPodsAPI):
-		return d.findByName(ctx, recorded)
-	default:
+		return d.findByName(ctx, recorded, pods)
+	case err != nil:
 		return err
+	default:
+		return d.takeIn(listed)
 	}
 }
 
-// podsOf is what a list of all pods of the node says of those in the kubelet's record.
-func podsOf(recorded []kubelet.Granted, listed []corev1.Pod) map[string]recordedPod {
-	pods := map[string]recordedPod{}
-	for _, c := range recorded {
-		pods[podUID(c)] = recordedPod{Ended: true}
+// takeIn takes over what the kubelet's list of pods says of those in its record. A list without the driver's
+// own pod says nothing.
+func (d *Driver) takeIn(listed []corev1.Pod) error {
+	living := holders.OfKubelet(listed)
+	if _, own := living.Names[d.PodUID]; d.PodUID != "" && !own {
+		return errors.New("list pods of the kubelet: the driver's own pod is not among them")
 	}
-	for i := range listed {
-		pod := &listed[i]
-		if _, is := pods[string(pod.UID)]; is {
-			name := kubelet.Pod{Namespace: pod.Namespace, Name: pod.Name}
-			pods[string(pod.UID)] = recordedPod{Name: name, Ended: hasEnded(pod)}
-		}
+	for uid := range d.recorded {
+		name, lives := living.Names[uid]
+		d.recorded[uid] = recordedPod{Name: name, Ended: !lives}
 	}
-	return pods
-}
-
-// hasEnded reports whether no container of a pod runs any more: the kubelet sets the phase of a pod that it
-// evicts before it ends its containers.
-func hasEnded(pod *corev1.Pod) bool {
-	if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-		return false
-	}
-	isRunning := func(c corev1.ContainerStatus) bool { return c.State.Running != nil }
-	return !slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses,
-		pod.Status.EphemeralContainerStatuses), isRunning)
+	return nil
 }
 
 // findByName asks the API server for the pods in the kubelet's record. The record has UIDs alone: which name
 // goes with one PodResources tells, as long as the pod lives, and the API server confirms it.
-func (d *Driver) findByName(ctx context.Context, recorded []kubelet.Granted) error {
+func (d *Driver) findByName(
+	ctx context.Context, recorded kubelet.Checkpoint, pods map[string]bool,
+) error {
 	candidates, err := d.candidates(ctx, recorded)
 	problems := []error{err}
-	asked := map[string]bool{}
-	for _, c := range recorded {
-		uid := podUID(c)
-		known, confirmed := d.recorded[uid]
+	for uid := range pods {
+		known := d.recorded[uid]
+		confirmed := known != recordedPod{}
 		name := known.Name
 		if !confirmed {
 			name = candidates[uid]
 		}
-		if asked[uid] || known.Ended || name.Name == "" {
+		if known.Ended || name.Name == "" {
 			continue
 		}
-		asked[uid] = true
 		pod, err := d.Client.CoreV1().Pods(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 		switch {
 		case err == nil && string(pod.UID) == uid:
-			d.recorded[uid] = recordedPod{Name: name, Ended: hasEnded(pod)}
+			d.recorded[uid] = recordedPod{Name: name, Ended: holders.HasEnded(pod)}
 		case err == nil && pod.Annotations[configHash] == uid:
 			d.recorded[uid] = recordedPod{Name: name, Static: true}
 		case err != nil && !apierrors.IsNotFound(err):
@@ -112,10 +109,10 @@ const configHash = "kubernetes.io/config.hash"
 // candidates are names for the pods of the record that have none yet: those that PodResources shows with
 // their devices. List can make the kubelet give a device twice where it is allocating one (see package
 // kubelet): it is called only as long as a pod has no name.
-func (d *Driver) candidates(ctx context.Context, recorded []kubelet.Granted) (map[string]kubelet.Pod, error) {
-	isKnown := func(c kubelet.Granted) bool { return d.recorded[podUID(c)] != recordedPod{} }
-	unnamed := slices.DeleteFunc(slices.Clone(recorded), isKnown)
-	if len(unnamed) == 0 {
+func (d *Driver) candidates(
+	ctx context.Context, recorded kubelet.Checkpoint,
+) (map[string]kubelet.Pod, error) {
+	if !slices.Contains(slices.Collect(maps.Values(d.recorded)), recordedPod{}) {
 		return nil, nil
 	}
 	resources, err := kubelet.NewPodResources(d.KubeletDir)
@@ -128,12 +125,9 @@ func (d *Driver) candidates(ctx context.Context, recorded []kubelet.Granted) (ma
 		return nil, err
 	}
 	names := map[string]kubelet.Pod{}
-	for _, c := range unnamed {
-		for resource, ids := range c.Devices {
-			if holder, _, held := view.HolderOf(resource, ids); held {
-				names[podUID(c)] = holder.Pod
-			}
-		}
+	found, _ := holders.Find(holders.Sources{Recorded: &recorded, View: &view})
+	for _, h := range found {
+		names[h.UID] = h.Pod
 	}
 	return names, nil
 }

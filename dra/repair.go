@@ -8,16 +8,16 @@ import (
 	"github.com/tandem-k8s/tandem/dra/claims"
 )
 
-// filesPause is how often it is looked whether the files of prepared claims are there.
+// filesPause is the interval between checks of the files of prepared claims.
 const filesPause = 10 * time.Second
 
-// filesMissing is what an error of restoring files leads to.
+// filesMissing is the consequence of an error while restoring files.
 const filesMissing = "files of prepared claims may be missing, or left behind"
 
-// watchFiles restores the files of prepared claims until ctx is done: when the machine has something else
-// than before, as VFs that come late after a boot, and when a file is gone.
+// watchFiles restores the files of prepared claims until ctx is done: after a change of the machine's
+// devices, such as VFs that appear late after a boot, and after the loss of a file.
 func (d *Driver) watchFiles(ctx context.Context) {
-	if d.Drain { // it does not know the devices
+	if d.Drain { // devices are not scanned
 		return
 	}
 	tick := time.NewTicker(filesPause)

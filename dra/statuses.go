@@ -20,19 +20,18 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// fieldManager owns what the driver writes into the status of claims.
+// fieldManager is the field manager of the driver's entries in the status of claims.
 const fieldManager = "tandem-dra"
 
-// How long the API server may take for one claim, and how long it is left alone after a failure, at the least
-// and at the most.
+// Timeout of the API server for one claim, and minimum and maximum pause after a failure.
 const (
 	statusTimeout  = 10 * time.Second
 	statusRetry    = 200 * time.Millisecond
 	statusRetryMax = 30 * time.Second
 )
 
-// statuses writes into claims what they were given. It never keeps a prepare waiting: a claim is as good
-// without.
+// statuses writes the devices of claims to their status. It never delays a prepare call: a claim works
+// without its status.
 type statuses struct {
 	client kubernetes.Interface
 	log    *slog.Logger
@@ -52,7 +51,7 @@ func newStatuses(client kubernetes.Interface, log *slog.Logger) *statuses {
 	}
 }
 
-// write has a claim's devices written, unless they are there already.
+// write queues a claim's devices for writing, unless they are already written.
 func (s *statuses) write(claim *resourceapi.ResourceClaim, devices []resourceapi.AllocatedDeviceStatus) {
 	if told(claim, devices) {
 		return
@@ -67,14 +66,14 @@ func (s *statuses) write(claim *resourceapi.ResourceClaim, devices []resourceapi
 	s.queue.Add(claim.UID)
 }
 
-// drop forgets what is to be written of a claim.
+// drop removes a claim from the queue.
 func (s *statuses) drop(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.due, uid)
 }
 
-// told reports whether a claim has these devices in its status.
+// told reports whether a claim's status contains these devices.
 func told(claim *resourceapi.ResourceClaim, devices []resourceapi.AllocatedDeviceStatus) bool {
 	for _, d := range devices {
 		is := func(has resourceapi.AllocatedDeviceStatus) bool {
@@ -105,7 +104,7 @@ func deviceStatus(d resourceapi.AllocatedDeviceStatus) *apply.AllocatedDeviceSta
 	return status
 }
 
-// run writes until ctx is done or close was called.
+// run writes until ctx is done or close is called.
 func (s *statuses) run(ctx context.Context) {
 	defer close(s.ended)
 	stop := context.AfterFunc(ctx, s.queue.ShutDown)
@@ -120,7 +119,7 @@ func (s *statuses) run(ctx context.Context) {
 	}
 }
 
-// one writes the status of a claim; it is tried again until the claim is gone or another one.
+// one writes the status of a claim and retries until the claim is gone or replaced.
 func (s *statuses) one(ctx context.Context, uid types.UID) {
 	s.mu.Lock()
 	claim := s.due[uid]
@@ -136,7 +135,7 @@ func (s *statuses) one(ctx context.Context, uid types.UID) {
 	switch {
 	case err == nil:
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
-		// it is another claim or none, or it has another allocation by now
+		// The claim is gone or replaced, or has another allocation.
 		s.log.Debug("the status of a claim is not written", "claim", *claim.Namespace+"/"+*claim.Name, "error", err)
 	case apierrors.IsForbidden(err):
 		s.log.Warn("the status of a claim does not tell its devices", "claim", *claim.Namespace+"/"+*claim.Name,
@@ -153,7 +152,7 @@ func (s *statuses) one(ctx context.Context, uid types.UID) {
 	}
 }
 
-// close has what is due written, as far as that succeeds at once, and waits no longer than a limit.
+// close writes queued statuses, without retries and for at most limit.
 func (s *statuses) close(limit time.Duration) {
 	s.queue.ShutDown()
 	select {

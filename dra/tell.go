@@ -19,14 +19,14 @@ import (
 
 var _ coordination.Teller = (*Driver)(nil)
 
-// Role is what the driver is to its node.
+// Role returns the role of the driver on its node.
 func (d *Driver) Role() coordination.Role { return coordination.Serves }
 
-// Alive says what hangs, so that a restart would help; nil if nothing does.
+// Alive returns an error if a part of the driver hangs that a restart would fix.
 func (d *Driver) Alive(ctx context.Context) error { return d.anew(ctx) }
 
-// Status tells of all devices under the resource names that they have in the mode of device plugins, and what
-// the cluster cannot do.
+// Status returns all devices under the resource names of the device plugins, and notes about unsupported
+// features of the cluster.
 func (d *Driver) Status(context.Context) *api.StatusResponse {
 	v := d.newest.get()
 	notes := v.notes()
@@ -36,7 +36,7 @@ func (d *Driver) Status(context.Context) *api.StatusResponse {
 	return &api.StatusResponse{Resources: d.resourcesOf(v), Notes: notes}
 }
 
-// Resources are the devices of the newest view.
+// Resources returns the devices of the current view.
 func (d *Driver) Resources() []*api.Resource { return d.resourcesOf(d.newest.get()) }
 
 func (d *Driver) resourcesOf(v *view) []*api.Resource {
@@ -68,7 +68,7 @@ func (d *Driver) resourcesOf(v *view) []*api.Resource {
 	return resources
 }
 
-// taken are the owners of the devices that claims hold, by device ID.
+// taken returns the owners of the devices of claims, by device ID.
 func (d *Driver) taken() map[string]*api.Owner {
 	prepared, err := d.preparer.Prepared()
 	if err != nil {
@@ -88,13 +88,14 @@ func (d *Driver) taken() map[string]*api.Owner {
 	return taken
 }
 
-// ownerOf is who holds a claim's devices, as far as it is known. Which of its containers have them a claim
-// does not tell: its name stands for them.
+// ownerOf returns the owner of a claim's devices, if known. A claim does not identify the container, so the
+// claim's name takes its place.
 func ownerOf(o outcome) *api.Owner {
 	return &api.Owner{Namespace: o.Namespace, Pod: cmp.Or(o.owner(), "?"), Container: "claim " + o.Name}
 }
 
-// holder is who holds a device that a device plugin gave: "pod team/train-0, by a device plugin".
+// holder returns the holder of a device that a device plugin assigned: "pod team/train-0, by a device
+// plugin".
 func holder(text string) *api.Owner {
 	who, _, _ := strings.Cut(text, ", ")
 	namespace, pod, known := strings.Cut(strings.TrimPrefix(who, "pod "), "/")
@@ -104,9 +105,9 @@ func holder(text string) *api.Owner {
 	return &api.Owner{Namespace: namespace, Pod: pod, Container: "by a device plugin"}
 }
 
-// markStranded marks the free devices on whose switch no device of the other kind is free.
+// markStranded marks free devices whose switch has no free device of the other kind.
 func markStranded(resources []*api.Resource) {
-	free := map[string]map[string]bool{} // by kind, switches
+	free := map[string]map[string]bool{} // switches by kind
 	each := func(do func(kind string, d *api.DeviceStatus)) {
 		for _, r := range resources {
 			for _, d := range r.GetDevices() {
@@ -127,7 +128,7 @@ func markStranded(resources []*api.Resource) {
 	})
 }
 
-// Explain tells what a pod's claims were given, and what was refused.
+// Explain returns the devices of a pod's claims, and rejections.
 func (d *Driver) Explain(_ context.Context, namespace, pod, _ string) ([]*api.Decision, error) {
 	its := func(o outcome) bool {
 		return (namespace == "" || o.Namespace == namespace) && slices.Contains(o.Pods, pod)
@@ -168,7 +169,7 @@ func decision(o outcome) *api.Decision {
 	return one
 }
 
-// given are the requests of a prepared claim.
+// given returns the requests of a prepared claim.
 func given(machine inventory.Machine, c claims.Claim, o outcome) (decisions []*api.Decision) {
 	byRequest := map[string]*api.Decision{}
 	for _, p := range c.Devices {
@@ -191,7 +192,7 @@ func given(machine inventory.Machine, c claims.Claim, o outcome) (decisions []*a
 	return decisions
 }
 
-// pairs are those of a device that is one or several.
+// pairs returns the pairs of a device with one or several.
 func pairs(machine inventory.Machine, p claims.Prepared) (pairs []*api.Pair) {
 	for i := range min(len(p.GPUs), len(p.VFs)) {
 		gpu, vf := p.GPUs[i], p.VFs[i]
@@ -200,7 +201,7 @@ func pairs(machine inventory.Machine, p claims.Prepared) (pairs []*api.Pair) {
 	return pairs
 }
 
-// distance is that of a GPU and a VF; "" where the node has one of them no longer.
+// distance returns the distance of a GPU and a VF; "" if the node no longer has both.
 func distance(machine inventory.Machine, gpu, vf string) string {
 	var a, b topology.Address
 	for _, g := range machine.GPUs {

@@ -24,7 +24,7 @@ type view struct {
 	looks   int
 	holders map[string]string
 	inUse   map[string]string
-	// why it is not known what claims have, and never was: it is not published
+	// why it is not known who has which devices, and never was: then nothing is published or prepared
 	unread error
 	// others are devices that are not published, by name: those that would be if the cluster could do something
 	// else, and those that are left out because it lacks taints.
@@ -35,7 +35,7 @@ type view struct {
 func (v *view) notes() []string {
 	notes := slices.Concat(v.Gates.notes(), v.State.Pool.Notes)
 	if v.unread != nil {
-		notes = append(notes, fmt.Sprintf("nothing is published: it is not known what claims have: %v", v.unread))
+		notes = append(notes, fmt.Sprintf("nothing is published: %v", v.unread))
 	}
 	return notes
 }
@@ -117,13 +117,16 @@ func (d *Driver) put() {
 	if unread != nil {
 		d.complain("what claims have is as it was known before", unread)
 		bound, inUse = last.Bound, last.inUse
-		if bound != nil {
+		if unread = fmt.Errorf("it is not known what claims have: %w", unread); bound != nil {
 			unread = nil
 		}
 	}
+	if holders == nil && unread == nil {
+		unread = errUnrecorded
+	}
 	if last.State.Pool.Devices != nil && last.looks == d.looks && last.Gates == gates &&
 		maps.Equal(last.holders, holders) && maps.Equal(last.Bound, bound) && maps.Equal(last.inUse, inUse) &&
-		(last.unread == nil) == (unread == nil) {
+		fmt.Sprint(last.unread) == fmt.Sprint(unread) {
 		return
 	}
 	machine := withHolders(d.machine, holders)
@@ -132,7 +135,7 @@ func (d *Driver) put() {
 		Bound: bound, InUse: inUse,
 	}
 	v := &view{
-		State: claims.State{Machine: machine, Pool: pool.Build(machine, options)},
+		State: claims.State{Machine: machine, Pool: pool.Build(machine, options), Unread: unread},
 		Gates: gates, Bound: bound, looks: d.looks, holders: holders, inUse: inUse, unread: unread,
 		others: map[string]pool.Device{},
 	}

@@ -1,12 +1,18 @@
 package dra
 
 import (
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/fstest"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/dra/claims"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // What claims have is known before anything is published, and stays known while the checkpoint cannot be
@@ -15,7 +21,7 @@ func TestUnreadCheckpoint(t *testing.T) {
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	d := &Driver{
 		Config: Config{Log: log}, gates: newGates(nil, "a", log), newest: newLatest(&view{}),
-		holders:  newLatest(map[string]string(nil)),
+		holders:  newLatest(map[string]string{}),
 		preparer: claims.New(claims.Options{Dir: dir, CDIDir: t.TempDir(), Log: log}),
 	}
 	d.gates.newest = features{Known: true, Counters: true, Taints: true}
@@ -40,6 +46,51 @@ func TestUnreadCheckpoint(t *testing.T) {
 		d.put()
 		if v := d.newest.get(); v.isKnown() != step.known || len(v.inUse) != step.inUse {
 			t.Errorf("%s: known %v, in use %v", step.what, v.isKnown(), v.inUse)
+		}
+	}
+}
+
+// Before the kubelet's record of devices was read once nothing is published: a device plugin's pod may have
+// any device. A record that is damaged later changes nothing.
+func TestUnreadRecord(t *testing.T) {
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	m := newMigrating(t)
+	d := m.Driver
+	var err error
+	if d.machine.Tree, err = topology.Read(fstest.MapFS{"bus/pci/devices": {Mode: fs.ModeDir}}); err != nil {
+		t.Fatal(err)
+	}
+	d.gates = newGates(nil, "a", log)
+	d.preparer = claims.New(claims.Options{Dir: dir, CDIDir: t.TempDir(), Log: log})
+	d.gates.newest = features{Known: true, Counters: true, Taints: true}
+	file := kubelet.CheckpointPath(d.KubeletDir)
+	for _, step := range []struct {
+		what  string
+		do    func() error
+		known bool
+		held  string
+	}{
+		{"it is damaged", func() error {
+			return errors.Join(os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, []byte("{"), 0o600))
+		}, false, ""},
+		{"there is none", func() error { return os.Remove(file) }, true, ""},
+		{"it is there", func() error {
+			m.record(map[string]string{"1": "a"})
+			return nil
+		}, true, "a pod with UID 1"},
+		{"it is damaged again", func() error {
+			return os.WriteFile(file, []byte("{"), 0o600)
+		}, true, "a pod with UID 1"},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		d.findHolders(t.Context())
+		d.put()
+		v := d.newest.get()
+		held, _, _ := strings.Cut(v.State.Machine.GPUs[0].Held, ", ")
+		if v.isKnown() != step.known || (v.State.Unread == nil) != step.known || held != step.held {
+			t.Errorf("%s: known %v, %v, held by %q", step.what, v.isKnown(), v.State.Unread, held)
 		}
 	}
 }

@@ -19,7 +19,7 @@
 //	   │ ◀─ two GPUs, always ────── │ ◀───────────────────────── │ ◀─── two GPUs ────────── │ GPUs and VFs;
 //	   │                            │    repaired when wrong     │                          │ keep the VFs as
 //	   │                            │    or late                 │                          │ a plan
-//	   │ ── Allocate: two GPUs ───▶ │ ── Allocate ─────────────▶ │ ──── Member.Allocated ─▶ │ ledger
+//	   │ ── Allocate: two GPUs ───▶ │ ── Allocate ─────────────▶ │ ──── Member.Allocated ─▶ │ who has what
 //	   │ ◀─ device nodes ────────── │ ◀── answer, in order ───── │ ◀─── their order ─────── │
 //	   ┆                            ┆                            ┆                          ┆
 //	   │ ── the same two calls for the VFs ────────────────────▶ │ ────────────────────────▶│ the plan: a VF on

@@ -13,7 +13,7 @@ import (
 // Domains of functions that the object does not name: none of a machine has such high numbers, as those of
 // VMD and Hyper-V are made of 16 bits and a few more.
 const (
-	unnamed   = 0xf0000000 // and the numbers of switch, resource and function: functions without address
+	unnamed   = 0xf0000000 // and more (unnamedOf): functions without address
 	otherCard = 0xff000000 // a card below each bridge, which is what makes it one that cards share
 	ownPort   = 0xfe000000 // a port of a function's own that redirects
 )
@@ -25,8 +25,9 @@ type builder struct {
 	functions []*topology.Device
 	at        []topology.Place
 	byAddress map[topology.Address]*topology.Device
-	cards     map[string]bool          // bridges that have their other card, by path
-	vfs       map[topology.Address]int // by PF, the device and function number of its newest VF
+	cards     map[string]bool           // bridges that have their other card, by path
+	vfs       map[topology.Address]int  // by PF, the device and function number of its newest VF
+	taken     map[topology.Address]bool // that the object names, or that a VF was given
 }
 
 // resource makes the functions of a resource's devices.
@@ -53,7 +54,7 @@ func (b *builder) resource(i int) ([]placement.Device, error) {
 			continue
 		}
 		spot := b.spots[i][members[0]]
-		address := topology.Address{Domain: unnamed + uint32(spot.at<<12+i<<8+f)}
+		address := unnamedOf(spot.at, i, f)
 		if len(r.Addresses) > 0 {
 			if address, err = topology.ParseAddress(r.Addresses[f]); err != nil {
 				return nil, err
@@ -73,15 +74,32 @@ func (b *builder) resource(i int) ([]placement.Device, error) {
 	return devices, nil
 }
 
-// functionsOf lists the devices of each physical function.
+// unnamedOf is the address of a function that the object names none of, by the numbers of its switch, its
+// resource and its own, each of which is below its maximum (v1alpha1.MaxPlaces, MaxResources, MaxFunctions).
+func unnamedOf(at, resource, function int) topology.Address {
+	number := (at*v1alpha1.MaxResources+resource)*v1alpha1.MaxFunctions + function
+	return topology.Address{Domain: unnamed + uint32(number)}
+}
+
+// functionsOf lists the devices of each physical function. Each device is of one.
 func functionsOf(r *v1alpha1.Resource) ([][]int, error) {
 	var functions [][]int
+	of, count := make([]bool, r.Devices), 0
 	for _, set := range r.Functions {
 		members, err := Numbers(set, r.Devices)
 		if err != nil {
 			return nil, fmt.Errorf("read functions: %w", err)
 		}
-		functions = append(functions, members)
+		for _, n := range members {
+			if of[n] {
+				return nil, fmt.Errorf("read functions: device %d is of two", n)
+			}
+			of[n] = true
+		}
+		functions, count = append(functions, members), count+len(members)
+	}
+	if len(functions) > 0 && count != r.Devices {
+		return nil, fmt.Errorf("read functions: they have %d of %d devices", count, r.Devices)
 	}
 	if len(functions) > 0 {
 		return functions, nil
@@ -158,26 +176,39 @@ func unused(domain uint32, number int) topology.Address {
 	return topology.Address{Domain: domain + uint32(number)}
 }
 
-// vf makes the next VF of a PF. It follows the PFs of its bus, and the VFs of those that come before its own.
+// vf makes the next VF of a PF. It follows the PFs of its bus, and the VFs of those that come before its own,
+// at an address that nothing else has: a PF that is shared out has more VFs in the object than PCI gives it.
 func (b *builder) vf(pf *topology.Device, s spotOf) topology.Address {
 	if b.vfs == nil {
-		b.vfs = b.beforeVFs()
+		b.vfs, b.taken = b.beforeVFs()
 	}
-	b.vfs[pf.Address]++
-	n := b.vfs[pf.Address]
-	address := topology.Address{
-		Domain: pf.Address.Domain, Bus: pf.Address.Bus + uint8(n>>8),
-		Device: uint8(n >> 3 & 31), Function: uint8(n & 7),
+	address := topology.Address{}
+	for address == (topology.Address{}) || b.taken[address] {
+		b.vfs[pf.Address]++
+		n := b.vfs[pf.Address]
+		address = topology.Address{
+			Domain: pf.Address.Domain, Bus: pf.Address.Bus + uint8(n>>8),
+			Device: uint8(n >> 3 & 31), Function: uint8(n & 7),
+		}
 	}
+	b.taken[address] = true
 	pf.VFs = append(pf.VFs, address)
 	b.put(&topology.Device{Address: address, PF: pf.Address}, s.place)
 	return address
 }
 
 // beforeVFs is, for each PF that the object names, the device and function number before that of its first
-// VF.
-func (b *builder) beforeVFs() map[topology.Address]int {
+// VF. Named are all addresses of the object.
+func (b *builder) beforeVFs() (before map[topology.Address]int, named map[topology.Address]bool) {
 	last, vfs := map[topology.Address]int{}, map[topology.Address]int{}
+	before, named = map[topology.Address]int{}, map[topology.Address]bool{}
+	for _, spots := range b.spots {
+		for _, s := range spots {
+			for _, bridge := range s.place.Bridges {
+				named[bridge] = true
+			}
+		}
+	}
 	for i := range b.spec.Resources {
 		r := &b.spec.Resources[i]
 		functions, _ := functionsOf(r) // what is wrong with it is told elsewhere
@@ -186,18 +217,18 @@ func (b *builder) beforeVFs() map[topology.Address]int {
 			if err != nil {
 				continue
 			}
+			named[a] = true
 			last[busOf(a)] = max(last[busOf(a)], int(a.Device)<<3|int(a.Function))
 			if r.Kind == v1alpha1.VF && f < len(functions) {
 				vfs[a] += len(functions[f])
 			}
 		}
 	}
-	before := map[topology.Address]int{}
 	for _, pf := range slices.SortedFunc(maps.Keys(vfs), topology.Address.Compare) {
 		before[pf] = last[busOf(pf)]
 		last[busOf(pf)] += vfs[pf]
 	}
-	return before
+	return before, named
 }
 
 func busOf(a topology.Address) topology.Address {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -72,7 +73,7 @@ func await(t *testing.T, events <-chan publish.Change, want publish.Change, writ
 // TestFile: the file is written where it is another, and a folder that is not there is an error.
 func TestFile(t *testing.T) {
 	dir, text := t.TempDir(), "a=1\n"
-	render := func(facts.Facts) []byte { return []byte(text) }
+	render := func(facts.Facts, time.Time) []byte { return []byte(text) }
 	sink := publish.NewFile("nfd-file", filepath.Join(dir, "tandem"), render)
 	for _, want := range []bool{true, false} {
 		if written, err := sink.Write(t.Context(), facts.Facts{}); written != want || err != nil {
@@ -90,6 +91,41 @@ func TestFile(t *testing.T) {
 	if _, err := gone.Write(t.Context(), facts.Facts{}); err == nil {
 		t.Error("a folder that is not there is no error")
 	}
+}
+
+// TestFileHolds: while the daemon runs the file is valid for at least 20 more minutes, and for at most 30
+// minutes after the end of the daemon. It is written once in ten minutes.
+func TestFileHolds(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(dir, "tandem")
+		sink := publish.NewFile("nfd-file", path, func(_ facts.Facts, until time.Time) []byte {
+			return []byte(until.Format(time.RFC3339))
+		})
+		writes := 0
+		const rounds = 240
+		for range rounds { // two hours
+			written, err := sink.Write(t.Context(), facts.Facts{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if written {
+				writes++
+			}
+			content, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			until, err := time.Parse(time.RFC3339, string(content))
+			if left := time.Until(until); err != nil || left < 20*time.Minute || left > 30*time.Minute {
+				t.Fatalf("the file holds for %s: %v", left, err)
+			}
+			<-time.After(30 * time.Second)
+		}
+		if writes < 12 || writes > 13 {
+			t.Errorf("%d writes in two hours", writes)
+		}
+	})
 }
 
 func TestTargets(t *testing.T) {

@@ -23,8 +23,8 @@ const (
 	Jitter = 100 * time.Millisecond
 	// look is the pause between two looks at what could not be watched. Nothing is written because of it.
 	look = 30 * time.Second
-	// recheck is the pause between two looks at what is published, and by up to a quarter longer. What somebody
-	// has deleted or changed is written again then.
+	// recheck is the pause between two looks at what is published, and at the kubelet's configuration, and by up
+	// to a quarter longer. What somebody has deleted or changed is written again then.
 	recheck = 5 * time.Minute
 )
 
@@ -98,15 +98,20 @@ func (p *Publisher) Publish(ctx context.Context, plugins coordination.Announced)
 	p.collect(ctx, events) // when another plugin served before, all have to announce again
 	for ctx.Err() == nil {
 		announced, changed := plugins.Announced()
+		enforcement, otherwise := plugins.Enforcement()
 		if len(announced.Resources) > 0 { // before that nothing is known, which is not to have nothing
-			newest.put(p.config.Reader.Read(ctx, announced.Tree, resources(announced)))
+			read := p.config.Reader.Read(ctx, announced.Tree, resources(announced))
+			read.Enforced = enforcement.Enforced()
+			newest.put(read)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
+		case <-otherwise:
 		case <-tick.C:
 		case <-check.C:
+			p.config.Reader.Recheck()
 			p.forget()
 			check.Reset(untilRecheck())
 		case event := <-events:

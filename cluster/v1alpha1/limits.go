@@ -16,6 +16,7 @@ const (
 	MaxFunctions = 1 << 10 // physical functions of all resources together
 	MaxPlaces    = 256     // switches, and groups of devices below them
 	MaxDepth     = 32      // bridges above a device
+	MaxPath      = 512     // bytes of a path of bridges
 	MaxNUMANodes = 64
 	// MaxDeviceNodes is how many NUMA nodes have devices with hints: the kubelet tries all sets of them.
 	MaxDeviceNodes = 8
@@ -131,13 +132,14 @@ func (s *Spec) validateSwitches() error {
 		}
 		if err := errors.Join(
 			within("NUMA node", numa, MaxNUMANodes-1), within("bridges of a path", depth, MaxDepth),
-			within("redirecting bridges", redirected, MaxDepth),
+			within("redirecting bridges", redirected, MaxDepth), atMost("bytes of a path", len(sw.Path), MaxPath),
 		); err != nil {
 			return fmt.Errorf("switch %.40q: %w", sw.Name, err)
 		}
 		for _, b := range sw.Below {
 			if err := errors.Join(within("bridges of a path", depth+1+strings.Count(b.Path, "/"), MaxDepth+1),
-				within("redirecting bridges", b.Redirected, 2*MaxDepth)); err != nil {
+				within("redirecting bridges", b.Redirected, 2*MaxDepth),
+				atMost("bytes of a path", len(b.Path), MaxPath)); err != nil {
 				return fmt.Errorf("switch %.40q: %w", sw.Name, err)
 			}
 		}

@@ -56,6 +56,10 @@ func TestValidate(t *testing.T) {
 		"bridges of a path 64": func(s *Spec) {
 			s.Switches[0].Path += s.Switches[0].Path + "/a/b"
 		},
+		"513 bytes of a path": func(s *Spec) { s.Switches[0].Path = strings.Repeat("a", MaxPath+1) },
+		`switch "a": 600 bytes of a path`: func(s *Spec) {
+			s.Switches[0].Below[0].Path = strings.Repeat("a", 600)
+		},
 		"redirecting bridges -1":               func(s *Spec) { s.Switches[0].Redirected = -1 },
 		"switch \"a\": redirecting bridges -2": func(s *Spec) { s.Switches[0].Below[0].Redirected = -2 },
 		"NUMA node -5":                         func(s *Spec) { s.Switches[0].NUMA = new(-5) },

@@ -62,8 +62,8 @@ type Resource struct {
 	// Hints are the devices by the NUMA node that the kubelet was told, the number of the node being the key;
 	// nothing for a resource without hints (excludeTopology).
 	Hints map[string]Set `json:"hints,omitempty"`
-	// Functions are the devices that are on one physical function: VFs of one PF, partitions of one GPU. None
-	// where each device is one.
+	// Functions are the devices that are on one physical function: VFs of one PF, partitions of one GPU. Each
+	// device is on one of them. None where each device is one.
 	Functions []Set `json:"functions,omitempty"`
 	// Addresses are those of the physical functions: of the sets of Functions in their order, where there are
 	// none of the devices. They decide between places that are as good as each other.

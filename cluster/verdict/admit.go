@@ -1,185 +1,155 @@
 package verdict
 
 import (
-	"fmt"
-	"slices"
+	"errors"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/preference"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// trial is the admission of a pod.
+// trial is the admission of a pod: what the device manager leaves to others.
 type trial struct {
-	*Node
+	devicemanager.Admission
+	node     *Node
 	wishes   *wishes
-	taken    set // by the pods before and by this one
-	got      set // by this one
-	reusable set // left by init containers, for the next ones to take first
+	got      devicemanager.Set // by this pod
 	given    []given
 	managers Given
 	heirs    int // containers that came since init containers have left something
 	chance   bool
+	plan     plan
 }
 
-// refused is why a pod is not admitted: one of the three.
-type refused struct {
-	wish     *wish  // the container; nil under scope pod
-	asked    []ask  // that the Topology Manager finds no nodes for
-	kubelet  string // what the device manager, or one of the others, says instead
-	required string // what Tandem says instead
+// plan is the choice for a container, and what it was made from.
+type plan struct {
+	container int
+	halves    []preference.Half
+	chosen    devicemanager.Set
 }
 
-func (s *State) begin(w *wishes) *trial {
+// admit tries to admit a pod. Without all, the devices of the last container are chosen only where Tandem may
+// refuse them. The refusal is nil for a pod that is admitted.
+func (s *State) admit(w *wishes, all bool) (*trial, *devicemanager.Refusal) {
+	sets := s.node.devices.NewSets(3)
+	copy(sets[0], s.taken)
 	t := &trial{
-		Node: s.node, wishes: w, taken: slices.Clone(s.taken), got: s.node.none(), reusable: s.node.none(),
-		managers: s.managers,
+		Admission: devicemanager.Admission{
+			Node: s.node.devices, Kubelet: s.node.kubelet, Containers: w.requests, Managed: s.managers != nil,
+			VerdictOnly: !all && !w.required,
+			Healthy:     s.node.healthy, Taken: sets[0], Reusable: sets[1],
+		},
+		node: s.node, wishes: w, got: sets[2], managers: s.managers,
 	}
+	t.Others = t
 	if t.managers != nil {
 		t.managers = t.managers.Clone()
 	}
-	return t
+	return t, t.Admit()
 }
 
-// admit goes through a pod as the kubelet does: containers one after the other, init containers first; each
-// gets NUMA nodes, of its own or under scope pod those of the whole pod, and then its devices, before the
-// next one is looked at. Without all, the devices of the last container are chosen only where Tandem may
-// refuse them. What it returns is nil for a pod that is admitted.
-func (t *trial) admit(all bool) *refused {
-	var best hints.Hint
-	if t.scope == scopePod {
-		total, admitted := t.wishes.total(), false
-		if best, admitted = t.merge(nil, total); !admitted {
-			return &refused{asked: total}
-		}
+// Hints are those of the CPU and memory managers.
+func (t *trial) Hints(container int) []hints.List {
+	var c *v1.Container
+	if container >= 0 {
+		c = t.wishes.containers[container]
 	}
-	for i := range t.wishes.containers {
-		w := &t.wishes.containers[i]
-		if len(w.asked) == 0 && t.managers == nil {
-			continue
-		}
-		if t.scope != scopePod {
-			admitted := false
-			if best, admitted = t.merge(w, w.asked); !admitted {
-				return &refused{wish: w, asked: w.asked}
-			}
-		}
-		if r := t.admitContainer(w, best, all || !t.last(i)); r != nil {
-			return r
-		}
-	}
-	return nil
+	return t.managers.Hints(t.wishes.pod, c)
 }
 
-// last reports whether no container with devices follows.
-func (t *trial) last(i int) bool {
-	return !slices.ContainsFunc(t.wishes.containers[i+1:], func(w wish) bool { return len(w.asked) > 0 })
+// Prefer answers as the coordinator does that knows what the container asks for. It keeps to its choice where
+// the kubelet offers what the choice was made from.
+func (t *trial) Prefer(container int, q devicemanager.Question) devicemanager.Set {
+	all := t.Node.Resources[q.Resource].All
+	if t.plan.container == container && t.plan.foresees(&q) {
+		return t.plan.chosen.Intersection(all)
+	}
+	taken := t.Taken.Difference(t.Reusable)
+	view := preference.View{
+		Node: t.Node, Links: t.node.links, Free: t.Healthy.Difference(t.Taken).Difference(q.Given), Taken: taken,
+		Given: q.Given, Left: t.Reusable,
+	}
+	halves := view.Halves(&q, t.Containers[container].Requests, nil)
+	choice, err := placement.Choose(t.node.tree, view.Placement(halves))
+	if err != nil {
+		return q.Must // cannot be: the device manager has made sure that there are enough
+	}
+	t.plan = plan{container, halves, t.Node.Chosen(choice)}
+	return t.plan.chosen.Intersection(all)
 }
 
-// merge is what the Topology Manager makes of what a container asks for, or of the total of a pod where there
-// is no container.
-func (t *trial) merge(w *wish, asked []ask) (hints.Hint, bool) {
-	if t.rule.Policy == hints.None {
-		return hints.Hint{}, true
-	}
-	demands := make([]hints.Demand, 0, 4)
-	for _, a := range asked {
-		if r := &t.resources[a.resource]; r.hinted {
-			demands = append(demands, t.demand(r, a.count, w != nil))
+func (p *plan) foresees(q *devicemanager.Question) bool {
+	for _, h := range p.halves {
+		if h.Resource == q.Resource {
+			return h.Held.Equal(q.Must) && h.Free.Equal(q.Free)
 		}
 	}
-	if t.managers == nil {
-		return t.rule.Merge(demands)
-	}
-	var container *v1.Container
-	if w != nil {
-		container = w.container
-	}
-	return t.rule.Merge(demands, t.managers.Hints(t.wishes.pod, container)...)
+	return false
 }
 
-// demand is what the Topology Manager sees of a resource. What init containers left is for containers alone.
-func (t *trial) demand(r *resource, count int, reuse bool) hints.Demand {
-	d := hints.Demand{Count: count, Named: true, All: r.total, Free: make(hints.PerNode, len(r.on))}
-	free := t.free()
-	for node, on := range r.on {
-		d.Free[node] = free.both(on)
-	}
-	if reuse && t.reusable.both(r.all) > 0 {
-		d.Reused = make(hints.PerNode, len(r.on))
-		for node, on := range r.on {
-			d.Reused[node] = t.reusable.both(on)
-			d.Free[node] += d.Reused[node]
-		}
-	}
-	return d
+// Pick is chance: what the kubelet takes of more devices than it needs.
+func (t *trial) Pick(of devicemanager.Set, count int) devicemanager.Set {
+	t.chance = true
+	return of.Lowest(count)
 }
 
-// free are the devices that can be given.
-func (t *trial) free() set { return t.healthy.without(t.taken) }
-
-// admitContainer gives a container its devices, then its CPUs and memory.
-func (t *trial) admitContainer(w *wish, best hints.Hint, devices bool) *refused {
-	g := given{name: w.container.Name, nodes: best.Nodes, devices: t.none()}
-	if sentence := t.short(w.asked, true); sentence != "" {
-		return &refused{wish: w, kubelet: sentence}
-	}
-	t.inherit(w)
-	if devices || t.wishes.required {
-		g.devices = t.devices(w, best.Nodes)
-		if sentence := t.misaligned(w, g.devices); sentence != "" {
-			return &refused{wish: w, required: sentence}
+// Allocate refuses a container whose alignment is required and whose pairs are apart, and gives it CPUs and
+// memory.
+func (t *trial) Allocate(container int, best hints.Hint, devices devicemanager.Set) error {
+	requests := t.Containers[container].Requests
+	t.inherit(requests)
+	if t.wishes.required && requests.Pairs(t.Node) > 0 {
+		if err := t.misaligned(devices); err != nil {
+			return err
 		}
 	}
+	c := t.wishes.containers[container]
 	if t.managers != nil {
-		if err := t.managers.Take(t.wishes.pod, w.container, best); err != nil {
-			return &refused{wish: w, kubelet: err.Error()}
+		if err := t.managers.Take(t.wishes.pod, c, best); err != nil {
+			return err
 		}
 	}
-	t.taken.join(g.devices)
-	t.got.join(g.devices)
-	if w.role == intent.Init {
-		t.reusable.join(g.devices)
-	} else {
-		t.reusable.leave(g.devices)
-	}
-	if len(w.asked) > 0 {
-		t.given = append(t.given, g)
+	t.got.Include(devices)
+	if len(requests) > 0 {
+		t.given = append(t.given, given{name: c.Name, nodes: best.Nodes, devices: devices})
 	}
 	return nil
 }
 
 // inherit notes that a container comes which may take over from init containers.
-func (t *trial) inherit(w *wish) {
-	if len(w.asked) == 0 || t.reusable.count() == 0 {
+func (t *trial) inherit(requests devicemanager.Requests) {
+	if len(requests) == 0 || t.Reusable.Len() == 0 {
 		return
 	}
 	t.heirs++
-	for _, a := range w.asked {
-		if t.heirs > 1 && a.count > 0 && t.reusable.both(t.resources[a.resource].all) > 0 {
+	for _, r := range requests {
+		if t.heirs > 1 && r.Count > 0 && t.Reusable.Common(t.Node.Resources[r.Resource].All) > 0 {
 			t.chance = true
 		}
 	}
 }
 
-// short is what the device manager says where there are fewer devices than are asked for (devicesToAllocate);
-// "" where there are enough. What init containers left is for containers alone.
-func (t *trial) short(asked []ask, reuse bool) string {
-	free := t.free()
-	if reuse {
-		free.join(t.reusable)
+// errMisaligned is Tandem's refusal of a container whose alignment is required and whose pairs are not on one
+// switch each (coordination/admission, refusal.go).
+type errMisaligned struct{ error }
+
+func (t *trial) misaligned(devices devicemanager.Set) error {
+	pairs := placement.PairsOf(t.node.tree,
+		t.Node.Devices(devices.Intersection(t.Node.OfKind[devicemanager.GPU])),
+		t.Node.Devices(devices.Intersection(t.Node.OfKind[devicemanager.VF])))
+	if together := placement.Together(pairs); together < len(pairs) {
+		return errMisaligned{errApart(together, len(pairs))}
 	}
-	for _, a := range asked {
-		r := &t.resources[a.resource]
-		switch have := free.both(r.all); {
-		case t.healthy.both(r.all) == 0:
-			return fmt.Sprintf("no %s is healthy", r.name)
-		case have < a.count:
-			return fmt.Sprintf("only %d of %d %s are free, asked for are %s", have, r.count, r.name, t.list(asked))
-		}
-	}
-	return ""
+	return nil
+}
+
+// required reports whether Tandem refuses a pod that the kubelet would admit.
+func required(r *devicemanager.Refusal) bool {
+	var misaligned errMisaligned
+	return errors.As(r.Err, &misaligned)
 }
 
 // held is what the pod has then.

@@ -3,7 +3,6 @@ package verdict
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -42,29 +41,6 @@ func TestHostileObjects(t *testing.T) {
 		spoil(&topology.Spec)
 		if _, err := New(topology, nil); err == nil {
 			t.Errorf("%s: it is read", name)
-		}
-	}
-}
-
-// set.fill and set.drop do as one member after the other does.
-func TestRuns(t *testing.T) {
-	t.Parallel()
-	for first := range 130 {
-		for last := first; last < 130; last++ {
-			filled, added := make(set, 3), make(set, 3)
-			filled.fill(first, last)
-			for i := first; i <= last; i++ {
-				added.add(i)
-			}
-			if !slices.Equal(filled, added) {
-				t.Fatalf("%d-%d is %x", first, last, filled)
-			}
-			full := set{^uint64(0), ^uint64(0), ^uint64(0)}
-			full.drop(first, last)
-			filled.join(full)
-			if full.both(added) != 0 || filled.count() != 192 {
-				t.Fatalf("without %d-%d there are %x", first, last, full)
-			}
 		}
 	}
 }

@@ -1,14 +1,15 @@
 package verdict
 
 import (
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
@@ -16,9 +17,9 @@ import (
 type Node struct {
 	*shape
 	name     string
-	rule     hints.Rule
-	scope    string
-	healthy  set
+	kubelet  devicemanager.Kubelet
+	unknown  error // why the Topology Manager is left out of account; nil if it is not
+	healthy  devicemanager.Set
 	held     []pod
 	object   []v1alpha1.Held
 	managers Managers
@@ -28,13 +29,13 @@ type Node struct {
 type pod struct {
 	uid        types.UID
 	containers []given
-	all        set
+	all        devicemanager.Set
 }
 
 // given is what one container got.
 type given struct {
 	name    string
-	devices set
+	devices devicemanager.Set
 	nodes   hints.Mask
 }
 
@@ -68,20 +69,22 @@ func (s *Shapes) read(topology *v1alpha1.NodeTopology, managers Managers) (*Node
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{shape: found, name: topology.Name, object: spec.Held, managers: managers, healthy: found.none()}
-	for i := range found.resources {
-		r := &found.resources[i]
-		unhealthy, err := spec.Resources[i].Unhealthy.Ranges(r.count)
+	n := &Node{
+		shape: found, name: topology.Name, object: spec.Held, managers: managers, healthy: found.devices.NewSet(),
+	}
+	for i := range found.devices.Resources {
+		r := &found.devices.Resources[i]
+		unhealthy, err := spec.Resources[i].Unhealthy.Ranges(r.Count)
 		if err != nil {
-			return nil, fmt.Errorf("read unhealthy devices of %s: %w", r.name, err)
+			return nil, fmt.Errorf("read unhealthy devices of %s: %w", r.Name, err)
 		}
-		n.healthy.join(r.all)
+		n.healthy.Include(r.All)
 		for _, u := range unhealthy {
-			n.healthy.drop(r.from+u.First, r.from+u.Last)
+			n.healthy.DeleteRange(r.First+u.First, r.First+u.Last)
 		}
 	}
-	if n.rule, n.scope, err = newRule(spec); err != nil {
-		return nil, err
+	if n.kubelet, n.unknown = newKubelet(spec); n.unknown != nil {
+		n.kubelet = devicemanager.Kubelet{Rule: hints.Rule{Policy: hints.None}}
 	}
 	for _, h := range spec.Held {
 		p, err := n.readHeld(h)
@@ -95,53 +98,57 @@ func (s *Shapes) read(topology *v1alpha1.NodeTopology, managers Managers) (*Node
 
 // readHeld takes over what a pod holds. Resources that the node has no longer are left out.
 func (n *Node) readHeld(h v1alpha1.Held) (pod, error) {
-	p := pod{uid: types.UID(h.UID), all: n.none()}
+	p := pod{uid: types.UID(h.UID), all: n.devices.NewSet()}
 	for _, c := range h.Containers {
-		g := given{name: c.Name, devices: n.none()}
+		g := given{name: c.Name, devices: n.devices.NewSet()}
 		for name, devices := range c.Devices {
-			i, known := n.index[name]
+			i, known := n.devices.Resource(name)
 			if !known {
 				continue
 			}
-			r := &n.resources[i]
-			ranges, err := devices.Ranges(r.count)
+			r := &n.devices.Resources[i]
+			ranges, err := devices.Ranges(r.Count)
 			if err != nil {
 				return pod{}, fmt.Errorf("read %s of container %s: %w", name, c.Name, err)
 			}
 			for _, have := range ranges {
-				g.devices.fill(r.from+have.First, r.from+have.Last)
+				g.devices.InsertRange(r.First+have.First, r.First+have.Last)
 			}
 		}
-		p.all.join(g.devices)
+		p.all.Include(g.devices)
 		p.containers = append(p.containers, g)
 	}
 	return p, nil
 }
 
-// newRule reads the kubelet's configuration. A policy that is not known refuses nothing.
-func newRule(spec *v1alpha1.Spec) (rule hints.Rule, scope string, err error) {
-	k := &spec.Kubelet
-	if k.TopologyManagerPolicy == "" {
-		return hints.Rule{Policy: hints.None}, scopeContainer, nil
+// Unknown returns the reason why the node's Topology Manager is left out of account and rejects
+// nothing; nil if
+// it is not.
+func (n *Node) Unknown() error { return n.unknown }
+
+// newKubelet reads the kubelet's configuration. It returns an error if the configuration is unknown or not
+// understood, such as a policy of a newer kubelet.
+func newKubelet(spec *v1alpha1.Spec) (k devicemanager.Kubelet, err error) {
+	rule := &k.Rule
+	if spec.Kubelet.TopologyManagerPolicy == "" {
+		return k, errors.New("the policy of the kubelet's Topology Manager is not known")
 	}
-	if rule.Policy, err = hints.ParsePolicy(k.TopologyManagerPolicy); err != nil {
-		return rule, "", err
+	if rule.Policy, err = hints.ParsePolicy(spec.Kubelet.TopologyManagerPolicy); err != nil {
+		return k, err
 	}
-	if scope = k.TopologyManagerScope; scope == "" {
-		scope = scopeContainer
-	}
-	if scope != scopeContainer && scope != scopePod {
-		return rule, "", fmt.Errorf("parse scope %q: want %s or %s", scope, scopeContainer, scopePod)
+	switch scope := spec.Kubelet.TopologyManagerScope; scope {
+	case "", scopeContainer:
+	case scopePod:
+		k.ScopePod = true
+	default:
+		return k, fmt.Errorf("parse scope %q: want %s or %s", scope, scopeContainer, scopePod)
 	}
 	most := 0
 	for _, node := range spec.NUMANodes {
-		if node.Number < 0 || node.Number > 63 {
-			return rule, "", fmt.Errorf("NUMA node %d: want a number from 0 to 63", node.Number)
-		}
 		rule.Machine |= 1 << node.Number
 		most = max(most, node.Number)
 	}
-	return rule, scope, readOptions(&rule, spec, most)
+	return k, readOptions(rule, spec, most)
 }
 
 // readOptions reads the options of the policy (policy_options.go of the Topology Manager).
@@ -156,9 +163,11 @@ func readOptions(rule *hints.Rule, spec *v1alpha1.Spec, most int) error {
 			}
 		case "max-allowable-numa-nodes":
 			rule.MaxNodes, err = strconv.Atoi(value)
+		default:
+			err = errors.New("it is not known")
 		}
 		if err != nil {
-			return fmt.Errorf("parse policy option %s: %w", name, err)
+			return fmt.Errorf("read policy option %.64q: %w", name, err)
 		}
 	}
 	return nil
@@ -178,5 +187,21 @@ func distances(nodes []v1alpha1.NUMANode, most int) [][]int {
 	return by
 }
 
+// Devices returns the number of devices of the node.
+func (n *Node) Devices() int {
+	count := 0
+	for i := range n.devices.Resources {
+		count += n.devices.Resources[i].Count
+	}
+	return count
+}
+
 // Resources are the names of the published resources, ascending.
-func (n *Node) Resources() []string { return slices.Sorted(maps.Keys(n.index)) }
+func (n *Node) Resources() []string {
+	var names []string
+	for i := range n.devices.Resources {
+		names = append(names, n.devices.Resources[i].Name)
+	}
+	slices.Sort(names)
+	return names
+}

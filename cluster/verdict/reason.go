@@ -5,45 +5,61 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 )
 
-// aligned says that pairs would be apart whose alignment is required.
-func aligned(together, pairs int) string {
-	return fmt.Sprintf("only %d of %d pairs can be on one switch and the pod has annotation %s: %s",
+// errApart says that pairs would be apart whose alignment is required.
+func errApart(together, pairs int) error {
+	return fmt.Errorf("only %d of %d pairs can be on one switch and the pod has annotation %s: %s",
 		together, pairs, intent.AlignmentKey, intent.Required)
 }
 
 // reason is one sentence for people.
-func (t *trial) reason(r *refused, never bool) string {
-	sentence := r.required + r.kubelet // one of the two at the most
-	if sentence == "" {
-		sentence = t.short(r.asked, r.wish != nil)
+func (t *trial) reason(r *devicemanager.Refusal, never bool) string {
+	sentence := ""
+	shortage := r.Shortage
+	if r.Err == nil && shortage == nil {
+		shortage = t.Shortage(r.Requests, r.Container >= 0)
 	}
-	if sentence == "" {
+	switch {
+	case r.Err != nil:
+		sentence = r.Err.Error()
+	case shortage != nil:
+		sentence = t.short(shortage, r.Requests)
+	default:
 		sentence = t.topology(r, never)
 	}
-	if r.wish != nil && (t.wishes.several || len(r.wish.asked) == 0) {
-		sentence = fmt.Sprintf("container %s: %s", r.wish.container.Name, sentence)
+	if r.Container >= 0 && (t.wishes.with > 1 || len(r.Requests) == 0) {
+		sentence = fmt.Sprintf("container %s: %s", t.wishes.containers[r.Container].Name, sentence)
 	}
 	return sentence
 }
 
+// short says that there are fewer devices than are asked for.
+func (t *trial) short(s *devicemanager.Shortage, asked devicemanager.Requests) string {
+	r := &t.Node.Resources[s.Resource]
+	if !s.Healthy {
+		return fmt.Sprintf("no %s is healthy", r.Name)
+	}
+	return fmt.Sprintf("only %d of %d %s are free, asked for are %s", s.Free, r.Count, r.Name, t.list(asked))
+}
+
 // topology says why the Topology Manager finds no NUMA nodes.
-func (t *trial) topology(r *refused, never bool) string {
+func (t *trial) topology(r *devicemanager.Refusal, never bool) string {
 	type need struct {
-		ask
+		devicemanager.Request
 		nodes int
 	}
-	var needs []need
+	rule := &t.Kubelet.Rule
+	var hinted devicemanager.Requests
 	most, least := need{}, need{nodes: 65}
-	for _, a := range r.asked {
-		resource := &t.resources[a.resource]
-		if !resource.hinted {
+	for _, a := range r.Requests.ByResource() {
+		if !t.Node.Resources[a.Resource].Hinted {
 			continue
 		}
-		n := need{a, t.rule.Width(t.demand(resource, a.count, r.wish != nil))}
-		needs = append(needs, n)
+		hinted = append(hinted, a)
+		n := need{a, rule.Width(t.Demand(a, r.Container >= 0))}
 		if n.nodes > most.nodes {
 			most = n
 		}
@@ -51,25 +67,20 @@ func (t *trial) topology(r *refused, never bool) string {
 			least = n
 		}
 	}
-	single := t.rule.Policy == hints.SingleNUMANode
 	switch {
-	case len(needs) == 0:
+	case len(hinted) == 0:
 		return fmt.Sprintf("no NUMA nodes have the CPUs and memory that are asked for; policy %s refuses others",
-			t.rule.Policy)
+			rule.Policy)
 	case never && most.nodes != least.nodes:
 		sentence := fmt.Sprintf("%s needed for %s, %s with hints need %d: never admitted under %s",
-			nodes(most.nodes), t.amount(most.ask), t.plural(least.ask), least.nodes, t.rule.Policy)
-		if t.resources[least.resource].kind == vf {
+			nodes(most.nodes), t.amount(most.Request), t.plural(least.Request), least.nodes, rule.Policy)
+		if t.Node.Resources[least.Resource].Kind == devicemanager.VF {
 			sentence += "; excludeTopology is the way out"
 		}
 		return sentence
-	case single && most.nodes > 1:
-		return fmt.Sprintf("%s needed for %s: never admitted under %s", nodes(most.nodes), t.amount(most.ask),
-			t.rule.Policy)
-	}
-	var hinted []ask
-	for _, n := range needs {
-		hinted = append(hinted, n.ask)
+	case rule.Policy == hints.SingleNUMANode && most.nodes > 1:
+		return fmt.Sprintf("%s needed for %s: never admitted under %s", nodes(most.nodes), t.amount(most.Request),
+			rule.Policy)
 	}
 	where := "no NUMA node has "
 	if most.nodes > 1 {
@@ -79,7 +90,7 @@ func (t *trial) topology(r *refused, never bool) string {
 	if t.managers != nil {
 		sentence += " with the CPUs and memory that are asked for"
 	}
-	return sentence + fmt.Sprintf("; policy %s refuses more nodes", t.rule.Policy)
+	return sentence + fmt.Sprintf("; policy %s refuses more nodes", rule.Policy)
 }
 
 func nodes(n int) string {
@@ -90,20 +101,22 @@ func nodes(n int) string {
 }
 
 // amount is "8 GPUs".
-func (t *trial) amount(a ask) string {
-	if a.count == 1 {
-		return "1 " + [...]string{"GPU", "VF"}[t.resources[a.resource].kind]
+func (t *trial) amount(a devicemanager.Request) string {
+	if a.Count == 1 {
+		return fmt.Sprint("1 ", t.Node.Resources[a.Resource].Kind)
 	}
-	return fmt.Sprint(a.count, " ", t.plural(a))
+	return fmt.Sprint(a.Count, " ", t.plural(a))
 }
 
-func (t *trial) plural(a ask) string { return [...]string{"GPUs", "VFs"}[t.resources[a.resource].kind] }
+func (t *trial) plural(a devicemanager.Request) string {
+	return t.Node.Resources[a.Resource].Kind.String() + "s"
+}
 
 // list is "4 amd.com/gpu and 4 tandem.dev/rdma_vf".
-func (t *trial) list(asked []ask) string {
+func (t *trial) list(asked devicemanager.Requests) string {
 	var parts []string
-	for _, a := range asked {
-		parts = append(parts, fmt.Sprintf("%d %s", a.count, t.resources[a.resource].name))
+	for _, a := range asked.ByResource() {
+		parts = append(parts, fmt.Sprintf("%d %s", a.Count, t.Node.Resources[a.Resource].Name))
 	}
 	if len(parts) < 2 {
 		return strings.Join(parts, "")

@@ -5,50 +5,25 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"weak"
 
 	"github.com/tandem-k8s/tandem/cluster/machine"
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/preference"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // shape is what of a node stays while pods come and go: its devices and where they are.
 type shape struct {
-	*machine.Machine
-	resources []resource
-	index     map[string]int // of the resources, by name
-	words     int            // of a set
-	members   map[string]int // devices as members of sets, by the IDs that placement has
-	kinds     [2]set         // all GPUs, all VFs
-	switches  []bridged
+	devices  *devicemanager.Node
+	tree     *topology.Tree
+	links    []topology.Link
+	switches preference.Switches
 }
-
-// resource is a resource of the node.
-type resource struct {
-	name   string
-	kind   int // gpu or vf
-	count  int
-	from   int           // its first device as a member of sets
-	all    set           // its devices
-	hinted bool          // the kubelet was told the NUMA node of some
-	total  hints.PerNode // devices by the NUMA node that the kubelet was told, unhealthy ones too
-	on     []set         // likewise
-}
-
-// bridged are the devices of a switch that makes same-switch pairs.
-type bridged struct {
-	devices [2]set // GPUs, VFs
-}
-
-// The kinds of device as indices.
-const (
-	gpu = iota
-	vf
-)
-
-func (s *shape) none() set { return make(set, s.words) }
 
 // Shapes shares what equal nodes have in common, as most nodes of a cluster are equal. It keeps nothing that
 // no node uses any more. It may be used from several goroutines.
@@ -109,91 +84,72 @@ func newShape(spec *v1alpha1.Spec) (*shape, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shape{Machine: m, index: map[string]int{}, members: map[string]int{}}
+	var announced []devicemanager.Announcement
 	for i := range spec.Resources {
-		s.words += (spec.Resources[i].Devices + 63) / 64
-	}
-	s.kinds = [2]set{s.none(), s.none()}
-	from := 0
-	for i := range spec.Resources {
-		r, err := s.resource(&spec.Resources[i], from)
+		a, err := announcement(&spec.Resources[i])
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", spec.Resources[i].Name, err)
 		}
 		for n, d := range m.Devices[i] {
-			s.members[d.ID] = from + n
+			a.Devices[n].Device = d
 		}
-		from += (r.count + 63) / 64 * 64
-		s.index[r.name] = i
-		s.kinds[r.kind].join(r.all)
-		s.resources = append(s.resources, r)
+		announced = append(announced, a)
 	}
-	s.bridge(spec)
+	s := &shape{devices: devicemanager.New(announced), tree: m.Tree, links: m.Links}
+	s.switches = s.bridge(spec, m)
 	return s, nil
 }
 
-func (s *shape) resource(published *v1alpha1.Resource, from int) (resource, error) {
-	r := resource{name: published.Name, count: published.Devices, from: from, all: s.none()}
-	switch published.Kind {
+// announcement is what the plugin of a resource tells the kubelet, but for the devices' places.
+func announcement(r *v1alpha1.Resource) (devicemanager.Announcement, error) {
+	a := devicemanager.Announcement{Name: r.Name, Devices: make([]devicemanager.Device, r.Devices)}
+	switch r.Kind {
 	case v1alpha1.GPU:
-		r.kind = gpu
+		a.Kind = devicemanager.GPU
 	case v1alpha1.VF:
-		r.kind = vf
+		a.Kind = devicemanager.VF
 	default:
-		return r, fmt.Errorf("kind %q: want %s or %s", published.Kind, v1alpha1.GPU, v1alpha1.VF)
+		return a, fmt.Errorf("kind %q: want %s or %s", r.Kind, v1alpha1.GPU, v1alpha1.VF)
 	}
-	if r.count > 0 {
-		r.all.fill(from, from+r.count-1)
-	}
-	for text, devices := range published.Hints {
+	for _, text := range slices.Sorted(maps.Keys(r.Hints)) {
 		node, err := strconv.Atoi(text)
 		if err != nil || node < 0 || node > 63 {
-			return r, fmt.Errorf("hint of NUMA node %q: want a number from 0 to 63", text)
+			return a, fmt.Errorf("hint of NUMA node %q: want a number from 0 to 63", text)
 		}
-		ranges, err := devices.Ranges(r.count)
+		ranges, err := r.Hints[text].Ranges(r.Devices)
 		if err != nil {
-			return r, fmt.Errorf("read devices of NUMA node %d: %w", node, err)
-		}
-		for len(r.on) <= node {
-			r.on = append(r.on, s.none())
+			return a, fmt.Errorf("read devices of NUMA node %d: %w", node, err)
 		}
 		for _, there := range ranges {
-			r.on[node].fill(from+there.First, from+there.Last)
-			r.hinted = true
-		}
-	}
-	for _, on := range r.on {
-		r.total = append(r.total, on.count())
-	}
-	return r, nil
-}
-
-// bridge notes what is on the switches.
-func (s *shape) bridge(spec *v1alpha1.Spec) {
-	all := make([]bridged, len(spec.Switches))
-	for i := range all {
-		all[i] = bridged{[2]set{s.none(), s.none()}}
-	}
-	for k, r := range s.resources {
-		for n, at := range s.Machine.Switches[k] {
-			if at >= 0 {
-				all[at].devices[r.kind].add(r.from + n)
+			for n := there.First; n <= there.Last; n++ {
+				if other, known := a.Devices[n].NUMA.Number(); known {
+					return a, fmt.Errorf("device %d is on NUMA nodes %d and %d", n, other, node)
+				}
+				a.Devices[n].NUMA = topology.Node(node)
 			}
 		}
 	}
-	for i, b := range all {
-		if !spec.Switches[i].Alone && b.devices[gpu].count() > 0 && b.devices[vf].count() > 0 {
-			s.switches = append(s.switches, b)
-		}
-	}
+	return a, nil
 }
 
-// pairs counts the same-switch pairs that devices make.
-func (s *shape) pairs(of set) int {
-	sum := 0
-	for i := range s.switches {
-		on := &s.switches[i]
-		sum += min(of.both(on.devices[gpu]), of.both(on.devices[vf]))
+// bridge finds the switches that make same-switch pairs.
+func (s *shape) bridge(spec *v1alpha1.Spec, m *machine.Machine) preference.Switches {
+	all := make(preference.Switches, len(spec.Switches))
+	for i := range all {
+		all[i] = [2]devicemanager.Set{s.devices.NewSet(), s.devices.NewSet()}
 	}
-	return sum
+	for k, r := range s.devices.Resources {
+		for n, at := range m.Switches[k] {
+			if at >= 0 {
+				all[at][r.Kind].Insert(r.First + n)
+			}
+		}
+	}
+	var switches preference.Switches
+	for i, on := range all {
+		if !spec.Switches[i].Alone && on[devicemanager.GPU].Len() > 0 && on[devicemanager.VF].Len() > 0 {
+			switches = append(switches, on)
+		}
+	}
+	return switches
 }

@@ -2,19 +2,19 @@ package verdict
 
 import (
 	"maps"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 )
 
 // State is what the kubelet of a node has given out at a moment. One goroutine at a time may use it.
 type State struct {
 	node     *Node
 	pods     map[types.UID]*pod
-	taken    set
+	taken    devicemanager.Set
 	managers Given // nil without
 	err      error // of the managers: then their side is not looked at
 }
@@ -27,7 +27,7 @@ func (n *Node) State(present func(uid types.UID) bool) *State {
 	for i := range n.held {
 		if p := &n.held[i]; present(p.uid) {
 			s.pods[p.uid] = p
-			s.taken.join(p.all)
+			s.taken.Include(p.all)
 			object = append(object, n.object[i])
 		}
 	}
@@ -36,7 +36,7 @@ func (n *Node) State(present func(uid types.UID) bool) *State {
 }
 
 func (n *Node) empty() *State {
-	return &State{node: n, pods: make(map[types.UID]*pod, len(n.held)+1), taken: n.none()}
+	return &State{node: n, pods: make(map[types.UID]*pod, len(n.held)+1), taken: n.devices.NewSet()}
 }
 
 func (s *State) manage(held []v1alpha1.Held) {
@@ -51,7 +51,7 @@ func (s *State) Err() error { return s.err }
 // Clone shares nothing that changes with the original.
 func (s *State) Clone() *State {
 	c := *s
-	c.pods, c.taken = maps.Clone(s.pods), slices.Clone(s.taken)
+	c.pods, c.taken = maps.Clone(s.pods), s.taken.Clone()
 	if s.managers != nil {
 		c.managers = s.managers.Clone()
 	}
@@ -69,7 +69,7 @@ func (s *State) Remove(uid types.UID) {
 	delete(s.pods, uid)
 	clear(s.taken)
 	for _, p := range s.pods {
-		s.taken.join(p.all)
+		s.taken.Include(p.all)
 	}
 	if s.managers != nil {
 		s.managers.Remove(uid)
@@ -81,32 +81,31 @@ func (s *State) Remove(uid types.UID) {
 func (s *State) Admit(pod *v1.Pod) Verdict {
 	w := s.node.read(pod)
 	if held := s.pods[pod.UID]; held != nil {
-		return s.node.verdict(&w, held.containers)
+		return s.node.verdict(w, held.containers)
 	}
-	t := s.begin(&w)
-	refused := t.admit(true)
-	if refused == nil {
-		v := s.node.verdict(&w, t.given)
-		v.Chance = t.chance
-		s.pods[pod.UID] = t.held()
-		s.taken.join(t.got)
-		s.managers = t.managers
-		return v
+	t, refusal := s.admit(w, true)
+	if refusal != nil {
+		return s.refused(w, t, refusal)
 	}
-	return s.refusal(&w, t, refused)
+	v := s.node.verdict(w, t.given)
+	v.Chance = t.chance
+	s.pods[pod.UID] = t.held()
+	s.taken.Include(t.got)
+	s.managers = t.managers
+	return v
 }
 
 // Ask tells what the kubelet says to a pod and gives nothing. It chooses devices only where the verdict hangs
 // on them, so that Pairs and Containers are not filled in. It takes a fraction of the time of Admit.
 func (s *State) Ask(pod *v1.Pod) Verdict {
 	w := s.node.read(pod)
-	v := Verdict{Admitted: true, Wanted: w.wanted}
-	if s.pods[pod.UID] != nil {
+	v := Verdict{Admitted: true, Wanted: w.pairs}
+	if s.pods[pod.UID] != nil || w.with == 0 && s.managers == nil {
 		return v
 	}
-	t := s.begin(&w)
-	if refused := t.admit(false); refused != nil {
-		return s.refusal(&w, t, refused)
+	t, refusal := s.admit(w, false)
+	if refusal != nil {
+		return s.refused(w, t, refusal)
 	}
 	v.Chance = t.chance
 	return v
@@ -114,16 +113,16 @@ func (s *State) Ask(pod *v1.Pod) Verdict {
 
 // verdict is that on a pod whose containers were given devices.
 func (n *Node) verdict(w *wishes, containers []given) Verdict {
-	v := Verdict{Admitted: true, Wanted: w.wanted}
+	v := Verdict{Admitted: true, Wanted: w.pairs}
 	for _, g := range containers {
-		c := Container{Name: g.name, Nodes: g.nodes, Devices: map[string][]int{}, Pairs: n.pairs(g.devices)}
-		for i := range n.resources {
-			r := &n.resources[i]
-			for d := range r.count {
-				if g.devices.has(r.from + d) {
-					c.Devices[r.name] = append(c.Devices[r.name], d)
-				}
-			}
+		c := Container{
+			Name: g.name, Nodes: g.nodes, Devices: map[string][]int{}, Pairs: n.switches.Pairs(g.devices),
+		}
+		for i := range n.devices.Resources {
+			r := &n.devices.Resources[i]
+			g.devices.Intersection(r.All).Each(func(d int) {
+				c.Devices[r.Name] = append(c.Devices[r.Name], d-r.First)
+			})
 		}
 		v.Pairs += c.Pairs
 		v.Containers = append(v.Containers, c)
@@ -131,14 +130,15 @@ func (n *Node) verdict(w *wishes, containers []given) Verdict {
 	return v
 }
 
-// refusal is the verdict on a pod that is refused.
-func (s *State) refusal(w *wishes, t *trial, refused *refused) Verdict {
-	v := Verdict{Required: refused.required != "", Chance: t.chance, Wanted: w.wanted}
+// refused is the verdict on a pod that is refused.
+func (s *State) refused(w *wishes, t *trial, refusal *devicemanager.Refusal) Verdict {
+	v := Verdict{Required: required(refusal), Chance: t.chance, Wanted: w.pairs}
 	empty := s.node.empty()
 	if s.node.managers != nil {
 		empty.managers = s.node.managers.Empty()
 	}
-	v.Never = empty.begin(w).admit(false) != nil
-	v.Reason = t.reason(refused, v.Never)
+	_, always := empty.admit(w, false)
+	v.Never = always != nil
+	v.Reason = t.reason(refusal, v.Never)
 	return v
 }

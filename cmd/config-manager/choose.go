@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
-// The ways to a configuration where neither the label nor --default-config names one.
+// Fallback values of --fallback-strategies: the choice of a configuration if neither the label nor
+// --default-config names one.
 const (
-	named  = "named"  // the one that is called default
-	single = "single" // the only one that there is
-	empty  = "empty"  // none
+	named  = "named"  // the configuration with the name default
+	single = "single" // the only configuration
+	empty  = "empty"  // no configuration
 )
 
-// defaultName is the configuration that named looks for.
+// defaultName is the name of the configuration of the strategy named.
 const defaultName = "default"
 
-// choose returns the name of the configuration that belongs to a value of the label, "" for none of them.
+// choose returns the name of the configuration for a value of the label, "" for none.
 func (o *options) choose(label string) (string, error) {
 	there, err := configurations(o.source)
 	if err != nil {
@@ -46,7 +47,7 @@ func (o *options) choose(label string) (string, error) {
 		o.nodeLabel, strings.Join(o.fallbacks, ", "), strings.Join(there, ", "))
 }
 
-// known is a name that is among those that are there; whose says who names it.
+// known checks that a name is an existing configuration; whose names the source of the name in the error.
 func (o *options) known(there []string, name, whose string) (string, error) {
 	if !slices.Contains(there, name) {
 		return "", fmt.Errorf("%s names the configuration %q: %s has %s alone",
@@ -55,8 +56,8 @@ func (o *options) known(there []string, name, whose string) (string, error) {
 	return name, nil
 }
 
-// configurations lists those of a folder, sorted. Kubernetes keeps what it needs to replace a ConfigMap in
-// names that begin with two dots.
+// configurations returns the configurations of a directory, sorted. Entries with two leading dots belong to
+// Kubernetes' atomic update of ConfigMaps.
 func configurations(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -12,20 +12,19 @@ import (
 	"time"
 )
 
-// keeper puts configurations in place.
+// keeper installs configurations.
 type keeper struct {
 	options
 	proc string // "/proc"
 	log  *slog.Logger
 }
 
-// again is how long a configuration that could not be put in place is left alone: a ConfigMap can get what it
-// lacks without a change of the label.
+// again is the pause after a configuration that could not be installed: a ConfigMap can change without a
+// change of the label.
 const again = 30 * time.Second
 
-// run puts the configuration of every value of the label in place, or of the first one alone, until ctx is
-// done. It ends at the first that cannot be put in place, and whoever deploys it starts it again; unless it
-// is to wait.
+// run installs the configuration of each value of the label, or only of the first value, until ctx is done.
+// It returns the first error, and the container restarts, unless wait is set.
 func (k *keeper) run(ctx context.Context, labels <-chan string) error {
 	k.log.Info("wait for the label", "node", k.nodeName, "label", k.nodeLabel)
 	var label, told string
@@ -52,10 +51,10 @@ func (k *keeper) run(ctx context.Context, labels <-chan string) error {
 	}
 }
 
-// update puts the configuration of a value of the label in place, and signals the plugin if it is another
-// one, or if an earlier signal has failed. A file beside the target says that a signal is due: it is there
-// from before the change until the signal has been sent, so that neither a failure nor the end of this
-// process leaves the plugin with its old configuration.
+// update installs the configuration of a value of the label, and signals the plugin if the configuration
+// changed or if an earlier signal failed. A file next to the target marks a pending signal: it exists from
+// before the change until the signal has been sent, so that neither a failure nor the end of this process
+// leaves the plugin with its old configuration.
 func (k *keeper) update(label string) error {
 	name, err := k.choose(label)
 	if err != nil {
@@ -99,7 +98,7 @@ func (k *keeper) update(label string) error {
 	return nil
 }
 
-// leads reports whether target leads to source already.
+// leads reports whether target is already a link to source.
 func leads(target, source string) (bool, error) {
 	wanted, err := filepath.EvalSymlinks(source)
 	if err != nil {
@@ -112,7 +111,7 @@ func leads(target, source string) (bool, error) {
 	return err == nil && now == wanted, nil
 }
 
-// link makes target a link to source, in one step.
+// link makes target a link to source, atomically.
 func link(source, target string) error {
 	next := target + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {

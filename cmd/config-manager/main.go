@@ -1,6 +1,6 @@
-// Command config-manager keeps the configuration of a node's plugin the one that a label of the node names.
-// It is NVIDIA's command of this name to those who deploy it, the GPU operator and NVIDIA's chart: the same
-// flags, variables and effects (cmd/config-manager in NVIDIA/k8s-device-plugin). Tandem's chart has it beside
+// Command config-manager keeps the configuration of a node's plugin in step with a label of the node. It
+// replaces NVIDIA's command of the same name in the GPU operator and in NVIDIA's chart: flags, variables and
+// effects are the same (cmd/config-manager in NVIDIA/k8s-device-plugin). Tandem's chart runs it next to
 // either plugin.
 package main
 
@@ -39,7 +39,7 @@ func newCommand(env func(string) (string, bool)) *cobra.Command {
 signal when the label changes. Flags can be given as variables too: NODE_NAME for --node-name.`,
 		Version: version.Text(),
 		Args:    cobra.NoArgs,
-		// The last line on standard error says what is wrong.
+		// The last line on standard error names the error.
 		SilenceUsage: true, SilenceErrors: true,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := fromEnvironment(cmd.Flags(), env); err != nil {
@@ -65,7 +65,7 @@ signal when the label changes. Flags can be given as variables too: NODE_NAME fo
 	return cmd
 }
 
-// connection says where the API server is: what a kubeconfig says, or the pod's service account.
+// connection returns the API server of a kubeconfig, or of the pod's service account.
 func connection(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()

@@ -48,8 +48,8 @@ func (o *options) register(set *pflag.FlagSet) {
 			"time and when the label changes, instead of ending with the error")
 }
 
-// fromEnvironment gives the flags that are not on the command line what their variables say. One that is set
-// to nothing says nothing.
+// fromEnvironment sets the flags that are not on the command line from their variables. An empty variable
+// counts as unset.
 func fromEnvironment(set *pflag.FlagSet, env func(string) (string, bool)) error {
 	var problem error
 	set.VisitAll(func(f *pflag.Flag) {

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// stockPlugin is what NVIDIA's plugin is called, and what the GPU operator and NVIDIA's chart say here.
-// Tandem has that name in the image too; under its own it is found as well.
+// stockPlugin is the name of NVIDIA's plugin, which the GPU operator and NVIDIA's chart pass. The image has
+// Tandem's daemon under this name too; it is also found under its own name.
 const (
 	stockPlugin = "nvidia-device-plugin"
 	ownPlugin   = "tandem-gpu"
 )
 
-// find returns the processes that were started under a name, whatever the folder. There has to be one: the
-// plugin would go on with its old configuration.
+// find returns the processes that were started under a name, in any directory. It returns an error if there
+// is none, because the plugin would keep its old configuration.
 func find(proc, name string) ([]int, error) {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
@@ -30,7 +30,7 @@ func find(proc, name string) ([]int, error) {
 		}
 		line, err := os.ReadFile(filepath.Join(proc, entry.Name(), "cmdline"))
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		started, _, _ := strings.Cut(string(line), "\x00")
 		program := filepath.Base(started)

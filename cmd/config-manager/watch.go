@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watchLabel hands out the value of a node's label, and every new one, until ctx is done; "" for a node
-// without the label. Of several that come while nobody takes them the last one is handed out.
+// watchLabel sends the value of a node's label, and each new value, until ctx is done; "" for a node without
+// the label. If several values arrive before the receiver reads, it sends the last one.
 func watchLabel(ctx context.Context, config *rest.Config, node, label string) (<-chan string, error) {
 	client, err := nodesClient(config)
 	if err != nil {
@@ -24,7 +24,7 @@ func watchLabel(ctx context.Context, config *rest.Config, node, label string) (<
 	offer := func(object any) {
 		value := object.(*corev1.Node).Labels[label]
 		select {
-		case <-labels: // out of date
+		case <-labels: // drops an outdated value
 		default:
 		}
 		labels <- value
@@ -46,8 +46,8 @@ func watchLabel(ctx context.Context, config *rest.Config, node, label string) (<
 	return labels, nil
 }
 
-// nodesClient makes a client that knows nodes alone: client-go's clientset would bring every API of
-// Kubernetes along, in 23 MB of binary.
+// nodesClient returns a client for Nodes: client-go's clientset would add every API of Kubernetes to the
+// binary, 23 MB.
 func nodesClient(config *rest.Config) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)

@@ -5,15 +5,10 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
-	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia"
-	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
@@ -51,65 +46,19 @@ func (o *options) findVFs(t trees, log *slog.Logger) (*rdma.VFs, error) {
 	return o.vfs.Find(o.Flags, t.sys, config, t.read, log)
 }
 
-// isAbsent reports whether GPUs cannot be found because no driver of any is there.
-func isAbsent(err error) bool {
-	return errors.Is(err, gpus.ErrNoDriver) || errors.Is(err, amd.ErrNoDriver) ||
-		errors.Is(err, nvidia.ErrNoDriver)
-}
-
 // findGPUs finds the node's GPUs; nil where they are not wanted, as to take claims back. Their vendor's
 // library is in use until leave is called.
 func (o *options) findGPUs(sys fs.FS, log *slog.Logger) (found *gpu.GPUs, leave func(), err error) {
-	if o.vendor == gpus.VendorNone || o.drain {
+	if o.gpus.Vendor == gpus.VendorNone || o.drain {
 		return nil, func() {}, nil
 	}
-	vendor, err := gpus.Detect(sys, "tandem-dra", o.vendor)
-	if err != nil {
-		return nil, nil, err
-	}
-	if vendor == gpus.VendorNVIDIA {
-		return o.findNVIDIA(sys, log)
-	}
-	if err := o.nvidia.Unread("--gpu-config-file", log); err != nil {
-		return nil, nil, err
-	}
-	backend, err := o.amd.Backend(sys, log)
-	if err != nil {
-		return nil, nil, err
-	}
-	found, err = gpu.Discover(backend, o.amd.Pulse, log)
-	return found, func() {}, err
-}
-
-func (o *options) findNVIDIA(sys fs.FS, log *slog.Logger) (found *gpu.GPUs, leave func(), err error) {
-	config, err := o.nvidia.Stock.Load(os.LookupEnv)
-	if err != nil {
-		return nil, nil, err
-	}
-	// What a container gets goes through CDI, and its GPUs with it.
-	isCDI := func(strategy string) bool { return strategy == settings.ListCDIAnnotations }
-	if some, _ := config.CDI(); !some || slices.ContainsFunc(config.DeviceList, isCDI) {
-		config.DeviceList = []string{settings.ListCDICRI}
-	}
-	log.Info("configuration of NVIDIA GPUs", "config", config)
-	backend, err := nvidia.Open(config, o.nvidia.Machine(sys, o.Flags), log)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, warning := range backend.Warnings() {
-		log.Warn("configuration", "warning", warning)
-	}
-	if found, err = gpu.Discover(backend, 0, log); err != nil {
-		backend.Close()
-		return nil, nil, err
-	}
-	return found, backend.Close, nil
+	return o.gpus.Find("tandem-dra", sys, o.Flags, log)
 }
 
 // awaitGPUs looks for GPUs until they can be found or ctx is done, and says so then. A failure of another
 // kind is for who starts over: it says why.
 func (o *options) awaitGPUs(ctx context.Context, sys fs.FS, found func(), log *slog.Logger) {
-	tick := time.NewTicker(o.nvidia.Recheck)
+	tick := time.NewTicker(o.gpus.Recheck())
 	defer tick.Stop()
 	for {
 		select {
@@ -118,7 +67,7 @@ func (o *options) awaitGPUs(ctx context.Context, sys fs.FS, found func(), log *s
 		case <-tick.C:
 		}
 		_, leave, err := o.findGPUs(sys, slog.New(slog.DiscardHandler))
-		if isAbsent(err) {
+		if gpus.IsAbsent(err) {
 			continue
 		}
 		if err == nil {

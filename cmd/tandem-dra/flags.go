@@ -14,11 +14,9 @@ import (
 // tandem-gpu and tandem-rdma.
 type options struct {
 	daemon.Flags
-	amd    gpus.AMD
-	nvidia gpus.NVIDIA
-	vfs    vfs.Flags
+	gpus gpus.Flags
+	vfs  vfs.Flags
 
-	vendor     string
 	kubeconfig string
 	podUID     string
 	vfsPerPF   int
@@ -45,11 +43,9 @@ func (o *options) register(set *pflag.FlagSet) {
 		"take claims back and do nothing else: for a node that has gone back to the device plugins and on which "+
 			"pods with claims still run")
 	o.RegisterDriver(set)
-	gpus.RegisterVendorOrNone(set, &o.vendor)
-	o.amd.Register(set)
-	preset(set, "pulse", pulse)
 	stock := pflag.NewFlagSet("", pflag.ContinueOnError)
-	o.nvidia.Register(set, stock)
+	o.gpus.Register(set, stock)
+	preset(set, "pulse", pulse)
 	o.vfs.Register(set, "amd-nic-exporter-socket")
 	file := *stock.Lookup("config-file")
 	file.Name = "gpu-config-file"

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/dra"
@@ -33,8 +34,8 @@ func (o *options) once(ctx context.Context, anew func(), log *slog.Logger) error
 	case err == nil:
 		defer leave()
 		config.GPUs = found
-	case isAbsent(err):
-		log.Warn("no GPU is published until a driver is there", "reason", err, "look_every", o.nvidia.Recheck)
+	case gpus.IsAbsent(err):
+		log.Warn("no GPU is published until a driver is there", "reason", err, "look_every", o.gpus.Recheck())
 		g.Go(func() error {
 			o.awaitGPUs(ctx, config.Host.Sys, anew, log)
 			return nil
@@ -60,7 +61,7 @@ func (o *options) once(ctx context.Context, anew func(), log *slog.Logger) error
 func (o *options) config(log *slog.Logger) (dra.Config, error) {
 	config := dra.Config{
 		NodeName: o.NodeName, PodUID: o.podUID, KubeletDir: o.KubeletDir, RunDir: o.RunFolder(),
-		CDIDir: o.nvidia.CDIRoot, Policy: o.Policy, VFsPerPF: o.vfsPerPF, PairsAsVFs: o.pairsAsVFs, Drain: o.drain,
+		CDIDir: o.gpus.CDIRoot(), Policy: o.Policy, VFsPerPF: o.vfsPerPF, PairsAsVFs: o.pairsAsVFs, Drain: o.drain,
 		Log: log,
 	}
 	if err := dra.Check(config); err != nil {

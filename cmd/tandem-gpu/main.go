@@ -83,8 +83,8 @@ func run(ctx context.Context, flags daemon.Flags, own gpus.AMD, log *slog.Logger
 		return err
 	}
 	look := func() (*gpu.GPUs, error) { return gpu.Discover(backend, own.Pulse, log) }
-	found, err := gpus.AwaitDriver(ctx, gpus.Absence{Reason: amd.ErrNoDriver, Every: own.Recheck}, flags, log,
-		look)
+	none := gpus.Absence{Reason: amd.ErrNoDriver, Every: own.Recheck, Vendor: gpus.VendorAMD}
+	found, err := gpus.AwaitDriver(ctx, none, flags, log, look)
 	if err != nil {
 		return err
 	}

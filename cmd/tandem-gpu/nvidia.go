@@ -91,5 +91,6 @@ func (f *nvidiaGPUs) open(
 	if config.FailOnInitError {
 		return look()
 	}
-	return gpus.AwaitDriver(ctx, gpus.Absence{Reason: nvidia.ErrNoDriver, Every: f.Recheck}, flags, log, look)
+	none := gpus.Absence{Reason: nvidia.ErrNoDriver, Every: f.Recheck, Vendor: gpus.VendorNVIDIA}
+	return gpus.AwaitDriver(ctx, none, flags, log, look)
 }

@@ -329,12 +329,12 @@ func TestDetect(t *testing.T) {
 	}{
 		{amd, "tandem-gpu", "auto", "amd"},
 		{nvidia, "tandem-gpu", "auto", "nvidia"},
-		{unused, gpus.StockAMD, "auto", "amd"},
+		{unused, "k8s-device-plugin", "auto", "amd"},
 		{both, "tandem-gpu", "amd", "amd"},
 		{both, "tandem-gpu", "nvidia", "nvidia"},
 		{both, gpus.StockNVIDIA, "auto", "nvidia"},
 		{amd, gpus.StockNVIDIA, "auto", "nvidia"},
-		{nvidia, gpus.StockAMD, "auto", "amd"},
+		{nvidia, "k8s-device-plugin", "auto", "amd"},
 	} {
 		if got, err := gpus.Detect(c.sys, c.program, c.flag); err != nil || got != c.want {
 			t.Errorf("%s --vendor=%s: %s, %v, want %s", c.program, c.flag, got, err, c.want)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -105,7 +106,7 @@ func ended(p *process) <-chan int {
 }
 
 // get asks where the process says that it serves probes.
-func (p *process) get(t *testing.T, path string) (code int) {
+func (p *process) get(t *testing.T, path string) (code int, said string) {
 	t.Helper()
 	served := regexp.MustCompile(`msg="serve metrics and probes" address=(\S+)`)
 	for !served.MatchString(p.text()) {
@@ -120,7 +121,11 @@ func (p *process) get(t *testing.T, path string) (code int) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	return answer.StatusCode
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(body)
 }
 
 // resident is the process's memory in KiB.

@@ -3,17 +3,21 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+	"github.com/tandem-k8s/tandem/test/podsapi"
 )
 
-// TestPublish: the daemon publishes what it has announced, here labels of a node without VFs.
+// TestPublish: the daemon publishes what it has announced, here labels of a node without VFs, and that
+// annotations are enforced once the kubelet lists its pods.
 func TestPublish(t *testing.T) {
 	node := layout(t, "oci-mi300x-derived")
 	kubelettest.Start(t, node.KubeletDir)
@@ -28,13 +32,26 @@ func TestPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, flags, named(amd.Single))
-	const want = "tandem.dev/gpu-links=xgmi\ntandem.dev/gpu-model=1002-74a1\ntandem.dev/pairs=0\n" +
+	const rest = "tandem.dev/gpu-links=xgmi\ntandem.dev/gpu-model=1002-74a1\ntandem.dev/pairs=0\n" +
 		"tandem.dev/pairs-per-numa=0\ntandem.dev/switches=0\ntandem.dev/vf-hint=false\n"
+	awaitContent(t, filepath.Join(features, "tandem"), "tandem.dev/alignment-enforced=false\n"+rest)
+	stop, err := podsapi.Serve(node.KubeletDir, func() []corev1.Pod { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	awaitContent(t, filepath.Join(features, "tandem"), "tandem.dev/alignment-enforced=true\n"+rest)
+}
+
+// awaitContent waits until a feature file has a content, behind the line with its expiry time.
+func awaitContent(t *testing.T, file, want string) {
+	t.Helper()
 	limit, again := time.After(kubelettest.Limit), time.NewTicker(20*time.Millisecond)
 	defer again.Stop()
 	for {
-		content, err := os.ReadFile(filepath.Join(features, "tandem"))
-		if string(content) == want {
+		content, err := os.ReadFile(file)
+		until, features, _ := strings.Cut(string(content), "\n")
+		if strings.HasPrefix(until, "# +expiry-time=") && features == want {
 			return
 		}
 		select {

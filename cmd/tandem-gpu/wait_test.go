@@ -17,8 +17,9 @@ import (
 	"github.com/tandem-k8s/tandem/test/nvml"
 )
 
-// waits checks that a daemon waits, with nothing offered, and that no probe has it started again.
-func waits(t *testing.T, p *process, kubelet *kubelettest.Kubelet) {
+// waits checks that a daemon waits, with nothing offered, that no probe restarts it, and that it is not ready
+// where the machine has GPUs: a rollout waits for it. Why is in the answer.
+func waits(t *testing.T, p *process, kubelet *kubelettest.Kubelet, why ...string) {
 	t.Helper()
 	const message = "nothing is offered until the driver is there"
 	for !strings.Contains(p.text(), message) {
@@ -30,9 +31,16 @@ func waits(t *testing.T, p *process, kubelet *kubelettest.Kubelet) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	for _, probe := range []string{"/healthz", "/readyz"} {
-		if code := p.get(t, probe); code != http.StatusOK {
-			t.Errorf("%s: %d", probe, code)
+	if code, said := p.get(t, "/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz: %d, %s", code, said)
+	}
+	code, said := p.get(t, "/readyz")
+	if len(why) == 0 && code != http.StatusOK {
+		t.Errorf("a node without GPU is not ready: %s", said)
+	}
+	for _, word := range why {
+		if code != http.StatusServiceUnavailable || !strings.Contains(said, word) {
+			t.Errorf("/readyz: %d, %s, want %q", code, said, word)
 		}
 	}
 	t.Cleanup(func() {
@@ -59,7 +67,8 @@ func TestNVIDIADriverComesLater(t *testing.T) {
 			}
 			kubelet := kubelettest.Start(t, n.dir)
 			p := execute(t, "tandem-gpu", variables, append(args, "--vendor=nvidia")...)
-			waits(t, p, kubelet)
+			waits(t, p, kubelet, "8 GPUs of NVIDIA's on PCI", "NVML", "gpu.runtimeClassName", "gpu.driverRoot",
+				"gpu.deviceListStrategy")
 			if err := os.Symlink(n.Root, root); err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +107,7 @@ func TestStockNameWaits(t *testing.T) {
 	kubelet := kubelettest.Start(t, n.dir)
 	p := execute(t, gpus.StockNVIDIA, nil, append(n.args, "--health-probe-bind-address=127.0.0.1:0",
 		"--kubelet-socket="+filepath.Join(kubelettest.Plugins(n.dir), "kubelet.sock"))...)
-	waits(t, p, kubelet)
+	waits(t, p, kubelet, "8 GPUs of NVIDIA's on PCI", "load NVIDIA's driver")
 	n.Machine.Error = 0
 	n.Update(t)
 	await8(t, kubelet)
@@ -123,12 +132,25 @@ func TestAMDDriverComesLater(t *testing.T) {
 				"--sysfs-root=" + flags.SysfsRoot, "--dev-root=" + flags.DevRoot, "--kubelet-dir=" + flags.KubeletDir,
 				"--run-dir=" + flags.RunDir, "--nvidia-recheck=50ms", "--health-probe-bind-address=127.0.0.1:0",
 			}, args...)...)
-			waits(t, p, kubelet)
+			waits(t, p, kubelet, "8 GPUs of AMD's on PCI", "amdgpu")
 			back()
 			write(t, state, "live\n")
 			await8(t, kubelet)
 		})
 	}
+}
+
+// TestNodeWithoutGPUIsReady: where no GPU is on PCI, no driver is to come, and no rollout waits for it.
+func TestNodeWithoutGPUIsReady(t *testing.T) {
+	flags := layout(t, "oci-mi300x-derived") // none of NVIDIA's
+	if err := os.MkdirAll(flags.DevRoot, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	kubelet := kubelettest.Start(t, flags.KubeletDir)
+	p := execute(t, "tandem-gpu", nil, "--vendor=nvidia", "--driver-root-ctr-path="+t.TempDir(),
+		"--sysfs-root="+flags.SysfsRoot, "--dev-root="+flags.DevRoot, "--kubelet-dir="+flags.KubeletDir,
+		"--run-dir="+flags.RunDir, "--health-probe-bind-address=127.0.0.1:0")
+	waits(t, p, kubelet)
 }
 
 // TestHalfLoadedDriver: a module that is being loaded has bound some of its GPUs and not yet others.
@@ -142,7 +164,7 @@ func TestHalfLoadedDriver(t *testing.T) {
 				write(t, state, "coming\n")
 				kubelet := kubelettest.Start(t, n.dir)
 				p := execute(t, "tandem-gpu", nil, n.tandem(flag, "--health-probe-bind-address=127.0.0.1:0")...)
-				waits(t, p, kubelet)
+				waits(t, p, kubelet, "8 GPUs of "+strings.ToUpper(vendor)+"'s on PCI")
 				write(t, state, "live\n")
 				await8(t, kubelet)
 			})

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -38,8 +38,11 @@ func newDoctor() *cobra.Command {
 		Short: "Say what stands between this node and GPUs and VFs on the same switch",
 		Long: `Look at this node's hardware, its kubelet's configuration and state, and its sockets, and say what stands between it and
 pods whose GPUs and VFs share a switch: each finding with what was seen, why it matters and how to put it right. Run it as root on
-the node, or in a debug container. It changes nothing; --fix-kubelet patches the kubelet's configuration, or writes a file of its
-own into the kubelet's folder of drop-ins where it has one (--config-dir), and even that only shows the difference until --apply is given too.
+the node, or in a debug container with the node's processes. It changes nothing.
+
+--fix-kubelet shows the settings that the kubelet lacks: those of deployments/kubelet/config.yaml, and CPUs for containers alone only
+with --static-cpus. With --apply it writes them into a file of its own in the kubelet's folder of drop-ins (--config-dir), which
+--rollback-kubelet removes. It changes no file that others own: for a kubelet without such a folder it says how the settings get there.
 
 Request shapes are judged for an empty node by the kubelet's own rules, for the VFs that config.json selects (--config) and as it
 offers them; without it for those that the running tandem-rdma offers. Where none runs they are those of all NICs with RDMA, each
@@ -58,6 +61,7 @@ What may not be read is said, and is not taken for damage. It needs root's right
   tandem doctor --config /etc/pcidp/config.json
   tandem doctor --config /etc/pcidp/config.json --cpus 16 -o json
   tandem doctor --fix-kubelet
+  tandem doctor --fix-kubelet --static-cpus
   tandem doctor --fix-kubelet --apply
   tandem doctor --rollback-kubelet
   kubectl debug node/NODE -it --profile=sysadmin --image=tandem -- \
@@ -98,6 +102,7 @@ func (x *examiner) run(cmd *cobra.Command) error {
 	if x.node.RunDir == "" {
 		x.node.RunDir = coordination.FindRunDir(x.node.KubeletDir)
 	}
+	x.node.Now = time.Now()
 	if done, err := x.fix.run(cmd, x); done || err != nil {
 		return err
 	}
@@ -151,6 +156,7 @@ func (x *examiner) read(ctx context.Context) error {
 		return err
 	}
 	x.node.Mode, x.node.Notes = doctor.RunningMode(ctx, x.node.RunDir)
+	x.node.Plugins = doctor.AskPlugins(ctx, x.node.RunDir, x.node.Sys)
 	if x.node.VFs, x.node.Guess, err = x.readVFs(ctx, n); err != nil {
 		return err
 	}
@@ -192,14 +198,19 @@ func (x *examiner) readVFs(
 	return vfs, guess, err
 }
 
-// fixer patches the kubelet's configuration.
-type fixer struct{ fix, apply, rollback bool }
+// fixer changes the kubelet's configuration.
+type fixer struct {
+	fix, rollback bool
+	change        doctor.Change
+}
 
 func (f *fixer) register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.fix, "fix-kubelet", false, "show how the kubelet's configuration has to change")
-	flags.BoolVar(&f.apply, "apply", false, "with --fix-kubelet: change it, after a copy to FILE"+doctor.Backup+
-		"; where the kubelet has a folder of drop-ins, by "+doctor.DropIn+" there")
-	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "put that copy back, and remove that drop-in")
+	flags.BoolVar(&f.fix, "fix-kubelet", false, "show which settings the kubelet lacks")
+	flags.BoolVar(&f.change.Apply, "apply", false, "with --fix-kubelet: write them into "+doctor.DropIn+
+		" in the kubelet's folder of drop-ins")
+	flags.BoolVar(&f.change.StaticCPUs, "static-cpus", false, "with --fix-kubelet: also cpuManagerPolicy "+
+		"static, with a CPU of each NUMA node reserved for the system unless some are")
+	flags.BoolVar(&f.rollback, "rollback-kubelet", false, "remove that file")
 }
 
 // run does what the flags say; false where they say nothing.
@@ -207,27 +218,18 @@ func (f *fixer) run(cmd *cobra.Command, x *examiner) (done bool, err error) {
 	switch {
 	case f.fix && f.rollback:
 		return true, usage("--fix-kubelet and --rollback-kubelet exclude each other")
-	case f.apply && !f.fix:
-		return true, usage("--apply belongs to --fix-kubelet")
+	case f.change != doctor.Change{} && !f.fix:
+		return true, usage("--apply and --static-cpus belong to --fix-kubelet")
 	case f.rollback:
-		return true, x.rollBack(cmd.OutOrStdout())
+		x.node.Sys = os.DirFS(x.from.SysfsRoot) // the devices do not matter
+		return true, doctor.RollBack(cmd.OutOrStdout(), x.node)
 	case f.fix:
 		if _, err := x.readMachine(); err != nil {
 			return true, err
 		}
-		return true, doctor.Fix(cmd.OutOrStdout(), x.node, f.apply)
+		x.node.Mode, _ = doctor.RunningMode(cmd.Context(), x.node.RunDir)
+		return true, doctor.Fix(cmd.OutOrStdout(), x.node, f.change)
 	default:
 		return false, nil
 	}
-}
-
-// rollBack reads the machine last: whatever it is, the configuration is put back.
-func (x *examiner) rollBack(out io.Writer) error {
-	if err := doctor.RollBack(out, x.node); err != nil {
-		return err
-	}
-	if _, err := x.readMachine(); err != nil {
-		return err
-	}
-	return doctor.RemoveStale(out, x.node)
 }

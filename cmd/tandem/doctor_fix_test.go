@@ -1,31 +1,27 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
 const plainKubelet = `# of the cloud
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 topologyManagerPolicy: none # for now
-kubeReserved:
-  cpu: 500m
+kubeReserved: {cpu: 500m}
 `
 
-const fixedKubelet = `# of the cloud
-apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-topologyManagerPolicy: restricted # for now
-kubeReserved:
-  cpu: 500m
-cpuManagerPolicy: static
-`
+// dropIn is Tandem's file on the nodes of these tests.
+const dropIn = "kubelet.d/" + doctor.DropIn
 
 func (s *sick) read(name string) string {
 	s.t.Helper()
@@ -39,176 +35,360 @@ func (s *sick) has(name string) bool {
 	return err == nil
 }
 
-// unfixed is a node with a kubelet as kubeadm leaves it.
-func unfixed(t *testing.T) *sick {
+// succeeds runs tandem doctor and returns what it prints.
+func (s *sick) succeeds(args ...string) string {
+	s.t.Helper()
+	return strings.ReplaceAll(succeed(s.t, s.command(args...)...), s.root, "ROOT")
+}
+
+// fails runs tandem doctor, which is to end with this error and nothing changed below the kubelet's folders.
+func (s *sick) fails(want string, args ...string) {
+	s.t.Helper()
+	before := s.files()
+	code, _, stderr := run(s.command(args...)...)
+	stderr = strings.ReplaceAll(stderr, s.root, "ROOT")
+	if code != exitError || !strings.Contains(stderr, want) {
+		s.t.Errorf("%q: exit code %d, %q, want %q", args, code, stderr, want)
+	}
+	if diff := cmp.Diff(before, s.files()); diff != "" {
+		s.t.Errorf("%q changed files (-before +after):\n%s", args, diff)
+	}
+}
+
+// files are the kubelet's, with their content.
+func (s *sick) files() map[string]string {
+	s.t.Helper()
+	files := map[string]string{}
+	for _, dir := range []string{"kubelet", "kubelet.d"} {
+		entries, err := os.ReadDir(s.path(dir))
+		if !errors.Is(err, os.ErrNotExist) {
+			s.check(err)
+		}
+		for _, entry := range entries {
+			if name := dir + "/" + entry.Name(); entry.Type().IsRegular() {
+				files[name] = s.read(name)
+			}
+		}
+	}
+	return files
+}
+
+// unfixed is a node with a plain kubelet that has a folder of drop-ins.
+func unfixed(t *testing.T, flags ...string) *sick {
 	t.Helper()
 	s := layOut(t, sysfs(t, "oci-mi300x-derived", 1))
 	s.write("kubelet/config.yaml", plainKubelet)
-	s.check(os.Chmod(s.path("kubelet/config.yaml"), 0o640))
 	s.cpuState("none", "")
+	s.check(os.Mkdir(s.path("kubelet.d"), 0o755))
+	s.process("7", append([]string{
+		"kubelet", "--config=" + s.path("kubelet/config.yaml"), "--config-dir", s.path("kubelet.d"),
+	}, flags...)...)
 	return s
 }
 
+// starts reports whether tandem doctor finds nothing for which the kubelet would not start.
+func (s *sick) starts() bool {
+	s.t.Helper()
+	for _, f := range s.findings() {
+		if strings.Contains(f.Why, "not start") || strings.Contains(f.Why, "refuses to") {
+			s.t.Logf("%s: %s", f.ID, f.Summary)
+			return false
+		}
+	}
+	return true
+}
+
+// TestFixKubelet: Tandem's file is the only one that comes, is as deployments/kubelet/config.yaml, and goes.
 func TestFixKubelet(t *testing.T) {
 	t.Parallel()
 	s := unfixed(t)
-	run := func(args ...string) string {
-		t.Helper()
-		return strings.ReplaceAll(succeed(t, s.command(args...)...), s.root, "ROOT")
+	before := s.files()
+	golden(t, "doctor-fix.txt", s.succeeds("--fix-kubelet"))
+	if diff := cmp.Diff(before, s.files()); diff != "" {
+		t.Errorf("a dry run changed something (-before +after):\n%s", diff)
 	}
-	shown := run("--fix-kubelet")
-	golden(t, "doctor-fix.txt", shown)
-	if got := s.read("kubelet/config.yaml"); got != plainKubelet || s.has("kubelet/config.yaml"+doctor.Backup) ||
-		!s.has("kubelet/cpu_manager_state") {
-		t.Errorf("a dry run changed something:\n%s", got)
-	}
-
-	if applied := run("--fix-kubelet", "--apply"); !strings.Contains(applied,
-		"Removed ROOT/kubelet/cpu_manager_state") || !strings.Contains(applied, "systemctl restart kubelet") {
+	if applied := s.succeeds("--fix-kubelet", "--apply"); !strings.Contains(applied,
+		"The way back: tandem doctor --rollback-kubelet --kubelet-config-dir=ROOT/kubelet.d\n") ||
+		!strings.HasSuffix(applied, "Now: systemctl restart kubelet\n") || strings.Contains(applied, "Removed") {
 		t.Errorf("told:\n%s", applied)
 	}
-	if diff := cmp.Diff(fixedKubelet, s.read("kubelet/config.yaml")); diff != "" {
-		t.Errorf("patched (-want +got):\n%s", diff)
+	shipped, err := os.ReadFile("../../deployments/kubelet/config.yaml")
+	s.check(err)
+	if diff := cmp.Diff(object(t, string(shipped)), object(t, s.read(dropIn))); diff != "" {
+		t.Errorf("deployments/kubelet/config.yaml and the file differ (-shipped +written):\n%s", diff)
 	}
-	if info, err := os.Stat(s.path("kubelet/config.yaml")); err != nil || info.Mode().Perm() != 0o640 {
-		t.Errorf("the mode of the configuration changed: %v, %v", info.Mode(), err)
-	}
-	if s.has("kubelet/cpu_manager_state") {
-		t.Error("the state of the other policy is still there")
-	}
-	if got := s.findings(); len(got) > 0 {
-		t.Errorf("after the fix there is still:\n%s", doctor.Report(got))
-	}
-	if again := run("--fix-kubelet", "--apply"); again != "ROOT/kubelet/config.yaml needs no change.\n" {
+	if again := s.succeeds("--fix-kubelet", "--apply"); !strings.Contains(again, "needs no change") ||
+		strings.Contains(again, "Now:") {
 		t.Errorf("applied twice:\n%s", again)
 	}
-
-	s.cpuState("static", s.allCPUs())
-	if back := run("--rollback-kubelet"); !strings.Contains(back, "is what it was") ||
-		!strings.Contains(back, "Removed ROOT/kubelet/cpu_manager_state") {
+	check(t, s.findings(), "cpu-manager", "none")
+	if back := s.succeeds("--rollback-kubelet"); !strings.Contains(back, "ROOT/"+dropIn+" is gone.\n") {
 		t.Errorf("told:\n%s", back)
 	}
-	if got := s.read("kubelet/config.yaml"); got != plainKubelet || s.has("kubelet/config.yaml"+doctor.Backup) {
-		t.Errorf("rolled back to:\n%s", got)
+	if diff := cmp.Diff(before, s.files()); diff != "" {
+		t.Errorf("rolled back (-before +after):\n%s", diff)
+	}
+	s.write(dropIn+".new", "apiVer") // left by a run that was killed
+	if again := s.succeeds("--rollback-kubelet"); again != "There is no ROOT/"+dropIn+".\n" ||
+		s.has(dropIn+".new") {
+		t.Errorf("rolled back twice:\n%s", again)
 	}
 }
 
-// TestFixKubeletKeepsTheFirstCopy: what the node's owner wrote is not overwritten by what was patched.
-func TestFixKubeletKeepsTheFirstCopy(t *testing.T) {
-	t.Parallel()
-	s := unfixed(t)
-	succeed(t, s.command("--fix-kubelet", "--apply")...)
-	s.write("kubelet/config.yaml", strings.Replace(fixedKubelet, "restricted", "best-effort", 1))
-	succeed(t, s.command("--fix-kubelet", "--apply")...)
-	if got := s.read("kubelet/config.yaml" + doctor.Backup); got != plainKubelet {
-		t.Errorf("the copy is\n%s", got)
+func object(t *testing.T, content string) (o map[string]any) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(content), &o); err != nil {
+		t.Fatal(err)
 	}
+	return o
 }
 
-func TestFixKubeletErrors(t *testing.T) {
+// TestFixKubeletStaticCPUs: they are asked for, stay, and take the state of the other policy with them.
+func TestFixKubeletStaticCPUs(t *testing.T) {
 	t.Parallel()
 	s := unfixed(t)
-	for _, test := range []struct {
-		args []string
-		code int
-		want string
-	}{
-		{[]string{"--apply"}, exitUsage, "--apply belongs to --fix-kubelet"},
-		{[]string{"--fix-kubelet", "--rollback-kubelet"}, exitUsage, "exclude each other"},
-		{[]string{"--cpus", "-1"}, exitUsage, "want 0 or more"},
-		{[]string{"--rollback-kubelet"}, exitError, "nothing was changed by tandem doctor"},
-		{[]string{"--fix-kubelet", "--kubelet-config", s.path("none.yaml")}, exitError,
-			"none.yaml: file does not exist"},
-	} {
-		code, _, stderr := run(s.command(test.args...)...)
-		if code != test.code || !strings.Contains(stderr, test.want) {
-			t.Errorf("%q: exit code %d, want %d; %q, want %q", test.args, code, test.code, stderr, test.want)
-		}
+	s.write("kubelet/config.yaml", kubeletKind)
+	args := []string{"--fix-kubelet", "--static-cpus", "--apply"}
+	if shown := s.succeeds(args[:2]...); !strings.Contains(shown,
+		"cpuManagerPolicy: static\nreservedSystemCPUs: \"0,56\"\n") ||
+		!strings.Contains(shown, "tandem doctor --fix-kubelet --static-cpus --apply") {
+		t.Errorf("shown:\n%s", shown)
 	}
-	s.write("proc/7/comm", "kubelet\n")
-	s.write("proc/7/cmdline",
-		"kubelet\x00--topology-manager-policy\x00none\x00--config="+s.path("kubelet/config.yaml")+"\x00")
-	code, _, stderr := run(s.command("--fix-kubelet")...)
-	if want := "topologyManagerPolicy is set by the kubelet's flag --topology-manager-policy, " +
-		"which stands above"; code != exitError || !strings.Contains(stderr, want) {
-		t.Errorf("exit code %d, %q, want %q", code, stderr, want)
-	}
-}
-
-// TestFixKubeletLeavesOthersAlone: what is no configuration of the kubelet's is not patched.
-func TestFixKubeletLeavesOthersAlone(t *testing.T) {
-	t.Parallel()
-	s := unfixed(t)
-	for name, content := range map[string]string{
-		"proxy":   "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\n",
-		"version": "apiVersion: kubelet.config.k8s.io/v2\nkind: KubeletConfiguration\n",
-		"neither": "mode: nftables\n",
-		"empty":   "",
-	} {
-		s.write(name, content)
-		code, stdout, stderr := run(s.command("--fix-kubelet", "--apply", "--kubelet-config", s.path(name))...)
-		if code != exitError || stdout != "" || !strings.Contains(stderr, s.path(name)+": it is no ") ||
-			s.read(name) != content || s.has(name+doctor.Backup) {
-			t.Errorf("%s: exit code %d, %q, %q; the file is\n%s", name, code, stdout, stderr, s.read(name))
-		}
-	}
-}
-
-// TestFixKubeletWithDropIns: where the kubelet reads a folder of drop-ins, a file of our own is put there,
-// and all others stay as they are.
-func TestFixKubeletWithDropIns(t *testing.T) {
-	t.Parallel()
-	s := unfixed(t)
-	const own, cloud = "kubelet.d/99-tandem.conf",
-		kubeletKind +
-			"topologyManagerPolicy: best-effort\ntopologyManagerPolicyOptions: {max-allowable-numa-nodes: \"16\"}\n"
-	s.write("kubelet.d/90-cloud.conf", cloud)
-	s.write("proc/7/comm", "kubelet\n")
-	s.write("proc/7/cmdline",
-		"kubelet\x00--config="+s.path("kubelet/config.yaml")+"\x00--config-dir="+s.path("kubelet.d")+"\x00")
-	if shown := succeed(t, s.command("--fix-kubelet")...); !strings.Contains(shown,
-		"+topologyManagerPolicy: restricted\n") || s.has(own) {
-		t.Errorf("a dry run shows\n%s", shown)
-	}
-	applied := succeed(t, s.command("--fix-kubelet", "--apply")...)
-	for _, want := range []string{
-		"--- " + s.path(own), "+kind: KubeletConfiguration\n", "Removed ", "systemctl restart kubelet",
-	} {
-		if !strings.Contains(applied, want) {
-			t.Errorf("%q is not in\n%s", want, applied)
-		}
-	}
-	if s.read("kubelet/config.yaml") != plainKubelet || s.read("kubelet.d/90-cloud.conf") != cloud ||
-		s.has("kubelet/config.yaml"+doctor.Backup) {
-		t.Error("a file of somebody else's was changed")
+	if applied := s.succeeds(args...); !strings.Contains(applied, "Removed ROOT/kubelet/cpu_manager_state") ||
+		s.has("kubelet/cpu_manager_state") {
+		t.Errorf("told:\n%s", applied)
 	}
 	s.cpuState("static", s.allCPUs())
-	if got := s.findings(); len(got) > 0 {
-		t.Errorf("after the fix there is still:\n%s", doctor.Report(got))
+	if again := s.succeeds("--fix-kubelet", "--apply"); !strings.Contains(again, "needs no change") {
+		t.Errorf("once more, without the flag:\n%s", again)
 	}
-	if again := succeed(t, s.command("--fix-kubelet", "--apply")...); again != s.path(own)+
-		" needs no change.\n" {
-		t.Errorf("applied twice:\n%s", again)
+	s.write("sys/devices/system/node/online", "0-8\n") // the file is made anew
+	s.succeeds("--fix-kubelet", "--apply")
+	if content := s.read(dropIn); !strings.Contains(content, "max-allowable-numa-nodes: \"9\"") ||
+		!strings.Contains(content, "cpuManagerPolicy: static\nreservedSystemCPUs: \"0,56\"\n") || !s.starts() {
+		t.Errorf("with nine NUMA nodes:\n%s", content)
 	}
-	// no CPUs are reserved any more
-	s.write("kubelet/config.yaml", strings.Replace(plainKubelet, "cpu: 500m", "memory: 1Gi", 1))
-	if more := succeed(t, s.command("--fix-kubelet", "--apply")...); !strings.Contains(more,
-		"+reservedSystemCPUs: ") || !strings.Contains(s.read(own), "restricted") {
-		t.Errorf("more settings:\n%s\nin\n%s", more, s.read(own))
+	if back := s.succeeds("--rollback-kubelet"); !strings.Contains(back,
+		"Removed ROOT/kubelet/cpu_manager_state") ||
+		s.has(dropIn) {
+		t.Errorf("told:\n%s", back)
 	}
-	s.remove("proc") // the kubelet is dead
-	if code, _, stderr := run(s.command("--rollback-kubelet")...); code != exitError ||
-		!strings.Contains(stderr, "--kubelet-config-dir") {
-		t.Errorf("rolled back without the folder: exit code %d, %q", code, stderr)
+}
+
+// TestFixKubeletFinishes: what an interrupted run left is done by the next one, and a kubelet that was not
+// started anew is told.
+func TestFixKubeletFinishes(t *testing.T) {
+	t.Parallel()
+	s := unfixed(t)
+	s.succeeds("--fix-kubelet", "--apply", "--static-cpus")
+	s.cpuState("none", "") // as if that had not been removed
+	s.write("proc/uptime", "7205.00 1.00\n")
+	if shown := s.succeeds("--fix-kubelet"); !strings.Contains(shown,
+		"has not taken its configuration over yet") ||
+		!strings.Contains(shown, "rm ROOT/kubelet/cpu_manager_state") || !s.has("kubelet/cpu_manager_state") {
+		t.Errorf("shown:\n%s", shown)
 	}
-	if back := succeed(t, s.command("--rollback-kubelet", "--kubelet-config-dir",
-		s.path("kubelet.d"))...); !strings.Contains(back, s.path(own)+" is gone.") || s.has(own) {
-		t.Errorf("rolled back:\n%s", back)
+	if applied := s.succeeds("--fix-kubelet", "--apply"); !strings.Contains(applied, "needs no change") ||
+		!strings.Contains(applied, "Removed ROOT/kubelet/cpu_manager_state") ||
+		!strings.HasSuffix(applied, "Now: systemctl restart kubelet\n") || !s.starts() {
+		t.Errorf("applied again:\n%s", applied)
 	}
-	s.write("kubelet.d/99-zone.conf", kubeletKind+"topologyManagerPolicy: none\n")
-	code, _, stderr := run(s.command("--fix-kubelet", "--kubelet-config-dir", s.path("kubelet.d"))...)
-	if want := "set by " + s.path("kubelet.d/99-zone.conf") + ", which stands above " +
-		s.path(own); code != exitError || !strings.Contains(stderr, want) {
-		t.Errorf("a drop-in behind ours: exit code %d, %q, want %q", code, stderr, want)
+	if applied := s.succeeds("--fix-kubelet", "--apply"); !strings.HasSuffix(applied,
+		"Now: systemctl restart kubelet\n") {
+		t.Errorf("the kubelet still runs with the old settings:\n%s", applied)
+	}
+	s.succeeds("--rollback-kubelet")
+	if back := s.succeeds("--rollback-kubelet"); !strings.HasSuffix(back, "Now: systemctl restart kubelet\n") {
+		t.Errorf("rolled back, and the kubelet still runs with the new settings:\n%s", back)
+	}
+}
+
+// TestFixKubeletWithoutFolder: the settings are shown, and nothing is written.
+func TestFixKubeletWithoutFolder(t *testing.T) {
+	t.Parallel()
+	s := unfixed(t)
+	s.process("7", "kubelet", "--config", s.path("kubelet/config.yaml"))
+	shown := s.succeeds("--fix-kubelet", "--static-cpus")
+	for _, want := range []string{
+		"ROOT/kubelet/config.yaml is not Tandem's to change",
+		"\nkind: KubeletConfiguration\ntopologyManagerPolicy: restricted\n",
+		"kubeadm upgrade node phase kubelet-config", "KUBELET_EXTRA_ARGS=--config-dir=",
+		"systemctl stop kubelet && rm ROOT/kubelet/cpu_manager_state && systemctl start kubelet\n",
+	} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("%q is not in\n%s", want, shown)
+		}
+	}
+	s.fails("no folder of drop-ins, and nothing was changed", "--fix-kubelet", "--apply")
+	s.fails("name the folder (--kubelet-config-dir)", "--rollback-kubelet")
+	s.write("kubelet/config.yaml", healthyKubelet)
+	s.cpuState("static", s.allCPUs())
+	if applied := s.succeeds("--fix-kubelet", "--apply"); !strings.Contains(applied, "needs no change") {
+		t.Errorf("a kubelet that has all settings:\n%s", applied)
+	}
+}
+
+// TestFixKubeletManyNodes: on more than eight NUMA nodes the policy comes with the option that it takes.
+func TestFixKubeletManyNodes(t *testing.T) {
+	t.Parallel()
+	s := unfixed(t)
+	s.write("sys/devices/system/node/online", "0-33\n")
+	if applied := s.succeeds("--fix-kubelet", "--apply"); !strings.Contains(applied,
+		"takes Kubernetes 1.31 or later") ||
+		!strings.Contains(s.read(dropIn), "max-allowable-numa-nodes: \"34\"\n") || !s.starts() {
+		t.Errorf("%s\n%s", applied, s.read(dropIn))
+	}
+	s = unfixed(t, "--topology-manager-policy-options=prefer-closest-numa-nodes=true")
+	s.write("sys/devices/system/node/online", "0-33\n")
+	s.fails("the kubelet allows 8", "--fix-kubelet", "--apply")
+}
+
+// TestFixKubeletInDRA: there the kubelet's managers align nothing.
+func TestFixKubeletInDRA(t *testing.T) {
+	t.Parallel()
+	s := unfixed(t)
+	s.check(os.Mkdir(s.path("run"), 0o700))
+	leave, err := mode.Enter(mode.DRA, s.path("run"))
+	s.check(err)
+	defer leave()
+	if applied := s.succeeds("--fix-kubelet", "--apply"); !strings.Contains(applied, "needs no change") ||
+		s.has(dropIn) {
+		t.Errorf("told:\n%s", applied)
+	}
+}
+
+func TestFixKubeletUsage(t *testing.T) {
+	t.Parallel()
+	s := unfixed(t)
+	for want, args := range map[string][]string{
+		"belong to --fix-kubelet": {"--apply"}, "--static-cpus belong": {"--static-cpus", "--rollback-kubelet"},
+		"exclude each other": {"--fix-kubelet", "--rollback-kubelet"}, "want 0 or more": {"--cpus", "-1"},
+	} {
+		if code, _, stderr := run(s.command(args...)...); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%q: exit code %d; %q, want %q", args, code, stderr, want)
+		}
+	}
+}
+
+// TestFixKubeletRefuses: nothing is written that the kubelet would not start with, that would have no effect,
+// or where others than root decide where it goes.
+func TestFixKubeletRefuses(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		seed func(s *sick)
+		want string
+		args []string
+	}{
+		{"a flag stands above", func(s *sick) {
+			s.process("7", "kubelet", "--config-dir="+s.path("kubelet.d"), "--topology-manager-policy", "none")
+		}, "topologyManagerPolicy is set by the kubelet's flag --topology-manager-policy, which stands above", nil},
+		{"a drop-in stands above", func(s *sick) {
+			s.write("kubelet.d/99-zone.conf", kubeletKind+"topologyManagerPolicy: none\n")
+		}, "topologyManagerPolicy is set by ROOT/kubelet.d/99-zone.conf, which stands above ROOT/" + dropIn, nil},
+		{"named CPUs beside a cgroup", func(s *sick) {
+			s.write("kubelet/config.yaml", kubeletKind+"systemReservedCgroup: /system.slice\n")
+		}, "reservedSystemCPUs beside systemReservedCgroup", []string{"--static-cpus"}},
+		{"an option that there is not", func(s *sick) {
+			s.write("kubelet.d/10.conf", kubeletKind+"topologyManagerPolicyOptions: {near: \"true\"}\n")
+		}, "there is no such option", nil},
+		{"somebody else's file of that name", func(s *sick) {
+			s.write(dropIn, kubeletKind+"maxPods: 42\n")
+		}, "ROOT/" + dropIn + " is not Tandem's", nil},
+		{"a link of that name", func(s *sick) {
+			s.write("kubelet/secret", kubeletKind)
+			s.check(os.Symlink(s.path("kubelet/secret"), s.path(dropIn)))
+		}, "it is a link", nil},
+		{"the folder is a link", func(s *sick) {
+			s.check(os.Mkdir(s.path("elsewhere"), 0o755))
+			s.check(os.Symlink(s.path("elsewhere"), s.path("link")))
+			s.process("7", "kubelet", "--config-dir="+s.path("link"))
+		}, "ROOT/link: a link is not followed", nil},
+		{"others can write to the folder", func(s *sick) { s.check(os.Chmod(s.path("kubelet.d"), 0o777)) },
+			"ROOT/kubelet.d: others than root can write to it", nil},
+		{"others can write to a folder above", func(s *sick) { s.check(os.Chmod(s.root, 0o757)) },
+			"ROOT: others than root can write to it", nil},
+		{"the state cannot be removed", func(s *sick) {
+			s.remove("kubelet/cpu_manager_state")
+			s.check(os.MkdirAll(s.path("kubelet/cpu_manager_state/x"), 0o755))
+		}, "remove stale state", nil},
+		{"no configuration", func(s *sick) { s.remove("kubelet/config.yaml") },
+			"config.yaml: file does not exist", nil},
+		{"somebody else's configuration", func(s *sick) {
+			s.write("kubelet/config.yaml", "kind: KubeProxyConfiguration\n")
+		}, "ROOT/kubelet/config.yaml: it is no KubeletConfiguration", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := unfixed(t)
+			test.seed(s)
+			s.fails(test.want, append([]string{"--fix-kubelet", "--apply"}, test.args...)...)
+		})
+	}
+}
+
+// TestFixKubeletTrusts: a process that is not the node's kubelet says nothing about files, whatever its name.
+func TestFixKubeletTrusts(t *testing.T) {
+	t.Parallel()
+	impostor := func(s *sick, pid string) {
+		s.check(os.MkdirAll(s.path("tenant"), 0o755))
+		s.process(pid, "kubelet", "--config="+s.path("tenant/c"), "--config-dir="+s.path("tenant"))
+		s.write("tenant/c", kubeletKind)
+	}
+	for _, test := range []struct {
+		name string
+		seed func(s *sick)
+		want string // "" where the kubelet is told from the others
+	}{
+		{"two kubelets", func(s *sick) { impostor(s, "8") }, "2 processes are one"},
+		{"a user's, beside the kubelet", func(s *sick) {
+			impostor(s, "8")
+			s.write("proc/8/status", "Uid:\t0\t0\t0\t65534\n")
+		}, ""},
+		{"a container's, beside the kubelet", func(s *sick) {
+			impostor(s, "8")
+			s.namespace("proc/8", "mnt:[2]")
+		}, ""},
+		{"a user's alone", func(s *sick) {
+			impostor(s, "7")
+			s.write("proc/7/status", "Uid:\t65534\t65534\t65534\t65534\n")
+		}, "process 7 calls itself kubelet, and it is not root's"},
+		{"a container's alone", func(s *sick) {
+			impostor(s, "7")
+			s.namespace("proc/7", "mnt:[2]")
+		}, "it is in a mnt namespace of its own, not the node's: a container"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := unfixed(t)
+			test.seed(s)
+			if test.want != "" {
+				s.fails(test.want, "--fix-kubelet", "--apply")
+				s.fails(test.want, "--rollback-kubelet")
+			} else {
+				s.succeeds("--fix-kubelet", "--apply")
+				if !s.has(dropIn) {
+					t.Error("the kubelet was not found")
+				}
+			}
+			if s.has("tenant/" + doctor.DropIn) {
+				t.Error("a file was written where a process that is not the kubelet wanted it")
+			}
+		})
+	}
+}
+
+// TestFixKubeletThroughItsRoot: a doctor in a mount namespace of its own finds the kubelet's files below
+// /proc/PID/root.
+func TestFixKubeletThroughItsRoot(t *testing.T) {
+	t.Parallel()
+	s := unfixed(t)
+	s.process("7", "kubelet", "--config=/etc/kubelet.yaml", "--config-dir=/etc/kubelet.d")
+	s.namespace("proc/self", "mnt:[2]")
+	s.write("proc/7/root/etc/kubelet.yaml", plainKubelet)
+	s.check(os.Mkdir(s.path("proc/7/root/etc/kubelet.d"), 0o755))
+	s.succeeds("--fix-kubelet", "--apply")
+	if own := "proc/7/root/etc/kubelet.d/" + doctor.DropIn; !s.has(own) {
+		t.Errorf("there is no %s", own)
 	}
 }

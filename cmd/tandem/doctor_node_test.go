@@ -162,6 +162,33 @@ func (s *sick) kubelet(oldNew ...string) {
 	s.write("kubelet/config.yaml", strings.NewReplacer(oldNew...).Replace(healthyKubelet))
 }
 
+// process lays out the kubelet's process: root's, in the node's namespaces, and started just now.
+func (s *sick) process(pid string, args ...string) {
+	s.t.Helper()
+	for name, content := range map[string]string{
+		"comm": "kubelet\n", "cmdline": strings.Join(args, "\x00") + "\x00",
+		"status": "Name:\tkubelet\nUid:\t0\t0\t0\t0\n",
+		"stat":   pid + " (kubelet) S" + strings.Repeat(" 1", 18) + " 500 1 1\n",
+	} {
+		s.write("proc/"+pid+"/"+name, content)
+	}
+	s.write("proc/uptime", "5.00 1.00\n")
+	for _, process := range []string{"1", "self", pid} {
+		s.namespace("proc/"+process, "mnt:[1]")
+	}
+}
+
+// namespace puts a process of /proc into a mount namespace.
+func (s *sick) namespace(process, mount string) {
+	s.t.Helper()
+	s.check(os.MkdirAll(s.path(process+"/ns"), 0o755))
+	for name, target := range map[string]string{"mnt": mount, "pid": "pid:[1]"} {
+		link := s.path(process + "/ns/" + name)
+		s.check(os.RemoveAll(link))
+		s.check(os.Symlink(target, link))
+	}
+}
+
 func (s *sick) cpuState(policy, shared string) {
 	s.t.Helper()
 	s.write("kubelet/cpu_manager_state",

@@ -73,8 +73,7 @@ var faults = []struct {
 		"single-numa-node"},
 	{"policy misspelt", func(s *sick) { s.kubelet("restricted", "strict") }, "topology-policy", "strict"},
 	{"policy by the kubelet's flag", func(s *sick) {
-		s.write("proc/812/comm", "kubelet\n")
-		s.write("proc/812/cmdline", "/usr/bin/kubelet\x00--topology-manager-policy=none\x00--v\x002\x00")
+		s.process("812", "/usr/bin/kubelet", "--topology_manager_policy=none", "--v", "2")
 	}, "topology-policy", "--topology-manager-policy"},
 	{"policy in a drop-in", func(s *sick) {
 		s.write("kubelet.d/10-base.conf", kubeletKind+"topologyManagerPolicy: restricted\n")
@@ -93,6 +92,32 @@ var faults = []struct {
 	}, "kubelet-config", "kind is KubeProxyConfiguration"},
 	{"broken configuration", func(s *sick) { s.write("kubelet/config.yaml", "topologyManagerPolicy: [") },
 		"kubelet-config", "config.yaml"},
+	{"kubelets of two", func(s *sick) {
+		s.process("7", "kubelet")
+		s.process("8", "kubelet", "--config=/etc/other.yaml")
+	}, "kubelet-process", "2 processes are one"},
+	{"kubelet of a user", func(s *sick) {
+		s.process("7", "kubelet", "--topology-manager-policy=none")
+		s.write("proc/7/status", "Name:\tkubelet\\nUid:\t0\t0\t0\t0\nUid:\t65534\t65534\t65534\t65534\n")
+	}, "kubelet-process", "it is not root's"},
+	{"kubelet in a container", func(s *sick) {
+		s.process("7", "kubelet", "--topology-manager-policy=none")
+		s.namespace("proc/7", "mnt:[2]")
+	}, "kubelet-process", "in a mnt namespace of its own"},
+	{"configuration changed, kubelet not restarted", func(s *sick) {
+		s.process("7", "kubelet", "--config", s.path("kubelet/config.yaml"))
+		s.write("proc/uptime", "7205.00 1.00\n") // of which it has run two hours
+	}, "kubelet-restart", "config.yaml is younger"},
+	{"an option that there is not", func(s *sick) { s.kubelet("prefer-closest-numa-nodes", "prefer-near") },
+		"topology-options", "no such option"},
+	{"reserved CPUs beside a cgroup", func(s *sick) {
+		s.kubelet("reservedSystemCPUs: \"0\"\n", "reservedSystemCPUs: \"0\"\nsystemReservedCgroup: /system.slice\n")
+	}, "reserved-cpus", "beside systemReservedCgroup"},
+	{"options by a flag, which replace all", func(s *sick) {
+		s.write("sys/devices/system/node/online", "0-9\n")
+		s.kubelet("prefer-closest-numa-nodes: \"true\"", "max-allowable-numa-nodes: \"16\"")
+		s.process("7", "kubelet", "--topology-manager-policy-options=prefer-closest-numa-nodes=true")
+	}, "many-numa-nodes", "allows 8"},
 	{"ten NUMA nodes", func(s *sick) { s.write("sys/devices/system/node/online", "0-9\n") }, "many-numa-nodes",
 		"10 NUMA nodes"},
 

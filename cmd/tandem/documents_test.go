@@ -14,23 +14,53 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// validate holds a document against its schema, and shows that the schema refuses what is not in it.
-func validate(t *testing.T, schema, text string) {
+// compile reads a schema as it is published or, closed, as one that refuses keys without a name.
+func compile(t *testing.T, name string, closed bool) *jsonschema.Schema {
 	t.Helper()
-	compiled, err := jsonschema.NewCompiler().Compile(filepath.Join("../../docs/schemas", schema+".json"))
+	file := filepath.Join("../../docs/schemas", name+".json")
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if closed {
+		closeSchema(schema)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource(name, schema); err != nil {
+		t.Fatal(err)
+	}
+	return compiler.MustCompile(name)
+}
+
+// validate holds a document against its schema: it names all keys of the document, accepts those that a later
+// Tandem adds, and refuses another version.
+func validate(t *testing.T, schema, text string) {
+	t.Helper()
+	published, closed := compile(t, schema, false), compile(t, schema, true)
 	document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
 		t.Fatalf("%s: %v: %s", schema, err, text)
 	}
-	if err := compiled.Validate(document); err != nil {
-		t.Errorf("%s: %v", schema, err)
+	for _, s := range []*jsonschema.Schema{published, closed} {
+		if err := s.Validate(document); err != nil {
+			t.Errorf("%s: %v", schema, err)
+		}
 	}
-	for _, wrong := range changed(t, []byte(text)) {
-		if compiled.Validate(wrong) == nil {
+	for _, wrong := range otherVersions(t, text) {
+		if published.Validate(wrong) == nil {
 			t.Errorf("%s: the schema accepts %v", schema, wrong)
+		}
+	}
+	for _, later := range withMore(t, text) {
+		if err := published.Validate(later); err != nil {
+			t.Errorf("%s: the schema refuses a later document: %v", schema, err)
+		}
+		if closed.Validate(later) == nil {
+			t.Errorf("%s: closed, the schema accepts %v", schema, later)
 		}
 	}
 }

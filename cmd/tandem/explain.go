@@ -16,7 +16,8 @@ func newExplain() *cobra.Command {
 		Short: "Tell why a pod's containers got their devices",
 		Long: `Ask the running plugins over their socket what they decided for a pod: what the kubelet asked, in which order, what was
 known of the container and by which source, what was chosen and planned, and what each switch had free at that time and
-would have given alone. Without a pod, list all decisions that are known. Those of containers that live are kept when the plugin
+would have given alone. Of a container whose pairs are not all on one switch, or that was refused for that, it then says who
+has the VFs beside its GPUs now, and what to do. Without a pod, list all decisions that are known. Those of containers that live are kept when the plugin
 that serves is replaced; of the others the last ones are kept while it runs. It needs the rights of the plugins, root's.`,
 		Example: `  tandem explain
   tandem explain train-0
@@ -31,7 +32,9 @@ that serves is replaced; of the others the last ones are kept while it runs. It 
 			show := coordinator.List
 			var namespace, pod string
 			if len(args) == 1 {
-				show = coordinator.Explanation
+				show = func(decisions []coordinator.Decision) []byte {
+					return coordinator.Explanation(decisions, coordinator.Now(cmd.Context(), runDir))
+				}
 				var err error
 				if namespace, pod, err = splitPod(args[0]); err != nil {
 					return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"path/filepath"
 	"time"
 
@@ -34,7 +35,9 @@ func newKubectl() *cobra.Command {
 		Use:   asPlugin,
 		Short: "Ask the nodes of a cluster about GPUs and RDMA VFs on the same PCIe switch",
 		Long: `Ask the nodes of a cluster about GPUs and RDMA VFs on the same PCIe switch. It starts the program tandem in the pods of Tandem's
-daemons, as kubectl exec does, with your own rights: to get and list pods, and to get and create pods/exec where the daemons are.`,
+daemons, as kubectl exec does, with your own rights: to list DaemonSets, to get and list pods, and to get and create pods/exec where the
+daemons are. These are pods that a DaemonSet has made, and that mount folders of the node; no other pod is asked, whatever its labels. If
+DaemonSets like that are in several namespaces, --tandem-namespace has to say which of them is Tandem's.`,
 		// The words under which people type it.
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tandem"},
 	})
@@ -42,14 +45,22 @@ daemons, as kubectl exec does, with your own rights: to get and list pods, and t
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig to use (default where kubectl looks)")
 	flags.StringVar(&o.Context, "context", "", "context of the kubeconfig (default its current one)")
-	flags.StringVarP(&o.Namespace, "namespace", "n", "", "namespace of the pod that is asked about "+
-		"(default that of the context)")
-	flags.StringVar(&o.Daemons, "tandem-namespace", "", "namespace of Tandem's daemons (default all)")
+	flags.StringVarP(&o.Namespace, "namespace", "n", "", "explain: namespace of the pod (default that of the "+
+		"context); status and doctor: the same as --tandem-namespace")
+	flags.StringVar(&o.Daemons, "tandem-namespace", "", "namespace of Tandem's daemons (default the only one "+
+		"that has some)")
 	flags.StringVarP(&o.Selector, "selector", "l", cluster.Selector,
 		"labels of the pods of Tandem's daemons, where an operator has made them")
 	flags.DurationVar(&o.Timeout, "timeout", 10*time.Second, "how long a node may take to answer")
-	root.AddCommand(newClusterStatus(&o), newClusterExplain(&o), newClusterDoctor(&o))
+	root.AddCommand(newClusterStatus(&o), newClusterExplain(&o), newClusterDoctor(&o), newVersion())
 	return root
+}
+
+// ofDaemons are the options of a command whose only namespace is that of the daemons.
+func ofDaemons(o *cluster.Options) *cluster.Options {
+	those := *o
+	those.Daemons = cmp.Or(o.Daemons, o.Namespace)
+	return &those
 }
 
 // connect reads the kubeconfig.

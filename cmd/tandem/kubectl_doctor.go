@@ -29,7 +29,7 @@ see, and says so. It changes nothing.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := connect(o)
+			c, err := connect(ofDaemons(o))
 			if err != nil {
 				return err
 			}
@@ -46,7 +46,9 @@ see, and says so. It changes nothing.`,
 			}
 			return err
 		},
-		ValidArgsFunction: first(nodes(o)),
+		ValidArgsFunction: first(func(cmd *cobra.Command, typed string) ([]string, error) {
+			return nodes(ofDaemons(o))(cmd, typed)
+		}),
 	}
 	format.register(cmd)
 	return cmd

@@ -15,10 +15,12 @@ import (
 	"sync"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tandem-k8s/tandem/test/podexec"
 )
@@ -28,6 +30,7 @@ type podServer struct {
 	t         *testing.T
 	root      string                // folder of the nodes' own
 	pods      map[string]corev1.Pod // by namespace/name
+	sets      map[types.UID]*appsv1.DaemonSet
 	programs  map[string]podexec.Program
 	configz   map[string]string // by node: what the kubelet answers there
 	oldRoutes bool              // what is on the way here knows no websockets
@@ -39,25 +42,51 @@ type podServer struct {
 func newPodServer(t *testing.T) *podServer {
 	return &podServer{
 		t: t, root: t.TempDir(), pods: map[string]corev1.Pod{}, programs: map[string]podexec.Program{},
-		configz: map[string]string{},
+		configz: map[string]string{}, sets: map[types.UID]*appsv1.DaemonSet{},
 	}
 }
 
 // add makes a running pod on a node, of a daemon with these flags.
 func (s *podServer) add(name, label, node string, program podexec.Program, flags ...string) {
 	namespace, pod, _ := strings.Cut(name, "/")
+	set := s.daemonSet(namespace, label)
 	s.pods[name] = corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: pod, Labels: map[string]string{"app.kubernetes.io/name": label},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("DaemonSet")),
+			},
 		},
-		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{
-			{Name: "first"}, {Name: label, Command: []string{label}, Args: flags},
-		}},
+		Spec: corev1.PodSpec{
+			NodeName: node,
+			Containers: []corev1.Container{
+				{Name: "first"}, {Name: label, Command: []string{label}, Args: flags},
+			},
+			Volumes: set.Spec.Template.Spec.Volumes,
+		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
 			{Name: label, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 		}},
 	}
 	s.programs[name] = program
+}
+
+// daemonSet is the DaemonSet of a namespace whose pods have a label; it is made where there is none yet.
+func (s *podServer) daemonSet(namespace, label string) *appsv1.DaemonSet {
+	uid := types.UID(namespace + "/" + label)
+	if set := s.sets[uid]; set != nil {
+		return set
+	}
+	set := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: label, UID: uid},
+		Status:     appsv1.DaemonSetStatus{CurrentNumberScheduled: 1},
+	}
+	set.Spec.Template.Labels = map[string]string{"app.kubernetes.io/name": label}
+	set.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "kubelet", VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/kubelet"},
+	}}}
+	s.sets[uid] = set
+	return set
 }
 
 // change changes a pod.
@@ -90,6 +119,8 @@ func (s *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "/")
 	switch {
+	case strings.HasPrefix(r.URL.Path, "/apis/apps/v1/"):
+		s.listSets(w, strings.TrimPrefix(r.URL.Path, "/apis/apps/v1/"))
 	case len(path) == 4 && path[0] == "nodes" && path[2] == "proxy" && s.configz[path[1]] != "":
 		fmt.Fprint(w, s.configz[path[1]])
 	case len(path) == 1 && path[0] == "pods":
@@ -136,6 +167,17 @@ func (s *podServer) list(w http.ResponseWriter, r *http.Request, namespace strin
 			"spec.nodeName": pod.Spec.NodeName, "status.phase": string(pod.Status.Phase),
 		}) {
 			list.Items = append(list.Items, pod)
+		}
+	}
+	answer(w, http.StatusOK, list)
+}
+
+// listSets answers with the DaemonSets of a namespace, or of all.
+func (s *podServer) listSets(w http.ResponseWriter, path string) {
+	list := appsv1.DaemonSetList{TypeMeta: metav1.TypeMeta{Kind: "DaemonSetList", APIVersion: "apps/v1"}}
+	for _, uid := range slices.Sorted(maps.Keys(s.sets)) {
+		if set := s.sets[uid]; path == "daemonsets" || path == "namespaces/"+set.Namespace+"/daemonsets" {
+			list.Items = append(list.Items, *set)
 		}
 	}
 	answer(w, http.StatusOK, list)

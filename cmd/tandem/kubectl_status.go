@@ -20,7 +20,7 @@ With -o json every node has all that "tandem status -o json" prints there.`,
   kubectl tandem status --context training -o json`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := connect(o)
+			c, err := connect(ofDaemons(o))
 			if err != nil {
 				return err
 			}

@@ -40,11 +40,13 @@ func theCluster(t *testing.T) *podServer {
 	s.add("kube-system/tandem-gpu-b", "tandem-gpu", "gpu-1", itself(t), flags...)
 	s.add("kube-system/tandem-rdma-a", "tandem-rdma", "gpu-1", itself(t), flags...)
 	serveAs(t, filepath.Join(root, "explained"), plugins{})
-	s.add("gpu/tandem-dra-a", "tandem-dra", "gpu-0", itself(t), "--run-dir="+filepath.Join(root, "explained"),
+	s.add("kube-system/tandem-dra-a", "tandem-dra", "gpu-0", itself(t),
+		"--run-dir="+filepath.Join(root, "explained"),
 		"--kubelet-dir="+filepath.Join(root, "none"), "--node-name=$(NODE_NAME)")
-	s.add("gpu/tandem-dra-b", "tandem-dra", "gpu-2", itself(t), "--run-dir="+filepath.Join(root, "nowhere"))
-	s.add("gpu/tandem-dra-c", "tandem-dra", "gpu-3", itself(t))
-	s.change("gpu/tandem-dra-c", func(p *corev1.Pod) {
+	s.add("kube-system/tandem-dra-b", "tandem-dra", "gpu-2", itself(t),
+		"--run-dir="+filepath.Join(root, "nowhere"))
+	s.add("kube-system/tandem-dra-c", "tandem-dra", "gpu-3", itself(t))
+	s.change("kube-system/tandem-dra-c", func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[0].State = corev1.ContainerState{
 			Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"},
 		}
@@ -82,8 +84,8 @@ func TestClusterStatusJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &status); err != nil || code != exitOK {
 		t.Fatalf("exit code %d, %v: %s%s", code, err, stdout, stderr)
 	}
-	if len(status.Nodes) != 1 || status.Nodes[0].Daemon != "kube-system/tandem-gpu-b" ||
-		len(status.Nodes[0].Status.Resources[0].Devices) != 8 {
+	if len(status.Nodes) != 4 || status.Nodes[1].Daemon != "kube-system/tandem-gpu-b" ||
+		len(status.Nodes[1].Status.Resources[0].Devices) != 8 {
 		t.Errorf("JSON has %+v", status)
 	}
 }
@@ -107,8 +109,8 @@ func TestClusterExplain(t *testing.T) {
 	for args, want := range map[string]string{
 		"train-1":              "it has none yet",
 		"train-2":              "find pod team/train-2: it is not there",
-		"train-0 --node gpu-9": "no pod in all namespaces on node gpu-9 is labelled",
-		"train-0 --node gpu-2": "gpu/tandem-dra-b: tandem explain: ask ",
+		"train-0 --node gpu-9": "no DaemonSet of namespace kube-system has a pod on node gpu-9 that is labelled",
+		"train-0 --node gpu-2": "kube-system/tandem-dra-b: tandem explain: ask ",
 	} {
 		code, stdout, stderr := plugin(kubeconfig, append([]string{"explain"}, strings.Fields(args)...)...)
 		if code != exitError || stdout != "" || !strings.Contains(stderr, want) {
@@ -233,8 +235,9 @@ func TestCompletion(t *testing.T) {
 	const k, t1 = asCompletion, "tandem"
 	for _, c := range []struct{ got, want string }{
 		{of(k, "--kubeconfig", kubeconfig, "explain", ""), "train-0 train-1"},
-		{of(k, "--kubeconfig", kubeconfig, "explain", "gpu/"),
-			"gpu/tandem-dra-a gpu/tandem-dra-b gpu/tandem-dra-c"},
+		{of(k, "--kubeconfig", kubeconfig, "explain", "kube-system/"),
+			"kube-system/tandem-dra-a kube-system/tandem-dra-b kube-system/tandem-dra-c " +
+				"kube-system/tandem-gpu-b kube-system/tandem-rdma-a"},
 		{of(k, "--kubeconfig", kubeconfig, "explain", "train-0", ""), ""},
 		{of(k, "--kubeconfig", kubeconfig, "doctor", ""), "gpu-0 gpu-1 gpu-2 gpu-3"},
 		{of(k, "--kubeconfig", kubeconfig, "explain", "train-0", "--node", ""), "gpu-0 gpu-1 gpu-2 gpu-3"},

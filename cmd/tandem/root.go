@@ -8,11 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/plainflag"
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/version"
 )
 
-// execute runs one command and returns its exit code.
+// execute runs one command and returns its exit code. Whatever others wrote, a terminal shows it and does no
+// more.
 func execute(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	stdout, stderr = printable.NewWriter(stdout), printable.NewWriter(stderr)
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -39,7 +42,7 @@ func newRoot() *cobra.Command {
 		Short: "Show, record and plan GPUs and RDMA VFs on the same PCIe switch",
 	})
 	root.AddCommand(newTopo(), newRecord(), newPlan(), newStatus(), newExplain(), newVerify(), newDoctor(),
-		newSimulate())
+		newSimulate(), newVersion())
 	return root
 }
 

@@ -58,7 +58,8 @@ func TestSchemasAreOfTheTypes(t *testing.T) {
 	}
 }
 
-// schemas makes schemas of types. Nothing is in a document that its schema does not name.
+// schemas makes schemas of types. They allow keys that they do not name: a later Tandem may add some to a
+// document of this version.
 type schemas struct {
 	t        *testing.T
 	comments map[string]map[string]string // of fields and types, by package
@@ -134,9 +135,7 @@ func (s *schemas) object(t reflect.Type) map[string]any {
 			required = append(required, name)
 		}
 	}
-	return map[string]any{
-		"type": "object", "properties": properties, "required": required, "additionalProperties": false,
-	}
+	return map[string]any{"type": "object", "properties": properties, "required": required}
 }
 
 // comment is what the source says of a field, before it or behind it.
@@ -202,29 +201,49 @@ func TestNoOtherSchemas(t *testing.T) {
 	}
 }
 
-// changed are documents that a schema has to refuse: one with another version, one without, and one with a
-// field more at each place.
-func changed(t *testing.T, text []byte) (list []any) {
+// otherVersions are documents that a schema has to refuse: one with another version, and one without.
+func otherVersions(t *testing.T, text string) []any {
 	t.Helper()
-	read := func() map[string]any {
-		var top map[string]any
-		if err := json.Unmarshal(text, &top); err != nil {
-			t.Fatal(err)
-		}
-		return top
-	}
-	top := read()
-	top["version"] = 2
-	list = append(list, top)
-	top = read()
-	delete(top, "version")
-	list = append(list, top)
-	for i := range objects(read()) {
-		top := read()
+	another, without := readObject(t, text), readObject(t, text)
+	another["version"] = 2
+	delete(without, "version")
+	return []any{another, without}
+}
+
+// withMore are documents with a key more, at each place.
+func withMore(t *testing.T, text string) (list []any) {
+	t.Helper()
+	for i := range objects(readObject(t, text)) {
+		top := readObject(t, text)
 		objects(top)[i]["unknown"] = true
 		list = append(list, top)
 	}
 	return list
+}
+
+func readObject(t *testing.T, text string) (top map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &top); err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+// closeSchema makes a schema refuse keys that it does not name.
+func closeSchema(schema any) {
+	switch schema := schema.(type) {
+	case map[string]any:
+		if _, ok := schema["properties"]; ok && schema["type"] == "object" {
+			schema["additionalProperties"] = false
+		}
+		for _, part := range schema {
+			closeSchema(part)
+		}
+	case []any:
+		for _, part := range schema {
+			closeSchema(part)
+		}
+	}
 }
 
 // objects are a document and those in it; of a list the first ones. Those whose keys are names of resources

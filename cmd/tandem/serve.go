@@ -47,7 +47,7 @@ type viewer struct {
 
 // look asks the plugins. Where none answers the picture is what sysfs alone tells.
 func (v *viewer) look(ctx context.Context) (*picture.Node, error) {
-	s, away := coordinator.Look(ctx, v.runDir, v.kubeletDir)
+	s, away := coordinator.Look(ctx, v.runDir, v.kubeletDir, v.from.SysfsRoot)
 	if devices := s.Devices(); v.node == nil || v.of != devices {
 		node, err := machine.Read(&v.from)
 		if err != nil {
@@ -76,5 +76,5 @@ func (v *viewer) explain(ctx context.Context, owner string) (string, error) {
 		return "", fmt.Errorf("explain %q: want NAMESPACE/POD/CONTAINER", owner)
 	}
 	decisions, err := coordinator.AskDecisions(ctx, v.runDir, parts[0], parts[1], parts[2])
-	return string(coordinator.Explanation(decisions)), err
+	return string(coordinator.Explanation(decisions, coordinator.Now(ctx, v.runDir))), err
 }

@@ -107,7 +107,9 @@ func TestLook(t *testing.T) {
 	expectState(t, look(), "0000:0c:00.1", "nvidia.com/vf", picture.Free)
 	expectState(t, look(), "0000:0c:00.2", "", picture.Unknown)
 	// 6 GPUs, 15 VFs
-	if n := look(); len(n.Cards) != 16 || len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "there are 21") {
+	if n := look(); len(n.Cards) != 16 || len(n.Notes) != 2 ||
+		!strings.HasPrefix(n.Notes[0], "Annotation tandem.dev/alignment of pods is not enforced") ||
+		!strings.Contains(n.Notes[1], "there are 21") {
 		t.Errorf("%d cards, notes %q", len(n.Cards), n.Notes)
 	}
 	alsoLeave()
@@ -118,9 +120,9 @@ func TestLook(t *testing.T) {
 	defer join(t, v.runDir, sys, "amd.com/gpu", device.GPU, "0000:11:00.0", "0000:2f:00.0")()
 	n := look()
 	expectState(t, n, "0000:11:00.0", "amd.com/gpu", picture.Stranded)
-	// of the ledger, for nobody says otherwise
+	// as last announced, because the plugin is away
 	expectState(t, n, "0000:0c:00.1", "nvidia.com/vf", picture.Unhealthy)
-	if len(n.Notes) != 2 || !strings.HasPrefix(n.Notes[0], "The plugin of nvidia.com/vf is away") {
+	if len(n.Notes) != 3 || !strings.HasPrefix(n.Notes[1], "The plugin of nvidia.com/vf is away") {
 		t.Errorf("notes %q", n.Notes)
 	}
 }

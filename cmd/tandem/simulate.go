@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation"
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/cluster"
@@ -79,7 +80,8 @@ func (s *simulate) register(cmd *cobra.Command) {
 		"the kubelet's Topology Manager policy: restricted, best-effort, single-numa-node or none")
 	flags.BoolVar(&c.ExcludeTopology, "exclude-topology", false,
 		"announce VFs without NUMA nodes (excludeTopology)")
-	flags.Float64SliceVar(&c.Loads, "load", []float64{30, 60, 90},
+	c.Loads = []float64{30, 60, 90}
+	flags.Var(&numbers{list: &c.Loads}, "load",
 		"shares of the GPUs allocated with the stock pair, in percent; with --nodes, of all GPUs asked for")
 	flags.StringVar(&s.mix, "mix", world.DefaultMix,
 		"what containers ask for, GPUs+VFs, with a weight where it is not 1, as in 1+1:3")
@@ -130,7 +132,7 @@ func (s *simulate) run(cmd *cobra.Command) error {
 		return err
 	}
 	if s.svg != "" {
-		if err := os.WriteFile(s.svg, report.SVG(), 0o644); err != nil {
+		if err := os.WriteFile(s.svg, []byte(printable.Lines(string(report.SVG()))), 0o644); err != nil {
 			return fmt.Errorf("draw chart: %w", err)
 		}
 	}
@@ -187,11 +189,11 @@ func (s *simulate) node() (*world.Node, error) {
 
 // showProgress draws a bar while the simulation runs, if someone is looking, and returns what takes it away.
 func showProgress(w io.Writer, progress *func(done, all int)) (done func()) {
-	file, ok := w.(*os.File)
+	terminal, ok := w.(*printable.Writer)
 	if !ok {
 		return func() {}
 	}
-	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if _, ok := terminal.Terminal(); !ok {
 		return func() {}
 	}
 	const width = 40
@@ -200,8 +202,9 @@ func showProgress(w io.Writer, progress *func(done, all int)) (done func()) {
 		if percent := 100 * done / all; percent != shown {
 			shown = percent
 			filled := width * done / all
-			fmt.Fprintf(w, "\r%s%s %3d %%", strings.Repeat("█", filled), strings.Repeat("░", width-filled), percent)
+			terminal.Control("\r")
+			fmt.Fprintf(w, "%s%s %3d %%", strings.Repeat("█", filled), strings.Repeat("░", width-filled), percent)
 		}
 	}
-	return func() { fmt.Fprintf(w, "\r%s\r", strings.Repeat(" ", width+6)) }
+	return func() { terminal.Control("\r" + strings.Repeat(" ", width+6) + "\r") }
 }

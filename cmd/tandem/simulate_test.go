@@ -66,6 +66,9 @@ func TestSimulateFiles(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(chart), "<svg ") {
 		t.Errorf("%.80s, %v", chart, err)
 	}
+	if help := succeed(t, "simulate", "--help"); !strings.Contains(help, "(default 30,60,90)") {
+		t.Errorf("the loads are told as\n%s", help)
+	}
 }
 
 func TestSimulateCluster(t *testing.T) {
@@ -105,6 +108,9 @@ func TestSimulateErrors(t *testing.T) {
 		{few("--ways=best"), exitUsage, `way "best"`},
 		{few("--vfs-per-pf=-1"), exitUsage, "-1 VFs"},
 		{few("--seeds=0"), exitUsage, "at least one seed"},
+		{few("--gpu-first=NaN"), exitUsage, "probability NaN is not between 0 and 1"},
+		{few("--gpu-first=1.5"), exitUsage, "probability 1.5 is not between 0 and 1"},
+		{few("--load=30,NaN"), exitUsage, "load NaN is not between 0 and 100 percent"},
 		{few("--node=A", "--machine=x"), exitUsage, "exclude"},
 		{few("-o=yaml"), exitUsage, "want table or json"},
 		{few("x"), exitUsage, `unexpected argument "x"`},

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
@@ -58,7 +60,7 @@ func (p *published) write(out, notes io.Writer, n *machine.Node, from *machine.S
 		fmt.Fprintln(notes, "note:", note)
 	}
 	for i, object := range built.ResourceSlices(from.Title()) {
-		text, err := yaml.Marshal(object)
+		text, err := yamlOf(object)
 		if err != nil {
 			return fmt.Errorf("write %s: %w", object.Name, err)
 		}
@@ -70,4 +72,14 @@ func (p *published) write(out, notes io.Writer, n *machine.Node, from *machine.S
 		}
 	}
 	return nil
+}
+
+// yamlOf is an object as YAML. The names of devices may have characters that YAML has no more than a
+// terminal, but as escapes.
+func yamlOf(object any) ([]byte, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	return yaml.JSONToYAML([]byte(printable.Lines(string(text))))
 }

@@ -58,7 +58,8 @@ func (l *looker) register(cmd *cobra.Command) {
 	flags.BoolVarP(&l.watch, "watch", "w", false, "show it again whenever something has changed, until Ctrl-C")
 	flags.StringVar(&l.serve, "serve", "",
 		"show a page at this address instead, HOST:PORT; without a host 127.0.0.1, with port 0 one that is free")
-	flags.StringVar(&l.from.SysfsRoot, "sysfs-root", "/sys", "with --serve: folder to read the machine from")
+	flags.StringVar(&l.from.SysfsRoot, "sysfs-root", "/sys",
+		"folder to read the machine from: with --serve, and for GPUs that no plugin offers")
 	registerTopologyFile(flags, &l.from.TopologyFile)
 }
 
@@ -85,7 +86,7 @@ func (l *looker) run(cmd *cobra.Command) error {
 
 // look asks the plugins and the kubelet, and puts what they say into the format that is wanted.
 func (l *looker) look(ctx context.Context) ([]byte, error) {
-	s, err := coordinator.Look(ctx, l.runDir, l.kubeletDir)
+	s, err := coordinator.Look(ctx, l.runDir, l.kubeletDir, l.from.SysfsRoot)
 	if err != nil {
 		return nil, err
 	}

@@ -163,7 +163,12 @@ func TestErrors(t *testing.T) {
 // TestVersion: the one of all programs, as the daemons print it.
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	if got := succeed(t, "--version"); got != "tandem "+version.Text()+"\n" {
-		t.Errorf("tandem --version prints %q", got)
+	for _, as := range []string{"--version", "version"} {
+		if got := succeed(t, as); got != "tandem "+version.Text()+"\n" {
+			t.Errorf("tandem %s prints %q", as, got)
+		}
+		if _, got, _ := plugin("none", as); got != "kubectl-tandem "+version.Text()+"\n" {
+			t.Errorf("kubectl tandem %s prints %q", as, got)
+		}
 	}
 }

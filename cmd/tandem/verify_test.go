@@ -208,6 +208,11 @@ func TestVerify(t *testing.T) {
 				"GPU-1,GPU-2").vfs("0000:35:00.1", "0000:47:00.1").with("--gpus=2"),
 				told("GPU-1", "0000:34:00.0", "0000:35:00.1", "PIX"))
 		}, ""},
+		{"NVIDIA by UUID, without the nodes", func(t *testing.T) *pod {
+			return env(newPod(t, "nv-h800-8x8", 1).nvidia(2), "NVIDIA_VISIBLE_DEVICES",
+				"GPU-1,GPU-2").vfs("0000:35:00.1", "0000:47:00.1")
+		}, "GPU 0000:34:00.0 has the device node /dev/nvidia1, and it is not in the container: " +
+			"the pod's RuntimeClass is not NVIDIA's, or the runtime has no CDI"},
 		{"NVIDIA by wrong UUID", func(t *testing.T) *pod {
 			return env(newPod(t, "nv-h800-8x8", 1).nvidia(0), "NVIDIA_VISIBLE_DEVICES",
 				"GPU-0,GPU-9").vfs("0000:0e:00.1")

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -30,8 +30,8 @@ func (h halves) Discover() (gpu.Inventory, error) {
 	return gpu.Inventory{Resources: map[string][]gpu.Device{"nvidia.com/mig-3g.40gb": {part, other}}}, nil
 }
 
-func (halves) Links() ([]topology.Link, error)                          { return nil, nil }
-func (halves) Allocate([]gpu.Device) *v1beta1.ContainerAllocateResponse { return nil }
+func (halves) Links() ([]topology.Link, error)    { return nil, nil }
+func (halves) Edits([]gpu.Device) container.Edits { return container.Edits{} }
 
 // TestTopoVRAM: the memory of a GPU that sysfs does not tell of comes from the plugin that offers it, that of
 // the card, whatever it is divided into.

@@ -21,8 +21,8 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/store"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/scale"
@@ -113,15 +113,15 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 	}
 	a.freeAll()
 	a.announce()
-	t.Cleanup(func() { checkLedger(t, a.coordinator.current().ledger) })
+	t.Cleanup(func() { checkState(t, a.coordinator.current()) })
 	return a
 }
 
-// startAt has a coordinator begin with an empty ledger.
+// startAt has a coordinator begin where nothing is known.
 func (c *Coordinator) startAt(tree *topology.Tree, now func() time.Time) *Coordinator {
 	c.now, c.history.Lives = now, c.lives
-	c.state.Store(&state{tree: tree, ledger: ledger.New()})
-	c.store, c.inFlight = new(store.Store[checkpoint]), inflight.New(now)
+	c.state.Store(newState(tree))
+	c.store, c.inFlight = new(store.Store[kept]), inflight.New(now)
 	c.pairs = pairs.NewFolder("", slog.New(slog.DiscardHandler)) // of no file
 	return c
 }
@@ -557,20 +557,28 @@ func levelsOf(choice placement.Choice) levels {
 	return l
 }
 
-// heldOf lists the devices of a resource that somebody holds.
-func (c *Coordinator) heldOf(name string) []string {
-	var held []string
-	for _, a := range c.current().ledger.Allocations() {
-		held = append(held, slices.Collect(maps.Keys(a.Devices[name]))...)
+// heldOf lists the devices of a resource that somebody holds, as far as the last question found.
+func (c *Coordinator) heldOf(name string) (held []string) {
+	for _, h := range c.current().found {
+		held = append(held, h.Devices[name]...)
 	}
-	return held
+	slices.Sort(held)
+	return slices.Compact(held)
 }
 
-// checkLedger checks what must hold for a ledger at any time.
-func checkLedger(t *testing.T, l *ledger.Ledger) {
+// holderOf names who holds a device, "" for nobody.
+func (c *Coordinator) holderOf(name, id string) string {
+	if h := c.current().books().holder(name, id); h != nil {
+		return ownerName(h)
+	}
+	return ""
+}
+
+// checkState checks what must hold for a state at any time: what is remembered is bounded.
+func checkState(t *testing.T, s *state) {
 	t.Helper()
-	if err := l.Check(); err != nil {
-		t.Error(err)
+	if len(s.allocates) > maxAllocates || len(s.resources) > resources.MaxResources {
+		t.Errorf("%d Allocates of %d resources", len(s.allocates), len(s.resources))
 	}
 }
 
@@ -690,7 +698,7 @@ func (a *admission) containers(mix []wish) []container {
 }
 
 // A pod that is deleted and created again has the name of the one before. When it asks, what the
-// ledger thinks to be held is held.
+// coordinator thinks to be held is held.
 func TestPodsOfOneName(t *testing.T) {
 	for seed := range uint64(scale.Rounds(80)) {
 		a := newAdmission(t, "oci-mi300x-derived", 4, seed%2 == 0, seed)
@@ -706,8 +714,8 @@ func TestPodsOfOneName(t *testing.T) {
 		a.give(pod, "c0", gpus, a.free[gpus], nil, 1)
 		for name, free := range a.free {
 			for _, d := range free {
-				if held := a.coordinator.current().ledger.Holder(name, d.ID); held != nil {
-					t.Errorf("seed %d: %s %s is free, the ledger has it with %s", seed, name, d.ID, held.OwnerName())
+				if holder := a.coordinator.holderOf(name, d.ID); holder != "" {
+					t.Errorf("seed %d: %s %s is free, and said to be held by %s", seed, name, d.ID, holder)
 				}
 			}
 		}
@@ -729,7 +737,7 @@ func TestAfterARefusedPod(t *testing.T) {
 		if held := a.coordinator.heldOf(gpus); len(held) > 0 {
 			t.Errorf("seed %d: the refused pod still holds %v", seed, held)
 		}
-		if got := a.coordinator.current().ledger.Newest(); len(got.Devices[gpus]) > 0 {
+		if got := a.coordinator.current().given.container; len(got.Devices[gpus]) > 0 {
 			t.Errorf("seed %d: the next pod's VF was taken for the refused pod's other half", seed)
 		}
 	}
@@ -753,7 +761,7 @@ func TestInitContainerAfterALateLook(t *testing.T) {
 
 // Once the pod of the newest Allocate is known to be gone nothing follows on it, nor on the Allocate before.
 func TestNothingFollowsAPodThatIsGone(t *testing.T) {
-	for range 20 { // the ledger has no order
+	for range 20 { // maps have no order
 		a := newAdmission(t, "oci-mi300x-derived", 4, false, 1)
 		a.keepCheckpoint()
 		for _, c := range []string{"c0", "c1"} { // PodResources is away for the second one, of the same name

@@ -2,39 +2,37 @@ package admission
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-
 	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
 )
 
-// grant is an Allocate as it becomes part of the ledger.
+// grant is an Allocate, with whom it is for.
 type grant struct {
-	name     string
-	ids      []string
-	progress asking.Progress    // of the container of the Allocate before
-	before   *ledger.Allocation // the newest one until then
-	plan     *plan              // that it fulfils, nil for none
-	planned  []string           // the IDs in the order of that plan
-	holder   *ledger.Allocation
+	name      string
+	ids       []string
+	progress  asking.Progress   // of the container of the Allocate before
+	before    *asking.Container // that one; nil for none
+	plan      *plan             // that it fulfils, nil for none
+	planned   []string          // the IDs in the order of that plan
+	container *asking.Container
 }
 
-// sure is whether all of the holder is one container's: the kubelet's checkpoint shows that it is not done
-// with it, or PodResources has shown what it had when it was asked for the rest.
+// sure is whether all that the container has is one container's: the kubelet's checkpoint shows that it is
+// not done with it, or PodResources has shown what it had when it was asked for the rest.
 func (g grant) sure() bool { return g.progress == asking.Open || g.shown() }
 
-// shown is whether PodResources has shown what the holder had when it was asked for the rest.
-func (g grant) shown() bool { return g.plan != nil && g.plan.shown }
+// shown is whether PodResources has shown what the container had when it was asked for the rest.
+func (g grant) shown() bool { return g.plan != nil && g.plan.container.Shown }
 
-// guessed is whether the kubelet can have failed the pod of the holder's first half, and nothing tells.
+// guessed is whether the kubelet can have failed the pod of the container's first half, and nothing tells.
 func (g grant) guessed() bool {
-	return g.holder.Recipient == nil && g.holder.Guessed && !g.shown()
+	return g.container.Asker == nil && g.container.Guessed && !g.shown()
 }
 
 // Taken is the answer to an Allocate.
@@ -44,178 +42,204 @@ type Taken struct {
 	Refusal   string             // why the container must not have them, in one sentence; "" where it may
 }
 
-// Allocated records what the kubelet took. Once ctx is done nothing is refused: the plugin has let the
-// container have its devices. The error is errClosed: what the kubelet took is not in the ledger.
+// Allocated takes note of what the kubelet took. Once ctx is done nothing is refused: the plugin has let the
+// container have its devices. The error is errClosed: nobody has taken note.
 func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (taken Taken, err error) {
 	defer c.touched()
-	checkpoint, unread := c.Recorded()
+	var now seen
+	now.checkpoint, now.checkpointErr = c.Recorded()
 	looking, cancel := context.WithTimeout(ctx, bounded.Look) // for all looks together
 	defer cancel()
 	double := c.conflict(looking, name, ids)
-	answer, shown, gone := c.unplanned(looking, name, ids)
+	gone := c.unplanned(looking, name, ids, &now)
 	err = c.decide(func(d *deciding) error {
 		refusable := ctx.Err() == nil
 		if double.said != "" && !refusable {
 			d.error("a container has a device that it should have been refused: the coordinator was late",
 				"reason", double.full())
 		} else if double.said != "" {
+			if n := d.given.container; d.evidence(now).Progress == asking.Open && n.Lacks(name) {
+				d.release(n) // it is the one that is refused
+			}
 			d.refuse(nil, name, ids, RefusedDouble, double)
 			taken.Refusal = double.said
 			return nil
 		}
-		if err := d.ledger.Room(name, len(ids)); err != nil {
-			d.error("forget an allocation", "resource", name, "devices", ids, "error", err)
-			taken.Order = slices.Sorted(slices.Values(ids))
-			return nil
-		}
-		reached := d.reached(checkpoint, unread)
-		d.given.newest = allocate{name, slices.Clone(ids), checkpoint.Holders(name, ids), unread == nil}
-		g := d.take(reached, name, ids, answer, shown, gone)
+		g := d.take(now, name, ids, gone)
 		if apart := d.misaligned(g); apart.said != "" && refusable {
-			d.takeBack(g, apart)
+			d.release(g.container)
+			d.refuse(g.container, name, ids, RefusedAlignment, apart)
 			taken.Refusal = apart.said
 			return nil
 		}
-		taken.Order, taken.Container = d.keep(g), asking.Likely(g.holder.Recipient, g.holder)
+		taken.Order, taken.Container = d.keep(g), g.container.Likely()
 		return nil
 	})
 	return taken, err
 }
 
-// take puts devices into the ledger, for the container that they most likely are for.
-func (d *deciding) take(
-	reached asking.Progress, name string, ids []string, answer *intent.Answer, shown *kubelet.View,
-	gone *ledger.Allocation,
-) grant {
-	l := d.ledger
-	d.progress = reached
-	evidence := d.evidence(shown, answer)
-	if shown == nil || gone != nil { // else it shows no more than some of the pods
-		d.giveUp(evidence, gone != nil && d.plan != nil && d.plan.holder.ID == gone.ID)
+// take takes note of an Allocate, for the container that it most likely is for. Gone is whether the kubelet
+// tells that the container of the plan is.
+func (d *deciding) take(now seen, name string, ids []string, gone bool) grant {
+	e := d.evidence(now)
+	e.View, e.Partial, e.Recent = now.view, true, d.recent(d.now())
+	if now.answer != nil {
+		found := holders.Look(now.sources(d.state, asking.Question{}))
+		e.Holders, d.known = found.Holders, found.Known
 	}
-	if answer != nil {
-		evidence.Bury()
+	if gone || now.view == nil && e.GivenUp() { // a view shows no more than some of the pods
+		d.giveUp(e)
 	}
-	g := grant{name: name, ids: ids, progress: d.progress, before: l.Newest()}
+	g := grant{name: name, ids: ids, progress: e.Progress, before: e.Newest}
 	d.fulfil(name, ids)
-	if p := d.livePlan(); p != nil && l.Sequence() > p.after && d.progress == asking.Complete {
+	if p := d.livePlan(); p != nil && d.sequence > p.after && e.Progress == asking.Complete {
 		d.endPlan(Dropped) // the rest of it was not wanted
 	}
-	if p := d.livePlan(); p.keeps(name, ids) {
-		g.plan, g.planned = p, p.devices[name]
+	anew := false
+	if p := d.livePlan(); p != nil {
+		anew = p.asked == name && p.anew
+		if p.keeps(name, ids) {
+			g.plan, g.planned = p, p.devices[name]
+		}
 	}
-	found := evidence.Receives(asking.Question{Resource: name, Size: len(ids)}, g.before)
-	g.holder = d.holderFor(g, evidence, found)
-	if g.plan != nil {
-		found = g.plan.asker
-	}
+	g.container = d.containerOf(g, e)
 	if p := d.livePlan(); p != nil {
 		delete(p.devices, name) // fulfilled, or overruled
 	}
 	d.version++
+	d.sequence++
+	d.remembered(g.container, holders.Allocate{
+		Resource: name, IDs: slices.Clone(ids), Anew: anew, Recorded: now.checkpoint.Identity,
+	})
 	d.given.at, d.given.foreseen, d.given.refused = d.now(), g.plan != nil, false
-	d.given.to = found.To()
-	l.Allocate(g.holder, name, ids, d.given.to)
+	d.given.recorded = now.checkpoint.Identity
 	return g
 }
 
-// holderFor finds the allocation that newly given devices belong to: that of the plan they fulfil; that of
-// the container which a source of intent found; the newest one, if they were in it (an app container takes
-// over from its init container); else a new one. What two new ones are of the same container, because the
-// kubelet asked for neither half, the next look at PodResources shows.
-func (d *deciding) holderFor(
-	g grant, evidence *asking.Evidence, found *asking.Asker,
-) *ledger.Allocation {
-	if g.plan != nil {
-		return g.plan.holder
-	}
-	newest := g.before
-	in := func(id string) bool { return d.ledger.Holder(g.name, id) == newest }
-	if newest != nil && (d.looked.IsApp(newest) || !slices.ContainsFunc(g.ids, in)) {
-		newest = nil
-	}
-	if found != nil {
-		held := evidence.HolderOf(found, newest)
-		if held.Devices == nil {
-			held.Unasked, held.Candidates = true, found.Pods
+// containerOf is the container that devices are given to: that of the plan they fulfil; the one that a source
+// of intent found; that of the Allocate before, if the kubelet is not done with it; else a new one.
+func (d *deciding) containerOf(g grant, e *asking.Evidence) *asking.Container {
+	c := asking.Container{Unasked: true}
+	n := d.given.container
+	switch found := e.Receives(asking.Question{Resource: g.name, Size: len(g.ids)}); {
+	case g.plan != nil:
+		if c = g.plan.container; n != nil && n.ID == c.ID {
+			c.Devices = n.Devices // the other half was given since
 		}
-		return held
+	case found != nil:
+		if c = e.ContainerOf(found, g.name); c.ID == 0 {
+			c.Unasked = true
+		}
+	case n == nil || e.Newest == nil || n.Owner != nil:
+	case e.Progress == asking.Open && n.Lacks(g.name) && d.resources.SameNodes(n.Devices, g.name, g.ids):
+		c = *n
+		c.Guessed = c.Guessed || c.Asker == nil && !c.Looked
+	case e.Progress == asking.Unknown && e.Recent && n.HasAny(kubelet.Devices{g.name: g.ids}):
+		c = *n // an app container takes over from its init container
 	}
-	if newest != nil {
-		return newest
+	if c.ID == 0 {
+		d.ids++
+		c.ID = d.ids
 	}
-	return &ledger.Allocation{Unasked: true}
+	c = c.Given(g.name, slices.Clone(g.ids))
+	return &c
 }
 
-// takeBack undoes take: the container is refused.
-func (d *deciding) takeBack(g grant, why refusal) {
-	for _, id := range g.ids {
-		d.ledger.Release(g.name, id)
+// How many Allocates are remembered, and how many holders between two questions. There is one Allocate for
+// each resource, but where the kubelet's checkpoint cannot be read.
+const (
+	maxAllocates = 256
+	maxHolders   = 4096
+)
+
+// remembered notes an Allocate to a container until the kubelet's records tell of it. The kubelet writes its
+// checkpoint when a container has all its devices, and a container is given those of a resource once: what
+// was remembered of a checkpoint before, or of the same resource, is over; and so is all of another
+// container, which the kubelet has failed if it goes on without having written.
+func (d *deciding) remembered(c *asking.Container, a holders.Allocate) {
+	if to := c.Asker; to != nil && to.Exact {
+		a.UID, a.Pod, a.Name = to.UID, to.Pod, to.Name
 	}
-	d.refuse(g.holder, g.name, g.ids, RefusedAlignment, why)
+	before := d.given.container
+	failed := before != nil && before.ID != c.ID && d.given.recorded == a.Recorded
+	over := func(other holders.Allocate) bool {
+		return a.Recorded != kubelet.Identity{} && (other.Recorded != a.Recorded || other.Resource == a.Resource ||
+			failed && device.SameSet(other.IDs, before.Devices[other.Resource]))
+	}
+	all := append(slices.DeleteFunc(slices.Clone(d.allocates), over), a)
+	d.allocates = all[max(0, len(all)-maxAllocates):]
+	h := holders.Holder{UID: a.UID, Pod: a.Pod, Name: a.Name, Devices: c.Devices, Open: true}
+	if name := c.Likely(); name != nil {
+		h.Pod, h.Name = name.Pod, name.Name
+	} else if c.Identified() {
+		h.Pod = c.Pods[0]
+	}
+	found := slices.DeleteFunc(slices.Clone(d.found), func(h holders.Holder) bool {
+		return h.Open && before != nil && before.ID == c.ID && before.HasAny(h.Devices)
+	})
+	found = append(found, h)
+	d.hold(found[max(0, len(found)-maxHolders):])
 }
 
 // keep tells everybody who is to know of a grant, and returns its devices in the order in which the container
 // should list them.
 func (d *deciding) keep(g grant) (order []string) {
-	l, before := d.ledger, g.before
-	if g.plan != nil || before == nil || !before.Lacks(g.name) || !l.SameNodes(before, g.name, g.ids) {
+	before := g.before
+	if g.plan != nil || before == nil || !before.Lacks(g.name) ||
+		!d.resources.SameNodes(before.Devices, g.name, g.ids) {
 		before = nil
 	}
 	order = d.inPairOrder(g, before)
-	d.handed = &handover{d.now(), asking.Likely(g.holder.Recipient, g.holder), g.name, order, ""}
-	if !d.goesOn(g.progress, g.holder, g.name) {
+	d.handed = &handover{d.now(), g.container.Likely(), g.name, order, ""}
+	if d.given.devices == nil || d.given.container.ID != g.container.ID || len(d.given.devices[g.name]) > 0 {
 		d.given.devices, d.given.files, d.given.vfs = kubelet.Devices{}, nil, nil
 	}
-	d.given.holder, d.given.before, d.given.devices[g.name] = g.holder, before, order
-	if r := l.Resource(g.name); r != nil && r.Kind == device.GPU {
+	d.given.container, d.given.before, d.given.devices[g.name] = g.container, before, order
+	if r := d.resources[g.name]; r != nil && r.Kind == device.GPU {
 		d.paired = len(d.given.files) > 0
 	}
 	d.reportGranted(g)
 	return order
 }
 
-// refuse takes note that the kubelet is about to fail a container, and why: nothing follows for it. Of one
-// that the ledger does not know a is nil.
-func (d *deciding) refuse(a *ledger.Allocation, name string, ids []string, outcome Outcome, why refusal) {
+// refuse takes note that the kubelet is about to fail a container, and why: nothing follows for it. C is nil
+// for one that is not known.
+func (d *deciding) refuse(c *asking.Container, name string, ids []string, outcome Outcome, why refusal) {
 	d.endPlan(Dropped)
 	d.given.refused = true
 	var container *kubelet.Container
-	if a != nil {
-		container = asking.Likely(a.Recipient, a)
+	if c != nil {
+		container = c.Likely()
 	}
 	d.error("refuse", "resource", name, "devices", ids, "outcome", outcome, "reason", why.said, "held_by",
 		why.owners)
 	d.handed = &handover{d.now(), container, name, ids, why.full()}
-	d.report(Verdict{Resource: name, Outcome: outcome, Refusal: why.said}, a)
+	d.report(Verdict{Resource: name, Outcome: outcome, Refusal: why.said}, c)
 }
 
-// unplanned is what the pods of the node ask for, where no plan says who is being given devices: the kubelet
-// did not ask, or did not take what it was told. A plan says so just after its question, or the Allocate
-// before: else the kubelet can have failed the container that it was made for, and gone is its allocation
-// where the kubelet tells that it has. PodResources List is never read here.
-func (c *Coordinator) unplanned(
-	ctx context.Context, name string, ids []string,
-) (answer *intent.Answer, shown *kubelet.View, gone *ledger.Allocation) {
+// unplanned reads what the pods of the node ask for, where no plan says who is being given devices: the
+// kubelet did not ask, or did not take what it was told. A plan says so just after its question, or the
+// Allocate before: else the kubelet can have failed the container that it was made for, and gone is whether
+// the kubelet tells that it has. PodResources List is never read here.
+func (c *Coordinator) unplanned(ctx context.Context, name string, ids []string, to *seen) (gone bool) {
 	s, now := c.current(), c.now()
 	p := s.plan.live(now)
 	kept := p.keeps(name, ids)
 	if kept && (p.asked == name || s.recent(now)) {
-		return nil, nil, nil
+		return false
 	}
-	answer = c.askedFor(ctx)
-	if kept && (answer == nil || answer.Source == intent.APIServer) && c.isGone(ctx, p.holder) {
-		gone = p.holder
+	to.answer = c.askedFor(ctx)
+	if kept && (to.answer == nil || to.answer.Source == intent.APIServer) {
+		gone = c.isGone(ctx, p.container.Pods)
 	}
-	if answer != nil && answer.Source == intent.APIServer {
-		shown = c.waiting(ctx, answer.Pods, name, len(ids))
+	if to.answer != nil && to.answer.Source == intent.APIServer {
+		to.view, to.single = c.waiting(ctx, to.answer.Pods, name, len(ids))
 	}
-	return answer, shown, gone
+	return gone
 }
 
-// isGone reports whether the kubelet tells that it has none of the pods that an allocation can be of.
-func (c *Coordinator) isGone(ctx context.Context, a *ledger.Allocation) bool {
-	pods := a.Pods()
+// isGone reports whether the kubelet tells that it has none of some pods.
+func (c *Coordinator) isGone(ctx context.Context, pods []kubelet.Pod) bool {
 	for _, pod := range pods {
 		if view, err := c.Get(ctx, pod); err != nil || len(view.Pods) > 0 {
 			return false
@@ -230,23 +254,24 @@ const maxWaiting = 4
 // waiting shows those of the pods that wait for so many devices, by the API server, which the kubelet knows:
 // it takes a pod in just before its admission, and the API server has it long before. Nil where that cannot
 // be told.
-func (c *Coordinator) waiting(ctx context.Context, pods []intent.Pod, name string, count int) *kubelet.View {
-	all := &kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
-	asked := 0
+func (c *Coordinator) waiting(
+	ctx context.Context, pods []intent.Pod, name string, count int,
+) (view *kubelet.View, asked []kubelet.Pod) {
 	for _, pod := range pods {
 		wants := func(c intent.Container) bool { return c.Requests[name] == count }
-		if pod.Started || !slices.ContainsFunc(pod.Containers, wants) {
-			continue
+		if !pod.Started && slices.ContainsFunc(pod.Containers, wants) {
+			asked = append(asked, pod.Pod)
 		}
-		if asked++; asked > maxWaiting {
-			return nil
-		}
-		view, err := c.Get(ctx, pod.Pod)
-		if err != nil {
-			return nil
-		}
-		all.Pods = append(all.Pods, view.Pods...)
-		maps.Copy(all.Containers, view.Containers)
 	}
-	return all
+	if len(asked) > maxWaiting {
+		return nil, nil
+	}
+	view, told := c.single(ctx, asked)
+	if len(told) < len(asked) {
+		return nil, nil
+	}
+	if view == nil {
+		view, told = &kubelet.View{}, []kubelet.Pod{}
+	}
+	return view, told
 }

@@ -1,14 +1,14 @@
 package admission
 
 import (
-	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Announced is what plugins have announced, and the PCI tree in which their devices are.
 type Announced struct {
 	Tree      *topology.Tree
-	Resources []*ledger.Resource // by name
+	Resources []*resources.Resource // by name
 }
 
 // Announced returns the newest, and a channel that is closed once there may be a newer.
@@ -16,7 +16,7 @@ func (c *Coordinator) Announced() (Announced, <-chan struct{}) {
 	var changed <-chan struct{}
 	c.locked(func() { changed = c.nextAnnounced() })
 	s := c.current()
-	return Announced{s.tree, s.ledger.Resources()}, changed
+	return Announced{s.tree, s.resources.All()}, changed
 }
 
 // nextAnnounced is closed on the next announcement, and when a plugin leaves. The mutex is held.

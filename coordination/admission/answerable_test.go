@@ -7,7 +7,8 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
 // The kubelet can ask before the announcement of the plugin that it asks has arrived.
@@ -40,26 +41,19 @@ func TestQuestionWaitsForTheAnnouncement(t *testing.T) {
 	})
 }
 
-// What the flood cannot show: the ledger does not grow without end.
-func TestLedgerIsBounded(t *testing.T) {
+// What the flood cannot show: what is kept does not grow without end.
+func TestStateIsBounded(t *testing.T) {
 	a := newAdmission(t, "oci-mi300x-derived", 1, false, 1)
-	for i := range 2 * ledger.MaxResources {
+	for i := range 2 * resources.MaxResources {
 		_ = a.coordinator.Announce(fmt.Sprint("resource-", i), device.VF, device.Announcement{})
 		a.allocated(fmt.Sprint("other-", i), []string{"x"})
 	}
-	for i := range 2 * ledger.MaxDevices {
+	a.coordinator.current().hold(make(holders.Holders, maxHolders))
+	for i := range 2 * maxAllocates {
 		a.allocated("many", []string{fmt.Sprint(i)})
 	}
-	l := a.coordinator.current().ledger
-	holding := map[string]bool{}
-	for _, held := range l.Allocations() {
-		for name := range held.Devices {
-			holding[name] = true
-		}
-	}
-	many := a.coordinator.heldOf("many")
-	if len(l.Resources()) > ledger.MaxResources || len(holding) > ledger.MaxResources ||
-		len(many) > ledger.MaxDevices {
-		t.Errorf("%d resources, %d with holders, %d devices", len(l.Resources()), len(holding), len(many))
+	if s := a.coordinator.current(); len(s.resources) > resources.MaxResources || len(s.found) > maxHolders ||
+		len(s.allocates) > maxAllocates {
+		t.Errorf("%d resources, %d holders, %d Allocates", len(s.resources), len(s.found), len(s.allocates))
 	}
 }

@@ -25,7 +25,7 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 			false},
 		"the kubelet is silent": {func(a *admission, _ kubelet.Pod) { a.away = true }, false},
 		"the kubelet restarted": {func(a *admission, _ kubelet.Pod) {
-			a.coordinator.current().given.newest = allocate{}
+			a.coordinator.current().given.recorded = kubelet.Identity{}
 		}, true},
 		"no look came before it": {func(a *admission, _ kubelet.Pod) { a.forgetOwners() }, true},
 	} {
@@ -42,7 +42,7 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 				t.Fatal("not admitted")
 			}
 			tc.between(a, first)
-			before := a.coordinator.current().ledger.Sequence()
+			before := a.coordinator.current().sequence
 			order, refusal := a.allocated(vfs, taken[:1])
 			if tc.refused {
 				if want := "refuse nvidia.com/vf " + taken[0] +
@@ -50,8 +50,8 @@ func TestDeviceOfAnotherPodIsRefused(t *testing.T) {
 					order != nil {
 					t.Errorf("answer %v, refusal %q, want %q", order, refusal, want)
 				}
-				if a.coordinator.current().ledger.Sequence() != before {
-					t.Error("what was refused is in the ledger")
+				if a.coordinator.current().sequence != before {
+					t.Error("what was refused counts as given")
 				}
 			} else if refusal != "" || len(order) != 1 {
 				t.Errorf("answer %v, refusal %q", order, refusal)
@@ -70,19 +70,19 @@ func TestDeviceOfThePodBeforeIsRefused(t *testing.T) {
 			t.Fatal("not admitted")
 		}
 		for name, ids := range a.pods[first]["worker"] {
-			if _, refusal := a.allocated(name, ids[:1]); refusal == "" &&
-				a.coordinator.current().ledger.Holder(name, ids[0]).Owner != nil {
+			known := a.coordinator.holderOf(name, ids[0])
+			if _, refusal := a.allocated(name, ids[:1]); refusal == "" && known == "team/first/worker" {
 				t.Errorf("seed %d: %s %s is given out twice", seed, name, ids[0])
 			}
 		}
 	}
 }
 
-// forgetOwners makes the ledger know the owners by candidates alone, as before the first look after an
-// admission.
+// forgetOwners makes the coordinator know the pods alone, as before the first look after an admission.
 func (a *admission) forgetOwners() {
-	for _, held := range a.coordinator.current().ledger.Allocations() {
-		held.Candidates, held.Owner = []kubelet.Pod{held.Owner.Pod}, nil
+	found := a.coordinator.current().found
+	for i := range found {
+		found[i].Name = ""
 	}
 }
 
@@ -132,9 +132,8 @@ func TestDoubleWhileListFails(t *testing.T) {
 			if in := slices.Contains(chosen, held[0]); in != (others < 4) {
 				t.Errorf("%s: chosen %v, with the one in use %t", setup, chosen, in)
 			}
-			if got := a.coordinator.current().ledger.Holder(vfs, held[0]); got == nil ||
-				got.OwnerName() != "team/owner/c" {
-				t.Errorf("%s: the ledger has forgotten the owner", setup)
+			if got := a.coordinator.holderOf(vfs, held[0]); got != "team/owner/c" {
+				t.Errorf("%s: the VF is held by %q", setup, got)
 			}
 			if _, refusal := a.allocated(vfs, chosen); (refusal != "") != (others < 4) {
 				t.Errorf("%s: refused %q", setup, refusal)
@@ -142,6 +141,32 @@ func TestDoubleWhileListFails(t *testing.T) {
 			if _, refusal := a.allocated(vfs, held); refusal == "" {
 				t.Errorf("%s: the kubelet gives the one in use out alone, and it is not refused", setup)
 			}
+		}
+	}
+}
+
+// What a container had is free again when it is refused a device that another pod has.
+func TestRefusedDoubleLeavesNothingHeld(t *testing.T) {
+	t.Parallel()
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.APIServer} {
+		a := told(t)
+		a.source = source
+		owner := a.pending("owner", wish{0, 1}).Pod
+		held, _ := a.ask(vfs, 0, 1)
+		a.take(owner, vfs, held)
+		a.recordedPods[owner] = a.pods[owner]
+		a.record()
+		fails := a.pending("fails", wish{1, 1}).Pod
+		gpu, _ := a.ask(gpus, 0, 1)
+		a.take(fails, gpus, gpu)
+		if _, refusal := a.allocated(vfs, held); refusal == "" {
+			t.Fatal("not refused")
+		}
+		for _, id := range a.coordinator.heldOf(gpus) {
+			t.Errorf("source %q: GPU %s is held by %q", source, id, a.coordinator.holderOf(gpus, id))
+		}
+		if got := len(a.coordinator.current().allocates); got > 0 {
+			t.Errorf("source %q: %d Allocates are remembered", source, got)
 		}
 	}
 }

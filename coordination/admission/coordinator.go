@@ -15,7 +15,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/inflight"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/store"
 	"github.com/tandem-k8s/tandem/topology"
@@ -23,7 +23,7 @@ import (
 
 // Config is what a coordinator reads, and whom it tells. The functions are called from several goroutines.
 type Config struct {
-	RunDir    string           // folder of the ledger's checkpoint and of pairs files
+	RunDir    string           // folder of the file that the next server reads, and of pairs files
 	Alignment intent.Alignment // of pods that say nothing
 	Log       *slog.Logger
 	Observer  Observer // nil for none
@@ -47,13 +47,15 @@ type Config struct {
 	AllocatableCPUs func(context.Context) (topology.CPUSet, error)
 	// NodeCPUs are all CPUs by NUMA node.
 	NodeCPUs func() map[int]topology.CPUSet
+	// Policy is that of the kubelet's Topology Manager, "" where it is not known. Nil for never.
+	Policy func() hints.Policy
 }
 
 // Coordinator answers for both plugins: it turns the kubelet's separate questions into one decision.
 type Coordinator struct {
 	Config
 
-	store    *store.Store[checkpoint]
+	store    *store.Store[kept]
 	inFlight *inflight.Allocates
 	sight    sight
 
@@ -64,29 +66,30 @@ type Coordinator struct {
 	mu        sync.Mutex // held while a decision is made, and never while something is read or written
 	history   history.Log
 	announced chan struct{} // closed on the next announcement; nil where nobody waits
-	closed    bool          // another server goes on from the ledger as it is: nothing is decided here any more
+	closed    bool          // another server goes on: nothing is decided here any more
 }
 
 // New makes a coordinator that goes on where an earlier one of the run folder ended.
 func New(config Config) (*Coordinator, error) {
-	store, err := store.Open[checkpoint](config.RunDir, config.Log)
+	store, err := store.Open[kept](config.RunDir, config.Log)
 	if err != nil {
 		return nil, err
 	}
 	c := &Coordinator{Config: config, store: store, inFlight: inflight.New(time.Now), now: time.Now}
 	c.history.Lives = c.lives
 	c.pairs = pairs.NewFolder(filepath.Join(config.RunDir, "pairs"), config.Log)
-	c.state.Store(&state{tree: config.Newest(), ledger: ledger.New()})
+	c.state.Store(newState(config.Newest()))
 	c.recover()
 	return c, nil
 }
 
-// Save writes the ledger down whenever it has changed, and once more when ctx is done. It is called once.
+// Save writes down what the next server reads whenever it has changed, and once more when ctx is done. It is
+// called once.
 func (c *Coordinator) Save(ctx context.Context) error {
-	return c.store.Run(ctx, c.checkpoint)
+	return c.store.Run(ctx, c.kept)
 }
 
-// touched notes that something has changed which a checkpoint holds. It does not block.
+// touched notes that something has changed which is written down. It does not block.
 func (c *Coordinator) touched() { c.store.Touch() }
 
 // Alive reports that a decision hangs, so that a restart would help. It waits until ctx is done at most.
@@ -117,13 +120,14 @@ func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcem
 		c.Log.Warn("keep the PCI tree as it was read before", "error", err)
 	}
 	c.inFlight.Forget(name)
-	err := c.decide(func(d *deciding) error {
-		if err := d.ledger.Room(name, 0); err != nil {
-			return fmt.Errorf("announce %s: %w", name, err)
-		}
+	held := c.heldByRecord(name)
+	err := c.decide(func(d *deciding) (err error) {
 		d.tree = c.Newest() // another announcement may have made it newer than this one
-		d.ledger.Announce(name, kind, a)
-		return nil
+		d.resources, err = d.resources.Announce(name, kind, a, func(id string) bool {
+			return held(id) || !d.books().isFree(name, id)
+		})
+		d.hold(d.found)
+		return err
 	})
 	if err != nil {
 		return err
@@ -133,11 +137,21 @@ func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcem
 	return nil
 }
 
+// heldByRecord reports which devices of a resource the kubelet's checkpoint shows with a container.
+func (c *Coordinator) heldByRecord(name string) func(id string) bool {
+	recorded, err := c.Recorded()
+	return func(id string) bool { return err == nil && recorded.HeldBy("", name, id) }
+}
+
 // Leave notes that the plugin of a resource is gone.
 func (c *Coordinator) Leave(name string) {
 	defer c.touched()
 	// of a server that has ended nobody is told
-	_ = c.decide(func(d *deciding) error { d.ledger.Leave(name); return nil })
+	_ = c.decide(func(d *deciding) error {
+		d.resources = d.resources.Leave(name)
+		d.hold(d.found)
+		return nil
+	})
 	c.tellAnnounced()
 }
 

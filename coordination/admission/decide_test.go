@@ -10,11 +10,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/test/scale"
 )
 
@@ -38,7 +37,7 @@ func TestNoOrderOfCommitsLosesADevice(t *testing.T) {
 			d.check(seed)
 		}
 		if d.moved == 0 || d.gaveUp == 0 || d.given == 0 {
-			t.Errorf("seed %d: %d ledgers moved, %d askers gave up, %d devices were given",
+			t.Errorf("seed %d: the state moved %d times, %d askers gave up, %d devices were given",
 				seed, d.moved, d.gaveUp, d.given)
 		}
 	}
@@ -124,39 +123,41 @@ func (d *disorder) meanwhile() {
 	}
 }
 
-// check compares the ledger with what the kubelet gave: all of that has a holder, and after a look the right
-// one.
+// check compares who is said to hold what with what the kubelet gave: all of that has a holder, and by a look
+// the right one.
 func (d *disorder) check(seed uint64) {
 	d.t.Helper()
-	if err := d.coordinator.Check(); err != nil {
-		d.t.Errorf("seed %d: %v", seed, err)
-	}
-	before, after := d.coordinator.current(), d.coordinator.current().clone()
-	look(after, d.view())
-	if err := after.ledger.Check(); err != nil {
-		d.t.Errorf("seed %d, after a look: %v", seed, err)
-	}
+	before, view := d.coordinator.current(), d.view()
+	now := seen{view: &view}
+	now.checkpoint, now.checkpointErr = d.coordinator.Recorded()
+	found, _ := holders.Find(now.sources(before, asking.Question{}))
+	after := newBooks(before.resources, found)
 	for pod, containers := range d.pods {
 		for name, given := range containers["c"] {
 			for _, id := range given {
-				if before.ledger.Holder(name, id) == nil {
+				if before.books().isFree(name, id) {
 					d.t.Errorf("seed %d: %s of %s is lost, %v has it", seed, id, name, pod)
 				}
-				if held := after.ledger.Holder(name, id); held == nil || held.Owner == nil || held.Owner.Pod != pod {
-					d.t.Errorf("seed %d: after a look %s of %s is %s's, %v has it", seed, id, name, held.OwnerName(), pod)
+				if h := after.holder(name, id); h == nil || h.Pod != pod {
+					d.t.Errorf("seed %d: after a look %s of %s is %+v's, %v has it", seed, id, name, h, pod)
 				}
 			}
 		}
 	}
 }
 
-// sameSaved compares what is written down of states: pods have no order.
-var sameSaved = cmp.Options{
-	cmpopts.SortSlices(func(a, b kubelet.Pod) bool { return a.Name < b.Name }),
-	cmp.Transformer("json", func(r ledger.SavedResource) string {
-		content, err := json.Marshal(r)
-		return fmt.Sprint(string(content), err)
-	}),
+// snapshot is all that a state says.
+func snapshot(t *testing.T, s *state) string {
+	t.Helper()
+	content, err := json.Marshal([]any{
+		s.version, s.sequence, s.resources.Save(), s.allocates, s.found, keep(s.given.container), s.given.devices,
+		s.given.files,
+		s.plan.others(""), s.plan.promised,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
 }
 
 // A decision changes nothing that others see before it is committed, nor where it fails.
@@ -167,27 +168,24 @@ func TestDecisionWorksOnACopy(t *testing.T) {
 		a.keepCheckpoint()
 		a.mixedLoad(30)
 		before := a.coordinator.current()
-		saved := before.save(a.now)
+		saved := snapshot(t, before)
 		failure := errors.New("on purpose")
 		err := a.coordinator.decide(func(d *deciding) error {
-			for _, r := range d.ledger.Resources() {
-				d.ledger.Leave(r.Name)
+			for _, r := range d.resources.All() {
+				d.resources = d.resources.Leave(r.Name)
 			}
-			for _, held := range d.ledger.Allocations() {
-				d.evidence(nil, nil).Forget(held)
-			}
-			if d.plan != nil {
-				clear(d.plan.devices)
-				clear(d.plan.promised)
-			}
+			d.release(d.given.container)
+			d.remembered(&asking.Container{}, holders.Allocate{Resource: gpus, IDs: []string{"x"}})
+			clear(d.plan.devices)
+			clear(d.plan.promised)
 			clear(d.given.devices)
-			d.plan, d.looked.Pods, d.given = nil, nil, given{}
+			d.plan, d.given, d.known = nil, given{}, nil
 			return failure
 		})
 		if !errors.Is(err, failure) || a.coordinator.current() != before {
 			t.Fatalf("seed %d: %v, or the state is another one", seed, err)
 		}
-		if diff := cmp.Diff(saved, before.save(a.now), sameSaved); diff != "" {
+		if diff := cmp.Diff(saved, snapshot(t, before)); diff != "" {
 			t.Errorf("seed %d: the state has changed (-before +after):\n%s", seed, diff)
 		}
 	}

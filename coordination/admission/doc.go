@@ -5,23 +5,21 @@
 // A question is read, decided and committed. What it needs to know is read first, without a lock: the
 // kubelet's checkpoint, PodResources, what the pods want, the CPUs (Coordinator.read). Then the decision is
 // made, from that and from a copy of the state, and reads nothing else but the clock (deciding.choose). It
-// becomes the state of all in one step, unless the asker has gone or the ledger has moved since the question
-// was read: then it is read again (Coordinator.decide). The log, the observer and files come after that. An
-// Allocate goes the same way (Coordinator.Allocated). So nobody sees half of a decision, nothing is locked
-// while something is read or written, and whoever only looks (Status, Explain, the checkpoint) looks at the
-// state that was committed last.
+// becomes the state of all in one step, unless the asker has gone or something was allocated since the
+// question was read: then it is read again (Coordinator.decide). The log, the observer and files come after
+// that. An Allocate goes the same way (Coordinator.Allocated). So nobody sees half of a decision, nothing is
+// locked while something is read or written, and whoever only looks (Status, Explain, the checkpoint) looks
+// at the state that was committed last.
 //
 // # What is known
 //
-// A state has four records (state.go): which device is whose (package ledger), what the looks at PodResources
-// have shown (asking.Looked), what is planned for the container that asks (plan.go), and what the container
-// of the newest Allocate was given (given.go). The last two are often of one container, and need not be: the
-// kubelet can ask for the next one first.
-//
-// The ledger learns of a device taken from Allocated and from PodResources, and of a device free from the IDs
-// that the kubelet offers, from PodResources and from the pods that the kubelet lists: it has no Deallocate.
-// Whatever it has missed it learns at the next question, from the kubelet's own records, which say who holds
-// what (package holders).
+// A decision has four steps, each a pure function of what was read: who holds what (package holders), which
+// container asks (package asking), which devices are free for it (books.go, usable in request.go), and the
+// choice (package placement). Nothing is kept that the kubelet's own records tell. A state (state.go) has
+// what plugins have announced, the own Allocates that the kubelet has not written down yet, the names of
+// pods, the last look, what is planned for the container that asks (plan.go), and what the container of the
+// newest Allocate was given. The last two are often of one container, and need not be: the kubelet can ask
+// for the next one first.
 //
 // A device that another pod has at that moment, as PodResources Get confirms, is refused in Allocate with a
 // sentence (refusal.go): the kubelet can hand one out twice (kubernetes PR 137534). Where the kubelet cannot
@@ -46,15 +44,14 @@
 //
 // # What outlives a process
 //
-// The state is written to <run-dir>/ledger.json after every change, by a goroutine of its own (package
-// store). Whoever serves next goes on from there, in the middle of an admission if need be: reconciled with
-// the kubelet's own device checkpoint, then with PodResources and the plugins that join (checkpoint.go). A
-// file that is damaged, of another version or not ours alone is set aside as ledger.json.bad; without one the
-// kubelet tells who holds what.
+// What makes an admission in progress go on is written to <run-dir>/coordinator.json after every change, by a
+// goroutine of its own (kept.go, package store). A file that is damaged, of another version or not ours alone
+// is set aside as coordinator.json.bad; without one the kubelet tells who holds what. The ledger.json of an
+// earlier version is removed.
 //
 // The last 256 decisions are kept in memory, for "tandem explain" (package history). Whoever counts them is
 // told when they are committed (observer.go). People are told of devices as free once their containers have
-// ended, which the kubelet is asked about (status.go); the ledger keeps them until the kubelet frees them.
+// ended, which the kubelet is asked about (status.go). A look changes nothing.
 //
 // # What a container is told
 //

@@ -16,8 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// What pods have that have ended is free for people, though the kubelet has not needed it since, and the
-// ledger has it still.
+// What pods have that have ended is free for people, though the kubelet has not needed it since.
 func TestEndedPodsHaveNothing(t *testing.T) {
 	t.Parallel()
 	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
@@ -41,9 +40,6 @@ func TestEndedPodsHaveNothing(t *testing.T) {
 		if got := a.endedByStatus(); got != "team/ends/c team/ends/c" {
 			t.Errorf("source %q: status says of the ended pod %q", source, got)
 		}
-		if held := len(a.coordinator.heldOf(gpus)); held != 3 {
-			t.Errorf("source %q: the ledger has %d GPUs as given", source, held)
-		}
 		a.away, a.source = true, "" // nobody tells
 		if got := a.allocatedByStatus(); got != 6 {
 			t.Errorf("source %q, the kubelet is away: %d devices are allocated, want 6", source, got)
@@ -66,8 +62,7 @@ func (a *admission) endedByStatus() string {
 
 func (a *admission) allocatedByStatus() int {
 	count := 0
-	for _, r := range a.coordinator.current().status(a.now, kubelet.View{},
-		a.coordinator.ended(a.t.Context())).GetResources() {
+	for _, r := range a.coordinator.Status(a.t.Context()).GetResources() {
 		for _, d := range r.GetDevices() {
 			if d.GetAllocated() {
 				count++
@@ -151,10 +146,7 @@ func TestPodEndsBeforeATakeover(t *testing.T) {
 		if !a.admit(next, "init", wish{1, 1}) {
 			continue
 		}
-		l, init := a.coordinator.current().ledger, a.pods[next]["init"]
-		if l.Holder(gpus, init[gpus][0]) != l.Holder(vfs, init[vfs][0]) {
-			continue // nobody asked for either, so that nobody knows that they are one container's
-		}
+		init := a.pods[next]["init"]
 		for range 2 {
 			a.remove(pods[a.random.IntN(len(pods))])
 		}
@@ -198,7 +190,8 @@ func TestPodEndsBeforeATakeover(t *testing.T) {
 	}
 }
 
-// Of a container that lives the kubelet can offer a device that the ledger has with it by mistake. What else
+// Of a container that lives the kubelet can offer a device that its checkpoint has with it by
+// mistake. What else
 // it has is not free, and nothing is planned with it.
 func TestOfferedDeviceOfALivingPod(t *testing.T) {
 	t.Parallel()
@@ -209,13 +202,11 @@ func TestOfferedDeviceOfALivingPod(t *testing.T) {
 	own := a.pods[lives]["c"][vfs][0]
 	next := a.add("next")
 	a.admit(next, "init", wish{1, 1})
-	l := a.coordinator.current().ledger
 	near := slices.IndexFunc(a.all[gpus], func(d device.Device) bool {
 		distance := a.coordinator.current().tree.Distance(d.Address, a.address(vfs, own))
 		return distance.Level.SameSwitch()
 	})
 	mistaken := a.all[gpus][near].ID
-	l.Give(l.Holder(vfs, own), gpus, mistaken, 0)
 	a.recordedPods[lives] = map[string]kubelet.Devices{"c": {vfs: {own}, gpus: {mistaken}}}
 	a.record() // the kubelet has not written down that it is free
 	must := a.pods[next]["init"][gpus]
@@ -224,11 +215,11 @@ func TestOfferedDeviceOfALivingPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, now := a.coordinator.current().plan, a.coordinator.current().ledger
-	if slices.Contains(plan.devices[vfs], own) || now.IsFree(vfs, own) {
+	plan, now := a.coordinator.current().plan, a.coordinator.current().books()
+	if slices.Contains(plan.devices[vfs], own) || now.isFree(vfs, own) {
 		t.Errorf("VF %s counts as free, %v are planned: %s", own, plan.devices[vfs], why)
 	}
-	if held := now.Holder(gpus, mistaken); held != nil {
-		t.Errorf("GPU %s is still %s's", mistaken, held.OwnerName())
+	if held := now.holder(gpus, mistaken); held != nil {
+		t.Errorf("GPU %s is still %s's", mistaken, ownerName(held))
 	}
 }

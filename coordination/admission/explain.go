@@ -65,7 +65,7 @@ func (c *Coordinator) explain(ctx context.Context, name podName) ([]*api.Decisio
 	c.locked(func() {
 		c.history.Resolve(view)
 		found, containers, ours = c.history.Of(name.accepts), c.containersOf(name, view),
-			c.current().ledger.Holds(view, name.accepts)
+			c.current().shows(view, name.accepts)
 	})
 	switch {
 	case len(found) > 0:
@@ -89,6 +89,17 @@ func (c *Coordinator) explain(ctx context.Context, name podName) ([]*api.Decisio
 		answer = append(answer, e.Encode())
 	}
 	return answer, nil
+}
+
+// shows reports whether a view shows a device of a resource that the plugins offer with a container that is
+// accepted.
+func (s *state) shows(view kubelet.View, accepted func(kubelet.Container) bool) bool {
+	for container, devices := range view.Containers {
+		if accepted(container) && s.resources.Only(devices) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // lookAt asks the kubelet for a pod; false where it cannot tell.
@@ -115,18 +126,22 @@ func (c *Coordinator) containersOf(name podName, view kubelet.View) []string {
 	return slices.Sorted(maps.Keys(known))
 }
 
+// unasked is for the pods that the kubelet's Topology Manager refuses: it does not list them any more.
+const unasked = "about a pod with status TopologyAffinityError the kubelet asked no plugin: " +
+	"\"tandem doctor\" says which requests this node refuses"
+
 func nothingToTell(name podName, view kubelet.View, known, ours bool) error {
 	pod := name.whole()
 	switch {
 	case !known:
 		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and this kubelet does not tell "+
-			"about single pods (it does from 1.34 on)", pod, history.Most)
+			"about single pods (it does from 1.34 on); %s", pod, history.Most, unasked)
 	case len(view.Pods) == 0 && name.namespace == "":
 		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and namespace default has no such "+
-			"pod on this node", pod, history.Most)
+			"pod on this node; %s", pod, history.Most, unasked)
 	case len(view.Pods) == 0:
-		return fmt.Errorf("explain %s: this node has no such pod, and it is in none of the last %d decisions",
-			pod, history.Most)
+		return fmt.Errorf("explain %s: this node has no such pod, and it is in none of the last %d decisions; %s",
+			pod, history.Most, unasked)
 	case ours:
 		return fmt.Errorf("explain %s: it was decided before the last %d decisions, and what was written down of "+
 			"it is lost: after a boot, or a run folder that was removed", pod, history.Most)

@@ -12,9 +12,9 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/test/scale"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -64,14 +64,15 @@ func TestSecondHalfIsAnsweredWithoutALook(t *testing.T) {
 			a.take(pod, order[0], ids)
 			planned := slices.Clone(a.coordinator.current().plan.devices[order[1]])
 			ids, why := a.ask(order[1], 1, 2)
-			for _, r := range a.coordinator.current().status(a.now, a.coordinator.newestPods(t.Context()),
-				nil).GetResources() {
+			before := looks.Load()
+			for _, r := range a.coordinator.Status(t.Context()).GetResources() {
 				for _, d := range r.GetDevices() {
 					if d.GetAllocated() && d.GetOwner().GetPod() != pod.Name {
 						t.Errorf("%q: %s is %v's", source, d.GetDevice().GetId(), d.GetOwner())
 					}
 				}
 			}
+			looks.Store(before) // people may look
 			if looks.Load() != want.looks || !device.SameSet(ids, planned) {
 				t.Errorf("%q: %d looks at both halves, want %d; %v, planned %v",
 					source, looks.Load(), want.looks, ids, planned)
@@ -148,7 +149,7 @@ func TestSecondHalfIsLookedAtWhereItMatters(t *testing.T) {
 			return 2
 		},
 		"PodResources was away": func(a *admission, _ kubelet.Pod) int {
-			a.coordinator.current().plan.holder.Looked = false
+			a.coordinator.current().given.container.Looked = false
 			return 2
 		},
 		"one of several pods": func(a *admission, pod kubelet.Pod) int {
@@ -203,14 +204,15 @@ func (a *admission) withdraw(id string) {
 	a.free[vfs] = slices.DeleteFunc(a.free[vfs], func(d device.Device) bool { return d.ID == id })
 }
 
-// hold has the ledger take a VF for an unknown pod's.
+// hold has the coordinator take a VF for an unknown pod's.
 func (a *admission) hold(id string) {
-	a.coordinator.current().ledger.Give(&ledger.Allocation{}, vfs, id, 0)
+	s := a.coordinator.current()
+	s.hold(append(s.found, holders.Holder{Devices: kubelet.Devices{vfs: {id}}}))
 }
 
 // mayBe leaves open which of several pods got the newest Allocate.
 func (a *admission) mayBe(pods ...kubelet.Pod) {
-	a.coordinator.current().ledger.Newest().Candidates = pods
+	a.coordinator.current().given.container.Pods = pods
 }
 
 // A pod that is deleted and created anew under its name holds nothing of what it had before, also where
@@ -246,8 +248,8 @@ func TestPodOfTheSameNameAfterALateLook(t *testing.T) {
 					}
 					for name, ids := range held {
 						for _, id := range ids {
-							if a := a.coordinator.current().ledger.Holder(name, id); a != nil {
-								t.Errorf("%s %s is held by %s, a pod that is gone", name, id, a.OwnerName())
+							if holder := a.coordinator.holderOf(name, id); holder != "" {
+								t.Errorf("%s %s is held by %s, a pod that is gone", name, id, holder)
 							}
 						}
 					}

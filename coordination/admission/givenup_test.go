@@ -51,13 +51,12 @@ func TestGivenUpAmidAContainer(t *testing.T) {
 			if refusal := a.take(next.Pod, vfs, chosen); refusal != "" {
 				t.Error(refusal)
 			}
-			held := a.coordinator.current().ledger.Newest()
-			if !held.Lacks(gpus) {
-				t.Errorf("%s has GPUs too: %v", held.OwnerName(), held.Devices)
+			if to := a.coordinator.current().given.container; !to.Lacks(gpus) {
+				t.Errorf("%s has GPUs too: %v", to.Name(), to.Devices)
 			}
 			for _, id := range given {
-				if held := a.coordinator.current().ledger.Holder(gpus, id); held != nil {
-					t.Errorf("%s still holds GPU %s", held.OwnerName(), id)
+				if holder := a.coordinator.holderOf(gpus, id); holder != "" {
+					t.Errorf("%s still holds GPU %s", holder, id)
 				}
 			}
 		})

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
 )
 
 // A kubelet that answers nothing at all costs a question the time of one look, and an Allocate too.
@@ -34,7 +34,9 @@ func TestHungLooksAreWaitedForTogether(t *testing.T) {
 			t.Errorf("a question took %v", took)
 		}
 		owner := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "other"}, Name: "c"}
-		a.coordinator.current().ledger.Give(&ledger.Allocation{Owner: &owner}, gpus, ids[0], 0)
+		a.coordinator.current().hold(holders.Holders{
+			{Pod: owner.Pod, Name: owner.Name, Devices: kubelet.Devices{gpus: ids[:1]}},
+		})
 		begun = time.Now()
 		if _, refusal := a.allocated(gpus, []string{ids[0], "unplanned"}); refusal != "" {
 			t.Error(refusal)

@@ -33,7 +33,7 @@ func TestMissedAllocate(t *testing.T) {
 					a.give0(pod, gpus, gpu)
 					a.now = a.now.Add(100 * asking.FollowWindow)
 					chosen, why := a.ask(vfs, 0, 1)
-					if held := a.coordinator.current().ledger.Holder(gpus, gpu); held == nil {
+					if a.coordinator.holderOf(gpus, gpu) == "" {
 						t.Errorf("GPU %s is nobody's: %s", gpu, why)
 					}
 					if refusal := a.take(pod, vfs, chosen); refusal != "" {
@@ -110,7 +110,7 @@ func TestLeftOverOfAnInitContainer(t *testing.T) {
 			a.now = a.now.Add(100 * asking.FollowWindow)
 			a.ask(gpus, 1, 1)
 			for _, id := range chosen {
-				if a.coordinator.current().ledger.IsFree(gpus, id) {
+				if a.coordinator.current().books().isFree(gpus, id) {
 					t.Errorf("source %q: GPU %s of the init container is free when %s asks", source, id, next.Name)
 				}
 			}
@@ -200,7 +200,7 @@ func TestOfferedDeviceOfTheNewestPod(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := a.coordinator.current()
-		if slices.Contains(chosen, gpu) || slices.Contains(s.plan.devices[vfs], vf) || s.ledger.IsFree(vfs, vf) {
+		if slices.Contains(chosen, gpu) || slices.Contains(s.plan.devices[vfs], vf) || s.books().isFree(vfs, vf) {
 			t.Errorf("source %q: %v chosen and %v planned beside %s, which has %s and %s: %s", source, chosen,
 				s.plan.devices, newest.Name, gpu, vf, why)
 		}
@@ -235,8 +235,8 @@ func TestKubeletThatStartsListsItsPodsOneByOne(t *testing.T) {
 		a.pending(asker, wish{1, 0})
 		a.now = a.now.Add(100 * asking.FollowWindow)
 		a.ask(gpus, 1, 1)
-		l := a.coordinator.current().ledger
-		return l.IsFree(gpus, has[gpus][0]) || l.IsFree(vfs, has[vfs][0])
+		b := a.coordinator.current().books()
+		return b.isFree(gpus, has[gpus][0]) || b.isFree(vfs, has[vfs][0])
 	}
 	if free("before") {
 		t.Error("free before the kubelet starts anew")

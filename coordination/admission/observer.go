@@ -7,7 +7,6 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -116,23 +115,23 @@ func OrNobody(o Observer) Observer {
 
 // reportGranted tells of an Allocate that was granted.
 func (d *deciding) reportGranted(g grant) {
-	v := Verdict{Resource: g.name, Outcome: Granted, Pairs: d.pairsOf(g.holder, g.sure())}
+	v := Verdict{Resource: g.name, Outcome: Granted, Pairs: d.pairsOf(g.container, g.sure())}
 	if len(v.Pairs) > 0 {
 		v.Outcome = Aligned
 		if slices.ContainsFunc(v.Pairs, func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() }) {
 			v.Outcome = Degraded
 		}
 	}
-	d.report(v, g.holder)
+	d.report(v, g.container)
 	if v.Outcome == Degraded {
-		d.warn("pairs are not on one switch each", "container", g.container(), "pairs", described(v.Pairs),
+		d.warn("pairs are not on one switch each", "container", g.named(), "pairs", described(v.Pairs),
 			"reason", g.why())
 	}
 }
 
-// container names who is given the devices, for people.
-func (g grant) container() string {
-	if c := asking.Likely(g.holder.Recipient, g.holder); c != nil {
+// named is who is given the devices, for people.
+func (g grant) named() string {
+	if c := g.container.Likely(); c != nil {
 		return c.String()
 	}
 	return "not known yet"
@@ -155,16 +154,15 @@ func (g grant) why() string {
 	return g.plan.choice.Reason
 }
 
-// report tells of an Allocate. Of a container that the ledger does not know a is nil.
-func (d *deciding) report(v Verdict, a *ledger.Allocation) {
-	l := d.ledger
-	if l.Resource(v.Resource) == nil {
+// report tells of an Allocate to a container, nil for one that is not known.
+func (d *deciding) report(v Verdict, c *asking.Container) {
+	if d.resources[v.Resource] == nil {
 		v.Resource = ""
 	}
-	if a != nil {
-		v.Container = asking.Likely(a.Recipient, a)
-		if v.Container != nil && a.Recipient != nil && a.Recipient.Pod == v.Container.Pod {
-			v.PodUID = a.Recipient.UID
+	if c != nil {
+		v.Container = c.Likely()
+		if v.Container != nil && c.Asker != nil && c.Asker.Pod == v.Container.Pod {
+			v.PodUID = c.Asker.UID
 		}
 	}
 	if d.livePlan() == nil {

@@ -40,7 +40,7 @@ func (c *Coordinator) Pair(
 // get, as placement pairs them; any other one with the VF that is nearest, so that whichever the container
 // has, a VF is named for it.
 func (d *deciding) served(name string, ids []string) []pairs.Served {
-	vfs := device.All(d.ledger.Resource(name).Select(ids))
+	vfs := device.All(d.resources[name].Select(ids))
 	best := map[topology.Address]string{}
 	used := map[string]int{}
 	request := placement.Request{GPUs: []placement.Half{d.gpusOf(name, ids)}, VFs: []placement.Half{vfs}}
@@ -53,7 +53,7 @@ func (d *deciding) served(name string, ids []string) []pairs.Served {
 		}
 	}
 	var served []pairs.Served
-	for _, gpu := range d.ledger.Addresses(device.GPU) {
+	for _, gpu := range d.resources.Addresses(device.GPU) {
 		if best[gpu] == "" {
 			nearest := slices.MinFunc(vfs.Held, func(a, b placement.Device) int {
 				return cmp.Or(d.tree.Distance(gpu, a.Address).Compare(d.tree.Distance(gpu, b.Address)),
@@ -70,18 +70,12 @@ func (d *deciding) served(name string, ids []string) []pairs.Served {
 // gpusOf are the GPUs of the container that VFs were just given to: those it has, those planned for it, or
 // those beside the VFs.
 func (d *deciding) gpusOf(name string, ids []string) placement.Half {
-	l := d.ledger
-	var gpus []device.Device
-	for _, r := range l.OfKind(device.GPU) {
-		gpus = append(gpus, l.Resource(r.Name).Select(d.given.devices[r.Name])...)
-	}
+	gpus := d.resources.Held(d.given.devices, device.GPU)
 	if p := d.livePlan(); p != nil && len(gpus) == 0 {
-		for _, r := range l.OfKind(device.GPU) {
-			gpus = append(gpus, l.Resource(r.Name).Select(p.devices[r.Name])...)
-		}
+		gpus = d.resources.Held(p.devices, device.GPU)
 	}
-	if r := l.Resource(name); r != nil && len(gpus) == 0 {
-		return d.gpusBeside(r, ids, d.given.holder, d.given.before)
+	if r := d.resources[name]; r != nil && len(gpus) == 0 {
+		return d.gpusBeside(r, ids, d.given.container, d.given.before)
 	}
 	return device.All(gpus)
 }
@@ -111,6 +105,6 @@ func (c *Coordinator) tidy() {
 	case err != nil:
 		c.Log.Warn("leave pairs files as they are", "error", err)
 	default:
-		c.pairs.Tidy(s.tree, containers, s.ledger.OfAll)
+		c.pairs.Tidy(s.tree, containers, s.resources.Paired)
 	}
 }

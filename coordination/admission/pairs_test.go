@@ -21,7 +21,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/test/scale"
 )
@@ -301,7 +300,7 @@ func TestASlowWriteHasWhatCameSince(t *testing.T) {
 	if got := c.handed(slow); len(got) != 2 {
 		t.Errorf("the container has %v, want both halves", got)
 	}
-	c.state.Store(&state{tree: slow.tree, ledger: ledger.New()})
+	c.state.Store(newState(slow.tree))
 	if got := c.handed(slow); len(got) != 1 {
 		t.Errorf("another container is being admitted; the first one has %v, want the VF", got)
 	}

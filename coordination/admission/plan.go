@@ -6,10 +6,9 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -19,14 +18,14 @@ const planTTL = 2 * time.Second
 
 // plan is our reservation for the halves of a request that have not been asked yet.
 type plan struct {
-	devices map[string][]string // by resource, in the order of the pairs
-	asked   string              // the resource of the question that it answers
-	holder  *ledger.Allocation  // of what the container was given already; to be filled by its next Allocate
-	shown   bool                // PodResources has shown it with that
-	asker   *asking.Asker       // the container, nil where no source of intent told
-	choice  *placement.Choice   // that all of it comes from; nil for one that was read back
-	after   int                 // sequence of the newest Allocate when it was made
-	expires time.Time
+	devices   map[string][]string // by resource, in the order of the pairs
+	asked     string              // the resource of the question that it answers
+	anew      bool                // nothing of that had to be taken over from an init container
+	container asking.Container    // with what it was given already
+	choice    *placement.Choice   // that all of it comes from
+	predicted bool                // the NUMA nodes that it goes by are a guess
+	after     int                 // sequence of the newest Allocate when it was made
+	expires   time.Time
 
 	// what the container's first question left for the others, until it is known what became of it: the plan of
 	// its next question replaces the devices, and says the same
@@ -57,65 +56,59 @@ func (p *plan) keeps(name string, ids []string) bool {
 	return p != nil && device.SameSet(p.devices[name], ids)
 }
 
-// knowledge is that of the question which led to the plan.
-func (p *plan) knowledge() asking.Knowledge {
-	if p.asker != nil {
-		return asking.Knowledge{Source: p.asker.Source, Why: p.asker.Half(p.holder), Asker: p.asker}
+// knowledge is that of the question which led to the plan, for the other half of a container.
+func (p *plan) knowledge(c *asking.Container) asking.Knowledge {
+	if c.Asker != nil {
+		return asking.Knowledge{Source: c.Asker.Source, Why: asking.SecondHalf, Asker: c.Asker}
 	}
-	return asking.Knowledge{Source: intent.PodResources, Why: asking.SecondHalf + " of " + p.holder.OwnerName()}
+	return asking.Knowledge{Source: intent.PodResources, Why: asking.SecondHalf + " of " + c.Name()}
 }
 
 // foresees reports whether a question is for all that the plan is still kept for, directly after an Allocate
 // of the rest of it. What it was made from is known to be right: PodResources was read, and one pod remains.
 func (s *state) foresees(q asking.Question, asked time.Time) bool {
-	p := s.plan.live(asked)
-	if p == nil || !s.given.foreseen || p.after != s.ledger.Sequence()-1 || !s.recent(asked) ||
-		!p.holder.Looked || !p.holder.Identified() {
+	p, c := s.plan.live(asked), s.given.container
+	if p == nil || p.choice == nil || c == nil || !s.given.foreseen || p.after != s.sequence-1 ||
+		!s.recent(asked) || !c.Looked || !c.Identified() {
 		return false
 	}
 	planned := p.devices[q.Resource]
-	offered := func(id string) bool { return slices.Contains(q.Available, id) }
-	held := func(id string) bool { return s.ledger.Holder(q.Resource, id) != nil }
+	lacking := func(id string) bool { return !slices.Contains(q.Available, id) }
+	held := func(id string) bool { return !s.books().isFree(q.Resource, id) }
 	return len(p.devices) == 1 && len(planned) == q.Size && len(q.MustInclude) == 0 &&
-		!slices.ContainsFunc(planned, func(id string) bool {
-			return !offered(id)
-		}) && !slices.ContainsFunc(q.Available, held)
+		!slices.ContainsFunc(planned, lacking) && !slices.ContainsFunc(q.Available, held)
 }
 
 // newPlan keeps a choice: the answer to the question, and what is left for the other resources of the
 // request.
 func (d *deciding) newPlan(
-	choice *placement.Choice, r *ledger.Resource, q asking.Question, holder *ledger.Allocation,
-	known asking.Knowledge,
+	choice *placement.Choice, r *resources.Resource, q asking.Question, container asking.Container,
 ) *plan {
-	l := d.ledger
 	p := &plan{
-		devices: map[string][]string{},
-		asked:   q.Resource,
-		holder:  holder,
-		shown:   known.Shown,
-		asker:   known.Asker,
-		choice:  choice,
-		after:   l.Sequence(),
-		expires: d.now().Add(planTTL),
+		devices:   map[string][]string{},
+		asked:     q.Resource,
+		anew:      len(q.MustInclude) == 0,
+		container: container,
+		choice:    choice,
+		predicted: d.policy == "" && len(d.resources.Nodes(q.Resource, q.Available)) == 0,
+		after:     d.sequence,
+		expires:   d.now().Add(planTTL),
 	}
 	offered := map[string]bool{}
 	for _, id := range slices.Concat(q.Available, q.MustInclude) {
 		offered[id] = true
 	}
-	for _, d := range slices.Concat(choice.GPUs, choice.VFs) {
+	for _, chosen := range slices.Concat(choice.GPUs, choice.VFs) {
 		name := r.Name
-		if !offered[d.ID] {
-			name = l.ResourceOf(d.ID, r.Name)
+		if !offered[chosen.ID] {
+			name = d.resources.OfDevice(chosen.ID, r.Name)
 		}
 		if name != "" {
-			p.devices[name] = append(p.devices[name], d.ID)
+			p.devices[name] = append(p.devices[name], chosen.ID)
 		}
 	}
 	maps.DeleteFunc(p.devices, func(name string, ids []string) bool {
-		return name != r.Name && !slices.ContainsFunc(ids, func(id string) bool {
-			return l.Holder(name, id) != holder
-		})
+		return name != r.Name && !slices.ContainsFunc(ids, func(id string) bool { return !container.Has(name, id) })
 	})
 	return p
 }
@@ -123,7 +116,8 @@ func (d *deciding) newPlan(
 // follow makes a plan the one that stands, and counts what became of the one before.
 func (d *deciding) follow(next *plan, name string) {
 	d.expirePlan()
-	if before := d.plan; before != nil && before.holder == next.holder && before.promised[name] != nil {
+	before := d.plan
+	if before != nil && before.container.ID == next.container.ID && before.promised[name] != nil {
 		next.promised, next.until = before.promised, before.until // the rest of the same container
 		d.plan = next
 		return

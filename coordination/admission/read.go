@@ -1,17 +1,18 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-
 	"github.com/tandem-k8s/tandem/coordination/bounded"
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/survive"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -21,20 +22,45 @@ type seen struct {
 	checkpoint    kubelet.Checkpoint
 	checkpointErr error
 	view          *kubelet.View  // nil where PodResources could not be read, or not safely
+	single        []kubelet.Pod  // the pods that the view is of, where they were asked about one by one
 	answer        *intent.Answer // nil where no source tells
-	// what PodResources, which could not list all pods, tells of allocations: that they have ended, or what
-	// their containers have
-	gone   map[int]bool
-	living map[int]kubelet.Devices
-	cpus   *cpus // nil where they do not matter, or are not known
+	cpus          *cpus          // nil where they do not matter, or are not known
+	policy        hints.Policy   // "" where it does not matter, or is not known
 }
 
-// lives reports whether the kubelet's own list of pods has that of an allocation. It frees all that a pod has
-// at once: what it offers of one that lives it has lost sight of.
-func (s seen) lives(a *ledger.Allocation) bool {
-	uid := a.PodUID()
-	return uid != "" && s.answer != nil && s.answer.Source != intent.APIServer &&
-		slices.ContainsFunc(s.answer.Pods, func(p intent.Pod) bool { return p.UID == uid })
+// list is the view where it is of all pods; else nil.
+func (s seen) list() *kubelet.View {
+	if s.single != nil {
+		return nil
+	}
+	return s.view
+}
+
+// sources are those by which is found who holds what.
+func (s seen) sources(before *state, q asking.Question) holders.Sources {
+	sources := holders.Sources{
+		View: s.view, Single: s.single, Pods: podsOf(s.answer), Known: before.known,
+		Before: before.found, Looked: before.seen.Looked, Life: before.seen.Life, Allocates: before.allocates,
+	}
+	if r := before.resources[q.Resource]; r != nil {
+		sources.Asked = q.Offer(r)
+	}
+	if s.checkpointErr == nil {
+		sources.Recorded = &s.checkpoint
+	}
+	return sources
+}
+
+// podsOf are the pods that a source tells; nil where none does.
+func podsOf(answer *intent.Answer) *holders.Pods {
+	if answer == nil {
+		return nil
+	}
+	pods := &holders.Pods{Names: map[string]kubelet.Pod{}, All: answer.Source != intent.APIServer}
+	for _, pod := range answer.Pods {
+		pods.Names[pod.UID] = pod.Pod
+	}
+	return pods
 }
 
 // read reads what a question needs.
@@ -54,14 +80,12 @@ func (c *Coordinator) read(ctx context.Context, s *state, asked time.Time, q ask
 //   - Who asks: the container that got the newest Allocate, of the one pod that the look at its first half
 //     left. Had the kubelet given it up, after an error of the other plugin's, the next pod would not ask
 //     that soon, for just what is planned.
-//   - What is free: the kubelet offers nothing that the ledger has with anybody. Where it does, something
-//     became free or it hands a device out twice, and PodResources tells which.
+//   - What is free: the kubelet offers nothing that somebody held when the first half was asked for. Where it
+//     does, something became free or it hands a device out twice, and PodResources tells which.
 //   - What else the container wants: nothing is left but what is asked for.
 //
-// What a look leaves behind for later questions is the same too. The pods of the first half's look count as
-// seen, this container's among them, and those that have come since as new with the next: the kubelet takes
-// none in while it admits one. The owner's name comes with the next look, and that shows as well if the pod
-// has been created anew under its name (Looked.lost in package asking).
+// What a look leaves behind for later questions is the same too: the kubelet takes no pod in while it admits
+// one.
 func (c *Coordinator) glance(s *state, asked time.Time, q asking.Question) (now seen, enough bool) {
 	if !s.foresees(q, asked) {
 		return now, false
@@ -85,12 +109,53 @@ func (c *Coordinator) lookFor(ctx context.Context, before *state, q asking.Quest
 	if mayLook {
 		s.view = c.holdings(ctx)
 	}
+	if c.Policy != nil && len(before.resources.Nodes(q.Resource, q.Available)) == 0 {
+		s.policy = c.Policy()
+	}
 	all.Wait()
 	if s.view == nil && (s.answer == nil || s.answer.Source == intent.APIServer) {
-		s.gone, s.living = c.single(ctx, before.suspected(q, mayLook))
+		s.view, s.single = c.single(ctx, before.suspected(s.sources(before, asking.Question{}), q, mayLook))
 	}
 	s.cpus = c.cpusFor(ctx, before, q, s)
 	return s
+}
+
+// suspected lists the few pods to ask the kubelet about where it does not list all: first those of which it
+// offers a device, which have ended unless it hands that out twice; and others too, where it was to list
+// them.
+func (s *state) suspected(sources holders.Sources, q asking.Question, others bool) (pods []kubelet.Pod) {
+	found, _ := holders.Find(sources)
+	if sources.Recorded == nil {
+		found = s.found
+	}
+	var rest []kubelet.Pod
+	add := func(to []kubelet.Pod, more ...kubelet.Pod) []kubelet.Pod {
+		for _, pod := range more {
+			if pod != (kubelet.Pod{}) && !slices.Contains(pods, pod) && !slices.Contains(to, pod) {
+				to = append(to, pod)
+			}
+		}
+		return to
+	}
+	for _, h := range found {
+		of := []kubelet.Pod{h.Pod}
+		if n := s.given.container; h.Pod == (kubelet.Pod{}) && n != nil && n.HasAny(h.Devices) {
+			of = n.Pods
+		}
+		offered := func(id string) bool {
+			return slices.Contains(q.Available, id) && !slices.Contains(q.MustInclude, id)
+		}
+		if slices.ContainsFunc(h.Devices[q.Resource], offered) {
+			pods = add(pods, of...)
+		} else if others {
+			rest = add(rest, of...)
+		}
+	}
+	slices.SortFunc(rest, func(a, b kubelet.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	pods = add(pods, rest...)
+	return pods[:min(len(pods), endedBurst)]
 }
 
 // askedFor is what the pods of the node ask for, nil where no source tells before ctx is done.
@@ -129,8 +194,8 @@ type cpus struct {
 // nodes, and a pod that may be asking wants CPUs of its own. The kubelet gives a container its devices before
 // its CPUs, but decides on the nodes by both.
 func (c *Coordinator) cpusFor(ctx context.Context, s *state, q asking.Question, now seen) *cpus {
-	if c.AllocatableCPUs == nil || now.view == nil || now.answer == nil || !wantsCPUs(now.answer.Pods) ||
-		len(s.ledger.Nodes(q.Resource, q.Available)) > 0 {
+	if c.AllocatableCPUs == nil || now.list() == nil || now.answer == nil || !wantsCPUs(now.answer.Pods) ||
+		len(s.resources.Nodes(q.Resource, q.Available)) > 0 {
 		return nil
 	}
 	allocatable, err := c.AllocatableCPUs(ctx)

@@ -8,11 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
-
+	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -35,11 +34,12 @@ func (r refusal) full() string {
 // its pod, and not all its pairs are on one switch each. It is said when the container has all that it wants,
 // or at once where that is known and the best plan for the rest does not do; never on a guess.
 func (d *deciding) misaligned(g grant) refusal {
-	if !d.requires(g.holder) || g.guessed() {
+	if !d.requires(g.container) || g.guessed() {
 		return refusal{}
 	}
-	pairs := d.pairsOf(g.holder, g.sure())
-	if p := g.plan; pairs == nil && p != nil && p.choice != nil && p.asker != nil && p.asker.Exact {
+	pairs := d.pairsOf(g.container, g.sure())
+	if p := g.plan; pairs == nil && p != nil && p.choice != nil && !p.predicted && p.container.Asker != nil &&
+		p.container.Asker.Exact {
 		pairs = p.choice.Pairs
 	}
 	apart := slices.IndexFunc(pairs, func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() })
@@ -47,32 +47,30 @@ func (d *deciding) misaligned(g grant) refusal {
 		return refusal{}
 	}
 	return d.refusal(pairs, pairs[apart], fmt.Sprintf("%d %s %s", len(g.ids), g.name, strings.Join(g.ids, ", ")),
-		g.holder)
+		g.container)
 }
 
-// requires reports whether alignment is required of an allocation's container, whichever it is of those that
-// it can be.
-func (d *deciding) requires(a *ledger.Allocation) bool {
+// requires reports whether alignment is required of a container, whichever it is of those that it can be.
+func (d *deciding) requires(c *asking.Container) bool {
 	switch {
-	case a.Recipient == nil:
+	case c.Asker == nil:
 		return d.alignment == intent.Required
-	case !a.Recipient.Exact:
+	case !c.Asker.Exact:
 		return false
 	default:
-		return cmp.Or(a.Recipient.Alignment, d.alignment) == intent.Required
+		return cmp.Or(c.Asker.Alignment, d.alignment) == intent.Required
 	}
 }
 
-// pairsOf are those of the devices of an allocation; nil while it is not known to be complete. Sure is
-// whether it is known to be one container's.
-func (d *deciding) pairsOf(a *ledger.Allocation, sure bool) []placement.Pair {
-	l := d.ledger
-	gpus, vfs := l.LatestOf(a, device.GPU), l.LatestOf(a, device.VF)
+// pairsOf are those of the devices of a container; nil while it is not known to be complete. Sure is whether
+// all that it has is known to be one container's.
+func (d *deciding) pairsOf(c *asking.Container, sure bool) []placement.Pair {
+	gpus, vfs := d.resources.Held(c.Devices, device.GPU), d.resources.Held(c.Devices, device.VF)
 	switch {
-	case a.Recipient != nil && !l.Complete(a):
+	case c.Asker != nil && !c.Complete(func(name string) bool { return d.resources[name] != nil }):
 		return nil
-	case a.Recipient == nil &&
-		(!sure || len(gpus) == 0 || len(vfs) == 0 || len(vfs) < len(gpus) && len(l.OfKind(device.VF)) > 1):
+	case c.Asker == nil && (!sure || len(gpus) == 0 || len(vfs) == 0 ||
+		len(vfs) < len(gpus) && len(d.resources.OfKind(device.VF)) > 1):
 		return nil // VFs of other resources may come
 	}
 	choice, err := placement.Choose(d.tree, placement.Request{
@@ -86,9 +84,9 @@ func (d *deciding) pairsOf(a *ledger.Allocation, sure bool) []placement.Pair {
 
 // refusal names the pair that is apart, the switch of its GPU, and what is free there.
 func (d *deciding) refusal(
-	pairs []placement.Pair, apart placement.Pair, what string, a *ledger.Allocation,
+	pairs []placement.Pair, apart placement.Pair, what string, c *asking.Container,
 ) refusal {
-	free, all, owners := d.vfsNear(apart.GPU.Address, a)
+	free, all, owners := d.vfsNear(apart.GPU.Address, c)
 	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: "+
 		"GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free",
 		what, placement.Together(pairs), len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level,
@@ -96,33 +94,31 @@ func (d *deciding) refusal(
 	if len(owners) > 0 {
 		sentence += ", the rest is held"
 	}
-	return refusal{said: sentence + "; " + d.whoRequires(), owners: owners}
+	return refusal{said: sentence + " (" + d.whoRequires() + ")", owners: owners}
 }
 
-// whoRequires tells whether the administrator wants pairs on one switch each, or the pod alone.
+// whoRequires tells whether the administrator wants pairs on one switch each, or the pod alone. It stands in
+// brackets at the end of a refusal, to which the kubelet appends ", which is unexpected".
 func (d *deciding) whoRequires() string {
 	if d.alignment == intent.Required {
 		return fmt.Sprintf("the plugins' flag --alignment=%s asks that of every pod", intent.Required)
 	}
-	return fmt.Sprintf("without annotation %s: %s the pod would start", intent.AlignmentKey, intent.Required)
+	return intent.Relaxation
 }
 
-// vfsNear counts the VFs on one switch with a GPU, and says who holds those that are not free, but for an
-// allocation's own.
-func (d *deciding) vfsNear(gpu topology.Address, own *ledger.Allocation) (free, all int, owners []string) {
-	l := d.ledger
-	for _, r := range l.OfKind(device.VF) {
+// vfsNear counts the VFs on one switch with a GPU, and says who holds those that are not free, but for a
+// container's own.
+func (d *deciding) vfsNear(gpu topology.Address, own *asking.Container) (free, all int, owners []string) {
+	for _, r := range d.resources.OfKind(device.VF) {
 		for id, vf := range r.Devices {
 			if !d.tree.Distance(gpu, vf.Address).Level.SameSwitch() {
 				continue
 			}
 			all++
-			switch held := l.Holder(r.Name, id); {
-			case l.IsFree(r.Name, id) && vf.Healthy:
+			if vf.Healthy && d.books().isFree(r.Name, id) {
 				free++
-			case held != nil && held != own:
-				owners = append(owners, held.OwnerName())
 			}
+			owners = append(owners, d.books().names(r.Name, []string{id}, own)...)
 		}
 	}
 	slices.Sort(owners)
@@ -134,11 +130,11 @@ func (d *deciding) vfsNear(gpu topology.Address, own *ledger.Allocation) (free, 
 const maxSuspects = 8
 
 // conflict says why a container must not have devices that the kubelet is giving it: another pod has one of
-// them at this moment, so that the kubelet is handing it out twice (kubernetes PR 137534). The ledger alone
-// does not decide: it can be behind, and the containers of one pod share devices. The kubelet is asked about
-// the pods that the ledger thinks of, with Get, which is safe while an Allocate is in flight. It shows no
-// plain init containers, whose devices go to the next container of their pod. Where it cannot be asked before
-// ctx is done the container gets the devices, and the log has an error.
+// them at this moment, so that the kubelet is handing it out twice (kubernetes PR 137534). What the
+// last question found does not decide: it can be behind, and the containers of one pod share devices. The
+// kubelet is asked about the pods that had them then, with Get, which is safe while an Allocate is in flight.
+// It shows no plain init containers, whose devices go to the next container of their pod. Where it cannot be
+// asked before ctx is done the container gets the devices, and the log has an error.
 func (c *Coordinator) conflict(ctx context.Context, name string, ids []string) refusal {
 	suspects := c.current().suspects(name, ids, c.now())
 	if len(suspects) == 0 {
@@ -155,8 +151,8 @@ func (c *Coordinator) conflict(ctx context.Context, name string, ids []string) r
 			continue
 		}
 		if holder, id, held := view.HolderOf(name, ids); held {
-			return refusal{fmt.Sprintf("refuse %s %s: another pod has it and the kubelet gave it out a second time "+
-				"(kubernetes PR 137534); create this pod again and it gets another device", name, id),
+			return refusal{fmt.Sprintf("refuse %s %s: another pod has it; create this pod again and it gets another "+
+				"device (the kubelet gave the device out a second time, kubernetes PR 137534)", name, id),
 				[]string{holder.String()}}
 		}
 	}
@@ -166,12 +162,12 @@ func (c *Coordinator) conflict(ctx context.Context, name string, ids []string) r
 // suspect is a pod that can hold devices that are being given to somebody else.
 type suspect struct {
 	pod   kubelet.Pod
-	owner bool // PodResources has shown it with one of them
+	owner bool // it is known to have held one of them
 }
 
-// suspects lists the pods that hold devices as far as the ledger knows, other than the one that they were
-// planned for. A plan for other devices says nothing: it can be that of the pod before, which has been given
-// all of it.
+// suspects lists the pods that hold devices as far as the last question found, other than the one that they
+// were planned for. A plan for other devices says nothing: it can be that of the pod before, which has been
+// given all of it.
 func (s *state) suspects(name string, ids []string, now time.Time) []suspect {
 	var found []suspect
 	add := func(pod kubelet.Pod, owner bool) {
@@ -182,18 +178,18 @@ func (s *state) suspects(name string, ids []string, now time.Time) []suspect {
 		}
 	}
 	for _, id := range ids {
-		switch a := s.ledger.Holder(name, id); {
-		case a == nil:
-		case a.Owner != nil:
-			add(a.Owner.Pod, true)
-		default:
-			for _, pod := range a.Candidates {
+		switch h := s.books().holder(name, id); {
+		case h == nil:
+		case h.Pod != (kubelet.Pod{}):
+			add(h.Pod, true)
+		case s.given.container != nil && s.given.container.HasAny(kubelet.Devices{name: {id}}):
+			for _, pod := range s.given.container.Pods {
 				add(pod, false)
 			}
 		}
 	}
-	if p := s.plan.live(now); p.keeps(name, ids) && p.holder.Owner != nil {
-		found = slices.DeleteFunc(found, func(s suspect) bool { return s.pod == p.holder.Owner.Pod })
+	if p := s.plan.live(now); p.keeps(name, ids) && p.container.Owner != nil {
+		found = slices.DeleteFunc(found, func(s suspect) bool { return s.pod == p.container.Owner.Pod })
 	}
 	return found
 }

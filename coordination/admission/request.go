@@ -4,10 +4,9 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -15,40 +14,39 @@ import (
 // the half that is asked, and the other half, given to the container before or as it will most likely be
 // asked for. The remark is for people.
 func (d *deciding) request(
-	r *ledger.Resource, usable offer, q asking.Question, holder *ledger.Allocation, a *asking.Asker,
+	r *resources.Resource, usable offer, q asking.Question, c *asking.Container,
 ) (placement.Request, string) {
-	l := d.ledger
 	var request placement.Request
 	var remark string
-	if a != nil {
-		all := d.wantedBy(a, r, usable, q, holder)
-		remark = d.honour(a, all)
+	if c.Asker != nil {
+		all := d.wantedBy(c, r, usable, q)
+		remark = d.honour(c.Asker, all)
 		for _, w := range all {
 			w.resource.Kind.AddTo(&request, w.half)
 		}
 	} else {
-		asked := d.askedHalf(r, usable, q, holder)
+		asked := d.askedHalf(r, usable, q, c)
 		r.Kind.AddTo(&request, asked)
-		r.Kind.Other().AddTo(&request, d.otherHalf(r, q, asked, holder))
+		r.Kind.Other().AddTo(&request, d.otherHalf(r, q, asked, c))
 	}
-	for _, gpus := range l.OfKind(device.GPU) {
+	for _, gpus := range d.resources.OfKind(device.GPU) {
 		request.Links = append(request.Links, gpus.Links...)
 	}
-	request.Spare.GPUs, request.Taken.GPUs = l.Beside(device.GPU, holder)
-	request.Spare.VFs, request.Taken.VFs = l.Beside(device.VF, holder)
+	request.Spare.GPUs, request.Taken.GPUs = d.books().beside(device.GPU, c)
+	request.Spare.VFs, request.Taken.VFs = d.books().beside(device.VF, c)
 	return request, remark
 }
 
 // askedHalf is the half of the question: what must be in it, what the container has of the same kind under
 // other resource names (VFs of other rails), and what can be chosen.
 func (d *deciding) askedHalf(
-	r *ledger.Resource, usable offer, q asking.Question, holder *ledger.Allocation,
+	r *resources.Resource, usable offer, q asking.Question, c *asking.Container,
 ) placement.Half {
 	half := offeredHalf(r, usable, q.Size)
-	for _, held := range d.ledger.Held(holder, r.Kind) {
-		if _, same := holder.Devices[r.Name][held.ID]; !same {
-			half.Held = append(half.Held, held.Placed())
-			half.Count++
+	for _, of := range d.resources.OfKind(r.Kind) {
+		if of != r {
+			held := device.All(of.Select(c.Devices[of.Name]))
+			half.Held, half.Count = append(half.Held, held.Held...), half.Count+held.Count
 		}
 	}
 	return half
@@ -57,13 +55,14 @@ func (d *deciding) askedHalf(
 // otherHalf is what the container has of the other kind. Where it has nothing yet, or is taking over from an
 // init container, as many as are asked for now are planned: pairs are the common request.
 func (d *deciding) otherHalf(
-	r *ledger.Resource, q asking.Question, asked placement.Half, holder *ledger.Allocation,
+	r *resources.Resource, q asking.Question, asked placement.Half, c *asking.Container,
 ) placement.Half {
 	kind := r.Kind.Other()
-	half := device.All(d.ledger.Held(holder, kind))
-	if half.Count > 0 && len(q.MustInclude) == 0 {
-		return half
+	held := d.resources.Held(c.Devices, kind)
+	if len(held) > 0 {
+		return device.All(held)
 	}
+	half := device.All(d.resources.Held(c.Inherits, kind))
 	half.Free = d.expected(kind, q, asked.Count-half.Count)
 	half.Count = max(half.Count, min(asked.Count, half.Count+len(half.Free)))
 	return half
@@ -71,27 +70,35 @@ func (d *deciding) otherHalf(
 
 // expected lists the free devices of a kind that the kubelet will offer the container that asks now.
 func (d *deciding) expected(kind device.Kind, q asking.Question, count int) []placement.Device {
-	l := d.ledger
-	of := l.OfKind(kind)
+	of := d.resources.OfKind(kind)
 	nodes, admitted := d.nodesOf(q, func() (hints.Mask, bool) {
-		return hints.Restricted.Nodes(l.Demand(count, of...))
+		return d.rule().Nodes(d.books().demand(count, of...))
 	})
 	if !admitted {
 		return nil
 	}
 	var free []placement.Device
 	for _, other := range of {
-		free = append(free, l.FreeOn(other, nodes)...)
+		free = append(free, d.books().freeOn(other, nodes)...)
 	}
 	return free
 }
 
+// rule is the policy by which the kubelet chooses NUMA nodes. Where it is not known it is the one that the
+// documents ask for, and nobody is refused by it (misaligned).
+func (d *deciding) rule() hints.Policy {
+	if d.policy == "" {
+		return hints.Restricted
+	}
+	return d.policy
+}
+
 // inPairOrder orders what a container was given of a resource so that its i-th GPU pairs with its i-th VF:
 // GPUs by address, as the vendors' runtimes enumerate them, VFs by the GPU they serve. If a question
-// preceded, the plan has the order. If the kubelet asked for nothing, the GPUs are those of the allocation
+// preceded, the plan has the order. If the kubelet asked for nothing, the GPUs are those of the container
 // before, or the nearest: it will most likely give them next.
-func (d *deciding) inPairOrder(g grant, before *ledger.Allocation) []string {
-	r, ids := d.ledger.Resource(g.name), g.ids
+func (d *deciding) inPairOrder(g grant, before *asking.Container) []string {
+	r, ids := d.resources[g.name], g.ids
 	switch {
 	case r == nil:
 		return slices.Sorted(slices.Values(ids))
@@ -102,7 +109,7 @@ func (d *deciding) inPairOrder(g grant, before *ledger.Allocation) []string {
 	request := placement.Request{GPUs: []placement.Half{taken}}
 	if r.Kind == device.VF {
 		request = placement.Request{
-			GPUs: []placement.Half{d.gpusBeside(r, ids, g.holder, before)}, VFs: []placement.Half{taken},
+			GPUs: []placement.Half{d.gpusBeside(r, ids, g.container, before)}, VFs: []placement.Half{taken},
 		}
 	}
 	choice, err := placement.Choose(d.tree, request)
@@ -121,14 +128,15 @@ func (d *deciding) inPairOrder(g grant, before *ledger.Allocation) []string {
 // gpusBeside are the GPUs that VFs given without a question most likely serve: those of their container, as
 // far as they are known, then those that are free on the VFs' NUMA nodes, then the others there. Nothing was
 // read just now, so that what was given last to a container that is gone still counts as held.
-func (d *deciding) gpusBeside(r *ledger.Resource, ids []string, a, before *ledger.Allocation) placement.Half {
-	l := d.ledger
-	held := l.LatestOf(a, device.GPU)
-	if len(held) == 0 {
-		held = l.LatestOf(before, device.GPU)
+func (d *deciding) gpusBeside(
+	r *resources.Resource, ids []string, c, before *asking.Container,
+) placement.Half {
+	held := d.resources.Held(c.Devices, device.GPU)
+	if len(held) == 0 && before != nil {
+		held = d.resources.Held(before.Devices, device.GPU)
 	}
 	half := device.All(held)
-	free, taken := l.OnNodes(device.GPU, l.Nodes(r.Name, ids))
+	free, taken := d.books().onNodes(device.GPU, d.resources.Nodes(r.Name, ids))
 	if len(half.Held)+len(free) < len(ids) {
 		half.Held, free = append(half.Held, free...), taken
 	}
@@ -143,40 +151,23 @@ type offer struct {
 	free []string
 }
 
-// usable returns what may be chosen of the available IDs. What no living container has comes first. What the
-// kubelet offers is free, whatever we thought, unless PodResources shows at this moment that a container has
-// it: then the kubelet is about to hand it out twice (kubernetes PR 137534). What PodResources shows with
-// nobody is of a pod that is gone: the kubelet frees all of a pod's devices at once. Of the asking container
-// itself, the holder, one device goes back alone, and so it does of a container that Get shows to live. While
-// PodResources tells nothing of the owner the kubelet may be right or wrong: what we have with somebody
-// counts as free for others, unless the kubelet's own list has the pod, but is chosen only where the rest is
-// too few, and keeps its holder until its Allocate, when that is asked for (refusal.go).
-func (d *deciding) usable(q asking.Question, now seen, holder *ledger.Allocation) offer {
-	l, view := d.ledger, now.view
+// usable returns what may be chosen of the available IDs. A device that somebody holds, by the kubelet's own
+// records, is offered where the kubelet is about to hand it out twice (kubernetes PR 137534), or has lost
+// sight of it: it is chosen only where the rest is too few.
+func (d *deciding) usable(q asking.Question, c *asking.Container) offer {
 	o := offer{must: q.MustInclude}
 	var held []string
 	for _, id := range q.Available {
-		a := l.Holder(q.Resource, id)
+		h := d.books().holder(q.Resource, id)
 		switch {
 		case slices.Contains(q.MustInclude, id):
-			continue
-		case a == nil:
-		case view != nil && a.Owner != nil && slices.Contains(view.Containers[*a.Owner][q.Resource], id),
-			slices.Contains(now.living[a.ID][q.Resource], id):
-			d.warn("kubelet offers a device that is in use", "resource", q.Resource, "device", id, "owner",
-				a.OwnerName())
-			held = append(held, id)
-			continue
-		case view == nil && a != holder && now.living[a.ID] == nil:
-			a.Doubtful = !now.lives(a)
-			held = append(held, id)
-			continue
-		case view == nil || a.Owner != nil:
-			l.Release(q.Resource, id)
+		case h == nil || c.Has(q.Resource, id):
+			o.free = append(o.free, id)
 		default:
-			l.Drop(a)
+			d.warn("kubelet offers a device that is in use", "resource", q.Resource, "device", id, "owner",
+				ownerName(h))
+			held = append(held, id)
 		}
-		o.free = append(o.free, id)
 	}
 	if len(o.must)+len(o.free) < q.Size {
 		o.must, o.free = slices.Concat(o.must, o.free), held

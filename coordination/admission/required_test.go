@@ -78,14 +78,14 @@ func TestStrictPodIsRefused(t *testing.T) {
 			held := a.coordinator.heldOf(vfs)
 			if slices.ContainsFunc(given[vfs], func(id string) bool { return slices.Contains(held, id) }) &&
 				order[1] == vfs {
-				t.Errorf("%s, %v: the ledger has refused VFs as given", source, order)
+				t.Errorf("%s, %v: refused VFs count as given", source, order)
 			}
 		}
 	}
 }
 
 // A pod that asks for it gets the devices of one that has just ended, though PodResources does not list all
-// pods: it is asked about the one that the ledger has them with. All other GPUs are taken.
+// pods: it is asked about the one that is known to have had them. All other GPUs are taken.
 func TestStrictPodAfterOneThatEnded(t *testing.T) {
 	t.Parallel()
 	for _, source := range []intent.Source{intent.PodsAPI, intent.Kubelet, intent.APIServer} {
@@ -101,7 +101,6 @@ func TestStrictPodAfterOneThatEnded(t *testing.T) {
 					t.Fatal("not admitted")
 				}
 			}
-			look(a.coordinator.current(), a.view()) // the owners are known
 			a.remove(ends)
 			a.unlisted = true
 			strict := a.pending("strict", wish{1, 2})

@@ -5,49 +5,102 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-
 	"github.com/tandem-k8s/tandem/coordination/history"
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// state is all that a decision goes by. Once others can see it nothing in it changes: a decision works on a
-// copy, which becomes the next state when it is committed.
+// state is all that is kept from one decision to the next. Once others can see it nothing in it changes: a
+// decision works on a copy, which becomes the next state when it is committed.
 type state struct {
-	version int // grows with every question and Allocate: what was read before is of an older one
-	tree    *topology.Tree
-	ledger  *ledger.Ledger
-	looked  asking.Looked
-	plan    *plan // for the container that asks; nil for none
-	given   given
+	version   int // grows with every question and Allocate: what was read before is of an older one
+	sequence  int // of Allocates
+	ids       int // of containers in admission, the highest
+	tree      *topology.Tree
+	resources resources.Set
+
+	allocates []holders.Allocate       // that are not over
+	known     map[string]holders.Known // by UID, pods of the kubelet's checkpoint
+	seen      asking.Seen              // of the last look at PodResources
+	found     holders.Holders          // by the last question, with what was given since
+	books     func() *books            // of resources and found
+
+	plan  *plan // for the container that asks; nil for none
+	given given
+}
+
+// newState is one in which nothing is known but the PCI tree.
+func newState(tree *topology.Tree) *state {
+	s := &state{tree: tree}
+	s.hold(nil)
+	return s
+}
+
+// given is the container that got the newest Allocate, and all that the kubelet has given it. A pairs file is
+// asked for with the VFs, and is complete when the GPUs are there too, whichever comes first: whoever reports
+// the last half has it written before the kubelet gets its answer, and so before the container starts.
+type given struct {
+	container *asking.Container // nil for none
+	before    *asking.Container // see inPairOrder
+	devices   kubelet.Devices   // in the order in which the container lists them
+	files     []string          // pairs files that it asked for
+	vfs       []pairs.VF        // what they say of its VFs
+
+	at       time.Time
+	recorded kubelet.Identity // of the kubelet's checkpoint at that moment; the zero value where it was not read
+	foreseen bool             // it fulfilled a plan, so that the container's pods are right
+	refused  bool             // the container was refused after it: nothing follows
+}
+
+// progress tells how far the kubelet is with the container.
+func (g *given) progress(now kubelet.Checkpoint, err error) asking.Progress {
+	switch {
+	case g.refused:
+		return asking.Complete
+	case err != nil || now.Identity == kubelet.Identity{}:
+		return asking.Unknown
+	case g.container == nil:
+		return asking.Complete
+	case g.recorded == kubelet.Identity{}:
+		return asking.Unknown
+	case g.recorded == now.Identity:
+		return asking.Open
+	default:
+		return asking.Complete
+	}
 }
 
 // clone copies what a decision can change.
 func (s *state) clone() *state {
-	copies := map[*ledger.Allocation]*ledger.Allocation{nil: nil}
-	copied := func(a *ledger.Allocation) *ledger.Allocation {
-		if _, known := copies[a]; !known {
-			copies[a] = a.Clone()
-		}
-		return copies[a]
-	}
 	next := *s
-	next.ledger = s.ledger.Clone(copied)
 	if s.plan != nil {
 		p := *s.plan
-		p.devices, p.promised, p.holder = maps.Clone(p.devices), maps.Clone(p.promised), copied(p.holder)
+		p.devices, p.promised = maps.Clone(p.devices), maps.Clone(p.promised)
 		next.plan = &p
 	}
-	next.given.holder, next.given.before = copied(s.given.holder), copied(s.given.before)
+	next.allocates, next.found = slices.Clip(s.allocates), slices.Clip(s.found)
 	next.given.devices, next.given.vfs = maps.Clone(s.given.devices), slices.Clone(s.given.vfs)
 	next.given.files = slices.Clone(s.given.files)
 	return &next
+}
+
+// recent reports whether the newest Allocate was so fresh when a question came that it can still be the same
+// container's.
+func (s *state) recent(asked time.Time) bool { return asked.Sub(s.given.at) < asking.FollowWindow }
+
+// hold makes holders those that are known.
+func (s *state) hold(found holders.Holders) {
+	set := s.resources
+	s.found, s.books = found, sync.OnceValue(func() *books { return newBooks(set, found) })
 }
 
 // deciding is a decision in progress. What it changes is its own copy of the state; what it has to say waits
@@ -57,8 +110,8 @@ type deciding struct {
 	now       func() time.Time
 	alignment intent.Alignment // of pods that say nothing
 	at        time.Time        // when the question came
-	progress  asking.Progress  // of the container that got the newest Allocate, when it came
 	cpus      *cpus            // then; nil where they do not matter, or are not known
+	policy    hints.Policy     // of the node; "" where it is not known
 
 	view   *kubelet.View     // that was looked at: it names the containers of earlier decisions
 	asked  *history.Decision // the question that was answered, nil for none
@@ -117,7 +170,7 @@ func (c *Coordinator) handed(s *state) []pairs.Device {
 	if now := c.current(); slices.Equal(now.given.files, s.given.files) {
 		s = now
 	}
-	return s.ledger.OfAll(s.given.devices)
+	return s.resources.Paired(s.given.devices)
 }
 
 // commit makes a decision, and its state that of all.

@@ -4,58 +4,34 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/asking"
-
 	"github.com/tandem-k8s/tandem/coordination/api"
-	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/history"
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
-// newestPods asks the kubelet about the pods of which one got the newest Allocate, where no look has shown
-// yet which. It is asked with Get, which frees nothing; where that fails, whose the newest devices are stays
-// open.
-func (c *Coordinator) newestPods(ctx context.Context) kubelet.View {
-	ctx, cancel := context.WithTimeout(ctx, bounded.Look)
-	defer cancel()
-	var pods []kubelet.Pod
-	if newest := c.current().ledger.Newest(); newest != nil && newest.Owner == nil {
-		pods = newest.Candidates[:min(len(newest.Candidates), maxSuspects)]
-	}
-	all := kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
-	for _, pod := range pods {
-		if view, err := c.Get(ctx, pod); err == nil {
-			maps.Copy(all.Containers, view.Containers)
-		}
-	}
-	return all
-}
-
-// Status is that of the state, with what the kubelet tells at this moment.
+// Status is that of the state, with what the kubelet tells at this moment. It changes nothing.
 func (c *Coordinator) Status(ctx context.Context) *api.StatusResponse {
-	newest, ended := c.seen(ctx, 0)
-	return c.current().status(c.now(), newest, ended)
+	return c.current().status(c.now(), c.seen(ctx, 0))
 }
 
 // Resources are those of both plugins with their devices. The kubelet may be asked, for a second at the most.
 func (c *Coordinator) Resources() []*api.Resource {
-	newest, ended := c.seen(context.Background(), seenFresh)
-	return c.current().status(c.now(), newest, ended).GetResources()
+	return c.current().status(c.now(), c.seen(context.Background(), seenFresh)).GetResources()
 }
 
-// status tells what the ledger holds, but for what containers have that have ended, and of devices whose
-// owner it does not know, what a view shows.
-func (s *state) status(now time.Time, view kubelet.View, ended map[int]bool) *api.StatusResponse {
+// status tells what the plugins have announced, with who holds it.
+func (s *state) status(now time.Time, known sighting) *api.StatusResponse {
 	answer := &api.StatusResponse{}
-	for _, r := range s.ledger.Resources() {
-		answer.Resources = append(answer.Resources, s.resourceStatus(r, view, ended))
+	b := newBooks(s.resources, known.found)
+	for _, r := range s.resources.All() {
+		answer.Resources = append(answer.Resources, s.resourceStatus(r, b, known))
 	}
 	if p := s.plan.live(now); p != nil {
 		answer.Plan = &api.Plan{Devices: map[string]*api.DeviceList{}, ExpiresUnixNano: p.expires.UnixNano()}
@@ -66,46 +42,44 @@ func (s *state) status(now time.Time, view kubelet.View, ended map[int]bool) *ap
 	return answer
 }
 
-func (s *state) resourceStatus(r *ledger.Resource, view kubelet.View, ended map[int]bool) *api.Resource {
-	l, partners := s.ledger, s.partners(r.Kind, ended)
+func (s *state) resourceStatus(r *resources.Resource, b *books, known sighting) *api.Resource {
+	partners := s.partners(r.Kind, b, known)
 	m := &api.Resource{Name: r.Name, Kind: string(r.Kind), Connected: r.Joined}
-	for _, d := range slices.SortedFunc(maps.Values(r.Devices), device.Compare) {
-		device := &api.DeviceStatus{Device: d.Encode(), Switch: s.tree.Switch(d.Address)}
-		switch a := l.Holder(r.Name, d.ID); {
-		case a == nil:
-		case ended[a.ID]:
-			if a.Owner != nil {
-				device.Ended = history.Owner(*a.Owner)
-			}
+	for _, d := range r.Ordered() {
+		status := &api.DeviceStatus{Device: d.Encode(), Switch: s.tree.Switch(d.Address)}
+		switch h := b.holder(r.Name, d.ID); {
+		case h == nil:
+		case known.has(h):
+			status.Ended = ownerOf(h)
 		default:
-			device.Allocated = true
-			if a.Owner != nil {
-				device.Owner = history.Owner(*a.Owner)
-			} else if owner, _, shown := view.HolderOf(r.Name, []string{d.ID}); shown {
-				device.Owner = history.Owner(owner)
-			}
+			status.Allocated, status.Owner = true, ownerOf(h)
 		}
-		device.Stranded = d.Healthy && !device.Allocated && !partners[device.Switch]
-		m.Devices = append(m.Devices, device)
+		status.Stranded = d.Healthy && !status.Allocated && !partners[status.Switch]
+		m.Devices = append(m.Devices, status)
 	}
 	return m
 }
 
+// ownerOf names a holder, nil where its name is not known.
+func ownerOf(h *holders.Holder) *api.Owner {
+	if h.Pod == (kubelet.Pod{}) || h.Name == "" {
+		return nil
+	}
+	return history.Owner(kubelet.Container{Pod: h.Pod, Name: h.Name})
+}
+
 // partners are the switches with a free device of the other kind.
-func (s *state) partners(kind device.Kind, ended map[int]bool) map[string]bool {
-	l, switches := s.ledger, map[string]bool{}
-	for _, r := range l.OfKind(kind.Other()) {
-		for id, d := range r.Devices {
-			if a := l.Holder(r.Name, id); d.Healthy && (l.IsFree(r.Name, id) || ended[a.ID]) {
+func (s *state) partners(kind device.Kind, b *books, known sighting) map[string]bool {
+	switches := map[string]bool{}
+	for _, r := range s.resources.OfKind(kind.Other()) {
+		for _, d := range r.Ordered() {
+			if h := b.holder(r.Name, d.ID); d.Healthy && (h == nil || known.has(h)) {
 				switches[s.tree.Switch(d.Address)] = true
 			}
 		}
 	}
 	return switches
 }
-
-// Check says what is wrong with the ledger, nil where nothing is.
-func (c *Coordinator) Check() error { return c.current().ledger.Check() }
 
 const (
 	// how old it may be for metrics what the kubelet was asked: anybody can ask for those
@@ -117,106 +91,145 @@ const (
 	endedPause = 20 * time.Millisecond
 )
 
-// sight is what the kubelet was last asked for people alone: whose the newest devices are, and which
-// allocations are those of containers that have ended. The kubelet frees their devices when it next needs
-// some, and until then the ledger has them with their owners; people are told that they are free.
+// sight is what was last found for people alone.
 type sight struct {
-	mu     sync.Mutex
-	at     time.Time
-	newest kubelet.View
-	gone   map[int]bool // by their IDs
+	mu   sync.Mutex
+	at   time.Time
+	last sighting
 }
 
+// sighting is who holds what, and the pods among them that have ended. The kubelet frees their devices when
+// it next needs some; people are told that they are free.
+type sighting struct {
+	found holders.Holders
+	ended map[string]bool // by key
+}
+
+// key is that of a holder's pod.
+func key(h *holders.Holder) string { return h.UID + " " + h.Pod.Namespace + "/" + h.Pod.Name }
+
+// has reports whether the pod of a holder has ended.
+func (s sighting) has(h *holders.Holder) bool { return s.ended[key(h)] }
+
 // seen looks, unless that was done so short a time ago.
-func (c *Coordinator) seen(
-	ctx context.Context, fresh time.Duration,
-) (newest kubelet.View, ended map[int]bool) {
+func (c *Coordinator) seen(ctx context.Context, fresh time.Duration) sighting {
 	s := &c.sight
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.now().Sub(s.at) >= fresh {
-		s.newest, s.gone = c.newestPods(ctx), c.ended(ctx)
+		ctx, cancel := context.WithTimeout(ctx, endedLimit)
+		defer cancel()
+		s.last = c.look(ctx)
 		s.at = c.now()
 	}
-	return s.newest, s.gone
+	return s.last
 }
 
-// ended are the allocations whose containers have ended.
-func (c *Coordinator) ended(ctx context.Context) (gone map[int]bool) {
-	ctx, cancel := context.WithTimeout(ctx, endedLimit)
-	defer cancel()
-	if held := c.current().ledger.Owned(); len(held) > 0 {
-		// whose list can be ahead of the kubelet's, and behind
-		if answer := c.askedFor(ctx); answer != nil && answer.Source != intent.APIServer {
-			gone = notAmong(held, answer.Pods)
-		} else {
-			gone, _ = c.single(ctx, held)
-		}
+// look finds who holds what, by what may be read at any time: not by PodResources List.
+func (c *Coordinator) look(ctx context.Context) (known sighting) {
+	s, answer := c.current(), c.askedFor(ctx)
+	known.found = s.found
+	sources := holders.Sources{Known: s.known, Allocates: s.allocates, Pods: podsOf(answer)}
+	if sources.Pods != nil {
+		sources.Pods.All = false // those that have ended are told too
 	}
-	return gone
+	if n := s.given.container; n != nil && n.Owner == nil && answer == nil {
+		sources.View, sources.Single = c.single(ctx, n.Pods[:min(len(n.Pods), maxSuspects)])
+	}
+	if recorded, err := c.Recorded(); err == nil {
+		sources.Recorded = &recorded
+		known.found, _ = holders.Find(sources)
+	}
+	known.name(answer)
+	if answer != nil && answer.Source != intent.APIServer {
+		known.ended = known.notAmong(answer.Pods)
+	} else {
+		known.ended = c.endedOf(ctx, known.found, sources.View, sources.Single)
+	}
+	return known
 }
 
-// suspected lists the few allocations to ask the kubelet about where it does not list all pods: first those
-// of which it offers a device, which have ended unless it hands that out twice; and others too, where it was
-// to list them.
-func (s *state) suspected(q asking.Question, others bool) []*ledger.Allocation {
-	held := s.ledger.Identified()
-	slices.SortStableFunc(held, func(a, b *ledger.Allocation) int {
-		return strings.Compare(a.OwnerName(), b.OwnerName())
-	})
-	var first, rest []*ledger.Allocation
-	for _, a := range held {
-		switch {
-		case q.Offers(a):
-			first = append(first, a)
-		case others:
-			rest = append(rest, a)
+// name marks which holders are init containers, where a source tells.
+func (s *sighting) name(answer *intent.Answer) {
+	if answer == nil {
+		return
+	}
+	init := map[string]bool{}
+	for _, pod := range answer.Pods {
+		for _, c := range pod.Containers {
+			init[pod.UID+"/"+c.Name] = c.Role == intent.Init
 		}
 	}
-	all := slices.Concat(first, rest)
-	return all[:min(len(all), endedBurst)]
+	s.found = slices.Clone(s.found)
+	for i, h := range s.found {
+		s.found[i].Init = h.Init || init[h.UID+"/"+h.Name]
+	}
 }
 
 // notAmong are those whose pod is not among those that live.
-func notAmong(held []*ledger.Allocation, pods []intent.Pod) map[int]bool {
+func (s *sighting) notAmong(pods []intent.Pod) map[string]bool {
 	named, alive := map[kubelet.Pod]bool{}, map[string]bool{}
 	for _, pod := range pods {
 		named[pod.Pod], alive[pod.UID] = true, true
 	}
-	gone := map[int]bool{}
-	for _, a := range held {
-		if uid := a.PodUID(); !named[a.Owner.Pod] || uid != "" && !alive[uid] {
-			gone[a.ID] = true
-		}
+	gone := map[string]bool{}
+	for i := range s.found {
+		h := &s.found[i]
+		gone[key(h)] = h.UID != "" && !alive[h.UID] || h.UID == "" && h.Pod != (kubelet.Pod{}) && !named[h.Pod]
 	}
 	return gone
 }
 
-// single asks the kubelet about allocations of known pods, pod by pod and not too fast, with Get, which frees
-// nothing: those are gone whose container it does not show any more with a device of theirs or, where the
-// container is not known and can be an init container, whose pod it does not show; of the living it tells
-// what they have. Of those that it does not tell about before ctx is done nothing is said.
+// endedOf asks the kubelet, pod by pod and not too fast, which of them it does not have any more, or shows
+// without the devices of a container that is no init container.
+// Single are those that it has told of just before, as a view shows them.
+func (c *Coordinator) endedOf(
+	ctx context.Context, found holders.Holders, view *kubelet.View, single []kubelet.Pod,
+) map[string]bool {
+	gone, asked := map[string]bool{}, []kubelet.Pod{}
+	for _, h := range found {
+		if h.Pod != (kubelet.Pod{}) && !slices.Contains(asked, h.Pod) && !slices.Contains(single, h.Pod) {
+			asked = append(asked, h.Pod)
+		}
+	}
+	more, told := c.single(ctx, asked)
+	for i := range found {
+		h, of := &found[i], view
+		switch {
+		case slices.Contains(told, h.Pod):
+			of = more
+		case !slices.Contains(single, h.Pod):
+			continue
+		}
+		shown, listed := of.Containers[kubelet.Container{Pod: h.Pod, Name: h.Name}]
+		gone[key(h)] = gone[key(h)] || !slices.Contains(of.Pods, h.Pod) || listed && len(shown) == 0
+	}
+	return gone
+}
+
+// single asks the kubelet about pods, one by one and not too fast, with Get, which frees nothing. Told are
+// those of which it has told before ctx is done; nil where it has told of none.
 func (c *Coordinator) single(
-	ctx context.Context, held []*ledger.Allocation,
-) (gone map[int]bool, living map[int]kubelet.Devices) {
-	gone, living = map[int]bool{}, map[int]kubelet.Devices{}
-	for i, a := range held {
+	ctx context.Context, pods []kubelet.Pod,
+) (all *kubelet.View, told []kubelet.Pod) {
+	all = &kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	for i, pod := range pods {
 		if i >= endedBurst {
 			select {
 			case <-time.After(endedPause):
 			case <-ctx.Done():
-				return gone, living
+				return all, told
 			}
 		}
-		view, err := c.Get(ctx, a.Pods()[0])
-		if err != nil {
-			continue
-		}
-		if shown, lives := a.Shown(view); lives {
-			living[a.ID] = view.Containers[shown]
-		} else if a.Owner != nil || len(view.Pods) == 0 {
-			gone[a.ID] = true
+		if view, err := c.Get(ctx, pod); err == nil {
+			told = append(told, pod)
+			all.Life = view.Life
+			all.Pods = append(all.Pods, view.Pods...)
+			maps.Copy(all.Containers, view.Containers)
 		}
 	}
-	return gone, living
+	if told == nil {
+		return nil, nil
+	}
+	return all, told
 }

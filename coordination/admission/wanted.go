@@ -7,17 +7,15 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // wanted is what a container wants of one resource, and what it can have of it.
 type wanted struct {
-	resource *ledger.Resource
+	resource *resources.Resource
 	half     placement.Half
 }
 
@@ -26,23 +24,22 @@ type wanted struct {
 // container has already, or takes over from an init container, is held; where that is more than it wants the
 // kubelet takes any of it.
 func (d *deciding) wantedBy(
-	a *asking.Asker, r *ledger.Resource, usable offer, q asking.Question, holder *ledger.Allocation,
+	c *asking.Container, r *resources.Resource, usable offer, q asking.Question,
 ) []wanted {
-	l := d.ledger
 	var all []wanted
-	nodes, admitted := d.nodesOf(q, func() (hints.Mask, bool) { return d.predict(a, holder) })
-	for _, name := range slices.Sorted(maps.Keys(a.Requests)) {
-		other := l.Resource(name)
+	nodes, admitted := d.nodesOf(q, func() (hints.Mask, bool) { return d.predict(c) })
+	for _, name := range slices.Sorted(maps.Keys(c.Asker.Requests)) {
+		other := d.resources[name]
 		switch other {
 		case nil: // another plugin's
 		case r:
 			all = append(all, wanted{r, offeredHalf(r, usable, q.Size)})
 		default:
-			half := placement.Half{Count: a.Requests[name], Held: d.heldBy(a, holder, other)}
+			half := placement.Half{Count: c.Asker.Requests[name], Held: heldBy(c, other)}
 			if len(half.Held) > half.Count {
 				half.Held, half.Free = nil, half.Held
 			} else if admitted {
-				half.Free = l.FreeOn(other, nodes)
+				half.Free = d.books().freeOn(other, nodes)
 			}
 			half.Count = min(half.Count, len(half.Held)+len(half.Free))
 			all = append(all, wanted{other, half})
@@ -52,7 +49,7 @@ func (d *deciding) wantedBy(
 }
 
 // offeredHalf is the half that is asked for.
-func offeredHalf(r *ledger.Resource, usable offer, size int) placement.Half {
+func offeredHalf(r *resources.Resource, usable offer, size int) placement.Half {
 	half := placement.Half{Count: size}
 	for _, id := range usable.must {
 		half.Held = append(half.Held, r.Device(id).Placed())
@@ -67,7 +64,7 @@ func offeredHalf(r *ledger.Resource, usable offer, size int) placement.Half {
 // kubelet offers show them; where those have none (excludeTopology), what the Topology Manager will choose
 // for its demands is predicted, and false says that it will refuse.
 func (d *deciding) nodesOf(q asking.Question, predict func() (hints.Mask, bool)) (map[int]bool, bool) {
-	nodes := d.ledger.Nodes(q.Resource, q.Available)
+	nodes := d.resources.Nodes(q.Resource, q.Available)
 	if len(nodes) > 0 {
 		return nodes, true
 	}
@@ -80,29 +77,28 @@ func (d *deciding) nodesOf(q asking.Question, predict func() (hints.Mask, bool))
 
 // predict tells the NUMA nodes of a container whose whole request is known. Where its devices and CPUs do not
 // fit together, as far as is known of the CPUs, the devices alone decide.
-func (d *deciding) predict(a *asking.Asker, holder *ledger.Allocation) (nodes hints.Mask, admitted bool) {
-	demands := d.demands(a, holder)
-	if count := a.CPUs; count > 0 && d.cpus != nil {
-		nodes, admitted = hints.Restricted.Nodes(append(slices.Clip(demands),
+func (d *deciding) predict(c *asking.Container) (nodes hints.Mask, admitted bool) {
+	demands := d.demands(c)
+	if count := c.Asker.CPUs; count > 0 && d.cpus != nil {
+		nodes, admitted = d.rule().Nodes(append(slices.Clip(demands),
 			hints.CPUs(count, d.cpus.nodes, d.cpus.free))...)
 	}
 	if !admitted {
-		nodes, admitted = hints.Restricted.Nodes(demands...)
+		nodes, admitted = d.rule().Nodes(demands...)
 	}
 	return nodes, admitted
 }
 
 // demands are those of a container whose whole request is known.
-func (d *deciding) demands(a *asking.Asker, holder *ledger.Allocation) []hints.Demand {
-	l := d.ledger
+func (d *deciding) demands(c *asking.Container) []hints.Demand {
 	var demands []hints.Demand
-	for name, count := range a.Requests {
-		other := l.Resource(name)
+	for name, count := range c.Asker.Requests {
+		other := d.resources[name]
 		if other == nil {
 			continue
 		}
-		demand := l.Demand(count, other)
-		for id := range holder.Devices[name] {
+		demand := d.books().demand(count, other)
+		for _, id := range slices.Concat(c.Devices[name], c.Inherits[name]) {
 			demand.Reused.Add(other.Device(id).NUMA)
 			demand.Free.Add(other.Device(id).NUMA)
 		}
@@ -111,14 +107,13 @@ func (d *deciding) demands(a *asking.Asker, holder *ledger.Allocation) []hints.D
 	return demands
 }
 
-// heldBy lists what a container has of a resource, or can take over from the holder, its pod's init
-// containers.
-func (d *deciding) heldBy(a *asking.Asker, holder *ledger.Allocation, r *ledger.Resource) []placement.Device {
-	if holder.IsOf(&a.Recipient) {
-		return device.All(d.ledger.Latest(holder, r.Name)).Held
+// heldBy lists what a container has of a resource, or can take over from its pod's init containers.
+func heldBy(c *asking.Container, r *resources.Resource) (all []placement.Device) {
+	ids := c.Devices[r.Name]
+	if len(ids) == 0 {
+		ids = c.Inherits[r.Name]
 	}
-	var all []placement.Device
-	for id := range holder.Devices[r.Name] {
+	for _, id := range ids {
 		all = append(all, r.Device(id).Placed())
 	}
 	return all
@@ -189,11 +184,11 @@ func (d *deciding) whyNot(name string, a *asking.Asker, all []wanted) string {
 			if id != name && (err != nil || device.Address != address) {
 				continue
 			}
-			switch held := d.ledger.Holder(w.resource.Name, id); {
-			case held != nil && held.Recipient != nil && held.Recipient.UID == a.UID:
+			switch held := d.books().holder(w.resource.Name, id); {
+			case held != nil && held.UID == a.UID:
 				return ""
 			case held != nil:
-				return "is held by " + held.OwnerName()
+				return "is held by " + ownerName(held)
 			case !device.Healthy:
 				return "is unhealthy"
 			default:

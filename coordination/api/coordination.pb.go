@@ -650,9 +650,10 @@ type StatusResponse struct {
 	Resources     []*Resource            `protobuf:"bytes,3,rep,name=resources,proto3" json:"resources,omitempty"` // sorted by name
 	Plan          *Plan                  `protobuf:"bytes,4,opt,name=plan,proto3" json:"plan,omitempty"`           // absent when nothing is planned
 	Minor         uint32                 `protobuf:"varint,5,opt,name=minor,proto3" json:"minor,omitempty"`
-	Peers         []*Peer                `protobuf:"bytes,6,rep,name=peers,proto3" json:"peers,omitempty"` // the joined plugins, the serving one among them, by process
-	Mode          string                 `protobuf:"bytes,7,opt,name=mode,proto3" json:"mode,omitempty"`   // in which the node is: "device-plugin" or "dra"; empty from plugins that know the first one alone
-	Notes         []string               `protobuf:"bytes,8,rep,name=notes,proto3" json:"notes,omitempty"` // sentences for people: what the daemon goes without, and why
+	Peers         []*Peer                `protobuf:"bytes,6,rep,name=peers,proto3" json:"peers,omitempty"`         // the joined plugins, the serving one among them, by process
+	Mode          string                 `protobuf:"bytes,7,opt,name=mode,proto3" json:"mode,omitempty"`           // in which the node is: "device-plugin" or "dra"; empty from plugins that know the first one alone
+	Notes         []string               `protobuf:"bytes,8,rep,name=notes,proto3" json:"notes,omitempty"`         // sentences for people: what the daemon goes without, and why
+	Alignment     *Alignment             `protobuf:"bytes,9,opt,name=alignment,proto3" json:"alignment,omitempty"` // absent from servers that do not say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -743,6 +744,82 @@ func (x *StatusResponse) GetNotes() []string {
 	return nil
 }
 
+func (x *StatusResponse) GetAlignment() *Alignment {
+	if x != nil {
+		return x.Alignment
+	}
+	return nil
+}
+
+// Alignment says whether containers are refused whose pairs are not all on one switch each.
+type Alignment struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Policy        string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`            // of pods without annotation: "preferred" or "required"
+	Annotations   bool                   `protobuf:"varint,2,opt,name=annotations,proto3" json:"annotations,omitempty"` // those of pods are enforced
+	Source        string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`            // that reads them; empty where they are not enforced
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`                  // they are not enforced; empty where they are
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Alignment) Reset() {
+	*x = Alignment{}
+	mi := &file_coordination_api_coordination_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Alignment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Alignment) ProtoMessage() {}
+
+func (x *Alignment) ProtoReflect() protoreflect.Message {
+	mi := &file_coordination_api_coordination_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Alignment.ProtoReflect.Descriptor instead.
+func (*Alignment) Descriptor() ([]byte, []int) {
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Alignment) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *Alignment) GetAnnotations() bool {
+	if x != nil {
+		return x.Annotations
+	}
+	return false
+}
+
+func (x *Alignment) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Alignment) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type Peer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pid           int64                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"` // 0 where it is in a PID namespace that the server cannot see
@@ -755,7 +832,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[11]
+	mi := &file_coordination_api_coordination_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -767,7 +844,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[11]
+	mi := &file_coordination_api_coordination_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -780,7 +857,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{11}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Peer) GetPid() int64 {
@@ -823,7 +900,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[12]
+	mi := &file_coordination_api_coordination_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -835,7 +912,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[12]
+	mi := &file_coordination_api_coordination_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +925,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{12}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Resource) GetName() string {
@@ -894,7 +971,7 @@ type DeviceStatus struct {
 
 func (x *DeviceStatus) Reset() {
 	*x = DeviceStatus{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[13]
+	mi := &file_coordination_api_coordination_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +983,7 @@ func (x *DeviceStatus) String() string {
 func (*DeviceStatus) ProtoMessage() {}
 
 func (x *DeviceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[13]
+	mi := &file_coordination_api_coordination_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +996,7 @@ func (x *DeviceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceStatus.ProtoReflect.Descriptor instead.
 func (*DeviceStatus) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{13}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeviceStatus) GetDevice() *Device {
@@ -975,7 +1052,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[14]
+	mi := &file_coordination_api_coordination_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1064,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[14]
+	mi := &file_coordination_api_coordination_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1077,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{14}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Owner) GetNamespace() string {
@@ -1035,7 +1112,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[15]
+	mi := &file_coordination_api_coordination_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1124,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[15]
+	mi := &file_coordination_api_coordination_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1137,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{15}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Plan) GetDevices() map[string]*DeviceList {
@@ -1086,7 +1163,7 @@ type DeviceList struct {
 
 func (x *DeviceList) Reset() {
 	*x = DeviceList{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[16]
+	mi := &file_coordination_api_coordination_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1175,7 @@ func (x *DeviceList) String() string {
 func (*DeviceList) ProtoMessage() {}
 
 func (x *DeviceList) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[16]
+	mi := &file_coordination_api_coordination_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1188,7 @@ func (x *DeviceList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceList.ProtoReflect.Descriptor instead.
 func (*DeviceList) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{16}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DeviceList) GetIds() []string {
@@ -1132,7 +1209,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[17]
+	mi := &file_coordination_api_coordination_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1221,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[17]
+	mi := &file_coordination_api_coordination_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1234,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{17}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExplainRequest) GetNamespace() string {
@@ -1190,7 +1267,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[18]
+	mi := &file_coordination_api_coordination_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1279,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[18]
+	mi := &file_coordination_api_coordination_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1292,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{18}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExplainResponse) GetDecisions() []*Decision {
@@ -1251,7 +1328,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[19]
+	mi := &file_coordination_api_coordination_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1340,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[19]
+	mi := &file_coordination_api_coordination_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1353,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{19}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Decision) GetTimeUnixNano() int64 {
@@ -1409,7 +1486,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[20]
+	mi := &file_coordination_api_coordination_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1498,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[20]
+	mi := &file_coordination_api_coordination_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1511,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{20}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Pair) GetGpu() string {
@@ -1473,7 +1550,7 @@ type Option struct {
 
 func (x *Option) Reset() {
 	*x = Option{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[21]
+	mi := &file_coordination_api_coordination_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1562,7 @@ func (x *Option) String() string {
 func (*Option) ProtoMessage() {}
 
 func (x *Option) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[21]
+	mi := &file_coordination_api_coordination_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1575,7 @@ func (x *Option) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Option.ProtoReflect.Descriptor instead.
 func (*Option) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{21}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Option) GetSwitch() string {
@@ -1557,7 +1634,7 @@ type PairRequest struct {
 
 func (x *PairRequest) Reset() {
 	*x = PairRequest{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[22]
+	mi := &file_coordination_api_coordination_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +1646,7 @@ func (x *PairRequest) String() string {
 func (*PairRequest) ProtoMessage() {}
 
 func (x *PairRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[22]
+	mi := &file_coordination_api_coordination_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1659,7 @@ func (x *PairRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PairRequest.ProtoReflect.Descriptor instead.
 func (*PairRequest) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{22}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PairRequest) GetResource() string {
@@ -1625,7 +1702,7 @@ type PairVF struct {
 
 func (x *PairVF) Reset() {
 	*x = PairVF{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[23]
+	mi := &file_coordination_api_coordination_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +1714,7 @@ func (x *PairVF) String() string {
 func (*PairVF) ProtoMessage() {}
 
 func (x *PairVF) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[23]
+	mi := &file_coordination_api_coordination_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +1727,7 @@ func (x *PairVF) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PairVF.ProtoReflect.Descriptor instead.
 func (*PairVF) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{23}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PairVF) GetDevice() string {
@@ -1691,7 +1768,7 @@ type PairResponse struct {
 
 func (x *PairResponse) Reset() {
 	*x = PairResponse{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[24]
+	mi := &file_coordination_api_coordination_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1780,7 @@ func (x *PairResponse) String() string {
 func (*PairResponse) ProtoMessage() {}
 
 func (x *PairResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[24]
+	mi := &file_coordination_api_coordination_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1793,7 @@ func (x *PairResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PairResponse.ProtoReflect.Descriptor instead.
 func (*PairResponse) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{24}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PairResponse) GetServed() []*Served {
@@ -1743,7 +1820,7 @@ type Served struct {
 
 func (x *Served) Reset() {
 	*x = Served{}
-	mi := &file_coordination_api_coordination_proto_msgTypes[25]
+	mi := &file_coordination_api_coordination_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1832,7 @@ func (x *Served) String() string {
 func (*Served) ProtoMessage() {}
 
 func (x *Served) ProtoReflect() protoreflect.Message {
-	mi := &file_coordination_api_coordination_proto_msgTypes[25]
+	mi := &file_coordination_api_coordination_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +1845,7 @@ func (x *Served) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Served.ProtoReflect.Descriptor instead.
 func (*Served) Descriptor() ([]byte, []int) {
-	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{25}
+	return file_coordination_api_coordination_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Served) GetGpu() string {
@@ -1832,7 +1909,7 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\adevices\x18\x01 \x03(\tR\adevices\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\x12;\n" +
 	"\tcontainer\x18\x03 \x01(\v2\x1d.tandem.coordination.v1.OwnerR\tcontainer\"\x0f\n" +
-	"\rStatusRequest\"\xa4\x02\n" +
+	"\rStatusRequest\"\xe5\x02\n" +
 	"\x0eStatusResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12>\n" +
@@ -1841,7 +1918,13 @@ const file_coordination_api_coordination_proto_rawDesc = "" +
 	"\x05minor\x18\x05 \x01(\rR\x05minor\x122\n" +
 	"\x05peers\x18\x06 \x03(\v2\x1c.tandem.coordination.v1.PeerR\x05peers\x12\x12\n" +
 	"\x04mode\x18\a \x01(\tR\x04mode\x12\x14\n" +
-	"\x05notes\x18\b \x03(\tR\x05notes\"\x89\x01\n" +
+	"\x05notes\x18\b \x03(\tR\x05notes\x12?\n" +
+	"\talignment\x18\t \x01(\v2!.tandem.coordination.v1.AlignmentR\talignment\"o\n" +
+	"\tAlignment\x12\x16\n" +
+	"\x06policy\x18\x01 \x01(\tR\x06policy\x12 \n" +
+	"\vannotations\x18\x02 \x01(\bR\vannotations\x12\x16\n" +
+	"\x06source\x18\x03 \x01(\tR\x06source\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\x89\x01\n" +
 	"\x04Peer\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x03R\x03pid\x12\x16\n" +
 	"\x06serves\x18\x02 \x01(\bR\x06serves\x129\n" +
@@ -1948,7 +2031,7 @@ func file_coordination_api_coordination_proto_rawDescGZIP() []byte {
 	return file_coordination_api_coordination_proto_rawDescData
 }
 
-var file_coordination_api_coordination_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_coordination_api_coordination_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_coordination_api_coordination_proto_goTypes = []any{
 	(*Announcement)(nil),      // 0: tandem.coordination.v1.Announcement
 	(*Version)(nil),           // 1: tandem.coordination.v1.Version
@@ -1961,64 +2044,66 @@ var file_coordination_api_coordination_proto_goTypes = []any{
 	(*AllocatedResponse)(nil), // 8: tandem.coordination.v1.AllocatedResponse
 	(*StatusRequest)(nil),     // 9: tandem.coordination.v1.StatusRequest
 	(*StatusResponse)(nil),    // 10: tandem.coordination.v1.StatusResponse
-	(*Peer)(nil),              // 11: tandem.coordination.v1.Peer
-	(*Resource)(nil),          // 12: tandem.coordination.v1.Resource
-	(*DeviceStatus)(nil),      // 13: tandem.coordination.v1.DeviceStatus
-	(*Owner)(nil),             // 14: tandem.coordination.v1.Owner
-	(*Plan)(nil),              // 15: tandem.coordination.v1.Plan
-	(*DeviceList)(nil),        // 16: tandem.coordination.v1.DeviceList
-	(*ExplainRequest)(nil),    // 17: tandem.coordination.v1.ExplainRequest
-	(*ExplainResponse)(nil),   // 18: tandem.coordination.v1.ExplainResponse
-	(*Decision)(nil),          // 19: tandem.coordination.v1.Decision
-	(*Pair)(nil),              // 20: tandem.coordination.v1.Pair
-	(*Option)(nil),            // 21: tandem.coordination.v1.Option
-	(*PairRequest)(nil),       // 22: tandem.coordination.v1.PairRequest
-	(*PairVF)(nil),            // 23: tandem.coordination.v1.PairVF
-	(*PairResponse)(nil),      // 24: tandem.coordination.v1.PairResponse
-	(*Served)(nil),            // 25: tandem.coordination.v1.Served
-	nil,                       // 26: tandem.coordination.v1.Plan.DevicesEntry
-	nil,                       // 27: tandem.coordination.v1.Decision.PlannedEntry
+	(*Alignment)(nil),         // 11: tandem.coordination.v1.Alignment
+	(*Peer)(nil),              // 12: tandem.coordination.v1.Peer
+	(*Resource)(nil),          // 13: tandem.coordination.v1.Resource
+	(*DeviceStatus)(nil),      // 14: tandem.coordination.v1.DeviceStatus
+	(*Owner)(nil),             // 15: tandem.coordination.v1.Owner
+	(*Plan)(nil),              // 16: tandem.coordination.v1.Plan
+	(*DeviceList)(nil),        // 17: tandem.coordination.v1.DeviceList
+	(*ExplainRequest)(nil),    // 18: tandem.coordination.v1.ExplainRequest
+	(*ExplainResponse)(nil),   // 19: tandem.coordination.v1.ExplainResponse
+	(*Decision)(nil),          // 20: tandem.coordination.v1.Decision
+	(*Pair)(nil),              // 21: tandem.coordination.v1.Pair
+	(*Option)(nil),            // 22: tandem.coordination.v1.Option
+	(*PairRequest)(nil),       // 23: tandem.coordination.v1.PairRequest
+	(*PairVF)(nil),            // 24: tandem.coordination.v1.PairVF
+	(*PairResponse)(nil),      // 25: tandem.coordination.v1.PairResponse
+	(*Served)(nil),            // 26: tandem.coordination.v1.Served
+	nil,                       // 27: tandem.coordination.v1.Plan.DevicesEntry
+	nil,                       // 28: tandem.coordination.v1.Decision.PlannedEntry
 }
 var file_coordination_api_coordination_proto_depIdxs = []int32{
 	2,  // 0: tandem.coordination.v1.Announcement.devices:type_name -> tandem.coordination.v1.Device
 	3,  // 1: tandem.coordination.v1.Announcement.links:type_name -> tandem.coordination.v1.Link
 	1,  // 2: tandem.coordination.v1.Announcement.version:type_name -> tandem.coordination.v1.Version
-	14, // 3: tandem.coordination.v1.AllocatedResponse.container:type_name -> tandem.coordination.v1.Owner
-	12, // 4: tandem.coordination.v1.StatusResponse.resources:type_name -> tandem.coordination.v1.Resource
-	15, // 5: tandem.coordination.v1.StatusResponse.plan:type_name -> tandem.coordination.v1.Plan
-	11, // 6: tandem.coordination.v1.StatusResponse.peers:type_name -> tandem.coordination.v1.Peer
-	1,  // 7: tandem.coordination.v1.Peer.version:type_name -> tandem.coordination.v1.Version
-	13, // 8: tandem.coordination.v1.Resource.devices:type_name -> tandem.coordination.v1.DeviceStatus
-	2,  // 9: tandem.coordination.v1.DeviceStatus.device:type_name -> tandem.coordination.v1.Device
-	14, // 10: tandem.coordination.v1.DeviceStatus.owner:type_name -> tandem.coordination.v1.Owner
-	14, // 11: tandem.coordination.v1.DeviceStatus.ended:type_name -> tandem.coordination.v1.Owner
-	26, // 12: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
-	19, // 13: tandem.coordination.v1.ExplainResponse.decisions:type_name -> tandem.coordination.v1.Decision
-	14, // 14: tandem.coordination.v1.Decision.container:type_name -> tandem.coordination.v1.Owner
-	27, // 15: tandem.coordination.v1.Decision.planned:type_name -> tandem.coordination.v1.Decision.PlannedEntry
-	20, // 16: tandem.coordination.v1.Decision.pairs:type_name -> tandem.coordination.v1.Pair
-	21, // 17: tandem.coordination.v1.Decision.options:type_name -> tandem.coordination.v1.Option
-	23, // 18: tandem.coordination.v1.PairRequest.vfs:type_name -> tandem.coordination.v1.PairVF
-	25, // 19: tandem.coordination.v1.PairResponse.served:type_name -> tandem.coordination.v1.Served
-	16, // 20: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
-	16, // 21: tandem.coordination.v1.Decision.PlannedEntry.value:type_name -> tandem.coordination.v1.DeviceList
-	0,  // 22: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
-	5,  // 23: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
-	7,  // 24: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
-	22, // 25: tandem.coordination.v1.Coordination.Pair:input_type -> tandem.coordination.v1.PairRequest
-	9,  // 26: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
-	17, // 27: tandem.coordination.v1.Coordination.Explain:input_type -> tandem.coordination.v1.ExplainRequest
-	4,  // 28: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
-	6,  // 29: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
-	8,  // 30: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
-	24, // 31: tandem.coordination.v1.Coordination.Pair:output_type -> tandem.coordination.v1.PairResponse
-	10, // 32: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
-	18, // 33: tandem.coordination.v1.Coordination.Explain:output_type -> tandem.coordination.v1.ExplainResponse
-	28, // [28:34] is the sub-list for method output_type
-	22, // [22:28] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	15, // 3: tandem.coordination.v1.AllocatedResponse.container:type_name -> tandem.coordination.v1.Owner
+	13, // 4: tandem.coordination.v1.StatusResponse.resources:type_name -> tandem.coordination.v1.Resource
+	16, // 5: tandem.coordination.v1.StatusResponse.plan:type_name -> tandem.coordination.v1.Plan
+	12, // 6: tandem.coordination.v1.StatusResponse.peers:type_name -> tandem.coordination.v1.Peer
+	11, // 7: tandem.coordination.v1.StatusResponse.alignment:type_name -> tandem.coordination.v1.Alignment
+	1,  // 8: tandem.coordination.v1.Peer.version:type_name -> tandem.coordination.v1.Version
+	14, // 9: tandem.coordination.v1.Resource.devices:type_name -> tandem.coordination.v1.DeviceStatus
+	2,  // 10: tandem.coordination.v1.DeviceStatus.device:type_name -> tandem.coordination.v1.Device
+	15, // 11: tandem.coordination.v1.DeviceStatus.owner:type_name -> tandem.coordination.v1.Owner
+	15, // 12: tandem.coordination.v1.DeviceStatus.ended:type_name -> tandem.coordination.v1.Owner
+	27, // 13: tandem.coordination.v1.Plan.devices:type_name -> tandem.coordination.v1.Plan.DevicesEntry
+	20, // 14: tandem.coordination.v1.ExplainResponse.decisions:type_name -> tandem.coordination.v1.Decision
+	15, // 15: tandem.coordination.v1.Decision.container:type_name -> tandem.coordination.v1.Owner
+	28, // 16: tandem.coordination.v1.Decision.planned:type_name -> tandem.coordination.v1.Decision.PlannedEntry
+	21, // 17: tandem.coordination.v1.Decision.pairs:type_name -> tandem.coordination.v1.Pair
+	22, // 18: tandem.coordination.v1.Decision.options:type_name -> tandem.coordination.v1.Option
+	24, // 19: tandem.coordination.v1.PairRequest.vfs:type_name -> tandem.coordination.v1.PairVF
+	26, // 20: tandem.coordination.v1.PairResponse.served:type_name -> tandem.coordination.v1.Served
+	17, // 21: tandem.coordination.v1.Plan.DevicesEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	17, // 22: tandem.coordination.v1.Decision.PlannedEntry.value:type_name -> tandem.coordination.v1.DeviceList
+	0,  // 23: tandem.coordination.v1.Coordination.Join:input_type -> tandem.coordination.v1.Announcement
+	5,  // 24: tandem.coordination.v1.Coordination.Prefer:input_type -> tandem.coordination.v1.PreferRequest
+	7,  // 25: tandem.coordination.v1.Coordination.Allocated:input_type -> tandem.coordination.v1.AllocatedRequest
+	23, // 26: tandem.coordination.v1.Coordination.Pair:input_type -> tandem.coordination.v1.PairRequest
+	9,  // 27: tandem.coordination.v1.Coordination.Status:input_type -> tandem.coordination.v1.StatusRequest
+	18, // 28: tandem.coordination.v1.Coordination.Explain:input_type -> tandem.coordination.v1.ExplainRequest
+	4,  // 29: tandem.coordination.v1.Coordination.Join:output_type -> tandem.coordination.v1.Welcome
+	6,  // 30: tandem.coordination.v1.Coordination.Prefer:output_type -> tandem.coordination.v1.PreferResponse
+	8,  // 31: tandem.coordination.v1.Coordination.Allocated:output_type -> tandem.coordination.v1.AllocatedResponse
+	25, // 32: tandem.coordination.v1.Coordination.Pair:output_type -> tandem.coordination.v1.PairResponse
+	10, // 33: tandem.coordination.v1.Coordination.Status:output_type -> tandem.coordination.v1.StatusResponse
+	19, // 34: tandem.coordination.v1.Coordination.Explain:output_type -> tandem.coordination.v1.ExplainResponse
+	29, // [29:35] is the sub-list for method output_type
+	23, // [23:29] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_coordination_api_coordination_proto_init() }
@@ -2033,7 +2118,7 @@ func file_coordination_api_coordination_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordination_api_coordination_proto_rawDesc), len(file_coordination_api_coordination_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

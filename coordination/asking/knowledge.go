@@ -5,8 +5,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/intent"
-	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
 )
 
 // FirstHalf is why the asking container has no devices yet, and SecondHalf why it has some: more may follow.
@@ -19,25 +17,12 @@ const (
 // of its pod.
 const TakesOver = "takes over from an init container"
 
-// Half says which part of a container's devices a question is for, given what it holds.
-func (a *Asker) Half(holder *ledger.Allocation) string {
-	switch {
-	case holder.Devices == nil:
-		return FirstHalf
-	case holder.IsOf(&a.Recipient), holder.Owner == nil && holder.Recipient == nil:
-		return SecondHalf
-	default:
-		return TakesOver
-	}
-}
-
 // Knowledge is what was known of who asks, and by which source, for people and records of decisions.
 type Knowledge struct {
 	Source intent.Source
 	Why    string // which half of which container is taken to be asked for
 	Remark string // what came of the devices that a scheduler chose; "" where none did
 	Asker  *Asker // nil where no source of intent told
-	Shown  bool   // PodResources has shown the container with what it has
 }
 
 // For says what was known of who asks for a kind of devices, and who told it; "" where nothing was asked.
@@ -78,13 +63,4 @@ func order(kind device.Kind, why string) string {
 		return "kubelet asked for " + kind.Plural() + " after " + kind.Other().Plural() + rest
 	}
 	return why
-}
-
-// Likely is the container that asks or is given devices, nil while it is not known.
-func Likely(to *ledger.Recipient, holder *ledger.Allocation) *kubelet.Container {
-	if to == nil || len(to.Pods) > 1 {
-		return holder.Owner
-	}
-	c := to.Container()
-	return &c
 }

@@ -1,5 +1,6 @@
-// Package bounded gives up on calls that may never end: of a disk, a library or a plugin that hangs. Who
-// asked goes on without an answer, and what hangs keeps one goroutine, however often it is asked.
+// Package bounded limits the time of calls that may never return: of a disk, a library or a plugin that
+// hangs. The caller continues without a result, and a hanging call occupies one goroutine, however often it
+// is repeated.
 package bounded
 
 import (
@@ -8,21 +9,19 @@ import (
 )
 
 var (
-	// ErrBusy means that the call did not begin: one before it was in progress for as long as could be
-	// waited.
+	// ErrBusy means that the call did not start: an earlier call was in progress until the deadline.
 	ErrBusy = errors.New("an earlier question is still open")
-	// ErrLate means that the call began, and goes on.
+	// ErrLate means that the call started and is still running.
 	ErrLate = errors.New("no answer in time")
 )
 
-// Turn is that of one call among several of which one is in progress at most. Make it with room for one
-// token.
+// Turn serializes calls: at most one is in progress. Create it with room for one token.
 type Turn chan struct{}
 
 // Busy reports whether a call is in progress.
 func (t Turn) Busy() bool { return len(t) > 0 }
 
-// Await waits until no call is in progress, and returns ErrBusy where that lasts until ctx is done.
+// Await waits until no call is in progress. It returns ErrBusy if ctx is done first.
 func (t Turn) Await(ctx context.Context) error {
 	if err := t.take(ctx); err != nil {
 		return err
@@ -40,28 +39,28 @@ func (t Turn) take(ctx context.Context) error {
 	}
 }
 
-// Result is what a call returned.
+// Result is the result of a call.
 type Result[T any] struct {
 	Value T
 	Err   error
 }
 
-// Go calls work once it is its turn, and sends the result. Where ctx is done before that, the result is
-// ErrBusy. A panic in work is the caller's business.
+// Go calls work when no other call is in progress and sends the result. If ctx is done first, the result is
+// ErrBusy. Go does not recover a panic in work.
 func Go[T any](ctx context.Context, turn Turn, work func() (T, error)) <-chan Result[T] {
 	results := make(chan Result[T], 1)
 	go func() {
 		var r Result[T]
 		if r.Err = turn.take(ctx); r.Err == nil {
 			r.Value, r.Err = work()
-			<-turn // before the result: who has it may ask again
+			<-turn // before the result: the receiver may call again
 		}
 		results <- r
 	}()
 	return results
 }
 
-// Wait waits for a result until ctx is done: then it returns ErrLate.
+// Wait waits for a result until ctx is done; then it returns ErrLate.
 func Wait[T any](ctx context.Context, results <-chan Result[T]) (none T, err error) {
 	select {
 	case r := <-results:
@@ -69,7 +68,7 @@ func Wait[T any](ctx context.Context, results <-chan Result[T]) (none T, err err
 	case <-ctx.Done():
 	}
 	select {
-	case r := <-results: // both were there: the machine is busy, what was asked is all right
+	case r := <-results: // both were ready on a busy machine; the result counts
 		return r.Value, r.Err
 	default:
 		return none, ErrLate

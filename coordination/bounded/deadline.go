@@ -2,20 +2,20 @@ package bounded
 
 import "time"
 
-// Question is how long a question of the kubelet's may take altogether. The kubelet has no deadline of its
-// own and starts no other pod meanwhile (pkg/kubelet/cm/devicemanager/endpoint.go). It is divided where it is
-// spent, and each part lies within the one that it is indented under:
+// Question is the maximum duration of a kubelet call. The kubelet has no deadline of its own and starts no
+// other pod during the call (pkg/kubelet/cm/devicemanager/endpoint.go). The code that spends the time divides
+// it; each part lies within the part above with less indentation:
 //
 //	Question        from the kubelet's call to the answer
-//	  Alone           then what the plugin chooses alone is made ready, and costs nothing where all is well
-//	  Coordinator     its answer, wherever it is; a takeover by the other plugin fits in
-//	    Announced       for what the plugin announces, if the kubelet asks about that already
-//	    Look            for all that has to be read, at once; it takes a millisecond as a rule
-//	      File            for a file, which takes a tenth of one; a disk that hangs takes for ever
-//	      Returned        for an Allocate that is still open: the plugin's word that it returned is on its way
+//	  Alone           time after which the plugin computes its own choice as a fallback
+//	  Coordinator     the coordinator's answer; a takeover by the other plugin fits in
+//	    Announced       wait for an announcement, if the kubelet already asks for the announced devices
+//	    Look            all reads in parallel; usually one millisecond
+//	      File            one file, usually a tenth of a millisecond; a hanging disk takes forever
+//	      Returned        wait for the report that an open Allocate has returned
 //
-// The coordinator has as long for an Allocate. For pairs it has Pairs: without an answer the container lacks
-// what it is told, and not only the best devices.
+// The coordinator has the same time for an Allocate. For the pairs file it has Pairs: without an answer the
+// container lacks the file, not only the best devices.
 const (
 	Question    = 100 * time.Millisecond
 	Alone       = Question / 2

@@ -9,11 +9,11 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
-// ErrHangs means that reading took too long.
+// ErrHangs means that a read took too long.
 var ErrHangs = errors.New("reading does not end; is the disk all right?")
 
-// Read makes a function that reads as read does, but gives up after a time. One reading is in progress at
-// most: as long as one hangs the others wait for it. A panic in read is its error.
+// Read returns a function that calls read with a time limit. At most one read is in progress: while one
+// hangs, other callers wait for it. A panic in read is returned as an error.
 func Read[T any](log *slog.Logger, limit time.Duration, read func() (T, error)) func() (T, error) {
 	turn := make(Turn, 1)
 	surviving := func() (value T, err error) {

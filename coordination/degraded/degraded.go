@@ -1,5 +1,5 @@
-// Package degraded finds the containers whose GPUs and VFs are not all paired on one switch each, in what the
-// coordinator or the DRA driver tells of its devices. It is a pure function.
+// Package degraded finds containers with a pair that is not on one switch, from the devices of the
+// coordinator or the DRA driver. It is a pure function.
 package degraded
 
 import (
@@ -11,14 +11,14 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Container is one that lives and has both.
+// Container is a running container with GPUs and VFs.
 type Container struct {
 	Owner     *api.Owner
 	GPUs, VFs int
-	Apart     int // GPUs that share no switch with a VF of their own; of shared VFs, with any
+	Apart     int // GPUs that share no switch with a VF of their own; with shared VFs, with any VF
 }
 
-// Containers are the degraded ones whose owner is known, by name.
+// Containers returns the degraded containers with a known owner, by name.
 func Containers(resources []*api.Resource) []Container {
 	var list []Container
 	for _, h := range holdings(resources) {
@@ -34,13 +34,13 @@ func Containers(resources []*api.Resource) []Container {
 	return list
 }
 
-// holding is what a container has.
+// holding holds the devices of a container.
 type holding struct {
 	owner    *api.Owner
 	switches map[string]*counts
 }
 
-// counts are those of one switch.
+// counts holds the numbers of devices of one switch.
 type counts struct{ gpus, vfs int }
 
 func holdings(resources []*api.Resource) map[[3]string]*holding {
@@ -72,8 +72,8 @@ func (h *holding) add(kind device.Kind, at string) {
 	}
 }
 
-// container counts the GPUs that have no VF on their switch: each its own VF where there are as many, else
-// any, for then a VF serves several GPUs.
+// container counts the GPUs without a VF on their switch. Each GPU needs a VF of its own if there are as many
+// VFs as GPUs; otherwise any VF, because a VF serves several GPUs.
 func (h *holding) container() Container {
 	c := Container{Owner: h.owner}
 	for _, n := range h.switches {

@@ -1,4 +1,4 @@
-// Package device says what a device is to the coordination of a node.
+// Package device describes devices for the coordination of a node.
 package device
 
 import (
@@ -9,16 +9,16 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Kind says which half of a pair a resource is.
+// Kind is the kind of a resource: one half of a pair.
 type Kind string
 
-// The two halves of a pair.
+// Kinds of resources.
 const (
 	GPU Kind = "gpu"
 	VF  Kind = "vf"
 )
 
-// Other is the kind on the other side of a pair.
+// Other returns the other kind of a pair.
 func (k Kind) Other() Kind {
 	if k == GPU {
 		return VF
@@ -26,7 +26,7 @@ func (k Kind) Other() Kind {
 	return GPU
 }
 
-// Plural is what people call several devices of the kind.
+// Plural returns the word for several devices of the kind.
 func (k Kind) Plural() string {
 	if k == GPU {
 		return "GPUs"
@@ -34,24 +34,24 @@ func (k Kind) Plural() string {
 	return "VFs"
 }
 
-// Device is a device as its plugin announces it.
+// Device is a device as announced by its plugin.
 type Device struct {
 	ID      string            // the kubelet's device ID
-	Address topology.Address  // PCI function; of a partition, the function of its card
-	NUMA    topology.NUMANode // as told to the kubelet: unknown where the plugin sends no TopologyInfo
+	Address topology.Address  // PCI function; for a partition, the function of its card
+	NUMA    topology.NUMANode // as reported to the kubelet: unknown if the plugin sends no TopologyInfo
 	Healthy bool
-	VRAM    uint64 // bytes of its card's memory; 0 where it is not known
+	VRAM    uint64 // memory of the card in bytes; 0 if unknown
 }
 
-// Announcement is everything a plugin says of one resource.
+// Announcement is the complete description of one resource by its plugin.
 type Announcement struct {
 	Devices []Device
-	Links   []topology.Link // between GPUs
+	Links   []topology.Link // links between GPUs
 
-	Own bool // of a plugin of this process, which has read the PCI tree for it
+	Own bool // announced by a plugin of this process, which has read the PCI tree for it
 }
 
-// Placed is the device as placement knows it.
+// Placed returns the device for package placement.
 func (d Device) Placed() placement.Device { return placement.Device{ID: d.ID, Address: d.Address} }
 
 // Compare orders devices by address and ID.
@@ -59,7 +59,7 @@ func Compare(a, b Device) int {
 	return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.ID, b.ID))
 }
 
-// AddTo makes a half of this kind part of a request.
+// AddTo adds a half of this kind to a request.
 func (k Kind) AddTo(request *placement.Request, half placement.Half) {
 	if k == GPU {
 		request.GPUs = append(request.GPUs, half)
@@ -68,12 +68,12 @@ func (k Kind) AddTo(request *placement.Request, half placement.Half) {
 	}
 }
 
-// SameSet reports whether two lists hold the same IDs, at least one.
+// SameSet reports whether two nonempty lists contain the same IDs.
 func SameSet(a, b []string) bool {
 	return len(a) > 0 && slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// All is the half of a request in which everything is decided.
+// All returns a half in which all devices are held.
 func All(devices []Device) placement.Half {
 	half := placement.Half{Count: len(devices)}
 	for _, d := range devices {

@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Decode reads an announcement as it is sent.
+// Decode converts an announcement from its wire format.
 func Decode(m *api.Announcement) (Announcement, error) {
 	if m.GetResource() == "" || (Kind(m.GetKind()) != GPU && Kind(m.GetKind()) != VF) {
 		return Announcement{}, fmt.Errorf("announce %q: kind %q is neither %s nor %s",
@@ -39,7 +39,7 @@ func Decode(m *api.Announcement) (Announcement, error) {
 	return a, nil
 }
 
-// Encode is an announcement as it is sent, but for the version of the sender.
+// Encode converts an announcement to its wire format, without the version of the sender.
 func Encode(resource string, kind Kind, a Announcement) *api.Announcement {
 	m := &api.Announcement{Resource: resource, Kind: string(kind)}
 	for _, d := range a.Devices {
@@ -53,7 +53,7 @@ func Encode(resource string, kind Kind, a Announcement) *api.Announcement {
 	return m
 }
 
-// Encode is a device as it is sent.
+// Encode converts a device to its wire format.
 func (d Device) Encode() *api.Device {
 	m := &api.Device{Id: d.ID, Address: d.Address.String(), Healthy: d.Healthy, Vram: d.VRAM}
 	if n, known := d.NUMA.Number(); known {

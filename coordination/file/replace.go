@@ -1,4 +1,4 @@
-// Package file replaces files whole.
+// Package file replaces files atomically.
 package file
 
 import (
@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 )
 
-// Replace puts a file in place in one step, so that nobody ever reads half of one. After a power failure it
+// Replace replaces a file in one step, so that no reader sees a partial file. After a power failure the file
 // may be empty.
 func Replace(file string, content []byte, mode os.FileMode) error {
 	return replace(file, content, mode, func(*os.File) error { return nil })
 }
 
-// ReplaceDurably is Replace that returns once the file would also be there after a power failure.
+// ReplaceDurably is Replace with durability: when it returns, the file survives a power failure.
 func ReplaceDurably(file string, content []byte, mode os.FileMode) error {
 	if err := replace(file, content, mode, (*os.File).Sync); err != nil {
 		return err
@@ -23,7 +23,7 @@ func ReplaceDurably(file string, content []byte, mode os.FileMode) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close()) // the name is in the folder, which is a file of its own
+	return errors.Join(dir.Sync(), dir.Close()) // the directory contains the name and needs its own sync
 }
 
 func replace(file string, content []byte, mode os.FileMode, sync func(*os.File) error) (err error) {
@@ -49,11 +49,11 @@ func replace(file string, content []byte, mode os.FileMode, sync func(*os.File) 
 	return os.Rename(temporary.Name(), file)
 }
 
-// temporaries is the pattern of the names that files have before they are in place.
+// temporaries is the pattern of temporary file names.
 const temporaries = ".tandem-*"
 
-// RemoveTemporaries removes from a folder what a process that was killed has not put in place. Nobody else
-// may be writing there.
+// RemoveTemporaries removes temporary files of killed processes from a directory. No other process may write
+// to the directory.
 func RemoveTemporaries(dir string) error {
 	names, err := fs.Glob(os.DirFS(dir), temporaries)
 	problems := []error{err}

@@ -233,6 +233,15 @@ type option struct {
 // forgotten is what a switch alone would have given, where that is not known any more.
 const forgotten = "not kept: the decisions since then take the room"
 
+// settled is the result of every switch where nothing was left to choose.
+const settled = "nothing to choose: all devices were named or held before"
+
+// open reports whether there was something left to choose for a request.
+func open(r placement.Request) bool {
+	lacks := func(h placement.Half) bool { return len(h.Held) < h.Count }
+	return slices.ContainsFunc(r.GPUs, lacks) || slices.ContainsFunc(r.VFs, lacks)
+}
+
 // options are the switches with a free device that could be chosen or planned, by name, with what each alone
 // would have given or without.
 func (e *Decision) options(results bool) []option {
@@ -266,6 +275,8 @@ func (e *Decision) options(results bool) []option {
 	for name, o := range found {
 		if !results {
 			o.result = forgotten
+		} else if !open(request) { // "1 pair: 1 PIX" would be what the container has, not what the switch gives
+			o.result = settled
 		} else if choice, err := placement.Choose(e.Tree, e.within(request, name)); err == nil {
 			o.result = choice.Reason
 		}

@@ -18,14 +18,15 @@
 //   - whom an Allocate gave it that is not over (Allocate.over).
 //
 // Whether a pod lives that the checkpoint shows, the list of pods says, where it is the kubelet's. Else pods
-// are found by the names and devices of List, and those that are not found count as living, since they can be
-// of init containers: List says nothing by what it lacks, least of all while a kubelet that has just started
-// takes in its pods one by one. What proves that a pod is gone is a device of its own that the kubelet offers
-// (all that a pod has is freed at once), or that somebody else has.
+// are found by the names and devices of List. One that is not found counts as living, since its containers
+// can be init containers, which List never shows. What proves that a pod is gone is a device of its own that
+// the kubelet offers (all that a pod has is freed at once), or that somebody else has; and List, if the same
+// kubelet has listed that pod before (Known). A kubelet that has just started takes in its pods one by one.
 package holders
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -37,9 +38,23 @@ import (
 type Sources struct {
 	Recorded  *kubelet.Checkpoint // nil where it cannot be read
 	View      *kubelet.View       // of List; nil where it was not read
+	Single    []kubelet.Pod       // the pods that View is of, where it is no List; nil for all pods
 	Pods      *Pods               // nil where no source tells
+	Known     map[string]Known    // by UID: pods whose names earlier looks have told
+	Before    Holders             // who held what before; it counts where Recorded is nil
+	Looked    bool                // there was a List before
+	Life      string              // of the kubelet that answered it
 	Allocates []Allocate          // those that were seen, the oldest first
 	Asked     Offer               // the question that is to be answered; the zero value is none
+}
+
+// Known is the name of a pod that the checkpoint has by its UID alone.
+type Known struct {
+	Pod        kubelet.Pod
+	Containers []string // that List shows of it: all but init containers
+	Listed     bool     // List has shown it
+	Admitted   bool     // it has come since a List, which did not show its name
+	Life       string   // of the kubelet that did
 }
 
 // Pods are those that live, by UID.
@@ -54,6 +69,8 @@ type Offer struct {
 	Resource    string
 	Available   []string
 	MustInclude []string // those that the container takes over from an init container
+	// those that it would offer were they free: it counts on the pods that have them, though they may have ended
+	Withheld []string
 }
 
 // Allocate is one that was seen.
@@ -75,6 +92,14 @@ type Holder struct {
 	Name    string
 	Devices kubelet.Devices
 	Open    bool // the kubelet has not written down yet that it has them: it is in admission
+	Init    bool // it is known to be an init container
+}
+
+// Result is what is found.
+type Result struct {
+	Holders   Holders
+	Allocates []Allocate       // that are not over
+	Known     map[string]Known // of the checkpoint's pods
 }
 
 // Holders are all that hold devices.
@@ -104,9 +129,20 @@ func (h Holders) Held(resource string) map[string]bool {
 // Find tells who holds what. Left are the Allocates that are not over: all that has to be remembered until
 // the next time.
 func Find(s Sources) (found Holders, left []Allocate) {
+	r := Look(s)
+	return r.Holders, r.Allocates
+}
+
+// Look is Find, and says what is known of the names of pods.
+func Look(s Sources) (r Result) {
 	f := finder{
 		Sources: s, byName: map[kubelet.Container]*Holder{}, listed: map[device]kubelet.Container{},
-		offered: map[device]bool{},
+		offered: map[device]bool{}, pods: map[kubelet.Pod]bool{}, apps: map[kubelet.Pod][]string{},
+		known: map[string]Known{}, withheld: map[string]bool{},
+		alive: map[string]bool{},
+	}
+	for _, id := range s.Asked.Withheld {
+		f.withheld[id] = true
 	}
 	for _, id := range s.Asked.Available {
 		f.offered[device{s.Asked.Resource, id}] = !slices.Contains(s.Asked.MustInclude, id)
@@ -114,11 +150,14 @@ func Find(s Sources) (found Holders, left []Allocate) {
 	f.list()
 	f.recorded()
 	f.shown()
-	left = f.allocated()
+	f.learnTold()
+	r.Allocates, r.Known = f.allocated(), f.known
 	for _, h := range f.found {
-		found = append(found, *h)
+		if len(h.Devices) > 0 {
+			r.Holders = append(r.Holders, *h)
+		}
 	}
-	return found, left
+	return r
 }
 
 // finder is a search in progress.
@@ -129,6 +168,12 @@ type finder struct {
 	listed map[device]kubelet.Container  // that List shows with a device; the first by name
 	// devices that nobody has, as the kubelet offers them
 	offered map[device]bool
+	// of the resource that is asked for, those that are not offered and would be were they free
+	withheld map[string]bool
+	alive    map[string]bool          // pods of which List shows a container with devices of its own
+	pods     map[kubelet.Pod]bool     // of View
+	apps     map[kubelet.Pod][]string // their containers
+	known    map[string]Known
 }
 
 // device is a device of a resource.
@@ -139,7 +184,11 @@ func (f *finder) list() {
 	if f.View == nil {
 		return
 	}
+	for _, pod := range f.View.Pods {
+		f.pods[pod] = true
+	}
 	for c, devices := range f.View.Containers {
+		f.apps[c.Pod] = append(f.apps[c.Pod], c.Name)
 		for name, ids := range devices {
 			for _, id := range ids {
 				at := device{name, id}
@@ -166,10 +215,51 @@ func (f *finder) add(h *Holder) {
 
 // recorded finds the containers that the checkpoint has and whose pods are not known to be gone.
 func (f *finder) recorded() {
-	if f.Recorded == nil {
-		return
+	all := f.entries()
+	names := f.namesOf(all)
+	gone := map[string]bool{}
+	for _, h := range all {
+		if h.Pod == (kubelet.Pod{}) {
+			h.Pod = names[h.UID]
+		}
+		f.alive[h.pod()] = f.alive[h.pod()] || f.showsOwn(h)
 	}
-	var all []*Holder
+	for _, h := range all {
+		gone[h.pod()] = gone[h.pod()] || f.isGone(h)
+	}
+	for _, h := range all {
+		if f.isWithheld(h) {
+			gone[h.pod()] = false
+		}
+	}
+	for _, h := range all {
+		f.learn(h, gone[h.pod()])
+		known := f.known[h.UID]
+		h.Init = h.Init || known.Listed && !slices.Contains(known.Containers, h.Name)
+		if !gone[h.pod()] {
+			f.add(h)
+		}
+	}
+}
+
+// pod tells the pod of a holder from others.
+func (h *Holder) pod() string {
+	if h.UID == "" && h.Pod == (kubelet.Pod{}) {
+		return fmt.Sprintf("%p", h)
+	}
+	return h.UID + " " + h.Pod.Namespace + "/" + h.Pod.Name
+}
+
+// entries are the containers that the kubelet has written down; where that cannot be read, those that held
+// something before.
+func (f *finder) entries() (all []*Holder) {
+	if f.Recorded == nil {
+		for _, h := range f.Before {
+			h.Open = false
+			all = append(all, &h)
+		}
+		return all
+	}
 	for key, devices := range f.Recorded.Containers() {
 		uid, name, _ := strings.Cut(key, "/")
 		all = append(all, &Holder{UID: uid, Name: name, Devices: devices})
@@ -177,17 +267,54 @@ func (f *finder) recorded() {
 	slices.SortFunc(all, func(a, b *Holder) int {
 		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.Name, b.Name))
 	})
-	names := f.namesOf(all)
-	gone := map[string]bool{}
-	for _, h := range all {
-		h.Pod = names[h.UID]
-		gone[h.UID] = gone[h.UID] || f.isGone(h)
+	return all
+}
+
+// learn notes the name of a recorded container's pod.
+func (f *finder) learn(h *Holder, gone bool) {
+	if _, done := f.known[h.UID]; !done && h.UID != "" {
+		f.known[h.UID] = f.knownOf(h.UID, h.Pod, !gone)
 	}
-	for _, h := range all {
-		if !gone[h.UID] {
-			f.add(h)
+}
+
+// learnTold notes the names that a source tells: a pod that it tells of no more is then known by its name
+// when the kubelet has written down what it has.
+func (f *finder) learnTold() {
+	if f.Pods == nil {
+		return
+	}
+	for uid, pod := range f.Pods.Names {
+		if _, done := f.known[uid]; !done {
+			f.known[uid] = f.knownOf(uid, pod, true)
 		}
 	}
+}
+
+// knownOf is what is known of a pod.
+func (f *finder) knownOf(uid string, pod kubelet.Pod, lives bool) Known {
+	known := f.Known[uid]
+	if known.Pod != pod {
+		known = Known{Pod: pod}
+	}
+	switch {
+	case f.View == nil || !lives:
+	case f.pods[pod]:
+		known.Listed, known.Life, known.Containers = true, f.View.Life, f.apps[pod]
+	case pod == kubelet.Pod{} && !f.wasKnown(uid) && f.isSameKubelet():
+		known.Life, known.Admitted = f.View.Life, true
+	}
+	return known
+}
+
+func (f *finder) wasKnown(uid string) bool {
+	_, known := f.Known[uid]
+	return known
+}
+
+// isSameKubelet reports whether the kubelet that shows its pods has shown them before, and so all of them: a
+// pod that is new since then it has admitted.
+func (f *finder) isSameKubelet() bool {
+	return f.View != nil && f.Single == nil && f.Looked && f.Life == f.View.Life
 }
 
 // namesOf are the pods of the checkpoint's containers by UID: as the list of pods has them, else those that
@@ -199,11 +326,19 @@ func (f *finder) namesOf(all []*Holder) map[string]kubelet.Pod {
 			names[uid], taken[pod] = pod, true
 		}
 	}
+	for uid, known := range f.Known {
+		if names[uid] == (kubelet.Pod{}) {
+			names[uid] = known.Pod
+		}
+	}
 	if f.View == nil || f.Pods != nil && f.Pods.All {
 		return names
 	}
 	for _, h := range all {
 		for name, ids := range h.Devices {
+			if len(ids) == 0 {
+				continue
+			}
 			c, shown := f.listed[device{name, ids[0]}]
 			if shown && c.Name == h.Name && !taken[c.Pod] && names[h.UID] == (kubelet.Pod{}) &&
 				same(h.Devices, f.View.Containers[c]) && !f.given(h) {
@@ -220,18 +355,105 @@ func (f *finder) isGone(h *Holder) bool {
 		_, lives := f.Pods.Names[h.UID]
 		return !lives
 	}
-	if f.shownWithout(h) {
+	if f.shownWithout(h) || f.isAbsent(h) || f.hasSuccessor(h) {
 		return true
 	}
 	for name, ids := range h.Devices {
 		for _, id := range ids {
-			if !f.shows(name, id) && f.offered[device{name, id}] || f.givenSince(h, name, id) ||
+			offered := !f.shows(name, id) && f.offered[device{name, id}] && !f.alive[h.pod()]
+			if offered || f.givenSince(h, name, id) ||
 				f.shownOther(h, name, id) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// isWithheld reports whether the kubelet does not offer a device that nobody but the pod of a recorded
+// container can have: the pod has ended after the kubelet had put the question together, and so after it had
+// settled the NUMA nodes of the container that asks.
+func (f *finder) isWithheld(h *Holder) bool {
+	name := f.Asked.Resource
+	return slices.ContainsFunc(h.Devices[name], func(id string) bool {
+		if !f.withheld[id] || f.shows(name, id) || f.recordedTwice(name, id) {
+			return false
+		}
+		return !slices.ContainsFunc(f.Allocates, func(a Allocate) bool {
+			return a.Recorded == f.identity() && a.Resource == name && slices.Contains(a.IDs, id)
+		})
+	})
+}
+
+func (f *finder) recordedTwice(name, id string) bool {
+	return f.Recorded != nil && len(f.Recorded.Holders(name, []string{id})) > 1
+}
+
+// isAbsent reports whether the kubelet does not show the pod of a recorded container any more. Where the name
+// of the pod is not known, that of the container tells: it is an app container if List shows one of that
+// name. Init containers, which List does not show, seldom have the name of one.
+func (f *finder) isAbsent(h *Holder) bool {
+	switch known := f.Known[h.UID]; {
+	case f.View == nil || f.pods[h.Pod]:
+		return false
+	case f.Single != nil:
+		return slices.Contains(f.Single, h.Pod)
+	case h.UID == "":
+		return f.isSameKubelet()
+	case h.Pod != kubelet.Pod{}:
+		return known.Listed && known.Pod == h.Pod && known.Life == f.View.Life
+	default:
+		admitted := known.Admitted && known.Life == f.View.Life || !f.wasKnown(h.UID) && f.isSameKubelet()
+		return admitted && f.isApp(h.Name) && !f.showsAny(h)
+	}
+}
+
+// isApp reports whether List shows a container of a name.
+func (f *finder) isApp(name string) bool {
+	for _, names := range f.apps {
+		if slices.Contains(names, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// showsOwn reports whether List shows a recorded container with any of its devices.
+func (f *finder) showsOwn(h *Holder) bool {
+	if f.View == nil || h.Pod == (kubelet.Pod{}) {
+		return false
+	}
+	shown := f.View.Containers[kubelet.Container{Pod: h.Pod, Name: h.Name}]
+	for name, ids := range h.Devices {
+		if slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(shown[name], id) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// showsAny reports whether List shows any device of a holder with a container.
+func (f *finder) showsAny(h *Holder) bool {
+	for name, ids := range h.Devices {
+		for _, id := range ids {
+			if f.shows(name, id) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hasSuccessor reports whether a source tells of another pod of the name, and no more of that of a recorded
+// container. Two pods of one name never live at the same time.
+func (f *finder) hasSuccessor(h *Holder) bool {
+	if f.Pods == nil || h.Pod == (kubelet.Pod{}) {
+		return false
+	}
+	if _, told := f.Pods.Names[h.UID]; told {
+		return false
+	}
+	return f.uidOf(h.Pod) != ""
 }
 
 // shownWithout reports whether List shows a recorded container with none of its devices: it is that of the
@@ -248,11 +470,19 @@ func (f *finder) shownWithout(h *Holder) bool {
 	return listed
 }
 
+// identity is that of the checkpoint.
+func (f *finder) identity() kubelet.Identity {
+	if f.Recorded == nil {
+		return kubelet.Identity{}
+	}
+	return f.Recorded.Identity
+}
+
 // given reports whether the kubelet has given anybody a device of a recorded container since it wrote the
 // checkpoint: to the next container of that pod, or to the pod that came after it.
 func (f *finder) given(h *Holder) bool {
 	return slices.ContainsFunc(f.Allocates, func(a Allocate) bool {
-		return a.Recorded == f.Recorded.Identity && slices.ContainsFunc(a.IDs, func(id string) bool {
+		return a.Recorded == f.identity() && slices.ContainsFunc(a.IDs, func(id string) bool {
 			return slices.Contains(h.Devices[a.Resource], id)
 		})
 	})
@@ -261,9 +491,9 @@ func (f *finder) given(h *Holder) bool {
 // givenSince reports whether the kubelet has given a device of a recorded container to another pod since it
 // wrote the checkpoint.
 func (f *finder) givenSince(h *Holder, name, id string) bool {
-	return slices.ContainsFunc(f.Allocates, func(a Allocate) bool {
+	return f.Recorded != nil && slices.ContainsFunc(f.Allocates, func(a Allocate) bool {
 		another := a.Anew || a.UID != "" && a.UID != h.UID
-		return another && a.Recorded == f.Recorded.Identity && a.Resource == name && slices.Contains(a.IDs, id)
+		return another && a.Recorded == f.identity() && a.Resource == name && slices.Contains(a.IDs, id)
 	})
 }
 
@@ -302,10 +532,9 @@ func (f *finder) shown() {
 	}
 	for c, devices := range f.View.Containers {
 		switch known := f.byName[c]; {
-		case len(devices) == 0:
-		case known == nil:
+		case known == nil && len(devices) > 0:
 			f.add(&Holder{UID: f.uidOf(c.Pod), Pod: c.Pod, Name: c.Name, Devices: devices, Open: true})
-		case !same(known.Devices, devices):
+		case known != nil && !same(known.Devices, devices):
 			known.Devices, known.Open = devices, true
 		}
 	}
@@ -346,6 +575,10 @@ func (f *finder) allocated() (left []Allocate) {
 // openOf is the container in admission to which an Allocate adds; nil for none that is known.
 func (f *finder) openOf(a Allocate) *Holder {
 	for _, h := range f.found {
+		if f.Recorded == nil && slices.Equal(h.Devices[a.Resource], a.IDs) {
+			h.Open = true // it held them before
+			return h
+		}
 		same := a.UID == "" || h.UID == a.UID && h.Name == a.Name
 		if h.Open && same && len(h.Devices[a.Resource]) == 0 {
 			return h

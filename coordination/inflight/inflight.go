@@ -1,4 +1,4 @@
-// Package inflight knows of the Allocates that the kubelet waits for.
+// Package inflight tracks the Allocate calls in flight.
 package inflight
 
 import (
@@ -11,30 +11,31 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/bounded"
 )
 
-// maxOpen is how long an Allocate counts as open. No plugin takes longer: its word was lost, with the plugin
-// or with a server.
+// maxOpen is the maximum time for which an Allocate counts as open. No plugin takes longer: its report was
+// lost, with the plugin or with a server.
 const maxOpen = time.Second
 
-// Allocates are those that the kubelet waits for. PodResources must not be listed meanwhile: the kubelet
-// would forget the devices of such an Allocate, and hand them out again (kubernetes PR 137534). Within an
-// admission there is none when the kubelet asks, but its pod workers allocate too, for containers whose
-// record it has lost.
+// Allocates are the calls that the kubelet waits for. PodResources List must not be called meanwhile: the
+// kubelet would forget the devices of such an Allocate, and assign them again (kubernetes PR 137534). Within
+// an admission none is open when the kubelet asks, but the kubelet's pod workers also allocate, for
+// containers that are missing in its checkpoint.
 type Allocates struct {
 	now func() time.Time
 
 	mu    sync.Mutex
 	since map[allocate]time.Time // by one of their devices
-	// when plugins said of others that they have returned: a server that was stopped can hear that first
+	// early holds the times of reports about other Allocates: a server that was stopped can receive the
+	// report first.
 	early map[allocate]time.Time
-	ended chan struct{} // closed when the next one ends; nil where nobody waits
+	ended chan struct{} // closed when the next Allocate ends; nil if no caller waits
 }
 
-// New is none, by a clock.
+// New returns an empty set with a clock.
 func New(now func() time.Time) *Allocates {
 	return &Allocates{now: now, since: map[allocate]time.Time{}, early: map[allocate]time.Time{}}
 }
 
-// Begin notes an Allocate whose plugin will tell when it has returned.
+// Begin records an Allocate whose plugin will report its return.
 func (f *Allocates) Begin(resource string, ids []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,7 +48,7 @@ func (f *Allocates) Begin(resource string, ids []string) {
 	f.since[key] = f.now()
 }
 
-// End notes that an Allocate has returned, though it may not have begun yet.
+// End records that an Allocate has returned; the Allocate may not have begun yet.
 func (f *Allocates) End(resource string, ids []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,8 +64,8 @@ func (f *Allocates) End(resource string, ids []string) {
 	}
 }
 
-// Forget ends those of a resource: its plugin has just joined, and what it said before may have gone to
-// another server.
+// Forget removes the Allocates of a resource: its plugin has just joined, and its earlier reports may have
+// gone to another server.
 func (f *Allocates) Forget(resource string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +76,7 @@ func (f *Allocates) Forget(resource string) {
 	}
 }
 
-// Settle waits until no Allocate is open, for a moment. It reports whether there is none.
+// Settle waits for a short time until no Allocate is open. It reports whether none is open.
 func (f *Allocates) Settle(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, bounded.Returned)
 	defer cancel()
@@ -92,7 +93,7 @@ func (f *Allocates) Settle(ctx context.Context) bool {
 	}
 }
 
-// open returns a channel that is closed when an Allocate ends, nil where none is open.
+// open returns a channel that is closed when an Allocate ends, or nil if none is open.
 func (f *Allocates) open() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,17 +107,17 @@ func (f *Allocates) open() <-chan struct{} {
 	return f.ended
 }
 
-// expire forgets what is too long ago. The mutex is held.
+// expire removes old entries. The mutex must be held.
 func (f *Allocates) expire() {
 	old := func(_ allocate, noted time.Time) bool { return f.now().Sub(noted) > maxOpen }
 	maps.DeleteFunc(f.since, old)
 	maps.DeleteFunc(f.early, old)
 }
 
-// allocate is one, by the lowest of its devices.
+// allocate identifies an Allocate by the lowest of its devices.
 type allocate struct{ resource, id string }
 
-// keyOf is the lowest of an Allocate's devices.
+// keyOf returns the lowest of an Allocate's devices.
 func keyOf(resource string, ids []string) allocate {
 	if len(ids) == 0 {
 		return allocate{resource: resource}

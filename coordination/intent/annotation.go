@@ -16,8 +16,8 @@ const Domain = "tandem.dev"
 // Tandem's annotations of a pod.
 const (
 	// AlignmentKey is "required" or "preferred": whether a container is refused when its pairs are not all on
-	// one switch each. It stands above the daemons' --alignment, but lifts "required" only in the namespaces
-	// that an administrator names.
+	// one switch each. Any other value counts as "required". The annotation overrides the daemons' --alignment,
+	// but lifts "required" only in the namespaces that an administrator names.
 	AlignmentKey = Domain + "/alignment"
 	// DevicesKey has the devices that a scheduler chose for the pod, GPUs and VFs alike: PCI addresses or device
 	// IDs with commas between ("0000:11:00.0,0000:2f:00.0"). A container takes from it, in this order, as many
@@ -95,15 +95,33 @@ func (p *Pod) readAnnotations(annotations map[string]string, policy Policy) {
 	}
 }
 
+// Relaxation says, in a refusal, how the owner of a pod allows pairs that are not on one switch each.
+const Relaxation = "annotation " + AlignmentKey + ": " + string(Preferred) +
+	", or none, allows a degraded placement; any other value counts as " + string(Required)
+
+// AnnotatedAlignment returns the alignment that the text of an annotation asks for; an empty text asks for
+// none, "". A text that is neither of the two asks for Required, the stricter one: its author wanted
+// something else than the default. The error then names the values that there are.
+func AnnotatedAlignment(text string) (Alignment, error) {
+	var wanted Alignment
+	if text == "" {
+		return "", nil
+	}
+	if err := wanted.UnmarshalText([]byte(text)); err != nil {
+		return Required, fmt.Errorf("annotation %s is %.40q, which counts as %s: %w", AlignmentKey, text, Required,
+			err)
+	}
+	return wanted, nil
+}
+
 // align takes the alignment over that an annotation asks for, where it differs from what every pod gets.
 func (p *Pod) align(text string, policy Policy) {
-	var wanted Alignment
-	if err := wanted.UnmarshalText([]byte(text)); err != nil {
-		p.Remarks = append(p.Remarks, fmt.Sprintf("annotation %s is %.40q: %v", AlignmentKey, text, err))
-		return
+	wanted, err := AnnotatedAlignment(text)
+	if err != nil {
+		p.Remarks = append(p.Remarks, err.Error())
 	}
 	switch {
-	case wanted == cmp.Or(policy.Alignment, Preferred):
+	case wanted == "", wanted == cmp.Or(policy.Alignment, Preferred):
 	case wanted == Preferred && !policy.OptOut.Has(p.Namespace):
 		p.Remarks = append(p.Remarks,
 			fmt.Sprintf("annotation %s: this node does not let namespace %s lift --alignment=%s",
@@ -180,7 +198,7 @@ func koordinator(text string) ([]string, error) {
 }
 
 // AlignmentOf is the alignment of a pod, as far as the policy lets its annotations decide, and a remark, ""
-// for none, where its annotation cannot be read or is not heeded.
+// for none, where its annotation has an unknown value or is not heeded.
 func (p Policy) AlignmentOf(namespace string, annotations map[string]string) (Alignment, string) {
 	pod := Pod{Pod: kubelet.Pod{Namespace: namespace}}
 	if text, ok := annotations[AlignmentKey]; ok {

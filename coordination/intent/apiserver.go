@@ -17,14 +17,13 @@ import (
 
 // watcher keeps the pods of this node as the API server sends them. Asking it costs nothing.
 type watcher struct {
-	policy   Policy
 	ofNode   cache.ListerWatcher
 	informer atomic.Pointer[cache.SharedIndexInformer]
 	broken   atomic.Pointer[error] // why the newest attempt to list or watch failed; nil from the first list on
 }
 
 // newWatcher makes a watch on the pods of a node; run starts it.
-func newWatcher(config *rest.Config, node string, policy Policy) (*watcher, error) {
+func newWatcher(config *rest.Config, node string) (*watcher, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf
 	client, err := NewClient(config, &corev1.Pod{}, &corev1.PodList{})
@@ -33,7 +32,7 @@ func newWatcher(config *rest.Config, node string, policy Policy) (*watcher, erro
 	}
 	ofNode := cache.NewListWatchFromClient(client, "pods", metav1.NamespaceAll,
 		fields.OneTermEqualSelector("spec.nodeName", node))
-	w := &watcher{ofNode: ofNode, policy: policy}
+	w := &watcher{ofNode: ofNode}
 	return w, w.renew()
 }
 
@@ -59,7 +58,7 @@ func (w *watcher) run(ctx context.Context) error {
 }
 
 // pods lists what has been sent so far. It waits for the first list, and for that no longer than ctx.
-func (w *watcher) pods(ctx context.Context) ([]Pod, error) {
+func (w *watcher) pods(ctx context.Context) ([]corev1.Pod, error) {
 	informer := *w.informer.Load()
 	select {
 	case <-informer.HasSyncedChecker().Done():
@@ -76,7 +75,7 @@ func (w *watcher) pods(ctx context.Context) ([]Pod, error) {
 			pods = append(pods, *pod)
 		}
 	}
-	return newPods(pods, w.policy), nil
+	return pods, nil
 }
 
 // slim drops the fields of a pod that newPod does not read, before the pod is kept.
@@ -87,6 +86,7 @@ func slim(object any) (any, error) {
 	}
 	kept := &corev1.Pod{Status: corev1.PodStatus{
 		Phase:                       pod.Status.Phase,
+		Reason:                      strings.Clone(pod.Status.Reason),
 		StartTime:                   pod.Status.StartTime,
 		ContainerStatuses:           begun(pod.Status.ContainerStatuses),
 		InitContainerStatuses:       begun(pod.Status.InitContainerStatuses),

@@ -195,6 +195,10 @@ func TestSlimPodsSayTheSame(t *testing.T) {
 		"with a status":       func(p *corev1.Pod) { p.Status.ContainerStatuses = statuses },
 		"with an init status": func(p *corev1.Pod) { p.Status.InitContainerStatuses = statuses },
 		"ended":               func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded },
+		"refused": func(p *corev1.Pod) {
+			p.Status.Phase, p.Status.Reason, p.Status.StartTime = corev1.PodFailed, "TopologyAffinityError",
+				&metav1.Time{Time: time.Now()}
+		},
 		"by a claim": func(p *corev1.Pod) {
 			p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
 				RequestMappings: []corev1.ContainerExtendedResourceRequest{
@@ -214,6 +218,13 @@ func TestSlimPodsSayTheSame(t *testing.T) {
 		told := newPods([]corev1.Pod{*pod}, policy)
 		if diff := cmp.Diff(told, newPods([]corev1.Pod{*watched}, policy)); diff != "" {
 			t.Errorf("%s (-pod +what is kept of it):\n%s", what, diff)
+		}
+		rejected := rejectedPods([]corev1.Pod{*pod}, time.Now())
+		if diff := cmp.Diff(rejected, rejectedPods([]corev1.Pod{*watched}, time.Now())); diff != "" {
+			t.Errorf("%s (-refused +what is kept of it):\n%s", what, diff)
+		}
+		if (what == "refused") != (len(rejected) == 1) {
+			t.Errorf("%s: refused %+v", what, rejected)
 		}
 		if what == "guaranteed" && told[0].Containers[2].CPUs != 16 {
 			t.Errorf("%s: %+v", what, told)

@@ -1,13 +1,16 @@
 package intent
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 )
 
 // Pod is a pod of this node that has not ended.
@@ -34,13 +37,13 @@ type Container struct {
 }
 
 // Role says what becomes of a container's devices.
-type Role int
+type Role = devicemanager.Role
 
 // The roles.
 const (
-	App     Role = iota
-	Init         // runs before the app containers, which take its devices over
-	Sidecar      // a restartable init container: it runs beside the app containers and keeps its devices
+	App     = devicemanager.App
+	Init    = devicemanager.Init
+	Sidecar = devicemanager.Sidecar
 )
 
 // Of is the container of a pod by index.
@@ -67,18 +70,9 @@ func newPod(p *corev1.Pod, policy Policy) Pod {
 		Started: p.Status.StartTime != nil || p.Status.Phase == corev1.PodRunning ||
 			len(p.Status.ContainerStatuses)+len(p.Status.InitContainerStatuses) > 0,
 	}
-	for _, c := range p.Spec.InitContainers {
-		role := Init
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			role = Sidecar
-		}
+	for c, role := range Containers(p) {
 		pod.Containers = append(pod.Containers, Container{
-			Name: c.Name, Role: role, Requests: requests(p, &c), CPUs: exclusive(p, &c),
-		})
-	}
-	for _, c := range p.Spec.Containers {
-		pod.Containers = append(pod.Containers, Container{
-			Name: c.Name, Requests: requests(p, &c), CPUs: exclusive(p, &c),
+			Name: c.Name, Role: role, Requests: requests(p, c), CPUs: exclusive(p, c),
 		})
 	}
 	pod.readAnnotations(p.Annotations, policy)
@@ -94,15 +88,47 @@ func uid(p *corev1.Pod) string {
 	return string(p.UID)
 }
 
-// requests are the limits of a container that device plugins fulfil: the kubelet's device manager goes by
-// limits, which for extended resources equal the requests, and passes over those that the scheduler backed
-// with a ResourceClaim (DRA).
+// Containers returns the containers of a pod with their roles, in the order in which the kubelet gives them
+// devices.
+func Containers(p *corev1.Pod) iter.Seq2[*corev1.Container, Role] {
+	return func(yield func(*corev1.Container, Role) bool) {
+		for i := range p.Spec.InitContainers {
+			c, role := &p.Spec.InitContainers[i], Init
+			if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+				role = Sidecar
+			}
+			if !yield(c, role) {
+				return
+			}
+		}
+		for i := range p.Spec.Containers {
+			if !yield(&p.Spec.Containers[i], App) {
+				return
+			}
+		}
+	}
+}
+
+// Limits returns the limits of a container that the kubelet's device manager looks at. The device manager
+// uses limits, which for extended resources equal the requests, and passes over those that the scheduler
+// backed with a ResourceClaim (DRA).
+func Limits(p *corev1.Pod, c *corev1.Container) iter.Seq2[string, resource.Quantity] {
+	return func(yield func(string, resource.Quantity) bool) {
+		for name, quantity := range c.Resources.Limits {
+			if !backedByClaim(p, c.Name, name) && !yield(string(name), quantity) {
+				return
+			}
+		}
+	}
+}
+
+// requests are the limits of a container that device plugins fulfil.
 func requests(p *corev1.Pod, c *corev1.Container) map[string]int {
 	wanted := map[string]int{}
-	for name, quantity := range c.Resources.Limits {
-		if strings.Contains(string(name), "/") && !backedByClaim(p, c.Name, name) {
+	for name, quantity := range Limits(p, c) {
+		if strings.Contains(name, "/") {
 			if n := quantity.Value(); n > 0 && n <= maxRequest {
-				wanted[string(name)] = int(n)
+				wanted[name] = int(n)
 			}
 		}
 	}

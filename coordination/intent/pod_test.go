@@ -120,7 +120,8 @@ func TestAnnotations(t *testing.T) {
 		"none":                    {},
 		"required":                {map[string]string{AlignmentKey: "required"}, Required, nil, 0},
 		"preferred, as every pod": {map[string]string{AlignmentKey: "preferred"}, "", nil, 0},
-		"misspelt":                {map[string]string{AlignmentKey: "always"}, "", nil, 1},
+		"misspelt":                {map[string]string{AlignmentKey: "requird"}, Required, nil, 1},
+		"empty":                   {map[string]string{AlignmentKey: ""}, "", nil, 0},
 		"own": {map[string]string{DevicesKey: "0000:11:00.0, GPU-0fc3eda5\n"}, "",
 			[]string{"0000:11:00.0", "GPU-0fc3eda5"}, 0},
 		"HAMi, two containers": {

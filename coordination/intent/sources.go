@@ -23,8 +23,11 @@ const (
 	maxPause   = time.Minute
 )
 
-// connectTimeout is for the first look at the sources, for which nobody waits.
-const connectTimeout = 5 * time.Second
+// lookPause is the time between two looks at the sources, for which nobody waits, while one of them works.
+const lookPause = time.Minute
+
+// lookTimeout is how long such a look may take.
+const lookTimeout = 5 * time.Second
 
 // maxAsking bounds the questions to one source that have no answer yet: both plugins can ask at once, one
 // question can be given up.
@@ -38,14 +41,18 @@ type Config struct {
 	Node       string           // the node's name: api-server
 	Policy     Policy           // what pods may say
 	APIServer  *rest.Config     // nil for that of the cluster which this process is in a pod of: api-server
-	Log        *slog.Logger
+	// Rejected is told, with each answer of a source, which pods the kubelet's Topology Manager has refused. It
+	// returns at once; nil for nobody.
+	Rejected func([]Rejected)
+	Log      *slog.Logger
 }
 
 // Sources are those that tell what pods ask for, best first.
 type Sources struct {
-	sources []*source
-	watcher *watcher // nil unless the API server is one of them
-	closers []func() error
+	sources     []*source
+	watcher     *watcher // nil unless the API server is one of them
+	closers     []func() error
+	enforcement enforcement
 }
 
 // source is one of them, and how it fares.
@@ -54,10 +61,12 @@ type source struct {
 	log  *slog.Logger
 	pods func(context.Context) ([]Pod, error)
 
-	asking atomic.Int32 // questions without answer
-	mu     sync.Mutex
-	pause  time.Duration // 0 while it works
-	retry  time.Time
+	asking   atomic.Int32 // questions without answer
+	mu       sync.Mutex
+	answered bool          // whatever it said
+	failure  error         // of the last question; nil while it works
+	pause    time.Duration // 0 while it works
+	retry    time.Time
 }
 
 // Answer is what the best source that answered says: every pod of this node that has not ended.
@@ -84,20 +93,20 @@ func (s *Sources) open(name Source, config Config) error {
 		if err != nil {
 			return err
 		}
-		s.add(name, config.Log, reduced(api.Pods, config.Policy), api.Close)
+		s.add(name, config.Log, reduced(api.Pods, config), api.Close)
 	case Kubelet:
 		if config.Kubelet.Address == "" {
 			return errors.New("the node's address is not known; set --kubelet-address, or NODE_IP from status.hostIP")
 		}
 		https := kubelet.NewHTTPS(config.Kubelet)
-		s.add(name, config.Log, reduced(https.Pods, config.Policy), https.Close)
+		s.add(name, config.Log, reduced(https.Pods, config), https.Close)
 	case APIServer:
 		w, err := openWatcher(config)
 		if err != nil {
 			return err
 		}
 		s.watcher = w
-		s.add(name, config.Log, w.pods, func() error { return nil })
+		s.add(name, config.Log, reduced(w.pods, config), func() error { return nil })
 	}
 	return nil
 }
@@ -110,7 +119,7 @@ func openWatcher(config Config) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newWatcher(server, config.Node, config.Policy)
+	return newWatcher(server, config.Node)
 }
 
 func (s *Sources) add(
@@ -121,25 +130,59 @@ func (s *Sources) add(
 }
 
 func reduced(
-	list func(context.Context) ([]corev1.Pod, error), policy Policy,
+	list func(context.Context) ([]corev1.Pod, error), config Config,
 ) func(context.Context) ([]Pod, error) {
 	return func(ctx context.Context) ([]Pod, error) {
 		pods, err := list(ctx)
-		return newPods(pods, policy), err
+		if err == nil && config.Rejected != nil {
+			config.Rejected(rejectedPods(pods, time.Now()))
+		}
+		return newPods(pods, config.Policy), err
 	}
 }
 
-// Run keeps up what has to be between questions, until ctx is done: a watch, where there is one. Else it asks
-// once, so that the first question does not wait for a connection to be made, and so that people read at the
-// start what does not work. It may be called again.
+// Run keeps up what has to be between questions, until ctx is done: a watch, where there is one, and whether
+// annotations are enforced. It asks at once, so that the first question does not wait for a connection to be
+// made, and people read at the start which source does not work. It may be called again.
 func (s *Sources) Run(ctx context.Context) error {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	var failed error
 	if s.watcher != nil {
-		return s.watcher.run(ctx)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		watching.Go(func() { failed = s.watcher.run(ctx) })
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	for ctx.Err() == nil && len(s.sources) > 0 {
+		s.look(ctx)
+		_, changed := s.Enforcement()
+		select {
+		case <-ctx.Done():
+		case <-changed: // by a question, perhaps to none
+		case <-time.After(s.untilLook()):
+		}
+	}
+	watching.Wait()
+	return failed
+}
+
+// look asks the best source that does not fail.
+func (s *Sources) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	s.Pods(ctx)
-	return nil
+}
+
+// untilLook is the time until the next look: while no source works, until the first one is asked again.
+func (s *Sources) untilLook() time.Duration {
+	if now, _ := s.Enforcement(); now.Enforced() {
+		return lookPause
+	}
+	next := lookPause
+	for _, source := range s.sources {
+		next = min(next, source.untilRetry())
+	}
+	return max(next, firstPause)
 }
 
 // Close ends the connections.
@@ -165,9 +208,11 @@ func (s *Sources) Pods(ctx context.Context) (Answer, bool) {
 		}
 		source.note(err)
 		if err == nil {
+			s.judge()
 			return Answer{Source: source.name, Pods: pods}, true
 		}
 	}
+	s.judge()
 	return Answer{}, false
 }
 
@@ -211,10 +256,18 @@ func (s *source) ready() bool {
 	return !time.Now().Before(s.retry)
 }
 
+// untilRetry is the time until a source that failed is asked again.
+func (s *source) untilRetry() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Until(s.retry)
+}
+
 // note remembers whether the source worked. It is logged when that changes.
 func (s *source) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.answered, s.failure = true, err
 	switch {
 	case err == nil && s.pause > 0:
 		s.log.Info("source of intent works again", "source", s.name)

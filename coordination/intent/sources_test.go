@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,7 @@ import (
 
 // flaky is a source that can fail and hang.
 type flaky struct {
+	mu    sync.Mutex // guards err where a goroutine asks
 	err   error
 	hangs bool
 	slow  time.Duration // the first time
@@ -41,7 +43,15 @@ func (f *flaky) pods(ctx context.Context) ([]Pod, error) {
 	}
 	<-time.After(f.slow)
 	f.slow = 0
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return []Pod{{UID: "u"}}, f.err
+}
+
+func (f *flaky) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
 }
 
 // among makes sources of two.
@@ -93,19 +103,89 @@ func TestTheBestSourceThatWorks(t *testing.T) {
 	})
 }
 
+// run keeps sources up until the test ends, and returns once they have looked.
+func run(t *testing.T, s *Sources) {
+	t.Helper()
+	go func() {
+		if err := s.Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	synctest.Wait()
+}
+
 // The first question finds a source that took long to reach for the first time.
-func TestRunAsksOnce(t *testing.T) {
+func TestRunAsksAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		best, next := &flaky{err: errors.New("no socket")}, &flaky{slow: time.Second}
+		best, next := &flaky{err: kubelet.ErrNoPodsAPI}, &flaky{slow: time.Second}
 		s, lines := among(best, next)
-		if err := s.Run(t.Context()); err != nil || best.asked != 1 || next.asked != 1 ||
-			!strings.Contains(lines.String(), "no socket") {
-			t.Errorf("asked %d and %d times: %v\n%s", best.asked, next.asked, err, lines)
+		run(t, s)
+		<-time.After(time.Second)
+		synctest.Wait()
+		if best.asked != 1 || next.asked != 1 || !strings.Contains(lines.String(), "no socket") {
+			t.Errorf("asked %d and %d times\n%s", best.asked, next.asked, lines)
 		}
 		if got, took := within(t, s, 50*time.Millisecond); got != Kubelet || took > 0 {
 			t.Errorf("asked %s, which took %s", got, took)
 		}
 	})
+}
+
+// Whether annotations are enforced is what the sources answered last, and is looked at while nobody asks.
+func TestEnforcement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		best, next := &flaky{err: kubelet.ErrNoPodsAPI}, &flaky{err: errors.New("not trusted")}
+		s, _ := among(best, next)
+		now, changed := s.Enforcement()
+		if now.Source != "" || now.Why != "no source has answered yet" {
+			t.Errorf("before the first answer: %+v", now)
+		}
+		run(t, s)
+		<-changed
+		const neither = "pods-api: no socket; kubelet: not trusted"
+		if now, changed = s.Enforcement(); now.Source != "" || now.Why != neither {
+			t.Errorf("without a source: %+v", now)
+		}
+		for _, c := range []struct {
+			best, next error
+			want       Enforcement
+			within     time.Duration
+		}{
+			{kubelet.ErrNoPodsAPI, nil, Enforcement{Source: Kubelet}, maxPause},
+			{nil, nil, Enforcement{Source: PodsAPI}, 2 * maxPause},
+			{nil, errors.New("gone"), Enforcement{Source: PodsAPI}, 0},
+			{errors.New("gone"), errors.New("gone"), Enforcement{Why: "pods-api: gone; kubelet: gone"}, lookPause},
+		} {
+			begun := time.Now()
+			best.fail(c.best)
+			next.fail(c.next)
+			for now != c.want {
+				select {
+				case <-changed:
+				case <-time.After(time.Hour):
+					t.Fatalf("%+v for an hour, want %+v", now, c.want)
+				}
+				now, changed = s.Enforcement()
+			}
+			if took := time.Since(begun); took > c.within {
+				t.Errorf("%+v took %s, want %s at the most", c.want, took, c.within)
+			}
+		}
+	})
+}
+
+// Sources that read no annotations enforce nothing, and say so.
+func TestNothingIsEnforcedWithoutSource(t *testing.T) {
+	s, err := Open(Config{
+		Choice: Choice{PodResources}, KubeletDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if now, _ := s.Enforcement(); now.Enforced() || !strings.Contains(now.Why, "--intent") {
+		t.Errorf("%+v", now)
+	}
 }
 
 func TestPausesGrow(t *testing.T) {
@@ -255,7 +335,7 @@ func TestASelfSignedKubeletIsSaidOnce(t *testing.T) {
 	said := strings.Split(strings.TrimSpace(lines.String()), "\n")
 	if len(said) != 2 || !strings.Contains(said[0], "level=INFO msg=\"this kubelet has no Pods API") ||
 		!strings.Contains(said[1], "level=WARN msg=\"source of intent does not work") ||
-		!strings.Contains(said[1], "--kubelet-ca-file") {
+		!strings.Contains(said[1], "--kubelet-cert-file") {
 		t.Errorf("the log has %q", said)
 	}
 	if asked.Load() != 0 {

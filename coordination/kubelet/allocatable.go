@@ -9,8 +9,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Allocatable lists all devices that the kubelet has to give, healthy ones whether they are given or not. It
-// may be called at any time.
+// Allocatable returns the kubelet's allocatable devices: all healthy devices, assigned or not. It may be
+// called at any time.
 func (p *PodResources) Allocatable(ctx context.Context) (Devices, error) {
 	answer, err := p.allocatable(ctx)
 	if err != nil {
@@ -23,8 +23,9 @@ func (p *PodResources) Allocatable(ctx context.Context) (Devices, error) {
 	return devices, nil
 }
 
-// AllocatableCPUs lists the CPUs that the static CPU policy can give to containers alone, given away or not:
-// all but those reserved for the system. With another policy there are none. It may be called at any time.
+// AllocatableCPUs returns the CPUs that the static CPU policy can assign exclusively, assigned or not: all
+// CPUs except those reserved for the system. With another policy it returns none. It may be called at any
+// time.
 func (p *PodResources) AllocatableCPUs(ctx context.Context) (topology.CPUSet, error) {
 	answer, err := p.allocatable(ctx)
 	if err != nil {

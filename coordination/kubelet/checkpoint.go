@@ -15,24 +15,24 @@ import (
 	"syscall"
 )
 
-// Checkpoint is the device manager's record of who holds which devices, as the kubelet last wrote it to disk.
-// It is written when all resources of a container have been allocated, before the next container's turn
-// (allocateContainerResources in pkg/kubelet/cm/devicemanager/manager.go), and when a plugin's device list
-// changes. Devices that have become free stay in it until the next write. Reading it asks nothing of the
-// kubelet.
+// Checkpoint is the device manager's checkpoint file: the devices of each container when the kubelet last
+// wrote it. The kubelet writes it when all resources of a container have been allocated, before the next
+// container (allocateContainerResources in pkg/kubelet/cm/devicemanager/manager.go), and when a plugin's
+// device list changes. Released devices remain in the file until the next write. Reading the file does not
+// involve the kubelet.
 type Checkpoint struct {
-	// Identity tells this record from those that the kubelet wrote before and writes later.
+	// Identity distinguishes this checkpoint from earlier and later ones.
 	Identity Identity
 
 	holders    map[string]map[string][]string // resource → device ID → "pod UID/container"
 	containers map[string]Devices             // "pod UID/container" → its devices
-	// resource → device ID → NUMA node, of the devices that are held and have one
+	// nodes: resource → device ID → NUMA node, of assigned devices with a node.
 	nodes   map[string]map[string]int
 	healthy map[string][]string // resource → device IDs
 }
 
-// Identity tells a file from the one that takes its place: the kubelet replaces its checkpoint as a whole.
-// The time alone is too coarse, and file systems use inodes again. The zero value is that of no file.
+// Identity distinguishes a file from its replacement: the kubelet replaces its checkpoint as a whole. The
+// time alone is too coarse, and file systems reuse inodes. The zero value means no file.
 type Identity struct {
 	Inode    uint64
 	Modified int64 // nanoseconds since 1970
@@ -40,7 +40,7 @@ type Identity struct {
 	Sum      uint32 // CRC-32 of the content
 }
 
-// identify is the identity of a file that is open, with its content.
+// identify returns the identity of an open file with the given content.
 func identify(file *os.File, content []byte) (Identity, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -55,17 +55,17 @@ func identify(file *os.File, content []byte) (Identity, error) {
 	return identity, nil
 }
 
-// checkpointFile is the file's format, as far as it matters here
-// (pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go). Its entries are entry, or more of what the kubelet
-// wrote.
+// checkpointFile is the part of the file format that is read here
+// (pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go). The type parameter is entry, or a type with more
+// fields.
 type checkpointFile[Entry any] struct {
 	Data struct {
 		PodDeviceEntries  []Entry
-		RegisteredDevices map[string][]string // the healthy ones
+		RegisteredDevices map[string][]string // healthy devices
 	}
 }
 
-// entry is what a container holds of a resource.
+// entry holds the devices of one resource of a container.
 type entry struct {
 	PodUID        string
 	ContainerName string
@@ -75,27 +75,27 @@ type entry struct {
 
 func (e entry) container() string { return e.PodUID + "/" + e.ContainerName }
 
-// CheckpointPath returns where the checkpoint is below a kubelet folder (/var/lib/kubelet).
+// CheckpointPath returns the path of the checkpoint below a kubelet directory (/var/lib/kubelet).
 func CheckpointPath(kubeletDir string) string {
 	return filepath.Join(kubeletDir, "device-plugins", "kubelet_internal_checkpoint")
 }
 
-// ReadCheckpoint reads the checkpoint below a kubelet folder. The kubelet replaces the file as a whole,
-// so what is read is never half of one.
+// ReadCheckpoint reads the checkpoint below a kubelet directory. The kubelet replaces the file as a whole, so
+// the content is always complete.
 func ReadCheckpoint(kubeletDir string) (Checkpoint, error) {
 	return NewCheckpointReader(kubeletDir).Read()
 }
 
-// CheckpointReader reads the checkpoint below a kubelet folder again and again, and parses it where it has
-// changed: not while the kubelet is asking for one container. It is for one reader at a time, who changes
-// nothing of what it returns.
+// CheckpointReader reads the checkpoint below a kubelet directory repeatedly and parses it only after a
+// change; it does not change while the kubelet allocates the resources of one container. It is not safe for
+// concurrent use, and callers must not change the results.
 type CheckpointReader struct {
 	dir     string
 	content []byte
 	parsed  Checkpoint
 }
 
-// NewCheckpointReader makes a reader for a kubelet folder (/var/lib/kubelet).
+// NewCheckpointReader returns a reader for a kubelet directory (/var/lib/kubelet).
 func NewCheckpointReader(kubeletDir string) *CheckpointReader {
 	return &CheckpointReader{dir: kubeletDir}
 }
@@ -176,15 +176,15 @@ func parseCheckpoint(content []byte) (Checkpoint, error) {
 	return c, nil
 }
 
-// Containers are the devices by the containers that hold them, "pod UID/container". They are not to be
-// changed.
+// Containers returns the devices by container, "pod UID/container". The result must not be changed.
 func (c Checkpoint) Containers() map[string]Devices { return c.containers }
 
-// Registered lists the healthy devices of every resource that a plugin has registered.
+// Registered returns the healthy devices of every registered resource.
 func (c Checkpoint) Registered() map[string][]string { return c.healthy }
 
-// Listed is every device of a resource that the kubelet can have in mind: the healthy ones of the plugin's
-// last list and all that are held. The value is the NUMA node, -1 where the checkpoint does not tell it.
+// Listed returns every device of a resource that the kubelet can refer to: the healthy devices of the
+// plugin's last list and all assigned devices. The value is the NUMA node, or -1 if the checkpoint does not
+// contain it.
 func (c Checkpoint) Listed(resource string) map[string]int {
 	listed := map[string]int{}
 	for _, id := range c.healthy[resource] {
@@ -197,7 +197,7 @@ func (c Checkpoint) Listed(resource string) map[string]int {
 	return listed
 }
 
-// HeldBy reports whether a container of a pod holds a device; of any pod where the UID is "".
+// HeldBy reports whether a container of a pod holds a device; an empty UID means any pod.
 func (c Checkpoint) HeldBy(uid, resource, id string) bool {
 	return slices.ContainsFunc(c.holders[resource][id], func(holder string) bool {
 		pod, _, _ := strings.Cut(holder, "/")
@@ -205,7 +205,7 @@ func (c Checkpoint) HeldBy(uid, resource, id string) bool {
 	})
 }
 
-// Has reports whether a container of some name holds all the devices, whichever pod it is of.
+// Has reports whether a container of the given name holds all the devices, in any pod.
 func (c Checkpoint) Has(container, resource string, ids []string) bool {
 	for _, id := range ids {
 		if !slices.ContainsFunc(c.holders[resource][id], func(holder string) bool {
@@ -218,9 +218,8 @@ func (c Checkpoint) Has(container, resource string, ids []string) bool {
 	return true
 }
 
-// Holders lists the containers that the checkpoint shows with any of the devices, "pod UID/container",
-// sorted. More than one can be shown with a device: an init container and the app container after it, or a
-// pod that is gone.
+// Holders returns the containers with any of the devices, "pod UID/container", sorted. A device can have
+// several: an init container and a later app container, or a container of an ended pod.
 func (c Checkpoint) Holders(resource string, ids []string) []string {
 	var holders []string
 	for _, id := range ids {

@@ -16,25 +16,25 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxMessage bounds an answer: a node with 250 pods and a thousand devices stays far below it
-// (the kubelet's own clients use 16 MiB, pkg/kubelet/apis/podresources/constants.go).
+// maxMessage limits the size of an answer: a node with 250 pods and a thousand devices needs far less (the
+// kubelet's own clients use 16 MiB, pkg/kubelet/apis/podresources/constants.go).
 const maxMessage = 16 << 20
 
-// reconnect keeps the pause short that a restarting kubelet leaves behind; gRPC's own goes up to two minutes.
+// reconnect limits the reconnect pause after a kubelet restart; gRPC's default grows to two minutes.
 var reconnect = backoff.Config{
 	BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second,
 }
 
-// refill is how long the kubelet's limiter takes to allow one more call.
+// refill is the time after which the kubelet's rate limiter allows one more call.
 const refill = 10 * time.Millisecond
 
-// connection is one to a socket of the kubelet.
+// connection is a connection to a socket of the kubelet.
 type connection struct {
 	*grpc.ClientConn
 	socket string
 }
 
-// dial makes a connection that is opened when it is first used.
+// dial returns a connection that opens on the first call.
 func dial(socket string) (*connection, error) {
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -46,8 +46,8 @@ func dial(socket string) (*connection, error) {
 	return &connection{ClientConn: conn, socket: socket}, nil
 }
 
-// life tells the process that serves the socket from the one before: it has made a new socket. It is "" where
-// the socket cannot be looked at.
+// life identifies the process that serves the socket: a restarted kubelet creates a new socket. It is "" if
+// the socket is not accessible.
 func (c *connection) life() string {
 	info, err := os.Lstat(c.socket)
 	if err != nil {
@@ -60,7 +60,8 @@ func (c *connection) life() string {
 	return life
 }
 
-// patiently asks the kubelet, and again while its limiter refuses, until ctx is done.
+// patiently calls the kubelet and repeats the call while the kubelet's rate limiter rejects it, until ctx is
+// done.
 func patiently[T any](ctx context.Context, conn *connection, ask func() (T, error)) (T, error) {
 	conn.reach(ctx)
 	for {
@@ -76,8 +77,8 @@ func patiently[T any](ctx context.Context, conn *connection, ask func() (T, erro
 	}
 }
 
-// reach ends the pause that a failed attempt to connect left behind, once the kubelet serves again: it may be
-// about to admit a pod. A kubelet that does not serve costs an attempt to connect, not a wait.
+// reach ends the pause after a failed attempt to connect as soon as the kubelet serves again: it may be about
+// to admit a pod. A kubelet that does not serve costs one attempt to connect.
 func (c *connection) reach(ctx context.Context) {
 	if c.GetState() != connectivity.TransientFailure {
 		return

@@ -8,15 +8,16 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Granted is what a container was given, as the checkpoint has it. The kubelet keeps the plugins' answers and
-// gives them to the container again whenever it starts it, after a boot too, without asking a plugin.
+// Granted is the answer to a container's Allocate calls, as stored in the checkpoint. The kubelet stores the
+// plugins' answers and applies them at each start of the container, also after a boot, without calling a
+// plugin.
 type Granted struct {
 	Container string              // "pod UID/container"
 	Devices   map[string][]string // IDs by resource, sorted
 	Mounts    []string            // paths on the host
 }
 
-// ReadGranted reads them from the checkpoint below a kubelet folder, sorted by container.
+// ReadGranted reads them from the checkpoint below a kubelet directory, sorted by container.
 func ReadGranted(kubeletDir string) ([]Granted, error) {
 	content, err := readCheckpoint(kubeletDir)
 	if err != nil {
@@ -25,7 +26,7 @@ func ReadGranted(kubeletDir string) ([]Granted, error) {
 	return parseGranted(content)
 }
 
-// grantedEntry is an entry with the plugin's answer.
+// grantedEntry is a checkpoint entry with the answer of the plugin.
 type grantedEntry struct {
 	entry
 	AllocResp []byte // ContainerAllocateResponse as protobuf
@@ -50,7 +51,7 @@ func parseGranted(content []byte) ([]Granted, error) {
 		slices.Sort(g.Devices[e.ResourceName])
 		var answer v1beta1.ContainerAllocateResponse
 		if proto.Unmarshal(e.AllocResp, &answer) != nil {
-			continue // of a plugin that we do not know
+			continue // of an unknown plugin
 		}
 		for _, m := range answer.GetMounts() {
 			g.Mounts = append(g.Mounts, m.GetHostPath())

@@ -14,28 +14,28 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Pod names a pod.
+// Pod is the namespace and name of a pod.
 type Pod struct{ Namespace, Name string }
 
-// Container names a container of a pod.
+// Container is a container of a pod.
 type Container struct {
-	Pod  `json:"pod"` // else its name would be lost in JSON, behind the container's
+	Pod  `json:"pod"` // a named field: embedded, its name would be lost in JSON
 	Name string       `json:"name"`
 }
 
-// String is "namespace/pod/container".
+// String returns "namespace/pod/container".
 func (c Container) String() string { return c.Namespace + "/" + c.Pod.Name + "/" + c.Name }
 
 // Devices are the device IDs of one container by resource name.
 type Devices map[string][]string
 
-// View is one answer of PodResources List: every active pod, those that hold no device included.
+// View is one answer of PodResources List: every active pod, including pods without devices.
 type View struct {
 	Pods       []Pod
 	Containers map[Container]Devices
-	Exclusive  topology.CPUSet // that the static CPU policy has given to containers alone
-	// Life tells the kubelet that answered from the one that it was before it started again; "" where that is
-	// not known. One that has just started lists its pods one by one: it says nothing of those to come.
+	Exclusive  topology.CPUSet // CPUs that the static CPU policy has assigned exclusively
+	// Life identifies the kubelet process that answered; "" if unknown. A kubelet that has just started lists
+	// its pods one by one, so a missing pod has no meaning.
 	Life string
 }
 
@@ -45,16 +45,16 @@ type PodResources struct {
 	conn   *connection
 }
 
-// DefaultDir is the kubelet's root folder where nothing else is said (--root-dir).
+// DefaultDir is the kubelet's default root directory (--root-dir).
 const DefaultDir = "/var/lib/kubelet"
 
-// PodResourcesSocket is where the kubelet of a folder answers PodResources.
+// PodResourcesSocket returns the PodResources socket below a kubelet directory.
 func PodResourcesSocket(kubeletDir string) string {
 	return filepath.Join(kubeletDir, "pod-resources", "kubelet.sock")
 }
 
-// NewPodResources makes a client for the socket below a kubelet folder (/var/lib/kubelet). It connects when
-// it is first asked.
+// NewPodResources returns a client for the socket below a kubelet directory (/var/lib/kubelet). It connects
+// on the first call.
 func NewPodResources(kubeletDir string) (*PodResources, error) {
 	conn, err := dial(PodResourcesSocket(kubeletDir))
 	if err != nil {
@@ -63,11 +63,12 @@ func NewPodResources(kubeletDir string) (*PodResources, error) {
 	return &PodResources{client: podresources.NewPodResourcesListerClient(conn), conn: conn}, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (p *PodResources) Close() error { return p.conn.Close() }
 
-// List asks for all pods and their devices. Where the kubelet's limiter refuses it asks again, until ctx is
-// done. Call it only inside a GetPreferredAllocation whose must-include is empty: see the package comment.
+// List returns all pods and their devices. It repeats the call while the kubelet's rate limiter rejects it,
+// until ctx is done. Call it only inside a GetPreferredAllocation whose must-include is empty: see the
+// package comment.
 func (p *PodResources) List(ctx context.Context) (View, error) {
 	answer, err := patiently(ctx, p.conn, func() (*podresources.ListPodResourcesResponse, error) {
 		return p.client.List(ctx, &podresources.ListPodResourcesRequest{})
@@ -80,10 +81,9 @@ func (p *PodResources) List(ctx context.Context) (View, error) {
 	return view, nil
 }
 
-// Get asks for one pod; the view is empty where the kubelet knows no such pod, or one that has ended. It may
-// be called at any time: unlike List it frees nothing (Get in pkg/kubelet/apis/podresources/server_v1.go).
-// Kubelets before 1.34 have it only behind the gate KubeletPodResourcesGet and answer with an error without
-// it.
+// Get returns one pod; the view is empty if the pod does not exist or has ended. It may be called at any
+// time: unlike List it releases nothing (Get in pkg/kubelet/apis/podresources/server_v1.go). Kubelets before
+// 1.34 support it only with the feature gate KubeletPodResourcesGet and otherwise return an error.
 func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
 	answer, err := patiently(ctx, p.conn, func() (*podresources.GetPodResourcesResponse, error) {
 		return p.client.Get(ctx, &podresources.GetPodResourcesRequest{
@@ -92,7 +92,9 @@ func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
 	})
 	switch {
 	case err == nil:
-		return newView(answer.GetPodResources()), nil
+		view := newView(answer.GetPodResources())
+		view.Life = p.conn.life()
+		return view, nil
 	case notFound(err):
 		return View{}, nil
 	default:
@@ -100,7 +102,7 @@ func (p *PodResources) Get(ctx context.Context, pod Pod) (View, error) {
 	}
 }
 
-// notFound reports whether an error says that there is no such pod. The kubelet says so with a text and no
+// notFound reports whether an error means that the pod does not exist. The kubelet returns a text without a
 // code.
 func notFound(err error) bool {
 	s, _ := status.FromError(err)
@@ -131,7 +133,7 @@ func newView(pods ...*podresources.PodResources) View {
 	return view
 }
 
-// Shows reports whether a view has a container with a device. A view that is nil shows nothing.
+// Shows reports whether a view has a container with a device. A nil view has none.
 func (v *View) Shows(resource, id string) bool {
 	if v == nil {
 		return false
@@ -140,7 +142,7 @@ func (v *View) Shows(resource, id string) bool {
 	return held
 }
 
-// HolderOf finds a container that the view shows with one of the devices; of several the first by name.
+// HolderOf returns a container with one of the devices; of several the first by name.
 func (v View) HolderOf(resource string, ids []string) (holder Container, id string, held bool) {
 	for c, devices := range v.Containers {
 		for _, shown := range devices[resource] {

@@ -3,46 +3,48 @@ package kubelet
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// port is the kubelet's own (KubeletConfiguration, port).
+// port is the kubelet's default port (KubeletConfiguration, port).
 const port = "10250"
 
-// Endpoint says how to reach the kubelet's HTTPS server.
+// Endpoint configures the access to the kubelet's HTTPS server.
 type Endpoint struct {
-	// of this node, with or without a port
+	// Address of the node, with or without a port.
 	Address string
-	// the node's: the kubelet's own certificates bear it; "" to look for the address in the certificate
+	// Name of the node, which the kubelet's own certificates contain; "" to verify the address.
 	Name string
-	// file with the service account's token; it is read for every question, since tokens are renewed
+	// Token is the file with the service account's token. The file is read for every request, because tokens are
+	// renewed.
 	Token string
-	// file with the certificates that may have signed the kubelet's, or with that itself where it is self-signed
+	// file with the certificates that may have signed the kubelet's
 	CA string
+	// file with the certificate of a kubelet that signs its own, as the kubelet keeps it; it can be missing, and
+	// "" is none
+	Certificate string
 }
 
-// HTTPS asks the kubelet's HTTPS server, which every version has.
+// HTTPS is a client of the kubelet's HTTPS server, which every version has.
 type HTTPS struct {
 	endpoint Endpoint
 	url      string
 
 	mu sync.Mutex
-	// nil until the first question, and after one that failed: the CA file is then read again
+	// nil before the first request and after a failed request: the client then reads the CA file again.
 	client *http.Client
 }
 
-// NewHTTPS makes a client. It reads files and connects when it is asked.
+// NewHTTPS returns a client. It reads files and connects on each request.
 func NewHTTPS(endpoint Endpoint) *HTTPS {
 	address := endpoint.Address
 	if _, _, err := net.SplitHostPort(address); err != nil {
@@ -51,15 +53,15 @@ func NewHTTPS(endpoint Endpoint) *HTTPS {
 	return &HTTPS{endpoint: endpoint, url: "https://" + address}
 }
 
-// Close ends the connections.
+// Close closes the connections.
 func (h *HTTPS) Close() error {
 	h.forget()
 	return nil
 }
 
-// Pods lists all pods that the kubelet knows, those that have ended included: GET /pods. The account needs
-// the right nodes/pods (get), before Kubernetes 1.33 nodes/proxy. It shows what the Pods API does, but the
-// phase of a pod comes from the API server and lags behind (GetPods in pkg/kubelet/kubelet_getters.go).
+// Pods returns all pods of the kubelet, including ended pods: GET /pods. The account needs the right
+// nodes/pods (get), before Kubernetes 1.33 nodes/proxy. The result matches the Pods API, except that the
+// phase of a pod comes from the API server and is older (GetPods in pkg/kubelet/kubelet_getters.go).
 func (h *HTTPS) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	body, err := h.get(ctx, "/pods", "nodes/pods")
 	if err != nil {
@@ -72,13 +74,13 @@ func (h *HTTPS) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// Configz is the kubelet's configuration as it goes by it, JSON (pkg/kubelet/server/server.go): GET /configz.
+// Configz returns the kubelet's active configuration as JSON (pkg/kubelet/server/server.go): GET /configz.
 // The account needs the right nodes/configz (get), before Kubernetes 1.33 nodes/proxy.
 func (h *HTTPS) Configz(ctx context.Context) ([]byte, error) {
 	return h.get(ctx, "/configz", "nodes/configz")
 }
 
-// get asks for a path, for which the account needs a right.
+// get requests a path; right names the right that the account needs.
 func (h *HTTPS) get(ctx context.Context, path, right string) ([]byte, error) {
 	body, err := h.request(ctx, h.url+path, right)
 	if err != nil {
@@ -103,10 +105,6 @@ func (h *HTTPS) request(ctx context.Context, url, right string) ([]byte, error) 
 	}
 	request.Header.Set("Authorization", "Bearer "+string(bytes.TrimSpace(token)))
 	response, err := client.Do(request)
-	if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
-		return nil, fmt.Errorf("%w: %s has not signed it; name a file that has with --kubelet-ca-file, of a "+
-			"kubelet that signs its own the certificate itself", err, h.endpoint.CA)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -122,27 +120,23 @@ func (h *HTTPS) request(ctx context.Context, url, right string) ([]byte, error) 
 	return body, err
 }
 
-// connect makes the client that trusts the CA file alone. The token goes to nobody whose certificate is not
-// signed by it.
+// connect makes the client that trusts the kubelet of this node alone (trust).
 func (h *HTTPS) connect() (*http.Client, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.client != nil {
 		return h.client, nil
 	}
-	certificates, err := os.ReadFile(h.endpoint.CA)
+	host, _, err := net.SplitHostPort(strings.TrimPrefix(h.url, "https://"))
 	if err != nil {
-		return nil, fmt.Errorf("read the CA of the kubelet's certificate: %w", err)
+		return nil, fmt.Errorf("read the kubelet's address: %w", err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(certificates) {
-		return nil, fmt.Errorf("read the CA of the kubelet's certificate: no certificate in %s", h.endpoint.CA)
+	trust, err := readTrust(h.endpoint, host)
+	if err != nil {
+		return nil, err
 	}
 	h.client = &http.Client{
-		Transport: &http.Transport{
-			TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: h.endpoint.Name, MinVersion: tls.VersionTLS12},
-			ForceAttemptHTTP2: true,
-		},
+		Transport:     &http.Transport{TLSClientConfig: trust.config(), ForceAttemptHTTP2: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return h.client, nil

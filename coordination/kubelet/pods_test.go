@@ -2,8 +2,14 @@ package kubelet
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"log/slog"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -205,6 +211,56 @@ func TestHTTPSTrustsNobodyElse(t *testing.T) {
 		}
 		client.Close()
 	}
+}
+
+// A kubelet that signs its own certificate, as kubeadm's do, is known by the one on the node's disk.
+func TestHTTPSKnowsTheKubeletsOwnCertificate(t *testing.T) {
+	t.Parallel()
+	s := newSecured(t)
+	s.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // clients reject it
+	another := filepath.Join(t.TempDir(), "another.crt")
+	write(t, another, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: selfSigned(t)}))
+	token := filepath.Join(t.TempDir(), "token")
+	write(t, token, []byte("first"))
+	key := filepath.Join(t.TempDir(), "kubelet.key")
+	write(t, key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("key")}))
+	for name, tc := range map[string]struct{ own, want string }{
+		"the one that it keeps":    {s.ca, ""},
+		"another one":              {another, "start this pod again"},
+		"none":                     {"", "serverTLSBootstrap"},
+		"a file that is not there": {token + "none", "kubeletCertificate=/var/lib/kubelet/pki/kubelet.crt"},
+		"a file without":           {token, "no certificate in it"},
+		"a key instead":            {key, "no certificate in it"},
+	} {
+		client := NewHTTPS(Endpoint{
+			Address: s.server.Listener.Addr().String(), Name: "node-1", Token: token, CA: another, Certificate: tc.own,
+		})
+		pods, err := client.Pods(t.Context())
+		switch {
+		case tc.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case tc.want == "":
+			wantPods(t, pods)
+		case err == nil || !strings.Contains(err.Error(), tc.want):
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+		client.Close()
+	}
+}
+
+// selfSigned is a certificate that nobody else has.
+func selfSigned(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
 }
 
 func TestHTTPSPort(t *testing.T) {

@@ -12,23 +12,23 @@ import (
 	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// podsSockets are where a kubelet can have its Pods API, below its folder: where kubelet 1.37 puts it
-// (pkg/kubelet/kubelet_getters.go, getPodsAPIDir), and where KEP-4188 says.
+// podsSockets are the possible paths of the Pods API socket below the kubelet's directory: that of kubelet
+// 1.37 (pkg/kubelet/kubelet_getters.go, getPodsAPIDir), and that of KEP-4188.
 var podsSockets = []string{"pods-api/pods-api.sock", "pods/kubelet.sock"}
 
 // PodsAPI is a client of the kubelet's Pods API (KEP-4188; feature gate PodsAPI, on by default from 1.37),
-// version v1alpha1. It lists what the pod manager holds: a pod is there from just before its admission, with
-// its whole spec. Listing changes nothing in the kubelet, unlike PodResources.
+// version v1alpha1. It lists the pods of the pod manager, which contains a pod from just before its
+// admission, with its complete spec. Unlike PodResources List, the call has no side effect.
 type PodsAPI struct {
 	dir   string
 	conns []*connection // by podsSockets
 }
 
-// ErrNoPodsAPI says that the kubelet has no Pods API, as those before 1.37 have none.
+// ErrNoPodsAPI means that the kubelet has no Pods API, as before 1.37.
 var ErrNoPodsAPI = errors.New("no socket")
 
-// NewPodsAPI makes a client for the sockets below a kubelet folder (/var/lib/kubelet). It connects when it is
-// first asked.
+// NewPodsAPI returns a client for the sockets below a kubelet directory (/var/lib/kubelet). It connects on
+// the first call.
 func NewPodsAPI(kubeletDir string) (*PodsAPI, error) {
 	p := &PodsAPI{dir: kubeletDir}
 	for _, socket := range podsSockets {
@@ -41,7 +41,7 @@ func NewPodsAPI(kubeletDir string) (*PodsAPI, error) {
 	return p, nil
 }
 
-// Close ends the connections.
+// Close closes the connections.
 func (p *PodsAPI) Close() error {
 	var failed error
 	for _, conn := range p.conns {
@@ -50,8 +50,8 @@ func (p *PodsAPI) Close() error {
 	return failed
 }
 
-// Pods lists all pods that the kubelet knows, those that have ended included. Where the kubelet's limiter
-// refuses it asks again, until ctx is done.
+// Pods returns all pods of the kubelet, including ended pods. It repeats the call while the kubelet's rate
+// limiter rejects it, until ctx is done.
 func (p *PodsAPI) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	conn, err := p.served()
 	if err != nil {
@@ -72,7 +72,7 @@ func (p *PodsAPI) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list, nil
 }
 
-// ListPods asks once, over a connection of its own.
+// ListPods makes one call, over its own connection.
 func ListPods(ctx context.Context, kubeletDir string) ([]corev1.Pod, error) {
 	api, err := NewPodsAPI(kubeletDir)
 	if err != nil {
@@ -82,8 +82,8 @@ func ListPods(ctx context.Context, kubeletDir string) ([]corev1.Pod, error) {
 	return api.Pods(ctx)
 }
 
-// served is the connection to the first socket that is there. A kubelet without Pods API costs a stat, not a
-// wait.
+// served returns the connection to the first existing socket. A kubelet without a Pods API costs one stat
+// call.
 func (p *PodsAPI) served() (*connection, error) {
 	for i, socket := range podsSockets {
 		info, err := os.Stat(filepath.Join(p.dir, socket))

@@ -1,10 +1,9 @@
-// Package mode keeps a node in one mode: its devices are handed out by the device plugins or by the DRA
-// driver, never by both.
+// Package mode keeps a node in one mode: either the device plugins or the DRA driver assign its devices.
 //
-// Every daemon holds a lock file of its mode in the run folder, shared with the others of the same mode: the
-// two device plugins, or two DRA drivers while one replaces the other. It takes its own first and looks for
-// the other mode's then, so that of two that start at once at least one sees the other. The kernel gives a
-// lock back when its process ends, however it ends.
+// Every daemon holds a lock file of its mode in the run directory, shared with daemons of the same mode: the
+// two device plugins, or two DRA drivers during an update. A daemon first takes its own lock and then checks
+// the lock of the other mode, so that of two daemons that start at the same time at least one sees the other.
+// The kernel releases the lock when the process ends.
 package mode
 
 import (
@@ -16,28 +15,28 @@ import (
 	"syscall"
 )
 
-// Mode is how a node's devices are handed out.
+// Mode is the way in which a node's devices are assigned.
 type Mode string
 
-// The modes.
+// Modes of a node.
 const (
 	DevicePlugin Mode = "device-plugin"
 	DRA          Mode = "dra"
 )
 
-// Driver is the name of the DRA driver; its folder below the kubelet's is plugins/<Driver>.
+// Driver is the name of the DRA driver; its directory below the kubelet's is plugins/<Driver>.
 const Driver = "tandem.dev"
 
-// Modes are all that there are.
+// Modes lists all modes.
 var Modes = []Mode{DevicePlugin, DRA}
 
-// HeldError says that a node is in another mode.
+// HeldError means that a node is in another mode.
 type HeldError struct {
-	Mode Mode   // that the node is in
-	Seen string // what tells so, for people
+	Mode Mode   // the mode of the node
+	Seen string // the evidence, for people
 }
 
-// Error says what runs on the node and how to change that.
+// Error names the running daemons and the steps to change the mode.
 func (e *HeldError) Error() string {
 	running, remove := "the device plugins hand out this node's devices", "tandem-gpu and tandem-rdma"
 	if e.Mode == DRA {
@@ -47,18 +46,18 @@ func (e *HeldError) Error() string {
 		"its running pods keep their devices; docs/dra.md has the order", running, e.Seen, remove)
 }
 
-// Path is the lock file of a mode in a run folder.
+// Path returns the lock file of a mode in a run directory.
 func Path(runDir string, m Mode) string { return filepath.Join(runDir, "mode-"+string(m)+".lock") }
 
-// Enter puts this process into a mode until leave is called or the process ends. It fails with a *HeldError
-// where somebody is in another mode, in this run folder or in one of the others that the node may have.
+// Enter puts this process into a mode until leave is called or the process ends. It returns a *HeldError if
+// another process is in another mode, in this run directory or one of the node's other run directories.
 func Enter(own Mode, runDir string, others ...string) (leave func(), err error) {
 	name := Path(runDir, own)
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("enter mode %s: %w", own, err)
 	}
-	// Who looks holds it alone for an instant, hence it waits.
+	// A process that checks the lock holds it exclusively for a moment, so Enter waits.
 	if err := flock(file, syscall.LOCK_SH); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("enter mode %s: lock %s: %w", own, name, err)
@@ -74,12 +73,13 @@ func Enter(own Mode, runDir string, others ...string) (leave func(), err error) 
 	return func() { file.Close() }, nil
 }
 
-// Running are the modes that processes are in, as a run folder tells; none where it cannot be looked at.
+// Running returns the modes of running processes according to a run directory; none if the directory is not
+// readable.
 func Running(runDir string) []Mode {
 	return slices.DeleteFunc(slices.Clone(Modes), func(m Mode) bool { return !held(Path(runDir, m)) })
 }
 
-// held reports whether somebody holds a lock.
+// held reports whether a process holds a lock.
 func held(name string) bool {
 	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
 	if err != nil {

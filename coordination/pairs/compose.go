@@ -8,15 +8,15 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Device is a device with the resource it was given for.
+// Device is a device with its resource.
 type Device struct {
 	device.Device
 	Resource string
 	Kind     device.Kind
 }
 
-// Compose is what a container is told of its devices: GPUs and VFs, each one once. The VFs are named with
-// what their plugin knows of them.
+// Compose returns the pairs file of a container with these GPUs and VFs, each named once. VF names come from
+// the RDMA plugin.
 func Compose(tree *topology.Tree, all []Device, vfs []VF) File {
 	byID := map[string]Device{}
 	var gpus, functions []device.Device
@@ -56,7 +56,8 @@ func Compose(tree *topology.Tree, all []Device, vfs []VF) File {
 	return file
 }
 
-// commonBridge is the lowest bridge that two functions share, beside those of their own cards; nil for none.
+// commonBridge returns the lowest bridge that two functions share, excluding bridges of their own cards; nil
+// if there is none.
 func commonBridge(tree *topology.Tree, a, b topology.Address) *topology.Address {
 	above, below := tree.SharedBridges(a), tree.SharedBridges(b)
 	var common *topology.Address
@@ -69,7 +70,7 @@ func commonBridge(tree *topology.Tree, a, b topology.Address) *topology.Address 
 	return common
 }
 
-// named is what the tree knows of a VF.
+// named returns the tree's names of a VF.
 func (d Device) named(tree *topology.Tree) VF {
 	vf := VF{ID: d.ID, Address: d.Address, Resource: d.Resource}
 	if function, ok := tree.Device(d.Address); ok {

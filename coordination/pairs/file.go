@@ -1,4 +1,4 @@
-// Package pairs is the file in which a container finds which of its VFs serves which GPU.
+// Package pairs writes the file that lists the GPU of each VF of a container.
 package pairs
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// File is what a container finds in /run/tandem/pairs.json: its GPUs with the VFs that serve them, in the
-// order in which both are listed to it. Keys are added to it, never changed.
+// File is the content of /run/tandem/pairs.json in a container: its GPUs with their VFs, in the order in
+// which the container lists both. New keys may be added; existing keys keep their meaning.
 type File struct {
 	Version int    `json:"version"` // 1
 	Pairs   []Pair `json:"pairs"`
@@ -21,19 +21,18 @@ type File struct {
 
 const version = 1
 
-// Pair is a VF with a GPU that it serves. Where there are more of one than of the other, some are named
-// several times.
+// Pair is a VF with its GPU. If the numbers of GPUs and VFs differ, some devices occur in several pairs.
 type Pair struct {
 	GPU      *GPU              `json:"gpu"` // null in a container without GPUs
 	VF       VF                `json:"vf"`
 	Distance string            `json:"distance,omitempty"` // PIX to SYS, UNK
-	Bridges  int               `json:"bridges,omitempty"`  // between the two
+	Bridges  int               `json:"bridges,omitempty"`  // number of bridges between GPU and VF
 	Switch   *topology.Address `json:"switch,omitempty"`   // the lowest bridge above both
 }
 
 // GPU is a GPU of a container.
 type GPU struct {
-	ID       string           `json:"id"` // the kubelet's device ID: a UUID, an address, the name of a partition
+	ID       string           `json:"id"` // the kubelet's device ID: a UUID, an address, or the name of a partition
 	Address  topology.Address `json:"address"`
 	Resource string           `json:"resource"`
 }
@@ -44,10 +43,10 @@ type VF struct {
 	Address  topology.Address `json:"address"`
 	Resource string           `json:"resource"`
 	RDMA     string           `json:"rdma,omitempty"`   // "mlx5_5"
-	Netdev   string           `json:"netdev,omitempty"` // as the node called it; CNI plugins rename it
+	Netdev   string           `json:"netdev,omitempty"` // name on the node; CNI plugins rename the netdev
 }
 
-// New makes the pairs file of a container of which no GPU is known.
+// New returns the pairs file of a container without known GPUs.
 func New(vfs []VF) File {
 	f := File{Version: version, Pairs: []Pair{}}
 	for _, vf := range vfs {
@@ -69,8 +68,8 @@ func Read(name string) (File, error) {
 	return p, nil
 }
 
-// Write puts a pairs file in place, and makes its folder. A container that runs keeps the file that it was
-// started with; one that starts gets this one.
+// Write writes a pairs file and creates its directory. A running container keeps the file with which it
+// started.
 func (p File) Write(name string) error {
 	content, err := json.MarshalIndent(p, "", "  ")
 	err = errors.Join(err, os.MkdirAll(filepath.Dir(name), 0o700))
@@ -83,7 +82,7 @@ func (p File) Write(name string) error {
 	return nil
 }
 
-// Served is a GPU of the node with the VF of a container that serves it best.
+// Served is a GPU of the node with the best VF of a container.
 type Served struct {
 	GPU topology.Address
 	VF  string // device ID

@@ -13,25 +13,25 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// unclaimed is how long a pairs file stays that the kubelet's checkpoint does not have: it may be of a
-// container that is being admitted.
+// unclaimed is the minimum lifetime of a pairs file that the kubelet's checkpoint does not contain: it may
+// belong to a container in admission.
 const unclaimed = 10 * time.Minute
 
-// Folder is that of the pairs files of a node. All that is in it is written here, but for the files of
-// containers that were given VFs while no coordinator answered.
+// Folder is the directory of a node's pairs files. The Folder writes all files, except those of containers
+// that got VFs while no coordinator answered.
 type Folder struct {
 	path string
 	log  *slog.Logger
-	mu   sync.Mutex // one write after the other
+	mu   sync.Mutex // serializes writes
 }
 
-// NewFolder is the folder at a path. It need not be there.
+// NewFolder returns the folder at a path. The directory need not exist.
 func NewFolder(path string, log *slog.Logger) *Folder { return &Folder{path: path, log: log} }
 
-// Complete writes what a container has into its pairs files; they all get everything, since the kubelet
-// mounts but one of them. The VFs are named as they are handed over. What the container has is asked for when
-// it is this write's turn, so that the last one has everything. False means that a file is not written, which
-// is logged.
+// Complete writes all devices of a container into its pairs files. All files of the container have the same
+// content, because the kubelet mounts only one of them. The VF names are those of the Allocate. Complete
+// reads the container's devices after it has the lock, so the last write contains all devices. It logs errors
+// and returns false if a file is not written.
 func (f *Folder) Complete(files []string, vfs []VF, tree *topology.Tree, all func() []Device) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -46,9 +46,9 @@ func (f *Folder) Complete(files []string, vfs []VF, tree *topology.Tree, all fun
 	return complete
 }
 
-// Tidy makes the pairs files those of the containers that there are. A boot takes the files, not the
-// containers: the kubelet starts them with the answers it keeps. The files of containers that are gone are
-// removed. The containers are those that the kubelet's checkpoint has, where it could be read.
+// Tidy restores the pairs files of existing containers and removes those of former containers. A boot removes
+// the files, not the containers: the kubelet restarts them with its stored answers. The existing containers
+// are those of the kubelet's checkpoint, if it is readable.
 func (f *Folder) Tidy(
 	tree *topology.Tree, containers []kubelet.Granted, devices func(kubelet.Devices) []Device,
 ) {
@@ -65,7 +65,7 @@ func (f *Folder) Tidy(
 	}
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
-		return // there is none
+		return // the directory does not exist
 	}
 	for _, entry := range entries {
 		file := filepath.Join(f.path, entry.Name())
@@ -76,8 +76,8 @@ func (f *Folder) Tidy(
 	}
 }
 
-// restore writes a container's pairs file where it is missing, or lacks GPUs that the container has. Where a
-// container runtime has made a folder of a missing file, the folder goes.
+// restore writes a container's pairs file if it is missing or lacks GPUs of the container. If a container
+// runtime has created a directory in place of a missing file, restore removes the directory.
 func (f *Folder) restore(file string, tree *topology.Tree, container kubelet.Granted, all []Device) {
 	before, err := Read(file)
 	hasGPU := slices.ContainsFunc(all, func(d Device) bool { return d.Kind == device.GPU })
@@ -97,7 +97,7 @@ func (f *Folder) restore(file string, tree *topology.Tree, container kubelet.Gra
 		}
 	}
 	if info, err := os.Lstat(file); err == nil && info.IsDir() {
-		_ = os.Remove(file) // fails where it is not empty, and so is not what we mean
+		_ = os.Remove(file) // fails unless it is an empty directory
 	}
 	if err := Compose(tree, all, vfs).Write(file); err != nil {
 		f.log.Error("a container's pairs file is missing", "container", container.Container, "error", err)

@@ -20,25 +20,28 @@ import (
 // FileName is the file below the run folder; BadName is where one goes that cannot be trusted. Only one is
 // kept.
 const (
-	FileName = "ledger.json"
-	BadName  = "ledger.json.bad"
-	tempName = "ledger.json.new"
+	FileName = "coordinator.json"
+	BadName  = FileName + ".bad"
+	tempName = FileName + ".new"
 )
 
-// Version is that of the format. A file of another version is set aside: what it held is rebuilt from the
-// kubelet.
-const Version = 4
+// ledgerName is the file of earlier versions, in which they had who holds what. It is removed: were one of
+// them to serve again, it would go on from what is long over.
+const ledgerName = "ledger.json"
 
-// MaxSize bounds the file, in bytes: a thousand devices take about 250 KiB, so that it is good for three or
-// four resources of ledger.MaxDevices.
+// Version is that of the format. A file of another version is set aside: nothing depends on it.
+const Version = 1
+
+// MaxSize bounds the file, in bytes: a thousand devices take about 100 KiB, so that it is good for several
+// resources of resources.MaxDevices.
 const MaxSize = 16 << 20
 
 // envelope is the file.
 type envelope struct {
 	Version  int             `json:"version"`
 	Boot     string          `json:"boot"`     // /proc/sys/kernel/random/boot_id: after a reboot the devices can be others
-	Checksum uint32          `json:"checksum"` // CRC-32 (IEEE) of the bytes of the ledger
-	Ledger   json.RawMessage `json:"ledger"`
+	Checksum uint32          `json:"checksum"` // CRC-32 (IEEE) of the bytes of the value
+	Value    json.RawMessage `json:"value"`
 }
 
 // Store keeps a value in the run folder. It writes in a goroutine of its own, always the newest one: no
@@ -58,6 +61,9 @@ func Open[T any](runDir string, log *slog.Logger) (*Store[T], error) {
 	root, err := os.OpenRoot(runDir)
 	if err != nil {
 		return nil, fmt.Errorf("open run folder: %w", err)
+	}
+	if err := root.Remove(ledgerName); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("leave the ledger of an earlier version", "error", err)
 	}
 	return &Store[T]{dir: runDir, root: root, boot: bootID(), log: log, changed: make(chan struct{}, 1)}, nil
 }
@@ -97,10 +103,10 @@ func (s *Store[T]) write(value T) {
 	err := s.replace(value)
 	switch {
 	case err != nil && !s.failing:
-		s.log.Error("go on without a checkpoint of the ledger; free space or repair the run folder",
+		s.log.Error("go on without a checkpoint; free space or repair the run folder",
 			"run_dir", s.dir, "error", err)
 	case err == nil && s.failing:
-		s.log.Info("the ledger has a checkpoint again", "run_dir", s.dir)
+		s.log.Info("there is a checkpoint again", "run_dir", s.dir)
 	}
 	s.failing = err != nil
 }
@@ -113,7 +119,7 @@ func (s *Store[T]) replace(value T) error {
 		return err
 	}
 	if len(content) > MaxSize {
-		err := fmt.Errorf("the ledger takes %d bytes, more than %d", len(content), MaxSize)
+		err := fmt.Errorf("the checkpoint takes %d bytes, more than %d", len(content), MaxSize)
 		return errors.Join(err, s.root.Remove(FileName)) // an old one would tell what is no longer so
 	}
 	if err := s.root.Remove(tempName); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -192,11 +198,11 @@ func read[T any](dir string) (value T, boot string, err error) {
 }
 
 func encode[T any](boot string, value T) ([]byte, error) {
-	ledger, err := json.Marshal(value)
+	encoded, err := json.Marshal(value)
 	if err != nil {
 		return nil, fmt.Errorf("encode checkpoint: %w", err)
 	}
-	content, err := json.Marshal(envelope{Version, boot, crc32.ChecksumIEEE(ledger), ledger})
+	content, err := json.Marshal(envelope{Version, boot, crc32.ChecksumIEEE(encoded), encoded})
 	if err != nil {
 		return nil, fmt.Errorf("encode checkpoint: %w", err)
 	}
@@ -211,10 +217,10 @@ func decode[T any](content []byte) (value T, boot string, err error) {
 	if e.Version != Version {
 		return value, "", fmt.Errorf("parse checkpoint: it has version %d, this is %d", e.Version, Version)
 	}
-	if sum := crc32.ChecksumIEEE(e.Ledger); sum != e.Checksum {
+	if sum := crc32.ChecksumIEEE(e.Value); sum != e.Checksum {
 		return value, "", fmt.Errorf("parse checkpoint: checksum is %d, should be %d", sum, e.Checksum)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(e.Ledger))
+	decoder := json.NewDecoder(bytes.NewReader(e.Value))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&value); err != nil {
 		return value, "", fmt.Errorf("parse checkpoint: %w", err)

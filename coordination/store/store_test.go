@@ -178,7 +178,7 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add(fmt.Appendf(nil, `{"version":%d,"checksum":0,"ledger":{}}`, Version))
+	f.Add(fmt.Appendf(nil, `{"version":%d,"checksum":0,"value":{}}`, Version))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		value, boot, err := decode[example](content)
 		if err != nil {

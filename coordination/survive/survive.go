@@ -1,5 +1,4 @@
-// Package survive keeps a daemon alive when a part of it makes a mistake: what a panic costs is one answer or
-// one attempt.
+// Package survive recovers panics, so that a fault costs one answer or one attempt instead of the daemon.
 package survive
 
 import (
@@ -11,13 +10,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// panicked is what a panic is to whoever asked for the work, on either side of a socket.
+// panicked is the error of a panic for the caller, on either side of a socket.
 var panicked = status.New(codes.Internal, "internal error")
 
-// Do calls a function. A panic is logged, with where it happened, and becomes an error of which [Panicked]
-// reports true.
+// Do calls a function. It logs a panic with its stack and returns it as an error for which [Panicked] reports
+// true.
 //
-// Every goroutine of the coordination that does more than to hand something on runs its work in it.
+// Every goroutine of the coordination with nontrivial work runs it in Do.
 func Do(log *slog.Logger, work func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -28,8 +27,8 @@ func Do(log *slog.Logger, work func() error) (err error) {
 	return work()
 }
 
-// Panicked reports whether an error is that of a panic, here or at the other end of a socket. gRPC has the
-// same code for faults of the transport.
+// Panicked reports whether an error results from a panic, in this process or at the other end of a socket.
+// gRPC uses the same code for transport errors.
 func Panicked(err error) bool {
 	var of interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &of) {

@@ -1,8 +1,15 @@
 #!/bin/sh
-# What the pods of the DaemonSets do on their node: node.sh fix|back FILE changes the kubelet's configuration or puts back what was there
-# before, restarts the kubelet if that changed anything, and makes FILE when the kubelet is well. A kubelet that does not get well after
-# a change gets its old configuration back; then the pod stays unready and its log says so.
+# Runs in the pods of the DaemonSets on their node. "node.sh fix FILE" gives the kubelet the settings that it lacks, with the flags in FLAGS,
+# "node.sh back FILE" takes them away. Both restart the kubelet if that is needed, and make FILE when the kubelet is well. A kubelet that
+# does not become well after a change loses the change again; then the pod stays unready and its log says so.
+#
+# A pod tries once. When its container is started again the node may have work: delete the pod on the drained node, as roll.sh does.
 set -u
+[ ! -e "$2" ] || exit 0
+if ! (set -C && : >"$2.begun") 2>/dev/null; then
+	echo "An earlier start of this container did not finish. Drain the node, then delete this pod: the next one does the rest."
+	exit 1
+fi
 
 # With hostPID, $$ is this container on the node: there its own tandem is run, in the node's mount namespace.
 tandem=/proc/$$/root/usr/bin/tandem
@@ -24,7 +31,7 @@ well() {
 }
 
 # change runs tandem doctor with these flags and restarts the kubelet where it says that this is needed. Then back is what undoes it: a
-# kubelet that is dead does not tell any more which files it reads.
+# kubelet that is dead does not tell any more where its drop-ins are.
 back=
 change() {
 	said=$(on_node "$tandem" doctor "$@" 2>&1)
@@ -41,10 +48,10 @@ change() {
 
 case $1 in
 fix)
-	change --fix-kubelet --apply && well && : >"$2" && exit 0
+	change --fix-kubelet ${FLAGS-} --apply && well && : >"$2" && exit 0
 	if [ -n "$back" ]; then
-		echo "The kubelet is not well: putting its configuration back."
-		change $back && well && echo "It is well again with its old configuration."
+		echo "The kubelet is not well: taking its new settings away."
+		change $back && well && echo "It is well again with its old settings."
 	fi
 	;;
 back)

@@ -8,14 +8,20 @@
 # DRAIN='--ignore-daemonsets --delete-emptydir-data'.
 set -eu
 kubectl=${KUBECTL:-kubectl} drain=${DRAIN:---ignore-daemonsets --timeout=30m}
-case ${1-} in fix | back) ;; *) echo "usage: $0 fix|back NODE..." >&2; exit 2 ;; esac
-action=$1
+usage() {
+	echo "usage: $0 fix|back NODE..." >&2
+	exit 2
+}
+case ${1-} in fix | back) action=$1 ;; *) usage ;; esac
 shift
+[ $# -gt 0 ] || usage
 for node in "$@"; do
 	echo "== $node"
 	$kubectl drain "$node" $drain
-	$kubectl label --overwrite node "$node" tandem.dev/kubelet="$action"
 	pod="pod --namespace=kube-system --selector=app.kubernetes.io/name=tandem-kubelet-$action --field-selector=spec.nodeName=$node"
+	# A pod of an earlier time is ready since then and does nothing now. This is before the label, so that no new one is meant.
+	$kubectl delete $pod --timeout=2m
+	$kubectl label --overwrite node "$node" tandem.dev/kubelet="$action"
 	looks=0
 	until [ -n "$($kubectl get $pod --output=name)" ]; do
 		looks=$((looks + 1))

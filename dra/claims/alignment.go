@@ -13,22 +13,21 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Parameters are what a claim or a device class can say to this driver, as the parameters of its opaque
-// configuration.
+// Parameters are the driver's parameters in the opaque configuration of a claim or a device class.
 type Parameters struct {
 	APIVersion string `json:"apiVersion,omitempty"` // "tandem.dev/v1"
 	Kind       string `json:"kind,omitempty"`       // "ClaimParameters"
-	// "required": all pairs on one switch each, or no start
+	// Alignment "required" means: each pair is on one switch, otherwise the container does not start.
 	Alignment intent.Alignment `json:"alignment,omitempty"`
 }
 
-// The API version and kind of Parameters; either may be left out.
+// API version and kind of Parameters; both are optional.
 const (
 	ParametersVersion = pool.Driver + "/v1"
 	ParametersKind    = "ClaimParameters"
 )
 
-// demandOf reports whether a claim requires alignment by itself.
+// demandOf reports whether a claim itself requires alignment.
 func demandOf(claim *resourceapi.ResourceClaim) (bool, error) {
 	if claim.Status.Allocation == nil {
 		return false, nil
@@ -61,7 +60,7 @@ func readParameters(raw []byte) (read Parameters, err error) {
 	return read, nil
 }
 
-// lists are the devices of containers that have the same ones, as placement lays them out.
+// lists returns the devices of containers with the same devices, as halves for placement.
 func (d *decision) lists(devices []Prepared) (placement.Choice, error) {
 	var gpus, vfs placement.Half
 	for _, p := range devices {
@@ -82,9 +81,8 @@ func (d *decision) lists(devices []Prepared) (placement.Choice, error) {
 	return choice, nil
 }
 
-// misaligned says why a claim is not prepared for which alignment is required: not all pairs of containers
-// with these devices are on one switch each. It is nil where they are. Otherwise is what would let them
-// start.
+// misaligned returns an error if a claim requires alignment and a pair of containers with these devices is
+// not on one switch. The error says how to let the containers start.
 func (d *decision) misaligned(c Claim, devices []Prepared, otherwise string) error {
 	choice, err := d.lists(devices)
 	if err != nil {

@@ -13,28 +13,27 @@ import (
 	"syscall"
 )
 
-// Files of the driver's folder. BadName is a checkpoint that could not be read; one is kept.
+// Files in the driver's directory. BadName is a checkpoint that could not be read; only one is kept.
 const (
 	FileName = "claims.json"
 	BadName  = "claims.json.bad"
 	lockName = "claims.lock"
 )
 
-// checkpointVersion is that of the format. Keys may be added to it: what reads it passes over what it does
-// not know.
+// checkpointVersion is the version of the format. Keys may be added: readers ignore unknown keys.
 const checkpointVersion = 1
 
-// checkpoint is the file.
+// checkpoint is the content of the file.
 type checkpoint struct {
 	Version  int             `json:"version"`
-	Checksum uint32          `json:"checksum"` // CRC-32 (IEEE) of the bytes of the claims
+	Checksum uint32          `json:"checksum"` // CRC-32 (IEEE) of the encoded claims
 	Claims   json.RawMessage `json:"claims"`
 }
 
-// errUnreadable says that there is a checkpoint, and what is in it is not what was written.
+// errUnreadable means that the content of the checkpoint is not what was written.
 var errUnreadable = errors.New("the checkpoint of claims is damaged, or of another version")
 
-// readCheckpoint reads the claims that are prepared, by namespace and name; none where there is no file.
+// readCheckpoint returns the prepared claims, by namespace and name; none if the file does not exist.
 func readCheckpoint(dir string) ([]Claim, error) {
 	name := filepath.Join(dir, FileName)
 	content, err := os.ReadFile(name)
@@ -47,7 +46,7 @@ func readCheckpoint(dir string) ([]Claim, error) {
 	return decodeCheckpoint(name, content)
 }
 
-// decodeCheckpoint is the inverse of encodeCheckpoint. Its error is errUnreadable.
+// decodeCheckpoint is the inverse of encodeCheckpoint. It returns errUnreadable for damaged content.
 func decodeCheckpoint(name string, content []byte) ([]Claim, error) {
 	var file checkpoint
 	var claims []Claim
@@ -68,7 +67,7 @@ func decodeCheckpoint(name string, content []byte) ([]Claim, error) {
 	return claims, nil
 }
 
-// encodeCheckpoint is the file of these claims.
+// encodeCheckpoint returns the file content for claims.
 func encodeCheckpoint(claims []Claim) ([]byte, error) {
 	list, err := json.Marshal(sorted(claims))
 	if err != nil {
@@ -87,14 +86,13 @@ func sorted(claims []Claim) []Claim {
 	})
 }
 
-// ErrBusy says that another Preparer works in the folder.
+// ErrBusy means that another Preparer is using the directory.
 var ErrBusy = errors.New("claims are being prepared or unprepared")
 
-// lock waits until no other Preparer works in the folder. The kernel gives the lock back when the process
-// ends, however it ends.
+// lock waits until no other Preparer uses the directory. The kernel releases the lock when the process ends.
 func lock(dir string) (release func(), err error) { return lockBy(dir, syscall.LOCK_EX) }
 
-// tryLock is lock that does not wait: its error is ErrBusy then.
+// tryLock is lock without waiting: it returns ErrBusy instead.
 func tryLock(dir string) (release func(), err error) {
 	return lockBy(dir, syscall.LOCK_EX|syscall.LOCK_NB)
 }

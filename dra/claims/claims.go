@@ -37,6 +37,7 @@ import (
 type State struct {
 	Machine inventory.Machine
 	Pool    pool.Pool
+	Unread  error // why it is not known who has which devices; nil where it is
 }
 
 // Claim is a claim that is prepared.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -56,13 +55,9 @@ func settingsOf(e *environment) map[string]string {
 	if e == nil {
 		return set
 	}
-	edits, _ := e.edits()
-	for _, variable := range edits.Env {
-		name, value, _ := strings.Cut(variable, "=")
-		set[name] = value
-	}
-	for _, mount := range edits.Mounts {
-		set["a mount on "+mount.ContainerPath] = mount.HostPath
+	maps.Copy(set, e.edits.Env)
+	for _, mount := range e.edits.Mounts {
+		set["a mount on "+mount.Path] = mount.Host
 	}
 	return set
 }

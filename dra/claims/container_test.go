@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -42,9 +43,14 @@ func (n *node) verified(edits specs.ContainerEdits, gpus, vfs int) {
 	for _, node := range edits.DeviceNodes {
 		write(node.Path, "")
 	}
-	for _, g := range n.state.Machine.GPUs {
+	visible := strings.Split(variable(edits, "NVIDIA_VISIBLE_DEVICES"), ",")
+	for minor, g := range n.state.Machine.GPUs {
 		if g.Vendor == "nvidia" {
-			write(filepath.Join("proc/driver/nvidia/gpus", g.Card.String(), "information"), "GPU UUID: "+g.ID+"\n")
+			write(filepath.Join("proc/driver/nvidia/gpus", g.Card.String(), "information"),
+				fmt.Sprintf("GPU UUID: %s\nDevice Minor: %d\n", g.ID, minor))
+			if slices.Contains(visible, g.ID) { // NVIDIA's runtime adds the device node
+				write(fmt.Sprintf("dev/nvidia%d", minor), "")
+			}
 		}
 	}
 	for _, mount := range edits.Mounts {

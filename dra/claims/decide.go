@@ -11,13 +11,13 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// decision is what is handed out for claims, one after the other. It is pure.
+// decision determines the devices of claims, one claim after another. It does no I/O.
 type decision struct {
 	state  State
 	gpus   map[string]inventory.GPU // by ID
 	vfs    map[string]inventory.VF
 	groups groups
-	held   map[string]string // who has a device, by ID: other claims, those decided before included
+	held   map[string]string // holder of each device, by ID: other claims, including those decided before
 }
 
 func newDecision(state State, prepared []Claim, groups groups) *decision {
@@ -38,7 +38,7 @@ func newDecision(state State, prepared []Claim, groups groups) *decision {
 	return d
 }
 
-// hold has a claim keep its devices.
+// hold records the devices of a claim.
 func (d *decision) hold(c Claim) {
 	for _, p := range c.Devices {
 		for _, id := range p.holds() {
@@ -47,7 +47,7 @@ func (d *decision) hold(c Claim) {
 	}
 }
 
-// decide says what is handed out for a claim, or in one sentence why it cannot be.
+// decide determines the devices of a claim, or returns an error in one sentence.
 func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
 	decided := Claim{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name}
 	for _, result := range results(claim) {
@@ -75,7 +75,7 @@ func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
 	return decided, nil
 }
 
-// check is the last line of defence: nobody gets what is not there, or what somebody else has.
+// check is a final validation: no claim gets a device that does not exist, or that has another holder.
 func (d *decision) check(c Claim) error {
 	for _, p := range c.Devices {
 		for _, id := range p.GPUs {
@@ -113,7 +113,7 @@ func (d *decision) free(c Claim, p Prepared, what, id, heldOutside string, gone 
 	}
 }
 
-// results are the devices of this driver that a claim was allocated.
+// results returns the devices of this driver in a claim's allocation.
 func results(claim *resourceapi.ResourceClaim) []resourceapi.DeviceRequestAllocationResult {
 	if claim.Status.Allocation == nil {
 		return nil
@@ -122,7 +122,7 @@ func results(claim *resourceapi.ResourceClaim) []resourceapi.DeviceRequestAlloca
 		func(r resourceapi.DeviceRequestAllocationResult) bool { return r.Driver != pool.Driver })
 }
 
-// isOf reports whether what was prepared is what a claim was allocated.
+// isOf reports whether a prepared claim matches the claim's allocation.
 func (c Claim) isOf(claim *resourceapi.ResourceClaim) bool {
 	allocated := results(claim)
 	if c.UID != claim.UID || len(allocated) == 0 || len(allocated) != len(c.Devices) {
@@ -136,9 +136,9 @@ func (c Claim) isOf(claim *resourceapi.ResourceClaim) bool {
 	return true
 }
 
-// asksForGPU reports whether a request of a claim is for GPUs alone: its class is one of ours that is not of
-// pairs, "gpu.tandem.dev" or that of a GPU's resource name. Whoever selects by a class of their own is given
-// the VF too.
+// asksForGPU reports whether a request of a claim is only for GPUs: its class is one of Tandem's classes
+// without VFs, "gpu.tandem.dev" or the class of a GPU resource name. With any other class the request also
+// gets the VF.
 func asksForGPU(claim *resourceapi.ResourceClaim, request string) bool {
 	alone := func(class string) bool {
 		return strings.HasSuffix(class, "."+pool.Driver) && class != "pair."+pool.Driver
@@ -156,7 +156,7 @@ func asksForGPU(claim *resourceapi.ResourceClaim, request string) bool {
 	return false
 }
 
-// distinct leaves every string once.
+// distinct removes duplicates.
 func distinct(list []string) []string {
 	var once []string
 	for _, s := range list {

@@ -9,16 +9,16 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/file"
 )
 
-// disk is what a Preparer does to files.
+// disk contains the file operations of a Preparer.
 type disk interface {
-	// keep replaces a file that has to outlive a power failure.
+	// keep replaces a file durably.
 	keep(name string, content []byte) error
 	replace(name string, content []byte) error
-	// remove removes a file, if it is there.
+	// remove removes a file, if it exists.
 	remove(name string) error
 }
 
-// files are those of the machine.
+// files are the operations on the real file system.
 type files struct{}
 
 func (files) keep(name string, content []byte) error {

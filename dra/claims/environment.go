@@ -6,10 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -18,10 +17,10 @@ import (
 
 // environment is what the containers of one group get, looked up and not yet written.
 type environment struct {
-	answers []*v1beta1.ContainerAllocateResponse // of the GPUs, then of each resource of VFs
-	told    *pairs.File                          // nil where nobody wants to be told
-	file    string                               // where that goes
-	infos   []info
+	edits container.Edits
+	told  *pairs.File // nil where nobody wants to be told
+	file  string      // where that goes
+	infos []info
 }
 
 // info is what Multus is to know of a VF.
@@ -46,13 +45,15 @@ func (p *Preparer) environment(d *decision, group string, devices []Prepared) (*
 		name := d.vfs[vf.ID].Pool
 		byPool[name] = append(byPool[name], vf.ID)
 	}
-	var tellers []teller
+	var tellers []*grants.Pairs // resources that want their containers to be told of pairs
 	for _, name := range slices.Sorted(maps.Keys(byPool)) {
-		t, err := p.addVFs(e, name, byPool[name])
+		told, err := p.addVFs(e, name, byPool[name])
 		if err != nil {
 			return nil, err
 		}
-		tellers = append(tellers, t)
+		if told != nil {
+			tellers = append(tellers, told)
+		}
 	}
 	return e, p.tell(d, e, tellers, choice)
 }
@@ -77,30 +78,25 @@ func (p *Preparer) addGPUs(d *decision, e *environment, ordered []placement.Devi
 			return err
 		}
 	}
-	e.answers = append(e.answers, p.GPUs.Answer(all))
+	e.edits.Add(p.GPUs.Edits(all))
 	return nil
 }
 
-// teller is a resource of VFs that wants its containers to be told of pairs, or not: then pairs is nil.
-type teller struct {
-	pairs  *grants.Pairs
-	answer *v1beta1.ContainerAllocateResponse
-}
-
-// addVFs adds what the VFs of one resource take.
-func (p *Preparer) addVFs(e *environment, name string, ids []string) (teller, error) {
+// addVFs adds the edits for the VFs of one resource. It returns what the resource tells containers of their
+// pairs, nil for nothing.
+func (p *Preparer) addVFs(e *environment, name string, ids []string) (*grants.Pairs, error) {
 	if p.VFs == nil {
-		return teller{}, fmt.Errorf("find resource %s: there are no VFs on this node", name)
+		return nil, fmt.Errorf("find resource %s: there are no VFs on this node", name)
 	}
 	pool, ok := p.VFs.Pool(name)
 	if !ok {
-		return teller{}, fmt.Errorf("find resource %s: the configuration does not have it any more", name)
+		return nil, fmt.Errorf("find resource %s: the configuration does not have it any more", name)
 	}
 	order := make([]string, 0, len(ids))
 	for _, id := range ids {
 		own, ok := idIn(pool, id)
 		if !ok {
-			return teller{}, fmt.Errorf("find VF %s of %s: it is gone", id, name)
+			return nil, fmt.Errorf("find VF %s of %s: it is gone", id, name)
 		}
 		order = append(order, own)
 	}
@@ -110,22 +106,22 @@ func (p *Preparer) addVFs(e *environment, name string, ids []string) (teller, er
 	for _, id := range order {
 		d, _ := pool.Device(id)
 		if d.Gone(p.Host.Sys) {
-			return teller{}, fmt.Errorf("find VF %s of %s: it is gone", id, name)
+			return nil, fmt.Errorf("find VF %s of %s: it is gone", id, name)
 		}
 		given[id] = p.Host.Grant(d, pool.Resource)
 		e.infos = append(e.infos, info{pool, d, given[id]})
 	}
-	answer, err := p.Host.Answer(pool, order, given)
+	edits, err := p.Host.Edits(pool, order, given)
 	if err != nil {
-		return teller{}, err
+		return nil, err
 	}
-	e.answers = append(e.answers, answer)
+	e.edits.Add(edits)
 	if told != nil {
 		for i := range told.VFs {
 			told.VFs[i].ID = ids[i]
 		}
 	}
-	return teller{told, answer}, nil
+	return told, nil
 }
 
 // idIn is the ID by which a pool knows a VF: of an HCA that it shares that of a replica.
@@ -143,28 +139,23 @@ func idIn(pool pools.Pool, id string) (string, bool) {
 const replicaMark = "::"
 
 // tell adds what containers are told of their pairs, as far as a resource wants that.
-func (p *Preparer) tell(d *decision, e *environment, tellers []teller, choice placement.Choice) error {
+func (p *Preparer) tell(d *decision, e *environment, tellers []*grants.Pairs, choice placement.Choice) error {
 	var named []pairs.VF
 	for _, t := range tellers {
-		if t.pairs != nil {
-			named = append(named, t.pairs.VFs...)
-		}
+		named = append(named, t.VFs...)
 	}
 	if len(named) == 0 {
 		return nil
 	}
 	told := pairs.Compose(d.state.Machine.Tree, d.devices(choice), named)
 	for _, t := range tellers {
-		if t.pairs == nil {
-			continue
+		if t.File != "" {
+			e.told, t.File = &told, e.file
 		}
-		if t.pairs.File != "" {
-			e.told, t.pairs.File = &told, e.file
-		}
-		if err := t.pairs.Mount(true, t.answer); err != nil {
+		if err := t.Mount(true, &e.edits); err != nil {
 			return err
 		}
-		t.pairs.Tell(served(told), t.answer)
+		t.Tell(served(told), &e.edits)
 	}
 	return nil
 }

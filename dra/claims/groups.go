@@ -18,12 +18,12 @@ type asked struct {
 	request string
 }
 
-// groups say which requests go to the same containers: by request, the first of its group. A request that two
-// containers have, and one of them with others, is of one group with those: all that the two have is in the
-// environment of both.
+// groups assigns requests to groups of requests with the same containers: it maps a request to the first
+// request of its group. If two containers use a request, and one of them also uses others, all these belong
+// to one group: the environment of both containers contains the devices of the whole group.
 type groups map[asked]asked
 
-// of names the group of a request.
+// of returns the name of the group of a request.
 func (g groups) of(claim types.UID, request string) string {
 	first := g.first(asked{claim, request})
 	return string(first.claim) + "-" + first.request
@@ -36,7 +36,7 @@ func (g groups) first(a asked) asked {
 	return a
 }
 
-// join has requests be of one group, that of the first of them all.
+// join merges requests into one group, named after the first request of all.
 func (g groups) join(requests []asked, all []asked) {
 	for _, a := range requests[min(1, len(requests)):] {
 		one, other := g.first(requests[0]), g.first(a)
@@ -47,7 +47,7 @@ func (g groups) join(requests []asked, all []asked) {
 	}
 }
 
-// requests are all that this driver has to do with, those of one claim after those of another.
+// requests returns all requests for this driver, claim by claim.
 func requests(claims []*resourceapi.ResourceClaim) []asked {
 	sorted := slices.SortedFunc(slices.Values(claims), func(a, b *resourceapi.ResourceClaim) int {
 		return strings.Compare(string(a.UID), string(b.UID))
@@ -64,17 +64,17 @@ func requests(claims []*resourceapi.ResourceClaim) []asked {
 	return all
 }
 
-// plain reports whether it is known without their pod which requests go together: there is one, or they are
-// those of one container, made for extended resources.
+// plain reports whether the groups are known without the pods: there is only one request, or all requests
+// were created for the extended resources of one container.
 func plain(claims []*resourceapi.ResourceClaim) bool {
 	all := requests(claims)
 	return len(all) < 2 || len(claims) == 1 && isExtended(claims[0]) &&
 		!slices.ContainsFunc(all, func(a asked) bool { return ordinal(a) == "" || ordinal(a) != ordinal(all[0]) })
 }
 
-// group finds the groups of claims that some pods have. Where none of their containers is known to use a
-// claim that was made for extended resources its requests are one group for each container. It is an error
-// where a container of one pod would get what only other pods ask for.
+// group determines the groups of claims of some pods. If no container is known to use a claim for extended
+// resources, each container of the claim has one group. It returns an error if a container of one pod would
+// get devices that only other pods request.
 func group(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod) (groups, error) {
 	all := requests(claims)
 	g := groups{}
@@ -103,7 +103,8 @@ func group(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod) (groups, err
 	return g, g.apart(claims, pods, all)
 }
 
-// apart is an error where one pod uses requests of a claim together, and another one some of them.
+// apart returns an error if one pod uses requests of a claim together, and another pod uses only some of
+// them.
 func (g groups) apart(claims []*resourceapi.ResourceClaim, pods []*corev1.Pod, all []asked) error {
 	for _, pod := range pods {
 		uses := map[asked]bool{}
@@ -139,7 +140,7 @@ func containers(pod *corev1.Pod) []corev1.Container {
 	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 }
 
-// ofContainer is how the scheduler names the requests that it makes of a container's extended resources
+// ofContainer matches the scheduler's names of requests for a container's extended resources
 // (createRequestsAndMappings in pkg/scheduler/framework/plugins/dynamicresources).
 var ofContainer = regexp.MustCompile(`^container-(\d+)-request-\d+$`)
 
@@ -154,7 +155,7 @@ func isExtended(claim *resourceapi.ResourceClaim) bool {
 	return claim.Annotations[resourceapi.ExtendedResourceClaimAnnotation] == "true"
 }
 
-// joinByName joins the requests of extended resources that are those of one container.
+// joinByName merges the requests for extended resources of one container.
 func (g groups) joinByName(claim *resourceapi.ResourceClaim, all []asked) {
 	byContainer := map[string][]asked{}
 	for _, a := range all {
@@ -167,8 +168,9 @@ func (g groups) joinByName(claim *resourceapi.ResourceClaim, all []asked) {
 	}
 }
 
-// used are the requests that a container uses: of claims that are the pod's own all together, and those of
-// each claim that other pods can have too, which must not show a container what is this pod's alone.
+// used returns the requests that a container uses: those of the pod's own claims in one set, and those of
+// each shareable claim in a set of its own, because a shared claim must not expose devices of this pod to
+// other pods.
 func used(
 	pod *corev1.Pod, c *corev1.Container, claims []*resourceapi.ResourceClaim, all []asked,
 ) (used [][]asked) {
@@ -190,7 +192,7 @@ func used(
 	return append(used, own)
 }
 
-// requestsOf names the requests of a claim that a container uses; "" stands for all.
+// requestsOf returns the requests of a claim that a container uses; "" means all requests.
 func requestsOf(pod *corev1.Pod, c *corev1.Container, claim *resourceapi.ResourceClaim) (names []string) {
 	for i := range pod.Spec.ResourceClaims {
 		podClaim := &pod.Spec.ResourceClaims[i]
@@ -214,7 +216,7 @@ func requestsOf(pod *corev1.Pod, c *corev1.Container, claim *resourceapi.Resourc
 	return names
 }
 
-// isOwn reports whether a claim was made for a pod, and goes with it.
+// isOwn reports whether a claim was created for a pod and is deleted with it.
 func isOwn(pod *corev1.Pod, claim *resourceapi.ResourceClaim) bool {
 	for _, owner := range claim.OwnerReferences {
 		if owner.Kind == "Pod" && owner.UID == pod.UID {

@@ -19,12 +19,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	cdi "tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/plugins/rdma"
@@ -80,14 +80,12 @@ func (b nvidiaGPUs) Discover() (gpu.Inventory, error) {
 
 func (nvidiaGPUs) Links() ([]topology.Link, error) { return nil, nil }
 
-func (nvidiaGPUs) Allocate(devices []gpu.Device) *v1beta1.ContainerAllocateResponse {
+func (nvidiaGPUs) Edits(devices []gpu.Device) container.Edits {
 	var ids []string
 	for _, d := range devices {
 		ids = append(ids, d.ID)
 	}
-	return &v1beta1.ContainerAllocateResponse{
-		Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": strings.Join(ids, ",")},
-	}
+	return container.Edits{Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": strings.Join(ids, ",")}}
 }
 
 func (nvidiaGPUs) Refuse(_ string, _ []gpu.Device, unknown []string) error {

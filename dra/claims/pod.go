@@ -13,11 +13,11 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// podLimit is how long the pods of claims are looked for. The kubelet waits for 45 s.
+// podLimit is the timeout for reading the pods of claims. The kubelet waits for 45 s.
 const podLimit = 5 * time.Second
 
-// findPods finds the pods that claims are reserved for where they decide something; none where they do not.
-// Without them it is not known which devices a container may have: the kubelet asks again after an error.
+// findPods returns the pods for which claims are reserved if the decision depends on them; otherwise none. If
+// they cannot be read the devices of each container are unknown: the kubelet retries after the error.
 func (p *Preparer) findPods(
 	ctx context.Context, state State, claims []*resourceapi.ResourceClaim,
 ) ([]*corev1.Pod, error) {
@@ -30,7 +30,7 @@ func (p *Preparer) findPods(
 	for _, reserved := range consumers(claims) {
 		pod, err := p.Pod(ctx, claims[0].Namespace, reserved.Name)
 		switch {
-		case apierrors.IsNotFound(err), err == nil && pod.UID != reserved.UID: // it has ended
+		case apierrors.IsNotFound(err), err == nil && pod.UID != reserved.UID: // the pod has ended
 		case err != nil:
 			return nil, fmt.Errorf("find pod %s/%s: %w", claims[0].Namespace, reserved.Name, err)
 		default:
@@ -44,7 +44,7 @@ func (p *Preparer) findPods(
 	return pods, nil
 }
 
-// consumers are the pods that claims are reserved for, each once.
+// consumers returns the pods for which claims are reserved, without duplicates.
 func consumers(claims []*resourceapi.ResourceClaim) (pods []resourceapi.ResourceClaimConsumerReference) {
 	for _, claim := range claims {
 		for _, reserved := range claim.Status.ReservedFor {
@@ -56,7 +56,7 @@ func consumers(claims []*resourceapi.ResourceClaim) (pods []resourceapi.Resource
 	return pods
 }
 
-// reservedFor are those of some pods that a claim is reserved for.
+// reservedFor returns the pods of a list for which a claim is reserved.
 func reservedFor(claim *resourceapi.ResourceClaim, pods []*corev1.Pod) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
 		return !slices.ContainsFunc(claim.Status.ReservedFor,
@@ -64,7 +64,7 @@ func reservedFor(claim *resourceapi.ResourceClaim, pods []*corev1.Pod) []*corev1
 	})
 }
 
-// isPrepared reports whether there is nothing to decide for claims.
+// isPrepared reports whether claims need no decision.
 func (p *Preparer) isPrepared(claims []*resourceapi.ResourceClaim) bool {
 	known, err := readCheckpoint(p.Dir)
 	if err != nil {
@@ -78,7 +78,7 @@ func (p *Preparer) isPrepared(claims []*resourceapi.ResourceClaim) bool {
 	return true
 }
 
-// canBeApart reports whether claims have GPUs and VFs that were allocated each by themselves.
+// canBeApart reports whether claims have GPUs and VFs that were allocated separately.
 func canBeApart(state State, claims []*resourceapi.ResourceClaim) bool {
 	has := map[pool.Type]bool{}
 	for _, claim := range claims {

@@ -28,6 +28,9 @@ func (p *Preparer) prepare(
 		return nil, err
 	}
 	kept, due := split(known, claims)
+	if len(due) > 0 && state.Unread != nil {
+		return p.complete(kept), fmt.Errorf("prepare claims: %w", state.Unread)
+	}
 	others := slices.DeleteFunc(slices.Clone(known), func(c Claim) bool {
 		return slices.ContainsFunc(due, func(claim *resourceapi.ResourceClaim) bool { return claim.UID == c.UID })
 	})
@@ -137,8 +140,7 @@ func (p *Preparer) demands(
 	case cmp.Or(p.Policy.Alignment, intent.Preferred) == intent.Required:
 		return fmt.Sprintf("the driver's flag --alignment=%s asks that of every pod", intent.Required), nil
 	default:
-		const without = "without annotation %s: %s the pod would start"
-		return fmt.Sprintf(without, intent.AlignmentKey, intent.Required), nil
+		return intent.Relaxation, nil
 	}
 }
 

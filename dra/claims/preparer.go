@@ -10,9 +10,9 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -21,7 +21,7 @@ import (
 // GPUs say what containers need to use GPUs: *gpu.GPUs.
 type GPUs interface {
 	Refuse(resource string, devices []gpu.Device, unknown []string) error
-	Answer(devices []gpu.Device) *v1beta1.ContainerAllocateResponse
+	Edits(devices []gpu.Device) container.Edits
 }
 
 // VFs know the pools of the node's VFs: *rdma.VFs.

@@ -11,8 +11,8 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 )
 
-// unprepare unprepares claims, under the lock. It returns them, as far as they were prepared, and those that
-// are left.
+// unprepare unprepares claims, under the lock. It returns the claims that were prepared, and the remaining
+// claims.
 func (p *Preparer) unprepare(claims []kubeletplugin.NamespacedObject) (gone, left []Claim, err error) {
 	release, err := lock(p.Dir)
 	if err != nil {
@@ -30,8 +30,8 @@ func (p *Preparer) unprepare(claims []kubeletplugin.NamespacedObject) (gone, lef
 	return gone, left, err
 }
 
-// forget unprepares claims: their files go first, so that the checkpoint has all that there are. It returns
-// the claims that are left.
+// forget unprepares claims: it removes their files first, so that the checkpoint contains all claims with
+// files. It returns the remaining claims.
 func (p *Preparer) forget(known, gone []Claim) (left []Claim, err error) {
 	left = slices.DeleteFunc(slices.Clone(known), func(c Claim) bool { return c.in(gone) })
 	for _, c := range gone {
@@ -65,10 +65,10 @@ func (p *Preparer) save(claims []Claim) error {
 	return p.disk.keep(filepath.Join(p.Dir, FileName), content)
 }
 
-// known reads the claims that are prepared. A checkpoint that cannot be read, or is gone while there are CDI
-// specs, is not an empty one: every claim that has a CDI spec counts as prepared then, and no more is known
-// of it. Nothing is handed out twice for that: the scheduler allocates a claim's devices to nobody else. Pods
-// that run keep their files, and the kubelet has the names of their CDI devices.
+// known reads the prepared claims. A checkpoint that cannot be read, or that is missing although CDI specs
+// exist, is not an empty checkpoint: then every claim with a CDI spec counts as prepared, with unknown
+// devices. This assigns no device twice, because the scheduler allocates a claim's devices to no other claim.
+// Running pods keep their files, and the kubelet has the names of their CDI devices.
 func (p *Preparer) known() ([]Claim, error) {
 	name := filepath.Join(p.Dir, FileName)
 	content, err := os.ReadFile(name)
@@ -85,9 +85,9 @@ func (p *Preparer) known() ([]Claim, error) {
 	return known, nil
 }
 
-// adopt writes a checkpoint of the claims that have a CDI spec, in place of one that is damaged or gone. The
-// damaged one is copied before that, not moved: whenever the process dies or the disk is full, there is one
-// of the two, and the next call starts over.
+// adopt writes a checkpoint of the claims with a CDI spec, in place of a damaged or missing one. It first
+// copies the damaged checkpoint and does not move it: if the process dies or the disk is full, one of both
+// files exists, and the next call starts again.
 func (p *Preparer) adopt(damaged []byte, cause error) ([]Claim, error) {
 	with, err := p.specs()
 	if err != nil || damaged == nil && len(with) == 0 {
@@ -110,7 +110,7 @@ func (p *Preparer) adopt(damaged []byte, cause error) ([]Claim, error) {
 	return known, nil
 }
 
-// dropEmpty forgets the adopted claims whose CDI spec is gone too, as after a boot: nothing is left of them.
+// dropEmpty removes adopted claims whose CDI spec is gone too, as after a boot: nothing is left of them.
 func (p *Preparer) dropEmpty(known []Claim) ([]Claim, error) {
 	left := slices.DeleteFunc(slices.Clone(known), func(c Claim) bool {
 		if len(c.Devices) > 0 {

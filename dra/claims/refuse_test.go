@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -53,6 +54,18 @@ func (n *node) alive() (claims []*claimOf) {
 	return claims
 }
 
+// While it is not known who has which devices no claim is prepared, and one that was keeps its devices.
+func TestRefusedWhileUnread(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 1, toldVFs, true)
+	before := n.extended("before", [2]int{1, 1})
+	n.ready(before)
+	n.state.Unread = errors.New("it is not known which devices pods have")
+	n.ready(before)
+	n.refused(n.extended("train", [2]int{1, 1}), "prepare claims: it is not known which devices pods have")
+	n.state.Unread = nil
+	n.ready(n.extended("after", [2]int{1, 1}))
+}
+
 func (n *node) annotate(annotations map[string]string) {
 	n.pods["team/pod"] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "team", Name: "pod", UID: "pod", Annotations: annotations,
@@ -81,7 +94,9 @@ func TestAlignment(t *testing.T) {
 	}{
 		"nobody asks": {nil, "", intent.Policy{}, nil},
 		"the pod": {required, "", intent.Policy{},
-			[]string{sentence, "without annotation tandem.dev/alignment: required the pod would start"}},
+			[]string{sentence, intent.Relaxation}},
+		"the pod, misspelt": {map[string]string{intent.AlignmentKey: "requird"}, "", intent.Policy{},
+			[]string{sentence, intent.Relaxation}},
 		"the claim": {nil, `{"alignment": "required"}`, intent.Policy{},
 			[]string{sentence, "in the parameters of the claim or its class"}},
 		"in full": {nil, `{"apiVersion": "tandem.dev/v1", "kind": "ClaimParameters", "alignment": "required"}`,

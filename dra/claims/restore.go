@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/tandem-k8s/tandem/coordination/file"
@@ -93,11 +94,11 @@ func (p *Preparer) Complete() bool {
 	return err == nil && !slices.ContainsFunc(known, func(c Claim) bool { return p.missing(c) != "" })
 }
 
-// missing is a file of a prepared claim that is not there: its CDI spec, or a pairs file that this mounts; ""
-// where none is.
+// missing is a file of a prepared claim that is not there, or lacks something: its CDI spec, in which all CDI
+// devices are that the kubelet was told of, or a pairs file that this mounts; "" where none is.
 func (p *Preparer) missing(c Claim) string {
-	isOwn := func(name string) bool { return strings.HasPrefix(name, pool.Driver+"/"+cdiClass+"=") }
-	if !slices.ContainsFunc(c.Devices, func(d Prepared) bool { return slices.ContainsFunc(d.CDI, isOwn) }) {
+	told := c.ownCDI()
+	if len(told) == 0 {
 		return ""
 	}
 	name := p.specPath(c.UID)
@@ -107,6 +108,7 @@ func (p *Preparer) missing(c Claim) string {
 		return name
 	}
 	for _, device := range spec.Devices {
+		delete(told, parser.QualifiedName(pool.Driver, cdiClass, device.Name))
 		for _, mount := range device.ContainerEdits.Mounts {
 			if filepath.Dir(mount.HostPath) != p.Host.PairsDir {
 				continue
@@ -116,7 +118,23 @@ func (p *Preparer) missing(c Claim) string {
 			}
 		}
 	}
+	if len(told) > 0 {
+		return name
+	}
 	return ""
+}
+
+// ownCDI are the CDI devices of the claim's own spec that the kubelet was told of.
+func (c Claim) ownCDI() map[string]bool {
+	own := map[string]bool{}
+	for _, d := range c.Devices {
+		for _, name := range d.CDI {
+			if strings.HasPrefix(name, pool.Driver+"/"+cdiClass+"=") {
+				own[name] = true
+			}
+		}
+	}
+	return own
 }
 
 // tidyTemporaries removes what was not put in place. Other Preparers wait for the lock; where device plugins

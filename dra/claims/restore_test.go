@@ -76,6 +76,16 @@ func TestComplete(t *testing.T) {
 		}
 		n.check(claim)
 	}
+	if err := os.WriteFile(n.specPath(claim.UID), []byte(`{"kind":"tandem.dev/claim"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n.Complete() {
+		t.Error("complete with a spec that lacks the devices")
+	}
+	if err := n.Repair(t.Context(), n.state); err != nil {
+		t.Fatal(err)
+	}
+	n.check(claim)
 }
 
 // Whichever write fails while a damaged checkpoint is replaced, and whenever the process dies, running claims

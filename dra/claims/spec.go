@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
 
@@ -63,8 +61,7 @@ func cdiDevice(claim types.UID, request string) string { return string(claim) + 
 func (p *Preparer) writeSpec(c Claim, environments map[string]*environment) error {
 	spec := specs.Spec{Version: cdiVersion, Kind: pool.Driver + "/" + cdiClass}
 	for _, first := range c.firsts() {
-		edits, _ := environments[first.Group].edits()
-		if !isEmpty(edits) {
+		if edits := environments[first.Group].edits.CDI(); !isEmpty(edits) {
 			name := cdiDevice(c.UID, first.request())
 			spec.Devices = append(spec.Devices, specs.Device{Name: name, ContainerEdits: edits})
 		}
@@ -105,73 +102,16 @@ func (c Claim) names(environments map[string]*environment) {
 		if slices.ContainsFunc(c.Devices[:i], func(e Prepared) bool { return e.request() == d.request() }) {
 			continue
 		}
-		edits, others := environments[d.Group].edits()
-		if !isEmpty(edits) {
+		edits := &environments[d.Group].edits
+		if !isEmpty(edits.CDI()) {
 			first := slices.IndexFunc(c.Devices, func(e Prepared) bool { return e.Group == d.Group })
 			name := parser.QualifiedName(pool.Driver, cdiClass, cdiDevice(c.UID, c.Devices[first].request()))
 			c.Devices[i].CDI = []string{name}
 		}
-		c.Devices[i].CDI = append(c.Devices[i].CDI, others...)
+		c.Devices[i].CDI = append(c.Devices[i].CDI, edits.Named.Devices...)
 	}
-}
-
-// edits are the answers of the device plugins in the words of CDI: the edits, and other CDI devices that
-// containers get beside them.
-func (e *environment) edits() (edits specs.ContainerEdits, others []string) {
-	variables := map[string]string{}
-	for _, answer := range e.answers {
-		maps.Copy(variables, answer.GetEnvs())
-		for _, node := range answer.GetDevices() {
-			edits.DeviceNodes = appendNode(edits.DeviceNodes, node)
-		}
-		for _, mount := range answer.GetMounts() {
-			edits.Mounts = appendMount(edits.Mounts, mount)
-		}
-		for _, named := range answer.GetCdiDevices() {
-			others = append(others, named.GetName())
-		}
-		annotations := answer.GetAnnotations() // which a DRA driver cannot set
-		for _, key := range slices.Sorted(maps.Keys(annotations)) {
-			for name := range strings.SplitSeq(annotations[key], ",") {
-				if parser.IsQualifiedName(name) {
-					others = append(others, name)
-				}
-			}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		edits.Env = append(edits.Env, name+"="+variables[name])
-	}
-	return edits, distinct(others)
 }
 
 func isEmpty(edits specs.ContainerEdits) bool {
 	return len(edits.Env)+len(edits.DeviceNodes)+len(edits.Mounts) == 0
-}
-
-func appendNode(nodes []*specs.DeviceNode, node *v1beta1.DeviceSpec) []*specs.DeviceNode {
-	for _, n := range nodes {
-		if n.Path == node.GetContainerPath() {
-			return nodes
-		}
-	}
-	return append(nodes, &specs.DeviceNode{
-		Path: node.GetContainerPath(), HostPath: node.GetHostPath(), Permissions: node.GetPermissions(),
-	})
-}
-
-func appendMount(mounts []*specs.Mount, mount *v1beta1.Mount) []*specs.Mount {
-	for _, m := range mounts {
-		if m.ContainerPath == mount.GetContainerPath() {
-			return mounts
-		}
-	}
-	access := "rw"
-	if mount.GetReadOnly() {
-		access = "ro"
-	}
-	return append(mounts, &specs.Mount{
-		HostPath: mount.GetHostPath(), ContainerPath: mount.GetContainerPath(),
-		Options: []string{"rbind", "rprivate", access},
-	})
 }

@@ -2,6 +2,7 @@ package claims
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -11,6 +12,7 @@ import (
 	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/dra/pool"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // deviceData is what a claim's status says of a device in the driver's own words. The API server takes 10 KiB
@@ -35,6 +37,7 @@ func (p *Preparer) Status(state State, claim Claim, now metav1.Time) []resourcea
 	for _, vf := range state.Machine.VFs {
 		vfs[vf.ID] = vf
 	}
+	representors := p.representors(claim, vfs)
 	statuses := make([]resourceapi.AllocatedDeviceStatus, 0, len(claim.Devices))
 	for _, d := range claim.Devices {
 		statuses = append(statuses, resourceapi.AllocatedDeviceStatus{
@@ -43,14 +46,14 @@ func (p *Preparer) Status(state State, claim Claim, now metav1.Time) []resourcea
 				Type: "Ready", Status: metav1.ConditionTrue, Reason: "Prepared", LastTransitionTime: now,
 				Message: "prepared on its node",
 			}},
-			Data:        &runtime.RawExtension{Raw: p.describe(d, vfs)},
+			Data:        &runtime.RawExtension{Raw: describe(d, vfs, representors)},
 			NetworkData: p.network(d, vfs),
 		})
 	}
 	return statuses
 }
 
-func (p *Preparer) describe(d Prepared, vfs map[string]inventory.VF) []byte {
+func describe(d Prepared, vfs map[string]inventory.VF, representors map[string]string) []byte {
 	data := deviceData{Token: d.Token}
 	if len(d.GPUs) > 1 || len(d.VFs) > 1 {
 		data.GPUs, data.VFs = d.GPUs, d.VFs
@@ -59,7 +62,7 @@ func (p *Preparer) describe(d Prepared, vfs map[string]inventory.VF) []byte {
 		if vf, ok := vfs[data.VF]; ok {
 			data.RDMA = vf.RDMA
 			data.PF = vf.Function().String()
-			data.Representor = p.representor(vf)
+			data.Representor = representors[vf.Address.String()]
 		}
 	}
 	raw, err := json.Marshal(data)
@@ -69,15 +72,19 @@ func (p *Preparer) describe(d Prepared, vfs map[string]inventory.VF) []byte {
 	return raw
 }
 
-// representor is what a switch in the kernel, such as Open vSwitch, knows a VF by; "" for anything but a VF
-// of a PF in switchdev mode.
-func (p *Preparer) representor(vf inventory.VF) string {
-	functions := p.Host.Functions()
-	pf, ok := functions.PF(vf.Address)
-	if !ok {
-		return ""
+// representors are what a switch in the kernel, such as Open vSwitch, knows VFs of a claim by, by their
+// addresses; of PFs in switchdev mode alone. Each PF is looked at once.
+func (p *Preparer) representors(claim Claim, vfs map[string]inventory.VF) map[string]string {
+	functions, all := p.Host.Functions(), map[string]string{}
+	seen := map[topology.Address]bool{}
+	for _, d := range claim.Devices {
+		pf := vfs[first(d.VFs)].PF
+		if pf != (topology.Address{}) && !seen[pf] {
+			seen[pf] = true
+			maps.Copy(all, functions.Representors(pf))
+		}
 	}
-	return functions.Representor(pf, functions.Index(vf.Address))
+	return all
 }
 
 // network is the netdev of a device with one VF; nil where it has none, as one that is bound to vfio-pci.

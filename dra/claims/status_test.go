@@ -99,6 +99,46 @@ func TestStatusInSwitchdevMode(t *testing.T) {
 	}
 }
 
+// The folder of a PF is listed once for all VFs of a claim, and not at all where no netdev is a representor.
+func TestStatusLooksOncePerPF(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 8, plainVFs, true)
+	claim := n.need("vfs", want{"vfs", pool.VF, 40})
+	n.ready(claim)
+	sys := listing{FS: n.sys, times: map[string]int{}}
+	n.Host.Sys = sys
+	pfs := map[string]bool{}
+	for _, s := range n.Status(n.state, n.prepared(claim.UID), metav1.Now()) {
+		var data deviceData
+		if err := json.Unmarshal(s.Data.Raw, &data); err != nil {
+			t.Fatal(err)
+		}
+		pfs[data.PF] = true
+	}
+	for pf := range pfs {
+		dir := "bus/pci/devices/" + pf
+		if all, netdevs := sys.times[dir], sys.times[dir+"/net"]; all != 0 || netdevs != 1 {
+			t.Errorf("%s is listed %d times, its netdevs %d times", pf, all, netdevs)
+		}
+	}
+	if len(pfs) == 0 || len(pfs) > 20 {
+		t.Errorf("VFs of %d PFs", len(pfs))
+	}
+}
+
+// listing is a sysfs that counts how often a folder is listed.
+type listing struct {
+	fs.FS
+	times map[string]int
+}
+
+func (l listing) ReadDir(name string) ([]fs.DirEntry, error) {
+	l.times[name]++
+	return fs.ReadDir(l.FS, name)
+}
+
+func (l listing) ReadLink(name string) (string, error)   { return fs.ReadLink(l.FS, name) }
+func (l listing) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(l.FS, name) }
+
 // Of a bundle all is named; it is no network device.
 func TestStatusOfBundle(t *testing.T) {
 	n := newNode(t, "amd-mi300x-smc-thor2-cpx-derived", 16, toldVFs, true)

@@ -6,8 +6,8 @@ import (
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
-// container is what the containers of one group have of one claim by itself: GPUs and tokens.
-type container struct {
+// consumer is what the containers of one group have of one claim by itself: GPUs and tokens.
+type consumer struct {
 	gpus   []*Prepared // that no VF serves yet
 	tokens []*token
 	share  int // GPUs that one VF has to serve
@@ -25,10 +25,10 @@ func (t *token) vf() string { return t.VFs[0] }
 // that does, else the reserved one of a GPU, else one of another container's tokens, in exchange.
 func (d *decision) redeem(devices []Prepared) {
 	all, reserved := d.containers(devices), d.reserved()
-	for _, step := range []func(*container, *token){
+	for _, step := range []func(*consumer, *token){
 		d.serve,
-		func(c *container, t *token) { d.takeReserved(c, t, reserved) },
-		func(c *container, t *token) { d.exchange(c, t, all) },
+		func(c *consumer, t *token) { d.takeReserved(c, t, reserved) },
+		func(c *consumer, t *token) { d.exchange(c, t, all) },
 	} {
 		for _, c := range all {
 			for _, t := range c.tokens {
@@ -49,14 +49,14 @@ func (d *decision) redeem(devices []Prepared) {
 
 // containers are those with tokens, in the order of the devices. What is there to be looked at is left as it
 // is named.
-func (d *decision) containers(devices []Prepared) []*container {
-	var order []*container
-	byGroup := map[string]*container{}
+func (d *decision) containers(devices []Prepared) []*consumer {
+	var order []*consumer
+	byGroup := map[string]*consumer{}
 	for i := range devices {
 		p := &devices[i]
 		c := byGroup[p.Group]
 		if c == nil {
-			c = &container{}
+			c = &consumer{}
 			byGroup[p.Group], order = c, append(order, c)
 		}
 		switch {
@@ -67,7 +67,7 @@ func (d *decision) containers(devices []Prepared) []*container {
 			c.tokens = append(c.tokens, &token{Prepared: p})
 		}
 	}
-	order = slices.DeleteFunc(order, func(c *container) bool { return len(c.tokens) == 0 })
+	order = slices.DeleteFunc(order, func(c *consumer) bool { return len(c.tokens) == 0 })
 	for _, c := range order {
 		c.share = (len(c.gpus) + len(c.tokens) - 1) / len(c.tokens)
 	}
@@ -76,7 +76,7 @@ func (d *decision) containers(devices []Prepared) []*container {
 
 // serve has a token's VF serve its share of those GPUs of its container that are on one switch with it. Being
 // on one switch is the same for all on it, so that whichever they are leaves as many pairs.
-func (d *decision) serve(c *container, t *token) {
+func (d *decision) serve(c *consumer, t *token) {
 	served := 0
 	c.gpus = slices.DeleteFunc(c.gpus, func(gpu *Prepared) bool {
 		if served == c.share || !d.sameSwitch(gpu.GPUs[0], t.vf()) {
@@ -89,7 +89,7 @@ func (d *decision) serve(c *container, t *token) {
 }
 
 // takeReserved hands the reserved VF of a GPU of the container out for a token of the same resource, once.
-func (d *decision) takeReserved(c *container, t *token, reserved map[string]string) {
+func (d *decision) takeReserved(c *consumer, t *token, reserved map[string]string) {
 	for _, gpu := range c.gpus {
 		vf, ok := reserved[gpu.GPUs[0]]
 		if ok && d.available(vf) && d.vfs[vf].Pool == d.vfs[t.vf()].Pool {
@@ -103,9 +103,9 @@ func (d *decision) takeReserved(c *container, t *token, reserved map[string]stri
 
 // exchange gives a token another one's VF, if that serves a GPU of its container, and the other one its own.
 // Where several do, one to which this is of use too is best.
-func (d *decision) exchange(c *container, t *token, all []*container) {
+func (d *decision) exchange(c *consumer, t *token, all []*consumer) {
 	var found *token
-	var of *container
+	var of *consumer
 	for _, other := range all {
 		for _, u := range other.tokens {
 			if u.paired || other == c || d.vfs[u.vf()].Pool != d.vfs[t.vf()].Pool ||

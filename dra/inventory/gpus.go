@@ -45,13 +45,13 @@ func (b *builder) addGPUs() {
 	slices.SortFunc(b.gpus, compareGPUs)
 }
 
-// compareGPUs orders the parts of a card by number.
+// compareGPUs orders the partitions of a card by number.
 func compareGPUs(a, b GPU) int {
 	return cmp.Or(a.Card.Compare(b.Card), cmp.Compare(len(a.Part), len(b.Part)), cmp.Compare(a.Part, b.Part),
 		cmp.Compare(a.ID, b.ID))
 }
 
-// hives names for every card that has links the lowest card that it can be reached from over links.
+// hives returns for every card with links the lowest card that is reachable over links.
 func hives(links []topology.Link) map[topology.Address]string {
 	lowest := map[topology.Address]topology.Address{}
 	root := func(a topology.Address) topology.Address {

@@ -59,7 +59,7 @@ func TestRead(t *testing.T) {
 		!g.Whole() || g.Hive != "0000:11:00.0" || g.Switch != v.Switch || !g.Healthy {
 		t.Errorf("the second GPU is %+v", g)
 	}
-	if v.ID != "0000:2a:00.2" || v.Rail != 1 || v.RDMA != "mlx5_11" || v.Pool != inventory.DefaultPool ||
+	if v.ID != "0000:2a:00.2" || v.Index != 1 || v.RDMA != "mlx5_11" || v.Pool != inventory.DefaultPool ||
 		v.Function() != address(t, "0000:2a:00.0") {
 		t.Errorf("the fourth VF is %+v", v)
 	}

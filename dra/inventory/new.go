@@ -10,17 +10,18 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Sources are what a machine is put together from.
+// Sources are the inputs of New.
 type Sources struct {
 	Sys   fs.FS // sysfs, for the names of RDMA devices
 	Tree  *topology.Tree
-	GPUs  map[string][]gpu.Device // by resource name, as a backend found them or as they were kept
+	GPUs  map[string][]gpu.Device // by resource name, as found by a backend or as kept
 	Links []topology.Link
 	Pools []pools.Pool // in the order of the configuration
 }
 
-// New puts a machine together. A device is in it once, however many resources offer it, and however many
-// containers may share it: a claim has a device for itself. What is gone is not in it, what is unhealthy is.
+// New returns the inventory of a machine. It contains each device once, even if several resources offer it or
+// several containers may share it, because a claim holds a device exclusively. It omits gone devices and
+// includes unhealthy ones.
 func New(s Sources) Machine {
 	b := builder{Sources: s}
 	b.addGPUs()
@@ -29,7 +30,7 @@ func New(s Sources) Machine {
 	return Machine{Tree: s.Tree, GPUs: b.gpus, VFs: b.vfs, Links: s.Links, Notes: slices.Compact(b.notes)}
 }
 
-// builder is a machine that is put together.
+// builder builds a Machine.
 type builder struct {
 	Sources
 	gpus  []GPU
@@ -39,8 +40,8 @@ type builder struct {
 
 func (b *builder) note(sentence string) { b.notes = append(b.notes, sentence) }
 
-// physical is the ID of the device that an ID is a replica of, or the ID itself: both vendors and the pools
-// put the number of a replica behind two colons.
+// physical returns the ID of the device of a replica, or the ID itself: both vendors and the pools append the
+// number of a replica after two colons.
 func physical(id string) (original string, replica bool) {
 	original, _, replica = strings.Cut(id, "::")
 	return original, replica

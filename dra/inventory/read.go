@@ -4,33 +4,37 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+	"github.com/tandem-k8s/tandem/plugins/gpu/sysfs"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// DefaultPool is the resource name of VFs where no configuration names one.
+// DefaultPool is the resource name of VFs without a configuration.
 const DefaultPool = "tandem.dev/rdma_vf"
 
-// Read is a machine as sysfs alone shows it, for recorded machines: NVIDIA's GPUs are whole, without links,
-// and have their address as ID, for NVML alone knows better. Without pools the VFs are those of all NICs with
-// RDMA, in [DefaultPool].
+// Read returns the inventory of a machine from sysfs only, for recorded machines: NVIDIA GPUs are whole and
+// without links, with their address as ID, because only NVML has more data. Without pools it includes the VFs
+// of all NICs with RDMA, in [DefaultPool].
 func Read(sys fs.FS, tree *topology.Tree, offered []pools.Pool) (Machine, error) {
 	s := Sources{Sys: sys, Tree: tree, GPUs: map[string][]gpu.Device{}, Pools: offered}
 	var notes []string
-	switch found, err := readAMD(sys); {
-	case err == nil:
-		s.GPUs, notes = found.Resources, found.Notes
-	case !errors.Is(err, amd.ErrNoDriver):
-		return Machine{}, err
+	for _, reader := range sysfs.Readers {
+		switch found, err := read(sys, reader); {
+		case err == nil:
+			maps.Copy(s.GPUs, found.Resources)
+			notes = append(notes, found.Notes...)
+		case !errors.Is(err, reader.Absent):
+			return Machine{}, err
+		}
+		links, err := reader.Links(sys)
+		if err != nil {
+			return Machine{}, fmt.Errorf("read links of GPUs: %w", err)
+		}
+		s.Links = append(s.Links, links...)
 	}
-	links, err := amd.ReadLinks(sys)
-	if err != nil {
-		return Machine{}, fmt.Errorf("read links of GPUs: %w", err)
-	}
-	s.Links = links
 	addUnread(s.GPUs, tree)
 	if offered == nil {
 		s.Pools = []pools.Pool{{Name: DefaultPool, Devices: allRDMA(tree)}}
@@ -40,21 +44,14 @@ func Read(sys fs.FS, tree *topology.Tree, offered []pools.Pool) (Machine, error)
 	return machine, nil
 }
 
-// readAMD reads AMD's GPUs under one resource name where they go under one, as they do unless told otherwise.
-func readAMD(sys fs.FS) (gpu.Inventory, error) {
-	found, err := readNamed(sys, amd.Single)
-	if err != nil && !errors.Is(err, amd.ErrNoDriver) {
-		return readNamed(sys, amd.Mixed)
+// read reads a vendor's GPUs under one resource name where they go under one, as they do unless told
+// otherwise.
+func read(sys fs.FS, from sysfs.Reader) (gpu.Inventory, error) {
+	found, err := from.Single(sys)
+	if err != nil && !errors.Is(err, from.Absent) {
+		return from.Mixed(sys)
 	}
 	return found, err
-}
-
-func readNamed(sys fs.FS, naming amd.Naming) (gpu.Inventory, error) {
-	backend, err := amd.New(sys, naming)
-	if err != nil {
-		return gpu.Inventory{}, err
-	}
-	return backend.Discover()
 }
 
 // addUnread adds the GPUs that no driver told of, as whole GPUs.
@@ -76,7 +73,7 @@ func addUnread(found map[string][]gpu.Device, tree *topology.Tree) {
 	}
 }
 
-// allRDMA are the VFs of all NICs with RDMA, and the NICs that have none.
+// allRDMA returns the VFs of all NICs with RDMA, and NICs without VFs.
 func allRDMA(tree *topology.Tree) []pools.Device {
 	var list []pools.Device
 	for nic := range tree.Devices() {

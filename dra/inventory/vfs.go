@@ -9,9 +9,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// addVFs adds the devices of all pools. One that is in several belongs to the first.
+// addVFs adds the devices of all pools. A device of several pools belongs to the first one.
 func (b *builder) addVFs() {
-	owner := map[string]string{} // by ID, the pool
+	owner := map[string]string{} // pool by device ID
 	for _, pool := range b.Pools {
 		if pool.Resource != nil && pool.Resource.DeviceType == pools.Accelerator {
 			b.note(fmt.Sprintf("%s is left out: its accelerators are offered as GPUs", pool.Name))
@@ -45,7 +45,7 @@ func (b *builder) addVF(pool string, d pools.Device, owner map[string]string) {
 		return
 	}
 	d.ID, d.HCA = id, ""
-	v := VF{Device: d, Pool: pool, Switch: b.Tree.Switch(d.Address), Rail: b.rail(function)}
+	v := VF{Device: d, Pool: pool, Switch: b.Tree.Switch(d.Address), Index: b.index(function)}
 	if d.Aux == "" && len(function.Netdevs) > 0 {
 		v.Netdev = function.Netdevs[0]
 	}
@@ -55,8 +55,8 @@ func (b *builder) addVF(pool string, d pools.Device, owner map[string]string) {
 	b.vfs = append(b.vfs, v)
 }
 
-// rail is the index of a VF among those of its PF.
-func (b *builder) rail(function *topology.Device) int {
+// index is the index of a VF among those of its PF.
+func (b *builder) index(function *topology.Device) int {
 	pf, ok := b.Tree.Device(function.PF)
 	if !function.IsVF() || !ok {
 		return 0

@@ -10,48 +10,47 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// Attributes of the driver's own domain. CEL expressions name them with it:
-// device.attributes["tandem.dev"].pcieSwitch.
+// Attributes in the driver's own domain, as in the CEL expression device.attributes["tandem.dev"].pcieSwitch.
 const (
 	AttributeType       resourceapi.QualifiedName = "type"       // a Type
 	AttributeSwitch     resourceapi.QualifiedName = "pcieSwitch" // address of the bridge: topology.Tree.Switch
 	AttributeDistance   resourceapi.QualifiedName = "distance"   // of a pair: "PIX" or "PXB"
-	AttributeResource   resourceapi.QualifiedName = "resource"   // the device plugin's name for the GPU or VF
+	AttributeResource   resourceapi.QualifiedName = "resource"   // the device plugin's name of the resource
 	AttributeVendor     resourceapi.QualifiedName = "vendor"     // "amd" or "nvidia"
 	AttributeModel      resourceapi.QualifiedName = "model"      // "MI300X"
 	AttributeGPU        resourceapi.QualifiedName = "gpu"        // address of the GPU's card
-	AttributePartition  resourceapi.QualifiedName = "partition"  // of a partition: its name within the card
-	AttributePartitions resourceapi.QualifiedName = "partitions" // of a partition or bundle: those of the card
-	AttributeHive       resourceapi.QualifiedName = "hive"       // lowest address of the GPUs that links connect
+	AttributePartition  resourceapi.QualifiedName = "partition"  // name of a partition within the card
+	AttributePartitions resourceapi.QualifiedName = "partitions" // number of partitions of the card
+	AttributeHive       resourceapi.QualifiedName = "hive"       // lowest address of the GPUs linked with it
 	AttributeLink       resourceapi.QualifiedName = "link"       // the kind of these links: "XGMI" or "NVLINK"
-	AttributeVF         resourceapi.QualifiedName = "vf"         // address of the VF, or a sub-function's name
+	AttributeVF         resourceapi.QualifiedName = "vf"         // address of the VF, or name of a sub-function
 	AttributePF         resourceapi.QualifiedName = "pf"         // address of its PF
-	AttributeRail       resourceapi.QualifiedName = "rail"       // its index among the VFs of its PF
+	AttributeVFIndex    resourceapi.QualifiedName = "vfIndex"    // its index among the VFs of its PF
 	AttributeRDMA       resourceapi.QualifiedName = "rdmaDevice" // "mlx5_5"
-	AttributeVFResource resourceapi.QualifiedName = "vfResource" // of a pair: the VF's resource
-	CapacityMemory      resourceapi.QualifiedName = "memory"     // of a whole GPU, in bytes
+	AttributeVFResource resourceapi.QualifiedName = "vfResource" // resource of a pair's VF
+	CapacityMemory      resourceapi.QualifiedName = "memory"     // memory of a whole GPU, in bytes
 )
 
-// The attributes that all drivers publish alike (k8s.io/dynamic-resource-allocation/deviceattribute, which
-// knows all three from 1.37 on).
+// Attributes that all drivers publish in the same way (k8s.io/dynamic-resource-allocation/deviceattribute,
+// which contains all three from 1.37 on).
 const (
 	AttributePCIBusID resourceapi.QualifiedName = "resource.kubernetes.io/pciBusID"
 	AttributePCIeRoot resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"
 	AttributeNUMANode resourceapi.QualifiedName = "resource.kubernetes.io/numaNode"
 )
 
-// What Multus reads of every device of a claim (pkg/draclient/draclient.go of multus-cni): the network whose
-// resourceName is that gets the ID. Where pods ask for a resource instead of a claim all its devices need
-// both, GPUs too, with the resource that was asked for as the name.
+// Attributes that Multus reads of every device of a claim (pkg/draclient/draclient.go of multus-cni): the
+// network with this resourceName gets the ID. If a pod requests an extended resource instead of a claim, all
+// its devices need both attributes, including GPUs, with the requested resource as the name.
 const (
 	AttributeMultusID       resourceapi.QualifiedName = "k8s.cni.cncf.io/deviceID"
 	AttributeMultusResource resourceapi.QualifiedName = "k8s.cni.cncf.io/resourceName"
 )
 
-// attributes collects what is published of a device. What is unknown is absent.
+// attributes collects the published attributes of a device. Unknown values are absent.
 type attributes map[resourceapi.QualifiedName]resourceapi.DeviceAttribute
 
-// text adds a string. One that is too long could only be wrong.
+// text adds a string. It omits a string that is too long, because such a value is wrong.
 func (a attributes) text(name resourceapi.QualifiedName, value string) {
 	if value != "" && len(value) <= resourceapi.DeviceAttributeMaxValueLength {
 		a[name] = resourceapi.DeviceAttribute{StringValue: &value}
@@ -63,7 +62,7 @@ func (a attributes) number(name resourceapi.QualifiedName, value int) {
 	a[name] = resourceapi.DeviceAttribute{IntValue: &n}
 }
 
-// attributes are those of a device.
+// attributes returns the attributes of a device.
 func (b *builder) attributes(i *item) attributes {
 	a := attributes{}
 	a.text(AttributeType, string(i.Type))
@@ -94,7 +93,7 @@ func (b *builder) attributes(i *item) attributes {
 	return a
 }
 
-// addPlace adds where a function is.
+// addPlace adds the location of a function.
 func (b *builder) addPlace(a attributes, address topology.Address) {
 	a.text(AttributePCIBusID, address.String())
 	place, ok := b.machine.Tree.Place(address)
@@ -105,7 +104,7 @@ func (b *builder) addPlace(a attributes, address topology.Address) {
 	if node, known := place.NUMA.Number(); known {
 		a.number(AttributeNUMANode, node)
 	}
-	// the host bridge is no switch: devices that have nothing else in common have no value in common
+	// The host bridge is not a switch: devices that share only the host bridge have no common value.
 	if name := b.machine.Tree.Switch(address); name != place.RootComplex {
 		a.text(AttributeSwitch, name)
 	}
@@ -137,10 +136,10 @@ func addVF(a attributes, vf *inventory.VF) {
 	a.text(AttributeVF, vf.ID)
 	a.text(AttributePF, vf.Function().String())
 	a.text(AttributeRDMA, vf.RDMA)
-	a.number(AttributeRail, vf.Rail)
+	a.number(AttributeVFIndex, vf.Index)
 }
 
-// addMultus adds what Multus reads. Of a bundle it can be told of one VF.
+// addMultus adds the attributes for Multus. For a bundle it can name only one VF.
 func (b *builder) addMultus(a attributes, i *item, vf *inventory.VF) {
 	name, id := "", ""
 	if len(i.gpus) > 0 {
@@ -161,7 +160,7 @@ func (b *builder) addMultus(a attributes, i *item, vf *inventory.VF) {
 	a.text(AttributeMultusID, id)
 }
 
-// capacity is the memory of a device that has all of its card's.
+// capacity returns the memory of a device that has all partitions of its card.
 func capacity(i *item) map[resourceapi.QualifiedName]resourceapi.DeviceCapacity {
 	if len(i.gpus) == 0 || i.gpus[0].VRAM == 0 || i.Type != Bundle && !i.gpus[0].Whole() {
 		return nil
@@ -170,8 +169,8 @@ func capacity(i *item) map[resourceapi.QualifiedName]resourceapi.DeviceCapacity 
 	return map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{CapacityMemory: {Value: *bytes}}
 }
 
-// label makes a label value of a text: at most 63 letters, digits, "-", "_" and ".", the first and the last
-// of them no punctuation.
+// label converts a text to a label value: at most 63 letters, digits, "-", "_" and ".", with an alphanumeric
+// first and last character.
 func label(text string) string {
 	const most = 63
 	var out strings.Builder

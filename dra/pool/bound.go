@@ -7,7 +7,7 @@ import (
 	"github.com/tandem-k8s/tandem/dra/inventory"
 )
 
-// bound are the VFs that claims have with GPUs, by the GPU's ID.
+// bound contains the VFs that claims hold together with GPUs, by the GPU's ID.
 func (b *builder) bound() map[string]*inventory.VF {
 	bound := map[string]*inventory.VF{}
 	for i := range b.machine.GPUs {
@@ -21,13 +21,13 @@ func (b *builder) bound() map[string]*inventory.VF {
 	return bound
 }
 
-// isPair reports whether a device is the pair of a GPU and a VF, under either of the names that it may have.
+// isPair reports whether a device is the pair of a GPU and a VF, under either of its possible names.
 func isPair(name string, gpu *inventory.GPU, vf *inventory.VF) bool {
 	return name == reservedPair(gpu, vf).Name || name == namedPair(gpu, vf).Name
 }
 
-// addBound adds the devices that claims have and that would not be published any more: the scheduler would
-// not know what they consume. They can be allocated no more than others that share with them.
+// addBound adds devices of claims that would no longer be published: otherwise the scheduler would not know
+// their consumption. They cannot be allocated while devices that share with them are allocated.
 func (b *builder) addBound() {
 	published := map[string]bool{}
 	each(b.units, func(i *item) { published[i.Name] = true })
@@ -41,7 +41,7 @@ func (b *builder) addBound() {
 	}
 }
 
-// named makes the device that a claim has, and reports whether the machine still has what it stands for.
+// named returns the device of a claim by its name, and reports whether the machine still has its GPU and VF.
 func (b *builder) named(name string, has *inventory.VF) (item, bool) {
 	for i := range b.machine.VFs {
 		if vf := aloneVF(&b.machine.VFs[i], rankVF); vf.Name == name {
@@ -61,8 +61,8 @@ func (b *builder) named(name string, has *inventory.VF) (item, bool) {
 	return item{}, false
 }
 
-// claimed is what the scheduler knows to be taken: the published devices that claims have, and the counters
-// that these consume.
+// claimed is the consumption that the scheduler knows: the published devices of claims, and the counters that
+// they consume.
 type claimed struct {
 	devices, counters map[string]bool
 }
@@ -88,8 +88,8 @@ func (b *builder) claimed(c *counters) claimed {
 	return taken
 }
 
-// inUseBy names the device by which a claim has something of a device that the scheduler would not know to be
-// taken: that of the claim is not published, or stands for something else now. It is "" for all others.
+// inUseBy returns the device through which a claim holds a part of d without the scheduler's knowledge: the
+// claim's device is not published, or now has other parts. It returns "" for all other devices.
 func (b *builder) inUseBy(i *item, c *counters, taken claimed) string {
 	isTaken := func(counter string) bool { return taken.counters[counter] }
 	if taken.devices[i.Name] || slices.ContainsFunc(c.of(i), isTaken) {

@@ -11,14 +11,14 @@ import (
 	"github.com/tandem-k8s/tandem/dra/inventory"
 )
 
-// builder is a pool that is being made.
+// builder builds a pool.
 type builder struct {
 	machine inventory.Machine
 	options Options
 	groups  []*group
-	others  []*inventory.VF // that no GPU can be paired with
+	others  []*inventory.VF // VFs that cannot be paired with a GPU
 	vfs     map[string]*inventory.VF
-	inUse   map[string]bool // IDs of the VFs that claims have
+	inUse   map[string]bool // IDs of the VFs of claims
 	units   [][]item
 	notes   []string
 }
@@ -31,22 +31,22 @@ type item struct {
 	rank rank
 }
 
-// rank orders the devices of a slice: claims for pairs are the ones in a hurry.
+// rank orders the devices of a slice. Pairs come first, because claims for pairs are the most time-critical.
 type rank int
 
 const (
 	rankBundle rank = iota
 	rankPair
-	rankGPU       // that no VF is near or left for
-	rankPairedGPU // that a pair could have
-	rankVF        // that no pair needs
+	rankGPU       // GPUs without a near or free VF
+	rankPairedGPU // GPUs that a pair could use
+	rankVF        // VFs that no pair needs
 	rankPairedVF
 )
 
 func newItem(t Type, name string, r rank, gpus []*inventory.GPU, vfs []*inventory.VF) item {
 	i := item{Device: Device{Name: string(t) + "-" + name, Type: t}, gpus: gpus, vfs: vfs, rank: r}
 	if t == GPUVF {
-		i.Name = string(GPU) + "-" + name // what has it keeps it when the cluster learns to share counters
+		i.Name = string(GPU) + "-" + name // a holder keeps the name when the cluster gets support for counters
 	}
 	for _, gpu := range gpus {
 		i.GPUs = append(i.GPUs, gpu.ID)
@@ -77,7 +77,7 @@ func newBuilder(machine inventory.Machine, options Options) *builder {
 	return b
 }
 
-// noteLongNames tells of resources that are published without their name.
+// noteLongNames adds a note about resources that are published without their name.
 func (b *builder) noteLongNames() {
 	var long []string
 	check := func(resource string) {
@@ -95,14 +95,14 @@ func (b *builder) noteLongNames() {
 	}
 }
 
-// published are the VFs within the limit, and those that a claim has.
+// published returns the VFs within the limit, and VFs of claims.
 func (b *builder) published() []*inventory.VF {
 	all := make([]*inventory.VF, 0, len(b.vfs))
 	for i := range b.machine.VFs {
 		all = append(all, &b.machine.VFs[i])
 	}
 	slices.SortStableFunc(all, func(v, w *inventory.VF) int {
-		return cmp.Or(v.Function().Compare(w.Function()), cmp.Compare(v.Rail, w.Rail))
+		return cmp.Or(v.Function().Compare(w.Function()), cmp.Compare(v.Index, w.Index))
 	})
 	if b.options.VFsPerPF <= 0 {
 		return all
@@ -123,16 +123,16 @@ func (b *builder) note(format string, args ...any) {
 	b.notes = append(b.notes, fmt.Sprintf(format, args...))
 }
 
-// addUnit adds devices that change together, and so belong into one slice.
+// addUnit adds devices that change together and therefore belong to one slice.
 func (b *builder) addUnit(items ...item) {
 	if len(items) > 0 {
 		b.units = append(b.units, items)
 	}
 }
 
-// addSurplus adds the VFs that no pair has, or can have once its GPU is free, round by round over the PFs:
-// what is taken one after the other is of as many PFs as there are, of one index, and near the GPUs that are
-// taken first.
+// addSurplus adds the VFs that no pair has, or can have when its GPU becomes free, in rounds over the PFs:
+// consecutive devices are spread over all PFs, have the same index, and are near the GPUs that are allocated
+// first.
 func (b *builder) addSurplus() {
 	paired := map[*inventory.VF]bool{}
 	each(b.units, func(i *item) {
@@ -153,20 +153,20 @@ func (b *builder) addSurplus() {
 	for _, vf := range byRail(surplus) {
 		i := aloneVF(vf, rankVF)
 		if b.inUse[vf.ID] && b.options.Bound[i.Name] == "" {
-			continue // a claim has it that was allocated another device, which no counter keeps apart from this one
+			continue // a claim holds the VF through another device, which no counter separates from this device
 		}
 		b.addUnit(i)
 	}
 }
 
-// byRail sorts VFs by their index within their PF, and those of one index as they were.
+// byRail sorts VFs by their index within their PF; VFs with the same index keep their order.
 func byRail(vfs []*inventory.VF) []*inventory.VF {
 	return slices.SortedStableFunc(slices.Values(vfs), func(v, w *inventory.VF) int {
-		return cmp.Compare(v.Rail, w.Rail)
+		return cmp.Compare(v.Index, w.Index)
 	})
 }
 
-// names lists some of many.
+// names lists the first of many names.
 func names(list []string) string {
 	const most = 8
 	if len(list) > most {

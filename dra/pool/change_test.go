@@ -139,7 +139,7 @@ func TestTokens(t *testing.T) {
 	got := values(device(t, p, "vf-0c-00-2"))
 	want := map[string]string{
 		"k8s.cni.cncf.io/deviceID": "0000:2a:00.1", "vf": "0000:2a:00.1", "pf": "0000:2a:00.0",
-		"k8s.cni.cncf.io/resourceName": "tandem.dev/rdma_vf", "pcieSwitch": "0000:07:00.0",
+		"k8s.cni.cncf.io/resourceName": "tandem.dev/rdma_vf", "pcieSwitch": "0000:08:00.0",
 	}
 	for name, value := range want {
 		if got[name] != value {

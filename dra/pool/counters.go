@@ -8,16 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// counters say what devices have in common, so that no two of them are allocated that share a GPU or a VF:
-// each has one counter of value 1, and a device takes all of its own.
+// counters prevent the allocation of two devices that share a GPU or a VF: each shared GPU and VF has one
+// counter of value 1, and a device consumes all counters of its parts.
 type counters struct {
 	set   map[string]string // by counter, which is named after the GPU or VF
 	sets  []string          // in order
-	count map[string]int    // counters of a set
+	count map[string]int    // number of counters of a set
 }
 
-// share finds what needs a counter: GPUs that are in several devices, and VFs that are in several which have
-// no GPU in common that keeps them apart.
+// share finds the parts that need a counter: GPUs in several devices, and VFs in several devices without a
+// common GPU.
 func share(units [][]item) *counters {
 	devices, gpuOf, apart := map[string]int{}, map[string]string{}, map[string]bool{}
 	each(units, func(i *item) {
@@ -37,7 +37,7 @@ func share(units [][]item) *counters {
 		}
 	})
 	c := &counters{set: map[string]string{}, count: map[string]int{}}
-	for _, bundles := range []bool{true, false} { // what a bundle takes has to be in two sets at the most
+	for _, bundles := range []bool{true, false} { // a bundle's counters must be in at most two sets
 		each(units, func(i *item) {
 			if (i.Type == Bundle) != bundles {
 				return
@@ -60,7 +60,7 @@ func share(units [][]item) *counters {
 	return c
 }
 
-// add puts counters that belong together into one set, a new one where the last of the kind has no room.
+// add assigns related counters to one set, or to a new set if the last set of the kind has no room.
 func (c *counters) add(kind string, names []string) {
 	var added []string
 	for _, name := range names {
@@ -89,7 +89,7 @@ func (c *counters) add(kind string, names []string) {
 	}
 }
 
-// shared are the counter sets.
+// shared returns the counter sets.
 func (c *counters) shared() []resourceapi.CounterSet {
 	sets := make([]resourceapi.CounterSet, 0, len(c.sets))
 	for _, set := range c.sets {
@@ -103,7 +103,7 @@ func (c *counters) shared() []resourceapi.CounterSet {
 	return sets
 }
 
-// of names the counters that a device takes.
+// of returns the counters that a device consumes.
 func (c *counters) of(i *item) (names []string) {
 	for _, gpu := range i.gpus {
 		names = append(names, gpuCounter(gpu))
@@ -114,7 +114,7 @@ func (c *counters) of(i *item) (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool { return c.set[name] == "" })
 }
 
-// consumed is what a device takes.
+// consumed returns the counter consumption of a device.
 func (c *counters) consumed(i *item) []resourceapi.DeviceCounterConsumption {
 	bySet := map[string]map[string]resourceapi.Counter{}
 	for _, name := range c.of(i) {

@@ -7,7 +7,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// addSharing adds the GPUs and pairs where devices can share counters.
+// addSharing adds the GPUs and pairs on a cluster with shared counters.
 func (b *builder) addSharing() {
 	b.addAlone()
 	chosen := b.choosePairs()
@@ -22,7 +22,7 @@ func (b *builder) addSharing() {
 	}
 }
 
-// addAlone adds the cards that no VF is near: GPU-only claims take them first.
+// addAlone adds the cards without a near VF: the scheduler allocates them first for GPU-only claims.
 func (b *builder) addAlone() {
 	for _, g := range b.groups {
 		if len(g.vfs) > 0 {
@@ -41,7 +41,7 @@ func (b *builder) addAlone() {
 	}
 }
 
-// strict are the devices of a card of which every GPU has a VF of its own.
+// strict returns the devices of a card of which every GPU has a VF of its own.
 func (b *builder) strict(g *group, card []*inventory.GPU) (unit []item) {
 	var with, without []*inventory.GPU
 	var vfs []*inventory.VF
@@ -62,8 +62,8 @@ func (b *builder) strict(g *group, card []*inventory.GPU) (unit []item) {
 	return unit
 }
 
-// addSingle adds the GPUs where devices cannot share counters: each in one device, with a VF of its own where
-// there is one for it.
+// addSingle adds the GPUs on a cluster without shared counters: each GPU is in one device, with a VF of its
+// own if possible.
 func (b *builder) addSingle() {
 	var paired, others [][]item
 	for _, g := range b.groups {
@@ -81,8 +81,8 @@ func (b *builder) addSingle() {
 	b.units = append(b.units, slices.Concat(others, paired)...)
 }
 
-// firstOfEach are the GPUs that get a VF which is the partner of several: the one that has it already, or the
-// first one.
+// firstOfEach returns the GPU that gets each VF that is the partner of several GPUs: the GPU that already
+// holds the VF, or the first one.
 func (b *builder) firstOfEach(g *group) map[*inventory.VF]*inventory.GPU {
 	first := map[*inventory.VF]*inventory.GPU{}
 	for _, gpu := range g.gpus {
@@ -102,17 +102,17 @@ func aloneVF(vf *inventory.VF, r rank) item {
 	return newItem(VF, vfName(vf), r, nil, []*inventory.VF{vf})
 }
 
-// reservedPair is a GPU with the VF that is reserved for it: it is named after the GPU, whichever VF that is.
+// reservedPair returns a GPU with its reserved VF. It is named after the GPU.
 func reservedPair(gpu *inventory.GPU, vf *inventory.VF) item {
 	return newItem(Pair, gpuName(gpu), rankPair, []*inventory.GPU{gpu}, []*inventory.VF{vf})
 }
 
-// namedPair is a GPU with one of several VFs: it is named after both.
+// namedPair returns a GPU with one of several VFs. It is named after both.
 func namedPair(gpu *inventory.GPU, vf *inventory.VF) item {
 	return newItem(Pair, gpuName(gpu)+"-"+vfName(vf), rankPair, []*inventory.GPU{gpu}, []*inventory.VF{vf})
 }
 
-// cards sorts GPUs under their cards, in their order.
+// cards groups GPUs by card, in their order.
 func cards(gpus []*inventory.GPU) (sorted [][]*inventory.GPU) {
 	place := map[topology.Address]int{}
 	for _, gpu := range gpus {

@@ -10,28 +10,30 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// group is the GPUs of one switch and the VFs that they can be paired with.
+// group contains the GPUs of one switch and the VFs that they can be paired with.
 type group struct {
 	tree *topology.Tree
 	gpus []*inventory.GPU
 	vfs  []*inventory.VF
-	// of every GPU that has a VF on its switch the one that suits it best; they differ where there are enough
+	// partner contains the best VF of the switch for every GPU with a VF there; the VFs are distinct if there
+	// are enough.
 	partner map[*inventory.GPU]*inventory.VF
-	// of a strict group: VFs that are published with a GPU alone, whether or not one has them as its partner now
+	// reserved contains, for a strict group, the VFs that are published only with a GPU, whether or not a GPU
+	// has them as its partner now.
 	reserved []*inventory.VF
 }
 
-// strict reports whether every GPU can have a VF of its own and some are left for others.
+// strict reports whether every GPU can have a VF of its own and some VFs remain.
 func (g *group) strict() bool { return len(g.vfs) > len(g.gpus) }
 
-// same reports whether a GPU and a VF make a pair.
+// same reports whether a GPU and a VF form a pair.
 func (g *group) same(gpu *inventory.GPU, vf *inventory.VF) bool {
 	return g.tree.Distance(gpu.Card, vf.Address).Level.SameSwitch()
 }
 
-// groups sorts GPUs and VFs under their switches, in the order in which GPUs are published: NUMA node by NUMA
-// node, hive by hive, switch by switch. VFs that no GPU can be paired with are left over: on a node with
-// RDMA those without it too.
+// groups assigns GPUs and VFs to their switches, in the order in which GPUs are published: by NUMA node, by
+// hive, by switch. It also returns the VFs that cannot be paired with a GPU; on a node with RDMA these
+// include VFs without RDMA.
 func groups(machine *inventory.Machine, vfs []*inventory.VF) (found []*group, others []*inventory.VF) {
 	bySwitch := map[string]*group{}
 	for i := range machine.GPUs {
@@ -48,7 +50,7 @@ func groups(machine *inventory.Machine, vfs []*inventory.VF) (found []*group, ot
 	for _, vf := range vfs {
 		g := bySwitch[vf.Switch]
 		if rdma && vf.RDMA == "" {
-			g = nil // for a storage network or the like
+			g = nil // for a storage network or similar
 		}
 		if g != nil && slices.ContainsFunc(g.gpus, func(gpu *inventory.GPU) bool { return g.same(gpu, vf) }) {
 			g.vfs = append(g.vfs, vf)
@@ -63,7 +65,7 @@ func groups(machine *inventory.Machine, vfs []*inventory.VF) (found []*group, ot
 }
 
 // comparePlaces orders GPUs such that neighbours in the order are neighbours on the machine. Unknown NUMA
-// nodes are last.
+// nodes come last.
 func comparePlaces(tree *topology.Tree, a, b *inventory.GPU) int {
 	return cmp.Or(cmp.Compare(numaOrder(tree, a.Card), numaOrder(tree, b.Card)), cmp.Compare(a.Hive, b.Hive),
 		a.Card.Compare(b.Card))
@@ -78,9 +80,9 @@ func numaOrder(tree *topology.Tree, a topology.Address) int {
 	return math.MaxInt
 }
 
-// match finds every GPU its partner, with bound what claims have. Where there are enough VFs each gets its
-// own: what is bound stays, a GPU that is free gets a VF that is free, and for one that is not a VF is kept
-// that is reserved.
+// match assigns a partner to every GPU; bound contains the VFs of claims. If there are enough VFs each GPU
+// gets its own: bound VFs stay, a free GPU gets a free VF, and for a GPU that is not free a reserved VF is
+// kept.
 func (g *group) match(links []topology.Link, bound map[string]*inventory.VF, inUse map[string]bool) {
 	g.partner = map[*inventory.GPU]*inventory.VF{}
 	if !g.strict() {
@@ -127,10 +129,10 @@ func (g *group) match(links []topology.Link, bound map[string]*inventory.VF, inU
 	}
 }
 
-// reserve finds the VFs that are kept for the GPUs, as many as can be paired: those of their own pairs, and
-// others in the place of those that device plugins have. Who holds devices without a claim only ever goes:
-// then none is reserved that was not before, unless it was held. So a VF that was published by itself, which
-// a claim may have been allocated by now, does not become part of a pair.
+// reserve selects the VFs that are kept for the GPUs, as many as can be paired: the VFs of their own pairs,
+// and others in place of VFs that device plugins hold. Holders without a claim can only disappear, so a VF
+// that was not reserved before becomes reserved only if it was held. A VF that was published alone, which a
+// claim may have been allocated meanwhile, therefore never becomes part of a pair.
 func (g *group) reserve(own []pair) {
 	for _, p := range own {
 		if p.vf.Held == "" {
@@ -159,8 +161,8 @@ type pair struct {
 	vf  *inventory.VF
 }
 
-// pairs pairs all of some GPUs with so many of some VFs, as placement does: the nearest, over all PFs, of one
-// index. The smaller half serves equal shares of the larger one.
+// pairs pairs all given GPUs with the given number of VFs, as placement does: the nearest VFs, over all PFs,
+// of one index. The devices of the smaller half serve equal shares of the larger half.
 func (g *group) pairs(gpus []*inventory.GPU, vfs []*inventory.VF, count int, links []topology.Link) []pair {
 	if len(gpus) == 0 || count == 0 {
 		return nil
@@ -179,7 +181,7 @@ func (g *group) pairs(gpus []*inventory.GPU, vfs []*inventory.VF, count int, lin
 	request := placement.Request{GPUs: []placement.Half{gpuHalf}, VFs: []placement.Half{vfHalf}, Links: links}
 	choice, err := placement.Choose(g.tree, request)
 	if err != nil {
-		return nil // cannot be: it has as many as it is asked for
+		return nil // impossible: there are as many as requested
 	}
 	found := make([]pair, 0, len(choice.Pairs))
 	for _, p := range choice.Pairs {

@@ -4,13 +4,13 @@ import (
 	"github.com/tandem-k8s/tandem/dra/inventory"
 )
 
-// subsets is how many sets of pairs of such switches a node has at the most: before the scheduler finds that
-// there are not enough it has tried all of those that are free, at some 10 µs each.
+// subsets is the maximum number of sets of pairs on such switches of a node: before the scheduler finds that
+// there are not enough it tries all free sets, at some 10 µs each.
 const subsets = 1 << 13
 
-// choosePairs finds the pairs of the switches that have too few VFs to reserve them. They are all that there
-// are; on nodes where these are too many every GPU is in a pair with one VF, and where those are too many, a
-// VF is in fewer of them.
+// choosePairs selects the pairs of the switches with too few VFs to reserve them. It selects all pairs; on
+// nodes with too many, every GPU is in a pair with one VF, and if those are still too many, each VF is in
+// fewer pairs.
 func (b *builder) choosePairs() map[*group][]pair {
 	var lenient []*group
 	sets, share := 1, 0
@@ -42,8 +42,7 @@ func (b *builder) choosePairs() map[*group][]pair {
 	return chosen
 }
 
-// matchings counts the sets of pairs that some GPUs and VFs make, each of them in one pair at the most; no
-// further than the limit.
+// matchings counts the sets of pairs of GPUs and VFs with each device in at most one pair, up to the limit.
 func matchings(gpus, vfs int) int {
 	total, sets := 1, 1
 	for k := range min(gpus, vfs) {
@@ -55,8 +54,8 @@ func matchings(gpus, vfs int) int {
 	return total
 }
 
-// setsOf counts the sets of pairs where every VF is paired with so many of its partners at the most; no
-// further than the limit.
+// setsOf counts the sets of pairs in which every VF is paired with at most the given number of its partners,
+// up to the limit.
 func setsOf(groups []*group, share int) int {
 	sets := 1
 	for _, g := range groups {
@@ -71,7 +70,7 @@ func setsOf(groups []*group, share int) int {
 	return sets
 }
 
-// partners are the pairs of partners, so many of each VF at the most.
+// partners returns the pairs of partners, with at most the given number for each VF.
 func (g *group) partners(share int) (pairs []pair) {
 	perVF := map[*inventory.VF]int{}
 	for _, gpu := range g.gpus {
@@ -83,7 +82,7 @@ func (g *group) partners(share int) (pairs []pair) {
 	return pairs
 }
 
-// rest are the pairs of those that are not partners.
+// rest returns the pairs that are not partners.
 func (g *group) rest() (pairs []pair) {
 	for _, gpu := range g.gpus {
 		for _, vf := range g.vfs {
@@ -95,7 +94,7 @@ func (g *group) rest() (pairs []pair) {
 	return pairs
 }
 
-// lenient are the devices of a switch that has too few VFs to reserve them.
+// lenient returns the devices of a switch with too few VFs to reserve them.
 func (b *builder) lenient(g *group, pairs []pair) (unit []item) {
 	for _, card := range cards(g.gpus) {
 		if isPartitioned(card) {
@@ -112,8 +111,8 @@ func (b *builder) lenient(g *group, pairs []pair) (unit []item) {
 	return unit
 }
 
-// leftoverFirst are the GPUs by themselves. GPU-only claims take first those that are left over once each VF
-// has one. Partitions they take card by card: whole cards stay free, and a card's own VFs are as near.
+// leftoverFirst returns the single GPUs. GPU-only claims first take the GPUs that remain if each VF has one.
+// They take partitions card by card: whole cards stay free, and a card's own VFs are as near.
 func leftoverFirst(gpus []*inventory.GPU, pairs []pair) (unit []item) {
 	first, served := map[*inventory.GPU]bool{}, map[*inventory.VF]bool{}
 	for _, p := range pairs {
@@ -137,7 +136,7 @@ func leftoverFirst(gpus []*inventory.GPU, pairs []pair) (unit []item) {
 	return unit
 }
 
-// share are the VFs of a card where cards have to share those of their switch: no VF is in two shares.
+// share returns the VFs of a card if cards share the VFs of their switch: no VF is in two shares.
 func (b *builder) share(g *group, card []*inventory.GPU) (vfs []*inventory.VF) {
 	var firsts []*inventory.GPU
 	for _, c := range cards(g.gpus) {

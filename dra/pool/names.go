@@ -8,7 +8,7 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// addressName is an address within a DNS label: "11-00-0", with the domain where that is not 0.
+// addressName returns an address as part of a DNS label: "11-00-0", with the domain if it is not 0.
 func addressName(a topology.Address) string {
 	name := fmt.Sprintf("%02x-%02x-%d", a.Bus, a.Device, a.Function)
 	if a.Domain != 0 {
@@ -17,7 +17,7 @@ func addressName(a topology.Address) string {
 	return name
 }
 
-// gpuName names a GPU by its card, a partition by its part of it: "11-00-0", "11-00-0-p3".
+// gpuName names a GPU by its card, and a partition also by its part: "11-00-0", "11-00-0-p3".
 func gpuName(g *inventory.GPU) string {
 	name := addressName(g.Card)
 	if !g.Whole() {
@@ -26,11 +26,11 @@ func gpuName(g *inventory.GPU) string {
 	return name
 }
 
-// The counters of a GPU and of a VF are named after them.
+// Counter names of a GPU and of a VF.
 func gpuCounter(g *inventory.GPU) string { return string(GPU) + "-" + gpuName(g) }
 func vfCounter(v *inventory.VF) string   { return string(VF) + "-" + vfName(v) }
 
-// part is the name of a partition within its card: the card's own function is the first one.
+// part returns the name of a partition within its card; the card's own function is the first partition.
 func part(g *inventory.GPU) string {
 	if g.Part == "" {
 		return "0"
@@ -38,7 +38,7 @@ func part(g *inventory.GPU) string {
 	return g.Part
 }
 
-// vfName names a VF by its address, a sub-function by its number too: "0c-00-1", "0c-00-0-sf4".
+// vfName names a VF by its address, and a sub-function also by its number: "0c-00-1", "0c-00-0-sf4".
 func vfName(v *inventory.VF) string {
 	name := addressName(v.Address)
 	if v.Aux != "" {

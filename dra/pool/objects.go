@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ResourceSlices are the objects of a pool as they are published for a node the first time. The controller of
-// k8s.io/dynamic-resource-allocation, which publishes them, ends the names at random.
+// ResourceSlices returns the objects of a pool as first published for a node. The controller of
+// k8s.io/dynamic-resource-allocation, which publishes them, appends random suffixes to the names.
 func (p Pool) ResourceSlices(node string) []resourceapi.ResourceSlice {
 	count := int64(len(p.Slices))
 	objects := make([]resourceapi.ResourceSlice, 0, len(p.Slices))

@@ -79,7 +79,7 @@ func TestAttributes(t *testing.T) {
 	p := pool.Build(load(t, "oci-mi300x-derived", 3), sharing)
 	d := device(t, p, "pair-11-00-0")
 	place := map[string]string{
-		"pcieSwitch": "0000:07:00.0", "resource.kubernetes.io/numaNode": "0",
+		"pcieSwitch": "0000:08:00.0", "resource.kubernetes.io/numaNode": "0",
 		"resource.kubernetes.io/pcieRoot": "pci0000:07",
 	}
 	gpu := map[string]string{
@@ -92,7 +92,8 @@ func TestAttributes(t *testing.T) {
 		want   []map[string]string
 	}{
 		{"pair-11-00-0", []map[string]string{place, gpu, vf, {
-			"type": "pair", "vf": "0000:0c:00.1", "rail": "0", "distance": "PIX", "vfResource": "tandem.dev/rdma_vf",
+			"type": "pair", "vf": "0000:0c:00.1", "vfIndex": "0", "distance": "PIX",
+			"vfResource": "tandem.dev/rdma_vf",
 			"rdmaDevice": "mlx5_8", "k8s.cni.cncf.io/deviceID": "0000:0c:00.1",
 			"k8s.cni.cncf.io/resourceName": "tandem.dev/pair",
 		}}},
@@ -100,7 +101,8 @@ func TestAttributes(t *testing.T) {
 			"type": "gpu", "k8s.cni.cncf.io/deviceID": "0000:11:00.0", "k8s.cni.cncf.io/resourceName": "amd.com/gpu",
 		}}},
 		{"vf-0c-00-2", []map[string]string{place, vf, {
-			"type": "vf", "vf": "0000:0c:00.2", "rail": "1", "resource": "tandem.dev/rdma_vf", "rdmaDevice": "mlx5_9",
+			"type": "vf", "vf": "0000:0c:00.2", "vfIndex": "1", "resource": "tandem.dev/rdma_vf",
+			"rdmaDevice":                      "mlx5_9",
 			"resource.kubernetes.io/pciBusID": "0000:0c:00.2", "k8s.cni.cncf.io/deviceID": "0000:0c:00.2",
 			"k8s.cni.cncf.io/resourceName": "tandem.dev/rdma_vf",
 		}}},

@@ -7,11 +7,11 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 )
 
-// most is how many devices a slice has, whether or not any has a taint now: a slice that could not take one
-// more taint would have to be cut anew when one is needed, and the whole pool cannot be used meanwhile.
+// most is the maximum number of devices of a slice, with or without taints: a slice without room for another
+// taint would have to be split when a taint is needed, and meanwhile the whole pool would be unusable.
 const most = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
 
-// pool writes down what was built.
+// pool returns the pool that was built.
 func (b *builder) pool() Pool {
 	p := Pool{Devices: map[string]Device{}}
 	c := &counters{}
@@ -45,7 +45,7 @@ func (b *builder) pool() Pool {
 	return p
 }
 
-// device is a device as it is published.
+// device returns a device in its published form.
 func (b *builder) device(i *item, c *counters, taken claimed) resourceapi.Device {
 	return resourceapi.Device{
 		Name: i.Name, Attributes: b.attributes(i), Capacity: capacity(i), ConsumesCounters: c.consumed(i),
@@ -53,7 +53,7 @@ func (b *builder) device(i *item, c *counters, taken claimed) resourceapi.Device
 	}
 }
 
-// cut cuts the devices into as few slices as keep together what changes together.
+// cut splits the devices into the fewest slices that keep related devices together.
 func cut(units [][]item) (all [][]item) {
 	var last []item
 	for _, unit := range units {

@@ -4,14 +4,15 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 )
 
-// Keys of taints. Their effect is NoSchedule: what holds a device keeps it.
+// Taint keys. The effect is NoSchedule: a holder keeps the device.
 const (
-	TaintUnhealthy    = Driver + "/unhealthy"     // the value says what of it, and why
-	TaintDevicePlugin = Driver + "/device-plugin" // a pod has it from a device plugin; the value says which
-	TaintInUse        = Driver + "/in-use"        // a claim has it by another device, which the value names
+	TaintUnhealthy    = Driver + "/unhealthy"     // the value contains the part and the reason
+	TaintDevicePlugin = Driver + "/device-plugin" // held through a device plugin; the value names the pod
+	TaintInUse        = Driver + "/in-use"        // a claim holds it through the device in the value
 )
 
-// taints say why a device cannot be allocated now; inUse is the device by which a claim has it, "" for none.
+// taints returns the reasons why a device cannot be allocated now; inUse is the device through which a claim
+// holds it, "" for none.
 func taints(i *item, inUse string) (taints []resourceapi.DeviceTaint) {
 	unhealthy, held := "", ""
 	for _, gpu := range i.gpus {

@@ -10,49 +10,51 @@ import (
 	"time"
 
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/tandem-k8s/tandem/coordination/changes"
 )
 
-// broadcast holds the newest device list. Every reader sees the newest one; lists in between may be skipped.
+// broadcast holds the current device list. Every reader gets the current list; readers may skip intermediate
+// lists.
 type broadcast struct {
 	mu        sync.Mutex
 	devices   map[string]Device
-	gone      map[string]time.Time // since when devices of the list are no longer published
+	gone      map[string]time.Time // time since which a listed device is no longer published
 	published bool
-	changed   chan struct{} // closed by the next publish
-	told      []fingerprint // of the lists since the one that the kubelet last had, the newest last
+	changed   changes.Signal // raised by the next publish
+	told      []fingerprint  // of the lists since the one that the kubelet last had, the newest last
 }
 
-// fingerprint is which devices of a list are healthy: a hash of their IDs.
+// fingerprint identifies the healthy devices of a list: a hash of their IDs.
 type fingerprint [sha256.Size]byte
 
-// mostTold bounds what is known of lists that the kubelet may yet have to take.
+// mostTold limits the number of fingerprints of lists that the kubelet has not applied yet.
 const mostTold = 1000
 
-// standing is how far the kubelet is with the lists.
+// standing describes which list the kubelet has applied.
 type standing int
 
 const (
-	elsewhere standing = iota // it has what it was never told, or no longer is to have
-	behind                    // it has a list before the newest
-	upToDate                  // it has the newest
+	elsewhere standing = iota // the kubelet has an unknown list, or a list that must not be current
+	behind                    // the kubelet has an earlier list
+	upToDate                  // the kubelet has the current list
 )
 
 func newFingerprint(ids []string) fingerprint {
 	return sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(ids)), "\x00")))
 }
 
-// newBroadcast starts with the devices that the kubelet was told of before this process started.
+// newBroadcast starts with the devices that an earlier process reported to the kubelet.
 func newBroadcast(before []Device) *broadcast {
-	b := &broadcast{
-		devices: make(map[string]Device, len(before)), gone: map[string]time.Time{}, changed: make(chan struct{}),
-	}
+	b := &broadcast{devices: make(map[string]Device, len(before)), gone: map[string]time.Time{}}
 	for _, d := range before {
 		b.devices[d.ID] = d
 	}
 	return b
 }
 
-// publish replaces the list. A device that was in it before and no longer is stays, unhealthy, until retire.
+// publish replaces the list. A device that was listed and is not in the new list stays listed as unhealthy
+// until retire removes it.
 func (b *broadcast) publish(devices []Device) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,7 +78,7 @@ func (b *broadcast) publish(devices []Device) {
 	b.renew()
 }
 
-// healthy are the healthy devices of the newest list. The mutex is held.
+// healthy returns the healthy devices of the current list. The mutex must be held.
 func (b *broadcast) healthy() []string {
 	var ids []string
 	for id, d := range b.devices {
@@ -87,15 +89,15 @@ func (b *broadcast) healthy() []string {
 	return ids
 }
 
-// begin says that the kubelet takes lists anew, from having none.
+// begin records that the kubelet applies lists from the beginning.
 func (b *broadcast) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.told = []fingerprint{newFingerprint(nil), newFingerprint(b.healthy())}
 }
 
-// standing tells how far a kubelet is that has these devices to give. It takes the lists in their order, so
-// that it will not come back to one before what it has had.
+// standing returns the standing of a kubelet with these allocatable devices. The kubelet applies lists in
+// order, so it does not return to a list before the one that it has applied.
 func (b *broadcast) standing(has []string) standing {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,22 +113,21 @@ func (b *broadcast) standing(has []string) standing {
 	}
 }
 
-// renew has the list sent again. The mutex is held.
+// renew sends the list again. The mutex must be held.
 func (b *broadcast) renew() {
-	close(b.changed)
-	b.changed = make(chan struct{})
+	b.changed.Raise()
 }
 
-// hasGone reports whether devices are listed that are no longer published.
+// hasGone reports whether the list contains devices that are no longer published.
 func (b *broadcast) hasGone() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.gone) > 0
 }
 
-// retire takes those devices out of the list that have been gone for retireAfter and that the kubelet does
-// not need, and returns their IDs. Where some stay the list is sent again: the kubelet then writes down who
-// holds what, which it does not when a pod ends.
+// retire removes devices that have been gone for retireAfter and that the kubelet does not need, and returns
+// their IDs. If some of the gone devices remain, the list is sent again: the kubelet then writes its
+// checkpoint, which it does not do when a pod ends.
 func (b *broadcast) retire(needed map[string]bool) (retired []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,8 +143,8 @@ func (b *broadcast) retire(needed map[string]bool) (retired []string) {
 	return retired
 }
 
-// latest returns the newest list sorted by ID, whether there is one yet, and a channel that is closed once it
-// is no longer the newest.
+// latest returns the current list sorted by ID, whether a list exists, and a channel that is closed when the
+// list is no longer current.
 func (b *broadcast) latest() (list *v1beta1.ListAndWatchResponse, published bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,11 +153,11 @@ func (b *broadcast) latest() (list *v1beta1.ListAndWatchResponse, published bool
 		func(d, e Device) int { return cmp.Compare(d.ID, e.ID) }) {
 		list.Devices = append(list.Devices, wireDevice(d))
 	}
-	return list, b.published, b.changed
+	return list, b.published, b.changed.Next()
 }
 
-// wireDevice translates a device. One without NUMA nodes has no topology at all: any TopologyInfo, even one
-// with node -1, makes the Topology Manager refuse the pod under restricted
+// wireDevice converts a device. A device without NUMA nodes has no topology: any TopologyInfo, even with node
+// -1, makes the Topology Manager reject the pod under policy restricted
 // (pkg/kubelet/cm/devicemanager/topology_hints.go).
 func wireDevice(d Device) *v1beta1.Device {
 	wire := &v1beta1.Device{ID: d.ID, Health: v1beta1.Unhealthy}

@@ -1,20 +1,20 @@
-// Package deviceplugin is the kubelet's side of a device plugin, written once and knowing no hardware: what
-// there is to offer is a [Resource], and [Server] does the rest.
+// Package deviceplugin implements the kubelet's device plugin API for any hardware: a [Resource] describes
+// the devices, and [Server] serves them.
 //
-//	Run ─┬─ Resource.Watch ──▶ broadcast ──▶ every ListAndWatch stream gets the newest list
-//	     ├─ retire: devices that are gone leave the list once the kubelet does not need them
-//	     ├─ folder: something in device-plugins/ changed, look again
-//	     └─ for ever: wait for kubelet.sock ─▶ new socket ─▶ serve ─▶ Register ─▶ attend
+//	Run ─┬─ Resource.Watch ──▶ broadcast ──▶ every ListAndWatch stream gets the current list
+//	     ├─ retire: removes gone devices from the list when the kubelet does not need them
+//	     ├─ folder: a change in device-plugins/ triggers the checks
+//	     └─ forever: wait for kubelet.sock ─▶ new socket ─▶ serve ─▶ Register ─▶ attend
 //	                  ▲                                                             │
 //	                  └── pause, 100 ms to 30 s; none for a new kubelet.sock ◀──────┘ stream ended,
-//	                      kubelet.sock new, our socket gone, or another plugin took over and is gone (guard.go)
+//	                      kubelet.sock new, own socket gone, or another plugin took over and is gone (guard.go)
 //
-// Where the kubelet's plugin watcher finds the plugin instead (watcher.go) nothing waits for kubelet.sock:
-// the new socket is served in plugins_registry, and the kubelet comes when it comes.
+// If the kubelet's plugin watcher finds the plugin (watcher.go), the server does not wait for kubelet.sock:
+// it serves the new socket in plugins_registry, and the kubelet connects when it starts.
 //
-// Three rules keep the kubelet and its pods alive. A device that was listed stays listed, as unhealthy, until
-// the kubelet does not need it any more: from 1.34 on it dies of one that vanishes while a container holds it
-// (keep.go, broadcast.go, retire.go). GetPreferredAllocation never fails and takes 100 ms at most, for an
-// error fails the pod and a delay stops all pod starts of the node (prefer.go). A socket's name is never used
-// twice, for a kubelet from 1.37 on never forgets a name whose registration went wrong (socket.go).
+// Three rules protect the kubelet and its pods. A listed device stays listed, as unhealthy, until the kubelet
+// does not need it: from 1.34 on the kubelet crashes if a device vanishes while a container holds it
+// (keep.go, broadcast.go, retire.go). GetPreferredAllocation never fails and takes at most 100 ms, because an
+// error fails the pod and a delay stops all pod starts of the node (prefer.go). A socket name is never
+// reused, because a kubelet from 1.37 on never forgets a name whose registration failed (socket.go).
 package deviceplugin

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 )
@@ -26,7 +27,7 @@ var socketNames = regexp.MustCompile(`^example\.com_thing-[A-Z2-7]{12}\.sock$`)
 // fake is a Resource whose devices and answers the test decides.
 type fake struct {
 	lists    chan []deviceplugin.Device
-	allocate func(ids []string) (*v1beta1.ContainerAllocateResponse, error)
+	allocate func(ids []string) (container.Edits, error)
 	prefer   func(ctx context.Context, available, mustInclude []string, size int) []string
 	alone    func(available, mustInclude []string, size int) []string
 }
@@ -34,8 +35,8 @@ type fake struct {
 func newFake(ids ...string) *fake {
 	f := &fake{lists: make(chan []deviceplugin.Device, 16)}
 	f.lists <- devices(ids...)
-	f.allocate = func([]string) (*v1beta1.ContainerAllocateResponse, error) {
-		return &v1beta1.ContainerAllocateResponse{}, nil
+	f.allocate = func([]string) (container.Edits, error) {
+		return container.Edits{}, nil
 	}
 	return f
 }
@@ -61,7 +62,7 @@ func (f *fake) Watch(ctx context.Context, publish func([]deviceplugin.Device)) e
 	}
 }
 
-func (f *fake) Allocate(_ context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
+func (f *fake) Allocate(_ context.Context, ids []string) (container.Edits, error) {
 	return f.allocate(ids)
 }
 

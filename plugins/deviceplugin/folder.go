@@ -14,34 +14,34 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// kubeletSocket is where the kubelet takes registrations (KubeletSocket in k8s.io/kubelet's
+// kubeletSocket is the kubelet's registration socket (KubeletSocket in k8s.io/kubelet's
 // v1beta1/constants.go).
 const kubeletSocket = "kubelet.sock"
 
-// pluginsFolder is where the sockets of plugins and the kubelet's own are, below the kubelet's root folder.
+// pluginsFolder is the directory of the plugins' sockets and the kubelet's socket, below the kubelet's root
+// directory.
 const pluginsFolder = "device-plugins"
 
-// pollPause is the pause between two looks at a folder that cannot be watched.
+// pollPause is the interval between two checks of a directory that cannot be watched.
 const pollPause = time.Second
 
-// folder is the kubelet's folder for device plugins. What counts is what is in it; an event is only a reason
-// to look.
+// folder is the kubelet's device plugin directory. Its content is the source of truth; an event only triggers
+// a check.
 type folder struct {
 	dir     string
 	opened  os.FileInfo
-	watcher *fsnotify.Watcher // nil where the folder cannot be watched
-	look    chan struct{}     // holds a token when something in the folder may have changed
+	watcher *fsnotify.Watcher // nil if the directory cannot be watched
+	look    chan struct{}     // holds a token if the directory may have changed
 }
 
-// identity tells one kubelet.sock from a later one at the same path. The time belongs to it because an inode
-// number is used again.
+// identity distinguishes a kubelet.sock from a later one at the same path. It includes the time because inode
+// numbers are reused.
 type identity struct {
 	device, inode uint64
 	made          syscall.Timespec
 }
 
-// openFolder opens a folder. Where the kernel has no watch left for it, whoever uses them up, it is looked at
-// from time to time.
+// openFolder opens a directory. If the kernel has no inotify watch left, the directory is polled.
 func openFolder(dir string, log *slog.Logger) (*folder, error) {
 	info, err := statFolder(dir)
 	if err != nil {
@@ -56,8 +56,8 @@ func openFolder(dir string, log *slog.Logger) (*folder, error) {
 	return f, nil
 }
 
-// CheckFolder makes sure that a kubelet's root folder has the one for device plugins, and says what to look
-// at where it has not.
+// CheckFolder checks that a kubelet's root directory contains the device plugin directory. Its error says
+// what to check.
 func CheckFolder(kubeletDir string) error {
 	_, err := statFolder(filepath.Join(kubeletDir, pluginsFolder))
 	return err
@@ -98,8 +98,8 @@ func (f *folder) close() error {
 	return nil
 }
 
-// run makes tokens until ctx is done. Once the folder itself is gone there is nothing left to look at:
-// whoever starts this process again has it look for a new one.
+// run creates tokens until ctx is done. It ends when the directory itself is gone: the restarted process then
+// looks for a new directory.
 func (f *folder) run(ctx context.Context) error {
 	follow := f.follow
 	if f.watcher == nil {
@@ -109,7 +109,7 @@ func (f *folder) run(ctx context.Context) error {
 	return errors.Join(err, f.close())
 }
 
-// follow makes a token of every event. Losing events (a full queue) is a reason to look like any other.
+// follow creates a token for every event. Lost events (a full queue) create a token as well.
 func (f *folder) follow(ctx context.Context) error {
 	for {
 		select {
@@ -129,7 +129,7 @@ func (f *folder) follow(ctx context.Context) error {
 	}
 }
 
-// poll makes a token every pollPause.
+// poll creates a token every pollPause.
 func (f *folder) poll(ctx context.Context) error {
 	ticker := time.NewTicker(pollPause)
 	defer ticker.Stop()
@@ -164,7 +164,7 @@ func (f *folder) has(name string) bool {
 	return err == nil
 }
 
-// kubelet identifies the kubelet.sock that is there now.
+// kubelet returns the identity of the current kubelet.sock.
 func (f *folder) kubelet() (identity, bool) {
 	info, err := os.Stat(f.path(kubeletSocket))
 	if err != nil {
@@ -177,13 +177,13 @@ func (f *folder) kubelet() (identity, bool) {
 	return identity{device: stat.Dev, inode: stat.Ino, made: stat.Mtim}, true
 }
 
-// isNewKubelet reports whether there is a kubelet.sock other than the one known.
+// isNewKubelet reports whether a kubelet.sock other than the known one exists.
 func (f *folder) isNewKubelet(known identity) bool {
 	now, ok := f.kubelet()
 	return ok && now != known
 }
 
-// awaitKubelet waits until there is a kubelet.sock; false means that ctx is done.
+// awaitKubelet waits for a kubelet.sock; it returns false when ctx is done.
 func (f *folder) awaitKubelet(ctx context.Context) (identity, bool) {
 	for {
 		if kubelet, ok := f.kubelet(); ok {
@@ -197,7 +197,7 @@ func (f *folder) awaitKubelet(ctx context.Context) (identity, bool) {
 	}
 }
 
-// awaitNewKubelet waits until there is a kubelet.sock other than the one known, or the time is over, or ctx
+// awaitNewKubelet waits for a kubelet.sock other than the known one, for the given time at most, or until ctx
 // is done.
 func (f *folder) awaitNewKubelet(ctx context.Context, known identity, limit time.Duration) {
 	timer := time.NewTimer(limit)

@@ -14,45 +14,46 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Why a registration is worth nothing although the kubelet keeps its stream open. Each is cured by a new one.
+// Reasons why a registration has no effect although the kubelet keeps its stream open. A new registration
+// solves each.
 var (
 	errForgotten = errors.New("the kubelet has none of the devices any more")
 	errRivalGone = errors.New("another plugin had taken the resource over, and is gone")
 )
 
 const (
-	lookPause = 10 * time.Second // between two looks
-	settle    = time.Second      // from a sign that something has changed to the look at it
-	lookLimit = time.Second      // for one question to the kubelet
-	// behindLimit is how long the kubelet may have one and the same list before the newest. It takes the lists
-	// of all resources one after the other, and writes its checkpoint, with fsync, after each.
+	lookPause = 10 * time.Second // between two checks
+	settle    = time.Second      // from the sign of a change to the check
+	lookLimit = time.Second      // for one call to the kubelet
+	// behindLimit is the time for which the kubelet may keep one list that is not the current one. It applies
+	// the lists of all resources one after another, and writes its checkpoint, with fsync, after each.
 	behindLimit = 30 * time.Second
 )
 
-// guard looks whether the kubelet still goes by a registration.
+// guard checks whether the kubelet still uses a registration.
 //
-// Another plugin that registers the same resource later takes it over without a word to this one, whose
-// stream stays open. Before 1.37 the kubelet forgets the devices when that plugin goes; from then on it comes
-// back to this one, but keeps the other's list (PluginDisconnected in
-// pkg/kubelet/cm/devicemanager/manager.go). So what the kubelet has to give is compared with what it was
-// told, twice before it is believed, and for longer where it is a list before the newest: then the kubelet is
-// behind, and a new registration would put it further behind. While the other plugin lives nothing is done:
-// before 1.37 each of two that register in turn ends the other's stream.
+// Another plugin that registers the same resource later takes it over without notice to this plugin, whose
+// stream stays open. Before 1.37 the kubelet forgets the devices when that plugin ends; from 1.37 on it uses
+// this plugin again, but keeps the other plugin's list (PluginDisconnected in
+// pkg/kubelet/cm/devicemanager/manager.go). The guard therefore compares the kubelet's allocatable devices
+// with the lists sent to it, twice before it acts, and for longer if the kubelet has an earlier list: then
+// the kubelet is late, and a new registration would delay it further. While the other plugin runs the guard
+// does nothing: before 1.37 two plugins that register in turn end each other's streams.
 type guard struct {
 	*Server
 	socket  string
-	made    time.Time     // when the socket was
-	changed chan struct{} // holds a token when something in the folder may have changed
-	lost    chan error    // holds why to register again
+	made    time.Time     // creation time of the socket
+	changed chan struct{} // holds a token if the directory may have changed
+	lost    chan error    // holds the reason to register again
 	work    sync.WaitGroup
 	cancel  context.CancelFunc
 
-	listed  sockets     // of others, when the kubelet last agreed
-	suspect sockets     // those of them that somebody listened on, and all that came since
-	differs bool        // the kubelet did not agree at the last look
-	answer  fingerprint // what the kubelet had at the last look
-	since   time.Time   // since when it has had that and not agreed
-	rivals  sockets     // one is of the plugin that took over; nil while the kubelet goes by this one
+	listed  sockets     // sockets of other plugins when the kubelet last agreed
+	suspect sockets     // sockets of listed that had a listener, and all later sockets
+	differs bool        // the kubelet did not agree at the last check
+	answer  fingerprint // the kubelet's devices at the last check
+	since   time.Time   // time since which the kubelet has had answer without agreement
+	rivals  sockets     // possible sockets of the plugin that took over; nil for none
 }
 
 func (s *Server) newGuard(socket string) *guard {
@@ -65,7 +66,7 @@ func (s *Server) newGuard(socket string) *guard {
 	return g
 }
 
-// start begins to look. The kubelet has opened a device list stream.
+// start begins the checks after the kubelet has opened a device list stream.
 func (g *guard) start(ctx context.Context) {
 	ctx, g.cancel = context.WithCancel(ctx)
 	g.work.Go(func() {
@@ -80,7 +81,7 @@ func (g *guard) stop() {
 	g.work.Wait()
 }
 
-// touch says that something in the folder may have changed.
+// touch signals that the directory may have changed.
 func (g *guard) touch() {
 	select {
 	case g.changed <- struct{}{}:
@@ -88,7 +89,7 @@ func (g *guard) touch() {
 	}
 }
 
-// run returns why to register again, or nil when ctx is done.
+// run returns the reason to register again, or nil when ctx is done.
 func (g *guard) run(ctx context.Context) error {
 	g.devices.begin()
 	g.listed = g.others()
@@ -113,7 +114,7 @@ func (g *guard) run(ctx context.Context) error {
 		if g.differs && g.rivals == nil {
 			pause = settle
 		}
-		next = time.Now().Add(pause + rand.N(pause/4)) // not all resources of a node at once
+		next = time.Now().Add(pause + rand.N(pause/4)) // spreads the checks of a node's resources
 	}
 }
 
@@ -124,7 +125,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// look returns why to register again, if that is to be done.
+// look returns the reason to register again, or nil.
 func (g *guard) look(ctx context.Context) error {
 	if g.rivals != nil {
 		return g.awaitGone()
@@ -160,7 +161,7 @@ func (g *guard) look(ctx context.Context) error {
 	return nil
 }
 
-// awaitGone returns an error once one of the rivals is gone, or where there is none.
+// awaitGone returns an error when one of the rivals is gone, or if none exists.
 func (g *guard) awaitGone() error {
 	if len(g.rivals) == 0 || len(g.rivals.living()) < len(g.rivals) {
 		return errRivalGone
@@ -168,7 +169,7 @@ func (g *guard) awaitGone() error {
 	return nil
 }
 
-// lose tells that the kubelet goes by another plugin.
+// lose reports that the kubelet uses another plugin.
 func (g *guard) lose(rivals sockets) {
 	g.rivals = rivals
 	paths := slices.Sorted(maps.Keys(rivals))
@@ -177,8 +178,8 @@ func (g *guard) lose(rivals sockets) {
 	g.log.Error("another plugin has taken the resource over: remove it from this node", "at_one_of", paths)
 }
 
-// has asks the kubelet which healthy devices it has. Where that cannot be asked it is what the kubelet was
-// told.
+// has returns the kubelet's healthy devices. If the kubelet cannot be asked it returns the devices of the
+// last list.
 func (g *guard) has(ctx context.Context) ([]string, error) {
 	if g.allocatable == nil {
 		return g.healthy(), nil
@@ -188,7 +189,7 @@ func (g *guard) has(ctx context.Context) ([]string, error) {
 	return g.allocatable(ctx, g.resource.Name())
 }
 
-// healthy are the healthy devices that the kubelet was told of last, sorted.
+// healthy returns the healthy devices of the last list sent to the kubelet, sorted.
 func (g *guard) healthy() []string {
 	list, _, _ := g.devices.latest()
 	var ids []string

@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	"github.com/tandem-k8s/tandem/plugins/container"
 )
 
 // watched is a plugin with the healthy devices a and b, beside a kubelet and in a folder with sockets.
@@ -33,8 +33,8 @@ type watched struct {
 
 func (w *watched) Name() string                                { return "amd.com/gpu" }
 func (w *watched) Watch(context.Context, func([]Device)) error { return nil }
-func (w *watched) Allocate(context.Context, []string) (*v1beta1.ContainerAllocateResponse, error) {
-	return nil, nil
+func (w *watched) Allocate(context.Context, []string) (container.Edits, error) {
+	return container.Edits{}, nil
 }
 
 func (w *watched) Offered(string)                  {}

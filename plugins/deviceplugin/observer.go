@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Observer is told how a Server fares. Its methods return at once.
+// Observer receives events of a Server. Its methods must return immediately.
 type Observer interface {
-	// Offered: the resource has devices, so that the kubelet is to know it; Registered: the kubelet asked for
-	// them; Unregistered: it goes by them no longer. It will be told again, when another plugin that took the
-	// resource over is gone.
+	// Offered: the resource has devices, so the kubelet should know it; Registered: the kubelet opened the
+	// device list stream; Unregistered: the kubelet no longer uses this plugin. The server registers again
+	// when another plugin that took over the resource is gone.
 	Offered(resource string)
 	Registered(resource string)
 	Unregistered(resource string, cause error)
@@ -26,7 +26,7 @@ func (unobserved) Registered(string)               {}
 func (unobserved) Unregistered(string, error)      {}
 func (unobserved) Preferred(string, time.Duration) {}
 
-// Alive reports whether a Preferrer hangs. It waits until ctx is done at most.
+// Alive reports whether a Preferrer is responsive. It waits at most until ctx is done.
 func (s *Server) Alive(ctx context.Context) error {
 	if s.asking.Await(ctx) != nil {
 		return fmt.Errorf("a preferred allocation of %s hangs: %w", s.resource.Name(), context.Cause(ctx))

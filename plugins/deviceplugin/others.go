@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// sockets are sockets by path, with the times when they were made: one that is made anew is another.
+// sockets are sockets by path, with their creation times: a recreated socket is a different one.
 type sockets map[string]time.Time
 
-// others finds the sockets of other plugins in both folders, whatever resource they are for: a socket does
-// not say. This program's own for other resources are left out.
+// others returns the sockets of other plugins in both directories, for any resource, because a socket does
+// not name its resource. It omits this program's own sockets for other resources.
 func (g *guard) others() sockets {
 	found := sockets{}
 	for _, dir := range []string{"device-plugins", registryFolder} {
-		entries, _ := os.ReadDir(filepath.Join(g.kubeletDir, dir)) // the second one is not everywhere
+		entries, _ := os.ReadDir(filepath.Join(g.kubeletDir, dir)) // the second directory does not exist everywhere
 		for _, entry := range entries {
 			name, path := entry.Name(), filepath.Join(g.kubeletDir, dir, entry.Name())
 			own := path == g.socket || ownForm.MatchString(name) && !namedAfter(path, g.resource.Name())
@@ -33,7 +33,7 @@ func (g *guard) others() sockets {
 	return found
 }
 
-// named are those whose name is one for a resource, and that were made after a time: the kubelet goes by the
+// named returns the sockets with a name for a resource that were created after a time: the kubelet uses the
 // plugin that registered last.
 func (s sockets) named(resource string, after time.Time) sockets {
 	named := maps.Clone(s)
@@ -43,7 +43,7 @@ func (s sockets) named(resource string, after time.Time) sockets {
 	return named
 }
 
-// living are those that somebody listens on.
+// living returns the sockets with a listener.
 func (s sockets) living() sockets {
 	alive := maps.Clone(s)
 	maps.DeleteFunc(alive, func(path string, made time.Time) bool {
@@ -53,12 +53,11 @@ func (s sockets) living() sockets {
 	return alive
 }
 
-// ownForm is how this program's sockets are called.
+// ownForm is the form of this program's socket names.
 var ownForm = regexp.MustCompile("^(.*)" + suffix + "$")
 
-// namedAfter reports whether a socket, by its path, has a name that plugins give to those of a resource: of
-// vendor.com/kind they are vendor.com_kind and vendor-kind, and another instance of this program has one like
-// ours.
+// namedAfter reports whether a socket path has a name that plugins derive from a resource: vendor.com_kind
+// and vendor-kind for vendor.com/kind, or this program's form for another instance.
 func namedAfter(path, resource string) bool {
 	dir, socket := filepath.Split(path)
 	if own := ownForm.FindStringSubmatch(socket); own != nil {

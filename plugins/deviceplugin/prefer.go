@@ -12,13 +12,13 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/bounded"
 )
 
-// Why an answer is not that of the Preferrer.
+// Reasons for an answer that does not come from the Preferrer.
 var (
 	errWrong = errors.New("wrong answer")
 	errPanic = errors.New("panic")
 )
 
-// question is what the kubelet asks for one container, without doubles and empty IDs.
+// question is the kubelet's call for one container, without duplicate and empty IDs.
 type question struct {
 	available   []string
 	mustInclude []string
@@ -33,8 +33,8 @@ func newQuestion(request *v1beta1.ContainerPreferredAllocationRequest) question 
 	}
 }
 
-// prefer asks the Preferrer and makes an answer that the kubelet can use of whatever comes back. Where
-// nothing does, however busy the machine is, it is what the Preferrer chooses alone.
+// prefer asks the Preferrer and repairs its answer. If it gets no answer in time, it uses the Preferrer's
+// Alone choice.
 func (s *Server) prefer(ctx context.Context, q question) []string {
 	began := time.Now()
 	defer func() { s.observer.Preferred(s.resource.Name(), time.Since(began)) }()
@@ -54,8 +54,8 @@ func (s *Server) prefer(ctx context.Context, q question) []string {
 	return chosen
 }
 
-// await waits for an answer until ctx is done. Where there is none, the answer is what the Preferrer chooses
-// alone, and the error says why.
+// await waits for an answer until ctx is done. Without an answer it returns the Preferrer's Alone choice, and
+// an error with the reason.
 func (s *Server) await(ctx context.Context, q question) ([]string, error) {
 	answers := s.ask(ctx, q)
 	select {
@@ -74,8 +74,8 @@ func (s *Server) await(ctx context.Context, q question) ([]string, error) {
 	return chosen, nil
 }
 
-// ask puts the question to the Preferrer, one question at a time: a Preferrer that hangs in spite of ctx
-// keeps one goroutine, however often it is asked.
+// ask forwards the question to the Preferrer, one question at a time: a Preferrer that hangs in spite of ctx
+// occupies one goroutine, however many questions arrive.
 func (s *Server) ask(ctx context.Context, q question) <-chan bounded.Result[[]string] {
 	return bounded.Go(ctx, s.asking, func() (chosen []string, err error) {
 		err = s.surviving("prefer", func() {
@@ -85,7 +85,7 @@ func (s *Server) ask(ctx context.Context, q question) <-chan bounded.Result[[]st
 	})
 }
 
-// alone is what the Preferrer chooses without asking anybody, nil where it fails.
+// alone returns the Preferrer's Alone choice, or nil if it panics.
 func (s *Server) alone(q question) (chosen []string) {
 	_ = s.surviving("choose alone", func() {
 		chosen = s.preferrer.Alone(slices.Clone(q.available), slices.Clone(q.mustInclude), q.size)
@@ -93,7 +93,7 @@ func (s *Server) alone(q question) (chosen []string) {
 	return chosen
 }
 
-// surviving has a panic cost no more than what was being done.
+// surviving limits the effect of a panic to the current call.
 func (s *Server) surviving(what string, do func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -105,9 +105,9 @@ func (s *Server) surviving(what string, do func()) (err error) {
 	return nil
 }
 
-// repair returns an answer as the kubelet wants it: exactly size devices, or all there are; the must-include
-// ones among them, which count as available; none twice. What is missing is filled up in the order of the
-// IDs, since the kubelet would fill it up at random.
+// repair returns an answer with exactly size devices, or all available ones; it includes the must-include
+// devices, which count as available, and contains no duplicates. It adds missing devices in the order of
+// their IDs, because the kubelet would add them at random.
 func (q question) repair(chosen []string) []string {
 	open := map[string]bool{}
 	for _, id := range slices.Concat(q.available, q.mustInclude) {
@@ -125,7 +125,7 @@ func (q question) repair(chosen []string) []string {
 	return answer[:min(q.size, len(answer))]
 }
 
-// unique drops empty and repeated IDs and keeps the order of the others.
+// unique removes empty and duplicate IDs and keeps the order of the others.
 func unique(ids []string) []string {
 	seen := make(map[string]bool, len(ids))
 	kept := make([]string, 0, len(ids))

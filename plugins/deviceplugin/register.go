@@ -11,11 +11,11 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// registerLimit bounds a Register call. The kubelet calls us back inside it.
+// registerLimit is the timeout of a Register call, during which the kubelet calls back.
 const registerLimit = 10 * time.Second
 
-// register tells the kubelet of a socket in its folder. The socket has to be served already: before it
-// answers, the kubelet asks there for our options and does not look at those in the request
+// register registers a socket in the kubelet's directory. The socket must already be served: before its reply
+// the kubelet asks there for the plugin's options and ignores those in the request
 // (pkg/kubelet/cm/devicemanager/manager.go).
 func (s *Server) register(ctx context.Context, socket string) error {
 	ctx, cancel := context.WithTimeout(ctx, registerLimit)
@@ -41,17 +41,17 @@ func (s *Server) register(ctx context.Context, socket string) error {
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 30 * time.Second
-	// stableAfter is longer than longestPause: two instances that end each other's registration (a rolling
-	// update with surge, on a kubelet before 1.37) then never take their own turns for stability and slow each
-	// other down.
+	// stableAfter exceeds longestPause, so that two instances that end each other's registration (a rolling
+	// update with surge, on a kubelet before 1.37) do not count their own turns as stable and slow each other
+	// down.
 	stableAfter = 2 * longestPause
 )
 
-// backoff counts the time between two registrations. The zero value is ready.
+// backoff computes the pause between two registrations. The zero value is ready to use.
 type backoff struct{ pause time.Duration }
 
-// next returns how long to wait after a session that lasted this long: twice the time before, with up to a
-// quarter more so that two plugins do not stay in step.
+// next returns the pause after a session of the given duration: twice the previous pause, plus up to a
+// quarter so that two plugins do not stay in step.
 func (b *backoff) next(lasted time.Duration) time.Duration {
 	switch {
 	case b.pause == 0 || lasted >= stableAfter:

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// retireAfter is how long a device that is gone is listed at least. No Allocate lasts as long that began
-// while it was healthy.
+// retireAfter is the minimum time for which a gone device stays listed. No Allocate that began while the
+// device was healthy takes as long.
 const retireAfter = 30 * time.Second
 
-// stayRetiring takes devices out of the list that are gone and that the kubelet no longer needs, until ctx is
-// done. They would count as capacity: where the VFs of a node became fewer the Topology Manager would take a
-// request for all of them for one that fits on a NUMA node.
+// stayRetiring removes gone devices that the kubelet no longer needs from the list, until ctx is done.
+// Otherwise they would count as capacity: after a reduction of a node's VFs the Topology Manager would assume
+// that a request for all VFs fits on a NUMA node.
 func (s *Server) stayRetiring(ctx context.Context) error {
 	ticker := time.NewTicker(retireAfter)
 	defer ticker.Stop()

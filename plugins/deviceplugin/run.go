@@ -13,7 +13,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// Why a registration ended while the plugin lives. Each is cured by a new one.
+// Reasons for the end of a registration while the plugin runs. A new registration solves each.
 var (
 	errStreamEnded = errors.New("the kubelet ended the device list stream")
 	errNoStream    = errors.New("the kubelet did not open a device list stream")
@@ -22,13 +22,13 @@ var (
 )
 
 const (
-	streamLimit = 10 * time.Second // from registration to the first device list stream
-	stopLimit   = 5 * time.Second  // for calls in flight when a socket is given up
+	streamLimit = 10 * time.Second // from the registration to the first device list stream
+	stopLimit   = 5 * time.Second  // for calls in flight when a socket is closed
 )
 
-// Run offers the resource to the kubelet until ctx is done; then it returns nil. It returns an error when the
-// kubelet's folder cannot be used or the Resource gives up. A kubelet that is away, restarts or refuses is
-// none.
+// Run serves the resource until ctx is done and then returns nil. It returns an error if the kubelet's
+// directory cannot be used or if Watch returns an error. An absent, restarting or rejecting kubelet is not an
+// error.
 func (s *Server) Run(ctx context.Context) error {
 	folder, err := openFolder(s.dir, s.log)
 	if err != nil {
@@ -52,8 +52,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// stayRegistered registers, and again whenever a registration fails or ends. It starts once there is a device
-// list.
+// stayRegistered registers, and registers again after each failure or end of a registration. It starts when a
+// device list exists.
 func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
 	if _, published, changed := s.devices.latest(); !published {
 		select {
@@ -85,8 +85,8 @@ func (s *Server) stayRegistered(ctx context.Context, folder *folder) error {
 	}
 }
 
-// awaitKubelet waits for kubelet.sock, however long that takes. For the plugin watcher there is nothing to
-// wait for: it finds what is there when it starts.
+// awaitKubelet waits for kubelet.sock without a limit. With the plugin watcher it does not wait: the watcher
+// finds existing sockets when it starts.
 func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (identity, bool) {
 	kubelet, ok := folder.kubelet()
 	if ok || s.watched {
@@ -96,8 +96,7 @@ func (s *Server) awaitKubelet(ctx context.Context, folder *folder) (identity, bo
 	return folder.awaitKubelet(ctx)
 }
 
-// session is the life of one socket: listen, serve, register or be found, until a reason to do all of that
-// anew.
+// session is the lifetime of one socket: listen, serve, register or be found, until a reason to start again.
 func (s *Server) session(ctx context.Context, folder *folder, kubelet identity) error {
 	listener, err := listen(s.dir, s.resource.Name())
 	if err != nil {
@@ -126,17 +125,17 @@ func (s *Server) session(ctx context.Context, folder *folder, kubelet identity) 
 	return s.attend(ctx, folder, attendance{kubelet, socket, found, began, ended, served})
 }
 
-// attendance is what a session looks out for.
+// attendance holds the events of a session.
 type attendance struct {
 	kubelet identity
 	socket  string
-	found   <-chan error    // the kubelet knows the socket, or refuses it
+	found   <-chan error    // the kubelet accepted or rejected the socket
 	began   <-chan struct{} // a device list stream was opened
 	ended   <-chan struct{} // a device list stream ended
-	served  <-chan error    // the server gave up
+	served  <-chan error    // the server ended
 }
 
-// attend returns why a registration ended, or did not come about.
+// attend returns the reason why a registration ended or failed.
 func (s *Server) attend(ctx context.Context, folder *folder, a attendance) error {
 	var tooLate <-chan time.Time
 	guard := s.newGuard(folder.path(a.socket))
@@ -177,7 +176,7 @@ func (s *Server) attend(ctx context.Context, folder *folder, a attendance) error
 	}
 }
 
-// stop gives calls in flight a moment to end: an Allocate that is cut off makes the kubelet fail the pod.
+// stop lets calls in flight finish: an interrupted Allocate makes the kubelet fail the pod.
 func stop(server *grpc.Server) {
 	late := time.AfterFunc(stopLimit, server.Stop)
 	defer late.Stop()

@@ -15,29 +15,30 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/bounded"
 )
 
-// Options say how a Server meets the kubelet.
+// Options configure a Server.
 type Options struct {
-	KubeletDir   string // the kubelet's root folder; sockets are in device-plugins or plugins_registry below it
+	KubeletDir   string // the kubelet's root directory; sockets are in directories below it
 	Registration Registration
-	Preferred    bool     // offer GetPreferredAllocation, where the Resource is a Preferrer
-	Listed       []Device // that an earlier process told the kubelet of; unhealthy unless the Resource has them
-	// Needed tells which devices of the resource the kubelet may look up: those it counts as healthy, and those
-	// that containers hold. Others leave the list some time after they are gone. Nil: none ever does.
+	Preferred    bool     // offer GetPreferredAllocation if the Resource is a Preferrer
+	Listed       []Device // reported by an earlier process; unhealthy unless the Resource has them
+	// Needed returns the devices of the resource that the kubelet may look up: its healthy devices, and
+	// devices of containers. Other devices leave the list some time after they are gone. If nil, no device
+	// leaves the list.
 	Needed func() (map[string]bool, error)
-	// Allocatable tells which devices of a resource the kubelet has to give; nil where that is not known.
+	// Allocatable returns the kubelet's allocatable devices of a resource, or nil if unknown.
 	Allocatable func(ctx context.Context, resource string) (ids []string, err error)
-	Observer    Observer // nil for none
+	Observer    Observer // may be nil
 	Log         *slog.Logger
 }
 
-// Server offers one Resource to the kubelet.
+// Server serves one Resource to the kubelet.
 type Server struct {
 	resource    Resource
-	preferrer   Preferrer // nil for none
+	preferrer   Preferrer // nil if the Resource has no preference
 	asking      bounded.Turn
 	devices     *broadcast
-	watched     bool   // the kubelet's plugin watcher finds our socket; else we register at kubelet.sock
-	dir         string // of our socket, below the kubelet's
+	watched     bool   // the plugin watcher finds the socket; otherwise the server registers
+	dir         string // directory of the socket, below the kubelet's
 	kubeletDir  string
 	needed      func() (map[string]bool, error)
 	allocatable func(ctx context.Context, resource string) ([]string, error)
@@ -45,7 +46,7 @@ type Server struct {
 	log         *slog.Logger
 }
 
-// New makes a Server; Run starts it. The name of the Resource has to be one that CheckName accepts.
+// New returns a Server; Run starts it. CheckName must accept the name of the Resource.
 func New(options Options, resource Resource) (*Server, error) {
 	name := resource.Name()
 	if err := CheckName(name); err != nil {
@@ -82,23 +83,23 @@ func (s *Server) options() *v1beta1.DevicePluginOptions {
 	return &v1beta1.DevicePluginOptions{GetPreferredAllocationAvailable: s.preferrer != nil}
 }
 
-// service answers the kubelet's five calls on one socket.
+// service implements the kubelet's five calls on one socket.
 type service struct {
 	v1beta1.UnimplementedDevicePluginServer
 	*Server
-	stopping    <-chan struct{} // closed when the socket is about to be given up
-	streamBegan func()          // the kubelet opened a device list stream
-	streamEnded func()          // a device list stream ended although the socket is not being given up
+	stopping    <-chan struct{} // closed before the socket is closed
+	streamBegan func()          // called when the kubelet opens a device list stream
+	streamEnded func()          // called when a device list stream ends although the socket is not being closed
 }
 
-// GetDevicePluginOptions is called by the kubelet while it handles our Register.
+// GetDevicePluginOptions is called by the kubelet during Register.
 func (s *service) GetDevicePluginOptions(
 	context.Context, *v1beta1.Empty,
 ) (*v1beta1.DevicePluginOptions, error) {
 	return s.options(), nil
 }
 
-// ListAndWatch sends the full device list, once and again on every change.
+// ListAndWatch sends the complete device list, once and after every change.
 func (s *service) ListAndWatch(
 	_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse],
 ) error {
@@ -130,11 +131,11 @@ func (s *service) list(stream grpc.ServerStreamingServer[v1beta1.ListAndWatchRes
 	}
 }
 
-// maxList is the longest list, in bytes, that the kubelet takes: its client has gRPC's own limit
-// (pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go).
+// maxList is the maximum size of a list, in bytes, that the kubelet accepts: its client uses gRPC's default
+// limit (pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go).
 const maxList = 4 << 20
 
-// send sends a list. Of one that is too long the kubelet would say nothing but that the stream ended.
+// send sends a list. For a list over the limit the kubelet would report only the end of the stream.
 func (s *service) send(
 	stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse], list *v1beta1.ListAndWatchResponse,
 ) error {
@@ -161,8 +162,8 @@ func (s *service) GetPreferredAllocation(
 	return answer, nil
 }
 
-// Allocate answers with one response per container, whatever the Resource returns: the kubelet loses track of
-// the devices when one is missing (pkg/kubelet/cm/devicemanager/manager.go, allocateContainerResources).
+// Allocate returns one response for each container, whatever the Resource returns: the kubelet loses track of
+// the devices if one is missing (pkg/kubelet/cm/devicemanager/manager.go, allocateContainerResources).
 func (s *service) Allocate(
 	ctx context.Context, request *v1beta1.AllocateRequest,
 ) (*v1beta1.AllocateResponse, error) {
@@ -177,7 +178,7 @@ func (s *service) Allocate(
 	return answer, nil
 }
 
-// allocate asks the Resource. A panic in it costs one pod, not the daemon.
+// allocate calls the Resource. A panic fails one pod, not the daemon.
 func (s *Server) allocate(
 	ctx context.Context, ids []string,
 ) (response *v1beta1.ContainerAllocateResponse, err error) {
@@ -187,19 +188,16 @@ func (s *Server) allocate(
 			response, err = nil, status.Errorf(codes.Internal, "allocate %s: internal error", s.resource.Name())
 		}
 	}()
-	response, err = s.resource.Allocate(ctx, ids)
-	if response == nil {
-		response = &v1beta1.ContainerAllocateResponse{}
-	}
-	return response, err
+	edits, err := s.resource.Allocate(ctx, ids)
+	return Response(edits), err
 }
 
-// PreStartContainer does nothing; the kubelet is told not to call it.
+// PreStartContainer does nothing; the options tell the kubelet not to call it.
 func (s *service) PreStartContainer(
 	context.Context, *v1beta1.PreStartContainerRequest,
 ) (*v1beta1.PreStartContainerResponse, error) {
 	return &v1beta1.PreStartContainerResponse{}, nil
 }
 
-// once makes a function that closes c when it is first called.
+// once returns a function that closes c on its first call.
 func once(c chan struct{}) func() { return sync.OnceFunc(func() { close(c) }) }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 )
@@ -224,22 +225,22 @@ func TestPreferWithoutPreferrer(t *testing.T) {
 
 func TestAllocate(t *testing.T) {
 	f := newFake("a")
-	f.allocate = func(ids []string) (*v1beta1.ContainerAllocateResponse, error) {
+	f.allocate = func(ids []string) (container.Edits, error) {
 		switch ids[0] {
-		case "nil":
-			return nil, nil
+		case "nothing":
+			return container.Edits{}, nil
 		case "error":
-			return nil, status.Error(codes.FailedPrecondition, "held by default/other")
+			return container.Edits{}, status.Error(codes.FailedPrecondition, "held by default/other")
 		case "panic":
 			panic("no idea")
 		}
-		return &v1beta1.ContainerAllocateResponse{Envs: map[string]string{"IDS": strings.Join(ids, ",")}}, nil
+		return container.Edits{Env: map[string]string{"IDS": strings.Join(ids, ",")}}, nil
 	}
 	plugin := connect(t, f)
 	if got, err := plugin.Allocate(t.Context(), "b", "a", "b", ""); err != nil || got.GetEnvs()["IDS"] != "b,a" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if got, err := plugin.Allocate(t.Context(), "nil"); err != nil || got == nil {
+	if got, err := plugin.Allocate(t.Context(), "nothing"); err != nil || got == nil {
 		t.Errorf("nil answer: %v, %v", got, err)
 	}
 	if _, err := plugin.Allocate(t.Context(), "error"); status.Code(err) != codes.FailedPrecondition ||

@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// maxSocketPath is the longest path of a unix socket: sun_path in include/uapi/linux/un.h, less the final
-// NUL.
+// maxSocketPath is the maximum length of the path of a unix socket: sun_path in include/uapi/linux/un.h, less
+// the final NUL.
 const maxSocketPath = 107
 
-// suffix is what newSocketName adds to a resource's name, and suffixLength how long that is.
+// suffix is the pattern that newSocketName appends to a resource's name; suffixLength is its length.
 const (
 	suffix       = `-[A-Z2-7]{12}\.sock`
 	suffixLength = len("-ABCDEFGHIJKL.sock")
 )
 
-// socketPrefix is the part of a socket's name that all sockets of a resource in a folder share:
-// "amd.com_gpu". Where a path would be too long it is the beginning of that, and a hash: the kubelet takes
-// names of resources that are longer than a socket's may be.
+// socketPrefix returns the common prefix of all sockets of a resource in a directory: "amd.com_gpu". If the
+// path would be too long it is a truncated name and a hash: the kubelet accepts resource names that are
+// longer than a socket name can be.
 func socketPrefix(dir, resource string) string {
 	prefix := strings.ReplaceAll(resource, "/", "_")
 	room := maxSocketPath - len(dir) - len("/") - suffixLength
@@ -39,9 +39,9 @@ func socketPrefix(dir, resource string) string {
 	return prefix[:max(0, min(len(prefix), room-len(hash)))] + hash
 }
 
-// newSocketName makes a name that no socket had before: from 1.37 on the kubelet never lets go of a name
-// under which a registration went wrong (pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go). The process
-// number would not do: it is 1 in every container.
+// newSocketName returns a name that no socket had before: from 1.37 on the kubelet never releases a name
+// whose registration failed (pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go). The process ID is not
+// sufficient: it is 1 in every container.
 func newSocketName(dir, resource string) string {
 	return socketPrefix(dir, resource) + "-" + rand.Text()[:12] + ".sock"
 }
@@ -54,7 +54,7 @@ func checkSocketPath(path string) error {
 	return nil
 }
 
-// listen opens a new socket in dir, for root alone. Closing the listener removes the socket.
+// listen opens a new socket in dir, accessible only to root. Closing the listener removes the socket.
 func listen(dir, resource string) (net.Listener, error) {
 	path := filepath.Join(dir, newSocketName(dir, resource))
 	listener, err := net.Listen("unix", path)
@@ -67,8 +67,8 @@ func listen(dir, resource string) (net.Listener, error) {
 	return listener, nil
 }
 
-// removeStale removes the sockets that earlier processes left for the same resource. One that somebody still
-// listens on is another instance's: it stays.
+// removeStale removes sockets of the same resource that earlier processes left. A socket with a listener
+// belongs to another instance and stays.
 func removeStale(dir, resource string) (removed []string, err error) {
 	ours := regexp.MustCompile("^" + regexp.QuoteMeta(socketPrefix(dir, resource)) + suffix + "$")
 	entries, err := os.ReadDir(dir)
@@ -91,7 +91,7 @@ func removeStale(dir, resource string) (removed []string, err error) {
 	return removed, nil
 }
 
-// dead reports whether nobody listens on a socket any more.
+// dead reports whether a socket has no listener.
 func dead(path string) bool {
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {

@@ -10,26 +10,26 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// registryFolder is where the kubelet's plugin watcher looks for sockets
-// (DefaultKubeletPluginsRegistrationDirName in pkg/kubelet/config/defaults.go). The kubelet removes none of
-// them when it starts.
+// registryFolder is the directory in which the kubelet's plugin watcher looks for sockets
+// (DefaultKubeletPluginsRegistrationDirName in pkg/kubelet/config/defaults.go). The kubelet does not remove
+// these sockets when it starts.
 const registryFolder = "plugins_registry"
 
-// Registration is how the kubelet gets to know a plugin: one way at a time, for it would take two for two
-// plugins.
+// Registration is the way in which the kubelet learns of a plugin. A plugin uses only one way at a time,
+// because the kubelet would see two plugins.
 type Registration string
 
-// The ways. Auto is what the SR-IOV network device plugin does, which has no flag for it.
+// Registration values. Auto is the behaviour of the SR-IOV network device plugin, which has no flag for it.
 const (
 	Register Registration = "register" // the plugin calls Register at device-plugins/kubelet.sock
-	Watcher  Registration = "watcher"  // the kubelet's plugin watcher finds its socket in plugins_registry
-	Auto     Registration = "auto"     // Watcher where the folder plugins_registry exists, else Register
+	Watcher  Registration = "watcher"  // the kubelet's plugin watcher finds the socket in plugins_registry
+	Auto     Registration = "auto"     // Watcher if the directory plugins_registry exists, otherwise Register
 )
 
-// MarshalText prints the way as the flag spells it.
+// MarshalText returns the flag's value.
 func (r Registration) MarshalText() ([]byte, error) { return []byte(r), nil }
 
-// UnmarshalText accepts the three ways.
+// UnmarshalText accepts the three values.
 func (r *Registration) UnmarshalText(text []byte) error {
 	switch way := Registration(text); way {
 	case Auto, Register, Watcher:
@@ -45,16 +45,16 @@ func (r Registration) watched(kubeletDir string) bool {
 	return r == Watcher || r == Auto && err == nil && info.IsDir()
 }
 
-// introduction answers the plugin watcher on a socket of ours, which serves the device plugin too
+// introduction answers the plugin watcher on a socket that also serves the device plugin API
 // (pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go).
 type introduction struct {
 	registration.UnimplementedRegistrationServer
 	resource string
-	found    chan<- error // has room for the first answer
+	found    chan<- error // must have room for the first answer
 }
 
-// GetInfo says who is there. The endpoint is left empty, which stands for the socket on which the kubelet
-// asks: it may know our folder by another path than we do.
+// GetInfo identifies the plugin. The endpoint is empty, which means the socket of the call: the kubelet may
+// have another path to the directory.
 func (i *introduction) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{
 		Type:              registration.DevicePlugin,
@@ -63,7 +63,7 @@ func (i *introduction) GetInfo(context.Context, *registration.InfoRequest) (*reg
 	}, nil
 }
 
-// NotifyRegistrationStatus is told what the kubelet made of it.
+// NotifyRegistrationStatus receives the result of the registration.
 func (i *introduction) NotifyRegistrationStatus(
 	_ context.Context, status *registration.RegistrationStatus,
 ) (*registration.RegistrationStatusResponse, error) {
@@ -73,7 +73,7 @@ func (i *introduction) NotifyRegistrationStatus(
 	}
 	select {
 	case i.found <- refused:
-	default: // a kubelet that comes again after a refusal: this socket is being given up
+	default: // repeated notification after a rejection: this socket is already being closed
 	}
 	return &registration.RegistrationStatusResponse{}, nil
 }

@@ -4,8 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -14,7 +13,7 @@ import (
 func (g *GPUs) All() (map[string][]Device, []topology.Link, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return maps.Clone(g.resources), slices.Clone(g.links), g.changed
+	return maps.Clone(g.resources), slices.Clone(g.links), g.changed.Next()
 }
 
 // Refuse says why a container must not have these devices of a resource, or those IDs that are no device of
@@ -26,7 +25,5 @@ func (g *GPUs) Refuse(resource string, devices []Device, unknown []string) error
 	return nil
 }
 
-// Answer is what a container needs to use these devices, in this order, whatever resources they are of.
-func (g *GPUs) Answer(devices []Device) *v1beta1.ContainerAllocateResponse {
-	return g.backend.Allocate(devices)
-}
+// Edits returns what a container needs to use these devices, in this order, whatever resources they are of.
+func (g *GPUs) Edits(devices []Device) container.Edits { return g.backend.Edits(devices) }

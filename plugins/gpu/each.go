@@ -39,5 +39,5 @@ func (g *GPUs) Names() []string {
 func (g *GPUs) names() ([]string, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Sorted(maps.Keys(g.resources)), g.changed
+	return slices.Sorted(maps.Keys(g.resources)), g.changed.Next()
 }

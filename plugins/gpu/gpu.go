@@ -10,13 +10,12 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
 // Backend is one vendor's driver as sysfs or the vendor's library shows it. Its methods are never called at
-// the same time but for Allocate.
+// the same time but for Edits.
 type Backend interface {
 	// Discover lists the devices as they are now. Resources that have none are listed too when they are to be
 	// offered.
@@ -25,8 +24,8 @@ type Backend interface {
 	Discover() (Inventory, error)
 	// Links lists the direct connections between the cards, none where the vendor has none.
 	Links() ([]topology.Link, error)
-	// Allocate is what a container needs to use these devices, in this order.
-	Allocate(devices []Device) *v1beta1.ContainerAllocateResponse
+	// Edits returns what a container needs to use these devices, in this order.
+	Edits(devices []Device) container.Edits
 }
 
 // Watcher is a Backend that knows when it is time to discover again.

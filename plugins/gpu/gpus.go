@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tandem-k8s/tandem/coordination/changes"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -27,7 +28,7 @@ type GPUs struct {
 	mu        sync.Mutex
 	resources map[string][]Device // sorted by ID: what was found last, and what went last
 	links     []topology.Link
-	changed   chan struct{} // closed and replaced on every change
+	changed   changes.Signal
 }
 
 // Discover finds the GPUs. It starts nothing; Run discovers again on every pulse, never when pulse is 0, and
@@ -41,7 +42,7 @@ func Discover(backend Backend, pulse time.Duration, log *slog.Logger) (*GPUs, er
 	if err != nil {
 		return nil, err
 	}
-	g := &GPUs{backend: backend, pulse: pulse, log: log, links: links, changed: make(chan struct{})}
+	g := &GPUs{backend: backend, pulse: pulse, log: log, links: links}
 	g.resources, _ = merge(nil, found)
 	g.report(found.Notes)
 	return g, nil
@@ -99,10 +100,10 @@ func (g *GPUs) refresh() {
 	}
 	g.report(found.Notes)
 	g.mu.Lock()
-	merged, changes := merge(g.resources, found)
+	merged, differences := merge(g.resources, found)
 	links := g.links
 	g.mu.Unlock()
-	if len(changes) == 0 {
+	if len(differences) == 0 {
 		g.complaint = ""
 		return
 	}
@@ -111,14 +112,13 @@ func (g *GPUs) refresh() {
 	} else {
 		links, g.complaint = newest, ""
 	}
-	for _, c := range changes {
+	for _, c := range differences {
 		g.log.Warn("GPU changed", "resource", c.resource, "device", c.device, "change", c.what)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.resources, g.links = merged, links
-	close(g.changed)
-	g.changed = make(chan struct{})
+	g.changed.Raise()
 }
 
 func (g *GPUs) complain(consequence string, err error) {
@@ -143,7 +143,7 @@ func (g *GPUs) report(notes []string) {
 func (g *GPUs) latest(resource string) ([]Device, []topology.Link, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.resources[resource], g.links, g.changed
+	return g.resources[resource], g.links, g.changed.Next()
 }
 
 // change is one device that is not as it was.
@@ -157,7 +157,7 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 	found := inventory.Resources
 	othersGo := others(known, inventory)
 	merged := make(map[string][]Device, len(found))
-	var changes []change
+	var differences []change
 	for resource := range found {
 		merged[resource] = nil
 	}
@@ -176,11 +176,11 @@ func merge(known map[string][]Device, inventory Inventory) (map[string][]Device,
 		})
 		for _, d := range merged[resource] {
 			if what := difference(before, d); what != "" {
-				changes = append(changes, change{resource, d.ID, what})
+				differences = append(differences, change{resource, d.ID, what})
 			}
 		}
 	}
-	return merged, changes
+	return merged, differences
 }
 
 // others reports whether devices are gone that were there at the look before.

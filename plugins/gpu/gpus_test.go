@@ -14,9 +14,10 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/topology"
+
+	"github.com/tandem-k8s/tandem/plugins/container"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,7 +44,7 @@ func (s *scripted) Links() ([]topology.Link, error) {
 	return s.links, nil
 }
 
-func (s *scripted) Allocate([]Device) *v1beta1.ContainerAllocateResponse { return nil }
+func (s *scripted) Edits([]Device) container.Edits { return container.Edits{} }
 
 // find sets what is found from now on: per resource its healthy devices.
 func (s *scripted) find(resources map[string]string, err error) {

@@ -6,6 +6,12 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
+// AMD and NVIDIA are the vendors of GPUs.
+const (
+	AMD    = "amd"
+	NVIDIA = "nvidia"
+)
+
 // Vendors of GPUs, by their PCI IDs.
 const (
 	amdVendor    = 0x1002
@@ -68,17 +74,4 @@ func Model(d *topology.Device) string {
 		return name
 	}
 	return fmt.Sprintf("%04x:%04x", d.Vendor, d.Product)
-}
-
-// Vendor names the maker of a GPU, "amd" or "nvidia"; "" for any other function: the display controllers of
-// board management controllers are none.
-func Vendor(d *topology.Device) string {
-	switch {
-	case d.Class.IsGPU() && d.Vendor == amdVendor:
-		return "amd"
-	case d.Class.IsGPU() && d.Vendor == nvidiaVendor:
-		return "nvidia"
-	default:
-		return ""
-	}
 }

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -39,9 +39,7 @@ func (sharing) Discover() (gpu.Inventory, error) {
 
 func (sharing) Links() ([]topology.Link, error) { return nil, nil }
 
-func (sharing) Allocate([]gpu.Device) *v1beta1.ContainerAllocateResponse {
-	return &v1beta1.ContainerAllocateResponse{}
-}
+func (sharing) Edits([]gpu.Device) container.Edits { return container.Edits{} }
 
 func (sharing) Narrow(_ []gpu.Device, available, _ []string, size int) []string {
 	second := slices.DeleteFunc(slices.Clone(available), func(id string) bool { return id < "GPU-1" })

@@ -5,10 +5,9 @@ import (
 	"log/slog"
 	"slices"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 )
 
@@ -79,15 +78,15 @@ func (p *Plugin) narrow(available, mustInclude []string, size int) []string {
 // Allocate answers in the order that pairs the i-th GPU with the i-th VF. It refuses what the backend or the
 // coordinator refuses and nothing else: a device that went away is answered as it was, and an ID that was
 // never a device is left out, as in AMD's own plugin, unless the backend refuses it, as NVIDIA's does.
-func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
+func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, error) {
 	devices, unknown := p.find(ids)
 	if err := p.gpus.Refuse(p.name, devices, unknown); err != nil {
-		return nil, err
+		return container.Edits{}, err
 	}
 	defer p.member.Returned(ids)
 	ordered, to, err := p.member.Allocated(ctx, ids)
 	if err != nil {
-		return nil, err
+		return container.Edits{}, err
 	}
 	devices, unknown = p.find(ordered)
 	if len(unknown) > 0 {
@@ -95,7 +94,7 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.Container
 	} else {
 		p.log.Info("allocate", "devices", ordered, to)
 	}
-	return p.gpus.Answer(devices), nil
+	return p.gpus.Edits(devices), nil
 }
 
 // find looks the devices up, in the order of their IDs.

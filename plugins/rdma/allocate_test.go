@@ -16,6 +16,7 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/test/functions"
 )
@@ -86,6 +87,12 @@ func offered(t *testing.T, s functions.Sysfs, dev fstest.MapFS, prefix, list str
 	return NewPlugin(vfs.Names()[0], vfs, host, member, slog.New(slog.DiscardHandler)), member
 }
 
+// respond allocates, and returns the edits as the kubelet gets them.
+func respond(ctx context.Context, p *Plugin, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
+	edits, err := p.Allocate(ctx, ids)
+	return deviceplugin.Response(edits), err
+}
+
 // nodes prints device specs, one a line.
 func nodes(response *v1beta1.ContainerAllocateResponse) []string {
 	var lines []string
@@ -113,7 +120,7 @@ func TestAllocateGolden(t *testing.T) {
 	t.Attr("parity", "sriov/dev-rdma")
 	t.Attr("parity", "sriov/devinfo-file")
 	p, member := offered(t, rdmaVF(), devices("infiniband/rdma_cm"), "nvidia.com", resources(rdmaPool))
-	got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"})
+	got, err := respond(t.Context(), p, []string{"0000:86:02.3"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +256,7 @@ func TestAllocateAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, _ := offered(t, c.sys, c.dev, "intel.com", resources(c.resource))
-			got, err := p.Allocate(t.Context(), []string{id})
+			got, err := respond(t.Context(), p, []string{id})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -277,7 +284,7 @@ func TestAllocateSubfunction(t *testing.T) {
 	p, _ := offered(t, functions.Example(), devices("infiniband/rdma_cm"), "nvidia.com",
 		resources(`{"resourceName": "bf2_sf",
 		"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["sf"], "isRdma": true}, "additionalInfo": {"0000:84:00.0": {"k": "v"}}}`))
-	got, err := p.Allocate(t.Context(), []string{"mlx5_core.sf.2"})
+	got, err := respond(t.Context(), p, []string{"mlx5_core.sf.2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +334,7 @@ func TestAllocateOrder(t *testing.T) {
 	s.PF(0x81, "ens1", 3, nil)
 	p, member := offered(t, s, devices("infiniband/rdma_cm"), "openshift.io",
 		resources(`{"resourceName": "vf_pool", "selectors": {"isRdma": true}}`))
-	got, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.3"})
+	got, err := respond(t.Context(), p, []string{"0000:81:00.1", "0000:81:00.3"})
 	if err != nil {
 		t.Fatal(err)
 	}

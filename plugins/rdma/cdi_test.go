@@ -57,7 +57,7 @@ func TestCDIGolden(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
 		t.Errorf("spec has mode %v, %v; want 0600", info.Mode(), err)
 	}
-	got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"})
+	got, err := respond(t.Context(), p, []string{"0000:86:02.3"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestCDIResolves(t *testing.T) {
 			p.host.CDI = &grants.CDI{Dirs: []string{dir}, Field: field}
 			pool, _ := p.vfs.latest(p.name)
 			p.prepare(pool)
-			got, err := p.Allocate(t.Context(), []string{id})
+			got, err := respond(t.Context(), p, []string{id})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +136,7 @@ func TestCDIWithoutNodes(t *testing.T) {
 	s.Write(functions.Dir("0000:81:00.2")+"/mlx5_core.rdma.2/uevent", "")
 	p, _ := withCDI(t, s, nil, "intel.com", resources(`{"resourceName": "a", "selectors": {"isRdma": true}}`),
 		false)
-	got, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2"})
+	got, err := respond(t.Context(), p, []string{"0000:81:00.1", "0000:81:00.2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestCDIWithoutNodes(t *testing.T) {
 		t.Error(diff)
 	}
 	p, folder := withCDI(t, s, nil, "intel.com", resources(`{"resourceName": "a"}`), false)
-	if got, err := p.Allocate(t.Context(), []string{"0000:81:00.1"}); err != nil || got.Annotations != nil {
+	if got, err := respond(t.Context(), p, []string{"0000:81:00.1"}); err != nil || got.Annotations != nil {
 		t.Errorf("a plain netdev: %v, %v", got, err)
 	}
 	if entries, err := os.ReadDir(folder); err != nil || len(entries) > 0 {

@@ -8,10 +8,10 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// DDPProfiles returns what tells the DDP package of an Intel NIC: fw.app.name of devlink, of the function
-// itself or else of its PF (Documentation/networking/devlink/ice.rst), "" for none. It is in no sysfs file,
-// so that for any root but /sys there is nothing to ask. The stock plugin also runs ddptool where its image
-// has it; NICs that need that (i40e) are not known here.
+// DDPProfiles returns a function that reads the DDP package of an Intel NIC: fw.app.name of devlink, of the
+// function itself or of its PF (Documentation/networking/devlink/ice.rst), "" for none. No sysfs file
+// contains it, so the function is nil for any root other than /sys. The stock plugin also runs ddptool if its
+// image contains it; NICs that need ddptool (i40e) are not supported here.
 func DDPProfiles(sysfsRoot string) func(function, pf topology.Address) string {
 	if filepath.Clean(sysfsRoot) != "/sys" {
 		return nil

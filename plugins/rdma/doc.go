@@ -1,41 +1,42 @@
-// Package rdma offers a node's SR-IOV virtual functions to the kubelet, as the SR-IOV network device plugin
-// (k8snetworkplumbingwg/sriov-network-device-plugin, "the stock plugin") does: its config.json, resource
-// names, device IDs, environment, device nodes and device-info files are kept to the byte, so that Multus,
-// the CNI plugins and pods notice no difference. Where this package does better, the place says so.
+// Package rdma offers a node's SR-IOV virtual functions to the kubelet as a replacement of the SR-IOV network
+// device plugin (k8snetworkplumbingwg/sriov-network-device-plugin, "the stock plugin"). Its config.json,
+// resource names, device IDs, environment variables, device nodes and device-info files are identical to the
+// byte, so that Multus, CNI plugins and pods need no change. Comments name the places with improved
+// behaviour.
 //
 //	config.json, sysfs ──package pools──▶ []Pool ──▶ VFs ──▶ Plugin ◀──▶ kubelet
 //	                                       events ──▲         ▲ ◀──▶ coordination.Member
 //	                                                    package grants
 //
-// It takes the place of the RDMA shared device plugin (Mellanox/k8s-rdma-shared-dev-plugin) too, by its
-// config.json: an HCA is then offered as many times as containers may share it. That plugin offers numbers,
-// each of which stands for all HCAs of a pool, so that nothing can be placed. Here each device is a replica
-// of one HCA, "0000:0c:00.0::3": rdmaHcaMax counts by HCA, a container gets the device nodes of the HCAs that
-// it was given alone (of all with tandem.allHCAs), and is told of them in NCCL_IB_HCA and
-// PCIDEVICE_<resource>. For the coordinator a replica is a VF whose PF is the HCA.
+// It also replaces the RDMA shared device plugin (Mellanox/k8s-rdma-shared-dev-plugin), with that plugin's
+// config.json: an HCA is offered once for each container that may share it. That plugin offers numbers, each
+// of which stands for all HCAs of a pool, so that placement is impossible. Here each device is a replica of
+// one HCA, "0000:0c:00.0::3": rdmaHcaMax applies to each HCA, a container gets the device nodes only of its
+// HCAs (of all HCAs with tandem.allHCAs), and NCCL_IB_HCA and PCIDEVICE_<resource> list its HCAs. For the
+// coordinator a replica is a VF whose PF is the HCA.
 //
-// AMD's network device plugin (ROCm/k8s-network-device-plugin) is made from the stock plugin and is replaced
-// with it; package exporter asks what it asks for the health of NICs. One thing that it does is not done:
-// unless a resource has disableDeviceConfig, on bare metal it runs "nicctl clear rdma internal queue-pair"
-// for every device before a container gets it, and fails the pod where that fails
-// (pkg/deviceconfig/deviceConfigClient.go). nicctl is a program of AMD's that goes with a firmware version
-// and is in no image of ours; and the queue pairs of a container that ended are gone, as the kernel destroys
-// them when its processes close the uverbs device (ib_uverbs_close in drivers/infiniband/core/uverbs_main.c).
+// AMD's network device plugin (ROCm/k8s-network-device-plugin) is a fork of the stock plugin and is replaced
+// as well; package exporter reads the health of NICs from the same source. One function is omitted: unless a
+// resource has disableDeviceConfig, on bare metal AMD's plugin runs "nicctl clear rdma internal queue-pair"
+// for every device before a container gets the device, and fails the pod if that fails
+// (pkg/deviceconfig/deviceConfigClient.go). nicctl belongs to a firmware version and is not in Tandem's
+// image, and the kernel destroys the queue pairs of an ended container when its processes close the uverbs
+// device (ib_uverbs_close in drivers/infiniband/core/uverbs_main.c).
 //
-// Package pools says which devices belong to which resource, package grants what a container gets with them,
-// and package sysfs reads what both need of a device. Here is what happens over time: [VFs] has the pools
-// found at the start and again whenever the machine changes, and a [Plugin] per resource tells the kubelet
-// and the coordinator of them and answers the kubelet. What a container gets is looked up when it gets it,
-// since the kernel numbers device nodes anew whenever a driver is bound.
+// Package pools assigns devices to resources, package grants determines the container's access to its
+// devices, and package sysfs reads the facts that both need. Package rdma handles changes over time: [VFs]
+// computes the pools at the start and after each change of the machine, and a [Plugin] for each resource
+// reports them to the kubelet and the coordinator and answers the kubelet. A device's access is computed at
+// the time of Allocate, because the kernel renumbers device nodes when a driver is bound.
 //
-// Everything about a device is read below the roots that were passed in. What the stock plugin asks netlink
-// for is below /sys too: the link type in net/<netdev>/type, the mode of the eswitch in phys_switch_id and
-// phys_port_name of the PF's netdevs, the devlink parameter enable_rdma in the RDMA auxiliary device that it
-// stands for, vDPA devices in bus/vdpa. Where the root is /sys, sriovnet reads what SR-IOV makes of a
-// function (sysfs.At). Four things are in no file and are asked for on /sys alone: [DefaultRoutes],
-// [DDPProfiles], [MachineEvents] and [CheckSharing]; and there alone is [LinkUp].
+// All facts about a device are read below the roots passed in. The facts that the stock plugin reads from
+// netlink are also below /sys: the link type in net/<netdev>/type, the eswitch mode in phys_switch_id and
+// phys_port_name of the PF's netdevs, the devlink parameter enable_rdma in the corresponding RDMA auxiliary
+// device, vDPA devices in bus/vdpa. If the root is /sys, sriovnet reads the SR-IOV facts of a function
+// (sysfs.At). Four facts are in no file and are read only if the root is /sys: [DefaultRoutes],
+// [DDPProfiles], [MachineEvents] and [CheckSharing]; [LinkUp] works only there as well.
 //
-// Two things have to be known over a restart and are in no file of the kernel's: which devices the kubelet
-// was told of, for one of them must not vanish from the list while a container may hold it, and what the
-// namespaces of containers hide of the devices in them, for these must still be selected. See memory.go.
+// Two facts must survive a restart and are in no file of the kernel: the devices reported to the kubelet,
+// because a device must not vanish from the list while a container may hold it, and the properties of devices
+// that container namespaces hide, because selectors still need them. See memory.go.
 package rdma

@@ -19,13 +19,13 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
-// Events calls changed whenever the machine may have changed, until ctx is done, and once as soon as it
-// notices changes: of those before nothing tells. It returns an error when it cannot tell.
+// Events calls changed after each possible change of the machine, until ctx is done, and once when it begins
+// to receive changes; earlier changes are not reported. It returns an error if it cannot receive changes.
 type Events func(ctx context.Context, changed func()) error
 
-// MachineEvents are those of the machine below a sysfs root. For /sys they come from the kernel over netlink:
-// sysfs itself tells nobody of devices that come and go, since inotify sees what processes do to files and
-// these come from inside the kernel. For any other root, a folder, it is the other way round.
+// MachineEvents returns the events of the machine below a sysfs root. For /sys they come from the kernel over
+// netlink: inotify does not report changes that the kernel itself makes in sysfs. For any other root, a
+// directory, they come from inotify.
 func MachineEvents(sysfsRoot string, c *pools.Config) Events {
 	if filepath.Clean(sysfsRoot) != "/sys" {
 		return func(ctx context.Context, changed func()) error { return folderEvents(ctx, sysfsRoot, changed) }
@@ -44,8 +44,8 @@ func MachineEvents(sysfsRoot string, c *pools.Config) Events {
 }
 
 const (
-	ueventGroup = 1 // multicast group of the kernel's own events; 2 is udev's (lib/kobject_uevent.c)
-	// RTMGRP_LINK of include/uapi/linux/rtnetlink.h: a netdev gets or loses carrier, among others
+	ueventGroup = 1 // multicast group of the kernel's own events; group 2 belongs to udev (lib/kobject_uevent.c)
+	// RTMGRP_LINK of include/uapi/linux/rtnetlink.h: events of netdevs, including carrier changes.
 	linkGroup = 1
 )
 
@@ -58,7 +58,7 @@ func kernelEvents(
 	if err != nil {
 		return fmt.Errorf("open netlink socket: %w", err)
 	}
-	socket := os.NewFile(uintptr(fd), "netlink") // non-blocking, so that closing it ends a read
+	socket := os.NewFile(uintptr(fd), "netlink") // nonblocking, so that closing the socket ends a read
 	defer socket.Close()
 	defer context.AfterFunc(ctx, func() { _ = socket.Close() })()
 	if err := syscall.Bind(fd, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK, Groups: group}); err != nil {
@@ -71,7 +71,7 @@ func kernelEvents(
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, syscall.ENOBUFS): // more came than the socket holds: some were lost
+		case errors.Is(err, syscall.ENOBUFS): // the socket buffer overflowed and messages were lost
 			changed()
 		case err != nil:
 			return fmt.Errorf("read kernel events: %w", err)
@@ -81,15 +81,15 @@ func kernelEvents(
 	}
 }
 
-// concerns reports whether a uevent is about something that pools are made of: a PCI function, its driver,
-// netdev, RDMA device or a character device of that, vDPA or auxiliary device. A message is a list of
-// KEY=value that end with NUL (Documentation/ABI/testing/sysfs-uevent).
+// concerns reports whether a uevent concerns a PCI function, its driver, netdev, RDMA device or RDMA
+// character device, or a vDPA or auxiliary device. A message is a list of KEY=value strings, each terminated
+// by NUL (Documentation/ABI/testing/sysfs-uevent).
 func concerns(message []byte) bool {
 	for field := range bytes.SplitSeq(message, []byte{0}) {
 		key, value, _ := strings.Cut(string(field), "=")
 		switch key {
 		case "DEVPATH":
-			if strings.HasPrefix(value, "/devices/virtual/") { // the netdevs of containers
+			if strings.HasPrefix(value, "/devices/virtual/") { // netdevs of containers
 				return false
 			}
 		case "SUBSYSTEM":
@@ -101,7 +101,7 @@ func concerns(message []byte) bool {
 	return false
 }
 
-// folderEvents tells of functions that are added to or removed from a machine that is laid out as a folder.
+// folderEvents reports functions that are added to or removed from a machine that is laid out as a directory.
 func folderEvents(ctx context.Context, root string, changed func()) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {

@@ -12,17 +12,17 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// memory is what the daemon has to know of the time before its start, in one file of the run folder: until
-// the node boots. Then the kubelet's checkpoint alone says which devices containers hold.
+// memory is the daemon's state from before its start, in one file of the run directory, which lasts until the
+// node boots. After a boot only the kubelet's checkpoint lists the devices of containers.
 type memory struct {
-	// Listed are all devices that the kubelet was told of, by resource name. One that is gone has to stay in the
-	// list: the kubelet dies of a device that a container holds and that is no longer listed.
+	// Listed contains all devices reported to the kubelet, by resource name. A gone device has to stay
+	// listed: the kubelet crashes if a device of a container is no longer listed.
 	Listed map[string]map[string]listed `json:"listed"`
-	// Hidden is what containers may hide of devices, by ID.
+	// Hidden contains the properties that container namespaces may hide, by device ID.
 	Hidden map[string]pools.Hidden `json:"hidden"`
 }
 
-// listed is a device as it was last seen, without its ID.
+// listed is a device as last seen, without its ID.
 type listed struct {
 	Address topology.Address  `json:"address"`
 	PF      topology.Address  `json:"pf,omitzero"`
@@ -53,8 +53,8 @@ func readMemory(file string) (*memory, error) {
 	return m, nil
 }
 
-// keep forgets the devices that were listed and that no container holds: nobody misses them. One that a
-// container holds and that is not known is known from its ID.
+// keep removes the listed devices that no container holds. A device of a container that is not in the memory
+// is reconstructed from its ID.
 func (m *memory) keep(held map[string][]string) {
 	for resource, devices := range m.Listed {
 		for id := range devices {
@@ -77,7 +77,7 @@ func (m *memory) keep(held map[string][]string) {
 	}
 }
 
-// remember takes over what is seen of a pool now.
+// remember updates the memory with the current devices of a pool.
 func (m *memory) remember(pool pools.Pool) {
 	if m.Listed[pool.Name] == nil {
 		m.Listed[pool.Name] = map[string]listed{}
@@ -90,7 +90,7 @@ func (m *memory) remember(pool pools.Pool) {
 	}
 }
 
-// devices are those that were listed for a resource, by ID, as ones that are no longer found.
+// devices returns the devices that were listed for a resource, by ID, marked as no longer found.
 func (m *memory) devices(resource string) map[string]pools.Device {
 	devices := make(map[string]pools.Device, len(m.Listed[resource]))
 	for id, l := range m.Listed[resource] {

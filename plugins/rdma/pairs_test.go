@@ -43,14 +43,14 @@ func TestPairOptions(t *testing.T) {
 		}},
 	} {
 		plain, _ := offered(t, rdmaVF(), devices("infiniband/rdma_cm"), "nvidia.com", resources(rdmaPool))
-		stock, err := plain.Allocate(t.Context(), []string{"0000:86:02.3"})
+		stock, err := respond(t.Context(), plain, []string{"0000:86:02.3"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		p, member := offered(t, rdmaVF(), devices("infiniband/rdma_cm"), "nvidia.com",
 			resources(`{"tandem": `+c.tandem+`, `+rdmaPool[1:]))
 		member.served = c.served
-		got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"})
+		got, err := respond(t.Context(), p, []string{"0000:86:02.3"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestPairVariablesOrder(t *testing.T) {
 	s.Remove(functions.Dir("0000:81:00.2") + "/infiniband_verbs")
 	p, _ := offered(t, s, nil, "intel.com",
 		resources(`{"resourceName": "a", "tandem": {"variables": ["UCX_NET_DEVICES", "NCCL_IB_HCA"]}}`))
-	got, err := p.Allocate(t.Context(), []string{"0000:81:00.1", "0000:81:00.2", "0000:81:00.3"})
+	got, err := respond(t.Context(), p, []string{"0000:81:00.1", "0000:81:00.2", "0000:81:00.3"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestPairsFileIsMounted(t *testing.T) {
 	p, member := offered(t, rdmaVF(), nil, "nvidia.com", resources(`{"tandem": {"pairs": true}, `+rdmaPool[1:]))
 	p.host.PairsDir = t.TempDir() + "/pairs"
 	for range 2 {
-		got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"})
+		got, err := respond(t.Context(), p, []string{"0000:86:02.3"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestPairsFileIsMounted(t *testing.T) {
 			}
 			return inTime
 		}
-		got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"})
+		got, err := respond(t.Context(), p, []string{"0000:86:02.3"})
 		if err != nil || len(got.Mounts) != 1 {
 			t.Fatal(got, err)
 		}
@@ -141,7 +141,7 @@ func TestPairsFileIsMounted(t *testing.T) {
 	member.writes = nil
 	// Where the file cannot be written the container gets its devices all the same.
 	p.host.PairsDir = "/dev/null/pairs"
-	if got, err := p.Allocate(t.Context(), []string{"0000:86:02.3"}); err != nil || len(got.Mounts) > 0 ||
+	if got, err := respond(t.Context(), p, []string{"0000:86:02.3"}); err != nil || len(got.Mounts) > 0 ||
 		len(got.Devices) == 0 {
 		t.Errorf("answer %v, %v", got, err)
 	}

@@ -78,7 +78,7 @@ func (p *placed) take(t *testing.T, size int) []string {
 	}
 	taken := func(id string) bool { return slices.Contains(chosen, id) }
 	p.free = slices.DeleteFunc(slices.Clone(p.free), taken)
-	told := strings.Split(answer.GetEnvs()["PCIDEVICE_RDMA_HCA"], ",")
+	told := strings.Split(answer.Env["PCIDEVICE_RDMA_HCA"], ",")
 	slices.Sort(told)
 	return slices.Compact(told)
 }

@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// Member is what a pool needs of coordination: a *coordination.Member.
+// Member is the part of *coordination.Member that a pool uses.
 type Member interface {
 	Publish(device.Announcement)
 	Withheld() (coordination.Holders, <-chan struct{})
@@ -46,17 +46,17 @@ type Plugin struct {
 	log    *slog.Logger
 }
 
-// NewPlugin makes the plugin of one pool; Watch starts it.
+// NewPlugin returns the plugin of one pool; Watch starts it.
 func NewPlugin(name string, vfs *VFs, host grants.Host, member Member, log *slog.Logger) *Plugin {
 	return &Plugin{name: name, vfs: vfs, host: host, member: member, log: log.With("resource", name)}
 }
 
-// Name is the resource name, "intel.com/mlnx_vf".
+// Name returns the resource name, "intel.com/mlnx_vf".
 func (p *Plugin) Name() string { return p.name }
 
-// Watch publishes the devices to the coordinator and the kubelet, at the start and whenever they changed,
-// and keeps their CDI spec. As long as there has never been a device, the resource is not offered, so that
-// the node does not have it at all.
+// Watch publishes the devices to the coordinator and the kubelet, at the start and after every change, and
+// maintains their CDI spec. The resource is not offered before its first device exists, so that the node does
+// not list it.
 func (p *Plugin) Watch(ctx context.Context, publish func([]deviceplugin.Device)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { p.keepSpec(ctx); return nil })
@@ -85,14 +85,13 @@ func (p *Plugin) tell(ctx context.Context, publish func([]deviceplugin.Device)) 
 	}
 }
 
-// specPause is the pause between two looks at the file of the CDI spec, which anybody may remove.
+// specPause is the interval between two checks of the CDI spec file, which other processes may remove.
 const specPause = 5 * time.Second
 
-// keepSpec keeps the CDI spec what it should be until ctx is done. Device nodes are numbered anew when a
-// driver is bound, which changes nothing else of a device: so it is made anew at every look at the machine.
-// A container that starts between the event of the kernel and that look, a second at the most, is given
-// what was there before; so is every container where device nodes do not go through CDI, and while no
-// plugin runs.
+// keepSpec maintains the CDI spec until ctx is done. Binding a driver renumbers device nodes without any
+// other change of a device, so the spec is computed after every scan of the machine. A container that starts
+// between the kernel's event and that scan, at most a second, gets the previous device nodes. The same
+// applies to every container if device nodes are not passed by CDI, and while no plugin runs.
 func (p *Plugin) keepSpec(ctx context.Context) {
 	if p.host.CDI == nil {
 		return
@@ -120,7 +119,8 @@ func (p *Plugin) keepSpec(ctx context.Context) {
 	}
 }
 
-// prepare puts in place what running pods refer to and a boot took away: nobody asks for their devices again.
+// prepare restores files that running pods refer to and that a boot removed: the kubelet does not call
+// Allocate for their devices again.
 func (p *Plugin) prepare(pool pools.Pool) {
 	if err := p.spec.Write(p.host, pool, nil); err != nil {
 		p.log.Error("containers may not get device nodes", "error", err)
@@ -130,8 +130,8 @@ func (p *Plugin) prepare(pool pools.Pool) {
 	}
 }
 
-// list is what there is of a pool. What is no longer found stays in the kubelet's list as long as the kubelet
-// needs it, without a word from here. What is withheld cannot be handed out now, as what is unhealthy.
+// list returns the devices of a pool. A device that is no longer found stays in the kubelet's list as long as
+// the kubelet needs it. Withheld devices are unhealthy, because they cannot be assigned now.
 func list(pool pools.Pool, withheld coordination.Holders) (
 	announced []device.Device, listed []deviceplugin.Device,
 ) {
@@ -146,7 +146,7 @@ func list(pool pools.Pool, withheld coordination.Holders) (
 	return announced, listed
 }
 
-// Prefer leaves the choice to the coordinator.
+// Prefer asks the coordinator.
 func (p *Plugin) Prefer(ctx context.Context, available, mustInclude []string, size int) []string {
 	return p.present(available, mustInclude, func(available []string) []string {
 		return p.member.Prefer(ctx, available, mustInclude, size)
@@ -160,8 +160,8 @@ func (p *Plugin) Alone(available, mustInclude []string, size int) []string {
 	})
 }
 
-// present chooses devices. Where the choice has one that has vanished, of which the kubelet learns only
-// later, it chooses again without those.
+// present chooses devices. If the choice contains a device that has vanished and that the kubelet still
+// lists, present chooses again without such devices.
 func (p *Plugin) present(available, mustInclude []string, choose func(available []string) []string) []string {
 	chosen := choose(available)
 	if len(p.vanished(chosen, mustInclude)) == 0 {
@@ -172,7 +172,7 @@ func (p *Plugin) present(available, mustInclude []string, choose func(available 
 	return choose(slices.DeleteFunc(slices.Clone(available), func(id string) bool { return vanished[id] }))
 }
 
-// vanished finds those of some devices that are no longer there, beside those that a container has to have.
+// vanished returns the devices that no longer exist, except must-include devices.
 func (p *Plugin) vanished(ids, mustInclude []string) map[string]bool {
 	asked, vanished := map[string]bool{}, map[string]bool{}
 	for _, id := range ids {
@@ -189,7 +189,7 @@ func (p *Plugin) vanished(ids, mustInclude []string) map[string]bool {
 
 // Allocate gives a container its devices. Everything that can fail comes before the coordinator is told that
 // they are taken: an error means for the kubelet that they are not.
-func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.ContainerAllocateResponse, error) {
+func (p *Plugin) Allocate(ctx context.Context, ids []string) (container.Edits, error) {
 	pool, _ := p.vfs.latest(p.name)
 	beside := pool.Beside(ids)
 	given, err := p.give(pool, slices.Concat(ids, beside))
@@ -197,23 +197,23 @@ func (p *Plugin) Allocate(ctx context.Context, ids []string) (*v1beta1.Container
 		err = p.spec.Write(p.host, pool, given)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("allocate %s: %w", p.name, err)
+		return container.Edits{}, fmt.Errorf("allocate %s: %w", p.name, err)
 	}
 	defer p.member.Returned(ids)
 	order, to, err := p.member.Allocated(ctx, ids)
 	if err != nil {
-		return nil, err
+		return container.Edits{}, err
 	}
-	response, err := p.host.Answer(pool, slices.Concat(order, beside), given)
+	edits, err := p.host.Edits(pool, slices.Concat(order, beside), given)
 	if err != nil {
-		return nil, err
+		return container.Edits{}, err
 	}
-	p.pair(ctx, pool, order, response)
+	p.pair(ctx, pool, order, &edits)
 	p.log.Info("allocate", "devices", order, to)
-	return response, nil
+	return edits, nil
 }
 
-// give looks up what a container gets with these devices, and tells Multus of them.
+// give determines a container's access to the devices and writes Multus' device-info files.
 func (p *Plugin) give(pool pools.Pool, ids []string) (map[string]*grants.Grant, error) {
 	given := make(map[string]*grants.Grant, len(ids))
 	for _, id := range ids {
@@ -234,16 +234,14 @@ func (p *Plugin) give(pool pools.Pool, ids []string) (map[string]*grants.Grant, 
 }
 
 // pair tells a container of its pairs, as far as its resource wants that.
-func (p *Plugin) pair(
-	ctx context.Context, pool pools.Pool, order []string, response *v1beta1.ContainerAllocateResponse,
-) {
+func (p *Plugin) pair(ctx context.Context, pool pools.Pool, order []string, edits *container.Edits) {
 	pairs := p.host.Pairs(pool, order)
 	if pairs == nil {
 		return
 	}
 	served, written := p.member.Pair(ctx, pairs.VFs, pairs.File)
-	if err := pairs.Mount(written, response); err != nil {
+	if err := pairs.Mount(written, edits); err != nil {
 		p.log.Error("a container is not told of pairs", "error", err)
 	}
-	pairs.Tell(served, response)
+	pairs.Tell(served, edits)
 }

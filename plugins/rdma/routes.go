@@ -9,11 +9,12 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// DefaultRoutes returns what lists the netdevs that carry an IPv4 default route: the node itself needs them,
-// so they are never offered (HasDefaultRoute in pkg/utils/utils.go of the stock plugin), and not until a
-// restart of the daemon once the route has gone (VFs.scan). Routes are in no sysfs file. They are asked of
-// the kernel by netlink, in the network namespace of the process, which has to be the node's own
-// (hostNetwork: true). For any root but /sys the answer would be about another machine, and there is none.
+// DefaultRoutes returns a function that lists the netdevs with an IPv4 default route. The node itself needs
+// these netdevs, so they are never offered (HasDefaultRoute in pkg/utils/utils.go of the stock plugin), and
+// not before a restart of the daemon after the route has gone (VFs.scan). No sysfs file contains routes. They
+// are read from the kernel by netlink, in the network namespace of the process, which must be the node's
+// (hostNetwork: true). For any root other than /sys the function is nil, because the answer would describe
+// another machine.
 func DefaultRoutes(sysfsRoot string) func() ([]string, error) {
 	if filepath.Clean(sysfsRoot) != "/sys" {
 		return nil
@@ -30,7 +31,7 @@ func defaultRoutes() ([]string, error) {
 	for _, index := range defaultLinks(routes) {
 		link, err := netlink.LinkByIndex(index)
 		if errors.As(err, &netlink.LinkNotFoundError{}) {
-			continue // it went away in between
+			continue // the link was removed meanwhile
 		}
 		if err != nil {
 			return nil, fmt.Errorf("look up the netdev of a default route: %w", err)
@@ -40,7 +41,7 @@ func defaultRoutes() ([]string, error) {
 	return netdevs, nil
 }
 
-// defaultLinks returns the indexes of the links that default routes leave by, each once, ascending.
+// defaultLinks returns the indexes of the links of default routes, unique and ascending.
 func defaultLinks(routes []netlink.Route) []int {
 	var links []int
 	for _, route := range routes {

@@ -12,11 +12,11 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
-// CheckSharing reports why no HCA of this machine can be shared: where each RDMA device belongs to one
-// network namespace (exclusive mode) a container does not see those of the node. The RDMA shared device
-// plugin ends over that too (ValidateRdmaSystemMode in pkg/resources/resources_manager.go). The mode is in no
-// sysfs file; for any root but /sys there is nothing to ask. It is no error that the kernel does not tell:
-// then there is no RDMA yet, or no mode.
+// CheckSharing returns an error if no HCA of this machine can be shared: if each RDMA device belongs to one
+// network namespace (exclusive mode), containers cannot see the node's RDMA devices. The RDMA shared device
+// plugin exits for the same reason (ValidateRdmaSystemMode in pkg/resources/resources_manager.go). No sysfs
+// file contains the mode, so CheckSharing returns nil for any root other than /sys, and if the kernel does
+// not report a mode: then no RDMA device exists yet, or the kernel has no modes.
 func CheckSharing(sysfsRoot string) error {
 	if filepath.Clean(sysfsRoot) != "/sys" {
 		return nil
@@ -36,7 +36,7 @@ func checkMode(mode string) error {
 	return nil
 }
 
-// LinkUp returns what brings a netdev up; nil for any root but /sys, where it would be another machine's.
+// LinkUp returns a function that sets a netdev up; nil for any root other than /sys.
 func LinkUp(sysfsRoot string) func(netdev string) error {
 	if filepath.Clean(sysfsRoot) != "/sys" {
 		return nil
@@ -53,9 +53,9 @@ func LinkUp(sysfsRoot string) func(netdev string) error {
 	}
 }
 
-// BringUp brings the first netdev of every shared HCA up that is down, once: without it RoCE has no port, and
-// the RDMA shared device plugin does so when it starts (InitServers, same place). A process that may not is
-// told so in the log, and goes on.
+// BringUp sets the first netdev of every shared HCA up, once: RoCE has no port without it, and the RDMA
+// shared device plugin does the same at its start (InitServers, same place). Without the privilege it logs an
+// error and continues.
 func (v *VFs) BringUp(up func(netdev string) error) {
 	seen := map[string]bool{}
 	for _, name := range v.Names() {

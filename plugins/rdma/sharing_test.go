@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
-	"github.com/tandem-k8s/tandem/coordination/ledger"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	coordinated "github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/test/functions"
@@ -83,7 +83,7 @@ func TestAllocateShared(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, _ := offered(t, twoHCAs(), devices("infiniband/rdma_cm"), "intel.com", sharing(c.pool))
-			got, err := p.Allocate(t.Context(), c.ids)
+			got, err := respond(t.Context(), p, c.ids)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +104,7 @@ func TestAllocateShared(t *testing.T) {
 func TestSharedPairs(t *testing.T) {
 	p, _ := offered(t, twoHCAs(), nil, "intel.com", sharing(`{"tandem": {"pairs": true}, `+twoPool[1:]))
 	p.host.PairsDir = filepath.Join(t.TempDir(), "pairs")
-	got, err := p.Allocate(t.Context(), []string{"0000:82:00.0::2"})
+	got, err := respond(t.Context(), p, []string{"0000:82:00.0::2"})
 	if err != nil || len(got.Mounts) != 1 {
 		t.Fatalf("answer %v, %v", got, err)
 	}
@@ -139,7 +139,7 @@ func TestSharedCDI(t *testing.T) {
 		{second, []string{"0000:82:00.0::3"}, "cdi.k8s.io/nvidia.com_net-rdma_some",
 			"nvidia.com/net-rdma=0000:82:00.0.some", "nvidia.com_some.yaml"},
 	} {
-		got, err := c.p.Allocate(t.Context(), c.ids)
+		got, err := respond(t.Context(), c.p, c.ids)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func TestReplicasFitTheCoordinator(t *testing.T) {
 	pool, _ := p.vfs.latest(p.name)
 	if announced, listed := list(pool, nil); len(announced) != pools.MaxReplicas ||
 		len(listed) != len(announced) ||
-		len(announced) > ledger.MaxDevices {
+		len(announced) > coordinated.MaxDevices {
 		t.Errorf("%d announced, %d listed", len(announced), len(listed))
 	}
 }

@@ -138,7 +138,7 @@ func linkByNetlink(t *testing.T) *netlink.LinkAttrs {
 
 func nodesOf(g *grants.Grant) (paths []string) {
 	for _, node := range g.Nodes {
-		paths = append(paths, node.GetHostPath())
+		paths = append(paths, node.Host)
 	}
 	return paths
 }

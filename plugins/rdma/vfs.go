@@ -9,38 +9,38 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tandem-k8s/tandem/coordination/changes"
 	"github.com/tandem-k8s/tandem/coordination/file"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// VFs are the pools of a machine as they are now: found at the start, and looked for again whenever the
-// machine changes. They remember what was listed before, for a device that is gone stays in its pool as
-// unhealthy.
+// VFs holds the current pools of a machine, computed at the start and after each change. It also holds
+// previously listed devices: a gone device stays in its pool as unhealthy.
 type VFs struct {
 	finder pools.Finder
 	config *pools.Config
 	file   string
 	log    *slog.Logger
 	events Events
-	look   chan struct{} // holds a token when something may have changed
+	look   chan struct{} // holds a token if the machine may have changed
 
 	memory  *memory
 	needed  map[topology.Address]bool // functions that have carried the node's own network since the start
-	written []byte                    // the memory as it is in the file
+	written []byte                    // the current content of the memory file
 
 	mu       sync.Mutex
 	warnings []string
 	names    []string
 	pools    map[string]pools.Pool
-	changed  chan struct{} // closed and replaced on every change
-	looked   chan struct{} // closed and replaced by every look, whatever it found
+	changed  changes.Signal
+	looked   changes.Signal // every look, whatever it found
 }
 
-// FindVFs finds the pools of a configuration. The file is where to keep what has to be known after a restart.
-// Held are the devices that containers hold, by resource; nil where that is not known. Events tell of
-// changes, nil for nothing that does. Run looks for changes.
+// FindVFs computes the pools of a configuration. The file stores the state that must survive a restart. Held
+// contains the devices of containers, by resource; nil if unknown. Events reports changes of the machine; it
+// may be nil. Run scans for changes.
 func FindVFs(
 	finder pools.Finder, config *pools.Config, file string, held map[string][]string, events Events,
 	log *slog.Logger,
@@ -56,13 +56,12 @@ func FindVFs(
 	v := &VFs{
 		finder: finder, config: config, file: file, log: log, events: events, look: make(chan struct{}, 1),
 		memory: memory, needed: map[topology.Address]bool{}, pools: map[string]pools.Pool{},
-		changed: make(chan struct{}), looked: make(chan struct{}),
 	}
 	for _, warning := range config.Warnings {
 		log.Warn("configuration", "file", config.File, "note", warning)
 	}
 	if finder.Tree != nil {
-		v.finder.Tree = sync.OnceValues(finder.Tree) // the start reads it once
+		v.finder.Tree = sync.OnceValues(finder.Tree) // shared by all pools at the start
 	}
 	if err := v.scan(); err != nil {
 		return nil, err
@@ -77,7 +76,7 @@ func FindVFs(
 	return v, nil
 }
 
-// explain tells of the devices that selectors rejected.
+// explain logs the devices that selectors rejected.
 func (v *VFs) explain() {
 	f := v.finder
 	f.Known, f.Needed = v.memory.Hidden, v.needed
@@ -98,10 +97,10 @@ func (v *VFs) explain() {
 	}
 }
 
-// Names are the resource names in the order of the configuration, those of empty pools included.
+// Names returns the resource names in the order of the configuration, including those of empty pools.
 func (v *VFs) Names() []string { return slices.Clone(v.names) }
 
-// Found are the names of the pools that have devices now.
+// Found returns the names of the pools with devices.
 func (v *VFs) Found() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -110,8 +109,8 @@ func (v *VFs) Found() []string {
 	})
 }
 
-// All are the pools as they are now, in the order of the configuration, empty ones and devices that are gone
-// included, and a channel that is closed once they may no longer be. Nobody may change them.
+// All returns the current pools in the order of the configuration, including empty pools and gone devices,
+// and a channel that is closed after the next change. Callers must not change the pools.
 func (v *VFs) All() ([]pools.Pool, <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -119,10 +118,10 @@ func (v *VFs) All() ([]pools.Pool, <-chan struct{}) {
 	for _, name := range v.names {
 		all = append(all, v.pools[name])
 	}
-	return all, v.changed
+	return all, v.changed.Next()
 }
 
-// Pool is a pool as it is now; false for a name that the configuration does not have.
+// Pool returns the current pool of a name; false if the configuration has no such pool.
 func (v *VFs) Pool(name string) (pools.Pool, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -130,16 +129,16 @@ func (v *VFs) Pool(name string) (pools.Pool, bool) {
 	return pool, ok
 }
 
-// latest returns a pool as it is now, and a channel that is closed once it may no longer be.
+// latest returns a current pool and a channel that is closed after the next change.
 func (v *VFs) latest(name string) (pools.Pool, <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.pools[name], v.changed
+	return v.pools[name], v.changed.Next()
 }
 
-// scan finds the pools anew. A function that has carried the node's own network is not offered until the
-// daemon restarts: its route can be away for a moment, as can its netdev, and nothing tells that from a
-// network which has moved.
+// scan computes the pools. A function that has carried the node's own network is not offered until the daemon
+// restarts: its route or netdev can be absent for a moment, which cannot be distinguished from a network that
+// has moved.
 func (v *VFs) scan() error {
 	f := v.finder
 	needed, err := f.NodeFunctions()
@@ -157,7 +156,7 @@ func (v *VFs) scan() error {
 	return nil
 }
 
-// take makes what was found the pools.
+// take stores the result of a scan.
 func (v *VFs) take(found []pools.Pool, warnings []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -177,22 +176,20 @@ func (v *VFs) take(found []pools.Pool, warnings []string) {
 		v.pools[pool.Name] = pool
 		v.memory.remember(pool)
 	}
-	close(v.looked)
-	v.looked = make(chan struct{})
+	v.looked.Raise()
 	if changed {
-		close(v.changed)
-		v.changed = make(chan struct{})
+		v.changed.Raise()
 	}
 }
 
-// nextLook is a channel that is closed by the next look at the machine.
+// nextLook returns a channel that is closed after the next scan.
 func (v *VFs) nextLook() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.looked
+	return v.looked.Next()
 }
 
-// keep adds the devices that were listed in a pool and are no longer found in it.
+// keep adds the listed devices of a pool that are no longer found.
 func (v *VFs) keep(pool pools.Pool) []pools.Device {
 	found := make(map[string]pools.Device, len(pool.Devices))
 	for _, d := range pool.Devices {
@@ -208,7 +205,7 @@ func (v *VFs) keep(pool pools.Pool) []pools.Device {
 	return slices.SortedFunc(maps.Values(all), pools.Device.Compare)
 }
 
-// report logs what changed in a pool, if anything did.
+// report logs the changes of a pool.
 func (v *VFs) report(pool pools.Pool) bool {
 	before := map[string]pools.Device{}
 	for _, d := range v.pools[pool.Name].Devices {
@@ -242,8 +239,8 @@ func (v *VFs) report(pool pools.Pool) bool {
 	return len(appeared)+len(recovered)+len(faults) > 0
 }
 
-// save writes the memory where it changed, once the kubelet is told: a disk takes its time. Without it a
-// restart knows less, so that is no reason to stop.
+// save writes the memory after a change, after the report to the kubelet, because writing takes time. An
+// error is not fatal: a restart then has less information.
 func (v *VFs) save() {
 	content, err := json.Marshal(v.memory)
 	if err == nil && !bytes.Equal(content, v.written) {

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// A PF makes its VFs in a burst of events, seconds long for a hundred: what changed is looked at once
-	// they pause.
+	// quiet and longest delay a scan until a burst of events ends: a PF creates its VFs in a burst, which
+	// takes seconds for a hundred VFs.
 	quiet   = 100 * time.Millisecond
 	longest = time.Second
-	// interval is the pause between two looks where nothing tells of changes. It is that of the stock
+	// interval is the time between two scans if changes are not reported. It is the interval of the stock
 	// plugin's health check.
 	interval = 20 * time.Second
 )
 
-// Look says that something may have changed.
+// Look requests a scan.
 func (v *VFs) Look() {
 	select {
 	case v.look <- struct{}{}:
@@ -28,8 +28,8 @@ func (v *VFs) Look() {
 	}
 }
 
-// Run looks for changes until ctx is done: when events tell of one, and otherwise, or where ports are to be
-// watched or the metrics exporter is asked, from time to time, for neither tells of changes.
+// Run scans for changes until ctx is done: after events, and periodically if events are not available, if
+// ports are watched or if the metrics exporter is used, which report no changes.
 func (v *VFs) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	deaf := make(chan error, 1)
@@ -70,7 +70,7 @@ func (v *VFs) keepLooking(ctx context.Context, deaf <-chan error) {
 	}
 }
 
-// pause is that between two looks where nothing tells of a change; 0 for none, as long as there are events.
+// pause returns the time between two periodic scans; 0 for none if events are available.
 func (v *VFs) pause() time.Duration {
 	asked := func(h pools.Health) bool { return h.CheckPort || h.CheckExporter }
 	if v.events == nil || v.config.Checks(asked) {
@@ -79,7 +79,7 @@ func (v *VFs) pause() time.Duration {
 	return v.config.Interval
 }
 
-// settle waits until no more changes come.
+// settle waits for the end of a burst of changes.
 func (v *VFs) settle(ctx context.Context) {
 	limit := time.NewTimer(longest)
 	defer limit.Stop()

@@ -75,3 +75,46 @@ func contributing(t *testing.T) string {
 	}
 	return string(content)
 }
+
+// What a new vendor touches is told whole: each file that is named exists, and no other file of the product
+// imports a vendor's package or holds a vendor's name by itself.
+func TestANewVendorTouchesTheFilesThatAreNamed(t *testing.T) {
+	_, section, found := strings.Cut(contributing(t), "## A new vendor\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	if !found {
+		t.Fatal("CONTRIBUTING.md has no section for a new vendor")
+	}
+	root, named := os.DirFS(filepath.Join("..", "..")), map[string]bool{}
+	files := regexp.MustCompile("`([\\w./-]+/[\\w.-]+\\.(?:go|json|tpl))`").FindAllStringSubmatch(section, -1)
+	for _, match := range files {
+		if _, err := fs.Stat(root, match[1]); err != nil {
+			t.Error(err)
+		}
+		named[match[1]] = true
+	}
+	if rows := strings.Count(section, "\n| `"); rows > 8 {
+		t.Errorf("%d files, want eight at the most", rows)
+	}
+	naming := regexp.MustCompile(`"(?:amd|amdgpu|nvidia)"|plugins/gpu/(?:amd|nvidia)"`)
+	for _, top := range []string{"cmd", "coordination", "cluster", "dra", "plugins", "topology"} {
+		err := fs.WalkDir(root, top, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") ||
+				named[name] || ofVendor.MatchString(name) {
+				return err
+			}
+			for line := range strings.Lines(read(t, name)) {
+				code, _, _ := strings.Cut(line, "//")
+				if naming.MatchString(code) {
+					t.Errorf("%s names a vendor, and CONTRIBUTING.md does not name the file: %s", name, code)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// ofVendor are the files that are one vendor's alone.
+var ofVendor = regexp.MustCompile(`^(?:plugins/gpu/(?:amd|nvidia)|cmd/config-manager)/|/(?:amd|nvidia)\.go$`)

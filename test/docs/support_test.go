@@ -16,9 +16,25 @@ func TestSupport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newest, err := strconv.Atoi(match(t, "README.md", `Kubernetes \| 1\.\d+ to 1\.(\d+) `))
-	if err != nil {
-		t.Fatal(err)
+	number := func(file, pattern string) int {
+		n, err := strconv.Atoi(match(t, file, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	newest := 0
+	for _, file := range []string{"README.md", "docs/install.md"} {
+		newest = number(file, `Kubernetes \| tested with 1\.\d+ and 1\.(\d+), `)
+		if from := number(file, `Kubernetes \| .*, expected to work from 1\.(\d+) on `); from != oldest {
+			t.Errorf("%s says that 1.%d works, the chart accepts 1.%d", file, from, oldest)
+		}
+		tested := number(file, `Kubernetes \| tested with 1\.(\d+) and `)
+		for minor := tested; minor <= newest; minor++ {
+			if row := "\n| 1." + strconv.Itoa(minor) + " | read"; strings.Contains(text, row) {
+				t.Errorf("%s says that 1.%d was tested, docs/support.md that it was read about", file, minor)
+			}
+		}
 	}
 	for minor := oldest; minor <= newest; minor++ {
 		if row := "\n| 1." + strconv.Itoa(minor) + " |"; strings.Count(text, row) != 1 {

@@ -13,7 +13,8 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/ledger"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
@@ -28,10 +29,13 @@ type node struct {
 
 	mu      sync.Mutex
 	tree    *topology.Tree
-	ledger  *ledger.Ledger
+	set     resources.Set
 	changed chan struct{}
 	failed  int
 	written int
+
+	enforcement intent.Enforcement
+	otherwise   chan struct{} // closed on the next one
 }
 
 var machine = sync.OnceValues(func() (*topology.Tree, error) {
@@ -50,7 +54,7 @@ func newNode(t testing.TB, name string) *node {
 	}
 	n := &node{
 		name: name, kubeletDir: t.TempDir(), events: make(chan publish.Change, 100), log: &bytes.Buffer{},
-		tree: tree, ledger: ledger.New(), changed: make(chan struct{}),
+		tree: tree, changed: make(chan struct{}), otherwise: make(chan struct{}),
 	}
 	n.healthy(8)
 	return n
@@ -60,12 +64,16 @@ func newNode(t testing.TB, name string) *node {
 func (n *node) healthy(count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.ledger = n.ledger.Clone(func(a *ledger.Allocation) *ledger.Allocation { return a })
 	for _, r := range published.Resources(nil, n.tree, false) {
 		for i := range r.Devices {
 			r.Devices[i].Healthy = r.Kind == device.VF || i < count
 		}
-		n.ledger.Announce(r.Name, r.Kind, device.Announcement{Devices: r.Devices})
+		set, err := n.set.Announce(r.Name, r.Kind, device.Announcement{Devices: r.Devices},
+			func(string) bool { return false })
+		if err != nil {
+			panic(err)
+		}
+		n.set = set
 	}
 	close(n.changed)
 	n.changed = make(chan struct{})
@@ -75,7 +83,23 @@ func (n *node) healthy(count int) {
 func (n *node) Announced() (admission.Announced, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return admission.Announced{Tree: n.tree, Resources: n.ledger.Resources()}, n.changed
+	return admission.Announced{Tree: n.tree, Resources: n.set.All()}, n.changed
+}
+
+// Enforcement implements coordination.Announced.
+func (n *node) Enforcement() (intent.Enforcement, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.enforcement, n.otherwise
+}
+
+// enforce makes a source answer, or none with "".
+func (n *node) enforce(source intent.Source) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.enforcement = intent.Enforcement{Source: source}
+	close(n.otherwise)
+	n.otherwise = make(chan struct{})
 }
 
 // Published implements publish.Observer.

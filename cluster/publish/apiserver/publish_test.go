@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -16,6 +17,8 @@ import (
 	"github.com/tandem-k8s/tandem/cluster/publish"
 	"github.com/tandem-k8s/tandem/cluster/publish/apiserver"
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
+	"github.com/tandem-k8s/tandem/cluster/publish/labels"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 
@@ -116,6 +119,30 @@ func TestStart(t *testing.T) {
 		wait(t, time.Second)
 		if got := s.at(topologyOf("a"), "spec"); got == nil {
 			t.Error("nothing is published of the node that was made anew")
+		}
+	})
+}
+
+// TestEnforcement: the label says what the sources of intent answered last, within a second.
+func TestEnforcement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, s := newNode(t, "a"), newServer("a")
+		client, err := apiserver.NewClient(s.config(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sink := apiserver.NewSink("nfd", client, false, apiserver.NodeFeature("kube-system", labels.Build),
+			slog.New(slog.DiscardHandler))
+		stop := run(t, n.publisher(t, s, sink), n)
+		defer stop()
+		for _, source := range []intent.Source{"", intent.PodsAPI, ""} {
+			n.enforce(source)
+			wait(t, time.Second)
+			const path = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/kube-system/nodefeatures/tandem-a"
+			got := s.at(path, "spec", "labels", labels.AlignmentEnforced)
+			if want := fmt.Sprint(source != ""); got != want {
+				t.Errorf("source %q: label %v, want %s", source, got, want)
+			}
 		}
 	})
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/tandem-k8s/tandem/coordination/ledger"
 )
 
 var nodes = flag.Int("nodes", 100, "`number` of nodes in TestPublishers")
@@ -51,7 +49,7 @@ func start(t *testing.T, count int) (*server, func()) {
 	var stops []func()
 	for _, name := range names {
 		n := &node{name: name, kubeletDir: first.kubeletDir, events: first.events, tree: first.tree,
-			ledger: ledger.New(), changed: make(chan struct{})}
+			changed: make(chan struct{})}
 		n.healthy(8)
 		stops = append(stops, run(t, n.publisher(t, s), n), everyMinute(n))
 	}

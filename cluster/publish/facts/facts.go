@@ -14,10 +14,11 @@ type Facts struct {
 	Resources []Resource // by name, ascending
 	NUMANodes []NUMANode // by number, ascending
 	Kubelet   v1alpha1.Kubelet
+	Enforced  bool // the annotations of pods are
 
 	Devices   []Held      // what the kubelet's device checkpoint says of containers
-	Living    Living      // of the pods that had come by then
-	Exclusive Exclusive   // of the same pods
+	Gone      Gone        // pods of that which hold nothing any more
+	Exclusive Exclusive   // of the pods that the kubelet lists
 	CPUs      CPUState    // of the kubelet's CPU manager
 	Memory    MemoryState // of its memory manager
 }

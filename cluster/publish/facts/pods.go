@@ -8,13 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// Living are the UIDs of pods that have not ended; nil where nobody tells.
-type Living map[string]bool
-
-// Ended reports whether a pod that the kubelet has given devices to is known to have ended.
-func (l Living) Ended(uid string) bool { return l != nil && !l[uid] }
+// Gone are the UIDs of pods that the checkpoint has and that hold nothing any more. A pod of which nothing is
+// known holds what the checkpoint has.
+type Gone map[string]bool
 
 // Exclusive are the pods of the kubelet's that ask for what no other pod can have then; nil where nobody
 // tells. Which they are NodeResourceTopologyMatch says, with whose own list they are compared: those that run
@@ -34,14 +35,17 @@ func (r *Reader) pods(ctx context.Context) (pods []corev1.Pod, told bool) {
 	return pods, err == nil
 }
 
-func living(pods []corev1.Pod) Living {
-	living := Living{}
-	for i := range pods {
-		if phase := pods[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
-			living[string(pods[i].UID)] = true
-		}
+// gone finds the pods of the checkpoint that hold nothing by package holders, which the coordinator asks too.
+func gone(checkpoint kubelet.Checkpoint, pods *holders.Pods) Gone {
+	gone := Gone{}
+	for name := range checkpoint.Containers() {
+		gone[container(name).PodUID] = true
 	}
-	return living
+	found, _ := holders.Find(holders.Sources{Recorded: &checkpoint, Pods: pods})
+	for _, h := range found {
+		delete(gone, h.UID)
+	}
+	return gone
 }
 
 func exclusive(pods []corev1.Pod) Exclusive {

@@ -15,50 +15,50 @@ import (
 
 	"github.com/tandem-k8s/tandem/cluster/publish/facts"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/test/podsapi"
 	"github.com/tandem-k8s/tandem/test/published"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// TestLiving: a pod that holds devices has ended where the kubelet lists it as ended, or no more. A kubelet
-// that lists no pods tells of none that it has ended.
-func TestLiving(t *testing.T) {
+// TestGone: a pod of the checkpoint holds nothing any more where the kubelet lists it as ended, or no more,
+// and no container of it runs. A kubelet that lists no pods tells of none that it is gone.
+func TestGone(t *testing.T) {
 	tree, err := topology.Read(empty())
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
+	var list []corev1.Pod
+	var listErr error
 	r := facts.NewReader(facts.Config{
 		Sys: empty(), KubeletDir: dir, Log: slog.New(slog.DiscardHandler),
-		Pods: func(ctx context.Context) ([]corev1.Pod, error) { return kubelet.ListPods(ctx, dir) },
+		Pods: func(context.Context) ([]corev1.Pod, error) { return list, listErr },
 	})
-	if err := published.WriteCheckpoint(dir, published.Give("runs", "main", published.GPUs, "x")); err != nil {
-		t.Fatal(err)
-	}
-	if living := r.Read(t.Context(), tree, nil).Living; living != nil || living.Ended("runs") {
-		t.Errorf("without a Pods API these pods live: %v", living)
-	}
-	var pods []corev1.Pod
-	for uid, phase := range map[types.UID]corev1.PodPhase{
-		"comes": "", "waits": corev1.PodPending, "runs": corev1.PodRunning, "done": corev1.PodSucceeded,
-		"refused": corev1.PodFailed,
+	var given []published.Entry
+	running := corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+	for uid, status := range map[types.UID]corev1.PodStatus{
+		"comes": {}, "waits": {Phase: corev1.PodPending}, "runs": {Phase: corev1.PodRunning},
+		"done": {Phase: corev1.PodSucceeded}, "refused": {Phase: corev1.PodFailed},
+		"evicted": {Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{running}},
 	} {
-		pods = append(pods, corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: corev1.PodStatus{Phase: phase},
-		})
+		list = append(list, corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: status})
+		given = append(given, published.Give(string(uid), "main", published.GPUs, string(uid)))
 	}
-	stop, err := podsapi.Serve(dir, func() []corev1.Pod { return pods })
-	if err != nil {
+	given = append(given, published.Give("deleted", "main", published.GPUs, "x"))
+	if err := published.WriteCheckpoint(dir, given...); err != nil {
 		t.Fatal(err)
 	}
-	defer stop()
-	living := r.Read(t.Context(), tree, nil).Living
-	if diff := cmp.Diff(facts.Living{"comes": true, "waits": true, "runs": true}, living); diff != "" {
-		t.Errorf("living (-want +got):\n%s", diff)
-	}
-	for uid, want := range map[string]bool{"runs": false, "done": true, "refused": true, "gone": true} {
-		if living.Ended(uid) != want {
-			t.Errorf("%s has ended: %t", uid, !want)
+	for _, test := range []struct {
+		err  error
+		want facts.Gone
+	}{
+		{kubelet.ErrNoPodsAPI, facts.Gone{}},
+		{errors.New("Kubelet is initializing"), facts.Gone{}},
+		{nil, facts.Gone{"done": true, "refused": true, "deleted": true}},
+	} {
+		listErr = test.err
+		got := r.Read(t.Context(), tree, nil)
+		if diff := cmp.Diff(test.want, got.Gone); diff != "" || len(got.Devices) != len(given) {
+			t.Errorf("%v: %d containers have devices, gone (-want +got):\n%s", test.err, len(got.Devices), diff)
 		}
 	}
 }

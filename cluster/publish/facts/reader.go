@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tandem-k8s/tandem/cluster/v1alpha1"
+	"github.com/tandem-k8s/tandem/coordination/holders"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -36,7 +37,8 @@ type Reader struct {
 	config     Config
 	checkpoint *kubelet.CheckpointReader
 
-	kubelet    *v1alpha1.Kubelet // nil while it has to be read
+	kubelet    *v1alpha1.Kubelet // of the kubelet that runs; nil while it has to be read
+	stale      bool              // it has to be read again
 	tree       *topology.Tree    // whose NUMA nodes these are; nil while they have to be read
 	numa       []NUMANode
 	before     v1alpha1.Kubelet  // the one that was read last
@@ -53,6 +55,10 @@ func NewReader(config Config) *Reader {
 // Restarted says that the kubelet has been started anew: its configuration can be another.
 func (r *Reader) Restarted() { r.kubelet, r.tree = nil, nil }
 
+// Recheck makes the next Read look again at what it else reads once for each start of the kubelet: a start
+// can have been missed.
+func (r *Reader) Recheck() { r.stale, r.tree = true, nil }
+
 // Read reads everything but what the plugins have announced. What cannot be read is left out: the log says so
 // once.
 func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Resource) Facts {
@@ -64,11 +70,13 @@ func (r *Reader) Read(ctx context.Context, tree *topology.Tree, resources []Reso
 	if errors.Is(err, fs.ErrNotExist) { // no pod has had a device yet
 		err = nil
 	}
-	if r.works("checkpoint", err) {
-		f.Devices = held(checkpoint)
+	known := r.works("checkpoint", err)
+	var living *holders.Pods
+	if pods, told := r.pods(ctx); told { // after the checkpoint
+		living, f.Exclusive = holders.OfKubelet(pods), exclusive(pods)
 	}
-	if pods, told := r.pods(ctx); told {
-		f.Living, f.Exclusive = living(pods), exclusive(pods)
+	if known {
+		f.Devices, f.Gone = held(checkpoint), gone(checkpoint, living)
 	}
 	if f.HasCPUs() {
 		r.works(CPUStateFile, readState(r.config.KubeletDir, CPUStateFile, &f.CPUs))
@@ -88,9 +96,10 @@ func (r *Reader) numaNodes(tree *topology.Tree) []NUMANode {
 	return r.numa
 }
 
-// configuration is the kubelet's. It is read until that works, and then once for each start of the kubelet.
+// configuration is the kubelet's. It is read until that works, and then once for each start of the kubelet,
+// and for each Recheck. What the kubelet said itself stands until it is started anew, or says something else.
 func (r *Reader) configuration(ctx context.Context) v1alpha1.Kubelet {
-	if r.kubelet != nil {
+	if r.kubelet != nil && !r.stale {
 		return *r.kubelet
 	}
 	read, err := r.config.Files.read()
@@ -104,13 +113,16 @@ func (r *Reader) configuration(ctx context.Context) v1alpha1.Kubelet {
 			err = refused
 		default: // until the kubelet can be asked
 			r.works("configz", refused)
+			if r.kubelet != nil {
+				return *r.kubelet
+			}
 			return read
 		}
 	}
 	if !r.works("configuration", err) {
 		return r.before // a kubelet that was started a moment ago does not answer yet
 	}
-	r.kubelet, r.before = &read, read
+	r.kubelet, r.before, r.stale = &read, read, false
 	return read
 }
 

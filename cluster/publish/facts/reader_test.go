@@ -174,6 +174,40 @@ func TestConfigz(t *testing.T) {
 	}
 }
 
+// TestMissedRestart: another policy is seen though nobody said that the kubelet was started anew, and what
+// the kubelet itself said stands while it cannot be asked.
+func TestMissedRestart(t *testing.T) {
+	answer := `{"kubeletconfig":{"topologyManagerPolicy":"none"}}`
+	dir, r, log := node(t, func(context.Context) ([]byte, error) {
+		if answer == "" {
+			return nil, errors.New("not now")
+		}
+		return []byte(answer), nil
+	})
+	write(t, filepath.Join(dir, "config.yaml"), header+"topologyManagerPolicy: best-effort\n")
+	for _, step := range []struct{ answer, want string }{
+		{answer, "none"},
+		{"", "none"},
+		{`{"kubeletconfig":{"topologyManagerPolicy":"restricted"}}`, "restricted"},
+	} {
+		answer = step.answer
+		r.Recheck()
+		for range 2 {
+			if got := policy(t, r).TopologyManagerPolicy; got != step.want {
+				t.Errorf("answer %q: policy %q, want %s\n%s", step.answer, got, step.want, log)
+			}
+		}
+	}
+	dir, r, log = node(t, nil)
+	for _, want := range []string{"none", "restricted"} {
+		write(t, filepath.Join(dir, "config.yaml"), header+"topologyManagerPolicy: "+want+"\n")
+		r.Recheck()
+		if got := policy(t, r).TopologyManagerPolicy; got != want {
+			t.Errorf("policy %q, want %s\n%s", got, want, log)
+		}
+	}
+}
+
 func TestNUMA(t *testing.T) {
 	sys := empty()
 	for name, content := range map[string]string{

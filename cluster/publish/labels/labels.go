@@ -1,4 +1,5 @@
-// Package labels makes of the facts of a node labels for it: what does not change while the node runs.
+// Package labels makes of the facts of a node labels for it: what does not change while the node runs, and
+// whether annotations are enforced.
 package labels
 
 import (
@@ -7,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -24,6 +26,8 @@ const (
 	VFHint       = "tandem.dev/vf-hint"        // true where VFs have a NUMA hint
 	GPUModel     = "tandem.dev/gpu-model"      // PCI vendor and device ID, "1002-74a1"
 	GPULinks     = "tandem.dev/gpu-links"      // xgmi, nvlink or none
+	// true while the annotation tandem.dev/alignment of pods is enforced on the node
+	AlignmentEnforced = "tandem.dev/alignment-enforced"
 )
 
 // Build makes the labels. Devices count whether they are healthy and free or not.
@@ -56,6 +60,7 @@ func Build(f facts.Facts) map[string]string {
 	labels := map[string]string{
 		Switches: strconv.Itoa(spec.Summary.Switches), Pairs: strconv.Itoa(pairs),
 		PairsPerNUMA: strconv.Itoa(fewest), VFHint: strconv.FormatBool(hinted), GPULinks: "none",
+		AlignmentEnforced: strconv.FormatBool(f.Enforced),
 	}
 	var models []string
 	for _, r := range f.Resources {
@@ -98,9 +103,12 @@ func valid(labels map[string]string) map[string]string {
 	return labels
 }
 
-// File writes labels as a local feature file of Node Feature Discovery, sorted.
-func File(labels map[string]string) []byte {
+// File returns labels as a local feature file of Node Feature Discovery, sorted. NFD removes the
+// labels at the
+// given time (source/local, ExpiryTimeKey).
+func File(labels map[string]string, until time.Time) []byte {
 	var text strings.Builder
+	fmt.Fprintf(&text, "# +expiry-time=%s\n", until.UTC().Format(time.RFC3339))
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		fmt.Fprintf(&text, "%s=%s\n", key, labels[key])
 	}

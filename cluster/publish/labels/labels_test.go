@@ -2,6 +2,7 @@ package labels_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -24,16 +25,19 @@ func TestBuild(t *testing.T) {
 	f := machine(t, "oci-mi300x-derived", false)
 	gpus := f.Resources[0].Devices
 	gpus[0].Healthy = false // which can change
+	f.Enforced = true
 	f.Resources[0].Links = []topology.Link{{A: gpus[0].Address, B: gpus[1].Address, Type: topology.XGMI}}
 	for _, c := range []struct {
 		facts facts.Facts
 		want  map[string]string
 	}{
 		{f, map[string]string{"tandem.dev/switches": "8", "tandem.dev/pairs": "8", "tandem.dev/pairs-per-numa": "4",
-			"tandem.dev/vf-hint": "false", "tandem.dev/gpu-model": "1002-74a1", "tandem.dev/gpu-links": "xgmi"}},
+			"tandem.dev/vf-hint": "false", "tandem.dev/gpu-model": "1002-74a1", "tandem.dev/gpu-links": "xgmi",
+			"tandem.dev/alignment-enforced": "true"}},
 		{machine(t, "nv-4xrtx6000ada-2cx7", true), map[string]string{"tandem.dev/switches": "0",
 			"tandem.dev/pairs": "0", "tandem.dev/pairs-per-numa": "0", "tandem.dev/vf-hint": "true",
-			"tandem.dev/gpu-model": "10de-26b1", "tandem.dev/gpu-links": "none"}},
+			"tandem.dev/gpu-model": "10de-26b1", "tandem.dev/gpu-links": "none",
+			"tandem.dev/alignment-enforced": "false"}},
 	} {
 		if diff := cmp.Diff(c.want, labels.Build(c.facts)); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
@@ -57,7 +61,9 @@ func TestKubeNexus(t *testing.T) {
 }
 
 func TestFile(t *testing.T) {
-	if got := string(labels.File(map[string]string{"b": "2", "a": "1"})); got != "a=1\nb=2\n" {
-		t.Errorf("%q", got)
+	until := time.Date(2026, 11, 24, 9, 30, 0, 0, time.FixedZone("CET", 3600))
+	got := string(labels.File(map[string]string{"b": "2", "a": "1"}, until))
+	if want := "# +expiry-time=2026-11-24T08:30:00Z\na=1\nb=2\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // Free are the healthy devices that no pod holds, by resource and number: the kubelet takes from a pod that
 // has ended what it needs for others.
-func Free(s v1alpha1.Spec, living facts.Living) map[string]map[int]bool {
+func Free(s v1alpha1.Spec, gone facts.Gone) map[string]map[int]bool {
 	free := map[string]map[int]bool{}
 	for _, r := range s.Resources {
 		free[r.Name] = map[int]bool{}
@@ -17,7 +17,7 @@ func Free(s v1alpha1.Spec, living facts.Living) map[string]map[int]bool {
 		drop(free[r.Name], r.Unhealthy)
 	}
 	for _, pod := range s.Held {
-		if living.Ended(pod.UID) {
+		if gone[pod.UID] {
 			continue
 		}
 		for _, container := range pod.Containers {

@@ -131,8 +131,8 @@ func ordered(pods map[string]map[string]*v1alpha1.Container) []v1alpha1.Held {
 }
 
 // summary counts what people ask for first.
-func summary(s v1alpha1.Spec, living facts.Living) v1alpha1.Summary {
-	free, kinds := Free(s, living), map[string]v1alpha1.Kind{}
+func summary(s v1alpha1.Spec, gone facts.Gone) v1alpha1.Summary {
+	free, kinds := Free(s, gone), map[string]v1alpha1.Kind{}
 	healthy, left := map[v1alpha1.Kind]int{}, map[v1alpha1.Kind]int{}
 	for _, r := range s.Resources {
 		kinds[r.Name] = r.Kind

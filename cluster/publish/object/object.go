@@ -23,7 +23,7 @@ func Build(f facts.Facts) v1alpha1.Spec {
 	spec.NUMANodes = numaNodes(f)
 	spec.Links = links(numbers.resources)
 	spec.Held, spec.MemoryReserved = held(f, numbers), memoryReserved(f)
-	spec.Summary = summary(spec, f.Living)
+	spec.Summary = summary(spec, f.Gone)
 	return spec
 }
 

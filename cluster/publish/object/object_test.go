@@ -118,7 +118,7 @@ func TestNumbers(t *testing.T) {
 	if diff := cmp.Diff(want, spec.Resources); diff != "" {
 		t.Errorf("resources (-want +got):\n%s", diff)
 	}
-	first := v1alpha1.Switch{Name: "0000:07:00.0", Path: "pci0000:07/0000:07:00.0/0000:08:00.0", NUMA: new(0),
+	first := v1alpha1.Switch{Name: "0000:08:00.0", Path: "pci0000:07/0000:07:00.0/0000:08:00.0", NUMA: new(0),
 		Devices: map[string]v1alpha1.Set{published.GPUs: "0", published.VFs: "0-1"}}
 	if diff := cmp.Diff(first, spec.Switches[0]); diff != "" || len(spec.Switches) != 8 {
 		t.Errorf("%d switches, the first (-want +got):\n%s", len(spec.Switches), diff)
@@ -149,18 +149,18 @@ func TestEnded(t *testing.T) {
 	}
 	f := read(t, "oci-mi300x-derived", 1, true, dir, published.Restricted)
 	for _, test := range []struct {
-		living facts.Living
-		want   v1alpha1.Summary
+		gone facts.Gone
+		want v1alpha1.Summary
 	}{
 		{nil, v1alpha1.Summary{Switches: 8, GPUs: "5/8", VFs: "7/8", FreePairs: 5}},
-		{facts.Living{"a": true, "b": true}, v1alpha1.Summary{Switches: 8, GPUs: "5/8", VFs: "7/8", FreePairs: 5}},
-		{facts.Living{"a": true}, v1alpha1.Summary{Switches: 8, GPUs: "7/8", VFs: "8/8", FreePairs: 7}},
-		{facts.Living{}, v1alpha1.Summary{Switches: 8, GPUs: "8/8", VFs: "8/8", FreePairs: 8}},
+		{facts.Gone{"c": true}, v1alpha1.Summary{Switches: 8, GPUs: "5/8", VFs: "7/8", FreePairs: 5}},
+		{facts.Gone{"b": true}, v1alpha1.Summary{Switches: 8, GPUs: "7/8", VFs: "8/8", FreePairs: 7}},
+		{facts.Gone{"a": true, "b": true}, v1alpha1.Summary{Switches: 8, GPUs: "8/8", VFs: "8/8", FreePairs: 8}},
 	} {
-		f.Living = test.living
+		f.Gone = test.gone
 		spec := object.Build(f)
 		if diff := cmp.Diff(test.want, spec.Summary); diff != "" || len(spec.Held) != 2 {
-			t.Errorf("living %v: %d pods hold something, summary (-want +got):\n%s", test.living, len(spec.Held), diff)
+			t.Errorf("gone %v: %d pods hold something, summary (-want +got):\n%s", test.gone, len(spec.Held), diff)
 		}
 	}
 }

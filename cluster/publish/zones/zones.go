@@ -78,7 +78,7 @@ func Build(f facts.Facts) *Topology {
 	t.Policies, t.Attributes = words(f.Kubelet)
 	t.Attributes = append(t.Attributes, fingerprint(f.Exclusive)...)
 	spec := object.Build(f)
-	free := object.Free(spec, f.Living)
+	free := object.Free(spec, f.Gone)
 	for _, node := range f.NUMANodes {
 		z := Zone{Name: name(node.Number), Type: NUMAZone, Costs: costs(node, f.NUMANodes)}
 		z.Resources = append(z.Resources, own(f, node)...)

@@ -60,7 +60,7 @@ func TestHints(t *testing.T) {
 		if diff := cmp.Diff(want, amounts(all["node-0"])); diff != "" {
 			t.Errorf("hints %v (-want +got):\n%s", hints, diff)
 		}
-		on := all["0000:07:00.0"]
+		on := all["0000:08:00.0"]
 		if diff := cmp.Diff(map[string]amount{published.GPUs: {"1", "1", "0"}, published.VFs: {"2", "2", "2"}},
 			amounts(on)); diff != "" || on.Parent != "node-0" || on.Type != "Switch" || len(all) != 10 {
 			t.Errorf("%d zones, switch %+v (-want +got):\n%s", len(all), on, diff)

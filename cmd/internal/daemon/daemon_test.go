@@ -124,7 +124,8 @@ func TestStartLineHasTheEffectiveConfig(t *testing.T) {
 		"sysfs-root": "/sys", "dev-root": "/dev", "kubelet-dir": "/var/lib/kubelet", "run-dir": "/tmp/run",
 		"log-format": "json", "log-level": "INFO", "preferred-allocation": "false",
 		"registration": "auto", "number": "0", "intent": "pods-api,podresources", "alignment": "preferred",
-		"alignment-opt-out": "none", "device-annotations": "all", "metrics-bind-address": "",
+		"alignment-opt-out": "none", "events": "false", "kubelet-cert-file": "",
+		"device-annotations": "none", "metrics-bind-address": "",
 		"health-probe-bind-address": "", "topology-file": "",
 		"publish": "", "kubelet-config": "", "kubelet-config-dir": "",
 		"nfd-features-dir": "/etc/kubernetes/node-feature-discovery/features.d",
@@ -133,7 +134,7 @@ func TestStartLineHasTheEffectiveConfig(t *testing.T) {
 			t.Errorf("%s is %q, want %q", flag, got, want)
 		}
 	}
-	if line.Msg != "start" || len(line.Config) != 24 {
+	if line.Msg != "start" || len(line.Config) != 26 {
 		t.Errorf("line %q", first)
 	}
 }

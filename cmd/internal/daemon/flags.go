@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/events"
 	"github.com/tandem-k8s/tandem/cmd/internal/monitor"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
@@ -30,6 +31,7 @@ type Flags struct {
 	Policy              intent.Policy
 	Kubelet             kubelet.Endpoint
 	NodeName            string
+	Events              bool
 	Metrics             monitor.Address
 	Health              monitor.Address
 
@@ -38,10 +40,14 @@ type Flags struct {
 	probe   monitor.Probe
 	glog    glogFlags
 	monitor *monitor.Monitor // nil until the daemon runs
+	sender  *events.Sender   // nil without events
 }
 
 // account is where Kubernetes puts the token of a pod's service account, and the cluster's CA.
 const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+
+// ownCertificate is where a kubelet that signs its own certificate keeps it, below its folder.
+const ownCertificate = "pki/kubelet.crt"
 
 // Register adds the flags of a device plugin to a set.
 func (f *Flags) Register(set *pflag.FlagSet) {
@@ -92,7 +98,10 @@ func (f *Flags) registerIntent(set *pflag.FlagSet) {
 			"kubelet (its HTTPS server; needs the right nodes/pods), api-server (needs the right to list and watch "+
 			"pods), podresources; none of them leaves order and time")
 	f.registerPolicy(set)
-	set.TextVar(&f.Policy.Choose, "device-annotations", intent.AllNamespaces,
+	set.BoolVar(&f.Events, "events", false,
+		"write Events on pods whose pairs are not all on one switch, or that were refused; takes the right to "+
+			"create events, and is on with --intent=api-server")
+	set.TextVar(&f.Policy.Choose, "device-annotations", intent.Namespaces{},
 		"whose pods may say in annotations which devices they want ("+intent.DevicesKey+
 			", and what HAMi, Volcano and Koordinator write): all, none, or namespaces with commas between")
 	f.registerNodeName(set)
@@ -101,8 +110,10 @@ func (f *Flags) registerIntent(set *pflag.FlagSet) {
 	set.StringVar(&f.Kubelet.Token, "kubelet-token-file", account+"token",
 		"file with the token for the kubelet's HTTPS server, read for every question")
 	set.StringVar(&f.Kubelet.CA, "kubelet-ca-file", account+"ca.crt",
-		"file with the CA of the kubelet's certificate; the cluster's where the kubelet has serverTLSBootstrap, "+
-			"else /var/lib/kubelet/pki/kubelet.crt, which it signs itself")
+		"file with the CA of the kubelet's certificate: the cluster's where the kubelet has serverTLSBootstrap")
+	set.StringVar(&f.Kubelet.Certificate, "kubelet-cert-file", "",
+		"file with the certificate of a kubelet that signs its own: the kubelet is trusted that presents this one "+
+			"(default "+ownCertificate+" in --kubelet-dir)")
 }
 
 // registerPolicy adds the flags that say what a container must get.

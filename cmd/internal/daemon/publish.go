@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -67,9 +68,7 @@ func (f Flags) publisher(log *slog.Logger) (coordination.Publisher, error) {
 	read := facts.Config{Sys: sys, KubeletDir: f.KubeletDir, Files: files, Log: log}
 	read.Pods = func(ctx context.Context) ([]corev1.Pod, error) { return kubelet.ListPods(ctx, f.KubeletDir) }
 	if f.Kubelet.Address != "" {
-		endpoint := f.Kubelet
-		endpoint.Name = f.NodeName
-		read.Configz = kubelet.NewHTTPS(endpoint).Configz
+		read.Configz = kubelet.NewHTTPS(f.endpoint()).Configz
 	}
 	config := publish.Config{
 		Reader: facts.NewReader(read), Sinks: sinks, Watch: publish.Watch(f.KubeletDir, log), Observer: f.monitor,
@@ -114,7 +113,7 @@ func (f Flags) sinks(log *slog.Logger) (client *apiserver.Client, sinks []publis
 		sinks = append(sinks, apiserver.NewSink(string(target), client, shared, render, log))
 	}
 	if targets.Has(publish.NFDFile) {
-		render := func(facts facts.Facts) []byte { return labels.File(made(facts)) }
+		render := func(facts facts.Facts, until time.Time) []byte { return labels.File(made(facts), until) }
 		sinks = append(sinks, publish.NewFile(string(publish.NFDFile),
 			filepath.Join(f.publishing.features, featureFile), render))
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -36,10 +37,19 @@ func openRoot(flag, dir string) (fs.FS, error) {
 	return os.DirFS(dir), nil
 }
 
-// Node is the daemon's part in the coordination of its node.
-func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
+// endpoint is the kubelet's HTTPS server.
+func (f Flags) endpoint() kubelet.Endpoint {
 	endpoint := f.Kubelet
 	endpoint.Name = f.NodeName
+	if endpoint.Certificate == "" {
+		endpoint.Certificate = filepath.Join(f.KubeletDir, ownCertificate)
+	}
+	return endpoint
+}
+
+// Node is the daemon's part in the coordination of its node.
+func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
+	endpoint := f.endpoint()
 	file, err := f.Topology()
 	if err != nil {
 		return nil, err
@@ -68,6 +78,9 @@ func (f Flags) Node(log *slog.Logger) (*coordination.Node, error) {
 	if f.monitor != nil {
 		config.Observer = f.monitor
 	}
+	if f.sender != nil {
+		config.Rejected = f.sender.Rejected
+	}
 	return coordination.New(config)
 }
 
@@ -85,6 +98,9 @@ func (f Flags) Topology() (*nccl.File, error) {
 
 // Monitor watches the daemon while it runs.
 func (f Flags) Monitor() *monitor.Monitor { return f.monitor }
+
+// Wait says what the daemon waits for. Until Begin it is not ready.
+func (f Flags) Wait(reason error) { f.monitor.Wait(reason) }
 
 // Begin says which resources have devices, as far as that is known before they are offered. Until then the
 // daemon is not ready.

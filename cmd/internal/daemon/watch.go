@@ -25,25 +25,43 @@ func (f *Flags) registerWatch(set *pflag.FlagSet) {
 			"HOST:PORT, :PORT or unix:PATH; can be the same; empty for nowhere")
 }
 
-// watched runs a daemon with its Monitor beside it and, where the API server is a source of intent, what
-// sends events to it.
+// watched runs a daemon with its Monitor beside it and, where that is wanted, what sends events to the API
+// server.
 func (f *Flags) watched(ctx context.Context, name string, log *slog.Logger, run Run) error {
 	var beside sync.WaitGroup
 	serving, stop := context.WithCancel(ctx)
 	defer beside.Wait()
 	defer stop()
+	if err := f.openEvents(name, log); err != nil {
+		return err
+	}
 	var tell func(admission.Verdict)
-	if f.Intent.Has(intent.APIServer) {
-		sender, err := events.Open(events.Config{
-			Component: name, Node: f.NodeName, Count: func(outcome string) { f.monitor.Event(outcome) }, Log: log,
-		})
-		if err != nil {
-			return fmt.Errorf("--intent=%s: %w", intent.APIServer, err)
-		}
-		tell = sender.Tell
-		beside.Go(func() { sender.Run(serving) })
+	if f.sender != nil {
+		tell = f.sender.Tell
+		beside.Go(func() { f.sender.Run(serving) })
 	}
 	f.monitor = monitor.New(version.Text(), tell)
 	beside.Go(func() { f.monitor.Serve(serving, f.Metrics, f.Health, log) })
 	return run(ctx, log)
+}
+
+// openEvents makes the sender of events. Without the API server only the events are missing, unless that is a
+// source of intent.
+func (f *Flags) openEvents(name string, log *slog.Logger) error {
+	source := f.Intent.Has(intent.APIServer)
+	if !source && !f.Events {
+		return nil
+	}
+	sender, err := events.Open(events.Config{
+		Component: name, Node: f.NodeName, Count: func(outcome string) { f.monitor.Event(outcome) }, Log: log,
+	})
+	switch {
+	case err == nil:
+		f.sender = sender
+	case source:
+		return fmt.Errorf("--intent=%s: %w", intent.APIServer, err)
+	default:
+		log.Warn("no events are written on pods", "error", err)
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/changes"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/dra/claims/held"
 )
@@ -24,15 +25,13 @@ type withheld struct {
 
 	mu        sync.Mutex
 	holders   coordination.Holders
-	changed   chan struct{}
+	changed   changes.Signal
 	complaint string
 }
 
 // newWithheld looks for the first time.
 func newWithheld(kubeletDir string, log *slog.Logger) *withheld {
-	w := &withheld{
-		dir: filepath.Join(kubeletDir, "plugins", mode.Driver), log: log, changed: make(chan struct{}),
-	}
+	w := &withheld{dir: filepath.Join(kubeletDir, "plugins", mode.Driver), log: log}
 	w.look()
 	return w
 }
@@ -41,7 +40,7 @@ func newWithheld(kubeletDir string, log *slog.Logger) *withheld {
 func (w *withheld) Latest() (coordination.Holders, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.holders, w.changed
+	return w.holders, w.changed.Next()
 }
 
 // Run looks from time to time until ctx is done. A file that cannot be read leaves it as it was.
@@ -70,7 +69,6 @@ func (w *withheld) look() {
 		w.log.Warn("devices are withheld as long as pods have them by a claim, of the time when this node was "+
 			"in the mode of DRA", "devices", len(holders))
 		w.holders, w.complaint = holders, ""
-		close(w.changed)
-		w.changed = make(chan struct{})
+		w.changed.Raise()
 	}
 }

@@ -1,5 +1,5 @@
 // Package events tells the owner of a pod, as Kubernetes Events do, that the devices of one of its containers
-// could not be aligned.
+// could not be aligned, or that the kubelet has refused the pod for its NUMA nodes.
 //
 // client-go has a recorder for that. It is not used: it keeps a thousand events, tries each for two minutes,
 // drops what is more without a word, and aggregates what is said of one object again and again, for which it
@@ -12,9 +12,11 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -22,6 +24,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
 	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
@@ -45,6 +48,7 @@ var Outcomes = []string{Sent, Failed, Dropped}
 const (
 	degraded = "AlignmentDegraded"
 	refused  = "AlignmentRefused"
+	rejected = "TopologyRefused"
 )
 
 // Config says who reports, and to whom.
@@ -62,6 +66,9 @@ type Sender struct {
 	client rest.Interface
 	queue  chan *corev1.Event
 	failed string // the last complaint, so that it is logged once
+
+	mu   sync.Mutex
+	told map[string]bool // UIDs of the pods that Rejected was called with last
 }
 
 // Open makes a Sender; Run sends.
@@ -83,16 +90,40 @@ func (s *Sender) Tell(v admission.Verdict) {
 	if v.Container == nil || v.PodUID == "" {
 		return
 	}
-	var event *corev1.Event
+	pod := v.Container.Pod
+	explain := fmt.Sprintf("kubectl tandem explain %s/%s", pod.Namespace, pod.Name)
 	switch v.Outcome {
 	case admission.Degraded:
-		event = s.event(v, degraded, fmt.Sprintf("container %s: %s; on node %s \"tandem explain %s/%s\" says why",
-			v.Container.Name, summary(v), s.config.Node, v.Container.Namespace, v.Container.Pod.Name))
+		s.enqueue(s.event(pod, v.PodUID, degraded,
+			fmt.Sprintf("container %s: %s; why: %s", v.Container.Name, summary(v), explain)))
 	case admission.RefusedAlignment:
-		event = s.event(v, refused, fmt.Sprintf("container %s: %s", v.Container.Name, v.Refusal))
-	default:
-		return
+		const who = "; who holds the rest: "
+		refusal := cut(fmt.Sprintf("container %s: %s", v.Container.Name, v.Refusal),
+			maxMessage-len(who)-len(explain))
+		s.enqueue(s.event(pod, v.PodUID, refused, refusal+who+explain))
 	}
+}
+
+// Rejected queues an event about each pod that the kubelet has refused for its NUMA nodes, once. It is called
+// with all of them again and again, and never waits.
+func (s *Sender) Rejected(pods []intent.Rejected) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	told := map[string]bool{}
+	for _, p := range pods {
+		if told[p.UID] = true; s.told[p.UID] {
+			continue
+		}
+		event := s.event(p.Pod, p.UID, rejected, fmt.Sprintf("no minimal set of NUMA nodes of node %s had all "+
+			"devices and CPUs of a container free (TopologyAffinityError); requests that the node always refuses, "+
+			"and the way out: kubectl tandem doctor %[1]s", s.config.Node))
+		event.Name = fmt.Sprintf("%s.tandem-%s", p.Name, p.UID) // the same from the next daemon too
+		s.enqueue(event)
+	}
+	s.told = told
+}
+
+func (s *Sender) enqueue(event *corev1.Event) {
 	select {
 	case s.queue <- event:
 	default:
@@ -106,29 +137,28 @@ func summary(v admission.Verdict) string {
 		placement.Together(v.Pairs), len(v.Pairs), placement.Levels(v.Pairs))
 }
 
-func (s *Sender) event(v admission.Verdict, reason, message string) *corev1.Event {
+func (s *Sender) event(pod kubelet.Pod, uid, reason, message string) *corev1.Event {
 	now := metav1.Now()
-	pod := v.Container.Pod
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: util.GenerateEventName(pod.Name, now.UnixNano()),
 		},
 		InvolvedObject: corev1.ObjectReference{
-			Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(v.PodUID),
+			Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(uid),
 		},
-		Type: corev1.EventTypeWarning, Reason: reason, Message: cut(message),
+		Type: corev1.EventTypeWarning, Reason: reason, Message: cut(message, maxMessage),
 		Source:         corev1.EventSource{Component: s.config.Component, Host: s.config.Node},
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 		ReportingController: s.config.Component, ReportingInstance: s.config.Node,
 	}
 }
 
-// cut shortens a message to what the API server takes, at a comma where there is one.
-func cut(message string) string {
-	if len(message) <= maxMessage {
+// cut shortens a message to so many bytes, at a comma where there is one.
+func cut(message string, most int) string {
+	if len(message) <= most {
 		return message
 	}
-	message = message[:maxMessage-len(" …")]
+	message = message[:most-len(" …")]
 	if at := strings.LastIndex(message, ","); at > 0 {
 		message = message[:at]
 	}
@@ -151,7 +181,7 @@ func (s *Sender) send(ctx context.Context, event *corev1.Event) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	err := s.client.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()
-	if err == nil {
+	if err == nil || apierrors.IsAlreadyExists(err) { // of the daemon before
 		s.failed = ""
 		s.config.Count(Sent)
 		return

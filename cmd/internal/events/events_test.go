@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tandem-k8s/tandem/coordination/admission"
+	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -46,9 +48,9 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(c.code)
-	_, _ = w.Write(
-		[]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"events is forbidden","code":403}`),
-	)
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":"no","code":%d}`
+	_, _ = fmt.Fprintf(w, status,
+		map[int]string{http.StatusForbidden: "Forbidden", http.StatusConflict: "AlreadyExists"}[c.code], c.code)
 	c.events <- event
 }
 
@@ -103,7 +105,7 @@ func TestEvents(t *testing.T) {
 	s.Tell(refusal)
 	for _, want := range []struct{ reason, message string }{
 		{"AlignmentDegraded",
-			`container worker: 2 of 4 pairs of a GPU and a VF are on one switch (1 PIX, 1 PXB, 2 NODE); on node node-1 "tandem explain team/train-0" says why`},
+			`container worker: 2 of 4 pairs of a GPU and a VF are on one switch (1 PIX, 1 PXB, 2 NODE); why: kubectl tandem explain team/train-0`},
 		{"AlignmentRefused", "container worker: refuse 4 amd.com/gpu: held by team/other, held by team/other"},
 	} {
 		got := <-c.events
@@ -111,6 +113,9 @@ func TestEvents(t *testing.T) {
 		if got.Reason != want.reason || !strings.HasPrefix(got.Message, want.message) ||
 			len(got.Message) > maxMessage || got.Type != corev1.EventTypeWarning {
 			t.Errorf("event %s %s (%d bytes): %s", got.Type, got.Reason, len(got.Message), got.Message)
+		}
+		if !strings.HasSuffix(got.Message, "kubectl tandem explain team/train-0") {
+			t.Errorf("event %s names no command: %s", got.Reason, got.Message)
 		}
 		if pod.Kind != "Pod" || pod.Name != "train-0" || pod.Namespace != "team" || pod.UID != "uid-1" ||
 			got.Namespace != "team" || !strings.HasPrefix(got.Name, "train-0.") {
@@ -123,6 +128,40 @@ func TestEvents(t *testing.T) {
 		if outcome := <-outcomes; outcome != Sent {
 			t.Errorf("was %s", outcome)
 		}
+	}
+}
+
+// A pod that the kubelet has refused for its NUMA nodes has one event, however often it is seen, and one that
+// the daemon before has sent is not sent twice.
+func TestRejectedPods(t *testing.T) {
+	s, c, outcomes := open(t, http.StatusCreated)
+	close(c.hold)
+	pod := func(uid string) intent.Rejected {
+		return intent.Rejected{Pod: kubelet.Pod{Namespace: "team", Name: "train-0"}, UID: uid}
+	}
+	names := map[string]bool{}
+	for _, pods := range [][]intent.Rejected{
+		nil, {pod("a")}, {pod("a")}, {pod("b"), pod("a")}, {pod("b")}, nil,
+	} {
+		s.Rejected(pods)
+	}
+	for range 2 {
+		got := <-c.events
+		names[got.Name] = true
+		if outcome := <-outcomes; outcome != Sent || got.Reason != "TopologyRefused" ||
+			!strings.Contains(got.Message, "TopologyAffinityError") ||
+			!strings.HasSuffix(got.Message, "kubectl tandem doctor node-1") {
+			t.Errorf("%s, event %s: %s", outcome, got.Reason, got.Message)
+		}
+	}
+	if !names["train-0.tandem-a"] || !names["train-0.tandem-b"] || len(s.told) != 0 {
+		t.Errorf("events %v, remembered %v", names, s.told)
+	}
+	again, c, outcomes := open(t, http.StatusConflict)
+	close(c.hold)
+	again.Rejected([]intent.Rejected{pod("a")})
+	if <-c.events; <-outcomes != Sent {
+		t.Error("an event that is there already has failed")
 	}
 }
 

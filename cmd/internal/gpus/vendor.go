@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -13,23 +14,23 @@ import (
 
 // Vendors of GPUs, as --vendor spells them.
 const (
-	VendorAMD    = "amd"
-	VendorNVIDIA = "nvidia"
+	VendorAMD    = gpu.AMD
+	VendorNVIDIA = gpu.NVIDIA
 	VendorNone   = "none" // another driver has the GPUs; of the DRA driver alone
 	vendorAuto   = "auto"
 )
 
 // RegisterVendor adds the flag that says whose GPUs are offered.
 func RegisterVendor(set *pflag.FlagSet, vendor *string) {
-	set.Var(newWord(vendor, vendorAuto, VendorAMD, VendorNVIDIA, vendorAuto), "vendor",
-		"whose GPUs are offered: amd, nvidia, or auto for those whose driver is in use")
+	set.Var(newWord(vendor, vendorAuto, words(vendorAuto)...), "vendor",
+		"whose GPUs are offered: "+listed()+", or auto for those whose driver is in use")
 }
 
 // RegisterVendorOrNone adds the same flag for a daemon that has VFs too.
 func RegisterVendorOrNone(set *pflag.FlagSet, vendor *string) {
-	set.Var(newWord(vendor, vendorAuto, VendorAMD, VendorNVIDIA, VendorNone, vendorAuto), "vendor",
-		"whose GPUs are offered: amd, nvidia, auto for those whose driver is in use, or none where another driver "+
-			"has them")
+	set.Var(newWord(vendor, vendorAuto, words(VendorNone, vendorAuto)...), "vendor",
+		"whose GPUs are offered: "+listed()+", auto for those whose driver is in use, or none where another "+
+			"driver has them")
 }
 
 // StockNVIDIA is what NVIDIA's own plugin is called. Under this name, by a link to it, tandem-gpu stands in
@@ -37,35 +38,47 @@ func RegisterVendorOrNone(set *pflag.FlagSet, vendor *string) {
 // name, finds it.
 const StockNVIDIA = "nvidia-device-plugin"
 
-// StockAMD is what AMD's own plugin is called.
-const StockAMD = "k8s-device-plugin"
+// ErrNoDriver says that no vendor's driver has a device.
+var ErrNoDriver = errors.New("find GPUs: neither " + strings.ReplaceAll(gpu.Drivers(), " or ", " nor ") +
+	" drives a device here: load the driver, or keep this daemon off the node")
 
-// ErrNoDriver says that neither vendor's driver has a device.
-var ErrNoDriver = errors.New("find GPUs: neither amdgpu nor nvidia drives a device here: " +
-	"load the driver, or keep this daemon off the node")
+// words are the vendors' names and others.
+func words(others ...string) []string {
+	var names []string
+	for _, m := range gpu.Makers {
+		names = append(names, m.Vendor)
+	}
+	return append(names, others...)
+}
+
+// listed are the vendors' names for people.
+func listed() string { return strings.Join(words(), ", ") }
 
 // Detect decides whose GPUs are offered: by the --vendor flag, the program's name, or the driver that is
 // bound to devices. It fails with ErrNoDriver where none is.
 func Detect(sys fs.FS, program, flag string) (string, error) {
-	switch {
-	case flag == VendorAMD || flag == VendorNVIDIA:
-		return flag, nil
-	case program == StockNVIDIA:
-		return VendorNVIDIA, nil
-	case program == StockAMD:
-		return VendorAMD, nil
+	for _, m := range gpu.Makers {
+		if flag == m.Vendor {
+			return flag, nil
+		}
 	}
-	amd, nvidia := binds(sys, "amdgpu"), binds(sys, "nvidia")
-	switch {
-	case amd && nvidia:
-		return "", fmt.Errorf("find GPUs: the drivers amdgpu and nvidia are both in use: say which GPUs to offer "+
-			"with --vendor=%s or --vendor=%s", VendorAMD, VendorNVIDIA)
-	case nvidia:
-		return VendorNVIDIA, nil
-	case amd:
-		return VendorAMD, nil
-	default:
+	var bound []gpu.Maker
+	for _, m := range gpu.Makers {
+		if program == m.Program {
+			return m.Vendor, nil
+		}
+		if binds(sys, m.Driver) {
+			bound = append(bound, m)
+		}
+	}
+	switch len(bound) {
+	case 0:
 		return "", ErrNoDriver
+	case 1:
+		return bound[0].Vendor, nil
+	default:
+		return "", fmt.Errorf("find GPUs: the drivers %s and %s are both in use: say which GPUs to offer "+
+			"with --vendor=%s or --vendor=%s", bound[0].Driver, bound[1].Driver, bound[0].Vendor, bound[1].Vendor)
 	}
 }
 

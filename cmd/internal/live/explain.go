@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 )
 
 // longestOwner is how long the names of a namespace, a pod and a container can be together, in bytes
@@ -33,5 +35,5 @@ func (e *explanations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		text = err.Error() + "\n"
 	}
-	fmt.Fprint(w, text)
+	fmt.Fprint(w, printable.Lines(text))
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
 // probeTimeout is how long the checks of a probe may take together; the manifests' probes wait for longer.
@@ -44,7 +46,10 @@ func (m *Monitor) ready(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var missing []error
-	if !m.begun {
+	switch {
+	case m.waits != nil:
+		missing = append(missing, fmt.Errorf("nothing is offered: %w", m.waits))
+	case !m.begun:
 		missing = append(missing, errors.New("starting: what there is to offer is not known yet"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.offered)) {
@@ -59,14 +64,54 @@ func (m *Monitor) ready(context.Context) error {
 	return errors.Join(missing...)
 }
 
-// probe answers with 200 and "ok", or with 503 and a line for everything that is wrong.
-func probe(check func(context.Context) error) http.HandlerFunc {
+// details are what /readyz?verbose says besides: of each resource whether the kubelet knows it, and whether
+// annotations are enforced, which is no reason not to be ready.
+func (m *Monitor) details() []string {
+	m.mu.Lock()
+	node := m.node
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(m.offered)) {
+		state := "not registered with the kubelet"
+		switch o := m.offered[name]; {
+		case o.registered:
+			state = "registered with the kubelet"
+		case !o.due:
+			state = "without devices"
+		}
+		lines = append(lines, name+" is "+state)
+	}
+	m.mu.Unlock()
+	enforcer, knows := node.(Enforcer)
+	if !knows {
+		return lines
+	}
+	now, serves := enforcer.Enforcement()
+	if !serves {
+		return append(lines, "whether annotation "+intent.AlignmentKey+
+			" is enforced knows the plugin that serves the coordination")
+	}
+	return append(lines, now.String())
+}
+
+func nothing() []string { return nil }
+
+// probe answers with 200 and "ok", or with 503 and a line for everything that is wrong. With ?verbose there
+// are details above that.
+func probe(check func(context.Context) error, details func() []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
 		defer cancel()
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if err := check(ctx); err != nil {
+		err := check(ctx)
+		if err != nil {
 			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		if r.URL.Query().Has("verbose") {
+			for _, line := range details() {
+				fmt.Fprintln(w, line)
+			}
+		}
+		if err != nil {
 			fmt.Fprintln(w, err)
 			return
 		}

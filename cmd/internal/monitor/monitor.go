@@ -28,6 +28,7 @@ type Monitor struct {
 	node    Node              // nil while the daemon takes no part
 	offered map[string]*offer // by resource name
 	begun   bool              // it is known what there is to offer
+	waits   error             // what that waits for; nil for nothing
 }
 
 // Node is a coordination.Node.
@@ -35,6 +36,11 @@ type Node interface {
 	Role() coordination.Role
 	Resources() []*api.Resource
 	Alive(context.Context) error
+}
+
+// Enforcer is a Node that knows whether the annotations of pods are enforced; false where another one does.
+type Enforcer interface {
+	Enforcement() (now intent.Enforcement, serves bool)
 }
 
 // offer is a resource that the daemon offers to the kubelet.
@@ -75,6 +81,16 @@ func (m *Monitor) setNode(node Node) {
 	m.node = node
 }
 
+// Wait says what the daemon waits for before it can look for its devices. It is not ready until Begin.
+func (m *Monitor) Wait(reason error) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.begun, m.waits = false, reason
+}
+
 // Begin says that the daemon has looked for its devices, and which resources have some, so that the kubelet
 // is to know them. Before that the daemon is not ready.
 func (m *Monitor) Begin(resources ...string) {
@@ -86,7 +102,7 @@ func (m *Monitor) Begin(resources ...string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.begun = true
+	m.begun, m.waits = true, nil
 }
 
 // Resource makes one of those watched that are offered to the kubelet, until done is called. Alive says what

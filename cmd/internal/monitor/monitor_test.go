@@ -41,7 +41,15 @@ var (
 )
 
 // fake is a Node that serves.
-type fake struct{ hangs bool }
+type fake struct {
+	hangs  bool
+	source intent.Source // that enforces annotations
+	joins  bool          // another one serves
+}
+
+func (f fake) Enforcement() (intent.Enforcement, bool) {
+	return intent.Enforcement{Source: f.source, Why: "nobody answers"}, !f.joins
+}
 
 func (fake) Role() coordination.Role { return coordination.Serves }
 
@@ -66,7 +74,7 @@ func (f fake) Alive(ctx context.Context) error {
 // used is a Monitor of a daemon to which everything has happened once.
 func used() *Monitor {
 	m := New("v1.2.3", nil)
-	m.Node(fake{})
+	m.Node(fake{source: intent.PodsAPI})
 	m.Offered("amd.com/gpu")
 	m.Registered("amd.com/gpu")
 	m.Preferred("amd.com/gpu", 1500*time.Microsecond)
@@ -82,7 +90,8 @@ func used() *Monitor {
 }
 
 func TestValues(t *testing.T) {
-	const want = `tandem_allocations_total{outcome="aligned",resource="amd.com/gpu"} 0
+	const want = `tandem_alignment_enforced 1
+tandem_allocations_total{outcome="aligned",resource="amd.com/gpu"} 0
 tandem_allocations_total{outcome="degraded",resource="amd.com/gpu"} 1
 tandem_allocations_total{outcome="granted",resource="amd.com/gpu"} 0
 tandem_allocations_total{outcome="refused_alignment",resource="amd.com/gpu"} 0
@@ -188,6 +197,22 @@ func TestProbes(t *testing.T) {
 	}{
 		"not begun": {"/readyz", func(*Monitor) {}, 503,
 			"starting: what there is to offer is not known yet"},
+		"a driver is waited for": {"/readyz", func(m *Monitor) { m.Begin(); m.Wait(errors.New("no driver")) }, 503,
+			"nothing is offered: no driver"},
+		"it has come": {"/readyz", func(m *Monitor) { m.Wait(errors.New("no driver")); m.Begin() }, 200, "ok"},
+		"in detail": {"/readyz?verbose", func(m *Monitor) {
+			m.Begin("a/b")
+			m.Registered("a/b")
+			m.Resource("a/c", nil)
+			m.Node(fake{source: intent.PodsAPI})
+		}, 200, "a/b is registered with the kubelet\na/c is without devices\n" +
+			"annotation tandem.dev/alignment is enforced on this node (source pods-api)\nok"},
+		"annotations are not enforced": {"/readyz?verbose", func(m *Monitor) { m.Begin(); m.Node(fake{}) }, 200,
+			"annotation tandem.dev/alignment is not enforced on this node: nobody answers\nok"},
+		"another one knows": {"/readyz?verbose",
+			func(m *Monitor) { m.Begin("a/b"); m.Node(fake{joins: true}) }, 503,
+			"a/b is not registered with the kubelet\nwhether annotation tandem.dev/alignment is enforced knows the " +
+				"plugin that serves the coordination\na/b is not registered with the kubelet"},
 		"nothing is offered": {"/readyz", func(m *Monitor) { m.Begin() }, 200, "ok"},
 		"no device":          {"/readyz", func(m *Monitor) { m.Begin(); m.Resource("a/b", nil) }, 200, "ok"},
 		"not offered yet": {"/readyz", func(m *Monitor) { m.Begin("a/b") }, 503,
@@ -223,12 +248,12 @@ func TestProbes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := New("v1.2.3", nil)
 			c.happy(m)
-			check := m.alive
-			if c.path == "/readyz" {
-				check = m.ready
+			check, details := m.alive, nothing
+			if strings.HasPrefix(c.path, "/readyz") {
+				check, details = m.ready, m.details
 			}
 			answer, began := httptest.NewRecorder(), time.Now()
-			probe(check)(answer, httptest.NewRequest(http.MethodGet, c.path, nil))
+			probe(check, details)(answer, httptest.NewRequest(http.MethodGet, c.path, nil))
 			if answer.Code != c.code || strings.TrimSpace(answer.Body.String()) != c.text {
 				t.Errorf("%s: %d %q, want %d %q", name, answer.Code, answer.Body, c.code, c.text)
 			}

@@ -82,8 +82,8 @@ func (m *Monitor) Serve(ctx context.Context, metrics, health Address, log *slog.
 	at(metrics).Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes, Timeout: requestTimeout, EnableOpenMetrics: true,
 	}))
-	at(health).Handle("GET /healthz", probe(m.alive))
-	at(health).Handle("GET /readyz", probe(m.ready))
+	at(health).Handle("GET /healthz", probe(m.alive, nothing))
+	at(health).Handle("GET /readyz", probe(m.ready, m.details))
 	delete(muxes, "")
 	var all sync.WaitGroup
 	for address, mux := range muxes {

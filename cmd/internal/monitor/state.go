@@ -24,6 +24,9 @@ var (
 	degradedDesc = gauge("containers_degraded",
 		"Containers with GPUs and VFs that are not all paired on one switch each, and that have not ended. "+
 			"By the plugin that serves.")
+	enforcedDesc = gauge("alignment_enforced",
+		"1 while the annotation tandem.dev/alignment of pods is enforced, else 0: no source of intent that reads "+
+			"annotations answers. By the plugin that serves.")
 	registeredDesc = gauge("kubelet_registered",
 		"1 while the kubelet goes by the devices of a resource that this plugin offers, else 0: it is away, "+
 			"or another plugin has taken the resource over.", "resource")
@@ -39,7 +42,7 @@ type state struct{ *Monitor }
 // Describe implements prometheus.Collector.
 func (s state) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		roleDesc, connectedDesc, devicesDesc, strandedDesc, degradedDesc, registeredDesc,
+		roleDesc, connectedDesc, devicesDesc, strandedDesc, degradedDesc, enforcedDesc, registeredDesc,
 	} {
 		descs <- d
 	}
@@ -64,6 +67,11 @@ func (s state) Collect(metrics chan<- prometheus.Metric) {
 	role := node.Role()
 	for _, r := range coordination.Roles {
 		send(roleDesc, number(r == role), string(r))
+	}
+	if enforcer, knows := node.(Enforcer); knows {
+		if now, serves := enforcer.Enforcement(); serves {
+			send(enforcedDesc, number(now.Enforced()))
+		}
 	}
 	resources := node.Resources()
 	if role == coordination.Serves {

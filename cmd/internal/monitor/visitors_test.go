@@ -55,7 +55,7 @@ func TestFlood(t *testing.T) {
 // probed answers probes, and has a page without end.
 func probed() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", probe(func(context.Context) error { return nil }))
+	mux.Handle("GET /healthz", probe(func(context.Context) error { return nil }, nothing))
 	mux.HandleFunc("GET /endless", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	return mux
 }

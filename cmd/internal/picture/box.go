@@ -13,6 +13,7 @@ type box struct {
 	class         string // of the style sheet: numa, complex, switch, card
 	title, detail string
 	path          string // all bridges that the box stands for, from the root complex down
+	names         bool   // whether the detail is the name of the switch, as [topology.Tree.Switch] tells it
 	first         topology.Address
 	boxes         []*box
 	card          *Card
@@ -28,8 +29,10 @@ func (n *Node) tree() *box {
 		at := root
 		if d, ok := n.Tree.Device(c.Address); ok {
 			at = at.child("numa", numaTitle(d.NUMA), "").child("complex", "Host bridge", d.RootComplex())
+			name := n.Tree.Switch(c.Address)
 			for _, bridge := range n.Tree.SharedBridges(c.Address) {
 				at = at.child("switch", "Upper switch", bridge.String())
+				at.names = at.detail == name
 			}
 		} else {
 			at = at.child("numa", "Not in the PCI tree", "")
@@ -61,7 +64,7 @@ func (b *box) child(class, title, detail string) *box {
 }
 
 // settle brings boxes into the order of addresses, GPUs before NICs on one switch, and draws what has one box
-// inside as that box.
+// inside as that box, under the name of the switch.
 func (b *box) settle() {
 	for i, c := range b.boxes {
 		c.settle()
@@ -75,6 +78,9 @@ func (b *box) settle() {
 	if (b.class == "complex" || b.class == "switch") && len(b.boxes) == 1 && b.boxes[0].class == "switch" {
 		only := *b.boxes[0]
 		only.path = b.path + " › " + only.path
+		if b.names {
+			only.detail, only.names = b.detail, true
+		}
 		*b = only
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 )
 
 //go:embed page.html
@@ -79,7 +81,7 @@ func (p Page) HTML() ([]byte, error) {
 	}
 	var out bytes.Buffer
 	err := pageTemplate.Execute(&out, view)
-	return out.Bytes(), err
+	return []byte(printable.Lines(out.String())), err
 }
 
 // table has the columns in which something stands.

@@ -5,6 +5,8 @@ import (
 	_ "embed"
 	"fmt"
 	"html"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 )
 
 //go:embed picture.css
@@ -23,7 +25,7 @@ type canvas struct {
 
 // SVG draws the node for a wide screen. The picture needs nothing beside it; it is light or dark as the
 // viewer is.
-func (n *Node) SVG() []byte { return n.draw(wide, preamble) }
+func (n *Node) SVG() []byte { return []byte(printable.Lines(string(n.draw(wide, preamble)))) }
 
 // draw draws the node no wider than that, where a switch allows it.
 func (n *Node) draw(limit int, shared string) []byte {

@@ -66,10 +66,10 @@ func coresOf(n v1alpha1.NUMANode) (map[int]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(cores)+len(threads) > v1alpha1.MaxCPUs {
-			return nil, errors.New("a CPU is in several cores")
-		}
 		for _, cpu := range threads {
+			if _, twice := cores[cpu]; twice {
+				return nil, fmt.Errorf("CPU %d is in several cores", cpu)
+			}
 			cores[cpu] = threads[0]
 		}
 	}

@@ -32,11 +32,19 @@ type courses struct {
 	left    int // admissions that may be tried yet
 }
 
-// Bounds of a search. Admissions are what takes time: up to 100 µs each.
+// Bounds of a search. Admissions are what takes time: up to 100 µs each on a node of some manyDevices, and
+// the longer the more devices a node has: 40 ms at the maximum of an object.
 const (
 	maxAdmissions = 400
+	minAdmissions = 16
+	manyDevices   = 256
 	maxSteps      = 63 // bits
 )
+
+// admissions is how many admissions a search may try on a node with so many devices.
+func admissions(devices int) int {
+	return max(minAdmissions, maxAdmissions*manyDevices/max(manyDevices, devices))
+}
 
 // newCourses are those of a node to which pods are on their way.
 func newCourses(s *seen, pod *v1.Pod) *courses {
@@ -45,7 +53,7 @@ func newCourses(s *seen, pod *v1.Pod) *courses {
 	}
 	return &courses{
 		pod: pod, steps: append(slices.Clip(s.since), step{admit: pod}), visited: map[string]bool{},
-		left: maxAdmissions,
+		left: admissions(s.node.Devices()),
 	}
 }
 

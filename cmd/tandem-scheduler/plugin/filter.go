@@ -57,8 +57,12 @@ func (p *Plugin) Filter(
 		object.try(klog.FromContext(ctx), func() { v = object.verdict(info, pod, wish) })
 	}
 	if refusal := object.refusal(); refusal != nil {
-		p.report(info.Node(), object, refusal)
+		p.report(info.Node(), object, "NodeTopologyRefused", "the scheduler does not filter this node", refusal)
 		return nil
+	}
+	if object.left != nil {
+		p.report(info.Node(), object, "NodeTopologyIncomplete",
+			"the scheduler filters this node without what it does not know", object.left)
 	}
 	switch {
 	case v.Admitted:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -102,6 +103,21 @@ func TestHostileObjects(t *testing.T) {
 		"a core": {func(s *v1alpha1.Spec) {
 			s.NUMANodes[0].Cores = []v1alpha1.Set{"0-9999999999"}
 		}, true},
+		"cores of the same CPUs": {func(s *v1alpha1.Spec) {
+			for i := 2; i < 22; i++ {
+				s.NUMANodes = append(s.NUMANodes, v1alpha1.NUMANode{
+					Number: i, Cores: slices.Repeat([]v1alpha1.Set{"0-4095"}, v1alpha1.MaxCPUs),
+				})
+			}
+		}, true},
+		"functions of the same devices": {spoil: func(s *v1alpha1.Spec) {
+			s.Resources[1].Devices = v1alpha1.MaxDevices / 2
+			s.Resources[1].Functions = slices.Repeat([]v1alpha1.Set{"0-16383"}, v1alpha1.MaxFunctions/2)
+			s.Resources[1].Addresses = nil
+		}},
+		"a long path": {spoil: func(s *v1alpha1.Spec) {
+			s.Switches[0].Path = "pci" + strings.Repeat("0", 1<<20) + strings.Repeat("/0000:00:01.0", 30)
+		}},
 		"a set of sets": {spoil: func(s *v1alpha1.Spec) {
 			s.Resources[0].Functions = make([]v1alpha1.Set, 1<<20)
 		}},
@@ -126,6 +142,25 @@ func TestHostileObjects(t *testing.T) {
 		if got := survive(t, what, o); got != c.understood {
 			t.Errorf("%s: understood is %t", what, got)
 		}
+	}
+}
+
+// However many pods are on their way to the largest machine, a verdict takes a bounded time.
+func TestManyOnTheirWayToTheLargestMachine(t *testing.T) {
+	o := withCPUs(server.Topology("a", 1, true))
+	largest(&o.Spec)
+	o.Spec.Held = nil
+	object := newPublished(t, newReader(klog.Logger{}), o)
+	var there []*v1.Pod
+	for i := range 6 {
+		there = append(there, server.Pod(fmt.Sprint("comes-", i), i+1, i+1))
+	}
+	before, _ := cost(t)
+	if v := object.verdict(on("a", there...), server.Pod("new", 1, 1), "wish"); v.Reason != overtaken {
+		t.Errorf("verdict %+v", v)
+	}
+	if after, _ := cost(t); after-before > 5*time.Second {
+		t.Errorf("%v of CPU time", after-before)
 	}
 }
 

@@ -28,11 +28,12 @@ func kindOf(spec *v1alpha1.Spec) (kind, error) {
 // question is what an offer depends on, and nothing else.
 type question struct {
 	kind  kind
-	taken string // verdict.State.Same
+	taken [sha256.Size]byte // of verdict.State.Same, which has a bit for each device
 	wish  asked
 }
 
-// maxOffers is how many offers are remembered for the cluster. Then the cache begins anew.
+// maxOffers is how many offers are remembered for the cluster, of some 250 bytes each. Then the cache begins
+// anew.
 const maxOffers = 1 << 16
 
 // offerCache remembers what nodes offer, which takes longer to find out than all else. An offer never goes

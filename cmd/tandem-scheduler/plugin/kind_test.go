@@ -75,12 +75,12 @@ func TestVersionsAreForgotten(t *testing.T) {
 func TestOffersAreBounded(t *testing.T) {
 	var c offerCache
 	for i := range 3 * maxOffers / 2 {
-		c.remember(question{taken: "x", wish: asked(fmt.Sprint(i))}, rank.Offer{Free: i})
+		c.remember(question{wish: asked(fmt.Sprint(i))}, rank.Offer{Free: i})
 	}
 	if len(c.known) > maxOffers {
 		t.Errorf("%d offers", len(c.known))
 	}
-	if offer, known := c.find(question{taken: "x", wish: asked(fmt.Sprint(3*maxOffers/2 - 1))}); !known ||
+	if offer, known := c.find(question{wish: asked(fmt.Sprint(3*maxOffers/2 - 1))}); !known ||
 		offer.Free != 3*maxOffers/2-1 {
 		t.Errorf("the last one is %+v, %t", offer, known)
 	}

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"crypto/sha256"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -114,10 +115,11 @@ func (s *seen) answer(pod *v1.Pod, wish asked) *answer {
 
 // make admits the pod as the last one, and looks at what is left, unless an equal node has done so.
 func (o *published) make(s *seen, pod *v1.Pod, wish asked) rank.Offer {
-	q := question{o.kind, s.after.Same(), wish}
-	if q.taken == "" { // nobody can tell whether another node is equal
+	taken := s.after.Same()
+	if taken == "" { // nobody can tell whether another node is equal
 		return s.offer(pod)
 	}
+	q := question{o.kind, sha256.Sum256([]byte(taken)), wish}
 	offer, known := o.offers.find(q)
 	if !known {
 		offer = s.offer(pod)

@@ -31,14 +31,14 @@ import (
 
 // rig is the scheduler's framework with the plugin, for a few nodes.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	ctx    context.Context
 	fwk    framework.Framework
 	plugin *Plugin
 }
 
 // start starts the framework with what nodes have published.
-func start(t *testing.T, published ...*v1alpha1.NodeTopology) *rig {
+func start(t testing.TB, published ...*v1alpha1.NodeTopology) *rig {
 	t.Helper()
 	metrics.Register()
 	_, ctx := ktesting.NewTestContext(t)

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
@@ -24,9 +25,10 @@ type published struct {
 	kind      kind
 	offers    *offerCache // of all objects
 	resources map[string]bool
+	left      error // why a part of the object is left out of account, nil if none is
 	memory    memory
 	refused   atomic.Pointer[refusal]
-	reported  atomic.Int64 // when the node was last told of the refusal, in nanoseconds; 0 for never
+	reported  atomic.Int64 // when the node was last told of either, in nanoseconds; 0 for never
 }
 
 // refusal is why an object is left out of account: it is not valid, or it made the plugin panic.
@@ -102,8 +104,8 @@ func (r *reader) ready(object *published, fields *unstructured.Unstructured) err
 	if unknown == nil {
 		unknown = node.State(func(types.UID) bool { return true }).Err()
 	}
-	if unknown != nil {
-		r.logger.Error(unknown, "The node's CPUs or memory are left out of account", "node", topology.Name)
+	if object.left = errors.Join(node.Unknown(), unknown); object.left != nil {
+		r.logger.Error(object.left, "A part of the node's object is left out of account", "node", topology.Name)
 	}
 	if object.kind, err = kindOf(&topology.Spec); err != nil {
 		return err

@@ -47,6 +47,44 @@ func TestRefusedObject(t *testing.T) {
 	}
 }
 
+// A policy of the kubelet that is not known leaves the Topology Manager out, and nothing else. The node is
+// told.
+func TestUnknownPolicy(t *testing.T) {
+	for name, spoil := range map[string]func(*v1alpha1.Kubelet){
+		"policy": func(k *v1alpha1.Kubelet) { k.TopologyManagerPolicy = "spread" },
+		"none":   func(k *v1alpha1.Kubelet) { k.TopologyManagerPolicy = "" },
+		"scope":  func(k *v1alpha1.Kubelet) { k.TopologyManagerScope = "job" },
+		"option": func(k *v1alpha1.Kubelet) {
+			k.TopologyManagerPolicyOptions = map[string]string{"spread-numa-nodes": "true"}
+		},
+		"value": func(k *v1alpha1.Kubelet) {
+			k.TopologyManagerPolicyOptions = map[string]string{"max-allowable-numa-nodes": "many"}
+		},
+	} {
+		topology := server.Topology("a", 1, true)
+		spoil(&topology.Spec.Kubelet)
+		server.Hold(topology, "a", "0-6", "0-6")
+		r := start(t, topology)
+		recorder := events.NewFakeRecorder(10)
+		r.plugin.events = recorder
+		holder := server.Pod("a", 7, 7)
+		_, fits := r.filter(server.Pod("new", 1, 1), on("a", holder))
+		_, counts := r.filter(server.Pod("large", 2, 2), on("a", holder))
+		if !fits[0].IsSuccess() {
+			t.Errorf("%s: %v", name, fits[0])
+		}
+		want(t, counts[0], fwk.Unschedulable, "only 1 of 8")
+		select {
+		case got := <-recorder.Events:
+			if !strings.Contains(got, "Warning NodeTopologyIncomplete") {
+				t.Errorf("%s: event %q", name, got)
+			}
+		default:
+			t.Errorf("%s: the node is not told", name)
+		}
+	}
+}
+
 // panicking are managers that panic for each pod, as nothing should.
 type panicking struct{}
 
@@ -115,7 +153,7 @@ func TestReportAgain(t *testing.T) {
 		p := &Plugin{events: recorder}
 		object := &published{}
 		for range 120 {
-			p.report(server.Node("a", 1), object, errors.New("why"))
+			p.report(server.Node("a", 1), object, "Reason", "effect", errors.New("why"))
 			<-time.After(time.Minute)
 		}
 		if got := len(recorder.Events); got != 4 {

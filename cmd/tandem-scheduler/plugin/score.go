@@ -1,8 +1,8 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -16,27 +16,51 @@ import (
 // offersKey is where a scheduling cycle keeps what the nodes offer.
 const offersKey = fwk.StateKey("tandem.dev/offers")
 
-// offers are what nodes would make of a pod, by name.
+// offers are the different offers that nodes make of a pod. Most nodes offer what another one offers.
 type offers struct {
-	mu sync.Mutex
-	of map[string]rank.Offer
+	mu      sync.Mutex
+	numbers map[rank.Offer]int64 // from 1 on
 }
 
 // Clone is the framework's: a cycle is scored once.
 func (o *offers) Clone() fwk.StateData { return o }
 
+// number returns the number of an offer.
+func (o *offers) number(offer rank.Offer) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	number, known := o.numbers[offer]
+	if !known {
+		number = int64(len(o.numbers)) + 1
+		o.numbers[offer] = number
+	}
+	return number
+}
+
+// scores returns the score of each offer, by its number.
+func (o *offers) scores() []int64 {
+	sorted := slices.SortedFunc(maps.Keys(o.numbers), func(a, b rank.Offer) int { return rank.Compare(b, a) })
+	scores := make([]int64, len(sorted)+1)
+	scores[0] = fwk.MinScore // nothing is known
+	for i, offer := range sorted {
+		scores[o.numbers[offer]] = max(fwk.MaxScore-int64(i), 1)
+	}
+	return scores
+}
+
 // PreScore skips what PreFilter has skipped.
 func (p *Plugin) PreScore(
-	_ context.Context, state fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo,
+	_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo,
 ) *fwk.Status {
 	if _, err := read(state); err != nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	state.Write(offersKey, &offers{of: make(map[string]rank.Offer, len(nodes))})
+	state.Write(offersKey, &offers{numbers: map[rank.Offer]int64{}})
 	return nil
 }
 
-// Score remembers what a node would make of the pod. How good that is, is seen beside the others.
+// Score returns the number of what a node would make of the pod, 0 if nothing is known. NormalizeScore
+// compares the offers of all nodes.
 func (p *Plugin) Score(
 	ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
 ) (int64, *fwk.Status) {
@@ -56,11 +80,7 @@ func (p *Plugin) Score(
 	if !object.try(klog.FromContext(ctx), func() { offer = object.offer(info, pod, wish) }) {
 		return 0, nil
 	}
-	all := data.(*offers)
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.of[info.Node().Name] = offer
-	return 0, nil
+	return data.(*offers).number(offer), nil
 }
 
 // ScoreExtensions rank the nodes.
@@ -75,26 +95,9 @@ func (p *Plugin) NormalizeScore(
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	normalize(data.(*offers).of, scores)
-	return nil
-}
-
-func normalize(of map[string]rank.Offer, scores fwk.NodeScoreList) {
-	var known []*fwk.NodeScore
+	of := data.(*offers).scores()
 	for i := range scores {
-		scores[i].Score = fwk.MinScore
-		if _, offered := of[scores[i].Name]; offered {
-			known = append(known, &scores[i])
-		}
+		scores[i].Score = of[scores[i].Score]
 	}
-	slices.SortFunc(known, func(a, b *fwk.NodeScore) int {
-		return cmp.Or(rank.Compare(of[b.Name], of[a.Name]), cmp.Compare(a.Name, b.Name))
-	})
-	score := fwk.MaxScore
-	for i, node := range known {
-		if i > 0 && rank.Compare(of[known[i-1].Name], of[node.Name]) != 0 {
-			score = max(score-1, 1)
-		}
-		node.Score = score
-	}
+	return nil
 }

@@ -26,18 +26,17 @@ func (c *Cluster) ask(
 			failed = append(failed, fmt.Sprintf("%s/%s: %s", d.Namespace, d.Pod, d.Trouble))
 			continue
 		}
-		var out bytes.Buffer
-		what := command{args: append([]string{"tandem"}, args(d)...), stdout: &out}
+		what := command{args: append([]string{"tandem"}, args(d)...)}
 		if stdin != nil {
 			what.stdin = bytes.NewReader(stdin)
 		}
-		err := c.run(ctx, d, c.options.Timeout/time.Duration(running), what)
+		printed, err := c.run(ctx, d, c.options.Timeout/time.Duration(running), what)
 		var exit *ExitError
 		switch {
 		case err == nil:
-			return out.Bytes(), d, nil
-		case errors.As(err, &exit) && out.Len() > 0: // a code that tells what was found
-			return out.Bytes(), d, err
+			return printed, d, nil
+		case errors.As(err, &exit) && len(printed) > 0: // a code that tells what was found
+			return printed, d, err
 		default:
 			failed = append(failed, err.Error())
 		}

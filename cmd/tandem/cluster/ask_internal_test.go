@@ -70,12 +70,24 @@ func TestAnswers(t *testing.T) {
 			"mute": func(context.Context, command) error {
 				return utilexec.CodeExitError{Err: errors.New(""), Code: 9}
 			},
+			"long": func(ctx context.Context, c command) error {
+				for ctx.Err() == nil {
+					_, _ = c.stdout.Write(make([]byte, 1<<20))
+				}
+				return ctx.Err()
+			},
+			"chatty": func(ctx context.Context, c command) error {
+				_, err := c.stderr.Write(make([]byte, 1<<20))
+				return err
+			},
 			"lost": func(context.Context, command) error { return errors.New(`Post "https://a/exec?command=b": refused`) },
 		},
 	)}
 	for pod, want := range map[string]string{
 		"old": "n/old: tandem: not found", "text": "n/text: read the answer: invalid character",
 		"mute": "n/mute: tandem ended with exit code 9", "lost": "n/lost: refused",
+		"long":   "n/long: the answer is longer than 4096 KiB",
+		"chatty": "n/chatty: the answer is longer than 64 KiB",
 	} {
 		n := c.node(t.Context(), "node", []Daemon{{Namespace: "n", Pod: pod}})
 		if n.Status != nil || !strings.HasPrefix(n.Error, want) {

@@ -1,5 +1,6 @@
 // Package cluster asks the daemons of all nodes of a cluster: it starts the program tandem in their pods
-// through the API server (pods/exec), with the rights of whoever asks. It needs no server of its own.
+// through the API server (pods/exec), with the rights of whoever asks. It needs no server of its own. A pod
+// of anybody else is never asked, whatever it is labelled.
 package cluster
 
 import (
@@ -21,7 +22,7 @@ type Options struct {
 	Kubeconfig string // file; "" for where kubectl looks
 	Context    string // of the kubeconfig; "" for its current one
 	Namespace  string // of the pods that are asked about; "" for that of the context
-	Daemons    string // namespace of Tandem's daemons; "" for all
+	Daemons    string // namespace of Tandem's daemons; "" for the only one that has some
 	Selector   string // labels of their pods
 	// Timeout is how long a node, or the API server, may take to answer.
 	Timeout time.Duration

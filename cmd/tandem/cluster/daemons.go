@@ -28,7 +28,11 @@ func (c *Cluster) Daemons(ctx context.Context) (map[string][]Daemon, error) {
 func (c *Cluster) daemons(ctx context.Context, node string) (map[string][]Daemon, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	request := c.server.Get().Namespace(c.options.Daemons).Resource("pods").
+	release, err := c.release(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request := c.server.Get().Namespace(release.namespace).Resource("pods").
 		Param("labelSelector", c.options.Selector)
 	if node != "" {
 		request.Param("fieldSelector", "spec.nodeName="+node)
@@ -37,11 +41,11 @@ func (c *Cluster) daemons(ctx context.Context, node string) (map[string][]Daemon
 	if err := request.Do(ctx).Into(&pods); err != nil {
 		return nil, fmt.Errorf("list pods of Tandem's daemons: %w", err)
 	}
-	nodes := byNode(pods.Items)
+	nodes := byNode(slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !release.made(&pod) }))
 	if len(nodes) == 0 {
-		return nil, fmt.Errorf("find Tandem's daemons: no pod in %s%s is labelled %s; "+
-			"--tandem-namespace and --selector say what else to look for",
-			cmp.Or(c.options.Daemons, "all namespaces"), on(node), c.options.Selector)
+		return nil, fmt.Errorf(
+			"find Tandem's daemons: no DaemonSet of namespace %s has a pod%s that is labelled %s",
+			release.namespace, on(node), c.options.Selector)
 	}
 	return nodes, nil
 }

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -60,24 +59,30 @@ func (e *ExitError) Error() string {
 	return e.Said
 }
 
-// run starts tandem in the pod of a daemon, for as long as the timeout allows. What it writes to its standard
-// error is in the error.
-func (c *Cluster) run(ctx context.Context, in Daemon, timeout time.Duration, what command) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	var said bytes.Buffer
-	what.stderr = &said
+// run starts tandem in the pod of a daemon, for as long as the timeout allows, and returns what it prints.
+// What it writes to its standard error is in the error.
+func (c *Cluster) run(ctx context.Context, in Daemon, timeout time.Duration, what command) ([]byte, error) {
+	ctx, end := context.WithTimeout(ctx, timeout)
+	defer end()
+	ctx, tooLong := context.WithCancelCause(ctx)
+	defer tooLong(nil)
+	printed := bounded{bound: mostPrinted, excess: tooLong}
+	said := bounded{bound: mostProblems, excess: tooLong}
+	what.stdout, what.stderr = &printed, &said
 	err := c.exec(ctx, in, what)
 	var code utilexec.CodeExitError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &code):
-		return fmt.Errorf("%s/%s: %w", in.Namespace, in.Pod, &ExitError{code.Code, lastLine(said.String())})
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("%s/%s: no answer after %s", in.Namespace, in.Pod, timeout)
+	switch cause := context.Cause(ctx); {
+	case err == nil && cause == nil:
+		return printed.Bytes(), nil
+	case errors.As(err, &code) && cause == nil:
+		return printed.Bytes(), fmt.Errorf("%s/%s: %w", in.Namespace, in.Pod,
+			&ExitError{code.Code, lastLine(said.String())})
+	case errors.Is(cause, context.DeadlineExceeded):
+		return nil, fmt.Errorf("%s/%s: no answer after %s", in.Namespace, in.Pod, timeout)
+	case cause != nil:
+		return nil, fmt.Errorf("%s/%s: %w", in.Namespace, in.Pod, cause)
 	default:
-		return fmt.Errorf("%s/%s: %s", in.Namespace, in.Pod, asked.ReplaceAllString(err.Error(), ""))
+		return nil, fmt.Errorf("%s/%s: %s", in.Namespace, in.Pod, asked.ReplaceAllString(err.Error(), ""))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 )
 
@@ -28,7 +29,11 @@ func (s Status) Table() []byte {
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tMODE\tFREE GPUS\tFREE VFS\tPAIRS LEFT\tDEGRADED\tVERSION\tNOTES")
 	for _, n := range s.Nodes {
-		fmt.Fprintln(w, strings.Join(n.columns(), "\t"))
+		columns := n.columns()
+		for i, column := range columns {
+			columns[i] = printable.Text(column)
+		}
+		fmt.Fprintln(w, strings.Join(columns, "\t"))
 	}
 	w.Flush() // into memory
 	return out.Bytes()
@@ -68,6 +73,9 @@ func notes(s *coordinator.Status) string {
 		case r.Registered != nil && !*r.Registered:
 			list = append(list, r.Name+" not registered")
 		}
+	}
+	if s.Alignment.Unenforced() != "" {
+		list = append(list, "alignment not enforced")
 	}
 	for _, d := range s.Degraded {
 		list = append(list, d.Container+" degraded")

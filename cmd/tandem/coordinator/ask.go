@@ -2,12 +2,19 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/api"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // timeout is how long to wait for the plugins: they answer in milliseconds.
@@ -19,6 +26,16 @@ func AskStatus(ctx context.Context, runDir string) (*api.StatusResponse, error) 
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return coordination.Status(ctx, found(runDir))
+}
+
+// Now is what the plugins know at this moment; nil where they do not answer.
+func Now(ctx context.Context, runDir string) *Status {
+	answer, err := AskStatus(ctx, runDir)
+	if err != nil {
+		return nil
+	}
+	s := NewStatus(answer)
+	return &s
 }
 
 func found(runDir string) string {
@@ -55,14 +72,45 @@ func Pods(ctx context.Context, runDir string) ([]string, error) {
 	return pods, nil
 }
 
-// Look asks the plugins and the kubelet how the node is. It fails where no plugin answers; a kubelet that
-// does not is part of the answer.
-func Look(ctx context.Context, runDir, kubeletDir string) (Status, error) {
+// Look asks the plugins and the kubelet how the node is, and looks at the machine for GPUs that no plugin
+// offers. It fails where no plugin answers; a kubelet that does not is part of the answer.
+func Look(ctx context.Context, runDir, kubeletDir, sysRoot string) (Status, error) {
 	answer, err := AskStatus(ctx, runDir)
 	if err != nil {
+		if missing := Unoffered(os.DirFS(sysRoot)); missing != "" {
+			err = fmt.Errorf("%w; %s", err, missing)
+		}
 		return Status{}, err
 	}
 	s := NewStatus(answer)
 	s.AskKubelet(ctx, kubeletDir)
+	if !s.OffersGPUs() {
+		if missing := Unoffered(os.DirFS(sysRoot)); missing != "" {
+			s.Notes = append(s.Notes, missing)
+		}
+	}
 	return s, nil
+}
+
+// OffersGPUs reports whether a plugin that is there offers GPUs.
+func (s Status) OffersGPUs() bool {
+	return slices.ContainsFunc(s.Resources, func(r Resource) bool {
+		return r.Connected && r.Kind == string(device.GPU)
+	})
+}
+
+// Unoffered says which GPUs of a machine wait for a plugin, and for what that may wait; "" for none, or where
+// the machine cannot be read.
+func Unoffered(sys fs.FS) string {
+	tree, err := topology.Read(sys)
+	if err != nil {
+		return ""
+	}
+	awaited := gpu.AwaitedIn(tree, "")
+	maker, found := gpu.MakerOf(awaited.Vendor)
+	if !found {
+		return ""
+	}
+	return fmt.Sprintf("%s, and no plugin offers them: tandem-gpu does not run here, or waits for %s", awaited,
+		maker.Awaits)
 }

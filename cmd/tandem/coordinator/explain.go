@@ -121,8 +121,10 @@ func (d Decision) result() string {
 	}
 }
 
-// Explanation is for people: the decisions one after the other, in the order in which the kubelet came.
-func Explanation(decisions []Decision) []byte {
+// Explanation is for people: the decisions one after the other, in the order in which the kubelet came. Then,
+// of each container whose pairs are or would be apart, what stands in the way now, nil where nobody tells,
+// and what to do.
+func Explanation(decisions []Decision, now *Status) []byte {
 	var out bytes.Buffer
 	for i, d := range decisions {
 		if i > 0 {
@@ -133,6 +135,11 @@ func Explanation(decisions []Decision) []byte {
 		d.facts(w)
 		w.Flush() // into memory
 		d.choices(&out)
+	}
+	if now != nil {
+		for _, container := range containersOf(decisions) {
+			now.reasons(&out, container, decisions)
+		}
 	}
 	return out.Bytes()
 }
@@ -184,7 +191,8 @@ func (d Decision) choices(out *bytes.Buffer) {
 	for _, s := range d.Switches {
 		alone := s.Alone
 		if alone == "" {
-			alone = "too few devices"
+			alone = fmt.Sprintf("too few: %s and %s free", several(int(s.FreeGPUs), "GPU"),
+				several(int(s.FreeVFs), "VF"))
 		}
 		fmt.Fprintf(w, "   %s\t%d/%d\t%d/%d\t%s\n", s.Name, s.TakenGPUs, s.FreeGPUs, s.TakenVFs, s.FreeVFs, alone)
 	}

@@ -45,7 +45,7 @@ func TestExplain(t *testing.T) {
 
    SWITCH        GPUS TAKEN/FREE  VFS TAKEN/FREE  ALONE IT WOULD HAVE GIVEN
    0000:08:00.0  1/1              1/4             1 pair: 1 PIX
-   0000:09:00.0  0/1              0/0             too few devices
+   0000:09:00.0  0/1              0/0             too few: 1 GPU and 0 VFs free
 
 2. TIME nvidia.com/vf of team/train/worker
    not asked  the kubelet had no choice, or was answered without the coordinator
@@ -57,7 +57,7 @@ func TestExplain(t *testing.T) {
    allocated     nothing: the kubelet went on without it
 `
 	want = strings.ReplaceAll(want, "TIME", at.Format(time.RFC3339Nano))
-	if diff := cmp.Diff(want, string(Explanation(decisions))); diff != "" {
+	if diff := cmp.Diff(want, string(Explanation(decisions, nil))); diff != "" {
 		t.Errorf("explanation (-want +got):\n%s", diff)
 	}
 	list := `TIME  CONTAINER          RESOURCE       DEVICES  RESULT

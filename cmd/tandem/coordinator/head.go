@@ -34,6 +34,9 @@ func (s Status) head(w io.Writer) {
 	if k := s.Kubelet; k != nil && k.State == KubeletDown {
 		fmt.Fprintf(w, "KUBELET DOWN: %s; owners are those known last\n", k.Why)
 	}
+	if text := s.Alignment.Unenforced(); text != "" {
+		fmt.Fprintln(w, "NOT ENFORCED", text)
+	}
 	for _, note := range s.Notes {
 		fmt.Fprintln(w, "NOTE", note)
 	}

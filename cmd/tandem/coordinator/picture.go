@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/picture"
 
@@ -18,6 +19,9 @@ func (s Status) Fill(drawn *picture.Node) {
 	if k := s.Kubelet; k != nil && k.State == KubeletDown {
 		drawn.Notes = append(drawn.Notes,
 			fmt.Sprintf("The kubelet is down: %s. Owners are those known last.", k.Why))
+	}
+	if text := s.Alignment.Unenforced(); text != "" {
+		drawn.Notes = append(drawn.Notes, strings.ToUpper(text[:1])+text[1:]+".")
 	}
 	for _, d := range s.Degraded {
 		drawn.Notes = append(drawn.Notes, fmt.Sprintf("Degraded: %s.", d))

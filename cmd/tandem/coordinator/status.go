@@ -28,7 +28,9 @@ type Status struct {
 	Degraded []Degraded          `json:"degraded,omitempty"` // by container
 	// what the kubelet itself says; nil where it was not asked
 	Kubelet *Kubelet `json:"kubelet,omitempty"`
-	Notes   []string `json:"notes,omitempty"` // what the daemon goes without, and why
+	// whether containers are refused whose pairs are not all on one switch; nil where the plugin does not say
+	Alignment *Alignment `json:"alignment,omitempty"`
+	Notes     []string   `json:"notes,omitempty"` // what the daemon goes without, and why
 }
 
 // Plugin is one of the two processes.
@@ -103,7 +105,7 @@ func NewStatus(answer *api.StatusResponse) Status {
 		}
 		s.Resources = append(s.Resources, resource)
 	}
-	s.Totals, s.Degraded = s.totals(), degradedOf(answer.GetResources())
+	s.Totals, s.Degraded, s.Alignment = s.totals(), degradedOf(answer.GetResources()), alignmentOf(answer)
 	return s
 }
 

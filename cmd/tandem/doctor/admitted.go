@@ -77,7 +77,7 @@ func (e *examination) refusedPods() {
 				"the descheduler removes those that are there: deployments/descheduler/values.yaml",
 			},
 		})
-	case r.Unknown != "" && (e.kubelet.Policy == "restricted" || e.kubelet.Policy == "single-numa-node"):
+	case r.Unknown != "" && (e.kubelet.Policy == restricted || e.kubelet.Policy == "single-numa-node"):
 		e.remark = "Pods that this kubelet has refused could not be counted: " + r.Unknown + ". " + packing
 	}
 }

@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,7 +38,8 @@ func TestWrongConfigurations(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := doctor.Settings(doctor.Node{KubeletDir: dir}); err == nil || err.Error() != file+": "+want {
+		err := doctor.Fix(io.Discard, doctor.Node{KubeletDir: dir}, doctor.Change{})
+		if err == nil || err.Error() != "read the kubelet's configuration: "+file+": "+want {
 			t.Errorf("%q: %v, want %q", strings.TrimPrefix(content, header), err, want)
 		}
 	}

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/cmd/tandem/document"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination/mode"
+	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -58,20 +61,25 @@ type Node struct {
 	// <KubeletDir>/config.yaml
 	Config    string
 	ConfigDir string    // folder with drop-ins; "" for the one that its command line names
+	Now       time.Time // to compare the age of files with that of the kubelet's process
 	CPUs      int       // whole CPUs that containers ask for, for the request shapes; 0 for none
 	Mode      mode.Mode // that the node is in, "" for none: see RunningMode
 	Notes     []string  // what the DRA driver goes without
 	Refused   Refused   // see AskRefused
+	Plugins   Plugins   // see AskPlugins
 }
+
+// DefaultConfig is where kubeadm puts the kubelet's configuration.
+func DefaultConfig(kubeletDir string) string { return settings.Default(kubeletDir) }
 
 // Examine goes through all checks. A node where nothing is found has an empty list, which is not nil.
 func Examine(n Node) Findings {
 	e := &examination{Node: n, findings: []Finding{}}
 	e.readKubelet()
 	checks := []func(){
-		e.topologyPolicy, e.topologyScope, e.closestNodes, e.manyNodes, e.cpuManager, e.cpuState, e.memoryManager,
+		e.checkKubelet,
 		e.unknownNodes, e.gpuDrivers, e.nothingOffered, e.virtualFunctions, e.links, e.accessControl, e.deviceNodes,
-		e.shapes, e.refusedPods,
+		e.shapes, e.refusedPods, e.plugins,
 		e.kubeletSockets, e.stockPlugins, e.lostDevices, e.checkpoint, e.runFolder, e.apart, e.bothModes,
 		e.rights,
 	}
@@ -87,10 +95,11 @@ func Examine(n Node) Findings {
 // examination collects findings.
 type examination struct {
 	Node
-	kubelet  kubeletConfiguration
+	kubelet  facts
 	findings []Finding
 	remark   string
 	closed   []string // files and folders that may not be looked at
+	view     *preference.View
 }
 
 func (e *examination) find(f Finding) { e.findings = append(e.findings, f) }

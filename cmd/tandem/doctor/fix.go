@@ -1,194 +1,175 @@
 package doctor
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
+	"strings"
 
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/config"
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
+	"github.com/tandem-k8s/tandem/coordination/mode"
 )
 
-// Backup is what a file is called that was there before.
-const Backup = ".before-tandem"
+// Change is what is asked of [Fix].
+type Change struct {
+	Apply      bool // else it is only shown
+	StaticCPUs bool // give guaranteed containers CPUs of their own
+}
 
-// ownMode is the mode of the file of our own; it holds no secret.
-const ownMode = 0o644
+// Fix shows which settings the kubelet lacks and, if they are to be applied, writes them into Tandem's file
+// in the kubelet's folder of drop-ins. It changes no file that others own: without such a folder it shows the
+// settings and how they get to the kubelet, and applying them is an error.
+func Fix(out io.Writer, n Node, c Change) error {
+	return fixer{out, n, settings.OpenFolder}.fix(c)
+}
 
-// Fix shows how the kubelet's configuration has to change and, if it is to be applied, changes it, after a
-// copy to a file with [Backup] behind its name.
-func Fix(out io.Writer, n Node, apply bool) error {
-	settings, err := Settings(n)
-	if err != nil {
-		return fmt.Errorf("decide what the kubelet's configuration lacks: %w", err)
-	}
-	file, own := n.Target()
-	if len(settings) == 0 {
-		fmt.Fprintf(out, "%s needs no change.\n", file)
+// RollBack removes that file.
+func RollBack(out io.Writer, n Node) error {
+	return fixer{out, n, settings.OpenFolder}.rollBack()
+}
+
+// fixer changes a node's kubelet.
+type fixer struct {
+	out  io.Writer
+	node Node
+	open func(path string) (settings.Folder, error)
+}
+
+func (x fixer) printf(format string, args ...any) { fmt.Fprintf(x.out, format, args...) }
+
+func (x fixer) fix(c Change) error {
+	if x.node.Mode == mode.DRA {
+		x.printf("This node is in the mode of DRA, in which the kubelet's managers align no devices: " +
+			"the configuration needs no change.\n")
 		return nil
 	}
-	before, err := os.ReadFile(file)
-	base := before
-	switch {
-	case own && errors.Is(err, fs.ErrNotExist):
-		base = []byte(NewDropIn)
-	case err != nil:
+	p, err := x.node.process()
+	if err != nil {
+		return err
+	}
+	now, err := x.node.facts(p, nil)
+	if err != nil {
 		return fmt.Errorf("read the kubelet's configuration: %w", err)
 	}
-	after, err := config.Patch(base, settings)
+	own := now.ownFile()
+	staticCPUs := c.StaticCPUs || own != "" && now.Origin("cpuManagerPolicy") == own
+	if len(now.lacking(staticCPUs)) == 0 {
+		x.printf("The configuration of the kubelet needs no change (%s).\n", strings.Join(now.Files, ", "))
+		return x.finish(now, c.Apply, false)
+	}
+	file := own
+	if file == "" {
+		file = "these settings"
+	}
+	base, err := x.node.facts(p, settings.Overlay{file: nil})
 	if err != nil {
-		return fmt.Errorf("patch %s: %w", file, err)
+		return fmt.Errorf("read the kubelet's configuration: %w", err)
 	}
-	fmt.Fprintf(out, "--- %s\n+++ %s, patched\n%s", file, file, config.Diff(before, after))
-	if !apply {
-		fmt.Fprintf(out, "\nNothing was changed. Drain the node, then: tandem doctor --fix-kubelet --apply && "+
-			"systemctl restart kubelet\n")
-		return nil
+	content := dropIn(base, staticCPUs)
+	after, err := x.node.facts(p, settings.Overlay{file: content})
+	if err != nil {
+		return fmt.Errorf("read the kubelet's configuration with %s: %w", file, err)
 	}
-	if err := change(out, n, before, after); err != nil {
+	if err := after.accepted(file, staticCPUs); err != nil {
 		return err
 	}
-	return RemoveStale(out, n)
+	if own == "" {
+		return x.explain(now, after, content, c.Apply)
+	}
+	x.printf("%s:\n\n%s\n", own, content)
+	x.remarks(after)
+	if !c.Apply {
+		x.printf("Nothing was changed. Drain the node, then: %s && systemctl restart kubelet\n", c.command())
+		return nil
+	}
+	if err := x.replace(after, content); err != nil {
+		return err
+	}
+	x.printf("Changed: %s is Tandem's own file.\n", own)
+	x.printf("The way back: tandem doctor --rollback-kubelet --kubelet-config-dir=%s\n", after.at.Dir)
+	return x.finish(after, true, true)
 }
 
-// change writes the file that settings go into.
-func change(out io.Writer, n Node, before, after []byte) error {
-	file, own := n.Target()
-	config, dir := n.Files()
-	wayBack := "tandem doctor --rollback-kubelet --kubelet-config=" + config
-	if own {
-		if err := writeDurably(file, after, ownMode); err != nil {
-			return err
+// command is that which applies a change.
+func (c Change) command() string {
+	flags := ""
+	if c.StaticCPUs {
+		flags = " --static-cpus"
+	}
+	return "tandem doctor --fix-kubelet" + flags + " --apply"
+}
+
+// remarks say of settings what is easily overlooked.
+func (x fixer) remarks(after facts) {
+	if after.CPUPolicy != static {
+		kept := "those that are reserved"
+		if !after.reserves() {
+			kept = after.firstCPUs()
 		}
-		fmt.Fprintf(out, "\nChanged: %s is our own.\nThe way back: %s --kubelet-config-dir=%s\n", file, wayBack,
-			dir)
-		return nil
+		x.printf("CPUs stay as they are: cpuManagerPolicy is %s. With --static-cpus guaranteed containers get "+
+			"CPUs of their own, on the NUMA nodes of their devices, and the system keeps %s.\n",
+			after.CPUPolicy, kept)
 	}
-	if err := keep(file, before); err != nil {
-		return err
+	if after.PolicyOptions[maxNodes] != "" {
+		x.printf("The option %s takes Kubernetes 1.31 or later.\n", maxNodes)
 	}
-	if err := replace(file, after); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "\nChanged. What was there before is in %s%s.\nThe way back: %s\n", file, Backup, wayBack)
-	return nil
 }
 
-// keep copies a file, unless an earlier copy is there: that is of what its owner wrote.
-func keep(file string, content []byte) error {
-	if _, err := os.Lstat(file + Backup); err == nil {
-		return nil
-	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return fmt.Errorf("keep a copy: %w", err)
-	}
-	return writeDurably(file+Backup, content, info.Mode().Perm())
-}
-
-// replace gives a file other content, with the mode that it had. A link is followed: what it points at is
-// replaced.
-func replace(file string, content []byte) error {
-	target, err := filepath.EvalSymlinks(file)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	info, err := os.Stat(target)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	return writeDurably(target, content, info.Mode().Perm())
-}
-
-// writeDurably writes all of a file or nothing, and waits for the disk: the next thing that happens to this
-// node may be its restart. The files of coordination.ReplaceFile end with the boot and are written without.
-func writeDurably(file string, content []byte, mode fs.FileMode) error {
-	temporary, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	defer os.RemoveAll(temporary.Name())
-	_, err = temporary.Write(content)
-	err = errors.Join(err, temporary.Chmod(mode), temporary.Sync(), temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), file)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
+// explain shows settings to those who own the kubelet's configuration.
+func (x fixer) explain(now, after facts, content []byte, apply bool) error {
+	x.printf("The kubelet has no folder of drop-ins (--config-dir), and %s is not Tandem's to change. "+
+		"These settings are missing there:\n\n%s\n", now.at.Config, bytes.TrimPrefix(content, []byte(madeBy)))
+	x.remarks(after)
+	x.printf(`Either give the kubelet such a folder (Kubernetes 1.30 or later) and run this command again; with kubeadm:
+  mkdir -p /etc/kubernetes/kubelet.conf.d
+  KUBELET_EXTRA_ARGS=--config-dir=/etc/kubernetes/kubelet.conf.d   in /etc/default/kubelet or /etc/sysconfig/kubelet
+or add the settings where the file comes from:
+  kubeadm              the ConfigMap kubelet-config in kube-system, then on the node: kubeadm upgrade node phase kubelet-config
+  Ansible and others   the template of %s
+  machine configuration  as Talos' machine.kubelet.extraConfig or OpenShift's KubeletConfig
+Then, on the drained node: %s
+`, now.at.Config, restarted(x.stalePaths(after)...))
+	if apply {
+		return errors.New(
+			"change the kubelet's configuration: it has no folder of drop-ins, and nothing was changed")
 	}
 	return nil
 }
 
-// RemoveStale removes the state that the kubelet would refuse to start with, and says what is left to do.
-func RemoveStale(out io.Writer, n Node) error {
-	for _, state := range StaleState(n) {
-		if err := os.Remove(state); err != nil {
-			return fmt.Errorf("remove stale state: %w", err)
-		}
-		fmt.Fprintf(out, "Removed %s, which is of another policy: the kubelet makes it anew.\n", state)
+func (x fixer) stalePaths(f facts) (commands []string) {
+	stale, _ := f.staleStates(x.node.KubeletDir)
+	for _, s := range stale {
+		commands = append(commands, "rm "+s.path)
 	}
-	fmt.Fprintln(out, "Now: systemctl restart kubelet")
-	return nil
+	return commands
 }
 
-// RollBack removes the file of our own and puts the copy back, whichever there is.
-func RollBack(out io.Writer, n Node) error {
-	config, dir := n.Files()
-	removed, err := removeOwn(out, dir)
+// rollBack knows the folder of a kubelet that runs, or by a flag.
+func (x fixer) rollBack() error {
+	p, err := x.node.process()
 	if err != nil {
 		return err
 	}
-	restored, err := restore(out, config)
-	if err != nil {
+	at := p.Files(settings.Files{Config: x.node.Config, Dir: x.node.ConfigDir}, x.node.KubeletDir)
+	if at.Dir == "" {
+		return errors.New("roll back: it is not known where the kubelet has its drop-ins: " +
+			"name the folder (--kubelet-config-dir)")
+	}
+	own := filepath.Join(at.Dir, DropIn)
+	after, unread := x.node.facts(p, settings.Overlay{own: nil})
+	after.at = at
+	switch err := x.replace(after, nil); {
+	case errors.Is(err, fs.ErrNotExist):
+		x.printf("There is no %s.\n", own)
+	case err != nil:
 		return err
+	default:
+		x.printf("%s is gone.\n", own)
+		return errors.Join(x.finish(after, true, true), unread)
 	}
-	if !removed && !restored {
-		return fmt.Errorf("roll back: nothing was changed by tandem doctor: there is no %s%s%s; "+
-			"where the kubelet reads others: --kubelet-config, --kubelet-config-dir",
-			config, Backup, orOwn(dir))
-	}
-	return nil
-}
-
-func orOwn(dir string) string {
-	if dir == "" {
-		return ""
-	}
-	return " and no " + filepath.Join(dir, DropIn)
-}
-
-// removeOwn removes the file of our own, where there is a folder of drop-ins and it is in it.
-func removeOwn(out io.Writer, dir string) (removed bool, err error) {
-	if dir == "" {
-		return false, nil
-	}
-	file := filepath.Join(dir, DropIn)
-	if err := os.Remove(file); errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("roll back: %w", err)
-	}
-	fmt.Fprintf(out, "%s is gone.\n", file)
-	return true, nil
-}
-
-// restore puts the copy of a file back, where there is one.
-func restore(out io.Writer, file string) (restored bool, err error) {
-	before, err := os.ReadFile(file + Backup)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("roll back: %w", err)
-	}
-	if err := replace(file, before); err != nil {
-		return false, err
-	}
-	if err := os.Remove(file + Backup); err != nil {
-		return false, fmt.Errorf("roll back: %w", err)
-	}
-	fmt.Fprintf(out, "%s is what it was.\n", file)
-	return true, nil
+	after.changed = append(after.changed, p.ChangedSince(x.node.Now, at.Dir)...)
+	return errors.Join(x.finish(after, true, false), unread)
 }

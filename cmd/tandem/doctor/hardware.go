@@ -78,7 +78,7 @@ func (e *examination) gpuDrivers() {
 	if len(e.GPUs) == 0 {
 		e.find(Finding{
 			ID: "no-gpu", Severity: Error,
-			Summary:  "There is no GPU of AMD or NVIDIA.",
+			Summary:  "There is no GPU of " + named(titleOf) + ".",
 			Evidence: []string{"no such display controller or accelerator in /sys/bus/pci/devices"},
 			Why:      "There is nothing to pair.",
 			Fix:      []string{"keep the DaemonSets off this node"},
@@ -86,13 +86,13 @@ func (e *examination) gpuDrivers() {
 	}
 	var list []string
 	for _, d := range e.cards() {
-		if d.Driver != "amdgpu" && d.Driver != "nvidia" {
+		if _, ok := driving(d); !ok {
 			list = append(list, fmt.Sprintf("%s: driver %s", d.Address, orNone(d.Driver)))
 		}
 	}
 	e.findIn(list, Finding{
 		ID: "gpu-driver", Severity: Error,
-		Summary: fmt.Sprintf("%s not driven by amdgpu or nvidia.", isAre(len(list), "GPU")),
+		Summary: fmt.Sprintf("%s not driven by %s.", isAre(len(list), "GPU"), named(driverOf)),
 		Why:     "A container cannot use it, and it is not offered.",
 		Fix: []string{
 			"modprobe amdgpu (or nvidia), and take the GPU from a driver for virtual machines (driver_override)",
@@ -148,16 +148,15 @@ func (e *examination) deviceNodes() {
 		}
 	}
 	for _, d := range e.cards() {
-		switch d.Driver {
-		case "amdgpu":
-			want("kfd", "all AMD GPUs")
-			for _, name := range e.names(d.Address, "drm") {
-				if strings.HasPrefix(name, "renderD") {
-					want("dri/"+name, "GPU "+d.Address.String())
-				}
+		v, ok := driving(d)
+		if !ok {
+			continue
+		}
+		want(v.control, "all "+v.title+" GPUs")
+		for _, name := range e.names(d.Address, "drm") {
+			if v.render && strings.HasPrefix(name, "renderD") {
+				want("dri/"+name, "GPU "+d.Address.String())
 			}
-		case "nvidia":
-			want("nvidiactl", "all NVIDIA GPUs")
 		}
 	}
 	for _, vf := range e.VFs {

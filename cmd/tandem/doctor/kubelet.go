@@ -3,59 +3,77 @@ package doctor
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
+	"maps"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/configuration"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
-// kubeletConfiguration is what the kubelet was told, as far as it matters here: keys of KubeletConfiguration
-// (k8s.io/kubelet/config/v1beta1).
-type kubeletConfiguration struct {
-	read           bool              // there was a file
-	files          []string          // that were read, the configuration first
-	origin         map[string]string // key to the file or flag that sets it
-	Policy         string            `json:"topologyManagerPolicy"`
-	Scope          string            `json:"topologyManagerScope"`
-	PolicyOptions  map[string]string `json:"topologyManagerPolicyOptions"`
-	CPUPolicy      string            `json:"cpuManagerPolicy"`
-	ReservedCPUs   string            `json:"reservedSystemCPUs"`
-	KubeReserved   map[string]any    `json:"kubeReserved"`
-	SystemReserved map[string]any    `json:"systemReserved"`
-	MemoryPolicy   string            `json:"memoryManagerPolicy"`
-	ReservedMemory []any             `json:"reservedMemory"`
+// facts are what the checks of the kubelet judge.
+type facts struct {
+	settings.Settings
+	at        settings.Files
+	numaNodes int
+	cpus      map[int]topology.CPUSet // by NUMA node
+	changed   []string                // files of the settings that are younger than the kubelet
 }
 
-// DefaultConfig is where kubeadm puts the kubelet's configuration.
-func DefaultConfig(kubeletDir string) string {
-	return filepath.Join(kubeletDir, configuration.FileName)
-}
+// check judges facts. It is a function of them alone.
+type check func(facts) []Finding
 
-// Files tells where the kubelet's configuration and its drop-ins are: where the node says, else where the
-// running kubelet's command line says, else where kubeadm puts it.
-func (n Node) Files() (config, dir string) {
-	flags := runningFlags(n.ProcRoot)
-	config, dir = flags["config"], flags["config-dir"]
-	if n.Config != "" {
-		config = n.Config
+// judge runs checks.
+func (f facts) judge(checks ...check) (findings []Finding) {
+	for _, check := range checks {
+		findings = append(findings, check(f)...)
 	}
+	return findings
+}
+
+// process is the kubelet that runs. Where it has its drop-ins need not come from there if a flag says so.
+func (n Node) process() (settings.Process, error) {
+	p, err := settings.FindProcess(n.ProcRoot)
 	if n.ConfigDir != "" {
-		dir = n.ConfigDir
+		err = nil
 	}
-	if config == "" {
-		config = DefaultConfig(n.KubeletDir)
-	}
-	return config, dir
+	return p, err
 }
 
-// readKubelet reads the configuration as the kubelet does: the file, then the drop-ins in their order, then
-// the flags. That it cannot be read is a finding.
+// facts reads the kubelet's settings, with files of the overlay in place.
+func (n Node) facts(p settings.Process, overlay settings.Overlay) (f facts, err error) {
+	f.at = p.Files(settings.Files{Config: n.Config, Dir: n.ConfigDir}, n.KubeletDir)
+	if f.Settings, err = settings.Read(f.at, p.Flags, overlay); err != nil {
+		return f, err
+	}
+	if n.Sys != nil {
+		f.cpus = topology.CPUs(n.Sys)
+	}
+	if n.Tree != nil {
+		f.numaNodes = len(n.Tree.NUMANodes())
+	}
+	f.changed = p.ChangedSince(n.Now, f.Files...)
+	return f, nil
+}
+
+// readKubelet reads the settings. That it cannot is a finding.
 func (e *examination) readKubelet() {
-	k, err := readKubelet(e.Node)
+	p, err := settings.FindProcess(e.ProcRoot)
+	if err != nil {
+		e.find(Finding{
+			ID: "kubelet-process", Severity: Unknown,
+			Summary:  "The kubelet that runs on this node cannot be told from other processes.",
+			Evidence: []string{err.Error()},
+			Why: "Anybody can name a process so. Files and flags of such a process are not read; those of the " +
+				"kubelet are taken from their usual place.",
+			Fix: []string{
+				"run tandem doctor in the namespaces in which the kubelet runs",
+				"name its files: --kubelet-config, --kubelet-config-dir",
+			},
+		})
+	}
+	e.kubelet, err = e.facts(p, nil)
 	var wrong *configuration.FileError
-	if e.kubelet = k; !errors.As(err, &wrong) || e.denied(wrong.File, wrong.Err) {
+	if !errors.As(err, &wrong) || e.denied(wrong.File, wrong.Err) {
 		return
 	}
 	e.find(Finding{
@@ -69,98 +87,64 @@ func (e *examination) readKubelet() {
 	})
 }
 
-// readKubelet fails with a [configuration.FileError].
-func readKubelet(n Node) (kubeletConfiguration, error) {
-	k := kubeletConfiguration{
-		Policy: "none", Scope: "container", CPUPolicy: "none", MemoryPolicy: "None", origin: map[string]string{},
+// checkKubelet runs the checks of the kubelet's settings.
+func (e *examination) checkKubelet() {
+	if !e.kubelet.Read {
+		return
 	}
-	config, dir := n.Files()
-	files, err := configuration.DropIns(dir)
-	if err != nil {
-		return kubeletConfiguration{}, err
+	e.findings = append(e.findings, e.kubelet.judge(append(refusals(), advice()...)...)...)
+	stale, closed := e.kubelet.staleStates(e.KubeletDir)
+	for _, s := range stale {
+		e.find(s.finding)
 	}
-	for _, file := range append([]string{config}, files...) {
-		err := k.merge(file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return kubeletConfiguration{}, &configuration.FileError{File: file, Err: err}
-		}
-		k.files = append(k.files, file)
-	}
-	k.read = len(k.files) > 0
-	if !k.read {
-		return k, &configuration.FileError{File: config, Err: fs.ErrNotExist}
-	}
-	k.override(runningFlags(n.ProcRoot))
-	return k, nil
-}
-
-func (k *kubeletConfiguration) merge(file string) error {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	keys, err := configuration.Decode(content, k)
-	for _, key := range keys {
-		k.origin[key] = file
-	}
-	return err
-}
-
-// override takes over the flags that stand above the configuration (cmd/kubelet/app/options of Kubernetes).
-func (k *kubeletConfiguration) override(flags map[string]string) {
-	for flag, target := range map[string]struct {
-		key   string
-		value *string
-	}{
-		"topology-manager-policy": {"topologyManagerPolicy", &k.Policy},
-		"topology-manager-scope":  {"topologyManagerScope", &k.Scope},
-		"cpu-manager-policy":      {"cpuManagerPolicy", &k.CPUPolicy},
-		"memory-manager-policy":   {"memoryManagerPolicy", &k.MemoryPolicy},
-		"reserved-cpus":           {"reservedSystemCPUs", &k.ReservedCPUs},
-	} {
-		if value, ok := flags[flag]; ok {
-			*target.value = value
-			k.origin[target.key] = "the kubelet's flag --" + flag
-		}
+	for path, err := range closed {
+		e.denied(path, err)
 	}
 }
 
-// says is the evidence for a key: where it is set, or that it is not.
-func (k *kubeletConfiguration) says(key string, value any) string {
-	if origin, ok := k.origin[key]; ok {
-		return fmt.Sprintf("%s: %s: %v", origin, key, value)
+// reserved are the CPUs that no container gets: those that are named or, of an amount, the lowest. Which ones
+// the static policy takes of an amount depends on cores and sockets (takeByTopology in
+// pkg/kubelet/cm/cpumanager); only their number on a NUMA node is to be relied on.
+func (f facts) reserved() (topology.CPUSet, error) {
+	if f.ReservedCPUs != "" {
+		return topology.ParseCPUSet(f.ReservedCPUs)
 	}
-	return fmt.Sprintf("%s: %s is not set, the default is %v", strings.Join(k.files, ", "), key, value)
+	set, all := topology.CPUSet{}, f.allCPUs()
+	for n, amount := 0, f.ReservedAmount(); len(set) < amount && len(set) < len(all); n++ {
+		if all[n] {
+			set[n] = true
+		}
+	}
+	return set, nil
 }
 
-// runningFlags are the flags of the kubelet that runs on this node; none where it cannot be seen.
-func runningFlags(procRoot string) map[string]string {
-	flags := map[string]string{}
-	if procRoot == "" {
-		return flags
+// allCPUs is every CPU of the node.
+func (f facts) allCPUs() topology.CPUSet {
+	all := topology.CPUSet{}
+	for _, set := range f.cpus {
+		maps.Copy(all, set)
 	}
-	names, _ := filepath.Glob(filepath.Join(procRoot, "[0-9]*", "comm")) // the pattern is well formed
-	for _, name := range names {
-		if comm, err := os.ReadFile(name); err != nil || strings.TrimSpace(string(comm)) != "kubelet" {
-			continue
-		}
-		line, err := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
-		if err != nil {
-			continue
-		}
-		args := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
-		for i, arg := range args {
-			flag, value, ok := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-			if !ok && i+1 < len(args) {
-				value = args[i+1]
-			}
-			if strings.HasPrefix(arg, "-") {
-				flags[flag] = value
+	return all
+}
+
+// firstCPUs is the first CPU of every NUMA node: those to reserve for the system.
+func (f facts) firstCPUs() string {
+	set := topology.CPUSet{}
+	for _, list := range f.cpus {
+		for n := 0; len(list) > 0; n++ {
+			if list[n] {
+				set[n] = true
+				break
 			}
 		}
 	}
-	return flags
+	if len(set) == 0 {
+		return "0"
+	}
+	return set.String()
+}
+
+// optionsSay is the evidence for an option of the Topology Manager.
+func (f facts) optionsSay() string {
+	return f.Says("topologyManagerPolicyOptions", fmt.Sprint(f.PolicyOptions))
 }

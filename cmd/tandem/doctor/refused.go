@@ -80,7 +80,7 @@ func (e *examination) onGuess(f *Finding) {
 
 // admittedCPUs says for shapes with how many CPUs they are admitted.
 func (e *examination) admittedCPUs(shapes []int) []string {
-	all := len(allCPUs(topology.CPUs(e.Sys)))
+	all := len(e.kubelet.allCPUs())
 	var numbers []string
 	having := map[string][]int{}
 	for _, n := range shapes {
@@ -109,10 +109,9 @@ func (e *examination) admittedCPUs(shapes []int) []string {
 
 // cpusPerNode counts the CPUs that containers can have.
 func (e *examination) cpusPerNode() string {
-	nodes := topology.CPUs(e.Sys)
-	reserved, _ := e.reserved() // without an error, or there would be no demand for CPUs
+	reserved, _ := e.kubelet.reserved() // without an error, or there would be no demand for CPUs
 	var free []Device
-	for number, set := range nodes {
+	for number, set := range e.kubelet.cpus {
 		for range set.Without(reserved) {
 			free = append(free, Device{NUMA: topology.Node(number)})
 		}

@@ -5,8 +5,10 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/settings"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -37,7 +39,7 @@ func (e *examination) shapes() {
 			farthest = append(farthest, n)
 		}
 	}
-	if e.kubelet.Policy == "restricted" {
+	if e.kubelet.Policy == restricted {
 		e.refusedShapes(refused)
 		e.refusedForCPUs(withCPUs)
 	}
@@ -48,29 +50,36 @@ func (e *examination) shapes() {
 // admits it at all.
 func (n Node) Affinity(gpus, vfs int) ([]int, bool) {
 	e := &examination{Node: n}
-	e.kubelet, _ = readKubelet(n) // without it there is no policy
-	return e.affinity(gpus, vfs, n.CPUs)
+	p, _ := settings.FindProcess(n.ProcRoot) // without it the files are in their usual place,
+	e.kubelet, _ = n.facts(p, nil)           // and without them there is no policy
+	nodes, admitted := e.affinity(gpus, vfs, n.CPUs)
+	return nodes.Numbers(), admitted
 }
 
-func (e *examination) affinity(gpus, vfs, cpus int) ([]int, bool) {
-	demands := []hints.Demand{offer.Demand(e.GPUs, gpus), offer.Demand(e.VFs, vfs)}
-	if cpus > 0 && e.kubelet.CPUPolicy == "static" {
-		if reserved, err := e.reserved(); err == nil {
-			nodes := topology.CPUs(e.Sys)
-			demands = append(demands, hints.CPUs(cpus, nodes, allCPUs(nodes).Without(reserved)))
+func (e *examination) affinity(gpus, vfs, cpus int) (hints.Mask, bool) {
+	demands := e.emptyNode().Demands(offer.Requests(gpus, vfs))
+	if cpus > 0 && e.kubelet.CPUPolicy == static {
+		if reserved, err := e.kubelet.reserved(); err == nil {
+			free := e.kubelet.allCPUs().Without(reserved)
+			demands = append(demands, hints.CPUs(cpus, e.kubelet.cpus, free))
 		}
 	}
-	nodes, admitted := hints.Restricted.Nodes(demands...)
-	return nodes.Numbers(), admitted
+	return hints.Restricted.Nodes(demands...)
+}
+
+// emptyNode is the empty node as the coordinator sees it.
+func (e *examination) emptyNode() *preference.View {
+	if e.view == nil {
+		e.view = offer.View(e.Links, e.GPUs, e.VFs)
+	}
+	return e.view
 }
 
 // near is how many of n pairs can be on one switch each, with devices of these NUMA nodes; of all where there
 // are none.
-func (e *examination) near(n int, nodes []int) int {
-	r := placement.Request{Links: e.Links}
-	r.GPUs, _, _ = offer.Half(e.GPUs, n, nodes)
-	r.VFs, _, _ = offer.Half(e.VFs, n, nodes)
-	choice, err := placement.Choose(e.Tree, r)
+func (e *examination) near(n int, nodes hints.Mask) int {
+	view := e.emptyNode()
+	choice, err := placement.Choose(e.Tree, view.Placement(view.Expected(offer.Requests(n, n), nodes)))
 	if err != nil {
 		return 0
 	}

@@ -101,13 +101,13 @@ func (e *examination) stockPlugins() {
 
 // stockPlugin names the plugin that makes a socket of this name, "" for another's.
 func stockPlugin(socket string, resources []string) string {
-	switch {
-	case ownSocket.MatchString(socket):
+	if ownSocket.MatchString(socket) {
 		return ""
-	case strings.HasPrefix(socket, "nvidia-") && strings.HasSuffix(socket, ".sock"):
-		return "NVIDIA's device plugin" // internal/plugin/server.go there
-	case strings.HasPrefix(socket, "amd.com_"):
-		return "AMD's device plugin" // kubevirt's device-plugin-manager: no suffix
+	}
+	for _, v := range vendors {
+		if v.socket(socket) {
+			return v.title + "'s device plugin"
+		}
 	}
 	for _, r := range resources {
 		if socket == strings.ReplaceAll(r, "/", "_")+".sock" {

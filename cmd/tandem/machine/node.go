@@ -3,14 +3,13 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/coordinator"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
-	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+	"github.com/tandem-k8s/tandem/plugins/gpu/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -26,6 +25,9 @@ type Node struct {
 	vram  map[topology.Address]uint64 // bytes; absent where nobody tells
 	Notes []string                    // what could not be read and is not needed
 }
+
+// mostCards is how many GPUs, and how many NICs, a machine may have: each is compared with each.
+const mostCards = 1024
 
 // Read reads the machine. What cannot be read and is not needed is a note.
 func Read(s *Source) (*Node, error) {
@@ -51,35 +53,36 @@ func Read(s *Source) (*Node, error) {
 			n.NICs = append(n.NICs, d)
 		}
 	}
-	n.readAMD()
+	if len(n.GPUs) > mostCards || len(n.NICs) > mostCards {
+		return nil, fmt.Errorf("read %s: it has %d GPUs and %d NICs, and %d of each are the most that are compared",
+			s.Name(), len(n.GPUs), len(n.NICs), mostCards)
+	}
+	for _, reader := range sysfs.Readers {
+		n.readGPUs(reader)
+	}
 	return n, nil
 }
 
-// readAMD reads the memory, the partitions and XGMI links of AMD GPUs. Where amdgpu is not loaded or the KFD
-// topology is hidden the matrix is still right, so that errors are notes.
-func (n *Node) readAMD() {
-	if _, err := fs.Stat(n.Sys, "module/amdgpu"); errors.Is(err, fs.ErrNotExist) {
+// readGPUs reads the memory, the partitions and the links of a vendor's GPUs. Where the driver is not loaded
+// or hides them the matrix is still right, so that errors are notes.
+func (n *Node) readGPUs(r sysfs.Reader) {
+	if !r.Loaded(n.Sys) {
 		return
 	}
 	for _, d := range n.GPUs {
-		switch bytes, err := amd.ReadVRAM(n.Sys, d.Address); {
+		switch bytes, err := r.VRAM(n.Sys, d.Address); {
 		case err != nil:
 			n.Notes = append(n.Notes, err.Error())
 		case bytes > 0:
 			n.vram[d.Address] = bytes
 		}
 	}
-	links, err := amd.ReadLinks(n.Sys)
+	links, err := r.Links(n.Sys)
 	if err != nil {
 		n.Notes = append(n.Notes, err.Error())
 	}
-	n.Links = links
-	backend, err := amd.New(n.Sys, amd.Mixed)
-	if err != nil {
-		n.Notes = append(n.Notes, err.Error())
-		return
-	}
-	inventory, err := backend.Discover()
+	n.Links = append(n.Links, links...)
+	inventory, err := r.Mixed(n.Sys)
 	if err != nil {
 		n.Notes = append(n.Notes, err.Error())
 	}

@@ -1,11 +1,10 @@
-// Package offer is what the kubelet is offered: devices, and how it and the placement look at them when a
-// container asks for some.
+// Package offer is what the kubelet is offered of a machine: devices, and how the coordinator looks at them
+// when a container asks for some.
 package offer
 
 import (
-	"slices"
-
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
+	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
@@ -22,33 +21,31 @@ func New(id string, address topology.Address, numa topology.NUMANode) Device {
 	return Device{Device: placement.Device{ID: id, Address: address}, NUMA: numa}
 }
 
-// Demand is what the Topology Manager sees of a resource of which so many are wanted.
-func Demand(list []Device, count int) hints.Demand {
-	demand := hints.Demand{Count: count}
-	for _, d := range list {
-		demand.All.Add(d.NUMA)
-		if !d.Used {
-			demand.Free.Add(d.NUMA)
+// View is what the coordinator knows of a machine's devices. All GPUs are of one resource, and all VFs.
+func View(links []topology.Link, gpus, vfs []Device) *preference.View {
+	var used []string
+	announced := make([]devicemanager.Announcement, len(devicemanager.Kinds))
+	for kind, list := range [...][]Device{gpus, vfs} {
+		announced[kind].Kind = devicemanager.Kind(kind)
+		for _, d := range list {
+			told := devicemanager.Device{Device: d.Device, NUMA: d.NUMA}
+			announced[kind].Devices = append(announced[kind].Devices, told)
+			if d.Used {
+				used = append(used, d.ID)
+			}
 		}
 	}
-	return demand
+	node := devicemanager.New(announced)
+	v := &preference.View{Node: node, Links: links, Taken: node.Select(used)}
+	v.Free = node.OfKind[devicemanager.GPU].Clone()
+	v.Free.Include(node.OfKind[devicemanager.VF])
+	v.Free.Exclude(v.Taken)
+	return v
 }
 
-// Half is the resource's side of the request: what the kubelet would offer on these NUMA nodes, and apart
-// from it what is free elsewhere and what is used. Devices without a NUMA node are offered whatever the
-// nodes; with no nodes all are.
-func Half(list []Device, count int, nodes []int) (halves []placement.Half, spare, used []placement.Device) {
-	half := placement.Half{Count: count}
-	for _, d := range list {
-		number, known := d.NUMA.Number()
-		switch {
-		case d.Used:
-			used = append(used, d.Device)
-		case known && len(nodes) > 0 && !slices.Contains(nodes, number):
-			spare = append(spare, d.Device)
-		default:
-			half.Free = append(half.Free, d.Device)
-		}
+// Requests are those of a container.
+func Requests(gpus, vfs int) devicemanager.Requests {
+	return devicemanager.Requests{
+		{Resource: int(devicemanager.GPU), Count: gpus}, {Resource: int(devicemanager.VF), Count: vfs},
 	}
-	return []placement.Half{half}, spare, used
 }

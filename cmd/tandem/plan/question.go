@@ -7,6 +7,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/cmd/tandem/offer"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
@@ -33,20 +34,18 @@ func (q *Question) Answer(n *machine.Node, from *machine.Source) (*Plan, []strin
 	if err := q.mark(gpus, vfs); err != nil {
 		return nil, nil, err
 	}
-	if free(gpus) < q.GPUs || free(vfs) < q.VFs {
-		return nil, nil, fmt.Errorf("choose %d GPUs and %d VFs: %d GPUs and %d VFs are free",
-			q.GPUs, q.VFs, free(gpus), free(vfs))
+	view := offer.View(n.Links, gpus, vfs)
+	free := func(kind devicemanager.Kind) uint { return uint(view.Free.Common(view.Node.OfKind[kind])) }
+	if g, v := free(devicemanager.GPU), free(devicemanager.VF); g < q.GPUs || v < q.VFs {
+		return nil, nil, fmt.Errorf("choose %d GPUs and %d VFs: %d GPUs and %d VFs are free", q.GPUs, q.VFs, g, v)
 	}
-	mask, admitted := hints.Restricted.Nodes(offer.Demand(gpus, int(q.GPUs)), offer.Demand(vfs, int(q.VFs)))
-	nodes := mask.Numbers()
-	r := placement.Request{Links: n.Links}
-	r.GPUs, r.Spare.GPUs, r.Taken.GPUs = offer.Half(gpus, int(q.GPUs), nodes)
-	r.VFs, r.Spare.VFs, r.Taken.VFs = offer.Half(vfs, int(q.VFs), nodes)
-	choice, err := placement.Choose(n.Tree, r)
+	requests := offer.Requests(int(q.GPUs), int(q.VFs))
+	nodes, admitted := hints.Restricted.Nodes(view.Demands(requests)...)
+	choice, err := placement.Choose(n.Tree, view.Placement(view.Expected(requests, nodes)))
 	if err != nil {
 		return nil, nil, err
 	}
-	p := planOf(choice, nodes)
+	p := planOf(choice, nodes.Numbers())
 	if !admitted {
 		p.Note = refused
 	}
@@ -66,16 +65,6 @@ func planOf(c placement.Choice, nodes []int) *Plan {
 		p.Pairs = append(p.Pairs, machine.NewPair(pair))
 	}
 	return p
-}
-
-func free(list []offer.Device) uint {
-	free := uint(0)
-	for _, d := range list {
-		if !d.Used {
-			free++
-		}
-	}
-	return free
 }
 
 // mark marks the used devices. Addresses may be written in any way that the kernel's address can be.

@@ -34,7 +34,7 @@ func (c *Config) Check() error {
 		return errors.New("simulate: want at least one load, one request and one way of choosing")
 	case c.Seeds < 1 || c.Arrivals < 1 || c.Warmup < 0:
 		return errors.New("simulate: want at least one seed and one arrival")
-	case c.GPUFirst < 0 || c.GPUFirst > 1:
+	case !(c.GPUFirst >= 0 && c.GPUFirst <= 1): // NaN is neither
 		return fmt.Errorf("simulate: probability %g is not between 0 and 1", c.GPUFirst)
 	}
 	for _, load := range c.Loads {

@@ -71,8 +71,8 @@ func wholeNode(n *world.Node) world.Prefer {
 		})
 		best, chosen := int64(unreachable), q.Available
 		for _, m := range masks {
-			_, _, others := s.Split(q.Kind.Other(), 0)
-			mine, score := j.choose(s, q, within(n, q.Kind, q.Available, m), within(n, q.Kind.Other(), others, m))
+			others := within(n, q.Kind.Other(), s.FreeDevices(q.Kind.Other()), m)
+			mine, score := j.choose(s, q, within(n, q.Kind, q.Available, m), others)
 			if score -= score % oneLeft; score > best {
 				best, chosen = score, mine
 			}

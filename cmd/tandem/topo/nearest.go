@@ -7,6 +7,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -14,7 +16,7 @@ import (
 func (m *Matrix) Nearest() []byte {
 	var out bytes.Buffer
 	if len(m.GPUs) == 0 {
-		return []byte("no GPU of AMD or NVIDIA\n")
+		return []byte("no GPU of " + gpu.Titles() + "\n")
 	}
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "GPU\tADDRESS\tNUMA\tDISTANCE\tNEAREST NICS")
@@ -38,7 +40,7 @@ func (m *Matrix) nearest(gpu int) (distance string, names []string) {
 		}
 		if one == best {
 			nic := m.NICs[i]
-			name := cmp.Or(nic.RDMA, nic.Netdev)
+			name := printable.Text(cmp.Or(nic.RDMA, nic.Netdev))
 			names = append(names, strings.TrimSpace(nic.Address.String()+" "+name))
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -71,18 +73,15 @@ func (m *Matrix) gpuCell(i, k int) string {
 	if i == k {
 		return "X"
 	}
-	a, b := m.GPUs[min(i, k)].Address, m.GPUs[max(i, k)].Address
+	i, k = min(i, k), max(i, k)
+	a, b := m.GPUs[i].Address, m.GPUs[k].Address
 	for _, l := range m.Links {
 		if l.A == a && l.B == b || l.A == b && l.B == a {
 			return string(l.Type) + strconv.Itoa(l.Hops)
 		}
 	}
-	for _, d := range m.GPUDistances {
-		if d.A == a && d.B == b {
-			return d.Distance.String()
-		}
-	}
-	return topology.UNK.String()
+	before := i*(len(m.GPUs)-1) - i*(i-1)/2 // pairs of the GPUs before
+	return m.GPUDistances[before+k-i-1].Distance.String()
 }
 
 func (m *Matrix) writeNames(out *bytes.Buffer) {
@@ -98,11 +97,11 @@ func (m *Matrix) writeNames(out *bytes.Buffer) {
 		fmt.Fprintln(w)
 	}
 	if len(m.GPUs) == 0 {
-		fmt.Fprintln(w, "no GPU of AMD or NVIDIA")
+		fmt.Fprintln(w, "no GPU of "+gpu.Titles())
 	}
 	for i, n := range m.NICs {
 		fmt.Fprintf(w, "NIC%d\t%s\tNUMA %s\t%s\t%s\t%s\n", i, n.Address, nodeText(n.NUMA),
-			cmp.Or(n.RDMA, "no RDMA"), cmp.Or(n.Netdev, "no netdev"), vfsText(n.VFs))
+			cmp.Or(printable.Text(n.RDMA), "no RDMA"), cmp.Or(printable.Text(n.Netdev), "no netdev"), vfsText(n.VFs))
 	}
 	if len(m.NICs) == 0 {
 		fmt.Fprintln(w, "no NIC")

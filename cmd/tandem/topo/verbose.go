@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/tandem-k8s/tandem/cmd/internal/printable"
 	"github.com/tandem-k8s/tandem/cmd/tandem/machine"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -135,6 +136,15 @@ func ports(n *machine.Node, a topology.Address) []PortTruth {
 	return ports
 }
 
+// stateName is the state without its number: of "4: ACTIVE" that is "ACTIVE" (state_show in
+// drivers/infiniband/core/sysfs.c).
+func (p PortTruth) stateName() string {
+	if _, name, numbered := strings.Cut(p.State, ": "); numbered {
+		return name
+	}
+	return p.State
+}
+
 func (v *Verbose) write(out *bytes.Buffer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w)
@@ -144,8 +154,9 @@ func (v *Verbose) write(out *bytes.Buffer) {
 	for i, n := range v.NICs {
 		fmt.Fprintf(w, "NIC%d\t%s\t%s", i, n.PCIe, iommuText(n.IOMMU))
 		for _, p := range n.Ports {
-			fmt.Fprintf(w, "\t%s port %d %s, %s", p.Device, p.Port, cmp.Or(p.State, "state unknown"),
-				cmp.Or(p.Rate, "rate unknown"))
+			fmt.Fprintf(w, "\t%s port %d: %s, %s", printable.Text(p.Device), p.Port,
+				cmp.Or(printable.Text(p.stateName()), "state unknown"),
+				cmp.Or(printable.Text(p.Rate), "rate unknown"))
 		}
 		fmt.Fprintln(w)
 	}
@@ -190,5 +201,5 @@ func iommuText(group string) string {
 	if group == "" {
 		return "no IOMMU group"
 	}
-	return "IOMMU group " + group
+	return "IOMMU group " + printable.Text(group)
 }

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+	"github.com/tandem-k8s/tandem/plugins/gpu/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -25,8 +24,10 @@ type Container struct {
 // find fills the lists of the container's devices.
 func (c *Container) find(sys fs.FS, tree *topology.Tree, r *Verification) error {
 	c.vfs(sys, tree, r)
-	if err := c.amd(sys, r); err != nil {
-		return err
+	for _, reader := range sysfs.Readers {
+		if err := c.rendered(sys, reader, r); err != nil {
+			return err
+		}
 	}
 	if err := c.nvidia(r); err != nil {
 		return err
@@ -107,16 +108,12 @@ func (c *Container) has(node string) bool {
 	return err == nil
 }
 
-// amd adds the GPUs and partitions whose device nodes are in the container.
-func (c *Container) amd(sys fs.FS, r *Verification) error {
-	if _, err := fs.Stat(sys, "module/amdgpu"); errors.Is(err, fs.ErrNotExist) {
+// rendered adds the GPUs and partitions whose render nodes are in the container.
+func (c *Container) rendered(sys fs.FS, from sysfs.Reader, r *Verification) error {
+	if !from.Loaded(sys) {
 		return nil
 	}
-	backend, err := amd.New(sys, amd.Mixed)
-	if err != nil {
-		return err
-	}
-	inventory, err := backend.Discover()
+	inventory, err := from.Mixed(sys)
 	if err != nil {
 		return err
 	}
@@ -143,8 +140,14 @@ func (c *Container) nvidia(r *Verification) error {
 	}
 	names := c.visible()
 	for _, g := range gpus {
-		if slices.Contains(names, g.UUID) || len(names) == 0 && c.has("nvidia"+g.minor) {
+		node, named := "nvidia"+g.minor, slices.Contains(names, g.UUID)
+		there := c.has(node)
+		if named || len(names) == 0 && there {
 			r.GPUs = append(r.GPUs, g.GPU)
+		}
+		if named && !there {
+			r.fail("GPU %s has the device node /dev/%s, and it is not in the container: "+
+				"the pod's RuntimeClass is not NVIDIA's, or the runtime has no CDI", g.Address, node)
 		}
 	}
 	for _, uuid := range names {

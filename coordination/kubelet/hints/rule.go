@@ -169,3 +169,17 @@ func (r Rule) Width(d Demand) int {
 	n, _ := r.need(d)
 	return n.width
 }
+
+// Affinity returns the NUMA nodes to which the device manager aligns the devices of a container with this
+// hint of [Rule.Merge]. A hint without affinity stands for all nodes of the machine, but for none under
+// policies none and single-numa-node.
+func (r Rule) Affinity(best Hint) Mask {
+	switch {
+	case best.Nodes != 0 || r.Policy == None || r.Policy == SingleNUMANode:
+		return best.Nodes
+	case r.Machine != 0:
+		return r.Machine
+	default:
+		return ^Mask(0)
+	}
+}

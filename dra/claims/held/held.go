@@ -1,5 +1,5 @@
-// Package held reads which devices prepared claims hold, for programs that know nothing else of DRA: the
-// device plugins of a node that has gone back to them. It brings none of Kubernetes' API along.
+// Package held reads the devices of prepared claims, for programs that need no other part of DRA: the device
+// plugins of a node that has migrated back. It does not depend on Kubernetes' API.
 package held
 
 import (
@@ -12,25 +12,25 @@ import (
 	"path/filepath"
 )
 
-// FileName is the checkpoint of claims in the DRA driver's folder; package claims writes it.
+// FileName is the checkpoint of claims in the DRA driver's directory; package claims writes it.
 const FileName = "claims.json"
 
-// version is that of the format.
+// version is the version of the format.
 const version = 1
 
-// claim is a prepared claim, as far as it matters here.
+// claim contains the required fields of a prepared claim.
 type claim struct {
 	Namespace string
 	Name      string
 	Devices   []struct {
 		GPUs, VFs []string
 		Token     string
-		Admin     bool // for looking at: it holds nothing
+		Admin     bool // admin access: it holds nothing
 	}
 }
 
-// Read reads from the DRA driver's folder who holds which device, by device ID, for people:
-// "claim team/train-0". None where nothing was ever prepared.
+// Read returns the holders of devices from the DRA driver's directory, by device ID, for people: "claim
+// team/train-0". It returns none if no claim was ever prepared.
 func Read(dir string) (map[string]string, error) {
 	name := filepath.Join(dir, FileName)
 	content, err := os.ReadFile(name)

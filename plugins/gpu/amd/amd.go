@@ -10,7 +10,7 @@
 // and libamd_smi (package smi) for memory errors, and to be compared with sysfs at the start. Sysfs is enough
 // and counts.
 //
-// Device IDs, resource names and the answer to Allocate are those of AMD's own plugin, so that a node can
+// Device IDs, resource names and the answer to the kubelet are those of AMD's own plugin, so that a node can
 // change from one to the other under running pods.
 package amd
 
@@ -23,8 +23,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -175,19 +174,15 @@ func (b *Backend) Links() ([]topology.Link, error) {
 	return append(links, b.links...), err
 }
 
-// Allocate gives the container /dev/kfd and the card and render node of every device, for reading and
-// writing, and nothing else: no environment variable, since AMD's container runtime would act on
-// AMD_VISIBLE_DEVICES a second time.
-func (b *Backend) Allocate(devices []gpu.Device) *v1beta1.ContainerAllocateResponse {
-	answer := &v1beta1.ContainerAllocateResponse{Devices: []*v1beta1.DeviceSpec{deviceNode("/dev/kfd")}}
+// Edits gives the container /dev/kfd and the card and render node of every device, and nothing else: no
+// environment variable, since AMD's container runtime would act on AMD_VISIBLE_DEVICES a second time.
+func (b *Backend) Edits(devices []gpu.Device) (edits container.Edits) {
+	paths := []string{"/dev/kfd"}
 	for _, d := range devices {
-		for _, path := range d.Nodes {
-			answer.Devices = append(answer.Devices, deviceNode(path))
-		}
+		paths = append(paths, d.Nodes...)
 	}
-	return answer
-}
-
-func deviceNode(path string) *v1beta1.DeviceSpec {
-	return &v1beta1.DeviceSpec{HostPath: path, ContainerPath: path, Permissions: "rw"}
+	for _, path := range paths {
+		edits.AddNodes(container.Node{Path: path, Host: path})
+	}
+	return edits
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -384,15 +385,15 @@ func TestAllocateGolden(t *testing.T) {
 			}
 		}
 	}
-	wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(backend.Allocate(chosen))
+	wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(deviceplugin.Response(backend.Edits(chosen)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(golden(), wire); diff != "" {
 		t.Error(diff)
 	}
-	if answer := backend.Allocate(nil); len(answer.GetDevices()) != 1 ||
-		answer.GetDevices()[0].GetHostPath() != "/dev/kfd" {
+	if answer := backend.Edits(nil); len(answer.Nodes) != 1 ||
+		answer.Nodes[0].Host != "/dev/kfd" {
 		t.Errorf("no device: %v", answer)
 	}
 }

@@ -66,10 +66,10 @@ func TestOneGPUIsDividedAnew(t *testing.T) {
 	all[3].Slices = nil
 	step("its MIG devices are destroyed", "gpu 49", nil,
 		"GPU 3 (0000:5b:00.0): MIG is on and there is no MIG device")
-	backend.mark(all[0].UUID, "Xid 79")
+	backend.health.mark(all[0].UUID, "Xid 79")
 	step("another has an Xid meanwhile", "gpu 49!", slicesOf(all[0]),
 		"MIG device 0 of GPU 0 (0000:0f:00.0): unhealthy: Xid 79")
-	delete(backend.broken, all[0].UUID)
+	delete(backend.health.broken, all[0].UUID)
 	all[3].Split(2, 2, 40320)
 	step("it is halved", "gpu 51!", slicesOf(all[3]), "unhealthy: it is 3g.40gb")
 	all[3].Slices, all[3].MIG = nil, 0
@@ -97,16 +97,17 @@ func TestMissingBesideALostGPU(t *testing.T) {
 func TestMarkGoesWithItsDevice(t *testing.T) {
 	n := record(t, "nv-h100-oci", sevenths)
 	backend, _ := n.discover(t, "--mig-strategy=mixed")
-	backend.mark(n.Machine.GPUs[2].Slices[0].UUID, "Xid 13")
-	backend.mark(n.Machine.GPUs[2].UUID, "Xid 79")
+	backend.health.mark(n.Machine.GPUs[2].Slices[0].UUID, "Xid 13")
+	backend.health.mark(n.Machine.GPUs[2].UUID, "Xid 79")
 	n.Machine.GPUs[2].State = nvml.GPUIsLost
 	n.Update(t)
-	if later(t, backend); len(backend.broken) != 2 {
-		t.Errorf("the GPU does not answer: %v", backend.broken)
+	if later(t, backend); len(backend.health.broken) != 2 {
+		t.Errorf("the GPU does not answer: %v", backend.health.broken)
 	}
 	n.Machine.GPUs[2].State, n.Machine.GPUs[2].Slices = 0, nil
 	n.Update(t)
-	if later(t, backend); len(backend.broken) != 1 || backend.broken[n.Machine.GPUs[2].UUID].why != "Xid 79" {
-		t.Errorf("the MIG device is destroyed: %v", backend.broken)
+	later(t, backend)
+	if broken := backend.health.broken; len(broken) != 1 || broken[n.Machine.GPUs[2].UUID].why != "Xid 79" {
+		t.Errorf("the MIG device is destroyed: %v", backend.health.broken)
 	}
 }

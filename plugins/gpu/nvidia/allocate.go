@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
@@ -40,46 +40,66 @@ func (b *Backend) Refuse(resource string, devices []gpu.Device, unknown []string
 	return nil
 }
 
-// Allocate tells the container runtime which GPUs a container gets, in every way that is configured.
-func (b *Backend) Allocate(devices []gpu.Device) *v1beta1.ContainerAllocateResponse {
-	answer := &v1beta1.ContainerAllocateResponse{Envs: map[string]string{}}
-	ids := b.ids(devices)
-	some, all := b.config.CDI()
+// Edits returns what a container needs to use these devices, in every way that is configured.
+func (b *Backend) Edits(devices []gpu.Device) container.Edits {
+	b.mu.Lock()
+	extras := b.extras
+	b.mu.Unlock()
+	g := given{
+		config: &b.config, devRoot: b.machine.DevRoot, channels: b.channels, extras: extras, devices: devices,
+	}
+	return g.edits()
+}
+
+// given are the devices of one container, and what decides how it is told of them.
+type given struct {
+	config   *settings.Config
+	devRoot  string
+	channels []channel
+	extras   []string // CDI devices that every container gets besides its own
+	devices  []gpu.Device
+}
+
+func (g *given) edits() (edits container.Edits) {
+	some, all := g.config.CDI()
 	if some {
-		b.addCDI(answer, ids)
+		edits.Named = g.named()
 	}
 	for name, enabled := range map[string]bool{
-		"NVIDIA_GDRCOPY": b.config.GDRCopy, "NVIDIA_GDS": b.config.GDS, "NVIDIA_MOFED": b.config.MOFED,
+		"NVIDIA_GDRCOPY": g.config.GDRCopy, "NVIDIA_GDS": g.config.GDS, "NVIDIA_MOFED": g.config.MOFED,
 	} {
 		if enabled {
-			answer.Envs[name] = "enabled"
+			edits.Set(name, "enabled")
 		}
 	}
 	if all {
-		return answer
+		return edits
 	}
-	if slices.Contains(b.config.DeviceList, settings.ListEnvVar) {
-		answer.Envs[visibleDevices] = strings.Join(ids, ",")
-		if len(b.channels) > 0 {
-			answer.Envs[visibleChannels] = strings.Join(channelIDs(b.channels), ",")
+	if g.has(settings.ListEnvVar) {
+		edits.Set(visibleDevices, strings.Join(g.ids(), ","))
+		if len(g.channels) > 0 {
+			edits.Set(visibleChannels, strings.Join(channelIDs(g.channels), ","))
 		}
 	}
-	if slices.Contains(b.config.DeviceList, settings.ListVolumeMounts) {
-		b.addVolumes(answer, ids)
+	if g.has(settings.ListVolumeMounts) {
+		edits.Set(visibleDevices, volumesRoot)
+		edits.AddMounts(g.volumes()...)
 	}
-	if b.config.PassDeviceSpecs {
-		b.addNodes(answer, devices)
+	if g.config.PassDeviceSpecs {
+		edits.AddNodes(g.nodes()...)
 	}
-	return answer
+	return edits
 }
 
-// ids are what the container runtime knows the devices by, every one once however many of its replicas are
-// given.
-func (b *Backend) ids(devices []gpu.Device) []string {
+// has reports whether a strategy is one of those that tell a container of its devices.
+func (g *given) has(strategy string) bool { return slices.Contains(g.config.DeviceList, strategy) }
+
+// ids are what the container runtime knows the devices by, each once however many of its replicas are given.
+func (g *given) ids() []string {
 	var ids []string
-	for _, d := range devices {
+	for _, d := range g.devices {
 		id := original(d.ID)
-		if b.config.DeviceID == settings.IDIndex {
+		if g.config.DeviceID == settings.IDIndex {
 			id = d.Index
 		}
 		if !slices.Contains(ids, id) {
@@ -89,66 +109,54 @@ func (b *Backend) ids(devices []gpu.Device) []string {
 	return ids
 }
 
-func (b *Backend) addCDI(answer *v1beta1.ContainerAllocateResponse, ids []string) {
-	var names []string
-	for _, id := range ids {
-		names = append(names, qualified(cdiGPU, id))
+// named are the CDI devices that stand for the devices.
+func (g *given) named() container.Named {
+	named := container.Named{Field: g.has(settings.ListCDICRI)}
+	if g.has(settings.ListCDIAnnotations) {
+		named.Annotation = g.config.AnnotationPrefix + cdiWriter + uuid.NewString()
 	}
-	for _, id := range channelIDs(b.channels) {
-		names = append(names, qualified(cdiChannel, id))
+	for _, id := range g.ids() {
+		named.Devices = append(named.Devices, qualified(cdiGPU, id))
 	}
-	b.mu.Lock()
-	names = append(names, b.extras...)
-	b.mu.Unlock()
-	if len(names) == 0 {
-		return
+	for _, id := range channelIDs(g.channels) {
+		named.Devices = append(named.Devices, qualified(cdiChannel, id))
 	}
-	if slices.Contains(b.config.DeviceList, settings.ListCDIAnnotations) {
-		answer.Annotations = map[string]string{
-			b.config.AnnotationPrefix + cdiWriter + uuid.NewString(): strings.Join(names, ","),
-		}
-	}
-	if slices.Contains(b.config.DeviceList, settings.ListCDICRI) {
-		for _, name := range names {
-			answer.CdiDevices = append(answer.CdiDevices, &v1beta1.CDIDevice{Name: name})
-		}
-	}
+	named.Devices = append(named.Devices, g.extras...)
+	return named
 }
 
-func (b *Backend) addVolumes(answer *v1beta1.ContainerAllocateResponse, ids []string) {
-	answer.Envs[visibleDevices] = volumesRoot
+// volumes name the devices as mounts of nothing.
+func (g *given) volumes() (mounts []container.Mount) {
 	mount := func(parts ...string) {
-		answer.Mounts = append(answer.Mounts, &v1beta1.Mount{
-			HostPath: nothingFile, ContainerPath: path.Join(append([]string{volumesRoot}, parts...)...),
+		mounts = append(mounts, container.Mount{
+			Path: path.Join(append([]string{volumesRoot}, parts...)...), Host: nothingFile,
 		})
 	}
-	for _, id := range ids {
+	for _, id := range g.ids() {
 		mount(id)
 	}
-	for _, id := range channelIDs(b.channels) {
+	for _, id := range channelIDs(g.channels) {
 		mount("imex", id)
 	}
+	return mounts
 }
 
-func (b *Backend) addNodes(answer *v1beta1.ContainerAllocateResponse, devices []gpu.Device) {
-	var nodes []string
+// nodes are the device nodes. Replicas and MIG devices of one GPU have some in common.
+func (g *given) nodes() (nodes []container.Node) {
+	var paths []string
 	for _, node := range controlNodes {
-		if _, err := os.Stat(path.Join(b.machine.DevRoot, node)); err == nil {
-			nodes = append(nodes, "/dev/"+node)
+		if _, err := os.Stat(path.Join(g.devRoot, node)); err == nil {
+			paths = append(paths, "/dev/"+node)
 		}
 	}
-	for _, d := range devices {
-		nodes = append(nodes, d.Nodes...)
+	for _, d := range g.devices {
+		paths = append(paths, d.Nodes...)
 	}
-	for _, c := range b.channels {
-		nodes = append(nodes, c.path())
+	for _, c := range g.channels {
+		paths = append(paths, c.path())
 	}
-	for i, node := range nodes {
-		if slices.Contains(nodes[:i], node) {
-			continue // of another replica, or of another MIG device on the same GPU
-		}
-		answer.Devices = append(answer.Devices, &v1beta1.DeviceSpec{
-			ContainerPath: node, HostPath: path.Join(b.config.HostDevRoot, node), Permissions: "rw",
-		})
+	for _, node := range paths {
+		nodes = append(nodes, container.Node{Path: node, Host: path.Join(g.config.HostDevRoot, node)})
 	}
+	return nodes
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 	"github.com/tandem-k8s/tandem/test/nvml"
@@ -98,7 +99,7 @@ func TestGolden(t *testing.T) {
 			given := slices.DeleteFunc(inventory.Resources["nvidia.com/gpu"], func(d gpu.Device) bool {
 				return original(d.ID) != goldenUUID
 			})
-			wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(backend.Allocate(given))
+			wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(deviceplugin.Response(backend.Edits(given)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +145,7 @@ func TestEveryStrategy(t *testing.T) {
 					for resource, devices := range inventory.Resources {
 						t.Run(fmt.Sprint(mig, " ", sharing, " ", list, " ", id, " ", resource), func(t *testing.T) {
 							given := []gpu.Device{devices[len(devices)-1], devices[0], devices[len(devices)/2]}
-							compare(t, backend.Allocate(given), n.expected(given, list, id))
+							compare(t, deviceplugin.Response(backend.Edits(given)), n.expected(given, list, id))
 						})
 					}
 				}
@@ -305,16 +306,16 @@ func TestIMEXChannels(t *testing.T) {
 		machine:  Machine{DevRoot: root},
 		channels: found,
 	}
-	answer := backend.Allocate([]gpu.Device{{ID: goldenUUID, Nodes: []string{"/dev/nvidia0"}}})
-	if mounts := answer.GetMounts(); len(mounts) != 2 ||
-		mounts[1].GetContainerPath() != "/var/run/nvidia-container-devices/imex/0" {
+	answer := backend.Edits([]gpu.Device{{ID: goldenUUID, Nodes: []string{"/dev/nvidia0"}}})
+	if mounts := answer.Mounts; len(mounts) != 2 ||
+		mounts[1].Path != "/var/run/nvidia-container-devices/imex/0" {
 		t.Errorf("mounts %v", mounts)
 	}
-	if devices := answer.GetCdiDevices(); len(devices) != 2 ||
-		devices[1].GetName() != "k8s.device-plugin.nvidia.com/imex-channel=0" {
+	if devices := answer.Named.Devices; !answer.Named.Field || len(devices) != 2 ||
+		devices[1] != "k8s.device-plugin.nvidia.com/imex-channel=0" {
 		t.Errorf("CDI devices %v", devices)
 	}
-	if nodes := answer.GetDevices(); len(nodes) != 2 || nodes[1].GetContainerPath() != found[0].path() {
+	if nodes := answer.Nodes; len(nodes) != 2 || nodes[1].Path != found[0].path() {
 		t.Errorf("device nodes %v", nodes)
 	}
 }

@@ -3,9 +3,13 @@ package nvidia
 import (
 	"context"
 	"crypto/sha256"
+	"log/slog"
 	"maps"
 	"os"
+	"path"
 	"time"
+
+	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
 
 // describe makes the CDI specifications what they should be, if any are in use. What that is is found out
@@ -99,4 +103,48 @@ func (b *Backend) intact() bool {
 		}
 	}
 	return true
+}
+
+const (
+	cdiVendor  = "k8s.device-plugin.nvidia.com"
+	cdiGPU     = "gpu"
+	cdiChannel = "imex-channel"
+)
+
+// qualified is the full name of a CDI device.
+func qualified(class, name string) string { return cdiVendor + "/" + class + "=" + name }
+
+// specs says which CDI specifications to write, and how.
+type specs struct {
+	config   *settings.Config
+	channels []channel
+	uuids    []string // of the GPUs and MIG devices that answer
+	complete bool     // those are all there are
+	dir      string
+	log      *slog.Logger
+	before   map[string]written // by path
+	files    map[string]written // is given those that there are now, by path
+	first    bool               // nobody has been told yet of what is not there
+}
+
+// modes are what GPUs can be given beside the GPUs themselves, in the order in which containers get them.
+func (s specs) modes() []string {
+	var list []string
+	for _, m := range []struct {
+		name    string
+		enabled bool
+	}{{"gdrcopy", s.config.GDRCopy}, {"gds", s.config.GDS}, {"mofed", s.config.MOFED}} {
+		if m.enabled {
+			list = append(list, m.name)
+		}
+	}
+	return list
+}
+
+// devRoot is where this process finds the driver's device nodes: below the driver root if that has any.
+func (s specs) devRoot() string {
+	if info, err := os.Stat(path.Join(s.config.ContainerDriverRoot, "dev")); err == nil && info.IsDir() {
+		return s.config.ContainerDriverRoot
+	}
+	return "/"
 }

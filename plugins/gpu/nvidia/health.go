@@ -59,7 +59,7 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 // listen hands on events until it is time to listen anew, since other GPUs answer than before, or some could
 // not be watched. It reports false when waiting failed.
 func (b *Backend) listen(ctx context.Context, changed func()) bool {
-	cards := b.cards()
+	cards := b.health.cards()
 	set, deaf, err := b.lib.events(cards)
 	if err != nil {
 		return false
@@ -67,14 +67,14 @@ func (b *Backend) listen(ctx context.Context, changed func()) bool {
 	defer set.free()
 	defer b.drain(set)
 	maps.DeleteFunc(deaf, func(_ string, reason error) bool { return errors.Is(reason, errTooOld) })
-	b.unwatched(deaf)
+	b.health.unwatched(deaf)
 	changed() // no event tells what happened before
 	looked := time.Now()
-	for ctx.Err() == nil && sameCards(cards, b.cards()) {
+	for ctx.Err() == nil && sameCards(cards, b.health.cards()) {
 		e, err := set.wait(min(waitLimit, b.machine.Recheck))
 		switch {
 		case errors.Is(err, errNoEvent):
-			if time.Since(looked) < b.machine.Recheck || !b.ailing() {
+			if time.Since(looked) < b.machine.Recheck || !b.health.ailing() {
 				continue
 			}
 			looked = time.Now()
@@ -121,13 +121,13 @@ func (b *Backend) take(e event) bool {
 	case migEvent:
 		return true
 	case recoveryEvent:
-		return b.told(e.uuid)
+		return b.health.told(e.uuid)
 	case xidEvent:
 		if b.config.Xids.Ignores(e.xid) {
 			return false
 		}
 		for _, uuid := range b.struck(e) {
-			b.mark(uuid, fmt.Sprintf("Xid %d", e.xid))
+			b.health.mark(uuid, fmt.Sprintf("Xid %d", e.xid))
 		}
 		return true
 	default:
@@ -146,7 +146,7 @@ func (b *Backend) struck(e event) []string {
 		}
 	}
 	var uuids []string
-	for _, c := range b.cards() {
+	for _, c := range b.health.cards() {
 		if c.err != nil || (e.uuid != "" && c.uuid != e.uuid) {
 			continue
 		}

@@ -100,8 +100,8 @@ func TestNoRecovery(t *testing.T) {
 	backend, _ := n.discover(t)
 	backend.machine.Recheck = 0
 	bad := n.Machine.GPUs[3].UUID
-	backend.mark(bad, "Xid 48")
-	backend.told(bad)
+	backend.health.mark(bad, "Xid 48")
+	backend.health.told(bad)
 	for range 3 {
 		if got := unhealthy(t, backend); !slices.Equal(got, []string{bad}) {
 			t.Fatalf("unhealthy %v, want %s", got, bad)
@@ -119,7 +119,7 @@ func TestErrorIsShownBeforeItIsForgiven(t *testing.T) {
 	backend, _ := n.discover(t, "--xid-recovery")
 	backend.machine.Recheck = 0
 	uuid := n.Machine.GPUs[3].UUID
-	backend.mark(uuid, "Xid 48")
+	backend.health.mark(uuid, "Xid 48")
 	if got := unhealthy(t, backend); !slices.Equal(got, []string{uuid}) {
 		t.Errorf("unhealthy at first %v, want %s", got, uuid)
 	}
@@ -151,7 +151,7 @@ func TestGPULostAndBack(t *testing.T) {
 	n.Machine.GPUs[5].State = nvml.GPUIsLost
 	n.Update(t)
 	n.Fail(t, nvml.GPUIsLost) // what waiting says once a GPU is lost
-	for len(backend.cards()) == 0 || backend.cards()[5].err == nil {
+	for len(backend.health.cards()) == 0 || backend.health.cards()[5].err == nil {
 		<-due
 		unhealthy(t, backend)
 	}
@@ -160,7 +160,7 @@ func TestGPULostAndBack(t *testing.T) {
 	discoverUntil(t, backend, due, n.Machine.GPUs[0].UUID)
 	n.Machine.GPUs[5].State = 0
 	n.Update(t)
-	for backend.cards()[5].err != nil {
+	for backend.health.cards()[5].err != nil {
 		<-due
 		unhealthy(t, backend)
 	}
@@ -216,7 +216,7 @@ func TestNoNVMLWhileTheKubeletWaits(t *testing.T) {
 		if err := backend.Refuse(resource, devices, nil); err != nil {
 			t.Error(err)
 		}
-		backend.Allocate(devices)
+		backend.Edits(devices)
 		backend.Narrow(devices, []string{devices[0].ID}, nil, 1)
 	}
 	if _, err := backend.Links(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -16,34 +17,64 @@ type mark struct {
 	deaf  bool      // it is only that the GPU cannot be watched
 }
 
+// watched are the GPUs as they answered last, and the broken ones among them. Its mutex is never held while
+// NVML is asked.
+type watched struct {
+	mu     sync.Mutex
+	known  []card
+	broken map[string]mark // by the UUID of a GPU or MIG device; made with the first mark
+}
+
+// remember keeps the GPUs that answered last; nil where NVML does not answer.
+func (w *watched) remember(cards []card) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.known = cards
+}
+
+// cards are the GPUs that answered last.
+func (w *watched) cards() []card {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.known
+}
+
+// set marks a GPU or MIG device. The mutex is held.
+func (w *watched) set(uuid string, m mark) {
+	if w.broken == nil {
+		w.broken = map[string]mark{}
+	}
+	w.broken[uuid] = m
+}
+
 // unwatched marks the GPUs that cannot be watched, and no others that could not before.
-func (b *Backend) unwatched(deaf map[string]error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for uuid, m := range b.broken {
+func (w *watched) unwatched(deaf map[string]error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for uuid, m := range w.broken {
 		if deaf[uuid] == nil && m.deaf {
-			delete(b.broken, uuid)
+			delete(w.broken, uuid)
 		}
 	}
 	for uuid, reason := range deaf {
-		if _, known := b.broken[uuid]; !known {
-			b.broken[uuid] = mark{why: fmt.Sprintf("it cannot be watched: %v", reason), deaf: true}
+		if _, known := w.broken[uuid]; !known {
+			w.set(uuid, mark{why: fmt.Sprintf("it cannot be watched: %v", reason), deaf: true})
 		}
 	}
 }
 
 // told notes that what a GPU needs changed, and reports whether anything was broken there.
-func (b *Backend) told(gpu string) (news bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, c := range b.known {
+func (w *watched) told(gpu string) (news bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.known {
 		if c.uuid != gpu {
 			continue
 		}
 		for _, uuid := range c.uuids() {
-			if m, broken := b.broken[uuid]; broken {
+			if m, broken := w.broken[uuid]; broken {
 				m.told, news = true, true
-				b.broken[uuid] = m
+				w.broken[uuid] = m
 			}
 		}
 	}
@@ -64,38 +95,39 @@ func (c *card) readWhole() bool {
 	return c.err == nil && !slices.ContainsFunc(c.slices, func(s slice) bool { return s.err != nil })
 }
 
-func (b *Backend) mark(uuid, why string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// mark says that a GPU or MIG device is broken.
+func (w *watched) mark(uuid, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	m := mark{why: why}
-	for _, c := range b.known {
+	for _, c := range w.known {
 		if slices.Contains(c.uuids(), uuid) {
 			m.gpu = c.uuid
 		}
 	}
-	b.broken[uuid] = m
+	w.set(uuid, m)
 }
 
 // outlived drops the marks of MIG devices that are no more. The mutex is held.
-func (b *Backend) outlived(cards []card) {
+func (w *watched) outlived(cards []card) {
 	for i := range cards {
 		c := &cards[i]
-		maps.DeleteFunc(b.broken, func(uuid string, m mark) bool {
+		maps.DeleteFunc(w.broken, func(uuid string, m mark) bool {
 			return m.gpu == c.uuid && c.readWhole() && !slices.Contains(c.uuids(), uuid)
 		})
 	}
 }
 
 // ailing reports whether something is broken or does not answer.
-func (b *Backend) ailing() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, c := range b.known {
+func (w *watched) ailing() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.known {
 		if c.err != nil {
 			return true
 		}
 	}
-	return len(b.broken) > 0
+	return len(w.broken) > 0
 }
 
 // forgive takes GPUs for healthy again, where that is wanted, of which the driver says that they need
@@ -103,27 +135,27 @@ func (b *Backend) ailing() bool {
 // discovery has shown the error, so that the kubelet gets to see it. Where it is not wanted, and with a
 // driver that cannot say, they are unhealthy until the plugin starts anew, as with NVIDIA's own. What is
 // broken still is returned.
-func (b *Backend) forgive(cards []card) map[string]mark {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.outlived(cards)
+func (w *watched) forgive(cards []card, wanted bool, recheck time.Duration) map[string]mark {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.outlived(cards)
 	for _, c := range cards {
-		if !b.config.XidRecovery || c.err != nil || c.needs != recoveryNone {
+		if !wanted || c.err != nil || c.needs != recoveryNone {
 			continue
 		}
 		for _, uuid := range c.uuids() {
-			if m, broken := b.broken[uuid]; broken && m.over(b.machine.Recheck) {
-				delete(b.broken, uuid)
+			if m, broken := w.broken[uuid]; broken && m.over(recheck) {
+				delete(w.broken, uuid)
 			}
 		}
 	}
-	for uuid, m := range b.broken {
+	for uuid, m := range w.broken {
 		if m.shown.IsZero() {
 			m.shown = time.Now()
-			b.broken[uuid] = m
+			w.broken[uuid] = m
 		}
 	}
-	return maps.Clone(b.broken)
+	return maps.Clone(w.broken)
 }
 
 // over reports whether what was marked can be trusted again, now that the driver says that it needs nothing.

@@ -4,14 +4,12 @@
 // questions are answered from what was read then. A GPU that does not answer is left out or, once it was
 // offered, unhealthy, and the others are as they were.
 //
-//	backend.go   what is known of the node
+//	nvidia.go    the backend; NVLinks to links between cards
 //	library.go   what is asked of NVML, as plain data; nvml.go and events.go ask it
 //	discover.go  GPUs and MIG devices to devices under resource names
-//	sharing.go   every device several times over
-//	links.go     NVLinks to links between cards
+//	sharing.go   every device several times over, and which card the next part is taken from
 //	health.go    Xids and what the driver says about recovery; marks.go what is broken
-//	allocate.go  what a container is given; cdi.go, specs.go and nvcdi.go the specifications it may refer to
-//	policy.go    which card the next part is taken from
+//	allocate.go  what a container is given; cdi.go and nvcdi.go the specifications it may refer to
 //
 // What flags, environment and configuration file say together is package settings.
 //
@@ -23,7 +21,9 @@ package nvidia
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -38,12 +38,44 @@ var (
 	_ gpu.Narrower = (*Backend)(nil)
 )
 
+// Backend is the NVIDIA GPUs of a node.
+type Backend struct {
+	config   settings.Config
+	machine  Machine
+	log      *slog.Logger
+	lib      library
+	channels []channel // IMEX channels to give containers
+	read     bool      // NVML answered once
+	kind     any       // with --mig-strategy=single, of all GPUs when they were last alike
+
+	health watched
+
+	mu     sync.Mutex         // never held while NVML is asked
+	extras []string           // CDI devices that every container gets beside its own
+	files  map[string]written // CDI specifications, by path
+}
+
+// Machine is where the node's files are.
+type Machine struct {
+	Sys     fs.FS         // /sys
+	Proc    fs.FS         // /proc
+	DevRoot string        // /dev
+	CDIRoot string        // where CDI specifications go, /var/run/cdi
+	Recheck time.Duration // between two looks at a GPU that is broken, 30 s where it is 0
+}
+
+// Close leaves NVML.
+func (b *Backend) Close() { b.lib.close() }
+
+// Warnings are what is to be logged about the configuration.
+func (b *Backend) Warnings() []string { return b.config.Warnings }
+
 // Open enters NVML. It fails with ErrNoDriver where NVIDIA's driver is not there, or not loaded completely.
 func Open(config settings.Config, machine Machine, log *slog.Logger) (*Backend, error) {
 	if machine.Recheck == 0 {
 		machine.Recheck = 30 * time.Second
 	}
-	b := &Backend{config: config, machine: machine, log: log, broken: map[string]mark{}}
+	b := &Backend{config: config, machine: machine, log: log}
 	var err error
 	if b.channels, err = findChannels(&b.config, machine.DevRoot); err != nil {
 		return nil, err
@@ -66,7 +98,7 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 		return gpu.Inventory{}, fmt.Errorf("read NVML: %w", err)
 	}
 	if err != nil {
-		b.remember(nil)
+		b.health.remember(nil)
 		return gpu.Inventory{
 			Partial: true,
 			Notes:   []string{fmt.Sprintf("NVML does not answer (%v): all GPUs are unhealthy until it does", err)},
@@ -79,7 +111,8 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 		}
 		b.kind = cmp.Or(kind, b.kind)
 	}
-	d := discovery{config: &b.config, machine: b.machine, broken: b.forgive(cards), kind: b.kind}
+	broken := b.health.forgive(cards, b.config.XidRecovery, b.machine.Recheck)
+	d := discovery{config: &b.config, machine: b.machine, broken: broken, kind: b.kind}
 	inventory := d.inventory(cards)
 	if err := b.describe(cards); err != nil {
 		if !b.read {
@@ -88,13 +121,37 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 		inventory.Notes = append(inventory.Notes, err.Error())
 	}
 	b.read = true
-	b.remember(cards)
+	b.health.remember(cards)
 	return inventory, nil
 }
 
 // Links counts NVLinks, as read last.
 func (b *Backend) Links() ([]topology.Link, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return links(b.known), nil
+	return links(b.health.cards()), nil
+}
+
+// links lists which GPUs are connected by NVLink, and by how many. NVSwitches connect every GPU with every
+// other that is linked to them; what a GPU has of such links it has to each of the others.
+func links(cards []card) []topology.Link {
+	var list []topology.Link
+	for i := range cards {
+		for j := i + 1; j < len(cards); j++ {
+			a, b := &cards[i], &cards[j]
+			if a.err != nil || b.err != nil {
+				continue
+			}
+			// Both ends count the same links; a link of which one end is down is none.
+			count := min(a.peers[b.address], b.peers[a.address]) + min(a.switched, b.switched)
+			if count == 0 {
+				continue
+			}
+			if a.address.Compare(b.address) > 0 {
+				a, b = b, a
+			}
+			list = append(list, topology.Link{
+				A: a.address, B: b.address, Type: topology.NVLink, Hops: 1, Count: count,
+			})
+		}
+	}
+	return list
 }

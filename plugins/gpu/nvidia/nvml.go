@@ -11,6 +11,7 @@ import (
 	"github.com/NVIDIA/go-nvlib/pkg/nvlib/device"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -40,8 +41,7 @@ func (m *management) enter() error {
 		m.entered = true
 		return nil
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return fmt.Errorf("%w: %s cannot be opened: install NVIDIA's driver, mount its root at "+
-			"--driver-root-ctr-path, or make nvidia the container runtime of this pod", ErrNoDriver, m.path)
+		return fmt.Errorf("%w: %s cannot be opened: %s", ErrNoDriver, m.path, gpu.NVMLRemedy)
 	default:
 		return fmt.Errorf("%w: %s says %q: load NVIDIA's driver, or keep this plugin off the node",
 			ErrNoDriver, m.path, word(ret))

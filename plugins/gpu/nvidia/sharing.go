@@ -2,6 +2,7 @@ package nvidia
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu"
@@ -41,3 +42,69 @@ func original(id string) string {
 }
 
 func isReplica(id string) bool { return strings.Contains(id, replicaMark) }
+
+// Narrow keeps to the policy for what shares a GPU, replicas and MIG devices: distributed takes them from the
+// GPU of which least is in use, packed from the one of which most is. Among GPUs that are equal in this the
+// coordinator is free to choose, unless the request is for more than these have to give. As in NVIDIA's own
+// plugin what is used of a MIG device is counted by itself, so that MIG devices that are not replicated are
+// all equal.
+func (b *Backend) Narrow(devices []gpu.Device, available, mustInclude []string, size int) []string {
+	if !slices.ContainsFunc(available, isReplica) {
+		return available
+	}
+	used, free := map[string]int{}, map[string][]string{}
+	for _, d := range devices {
+		used[original(d.ID)]++
+	}
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(available))) {
+		if _, known := used[original(id)]; known && !slices.Contains(mustInclude, id) {
+			free[original(id)] = append(free[original(id)], id)
+		}
+	}
+	for gpu, replicas := range free {
+		used[gpu] -= len(replicas)
+	}
+	packed := b.config.SharedPolicy == settings.PolicyPacked
+	better := func(a, b int) bool { return a < b }
+	if packed {
+		better = func(a, b int) bool { return a > b }
+	}
+	narrowed := slices.Clone(mustInclude)
+	for len(narrowed) < size && len(free) > 0 {
+		best := leaders(free, used, better)
+		if packed && len(narrowed)+1 < size {
+			best = best[:1] // whichever is begun is the best from then on
+		}
+		if len(narrowed) == len(mustInclude) && len(narrowed)+len(best) >= size {
+			return append(narrowed, best...) // any of them will do
+		}
+		for _, id := range best[:min(len(best), size-len(narrowed))] {
+			narrowed = append(narrowed, id)
+			take(free, used, id)
+		}
+	}
+	return narrowed
+}
+
+// leaders lists the first free replica of every GPU that none is better than.
+func leaders(free map[string][]string, used map[string]int, better func(a, b int) bool) []string {
+	var best []string
+	for gpu, replicas := range free {
+		switch {
+		case len(best) == 0 || better(used[gpu], used[original(best[0])]):
+			best = []string{replicas[0]}
+		case used[gpu] == used[original(best[0])]:
+			best = append(best, replicas[0])
+		}
+	}
+	slices.Sort(best)
+	return best
+}
+
+func take(free map[string][]string, used map[string]int, id string) {
+	gpu := original(id)
+	used[gpu]++
+	if free[gpu] = free[gpu][1:]; len(free[gpu]) == 0 {
+		delete(free, gpu)
+	}
+}

@@ -50,9 +50,9 @@ func TestNoStrategy(t *testing.T) {
 			t.Fatalf("%s: %v", list, err)
 		}
 		b := &Backend{config: config, machine: Machine{DevRoot: t.TempDir()}}
-		answer := b.Allocate([]gpu.Device{{ID: "GPU-1", Nodes: []string{"/dev/nvidia0"}}})
-		if !maps.Equal(answer.GetEnvs(), want) || (len(answer.GetDevices()) > 0) != (list == "null") ||
-			len(answer.GetMounts())+len(answer.GetCdiDevices()) > 0 {
+		answer := b.Edits([]gpu.Device{{ID: "GPU-1", Nodes: []string{"/dev/nvidia0"}}})
+		if !maps.Equal(answer.Env, want) || (len(answer.Nodes) > 0) != (list == "null") ||
+			len(answer.Mounts)+len(answer.Named.Devices) > 0 {
 			t.Errorf("%s: %v", list, answer)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package exporter asks the AMD Device Metrics Exporter on this node for the health of NICs, as AMD's network
-// device plugin does where a resource has enableExporterHealthCheck (pkg/exporter/netDeviceHealth.go in
+// Package exporter reads the health of NICs from the AMD Device Metrics Exporter on this node, as AMD's
+// network device plugin does for resources with enableExporterHealthCheck (pkg/exporter/netDeviceHealth.go in
 // ROCm/k8s-network-device-plugin).
 package exporter
 
@@ -13,12 +13,12 @@ import (
 	"github.com/tandem-k8s/tandem/plugins/exporter"
 )
 
-// Socket is where the exporter listens for questions about NICs.
+// Socket is the exporter's socket for NICs.
 const Socket = "/var/lib/amd-metrics-exporter/amdnic_device_metrics_exporter_grpc.socket"
 
-// Health returns the health of the functions that the exporter watches, by PCI address; nil where there is no
-// exporter. As in AMD's plugin anything but "healthy" is unhealthy: the exporter says neither of a function
-// whose administrative state it does not know.
+// Health returns the health of the exporter's functions, by PCI address; nil if no exporter is running. As in
+// AMD's plugin every value other than "healthy" is unhealthy: for a function with an unknown administrative
+// state the exporter reports neither "healthy" nor "unhealthy".
 func Health(ctx context.Context, socket string) (map[string]bool, error) {
 	answer, err := exporter.Ask(ctx, socket, list)
 	if answer == nil || err != nil {

@@ -3,50 +3,40 @@ package grants
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
-// Answer puts the grants of a container together, in the order of these device IDs. All of them are in
-// grants.
-func (h Host) Answer(
-	pool pools.Pool, order []string, grants map[string]*Grant,
-) (*v1beta1.ContainerAllocateResponse, error) {
-	response := &v1beta1.ContainerAllocateResponse{}
+// Edits puts the grants of a container together, in the order of these device IDs. All of them are in grants.
+func (h Host) Edits(pool pools.Pool, order []string, grants map[string]*Grant) (container.Edits, error) {
+	var edits container.Edits
 	info := map[string]map[string]map[string]string{}
 	for _, id := range order {
 		info[id] = grants[id].Info
-		for _, node := range grants[id].Nodes {
-			same := func(other *v1beta1.DeviceSpec) bool { return other.HostPath == node.HostPath }
-			if !slices.ContainsFunc(response.Devices, same) {
-				response.Devices = append(response.Devices, node)
-			}
-		}
+		edits.AddNodes(grants[id].Nodes...)
 	}
 	infoJSON, err := json.Marshal(info)
 	if err != nil {
-		return nil, fmt.Errorf("write device facts of %s: %w", pool.Name, err)
+		return edits, fmt.Errorf("write device facts of %s: %w", pool.Name, err)
 	}
 	name := variable(pool.Name)
-	response.Envs = map[string]string{name: strings.Join(order, ","), name + "_INFO": string(infoJSON)}
+	edits.Env = map[string]string{name: strings.Join(order, ","), name + "_INFO": string(infoJSON)}
 	if pool.Resource.DeviceType == pools.SharedHCA {
-		response.Envs = map[string]string{name: strings.Join(addresses(pool, order), ",")}
+		edits.Env = map[string]string{name: strings.Join(addresses(pool, order), ",")}
 	}
 	if pool.Resource.Tandem.Alias {
 		for _, suffix := range []string{"", "_INFO"} {
-			if value, ok := response.Envs[name+suffix]; ok {
-				response.Envs[shellName(name)+suffix] = value
+			if value, ok := edits.Env[name+suffix]; ok {
+				edits.Env[shellName(name)+suffix] = value
 			}
 		}
 	}
 	if h.CDI != nil {
-		h.CDI.replace(cdiPoolOf(pool), response, order, grants)
+		edits.Nodes, edits.Named = nil, h.CDI.named(cdiPoolOf(pool), order, grants)
 	}
-	return response, nil
+	return edits, nil
 }
 
 // addresses are those of devices, of replicas of one HCA the same. Of a shared HCA a container is told this

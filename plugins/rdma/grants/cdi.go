@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"sigs.k8s.io/yaml"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
@@ -133,13 +133,8 @@ func (p cdiPool) spec(devices []pools.Device, grants map[string]*Grant) ([]byte,
 			continue
 		}
 		written[g.Name] = true
-		device := specs.Device{Name: g.Name}
-		for _, node := range g.Nodes {
-			device.ContainerEdits.DeviceNodes = append(device.ContainerEdits.DeviceNodes, &specs.DeviceNode{
-				Path: node.GetContainerPath(), HostPath: node.GetHostPath(), Permissions: node.GetPermissions(),
-			})
-		}
-		spec.Devices = append(spec.Devices, device)
+		edits := container.Edits{Nodes: g.Nodes}
+		spec.Devices = append(spec.Devices, specs.Device{Name: g.Name, ContainerEdits: edits.CDI()})
 	}
 	if len(spec.Devices) == 0 {
 		return nil, nil
@@ -172,25 +167,17 @@ func (c *CDI) write(p cdiPool, content []byte) error {
 	return nil
 }
 
-// replace names devices for CDI in an answer instead of their nodes.
-func (c *CDI) replace(
-	p cdiPool, answer *v1beta1.ContainerAllocateResponse, order []string, grants map[string]*Grant,
-) {
-	answer.Devices = nil
-	var names []string
+// named are the CDI devices that stand for the device nodes of devices.
+func (c *CDI) named(p cdiPool, order []string, grants map[string]*Grant) container.Named {
+	named := container.Named{Field: c.Field}
+	if !c.Field {
+		named.Annotation = p.annotation
+	}
 	for _, id := range order {
 		name := parser.QualifiedName(p.vendor, p.class, grants[id].Name)
-		if len(grants[id].Nodes) > 0 && !slices.Contains(names, name) {
-			names = append(names, name)
+		if len(grants[id].Nodes) > 0 && !slices.Contains(named.Devices, name) {
+			named.Devices = append(named.Devices, name)
 		}
 	}
-	switch {
-	case len(names) == 0:
-	case c.Field:
-		for _, name := range names {
-			answer.CdiDevices = append(answer.CdiDevices, &v1beta1.CDIDevice{Name: name})
-		}
-	default:
-		answer.Annotations = map[string]string{p.annotation: strings.Join(names, ",")}
-	}
+	return named
 }

@@ -4,8 +4,7 @@ import (
 	"maps"
 	"strings"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
@@ -16,14 +15,14 @@ import (
 type Grant struct {
 	Name  string                       // what CDI calls it: the same for all replicas of an HCA
 	Info  map[string]map[string]string // provider to key and value, as in the variable …_INFO
-	Nodes []*v1beta1.DeviceSpec
+	Nodes []container.Node
 	RDMA  []string          // names of its RDMA devices, where the resource is of RDMA devices
 	VDPA  *sysfs.VDPADevice // where the resource is of vDPA devices
 }
 
 // provide adds the facts and device nodes of one provider. The providers and their keys are those of
 // pkg/infoprovider of the stock plugin.
-func (g *Grant) provide(provider string, info map[string]string, nodes ...*v1beta1.DeviceSpec) {
+func (g *Grant) provide(provider string, info map[string]string, nodes ...container.Node) {
 	g.Info[provider] = info
 	g.Nodes = append(g.Nodes, nodes...)
 }
@@ -64,10 +63,10 @@ func (h Host) Grant(d pools.Device, r *pools.ResourceConfig) *Grant {
 func (h Host) vfio(g *Grant, a topology.Address) {
 	const common = "/dev/vfio/vfio"
 	info := map[string]string{"mount": common}
-	nodes := []*v1beta1.DeviceSpec{spec(common, common)}
-	if container, host := h.vfioNode(a); container != "" {
-		info["dev-mount"] = container
-		nodes = append(nodes, spec(container, host))
+	nodes := []container.Node{node(common)}
+	if path, host := h.vfioNode(a); path != "" {
+		info["dev-mount"] = path
+		nodes = append(nodes, container.Node{Path: path, Host: host})
 	}
 	g.provide("vfio", info, nodes...)
 }
@@ -79,8 +78,8 @@ func (h Host) uio(g *Grant, a topology.Address) {
 		g.provide("uio", map[string]string{})
 		return
 	}
-	node := "/dev/" + names[0]
-	g.provide("uio", map[string]string{"mount": node}, spec(node, node))
+	path := "/dev/" + names[0]
+	g.provide("uio", map[string]string{"mount": path}, node(path))
 }
 
 // rdma gives the nodes of all RDMA devices of a function; in switchdev mode there can be several. Of keys
@@ -88,13 +87,13 @@ func (h Host) uio(g *Grant, a topology.Address) {
 func (h Host) rdma(g *Grant, d pools.Device) {
 	g.RDMA = sysfs.RDMADevices(h.Sys, d.Address, d.Aux)
 	info := map[string]string{}
-	var nodes []*v1beta1.DeviceSpec
+	var nodes []container.Node
 	for _, device := range g.RDMA {
-		for _, node := range h.rdmaNodes(d, device) {
-			nodes = append(nodes, spec(node, node))
+		for _, path := range h.rdmaNodes(d, device) {
+			nodes = append(nodes, node(path))
 			for _, key := range []string{"uverbs", "umad", "issm", "rdma_cm"} {
-				if strings.Contains(node, key) {
-					info[key] = node
+				if strings.Contains(path, key) {
+					info[key] = path
 					break
 				}
 			}
@@ -118,15 +117,15 @@ func (h Host) vdpa(g *Grant, d pools.Device) {
 		g.provide("vdpa", map[string]string{})
 		return
 	}
-	g.provide("vdpa", map[string]string{"mount": found.Node}, spec(found.Node, found.Node))
+	g.provide("vdpa", map[string]string{"mount": found.Node}, node(found.Node))
 }
 
 // vhost gives both nodes or, where one is missing, none; the facts are there in any case.
 func (h Host) vhost(g *Grant) {
 	const net, tun = "/dev/vhost-net", "/dev/net/tun"
-	var nodes []*v1beta1.DeviceSpec
+	var nodes []container.Node
 	if h.has("net/tun") {
-		nodes = []*v1beta1.DeviceSpec{spec(net, net), spec(tun, tun)}
+		nodes = []container.Node{node(net), node(tun)}
 	}
 	g.provide("vhost", map[string]string{"net-mount": net, "tun-mount": tun}, nodes...)
 }

@@ -25,7 +25,7 @@ func (h Host) Functions() sysfs.SRIOV { return cmp.Or[sysfs.SRIOV](h.SRIOV, sysf
 // up after this one and the other way round.
 type CDI struct {
 	Dirs []string // folders of CDI specs: cleaned up in all of them, written to in the last
-	// name devices in the field CDIDevices of the answer; else in an annotation, as the stock plugin does
+	// name devices in the field CDIDevices of the kubelet's API; else in an annotation, as the stock plugin does
 	Field bool
 }
 

@@ -7,8 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
@@ -59,20 +58,18 @@ func number(name, prefix string) int {
 // vfioNode names the node of a function's IOMMU group, in the container and on the host: without an IOMMU the
 // latter is another one (vfio_create_group in drivers/vfio/group.c). Both are "" where the function has no
 // group.
-func (h Host) vfioNode(a topology.Address) (container, host string) {
+func (h Host) vfioNode(a topology.Address) (inside, host string) {
 	link := sysfs.File(a, "", "iommu_group")
 	group := sysfs.Link(h.Sys, link)
 	if group == "" {
 		return "", ""
 	}
-	container = "/dev/vfio/" + group
+	inside = "/dev/vfio/" + group
 	if sysfs.Text(h.Sys, path.Join(link, "name")) == "vfio-noiommu" {
-		return container, "/dev/vfio/noiommu-" + group
+		return inside, "/dev/vfio/noiommu-" + group
 	}
-	return container, container
+	return inside, inside
 }
 
-// spec gives a container a device node to read and write.
-func spec(container, host string) *v1beta1.DeviceSpec {
-	return &v1beta1.DeviceSpec{ContainerPath: container, HostPath: host, Permissions: "rw"}
-}
+// node is a device node that has the same path in the container as on the host.
+func node(path string) container.Node { return container.Node{Path: path, Host: path} }

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
 	"github.com/tandem-k8s/tandem/coordination/pairs"
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
@@ -81,9 +80,9 @@ func (h Host) Pairs(pool pools.Pool, order []string) *Pairs {
 	return p
 }
 
-// Mount has the container see its pairs file. Where the coordinator has not written it, it is written here,
+// Mount lets the container see its pairs file. Where the coordinator has not written it, it is written here,
 // of VFs alone. An error means that there is no such file; the rest can be told all the same.
-func (p *Pairs) Mount(written bool, answer *v1beta1.ContainerAllocateResponse) error {
+func (p *Pairs) Mount(written bool, edits *container.Edits) error {
 	if p.File == "" {
 		return nil
 	}
@@ -93,18 +92,17 @@ func (p *Pairs) Mount(written bool, answer *v1beta1.ContainerAllocateResponse) e
 			return err
 		}
 	}
-	mount := &v1beta1.Mount{ContainerPath: pairsMount, HostPath: p.File, ReadOnly: true}
-	answer.Mounts = append(answer.Mounts, mount)
+	edits.AddMounts(container.Mount{Path: pairsMount, Host: p.File, ReadOnly: true})
 	return nil
 }
 
 // Tell gives a container the variables that its resource wants, once it is known which GPU each VF serves.
 // What cannot be told is left out: the container has its devices all the same.
-func (p *Pairs) Tell(served []pairs.Served, answer *v1beta1.ContainerAllocateResponse) {
+func (p *Pairs) Tell(served []pairs.Served, edits *container.Edits) {
 	p.served = served
 	for _, name := range p.variables {
 		if value := pairVariables[name](*p); strings.Trim(value, "=") != "" {
-			answer.Envs[name] = value
+			edits.Set(name, value)
 		}
 	}
 }

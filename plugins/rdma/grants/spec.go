@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
@@ -32,7 +30,7 @@ func (s *Spec) Write(h Host, pool pools.Pool, given map[string]*Grant) error {
 		s.grants = h.all(pool)
 	}
 	for id, g := range given {
-		if before := s.grants[id]; before == nil || !slices.EqualFunc(before.Nodes, g.Nodes, sameNode) {
+		if before := s.grants[id]; before == nil || !slices.Equal(before.Nodes, g.Nodes) {
 			s.grants[id], changed = g, true
 		}
 	}
@@ -61,8 +59,4 @@ func (h Host) all(pool pools.Pool) map[string]*Grant {
 		all[d.ID] = functions[d.File()]
 	}
 	return all
-}
-
-func sameNode(a, b *v1beta1.DeviceSpec) bool {
-	return a.GetHostPath() == b.GetHostPath() && a.GetContainerPath() == b.GetContainerPath()
 }

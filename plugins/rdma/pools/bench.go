@@ -11,15 +11,15 @@ import (
 
 // Reasons that are not of the selector's making.
 const (
-	noDriver = "no driver"
-	noRDMA   = "no RDMA device"
-	inUse    = "in use"
-	taken    = "taken"
+	reasonNoDriver = "no driver"
+	reasonNoRDMA   = "no RDMA device"
+	reasonInUse    = "in use"
+	reasonTaken    = "taken"
 )
 
 // reasons are all in the order in which people are told of them.
 var reasons = func() []string {
-	keys := []string{noDriver, noRDMA, inUse, taken}
+	keys := []string{reasonNoDriver, reasonNoRDMA, reasonInUse, reasonTaken}
 	for _, c := range conditions {
 		keys = append(keys, c.key)
 		if c.key == "devices" {
@@ -59,11 +59,11 @@ func (b *bench) failures(f *function) (list []failure) {
 	}
 	shared := b.resource.DeviceType == SharedHCA
 	owner := b.owners[f.id()]
-	fail(f.Driver == "", noDriver, "it has no driver")
-	fail(f.Driver != "" && shared && len(f.RDMA) == 0, noRDMA, "it has no RDMA device")
-	fail(b.busy(f) && b.needed[f.Address], inUse, "the node itself needs its netdev")
-	fail(b.busy(f) && !b.needed[f.Address], inUse, "it is a PF that has VFs")
-	fail(!shared && owner != "", taken, owner+" has it")
+	fail(f.Driver == "", reasonNoDriver, "it has no driver")
+	fail(f.Driver != "" && shared && len(f.RDMA) == 0, reasonNoRDMA, "it has no RDMA device")
+	fail(b.busy(f) && b.needed[f.Address], reasonInUse, "the node itself needs its netdev")
+	fail(b.busy(f) && !b.needed[f.Address], reasonInUse, "it is a PF that has VFs")
+	fail(!shared && owner != "", reasonTaken, owner+" has it")
 	for _, c := range conditions {
 		implied := f.Driver == "" && slices.Contains(withoutDriver, c.key) || shared && c.key == "isRdma"
 		if implied || c.meets(b.selector, f) {
@@ -125,7 +125,7 @@ func (b *bench) mostly(f *function) bool { return f.IsVF() != (b.resource.Device
 
 // names reports whether the selector names its devices, and a device that failed something failed not that.
 func (b *bench) names(failed failure) bool {
-	if failed.key == noDriver { // nor a netdev to be named by
+	if failed.key == reasonNoDriver { // nor a netdev to be named by
 		return len(b.selector.PCIAddresses) > 0
 	}
 	return len(b.selector.PCIAddresses)+len(b.selector.ifNames) > 0 && !slices.Contains(byName, failed.key)

@@ -1,11 +1,8 @@
 package pools
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -27,113 +24,9 @@ type Config struct {
 // were done.
 type InvalidError struct{ err error }
 
-func (e *InvalidError) Error() string { return e.err.Error() }
-func (e *InvalidError) Unwrap() error { return e.err }
-
+func (e *InvalidError) Error() string          { return e.err.Error() }
+func (e *InvalidError) Unwrap() error          { return e.err }
 func invalid(format string, args ...any) error { return &InvalidError{fmt.Errorf(format, args...)} }
-
-// ReadConfig reads a configuration file with the semantics of encoding/json, as the stock plugin does: keys
-// are matched whatever their case (the SR-IOV network operator writes "IsRdma"), unknown ones are ignored
-// with a warning. An error is one sentence that names the file and, where there is one, the resource and the
-// key. What makes the stock plugin leave out a single resource is a warning here too, unless nothing is left.
-func ReadConfig(path string) (*Config, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		var pathError *os.PathError
-		if errors.As(err, &pathError) {
-			err = pathError.Err
-		}
-		return nil, fmt.Errorf("read configuration %s: %w", path, err)
-	}
-	c, err := parseConfig(path, content)
-	if err != nil {
-		return nil, fmt.Errorf("read configuration %s: %w", path, err)
-	}
-	return c, nil
-}
-
-// Default is the configuration of a node that has none: all VFs with RDMA, and the NICs with RDMA that have
-// none, as one resource.
-func Default() *Config {
-	const builtIn = `{"resourceList": [{"resourceName": "rdma_vf", "resourcePrefix": "tandem.dev", ` +
-		`"selectors": {"isRdma": true}}]}`
-	c, err := parseConfig("(built in)", []byte(builtIn))
-	if err != nil {
-		panic(err) // it is a constant
-	}
-	return c
-}
-
-func parseConfig(file string, content []byte) (*Config, error) {
-	if len(bytes.TrimSpace(content)) == 0 {
-		return nil, errors.New(`the file is empty; want {"resourceList": [...]}`)
-	}
-	var top struct {
-		ResourceList []json.RawMessage `json:"resourceList"`
-		sharedList
-	}
-	if err := json.Unmarshal(content, &top); err != nil {
-		return nil, explain(err, content)
-	}
-	c := &Config{File: file}
-	c.warnUnknown("", content, top)
-	for i, raw := range top.ResourceList {
-		if err := c.add(i+1, raw); err != nil {
-			return nil, err
-		}
-	}
-	if err := c.addShared(top.sharedList); err != nil {
-		return nil, err
-	}
-	if len(top.ResourceList)+len(top.ConfigList) == 0 {
-		return nil, errors.New("resourceList is missing or empty")
-	}
-	if len(c.Resources) == 0 {
-		return nil, fmt.Errorf("no resource can be used: %s", strings.Join(c.Warnings, "; "))
-	}
-	return c, nil
-}
-
-// add checks the resource at a position of the list and appends it, or warns why it is left out.
-func (c *Config) add(position int, raw json.RawMessage) error {
-	var r struct {
-		ResourceConfig
-		RawSelectors json.RawMessage `json:"selectors"`
-		RawTandem    json.RawMessage `json:"tandem"`
-	}
-	err := json.Unmarshal(raw, &r)
-	name := label(r.Name, position, "resourceList")
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, explain(err, raw))
-	}
-	if r.DeviceType == "" {
-		r.DeviceType = NetDevice
-	}
-	if !slices.Contains([]DeviceType{NetDevice, Accelerator, AuxNetDevice}, r.DeviceType) {
-		return fmt.Errorf("%s: deviceType %q is unknown; want %s, %s or %s",
-			name, r.DeviceType, NetDevice, Accelerator, AuxNetDevice)
-	}
-	if err := c.checkNew(name, r.ResourceConfig); err != nil {
-		return err
-	}
-	c.warnUnknown(name+": ", raw, r, intoSelectors)
-	if err := r.checkName(); err != nil {
-		c.warn("%s is left out: %v", name, err)
-		return nil
-	}
-	r.Selectors, err = parseSelectors(r.DeviceType, r.RawSelectors)
-	if err != nil {
-		c.warn("%s is left out: %v", name, err)
-		return nil
-	}
-	if err := r.checkSelectors(); err != nil {
-		return invalid("%s: %w", name, err)
-	}
-	c.warnAll(name+": selectors: ", selectorWarnings(r.DeviceType, r.Selectors, r.RawSelectors))
-	c.addOwn(name, raw, r.RawTandem, &r.ResourceConfig)
-	c.Resources = append(c.Resources, r.ResourceConfig)
-	return nil
-}
 
 // label names a resource to people, by its position in a list where it has no name.
 func label(resource string, position int, list string) string {
@@ -169,6 +62,28 @@ func (c *Config) addOwn(name string, raw, rawTandem json.RawMessage, r *Resource
 	c.warnAll(name+": ", warnings)
 }
 
+// readTandem reads the key "tandem" as far as it can be understood.
+func readTandem(raw json.RawMessage) (t Tandem, warnings []string) {
+	if len(raw) == 0 {
+		return t, nil
+	}
+	if err := json.Unmarshal(raw, &t); err != nil {
+		return Tandem{}, []string{fmt.Sprintf("tandem is left out: %v", explain(err, raw))}
+	}
+	for _, warning := range ignored(raw, reflect.TypeFor[Tandem](), "unknown and ignored") {
+		warnings = append(warnings, "tandem: "+warning)
+	}
+	t.Variables = slices.DeleteFunc(t.Variables, func(variable string) bool {
+		known := slices.Contains(PairVariables, variable)
+		if !known {
+			const unknown = "tandem: variables: %q is unknown and left out; want some of %s"
+			warnings = append(warnings, fmt.Sprintf(unknown, variable, strings.Join(PairVariables, ", ")))
+		}
+		return !known
+	})
+	return t, warnings
+}
+
 func (c *Config) warn(format string, args ...any) {
 	c.Warnings = append(c.Warnings, fmt.Sprintf(format, args...))
 }
@@ -189,4 +104,11 @@ func (c *Config) warnUnknown(where string, object json.RawMessage, into any, oth
 // Checks reports whether any resource wants a check of health.
 func (c *Config) Checks(wanted func(Health) bool) bool {
 	return slices.ContainsFunc(c.Resources, func(r ResourceConfig) bool { return wanted(r.Health) })
+}
+
+// Shares reports whether some of the resources share HCAs, and whether all do.
+func (c *Config) Shares() (some, all bool) {
+	shared := func(r ResourceConfig) bool { return r.DeviceType == SharedHCA }
+	other := func(r ResourceConfig) bool { return !shared(r) }
+	return slices.ContainsFunc(c.Resources, shared), !slices.ContainsFunc(c.Resources, other)
 }

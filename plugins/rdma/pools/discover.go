@@ -47,10 +47,10 @@ func (f Finder) Find(c *Config) ([]Pool, []string, error) {
 		return nil, nil, err
 	}
 	names, candidates := s.names, s.candidates
-	told, err := f.told(c)
+	told, err := f.askExporter(c)
 	s.machine.told = told
 	claimed, shared := map[string]bool{}, map[topology.Address]bool{}
-	pools, warnings := make([]Pool, 0, len(c.Resources)), missing(c, candidates)
+	pools, warnings := make([]Pool, 0, len(c.Resources)), warnMissing(c, candidates)
 	if err != nil {
 		warnings = append(warnings, fmt.Sprintf("enableExporterHealthCheck: NICs count as healthy: %v", err))
 	}
@@ -87,7 +87,7 @@ func (f Finder) survey(c *Config) (*survey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read configuration %s: %w", c.File, err)
 	}
-	tree, err := f.tree()
+	tree, err := f.readTree()
 	if err != nil {
 		return nil, err
 	}
@@ -97,14 +97,14 @@ func (f Finder) survey(c *Config) (*survey, error) {
 			return nil, err
 		}
 	}
-	m := f.machine(tree)
+	m := f.newMachine(tree)
 	return &survey{names: names, machine: m, needed: needed, candidates: findCandidates(m, c, needed)}, nil
 }
 
 // Functions tells of the machine's functions of SR-IOV.
 func (f Finder) Functions() sysfs.SRIOV { return cmp.Or[sysfs.SRIOV](f.SRIOV, sysfs.Files{Sys: f.Sys}) }
 
-func (f Finder) machine(tree *topology.Tree) *machine {
+func (f Finder) newMachine(tree *topology.Tree) *machine {
 	return &machine{
 		sys:     f.Sys,
 		sriov:   f.Functions(),
@@ -116,65 +116,19 @@ func (f Finder) machine(tree *topology.Tree) *machine {
 	}
 }
 
-// told is the health that the metrics exporter tells, where a resource wants that.
-func (f Finder) told(c *Config) (map[string]bool, error) {
+// askExporter returns the health that the metrics exporter reports, nil unless a resource wants it.
+func (f Finder) askExporter(c *Config) (map[string]bool, error) {
 	if f.Exporter == nil || !c.Checks(func(h Health) bool { return h.CheckExporter }) {
 		return nil, nil
 	}
 	return f.Exporter()
 }
 
-func (f Finder) tree() (*topology.Tree, error) {
+func (f Finder) readTree() (*topology.Tree, error) {
 	if f.Tree == nil {
 		return topology.Read(f.Sys)
 	}
 	return f.Tree()
-}
-
-// claim takes the devices that the resource selects and nobody has claimed, selector by selector.
-func (r *ResourceConfig) claim(candidates []*function, claimed map[string]bool) []Device {
-	var devices []Device
-	for i := range r.Selectors {
-		for _, f := range candidates {
-			if !claimed[f.id()] && r.offers(f) && r.Selectors[i].selects(f) {
-				claimed[f.id()] = true
-				devices = append(devices, r.device(f, &r.Selectors[i]))
-			}
-		}
-	}
-	slices.SortFunc(devices, Device.Compare)
-	return devices
-}
-
-func (r *ResourceConfig) device(f *function, s *Selector) Device {
-	d := Device{
-		ID: f.id(), Address: f.Address, PF: f.PF, NUMA: f.NUMA, Aux: f.aux,
-		Fault: r.fault(f), Selector: s, Visible: f.visible(),
-	}
-	if r.ExcludeTopology {
-		d.NUMA = topology.NUMANode{}
-	}
-	return d
-}
-
-// acceleratorClass is the PCI class of processing accelerators.
-const acceleratorClass = 0x12
-
-// offers reports whether a device is of the resource's type. The classes are those of SupportedDevices in
-// pkg/types/types.go of the stock plugin.
-func (r *ResourceConfig) offers(f *function) bool {
-	switch r.DeviceType {
-	case NetDevice:
-		return f.aux == "" && f.Class.IsNetwork() && !f.inUse
-	case AuxNetDevice:
-		return f.aux != ""
-	case Accelerator:
-		return f.aux == "" && f.Class>>16 == acceleratorClass
-	case SharedHCA: // the node and its VFs may use it too
-		return f.aux == "" && f.Class.IsNetwork() && len(f.RDMA) > 0
-	default:
-		return false
-	}
 }
 
 // findCandidates finds the devices that may be in a pool: functions with a driver, and their sub-functions. A
@@ -240,8 +194,8 @@ func (f Finder) names(c *Config) ([]string, error) {
 	return names, nil
 }
 
-// missing warns of PFs and netdevs that a configuration names and the machine does not have.
-func missing(c *Config, candidates []*function) []string {
+// warnMissing warns of PFs and netdevs that a configuration names and the machine does not have.
+func warnMissing(c *Config, candidates []*function) []string {
 	var warnings []string
 	absent := func(r *ResourceConfig, key string, items []vfItem, pf func(*function) string) {
 		for _, item := range items {
@@ -256,7 +210,7 @@ func missing(c *Config, candidates []*function) []string {
 		r := &c.Resources[i]
 		for _, s := range r.Selectors {
 			absent(r, "pfNames", s.PFNames, (*function).pfName)
-			absent(r, "rootDevices", s.RootDevices, (*function).pfAddress)
+			absent(r, "rootDevices", s.RootDevices, pfAddressOf)
 			for _, name := range s.ifNames {
 				has := func(f *function) bool { return r.offers(f) && f.netdev() == name }
 				if !slices.ContainsFunc(candidates, has) {
@@ -266,12 +220,4 @@ func missing(c *Config, candidates []*function) []string {
 		}
 	}
 	return warnings
-}
-
-// devices is the device type in words.
-func (t DeviceType) devices() string {
-	if t == AuxNetDevice {
-		return "sub-function"
-	}
-	return "VF with a driver"
 }

@@ -1,8 +1,9 @@
 package pools
 
 import (
-	"fmt"
+	"cmp"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
@@ -29,13 +30,6 @@ func (f *function) id() string {
 // file names a file of the device.
 func (f *function) file(elements ...string) string { return sysfs.File(f.Address, f.aux, elements...) }
 
-func (f *function) vendor() string    { return fmt.Sprintf("%04x", f.Vendor) }
-func (f *function) product() string   { return fmt.Sprintf("%04x", f.Product) }
-func (f *function) driver() string    { return f.Driver }
-func (f *function) address() string   { return f.Address.String() }
-func (f *function) vdpaType() string  { return f.machine.vdpaType(f.Address) }
-func (f *function) acpiIndex() string { return sysfs.Text(f.machine.sys, f.file("acpi_index")) }
-
 // parent is the function that pfNames and rootDevices name: the PF of a VF, the function that a sub-function
 // hangs on.
 func (f *function) parent() (topology.Address, bool) {
@@ -49,13 +43,6 @@ func (f *function) parent() (topology.Address, bool) {
 	}
 }
 
-func (f *function) pfAddress() string {
-	if parent, ok := f.parent(); ok {
-		return parent.String()
-	}
-	return ""
-}
-
 // pfName is the netdev of the parent.
 func (f *function) pfName() string {
 	if parent, ok := f.parent(); ok {
@@ -64,8 +51,14 @@ func (f *function) pfName() string {
 	return ""
 }
 
-// index is the number of a VF within its PF or of a sub-function, sfnum; -1 for anything else.
-func (f *function) index() int {
+// pfNetdev names a file of a netdev of the parent.
+func (f *function) pfNetdev(name, file string) string {
+	parent, _ := f.parent()
+	return sysfs.File(parent, "", "net", name, file)
+}
+
+// number is the number of a VF within its PF or of a sub-function, sfnum; -1 for anything else.
+func (f *function) number() int {
 	switch {
 	case f.aux != "":
 		return f.sfNumber()
@@ -91,14 +84,6 @@ func (f *function) sfNumber() int {
 // (Documentation/driver-api/auxiliary_bus.rst).
 var auxiliary = regexp.MustCompile(`^[^.]+\.([^.]+)\.\d+$`)
 
-// auxType is the kind of an auxiliary device, "sf".
-func (f *function) auxType() string {
-	if match := auxiliary.FindStringSubmatch(f.aux); match != nil {
-		return match[1]
-	}
-	return ""
-}
-
 // subfunctions are the auxiliary network devices of a network function. As in the stock plugin
 // (NewGenNetDevice in pkg/devices/gen_net.go) one without a number, or of a function without a netdev, is
 // none.
@@ -114,4 +99,88 @@ func (f *function) subfunctions() []*function {
 		}
 	}
 	return found
+}
+
+// netdevs are those of the device itself, sorted.
+func (f *function) netdevs() []string {
+	if f.aux != "" {
+		return f.machine.sriov.Netdevs(f.Address, f.aux)
+	}
+	return f.Netdevs
+}
+
+// netdev is the first of them.
+func (f *function) netdev() string {
+	own := f.netdevs()
+	if len(own) == 0 {
+		return ""
+	}
+	return own[0]
+}
+
+// before is what was seen of a device while it was on the node, if it is in a container now: its netdev is
+// not there although its driver is the same.
+func (f *function) before() (Hidden, bool) {
+	h, ok := f.machine.known[f.id()]
+	ok = ok && h.Driver == f.Driver && len(f.netdevs()) == 0
+	if !ok {
+		return Hidden{}, false
+	}
+	return h, true
+}
+
+// visible is what containers would hide of a device, nil where it has no netdev on the node.
+func (f *function) visible() *Hidden {
+	if len(f.netdevs()) == 0 {
+		return nil
+	}
+	return &Hidden{Driver: f.Driver, LinkType: f.linkType(), PKey: f.pKey(), RDMA: f.isRDMA()}
+}
+
+// linkTypes names the hardware types of include/uapi/linux/if_arp.h as ip link does.
+var linkTypes = map[string]string{"1": "ether", "32": "infiniband"}
+
+// linkType is that of the device's netdev or, where a container has that, what it was before, or that of its
+// PF's.
+func (f *function) linkType() string {
+	if own := f.netdevs(); len(own) > 0 {
+		return linkTypes[sysfs.Text(f.machine.sys, f.file("net", own[0], "type"))]
+	}
+	if before, ok := f.before(); ok && before.LinkType != "" {
+		return before.LinkType
+	}
+	if name := f.pfName(); name != "" {
+		return linkTypes[sysfs.Text(f.machine.sys, f.pfNetdev(name, "type"))]
+	}
+	return ""
+}
+
+// pKey is the default partition key of an InfiniBand function.
+func (f *function) pKey() string {
+	if f.linkType() != "infiniband" {
+		return ""
+	}
+	before, _ := f.before()
+	return cmp.Or(f.machine.sriov.DefaultPKey(f.Address), before.PKey)
+}
+
+// rdma are the names of the device's own RDMA devices, sorted.
+func (f *function) rdma() []string {
+	if f.aux != "" {
+		return sysfs.Names(f.machine.sys, f.file("infiniband"))
+	}
+	return f.RDMA
+}
+
+// auxiliaryRDMA is the name of the auxiliary device through which a network driver offers RDMA:
+// mlx5_core.rdma.3, bnxt_en.rdma.0, ice.roce.1.
+var auxiliaryRDMA = regexp.MustCompile(`^[^.]+\.(rdma|roce|iwarp)\.\d+$`)
+
+// isRDMA reports whether the device has an RDMA device. In exclusive mode that of a VF in a container is
+// hidden from the node; the auxiliary device it belongs to is not, and says the same as the devlink parameter
+// enable_rdma. Where a driver has none, what was seen before counts.
+func (f *function) isRDMA() bool {
+	before, _ := f.before()
+	return len(f.rdma()) > 0 || before.RDMA ||
+		slices.ContainsFunc(sysfs.Names(f.machine.sys, f.file()), auxiliaryRDMA.MatchString)
 }

@@ -69,3 +69,12 @@ func (m *machine) vdpaType(a topology.Address) string {
 	}
 	return m.vdpa[a].Kind
 }
+
+// Hidden is what a container's namespaces hide of the devices it holds: netdevs always, RDMA devices in
+// exclusive mode. Without it a device in a container would not be selected any more.
+type Hidden struct {
+	Driver   string `json:"driver"` // with another driver it is another device
+	LinkType string `json:"linkType,omitempty"`
+	PKey     string `json:"pKey,omitempty"`
+	RDMA     bool   `json:"rdma,omitempty"`
+}

@@ -3,6 +3,8 @@ package pools
 import (
 	"fmt"
 	"slices"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 )
 
 // condition is one that selectors can have.
@@ -16,36 +18,28 @@ type condition struct {
 // conditions are looked at in the order of the stock plugin (GetFilteredDevices in
 // pkg/netdevice/netDeviceProvider.go), the cheap ones first.
 var conditions = []condition{
-	listed("vendors", func(s *Selector) []string { return s.Vendors }, (*function).vendor),
-	listed("devices", func(s *Selector) []string { return s.Devices }, (*function).product),
-	listed("drivers", func(s *Selector) []string { return s.Drivers }, (*function).driver),
-	listed("pciAddresses", func(s *Selector) []string { return s.PCIAddresses }, (*function).address),
-	listed("acpiIndexes", func(s *Selector) []string { return s.ACPIIndexes }, (*function).acpiIndex),
-	listed("auxTypes", func(s *Selector) []string { return s.AuxTypes }, (*function).auxType),
+	listed("vendors", func(s *Selector) []string { return s.Vendors }, vendorOf),
+	listed("devices", func(s *Selector) []string { return s.Devices }, productOf),
+	listed("drivers", func(s *Selector) []string { return s.Drivers }, driverOf),
+	listed("pciAddresses", func(s *Selector) []string { return s.PCIAddresses }, addressOf),
+	listed("acpiIndexes", func(s *Selector) []string { return s.ACPIIndexes }, acpiIndexOf),
+	listed("auxTypes", func(s *Selector) []string { return s.AuxTypes }, auxTypeOf),
 	listed("ifNames", func(s *Selector) []string { return s.ifNames }, (*function).netdev),
 	ofPF("pfNames", func(s *Selector) []vfItem { return s.PFNames }, (*function).pfName),
-	ofPF("rootDevices", func(s *Selector) []vfItem { return s.RootDevices }, (*function).pfAddress),
+	ofPF("rootDevices", func(s *Selector) []vfItem { return s.RootDevices }, pfAddressOf),
 	listed("linkTypes", func(s *Selector) []string { return s.LinkTypes }, (*function).linkType),
-	listed("ddpProfiles", func(s *Selector) []string { return s.DDPProfiles }, (*function).ddpProfile),
+	listed("ddpProfiles", func(s *Selector) []string { return s.DDPProfiles }, ddpProfileOf),
 	listed("pKeys", func(s *Selector) []string { return s.PKeys }, (*function).pKey),
-	listed("isRdma", func(s *Selector) []string { return one(s.IsRDMA, "an RDMA device") }, rdmaText),
-	listed("vdpaType", func(s *Selector) []string { return one(s.VDPAType != "", s.VDPAType) },
-		(*function).vdpaType),
+	listed("isRdma", func(s *Selector) []string { return optional(s.IsRDMA, "an RDMA device") }, rdmaText),
+	listed("vdpaType", func(s *Selector) []string { return optional(s.VDPAType != "", s.VDPAType) }, vdpaTypeOf),
 }
 
-// one is a list of one value, or of none.
-func one(there bool, value string) []string {
+// optional is a list of one value, or of none.
+func optional(there bool, value string) []string {
 	if !there {
 		return nil
 	}
 	return []string{value}
-}
-
-func rdmaText(f *function) string {
-	if f.isRDMA() {
-		return "an RDMA device"
-	}
-	return ""
 }
 
 // listed is a condition that any value of a list meets. A function without a value meets it never, and the
@@ -71,7 +65,7 @@ func ofPF(key string, items func(*Selector) []vfItem, pf func(*function) string)
 	}
 	has := func(f *function) string {
 		name := pf(f)
-		if index := f.index(); name != "" && index >= 0 {
+		if index := f.number(); name != "" && index >= 0 {
 			return fmt.Sprintf("%s#%d", name, index)
 		}
 		return name
@@ -79,6 +73,18 @@ func ofPF(key string, items func(*Selector) []vfItem, pf func(*function) string)
 	return condition{key, wants, has, func(s *Selector, f *function) bool {
 		return allowsVF(items(s), pf, f)
 	}}
+}
+
+func allowsVF(items []vfItem, pf func(*function) string, f *function) bool {
+	if len(items) == 0 {
+		return true
+	}
+	name := pf(f)
+	if name == "" {
+		return false
+	}
+	item, ok := naming(items, name)
+	return ok && (item.all || item.holds(f.number()))
 }
 
 // selects reports whether a device meets every condition.
@@ -91,14 +97,40 @@ func (s *Selector) selects(f *function) bool {
 	return true
 }
 
-func allowsVF(items []vfItem, pf func(*function) string, f *function) bool {
-	if len(items) == 0 {
-		return true
+func vendorOf(f *function) string    { return fmt.Sprintf("%04x", f.Vendor) }
+func productOf(f *function) string   { return fmt.Sprintf("%04x", f.Product) }
+func driverOf(f *function) string    { return f.Driver }
+func addressOf(f *function) string   { return f.Address.String() }
+func acpiIndexOf(f *function) string { return sysfs.Text(f.machine.sys, f.file("acpi_index")) }
+
+// auxTypeOf is the kind of an auxiliary device, "sf".
+func auxTypeOf(f *function) string {
+	if match := auxiliary.FindStringSubmatch(f.aux); match != nil {
+		return match[1]
 	}
-	name := pf(f)
-	if name == "" {
-		return false
+	return ""
+}
+
+func pfAddressOf(f *function) string {
+	if parent, ok := f.parent(); ok {
+		return parent.String()
 	}
-	item, ok := naming(items, name)
-	return ok && (item.all || item.holds(f.index()))
+	return ""
+}
+
+// ddpProfileOf is the name of the DDP package that the NIC has loaded.
+func ddpProfileOf(f *function) string {
+	if f.machine.ddp == nil {
+		return ""
+	}
+	return f.machine.ddp(f.Address, f.Function())
+}
+
+func vdpaTypeOf(f *function) string { return f.machine.vdpaType(f.Address) }
+
+func rdmaText(f *function) string {
+	if f.isRDMA() {
+		return "an RDMA device"
+	}
+	return ""
 }

@@ -2,8 +2,10 @@ package pools
 
 import (
 	"cmp"
+	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
@@ -84,11 +86,23 @@ func (d Device) Compare(e Device) int {
 	return cmp.Or(d.Address.Compare(e.Address), cmp.Compare(d.ID, e.ID))
 }
 
-// Hidden is what a container's namespaces hide of the devices it holds: netdevs always, RDMA devices in
-// exclusive mode. Without it a device in a container would not be selected any more.
-type Hidden struct {
-	Driver   string `json:"driver"` // with another driver it is another device
-	LinkType string `json:"linkType,omitempty"`
-	PKey     string `json:"pKey,omitempty"`
-	RDMA     bool   `json:"rdma,omitempty"`
+// replicaMark is between the address of a shared HCA and the number of the replica, as in the IDs of shared
+// GPUs (NVIDIA/k8s-device-plugin, internal/rm/devices.go).
+const replicaMark = "::"
+
+// replicaID is the kubelet's device ID of a replica: "0000:0c:00.0::3". Numbers go on from resource to
+// resource, as the resources' rdmaHcaMax say, so that no two of them have the same ID.
+func replicaID(a topology.Address, number int) string {
+	return fmt.Sprintf("%s%s%d", a, replicaMark, number)
+}
+
+// FromID is what a device ID alone tells of a device: false for one that holds no address.
+func FromID(id string) (Device, bool) {
+	address, _, replica := strings.Cut(id, replicaMark)
+	a, err := topology.ParseAddress(address)
+	d := Device{ID: id, Address: a}
+	if replica {
+		d.HCA = address
+	}
+	return d, err == nil
 }

@@ -41,6 +41,26 @@ type Health struct {
 	CheckExporter bool `json:"enableExporterHealthCheck"`
 }
 
+// Tandem are the keys of a resource that the stock plugin does not have, and ignores: what a container is
+// told of its pairs. All of it is opt-in, and this plugin alone tells it: of equal names from two plugins the
+// kubelet keeps either.
+type Tandem struct {
+	Pairs bool `json:"pairs"` // mount /run/tandem/pairs.json, a coordination.PairsFile
+	// Alias is for PCIDEVICE_… a second time under a name that shells can read: other characters than letters
+	// and digits are _.
+	Alias     bool     `json:"alias"`
+	Variables []string `json:"variables"` // some of PairVariables
+	// AllHCAs gives a container all HCAs of a pool of shared ones, whichever it was given, as the RDMA shared
+	// device plugin does: for pods that ask for one and mean all.
+	AllHCAs bool `json:"allHCAs"`
+}
+
+// PairVariables are the variables that can be asked for, sorted. Package grants has what each of them says.
+var PairVariables = []string{
+	"NCCL_IB_HCA", "NVSHMEM_HCA_LIST", "UCX_NET_DEVICES",
+	"VLLM_GPU_NIC_PCIE_MAPPING", "VLLM_NIC_SELECTION_VARS",
+}
+
 // stockName is what the stock plugin accepts, and ends over anything else (pkg/utils/utils.go,
 // ValidResourceName).
 var stockName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)

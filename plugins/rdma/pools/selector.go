@@ -1,16 +1,5 @@
 package pools
 
-import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"reflect"
-	"slices"
-
-	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
-)
-
 // DeviceType is a kind of device that a resource can be made of.
 type DeviceType string
 
@@ -20,6 +9,18 @@ const (
 	Accelerator  DeviceType = "accelerator"  // processing accelerators (PCI class 12)
 	AuxNetDevice DeviceType = "auxNetDevice" // sub-functions of network functions
 )
+
+// SharedHCA is the device type of what configList offers: an HCA, a network function with an RDMA device,
+// that several containers use at a time. No resource of resourceList can name it.
+const SharedHCA DeviceType = "sharedHCA"
+
+// devices is the device type in words.
+func (t DeviceType) devices() string {
+	if t == AuxNetDevice {
+		return "sub-function"
+	}
+	return "VF with a driver"
+}
 
 // Selector says which devices belong to a resource: those that meet every condition it has. A list is a
 // condition that is met by any of its values; an empty one is none. The keys are those of pkg/types/types.go
@@ -93,77 +94,4 @@ func (s *Selector) keys(t DeviceType) any {
 			*vfSelector
 		}{&s.functionSelector, &s.addressSelector, &s.networkSelector, &s.vfSelector}
 	}
-}
-
-// parseSelectors reads the key "selectors": one object, or a list of them. Without it, every function is
-// selected.
-func parseSelectors(t DeviceType, raw json.RawMessage) ([]Selector, error) {
-	objects, err := selectorObjects(raw)
-	if err != nil {
-		return nil, err
-	}
-	selectors := make([]Selector, len(objects))
-	for i, object := range objects {
-		if err := json.Unmarshal(object, selectors[i].keys(t)); err != nil {
-			return nil, fmt.Errorf("selectors: %w", explain(err, object))
-		}
-	}
-	return selectors, nil
-}
-
-// selectorObjects splits what selectors says into its objects: one empty object where it is missing.
-func selectorObjects(raw json.RawMessage) ([]json.RawMessage, error) {
-	switch raw = bytes.TrimSpace(raw); {
-	case len(raw) == 0, string(raw) == "null":
-		return []json.RawMessage{[]byte("{}")}, nil
-	case raw[0] != '[':
-		return []json.RawMessage{raw}, nil
-	}
-	var objects []json.RawMessage
-	if err := json.Unmarshal(raw, &objects); err != nil {
-		return nil, fmt.Errorf("selectors: %w", explain(err, raw))
-	}
-	if len(objects) == 0 {
-		return nil, errors.New("selectors: the list is empty")
-	}
-	if slices.ContainsFunc(objects, func(o json.RawMessage) bool { return string(o) == "null" }) {
-		return nil, errors.New("selectors: the list contains null")
-	}
-	return objects, nil
-}
-
-// selectorWarnings tells what in a resource's selectors has no effect, or less than was meant.
-func selectorWarnings(t DeviceType, selectors []Selector, raw json.RawMessage) (warnings []string) {
-	if objects, err := selectorObjects(raw); err == nil {
-		known := reflect.TypeOf((&Selector{}).keys(t)).Elem()
-		for _, object := range objects {
-			text := fmt.Sprintf("unknown for deviceType %s and ignored", t)
-			warnings = append(warnings, ignored(object, known, text, besideThem)...)
-		}
-	}
-	for i := range selectors {
-		warnings = append(warnings, selectors[i].warnings()...)
-	}
-	return warnings
-}
-
-func (s *Selector) warnings() []string {
-	warnings := slices.Concat(problems("pfNames", s.PFNames), problems("rootDevices", s.RootDevices))
-	if len(s.LinkTypes) > 1 {
-		warnings = append(warnings, "linkTypes should have a single value")
-	}
-	if _, ok := sysfs.VDPADrivers[s.VDPAType]; s.VDPAType != "" && !ok {
-		const unknown = "vdpaType %q is unknown, want virtio or vhost: no device is selected"
-		warnings = append(warnings, fmt.Sprintf(unknown, s.VDPAType))
-	}
-	return warnings
-}
-
-func problems(key string, items []vfItem) (warnings []string) {
-	for _, item := range items {
-		if item.problem != nil {
-			warnings = append(warnings, fmt.Sprintf("%s: %q: %v", key, item.text, item.problem))
-		}
-	}
-	return warnings
 }

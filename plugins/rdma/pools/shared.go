@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"time"
 )
-
-// SharedHCA is the device type of what configList offers: an HCA, a network function with an RDMA device,
-// that several containers use at a time. No resource of resourceList can name it.
-const SharedHCA DeviceType = "sharedHCA"
 
 // What the RDMA shared device plugin does where its configuration says nothing: rdmaHcaResourcePrefix and
 // defaultPeriodicUpdateInterval in pkg/resources/resources_manager.go.
@@ -48,6 +45,14 @@ type sharedSelector struct {
 	IfNames   []string `json:"ifNames"` // the HCA's first netdev
 	LinkTypes []string `json:"linkTypes"`
 }
+
+// A key of selectors is easily written into the resource, and the other way round.
+var (
+	intoSharedSelectors = place{keysOf(reflect.TypeFor[sharedSelector]()), "put it into selectors"}
+	besideSharedOnes    = place{
+		keysOf(reflect.TypeFor[sharedResource]()), "put it beside selectors, not into it",
+	}
+)
 
 // addShared adds the resources of configList. What is wrong with one of them ends the stock plugin in
 // failure.
@@ -145,11 +150,4 @@ func (s *sharedResource) selector(c *Config, name string) (Selector, error) {
 	}
 	selector.LinkTypes, selector.ifNames, selector.IsRDMA = keys.LinkTypes, keys.IfNames, true
 	return selector, nil
-}
-
-// Shares reports whether some of the resources share HCAs, and whether all do.
-func (c *Config) Shares() (some, all bool) {
-	shared := func(r ResourceConfig) bool { return r.DeviceType == SharedHCA }
-	other := func(r ResourceConfig) bool { return !shared(r) }
-	return slices.ContainsFunc(c.Resources, shared), !slices.ContainsFunc(c.Resources, other)
 }

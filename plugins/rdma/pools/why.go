@@ -135,7 +135,7 @@ func (c *Choice) conclude(tallies map[string]*tally) {
 // rank is how much a reason tells about a device that fails nothing else; 0 is most.
 func rank(key string) int {
 	switch {
-	case key == taken:
+	case key == reasonTaken:
 		return 1
 	case slices.Contains(byName, key):
 		return 2

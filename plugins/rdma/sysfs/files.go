@@ -9,15 +9,15 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// PCIDevices is where the kernel lists every PCI function, each a link to its place in the tree.
+// PCIDevices is the kernel's directory of all PCI functions, each a link to its place in the tree.
 const PCIDevices = "bus/pci/devices"
 
-// File names a file of a PCI function or, where aux is its name, of one of the function's auxiliary devices.
+// File returns the path of a file of a PCI function, or of one of its auxiliary devices if aux names one.
 func File(a topology.Address, aux string, elements ...string) string {
 	return path.Join(PCIDevices, a.String(), aux, path.Join(elements...))
 }
 
-// Text returns a file's content without white space around it; "" where it cannot be read, an unknown value.
+// Text returns the content of a file without surrounding white space; "" if the file cannot be read.
 func Text(sys fs.FS, file string) string {
 	content, err := fs.ReadFile(sys, file)
 	if err != nil {
@@ -26,7 +26,7 @@ func Text(sys fs.FS, file string) string {
 	return strings.TrimSpace(string(content))
 }
 
-// Names lists a directory, sorted; nothing where it cannot be read.
+// Names returns the sorted entries of a directory; nil if the directory cannot be read.
 func Names(sys fs.FS, dir string) []string {
 	entries, err := fs.ReadDir(sys, dir)
 	if err != nil {
@@ -39,7 +39,7 @@ func Names(sys fs.FS, dir string) []string {
 	return names
 }
 
-// Link returns the last element of a link's target; "" where there is no such link.
+// Link returns the last element of a link's target; "" if the link does not exist.
 func Link(sys fs.FS, file string) string {
 	target, err := fs.ReadLink(sys, file)
 	if err != nil {
@@ -48,14 +48,14 @@ func Link(sys fs.FS, file string) string {
 	return path.Base(target)
 }
 
-// Gone reports whether a file's device is no longer there.
+// Gone reports whether the device of a file no longer exists.
 func Gone(sys fs.FS, file string) bool {
 	_, err := fs.Stat(sys, file)
 	return topology.Gone(err)
 }
 
-// Parent is the PCI function that is last on the way of a link to a device; false where there is none, or no
-// link.
+// Parent returns the last PCI function on the path of a link to a device; false if there is none or the link
+// does not exist.
 func Parent(sys fs.FS, link string) (topology.Address, bool) {
 	target, err := fs.ReadLink(sys, link)
 	if err != nil {

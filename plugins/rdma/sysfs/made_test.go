@@ -69,10 +69,8 @@ func TestMade(t *testing.T) {
 	all := ask(t, made().FS(), Files{made().FS()})
 	got := map[string]string{}
 	for address, f := range all {
-		for i, name := range f.Representors {
-			if name != "" {
-				got[fmt.Sprintf("%s representor %d", address, i)] = name
-			}
+		for vf, name := range f.Representors {
+			got[vf+" representor"] = name
 		}
 		for what, is := range map[string]string{"uplink": f.Uplink, "key": f.PKey, "netdev of sf": first(f)} {
 			if is != "" {
@@ -95,18 +93,24 @@ func TestMade(t *testing.T) {
 		want[fmt.Sprintf("0000:81:%02x.%d uplink", (i+1)/8, (i+1)%8)] = "enp129s0np0"
 	}
 	for i := range 11 {
-		want[fmt.Sprintf("0000:81:00.0 representor %d", i)] = fmt.Sprintf("eth%d", 20-i)
+		if i != 3 { // its link is missing
+			want[fmt.Sprintf("0000:81:%02x.%d representor", (i+1)/8, (i+1)%8)] = fmt.Sprintf("eth%d", 20-i)
+		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	pf := topology.Address{Bus: 0x81}
+	indexes := Indexes(made().FS(), pf)
 	for vf, index := range map[string]int{
-		"0000:81:00.1": 0, "0000:81:00.3": 2, "0000:81:00.4": -1, "0000:81:00.5": 4, "0000:81:01.4": 11,
-		"0000:81:00.0": -1,
+		"0000:81:00.1": 0, "0000:81:00.3": 2, "0000:81:00.5": 4, "0000:81:01.4": 11,
 	} {
-		if all[vf].Index != index {
-			t.Errorf("%s: index %d, want %d", vf, all[vf].Index, index)
+		if got, known := indexes[vf]; got != index || !known {
+			t.Errorf("%s: index %d, want %d", vf, got, index)
 		}
+	}
+	if len(indexes) != 11 {
+		t.Errorf("indexes of %d VFs", len(indexes))
 	}
 }
 
@@ -178,13 +182,16 @@ func TestBeyondSriovnet(t *testing.T) {
 	s.Function(pf, functions.Facts{})
 	port(s, pf, "eth9", "p0")
 	port(s, pf, "eth1", "pf0vf1")
+	const vf = "10000:81:00.2"
+	s.Function(vf, functions.Facts{"pf": pf})
+	s.Symlink(functions.Dir(pf)+"/virtfn1", "../"+vf)
 	a, err := topology.ParseAddress(pf)
 	if err != nil {
 		t.Fatal(err)
 	}
 	live := At("/sys/", s.FS())
-	if up, rep := live.Uplink(a), live.Representor(a, 1); up != "eth9" || rep != "eth1" {
-		t.Errorf("uplink %q, representor %q", up, rep)
+	if up, reps := live.Uplink(a), live.Representors(a); up != "eth9" || reps[vf] != "eth1" {
+		t.Errorf("uplink %q, representors %q", up, reps)
 	}
 	if _, err := netlinkops.GetNetlinkOps().DevLinkGetAllPortList(); !errors.Is(err, errNotAsked) {
 		t.Errorf("sriovnet asks for devlink ports: %v", err)

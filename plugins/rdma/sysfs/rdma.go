@@ -7,9 +7,9 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// RDMADevices names the RDMA devices of a function or, where aux is its name, of one of its auxiliary
-// devices, sorted. In exclusive mode that of a VF in a container is hidden from the node, its character
-// devices are not, and say whose they are: of the classes in drivers/infiniband/core infiniband alone has
+// RDMADevices returns the RDMA devices of a function, or of one of its auxiliary devices if aux names one,
+// sorted. In exclusive mode the RDMA device of a VF in a container is hidden from the node. Its character
+// devices are not hidden and name their device: of the classes in drivers/infiniband/core only infiniband has
 // namespaces.
 func RDMADevices(sys fs.FS, a topology.Address, aux string) []string {
 	if names := Names(sys, File(a, aux, "infiniband")); len(names) > 0 {

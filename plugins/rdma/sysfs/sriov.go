@@ -4,33 +4,30 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// SRIOV tells what the kernel knows of one function of SR-IOV, with a look at the machine for each answer.
+// SRIOV returns the kernel's SR-IOV facts of a function. Each call reads the machine.
 type SRIOV interface {
-	// PF is that of a VF; false for anything else.
-	PF(vf topology.Address) (topology.Address, bool)
-	// Index is the number of a VF within its PF, that of the link virtfn<N> (pci_iov_sysfs_link in
-	// drivers/pci/iov.c); -1 where it has none. Each answer lists the PF: for many VFs see [Indexes].
-	Index(vf topology.Address) int
 	// Uplink is the netdev of a PF in switchdev mode that is its port, and not a representor; "" in any other
 	// mode. That of a VF is its PF's.
 	Uplink(a topology.Address) string
-	// Representor is the netdev that stands for a VF of a PF in switchdev mode; "" in any other mode.
-	Representor(pf topology.Address, index int) string
+	// Representors are the netdevs that stand for the VFs of a PF in switchdev mode, by the address of the VF;
+	// none in any other mode.
+	Representors(pf topology.Address) map[string]string
 	// Netdevs are those of a function or, where aux is its name, of one of its auxiliary devices, sorted.
 	Netdevs(a topology.Address, aux string) []string
 	// VFIO reports whether a function is bound to vfio-pci.
 	VFIO(a topology.Address) bool
-	// DefaultPKey is partition key 0 of port 1 of a function's first RDMA device; "" where there is none.
+	// DefaultPKey returns partition key 0 of port 1 of a function's first RDMA device; "" if there is none.
 	DefaultPKey(a topology.Address) string
 }
 
-// At is how to ask the machine below a sysfs root: by sriovnet on a live node, which is /sys, and else by
+// At returns the reader for the machine below a sysfs root: sriovnet on a live node, which is /sys, otherwise
 // [Files].
 func At(root string, sys fs.FS) SRIOV {
 	if filepath.Clean(root) != "/sys" {
@@ -39,23 +36,13 @@ func At(root string, sys fs.FS) SRIOV {
 	return newLive(sys)
 }
 
-// Files answers from a sysfs root, wherever it is.
+// Files reads the facts from any sysfs root.
 type Files struct{ Sys fs.FS }
 
-// PF implements SRIOV.
-func (f Files) PF(vf topology.Address) (topology.Address, bool) {
+// pf is that of a VF; false for anything else.
+func (f Files) pf(vf topology.Address) (topology.Address, bool) {
 	pf, err := topology.ParseAddress(Link(f.Sys, File(vf, "", "physfn")))
 	return pf, err == nil
-}
-
-// Index implements SRIOV.
-func (f Files) Index(vf topology.Address) int {
-	if pf, ok := f.PF(vf); ok {
-		if index, ok := Indexes(f.Sys, pf)[vf.String()]; ok {
-			return index
-		}
-	}
-	return -1
 }
 
 // Indexes are the indexes of all VFs of a PF by their addresses. Where a link is missing its index is too.
@@ -70,7 +57,7 @@ func Indexes(sys fs.FS, pf topology.Address) map[string]int {
 	return indexes
 }
 
-// The phys_port_name of a netdev that is a port of its NIC, and of one that is a VF's representor.
+// phys_port_name of an uplink netdev, and of a VF's representor.
 var (
 	physicalPort = regexp.MustCompile(`^p\d+$`)
 	vfPort       = regexp.MustCompile(`^pf\d+vf(\d+)$`)
@@ -78,19 +65,11 @@ var (
 
 // Uplink implements SRIOV.
 func (f Files) Uplink(a topology.Address) string {
-	if pf, ok := f.PF(a); ok {
+	if pf, ok := f.pf(a); ok {
 		a = pf
 	}
 	return f.port(a, func(netdev, port string) bool {
 		return Text(f.Sys, netdev+"/phys_switch_id") != "" && physicalPort.MatchString(port)
-	})
-}
-
-// Representor implements SRIOV.
-func (f Files) Representor(pf topology.Address, index int) string {
-	return f.port(pf, func(_, port string) bool {
-		match := vfPort.FindStringSubmatch(port)
-		return match != nil && match[1] == strconv.Itoa(index)
 	})
 }
 
@@ -103,6 +82,30 @@ func (f Files) port(pf topology.Address, is func(netdev, port string) bool) stri
 		}
 	}
 	return ""
+}
+
+// Representors implements SRIOV. Of several netdevs for one VF the first counts.
+func (f Files) Representors(pf topology.Address) map[string]string {
+	ports := map[int]string{}
+	for _, name := range slices.Backward(Names(f.Sys, File(pf, "", "net"))) {
+		match := vfPort.FindStringSubmatch(Text(f.Sys, File(pf, "", "net", name, "phys_port_name")))
+		if match == nil {
+			continue
+		}
+		if index, err := strconv.Atoi(match[1]); err == nil {
+			ports[index] = name
+		}
+	}
+	if len(ports) == 0 {
+		return nil
+	}
+	found := map[string]string{}
+	for vf, index := range Indexes(f.Sys, pf) {
+		if ports[index] != "" {
+			found[vf] = ports[index]
+		}
+	}
+	return found
 }
 
 // Netdevs implements SRIOV.

@@ -15,6 +15,7 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/k8snetworkplumbingwg/sriovnet"
 	"github.com/k8snetworkplumbingwg/sriovnet/pkg/utils/filesystem"
 
 	"github.com/tandem-k8s/tandem/test/functions"
@@ -25,9 +26,8 @@ import (
 // facts are all answers about one function.
 type facts struct {
 	PF           string
-	Index        int
 	Uplink       string
-	Representors []string // by the index of the VF, and one beyond the last
+	Representors map[string]string
 	Netdevs      map[string][]string
 	VFIO         bool
 	PKey         string
@@ -45,14 +45,11 @@ func ask(t *testing.T, sys fs.FS, s SRIOV) map[string]facts {
 	all := map[string]facts{}
 	for d := range tree.Devices() {
 		f := facts{
-			Index: s.Index(d.Address), Uplink: s.Uplink(d.Address), VFIO: s.VFIO(d.Address),
-			PKey: s.DefaultPKey(d.Address), Netdevs: map[string][]string{},
+			Uplink: s.Uplink(d.Address), VFIO: s.VFIO(d.Address), PKey: s.DefaultPKey(d.Address),
+			Representors: s.Representors(d.Address), Netdevs: map[string][]string{},
 		}
-		if pf, ok := s.PF(d.Address); ok {
+		if pf, ok := (Files{sys}).pf(d.Address); ok {
 			f.PF = pf.String()
-		}
-		for i := range len(d.VFs) + 1 {
-			f.Representors = append(f.Representors, s.Representor(d.Address, i))
 		}
 		auxiliary := slices.DeleteFunc(Names(sys, File(d.Address, "")), func(name string) bool {
 			return !subfunction.MatchString(name)
@@ -114,11 +111,40 @@ func trees(t *testing.T) map[string]fs.FS {
 	return all
 }
 
-// sriovnetOnly is what is asked on a live node, without what it falls back to.
-func sriovnetOnly() SRIOV {
-	l := newLive(nil)
-	l.Sys = fstest.MapFS{}
-	return l
+// stock is what sriovnet says, without what live falls back to. It has the representors VF by VF, as the
+// stock plugin does.
+type stock struct {
+	live
+	sys fs.FS
+	// of a VF within its PF; nil for that of the tree
+	index func(vf string) (int, error)
+}
+
+func newStock(sys fs.FS) stock {
+	s := stock{live: newLive(nil), sys: sys}
+	s.Sys = fstest.MapFS{}
+	return s
+}
+
+func (s stock) Representors(pf topology.Address) (found map[string]string) {
+	for vf, index := range Indexes(s.sys, pf) {
+		var err error
+		if s.index != nil {
+			index, err = s.index(vf)
+		}
+		name := ""
+		if err == nil {
+			name, err = sriovnet.GetVfRepresentor(pf.String(), index)
+		}
+		if err != nil {
+			continue
+		}
+		if found == nil {
+			found = map[string]string{}
+		}
+		found[vf] = name
+	}
+	return found
 }
 
 // On recorded machines sriovnet, on its file system variable, answers as Files do, which answer as the tree.
@@ -127,8 +153,7 @@ func TestRecorded(t *testing.T) {
 	for name, sys := range trees(t) {
 		before := filesystem.Fs
 		filesystem.Fs = rooted{sys: sys}
-		live := sriovnetOnly()
-		got := ask(t, sys, indexed{live, Files{sys}})
+		got := ask(t, sys, newStock(sys))
 		filesystem.Fs = before
 		agree(t, name, sys, got)
 	}
@@ -145,14 +170,6 @@ func agree(t *testing.T, name string, sys fs.FS, got map[string]facts) {
 		t.Errorf("%s: files say (+), the tree holds (-):\n%s", name, diff)
 	}
 }
-
-// indexed has the index of a VF from elsewhere.
-type indexed struct {
-	SRIOV
-	index SRIOV
-}
-
-func (i indexed) Index(vf topology.Address) int { return i.index.Index(vf) }
 
 // onSys says to TestOnSys that /sys is its own.
 const onSys = "TANDEM_TEST_SYS"
@@ -171,7 +188,9 @@ func TestOnSys(t *testing.T) {
 		if err := os.CopyFS("/sys", only{sys}); err != nil {
 			t.Fatal(err)
 		}
-		agree(t, name, os.DirFS("/sys"), ask(t, os.DirFS("/sys"), sriovnetOnly()))
+		live := newStock(os.DirFS("/sys"))
+		live.index = sriovnet.GetVfIndexByPciAddress
+		agree(t, name, os.DirFS("/sys"), ask(t, os.DirFS("/sys"), live))
 		if err := syscall.Unmount("/sys", 0); err != nil {
 			t.Fatal(err)
 		}

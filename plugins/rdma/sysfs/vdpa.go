@@ -9,19 +9,19 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// VDPADrivers are the drivers of the vDPA bus by the values of vdpaType (SupportedVdpaTypes in
+// VDPADrivers maps the values of vdpaType to drivers of the vDPA bus (SupportedVdpaTypes in
 // pkg/types/types.go of the stock plugin).
 var VDPADrivers = map[string]string{"virtio": "virtio_vdpa", "vhost": "vhost_vdpa"}
 
-// VDPADevice is a vDPA device that hangs on a PCI function (Documentation/ABI/testing/sysfs-bus-vdpa).
+// VDPADevice is a vDPA device of a PCI function (Documentation/ABI/testing/sysfs-bus-vdpa).
 type VDPADevice struct {
 	Name string // "vdpa0"
-	Kind string // a value of vdpaType, "" for a driver that is neither
+	Kind string // a value of vdpaType, "" for any other driver
 	Node string // of vhost: "/dev/vhost-vdpa-0"
 }
 
-// VDPADevices finds them all by the function they hang on. The stock plugin asks netlink for the same; of
-// several on one function it takes the first.
+// VDPADevices returns all vDPA devices by function. The stock plugin reads them from netlink; of several
+// devices of one function it uses the first.
 func VDPADevices(sys fs.FS) map[topology.Address]VDPADevice {
 	const bus = "bus/vdpa/devices"
 	found := map[topology.Address]VDPADevice{}

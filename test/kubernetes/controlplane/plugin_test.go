@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	apps "k8s.io/api/apps/v1"
 	authentication "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
@@ -48,9 +49,34 @@ func TestKubectlPlugin(t *testing.T) {
 		}) {
 			t.Fatal("train-0 does not run")
 		}
+		c.adopt("tandem-dra-a-driver-1", "tandem-rdma-b-plugins", "tandem-dra-c-away")
 		c.checkPlugin(driver)
 		driver.check()
 	})
+}
+
+// adopt makes pods those of the DaemonSet of the manifests: no controller runs that would start them.
+func (c *cluster) adopt(pods ...string) {
+	c.t.Helper()
+	ctx, options := c.t.Context(), metav1.PatchOptions{}
+	set, err := c.AppsV1().DaemonSets(daemonNamespace).Get(ctx, "tandem-dra", metav1.GetOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	status := map[string]any{"currentNumberScheduled": len(pods)}
+	c.patch(map[string]any{"status": status}, func(patch []byte) error {
+		_, err := c.AppsV1().DaemonSets(daemonNamespace).Patch(ctx, set.Name, types.MergePatchType, patch, options,
+			"status")
+		return err
+	})
+	owner := metav1.NewControllerRef(set, apps.SchemeGroupVersion.WithKind("DaemonSet"))
+	for _, pod := range pods {
+		metadata := map[string]any{"ownerReferences": []any{owner}}
+		c.patch(map[string]any{"metadata": metadata}, func(patch []byte) error {
+			_, err := c.CoreV1().Pods(daemonNamespace).Patch(ctx, pod, types.MergePatchType, patch, options)
+			return err
+		})
+	}
 }
 
 // checkPlugin runs the plugin as a user with the rights that the documents name, and as one without.
@@ -58,6 +84,8 @@ func (c *cluster) checkPlugin(driver *worker) {
 	c.t.Helper()
 	operator := c.Kubeconfig(c.user("operator", rbac.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"},
+	}, rbac.PolicyRule{
+		APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"list"},
 	}, rbac.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"pods/exec"}, Verbs: []string{"get", "create"},
 	}, rbac.PolicyRule{

@@ -220,6 +220,9 @@ func (c *cluster) daemonPod(name, node string, flags ...string) *v1.Pod {
 	pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args = []string{"tandem-dra"}, flags
 	pod.Namespace, pod.Spec.ServiceAccountName, pod.Spec.NodeName = daemonNamespace, daemonAccount, node
 	pod.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
+	pod.Spec.Volumes = []v1.Volume{{Name: "sys", VolumeSource: v1.VolumeSource{
+		HostPath: &v1.HostPathVolumeSource{Path: "/sys"},
+	}}}
 	return c.create(pod)
 }
 

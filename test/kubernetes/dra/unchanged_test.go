@@ -19,11 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
-	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/dra/claims"
 	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
@@ -118,8 +118,8 @@ func (q *mixed) use(c *resourceapi.ResourceClaim) {
 type silent struct{}
 
 func (silent) Refuse(string, []gpu.Device, []string) error { return nil }
-func (silent) Answer([]gpu.Device) *v1beta1.ContainerAllocateResponse {
-	return &v1beta1.ContainerAllocateResponse{Envs: map[string]string{"GPU": "some"}}
+func (silent) Edits([]gpu.Device) container.Edits {
+	return container.Edits{Env: map[string]string{"GPU": "some"}}
 }
 
 // offered are the VFs of a machine, in one pool.

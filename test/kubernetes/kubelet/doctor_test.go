@@ -3,20 +3,25 @@ package kubelet_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	kubeletscheme "k8s.io/kubernetes/pkg/kubelet/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
 	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig/util/codec"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/doctor"
-	"github.com/tandem-k8s/tandem/cmd/tandem/doctor/config"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
@@ -232,11 +237,16 @@ staticPodPath: /etc/kubernetes/manifests
 apiVersion: kubelet.config.k8s.io/v1beta1
 topologyManagerPolicy: none # not yet
 topologyManagerScope: "pod"
-topologyManagerPolicyOptions: {max-allowable-numa-nodes: "16"}
+topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "false"}
 featureGates: {}
 kubeReserved: {cpu: 500m, memory: 1Gi}
 `,
-	"our own drop-in": doctor.NewDropIn,
+	"nothing": doctor.NewDropIn,
+	"reserved by a cgroup": doctor.NewDropIn + `systemReserved: {memory: 2Gi}
+systemReservedCgroup: /system.slice
+enforceNodeAllocatable: [pods, system-reserved]
+`,
+	"an option that there is not": doctor.NewDropIn + "topologyManagerPolicyOptions: {near: \"true\"}\n",
 	"JSON of a cloud": `{
   "kind": "KubeletConfiguration",
   "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -248,31 +258,153 @@ kubeReserved: {cpu: 500m, memory: 1Gi}
 }`,
 }
 
-// TestPatchedConfigurationsAreTheKubelets: its own decoder takes them, with nothing but the settings changed.
-func TestPatchedConfigurationsAreTheKubelets(t *testing.T) {
-	settings := []config.Setting{
-		{Key: "topologyManagerPolicy", Value: "restricted"},
-		{Key: "topologyManagerScope", Value: "container"},
-		{Key: "topologyManagerPolicyOptions", Value: map[string]string{"prefer-closest-numa-nodes": "true"}},
-		{Key: "cpuManagerPolicy", Value: "static"},
-		{Key: "reservedSystemCPUs", Value: "0,56"},
+// TestFixWritesWhatTheKubeletTakes: the kubelet's own decoder, validation and Topology Manager take what is
+// written, with nothing else changed; and where nothing is written they do not take it.
+func TestFixWritesWhatTheKubeletTakes(t *testing.T) {
+	machine, err := machines.Load("oci-mi300x-derived", 1)
+	if err != nil {
+		t.Fatal(err)
 	}
+	tree, err := topology.Read(machine.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := map[bool]int{}
 	for name, before := range kubeletConfigs {
-		after, err := config.Patch([]byte(before), settings)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		want, got := decode(t, before), decode(t, string(after))
-		if want.TopologyManagerPolicyOptions == nil {
-			want.TopologyManagerPolicyOptions = map[string]string{}
-		}
-		want.TopologyManagerPolicyOptions["prefer-closest-numa-nodes"] = "true"
-		want.TopologyManagerPolicy, want.TopologyManagerScope = "restricted", "container"
-		want.CPUManagerPolicy, want.ReservedSystemCPUs = "static", "0,56"
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		for _, staticCPUs := range []bool{false, true} {
+			n := doctor.Node{Sys: machine.FS(), Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
+			if err := os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(before), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			refused := doctor.Fix(io.Discard, n, doctor.Change{Apply: true, StaticCPUs: staticCPUs})
+			patch := doctor.NewDropIn + "topologyManagerPolicy: restricted\n"
+			if staticCPUs {
+				patch += "cpuManagerPolicy: static\nreservedSystemCPUs: \"0,56\"\n"
+			}
+			if refused == nil {
+				content, err := os.ReadFile(filepath.Join(n.ConfigDir, doctor.DropIn))
+				if err != nil {
+					t.Fatal(err)
+				}
+				patch = string(content)
+			}
+			after := decode(t, merged(t, before, patch))
+			if err := takes(t, n, after); (err == nil) != (refused == nil) {
+				t.Errorf("%s, CPUs %t: doctor says %v, the kubelet %v", name, staticCPUs, refused, err)
+			}
+			if written[refused == nil]++; refused != nil {
+				continue
+			}
+			want := decode(t, before)
+			want.TopologyManagerPolicy, want.TopologyManagerScope = "restricted", "container"
+			want.TopologyManagerPolicyOptions = map[string]string{"prefer-closest-numa-nodes": "true"}
+			if staticCPUs {
+				want.CPUManagerPolicy = "static"
+				if want.KubeReserved["cpu"] == "" {
+					want.ReservedSystemCPUs = "0,56"
+				}
+			}
+			if diff := cmp.Diff(want, after); diff != "" {
+				t.Errorf("%s, CPUs %t (-want +got):\n%s", name, staticCPUs, diff)
+			}
 		}
 	}
+	if written[true] == 0 || written[false] == 0 {
+		t.Errorf("written and not written: %v", written)
+	}
+}
+
+// TestFixOnManyNodes: the kubelet's Topology Manager starts with what is written for 34 NUMA nodes.
+func TestFixOnManyNodes(t *testing.T) {
+	const nodes = 34
+	machine, err := machines.Load("oci-mi300x-derived", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	sys := os.DirFS(dir)
+	if err := os.CopyFS(dir, machine.FS()); err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(dir, "devices/system/node/online")
+	if err := errors.Join(os.Remove(list),
+		os.WriteFile(list, fmt.Appendf(nil, "0-%d\n", nodes-1), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	tree, err := topology.Read(sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := doctor.Node{Sys: sys, Tree: tree, KubeletDir: t.TempDir(), ConfigDir: t.TempDir()}
+	file := filepath.Join(n.ConfigDir, doctor.DropIn)
+	if err := errors.Join(os.WriteFile(doctor.DefaultConfig(n.KubeletDir), []byte(doctor.NewDropIn), 0o600),
+		doctor.Fix(io.Discard, n, doctor.Change{Apply: true})); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := takes(t, n, decode(t, string(content))); err != nil {
+		t.Errorf("%v\n%s", err, content)
+	}
+	without := decode(t, doctor.NewDropIn+"topologyManagerPolicy: restricted\n"+
+		"topologyManagerPolicyOptions: {prefer-closest-numa-nodes: \"true\"}\n")
+	if err := takes(t, n, without); err == nil {
+		t.Error("the kubelet takes 34 NUMA nodes without the option")
+	}
+}
+
+// takes says why the kubelet would not start with a configuration on a machine.
+func takes(t *testing.T, n doctor.Node, c *kubeletconfig.KubeletConfiguration) error {
+	t.Helper()
+	c = c.DeepCopy()
+	c.FailCgroupV1 = false // which is about the machine that the test runs on
+	if err := validation.ValidateKubeletConfiguration(c, utilfeature.DefaultFeatureGate); err != nil {
+		return err
+	}
+	var numa []node.NUMA
+	nodes := n.Tree.NUMANodes()
+	for i := range nodes {
+		numa = append(numa, node.NUMA{ID: i, Distances: slices.Repeat([]uint64{10}, len(nodes))})
+	}
+	dir, err := os.MkdirTemp(scratch, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, err := node.Start(dir, node.Options{
+		NUMA: numa, Policy: c.TopologyManagerPolicy, Scope: c.TopologyManagerScope,
+		PolicyOptions: c.TopologyManagerPolicyOptions,
+	})
+	if err != nil {
+		return err
+	}
+	return started.Stop()
+}
+
+// merged is a configuration with a drop-in, as the kubelet merges them: RFC 7386
+// (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
+func merged(t *testing.T, config, dropIn string) string {
+	t.Helper()
+	var base, patch map[string]any
+	err := errors.Join(yaml.Unmarshal([]byte(config), &base), yaml.Unmarshal([]byte(dropIn), &patch))
+	var merge func(into, from map[string]any)
+	merge = func(into, from map[string]any) {
+		for key, value := range from {
+			outer, isObject := into[key].(map[string]any)
+			if inner, also := value.(map[string]any); isObject && also {
+				merge(outer, inner)
+			} else {
+				into[key] = value
+			}
+		}
+	}
+	merge(base, patch)
+	content, failed := yaml.Marshal(base)
+	if err = errors.Join(err, failed); err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
 }
 
 func decode(t *testing.T, config string) *kubeletconfig.KubeletConfiguration {

@@ -6,18 +6,18 @@ import (
 	"path/filepath"
 )
 
-// checkReadable makes sure that whoever serves could read the ledger that was left behind, unless that was
+// checkReadable makes sure that whoever serves could read the file that was left behind, unless that was
 // corrupted.
 func (c *chaos) checkReadable() {
 	c.t.Helper()
-	bad := filepath.Join(c.RunDir(), "ledger.json.bad")
+	bad := filepath.Join(c.RunDir(), "coordinator.json.bad")
 	content, err := os.ReadFile(bad)
 	switch {
 	case err == nil && c.corrupted:
-		c.counts["corrupted ledger set aside"]++
+		c.counts["corrupted file set aside"]++
 		c.must(os.Remove(bad))
 	case err == nil:
-		c.t.Errorf("a ledger that nobody corrupted was set aside:\n%s", content)
+		c.t.Errorf("a file that nobody corrupted was set aside:\n%s", content)
 	case !errors.Is(err, os.ErrNotExist):
 		c.must(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/pair"
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/rig"
 )
@@ -43,7 +44,8 @@ func countQuestions(lines []pair.Line, source string) (q questions) {
 		case line.Message != "prefer":
 		case line.ToldBy(source):
 			q.told++
-		case tellsLateness(line) || leftAlone(lines, source, line.Time):
+		case tellsLateness(line) || leftAlone(lines, source, line.Time) ||
+			leftAlone(lines, source, line.Time.Add(-bounded.Question)): // when it was read, at the earliest
 			q.late++
 		default:
 			q.untold = append(q.untold, line)

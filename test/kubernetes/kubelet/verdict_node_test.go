@@ -34,6 +34,7 @@ type judgedNode struct {
 	admitted    []*v1.Pod
 	pending     *v1.Pod // in admission
 	late        *tardy
+	trace       *trace
 	seen        map[string]int
 }
 
@@ -46,7 +47,9 @@ func startJudged(t *testing.T, w *judgedWorld, random *rand.Rand) *judged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &judgedNode{t: t, world: w, dir: dir, random: random, seen: map[string]int{}, late: &tardy{}}
+	n := &judgedNode{
+		t: t, world: w, dir: dir, random: random, seen: map[string]int{}, late: &tardy{}, trace: &trace{},
+	}
 	if n.node, err = node.Start(dir, w.options()); err != nil {
 		t.Fatalf("%v: %v", w, err)
 	}
@@ -68,7 +71,7 @@ func startJudged(t *testing.T, w *judgedWorld, random *rand.Rand) *judged {
 		t.Fatal(err)
 	}
 	for _, o := range w.offered {
-		plugin := &near{resource: o.name, coordinator: n.coordinator}
+		plugin := &near{resource: o.name, coordinator: n.coordinator, trace: n.trace}
 		if err := n.node.Connect(t.Context(), o.name, plugin); err != nil {
 			t.Fatal(err)
 		}

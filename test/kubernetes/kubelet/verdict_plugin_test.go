@@ -15,7 +15,7 @@ type near struct {
 	v1beta1.DevicePluginClient
 	resource    string
 	coordinator *admission.Coordinator
-	asked       int
+	trace       *trace
 }
 
 func (p *near) GetDevicePluginOptions(
@@ -27,10 +27,10 @@ func (p *near) GetDevicePluginOptions(
 func (p *near) GetPreferredAllocation(
 	ctx context.Context, r *v1beta1.PreferredAllocationRequest, _ ...grpc.CallOption,
 ) (*v1beta1.PreferredAllocationResponse, error) {
-	p.asked++
 	q := r.ContainerRequests[0]
 	ids, _, err := p.coordinator.Prefer(ctx, p.resource, q.AvailableDeviceIDs, q.MustIncludeDeviceIDs,
 		int(q.AllocationSize))
+	ids = p.trace.ask(p.resource, q.AvailableDeviceIDs, q.MustIncludeDeviceIDs, int(q.AllocationSize), ids)
 	return &v1beta1.PreferredAllocationResponse{
 		ContainerResponses: []*v1beta1.ContainerPreferredAllocationResponse{{DeviceIDs: ids}},
 	}, err
@@ -40,6 +40,7 @@ func (p *near) Allocate(
 	ctx context.Context, r *v1beta1.AllocateRequest, _ ...grpc.CallOption,
 ) (*v1beta1.AllocateResponse, error) {
 	ids := r.ContainerRequests[0].DevicesIds
+	p.trace.allocate(p.resource, ids)
 	p.coordinator.Begin(p.resource, ids)
 	defer p.coordinator.Returned(p.resource, ids)
 	taken, err := p.coordinator.Allocated(ctx, p.resource, ids)

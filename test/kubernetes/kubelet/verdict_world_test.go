@@ -11,6 +11,7 @@ import (
 	"github.com/tandem-k8s/tandem/test/kubernetes/kubelet/node"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/recording"
 )
 
 // judgedWorld is a machine, what is offered of it, and how its kubelet admits pods.
@@ -54,11 +55,11 @@ func randomJudgedWorld(t *testing.T, random *rand.Rand) *judgedWorld {
 	}}
 	vfs := []int{1, 1, 2, 4, 8}[random.IntN(5)]
 	if random.IntN(4) == 0 {
-		n, err := quarters([][]int{{0, 1, 2, 3}, {1, 2}}[random.IntN(2)])
-		if err != nil {
+		var err error
+		if w.tree, err = quarters([][]int{{0, 1, 2, 3}, {1, 2}}[random.IntN(2)]); err != nil {
 			t.Fatal(err)
 		}
-		w.name, w.tree = "quarters", n.Tree
+		w.name = "quarters"
 		for i := range 4 {
 			distances := slices.Repeat([]uint64{32}, 4)
 			distances[i], distances[i^1] = 10, uint64(12+random.IntN(2)*20)
@@ -135,4 +136,29 @@ func (w *judgedWorld) offerFunctions(random *rand.Rand, is func(*topology.Device
 			w.offered = append(w.offered, o)
 		}
 	}
+}
+
+// quarters is a machine with four NUMA nodes, each with two GPUs, and some with a NIC with three VFs.
+func quarters(nics []int) (*topology.Tree, error) {
+	const nodes = 4
+	b := recording.NewBuilder()
+	add := func(domain, device, function, numa int) {
+		a := topology.Address{Domain: uint32(domain), Bus: 1, Device: uint8(device), Function: uint8(function)}
+		dir := fmt.Sprintf("devices/pci%04x:01/%s", domain, a)
+		b.Link("bus/pci/devices/"+a.String(), "../../../"+dir)
+		b.File(dir+"/numa_node", fmt.Sprintln(numa))
+	}
+	for n := range nodes {
+		add(n, 1, 0, n)
+		add(n, 2, 0, n)
+		for vf := 1; vf < 4 && slices.Contains(nics, n); vf++ {
+			add(n, 3, vf, n)
+		}
+	}
+	b.File("devices/system/node/online", fmt.Sprintf("0-%d\n", nodes-1))
+	machine, err := b.Machine()
+	if err != nil {
+		return nil, err
+	}
+	return topology.Read(machine.FS())
 }

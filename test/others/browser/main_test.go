@@ -64,10 +64,11 @@ func open(t *testing.T, scheme string) *browser {
 	path := chromium(t)
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.WindowSize(1280, 900),
-		chromedp.NoSandbox, chromedp.DisableGPU, // for root, and for a machine without one
+		chromedp.WSURLReadTimeout(3*time.Minute), // a busy computer starts it slowly
+		chromedp.NoSandbox, chromedp.DisableGPU,  // for root, and for a machine without one
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
@@ -146,7 +147,7 @@ func value[T any](b *browser, expression string) (v T) {
 func (b *browser) await(expression string) {
 	b.t.Helper()
 	if err := chromedp.Run(b,
-		chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(20*time.Second))); err != nil {
+		chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(time.Minute))); err != nil {
 		about := value[string](b, `document.body.innerText.slice(0, 400)`)
 		b.t.Fatalf("%s: %v; the page says %q", expression, err, about)
 	}

@@ -138,25 +138,6 @@ func (n *node) live() {
 	n.answer.Plan = plan
 }
 
-// switches tells of every device on which switch it is, as the plugins do.
-func (n *node) switches() {
-	tree, err := topology.Read(os.DirFS(filepath.Join(n.dir, "sys")))
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	for _, r := range n.answer.GetResources() {
-		for _, d := range r.GetDevices() {
-			address, err := topology.ParseAddress(d.GetDevice().GetAddress())
-			if err != nil {
-				n.t.Fatal(err)
-			}
-			if bridges := tree.SharedBridges(address); len(bridges) > 0 {
-				d.Switch = bridges[len(bridges)-1].String()
-			}
-		}
-	}
-}
-
 func (n *node) give(d *api.DeviceStatus, pod string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -184,7 +165,7 @@ func (n *node) start() {
 func (n *node) page(address string) (url string, end func()) {
 	n.t.Helper()
 	cmd := exec.Command(tandem, "status", "--serve", address, "--run-dir", filepath.Join(n.dir, "run"),
-		"--sysfs-root", filepath.Join(n.dir, "sys"))
+		"--sysfs-root", filepath.Join(n.dir, "sys"), "--kubelet-dir", n.dir)
 	cmd.Env = append(os.Environ(), "NODE_NAME=gpu-node-7")
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()

@@ -62,13 +62,15 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestBaseIsTheDefault compares what the chart renders without values with what kustomize builds.
+// TestBaseIsTheDefault compares what the chart renders without values with what kustomize builds of the
+// daemons and of the policies, which Kubernetes 1.28 and 1.29 do not know.
 func TestBaseIsTheDefault(t *testing.T) {
 	rendered, err := render(t, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, parse(t, kustomize(t, "../../../deployments/base")), parse(t, rendered))
+	base := kustomize(t, "../../../deployments/base") + "---\n" + kustomize(t, "../../../deployments/alignment")
+	same(t, unprefixed(parse(t, base)), unprefixed(parse(t, rendered)))
 }
 
 // TestDRAIsTheChartsMode: the same for mode dra.
@@ -155,6 +157,7 @@ func TestWrongValues(t *testing.T) {
 		"gpu: {pulse: -1}":                                   "/gpu/pulse",
 		"intent: [kublet]":                                   "/intent/0",
 		"alignment: strict":                                  "/alignment",
+		"alignmentPolicy: {nodes: refuse}":                   "/alignmentPolicy/nodes",
 		"alignmentOptOut: all":                               "/alignmentOptOut",
 		"deviceAnnotations: [Team]":                          "/deviceAnnotations/0",
 		"log: {level: 10}":                                   "/log/level",
@@ -166,6 +169,7 @@ func TestWrongValues(t *testing.T) {
 		"image: {tag: 0.1.0+1}":                              "/image/tag",
 		"image: {digest: sha256:1}":                          "/image/digest",
 		"metrics: {port: 0}":                                 "/metrics/port",
+		"metrics: {hostAddress: ''}":                         "/metrics/hostAddress",
 		"metrics: {podMonitor: {interval: often}}":           "/metrics/podMonitor/interval",
 		"livenessProbe: {httpGet: {port: 1}}":                "/livenessProbe",
 		"rdma: {exports: {variables: [NCCL]}}":               "/rdma/exports/variables/0",
@@ -210,8 +214,11 @@ func TestContradictions(t *testing.T) {
 		"rdma: {enabled: false, existingConfigMap: mine, exports: {alias: true}}": "rdma.exports",
 		"gpu: {deviceListStrategy: 'envvar,cdi-cri'}": "gpu.deviceListStrategy: a CDI specification names " +
 			"the driver's files, which tandem-gpu has to see: set gpu.driverRoot too",
-		"{mode: dra, intent: [api-server]}":       "intent: that is for the device plugins",
-		"{mode: dra, deviceAnnotations: [team]}":  "deviceAnnotations: that is for the device plugins",
+		"{mode: dra, intent: [api-server]}":      "intent: that is for the device plugins",
+		"{mode: dra, deviceAnnotations: [team]}": "deviceAnnotations: that is for the device plugins",
+		"{mode: dra, publish: [tandem]}": "publish: that is for the device plugins: in mode dra " +
+			"a node publishes",
+		"{mode: dra, publishKubeletDir: true}":    "publish: that is for the device plugins",
 		"{mode: dra, preferredAllocation: false}": "preferredAllocation: that is for the device plugins",
 		"{mode: dra, rdma: {enabled: false}}": "rdma.enabled: " +
 			"in mode dra one daemon publishes GPUs and VFs",
@@ -219,6 +226,8 @@ func TestContradictions(t *testing.T) {
 			"in mode dra NVIDIA's GPUs are given by CDI",
 		"{mode: dra, gpu: {vendor: nvidia, enabled: false}}": "",
 		"{mode: dra, alignmentOptOut: [team]}":               "",
+		"{mode: dra, alignmentPolicy: {nodes: deny}}": "alignmentPolicy.nodes: that is for the device " +
+			"plugins",
 		"{mode: dra, rdma: {existingConfigMap: m}}": "dra.vfResources: " +
 			"the chart does not read the configuration m of rdma.existingConfigMap",
 		"{mode: dra, rdma: {existingConfigMap: m}, dra: {vfResources: [a.b/c]}}": "",
@@ -237,13 +246,20 @@ func TestContradictions(t *testing.T) {
 		"{publish: [nrt, nfd], scheduler: {enabled: true}}": "add tandem to publish",
 		"{mode: dra, publish: [tandem], scheduler: {enabled: true}}": "scheduler.enabled: " +
 			"that is for the device plugins",
-		"{publish: [nrt, tandem], scheduler: {enabled: true}}":                       "",
-		"gpu: {deviceListStrategy: cdi-cri, driverRoot: /}":                          "",
-		"gpu: {vendor: amd, deviceListStrategy: cdi-cri}":                            "",
-		"metrics: {enabled: true, podMonitor: {enabled: true}}":                      "",
-		"rdma: {existingConfigMap: mine, exports: {pairs: false, variables: []}}":    "",
-		"rdma: {exports: {pairs: true, variables: [NCCL_IB_HCA, UCX_NET_DEVICES]}}":  "",
-		"{rdma: {existingConfigMap: mine}, metrics: {podMonitor: {enabled: false}}}": "",
+		"{publish: [nrt, tandem], scheduler: {enabled: true}}": "",
+		"gpu: {deviceListStrategy: cdi-cri, driverRoot: /}":    "",
+		"gpu: {vendor: amd, deviceListStrategy: cdi-cri}":      "",
+		"metrics: {enabled: true, podMonitor: {enabled: true}}": "metrics.podMonitor.enabled: " +
+			"Prometheus does not " +
+			"reach 127.0.0.1",
+		"{mode: dra, metrics: {enabled: true, podMonitor: {enabled: true}}}": "metrics." +
+			"hostAddress=0.0.0.0",
+		"metrics: {enabled: true, hostAddress: '[::1]', podMonitor: {enabled: true}}":         "reach [::1]",
+		"metrics: {enabled: true, hostAddress: '[::]', podMonitor: {enabled: true}}":          "",
+		"{rdma: {hostNetwork: false}, metrics: {enabled: true, podMonitor: {enabled: true}}}": "",
+		"rdma: {existingConfigMap: mine, exports: {pairs: false, variables: []}}":             "",
+		"rdma: {exports: {pairs: true, variables: [NCCL_IB_HCA, UCX_NET_DEVICES]}}":           "",
+		"{rdma: {existingConfigMap: mine}, metrics: {podMonitor: {enabled: false}}}":          "",
 	} {
 		_, err := render(t, values)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -48,7 +48,9 @@ func TestDocumentedHelm(t *testing.T) {
 				err = set(values, arg, c.Args[i])
 			case "-n", "-f", "--version":
 				i++
-			case "--reuse-values", "--reset-then-reuse-values", "--wait":
+			case "--reset-then-reuse-values", "--wait":
+			case "--reuse-values": // takes the values of an older chart alone, without what a newer one has
+				t.Errorf("%s: want --reset-then-reuse-values", c)
 			default:
 				rest = append(rest, arg)
 			}
@@ -155,7 +157,7 @@ func TestNamedValues(t *testing.T) {
 // verbs of kubectl that the documents use on what others have made, and its plugin, whose commands the tests
 // of cmd/tandem run.
 var verbs = []string{
-	"apply", "cordon", "describe", "exec", "get", "label", "logs", "patch", "rollout", "set",
+	"apply", "cordon", "delete", "describe", "exec", "get", "label", "logs", "patch", "rollout", "set",
 	"tandem", "uncordon", "wait",
 }
 
@@ -261,18 +263,68 @@ func checkPatch(t *testing.T, c docs.Command, base, patch string) {
 	}
 }
 
-// TestNotes: what the chart tells after the installation is there.
+// TestNotes: the chart's notes name objects that it installs, pages that exist, and nothing that a user of
+// the packed chart lacks.
 func TestNotes(t *testing.T) {
-	for _, vendor := range []string{"auto", "amd", "nvidia"} {
-		notes := renderFile(t, "gpu: {vendor: "+vendor+"}", "NOTES.txt")
-		files := regexp.MustCompile(`(deployments|docs)/\S+\.(yaml|md)`).FindAllString(notes, -1)
-		if len(files) != 2 {
-			t.Errorf("the notes name the files %q:\n%s", files, notes)
-		}
-		for _, file := range files {
-			if _, err := os.Stat(filepath.Join("../../..", file)); err != nil {
-				t.Errorf("the notes name a file that is not there: %v", err)
+	const unnamed = "--set test.gpuResource=RESOURCE"
+	for _, c := range []struct {
+		values     string
+		want, lack []string
+	}{
+		{"", []string{"daemonset/tandem-gpu", "daemonset/tandem-rdma", unnamed, "helm test", "NVML"},
+			[]string{"dra"}},
+		{"gpu: {vendor: amd}", []string{"asks for amd.com/gpu and tandem.dev/rdma_vf", "helm test"},
+			[]string{unnamed, "NVIDIA", "nvidia"}},
+		{"gpu: {vendor: nvidia}", []string{"asks for nvidia.com/gpu", "gpu.runtimeClassName"}, []string{"amd.com"}},
+		{"gpu: {vendor: nvidia, runtimeClassName: nvidia}", []string{"nvidia.com/gpu"}, []string{"NVML"}},
+		{"{gpu: {vendor: nvidia}, test: {gpuResource: nvidia.com/mig-1g.10gb}}",
+			[]string{"asks for nvidia.com/mig-1g.10gb"}, []string{unnamed}},
+		{"gpu: {enabled: false}", []string{"daemonset/tandem-rdma"}, []string{"tandem-gpu", "helm test", "NVML"}},
+		{"rdma: {enabled: false}", []string{"daemonset/tandem-gpu"}, []string{"tandem-rdma", "helm test"}},
+		{"{gpu: {enabled: false}, rdma: {enabled: false}}", []string{"No daemon is enabled"}, []string{"kubectl"}},
+		{"rdma: {existingConfigMap: mine}", []string{"daemonset/tandem-rdma"}, []string{"helm test"}},
+		{"mode: dra", []string{"daemonset/tandem-dra", "resourceslices"},
+			[]string{"tandem-gpu", "tandem-rdma", "helm test"}},
+		{"nameOverride: pair", []string{"daemonset/pair-gpu"}, []string{"daemonset/tandem"}},
+	} {
+		notes := renderFile(t, c.values, "NOTES.txt")
+		for _, text := range c.want {
+			if !strings.Contains(notes, text) {
+				t.Errorf("%s: the notes lack %q:\n%s", c.values, text, notes)
 			}
+		}
+		for _, text := range append(c.lack, " -f ", "deployments/") {
+			if strings.Contains(strings.ReplaceAll(notes, "/blob/main/", ""), text) {
+				t.Errorf("%s: the notes have %q:\n%s", c.values, text, notes)
+			}
+		}
+		checkNamed(t, c.values, notes)
+	}
+	if _, files, err := helm.Files(chartDir, namespace, "v1.29.0", nil); err != nil ||
+		!strings.Contains(files["tandem/templates/NOTES.txt"], "Before Kubernetes 1.30") {
+		t.Errorf("on Kubernetes 1.29: %v\n%s", err, files["tandem/templates/NOTES.txt"])
+	}
+}
+
+// checkNamed makes sure that the pages and the DaemonSets that notes name are there.
+func checkNamed(t *testing.T, values, notes string) {
+	t.Helper()
+	const pages = "https://github.com/tandem-k8s/tandem/blob/main/"
+	for _, page := range regexp.MustCompile(pages+`([\w/.-]+)(?:#([\w-]+))?`).FindAllStringSubmatch(notes, -1) {
+		content, err := os.ReadFile(filepath.Join("../../..", page[1]))
+		heading := regexp.MustCompile(`(?mi)^#+ ` + strings.ReplaceAll(page[2], "-", "[ -]") + `$`)
+		if err != nil || page[2] != "" && !heading.Match(content) {
+			t.Errorf("%s: the notes name %s: %v", values, page[0], err)
+		}
+	}
+	rendered, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := parse(t, rendered)
+	for _, set := range regexp.MustCompile(`daemonset/([\w-]+)`).FindAllStringSubmatch(notes, -1) {
+		if !slices.ContainsFunc(objects, func(o object) bool { return o.name() == "DaemonSet/"+set[1] }) {
+			t.Errorf("%s: the notes name a DaemonSet %s", values, set[1])
 		}
 	}
 }

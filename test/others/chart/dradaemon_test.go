@@ -14,7 +14,7 @@ func draDaemonSets(t *testing.T) map[string]appsv1.DaemonSet {
 	for name, values := range map[string]string{
 		"default": "mode: dra",
 		"amd": "{mode: dra, gpu: {vendor: amd, privileged: true}, " +
-			"metrics: {enabled: true, podMonitor: {enabled: true}}}",
+			"metrics: {enabled: true, hostAddress: 0.0.0.0, podMonitor: {enabled: true}}}",
 		"nvidia": "{mode: dra, gpu: {vendor: nvidia, driverRoot: /run/nvidia/driver}, kubeletDir: /opt/kubelet}",
 		"vfs":    "{mode: dra, gpu: {enabled: false}, runDir: /run/other, cdi: {dir: /etc/cdi}}",
 	} {

@@ -1,6 +1,7 @@
 package chart_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -35,6 +36,35 @@ func TestMonitoringValues(t *testing.T) {
 	if got, _ := configMap.at("data", "dashboard.json").(string); strings.TrimSpace(got) !=
 		strings.TrimSpace(string(dashboard)) || configMap.at("metadata", "labels", "grafana_dashboard") != "1" {
 		t.Errorf("the dashboard is another one:\n%s", got)
+	}
+}
+
+// TestMetricsOfTheNode: a pod in the node's network serves metrics to the node alone, unless values say
+// otherwise.
+func TestMetricsOfTheNode(t *testing.T) {
+	for _, c := range []struct{ values, daemon, want string }{
+		{"metrics: {enabled: true}", "tandem-gpu", ":9478"},
+		{"metrics: {enabled: true}", "tandem-rdma", "127.0.0.1:9478"},
+		{"{rdma: {hostNetwork: false}, metrics: {enabled: true}}", "tandem-rdma", ":9478"},
+		{"metrics: {enabled: true, hostAddress: 0.0.0.0, port: 9000}", "tandem-rdma", "0.0.0.0:9000"},
+		{"{mode: dra, metrics: {enabled: true}}", "tandem-dra", "127.0.0.1:9478"},
+		{"{mode: dra, metrics: {enabled: true, hostAddress: '[::]'}}", "tandem-dra", "[::]:9478"},
+		{"", "tandem-rdma", ""},
+	} {
+		rendered, err := render(t, c.values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		_, _, container := daemonSet(t, parse(t, rendered), c.daemon)
+		for _, arg := range container["args"].([]any) {
+			if address, ok := strings.CutPrefix(arg.(string), "--metrics-bind-address="); ok {
+				got = address
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %s serves at %q, want %q", c.values, c.daemon, got, c.want)
+		}
 	}
 }
 
@@ -81,12 +111,14 @@ func TestVerifyJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	for values, want := range map[string]string{
-		"":                                    `{"amd.com/gpu":1,"tandem.dev/rdma_vf":1}`,
-		"{gpu: {vendor: nvidia}}":             `{"nvidia.com/gpu":1,"tandem.dev/rdma_vf":1}`,
-		"{test: {pairs: 4, vfResource: a/b}}": `{"a/b":4,"amd.com/gpu":4}`,
-		"{rdma: {existingConfigMap: a}}":      "",
-		"{rdma: {enabled: false}}":            "",
-		"{mode: dra}":                         "",
+		"":                        "null", // it fails, and says which value names the GPUs
+		"{gpu: {vendor: amd}}":    `{"amd.com/gpu":1,"tandem.dev/rdma_vf":1}`,
+		"{gpu: {vendor: nvidia}}": `{"nvidia.com/gpu":1,"tandem.dev/rdma_vf":1}`,
+		"{gpu: {vendor: amd}, test: {pairs: 4, vfResource: a/b}}": `{"a/b":4,"amd.com/gpu":4}`,
+		"{test: {gpuResource: nvidia.com/mig-1g.10gb}}":           `{"nvidia.com/mig-1g.10gb":1,"tandem.dev/rdma_vf":1}`,
+		"{rdma: {existingConfigMap: a}}":                          "",
+		"{rdma: {enabled: false}}":                                "",
+		"{mode: dra}":                                             "",
 	} {
 		jobs := parse(t, renderFile(t, values, "tests/verify.yaml"))
 		if want == "" {
@@ -105,6 +137,12 @@ func TestVerifyJob(t *testing.T) {
 		if got := text(container.at("resources", "limits")); got != want ||
 			jobs[0].at("metadata", "annotations", "helm.sh/hook") != "test" {
 			t.Errorf("%s: asks for %s, want %s", values, got, want)
+		}
+		command := fmt.Sprint(container["command"])
+		if asks := want != "null"; strings.Contains(command, "tandem verify") != asks ||
+			strings.Contains(command, "--set test.gpuResource=RESOURCE") == asks ||
+			strings.Contains(command, "exit 1") == asks {
+			t.Errorf("%s: runs %s", values, command)
 		}
 	}
 	if rendered, err := render(t, ""); err != nil || strings.Contains(rendered, "-verify") {

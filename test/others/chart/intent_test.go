@@ -1,6 +1,8 @@
 package chart_test
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,7 +10,7 @@ import (
 )
 
 // Where kubelets have the right nodes/pods and no Pods API, their list of pods is asked; else nothing needs a
-// token, unless somebody wants it.
+// token but events, which can be switched off.
 func TestKubeletIsAskedWhereItHasNoPodsAPI(t *testing.T) {
 	const asks = "--intent=pods-api,kubelet,podresources"
 	for _, c := range []struct {
@@ -24,7 +26,11 @@ func TestKubeletIsAskedWhereItHasNoPodsAPI(t *testing.T) {
 		{"v1.37.0", "intent: [kubelet]", "--intent=kubelet", true},
 		{"v1.36.3", "mode: dra", "", false},
 	} {
-		chart, files, err := helm.Files(chartDir, namespace, c.version, given(t, c.values))
+		values := c.values
+		if values != "mode: dra" {
+			values += "\nevents: false"
+		}
+		chart, files, err := helm.Files(chartDir, namespace, c.version, given(t, values))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,21 +50,75 @@ func TestKubeletIsAskedWhereItHasNoPodsAPI(t *testing.T) {
 	}
 }
 
+// Events take the token, the right to create them and nothing else; without them neither is there. With the
+// API server as a source they are written in any case.
+func TestEvents(t *testing.T) {
+	for values, want := range map[string]bool{
+		"": true, "events: false": false, "events: false\nintent: [api-server]": true, "mode: dra": false,
+	} {
+		c, files, err := helm.Files(chartDir, namespace, "v1.37.0", given(t, values))
+		if err != nil {
+			t.Fatal(err)
+		}
+		roles := 0
+		for _, o := range parse(t, helm.Manifests(c, files)) {
+			metadata := o["metadata"].(map[string]any)
+			if o["kind"] != "ClusterRole" || metadata["name"] != "kube-system-tandem-events" {
+				continue
+			}
+			roles++
+			const rules = `[{"apiGroups":[""],"resources":["events"],"verbs":["create"]}]`
+			if got, err := json.Marshal(o["rules"]); err != nil || string(got) != rules {
+				t.Errorf("%q: rules %s, %v", values, got, err)
+			}
+		}
+		token := strings.Contains(helm.Manifests(c, files), "automountServiceAccountToken: true")
+		if (roles == 1) != want || values != "mode: dra" && token != want {
+			t.Errorf("%q: %d roles, token %t, want %t", values, roles, token, want)
+		}
+	}
+}
+
+// The kubelet's certificate is mounted as one file, where a value names it: the folder has keys.
+func TestKubeletCertificate(t *testing.T) {
+	const own = "kubeletCertificate: /var/lib/kubelet/pki/kubelet.crt"
+	for values, want := range map[string]int{
+		"": 0, own: 2, own + "\npublish: [tandem]": 2, own + "\npublish: [tandem]\npublishKubeletDir: true": 0,
+	} {
+		c, files, err := helm.Files(chartDir, namespace, "v1.36.3", given(t, values))
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifests := helm.Manifests(c, files)
+		file := strings.Count(manifests, "hostPath: {path: /var/lib/kubelet/pki/kubelet.crt, type: File}")
+		mount := strings.Count(manifests, "mountPath: /var/lib/kubelet/pki/kubelet.crt, readOnly: true")
+		if file != want || mount != want {
+			t.Errorf("%q: %d volumes, %d mounts, want %d", values, file, mount, want)
+		}
+	}
+}
+
 // What the chart does by itself on 1.36 is what kustomize builds of deployments/intent-kubelet.
 func TestIntentOfKustomize(t *testing.T) {
 	c, files, err := helm.Files(chartDir, namespace, "v1.36.3", given(t, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
-	chart := parse(t, helm.Manifests(c, files))
+	chart := slices.DeleteFunc(parse(t, helm.Manifests(c, files)), func(o object) bool {
+		return strings.Contains(o.name(), "-alignment")
+	})
+	same(t, unprefixed(parse(t, kustomize(t, "../../../deployments/intent-kubelet"))), unprefixed(chart))
+}
+
+// unprefixed names objects of the cluster as the kustomizations do: the chart puts its namespace before.
+func unprefixed(chart []object) []object {
+	const prefix = "kube-system-"
 	for _, o := range chart {
 		metadata := o["metadata"].(map[string]any)
-		if metadata["name"] == "kube-system-tandem-intent" {
-			metadata["name"] = "tandem-intent"
-		}
+		metadata["name"] = strings.TrimPrefix(metadata["name"].(string), prefix)
 		if ref, ok := o["roleRef"].(map[string]any); ok {
-			ref["name"] = "tandem-intent"
+			ref["name"] = strings.TrimPrefix(ref["name"].(string), prefix)
 		}
 	}
-	same(t, parse(t, kustomize(t, "../../../deployments/intent-kubelet")), chart)
+	return chart
 }

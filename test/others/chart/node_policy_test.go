@@ -15,6 +15,9 @@ import (
 // oldest is the first version of Kubernetes that a policy is for: that of --publish.
 var oldest = version.MustParse("1.30")
 
+// mutating is the first version of Kubernetes that has policies which change objects, without a gate.
+var mutating = version.MustParse("1.36")
+
 const draAccount = "system:serviceaccount:kube-system:tandem-dra"
 
 // on is an account whose token was made for a pod on a node; "" for a token of no pod.

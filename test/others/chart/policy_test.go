@@ -173,6 +173,14 @@ func compile(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy) validat
 // matches.
 func policyNamed(t *testing.T, objects []object, suffix string) admissionv1.ValidatingAdmissionPolicy {
 	t.Helper()
+	return policyBound(t, objects, suffix, admissionv1.Deny)
+}
+
+// policyBound is the same for a policy with another action.
+func policyBound(
+	t *testing.T, objects []object, suffix string, action admissionv1.ValidationAction,
+) admissionv1.ValidatingAdmissionPolicy {
+	t.Helper()
 	var found []admissionv1.ValidatingAdmissionPolicy
 	bound := false
 	for _, o := range objects {
@@ -183,7 +191,7 @@ func policyNamed(t *testing.T, objects []object, suffix string) admissionv1.Vali
 		case o.at("kind") == "ValidatingAdmissionPolicyBinding":
 			b := decode[admissionv1.ValidatingAdmissionPolicyBinding](t, o)
 			bound = b.Spec.PolicyName == b.Name && b.Spec.MatchResources == nil && b.Spec.ParamRef == nil &&
-				fmt.Sprint(b.Spec.ValidationActions) == "[Deny]"
+				fmt.Sprint(b.Spec.ValidationActions) == fmt.Sprintf("[%s]", action)
 		}
 	}
 	if len(found) != 1 || !bound {

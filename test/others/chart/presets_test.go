@@ -259,16 +259,27 @@ func TestPresetsAreRead(t *testing.T) {
 	}
 }
 
-// TestPresetsAreDocumented: the page for deployers says of each when it is right.
+// TestPresetsAreDocumented: a page about deployers names each preset.
 func TestPresetsAreDocumented(t *testing.T) {
-	content, err := os.ReadFile("../../../docs/deployers.md")
-	if err != nil {
-		t.Fatal(err)
+	var pages []string
+	for _, pattern := range []string{"deployers*.md", "*-operator.md"} {
+		files, err := filepath.Glob("../../../docs/" + pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no page %s: %v", pattern, err)
+		}
+		pages = append(pages, files...)
+	}
+	var text strings.Builder
+	for _, page := range pages {
+		content, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(content)
 	}
 	for name := range presets(t) {
-		if !strings.Contains(string(content), "`"+name+"`") &&
-			!strings.Contains(string(content), "presets/"+name+".yaml") {
-			t.Errorf("docs/deployers.md does not name the preset %s", name)
+		if !strings.Contains(text.String(), "`"+name+"`") && !strings.Contains(text.String(), "presets/"+name+".yaml") {
+			t.Errorf("no page about deployers names the preset %s", name)
 		}
 	}
 }

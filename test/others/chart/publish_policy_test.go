@@ -121,3 +121,28 @@ func TestLeastRightsToPublish(t *testing.T) {
 		}
 	}
 }
+
+// TestOneDefinition: a cluster has one definition of NodeTopology, whichever release brings it. It outlives
+// the release, because all NodeTopologies would go with it.
+func TestOneDefinition(t *testing.T) {
+	definitions := func(values string) (found []object) {
+		rendered, err := render(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range parse(t, rendered) {
+			if o.at("kind") == "CustomResourceDefinition" {
+				found = append(found, o)
+			}
+		}
+		return found
+	}
+	first := definitions("{publish: [tandem], rdma: {enabled: false}}")
+	if len(first) != 1 || first[0].at("metadata", "annotations", "helm.sh/resource-policy") != "keep" {
+		t.Errorf("the release that brings the definition: %v", first)
+	}
+	second := definitions("{publish: [tandem], gpu: {enabled: false}, publishDefinition: {create: false}}")
+	if len(second) != 0 {
+		t.Errorf("the second release: %v", second)
+	}
+}

@@ -11,23 +11,20 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-
-	"github.com/tandem-k8s/tandem/test/vm/build"
 )
 
 // example applies the Job that docs/install.md tells users to try last, waits until it has ended and reads
-// what it printed, as a user would. Its image is named as in their registry.
+// what it printed, as a user would.
 func (t *tester) example(ctx context.Context, s setup, job string) error {
 	content, err := os.ReadFile(job)
 	if err != nil {
 		return err
 	}
-	manifest := strings.ReplaceAll(string(content), "image: tandem ", "image: "+build.Image+" ")
 	start := time.Now()
 	var printed string
 	var verified bool
 	late, err := t.unlessLate(ctx, s.source, job, func() (good bool, err error) {
-		printed, err = t.runJob(ctx, job, manifest)
+		printed, err = t.runJob(ctx, job, string(content))
 		verified = strings.Contains(printed, "\nverified: 4 GPUs, 4 VFs")
 		return verified, err
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"html"
+	"slices"
 )
 
 // Sizes of the chart, in pixels.
@@ -12,7 +13,7 @@ const (
 	labelWidth = 290
 	plotWidth  = 380
 	rowHeight  = 34
-	headHeight = 64
+	headHeight = 84
 	blockHead  = 34
 	blockFoot  = 30
 	barHeight  = 11
@@ -58,7 +59,11 @@ func (r *Report) chartLegend(out *bytes.Buffer, y int) {
 	text(out, "quiet", 32, y, "start", "pairs on one switch, %")
 	fmt.Fprintf(out, `<rect class="full" x="180" y="%d" width="11" height="11"/>`+"\n", y-10)
 	text(out, "quiet", 196, y, "start", "containers fully paired, %")
-	text(out, "quiet", chartWidth-16, y, "end",
+	if slices.ContainsFunc(r.Loads, func(l Load) bool { return l.Bound != nil }) {
+		fmt.Fprintf(out, `<line class="ahead" x1="380" x2="391" y1="%d" y2="%d"/>`+"\n", y-5, y-5)
+		text(out, "quiet", 396, y, "start", "most pairs possible, all arrivals known ahead, %")
+	}
+	text(out, "quiet", 16, y+20, "start",
 		fmt.Sprintf("%d seeds × %d arrivals, mean ± 95 %% confidence", r.Seeds, r.Arrivals))
 }
 

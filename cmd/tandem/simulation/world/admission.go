@@ -4,7 +4,10 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/preference"
+	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // Question is what the kubelet asks when it wants to know which devices are preferred.
@@ -16,6 +19,8 @@ type Question struct {
 	Request   Request    // what the container asks for in all, which the kubelet does not tell
 	Given     [2][]int   // what the container has been given already
 	Mask      hints.Mask // the NUMA nodes of the container, which the kubelet does not tell either
+
+	asked devicemanager.Question
 }
 
 // Prefer answers a question: devices of those available. Where they are too few or others the kubelet picks
@@ -32,96 +37,118 @@ const (
 	Admitted
 )
 
-// Admit asks for devices for a container as the kubelet's Topology Manager and device manager do, one half
-// after the other, and takes them.
+// Admit asks for devices for a container as the kubelet does, one half after the other, and takes them.
 func (s *State) Admit(r Request, first Kind, prefer Prefer, rng *rand.Rand) (Container, Outcome) {
-	c := Container{Request: r}
+	g := &guest{state: s, prefer: prefer, rng: rng, container: Container{Request: r}}
 	if !s.Fits(r) {
-		return c, DoesNotFit
-	}
-	mask, admitted := s.Affinity(r)
-	if !admitted {
-		return c, Refused
+		return g.container, DoesNotFit
 	}
 	s.last++
+	if s.admission(r, first, g).Admit() != nil {
+		s.last--
+		return g.container, Refused
+	}
+	return g.container, Admitted
+}
+
+// admission is that of a container.
+func (s *State) admission(r Request, first Kind, others devicemanager.Others) *devicemanager.Admission {
+	return &devicemanager.Admission{
+		Node: s.devices, Kubelet: devicemanager.Kubelet{Rule: s.rule}, Others: others,
+		Containers: []devicemanager.Container{{Requests: r.requests(first)}},
+		Healthy:    s.all, Taken: s.all.Difference(s.free), Reusable: s.devices.NewSet(),
+	}
+}
+
+// requests are those of a container, the first kind first.
+func (r Request) requests(first Kind) devicemanager.Requests {
+	requests := make(devicemanager.Requests, 0, len(Kinds))
 	for _, kind := range [...]Kind{first, first.Other()} {
 		if n := r.Of(kind); n > 0 {
-			q := Question{Kind: kind, Size: n, Request: r, Given: c.Devices, Mask: mask}
-			c.Devices[kind] = s.devices(q, prefer, rng)
-			s.take(kind, c.Devices[kind])
+			requests = append(requests, devicemanager.Request{Resource: int(kind), Count: n})
 		}
 	}
-	return c, Admitted
+	return requests
 }
 
-// devices chooses as devicesToAllocate of the kubelet's device manager does: those on the container's NUMA
-// nodes first, and the plugin is asked only where they leave a choice.
-func (s *State) devices(q Question, prefer Prefer, rng *rand.Rand) []int {
-	aligned, unaligned, elsewhere := s.Split(q.Kind, q.Mask)
-	if q.Size < len(aligned) {
-		q.Available = aligned
-		return fill(nil, q.Size, rng, s.ask(q, prefer, rng), aligned)
+// guest is a container in admission: it answers for the plugins.
+type guest struct {
+	state     *State
+	prefer    Prefer
+	rng       *rand.Rand
+	container Container
+}
+
+// Hints are none: CPUs and memory are not looked at.
+func (g *guest) Hints(int) []hints.List { return nil }
+
+// Prefer puts a question. By then the container has what it has been given.
+func (g *guest) Prefer(_ int, q devicemanager.Question) devicemanager.Set {
+	s, kind := g.state, Kind(q.Resource)
+	g.take(kind.Other(), q.Given)
+	answer := g.prefer(s, Question{
+		Kind: kind, Available: s.list(kind, q.Available()), Must: s.list(kind, q.Must), Size: q.Size,
+		Request: g.container.Request, Given: g.container.Devices, Mask: s.mask(q.Nodes), asked: q,
+	}, g.rng)
+	return s.set(kind, answer)
+}
+
+// Pick picks at random.
+func (g *guest) Pick(of devicemanager.Set, count int) devicemanager.Set {
+	var devices []int
+	of.Each(func(i int) { devices = append(devices, i) })
+	picked := g.state.devices.NewSet()
+	for _, i := range Pick(devices, count, g.rng) {
+		picked.Insert(i)
 	}
-	if q.Size == len(aligned) {
-		return aligned
+	return picked
+}
+
+// Allocate takes what is not taken yet.
+func (g *guest) Allocate(_ int, _ hints.Hint, devices devicemanager.Set) error {
+	for _, kind := range Kinds {
+		g.take(kind, devices)
 	}
-	q.Must = aligned
-	q.Available = slices.Concat(aligned, unaligned, elsewhere)
-	slices.Sort(q.Available)
-	return fill(aligned, q.Size, rng, s.ask(q, prefer, rng), unaligned, elsewhere)
+	return nil
 }
 
-// ask puts a question and leaves out of the answer what was not available, and what is the container's
-// anyway.
-func (s *State) ask(q Question, prefer Prefer, rng *rand.Rand) []int {
-	answer := slices.Sorted(slices.Values(prefer(s, q, rng)))
-	return slices.DeleteFunc(slices.Compact(answer), func(i int) bool {
-		_, available := slices.BinarySearch(q.Available, i)
-		return !available || slices.Contains(q.Must, i)
-	})
-}
-
-// fill adds devices from one list after the other, random ones of a list that has more than are wanted.
-func fill(chosen []int, size int, rng *rand.Rand, lists ...[]int) []int {
-	chosen = slices.Clone(chosen)
-	for _, list := range lists {
-		if len(chosen) == size {
-			break
-		}
-		rest := slices.DeleteFunc(slices.Clone(list), func(i int) bool { return slices.Contains(chosen, i) })
-		if missing := size - len(chosen); len(rest) > missing {
-			rest = Pick(rest, missing, rng)
-		}
-		chosen = append(chosen, rest...)
+func (g *guest) take(kind Kind, devices devicemanager.Set) {
+	if len(g.container.Devices[kind]) == 0 {
+		g.container.Devices[kind] = g.state.list(kind, devices)
+		g.state.take(kind, g.container.Devices[kind])
 	}
-	slices.Sort(chosen)
-	return chosen
 }
 
-// Split is filterByAffinity of the kubelet's device manager: free devices on the given nodes, on others, and
-// on none that it knows. Without nodes all are in the last list.
-func (s *State) Split(kind Kind, mask hints.Mask) (aligned, unaligned, elsewhere []int) {
-	for i, taken := range s.taken[kind] {
-		if taken {
-			continue
-		}
-		switch n := s.NUMA(kind, i); {
-		case mask == 0 || n < 0:
-			elsewhere = append(elsewhere, i)
-		case mask>>n&1 == 1:
-			aligned = append(aligned, i)
-		default:
-			unaligned = append(unaligned, i)
-		}
-	}
-	return aligned, unaligned, elsewhere
-}
+// FreeDevices lists the free devices of a kind.
+func (s *State) FreeDevices(kind Kind) []int { return s.list(kind, s.free) }
 
-// Offered lists what the kubelet will let a container choose from.
+// Offered lists what the kubelet will let a container choose from: devices on its nodes first, then those on
+// other nodes, then those on none that it knows.
 func (s *State) Offered(kind Kind, q Question) []int {
-	aligned, unaligned, elsewhere := s.Split(kind, q.Mask)
-	if len(aligned) >= q.Request.Of(kind) {
-		return aligned
+	r := &s.devices.Resources[kind]
+	aligned := r.Aligned(s.free, q.Mask)
+	switch {
+	case aligned.Len() >= q.Request.Of(kind):
+		return s.list(kind, aligned)
+	case q.Mask == 0:
+		return s.list(kind, s.free)
 	}
-	return slices.Concat(aligned, unaligned, elsewhere)
+	hinted := r.Aligned(s.free, ^hints.Mask(0))
+	return slices.Concat(s.list(kind, aligned), s.list(kind, hinted.Difference(aligned)),
+		s.list(kind, s.free.Difference(hinted)))
+}
+
+// Preference is the request that the coordinator puts to placement where the question comes from a container
+// with the question's Request.
+func (q Question) Preference(s *State) placement.Request {
+	view := preference.View{
+		Node: s.devices, Links: s.Node.Links, Free: s.free, Given: q.asked.Given,
+		Taken: s.all.Difference(s.free).Difference(q.asked.Given),
+	}
+	return view.Placement(view.Halves(&q.asked, q.Request.requests(q.Kind), nil))
+}
+
+// Chosen lists the devices of a kind that were chosen.
+func (s *State) Chosen(kind Kind, choice placement.Choice) []int {
+	return s.list(kind, s.devices.Chosen(choice))
 }

@@ -77,17 +77,20 @@ func TestRestrictedIsAsPredicted(t *testing.T) {
 		}
 		if admitted != wantAdmitted || admitted && mask != want {
 			t.Fatalf("%v of %d+%d free: nodes %v, admitted %t; predicted %v, %t",
-				r, s.free[GPU], s.free[VF], mask.Numbers(), admitted, want.Numbers(), wantAdmitted)
+				r, s.Free(GPU), s.Free(VF), mask.Numbers(), admitted, want.Numbers(), wantAdmitted)
 		}
 	}
 }
 
 func demand(s *State, kind Kind, r Request) hints.Demand {
 	d := hints.Demand{Count: r.Of(kind)}
-	for i, taken := range s.taken[kind] {
-		at := topology.Node(s.NUMA(kind, i))
+	for i, device := range s.Node.Devices[kind] {
+		var at topology.NUMANode
+		if kind == GPU || !s.rules.ExcludeTopology {
+			at = topology.Node(device.NUMA)
+		}
 		d.All.Add(at)
-		if !taken {
+		if !s.Taken(kind, i) {
 			d.Free.Add(at)
 		}
 	}
@@ -170,8 +173,7 @@ func TestReleaseUndoesAdmission(t *testing.T) {
 		s.Release(c)
 	}
 	empty := NewState(s.Node, s.rules)
-	if got, want := fmt.Sprint(s.taken, s.free, s.freeAt, s.freeOn),
-		fmt.Sprint(empty.taken, empty.free, empty.freeAt, empty.freeOn); got != want {
-		t.Errorf("%s, want %s", got, want)
+	if !s.free.Equal(empty.free) {
+		t.Errorf("free are %x, want %x", s.free, empty.free)
 	}
 }

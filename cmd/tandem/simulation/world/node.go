@@ -1,11 +1,9 @@
 // Package world is the node that simulated containers come to and leave again: its devices, which of them are
 // free, and the kubelet.
 //
-// [State.Admit] does as the kubelet does. [State.Affinity] asks package hints which NUMA nodes the Topology
-// Manager gives a container, and whether it refuses it. Then, one resource after the other in random order,
-// comes a [Question] to the plugin, which the device manager asks only where there is a choice on these
-// nodes. An answer that is short is filled up at random. Containers have one resource of each kind; CPUs and
-// memory are not looked at.
+// [State.Admit] admits as the kubelet does (package devicemanager), one resource after the other in random
+// order; each [Question] goes to the way of choosing that is simulated. An answer that is short is filled
+// up at random. Containers have one resource of each kind; CPUs and memory are not looked at.
 package world
 
 import (
@@ -15,28 +13,24 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/cmd/tandem/simulation/locality"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/devicemanager"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/coordination/preference"
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
 // Kind is one half of a request.
-type Kind int
+type Kind = devicemanager.Kind
 
 // The two kinds of device.
 const (
-	GPU Kind = iota
-	VF
+	GPU = devicemanager.GPU
+	VF  = devicemanager.VF
 )
 
-// String names the kind as people write it.
-func (k Kind) String() string { return [...]string{"GPU", "VF"}[k] }
-
-// Other is the other kind.
-func (k Kind) Other() Kind { return 1 - k }
-
 // Kinds is for going through both halves.
-var Kinds = [...]Kind{GPU, VF}
+var Kinds = devicemanager.Kinds
 
 // Node is a machine to simulate: its devices, and where each of them is. It never changes and may be shared.
 type Node struct {
@@ -49,6 +43,9 @@ type Node struct {
 	PFs      int         // VFs of one PF have the same number below this
 	NUMA     []int       // the numbers of the NUMA nodes, ascending; elsewhere a node is an index of this list
 	Locality locality.Scores
+
+	told     [2]*devicemanager.Node // the kubelet is told these NUMA nodes: all; those of GPUs alone
+	switches preference.Switches    // by number
 }
 
 // Device is where a device is, as numbers to count by.
@@ -99,7 +96,38 @@ func New(
 			}
 		}
 	}
+	n.tell()
 	return n, nil
+}
+
+// tell makes the devices ready for the kubelet. The resource of a kind has the kind's number.
+func (n *Node) tell() {
+	for exclude := range n.told {
+		announced := make([]devicemanager.Announcement, len(Kinds))
+		for _, kind := range Kinds {
+			announced[kind].Kind = kind
+			for _, d := range n.Devices[kind] {
+				device := devicemanager.Device{Device: d.Device}
+				if d.NUMA >= 0 && (kind == GPU || exclude == 0) {
+					device.NUMA = topology.Node(d.NUMA)
+				}
+				announced[kind].Devices = append(announced[kind].Devices, device)
+			}
+		}
+		n.told[exclude] = devicemanager.New(announced)
+	}
+	devices := n.told[0]
+	n.switches = make(preference.Switches, n.Switches)
+	for i := range n.switches {
+		n.switches[i] = [2]devicemanager.Set{devices.NewSet(), devices.NewSet()}
+	}
+	for _, kind := range Kinds {
+		for i, d := range n.Devices[kind] {
+			if d.Switch >= 0 {
+				n.switches[d.Switch][kind].Insert(devices.Resources[kind].First + i)
+			}
+		}
+	}
 }
 
 func ordered(list []placement.Device) []placement.Device {

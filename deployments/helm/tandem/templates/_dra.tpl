@@ -39,6 +39,12 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "tandem.serviceAccount
 {{- fail (printf "%s: that is for the device plugins: in mode dra the scheduler chooses, and knows what it chooses for; leave %s empty" $key $key) }}
 {{- end }}
 {{- end }}
+{{- with .Values.alignmentPolicy.nodes }}
+{{- fail "alignmentPolicy.nodes: that is for the device plugins: tandem-dra enforces the annotation on each of its nodes; leave alignmentPolicy.nodes empty" }}
+{{- end }}
+{{- if or .Values.publish .Values.publishKubeletDir }}
+{{- fail "publish: that is for the device plugins: in mode dra a node publishes its devices as ResourceSlices, and the scheduler reads those; leave publish empty and publishKubeletDir false" }}
+{{- end }}
 {{- if not .Values.rdma.enabled }}
 {{- fail "rdma.enabled: in mode dra one daemon publishes GPUs and VFs: leave rdma.enabled true; nodes without the VFs of rdma.config publish GPUs alone" }}
 {{- end }}

@@ -26,6 +26,21 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- .Values.test.vfResource | default $name }}
 {{- end }}
 
+{{/* The resource of GPUs that "helm test" asks for; empty if the vendor is not known. */}}
+{{- define "tandem.testGPUs" -}}
+{{- .Values.test.gpuResource | default (ternary "" (printf "%s.com/gpu" .Values.gpu.vendor) (eq .Values.gpu.vendor "auto")) }}
+{{- end }}
+
+{{/* Whether the chart has a Job for "helm test". */}}
+{{- define "tandem.tests" -}}
+{{- if and (eq .Values.mode "device-plugin") .Values.gpu.enabled .Values.rdma.enabled (include "tandem.testVFs" .) }}true{{ end }}
+{{- end }}
+
+{{/* Names the GPUs for "helm test" in a release that is installed, without a restart of its daemons. */}}
+{{- define "tandem.nameGPUs" -}}
+helm upgrade {{ .Release.Name }} CHART -n {{ .Release.Namespace }} --reset-then-reuse-values --set test.gpuResource=RESOURCE
+{{- end }}
+
 {{- define "tandem.image" -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default (include "tandem.version" .) }}
 {{- with .Values.image.digest }}@{{ . }}{{ end }}
@@ -54,9 +69,27 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{ or (eq (include "tandem.asksKubelet" .) "true") (has "api-server" .Values.intent) }}
 {{- end }}
 
+{{/* Whether the daemons write events: also with the API server as an intent source. */}}
+{{- define "tandem.writesEvents" -}}
+{{ or .Values.events (has "api-server" .Values.intent) }}
+{{- end }}
+
 {{/* Whether anything needs the account's token. */}}
 {{- define "tandem.token" -}}
-{{ or (eq (include "tandem.intentToken" .) "true") (not (empty .Values.publish)) (eq (include "tandem.nodesToken" .) "true") }}
+{{ or (eq (include "tandem.writesEvents" .) "true") (eq (include "tandem.intentToken" .) "true") (not (empty .Values.publish)) (eq (include "tandem.nodesToken" .) "true") }}
+{{- end }}
+
+{{/* The name of the policies for the annotation tandem.dev/alignment. */}}
+{{- define "tandem.alignment" -}}
+{{ .Release.Namespace }}-{{ ternary (include "tandem.dra" .) (include "tandem.name" .) (eq .Values.mode "dra") }}-alignment
+{{- end }}
+
+{{/* What becomes of pods that require alignment and may come to nodes without the label: values.yaml has the reasons. tandem-dra itself
+reads the annotations of each pod with a claim. */}}
+{{- define "tandem.alignmentNodes" -}}
+{{- if eq .Values.mode "dra" }}ignore
+{{- else }}{{ .Values.alignmentPolicy.nodes | default (ternary "deny" "warn" (or (has "nfd" .Values.publish) (has "nfd-file" .Values.publish))) }}
+{{- end }}
 {{- end }}
 
 {{- define "tandem.configMap" -}}
@@ -89,6 +122,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- with include "tandem.intent" . }}
 - --intent={{ . }}
 {{- end }}
+{{- if and .Values.events (eq .Values.mode "device-plugin") }}
+- --events
+{{- end }}
 {{- with .Values.alignment }}
 - --alignment={{ . }}
 {{- end }}
@@ -103,14 +139,14 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{/* Where a daemon is asked whether it lives and is ready, and its metrics. Of a pod in the node's network only the node itself, that
-is the kubelet, needs to ask the former. */}}
+{{/* Where a daemon serves its probes and metrics. The host is not empty for a pod in the node's network: its probes are for the kubelet
+alone, and everybody who reaches the node would reach its metrics. */}}
 {{- define "tandem.watchArgs" -}}
 {{- if .Values.health.port }}
 - --health-probe-bind-address={{ .host }}:{{ .Values.health.port }}
 {{- end }}
 {{- if .Values.metrics.enabled }}
-- --metrics-bind-address=:{{ .Values.metrics.port }}
+- --metrics-bind-address={{ if .host }}{{ .Values.metrics.hostAddress }}{{ end }}:{{ .Values.metrics.port }}
 {{- end }}
 {{- end }}
 
@@ -135,12 +171,17 @@ ports:
 {{- end }}
 {{- end }}
 
-{{/* The environment that intent sources need: where this pod runs. */}}
+{{/* Where this pod runs: for events the node's name, for intent sources and publication its address too. Empty where nothing needs it. */}}
 {{- define "tandem.nodeEnv" -}}
+{{- $asks := or (include "tandem.intent" .) .Values.publish .perNode }}
+{{- if or .Values.events $asks }}
 - name: NODE_NAME
   valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+{{- end }}
+{{- if $asks }}
 - name: NODE_IP
   valueFrom: {fieldRef: {fieldPath: status.hostIP}}
+{{- end }}
 {{- end }}
 
 {{/* Tells Go's garbage collector of the memory limit of a container: without, it lets the heap grow to twice what is needed, whatever the
@@ -171,6 +212,9 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 {{- if and .Values.publish .Values.publishKubeletDir }}
 - {name: kubelet, mountPath: {{ .Values.kubeletDir }}, readOnly: true}
 {{- end }}
+{{- if eq (include "tandem.mountsCertificate" .) "true" }}
+- {name: kubelet-certificate, mountPath: {{ .Values.kubeletDir }}/pki/kubelet.crt, readOnly: true}
+{{- end }}
 {{- if has "nfd-file" .Values.publish }}
 - {name: features, mountPath: /etc/kubernetes/node-feature-discovery/features.d}
 {{- end }}
@@ -179,6 +223,11 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 {{- else if .Values.topologyFile.existingConfigMap }}
 - {name: topology, mountPath: /topology, readOnly: true}
 {{- end }}
+{{- end }}
+
+{{/* Whether the kubelet's certificate is mounted; all of kubeletDir has it already. */}}
+{{- define "tandem.mountsCertificate" -}}
+{{ and (ne .Values.kubeletCertificate "") (not (and .Values.publish .Values.publishKubeletDir)) }}
 {{- end }}
 
 {{- define "tandem.volumes" -}}
@@ -201,6 +250,11 @@ node's would add what is mounted below it, the cgroup tree among others, and tha
 # Its configuration, and which CPUs and memory containers have.
 - name: kubelet
   hostPath: {path: {{ .Values.kubeletDir }}, type: Directory}
+{{- end }}
+{{- if eq (include "tandem.mountsCertificate" .) "true" }}
+# The certificate with which the kubelet serves, alone: its key is in another file.
+- name: kubelet-certificate
+  hostPath: {path: {{ .Values.kubeletCertificate }}, type: File}
 {{- end }}
 {{- if has "nfd-file" .Values.publish }}
 # What Node Feature Discovery makes labels of.

@@ -15,6 +15,7 @@ import (
 // choice is what the command line says.
 type choice struct {
 	chart, namespace string
+	kubernetes       string // the version
 	files, settings  []string
 	texts            []string // settings that are no numbers, whatever they look like
 }
@@ -23,6 +24,8 @@ func main() {
 	var c choice
 	pflag.StringVar(&c.chart, "chart", "../../deployments/helm/tandem", "folder of the chart")
 	pflag.StringVarP(&c.namespace, "namespace", "n", "kube-system", "namespace of the objects")
+	pflag.StringVar(&c.kubernetes, "kube-version", render.Newest,
+		"version of Kubernetes that the manifests are for")
 	pflag.StringArrayVarP(&c.files, "values", "f", nil, "file of values, a preset for instance; again for more")
 	pflag.StringArrayVar(&c.settings, "set", nil, "a value: image.tag=v1; again for more")
 	pflag.StringArrayVar(&c.texts, "set-string", nil, "a value that is text: image.tag=1.2; again for more")
@@ -49,7 +52,7 @@ func (c choice) write(w io.Writer) error {
 			return fmt.Errorf("read --set-string %s: %w", setting, err)
 		}
 	}
-	chart, files, err := render.Files(c.chart, c.namespace, render.Newest, values)
+	chart, files, err := render.Files(c.chart, c.namespace, c.kubernetes, values)
 	if err != nil {
 		return fmt.Errorf("render the chart: %w", err)
 	}

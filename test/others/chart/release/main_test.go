@@ -18,7 +18,8 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := choice{
-		chart: "../../../../deployments/helm/tandem", namespace: "gpus", files: []string{file},
+		chart: "../../../../deployments/helm/tandem", namespace: "gpus", kubernetes: render.Newest,
+		files:    []string{file},
 		settings: []string{"image.repository=registry.example/tandem", "gpu.vendor=nvidia"},
 		texts:    []string{"image.tag=1"},
 	}
@@ -37,8 +38,25 @@ func TestRelease(t *testing.T) {
 		t.Error("the notes are among the manifests")
 	}
 	kinds := strings.Join(regexp.MustCompile(`(?m)^kind: \w+`).FindAllString(got.String(), -1), " ")
-	if want := "kind: ConfigMap kind: DaemonSet kind: DaemonSet kind: ServiceAccount"; kinds != want {
+	if want := "kind: ValidatingAdmissionPolicy kind: ValidatingAdmissionPolicyBinding " +
+		"kind: ValidatingAdmissionPolicy kind: ValidatingAdmissionPolicyBinding " +
+		"kind: ConfigMap kind: DaemonSet kind: DaemonSet kind: ClusterRole kind: ClusterRoleBinding " +
+		"kind: ServiceAccount"; kinds != want {
 		t.Errorf("%s, want %s", kinds, want)
+	}
+}
+
+// TestKubernetesOfRelease: on versions whose kubelets have no Pods API the daemons ask the kubelet.
+func TestKubernetesOfRelease(t *testing.T) {
+	for version, asks := range map[string]bool{render.Newest: false, "1.35": true, "v1.33.4": true} {
+		c := choice{chart: "../../../../deployments/helm/tandem", namespace: "gpus", kubernetes: version}
+		var got bytes.Buffer
+		if err := c.write(&got); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(got.String(), "--intent=pods-api,kubelet,podresources") != asks {
+			t.Errorf("%s: want the source kubelet %t:\n%s", version, asks, &got)
+		}
 	}
 }
 
@@ -51,9 +69,13 @@ func TestBadValues(t *testing.T) {
 		{choice{settings: []string{"log.level"}}, "--set log.level"},
 		{choice{settings: []string{"log.level=loud"}}, "/log/level"},
 		{choice{chart: "none"}, "load the chart none"},
+		{choice{kubernetes: "newest"}, `read the version "newest"`},
 	} {
 		if c.choice.chart == "" {
 			c.choice.chart = "../../../../deployments/helm/tandem"
+		}
+		if c.choice.kubernetes == "" {
+			c.choice.kubernetes = render.Newest
 		}
 		if err := c.choice.write(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %s", c.choice, err, c.want)

@@ -11,6 +11,7 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 )
 
@@ -23,11 +24,16 @@ const tests = "templates/tests/"
 // Newest is the newest version of Kubernetes that the chart is for.
 const Newest = "v1.37.0"
 
+// mutatingPolicy is a kind of the API server from version mutating on.
+const mutatingPolicy = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+
+var mutating = version.MajorMinor(1, 36)
+
 // Files renders the chart in a folder, as it is installed in a namespace of a cluster of this version with
 // these values, and returns the templates' output by "<chart>/templates/<file>". Values that the chart's
 // schema refuses are an error; the chart is returned all the same.
 func Files(
-	dir, namespace, version string, values map[string]any,
+	dir, namespace, kubeVersion string, values map[string]any,
 ) (*chart.Chart, map[string]string, error) {
 	c, err := loader.Load(dir)
 	if err != nil {
@@ -35,11 +41,15 @@ func Files(
 	}
 	options := common.ReleaseOptions{Name: Release, Namespace: namespace, IsInstall: true}
 	capabilities := common.DefaultCapabilities.Copy()
-	kubernetes, err := common.ParseKubeVersion(version)
+	kubernetes, err := common.ParseKubeVersion(kubeVersion)
 	if err != nil {
-		return c, nil, fmt.Errorf("read the version %q of Kubernetes: %w", version, err)
+		return c, nil, fmt.Errorf("read the version %q of Kubernetes: %w", kubeVersion, err)
 	}
 	capabilities.KubeVersion = *kubernetes
+	// Helm's own list has no kinds; that of an API server does.
+	if v, err := version.ParseGeneric(kubernetes.Version); err == nil && v.AtLeast(mutating) {
+		capabilities.APIVersions = append(capabilities.APIVersions, mutatingPolicy)
+	}
 	all, err := util.ToRenderValues(c, values, options, capabilities)
 	if err != nil {
 		return c, nil, err

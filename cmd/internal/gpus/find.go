@@ -1,0 +1,93 @@
+package gpus
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia"
+	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
+)
+
+// Flags are those of all vendors, for a daemon that gives GPUs through CDI.
+type Flags struct {
+	Vendor string
+	AMD    AMD
+	NVIDIA NVIDIA
+}
+
+// Register adds the flags to two sets: ours, and those of NVIDIA's own plugin.
+func (f *Flags) Register(own, stock *pflag.FlagSet) {
+	RegisterVendorOrNone(own, &f.Vendor)
+	f.AMD.Register(own)
+	f.NVIDIA.Register(own, stock)
+}
+
+// Recheck is the time between two looks for a driver that is not there.
+func (f *Flags) Recheck() time.Duration { return f.NVIDIA.Recheck }
+
+// CDIRoot is the folder of the CDI specs that are written.
+func (f *Flags) CDIRoot() string { return f.NVIDIA.CDIRoot }
+
+// IsAbsent reports whether GPUs cannot be found because no driver of any is there.
+func IsAbsent(err error) bool {
+	absent := []error{ErrNoDriver, amd.ErrNoDriver, nvidia.ErrNoDriver}
+	return slices.ContainsFunc(absent, func(a error) bool { return errors.Is(err, a) })
+}
+
+// Find finds the node's GPUs. Their vendor's library is in use until leave is called.
+func (f *Flags) Find(
+	program string, sys fs.FS, flags daemon.Flags, log *slog.Logger,
+) (found *gpu.GPUs, leave func(), err error) {
+	vendor, err := Detect(sys, program, f.Vendor)
+	if err != nil {
+		return nil, nil, err
+	}
+	if vendor == VendorNVIDIA {
+		return f.NVIDIA.find(sys, flags, log)
+	}
+	if err := f.NVIDIA.Unread("--gpu-config-file", log); err != nil {
+		return nil, nil, err
+	}
+	backend, err := f.AMD.Backend(sys, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err = gpu.Discover(backend, f.AMD.Pulse, log)
+	return found, func() {}, err
+}
+
+// find finds NVIDIA's GPUs for containers that get them through CDI.
+func (f *NVIDIA) find(
+	sys fs.FS, flags daemon.Flags, log *slog.Logger,
+) (found *gpu.GPUs, leave func(), err error) {
+	config, err := f.Stock.Load(os.LookupEnv)
+	if err != nil {
+		return nil, nil, err
+	}
+	isAnnotation := func(strategy string) bool { return strategy == settings.ListCDIAnnotations }
+	if some, _ := config.CDI(); !some || slices.ContainsFunc(config.DeviceList, isAnnotation) {
+		config.DeviceList = []string{settings.ListCDICRI}
+	}
+	log.Info("configuration of NVIDIA GPUs", "config", config)
+	backend, err := nvidia.Open(config, f.Machine(sys, flags), log)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, warning := range backend.Warnings() {
+		log.Warn("configuration", "warning", warning)
+	}
+	if found, err = gpu.Discover(backend, 0, log); err != nil {
+		backend.Close()
+		return nil, nil, err
+	}
+	return found, backend.Close, nil
+}

@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// release is the DaemonSets of Tandem in one namespace.
+//
+// Anybody who may create a pod can give it the labels, the name and the owner reference of a daemon, and
+// anybody who may create a DaemonSet can have one with the labels. So a pod counts only if a DaemonSet of the
+// release has made it, if the DaemonSet has pods, and if the pod itself mounts a folder of the node, as each
+// daemon does: Pod Security refuses that to tenants, and who may do it can have the node anyway. All
+// DaemonSets have to be in the namespace that the caller names, or in the only one that has some.
+type release struct {
+	namespace string
+	sets      map[types.UID]bool
+}
+
+// release finds the DaemonSets.
+func (c *Cluster) release(ctx context.Context) (release, error) {
+	found, err := c.daemonSets(ctx)
+	if err != nil {
+		return release{}, err
+	}
+	sets := map[string]map[types.UID]bool{}
+	for _, set := range found {
+		if sets[set.Namespace] == nil {
+			sets[set.Namespace] = map[types.UID]bool{}
+		}
+		sets[set.Namespace][set.UID] = true
+	}
+	namespaces := slices.Sorted(maps.Keys(sets))
+	switch {
+	case len(namespaces) == 0:
+		return release{}, fmt.Errorf("find Tandem's daemons: no DaemonSet in %s has pods labelled %s that mount "+
+			"a folder of the node; --tandem-namespace and --selector say what else to look for",
+			c.where(), c.options.Selector)
+	case len(namespaces) > 1:
+		return release{}, fmt.Errorf("find Tandem's daemons: DaemonSets with such pods are in the namespaces %s; "+
+			"say with --tandem-namespace which of them Tandem is in", strings.Join(namespaces, ", "))
+	}
+	return release{namespaces[0], sets[namespaces[0]]}, nil
+}
+
+// where is the place that is searched, for people.
+func (c *Cluster) where() string {
+	if c.options.Daemons == "" {
+		return "all namespaces"
+	}
+	return "namespace " + c.options.Daemons
+}
+
+// daemonSets lists those that have pods and whose pods could be daemons.
+func (c *Cluster) daemonSets(ctx context.Context) ([]appsv1.DaemonSet, error) {
+	selector, err := labels.Parse(c.options.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("read selector: %w", err)
+	}
+	path := []string{"apis", "apps", "v1", "daemonsets"}
+	if c.options.Daemons != "" {
+		path = []string{"apis", "apps", "v1", "namespaces", c.options.Daemons, "daemonsets"}
+	}
+	answer, err := c.server.Get().AbsPath(path...).DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list DaemonSets of %s: %w", c.where(), err)
+	}
+	var list appsv1.DaemonSetList
+	if err := json.Unmarshal(answer, &list); err != nil {
+		return nil, fmt.Errorf("list DaemonSets of %s: %w", c.where(), err)
+	}
+	return slices.DeleteFunc(list.Items, func(set appsv1.DaemonSet) bool {
+		template := &set.Spec.Template
+		return set.Status.CurrentNumberScheduled == 0 || !mountsNode(&template.Spec) ||
+			!selector.Matches(labels.Set(template.Labels))
+	}), nil
+}
+
+// made reports whether the release has made a pod.
+func (r release) made(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == appsv1.SchemeGroupVersion.String() &&
+		pod.Namespace == r.namespace && r.sets[owner.UID] && mountsNode(&pod.Spec)
+}
+
+// mountsNode reports whether a pod mounts a folder of its node.
+func mountsNode(pod *corev1.PodSpec) bool {
+	return slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil })
+}

@@ -1,0 +1,194 @@
+package coordinator
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// apart is a GPU whose container has no VF for it on the GPU's switch.
+type apart struct {
+	gpu  Device
+	free []Device // VFs on the switch that a container can get now
+	held []Device // those that another container has
+	all  int      // VFs on the switch
+}
+
+// containersOf are the containers of decisions, as namespace/pod/container, each once.
+func containersOf(decisions []Decision) []string {
+	var names []string
+	for _, d := range decisions {
+		if d.Container != "" && !slices.Contains(names, d.Container) {
+			names = append(names, d.Container)
+		}
+	}
+	return names
+}
+
+// reasons says why a container is degraded or was refused, by what is on the node now: of each GPU without VF
+// its switch, its NUMA node and who has the VFs there; and one next step. Of others it says nothing.
+func (s Status) reasons(out *bytes.Buffer, container string, decisions []Decision) {
+	gpus, vfs := s.held(container)
+	verb := "is degraded"
+	without := missing(gpus, vfs)
+	if refused := lastRefusal(container, decisions); refused != nil {
+		verb, vfs = "was refused", nil
+		without = s.named(farGPUs(container, decisions))
+	}
+	if len(without) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\n%s %s: for %s there is no VF of its own on its switch\n\n", container, verb,
+		several(len(without), "GPU"))
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "   GPU\tSWITCH\tNUMA\tVFS FREE NOW\tVFS HELD BY")
+	var list []apart
+	for _, gpu := range without {
+		a := s.around(gpu, container)
+		list = append(list, a)
+		fmt.Fprintf(w, "   %s\t%s\t%s\t%d/%d\t%s\n", gpu.ID, gpu.Switch, numaText(gpu.NUMA), len(a.free), a.all,
+			cmp.Or(strings.Join(owners(a.held), " "), "-"))
+	}
+	w.Flush() // into memory
+	for _, vf := range far(gpus, vfs) {
+		fmt.Fprintf(out, "   VF %s is on switch %s\n", vf.ID, vf.Switch)
+	}
+	fmt.Fprintf(out, "   next: %s\n", next(container, list))
+}
+
+// next is the step that helps most: the first GPU decides, since all have to have a VF.
+func next(container string, list []apart) string {
+	pod := container[:max(0, strings.LastIndex(container, "/"))]
+	for _, a := range list {
+		switch holders := owners(a.held); {
+		case a.all == 0:
+			return fmt.Sprintf("switch %s has no VF that a plugin offers: see \"tandem doctor\", or ask for fewer "+
+				"GPUs", a.gpu.Switch)
+		case len(a.free) == 0 && len(holders) > 0:
+			return fmt.Sprintf("end %s, which has VFs of switch %s, then create %s again", holders[0], a.gpu.Switch,
+				pod)
+		case len(a.free) == 0:
+			return fmt.Sprintf("the VFs of switch %s are unhealthy: see \"tandem status -o wide\"", a.gpu.Switch)
+		}
+	}
+	return fmt.Sprintf("VFs are free on these switches now: create %s again", pod)
+}
+
+// held are the devices that a container has.
+func (s Status) held(container string) (gpus, vfs []Device) {
+	for _, r := range s.Resources {
+		for _, d := range r.Devices {
+			switch {
+			case d.Owner != container:
+			case r.Kind == string(device.GPU):
+				gpus = append(gpus, d)
+			default:
+				vfs = append(vfs, d)
+			}
+		}
+	}
+	return gpus, vfs
+}
+
+// missing are the GPUs of a container of which its VFs on the same switch are too few. A container without
+// VFs wants no pairs.
+func missing(gpus, vfs []Device) []Device {
+	if len(vfs) == 0 {
+		return nil
+	}
+	left := map[string]int{}
+	for _, vf := range vfs {
+		left[vf.Switch]++
+	}
+	shared := len(vfs) < len(gpus) // then a VF serves several GPUs
+	return slices.DeleteFunc(slices.Clone(gpus), func(gpu Device) bool {
+		has := left[gpu.Switch] > 0 && topology.IsSwitch(gpu.Switch)
+		if has && !shared {
+			left[gpu.Switch]--
+		}
+		return has
+	})
+}
+
+// far are the VFs of a container on whose switch it has no GPU.
+func far(gpus, vfs []Device) []Device {
+	return slices.DeleteFunc(slices.Clone(vfs), func(vf Device) bool {
+		return slices.ContainsFunc(gpus, func(gpu Device) bool { return gpu.Switch == vf.Switch })
+	})
+}
+
+// lastRefusal is the newest decision for a container where it refused; nil where it was not.
+func lastRefusal(container string, decisions []Decision) *Decision {
+	for _, d := range slices.Backward(decisions) {
+		if d.Container == container {
+			if d.Refusal != "" {
+				return &d
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// farGPUs are the GPUs of the pairs that were chosen last for a container, and are not on one switch.
+func farGPUs(container string, decisions []Decision) []string {
+	for _, d := range slices.Backward(decisions) {
+		if d.Container != container || len(d.Pairs) == 0 {
+			continue
+		}
+		var ids []string
+		for _, p := range d.Pairs {
+			if p.Distance != topology.PIX.String() && p.Distance != topology.PXB.String() {
+				ids = append(ids, p.GPU)
+			}
+		}
+		return ids
+	}
+	return nil
+}
+
+// named are the GPUs with these IDs.
+func (s Status) named(ids []string) []Device {
+	var found []Device
+	for _, r := range s.Resources {
+		for _, d := range r.Devices {
+			if r.Kind == string(device.GPU) && slices.Contains(ids, d.ID) {
+				found = append(found, d)
+			}
+		}
+	}
+	return found
+}
+
+// around looks at the VFs on the switch of a GPU, other than those that its container has.
+func (s Status) around(gpu Device, container string) apart {
+	a := apart{gpu: gpu}
+	for _, r := range s.rows() {
+		if r.kind != device.VF || r.Switch != gpu.Switch {
+			continue
+		}
+		a.all++
+		switch {
+		case r.free():
+			a.free = append(a.free, r.Device)
+		case r.Owner != "" && r.Owner != container:
+			a.held = append(a.held, r.Device)
+		}
+	}
+	return a
+}
+
+// owners are those of devices, each once.
+func owners(devices []Device) []string {
+	var names []string
+	for _, d := range devices {
+		names = insert(names, d.Owner)
+	}
+	return names
+}

@@ -1,0 +1,130 @@
+package coordinator
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tandem-k8s/tandem/coordination/api"
+)
+
+// given is a device of a switch that a pod of namespace team has; "" for nobody.
+func given(id, at, pod string, numa uint32) *api.DeviceStatus {
+	d := &api.DeviceStatus{Device: &api.Device{Id: id, Address: id, Numa: &numa, Healthy: true}, Switch: at}
+	if pod != "" {
+		d.Allocated, d.Owner = true, &api.Owner{Namespace: "team", Pod: pod, Container: "c"}
+	}
+	return d
+}
+
+// near and off are the switches of train's two GPUs.
+const near, off = "0000:08:00.0", "0000:2c:00.0"
+
+// node has two GPUs of train's and its VFs, of which the second one is far, and VFs beside the second GPU.
+func node(beside ...*api.DeviceStatus) Status {
+	return NewStatus(&api.StatusResponse{Resources: []*api.Resource{
+		{Name: "amd.com/gpu", Kind: "gpu", Connected: true, Devices: []*api.DeviceStatus{
+			given("0000:11:00.0", near, "train", 0), given("0000:2f:00.0", off, "train", 0),
+		}},
+		{Name: "tandem.dev/rdma_vf", Kind: "vf", Connected: true, Devices: append([]*api.DeviceStatus{
+			given("0000:0c:00.1", near, "train", 0), given("0000:9c:00.1", "0000:9a:00.0", "train", 1),
+		}, beside...)},
+	}})
+}
+
+// Of a degraded container it is said which GPU has no VF on its switch, on which NUMA node that is, who has
+// the VFs there, and what to do.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	sick := given("0000:30:00.1", off, "", 0)
+	sick.Device.Healthy = false
+	for name, c := range map[string]struct {
+		beside []*api.DeviceStatus
+		line   string // of the GPU
+		next   string
+	}{
+		"another pod has them": {
+			[]*api.DeviceStatus{given("0000:30:00.1", off, "other", 0), given("0000:30:00.2", off, "other", 0)},
+			"0000:2f:00.0  0000:2c:00.0  0     0/2           team/other/c",
+			"end team/other/c, which has VFs of switch 0000:2c:00.0, then create team/train again"},
+		"one is free by now": {
+			[]*api.DeviceStatus{given("0000:30:00.1", off, "other", 0), given("0000:30:00.2", off, "", 0)},
+			"0000:2f:00.0  0000:2c:00.0  0     1/2           team/other/c",
+			"VFs are free on these switches now: create team/train again"},
+		"there are none": {nil,
+			"0000:2f:00.0  0000:2c:00.0  0     0/0           -",
+			`switch 0000:2c:00.0 has no VF that a plugin offers: see "tandem doctor", or ask for fewer GPUs`},
+		"they are broken": {[]*api.DeviceStatus{sick},
+			"0000:2f:00.0  0000:2c:00.0  0     0/1           -",
+			`the VFs of switch 0000:2c:00.0 are unhealthy: see "tandem status -o wide"`},
+	} {
+		want := `
+team/train/c is degraded: for 1 GPU there is no VF of its own on its switch
+
+   GPU           SWITCH        NUMA  VFS FREE NOW  VFS HELD BY
+   ` + c.line + `
+   VF 0000:9c:00.1 is on switch 0000:9a:00.0
+   next: ` + c.next + "\n"
+		var got bytes.Buffer
+		node(c.beside...).reasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
+		if diff := cmp.Diff(want, got.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// A container that was refused holds nothing: its last choice says which GPUs it would have had.
+func TestReasonsOfARefusal(t *testing.T) {
+	t.Parallel()
+	s := node(given("0000:30:00.1", off, "other", 0))
+	refused := []Decision{{Container: "team/strict/c", Refusal: "refuse 2 amd.com/gpu", Pairs: []Pair{
+		{"0000:11:00.0", "0000:0c:00.1", "PIX"}, {"0000:2f:00.0", "0000:9c:00.1", "SYS"},
+	}}}
+	const want = `
+team/strict/c was refused: for 1 GPU there is no VF of its own on its switch
+
+   GPU           SWITCH        NUMA  VFS FREE NOW  VFS HELD BY
+   0000:2f:00.0  0000:2c:00.0  0     0/1           team/other/c
+   next: end team/other/c, which has VFs of switch 0000:2c:00.0, then create team/strict again
+`
+	var got bytes.Buffer
+	s.reasons(&got, "team/strict/c", refused)
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Nothing is said of a container whose pairs are as they should be, and of one that wants no pairs.
+func TestNoReasons(t *testing.T) {
+	t.Parallel()
+	var got bytes.Buffer
+	s := node()
+	s.Resources[1].Devices[1].Switch = off // the second VF is beside the second GPU
+	s.reasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
+	s.Resources[1].Devices = nil
+	s.reasons(&got, "team/train/c", []Decision{{Container: "team/train/c"}})
+	if got.Len() > 0 {
+		t.Errorf("got %q", got.String())
+	}
+}
+
+// What is read of annotations is said where it is not as it should be.
+func TestUnenforced(t *testing.T) {
+	t.Parallel()
+	for want, alignment := range map[string]*api.Alignment{
+		"": {Policy: "preferred", Annotations: true, Source: "pods-api"},
+		"NOT ENFORCED annotation tandem.dev/alignment of pods is not enforced on this node: kubelet: no\n": {
+			Policy: "preferred", Why: "kubelet: no",
+		},
+	} {
+		table := NewStatus(&api.StatusResponse{Alignment: alignment}).Table()
+		_, got, _ := bytes.Cut(table, []byte("\n"))
+		if string(got) != want {
+			t.Errorf("%v: %q, want %q", alignment, got, want)
+		}
+	}
+	if s := NewStatus(&api.StatusResponse{}); s.Alignment != nil || s.Alignment.Unenforced() != "" {
+		t.Errorf("a plugin that does not say: %+v", s.Alignment)
+	}
+}

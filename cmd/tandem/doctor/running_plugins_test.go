@@ -1,0 +1,34 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPlugins: what the running plugins say of themselves is found; nothing where all is well or none runs.
+func TestPlugins(t *testing.T) {
+	for _, c := range []struct {
+		plugins Plugins
+		want    string // the IDs
+	}{
+		{Plugins{}, ""},
+		{Plugins{Unoffered: "8 GPUs of NVIDIA's on PCI"}, "error gpus-not-offered;"},
+		{Plugins{Unenforced: "no source answers"}, "warning alignment-not-enforced;"},
+	} {
+		e := &examination{Node: Node{Plugins: c.plugins}}
+		e.plugins()
+		var found strings.Builder
+		for _, f := range e.findings {
+			found.WriteString(string(f.Severity) + " " + f.ID + ";")
+			if len(f.Evidence) != 1 || len(f.Fix) == 0 {
+				t.Errorf("%s: evidence %q, fix %q", f.ID, f.Evidence, f.Fix)
+			}
+		}
+		if got := found.String(); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.plugins, got, c.want)
+		}
+	}
+	if got := AskPlugins(t.Context(), t.TempDir(), nil); got != (Plugins{}) {
+		t.Errorf("where none runs: %+v", got)
+	}
+}

@@ -1,0 +1,103 @@
+package settings
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Flags are the kubelet's command line: the values of each flag, in their order.
+type Flags map[string][]string
+
+func parseFlags(args []string) Flags {
+	flags := Flags{}
+	for i := 1; i < len(args) && args[i] != "--"; i++ {
+		if !strings.HasPrefix(args[i], "-") {
+			continue
+		}
+		name, value, ok := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		if !ok && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+			i++
+			value = args[i]
+		}
+		name = strings.ReplaceAll(name, "_", "-") // as the kubelet does (WordSepNormalizeFunc)
+		flags[name] = append(flags[name], value)
+	}
+	return flags
+}
+
+// last is the value of a flag that holds one.
+func (f Flags) last(name string) string {
+	if values := f[name]; len(values) > 0 {
+		return values[len(values)-1]
+	}
+	return ""
+}
+
+// pairs are the values of a flag that holds an object, "a=1,b=2" (MapStringString in k8s.io/component-base).
+func (f Flags) pairs(name string) map[string]string {
+	object := map[string]string{}
+	for _, list := range f[name] {
+		for pair := range strings.SplitSeq(list, ",") {
+			if key, value, ok := strings.Cut(pair, "="); ok {
+				object[strings.TrimSpace(key)] = strings.TrimSpace(value)
+			}
+		}
+	}
+	return object
+}
+
+// reservedMemory reads "0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=1Gi" (ReservedMemoryVar in pkg/util/flag).
+func (f Flags) reservedMemory(name string) (list []MemoryReservation) {
+	for _, value := range f[name] {
+		for part := range strings.SplitSeq(value, ";") {
+			node, limits, ok := strings.Cut(part, ":")
+			number, err := strconv.Atoi(node)
+			if !ok || err != nil {
+				continue
+			}
+			list = append(list, MemoryReservation{number, Flags{name: {limits}}.pairs(name)})
+		}
+	}
+	return list
+}
+
+// override takes over the flags that stand above the files (cmd/kubelet/app/options of Kubernetes). A flag
+// replaces an object whole.
+func (s *Settings) override(flags Flags) {
+	texts := map[string]struct {
+		key   string
+		value *string
+	}{
+		"topology-manager-policy": {"topologyManagerPolicy", &s.Policy},
+		"topology-manager-scope":  {"topologyManagerScope", &s.Scope},
+		"cpu-manager-policy":      {"cpuManagerPolicy", &s.CPUPolicy},
+		"memory-manager-policy":   {"memoryManagerPolicy", &s.MemoryPolicy},
+		"reserved-cpus":           {"reservedSystemCPUs", &s.ReservedCPUs},
+		"kube-reserved-cgroup":    {"kubeReservedCgroup", &s.KubeReservedCgroup},
+		"system-reserved-cgroup":  {"systemReservedCgroup", &s.SystemReservedCgroup},
+	}
+	objects := map[string]struct {
+		key   string
+		value *map[string]string
+	}{
+		"topology-manager-policy-options": {"topologyManagerPolicyOptions", &s.PolicyOptions},
+		"cpu-manager-policy-options":      {"cpuManagerPolicyOptions", &s.CPUOptions},
+		"kube-reserved":                   {"kubeReserved", &s.KubeReserved},
+		"system-reserved":                 {"systemReserved", &s.SystemReserved},
+	}
+	const memory = "reserved-memory"
+	for flag := range flags {
+		key := ""
+		if text, ok := texts[flag]; ok {
+			key, *text.value = text.key, flags.last(flag)
+		} else if object, ok := objects[flag]; ok {
+			key, *object.value = object.key, flags.pairs(flag)
+		} else if flag == memory {
+			key, s.ReservedMemory = "reservedMemory", flags.reservedMemory(memory)
+		}
+		if key != "" {
+			s.origin[key] = fmt.Sprintf("the kubelet's flag --%s", flag)
+		}
+	}
+}

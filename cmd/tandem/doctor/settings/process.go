@@ -1,0 +1,132 @@
+// Package settings reads the settings of the kubelet that runs on a node, and adds to them by one file of its
+// own in the kubelet's folder of drop-ins.
+//
+// The name of a process and its command line are whatever the process wants them to be. [FindProcess] trusts
+// one that is root's and in the namespaces of the node's first process, and only if it is the only one. A
+// [Folder] is written to only if root alone can change it and each folder above it, without following links.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Process is the kubelet that runs on a node; the zero value stands for none.
+type Process struct {
+	PID   string
+	Flags Flags
+	Root  string        // through which its files are reached, "" if they have the same paths here
+	Age   time.Duration // since it started; 0 if unknown
+}
+
+// FindProcess finds the kubelet below a /proc, "" for none. Processes that only call themselves kubelet are
+// an error unless the kubelet is there too.
+func FindProcess(procRoot string) (Process, error) {
+	if procRoot == "" {
+		return Process{}, nil
+	}
+	names, _ := filepath.Glob(filepath.Join(procRoot, "[0-9]*", "comm")) // the pattern is well formed
+	var found, refused []string
+	for _, name := range names {
+		dir := filepath.Dir(name)
+		if comm, err := os.ReadFile(name); err != nil || strings.TrimSpace(string(comm)) != "kubelet" {
+			continue
+		}
+		if err := trust(procRoot, dir); err == nil {
+			found = append(found, dir)
+		} else if !errors.Is(err, fs.ErrNotExist) { // else it has ended
+			refused = append(refused, fmt.Sprintf("process %s calls itself kubelet, and %v", filepath.Base(dir), err))
+		}
+	}
+	switch {
+	case len(found) > 1:
+		return Process{}, fmt.Errorf("find the kubelet: %d processes are one: %s",
+			len(found), strings.Join(found, ", "))
+	case len(found) == 1:
+		return readProcess(procRoot, found[0])
+	case len(refused) > 0:
+		return Process{}, fmt.Errorf("find the kubelet: %s", strings.Join(refused, "; "))
+	default:
+		return Process{}, nil
+	}
+}
+
+// trust says why a process is not the node's kubelet, whatever it calls itself. A reader who may not see
+// namespaces has no right that the process could abuse.
+func trust(procRoot, dir string) error {
+	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
+		return err
+	}
+	if !isRoot(string(status)) {
+		return errors.New("it is not root's")
+	}
+	for _, namespace := range []string{"mnt", "pid"} {
+		own, err := os.Readlink(filepath.Join(dir, "ns", namespace))
+		first, firstErr := os.Readlink(filepath.Join(procRoot, "1", "ns", namespace))
+		err = errors.Join(err, firstErr)
+		switch {
+		case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
+		case err != nil:
+			return fmt.Errorf("its namespaces cannot be read: %w", err)
+		case own != first:
+			return fmt.Errorf("it is in a %s namespace of its own, not the node's: a container", namespace)
+		}
+	}
+	return nil
+}
+
+// isRoot reads /proc/PID/status, in which the kernel escapes line feeds of the process's name. The owner of
+// /proc/PID would not do: that is root for a process that cannot be dumped.
+func isRoot(status string) bool {
+	for line := range strings.Lines(status) {
+		if ids, ok := strings.CutPrefix(line, "Uid:"); ok {
+			return strings.Join(strings.Fields(ids), " ") == "0 0 0 0" // real, effective, saved, file system
+		}
+	}
+	return false
+}
+
+func readProcess(procRoot, dir string) (Process, error) {
+	line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	if err != nil {
+		return Process{}, fmt.Errorf("read the kubelet's command line: %w", err)
+	}
+	p := Process{
+		PID: filepath.Base(dir), Age: age(procRoot, dir),
+		Flags: parseFlags(strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")),
+	}
+	own, ownErr := os.Readlink(filepath.Join(procRoot, "self", "ns", "mnt"))
+	its, itsErr := os.Readlink(filepath.Join(dir, "ns", "mnt"))
+	if ownErr == nil && itsErr == nil && own != its {
+		p.Root = filepath.Join(dir, "root")
+	}
+	return p, nil
+}
+
+// ticks a second are in /proc/PID/stat on every architecture of Go (USER_HZ).
+const ticks = 100
+
+// age is how long a process has run; 0 if /proc does not tell (proc_pid_stat(5), proc_uptime(5)).
+func age(procRoot, dir string) time.Duration {
+	uptime, uptimeErr := os.ReadFile(filepath.Join(procRoot, "uptime"))
+	stat, statErr := os.ReadFile(filepath.Join(dir, "stat"))
+	_, behindName, _ := strings.Cut(string(stat[strings.LastIndex(string(stat), ")")+1:]), " ")
+	up, fields := strings.Fields(string(uptime)), strings.Fields(behindName)
+	const start = 19 // the 22nd field; the first two are the PID and the name
+	if uptimeErr != nil || statErr != nil || len(up) == 0 || len(fields) <= start {
+		return 0
+	}
+	now, nowErr := strconv.ParseFloat(up[0], 64)
+	started, startedErr := strconv.ParseFloat(fields[start], 64)
+	if nowErr != nil || startedErr != nil {
+		return 0
+	}
+	return time.Duration((now - started/ticks) * float64(time.Second))
+}

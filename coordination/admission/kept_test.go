@@ -1,0 +1,278 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/resources"
+	"github.com/tandem-k8s/tandem/coordination/store"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// maybeCrash has another server take over, one time in four.
+func (a *admission) maybeCrash() {
+	if a.crashes && a.random.IntN(4) == 0 {
+		a.takeOver()
+	}
+}
+
+// takeOver replaces the coordinator by one that starts from what the old one has written down.
+func (a *admission) takeOver() {
+	a.t.Helper()
+	a.t.Log("crash")
+	var saved kept
+	if err := json.Unmarshal(encoded(a.t, a.coordinator), &saved); err != nil {
+		a.t.Fatal(err)
+	}
+	old := a.coordinator
+	a.coordinator = &Coordinator{Config: old.Config}
+	a.coordinator.startAt(old.current().tree, old.now)
+	a.coordinator.inFlight = old.inFlight
+	if err := a.coordinator.restore(saved); err != nil {
+		a.t.Fatal(err)
+	}
+	a.coordinator.readHolders()
+	a.announce()
+}
+
+// A device of another pod is refused by a server that has just taken over, too.
+func TestDeviceOfAnotherPodIsRefusedAfterATakeover(t *testing.T) {
+	t.Parallel()
+	for _, source := range []intent.Source{"", intent.PodsAPI} {
+		a := told(t)
+		a.source = source
+		owner := a.pending("owner", wish{0, 1}).Pod
+		held, _ := a.ask(vfs, 0, 1)
+		a.take(owner, vfs, held)
+		a.recordedPods[owner] = a.pods[owner]
+		a.record()
+		second := a.pending("second", wish{1, 0}).Pod // its question shows the owner
+		gpu, _ := a.ask(gpus, 0, 1)
+		a.take(second, gpus, gpu)
+		a.recordedPods[second] = a.pods[second]
+		a.record()
+		a.takeOver()
+		if got := a.coordinator.holderOf(vfs, held[0]); got != "team/owner/c" {
+			t.Errorf("source %q: the VF is held by %q", source, got)
+		}
+		if _, refusal := a.allocated(vfs, held); refusal == "" {
+			t.Errorf("source %q: the kubelet gives a VF out twice, and it is not refused", source)
+		}
+	}
+}
+
+// A container that was only guessed to be the one stays so: it is not refused for what it may not be.
+func TestAGuessOutlivesAServer(t *testing.T) {
+	t.Parallel()
+	was := asking.Container{Guessed: true, Shown: true, Looked: true, Devices: kubelet.Devices{gpus: {"gpu"}}}
+	if got := keep(&was).restore(); !got.Guessed || !got.Shown || !got.Looked {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A server that dies in the middle of an admission costs no pair, whatever tells it who asks.
+func TestCrashesCostNoPair(t *testing.T) {
+	for _, source := range []intent.Source{"", intent.PodsAPI, intent.Kubelet, intent.APIServer} {
+		seeds := uint64(8)
+		if source == "" {
+			seeds = 20
+		}
+		for seed := range seeds {
+			t.Run(fmt.Sprintf("source %q, seed %d", source, seed), func(t *testing.T) {
+				t.Parallel()
+				a := newAdmission(t, "oci-mi300x-derived", 1+3*int(seed%2), seed%4 > 1, seed)
+				a.source = source
+				a.keepCheckpoint()
+				a.crashes = true
+				a.mixedLoad(150)
+			})
+		}
+	}
+}
+
+// The file keeps nothing of what pods make long: names in annotations, containers, resources of others.
+func TestFileKeepsNoListsOfPods(t *testing.T) {
+	t.Parallel()
+	a := told(t)
+	before := len(encoded(t, a.coordinator))
+	pod := a.pending("long", wish{1, 1})
+	pod.Chosen = slices.Repeat([]string{"0000:11:00.0"}, 1000)
+	pod.Remarks = slices.Repeat([]string{"a remark"}, 1000)
+	for i := range 1000 {
+		pod.Containers[0].Requests[fmt.Sprint("example.com/resource-", i)] = 1
+		pod.Containers = append(pod.Containers, intent.Container{Name: fmt.Sprint("container-", i)})
+	}
+	ids, _ := a.ask(vfs, 0, 1)
+	a.take(pod.Pod, vfs, ids)
+	if grown := len(encoded(t, a.coordinator)) - before; grown > 4096 {
+		t.Errorf("one pod makes the file %d bytes longer", grown)
+	}
+}
+
+func encoded(t *testing.T, c *Coordinator) []byte {
+	t.Helper()
+	content, err := json.Marshal(c.kept())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// Without a file of ours the kubelet alone tells who holds what.
+func TestHoldersAreReadFromTheKubelet(t *testing.T) {
+	a := newAdmission(t, "oci-mi300x-derived", 4, false, 3)
+	a.source = intent.PodsAPI
+	a.keepCheckpoint()
+	for i := range 3 {
+		pod := a.pending(fmt.Sprint("pod-", i), wish{2, 2}).Pod
+		if !a.admit(pod, "c", wish{2, 2}) {
+			t.Fatal("not admitted")
+		}
+	}
+	fresh := &Coordinator{Config: a.coordinator.Config}
+	fresh.startAt(a.coordinator.current().tree, a.coordinator.now).readHolders()
+	a.coordinator = fresh
+	a.announce()
+	for pod, containers := range a.pods {
+		for name, ids := range containers["c"] {
+			for _, id := range ids {
+				if a.coordinator.current().books().isFree(name, id) {
+					t.Errorf("%s %s of %s is free", name, id, pod.Name)
+				}
+			}
+		}
+	}
+	if got := a.allocatedByStatus(); got != 12 {
+		t.Errorf("%d devices are allocated, want 12", got)
+	}
+}
+
+func exampleKept() kept {
+	at := func(name string, node topology.NUMANode) device.Device {
+		address, _ := topology.ParseAddress(name)
+		return device.Device{ID: name, Address: address, NUMA: node}
+	}
+	owner := kubelet.Container{Pod: kubelet.Pod{Namespace: "team", Name: "train"}, Name: "worker"}
+	gpu := at("0000:11:00.0", topology.Node(1))
+	set, _ := resources.Set{}.Announce(gpus, device.GPU, device.Announcement{
+		Devices: []device.Device{gpu, at("0000:2f:00.0", topology.NUMANode{})},
+	}, nil)
+	return kept{
+		Resources: set.Save(),
+		Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{gpu.ID}, UID: "u", Pod: owner.Pod}},
+		Open:      &keptContainer{Owner: &owner, Devices: kubelet.Devices{gpus: {gpu.ID}}},
+	}
+}
+
+// A file that contradicts itself is set aside, with a warning, and the server starts.
+func TestContradictionIsSetAside(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	wrong := exampleKept()
+	wrong.Resources[0].Kind = "other"
+	var log bytes.Buffer
+	c := &Coordinator{Config: Config{
+		Log:      slog.New(slog.NewTextHandler(&log, nil)),
+		Recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil },
+	}}
+	c.startAt(nil, time.Now)
+	write(t, dir, wrong)
+	var err error
+	if c.store, err = store.Open[kept](dir, c.Log); err != nil {
+		t.Fatal(err)
+	}
+	c.recover()
+	if s := c.current(); len(s.resources) > 0 || len(s.allocates) > 0 ||
+		strings.Count(log.String(), "\n") != 1 ||
+		!strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "of kind") {
+		t.Errorf("resources %v, log %q, want a warning", s.resources, log.String())
+	}
+	if _, err := os.Lstat(filepath.Join(dir, store.BadName)); err != nil {
+		t.Errorf("it was not kept: %v", err)
+	}
+	write(t, dir, c.kept())
+	if _, err := store.Read[kept](dir); err != nil {
+		t.Errorf("the next one: %v", err)
+	}
+}
+
+// The ledger that an earlier version has left in the run folder is removed, and counts for nothing.
+func TestLedgerOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	name := filepath.Join(dir, "ledger.json")
+	content := `{"version":4,"boot":"","checksum":0,"ledger":{"sequence":1,"resources":[{"name":"amd.com/gpu","kind":"gpu",` +
+		`"devices":[]}],"allocations":[{"id":1,"devices":{"amd.com/gpu":{"0000:11:00.0":1}}}]}}`
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Config{
+		RunDir: dir, Log: slog.New(slog.DiscardHandler), Newest: func() *topology.Tree { return nil },
+		Recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.current(); len(s.resources) > 0 || len(s.found) > 0 {
+		t.Errorf("resources %v, holders %v", s.resources, s.found)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "ledger*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// write writes a file as a server does that ends.
+func write(t *testing.T, dir string, k kept) {
+	t.Helper()
+	s, err := store.Open[kept](dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := s.Run(ended, func() kept { return k }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func FuzzKept(f *testing.F) {
+	now := time.Unix(1000, 0)
+	good, err := json.Marshal(exampleKept())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte("{}"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		var saved kept
+		if json.Unmarshal(content, &saved) != nil {
+			return
+		}
+		c := &Coordinator{Config: Config{
+			Log: slog.New(slog.DiscardHandler), Recorded: func() (k kubelet.Checkpoint, err error) { return k, nil },
+		}}
+		c.startAt(nil, func() time.Time { return now })
+		if c.restore(saved) != nil {
+			return
+		}
+		c.readHolders()
+		checkState(t, c.current())
+		if err := json.Unmarshal(encoded(t, c), new(kept)); err != nil {
+			t.Errorf("what was restored cannot be read again: %v", err)
+		}
+	})
+}

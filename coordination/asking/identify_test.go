@@ -1,0 +1,161 @@
+package asking
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/resources"
+)
+
+const (
+	gpus = "amd.com/gpu"
+	vfs  = "nvidia.com/vf"
+)
+
+// wish is what a container asks for.
+type wish struct{ gpus, vfs int }
+
+// Kubelets before 1.34 show a pod that they have just rejected like one that waits.
+func TestWhoAsksOfSeveral(t *testing.T) {
+	t.Parallel()
+	pod := func(name string, age time.Duration, w wish) intent.Pod {
+		return intent.Pod{
+			Pod: kubelet.Pod{Namespace: "team", Name: name}, UID: name, Created: time.Unix(1000, 0).Add(-age),
+			Containers: []intent.Container{{Name: "c", Requests: map[string]int{gpus: w.gpus, vfs: w.vfs}}},
+		}
+	}
+	old, young, other := pod("old", time.Hour, wish{1, 0}), pod("young", time.Minute, wish{1, 1}),
+		pod("other", time.Second, wish{0, 1})
+	twin := pod("twin", time.Second, wish{1, 1})
+	started := pod("started", 0, wish{1, 1})
+	started.Started = true
+	lost := pod("lost", 0, wish{1, 1}) // the kubelet has no record of its devices any more
+	lost.Started = true
+	viewed := &kubelet.View{Pods: []kubelet.Pod{old.Pod, young.Pod}}
+	for name, tc := range map[string]struct {
+		pods    []intent.Pod
+		source  intent.Source
+		view    *kubelet.View
+		arrived []kubelet.Pod
+		want    string // "" for nobody
+		exact   bool
+	}{
+		"nobody wants any": {pods: []intent.Pod{other}, source: intent.PodsAPI},
+		"one does": {pods: []intent.Pod{other, young}, source: intent.PodsAPI,
+			want: "young", exact: true},
+		"one has started": {pods: []intent.Pod{started, old}, source: intent.PodsAPI,
+			want: "old", exact: true},
+		"one has started and lost its devices": {pods: []intent.Pod{lost, old},
+			source: intent.PodsAPI, want: "old"},
+		"the youngest": {pods: []intent.Pod{old, young}, source: intent.Kubelet,
+			want: "young"},
+		"it makes no difference": {pods: []intent.Pod{young, twin}, source: intent.Kubelet,
+			want: "twin", exact: true},
+		"one that has just come": {pods: []intent.Pod{old, young}, source: intent.Kubelet,
+			view: viewed, arrived: []kubelet.Pod{old.Pod}, want: "old"},
+		"the API server knows of more": {pods: []intent.Pod{old, young, twin},
+			source: intent.APIServer, view: &kubelet.View{Pods: []kubelet.Pod{old.Pod}}, want: "old", exact: true},
+		"the API server's oldest, with nothing else": {pods: []intent.Pod{old, young},
+			source: intent.APIServer, want: "old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := &Evidence{
+				Resources: resources.Set{
+					gpus: resources.New(gpus, device.GPU, nil), vfs: resources.New(vfs, device.VF, nil),
+				},
+				Holders: holders.Holders{
+					{UID: started.UID, Pod: started.Pod, Name: "c", Devices: kubelet.Devices{gpus: {"its own"}}},
+				},
+				Seen: Seen{Arrived: tc.arrived}, View: tc.view, Partial: true,
+				Answer: &intent.Answer{Source: tc.source, Pods: tc.pods},
+			}
+			got := e.Receives(Question{Resource: gpus, Size: 1})
+			switch {
+			case (got == nil) != (tc.want == ""):
+				t.Errorf("asks %v, want %q", got, tc.want)
+			case got != nil && (got.Pod.Name != tc.want || got.Exact != tc.exact):
+				t.Errorf("asks %s, want %q, exact %v", got.describe(), tc.want, tc.exact)
+			}
+		})
+	}
+}
+
+// A container that is given devices without a question has nothing of the container before, with which the
+// kubelet is done: else its pairs file would lack the devices.
+func TestContainerAfterACompleteOne(t *testing.T) {
+	t.Parallel()
+	set := announced(t)
+	before := &Container{ID: 1, Devices: kubelet.Devices{vfs: {"0000:0c:00.1"}}}
+	asker := &Asker{Pod: kubelet.Pod{Name: "b"}, UID: "b", Name: "c", Requests: map[string]int{gpus: 4, vfs: 4}}
+	for progress, follows := range map[Progress]bool{Complete: false, Open: true} {
+		e := &Evidence{Resources: set, Newest: before, Progress: progress}
+		c := e.ContainerOf(asker, gpus)
+		if got := c.ID == before.ID && !c.Lacks(vfs); got != follows {
+			t.Errorf("progress %v: %+v, want it to be the container before: %t", progress, c, follows)
+		}
+	}
+	e := &Evidence{Resources: set, Newest: before, Progress: Open}
+	if c := e.ContainerOf(asker, vfs); c.ID != 0 {
+		t.Errorf("given VFs again: %+v", c)
+	}
+}
+
+// A container that asks for another number of devices than the one before is another one: the kubelet has
+// failed that amid its admission.
+func TestAnotherNumberIsAnotherContainer(t *testing.T) {
+	t.Parallel()
+	for size, follows := range map[int]bool{2: true, 1: false} {
+		e := &Evidence{
+			Resources: announced(t), Progress: Open,
+			Newest: &Container{
+				ID: 1, Devices: kubelet.Devices{gpus: {"0000:19:00.0"}},
+				Asker: &Asker{UID: "a", Name: "side", Exact: true, Requests: map[string]int{gpus: 1, vfs: 2}},
+			},
+		}
+		if got, why := e.following(Question{Resource: vfs, Size: size}); (got != nil) != follows {
+			t.Errorf("a question for %d: %v, %s", size, got, why)
+		}
+	}
+}
+
+// A container whose first half no source told of, and that PodResources shows meanwhile, is the same when a
+// source tells of it: else its pairs file would lack the first half.
+func TestContainerThatASourceTellsOfLater(t *testing.T) {
+	t.Parallel()
+	asker := &Asker{Pod: kubelet.Pod{Name: "b"}, UID: "b", Name: "c", Requests: map[string]int{gpus: 2, vfs: 2}}
+	owner, other := asker.Container(), kubelet.Container{Pod: kubelet.Pod{Name: "a"}, Name: "c"}
+	devices := kubelet.Devices{gpus: {"0000:2f:00.0", "0000:46:00.0"}}
+	newest := &Container{ID: 7, Devices: devices}
+	for name, c := range map[string]struct {
+		following *Container
+		want      int
+	}{
+		"itself":             {newest, 7},
+		"as it is shown":     {&Container{ID: 7, Devices: devices, Owner: &owner}, 7},
+		"shown with another": {&Container{ID: 7, Devices: devices, Owner: &other}, 0},
+		"none":               {nil, 0},
+	} {
+		e := &Evidence{Resources: announced(t), Newest: newest, Progress: Open}
+		if got := e.containerOf(asker, c.following); got.ID != c.want {
+			t.Errorf("%s: %+v, want ID %d", name, got, c.want)
+		}
+	}
+}
+
+// announced are the two resources without devices.
+func announced(t *testing.T) (set resources.Set) {
+	t.Helper()
+	for name, kind := range map[string]device.Kind{gpus: device.GPU, vfs: device.VF} {
+		next, err := set.Announce(name, kind, device.Announcement{}, func(string) bool { return false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		set = next
+	}
+	return set
+}

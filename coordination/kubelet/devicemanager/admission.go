@@ -1,0 +1,203 @@
+package devicemanager
+
+import "github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+
+// Role is the part of a container in its pod, which decides who uses its devices later.
+type Role int
+
+// The roles.
+const (
+	App     Role = iota
+	Init         // runs before the app containers, which take its devices over
+	Sidecar      // a restartable init container: it runs next to the app containers and keeps its devices
+)
+
+// Container is a container of a pod in admission.
+type Container struct {
+	Role     Role
+	Requests Requests
+}
+
+// Kubelet is the kubelet's configuration.
+type Kubelet struct {
+	Rule     hints.Rule
+	ScopePod bool // topologyManagerScope is pod
+}
+
+// Admission is the admission of one pod.
+type Admission struct {
+	Node       *Node
+	Kubelet    Kubelet
+	Containers []Container // in the order of admission: init containers first
+	Others     Others
+	// Managed reports whether Others has CPU or memory managers: then containers without devices count, too.
+	Managed bool
+	// VerdictOnly leaves out the devices of the last container that requests any: the verdict does not depend on
+	// them unless a plugin refuses them.
+	VerdictOnly bool
+
+	Healthy  Set
+	Taken    Set // by other pods, and by containers of this one
+	Reusable Set // left by init containers of the pod
+}
+
+// Refusal is the reason for which the kubelet refuses a pod.
+type Refusal struct {
+	Container int // -1 for the pod as a whole, under scope pod
+	Requests  Requests
+	// Without one of these, the Topology Manager finds no NUMA nodes for the requests.
+	Shortage *Shortage
+	Err      error // of Others.Allocate
+}
+
+// Shortage is a resource with too few devices.
+type Shortage struct {
+	Request
+	Free    int
+	Healthy bool // the resource has a healthy device
+}
+
+// Admit admits the pod as the kubelet does: each container gets NUMA nodes, its own or under scope pod those
+// of the whole pod, and then devices, before the kubelet looks at the next one. Admit changes Taken and
+// Reusable. It returns nil if the pod is admitted.
+func (a *Admission) Admit() *Refusal {
+	var best hints.Hint
+	if a.Kubelet.ScopePod {
+		total, admitted := Total(a.Containers), false
+		if best, admitted = a.Merge(-1, total); !admitted {
+			return &Refusal{Container: -1, Requests: total}
+		}
+	}
+	for i := range a.Containers {
+		requests := a.Containers[i].Requests
+		if len(requests) == 0 && !a.Managed {
+			continue
+		}
+		if !a.Kubelet.ScopePod {
+			admitted := false
+			if best, admitted = a.Merge(i, requests); !admitted {
+				return &Refusal{Container: i, Requests: requests}
+			}
+		}
+		if refusal := a.admitContainer(i, best); refusal != nil {
+			return refusal
+		}
+	}
+	return nil
+}
+
+// admitContainer gives a container its devices, then its CPUs and memory.
+func (a *Admission) admitContainer(i int, best hints.Hint) *Refusal {
+	c := &a.Containers[i]
+	if short := a.Shortage(c.Requests, true); short != nil {
+		return &Refusal{Container: i, Requests: c.Requests, Shortage: short}
+	}
+	var devices Set
+	if !a.VerdictOnly || !a.last(i) {
+		devices = a.Node.NewSet()
+		nodes := a.Kubelet.Rule.Affinity(best)
+		for _, r := range c.Requests {
+			if r.Count > 0 {
+				devices.Include(a.allocate(i, r, nodes, devices))
+			}
+		}
+	}
+	if err := a.Others.Allocate(i, best, devices); err != nil {
+		return &Refusal{Container: i, Requests: c.Requests, Err: err}
+	}
+	a.Taken.Include(devices)
+	if c.Role == Init {
+		a.Reusable.Include(devices)
+	} else {
+		a.Reusable.Exclude(devices)
+	}
+	return nil
+}
+
+// last reports whether no later container requests devices.
+func (a *Admission) last(i int) bool {
+	for _, c := range a.Containers[i+1:] {
+		if len(c.Requests) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Merge returns the hint of the Topology Manager for the requests of a container, or of the pod if container
+// is -1; false if it refuses them.
+func (a *Admission) Merge(container int, requests Requests) (best hints.Hint, admitted bool) {
+	rule := &a.Kubelet.Rule
+	if rule.Policy == hints.None {
+		return hints.Hint{}, true
+	}
+	demands, free, reusable := make([]hints.Demand, 0, 4), a.free(), a.reusable(container >= 0)
+	for _, r := range requests {
+		if resource := &a.Node.Resources[r.Resource]; resource.Hinted {
+			demands = append(demands, resource.Demand(r.Count, free, reusable))
+		}
+	}
+	if !a.Managed {
+		return rule.Merge(demands)
+	}
+	return rule.Merge(demands, a.Others.Hints(container)...)
+}
+
+// Demand returns a request as the Topology Manager sees it. Devices that init containers have left count for
+// a container, and not for the pod as a whole.
+func (a *Admission) Demand(r Request, ofContainer bool) hints.Demand {
+	return a.Node.Resources[r.Resource].Demand(r.Count, a.free(), a.reusable(ofContainer))
+}
+
+func (a *Admission) reusable(ofContainer bool) Set {
+	if ofContainer {
+		return a.Reusable
+	}
+	return nil
+}
+
+// Shortage returns the first resource of the node with fewer devices than requested; nil for none.
+func (a *Admission) Shortage(requests Requests, ofContainer bool) *Shortage {
+	free := a.free()
+	free.Include(a.reusable(ofContainer))
+	var first *Shortage
+	for _, r := range requests {
+		all := a.Node.Resources[r.Resource].All
+		have, healthy := free.Common(all), a.Healthy.Common(all) > 0
+		if (have < r.Count || !healthy) && (first == nil || r.Resource < first.Resource) {
+			first = &Shortage{r, have, healthy}
+		}
+	}
+	return first
+}
+
+// free returns the devices that the kubelet can give.
+func (a *Admission) free() Set { return a.Healthy.Difference(a.Taken) }
+
+// Total returns the requests of a pod under scope pod (PodLimits in k8s.io/component-helpers): those of the
+// app containers and sidecars together, or those of the containers that run before if these are more.
+func Total(containers []Container) Requests {
+	type sum struct{ run, sidecars, before int }
+	sums := map[int]sum{}
+	for _, c := range containers {
+		for _, r := range c.Requests {
+			s := sums[r.Resource]
+			switch c.Role {
+			case App:
+				s.run += r.Count
+			case Sidecar:
+				s.run += r.Count
+				s.sidecars += r.Count
+				s.before = max(s.before, s.sidecars)
+			case Init:
+				s.before = max(s.before, s.sidecars+r.Count)
+			}
+			sums[r.Resource] = s
+		}
+	}
+	var total Requests
+	for i, s := range sums {
+		total = append(total, Request{i, max(s.run, s.before)})
+	}
+	return total.ByResource()
+}

@@ -1,0 +1,85 @@
+package devicemanager
+
+import "github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+
+// Question is a GetPreferredAllocation of the kubelet. AvailableDeviceIDs are Must and Free.
+type Question struct {
+	Resource int
+	Must     Set // MustIncludeDeviceIDs
+	Free     Set // the other devices to choose from
+	Size     int // AllocationSize, Must included
+	// The kubelet does not send these: the devices of other resources that the container has been given, and its
+	// NUMA nodes.
+	Given Set
+	Nodes hints.Mask
+}
+
+// Available returns AvailableDeviceIDs.
+func (q *Question) Available() Set {
+	s := q.Must.Clone()
+	s.Include(q.Free)
+	return s
+}
+
+// Others are the parts of the kubelet, and the plugins, that an [Admission] asks. A container is its index in
+// the pod.
+type Others interface {
+	// Hints returns the hints of the CPU and memory managers for a container, or for the whole pod if container
+	// is -1 (scope pod).
+	Hints(container int) []hints.List
+	// Prefer returns the answer of the plugin. The kubelet ignores devices that the question does not offer, and
+	// completes an answer with too few devices.
+	Prefer(container int, q Question) Set
+	// Pick returns count devices of a set. The kubelet takes any of them (the order of a Go map).
+	Pick(of Set, count int) Set
+	// Allocate is called with all devices of a container, best being its hint: the plugins and the CPU and
+	// memory managers allocate. An error refuses the pod.
+	Allocate(container int, best hints.Hint, devices Set) error
+}
+
+// allocate returns the devices of one resource that a container gets (devicesToAllocate): those that init
+// containers have left, then free devices on the NUMA nodes of the container, then other free devices. The
+// plugin is asked if there is a choice. There have to be enough devices.
+func (a *Admission) allocate(container int, request Request, nodes hints.Mask, given Set) Set {
+	r := &a.Node.Resources[request.Resource]
+	got := a.Reusable.Intersection(r.All)
+	missing := request.Count - got.Len()
+	if missing <= 0 {
+		return a.fill(a.Node.NewSet(), request.Count, got)
+	}
+	free := a.free().Intersection(r.All)
+	aligned := r.Aligned(free, nodes)
+	if missing < aligned.Len() {
+		q := Question{request.Resource, got, aligned, request.Count, given, nodes}
+		return a.fill(got, request.Count, a.prefer(container, q), aligned)
+	}
+	got.Include(aligned)
+	if missing == aligned.Len() {
+		return got
+	}
+	free.Exclude(aligned)
+	q := Question{request.Resource, got, free, request.Count, given, nodes}
+	unaligned := r.Aligned(free, ^hints.Mask(0))
+	return a.fill(got, request.Count, a.prefer(container, q), unaligned, free)
+}
+
+func (a *Admission) prefer(container int, q Question) Set {
+	return a.Others.Prefer(container, q).Intersection(q.Free)
+}
+
+// fill adds devices to got until there are count, from one list after the other; any devices of a list that
+// has more than are missing.
+func (a *Admission) fill(got Set, count int, lists ...Set) Set {
+	for _, list := range lists {
+		missing := count - got.Len()
+		if missing == 0 {
+			break
+		}
+		rest := list.Difference(got)
+		if rest.Len() > missing {
+			rest = a.Others.Pick(rest, missing)
+		}
+		got.Include(rest)
+	}
+	return got
+}

@@ -1,0 +1,245 @@
+package devicemanager
+
+import (
+	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// Kind is the half of a pair that a resource stands for.
+type Kind int
+
+// The two kinds of device.
+const (
+	GPU Kind = iota
+	VF
+)
+
+// Kinds are both kinds.
+var Kinds = [...]Kind{GPU, VF}
+
+// String returns the name for people.
+func (k Kind) String() string { return [...]string{"GPU", "VF"}[k] }
+
+// Other returns the other kind.
+func (k Kind) Other() Kind { return 1 - k }
+
+// Device is a device as its plugin announces it.
+type Device struct {
+	placement.Device
+	NUMA topology.NUMANode // in the TopologyInfo that the kubelet gets; unknown without
+}
+
+// Announcement is a resource and all its devices, healthy or not.
+type Announcement struct {
+	Name    string
+	Kind    Kind
+	Devices []Device
+}
+
+// Node is the devices of a node. A Node never changes and may be shared.
+type Node struct {
+	Resources []Resource
+	OfKind    [2]Set // all GPUs, all VFs
+
+	words   int
+	devices []placement.Device // by number
+	numbers map[string]int     // of the devices, by ID
+	index   map[string]int     // of the resources, by name
+}
+
+// Resource is a resource of a node. The numbers of its devices are First to First+Count-1, in the order of
+// the announcement.
+type Resource struct {
+	Name         string
+	Kind         Kind
+	First, Count int
+	All          Set
+	Hinted       bool          // the kubelet knows the NUMA node of some device
+	On           []Set         // devices by the NUMA node that the kubelet knows
+	Total        hints.PerNode // the sizes of On
+}
+
+// New returns the node with some resources. The kubelet knows NUMA nodes up to number 63; a device on another
+// one counts as a device without.
+func New(announced []Announcement) *Node {
+	n := &Node{index: make(map[string]int, len(announced)), numbers: map[string]int{}}
+	for _, a := range announced {
+		n.words += (len(a.Devices) + 63) / 64
+	}
+	n.devices = make([]placement.Device, 64*n.words)
+	n.OfKind = [2]Set{n.NewSet(), n.NewSet()}
+	first := 0
+	for i, a := range announced {
+		n.index[a.Name] = i
+		n.Resources = append(n.Resources, n.resource(a, first))
+		n.OfKind[a.Kind].Include(n.Resources[i].All)
+		first += (len(a.Devices) + 63) / 64 * 64
+	}
+	return n
+}
+
+func (n *Node) resource(a Announcement, first int) Resource {
+	r := Resource{Name: a.Name, Kind: a.Kind, First: first, Count: len(a.Devices), All: n.NewSet()}
+	for i, d := range a.Devices {
+		n.devices[first+i] = d.Device
+		n.numbers[d.ID] = first + i
+		r.All.Insert(first + i)
+		number, known := d.NUMA.Number()
+		if !known || number > 63 {
+			continue
+		}
+		for len(r.On) <= number {
+			r.On, r.Total = append(r.On, n.NewSet()), append(r.Total, 0)
+		}
+		r.On[number].Insert(first + i)
+		r.Total[number]++
+		r.Hinted = true
+	}
+	return r
+}
+
+// NewSet returns an empty set.
+func (n *Node) NewSet() Set { return make(Set, n.words) }
+
+// NewSets returns some empty sets.
+func (n *Node) NewSets(count int) []Set {
+	words, sets := make(Set, count*n.words), make([]Set, count)
+	for i := range sets {
+		sets[i] = words[i*n.words : (i+1)*n.words : (i+1)*n.words]
+	}
+	return sets
+}
+
+// Resource returns the number of a resource, false for one that the node does not have.
+func (n *Node) Resource(name string) (int, bool) {
+	i, ok := n.index[name]
+	return i, ok
+}
+
+// Select returns the devices with some IDs. Other IDs are ignored.
+func (n *Node) Select(ids []string) Set {
+	s := n.NewSet()
+	for _, id := range ids {
+		if i, known := n.numbers[id]; known {
+			s.Insert(i)
+		}
+	}
+	return s
+}
+
+// Chosen returns the devices of a choice.
+func (n *Node) Chosen(choice placement.Choice) Set {
+	s := n.NewSet()
+	for _, list := range [...][]placement.Device{choice.GPUs, choice.VFs} {
+		for _, d := range list {
+			if i, known := n.numbers[d.ID]; known {
+				s.Insert(i)
+			}
+		}
+	}
+	return s
+}
+
+// Devices lists the devices of a set, ascending.
+func (n *Node) Devices(of Set) []placement.Device {
+	list := make([]placement.Device, 0, of.Len())
+	of.Each(func(i int) { list = append(list, n.devices[i]) })
+	return list
+}
+
+// NUMANodes returns the NUMA nodes that the kubelet knows of some devices.
+func (n *Node) NUMANodes(of Set) hints.Mask {
+	var nodes hints.Mask
+	for i := range n.Resources {
+		nodes |= n.Resources[i].numaNodes(of)
+	}
+	return nodes
+}
+
+func (r *Resource) numaNodes(of Set) hints.Mask {
+	var nodes hints.Mask
+	for number, on := range r.On {
+		if of.Common(on) > 0 {
+			nodes |= 1 << number
+		}
+	}
+	return nodes
+}
+
+// Aligned returns those of some free devices that are on NUMA nodes (filterByAffinity); none if there are no
+// nodes.
+func (r *Resource) Aligned(free Set, nodes hints.Mask) Set {
+	aligned := make(Set, len(free))
+	for number, on := range r.On {
+		if nodes>>number&1 == 1 {
+			aligned.Include(on)
+		}
+	}
+	for i := range aligned {
+		aligned[i] &= free[i]
+	}
+	return aligned
+}
+
+// Available returns those of some devices that the kubelet offers a container on NUMA nodes: devices on the
+// nodes, and devices without a NUMA node. No nodes stand for all of them.
+func (r *Resource) Available(of Set, nodes hints.Mask) Set {
+	available := of.Intersection(r.All)
+	for number, on := range r.On {
+		if nodes != 0 && nodes>>number&1 == 0 {
+			available.Exclude(on)
+		}
+	}
+	return available
+}
+
+// Demand returns the resource as the Topology Manager sees it for a container that requests count devices, if
+// the devices in free can be given, and those in reused are left by init containers of the pod
+// (generateDeviceTopologyHints).
+func (r *Resource) Demand(count int, free, reused Set) hints.Demand {
+	d := hints.Demand{Count: count, Named: true, All: r.Total, Free: make(hints.PerNode, len(r.On))}
+	for number, on := range r.On {
+		d.Free[number] = free.Common(on)
+	}
+	if reused.Common(r.All) == 0 {
+		return d
+	}
+	d.Reused = make(hints.PerNode, len(r.On))
+	for number, on := range r.On {
+		d.Reused[number] = reused.Common(on)
+		d.Free[number] += d.Reused[number]
+	}
+	return d
+}
+
+// Requests are numbers of devices that a container requests, in the order in which the kubelet allocates
+// them.
+type Requests []Request
+
+// Request is a number of devices of a resource.
+type Request struct {
+	Resource int // its index in the resources of the node
+	Count    int // 0 if the container names the resource and requests none
+}
+
+// Of returns the number of devices of a kind.
+func (list Requests) Of(kind Kind, n *Node) int {
+	count := 0
+	for _, r := range list {
+		if n.Resources[r.Resource].Kind == kind {
+			count += r.Count
+		}
+	}
+	return count
+}
+
+// Pairs returns the number of pairs that the requests can make.
+func (list Requests) Pairs(n *Node) int { return min(list.Of(GPU, n), list.Of(VF, n)) }
+
+// ByResource returns the requests in the order of the node's resources.
+func (list Requests) ByResource() Requests {
+	return slices.SortedFunc(slices.Values(list), func(a, b Request) int { return a.Resource - b.Resource })
+}

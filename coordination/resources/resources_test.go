@@ -1,0 +1,112 @@
+package resources
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+const gpus = "amd.com/gpu"
+
+// devices announces as many, two to a NUMA node.
+func devices(count int) device.Announcement {
+	var a device.Announcement
+	for i := range count {
+		address := topology.Address{Bus: 1, Function: uint8(i)}
+		a.Devices = append(a.Devices,
+			device.Device{ID: address.String(), Address: address, NUMA: topology.Node(i / 2), Healthy: true})
+	}
+	return a
+}
+
+// What a plugin announces no more stays while somebody has it, unhealthy.
+func TestHeldDevicesOutliveTheirAnnouncement(t *testing.T) {
+	t.Parallel()
+	held := devices(4).Devices[3].ID
+	isHeld := func(id string) bool { return id == held }
+	nobody := func(string) bool { return false }
+	first, err := Set{}.Announce(gpus, device.GPU, devices(4), nobody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := first.Announce(gpus, device.GPU, devices(1), isHeld)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stays := devices(1).Devices[0].ID
+	if got := second[gpus].Devices; len(got) != 2 || got[held].Healthy || !got[stays].Healthy {
+		t.Errorf("known are %v", got)
+	}
+	third, err := second.Announce(gpus, device.GPU, devices(1), nobody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := third[gpus].Devices; len(got) != 1 {
+		t.Errorf("nobody has it any more, and known are %v", got)
+	}
+	if got := first[gpus].Devices; len(got) != 4 || !got[held].Healthy {
+		t.Errorf("the first set has changed: %v", got)
+	}
+}
+
+func TestTooManyResources(t *testing.T) {
+	t.Parallel()
+	s := Set{}
+	for i := range MaxResources {
+		var err error
+		if s, err = s.Announce(fmt.Sprint("resource-", i), device.VF, device.Announcement{}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Announce("one-more", device.VF, device.Announcement{}, nil); err == nil {
+		t.Error("one more is taken")
+	}
+	if _, err := s.Announce("resource-0", device.VF, devices(1), nil); err != nil {
+		t.Errorf("one of them is not: %v", err)
+	}
+}
+
+// What is saved is what comes back, with nobody connected and nothing healthy.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	s, err := Set{}.Announce(gpus, device.GPU, devices(3), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := json.Marshal(s.Save())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var saved []Saved
+	if err := json.Unmarshal(content, &saved); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Restore(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := devices(3).Devices
+	for i := range want {
+		want[i].Healthy = false
+	}
+	if diff := cmp.Diff(want, again[gpus].Ordered(),
+		cmpopts.EquateComparable(topology.NUMANode{}, topology.Address{})); diff != "" || again[gpus].Joined {
+		t.Errorf("connected %t, devices (-saved +restored):\n%s", again[gpus].Joined, diff)
+	}
+	for name, wrong := range map[string]Saved{
+		"no name":    {Kind: device.GPU, Devices: []byte("[]")},
+		"no kind":    {Name: gpus, Devices: []byte("[]")},
+		"no devices": {Name: gpus, Kind: device.GPU},
+		"no address": {Name: gpus, Kind: device.GPU, Devices: []byte(`[{"id":"x","address":"y"}]`)},
+	} {
+		if _, err := Restore([]Saved{wrong}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

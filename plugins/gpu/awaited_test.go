@@ -1,0 +1,41 @@
+package gpu
+
+import (
+	"testing"
+
+	"github.com/tandem-k8s/tandem/test/machines"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// TestAwaited: a plugin waits for the GPUs that are on PCI, but for those of virtual machines.
+func TestAwaited(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ machine, vendor, driver, want string }{
+		{"nv-h100-oci", "", "", "8 GPUs of NVIDIA's on PCI (the first 0000:0f:00.0, driver nvidia)"},
+		{"nv-h100-oci", "nvidia", "none", "8 GPUs of NVIDIA's on PCI (the first 0000:0f:00.0, driver none)"},
+		{"nv-h100-oci", "amd", "", "no GPU on PCI"},
+		{"oci-mi300x-derived", "", "", "8 GPUs of AMD's on PCI (the first 0000:11:00.0, driver amdgpu)"},
+		{"oci-mi300x-derived", "amd", "vfio-pci", "no GPU on PCI"},
+	} {
+		machine, err := machines.Load(c.machine, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, err := topology.Read(machine.FS())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for d := range tree.Devices() {
+			switch {
+			case Vendor(d) == "" || c.driver == "":
+			case c.driver == "none":
+				d.Driver = ""
+			default:
+				d.Driver = c.driver
+			}
+		}
+		if got := AwaitedIn(tree, c.vendor).String(); got != c.want {
+			t.Errorf("%s, vendor %q, driver %q: %s, want %s", c.machine, c.vendor, c.driver, got, c.want)
+		}
+	}
+}

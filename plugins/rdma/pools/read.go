@@ -1,0 +1,196 @@
+package pools
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
+)
+
+// ReadConfig reads a configuration file with the semantics of encoding/json, as the stock plugin does: keys
+// are matched whatever their case (the SR-IOV network operator writes "IsRdma"), unknown ones are ignored
+// with a warning. An error is one sentence that names the file and, where there is one, the resource and the
+// key. What makes the stock plugin leave out a single resource is a warning here too, unless nothing is left.
+func ReadConfig(path string) (*Config, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		var pathError *os.PathError
+		if errors.As(err, &pathError) {
+			err = pathError.Err
+		}
+		return nil, fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	c, err := parseConfig(path, content)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Default is the configuration of a node that has none: all VFs with RDMA, and the NICs with RDMA that have
+// none, as one resource.
+func Default() *Config {
+	const builtIn = `{"resourceList": [{"resourceName": "rdma_vf", "resourcePrefix": "tandem.dev", ` +
+		`"selectors": {"isRdma": true}}]}`
+	c, err := parseConfig("(built in)", []byte(builtIn))
+	if err != nil {
+		panic(err) // it is a constant
+	}
+	return c
+}
+
+func parseConfig(file string, content []byte) (*Config, error) {
+	if len(bytes.TrimSpace(content)) == 0 {
+		return nil, errors.New(`the file is empty; want {"resourceList": [...]}`)
+	}
+	var top struct {
+		ResourceList []json.RawMessage `json:"resourceList"`
+		sharedList
+	}
+	if err := json.Unmarshal(content, &top); err != nil {
+		return nil, explain(err, content)
+	}
+	c := &Config{File: file}
+	c.warnUnknown("", content, top)
+	for i, raw := range top.ResourceList {
+		if err := c.add(i+1, raw); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.addShared(top.sharedList); err != nil {
+		return nil, err
+	}
+	if len(top.ResourceList)+len(top.ConfigList) == 0 {
+		return nil, errors.New("resourceList is missing or empty")
+	}
+	if len(c.Resources) == 0 {
+		return nil, fmt.Errorf("no resource can be used: %s", strings.Join(c.Warnings, "; "))
+	}
+	return c, nil
+}
+
+// add checks the resource at a position of the list and appends it, or warns why it is left out.
+func (c *Config) add(position int, raw json.RawMessage) error {
+	var r struct {
+		ResourceConfig
+		RawSelectors json.RawMessage `json:"selectors"`
+		RawTandem    json.RawMessage `json:"tandem"`
+	}
+	err := json.Unmarshal(raw, &r)
+	name := label(r.Name, position, "resourceList")
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, explain(err, raw))
+	}
+	if r.DeviceType == "" {
+		r.DeviceType = NetDevice
+	}
+	if !slices.Contains([]DeviceType{NetDevice, Accelerator, AuxNetDevice}, r.DeviceType) {
+		return fmt.Errorf("%s: deviceType %q is unknown; want %s, %s or %s",
+			name, r.DeviceType, NetDevice, Accelerator, AuxNetDevice)
+	}
+	if err := c.checkNew(name, r.ResourceConfig); err != nil {
+		return err
+	}
+	c.warnUnknown(name+": ", raw, r, intoSelectors)
+	if err := r.checkName(); err != nil {
+		c.warn("%s is left out: %v", name, err)
+		return nil
+	}
+	r.Selectors, err = parseSelectors(r.DeviceType, r.RawSelectors)
+	if err != nil {
+		c.warn("%s is left out: %v", name, err)
+		return nil
+	}
+	if err := r.checkSelectors(); err != nil {
+		return invalid("%s: %w", name, err)
+	}
+	c.warnAll(name+": selectors: ", selectorWarnings(r.DeviceType, r.Selectors, r.RawSelectors))
+	c.addOwn(name, raw, r.RawTandem, &r.ResourceConfig)
+	c.Resources = append(c.Resources, r.ResourceConfig)
+	return nil
+}
+
+// A key of selectors is easily written into the resource, and the other way round.
+var intoSelectors = place{keysOf(reflect.TypeFor[Selector]()), "put it into selectors"}
+
+// parseSelectors reads the key "selectors": one object, or a list of them. Without it, every function is
+// selected.
+func parseSelectors(t DeviceType, raw json.RawMessage) ([]Selector, error) {
+	objects, err := selectorObjects(raw)
+	if err != nil {
+		return nil, err
+	}
+	selectors := make([]Selector, len(objects))
+	for i, object := range objects {
+		if err := json.Unmarshal(object, selectors[i].keys(t)); err != nil {
+			return nil, fmt.Errorf("selectors: %w", explain(err, object))
+		}
+	}
+	return selectors, nil
+}
+
+// selectorObjects splits what selectors says into its objects: one empty object where it is missing.
+func selectorObjects(raw json.RawMessage) ([]json.RawMessage, error) {
+	switch raw = bytes.TrimSpace(raw); {
+	case len(raw) == 0, string(raw) == "null":
+		return []json.RawMessage{[]byte("{}")}, nil
+	case raw[0] != '[':
+		return []json.RawMessage{raw}, nil
+	}
+	var objects []json.RawMessage
+	if err := json.Unmarshal(raw, &objects); err != nil {
+		return nil, fmt.Errorf("selectors: %w", explain(err, raw))
+	}
+	if len(objects) == 0 {
+		return nil, errors.New("selectors: the list is empty")
+	}
+	if slices.ContainsFunc(objects, func(o json.RawMessage) bool { return string(o) == "null" }) {
+		return nil, errors.New("selectors: the list contains null")
+	}
+	return objects, nil
+}
+
+// besideThem is where a key of a resource belongs that was written into its selectors.
+var besideThem = place{keysOf(reflect.TypeFor[ResourceConfig]()), "put it beside selectors, not into it"}
+
+// selectorWarnings tells what in a resource's selectors has no effect, or less than was meant.
+func selectorWarnings(t DeviceType, selectors []Selector, raw json.RawMessage) (warnings []string) {
+	if objects, err := selectorObjects(raw); err == nil {
+		known := reflect.TypeOf((&Selector{}).keys(t)).Elem()
+		for _, object := range objects {
+			text := fmt.Sprintf("unknown for deviceType %s and ignored", t)
+			warnings = append(warnings, ignored(object, known, text, besideThem)...)
+		}
+	}
+	for i := range selectors {
+		warnings = append(warnings, selectors[i].warnings()...)
+	}
+	return warnings
+}
+
+func (s *Selector) warnings() []string {
+	warnings := slices.Concat(problems("pfNames", s.PFNames), problems("rootDevices", s.RootDevices))
+	if len(s.LinkTypes) > 1 {
+		warnings = append(warnings, "linkTypes should have a single value")
+	}
+	if _, ok := sysfs.VDPADrivers[s.VDPAType]; s.VDPAType != "" && !ok {
+		const unknown = "vdpaType %q is unknown, want virtio or vhost: no device is selected"
+		warnings = append(warnings, fmt.Sprintf(unknown, s.VDPAType))
+	}
+	return warnings
+}
+
+func problems(key string, items []vfItem) (warnings []string) {
+	for _, item := range items {
+		if item.problem != nil {
+			warnings = append(warnings, fmt.Sprintf("%s: %q: %v", key, item.text, item.problem))
+		}
+	}
+	return warnings
+}

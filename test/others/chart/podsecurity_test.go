@@ -1,0 +1,113 @@
+package chart_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	podsecurity "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+// TestPodSecurity: docs/install.md says which pods the API server refuses in a namespace that enforces a Pod
+// Security Standard, and for which reasons.
+func TestPodSecurity(t *testing.T) {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	for _, row := range []struct {
+		name string
+		pods []corev1.PodTemplateSpec
+	}{
+		{"`tandem-gpu`", podsOf(t, "", "tandem-gpu")},
+		{"`tandem-gpu` with `gpu.privileged`", podsOf(t, "gpu: {privileged: true}", "tandem-gpu")},
+		{"`tandem-rdma`", podsOf(t, "", "tandem-rdma")},
+		{"`tandem-dra`", podsOf(t, "mode: dra", "tandem-dra")},
+		{"`tandem-scheduler`", podsOf(t, beside, "tandem-scheduler")},
+		{
+			"the chart's test Job",
+			templates(t, parse(t, renderFile(t, "gpu: {vendor: amd}", "tests/verify.yaml")), ""),
+		},
+		{"the Jobs in `deployments/examples`", exampleJobs(t)},
+	} {
+		fmt.Fprintf(&table, "| %s |", row.name)
+		for _, level := range []podsecurity.Level{
+			podsecurity.LevelRestricted, podsecurity.LevelBaseline, podsecurity.LevelPrivileged,
+		} {
+			fmt.Fprintf(&table, " %s |", verdict(evaluator, level, row.pods))
+		}
+		table.WriteString("\n")
+	}
+	content, err := os.ReadFile("../../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = "| Pods | `restricted` | `baseline` | `privileged` |\n|---|---|---|---|\n"
+	_, documented, _ := strings.Cut(string(content), head)
+	documented, _, _ = strings.Cut(documented, "\n\n")
+	if diff := cmp.Diff(documented+"\n", table.String()); diff != "" {
+		t.Errorf("the table of docs/install.md (-documented +evaluated):\n%s\n%s", diff, &table)
+	}
+}
+
+// verdict says whether pods are admitted at a level, or for which reasons one of them is refused.
+func verdict(e policy.Evaluator, level podsecurity.Level, pods []corev1.PodTemplateSpec) string {
+	var reasons []string
+	for _, pod := range pods {
+		at := podsecurity.LevelVersion{Level: level, Version: podsecurity.LatestVersion()}
+		for _, check := range e.EvaluatePod(at, &pod.ObjectMeta, &pod.Spec) {
+			if !check.Allowed && !slices.Contains(reasons, check.ForbiddenReason) {
+				reasons = append(reasons, check.ForbiddenReason)
+			}
+		}
+	}
+	if len(reasons) == 0 {
+		return "admitted"
+	}
+	return "refused: " + strings.Join(reasons, ", ")
+}
+
+// podsOf are the pods of one workload of the chart.
+func podsOf(t *testing.T, values, name string) []corev1.PodTemplateSpec {
+	t.Helper()
+	rendered, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return templates(t, parse(t, rendered), name)
+}
+
+// exampleJobs are the pods of the Jobs that users start.
+func exampleJobs(t *testing.T) (pods []corev1.PodTemplateSpec) {
+	t.Helper()
+	files, err := filepath.Glob("../../../deployments/examples/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		pods = append(pods, templates(t, manifest(t, strings.TrimPrefix(file, "../../../")), "")...)
+	}
+	return pods
+}
+
+// templates are the pods of workloads with a name, "" for any.
+func templates(t *testing.T, objects []object, name string) (pods []corev1.PodTemplateSpec) {
+	t.Helper()
+	for _, o := range objects {
+		template, ok := o.at("spec", "template").(map[string]any)
+		if ok && o.at("kind") != "ResourceClaimTemplate" && (name == "" || o.at("metadata", "name") == name) {
+			pods = append(pods, decode[corev1.PodTemplateSpec](t, template))
+		}
+	}
+	if len(pods) == 0 {
+		t.Fatalf("there are no pods of %q", name)
+	}
+	return pods
+}
