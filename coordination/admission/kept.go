@@ -41,6 +41,7 @@ type keptContainer struct {
 	Align    intent.Alignment   `json:"alignment,omitempty"`
 	Pods     []kubelet.Pod      `json:"pods,omitempty"`
 	Devices  kubelet.Devices    `json:"devices"`
+	Newest   string             `json:"newest,omitempty"`
 	Looked   bool               `json:"looked,omitempty"`
 	Guessed  bool               `json:"guessed,omitempty"`
 	Shown    bool               `json:"shown,omitempty"`
@@ -92,7 +93,7 @@ func keep(c *asking.Container) *keptContainer {
 		return nil
 	}
 	k := &keptContainer{
-		Owner: c.Owner, Devices: c.Devices, Pods: c.Pods[:min(len(c.Pods), maxPods)],
+		Owner: c.Owner, Devices: c.Devices, Newest: c.Newest, Pods: c.Pods[:min(len(c.Pods), maxPods)],
 		Looked: c.Looked, Guessed: c.Guessed, Shown: c.Shown,
 	}
 	if a := c.Asker; a != nil {
@@ -105,7 +106,7 @@ func keep(c *asking.Container) *keptContainer {
 
 func (k *keptContainer) restore() *asking.Container {
 	c := &asking.Container{
-		Pods: k.Pods, Devices: k.Devices, Looked: k.Looked, Guessed: k.Guessed, Shown: k.Shown,
+		Pods: k.Pods, Devices: k.Devices, Newest: k.Newest, Looked: k.Looked, Guessed: k.Guessed, Shown: k.Shown,
 	}
 	if k.Source == "" || k.Owner == nil {
 		c.Owner = k.Owner

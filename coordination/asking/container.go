@@ -19,6 +19,7 @@ type Container struct {
 	Owner   *kubelet.Container // as PodResources shows it; nil while it does not
 	Pods    []kubelet.Pod      // of which one is its own; nil where nothing tells
 	Devices kubelet.Devices    // that it was given
+	Newest  string             // resource of the newest Allocate; "" while it has no devices
 	// what its pod's init containers leave it, as far as it is known
 	Inherits kubelet.Devices
 
@@ -38,42 +39,59 @@ func (c Container) Given(name string, ids []string) Container {
 		next = kubelet.Devices{}
 	}
 	next[name] = ids
-	c.Devices = next
+	c.Devices, c.Newest = next, name
 	return c
 }
 
-// In is the container as a look shows it. Its owner is known where that has one of its devices: if a source
-// told of another pod that was the likeliest of several. Devices that the owner does not have were only
-// thought to be its other half; they are then those of the newest container.
+// In returns the container as a look shows it, with the owner of its devices. If the look shows another pod
+// than the likeliest of several that a source told of, the container has no asker any more. Devices of an
+// earlier container that only seemed to be its other half are dropped.
 func (c *Container) In(view *kubelet.View) *Container {
 	if c == nil || view == nil {
 		return c
 	}
-	for owner, shown := range view.Containers {
-		if !c.shownBy(*view, owner) {
-			continue
-		}
-		if rest := c.beside(shown); len(rest) > 0 {
-			return &Container{Devices: rest, Unasked: true}
-		}
-		next := *c
-		if next.Owner = &owner; c.Asker != nil && c.Asker.Pod != owner.Pod {
-			next.Asker = nil
-		}
-		return &next
+	owner, shown := c.ownerIn(*view)
+	if !shown {
+		return c
 	}
-	return c
+	has := view.Containers[owner]
+	own, rest := c.split(has)
+	switch {
+	case len(rest) > 0 && len(has[c.Newest]) > 0:
+		return &Container{Owner: &owner, Devices: own, Newest: c.Newest, Unasked: true}
+	case len(rest) > 0:
+		return &Container{Devices: rest, Newest: c.Newest, Unasked: true}
+	}
+	next := *c
+	if next.Owner = &owner; c.Asker != nil && c.Asker.Pod != owner.Pod {
+		next.Asker = nil
+	}
+	return &next
 }
 
-// beside are the devices of a container of resources of which others are not shown with any.
-func (c *Container) beside(shown kubelet.Devices) kubelet.Devices {
-	rest := kubelet.Devices{}
+// ownerIn returns the container that a look shows with devices of c: with those of the newest Allocate if
+// there is one, else the first by resource and name.
+func (c *Container) ownerIn(view kubelet.View) (owner kubelet.Container, shown bool) {
+	for _, name := range append([]string{c.Newest}, slices.Sorted(maps.Keys(c.Devices))...) {
+		if owner, _, shown = view.HolderOf(name, c.Devices[name]); shown {
+			return owner, true
+		}
+	}
+	return kubelet.Container{}, false
+}
+
+// split divides the devices of c by resource: own if an owner is shown with any devices of the resource, rest
+// if it is not.
+func (c *Container) split(shown kubelet.Devices) (own, rest kubelet.Devices) {
+	own, rest = kubelet.Devices{}, kubelet.Devices{}
 	for name, ids := range c.Devices {
-		if len(shown[name]) == 0 {
+		if len(shown[name]) > 0 {
+			own[name] = ids
+		} else {
 			rest[name] = ids
 		}
 	}
-	return rest
+	return own, rest
 }
 
 // Lacks reports whether a container was given nothing of a resource.
