@@ -68,7 +68,8 @@
 //   - plan: a choice; one, planTTL; with each question; what the kubelet allocates.
 //   - given: the container of the last Allocate; one; with each Allocate; the checkpoint.
 //   - inflight.Allocates: open Allocates; a second; with a plugin's word; List is not read.
-//   - sight, for people: who holds what; the holders; after seenFresh; the kubelet's records.
+//   - sight, for people: who holds what; the holders; after seenFresh, or a decision; the kubelet's
+//     records.
 //   - history, for people: decisions; history.Most; never; nobody decides by it.
 //   - coordinator.json: all of the above but found; store.MaxSize; after each change; read once, at a start.
 //   - pairs files: containers' devices; the checkpoint; each Allocate, 10 minutes; the checkpoint.

@@ -125,6 +125,28 @@ func TestMetricsAskNowAndThen(t *testing.T) {
 	}
 }
 
+// Metrics that were read just before a decision do not hide the devices that it hands out.
+func TestMetricsFollowEachDecision(t *testing.T) {
+	t.Parallel()
+	a := told(t)
+	for n := range 3 {
+		allocated := 0
+		for _, r := range a.coordinator.Resources() {
+			for _, d := range r.GetDevices() {
+				if d.GetAllocated() {
+					allocated++
+				}
+			}
+		}
+		if allocated != 2*n {
+			t.Errorf("after %d pods %d devices are allocated, want %d", n, allocated, 2*n)
+		}
+		if !a.admit(a.pending(fmt.Sprint("pod-", n), wish{1, 1}).Pod, "c", wish{1, 1}) {
+			t.Fatal("not admitted")
+		}
+	}
+}
+
 // A pod ends between an init container and the next one of its pod, for which PodResources must not be
 // listed: what it had is free.
 func TestPodEndsBeforeATakeover(t *testing.T) {

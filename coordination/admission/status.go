@@ -82,7 +82,8 @@ func (s *state) partners(kind device.Kind, b *books, known sighting) map[string]
 }
 
 const (
-	// how old it may be for metrics what the kubelet was asked: anybody can ask for those
+	// seenFresh is the maximum age of the kubelet's answers in metrics, which anybody can request, as long as
+	// no decision is made.
 	seenFresh = 5 * time.Second
 	// for asking the kubelet about all of them
 	endedLimit = time.Second
@@ -91,10 +92,11 @@ const (
 	endedPause = 20 * time.Millisecond
 )
 
-// sight is what was last found for people alone.
+// sight is the last look for people. It is valid for one state: the next decision makes it stale.
 type sight struct {
 	mu   sync.Mutex
 	at   time.Time
+	of   *state
 	last sighting
 }
 
@@ -111,16 +113,16 @@ func key(h *holders.Holder) string { return h.UID + " " + h.Pod.Namespace + "/" 
 // has reports whether the pod of a holder has ended.
 func (s sighting) has(h *holders.Holder) bool { return s.ended[key(h)] }
 
-// seen looks, unless that was done so short a time ago.
+// seen returns the last look at the current state if that is younger than fresh, else a new one.
 func (c *Coordinator) seen(ctx context.Context, fresh time.Duration) sighting {
 	s := &c.sight
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.now().Sub(s.at) >= fresh {
+	if of := c.current(); s.of != of || c.now().Sub(s.at) >= fresh {
 		ctx, cancel := context.WithTimeout(ctx, endedLimit)
 		defer cancel()
 		s.last = c.look(ctx)
-		s.at = c.now()
+		s.at, s.of = c.now(), of
 	}
 	return s.last
 }
