@@ -297,11 +297,11 @@ func (f *finder) knownOf(uid string, pod kubelet.Pod, lives bool) Known {
 		known = Known{Pod: pod}
 	}
 	switch {
-	case f.View == nil || !lives:
-	case f.pods[pod]:
+	case !lives:
+	case f.View != nil && f.pods[pod]:
 		known.Listed, known.Life, known.Containers = true, f.View.Life, f.apps[pod]
-	case pod == kubelet.Pod{} && !f.wasKnown(uid) && f.isSameKubelet():
-		known.Life, known.Admitted = f.View.Life, true
+	case pod == kubelet.Pod{} && !f.wasKnown(uid) && f.Looked && (f.View == nil || f.Life == f.View.Life):
+		known.Life, known.Admitted = f.Life, true
 	}
 	return known
 }
@@ -336,7 +336,7 @@ func (f *finder) namesOf(all []*Holder) map[string]kubelet.Pod {
 	}
 	for _, h := range all {
 		for name, ids := range h.Devices {
-			if len(ids) == 0 {
+			if len(ids) == 0 || h.UID == "" {
 				continue
 			}
 			c, shown := f.listed[device{name, ids[0]}]

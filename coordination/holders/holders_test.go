@@ -255,6 +255,41 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// Holders without a UID have no name in common: a pod that List shows with the devices of one is not that of
+// the others.
+func TestNamelessHoldersStayApart(t *testing.T) {
+	t.Parallel()
+	found, _ := holders.Find(holders.Sources{
+		Before: holders.Holders{
+			{Name: "c", Devices: devices(gpus + " g1")}, {Name: "c", Devices: devices(vfs + " v1")},
+		},
+		View: view(map[string]string{"a/c": gpus + " g1"}),
+	})
+	if diff := cmp.Diff([]string{"g1:  a/c open", "v1:  /c"}, held(found)); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+}
+
+// A pod that the checkpoint has for the first time while List fails has come since the last List: the next
+// List of the same kubelet that lacks its devices shows that the pod has ended.
+func TestPodOfTheCheckpointAdmittedWhileListFails(t *testing.T) {
+	t.Parallel()
+	const life = "1"
+	sources := holders.Sources{
+		Recorded: record(t, map[string]string{"u1/c": gpus + " g1"}), Looked: true, Life: life,
+	}
+	first := holders.Look(sources)
+	if want := []string{"g1: u1 /c"}; !slices.Equal(held(first.Holders), want) {
+		t.Fatalf("held %v, want %v", held(first.Holders), want)
+	}
+	sources.Known = first.Known
+	sources.View = view(map[string]string{"b/c": gpus + " g2"})
+	sources.View.Life = life
+	if found, _ := holders.Find(sources); len(found.Of(gpus, "g1")) > 0 {
+		t.Errorf("g1 is still held by %v", found.Of(gpus, "g1"))
+	}
+}
+
 // BenchmarkFind is a question on a node of 100 pods with a GPU and a VF each.
 func BenchmarkFind(b *testing.B) {
 	containers, shown, names := map[string]string{}, map[string]string{}, map[string]string{}
