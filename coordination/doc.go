@@ -64,12 +64,11 @@
 //     the kubelet's records. Nobody is refused by it alone.
 //   - known: names of UIDs, as List or a source has told; pods of checkpoint and source; with each
 //     question; never changes for a UID.
-//   - seen: the last List; pods of the node; with each List; List.
+//   - listing: the last List; pods of the node; with each List; List.
 //   - plan: a choice; one, planTTL; with each question; what the kubelet allocates.
-//   - given: the container of the last Allocate; one; with each Allocate; the checkpoint.
+//   - last: the container of the last Allocate; one; with each Allocate; the checkpoint.
 //   - inflight.Allocates: open Allocates; a second; with a plugin's word; List is not read.
-//   - sight, for people: who holds what; the holders; after seenFresh, or a decision; the kubelet's
-//     records.
+//   - survey, for people: the holders; the holders; after surveyTTL, or a decision; the kubelet's records.
 //   - history, for people: decisions; history.Most; never; nobody decides by it.
 //   - coordinator.json: all of the above but found; store.MaxSize; after each change; read once, at a start.
 //   - pairs files: containers' devices; the checkpoint; each Allocate, 10 minutes; the checkpoint.

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/device"
-	"github.com/tandem-k8s/tandem/coordination/inflight"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
@@ -65,6 +65,7 @@ type admission struct {
 	files   *pairsFiles // nil if no container wants one
 	names   int         // names that pods share in mixedLoad; 0: each has its own
 	created int         // pods so far
+	records int         // checkpoints so far
 	uids    map[kubelet.Pod]string
 	guessed bool // the container got its VFs first and without a question: their order can only be guessed
 }
@@ -87,7 +88,7 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 		recordedPods: map[kubelet.Pod]map[string]kubelet.Devices{},
 		uids:         map[kubelet.Pod]string{},
 	}
-	a.coordinator = &Coordinator{Config: Config{
+	a.coordinator = &Coordinator{Config: &Config{
 		Refresh:  func(device.Announcement) error { return nil },
 		Newest:   func() *topology.Tree { return tree },
 		Look:     a.look,
@@ -117,12 +118,10 @@ func newAdmission(t *testing.T, machine string, vfsPerPF int, excludeTopology bo
 	return a
 }
 
-// startAt has a coordinator begin where nothing is known.
+// startAt makes a coordinator begin with an empty state.
 func (c *Coordinator) startAt(tree *topology.Tree, now func() time.Time) *Coordinator {
-	c.now, c.history.Lives = now, c.lives
-	c.state.Store(newState(tree))
-	c.store, c.inFlight = new(store.Store[kept]), inflight.New(now)
-	c.pairs = pairs.NewFolder("", slog.New(slog.DiscardHandler)) // of no file
+	folder := pairs.NewFolder("", slog.New(slog.DiscardHandler)) // of no file
+	*c = *newCoordinator(c.Config, new(store.Store[savedState]), folder, tree, now)
 	return c
 }
 
@@ -239,8 +238,10 @@ func (a *admission) record() {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(a.kubeletDir, "device-plugins", "kubelet_internal_checkpoint"), content,
-		0o600); err != nil {
+	name := filepath.Join(a.kubeletDir, "device-plugins", "kubelet_internal_checkpoint")
+	a.records++ // the kernel's clock is too coarse to tell two checkpoints of a fast test apart
+	at := time.Unix(int64(a.records), 0)
+	if err := errors.Join(os.WriteFile(name, content, 0o600), os.Chtimes(name, at, at)); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -737,7 +738,7 @@ func TestAfterARefusedPod(t *testing.T) {
 		if held := a.coordinator.heldOf(gpus); len(held) > 0 {
 			t.Errorf("seed %d: the refused pod still holds %v", seed, held)
 		}
-		if got := a.coordinator.current().given.container; len(got.Devices[gpus]) > 0 {
+		if got := a.coordinator.current().last.container; len(got.Devices[gpus]) > 0 {
 			t.Errorf("seed %d: the next pod's VF was taken for the refused pod's other half", seed)
 		}
 	}

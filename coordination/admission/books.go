@@ -9,25 +9,27 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/resources"
+	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// books are the devices that plugins have announced, with those who hold them, at one moment.
+// books are the announced devices with PCI tree and holders, at one moment.
 type books struct {
+	tree      *topology.Tree
 	resources resources.Set
 	found     holders.Holders
-	holders   map[string]map[string]int // resource → device ID → its holder's place in found
+	holders   map[string]map[string]int // resource → device ID → index of the holder in found
 }
 
-func newBooks(set resources.Set, found holders.Holders) *books {
-	b := &books{set, found, map[string]map[string]int{}}
+// newBooks indexes holders by device. An app container takes precedence over init containers of its pod.
+func newBooks(tree *topology.Tree, set resources.Set, found holders.Holders) *books {
+	b := &books{tree, set, found, map[string]map[string]int{}}
 	for i, h := range found {
 		for name, ids := range h.Devices {
 			if b.holders[name] == nil {
 				b.holders[name] = map[string]int{}
 			}
 			for _, id := range ids {
-				// an app container's is what an init container of the pod leaves to it
 				if _, held := b.holders[name][id]; !held || !h.Init {
 					b.holders[name][id] = i
 				}
@@ -37,7 +39,7 @@ func newBooks(set resources.Set, found holders.Holders) *books {
 	return b
 }
 
-// holder is who has a device, nil for nobody.
+// holder returns the holder of a device, nil for none.
 func (b *books) holder(name, id string) *holders.Holder {
 	if i, held := b.holders[name][id]; held {
 		return &b.found[i]
@@ -45,12 +47,13 @@ func (b *books) holder(name, id string) *holders.Holder {
 	return nil
 }
 
+// isFree reports whether a device has no holder.
 func (b *books) isFree(name, id string) bool {
 	_, held := b.holders[name][id]
 	return !held
 }
 
-// free lists a resource's healthy devices that nobody holds, by address and ID.
+// free returns the healthy devices of a resource without a holder, ordered by address and ID.
 func (b *books) free(r *resources.Resource) (free []device.Device) {
 	for _, d := range r.Ordered() {
 		if d.Healthy && b.isFree(r.Name, d.ID) {
@@ -60,30 +63,29 @@ func (b *books) free(r *resources.Resource) (free []device.Device) {
 	return free
 }
 
-// freeOn lists the free devices of a resource on NUMA nodes, those of unknown node included; all where there
-// are no nodes.
+// freeOn returns the free devices of a resource on NUMA nodes, including devices of unknown node. An empty
+// set of nodes means all nodes.
 func (b *books) freeOn(r *resources.Resource, nodes map[int]bool) (free []placement.Device) {
 	for _, d := range b.free(r) {
-		if on(d, nodes) {
+		if isOn(d, nodes) {
 			free = append(free, d.Placed())
 		}
 	}
 	return free
 }
 
-// on reports whether a device can be on one of some NUMA nodes. No nodes are all.
-func on(d device.Device, nodes map[int]bool) bool {
+// isOn reports whether a device can be on one of several NUMA nodes. An empty set means all nodes.
+func isOn(d device.Device, nodes map[int]bool) bool {
 	n, known := d.NUMA.Number()
 	return !known || len(nodes) == 0 || nodes[n]
 }
 
-// onNodes lists the healthy devices of a kind on NUMA nodes, free ones and others; on all where there are no
-// nodes.
+// onNodes returns the healthy devices of a kind on NUMA nodes, free and held. An empty set means all nodes.
 func (b *books) onNodes(kind device.Kind, nodes map[int]bool) (free, taken []placement.Device) {
 	for _, r := range b.resources.OfKind(kind) {
 		for _, d := range r.Ordered() {
 			switch {
-			case !d.Healthy || !on(d, nodes):
+			case !d.Healthy || !isOn(d, nodes):
 			case b.isFree(r.Name, d.ID):
 				free = append(free, d.Placed())
 			default:
@@ -94,8 +96,8 @@ func (b *books) onNodes(kind device.Kind, nodes map[int]bool) (free, taken []pla
 	return free, taken
 }
 
-// beside lists all devices of a kind that are free, and all that others than a container have.
-func (b *books) beside(kind device.Kind, c *asking.Container) (spare, taken []placement.Device) {
+// spareAndTaken returns all free devices of a kind, and all devices held by different containers.
+func (b *books) spareAndTaken(kind device.Kind, c *asking.Container) (spare, taken []placement.Device) {
 	for _, r := range b.resources.OfKind(kind) {
 		for _, d := range b.free(r) {
 			spare = append(spare, d.Placed())
@@ -109,7 +111,7 @@ func (b *books) beside(kind device.Kind, c *asking.Container) (spare, taken []pl
 	return spare, taken
 }
 
-// demand is a number of devices of some resources as the Topology Manager looks at it.
+// demand returns a number of devices of resources as a demand of the Topology Manager.
 func (b *books) demand(count int, of ...*resources.Resource) hints.Demand {
 	demand := hints.Demand{Count: count}
 	for _, r := range of {
@@ -123,7 +125,7 @@ func (b *books) demand(count int, of ...*resources.Resource) hints.Demand {
 	return demand
 }
 
-// ownerName names who holds something, for people.
+// ownerName returns the name of a holder, for people.
 func ownerName(h *holders.Holder) string {
 	switch {
 	case h.Pod != (kubelet.Pod{}) && h.Name != "":
@@ -137,7 +139,7 @@ func ownerName(h *holders.Holder) string {
 	}
 }
 
-// names lists who holds some devices but for a container, for people.
+// names returns the names of the holders of devices, without a container's own, for people.
 func (b *books) names(name string, ids []string, c *asking.Container) (owners []string) {
 	for _, id := range ids {
 		if h := b.holder(name, id); h != nil && !c.Has(name, id) {

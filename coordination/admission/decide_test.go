@@ -128,10 +128,10 @@ func (d *disorder) meanwhile() {
 func (d *disorder) check(seed uint64) {
 	d.t.Helper()
 	before, view := d.coordinator.current(), d.view()
-	now := seen{view: &view}
+	now := observation{view: &view}
 	now.checkpoint, now.checkpointErr = d.coordinator.Recorded()
 	found, _ := holders.Find(now.sources(before, asking.Question{}))
-	after := newBooks(before.resources, found)
+	after := newBooks(before.tree, before.resources, found)
 	for pod, containers := range d.pods {
 		for name, given := range containers["c"] {
 			for _, id := range given {
@@ -150,8 +150,8 @@ func (d *disorder) check(seed uint64) {
 func snapshot(t *testing.T, s *state) string {
 	t.Helper()
 	all := []any{
-		s.version, s.sequence, s.resources.Save(), s.allocates, s.found, keep(s.given.container), s.given.devices,
-		s.given.files,
+		s.version, s.sequence, s.resources.Save(), s.allocates, s.found,
+		saveContainer(s.last.container), s.last.devices, s.last.files,
 	}
 	if s.plan != nil {
 		all = append(all, s.plan.devices, s.plan.promised)
@@ -173,18 +173,18 @@ func TestDecisionWorksOnACopy(t *testing.T) {
 		before := a.coordinator.current()
 		saved := snapshot(t, before)
 		failure := errors.New("on purpose")
-		err := a.coordinator.decide(func(d *deciding) error {
-			for _, r := range d.resources.All() {
-				d.resources = d.resources.Leave(r.Name)
+		err := a.coordinator.decide(func(tx *transaction) error {
+			for _, r := range tx.resources.All() {
+				tx.resources = tx.resources.Leave(r.Name)
 			}
-			d.release(d.given.container)
-			d.remembered(&asking.Container{}, holders.Allocate{Resource: gpus, IDs: []string{"x"}})
-			if d.plan != nil {
-				clear(d.plan.devices)
-				clear(d.plan.promised)
+			tx.release(tx.last.container)
+			tx.recordAllocate(&asking.Container{}, holders.Allocate{Resource: gpus, IDs: []string{"x"}})
+			if tx.plan != nil {
+				clear(tx.plan.devices)
+				clear(tx.plan.promised)
 			}
-			clear(d.given.devices)
-			d.plan, d.given, d.known = nil, given{}, nil
+			clear(tx.last.devices)
+			tx.plan, tx.last, tx.known = nil, lastAllocation{}, nil
 			return failure
 		})
 		if !errors.Is(err, failure) || a.coordinator.current() != before {

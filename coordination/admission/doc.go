@@ -1,62 +1,69 @@
-// Package admission decides which devices a container gets that the kubelet is admitting.
+// Package admission chooses the devices of a container that the kubelet is admitting.
 //
-// # One decision
+// # A decision
 //
-// A question is read, decided and committed. What it needs to know is read first, without a lock: the
-// kubelet's checkpoint, PodResources, what the pods want, the CPUs (Coordinator.read). Then the decision is
-// made, from that and from a copy of the state, and reads nothing else but the clock (deciding.choose). It
-// becomes the state of all in one step, unless the asker has gone or something was allocated since the
-// question was read: then it is read again (Coordinator.decide). The log, the observer and files come after
-// that. An Allocate goes the same way (Coordinator.Allocated). So nobody sees half of a decision, nothing is
-// locked while something is read or written, and whoever only looks (Status, Explain, the checkpoint) looks
-// at the state that was committed last.
+// The coordinator answers a question in three phases, without a lock during I/O:
 //
-// # What is known
+//   - Read: a reader reads the kubelet's checkpoint, PodResources, the pods' requests and the CPUs into an
+//     observation (read.go, observation.go).
+//   - Decide: a transaction works on a copy of the state and reads only the observation and the clock
+//     (answer.go). If the asker is gone, or the state has changed since the read, the question is read again
+//     (question.go).
+//   - Commit: the copy becomes the state in a single step (committed.go). Log, observer and files follow,
+//     from the transaction's report (report.go).
 //
-// A decision has four steps, each a pure function of what was read: who holds what (package holders), which
-// container asks (package asking), which devices are free for it (books.go, usable in request.go), and the
-// choice (package placement). Nothing is kept that the kubelet's own records tell. A state (state.go) has
-// what plugins have announced, the own Allocates that the kubelet has not written down yet, the names of
-// pods, the last look, what is planned for the container that asks (plan.go), and what the container of the
-// newest Allocate was given. The last two are often of one container, and need not be: the kubelet can ask
-// for the next one first.
+// An Allocate takes the same way (allocate.go, grant.go, verdict.go). Readers of the state, such as Status,
+// Explain and the saved state, use the last committed state. Queries change nothing.
 //
-// A device that another pod has at that moment, as PodResources Get confirms, is refused in Allocate with a
-// sentence (refusal.go): the kubelet can hand one out twice (kubernetes PR 137534). Where the kubelet cannot
-// confirm it (Get is on from 1.34) the container gets the device and the log has an error.
+// # The steps
 //
-// A plan is kept for the half that was not asked. It is replaced by the next question, since the kubelet
-// admits one container at a time, and expires by itself.
+// A decision has four steps, each a pure function of values read before:
 //
-// # Who is asking
+// 1. The holders of devices (package holders). 2. The asking container (package asking). 3. The free devices
+// for the container (books.go, newOffer in halves.go). 4. The choice, from a request for package placement
+// (request.go, numa.go, chosen.go).
 //
-// The kubelet does not say: package asking finds out, from the kubelet's checkpoint, PodResources and what
-// the pods want. Where the container is known the first question is answered for all that it wants, one half
-// for each resource name, and what it does not want is not planned for (wanted.go). The same tells whom the
-// kubelet gives devices without a question, what a scheduler chose, and whether the pod is to be refused when
-// its pairs cannot be on one switch each (refusal.go). And where VFs have no NUMA node, the CPUs that the
-// container is to have alone say which one its GPUs will be on (read.go).
+// The state (state.go) has no copy of the kubelet's records, only: announced devices, own Allocates missing
+// in the kubelet's records so far, names of pods, the last List, the plan for the container in admission, and
+// the container of the latest Allocate. Plan and latest container often match, but the kubelet can ask for
+// the next container first.
 //
-// PodResources List is read inside GetPreferredAllocation, and never while an Allocate of either plugin is
-// open, which can make the kubelet hand a device out twice (package inflight). Where the checkpoint proves
-// that the second half is asked for which the plan of the first one foresees, neither it nor a source of
-// intent is asked again, and the choice of the first half stands (read.go, prefer.go).
+// A plan reserves the second half of a container (plan.go). The next question replaces the plan, since the
+// kubelet admits containers serially; an unused plan expires.
 //
-// # What outlives a process
+// # Known requests
 //
-// What makes an admission in progress go on is written to <run-dir>/coordinator.json after every change, by a
-// goroutine of its own (kept.go, package store). A file that is damaged, of another version or not ours alone
-// is set aside as coordinator.json.bad; without one the kubelet tells who holds what. The ledger.json of an
-// earlier version is removed.
+// Package asking identifies the asking container from the kubelet's checkpoint, PodResources and request
+// sources. For a known container the first question is answered for the whole request, with a half for each
+// resource. A known container also yields the recipient of an Allocate without a question, the devices chosen
+// by a scheduler (chosen.go), and the required alignment (alignment.go). If VFs have no NUMA node, the
+// container's exclusive CPUs predict the NUMA node of its GPUs (numa.go).
 //
-// The last 256 decisions are kept in memory, for "tandem explain" (package history). Whoever counts them is
-// told when they are committed (observer.go). People are told of devices as free once their containers have
-// ended, which the kubelet is asked about (status.go). A look changes nothing.
+// PodResources List is read only inside GetPreferredAllocation, never during an Allocate of either plugin:
+// List could make the kubelet hand out a device twice (package inflight). If the checkpoint proves a second
+// half foreseen by the plan, neither List nor a request source is read, and the first choice stands
+// (readForeseen in read.go).
 //
-// # What a container is told
+// # Refusals
 //
-// A container can ask for its pairs in a file (package pairs). The RDMA plugin mounts it with the VFs in it;
-// the coordinator adds the GPUs before it answers the Allocated that completes the container, in whichever
-// order the halves come (pairs.go). The kubelet's checkpoint keeps the mount for as long as the container
-// lives, so the files are tidied by it.
+// Allocate refuses a device held by a different pod, as confirmed by PodResources Get (refusal.go): the
+// kubelet can hand out a device twice (kubernetes PR 137534). Without confirmation (Get is available from
+// 1.34), the container gets the device, and an error is logged.
+//
+// # Persistence
+//
+// The state of admissions in progress is written to <run-dir>/coordinator.json after each change, by a
+// separate goroutine (saved.go, package store). A file with damage, of an unknown version or with wrong
+// permissions is renamed to coordinator.json.bad; without the file, the kubelet's records suffice. The
+// ledger.json of an earlier version is removed.
+//
+// The last 256 decisions are kept in memory for "tandem explain" (package history). Devices of ended
+// containers are shown as free, after a survey of the kubelet (survey.go, status.go).
+//
+// # Pairs files
+//
+// A container can request a file with its pairs (package pairs). The RDMA plugin mounts the file with the
+// VFs; the coordinator adds the GPUs before the answer to the last Allocated of the container, in either
+// order of the halves (pairs.go, pairfiles.go). The kubelet's checkpoint keeps the mount for the container's
+// lifetime and decides when a file is removed.
 package admission

@@ -94,7 +94,7 @@ func TestMetricsKnowTheNewest(t *testing.T) {
 			t.Errorf("source %q: degraded are %v", source, got)
 		}
 		a.remove(pod)
-		a.now = a.now.Add(seenFresh)
+		a.now = a.now.Add(surveyTTL)
 		if got := degraded.Containers(a.coordinator.Resources()); len(got) != 0 {
 			t.Errorf("source %q: degraded are %v, which has ended", source, got)
 		}

@@ -12,16 +12,19 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/history"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/resources"
 )
 
-// podName is how people name a pod: the namespace and the container can be left out.
+// podName is a pod name from the command line, with optional namespace and container.
 type podName struct{ namespace, pod, container string }
 
+// accepts reports whether a container matches.
 func (n podName) accepts(c kubelet.Container) bool {
 	return n.pod == c.Pod.Name && (n.namespace == "" || n.namespace == c.Namespace) &&
 		(n.container == "" || n.container == c.Name)
 }
 
+// String returns the name of the pod.
 func (n podName) String() string {
 	if n.namespace == "" {
 		return n.pod
@@ -29,27 +32,26 @@ func (n podName) String() string {
 	return n.namespace + "/" + n.pod
 }
 
-// whole is the name with the container's, for a sentence.
-func (n podName) whole() string {
+// describe returns the name with the container's, for a sentence.
+func (n podName) describe() string {
 	if n.container != "" {
 		return "container " + n.container + " of pod " + n.String()
 	}
 	return "pod " + n.String()
 }
 
-// Explain tells what was decided for a pod; namespace and container can be "", for any. The kubelet is asked
-// about it with Get, which frees nothing, so that the newest pod is known too. The error says why there is
-// nothing to tell.
-func (c *Coordinator) Explain(
+// Explain returns the decisions for a pod; namespace and container may be "", for any. The kubelet is read
+// with Get, which frees nothing, to know the newest pod too. The error is the reason for an empty answer.
+func (i *inspector) Explain(
 	ctx context.Context, namespace, pod, container string,
 ) ([]*api.Decision, error) {
-	return c.explain(ctx, podName{namespace, pod, container})
+	return i.explain(ctx, podName{namespace, pod, container})
 }
 
-// Recent tells all decisions that are known, the oldest first; those whose container is not known too.
-func (c *Coordinator) Recent() []*api.Decision {
+// Recent returns all known decisions, the oldest first, including decisions for unknown containers.
+func (i *inspector) Recent() []*api.Decision {
 	var all []history.Decision
-	c.locked(func() { all = c.history.All() })
+	i.committed.locked(func() { all = i.committed.history.All() })
 	answer := make([]*api.Decision, 0, len(all))
 	for _, e := range all {
 		answer = append(answer, e.Encode())
@@ -57,23 +59,25 @@ func (c *Coordinator) Recent() []*api.Decision {
 	return answer
 }
 
-func (c *Coordinator) explain(ctx context.Context, name podName) ([]*api.Decision, error) {
-	view, known := c.lookAt(ctx, name)
+// explain returns the decisions for a pod.
+func (i *inspector) explain(ctx context.Context, name podName) ([]*api.Decision, error) {
+	view, known := i.readPod(ctx, name)
 	var found []history.Decision
 	var containers []string
 	var ours bool
-	c.locked(func() {
-		c.history.Resolve(view)
-		found, containers, ours = c.history.Of(name.accepts), c.containersOf(name, view),
-			c.current().shows(view, name.accepts)
+	i.committed.locked(func() {
+		log := &i.committed.history
+		log.Resolve(view)
+		found, containers = log.Of(name.accepts), containersOf(log, name, view)
+		ours = showsDevices(i.committed.current().resources, view, name.accepts)
 	})
 	switch {
 	case len(found) > 0:
 	case len(containers) > 0 && name.container != "" && !slices.Contains(containers, name.container):
 		return nil, fmt.Errorf("explain %s: it is none of the containers that are known of this pod: %s",
-			name.whole(), strings.Join(containers, ", "))
+			name.describe(), strings.Join(containers, ", "))
 	default:
-		return nil, nothingToTell(name, view, known, ours)
+		return nil, emptyAnswer(name, view, known, ours)
 	}
 	if name.namespace == "" {
 		name.namespace = found[0].Container.Namespace
@@ -91,47 +95,47 @@ func (c *Coordinator) explain(ctx context.Context, name podName) ([]*api.Decisio
 	return answer, nil
 }
 
-// shows reports whether a view shows a device of a resource that the plugins offer with a container that is
-// accepted.
-func (s *state) shows(view kubelet.View, accepted func(kubelet.Container) bool) bool {
+// showsDevices reports whether a view shows an announced device with an accepted container.
+func showsDevices(set resources.Set, view kubelet.View, accepted func(kubelet.Container) bool) bool {
 	for container, devices := range view.Containers {
-		if accepted(container) && s.resources.Only(devices) != nil {
+		if accepted(container) && set.Only(devices) != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// lookAt asks the kubelet for a pod; false where it cannot tell.
-func (c *Coordinator) lookAt(ctx context.Context, name podName) (kubelet.View, bool) {
+// readPod reads a pod from the kubelet; false without an answer.
+func (i *inspector) readPod(ctx context.Context, name podName) (kubelet.View, bool) {
 	ctx, cancel := context.WithTimeout(ctx, bounded.Look)
 	defer cancel()
 	if name.namespace == "" {
 		name.namespace = "default"
 	}
-	view, err := c.Get(ctx, kubelet.Pod{Namespace: name.namespace, Name: name.pod})
+	view, err := i.reader.Get(ctx, kubelet.Pod{Namespace: name.namespace, Name: name.pod})
 	return view, err == nil
 }
 
-// containersOf names the containers of a pod that a view or the decisions know.
-func (c *Coordinator) containersOf(name podName, view kubelet.View) []string {
+// containersOf returns the names of a pod's containers in a view or in decisions.
+func containersOf(log *history.Log, name podName, view kubelet.View) []string {
 	pod := podName{namespace: name.namespace, pod: name.pod}
 	known := map[string]bool{}
 	for container := range view.Containers {
 		known[container.Name] = true
 	}
-	for _, e := range c.history.Of(pod.accepts) {
+	for _, e := range log.Of(pod.accepts) {
 		known[e.Container.Name] = true
 	}
 	return slices.Sorted(maps.Keys(known))
 }
 
-// unasked is for the pods that the kubelet's Topology Manager refuses: it does not list them any more.
+// unasked explains pods rejected by the kubelet's Topology Manager, which the kubelet lists no longer.
 const unasked = "about a pod with status TopologyAffinityError the kubelet asked no plugin: " +
 	"\"tandem doctor\" says which requests this node refuses"
 
-func nothingToTell(name podName, view kubelet.View, known, ours bool) error {
-	pod := name.whole()
+// emptyAnswer returns the reason for an empty answer.
+func emptyAnswer(name podName, view kubelet.View, known, ours bool) error {
+	pod := name.describe()
 	switch {
 	case !known:
 		return fmt.Errorf("explain %s: it is in none of the last %d decisions, and this kubelet does not tell "+

@@ -149,7 +149,7 @@ func TestSecondHalfIsLookedAtWhereItMatters(t *testing.T) {
 			return 2
 		},
 		"PodResources was away": func(a *admission, _ kubelet.Pod) int {
-			a.coordinator.current().given.container.Looked = false
+			a.coordinator.current().last.container.Looked = false
 			return 2
 		},
 		"one of several pods": func(a *admission, pod kubelet.Pod) int {
@@ -212,7 +212,7 @@ func (a *admission) hold(id string) {
 
 // mayBe leaves open which of several pods got the newest Allocate.
 func (a *admission) mayBe(pods ...kubelet.Pod) {
-	a.coordinator.current().given.container.Pods = pods
+	a.coordinator.current().last.container.Pods = pods
 }
 
 // A pod that is deleted and created anew under its name holds nothing of what it had before, also where

@@ -2,9 +2,6 @@ package admission
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -14,37 +11,14 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// Pair tells for every GPU of the node which of the VFs serves it, and takes charge of a pairs file. False
-// means that the file is not written.
-func (c *Coordinator) Pair(
-	name string, ids []string, file string, vfs []pairs.VF,
-) (served []pairs.Served, written bool) {
-	d, err := c.commit(func(d *deciding) error {
-		if !device.SameSet(d.given.devices[name], ids) {
-			return nil
-		}
-		if file != "" {
-			d.given.files, d.given.vfs = append(d.given.files, file), append(d.given.vfs, vfs...)
-			d.paired = true
-		}
-		served = d.served(name, ids)
-		return nil
-	})
-	if err != nil {
-		return nil, false // a server that has ended tells nothing
-	}
-	return served, c.tell(d) && d.paired
-}
-
-// served pairs all GPUs of the node with the VFs of a container: its own GPUs, or those it will most likely
-// get, as placement pairs them; any other one with the VF that is nearest, so that whichever the container
-// has, a VF is named for it.
-func (d *deciding) served(name string, ids []string) []pairs.Served {
-	vfs := device.All(d.resources[name].Select(ids))
+// serve pairs all GPUs of the node with the VFs of a container: its own or most likely GPUs by placement, and
+// each further GPU with the nearest VF, so that any GPU of the container has a VF.
+func serve(b *books, name string, ids []string, gpus placement.Half) []pairs.Served {
+	vfs := device.All(b.resources[name].Select(ids))
 	best := map[topology.Address]string{}
 	used := map[string]int{}
-	request := placement.Request{GPUs: []placement.Half{d.gpusOf(name, ids)}, VFs: []placement.Half{vfs}}
-	if choice, err := placement.Choose(d.tree, request); err == nil {
+	request := placement.Request{GPUs: []placement.Half{gpus}, VFs: []placement.Half{vfs}}
+	if choice, err := placement.Choose(b.tree, request); err == nil {
 		for _, p := range choice.Pairs {
 			if best[p.GPU.Address] == "" {
 				best[p.GPU.Address] = p.VF.ID
@@ -53,11 +27,11 @@ func (d *deciding) served(name string, ids []string) []pairs.Served {
 		}
 	}
 	var served []pairs.Served
-	for _, gpu := range d.resources.Addresses(device.GPU) {
+	for _, gpu := range b.resources.Addresses(device.GPU) {
 		if best[gpu] == "" {
-			nearest := slices.MinFunc(vfs.Held, func(a, b placement.Device) int {
-				return cmp.Or(d.tree.Distance(gpu, a.Address).Compare(d.tree.Distance(gpu, b.Address)),
-					cmp.Compare(used[a.ID], used[b.ID]), a.Address.Compare(b.Address))
+			nearest := slices.MinFunc(vfs.Held, func(x, y placement.Device) int {
+				return cmp.Or(b.tree.Distance(gpu, x.Address).Compare(b.tree.Distance(gpu, y.Address)),
+					cmp.Compare(used[x.ID], used[y.ID]), x.Address.Compare(y.Address))
 			})
 			best[gpu] = nearest.ID
 			used[nearest.ID]++
@@ -67,44 +41,24 @@ func (d *deciding) served(name string, ids []string) []pairs.Served {
 	return served
 }
 
-// gpusOf are the GPUs of the container that VFs were just given to: those it has, those planned for it, or
-// those beside the VFs.
-func (d *deciding) gpusOf(name string, ids []string) placement.Half {
-	gpus := d.resources.Held(d.given.devices, device.GPU)
-	if p := d.livePlan(); p != nil && len(gpus) == 0 {
-		gpus = d.resources.Held(p.devices, device.GPU)
+// gpusOf returns the GPUs of the container of just allocated VFs: allocated GPUs, planned GPUs, or the GPUs
+// nearest to the VFs.
+func gpusOf(s *state, name string, ids []string, now time.Time) placement.Half {
+	gpus := s.resources.Held(s.last.devices, device.GPU)
+	if p := s.plan.live(now); p != nil && len(gpus) == 0 {
+		gpus = s.resources.Held(p.devices, device.GPU)
 	}
-	if r := d.resources[name]; r != nil && len(gpus) == 0 {
-		return d.gpusBeside(r, ids, d.given.container, d.given.before)
+	if r := s.resources[name]; r != nil && len(gpus) == 0 {
+		return gpusBeside(s.books(), r, ids, s.last.container, s.last.before)
 	}
 	return device.All(gpus)
 }
 
-// tidyPause is that between two looks for files of containers that have ended.
-const tidyPause = 10 * time.Minute
-
-// StayTidy tidies up from time to time until ctx is done: containers end without a word to a device plugin,
-// and nothing else may happen on the node.
-func (c *Coordinator) StayTidy(ctx context.Context) error {
-	ticker := time.NewTicker(tidyPause)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			c.tidy()
-		case <-ctx.Done():
-			return nil
-		}
+// pairedDevices returns the devices of the latest container of a state, with later devices if the container
+// is still the latest in the current state.
+func pairedDevices(s, current *state) []pairs.Device {
+	if slices.Equal(current.last.files, s.last.files) {
+		s = current
 	}
-}
-
-func (c *Coordinator) tidy() {
-	containers, err := c.Granted()
-	switch s := c.current(); {
-	case errors.Is(err, fs.ErrNotExist): // no container was ever given devices
-	case err != nil:
-		c.Log.Warn("leave pairs files as they are", "error", err)
-	default:
-		c.pairs.Tidy(s.tree, containers, s.resources.Paired)
-	}
+	return s.resources.Paired(s.last.devices)
 }

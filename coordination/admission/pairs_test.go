@@ -213,7 +213,7 @@ func TestStayTidy(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c := &Coordinator{Config: Config{Granted: func() ([]kubelet.Granted, error) {
+		c := &Coordinator{Config: &Config{Granted: func() ([]kubelet.Granted, error) {
 			return []kubelet.Granted{{Container: "u/c", Mounts: []string{running}}}, nil
 		}}}
 		c.startAt(nil, time.Now)
@@ -291,17 +291,17 @@ func TestASlowWriteHasWhatCameSince(t *testing.T) {
 	gpu, vf := a.all[gpus][0], a.all[vfs][0]
 	a.allocated(vfs, []string{vf.ID})
 	slow := c.current().clone()
-	slow.given.files = []string{filepath.Join(t.TempDir(), "pairs.json")}
+	slow.last.files = []string{filepath.Join(t.TempDir(), "pairs.json")}
 	c.state.Store(slow)
-	if got := c.handed(slow); len(got) != 1 || got[0].ID != vf.ID {
+	if got := pairedDevices(slow, c.current()); len(got) != 1 || got[0].ID != vf.ID {
 		t.Errorf("the container has %v, want the VF", got)
 	}
 	a.allocated(gpus, []string{gpu.ID})
-	if got := c.handed(slow); len(got) != 2 {
+	if got := pairedDevices(slow, c.current()); len(got) != 2 {
 		t.Errorf("the container has %v, want both halves", got)
 	}
 	c.state.Store(newState(slow.tree))
-	if got := c.handed(slow); len(got) != 1 {
+	if got := pairedDevices(slow, c.current()); len(got) != 1 {
 		t.Errorf("another container is being admitted; the first one has %v, want the VF", got)
 	}
 }

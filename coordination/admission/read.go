@@ -3,6 +3,7 @@ package admission
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -10,120 +11,78 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/asking"
 	"github.com/tandem-k8s/tandem/coordination/bounded"
 	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/inflight"
 	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/survive"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
-// seen is what the kubelet and the sources of intent know when it asks.
-type seen struct {
-	checkpoint    kubelet.Checkpoint
-	checkpointErr error
-	view          *kubelet.View  // nil where PodResources could not be read, or not safely
-	single        []kubelet.Pod  // the pods that the view is of, where they were asked about one by one
-	answer        *intent.Answer // nil where no source tells
-	cpus          *cpus          // nil where they do not matter, or are not known
-	policy        hints.Policy   // "" where it does not matter, or is not known
+// reader reads the kubelet and the request sources. A reader decides nothing and holds no lock.
+type reader struct {
+	*Config
+	inFlight *inflight.Allocates
 }
 
-// list is the view where it is of all pods; else nil.
-func (s seen) list() *kubelet.View {
-	if s.single != nil {
-		return nil
+// readQuestion reads the input of a decision about a question.
+func (r *reader) readQuestion(ctx context.Context, s *state, asked time.Time, q asking.Question) observation {
+	if o, enough := r.readForeseen(s, asked, q); enough {
+		return o
 	}
-	return s.view
+	o := r.readAll(ctx, s, q)
+	o.asked = asked
+	return o
 }
 
-// sources are those by which is found who holds what.
-func (s seen) sources(before *state, q asking.Question) holders.Sources {
-	sources := holders.Sources{
-		View: s.view, Single: s.single, Pods: podsOf(s.answer), Known: before.known,
-		Before: before.found, Looked: before.seen.Looked, Life: before.seen.Life, Allocates: before.allocates,
-	}
-	if r := before.resources[q.Resource]; r != nil {
-		sources.Asked = q.Offer(r)
-	}
-	if s.checkpointErr == nil {
-		sources.Recorded = &s.checkpoint
-	}
-	return sources
-}
-
-// podsOf are the pods that a source tells; nil where none does.
-func podsOf(answer *intent.Answer) *holders.Pods {
-	if answer == nil {
-		return nil
-	}
-	pods := &holders.Pods{Names: map[string]kubelet.Pod{}, All: answer.Source != intent.APIServer}
-	for _, pod := range answer.Pods {
-		pods.Names[pod.UID] = pod.Pod
-	}
-	return pods
-}
-
-// read reads what a question needs.
-func (c *Coordinator) read(ctx context.Context, s *state, asked time.Time, q asking.Question) seen {
-	if now, enough := c.glance(s, asked, q); enough {
-		return now
-	}
-	return c.lookFor(ctx, s, q)
-}
-
-// glance reads the kubelet's checkpoint alone, and reports whether that is enough to answer a question: it is
-// the one that the plan is kept for, and the checkpoint proves that the kubelet is not done with the
-// container that got the newest Allocate.
+// readForeseen reads only the kubelet's checkpoint, and reports whether the checkpoint suffices: the plan
+// foresees the question, and the checkpoint proves unfinished allocation for the container of the latest
+// Allocate. PodResources and request sources would then add nothing relevant:
 //
-// A look at PodResources and the sources of intent would tell nothing then that decides:
+//   - The asker is the container of the latest Allocate, of the single pod left by the List at its first
+//     half. Had the kubelet rejected the pod after an error of the second plugin, the next pod would not ask
+//     so soon for exactly the planned devices.
+//   - Free devices: the kubelet offers no device with a holder at the first half. If the kubelet does, a
+//     device became free or is handed out twice, and PodResources distinguishes both.
+//   - The rest of the request: the question is for all of the rest.
 //
-//   - Who asks: the container that got the newest Allocate, of the one pod that the look at its first half
-//     left. Had the kubelet given it up, after an error of the other plugin's, the next pod would not ask
-//     that soon, for just what is planned.
-//   - What is free: the kubelet offers nothing that somebody held when the first half was asked for. Where it
-//     does, something became free or it hands a device out twice, and PodResources tells which.
-//   - What else the container wants: nothing is left but what is asked for.
-//
-// What a look leaves behind for later questions is the same too: the kubelet takes no pod in while it admits
-// one.
-func (c *Coordinator) glance(s *state, asked time.Time, q asking.Question) (now seen, enough bool) {
+// A List would also leave nothing new for later questions: the kubelet accepts no pod during an admission.
+func (r *reader) readForeseen(s *state, asked time.Time, q asking.Question) (o observation, enough bool) {
+	o.asked = asked
 	if !s.foresees(q, asked) {
-		return now, false
+		return o, false
 	}
-	now.checkpoint, now.checkpointErr = c.Recorded()
-	return now, s.given.progress(now.checkpoint, now.checkpointErr) == asking.Open
+	o.checkpoint, o.checkpointErr = r.Recorded()
+	return o, o.progress(s) == asking.Open
 }
 
-// lookFor reads everything, what the pods want beside the rest; the kubelet's checkpoint takes no time to
-// speak of. PodResources is read where that is safe: not while devices of this very container may be in
-// flight.
-func (c *Coordinator) lookFor(ctx context.Context, before *state, q asking.Question) (s seen) {
+// readAll reads all sources, request sources in parallel; reading the kubelet's checkpoint takes negligible
+// time. PodResources is read only if safe: not while devices of this container may be in flight.
+func (r *reader) readAll(ctx context.Context, before *state, q asking.Question) (o observation) {
 	ctx, cancel := context.WithTimeout(ctx, bounded.Look)
 	defer cancel()
 	var all sync.WaitGroup
 	all.Go(func() {
-		_ = survive.Do(c.Log, func() error { s.answer = c.askedFor(ctx); return nil }) // do without it
+		_ = survive.Do(r.Log, func() error { o.answer = r.readRequests(ctx); return nil }) // nil after a panic
 	})
-	s.checkpoint, s.checkpointErr = c.Recorded()
-	mayLook := len(q.MustInclude) == 0 && c.Look != nil
-	if mayLook {
-		s.view = c.holdings(ctx)
+	o.checkpoint, o.checkpointErr = r.Recorded()
+	mayList := len(q.MustInclude) == 0 && r.Look != nil
+	if mayList {
+		o.view = r.readList(ctx)
 	}
-	if c.Policy != nil && len(before.resources.Nodes(q.Resource, q.Available)) == 0 {
-		s.policy = c.Policy()
+	if r.Policy != nil && len(before.resources.Nodes(q.Resource, q.Available)) == 0 {
+		o.policy = r.Policy()
 	}
 	all.Wait()
-	if s.view == nil && (s.answer == nil || s.answer.Source == intent.APIServer) {
-		s.view, s.single = c.single(ctx, before.suspected(s.sources(before, asking.Question{}), q, mayLook))
+	if o.view == nil && (o.answer == nil || o.answer.Source == intent.APIServer) {
+		o.view, o.single = r.readPods(ctx, before.suspectedPods(o.sources(before, asking.Question{}), q, mayList))
 	}
-	s.cpus = c.cpusFor(ctx, before, q, s)
-	return s
+	o.cpus = r.readCPUs(ctx, before, q, &o)
+	return o
 }
 
-// suspected lists the few pods to ask the kubelet about where it does not list all: first those of which it
-// offers a device, which have ended unless it hands that out twice; and others too, where it was to list
-// them.
-func (s *state) suspected(sources holders.Sources, q asking.Question, others bool) (pods []kubelet.Pod) {
+// suspectedPods returns the few pods to read one by one if List is unavailable. Pods whose devices the
+// kubelet offers come first: they have ended, unless the kubelet hands a device out twice. All adds further
+// pods.
+func (s *state) suspectedPods(sources holders.Sources, q asking.Question, all bool) (pods []kubelet.Pod) {
 	found, _ := holders.Find(sources)
 	if sources.Recorded == nil {
 		found = s.found
@@ -139,7 +98,7 @@ func (s *state) suspected(sources holders.Sources, q asking.Question, others boo
 	}
 	for _, h := range found {
 		of := []kubelet.Pod{h.Pod}
-		if n := s.given.container; h.Pod == (kubelet.Pod{}) && n != nil && n.HasAny(h.Devices) {
+		if n := s.last.container; h.Pod == (kubelet.Pod{}) && n != nil && n.HasAny(h.Devices) {
 			of = n.Pods
 		}
 		offered := func(id string) bool {
@@ -147,7 +106,7 @@ func (s *state) suspected(sources holders.Sources, q asking.Question, others boo
 		}
 		if slices.ContainsFunc(h.Devices[q.Resource], offered) {
 			pods = add(pods, of...)
-		} else if others {
+		} else if all {
 			rest = add(rest, of...)
 		}
 	}
@@ -155,61 +114,88 @@ func (s *state) suspected(sources holders.Sources, q asking.Question, others boo
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	pods = add(pods, rest...)
-	return pods[:min(len(pods), endedBurst)]
+	return pods[:min(len(pods), getBurst)]
 }
 
-// askedFor is what the pods of the node ask for, nil where no source tells before ctx is done.
-func (c *Coordinator) askedFor(ctx context.Context) *intent.Answer {
-	if c.Pods == nil {
+// readRequests returns the requests of the node's pods, nil if no source answers before ctx is done.
+func (r *reader) readRequests(ctx context.Context) *intent.Answer {
+	if r.Pods == nil {
 		return nil
 	}
-	if answer, ok := c.Pods(ctx); ok {
+	if answer, ok := r.Pods(ctx); ok {
 		return &answer
 	}
 	return nil
 }
 
-// holdings is what PodResources shows, nil where it does not answer before ctx is done, or must not be asked.
-func (c *Coordinator) holdings(ctx context.Context) *kubelet.View {
-	if !c.inFlight.Settle(ctx) {
-		c.Log.Warn("choose without PodResources: another container is being given devices at this moment")
+// readList returns the answer of PodResources List, nil if late or unsafe.
+func (r *reader) readList(ctx context.Context) *kubelet.View {
+	if !r.inFlight.Settle(ctx) {
+		r.Log.Warn("choose without PodResources: another container is being given devices at this moment")
 		return nil
 	}
-	view, err := c.Look(ctx)
+	view, err := r.Look(ctx)
 	if err != nil {
-		c.Log.Warn("choose without PodResources: who holds what may be out of date", "error", err)
+		r.Log.Warn("choose without PodResources: who holds what may be out of date", "error", err)
 		return nil
 	}
 	return &view
 }
 
-// cpus are the node's as the kubelet's static CPU policy sees them: those of every NUMA node and, of those
-// that it can give to a container alone, those that nobody has.
-type cpus struct {
-	nodes map[int]topology.CPUSet
-	free  topology.CPUSet
+// Limits of PodResources Get for several pods. The kubelet's limiter allows the same burst again for an
+// admission.
+const (
+	getBurst = 5
+	getPause = 20 * time.Millisecond
+)
+
+// readPods reads pods one by one, at a limited rate, with Get, which frees nothing. Told are the pods
+// answered before ctx is done; nil for none.
+func (r *reader) readPods(
+	ctx context.Context, pods []kubelet.Pod,
+) (all *kubelet.View, told []kubelet.Pod) {
+	all = &kubelet.View{Containers: map[kubelet.Container]kubelet.Devices{}}
+	for i, pod := range pods {
+		if i >= getBurst {
+			select {
+			case <-time.After(getPause):
+			case <-ctx.Done():
+				return all, told
+			}
+		}
+		if view, err := r.Get(ctx, pod); err == nil {
+			told = append(told, pod)
+			all.Life = view.Life
+			all.Pods = append(all.Pods, view.Pods...)
+			maps.Copy(all.Containers, view.Containers)
+		}
+	}
+	if told == nil {
+		return nil, nil
+	}
+	return all, told
 }
 
-// cpusFor reads what is known of CPUs where it can matter: the devices that are offered do not tell the NUMA
-// nodes, and a pod that may be asking wants CPUs of its own. The kubelet gives a container its devices before
-// its CPUs, but decides on the nodes by both.
-func (c *Coordinator) cpusFor(ctx context.Context, s *state, q asking.Question, now seen) *cpus {
-	if c.AllocatableCPUs == nil || now.list() == nil || now.answer == nil || !wantsCPUs(now.answer.Pods) ||
+// readCPUs reads the CPUs if relevant: the offered devices have no NUMA nodes, and a possible asker requests
+// exclusive CPUs. The kubelet allocates a container's devices before its CPUs, but chooses the nodes by both.
+func (r *reader) readCPUs(ctx context.Context, s *state, q asking.Question, o *observation) *cpus {
+	if r.AllocatableCPUs == nil || o.list() == nil || o.answer == nil || !requestCPUs(o.answer.Pods) ||
 		len(s.resources.Nodes(q.Resource, q.Available)) > 0 {
 		return nil
 	}
-	allocatable, err := c.AllocatableCPUs(ctx)
+	allocatable, err := r.AllocatableCPUs(ctx)
 	switch {
 	case err != nil:
-		c.Log.Warn("choose without knowing where CPUs are free", "error", err)
+		r.Log.Warn("choose without knowing where CPUs are free", "error", err)
 		return nil
 	case len(allocatable) == 0: // the policy is not static
 		return nil
 	}
-	return &cpus{c.NodeCPUs(), allocatable.Without(now.view.Exclusive)}
+	return &cpus{r.NodeCPUs(), allocatable.Without(o.view.Exclusive)}
 }
 
-func wantsCPUs(pods []intent.Pod) bool {
+// requestCPUs reports whether a pod not started requests exclusive CPUs.
+func requestCPUs(pods []intent.Pod) bool {
 	for _, pod := range pods {
 		for _, container := range pod.Containers {
 			if !pod.Started && container.CPUs > 0 {
@@ -218,4 +204,16 @@ func wantsCPUs(pods []intent.Pod) bool {
 		}
 	}
 	return false
+}
+
+// podsOf returns the pods of a request source; nil without a source.
+func podsOf(answer *intent.Answer) *holders.Pods {
+	if answer == nil {
+		return nil
+	}
+	pods := &holders.Pods{Names: map[string]kubelet.Pod{}, All: answer.Source != intent.APIServer}
+	for _, pod := range answer.Pods {
+		pods.Names[pod.UID] = pod.Pod
+	}
+	return pods
 }

@@ -1,219 +1,180 @@
 package admission
 
 import (
-	"context"
-	"log/slog"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/asking"
-	"github.com/tandem-k8s/tandem/coordination/history"
+	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/holders"
-	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
-	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-// state is all that is kept from one decision to the next. Once others can see it nothing in it changes: a
-// decision works on a copy, which becomes the next state when it is committed.
+// state is all memory between two decisions. A committed state is immutable: a decision changes a copy, and
+// the commit makes the copy the next state.
 type state struct {
-	version   int // grows with every question and Allocate: what was read before is of an older one
+	version   int // incremented by every question and Allocate; observations belong to a version
 	sequence  int // of Allocates
-	ids       int // of containers in admission, the highest
+	ids       int // highest ID of a container in admission
 	tree      *topology.Tree
 	resources resources.Set
 
-	allocates []holders.Allocate       // that are not over
-	known     map[string]holders.Known // by UID, pods of the kubelet's checkpoint
-	seen      asking.Seen              // of the last look at PodResources
-	found     holders.Holders          // by the last question, with what was given since
-	books     func() *books            // of resources and found
+	allocates []holders.Allocate       // not yet in the kubelet's records
+	known     map[string]holders.Known // pods of the kubelet's checkpoint, by UID
+	listing   asking.Listing           // the last PodResources List
+	found     holders.Holders          // by the last question, with later Allocates
+	books     func() *books            // of tree, resources and found
 
-	plan  *plan // for the container that asks; nil for none
-	given given
+	plan *plan // for the container in admission; nil for none
+	last lastAllocation
 }
 
-// newState is one in which nothing is known but the PCI tree.
+// lastAllocation is the container of the latest Allocate, with all its devices. A pairs file is requested
+// with the VFs and complete with the GPUs, in either order: the report of the last half writes the file
+// before the kubelet gets its answer, and therefore before the container starts.
+type lastAllocation struct {
+	container *asking.Container // nil for none
+	before    *asking.Container // the container before, if the GPUs of both may form pairs (orderDevices)
+	devices   kubelet.Devices   // in the container's order
+	files     []string          // requested pairs files
+	vfs       []pairs.VF        // content of the files
+
+	at       time.Time
+	recorded kubelet.Identity // of the kubelet's checkpoint at the Allocate; zero if unreadable
+	foreseen bool             // fulfilled a plan, which proves the container's pods
+	refused  bool             // the container was refused: no Allocate follows
+}
+
+// newState returns a state with a PCI tree and no devices.
 func newState(tree *topology.Tree) *state {
 	s := &state{tree: tree}
 	s.hold(nil)
 	return s
 }
 
-// given is the container that got the newest Allocate, and all that the kubelet has given it. A pairs file is
-// asked for with the VFs, and is complete when the GPUs are there too, whichever comes first: whoever reports
-// the last half has it written before the kubelet gets its answer, and so before the container starts.
-type given struct {
-	container *asking.Container // nil for none
-	before    *asking.Container // see inPairOrder
-	devices   kubelet.Devices   // in the order in which the container lists them
-	files     []string          // pairs files that it asked for
-	vfs       []pairs.VF        // what they say of its VFs
-
-	at       time.Time
-	recorded kubelet.Identity // of the kubelet's checkpoint at that moment; the zero value where it was not read
-	foreseen bool             // it fulfilled a plan, so that the container's pods are right
-	refused  bool             // the container was refused after it: nothing follows
-}
-
-// progress tells how far the kubelet is with the container.
-func (g *given) progress(now kubelet.Checkpoint, err error) asking.Progress {
+// progress returns the kubelet's progress with the container, by the checkpoint as read now.
+func (l *lastAllocation) progress(now kubelet.Checkpoint, err error) asking.Progress {
 	switch {
-	case g.refused:
+	case l.refused:
 		return asking.Complete
 	case err != nil || now.Identity == kubelet.Identity{}:
 		return asking.Unknown
-	case g.container == nil:
+	case l.container == nil:
 		return asking.Complete
-	case g.recorded == kubelet.Identity{}:
+	case l.recorded == kubelet.Identity{}:
 		return asking.Unknown
-	case g.recorded == now.Identity:
+	case l.recorded == now.Identity:
 		return asking.Open
 	default:
 		return asking.Complete
 	}
 }
 
-// clone copies what a decision can change.
+// clone returns a copy for a decision.
 func (s *state) clone() *state {
 	next := *s
-	if s.plan != nil {
-		p := *s.plan
-		p.devices, p.promised = maps.Clone(p.devices), maps.Clone(p.promised)
-		next.plan = &p
-	}
+	next.plan = s.plan.clone()
 	next.allocates, next.found = slices.Clip(s.allocates), slices.Clip(s.found)
-	next.given.devices, next.given.vfs = maps.Clone(s.given.devices), slices.Clone(s.given.vfs)
-	next.given.files = slices.Clone(s.given.files)
+	next.last.devices, next.last.vfs = maps.Clone(s.last.devices), slices.Clone(s.last.vfs)
+	next.last.files = slices.Clone(s.last.files)
 	return &next
 }
 
-// recent reports whether the newest Allocate was so fresh when a question came that it can still be the same
-// container's.
-func (s *state) recent(asked time.Time) bool { return asked.Sub(s.given.at) < asking.FollowWindow }
+// isRecent reports whether a question came soon enough after the latest Allocate for the same container.
+func (s *state) isRecent(asked time.Time) bool { return asked.Sub(s.last.at) < asking.FollowWindow }
 
-// hold makes holders those that are known.
+// hold replaces the known holders.
 func (s *state) hold(found holders.Holders) {
-	set := s.resources
-	s.found, s.books = found, sync.OnceValue(func() *books { return newBooks(set, found) })
+	tree, set := s.tree, s.resources
+	s.found, s.books = found, sync.OnceValue(func() *books { return newBooks(tree, set, found) })
 }
 
-// deciding is a decision in progress. What it changes is its own copy of the state; what it has to say waits
-// until that is committed.
-type deciding struct {
-	*state
-	now       func() time.Time
-	alignment intent.Alignment // of pods that say nothing
-	at        time.Time        // when the question came
-	cpus      *cpus            // then; nil where they do not matter, or are not known
-	policy    hints.Policy     // of the node; "" where it is not known
-
-	view   *kubelet.View     // that was looked at: it names the containers of earlier decisions
-	asked  *history.Decision // the question that was answered, nil for none
-	handed *handover         // the Allocate that was answered, nil for none
-	notes  []note            // for the log
-	words  words             // for the observer
-	paired bool              // the pairs files of the container are to be written
+// nextID returns the ID for a new container in admission.
+func (s *state) nextID() int {
+	s.ids++
+	return s.ids
 }
 
-// note is a line for the log.
-type note struct {
-	level slog.Level
-	text  string
-	args  []any
-}
-
-func (d *deciding) warn(text string, args ...any) {
-	d.notes = append(d.notes, note{slog.LevelWarn, text, args})
-}
-
-func (d *deciding) error(text string, args ...any) {
-	d.notes = append(d.notes, note{slog.LevelError, text, args})
-}
-
-// current is the state as it was committed last.
-func (c *Coordinator) current() *state { return c.state.Load() }
-
-// decide has one decision made and commits it; where it fails nothing has changed. Decisions are made one
-// after the other, and read nothing but what they are given and the clock. The log, the observer and files
-// come after the commit, before decide returns.
-func (c *Coordinator) decide(work func(*deciding) error) error {
-	d, err := c.commit(work)
-	if err == nil {
-		c.tell(d)
+// release removes the devices of a container that the kubelet rejects.
+func (s *state) release(c *asking.Container) {
+	if c == nil {
+		return
 	}
-	return err
+	s.allocates = slices.DeleteFunc(slices.Clone(s.allocates), func(a holders.Allocate) bool {
+		return device.SameSet(a.IDs, c.Devices[a.Resource])
+	})
+	s.hold(slices.DeleteFunc(slices.Clone(s.found), func(h holders.Holder) bool {
+		return h.Open && c.HasAny(h.Devices)
+	}))
 }
 
-// tell says what a decision had to say. False means that not all pairs files are as they should be.
-func (c *Coordinator) tell(d *deciding) bool {
-	for _, n := range d.notes {
-		c.Log.Log(context.Background(), n.level, n.text, n.args...)
+// Limits of remembered Allocates, and of holders between two questions. With a readable checkpoint there is
+// one Allocate for each resource.
+const (
+	maxAllocates = 256
+	maxHolders   = 4096
+)
+
+// recordAllocate adds an Allocate of a container until the kubelet's records contain the Allocate. The
+// kubelet writes its checkpoint when a container has all its devices, and allocates each resource of a
+// container once. An Allocate before another checkpoint, or of the same resource, is therefore over.
+// Allocates of a different container are over too: if the kubelet continues without a new checkpoint, the
+// kubelet has rejected the earlier container.
+func (s *state) recordAllocate(c *asking.Container, a holders.Allocate) {
+	if asker := c.Asker; asker != nil && asker.Exact {
+		a.UID, a.Pod, a.Name = asker.UID, asker.Pod, asker.Name
 	}
-	for _, tell := range d.words {
-		tell(c.watcher())
+	before := s.last.container
+	failed := before != nil && before.ID != c.ID && s.last.recorded == a.Recorded
+	over := func(earlier holders.Allocate) bool {
+		return a.Recorded != kubelet.Identity{} && (earlier.Recorded != a.Recorded ||
+			earlier.Resource == a.Resource || failed && device.SameSet(earlier.IDs, before.Devices[earlier.Resource]))
 	}
-	if !d.paired {
-		return true
+	all := append(slices.DeleteFunc(slices.Clone(s.allocates), over), a)
+	s.allocates = all[max(0, len(all)-maxAllocates):]
+	h := holders.Holder{UID: a.UID, Pod: a.Pod, Name: a.Name, Devices: c.Devices, Open: true}
+	if name := c.Likely(); name != nil {
+		h.Pod, h.Name = name.Pod, name.Name
+	} else if c.Identified() {
+		h.Pod = c.Pods[0]
 	}
-	all := func() []pairs.Device { return c.handed(d.state) }
-	return c.pairs.Complete(d.given.files, d.given.vfs, d.tree, all)
+	found := slices.DeleteFunc(slices.Clone(s.found), func(h holders.Holder) bool {
+		return h.Open && before != nil && before.ID == c.ID && before.HasAny(h.Devices)
+	})
+	found = append(found, h)
+	s.hold(found[max(0, len(found)-maxHolders):])
 }
 
-// handed is what the container of a state has been given, with what came since.
-func (c *Coordinator) handed(s *state) []pairs.Device {
-	if now := c.current(); slices.Equal(now.given.files, s.given.files) {
-		s = now
+// foresees reports whether a question is for all remaining devices of the plan, directly after an Allocate of
+// the rest. The input of the plan is known to be right: PodResources was read, and a single pod remains.
+func (s *state) foresees(q asking.Question, asked time.Time) bool {
+	p, c := s.plan.live(asked), s.last.container
+	if p == nil || p.choice == nil || c == nil || !s.last.foreseen || p.after != s.sequence-1 ||
+		!s.isRecent(asked) || !c.Looked || !c.Identified() {
+		return false
 	}
-	return s.resources.Paired(s.given.devices)
+	planned := p.devices[q.Resource]
+	missing := func(id string) bool { return !slices.Contains(q.Available, id) }
+	held := func(id string) bool { return !s.books().isFree(q.Resource, id) }
+	return len(p.devices) == 1 && len(planned) == q.Size && len(q.MustInclude) == 0 &&
+		!slices.ContainsFunc(planned, missing) && !slices.ContainsFunc(q.Available, held)
 }
 
-// commit makes a decision, and its state that of all.
-func (c *Coordinator) commit(work func(*deciding) error) (*deciding, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, errClosed
+// checkAnnounced returns an error for a question about devices not announced.
+func (s *state) checkAnnounced(q asking.Question) error {
+	r := s.resources[q.Resource]
+	switch {
+	case r == nil:
+		return fmt.Errorf("choose %s: no plugin has announced it", q.Resource)
+	case len(q.Available) > len(r.Devices) || len(q.MustInclude) > len(r.Devices):
+		return fmt.Errorf("choose among %d devices of %s: only %d were announced",
+			len(q.Available), q.Resource, len(r.Devices))
 	}
-	d := &deciding{state: c.current().clone(), now: c.now, alignment: c.Alignment}
-	if err := work(d); err != nil {
-		return nil, err
-	}
-	c.state.Store(d.state)
-	d.remember(&c.history)
-	return d, nil
-}
-
-// handover is an Allocate that was answered.
-type handover struct {
-	at        time.Time
-	container *kubelet.Container // nil while it is not known
-	resource  string
-	ids       []string
-	refusal   string // "" for none
-}
-
-// remember notes a decision that was committed.
-func (d *deciding) remember(log *history.Log) {
-	if d.view != nil {
-		log.Resolve(*d.view)
-	}
-	if d.asked != nil {
-		log.Add(d.asked)
-	}
-	if g := d.handed; g != nil {
-		log.Give(g.at, g.container, g.resource, g.ids, g.refusal)
-	}
-}
-
-// locked does something quick with what the mutex guards.
-func (c *Coordinator) locked(do func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	do()
+	return nil
 }

@@ -1,38 +1,33 @@
 package asking
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
-	"time"
 
-	"github.com/tandem-k8s/tandem/coordination/holders"
-	"github.com/tandem-k8s/tandem/coordination/intent"
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 )
 
-// Container is one in admission, with what the kubelet has given it so far. It never changes.
+// Container is a container in admission, with the devices allocated so far. A Container is immutable.
 type Container struct {
-	ID      int // tells it from those before; 0 while it has no devices
+	ID      int // unique among containers in admission; 0 before the first device
 	Asker   *Asker
-	Owner   *kubelet.Container // as PodResources shows it; nil while it does not
-	Pods    []kubelet.Pod      // of which one is its own; nil where nothing tells
-	Devices kubelet.Devices    // that it was given
-	Newest  string             // resource of the newest Allocate; "" while it has no devices
-	// what its pod's init containers leave it, as far as it is known
+	Owner   *kubelet.Container // as shown by PodResources; nil if not shown
+	Pods    []kubelet.Pod      // candidates for the container's pod; nil if unknown
+	Devices kubelet.Devices    // allocated
+	Newest  string             // resource of the newest Allocate; "" without devices
+	// left by init containers of the pod, as far as known
 	Inherits kubelet.Devices
 
-	Looked bool // PodResources was read before its first device was given
-	// the kubelet had no choice for its first devices: they were all that was free on its nodes
+	Looked bool // PodResources was read before the first device was allocated
+	// the kubelet allocated the first devices without a question: all free devices on its nodes
 	Unasked bool
-	// its second half was asked for though nothing shows that its container lives: the kubelet can have failed
-	// it, and have asked for another one
+	// no source shows the container at the question for its second half: the kubelet may have rejected the pod
+	// and continued with another container
 	Guessed bool
-	Shown   bool // PodResources has shown it with what it has, when it was asked for more
+	Shown   bool // PodResources showed the container's devices at the question for more
 }
 
-// Given is the container with devices of a resource, which the kubelet gave it.
+// Given returns the container with devices of a resource added.
 func (c Container) Given(name string, ids []string) Container {
 	next := maps.Clone(c.Devices)
 	if next == nil {
@@ -43,9 +38,9 @@ func (c Container) Given(name string, ids []string) Container {
 	return c
 }
 
-// In returns the container as a look shows it, with the owner of its devices. If the look shows another pod
-// than the likeliest of several that a source told of, the container has no asker any more. Devices of an
-// earlier container that only seemed to be its other half are dropped.
+// In returns the container as PodResources shows the container, with the owner of the container's devices.
+// If the view shows another pod than the likeliest of several that a request source suggested, the container
+// has no asker any more. Devices of an earlier container that only seemed to be its second half are dropped.
 func (c *Container) In(view *kubelet.View) *Container {
 	if c == nil || view == nil {
 		return c
@@ -94,15 +89,15 @@ func (c *Container) split(shown kubelet.Devices) (own, rest kubelet.Devices) {
 	return own, rest
 }
 
-// Lacks reports whether a container was given nothing of a resource.
+// Lacks reports whether the container has no device of a resource.
 func (c *Container) Lacks(name string) bool { return len(c.Devices[name]) == 0 }
 
-// Has reports whether a device is a container's own, or one that it takes over.
+// Has reports whether a device is allocated to the container or inherited by the container.
 func (c *Container) Has(name, id string) bool {
 	return slices.Contains(c.Devices[name], id) || slices.Contains(c.Inherits[name], id)
 }
 
-// HasAny reports whether a container was given any of some devices.
+// HasAny reports whether any device of a set is allocated to the container.
 func (c *Container) HasAny(devices kubelet.Devices) bool {
 	for name, ids := range devices {
 		if slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(c.Devices[name], id) }) {
@@ -112,7 +107,7 @@ func (c *Container) HasAny(devices kubelet.Devices) bool {
 	return false
 }
 
-// Complete reports whether a container has all that it asks for, of resources that are ours.
+// Complete reports whether the container has all requested devices of our resources.
 func (c *Container) Complete(ours func(name string) bool) bool {
 	for name, count := range c.Asker.Requests {
 		if ours(name) && len(c.Devices[name]) != count {
@@ -122,10 +117,10 @@ func (c *Container) Complete(ours func(name string) bool) bool {
 	return true
 }
 
-// Identified reports whether the pod of a container is known.
+// Identified reports whether the container's pod is known.
 func (c *Container) Identified() bool { return c.Owner != nil || len(c.Pods) == 1 }
 
-// Likely is the name of a container, nil while it is not known.
+// Likely returns the container's name, nil if unknown.
 func (c *Container) Likely() *kubelet.Container {
 	if c.Asker == nil || len(c.Pods) > 1 {
 		return c.Owner
@@ -134,7 +129,7 @@ func (c *Container) Likely() *kubelet.Container {
 	return &name
 }
 
-// Name names a container, for people.
+// Name returns the container's name for people.
 func (c *Container) Name() string {
 	switch {
 	case c.Owner != nil:
@@ -148,7 +143,7 @@ func (c *Container) Name() string {
 	}
 }
 
-// half says which part of a container's devices is asked for.
+// half returns the half of the container's devices in question.
 func (c *Container) half() string {
 	switch {
 	case len(c.Devices) > 0:
@@ -160,83 +155,26 @@ func (c *Container) half() string {
 	}
 }
 
-// shownBy reports whether a view shows a container with at least one of the devices.
+// continues reports whether the container, identified by the order of the calls, is the container of the
+// latest Allocate and compatible with an asker unknown at the time.
+func (c *Container) continues(newest *Container, asker *Asker) bool {
+	return c != nil && c.ID == newest.ID && newest.Asker == nil && asker.requestsAll(newest.Devices) &&
+		(c.Owner == nil || *c.Owner == asker.Container())
+}
+
+// shownBy reports whether a view shows at least one of the container's devices with a name.
 func (c *Container) shownBy(view kubelet.View, as kubelet.Container) bool {
 	return c.HasAny(view.Containers[as])
 }
 
-// Asker is a container as a source of intent tells it: which one it is, and what it is to get.
-type Asker struct {
-	Source    intent.Source
-	Pod       kubelet.Pod
-	UID       string // of the pod
-	Created   time.Time
-	Alignment intent.Alignment // "" where the pod says nothing
-	Index     int              // of the container among those of its pod
-	Name      string
-	Requests  map[string]int // for resources that a plugin has announced
-	CPUs      int            // that it wants alone
-	// the containers of the pod before it, and whether each is an init container
-	Before     []string
-	BeforeInit []bool
-	// what it wants is certain; else other containers that want something else may be the one
-	Exact bool
-	// of which one is its own: that of every container that may be the one
-	Pods []kubelet.Pod
-
-	Chosen  []string // the devices that a scheduler chose
-	Remarks []string // what of the annotations could not be read, for people
-}
-
-// Container is its name.
-func (a *Asker) Container() kubelet.Container { return kubelet.Container{Pod: a.Pod, Name: a.Name} }
-
-// Is reports whether two are the same container of the same pod. Nobody is nobody.
-func (a *Asker) Is(other *Asker) bool {
-	return a != nil && other != nil && a.UID == other.UID && a.Container() == other.Container()
-}
-
-// continues reports whether a container, to which a question adds by the order of the questions,
-// is the one that
-// got the newest Allocate, and can be that of an asker, of which no source told then.
-func (c *Container) continues(newest *Container, asker *Asker) bool {
-	return c != nil && c.ID == newest.ID && newest.Asker == nil && asker.wantsAll(newest.Devices) &&
-		(c.Owner == nil || *c.Owner == asker.Container())
-}
-
-// asksOtherThan reports whether a container that is certain asks for another number of devices than a
-// question.
-func (a *Asker) asksOtherThan(q Question) bool {
-	return a != nil && a.Exact && a.Requests[q.Resource] != q.Size
-}
-
-// isOf reports whether a holder is the container.
-func (a *Asker) isOf(h holders.Holder) bool {
-	if h.Name != a.Name {
-		return false
+// unexplained counts the arrived pods besides the container's own pod, which is new too if PodResources was
+// not read before the first device was allocated.
+func (c *Container) unexplained(arrived []kubelet.Pod) int {
+	own := 0
+	switch {
+	case c.Owner != nil && slices.Contains(arrived, c.Owner.Pod),
+		c.Owner == nil && !c.Looked && len(arrived) > 0:
+		own = 1
 	}
-	return h.UID == a.UID || h.UID == "" && h.Pod == a.Pod
-}
-
-// wantsAll reports whether a container asks for all the resources of which devices are.
-func (a *Asker) wantsAll(devices kubelet.Devices) bool {
-	for name := range devices {
-		if a.Requests[name] == 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// describe says who asks and for what, for people.
-func (a *Asker) describe() string {
-	var wants []string
-	for _, name := range slices.Sorted(maps.Keys(a.Requests)) {
-		wants = append(wants, fmt.Sprintf("%d %s", a.Requests[name], name))
-	}
-	text := a.Container().String() + " wants " + strings.Join(wants, ", ")
-	if !a.Exact {
-		text += " (the likeliest of several containers)"
-	}
-	return strings.Join(append([]string{text}, a.Remarks...), "; ")
+	return len(arrived) - own
 }

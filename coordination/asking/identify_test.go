@@ -71,10 +71,10 @@ func TestWhoAsksOfSeveral(t *testing.T) {
 				Holders: holders.Holders{
 					{UID: started.UID, Pod: started.Pod, Name: "c", Devices: kubelet.Devices{gpus: {"its own"}}},
 				},
-				Seen: Seen{Arrived: tc.arrived}, View: tc.view, Partial: true,
+				Listing: Listing{Arrived: tc.arrived}, View: tc.view, Partial: true,
 				Answer: &intent.Answer{Source: tc.source, Pods: tc.pods},
 			}
-			got := e.Receives(Question{Resource: gpus, Size: 1})
+			got := e.IdentifyRecipient(Question{Resource: gpus, Size: 1})
 			switch {
 			case (got == nil) != (tc.want == ""):
 				t.Errorf("asks %v, want %q", got, tc.want)

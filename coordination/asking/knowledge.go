@@ -7,25 +7,24 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/intent"
 )
 
-// FirstHalf is why the asking container has no devices yet, and SecondHalf why it has some: more may follow.
+// The states of an asking container.
 const (
-	FirstHalf  = "first half"
-	SecondHalf = "second half"
+	FirstHalf  = "first half"  // no devices yet
+	SecondHalf = "second half" // some devices, with more to follow
+	// TakesOver is the state of a container with devices of an init container of its pod: the kubelet passes
+	// them on to the next container.
+	TakesOver = "takes over from an init container"
 )
 
-// TakesOver is why the devices of an init container count as the asking container's: they go to the next one
-// of its pod.
-const TakesOver = "takes over from an init container"
-
-// Knowledge is what was known of who asks, and by which source, for people and records of decisions.
+// Knowledge describes the identification of an asking container, for people and for records of decisions.
 type Knowledge struct {
 	Source intent.Source
-	Why    string // which half of which container is taken to be asked for
-	Remark string // what came of the devices that a scheduler chose; "" where none did
-	Asker  *Asker // nil where no source of intent told
+	Why    string // the half of the container
+	Remark string // use of devices chosen by a scheduler; "" for none chosen
+	Asker  *Asker // nil without a request source
 }
 
-// For says what was known of who asks for a kind of devices, and who told it; "" where nothing was asked.
+// For returns the knowledge as text, for a question about a kind of devices; "" without a question.
 func (k Knowledge) For(kind device.Kind) string {
 	if k.Source == "" {
 		return ""
@@ -34,28 +33,28 @@ func (k Knowledge) For(kind device.Kind) string {
 	if k.Asker != nil {
 		known = append(known, k.Asker.describe())
 	}
-	known = append(known, order(kind, k.Why))
+	known = append(known, describeOrder(kind, k.Why))
 	if k.Remark != "" {
 		known = append(known, k.Remark)
 	}
 	source := "told by " + string(k.Source)
-	return shortened(strings.Join(known, "; "), maxKnown-len(source)) + "; " + source
+	return shorten(strings.Join(known, "; "), maxKnown-len(source)) + "; " + source
 }
 
-// maxKnown bounds what is said of who asks, in bytes: pods can ask for as many resources as they like, and it
-// is written down with the decision.
+// maxKnown limits the text of a Knowledge, in bytes. A pod can request any number of resources, and the text
+// is stored with the decision.
 const maxKnown = 512
 
-// shortened is a text, cut where it is longer than so many bytes.
-func shortened(text string, most int) string {
+// shorten cuts a text longer than a number of bytes.
+func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most], "") + " …"
 }
 
-// order says in which order the kubelet asks for a container's two resources, where that is known.
-func order(kind device.Kind, why string) string {
+// describeOrder adds the order of the kubelet's calls for a container's two kinds, if known.
+func describeOrder(kind device.Kind, why string) string {
 	if rest, first := strings.CutPrefix(why, FirstHalf); first {
 		return "kubelet asked first for " + kind.Plural() + rest
 	}

@@ -34,18 +34,18 @@ func (a *admission) maybeCrash() {
 func (a *admission) takeOver() {
 	a.t.Helper()
 	a.t.Log("crash")
-	var saved kept
+	var saved savedState
 	if err := json.Unmarshal(encoded(a.t, a.coordinator), &saved); err != nil {
 		a.t.Fatal(err)
 	}
 	old := a.coordinator
 	a.coordinator = &Coordinator{Config: old.Config}
 	a.coordinator.startAt(old.current().tree, old.now)
-	a.coordinator.inFlight = old.inFlight
-	if err := a.coordinator.restore(saved); err != nil {
+	a.coordinator.reader.inFlight = old.reader.inFlight
+	if err := a.coordinator.restore(saved, a.coordinator.Log); err != nil {
 		a.t.Fatal(err)
 	}
-	a.coordinator.readHolders()
+	a.coordinator.restoreHolders(a.coordinator.Recorded, a.coordinator.Log)
 	a.announce()
 }
 
@@ -79,7 +79,7 @@ func TestDeviceOfAnotherPodIsRefusedAfterATakeover(t *testing.T) {
 func TestAGuessOutlivesAServer(t *testing.T) {
 	t.Parallel()
 	was := asking.Container{Guessed: true, Shown: true, Looked: true, Devices: kubelet.Devices{gpus: {"gpu"}}}
-	if got := keep(&was).restore(); !got.Guessed || !got.Shown || !got.Looked {
+	if got := saveContainer(&was).restore(); !got.Guessed || !got.Shown || !got.Looked {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -125,7 +125,7 @@ func TestFileKeepsNoListsOfPods(t *testing.T) {
 
 func encoded(t *testing.T, c *Coordinator) []byte {
 	t.Helper()
-	content, err := json.Marshal(c.kept())
+	content, err := json.Marshal(c.save())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,8 @@ func TestHoldersAreReadFromTheKubelet(t *testing.T) {
 		}
 	}
 	fresh := &Coordinator{Config: a.coordinator.Config}
-	fresh.startAt(a.coordinator.current().tree, a.coordinator.now).readHolders()
+	fresh.startAt(a.coordinator.current().tree, a.coordinator.now).
+		restoreHolders(fresh.Recorded, fresh.Log)
 	a.coordinator = fresh
 	a.announce()
 	for pod, containers := range a.pods {
@@ -161,7 +162,7 @@ func TestHoldersAreReadFromTheKubelet(t *testing.T) {
 	}
 }
 
-func exampleKept() kept {
+func exampleKept() savedState {
 	at := func(name string, node topology.NUMANode) device.Device {
 		address, _ := topology.ParseAddress(name)
 		return device.Device{ID: name, Address: address, NUMA: node}
@@ -171,10 +172,10 @@ func exampleKept() kept {
 	set, _ := resources.Set{}.Announce(gpus, device.GPU, device.Announcement{
 		Devices: []device.Device{gpu, at("0000:2f:00.0", topology.NUMANode{})},
 	}, nil)
-	return kept{
+	return savedState{
 		Resources: set.Save(),
 		Allocates: []holders.Allocate{{Resource: gpus, IDs: []string{gpu.ID}, UID: "u", Pod: owner.Pod}},
-		Open:      &keptContainer{Owner: &owner, Devices: kubelet.Devices{gpus: {gpu.ID}}},
+		Open:      &savedContainer{Owner: &owner, Devices: kubelet.Devices{gpus: {gpu.ID}}},
 	}
 }
 
@@ -185,17 +186,17 @@ func TestContradictionIsSetAside(t *testing.T) {
 	wrong := exampleKept()
 	wrong.Resources[0].Kind = "other"
 	var log bytes.Buffer
-	c := &Coordinator{Config: Config{
+	c := &Coordinator{Config: &Config{
 		Log:      slog.New(slog.NewTextHandler(&log, nil)),
 		Recorded: func() (kubelet.Checkpoint, error) { return kubelet.Checkpoint{}, nil },
 	}}
 	c.startAt(nil, time.Now)
 	write(t, dir, wrong)
 	var err error
-	if c.store, err = store.Open[kept](dir, c.Log); err != nil {
+	if c.store, err = store.Open[savedState](dir, c.Log); err != nil {
 		t.Fatal(err)
 	}
-	c.recover()
+	c.recoverState()
 	if s := c.current(); len(s.resources) > 0 || len(s.allocates) > 0 ||
 		strings.Count(log.String(), "\n") != 1 ||
 		!strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "of kind") {
@@ -204,8 +205,8 @@ func TestContradictionIsSetAside(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(dir, store.BadName)); err != nil {
 		t.Errorf("it was not kept: %v", err)
 	}
-	write(t, dir, c.kept())
-	if _, err := store.Read[kept](dir); err != nil {
+	write(t, dir, c.save())
+	if _, err := store.Read[savedState](dir); err != nil {
 		t.Errorf("the next one: %v", err)
 	}
 }
@@ -236,15 +237,15 @@ func TestLedgerOfAnEarlierVersion(t *testing.T) {
 }
 
 // write writes a file as a server does that ends.
-func write(t *testing.T, dir string, k kept) {
+func write(t *testing.T, dir string, k savedState) {
 	t.Helper()
-	s, err := store.Open[kept](dir, slog.New(slog.DiscardHandler))
+	s, err := store.Open[savedState](dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := s.Run(ended, func() kept { return k }); err != nil {
+	if err := s.Run(ended, func() savedState { return k }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -258,20 +259,20 @@ func FuzzKept(f *testing.F) {
 	f.Add(good)
 	f.Add([]byte("{}"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		var saved kept
+		var saved savedState
 		if json.Unmarshal(content, &saved) != nil {
 			return
 		}
-		c := &Coordinator{Config: Config{
+		c := &Coordinator{Config: &Config{
 			Log: slog.New(slog.DiscardHandler), Recorded: func() (k kubelet.Checkpoint, err error) { return k, nil },
 		}}
 		c.startAt(nil, func() time.Time { return now })
-		if c.restore(saved) != nil {
+		if c.restore(saved, c.Log) != nil {
 			return
 		}
-		c.readHolders()
+		c.restoreHolders(c.Recorded, c.Log)
 		checkState(t, c.current())
-		if err := json.Unmarshal(encoded(t, c), new(kept)); err != nil {
+		if err := json.Unmarshal(encoded(t, c), new(savedState)); err != nil {
 			t.Errorf("what was restored cannot be read again: %v", err)
 		}
 	})

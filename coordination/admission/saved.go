@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -14,26 +15,25 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/coordination/resources"
 	"github.com/tandem-k8s/tandem/coordination/store"
-	"github.com/tandem-k8s/tandem/coordination/survive"
 )
 
-// kept is what the next server reads: where devices are, for a plugin that starts anew and no longer finds
-// one; the Allocates that the kubelet's records do not tell of yet; and decisions, for people.
-type kept struct {
+// savedState is the state for the next server: devices with their places, for a plugin that does not find a
+// device after a restart; Allocates missing in the kubelet's records; and decisions, for people.
+type savedState struct {
 	Resources []resources.Saved        `json:"resources"`
 	Allocates []holders.Allocate       `json:"allocates,omitempty"`
-	Open      *keptContainer           `json:"open,omitempty"`
-	Plan      *keptPlan                `json:"plan,omitempty"`
-	Seen      keptSeen                 `json:"seen"`
+	Open      *savedContainer          `json:"open,omitempty"`
+	Plan      *savedPlan               `json:"plan,omitempty"`
+	Seen      savedListing             `json:"seen"`
 	Known     map[string]holders.Known `json:"known,omitempty"`
-	Decisions []history.Saved          `json:"decisions,omitempty"` // of the containers that live
+	Decisions []history.Saved          `json:"decisions,omitempty"` // of living containers
 }
 
-// keptContainer is the container that got the newest Allocate. It counts while the kubelet's checkpoint is
-// still that of this Allocate.
-type keptContainer struct {
+// savedContainer is the container of the latest Allocate, valid while the kubelet's checkpoint is unchanged
+// since.
+type savedContainer struct {
 	Recorded kubelet.Identity   `json:"recorded"`
-	Source   intent.Source      `json:"source,omitempty"` // "" where none told
+	Source   intent.Source      `json:"source,omitempty"` // "" for none
 	UID      string             `json:"uid,omitempty"`
 	Owner    *kubelet.Container `json:"owner,omitempty"`
 	Exact    bool               `json:"exact,omitempty"`
@@ -48,39 +48,39 @@ type keptContainer struct {
 	Refused  bool               `json:"refused,omitempty"`
 }
 
-// keptPlan is what is planned for the container that asks.
-type keptPlan struct {
+// savedPlan is the plan for the container in admission.
+type savedPlan struct {
 	Devices   map[string][]string `json:"devices"`
 	Asked     string              `json:"asked"`
-	Container *keptContainer      `json:"container"`
+	Container *savedContainer     `json:"container"`
 	Follows   bool                `json:"follows,omitempty"` // the container is Open
 	Expires   time.Time           `json:"expires"`
 }
 
-// keptSeen is what the last look has shown.
-type keptSeen struct {
+// savedListing is the last PodResources List.
+type savedListing struct {
 	Looked  bool          `json:"looked"`
 	Life    string        `json:"life"`
 	Pods    []kubelet.Pod `json:"pods,omitempty"`
 	Arrived []kubelet.Pod `json:"arrived,omitempty"`
 }
 
-// maxPods bounds the pods of which one may own a container, in what is written down.
+// maxPods limits the saved candidates for the pod of a container.
 const maxPods = 64
 
-// kept is what is written down now.
-func (c *Coordinator) kept() kept {
+// save returns the state to be written.
+func (c *committedState) save() savedState {
 	s := c.current()
-	k := kept{
-		Resources: s.resources.Save(), Allocates: s.allocates, Open: keep(s.given.container), Known: s.known,
-		Seen: keptSeen{s.seen.Looked, s.seen.Life, slices.Collect(maps.Keys(s.seen.Pods)), s.seen.Arrived},
+	k := savedState{
+		Resources: s.resources.Save(), Allocates: s.allocates, Open: saveContainer(s.last.container),
+		Known: s.known, Seen: saveListing(s.listing),
 	}
 	if k.Open != nil {
-		k.Open.Recorded, k.Open.Refused = s.given.recorded, s.given.refused
+		k.Open.Recorded, k.Open.Refused = s.last.recorded, s.last.refused
 	}
 	if p := s.plan.live(c.now()); p != nil {
-		follows := s.given.container != nil && p.container.ID == s.given.container.ID
-		k.Plan = &keptPlan{p.devices, p.asked, keep(&p.container), follows, p.expires}
+		follows := s.last.container != nil && p.container.ID == s.last.container.ID
+		k.Plan = &savedPlan{p.devices, p.resource, saveContainer(&p.container), follows, p.expires}
 	}
 	var living []history.Decision
 	c.locked(func() { living = c.history.Living() })
@@ -88,11 +88,17 @@ func (c *Coordinator) kept() kept {
 	return k
 }
 
-func keep(c *asking.Container) *keptContainer {
+// saveListing returns a listing for the file.
+func saveListing(l asking.Listing) savedListing {
+	return savedListing{l.Read, l.Life, slices.Collect(maps.Keys(l.Pods)), l.Arrived}
+}
+
+// saveContainer returns a container for the file, nil for none.
+func saveContainer(c *asking.Container) *savedContainer {
 	if c == nil {
 		return nil
 	}
-	k := &keptContainer{
+	k := &savedContainer{
 		Owner: c.Owner, Devices: c.Devices, Newest: c.Newest, Pods: c.Pods[:min(len(c.Pods), maxPods)],
 		Looked: c.Looked, Guessed: c.Guessed, Shown: c.Shown,
 	}
@@ -104,7 +110,8 @@ func keep(c *asking.Container) *keptContainer {
 	return k
 }
 
-func (k *keptContainer) restore() *asking.Container {
+// restore returns the saved container.
+func (k *savedContainer) restore() *asking.Container {
 	c := &asking.Container{
 		Pods: k.Pods, Devices: k.Devices, Newest: k.Newest, Looked: k.Looked, Guessed: k.Guessed, Shown: k.Shown,
 	}
@@ -119,9 +126,9 @@ func (k *keptContainer) restore() *asking.Container {
 	return c
 }
 
-// restore takes over what an earlier server wrote down, into a new coordinator. It fails, and changes
-// nothing, where that contradicts itself.
-func (c *Coordinator) restore(k kept) error {
+// restore adopts the saved state of an earlier server. Returns an error, without a change, for a
+// contradictory state.
+func (c *committedState) restore(k savedState, log *slog.Logger) error {
 	set, err := resources.Restore(k.Resources)
 	if err != nil {
 		return err
@@ -134,39 +141,39 @@ func (c *Coordinator) restore(k kept) error {
 	next.hold(nil)
 	if k.Open != nil {
 		next.ids, next.sequence = 1, 1
-		next.given = given{container: k.Open.restore(), recorded: k.Open.Recorded, refused: k.Open.Refused}
-		next.given.container.ID = 1
-		next.given.devices = maps.Clone(k.Open.Devices)
+		next.last = lastAllocation{container: k.Open.restore(), recorded: k.Open.Recorded, refused: k.Open.Refused}
+		next.last.container.ID = 1
+		next.last.devices = maps.Clone(k.Open.Devices)
 	}
 	next.plan = k.Plan.restore(c.now())
 	next.known = k.Known
-	next.seen = k.Seen.restore()
+	next.listing = k.Seen.restore()
 	next.ids = 2
 	c.state.Store(next)
 	if err := c.history.Restore(k.Decisions); err != nil {
-		c.Log.Warn("forget earlier decisions: they are for people alone", "error", err)
+		log.Warn("forget earlier decisions: they are for people alone", "error", err)
 	}
 	return nil
 }
 
-func (k keptSeen) restore() asking.Seen {
-	seen := asking.Seen{Looked: k.Looked, Life: k.Life, Arrived: k.Arrived, Pods: map[kubelet.Pod]bool{}}
+// restore returns the saved listing.
+func (k savedListing) restore() asking.Listing {
+	listing := asking.Listing{Read: k.Looked, Life: k.Life, Arrived: k.Arrived, Pods: map[kubelet.Pod]bool{}}
 	for _, pod := range k.Pods {
-		seen.Pods[pod] = true
+		listing.Pods[pod] = true
 	}
-	return seen
+	return listing
 }
 
-// restore takes a plan over unless it has expired, or claims to last longer than any does: then the clock was
-// changed.
-func (k *keptPlan) restore(now time.Time) *plan {
+// restore returns the plan, nil if expired, or if its lifetime exceeds planTTL: the clock was changed.
+func (k *savedPlan) restore(now time.Time) *plan {
 	if k == nil || k.Container == nil {
 		return nil
 	}
 	if left := k.Expires.Sub(now); left <= 0 || left > planTTL {
 		return nil
 	}
-	p := &plan{devices: k.Devices, asked: k.Asked, container: *k.Container.restore(), expires: k.Expires}
+	p := &plan{devices: k.Devices, resource: k.Asked, container: *k.Container.restore(), expires: k.Expires}
 	if p.container.ID = 2; k.Follows {
 		p.container.ID = 1
 	}
@@ -174,24 +181,14 @@ func (k *keptPlan) restore(now time.Time) *plan {
 	return p
 }
 
-// recover goes on where an earlier server ended. Who holds what the kubelet's own record tells.
-func (c *Coordinator) recover() {
-	if saved, ok := c.store.Load(); ok {
-		if err := survive.Do(c.Log, func() error { return c.restore(saved) }); err != nil {
-			c.store.SetAside(err)
-		}
-	}
-	c.readHolders()
-}
-
-// readHolders finds who holds what by the kubelet's own record alone, for a server that starts.
-func (c *Coordinator) readHolders() {
+// restoreHolders reads the holders from the kubelet's checkpoint alone, for a starting server.
+func (c *committedState) restoreHolders(recorded func() (kubelet.Checkpoint, error), log *slog.Logger) {
 	s := c.current().clone()
 	sources := holders.Sources{Allocates: s.allocates, Known: s.known}
-	if now, err := c.Recorded(); err == nil {
+	if now, err := recorded(); err == nil {
 		sources.Recorded = &now
 	} else {
-		c.Log.Info("go on without the kubelet's device checkpoint", "error", err)
+		log.Info("go on without the kubelet's device checkpoint", "error", err)
 	}
 	var found holders.Holders
 	found, s.allocates = holders.Find(sources)
@@ -199,15 +196,9 @@ func (c *Coordinator) readHolders() {
 	c.state.Store(s)
 }
 
-// lives reports whether a container has a device, for the history.
-func (c *Coordinator) lives(resource, id string) bool {
-	return !c.current().books().isFree(resource, id)
-}
-
-// Saved lists the devices of a resource that an earlier server has written down, none where that cannot be
-// used.
+// Saved returns the devices of a resource saved by an earlier server, nil if unreadable.
 func Saved(runDir, resource string) (devices []device.Device) {
-	saved, err := store.Read[kept](runDir)
+	saved, err := store.Read[savedState](runDir)
 	if err != nil {
 		return nil
 	}

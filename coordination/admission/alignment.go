@@ -1,0 +1,90 @@
+package admission
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// findMisalignment returns the refusal for a grant if the pod requires alignment and a pair is not on a
+// single switch. The container is refused when complete, or as soon as the best plan for the rest is known to
+// be insufficient; never on a guess.
+func findMisalignment(b *books, g grant, alignment intent.Alignment) refusal {
+	if !isRequired(g.container, alignment) || g.isGuess() {
+		return refusal{}
+	}
+	pairs := pairsOf(b, g.container, g.isSure())
+	if p := g.plan; pairs == nil && p != nil && p.choice != nil && !p.predicted && p.container.Asker != nil &&
+		p.container.Asker.Exact {
+		pairs = p.choice.Pairs
+	}
+	apart := slices.IndexFunc(pairs, func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() })
+	if apart < 0 {
+		return refusal{}
+	}
+	devices := fmt.Sprintf("%d %s %s", len(g.ids), g.name, strings.Join(g.ids, ", "))
+	return newMisalignment(b, pairs, pairs[apart], devices, g.container, alignment)
+}
+
+// isRequired reports whether alignment is required for each candidate of a container. Alignment is the
+// default for pods.
+func isRequired(c *asking.Container, alignment intent.Alignment) bool {
+	switch {
+	case c.Asker == nil:
+		return alignment == intent.Required
+	case !c.Asker.Exact:
+		return false
+	default:
+		return cmp.Or(c.Asker.Alignment, alignment) == intent.Required
+	}
+}
+
+// newMisalignment returns a refusal with the separated pair, the switch of its GPU, and the free VFs there.
+func newMisalignment(
+	b *books, pairs []placement.Pair, apart placement.Pair, devices string, c *asking.Container,
+	alignment intent.Alignment,
+) refusal {
+	free, all, owners := vfsNear(b, apart.GPU.Address, c)
+	sentence := fmt.Sprintf("refuse %s: alignment is required and only %d of %d pairs can be on one switch: "+
+		"GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free",
+		devices, placement.Together(pairs), len(pairs), apart.GPU.Address, apart.VF.Address, apart.Distance.Level,
+		b.tree.Switch(apart.GPU.Address), free, all)
+	if len(owners) > 0 {
+		sentence += ", the rest is held"
+	}
+	return refusal{said: sentence + " (" + requirement(alignment) + ")", owners: owners}
+}
+
+// requirement returns the origin of the requirement: the administrator, or the pod alone. The text ends a
+// refusal, in brackets; the kubelet appends ", which is unexpected".
+func requirement(alignment intent.Alignment) string {
+	if alignment == intent.Required {
+		return fmt.Sprintf("the plugins' flag --alignment=%s asks that of every pod", intent.Required)
+	}
+	return intent.Relaxation
+}
+
+// vfsNear counts the VFs on the switch of a GPU, and returns the holders besides a container.
+func vfsNear(b *books, gpu topology.Address, own *asking.Container) (free, all int, owners []string) {
+	for _, r := range b.resources.OfKind(device.VF) {
+		for id, vf := range r.Devices {
+			if !b.tree.Distance(gpu, vf.Address).Level.SameSwitch() {
+				continue
+			}
+			all++
+			if vf.Healthy && b.isFree(r.Name, id) {
+				free++
+			}
+			owners = append(owners, b.names(r.Name, []string{id}, own)...)
+		}
+	}
+	slices.Sort(owners)
+	return free, all, slices.Compact(owners)
+}

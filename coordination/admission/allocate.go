@@ -1,0 +1,42 @@
+package admission
+
+import (
+	"context"
+
+	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/bounded"
+)
+
+// Allocated records devices allocated by the kubelet. After ctx is done nothing is refused: the plugin has
+// passed the devices to the container. The error is errClosed if nothing was recorded.
+func (c *Coordinator) Allocated(ctx context.Context, name string, ids []string) (taken Taken, err error) {
+	defer c.store.Touch()
+	var o observation
+	o.checkpoint, o.checkpointErr = c.Recorded()
+	looking, cancel := context.WithTimeout(ctx, bounded.Look) // for all reads together
+	defer cancel()
+	double := c.reader.findConflict(looking, c.current(), c.now(), name, ids)
+	gone := c.reader.readRecipient(looking, c.current(), c.now(), name, ids, &o)
+	err = c.decide(func(tx *transaction) error {
+		refusable := ctx.Err() == nil
+		if double.said != "" && !refusable {
+			tx.error("a container has a device that it should have been refused: the coordinator was late",
+				"reason", double.full())
+		} else if double.said != "" {
+			if n := tx.last.container; o.progress(tx.state) == asking.Open && n.Lacks(name) {
+				tx.release(n) // the refused container
+			}
+			taken = tx.refuse(nil, name, ids, RefusedDouble, double)
+			return nil
+		}
+		g := tx.take(o, name, ids, gone)
+		if apart := findMisalignment(tx.books(), g, c.Alignment); apart.said != "" && refusable {
+			tx.release(g.container)
+			taken = tx.refuse(g.container, name, ids, RefusedAlignment, apart)
+			return nil
+		}
+		taken.Order, taken.Container = tx.accept(g), g.container.Likely()
+		return nil
+	})
+	return taken, err
+}

@@ -1,0 +1,57 @@
+package admission
+
+import (
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/resources"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// Announced is the announced devices of all plugins, and their PCI tree.
+type Announced struct {
+	Tree      *topology.Tree
+	Resources []*resources.Resource // by name
+}
+
+// Announce replaces the devices of a plugin.
+func (c *Coordinator) Announce(name string, kind device.Kind, a device.Announcement) error {
+	defer c.store.Touch()
+	if err := c.Refresh(a); err != nil {
+		c.Log.Warn("keep the PCI tree as it was read before", "error", err)
+	}
+	c.reader.inFlight.Forget(name)
+	recorded, recordedErr := c.Recorded()
+	err := c.decide(func(tx *transaction) (err error) {
+		tx.tree = c.Newest() // possibly newer than this announcement
+		tx.resources, err = tx.resources.Announce(name, kind, a, func(id string) bool {
+			return recordedErr == nil && recorded.HeldBy("", name, id) || !tx.books().isFree(name, id)
+		})
+		tx.hold(tx.found)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	c.signalAnnouncement()
+	c.tidyPairs()
+	return nil
+}
+
+// Leave marks the plugin of a resource as gone.
+func (c *Coordinator) Leave(name string) {
+	defer c.store.Touch()
+	// after the end of the server, nobody is told
+	_ = c.decide(func(tx *transaction) error {
+		tx.resources = tx.resources.Leave(name)
+		tx.hold(tx.found)
+		return nil
+	})
+	c.signalAnnouncement()
+}
+
+// Announced returns the announced devices, and a channel that is closed after a possible change.
+func (c *Coordinator) Announced() (Announced, <-chan struct{}) {
+	var changed <-chan struct{}
+	c.locked(func() { changed = c.nextAnnouncement() })
+	s := c.current()
+	return Announced{s.tree, s.resources.All()}, changed
+}

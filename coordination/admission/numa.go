@@ -1,0 +1,81 @@
+package admission
+
+import (
+	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/kubelet/hints"
+	"github.com/tandem-k8s/tandem/topology"
+)
+
+// cpus are the node's CPUs under the kubelet's static CPU policy: all CPUs by NUMA node, and the free
+// exclusive CPUs.
+type cpus struct {
+	nodes map[int]topology.CPUSet
+	free  topology.CPUSet
+}
+
+// prediction predicts the NUMA nodes chosen by the kubelet's Topology Manager.
+type prediction struct {
+	*books
+	policy hints.Policy // "" if unknown
+	cpus   *cpus        // nil if irrelevant or unknown
+}
+
+// rule returns the policy of the Topology Manager. The default for an unknown policy is the documented
+// setting, and refuses nobody (findMisalignment).
+func (p prediction) rule() hints.Policy {
+	if p.policy == "" {
+		return hints.Restricted
+	}
+	return p.policy
+}
+
+// nodesOf returns the NUMA nodes for a question: the nodes of the offered devices or, for devices without
+// NUMA node (excludeTopology), the predicted nodes. False means that the Topology Manager will reject the
+// container.
+func (p prediction) nodesOf(
+	q asking.Question, predict func() (hints.Mask, bool),
+) (nodes map[int]bool, admitted bool) {
+	nodes = p.resources.Nodes(q.Resource, q.Available)
+	if len(nodes) > 0 {
+		return nodes, true
+	}
+	predicted, admitted := predict()
+	for _, n := range predicted.Numbers() {
+		nodes[n] = true
+	}
+	return nodes, admitted
+}
+
+// predict returns the NUMA nodes for a container with known requests. If devices and known CPUs do not fit
+// together, the devices alone decide.
+func (p prediction) predict(c *asking.Container) (nodes hints.Mask, admitted bool) {
+	demands := p.demands(c)
+	if count := c.Asker.CPUs; count > 0 && p.cpus != nil {
+		nodes, admitted = p.rule().Nodes(append(slices.Clip(demands),
+			hints.CPUs(count, p.cpus.nodes, p.cpus.free))...)
+	}
+	if !admitted {
+		nodes, admitted = p.rule().Nodes(demands...)
+	}
+	return nodes, admitted
+}
+
+// demands returns the device demands of a container with known requests.
+func (p prediction) demands(c *asking.Container) []hints.Demand {
+	var demands []hints.Demand
+	for name, count := range c.Asker.Requests {
+		r := p.resources[name]
+		if r == nil {
+			continue
+		}
+		demand := p.demand(count, r)
+		for _, id := range slices.Concat(c.Devices[name], c.Inherits[name]) {
+			demand.Reused.Add(r.Device(id).NUMA)
+			demand.Free.Add(r.Device(id).NUMA)
+		}
+		demands = append(demands, demand)
+	}
+	return demands
+}

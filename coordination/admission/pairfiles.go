@@ -1,0 +1,63 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/pairs"
+)
+
+// Pair returns the serving VF for each GPU of the node, and takes charge of a pairs file. Returns false if
+// the file is not written.
+func (c *Coordinator) Pair(
+	name string, ids []string, file string, vfs []pairs.VF,
+) (served []pairs.Served, written bool) {
+	tx, err := c.commit(func(tx *transaction) error {
+		if !device.SameSet(tx.last.devices[name], ids) {
+			return nil
+		}
+		if file != "" {
+			tx.last.files, tx.last.vfs = append(tx.last.files, file), append(tx.last.vfs, vfs...)
+			tx.paired = true
+		}
+		served = serve(tx.books(), name, ids, gpusOf(tx.state, name, ids, tx.now()))
+		return nil
+	})
+	if err != nil {
+		return nil, false // the server has ended
+	}
+	return served, c.publish(tx) && tx.paired
+}
+
+// tidyPause is the interval of checks for files of ended containers.
+const tidyPause = 10 * time.Minute
+
+// StayTidy removes pairs files of ended containers from time to time until ctx is done. No event reports the
+// end of a container to a device plugin.
+func (c *Coordinator) StayTidy(ctx context.Context) error {
+	ticker := time.NewTicker(tidyPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			c.tidyPairs()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// tidyPairs removes the pairs files of ended containers.
+func (c *Coordinator) tidyPairs() {
+	containers, err := c.Granted()
+	switch s := c.current(); {
+	case errors.Is(err, fs.ErrNotExist): // no container ever had devices
+	case err != nil:
+		c.Log.Warn("leave pairs files as they are", "error", err)
+	default:
+		c.pairs.Tidy(s.tree, containers, s.resources.Paired)
+	}
+}

@@ -1,0 +1,142 @@
+package admission
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+const (
+	// lifetime of a survey for metrics, which any process can request
+	surveyTTL = 5 * time.Second
+	// for reading all pods of a survey
+	surveyTimeout = time.Second
+)
+
+// inspector answers people, by the committed state and the kubelet's records. An inspector changes no state.
+type inspector struct {
+	reader    *reader
+	committed *committedState
+	cache     surveyCache
+}
+
+// surveyCache is the last survey. The next decision makes the survey stale.
+type surveyCache struct {
+	mu   sync.Mutex
+	at   time.Time
+	of   *state
+	last survey
+}
+
+// survey is the holders of devices, ended pods included. The kubelet frees the devices of ended pods at its
+// next allocation; people see them as free.
+type survey struct {
+	found holders.Holders
+	ended map[string]bool // by key
+}
+
+// key returns a key for the pod of a holder.
+func key(h *holders.Holder) string { return h.UID + " " + h.Pod.Namespace + "/" + h.Pod.Name }
+
+// hasEnded reports whether the pod of a holder has ended.
+func (s survey) hasEnded(h *holders.Holder) bool { return s.ended[key(h)] }
+
+// cachedSurvey returns the cached survey if of the current state and younger than a lifetime, else a new one.
+func (i *inspector) cachedSurvey(ctx context.Context, lifetime time.Duration) survey {
+	i.cache.mu.Lock()
+	defer i.cache.mu.Unlock()
+	if of := i.committed.current(); i.cache.of != of || i.committed.now().Sub(i.cache.at) >= lifetime {
+		ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+		defer cancel()
+		i.cache.last = i.newSurvey(ctx)
+		i.cache.at, i.cache.of = i.committed.now(), of
+	}
+	return i.cache.last
+}
+
+// newSurvey finds the holders by sources that are safe to read at any time, without PodResources List.
+func (i *inspector) newSurvey(ctx context.Context) (known survey) {
+	s, answer := i.committed.current(), i.reader.readRequests(ctx)
+	known.found = s.found
+	sources := holders.Sources{Known: s.known, Allocates: s.allocates, Pods: podsOf(answer)}
+	if sources.Pods != nil {
+		sources.Pods.All = false // ended pods are wanted too
+	}
+	if n := s.last.container; n != nil && n.Owner == nil && answer == nil {
+		sources.View, sources.Single = i.reader.readPods(ctx, n.Pods[:min(len(n.Pods), maxSuspects)])
+	}
+	if recorded, err := i.reader.Recorded(); err == nil {
+		sources.Recorded = &recorded
+		known.found, _ = holders.Find(sources)
+	}
+	known.markInit(answer)
+	if answer != nil && answer.Source != intent.APIServer {
+		known.ended = known.missingIn(answer.Pods)
+	} else {
+		known.ended = i.endedPods(ctx, known.found, sources.View, sources.Single)
+	}
+	return known
+}
+
+// markInit marks the init containers among the holders, if a request source is available.
+func (s *survey) markInit(answer *intent.Answer) {
+	if answer == nil {
+		return
+	}
+	init := map[string]bool{}
+	for _, pod := range answer.Pods {
+		for _, c := range pod.Containers {
+			init[pod.UID+"/"+c.Name] = c.Role == intent.Init
+		}
+	}
+	s.found = slices.Clone(s.found)
+	for i, h := range s.found {
+		s.found[i].Init = h.Init || init[h.UID+"/"+h.Name]
+	}
+}
+
+// missingIn returns the pods of holders, by key, and whether missing among living pods.
+func (s *survey) missingIn(pods []intent.Pod) map[string]bool {
+	named, alive := map[kubelet.Pod]bool{}, map[string]bool{}
+	for _, pod := range pods {
+		named[pod.Pod], alive[pod.UID] = true, true
+	}
+	gone := map[string]bool{}
+	for i := range s.found {
+		h := &s.found[i]
+		gone[key(h)] = h.UID != "" && !alive[h.UID] || h.UID == "" && h.Pod != (kubelet.Pod{}) && !named[h.Pod]
+	}
+	return gone
+}
+
+// endedPods returns the ended pods of holders, by key. The kubelet is read pod by pod, at a limited rate: an
+// ended pod is missing, or lacks the devices of a container besides plain init containers. Single are the
+// pods read just before, with their view.
+func (i *inspector) endedPods(
+	ctx context.Context, found holders.Holders, view *kubelet.View, single []kubelet.Pod,
+) map[string]bool {
+	gone, asked := map[string]bool{}, []kubelet.Pod{}
+	for _, h := range found {
+		if h.Pod != (kubelet.Pod{}) && !slices.Contains(asked, h.Pod) && !slices.Contains(single, h.Pod) {
+			asked = append(asked, h.Pod)
+		}
+	}
+	more, told := i.reader.readPods(ctx, asked)
+	for n := range found {
+		h, of := &found[n], view
+		switch {
+		case slices.Contains(told, h.Pod):
+			of = more
+		case !slices.Contains(single, h.Pod):
+			continue
+		}
+		shown, listed := of.Containers[kubelet.Container{Pod: h.Pod, Name: h.Name}]
+		gone[key(h)] = gone[key(h)] || !slices.Contains(of.Pods, h.Pod) || listed && len(shown) == 0
+	}
+	return gone
+}

@@ -1,0 +1,117 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/asking"
+	"github.com/tandem-k8s/tandem/coordination/device"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/topology/placement"
+)
+
+// Taken is the answer to an Allocate.
+type Taken struct {
+	Order     []string           // the devices in the container's order
+	Container *kubelet.Container // the recipient; nil if unknown
+	Refusal   string             // the reason for a refusal, in one sentence; "" for none
+}
+
+// accept records a grant and returns its devices in the container's order.
+func (tx *transaction) accept(g grant) (order []string) {
+	before := g.before
+	if g.plan != nil || before == nil || !before.Lacks(g.name) ||
+		!tx.resources.SameNodes(before.Devices, g.name, g.ids) {
+		before = nil
+	}
+	order = orderDevices(tx.books(), g, before)
+	tx.handover = &handover{tx.now(), g.container.Likely(), g.name, order, ""}
+	if tx.last.devices == nil || tx.last.container.ID != g.container.ID || len(tx.last.devices[g.name]) > 0 {
+		tx.last.devices, tx.last.files, tx.last.vfs = kubelet.Devices{}, nil, nil
+	}
+	tx.last.container, tx.last.before, tx.last.devices[g.name] = g.container, before, order
+	if r := tx.resources[g.name]; r != nil && r.Kind == device.GPU {
+		tx.paired = len(tx.last.files) > 0
+	}
+	tx.reportGranted(g)
+	return order
+}
+
+// refuse records a refusal: the kubelet rejects the container, and no Allocate follows. C is nil if unknown.
+func (tx *transaction) refuse(
+	c *asking.Container, name string, ids []string, outcome Outcome, why refusal,
+) (taken Taken) {
+	tx.endPlan(Dropped)
+	tx.last.refused = true
+	var container *kubelet.Container
+	if c != nil {
+		container = c.Likely()
+	}
+	tx.error("refuse", "resource", name, "devices", ids, "outcome", outcome, "reason", why.said, "held_by",
+		why.owners)
+	tx.handover = &handover{tx.now(), container, name, ids, why.full()}
+	tx.reportVerdict(Verdict{Resource: name, Outcome: outcome, Refusal: why.said}, c)
+	return Taken{Refusal: why.said}
+}
+
+// reportGranted reports a granted Allocate.
+func (tx *transaction) reportGranted(g grant) {
+	v := Verdict{Resource: g.name, Outcome: Granted, Pairs: pairsOf(tx.books(), g.container, g.isSure())}
+	if len(v.Pairs) > 0 {
+		v.Outcome = Aligned
+		if slices.ContainsFunc(v.Pairs, func(p placement.Pair) bool { return !p.Distance.Level.SameSwitch() }) {
+			v.Outcome = Degraded
+		}
+	}
+	tx.reportVerdict(v, g.container)
+	if v.Outcome == Degraded {
+		tx.warn("pairs are not on one switch each", "container", g.recipient(), "pairs", describePairs(v.Pairs),
+			"reason", g.reason())
+	}
+}
+
+// describePairs returns each pair with its distance: "0000:11:00.0-0000:0c:00.1 PIX".
+func describePairs(pairs []placement.Pair) []string {
+	var said []string
+	for _, p := range pairs {
+		said = append(said, fmt.Sprintf("%s-%s %s", p.GPU.ID, p.VF.ID, p.Distance.Level))
+	}
+	return said
+}
+
+// reportVerdict reports the verdict on an Allocate for a container, nil if unknown.
+func (tx *transaction) reportVerdict(v Verdict, c *asking.Container) {
+	if tx.resources[v.Resource] == nil {
+		v.Resource = ""
+	}
+	if c != nil {
+		v.Container = c.Likely()
+		if v.Container != nil && c.Asker != nil && c.Asker.Pod == v.Container.Pod {
+			v.PodUID = c.Asker.UID
+		}
+	}
+	if tx.livePlan() == nil {
+		tx.endPromise(Dropped)
+	}
+	tx.observe(func(o Observer) { o.Allocated(v) })
+}
+
+// pairsOf returns the pairs of a container's devices; nil if the container may be incomplete. Sure reports
+// that all devices belong to a single container.
+func pairsOf(b *books, c *asking.Container, sure bool) []placement.Pair {
+	gpus, vfs := b.resources.Held(c.Devices, device.GPU), b.resources.Held(c.Devices, device.VF)
+	switch {
+	case c.Asker != nil && !c.Complete(func(name string) bool { return b.resources[name] != nil }):
+		return nil
+	case c.Asker == nil && (!sure || len(gpus) == 0 || len(vfs) == 0 ||
+		len(vfs) < len(gpus) && len(b.resources.OfKind(device.VF)) > 1):
+		return nil // VFs of further resources may follow
+	}
+	choice, err := placement.Choose(b.tree, placement.Request{
+		GPUs: []placement.Half{device.All(gpus)}, VFs: []placement.Half{device.All(vfs)},
+	})
+	if err != nil {
+		return nil
+	}
+	return choice.Pairs
+}

@@ -1,0 +1,97 @@
+package asking
+
+import (
+	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+)
+
+// candidates returns the containers compatible with a question: for each pod not started, the first container
+// without the requested devices. The kubelet allocates for the containers of a pod in order, therefore a
+// container with devices completes all earlier containers.
+func (e *Evidence) candidates(q Question) []Asker {
+	var found []Asker
+	for _, pod := range e.Answer.Pods {
+		if !e.mayBeInAdmission(pod, q) {
+			continue
+		}
+		next := 0
+		for i := range pod.Containers {
+			if len(e.devicesOf(e.asker(pod, i))) > 0 {
+				next = i
+			}
+		}
+		for i := next; i < len(pod.Containers); i++ {
+			a := e.asker(pod, i)
+			if a.Requests[q.Resource] == q.Size && len(e.devicesOf(a)[q.Resource]) == 0 {
+				found = append(found, *a)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// asker returns the asker for a container, given by index in its pod.
+func (e *Evidence) asker(pod intent.Pod, index int) *Asker {
+	return newAsker(e.Answer.Source, e.Resources, pod, index)
+}
+
+// mayBeInAdmission reports whether the kubelet can be admitting a pod: the pod is not started, PodResources
+// shows the pod, and devices to be included belong to its init containers.
+func (e *Evidence) mayBeInAdmission(pod intent.Pod, q Question) bool {
+	switch {
+	case pod.Started:
+		return false
+	case e.View != nil:
+		return slices.Contains(e.View.Pods, pod.Pod)
+	case len(q.MustInclude) > 0:
+		of := e.Holders.Of(q.Resource, q.MustInclude[0])
+		return len(of) == 0 || holdsAny(of, pod)
+	default:
+		return true
+	}
+}
+
+// holdsAny reports whether a pod is among holders.
+func holdsAny(all holders.Holders, pod intent.Pod) bool {
+	return slices.ContainsFunc(all, func(h holders.Holder) bool {
+		return h.UID == pod.UID || h.UID == "" && (h.Pod == pod.Pod || h.Pod == (kubelet.Pod{}))
+	})
+}
+
+// narrow drops candidates incompatible with the container identified by the order of the calls. While the
+// checkpoint proves unfinished allocation, an asker requests all resources of the container's devices. If no
+// candidate is the container itself, its devices belong to another candidate: the identification was the
+// likeliest of several. The API server can still show an earlier pod of the same name.
+func (e *Evidence) narrow(candidates []Asker, following *Container) []Asker {
+	is := func(a Asker) bool { return a.Is(following.Asker) }
+	if following == nil || e.Progress != Open || slices.ContainsFunc(candidates, is) {
+		return candidates
+	}
+	return slices.DeleteFunc(candidates, func(a Asker) bool { return !a.requestsAll(following.Devices) })
+}
+
+// mayBeAnother reports whether a container besides the candidates can be the asker: a container unknown to
+// the API server so far, or a started container whose record the kubelet has lost, for which the kubelet's
+// pod workers allocate again.
+func (e *Evidence) mayBeAnother(q Question, arrived []kubelet.Pod) bool {
+	if len(q.MustInclude) > 0 { // the container takes over from an init container of its pod
+		of := e.Holders.Of(q.Resource, q.MustInclude[0])
+		return !slices.ContainsFunc(e.Answer.Pods, func(p intent.Pod) bool { return holdsAny(of, p) })
+	}
+	told := map[kubelet.Pod]bool{}
+	for _, pod := range e.Answer.Pods {
+		told[pod.Pod] = true
+		for i, c := range pod.Containers {
+			if pod.Started && c.Role != intent.Init && c.Requests[q.Resource] == q.Size &&
+				len(e.devicesOf(e.asker(pod, i))[q.Resource]) == 0 {
+				return true
+			}
+		}
+	}
+	untold := func(p kubelet.Pod) bool { return !told[p] && slices.Contains(e.View.Pods, p) }
+	return e.Answer.Source == intent.APIServer && (e.View == nil || slices.ContainsFunc(arrived, untold))
+}

@@ -1,0 +1,82 @@
+package asking
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/intent"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/resources"
+)
+
+// Evidence is the input of an identification.
+type Evidence struct {
+	Resources resources.Set
+	Holders   holders.Holders
+	Recorded  bool       // the kubelet's checkpoint was read
+	Newest    *Container // of the latest Allocate; nil if no container can be in admission
+	Progress  Progress   // of Newest
+	// the question came so soon after the latest Allocate as to be the same container's
+	Recent  bool
+	View    *kubelet.View  // of PodResources; nil if not read
+	Partial bool           // View shows only some of the pods
+	Answer  *intent.Answer // nil without a request source
+	Listing Listing        // before View
+}
+
+// open returns the asker of the latest Allocate, if the kubelet's checkpoint shows unfinished allocation.
+func (e *Evidence) open() *Asker {
+	if e.Newest == nil || e.Progress != Open {
+		return nil
+	}
+	return e.Newest.Asker
+}
+
+// devicesOf returns the devices of an asker.
+func (e *Evidence) devicesOf(a *Asker) kubelet.Devices {
+	devices := heldBy(a, e.Holders, e.Resources)
+	if e.Newest != nil && e.Newest.Asker.Is(a) {
+		maps.Copy(devices, e.Newest.Devices)
+	}
+	return devices
+}
+
+// heldBy returns the devices of our resources held by an asker.
+func heldBy(a *Asker, all holders.Holders, set resources.Set) kubelet.Devices {
+	devices := kubelet.Devices{}
+	for _, h := range all {
+		if a.owns(h) {
+			maps.Copy(devices, set.Only(h.Devices))
+		}
+	}
+	return devices
+}
+
+// inheritedBy returns the devices left to an asker by earlier init containers. The kubelet passes them on to
+// the next containers of the pod; an app container or a sidecar keeps them.
+func inheritedBy(a *Asker, all holders.Holders, set resources.Set) kubelet.Devices {
+	left := kubelet.Devices{}
+	add := func(init bool, change func(have, ids []string) []string) {
+		for _, h := range all {
+			i := slices.Index(a.Before, h.Name)
+			if h.UID != a.UID || i < 0 && h.Name != a.Name || (i >= 0 && a.BeforeInit[i]) != init {
+				continue
+			}
+			for name, ids := range set.Only(h.Devices) {
+				left[name] = change(left[name], ids)
+			}
+		}
+	}
+	add(true, func(have, ids []string) []string {
+		return slices.Compact(slices.Sorted(slices.Values(slices.Concat(have, ids))))
+	})
+	add(false, subtract)
+	maps.DeleteFunc(left, func(_ string, ids []string) bool { return len(ids) == 0 })
+	return left
+}
+
+// subtract returns a list without the elements of a second list.
+func subtract(list, remove []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(id string) bool { return slices.Contains(remove, id) })
+}

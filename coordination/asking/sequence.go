@@ -1,0 +1,156 @@
+package asking
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/coordination/resources"
+)
+
+// FollowWindow is the longest time between an Allocate and the next question for the same container. The
+// kubelet does nothing slow in between (measured: 0.3 ms on two busy cores), but sets up a pod before the
+// first question for the next pod. Within the window, a question foreseen by a plan needs no List. The window
+// also separates two containers if neither the kubelet's checkpoint nor PodResources can.
+const FollowWindow = time.Millisecond
+
+// following returns the container continued by a question, judging by the order of the calls, and the reason;
+// nil for a new container.
+func (e *Evidence) following(q Question) (*Container, string) {
+	if len(q.MustInclude) > 0 {
+		return e.takingOver(q)
+	}
+	var arrived []kubelet.Pod
+	if e.View != nil {
+		arrived = e.Listing.arrivals(*e.View)
+		if open := e.unwritten(q.Resource); open != nil {
+			return open, SecondHalf + " of " + open.Name()
+		}
+	}
+	follows, why := e.follows(q, arrived)
+	if !follows {
+		return nil, why
+	}
+	return e.Newest, why
+}
+
+// takingOver returns the container that takes over from init containers of its pod: the container of the
+// latest Allocate, or a new container.
+func (e *Evidence) takingOver(q Question) (*Container, string) {
+	if n := e.Newest; n != nil && e.Progress != Complete && n.Lacks(q.Resource) {
+		return n, TakesOver
+	}
+	of := e.Holders.Of(q.Resource, q.MustInclude[0])
+	if len(of) == 0 {
+		return nil, FirstHalf
+	}
+	c := &Container{Inherits: kubelet.Devices{}, Looked: true}
+	if of[0].Pod != (kubelet.Pod{}) {
+		c.Pods = []kubelet.Pod{of[0].Pod}
+	}
+	for _, h := range of {
+		for name, ids := range e.Resources.Only(h.Devices) {
+			c.Inherits[name] = append(c.Inherits[name], ids...)
+		}
+	}
+	for _, h := range e.Holders { // further containers of the pod keep their devices
+		same := h.UID == of[0].UID && h.Pod == of[0].Pod && (h.UID != "" || h.Pod != kubelet.Pod{})
+		if same && !slices.Contains(h.Devices[q.Resource], q.MustInclude[0]) {
+			for name, ids := range h.Devices {
+				c.Inherits[name] = subtract(c.Inherits[name], ids)
+			}
+		}
+	}
+	return c, TakesOver
+}
+
+// unwritten returns the container without a resource whose devices PodResources shows and the checkpoint does
+// not contain: the container in admission, even if its Allocates were missed. Returns nil if none or, by the
+// kubelet's records, several match.
+func (e *Evidence) unwritten(name string) (open *Container) {
+	if !e.Recorded {
+		return nil
+	}
+	for _, h := range e.Holders {
+		devices := e.Resources.Only(h.Devices)
+		owner := kubelet.Container{Pod: h.Pod, Name: h.Name}
+		if _, listed := e.View.Containers[owner]; !h.Open || !listed || len(devices) == 0 {
+			continue
+		}
+		if open != nil {
+			return nil
+		}
+		open = &Container{Owner: &owner, Pods: []kubelet.Pod{h.Pod}, Devices: devices, Looked: true}
+		if n := e.Newest; n != nil && n.shownBy(*e.View, owner) {
+			of := *n
+			of.Owner, of.Pods, of.Devices = &owner, open.Pods, devices
+			open = &of
+		}
+	}
+	if open == nil || !open.Lacks(name) {
+		return nil
+	}
+	return open
+}
+
+// follows reports whether the asker is the container of the latest Allocate, so that its devices are the
+// first half of the request. The second result is the reason, for people. Arrived are the new pods in
+// PodResources, if just read.
+func (e *Evidence) follows(q Question, arrived []kubelet.Pod) (bool, string) {
+	newest, name, available := e.Newest, q.Resource, q.Available
+	switch {
+	case newest == nil:
+		return false, FirstHalf
+	case !newest.Lacks(name), newest.Asker.contradicts(q):
+		return false, FirstHalf + ", the next container"
+	case !e.Resources.SameNodes(newest.Devices, name, available):
+		return false, FirstHalf + ", the next container, on another NUMA node"
+	case e.View != nil && newest.Looked && newest.unexplained(arrived) > 0:
+		return false, FirstHalf + ", a new pod has come"
+	}
+	switch e.Progress {
+	case Open:
+		return true, SecondHalf + " of " + newest.Name()
+	case Complete:
+		return false, FirstHalf + ", the next container"
+	default:
+		return e.guess(name, available, arrived)
+	}
+}
+
+// guess replaces follows without the kubelet's checkpoint.
+func (e *Evidence) guess(name string, available []string, arrived []kubelet.Pod) (bool, string) {
+	newest := e.Newest
+	nodes := e.Resources.Nodes(name, available)
+	switch others := newest.unexplained(arrived); {
+	case e.View == nil:
+		return e.Recent, "neither checkpoint nor PodResources read, judged by time"
+	case others == 0:
+		return true, SecondHalf + " of " + newest.Name()
+	case others == len(arrived):
+		return false, FirstHalf + ", a new pod has come"
+	case newest.Unasked && len(nodes) > 0:
+		// Both containers need the same nodes, and the latest allocation took all free devices there. If a device
+		// is free again, time has passed; if not, a new pod with a question there requests no pair, and following
+		// is harmless.
+		return !freeBeside(newest, e.Holders, e.Resources), "several new pods, judged by what is free"
+	default:
+		// PodResources was not read when the latest allocation began: each further new pod came either before the
+		// allocation, without a request, or after the allocation, and may be the asker.
+		return e.Recent, "several new pods, judged by time"
+	}
+}
+
+// freeBeside reports whether further devices of a container's resources are free on its NUMA nodes.
+func freeBeside(c *Container, all holders.Holders, set resources.Set) bool {
+	for name, ids := range c.Devices {
+		nodes, held := set.Nodes(name, ids), all.Held(name)
+		for _, d := range set[name].Ordered() {
+			if n, known := d.NUMA.Number(); known && nodes[n] && d.Healthy && !held[d.ID] {
+				return true
+			}
+		}
+	}
+	return false
+}
