@@ -21,7 +21,7 @@ import (
 	fakediscovery "k8s.io/client-go/discovery/fake"
 
 	"github.com/tandem-k8s/tandem/dra/pool"
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
 const nodeName = "node-1"

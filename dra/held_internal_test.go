@@ -29,8 +29,8 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/dra/inventory"
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
 // migrating is a node whose GPUs "a" and "b" pods may have from device plugins, with a kubelet that says what

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
 // page is what a daemon answers.

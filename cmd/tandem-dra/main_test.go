@@ -21,7 +21,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/mode"
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 

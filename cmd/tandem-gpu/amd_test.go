@@ -21,10 +21,10 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd/exporter"
 	"github.com/tandem-k8s/tandem/test/amdsmi"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
 // replace gives a file of the machine another content.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/tandem-k8s/tandem/cmd/internal/daemon"
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 )
 

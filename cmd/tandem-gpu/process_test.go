@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/cmd/internal/gpus"
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/nvml"
 	"github.com/tandem-k8s/tandem/test/programs"
 )

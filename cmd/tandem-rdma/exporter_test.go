@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/rdma/exporter"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
 // metrics is AMD's metrics exporter, for which one NIC is not healthy.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
 // observed is an Observer that hands on what it is told.

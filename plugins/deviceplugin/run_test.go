@@ -13,7 +13,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
 func TestRegisters(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
 // Where the folder of the plugin watcher exists the plugin waits there to be found, and registers nowhere

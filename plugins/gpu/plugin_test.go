@@ -19,9 +19,9 @@ import (
 	"github.com/tandem-k8s/tandem/coordination"
 	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/plugins/deviceplugin"
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/gpu/amd"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
 // twoGPUs lays a small machine out in a folder: two GPUs, the second on no NUMA node.

@@ -19,7 +19,7 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/tandem-k8s/tandem/coordination"
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/test/programs"
 )

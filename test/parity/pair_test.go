@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tandem-k8s/tandem/plugins/deviceplugin/kubelettest"
+	"github.com/tandem-k8s/tandem/test/kubelettest"
 )
 
 // nearest is the VF on the switch of each GPU, as Oracle's own SR-IOV policy for the shape and the topology
