@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package coordination makes one decision of the kubelet's separate questions.
 //
 // For a container with GPUs and VFs the kubelet asks each plugin on its own, in random order, and says

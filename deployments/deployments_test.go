@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package deployments_test checks what kustomize cannot: that the manifests say what the programs understand.
 package deployments_test
 

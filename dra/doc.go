@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package dra is Tandem's driver for Dynamic Resource Allocation, an alternative to the two device plugins; a
 // node never runs both.
 //

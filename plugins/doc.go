@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plugins holds Tandem's two device plugins. Package deviceplugin is the kubelet side of both and
 // knows no hardware; packages gpu and rdma know their hardware and nothing of each other. They meet in
 // package coordination alone.

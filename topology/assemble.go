@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package topology
 
 // Assemble makes a tree of functions whose places are known otherwise than from sysfs: each hangs at the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package topology knows where PCI devices sit on a node and how far apart two of them are.
 //
 // A [Tree] is read once from a sysfs root ([Read]) and never changes; read again to see a change. It holds

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package version holds the version of Tandem, once for programs, image, chart and packages. The file VERSION
 // says it: "0.1.0" in the commit that is released, "0.2.0-dev" in those before.
 package version

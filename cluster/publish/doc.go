@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package publish keeps up to date what a node publishes of itself.
 //
 //	plugins' announcements, the kubelet's files          facts.Reader

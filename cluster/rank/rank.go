@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rank says which of several nodes is the best one for a pod: the rule of the scheduler plugin, and
 // of the simulation of a cluster.
 package rank

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package v1alpha1 is the object that a node publishes: tandem.dev/v1alpha1 NodeTopology, cluster-scoped, one
 // for each node and of its name. It holds what the kubelet goes by when it admits a pod, and where the
 // devices are, so that a scheduler can compute both the kubelet's verdict and the pairs that a container

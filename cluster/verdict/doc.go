@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package verdict tells, of a published node, what its kubelet would say to a pod, and which devices and
 // pairs the pod's containers would get there. It is a pure function of the object and of the pods that are
 // admitted: no clock, no logger, no I/O.

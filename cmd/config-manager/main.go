@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command config-manager keeps the configuration of a node's plugin in step with a label of the node. It
 // replaces NVIDIA's command of the same name in the GPU operator and in NVIDIA's chart: flags, variables and
 // effects are the same (cmd/config-manager in NVIDIA/k8s-device-plugin). Tandem's chart runs it next to

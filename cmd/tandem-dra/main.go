@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command tandem-dra is a Kubernetes DRA driver for GPUs and RDMA VFs: it publishes pairs of both that share
 // a PCIe switch, and prepares the claims that the scheduler allocates. It takes the place of tandem-gpu and
 // tandem-rdma.

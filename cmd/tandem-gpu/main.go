@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command tandem-gpu is a Kubernetes device plugin for GPUs. It offers what AMD's and NVIDIA's own plugins
 // offer, under the same names, and places a container's GPUs on the PCIe switches of the VFs that tandem-rdma
 // gives it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command tandem-rdma is a Kubernetes device plugin for RDMA VFs and shared HCAs. It offers what the SR-IOV
 // network device plugin and the RDMA shared device plugin offer, under the same names, and places a
 // container's VFs and HCAs on the PCIe switches of the GPUs that tandem-gpu gives it.

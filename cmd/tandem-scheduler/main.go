@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command tandem-scheduler is kube-scheduler with the plugin Tandem in: no pod is sent where the kubelet will
 // refuse it, and a pod goes where its GPUs and VFs share switches.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package admission chooses the devices of a container that the kubelet is admitting.
 //
 // # A decision

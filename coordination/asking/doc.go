@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package asking identifies the container for which the kubelet requests or allocates devices: pure functions
 // of values read before.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bounded limits the time of calls that may never return: of a disk, a library or a plugin that
 // hangs. The caller continues without a result, and a hanging call occupies one goroutine, however often it
 // is repeated.

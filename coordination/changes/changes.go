@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package changes tells waiters that a state is no longer the newest.
 package changes
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package degraded finds containers with a pair that is not on one switch, from the devices of the
 // coordinator or the DRA driver. It is a pure function.
 package degraded

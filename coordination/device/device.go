@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package device describes devices for the coordination of a node.
 package device
 

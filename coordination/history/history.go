@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package history keeps the last decisions, for people who ask why a container has what it has.
 package history
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package holders tells who holds which device of a node, from the kubelet's own records: a pure function of
 // its device checkpoint, of PodResources List, of the pods that live, and of the Allocates that were seen.
 //

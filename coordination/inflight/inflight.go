@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package inflight tracks the Allocate calls in flight.
 package inflight
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package intent knows what the pods of this node ask for: their names, and how many devices of which
 // resource each of their containers wants, before the kubelet has admitted them. The kubelet does not say so
 // when it asks a device plugin.

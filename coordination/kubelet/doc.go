@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kubelet reads the kubelet's data about pods and their devices.
 //
 // The PodResources List call has a side effect: while an Allocate is in flight it can make the kubelet forget

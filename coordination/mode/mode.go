@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package mode keeps a node in one mode: either the device plugins or the DRA driver assign its devices.
 //
 // Every daemon holds a lock file of its mode in the run directory, shared with daemons of the same mode: the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pairs writes the file that lists the GPU of each VF of a container.
 package pairs
 

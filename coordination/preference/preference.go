@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package preference makes the request that placement gets when the kubelet asks a plugin for a preferred
 // allocation (GetPreferredAllocation): all that the container requests, although the kubelet asks for one
 // resource. It is a pure function of a [View], what is known of the node's devices at that moment.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package resources is what plugins have announced: the resources of a node with their devices.
 package resources
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package store keeps what a server has to know again after it died, in one file of the run folder.
 package store
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package survive recovers panics, so that a fault costs one answer or one attempt instead of the daemon.
 package survive
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command release makes what a release has beside image and chart: archives and packages of the program
 // tandem, an SBOM, and the checksums of all that is in the folder. The same inputs give the same bytes. It is
 // part of "make release".

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package claims says what the containers of a claim get, and remembers it: which GPUs and VFs, their CDI
 // spec, what is told of them in the claim's status, until the claim is unprepared.
 //

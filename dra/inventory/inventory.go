@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package inventory describes the allocatable devices of a node as one immutable value.
 package inventory
 

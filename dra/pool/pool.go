@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pool computes the published devices of a node as a pure function of its inventory: the devices of
 // the resource pool, their shared counters, and the ResourceSlices that contain them.
 //

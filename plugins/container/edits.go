@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package container describes the needs of a container that uses devices, in a form of Tandem's own. GPU
 // backends and grants of VFs return [Edits]; package deviceplugin translates them into the kubelet's answer
 // to Allocate, and [Edits.CDI] into edits of a CDI spec, which the DRA driver writes.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package deviceplugin implements the kubelet's device plugin API for any hardware: a [Resource] describes
 // the devices, and [Server] serves them.
 //

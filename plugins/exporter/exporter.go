@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package exporter asks the AMD Device Metrics Exporter on this node, for both plugins.
 package exporter
 

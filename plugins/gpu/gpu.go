@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package gpu offers a node's GPUs to the kubelet.
 //
 // What is the vendor's own, finding devices and saying what a container needs to use them, is behind

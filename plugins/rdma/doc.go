@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rdma offers a node's SR-IOV virtual functions to the kubelet as a replacement of the SR-IOV network
 // device plugin (k8snetworkplumbingwg/sriov-network-device-plugin, "the stock plugin"). Its config.json,
 // resource names, device IDs, environment variables, device nodes and device-info files are identical to the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package amdsmi is libamd_smi without a GPU: a small library in C with the functions that Tandem calls,
 // which says what a text file beside it says. [Describe] makes that text of a recorded machine, and [Build]
 // the library, with the C compiler.

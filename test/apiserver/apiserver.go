@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package apiserver is an API server with one node, for tests of what watches a label of the node.
 package apiserver
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package descheduler runs the real descheduler's plugin with the policy that the documents give.
 package descheduler
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package docs finds the commands that the documents show, so that tests can run every one of them. Its own
 // tests look at what else can go stale: links, snippets of YAML and JSON, flags, paths, the size of README.
 //

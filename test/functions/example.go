@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package functions
 
 // Example has one function per thing that a selector can ask for.

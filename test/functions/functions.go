@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package functions builds a sysfs in memory, PCI function by PCI function, as the kernel lays it out.
 package functions
 

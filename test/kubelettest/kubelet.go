@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kubelettest is the kubelet's side of the device plugin API for tests: a Registration server on a
 // real unix socket that calls back as the kubelet does. It decides nothing; the real managers are driven in
 // test/kubernetes/kubelet.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package machines holds recorded machines: real GPU servers, and two put together from several recordings,
 // as files of package recording. The comments at the head of each file say where it comes from and what in it
 // is made up.

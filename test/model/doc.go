@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package model is the kubelet's device manager and Topology Manager as a model, for the coordinator: it
 // admits pods made up at random, with init containers, sidecars and several containers, and shows them in
 // PodResources, in the pods of a source of intent and in the device checkpoint, as the kubelet does

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package nvml is a stand-in for NVIDIA's management library, for tests on machines without a GPU. The
 // library itself is C (library/nvml.c), is built with cc and opened with dlopen as the real one is; what it
 // shows is a [Machine], which this package makes up for a recorded machine, and writes to the text file that

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command parity reads what "go test -json" printed and reports, for every row of checklist.csv that Tandem
 // must or should fulfil, which tests show it and whether they passed.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package podexec starts programs in pods as API servers and kubelets do: for an API server's clients over
 // websockets, and else over SPDY with the kubelet's own code.
 package podexec

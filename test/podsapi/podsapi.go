@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package podsapi is a kubelet's Pods API with the pods that a test names.
 package podsapi
 

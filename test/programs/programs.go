@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package programs builds Tandem's programs for tests. The packages of a test run share the programs, which
 // lie in bin/test: the linker of the go command leaves alone what is up to date, so that only the first test
 // that asks waits for it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package published has recorded machines as the facts that their nodes would publish.
 package published
 

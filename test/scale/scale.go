@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package scale is the one place that says how much of a test "go test -short", and with it "make test",
 // runs. Without -short, as "make check" runs them, tests are whole.
 package scale

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package server has published servers and pods for them, for tests of what reads NodeTopology objects.
 package server
 

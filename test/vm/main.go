@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command vm is the end-to-end test: it boots a machine with a real kernel, real PCIe switches, NICs and VFs,
 // makes it a node of a real cluster, installs Tandem on it from deployments as a user does, and looks at what
 // pods get. "make e2e" runs it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package nccl reads and writes the topology files of NCCL and RCCL (NCCL_TOPO_FILE; src/graph/xml.cc of
 // NCCL): which PCI functions are below which switches of which NUMA node. Clouds give such a file to guests
 // whose PCI tree is flat, Azure for one:

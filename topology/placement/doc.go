@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package placement chooses a container's GPUs and VFs together. [Choose] is a pure function of the PCI tree,
 // the free devices, the held devices and the requested numbers. It has no clock, no logger and no state, and
 // the order of its input lists has no meaning: the same input gives the same answer.

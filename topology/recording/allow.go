@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package recording
 
 // What Capture records, and no more. An element of a pattern is as in path.Match and never matches more than

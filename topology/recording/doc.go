@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package recording turns what Tandem reads of a machine's sysfs into one text file and back, without loss.
 // Such a file makes a machine of another place a test, and a bug report one that can be replayed.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package apiserver keeps objects of a node at the API server as the node's facts say.
 package apiserver
 

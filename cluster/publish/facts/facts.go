@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package facts is what a node publishes, as it was read: of the plugins' announcements, of sysfs, and of the
 // kubelet, whose files and configuration say how it admits pods and what it has given to them.
 package facts

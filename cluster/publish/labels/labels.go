@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package labels makes of the facts of a node labels for it: what does not change while the node runs, and
 // whether annotations are enforced.
 package labels

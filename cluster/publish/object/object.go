@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package object makes of the facts of a node what it publishes, as a pure function.
 package object
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package zones makes of the facts of a node a NodeResourceTopology, as schedulers read it
 // (topology.node.k8s.io/v1alpha2, github.com/k8stopologyawareschedwg/noderesourcetopology-api).
 package zones

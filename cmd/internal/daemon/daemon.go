@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package daemon is what the main functions of the daemons have in common: the flags, the logger, the help
 // page, the signals and the exit code. What a daemon does is its own.
 package daemon

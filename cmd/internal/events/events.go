@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package events tells the owner of a pod, as Kubernetes Events do, that the devices of one of its containers
 // could not be aligned, or that the kubelet has refused the pod for its NUMA nodes.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package live serves one page over HTTP: the picture of a node as it is now. Nothing can be changed through
 // it. The page asks for itself again, and the server asks for the node at most once a second, however many
 // look.

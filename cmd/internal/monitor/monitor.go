@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package monitor shows what a daemon does to those who watch it: counts for Prometheus on /metrics, and on
 // /healthz and /readyz whether it lives and whether the kubelet knows what it offers. It is told by
 // coordination and deviceplugin, whose observer it is, and looks at their state when it is asked; neither

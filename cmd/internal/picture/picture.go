@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package picture draws a node for people: its PCI tree as boxes inside boxes, the GPUs and NICs on their
 // switches, every GPU partition and VF with its state and owner. [Node.SVG] is one self-contained picture,
 // [Page] a page around it.

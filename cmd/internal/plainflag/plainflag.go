@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plainflag says in plain words what is wrong with a command line.
 package plainflag
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package printable keeps texts that others wrote from doing more than being read: device names of a
 // recording, annotations, names of objects, and answers of other programs may hold escape sequences of
 // terminals, and characters that change the order in which a text is shown.

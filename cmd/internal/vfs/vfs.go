@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package vfs is what the daemons that offer VFs have in common: the flags that say which, and how they are
 // found.
 package vfs

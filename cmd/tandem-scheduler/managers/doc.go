@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package managers has the CPU and memory managers of published nodes: the kubelet's own code, on what a
 // node's object says of its CPUs and memory. Package verdict asks them for their hints.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plugin is the scheduler's plugin Tandem. It asks for each node what the kubelet would say to the
 // pod (Filter), and how good the node's devices for it are (Score).
 //

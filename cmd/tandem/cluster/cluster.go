@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cluster asks the daemons of all nodes of a cluster: it starts the program tandem in their pods
 // through the API server (pods/exec), with the rights of whoever asks. It needs no server of its own. A pod
 // of anybody else is never asked, whatever it is labelled.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package coordinator asks the running plugins over their socket, and puts what they answer into words: JSON
 // for programs, tables and pictures for people.
 package coordinator

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package doctor looks at a node and says what stands between it and pods whose GPUs and VFs share a switch:
 // what it saw, why it matters and how it is put right. It changes nothing; [Fix] and [RollBack] write and
 // remove one file of Tandem's own in the kubelet's folder of drop-ins.

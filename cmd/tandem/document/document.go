@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package document is what the JSON documents of tandem have in common.
 package document
 

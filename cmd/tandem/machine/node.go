@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package machine reads what the commands show of a machine, from this node or from a recording.
 package machine
 

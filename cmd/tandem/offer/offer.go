@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package offer is what the kubelet is offered of a machine: devices, and how the coordinator looks at them
 // when a container asks for some.
 package offer

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plan tells which GPUs and VFs the plugins would prefer for a container.
 package plan
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package simulation plays random containers that come to a node and leave it again, and compares ways of
 // choosing their GPUs and VFs.
 //

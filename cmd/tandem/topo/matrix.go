@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package topo measures how near the GPUs and NICs of a machine are to each other, and shows it as a matrix
 // and as a picture.
 package topo

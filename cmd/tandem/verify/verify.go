@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package verify checks, inside a container, that its GPUs and VFs are on the same switches.
 package verify
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package devicemanager
 
 import "github.com/tandem-k8s/tandem/coordination/kubelet/hints"

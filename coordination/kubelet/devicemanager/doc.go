@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package devicemanager is the kubelet's device manager as pure functions: which devices a container is
 // given, which questions the kubelet asks the device plugins before, and which pods the kubelet refuses
 // (pkg/kubelet/cm/devicemanager/manager.go, pkg/kubelet/cm/topologymanager). The choice of NUMA nodes is

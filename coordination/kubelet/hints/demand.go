@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package hints
 
 import "github.com/tandem-k8s/tandem/topology"

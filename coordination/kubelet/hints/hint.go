@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package hints
 
 // Hint is a set of NUMA nodes with which a manager of the kubelet can serve a container (TopologyHint in

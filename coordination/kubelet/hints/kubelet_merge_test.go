@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package hints
 
 // providerHints is what filterProvidersHints makes of the hints of a CPU or memory manager.

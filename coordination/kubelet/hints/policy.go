@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hints says which NUMA nodes the kubelet's Topology Manager gives a container, and whether it admits
 // it.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package hints
 
 // Rule is how the Topology Manager of a node decides: its policy with the options, and the machine.

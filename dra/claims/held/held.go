@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package held reads the devices of prepared claims, for programs that need no other part of DRA: the device
 // plugins of a node that has migrated back. It does not depend on Kubernetes' API.
 package held

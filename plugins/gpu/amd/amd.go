@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package amd finds AMD GPUs in sysfs, as the kernel's amdgpu and amdkfd drivers show them.
 //
 // A whole GPU, and the first partition of a partitioned one, is a PCI function; its device ID is its address.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package nvidia finds NVIDIA GPUs through the driver's own library, NVML.
 //
 // NVML is read when the plugin starts and when one of its events says that something changed; the kubelet's

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sysfs reads GPUs without a vendor's library, for programs that look at machines and offer nothing.
 // A vendor has a [Reader] here if its driver shows more of GPUs in sysfs than their PCI functions.
 package sysfs

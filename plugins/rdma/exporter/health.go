@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package exporter reads the health of NICs from the AMD Device Metrics Exporter on this node, as AMD's
 // network device plugin does for resources with enableExporterHealthCheck (pkg/exporter/netDeviceHealth.go in
 // ROCm/k8s-network-device-plugin).

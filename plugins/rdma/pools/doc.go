@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pools says which devices of a machine belong to which resource: a pure function of the
 // configuration, a sysfs root and the PCI tree.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package pools
 
 // DeviceType is a kind of device that a resource can be made of.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package browser looks at the page of "tandem status --serve" with Chromium: what it shows of recorded
 // machines, that it follows what happens, that a keyboard reaches every device, and that it is readable.
 // Where no chromium is installed the tests are skipped.

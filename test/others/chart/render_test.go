@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package chart_test checks the manifests with the code of the tools that people install them with: the Helm
 // chart against golden files and against the kustomize base, everything against Kubernetes' published
 // OpenAPI.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package build makes what the machine and its cluster are started from: Debian's packages, the programs of
 // Kubernetes and what a user has beside them, the guest's disk and its initial RAM disk, and the files that
 // are laid over its root.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cluster is a Kubernetes cluster of one node: its control plane, its node with Tandem, its pods.
 package cluster
 

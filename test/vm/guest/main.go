@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command guest is what runs in the virtual machine of test/vm before and beside the node's own programs: its
 // first process. It makes the machine a node with GPUs and RDMA VFs (identity.go), starts containerd and the
 // kubelet, starts them again when they end, and runs scripts for the host (agent.go). With an argument it is

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package host is what the test does on the machine that it runs on: programs that run to their end, services
 // that run until they are stopped, and stages, each within a limit of time, of which people are told.
 package host

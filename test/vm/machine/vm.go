@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package machine is a server under QEMU: how it is built, its boot and its console, commands in the guest,
 // and what is kept of its logs.
 package machine

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command pause is the container of the sandboxes of test/vm: it waits to be told to end, and reaps, since
 // with a shared process namespace it is every process's last parent. Every pod of the emulated machine starts
 // it, so it is a small program of its own.

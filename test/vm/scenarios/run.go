@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package scenarios is what is tried on machines of a cluster: pods, faults, installations, and a new user's
 // way through the documents.
 package scenarios

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package solver finds the cheapest choice on a tree of places. The input of the solver is the number of
 // devices of each kind at every place and the cost of taking some of them; it does not use names of devices.
 // Package placement builds the tree of a request and reads the result from it.

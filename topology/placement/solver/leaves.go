@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package solver
 
 // cardTable returns the table of a card: the numbers of GPUs that it can give.

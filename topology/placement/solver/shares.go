@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package solver
 
 // Shares is the number of partners of each device. The number of pairs is the size of the larger half. Each

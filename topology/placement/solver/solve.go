@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package solver
 
 // solve finds the best choice with at most limit pairs beyond PIX and marks it in the places. It reports

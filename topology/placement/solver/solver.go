@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package solver
 
 // MaxSteps limits the work of one choice: the number of combined pairs of table entries, at 10 to 40 ns each,

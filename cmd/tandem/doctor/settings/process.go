@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package settings reads the settings of the kubelet that runs on a node, and adds to them by one file of its
 // own in the kubelet's folder of drop-ins.
 //

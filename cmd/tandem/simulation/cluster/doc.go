@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cluster plays jobs that come to a cluster of equal nodes and leave it again, and compares
 // schedulers: who chooses the node. The kubelet is package world's, and the devices on the node are chosen in
 // one of the ways of package simulation.

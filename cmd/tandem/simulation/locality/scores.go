@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package locality says how near GPUs are to each other by PCIe, and chooses them as the vendor's device
 // plugin does.
 package locality

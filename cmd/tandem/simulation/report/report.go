@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package report is what a simulation found, for people as a table and a chart, for programs as JSON.
 package report
 

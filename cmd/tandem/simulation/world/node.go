@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package world is the node that simulated containers come to and leave again: its devices, which of them are
 // free, and the kubelet.
 //

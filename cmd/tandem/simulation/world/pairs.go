@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package world
 
 // Pairs is how many GPUs of a container can have a VF of their own on their switch, how many of them on a PF

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package smi asks AMD's system management library, libamd_smi, where it is installed. It is loaded at run
 // time without cgo, and one that does not answer is left alone: the caller has waited long enough, its thread
 // has not.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package settings is what can be said to NVIDIA's own plugin by flag, by environment variable and in its
 // configuration file, all of which are accepted here: which of them counts, what is wrong with it, and what
 // has no effect.

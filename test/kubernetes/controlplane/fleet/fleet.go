@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fleet is many nodes of a real control plane. Their kubelets are the model (cluster/verdict): they
 // admit or refuse the pods that are bound to their nodes, say so in the pods' status, end pods after a while,
 // and publish what the pods hold. In the place of a refused pod comes another, as with a Job.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kubelet is the part of a kubelet that knows dynamic resources: its DRA manager and its plugin
 // watcher as k8s.io/kubernetes ships them, and as much of its pod workers as it takes to prepare the claims
 // of pods that are bound to the node, and to unprepare them before pods are gone. It starts no container.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package manifest applies manifests as kubectl does.
 package manifest
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package node is a node with a recorded machine: its files in a folder, and the built DRA driver on them.
 package node
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command nrtmatch is kube-scheduler with the plugin NodeResourceTopologyMatch in, as scheduler-plugins
 // builds it, without the other plugins that it has.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plane is a Kubernetes control plane for a test: etcd, API server, scheduler and controllers as
 // their maintainers released them, on ports of the loopback device, in a folder of their own.
 package plane

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package scheduling compares schedulers on real control planes whose nodes' kubelets are the model.
 package scheduling
 

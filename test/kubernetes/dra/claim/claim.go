@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package claim writes ResourceClaims as people, templates and the scheduler write them.
 package claim
 

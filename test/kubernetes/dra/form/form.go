@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package form publishes a machine in the ways that there are beside Tandem's, to compare them with it.
 package form
 

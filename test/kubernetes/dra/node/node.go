@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package node makes recorded machines to what the DRA driver knows of a node.
 package node
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package oracle judges what the scheduler's allocator does with the devices that a node publishes.
 //
 // It knows the machine, and the rules by which GPUs and VFs are handed out; of what is published it takes

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package scheduler is the part of Kubernetes' scheduler that gives claims their devices: its own
 // structured allocator, around which this package keeps what it is called with. [Publish] makes the
 // ResourceSlices of a driver; a [Scheduler] has them and the classes, allocates claims and knows which

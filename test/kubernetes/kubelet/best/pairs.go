@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package best tells how near to each other the GPUs and VFs of a container could have been at best. It knows
 // the order of distances and nothing of how Tandem chooses, so that it can judge it.
 package best

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command demo shows on recorded machines what the pair does: it admits pods through the real kubelet
 // managers and prints which GPUs and VFs a container gets, how far apart they are, and what the same request
 // gets when the two plugins do not coordinate. It exits with 1 unless every placement is the best there is on

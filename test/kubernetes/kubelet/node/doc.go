@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package node is a Kubernetes node inside a Go process: the kubelet's own managers on a folder instead of
 // /var/lib/kubelet, without containers, an API server or privileges. Device plugins register with it as with
 // any kubelet.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pair runs the two built daemons as processes of their own, on a machine and a kubelet in folders,
 // and reads what they log.
 package pair

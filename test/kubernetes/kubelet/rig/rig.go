@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rig puts a whole node together for tests and the demo: a recorded machine laid out in a folder, the
 // real kubelet managers on it (package node) and the two built daemons (package pair). It admits pods and
 // tells, for every container, what it got, what it could have got at best, and in which order the kubelet

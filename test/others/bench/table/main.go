@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command table reads the results of the benchmarks beside it and prints what benchstat has no table for: how
 // many times as long NVIDIA's policy takes, how long Tandem takes for anything, and how that grows with the
 // node.

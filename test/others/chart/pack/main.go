@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command pack packs the Helm chart as "helm package" does, in the version of a program: the same chart and
 // the same program give the same bytes. It is part of "make release".
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command release writes the manifests of the Helm chart for who has no Helm: kubectl apply -f release.yaml.
 package main
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package render renders the chart with Helm's own code, as "helm template" does.
 package render
 
