@@ -36,48 +36,52 @@ const (
 	publishFailed  = "failed"
 )
 
+// serverOnly ends the help text of a metric that only the plugin with the coordinator sets.
+const serverOnly = "Reported by the serving plugin."
+
 func newCounts() counts {
 	c := counts{
 		pairs: counter("pairs_total",
-			"Pairs of a GPU and a VF that containers were given, by distance (PIX and PXB are one switch). "+
-				"By the plugin that serves.", "distance"),
+			"Pairs of a GPU and a VF in allocated containers, by distance (PIX and PXB: same switch). "+
+				serverOnly, "distance"),
 		allocations: counter("allocations_total",
-			"Allocate calls that the coordinator answered. The call that completes a container with pairs is aligned "+
-				"(all on one switch each) or degraded, any other granted; refused_double: another pod has the device; "+
-				"refused_alignment: alignment is required. By the plugin that serves.",
+			"Allocate calls answered by the coordinator. Outcomes: aligned (last call of a container, each pair "+
+				"on one switch), degraded (last call of a container, some pair not on one switch), granted (any other "+
+				"call), refused_double (another pod holds the device), refused_alignment (required alignment not "+
+				"possible). "+serverOnly,
 			"resource", "outcome"),
 		planned: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "plans_total",
-			Help: "Plans made for a resource that a container was not yet asked about. By the plugin that serves."}),
+			Help: "Reservations of devices for the container's second resource. " + serverOnly}),
 		ended: counter("plans_ended_total",
-			"Plans by what became of them: kept, overruled (the kubelet gave other devices), dropped (not wanted, "+
-				"or refused), expired. By the plugin that serves.",
+			"Ended plans by outcome: kept, overruled (the kubelet allocated other devices), dropped (not requested "+
+				"or refused), expired. "+serverOnly,
 			"outcome"),
 		questions: counter("questions_total",
-			"Questions that the coordinator answered, by what told it who asks and for what; "+
-				"podresources and inference do not know what it wants. By the plugin that serves.", "source"),
+			"GetPreferredAllocation calls answered by the coordinator, by source of the pod's identity and "+
+				"requests; podresources and inference do not provide requests. "+serverOnly, "source"),
 		alone: counter("answers_alone_total",
-			"Calls of the kubelet's that this plugin answered without the coordinator, so that nothing was paired.",
+			"Kubelet calls answered by this plugin without the coordinator; devices of these calls are not paired.",
 			"call"),
 		registrations: counter("kubelet_registrations_total",
-			"Registrations with the kubelet; every one after the first is a re-registration.", "resource"),
+			"Registrations with the kubelet, including re-registrations.", "resource"),
 		events: counter("events_total",
-			"Kubernetes Events about pods by what became of them; dropped: too many at once.", "outcome"),
+			"Kubernetes Events about pods by outcome; dropped: rate limit exceeded.", "outcome"),
 		prefer: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace,
 			Name:    "preferred_allocation_duration_seconds",
-			Help:    "Time to answer GetPreferredAllocation, for which every other pod start of the node waits.",
+			Help:    "Duration of GetPreferredAllocation calls. The kubelet admits no other pod during a call.",
 			Buckets: latencies}, []string{"resource"}),
 		claims: counter("claims_total",
-			"Claims that the kubelet had prepared or unprepared by the DRA driver, by what became of them: done, or "+
-				"failed, after which the kubelet asks again.", "call", "outcome"),
+			"Claims that the DRA driver prepared or unprepared, by outcome: done or failed. The kubelet retries "+
+				"failed calls.", "call", "outcome"),
 		published: counter("publish_total",
-			"Writes of what is published of the node (--publish), by target and what became of them: written or "+
-				"failed; what is there already is not written. By the plugin that serves.", "target", "outcome"),
+			"Writes of the node's published objects (--publish), by target and outcome: written or failed. Unchanged "+
+				"objects are not written. "+serverOnly, "target", "outcome"),
 		claim: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace,
 			Name:    "claims_duration_seconds",
-			Help:    "Time to prepare or unprepare the claims of a pod, for which its start or end waits.",
+			Help:    "Duration of preparing or unpreparing a pod's claims. The pod's start or end waits for the call.",
 			Buckets: latencies}, []string{"call"}),
 		build: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "build_info", Help: "1; the version is in the label.",
+			Namespace: namespace, Name: "build_info", Help: "Constant 1 with the version as label.",
 		}, []string{"version"}),
 	}
 	for _, target := range publish.All {

@@ -11,27 +11,26 @@ import (
 	"github.com/tandem-k8s/tandem/coordination/degraded"
 )
 
-// What is looked at when Prometheus asks.
+// The metrics of the node's state, read at each scrape.
 var (
 	roleDesc = gauge("coordination_role",
-		"1 for what this plugin is to the coordination of its node: server, client, foreign (the server speaks "+
-			"another protocol) or alone.", "role")
+		"1 for the plugin's current role in the coordination: server, client, foreign (incompatible protocol of "+
+			"the server) or alone.", "role")
 	connectedDesc = gauge("resource_connected",
-		"1 while the plugin of a resource takes part in the coordination, else 0. By the plugin that serves.",
+		"1 while the plugin of a resource is connected to the coordination, otherwise 0. "+serverOnly,
 		"resource")
 	devicesDesc = gauge("devices",
-		"Devices by state: free, allocated or unhealthy. By the plugin that serves.", "resource", "state")
+		"Devices by state: free, allocated or unhealthy. "+serverOnly, "resource", "state")
 	strandedDesc = gauge("devices_stranded",
-		"Free devices on whose switch no device of the other kind is free. By the plugin that serves.", "resource")
+		"Free devices without a free device of the other kind on the same switch. "+serverOnly, "resource")
 	degradedDesc = gauge("containers_degraded",
-		"Containers with GPUs and VFs that are not all paired on one switch each, and that have not ended. "+
-			"By the plugin that serves.")
+		"Containers that have not terminated and have a GPU and a VF of a pair on different switches. "+serverOnly)
 	enforcedDesc = gauge("alignment_enforced",
-		"1 while the annotation tandem.dev/alignment of pods is enforced, else 0: no source of intent that reads "+
-			"annotations answers. By the plugin that serves.")
+		"1 while the pod annotation tandem.dev/alignment is enforced, otherwise 0: no source of intent with "+
+			"annotations is available. "+serverOnly)
 	registeredDesc = gauge("kubelet_registered",
-		"1 while the kubelet goes by the devices of a resource that this plugin offers, else 0: it is away, "+
-			"or another plugin has taken the resource over.", "resource")
+		"1 while the kubelet uses the devices that this plugin offers for a resource, otherwise 0: the kubelet is "+
+			"unavailable, or another plugin has registered the resource.", "resource")
 )
 
 func gauge(name, help string, labels ...string) *prometheus.Desc {
