@@ -70,7 +70,7 @@ func decodeCheckpoint(name string, content []byte) ([]Claim, error) {
 
 // encodeCheckpoint returns the file content for claims.
 func encodeCheckpoint(claims []Claim) ([]byte, error) {
-	list, err := json.Marshal(sorted(claims))
+	list, err := json.Marshal(sortedByName(claims))
 	if err != nil {
 		return nil, fmt.Errorf("encode prepared claims: %w", err)
 	}
@@ -81,7 +81,7 @@ func encodeCheckpoint(claims []Claim) ([]byte, error) {
 	return append(content, '\n'), nil
 }
 
-func sorted(claims []Claim) []Claim {
+func sortedByName(claims []Claim) []Claim {
 	return slices.SortedFunc(slices.Values(claims), func(a, b Claim) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})

@@ -33,6 +33,9 @@ import (
 
 	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/container"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
 // State is what the node has to hand out now, and under which names.
@@ -40,6 +43,17 @@ type State struct {
 	Machine inventory.Machine
 	Pool    pool.Pool
 	Unread  error // why it is not known who has which devices; nil where it is
+}
+
+// GPUs returns the edits for containers with GPUs: *gpu.GPUs.
+type GPUs interface {
+	Refuse(resource string, devices []gpu.Device, unknown []string) error
+	Edits(devices []gpu.Device) container.Edits
+}
+
+// VFs returns the pools of the node's VFs: *rdma.VFs.
+type VFs interface {
+	Pool(name string) (pools.Pool, bool)
 }
 
 // Claim is a claim that is prepared.

@@ -7,38 +7,11 @@ import (
 	"strings"
 
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
-
-// environment is what the containers of one group get, looked up and not yet written.
-type environment struct {
-	edits container.Edits
-	told  *pairs.File // nil where nobody wants to be told
-	file  string      // where that goes
-	infos []info
-}
-
-// info is what Multus is to know of a VF.
-type info struct {
-	pool   pools.Pool
-	device pools.Device
-	grant  *grants.Grant
-}
-
-// GPUs say what containers need to use GPUs: *gpu.GPUs.
-type GPUs interface {
-	Refuse(resource string, devices []gpu.Device, unknown []string) error
-	Edits(devices []gpu.Device) container.Edits
-}
-
-// VFs know the pools of the node's VFs: *rdma.VFs.
-type VFs interface {
-	Pool(name string) (pools.Pool, bool)
-}
 
 // composition determines the environments of containers in one call, and writes the files of claims.
 type composition struct {
@@ -255,17 +228,4 @@ func (m *composition) write(c Claim) error {
 		}
 	}
 	return m.files.writeSpec(c, m.environments)
-}
-
-// write writes the pairs file, and the device-info files for Multus.
-func (e *environment) write(host grants.Host) error {
-	for _, i := range e.infos {
-		if err := host.WriteDevinfo(i.pool, i.device, i.grant); err != nil {
-			return err
-		}
-	}
-	if e.told == nil {
-		return nil
-	}
-	return e.told.Write(e.file)
 }

@@ -8,7 +8,11 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/container"
+	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
 // A claim's CDI spec has one device for each group of its requests, named after the first of them. The file's
@@ -63,4 +67,32 @@ func (c Claim) ownCDI() map[string]bool {
 		}
 	}
 	return own
+}
+
+// environment contains the edits and files for the containers of one group, not yet written.
+type environment struct {
+	edits container.Edits
+	told  *pairs.File // nil if no resource requests pairs
+	file  string      // path of the pairs file
+	infos []info
+}
+
+// info is the information about a VF for Multus.
+type info struct {
+	pool   pools.Pool
+	device pools.Device
+	grant  *grants.Grant
+}
+
+// write writes the pairs file, and the device-info files for Multus.
+func (e *environment) write(host grants.Host) error {
+	for _, i := range e.infos {
+		if err := host.WriteDevinfo(i.pool, i.device, i.grant); err != nil {
+			return err
+		}
+	}
+	if e.told == nil {
+		return nil
+	}
+	return e.told.Write(e.file)
 }

@@ -60,7 +60,7 @@ func describe(d Prepared, vfs map[string]inventory.VF, representors map[string]s
 	if len(d.GPUs) > 1 || len(d.VFs) > 1 {
 		data.GPUs, data.VFs = d.GPUs, d.VFs
 	} else {
-		data.GPU, data.VF = first(d.GPUs), first(d.VFs)
+		data.GPU, data.VF = firstOrEmpty(d.GPUs), firstOrEmpty(d.VFs)
 		if vf, ok := vfs[data.VF]; ok {
 			data.RDMA = vf.RDMA
 			data.PF = vf.Function().String()
@@ -80,7 +80,7 @@ func representors(functions sysfs.SRIOV, claim Claim, vfs map[string]inventory.V
 	all := map[string]string{}
 	seen := map[topology.Address]bool{}
 	for _, d := range claim.Devices {
-		pf := vfs[first(d.VFs)].PF
+		pf := vfs[firstOrEmpty(d.VFs)].PF
 		if pf != (topology.Address{}) && !seen[pf] {
 			seen[pf] = true
 			maps.Copy(all, functions.Representors(pf))
@@ -91,7 +91,7 @@ func representors(functions sysfs.SRIOV, claim Claim, vfs map[string]inventory.V
 
 // network is the netdev of a device with one VF; nil where it has none, as one that is bound to vfio-pci.
 func network(host grants.Host, d Prepared, vfs map[string]inventory.VF) *resourceapi.NetworkDeviceData {
-	vf, ok := vfs[first(d.VFs)]
+	vf, ok := vfs[firstOrEmpty(d.VFs)]
 	if !ok || len(d.VFs) != 1 {
 		return nil
 	}
@@ -105,7 +105,7 @@ func network(host grants.Host, d Prepared, vfs map[string]inventory.VF) *resourc
 	}
 }
 
-func first(list []string) string {
+func firstOrEmpty(list []string) string {
 	if len(list) == 0 {
 		return ""
 	}
