@@ -14,49 +14,27 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/klog/v2"
 
 	"github.com/tandem-k8s/tandem/coordination"
+	"github.com/tandem-k8s/tandem/coordination/api"
 	"github.com/tandem-k8s/tandem/coordination/mode"
 	"github.com/tandem-k8s/tandem/dra/claims"
-	"github.com/tandem-k8s/tandem/dra/inventory"
-	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
 // Driver is the DRA driver of a node. It is made with New and does nothing before Run.
 type Driver struct {
-	Config
-	preparer *claims.Preparer
-	gates    *gates
-	newest   *latest[*view] // what there is; written by the goroutine of follow alone
-	// who holds devices without a claim, by device ID; nil while that is not known
-	holders *latest[map[string]string]
-	// why files of prepared claims are missing; nil where none is
-	unrestored *latest[error]
-	build      chan struct{}      // holds a token when what there is has to be put together anew
-	again      chan struct{}      // holds a token when it has to be published again, the same as it is
-	refused    chan struct{}      // holds a token when a claim was not prepared
-	asks       chan chan struct{} // closed by follow once it has put together anew what there is
-	fatal      chan error         // why the driver cannot go on
-	calls      calls
-	handing    sync.WaitGroup // what is handed to the helper
-	owners     *owners
-	statuses   *statuses // made by Run
-
-	complaints complaints
-	recorded   map[string]recordedPod // by UID; of the goroutine that looks who holds devices
-
-	// of the goroutine of follow, and of Run before there is one
-	machine inventory.Machine // without those who hold devices
-	looks   int               // that led to it
-	told    []string          // notes that were logged
+	config    Config
+	viewer    *viewer
+	publisher *publisher
+	service   *claimService
+	files     *fileRestorer
+	server    *server
+	teller    *teller
 }
 
-var _ kubeletplugin.DRAPlugin = (*Driver)(nil)
-
-// New makes a Driver. It makes the driver's folder, and starts nothing.
+// New returns a Driver. It creates the driver's directory and starts nothing.
 func New(config Config) (*Driver, error) {
 	if err := Check(config); err != nil {
 		return nil, err
@@ -64,19 +42,44 @@ func New(config Config) (*Driver, error) {
 	if err := os.MkdirAll(PluginDir(config.KubeletDir), 0o750); err != nil {
 		return nil, fmt.Errorf("make the driver's folder: %w", err)
 	}
-	d := &Driver{
-		Config: config,
-		newest: newLatest(&view{}), holders: newLatest(map[string]string(nil)),
-		unrestored: newLatest(error(nil)),
-		build:      make(chan struct{}, 1), again: make(chan struct{}, 1), refused: make(chan struct{}, 1),
-		asks: make(chan chan struct{}), fatal: make(chan error, 1),
-		owners: newOwners(), recorded: map[string]recordedPod{},
+	config.Host.CDI, config.Host.PairsDir = nil, filepath.Join(config.RunDir, "claim-pairs")
+	complaints := newComplaints(config.Log)
+	publisher := &publisher{config: config, again: newSignal()}
+	preparer := newPreparer(config, publisher.rebind)
+	publisher.viewer = newViewer(config, complaints,
+		newGates(config.Client, config.NodeName, config.Log), preparer)
+	newest := publisher.viewer.newest
+	service := &claimService{
+		config: config, complaints: complaints, viewer: publisher.viewer, preparer: preparer,
+		owners: newOwners(), refused: newSignal(),
 	}
-	d.Host.CDI, d.Host.PairsDir = nil, filepath.Join(config.RunDir, "claim-pairs")
-	d.gates = newGates(config.Client, config.NodeName, config.Log)
+	files := &fileRestorer{
+		complaints: complaints, preparer: preparer, newest: newest, failed: newLatest(error(nil)),
+	}
+	return &Driver{
+		config: config, viewer: publisher.viewer, publisher: publisher, service: service, files: files,
+		server: &server{
+			claimService: service,
+			healthReporter: &healthReporter{
+				config: config, complaints: complaints, preparer: preparer, newest: newest,
+			},
+			config: config, publisher: publisher, fatal: make(chan error, 1),
+		},
+		teller: &teller{
+			complaints: complaints, preparer: preparer, newest: newest, owners: service.owners, files: files,
+		},
+	}, nil
+}
+
+func newPreparer(
+	config Config, rebind func(ctx context.Context, bound map[string]string) error,
+) *claims.Preparer {
 	options := claims.Options{
-		Dir: PluginDir(config.KubeletDir), CDIDir: config.CDIDir, Host: d.Host, Policy: config.Policy,
-		Alone: !config.Drain, Pod: d.pod, Rebind: d.rebind, Log: config.Log,
+		Dir: PluginDir(config.KubeletDir), CDIDir: config.CDIDir, Host: config.Host, Policy: config.Policy,
+		Alone: !config.Drain, Rebind: rebind, Log: config.Log,
+		Pod: func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+			return config.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
 	}
 	if config.GPUs != nil {
 		options.GPUs = config.GPUs
@@ -84,115 +87,88 @@ func New(config Config) (*Driver, error) {
 	if config.VFs != nil {
 		options.VFs = config.VFs
 	}
-	d.preparer = claims.New(options)
-	return d, nil
+	return claims.New(options)
 }
 
-func (d *Driver) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	return d.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-}
-
-// Run serves the kubelet and publishes until ctx is done, or it cannot go on. At the start it knows what
-// there is before the kubelet can ask. At the end it takes no more calls, answers those that it has, writes
-// what there is to say of them, and leaves the published slices to whoever follows.
+// Run serves the kubelet and publishes until ctx is done, or an error is fatal. It builds the first view
+// before the kubelet can call. At the end it rejects new calls, answers the calls in flight, writes the
+// queued statuses, and leaves the published slices to the next driver.
 func (d *Driver) Run(ctx context.Context) error {
-	if !d.Drain {
-		leave, err := coordination.Enter(ctx, mode.DRA, d.RunDir, d.KubeletDir)
+	if !d.config.Drain {
+		leave, err := coordination.Enter(ctx, mode.DRA, d.config.RunDir, d.config.KubeletDir)
 		if err != nil {
 			return err
 		}
 		defer leave()
 	}
-	sources, err := d.look()
+	found, err := d.viewer.begin(ctx)
 	if err != nil {
 		return err
 	}
-	d.machine = sources.machine
-	d.findHolders(ctx)
-	d.put()
-	if err := d.preparer.Restore(ctx, d.newest.get().State); err != nil {
-		d.complain(filesMissing, err)
-		d.unrestored.set(err)
-	}
-	d.statuses = newStatuses(d.Client, d.Log)
-	defer d.statuses.queue.ShutDown()
+	d.files.begin(ctx)
+	statuses := newStatuses(d.config.Client, d.config.Log)
+	d.service.statuses = statuses
+	defer statuses.queue.ShutDown()
 	lasting := context.WithoutCancel(ctx) // until the last call is answered
-	serving, stop := context.WithCancel(klog.NewContext(lasting, logr.FromSlogHandler(d.Log.Handler())))
+	serving, stop := context.WithCancel(klog.NewContext(lasting, logr.FromSlogHandler(d.config.Log.Handler())))
 	defer stop()
-	helper, err := d.start(serving)
+	helper, err := d.server.start(serving)
 	if err != nil {
 		return err
 	}
 	writing, written := context.WithCancel(lasting)
-	var statuses sync.WaitGroup
-	statuses.Go(func() { d.statuses.run(writing) })
-	err = d.work(ctx, helper, sources)
-	d.calls.close(callsLimit)
+	var writer sync.WaitGroup
+	writer.Go(func() { statuses.run(writing) })
+	err = d.work(ctx, helper, found)
+	d.server.calls.close(callsLimit)
 	helper.Stop()
-	d.handing.Wait()
-	d.statuses.close(statusLimit)
+	d.publisher.handing.Wait()
+	statuses.close(statusLimit)
 	written()
-	statuses.Wait()
+	writer.Wait()
 	return err
 }
 
-// How long the end of the driver waits for calls of the kubelet, and for what is to be written of them.
+// Maximum times that the end of the driver waits for calls of the kubelet, and for queued statuses.
 const (
 	callsLimit  = 10 * time.Second
 	statusLimit = 3 * time.Second
 )
 
-// work does all that goes on beside the kubelet's calls.
-func (d *Driver) work(ctx context.Context, helper *kubeletplugin.Helper, sources sources) error {
+// work runs all activities besides the kubelet's calls.
+func (d *Driver) work(ctx context.Context, helper *kubeletplugin.Helper, found scan) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return d.follow(ctx, sources) })
-	g.Go(func() error { return d.publish(ctx, helper) })
-	g.Go(func() error { d.watchGates(ctx); return nil })
-	g.Go(func() error { d.watchHolders(ctx); return nil })
-	g.Go(func() error { d.watchClaims(ctx); return nil })
-	g.Go(func() error { d.watchFiles(ctx); return nil })
-	if d.GPUs != nil {
-		g.Go(func() error { return d.GPUs.Run(ctx) })
+	background := func(run func(context.Context)) {
+		g.Go(func() error { run(ctx); return nil })
 	}
-	if d.VFs != nil {
-		g.Go(func() error { return d.VFs.Run(ctx) })
-	}
-	if !d.Drain {
-		g.Go(func() error { coordination.Tell(ctx, d.RunDir, d, d.Log); return nil })
-	}
-	g.Go(func() error {
-		select {
-		case err := <-d.fatal:
-			return err
-		case <-ctx.Done():
-			return nil
-		}
+	g.Go(func() error { return d.viewer.follow(ctx, found) })
+	g.Go(func() error { return d.publisher.publish(ctx, helper) })
+	g.Go(func() error { return d.server.awaitFatal(ctx) })
+	background(func(ctx context.Context) {
+		d.viewer.gates.watch(ctx, d.viewer.complaints, d.viewer.changed.send)
 	})
+	background(d.viewer.watchHolders)
+	background(newOrphanCollector(d.config.Client, d.service).run)
+	if d.config.GPUs != nil {
+		g.Go(func() error { return d.config.GPUs.Run(ctx) })
+	}
+	if d.config.VFs != nil {
+		g.Go(func() error { return d.config.VFs.Run(ctx) })
+	}
+	if !d.config.Drain { // a draining driver does not scan devices
+		background(d.files.run)
+		background(func(ctx context.Context) {
+			coordination.Tell(ctx, d.config.RunDir, d.teller, d.config.Log)
+		})
+	}
 	return g.Wait()
 }
 
-// start opens the sockets: from then on the kubelet may ask.
-func (d *Driver) start(ctx context.Context) (*kubeletplugin.Helper, error) {
-	helper, err := kubeletplugin.Start(ctx, d,
-		kubeletplugin.DriverName(pool.Driver),
-		kubeletplugin.NodeName(d.NodeName),
-		kubeletplugin.KubeClient(d.Client),
-		kubeletplugin.PluginDataDirectoryPath(PluginDir(d.KubeletDir)),
-		kubeletplugin.RegistrarDirectoryPath(registryDir(d.KubeletDir)),
-		kubeletplugin.RollingUpdate(types.UID(d.PodUID)),
-		kubeletplugin.Serialize(true),
-		kubeletplugin.GRPCInterceptor(d.intercept),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("serve the kubelet: %w", err)
-	}
-	return helper, nil
-}
+// Role returns the role of the driver on its node.
+func (d *Driver) Role() coordination.Role { return coordination.Serves }
 
-// poke leaves a token in a channel that holds one.
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+// Alive returns an error if a part of the driver hangs that a restart would fix.
+func (d *Driver) Alive(ctx context.Context) error { return d.viewer.refresh(ctx) }
+
+// Resources returns the devices of the current view.
+func (d *Driver) Resources() []*api.Resource { return d.teller.resources(d.viewer.newest.get()) }

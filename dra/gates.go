@@ -197,22 +197,22 @@ const (
 	gatesPause = 10 * time.Minute
 )
 
-// watchGates determines the features until ctx is done, and triggers a new view after a change.
-func (d *Driver) watchGates(ctx context.Context) {
+// watch determines the features until ctx is done, and calls changed after a change.
+func (g *gates) watch(ctx context.Context, complaints *complaints, changed func()) {
 	for {
-		before := d.gates.features()
-		err := d.gates.ask(ctx)
+		before := g.features()
+		err := g.ask(ctx)
 		pause := gatesPause
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			d.complain("what the cluster can do is as it was known before", err)
+			complaints.complain("what the cluster can do is as it was known before", err)
 			if !before.Known {
 				pause = gatesRetry
 			}
-		case d.gates.features() != before:
-			d.wake()
+		case g.features() != before:
+			changed()
 		}
 		select {
 		case <-ctx.Done():

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
+	"github.com/tandem-k8s/tandem/dra/claims"
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
@@ -20,19 +21,27 @@ const (
 	healthPause = 20 * time.Second
 )
 
+// healthReporter reports the health of devices to the kubelet.
+type healthReporter struct {
+	config     Config
+	complaints *complaints
+	preparer   *claims.Preparer
+	newest     *latest[*view]
+}
+
 // WatchHealthStatus reports the health of all devices to the kubelet, after each change and periodically,
 // until ctx is done.
-func (d *Driver) WatchHealthStatus(
+func (h *healthReporter) WatchHealthStatus(
 	ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport,
 ) error {
-	if d.Drain { // devices are not scanned
+	if h.config.Drain { // devices are not scanned
 		return kubeletplugin.ErrHealthNotSupported
 	}
 	again := time.NewTicker(healthPause)
 	defer again.Stop()
 	for {
-		v, changed := d.newest.watch()
-		report := kubeletplugin.DeviceHealthReport{Devices: d.health(v)}
+		v, changed := h.newest.watch()
+		report := kubeletplugin.DeviceHealthReport{Devices: h.health(v)}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -48,7 +57,7 @@ func (d *Driver) WatchHealthStatus(
 }
 
 // health returns the health of every published device, and of unpublished devices of claims.
-func (d *Driver) health(v *view) []kubeletplugin.DeviceHealth {
+func (h *healthReporter) health(v *view) []kubeletplugin.DeviceHealth {
 	causes := map[string]string{}
 	for _, g := range v.State.Machine.GPUs {
 		if !g.Healthy {
@@ -64,7 +73,7 @@ func (d *Driver) health(v *view) []kubeletplugin.DeviceHealth {
 	told := map[string]kubeletplugin.DeviceHealth{}
 	tell := func(name, cause string) {
 		health := kubeletplugin.DeviceHealth{
-			PoolName: d.NodeName, DeviceName: name, Health: kubeletplugin.HealthStatusHealthy,
+			PoolName: h.config.NodeName, DeviceName: name, Health: kubeletplugin.HealthStatusHealthy,
 			LastUpdated: now, HealthCheckTimeout: healthLease, Message: cause,
 		}
 		if cause != "" {
@@ -75,9 +84,9 @@ func (d *Driver) health(v *view) []kubeletplugin.DeviceHealth {
 	for name, device := range v.State.Pool.Devices {
 		tell(name, cause(device, causes))
 	}
-	prepared, err := d.preparer.Prepared()
+	prepared, err := h.preparer.Prepared()
 	if err != nil {
-		d.complain("the health of devices that are not published is not told", err)
+		h.complaints.complain("the health of devices that are not published is not told", err)
 	}
 	for _, claim := range prepared {
 		for _, given := range claim.Devices {

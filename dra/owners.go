@@ -14,31 +14,31 @@ import (
 	"github.com/tandem-k8s/tandem/dra/claims"
 )
 
-// maxRefused is how many refused prepares are remembered.
+// maxRefused is the maximum number of recorded refusals.
 const maxRefused = 64
 
-// outcome is what became of preparing a claim.
+// outcome is the result of preparing a claim.
 type outcome struct {
 	UID             types.UID
 	Namespace, Name string
-	Pods            []string    // that the claim is reserved for, by name
-	PodUIDs         []types.UID // of these
+	Pods            []string    // names of the pods for which the claim is reserved
+	PodUIDs         []types.UID // UIDs of these pods
 	Asked           time.Time
 	Took            time.Duration
-	Refused         string // why it was not prepared; "" where it was
+	Refused         string // reason for a refusal; "" if prepared
 }
 
-// owners know what became of claims, for people. It is memory alone: what was before this process is asked of
-// the API server.
+// owners records the results of preparing claims, for people. It is in memory only: results of an earlier
+// process come from the API server.
 type owners struct {
 	mu      sync.Mutex
 	given   map[types.UID]outcome
-	refused []outcome // the oldest first, each claim once
+	refused []outcome // oldest first, each claim once
 }
 
 func newOwners() *owners { return &owners{given: map[types.UID]outcome{}} }
 
-// newOutcome is what is known of a claim before it was asked for.
+// newOutcome returns the facts about a claim that is not prepared yet.
 func newOutcome(claim *resourceapi.ResourceClaim) outcome {
 	o := outcome{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name}
 	for _, reserved := range claim.Status.ReservedFor {
@@ -49,7 +49,7 @@ func newOutcome(claim *resourceapi.ResourceClaim) outcome {
 	return o
 }
 
-// asked notes that a claim was to be prepared.
+// asked records the result of preparing a claim.
 func (o *owners) asked(claim *resourceapi.ResourceClaim, at time.Time, took time.Duration, err error) {
 	one := newOutcome(claim)
 	one.Asked, one.Took = at, took
@@ -65,7 +65,7 @@ func (o *owners) asked(claim *resourceapi.ResourceClaim, at time.Time, took time
 	o.refused = o.refused[max(0, len(o.refused)-maxRefused):]
 }
 
-// forget notes that a claim was taken back.
+// forget removes an unprepared claim.
 func (o *owners) forget(uid types.UID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,7 +73,7 @@ func (o *owners) forget(uid types.UID) {
 	o.refused = slices.DeleteFunc(o.refused, func(other outcome) bool { return other.UID == uid })
 }
 
-// of is what is known of a prepared claim, its pods above all.
+// of returns the facts about a prepared claim, such as its pods.
 func (o *owners) of(c claims.Claim) outcome {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,14 +84,14 @@ func (o *owners) of(c claims.Claim) outcome {
 	return known
 }
 
-// refusals are the claims that were refused last, the newest last.
+// refusals returns the last refused claims, the newest last.
 func (o *owners) refusals() []outcome {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.refused)
 }
 
-// learn notes for which pods a claim was prepared before this process was there.
+// learn records the pods of a claim that an earlier process prepared.
 func (o *owners) learn(claim *resourceapi.ResourceClaim) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -100,7 +100,7 @@ func (o *owners) learn(claim *resourceapi.ResourceClaim) {
 	}
 }
 
-// owner is the pod of a claim, as far as it is known: the first by name of several.
+// owner returns the first pod of a claim by name, or "" if unknown.
 func (o outcome) owner() string {
 	if len(o.Pods) == 0 {
 		return ""

@@ -16,29 +16,40 @@ import (
 	"github.com/tandem-k8s/tandem/dra/claims"
 )
 
-// errDrains is the answer of a driver that takes claims back alone.
+// claimService prepares and unprepares claims for the kubelet, and records the results for people.
+type claimService struct {
+	config     Config
+	complaints *complaints
+	viewer     *viewer
+	preparer   *claims.Preparer
+	owners     *owners
+	statuses   *statuses
+
+	refused signal // a claim was not prepared
+}
+
+// errDrains is the answer of a draining driver.
 var errDrains = errors.New("prepare claim: this node is in the mode of device plugins, and its driver " +
 	"takes claims back alone: the pod has to go to another node")
 
-// PrepareResourceClaims gives the containers of a pod's claims their devices. The claims of one call are
-// those of one pod.
-func (d *Driver) PrepareResourceClaims(
-	ctx context.Context, asked []*resourceapi.ResourceClaim,
+// PrepareResourceClaims prepares the claims of a pod.
+func (s *claimService) PrepareResourceClaims(
+	ctx context.Context, list []*resourceapi.ResourceClaim,
 ) (map[types.UID]kubeletplugin.PrepareResult, error) {
-	if d.Drain {
+	if s.config.Drain {
 		return nil, errDrains
 	}
 	began := time.Now()
-	if err := d.learn(ctx); err != nil {
+	if err := s.awaitFeatures(ctx); err != nil {
 		return nil, err
 	}
-	state := d.newest.get().stateFor(asked)
-	answers := d.preparer.Prepare(ctx, state, asked)
+	state := s.viewer.newest.get().stateFor(list)
+	answers := s.preparer.Prepare(ctx, state, list)
 	took, failed := time.Since(began), 0
-	for _, claim := range asked {
+	for _, claim := range list {
 		err := answers[claim.UID].Err
-		d.owners.asked(claim, began, took, err)
-		log := d.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
+		s.owners.asked(claim, began, took, err)
+		log := s.config.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
 		if err != nil {
 			failed++
 			log.Warn("prepare", "error", err)
@@ -46,27 +57,25 @@ func (d *Driver) PrepareResourceClaims(
 			log.Info("prepare", "devices", deviceNames(answers[claim.UID].Devices))
 		}
 	}
-	if d.Observer != nil {
-		d.Observer.Claims(Prepare, took, len(asked), failed)
-	}
+	s.observe(Prepare, took, len(list), failed)
 	if failed > 0 {
-		poke(d.refused)
+		s.refused.send()
 	}
-	d.describe(state, asked)
-	d.wake() // what claims have stays published
+	s.writeStatus(state, list)
+	s.viewer.changed.send() // devices of claims stay published
 	return answers, nil
 }
 
-// learn asks the API server what it can do, where it has not told since the start: what devices stand for
-// depends on it.
-func (d *Driver) learn(ctx context.Context) error {
-	if d.newest.get().Gates.Known {
+// awaitFeatures asks the API server for its features if they are not known yet: the meaning of devices
+// depends on them.
+func (s *claimService) awaitFeatures(ctx context.Context) error {
+	if s.viewer.newest.get().Gates.Known {
 		return nil
 	}
-	if err := d.gates.ask(ctx); err != nil {
+	if err := s.viewer.gates.ask(ctx); err != nil {
 		return fmt.Errorf("prepare claims: %w", err)
 	}
-	return d.anew(ctx)
+	return s.viewer.refresh(ctx)
 }
 
 func deviceNames(devices []kubeletplugin.Device) []string {
@@ -77,43 +86,48 @@ func deviceNames(devices []kubeletplugin.Device) []string {
 	return names
 }
 
-// describe has it written into the status of claims what they were given, beside the answer to the kubelet.
-func (d *Driver) describe(state claims.State, asked []*resourceapi.ResourceClaim) {
-	prepared, err := d.preparer.Prepared()
+// writeStatus queues the devices of prepared claims for the claims' status. The kubelet's answer does not
+// wait for the API server.
+func (s *claimService) writeStatus(state claims.State, list []*resourceapi.ResourceClaim) {
+	prepared, err := s.preparer.Prepared()
 	if err != nil {
-		d.complain("the status of claims does not tell their devices", err)
+		s.complaints.complain("the status of claims does not tell their devices", err)
 		return
 	}
-	for _, claim := range asked {
+	for _, claim := range list {
 		for _, c := range prepared {
 			if c.UID == claim.UID && len(c.Devices) > 0 {
-				d.statuses.write(claim, d.preparer.Status(state, c, metav1.Now()))
+				s.statuses.write(claim, s.preparer.Status(state, c, metav1.Now()))
 			}
 		}
 	}
 }
 
-// UnprepareResourceClaims takes the devices of claims back.
-func (d *Driver) UnprepareResourceClaims(
-	ctx context.Context, asked []kubeletplugin.NamespacedObject,
+// UnprepareResourceClaims releases the devices of claims.
+func (s *claimService) UnprepareResourceClaims(
+	ctx context.Context, list []kubeletplugin.NamespacedObject,
 ) (map[types.UID]error, error) {
 	began := time.Now()
-	answers := d.preparer.Unprepare(ctx, asked)
+	answers := s.preparer.Unprepare(ctx, list)
 	took, failed := time.Since(began), 0
-	for _, claim := range asked {
-		log := d.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
+	for _, claim := range list {
+		log := s.config.Log.With("claim", claim.Namespace+"/"+claim.Name, "took", took)
 		if err := answers[claim.UID]; err != nil {
 			failed++
 			log.Warn("unprepare", "error", err)
 			continue
 		}
-		d.owners.forget(claim.UID)
-		d.statuses.drop(claim.UID)
+		s.owners.forget(claim.UID)
+		s.statuses.drop(claim.UID)
 		log.Info("unprepare")
 	}
-	if d.Observer != nil {
-		d.Observer.Claims(Unprepare, took, len(asked), failed)
-	}
-	d.wake()
+	s.observe(Unprepare, took, len(list), failed)
+	s.viewer.changed.send()
 	return answers, nil
+}
+
+func (s *claimService) observe(call string, took time.Duration, claims, failed int) {
+	if s.config.Observer != nil {
+		s.config.Observer.Claims(call, took, claims, failed)
+	}
 }

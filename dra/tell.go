@@ -19,30 +19,31 @@ import (
 	"github.com/tandem-k8s/tandem/topology"
 )
 
-var _ coordination.Teller = (*Driver)(nil)
+// teller answers questions of people about the node's devices and claims.
+type teller struct {
+	complaints *complaints
+	preparer   *claims.Preparer
+	newest     *latest[*view]
+	owners     *owners
+	files      *fileRestorer
+}
 
-// Role returns the role of the driver on its node.
-func (d *Driver) Role() coordination.Role { return coordination.Serves }
-
-// Alive returns an error if a part of the driver hangs that a restart would fix.
-func (d *Driver) Alive(ctx context.Context) error { return d.anew(ctx) }
+var _ coordination.Teller = (*teller)(nil)
 
 // Status returns all devices under the resource names of the device plugins, and notes about unsupported
 // features of the cluster.
-func (d *Driver) Status(context.Context) *api.StatusResponse {
-	v := d.newest.get()
+func (t *teller) Status(context.Context) *api.StatusResponse {
+	v := t.newest.get()
 	notes := v.notes()
-	if err := d.unrestored.get(); err != nil {
+	if err := t.files.failed.get(); err != nil {
 		notes = append(notes, fmt.Sprintf("%s: %v", filesMissing, err))
 	}
-	return &api.StatusResponse{Resources: d.resourcesOf(v), Notes: notes}
+	return &api.StatusResponse{Resources: t.resources(v), Notes: notes}
 }
 
-// Resources returns the devices of the current view.
-func (d *Driver) Resources() []*api.Resource { return d.resourcesOf(d.newest.get()) }
-
-func (d *Driver) resourcesOf(v *view) []*api.Resource {
-	taken := d.taken()
+// resources returns the devices of a view with their owners, by resource name.
+func (t *teller) resources(v *view) []*api.Resource {
+	taken := t.taken()
 	byName := map[string]*api.Resource{}
 	add := func(name string, kind device.Kind, one device.Device, at, held string) {
 		if byName[name] == nil {
@@ -71,14 +72,14 @@ func (d *Driver) resourcesOf(v *view) []*api.Resource {
 }
 
 // taken returns the owners of the devices of claims, by device ID.
-func (d *Driver) taken() map[string]*api.Owner {
-	prepared, err := d.preparer.Prepared()
+func (t *teller) taken() map[string]*api.Owner {
+	prepared, err := t.preparer.Prepared()
 	if err != nil {
-		d.complain("nobody is told who holds which device", err)
+		t.complaints.complain("nobody is told who holds which device", err)
 	}
 	taken := map[string]*api.Owner{}
 	for _, c := range prepared {
-		owner := ownerOf(d.owners.of(c))
+		owner := ownerOf(t.owners.of(c))
 		for _, p := range c.Devices {
 			for _, id := range slices.Concat(p.GPUs, p.VFs, []string{p.Token}) {
 				if id != "" {
@@ -131,22 +132,22 @@ func markStranded(resources []*api.Resource) {
 }
 
 // Explain returns the devices of a pod's claims, and rejections.
-func (d *Driver) Explain(_ context.Context, namespace, pod, _ string) ([]*api.Decision, error) {
+func (t *teller) Explain(_ context.Context, namespace, pod, _ string) ([]*api.Decision, error) {
 	its := func(o outcome) bool {
 		return (namespace == "" || o.Namespace == namespace) && slices.Contains(o.Pods, pod)
 	}
-	prepared, err := d.preparer.Prepared()
+	prepared, err := t.preparer.Prepared()
 	if err != nil {
 		return nil, err
 	}
-	v := d.newest.get()
+	v := t.newest.get()
 	var decisions []*api.Decision
 	for _, c := range prepared {
-		if o := d.owners.of(c); its(o) {
+		if o := t.owners.of(c); its(o) {
 			decisions = append(decisions, given(v.State.Machine, c, o)...)
 		}
 	}
-	for _, o := range d.owners.refusals() {
+	for _, o := range t.owners.refusals() {
 		if its(o) {
 			one := decision(o)
 			one.Refusal = o.Refused

@@ -4,10 +4,13 @@ package claims
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/tandem-k8s/tandem/coordination/intent"
@@ -62,31 +65,42 @@ func readParameters(raw []byte) (read Parameters, err error) {
 	return read, nil
 }
 
-// lists returns the devices of containers with the same devices, as halves for placement.
-func (d *decision) lists(devices []Prepared) (placement.Choice, error) {
-	var gpus, vfs placement.Half
-	for _, p := range devices {
-		for _, id := range p.GPUs {
-			gpus.Held = append(gpus.Held, placement.Device{ID: id, Address: d.gpus[id].Card})
-		}
-		for _, id := range p.VFs {
-			vfs.Held = append(vfs.Held, placement.Device{ID: id, Address: d.vfs[id].Address})
-		}
-	}
-	gpus.Count, vfs.Count = len(gpus.Held), len(vfs.Held)
-	choice, err := placement.Choose(d.state.Machine.Tree, placement.Request{
-		GPUs: []placement.Half{gpus}, VFs: []placement.Half{vfs}, Links: d.state.Machine.Links,
-	})
+// demands says what would have to be otherwise for a claim to start without all its pairs being on one switch
+// each; "" where it may. Of several pods that share the claim each can require it.
+func demands(
+	policy intent.Policy, log *slog.Logger, claim *resourceapi.ResourceClaim, pods []*corev1.Pod,
+) (otherwise string, err error) {
+	required, err := demandOf(claim)
 	if err != nil {
-		return choice, fmt.Errorf("order the devices of a container: %w", err)
+		return "", err
 	}
-	return choice, nil
+	alignment, _ := policy.AlignmentOf(claim.Namespace, nil)
+	for i, pod := range reservedFor(claim, pods) {
+		asked, remark := policy.AlignmentOf(claim.Namespace, pod.Annotations)
+		if remark != "" {
+			log.Warn("pod", "pod", pod.Namespace+"/"+pod.Name, "remark", remark)
+		}
+		if i == 0 || asked == intent.Required {
+			alignment = asked
+		}
+	}
+	switch {
+	case required:
+		return fmt.Sprintf("without alignment: %s in the parameters of the claim or its class the pod would start",
+			intent.Required), nil
+	case alignment != intent.Required:
+		return "", nil
+	case cmp.Or(policy.Alignment, intent.Preferred) == intent.Required:
+		return fmt.Sprintf("the driver's flag --alignment=%s asks that of every pod", intent.Required), nil
+	default:
+		return intent.Relaxation, nil
+	}
 }
 
 // misaligned returns an error if a claim requires alignment and a pair of containers with these devices is
 // not on one switch. The error says how to let the containers start.
-func (d *decision) misaligned(c Claim, devices []Prepared, otherwise string) error {
-	choice, err := d.lists(devices)
+func (n *nodeIndex) misaligned(c Claim, devices []Prepared, otherwise string) error {
+	choice, err := n.lists(devices)
 	if err != nil {
 		return err
 	}
@@ -96,20 +110,20 @@ func (d *decision) misaligned(c Claim, devices []Prepared, otherwise string) err
 		return nil
 	}
 	apart := choice.Pairs[first]
-	free, all := d.vfsNear(apart.GPU)
+	free, all := n.vfsNear(apart.GPU)
 	return fmt.Errorf("refuse %s: alignment is required and only %d of %d pairs are on one switch: "+
 		"GPU %s and VF %s are %s apart; below switch %s %d of %d VFs are free; ask for devices of class pair.%s, "+
 		"which are on one switch always; %s", c, placement.Together(choice.Pairs), len(choice.Pairs),
 		apart.GPU.Address, apart.VF.Address, apart.Distance.Level,
-		d.state.Machine.Tree.Switch(apart.GPU.Address), free, all, pool.Driver, otherwise)
+		n.state.Machine.Tree.Switch(apart.GPU.Address), free, all, pool.Driver, otherwise)
 }
 
 // vfsNear counts the VFs on one switch with a GPU.
-func (d *decision) vfsNear(gpu placement.Device) (free, all int) {
-	for id := range d.vfs {
-		if d.sameSwitch(gpu.ID, id) {
+func (n *nodeIndex) vfsNear(gpu placement.Device) (free, all int) {
+	for id := range n.vfs {
+		if n.sameSwitch(gpu.ID, id) {
 			all++
-			if d.available(id) {
+			if n.available(id) {
 				free++
 			}
 		}

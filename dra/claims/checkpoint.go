@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,7 +72,7 @@ func decodeCheckpoint(name string, content []byte) ([]Claim, error) {
 
 // encodeCheckpoint returns the file content for claims.
 func encodeCheckpoint(claims []Claim) ([]byte, error) {
-	list, err := json.Marshal(sorted(claims))
+	list, err := json.Marshal(sortedByName(claims))
 	if err != nil {
 		return nil, fmt.Errorf("encode prepared claims: %w", err)
 	}
@@ -82,7 +83,7 @@ func encodeCheckpoint(claims []Claim) ([]byte, error) {
 	return append(content, '\n'), nil
 }
 
-func sorted(claims []Claim) []Claim {
+func sortedByName(claims []Claim) []Claim {
 	return slices.SortedFunc(slices.Values(claims), func(a, b Claim) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
@@ -119,4 +120,79 @@ func lockBy(dir string, how int) (release func(), err error) {
 		return nil, errors.Join(fmt.Errorf("lock claims: %w", err), file.Close())
 	}
 	return func() { file.Close() }, nil
+}
+
+// store keeps the prepared claims in the checkpoint. Its methods require the lock of the directory.
+type store struct {
+	dir   string
+	files *claimFiles
+	log   *slog.Logger
+}
+
+func (s *store) save(claims []Claim) error {
+	content, err := encodeCheckpoint(claims)
+	if err != nil {
+		return err
+	}
+	return s.files.disk.keep(filepath.Join(s.dir, FileName), content)
+}
+
+// read returns the prepared claims. A checkpoint that cannot be read, or that is missing although CDI specs
+// exist, is not an empty checkpoint: then every claim with a CDI spec counts as prepared, with unknown
+// devices. This assigns no device twice, because the scheduler allocates a claim's devices to no other claim.
+// Running pods keep their files, and the kubelet has the names of their CDI devices.
+func (s *store) read() ([]Claim, error) {
+	name := filepath.Join(s.dir, FileName)
+	content, err := os.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s.adopt(nil, errors.New("there is none"))
+	case err != nil:
+		return nil, fmt.Errorf("read prepared claims: %w", err)
+	}
+	known, err := decodeCheckpoint(name, content)
+	if err != nil {
+		return s.adopt(content, err)
+	}
+	return known, nil
+}
+
+// adopt writes a checkpoint of the claims with a CDI spec, in place of a damaged or missing one. It first
+// copies the damaged checkpoint and does not move it: if the process dies or the disk is full, one of both
+// files exists, and the next call starts again.
+func (s *store) adopt(damaged []byte, cause error) ([]Claim, error) {
+	with, err := s.files.specs()
+	if err != nil || damaged == nil && len(with) == 0 {
+		return nil, err
+	}
+	if damaged != nil {
+		if err := s.files.disk.keep(filepath.Join(s.dir, BadName), damaged); err != nil {
+			return nil, fmt.Errorf("keep a copy of the damaged checkpoint: %w", err)
+		}
+	}
+	known := make([]Claim, 0, len(with))
+	for _, uid := range with {
+		known = append(known, Claim{UID: uid})
+	}
+	if err := s.save(known); err != nil {
+		return nil, err
+	}
+	s.log.Error("the checkpoint of claims was replaced; claims with a CDI spec keep their files until they end",
+		"claims", len(known), "copy", filepath.Join(s.dir, BadName), "error", cause)
+	return known, nil
+}
+
+// dropEmpty removes adopted claims whose CDI spec is gone too, as after a boot: nothing is left of them.
+func (s *store) dropEmpty(known []Claim) ([]Claim, error) {
+	left := slices.DeleteFunc(slices.Clone(known), func(c Claim) bool {
+		if len(c.Devices) > 0 {
+			return false
+		}
+		_, err := os.Stat(s.files.specPath(c.UID))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	if len(left) == len(known) {
+		return known, nil
+	}
+	return left, s.save(left)
 }

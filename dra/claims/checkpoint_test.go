@@ -142,7 +142,7 @@ func TestUnreadableFolder(t *testing.T) {
 func TestTwoProcesses(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	second := New(n.Options)
-	second.disk, n.disk = quick{}, quick{}
+	second.files.disk, n.files.disk = quick{}, quick{}
 	var claims []*claimOf
 	for i := range 6 {
 		claims = append(claims, n.need(string(rune('a'+i)), want{"pairs", pool.Pair, 1}))

@@ -29,10 +29,15 @@ import (
 	"slices"
 	"strings"
 
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/container"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
 // State is what the node has to hand out now, and under which names.
@@ -40,6 +45,17 @@ type State struct {
 	Machine inventory.Machine
 	Pool    pool.Pool
 	Unread  error // why it is not known who has which devices; nil where it is
+}
+
+// GPUs returns the edits for containers with GPUs: *gpu.GPUs.
+type GPUs interface {
+	Refuse(resource string, devices []gpu.Device, unknown []string) error
+	Edits(devices []gpu.Device) container.Edits
+}
+
+// VFs returns the pools of the node's VFs: *rdma.VFs.
+type VFs interface {
+	Pool(name string) (pools.Pool, bool)
 }
 
 // Claim is a claim that is prepared.
@@ -109,4 +125,83 @@ func inGroup(claims []Claim, group string) []Prepared {
 		}
 	}
 	return devices
+}
+
+// answer is what the kubelet is told of a claim.
+func (c Claim) answer() []kubeletplugin.Device {
+	devices := make([]kubeletplugin.Device, 0, len(c.Devices))
+	for _, d := range c.Devices {
+		devices = append(devices, kubeletplugin.Device{
+			Requests: []string{d.Request}, PoolName: d.Pool, DeviceName: d.Device, CDIDeviceIDs: d.CDI,
+		})
+	}
+	return devices
+}
+
+// firsts are the first device of each group.
+func (c Claim) firsts() []Prepared {
+	var firsts []Prepared
+	for _, d := range c.Devices {
+		if !slices.ContainsFunc(firsts, func(f Prepared) bool { return f.Group == d.Group }) {
+			firsts = append(firsts, d)
+		}
+	}
+	return firsts
+}
+
+// group names the group of a request; "" where the claim does not have it.
+func (c Claim) group(request string) string {
+	for _, d := range c.Devices {
+		if d.request() == request {
+			return d.Group
+		}
+	}
+	return ""
+}
+
+// boundBy returns the VFs of claims, by device of the pool: see Preparer.Bound.
+func boundBy(claims []Claim) map[string]string {
+	bound := map[string]string{}
+	for _, c := range claims {
+		for _, d := range c.Devices {
+			switch {
+			case d.Admin:
+			case len(d.VFs) == 1 && len(d.GPUs) <= 1:
+				bound[d.Device] = d.VFs[0]
+			case d.With != "":
+				bound[d.Device] = d.With
+			}
+		}
+	}
+	return bound
+}
+
+// redeemed reports whether claims have tokens for which other VFs were handed out.
+func redeemed(claims ...Claim) bool {
+	return slices.ContainsFunc(claims, func(c Claim) bool {
+		return slices.ContainsFunc(c.Devices, func(d Prepared) bool { return d.Token != "" })
+	})
+}
+
+// results returns the devices of this driver in a claim's allocation.
+func results(claim *resourceapi.ResourceClaim) []resourceapi.DeviceRequestAllocationResult {
+	if claim.Status.Allocation == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(claim.Status.Allocation.Devices.Results),
+		func(r resourceapi.DeviceRequestAllocationResult) bool { return r.Driver != pool.Driver })
+}
+
+// isOf reports whether a prepared claim matches the claim's allocation.
+func (c Claim) isOf(claim *resourceapi.ResourceClaim) bool {
+	allocated := results(claim)
+	if c.UID != claim.UID || len(allocated) == 0 || len(allocated) != len(c.Devices) {
+		return false
+	}
+	for i, p := range c.Devices {
+		if r := allocated[i]; p.Request != r.Request || p.Pool != r.Pool || p.Device != r.Device {
+			return false
+		}
+	}
+	return true
 }

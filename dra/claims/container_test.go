@@ -190,7 +190,7 @@ func TestRestore(t *testing.T) {
 
 	// What was killed while it wrote has left these; those of other drivers are none of ours.
 	foreign := filepath.Join(n.CDIDir, "nvidia.json")
-	left := []string{n.specPath("uid-gone"), n.pairsPath("uid-gone-pairs"), foreign}
+	left := []string{n.files.specPath("uid-gone"), n.files.pairsPath("uid-gone-pairs"), foreign}
 	for _, dir := range []string{n.Dir, n.CDIDir, n.Host.PairsDir, n.Host.DevinfoDir} {
 		left = append(left, filepath.Join(dir, ".tandem-123"))
 	}
@@ -233,10 +233,10 @@ func TestSpecIsLeft(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	claim := n.need("train", want{"pairs", pool.Pair, 2})
 	n.ready(claim)
-	before := modified(t, n.specPath(claim.UID))
+	before := modified(t, n.files.specPath(claim.UID))
 	n.ready(claim)
 	n.restored()
-	if after := modified(t, n.specPath(claim.UID)); !os.SameFile(before, after) {
+	if after := modified(t, n.files.specPath(claim.UID)); !os.SameFile(before, after) {
 		t.Error("the spec was replaced by the same")
 	}
 }
@@ -257,13 +257,13 @@ func TestGoneWhilePrepared(t *testing.T) {
 	claim := n.need("train", want{"pairs", pool.Pair, 2})
 	first := n.ready(claim)
 	n.state.Machine.GPUs = n.state.Machine.GPUs[1:]
-	before := modified(t, n.specPath(claim.UID))
+	before := modified(t, n.files.specPath(claim.UID))
 	n.restored()
 	again := n.ready(claim)
 	if len(again) != len(first) || again[0].CDIDeviceIDs[0] != first[0].CDIDeviceIDs[0] {
 		t.Errorf("first %v, then %v", first, again)
 	}
-	if !os.SameFile(before, modified(t, n.specPath(claim.UID))) {
+	if !os.SameFile(before, modified(t, n.files.specPath(claim.UID))) {
 		t.Error("the spec changed")
 	}
 	if !strings.Contains(n.log.String(), "keeps the CDI spec") {

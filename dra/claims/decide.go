@@ -9,44 +9,21 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
 // decision determines the devices of claims, one claim after another. It does no I/O.
 type decision struct {
-	state  State
-	gpus   map[string]inventory.GPU // by ID
-	vfs    map[string]inventory.VF
+	*nodeIndex
 	groups groups
-	held   map[string]string // holder of each device, by ID: other claims, including those decided before
 }
 
 func newDecision(state State, prepared []Claim, groups groups) *decision {
-	d := &decision{
-		state: state, groups: groups, held: map[string]string{},
-		gpus: make(map[string]inventory.GPU, len(state.Machine.GPUs)),
-		vfs:  make(map[string]inventory.VF, len(state.Machine.VFs)),
-	}
-	for _, g := range state.Machine.GPUs {
-		d.gpus[g.ID] = g
-	}
-	for _, vf := range state.Machine.VFs {
-		d.vfs[vf.ID] = vf
-	}
+	d := &decision{newNodeIndex(state), groups}
 	for _, c := range prepared {
 		d.hold(c)
 	}
 	return d
-}
-
-// hold records the devices of a claim.
-func (d *decision) hold(c Claim) {
-	for _, p := range c.Devices {
-		for _, id := range p.holds() {
-			d.held[id] = c.String()
-		}
-	}
 }
 
 // decide determines the devices of a claim, or returns an error in one sentence.
@@ -113,29 +90,6 @@ func (d *decision) free(c Claim, p Prepared, what, id, heldOutside string, gone 
 	default:
 		return nil
 	}
-}
-
-// results returns the devices of this driver in a claim's allocation.
-func results(claim *resourceapi.ResourceClaim) []resourceapi.DeviceRequestAllocationResult {
-	if claim.Status.Allocation == nil {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(claim.Status.Allocation.Devices.Results),
-		func(r resourceapi.DeviceRequestAllocationResult) bool { return r.Driver != pool.Driver })
-}
-
-// isOf reports whether a prepared claim matches the claim's allocation.
-func (c Claim) isOf(claim *resourceapi.ResourceClaim) bool {
-	allocated := results(claim)
-	if c.UID != claim.UID || len(allocated) == 0 || len(allocated) != len(c.Devices) {
-		return false
-	}
-	for i, p := range c.Devices {
-		if r := allocated[i]; p.Request != r.Request || p.Pool != r.Pool || p.Device != r.Device {
-			return false
-		}
-	}
-	return true
 }
 
 // asksForGPU reports whether a request of a claim is only for GPUs: its class is one of Tandem's classes

@@ -8,48 +8,93 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tandem-k8s/tandem/coordination/device"
 	"github.com/tandem-k8s/tandem/coordination/pairs"
-	"github.com/tandem-k8s/tandem/plugins/container"
 	"github.com/tandem-k8s/tandem/plugins/gpu"
 	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 	"github.com/tandem-k8s/tandem/topology/placement"
 )
 
-// environment is what the containers of one group get, looked up and not yet written.
-type environment struct {
-	edits container.Edits
-	told  *pairs.File // nil where nobody wants to be told
-	file  string      // where that goes
-	infos []info
+// composition determines the environments of containers in one call, and writes the files of claims.
+type composition struct {
+	host   grants.Host
+	gpus   GPUs
+	vfs    VFs
+	files  *claimFiles
+	index  *nodeIndex
+	claims []Claim // all prepared claims
+
+	environments map[string]*environment // by group
 }
 
-// info is what Multus is to know of a VF.
-type info struct {
-	pool   pools.Pool
-	device pools.Device
-	grant  *grants.Grant
+// add determines the environments of a claim's groups, unless they are known.
+func (m *composition) add(c Claim) error {
+	for _, first := range c.firsts() {
+		if m.environments[first.Group] != nil {
+			continue
+		}
+		e, err := m.compose(first.Group, inGroup(m.claims, first.Group))
+		if err != nil {
+			return err
+		}
+		m.environments[first.Group] = e
+	}
+	return nil
 }
 
-// environment looks up what containers get that have these devices.
-func (p *Preparer) environment(d *decision, group string, devices []Prepared) (*environment, error) {
-	choice, err := d.lists(devices)
+// addAll adds new claims and kept, already prepared claims. It returns the claims to write: all but kept claims
+// with devices that are gone, which keep their files. It returns an error if a file of such a claim is
+// missing: the kubelet does not call again for a claim that it knows as prepared.
+func (m *composition) addAll(kept, fresh []Claim) (written []Claim, err error) {
+	for _, c := range fresh {
+		if err := m.add(c); err != nil {
+			return nil, fmt.Errorf("prepare %s: %w", c, err)
+		}
+		c.names(m.environments)
+	}
+	written = slices.Clone(fresh)
+	for _, c := range kept {
+		err := m.add(c)
+		if err == nil {
+			written = append(written, c)
+		} else if err = m.files.unrestored(c, err); err != nil {
+			return nil, err
+		}
+	}
+	return written, nil
+}
+
+// restore writes missing and outdated files of a prepared claim. If a device is gone the files stay as they
+// are. It returns an error if a file is missing that the answer to the kubelet refers to.
+func (m *composition) restore(c Claim) error {
+	err := m.add(c)
+	if err == nil {
+		err = m.write(c)
+	}
+	if err == nil {
+		return nil
+	}
+	return m.files.unrestored(c, err)
+}
+
+// compose determines the environment of containers with the given devices.
+func (m *composition) compose(group string, devices []Prepared) (*environment, error) {
+	choice, err := m.index.lists(devices)
 	if err != nil {
 		return nil, err
 	}
-	e := &environment{file: p.pairsPath(group)}
-	if err := p.addGPUs(d, e, choice.GPUs); err != nil {
+	e := &environment{file: m.files.pairsPath(group)}
+	if err := m.addGPUs(e, choice.GPUs); err != nil {
 		return nil, err
 	}
 	byPool := map[string][]string{}
 	for _, vf := range choice.VFs {
-		name := d.vfs[vf.ID].Pool
+		name := m.index.vfs[vf.ID].Pool
 		byPool[name] = append(byPool[name], vf.ID)
 	}
 	var tellers []*grants.Pairs // resources that want their containers to be told of pairs
 	for _, name := range slices.Sorted(maps.Keys(byPool)) {
-		told, err := p.addVFs(e, name, byPool[name])
+		told, err := m.addVFs(e, name, byPool[name])
 		if err != nil {
 			return nil, err
 		}
@@ -57,40 +102,40 @@ func (p *Preparer) environment(d *decision, group string, devices []Prepared) (*
 			tellers = append(tellers, told)
 		}
 	}
-	return e, p.tell(d, e, tellers, choice)
+	return e, m.tell(e, tellers, choice)
 }
 
 // addGPUs adds what GPUs take, of several resources at once: what a container is told of them is one list.
-func (p *Preparer) addGPUs(d *decision, e *environment, ordered []placement.Device) error {
+func (m *composition) addGPUs(e *environment, ordered []placement.Device) error {
 	if len(ordered) == 0 {
 		return nil
 	}
 	var all []gpu.Device
 	byResource := map[string][]gpu.Device{}
 	for _, chosen := range ordered {
-		g, ok := d.gpus[chosen.ID]
-		if !ok || p.GPUs == nil {
+		g, ok := m.index.gpus[chosen.ID]
+		if !ok || m.gpus == nil {
 			return fmt.Errorf("find GPU %s: it is gone", chosen.ID)
 		}
 		all = append(all, g.Device)
 		byResource[g.Resource] = append(byResource[g.Resource], g.Device)
 	}
 	for _, resource := range slices.Sorted(maps.Keys(byResource)) {
-		if err := p.GPUs.Refuse(resource, byResource[resource], nil); err != nil {
+		if err := m.gpus.Refuse(resource, byResource[resource], nil); err != nil {
 			return err
 		}
 	}
-	e.edits.Add(p.GPUs.Edits(all))
+	e.edits.Add(m.gpus.Edits(all))
 	return nil
 }
 
 // addVFs adds the edits for the VFs of one resource. It returns what the resource tells containers of their
 // pairs, nil for nothing.
-func (p *Preparer) addVFs(e *environment, name string, ids []string) (*grants.Pairs, error) {
-	if p.VFs == nil {
+func (m *composition) addVFs(e *environment, name string, ids []string) (*grants.Pairs, error) {
+	if m.vfs == nil {
 		return nil, fmt.Errorf("find resource %s: there are no VFs on this node", name)
 	}
-	pool, ok := p.VFs.Pool(name)
+	pool, ok := m.vfs.Pool(name)
 	if !ok {
 		return nil, fmt.Errorf("find resource %s: the configuration does not have it any more", name)
 	}
@@ -102,18 +147,18 @@ func (p *Preparer) addVFs(e *environment, name string, ids []string) (*grants.Pa
 		}
 		order = append(order, own)
 	}
-	told := p.Host.Pairs(pool, order)
+	told := m.host.Pairs(pool, order)
 	order = slices.Concat(order, pool.Beside(order))
 	given := make(map[string]*grants.Grant, len(order))
 	for _, id := range order {
 		d, _ := pool.Device(id)
-		if d.Gone(p.Host.Sys) {
+		if d.Gone(m.host.Sys) {
 			return nil, fmt.Errorf("find VF %s of %s: it is gone", id, name)
 		}
-		given[id] = p.Host.Grant(d, pool.Resource)
+		given[id] = m.host.Grant(d, pool.Resource)
 		e.infos = append(e.infos, info{pool, d, given[id]})
 	}
-	edits, err := p.Host.Edits(pool, order, given)
+	edits, err := m.host.Edits(pool, order, given)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +186,7 @@ func idIn(pool pools.Pool, id string) (string, bool) {
 const replicaMark = "::"
 
 // tell adds what containers are told of their pairs, as far as a resource wants that.
-func (p *Preparer) tell(d *decision, e *environment, tellers []*grants.Pairs, choice placement.Choice) error {
+func (m *composition) tell(e *environment, tellers []*grants.Pairs, choice placement.Choice) error {
 	var named []pairs.VF
 	for _, t := range tellers {
 		named = append(named, t.VFs...)
@@ -149,7 +194,7 @@ func (p *Preparer) tell(d *decision, e *environment, tellers []*grants.Pairs, ch
 	if len(named) == 0 {
 		return nil
 	}
-	told := pairs.Compose(d.state.Machine.Tree, d.devices(choice), named)
+	told := pairs.Compose(m.index.state.Machine.Tree, m.index.devices(choice), named)
 	for _, t := range tellers {
 		if t.File != "" {
 			e.told, t.File = &told, e.file
@@ -160,24 +205,6 @@ func (p *Preparer) tell(d *decision, e *environment, tellers []*grants.Pairs, ch
 		t.Tell(served(told), &e.edits)
 	}
 	return nil
-}
-
-// devices are those of a choice with what a container is told of them.
-func (d *decision) devices(choice placement.Choice) []pairs.Device {
-	var all []pairs.Device
-	for _, chosen := range choice.GPUs {
-		all = append(all, pairs.Device{
-			Device:   device.Device{ID: chosen.ID, Address: chosen.Address},
-			Resource: d.gpus[chosen.ID].Resource, Kind: device.GPU,
-		})
-	}
-	for _, chosen := range choice.VFs {
-		all = append(all, pairs.Device{
-			Device:   device.Device{ID: chosen.ID, Address: chosen.Address},
-			Resource: d.vfs[chosen.ID].Pool, Kind: device.VF,
-		})
-	}
-	return all
 }
 
 // served says of each GPU which VF serves it.
@@ -195,15 +222,12 @@ func served(told pairs.File) []pairs.Served {
 	return list
 }
 
-// write puts in place what the CDI spec refers to, and what Multus reads.
-func (p *Preparer) write(e *environment) error {
-	for _, i := range e.infos {
-		if err := p.Host.WriteDevinfo(i.pool, i.device, i.grant); err != nil {
+// write writes the files of a claim, first the files that its CDI spec refers to.
+func (m *composition) write(c Claim) error {
+	for _, first := range c.firsts() {
+		if err := m.environments[first.Group].write(m.host); err != nil {
 			return err
 		}
 	}
-	if e.told == nil {
-		return nil
-	}
-	return e.told.Write(e.file)
+	return m.files.writeSpec(c, m.environments)
 }

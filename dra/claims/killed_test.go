@@ -72,9 +72,9 @@ func (q quick) keep(name string, content []byte) error { return q.replace(name, 
 
 // during has something happen at a write, and reports whether it has killed the process.
 func (n *node) during(how manner, write int, do func()) (dead bool) {
-	n.disk = &frail{disk: quick{}, left: write, how: how}
+	n.files.disk = &frail{disk: quick{}, left: write, how: how}
 	defer func() {
-		n.disk = quick{}
+		n.files.disk = quick{}
 		if gone := recover(); gone != nil {
 			if gone != (killed{}) {
 				panic(gone)

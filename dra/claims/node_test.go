@@ -287,7 +287,7 @@ func (n *node) ready(claims ...*resourceapi.ResourceClaim) []kubeletplugin.Devic
 // spec reads the CDI spec of a claim as container runtimes do.
 func (n *node) spec(claim *resourceapi.ResourceClaim) *specs.Spec {
 	n.t.Helper()
-	spec, err := cdi.ReadSpec(n.specPath(claim.UID), 0)
+	spec, err := cdi.ReadSpec(n.files.specPath(claim.UID), 0)
 	if err != nil {
 		n.t.Fatalf("CDI spec of %s: %v", claim.Name, err)
 	}

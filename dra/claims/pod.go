@@ -5,6 +5,7 @@ package claims
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,19 +19,22 @@ import (
 // podLimit is the timeout for reading the pods of claims. The kubelet waits for 45 s.
 const podLimit = 5 * time.Second
 
+// GetPod returns a pod, or the API server's error.
+type GetPod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+
 // findPods returns the pods for which claims are reserved if the decision depends on them; otherwise none. If
 // they cannot be read the devices of each container are unknown: the kubelet retries after the error.
-func (p *Preparer) findPods(
-	ctx context.Context, state State, claims []*resourceapi.ResourceClaim,
+func findPods(
+	ctx context.Context, get GetPod, state State, known []Claim, claims []*resourceapi.ResourceClaim,
 ) ([]*corev1.Pod, error) {
-	if p.isPrepared(claims) || plain(claims) && !canBeApart(state, claims) {
+	if arePrepared(known, claims) || plain(claims) && !canBeApart(state, claims) {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, podLimit)
 	defer cancel()
 	var pods []*corev1.Pod
 	for _, reserved := range consumers(claims) {
-		pod, err := p.Pod(ctx, claims[0].Namespace, reserved.Name)
+		pod, err := get(ctx, claims[0].Namespace, reserved.Name)
 		switch {
 		case apierrors.IsNotFound(err), err == nil && pod.UID != reserved.UID: // the pod has ended
 		case err != nil:
@@ -66,12 +70,8 @@ func reservedFor(claim *resourceapi.ResourceClaim, pods []*corev1.Pod) []*corev1
 	})
 }
 
-// isPrepared reports whether claims need no decision.
-func (p *Preparer) isPrepared(claims []*resourceapi.ResourceClaim) bool {
-	known, err := readCheckpoint(p.Dir)
-	if err != nil {
-		return false
-	}
+// arePrepared reports whether claims need no decision.
+func arePrepared(known []Claim, claims []*resourceapi.ResourceClaim) bool {
 	for _, claim := range claims {
 		if len(results(claim)) > 0 && !find(known, claim.UID).isOf(claim) {
 			return false
@@ -89,4 +89,47 @@ func canBeApart(state State, claims []*resourceapi.ResourceClaim) bool {
 		}
 	}
 	return (has[pool.GPU] || has[pool.GPUVF]) && has[pool.VF]
+}
+
+// conflict is an error where a container of some pods gets several environments that contradict each other:
+// of equal variables in several CDI devices, and of mounts on one path, a container keeps one. Claims that
+// were made for the pod have one environment together; those that other pods can use too have not, for it
+// would show those pods what is this one's.
+func conflict(
+	pods []*corev1.Pod, claims []*resourceapi.ResourceClaim, prepared []Claim,
+	environments map[string]*environment,
+) error {
+	all := requests(claims)
+	for _, pod := range pods {
+		for _, c := range containers(pod) {
+			seen, of := map[string]string{}, map[string]string{} // by what is set: to what, and by which claim
+			for _, a := range slices.Concat(used(pod, &c, claims, all)...) {
+				claim := find(prepared, a.claim)
+				settings := settingsOf(environments[claim.group(a.request)])
+				for _, key := range slices.Sorted(maps.Keys(settings)) {
+					value := settings[key]
+					if before, known := seen[key]; known && before != value {
+						return fmt.Errorf("prepare %s: container %s of pod %s/%s uses %s too, and both set %s: ask for "+
+							"all devices of a container in one claim, or in claims that are made from templates",
+							claim, c.Name, pod.Namespace, pod.Name, of[key], key)
+					}
+					seen[key], of[key] = value, claim.String()
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// settingsOf are the variables and mounts of an environment; none where it is not known.
+func settingsOf(e *environment) map[string]string {
+	set := map[string]string{}
+	if e == nil {
+		return set
+	}
+	maps.Copy(set, e.edits.Env)
+	for _, mount := range e.edits.Mounts {
+		set["a mount on "+mount.Path] = mount.Host
+	}
+	return set
 }

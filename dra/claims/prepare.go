@@ -3,7 +3,6 @@
 package claims
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,12 +10,33 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-
-	"github.com/tandem-k8s/tandem/coordination/intent"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 )
 
-// prepare prepares the claims of a pod, under the lock. With an error those are returned that are prepared
-// all the same.
+// Prepare prepares the claims of a pod: of the claims that are not prepared yet, all or none, because the pod
+// needs all of them. A repeated call for a claim returns the same answer.
+func (p *Preparer) Prepare(
+	ctx context.Context, state State, claims []*resourceapi.ResourceClaim,
+) map[types.UID]kubeletplugin.PrepareResult {
+	known, _ := readCheckpoint(p.Dir) // after an error the pods are read, and prepare returns the error
+	var prepared []Claim
+	pods, err := findPods(ctx, p.Pod, state, known, claims)
+	if err == nil {
+		prepared, err = p.prepare(ctx, state, claims, pods)
+	}
+	answers := make(map[types.UID]kubeletplugin.PrepareResult, len(claims))
+	for _, claim := range claims {
+		answers[claim.UID] = kubeletplugin.PrepareResult{Err: err}
+	}
+	for _, c := range prepared {
+		answers[c.UID] = kubeletplugin.PrepareResult{Devices: c.answer()}
+	}
+	return answers
+}
+
+// prepare prepares the claims of a pod, under the lock. With an error it returns the claims that are prepared
+// nevertheless.
 func (p *Preparer) prepare(
 	ctx context.Context, state State, claims []*resourceapi.ResourceClaim, pods []*corev1.Pod,
 ) ([]Claim, error) {
@@ -25,37 +45,38 @@ func (p *Preparer) prepare(
 		return nil, err
 	}
 	defer release()
-	known, err := p.known()
+	known, err := p.store.read()
 	if err != nil {
 		return nil, err
 	}
 	kept, due := split(known, claims)
 	if len(due) > 0 && state.Unread != nil {
-		return p.complete(kept), fmt.Errorf("prepare claims: %w", state.Unread)
+		return p.files.complete(kept), fmt.Errorf("prepare claims: %w", state.Unread)
 	}
 	others := slices.DeleteFunc(slices.Clone(known), func(c Claim) bool {
 		return slices.ContainsFunc(due, func(claim *resourceapi.ResourceClaim) bool { return claim.UID == c.UID })
 	})
 	groups, err := group(claims, pods)
 	if err != nil {
-		return p.complete(kept), err
+		return p.files.complete(kept), err
 	}
 	d := newDecision(state, others, groups)
 	fresh, err := p.decide(d, due, others, pods)
 	if err != nil {
-		return p.complete(kept), err
+		return p.files.complete(kept), err
 	}
 	all := slices.Concat(others, fresh)
-	environments, written, err := p.compose(d, all, kept, fresh)
+	m := p.newComposition(d.nodeIndex, all)
+	written, err := m.addAll(kept, fresh)
 	if err == nil {
-		err = conflict(pods, claims, all, environments)
+		err = conflict(pods, claims, all, m.environments)
 	}
 	if err != nil {
-		return p.complete(kept), err
+		return p.files.complete(kept), err
 	}
-	if err := p.carryOut(all, fresh, written, environments); err != nil {
+	if err := p.commit(m, fresh, written); err != nil {
 		_, undo := p.forget(all, fresh)
-		return p.complete(kept), errors.Join(err, undo)
+		return p.files.complete(kept), errors.Join(err, undo)
 	}
 	given := slices.Concat(kept, fresh)
 	if !redeemed(given...) {
@@ -68,13 +89,13 @@ func (p *Preparer) prepare(
 	return given, nil
 }
 
-// split tells the claims that are prepared from those that have to be.
+// split separates the prepared claims from the claims that need preparation.
 func split(
 	known []Claim, claims []*resourceapi.ResourceClaim,
 ) (kept []Claim, due []*resourceapi.ResourceClaim) {
 	for _, claim := range claims {
 		switch was := find(known, claim.UID); {
-		case len(results(claim)) == 0: // nothing of ours
+		case len(results(claim)) == 0: // no device of this driver
 		case was.isOf(claim):
 			kept = append(kept, was)
 		default:
@@ -84,7 +105,7 @@ func split(
 	return kept, due
 }
 
-// decide says what is handed out for claims, and refuses what must not be.
+// decide determines the devices of claims. It returns an error if a claim must not start with these devices.
 func (p *Preparer) decide(
 	d *decision, due []*resourceapi.ResourceClaim, others []Claim, pods []*corev1.Pod,
 ) ([]Claim, error) {
@@ -97,7 +118,7 @@ func (p *Preparer) decide(
 		fresh = append(fresh, c)
 	}
 	for i, claim := range due {
-		otherwise, err := p.demands(claim, pods)
+		otherwise, err := demands(p.Policy, p.Log, claim, pods)
 		if err != nil {
 			return nil, err
 		}
@@ -114,108 +135,68 @@ func (p *Preparer) decide(
 	return fresh, nil
 }
 
-// demands says what would have to be otherwise for a claim to start without all its pairs being on one switch
-// each; "" where it may. Of several pods that share the claim each can require it.
-func (p *Preparer) demands(
-	claim *resourceapi.ResourceClaim, pods []*corev1.Pod,
-) (otherwise string, err error) {
-	required, err := demandOf(claim)
-	if err != nil {
-		return "", err
-	}
-	alignment, _ := p.Policy.AlignmentOf(claim.Namespace, nil)
-	for i, pod := range reservedFor(claim, pods) {
-		asked, remark := p.Policy.AlignmentOf(claim.Namespace, pod.Annotations)
-		if remark != "" {
-			p.Log.Warn("pod", "pod", pod.Namespace+"/"+pod.Name, "remark", remark)
-		}
-		if i == 0 || asked == intent.Required {
-			alignment = asked
-		}
-	}
-	switch {
-	case required:
-		return fmt.Sprintf("without alignment: %s in the parameters of the claim or its class the pod would start",
-			intent.Required), nil
-	case alignment != intent.Required:
-		return "", nil
-	case cmp.Or(p.Policy.Alignment, intent.Preferred) == intent.Required:
-		return fmt.Sprintf("the driver's flag --alignment=%s asks that of every pod", intent.Required), nil
-	default:
-		return intent.Relaxation, nil
-	}
-}
-
-// compose looks up what the containers of claims get, by group. It returns the claims whose files can be
-// written: all but those that are prepared, have their files, and cannot be looked up any more. It is an
-// error where a file of those is missing: the kubelet does not ask again for a claim that it was told is
-// prepared.
-func (p *Preparer) compose(
-	d *decision, all, kept, fresh []Claim,
-) (environments map[string]*environment, written []Claim, err error) {
-	environments = map[string]*environment{}
-	for _, c := range fresh {
-		if err := p.composeAll(d, all, c, environments); err != nil {
-			return nil, nil, fmt.Errorf("prepare %s: %w", c, err)
-		}
-		c.names(environments)
-	}
-	written = slices.Clone(fresh)
-	for _, c := range kept {
-		err := p.composeAll(d, all, c, environments)
-		if err == nil {
-			written = append(written, c)
-		} else if err = p.unrestored(c, err); err != nil {
-			return nil, nil, err
-		}
-	}
-	return environments, written, nil
-}
-
-// complete are those of prepared claims of which no file is missing.
-func (p *Preparer) complete(kept []Claim) []Claim {
-	return slices.DeleteFunc(slices.Clone(kept), func(c Claim) bool { return p.missing(c) != "" })
-}
-
-// carryOut makes what was decided so: the checkpoint first, for the files of claims that it does not have are
-// removed.
-func (p *Preparer) carryOut(
-	all, fresh, written []Claim, environments map[string]*environment,
-) error {
+// commit writes a decision: first the checkpoint, because files of unknown claims are removed.
+func (p *Preparer) commit(m *composition, fresh, written []Claim) error {
 	if len(fresh) > 0 {
-		if err := p.save(all); err != nil {
+		if err := p.store.save(m.claims); err != nil {
 			return err
 		}
 	}
 	for _, c := range written {
-		if err := p.put(c, environments); err != nil {
+		if err := m.write(c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// composeAll adds the environments of a claim's groups that are not there yet.
-func (p *Preparer) composeAll(d *decision, all []Claim, c Claim, environments map[string]*environment) error {
-	for _, first := range c.firsts() {
-		if environments[first.Group] != nil {
-			continue
-		}
-		e, err := p.environment(d, first.Group, inGroup(all, first.Group))
-		if err != nil {
-			return err
-		}
-		environments[first.Group] = e
+// Unprepare releases the devices of claims; for an unprepared claim it does nothing. Claims that share
+// containers must end in one call, as all claims of a pod do: the environment of a remaining claim includes
+// the devices of the other claims.
+func (p *Preparer) Unprepare(
+	ctx context.Context, claims []kubeletplugin.NamespacedObject,
+) map[types.UID]error {
+	gone, left, err := p.unprepare(claims)
+	answers := make(map[types.UID]error, len(claims))
+	for _, claim := range claims {
+		answers[claim.UID] = err
 	}
-	return nil
+	if err == nil && redeemed(gone...) {
+		if err := p.rebind(ctx, left); err != nil {
+			p.Log.Warn("what was published for claims that ended is still there", "error", err)
+		}
+	}
+	return answers
 }
 
-// put writes the files of a claim, those first that its CDI spec refers to.
-func (p *Preparer) put(c Claim, environments map[string]*environment) error {
-	for _, first := range c.firsts() {
-		if err := p.write(environments[first.Group]); err != nil {
-			return err
-		}
+// unprepare unprepares claims, under the lock. It returns the claims that were prepared, and the remaining
+// claims.
+func (p *Preparer) unprepare(claims []kubeletplugin.NamespacedObject) (gone, left []Claim, err error) {
+	release, err := lock(p.Dir)
+	if err != nil {
+		return nil, nil, err
 	}
-	return p.writeSpec(c, environments)
+	defer release()
+	known, err := p.store.read()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, claim := range claims {
+		gone = append(gone, find(known, claim.UID))
+	}
+	left, err = p.forget(known, gone)
+	return gone, left, err
+}
+
+// forget unprepares claims: it removes their files first, so that the checkpoint contains all claims with
+// files. It returns the remaining claims.
+func (p *Preparer) forget(known, gone []Claim) (left []Claim, err error) {
+	left = slices.DeleteFunc(slices.Clone(known), func(c Claim) bool { return c.in(gone) })
+	if err := p.files.remove(gone, left); err != nil {
+		return known, err
+	}
+	if len(left) == len(known) {
+		return left, nil
+	}
+	return left, p.store.save(left)
 }

@@ -41,7 +41,7 @@ func TestBootWithLateVFs(t *testing.T) {
 		t.Error("complete without a CDI spec")
 	}
 	answers := n.Prepare(t.Context(), n.state, list(claim, other))
-	if err := answers[claim.UID].Err; err == nil || !strings.Contains(err.Error(), n.specPath(claim.UID)) {
+	if err := answers[claim.UID].Err; err == nil || !strings.Contains(err.Error(), n.files.specPath(claim.UID)) {
 		t.Errorf("the kubelet is told %v", err)
 	}
 	if err := answers[other.UID].Err; err != nil {
@@ -63,9 +63,9 @@ func TestComplete(t *testing.T) {
 	n := newNode(t, "oci-mi300x-derived", 4, toldVFs, true)
 	claim := n.need("train", want{"pairs", pool.Pair, 2})
 	n.ready(claim)
-	for _, name := range []string{n.specPath(claim.UID), n.pairsPath("uid-train-pairs")} {
+	for _, name := range []string{n.files.specPath(claim.UID), n.files.pairsPath("uid-train-pairs")} {
 		if !n.Complete() {
-			t.Fatalf("not complete: %s", n.missing(n.prepared(claim.UID)))
+			t.Fatalf("not complete: %s", n.files.missing(n.prepared(claim.UID)))
 		}
 		if err := os.Remove(name); err != nil {
 			t.Fatal(err)
@@ -78,7 +78,7 @@ func TestComplete(t *testing.T) {
 		}
 		n.check(claim)
 	}
-	if err := os.WriteFile(n.specPath(claim.UID), []byte(`{"kind":"tandem.dev/claim"}`), 0o600); err != nil {
+	if err := os.WriteFile(n.files.specPath(claim.UID), []byte(`{"kind":"tandem.dev/claim"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if n.Complete() {

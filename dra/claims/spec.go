@@ -3,13 +3,6 @@
 package claims
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,7 +10,11 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/parser"
 	"tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/tandem-k8s/tandem/coordination/pairs"
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/container"
+	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
+	"github.com/tandem-k8s/tandem/plugins/rdma/pools"
 )
 
 // A claim's CDI spec has one device for each group of its requests, named after the first of them. The file's
@@ -29,10 +26,6 @@ const (
 	specSuffix = ".json"
 )
 
-func (p *Preparer) specPath(claim types.UID) string {
-	return filepath.Join(p.CDIDir, specPrefix+string(claim)+specSuffix)
-}
-
 // claimOfSpec is the claim that a file of the CDI folder is the spec of.
 func claimOfSpec(name string) (claim types.UID, ok bool) {
 	uid, ours := strings.CutPrefix(name, specPrefix)
@@ -40,61 +33,8 @@ func claimOfSpec(name string) (claim types.UID, ok bool) {
 	return types.UID(uid), ours && json && uid != ""
 }
 
-// specs lists the claims that have a CDI spec.
-func (p *Preparer) specs() ([]types.UID, error) {
-	entries, err := os.ReadDir(p.CDIDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list CDI specs: %w", err)
-	}
-	var claims []types.UID
-	for _, entry := range entries {
-		if claim, ok := claimOfSpec(entry.Name()); ok {
-			claims = append(claims, claim)
-		}
-	}
-	return claims, nil
-}
-
 // cdiDevice names the CDI device for a group of a claim's requests, of which this is the first.
 func cdiDevice(claim types.UID, request string) string { return string(claim) + "-" + request }
-
-// writeSpec puts the CDI spec of a claim in place, unless it is there. A group without any edits has no
-// device, for CDI refuses such a one, and where no group has any there is no spec.
-func (p *Preparer) writeSpec(c Claim, environments map[string]*environment) error {
-	spec := specs.Spec{Version: cdiVersion, Kind: pool.Driver + "/" + cdiClass}
-	for _, first := range c.firsts() {
-		if edits := environments[first.Group].edits.CDI(); !isEmpty(edits) {
-			name := cdiDevice(c.UID, first.request())
-			spec.Devices = append(spec.Devices, specs.Device{Name: name, ContainerEdits: edits})
-		}
-	}
-	name := p.specPath(c.UID)
-	if len(spec.Devices) == 0 {
-		return p.disk.remove(name)
-	}
-	content, err := json.MarshalIndent(spec, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode CDI spec of %s: %w", c, err)
-	}
-	if before, err := os.ReadFile(name); err == nil && bytes.Equal(before, content) {
-		return nil // runtimes read all specs again whenever one is written
-	}
-	if err := os.MkdirAll(p.CDIDir, 0o755); err != nil {
-		return fmt.Errorf("write CDI spec of %s: %w", c, err)
-	}
-	return p.disk.replace(name, content)
-}
-
-// firsts are the first device of each group.
-func (c Claim) firsts() []Prepared {
-	var firsts []Prepared
-	for _, d := range c.Devices {
-		if !slices.ContainsFunc(firsts, func(f Prepared) bool { return f.Group == d.Group }) {
-			firsts = append(firsts, d)
-		}
-	}
-	return firsts
-}
 
 // names sets the CDI devices that stand for a claim's devices: with the first device of each request all of
 // its group, so that a container that has the request is given each of them once.
@@ -116,4 +56,45 @@ func (c Claim) names(environments map[string]*environment) {
 
 func isEmpty(edits specs.ContainerEdits) bool {
 	return len(edits.Env)+len(edits.DeviceNodes)+len(edits.Mounts) == 0
+}
+
+// ownCDI are the CDI devices of the claim's own spec that the kubelet was told of.
+func (c Claim) ownCDI() map[string]bool {
+	own := map[string]bool{}
+	for _, d := range c.Devices {
+		for _, name := range d.CDI {
+			if strings.HasPrefix(name, pool.Driver+"/"+cdiClass+"=") {
+				own[name] = true
+			}
+		}
+	}
+	return own
+}
+
+// environment contains the edits and files for the containers of one group, not yet written.
+type environment struct {
+	edits container.Edits
+	told  *pairs.File // nil if no resource requests pairs
+	file  string      // path of the pairs file
+	infos []info
+}
+
+// info is the information about a VF for Multus.
+type info struct {
+	pool   pools.Pool
+	device pools.Device
+	grant  *grants.Grant
+}
+
+// write writes the pairs file, and the device-info files for Multus.
+func (e *environment) write(host grants.Host) error {
+	for _, i := range e.infos {
+		if err := host.WriteDevinfo(i.pool, i.device, i.grant); err != nil {
+			return err
+		}
+	}
+	if e.told == nil {
+		return nil
+	}
+	return e.told.Write(e.file)
 }

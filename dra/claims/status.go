@@ -13,6 +13,7 @@ import (
 
 	"github.com/tandem-k8s/tandem/dra/inventory"
 	"github.com/tandem-k8s/tandem/dra/pool"
+	"github.com/tandem-k8s/tandem/plugins/rdma/grants"
 	"github.com/tandem-k8s/tandem/plugins/rdma/sysfs"
 	"github.com/tandem-k8s/tandem/topology"
 )
@@ -39,7 +40,8 @@ func (p *Preparer) Status(state State, claim Claim, now metav1.Time) []resourcea
 	for _, vf := range state.Machine.VFs {
 		vfs[vf.ID] = vf
 	}
-	representors := p.representors(claim, vfs)
+	functions := p.Host.Functions()
+	linked := representors(functions, claim, vfs)
 	statuses := make([]resourceapi.AllocatedDeviceStatus, 0, len(claim.Devices))
 	for _, d := range claim.Devices {
 		statuses = append(statuses, resourceapi.AllocatedDeviceStatus{
@@ -48,8 +50,8 @@ func (p *Preparer) Status(state State, claim Claim, now metav1.Time) []resourcea
 				Type: "Ready", Status: metav1.ConditionTrue, Reason: "Prepared", LastTransitionTime: now,
 				Message: "prepared on its node",
 			}},
-			Data:        &runtime.RawExtension{Raw: describe(d, vfs, representors)},
-			NetworkData: p.network(d, vfs),
+			Data:        &runtime.RawExtension{Raw: describe(d, vfs, linked)},
+			NetworkData: network(p.Host, d, vfs),
 		})
 	}
 	return statuses
@@ -60,7 +62,7 @@ func describe(d Prepared, vfs map[string]inventory.VF, representors map[string]s
 	if len(d.GPUs) > 1 || len(d.VFs) > 1 {
 		data.GPUs, data.VFs = d.GPUs, d.VFs
 	} else {
-		data.GPU, data.VF = first(d.GPUs), first(d.VFs)
+		data.GPU, data.VF = firstOrEmpty(d.GPUs), firstOrEmpty(d.VFs)
 		if vf, ok := vfs[data.VF]; ok {
 			data.RDMA = vf.RDMA
 			data.PF = vf.Function().String()
@@ -76,11 +78,11 @@ func describe(d Prepared, vfs map[string]inventory.VF, representors map[string]s
 
 // representors are what a switch in the kernel, such as Open vSwitch, knows VFs of a claim by, by their
 // addresses; of PFs in switchdev mode alone. Each PF is looked at once.
-func (p *Preparer) representors(claim Claim, vfs map[string]inventory.VF) map[string]string {
-	functions, all := p.Host.Functions(), map[string]string{}
+func representors(functions sysfs.SRIOV, claim Claim, vfs map[string]inventory.VF) map[string]string {
+	all := map[string]string{}
 	seen := map[topology.Address]bool{}
 	for _, d := range claim.Devices {
-		pf := vfs[first(d.VFs)].PF
+		pf := vfs[firstOrEmpty(d.VFs)].PF
 		if pf != (topology.Address{}) && !seen[pf] {
 			seen[pf] = true
 			maps.Copy(all, functions.Representors(pf))
@@ -90,22 +92,22 @@ func (p *Preparer) representors(claim Claim, vfs map[string]inventory.VF) map[st
 }
 
 // network is the netdev of a device with one VF; nil where it has none, as one that is bound to vfio-pci.
-func (p *Preparer) network(d Prepared, vfs map[string]inventory.VF) *resourceapi.NetworkDeviceData {
-	vf, ok := vfs[first(d.VFs)]
+func network(host grants.Host, d Prepared, vfs map[string]inventory.VF) *resourceapi.NetworkDeviceData {
+	vf, ok := vfs[firstOrEmpty(d.VFs)]
 	if !ok || len(d.VFs) != 1 {
 		return nil
 	}
-	names := p.Host.Functions().Netdevs(vf.Address, vf.Aux)
+	names := host.Functions().Netdevs(vf.Address, vf.Aux)
 	if len(names) == 0 {
 		return nil
 	}
 	name := slices.Min(names)
 	return &resourceapi.NetworkDeviceData{
-		InterfaceName: name, HardwareAddress: sysfs.Text(p.Host.Sys, vf.File("net", name, "address")),
+		InterfaceName: name, HardwareAddress: sysfs.Text(host.Sys, vf.File("net", name, "address")),
 	}
 }
 
-func first(list []string) string {
+func firstOrEmpty(list []string) string {
 	if len(list) == 0 {
 		return ""
 	}

@@ -25,12 +25,12 @@ func (t *token) vf() string { return t.VFs[0] }
 
 // redeem has the tokens of a claim stand for the VFs that make most pairs on one switch each: its own where
 // that does, else the reserved one of a GPU, else one of another container's tokens, in exchange.
-func (d *decision) redeem(devices []Prepared) {
-	all, reserved := d.containers(devices), d.reserved()
+func (n *nodeIndex) redeem(devices []Prepared) {
+	all, reserved := n.containers(devices), n.reserved()
 	for _, step := range []func(*consumer, *token){
-		d.serve,
-		func(c *consumer, t *token) { d.takeReserved(c, t, reserved) },
-		func(c *consumer, t *token) { d.exchange(c, t, all) },
+		n.serve,
+		func(c *consumer, t *token) { n.takeReserved(c, t, reserved) },
+		func(c *consumer, t *token) { n.exchange(c, t, all) },
 	} {
 		for _, c := range all {
 			for _, t := range c.tokens {
@@ -42,7 +42,7 @@ func (d *decision) redeem(devices []Prepared) {
 	}
 	for _, c := range all {
 		for _, t := range c.tokens {
-			if named := d.state.Pool.Devices[t.Device].VFs[0]; t.vf() != named {
+			if named := n.state.Pool.Devices[t.Device].VFs[0]; t.vf() != named {
 				t.Token = named
 			}
 		}
@@ -51,7 +51,7 @@ func (d *decision) redeem(devices []Prepared) {
 
 // containers are those with tokens, in the order of the devices. What is there to be looked at is left as it
 // is named.
-func (d *decision) containers(devices []Prepared) []*consumer {
+func (n *nodeIndex) containers(devices []Prepared) []*consumer {
 	var order []*consumer
 	byGroup := map[string]*consumer{}
 	for i := range devices {
@@ -78,10 +78,10 @@ func (d *decision) containers(devices []Prepared) []*consumer {
 
 // serve has a token's VF serve its share of those GPUs of its container that are on one switch with it. Being
 // on one switch is the same for all on it, so that whichever they are leaves as many pairs.
-func (d *decision) serve(c *consumer, t *token) {
+func (n *nodeIndex) serve(c *consumer, t *token) {
 	served := 0
 	c.gpus = slices.DeleteFunc(c.gpus, func(gpu *Prepared) bool {
-		if served == c.share || !d.sameSwitch(gpu.GPUs[0], t.vf()) {
+		if served == c.share || !n.sameSwitch(gpu.GPUs[0], t.vf()) {
 			return false
 		}
 		served++
@@ -91,13 +91,13 @@ func (d *decision) serve(c *consumer, t *token) {
 }
 
 // takeReserved hands the reserved VF of a GPU of the container out for a token of the same resource, once.
-func (d *decision) takeReserved(c *consumer, t *token, reserved map[string]string) {
+func (n *nodeIndex) takeReserved(c *consumer, t *token, reserved map[string]string) {
 	for _, gpu := range c.gpus {
 		vf, ok := reserved[gpu.GPUs[0]]
-		if ok && d.available(vf) && d.vfs[vf].Pool == d.vfs[t.vf()].Pool {
+		if ok && n.available(vf) && n.vfs[vf].Pool == n.vfs[t.vf()].Pool {
 			t.VFs, gpu.With = []string{vf}, vf
 			delete(reserved, gpu.GPUs[0])
-			d.serve(c, t)
+			n.serve(c, t)
 			return
 		}
 	}
@@ -105,16 +105,16 @@ func (d *decision) takeReserved(c *consumer, t *token, reserved map[string]strin
 
 // exchange gives a token another one's VF, if that serves a GPU of its container, and the other one its own.
 // Where several do, one to which this is of use too is best.
-func (d *decision) exchange(c *consumer, t *token, all []*consumer) {
+func (n *nodeIndex) exchange(c *consumer, t *token, all []*consumer) {
 	var found *token
 	var of *consumer
 	for _, other := range all {
 		for _, u := range other.tokens {
-			if u.paired || other == c || d.vfs[u.vf()].Pool != d.vfs[t.vf()].Pool ||
-				!d.nearAny(c.gpus, u.vf()) {
+			if u.paired || other == c || n.vfs[u.vf()].Pool != n.vfs[t.vf()].Pool ||
+				!n.nearAny(c.gpus, u.vf()) {
 				continue
 			}
-			useful := d.nearAny(other.gpus, t.vf())
+			useful := n.nearAny(other.gpus, t.vf())
 			if found == nil || useful {
 				found, of = u, other
 			}
@@ -122,15 +122,15 @@ func (d *decision) exchange(c *consumer, t *token, all []*consumer) {
 	}
 	if found != nil {
 		found.VFs, t.VFs = t.VFs, found.VFs
-		d.serve(c, t)
-		d.serve(of, found)
+		n.serve(c, t)
+		n.serve(of, found)
 	}
 }
 
 // reserved are the VFs that nobody gets but with one GPU, by the ID of that: those that one pair alone names.
-func (d *decision) reserved() map[string]string {
+func (n *nodeIndex) reserved() map[string]string {
 	named, pairs := map[string]int{}, map[string]int{}
-	for _, device := range d.state.Pool.Devices {
+	for _, device := range n.state.Pool.Devices {
 		if device.Type == pool.Bundle { // of pairs that are counted by themselves
 			continue
 		}
@@ -142,7 +142,7 @@ func (d *decision) reserved() map[string]string {
 		}
 	}
 	reserved := map[string]string{}
-	for _, device := range d.state.Pool.Devices {
+	for _, device := range n.state.Pool.Devices {
 		if len(device.GPUs) != 1 || len(device.VFs) != 1 {
 			continue
 		}
@@ -151,21 +151,4 @@ func (d *decision) reserved() map[string]string {
 		}
 	}
 	return reserved
-}
-
-// available reports whether a VF can be handed out.
-func (d *decision) available(id string) bool {
-	vf, ok := d.vfs[id]
-	return ok && vf.Fault == "" && vf.Held == "" && d.held[id] == ""
-}
-
-// nearAny reports whether a VF is on one switch with any of some GPUs.
-func (d *decision) nearAny(gpus []*Prepared, vf string) bool {
-	return slices.ContainsFunc(gpus, func(gpu *Prepared) bool { return d.sameSwitch(gpu.GPUs[0], vf) })
-}
-
-func (d *decision) sameSwitch(gpu, vf string) bool {
-	g, known := d.gpus[gpu]
-	v, too := d.vfs[vf]
-	return known && too && d.state.Machine.Tree.Distance(g.Card, v.Address).Level.SameSwitch()
 }

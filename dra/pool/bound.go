@@ -37,21 +37,21 @@ func (b *builder) addBound() {
 		if published[name] {
 			continue
 		}
-		if i, ok := b.named(name, b.vfs[b.options.Bound[name]]); ok {
+		if i, ok := deviceNamed(b.machine, name, b.vfs[b.options.Bound[name]]); ok {
 			b.addUnit(i)
 		}
 	}
 }
 
-// named returns the device of a claim by its name, and reports whether the machine still has its GPU and VF.
-func (b *builder) named(name string, has *inventory.VF) (item, bool) {
-	for i := range b.machine.VFs {
-		if vf := aloneVF(&b.machine.VFs[i], rankVF); vf.Name == name {
+// deviceNamed returns the device of a claim by its name, and reports whether the machine still has its GPU and VF.
+func deviceNamed(machine inventory.Machine, name string, has *inventory.VF) (item, bool) {
+	for i := range machine.VFs {
+		if vf := aloneVF(&machine.VFs[i], rankVF); vf.Name == name {
 			return vf, true
 		}
 	}
-	for i := range b.machine.GPUs {
-		gpu := &b.machine.GPUs[i]
+	for i := range machine.GPUs {
+		gpu := &machine.GPUs[i]
 		if has == nil || !isPair(name, gpu, has) {
 			continue
 		}

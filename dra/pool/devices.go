@@ -16,10 +16,10 @@ func (b *builder) addSharing() {
 	for _, g := range b.groups {
 		if g.strict() {
 			for _, card := range cards(g.gpus) {
-				b.addUnit(b.strict(g, card)...)
+				b.addUnit(strictUnit(g, card)...)
 			}
 		} else if len(g.vfs) > 0 {
-			b.addUnit(b.lenient(g, chosen[g])...)
+			b.addUnit(lenientUnit(g, chosen[g], b.machine.Links)...)
 		}
 	}
 }
@@ -43,8 +43,8 @@ func (b *builder) addAlone() {
 	}
 }
 
-// strict returns the devices of a card of which every GPU has a VF of its own.
-func (b *builder) strict(g *group, card []*inventory.GPU) (unit []item) {
+// strictUnit returns the devices of a card of which every GPU has a VF of its own.
+func strictUnit(g *group, card []*inventory.GPU) (unit []item) {
 	var with, without []*inventory.GPU
 	var vfs []*inventory.VF
 	for _, gpu := range card {
@@ -69,7 +69,7 @@ func (b *builder) strict(g *group, card []*inventory.GPU) (unit []item) {
 func (b *builder) addSingle() {
 	var paired, others [][]item
 	for _, g := range b.groups {
-		first := b.firstOfEach(g)
+		first := firstOfEach(g, b.options.Bound)
 		for _, gpu := range g.gpus {
 			vf := g.partner[gpu]
 			if vf == nil || first[vf] != gpu {
@@ -85,11 +85,11 @@ func (b *builder) addSingle() {
 
 // firstOfEach returns the GPU that gets each VF that is the partner of several GPUs: the GPU that already
 // holds the VF, or the first one.
-func (b *builder) firstOfEach(g *group) map[*inventory.VF]*inventory.GPU {
+func firstOfEach(g *group, bound map[string]string) map[*inventory.VF]*inventory.GPU {
 	first := map[*inventory.VF]*inventory.GPU{}
 	for _, gpu := range g.gpus {
 		vf := g.partner[gpu]
-		if vf != nil && (first[vf] == nil || b.options.Bound[string(GPU)+"-"+gpuName(gpu)] == vf.ID) {
+		if vf != nil && (first[vf] == nil || bound[string(GPU)+"-"+gpuName(gpu)] == vf.ID) {
 			first[vf] = gpu
 		}
 	}

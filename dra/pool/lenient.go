@@ -4,6 +4,7 @@ package pool
 
 import (
 	"github.com/tandem-k8s/tandem/dra/inventory"
+	"github.com/tandem-k8s/tandem/topology"
 )
 
 // subsets is the maximum number of sets of pairs on such switches of a node: before the scheduler finds that
@@ -96,11 +97,11 @@ func (g *group) rest() (pairs []pair) {
 	return pairs
 }
 
-// lenient returns the devices of a switch with too few VFs to reserve them.
-func (b *builder) lenient(g *group, pairs []pair) (unit []item) {
+// lenientUnit returns the devices of a switch with too few VFs to reserve them.
+func lenientUnit(g *group, pairs []pair, links []topology.Link) (unit []item) {
 	for _, card := range cards(g.gpus) {
 		if isPartitioned(card) {
-			unit = append(unit, newItem(Bundle, addressName(card[0].Card), rankBundle, card, b.share(g, card)))
+			unit = append(unit, newItem(Bundle, addressName(card[0].Card), rankBundle, card, shareOf(g, card, links)))
 		}
 	}
 	for _, p := range pairs {
@@ -138,14 +139,14 @@ func leftoverFirst(gpus []*inventory.GPU, pairs []pair) (unit []item) {
 	return unit
 }
 
-// share returns the VFs of a card if cards share the VFs of their switch: no VF is in two shares.
-func (b *builder) share(g *group, card []*inventory.GPU) (vfs []*inventory.VF) {
+// shareOf returns the VFs of a card if cards share the VFs of their switch: no VF is in two shares.
+func shareOf(g *group, card []*inventory.GPU, links []topology.Link) (vfs []*inventory.VF) {
 	var firsts []*inventory.GPU
 	for _, c := range cards(g.gpus) {
 		firsts = append(firsts, c[0])
 	}
 	owner := map[*inventory.VF]*inventory.GPU{}
-	for _, p := range g.pairs(firsts, g.vfs, len(g.vfs), b.machine.Links) {
+	for _, p := range g.pairs(firsts, g.vfs, len(g.vfs), links) {
 		if owner[p.vf] == nil {
 			owner[p.vf] = p.gpu
 		}

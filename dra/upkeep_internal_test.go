@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -49,6 +50,19 @@ func prepared(t *testing.T, dir string, names ...string) {
 	}
 }
 
+func newClaimService(t *testing.T, client kubernetes.Interface, dir string, log *slog.Logger) *claimService {
+	t.Helper()
+	config := Config{Client: client, Log: log}
+	preparer := claims.New(claims.Options{Dir: dir, CDIDir: t.TempDir(), Log: log})
+	s := &claimService{
+		config: config, complaints: newComplaints(log), preparer: preparer, owners: newOwners(),
+		viewer:   newViewer(config, newComplaints(log), newGates(client, "a", log), preparer),
+		statuses: newStatuses(client, log),
+	}
+	t.Cleanup(s.statuses.queue.ShutDown)
+	return s
+}
+
 // A claim that exists no more is taken back, once the kubelet has had the time to do so; one of which the API
 // server does not tell is not.
 func TestOrphans(t *testing.T) {
@@ -57,12 +71,7 @@ func TestOrphans(t *testing.T) {
 		return away, nil, errors.New("the API server is away")
 	})
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	d := &Driver{
-		Config: Config{Client: client, Log: log}, owners: newOwners(), statuses: newStatuses(client, log),
-		preparer: claims.New(claims.Options{Dir: dir, CDIDir: t.TempDir(), Log: log}),
-		build:    make(chan struct{}, 1),
-	}
-	defer d.statuses.queue.ShutDown()
+	d := newClaimService(t, client, dir, log)
 	prepared(t, dir, "alive", "another", "gone")
 	for name, uid := range map[string]types.UID{"alive": "uid-alive", "another": "of another one"} {
 		claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: uid}}
@@ -71,7 +80,7 @@ func TestOrphans(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	gone, began := orphans{}, time.Now()
+	gone, began := newOrphanCollector(client, d), time.Now()
 	for _, step := range []struct {
 		after time.Duration
 		away  bool
@@ -86,7 +95,7 @@ func TestOrphans(t *testing.T) {
 		{time.Hour, false, 2 * claimsPause, []string{"alive"}},
 	} {
 		away = step.away
-		if pause := d.lookAfterClaims(t.Context(), gone, began.Add(step.after)); pause > step.pause {
+		if pause := gone.collect(t.Context(), began.Add(step.after)); pause > step.pause {
 			t.Errorf("after %s: looks again after %s", step.after, pause)
 		}
 		list, err := d.preparer.Prepared()
@@ -101,8 +110,8 @@ func TestOrphans(t *testing.T) {
 			t.Errorf("after %s: prepared %v, want %v", step.after, left, step.left)
 		}
 	}
-	if len(gone) > 0 {
-		t.Errorf("remembered: %v", gone)
+	if len(gone.gone) > 0 {
+		t.Errorf("remembered: %v", gone.gone)
 	}
 	if c := (claims.Claim{UID: "uid-alive"}); d.owners.of(c).owner() != "train-0" {
 		t.Errorf("owner %v", d.owners.of(c))
@@ -113,12 +122,7 @@ func TestOrphans(t *testing.T) {
 func TestOrphanOfARunningPod(t *testing.T) {
 	client := fake.NewClientset()
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	d := &Driver{
-		Config: Config{Client: client, Log: log}, owners: newOwners(), statuses: newStatuses(client, log),
-		preparer: claims.New(claims.Options{Dir: dir, CDIDir: t.TempDir(), Log: log}),
-		build:    make(chan struct{}, 1),
-	}
-	defer d.statuses.queue.ShutDown()
+	d := newClaimService(t, client, dir, log)
 	prepared(t, dir, "train")
 	claim := &resourceapi.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "uid-train"},
@@ -132,12 +136,12 @@ func TestOrphanOfARunningPod(t *testing.T) {
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	gone, now := orphans{}, time.Now()
+	gone, now := newOrphanCollector(client, d), time.Now()
 	left := func(what string, want int) {
 		t.Helper()
 		for range 3 {
 			now = now.Add(orphanPatience)
-			d.lookAfterClaims(t.Context(), gone, now)
+			gone.collect(t.Context(), now)
 		}
 		if list, err := d.preparer.Prepared(); err != nil || len(list) != want {
 			t.Errorf("%s: prepared %v, %v; want %d", what, list, err, want)

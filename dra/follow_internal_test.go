@@ -21,11 +21,9 @@ import (
 // read.
 func TestUnreadCheckpoint(t *testing.T) {
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	d := &Driver{
-		Config: Config{Log: log}, gates: newGates(nil, "a", log), newest: newLatest(&view{}),
-		holders:  newLatest(map[string]string{}),
-		preparer: claims.New(claims.Options{Dir: dir, CDIDir: t.TempDir(), Log: log}),
-	}
+	d := newViewer(Config{Log: log}, newComplaints(log), newGates(nil, "a", log),
+		claims.New(claims.Options{Dir: dir, CDIDir: t.TempDir(), Log: log}))
+	d.holders.holders.set(map[string]string{})
 	d.gates.newest = features{Known: true, Counters: true, Taints: true}
 	file := filepath.Join(dir, claims.FileName)
 	for _, step := range []struct {
@@ -45,7 +43,7 @@ func TestUnreadCheckpoint(t *testing.T) {
 		if err := step.do(); err != nil {
 			t.Fatal(err)
 		}
-		d.put()
+		d.update()
 		if v := d.newest.get(); v.isKnown() != step.known || len(v.inUse) != step.inUse {
 			t.Errorf("%s: known %v, in use %v", step.what, v.isKnown(), v.inUse)
 		}
@@ -57,7 +55,7 @@ func TestUnreadCheckpoint(t *testing.T) {
 func TestUnreadRecord(t *testing.T) {
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	m := newMigrating(t)
-	d := m.Driver
+	d := m.viewer
 	var err error
 	if d.machine.Tree, err = topology.Read(fstest.MapFS{"bus/pci/devices": {Mode: fs.ModeDir}}); err != nil {
 		t.Fatal(err)
@@ -65,7 +63,7 @@ func TestUnreadRecord(t *testing.T) {
 	d.gates = newGates(nil, "a", log)
 	d.preparer = claims.New(claims.Options{Dir: dir, CDIDir: t.TempDir(), Log: log})
 	d.gates.newest = features{Known: true, Counters: true, Taints: true}
-	file := kubelet.CheckpointPath(d.KubeletDir)
+	file := kubelet.CheckpointPath(d.config.KubeletDir)
 	for _, step := range []struct {
 		what  string
 		do    func() error
@@ -87,8 +85,8 @@ func TestUnreadRecord(t *testing.T) {
 		if err := step.do(); err != nil {
 			t.Fatal(err)
 		}
-		d.findHolders(t.Context())
-		d.put()
+		d.holders.update(t.Context(), d.machine)
+		d.update()
 		v := d.newest.get()
 		held, _, _ := strings.Cut(v.State.Machine.GPUs[0].Held, ", ")
 		if v.isKnown() != step.known || (v.State.Unread == nil) != step.known || held != step.held {

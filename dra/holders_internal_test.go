@@ -40,7 +40,7 @@ import (
 type migrating struct {
 	podresources.UnimplementedPodResourcesListerServer
 	pods.UnimplementedPodsServer
-	*Driver
+	*viewer
 	t      *testing.T
 	client *fake.Clientset
 
@@ -60,16 +60,14 @@ func newMigrating(t *testing.T) *migrating {
 		defer m.mu.Unlock()
 		return m.away, nil, errors.New("the API server is away")
 	})
-	m.Driver = &Driver{
-		Config: Config{
-			KubeletDir: kubelettest.Dir(t), Client: m.client, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		},
-		holders: newLatest(map[string]string(nil)), newest: newLatest(&view{}), recorded: map[string]recordedPod{},
+	config := Config{
+		KubeletDir: kubelettest.Dir(t), Client: m.client, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
+	m.viewer = newViewer(config, newComplaints(config.Log), nil, nil)
 	for _, id := range []string{"a", "b"} {
 		m.machine.GPUs = append(m.machine.GPUs, inventory.GPU{Device: gpu.Device{ID: id}})
 	}
-	m.serve(kubelet.PodResourcesSocket(m.KubeletDir), func(g *grpc.Server) {
+	m.serve(kubelet.PodResourcesSocket(m.config.KubeletDir), func(g *grpc.Server) {
 		podresources.RegisterPodResourcesListerServer(g, m)
 	})
 	return m
@@ -98,7 +96,7 @@ func (m *migrating) serve(socket string, register func(*grpc.Server)) {
 
 // servePodsAPI makes the kubelet one of 1.37.
 func (m *migrating) servePodsAPI() {
-	m.serve(filepath.Join(m.KubeletDir, "pods-api/pods-api.sock"), func(g *grpc.Server) {
+	m.serve(filepath.Join(m.config.KubeletDir, "pods-api/pods-api.sock"), func(g *grpc.Server) {
 		pods.RegisterPodsServer(g, m)
 	})
 }
@@ -143,7 +141,7 @@ func (m *migrating) record(devices map[string]string) {
 		entries = append(entries, fmt.Sprintf(`{"PodUID":%q,"ContainerName":"main","ResourceName":"amd.com/gpu",`+
 			`"DeviceIDs":{"0":[%q]}}`, uid, devices[uid]))
 	}
-	name := kubelet.CheckpointPath(m.KubeletDir)
+	name := kubelet.CheckpointPath(m.config.KubeletDir)
 	if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
 		m.t.Fatal(err)
 	}
@@ -171,9 +169,9 @@ func podWith(name, uid string) *corev1.Pod {
 func (m *migrating) holds(what string, want ...string) {
 	m.t.Helper()
 	for range 5 {
-		m.findHolders(m.t.Context())
+		m.viewer.holders.update(m.t.Context(), m.machine)
 		var got []string
-		for id, who := range m.holders.get() {
+		for id, who := range m.viewer.holders.holders.get() {
 			who, _, _ = strings.Cut(who, ", ")
 			who = strings.TrimPrefix(strings.TrimPrefix(who, "pod "), "a pod with ")
 			got = append(got, id+" by "+who)
@@ -224,8 +222,8 @@ func TestHeldByTheRecord(t *testing.T) {
 	m.holds("the kubelet wrote its record without the other one")
 	m.record(nil)
 	m.holds("nothing is recorded any more")
-	if len(m.recorded) > 0 {
-		t.Errorf("pods that are not in the record: %v", m.recorded)
+	if len(m.viewer.holders.recorded.pods) > 0 {
+		t.Errorf("pods that are not in the record: %v", m.viewer.holders.recorded.pods)
 	}
 }
 
@@ -278,7 +276,7 @@ func TestStaticPodInTheRecord(t *testing.T) {
 // A list of the kubelet's without the driver's own pod says nothing.
 func TestListWithoutTheDriver(t *testing.T) {
 	m := newMigrating(t)
-	m.PodUID = "driver"
+	m.viewer.holders.recorded.ownUID = "driver"
 	m.servePodsAPI()
 	m.record(map[string]string{"1": "a"})
 	m.holds("an empty list", "a by UID 1")

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"tags.cncf.io/container-device-interface/pkg/parser"
+	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/tandem-k8s/tandem/coordination/file"
+	"github.com/tandem-k8s/tandem/dra/pool"
+)
+
+// disk contains the file operations of a Preparer.
+type disk interface {
+	// keep replaces a file durably.
+	keep(name string, content []byte) error
+	replace(name string, content []byte) error
+	// remove removes a file, if it exists.
+	remove(name string) error
+}
+
+// files are the operations on the real file system.
+type files struct{}
+
+func (files) keep(name string, content []byte) error {
+	if err := file.ReplaceDurably(name, content, 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+func (files) replace(name string, content []byte) error {
+	if err := file.Replace(name, content, 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+func (files) remove(name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove file: %w", err)
+	}
+	return nil
+}
+
+// claimFiles are the files of claims besides the checkpoint: CDI specs and pairs files.
+type claimFiles struct {
+	cdiDir   string
+	pairsDir string
+	disk     disk
+	log      *slog.Logger
+}
+
+func (f *claimFiles) specPath(claim types.UID) string {
+	return filepath.Join(f.cdiDir, specPrefix+string(claim)+specSuffix)
+}
+
+func (f *claimFiles) pairsPath(group string) string {
+	return filepath.Join(f.pairsDir, group+".json")
+}
+
+// specs lists the claims that have a CDI spec.
+func (f *claimFiles) specs() ([]types.UID, error) {
+	entries, err := os.ReadDir(f.cdiDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list CDI specs: %w", err)
+	}
+	var claims []types.UID
+	for _, entry := range entries {
+		if claim, ok := claimOfSpec(entry.Name()); ok {
+			claims = append(claims, claim)
+		}
+	}
+	return claims, nil
+}
+
+// writeSpec puts the CDI spec of a claim in place, unless it is there. A group without any edits has no
+// device, for CDI refuses such a one, and where no group has any there is no spec.
+func (f *claimFiles) writeSpec(c Claim, environments map[string]*environment) error {
+	spec := specs.Spec{Version: cdiVersion, Kind: pool.Driver + "/" + cdiClass}
+	for _, first := range c.firsts() {
+		if edits := environments[first.Group].edits.CDI(); !isEmpty(edits) {
+			name := cdiDevice(c.UID, first.request())
+			spec.Devices = append(spec.Devices, specs.Device{Name: name, ContainerEdits: edits})
+		}
+	}
+	name := f.specPath(c.UID)
+	if len(spec.Devices) == 0 {
+		return f.disk.remove(name)
+	}
+	content, err := json.MarshalIndent(spec, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode CDI spec of %s: %w", c, err)
+	}
+	if before, err := os.ReadFile(name); err == nil && bytes.Equal(before, content) {
+		return nil // runtimes read all specs again whenever one is written
+	}
+	if err := os.MkdirAll(f.cdiDir, 0o755); err != nil {
+		return fmt.Errorf("write CDI spec of %s: %w", c, err)
+	}
+	return f.disk.replace(name, content)
+}
+
+// remove removes the files of claims, except for pairs files of groups that remaining claims share.
+func (f *claimFiles) remove(gone, left []Claim) error {
+	for _, c := range gone {
+		if err := f.disk.remove(f.specPath(c.UID)); err != nil {
+			return err
+		}
+		for _, first := range c.firsts() {
+			if len(inGroup(left, first.Group)) > 0 {
+				continue
+			}
+			if err := f.disk.remove(f.pairsPath(first.Group)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unrestored is the error of a prepared claim whose files cannot be written, nil where they are all there.
+func (f *claimFiles) unrestored(c Claim, cause error) error {
+	if missing := f.missing(c); missing != "" {
+		return fmt.Errorf("restore %s of %s: %w", missing, c, cause)
+	}
+	f.log.Warn("a prepared claim keeps the CDI spec that it has",
+		"claim", c.Namespace+"/"+c.Name, "error", cause)
+	return nil
+}
+
+// missing is a file of a prepared claim that is not there, or lacks something: its CDI spec, in which all CDI
+// devices are that the kubelet was told of, or a pairs file that this mounts; "" where none is.
+func (f *claimFiles) missing(c Claim) string {
+	told := c.ownCDI()
+	if len(told) == 0 {
+		return ""
+	}
+	name := f.specPath(c.UID)
+	content, err := os.ReadFile(name)
+	var spec specs.Spec
+	if err != nil || json.Unmarshal(content, &spec) != nil {
+		return name
+	}
+	for _, device := range spec.Devices {
+		delete(told, parser.QualifiedName(pool.Driver, cdiClass, device.Name))
+		for _, mount := range device.ContainerEdits.Mounts {
+			if filepath.Dir(mount.HostPath) != f.pairsDir {
+				continue
+			}
+			if _, err := os.Stat(mount.HostPath); err != nil {
+				return mount.HostPath
+			}
+		}
+	}
+	if len(told) > 0 {
+		return name
+	}
+	return ""
+}
+
+// complete are those of prepared claims of which no file is missing.
+func (f *claimFiles) complete(kept []Claim) []Claim {
+	return slices.DeleteFunc(slices.Clone(kept), func(c Claim) bool { return f.missing(c) != "" })
+}
+
+// tidySpecs removes the CDI specs of claims that are not prepared.
+func (f *claimFiles) tidySpecs(known []Claim) error {
+	with, err := f.specs()
+	problems := []error{err}
+	for _, uid := range with {
+		if !(Claim{UID: uid}).in(known) {
+			problems = append(problems, f.disk.remove(f.specPath(uid)))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// tidyPairs removes the pairs files of claims that are not prepared. Those of a claim of which no more is
+// known than that it has a CDI spec stay.
+func (f *claimFiles) tidyPairs(known []Claim) error {
+	entries, err := os.ReadDir(f.pairsDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list pairs files: %w", err)
+	}
+	var problems []error
+	for _, entry := range entries {
+		group := strings.TrimSuffix(entry.Name(), ".json")
+		its := func(c Claim) bool {
+			return len(inGroup([]Claim{c}, group)) > 0 ||
+				len(c.Devices) == 0 && strings.HasPrefix(group, string(c.UID)+"-")
+		}
+		if !slices.ContainsFunc(known, its) {
+			problems = append(problems, f.disk.remove(filepath.Join(f.pairsDir, entry.Name())))
+		}
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dra
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tandem-k8s/tandem/coordination/holders"
+	"github.com/tandem-k8s/tandem/coordination/kubelet"
+	"github.com/tandem-k8s/tandem/dra/inventory"
+)
+
+// holdersPause is the interval between looks at the kubelet's device checkpoint.
+const holdersPause = 10 * time.Second
+
+// holderView tracks devices without a claim: pods got them from a device plugin before the node changed to
+// DRA. The source is the kubelet's device checkpoint, read by package holders. The checkpoint also contains
+// ended pods until the kubelet next writes it, which may never happen on a node without device plugins; so
+// the view tracks the ends of these pods.
+type holderView struct {
+	kubeletDir string
+	log        *slog.Logger
+	complaints *complaints
+	recorded   *recordedPods // belongs to the goroutine that calls update
+
+	holders *latest[map[string]string] // by device ID, for people; nil before the first successful read
+}
+
+func newHolderView(config Config, complaints *complaints) *holderView {
+	return &holderView{
+		kubeletDir: config.KubeletDir, log: config.Log, complaints: complaints,
+		recorded: &recordedPods{
+			client: config.Client, kubeletDir: config.KubeletDir, ownUID: config.PodUID,
+			pods: map[string]recordedPod{},
+		},
+		holders: newLatest(map[string]string(nil)),
+	}
+}
+
+// errUnrecorded is the reason for publishing nothing before the checkpoint was read once.
+var errUnrecorded = errors.New("it is not known which devices pods have from device plugins: the kubelet's " +
+	"device checkpoint cannot be read")
+
+// update reads the holders of a machine's devices. It reports whether they have changed.
+func (h *holderView) update(ctx context.Context, machine inventory.Machine) (changed bool) {
+	recorded, err := kubelet.ReadCheckpoint(h.kubeletDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		h.complaints.complain("who holds devices of device plugins is as it was known before", err)
+		return false
+	}
+	known := deviceIDs(machine)
+	if err := h.recorded.update(ctx, recorded, podsWith(recorded, known)); err != nil {
+		h.complaints.complain("which pods of the kubelet's record have ended is as it was known before", err)
+	}
+	found, _ := holders.Find(holders.Sources{Recorded: &recorded, Pods: h.recorded.living()})
+	before, held := h.holders.get(), heldBy(found, known)
+	if before != nil && maps.Equal(held, before) {
+		return false
+	}
+	h.log.Info("devices that pods have from device plugins", "devices", len(held))
+	h.holders.set(held)
+	return !maps.Equal(held, before)
+}
+
+// podsWith returns the UIDs of pods with devices of the node in the checkpoint, under any resource name:
+// another vendor's plugin may have assigned the devices.
+func podsWith(recorded kubelet.Checkpoint, known map[string]bool) map[string]bool {
+	pods := map[string]bool{}
+	for container, devices := range recorded.Containers() {
+		for _, ids := range devices {
+			if slices.ContainsFunc(ids, func(id string) bool { return known[original(id)] }) {
+				pods[podOf(container)] = true
+			}
+		}
+	}
+	return pods
+}
+
+// heldBy returns the holders of the node's devices, for people. A replica counts as its device.
+func heldBy(found holders.Holders, known map[string]bool) map[string]string {
+	held := map[string]string{}
+	for _, h := range found {
+		who := "a pod with UID " + h.UID
+		if h.Pod.Name != "" {
+			who = "pod " + h.Pod.Namespace + "/" + h.Pod.Name
+		}
+		for _, ids := range h.Devices {
+			for _, id := range ids {
+				if id = original(id); known[id] {
+					held[id] = who + ", by a device plugin"
+				}
+			}
+		}
+	}
+	return held
+}
+
+// original returns the device ID of a replica; other IDs remain as they are.
+func original(id string) string {
+	id, _, _ = strings.Cut(id, "::")
+	return id
+}
+
+// deviceIDs returns the IDs of a machine's devices.
+func deviceIDs(machine inventory.Machine) map[string]bool {
+	ids := map[string]bool{}
+	for _, g := range machine.GPUs {
+		ids[g.ID] = true
+	}
+	for _, vf := range machine.VFs {
+		ids[vf.ID] = true
+	}
+	return ids
+}
+
+// withHolders returns a machine with the holders of its devices.
+func withHolders(machine inventory.Machine, holders map[string]string) inventory.Machine {
+	if len(holders) == 0 {
+		return machine
+	}
+	machine.GPUs, machine.VFs = slices.Clone(machine.GPUs), slices.Clone(machine.VFs)
+	for i := range machine.GPUs {
+		machine.GPUs[i].Held = holders[machine.GPUs[i].ID]
+	}
+	for i := range machine.VFs {
+		machine.VFs[i].Held = holders[machine.VFs[i].ID]
+	}
+	return machine
+}
