@@ -110,7 +110,8 @@ func (o *orphanCollector) isUsed(ctx context.Context, c claims.Claim) bool {
 
 // unprepare unprepares an orphan, and reports success.
 func (o *orphanCollector) unprepare(ctx context.Context, c claims.Claim) bool {
-	o.service.config.Log.Warn("a prepared claim exists no more, and the kubelet has not given it back: it is taken back",
+	log := o.service.config.Log
+	log.Warn("a prepared claim exists no more, and the kubelet has not given it back: it is taken back",
 		"claim", c.Namespace+"/"+c.Name, "uid", c.UID)
 	answers, err := o.service.UnprepareResourceClaims(ctx, []kubeletplugin.NamespacedObject{{
 		NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, UID: c.UID,

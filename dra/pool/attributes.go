@@ -3,8 +3,6 @@
 package pool
 
 import (
-	"strings"
-
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -171,20 +169,41 @@ func capacity(i *item) map[resourceapi.QualifiedName]resourceapi.DeviceCapacity 
 	return map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{CapacityMemory: {Value: *bytes}}
 }
 
-// label converts a text to a label value: at most 63 letters, digits, "-", "_" and ".", with an alphanumeric
-// first and last character.
-func label(text string) string {
-	const most = 63
-	var out strings.Builder
-	for _, r := range text {
-		ok := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r)
-		switch {
-		case out.Len() == most:
-		case ok:
-			out.WriteRune(r)
-		case !strings.HasSuffix(out.String(), "-"):
-			out.WriteByte('-')
+// Taint keys. The effect is NoSchedule: a holder keeps the device.
+const (
+	TaintUnhealthy    = Driver + "/unhealthy"     // the value contains the part and the reason
+	TaintDevicePlugin = Driver + "/device-plugin" // held through a device plugin; the value names the pod
+	TaintInUse        = Driver + "/in-use"        // a claim holds it through the device in the value
+)
+
+// taints returns the reasons why a device cannot be allocated now; inUse is the device through which a claim
+// holds it, "" for none.
+func taints(i *item, inUse string) (taints []resourceapi.DeviceTaint) {
+	unhealthy, held := "", ""
+	for _, gpu := range i.gpus {
+		if !gpu.Healthy && unhealthy == "" {
+			unhealthy = gpuCounter(gpu)
+		}
+		if held == "" {
+			held = gpu.Held
 		}
 	}
-	return strings.Trim(out.String(), "-_.")
+	for _, vf := range i.vfs {
+		if vf.Fault != "" && unhealthy == "" {
+			unhealthy = vfCounter(vf) + " " + vf.Fault
+		}
+		if held == "" {
+			held = vf.Held
+		}
+	}
+	for _, taint := range []struct{ key, value string }{
+		{TaintUnhealthy, unhealthy}, {TaintDevicePlugin, held}, {TaintInUse, inUse},
+	} {
+		if taint.value != "" {
+			taints = append(taints, resourceapi.DeviceTaint{
+				Key: taint.key, Value: label(taint.value), Effect: resourceapi.DeviceTaintEffectNoSchedule,
+			})
+		}
+	}
+	return taints
 }

@@ -59,6 +59,24 @@ func newItem(t Type, name string, r rank, gpus []*inventory.GPU, vfs []*inventor
 	return i
 }
 
+func alone(gpu *inventory.GPU, r rank) item {
+	return newItem(GPU, gpuName(gpu), r, []*inventory.GPU{gpu}, nil)
+}
+
+func aloneVF(vf *inventory.VF, r rank) item {
+	return newItem(VF, vfName(vf), r, nil, []*inventory.VF{vf})
+}
+
+// reservedPair returns a GPU with its reserved VF. It is named after the GPU.
+func reservedPair(gpu *inventory.GPU, vf *inventory.VF) item {
+	return newItem(Pair, gpuName(gpu), rankPair, []*inventory.GPU{gpu}, []*inventory.VF{vf})
+}
+
+// namedPair returns a GPU with one of several VFs. It is named after both.
+func namedPair(gpu *inventory.GPU, vf *inventory.VF) item {
+	return newItem(Pair, gpuName(gpu)+"-"+vfName(vf), rankPair, []*inventory.GPU{gpu}, []*inventory.VF{vf})
+}
+
 func newBuilder(machine inventory.Machine, options Options) *builder {
 	b := &builder{
 		machine: machine, options: options, vfs: map[string]*inventory.VF{}, inUse: map[string]bool{},
@@ -161,13 +179,6 @@ func (b *builder) addSurplus() {
 	}
 }
 
-// byRail sorts VFs by their index within their PF; VFs with the same index keep their order.
-func byRail(vfs []*inventory.VF) []*inventory.VF {
-	return slices.SortedStableFunc(slices.Values(vfs), func(v, w *inventory.VF) int {
-		return cmp.Compare(v.Index, w.Index)
-	})
-}
-
 // names lists the first of many names.
 func names(list []string) string {
 	const most = 8
@@ -175,4 +186,13 @@ func names(list []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
 	}
 	return strings.Join(list, ", ")
+}
+
+// each calls do for every device.
+func each(units [][]item, do func(*item)) {
+	for _, unit := range units {
+		for i := range unit {
+			do(&unit[i])
+		}
+	}
 }

@@ -136,12 +136,3 @@ func (c *counters) consumed(i *item) []resourceapi.DeviceCounterConsumption {
 }
 
 func one() resourceapi.Counter { return resourceapi.Counter{Value: resource.MustParse("1")} }
-
-// each calls do for every device.
-func each(units [][]item, do func(*item)) {
-	for _, unit := range units {
-		for i := range unit {
-			do(&unit[i])
-		}
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/tandem-k8s/tandem/dra/inventory"
-	"github.com/tandem-k8s/tandem/topology"
 )
 
 // addSharing adds the GPUs and pairs on a cluster with shared counters.
@@ -95,38 +94,3 @@ func firstOfEach(g *group, bound map[string]string) map[*inventory.VF]*inventory
 	}
 	return first
 }
-
-func alone(gpu *inventory.GPU, r rank) item {
-	return newItem(GPU, gpuName(gpu), r, []*inventory.GPU{gpu}, nil)
-}
-
-func aloneVF(vf *inventory.VF, r rank) item {
-	return newItem(VF, vfName(vf), r, nil, []*inventory.VF{vf})
-}
-
-// reservedPair returns a GPU with its reserved VF. It is named after the GPU.
-func reservedPair(gpu *inventory.GPU, vf *inventory.VF) item {
-	return newItem(Pair, gpuName(gpu), rankPair, []*inventory.GPU{gpu}, []*inventory.VF{vf})
-}
-
-// namedPair returns a GPU with one of several VFs. It is named after both.
-func namedPair(gpu *inventory.GPU, vf *inventory.VF) item {
-	return newItem(Pair, gpuName(gpu)+"-"+vfName(vf), rankPair, []*inventory.GPU{gpu}, []*inventory.VF{vf})
-}
-
-// cards groups GPUs by card, in their order.
-func cards(gpus []*inventory.GPU) (sorted [][]*inventory.GPU) {
-	place := map[topology.Address]int{}
-	for _, gpu := range gpus {
-		i, ok := place[gpu.Card]
-		if !ok {
-			i = len(sorted)
-			place[gpu.Card] = i
-			sorted = append(sorted, nil)
-		}
-		sorted[i] = append(sorted[i], gpu)
-	}
-	return sorted
-}
-
-func isPartitioned(card []*inventory.GPU) bool { return len(card) > 1 }

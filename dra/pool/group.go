@@ -193,3 +193,27 @@ func (g *group) pairs(gpus []*inventory.GPU, vfs []*inventory.VF, count int, lin
 	}
 	return found
 }
+
+// byRail sorts VFs by their index within their PF; VFs with the same index keep their order.
+func byRail(vfs []*inventory.VF) []*inventory.VF {
+	return slices.SortedStableFunc(slices.Values(vfs), func(v, w *inventory.VF) int {
+		return cmp.Compare(v.Index, w.Index)
+	})
+}
+
+// cards groups GPUs by card, in their order.
+func cards(gpus []*inventory.GPU) (sorted [][]*inventory.GPU) {
+	place := map[topology.Address]int{}
+	for _, gpu := range gpus {
+		i, ok := place[gpu.Card]
+		if !ok {
+			i = len(sorted)
+			place[gpu.Card] = i
+			sorted = append(sorted, nil)
+		}
+		sorted[i] = append(sorted[i], gpu)
+	}
+	return sorted
+}
+
+func isPartitioned(card []*inventory.GPU) bool { return len(card) > 1 }

@@ -48,3 +48,21 @@ func vfName(v *inventory.VF) string {
 	}
 	return name
 }
+
+// label converts a text to a label value: at most 63 letters, digits, "-", "_" and ".", with an alphanumeric
+// first and last character.
+func label(text string) string {
+	const most = 63
+	var out strings.Builder
+	for _, r := range text {
+		ok := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r)
+		switch {
+		case out.Len() == most:
+		case ok:
+			out.WriteRune(r)
+		case !strings.HasSuffix(out.String(), "-"):
+			out.WriteByte('-')
+		}
+	}
+	return strings.Trim(out.String(), "-_.")
+}

@@ -22,8 +22,6 @@ package pool
 
 import (
 	resourceapi "k8s.io/api/resource/v1"
-
-	"github.com/tandem-k8s/tandem/dra/inventory"
 )
 
 // Driver is the name of the DRA driver and the domain of its attributes.
@@ -90,19 +88,4 @@ type Pool struct {
 type Slice struct {
 	SharedCounters []resourceapi.CounterSet
 	Devices        []resourceapi.Device
-}
-
-// Build returns the pool of a machine. Equal inputs give equal pools, in the same order.
-func Build(machine inventory.Machine, options Options) Pool {
-	b := newBuilder(machine, options)
-	if options.Counters {
-		b.addSharing()
-	} else {
-		b.addSingle()
-	}
-	b.addSurplus()
-	if options.Counters {
-		b.addBound()
-	}
-	return b.pool()
 }

@@ -4,14 +4,33 @@ package pool
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tandem-k8s/tandem/dra/inventory"
 )
 
-// most is the maximum number of devices of a slice, with or without taints: a slice without room for another
+// maxDevices is the maximum number of devices of a slice, with or without taints: a slice without room for another
 // taint would have to be split when a taint is needed, and meanwhile the whole pool would be unusable.
-const most = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
+const maxDevices = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
+
+// Build returns the pool of a machine. Equal inputs give equal pools, in the same order.
+func Build(machine inventory.Machine, options Options) Pool {
+	b := newBuilder(machine, options)
+	if options.Counters {
+		b.addSharing()
+	} else {
+		b.addSingle()
+	}
+	b.addSurplus()
+	if options.Counters {
+		b.addBound()
+	}
+	return b.pool()
+}
 
 // pool returns the pool that was built.
 func (b *builder) pool() Pool {
@@ -59,11 +78,11 @@ func (b *builder) device(i *item, c *counters, taken claimed) resourceapi.Device
 func cut(units [][]item) (all [][]item) {
 	var last []item
 	for _, unit := range units {
-		if len(last) > 0 && len(last)+len(unit) > most {
+		if len(last) > 0 && len(last)+len(unit) > maxDevices {
 			all, last = append(all, last), nil
 		}
-		for part := range slices.Chunk(unit, most) {
-			if len(last)+len(part) > most {
+		for part := range slices.Chunk(unit, maxDevices) {
+			if len(last)+len(part) > maxDevices {
 				all, last = append(all, last), nil
 			}
 			last = append(last, part...)
@@ -76,4 +95,25 @@ func cut(units [][]item) (all [][]item) {
 		slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.rank, b.rank) })
 	}
 	return all
+}
+
+// ResourceSlices returns the objects of a pool as first published for a node. The controller of
+// k8s.io/dynamic-resource-allocation, which publishes them, appends random suffixes to the names.
+func (p Pool) ResourceSlices(node string) []resourceapi.ResourceSlice {
+	count := int64(len(p.Slices))
+	objects := make([]resourceapi.ResourceSlice, 0, len(p.Slices))
+	for i, s := range p.Slices {
+		objects = append(objects, resourceapi.ResourceSlice{
+			TypeMeta:   metav1.TypeMeta{APIVersion: resourceapi.SchemeGroupVersion.String(), Kind: "ResourceSlice"},
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%05d-%s-%s", i, node, Driver)},
+			Spec: resourceapi.ResourceSliceSpec{
+				Driver:         Driver,
+				Pool:           resourceapi.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: count},
+				NodeName:       &node,
+				Devices:        s.Devices,
+				SharedCounters: s.SharedCounters,
+			},
+		})
+	}
+	return objects
 }
