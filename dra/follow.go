@@ -168,7 +168,8 @@ func (w *viewer) watchHolders(ctx context.Context) {
 		v := w.newest.get()
 		changed := w.holders.update(ctx, v.State.Machine)
 		bound, inUse, err := w.preparer.Bound()
-		if changed || err == nil && (v.unread != nil || !maps.Equal(bound, v.Bound) || !maps.Equal(inUse, v.inUse)) {
+		differ := v.unread != nil || !maps.Equal(bound, v.Bound) || !maps.Equal(inUse, v.inUse)
+		if changed || err == nil && differ {
 			w.changed.send()
 		}
 	}

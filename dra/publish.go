@@ -33,8 +33,8 @@ type publisher struct {
 	handing sync.WaitGroup // calls of the helper
 }
 
-// publish publishes the current view until ctx is done, after the cluster's features and the claims' devices are
-// known. It skips intermediate and identical views.
+// publish publishes the current view until ctx is done, after the cluster's features and the claims' devices
+// are known. It skips intermediate and identical views.
 func (p *publisher) publish(ctx context.Context, helper *kubeletplugin.Helper) error {
 	var published resourceslice.DriverResources
 	begun, again := false, false

@@ -42,8 +42,8 @@ type recordedPod struct {
 
 // update refreshes names and ends, for the given pods with devices of the node. Absence from a list of a
 // starting kubelet, or of a kubelet without connection to the API server, does not mean that a pod has ended.
-// The Pods API is reliable: it answers once the kubelet knows all pods. Without the Pods API the API server is
-// the source. After an error the previous facts remain; an unknown pod counts as running.
+// The Pods API is reliable: it answers once the kubelet knows all pods. Without the Pods API the API server
+// is the source. After an error the previous facts remain; an unknown pod counts as running.
 func (r *recordedPods) update(ctx context.Context, recorded kubelet.Checkpoint, pods map[string]bool) error {
 	all := map[string]bool{} // includes pods whose devices the node lacks at the moment
 	for container := range recorded.Containers() {

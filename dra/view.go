@@ -31,7 +31,7 @@ type observation struct {
 	inUse   map[string]string // devices of the pool that claims have, by ID of the GPU or VF
 	looks   int               // number of looks at the machine
 	holders map[string]string // holders without a claim, by device ID
-	unread  error             // reason for unknown holders, which prevents publishing and preparing; nil if known
+	unread  error             // reason for unknown holders, which prevents publish and prepare; nil if known
 }
 
 // equal reports whether two observations give the same view.

@@ -42,8 +42,8 @@ func (m *composition) add(c Claim) error {
 	return nil
 }
 
-// addAll adds new claims and kept, already prepared claims. It returns the claims to write: all but kept claims
-// with devices that are gone, which keep their files. It returns an error if a file of such a claim is
+// addAll adds new claims and kept, already prepared claims. It returns the claims to write: all but kept
+// claims with devices that are gone, which keep their files. It returns an error if a file of such a claim is
 // missing: the kubelet does not call again for a claim that it knows as prepared.
 func (m *composition) addAll(kept, fresh []Claim) (written []Claim, err error) {
 	for _, c := range fresh {

@@ -34,7 +34,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Preparer prepares and unprepares claims. Several Preparers may share a directory, also in several processes.
+// Preparer prepares and unprepares claims. Several Preparers may share a directory, also in several
+// processes.
 type Preparer struct {
 	Options
 	files *claimFiles
@@ -60,8 +61,8 @@ func (p *Preparer) Complete() bool {
 }
 
 // Bound returns the devices of prepared claims, in the form of pool.Options:
-//   - the actual VFs, by device of the pool: for a pair its VF, for a VF the assigned VF, and for a single GPU
-//     the reserved VF that was assigned for a token;
+//   - the actual VFs, by device of the pool: for a pair its VF, for a VF the assigned VF, and for a single
+//     GPU the reserved VF that was assigned for a token;
 //   - the devices of the pool through which claims have GPUs and VFs, by ID of the GPU or VF.
 func (p *Preparer) Bound() (bound, inUse map[string]string, err error) {
 	claims, err := readCheckpoint(p.Dir)

@@ -43,7 +43,8 @@ func (b *builder) addBound() {
 	}
 }
 
-// deviceNamed returns the device of a claim by its name, and reports whether the machine still has its GPU and VF.
+// deviceNamed returns the device of a claim by its name, and reports whether the machine still has its GPU
+// and VF.
 func deviceNamed(machine inventory.Machine, name string, has *inventory.VF) (item, bool) {
 	for i := range machine.VFs {
 		if vf := aloneVF(&machine.VFs[i], rankVF); vf.Name == name {

@@ -13,8 +13,9 @@ import (
 	"github.com/tandem-k8s/tandem/dra/inventory"
 )
 
-// maxDevices is the maximum number of devices of a slice, with or without taints: a slice without room for another
-// taint would have to be split when a taint is needed, and meanwhile the whole pool would be unusable.
+// maxDevices is the maximum number of devices of a slice, with or without taints: a slice without room for
+// another taint would have to be split when a taint is needed, and meanwhile the whole pool would be
+// unusable.
 const maxDevices = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
 
 // Build returns the pool of a machine. Equal inputs give equal pools, in the same order.
