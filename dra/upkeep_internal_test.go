@@ -157,3 +157,46 @@ func TestOrphanOfARunningPod(t *testing.T) {
 	}
 	left("another pod has its name", 0)
 }
+
+// reserved is a prepared claim "train", reserved for pods.
+func reserved(names ...string) *resourceapi.ResourceClaim {
+	claim := &resourceapi.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "uid-train"},
+	}
+	for _, name := range names {
+		claim.Status.ReservedFor = append(claim.Status.ReservedFor,
+			resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: name, UID: types.UID("uid-" + name)})
+	}
+	return claim
+}
+
+// A pod that shares a claim since after it was prepared keeps it too: the kubelet does not call for that pod.
+func TestOrphanOfALaterPod(t *testing.T) {
+	client := fake.NewClientset()
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	d := newClaimService(t, client, dir, log)
+	prepared(t, dir, "train")
+	d.owners.asked(reserved("first"), time.Now(), time.Second, nil)
+	second := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "second", UID: "uid-second"}}
+	for _, object := range []runtime.Object{reserved("second"), second} {
+		if err := client.Tracker().Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone, now := newOrphanCollector(client, d), time.Now()
+	gone.collect(t.Context(), now)
+	if of := d.owners.of(claims.Claim{UID: "uid-train"}); of.Asked.IsZero() || of.Took != time.Second {
+		t.Errorf("asked %s, took %s", of.Asked, of.Took)
+	}
+	all := client.ResourceV1().ResourceClaims("team")
+	if err := all.Delete(t.Context(), "train", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		now = now.Add(orphanPatience)
+		gone.collect(t.Context(), now)
+	}
+	if list, err := d.preparer.Prepared(); err != nil || len(list) != 1 {
+		t.Errorf("prepared %v, %v: pod second runs", list, err)
+	}
+}
