@@ -80,6 +80,9 @@ func (o *owners) of(c claims.Claim) outcome {
 	known, ok := o.given[c.UID]
 	if !ok {
 		known = outcome{UID: c.UID, Namespace: c.Namespace, Name: c.Name}
+		for _, pod := range c.Pods {
+			known.Pods, known.PodUIDs = append(known.Pods, pod.Name), append(known.PodUIDs, pod.UID)
+		}
 	}
 	return known
 }

@@ -35,6 +35,11 @@ func prepared(t *testing.T, dir string, names ...string) {
 			Devices: []claims.Prepared{{Request: "r", Device: "gpu-" + name, GPUs: []string{name}, Group: name}},
 		})
 	}
+	checkpointed(t, dir, list)
+}
+
+func checkpointed(t *testing.T, dir string, list []claims.Claim) {
+	t.Helper()
 	encoded, err := json.Marshal(list)
 	if err != nil {
 		t.Fatal(err)
@@ -199,4 +204,37 @@ func TestOrphanOfALaterPod(t *testing.T) {
 	if list, err := d.preparer.Prepared(); err != nil || len(list) != 1 {
 		t.Errorf("prepared %v, %v: pod second runs", list, err)
 	}
+}
+
+// A claim deleted by force keeps its running pod over a start of the driver, which knows of the pod from the
+// checkpoint alone.
+func TestOrphanAfterAStart(t *testing.T) {
+	client := fake.NewClientset()
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	d := newClaimService(t, client, dir, log)
+	checkpointed(t, dir, []claims.Claim{{
+		UID: "uid-train", Namespace: "team", Name: "train", Pods: []claims.Pod{{Name: "train-0", UID: "uid-pod"}},
+		Devices: []claims.Prepared{{Request: "r", Device: "gpu", GPUs: []string{"a"}, Group: "g"}},
+	}})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-0", UID: "uid-pod"}}
+	pods := client.CoreV1().Pods("team")
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	gone, now := newOrphanCollector(client, d), time.Now()
+	left := func(what string, want int) {
+		t.Helper()
+		for range 3 {
+			now = now.Add(orphanPatience)
+			gone.collect(t.Context(), now)
+		}
+		if list, err := d.preparer.Prepared(); err != nil || len(list) != want {
+			t.Errorf("%s: prepared %v, %v; want %d", what, list, err, want)
+		}
+	}
+	left("the pod runs", 1)
+	if err := pods.Delete(t.Context(), "train-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	left("the pod has ended", 0)
 }
