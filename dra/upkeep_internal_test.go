@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -237,4 +238,37 @@ func TestOrphanAfterAStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	left("the pod has ended", 0)
+}
+
+// The status of a claim that could not be written is written later: neither a refusal nor the end of a
+// driver, which forgets its queue, is for ever. A status that is there is left alone.
+func TestStatusLater(t *testing.T) {
+	client, forbidden := fake.NewClientset(reserved("train-0")), true
+	client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return forbidden, nil, apierrors.NewForbidden(resourceapi.Resource("resourceclaims"), "train", nil)
+	})
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	d := newClaimService(t, client, dir, log)
+	prepared(t, dir, "train")
+	collector := newOrphanCollector(client, d)
+	for _, step := range []struct {
+		forbidden bool
+		queued    int
+		devices   int
+	}{{true, 1, 0}, {false, 1, 1}, {false, 0, 1}} {
+		forbidden = step.forbidden
+		collector.collect(t.Context(), time.Now())
+		if queued := d.statuses.queue.Len(); queued != step.queued {
+			t.Fatalf("queued %d, want %d", queued, step.queued)
+		}
+		if step.queued > 0 {
+			uid, _ := d.statuses.queue.Get()
+			d.statuses.one(t.Context(), uid)
+			d.statuses.queue.Done(uid)
+		}
+		claim, err := client.ResourceV1().ResourceClaims("team").Get(t.Context(), "train", metav1.GetOptions{})
+		if err != nil || len(claim.Status.Devices) != step.devices {
+			t.Errorf("status %v, %v; want %d devices", claim.Status.Devices, err, step.devices)
+		}
+	}
 }
