@@ -82,9 +82,14 @@ func (w *viewer) begin(ctx context.Context) (scan, error) {
 	return found, nil
 }
 
+// lookRetry is the pause until another look at the machine after a failed one: the change that caused the
+// failed look may be the last change.
+const lookRetry = 5 * time.Second
+
 // follow updates the view after each change until ctx is done.
 func (w *viewer) follow(ctx context.Context, now scan) error {
 	w.machine = now.machine
+	var again <-chan time.Time // after a failed look
 	for {
 		w.update()
 		select {
@@ -98,11 +103,12 @@ func (w *viewer) follow(ctx context.Context, now scan) error {
 			continue
 		case <-now.gpus:
 		case <-now.vfs:
+		case <-again:
 		}
 		seen, err := w.look()
-		if err != nil {
+		if again = nil; err != nil {
 			w.complaints.complain("keep the devices as they were found before", err)
-			seen.machine = w.machine
+			seen.machine, again = w.machine, time.After(lookRetry)
 		}
 		now, w.machine = seen, seen.machine
 		w.looks++

@@ -3,17 +3,23 @@
 package dra
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
+	"time"
 
 	"github.com/tandem-k8s/tandem/coordination/kubelet"
 	"github.com/tandem-k8s/tandem/dra/claims"
+	"github.com/tandem-k8s/tandem/plugins/gpu"
+	"github.com/tandem-k8s/tandem/test/machines"
 	"github.com/tandem-k8s/tandem/topology"
 )
 
@@ -93,4 +99,74 @@ func TestUnreadRecord(t *testing.T) {
 			t.Errorf("%s: known %v, %v, held by %q", step.what, v.isKnown(), v.State.Unread, held)
 		}
 	}
+}
+
+// growing has one more GPU each time that it is asked, up to two.
+type growing struct {
+	gpu.Backend
+	cards []topology.Address
+	asked int
+}
+
+func (g *growing) Discover() (gpu.Inventory, error) {
+	g.asked = min(g.asked+1, len(g.cards))
+	var devices []gpu.Device
+	for _, card := range g.cards[:g.asked] {
+		devices = append(devices, gpu.Device{ID: card.String(), Card: card, Healthy: true})
+	}
+	return gpu.Inventory{Resources: map[string][]gpu.Device{"amd.com/gpu": devices}}, nil
+}
+
+func (*growing) Links() ([]topology.Link, error) { return nil, nil }
+
+// A change of the devices is seen although the PCI tree cannot be read at the moment, and nothing changes
+// after that.
+func TestFailedLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := machines.Load("oci-mi300x-derived", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log, reads := slog.New(slog.DiscardHandler), 0
+		config := Config{Log: log, Tree: func() (*topology.Tree, error) {
+			if reads++; reads == 2 {
+				return nil, errors.New("a function has gone while it was read")
+			}
+			return topology.Read(m.FS())
+		}}
+		config.Host.Sys = m.FS()
+		tree, err := topology.Read(m.FS())
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend := &growing{}
+		for d := range tree.Devices() {
+			if gpu.Vendor(d) != "" && len(backend.cards) < 2 {
+				backend.cards = append(backend.cards, d.Address)
+			}
+		}
+		if config.GPUs, err = gpu.Discover(backend, time.Second, log); err != nil {
+			t.Fatal(err)
+		}
+		w := newViewer(config, newComplaints(log), newGates(nil, "a", log),
+			claims.New(claims.Options{Dir: t.TempDir(), CDIDir: t.TempDir(), Log: log}))
+		w.holders.holders.set(map[string]string{})
+		now, err := w.look()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		all.Go(func() { _ = config.GPUs.Run(ctx) })
+		all.Go(func() { _ = w.follow(ctx, now) })
+		for v, changed := w.newest.watch(); len(v.State.Machine.GPUs) < 2; v, changed = w.newest.watch() {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				t.Fatalf("%d GPUs an hour after there are 2", len(v.State.Machine.GPUs))
+			}
+		}
+	})
 }

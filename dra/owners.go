@@ -80,6 +80,9 @@ func (o *owners) of(c claims.Claim) outcome {
 	known, ok := o.given[c.UID]
 	if !ok {
 		known = outcome{UID: c.UID, Namespace: c.Namespace, Name: c.Name}
+		for _, pod := range c.Pods {
+			known.Pods, known.PodUIDs = append(known.Pods, pod.Name), append(known.PodUIDs, pod.UID)
+		}
 	}
 	return known
 }
@@ -91,13 +94,15 @@ func (o *owners) refusals() []outcome {
 	return slices.Clone(o.refused)
 }
 
-// learn records the pods of a claim that an earlier process prepared.
+// learn records the present pods of a prepared claim: the kubelet does not call again for a further pod that
+// shares the claim.
 func (o *owners) learn(claim *resourceapi.ResourceClaim) {
+	now := newOutcome(claim)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if known := o.given[claim.UID]; known.Asked.IsZero() {
-		o.given[claim.UID] = newOutcome(claim)
-	}
+	known := o.given[claim.UID]
+	now.Asked, now.Took = known.Asked, known.Took
+	o.given[claim.UID] = now
 }
 
 // owner returns the first pod of a claim by name, or "" if unknown.

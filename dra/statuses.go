@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/tandem-k8s/tandem/dra/claims"
 	"github.com/tandem-k8s/tandem/dra/pool"
 )
 
@@ -88,6 +89,15 @@ func told(claim *resourceapi.ResourceClaim, devices []resourceapi.AllocatedDevic
 		}
 	}
 	return true
+}
+
+// lacks reports whether a claim's status has no entry for one of the prepared devices.
+func lacks(claim *resourceapi.ResourceClaim, c claims.Claim) bool {
+	return slices.ContainsFunc(c.Devices, func(d claims.Prepared) bool {
+		return !slices.ContainsFunc(claim.Status.Devices, func(has resourceapi.AllocatedDeviceStatus) bool {
+			return has.Driver == pool.Driver && has.Pool == d.Pool && has.Device == d.Device
+		})
+	})
 }
 
 func deviceStatus(d resourceapi.AllocatedDeviceStatus) *apply.AllocatedDeviceStatusApplyConfiguration {

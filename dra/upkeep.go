@@ -72,6 +72,7 @@ func (o *orphanCollector) collect(ctx context.Context, now time.Time) (pause tim
 		switch {
 		case err == nil && claim.UID == c.UID:
 			o.service.owners.learn(claim)
+			o.service.completeStatus(claim, c)
 			continue
 		case err != nil && !apierrors.IsNotFound(err):
 			pause = min(pause, claimsRetry)

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,6 +36,11 @@ func prepared(t *testing.T, dir string, names ...string) {
 			Devices: []claims.Prepared{{Request: "r", Device: "gpu-" + name, GPUs: []string{name}, Group: name}},
 		})
 	}
+	checkpointed(t, dir, list)
+}
+
+func checkpointed(t *testing.T, dir string, list []claims.Claim) {
+	t.Helper()
 	encoded, err := json.Marshal(list)
 	if err != nil {
 		t.Fatal(err)
@@ -156,4 +162,113 @@ func TestOrphanOfARunningPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	left("another pod has its name", 0)
+}
+
+// reserved is a prepared claim "train", reserved for pods.
+func reserved(names ...string) *resourceapi.ResourceClaim {
+	claim := &resourceapi.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train", UID: "uid-train"},
+	}
+	for _, name := range names {
+		claim.Status.ReservedFor = append(claim.Status.ReservedFor,
+			resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: name, UID: types.UID("uid-" + name)})
+	}
+	return claim
+}
+
+// A pod that shares a claim since after it was prepared keeps it too: the kubelet does not call for that pod.
+func TestOrphanOfALaterPod(t *testing.T) {
+	client := fake.NewClientset()
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	d := newClaimService(t, client, dir, log)
+	prepared(t, dir, "train")
+	d.owners.asked(reserved("first"), time.Now(), time.Second, nil)
+	second := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "second", UID: "uid-second"}}
+	for _, object := range []runtime.Object{reserved("second"), second} {
+		if err := client.Tracker().Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone, now := newOrphanCollector(client, d), time.Now()
+	gone.collect(t.Context(), now)
+	if of := d.owners.of(claims.Claim{UID: "uid-train"}); of.Asked.IsZero() || of.Took != time.Second {
+		t.Errorf("asked %s, took %s", of.Asked, of.Took)
+	}
+	all := client.ResourceV1().ResourceClaims("team")
+	if err := all.Delete(t.Context(), "train", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		now = now.Add(orphanPatience)
+		gone.collect(t.Context(), now)
+	}
+	if list, err := d.preparer.Prepared(); err != nil || len(list) != 1 {
+		t.Errorf("prepared %v, %v: pod second runs", list, err)
+	}
+}
+
+// A claim deleted by force keeps its running pod over a start of the driver, which knows of the pod from the
+// checkpoint alone.
+func TestOrphanAfterAStart(t *testing.T) {
+	client := fake.NewClientset()
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	d := newClaimService(t, client, dir, log)
+	checkpointed(t, dir, []claims.Claim{{
+		UID: "uid-train", Namespace: "team", Name: "train", Pods: []claims.Pod{{Name: "train-0", UID: "uid-pod"}},
+		Devices: []claims.Prepared{{Request: "r", Device: "gpu", GPUs: []string{"a"}, Group: "g"}},
+	}})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train-0", UID: "uid-pod"}}
+	pods := client.CoreV1().Pods("team")
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	gone, now := newOrphanCollector(client, d), time.Now()
+	left := func(what string, want int) {
+		t.Helper()
+		for range 3 {
+			now = now.Add(orphanPatience)
+			gone.collect(t.Context(), now)
+		}
+		if list, err := d.preparer.Prepared(); err != nil || len(list) != want {
+			t.Errorf("%s: prepared %v, %v; want %d", what, list, err, want)
+		}
+	}
+	left("the pod runs", 1)
+	if err := pods.Delete(t.Context(), "train-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	left("the pod has ended", 0)
+}
+
+// The status of a claim that could not be written is written later: neither a refusal nor the end of a
+// driver, which forgets its queue, is for ever. A status that is there is left alone.
+func TestStatusLater(t *testing.T) {
+	client, forbidden := fake.NewClientset(reserved("train-0")), true
+	client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return forbidden, nil, apierrors.NewForbidden(resourceapi.Resource("resourceclaims"), "train", nil)
+	})
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	d := newClaimService(t, client, dir, log)
+	prepared(t, dir, "train")
+	collector := newOrphanCollector(client, d)
+	for _, step := range []struct {
+		forbidden bool
+		queued    int
+		devices   int
+	}{{true, 1, 0}, {false, 1, 1}, {false, 0, 1}} {
+		forbidden = step.forbidden
+		collector.collect(t.Context(), time.Now())
+		if queued := d.statuses.queue.Len(); queued != step.queued {
+			t.Fatalf("queued %d, want %d", queued, step.queued)
+		}
+		if step.queued > 0 {
+			uid, _ := d.statuses.queue.Get()
+			d.statuses.one(t.Context(), uid)
+			d.statuses.queue.Done(uid)
+		}
+		claim, err := client.ResourceV1().ResourceClaims("team").Get(t.Context(), "train", metav1.GetOptions{})
+		if err != nil || len(claim.Status.Devices) != step.devices {
+			t.Errorf("status %v, %v; want %d devices", claim.Status.Devices, err, step.devices)
+		}
+	}
 }

@@ -64,6 +64,13 @@ type Claim struct {
 	Namespace string     `json:"namespace"`
 	Name      string     `json:"name"`
 	Devices   []Prepared `json:"devices"` // none where all that is known of it is that it has a CDI spec
+	Pods      []Pod      `json:"pods,omitempty"`
+}
+
+// Pod is a pod that a claim was reserved for when it was prepared.
+type Pod struct {
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
 }
 
 // Prepared is an allocated device and what was handed out for it.

@@ -28,7 +28,7 @@ func newDecision(state State, prepared []Claim, groups groups) *decision {
 
 // decide determines the devices of a claim, or returns an error in one sentence.
 func (d *decision) decide(claim *resourceapi.ResourceClaim) (Claim, error) {
-	decided := Claim{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name}
+	decided := Claim{UID: claim.UID, Namespace: claim.Namespace, Name: claim.Name, Pods: podsOf(claim)}
 	for _, result := range results(claim) {
 		device, ok := d.state.Pool.Devices[result.Device]
 		if !ok {

@@ -62,6 +62,14 @@ func consumers(claims []*resourceapi.ResourceClaim) (pods []resourceapi.Resource
 	return pods
 }
 
+// podsOf returns the pods for which a claim is reserved, to be recorded.
+func podsOf(claim *resourceapi.ResourceClaim) (pods []Pod) {
+	for _, reserved := range consumers([]*resourceapi.ResourceClaim{claim}) {
+		pods = append(pods, Pod{Name: reserved.Name, UID: reserved.UID})
+	}
+	return pods
+}
+
 // reservedFor returns the pods of a list for which a claim is reserved.
 func reservedFor(claim *resourceapi.ResourceClaim, pods []*corev1.Pod) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {

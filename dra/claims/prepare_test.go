@@ -4,6 +4,7 @@ package claims
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,5 +75,15 @@ func TestUntold(t *testing.T) {
 	edits := n.edits(claim, "pairs")
 	if len(edits.Mounts) > 0 || len(edits.Env) != 2 || len(names(n.Host.PairsDir)) > 0 {
 		t.Errorf("environment %q, mounts %v, pairs files %v", edits.Env, edits.Mounts, names(n.Host.PairsDir))
+	}
+}
+
+// The checkpoint has the pods of a claim, which nothing else tells once the claim is deleted by force.
+func TestPodsOfAClaim(t *testing.T) {
+	n := newNode(t, "oci-mi300x-derived", 1, plainVFs, true)
+	claim := n.need("train", want{"gpu", pool.GPU, 1})
+	n.ready(claim)
+	if pods := n.prepared(claim.UID).Pods; !slices.Equal(pods, []Pod{{Name: "pod", UID: "pod"}}) {
+		t.Errorf("pods %v", pods)
 	}
 }
