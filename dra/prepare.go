@@ -103,8 +103,8 @@ func (s *claimService) writeStatus(state claims.State, list []*resourceapi.Resou
 	}
 }
 
-// completeStatus queues the devices of a prepared claim if its status lacks any of them: they were not written
-// before the driver ended, or were refused. Devices that are there stay as they are: they contain the netdevs
+// completeStatus queues the devices of a prepared claim if its status lacks any of them: they were not
+// written before the driver ended, or were refused. Devices that are there stay as they are: they contain the netdevs
 // from before CNI plugins took them.
 func (s *claimService) completeStatus(claim *resourceapi.ResourceClaim, c claims.Claim) {
 	if lacks(claim, c) {
