@@ -73,7 +73,7 @@ func (t *Tree) Distance(a, b Address) Distance {
 		return Distance{Level: PIX}
 	}
 	above, below := t.shared[a], t.shared[b]
-	common := shared(above, below)
+	common := commonBridges(above, below)
 	if common > 0 {
 		d := Distance{Level: PXB, Bridges: len(above) + len(below) - 2*common + 1}
 		if len(above) == common && len(below) == common {
@@ -93,15 +93,15 @@ func (t *Tree) PathBelow(a, b Address) []Address {
 		return nil
 	}
 	above, below := t.pluggedIn(da).bridges, t.pluggedIn(db).bridges
-	common := shared(above, below)
+	common := commonBridges(above, below)
 	if common == 0 {
 		return nil
 	}
 	return slices.Concat(above[common:], below[common:])
 }
 
-// shared returns the number of common bridges of two chains, from the top down.
-func shared(a, b []Address) int {
+// commonBridges returns the number of common bridges of two chains, from the top down.
+func commonBridges(a, b []Address) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
