@@ -10,7 +10,7 @@ import (
 )
 
 // Address is the address of one PCI function: domain, bus, device and function ("BDF").
-// It is comparable and may be used as a map key.
+// An address is comparable and may be used as a map key.
 type Address struct {
 	Domain   uint32 // 0000 to ffffffff; more than four hex digits behind VMD and Hyper-V
 	Bus      uint8  // 00 to ff
@@ -18,9 +18,9 @@ type Address struct {
 	Function uint8  // 0 to 7
 }
 
-// ParseAddress reads an address as the kernel prints it, "0000:81:00.0" (pci_setup_device in
+// ParseAddress reads an address in the kernel's format, "0000:81:00.0" (pci_setup_device in
 // drivers/pci/probe.c: "%04x:%02x:%02x.%d"). The domain may have up to eight hex digits; upper case is
-// accepted. The domain is never optional: two devices can differ in it alone.
+// accepted. The domain is never optional: two devices may differ only in the domain.
 func ParseAddress(s string) (Address, error) {
 	bad := func() (Address, error) {
 		return Address{}, fmt.Errorf("parse PCI address %q: want domain:bus:device.function, as in 0000:81:00.0", s)
@@ -32,7 +32,7 @@ func ParseAddress(s string) (Address, error) {
 		len(function) != 1 {
 		return bad()
 	}
-	// A wide domain has no leading zero, or one address could be written in two ways.
+	// A leading zero of a wide domain is an error, so that every address has a single notation.
 	if len(domain) > 4 && domain[0] == '0' {
 		return bad()
 	}
@@ -56,7 +56,7 @@ func ParseAddress(s string) (Address, error) {
 	return a, nil
 }
 
-// String prints the address as the kernel does: lower case, the domain with at least four digits.
+// String returns the address in the kernel's format: lower case, the domain with at least four digits.
 func (a Address) String() string {
 	return fmt.Sprintf("%04x:%02x:%02x.%d", a.Domain, a.Bus, a.Device, a.Function)
 }
@@ -66,16 +66,16 @@ func (a Address) Compare(b Address) int {
 	return cmp.Compare(a.number(), b.number())
 }
 
-// number has the parts of an address in one, so that comparing, which placement does ten thousand times, is
-// one step.
+// number returns all parts of an address in one number, which makes a comparison a single step: placement
+// compares addresses ten thousand times.
 func (a Address) number() uint64 {
 	return uint64(a.Domain)<<24 | uint64(a.Bus)<<16 | uint64(a.Device)<<8 | uint64(a.Function)
 }
 
-// MarshalText prints the address for JSON and YAML, as String does.
+// MarshalText returns the result of String, for JSON and YAML.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads what MarshalText prints; its errors are those of ParseAddress.
+// UnmarshalText reads an address like ParseAddress.
 func (a *Address) UnmarshalText(text []byte) error {
 	parsed, err := ParseAddress(string(text))
 	if err != nil {
@@ -85,7 +85,7 @@ func (a *Address) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Slot is the address with the function left out: what a card fills.
+// Slot returns the address with function 0, which identifies the slot of a card.
 func (a Address) Slot() Address {
 	a.Function = 0
 	return a

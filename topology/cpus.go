@@ -34,7 +34,7 @@ func ParseCPUSet(list string) (CPUSet, error) {
 	return set, nil
 }
 
-// String prints the list with ranges.
+// String returns the list with ranges.
 func (c CPUSet) String() string {
 	numbers := slices.Sorted(maps.Keys(c))
 	var parts []string
@@ -53,7 +53,7 @@ func (c CPUSet) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Without is the set less the members of another.
+// Without returns the set without the members of another set.
 func (c CPUSet) Without(other CPUSet) CPUSet {
 	rest := CPUSet{}
 	for n := range c {
@@ -66,7 +66,7 @@ func (c CPUSet) Without(other CPUSet) CPUSet {
 
 var nodeFolder = regexp.MustCompile(`^node(\d+)$`)
 
-// CPUs are those of every NUMA node that are online, by the node's number; none where sysfs does not tell
+// CPUs returns the online CPUs of every NUMA node by number, or nil if sysfs has no list
 // (Documentation/ABI/stable/sysfs-devices-node).
 func CPUs(sys fs.FS) map[int]CPUSet {
 	nodes := map[int]CPUSet{}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Class is a PCI class code as sysfs prints it, base class, sub-class and programming interface: 0xBBSSPP.
+// Class is a PCI class code in the format of sysfs: base class, sub-class, programming interface (0xBBSSPP).
 // The codes are those of the kernel's include/linux/pci_ids.h.
 type Class uint32
 
@@ -18,12 +18,15 @@ const (
 	baseAccelerator = 0x12
 )
 
+// PortClass is the class of a PCI-to-PCI bridge (PCI_CLASS_BRIDGE_PCI).
+const PortClass Class = baseBridge<<16 | 4<<8
+
 // IsNetwork reports whether this is a network controller (base class 02), Ethernet and InfiniBand alike.
 func (c Class) IsNetwork() bool { return c>>16 == baseNetwork }
 
 // IsGPU reports whether a function of this class can be a GPU: a display controller (base class 03) or a
-// processing accelerator (12), which MI200 and later report. The vendor has to be looked at too: a BMC's VGA
-// is a display controller.
+// processing accelerator (12), as MI200 and later. The vendor is also necessary: a BMC's VGA is a display
+// controller.
 func (c Class) IsGPU() bool { return c>>16 == baseDisplay || c>>16 == baseAccelerator }
 
 func (c Class) isBridge() bool { return c>>16 == baseBridge }
@@ -36,8 +39,7 @@ type PCIeLink struct {
 	Width, MaxWidth int     // lanes
 }
 
-// Degraded reports whether the link runs slower or narrower than it could. Unknown figures are not held
-// against it.
+// Degraded reports whether the link is below its maximum speed or width. Unknown values do not count.
 func (l PCIeLink) Degraded() bool {
 	return (l.Speed > 0 && l.Speed < l.MaxSpeed) || (l.Width > 0 && l.Width < l.MaxWidth)
 }
@@ -64,7 +66,7 @@ type Device struct {
 // IsVF reports whether the function is an SR-IOV virtual function.
 func (d *Device) IsVF() bool { return d.PF != Address{} }
 
-// Function returns the PF of a VF and the function itself for anything else: where it is plugged in.
+// Function returns the function that is plugged in: the PF of a VF, otherwise the device's own address.
 func (d *Device) Function() Address {
 	if d.IsVF() {
 		return d.PF
@@ -72,10 +74,26 @@ func (d *Device) Function() Address {
 	return d.Address
 }
 
-// RootComplex names the root complex as sysfs does, "pci0000:80" (pci_register_host_bridge in
+// RootComplex returns the name of the root complex in sysfs, "pci0000:80" (pci_register_host_bridge in
 // drivers/pci/probe.c).
 func (d *Device) RootComplex() string { return d.rootComplex }
 
-// Bridges returns the bridges above the function, from the root port down. Empty for a function on the root
-// bus.
+// Bridges returns the bridges above the function, from the root port down; none on the root bus.
 func (d *Device) Bridges() []Address { return slices.Clone(d.bridges) }
+
+// LinkType is the kind of a direct connection between two GPUs.
+type LinkType string
+
+// The kinds of links.
+const (
+	XGMI   LinkType = "XGMI"
+	NVLink LinkType = "NVLINK"
+)
+
+// Link is a direct connection between two GPUs, in both directions, in addition to PCI Express.
+type Link struct {
+	A, B  Address
+	Type  LinkType
+	Hops  int // number of GPUs on the way, including the last one: 1 for neighbours
+	Count int // parallel links between the two, 1 or more
+}

@@ -8,18 +8,18 @@ import (
 	"slices"
 )
 
-// Level says in one word how far apart two functions are. A smaller Level is nearer.
+// Level is the kind of path between two functions. A smaller Level is nearer.
 type Level int
 
-// The ladder, nearest first, in the words of the legend of "nvidia-smi topo -m". GPUDirect RDMA works over
-// PIX and PXB; NCCL turns it off beyond (NCCL_NET_GDR_LEVEL, default PXB).
+// The levels, nearest first, as in the legend of "nvidia-smi topo -m". GPUDirect RDMA works over PIX and PXB;
+// beyond PXB, NCCL does not use GPUDirect RDMA by default (NCCL_NET_GDR_LEVEL).
 const (
-	PIX  Level = iota // the lowest switch above either card is the same one
+	PIX  Level = iota // the lowest switch above both cards is the same
 	PXB               // a bridge further up is shared, below the host bridge
-	PHB               // the host bridge (root complex) alone is shared
+	PHB               // only the host bridge (root complex) is shared
 	NODE              // same NUMA node, different host bridges
 	SYS               // different NUMA nodes
-	UNK               // cannot be told: no bridge is shared, and one of several NUMA nodes is unknown
+	UNK               // unknown: no bridge is shared, and a NUMA node is unknown on a machine with several
 )
 
 // Levels is the number of levels; a Level is an index below it.
@@ -27,7 +27,7 @@ const Levels = int(UNK) + 1
 
 var levelNames = [Levels]string{"PIX", "PXB", "PHB", "NODE", "SYS", "UNK"}
 
-// String is the word itself, "PIX".
+// String returns the name of the level, such as "PIX".
 func (l Level) String() string {
 	if l < 0 || int(l) >= Levels {
 		return fmt.Sprintf("Level(%d)", int(l))
@@ -35,10 +35,10 @@ func (l Level) String() string {
 	return levelNames[l]
 }
 
-// MarshalText prints the word.
+// MarshalText returns the result of String.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads a word of the ladder; anything else is an error.
+// UnmarshalText reads the name of a level; other text is an error.
 func (l *Level) UnmarshalText(text []byte) error {
 	i := slices.Index(levelNames[:], string(text))
 	if i < 0 {
@@ -48,13 +48,13 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// SameSwitch reports whether traffic between the two stays below the host bridge: PIX or PXB.
+// SameSwitch reports whether traffic stays below the host bridge: PIX or PXB.
 func (l Level) SameSwitch() bool { return l == PIX || l == PXB }
 
-// Distance is how far apart two functions are: the word first, then the number of bridges between them.
+// Distance is the distance of two functions: first the level, then the number of bridges between them.
 type Distance struct {
 	Level   Level
-	Bridges int // bridges crossed, those of the two cards themselves left out
+	Bridges int // crossed bridges, without those of the two cards
 }
 
 // Compare orders distances, nearest first.
@@ -62,9 +62,8 @@ func (d Distance) Compare(e Distance) int {
 	return cmp.Or(cmp.Compare(d.Level, e.Level), cmp.Compare(d.Bridges, e.Bridges))
 }
 
-// Distance tells how far apart two functions are; it is the same both ways. A VF is where its PF is. A
-// function is PIX to itself and to others of its card, with no bridge crossed. A function that the tree does
-// not hold is UNK.
+// Distance returns the distance of two functions in either order. A VF has the distances of its PF. Functions
+// of one card are PIX without a crossed bridge. A function outside the tree has the level UNK.
 func (t *Tree) Distance(a, b Address) Distance {
 	da, db := t.devices[a], t.devices[b]
 	if da == nil || db == nil {
@@ -74,7 +73,7 @@ func (t *Tree) Distance(a, b Address) Distance {
 		return Distance{Level: PIX}
 	}
 	above, below := t.shared[a], t.shared[b]
-	common := shared(above, below)
+	common := commonBridges(above, below)
 	if common > 0 {
 		d := Distance{Level: PXB, Bridges: len(above) + len(below) - 2*common + 1}
 		if len(above) == common && len(below) == common {
@@ -85,8 +84,24 @@ func (t *Tree) Distance(a, b Address) Distance {
 	return Distance{Level: t.levelAcross(da, db), Bridges: len(above) + len(below)}
 }
 
-// shared counts the bridges that two chains have in common, from the top down.
-func shared(a, b []Address) int {
+// PathBelow returns the bridges between two functions, without those above and including the lowest shared
+// bridge: the ports that decide whether traffic stays below the shared bridge. PathBelow returns nil for
+// functions of one card or without a shared bridge.
+func (t *Tree) PathBelow(a, b Address) []Address {
+	da, db := t.devices[a], t.devices[b]
+	if da == nil || db == nil || da.Function().Slot() == db.Function().Slot() {
+		return nil
+	}
+	above, below := t.pluggedIn(da).bridges, t.pluggedIn(db).bridges
+	common := commonBridges(above, below)
+	if common == 0 {
+		return nil
+	}
+	return slices.Concat(above[common:], below[common:])
+}
+
+// commonBridges returns the number of common bridges of two chains, from the top down.
+func commonBridges(a, b []Address) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
@@ -94,7 +109,7 @@ func shared(a, b []Address) int {
 	return n
 }
 
-// levelAcross is for functions that share no bridge.
+// levelAcross returns the level of functions without a shared bridge.
 func (t *Tree) levelAcross(a, b *Device) Level {
 	a, b = t.pluggedIn(a), t.pluggedIn(b)
 	if a.rootComplex == b.rootComplex {

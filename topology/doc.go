@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package topology knows where PCI devices sit on a node and how far apart two of them are.
+// Package topology reads the places of a node's PCI devices and the distances between them.
 //
-// A [Tree] is read once from a sysfs root ([Read]) and never changes; read again to see a change. It holds
-// every PCI function with its chain of bridges, its NUMA node and, for network functions, PF, VFs, netdevs
-// and RDMA devices.
+// A [Tree] is read from a sysfs root ([Read]) and never changes; call Read again to see a change. A tree
+// contains all PCI functions with the chain of bridges, the NUMA node and, for network functions, PF, VFs,
+// netdevs and RDMA devices.
 //
 //	pci0000:07                     root complex (host bridge)
 //	└─ 0000:07:00.0                root port
 //	   └─ 0000:08:00.0             switch, upstream port
 //	      ├─ 0000:09:00.0          switch, downstream port
-//	      │  └─ 0000:0c:00.0       NIC, a PF; its VFs 0000:0c:00.1 … hang on the same chain
+//	      │  └─ 0000:0c:00.0       NIC, a PF; its VFs 0000:0c:00.1 … have the same chain
 //	      └─ 0000:09:01.0          switch, downstream port
 //	         └─ 0000:0f:00.0       bridge on the GPU's own card
 //	            └─ 0000:10:00.0    bridge on the GPU's own card
@@ -18,15 +18,15 @@
 //
 // # Distance
 //
-// [Tree.Distance] speaks the words of "nvidia-smi topo -m": [PIX], [PXB], [PHB], [NODE], [SYS], and [UNK]
-// where it cannot be told. Bridges that carry a single card belong to that card: they are skipped before two
-// chains are compared. Above, 0000:09:01.0, 0000:0f:00.0 and 0000:10:00.0 carry the GPU alone and
-// 0000:09:00.0 the NIC alone, so for both the first bridge that counts is 0000:08:00.0 and they are PIX.
-// Without this rule no GPU with a bridge of its own (MI250, MI300X) would ever be near a NIC, although
-// nothing but one switch chip lies between them.
+// [Tree.Distance] returns the levels of "nvidia-smi topo -m": [PIX], [PXB], [PHB], [NODE], [SYS], and [UNK]
+// for an unknown distance. A bridge that leads to a single card belongs to the card and is ignored in the
+// comparison of two chains. In the example 0000:09:01.0, 0000:0f:00.0 and 0000:10:00.0 lead only to the GPU,
+// and 0000:09:00.0 leads only to the NIC. For both devices the first shared bridge is therefore 0000:08:00.0,
+// and the level is PIX. Without this rule no GPU with a bridge of its own (MI250, MI300X) would be near a
+// NIC, although only one switch chip is between the devices.
 //
-// A card is what fills a slot: all functions with the same domain, bus and device number, and the VFs of
-// those that are PFs, wherever the VFs' own numbers lie.
+// A card is the content of a slot: all functions with the same domain, bus and device number, and the VFs of
+// its PFs with any numbers.
 //
-// The package uses the standard library only, starts no goroutine and writes no log.
+// The package uses only the standard library, starts no goroutine and writes no log.
 package topology

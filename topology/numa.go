@@ -4,24 +4,28 @@ package topology
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"strconv"
+	"strings"
 )
 
-// NUMANode is a NUMA node number of the kernel, or unknown. The zero value is unknown, so that a fact that
-// was never read cannot pass for node 0.
+// NUMANode is a NUMA node number of the kernel, or unknown. The zero value is unknown and therefore differs
+// from node 0.
 type NUMANode struct {
 	number int
 	known  bool
 }
 
-// Node is the NUMA node with this number; a negative number, which the kernel uses for "none", gives an
+// Node returns the NUMA node with a number. A negative number, which means "none" in the kernel, gives an
 // unknown node.
 func Node(number int) NUMANode { return NUMANode{number: max(number, 0), known: number >= 0} }
 
 // Number returns the node's number, 0 or more, and whether it is known.
 func (n NUMANode) Number() (number int, known bool) { return n.number, n.known }
 
-// String prints the number, or -1 for unknown as sysfs does.
+// String returns the number, or -1 for an unknown node, as in sysfs.
 func (n NUMANode) String() string {
 	if !n.known {
 		return "-1"
@@ -29,7 +33,7 @@ func (n NUMANode) String() string {
 	return strconv.Itoa(n.number)
 }
 
-// ParseNUMANode reads what a file numa_node says, without the newline: a number, -1 for unknown.
+// ParseNUMANode reads the content of a file numa_node without the newline: a number, -1 for unknown.
 func ParseNUMANode(text string) (NUMANode, error) {
 	number, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
@@ -38,8 +42,8 @@ func ParseNUMANode(text string) (NUMANode, error) {
 	return Node(int(number)), nil
 }
 
-// Numbers returns the node's number, and none where it is unknown, which for the kubelet means "no
-// preference": node -1 would make it refuse every pod under a strict policy.
+// Numbers returns the node's number, or nil for an unknown node. For the kubelet nil means "no preference";
+// under a strict policy node -1 would make the kubelet reject every pod.
 func (n NUMANode) Numbers() []int {
 	if !n.known {
 		return nil
@@ -47,7 +51,7 @@ func (n NUMANode) Numbers() []int {
 	return []int{n.number}
 }
 
-// MarshalJSON writes the number, null for unknown; with omitzero an unknown node is left out.
+// MarshalJSON returns the number, or null for an unknown node. The tag omitzero omits an unknown node.
 func (n NUMANode) MarshalJSON() ([]byte, error) {
 	if !n.known {
 		return []byte("null"), nil
@@ -55,7 +59,7 @@ func (n NUMANode) MarshalJSON() ([]byte, error) {
 	return json.Marshal(n.number)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads a number or null.
 func (n *NUMANode) UnmarshalJSON(text []byte) error {
 	var number *int
 	if err := json.Unmarshal(text, &number); err != nil {
@@ -65,4 +69,43 @@ func (n *NUMANode) UnmarshalJSON(text []byte) error {
 		*n = Node(*number)
 	}
 	return nil
+}
+
+// readNodes reads the list of online NUMA nodes, "0-1" or "0,8"; nil if the kernel has no NUMA.
+func readNodes(sys fs.FS) ([]int, error) {
+	const file = "devices/system/node/online"
+	content, err := fs.ReadFile(sys, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read NUMA nodes: %w", err)
+	}
+	text := strings.TrimSpace(string(content))
+	const most = 1<<10 - 1 // the kernel allows 1 << 10 (CONFIG_NODES_SHIFT)
+	nodes, ok := parseList(text, most)
+	if !ok {
+		return nil, fmt.Errorf("read %s: parse list %q", file, text)
+	}
+	return nodes, nil
+}
+
+// parseList reads numbers up to most in the kernel's list format, "0-3,8"
+// (Documentation/admin-guide/cputopology.rst), and reports whether the format is correct.
+func parseList(s string, most int) (list []int, ok bool) {
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		low, err := strconv.Atoi(first)
+		high := low
+		if err == nil && isRange {
+			high, err = strconv.Atoi(last)
+		}
+		if err != nil || low < 0 || high < low || high > most {
+			return nil, false
+		}
+		for n := low; n <= high; n++ {
+			list = append(list, n)
+		}
+	}
+	return list, true
 }

@@ -13,9 +13,6 @@ import (
 	"syscall"
 )
 
-// pciDevices is where the kernel lists every PCI function, each a link to its place in the tree.
-const pciDevices = "bus/pci/devices"
-
 // Read reads the PCI tree below a sysfs root: os.DirFS("/sys") on a live node, a recorded machine elsewhere.
 // The file system has to report links (fs.ReadLinkFS). Per function it reads
 //
@@ -28,9 +25,9 @@ const pciDevices = "bus/pci/devices"
 //	  net/, infiniband/                        names only, not of a bridge
 //	devices/system/node/online                 NUMA nodes
 //
-// (Documentation/ABI/testing/sysfs-bus-pci). A file that is absent is an unknown value. A function that
-// vanishes while it is read is left out. A file that is there and cannot be read or understood is an error
-// that names file and function.
+// (Documentation/ABI/testing/sysfs-bus-pci). An absent file is an unknown value. A function that vanishes
+// during the read is omitted. A file with an unreadable or unknown content is an error with the names of file
+// and function.
 func Read(sys fs.FS) (*Tree, error) {
 	entries, err := fs.ReadDir(sys, pciDevices)
 	if err != nil {
@@ -54,11 +51,11 @@ func Read(sys fs.FS) (*Tree, error) {
 	return newTree(devices, nodes), nil
 }
 
-// errVanished is a function that was listed and is no longer there.
+// errVanished is the error of a function that vanished after it was listed.
 var errVanished = errors.New("device vanished")
 
-// Gone reports whether an error means that the file's device is no longer there: sysfs answers ENOENT once
-// the directory is removed and ENODEV while it is going.
+// Gone reports whether an error means that the file's device vanished: sysfs returns ENODEV during the
+// removal of the directory and ENOENT afterwards.
 func Gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }
 
 func readDevice(sys fs.FS, name string) (*Device, error) {
@@ -78,7 +75,7 @@ func readDevice(sys fs.FS, name string) (*Device, error) {
 	r := &reader{sys: sys, dir: path.Join(pciDevices, name), name: name}
 	r.attributes(d)
 	r.links(d)
-	// Files of a function that vanishes meanwhile look absent, so it is looked for again at the end.
+	// Files of a vanished function look absent, so the last step is to look for the function again.
 	if _, err := fs.Stat(sys, r.dir); Gone(err) || Gone(r.err) {
 		return nil, errVanished
 	}
@@ -90,7 +87,7 @@ func readDevice(sys fs.FS, name string) (*Device, error) {
 
 // parseChain splits the target of a link in bus/pci/devices,
 // "../../../devices/pci0000:80/0000:80:01.0/0000:81:00.0", into the root complex and the bridges above the
-// function. Where root complexes nest (VMD) the innermost counts.
+// function. If root complexes are nested (VMD), the innermost counts.
 func parseChain(target string) (rootComplex string, bridges []Address) {
 	for element := range strings.SplitSeq(path.Dir(target), "/") {
 		if isRootComplex(element) {
@@ -102,8 +99,8 @@ func parseChain(target string) (rootComplex string, bridges []Address) {
 	return rootComplex, bridges
 }
 
-// isRootComplex recognises "pci%04x:%02x", the name that pci_register_host_bridge gives
-// (drivers/pci/probe.c).
+// isRootComplex reports whether a name has the format "pci%04x:%02x" (pci_register_host_bridge in
+// drivers/pci/probe.c).
 func isRootComplex(element string) bool {
 	number, ok := strings.CutPrefix(element, "pci")
 	if !ok {
@@ -113,7 +110,7 @@ func isRootComplex(element string) bool {
 	return err == nil
 }
 
-// reader reads the files of one function and keeps the first error, so that reading stays a list of files.
+// reader reads the files of one function and keeps the first error.
 type reader struct {
 	sys  fs.FS
 	dir  string
@@ -131,12 +128,11 @@ func (r *reader) attributes(d *Device) {
 	d.PCIe.Width = r.linkWidth("current_link_width")
 	d.PCIe.MaxWidth = r.linkWidth("max_link_width")
 	if d.Class.isBridge() {
-		d.ACS, _ = readACS(r.sys, d.Address) // not there to be read: unknown
+		d.ACS, _ = readACS(r.sys, d.Address) // unknown if unreadable
 	}
 }
 
-// links asks for no more than a function of this kind can have: every name that is looked for in vain takes
-// its time.
+// links reads only links that a function of this kind can have, because every lookup takes time.
 func (r *reader) links(d *Device) {
 	d.Driver = r.link("driver")
 	if d.Class.isBridge() {
@@ -151,14 +147,14 @@ func (r *reader) links(d *Device) {
 	d.RDMA = r.names("infiniband")
 }
 
-// fail keeps the first error with the file and the function it is about.
+// fail keeps the first error, with the names of file and function.
 func (r *reader) fail(file string, err error) {
 	if r.err == nil {
 		r.err = fmt.Errorf("read %s of %s: %w", file, r.name, err)
 	}
 }
 
-// text returns a file's content without the newline, "" where the file is absent.
+// text returns a file's content without the newline, "" if the file is absent.
 func (r *reader) text(file string) string {
 	content, err := fs.ReadFile(r.sys, path.Join(r.dir, file))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -167,7 +163,7 @@ func (r *reader) text(file string) string {
 	return strings.TrimSpace(string(content))
 }
 
-// number reads a number with or without 0x, 0 where the file is absent.
+// number reads a number with or without 0x, 0 if the file is absent.
 func (r *reader) number(file string, base, bits int) uint64 {
 	s := r.text(file)
 	if s == "" {
@@ -192,7 +188,7 @@ func (r *reader) numa(file string) NUMANode {
 	return n
 }
 
-// linkSpeed reads "32.0 GT/s PCIe"; anything else, as "Unknown", is an unknown speed (pci_speed_string in
+// linkSpeed reads "32.0 GT/s PCIe"; other text, such as "Unknown", is an unknown speed (pci_speed_string in
 // drivers/pci/probe.c).
 func (r *reader) linkSpeed(file string) float64 {
 	number, _, ok := strings.Cut(r.optional(file), " GT/s")
@@ -203,7 +199,7 @@ func (r *reader) linkSpeed(file string) float64 {
 	return speed
 }
 
-// linkWidth reads a number of lanes; 255 stands for an unknown width (PCIE_LNK_WIDTH_UNKNOWN in
+// linkWidth reads a number of lanes; 255 is an unknown width (PCIE_LNK_WIDTH_UNKNOWN in
 // include/linux/pci.h).
 func (r *reader) linkWidth(file string) int {
 	width, err := strconv.Atoi(r.optional(file))
@@ -213,14 +209,14 @@ func (r *reader) linkWidth(file string) int {
 	return width
 }
 
-// optional is text for the link files: they are read from the device itself, which may refuse (EINVAL, EIO)
-// without being unusable for placement.
+// optional returns the content of a link file, "" after an error: the kernel reads these files from the
+// device, and a device that returns an error (EINVAL, EIO) is still usable for placement.
 func (r *reader) optional(file string) string {
 	content, _ := fs.ReadFile(r.sys, path.Join(r.dir, file))
 	return strings.TrimSpace(string(content))
 }
 
-// link returns the last element of a link's target, "" where there is no such link.
+// link returns the last element of a link's target, "" if the link is absent.
 func (r *reader) link(file string) string {
 	target, err := fs.ReadLink(r.sys, path.Join(r.dir, file))
 	if err != nil {
@@ -240,7 +236,7 @@ func (r *reader) address(file, s string) Address {
 	return a
 }
 
-// names lists a directory, sorted; nil where it is absent.
+// names returns the sorted names in a directory, nil if the directory is absent.
 func (r *reader) names(dir string) []string {
 	entries, err := fs.ReadDir(r.sys, path.Join(r.dir, dir))
 	if err != nil {
@@ -256,7 +252,7 @@ func (r *reader) names(dir string) []string {
 	return names
 }
 
-// virtualFunctions follows virtfn0, virtfn1 … in the order of their index, which is not that of the names.
+// virtualFunctions returns the targets of virtfn0, virtfn1 … in the order of the indices, not of the names.
 func (r *reader) virtualFunctions() []Address {
 	type virtfn struct {
 		index int
@@ -278,43 +274,4 @@ func (r *reader) virtualFunctions() []Address {
 		}
 	}
 	return addresses
-}
-
-// readNodes reads the list of online NUMA nodes, "0-1" or "0,8"; nil where the kernel has no NUMA.
-func readNodes(sys fs.FS) ([]int, error) {
-	const file = "devices/system/node/online"
-	content, err := fs.ReadFile(sys, file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read NUMA nodes: %w", err)
-	}
-	text := strings.TrimSpace(string(content))
-	const most = 1<<10 - 1 // the kernel allows 1 << 10 (CONFIG_NODES_SHIFT)
-	nodes, ok := parseList(text, most)
-	if !ok {
-		return nil, fmt.Errorf("read %s: parse list %q", file, text)
-	}
-	return nodes, nil
-}
-
-// parseList reads the kernel's list format, "0-3,8" (Documentation/admin-guide/cputopology.rst), of numbers
-// up to most; false for anything else.
-func parseList(s string, most int) (list []int, ok bool) {
-	for part := range strings.SplitSeq(s, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		low, err := strconv.Atoi(first)
-		high := low
-		if err == nil && isRange {
-			high, err = strconv.Atoi(last)
-		}
-		if err != nil || low < 0 || high < low || high > most {
-			return nil, false
-		}
-		for n := low; n <= high; n++ {
-			list = append(list, n)
-		}
-	}
-	return list, true
 }

@@ -8,18 +8,18 @@ import (
 	"slices"
 )
 
-// Tree is the PCI tree of a node at one moment. It never changes and may be shared.
+// Tree is the PCI tree of a node at one moment. A tree never changes and may be shared.
 type Tree struct {
 	devices map[Address]*Device
 	order   []Address // of devices, ascending
 	nodes   []int     // online NUMA nodes, ascending
 	shared  map[Address][]Address
 
-	redirected map[Address]int // without those where it is 0
+	redirected map[Address]int // without zeros
 	upstream   map[Address]Address
 }
 
-// newTree derives what Distance needs once, so that asking is cheap.
+// newTree prepares the answers for Distance, so that each call is cheap.
 func newTree(devices map[Address]*Device, nodes []int) *Tree {
 	t := &Tree{
 		devices: devices,
@@ -46,7 +46,7 @@ func newTree(devices map[Address]*Device, nodes []int) *Tree {
 	return t
 }
 
-// Devices yields every function in ascending order of address.
+// Devices yields all functions in ascending order of address.
 func (t *Tree) Devices() iter.Seq[*Device] {
 	return func(yield func(*Device) bool) {
 		for _, a := range t.order {
@@ -57,25 +57,24 @@ func (t *Tree) Devices() iter.Seq[*Device] {
 	}
 }
 
-// Device returns the function at an address, and whether there is one.
+// Device returns the function at an address, and whether the tree has one.
 func (t *Tree) Device(a Address) (*Device, bool) {
 	d, ok := t.devices[a]
 	return d, ok
 }
 
-// NUMANodes returns the node's online NUMA nodes, ascending; those that devices name where sysfs does not
-// list them.
+// NUMANodes returns the machine's online NUMA nodes in ascending order. If sysfs does not list them, these
+// are the NUMA nodes of the devices.
 func (t *Tree) NUMANodes() []int { return slices.Clone(t.nodes) }
 
-// SharedBridges returns the bridges above a function that other cards hang on too, from the top down: its
-// chain with the bridges of its own card left out. The last one is the switch that the card is plugged into.
+// SharedBridges returns the bridges above a function that also lead to other cards, from the top down: all
+// bridges of the chain except the card's own. The last one is the switch into which the card is plugged.
 func (t *Tree) SharedBridges(a Address) []Address { return slices.Clone(t.shared[a]) }
 
-// Switch names the switch that a device hangs on, so that devices of one name are PIX or PXB to each other:
-// the upstream port of the topmost switch that it shares with another card, which is the function that lspci
-// shows as that switch. It is the topmost bridge that they share where that is no root port with a switch
-// below it, as in guests; the host bridge where they share no bridge; and "unknown" for a device that the
-// tree does not hold.
+// Switch returns the name of a device's switch, so that devices of one name are PIX or PXB to each other: the
+// upstream port of the topmost switch shared with another card, which lspci shows as the switch. If the
+// topmost shared bridge is not a root port with a switch below, as in guests, Switch returns this bridge; if
+// no bridge is shared, the host bridge; for a device outside the tree, "unknown".
 func (t *Tree) Switch(a Address) string {
 	d, ok := t.Device(a)
 	if !ok {
@@ -92,20 +91,20 @@ func (t *Tree) Switch(a Address) string {
 	}
 }
 
-// IsSwitch reports whether devices of which [Tree.Switch] tells this name share a switch. Those that hang on
-// a host bridge alone do not: that is PHB.
+// IsSwitch reports whether a name from [Tree.Switch] is the name of a switch. Devices that share only a host
+// bridge (PHB) do not share a switch.
 func IsSwitch(name string) bool {
 	_, err := ParseAddress(name)
 	return err == nil
 }
 
-// AppendSharedBridges appends what SharedBridges returns, for callers that ask often.
+// AppendSharedBridges appends the result of SharedBridges to a slice, for frequent callers.
 func (t *Tree) AppendSharedBridges(to []Address, a Address) []Address {
 	return append(to, t.shared[a]...)
 }
 
-// pluggedIn is the function that is plugged into the tree: the PF of a VF, whatever bus the VF's own number
-// names and whatever its own numa_node says.
+// pluggedIn returns the function that is plugged into the tree. For a VF this is the PF, regardless of the
+// VF's own bus number and numa_node.
 func (t *Tree) pluggedIn(d *Device) *Device {
 	if pf, ok := t.devices[d.PF]; ok && d.IsVF() {
 		return pf
@@ -113,7 +112,7 @@ func (t *Tree) pluggedIn(d *Device) *Device {
 	return d
 }
 
-// occupancy remembers whether one card or several hang below a bridge.
+// occupancy records whether a bridge leads to one card or to several.
 type occupancy struct {
 	card    Address
 	several bool
@@ -121,7 +120,7 @@ type occupancy struct {
 
 func (o *occupancy) single() bool { return o != nil && !o.several }
 
-// cardsBelow counts the cards below every bridge as far as it matters: one, or several.
+// cardsBelow returns the occupancy of every bridge.
 func (t *Tree) cardsBelow() map[Address]*occupancy {
 	below := map[Address]*occupancy{}
 	parents := map[Address]bool{}
@@ -147,9 +146,8 @@ func (t *Tree) cardsBelow() map[Address]*occupancy {
 	return below
 }
 
-// upstreamPorts finds, below bridges on a root bus, the upstream port of the switch that is in
-// their only slot: a
-// root port leads to one card. Endpoints of the switch itself may be beside it, as further functions.
+// upstreamPorts returns, by bridge on a root bus, the upstream port of the switch in the bridge's only slot:
+// a root port leads to one card. The slot may also contain endpoints of the switch, as additional functions.
 func (t *Tree) upstreamPorts() map[Address]Address {
 	ports, several := map[Address]Address{}, map[Address]bool{}
 	slots := map[Address]Address{}
@@ -175,6 +173,30 @@ func (t *Tree) upstreamPorts() map[Address]Address {
 	return ports
 }
 
+// Redirected returns the number of a function's SharedBridges, from the top, above a port that redirects the
+// function's traffic: traffic to other devices below these bridges takes the way through the host bridge.
+func (t *Tree) Redirected(a Address) int { return t.redirected[a] }
+
+// aboveRedirect returns the number of shared bridges above the lowest redirecting bridge of a function.
+func (t *Tree) aboveRedirect(bridges, shared []Address) int {
+	lowest := len(bridges) - 1
+	for lowest >= 0 && !t.redirects(bridges[lowest]) {
+		lowest--
+	}
+	above := 0
+	for _, bridge := range bridges[:max(lowest, 0)] {
+		if above < len(shared) && bridge == shared[above] {
+			above++
+		}
+	}
+	return above
+}
+
+func (t *Tree) redirects(bridge Address) bool {
+	d, ok := t.devices[bridge]
+	return ok && d.ACS == ACSRedirect
+}
+
 func knownNodes(devices map[Address]*Device) []int {
 	known := map[int]bool{}
 	for _, d := range devices {
@@ -183,4 +205,47 @@ func knownNodes(devices map[Address]*Device) []int {
 		}
 	}
 	return slices.Sorted(maps.Keys(known))
+}
+
+// Place is the place of a function in the tree.
+type Place struct {
+	RootComplex string    // "pci0000:80"
+	Bridges     []Address // above the function, from the top down; not necessarily in the tree
+	NUMA        NUMANode
+}
+
+// Place returns the place of a function, and whether the tree has the function. A VF has the place of its PF.
+func (t *Tree) Place(a Address) (Place, bool) {
+	d, ok := t.devices[a]
+	if !ok {
+		return Place{}, false
+	}
+	d = t.pluggedIn(d)
+	return Place{RootComplex: d.rootComplex, Bridges: slices.Clone(d.bridges), NUMA: d.NUMA}, true
+}
+
+// Move returns a tree with some functions at other places, for a machine whose sysfs does not show the true
+// topology. The VFs of a PF move with the PF. Functions outside the tree are ignored.
+func (t *Tree) Move(to map[Address]Place) *Tree {
+	devices := maps.Clone(t.devices)
+	for address, place := range to {
+		if d, ok := devices[address]; ok {
+			moved := *d
+			moved.rootComplex, moved.bridges, moved.NUMA = place.RootComplex, slices.Clone(place.Bridges), place.NUMA
+			devices[address] = &moved
+		}
+	}
+	return newTree(devices, t.nodes)
+}
+
+// Assemble returns a tree of functions whose places come from another source than sysfs: the i-th function
+// has the i-th place. The nodes are the machine's NUMA nodes in ascending order; without any, the NUMA nodes
+// of the places. The tree takes ownership of the functions.
+func Assemble(functions []*Device, at []Place, nodes []int) *Tree {
+	devices := make(map[Address]*Device, len(functions))
+	for i, d := range functions {
+		d.rootComplex, d.bridges, d.NUMA = at[i].RootComplex, at[i].Bridges, at[i].NUMA
+		devices[d.Address] = d
+	}
+	return newTree(devices, nodes)
 }

@@ -3,65 +3,79 @@
 package placement
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/tandem-k8s/tandem/topology"
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// addAll adds the devices of a request to the tree.
-func (p *places) addAll(gpus, vfs *side) {
+// newPlaces builds the tree of places of a request.
+func newPlaces(t *topology.Tree, gpus, vfs *side) *places {
+	usual := min(len(gpus.devices)+len(vfs.devices), 64) // room for more devices is allocated on demand
+	b := &treeBuilder{nodes: len(t.NUMANodes()), places: places{
+		tree:    t,
+		sites:   make(map[topology.Address]*site, usual),
+		all:     make([]*spot, 0, usual),
+		pfs:     make([]*port, 0, usual/4),
+		devices: make([][]Device, 0, usual/4),
+	}}
+	b.world = b.new(solver.World, nil)
+	b.system = b.new(solver.System, b.world)
 	for i := range gpus.devices {
-		p.addGPU(gpus, i)
+		b.addGPU(gpus, i)
 	}
 	for i := range vfs.devices {
-		p.addVF(vfs, i)
+		b.addVF(vfs, i)
 	}
-	p.finish(vfs.count)
+	b.finish(vfs.count)
+	return &b.places
 }
 
 // addGPU adds the i-th GPU to its card; a GPU that may not be chosen is only counted.
-func (p *places) addGPU(gpus *side, i int) {
+func (b *treeBuilder) addGPU(gpus *side, i int) {
 	resource, t := gpus.parts[i].resource, gpus.parts[i].tally
 	address := gpus.devices[i].Address
-	function := p.function(address)
-	s := p.site(function.Slot())
+	function := b.function(address)
+	s := b.site(function.Slot())
 	if s.card == nil {
-		s.card = p.new(solver.Card, p.group(p.site(function), address))
+		s.card = b.new(solver.Card, b.group(b.site(function), address))
 	}
 	if t.Most > 0 {
 		see(&s.card.Place, address)
-		s.card.Pools = p.pooled(s.card.Pools, gpus, i, resource, t)
+		s.card.Pools = b.pooled(s.card.Pools, gpus, i, resource, t)
 	}
 	s.card.GPUs.Add(t)
 }
 
 // pooled adds the i-th device to the pool of its resource.
-func (p *places) pooled(pools []solver.Pool, of *side, i, resource int, t solver.Tally) []solver.Pool {
+func (b *treeBuilder) pooled(pools []solver.Pool, of *side, i, resource int, t solver.Tally) []solver.Pool {
 	k := 0
 	for k < len(pools) && pools[k].Resource != resource {
 		k++
 	}
 	if k == len(pools) {
 		if k == 0 {
-			pools = p.poolPool.take(1)[:0]
+			pools = b.poolPool.take(1)[:0]
 		}
-		pools = append(pools, solver.Pool{Resource: resource, Number: len(p.devices)})
-		p.devices = append(p.devices, nil)
+		pools = append(pools, solver.Pool{Resource: resource, Number: len(b.devices)})
+		b.devices = append(b.devices, nil)
 	}
 	l := &pools[k]
 	l.Held += t.Held
 	l.Most++
-	p.devices[l.Number] = joined(p.devices[l.Number], of.devices, i)
+	b.devices[l.Number] = joined(b.devices[l.Number], of.devices, i)
 	return pools
 }
 
 // addVF adds the i-th VF to its PF; a VF that may not be chosen is only counted, and a VF of another
 // container also adds to the PF's load.
-func (p *places) addVF(vfs *side, i int) {
+func (b *treeBuilder) addVF(vfs *side, i int) {
 	resource, t := vfs.parts[i].resource, vfs.parts[i].tally
 	address := vfs.devices[i].Address
-	function := p.function(address)
-	s := p.site(function)
-	group := p.group(s, address)
+	function := b.function(address)
+	s := b.site(function)
+	group := b.group(s, address)
 	if t.Most > 0 {
 		see(&group.Place, address)
 	}
@@ -73,73 +87,91 @@ func (p *places) addVF(vfs *side, i int) {
 		return
 	}
 	if s.pf == nil {
-		s.pf = &p.portPool.take(1)[0]
+		s.pf = &b.portPool.take(1)[0]
 		*s.pf = port{address: function, group: s.group}
-		if d, ok := p.tree.Device(function); ok && d.PCIe.Degraded() {
+		if d, ok := b.tree.Device(function); ok && d.PCIe.Degraded() {
 			s.pf.Load++
 		}
-		p.pfs = append(p.pfs, s.pf)
+		b.pfs = append(b.pfs, s.pf)
 	}
 	s.pf.Held += t.Held
 	s.pf.Most++
-	s.pf.Pools = p.pooled(s.pf.Pools, vfs, i, resource, t)
+	s.pf.Pools = b.pooled(s.pf.Pools, vfs, i, resource, t)
 }
 
-// group returns the group of a device at a site.
-func (p *places) group(s *site, a topology.Address) *spot {
-	if s.group == nil {
-		s.group = p.locate(a)
+// finish attaches the root complexes to their NUMA nodes and sorts the tree.
+func (b *treeBuilder) finish(vfs int) {
+	for i := range b.complexes {
+		c := &b.complexes[i]
+		c.place.above = b.node(c.numa)
 	}
-	return s.group
+	b.listChildren()
+	b.listPFs()
+	b.root = b.settle(&b.world.Place, vfs)
+	if b.root != nil {
+		b.root.Parent = nil
+	}
 }
 
-func (p *places) locate(a topology.Address) *spot {
-	d, ok := p.tree.Device(a)
-	if !ok { // not in the tree
-		g := p.new(solver.Group, p.world)
-		g.Level = topology.UNK
-		return g
+// listChildren sets the children of every place.
+func (b *treeBuilder) listChildren() {
+	for _, n := range b.all[1:] {
+		n.above.below++
 	}
-	above := p.complex(d)
-	p.above = p.tree.AppendSharedBridges(p.above[:0], a)
-	redirected := p.tree.Redirected(a)
-	for i, address := range p.above {
-		s := p.site(address)
-		if s.bridge == nil {
-			s.bridge = p.new(solver.Bridge, above)
-			s.bridge.Depth = i + 1
+	room := arena[*solver.Place]{make([]*solver.Place, len(b.all))}
+	for _, n := range b.all[1:] {
+		if n.above.Children == nil {
+			n.above.Children = room.take(n.above.below)[:0]
 		}
-		if i < redirected {
-			s.bridge.Redirect = 1
-		}
-		above = s.bridge
+		n.above.Children = append(n.above.Children, &n.Place)
 	}
-	if above.direct == nil {
-		above.direct = p.new(solver.Group, above)
-		above.direct.Depth = above.Depth
-		if above.Kind == solver.Complex { // no switch: the devices meet in the root complex
-			above.direct.Level = topology.PHB
-		}
-	}
-	if redirected > 0 && redirected == len(p.above) {
-		above.direct.Redirect = 1
-	}
-	return above.direct
 }
 
-// complex returns the root complex of a device, which is often that of the previous device. The NUMA node of
-// a root complex is that of its first device with a known node.
-func (p *places) complex(d *topology.Device) *spot {
-	i := len(p.complexes) - 1
-	for i >= 0 && p.complexes[i].name != d.RootComplex() {
-		i--
+// listPFs sets the PFs of every group.
+func (b *treeBuilder) listPFs() {
+	slices.SortFunc(b.pfs, func(x, y *port) int {
+		return cmp.Or(cmp.Compare(x.group.number, y.group.number), x.address.Compare(y.address))
+	})
+	room := arena[*solver.PF]{make([]*solver.PF, len(b.pfs))}
+	for from, to := 0, 0; from < len(b.pfs); from = to {
+		group := b.pfs[from].group
+		for to < len(b.pfs) && b.pfs[to].group == group {
+			to++
+		}
+		group.PFs = room.take(to - from)
+		for i, f := range b.pfs[from:to] {
+			group.PFs[i] = &f.PF
+		}
 	}
-	if i < 0 {
-		i = len(p.complexes)
-		p.complexes = append(p.complexes, rootComplex{name: d.RootComplex(), place: p.new(solver.Complex, nil)})
+}
+
+// settle counts the devices below a place, removes places without devices to choose from, sorts the rest by
+// lowest address, and replaces a place that has a single child by that child. It returns the resulting place,
+// or nil.
+func (b *treeBuilder) settle(n *solver.Place, vfs int) *solver.Place {
+	kept := n.Children[:0]
+	for _, child := range n.Children {
+		if settled := b.settle(child, vfs); settled != nil {
+			see(n, settled.First)
+			settled.Parent = n
+			kept = append(kept, settled)
+		}
+		n.Content.Add(child.Content)
 	}
-	if _, known := p.complexes[i].numa.Number(); !known {
-		p.complexes[i].numa = d.NUMA
+	n.Children = kept
+	if n.GPUs.Most+n.VFs.Most == 0 {
+		return nil
 	}
-	return p.complexes[i].place
+	slices.SortFunc(kept, func(x, y *solver.Place) int { return x.First.Compare(y.First) })
+	switch n.Kind {
+	case solver.Group:
+		further := min(n.VFs.Most, vfs) - n.VFs.Held
+		n.PlanFill(b.numbers.take(further), b.fillCosts.take(further+1))
+	case solver.Card, solver.Node:
+	default:
+		if len(kept) == 1 {
+			return kept[0]
+		}
+	}
+	return n
 }

@@ -39,13 +39,10 @@
 //  8. The lowest place. From the root of the tree down, level by level, as few devices as possible are taken
 //     from the places with the highest addresses: fewer GPUs, then fewer VFs, then fewer of the resource with
 //     the lowest device, then of the next. On one card the lowest devices are taken.
-//  9. VF index. If VFs come from several PFs, the index (virtfn0, virtfn1 …) that occurs on most of them
-//
-// occurs
-//
-//	on as many as possible, then that index is the lowest, then the same for the index on the next most PFs,
-//	including held VFs. Rails and planes that are built by VF index therefore stay together (NCCL issue
-//	2244), without any cost: the number of VFs of each PF is already decided.
+//  9. VF index. If VFs come from several PFs, the index (virtfn0, virtfn1 …) that occurs on most of them is
+//     on as many as possible, then that index is the lowest, then the same for the index on the next most
+//     PFs, including held VFs. Rails and planes that are built by VF index therefore stay together (NCCL
+//     issue 2244), without any cost: the number of VFs of each PF is already decided.
 //
 // This order gives the best results in "tandem simulate". Pairs left are the pairs of future containers: they
 // come before GPU locality, which they reduce slightly if VFs are few and not at all if there are enough. GPU

@@ -82,32 +82,6 @@ func inTurns(units []unit, devices []Device, each, extras int) []unit {
 	return units
 }
 
-// takenGPUs appends the marked GPUs below a place.
-func (p *places) takenGPUs(n *solver.Place, taken []Device) []Device {
-	for _, child := range n.Children {
-		taken = p.takenGPUs(child, taken)
-	}
-	return p.appendTaken(taken, n.Pools)
-}
-
-// takenVFs appends the marked VFs below a place.
-func (p *places) takenVFs(n *solver.Place, taken []Device) []Device {
-	for _, child := range n.Children {
-		taken = p.takenVFs(child, taken)
-	}
-	for _, f := range n.PFs {
-		taken = p.appendTaken(taken, f.Pools)
-	}
-	return taken
-}
-
-func (p *places) appendTaken(taken []Device, pools []solver.Pool) []Device {
-	for _, l := range pools {
-		taken = append(taken, p.devices[l.Number][:l.Taken]...)
-	}
-	return taken
-}
-
 // inOrder sorts pairs in the order that Choose documents, and the VFs in the order of the pairs.
 func inOrder(t *topology.Tree, pairs []Pair, vfs []Device) {
 	for i := range pairs {
@@ -154,15 +128,4 @@ func round(pairs []Pair) {
 		pairs[from[turn]] = byGPU[i]
 		from[turn]++
 	}
-}
-
-// PairsOf returns the pairs of the devices that a container has.
-func PairsOf(t *topology.Tree, gpus, vfs []Device) []Pair {
-	c, err := Choose(t, Request{
-		GPUs: []Half{{Count: len(gpus), Held: gpus}}, VFs: []Half{{Count: len(vfs), Held: vfs}},
-	})
-	if err != nil {
-		return nil // cannot be: all is decided
-	}
-	return c.Pairs
 }

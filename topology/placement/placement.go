@@ -3,10 +3,10 @@
 package placement
 
 import (
-	"slices"
+	"cmp"
+	"strings"
 
 	"github.com/tandem-k8s/tandem/topology"
-	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
 // Device is a device to place: a GPU, a partition of a GPU, or a VF.
@@ -52,96 +52,52 @@ type Choice struct {
 	Reason  string   // one sentence with numbers, for logs and people
 }
 
-// Choose chooses Count devices of every half together. All held devices are kept, even if Count is smaller.
-// Choose returns an error only if a half has fewer held and free devices than its Count. A device that is not
-// in the tree has the distance UNK to all others.
-//
-// The order of the lists matches the pairs: the i-th VF serves the i-th GPU. If there are more VFs than GPUs,
-// the other VFs follow round by round, in the order of the GPUs that they serve; if there are fewer, the
-// position of a VF is that of its first GPU. Pairs have the same order.
-func Choose(t *topology.Tree, r Request) (Choice, error) {
-	return choose(t, r, solver.MaxSteps)
+// compareDevices orders by address, then by ID: partitions of a card share its address.
+func compareDevices(a, b Device) int {
+	if c := a.Address.Compare(b.Address); c != 0 {
+		return c
+	}
+	return compareNatural(a.ID, b.ID)
 }
 
-// choose is Choose with a limit of steps for each attempt.
-func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
-	a, err := prepare(t, r, steps)
-	if err != nil {
-		return Choice{}, err
+// compareNatural compares strings with embedded numbers by value, xcp_2 before xcp_10. It returns 0 only for
+// identical strings.
+func compareNatural(a, b string) int {
+	whole := strings.Compare(a, b)
+	if whole == 0 {
+		return 0
 	}
-	optimal, ok := a.mark()
-	if !ok {
-		return oneByOne(t, r.with(&a.gpus, &a.vfs), steps)
+	same := 0 // common prefix up to a number: replicas of a device differ only in the number
+	for same < min(len(a), len(b)) && a[same] == b[same] {
+		same++
 	}
-	return a.choice(optimal), nil
+	for same > 0 && digits(a[same-1:]) > 0 {
+		same--
+	}
+	a, b = a[same:], b[same:]
+	for a != "" && b != "" {
+		da, db := digits(a), digits(b)
+		if da == 0 || db == 0 {
+			if a[0] != b[0] {
+				return cmp.Compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		na, nb := strings.TrimLeft(a[:da], "0"), strings.TrimLeft(b[:db], "0")
+		if c := cmp.Or(cmp.Compare(len(na), len(nb)), strings.Compare(na, nb)); c != 0 {
+			return c
+		}
+		a, b = a[da:], b[db:]
+	}
+	return cmp.Or(cmp.Compare(len(a), len(b)), whole)
 }
 
-// attempt is a request during the search.
-type attempt struct {
-	gpus, vfs side
-	links     []topology.Link
-	places    *places
-	solver    solver.Solver
-}
-
-// prepare builds the tree of places of a request.
-func prepare(t *topology.Tree, r Request, steps int) (*attempt, error) {
-	gpus, err := ready(r.GPUs, r.Spare.GPUs, r.Taken.GPUs, "GPUs")
-	if err != nil {
-		return nil, err
+// digits returns the number of leading decimal digits.
+func digits(s string) int {
+	n := 0
+	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
+		n++
 	}
-	vfs, err := ready(r.VFs, r.Spare.VFs, r.Taken.VFs, "VFs")
-	if err != nil {
-		return nil, err
-	}
-	if t == nil {
-		t = new(topology.Tree)
-	}
-	p := newPlaces(t, len(gpus.devices)+len(vfs.devices))
-	p.addAll(&gpus, &vfs)
-	s := solver.New(p.root, solver.NewShares(gpus.count, vfs.count), steps)
-	return &attempt{gpus: gpus, vfs: vfs, links: r.Links, places: p, solver: s}, nil
-}
-
-// mark finds the choice and marks it in the places. It reports whether the choice is proven optimal, and
-// whether the room and the step limit sufficed.
-func (a *attempt) mark() (optimal, ok bool) {
-	if a.solver.GPUs+a.solver.VFs == 0 {
-		return true, true
-	}
-	optimal, ok = a.solver.Solve(a.gpus.resources(), a.vfs.resources(), a.places.links(a.links))
-	if ok {
-		a.places.alignRails()
-	}
-	return optimal, ok
-}
-
-// marked returns the marked devices, in the order of the tree.
-func (a *attempt) marked() Devices {
-	s, p := &a.solver, a.places
-	if p.root == nil {
-		return Devices{}
-	}
-	return Devices{
-		GPUs: p.takenGPUs(p.root, make([]Device, 0, s.GPUs)),
-		VFs:  p.takenVFs(p.root, make([]Device, 0, s.VFs)),
-	}
-}
-
-// choice returns the marked choice.
-func (a *attempt) choice(optimal bool) Choice {
-	s, p := &a.solver, a.places
-	marked := a.marked()
-	c := Choice{GPUs: marked.GPUs, VFs: marked.VFs, Left: p.left(), Optimal: optimal}
-	slices.SortFunc(c.GPUs, compareDevices)
-	slices.SortFunc(c.VFs, compareDevices)
-	redirected := 0
-	if s.Pairs > 0 {
-		m := newMatcher(p, &s.Shares)
-		m.match(p.root)
-		c.Pairs, redirected = m.pairs, m.redirected
-		inOrder(p.tree, c.Pairs, c.VFs)
-	}
-	c.Reason = c.reason(&s.Shares, p, redirected)
-	return c
+	return n
 }

@@ -7,27 +7,15 @@ import (
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
 
-// places builds the tree of places and keeps the devices of each place.
+// places is the tree of places of a request, with the devices of each place.
 type places struct {
-	tree      *topology.Tree
-	nodes     int           // number of NUMA nodes of the machine
-	root      *solver.Place // set when the tree is complete; nil if no device may be chosen
-	world     *spot
-	system    *spot
-	numa      []numaNode
-	complexes []rootComplex
-	sites     map[topology.Address]*site
-	pfs       []*port
-	all       []*spot    // in the order of creation, including places without devices to choose from
-	devices   [][]Device // of every pool, by its number, held devices first
-	above     []topology.Address
-
-	spotPool  arena[spot]
-	poolPool  arena[solver.Pool]
-	sitePool  arena[site]
-	portPool  arena[port]
-	fills     arena[int32]
-	fillCosts arena[solver.FillCost]
+	tree    *topology.Tree
+	root    *solver.Place // nil if no device may be chosen
+	sites   map[topology.Address]*site
+	pfs     []*port
+	all     []*spot      // in the order of creation, including places without devices to choose from
+	devices [][]Device   // of every pool, by its number, held devices first
+	numbers arena[int32] // room for lists of numbers
 }
 
 // spot is a place under construction, which has only a reference to its parent.
@@ -54,19 +42,6 @@ type site struct {
 	pf     *port
 }
 
-// numaNode is the NUMA node of a root complex.
-type numaNode struct {
-	number int
-	place  *spot
-}
-
-// rootComplex is a root complex whose NUMA node is final after all devices have been added.
-type rootComplex struct {
-	name  string
-	place *spot
-	numa  topology.NUMANode
-}
-
 // arena allocates many small values at once.
 type arena[T any] struct{ free []T }
 
@@ -80,53 +55,12 @@ func (a *arena[T]) take(n int) []T {
 	return taken
 }
 
-func newPlaces(t *topology.Tree, devices int) *places {
-	usual := min(devices, 64) // room for more devices is allocated on demand
-	p := &places{
-		tree:  t,
-		nodes: len(t.NUMANodes()),
-		sites: make(map[topology.Address]*site, usual),
-		all:   make([]*spot, 0, usual),
-		pfs:   make([]*port, 0, usual/4),
-
-		devices: make([][]Device, 0, usual/4),
-	}
-	p.world = p.new(solver.World, nil)
-	p.system = p.new(solver.System, p.world)
-	return p
-}
-
-// new creates a place below another place.
-func (p *places) new(k solver.Kind, above *spot) *spot {
-	n := &p.spotPool.take(1)[0]
-	n.Place, n.number, n.above = solver.NewPlace(k), len(p.all), above
-	p.all = append(p.all, n)
-	return n
-}
-
-// see records the address of a device that may be chosen at a place. It must be called before the device is
-// counted.
-func see(n *solver.Place, a topology.Address) {
-	if n.GPUs.Most+n.VFs.Most == 0 || a.Compare(n.First) < 0 {
-		n.First = a
-	}
-}
-
 // function returns the PCI function that is plugged in: the PF of a VF, otherwise the device itself.
 func (p *places) function(a topology.Address) topology.Address {
 	if d, ok := p.tree.Device(a); ok {
 		return d.Function()
 	}
 	return a
-}
-
-func (p *places) site(a topology.Address) *site {
-	s := p.sites[a]
-	if s == nil {
-		s = &p.sitePool.take(1)[0]
-		p.sites[a] = s
-	}
-	return s
 }
 
 // links returns the direct links between cards with GPUs that may be chosen.
@@ -147,4 +81,63 @@ func (p *places) cardOf(a topology.Address) *spot {
 		return s.card
 	}
 	return nil
+}
+
+// takenGPUs appends the marked GPUs below a place.
+func (p *places) takenGPUs(n *solver.Place, taken []Device) []Device {
+	for _, child := range n.Children {
+		taken = p.takenGPUs(child, taken)
+	}
+	return p.appendTaken(taken, n.Pools)
+}
+
+// takenVFs appends the marked VFs below a place.
+func (p *places) takenVFs(n *solver.Place, taken []Device) []Device {
+	for _, child := range n.Children {
+		taken = p.takenVFs(child, taken)
+	}
+	for _, f := range n.PFs {
+		taken = p.appendTaken(taken, f.Pools)
+	}
+	return taken
+}
+
+func (p *places) appendTaken(taken []Device, pools []solver.Pool) []Device {
+	for _, l := range pools {
+		taken = append(taken, p.devices[l.Number][:l.Taken]...)
+	}
+	return taken
+}
+
+// left returns the number of same-switch pairs that remain possible after the marked devices are taken.
+func (p *places) left() int {
+	sum := 0
+	for _, g := range p.all {
+		if g.Kind == solver.Group && g.Depth > 0 {
+			sum += min(g.GPUs.Free()-g.Chosen.GPUs+g.GPUs.Held, g.VFs.Free()-g.Chosen.VFs+g.VFs.Held)
+		}
+	}
+	return sum
+}
+
+// pfsTaken returns the number of PFs with taken VFs.
+func (p *places) pfsTaken() int {
+	n := 0
+	for _, f := range p.pfs {
+		if f.Taken > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// switchesTaken returns the number of switches with taken GPUs.
+func (p *places) switchesTaken() int {
+	n := 0
+	for _, g := range p.all {
+		if g.Kind == solver.Group && g.Depth > 0 && g.Chosen.GPUs > 0 {
+			n++
+		}
+	}
+	return n
 }

@@ -41,7 +41,7 @@ func (p *places) alignRails() {
 		for i := range f.Pools {
 			if l := &f.Pools[i]; l.Taken > 0 {
 				r.pools = append(r.pools, railed{
-					Pool: l, devices: p.devices[l.Number], picked: l.Held, indices: p.fills.take(l.Most),
+					Pool: l, devices: p.devices[l.Number], picked: l.Held, indices: p.numbers.take(l.Most),
 				})
 				r.pools[len(r.pools)-1].setIndices(vfs)
 				indices = max(indices, len(vfs))

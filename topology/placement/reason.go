@@ -37,39 +37,6 @@ func (c *Choice) reason(s *solver.Shares, p *places, redirected int) string {
 	return text
 }
 
-// left returns the number of same-switch pairs that remain possible after the marked devices are taken.
-func (p *places) left() int {
-	sum := 0
-	for _, g := range p.all {
-		if g.Kind == solver.Group && g.Depth > 0 {
-			sum += min(g.GPUs.Free()-g.Chosen.GPUs+g.GPUs.Held, g.VFs.Free()-g.Chosen.VFs+g.VFs.Held)
-		}
-	}
-	return sum
-}
-
-// pfsTaken returns the number of PFs with taken VFs.
-func (p *places) pfsTaken() int {
-	n := 0
-	for _, f := range p.pfs {
-		if f.Taken > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// switchesTaken returns the number of switches with taken GPUs.
-func (p *places) switchesTaken() int {
-	n := 0
-	for _, g := range p.all {
-		if g.Kind == solver.Group && g.Depth > 0 && g.Chosen.GPUs > 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // Together returns the number of pairs on one switch (PIX or PXB).
 func Together(pairs []Pair) int {
 	n := 0

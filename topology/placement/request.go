@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/tandem-k8s/tandem/topology/placement/solver"
 )
@@ -159,54 +158,4 @@ func joined(some, all []Device, i int) []Device {
 	default:
 		return append(some, all[i])
 	}
-}
-
-// compareDevices orders by address, then by ID: partitions of a card share its address.
-func compareDevices(a, b Device) int {
-	if c := a.Address.Compare(b.Address); c != 0 {
-		return c
-	}
-	return compareNatural(a.ID, b.ID)
-}
-
-// compareNatural compares strings with embedded numbers by value, xcp_2 before xcp_10. It returns 0 only for
-// identical strings.
-func compareNatural(a, b string) int {
-	whole := strings.Compare(a, b)
-	if whole == 0 {
-		return 0
-	}
-	same := 0 // common prefix up to a number: replicas of a device differ only in the number
-	for same < min(len(a), len(b)) && a[same] == b[same] {
-		same++
-	}
-	for same > 0 && digits(a[same-1:]) > 0 {
-		same--
-	}
-	a, b = a[same:], b[same:]
-	for a != "" && b != "" {
-		da, db := digits(a), digits(b)
-		if da == 0 || db == 0 {
-			if a[0] != b[0] {
-				return cmp.Compare(a[0], b[0])
-			}
-			a, b = a[1:], b[1:]
-			continue
-		}
-		na, nb := strings.TrimLeft(a[:da], "0"), strings.TrimLeft(b[:db], "0")
-		if c := cmp.Or(cmp.Compare(len(na), len(nb)), strings.Compare(na, nb)); c != 0 {
-			return c
-		}
-		a, b = a[da:], b[db:]
-	}
-	return cmp.Or(cmp.Compare(len(a), len(b)), whole)
-}
-
-// digits returns the number of leading decimal digits.
-func digits(s string) int {
-	n := 0
-	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
-		n++
-	}
-	return n
 }

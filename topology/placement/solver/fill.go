@@ -42,20 +42,20 @@ func (f *PF) before(g *PF) bool {
 }
 
 // countTaken counts the marked devices of every pool below a place.
-func (s *Solver) countTaken(n *Place) {
+func (m *mixing) countTaken(n *Place) {
 	for _, child := range n.Children {
-		s.countTaken(child)
+		m.countTaken(child)
 	}
 	switch n.Kind {
 	case Card:
-		if s.mixing.gpus {
-			s.mixing.takeGPUs(n)
+		if m.gpus {
+			m.takeGPUs(n)
 		} else {
 			n.Pools[0].Taken = n.Chosen.GPUs
 		}
 	case Group:
-		if s.mixing.vfs {
-			s.mixing.takeVFs(n)
+		if m.vfs {
+			m.takeVFs(n)
 		} else {
 			n.takeVFs()
 		}

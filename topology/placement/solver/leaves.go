@@ -3,79 +3,65 @@
 package solver
 
 // cardTable returns the table of a card: the numbers of GPUs that it can give.
-func (s *Solver) cardTable(n *Place) span {
-	low, high := fewest(s.GPUs, n.GPUs, s.root.GPUs), min(n.GPUs.Most, s.GPUs)
+func (t *tables) cardTable(n *Place) span {
+	low, high := fewest(t.GPUs, n.GPUs, t.root.GPUs), min(n.GPUs.Most, t.GPUs)
 	if n.fixedGPUs != anyNumber {
 		low, high = n.fixedGPUs, n.fixedGPUs
 	}
 	give := func(c Counts) {
-		s.add(entry{Counts: c, cost: cost{termCards: breaking(n.GPUs.Free(), c.GPUs-n.GPUs.Held)}})
+		t.add(entry{Counts: c, cost: cost{termCards: breaking(n.GPUs.Free(), c.GPUs-n.GPUs.Held)}})
 	}
-	if s.mixing.gpus {
+	if t.mixing.gpus {
 		for _, o := range n.offers {
 			if low <= o.count && o.count <= high {
 				give(Counts{GPUs: o.count, mix: o.mix})
 			}
 		}
-		return s.made()
+		return t.made()
 	}
 	for g := low; g <= high; g++ {
 		give(Counts{GPUs: g})
 	}
-	return s.made()
+	return t.made()
 }
 
 // groupTable adds the VFs of a group to the table of its cards.
-func (s *Solver) groupTable(n *Place, cards span) span {
+func (t *tables) groupTable(n *Place, cards span) span {
 	if len(n.Children) == 0 {
-		s.add(entry{})
-		cards = s.made()
+		t.add(entry{})
+		cards = t.made()
 	}
 	for i := cards.from; i < cards.to; i++ {
-		if n.fixedGPUs != anyNumber && n.fixedGPUs != s.entries[i].GPUs {
+		if n.fixedGPUs != anyNumber && n.fixedGPUs != t.entries[i].GPUs {
 			continue
 		}
-		low, high := s.vfRange(n, s.entries[i].GPUs)
-		if s.mixing.vfs {
+		low, high := t.vfRange(n, t.entries[i].GPUs)
+		if t.mixing.vfs {
 			for _, o := range n.offers {
 				if low <= o.count && o.count <= high {
-					s.groupEntries(n, i, o)
+					t.groupEntries(n, i, o)
 				}
 			}
 			continue
 		}
 		for v := low; v <= high; v++ {
-			s.groupEntries(n, i, offer{count: v, cost: n.fillCosts[v-n.VFs.Held]})
+			t.groupEntries(n, i, offer{count: v, cost: n.fillCosts[v-n.VFs.Held]})
 		}
 	}
-	return s.made()
-}
-
-// vfRange returns the range of VFs that a group can give together with a number of GPUs.
-func (s *Solver) vfRange(n *Place, gpus int) (low, high int) {
-	if n.fixedVFs != anyNumber {
-		return n.fixedVFs, n.fixedVFs
-	}
-	low, high = fewest(s.VFs, n.VFs, s.root.VFs), min(n.VFs.Most, s.VFs)
-	if s.Pairs > 0 {
-		low = max(low, s.fewestVFs(gpus))
-		ofGPUs, _ := s.slack()
-		high = min(high, (s.PerGPU*gpus+ofGPUs+s.limit)/s.PerVF)
-	}
-	return low, high
+	return t.made()
 }
 
 // groupEntries adds the entries for the GPUs of entry i and the given VFs, with every possible number of
 // extras.
-func (s *Solver) groupEntries(n *Place, i int32, given offer) {
-	gpus, vfs := s.entries[i].GPUs, given.count
-	low, high := s.extrasRange(gpus, vfs)
+func (t *tables) groupEntries(n *Place, i int32, given offer) {
+	gpus, vfs := t.entries[i].GPUs, given.count
+	low, high := t.extrasRange(gpus, vfs)
 	for x := low; x <= high; x++ {
-		s.budget--
-		ofGPUs, ofVFs := s.units(gpus, vfs, x)
-		c := s.entries[i].cost
-		s.meet(n, &c, int64(min(ofGPUs, ofVFs)))
-		if !s.within(&n.Content, c.beyondPIX(), ofGPUs, ofVFs) {
+		t.budget--
+		ofGPUs, ofVFs := t.units(gpus, vfs, x)
+		c := t.entries[i].cost
+		n.meet(&c, int64(min(ofGPUs, ofVFs)))
+		if !t.within(&n.Content, c.beyondPIX(), ofGPUs, ofVFs) {
 			continue
 		}
 		c[termBridges] += int64((ofGPUs + ofVFs) * n.Depth)
@@ -86,7 +72,7 @@ func (s *Solver) groupEntries(n *Place, i int32, given offer) {
 		c[termStranded] += lost(n.GPUs.Free(), n.VFs.Free(), g, v)
 		c[termLater] += n.lostLater(g, v)
 		c[termSwitches] += breaking(n.GPUs.Free(), g)
-		s.add(entry{Counts: Counts{gpus, vfs, x, s.entries[i].mix + given.mix}, cost: c, before: i})
+		t.add(entry{Counts: Counts{gpus, vfs, x, t.entries[i].mix + given.mix}, cost: c, before: i})
 	}
 }
 
@@ -103,25 +89,9 @@ func (n *Place) lostLater(gpus, vfs int) int64 {
 		lost(n.GPUs.all()-n.GPUs.Held, n.VFs.all()-n.VFs.Held, gpus, vfs)
 }
 
-// extrasRange returns the range of extras that a number of GPUs and VFs can have. The devices elsewhere must
-// be able to take the remaining extras, one each.
-func (s *Solver) extrasRange(gpus, vfs int) (low, high int) {
-	high = s.mostExtras(gpus, vfs)
-	if s.loose {
-		follow := vfs - s.PerGPU*gpus
-		if s.VFExtra > 0 {
-			follow = gpus - s.PerVF*vfs
-		}
-		follow = min(max(follow, 0), high)
-		return follow, follow
-	}
-	return s.extras - s.mostExtras(s.GPUs-gpus, s.VFs-vfs), high
-}
-
-// breakNode adds the cost of breaking a NUMA node.
-func (s *Solver) breakNode(n *Place, t span) {
-	for i := t.from; i < t.to; i++ {
-		e := &s.entries[i]
-		e.cost[termNodes] += breaking(n.GPUs.Free(), e.GPUs-n.GPUs.Held)
+// breakNode adds the cost of breaking a NUMA node to the entries of its table.
+func breakNode(n *Place, entries []entry) {
+	for i := range entries {
+		entries[i].cost[termNodes] += breaking(n.GPUs.Free(), entries[i].GPUs-n.GPUs.Held)
 	}
 }

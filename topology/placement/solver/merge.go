@@ -7,7 +7,7 @@ import "slices"
 // merge builds the table of the first children of a place from the table of the previous children and the
 // table of the last of them.
 type merge struct {
-	*Solver
+	*tables
 	place        *Place
 	part         Content // of the children merged until now
 	floor        mix
@@ -90,11 +90,11 @@ const slotsPerStep = 4
 // bounds are the minimum and maximum counts of a table's entries.
 type bounds struct{ lowGPUs, highGPUs, lowVFs, highVFs int }
 
-func (s *Solver) bounds(t span) bounds {
-	if t.from == t.to {
+func (t *tables) bounds(of span) bounds {
+	if of.from == of.to {
 		return bounds{}
 	}
-	entries := s.entries[t.from:t.to]
+	entries := t.entries[of.from:of.to]
 	b := bounds{lowGPUs: entries[0].GPUs, highGPUs: entries[len(entries)-1].GPUs, lowVFs: entries[0].VFs}
 	for i := range entries {
 		b.lowVFs, b.highVFs = min(b.lowVFs, entries[i].VFs), max(b.highVFs, entries[i].VFs)
@@ -140,13 +140,13 @@ func (m *merge) combine(i, j int32) {
 			return
 		}
 		ofGPUs, ofVFs := m.units(t.GPUs, t.VFs, t.Extras)
-		pairs = min(ofGPUs, ofVFs) - m.pairsOf(a) - m.pairsOf(b)
+		pairs = min(ofGPUs, ofVFs) - m.pairsOf(&a.Counts) - m.pairsOf(&b.Counts)
 		if beyond := a.cost.beyondPIX() + b.cost.beyondPIX() + pairs; !m.within(&m.part, beyond, ofGPUs, ofVFs) {
 			return
 		}
 	}
 	var here cost
-	m.meet(m.place, &here, int64(pairs))
+	m.place.meet(&here, int64(pairs))
 	here[termLocality] = int64(a.GPUs*b.GPUs) * m.place.near
 	slot := m.slot(t)
 	if *slot == noEntry {
@@ -170,10 +170,4 @@ func less(a, b, here, than *cost, otherwise bool) bool {
 		}
 	}
 	return otherwise
-}
-
-// pairsOf returns the number of pairs that an entry forms below its place.
-func (s *Solver) pairsOf(e *entry) int {
-	ofGPUs, ofVFs := s.units(e.GPUs, e.VFs, e.Extras)
-	return min(ofGPUs, ofVFs)
 }

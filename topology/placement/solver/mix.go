@@ -33,10 +33,24 @@ type mixing struct {
 // mixBits is the maximum number of bits of the fields and their guards.
 const mixBits = 63
 
+// stepsPerMixed is the cost of combining two entries of several resources, in steps.
+const stepsPerMixed = 12
+
 // Resource is the request for one of several resources of a kind.
 type Resource struct {
 	Wanted int
 	Most   int // maximum number of devices
+}
+
+// newMixing assigns the fields for a request and reports whether the bits suffice. A kind with at most one
+// requested resource has no fields.
+func newMixing(gpus, vfs []Resource) (m mixing, ok bool) {
+	m.gpus, m.vfs = len(gpus) > 0, len(vfs) > 0
+	used := 0
+	m.vfFields = m.lay(vfs, &used)
+	m.vfMask = 1<<min(used, mixBits) - 1
+	m.gpuFields = m.lay(gpus, &used)
+	return m, used <= mixBits
 }
 
 func (m *mixing) any() bool { return m.gpus || m.vfs }

@@ -51,10 +51,10 @@ func NewLink(a, b *Place, hops, count int) Link {
 // measure sets for every place the distance of two GPUs that meet there. This requires that all of them have
 // the same distance: without links, with links between all GPUs, or within hives that are places. It returns
 // the links if they do not follow the tree, otherwise nil.
-func (s *Solver) measure(links []Link) (irregular []Link) {
+func measure(root *Place, cards []*Place, links []Link) (irregular []Link) {
 	links = each(links)
 	for _, l := range links {
-		meet := s.cards[l.a].Parent
+		meet := cards[l.a].Parent
 		for meet.cardHigh <= l.b {
 			meet = meet.Parent
 		}
@@ -65,7 +65,7 @@ func (s *Solver) measure(links []Link) (irregular []Link) {
 		}
 		meet.links++
 	}
-	if s.root.settleNear() {
+	if root.settleNear() {
 		return irregular
 	}
 	return links

@@ -7,59 +7,45 @@ import (
 	"slices"
 )
 
-// mix assigns the fields for the request and lists the possible devices of every card and every group. It
-// reports whether the fields and the step limit suffice. A kind with at most one requested resource has no
-// fields.
-func (s *Solver) mix(gpus, vfs []Resource) bool {
-	m := &s.mixing
-	m.gpus, m.vfs = len(gpus) > 0, len(vfs) > 0
-	if !m.any() {
-		return true
-	}
-	used := 0
-	if m.vfs {
-		m.vfFields = m.lay(vfs, &used)
-		m.vfMask = 1<<min(used, mixBits) - 1
-	}
-	if m.gpus {
-		m.gpuFields = m.lay(gpus, &used)
-	}
-	if used > mixBits {
-		return false
-	}
-	s.most /= 2 // the other half is for choosing one resource after another
-	s.budget = s.most
-	s.offerBelow(s.root)
-	return s.budget >= 0
+// offering lists the devices that every card and every group can give.
+type offering struct {
+	*mixing
+	budget int // remaining steps; negative after the listing was given up
+}
+
+// offerAll lists the possible devices of every card and group of a tree. It reports whether the steps
+// suffice.
+func offerAll(root *Place, m *mixing, steps int) bool {
+	o := offering{m, steps}
+	o.below(root)
+	return o.budget >= 0
 }
 
 // supply is the supply of a resource in a part of the tree.
 type supply struct{ held, most int }
 
-// offerBelow lists the possible devices of every card and group below a place, and the minimum of each place.
+// below lists the possible devices of every card and group below a place, and the minimum of each place.
 // It returns the supply of the place by resource, GPUs before VFs.
-func (s *Solver) offerBelow(n *Place) []supply {
-	m := &s.mixing
+func (o *offering) below(n *Place) []supply {
 	n.mixed = new(mixed)
-	has := make([]supply, len(m.gpuFields)+len(m.vfFields))
+	has := make([]supply, len(o.gpuFields)+len(o.vfFields))
 	for _, child := range n.Children {
-		for i, of := range s.offerBelow(child) {
+		for i, of := range o.below(child) {
 			has[i].held += of.held
 			has[i].most += of.most
 		}
-		n.floors = append(n.floors, m.floor(has))
+		n.floors = append(n.floors, o.floor(has))
 	}
 	switch {
-	case n.Kind == Card && m.gpus:
+	case n.Kind == Card && o.gpus:
 		add(has, n.Pools)
-		n.offers = s.offersOf(n.Pools, m.gpuFields)
-		n.offers = m.reaching(n.offers, m.floor(has))
-	case n.Kind == Group && m.vfs:
+		n.offers = o.reaching(o.of(n.Pools, o.gpuFields), o.floor(has))
+	case n.Kind == Group && o.vfs:
 		for _, f := range n.PFs {
-			add(has[len(m.gpuFields):], f.Pools)
+			add(has[len(o.gpuFields):], f.Pools)
 		}
-		s.stage(n)
-		n.offers = m.reaching(n.offers, m.floor(has)&m.vfMask)
+		o.stage(n)
+		n.offers = o.reaching(n.offers, o.floor(has)&o.vfMask)
 	}
 	return has
 }
@@ -86,20 +72,20 @@ func (m *mixing) reaching(offers []offer, floor mix) []offer {
 	return slices.DeleteFunc(slices.Clone(offers), func(o offer) bool { return !m.reaches(o.mix, floor) })
 }
 
-// offersOf lists all ways to take devices from pools. It returns nil if their number exceeds the step limit.
-func (s *Solver) offersOf(pools []Pool, fields []field) []offer {
+// of lists all ways to take devices from pools. It returns nil if their number exceeds the step limit.
+func (o *offering) of(pools []Pool, fields []field) []offer {
 	offers := []offer{{}}
 	for _, l := range pools {
 		f := fields[l.Resource]
 		high := min(l.Most, f.wanted)
 		ways := len(offers) * (high - l.Held + 1)
-		if s.budget -= stepsPerMixed * ways; s.budget < 0 {
+		if o.budget -= stepsPerMixed * ways; o.budget < 0 {
 			return nil
 		}
 		more := make([]offer, 0, ways)
-		for _, o := range offers {
+		for _, before := range offers {
 			for n := l.Held; n <= high; n++ {
-				more = append(more, offer{count: o.count + n, mix: o.mix + mix(n)<<f.shift})
+				more = append(more, offer{count: before.count + n, mix: before.mix + mix(n)<<f.shift})
 			}
 		}
 		offers = more
@@ -116,34 +102,34 @@ func inOfferOrder(offers []offer) {
 
 // stage finds for one PF of a group after another the cheapest way to give each mix of VFs. Of ways with the
 // same cost it takes fewer VFs from the later PF.
-func (s *Solver) stage(n *Place) {
+func (o *offering) stage(n *Place) {
 	n.offers = []offer{{}}
 	for _, f := range n.PFs {
-		gives := s.offersOf(f.Pools, s.mixing.vfFields)
-		if s.budget -= stepsPerMixed * len(gives) * len(n.offers); s.budget < 0 {
+		gives := o.of(f.Pools, o.vfFields)
+		if o.budget -= stepsPerMixed * len(gives) * len(n.offers); o.budget < 0 {
 			return
 		}
 		index := map[mix]int{}
 		var stage []offer
 		for _, last := range gives {
 			for i, before := range n.offers {
-				o := offer{
+				way := offer{
 					count:  before.count + last.count,
 					mix:    before.mix + last.mix,
 					cost:   before.cost,
 					last:   last.mix,
 					before: i,
 				}
-				if !s.mixing.fits(o.mix) {
+				if !o.fits(way.mix) {
 					continue
 				}
-				o.cost.shared += int64(last.count * (last.count - 1) / 2)
-				o.cost.load += int64(last.count * f.Load)
-				if k, known := index[o.mix]; !known {
-					index[o.mix] = len(stage)
-					stage = append(stage, o)
-				} else if o.cost.compare(stage[k].cost) < 0 {
-					stage[k] = o
+				way.cost.shared += int64(last.count * (last.count - 1) / 2)
+				way.cost.load += int64(last.count * f.Load)
+				if k, known := index[way.mix]; !known {
+					index[way.mix] = len(stage)
+					stage = append(stage, way)
+				} else if way.cost.compare(stage[k].cost) < 0 {
+					stage[k] = way
 				}
 			}
 		}
@@ -152,6 +138,3 @@ func (s *Solver) stage(n *Place) {
 		n.offers = stage
 	}
 }
-
-// stepsPerMixed is the cost of combining two entries of several resources, in steps.
-const stepsPerMixed = 12

@@ -61,6 +61,15 @@ func NewPlace(k Kind) Place {
 
 const anyNumber = -1
 
+// meet adds the cost of pairs that are formed at a place: their level, whether they are redirected, and the
+// bridges saved compared with the path to the root complex.
+func (n *Place) meet(c *cost, pairs int64) {
+	c.addPairs(n.Level, pairs)
+	if n.Level.SameSwitch() {
+		c[termBridges] += pairs * (n.Redirect<<bridgesShift + int64(1-2*n.Depth))
+	}
+}
+
 // Content is the supply of a place, or of some of its children.
 type Content struct {
 	GPUs, VFs Tally

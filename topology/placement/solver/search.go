@@ -18,9 +18,10 @@ const MaxCards = 256
 // individual GPUs. The search enumerates the sets, skips sets that cannot be better than the current best,
 // and solves the VFs of the remaining sets.
 type search struct {
-	*Solver
+	*tables
 	cardSet
-	left int // remaining steps
+	cards []*Place // in the order of the tree
+	left  int      // remaining steps
 
 	allowed map[share]bool // cache, filled on demand
 	beyond  int            // maximum number of pairs beyond PIX
@@ -40,16 +41,16 @@ type share struct {
 
 // refine improves the choice that is marked in the places and marks the result. It reports whether the result
 // is the best of all sets, provided that the initial choice has the best pairs.
-func (s *Solver) refine(links []Link) bool {
-	if len(s.cards) > MaxCards {
+func refine(t *tables, cards []*Place, links []Link, steps int) bool {
+	if len(cards) > MaxCards {
 		return false
 	}
 	f := &search{
-		Solver: s, cardSet: newCardSet(s.cards, links), left: min(s.most, MaxSteps/2),
-		allowed: map[share]bool{}, beyond: s.limit,
+		tables: t, cardSet: newCardSet(cards, links), cards: cards, left: steps,
+		allowed: map[share]bool{}, beyond: t.limit,
 	}
-	start := make([]int, len(s.cards))
-	for i, card := range s.cards {
+	start := make([]int, len(cards))
+	for i, card := range cards {
 		start[i] = card.Chosen.GPUs
 	}
 	f.best = f.worst()
@@ -57,8 +58,8 @@ func (s *Solver) refine(links []Link) bool {
 		return false // too large even with fixed GPUs
 	}
 	f.exchange()
-	f.put(make([]int, len(s.cards)))
-	complete := f.visit(0, s.GPUs, 0)
+	f.put(make([]int, len(cards)))
+	complete := f.visit(0, t.GPUs, 0)
 	f.left = math.MaxInt
 	f.solveFor(f.bestCounts)
 	return complete

@@ -15,30 +15,40 @@ type entry struct {
 	before, last int32 // the combined entries: of the previous children, and of the last child
 }
 
-// span is a table: a range of the solver's entries, in ascending order of GPUs, VFs and extras.
+// span is a table: a range of all entries, in ascending order of GPUs, VFs and extras.
 type span struct{ from, to int32 }
 
+// tables are the tables of all places, with what is needed to build them.
+type tables struct {
+	limits
+	mixing  mixing
+	budget  int     // remaining steps; negative after the search was given up
+	entries []entry // all tables, kept for tracing back
+	making  []entry // the table under construction
+	room    []int32 // scratch space for its slots
+}
+
 // add adds an entry to the table under construction.
-func (s *Solver) add(e entry) { s.making = append(s.making, e) }
+func (t *tables) add(e entry) { t.making = append(t.making, e) }
 
 // stepsPerEntry is the cost of keeping an entry, in steps.
 const stepsPerEntry = 8
 
 // made sorts the added entries into a table.
-func (s *Solver) made() span {
-	slices.SortFunc(s.making, func(a, b entry) int { return a.Counts.compare(&b.Counts) })
-	t := s.begin()
-	s.entries = append(s.entries, s.making...)
-	return s.end(t)
+func (t *tables) made() span {
+	slices.SortFunc(t.making, func(a, b entry) int { return a.Counts.compare(&b.Counts) })
+	made := t.begin()
+	t.entries = append(t.entries, t.making...)
+	return t.end(made)
 }
 
-func (s *Solver) begin() span { return span{from: int32(len(s.entries))} }
+func (t *tables) begin() span { return span{from: int32(len(t.entries))} }
 
-func (s *Solver) end(t span) span {
-	t.to = int32(len(s.entries))
-	s.budget -= stepsPerEntry * len(s.making)
-	s.making = s.making[:0]
-	return t
+func (t *tables) end(made span) span {
+	made.to = int32(len(t.entries))
+	t.budget -= stepsPerEntry * len(t.making)
+	t.making = t.making[:0]
+	return made
 }
 
 // compare orders the entries of a table.

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"slices"
+
+	"github.com/tandem-k8s/tandem/topology"
+	"github.com/tandem-k8s/tandem/topology/placement/solver"
+)
+
+// Choose chooses Count devices of every half together. All held devices are kept, even if Count is smaller.
+// Choose returns an error only if a half has fewer held and free devices than its Count. A device that is not
+// in the tree has the distance UNK to all others.
+//
+// The order of the lists matches the pairs: the i-th VF serves the i-th GPU. If there are more VFs than GPUs,
+// the other VFs follow round by round, in the order of the GPUs that they serve; if there are fewer, the
+// position of a VF is that of its first GPU. Pairs have the same order.
+func Choose(t *topology.Tree, r Request) (Choice, error) {
+	return choose(t, r, solver.MaxSteps)
+}
+
+// choose is Choose with a limit of steps for each attempt.
+func choose(t *topology.Tree, r Request, steps int) (Choice, error) {
+	a, err := prepare(t, r, steps)
+	if err != nil {
+		return Choice{}, err
+	}
+	optimal, ok := a.mark()
+	if !ok {
+		return oneByOne(t, r.with(&a.gpus, &a.vfs), steps)
+	}
+	return a.choice(optimal), nil
+}
+
+// attempt is a request during the search.
+type attempt struct {
+	gpus, vfs side
+	links     []topology.Link
+	places    *places
+	solver    solver.Solver
+}
+
+// prepare builds the tree of places of a request.
+func prepare(t *topology.Tree, r Request, steps int) (*attempt, error) {
+	gpus, err := ready(r.GPUs, r.Spare.GPUs, r.Taken.GPUs, "GPUs")
+	if err != nil {
+		return nil, err
+	}
+	vfs, err := ready(r.VFs, r.Spare.VFs, r.Taken.VFs, "VFs")
+	if err != nil {
+		return nil, err
+	}
+	if t == nil {
+		t = new(topology.Tree)
+	}
+	p := newPlaces(t, &gpus, &vfs)
+	s := solver.New(p.root, solver.NewShares(gpus.count, vfs.count), steps)
+	return &attempt{gpus: gpus, vfs: vfs, links: r.Links, places: p, solver: s}, nil
+}
+
+// mark finds the choice and marks it in the places. It reports whether the choice is proven optimal, and
+// whether the room and the step limit sufficed.
+func (a *attempt) mark() (optimal, ok bool) {
+	if a.solver.GPUs+a.solver.VFs == 0 {
+		return true, true
+	}
+	optimal, ok = a.solver.Solve(a.gpus.resources(), a.vfs.resources(), a.places.links(a.links))
+	if ok {
+		a.places.alignRails()
+	}
+	return optimal, ok
+}
+
+// marked returns the marked devices, in the order of the tree.
+func (a *attempt) marked() Devices {
+	s, p := &a.solver, a.places
+	if p.root == nil {
+		return Devices{}
+	}
+	return Devices{
+		GPUs: p.takenGPUs(p.root, make([]Device, 0, s.GPUs)),
+		VFs:  p.takenVFs(p.root, make([]Device, 0, s.VFs)),
+	}
+}
+
+// choice returns the marked choice.
+func (a *attempt) choice(optimal bool) Choice {
+	s, p := &a.solver, a.places
+	marked := a.marked()
+	c := Choice{GPUs: marked.GPUs, VFs: marked.VFs, Left: p.left(), Optimal: optimal}
+	slices.SortFunc(c.GPUs, compareDevices)
+	slices.SortFunc(c.VFs, compareDevices)
+	redirected := 0
+	if s.Pairs > 0 {
+		m := newMatcher(p, &s.Shares)
+		m.match(p.root)
+		c.Pairs, redirected = m.pairs, m.redirected
+		inOrder(p.tree, c.Pairs, c.VFs)
+	}
+	c.Reason = c.reason(&s.Shares, p, redirected)
+	return c
+}
+
+// PairsOf returns the pairs of the devices that a container has.
+func PairsOf(t *topology.Tree, gpus, vfs []Device) []Pair {
+	c, err := Choose(t, Request{
+		GPUs: []Half{{Count: len(gpus), Held: gpus}}, VFs: []Half{{Count: len(vfs), Held: vfs}},
+	})
+	if err != nil {
+		return nil // cannot be: all is decided
+	}
+	return c.Pairs
+}
+
+// oneByOne chooses one resource after another, then pairs the chosen devices. It is the fallback for requests
+// that exceed the step limit.
+func oneByOne(t *topology.Tree, r Request, steps int) (Choice, error) {
+	steps /= 2 * (len(r.GPUs) + len(r.VFs) + 1)
+	for i, h := range r.GPUs {
+		marked, err := markFor(t, Request{[]Half{next(r.GPUs, i)}, merged(r.VFs), r.Links, r.Spare, r.Taken}, steps)
+		if err != nil {
+			return Choice{}, err
+		}
+		r.GPUs[i], r.Spare.GPUs = h.settled(marked.GPUs), slices.Concat(r.Spare.GPUs, h.Free)
+	}
+	r.Links = nil // links have no influence on the pairs
+	for i, h := range r.VFs {
+		marked, err := markFor(t, Request{merged(r.GPUs), []Half{next(r.VFs, i)}, nil, r.Spare, r.Taken}, steps)
+		if err != nil {
+			return Choice{}, err
+		}
+		r.VFs[i], r.Spare.VFs = h.settled(marked.VFs), slices.Concat(r.Spare.VFs, h.Free)
+	}
+	r.GPUs, r.VFs = merged(r.GPUs), merged(r.VFs)
+	c, err := choose(t, r, steps)
+	c.Optimal = false
+	return c, err
+}
+
+// markFor chooses for a request with at most one resource of each kind.
+func markFor(t *topology.Tree, r Request, steps int) (Devices, error) {
+	a, err := prepare(t, r, steps)
+	if err != nil {
+		return Devices{}, err
+	}
+	a.mark()
+	return a.marked(), nil
+}
+
+// next returns the i-th half together with the held devices of the others.
+func next(halves []Half, i int) Half {
+	h := halves[i]
+	held := merged(halves)[0].Held
+	return Half{Count: len(held) + h.Count - len(h.Held), Held: held, Free: h.Free}
+}
+
+// settled returns the half with its share of the chosen devices as held devices.
+func (h Half) settled(chosen []Device) Half {
+	own := make(map[string]bool, len(h.Held)+len(h.Free))
+	for _, d := range slices.Concat(h.Held, h.Free) {
+		own[d.ID] = true
+	}
+	return Half{
+		Count: h.Count, Held: slices.DeleteFunc(slices.Clone(chosen), func(d Device) bool { return !own[d.ID] }),
+	}
+}
+
+// merged merges several halves into one.
+func merged(halves []Half) []Half {
+	var all Half
+	for _, h := range halves {
+		all.Count += h.Count
+		all.Held = append(all.Held, h.Held...)
+		all.Free = append(all.Free, h.Free...)
+	}
+	return []Half{all}
+}
