@@ -3,52 +3,13 @@
 package nvidia
 
 import (
-	"context"
 	"crypto/sha256"
 	"log/slog"
-	"maps"
 	"os"
 	"path"
-	"time"
 
 	"github.com/tandem-k8s/tandem/plugins/gpu/nvidia/settings"
 )
-
-// describe makes the CDI specifications what they should be, if any are in use. What that is is found out
-// each time: a driver that was reloaded has other files for the same GPUs.
-func (b *Backend) describe(cards []card) error {
-	if some, _ := b.config.CDI(); !some {
-		return nil
-	}
-	s := specs{
-		config: &b.config, channels: b.channels, complete: true, dir: b.machine.CDIRoot, log: b.log,
-		before: b.files, files: map[string]written{}, first: !b.read,
-	}
-	for _, c := range cards {
-		if c.err != nil {
-			s.complete = false
-			continue
-		}
-		if !c.mig {
-			s.uuids = append(s.uuids, c.uuid)
-		}
-		for _, part := range c.slices {
-			if part.err == nil {
-				s.uuids = append(s.uuids, part.uuid)
-			} else {
-				s.complete = false
-			}
-		}
-	}
-	extras, err := b.lib.writeSpecs(s)
-	if err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.extras, b.files = extras, s.files
-	return nil
-}
 
 // sum is what a text has in it.
 type sum [sha256.Size]byte
@@ -69,42 +30,6 @@ func (w written) intact(file string) bool {
 func sumOf(file string) (sum, bool) {
 	content, err := os.ReadFile(file)
 	return sha256.Sum256(content), err == nil
-}
-
-// specPause is the pause between two looks at the files of CDI specifications, which anybody may remove.
-const specPause = 5 * time.Second
-
-// keepSpecs calls changed while the files of CDI specifications are not as they were written, until ctx is
-// done.
-func (b *Backend) keepSpecs(ctx context.Context, changed func()) {
-	if some, _ := b.config.CDI(); !some {
-		return
-	}
-	ticker := time.NewTicker(min(specPause, b.machine.Recheck))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-		if !b.intact() {
-			changed()
-		}
-	}
-}
-
-// intact reports whether the files of CDI specifications are as they were written.
-func (b *Backend) intact() bool {
-	b.mu.Lock()
-	files := maps.Clone(b.files)
-	b.mu.Unlock()
-	for file, written := range files {
-		if !written.intact(file) {
-			return false
-		}
-	}
-	return true
 }
 
 const (

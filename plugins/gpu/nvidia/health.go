@@ -172,3 +172,39 @@ func (b *Backend) struckParts(c card, e event) (uuids []string) {
 	}
 	return uuids
 }
+
+// specPause is the pause between two looks at the files of CDI specifications, which anybody may remove.
+const specPause = 5 * time.Second
+
+// keepSpecs calls changed while the files of CDI specifications are not as they were written, until ctx is
+// done.
+func (b *Backend) keepSpecs(ctx context.Context, changed func()) {
+	if some, _ := b.config.CDI(); !some {
+		return
+	}
+	ticker := time.NewTicker(min(specPause, b.machine.Recheck))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if !b.intact() {
+			changed()
+		}
+	}
+}
+
+// intact reports whether the files of CDI specifications are as they were written.
+func (b *Backend) intact() bool {
+	b.mu.Lock()
+	files := maps.Clone(b.files)
+	b.mu.Unlock()
+	for file, written := range files {
+		if !written.intact(file) {
+			return false
+		}
+	}
+	return true
+}

@@ -4,11 +4,21 @@ package nvidia
 
 import (
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"time"
 
 	"github.com/tandem-k8s/tandem/topology"
 )
+
+// Machine is where the node's files are.
+type Machine struct {
+	Sys     fs.FS         // /sys
+	Proc    fs.FS         // /proc
+	DevRoot string        // /dev
+	CDIRoot string        // where CDI specifications go, /var/run/cdi
+	Recheck time.Duration // between two looks at a GPU that is broken, 30 s where it is 0
+}
 
 // library is NVIDIA's driver as far as this package needs it: everything about all GPUs at once, and events.
 // Nothing of it is called while the kubelet waits for an answer.

@@ -23,7 +23,6 @@ package nvidia
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"sync"
 	"time"
@@ -55,15 +54,6 @@ type Backend struct {
 	mu     sync.Mutex         // never held while NVML is asked
 	extras []string           // CDI devices that every container gets beside its own
 	files  map[string]written // CDI specifications, by path
-}
-
-// Machine is where the node's files are.
-type Machine struct {
-	Sys     fs.FS         // /sys
-	Proc    fs.FS         // /proc
-	DevRoot string        // /dev
-	CDIRoot string        // where CDI specifications go, /var/run/cdi
-	Recheck time.Duration // between two looks at a GPU that is broken, 30 s where it is 0
 }
 
 // Close leaves NVML.
@@ -127,6 +117,42 @@ func (b *Backend) Discover() (gpu.Inventory, error) {
 	return inventory, nil
 }
 
+// describe writes the CDI specifications, if any are in use. The content is determined each time: after a
+// reload the driver can have other files for the same GPUs.
+func (b *Backend) describe(cards []card) error {
+	if some, _ := b.config.CDI(); !some {
+		return nil
+	}
+	s := specs{
+		config: &b.config, channels: b.channels, complete: true, dir: b.machine.CDIRoot, log: b.log,
+		before: b.files, files: map[string]written{}, first: !b.read,
+	}
+	for _, c := range cards {
+		if c.err != nil {
+			s.complete = false
+			continue
+		}
+		if !c.mig {
+			s.uuids = append(s.uuids, c.uuid)
+		}
+		for _, part := range c.slices {
+			if part.err == nil {
+				s.uuids = append(s.uuids, part.uuid)
+			} else {
+				s.complete = false
+			}
+		}
+	}
+	extras, err := b.lib.writeSpecs(s)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.extras, b.files = extras, s.files
+	return nil
+}
+
 // Links counts NVLinks, as read last.
 func (b *Backend) Links() ([]topology.Link, error) {
 	return links(b.health.cards()), nil
@@ -156,4 +182,13 @@ func links(cards []card) []topology.Link {
 		}
 	}
 	return list
+}
+
+// Narrow keeps to the policy for what shares a GPU, replicas and MIG devices: distributed takes them from the
+// GPU of which least is in use, packed from the one of which most is. Among GPUs that are equal in this the
+// coordinator is free to choose, unless the request is for more than these have to give. As in NVIDIA's own
+// plugin what is used of a MIG device is counted by itself, so that MIG devices that are not replicated are
+// all equal.
+func (b *Backend) Narrow(devices []gpu.Device, available, mustInclude []string, size int) []string {
+	return narrow(b.config.SharedPolicy, devices, available, mustInclude, size)
 }
